@@ -1,0 +1,160 @@
+// Vectors of float32 for CPU kernels. Included only by *.cpu.cpp files, which are compiled once per instruction set:
+// everything here lives in namespace sf::SF_ISA and inlines, so nothing of one instruction set is seen by another.
+//
+//   vf   kLanes floats (4, 8 or 16)        vm   the mask of a comparison of two vf
+//   load/store convert from and to float16 and bfloat16; load_n/store_n touch only the first n lanes.
+//   Maths on vectors (exp, log, erf, ...) is in simd_math.h, which also has the scalar overloads, so that one
+//   expression template serves float vectors and double scalars.
+#pragma once
+#ifndef SF_ISA
+#define SF_ISA base
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+#include <cstring>
+
+#include "scaffolding/core/half.h"
+
+namespace sf {
+namespace SF_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kLanes = 16;
+#elif defined(__AVX__)
+inline constexpr int kLanes = 8;
+#else
+inline constexpr int kLanes = 4;
+#endif
+
+typedef float vf_raw __attribute__((vector_size(kLanes * 4)));
+typedef int32_t vi_raw __attribute__((vector_size(kLanes * 4)));
+typedef float vf_raw_u __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+typedef uint16_t vh_raw __attribute__((vector_size(kLanes * 2)));
+
+struct vm { vi_raw m; };   // lanes are 0 or -1
+
+struct vf {
+  vf_raw v;
+  vf() = default;
+  SF_INLINE vf(vf_raw x) : v(x) {}
+  SF_INLINE vf(float x) : v(x - vf_raw{}) {}
+  SF_INLINE explicit vf(double x) : vf(float(x)) {}
+  SF_INLINE explicit vf(int x) : vf(float(x)) {}
+  SF_INLINE float operator[](int i) const { return v[i]; }
+};
+
+SF_INLINE vf operator+(vf a, vf b) { return a.v + b.v; }
+SF_INLINE vf operator-(vf a, vf b) { return a.v - b.v; }
+SF_INLINE vf operator*(vf a, vf b) { return a.v * b.v; }
+SF_INLINE vf operator/(vf a, vf b) { return a.v / b.v; }
+SF_INLINE vf operator-(vf a) { return -a.v; }
+SF_INLINE vf& operator+=(vf& a, vf b) { a.v += b.v; return a; }
+SF_INLINE vf& operator-=(vf& a, vf b) { a.v -= b.v; return a; }
+SF_INLINE vf& operator*=(vf& a, vf b) { a.v *= b.v; return a; }
+SF_INLINE vm operator<(vf a, vf b) { return {vi_raw(a.v < b.v)}; }
+SF_INLINE vm operator<=(vf a, vf b) { return {vi_raw(a.v <= b.v)}; }
+SF_INLINE vm operator>(vf a, vf b) { return {vi_raw(a.v > b.v)}; }
+SF_INLINE vm operator>=(vf a, vf b) { return {vi_raw(a.v >= b.v)}; }
+SF_INLINE vm operator==(vf a, vf b) { return {vi_raw(a.v == b.v)}; }
+SF_INLINE vm operator!=(vf a, vf b) { return {vi_raw(a.v != b.v)}; }
+SF_INLINE vm operator&(vm a, vm b) { return {a.m & b.m}; }
+SF_INLINE vm operator|(vm a, vm b) { return {a.m | b.m}; }
+SF_INLINE vm operator!(vm a) { return {~a.m}; }
+SF_INLINE vf select(vm m, vf a, vf b) { return m.m ? a.v : b.v; }
+
+SF_INLINE vi_raw bits(vf a) { return (vi_raw)a.v; }
+SF_INLINE vf from_bits(vi_raw a) { return (vf_raw)a; }
+SF_INLINE vf abs(vf a) { return from_bits(bits(a) & 0x7fffffff); }
+
+// a * b + c, one rounding where the instruction set has it.
+SF_INLINE vf fma(vf a, vf b, vf c) {
+#if defined(__AVX512F__)
+  return (vf_raw)_mm512_fmadd_ps((__m512)a.v, (__m512)b.v, (__m512)c.v);
+#elif defined(__FMA__)
+  return (vf_raw)_mm256_fmadd_ps((__m256)a.v, (__m256)b.v, (__m256)c.v);
+#else
+  return a.v * b.v + c.v;
+#endif
+}
+SF_INLINE double fma(double a, double b, double c) { return a * b + c; }
+
+// IEEE maximum and minimum of numbers: the second operand is returned when one is NaN (as the instructions do).
+SF_INLINE vf max(vf a, vf b) { return a.v > b.v ? a.v : b.v; }
+SF_INLINE vf min(vf a, vf b) { return a.v < b.v ? a.v : b.v; }
+
+SF_INLINE vf load(const float* p) { return (vf_raw)*(const vf_raw_u*)p; }
+SF_INLINE void store(float* p, vf x) { *(vf_raw_u*)p = (vf_raw_u)x.v; }
+
+SF_INLINE vf load(const BFloat16* p) {
+  vh_raw h;
+  std::memcpy(&h, p, sizeof h);
+  return from_bits(__builtin_convertvector(h, vi_raw) << 16);
+}
+SF_INLINE void store(BFloat16* p, vf x) {
+#if defined(__AVX512BF16__)
+  auto h = _mm512_cvtneps_pbh((__m512)x.v);
+#else
+  typedef uint32_t vu_raw __attribute__((vector_size(kLanes * 4)));
+  vu_raw u = (vu_raw)x.v;
+  vu_raw rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
+  vh_raw h = __builtin_convertvector(x.v == x.v ? rounded : nan, vh_raw);
+#endif
+  std::memcpy(p, &h, sizeof(uint16_t) * kLanes);
+}
+SF_INLINE vf load(const Half* p) {
+#if defined(__AVX512F__)
+  return (vf_raw)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+#elif defined(__F16C__)
+  return (vf_raw)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
+#else
+  vf_raw r;
+  for (int i = 0; i < kLanes; ++i) r[i] = to_float(p[i]);
+  return r;
+#endif
+}
+SF_INLINE void store(Half* p, vf x) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph((__m512)x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph((__m256)x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+  for (int i = 0; i < kLanes; ++i) p[i] = to_half(x.v[i]);
+#endif
+}
+
+// The first n lanes (0 <= n <= kLanes); the others read as `fill`. Bytes past p + n are not touched.
+template <class T> SF_INLINE vf load_n(const T* p, int n, float fill = 0) {
+  if (n == kLanes) return load(p);
+  alignas(64) float t[kLanes];
+  for (int i = 0; i < kLanes; ++i) t[i] = i < n ? to_float(p[i]) : fill;
+  return load(t);
+}
+template <class T> SF_INLINE void store_n(T* p, vf x, int n) {
+  if (n == kLanes) return store(p, x);
+  alignas(64) float t[kLanes];
+  store(t, x);
+  for (int i = 0; i < n; ++i) p[i] = from_float<T>(t[i]);
+}
+
+SF_INLINE float reduce_add(vf x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps((__m512)x.v);
+#else
+  float s = 0;
+  for (int i = 0; i < kLanes; ++i) s += x.v[i];
+  return s;
+#endif
+}
+SF_INLINE float reduce_max(vf x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps((__m512)x.v);
+#else
+  float s = x.v[0];
+  for (int i = 1; i < kLanes; ++i) s = x.v[i] > s ? x.v[i] : s;
+  return s;
+#endif
+}
+
+}  // namespace SF_ISA
+}  // namespace sf
