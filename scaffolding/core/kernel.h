@@ -68,9 +68,10 @@ template <class Args> class KernelTable : public KernelTableBase {
 
   Found find(Device device, const Args& args) const {
     if (device.is_meta()) return {this, &kMeta};
-    if (detail::kernel_watch) [[unlikely]] return {this, detail::pick_pinned(*this, device.type, &args, ask)};
-    for (int i = 0; i < count_[int(device.type)]; ++i) {
-      const KernelEntry& e = entries_[int(device.type)][i];
+    DeviceType type = device.is_cpu() ? DeviceType::CPU : device.type;   // mps is the CPU with Accelerate preferred
+    if (detail::kernel_watch) [[unlikely]] return {this, detail::pick_pinned(*this, type, &args, ask)};
+    for (int i = 0; i < count_[int(type)]; ++i) {
+      const KernelEntry& e = entries_[int(type)][i];
       if (ask(e, &args)) return {this, &e};
     }
     return {this, nullptr};

@@ -1,0 +1,20 @@
+// The backward pass: walks the tape from the roots in reverse order of recording.
+// Runs on the calling thread; kernels below use the thread pool. Safe to call from several threads on separate graphs.
+#pragma once
+#include "scaffolding/core/tensor.h"
+
+namespace sf::autograd {
+
+struct BackwardOptions {
+  bool retain_graph = false;   // keep saved tensors for another pass
+  bool create_graph = false;   // record the backward pass itself (implies retain_graph)
+};
+
+// Adds d(sum of roots * gradients)/d(leaf) to every leaf's .grad. An empty gradient means ones, for one-element roots.
+void backward(const Tensors& roots, const Tensors& gradients = {}, BackwardOptions options = {});
+
+// The gradients of `inputs` alone; .grad is not touched. An input that the outputs do not depend on gives an empty
+// tensor with allow_unused, else a RuntimeError.
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {}, BackwardOptions options = {}, bool allow_unused = false);
+
+}  // namespace sf::autograd

@@ -1,0 +1,170 @@
+#include "scaffolding/autograd/node.h"
+
+#include "scaffolding/autograd/tape.h"
+
+namespace sf::autograd {
+
+namespace detail {
+constinit thread_local Mode mode;
+}
+
+uint64_t Node::next_seq() {
+  static std::atomic<uint64_t> counter{1};
+  return counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Deleting a node drops its edges and saved tensors, which may drop the last owner of the next node, and so on: a chain of
+// a million nodes would recurse a million deep. The outermost call keeps a list and works it off instead.
+void Node::destroy(Node* n) {
+  static thread_local std::vector<Node*>* pending = nullptr;
+  if (pending) {
+    pending->push_back(n);
+    return;
+  }
+  std::vector<Node*> list{n};
+  pending = &list;
+  while (!list.empty()) {
+    Node* next = list.back();
+    list.pop_back();
+    delete next;
+  }
+  pending = nullptr;
+}
+
+void Node::check_not_released(bool alive) const {
+  SF_CHECK_AS(RuntimeError, alive, name_,
+              ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True the first time");
+}
+
+void Node::save_output(const Tensor& y) {
+  output_ = y.detach();
+  output_version_ = y.version();
+}
+
+Tensor Node::output() {
+  check_not_released(output_.defined());
+  SF_CHECK_AS(RuntimeError, output_.version() == output_version_, name_, ": its output ", output_.shape(),
+              ", needed for the gradient, was modified in place (version ", output_.version(), ", saved at ", output_version_,
+              "); clone it before the in-place op");
+  if (!grad_enabled()) return output_;
+  Tensor y = output_.detach();
+  y.impl()->grad_fn = Ref<Node>(this);
+  return y;
+}
+
+GradMeta& meta_of(const Tensor& t) {
+  if (!t.impl()->meta) t.impl()->meta = new GradMeta;
+  return *t.impl()->meta;
+}
+
+Saved::Saved(const Tensor& t) : tensor_(t) {
+  if (!t) return;
+  version_ = t.version();
+  if (auto unpack = detail::pack_saved(t)) {
+    unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+    tensor_ = {};
+  }
+}
+
+Tensor Saved::get() const {
+  if (unpack_) return (*unpack_)();
+  if (tensor_)
+    SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(),
+                " needed for the gradient was modified in place (version ", tensor_.version(), ", saved at ", version_,
+                "); use the out-of-place op or clone it before");
+  return tensor_;
+}
+
+std::vector<Saved> save(const Tensors& ts) { return {ts.begin(), ts.end()}; }
+
+static thread_local std::vector<PackHook> t_pack_hooks;
+SavedTensorHooks::SavedTensorHooks(PackHook pack) { t_pack_hooks.push_back(std::move(pack)); }
+SavedTensorHooks::~SavedTensorHooks() { t_pack_hooks.pop_back(); }
+std::function<Tensor()> detail::pack_saved(const Tensor& t) {
+  if (t_pack_hooks.empty() || !grad_enabled()) return nullptr;
+  return t_pack_hooks.back()(t);
+}
+
+// ---- record()
+
+Edge edge_of(const Tensor& t) {
+  if (!t.requires_grad()) return {};
+  TensorImpl* impl = t.impl();
+  if (impl->base && impl->base->inplace_epoch != impl->base_epoch) refresh_view(t);
+  if (impl->grad_fn) return {impl->grad_fn, {}, impl->output_nr};
+  return {{}, Ref<TensorImpl>(impl), 0};
+}
+
+void detail::connect(Node* node, const Inputs& inputs) {
+  node->edges.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = inputs[i];
+    SF_CHECK_AS(RuntimeError, !t || !t.impl()->inference, node->name(),
+                ": a tensor made in inference_mode cannot be saved for backward; clone it outside, or use no_grad");
+    node->edges.push_back(edge_of(t));
+  }
+  if (node->reference)
+    for (size_t i = 0; i < inputs.size(); ++i) node->reference_inputs.push_back(Saved(inputs[i]));
+}
+
+void detail::attach(Node* node, Tensor& y, uint32_t nr) {
+  if (node->outputs.size() <= nr) node->outputs.resize(nr + 1);
+  node->outputs[nr] = {y.shape(), y.dtype(), y.device()};
+  y.impl()->grad_fn = Ref<Node>(node);
+  y.impl()->output_nr = nr;
+}
+
+void refuse_gradient(const char* op, const Inputs& inputs) {
+  SF_CHECK_AS(RuntimeError, !any_requires_grad(inputs), op, ": has no gradient; detach its input or run it under no_grad");
+}
+
+// ---- what users ask of a tensor
+
+}  // namespace sf::autograd
+
+namespace sf {
+using namespace autograd;
+
+Tensor& Tensor::requires_grad_(bool on) {
+  SF_CHECK_AS(TypeError, !on || (is_floating(dtype()) && !is_float8(dtype())), "requires_grad_: only floating-point tensors have gradients, got ", dtype());
+  SF_CHECK_AS(RuntimeError, on || is_leaf(), "requires_grad_: only a leaf can be taken off the tape; use detach()");
+  SF_CHECK_AS(RuntimeError, !on || !impl_->inference, "requires_grad_: the tensor was made in inference_mode; clone it outside first");
+  if (is_leaf()) impl_->requires_grad = on;
+  return *this;
+}
+
+Tensor Tensor::grad() const { return impl_ && impl_->meta ? impl_->meta->grad : Tensor(); }
+
+void Tensor::set_grad(const Tensor& g) const {
+  if (!g && !impl_->meta) return;
+  if (g) {
+    SF_CHECK(g.shape() == shape(), "grad: must have the tensor's shape ", shape(), ", got ", g.shape());
+    SF_CHECK(g.device() == device(), "grad: must be on the tensor's device ", device(), ", got ", g.device());
+  }
+  meta_of(*this).grad = g;
+}
+
+Tensor Tensor::detach() const {
+  Ref<TensorImpl> t(new TensorImpl);
+  t->storage = impl_->storage;
+  t->data = impl_->data;
+  t->offset = impl_->offset;
+  t->numel = impl_->numel;
+  t->sizes = impl_->sizes;
+  t->strides = impl_->strides;
+  t->device = impl_->device;
+  t->dtype = impl_->dtype;
+  t->contiguous = impl_->contiguous;
+  t->inference = impl_->inference;
+  return Tensor(std::move(t));
+}
+
+void Tensor::retain_grad() const {
+  SF_CHECK_AS(RuntimeError, requires_grad(), "retain_grad: the tensor does not require a gradient");
+  if (is_leaf() || meta_of(*this).retains_grad) return;
+  meta_of(*this).retains_grad = true;
+  if (!impl_->grad_fn->hooks) impl_->grad_fn->hooks = std::make_unique<Node::Hooks>();
+  impl_->grad_fn->hooks->retained.push_back({impl_->output_nr, impl_});
+}
+
+}  // namespace sf

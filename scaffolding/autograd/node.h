@@ -1,0 +1,72 @@
+// Node: one recorded op. Edges point towards the leaves; a node is owned by its outputs and by later nodes.
+// Freed without recursion, however long the chain: see Node::destroy.
+#pragma once
+#include <functional>
+
+#include "scaffolding/autograd/saved.h"
+#include "scaffolding/core/tensor.h"
+
+namespace sf::autograd {
+
+struct Edge {
+  Ref<Node> node;         // the op that made this input, or
+  Ref<TensorImpl> leaf;   // the leaf itself; both empty when the input needs no gradient
+  uint32_t nr = 0;        // which output of node
+  explicit operator bool() const { return bool(node) || bool(leaf); }
+};
+
+struct OutputInfo {
+  Shape shape;
+  DType dtype;
+  Device device;
+};
+
+using TensorHook = std::function<Tensor(const Tensor&)>;   // returns a replacement, or an empty tensor to keep it
+
+class Node : public RefCounted {
+ public:
+  explicit Node(const char* name) : name_(name), seq_(next_seq()) {}
+  virtual ~Node() = default;
+  virtual Tensors apply(Tensors& dys) = 0;     // gradients of the inputs, in edge order
+  virtual void release_saved() = 0;            // after backward without retain_graph
+
+  const char* name() const { return name_; }
+  uint64_t seq() const { return seq_; }        // grows with time: an input's node always has a smaller one
+  std::vector<Edge> edges;
+  std::vector<OutputInfo> outputs;
+  std::function<Tensors(const Tensors&)> reference;
+  std::vector<Saved> reference_inputs;         // kept only with a reference
+
+  struct Hooks {
+    std::vector<std::pair<uint64_t, std::pair<uint32_t, TensorHook>>> tensor_hooks;   // id, (output_nr, hook)
+    std::vector<std::pair<uint32_t, Ref<TensorImpl>>> retained;                       // outputs whose .grad is kept
+  };
+  std::unique_ptr<Hooks> hooks;
+
+  void save_output(const Tensor& y);
+  Tensor output();                             // the saved output, back on the tape
+  void drop_output() { output_ = {}; }
+
+  static void destroy(Node* n);
+
+ protected:
+  void check_not_released(bool alive) const;
+
+ private:
+  static uint64_t next_seq();
+  const char* name_;
+  uint64_t seq_;
+  Tensor output_;                              // detached alias
+  uint32_t output_version_ = 0;
+};
+
+// What only some tensors have.
+struct GradMeta {
+  Tensor grad;
+  std::vector<std::pair<uint64_t, TensorHook>> hooks;                              // leaves: before accumulation
+  std::vector<std::pair<uint64_t, std::function<void(const Tensor&)>>> post_accumulate;
+  bool retains_grad = false;
+};
+GradMeta& meta_of(const Tensor& t);   // makes one if needed
+
+}  // namespace sf::autograd

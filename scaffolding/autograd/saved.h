@@ -1,0 +1,40 @@
+// Saved: the one door by which a tensor is kept alive for backward. Remembers the version, so that an in-place write
+// between forward and backward is an error and never a wrong gradient; hooks may move the bytes elsewhere meanwhile.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "scaffolding/core/tensor.h"
+
+namespace sf::autograd {
+
+// pack runs when a tensor is saved and returns how to get it back. Thread-local stack; see checkpoint.h for offloading.
+using PackHook = std::function<std::function<Tensor()>(const Tensor&)>;
+class SavedTensorHooks {
+ public:
+  explicit SavedTensorHooks(PackHook pack);
+  ~SavedTensorHooks();
+  SavedTensorHooks(const SavedTensorHooks&) = delete;
+};
+
+namespace detail {
+std::function<Tensor()> pack_saved(const Tensor& t);   // null when no hook is active
+}
+
+class Saved {
+ public:
+  Saved() = default;
+  explicit Saved(const Tensor& t);
+  explicit operator bool() const { return bool(tensor_) || unpack_ != nullptr; }
+  Tensor get() const;   // RuntimeError when the bytes were written in place meanwhile
+
+ private:
+  Tensor tensor_;
+  std::shared_ptr<std::function<Tensor()>> unpack_;
+  uint32_t version_ = 0;
+};
+
+inline Saved save(const Tensor& t) { return Saved(t); }
+std::vector<Saved> save(const Tensors& ts);
+
+}  // namespace sf::autograd

@@ -1,0 +1,161 @@
+// Host memory, kept between steps: a fresh mmap of a large activation costs a page fault per 4 KiB, several times the
+// memory traffic of the op that fills it. Freed blocks wait in lists by size class; at most SF_CPU_CACHE_MB stay cached.
+// Under AddressSanitizer nothing is cached, so that use after free is seen.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/core/env.h"
+#include "scaffolding/core/error.h"
+
+#if defined(__SANITIZE_ADDRESS__) || (defined(__has_feature) && __has_feature(address_sanitizer))
+#define SF_NO_HOST_CACHE 1
+#endif
+
+namespace sf::cpu {
+
+namespace {
+
+constexpr size_t kSmall = 32 << 10;   // below: per-thread lists, no lock
+constexpr size_t kHuge = 4 << 20;     // from here: 2 MiB aligned, transparent huge pages
+
+// Four classes per power of two: at most 25 % of a block is unused.
+size_t class_of(size_t bytes) {
+  if (bytes <= 64) return 0;
+  size_t top = std::bit_width(bytes - 1) - 1;                 // 2^top < bytes <= 2^(top+1)
+  return 1 + (top - 6) * 4 + ((bytes - 1) >> (top - 2)) - 4;  // quarter of the interval
+}
+size_t class_bytes(size_t c) {
+  if (c == 0) return 64;
+  size_t top = (c - 1) / 4 + 6, quarter = (c - 1) % 4;
+  return (size_t(1) << top) + ((quarter + 1) << (top - 2));
+}
+constexpr size_t kClasses = 4 * 58;
+
+std::atomic<size_t> g_cached{0}, g_used{0}, g_peak{0};
+
+struct Shared {
+  std::mutex lock;
+  std::vector<void*> free[kClasses];
+};
+Shared& shared() {
+  static Shared* s = new Shared;   // never destroyed: tensors in static storage may outlive main
+  return *s;
+}
+
+void* from_system(size_t bytes) {
+  void* p = nullptr;
+  size_t alignment = bytes >= kHuge ? size_t(2) << 20 : 64;
+  if (posix_memalign(&p, alignment, bytes) != 0) return nullptr;
+  if (bytes >= kHuge) madvise(p, bytes, MADV_HUGEPAGE);
+  return p;
+}
+
+#ifndef SF_NO_HOST_CACHE
+size_t cache_limit() {
+  static size_t limit = size_t(env::integer("SF_CPU_CACHE_MB")) << 20;
+  return limit;
+}
+
+constexpr int kSmallClasses = 38;   // class_of(kSmall) + 1
+constexpr int kPerThread = 32;
+struct Local {
+  void* blocks[kSmallClasses][kPerThread];
+  int count[kSmallClasses] = {};
+  ~Local();
+};
+thread_local bool t_gone = false;   // blocks freed while the thread ends go to the system
+Local::~Local() {
+  t_gone = true;
+  for (int c = 0; c < kSmallClasses; ++c)
+    for (int i = 0; i < count[c]; ++i) std::free(blocks[c][i]);
+}
+thread_local Local t_local;
+#endif
+
+void count_allocated(size_t bytes) {
+  size_t now = g_used.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (now > g_peak.load(std::memory_order_relaxed)) g_peak.store(now, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void* allocate(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  SF_CHECK_AS(RuntimeError, bytes < (size_t(1) << 60), "cpu: out of memory, asked for ", bytes, " bytes");
+  size_t c = class_of(bytes), size = class_bytes(c);
+#ifdef SF_NO_HOST_CACHE
+  size = bytes;   // so that a read past the end is seen
+#else
+  if (size <= kSmall && !t_gone) {
+    if (t_local.count[c] > 0) {
+      count_allocated(size);
+      return t_local.blocks[c][--t_local.count[c]];
+    }
+  } else {
+    Shared& s = shared();
+    std::lock_guard guard(s.lock);
+    if (!s.free[c].empty()) {
+      void* p = s.free[c].back();
+      s.free[c].pop_back();
+      g_cached -= size;
+      count_allocated(size);
+      return p;
+    }
+  }
+#endif
+  void* p = from_system(size);
+  if (!p) {
+    empty_cache();
+    p = from_system(size);
+  }
+  SF_CHECK_AS(RuntimeError, p, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20, " MiB in use");
+  count_allocated(size);
+  return p;
+}
+
+void release(void* data, size_t bytes) {
+  if (!data) return;
+  size_t c = class_of(bytes), size = class_bytes(c);
+#ifdef SF_NO_HOST_CACHE
+  g_used -= bytes;
+  (void)size;
+#else
+  g_used.fetch_sub(size, std::memory_order_relaxed);
+  if (size <= kSmall) {
+    if (!t_gone && t_local.count[c] < kPerThread) {
+      t_local.blocks[c][t_local.count[c]++] = data;
+      return;
+    }
+  } else if (g_cached.load(std::memory_order_relaxed) + size <= cache_limit()) {
+    Shared& s = shared();
+    std::lock_guard guard(s.lock);
+    s.free[c].push_back(data);
+    g_cached += size;
+    return;
+  }
+#endif
+  std::free(data);
+}
+
+void empty_cache() {
+  Shared& s = shared();
+  std::lock_guard guard(s.lock);
+  for (auto& list : s.free) {
+    for (void* p : list) std::free(p);
+    list.clear();
+  }
+  g_cached = 0;
+}
+
+size_t cached_bytes() { return g_cached; }
+size_t allocated_bytes() { return g_used; }
+size_t max_allocated_bytes() { return g_peak; }
+void reset_peak() { g_peak = g_used.load(); }
+
+}  // namespace sf::cpu

@@ -1,0 +1,54 @@
+#include "scaffolding/backend/cpu/isa.h"
+
+#include <fstream>
+#include <string_view>
+
+#include "scaffolding/core/env.h"
+#include "scaffolding/core/error.h"
+
+namespace sf::cpu {
+
+static constexpr const char* kNames[] = {"base", "avx2", "avx512", "avx512bf16"};
+
+const char* name(Isa isa) { return kNames[int(isa)]; }
+
+bool isa_from_name(const char* text, Isa& out) {
+  for (int i = 0; i < 4; ++i)
+    if (std::string_view(text) == kNames[i]) return out = Isa(i), true;
+  return false;
+}
+
+static Isa detect() {
+  Isa found = Isa::base;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
+    found = Isa::avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
+      found = __builtin_cpu_supports("avx512bf16") ? Isa::avx512bf16 : Isa::avx512;
+  }
+#endif
+  std::string cap = env::text("SF_ISA");
+  Isa limit;
+  if (!cap.empty()) {
+    SF_CHECK(isa_from_name(cap.c_str(), limit), "SF_ISA: must be base, avx2, avx512 or avx512bf16, got '", cap, "'");
+    if (limit < found) found = limit;
+  }
+  return found;
+}
+
+Isa best() {
+  static const Isa found = detect();
+  return found;
+}
+bool has(Isa isa) { return isa <= best(); }
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+}  // namespace sf::cpu

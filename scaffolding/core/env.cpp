@@ -1,0 +1,43 @@
+#include "scaffolding/core/env.h"
+
+#include <cstdlib>
+
+#include "scaffolding/core/error.h"
+
+namespace sf::env {
+
+const std::vector<Variable>& all() {
+  static const std::vector<Variable> v = {
+      {"SF_TRACE", "0", "1 prints op, shapes, provider, microseconds and bytes of every kernel call to standard error"},
+      {"SF_PROVIDER", "", "pins providers: conv2d:native,matmul:onednn (kernel table name or its prefix, then provider)"},
+      {"SF_ISA", "", "highest instruction set our own kernels may use: base, avx2, avx512 or avx512bf16"},
+      {"SF_NUM_THREADS", "0", "threads for CPU kernels; 0 means one per core (OMP_NUM_THREADS is honoured too)"},
+      {"SF_CPU_CACHE_MB", "1024", "megabytes of freed host memory kept for reuse; 0 returns every block at once"},
+      {"SF_CUDA_LIBRARY", "", "path of libscaffolding_cuda.so, when it does not lie beside the core library"},
+  };
+  return v;
+}
+
+std::string text(const char* name) {
+  for (auto& v : all())
+    if (std::string_view(v.name) == name) {
+      const char* set = std::getenv(name);
+      return set && *set ? set : v.fallback;
+    }
+  fail<RuntimeError>("env: ", name, " is not declared in core/env.cpp");
+}
+
+int64_t integer(const char* name) {
+  std::string s = text(name);
+  char* end = nullptr;
+  long long v = std::strtoll(s.c_str(), &end, 10);
+  SF_CHECK(end && *end == 0 && end != s.c_str(), name, ": must be an integer, got '", s, "'");
+  return v;
+}
+
+bool flag(const char* name) {
+  std::string s = text(name);
+  return s == "1" || s == "true" || s == "on" || s == "yes";
+}
+
+}  // namespace sf::env

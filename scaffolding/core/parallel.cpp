@@ -1,0 +1,73 @@
+#include "scaffolding/core/parallel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+
+#include "scaffolding/core/env.h"
+#include "scaffolding/core/error.h"
+
+namespace sf {
+
+// The host thread that has the pool; 0 when it is free. A nested scope on the same thread keeps it.
+static std::atomic<int> g_busy{0};
+static thread_local int t_depth = 0;     // nested ComputeScopes of this thread
+static thread_local bool t_inside = false;   // running a piece of a parallel_for
+static int g_threads = 0;
+
+int num_threads() {
+  if (g_threads == 0) {
+    int wanted = int(env::integer("SF_NUM_THREADS"));
+    g_threads = wanted > 0 ? wanted : omp_get_max_threads();
+  }
+  return g_threads;
+}
+
+void set_num_threads(int n) {
+  SF_CHECK(n >= 1 && n <= 4096, "set_num_threads: must be between 1 and 4096, got ", n);
+  g_threads = n;
+  omp_set_num_threads(n);
+}
+
+int thread_index() { return t_inside ? omp_get_thread_num() : 0; }
+
+ComputeScope::ComputeScope() {
+  int free = 0;
+  alone = t_inside || !(t_depth > 0 || g_busy.compare_exchange_strong(free, 1));
+  if (!alone) ++t_depth;
+  int want = alone ? 1 : num_threads();
+  if (omp_get_max_threads() != want) {   // per host thread: libraries that use OpenMP follow it
+    restore_ = omp_get_max_threads();
+    omp_set_num_threads(want);
+  }
+}
+
+ComputeScope::~ComputeScope() {
+  if (restore_) omp_set_num_threads(restore_);
+  if (!alone && --t_depth == 0) g_busy.store(0);
+}
+
+void detail::parallel_for(int64_t n, int64_t grain, void (*f)(void*, int64_t, int64_t), void* ctx) {
+  ComputeScope scope;
+  int64_t pieces = std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
+  if (scope.alone || pieces <= 1) return f(ctx, 0, n);
+  std::exception_ptr error;   // kernels do not throw, user code reached from one may: carried to the caller
+#pragma omp parallel num_threads(int(pieces))
+  {
+    int64_t i = omp_get_thread_num(), count = omp_get_num_threads();
+    int64_t per = (n + count - 1) / count, begin = std::min(n, i * per), end = std::min(n, begin + per);
+    t_inside = true;
+    try {
+      if (begin < end) f(ctx, begin, end);
+    } catch (...) {
+#pragma omp critical(sf_parallel_error)
+      error = std::current_exception();
+    }
+    t_inside = false;
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace sf

@@ -1,0 +1,36 @@
+#include "scaffolding/core/storage.h"
+
+#include "scaffolding/backend/backend.h"
+
+namespace sf {
+
+Ref<Storage> Storage::allocate(size_t bytes, Device device) {
+  Ref<Storage> s(new Storage);
+  s->device = device;
+  s->data = device.type == Device::CPU ? cpu::allocate(bytes) : backend(device).allocate(bytes, device.index);
+  s->bytes = bytes;
+  return s;
+}
+
+Ref<Storage> Storage::borrow(void* data, size_t bytes, Device device, std::function<void()> give_back) {
+  Ref<Storage> s(new Storage);
+  s->device = device;
+  s->data = data;
+  s->bytes = bytes;
+  s->lender = new std::function<void()>(std::move(give_back));
+  return s;
+}
+
+void Storage::destroy(Storage* s) {
+  if (s->lender) {
+    (*s->lender)();
+    delete s->lender;
+  } else if (s->device.type == Device::CPU) {
+    cpu::release(s->data, s->bytes);
+  } else {
+    backend(s->device).release(s->data, s->bytes, s->device.index);
+  }
+  delete s;
+}
+
+}  // namespace sf

@@ -1,0 +1,102 @@
+#include "scaffolding/ops/copy/copy.h"
+
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/core/op.h"
+#include "scaffolding/ops/copy/kernel.h"
+
+namespace sf {
+using autograd::record;
+
+constinit KernelTable<Copy> copy_kernel{"copy"};
+
+static Tensor detached_expand(const Tensor& x, const Shape& shape) {
+  autograd::NoGrad off;
+  return x.shape() == shape ? x : x.expand(shape);
+}
+
+void copy_bytes(const Tensor& dst, const Tensor& src) {
+  if (dst.numel() == 0) return;
+  Tensor from = detached_expand(src, dst.shape());
+  if (dst.device() == from.device() || (dst.device().is_cpu() && from.device().is_cpu())) {
+    if (dst.device().is_meta()) return;
+    Copy c{dst, from};
+    auto kernel = copy_kernel.find(dst.device().is_cpu() ? Device() : dst.device(), c);
+    SF_CHECK_AS(NotSupported, kernel, "copy: no kernel for ", from.dtype(), " to ", dst.dtype(), " on ", dst.device());
+    kernel(c);
+    return;
+  }
+  SF_CHECK_AS(RuntimeError, !from.device().is_meta() && !dst.device().is_meta(), "copy: a meta tensor has no values");
+  // Across devices: convert and straighten on the source, move the bytes, scatter on the destination.
+  autograd::NoGrad off;
+  Tensor packed = contiguous(to_dtype(from, dst.dtype()));
+  Tensor landing = dst.is_contiguous() ? dst : empty(dst.shape(), dst.dtype(), dst.device());
+  Device accelerator = dst.device().is_cpu() ? packed.device() : dst.device();
+  backend(accelerator).copy(landing.data_ptr(), dst.device(), packed.data_ptr(), packed.device(), packed.nbytes());
+  if (!dst.is_contiguous()) copy_bytes(dst, landing);
+}
+
+Tensor to_dtype(const Tensor& x, DType dtype) {
+  check_defined("to", "input", x);
+  if (x.dtype() == dtype) return x;
+  Tensor y = empty_like(x, dtype);
+  copy_bytes(y, x);
+  if (!is_floating(dtype)) return y;
+  return record("to", y, {x}, [from = x.dtype()](const Tensor& dy) -> Tensors { return {to_dtype(dy, from)}; });
+}
+
+Tensor to_device(const Tensor& x, Device device) {
+  check_defined("to", "input", x);
+  if (x.device() == device) return x;
+  Tensor y = device.is_meta() ? empty_strided(x.shape(), x.strides(), x.dtype(), device) : empty(x.shape(), x.dtype(), device);
+  if (!device.is_meta()) copy_bytes(y, x);
+  return record("to", y, {x}, [from = x.device()](const Tensor& dy) -> Tensors { return {to_device(dy, from)}; });
+}
+
+Tensor clone(const Tensor& x) {
+  check_defined("clone", "input", x);
+  Tensor y = empty_like(x);
+  copy_bytes(y, x);
+  return record("clone", y, {x}, [](const Tensor& dy) -> Tensors { return {dy}; });
+}
+
+Tensor contiguous(const Tensor& x) {
+  check_defined("contiguous", "input", x);
+  if (x.is_contiguous()) return x;
+  Tensor y = empty(x.shape(), x.dtype(), x.device());
+  copy_bytes(y, x);
+  return record("contiguous", y, {x}, [](const Tensor& dy) -> Tensors { return {dy}; });
+}
+
+Tensor to_channels_last(const Tensor& x) {
+  check_defined("to_channels_last", "input", x);
+  if (x.is_contiguous(MemoryFormat::ChannelsLast)) return x;
+  Tensor y = empty_strided(x.shape(), channels_last_strides(x.shape()), x.dtype(), x.device());
+  copy_bytes(y, x);
+  return record("to_channels_last", y, {x}, [](const Tensor& dy) -> Tensors { return {dy}; });
+}
+
+Tensor Tensor::to(DType dtype) const { return to_dtype(*this, dtype); }
+Tensor Tensor::to(Device device) const { return to_device(*this, device); }
+Tensor Tensor::clone() const { return sf::clone(*this); }
+Tensor Tensor::contiguous(MemoryFormat format) const {
+  return format == MemoryFormat::ChannelsLast ? to_channels_last(*this) : sf::contiguous(*this);
+}
+
+Tensor& Tensor::copy_(const Tensor& src) {
+  check_defined("copy_", "src", src);
+  SF_CHECK(broadcast_shapes("copy_", src.shape(), shape()) == shape(), "copy_: src of shape ", src.shape(), " does not broadcast to ", shape());
+  if (!autograd::any_requires_grad({*this, src})) {
+    autograd::check_inplace("copy_", *this);
+    copy_bytes(*this, src);
+    autograd::bump_version(*this);
+    return *this;
+  }
+  Tensor value = to_dtype(to_device(src, device()), dtype());
+  return autograd::assign_inplace("copy_", *this, value.shape() == shape() ? value : value.expand(shape()));
+}
+
+SF_OP(clone, "input").doc("A copy of input with storage of its own.").kernels(copy_kernel);
+SF_OP(contiguous, "input").doc("input in row-major memory: itself, or a copy.").like("input.contiguous()").kernels(copy_kernel);
+
+}  // namespace sf

@@ -1,0 +1,125 @@
+#include "scaffolding/ops/factory/factory.h"
+
+#include <cmath>
+
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/strided.h"
+#include "scaffolding/core/op.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/kernel.h"
+
+namespace sf {
+
+constinit KernelTable<Fill> fill_kernel{"fill"};
+
+static void fill_bytes(const Tensor& t, const Scalar& value) {
+  if (t.numel() == 0 || t.device().is_meta()) return;
+  Fill f{t, value.to_double(), t.dtype() == kBool ? int64_t(value.to_bool()) : value.to_int()};
+  auto kernel = fill_kernel.find(t.device(), f);
+  SF_CHECK_AS(NotSupported, kernel, "fill: no kernel on ", t.device());
+  kernel(f);
+}
+
+Tensor& Tensor::fill_(const Scalar& value) {
+  if (autograd::any_requires_grad({*this})) return autograd::assign_inplace("fill_", *this, full_like(*this, value));
+  autograd::check_inplace("fill_", *this);
+  fill_bytes(*this, value);
+  autograd::bump_version(*this);
+  return *this;
+}
+
+Tensor full(const Shape& size, const Scalar& value, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+  Tensor t = empty(size, dtype.value_or(value.dtype()), device);
+  fill_bytes(t, value);
+  return requires_grad ? t.requires_grad_() : t;
+}
+Tensor zeros(const Shape& size, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+  return full(size, 0, dtype.value_or(default_dtype()), device, requires_grad);
+}
+Tensor ones(const Shape& size, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+  return full(size, 1, dtype.value_or(default_dtype()), device, requires_grad);
+}
+Tensor full_like(const Tensor& x, const Scalar& value, std::optional<DType> dtype) {
+  check_defined("full_like", "input", x);
+  Tensor t = empty_like(x, dtype);
+  fill_bytes(t, value);
+  return t;
+}
+Tensor zeros_like(const Tensor& x, std::optional<DType> dtype) { return full_like(x, 0, dtype); }
+Tensor ones_like(const Tensor& x, std::optional<DType> dtype) { return full_like(x, 1, dtype); }
+Tensor scalar_tensor(const Scalar& value, std::optional<DType> dtype, std::optional<Device> device) { return full({}, value, dtype.value_or(value.dtype()), device); }
+
+template <class T> Tensor tensor(const std::vector<T>& values, const Shape& size, std::optional<DType> dtype) {
+  SF_CHECK(numel(size) == int64_t(values.size()), "tensor: ", values.size(), " values do not fill the shape ", size);
+  Tensor t = empty(size, dtype_of<T>::value);
+  std::copy(values.begin(), values.end(), t.data<T>());
+  return to_dtype(t, dtype.value_or(dtype_of<T>::value));
+}
+template Tensor tensor(const std::vector<float>&, const Shape&, std::optional<DType>);
+template Tensor tensor(const std::vector<double>&, const Shape&, std::optional<DType>);
+template Tensor tensor(const std::vector<int64_t>&, const Shape&, std::optional<DType>);
+template Tensor tensor(const std::vector<int32_t>&, const Shape&, std::optional<DType>);
+template Tensor tensor(const std::vector<uint8_t>&, const Shape&, std::optional<DType>);
+template Tensor tensor(const std::vector<bool>&, const Shape&, std::optional<DType>);
+Tensor tensor(std::initializer_list<double> values, std::optional<DType> dtype) {
+  return tensor(std::vector<double>(values), {int64_t(values.size())}, dtype.value_or(default_dtype()));
+}
+
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Device> device) {
+  bool whole = !start.is_float() && !end.is_float() && !step.is_float();
+  SF_CHECK(step.to_double() != 0, "arange: step must not be 0");
+  double span = end.to_double() - start.to_double();
+  SF_CHECK(std::isfinite(span), "arange: bounds must be finite, got ", start.to_double(), " and ", end.to_double());
+  SF_CHECK(span == 0 || (span > 0) == (step.to_double() > 0), "arange: from ", start.to_double(), " to ", end.to_double(), " does not go in steps of ", step.to_double());
+  double count = std::ceil(span / step.to_double());
+  SF_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
+  DType t = dtype.value_or(whole ? kInt64 : default_dtype());
+  if (is_floating(t)) {
+    Tensor x = empty({int64_t(count)}, kFloat64);
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<double>()[i] = start.to_double() + double(i) * step.to_double();
+    return to_device(to_dtype(x, t), device.value_or(Device()));
+  }
+  Tensor x = empty({int64_t(count)}, kInt64);
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<int64_t>()[i] = whole ? start.to_int() + i * step.to_int() : int64_t(start.to_double() + double(i) * step.to_double());
+  return to_device(to_dtype(x, t), device.value_or(Device()));
+}
+
+// Symmetric as in torch: the second half counts down from the end, so that both ends are exact.
+Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Device> device) {
+  SF_CHECK(steps >= 0, "linspace: steps must not be negative, got ", steps);
+  DType t = dtype.value_or(default_dtype());
+  Tensor x = empty({steps}, kFloat64);
+  double a = start.to_double(), b = end.to_double(), step = steps > 1 ? (b - a) / double(steps - 1) : 0;
+  for (int64_t i = 0; i < steps; ++i) x.data<double>()[i] = i < steps / 2 || steps == 1 ? a + step * double(i) : b - step * double(steps - 1 - i);
+  return to_device(to_dtype(x, t), device.value_or(Device()));
+}
+
+Tensor eye(int64_t n, std::optional<int64_t> m, std::optional<DType> dtype, std::optional<Device> device) {
+  int64_t columns = m.value_or(n);
+  Tensor x = zeros({n, columns}, dtype, device);
+  int64_t count = std::min(n, columns);
+  if (count > 0) x.as_strided({count}, {columns + 1}).fill_(1);
+  return x;
+}
+
+namespace {
+void fill(const Fill& f) {
+  cpu::StridedLoop loop{&f.dst};
+  int64_t step = loop.strides[0][0];
+  visit_dtype(f.dst.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T v;
+    if constexpr (std::is_floating_point_v<T>) v = T(f.real);
+    else if constexpr (std::is_integral_v<T>) v = T(f.integer);
+    else v = from_float<T>(float(f.real));
+    loop.run(1 << 15, [&](char* const* p, int64_t n) {
+      if (step == sizeof(T)) std::fill_n(reinterpret_cast<T*>(p[0]), n, v);
+      else
+        for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * step) = v;
+    });
+  });
+}
+SF_KERNEL(fill_kernel, DeviceType::CPU, "native", 0, fill, nullptr)
+}  // namespace
+
+}  // namespace sf

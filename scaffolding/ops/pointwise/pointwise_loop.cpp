@@ -1,0 +1,114 @@
+#include "scaffolding/ops/pointwise/pointwise_loop.h"
+
+#include <cstring>
+
+#include "scaffolding/backend/cpu/strided.h"
+
+namespace sf::pointwise {
+
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;    // elements a thread takes at least: about 5 us of an add
+constexpr int64_t kStage = 512;        // elements staged at once when an operand is strided: 4 KiB of doubles each
+
+template <class U> void gather(void* to, const char* from, int64_t stride, int64_t n) {
+  auto* d = static_cast<U*>(to);
+  if (stride == 0) {
+    U v = *reinterpret_cast<const U*>(from);
+    for (int64_t i = 0; i < n; ++i) d[i] = v;
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) d[i] = *reinterpret_cast<const U*>(from + i * stride);
+}
+template <class U> void scatter(char* to, int64_t stride, const void* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(to + i * stride) = static_cast<const U*>(from)[i];
+}
+void gather(size_t item, void* to, const char* from, int64_t stride, int64_t n) {
+  item == 4 ? gather<uint32_t>(to, from, stride, n) : item == 2 ? gather<uint16_t>(to, from, stride, n)
+  : item == 8 ? gather<uint64_t>(to, from, stride, n) : gather<uint8_t>(to, from, stride, n);
+}
+void scatter(size_t item, char* to, int64_t stride, const void* from, int64_t n) {
+  item == 4 ? scatter<uint32_t>(to, stride, from, n) : item == 2 ? scatter<uint16_t>(to, stride, from, n)
+  : item == 8 ? scatter<uint64_t>(to, stride, from, n) : scatter<uint8_t>(to, stride, from, n);
+}
+
+bool all_dense(const TensorView& out, std::initializer_list<TensorView> inputs) {
+  if (!out.is_contiguous()) return false;
+  for (auto& v : inputs)
+    if (v && !v.is_contiguous()) return false;
+  return true;
+}
+
+}  // namespace
+
+void run(const char* op, const KernelTable<PointwiseRow>& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype, double p0,
+         double p1) {
+  if (out.device.is_meta()) return;
+  PointwiseRow row{out.data, {}, 0, dtype, p0, p1};
+  auto kernel = table.find(out.device, row);
+  SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on ", out.device);
+  int64_t n = out.numel();
+  if (n == 0) return;
+  int count = 0;
+  if (all_dense(out, inputs)) {
+    for (auto& v : inputs) row.in[count++] = v ? v.data : nullptr;
+    size_t item = size_of(dtype), out_item = size_of(out.dtype);
+    if (n <= kGrain) {
+      row.n = n;
+      kernel(row);
+      return;
+    }
+    parallel_for(n, kGrain, [&](int64_t b, int64_t e) {
+      PointwiseRow r = row;
+      r.out = static_cast<char*>(row.out) + b * int64_t(out_item);
+      for (int i = 0; i < count; ++i)
+        if (row.in[i]) r.in[i] = static_cast<const char*>(row.in[i]) + b * int64_t(item);
+      r.n = e - b;
+      kernel(r);
+    });
+    return;
+  }
+  // Absent inputs (null) take no part in the loop; which[k] says where operand k goes.
+  const TensorView* views[cpu::kMaxOperands] = {&out};
+  int which[cpu::kMaxOperands] = {}, operands = 1, slot = 0;
+  for (auto& v : inputs) {
+    if (v) {
+      which[operands] = slot;
+      views[operands++] = &v;
+    }
+    ++slot;
+  }
+  cpu::StridedLoop loop = operands == 2   ? cpu::StridedLoop{views[0], views[1]}
+                          : operands == 3 ? cpu::StridedLoop{views[0], views[1], views[2]}
+                                          : cpu::StridedLoop{views[0], views[1], views[2], views[3]};
+  size_t item = size_of(dtype), out_item = size_of(out.dtype);
+  loop.run(kGrain, [&](char* const* p, int64_t length) {
+    alignas(64) char stage[cpu::kMaxOperands][kStage * 8];
+    bool dense = loop.strides[0][0] == int64_t(out_item);
+    bool splat[cpu::kMaxOperands] = {};
+    for (int k = 1; k < operands; ++k) {
+      dense = dense && loop.strides[k][0] == int64_t(item);
+      splat[k] = loop.strides[k][0] == 0;
+      if (splat[k]) gather(item, stage[k], p[k], 0, std::min(kStage, length));
+    }
+    PointwiseRow r = row;
+    for (int64_t at = 0; at < length;) {
+      int64_t step = dense ? length : std::min(kStage, length - at);
+      r.n = step;
+      for (int k = 1; k < operands; ++k) {
+        char* from = p[k] + at * loop.strides[k][0];
+        bool unit = loop.strides[k][0] == int64_t(item);
+        if (!unit && !splat[k]) gather(item, stage[k], from, loop.strides[k][0], step);
+        r.in[which[k]] = unit ? from : stage[k];
+      }
+      char* to = p[0] + at * loop.strides[0][0];
+      bool unit_out = loop.strides[0][0] == int64_t(out_item);
+      r.out = unit_out ? to : stage[0];
+      kernel(r);
+      if (!unit_out) scatter(out_item, to, loop.strides[0][0], stage[0], step);
+      at += step;
+    }
+  });
+}
+
+}  // namespace sf::pointwise
