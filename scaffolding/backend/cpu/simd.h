@@ -10,7 +10,11 @@
 #define SF_ISA base
 #endif
 #if defined(__x86_64__)
+#pragma GCC diagnostic push   // g++ 12 initialises the unused source of unmasked intrinsics with itself, and warns
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #endif
 #include <cstring>
 
