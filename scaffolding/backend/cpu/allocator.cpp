@@ -13,8 +13,12 @@
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 
-#if defined(__SANITIZE_ADDRESS__) || (defined(__has_feature) && __has_feature(address_sanitizer))
+#if defined(__SANITIZE_ADDRESS__)
 #define SF_NO_HOST_CACHE 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SF_NO_HOST_CACHE 1
+#endif
 #endif
 
 namespace sf::cpu {

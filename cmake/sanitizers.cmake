@@ -1,0 +1,5 @@
+set(SF_SANITIZE "" CACHE STRING "Sanitizers for the whole build: address,undefined or thread")
+if(SF_SANITIZE)
+  add_compile_options(-fsanitize=${SF_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SF_SANITIZE})
+endif()

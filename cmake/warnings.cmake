@@ -1,0 +1,5 @@
+set(SF_WARNINGS -Wall -Wextra -Wno-unused-parameter -Wno-psabi -Wno-missing-field-initializers -Wno-init-list-lifetime)
+option(SF_WERROR "Treat warnings as errors" OFF)
+if(SF_WERROR)
+  list(APPEND SF_WARNINGS -Werror)
+endif()

@@ -1,0 +1,41 @@
+// In-place arithmetic of Tensor: straight into the tensor's memory when no gradient is wanted.
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/pointwise/pointwise_internal.h"
+
+namespace sf {
+
+namespace {
+
+template <class F> Tensor& in_place(const char* op, const KernelTable<PointwiseRow>& table, Tensor& self, const Tensor& other, double p0, bool float_only, const F& f) {
+  check_defined(op, "self", self);
+  if (autograd::any_requires_grad({self, other})) return autograd::assign_inplace(op, self, f());
+  pointwise::Operands o = pointwise::prepare(op, self, other, float_only);
+  if (o.dtype != self.dtype() || o.shape != self.shape() || o.device != self.device() || o.dtype == kBool || self.device().is_meta())
+    return autograd::assign_inplace(op, self, f());
+  autograd::check_inplace(op, self);
+  Tensor keep;
+  TensorView b = pointwise::operand(other, o, keep), out = self;
+  pointwise::run(op, table, out, {out, b}, o.dtype, p0);
+  autograd::bump_version(self);
+  return self;
+}
+
+}  // namespace
+
+Tensor& Tensor::add_(const Tensor& other, const Scalar& alpha) {
+  return in_place("add_", add_forward, *this, other, alpha.to_double(), false, [&] { return add(*this, other, alpha); });
+}
+Tensor& Tensor::sub_(const Tensor& other, const Scalar& alpha) {
+  return in_place("sub_", sub_forward, *this, other, alpha.to_double(), false, [&] { return sub(*this, other, alpha); });
+}
+Tensor& Tensor::mul_(const Tensor& other) {
+  return in_place("mul_", mul_forward, *this, other, 0, false, [&] { return mul(*this, other); });
+}
+Tensor& Tensor::div_(const Tensor& other) {
+  return in_place("div_", div_forward, *this, other, 0, true, [&] { return div(*this, other); });
+}
+Tensor& Tensor::add_(const Scalar& other) { return add_(wrapped(other)); }
+Tensor& Tensor::mul_(const Scalar& other) { return mul_(wrapped(other)); }
+
+}  // namespace sf

@@ -1,0 +1,40 @@
+// Expr: a tensor or a number with the operators and functions of the .def expressions. Evaluating a gradient with
+// T = Expr runs it as ops on the tape, which is how pointwise ops get second derivatives.
+#pragma once
+#include "scaffolding/ops/pointwise/pointwise.h"
+
+namespace sf::pointwise::expr {
+
+struct Expr {
+  Tensor t;
+  Expr(const Tensor& x) : t(x) {}
+  Expr(double v) : t(wrapped(v)) {}
+  explicit Expr(int v) : t(wrapped(double(v))) {}
+};
+
+inline Expr operator+(const Expr& a, const Expr& b) { return sf::add(a.t, b.t); }
+inline Expr operator-(const Expr& a, const Expr& b) { return sf::sub(a.t, b.t); }
+inline Expr operator*(const Expr& a, const Expr& b) { return sf::mul(a.t, b.t); }
+inline Expr operator/(const Expr& a, const Expr& b) { return sf::div(a.t, b.t); }
+inline Expr operator-(const Expr& a) { return sf::neg(a.t); }
+inline Expr operator<(const Expr& a, const Expr& b) { return sf::lt(a.t, b.t); }
+inline Expr operator<=(const Expr& a, const Expr& b) { return sf::le(a.t, b.t); }
+inline Expr operator>(const Expr& a, const Expr& b) { return sf::gt(a.t, b.t); }
+inline Expr operator>=(const Expr& a, const Expr& b) { return sf::ge(a.t, b.t); }
+inline Expr operator==(const Expr& a, const Expr& b) { return sf::eq(a.t, b.t); }
+inline Expr select(const Expr& m, const Expr& a, const Expr& b) { return sf::where(m.t, a.t, b.t); }
+inline Expr zero(const Expr& a) { return zeros_like(a.t); }
+inline Expr square_of(const Expr& a) { return sf::square(a.t); }
+inline Expr softplus_of(const Expr& a) { return sf::softplus(a.t); }
+#define SF_EXPR1(name) inline Expr name(const Expr& a) { return sf::name(a.t); }
+SF_EXPR1(abs) SF_EXPR1(sign) SF_EXPR1(floor) SF_EXPR1(ceil) SF_EXPR1(round) SF_EXPR1(trunc) SF_EXPR1(exp) SF_EXPR1(exp2) SF_EXPR1(expm1)
+SF_EXPR1(log) SF_EXPR1(log2) SF_EXPR1(log1p) SF_EXPR1(sqrt) SF_EXPR1(rsqrt) SF_EXPR1(sin) SF_EXPR1(cos) SF_EXPR1(tan) SF_EXPR1(tanh)
+SF_EXPR1(sigmoid) SF_EXPR1(erf)
+#undef SF_EXPR1
+#define SF_EXPR2(name) inline Expr name(const Expr& a, const Expr& b) { return sf::name(a.t, b.t); }
+SF_EXPR2(pow) SF_EXPR2(maximum) SF_EXPR2(minimum) SF_EXPR2(atan2) SF_EXPR2(remainder) SF_EXPR2(floor_divide)
+#undef SF_EXPR2
+
+#include "scaffolding/ops/pointwise/expressions.h"
+
+}  // namespace sf::pointwise::expr

@@ -1,0 +1,266 @@
+#include "scaffolding/ops/pointwise/pointwise.h"
+
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/core/op.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/pointwise/expr.h"
+#include "scaffolding/ops/pointwise/pointwise_internal.h"
+#include "scaffolding/ops/view/view.h"
+
+namespace sf {
+
+#define SF_UNARY(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name}, name##_backward{#name "_backward"};
+#define SF_UNARY_P SF_UNARY
+#define SF_BINARY(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name};
+#define SF_BINARY_P SF_BINARY
+#define SF_COMPARE(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name};
+#include "scaffolding/ops/pointwise/binary.def"
+#include "scaffolding/ops/pointwise/compare.def"
+#include "scaffolding/ops/pointwise/unary.def"
+#undef SF_UNARY
+#undef SF_UNARY_P
+#undef SF_BINARY
+#undef SF_BINARY_P
+#undef SF_COMPARE
+
+Tensor wrapped(const Scalar& s) {
+  Tensor t = scalar_tensor(s, s.is_float() ? kFloat64 : s.dtype());   // full precision; the dtype does not count
+  t.impl()->is_scalar = true;
+  return t;
+}
+
+// Categories, lowest first: tensors with dimensions, 0-d tensors, numbers. A lower category only decides the kind
+// (bool < integer < floating), never the width.
+DType result_type(const Tensor& a, const Tensor& b) {
+  auto rank = [](const Tensor& t) { return t.impl()->is_scalar ? 2 : t.ndim() == 0 ? 1 : 0; };
+  auto kind = [](DType t) { return t == kBool ? 0 : is_floating(t) ? 2 : 1; };
+  int ra = rank(a), rb = rank(b);
+  if (ra == 2 && rb == 2) {   // two numbers
+    DType t = kind(a.dtype()) >= kind(b.dtype()) ? a.dtype() : b.dtype();
+    return t == kFloat64 ? default_dtype() : t;
+  }
+  if (ra == rb) return promote(a.dtype(), b.dtype());
+  const Tensor &strong = ra < rb ? a : b, &weak = ra < rb ? b : a;
+  if (kind(weak.dtype()) <= kind(strong.dtype())) return strong.dtype();
+  if (weak.impl()->is_scalar && is_floating(weak.dtype())) return default_dtype();
+  return weak.dtype();
+}
+
+namespace pointwise {
+
+// The value of a number or a 0-d tensor in another dtype; others are converted (and stay on the tape).
+Tensor as(const Tensor& x, DType t) { return x.dtype() == t ? x : to_dtype(x, t); }
+
+Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool float_only) {
+  check_defined(op, "input", a);
+  check_defined(op, "other", b);
+  Device device = a.device();
+  if (a.device() != b.device()) {
+    bool a_weak = a.ndim() == 0 && a.device().is_cpu(), b_weak = b.ndim() == 0 && b.device().is_cpu();
+    SF_CHECK(a_weak || b_weak, op, ": tensors must be on one device, got ", a.device(), " and ", b.device());
+    if (a_weak) device = b.device();
+  }
+  DType t = a.dtype() == b.dtype() && !a.impl()->is_scalar && !b.impl()->is_scalar ? a.dtype() : result_type(a, b);
+  SF_CHECK_AS(TypeError, !is_float8(t), op, ": ", t, " is storage only; convert it to compute");
+  if (float_only && !is_floating(t)) t = default_dtype();
+  Operands o{a, b, a.shape() == b.shape() ? a.shape() : broadcast_shapes(op, a.shape(), b.shape()), t, device};
+  return o;
+}
+
+// Layout of the result: that of the first operand which already has the result's shape, else row-major.
+Tensor result_like(const Shape& shape, DType t, Device device, const Tensor& a, const Tensor& b) {
+  if (a.shape() == shape && !a.is_contiguous() && a.device() == device) return empty_like(a, t);
+  if (b && b.shape() == shape && !b.is_contiguous() && a.shape() != shape && b.device() == device) return empty_like(b, t);
+  return empty(shape, t, device);
+}
+
+// x in dtype t, seen with the result's shape, off the tape.
+TensorView operand(const Tensor& x, const Operands& o, Tensor& keep) {
+  autograd::NoGrad off;
+  keep = x.dtype() == o.dtype ? x : to_dtype(x, o.dtype);
+  if (keep.device() != o.device) keep = to_device(keep, o.device);
+  if (keep.shape() == o.shape) return keep;
+  TensorView v = keep, full;
+  full.data = v.data;
+  full.dtype = v.dtype;
+  full.device = v.device;
+  full.ndim = int32_t(o.shape.size());
+  int lead = full.ndim - v.ndim;
+  for (int i = 0; i < full.ndim; ++i) {
+    full.sizes[i] = o.shape[i];
+    full.strides[i] = i < lead || v.sizes[i - lead] != full.sizes[i] ? 0 : v.strides[i - lead];
+  }
+  return full;
+}
+
+Tensor binary_forward(const char* op, const KernelTable<PointwiseRow>& table, const Operands& o, double p0, DType out) {
+  Tensor ka, kb, y = result_like(o.shape, out, o.device, o.a, o.b);
+  TensorView va = operand(o.a, o, ka), vb = operand(o.b, o, kb);
+  run(op, table, y, {va, vb}, o.dtype, p0);
+  return y;
+}
+
+}  // namespace pointwise
+
+using namespace pointwise;
+using pointwise::expr::Expr;
+
+namespace {
+
+enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB = 4, ABY = 5 };
+enum Kind { FLOAT, NUMERIC };
+
+using Gradient1 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
+struct UnaryOp {
+  const char* name;
+  Kind kind;
+  int saves;
+  const KernelTable<PointwiseRow>* forward;
+  const KernelTable<PointwiseRow>* backward;
+  Gradient1 gradient;
+};
+
+Tensor unary_backward(const UnaryOp& op, const Tensor& dy, const Tensor& x, const Tensor& y, double p0, double p1) {
+  Expr none(0.0);
+  if (autograd::grad_enabled()) return op.gradient(dy, x ? Expr(x) : none, y ? Expr(y) : none, p0, p1).t;
+  const Tensor& like = x ? x : y ? y : dy;
+  Tensor dx = empty_like(like), dy_dense = dy.dtype() == like.dtype() ? dy : to_dtype(dy, like.dtype());
+  run(op.name, *op.backward, dx, {dy_dense, x, y}, like.dtype(), p0, p1);
+  return dx;
+}
+
+Tensor unary(const UnaryOp& op, const Tensor& input, double p0 = 0, double p1 = 0) {
+  check_defined(op.name, "input", input);
+  SF_CHECK_AS(TypeError, !is_float8(input.dtype()), op.name, ": ", input.dtype(), " is storage only; convert it to compute");
+  Tensor x = input;
+  if (!is_floating(x.dtype())) {
+    if (op.kind == FLOAT) x = to_dtype(x, default_dtype());
+    SF_CHECK_AS(TypeError, x.dtype() != kBool, op.name, ": is not defined for bool tensors; convert to a number first");
+  }
+  Tensor y = empty_like(x);
+  run(op.name, *op.forward, y, {x}, x.dtype(), p0, p1);
+  if (!autograd::any_requires_grad({x})) return y;
+  const UnaryOp* o = &op;
+  switch (op.saves) {
+    case NONE:
+      return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, {}, {}, p0, p1)}; });
+    case X:
+      return autograd::record(op.name, y, {x}, [o, p0, p1, x = autograd::save(x)](const Tensor& dy) -> Tensors {
+        return {unary_backward(*o, dy, x.get(), {}, p0, p1)};
+      });
+    default:
+      return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy, const Tensor& y) -> Tensors { return {unary_backward(*o, dy, {}, y, p0, p1)}; });
+  }
+}
+
+using Gradient2 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
+struct BinaryOp {
+  const char* name;
+  Kind kind;
+  int saves;
+  const KernelTable<PointwiseRow>* forward;
+  Gradient2 grad_a, grad_b;
+};
+
+Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
+  Operands o = prepare(op.name, a, b, op.kind == FLOAT);
+  Tensor y;
+  if (o.dtype == kBool) {   // bools compute as bytes: 1 + 1 is true
+    o.dtype = kUInt8;
+    y = to_dtype(binary_forward(op.name, *op.forward, o, p0, kUInt8), kBool);
+  } else {
+    y = binary_forward(op.name, *op.forward, o, p0, o.dtype);
+  }
+  if (!autograd::any_requires_grad({a, b})) return y;
+  const BinaryOp* f = &op;
+  auto gradients = [f, p0, na = a.requires_grad(), nb = b.requires_grad(), sa = a.shape(), sb = b.shape()](const Tensor& dy, const Tensor& x, const Tensor& z,
+                                                                                                           const Tensor& y) -> Tensors {
+    Expr none(0.0), ea = x ? Expr(x) : none, eb = z ? Expr(z) : none, ey = y ? Expr(y) : none;
+    return {na ? sum_to(f->grad_a(dy, ea, eb, ey, p0).t, sa) : Tensor(), nb ? sum_to(f->grad_b(dy, ea, eb, ey, p0).t, sb) : Tensor()};
+  };
+  if (op.saves == NONE) return autograd::record(op.name, y, {a, b}, [gradients](const Tensor& dy) -> Tensors { return gradients(dy, {}, {}, {}); });
+  if (op.saves == AB)
+    return autograd::record(op.name, y, {a, b}, [gradients, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy) -> Tensors {
+      return gradients(dy, a.get(), b.get(), {});
+    });
+  return autograd::record(op.name, y, {a, b}, [gradients, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy, const Tensor& y) -> Tensors {
+    return gradients(dy, a.get(), b.get(), y);
+  });
+}
+
+Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const Tensor& a, const Tensor& b) {
+  return binary_forward(name, table, prepare(name, a, b, false), 0, kBool);
+}
+
+#define SF_UNARY(name, kind, saves, ...) \
+  const UnaryOp name##_op{#name, kind, saves, &name##_forward, &name##_backward, &pointwise::expr::name##_fn::template dx<Expr>};
+#define SF_UNARY_P SF_UNARY
+#define SF_BINARY(name, kind, saves, ...) const BinaryOp name##_op{#name, kind, saves, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
+#define SF_BINARY_P SF_BINARY
+#include "scaffolding/ops/pointwise/binary.def"
+#include "scaffolding/ops/pointwise/unary.def"
+#undef SF_UNARY
+#undef SF_UNARY_P
+#undef SF_BINARY
+#undef SF_BINARY_P
+
+}  // namespace
+
+#define SF_UNARY(fn, kind, saves, forward, backward, torch, text)          \
+  Tensor fn(const Tensor& input) { return unary(fn##_op, input); }         \
+  SF_OP(fn, "input").doc(text).like(torch).inplace().kernels(fn##_forward, fn##_backward);
+#define SF_UNARY_P(...)
+#define SF_BINARY(fn, kind, saves, forward, a, b, torch, text)                                         \
+  Tensor fn(const Tensor& input, const Tensor& other) { return binary(fn##_op, input, other); }        \
+  SF_OP(fn, "input, other").doc(text).like(torch "(input, other)").inplace().kernels(fn##_forward);
+#define SF_BINARY_P(...)
+#define SF_COMPARE(fn, expression, text)                                                                            \
+  Tensor fn(const Tensor& input, const Tensor& other) { return compare(#fn, fn##_forward, input, other); }          \
+  SF_OP(fn, "input, other").doc(text).inplace().no_gradient().kernels(fn##_forward);
+#include "scaffolding/ops/pointwise/binary.def"
+#include "scaffolding/ops/pointwise/compare.def"
+#include "scaffolding/ops/pointwise/unary.def"
+
+Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) { return binary(add_op, input, other, alpha.to_double()); }
+Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha) {
+  SF_CHECK_AS(TypeError, !input || !other || input.dtype() != kBool || other.dtype() != kBool, "sub: two bool tensors cannot be subtracted; use logical_xor");
+  return binary(sub_op, input, other, alpha.to_double());
+}
+Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode) {
+  if (!rounding_mode) return binary(div_op, input, other);
+  if (*rounding_mode == "floor") return floor_divide(input, other);
+  SF_CHECK(*rounding_mode == "trunc", "div: rounding_mode must be None, 'floor' or 'trunc', got '", *rounding_mode, "'");
+  DType t = prepare("div", input, other, false).dtype;
+  Tensor q = trunc(binary(div_op, is_floating(t) ? input : to_dtype(input, kFloat64), other));
+  return to_dtype(q, t);
+}
+Tensor gelu(const Tensor& input, const std::string& approximate) {
+  SF_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate must be 'none' or 'tanh', got '", approximate, "'");
+  return approximate == "tanh" ? gelu_tanh(input) : gelu_erf(input);
+}
+Tensor leaky_relu(const Tensor& input, double negative_slope) { return unary(leaky_relu_op, input, negative_slope); }
+Tensor elu(const Tensor& input, double alpha) { return unary(elu_op, input, alpha); }
+Tensor softplus(const Tensor& input, double beta, double threshold) {
+  SF_CHECK(beta != 0, "softplus: beta must not be 0");
+  return unary(softplus_op, input, beta, threshold);
+}
+Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scalar> max) {
+  SF_CHECK(min || max, "clamp: min or max must be given");
+  bool real = (min && min->is_float()) || (max && max->is_float());
+  check_defined("clamp", "input", input);
+  Tensor x = real && !is_floating(input.dtype()) ? to_dtype(input, default_dtype()) : input;
+  // Where min > max every element becomes max, as in torch.
+  double high = max ? max->to_double() : __builtin_inf(), low = min ? min->to_double() : -__builtin_inf();
+  return unary(clamp_op, x, std::min(low, high), high);
+}
+
+SF_OP(add, "input, other, alpha=1").doc("input + alpha * other.").like("torch.add(input, other, alpha=alpha)").inplace().kernels(add_forward);
+SF_OP(sub, "input, other, alpha=1").doc("input - alpha * other.").like("torch.sub(input, other, alpha=alpha)").inplace().kernels(sub_forward);
+SF_OP(div, "input, other, rounding_mode=None").doc("input / other; integers divide to floats unless rounding_mode is 'floor' or 'trunc'.").inplace().kernels(div_forward);
+SF_OP(gelu, "input, approximate='none'").doc("Gaussian error linear unit, exact or with the tanh approximation.").like("torch.nn.functional.gelu").inplace().kernels(gelu_erf_forward, gelu_tanh_forward);
+SF_OP(leaky_relu, "input, negative_slope=0.01").doc("input where positive, else negative_slope * input.").like("torch.nn.functional.leaky_relu").inplace().kernels(leaky_relu_forward);
+SF_OP(elu, "input, alpha=1.0").doc("input where positive, else alpha * (exp(input) - 1).").like("torch.nn.functional.elu").inplace().kernels(elu_forward);
+SF_OP(softplus, "input, beta=1.0, threshold=20.0").doc("log(1 + exp(beta * input)) / beta; linear above threshold.").like("torch.nn.functional.softplus").kernels(softplus_forward);
+SF_OP(clamp, "input, min=None, max=None").doc("input limited to [min, max].").inplace().kernels(clamp_forward);
+
+}  // namespace sf

@@ -1,0 +1,89 @@
+// Rows of every op of binary.def and compare.def, and lerp.
+#include "scaffolding/ops/pointwise/row_math.h"
+
+namespace sf {
+namespace SF_ISA {
+namespace {
+
+template <class F, int kind> void forward(const PointwiseRow& r) {
+  int64_t n = r.n;
+  bool done = as_vector(r.dtype, [&](auto t) {
+    using T = decltype(t);
+    auto *a = static_cast<const T*>(r.in[0]), *b = static_cast<const T*>(r.in[1]);
+    auto* y = static_cast<T*>(r.out);
+    vf p0(r.p0);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) store(y + i, F::template y<vf>(load(a + i), load(b + i), p0));
+    if (i < n) store_n(y + i, F::template y<vf>(load_n(a + i, int(n - i)), load_n(b + i, int(n - i), 1), p0), int(n - i));
+  });
+  if (done) return;
+  if (r.dtype == kFloat64) {
+    auto *a = static_cast<const double*>(r.in[0]), *b = static_cast<const double*>(r.in[1]);
+    auto* y = static_cast<double*>(r.out);
+    for (int64_t i = 0; i < n; ++i) y[i] = F::template y<double>(a[i], b[i], r.p0);
+    return;
+  }
+  if constexpr (kind == NUMERIC)
+    as_integer(r.dtype, [&](auto t) {
+      using I = decltype(t);
+      auto *a = static_cast<const I*>(r.in[0]), *b = static_cast<const I*>(r.in[1]);
+      auto* y = static_cast<I*>(r.out);
+      Int<I> p0(r.p0);
+      for (int64_t i = 0; i < n; ++i) y[i] = F::template y<Int<I>>(Int<I>(a[i]), Int<I>(b[i]), p0).v;
+    });
+}
+
+template <class F> bool is_float(const PointwiseRow& r) { return is_floating(r.dtype); }
+
+#define SF_BINARY(name, kind, ...)                                                                        \
+  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (forward<name##_fn, kind>),       \
+            (kind == NUMERIC ? static_cast<bool (*)(const PointwiseRow&)>(nullptr) : &is_float<name##_fn>))
+#define SF_BINARY_P SF_BINARY
+#include "scaffolding/ops/pointwise/binary.def"
+
+#define SF_COMPARE(name, expression, doc)                                                                            \
+  struct name##_fn {                                                                                                 \
+    template <class T> SF_INLINE static bool y(T a, T b) { return expression; }                                      \
+  };
+#include "scaffolding/ops/pointwise/compare.def"
+#undef SF_COMPARE
+
+template <class F> void compare(const PointwiseRow& r) {
+  auto* y = static_cast<bool*>(r.out);
+  auto rows = [&](auto t) {
+    using T = decltype(t);
+    auto *a = static_cast<const T*>(r.in[0]), *b = static_cast<const T*>(r.in[1]);
+    for (int64_t i = 0; i < r.n; ++i) {
+      if constexpr (__is_class(T)) y[i] = F::y(to_float(a[i]), to_float(b[i]));
+      else y[i] = F::y(a[i], b[i]);
+    }
+  };
+  if (as_vector(r.dtype, rows)) return;
+  if (r.dtype == kFloat64) return rows(double{});
+  as_integer(r.dtype, rows);
+}
+#define SF_COMPARE(name, ...) SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, compare<name##_fn>, nullptr)
+#include "scaffolding/ops/pointwise/compare.def"
+
+// start + weight * (end - start), the form that is exact at the nearer end (as torch's).
+template <class T> SF_INLINE T lerp_of(T a, T b, T w) { return select(abs(w) < T(0.5), a + w * (b - a), b - (b - a) * (T(1) - w)); }
+void lerp(const PointwiseRow& r) {
+  bool done = as_vector(r.dtype, [&](auto t) {
+    using T = decltype(t);
+    auto *a = static_cast<const T*>(r.in[0]), *b = static_cast<const T*>(r.in[1]), *w = static_cast<const T*>(r.in[2]);
+    auto* y = static_cast<T*>(r.out);
+    for (int64_t i = 0; i < r.n; i += kLanes) {
+      int m = int(r.n - i < kLanes ? r.n - i : kLanes);
+      store_n(y + i, lerp_of<vf>(load_n(a + i, m), load_n(b + i, m), load_n(w + i, m)), m);
+    }
+  });
+  if (done) return;
+  auto *a = static_cast<const double*>(r.in[0]), *b = static_cast<const double*>(r.in[1]), *w = static_cast<const double*>(r.in[2]);
+  auto* y = static_cast<double*>(r.out);
+  for (int64_t i = 0; i < r.n; ++i) y[i] = lerp_of(a[i], b[i], w[i]);
+}
+SF_KERNEL(lerp_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, lerp, is_float<void>)
+
+}  // namespace
+}  // namespace SF_ISA
+}  // namespace sf
