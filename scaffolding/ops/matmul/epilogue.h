@@ -71,15 +71,13 @@ SF_INLINE void store_as(void* base, DType t, int64_t i, vf x, int n) {
   }
 }
 
-// Rows row .. row + rows and columns col .. col + cols of c from sums[rows][sums_row], plus `partial` (earlier k blocks) if any.
-[[gnu::noinline]] inline void finish_tile(const Epilogue& e, int64_t row, int rows, int64_t col, int cols, const float* sums, int64_t sums_row,
-                                          const float* partial, int64_t partial_row) {
+// Rows row .. row + rows and columns col .. col + cols of c from sums[rows][sums_row].
+[[gnu::noinline]] inline void finish_tile(const Epilogue& e, int64_t row, int rows, int64_t col, int cols, const float* sums, int64_t sums_row) {
   for (int i = 0; i < rows; ++i) {
     const int64_t c0 = (row + i) * e.c_row + col;
     for (int j = 0; j < cols; j += kLanes) {
       const int n = cols - j < kLanes ? cols - j : kLanes;
       vf v = load(sums + i * sums_row + j);
-      if (partial) v += load_n(partial + i * partial_row + j, n);
       v *= vf(float(e.alpha));
       if (e.bias) v += load_as(e.bias, e.bias_type, col + j, n);
       if (e.residual) v += load_as(e.residual, e.residual_type, (row + i) * e.residual_row + col + j, n);
@@ -90,12 +88,10 @@ SF_INLINE void store_as(void* base, DType t, int64_t i, vf x, int n) {
     }
   }
 }
-[[gnu::noinline]] inline void finish_tile(const Epilogue& e, int64_t row, int rows, int64_t col, int cols, const double* sums, int64_t sums_row,
-                                          const double* partial, int64_t partial_row) {
+[[gnu::noinline]] inline void finish_tile(const Epilogue& e, int64_t row, int rows, int64_t col, int cols, const double* sums, int64_t sums_row) {
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < cols; ++j) {
       double v = sums[i * sums_row + j];
-      if (partial) v += partial[i * partial_row + j];
       v *= e.alpha;
       if (e.bias) v += e.bias_type == kFloat64 ? static_cast<const double*>(e.bias)[col + j] : double(static_cast<const float*>(e.bias)[col + j]);
       if (e.residual) v += static_cast<const double*>(e.residual)[(row + i) * e.residual_row + col + j];

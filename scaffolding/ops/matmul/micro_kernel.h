@@ -67,12 +67,12 @@ template <class K> SF_INLINE typename K::Vec load_vec(const void* p) {
 }
 template <class K> SF_INLINE void store_vec(void* p, typename K::Vec v) { __builtin_memcpy(p, &v, sizeof v); }
 
-// c[i][0 .. NV vectors) (+)= sum over `depth` units of a[i] * b. Whole vectors are stored.
+// c[i][0 .. NV vectors) = sum over `depth` units of a[i] * b, plus rest[i] if rest is given. Whole vectors are stored.
 //   kPacked: a is [depth][MR], b is [depth][kTileCols]; the strides are ignored.
 //   else:    a[i * a_row + k * a_step], b[k * b_step]: operands are read where they are, for few rows.
 template <class K, int MR, int NV, bool kPacked>
 [[gnu::noinline]] void tile(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step,
-                            typename K::Acc* c, int64_t c_row, bool add) {
+                            typename K::Acc* c, int64_t c_row, const typename K::Acc* rest, int64_t rest_row) {
   using Vec = typename K::Vec;
   constexpr int L = kVecLanes<K>;
   Vec acc[MR][NV];
@@ -99,14 +99,14 @@ template <class K, int MR, int NV, bool kPacked>
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
-      auto* p = c + i * c_row + j * L;
-      store_vec<K>(p, add ? load_vec<K>(p) + acc[i][j] : acc[i][j]);
+      if (rest) acc[i][j] += load_vec<K>(rest + i * rest_row + j * L);
+      store_vec<K>(c + i * c_row + j * L, acc[i][j]);
     }
 }
 
 template <class K>
 using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step,
-                        typename K::Acc* c, int64_t c_row, bool add);
+                        typename K::Acc* c, int64_t c_row, const typename K::Acc* rest, int64_t rest_row);
 
 // The kernel for `rows` in 1..MR, `vecs` in 1..kTileVecs.
 template <class K, bool kPacked, int MR = (kPacked ? kTileRows : kStridedRows)> SF_INLINE TileFn<K> tile_for(int rows, int vecs) {
