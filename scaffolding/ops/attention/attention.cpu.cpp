@@ -213,8 +213,8 @@ void forward_typed(const AttentionForward& a) {
           tile.k = reinterpret_cast<const U*>(kt), tile.ldk = k.row;
           tile.v = reinterpret_cast<const U*>(vt), tile.ldv = v.row;
         } else {
-          pack_rows(kv, kt, k.row, tile.count, round_up(tile.count, kRows), p.D);
-          pack_depth(kv + k_units, vt, v.row, tile.count, p.Dv);
+          pack_rows(kv, [&](int64_t i) { return kt + i * k.row; }, tile.count, round_up(tile.count, kRows), p.D);
+          pack_depth(kv + k_units, [&](int64_t i) { return vt + i * v.row; }, tile.count, p.Dv);
         }
         for (int i = 0; i < n; ++i) {
           if (k0 >= block[i].key_end(p)) continue;

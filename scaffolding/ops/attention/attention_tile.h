@@ -166,32 +166,31 @@ SF_INLINE void pack_transposed(U* dst, const T* const* rows, int count, int64_t 
   }
 }
 
-// src[count rows of stride ld][length] -> dst[rounded][packed(length)], zero where there is nothing.
-template <class U, class T>
-SF_INLINE void pack_rows(U* dst, const T* src, int64_t ld, int64_t count, int64_t rounded, int64_t length) {
+// row(0) .. row(count - 1), each of `length` elements -> dst[rounded][packed(length)], zero where there is nothing.
+template <class U, class Row>
+SF_INLINE void pack_rows(U* dst, const Row& row, int64_t count, int64_t rounded, int64_t length) {
   int64_t width = packed<U>(length);
   for (int64_t i = 0; i < rounded; ++i, dst += width)
     for (int64_t u = 0; u < width; u += kLanes)
-      store_units(dst + u, i < count ? Units<U>::read(src + i * ld, u * kPerUnit<U>, length, false) : vf_raw{});
+      store_units(dst + u, i < count ? Units<U>::read(row(i), u * kPerUnit<U>, length, false) : vf_raw{});
 }
 
 // The operand of a product that sums over rows: dst[units(count)][round_up(length, kLanes)]. Floats stay rows; pairs
 // join row 2i and row 2i + 1 element by element (a missing last row counts as zero).
-template <class T>
-SF_INLINE void pack_depth(float* dst, const T* src, int64_t ld, int64_t count, int64_t length) {
-  pack_rows(dst, src, ld, count, count, length);
+template <class Row> SF_INLINE void pack_depth(float* dst, const Row& row, int64_t count, int64_t length) {
+  pack_rows(dst, row, count, count, length);
 }
 #if defined(__AVX512BF16__)
 SF_INLINE __m512i widen(const BFloat16* row, int64_t e, int64_t length) {
   __mmask16 m = length - e >= kLanes ? 0xffff : __mmask16((1u << (length - e)) - 1);
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, row + e));
 }
-SF_INLINE void pack_depth(Pair* dst, const BFloat16* src, int64_t ld, int64_t count, int64_t length) {
+template <class Row> SF_INLINE void pack_depth(Pair* dst, const Row& row, int64_t count, int64_t length) {
   int64_t width = round_up(length, kLanes);
   for (int64_t i = 0; i < count; i += 2, dst += width)
     for (int64_t e = 0; e < length; e += kLanes) {
-      __m512i low = widen(src + i * ld, e, length);
-      __m512i high = i + 1 < count ? widen(src + (i + 1) * ld, e, length) : _mm512_setzero_si512();
+      __m512i low = widen(row(i), e, length);
+      __m512i high = i + 1 < count ? widen(row(i + 1), e, length) : _mm512_setzero_si512();
       _mm512_storeu_si512(dst + e, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
     }
 }
