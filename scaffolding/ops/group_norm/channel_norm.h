@@ -130,7 +130,7 @@ template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t
 }
 template <class T, bool kSilu>
 static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, bool stream) {
-  for (int64_t r = rows - 1; r >= 0; --r) {   // backwards: the rows whose statistics came last are still in the cache
+  for (int64_t r = 0; r < rows; ++r) {
     const T* from = x + r * C;
     T* to = y + r * C;
     if constexpr (sizeof(T) == 4) {
@@ -210,7 +210,7 @@ template <class T, bool kSilu> static void rows_sums(const T* x, const T* dy, in
 template <class T, bool kSilu>
 static void rows_dx(const T* x, const T* dy, T* dx, int64_t rows, int64_t C, const Acc<T>* k, const Acc<T>* pqt) {
   using V = Vec<T>;
-  for (int64_t r = rows - 1; r >= 0; --r) {
+  for (int64_t r = 0; r < rows; ++r) {
     const T *px = x + r * C, *pg = dy + r * C;
     T* out = dx + r * C;
     each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
