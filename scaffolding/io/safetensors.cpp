@@ -261,7 +261,7 @@ void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::s
     for (auto& f : kFormats)
       if (f.dtype == t.dtype()) dtype = f.name;
     header += quoted(*name) + ":{\"dtype\":\"" + std::string(dtype) + "\",\"shape\":[";
-    for (int64_t i = 0; i < t.ndim(); ++i) header += (i ? "," : "") + std::to_string(t.shape()[i]);
+    for (int64_t i = 0; i < t.ndim(); ++i) header.append(i ? "," : "").append(std::to_string(t.shape()[i]));
     header += "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + t.nbytes()) + "]},";
     at += t.nbytes();
   }
