@@ -68,4 +68,8 @@ target_link_libraries(scaffolding PRIVATE OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
 if(TARGET sf_onednn)
   target_link_libraries(scaffolding PRIVATE DNNL::dnnl)
 endif()
-set_target_properties(scaffolding PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+if(NOT SKBUILD)   # a wheel is a zip file: every link would become a copy
+  set_target_properties(scaffolding PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+endif()
+set_source_files_properties(scaffolding/core/version.cpp PROPERTIES COMPILE_DEFINITIONS
+  "SF_VERSION=\"${PROJECT_VERSION}\";SF_BUILD_FACTS=\"${CMAKE_BUILD_TYPE}, oneDNN $<IF:$<BOOL:${SF_ONEDNN}>,yes,no>\"")
