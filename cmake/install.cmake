@@ -5,9 +5,22 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS scaffolding EXPORT scaffoldingTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
         NAMELINK_COMPONENT development)
-# Kernel argument structs and *_internal.h are between an op and its kernels; the harness belongs to the tests.
-install(DIRECTORY scaffolding/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/scaffolding COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.def"
-        REGEX "/ops/.*kernel\\.h$" EXCLUDE PATTERN "*_internal.h" EXCLUDE REGEX "/ops/op_[a-z]+\\.h$" EXCLUDE)
+# The public headers are those that scaffolding.h reaches; kernel argument structs and the harness stay here.
+set(sf_headers "")
+set(sf_reached scaffolding/scaffolding.h)
+while(sf_reached)
+  list(POP_FRONT sf_reached header)
+  if(NOT header IN_LIST sf_headers)
+    list(APPEND sf_headers ${header})
+    file(STRINGS ${header} lines REGEX "^#include \"scaffolding/")
+    list(TRANSFORM lines REPLACE "^#include \"([^\"]+)\".*" "\\1")
+    list(APPEND sf_reached ${lines})
+  endif()
+endwhile()
+foreach(header ${sf_headers})
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT development)
+endforeach()
 install(EXPORT scaffoldingTargets NAMESPACE scaffolding:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
 configure_package_config_file(cmake/scaffoldingConfig.cmake.in ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding)
