@@ -68,6 +68,9 @@ target_link_libraries(scaffolding PRIVATE OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
 if(TARGET sf_onednn)
   target_link_libraries(scaffolding PRIVATE DNNL::dnnl)
 endif()
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT SF_SANITIZE)
+  target_link_options(scaffolding PRIVATE -Wl,-z,defs)   # a kernel whose table no file defines fails here, not at start
+endif()
 if(NOT SKBUILD)   # a wheel is a zip file: every link would become a copy
   set_target_properties(scaffolding PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 endif()
