@@ -71,4 +71,11 @@ endif()
 if(TARGET sf_onednn)
   target_link_libraries(scaffolding PRIVATE DNNL::dnnl)
 endif()
-set_target_properties(scaffolding PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT SF_SANITIZE)
+  target_link_options(scaffolding PRIVATE -Wl,-z,defs)   # a kernel whose table no file defines fails here, not at start
+endif()
+if(NOT SKBUILD)   # a wheel is a zip file: every link would become a copy
+  set_target_properties(scaffolding PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+endif()
+set_source_files_properties(scaffolding/core/version.cpp PROPERTIES COMPILE_DEFINITIONS
+  "SF_VERSION=\"${PROJECT_VERSION}\";SF_BUILD_FACTS=\"${CMAKE_BUILD_TYPE}, oneDNN $<IF:$<BOOL:${SF_ONEDNN}>,yes,no>\"")
