@@ -55,7 +55,7 @@ SF_SCALAR_1(abs, fabs)
   SF_INLINE T copysign(T x, T s) { return __builtin_copysign##f(x, s); }                               \
   SF_INLINE T rsqrt(T x) { return T(1) / __builtin_sqrt##f(x); }                                       \
   SF_INLINE T sigmoid(T x) { return T(1) / (T(1) + __builtin_exp##f(-x)); }                            \
-  SF_INLINE T sign(T x) { return x != x ? x : T(x > 0) - T(x < 0); }                                   \
+  SF_INLINE T sign(T x) { return T(x > 0) - T(x < 0); }                                                \
   SF_INLINE T max(T a, T b) { return a > b ? a : b; }                                                  \
   SF_INLINE T min(T a, T b) { return a < b ? a : b; }                                                  \
   SF_INLINE T maximum(T a, T b) { return a != a || a > b ? a : b; }                                    \
@@ -89,7 +89,7 @@ SF_INLINE bool all(vm m) { return !any(!m); }
 SF_INLINE vm isnan(vf x) { return x != x; }
 SF_INLINE vm isinf(vf x) { return {vi_raw(bits(abs(x)) == 0x7f800000)}; }
 SF_INLINE vf copysign(vf x, vf s) { return from_bits((bits(x) & 0x7fffffff) | (bits(s) & INT32_MIN)); }
-SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), select(isnan(x), x, vf(0.f)))); }
+SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), vf(0.f))); }   // 0 for NaN, as torch.sign
 SF_INLINE vf maximum(vf a, vf b) { return select(isnan(a), a, max(a, b)); }   // NaN if either is, as torch.maximum
 SF_INLINE vf minimum(vf a, vf b) { return select(isnan(a), a, min(a, b)); }
 
