@@ -15,7 +15,7 @@ namespace SF_ISA {
 namespace {
 
 constexpr int64_t kKeys = 128;                 // keys per tile
-constexpr int kMaxBlocks = 4;                  // blocks that share a packed tile: packing is then about 1 % of the work
+constexpr int kMaxBlocks = 16;                  // blocks that share a packed tile: packing is then about 1 % of the work
 constexpr int64_t kBlockBytes = 256 << 10;     // Q^T and O^T of a task stay within a small L2
 constexpr int64_t kNearRows = 128;             // elements between rows that are read in place
 
@@ -54,7 +54,7 @@ SF_INLINE void score(float* s, const KeyTile<U>& tile, const U* qt, int64_t dept
       if (i0 + i >= tile.count) break;
 #pragma GCC unroll 4
       for (int j = 0; j < NV; ++j) {
-        top[j] = largest(top[j], c[i][j]);
+        top[j] = max(top[j], c[i][j]);
         store(s + (i0 + i) * kQueries + j * kLanes, c[i][j]);
       }
     }
@@ -96,7 +96,7 @@ void attend(const Problem& p, ForwardBlock<U>& block, const KeyTile<U>& tile, fl
     factor = vf(1.0f);
     for (int j = 0; j < NV; ++j) {
       top[j] = vf(kNegativeInfinity);
-      for (int64_t k = 0; k < tile.count; ++k) top[j] = largest(top[j], load(s + k * kQueries + j * kLanes));
+      for (int64_t k = 0; k < tile.count; ++k) top[j] = max(top[j], load(s + k * kQueries + j * kLanes));
     }
   }
   alignas(64) float rescale[kQueries];
@@ -176,6 +176,7 @@ void forward_typed(const AttentionForward& a) {
   group = smaller(group, blocks * heads / (4 * num_threads()));
   if (group < 1) group = 1;
   int64_t groups = (blocks + group - 1) / group;
+  if (groups > 0) group = (blocks + groups - 1) / groups;   // equally long: a short last group would pack for few
 
   // float32 keys and values can be read where they are, if no tile of kRows reads past a row or past the last key.
   // Rows far apart (heads interleaved in memory) fall on few cache sets: they are packed, unless hardly anybody reads them.

@@ -17,7 +17,7 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-constexpr int64_t kKeys = 64;                     // keys per tile
+constexpr int64_t kKeys = 128;                     // keys per tile
 constexpr int kGroup = 2;                         // query blocks per group: dK and dV are summed over 96 queries at a time
 constexpr int64_t kWidth = kGroup * kQueries;     // queries in a group
 

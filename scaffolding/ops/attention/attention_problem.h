@@ -82,7 +82,7 @@ struct QueryBlock {
 // lowest number (a common way to write "masked") keeps its uniform weights.
 SF_INLINE vf in_powers_of_two(vf x) {
   vf scaled = x * vf(kLog2e);
-  return select(x == vf(kNegativeInfinity), x, largest(vf(kLowest), scaled));
+  return select(x == vf(kNegativeInfinity), x, max(vf(kLowest), scaled));
 }
 template <class T> SF_INLINE float mask_value(T x) {
   return to_float(x) == kNegativeInfinity ? kNegativeInfinity
