@@ -84,16 +84,32 @@ SF_INLINE vf fma(vf a, vf b, vf c) {
 SF_INLINE double fma(double a, double b, double c) { return a * b + c; }
 
 // IEEE maximum and minimum of numbers: the second operand is returned when one is NaN (as the instructions do).
+// As instructions, because g++ turns a > b ? a : b with a constant into a comparison and a blend.
+#if defined(__AVX512F__)
+SF_INLINE vf max(vf a, vf b) { return (vf_raw)_mm512_max_ps((__m512)a.v, (__m512)b.v); }
+SF_INLINE vf min(vf a, vf b) { return (vf_raw)_mm512_min_ps((__m512)a.v, (__m512)b.v); }
+#elif defined(__AVX__)
+SF_INLINE vf max(vf a, vf b) { return (vf_raw)_mm256_max_ps((__m256)a.v, (__m256)b.v); }
+SF_INLINE vf min(vf a, vf b) { return (vf_raw)_mm256_min_ps((__m256)a.v, (__m256)b.v); }
+#elif defined(__SSE__)
+SF_INLINE vf max(vf a, vf b) { return (vf_raw)_mm_max_ps((__m128)a.v, (__m128)b.v); }
+SF_INLINE vf min(vf a, vf b) { return (vf_raw)_mm_min_ps((__m128)a.v, (__m128)b.v); }
+#else
 SF_INLINE vf max(vf a, vf b) { return a.v > b.v ? a.v : b.v; }
 SF_INLINE vf min(vf a, vf b) { return a.v < b.v ? a.v : b.v; }
+#endif
 
 SF_INLINE vf load(const float* p) { return (vf_raw)*(const vf_raw_u*)p; }
 SF_INLINE void store(float* p, vf x) { *(vf_raw_u*)p = (vf_raw_u)x.v; }
 
 SF_INLINE vf load(const BFloat16* p) {
+#if defined(__AVX512F__)   // generic vectors widen in two halves here
+  return (vf_raw)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
+#else
   vh_raw h;
   std::memcpy(&h, p, sizeof h);
   return from_bits(__builtin_convertvector(h, vi_raw) << 16);
+#endif
 }
 SF_INLINE void store(BFloat16* p, vf x) {
 #if defined(__AVX512BF16__)
@@ -139,6 +155,64 @@ template <class T> SF_INLINE void store_n(T* p, vf x, int n) {
   alignas(64) float t[kLanes];
   store(t, x);
   for (int i = 0; i < n; ++i) p[i] = from_float<T>(t[i]);
+}
+// With masks where the instruction set has them: the tail of a short row costs as much as a whole vector.
+#if defined(__AVX512BW__)
+SF_INLINE __mmask16 first_lanes(int n) { return __mmask16((1u << n) - 1); }
+SF_INLINE vf load_n(const float* p, int n, float fill = 0) {
+  if (n == kLanes) return load(p);
+  return (vf_raw)_mm512_mask_loadu_ps((__m512)vf(fill).v, first_lanes(n), p);
+}
+SF_INLINE vf load_n(const BFloat16* p, int n, float fill = 0) {
+  if (n == kLanes) return load(p);
+  __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), p)), 16);
+  return (vf_raw)_mm512_mask_mov_ps((__m512)vf(fill).v, first_lanes(n), (__m512)wide);
+}
+SF_INLINE vf load_n(const Half* p, int n, float fill = 0) {
+  if (n == kLanes) return load(p);
+  return (vf_raw)_mm512_mask_cvtph_ps((__m512)vf(fill).v, first_lanes(n), _mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+SF_INLINE void store_n(float* p, vf x, int n) {
+  if (n == kLanes) return store(p, x);
+  _mm512_mask_storeu_ps(p, first_lanes(n), (__m512)x.v);
+}
+template <class T> SF_INLINE void store_half_n(T* p, vf x, int n) {
+  T t[kLanes];
+  store(t, x);
+  _mm256_mask_storeu_epi16(p, first_lanes(n), _mm256_loadu_si256((const __m256i*)t));
+}
+SF_INLINE void store_n(BFloat16* p, vf x, int n) { n == kLanes ? store(p, x) : store_half_n(p, x, n); }
+SF_INLINE void store_n(Half* p, vf x, int n) { n == kLanes ? store(p, x) : store_half_n(p, x, n); }
+#elif defined(__AVX2__)
+SF_INLINE __m256i first_lanes(int n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+SF_INLINE vf load_n(const float* p, int n, float fill = 0) {
+  if (n == kLanes) return load(p);
+  __m256i m = first_lanes(n);
+  return (vf_raw)_mm256_blendv_ps((__m256)vf(fill).v, _mm256_maskload_ps(p, m), (__m256)m);
+}
+SF_INLINE void store_n(float* p, vf x, int n) {
+  if (n == kLanes) return store(p, x);
+  _mm256_maskstore_ps(p, first_lanes(n), (__m256)x.v);
+}
+#endif
+
+// Past the caches, for outputs that would only evict their inputs. p on a vector's boundary; stream_fence() before
+// another thread may read.
+SF_INLINE void store_stream(float* p, vf x) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(p, (__m512)x.v);
+#elif defined(__AVX__)
+  _mm256_stream_ps(p, (__m256)x.v);
+#elif defined(__SSE__)
+  _mm_stream_ps(p, (__m128)x.v);
+#else
+  store(p, x);
+#endif
+}
+SF_INLINE void stream_fence() {
+#if defined(__SSE__)
+  _mm_sfence();
+#endif
 }
 
 SF_INLINE float reduce_add(vf x) {

@@ -329,7 +329,7 @@ inline constexpr float kTrigLimit = 1e5f;   // beyond it libm, lane by lane
 typedef double vd_raw __attribute__((vector_size(kLanes * 4)));
 typedef int64_t vl_raw __attribute__((vector_size(kLanes * 4)));
 struct vd2 { vd_raw lo, hi; };
-SF_INLINE vd2 to_double(vf x) {
+SF_INLINE vd2 widen(vf x) {
 #if defined(__AVX512DQ__)
   return {(vd_raw)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x.v)), (vd_raw)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x.v, 1))};
 #elif defined(__AVX__)
@@ -342,7 +342,7 @@ SF_INLINE vd2 to_double(vf x) {
   return r;
 #endif
 }
-SF_INLINE vf to_float(vd2 x) {
+SF_INLINE vf narrow(vd2 x) {
 #if defined(__AVX512DQ__)
   return (vf_raw)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)x.lo)), _mm512_cvtpd_ps((__m512d)x.hi), 1);
 #elif defined(__AVX__)
@@ -365,10 +365,10 @@ SF_INLINE vf trig_reduce(vf x, vi_raw& quadrant) {
   r = fma(n, vf(-3.13916473e-07f), r);
   return fma(n, vf(-5.39030253e-15f), r);
 #else
-  vd2 dx = to_double(x), dn = to_double(n);   // 0x1.921fb544p0 has 33 bits: its product with n is exact
+  vd2 dx = widen(x), dn = widen(n);   // 0x1.921fb544p0 has 33 bits: its product with n is exact
   dx.lo = (dx.lo - dn.lo * 0x1.921fb544p0) - dn.lo * 0x1.0b4611a626331p-34;
   dx.hi = (dx.hi - dn.hi * 0x1.921fb544p0) - dn.hi * 0x1.0b4611a626331p-34;
-  return to_float(dx);
+  return narrow(dx);
 #endif
 }
 SF_INLINE vf sin_poly(vf r) {
@@ -457,10 +457,10 @@ SF_INLINE vf pow(vf x, vf y) {
   const vf inf = vf(__builtin_inff()), one = vf(1.f);
   vf ax = abs(x), f, e;
   log_reduce(ax, f, e);                        // the compiler drops the polynomial
-  vd2 m = to_double(one + f), n = to_double(e), w = to_double(y);
+  vd2 m = widen(one + f), n = widen(e), w = widen(y);
   // 1e300 stands for the infinity of log2(0) and log2(inf): times y it saturates, without 0 * inf.
   vf edge = select(ax == vf(0.f), -one, select(ax == inf, one, vf(0.f)));
-  vd2 d = to_double(edge);
+  vd2 d = widen(edge);
   m.lo = (log2_mantissa(m.lo) + n.lo + d.lo * 1e300) * w.lo;
   m.hi = (log2_mantissa(m.hi) + n.hi + d.hi * 1e300) * w.hi;
   constexpr double magic = 0x1.8p52;
@@ -470,7 +470,7 @@ SF_INLINE vf pow(vf x, vf y) {
   n.hi = (m.hi + magic) - magic;
   m.lo -= n.lo;
   m.hi -= n.hi;
-  vf r = scale_by(exp2_poly(to_float(m)), to_float(n) + vf(kRoundMagic));
+  vf r = scale_by(exp2_poly(narrow(m)), narrow(n) + vf(kRoundMagic));
   // Negative x: the sign of an odd integer y; NaN for other finite y.
   vf half = y * vf(0.5f);
   vm integer = trunc(y) == y, is_odd = integer & (trunc(half) != half);

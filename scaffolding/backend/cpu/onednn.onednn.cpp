@@ -1,0 +1,125 @@
+#include "scaffolding/backend/cpu/onednn.h"
+
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/core/scratch.h"
+
+namespace sf::cpu::onednn {
+
+using dnnl::memory;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine* e = [] {
+    // Before the first primitive: SF_ISA limits the library as it limits our own kernels.
+    switch (best()) {
+      case Isa::base: dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41); break;
+      case Isa::avx2: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2); break;
+      case Isa::avx512: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core); break;
+      default: break;
+    }
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return *e;
+}
+const dnnl::stream& stream() {
+  thread_local dnnl::stream s(engine());
+  return s;
+}
+bool has_avx512() { return has(Isa::avx512); }
+bool has_bf16() { return has(Isa::avx512bf16); }
+
+memory::data_type type_of(DType t) {
+  switch (t) {
+    case kBFloat16: return memory::data_type::bf16;
+    case kFloat16: return memory::data_type::f16;
+    default: return memory::data_type::f32;
+  }
+}
+memory::desc describe(const TensorView& t) {
+  memory::dims sizes(t.sizes, t.sizes + t.ndim), strides(t.strides, t.strides + t.ndim);
+  return {sizes, type_of(t.dtype), strides};
+}
+memory::desc any_layout(memory::dims sizes, DType t) { return {sizes, type_of(t), memory::format_tag::any}; }
+memory wrap(const memory::desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
+
+void append(dnnl::post_ops& ops, Activation act) {
+  using dnnl::algorithm;
+  algorithm a;
+  float alpha = 0;
+  switch (act) {
+    case Activation::Relu: a = algorithm::eltwise_relu; break;
+    case Activation::GeluErf: a = algorithm::eltwise_gelu_erf; break;
+    case Activation::GeluTanh: a = algorithm::eltwise_gelu_tanh; break;
+    case Activation::Silu: a = algorithm::eltwise_swish, alpha = 1; break;
+    default: return;
+  }
+#if DNNL_VERSION_MAJOR >= 3
+  ops.append_eltwise(a, alpha, 0);
+#else
+  ops.append_eltwise(1, a, alpha, 0);
+#endif
+}
+dnnl::primitive_attr attributes(const dnnl::post_ops& ops) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (ops.len() > 0) attr.set_post_ops(ops);
+  return attr;
+}
+
+void Key::add(const TensorView& t) {
+  add(t.ndim);
+  if (!t) return;
+  add(int(t.dtype));
+  for (int i = 0; i < t.ndim; ++i) add(t.sizes[i]), add(t.strides[i]);
+}
+
+namespace {
+struct Cache {
+  std::mutex lock;
+  std::unordered_map<std::string, std::shared_ptr<const Compiled>> map;
+};
+Cache& cache() {
+  static Cache* c = new Cache;
+  return *c;
+}
+constexpr size_t kMaxPrimitives = 4096;   // a model has tens of shapes; a runaway of shapes starts over
+constexpr int kScratchSlot = 6;
+}  // namespace
+
+std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx, Compiled& out), void* ctx) {
+  std::string_view words(reinterpret_cast<const char*>(key.words), size_t(key.count) * sizeof(int64_t));
+  std::string name(words);
+  Cache& c = cache();
+  std::lock_guard guard(c.lock);
+  if (auto at = c.map.find(name); at != c.map.end()) return at->second;
+  if (c.map.size() >= kMaxPrimitives) c.map.clear();
+  auto made = std::make_shared<Compiled>();
+  try {
+    build(ctx, *made);
+    made->ok = true;
+  } catch (const dnnl::error&) {
+    made->ok = false;
+  }
+  c.map.emplace(std::move(name), made);
+  return made;
+}
+
+void run(const Compiled& c, std::initializer_list<Arg> args) {
+  std::unordered_map<int, memory> map;
+  for (const Arg& a : args) map.emplace(a.index, a.memory);
+  if (size_t bytes = c.scratchpad.get_size()) map.emplace(DNNL_ARG_SCRATCHPAD, wrap(c.scratchpad, scratch(bytes, kScratchSlot)));
+  c.primitive.execute(stream(), map);
+  const_cast<dnnl::stream&>(stream()).wait();
+}
+
+void reorder(const memory& from, const memory& to) {
+  dnnl::stream s = stream();
+  dnnl::reorder(from, to).execute(s, const_cast<memory&>(from), const_cast<memory&>(to));
+  s.wait();
+}
+
+}  // namespace sf::cpu::onednn

@@ -1,0 +1,119 @@
+#include "scaffolding/backend/cpu/packed_weights.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+
+namespace sf::cpu {
+
+// One reference for the table and one per user.
+struct PackedEntry {
+  PackedKey key;
+  size_t bytes = 0;
+  void* data = nullptr;
+  std::atomic<int> users{1};
+  std::once_flag filled;
+  std::list<PackedEntry*>::iterator place;   // in the table's order of use
+};
+
+namespace {
+
+struct Table {
+  std::mutex lock;
+  std::list<PackedEntry*> order;                                  // most recently used first
+  std::unordered_multimap<const void*, PackedEntry*> by_address;
+  size_t total = 0, limit = size_t(2) << 30;
+};
+Table& table() {
+  static Table* t = new Table;   // never destroyed: storage may outlive static objects
+  return *t;
+}
+
+void unref(PackedEntry* e) {
+  if (e->users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  std::free(e->data);
+  delete e;
+}
+
+// Takes the entry out of the table. The caller holds the lock.
+void remove(Table& t, PackedEntry* e) {
+  auto [at, end] = t.by_address.equal_range(e->key.data);
+  for (; at != end; ++at)
+    if (at->second == e) {
+      t.by_address.erase(at);
+      break;
+    }
+  t.order.erase(e->place);
+  t.total -= e->bytes;
+  unref(e);
+}
+
+bool same_layout(const PackedKey& a, const PackedKey& b) {
+  return a.format == b.format && std::memcmp(a.layout, b.layout, sizeof a.layout) == 0;
+}
+
+PackedEntry* find_or_add(const PackedKey& key, size_t bytes) {
+  Table& t = table();
+  std::lock_guard guard(t.lock);
+  auto [at, end] = t.by_address.equal_range(key.data);
+  for (; at != end; ++at) {
+    PackedEntry* e = at->second;
+    if (!same_layout(e->key, key)) continue;
+    if (e->key.version == key.version) {
+      t.order.splice(t.order.begin(), t.order, e->place);
+      e->users.fetch_add(1, std::memory_order_relaxed);
+      return e;
+    }
+    remove(t, e);
+    break;
+  }
+  if (bytes > t.limit) return nullptr;
+  while (t.total + bytes > t.limit && !t.order.empty()) remove(t, t.order.back());
+  void* data = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (!data) return nullptr;
+  PackedEntry* e = new PackedEntry;
+  e->key = key;
+  e->bytes = bytes;
+  e->data = data;
+  e->users = 2;
+  t.order.push_front(e);
+  e->place = t.order.begin();
+  t.by_address.emplace(key.data, e);
+  t.total += bytes;
+  return e;
+}
+
+}  // namespace
+
+PackedEntry* acquire_packed(const PackedKey& key, size_t bytes, void (*fill)(void* ctx, void* packed), void* ctx) {
+  PackedEntry* e = find_or_add(key, bytes);
+  if (e) std::call_once(e->filled, [&] { fill(ctx, e->data); });   // outside the lock: packing uses all threads
+  return e;
+}
+void release_packed(PackedEntry* e) { unref(e); }
+void* packed_bytes(PackedEntry* e) { return e->data; }
+
+void forget_packed(const void* data) {
+  Table& t = table();
+  std::lock_guard guard(t.lock);
+  for (auto at = t.by_address.find(data); at != t.by_address.end(); at = t.by_address.find(data)) remove(t, at->second);
+}
+
+void set_packed_limit(size_t bytes) {
+  Table& t = table();
+  std::lock_guard guard(t.lock);
+  t.limit = bytes;
+  while (t.total > t.limit && !t.order.empty()) remove(t, t.order.back());
+}
+
+size_t packed_total() {
+  Table& t = table();
+  std::lock_guard guard(t.lock);
+  return t.total;
+}
+
+}  // namespace sf::cpu

@@ -1,0 +1,54 @@
+#include "scaffolding/core/scratch.h"
+
+#include <cstdlib>
+
+#include "scaffolding/core/error.h"
+
+namespace sf {
+namespace {
+
+// A cache line and a 512-bit vector; blocks are rounded up to it, so a kernel may store whole vectors past the end of
+// a row as long as it stays below its rounded size.
+constexpr size_t kAlignment = 64;
+
+struct Buffers {
+  void* data[kScratchSlots] = {};
+  size_t size[kScratchSlots] = {};
+
+  size_t trim() {
+    size_t freed = 0;
+    for (int i = 0; i < kScratchSlots; ++i) {
+      std::free(data[i]);
+      freed += size[i];
+      data[i] = nullptr;
+      size[i] = 0;
+    }
+    return freed;
+  }
+  ~Buffers() { trim(); }
+};
+
+thread_local Buffers buffers;
+
+}  // namespace
+
+void* scratch(size_t bytes, int slot) {
+  SF_ASSERT(slot >= 0 && slot < kScratchSlots);
+  Buffers& b = buffers;
+  if (b.data[slot] && bytes <= b.size[slot]) return b.data[slot];
+  // Free first: contents need not survive, and the peak stays one buffer instead of two.
+  std::free(b.data[slot]);
+  b.data[slot] = nullptr;
+  b.size[slot] = 0;
+  size_t rounded = bytes < kAlignment ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* p = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  SF_CHECK_AS(RuntimeError, p, "scratch: no memory for a kernel's working buffer of ", (unsigned long)bytes,
+              " bytes; free tensors or use fewer threads");
+  b.data[slot] = p;
+  b.size[slot] = rounded;
+  return p;
+}
+
+size_t trim_scratch() { return buffers.trim(); }
+
+}  // namespace sf
