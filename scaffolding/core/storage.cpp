@@ -1,6 +1,7 @@
 #include "scaffolding/core/storage.h"
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cpu/packed_weights.h"
 
 namespace sf {
 
@@ -22,6 +23,7 @@ Ref<Storage> Storage::borrow(void* data, size_t bytes, Device device, std::funct
 }
 
 void Storage::destroy(Storage* s) {
+  if (s->packed) cpu::forget_packed(s->data);
   if (s->lender) {
     (*s->lender)();
     delete s->lender;
