@@ -53,7 +53,7 @@ Options read_options(const std::string& op, nb::kwargs kwargs) {
 // Positional arguments and leftover keywords, by name and in order.
 class Given {
  public:
-  Given(const char* op, std::initializer_list<const char*> names, nb::args args, const nb::dict& others) : op_(op), names_(names), values_(names.size()) {
+  Given(const char* op, std::initializer_list<const char*> names, nb::args args, const nb::dict& others) : op_(op), names_(names.begin(), names.end()), values_(names.size()) {
     SF_CHECK_AS(TypeError, args.size() <= names_.size(), op, ": takes at most ", names_.size(), " positional arguments, got ", args.size());
     for (size_t i = 0; i < args.size(); ++i) values_[i] = args[i];
     for (auto [key, value] : others) {

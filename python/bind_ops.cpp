@@ -1,5 +1,6 @@
 // Every registered op as a Python callable: positional and keyword arguments go straight into sf::Value.
 // One type serves functions (sf.silu), methods (x.silu()) and their in-place twins (x.silu_()).
+#include <Python.h>
 #include <structmember.h>
 
 #include <cstring>
@@ -218,15 +219,16 @@ nb::object make_op(const OpEntry* op, bool inplace) {
 void bind_ops(nb::module_& m) {
   op_type = make_op_type();
   nb::handle type(reinterpret_cast<PyObject*>(tensor_type));
+  nb::handle own = tensor_type->tp_dict;
   for (const OpEntry* op : all_ops()) {
     bool method = !op->args.empty() && op->args[0].name == "input" && op->args[0].kind == ArgKind::Tensor;
-    nb::object f = make_op(op, false);
-    m.attr(op->name.c_str()) = f;
-    if (method) type.attr(op->name.c_str()) = f;
-    if (!op->has_inplace) continue;
-    nb::object g = make_op(op, true);
-    m.attr((op->name + "_").c_str()) = g;
-    if (method) type.attr((op->name + "_").c_str()) = g;
+    for (bool inplace : {false, true}) {
+      if (inplace && !op->has_inplace) continue;
+      std::string name = op->name + (inplace ? "_" : "");
+      nb::object f = make_op(op, inplace);
+      if (!nb::hasattr(m, name.c_str())) m.attr(name.c_str()) = f;
+      if (method && !PyDict_GetItemString(own.ptr(), name.c_str())) type.attr(name.c_str()) = f;
+    }
   }
   m.def("_op_named", [m](nb::str name) { return nb::getattr(m, name); });
   m.def("_op_names", [] {
