@@ -49,6 +49,8 @@ if(SF_ONEDNN AND sf_onednn)
   list(APPEND sf_object_libraries sf_onednn)
 endif()
 
+target_link_libraries(sf_core PRIVATE nlohmann_json::nlohmann_json)
+
 # One shared library. Base objects come first: where two instruction sets share a weak symbol after all, the linker keeps
 # the base one (tests/check_isa_symbols.py sees to it that they do not).
 add_library(scaffolding SHARED)
@@ -56,13 +58,16 @@ add_library(scaffolding::scaffolding ALIAS scaffolding)
 foreach(part ${sf_object_libraries})
   set_target_properties(${part} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_include_directories(${part} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-  target_compile_options(${part} PRIVATE ${SF_WARNINGS})
+  target_compile_options(${part} PRIVATE ${SF_WARNINGS} -fno-semantic-interposition)
   target_link_libraries(${part} PRIVATE OpenMP::OpenMP_CXX)
   target_sources(scaffolding PRIVATE $<TARGET_OBJECTS:${part}>)
 endforeach()
 target_include_directories(scaffolding PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
 target_compile_features(scaffolding PUBLIC cxx_std_20)
 target_link_libraries(scaffolding PRIVATE OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
+if(UNIX AND NOT APPLE)
+  target_link_options(scaffolding PRIVATE -Wl,-Bsymbolic-functions)   # calls inside the library need no indirection
+endif()
 if(TARGET sf_onednn)
   target_link_libraries(scaffolding PRIVATE DNNL::dnnl)
 endif()
