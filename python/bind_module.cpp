@@ -10,10 +10,13 @@ NB_MODULE(_core, m) {
   sf::py::bind_generator(m);
   sf::py::bind_methods(m);
   sf::py::bind_data(m);
+  sf::py::bind_memory(m);
   sf::py::bind_numpy(m);
   sf::py::bind_dlpack(m);
   sf::py::bind_factory(m);
   sf::py::bind_autograd(m);
+  sf::py::bind_hooks(m);
+  sf::py::bind_function(m);
   sf::py::bind_ops(m);   // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

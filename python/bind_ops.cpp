@@ -21,6 +21,7 @@ struct OpFunction {
   PyObject* names;      // tuple of interned argument names
   PyObject* name;       // "silu" or "silu_"
   PyObject* signature;  // inspect.Signature, made on first use
+  PyObject* second;     // Python function for calls whose arguments do not fit this op: torch's other forms; may be null
   bool inplace;
 };
 PyTypeObject* op_type = nullptr;
@@ -30,7 +31,7 @@ const char* text(PyObject* unicode) {
   return s ? s : "?";
 }
 
-// The position of a keyword; numpy's spellings of dim and keepdim are accepted, as in torch.
+// The position of a keyword; numpy's spellings of dim and keepdim are accepted, as in torch, and pow's exponent.
 int position_of(const OpFunction& f, PyObject* keyword) {
   Py_ssize_t n = PyTuple_GET_SIZE(f.names);
   for (Py_ssize_t i = 0; i < n; ++i)
@@ -38,6 +39,7 @@ int position_of(const OpFunction& f, PyObject* keyword) {
   const char* wanted = text(keyword);
   if (!std::strcmp(wanted, "axis")) wanted = "dim";
   else if (!std::strcmp(wanted, "keepdims")) wanted = "keepdim";
+  else if (!std::strcmp(wanted, "exponent")) wanted = "other";
   for (Py_ssize_t i = 0; i < n; ++i)
     if (!std::strcmp(text(PyTuple_GET_ITEM(f.names, i)), wanted)) return int(i);
   return -1;
@@ -98,7 +100,7 @@ class Arguments {
 
   const OpFunction& f_;
   const OpEntry& op_;
-  Value values_[kMaxArguments];
+  Value values_[kMaxArguments];   // args.size() of them in use
   uint32_t set_ = 0;
   bool large_ = false;
 };
@@ -117,7 +119,14 @@ bool write_directly(const OpEntry& op, Tensor& x, std::span<const Value> v) {
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   const auto& f = *reinterpret_cast<OpFunction*>(self);
   return guarded([&]() -> PyObject* {
-    Arguments arguments(f, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
+    std::optional<Arguments> read;
+    try {
+      read.emplace(f, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
+    } catch (const TypeError&) {
+      if (!f.second) throw;
+    }
+    if (!read) return PyObject_Vectorcall(f.second, args, nargsf, keywords);
+    Arguments& arguments = *read;
     if (!f.inplace) return to_object(arguments.run());
     auto* target = std::get_if<Tensor>(&arguments[0]);
     SF_CHECK_AS(TypeError, target && *target && !(*target).impl()->is_scalar, text(f.name), ": ", f.op->args[0].name, " must be a tensor");
@@ -177,6 +186,7 @@ void op_dealloc(PyObject* self) {
   Py_CLEAR(f->names);
   Py_CLEAR(f->name);
   Py_CLEAR(f->signature);
+  Py_CLEAR(f->second);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -231,6 +241,10 @@ void bind_ops(nb::module_& m) {
     }
   }
   m.def("_op_named", [m](nb::str name) { return nb::getattr(m, name); });
+  m.def("_set_second_form", [](nb::handle op, nb::handle function) {
+    SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
+    Py_XSETREF(reinterpret_cast<OpFunction*>(op.ptr())->second, Py_NewRef(function.ptr()));
+  });
   m.def("_op_names", [] {
     nb::list names;
     for (const OpEntry* op : all_ops()) names.append(nb::str(op->name.c_str()));

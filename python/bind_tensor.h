@@ -72,10 +72,13 @@ void bind_dtype(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_methods(nb::module_& m);
 void bind_data(nb::module_& m);
+void bind_memory(nb::module_& m);
 void bind_numpy(nb::module_& m);
 void bind_dlpack(nb::module_& m);
 void bind_factory(nb::module_& m);
 void bind_autograd(nb::module_& m);
+void bind_hooks(nb::module_& m);
+void bind_function(nb::module_& m);
 
 }  // namespace sf::py
 

@@ -13,6 +13,7 @@ PrintOptions& print_options() {
 }
 
 std::string grad_fn_name(const char* op) {
+  if (std::string_view(op).ends_with("Backward")) return op;   // a user's Function has its class's name
   std::string out;
   bool upper = true;
   for (const char* c = op; *c; ++c) {
