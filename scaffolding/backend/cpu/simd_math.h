@@ -272,6 +272,35 @@ SF_INLINE vf erf(vf x) {
   return select(a > vf(0.927734375f), copysign(big, x), fma(p, x, x));
 }
 
+// The normal distribution's cdf, and its density by the way: all that GELU and its gradient need, for one exponential
+// (x cdf(x) costs three quarters of x (1 + erf(x / sqrt 2)) / 2, and keeps its digits where that cancels, x < -3).
+// Q(u) = t poly(t) e^(-u^2/2) with t = 1 / (1 + 0.27 u), our Lawson fit on [0, 14.5]. Relative error at most 6e-7 for
+// |x| <= 3 and below 4e-7 (1 + x^2) everywhere, from the rounding of the exponent. 0 for x < -13.2.
+SF_INLINE vf normal_cdf(vf x, vf& density) {
+  vf u = abs(x), t = vf(1.f) / fma(u, vf(0.27f), vf(1.f)), e = exp_fast(x * x * vf(-0.5f));
+  vf p = vf(0.0289667957f);
+  p = fma(p, t, vf(-0.126514256f));
+  p = fma(p, t, vf(0.169846386f));
+  p = fma(p, t, vf(-0.0692815483f));
+  p = fma(p, t, vf(0.107875884f));
+  p = fma(p, t, vf(0.0720276237f));
+  p = fma(p, t, vf(0.101816371f));
+  p = fma(p, t, vf(0.107542053f));
+  p = fma(p, t, vf(0.107720703f));
+  vf q = p * (t * e);
+  density = e * vf(0.398942280f);
+  return select(x < vf(0.f), q, vf(1.f) - q);
+}
+SF_INLINE double normal_cdf(double x, double& density) {
+  density = __builtin_exp(-0.5 * x * x) * 0.39894228040143268;
+  return 0.5 * __builtin_erfc(x * -0.70710678118654752);
+}
+SF_INLINE float normal_cdf(float x, float& density) {
+  double d, c = normal_cdf(double(x), d);
+  density = float(d);
+  return float(c);
+}
+
 // ---- logarithms ------------------------------------------------------------------------------------------------------
 // x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); returns y with log(1 + f) = f + y. x > 0 and normal or denormal.
 SF_INLINE vf log_reduce(vf x, vf& f, vf& e) {

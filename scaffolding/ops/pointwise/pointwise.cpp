@@ -24,7 +24,10 @@ namespace sf {
 #undef SF_COMPARE
 
 Tensor wrapped(const Scalar& s) {
-  Tensor t = scalar_tensor(s, s.is_float() ? kFloat64 : s.dtype());   // full precision; the dtype does not count
+  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype());   // full precision; the dtype does not count
+  if (s.is_float()) *t.data<double>() = s.to_double();
+  else if (s.kind() == Scalar::Int) *t.data<int64_t>() = s.to_int();
+  else *t.data<bool>() = s.to_bool();
   t.impl()->is_scalar = true;
   return t;
 }
@@ -162,6 +165,45 @@ struct BinaryOp {
   Gradient2 grad_a, grad_b;
 };
 
+// The commonest calls, without the general machinery: two dense host tensors of one shape and floating dtype, or one and a
+// number. False when the call is not of that kind.
+bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0, Tensor& y) {
+  if (!a || !b) return false;
+  const TensorImpl &x = *a.impl(), &z = *b.impl();
+  auto plain = [](const TensorImpl& t) { return t.contiguous && !t.is_scalar && t.device.type == Device::CPU && is_floating(t.dtype) && !is_float8(t.dtype); };
+  if (plain(x) && plain(z) && x.dtype == z.dtype && x.sizes == z.sizes) {
+    y = empty(x.sizes, x.dtype);
+    run_dense(op.name, *op.forward, y.data_ptr(), x.dtype, x.data, z.data, nullptr, x.numel, x.dtype, p0, 0);
+    return true;
+  }
+  bool left = x.is_scalar;
+  const TensorImpl &t = left ? z : x, &s = left ? x : z;
+  if (!s.is_scalar || !plain(t) || s.device.type != Device::CPU) return false;
+  y = empty(t.sizes, t.dtype);
+  run_splat(op.name, *op.forward, y.data_ptr(), t.dtype, t.data, (left ? a : b).item(), left, t.numel, t.dtype, p0);
+  return true;
+}
+
+// Records an op whose operands have the result's shape, or are numbers: gradients need no summing back.
+Tensor record_same_shape(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0) {
+  const BinaryOp* f = &op;
+  bool na = a.requires_grad(), nb = b.requires_grad();
+  if (op.saves == NONE)
+    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb](const Tensor& dy) -> Tensors {
+      Expr none(0.0);
+      return {na ? f->grad_a(dy, none, none, none, p0).t : Tensor(), nb ? f->grad_b(dy, none, none, none, p0).t : Tensor()};
+    });
+  if (op.saves == AB)
+    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy) -> Tensors {
+      Expr none(0.0), x = a.get(), z = b.get();
+      return {na ? f->grad_a(dy, x, z, none, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, none, p0).t : Tensor()};
+    });
+  return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy, const Tensor& y) -> Tensors {
+    Expr x = a.get(), z = b.get();
+    return {na ? f->grad_a(dy, x, z, y, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, y, p0).t : Tensor()};
+  });
+}
+
 extern const BinaryOp pow_op, remainder_op, floor_divide_op, trunc_divide_op;
 
 // What torch refuses for integers and bools: dividing by 0, powers of True, 2 ** -1 (the result is no integer).
@@ -175,6 +217,7 @@ void check_whole(const BinaryOp& op, const Operands& o) {
 }
 
 Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
+  if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_same_shape(op, y, a, b, p0) : y;
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
   if (!is_floating(o.dtype)) check_whole(op, o);
   Tensor y;

@@ -9,6 +9,7 @@ namespace sf {
 namespace SF_ISA {
 
 template <class T> SF_INLINE T zero(T) { return T(0); }
+template <class T> SF_INLINE T times(T x, T p) { return x * p; }
 template <class T> SF_INLINE T square_of(T x) { return x * x; }
 // log(1 + exp(x)) without overflow.
 template <class T> SF_INLINE T softplus_of(T x) { return max(x, T(0)) + log1p(exp(-abs(x))); }
