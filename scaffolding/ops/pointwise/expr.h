@@ -13,7 +13,11 @@ struct Expr {
 };
 
 inline Expr operator+(const Expr& a, const Expr& b) { return sf::add(a.t, b.t); }
-inline Expr operator-(const Expr& a, const Expr& b) { return sf::sub(a.t, b.t); }
+// Two numbers subtract as doubles (the exponent less one of pow's gradient); sub() would take the default dtype.
+inline Expr operator-(const Expr& a, const Expr& b) {
+  bool numbers = a.t.impl()->is_scalar && b.t.impl()->is_scalar && !a.t.device().is_meta();
+  return numbers ? Expr(a.t.item() - b.t.item()) : Expr(sf::sub(a.t, b.t));
+}
 inline Expr operator*(const Expr& a, const Expr& b) { return sf::mul(a.t, b.t); }
 inline Expr operator/(const Expr& a, const Expr& b) { return sf::div(a.t, b.t); }
 inline Expr operator-(const Expr& a) { return sf::neg(a.t); }
