@@ -21,6 +21,8 @@ bool has_bf16();
 dnnl::memory::data_type type_of(DType t);
 dnnl::memory::desc describe(const TensorView& t);                      // sizes and strides as they are
 dnnl::memory::desc any_layout(dnnl::memory::dims sizes, DType t);
+// Equal for equal layouts: names a packed weight, which primitives of many shapes may share.
+int64_t fingerprint(const dnnl::memory::desc& desc);
 dnnl::memory wrap(const dnnl::memory::desc& desc, const void* data);   // data is written through for outputs
 void append(dnnl::post_ops& ops, Activation act);                      // nothing for None
 dnnl::primitive_attr attributes(const dnnl::post_ops& ops = {});       // scratchpad from the caller

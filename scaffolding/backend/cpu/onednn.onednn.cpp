@@ -44,6 +44,26 @@ memory::desc describe(const TensorView& t) {
   return {sizes, type_of(t.dtype), strides};
 }
 memory::desc any_layout(memory::dims sizes, DType t) { return {sizes, type_of(t), memory::format_tag::any}; }
+int64_t fingerprint(const memory::desc& desc) {
+  uint64_t h = 1469598103934665603ull;   // FNV-1a over the numbers that say where an element lies
+  auto mix = [&](int64_t x) { h = (h ^ uint64_t(x)) * 1099511628211ull; };
+#if DNNL_VERSION_MAJOR >= 3
+  for (int64_t x : desc.get_dims()) mix(x);
+  for (int64_t x : desc.get_padded_dims()) mix(x);
+  for (int64_t x : desc.get_strides()) mix(x);
+  for (int64_t x : desc.get_inner_blks()) mix(x);
+  for (int64_t x : desc.get_inner_idxs()) mix(x);
+  mix(int64_t(desc.get_data_type()));
+#else
+  const dnnl_memory_desc_t& d = desc.data;
+  const dnnl_blocking_desc_t& b = d.format_desc.blocking;
+  mix(d.format_kind), mix(d.data_type), mix(d.extra.flags);
+  for (int i = 0; i < d.ndims; ++i) mix(d.dims[i]), mix(d.padded_dims[i]), mix(b.strides[i]);
+  for (int i = 0; i < b.inner_nblks; ++i) mix(b.inner_blks[i]), mix(b.inner_idxs[i]);
+#endif
+  mix(int64_t(desc.get_size()));
+  return int64_t(h);
+}
 memory wrap(const memory::desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
 
 void append(dnnl::post_ops& ops, Activation act) {

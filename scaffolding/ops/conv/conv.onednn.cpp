@@ -13,7 +13,7 @@ namespace dn = cpu::onednn;
 using dnnl::memory;
 using dims = memory::dims;
 
-constexpr uint32_t kFormatForward = 110, kFormatBackward = 120;   // in PackedKey
+constexpr uint32_t kFormatForward = 110, kFormatBackward = 130;   // in PackedKey, + dtype
 enum Slot { kSlotWeights = 7, kSlotX = 8, kSlotY = 9 };
 
 bool dense(const TensorView& t) { return !t || t.is_channels_last() || t.is_contiguous(); }
@@ -108,9 +108,9 @@ void add_sizes(dn::Key& key, const TensorView& t) {
 // Weights in the primitive's layout: kept per version, or packed for this call.
 class LaidWeight {
  public:
-  LaidWeight(const TensorView& w, int64_t groups, const memory::desc& layout, uint32_t format, uint64_t version, const TensorView& x)
+  LaidWeight(const TensorView& w, int64_t groups, const memory::desc& layout, uint32_t format, uint64_t version)
       : pack_{grouped(w, groups), &layout},
-        kept_({w.data, version, format + uint32_t(w.dtype), {w.sizes[0], w.sizes[1], groups, x.sizes[0], x.numel(), w.strides[0], w.strides[1], w.ndim > 2 ? w.sizes[2] : 0, w.numel()}},
+        kept_({w.data, version, format + uint32_t(w.dtype), {groups, w.strides[0], w.strides[1], w.strides[2], w.strides[w.ndim - 1], dn::fingerprint(layout)}},
               layout.get_size(), pack_) {
     data_ = kept_.get();
     if (!data_) pack_(data_ = scratch(layout.get_size(), kSlotWeights));
@@ -143,7 +143,7 @@ void forward(const ConvForward& f) {
     out = {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
   });
   Laid x(f.x, kSlotX, true), y(f.y, kSlotY, false);
-  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatForward, f.weight_version, f.x);
+  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatForward, f.weight_version);
   memory bias = f.bias ? dn::wrap(bias_of(f.bias), f.bias.data) : memory();
   // The residual is summed from y's own bytes: a copy, but 2.6.3's binary post-op adds wrong values outside 2-D brgconv.
   if (f.residual) dn::reorder(dn::wrap(dn::describe(f.residual), f.residual.data), y.memory_of());
@@ -169,7 +169,7 @@ void backward_data(const ConvBackwardData& f) {
     out = {dnnl::convolution_backward_data(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
   });
   Laid dy(f.dy, kSlotY, true), dx(f.dx, kSlotX, false);
-  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatBackward, f.weight_version, f.dx);
+  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatBackward, f.weight_version);
   dn::run(*prim, {{DNNL_ARG_DIFF_DST, dy.memory_of()}, {DNNL_ARG_WEIGHTS, w.memory_of()}, {DNNL_ARG_DIFF_SRC, dx.memory_of()}});
   dx.write_back();
 }

@@ -75,7 +75,7 @@ void run_gemm(const Gemm& g) {
   auto pack = [&](void* to) { dn::reorder(dn::wrap(plain(p.b), p.b.data), dn::wrap(prim->weights, to)); };
   const size_t bytes = prim->weights.get_size();
   cpu::PackedKey slot{p.b.data, g.b_version, kFormat + uint32_t(p.b.dtype),
-                      {p.b.sizes[1], p.b.sizes[2], p.b.strides[1], p.b.strides[2], p.a.sizes[1] }};
+                      {p.b.sizes[1], p.b.sizes[2], p.b.strides[1], p.b.strides[2], dn::fingerprint(prim->weights)}};
   cpu::PackedWeight kept(slot, bytes, pack);
   void* b = kept.get();
   if (!b) pack(b = scratch(bytes, kSlotWeights));
