@@ -42,7 +42,8 @@ struct Key {
   void add(int64_t w) { words[count++] = w; }
   void add(const TensorView& t);          // dtype, sizes, strides
 };
-// The primitive of `key`, built on first use. A dnnl::error from `build` makes an entry that is not ok.
+// The primitive of `key`, built on first use. A dnnl::error from `build` makes an entry that is not ok. Inside a ComputeScope:
+// a primitive divides its work for the threads it may use at that moment, so their number is part of its name.
 std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx, Compiled& out), void* ctx);
 template <class F> std::shared_ptr<const Compiled> compiled(const Key& key, const F& build) {
   return compiled(key, [](void* ctx, Compiled& out) { (*static_cast<const F*>(ctx))(out); }, const_cast<F*>(&build));

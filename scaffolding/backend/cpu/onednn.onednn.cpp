@@ -1,6 +1,7 @@
 #include "scaffolding/backend/cpu/onednn.h"
 
-#include <cstring>
+#include <omp.h>
+
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -111,8 +112,8 @@ constexpr int kScratchSlot = 6;
 }  // namespace
 
 std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx, Compiled& out), void* ctx) {
-  std::string_view words(reinterpret_cast<const char*>(key.words), size_t(key.count) * sizeof(int64_t));
-  std::string name(words);
+  std::string name(reinterpret_cast<const char*>(key.words), size_t(key.count) * sizeof(int64_t));
+  name += std::to_string(omp_get_max_threads());
   Cache& c = cache();
   std::lock_guard guard(c.lock);
   if (auto at = c.map.find(name); at != c.map.end()) return at->second;

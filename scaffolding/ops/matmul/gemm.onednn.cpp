@@ -42,14 +42,12 @@ memory::desc plain(const TensorView& t) {
   return dn::describe(u);
 }
 
-void run_gemm(const Gemm& g) {
-  const Plan p = plan_of(g);
-  ComputeScope scope;
+std::shared_ptr<const dn::Compiled> primitive_of(const Gemm& g, const Plan& p) {
   dn::Key key;
   key.add(int64_t(1));
   key.add(p.a), key.add(p.b), key.add(p.c), key.add(g.bias);
   key.add(int64_t(g.act));
-  auto prim = dn::compiled(key, [&](dn::Compiled& out) {
+  return dn::compiled(key, [&](dn::Compiled& out) {
     dnnl::post_ops ops;
     dn::append(ops, g.act);
     memory::desc a = plain(p.a), c = plain(p.c);
@@ -64,7 +62,12 @@ void run_gemm(const Gemm& g) {
 #endif
     out = {dnnl::matmul(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
   });
+}
 
+void run_gemm(const Gemm& g) {
+  const Plan p = plan_of(g);
+  ComputeScope scope;
+  const auto prim = primitive_of(g, p);
   auto execute = [&](const void* b) {
     memory am = dn::wrap(prim->src, p.a.data), bm = dn::wrap(prim->weights, b), cm = dn::wrap(prim->dst, p.c.data);
     if (!g.bias) return dn::run(*prim, {{DNNL_ARG_SRC, am}, {DNNL_ARG_WEIGHTS, bm}, {DNNL_ARG_DST, cm}});
@@ -93,7 +96,9 @@ bool supports(const Gemm& g) {
   if (g.c.dtype != t && g.c.dtype != kFloat32) return false;
   const int64_t m = g.c.sizes[1], n = g.c.sizes[2], k = g.a.sizes[2];
   if (m * g.c.sizes[0] < 128 || n < 64 || k < 64 || k > 768 || m * n * k < (int64_t(1) << 24)) return false;
-  return readable(g.a) && readable(g.b) && g.c.strides[2] == 1 && g.c.strides[1] >= n;
+  if (!readable(g.a) || !readable(g.b) || g.c.strides[2] != 1 || g.c.strides[1] < n) return false;
+  ComputeScope scope;
+  return primitive_of(g, plan_of(g))->ok;
 }
 
 }  // namespace
