@@ -11,6 +11,8 @@ namespace {
 
 using spatial::Map;
 using spatial::Taps;
+// Weights are kept for every output of a dimension: sizes beyond any picture are refused before they fill memory.
+constexpr int64_t kLargest = int64_t(1) << 24;
 using Lists = std::vector<std::vector<std::pair<int64_t, double>>>;
 
 // One spatial dimension. scale: the user's factor where it is to be used, else 0.
@@ -136,11 +138,11 @@ Tensor interpolate(const Tensor& input, const std::optional<Shape>& size, const 
       d.out = (*size)[at];
     } else {
       double scale = (*scale_factor)[size_t(at)];
-      SF_CHECK(scale > 0 && double(n) * scale < 0x1p31, "interpolate: scale_factor must be positive and the result no larger than 2^31, got ", scale, " for ", n);
+      SF_CHECK(scale > 0 && double(n) * scale <= double(kLargest), "interpolate: scale_factor must be positive, and sizes at most ", kLargest, ", got ", scale, " for ", n);
       d.out = int64_t(double(n) * scale);
       if (!recompute_scale_factor.value_or(false)) d.scale = scale;
     }
-    SF_CHECK(n > 0 && d.out > 0 && n < (int64_t(1) << 31) && d.out < (int64_t(1) << 31), "interpolate: sizes must be positive (and below 2^31), got ", n, " to ", d.out,
+    SF_CHECK(n > 0 && d.out > 0 && n <= kLargest && d.out <= kLargest, "interpolate: sizes must be positive (and at most ", kLargest, "), got ", n, " to ", d.out,
              " in dimension ", 2 + i, " of ", input.shape());
     dims.push_back(d);
   }

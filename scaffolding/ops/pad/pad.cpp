@@ -104,7 +104,7 @@ Tensor pad(const Tensor& input, const Shape& pad, const std::string& mode, std::
     int64_t left = n + std::min<int64_t>(p.before[d], 0) + std::min<int64_t>(p.after[d], 0);   // after cropping
     SF_CHECK(mode != "circular" || (left > 0 && most <= left), "pad: mode 'circular' can add at most ", left, " entries to dimension ", d, " of ", input.shape(),
              ", got pad ", pad);
-    SF_CHECK(p.size[d] < (int64_t(1) << 31), "pad: the result is too large along dimension ", d);
+    SF_CHECK(p.size[d] <= (int64_t(1) << 26), "pad: mode '", mode, "' is limited to 2^26 entries in a dimension, got ", p.size[d]);
     maps.push_back(source_map(mode, n, p.before[d], p.after[d], p.size[d]));
   }
   return spatial::remap("pad", input, maps);
