@@ -1,6 +1,7 @@
 # What the build needs and what it can do without.
 find_package(OpenMP REQUIRED)
 find_package(Threads REQUIRED)
+find_package(nlohmann_json 3.9 REQUIRED)   # headers only, private to io/
 option(SF_ONEDNN "Use oneDNN (libdnnl) for GEMM and convolution where it is found" ON)
 if(SF_ONEDNN)
   find_package(dnnl CONFIG QUIET)

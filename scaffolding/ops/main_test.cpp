@@ -1,6 +1,23 @@
 #include <gtest/gtest.h>
 
+#include <iostream>
+
+#include "scaffolding/ops/op_listing.h"
+
+//   scaffolding_tests [GoogleTest flags]
+//   scaffolding_tests --dump-samples FOLDER   every op's samples, for tests/golden/make_golden.py
+//   scaffolding_tests --table FILE            writes docs/ops.md
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  if (argc == 1) return RUN_ALL_TESTS();
+  std::string command = argv[1];
+  try {
+    if (argc == 3 && command == "--dump-samples") return sf::test::dump_samples(argv[2]), 0;
+    if (argc == 3 && command == "--table") return sf::test::write_table(argv[2]), 0;
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << "\n";
+    return 1;
+  }
+  std::cerr << "usage: scaffolding_tests [--dump-samples FOLDER | --table FILE | GoogleTest flags]\n";
+  return 2;
 }

@@ -11,9 +11,9 @@
 
 namespace sf::test {
 
-namespace {
-
 bool is_real(const Tensor& t) { return t && is_floating(t.dtype()) && !is_float8(t.dtype()); }
+
+namespace {
 
 // The op sees a fresh leaf with the input's layout.
 Tensor leaf_of(const Tensor& t) {
@@ -42,6 +42,8 @@ std::vector<Tensor> real_inputs(const std::vector<Value>& args) {
   return v;
 }
 
+}  // namespace
+
 std::string describe(const OpEntry& op, const std::vector<Value>& args) {
   std::string s = op.name + "(";
   map_tensors(args, [&](const Tensor& t) {
@@ -51,10 +53,8 @@ std::string describe(const OpEntry& op, const std::vector<Value>& args) {
   return s + ")";
 }
 
-double epsilon(DType t) { return t == kBFloat16 ? 0x1p-8 : t == kFloat16 ? 0x1p-11 : t == kFloat32 ? 0x1p-24 : 0x1p-53; }
+static double epsilon(DType t) { return t == kBFloat16 ? 0x1p-8 : t == kFloat16 ? 0x1p-11 : t == kFloat32 ? 0x1p-24 : 0x1p-53; }
 
-// How far a result computed in dtype may be from the float64 one, relative to the result's norm: rounding of inputs and
-// output, plus the growth of a sum of `length` terms.
 double tolerance(DType dtype, double length) { return epsilon(dtype) * (6 + 0.5 * std::sqrt(length)) + (is_reduced(dtype) ? 4e-7 : 1e-7); }
 
 // Element counts of inputs over outputs bounds the reduction length.
@@ -82,8 +82,6 @@ void expect_close(const Tensor& got, const Tensor& want, double tol, const std::
   double relative = std::sqrt(err) / std::max(std::sqrt(scale), 1e-2 * std::sqrt(double(std::max<size_t>(a.size(), 1))));
   EXPECT_LE(relative, tol) << what;
 }
-
-}  // namespace
 
 std::vector<Value> complete(const OpEntry& op, const Sample& s) {
   std::vector<Value> v = s.args;
@@ -135,6 +133,7 @@ Evaluation evaluate(const OpEntry& op, const std::vector<Value>& args, bool want
   });
   Evaluation e;
   Tensors ys = outputs(op.call(with_leaves));
+  for (auto& y : ys) e.all.push_back(y ? y.detach() : y);
   for (auto& y : ys)
     if (is_real(y)) e.values.push_back(to_dtype(y.detach(), kFloat64));
   if (!want_gradients || leaves.empty()) return e;

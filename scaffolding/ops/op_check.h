@@ -9,6 +9,7 @@ void check_gradients(const OpEntry& op, const OpTest& t);
 void check_second_derivatives(const OpEntry& op, const OpTest& t);
 void check_providers(const OpEntry& op, const OpTest& t);
 void check_refusals(const OpEntry& op, const OpTest& t);
+void check_golden(const OpEntry& op, const OpTest& t);   // op_golden_test.cpp
 
 // ---- shared pieces
 std::vector<Value> complete(const OpEntry& op, const Sample& s);   // with defaults filled in
@@ -18,8 +19,17 @@ std::vector<Value> map_tensors(const std::vector<Value>& args, const std::functi
 Tensor to_dtype_keeping_layout(const Tensor& t, DType dtype);
 // Cotangents: fixed numbers of the outputs' shapes, so that a scalar loss = sum(y * c) can be formed.
 Tensors cotangents(const Tensors& ys);
-// Values (floating outputs only) and gradients of the floating inputs, all as float64.
-struct Evaluation { Tensors values, gradients; };
+// Values (floating outputs only) and gradients of the floating inputs, all as float64; all: every output in its dtype.
+struct Evaluation { Tensors values, gradients, all; };
 Evaluation evaluate(const OpEntry& op, const std::vector<Value>& args, bool want_gradients);
+
+// float16 to float64, not float8.
+bool is_real(const Tensor& t);
+std::string describe(const OpEntry& op, const std::vector<Value>& args);
+// How far a result computed in dtype may be from the float64 one, relative to the result's norm: rounding of inputs and
+// output, plus the growth of a sum of `length` terms.
+double tolerance(DType dtype, double length);
+double reduction_length(const std::vector<Value>& args, const Tensors& ys);
+void expect_close(const Tensor& got, const Tensor& want, double tol, const std::string& what);
 
 }  // namespace sf::test

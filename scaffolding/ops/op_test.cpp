@@ -83,7 +83,7 @@ int register_op_test(const char* op, OpTest& t) {
   static constexpr std::pair<const char*, Body::Check> checks[] = {
       {"meta_shape_equals_real_shape", check_meta},   {"gradients_equal_finite_differences", check_gradients},
       {"second_derivatives", check_second_derivatives}, {"every_provider_and_dtype", check_providers},
-      {"bad_input_is_refused", check_refusals},
+      {"bad_input_is_refused", check_refusals},         {"values_and_gradients_equal_torch", check_golden},
   };
   for (auto& [label, check] : checks)
     testing::RegisterTest((std::string("op_") + op).c_str(), label, nullptr, nullptr, __FILE__, __LINE__,

@@ -1,0 +1,10 @@
+// What scaffolding_tests writes besides test results.
+#pragma once
+#include <string>
+
+namespace sf::test {
+
+void dump_samples(const std::string& folder);   // <op>.safetensors and <op>.json per op: the input of make_golden.py
+void write_table(const std::string& path);      // docs/ops.md
+
+}  // namespace sf::test
