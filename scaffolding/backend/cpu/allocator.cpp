@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "scaffolding/backend/backend.h"
@@ -71,16 +72,32 @@ constexpr int kPerThread = 32;
 struct Local {
   void* blocks[kSmallClasses][kPerThread];
   int count[kSmallClasses] = {};
-  ~Local();
 };
-thread_local bool t_gone = false;   // blocks freed while the thread ends go to the system
-Local::~Local() {
-  t_gone = true;
-  for (int c = 0; c < kSmallClasses; ++c)
-    for (int i = 0; i < count[c]; ++i) std::free(blocks[c][i]);
+constinit thread_local bool t_gone = false;   // blocks freed while the thread ends go to the system
+// On the heap: the library has initial-exec thread-locals, so all of its thread-local storage must fit in the few hundred
+// bytes that the loader keeps free for libraries opened at run time, as a Python module is.
+constinit thread_local Local* t_local = nullptr;
+Local* make_local() {
+  struct Owner {
+    ~Owner() {
+      t_gone = true;
+      for (int c = 0; c < kSmallClasses; ++c)
+        for (int i = 0; i < t_local->count[c]; ++i) std::free(t_local->blocks[c][i]);
+      delete std::exchange(t_local, nullptr);
+    }
+  };
+  t_local = new Local;
+  static thread_local Owner owner;
+  (void)&owner;
+  return t_local;
 }
-thread_local Local t_local;
+Local& local() { return *(t_local ? t_local : make_local()); }
 #endif
+
+std::atomic<size_t>& memory_limit() {
+  static std::atomic<size_t> limit{size_t(env::integer("SF_CPU_MEMORY_LIMIT_MB")) << 20};
+  return limit;
+}
 
 void count_allocated(size_t bytes) {
   size_t now = g_used.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -97,9 +114,9 @@ void* allocate(size_t bytes) {
   size = bytes;   // so that a read past the end is seen
 #else
   if (size <= kSmall && !t_gone) {
-    if (t_local.count[c] > 0) {
+    if (Local& mine = local(); mine.count[c] > 0) {
       count_allocated(size);
-      return t_local.blocks[c][--t_local.count[c]];
+      return mine.blocks[c][--mine.count[c]];
     }
   } else {
     Shared& s = shared();
@@ -113,6 +130,11 @@ void* allocate(size_t bytes) {
     }
   }
 #endif
+  if (size_t limit = memory_limit(); limit > 0 && g_used + g_cached + size > limit) {
+    empty_cache();
+    SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20,
+                " MiB in use, the limit is ", limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
+  }
   void* p = from_system(size);
   if (!p) {
     empty_cache();
@@ -132,8 +154,8 @@ void release(void* data, size_t bytes) {
 #else
   g_used.fetch_sub(size, std::memory_order_relaxed);
   if (size <= kSmall) {
-    if (!t_gone && t_local.count[c] < kPerThread) {
-      t_local.blocks[c][t_local.count[c]++] = data;
+    if (Local* mine = t_gone ? nullptr : &local(); mine && mine->count[c] < kPerThread) {
+      mine->blocks[c][mine->count[c]++] = data;
       return;
     }
   } else if (g_cached.load(std::memory_order_relaxed) + size <= cache_limit()) {
@@ -160,6 +182,7 @@ void empty_cache() {
 size_t cached_bytes() { return g_cached; }
 size_t allocated_bytes() { return g_used; }
 size_t max_allocated_bytes() { return g_peak; }
+void set_memory_limit(size_t bytes) { memory_limit() = bytes; }
 void reset_peak() { g_peak = g_used.load(); }
 
 }  // namespace sf::cpu
