@@ -4,6 +4,9 @@
 
 #include "scaffolding/ops/op_listing.h"
 
+// Read by AddressSanitizer where it is linked in: one allocation of gigabytes is a bug of an op, not a wish.
+extern "C" const char* __asan_default_options() { return "max_allocation_size_mb=4096:detect_stack_use_after_return=1"; }
+
 //   scaffolding_tests [GoogleTest flags]
 //   scaffolding_tests --dump-samples FOLDER   every op's samples, for tests/golden/make_golden.py
 //   scaffolding_tests --table FILE            writes docs/ops.md
