@@ -79,7 +79,8 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   };
   auto* node = new detail::ClosureNode<decltype(backward)>(op, std::move(backward));
   Ref<Node> hold(node);
-  node->edges = {old_base, edge_of(value)};
+  node->edges.push_back(old_base);
+  node->edges.push_back(edge_of(value));
   Tensor base_tensor{v->base};
   detail::attach(node, base_tensor, 0);
   ++base->inplace_epoch;

@@ -8,7 +8,7 @@ struct Mode {
   bool grad = true;
   bool inference = false;
 };
-extern constinit thread_local Mode mode;
+extern constinit thread_local Mode mode __attribute__((tls_model("initial-exec")));
 }  // namespace detail
 
 inline bool grad_enabled() { return detail::mode.grad; }

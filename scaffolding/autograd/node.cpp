@@ -5,7 +5,7 @@
 namespace sf::autograd {
 
 namespace detail {
-constinit thread_local Mode mode;
+constinit thread_local Mode mode __attribute__((tls_model("initial-exec")));
 }
 
 uint64_t Node::next_seq() {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "scaffolding/autograd/saved.h"
+#include "scaffolding/core/small_vector.h"
 #include "scaffolding/core/tensor.h"
 
 namespace sf::autograd {
@@ -23,7 +24,7 @@ struct OutputInfo {
 
 using TensorHook = std::function<Tensor(const Tensor&)>;   // returns a replacement, or an empty tensor to keep it
 
-class Node : public RefCounted {
+class Node : public RefCounted, public Pooled {
  public:
   explicit Node(const char* name) : name_(name), seq_(next_seq()) {}
   virtual ~Node() = default;
@@ -32,8 +33,8 @@ class Node : public RefCounted {
 
   const char* name() const { return name_; }
   uint64_t seq() const { return seq_; }        // grows with time: an input's node always has a smaller one
-  std::vector<Edge> edges;
-  std::vector<OutputInfo> outputs;
+  SmallVector<Edge, 3> edges;
+  SmallVector<OutputInfo, 1> outputs;
   std::function<Tensors(const Tensors&)> reference;
   std::vector<Saved> reference_inputs;         // kept only with a reference
 

@@ -8,7 +8,8 @@ namespace sf {
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   Ref<Storage> s(new Storage);
   s->device = device;
-  s->data = device.type == Device::CPU ? cpu::allocate(bytes) : backend(device).allocate(bytes, device.index);
+  if (device.type == Device::CPU && bytes <= kInline && bytes > 0) s->data = s->small;
+  else s->data = device.type == Device::CPU ? cpu::allocate(bytes) : backend(device).allocate(bytes, device.index);
   s->bytes = bytes;
   return s;
 }
@@ -28,8 +29,8 @@ void Storage::destroy(Storage* s) {
     (*s->lender)();
     delete s->lender;
   } else if (s->device.type == Device::CPU) {
-    cpu::release(s->data, s->bytes);
-  } else {
+    if (s->data != s->small) cpu::release(s->data, s->bytes);
+  } else if (s->data) {   // null when the backend had none to give, or is missing altogether
     backend(s->device).release(s->data, s->bytes, s->device.index);
   }
   delete s;

@@ -26,7 +26,7 @@ class Node;
 struct GradMeta;   // gradient, hooks, view base: only tensors that need one have it
 }  // namespace autograd
 
-struct TensorImpl : RefCounted {
+struct TensorImpl : RefCounted, Pooled {
   Ref<Storage> storage;
   void* data = nullptr;            // storage->data + offset, or null
   int64_t offset = 0;              // in elements

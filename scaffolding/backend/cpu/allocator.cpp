@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "scaffolding/backend/backend.h"
@@ -71,15 +72,26 @@ constexpr int kPerThread = 32;
 struct Local {
   void* blocks[kSmallClasses][kPerThread];
   int count[kSmallClasses] = {};
-  ~Local();
 };
-thread_local bool t_gone = false;   // blocks freed while the thread ends go to the system
-Local::~Local() {
-  t_gone = true;
-  for (int c = 0; c < kSmallClasses; ++c)
-    for (int i = 0; i < count[c]; ++i) std::free(blocks[c][i]);
+constinit thread_local bool t_gone = false;   // blocks freed while the thread ends go to the system
+// On the heap: the library has initial-exec thread-locals, so all of its thread-local storage must fit in the few hundred
+// bytes that the loader keeps free for libraries opened at run time, as a Python module is.
+constinit thread_local Local* t_local = nullptr;
+Local* make_local() {
+  struct Owner {
+    ~Owner() {
+      t_gone = true;
+      for (int c = 0; c < kSmallClasses; ++c)
+        for (int i = 0; i < t_local->count[c]; ++i) std::free(t_local->blocks[c][i]);
+      delete std::exchange(t_local, nullptr);
+    }
+  };
+  t_local = new Local;
+  static thread_local Owner owner;
+  (void)&owner;
+  return t_local;
 }
-thread_local Local t_local;
+Local& local() { return *(t_local ? t_local : make_local()); }
 #endif
 
 std::atomic<size_t>& memory_limit() {
@@ -102,9 +114,9 @@ void* allocate(size_t bytes) {
   size = bytes;   // so that a read past the end is seen
 #else
   if (size <= kSmall && !t_gone) {
-    if (t_local.count[c] > 0) {
+    if (Local& mine = local(); mine.count[c] > 0) {
       count_allocated(size);
-      return t_local.blocks[c][--t_local.count[c]];
+      return mine.blocks[c][--mine.count[c]];
     }
   } else {
     Shared& s = shared();
@@ -142,8 +154,8 @@ void release(void* data, size_t bytes) {
 #else
   g_used.fetch_sub(size, std::memory_order_relaxed);
   if (size <= kSmall) {
-    if (!t_gone && t_local.count[c] < kPerThread) {
-      t_local.blocks[c][t_local.count[c]++] = data;
+    if (Local* mine = t_gone ? nullptr : &local(); mine && mine->count[c] < kPerThread) {
+      mine->blocks[c][mine->count[c]++] = data;
       return;
     }
   } else if (g_cached.load(std::memory_order_relaxed) + size <= cache_limit()) {

@@ -66,40 +66,64 @@ template <class Vec, int L> SF_INLINE void transpose(Vec (&r)[L]) {
 // Strips whose count is no multiple of a vector store whole vectors: up to one vector past the end of dst is scratch.
 inline constexpr int64_t kPackSlack = kVecBytes;
 
-// dst[k][w], w < width; w >= count becomes 0. Element (w, k) is src[w * ws + k * ks].
+// dst[k][w], w < width; w >= count becomes 0. Three sources:
+//   pack_rows     element (w, k) is rows[w][k]: k runs along memory, the strip is a transpose
+//   pack_columns  element (w, k) is columns[k][w]: copied as it lies
+//   pack          element (w, k) is src[w * ws + k * ks]
 // Loops over w run from the last vector to the first: what a partial vector spills into the next row of the strip is
 // overwritten by that row's own first vector.
 template <class K, class Src>
+[[gnu::noinline]] void pack_rows(typename K::Unit* dst, int width, const Src* const* rows, int count, int64_t depth) {
+  constexpr int L = kVecLanes<K>;
+  for (int w = (width - 1) / L * L; w >= 0; w -= L) {
+    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;   // real lanes of this vector
+    auto* d = dst + w;
+    for (int64_t k = 0; k < depth; k += L) {
+      const int m = depth - k < L ? int(depth - k) : L;
+      typename K::Vec r[L];
+      if (m == L && n == L) {
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) r[i] = load_full(rows[w + i] + k);
+      } else if (m == L) {
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) r[i] = i < n ? load_full(rows[w + i] + k) : typename K::Vec{};
+      } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) r[i] = i < n ? load_part(rows[w + i] + k, m) : typename K::Vec{};
+      }
+      transpose<typename K::Vec, L>(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < L; ++i)
+        if (i < m) store_vec<K>(d + (k + i) * width, r[i]);
+    }
+  }
+}
+
+template <class K, class Src>
+[[gnu::noinline]] void pack_columns(typename K::Unit* dst, int width, const Src* const* columns, int count, int64_t depth) {
+  constexpr int L = kVecLanes<K>;
+  for (int w = (width - 1) / L * L; w >= 0; w -= L) {
+    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
+    if (n == L) for (int64_t k = 0; k < depth; ++k) store_vec<K>(dst + k * width + w, load_full(columns[k] + w));
+    else for (int64_t k = 0; k < depth; ++k) store_vec<K>(dst + k * width + w, load_part(columns[k] + w, n));
+  }
+}
+
+template <class K, class Src>
 [[gnu::noinline]] void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws, int64_t ks, int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
-  int w = (width - 1) / L * L;
-  for (; w >= 0; w -= L) {
-    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;   // real lanes of this vector
+  if (ks == 1 && ws != 1) {
+    const Src* rows[kTileCols<K>];
+    for (int i = 0; i < count; ++i) rows[i] = src + i * ws;
+    return pack_rows<K>(dst, width, rows, count, depth);
+  }
+  for (int w = (width - 1) / L * L; w >= 0; w -= L) {
+    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
     const Src* s = src + w * ws;
     auto* d = dst + w;
-    if (n == 0) {
-      for (int64_t k = 0; k < depth; ++k) store_vec<K>(d + k * width, typename K::Vec{});
-    } else if (ws == 1) {
+    if (ws == 1) {
       if (n == L) for (int64_t k = 0; k < depth; ++k) store_vec<K>(d + k * width, load_full(s + k * ks));
       else for (int64_t k = 0; k < depth; ++k) store_vec<K>(d + k * width, load_part(s + k * ks, n));
-    } else if (ks == 1) {
-      for (int64_t k = 0; k < depth; k += L) {
-        const int m = depth - k < L ? int(depth - k) : L;
-        typename K::Vec r[L];
-        if (m == L && n == L) {
-#pragma GCC unroll 16
-          for (int i = 0; i < L; ++i) r[i] = load_full(s + i * ws + k);
-        } else {
-          for (int i = 0; i < L; ++i) r[i] = i < n ? (m == L ? load_full(s + i * ws + k) : load_part(s + i * ws + k, m)) : typename K::Vec{};
-        }
-        transpose<typename K::Vec, L>(r);
-        if (m == L) {
-#pragma GCC unroll 16
-          for (int i = 0; i < L; ++i) store_vec<K>(d + (k + i) * width, r[i]);
-        } else {
-          for (int i = 0; i < m; ++i) store_vec<K>(d + (k + i) * width, r[i]);
-        }
-      }
     } else {
       for (int64_t k = 0; k < depth; ++k) {
         typename K::Vec v{};
@@ -114,13 +138,54 @@ template <class K, class Src>
 }
 
 #if defined(__AVX512BF16__)
+// The same for pairs along k: `depth` counts values; an odd one out is paired with 0.
 SF_INLINE __m512i pair_rows(__m256i even, __m256i odd) {
   return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
-// The same for pairs along k: `depth` counts values; an odd one out is paired with 0.
+template <> [[gnu::noinline]] inline void pack_rows<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* rows, int count, int64_t depth) {
+  constexpr int L = 16;
+  typedef float Vec __attribute__((vector_size(64)));
+  const int64_t units = (depth + 1) / 2;
+  for (int w = (width - 1) / L * L; w >= 0; w -= L) {
+    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
+    uint32_t* d = dst + w;
+    for (int64_t k = 0; k < units; k += L) {
+      const int64_t left = depth - 2 * k;
+      const __mmask32 values = left >= 32 ? ~__mmask32(0) : (__mmask32(1) << left) - 1;
+      const int m = units - k < L ? int(units - k) : L;
+      Vec r[L];
+#pragma GCC unroll 16
+      for (int i = 0; i < L; ++i) r[i] = i < n ? (Vec)_mm512_maskz_loadu_epi16(values, rows[w + i] + 2 * k) : Vec{};
+      transpose<Vec, L>(r);
+      if (m == L) {
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) __builtin_memcpy(d + (k + i) * width, &r[i], 64);
+      } else {
+        for (int i = 0; i < m; ++i) __builtin_memcpy(d + (k + i) * width, &r[i], 64);
+      }
+    }
+  }
+}
+template <>
+[[gnu::noinline]] inline void pack_columns<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* columns, int count, int64_t depth) {
+  constexpr int L = 16;
+  const int64_t whole = depth / 2;
+  for (int w = (width - 1) / L * L; w >= 0; w -= L) {
+    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
+    const __mmask16 lanes = __mmask16((1u << n) - 1);
+    for (int64_t k = 0; k < whole; ++k)
+      _mm512_storeu_si512(dst + k * width + w, pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * k] + w), _mm256_maskz_loadu_epi16(lanes, columns[2 * k + 1] + w)));
+    if (depth & 1) _mm512_storeu_si512(dst + whole * width + w, pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * whole] + w), _mm256_setzero_si256()));
+  }
+}
 template <> [[gnu::noinline]] inline void pack<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* src, int64_t ws, int64_t ks, int count,
                                                                   int64_t depth) {
   constexpr int L = 16;
+  if (ks == 1 && ws != 1) {
+    const BFloat16* rows[kTileCols<MulBF16>];
+    for (int i = 0; i < count; ++i) rows[i] = src + i * ws;
+    return pack_rows<MulBF16, BFloat16>(dst, width, rows, count, depth);
+  }
   const int64_t whole = depth / 2;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
@@ -131,23 +196,6 @@ template <> [[gnu::noinline]] inline void pack<MulBF16, BFloat16>(uint32_t* dst,
       for (int64_t k = 0; k < whole; ++k)
         _mm512_storeu_si512(d + k * width, pair_rows(_mm256_maskz_loadu_epi16(lanes, s + 2 * k * ks), _mm256_maskz_loadu_epi16(lanes, s + (2 * k + 1) * ks)));
       if (depth & 1) _mm512_storeu_si512(d + whole * width, pair_rows(_mm256_maskz_loadu_epi16(lanes, s + 2 * whole * ks), _mm256_setzero_si256()));
-    } else if (ks == 1) {
-      const int64_t units = (depth + 1) / 2;
-      for (int64_t k = 0; k < units; k += L) {
-        const int64_t left = depth - 2 * k;
-        const __mmask32 values = left >= 32 ? ~__mmask32(0) : (__mmask32(1) << left) - 1;
-        typedef float Vec __attribute__((vector_size(64)));
-        Vec r[L];
-        for (int i = 0; i < L; ++i) r[i] = i < n ? (Vec)_mm512_maskz_loadu_epi16(values, s + i * ws + 2 * k) : Vec{};
-        transpose<Vec, L>(r);
-        const int m = units - k < L ? int(units - k) : L;
-        if (m == L) {
-#pragma GCC unroll 16
-          for (int i = 0; i < L; ++i) __builtin_memcpy(d + (k + i) * width, &r[i], 64);
-        } else {
-          for (int i = 0; i < m; ++i) __builtin_memcpy(d + (k + i) * width, &r[i], 64);
-        }
-      }
     } else {
       for (int64_t k = 0; k < depth; k += 2) {
         alignas(64) uint32_t v[L] = {};

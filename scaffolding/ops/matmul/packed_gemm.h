@@ -21,6 +21,8 @@ inline constexpr int64_t kDepthBlock = 512;                  // units of k: a st
 inline constexpr int64_t kRowBlock = 12 * kTileRows;
 inline constexpr int64_t kPackedBytes = int64_t(64) << 20;   // wider b are packed and multiplied in parts
 
+// What multiply_packed() multiplies: sizes, an epilogue, and how to pack a part of either operand. This one reads two plain
+// matrices; convolutions bring their own (conv_product.h).
 template <class K, class S> struct Product {
   using Src = S;
   int64_t m, n, k;
@@ -29,6 +31,15 @@ template <class K, class S> struct Product {
   const Src* b;
   int64_t b_k, b_n;
   Epilogue e;
+
+  // Rows row.. of a, values k0.. of k, as a strip of that many rows.
+  SF_INLINE void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
+    pack<K>(dst, rows, a + row * a_m + k0 * a_k, a_m, a_k, rows, values);
+  }
+  // Columns col.. of b as a strip of kTileCols columns.
+  SF_INLINE void pack_b(typename K::Unit* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
+    pack<K>(dst, kTileCols<K>, b + k0 * b_k + col * b_n, b_n, b_k, cols, values);
+  }
 };
 
 SF_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -53,7 +64,7 @@ template <class K> struct PackedShape {
 template <class K, class P> void pack_b(const P& p, const PackedShape<K>& s, typename K::Unit* dst, int64_t block, int64_t strip) {
   const int64_t k0 = block * s.block_units * K::kDepth, depth = min64(p.k - k0, s.depth(block) * K::kDepth);
   const int64_t c0 = strip * kTileCols<K>;
-  pack<K>(dst + s.offset(block, strip), kTileCols<K>, p.b + k0 * p.b_k + c0 * p.b_n, p.b_n, p.b_k, int(min64(p.n - c0, kTileCols<K>)), depth);
+  p.pack_b(dst + s.offset(block, strip), c0, int(min64(p.n - c0, kTileCols<K>)), k0, depth);
 }
 
 template <class K> inline constexpr DType kAccType = sizeof(typename K::Acc) == 8 ? kFloat64 : kFloat32;
@@ -80,7 +91,7 @@ template <class K, class P>
       const bool last = kb == s.blocks - 1;
       for (int64_t q = 0; q < panels; ++q) {
         const int64_t r0 = rows * q / panels, r1 = rows * (q + 1) / panels;
-        pack<K>(ap + r0 * depth, int(r1 - r0), p.a + (i0 + r0) * p.a_m + k0 * p.a_k, p.a_m, p.a_k, int(r1 - r0), values);
+        p.pack_a(ap + r0 * depth, i0 + r0, int(r1 - r0), k0, values);
       }
       for (int64_t st = s0; st < s1; ++st) {
         const Unit* b = bp + s.offset(kb, st);

@@ -24,6 +24,8 @@ inline Expr operator>=(const Expr& a, const Expr& b) { return sf::ge(a.t, b.t); 
 inline Expr operator==(const Expr& a, const Expr& b) { return sf::eq(a.t, b.t); }
 inline Expr select(const Expr& m, const Expr& a, const Expr& b) { return sf::where(m.t, a.t, b.t); }
 inline Expr zero(const Expr& a) { return zeros_like(a.t); }
+// a * p where p is a parameter: nothing to do when it is 1.
+inline Expr times(const Expr& a, const Expr& p) { return p.t.item() == 1 ? a : a * p; }
 inline Expr square_of(const Expr& a) { return sf::square(a.t); }
 inline Expr softplus_of(const Expr& a) { return sf::softplus(a.t); }
 #define SF_EXPR1(name) inline Expr name(const Expr& a) { return sf::name(a.t); }

@@ -24,7 +24,10 @@ namespace sf {
 #undef SF_COMPARE
 
 Tensor wrapped(const Scalar& s) {
-  Tensor t = scalar_tensor(s, s.is_float() ? kFloat64 : s.dtype());   // full precision; the dtype does not count
+  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype());   // full precision; the dtype does not count
+  if (s.is_float()) *t.data<double>() = s.to_double();
+  else if (s.kind() == Scalar::Int) *t.data<int64_t>() = s.to_int();
+  else *t.data<bool>() = s.to_bool();
   t.impl()->is_scalar = true;
   return t;
 }
@@ -162,8 +165,61 @@ struct BinaryOp {
   Gradient2 grad_a, grad_b;
 };
 
+// The commonest calls, without the general machinery: two dense host tensors of one shape and floating dtype, or one and a
+// number. False when the call is not of that kind.
+bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0, Tensor& y) {
+  if (!a || !b) return false;
+  const TensorImpl &x = *a.impl(), &z = *b.impl();
+  auto plain = [](const TensorImpl& t) { return t.contiguous && !t.is_scalar && t.device.type == Device::CPU && is_floating(t.dtype) && !is_float8(t.dtype); };
+  if (plain(x) && plain(z) && x.dtype == z.dtype && x.sizes == z.sizes) {
+    y = empty(x.sizes, x.dtype);
+    run_dense(op.name, *op.forward, y.data_ptr(), x.dtype, x.data, z.data, nullptr, x.numel, x.dtype, p0, 0);
+    return true;
+  }
+  bool left = x.is_scalar;
+  const TensorImpl &t = left ? z : x, &s = left ? x : z;
+  if (!s.is_scalar || !plain(t) || s.device.type != Device::CPU) return false;
+  y = empty(t.sizes, t.dtype);
+  run_splat(op.name, *op.forward, y.data_ptr(), t.dtype, t.data, (left ? a : b).item(), left, t.numel, t.dtype, p0);
+  return true;
+}
+
+// Records an op whose operands have the result's shape, or are numbers: gradients need no summing back.
+Tensor record_same_shape(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0) {
+  const BinaryOp* f = &op;
+  bool na = a.requires_grad(), nb = b.requires_grad();
+  if (op.saves == NONE)
+    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb](const Tensor& dy) -> Tensors {
+      Expr none(0.0);
+      return {na ? f->grad_a(dy, none, none, none, p0).t : Tensor(), nb ? f->grad_b(dy, none, none, none, p0).t : Tensor()};
+    });
+  if (op.saves == AB)
+    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy) -> Tensors {
+      Expr none(0.0), x = a.get(), z = b.get();
+      return {na ? f->grad_a(dy, x, z, none, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, none, p0).t : Tensor()};
+    });
+  return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy, const Tensor& y) -> Tensors {
+    Expr x = a.get(), z = b.get();
+    return {na ? f->grad_a(dy, x, z, y, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, y, p0).t : Tensor()};
+  });
+}
+
+extern const BinaryOp pow_op, remainder_op, floor_divide_op, trunc_divide_op;
+
+// What torch refuses for integers and bools: dividing by 0, powers of True, 2 ** -1 (the result is no integer).
+void check_whole(const BinaryOp& op, const Operands& o) {
+  bool divides = &op == &floor_divide_op || &op == &remainder_op || &op == &trunc_divide_op;
+  if (!divides && &op != &pow_op) return;
+  SF_CHECK_AS(TypeError, o.dtype != kBool, op.name, ": is not defined for two bool tensors; convert to a number first");
+  if (divides) return check_divisor(op.name, o);
+  bool negative = o.b.impl()->is_scalar && !o.device.is_meta() && o.b.item() < 0;
+  SF_CHECK_AS(RuntimeError, !negative, "pow: integers to negative integer powers are not integers; convert to a floating dtype first");
+}
+
 Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
+  if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_same_shape(op, y, a, b, p0) : y;
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
+  if (!is_floating(o.dtype)) check_whole(op, o);
   Tensor y;
   if (o.dtype == kBool) {   // bools compute as bytes: 1 + 1 is true
     o.dtype = kUInt8;
@@ -221,18 +277,24 @@ Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const T
 #include "scaffolding/ops/pointwise/compare.def"
 #include "scaffolding/ops/pointwise/unary.def"
 
-Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) { return binary(add_op, input, other, alpha.to_double()); }
+static void check_alpha(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (!alpha.is_float() || !a || !b) return;
+  SF_CHECK_AS(TypeError, is_floating(a.dtype()) || is_floating(b.dtype()), op, ": alpha must be an integer for integer tensors, got ", alpha.to_double());
+}
+Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) {
+  check_alpha("add", input, other, alpha);
+  return binary(add_op, input, other, alpha.to_double());
+}
 Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha) {
-  SF_CHECK_AS(TypeError, !input || !other || input.dtype() != kBool || other.dtype() != kBool, "sub: two bool tensors cannot be subtracted; use logical_xor");
+  check_alpha("sub", input, other, alpha);
+  SF_CHECK_AS(TypeError, !input || !other || (input.dtype() != kBool && other.dtype() != kBool), "sub: bool tensors cannot be subtracted; use logical_xor");
   return binary(sub_op, input, other, alpha.to_double());
 }
 Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode) {
   if (!rounding_mode) return binary(div_op, input, other);
   if (*rounding_mode == "floor") return floor_divide(input, other);
   SF_CHECK(*rounding_mode == "trunc", "div: rounding_mode must be None, 'floor' or 'trunc', got '", *rounding_mode, "'");
-  DType t = prepare("div", input, other, false).dtype;
-  Tensor q = trunc(binary(div_op, is_floating(t) ? input : to_dtype(input, kFloat64), other));
-  return to_dtype(q, t);
+  return binary(trunc_divide_op, input, other);
 }
 Tensor gelu(const Tensor& input, const std::string& approximate) {
   SF_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate must be 'none' or 'tanh', got '", approximate, "'");
@@ -246,9 +308,11 @@ Tensor softplus(const Tensor& input, double beta, double threshold) {
 }
 Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scalar> max) {
   SF_CHECK(min || max, "clamp: min or max must be given");
-  bool real = (min && min->is_float()) || (max && max->is_float());
   check_defined("clamp", "input", input);
-  Tensor x = real && !is_floating(input.dtype()) ? to_dtype(input, default_dtype()) : input;
+  DType t = input.dtype();
+  if (min) t = promote(t, *min);
+  if (max) t = promote(t, *max);
+  Tensor x = as(input, t);
   // Where min > max every element becomes max, as in torch.
   double high = max ? max->to_double() : __builtin_inf(), low = min ? min->to_double() : -__builtin_inf();
   return unary(clamp_op, x, std::min(low, high), high);

@@ -41,6 +41,49 @@ bool all_dense(const TensorView& out, std::initializer_list<TensorView> inputs) 
 
 }  // namespace
 
+void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, const void* b, const void* c, int64_t n, DType dtype,
+               double p0, double p1) {
+  PointwiseRow row{out, {a, b, c}, n, dtype, p0, p1};
+  auto kernel = table.find(Device(), row);
+  SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on cpu");
+  if (n == 0) return;
+  if (n <= kGrain) return kernel(row);
+  int64_t item = int64_t(size_of(dtype)), out_item = int64_t(size_of(out_dtype));
+  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    PointwiseRow r = row;
+    r.out = static_cast<char*>(row.out) + begin * out_item;
+    for (auto& in : r.in)
+      if (in) in = static_cast<const char*>(in) + begin * item;
+    r.n = end - begin;
+    kernel(r);
+  });
+}
+
+void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, double number, bool left, int64_t n, DType dtype, double p0) {
+  alignas(64) char stage[kStage * 8];
+  int64_t filled = std::min(n, kStage), item = int64_t(size_of(dtype)), out_item = int64_t(size_of(out_dtype));
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T v;
+    if constexpr (std::is_arithmetic_v<T>) v = T(number);
+    else v = from_float<T>(float(number));
+    std::fill_n(reinterpret_cast<T*>(stage), filled, v);
+  });
+  PointwiseRow row{out, {left ? stage : a, left ? a : stage, nullptr}, n, dtype, p0, 0};
+  auto kernel = table.find(Device(), row);
+  SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on cpu");
+  if (n == 0) return;
+  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; at += kStage) {
+      PointwiseRow r = row;
+      r.out = static_cast<char*>(out) + at * out_item;
+      r.in[left ? 1 : 0] = static_cast<const char*>(a) + at * item;
+      r.n = std::min(kStage, end - at);
+      kernel(r);
+    }
+  });
+}
+
 void run(const char* op, const KernelTable<PointwiseRow>& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype, double p0,
          double p1) {
   if (out.device.is_meta()) return;

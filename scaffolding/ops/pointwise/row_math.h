@@ -9,6 +9,7 @@ namespace sf {
 namespace SF_ISA {
 
 template <class T> SF_INLINE T zero(T) { return T(0); }
+template <class T> SF_INLINE T times(T x, T p) { return x * p; }
 template <class T> SF_INLINE T square_of(T x) { return x * x; }
 // log(1 + exp(x)) without overflow.
 template <class T> SF_INLINE T softplus_of(T x) { return max(x, T(0)) + log1p(exp(-abs(x))); }
@@ -85,6 +86,11 @@ template <class I> SF_INLINE Int<I> floor_divide(Int<I> a, Int<I> b) {
   if (I(-1) < I(0) && b.v == I(-1)) return -a;   // the one quotient that overflows
   I q = I(a.v / b.v);
   return I(a.v % b.v != 0 && (a.v < I(0)) != (b.v < I(0)) ? q - 1 : q);
+}
+template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {   // towards zero
+  if (b.v == I(0)) return I(0);
+  if (I(-1) < I(0) && b.v == I(-1)) return -a;
+  return I(a.v / b.v);
 }
 template <class I> SF_INLINE Int<I> remainder(Int<I> a, Int<I> b) { return b.v == I(0) ? Int<I>(I(0)) : a - floor_divide(a, b) * b; }
 template <class I> SF_INLINE Int<I> pow(Int<I> a, Int<I> b) {

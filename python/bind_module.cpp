@@ -1,0 +1,22 @@
+// The extension module scaffolding._core. The package's Python files re-export it and add what reads better in Python.
+#include "bind_generator.h"
+#include "bind_tensor.h"
+
+NB_MODULE(_core, m) {
+  nb::set_leak_warnings(false);   // tensors held by module globals outlive the interpreter's own tear-down
+  m.attr("__name__") = "scaffolding";   // what is made here shows the package's name; restored below
+  sf::py::bind_tensor(m);
+  sf::py::bind_dtype(m);
+  sf::py::bind_generator(m);
+  sf::py::bind_methods(m);
+  sf::py::bind_data(m);
+  sf::py::bind_memory(m);
+  sf::py::bind_numpy(m);
+  sf::py::bind_dlpack(m);
+  sf::py::bind_factory(m);
+  sf::py::bind_autograd(m);
+  sf::py::bind_hooks(m);
+  sf::py::bind_function(m);
+  sf::py::bind_ops(m);   // last: what is written by hand wins
+  m.attr("__name__") = "scaffolding._core";
+}

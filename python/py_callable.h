@@ -1,0 +1,26 @@
+// A Python object held by C++ code that may run, or die, without the GIL.
+#pragma once
+#include <memory>
+
+#include "bind_tensor.h"
+
+namespace sf::py {
+
+class Held {
+ public:
+  Held() = default;
+  explicit Held(nb::handle o)
+      : object_(Py_NewRef(o.ptr()), [](PyObject* p) {
+          if (!Py_IsInitialized()) return;   // the interpreter is gone and took the object with it
+          PyGILState_STATE gil = PyGILState_Ensure();
+          Py_DECREF(p);
+          PyGILState_Release(gil);
+        }) {}
+  nb::handle get() const { return object_.get(); }   // needs the GIL
+  explicit operator bool() const { return bool(object_); }
+
+ private:
+  std::shared_ptr<PyObject> object_;
+};
+
+}  // namespace sf::py

@@ -1,0 +1,26 @@
+"""Scaffolding: tensors with gradients on CPU and CUDA, with PyTorch's vocabulary.
+
+>>> import scaffolding as sf
+>>> x = sf.tensor([2.0, 3.0], requires_grad=True)
+>>> (x * x + x).sum().backward()
+>>> x.grad
+tensor([5., 7.])
+"""
+
+from ._core import *  # noqa: F403
+from . import _core
+from ._overloads import *  # noqa: F403
+from ._printing import get_printoptions, printoptions, set_printoptions
+from . import _tensor  # noqa: F401  (completes the Tensor class)
+from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ._random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from . import autograd, backends, cuda, nn, utils
+
+__version__ = "0.1.0"
+
+inf = _core.inf
+nan = _core.nan
+pi = _core.pi
+e = _core.e
+newaxis = None
+strided = "strided"

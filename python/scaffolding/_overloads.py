@@ -1,0 +1,361 @@
+"""Functions for which PyTorch has several forms under one name, and torch's second names.
+
+Each form is an op of its own in C++ (max_dim, amax, maximum); here they meet. All of them are methods of Tensor too.
+"""
+
+import math
+from operator import itemgetter
+
+from . import _core
+from ._core import Tensor
+
+__all__ = []
+
+
+def _export(function):
+    """Makes a function of the package and a method of Tensor."""
+    __all__.append(function.__name__)
+    setattr(Tensor, function.__name__, function)
+    return function
+
+
+def _function(function):
+    __all__.append(function.__name__)
+    return function
+
+
+def _op(name):
+    return getattr(_core, name, None)
+
+
+# ---- named results
+
+
+class _NamedResult(tuple):
+    __slots__ = ()
+
+    def __repr__(self):
+        fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self))
+        return f"scaffolding.return_types.{type(self).__name__}(\n{fields})"
+
+    def __reduce__(self):
+        return _named, (type(self).__name__, tuple(self))
+
+
+def _result_type(name, *fields):
+    members = {field: property(itemgetter(i)) for i, field in enumerate(fields)}
+    return type(name, (_NamedResult,), {"__slots__": (), "_fields": fields, "__module__": __name__, **members})
+
+
+_RESULTS = {name: _result_type(name, "values", "indices") for name in ("max", "min", "sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin")}
+
+
+def _named(name, values):
+    return _RESULTS[name](values)
+
+
+def _name_results(name, op):
+    def call(input, *args, **kwargs):
+        return _named(name, op(input, *args, **kwargs))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = op.__doc__
+    call.__signature__ = None
+    del call.__signature__
+    return _export(call)
+
+
+for _name in ("sort", "topk", "kthvalue", "cummax", "cummin", "mode"):
+    if _op(_name):
+        _name_results(_name, _op(_name))
+
+
+# ---- max, min and other reductions
+
+
+def _extremum(name, reduce_all, along, elementwise):
+    def extremum(input, dim=None, keepdim=False, *, other=None):
+        if isinstance(dim, Tensor):
+            dim, other = None, dim
+        if other is not None:
+            return getattr(_core, elementwise)(input, other)
+        if dim is None:
+            return getattr(_core, reduce_all)(input)
+        return _named(name, getattr(_core, along)(input, dim, keepdim))
+
+    extremum.__name__ = extremum.__qualname__ = name
+    extremum.__doc__ = (
+        f"{name}(input): the {name}imum of all elements. {name}(input, dim, keepdim=False): values and indices along dim.\n"
+        f"{name}(input, other): elementwise, as {elementwise}."
+    )
+    return _export(extremum)
+
+
+max = _extremum("max", "amax", "max_dim", "maximum")
+min = _extremum("min", "amin", "min_dim", "minimum")
+
+
+def _variance(name):
+    def variance(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 1 if unbiased is None else int(unbiased)
+        elif unbiased is not None:
+            raise TypeError(f"{name}: give unbiased or correction, not both")
+        return op(input, dim=dim, correction=correction, keepdim=keepdim)
+
+    op = _op(name)
+    if op is None:
+        return None
+    variance.__name__ = variance.__qualname__ = name
+    variance.__doc__ = op.__doc__
+    return _export(variance)
+
+
+var = _variance("var")
+std = _variance("std")
+var_mean = _variance("var_mean")
+std_mean = _variance("std_mean")
+
+
+if _op("norm"):
+
+    @_export
+    def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+        """The p-norm over dim (all without it); "fro" is the 2-norm."""
+        if p is None or p == "fro":
+            p = 2.0
+        return _core.norm(input, float(p), dim, keepdim, dtype)
+
+
+# ---- other joins; _second_form gives an op a Python function for calls that do not fit its own parameters
+
+
+def _second_form(name):
+    def register(function):
+        op = _op(name)
+        if op is not None:
+            _core._set_second_form(op, function)
+        return function
+
+    return register
+
+
+@_second_form("where")
+def _where(condition, input=None, other=None):
+    if input is None and other is None:
+        return _core.nonzero(condition).unbind(1)
+    raise TypeError("where: takes (condition, input, other) or (condition)")
+
+
+@_second_form("view")
+def _view(input, dtype):
+    return _core._view_dtype(input, dtype)
+
+
+@_second_form("clamp")
+def _clamp(input, min=None, max=None):
+    result = input if min is None else _core.maximum(input, min)
+    return result if max is None else _core.minimum(result, max)
+
+
+@_second_form("scatter")
+def _scatter(input, dim, index, src=None, value=None, reduce=None):
+    if reduce is not None:
+        raise TypeError("scatter: reduce is not supported; see scatter_add")
+    return _core.scatter(input, dim, index, value if src is None else src)
+
+
+@_second_form("nonzero")
+def _nonzero(input, as_tuple=False):
+    positions = _core.nonzero(input)
+    return positions.unbind(1) if as_tuple else positions
+
+
+@_second_form("pow")
+def _pow(input, exponent):
+    return _core.pow(input, exponent)
+
+
+@_second_form("squeeze")
+def _squeeze(input, *dim):
+    return _core.squeeze(input, dim)
+
+
+def where(self, condition, other):
+    """self where condition holds, else other."""
+    return _core.where(condition, self, other)
+
+
+Tensor.where = where
+del where
+
+
+@_function
+def meshgrid(*tensors, indexing="ij"):
+    """Coordinates of a grid: one tensor per input, each with as many dimensions as there are inputs."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tensors[0]
+    return _core.meshgrid(list(tensors), indexing)
+
+
+@_function
+def broadcast_shapes(*shapes):
+    """The shape that tensors of these shapes broadcast to."""
+    return _core._broadcast_shapes([(s,) if isinstance(s, int) else tuple(s) for s in shapes])
+
+
+@_function
+def broadcast_tensors(*tensors):
+    """The tensors expanded to their common shape, without a copy."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tensors[0]
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    return tuple(t.expand(shape) for t in tensors)
+
+
+@_export
+def broadcast_to(input, size):
+    """input expanded to size, without a copy."""
+    return input.expand(size)
+
+
+@_export
+def t(input):
+    """A matrix transposed; vectors and scalars as they are."""
+    if input.dim() > 2:
+        raise ValueError(f"t: needs at most two dimensions, got shape {list(input.shape)}")
+    return input if input.dim() < 2 else _core.transpose(input, 0, 1)
+
+
+@_export
+def numel(input):
+    """The number of elements."""
+    return input.nelement()
+
+
+del Tensor.numel  # the C++ method, set again below
+Tensor.numel = Tensor.nelement
+
+
+# ---- comparing
+
+
+@_export
+def equal(input, other):
+    """Whether both have the same shape and elements."""
+    return input.shape == other.shape and bool(_core.eq(input, other).long().sum().item() == input.nelement())
+
+
+@_export
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """|input - other| <= atol + rtol * |other|, elementwise; equal infinities are close."""
+    with _NoGrad():
+        close = _core.eq(input, other)
+        if input.is_floating_point():
+            difference, allowed = (input - other).abs(), atol + rtol * other.abs()
+            finite = other.abs() < math.inf
+            close = close | ((difference <= allowed) & finite)
+            if equal_nan:
+                close = close | ((input != input) & (other != other))
+        elif rtol or atol:
+            a, b = input.double(), other.double()
+            close = (a - b).abs() <= atol + rtol * b.abs()
+        return close
+
+
+@_export
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether all elements are close; see isclose."""
+    close = isclose(input, other, rtol, atol, equal_nan)
+    return bool(close.long().sum().item() == close.nelement())
+
+
+class _NoGrad:
+    def __enter__(self):
+        self._before = _core._set_grad_enabled(False)
+
+    def __exit__(self, *_):
+        _core._set_grad_enabled(self._before)
+
+
+# ---- short compositions
+
+
+@_export
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 * tensor2."""
+    return _core.add(input, tensor1 * tensor2, alpha=value)
+
+
+@_export
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 / tensor2."""
+    return _core.add(input, tensor1 / tensor2, alpha=value)
+
+
+@_export
+def rsub(input, other, *, alpha=1):
+    """other - alpha * input."""
+    return _core.sub(other, input, alpha=alpha)
+
+
+@_export
+def clamp_min(input, min):
+    """input, at least min."""
+    return _core.clamp(input, min=min)
+
+
+@_export
+def clamp_max(input, max):
+    """input, at most max."""
+    return _core.clamp(input, max=max)
+
+
+def addcmul_(self, tensor1, tensor2, *, value=1):
+    """self += value * tensor1 * tensor2."""
+    return self.add_(tensor1 * tensor2, alpha=value)
+
+
+def addcdiv_(self, tensor1, tensor2, *, value=1):
+    """self += value * tensor1 / tensor2."""
+    return self.add_(tensor1 / tensor2, alpha=value)
+
+
+Tensor.addcmul_ = addcmul_
+Tensor.addcdiv_ = addcdiv_
+
+
+# ---- torch's second names
+
+_ALIASES = {
+    "absolute": "abs",
+    "arctan2": "atan2",
+    "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
+    "divide": "div",
+    "fix": "trunc",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "moveaxis": "movedim",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "subtract": "sub",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "true_divide": "div",
+}
+for _alias, _name in _ALIASES.items():
+    for _suffix in ("", "_"):
+        _op_found = _op(_name + _suffix)
+        if _op_found is None or _op(_alias + _suffix) is not None:
+            continue
+        globals()[_alias + _suffix] = _op_found
+        __all__.append(_alias + _suffix)
+        if hasattr(Tensor, _name + _suffix):
+            setattr(Tensor, _alias + _suffix, _op_found)

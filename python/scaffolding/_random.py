@@ -1,0 +1,33 @@
+"""The default generators."""
+
+from . import _core
+
+default_generator = _core._default_generator()
+
+
+def manual_seed(seed):
+    """Seeds the default generator of every device; returns the CPU's."""
+    _core._manual_seed(int(seed) & 0xFFFFFFFFFFFFFFFF)
+    return default_generator
+
+
+def initial_seed():
+    """The seed of the CPU's default generator."""
+    return default_generator.initial_seed()
+
+
+def seed():
+    """Seeds the default generators with a number from the system; returns it."""
+    value = int.from_bytes(__import__("os").urandom(8), "little") >> 1
+    manual_seed(value)
+    return value
+
+
+def get_rng_state():
+    """The state of the CPU's default generator, a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state):
+    """Restores a state from get_rng_state."""
+    default_generator.set_state(new_state)

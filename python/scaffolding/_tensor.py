@@ -1,0 +1,163 @@
+"""Methods of Tensor that read better in Python."""
+
+from . import _core
+from ._core import Tensor
+
+
+def _method(function):
+    setattr(Tensor, function.__name__, function)
+    return function
+
+
+# ---- new tensors of the same dtype and device
+
+
+def _new(factory):
+    def new(self, *args, dtype=None, device=None, requires_grad=False, **kwargs):
+        return factory(*args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kwargs)
+
+    return new
+
+
+for _name in ("zeros", "ones", "empty", "full"):
+    _function = _new(getattr(_core, _name))
+    _function.__name__ = _function.__qualname__ = "new_" + _name
+    _function.__doc__ = f"scaffolding.{_name} with this tensor's dtype and device."
+    setattr(Tensor, "new_" + _name, _function)
+
+
+@_method
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """A copy of data with this tensor's dtype and device."""
+    return _core.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+# ---- layout and type
+
+
+@_method
+def view_as(self, other):
+    """view with other's shape."""
+    return self.view(other.shape)
+
+
+@_method
+def reshape_as(self, other):
+    """reshape with other's shape."""
+    return self.reshape(other.shape)
+
+
+@_method
+def type_as(self, other):
+    """The tensor with other's dtype."""
+    return self.to(other.dtype)
+
+
+@_method
+def type(self, dtype=None):
+    """The tensor in another dtype; without one, the name of its type."""
+    return repr(self.dtype) if dtype is None else self.to(dtype)
+
+
+@_method
+def is_same_size(self, other):
+    """Whether both have the same shape."""
+    return self.shape == other.shape
+
+
+@_method
+def as_subclass(self, cls):
+    """The same memory as an instance of a subclass of Tensor."""
+    return _core._make_subclass(cls, self, self.requires_grad and self.is_leaf, False)
+
+
+Tensor._make_subclass = staticmethod(lambda cls, data, require_grad=False: _core._make_subclass(cls, data, require_grad, False))
+
+
+@_method
+def pin_memory(self, device=None):
+    """The tensor itself: host memory needs no pinning for devices of this build."""
+    return self
+
+
+@_method
+def share_memory_(self):
+    """The tensor itself: threads share memory already."""
+    return self
+
+
+# ---- copying and pickling
+
+
+def _state(tensor):
+    """What a Python object adds to a tensor: attributes, and the class where it is a subclass."""
+    return dict(tensor.__dict__) or None
+
+
+def _rebuild(cls, data, dtype, size, stride, device, requires_grad):
+    tensor = _core._from_dense_bytes(data, dtype, size, stride)
+    if str(device) != "cpu":
+        tensor = tensor.to(device)
+    if cls is not Tensor:
+        return _core._make_subclass(cls, tensor, requires_grad, hasattr(cls, "_is_parameter_class"))
+    return tensor.requires_grad_(requires_grad) if requires_grad else tensor
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    data, stride = _core._to_dense_bytes(self.detach())
+    args = (self.__class__, data, self.dtype, tuple(self.shape), stride, str(self.device), self.requires_grad)
+    state = _state(self)
+    return (_rebuild, args) if state is None else (_rebuild, args, state)
+
+
+@_method
+def __deepcopy__(self, memo):
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError("deepcopy: only leaves can be copied; detach() the tensor first")
+    copy = self.detach().clone()
+    if self.__class__ is not Tensor:
+        copy = _core._make_subclass(self.__class__, copy, self.requires_grad, hasattr(self.__class__, "_is_parameter_class"))
+    elif self.requires_grad:
+        copy.requires_grad_()
+    memo[id(self)] = copy
+    if self.grad is not None:
+        copy.grad = self.grad.detach().clone()
+    state = _state(self)
+    if state:
+        from copy import deepcopy
+
+        copy.__dict__.update(deepcopy(state, memo))
+    return copy
+
+
+@_method
+def __copy__(self):
+    copy = self.detach()
+    if self.__class__ is not Tensor:
+        copy = _core._make_subclass(self.__class__, copy, self.requires_grad, hasattr(self.__class__, "_is_parameter_class"))
+    elif self.requires_grad:
+        copy.requires_grad_()
+    copy.__dict__.update(self.__dict__)
+    return copy
+
+
+# ---- conversation with others
+
+
+@_method
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    return _core.as_tensor(array.copy() if array.dtype.byteorder == ">" else array)
+
+
+@_method
+def __dir__(self):
+    return sorted(set(object.__dir__(self)) | set(self.__dict__))
+
+
+@_method
+def __reversed__(self):
+    """The entries of the first dimension in reverse order, as torch has it: flipped."""
+    return self if self.dim() == 0 else self.flip(0)

@@ -1,0 +1,28 @@
+"""What the tape keeps for backward."""
+
+from .. import _core
+from .._core import Node
+
+
+class saved_tensors_hooks:
+    """Context manager: pack(tensor) is kept instead of each tensor saved for backward; unpack gets it back.
+
+    >>> with saved_tensors_hooks(lambda t: t.half(), lambda h: h.float()):
+    ...     loss = model(x)
+    """
+
+    def __init__(self, pack_hook, unpack_hook):
+        self._hooks = _core._SavedHooks(pack_hook, unpack_hook)
+
+    def __enter__(self):
+        self._hooks.enter()
+
+    def __exit__(self, *_):
+        self._hooks.exit()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Context manager: tensors saved for backward wait in host memory."""
+
+    def __init__(self, pin_memory=False):
+        super().__init__(lambda t: (t.device, t.cpu()), lambda kept: kept[1].to(kept[0]))

@@ -1,0 +1,3 @@
+"""Paths the API promises."""
+
+from . import checkpoint

@@ -1,0 +1,1 @@
+"""Gradient checkpointing: recompute in backward instead of keeping activations."""

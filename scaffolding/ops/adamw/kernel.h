@@ -1,0 +1,34 @@
+// adamw: one optimiser step over a list of tensors, the contract with backends. torch.optim.AdamW's arithmetic:
+//   g = grad_scale * grad  (negated to maximise);  p *= 1 - lr * weight_decay
+//   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+//   p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps)
+// with bias_correction1 = 1 - beta1^t and bias_correction2 = 1 - beta2^t.
+#pragma once
+#include "scaffolding/core/kernel.h"
+
+namespace sf {
+
+// All pointers address numel contiguous elements on the device. param: float32, bfloat16, float16 or float64; grad: any of
+// those (float64 only with float64 param and the reverse). The moments are float32, or float64 with a float64 param.
+struct AdamWTensor {
+  void* param = nullptr;
+  const void* grad = nullptr;
+  void* exp_avg = nullptr;
+  void* exp_avg_sq = nullptr;
+  float* master = nullptr;       // float32 weights behind a 16-bit param: read instead of it, and both are written
+  int64_t numel = 0;
+  DType param_dtype = kFloat32;
+  DType grad_dtype = kFloat32;
+};
+// The array lives on the host for the duration of the call.
+struct AdamWStep {
+  const AdamWTensor* tensors = nullptr;
+  int64_t count = 0;
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 1e-2;
+  double bias_correction1 = 1, bias_correction2 = 1;
+  double grad_scale = 1;         // 1 / loss scale, times the clipping factor
+  bool maximize = false;
+};
+extern KernelTable<AdamWStep> adamw_step;
+
+}  // namespace sf

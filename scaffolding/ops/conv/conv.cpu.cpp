@@ -1,0 +1,240 @@
+// Convolutions by our own matrix product: every dtype, one to three dimensions, groups, dilation, any layout.
+// Activations are brought to channels-last when they are not, weights to [tap][o][c].
+#include "scaffolding/backend/cpu/packed_weights.h"
+#include "scaffolding/ops/conv/conv_product.h"
+
+namespace sf {
+namespace SF_ISA {
+
+constexpr uint32_t kFormat = 10 + SF_ISA_PRIORITY * 10;   // in PackedKey: + 0 forward, + 1 backward
+enum ConvSlot { kSlotX = 8, kSlotY, kSlotResidual, kSlotTaps, kSlotZeros, kSlotGradient, kSlotPackedB };
+
+// dst[i] = element i of t in channels-last order, or the other way round.
+template <class T, bool kBack> static void copy_channels_last(T* laid, const TensorView& t) {
+  const int64_t batch = t.sizes[0], channels = t.sizes[1];
+  int64_t pixels = 1;
+  for (int i = 2; i < t.ndim; ++i) pixels *= t.sizes[i];
+  constexpr int64_t kBlock = 32;   // pixels x channels that stay in L1 while rows become columns
+  parallel_for(batch * ceil_div(pixels, kBlock), 8, [&](int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; ++q) {
+      const int64_t n = q / ceil_div(pixels, kBlock), p0 = q % ceil_div(pixels, kBlock) * kBlock, p1 = min64(pixels, p0 + kBlock);
+      int64_t offset[kBlock];
+      for (int64_t p = p0; p < p1; ++p) {
+        int64_t rest = p, o = n * t.strides[0];
+        for (int i = t.ndim - 1; i > 1; --i) o += rest % t.sizes[i] * t.strides[i], rest /= t.sizes[i];
+        offset[p - p0] = o;
+      }
+      for (int64_t c0 = 0; c0 < channels; c0 += kBlock)
+        for (int64_t p = p0; p < p1; ++p) {
+          T* l = laid + (n * pixels + p) * channels;
+          T* plain = t.as<T>() + offset[p - p0];
+          for (int64_t c = c0; c < min64(channels, c0 + kBlock); ++c) {
+            if (kBack) plain[c * t.strides[1]] = l[c];
+            else l[c] = plain[c * t.strides[1]];
+          }
+        }
+    }
+  });
+}
+
+template <class T> static const T* laid_input(const TensorView& t, int slot) {
+  if (t.is_channels_last()) return t.as<const T>();
+  T* p = static_cast<T*>(scratch(size_t(t.numel()) * sizeof(T) + 64, slot));
+  copy_channels_last<T, false>(p, t);
+  return p;
+}
+template <class T> static T* laid_output(const TensorView& t, int slot) {
+  return t.is_channels_last() ? t.as<T>() : static_cast<T*>(scratch(size_t(t.numel()) * sizeof(T) + 64, slot));
+}
+
+template <class T> static T* zero_row(int64_t channels) {
+  const size_t bytes = size_t(channels) * sizeof(T) + 64;
+  void* p = scratch(bytes, kSlotZeros);
+  __builtin_memset(p, 0, bytes);
+  return static_cast<T*>(p);
+}
+
+// [tap][o][c] of weight[o, c, *kernel]; in place where c is already the fastest.
+template <class T> static TapWeight<T> by_tap(const TensorView& w) {
+  const int64_t out = w.sizes[0], in = w.sizes[1];
+  int64_t taps = 1, step = -1;
+  bool regular = true;   // taps lie at one stride
+  for (int i = w.ndim - 1; i > 1; --i) {
+    if (w.sizes[i] == 1) continue;
+    if (step < 0) step = w.strides[i];
+    regular = regular && w.strides[i] == step * taps;
+    taps *= w.sizes[i];
+  }
+  if (regular && (w.strides[1] == 1 || in == 1 || taps == 1)) return {w.as<const T>(), step < 0 ? 0 : step, w.strides[0], w.strides[1]};
+  T* p = static_cast<T*>(scratch(size_t(out * in * taps) * sizeof(T), kSlotTaps));
+  parallel_for(out, max64(1, 16384 / (in * taps)), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o)
+      for (int64_t c = 0; c < in; ++c)
+        for (int64_t t = 0; t < taps; ++t) {
+          int64_t rest = t, from = o * w.strides[0] + c * w.strides[1];
+          if (regular) from += t * step;
+          else
+            for (int i = w.ndim - 1; i > 1; --i) from += rest % w.sizes[i] * w.strides[i], rest /= w.sizes[i];
+          p[(t * out + o) * in + c] = w.as<const T>()[from];
+        }
+  });
+  return {p, out * in, in, 1};
+}
+
+// The rest of a convolution once its product is described: pack b (or find it packed), multiply.
+template <class K, class P> static void multiply_conv(const P& p, const cpu::PackedKey& key) {
+  if (p.m == 0 || p.n == 0) return;
+  using Unit = typename K::Unit;
+  PackedShape<K> s(p.k, p.n);
+  auto fill = [&](void* to) { pack_whole_b<K>(p, s, static_cast<Unit*>(to)); };
+  cpu::PackedWeight kept(key, s.bytes(), fill);
+  void* b = kept.get();
+  if (!b) fill(b = scratch(s.bytes(), kSlotPackedB));
+  multiply_prepacked<K>(p, s, static_cast<const Unit*>(b));
+}
+
+template <class K> static cpu::PackedKey key_of(const TensorView& w, uint64_t version, int64_t groups, int64_t group, bool forward) {
+  cpu::PackedKey key{w.data, version, kFormat + uint32_t(forward ? 0 : 1), {int64_t(w.dtype), groups, group}};
+  key.layout[3] = w.sizes[0], key.layout[4] = w.sizes[1];
+  for (int i = 2; i < w.ndim; ++i) key.layout[3 + i] = w.sizes[i];
+  key.layout[8] = w.strides[0], key.layout[9] = w.strides[1];
+  return key;
+}
+
+template <class K, class T> static void forward(const ConvForward& f) {
+  const ConvGeometry g = ConvGeometry::of(f.x, f.weight, f.y, f.shape);
+  const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups, channels = f.y.sizes[1];
+  const T* x = laid_input<T>(f.x, kSlotX);
+  const T* residual = f.residual ? laid_input<T>(f.residual, kSlotResidual) : nullptr;
+  T* y = laid_output<T>(f.y, kSlotY);
+  const TapWeight<T> w = by_tap<T>(f.weight);
+  const T* zeros = zero_row<T>(in);
+  for (int64_t i = 0; i < groups; ++i) {
+    Epilogue e{};
+    e.c = y + i * out, e.c_row = channels, e.c_type = f.y.dtype;
+    e.act = f.act, e.alpha = 1;
+    if (f.bias) e.bias = advance(f.bias.data, f.bias.dtype, i * out), e.bias_type = f.bias.dtype;
+    if (residual) e.residual = residual + i * out, e.residual_row = channels, e.residual_type = f.residual.dtype;
+    const int64_t padded = ceil_div(in, K::kDepth) * K::kDepth;
+    ConvProduct<K, T, true> p{g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded,
+                              {w.data + i * out * w.o, w.tap, w.o, w.c}};
+    multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, true));
+  }
+  if (!f.y.is_channels_last()) copy_channels_last<T, true>(y, f.y);
+}
+
+template <class K, class T> static void backward_data(const ConvBackwardData& f) {
+  const ConvGeometry g = ConvGeometry::of(f.dx, f.weight, f.dy, f.shape);
+  const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups, channels = f.dx.sizes[1];
+  const T* dy = laid_input<T>(f.dy, kSlotY);
+  T* dx = laid_output<T>(f.dx, kSlotX);
+  const TapWeight<T> w = by_tap<T>(f.weight);
+  const T* zeros = zero_row<T>(out);
+  for (int64_t i = 0; i < groups; ++i) {
+    Epilogue e{};
+    e.c = dx + i * in, e.c_row = channels, e.c_type = f.dx.dtype, e.alpha = 1;
+    const int64_t padded = ceil_div(out, K::kDepth) * K::kDepth;
+    ConvProduct<K, T, false> p{g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded,
+                               {w.data + i * out * w.o, w.tap, w.o, w.c}};
+    multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, false));
+  }
+  if (!f.dx.is_channels_last()) copy_channels_last<T, true>(dx, f.dx);
+}
+
+template <class D, class A> SF_INLINE void store_one(void* to, int64_t i, A x) {
+  if constexpr (sizeof(D) == sizeof(A)) static_cast<D*>(to)[i] = D(x);
+  else static_cast<D*>(to)[i] = from_float<D>(float(x));
+}
+
+// dweight[o, c, tap] from sums[o][tap][padded c].
+template <class A> static void store_weight(const TensorView& dw, const A* sums, int64_t first, int64_t out, int64_t in, int64_t padded, int64_t taps) {
+  parallel_for(out, max64(1, 16384 / (in * taps)), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o)
+      for (int64_t c = 0; c < in; ++c)
+        for (int64_t t = 0; t < taps; ++t) {
+          int64_t rest = t, to = (first + o) * dw.strides[0] + c * dw.strides[1];
+          for (int i = dw.ndim - 1; i > 1; --i) to += rest % dw.sizes[i] * dw.strides[i], rest /= dw.sizes[i];
+          const A x = sums[(o * taps + t) * padded + c];
+          switch (dw.dtype) {
+            case kFloat64: store_one<double>(dw.data, to, x); break;
+            case kBFloat16: store_one<BFloat16>(dw.data, to, x); break;
+            case kFloat16: store_one<Half>(dw.data, to, x); break;
+            default: store_one<float>(dw.data, to, x);
+          }
+        }
+  });
+}
+
+template <class A, class T> static void bias_gradient(const TensorView& db, const T* dy, int64_t pixels, int64_t channels) {
+  // Channels are dealt to threads: no sums to merge. Blocks of channels stay in registers over a column of pixels.
+  parallel_for(ceil_div(channels, 64), max64(1, (1 << 14) / max64(1, pixels)), [&](int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; ++q) {
+      const int64_t c0 = q * 64, n = min64(64, channels - c0);
+      A sum[64] = {};
+      for (int64_t p = 0; p < pixels; ++p)
+        for (int64_t c = 0; c < n; ++c) {
+          if constexpr (sizeof(T) == sizeof(A)) sum[c] += dy[p * channels + c0 + c];
+          else sum[c] += to_float(dy[p * channels + c0 + c]);
+        }
+      for (int64_t c = 0; c < n; ++c) switch (db.dtype) {
+          case kFloat64: store_one<double>(db.data, (c0 + c) * db.strides[0], sum[c]); break;
+          case kBFloat16: store_one<BFloat16>(db.data, (c0 + c) * db.strides[0], sum[c]); break;
+          case kFloat16: store_one<Half>(db.data, (c0 + c) * db.strides[0], sum[c]); break;
+          default: store_one<float>(db.data, (c0 + c) * db.strides[0], sum[c]);
+        }
+    }
+  });
+}
+
+template <class K, class T> static void backward_weights(const ConvBackwardWeights& f) {
+  using Acc = typename K::Acc;
+  const ConvGeometry g = ConvGeometry::of(f.x, f.dweight, f.dy, f.shape);
+  const int64_t groups = f.shape.groups, in = f.dweight.sizes[1], out = f.dweight.sizes[0] / groups, pixels = g.out_pixels();
+  const T* x = laid_input<T>(f.x, kSlotX);
+  const T* dy = laid_input<T>(f.dy, kSlotY);
+  const T* zeros = zero_row<T>(in);
+  const int64_t padded = ceil_div(in, kTileCols<K>) * kTileCols<K>, columns = g.taps * padded;
+  Acc* sums = static_cast<Acc*>(scratch(size_t(out * columns) * sizeof(Acc), kSlotGradient));
+  // Pixels go in chunks whose unfolded input fits in L3 with room to spare.
+  const int64_t chunk = max64(K::kDepth * kDepthBlock, (int64_t(16) << 20) / (columns * int64_t(sizeof(T))) / (K::kDepth * kDepthBlock) * (K::kDepth * kDepthBlock));
+  for (int64_t i = 0; i < groups; ++i) {
+    if (pixels == 0) __builtin_memset(sums, 0, size_t(out * columns) * sizeof(Acc));
+    for (int64_t p0 = 0; p0 < pixels; p0 += chunk) {
+      Epilogue e{};
+      e.c = sums, e.c_row = columns, e.c_type = kAccType<K>, e.alpha = 1, e.beta = p0 ? 1 : 0;
+      ConvWeightProduct<K, T> p{out, columns, min64(chunk, pixels - p0), e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded,
+                                dy + i * out, f.dy.sizes[1], p0};
+      multiply_conv<K>(p, cpu::PackedKey{});
+    }
+    store_weight(f.dweight, sums, i * out, out, in, padded, g.taps);
+  }
+  if (f.dbias) bias_gradient<Acc>(f.dbias, dy, pixels, f.dy.sizes[1]);
+}
+
+#if defined(__AVX512BF16__)
+using MulForBF16 = MulBF16;
+#else
+using MulForBF16 = MulF32;
+#endif
+#define SF_BY_DTYPE(name, Args, tensor)                             \
+  static void name##_any(const Args& f) {                           \
+    switch (f.tensor.dtype) {                                       \
+      case kFloat64: return name<MulF64, double>(f);                \
+      case kFloat16: return name<MulF32, Half>(f);                  \
+      case kBFloat16: return name<MulForBF16, BFloat16>(f);         \
+      default: return name<MulF32, float>(f);                       \
+    }                                                               \
+  }                                                                 \
+  static bool name##_supports(const Args& f) { return is_floating(f.tensor.dtype) && !is_float8(f.tensor.dtype); }
+SF_BY_DTYPE(forward, ConvForward, x)
+SF_BY_DTYPE(backward_data, ConvBackwardData, dy)
+SF_BY_DTYPE(backward_weights, ConvBackwardWeights, x)
+#undef SF_BY_DTYPE
+
+}  // namespace SF_ISA
+
+SF_KERNEL(conv_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::forward_any, SF_ISA::forward_supports)
+SF_KERNEL(conv_backward_data, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::backward_data_any, SF_ISA::backward_data_supports)
+SF_KERNEL(conv_backward_weights, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::backward_weights_any, SF_ISA::backward_weights_supports)
+
+}  // namespace sf

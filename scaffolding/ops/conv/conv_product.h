@@ -1,0 +1,145 @@
+// A convolution as a matrix product whose operands are packed straight from the tensors: no unfolded input is ever stored.
+// Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
+//
+// Rows are output pixels, k runs over (tap, channel): a row of the unfolded input is one pointer per tap, to the pixel
+// under that tap or to zeros outside. Channels are rounded up to whole units, so a unit never spans two taps.
+#pragma once
+#include "scaffolding/ops/conv/kernel.h"
+#include "scaffolding/ops/matmul/packed_gemm.h"
+
+namespace sf {
+namespace SF_ISA {
+
+// Three spatial dimensions always; absent ones are 1.
+struct ConvGeometry {
+  int64_t batch, in[3], out[3], kernel[3], stride[3], padding[3], dilation[3], taps;
+
+  static ConvGeometry of(const TensorView& x, const TensorView& w, const TensorView& y, const ConvShape& s) {
+    ConvGeometry g;
+    const int n = x.ndim - 2, lead = 3 - n;
+    g.batch = x.sizes[0];
+    g.taps = 1;
+    for (int i = 0; i < 3; ++i) {
+      const int d = i - lead;
+      g.in[i] = d < 0 ? 1 : x.sizes[d + 2];
+      g.out[i] = d < 0 ? 1 : y.sizes[d + 2];
+      g.kernel[i] = d < 0 ? 1 : w.sizes[d + 2];
+      g.stride[i] = d < 0 ? 1 : s.stride[d];
+      g.padding[i] = d < 0 ? 0 : s.padding[d];
+      g.dilation[i] = d < 0 ? 1 : s.dilation[d];
+      g.taps *= g.kernel[i];
+    }
+    return g;
+  }
+  SF_INLINE int64_t in_pixels() const { return batch * in[0] * in[1] * in[2]; }
+  SF_INLINE int64_t out_pixels() const { return batch * out[0] * out[1] * out[2]; }
+};
+
+// Which pixel lies under which tap. kForward: rows are output pixels and the gathered tensor is x. Else rows are input
+// pixels and the gathered tensor is dy, where only taps that meet the stride's grid find a pixel.
+template <class Src, bool kForward> struct Gather {
+  const ConvGeometry* g;
+  const Src* data;         // channels-last, first channel of the group
+  int64_t pixel;           // stride between pixels: all channels
+  const Src* zeros;        // a row of zeros for the padding
+
+  // The place of a row, computed once for all taps.
+  struct Place {
+    int64_t image, at[3];
+  };
+  SF_INLINE Place place(int64_t row) const {
+    const int64_t* size = kForward ? g->out : g->in;
+    Place p;
+    for (int i = 2; i >= 0; --i) {
+      p.at[i] = row % size[i];
+      row /= size[i];
+      p.at[i] = kForward ? p.at[i] * g->stride[i] - g->padding[i] : p.at[i] + g->padding[i];
+    }
+    p.image = row;
+    return p;
+  }
+  SF_INLINE const Src* under(const Place& p, int64_t tap) const {
+    const int64_t* size = kForward ? g->in : g->out;
+    const int64_t t[3] = {tap / (g->kernel[1] * g->kernel[2]), tap / g->kernel[2] % g->kernel[1], tap % g->kernel[2]};
+    int64_t index = p.image;
+    for (int i = 0; i < 3; ++i) {
+      int64_t at = kForward ? p.at[i] + t[i] * g->dilation[i] : p.at[i] - t[i] * g->dilation[i];
+      if (!kForward && g->stride[i] > 1) {
+        if (at < 0 || at % g->stride[i]) return zeros;
+        at /= g->stride[i];
+      }
+      if (at < 0 || at >= size[i]) return zeros;
+      index = index * size[i] + at;
+    }
+    return data + index * pixel;
+  }
+};
+
+// A weight by (tap, o, c) whatever its layout.
+template <class Src> struct TapWeight {
+  const Src* data;
+  int64_t tap, o, c;   // strides
+};
+
+// Calls f(offset in values from k0, tap, channel, values) for each run of one tap in k0 .. k0 + values.
+template <class F> SF_INLINE void for_taps(int64_t k0, int64_t values, int64_t channels, int64_t padded, const F& f) {
+  for (int64_t k = k0; k < k0 + values;) {
+    const int64_t tap = k / padded, c = k % padded, n = min64(padded - c, k0 + values - k);
+    f(k - k0, tap, c, min64(n, channels - c));
+    k += n;
+  }
+}
+
+// Output pixels x (tap, channel) x output channels; with kForward false, the gradient of the input.
+template <class K, class S, bool kForward> struct ConvProduct {
+  using Src = S;
+  int64_t m, n, k;
+  Epilogue e;
+  Gather<Src, kForward> from;
+  int64_t channels, padded;    // of the gathered tensor, per group
+  TapWeight<Src> w;
+
+  void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
+    typename Gather<Src, kForward>::Place at[kTileRows];
+    const Src* p[kTileRows];
+    for (int i = 0; i < rows; ++i) at[i] = from.place(row + i);
+    for_taps(k0, values, channels, padded, [&](int64_t offset, int64_t tap, int64_t c, int64_t count) {
+      for (int i = 0; i < rows; ++i) p[i] = from.under(at[i], tap) + c;
+      pack_rows<K>(dst + offset / K::kDepth * rows, rows, p, rows, count);
+    });
+  }
+  void pack_b(typename K::Unit* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
+    const int64_t ws = kForward ? w.o : w.c, ks = kForward ? w.c : w.o;
+    for_taps(k0, values, channels, padded, [&](int64_t offset, int64_t tap, int64_t c, int64_t count) {
+      pack<K>(dst + offset / K::kDepth * kTileCols<K>, kTileCols<K>, w.data + tap * w.tap + c * ks + col * ws, ws, ks, cols, count);
+    });
+  }
+};
+
+// Gradient of the weight: output channels x pixels x (tap, input channel), the last rounded up per tap to whole strips.
+template <class K, class S> struct ConvWeightProduct {
+  using Src = S;
+  int64_t m, n, k;
+  Epilogue e;
+  Gather<Src, true> from;
+  int64_t channels, padded;
+  const Src* dy;               // first output channel of the group
+  int64_t dy_pixel;
+  int64_t first_pixel;         // k counts from here
+
+  void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
+    pack<K>(dst, rows, dy + (first_pixel + k0) * dy_pixel + row, 1, dy_pixel, rows, values);
+  }
+  void pack_b(typename K::Unit* dst, int64_t col, int, int64_t k0, int64_t values) const {
+    const Src* p[64];
+    const int64_t tap = col / padded, c = col % padded;
+    for (int64_t i = 0; i < values; i += 64) {
+      const int64_t count = min64(values - i, 64);
+      for (int64_t j = 0; j < count; ++j) p[j] = from.under(from.place(first_pixel + k0 + i + j), tap) + c;
+      pack_columns<K>(dst + i / K::kDepth * kTileCols<K>, kTileCols<K>, p, int(min64(channels - c, kTileCols<K>)), count);
+    }
+  }
+};
+
+}  // namespace SF_ISA
+}  // namespace sf

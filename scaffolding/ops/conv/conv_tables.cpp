@@ -1,0 +1,9 @@
+#include "scaffolding/ops/conv/kernel.h"
+
+namespace sf {
+
+constinit KernelTable<ConvForward> conv_forward{"conv_forward"};
+constinit KernelTable<ConvBackwardData> conv_backward_data{"conv_backward_data"};
+constinit KernelTable<ConvBackwardWeights> conv_backward_weights{"conv_backward_weights"};
+
+}  // namespace sf

@@ -1,0 +1,282 @@
+// Indexing on the CPU. Reads walk the output; writes to whole slices are sorted by destination, so that threads share
+// none and equal positions are written in order.
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "scaffolding/backend/cpu/strided.h"
+#include "scaffolding/ops/index/kernel.h"
+
+namespace sf {
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;
+
+void positions(const Positions& k) {
+  cpu::StridedLoop loop{&k.index};
+  if (!k.offset) {
+    int64_t step = loop.strides[0][0];
+    loop.run(kGrain, [&](char* const* p, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        int64_t v = *reinterpret_cast<const int64_t*>(p[0] + i * step);
+        if (v < k.low || v >= k.high) [[unlikely]] {   // any thread's find will do
+          std::atomic_ref(*k.bad).store(v, std::memory_order_relaxed);
+          std::atomic_ref(*k.found).store(true, std::memory_order_relaxed);
+          return;
+        }
+      }
+    });
+    return;
+  }
+  // Row-major, to number the offsets.
+  const TensorView& x = k.index;
+  int64_t total = x.numel(), index[kMaxDims] = {};
+  const auto* p = x.as<const int64_t>();
+  for (int64_t i = 0; i < total; ++i) {
+    int64_t v = *p;
+    if (v < k.low || v >= k.high) [[unlikely]] {
+      *k.bad = v;
+      *k.found = true;
+      return;
+    }
+    k.offset[i] += (v < 0 ? v + k.high : v) * k.stride;
+    for (int d = x.ndim - 1; d >= 0; --d) {
+      p += x.strides[d];
+      if (++index[d] < x.sizes[d]) break;
+      p -= x.strides[d] * x.sizes[d];
+      index[d] = 0;
+    }
+  }
+}
+
+// ---- reading
+
+template <class U> void take_as(const Take& t) {
+  cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
+  int64_t so = loop.strides[0][0], si = loop.strides[1][0], sx = loop.strides[2][0], scale = t.scale * int64_t(sizeof(U));
+  loop.run(kGrain, [&](char* const* p, int64_t n) {
+    if (sx == 0) {   // one position for the row
+      const char* in = p[1] + *reinterpret_cast<const int64_t*>(p[2]) * scale;
+      if (so == sizeof(U) && si == sizeof(U)) std::memcpy(p[0], in, size_t(n) * sizeof(U));
+      else
+        for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const U*>(in + i * si);
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i)
+      *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const U*>(p[1] + i * si + *reinterpret_cast<const int64_t*>(p[2] + i * sx) * scale);
+  });
+}
+void take(const Take& t) {
+  switch (size_of(t.out.dtype)) {
+    case 1: return take_as<uint8_t>(t);
+    case 2: return take_as<uint16_t>(t);
+    case 4: return take_as<uint32_t>(t);
+    default: return take_as<uint64_t>(t);
+  }
+}
+
+// ---- adding
+
+template <class T> T sum_of(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) return a || b;
+  else if constexpr (std::is_integral_v<T>) return T(uint64_t(a) + uint64_t(b));
+  else if constexpr (std::is_arithmetic_v<T>) return a + b;
+  else return from_float<T>(to_float(a) + to_float(b));
+}
+
+// Calls f(type_tag<T>, accumulate): T is the element type where it is added, an integer of its size where it is moved.
+template <class F> void visit(DType t, bool accumulate, const F& f) {
+  if (accumulate)
+    return visit_dtype(t, [&](auto tag) {
+      if constexpr (sizeof(typename decltype(tag)::type) > 1 || std::is_arithmetic_v<typename decltype(tag)::type>) f(tag, std::true_type{});   // not float8
+    });
+  switch (size_of(t)) {
+    case 1: return f(type_tag<uint8_t>{}, std::false_type{});
+    case 2: return f(type_tag<uint16_t>{}, std::false_type{});
+    case 4: return f(type_tag<uint32_t>{}, std::false_type{});
+    default: return f(type_tag<uint64_t>{}, std::false_type{});
+  }
+}
+
+void without_dim(TensorView& v, int dim) {
+  for (int d = dim; d + 1 < v.ndim; ++d) {
+    v.sizes[d] = v.sizes[d + 1];
+    v.strides[d] = v.strides[d + 1];
+  }
+  --v.ndim;
+}
+
+void scatter(const Scatter& s) {
+  // Lanes (all other dimensions) run in parallel; along dim each lane is written in order.
+  TensorView out = s.out, src = s.src, offset = s.offset;
+  int64_t item = int64_t(size_of(out.dtype)), n = src.sizes[s.dim], dst = src.strides[s.dim] * item, dx = offset.strides[s.dim] * 8;
+  without_dim(out, s.dim);
+  without_dim(src, s.dim);
+  without_dim(offset, s.dim);
+  cpu::StridedLoop loop{&out, &src, &offset};
+  int64_t so = loop.strides[0][0], ss = loop.strides[1][0], sx = loop.strides[2][0], scale = s.scale * item;
+  bool lane_by_lane = dx <= sx;   // which of the two loops walks the index more closely
+  visit(s.out.dtype, s.accumulate, [&](auto tag, auto adds) {
+    using T = typename decltype(tag)::type;
+    auto one = [&](char* const* p, int64_t i, int64_t j) {
+      auto* y = reinterpret_cast<T*>(p[0] + i * so + *reinterpret_cast<const int64_t*>(p[2] + i * sx + j * dx) * scale);
+      T v = *reinterpret_cast<const T*>(p[1] + i * ss + j * dst);
+      if constexpr (decltype(adds)::value) *y = sum_of<T>(*y, v);
+      else *y = v;
+    };
+    loop.run(std::max<int64_t>(1, kGrain / n), [&](char* const* p, int64_t lanes) {
+      if (lane_by_lane)
+        for (int64_t i = 0; i < lanes; ++i)
+          for (int64_t j = 0; j < n; ++j) one(p, i, j);
+      else
+        for (int64_t j = 0; j < n; ++j)
+          for (int64_t i = 0; i < lanes; ++i) one(p, i, j);
+    });
+  });
+}
+
+// Points in order of destination, equal destinations in the order given: a stable radix sort, 11 bits a pass.
+std::vector<int64_t> sorted_points(const int64_t* offset, int64_t n) {
+  std::vector<int64_t> order;
+  order.reserve(size_t(n));
+  bool sorted = true;
+  int64_t largest = 0, last = -1;
+  for (int64_t i = 0; i < n; ++i) {
+    if (offset[i] < 0) continue;
+    order.push_back(i);
+    sorted = sorted && offset[i] >= last;
+    last = offset[i];
+    largest = std::max(largest, last);
+  }
+  if (sorted) return order;
+  constexpr int kBits = 11;
+  std::vector<int64_t> next(order.size());
+  for (int shift = 0; largest >> shift; shift += kBits) {
+    int64_t start[(1 << kBits) + 1] = {};
+    auto digit = [&](int64_t p) { return (offset[p] >> shift) & ((1 << kBits) - 1); };
+    for (auto p : order) ++start[digit(p) + 1];
+    for (int i = 0; i < 1 << kBits; ++i) start[i + 1] += start[i];
+    for (auto p : order) next[size_t(start[digit(p)]++)] = p;
+    order.swap(next);
+    if (shift + kBits > 62) break;
+  }
+  return order;
+}
+
+// Points sorted by destination. Steps in bytes: between lanes of out and src, and between points of src.
+struct Segments {
+  const int64_t* offset;
+  std::vector<int64_t> order, starts;   // starts: where in order each destination begins, and the end
+  int64_t out_step, src_step, point_step;
+  int64_t count() const { return int64_t(starts.size()) - 1; }
+};
+
+template <class T> auto widened(T v) {
+  if constexpr (std::is_arithmetic_v<T>) return v;
+  else return to_float(v);
+}
+template <class T, class Sum> T narrowed(Sum v) {
+  if constexpr (std::is_arithmetic_v<T>) return v;
+  else return from_float<T>(v);
+}
+
+// Destinations [b, e), n lanes each, from p = {out, src}.
+template <class T> void replace(const Segments& g, int64_t b, int64_t e, char* const* p, int64_t n) {
+  for (int64_t s = b; s < e; ++s) {
+    char* y = p[0] + g.offset[g.order[size_t(g.starts[size_t(s)])]] * int64_t(sizeof(T));
+    const char* x = p[1] + g.order[size_t(g.starts[size_t(s) + 1]) - 1] * g.point_step;   // the last one stays
+    if (g.out_step == sizeof(T) && g.src_step == sizeof(T)) std::memcpy(y, x, size_t(n) * sizeof(T));
+    else
+      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(y + i * g.out_step) = *reinterpret_cast<const T*>(x + i * g.src_step);
+  }
+}
+template <class T> void add(const Segments& g, int64_t b, int64_t e, char* const* p, int64_t n) {
+  using Sum = decltype(widened(T{}));
+  constexpr int64_t kChunk = 256;
+  Sum sum[kChunk];
+  for (int64_t s = b; s < e; ++s) {
+    int64_t first = g.starts[size_t(s)], last = g.starts[size_t(s) + 1];
+    char* y = p[0] + g.offset[g.order[size_t(first)]] * int64_t(sizeof(T));
+    for (int64_t i0 = 0; i0 < n; i0 += kChunk) {
+      int64_t m = std::min(kChunk, n - i0);
+      for (int64_t i = 0; i < m; ++i) sum[i] = widened(*reinterpret_cast<const T*>(y + (i0 + i) * g.out_step));
+      for (int64_t j = first; j < last; ++j) {
+        const char* x = p[1] + g.order[size_t(j)] * g.point_step + i0 * g.src_step;
+        if (g.src_step == sizeof(T))
+          for (int64_t i = 0; i < m; ++i) sum[i] = sum_of<Sum>(sum[i], widened(reinterpret_cast<const T*>(x)[i]));
+        else
+          for (int64_t i = 0; i < m; ++i) sum[i] = sum_of<Sum>(sum[i], widened(*reinterpret_cast<const T*>(x + i * g.src_step)));
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        T v = narrowed<T>(sum[i]);
+        std::memcpy(y + (i0 + i) * g.out_step, &v, sizeof v);
+      }
+    }
+  }
+}
+
+void put(const Put& k) {
+  Segments g{k.offset, sorted_points(k.offset, k.src.sizes[k.dim]), {}, 0, 0, 0};
+  if (g.order.empty()) return;
+  for (size_t i = 0; i < g.order.size(); ++i)
+    if (i == 0 || k.offset[g.order[i]] != k.offset[g.order[i - 1]]) g.starts.push_back(int64_t(i));
+  g.starts.push_back(int64_t(g.order.size()));
+  TensorView out = k.out, src = k.src;
+  g.point_step = src.strides[k.dim] * int64_t(size_of(src.dtype));
+  without_dim(out, k.dim);
+  without_dim(src, k.dim);
+  cpu::StridedLoop lanes{&out, &src};
+  g.out_step = lanes.strides[0][0];
+  g.src_step = lanes.strides[1][0];
+  int64_t count = lanes.rows * lanes.sizes[0], segments = g.count();
+  visit(out.dtype, k.accumulate, [&](auto tag, auto adds) {
+    using T = typename decltype(tag)::type;
+    auto* run = decltype(adds)::value ? &add<T> : &replace<T>;
+    if (segments >= count)
+      parallel_for(segments, std::max<int64_t>(1, kGrain / count), [&](int64_t b, int64_t e) {
+        lanes.run(INT64_MAX, [&](char* const* p, int64_t n) { run(g, b, e, p, n); });
+      });
+    else
+      lanes.run(std::max<int64_t>(1, kGrain / segments), [&](char* const* p, int64_t n) { run(g, 0, segments, p, n); });
+  });
+}
+
+// ---- nonzero
+
+void nonzero(const NonZero& k) {
+  const TensorView& x = k.in;
+  int64_t n = x.numel();
+  visit_dtype(x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto* p = x.as<const T>();
+    auto holds = [&](int64_t i) {
+      if constexpr (std::is_arithmetic_v<T>) return p[i] != T(0);
+      else return to_float(p[i]) != 0;
+    };
+    if (!k.positions) {
+      int64_t count = 0;
+      for (int64_t i = 0; i < n; ++i) count += holds(i);
+      *k.count = count;
+      return;
+    }
+    int64_t* out = k.positions;
+    for (int64_t i = 0; i < n; ++i) {
+      if (!holds(i)) continue;
+      int64_t rest = i;
+      for (int d = x.ndim - 1; d >= 0; --d) {
+        out[d] = rest % x.sizes[d];
+        rest /= x.sizes[d];
+      }
+      out += x.ndim;
+    }
+  });
+}
+
+SF_KERNEL(positions_kernel, DeviceType::CPU, "native", 0, positions, nullptr)
+SF_KERNEL(take_kernel, DeviceType::CPU, "native", 0, take, nullptr)
+SF_KERNEL(scatter_kernel, DeviceType::CPU, "native", 0, scatter, nullptr)
+SF_KERNEL(put_kernel, DeviceType::CPU, "native", 0, put, nullptr)
+SF_KERNEL(nonzero_kernel, DeviceType::CPU, "native", 0, nonzero, nullptr)
+
+}  // namespace
+}  // namespace sf

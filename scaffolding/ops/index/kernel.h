@@ -1,0 +1,53 @@
+// Plain data between the ops of this folder and their kernels. Offsets and strides are in elements.
+#pragma once
+#include "scaffolding/core/kernel.h"
+
+namespace sf {
+
+// Checks positions (int64, any strides) against [low, high) and, where `offset` is given, adds their offsets to it:
+// offset[i] += (index[i] < 0 ? index[i] + high : index[i]) * stride, in row-major order.
+struct Positions {
+  TensorView index;
+  int64_t low, high, stride;
+  int64_t* offset;   // may be null
+  int64_t* bad;      // out, host memory: a wrong value, where *found becomes true
+  bool* found;
+};
+extern KernelTable<Positions> positions_kernel;
+
+// out[i] = in[i + offset[i] * scale]. All three have out's shape; in has stride 0 in indexed dimensions. Bytes are only moved.
+struct Take {
+  TensorView out, in, offset;
+  int64_t scale;
+};
+extern KernelTable<Take> take_kernel;
+
+// out[i + offset[i] * scale] = (or +=) src[i]. All three have src's shape; out has stride 0 in `dim`, the one indexed
+// dimension, along which writes happen in order. Added in dtype: float32 or wider for floats.
+struct Scatter {
+  TensorView out, src, offset;
+  int64_t scale;
+  int dim;
+  bool accumulate;
+};
+extern KernelTable<Scatter> scatter_kernel;
+
+// out[..., offset[p], ...] = (or +=) src[..., p, ...] for whole slices. out has stride 0 in `dim`, the points.
+// Negative offsets are left out. 16-bit floats add in float32.
+struct Put {
+  TensorView out, src;
+  int dim;
+  const int64_t* offset;   // src.sizes[dim] of them
+  bool accumulate;
+};
+extern KernelTable<Put> put_kernel;
+
+// dense in[n]: the flat positions of elements that are not zero. First pass (positions null): *count; second: fills them.
+struct NonZero {
+  TensorView in;
+  int64_t* positions;   // [count, ndim]
+  int64_t* count;       // host memory
+};
+extern KernelTable<NonZero> nonzero_kernel;
+
+}  // namespace sf

@@ -1,0 +1,15 @@
+import random
+
+import pytest
+
+import scaffolding as sf
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Every test starts from the same random numbers and leaves no mode switched."""
+    sf.manual_seed(0)
+    random.seed(0)
+    yield
+    assert sf.is_grad_enabled()
+    assert sf.get_default_dtype() is sf.float32
