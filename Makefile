@@ -60,8 +60,9 @@ golden: tests-binary
 
 # docs/ops.md and docs/env.md from the registries.
 docs: tests-binary
+	mkdir -p docs
 	$(BUILD)/scaffolding_tests --table docs/ops.md
-	$(BUILD)/scaffolding env --markdown > docs/env.md
+	$(BUILD)/scaffolding_tests --env-table docs/env.md
 
 .PHONY: tests-binary
 tests-binary: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
