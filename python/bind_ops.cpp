@@ -173,12 +173,7 @@ PyObject* get_signature(PyObject* self, void*) {
 }
 PyObject* get_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
 PyObject* get_module(PyObject*, void*) { return PyUnicode_FromString("scaffolding"); }
-PyObject* op_reduce(PyObject* self, PyObject*) {
-  return guarded([&] {
-    nb::object lookup = nb::module_::import_("scaffolding._core").attr("_op_named");
-    return Py_BuildValue("O(O)", lookup.ptr(), reinterpret_cast<OpFunction*>(self)->name);
-  });
-}
+PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }   // a global of the package
 
 void op_dealloc(PyObject* self) {
   auto* f = reinterpret_cast<OpFunction*>(self);
@@ -240,7 +235,6 @@ void bind_ops(nb::module_& m) {
       if (method && !PyDict_GetItemString(own.ptr(), name.c_str())) type.attr(name.c_str()) = f;
     }
   }
-  m.def("_op_named", [m](nb::str name) { return nb::getattr(m, name); });
   m.def("_set_second_form", [](nb::handle op, nb::handle function) {
     SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
     Py_XSETREF(reinterpret_cast<OpFunction*>(op.ptr())->second, Py_NewRef(function.ptr()));
