@@ -79,6 +79,12 @@ template <class T> T unbox(const Value& v) {
     if (auto* i = std::get_if<int64_t>(&v)) return Shape{*i};
     if (std::holds_alternative<std::monostate>(v)) return {};
     wrong_kind(ArgKind::Ints, v);
+  } else if constexpr (std::is_same_v<T, Floats>) {
+    if (auto* f = std::get_if<Floats>(&v)) return *f;
+    if (auto* s = std::get_if<Shape>(&v)) return {s->begin(), s->end()};
+    if (auto* d = std::get_if<double>(&v)) return {*d};
+    if (auto* i = std::get_if<int64_t>(&v)) return {double(*i)};
+    wrong_kind(ArgKind::Floats, v);
   } else {
     if (auto* t = std::get_if<T>(&v)) return *t;
     wrong_kind(arg_type<T>::kind, v);

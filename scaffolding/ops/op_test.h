@@ -64,6 +64,7 @@ class OpTest {
   static Value to_value(const Value& v) { return v; }
   static Value to_value(const Tensor& t) { return t; }
   static Value to_value(const char* s) { return std::string(s); }
+  static Value to_value(const Tensors& ts) { return ts; }
   static Value to_value(bool b) { return b; }
   template <std::integral I> static Value to_value(I i) { return int64_t(i); }
   static Value to_value(double d) { return d; }

@@ -94,6 +94,11 @@ Local* make_local() {
 Local& local() { return *(t_local ? t_local : make_local()); }
 #endif
 
+std::atomic<size_t>& memory_limit() {
+  static std::atomic<size_t> limit{size_t(env::integer("SF_CPU_MEMORY_LIMIT_MB")) << 20};
+  return limit;
+}
+
 void count_allocated(size_t bytes) {
   size_t now = g_used.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (now > g_peak.load(std::memory_order_relaxed)) g_peak.store(now, std::memory_order_relaxed);
@@ -125,6 +130,11 @@ void* allocate(size_t bytes) {
     }
   }
 #endif
+  if (size_t limit = memory_limit(); limit > 0 && g_used + g_cached + size > limit) {
+    empty_cache();
+    SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20,
+                " MiB in use, the limit is ", limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
+  }
   void* p = from_system(size);
   if (!p) {
     empty_cache();
@@ -172,6 +182,7 @@ void empty_cache() {
 size_t cached_bytes() { return g_cached; }
 size_t allocated_bytes() { return g_used; }
 size_t max_allocated_bytes() { return g_peak; }
+void set_memory_limit(size_t bytes) { memory_limit() = bytes; }
 void reset_peak() { g_peak = g_used.load(); }
 
 }  // namespace sf::cpu

@@ -10,11 +10,15 @@
 #define SF_ISA base
 #endif
 #if defined(__x86_64__)
+#if !defined(__clang__)
 #pragma GCC diagnostic push   // g++ 12 initialises the unused source of unmasked intrinsics with itself, and warns
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if !defined(__clang__)
 #pragma GCC diagnostic pop
+#endif
 #endif
 #include <cstring>
 
@@ -212,6 +216,36 @@ SF_INLINE void store_stream(float* p, vf x) {
 SF_INLINE void stream_fence() {
 #if defined(__SSE__)
   _mm_sfence();
+#endif
+}
+
+// Lanes 0 1 2 3 ... become 1 0 3 2 ...
+SF_INLINE vf swap_pairs(vf x) {
+#if defined(__AVX512F__)
+  return (vf_raw)_mm512_maskz_permute_ps(__mmask16(-1), (__m512)x.v, 0xb1);
+#elif defined(__AVX__)
+  return (vf_raw)_mm256_permute_ps((__m256)x.v, 0xb1);
+#elif defined(__SSE__)
+  return (vf_raw)_mm_shuffle_ps((__m128)x.v, (__m128)x.v, 0xb1);
+#else
+  vf r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = x.v[i ^ 1];
+  return r;
+#endif
+}
+// The lower half of the lanes, each twice: 0 0 1 1 ...
+SF_INLINE vf each_twice(vf x) {
+#if defined(__AVX512F__)
+  const __m512i at = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+  return (vf_raw)_mm512_maskz_permutexvar_ps(__mmask16(-1), at, (__m512)x.v);
+#elif defined(__AVX2__)
+  return (vf_raw)_mm256_permutevar8x32_ps((__m256)x.v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+#elif defined(__SSE__) && !defined(__AVX__)
+  return (vf_raw)_mm_unpacklo_ps((__m128)x.v, (__m128)x.v);
+#else
+  vf r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = x.v[i >> 1];
+  return r;
 #endif
 }
 

@@ -55,7 +55,7 @@ SF_SCALAR_1(abs, fabs)
   SF_INLINE T copysign(T x, T s) { return __builtin_copysign##f(x, s); }                               \
   SF_INLINE T rsqrt(T x) { return T(1) / __builtin_sqrt##f(x); }                                       \
   SF_INLINE T sigmoid(T x) { return T(1) / (T(1) + __builtin_exp##f(-x)); }                            \
-  SF_INLINE T sign(T x) { return x != x ? x : T(x > 0) - T(x < 0); }                                   \
+  SF_INLINE T sign(T x) { return T(x > 0) - T(x < 0); }                                                \
   SF_INLINE T max(T a, T b) { return a > b ? a : b; }                                                  \
   SF_INLINE T min(T a, T b) { return a < b ? a : b; }                                                  \
   SF_INLINE T maximum(T a, T b) { return a != a || a > b ? a : b; }                                    \
@@ -89,7 +89,7 @@ SF_INLINE bool all(vm m) { return !any(!m); }
 SF_INLINE vm isnan(vf x) { return x != x; }
 SF_INLINE vm isinf(vf x) { return {vi_raw(bits(abs(x)) == 0x7f800000)}; }
 SF_INLINE vf copysign(vf x, vf s) { return from_bits((bits(x) & 0x7fffffff) | (bits(s) & INT32_MIN)); }
-SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), select(isnan(x), x, vf(0.f)))); }
+SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), vf(0.f))); }   // 0 for NaN, as torch.sign
 SF_INLINE vf maximum(vf a, vf b) { return select(isnan(a), a, max(a, b)); }   // NaN if either is, as torch.maximum
 SF_INLINE vf minimum(vf a, vf b) { return select(isnan(a), a, min(a, b)); }
 
@@ -270,6 +270,35 @@ SF_INLINE vf erf(vf x) {
   p = fma(p, s, vf(-0x1.812700p-2f));
   p = fma(p, s, vf(0x1.06eba8p-3f));
   return select(a > vf(0.927734375f), copysign(big, x), fma(p, x, x));
+}
+
+// The normal distribution's cdf, and its density by the way: all that GELU and its gradient need, for one exponential
+// (x cdf(x) costs three quarters of x (1 + erf(x / sqrt 2)) / 2, and keeps its digits where that cancels, x < -3).
+// Q(u) = t poly(t) e^(-u^2/2) with t = 1 / (1 + 0.27 u), our Lawson fit on [0, 14.5]. Relative error at most 6e-7 for
+// |x| <= 3 and below 4e-7 (1 + x^2) everywhere, from the rounding of the exponent. 0 for x < -13.2.
+SF_INLINE vf normal_cdf(vf x, vf& density) {
+  vf u = abs(x), t = vf(1.f) / fma(u, vf(0.27f), vf(1.f)), e = exp_fast(x * x * vf(-0.5f));
+  vf p = vf(0.0289667957f);
+  p = fma(p, t, vf(-0.126514256f));
+  p = fma(p, t, vf(0.169846386f));
+  p = fma(p, t, vf(-0.0692815483f));
+  p = fma(p, t, vf(0.107875884f));
+  p = fma(p, t, vf(0.0720276237f));
+  p = fma(p, t, vf(0.101816371f));
+  p = fma(p, t, vf(0.107542053f));
+  p = fma(p, t, vf(0.107720703f));
+  vf q = p * (t * e);
+  density = e * vf(0.398942280f);
+  return select(x < vf(0.f), q, vf(1.f) - q);
+}
+SF_INLINE double normal_cdf(double x, double& density) {
+  density = __builtin_exp(-0.5 * x * x) * 0.39894228040143268;
+  return 0.5 * __builtin_erfc(x * -0.70710678118654752);
+}
+SF_INLINE float normal_cdf(float x, float& density) {
+  double d, c = normal_cdf(double(x), d);
+  density = float(d);
+  return float(c);
 }
 
 // ---- logarithms ------------------------------------------------------------------------------------------------------

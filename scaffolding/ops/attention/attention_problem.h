@@ -82,7 +82,7 @@ struct QueryBlock {
 // lowest number (a common way to write "masked") keeps its uniform weights.
 SF_INLINE vf in_powers_of_two(vf x) {
   vf scaled = x * vf(kLog2e);
-  return select(x == vf(kNegativeInfinity), x, largest(vf(kLowest), scaled));
+  return select(x == vf(kNegativeInfinity), x, max(vf(kLowest), scaled));
 }
 template <class T> SF_INLINE float mask_value(T x) {
   return to_float(x) == kNegativeInfinity ? kNegativeInfinity
@@ -157,7 +157,8 @@ static void apply_mask(float* s, const Problem& p, const QueryBlock& block, int6
 SF_INLINE bool rows_are_dense(const TensorView& t) { return !t.defined() || t.sizes[3] <= 1 || t.strides[3] == 1; }
 template <class Args> SF_INLINE bool supports_inputs(const Args& a) {
   bool dtypes = (a.q.dtype == kFloat32 || is_reduced(a.q.dtype)) && a.k.dtype == a.q.dtype && a.v.dtype == a.q.dtype;
-  bool mask = !a.mask.defined() || (a.mask.ndim <= 4 && (a.mask.dtype == kBool || a.mask.dtype == kFloat32 || is_reduced(a.mask.dtype)));
+  bool mask_dtype = a.mask.dtype == kBool || a.mask.dtype == kFloat32 || is_reduced(a.mask.dtype);
+  bool mask = !a.mask.defined() || (a.mask.ndim <= 4 && mask_dtype);
   return dtypes && mask && rows_are_dense(a.q) && rows_are_dense(a.k) && rows_are_dense(a.v);
 }
 

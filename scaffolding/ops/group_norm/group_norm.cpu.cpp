@@ -1,7 +1,10 @@
 // group_norm (+ SiLU) on the CPU; channel_norm.h has the inner loops.
 // Data flow, channels-last: per batch item, threads take the statistics of their pieces of rows, one combines them, each
-// applies them to the same rows in reverse, so that one item's data is read from memory once and from the cache again.
+// applies them to the same pieces, the last first, so that an item is read from memory once and from the cache again.
+// (Rows within a piece go forwards: backwards, the prefetcher fails and the whole takes a fifth longer.)
 // NCHW: a group is contiguous; each thread does whole groups, or pieces of them where groups are fewer than threads.
+// [2, 320, 64, 64] with SiLU, float32, out of the caches: NCHW 93 %, channels-last 83 % of a copy's bandwidth (2 cores of
+// Zen 5). In the L3 and in bfloat16 the exponentials bound it: 6.4 and 5.2 Gelem/s and core.
 #include "scaffolding/ops/group_norm/kernel.h"
 
 #include "scaffolding/ops/group_norm/channel_norm.h"

@@ -207,7 +207,10 @@ template <class T> void add(const Segments& g, int64_t b, int64_t e, char* const
         else
           for (int64_t i = 0; i < m; ++i) sum[i] = sum_of<Sum>(sum[i], widened(*reinterpret_cast<const T*>(x + i * g.src_step)));
       }
-      for (int64_t i = 0; i < m; ++i) *reinterpret_cast<T*>(y + (i0 + i) * g.out_step) = narrowed<T>(sum[i]);
+      for (int64_t i = 0; i < m; ++i) {
+        T v = narrowed<T>(sum[i]);
+        std::memcpy(y + (i0 + i) * g.out_step, &v, sizeof v);
+      }
     }
   }
 }

@@ -23,25 +23,6 @@ Tensor checked_index(const char* op, const Tensor& x, int64_t dim, const Tensor&
   return at;
 }
 
-Tensor select_slices(const Tensor& x, int64_t d, const Tensor& at) {
-  Shape size = x.shape();
-  size[d] = at.numel();
-  Tensor y = empty(size, x.dtype(), x.device());
-  if (y.numel() > 0) {
-    autograd::NoGrad off;
-    Shape row = Shape::filled(x.ndim(), 1);
-    row[d] = at.numel();
-    TensorView in = x;
-    in.sizes[d] = at.numel();
-    in.strides[d] = 0;
-    Take t{y, in, at.reshape(row).expand(size), x.strides()[d]};
-    auto kernel = take_kernel.find(x.device(), t);
-    SF_CHECK_AS(NotSupported, kernel, "index_select: no kernel on ", x.device());
-    kernel(t);
-  }
-  return y;
-}
-
 // source's slices written or added to input's.
 Tensor put(const char* op, const Tensor& input, int64_t dim, const Tensor& index, const Tensor& source, bool accumulate) {
   check_defined(op, "input", input);
@@ -70,13 +51,32 @@ Tensor put(const char* op, const Tensor& input, int64_t dim, const Tensor& index
 
 }  // namespace
 
+Tensor indexing::take_slices(const char* op, const Tensor& x, int64_t d, const Tensor& at) {
+  Shape size = x.shape();
+  size[d] = at.numel();
+  Tensor y = empty(size, x.dtype(), x.device());
+  if (y.numel() > 0) {
+    autograd::NoGrad off;
+    Shape row = Shape::filled(x.ndim(), 1);
+    row[d] = at.numel();
+    TensorView in = x;
+    in.sizes[d] = at.numel();
+    in.strides[d] = 0;
+    Take t{y, in, at.reshape(row).expand(size), x.strides()[d]};
+    auto kernel = take_kernel.find(x.device(), t);
+    SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", x.device());
+    kernel(t);
+  }
+  return y;
+}
+
 Tensor index_select(const Tensor& input, int64_t dim, const Tensor& index) {
   check_defined("index_select", "input", input);
   int64_t d = wrap_dim("index_select", dim, input.ndim());
   Tensor x = input.ndim() ? input : input.reshape({1});
   Tensor at = checked_index("index_select", x, d, index);
   SF_CHECK(input.ndim() > 0 || at.numel() == 1, "index_select: a 0-d input takes one index, got ", at.numel());
-  Tensor y = autograd::record("index_select", select_slices(x, d, at), {x}, [at = autograd::save(at), d, full = x.shape()](const Tensor& dy) -> Tensors {
+  Tensor y = autograd::record("index_select", indexing::take_slices("index_select", x, d, at), {x}, [at = autograd::save(at), d, full = x.shape()](const Tensor& dy) -> Tensors {
     Tensor dx = zeros(full, dy.dtype(), dy.device());
     if (autograd::grad_enabled()) return {index_add(dx, d, at.get(), dy)};
     indexing::put_slices("index_select", dx, d, at.get(), dy, true);

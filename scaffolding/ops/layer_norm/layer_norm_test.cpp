@@ -30,14 +30,4 @@ SF_OP_TEST(rms_norm) {
 SF_OP_TEST(add_rms_norm) { sample(randn({3, 4, 17}), randn({3, 4, 17}), randn({17})); }
 SF_OP_TEST(rms_norm_modulate) { sample(randn({2, 5, 12}), randn({2, 12}), randn({2, 12}), randn({12})); }
 
-SF_OP_TEST(softmax) {
-  sample(randn({4, 33}), -1);
-  sample(randn({3, 5, 4}), 1);
-  sample(randn({5, 3}).transpose(0, 1), 0);
-  sample(randn({}), 0);
-  rejects("dim must be in", randn({3}), 2);
-  rejects("must be a floating-point tensor", randint(0, 3, {3}), 0);
-}
-SF_OP_TEST(log_softmax) { sample(randn({4, 33}), -1); }
-
 }  // namespace sf::test

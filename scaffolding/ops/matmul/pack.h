@@ -88,15 +88,13 @@ template <class K, class Src>
 #pragma GCC unroll 16
         for (int i = 0; i < L; ++i) r[i] = i < n ? load_full(rows[w + i] + k) : typename K::Vec{};
       } else {
+#pragma GCC unroll 16
         for (int i = 0; i < L; ++i) r[i] = i < n ? load_part(rows[w + i] + k, m) : typename K::Vec{};
       }
       transpose<typename K::Vec, L>(r);
-      if (m == L) {
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) store_vec<K>(d + (k + i) * width, r[i]);
-      } else {
-        for (int i = 0; i < m; ++i) store_vec<K>(d + (k + i) * width, r[i]);
-      }
+      for (int i = 0; i < L; ++i)
+        if (i < m) store_vec<K>(d + (k + i) * width, r[i]);
     }
   }
 }

@@ -6,7 +6,7 @@
 namespace sf {
 
 struct PointwiseRow {
-  void* out;            // dtype, or bool for comparisons
+  void* out;            // dtype, or bool for comparisons and predicates
   const void* in[3];    // dtype each, n elements, contiguous; null where the expression does not read it
   int64_t n;
   DType dtype;          // of the computation
@@ -18,15 +18,22 @@ struct PointwiseRow {
 #define SF_BINARY(name, ...) extern KernelTable<PointwiseRow> name##_forward;
 #define SF_BINARY_P SF_BINARY
 #define SF_COMPARE(name, ...) extern KernelTable<PointwiseRow> name##_forward;
+#define SF_PREDICATE SF_COMPARE
+#define SF_BITWISE SF_COMPARE
+#include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/compare.def"
+#include "scaffolding/ops/pointwise/predicate.def"
 #include "scaffolding/ops/pointwise/unary.def"
 #undef SF_UNARY
 #undef SF_UNARY_P
 #undef SF_BINARY
 #undef SF_BINARY_P
 #undef SF_COMPARE
+#undef SF_PREDICATE
+#undef SF_BITWISE
 
+extern KernelTable<PointwiseRow> bitwise_not_forward;
 extern KernelTable<PointwiseRow> lerp_forward;   // in: start, end, weight
 
 }  // namespace sf

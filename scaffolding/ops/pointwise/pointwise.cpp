@@ -204,9 +204,22 @@ Tensor record_same_shape(const BinaryOp& op, const Tensor& y, const Tensor& a, c
   });
 }
 
+extern const BinaryOp pow_op, remainder_op, floor_divide_op, trunc_divide_op;
+
+// What torch refuses for integers and bools: dividing by 0, powers of True, 2 ** -1 (the result is no integer).
+void check_whole(const BinaryOp& op, const Operands& o) {
+  bool divides = &op == &floor_divide_op || &op == &remainder_op || &op == &trunc_divide_op;
+  if (!divides && &op != &pow_op) return;
+  SF_CHECK_AS(TypeError, o.dtype != kBool, op.name, ": is not defined for two bool tensors; convert to a number first");
+  if (divides) return check_divisor(op.name, o);
+  bool negative = o.b.impl()->is_scalar && !o.device.is_meta() && o.b.item() < 0;
+  SF_CHECK_AS(RuntimeError, !negative, "pow: integers to negative integer powers are not integers; convert to a floating dtype first");
+}
+
 Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
   if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_same_shape(op, y, a, b, p0) : y;
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
+  if (!is_floating(o.dtype)) check_whole(op, o);
   Tensor y;
   if (o.dtype == kBool) {   // bools compute as bytes: 1 + 1 is true
     o.dtype = kUInt8;
@@ -264,18 +277,24 @@ Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const T
 #include "scaffolding/ops/pointwise/compare.def"
 #include "scaffolding/ops/pointwise/unary.def"
 
-Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) { return binary(add_op, input, other, alpha.to_double()); }
+static void check_alpha(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (!alpha.is_float() || !a || !b) return;
+  SF_CHECK_AS(TypeError, is_floating(a.dtype()) || is_floating(b.dtype()), op, ": alpha must be an integer for integer tensors, got ", alpha.to_double());
+}
+Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) {
+  check_alpha("add", input, other, alpha);
+  return binary(add_op, input, other, alpha.to_double());
+}
 Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha) {
-  SF_CHECK_AS(TypeError, !input || !other || input.dtype() != kBool || other.dtype() != kBool, "sub: two bool tensors cannot be subtracted; use logical_xor");
+  check_alpha("sub", input, other, alpha);
+  SF_CHECK_AS(TypeError, !input || !other || (input.dtype() != kBool && other.dtype() != kBool), "sub: bool tensors cannot be subtracted; use logical_xor");
   return binary(sub_op, input, other, alpha.to_double());
 }
 Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode) {
   if (!rounding_mode) return binary(div_op, input, other);
   if (*rounding_mode == "floor") return floor_divide(input, other);
   SF_CHECK(*rounding_mode == "trunc", "div: rounding_mode must be None, 'floor' or 'trunc', got '", *rounding_mode, "'");
-  DType t = prepare("div", input, other, false).dtype;
-  Tensor q = trunc(binary(div_op, is_floating(t) ? input : to_dtype(input, kFloat64), other));
-  return to_dtype(q, t);
+  return binary(trunc_divide_op, input, other);
 }
 Tensor gelu(const Tensor& input, const std::string& approximate) {
   SF_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate must be 'none' or 'tanh', got '", approximate, "'");
@@ -289,9 +308,11 @@ Tensor softplus(const Tensor& input, double beta, double threshold) {
 }
 Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scalar> max) {
   SF_CHECK(min || max, "clamp: min or max must be given");
-  bool real = (min && min->is_float()) || (max && max->is_float());
   check_defined("clamp", "input", input);
-  Tensor x = real && !is_floating(input.dtype()) ? to_dtype(input, default_dtype()) : input;
+  DType t = input.dtype();
+  if (min) t = promote(t, *min);
+  if (max) t = promote(t, *max);
+  Tensor x = as(input, t);
   // Where min > max every element becomes max, as in torch.
   double high = max ? max->to_double() : __builtin_inf(), low = min ? min->to_double() : -__builtin_inf();
   return unary(clamp_op, x, std::min(low, high), high);

@@ -15,30 +15,26 @@ Tensor leaky_relu(const Tensor& input, double negative_slope = 0.01);
 Tensor elu(const Tensor& input, double alpha = 1);
 Tensor softplus(const Tensor& input, double beta = 1, double threshold = 20);
 Tensor clamp(const Tensor& input, std::optional<Scalar> min = {}, std::optional<Scalar> max = {});
-Tensor isnan(const Tensor& input);
-Tensor isinf(const Tensor& input);
-Tensor isfinite(const Tensor& input);
+Tensor bitwise_not(const Tensor& input);
+#define SF_PREDICATE(name, ...) Tensor name(const Tensor& input);   // logical_not, isnan, isinf, isfinite
+#include "scaffolding/ops/pointwise/predicate.def"
+#undef SF_PREDICATE
 
-// ---- two tensors: binary.def and compare.def
+// ---- two tensors: binary.def, compare.def and bitwise.def
 Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha = 1);   // input + alpha * other
 Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha = 1);
 Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode = {});   // "floor" or "trunc"
 #define SF_BINARY(name, ...) Tensor name(const Tensor& input, const Tensor& other);
 #define SF_BINARY_P(...)
 #define SF_COMPARE(name, ...) Tensor name(const Tensor& input, const Tensor& other);
+#define SF_BITWISE SF_COMPARE
 #include "scaffolding/ops/pointwise/binary.def"
+#include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/compare.def"
 #undef SF_BINARY
 #undef SF_BINARY_P
 #undef SF_COMPARE
-Tensor logical_and(const Tensor& input, const Tensor& other);
-Tensor logical_or(const Tensor& input, const Tensor& other);
-Tensor logical_xor(const Tensor& input, const Tensor& other);
-Tensor logical_not(const Tensor& input);
-Tensor bitwise_and(const Tensor& input, const Tensor& other);
-Tensor bitwise_or(const Tensor& input, const Tensor& other);
-Tensor bitwise_xor(const Tensor& input, const Tensor& other);
-Tensor bitwise_not(const Tensor& input);
+#undef SF_BITWISE
 
 // ---- three
 Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other);   // condition: bool

@@ -6,16 +6,6 @@
 namespace sf {
 namespace SF_ISA {
 
-SF_INLINE static vf swap_pairs(vf x) {
-  vi_raw at;
-  for (int i = 0; i < kLanes; ++i) at[i] = i ^ 1;
-  return __builtin_shuffle(x.v, at);
-}
-SF_INLINE static vf each_twice(vf x) {
-  vi_raw at;
-  for (int i = 0; i < kLanes; ++i) at[i] = i >> 1;
-  return __builtin_shuffle(x.v, at);
-}
 SF_INLINE static vf minus_plus() {
   vf r;
   for (int i = 0; i < kLanes; ++i) r.v[i] = i & 1 ? 1.f : -1.f;

@@ -4,48 +4,59 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/softmax/kernel.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf {
 
 constinit KernelTable<SoftmaxForward> softmax_forward{"softmax"};
 constinit KernelTable<SoftmaxBackward> softmax_backward{"softmax_backward"};
 
-static Tensor softmax_rows(const char* op, const Tensor& input, int64_t dim, std::optional<DType> dtype, bool log) {
-  check_defined(op, "input", input);
-  int64_t d = wrap_dim(op, dim, input.ndim());
-  Tensor x = dtype ? to_dtype(input, *dtype) : input;
-  check_floating(op, "input", x);
-  if (x.ndim() == 0) return softmax_rows(op, x.reshape({1}), 0, {}, log).reshape({});
-  if (d != x.ndim() - 1) return softmax_rows(op, x.transpose(d, -1), -1, {}, log).transpose(d, -1);
-  Tensor dense;
-  {
-    autograd::NoGrad off;
-    dense = contiguous(x);
+namespace {
+
+Tensor gradient(const Tensor& dy, const Tensor& y, bool log) {
+  if (autograd::grad_enabled()) {   // as ops, for derivatives of derivatives
+    if (log) return dy - exp(y) * sum(dy, {-1}, true);
+    return y * (dy - sum(y * dy, {-1}, true));
   }
+  Tensor g = contiguous(dy), dx = empty(y.shape(), y.dtype(), y.device());
+  SoftmaxBackward b{y, g, dx, 1, log};
+  auto kernel = softmax_backward.find(y.device(), b);
+  SF_CHECK_AS(NotSupported, kernel, "softmax_backward: no kernel for ", y.dtype(), " on ", y.device());
+  kernel(b);
+  return dx;
+}
+
+Tensor over_last(const char* op, const Tensor& x, bool log) {
   Tensor y = empty(x.shape(), x.dtype(), x.device());
-  SoftmaxForward f{dense, y, 1, log};
+  SoftmaxForward f{x, y, 1, log};
   auto kernel = softmax_forward.find(x.device(), f);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", x.dtype(), " on ", x.device());
   if (y.numel() > 0) kernel(f);
-  return autograd::record(op, y, {x}, [log](const Tensor& dy, const Tensor& y) -> Tensors {
-    if (autograd::grad_enabled()) {
-      if (log) return {dy - exp(y) * dy.sum({-1}, true)};
-      Tensor weighted = y * dy;
-      return {weighted - y * weighted.sum({-1}, true)};
-    }
-    Tensor dx = empty(y.shape(), y.dtype(), y.device());
-    Tensor g = contiguous(dy);
-    SoftmaxBackward b{y, g, dx, 1, log};
-    if (dx.numel() > 0) softmax_backward.find(y.device(), b)(b);
-    return {dx};
-  });
+  return autograd::record(op, y, {x}, [log](const Tensor& dy, const Tensor& y) -> Tensors { return {y.numel() > 0 ? gradient(dy, y, log) : dy}; });
 }
 
-Tensor softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) { return softmax_rows("softmax", input, dim, dtype, false); }
-Tensor log_softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) { return softmax_rows("log_softmax", input, dim, dtype, true); }
+Tensor along(const char* op, const Tensor& input, int64_t dim, std::optional<DType> dtype, bool log) {
+  check_defined(op, "input", input);
+  Tensor x = dtype ? to_dtype(input, *dtype) : input;
+  check_floating(op, "input", x);
+  dim = wrap_dim(op, dim, x.ndim());
+  if (x.ndim() == 0) return over_last(op, x.reshape({1}), log).reshape({});
+  int64_t last = x.ndim() - 1;
+  if (dim == last) return over_last(op, contiguous(x), log);
+  return over_last(op, contiguous(x.transpose(dim, last)), log).transpose(dim, last);
+}
 
-SF_OP(softmax, "input, dim, dtype=None").doc("exp(input) normalised to sum 1 along dim.").kernels(softmax_forward, softmax_backward);
-SF_OP(log_softmax, "input, dim, dtype=None").doc("The logarithm of softmax, computed without overflow.").kernels(softmax_forward, softmax_backward);
+}  // namespace
+
+Tensor softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) { return along("softmax", input, dim, dtype, false); }
+Tensor log_softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) { return along("log_softmax", input, dim, dtype, true); }
+
+SF_OP(softmax, "input, dim, dtype=None").doc("exp(input) / sum(exp(input)) along dim.").like("torch.softmax").kernels(softmax_forward, softmax_backward);
+SF_OP(log_softmax, "input, dim, dtype=None")
+    .doc("log(softmax(input)) along dim, without overflow.")
+    .like("torch.log_softmax")
+    .kernels(softmax_forward, softmax_backward);
 
 }  // namespace sf

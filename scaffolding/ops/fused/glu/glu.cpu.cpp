@@ -8,10 +8,10 @@ namespace SF_ISA {
 
 // act(x) and act'(x); the derivative is dead code where only the value is used.
 template <GluActivation kAct, class V> SF_INLINE static V activate(V x, V& derivative) {
-  const V one(1.f), half(0.5f);
+  const V one(1.f);
   if constexpr (kAct == GluActivation::Gelu) {
-    V cdf = half + half * erf(x * V(0.70710678118654752));
-    derivative = fma(x * V(0.39894228040143268), exp(V(-0.5f) * x * x), cdf);
+    V density, cdf = normal_cdf(x, density);
+    derivative = fma(x, density, cdf);
     return x * cdf;
   } else if constexpr (kAct == GluActivation::GeluTanh) {
     // 0.5 (1 + tanh u) = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): one exponential, no cancellation for x << 0

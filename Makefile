@@ -1,0 +1,79 @@
+# The short names people type. Presets for development (dev, asan, tsan, cuda) are in CMakePresets.json.
+#   make build CMAKE_ARGS=-DSF_ONEDNN=OFF      any CMake option
+BUILD ?= build
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+PREFIX ?= /usr/local
+PY := .venv/bin/python
+# A build folder keeps the generator that it was made with.
+generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
+
+.PHONY: build build-cmake install install-cmake wheel test test-gpu bench golden docs format lint clean
+.DEFAULT_GOAL := build
+
+# Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package that .venv/bin/python imports.
+build:
+	tools/setup.sh
+	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) -DCMAKE_BUILD_TYPE=Release -DSF_BUILD_PYTHON=ON $(CMAKE_ARGS)
+	cmake --build $(BUILD) --parallel $(JOBS)
+	$(PY) -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'scaffolding_build.pth').write_text('$(abspath $(BUILD))/python\n')"
+
+# The C++ library and program with CMake alone, no Python.
+build-cmake:
+	cmake -S . -B build/cmake $(call generator,build/cmake) -DCMAKE_BUILD_TYPE=Release
+	cmake --build build/cmake --parallel $(JOBS)
+
+# The Python package into .venv, editable.
+install:
+	tools/setup.sh
+	$(PY) -m pip install --disable-pip-version-check --no-build-isolation -e ".[dev]"
+
+# Library, headers, program and scaffoldingConfig.cmake below PREFIX.
+install-cmake: build-cmake
+	cmake --install build/cmake --prefix $(PREFIX)
+
+wheel:
+	tools/setup.sh
+	$(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
+
+# Every test that needs no GPU; the last line says how many passed and failed.
+test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test: build
+	$(PY) tools/run_tests.py $(BUILD)
+
+# The tests that run on a CUDA device.
+test-gpu: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test-gpu: build
+	@$(BUILD)/scaffolding devices | grep -q '^cuda:0' || { $(BUILD)/scaffolding devices | grep '^cuda'; exit 1; }
+	$(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*cuda*'
+
+bench: CMAKE_ARGS += -DSF_BUILD_BENCHMARKS=ON
+bench: build
+	$(BUILD)/scaffolding_bench
+
+# Golden files from torch. TORCH_PYTHON: a Python that has torch; without one, .venv-torch is made.
+TORCH_PYTHON ?= .venv-torch/bin/python
+golden: tests-binary
+	test -x $(TORCH_PYTHON) || { python3 -m venv .venv-torch && .venv-torch/bin/pip install torch numpy --index-url https://download.pytorch.org/whl/cpu; }
+	rm -rf $(BUILD)/golden
+	$(BUILD)/scaffolding_tests --dump-samples $(BUILD)/golden
+	$(TORCH_PYTHON) tests/golden/make_golden.py $(BUILD)/golden
+
+# docs/ops.md and docs/env.md from the registries.
+docs: tests-binary
+	$(BUILD)/scaffolding_tests --table docs/ops.md
+	$(BUILD)/scaffolding env --markdown > docs/env.md
+
+.PHONY: tests-binary
+tests-binary: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+tests-binary: build
+
+format:
+	tools/setup.sh
+	$(PY) tools/lint.py --fix
+
+lint:
+	tools/setup.sh
+	$(PY) tools/lint.py
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,26 @@
+#include <iostream>
+
+#include "apps/cli/commands.h"
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/core/parallel.h"
+
+namespace sf::cli {
+
+static void print_devices() {
+  std::cout << "cpu: " << cpu::processor_name() << ", kernels for " << cpu::name(cpu::best()) << ", " << num_threads() << " threads\n";
+  for (auto [type, name] : {std::pair(DeviceType::CUDA, "cuda"), std::pair(DeviceType::MPS, "mps")}) {
+    std::string why;
+    if (!backend_available(type, &why)) {
+      std::cout << name << ": not available: " << why << "\n";
+      continue;
+    }
+    int count = backend(Device(type)).device_count();
+    for (int i = 0; i < count; ++i) std::cout << Device(type, i).str() << ": available\n";
+  }
+  std::cout << "meta: shapes without bytes\n";
+}
+
+void add_devices(CLI::App& program) { program.add_subcommand("devices", "Print the devices, and why one is missing")->callback(print_devices); }
+
+}  // namespace sf::cli

@@ -1,0 +1,10 @@
+#include <iostream>
+
+#include "apps/cli/commands.h"
+#include "scaffolding/core/version.h"
+
+void sf::cli::add_version(CLI::App& program) {
+  program.add_subcommand("version", "Print the version and how the library was built")->callback([] {
+    std::cout << "scaffolding " << version() << " (" << build_info() << ")\n";
+  });
+}

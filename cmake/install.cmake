@@ -1,0 +1,32 @@
+# cmake --install: the library, its headers, the program and scaffoldingConfig.cmake, so that find_package(scaffolding)
+# works from another project. The component "python" (python/CMakeLists.txt) fills a wheel and is not part of it.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS scaffolding EXPORT scaffoldingTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+        NAMELINK_COMPONENT development)
+# The public headers are those that scaffolding.h reaches; kernel argument structs and the harness stay here.
+set(sf_headers "")
+set(sf_reached scaffolding/scaffolding.h)
+while(sf_reached)
+  list(POP_FRONT sf_reached header)
+  if(NOT header IN_LIST sf_headers)
+    list(APPEND sf_headers ${header})
+    file(STRINGS ${header} lines REGEX "^#include \"scaffolding/")
+    list(TRANSFORM lines REPLACE "^#include \"([^\"]+)\".*" "\\1")
+    list(APPEND sf_reached ${lines})
+  endif()
+endwhile()
+foreach(header ${sf_headers})
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT development)
+endforeach()
+install(EXPORT scaffoldingTargets NAMESPACE scaffolding:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
+configure_package_config_file(cmake/scaffoldingConfig.cmake.in ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake ${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
+if(TARGET scaffolding_program)
+  install(TARGETS scaffolding_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+endif()

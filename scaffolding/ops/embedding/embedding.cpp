@@ -1,0 +1,54 @@
+#include "scaffolding/ops/embedding/embedding.h"
+
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/core/op.h"
+#include "scaffolding/ops/index/index_internal.h"
+#include "scaffolding/ops/index/kernel.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/view/view.h"
+
+namespace sf {
+
+namespace {
+
+Tensor embed(const Tensor& at, const Tensor& weight, int64_t padding);
+
+// dw[V, D] from dy[P, D] and at[P]. The gradient of dy is embed() again, without the padding row.
+Tensor weight_gradient(const Tensor& dy, const Tensor& at, int64_t rows, int64_t padding) {
+  Tensor dw = zeros({rows, dy.shape()[1]}, dy.dtype(), dy.device());
+  {
+    autograd::NoGrad off;
+    Tensor position = padding < 0 ? at : where(eq(at, wrapped(padding)), wrapped(-1), at);
+    indexing::put_slices("embedding", dw, 0, position, dy, true);
+  }
+  return autograd::record("embedding_backward", dw, {dy}, [at = autograd::save(at), padding](const Tensor& g) -> Tensors {
+    Tensor i = at.get(), d = embed(i, g, padding);
+    return {padding < 0 ? d : masked_fill(d, eq(i, wrapped(padding)).unsqueeze(1), 0)};
+  });
+}
+
+Tensor embed(const Tensor& at, const Tensor& weight, int64_t padding) {
+  return autograd::record("embedding", indexing::take_slices("embedding", weight, 0, at), {weight},
+                          [at = autograd::save(at), rows = weight.shape()[0], padding](const Tensor& dy) -> Tensors {
+                            return {weight_gradient(dy, at.get(), rows, padding)};
+                          });
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx) {
+  check_defined("embedding", "weight", weight);
+  SF_CHECK(weight.ndim() == 2, "embedding: weight must be [num_embeddings, embedding_dim], got ", weight.shape());
+  Tensor at = indexing::as_positions("embedding", "input", input, weight.device());
+  int64_t rows = weight.shape()[0], padding = padding_idx.value_or(-rows - 1);
+  SF_CHECK(!padding_idx || (padding >= -rows && padding < rows), "embedding: padding_idx must be in [", -rows, ", ", rows - 1, "], got ", padding);
+  padding = !padding_idx ? -1 : padding < 0 ? padding + rows : padding;
+  indexing::check_range("embedding", at, 0, rows, 0);
+  Shape size = input.shape();
+  size.push_back(weight.shape()[1]);
+  return embed(at.reshape({at.numel()}), weight, padding).reshape(size);
+}
+
+SF_OP(embedding, "input, weight, padding_idx=None").doc("Rows of weight[V, D] by number.").like("torch.nn.functional.embedding").kernels(take_kernel, put_kernel);
+
+}  // namespace sf

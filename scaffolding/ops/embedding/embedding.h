@@ -1,0 +1,11 @@
+#pragma once
+#include "scaffolding/core/tensor.h"
+
+namespace sf {
+
+// Rows of weight[V, D] by number: input[...] -> [..., D]. Numbers outside [0, V) are an IndexError.
+// The row padding_idx (negative: from the end) gets no gradient. Gradients of equal numbers are summed in float32 or wider,
+// in the order of input, so that results are the same from run to run.
+Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx = {});
+
+}  // namespace sf

@@ -1,0 +1,32 @@
+#include "scaffolding/ops/embedding/embedding.h"
+
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/op_test.h"
+
+namespace sf::test {
+
+SF_OP_TEST(embedding) {
+  sample(randint(0, 5, {2, 7}), randn({5, 4}));
+  sample(randint(0, 5, {9}, kInt32), randn({4, 5}).transpose(0, 1));
+  sample(randint(0, 5, {12}), randn({5, 3}), -1).no_grad();   // the padding row's gradient is left out on purpose
+  sample(randint(0, 3, {12}), randn({5, 3}), 3);
+  sample(randint(0, 5, {}), randn({5, 4}));
+  sample(randint(0, 5, {0, 2}), randn({5, 4}));
+  rejects("index 5 is out of range for dimension 0 of size 5", tensor({5.}, kInt64), randn({5, 4}));
+  rejects("out of range", tensor({-1.}, kInt64), randn({5, 4}));
+  rejects("must be an integer tensor", randn({2}), randn({5, 4}));
+  rejects("weight must be", randint(0, 2, {2}), randn({5}));
+  rejects("padding_idx", randint(0, 2, {2}), randn({5, 4}), 5);
+}
+
+TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32) {
+  Tensor weight = zeros({3, 2}, kBFloat16).requires_grad_();
+  Tensor numbers = full({1000}, 1, kInt64);
+  embedding(numbers, weight).sum().backward();
+  EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>{0, 0, 1000, 1000, 0, 0}));   // 256 + 1 == 256 in bfloat16
+  weight.set_grad({});
+  embedding(numbers, weight, 1).sum().backward();
+  EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>(6, 0.)));
+}
+
+}  // namespace sf::test

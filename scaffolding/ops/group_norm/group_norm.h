@@ -1,0 +1,12 @@
+// Group normalisation over the channel dimension of input[N, C, *], alone or with SiLU behind it, and instance norm.
+#pragma once
+#include "scaffolding/core/tensor.h"
+
+namespace sf {
+
+// y = (input - mean_g) / sqrt(var_g + eps) * weight + bias, statistics over each of num_groups channel groups.
+// The result keeps the input's memory format.
+Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+Tensor group_norm_silu(const Tensor& input, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+
+}  // namespace sf

@@ -1,0 +1,141 @@
+// What pointwise ops mean for dtypes, integers, bools and special values: the answers are torch's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "scaffolding/core/op.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+
+namespace sf::test {
+namespace {
+
+using Doubles = std::vector<double>;
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+
+Tensor whole(std::initializer_list<int64_t> v, DType t = kInt64) { return tensor(std::vector<int64_t>(v), {int64_t(v.size())}, t); }
+
+TEST(pointwise, promotion_is_torchs) {
+  // torch.result_type of 1-D tensors, rows and columns u8 i8 i16 i32 i64 f16 f32 f64 bool bf16.
+  const DType order[10] = {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBFloat16};
+  const char* table[10] = {
+      "uint8 int16 int16 int32 int64 float16 float32 float64 uint8 bfloat16", "int16 int8 int16 int32 int64 float16 float32 float64 int8 bfloat16",
+      "int16 int16 int16 int32 int64 float16 float32 float64 int16 bfloat16", "int32 int32 int32 int32 int64 float16 float32 float64 int32 bfloat16",
+      "int64 int64 int64 int64 int64 float16 float32 float64 int64 bfloat16", "float16 float16 float16 float16 float16 float16 float32 float64 float16 float32",
+      "float32 float32 float32 float32 float32 float32 float32 float64 float32 float32",
+      "float64 float64 float64 float64 float64 float64 float64 float64 float64 float64", "uint8 int8 int16 int32 int64 float16 float32 float64 bool bfloat16",
+      "bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 float32 float32 float64 bfloat16 bfloat16"};
+  for (int i = 0; i < 10; ++i) {
+    std::string row;
+    for (int j = 0; j < 10; ++j) row += (j ? " " : "") + std::string(name(add(zeros({2}, order[i]), zeros({2}, order[j])).dtype()));
+    EXPECT_EQ(row, table[i]) << name(order[i]);
+  }
+}
+
+TEST(pointwise, numbers_and_0d_tensors_do_not_widen) {
+  EXPECT_EQ((zeros({2}, kFloat16) * 2.0).dtype(), kFloat16);
+  EXPECT_EQ((zeros({2}, kBFloat16) + 1e300).dtype(), kBFloat16);
+  EXPECT_EQ((zeros({2}, kInt8) + 1000).dtype(), kInt8);
+  EXPECT_EQ((zeros({2}, kInt8) + 0.5).dtype(), kFloat32);
+  EXPECT_EQ((zeros({2}, kBool) + 1).dtype(), kInt64);
+  EXPECT_EQ((zeros({2}, kFloat16) + zeros({}, kFloat64)).dtype(), kFloat16);
+  EXPECT_EQ((zeros({2}, kInt64) + zeros({}, kFloat16)).dtype(), kFloat16);
+  EXPECT_EQ((zeros({2}, kInt8) + zeros({}, kInt64)).dtype(), kInt8);
+  EXPECT_EQ((zeros({}, kFloat16) * zeros({}, kFloat64)).dtype(), kFloat64);
+  EXPECT_EQ(clamp(zeros({2}, kInt32), 0.5).dtype(), kFloat32);
+}
+
+TEST(pointwise, integers_divide_to_the_default_dtype) {
+  Tensor q = whole({7, -7, 1}) / whole({2, 2, 0});
+  EXPECT_EQ(q.dtype(), kFloat32);
+  EXPECT_EQ(q.to_vector(), (Doubles{3.5, -3.5, kInf}));
+  EXPECT_EQ(floor_divide(whole({7, -7, 7, -7}), whole({2, 2, -2, -2})).to_vector(), (Doubles{3, -4, -4, 3}));
+  EXPECT_EQ(div(whole({7, -7, 7, -7}), whole({2, 2, -2, -2}), "trunc").to_vector(), (Doubles{3, -3, -3, 3}));
+  EXPECT_EQ(remainder(whole({7, -7, 7, -7}), whole({4, 4, -4, -4})).to_vector(), (Doubles{3, 1, -1, -3}));
+  Tensor exact = div(whole({(int64_t(1) << 62) + 1}), whole({1}), "trunc");
+  EXPECT_EQ(*exact.data<int64_t>(), (int64_t(1) << 62) + 1) << "an integer quotient must not pass through a double";
+}
+
+TEST(pointwise, integers_wrap_around) {
+  EXPECT_EQ((whole({127, -128}, kInt8) + whole({1, -1}, kInt8)).to_vector(), (Doubles{-128, 127}));
+  EXPECT_EQ((whole({200, 3}, kUInt8) * whole({2, 100}, kUInt8)).to_vector(), (Doubles{144, 44}));
+  EXPECT_EQ(neg(whole({-128, 5}, kInt8)).to_vector(), (Doubles{-128, -5}));
+  EXPECT_EQ(abs(whole({-128, -5}, kInt8)).to_vector(), (Doubles{-128, 5}));
+  EXPECT_EQ(floor_divide(whole({INT64_MIN}), whole({-1})).item_int(), INT64_MIN) << "the one quotient that overflows must not trap";
+  EXPECT_EQ(remainder(whole({INT64_MIN}), whole({-1})).item_int(), 0);
+  EXPECT_EQ(div(whole({INT64_MIN}), whole({-1}), "trunc").item_int(), INT64_MIN);
+  EXPECT_EQ(pow(whole({3}, kInt8), whole({5}, kInt8)).item_int(), -13);
+  EXPECT_EQ(pow(whole({2, 1, -1}), whole({-1, -1, -1})).to_vector(), (Doubles{0, 1, -1}));
+}
+
+TEST(pointwise, integer_division_by_zero_is_an_error_and_never_a_trap) {
+  for (auto t : {kInt8, kInt16, kInt32, kInt64, kUInt8}) {
+    Tensor a = whole({1, 2}, t), b = whole({1, 0}, t);
+    EXPECT_THROW(floor_divide(a, b), RuntimeError);
+    EXPECT_THROW(remainder(a, b), RuntimeError);
+    EXPECT_THROW(div(a, b, "trunc"), RuntimeError);
+    EXPECT_THROW(div(a, b, "floor"), RuntimeError);
+  }
+  EXPECT_EQ(floor_divide(whole({}), whole({0})).numel(), 0) << "nothing is divided";
+  EXPECT_EQ(floor_divide(tensor({1, -1, 0}), tensor({0, 0, 1})).to_vector(), (Doubles{kInf, -kInf, 0}));
+}
+
+TEST(pointwise, bools) {
+  Tensor t = tensor(std::vector<bool>{true, true, false}, {3}), f = tensor(std::vector<bool>{true, false, false}, {3});
+  EXPECT_EQ((t + f).dtype(), kBool);
+  EXPECT_EQ((t + f).to_vector(), (Doubles{1, 1, 0}));
+  EXPECT_EQ((t * f).to_vector(), (Doubles{1, 0, 0}));
+  EXPECT_EQ(maximum(t, f).dtype(), kBool);
+  EXPECT_EQ((t / t).dtype(), kFloat32);
+  EXPECT_EQ(exp(t).dtype(), kFloat32);
+  EXPECT_EQ(bitwise_not(t).to_vector(), (Doubles{0, 0, 1}));
+  EXPECT_EQ(bitwise_xor(t, f).to_vector(), (Doubles{0, 1, 0}));
+  EXPECT_THROW(t - f, TypeError);
+  EXPECT_THROW(t - whole({1, 1, 1}), TypeError);
+  EXPECT_THROW(-t, TypeError);
+}
+
+TEST(pointwise, shifts_beyond_the_width_shift_everything_out) {
+  EXPECT_EQ(bitwise_left_shift(whole({1, 1, 1, 3}, kInt8), whole({1, 7, 8, -1}, kInt8)).to_vector(), (Doubles{2, -128, 0, 0}));
+  EXPECT_EQ(bitwise_right_shift(whole({-8, -8, 8, -1}, kInt8), whole({1, 9, 9, -1}, kInt8)).to_vector(), (Doubles{-4, -1, 0, -1}));
+  EXPECT_EQ(bitwise_right_shift(whole({200, 200}, kUInt8), whole({3, 8}, kUInt8)).to_vector(), (Doubles{25, 0}));
+}
+
+TEST(pointwise, nan_and_infinities) {
+  Tensor x = tensor({kNan, kInf, -kInf, 0.0, -0.0, 1.0});
+  for (auto t : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    Tensor y = to_dtype(x, t);
+    EXPECT_EQ(isnan(y).to_vector(), (Doubles{1, 0, 0, 0, 0, 0})) << name(t);
+    EXPECT_EQ(isinf(y).to_vector(), (Doubles{0, 1, 1, 0, 0, 0})) << name(t);
+    EXPECT_EQ(isfinite(y).to_vector(), (Doubles{0, 0, 0, 1, 1, 1})) << name(t);
+    EXPECT_EQ(logical_not(y).to_vector(), (Doubles{0, 0, 0, 1, 1, 0})) << name(t);
+    EXPECT_EQ(eq(y, y).to_vector(), (Doubles{0, 1, 1, 1, 1, 1})) << name(t);
+    EXPECT_EQ(sign(y).to_vector(), (Doubles{0, 1, -1, 0, 0, 1})) << name(t);
+    EXPECT_TRUE(std::isnan(maximum(y, zeros({}, t)).to_vector()[0]) && std::isnan(minimum(zeros({}, t), y).to_vector()[0])) << name(t);
+    EXPECT_TRUE(std::isnan(clamp(y, 0, 1).to_vector()[0]) && std::isnan(relu(y).to_vector()[0])) << name(t);
+  }
+  EXPECT_EQ(round(tensor({0.5, 1.5, 2.5, -0.5, -1.5})).to_vector(), (Doubles{0, 2, 2, 0, -2})) << "halves go to even";
+  EXPECT_EQ(clamp(tensor({-2, 0, 2}), 1, -1).to_vector(), (Doubles{-1, -1, -1})) << "max wins where min is larger";
+}
+
+TEST(pointwise, in_place_ops_write_the_tensor_and_keep_its_dtype) {
+  Tensor x = tensor({1, 2, 3}, kFloat16);
+  void* bytes = x.data_ptr();
+  x.add_(tensor({1, 1, 1}, kFloat64), 2).mul_(2.0);
+  EXPECT_EQ(x.to_vector(), (Doubles{6, 8, 10}));
+  EXPECT_EQ(x.data_ptr(), bytes);
+  EXPECT_EQ(x.dtype(), kFloat16);
+  Tensor i = whole({1, 2});
+  i.add_(whole({1}), 3);
+  EXPECT_EQ(i.to_vector(), (Doubles{4, 5}));
+  EXPECT_THROW(i.div_(whole({2, 2})), TypeError);
+  EXPECT_THROW(i.add_(Scalar(0.5)), TypeError);
+  EXPECT_THROW(i.add_(zeros({3, 2}, kInt64)), ValueError) << "the tensor cannot grow";
+  Tensor row = zeros({2, 3});
+  row.select(0, 1).add_(Scalar(1));
+  EXPECT_EQ(row.to_vector(), (Doubles{0, 0, 0, 1, 1, 1}));
+}
+
+}  // namespace
+}  // namespace sf::test

@@ -1,0 +1,143 @@
+// Accuracy, special values, empty reductions and dtypes: the answers are torch's.
+#include "scaffolding/ops/reduce/reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "scaffolding/core/parallel.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+
+namespace sf::test {
+namespace {
+
+using Doubles = std::vector<double>;
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Positive numbers that no power of two divides evenly, n of them.
+Tensor ramp(int64_t n, DType t = kFloat32) { return to_dtype(remainder(arange(0, n, 1, kFloat64) * 0.6180339887498949, wrapped(1.0)), t); }
+
+TEST(reduce, float32_sums_are_accurate_to_their_last_bits_in_every_direction) {
+  for (Shape size : {Shape{1 << 20, 3}, Shape{3, 1 << 20}, Shape{1000, 1000}, Shape{1 << 16, 16}, Shape{40, 70000}}) {
+    Tensor x = ramp(numel(size)).reshape(size), exact = to_dtype(x, kFloat64);
+    for (Shape dim : {Shape{0}, Shape{1}, Shape{0, 1}}) {
+      Doubles got = sum(x, dim).to_vector(), want = sum(exact, dim).to_vector();
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_LE(std::fabs(got[i] - want[i]), 2e-7 * want[i]) << str(size) << " over " << str(dim);
+    }
+  }
+}
+
+TEST(reduce, sums_do_not_depend_on_the_number_of_threads) {
+  Tensor x = ramp(3000000);
+  int was = num_threads();
+  set_num_threads(1);
+  double one = sum(x).item();
+  set_num_threads(2);
+  double two = sum(x).item();
+  set_num_threads(was);
+  EXPECT_EQ(one, two);
+}
+
+TEST(reduce, variance_of_numbers_far_from_zero) {
+  Tensor x = ramp(100000, kFloat64) + 4096.0;
+  double exact = var(x).item();
+  EXPECT_NEAR(exact, 1.0 / 12, 1e-4);
+  EXPECT_NEAR(var(to_dtype(x, kFloat32)).item(), exact, 1e-3 * exact);   // the numbers themselves carry 2.4e-4
+  EXPECT_NEAR(var(to_dtype(x, kFloat32).reshape({1000, 100}), {0}).to_vector()[3], var(x.reshape({1000, 100}), {0}).to_vector()[3], 2e-4);
+}
+
+TEST(reduce, float16_accumulates_in_float32) {
+  Tensor x = full({100000}, 1, kFloat16);
+  EXPECT_EQ(mean(x).item(), 1);
+  EXPECT_EQ(sum(x).item(), kInf);
+  EXPECT_EQ(sum(x, {}, false, kFloat32).item(), 100000);
+  EXPECT_NEAR(norm(full({100}, 300, kFloat16)).item(), 3000, 2) << "squares overflow float16";
+}
+
+TEST(reduce, integers_are_exact) {
+  Tensor x = tensor(std::vector<int64_t>{(int64_t(1) << 53) + 1, 1, -1}, {3});
+  EXPECT_EQ(sum(x).item_int(), (int64_t(1) << 53) + 1);
+  EXPECT_EQ(amax(x).item_int(), (int64_t(1) << 53) + 1);
+  EXPECT_EQ(sum(full({300}, 127, kInt8)).item_int(), 38100);
+  EXPECT_EQ(sum(full({300}, 127, kInt8), {}, false, kInt8).item_int(), int8_t(38100));
+  EXPECT_EQ(prod(full({3}, 200, kUInt8)).item_int(), 8000000);
+  EXPECT_EQ(sum(full({5}, 1, kBool)).dtype(), kInt64);
+  EXPECT_EQ(amax(full({5}, 1, kBool)).dtype(), kBool);
+}
+
+TEST(reduce, nothing_gives_the_neutral_element_or_an_error) {
+  Tensor x = zeros({0, 2});
+  EXPECT_EQ(sum(x, {0}).to_vector(), (Doubles{0, 0}));
+  EXPECT_EQ(prod(x, {0}).to_vector(), (Doubles{1, 1}));
+  EXPECT_TRUE(std::isnan(mean(x).item()));
+  EXPECT_TRUE(std::isnan(var(x).item()));
+  EXPECT_EQ(logsumexp(x, {0}).to_vector(), (Doubles{-kInf, -kInf}));
+  EXPECT_EQ(any(x).item(), 0);
+  EXPECT_EQ(all(x).item(), 1);
+  EXPECT_EQ(norm(x).item(), 0);
+  EXPECT_EQ(amax(x, {1}).shape(), (Shape{0}));
+  EXPECT_THROW(amax(x, {0}), IndexError);
+  EXPECT_THROW(argmax(x), IndexError);
+  EXPECT_TRUE(std::isnan(var(ones({1})).item())) << "one number has no sample variance";
+  EXPECT_EQ(var(ones({1}), {}, 0).item(), 0);
+}
+
+TEST(reduce, nan_wins_and_equals_give_the_first_index) {
+  for (auto t : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    Tensor x = tensor({1, 5, kNan, 7, kNan, 5, 7, 0}, t).reshape({2, 4});
+    EXPECT_TRUE(std::isnan(amax(x).item()) && std::isnan(amin(x).item()) && std::isnan(sum(x).item())) << name(t);
+    EXPECT_EQ(argmax(x, 1).to_vector(), (Doubles{2, 0})) << name(t);
+    EXPECT_EQ(argmin(x, 0).to_vector(), (Doubles{1, 0, 0, 1})) << name(t);
+  }
+  Tensor ties = tensor({3, 7, 7, 1, 1, 7});
+  EXPECT_EQ(argmax(ties).item(), 1);
+  EXPECT_EQ(argmin(ties).item(), 3);
+  Tensor wide = zeros({5000});
+  wide.slice(0, 3000, 3001).fill_(1);
+  wide.slice(0, 4000, 4001).fill_(1);
+  EXPECT_EQ(argmax(wide).item(), 3000);
+  EXPECT_EQ(argmax(wide.reshape({1, 5000}).expand({20, 5000}).transpose(0, 1).contiguous(), 0).to_vector(), Doubles(20, 3000));
+}
+
+TEST(reduce, equal_largest_elements_share_the_gradient) {
+  Tensor x = tensor({1, 3, 3, 2}).requires_grad_();
+  amax(x).backward();
+  EXPECT_EQ(x.grad().to_vector(), (Doubles{0, 0.5, 0.5, 0}));
+}
+
+TEST(reduce, std_of_equal_numbers_has_gradient_zero) {
+  Tensor x = ones({4}).requires_grad_();
+  std(x).backward();
+  EXPECT_EQ(x.grad().to_vector(), (Doubles{0, 0, 0, 0}));
+  Tensor y = zeros({4}).requires_grad_();
+  norm(y).backward();
+  EXPECT_EQ(y.grad().to_vector(), (Doubles{0, 0, 0, 0}));
+}
+
+TEST(reduce, logsumexp_does_not_overflow) {
+  EXPECT_NEAR(logsumexp(tensor({1000, 1000}), {0}).item(), 1000 + std::log(2.0), 1e-4);
+  EXPECT_EQ(logsumexp(tensor({-kInf, -kInf}), {0}).item(), -kInf);
+  EXPECT_EQ(logsumexp(tensor({kInf, 1}), {0}).item(), kInf);
+  EXPECT_TRUE(std::isnan(logsumexp(tensor({kNan, 1}), {0}).item()));
+}
+
+TEST(reduce, any_and_all_take_every_dtype) {
+  for (auto t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kBool, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    Tensor x = tensor({0, 1, 0, 0, 1, 1}, t).reshape({2, 3});
+    EXPECT_EQ(any(x, {0}).to_vector(), (Doubles{0, 1, 1})) << name(t);
+    EXPECT_EQ(all(x, {0}).to_vector(), (Doubles{0, 1, 0})) << name(t);
+    EXPECT_EQ(any(x).dtype(), t == kUInt8 ? kUInt8 : kBool) << name(t);
+  }
+  EXPECT_EQ(any(tensor({kNan})).item(), 1) << "NaN is not 0";
+  EXPECT_EQ(all(tensor({-0.0})).item(), 0);
+}
+
+TEST(reduce, running_sums_accumulate_in_double) {
+  Tensor y = cumsum(full({1 << 20}, 0.1, kFloat32), 0);
+  EXPECT_NEAR(y.slice(0, (1 << 20) - 1).item(), 0.1 * (1 << 20), 0.01);
+}
+
+}  // namespace
+}  // namespace sf::test

@@ -1,0 +1,105 @@
+// Running sums and products. Several rows advance together where that makes memory contiguous: columns of a row-major
+// tensor are scanned as whole rows. Floats accumulate in float64, integers wrap around.
+#include "scaffolding/backend/cpu/simd_rows.h"
+#include "scaffolding/ops/reduce/kernel.h"
+
+namespace sf {
+namespace SF_ISA {
+namespace {
+
+constexpr int64_t kTile = 256;   // columns that advance together
+
+template <class T> struct Running { using type = uint64_t; };
+template <> struct Running<float> { using type = double; };
+template <> struct Running<double> { using type = double; };
+template <> struct Running<Half> { using type = double; };
+template <> struct Running<BFloat16> { using type = double; };
+
+template <class A, class T> SF_INLINE A number(T x) {
+  if constexpr (__is_class(T)) return A(to_float(x));
+  else return A(x);
+}
+template <class T, class A> SF_INLINE T stored(A x) {
+  if constexpr (__is_class(T)) return from_float<T>(float(x));
+  else return T(x);
+}
+
+struct Steps { int64_t in, out, factor; };   // in bytes
+
+template <Scanning what, class T> void columns(const char* in, char* out, const char* factor, Steps along, Steps across, int64_t n, int64_t m, bool reverse) {
+  using A = typename Running<T>::type;
+  A total[kTile];
+  for (int64_t j = 0; j < m; ++j) total[j] = what == Scanning::CumProd ? A(1) : A(0);
+  for (int64_t k = 0; k < n; ++k) {
+    int64_t i = reverse ? n - 1 - k : k, link = reverse ? i + 1 : i;   // factor[link] joins the two neighbours
+    const char* x = in + i * along.in;
+    char* y = out + i * along.out;
+    for (int64_t j = 0; j < m; ++j) {
+      A v = number<A>(*reinterpret_cast<const T*>(x + j * across.in));
+      if constexpr (what == Scanning::CumSum) v = total[j] + v;
+      else if constexpr (what == Scanning::CumProd) v = total[j] * v;
+      else if (k > 0) v += number<A>(*reinterpret_cast<const T*>(factor + link * along.factor + j * across.factor)) * total[j];
+      total[j] = v;
+      *reinterpret_cast<T*>(y + j * across.out) = stored<T>(v);
+    }
+  }
+}
+
+template <Scanning what, class T> void run(const Scan& s) {
+  int kept = s.in.ndim - 1;
+  int64_t n = s.in.sizes[kept], item = sizeof(T);
+  auto steps = [&](int d) { return Steps{s.in.strides[d] * item, s.out.strides[d] * item, s.factor ? s.factor.strides[d] * item : 0}; };
+  int lane = -1;
+  if (s.out.strides[kept] != 1)
+    for (int d = 0; d < kept; ++d)
+      if (s.out.strides[d] == 1 && s.out.sizes[d] > 1) lane = d;
+  int64_t rows = s.in.numel() / n, width = lane < 0 ? 1 : s.in.sizes[lane], tile = width < kTile ? width : kTile, tiles = (width + tile - 1) / tile;
+  parallel_for(rows / width * tiles, (1 << 14) / (n * tile) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      int64_t rest = t / tiles, first = (t % tiles) * tile;
+      const char *in = s.in.as<const char>(), *factor = s.factor ? s.factor.as<const char>() : nullptr;
+      char* out = s.out.as<char>();
+      for (int d = kept - 1; d >= 0; --d) {
+        int64_t index = first;
+        if (d != lane) {
+          index = rest % s.in.sizes[d];
+          rest /= s.in.sizes[d];
+        }
+        Steps by = steps(d);
+        in += index * by.in;
+        out += index * by.out;
+        if (factor) factor += index * by.factor;
+      }
+      columns<what, T>(in, out, factor, steps(kept), lane < 0 ? Steps{0, 0, 0} : steps(lane), n, width - first < tile ? width - first : tile, s.reverse);
+    }
+  });
+}
+
+template <class T> void by_kind(const Scan& s) {
+  switch (s.what) {
+    case Scanning::CumSum: return run<Scanning::CumSum, T>(s);
+    case Scanning::CumProd: return run<Scanning::CumProd, T>(s);
+    default: return run<Scanning::Weighted, T>(s);
+  }
+}
+void scan(const Scan& s) {
+  if (s.in.numel() == 0) return;
+  switch (s.in.dtype) {
+    case kFloat32: return by_kind<float>(s);
+    case kFloat64: return by_kind<double>(s);
+    case kFloat16: return by_kind<Half>(s);
+    case kBFloat16: return by_kind<BFloat16>(s);
+    case kUInt8: return by_kind<uint8_t>(s);
+    case kInt8: return by_kind<int8_t>(s);
+    case kInt16: return by_kind<int16_t>(s);
+    case kInt32: return by_kind<int32_t>(s);
+    default: return by_kind<int64_t>(s);
+  }
+}
+bool supports(const Scan& s) { return !is_float8(s.in.dtype) && s.in.dtype != kBool; }
+
+SF_KERNEL(scan_kernel, DeviceType::CPU, "native", SF_ISA_PRIORITY, scan, supports)
+
+}  // namespace
+}  // namespace SF_ISA
+}  // namespace sf

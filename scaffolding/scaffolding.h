@@ -1,0 +1,15 @@
+// Everything a program needs. The headers that this one reaches are the public ones: they are what is installed.
+#pragma once
+#include "scaffolding/autograd/engine.h"
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/core/env.h"
+#include "scaffolding/core/generator.h"
+#include "scaffolding/core/op.h"
+#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/provider.h"
+#include "scaffolding/core/tensor.h"
+#include "scaffolding/core/version.h"
+#include "scaffolding/io/safetensors.h"
+#include "scaffolding/ops/ops.h"

@@ -1,0 +1,51 @@
+"""What the build promises: isolation of instruction sets, an installation others can use, a program that answers."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import check_isa_symbols
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_instruction_sets_share_no_symbols(build_dir):
+    found, objects = check_isa_symbols.leaks(build_dir)
+    assert objects > 0
+    assert not found, "\n".join(f"{path.name}: {symbol}" for path, symbol in found[:40])
+
+
+def test_another_project_finds_and_uses_the_installation(build_dir, tmp_path):
+    prefix = tmp_path / "prefix"
+    run("cmake", "--install", build_dir, "--prefix", prefix)
+    assert not (prefix / "scaffolding").exists(), "the Python component is for wheels only"
+    run("cmake", "-S", ROOT / "tests/find_package", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path / "build")
+    assert run(tmp_path / "build/uses_scaffolding").endswith("gradient 5 7\n")
+    # The installed program finds its library after the folder was moved.
+    moved = prefix.rename(tmp_path / "moved")
+    assert run(moved / "bin/scaffolding", "version").startswith("scaffolding ")
+
+
+def test_the_program_describes_ops_devices_and_environment(build_dir):
+    program = build_dir / "scaffolding"
+    assert re.match(r"scaffolding \d+\.\d+\.\d+ \(", run(program, "version"))
+    assert "native-base" in run(program, "ops", "add")
+    assert "softmax" in run(program, "ops", "--where")
+    assert run(program, "devices").startswith("cpu: ")
+    assert "SF_NUM_THREADS = '3'" in run(program, "env", env=os.environ | {"SF_NUM_THREADS": "3"})
+    unknown = subprocess.run([program, "ops", "no_such_op"], capture_output=True, text=True)
+    assert unknown.returncode == 1 and "there is no op 'no_such_op'" in unknown.stderr
+
+
+def test_one_version_everywhere(build_dir):
+    version = re.search(r"project\(scaffolding VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
+    assert run(build_dir / "scaffolding", "version").startswith(f"scaffolding {version} ")

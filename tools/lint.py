@@ -1,0 +1,151 @@
+"""Checks the rules of the house that a compiler does not: format, names, sizes, includes.
+
+    python tools/lint.py          # lists what is wrong; exit status 1 when something is
+    python tools/lint.py --fix    # formats C++ (clang-format) and Python (ruff) first
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CPP = (".cpp", ".h", ".cu", ".cuh", ".def")
+MAX_LINES = 600  # of a file in scaffolding/; longer ones are split by concept
+MAX_COLUMNS = 160
+FORBIDDEN_FOLDERS = {"utils", "common", "misc", "helpers"}
+ALLOWED_FOLDERS = {"python/scaffolding/utils"}  # paths that the Python API promises
+# An instruction set's object files may share no symbol with another's; these headers bring templates that do.
+NOT_IN_CPU_FILES = {"algorithm", "functional", "map", "memory", "optional", "span", "string", "tuple", "unordered_map", "variant", "vector"}
+
+
+def tracked():
+    listing = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    names = listing.stdout.split("\n") if listing.returncode == 0 else [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")]
+    skip = ("build/", "dist/", ".venv", ".git/")
+    return sorted(pathlib.PurePosixPath(n) for n in names if n and not n.startswith(skip) and (ROOT / n).is_file())
+
+
+def check_text(path, text, complain):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", line) and path.name != "lint.py" and path.suffix != ".md":
+            complain(path, number, "an unfinished thought: finish it or describe the limit in the documentation")
+        if line.rstrip() != line and path.suffix != ".md":
+            complain(path, number, "trailing space")
+        if "\t" in line and path.name != "Makefile":
+            complain(path, number, "a tab")
+        if path.suffix in (*CPP, ".py") and len(line) > MAX_COLUMNS:
+            complain(path, number, f"{len(line)} columns, at most {MAX_COLUMNS}")
+    if text and not text.endswith("\n"):
+        complain(path, len(lines), "no newline at the end of the file")
+    if path.parts[0] == "scaffolding" and len(lines) - 1 > MAX_LINES:
+        complain(path, MAX_LINES, f"{len(lines) - 1} lines, at most {MAX_LINES}: split it by concept")
+
+
+def check_cpp(path, text, files, complain):
+    header = path.suffix in (".h", ".cuh")
+    if header and "#pragma once" not in text and "No include guard" not in text:
+        complain(path, 1, "a header needs #pragma once, or a comment that says why there is no include guard")
+    if header and not text.startswith("//"):
+        complain(path, 1, "a header opens with a comment: what it is, who owns it, which threads may use it")
+    for number, line in enumerate(text.split("\n"), 1):
+        if header and re.match(r"\s*using namespace\b", line):
+            complain(path, number, "no `using namespace` in a header")
+        if include := re.match(r'#include "([^"]+)"', line):
+            target = pathlib.PurePosixPath(include[1])
+            if target not in files and path.parent / target not in files and not str(target).startswith("cuda"):
+                complain(path, number, f"there is no file {target}")
+            elif target not in files and path.parts[0] == "scaffolding":
+                complain(path, number, "includes are written from the root: scaffolding/...")
+        if (include := re.match(r"#include <([^>]+)>", line)) and path.name.endswith(".cpu.cpp") and include[1] in NOT_IN_CPU_FILES:
+            complain(path, number, f"<{include[1]}> in a file that is compiled per instruction set: its templates would be shared between them")
+
+
+def check_python(path, text, complain):
+    for number, line in enumerate(text.split("\n"), 1):
+        if re.match(r"\s*(import|from)\s+torch\b", line) and path != pathlib.PurePosixPath("tests/golden/make_golden.py"):
+            if "benchmarks" not in path.parts:  # which print PyTorch's times beside ours where it is installed
+                complain(path, number, "only tests/golden/make_golden.py and benchmarks may import torch")
+
+
+def check_folders(files, complain):
+    for folder in sorted({p for f in files for p in f.parents}):
+        if folder.name in FORBIDDEN_FOLDERS and str(folder) not in ALLOWED_FOLDERS:
+            complain(folder, 0, f"no folder is called {folder.name}: name what it holds")
+    for f in files:
+        if f.stem in FORBIDDEN_FOLDERS and f.suffix in (*CPP, ".py") and str(f.parent) not in ALLOWED_FOLDERS:
+            complain(f, 0, f"no file is called {f.stem}: name what it holds")
+
+
+def check_op_list(files, complain):
+    """ops/ops.h includes every op's header."""
+    listing = pathlib.PurePosixPath("scaffolding/ops/ops.h")
+    text = (ROOT / listing).read_text()
+    for f in files:
+        if f.parts[:2] == ("scaffolding", "ops") and f.suffix == ".h" and f.stem == f.parts[-2] and f != listing and f'#include "{f}"' not in text:
+            complain(listing, 1, f"misses {f}")
+
+
+def check_links(path, text, complain):
+    for number, line in enumerate(text.split("\n"), 1):
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", line):
+            if not re.match(r"[a-z]+:", target) and not (ROOT / path.parent / target).exists():
+                complain(path, number, f"the link to {target} leads nowhere")
+
+
+def formatters(files, fix, complain):
+    cpp = [str(f) for f in files if f.suffix in (".cpp", ".h", ".cu", ".cuh")]
+    python = [str(f) for f in files if f.suffix == ".py"]
+    environment = pathlib.Path(sys.executable).parent  # not resolved: .venv/bin
+    clang_format, ruff = environment / "clang-format", environment / "ruff"
+    if not clang_format.exists() or not ruff.exists():
+        sys.exit('lint: clang-format and ruff are not installed here; run tools/setup.sh or pip install ".[dev]"')
+    commands = [[clang_format, "-i", *cpp], [ruff, "check", "--fix", "-q", *python], [ruff, "format", "-q", *python]] if fix else []
+    for command in commands:
+        subprocess.run(command, cwd=ROOT)
+    for command in ([clang_format, "--dry-run", *cpp], [ruff, "check", "--output-format=concise", "-q", *python], [ruff, "format", "--check", "-q", *python]):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        output = done.stdout + done.stderr
+        if command[0] == clang_format:
+            where = sorted({line.split(":")[0] for line in output.split("\n") if "[-Wclang-format-violations]" in line})
+            for f in where:
+                complain(f, 0, "is not formatted: run `make format`")
+        elif done.returncode:
+            for line in output.strip().split("\n") if output.strip() else ["Python files are not formatted: run `make format`"]:
+                complain(line, 0, "ruff")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fix", action="store_true", help="format before checking")
+    options = parser.parse_args()
+    problems = []
+
+    def complain(path, line, what):
+        problems.append(f"{path}:{line}: {what}" if line else f"{path}: {what}")
+
+    files = tracked()
+    known = set(files)
+    formatters(files, options.fix, complain)
+    check_folders(files, complain)
+    check_op_list(files, complain)
+    for path in files:
+        if path.suffix not in (*CPP, ".py", ".md", ".cmake", ".sh", ".txt", ".toml", "") or path.name == "LICENSE":
+            continue
+        text = (ROOT / path).read_text(errors="replace")
+        check_text(path, text, complain)
+        if path.suffix in CPP:
+            check_cpp(path, text, known, complain)
+        elif path.suffix == ".py":
+            check_python(path, text, complain)
+        elif path.suffix == ".md":
+            check_links(path, text, complain)
+    print("\n".join(problems))
+    print(f"lint: {len(problems)} problems in {len(files)} files" if problems else f"lint: {len(files)} files are fine")
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+#!/bin/bash
+# Installs what the build needs and is missing: system packages through apt-get (as root or with sudo, on Debian and its
+# kin), Python packages into .venv. Asks the compiler and the commands themselves, so that nothing is touched where
+# everything is there already. `make build` runs it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+compiler=${CXX:-c++}
+command -v "$compiler" >/dev/null || compiler=g++
+has_command() { command -v "$1" >/dev/null; }
+has_header() { printf '#include <%s>\n' "$1" | "$compiler" -std=c++17 -E -x c++ - >/dev/null 2>&1; }
+good_python() {
+  "$1" -c 'import ensurepip, os, sys, sysconfig, venv; assert sys.version_info >= (3, 10); os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null
+}
+good_cmake() { has_command cmake && cmake --version | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'; }
+
+required=() optional=()
+look() {
+  required=() optional=()
+  has_command "$compiler" || required+=(g++)
+  good_cmake || required+=(cmake)
+  has_command ninja || required+=(ninja-build)
+  has_header nlohmann/json.hpp || required+=(nlohmann-json3-dev)
+  has_header CLI/CLI.hpp || required+=(libcli11-dev)
+  has_header gtest/gtest.h || required+=(libgtest-dev)
+  good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
+  has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)
+  has_command ccache || optional+=(ccache)
+  has_command mold || optional+=(mold)
+}
+
+look
+wanted=("${required[@]}" "${optional[@]}")
+if ((${#wanted[@]})); then
+  as_root=()
+  if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
+  if has_command apt-get && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+    echo "setup: installing ${wanted[*]}"
+    "${as_root[@]}" apt-get -qq update
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${wanted[@]}" >/dev/null || true
+    has_command "$compiler" || compiler=g++
+    look
+  fi
+fi
+if ((${#optional[@]})); then echo "setup: going on without ${optional[*]} (Debian's package names)"; fi
+if ((${#required[@]})); then
+  echo "setup: please install: ${required[*]} (Debian's package names)" >&2
+  exit 1
+fi
+
+python=${PYTHON:-python3}
+good_python "$python" || python=/usr/bin/python3
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+# Asked of the environment and only then of the network: a second run needs none.
+wants=$(.venv/bin/python - <<'PYTHON'
+import importlib.metadata as installed, re
+try:
+    import tomllib
+except ImportError:   # Python 3.10
+    from pip._vendor import tomli as tomllib
+
+project = tomllib.load(open("pyproject.toml", "rb"))
+needs = project["build-system"]["requires"] + project["project"]["dependencies"] + project["project"]["optional-dependencies"]["dev"]
+def missing(need):
+    name, version = re.match(r"([\w.-]+)(?:\[.*?\])?\s*(?:[=>]=\s*([\d.]+))?", need).groups()
+    try:
+        have = installed.version(name)
+    except installed.PackageNotFoundError:
+        return True
+    key = lambda v: [int(p) for p in re.findall(r"\d+", v)]
+    return have != version if "==" in need else key(have) < key(version or "0")
+print(" ".join(sorted({n.replace(" ", "") for n in needs if missing(n)})))
+PYTHON
+)
+if [ -n "$wants" ]; then
+  echo "setup: pip install $wants"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check $wants
+fi
