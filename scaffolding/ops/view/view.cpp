@@ -222,27 +222,43 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   return reshape(x, to);
 }
 
+// Whether two places of a tensor with strides of their own, none of them 0, show one element.
+static bool windows_overlap(const Shape& size, const Shape& stride) {
+  if (numel(size) == 0) return false;
+  Shape order;
+  for (int64_t i = 0; i < size.size(); ++i)
+    if (size[i] > 1 && stride[i] != 0) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
+  int64_t reach = 0;   // of the dimensions with smaller strides
+  for (auto i : order) {
+    if (stride[i] <= reach) return true;
+    reach += (size[i] - 1) * stride[i];
+  }
+  return false;
+}
+
 Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::optional<int64_t> storage_offset) {
   check_defined("as_strided", "input", x);
   SF_CHECK(size.size() == stride.size(), "as_strided: size ", size, " and stride ", stride, " differ in length");
   int64_t offset = storage_offset.value_or(x.storage_offset()), last = offset;
   SF_CHECK(offset >= 0, "as_strided: storage_offset must not be negative, got ", offset);
-  bool overlapping = false;
   for (int64_t i = 0; i < size.size(); ++i) {
     SF_CHECK(stride[i] >= 0 && size[i] >= 0, "as_strided: sizes and strides must not be negative, got ", size, " and ", stride);
     int64_t step;
     SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &step) && !__builtin_add_overflow(last, step, &last),
              "as_strided: ", size, " with strides ", stride, " is too large");
-    overlapping |= stride[i] == 0 && size[i] > 1;
   }
   SF_CHECK(numel(size) == 0 || last < int64_t(x.storage()->bytes / x.itemsize()), "as_strided: ", size, " with strides ", stride, " and offset ", offset,
            " reaches past the storage of ", x.storage()->bytes, " bytes");
-  if (overlapping) autograd::refuse_gradient("as_strided of overlapping elements", {x});
+  if (windows_overlap(size, stride)) autograd::refuse_gradient("as_strided of overlapping windows", {x});
   return autograd::record("as_strided", alias(x, size, stride, offset), {x},
                           [sizes = x.shape(), strides = x.strides(), from = x.storage_offset(), size, stride, offset](const Tensor& dy) -> Tensors {
                             Tensor dx = empty_strided(sizes, strides, dy.dtype(), dy.device());
                             dx.zero_();
-                            as_strided(dx, size, stride, offset - from).copy_(dy);
+                            Shape once = size;   // dimensions of stride 0 repeat an element: their gradients add up
+                            for (int64_t i = 0; i < once.size(); ++i)
+                              if (stride[i] == 0 && size[i] > 1) once[i] = 1;
+                            as_strided(dx, once, stride, offset - from).copy_(sum_to(dy, once));
                             return {dx};
                           });
 }
