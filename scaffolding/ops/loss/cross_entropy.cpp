@@ -71,7 +71,8 @@ Tensor indexed(const Tensor& input, const Tensor& classes, const Tensor& weight,
   Tensor x = logits_as_rows(input);
   DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
   Shape rows{x.shape()[0]};
-  Tensor w, target = t.reshape({-1}), losses = empty(rows, wide, x.device()), lse = empty({rows[0], 2}, wide, x.device()), taken = empty(rows, wide, x.device());
+  Tensor losses = empty(rows, wide, x.device()), lse = empty({rows[0], 2}, wide, x.device()), taken = empty(rows, wide, x.device());
+  Tensor w, target = t.reshape({-1});
   {
     autograd::NoGrad off;
     if (weight) w = contiguous(to_dtype(weight, wide));

@@ -76,7 +76,9 @@ template <class T> void backward_rows(const CrossEntropyBackward& b) {
           store_n(dx + i, scale * exp(load_n(x + i, n) - shift - log_total) - spread * load_n(w + i, n), n);
         });
       } else {
-        each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(dx + i, scale * exp(load_n(x + i, n) - shift - log_total) - spread, n); });
+        each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          store_n(dx + i, scale * exp(load_n(x + i, n) - shift - log_total) - spread, n);
+        });
       }
       // In full precision, not from the rounded dx[t].
       A p = SF_ISA::exp(scalar(x[t]) - top - rest);

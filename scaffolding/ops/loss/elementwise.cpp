@@ -50,7 +50,8 @@ struct Loss {
   Expr (*da)(Expr, Expr, Expr);
   Expr (*db)(Expr, Expr, Expr);
 };
-#define SF_LOSS(name, ...) const Loss name##_entry{#name, &name##_forward, &name##_backward, &pointwise::expr::name##_gradient::da, &pointwise::expr::name##_gradient::db};
+#define SF_LOSS(name, ...) \
+  const Loss name##_entry{#name, &name##_forward, &name##_backward, &pointwise::expr::name##_gradient::da, &pointwise::expr::name##_gradient::db};
 #include "scaffolding/ops/loss/loss.def"
 #undef SF_LOSS
 
