@@ -6,7 +6,7 @@
 
 namespace sf {
 
-inline constexpr int kScratchSlots = 8;
+inline constexpr int kScratchSlots = 16;
 
 // At least `bytes` bytes, 64-byte aligned, contents undefined; never null. Valid until the same thread asks for the
 // same slot again: a kernel gives each of its buffers its own slot (0 <= slot < kScratchSlots) and asks once per call.
