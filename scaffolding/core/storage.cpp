@@ -24,7 +24,7 @@ Ref<Storage> Storage::borrow(void* data, size_t bytes, Device device, std::funct
 }
 
 void Storage::destroy(Storage* s) {
-  if (s->packed) cpu::forget_packed(s->data);
+  if (s->packed) cpu::forget_packed(s->data, s->bytes);
   if (s->lender) {
     (*s->lender)();
     delete s->lender;

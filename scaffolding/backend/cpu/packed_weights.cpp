@@ -97,10 +97,15 @@ PackedEntry* acquire_packed(const PackedKey& key, size_t bytes, void (*fill)(voi
 void release_packed(PackedEntry* e) { unref(e); }
 void* packed_bytes(PackedEntry* e) { return e->data; }
 
-void forget_packed(const void* data) {
+void forget_packed(const void* data, size_t bytes) {
   Table& t = table();
   std::lock_guard guard(t.lock);
-  for (auto at = t.by_address.find(data); at != t.by_address.end(); at = t.by_address.find(data)) remove(t, at->second);
+  auto* begin = static_cast<const char*>(data);
+  for (auto at = t.order.begin(); at != t.order.end();) {   // views of the storage start anywhere in it
+    PackedEntry* e = *at++;
+    auto* p = static_cast<const char*>(e->key.data);
+    if (p >= begin && p < begin + bytes) remove(t, e);
+  }
 }
 
 void set_packed_limit(size_t bytes) {

@@ -24,7 +24,7 @@ PackedEntry* acquire_packed(const PackedKey& key, size_t bytes, void (*fill)(voi
 void release_packed(PackedEntry* entry);
 void* packed_bytes(PackedEntry* entry);
 
-void forget_packed(const void* data);    // the storage destructor and in-place resizes call this
+void forget_packed(const void* data, size_t bytes);   // the storage destructor calls this: whatever was packed from its bytes goes
 void set_packed_limit(size_t bytes);     // 2 GiB unless set; 0 turns the cache off
 size_t packed_total();                   // bytes kept now
 

@@ -35,7 +35,12 @@ inline Expr zero(const Expr& a) { return zeros_like(a.t); }
 inline Expr times(const Expr& a, const Expr& p) { return p.t.item() == 1 ? a : a * p; }
 inline Expr square_of(const Expr& a) { return sf::square(a.t); }
 inline Expr softplus_of(const Expr& a) { return sf::softplus(a.t); }
-#define SF_EXPR1(name) inline Expr name(const Expr& a) { return sf::name(a.t); }
+// Functions of a number are a number again, in double precision.
+inline Tensor keep_number(const Expr& a, Tensor y) {
+  y.impl()->is_scalar = a.t.impl()->is_scalar;
+  return y;
+}
+#define SF_EXPR1(name) inline Expr name(const Expr& a) { return keep_number(a, sf::name(a.t.impl()->is_scalar ? a.t.to(kFloat64) : a.t)); }
 SF_EXPR1(abs) SF_EXPR1(sign) SF_EXPR1(floor) SF_EXPR1(ceil) SF_EXPR1(round) SF_EXPR1(trunc) SF_EXPR1(exp) SF_EXPR1(exp2) SF_EXPR1(expm1)
 SF_EXPR1(log) SF_EXPR1(log2) SF_EXPR1(log1p) SF_EXPR1(sqrt) SF_EXPR1(rsqrt) SF_EXPR1(sin) SF_EXPR1(cos) SF_EXPR1(tan) SF_EXPR1(tanh)
 SF_EXPR1(sigmoid) SF_EXPR1(erf)
