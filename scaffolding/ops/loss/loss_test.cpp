@@ -39,6 +39,7 @@ SF_OP_TEST(nll_loss) {
   sample(randn({5, 4}), randint(0, 4, {5}), rand({4}), 1).no_grad();
   sample(randn({7}), randint(0, 7, {}));
   rejects("is not one of 7 classes", randn({2, 7}), full({2}, 9, kInt64));
+  rejects("no classes", randn({2, 0}), full({2}, -100, kInt64));
   rejects("must hold integers", randn({2, 7}), randn({2}));
 }
 SF_OP_TEST(mse_loss) {

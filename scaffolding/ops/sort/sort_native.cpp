@@ -73,6 +73,29 @@ template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
   }
 }
 
+// The k smallest keys of x, in no order. A crowd of candidates is thinned to k whenever it is full; the worst of them is
+// then what a newcomer must beat, so that most elements cost one comparison.
+template <class E, class T, class Key> void best_of(std::vector<E>& crowd, const T* x, int64_t step, int64_t n, size_t k, Key flip) {
+  size_t room = std::max<size_t>(4 * k, 64);
+  auto thin = [&] {
+    std::nth_element(crowd.begin(), crowd.begin() + std::ptrdiff_t(k) - 1, crowd.end());
+    crowd.resize(k);
+  };
+  crowd.reserve(room);
+  Key limit = 0;
+  bool limited = false;
+  for (int64_t i = 0; i < n; ++i) {
+    Key key = Key(key_of(x[i * step]) ^ flip);
+    if (limited && key >= limit) continue;   // of equals the first stays
+    crowd.emplace_back(key, i);
+    if (crowd.size() < room) continue;
+    thin();
+    limit = Key(crowd[k - 1].key());
+    limited = true;
+  }
+  if (crowd.size() > k) thin();
+}
+
 template <class T> void rows(const Sort& s) {
   using Key = decltype(key_of(T{}));
   using E = std::conditional_t<sizeof(Key) == 4, Narrow, Wide>;
@@ -95,12 +118,13 @@ template <class T> void rows(const Sort& s) {
         if (value) value += at * s.values.strides[d];
       }
       row.clear();
-      row.reserve(size_t(n));
-      for (int64_t i = 0; i < n; ++i) row.emplace_back(Key(key_of(x[i * sx]) ^ flip), i);
       if (k < n / 4) {
-        std::nth_element(row.begin(), row.begin() + k, row.end());
-        std::sort(row.begin(), row.begin() + k);
-      } else if (n >= kRadixFrom) {
+        best_of(row, x, sx, n, size_t(k), flip);
+      } else {
+        row.reserve(size_t(n));
+        for (int64_t i = 0; i < n; ++i) row.emplace_back(Key(key_of(x[i * sx]) ^ flip), i);
+      }
+      if (int64_t(row.size()) >= kRadixFrom) {
         radix_sort(row, room);
       } else {
         std::sort(row.begin(), row.end());
