@@ -19,7 +19,7 @@ void positions(const Positions& k) {
     loop.run(kGrain, [&](char* const* p, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
         int64_t v = *reinterpret_cast<const int64_t*>(p[0] + i * step);
-        if (v < k.low || v >= k.high) [[unlikely]] {   // any thread's find will do
+        if (v < k.low || v >= k.high) [[unlikely]] {  // any thread's find will do
           std::atomic_ref(*k.bad).store(v, std::memory_order_relaxed);
           std::atomic_ref(*k.found).store(true, std::memory_order_relaxed);
           return;
@@ -55,7 +55,7 @@ template <class U> void take_as(const Take& t) {
   cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
   int64_t so = loop.strides[0][0], si = loop.strides[1][0], sx = loop.strides[2][0], scale = t.scale * int64_t(sizeof(U));
   loop.run(kGrain, [&](char* const* p, int64_t n) {
-    if (sx == 0) {   // one position for the row
+    if (sx == 0) {  // one position for the row
       const char* in = p[1] + *reinterpret_cast<const int64_t*>(p[2]) * scale;
       if (so == sizeof(U) && si == sizeof(U)) std::memcpy(p[0], in, size_t(n) * sizeof(U));
       else
@@ -88,7 +88,7 @@ template <class T> T sum_of(T a, T b) {
 template <class F> void visit(DType t, bool accumulate, const F& f) {
   if (accumulate)
     return visit_dtype(t, [&](auto tag) {
-      if constexpr (sizeof(typename decltype(tag)::type) > 1 || std::is_arithmetic_v<typename decltype(tag)::type>) f(tag, std::true_type{});   // not float8
+      if constexpr (sizeof(typename decltype(tag)::type) > 1 || std::is_arithmetic_v<typename decltype(tag)::type>) f(tag, std::true_type{});  // not float8
     });
   switch (size_of(t)) {
     case 1: return f(type_tag<uint8_t>{}, std::false_type{});
@@ -115,7 +115,7 @@ void scatter(const Scatter& s) {
   without_dim(offset, s.dim);
   cpu::StridedLoop loop{&out, &src, &offset};
   int64_t so = loop.strides[0][0], ss = loop.strides[1][0], sx = loop.strides[2][0], scale = s.scale * item;
-  bool lane_by_lane = dx <= sx;   // which of the two loops walks the index more closely
+  bool lane_by_lane = dx <= sx;  // which of the two loops walks the index more closely
   visit(s.out.dtype, s.accumulate, [&](auto tag, auto adds) {
     using T = typename decltype(tag)::type;
     auto one = [&](char* const* p, int64_t i, int64_t j) {
@@ -166,7 +166,7 @@ std::vector<int64_t> sorted_points(const int64_t* offset, int64_t n) {
 // Points sorted by destination. Steps in bytes: between lanes of out and src, and between points of src.
 struct Segments {
   const int64_t* offset;
-  std::vector<int64_t> order, starts;   // starts: where in order each destination begins, and the end
+  std::vector<int64_t> order, starts;  // starts: where in order each destination begins, and the end
   int64_t out_step, src_step, point_step;
   int64_t count() const { return int64_t(starts.size()) - 1; }
 };
@@ -184,7 +184,7 @@ template <class T, class Sum> T narrowed(Sum v) {
 template <class T> void replace(const Segments& g, int64_t b, int64_t e, char* const* p, int64_t n) {
   for (int64_t s = b; s < e; ++s) {
     char* y = p[0] + g.offset[g.order[size_t(g.starts[size_t(s)])]] * int64_t(sizeof(T));
-    const char* x = p[1] + g.order[size_t(g.starts[size_t(s) + 1]) - 1] * g.point_step;   // the last one stays
+    const char* x = p[1] + g.order[size_t(g.starts[size_t(s) + 1]) - 1] * g.point_step;  // the last one stays
     if (g.out_step == sizeof(T) && g.src_step == sizeof(T)) std::memcpy(y, x, size_t(n) * sizeof(T));
     else
       for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(y + i * g.out_step) = *reinterpret_cast<const T*>(x + i * g.src_step);
@@ -233,11 +233,9 @@ void put(const Put& k) {
     using T = typename decltype(tag)::type;
     auto* run = decltype(adds)::value ? &add<T> : &replace<T>;
     if (segments >= count)
-      parallel_for(segments, std::max<int64_t>(1, kGrain / count), [&](int64_t b, int64_t e) {
-        lanes.run(INT64_MAX, [&](char* const* p, int64_t n) { run(g, b, e, p, n); });
-      });
-    else
-      lanes.run(std::max<int64_t>(1, kGrain / segments), [&](char* const* p, int64_t n) { run(g, 0, segments, p, n); });
+      parallel_for(segments, std::max<int64_t>(1, kGrain / count),
+                   [&](int64_t b, int64_t e) { lanes.run(INT64_MAX, [&](char* const* p, int64_t n) { run(g, b, e, p, n); }); });
+    else lanes.run(std::max<int64_t>(1, kGrain / segments), [&](char* const* p, int64_t n) { run(g, 0, segments, p, n); });
   });
 }
 
