@@ -222,27 +222,43 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   return reshape(x, to);
 }
 
+// Whether two places of a tensor with strides of their own, none of them 0, show one element.
+static bool windows_overlap(const Shape& size, const Shape& stride) {
+  if (numel(size) == 0) return false;
+  Shape order;
+  for (int64_t i = 0; i < size.size(); ++i)
+    if (size[i] > 1 && stride[i] != 0) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
+  int64_t reach = 0;   // of the dimensions with smaller strides
+  for (auto i : order) {
+    if (stride[i] <= reach) return true;
+    reach += (size[i] - 1) * stride[i];
+  }
+  return false;
+}
+
 Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::optional<int64_t> storage_offset) {
   check_defined("as_strided", "input", x);
   SF_CHECK(size.size() == stride.size(), "as_strided: size ", size, " and stride ", stride, " differ in length");
   int64_t offset = storage_offset.value_or(x.storage_offset()), last = offset;
   SF_CHECK(offset >= 0, "as_strided: storage_offset must not be negative, got ", offset);
-  bool overlapping = false;
   for (int64_t i = 0; i < size.size(); ++i) {
     SF_CHECK(stride[i] >= 0 && size[i] >= 0, "as_strided: sizes and strides must not be negative, got ", size, " and ", stride);
     int64_t step;
     SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &step) && !__builtin_add_overflow(last, step, &last),
              "as_strided: ", size, " with strides ", stride, " is too large");
-    overlapping |= stride[i] == 0 && size[i] > 1;
   }
   SF_CHECK(numel(size) == 0 || last < int64_t(x.storage()->bytes / x.itemsize()), "as_strided: ", size, " with strides ", stride, " and offset ", offset,
            " reaches past the storage of ", x.storage()->bytes, " bytes");
-  if (overlapping) autograd::refuse_gradient("as_strided of overlapping elements", {x});
+  if (windows_overlap(size, stride)) autograd::refuse_gradient("as_strided of overlapping windows", {x});
   return autograd::record("as_strided", alias(x, size, stride, offset), {x},
                           [sizes = x.shape(), strides = x.strides(), from = x.storage_offset(), size, stride, offset](const Tensor& dy) -> Tensors {
                             Tensor dx = empty_strided(sizes, strides, dy.dtype(), dy.device());
                             dx.zero_();
-                            as_strided(dx, size, stride, offset - from).copy_(dy);
+                            Shape once = size;   // dimensions of stride 0 repeat an element: their gradients add up
+                            for (int64_t i = 0; i < once.size(); ++i)
+                              if (stride[i] == 0 && size[i] > 1) once[i] = 1;
+                            as_strided(dx, once, stride, offset - from).copy_(sum_to(dy, once));
                             return {dx};
                           });
 }
@@ -281,6 +297,12 @@ Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
   return permute(x, order);
 }
 
+// A list of views costs some hundred bytes per entry, whatever the tensor holds: a meta tensor could ask for 2^40.
+static void check_pieces(const char* op, int64_t pieces) {
+  constexpr int64_t most = 1 << 20;
+  SF_CHECK(pieces <= most, op, ": makes at most ", most, " tensors, got a call for ", pieces);
+}
+
 Tensors split(const Tensor& x, const Shape& sections, int64_t dim) {
   check_defined("split", "input", x);
   SF_CHECK(x.ndim() > 0 && !sections.empty(), "split: needs a dimension and a size");
@@ -288,13 +310,15 @@ Tensors split(const Tensor& x, const Shape& sections, int64_t dim) {
   Tensors out;
   if (sections.size() == 1 && sections[0] != n) {
     SF_CHECK(sections[0] > 0, "split: split_size must be positive, got ", sections[0]);
+    check_pieces("split", n / sections[0]);
+    if (sections[0] > n) return {slice(x, d, 0, n, 1)};
     for (int64_t at = 0; at < n; at += sections[0]) out.push_back(slice(x, d, at, std::min(n, at + sections[0]), 1));
     return out;
   }
   int64_t total = 0;
   for (auto s : sections) {
     SF_CHECK(s >= 0, "split: sizes must not be negative, got ", sections);
-    total += s;
+    if (total <= n) total += s;   // past n it is wrong already, and must not overflow
   }
   SF_CHECK(total == n, "split: sizes ", sections, " must add up to ", n, ", the size of dimension ", d, " of ", x.shape());
   int64_t at = 0;
@@ -310,13 +334,14 @@ Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   SF_CHECK(chunks > 0, "chunk: chunks must be positive, got ", chunks);
   SF_CHECK(x.ndim() > 0, "chunk: a 0-d tensor cannot be split");
   int64_t n = x.shape()[wrap_dim("chunk", dim, x.ndim())];
-  return split(x, {std::max<int64_t>(1, (n + chunks - 1) / chunks)}, dim);
+  return split(x, {std::max<int64_t>(1, n / chunks + (n % chunks != 0))}, dim);
 }
 
 Tensors unbind(const Tensor& x, int64_t dim) {
   check_defined("unbind", "input", x);
   SF_CHECK(x.ndim() > 0, "unbind: a 0-d tensor cannot be split");
   int64_t d = wrap_dim("unbind", dim, x.ndim());
+  check_pieces("unbind", x.shape()[d]);
   Tensors out;
   for (int64_t i = 0; i < x.shape()[d]; ++i) out.push_back(select(x, d, i));
   return out;
