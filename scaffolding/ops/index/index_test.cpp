@@ -11,7 +11,7 @@ static Tensor at(std::initializer_list<double> values, DType dtype = kInt64) { r
 
 SF_OP_TEST(index) {
   sample(randn({4, 3, 5}), Tensors{at({0, -1, 2, 0})});
-  sample(randn({4, 3, 5}), Tensors{Tensor(), at({0, 2}, kInt32), at({-1, 1}, kInt8)});
+  sample(randn({4, 3, 5}), Tensors{Tensor(), at({0, 2}, kInt32), at({-1, 1}, kInt8)}).no_golden();   // torch refuses int8
   sample(randn({4, 3, 5}), Tensors{at({0, 2}), Tensor(), at({-1, 1})});                    // not neighbours: in front
   sample(randn({4, 3}), Tensors{randint(0, 4, {2, 1}), randint(0, 3, {3})});               // broadcast
   sample(randn({3, 4}).transpose(0, 1), Tensors{Tensor(), randint(-3, 3, {2, 2})});
@@ -61,7 +61,7 @@ SF_OP_TEST(gather) {
 }
 SF_OP_TEST(scatter) {
   sample(randn({4, 3}), 0, at({0, 3, 2, 3, 0, 1}).view({2, 3}), randn({2, 3}));
-  sample(randn({3, 4}).transpose(0, 1), 1, at({2, 0, 1}).unsqueeze(0), randn({4, 5}));
+  sample(randn({3, 4}).transpose(0, 1), 1, at({2, 0, 1}).unsqueeze(0), randn({4, 5})).no_golden();   // torch's gradient refuses a larger src
   sample(randn({4, 3}), 0, randint(0, 4, {2, 3}), 1.5);
   sample(randn({4}), 0, randint(0, 1, {0}), randn({0}));
   rejects("out of range", randn({4}), 0, at({4}), randn({1}));
@@ -71,7 +71,7 @@ SF_OP_TEST(scatter) {
 SF_OP_TEST(scatter_add) {
   sample(randn({4, 3}), 0, randint(0, 4, {6, 3}), randn({6, 3}));
   sample(randn({3, 4}).transpose(0, 1), 1, randint(0, 3, {4, 8}), randn({8, 4}).transpose(0, 1));
-  sample(randn({3}), 0, randint(0, 3, {50}), randn({60}));
+  sample(randn({3}), 0, randint(0, 3, {50}), randn({60})).no_golden();   // as for scatter
   sample(randint(0, 9, {4}), 0, randint(0, 4, {9}), randint(0, 9, {9}));
   rejects("out of range", randn({4}), 0, at({-1}), randn({1}));
 }
