@@ -53,7 +53,7 @@ bench: build
 # Golden files from torch. TORCH_PYTHON: a Python that has torch; without one, .venv-torch is made.
 TORCH_PYTHON ?= .venv-torch/bin/python
 golden: tests-binary
-	test -x $(TORCH_PYTHON) || { python3 -m venv .venv-torch && .venv-torch/bin/pip install torch numpy --index-url https://download.pytorch.org/whl/cpu; }
+	test -x $(TORCH_PYTHON) || { python3 -m venv .venv-torch && .venv-torch/bin/pip install torch numpy; }
 	rm -rf $(BUILD)/golden
 	$(BUILD)/scaffolding_tests --dump-samples $(BUILD)/golden
 	$(TORCH_PYTHON) tests/golden/make_golden.py $(BUILD)/golden

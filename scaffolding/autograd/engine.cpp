@@ -1,26 +1,52 @@
 #include "scaffolding/autograd/engine.h"
 
+#include <algorithm>
+#include <mutex>
 #include <queue>
 #include <unordered_map>
 
+#include "scaffolding/autograd/anomaly.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf::autograd {
 
 namespace {
 
-// a + b where a is nobody else's: in place if that loses nothing.
-Tensor accumulate(Tensor a, const Tensor& b, bool recording) {
+bool is_sole_owner(const Tensor& t) { return t.impl()->refs.load() == 1 && t.storage()->refs.load() == 1; }
+
+// a + b, into a's memory where nobody else holds it.
+Tensor sum_of(Tensor a, const Tensor& b, bool recording) {
   if (!a) return b;
-  bool ours = a.impl()->refs.load() == 1 && a.storage()->refs.load() == 1;
-  if (!recording && ours && a.is_contiguous() && a.dtype() == b.dtype()) return a.add_(b);
+  if (!recording && is_sole_owner(a) && a.is_contiguous() && a.dtype() == b.dtype()) return a.add_(b);
   return add(a, b);
+}
+
+// Passes on several threads may reach one leaf: its .grad is guarded by one of a few locks.
+std::mutex& lock_of(const TensorImpl* leaf) {
+  static std::mutex locks[16];
+  return locks[(reinterpret_cast<uintptr_t>(leaf) >> 6) % 16];
+}
+
+Tensor run_hooks(const std::shared_ptr<HookList>& list, uint32_t output_nr, Tensor g, const char* what) {
+  if (!list) return g;
+  HookList now = *list;   // a hook may add and remove hooks
+  for (auto& entry : now) {
+    if (entry.output_nr != output_nr) continue;
+    Tensor edited = entry.call(g);
+    if (!edited) continue;
+    SF_CHECK_AS(RuntimeError, edited.shape() == g.shape(), what, ": a hook returned a gradient of shape ", edited.shape(), " instead of ", g.shape());
+    SF_CHECK_AS(RuntimeError, edited.device() == g.device(), what, ": a hook returned a gradient on ", edited.device(), " instead of ", g.device());
+    g = edited.dtype() == g.dtype() ? edited : edited.to(g.dtype());
+  }
+  return g;
 }
 
 struct NodeState {
   int pending = 0;       // edges that have not delivered yet
   bool needed = true;    // leads to a wanted gradient
+  bool queued = false;
   Tensors dys;
 };
 struct LeafState {
@@ -30,27 +56,31 @@ struct LeafState {
 
 class Pass {
  public:
-  Pass(BackwardOptions o, bool into_leaves) : options_(o), into_leaves_(into_leaves) { options_.retain_graph |= options_.create_graph; }
+  enum Target { Leaves, Captured, Collected };
+  Pass(BackwardOptions o, Target target) : options_(o), target_(target) { options_.retain_graph |= options_.create_graph; }
 
-  // Wanted gradients by edge, for grad().
-  void want(const Tensor& t) {
+  void want(const char* op, const Tensor& t) {
+    check_defined(op, "input", t);
     Edge e = edge_of(t);
-    SF_CHECK_AS(RuntimeError, bool(e), "grad: an input does not require a gradient");
-    wanted_.push_back(e);
+    SF_CHECK_AS(RuntimeError, bool(e), op, ": an input does not require a gradient");
+    wanted_[key_of(e)].push_back(captured_.size());
     captured_.emplace_back();
+    held_.push_back(std::move(e));
   }
   Tensors& captured() { return captured_; }
+  std::vector<LeafGradient>& collected() { return collected_; }
 
   void run(const Tensors& roots, const Tensors& gradients) {
     std::vector<Edge> starts;
-    for (auto& r : roots) starts.push_back(edge_of(r));
-    discover(starts);
-    if (!into_leaves_) prune();
-    GradMode mode(options_.create_graph);
+    Tensors first;
     for (size_t i = 0; i < roots.size(); ++i) {
-      Tensor g = i < gradients.size() ? gradients[i] : Tensor();
-      deliver(starts[i], starting_gradient(roots[i], g), false);
+      starts.push_back(edge_of(roots[i]));
+      first.push_back(starting_gradient(roots[i], i < gradients.size() ? gradients[i] : Tensor()));
     }
+    discover(starts);
+    if (target_ == Captured) prune();
+    GradMode mode(options_.create_graph);
+    for (size_t i = 0; i < roots.size(); ++i) deliver(starts[i], std::move(first[i]), false);
     for (auto& e : starts)
       if (e.node && nodes_[e.node.get()].pending == 0) make_ready(e.node.get());
       else if (e.leaf && leaves_[e.leaf.get()].pending == 0) finish_leaf(e.leaf.get());
@@ -97,35 +127,40 @@ class Pass {
     std::sort(order_.begin(), order_.end(), [](Node* a, Node* b) { return a->seq() < b->seq(); });
     for (Node* n : order_) {
       bool needed = false;
-      for (auto& e : n->edges) needed = needed || index_of(e) >= 0 || (e.node && nodes_[e.node.get()].needed);
+      for (auto& e : n->edges) needed = needed || (e && wanted_.count(key_of(e))) || (e.node && nodes_[e.node.get()].needed);
       nodes_[n].needed = needed;
     }
   }
-  int index_of(const Edge& e) const {
-    for (size_t i = 0; i < wanted_.size(); ++i)
-      if (wanted_[i].node == e.node && wanted_[i].leaf == e.leaf && wanted_[i].nr == e.nr && e) return int(i);
-    return -1;
+
+  // Node or leaf, and output number.
+  using Key = std::pair<const void*, uint32_t>;
+  struct KeyHash {
+    size_t operator()(const Key& k) const { return std::hash<const void*>()(k.first) * 31 + k.second; }
+  };
+  static Key key_of(const Edge& e) { return e.node ? Key{e.node.get(), e.nr} : Key{e.leaf.get(), 0}; }
+  void capture(const Key& k, const Tensor& g) {
+    if (auto it = wanted_.find(k); it != wanted_.end())
+      for (size_t i : it->second) captured_[i] = g;
   }
 
   void make_ready(Node* n) {
     NodeState& s = nodes_[n];
-    if (s.pending < 0) return;
-    s.pending = -1;
+    if (std::exchange(s.queued, true)) return;
     ready_.push({n->seq(), Ref<Node>(n)});
   }
 
-  void deliver(const Edge& e, const Tensor& g, bool count = true) {
+  void deliver(const Edge& e, Tensor g, bool count = true) {
     if (e.node) {
       NodeState& s = nodes_[e.node.get()];
       if (g) {
         if (s.dys.size() <= e.nr) s.dys.resize(std::max<size_t>(e.nr + 1, e.node->outputs.size()));
         Tensor& slot = s.dys[e.nr];
-        slot = accumulate(std::move(slot), g, options_.create_graph);
+        slot = slot ? sum_of(std::move(slot), g, options_.create_graph) : std::move(g);
       }
       if (count && --s.pending == 0) make_ready(e.node.get());
     } else if (e.leaf) {
       LeafState& s = leaves_[e.leaf.get()];
-      if (g) s.sum = accumulate(std::move(s.sum), g, options_.create_graph);
+      if (g) s.sum = s.sum ? sum_of(std::move(s.sum), g, options_.create_graph) : std::move(g);
       if (count && --s.pending == 0) finish_leaf(e.leaf.get());
     }
   }
@@ -134,21 +169,11 @@ class Pass {
     Tensor g = std::move(leaves_[impl].sum);
     if (!g) return;
     Tensor leaf{Ref<TensorImpl>(impl)};
-    if (impl->meta)
-      for (auto& [id, hook] : impl->meta->hooks)
-        if (Tensor edited = hook(g)) g = edited;
-    if (int i = index_of(edge_of(leaf)); i >= 0) captured_[size_t(i)] = g;
-    if (!into_leaves_) return;
-    GradMeta& meta = meta_of(leaf);
-    if (!meta.grad) {
-      bool ours = g.impl()->refs.load() == 1 && g.storage()->refs.load() == 1;
-      meta.grad = ours || options_.create_graph ? g : g.clone();
-    } else if (options_.create_graph) {
-      meta.grad = add(meta.grad, g);
-    } else {
-      meta.grad.add_(g);
-    }
-    for (auto& [id, hook] : meta.post_accumulate) hook(leaf);
+    if (target_ == Captured && !wanted_.count({impl, 0})) return;
+    if (impl->meta) g = run_hooks(impl->meta->hooks, 0, std::move(g), "backward");
+    if (target_ == Captured) capture({impl, 0}, g);
+    else if (target_ == Collected) collected_.push_back({leaf, std::move(g)});
+    else accumulate_grad(leaf, std::move(g), options_.create_graph);
   }
 
   void step(Node& n) {
@@ -157,21 +182,34 @@ class Pass {
     dys.resize(n.outputs.size());
     bool any = false;
     for (auto& g : dys) any |= g.defined();
-    if (any && n.hooks) run_hooks(n, dys);
-    if (any)
-      for (size_t i = 0; i < wanted_.size(); ++i)
-        if (wanted_[i].node.get() == &n && wanted_[i].nr < dys.size()) captured_[i] = dys[wanted_[i].nr];
+    bool run = any && state.needed;
+    if (any) {
+      if (n.hooks && (run || is_wanted(n))) run_node_hooks(n, dys);
+      if (!wanted_.empty())
+        for (uint32_t nr = 0; nr < dys.size(); ++nr)
+          if (dys[nr]) capture({&n, nr}, dys[nr]);
+    }
     Tensors dxs;
-    if (any && state.needed) {
+    if (run) {
+      Tensors incoming;
+      if (anomaly_detection_enabled()) incoming = dys;
       dxs = options_.create_graph && n.reference ? through_reference(n, dys) : n.apply(dys);
       SF_CHECK_AS(RuntimeError, dxs.size() <= n.edges.size(), n.name(), ": backward returned ", dxs.size(), " gradients for ", n.edges.size(), " inputs");
+      if (anomaly_detection_enabled()) check_backward_finite(n.name(), incoming, dxs);
+      if (!options_.retain_graph) {
+        n.release_saved();
+        n.reference_inputs.clear();
+      }
     }
+    state.dys.clear();   // so that a gradient passed on has one owner and may be added to in place
     dxs.resize(n.edges.size());
-    if (any && state.needed && !options_.retain_graph) {
-      n.release_saved();
-      n.reference_inputs.clear();
-    }
     for (size_t i = 0; i < n.edges.size(); ++i) deliver(n.edges[i], checked(n, i, std::move(dxs[i])));
+  }
+
+  bool is_wanted(const Node& n) const {
+    for (uint32_t nr = 0; nr < n.outputs.size(); ++nr)
+      if (wanted_.count({&n, nr})) return true;
+    return false;
   }
 
   // A gradient must have its input's shape; it is brought to its dtype.
@@ -180,58 +218,61 @@ class Pass {
     if (!g || !e) return {};
     const Shape& want = e.node ? e.node->outputs[e.nr].shape : e.leaf->sizes;
     DType dtype = e.node ? e.node->outputs[e.nr].dtype : e.leaf->dtype;
+    Device device = e.node ? e.node->outputs[e.nr].device : e.leaf->device;
     SF_CHECK_AS(RuntimeError, g.shape() == want, n.name(), ": backward returned a gradient of shape ", g.shape(), " for input ", i, " of shape ", want);
+    SF_CHECK_AS(RuntimeError, g.device() == device, n.name(), ": backward returned a gradient on ", g.device(), " for input ", i, " on ", device);
     return g.dtype() == dtype ? g : g.to(dtype);
   }
 
-  static void run_hooks(Node& n, Tensors& dys) {
-    for (auto& [id, entry] : n.hooks->tensor_hooks)
-      if (Tensor& g = dys[entry.first])
-        if (Tensor edited = entry.second(g)) {
-          SF_CHECK(edited.shape() == g.shape(), n.name(), ": a hook returned a gradient of shape ", edited.shape(), " instead of ", g.shape());
-          g = edited;
-        }
-    for (auto& [nr, impl] : n.hooks->retained)
-      if (dys[nr]) {
-        Tensor t{impl};
-        t.set_grad(t.grad() ? add(t.grad(), dys[nr]) : dys[nr]);
-      }
+  static void run_node_hooks(Node& n, Tensors& dys) {
+    for (uint32_t nr = 0; nr < dys.size(); ++nr)
+      if (dys[nr]) dys[nr] = run_hooks(n.hooks->on_outputs, nr, std::move(dys[nr]), n.name());
+    for (auto& [nr, slot] : n.hooks->retained)
+      if (nr < dys.size() && dys[nr]) *slot = *slot ? add(*slot, dys[nr]) : dys[nr];
   }
 
+  // The inputs get nodes of their own here, so that this inner pass stops at them and runs no hook of theirs.
   Tensors through_reference(Node& n, const Tensors& dys) {
     EnableGrad on;
-    Tensors inputs;
-    for (auto& s : n.reference_inputs) inputs.push_back(s.get());
-    Tensors ys = n.reference(inputs), roots, gradients, wanted;
+    Tensors inputs, roots, gradients, wanted;
+    for (auto& s : n.reference_inputs) {
+      Tensor x = s.get();
+      if (x.requires_grad()) {
+        x = record("reference", x.detach(), {x}, [](const Tensor& dy) -> Tensors { return {dy}; });
+        wanted.push_back(x);
+      }
+      inputs.push_back(x);
+    }
+    Tensors ys = n.reference(inputs);
     for (size_t i = 0; i < ys.size(); ++i)
-      if (i < dys.size() && dys[i] && ys[i].requires_grad()) {
+      if (i < dys.size() && dys[i] && ys[i] && ys[i].requires_grad()) {
         roots.push_back(ys[i]);
         gradients.push_back(dys[i]);
       }
-    for (auto& x : inputs)
-      if (x.requires_grad()) wanted.push_back(x);
-    Tensors found = grad(roots, wanted, gradients, {.retain_graph = true, .create_graph = true}, true);
-    Tensors dxs(inputs.size());
+    Tensors found = grad(roots, wanted, gradients, {.retain_graph = true, .create_graph = true}, true), dxs(inputs.size());
     for (size_t i = 0, j = 0; i < inputs.size(); ++i)
       if (inputs[i].requires_grad()) dxs[i] = found[j++];
     return dxs;
   }
 
   BackwardOptions options_;
-  bool into_leaves_;
+  Target target_;
   std::unordered_map<Node*, NodeState> nodes_;
   std::unordered_map<TensorImpl*, LeafState> leaves_;
   std::vector<Node*> order_;
-  std::vector<Edge> wanted_;
+  std::unordered_map<Key, std::vector<size_t>, KeyHash> wanted_;   // places in captured_
+  std::vector<Edge> held_;                                         // keeps the wanted nodes alive
   Tensors captured_;
+  std::vector<LeafGradient> collected_;
   struct Later {
     bool operator()(const std::pair<uint64_t, Ref<Node>>& a, const std::pair<uint64_t, Ref<Node>>& b) const { return a.first < b.first; }
   };
   std::priority_queue<std::pair<uint64_t, Ref<Node>>, std::vector<std::pair<uint64_t, Ref<Node>>>, Later> ready_;
 };
 
-void check_roots(const char* what, const Tensors& roots) {
+void check_roots(const char* what, const Tensors& roots, const Tensors& gradients) {
   SF_CHECK_AS(RuntimeError, !roots.empty(), what, ": no outputs given");
+  SF_CHECK(gradients.empty() || gradients.size() == roots.size(), what, ": got ", gradients.size(), " gradients for ", roots.size(), " outputs");
   for (auto& r : roots) {
     check_defined(what, "output", r);
     SF_CHECK_AS(RuntimeError, r.requires_grad(), what, ": the output does not require a gradient: no input of it does, or it was made under no_grad");
@@ -240,16 +281,50 @@ void check_roots(const char* what, const Tensors& roots) {
 
 }  // namespace
 
-void backward(const Tensors& roots, const Tensors& gradients, BackwardOptions options) {
-  check_roots("backward", roots);
-  Pass(options, true).run(roots, gradients);
+void accumulate_grad(const Tensor& t, Tensor g, bool recording) {
+  if (!t.is_leaf()) t.retain_grad();   // backward(inputs=) reaches tensors inside the graph too
+  {
+    std::lock_guard guard(lock_of(t.impl()));
+    Tensor old = t.grad();
+    if (old && !recording) {
+      NoGrad off;
+      old.add_(g);
+    } else if (old) {
+      t.set_grad(add(old, g));
+    } else {
+      bool same_layout = g.strides() == t.strides() || (g.is_contiguous() && t.is_contiguous());
+      if (recording) {
+        t.set_grad(is_sole_owner(g) && g.is_contiguous() ? g : g.clone());
+      } else if (same_layout && is_sole_owner(g)) {
+        t.set_grad(g);
+      } else {   // somebody else's memory, or an expanded or differently laid out tensor
+        Tensor own = empty_like(t, g.dtype());
+        copy_bytes(own, g);
+        t.set_grad(own);
+      }
+    }
+  }
+  if (!t.impl()->meta || !t.impl()->meta->post_accumulate) return;
+  auto hooks = *t.impl()->meta->post_accumulate;
+  for (auto& [id, hook] : hooks) hook(t);
+}
+
+void backward(const Tensors& roots, const Tensors& gradients, BackwardOptions options, const Tensors& inputs) {
+  check_roots("backward", roots, gradients);
+  if (inputs.empty()) return Pass(options, Pass::Leaves).run(roots, gradients);
+  Pass pass(options, Pass::Captured);
+  for (auto& x : inputs) pass.want("backward", x);
+  pass.run(roots, gradients);
+  GradMode mode(options.create_graph);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (pass.captured()[i]) accumulate_grad(inputs[i], pass.captured()[i], options.create_graph);
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, BackwardOptions options, bool allow_unused) {
   if (outputs.empty() && allow_unused) return Tensors(inputs.size());
-  check_roots("grad", outputs);
-  Pass pass(options, false);
-  for (auto& x : inputs) pass.want(x);
+  check_roots("grad", outputs, grad_outputs);
+  Pass pass(options, Pass::Captured);
+  for (auto& x : inputs) pass.want("grad", x);
   pass.run(outputs, grad_outputs);
   if (!allow_unused)
     for (auto& g : pass.captured())
@@ -257,8 +332,16 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   return std::move(pass.captured());
 }
 
+std::vector<LeafGradient> leaf_gradients(const Tensors& roots, const Tensors& gradients, BackwardOptions options) {
+  check_roots("backward", roots, gradients);
+  Pass pass(options, Pass::Collected);
+  pass.run(roots, gradients);
+  return std::move(pass.collected());
+}
+
 }  // namespace sf::autograd
 
 void sf::Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  check_defined("backward", "output", *this);
   autograd::backward({*this}, {gradient}, {.retain_graph = retain_graph, .create_graph = create_graph});
 }

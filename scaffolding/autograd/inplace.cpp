@@ -1,27 +1,38 @@
 // In-place writes on the tape. An in-place op is its out-of-place twin plus assign_inplace: the new bytes are copied over
 // the old, and the tensor takes the new value's place on the tape. Writes through a view reach its base, as in torch:
-// the base's gradient then flows to the written region through the view and everywhere else to the old base.
+// the base's gradient then flows to the written region through the view and everywhere else to the old base. Other views
+// of that base notice by its inplace_epoch, and take their new place on the tape when they are next used.
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/ops/copy/copy.h"
 
 namespace sf::autograd {
 
 void mark_view(Tensor& y, const Tensor& x) {
+  y.impl()->inference = x.impl()->inference;
+  y.impl()->no_grad_view = !grad_enabled() || x.impl()->no_grad_view;
   if (!grad_enabled()) return;
   TensorImpl* base = x.impl()->base ? x.impl()->base.get() : x.impl();
   y.impl()->base = Ref<TensorImpl>(base);
   y.impl()->base_epoch = base->inplace_epoch;
 }
 
+static bool is_overlapping(const TensorImpl& t) {
+  for (int64_t i = 0; i < t.sizes.size(); ++i)
+    if (t.strides[i] == 0 && t.sizes[i] > 1) return true;
+  return false;
+}
+
 void check_inplace(const char* op, const Tensor& self) {
-  SF_CHECK_AS(RuntimeError, !grad_enabled() || !self.impl()->requires_grad || self.impl()->grad_fn, op,
+  TensorImpl* t = self.impl();
+  SF_CHECK_AS(RuntimeError, !grad_enabled() || !t->requires_grad || t->grad_fn, op,
               ": a leaf that requires a gradient cannot be written in place; use no_grad or the out-of-place op");
-  TensorImpl* base = self.impl()->base.get();
+  TensorImpl* base = t->base.get();
   SF_CHECK_AS(RuntimeError, !grad_enabled() || !base || !base->requires_grad || base->grad_fn, op,
               ": a view of a leaf that requires a gradient cannot be written in place; use no_grad or the out-of-place op");
-  for (int64_t i = 0; i < self.ndim(); ++i)
-    SF_CHECK_AS(RuntimeError, self.strides()[i] != 0 || self.shape()[i] <= 1, op,
-                ": an expanded tensor has several elements in one place and cannot be written in place; clone() it first");
+  SF_CHECK_AS(RuntimeError, !is_overlapping(*t), op,
+              ": an expanded tensor has several elements in one place and cannot be written in place; clone() it first");
+  SF_CHECK_AS(RuntimeError, !t->inference || inference_mode_enabled(), op,
+              ": a tensor made in inference_mode cannot be written in place outside it; clone() it first");
 }
 
 // The part of `grad` (laid out as base) that a view with the given geometry covers.
@@ -35,14 +46,31 @@ static Tensor in_layout_of(const Tensor& grad, const TensorImpl& base) {
   return g;
 }
 
+// y takes the place of `t` on the tape. A gradient that t retains follows it to its new node, as in torch.
+static void take_place(TensorImpl* t, const Tensor& y) {
+  std::shared_ptr<Tensor> kept = t->meta ? t->meta->retained : nullptr;
+  if (kept && t->grad_fn && t->grad_fn->hooks)
+    std::erase_if(t->grad_fn->hooks->retained, [&](auto& entry) { return entry.second == kept; });
+  t->grad_fn = y.impl()->grad_fn;
+  t->output_nr = y.impl()->output_nr;
+  if (kept && t->grad_fn) t->grad_fn->hooks_or_new().retained.push_back({t->output_nr, kept});
+}
+
 void refresh_view(const Tensor& view) {
   TensorImpl* v = view.impl();
   Tensor base{v->base};
   EnableGrad on;
-  Tensor fresh = base.as_strided(v->sizes, v->strides, v->offset);
-  v->grad_fn = fresh.impl()->grad_fn;
-  v->output_nr = fresh.impl()->output_nr;
+  take_place(v, base.as_strided(v->sizes, v->strides, v->offset));
   v->base_epoch = base.impl()->inplace_epoch;
+}
+
+// A tensor's value under a node of its own, so that hooks on it are not hooks on y.
+static Tensor same_value(const char* op, const Tensor& y) {
+  return record(op, y.detach(), {y}, [](const Tensor& dy) -> Tensors { return {dy}; });
+}
+// A constant written over a tensor of the tape: the tensor stays on it, with a gradient of zero for what it was.
+static Tensor constant_over(const char* op, const Tensor& self, const Tensor& y) {
+  return record(op, y.detach(), {self}, [](const Tensor& dy) -> Tensors { return {zeros_like(dy)}; });
 }
 
 Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
@@ -52,25 +80,36 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   SF_CHECK_AS(TypeError, y.dtype() == self.dtype() || is_floating(self.dtype()) || (!is_floating(y.dtype()) && (self.dtype() != kBool)), op,
               ": a result of dtype ", y.dtype(), " cannot be stored in a ", self.dtype(), " tensor; convert it first");
   Tensor value = y.dtype() == self.dtype() ? y : y.to(self.dtype());
-  bool taped = grad_enabled() && (value.requires_grad() || self.requires_grad() || (self.impl()->base && self.impl()->base->grad_fn));
+  TensorImpl* t = self.impl();
+  TensorImpl* base = t->base.get();
+  bool taped = grad_enabled() && (value.requires_grad() || self.requires_grad() || (base && base->grad_fn));
   Edge old_base;
-  TensorImpl* base = self.impl()->base.get();
-  if (taped && base) old_base = edge_of(Tensor{self.impl()->base});
-  copy_bytes(self, value);
+  SF_CHECK_AS(RuntimeError, !taped || !t->no_grad_view, op,
+              ": the tensor is a view made under no_grad, so its base would not see the gradient; make the view while recording, or clone() it");
+  if (taped && base) {
+    SF_CHECK_AS(RuntimeError, !is_overlapping(*base), op, ": the tensor is a view of an expanded tensor ", base->sizes,
+                ", which has several elements in one place; clone() that first");
+    old_base = edge_of(Tensor{t->base});
+  }
+  if (taped && !base) {
+    if (!value.requires_grad()) value = constant_over(op, self, value);
+    else if (!value.impl()->grad_fn || value.impl()->refs.load() > 2) value = same_value(op, value);   // 2: y and value
+  }
+  if (value.storage() == self.storage() && !value.is_same(self)) copy_bytes(self, value.clone());   // may overlap
+  else copy_bytes(self, value);
   bump_version(self);
   if (!taped) return self;
   if (!base) {
-    self.impl()->grad_fn = value.impl()->grad_fn;
-    self.impl()->output_nr = value.impl()->output_nr;
+    take_place(t, value);
+    ++t->inplace_epoch;
     return self;
   }
   // A write through a view: the base gets a node of its own.
-  TensorImpl* v = self.impl();
   Ref<TensorImpl> base_geometry(new TensorImpl);   // sizes, strides and offset only: the base itself would be a cycle
   base_geometry->sizes = base->sizes;
   base_geometry->strides = base->strides;
   base_geometry->offset = base->offset;
-  auto backward = [geometry = base_geometry, sizes = v->sizes, strides = v->strides, offset = v->offset](const Tensor& dy) -> Tensors {
+  auto backward = [geometry = base_geometry, sizes = t->sizes, strides = t->strides, offset = t->offset](const Tensor& dy) -> Tensors {
     Tensor rest = in_layout_of(dy, *geometry);
     Tensor region = region_of(rest, *geometry, sizes, strides, offset);
     Tensor inner = region.clone();
@@ -81,8 +120,9 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   Ref<Node> hold(node);
   node->edges.push_back(old_base);
   node->edges.push_back(edge_of(value));
-  Tensor base_tensor{v->base};
-  detail::attach(node, base_tensor, 0);
+  Tensor place = Tensor{t->base}.detach();
+  detail::attach(node, place, 0);
+  take_place(base, place);
   ++base->inplace_epoch;
   refresh_view(self);
   return self;

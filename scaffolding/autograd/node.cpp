@@ -1,5 +1,6 @@
 #include "scaffolding/autograd/node.h"
 
+#include "scaffolding/autograd/anomaly.h"
 #include "scaffolding/autograd/tape.h"
 
 namespace sf::autograd {
@@ -57,22 +58,39 @@ GradMeta& meta_of(const Tensor& t) {
   return *t.impl()->meta;
 }
 
-Saved::Saved(const Tensor& t) : tensor_(t) {
+Saved::Saved(const Tensor& t) {
   if (!t) return;
   version_ = t.version();
+  if (!grad_enabled()) {   // nothing will be recorded: the closure that this is captured by is dropped at once
+    tensor_ = t;
+    return;
+  }
+  if (t.impl()->on_tape()) {
+    Edge e = edge_of(t);
+    grad_fn_ = e.node;
+    output_nr_ = e.nr;
+  }
   if (auto unpack = detail::pack_saved(t)) {
     unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
-    tensor_ = {};
+    return;
   }
+  tensor_ = t.impl()->requires_grad ? t : t.detach();
 }
 
 Tensor Saved::get() const {
-  if (unpack_) return (*unpack_)();
-  if (tensor_)
+  Tensor t = tensor_;
+  if (unpack_) {
+    t = (*unpack_)();
+  } else if (tensor_) {
     SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(),
                 " needed for the gradient was modified in place (version ", tensor_.version(), ", saved at ", version_,
                 "); use the out-of-place op or clone it before");
-  return tensor_;
+  }
+  if (!grad_fn_ || !grad_enabled()) return t;
+  t = t.detach();
+  t.impl()->grad_fn = grad_fn_;
+  t.impl()->output_nr = output_nr_;
+  return t;
 }
 
 std::vector<Saved> save(const Tensors& ts) { return {ts.begin(), ts.end()}; }
@@ -90,9 +108,15 @@ std::function<Tensor()> detail::pack_saved(const Tensor& t) {
 Edge edge_of(const Tensor& t) {
   if (!t.requires_grad()) return {};
   TensorImpl* impl = t.impl();
-  if (impl->base && impl->base->inplace_epoch != impl->base_epoch) refresh_view(t);
+  if (impl->is_stale_view()) refresh_view(t);
   if (impl->grad_fn) return {impl->grad_fn, {}, impl->output_nr};
   return {{}, Ref<TensorImpl>(impl), 0};
+}
+
+void detail::check_anomaly(const char* name, const Tensor& y, const Inputs& inputs) {
+  Tensors from;
+  for (size_t i = 0; i < inputs.size(); ++i) from.push_back(inputs[i]);
+  check_forward_finite(name, {y}, from);
 }
 
 void detail::connect(Node* node, const Inputs& inputs) {
@@ -128,12 +152,15 @@ using namespace autograd;
 Tensor& Tensor::requires_grad_(bool on) {
   SF_CHECK_AS(TypeError, !on || (is_floating(dtype()) && !is_float8(dtype())), "requires_grad_: only floating-point tensors have gradients, got ", dtype());
   SF_CHECK_AS(RuntimeError, on || is_leaf(), "requires_grad_: only a leaf can be taken off the tape; use detach()");
-  SF_CHECK_AS(RuntimeError, !on || !impl_->inference, "requires_grad_: the tensor was made in inference_mode; clone it outside first");
+  SF_CHECK_AS(RuntimeError, !on || !impl_->inference || inference_mode_enabled(), "requires_grad_: the tensor was made in inference_mode; clone it outside first");
   if (is_leaf()) impl_->requires_grad = on;
   return *this;
 }
 
-Tensor Tensor::grad() const { return impl_ && impl_->meta ? impl_->meta->grad : Tensor(); }
+Tensor Tensor::grad() const {
+  if (!impl_ || !impl_->meta) return {};
+  return impl_->meta->retained && impl_->on_tape() ? *impl_->meta->retained : impl_->meta->grad;
+}
 
 void Tensor::set_grad(const Tensor& g) const {
   if (!g && !impl_->meta) return;
@@ -141,7 +168,8 @@ void Tensor::set_grad(const Tensor& g) const {
     SF_CHECK(g.shape() == shape(), "grad: must have the tensor's shape ", shape(), ", got ", g.shape());
     SF_CHECK(g.device() == device(), "grad: must be on the tensor's device ", device(), ", got ", g.device());
   }
-  meta_of(*this).grad = g;
+  GradMeta& meta = meta_of(*this);
+  (meta.retained && impl_->on_tape() ? *meta.retained : meta.grad) = g;
 }
 
 Tensor Tensor::detach() const {
@@ -156,15 +184,16 @@ Tensor Tensor::detach() const {
   t->dtype = impl_->dtype;
   t->contiguous = impl_->contiguous;
   t->inference = impl_->inference;
+  t->is_scalar = impl_->is_scalar;
   return Tensor(std::move(t));
 }
 
 void Tensor::retain_grad() const {
-  SF_CHECK_AS(RuntimeError, requires_grad(), "retain_grad: the tensor does not require a gradient");
-  if (is_leaf() || meta_of(*this).retains_grad) return;
-  meta_of(*this).retains_grad = true;
-  if (!impl_->grad_fn->hooks) impl_->grad_fn->hooks = std::make_unique<Node::Hooks>();
-  impl_->grad_fn->hooks->retained.push_back({impl_->output_nr, impl_});
+  SF_CHECK_AS(RuntimeError, defined() && requires_grad(), "retain_grad: the tensor does not require a gradient");
+  if (is_leaf() || (impl_->meta && impl_->meta->retained)) return;
+  Edge e = edge_of(*this);
+  auto& slot = meta_of(*this).retained = std::make_shared<Tensor>();
+  e.node->hooks_or_new().retained.push_back({e.nr, slot});
 }
 
 }  // namespace sf

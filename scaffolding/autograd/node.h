@@ -23,6 +23,12 @@ struct OutputInfo {
 };
 
 using TensorHook = std::function<Tensor(const Tensor&)>;   // returns a replacement, or an empty tensor to keep it
+struct HookEntry {
+  uint64_t id;
+  uint32_t output_nr;   // 0 on leaves
+  TensorHook call;
+};
+using HookList = std::vector<HookEntry>;
 
 class Node : public RefCounted, public Pooled {
  public:
@@ -39,10 +45,14 @@ class Node : public RefCounted, public Pooled {
   std::vector<Saved> reference_inputs;         // kept only with a reference
 
   struct Hooks {
-    std::vector<std::pair<uint64_t, std::pair<uint32_t, TensorHook>>> tensor_hooks;   // id, (output_nr, hook)
-    std::vector<std::pair<uint32_t, Ref<TensorImpl>>> retained;                       // outputs whose .grad is kept
+    std::shared_ptr<HookList> on_outputs = std::make_shared<HookList>();
+    std::vector<std::pair<uint32_t, std::shared_ptr<Tensor>>> retained;   // output_nr, and where its gradient is kept
   };
   std::unique_ptr<Hooks> hooks;
+  Hooks& hooks_or_new() {
+    if (!hooks) hooks = std::make_unique<Hooks>();
+    return *hooks;
+  }
 
   void save_output(const Tensor& y);
   Tensor output();                             // the saved output, back on the tape
@@ -63,10 +73,10 @@ class Node : public RefCounted, public Pooled {
 
 // What only some tensors have.
 struct GradMeta {
-  Tensor grad;
-  std::vector<std::pair<uint64_t, TensorHook>> hooks;                              // leaves: before accumulation
-  std::vector<std::pair<uint64_t, std::function<void(const Tensor&)>>> post_accumulate;
-  bool retains_grad = false;
+  Tensor grad;                        // of a leaf
+  std::shared_ptr<Tensor> retained;   // of another tensor after retain_grad(): shared with its node, which must not own the tensor
+  std::shared_ptr<HookList> hooks;    // leaves: before accumulation
+  std::shared_ptr<std::vector<std::pair<uint64_t, std::function<void(const Tensor&)>>>> post_accumulate;
 };
 GradMeta& meta_of(const Tensor& t);   // makes one if needed
 

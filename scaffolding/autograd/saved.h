@@ -17,10 +17,12 @@ class SavedTensorHooks {
   SavedTensorHooks(const SavedTensorHooks&) = delete;
 };
 
+class Node;
 namespace detail {
 std::function<Tensor()> pack_saved(const Tensor& t);   // null when no hook is active
 }
 
+// Keeps an alias of the bytes and the tensor's place on the tape, not the tensor: t.mul_(t) would keep itself alive.
 class Saved {
  public:
   Saved() = default;
@@ -29,8 +31,10 @@ class Saved {
   Tensor get() const;   // RuntimeError when the bytes were written in place meanwhile
 
  private:
-  Tensor tensor_;
+  Tensor tensor_;            // a leaf that requires a gradient is kept itself
   std::shared_ptr<std::function<Tensor()>> unpack_;
+  Ref<Node> grad_fn_;        // of a tensor that is on the tape
+  uint32_t output_nr_ = 0;
   uint32_t version_ = 0;
 };
 

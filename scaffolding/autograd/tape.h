@@ -44,6 +44,10 @@ inline bool any_requires_grad(const Inputs& inputs) {
   return false;
 }
 
+namespace detail {
+void check_anomaly(const char* name, const Tensor& y, const Inputs& inputs);
+}
+
 // The op as maths, from the same inputs, recorded op by op: differentiated when create_graph is set.
 using Reference = std::function<Tensors(const Tensors& inputs)>;
 
@@ -73,6 +77,7 @@ template <class F> class ClosureNode final : public Node {
 }  // namespace detail
 
 template <class F> Tensor record(const char* name, Tensor y, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
+  if (detail::mode.anomaly) [[unlikely]] detail::check_anomaly(name, y, inputs);
   if (!any_requires_grad(inputs)) return y;
   using N = detail::ClosureNode<std::decay_t<F>>;
   auto* node = new N(name, std::forward<F>(backward));
@@ -85,6 +90,8 @@ template <class F> Tensor record(const char* name, Tensor y, const Inputs& input
 
 // Several outputs; integer ones (indices) may stay off the tape: they are passed by but get no gradient.
 template <class F> void record_outputs(const char* name, Tensors& ys, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
+  if (detail::mode.anomaly) [[unlikely]]
+    for (auto& y : ys) detail::check_anomaly(name, y, inputs);
   if (!any_requires_grad(inputs)) return;
   auto* node = new detail::ClosureNode<std::decay_t<F>>(name, std::forward<F>(backward));
   Ref<Node> hold(node);

@@ -39,15 +39,19 @@ struct TensorImpl : RefCounted, Pooled {
   bool is_scalar = false;          // a Python or C++ number made into a tensor: does not widen dtypes
   bool is_parameter = false;       // shown as nn.Parameter in Python
   bool inference = false;          // made in inference_mode: may not be saved for backward
+  bool no_grad_view = false;       // a view made while not recording: may not be written in place while recording
   uint32_t output_nr = 0;          // which output of grad_fn
   Ref<autograd::Node> grad_fn;     // null for leaves
-  Ref<TensorImpl> base;            // the tensor this is a view of, while recording
+  Ref<TensorImpl> base;            // the tensor this is a view of
   uint32_t base_epoch = 0;         // base's inplace_epoch when this view's grad_fn was last in step with it
-  uint32_t inplace_epoch = 0;      // in-place writes made through views of this base
+  uint32_t inplace_epoch = 0;      // recorded in-place writes to this base, directly or through its views
   autograd::GradMeta* meta = nullptr;
   void* python = nullptr;          // the Python object that shows this tensor now, not owned
 
   static void destroy(TensorImpl* t);
+  // A view whose base was written in place since: its grad_fn is made anew when it is next used.
+  bool is_stale_view() const { return base && base->inplace_epoch != base_epoch; }
+  bool on_tape() const { return grad_fn || (is_stale_view() && base->grad_fn); }
 };
 
 class Tensor {
@@ -93,9 +97,9 @@ class Tensor {
   std::string str() const;                  // torch's repr
 
   // ---- gradients (autograd/)
-  bool requires_grad() const { return impl_ && (impl_->requires_grad || impl_->grad_fn); }
+  bool requires_grad() const { return impl_ && (impl_->requires_grad || impl_->on_tape()); }
   Tensor& requires_grad_(bool on = true);
-  bool is_leaf() const { return !impl_->grad_fn; }
+  bool is_leaf() const { return !impl_->on_tape(); }
   Tensor grad() const;                      // empty when there is none
   void set_grad(const Tensor& g) const;
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;

@@ -88,7 +88,8 @@ Tensor& Tensor::copy_(const Tensor& src) {
   SF_CHECK(broadcast_shapes("copy_", src.shape(), shape()) == shape(), "copy_: src of shape ", src.shape(), " does not broadcast to ", shape());
   if (!autograd::any_requires_grad({*this, src})) {
     autograd::check_inplace("copy_", *this);
-    copy_bytes(*this, src);
+    bool overlap = src.storage() == storage() && !src.is_same(*this);   // x[1:].copy_(x[:-1])
+    copy_bytes(*this, overlap ? src.clone() : src);
     autograd::bump_version(*this);
     return *this;
   }

@@ -45,7 +45,7 @@ void fill_bytes(const char* op, const Tensor& t, const Generator& given, const D
   if (!direct) copy_bytes(ordered, dense);
 }
 
-// Writes new values over input; on the tape it becomes a constant.
+// Writes new values over input; what it was gets a gradient of zero.
 Tensor fill_inplace(const char* op, Tensor& input, const Generator& generator, const Draw& draw) {
   if (autograd::any_requires_grad({input})) {
     Tensor fresh = empty_like(input);
