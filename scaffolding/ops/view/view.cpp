@@ -260,10 +260,9 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::
   SF_CHECK(numel(size) == 0 || last < places, "as_strided: ", size, " with strides ", stride, " and offset ", offset, " reaches past the storage of ",
            x.storage()->bytes, " bytes");
   Tensor y = alias(x, size, stride, offset);
-  if (!autograd::any_requires_grad({x})) return y;
   if (may_overlap(x.shape(), x.strides())) autograd::refuse_gradient("as_strided of a tensor with overlapping elements", {x});
   bool inside = x.is_contiguous() && offset >= from && last < from + x.numel();
-  if (inside && !may_overlap(size, stride))
+  if (!autograd::any_requires_grad({x}) || (inside && !may_overlap(size, stride)))
     return autograd::record("as_strided", y, {x}, [sizes = x.shape(), size, stride, at = offset - from](const Tensor& dy) -> Tensors {
       Tensor dx = zeros(sizes, dy.dtype(), dy.device());
       as_strided(dx, size, stride, at).copy_(dy);
