@@ -56,7 +56,7 @@ template <class T> T unbox(const Value& v) {
       else if (auto* i = std::get_if<int64_t>(&v)) s = *i;
       else if (auto* d = std::get_if<double>(&v)) s = *d;
       else wrong_kind(ArgKind::Tensor, v);
-      Tensor t = scalar_tensor(s);
+      Tensor t = scalar_tensor(s, s.is_float() ? kFloat64 : s.dtype());   // in full: its dtype does not count
       t.impl()->is_scalar = true;
       return t;
     }
