@@ -148,6 +148,9 @@ void check_meta(const OpEntry& op, const OpTest& t) {
     if (!s->meta) continue;
     auto args = complete(op, *s);
     SCOPED_TRACE(describe(op, args));
+    bool any_tensor = false;
+    map_tensors(args, [&](const Tensor& x) { return any_tensor = true, x; });
+    if (!any_tensor) continue;   // factories: the device is an argument
     Tensors real = outputs(op.call(args));
     Tensors meta = outputs(op.call(map_tensors(args, [](const Tensor& x) { return x.to(Device::Meta); })));
     ASSERT_EQ(real.size(), meta.size());

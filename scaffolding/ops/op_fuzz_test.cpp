@@ -125,7 +125,11 @@ class Fuzzer {
   std::vector<Value> arguments(const OpEntry& op, const OpTest* samples) {
     std::vector<Value> args;
     if (samples && !samples->all.empty() && chance(50)) {
-      args = complete(op, *samples->all[size_t(below(int64_t(samples->all.size())))]);
+      args = map_tensors(complete(op, *samples->all[size_t(below(int64_t(samples->all.size())))]), [](const Tensor& t) {
+        Tensor copy = empty_like(t);   // in-place ops must not change the samples
+        copy_bytes(copy, t);
+        return copy;
+      });
       for (size_t i = 0; i < args.size(); ++i)
         if (chance(25)) args[i] = argument(op.args[i]);
         else if (chance(35)) args[i] = altered(args[i]);

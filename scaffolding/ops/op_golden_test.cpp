@@ -197,6 +197,7 @@ void dump_samples(const std::string& folder) {
       json list = json::array();
       for (size_t k = 0; k < args.size(); ++k) {
         const ArgInfo& a = op->args[k];
+        if (auto* one = std::get_if<int64_t>(&args[k]); one && a.kind == ArgKind::Ints) args[k] = Shape{*one};   // as the op sees it
         json value = encode(args[k], std::to_string(i) + "." + a.name, tensors);
         std::map<std::string, Tensor> unused;
         json fallback = a.has_default ? encode(a.fallback, "", unused) : json("");

@@ -51,7 +51,7 @@ def load(path):
 def save(path, tensors, metadata):
     header, blobs, at = {"__metadata__": dict(sorted(metadata.items()))}, [], 0
     for name, t in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):
-        blob = t.contiguous().view(torch.uint8).numpy().tobytes() if t.numel() else b""
+        blob = t.contiguous().numpy().tobytes() if t.numel() else b""
         header[name] = {"dtype": NAMES[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + len(blob)]}
         blobs.append(blob)
         at += len(blob)

@@ -3,6 +3,9 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/index/index.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf {
 
@@ -222,19 +225,24 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   return reshape(x, to);
 }
 
-// Whether two places of a tensor with strides of their own, none of them 0, show one element.
-static bool windows_overlap(const Shape& size, const Shape& stride) {
-  if (numel(size) == 0) return false;
-  Shape order;
+// No two elements share a place: by growing stride, each dimension steps over everything that the smaller ones reach.
+static bool may_overlap(const Shape& size, const Shape& stride) {
+  int64_t order[kMaxDims], n = 0, reach = 0;
   for (int64_t i = 0; i < size.size(); ++i)
-    if (size[i] > 1 && stride[i] != 0) order.push_back(i);
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
-  int64_t reach = 0;   // of the dimensions with smaller strides
-  for (auto i : order) {
-    if (stride[i] <= reach) return true;
-    reach += (size[i] - 1) * stride[i];
+    if (size[i] > 1) order[n++] = i;
+  std::sort(order, order + n, [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
+  for (int64_t k = 0; k < n; ++k) {
+    if (stride[order[k]] <= reach) return true;
+    reach += (size[order[k]] - 1) * stride[order[k]];
   }
   return false;
+}
+
+// Where each element lies in the storage, [numel(size)] of int64.
+static Tensor storage_positions(const Shape& size, const Shape& stride, int64_t offset) {
+  Tensor at = full({}, offset, kInt64);
+  for (int64_t i = 0; i < size.size(); ++i) at = at.unsqueeze(-1) + arange(0, size[i]) * stride[i];
+  return at.reshape({-1});
 }
 
 Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::optional<int64_t> storage_offset) {
@@ -248,18 +256,23 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::
     SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &step) && !__builtin_add_overflow(last, step, &last),
              "as_strided: ", size, " with strides ", stride, " is too large");
   }
-  SF_CHECK(numel(size) == 0 || last < int64_t(x.storage()->bytes / x.itemsize()), "as_strided: ", size, " with strides ", stride, " and offset ", offset,
-           " reaches past the storage of ", x.storage()->bytes, " bytes");
-  if (windows_overlap(size, stride)) autograd::refuse_gradient("as_strided of overlapping windows", {x});
-  return autograd::record("as_strided", alias(x, size, stride, offset), {x},
-                          [sizes = x.shape(), strides = x.strides(), from = x.storage_offset(), size, stride, offset](const Tensor& dy) -> Tensors {
-                            Tensor dx = empty_strided(sizes, strides, dy.dtype(), dy.device());
-                            dx.zero_();
-                            Shape once = size;   // dimensions of stride 0 repeat an element: their gradients add up
-                            for (int64_t i = 0; i < once.size(); ++i)
-                              if (stride[i] == 0 && size[i] > 1) once[i] = 1;
-                            as_strided(dx, once, stride, offset - from).copy_(sum_to(dy, once));
-                            return {dx};
+  int64_t places = int64_t(x.storage()->bytes / x.itemsize()), from = x.storage_offset();
+  SF_CHECK(numel(size) == 0 || last < places, "as_strided: ", size, " with strides ", stride, " and offset ", offset, " reaches past the storage of ",
+           x.storage()->bytes, " bytes");
+  Tensor y = alias(x, size, stride, offset);
+  if (may_overlap(x.shape(), x.strides())) autograd::refuse_gradient("as_strided of a tensor with overlapping elements", {x});
+  bool inside = x.is_contiguous() && offset >= from && last < from + x.numel();
+  if (!autograd::any_requires_grad({x}) || (inside && !may_overlap(size, stride)))
+    return autograd::record("as_strided", y, {x}, [sizes = x.shape(), size, stride, at = offset - from](const Tensor& dy) -> Tensors {
+      Tensor dx = zeros(sizes, dy.dtype(), dy.device());
+      as_strided(dx, size, stride, at).copy_(dy);
+      return {dx};
+    });
+  // Elements of y that share a place add up; those that lie outside x are nobody's.
+  return autograd::record("as_strided", y, {x},
+                          [sizes = x.shape(), strides = x.strides(), from, places, at = storage_positions(size, stride, offset)](const Tensor& dy) -> Tensors {
+                            Tensor all = index_add(zeros({places}, dy.dtype(), dy.device()), 0, at, dy.reshape({-1}));
+                            return {all.as_strided(sizes, strides, from)};
                           });
 }
 
