@@ -27,7 +27,7 @@ PyObject* is_mps(const Tensor& t) { return PyBool_FromLong(t.device().type == De
 PyObject* is_meta(const Tensor& t) { return PyBool_FromLong(t.device().is_meta()); }
 PyObject* is_leaf(const Tensor& t) { return PyBool_FromLong(t.is_leaf()); }
 PyObject* requires_grad(const Tensor& t) { return PyBool_FromLong(t.requires_grad()); }
-PyObject* retains_grad(const Tensor& t) { return PyBool_FromLong(t.impl()->meta && t.impl()->meta->retains_grad); }
+PyObject* retains_grad(const Tensor& t) { return PyBool_FromLong(t.impl()->meta && t.impl()->meta->retained); }
 PyObject* is_inference(const Tensor& t) { return PyBool_FromLong(t.impl()->inference); }
 PyObject* base(const Tensor& t) { return wrap(Tensor(t.impl()->base)); }
 PyObject* grad(const Tensor& t) { return wrap(t.grad()); }

@@ -283,3 +283,25 @@ def test_gradcheck():
     with pytest.raises(RuntimeError, match="by backward"):
         sf.autograd.gradcheck(Wrong.apply, (x,))
     assert not sf.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+def test_backward_into_chosen_inputs():
+    x, y = leaf(1.0), leaf(2.0)
+    (x * y).sum().backward(inputs=[x])
+    assert x.grad.item() == 2 and y.grad is None
+    sf.autograd.backward((x * y).sum(), inputs=y)
+    assert x.grad.item() == 2 and y.grad.item() == 1
+
+
+def test_detect_anomaly_names_the_op():
+    x = leaf(-1.0)
+    with sf.autograd.detect_anomaly():
+        assert sf.is_anomaly_enabled()
+        with pytest.raises(RuntimeError, match="sqrt"):
+            x.sqrt()
+        (x * 2).sum().backward()
+    assert not sf.is_anomaly_enabled() and x.sqrt().isnan().item()
+    sf.autograd.set_detect_anomaly(True)
+    assert sf.is_anomaly_enabled()
+    sf.autograd.set_detect_anomaly(False)
+    assert not sf.is_anomaly_enabled()
