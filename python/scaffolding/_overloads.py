@@ -280,53 +280,6 @@ class _NoGrad:
         _core._set_grad_enabled(self._before)
 
 
-# ---- short compositions
-
-
-@_export
-def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2."""
-    return _core.add(input, tensor1 * tensor2, alpha=value)
-
-
-@_export
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2."""
-    return _core.add(input, tensor1 / tensor2, alpha=value)
-
-
-@_export
-def rsub(input, other, *, alpha=1):
-    """other - alpha * input."""
-    return _core.sub(other, input, alpha=alpha)
-
-
-@_export
-def clamp_min(input, min):
-    """input, at least min."""
-    return _core.clamp(input, min=min)
-
-
-@_export
-def clamp_max(input, max):
-    """input, at most max."""
-    return _core.clamp(input, max=max)
-
-
-def addcmul_(self, tensor1, tensor2, *, value=1):
-    """self += value * tensor1 * tensor2."""
-    return self.add_(tensor1 * tensor2, alpha=value)
-
-
-def addcdiv_(self, tensor1, tensor2, *, value=1):
-    """self += value * tensor1 / tensor2."""
-    return self.add_(tensor1 / tensor2, alpha=value)
-
-
-Tensor.addcmul_ = addcmul_
-Tensor.addcdiv_ = addcdiv_
-
-
 # ---- torch's second names
 
 _ALIASES = {

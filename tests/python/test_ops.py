@@ -244,3 +244,13 @@ def test_grad_mode_belongs_to_the_thread():
         t.start()
         t.join()
     assert seen == [True]
+
+
+def test_compositions():
+    x = sf.arange(6.0).reshape(2, 3)
+    assert [p.shape[1] for p in x.tensor_split(2, 1)] == [2, 1] and [p.shape[1] for p in sf.tensor_split(x, [1, 1], 1)] == [1, 0, 2]
+    assert sf.hstack([x, x]).shape == (2, 6) and sf.vstack([x[0], x[1]]).tolist() == x.tolist() and x.ravel().shape == (6,)
+    assert sf.diag(sf.ones(2)).tolist() == [[1, 0], [0, 1]] and sf.diag(x).tolist() == [0, 4] and x[:, :2].trace().item() == 4
+    assert x.diff().tolist() == [[1, 1], [1, 1]] and x.count_nonzero().item() == 5 and sf.tensor([1.5]).frac().item() == 0.5
+    assert F.relu6(x * 2).max().item() == 6 and F.normalize(sf.tensor([[3.0, 4.0]])).tolist()[0] == pytest.approx([0.6, 0.8])
+    assert F.cosine_similarity(x, x * 2)[1].item() == pytest.approx(1) and F.logsigmoid(sf.zeros(1)).item() == pytest.approx(-0.6931472)

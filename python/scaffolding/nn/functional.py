@@ -29,3 +29,50 @@ for _name in ("elu", "hardswish", "leaky_relu", "mish", "relu", "silu", "quick_g
     if hasattr(_core, _name):
         globals()[_name] = _activation(_name)
         __all__.append(_name)
+
+
+# ---- compositions
+
+
+def relu6(input, inplace=False):
+    """input limited to [0, 6]."""
+    return input.clamp_(0, 6) if inplace else input.clamp(0, 6)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """input limited to [min_val, max_val]."""
+    return input.clamp_(min_val, max_val) if inplace else input.clamp(min_val, max_val)
+
+
+def logsigmoid(input):
+    """log(sigmoid(input)), without overflow."""
+    return -_core.softplus(-input)
+
+
+def softsign(input):
+    """input / (1 + |input|)."""
+    return input / (1 + input.abs())
+
+
+def softmin(input, dim, dtype=None):
+    """softmax of -input."""
+    return _core.softmax(-input, dim, dtype)
+
+
+__all__ += ["relu6", "hardtanh", "logsigmoid", "softsign", "softmin"]
+
+if "normalize" not in __all__:
+
+    def normalize(input, p=2.0, dim=1, eps=1e-12):
+        """input divided by its p-norm over dim, or by eps where that is smaller."""
+        return input / input.norm(p, dim, keepdim=True).clamp(min=eps)
+
+    __all__.append("normalize")
+
+if "cosine_similarity" not in __all__:
+
+    def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+        """The cosine of the angle between x1 and x2 along dim."""
+        return (x1 * x2).sum(dim) / (x1.norm(2, dim).clamp(min=eps) * x2.norm(2, dim).clamp(min=eps))
+
+    __all__.append("cosine_similarity")
