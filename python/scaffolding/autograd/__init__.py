@@ -1,7 +1,7 @@
 """Gradients: backward, grad, hooks, user-defined ops and the switches of the tape."""
 
 from .. import _core
-from .._core import Node, Tensor
+from .._core import GradientMap, GradientStatistics, Node, Tensor
 from . import graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
@@ -37,7 +37,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     gradients = _as_gradients("backward", grad_tensors, len(tensors))
     retain = create_graph if retain_graph is None else retain_graph
     if return_map:
-        return _core._backward_map(tensors, gradients, retain, create_graph)
+        return _core._backward_map(tensors, gradients, retain, create_graph, False)
     _core._backward(tensors, gradients, retain, create_graph, [] if inputs is None else _as_list("backward: inputs", inputs))
 
 
