@@ -88,7 +88,7 @@ nb::object to_dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb:
 template <class Managed> Tensor imported(Managed* m) {
   std::shared_ptr<Managed> owner(m, [](Managed* p) {
     if (!p->deleter) return;
-    PyGILState_STATE gil = PyGILState_Ensure();   // the producer may be Python code
+    PyGILState_STATE gil = PyGILState_Ensure();  // the producer may be Python code
     p->deleter(p);
     PyGILState_Release(gil);
   });
@@ -129,7 +129,7 @@ Tensor from_dlpack(nb::handle o) {
   try {
     capsule = method(nb::arg("max_version") = nb::make_tuple(1, 0));
   } catch (nb::python_error& e) {
-    if (!e.matches(PyExc_TypeError)) throw;   // an older producer does not know the argument
+    if (!e.matches(PyExc_TypeError)) throw;  // an older producer does not know the argument
     capsule = method();
   }
   return from_capsule(capsule.ptr());

@@ -19,11 +19,11 @@ using autograd::Node;
 struct SavedTensors {
   struct Item {
     autograd::Saved saved;
-    Tensor output;            // set instead of `saved` for outputs of the function
+    Tensor output;  // set instead of `saved` for outputs of the function
     uint32_t version = 0, nr = 0;
   };
   std::vector<Item> items;
-  Node* owner = nullptr;      // null when the node is gone
+  Node* owner = nullptr;  // null when the node is gone
   bool released = false;
 
   Tensors get() const {
@@ -52,7 +52,8 @@ struct SavedHandle {
 
 class PythonNode final : public Node {
  public:
-  PythonNode(const char* name, nb::handle function, nb::handle context) : Node(name), function_(function), context_(context), saved_(std::make_shared<SavedTensors>()) {
+  PythonNode(const char* name, nb::handle function, nb::handle context)
+      : Node(name), function_(function), context_(context), saved_(std::make_shared<SavedTensors>()) {
     saved_->owner = this;
   }
   ~PythonNode() override { saved_->owner = nullptr; }
@@ -71,7 +72,8 @@ class PythonNode final : public Node {
     if (!PyTuple_Check(result.ptr()) && !PyList_Check(result.ptr())) result = nb::make_tuple(result);
     size_t count = nb::len(result);
     for (size_t i = edges.size(); i < count; ++i)
-      SF_CHECK_AS(RuntimeError, nb::object(result[i]).is_none(), name(), ": backward returned ", int64_t(count), " gradients for ", int64_t(edges.size()), " inputs");
+      SF_CHECK_AS(RuntimeError, nb::object(result[i]).is_none(), name(), ": backward returned ", int64_t(count), " gradients for ", int64_t(edges.size()),
+                  " inputs");
     SF_CHECK_AS(RuntimeError, count >= edges.size(), name(), ": backward returned ", int64_t(count), " gradients for ", int64_t(edges.size()), " inputs");
     Tensors dxs(edges.size());
     for (size_t i = 0; i < edges.size(); ++i) {
@@ -94,13 +96,14 @@ class PythonNode final : public Node {
   std::shared_ptr<SavedTensors> saved_;
 };
 
-const char* lasting(const std::string& name) {   // nodes keep the pointer
+const char* lasting(const std::string& name) {  // nodes keep the pointer
   static std::set<std::string> names;
   return names.insert(name).first->c_str();
 }
 
 // After forward ran without recording: puts its outputs on the tape. Returns them, aliases where they were inputs.
-nb::object attach(nb::handle function, nb::handle context, nb::tuple args, nb::tuple outputs, nb::tuple to_save, nb::tuple non_differentiable, nb::tuple dirty) {
+nb::object attach(nb::handle function, nb::handle context, nb::tuple args, nb::tuple outputs, nb::tuple to_save, nb::tuple non_differentiable,
+                  nb::tuple dirty) {
   auto contains = [](nb::tuple items, PyObject* o) {
     for (nb::handle h : items)
       if (h.ptr() == o) return true;

@@ -74,22 +74,32 @@ void bind_gradient_map(nb::module_& m) {
       .def("__contains__", [](const GradientMap& g, nb::handle leaf) { return is_tensor(leaf.ptr()) && g.contains(tensor_of(leaf.ptr())); })
       .def("__getitem__", &require)
       .def("__setitem__", [](GradientMap& g, nb::handle leaf, const Tensor& gradient) { g.set(leaf_argument(leaf), gradient); })
-      .def("__delitem__", [](GradientMap& g, nb::handle leaf) {
-        require(g, leaf);
-        g.erase(leaf_argument(leaf));
-      })
+      .def("__delitem__",
+           [](GradientMap& g, nb::handle leaf) {
+             require(g, leaf);
+             g.erase(leaf_argument(leaf));
+           })
       .def("__iter__", [](const GradientMap& g) { return nb::iter(listed(g, leaf_of)); })
-      .def("keys", [](const GradientMap& g) { return listed(g, leaf_of); }, "The leaves, in the order in which backward finished them.")
-      .def("values", [](const GradientMap& g) { return listed(g, gradient_of); }, "The gradients.")
-      .def("items", [](const GradientMap& g) { return listed(g, item_of); }, "(leaf, gradient) pairs.")
-      .def("get", [](const GradientMap& g, nb::handle leaf, nb::object fallback) {
-        Tensor found = g.get(leaf_argument(leaf));
-        return found ? steal(wrap(found)) : fallback;
-      }, nb::arg("leaf"), nb::arg("default") = nb::none())
-      .def("take", [](GradientMap& g, nb::handle leaf) {
-        require(g, leaf);
-        return g.take(leaf_argument(leaf));
-      }, nb::arg("leaf"), "The gradient, which leaves the map.")
+      .def(
+          "keys", [](const GradientMap& g) { return listed(g, leaf_of); }, "The leaves, in the order in which backward finished them.")
+      .def(
+          "values", [](const GradientMap& g) { return listed(g, gradient_of); }, "The gradients.")
+      .def(
+          "items", [](const GradientMap& g) { return listed(g, item_of); }, "(leaf, gradient) pairs.")
+      .def(
+          "get",
+          [](const GradientMap& g, nb::handle leaf, nb::object fallback) {
+            Tensor found = g.get(leaf_argument(leaf));
+            return found ? steal(wrap(found)) : fallback;
+          },
+          nb::arg("leaf"), nb::arg("default") = nb::none())
+      .def(
+          "take",
+          [](GradientMap& g, nb::handle leaf) {
+            require(g, leaf);
+            return g.take(leaf_argument(leaf));
+          },
+          nb::arg("leaf"), "The gradient, which leaves the map.")
       .def("clear", &GradientMap::clear)
       .def("__repr__", [](const GradientMap& g) { return nb::str("<GradientMap of {} gradients>").attr("format")(g.size()); });
   map.def("transform", &transform, nb::arg("function"), "function(leaf, gradient) returns the new gradient, or None to drop it.")
@@ -102,23 +112,31 @@ void bind_gradient_map(nb::module_& m) {
            "Limits each gradient's norm to clip_factor times its leaf's norm (at least eps).")
       .def("normalize", &GradientMap::normalize, nb::arg("norm_type") = 2.0, nb::arg("each") = false, nb::arg("eps") = 1e-12,
            "Scales to norm 1, together or each gradient by itself.")
-      .def("add_noise", [](GradientMap& g, double std, nb::handle generator) { g.add_noise(std, generator_argument(generator)); }, nb::arg("std"),
-           nb::arg("generator") = nb::none(), "Adds normal noise.")
-      .def("statistics", [](const GradientMap& g, nb::handle leaf) { return leaf.is_none() ? g.statistics() : g.statistics(leaf_argument(leaf)); },
-           nb::arg("leaf") = nb::none(), "Norm, largest absolute value, mean and the number of NaN and Inf, of one gradient or of all.")
+      .def(
+          "add_noise", [](GradientMap& g, double std, nb::handle generator) { g.add_noise(std, generator_argument(generator)); }, nb::arg("std"),
+          nb::arg("generator") = nb::none(), "Adds normal noise.")
+      .def(
+          "statistics", [](const GradientMap& g, nb::handle leaf) { return leaf.is_none() ? g.statistics() : g.statistics(leaf_argument(leaf)); },
+          nb::arg("leaf") = nb::none(), "Norm, largest absolute value, mean and the number of NaN and Inf, of one gradient or of all.")
       .def("has_invalid_values", &GradientMap::has_invalid_values, "Whether any element is NaN or infinite.")
       .def("apply_to_grads", &GradientMap::apply_to_grads, nb::arg("accumulate") = false, "Puts the gradients into .grad of their leaves.");
   map.attr("__module__") = "scaffolding.autograd";
 
-  m.def("_backward_map", [](const Tensors& roots, const Tensors& gradients, bool retain_graph, bool create_graph, bool write_grad) {
-    nb::gil_scoped_release release;
-    return autograd::backward_map(roots, gradients, {.retain_graph = retain_graph, .create_graph = create_graph}, write_grad);
-  }, nb::arg("roots"), nb::arg("gradients"), nb::arg("retain_graph"), nb::arg("create_graph"), nb::arg("write_grad"));
-  tensor_method("backward_map", [](const Tensor& t, const Tensor& gradient, bool retain_graph, bool create_graph) {
-    nb::gil_scoped_release release;
-    return autograd::backward_map({t}, {gradient}, {.retain_graph = retain_graph, .create_graph = create_graph});
-  }, nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, nb::arg("create_graph") = false,
-                "backward() that leaves .grad alone and gives the gradients as a GradientMap.");
+  m.def(
+      "_backward_map",
+      [](const Tensors& roots, const Tensors& gradients, bool retain_graph, bool create_graph, bool write_grad) {
+        nb::gil_scoped_release release;
+        return autograd::backward_map(roots, gradients, {.retain_graph = retain_graph, .create_graph = create_graph}, write_grad);
+      },
+      nb::arg("roots"), nb::arg("gradients"), nb::arg("retain_graph"), nb::arg("create_graph"), nb::arg("write_grad"));
+  tensor_method(
+      "backward_map",
+      [](const Tensor& t, const Tensor& gradient, bool retain_graph, bool create_graph) {
+        nb::gil_scoped_release release;
+        return autograd::backward_map({t}, {gradient}, {.retain_graph = retain_graph, .create_graph = create_graph});
+      },
+      nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, nb::arg("create_graph") = false,
+      "backward() that leaves .grad alone and gives the gradients as a GradientMap.");
 }
 
 }  // namespace sf::py

@@ -10,7 +10,7 @@ namespace {
 
 Tensor call_gradient_hook(const Held& hook, const Tensor& g) {
   nb::gil_scoped_acquire gil;
-  Held keep = hook;   // it may remove itself
+  Held keep = hook;  // it may remove itself
   nb::object result = keep.get()(steal(wrap(g)));
   if (result.is_none()) return {};
   SF_CHECK_AS(TypeError, is_tensor(result.ptr()), "hook: must return a tensor or None, got ", Py_TYPE(result.ptr())->tp_name);
@@ -67,7 +67,8 @@ void bind_hooks(nb::module_& m) {
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__exit__", [](autograd::HookHandle& self, nb::args) { self.remove(); });
   handle.attr("__module__") = "scaffolding.utils.hooks";
-  tensor_method("register_hook", &register_hook, nb::arg("hook"), "Calls hook(grad) when this tensor's gradient is known; what it returns replaces the gradient.");
+  tensor_method("register_hook", &register_hook, nb::arg("hook"),
+                "Calls hook(grad) when this tensor's gradient is known; what it returns replaces the gradient.");
   tensor_method("register_post_accumulate_grad_hook", &register_post_accumulate_grad_hook, nb::arg("hook"),
                 "Calls hook(leaf) after its gradient was added to .grad.");
   auto saved = nb::class_<SavedHooks>(m, "_SavedHooks");

@@ -32,7 +32,7 @@ PyObject* is_inference(const Tensor& t) { return PyBool_FromLong(t.impl()->infer
 PyObject* base(const Tensor& t) { return wrap(Tensor(t.impl()->base)); }
 PyObject* grad(const Tensor& t) { return wrap(t.grad()); }
 PyObject* grad_fn(const Tensor& t) {
-  autograd::Edge e = autograd::edge_of(t);   // a view whose base was written gets its new node first
+  autograd::Edge e = autograd::edge_of(t);  // a view whose base was written gets its new node first
   return e.node ? wrap_node(e.node).release().ptr() : Py_NewRef(Py_None);
 }
 PyObject* data(const Tensor& t) { return wrap(t.detach()); }
@@ -46,7 +46,7 @@ PyObject* matrix_transposed(const Tensor& t) {
   return wrap(transpose(t, -2, -1));
 }
 
-int failed(PyObject* none) {   // for setters: an error is set when none is null
+int failed(PyObject* none) {  // for setters: an error is set when none is null
   Py_XDECREF(none);
   return none ? 0 : -1;
 }

@@ -11,12 +11,12 @@ class Held {
   Held() = default;
   explicit Held(nb::handle o)
       : object_(Py_NewRef(o.ptr()), [](PyObject* p) {
-          if (!Py_IsInitialized()) return;   // the interpreter is gone and took the object with it
+          if (!Py_IsInitialized()) return;  // the interpreter is gone and took the object with it
           PyGILState_STATE gil = PyGILState_Ensure();
           Py_DECREF(p);
           PyGILState_Release(gil);
         }) {}
-  nb::handle get() const { return object_.get(); }   // needs the GIL
+  nb::handle get() const { return object_.get(); }  // needs the GIL
   explicit operator bool() const { return bool(object_); }
 
  private:

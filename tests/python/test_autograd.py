@@ -90,7 +90,7 @@ def test_leaves_nodes_and_names():
     y = (x * 2).exp()
     assert x.is_leaf and not y.is_leaf and y.requires_grad and x.grad_fn is None
     assert y.grad_fn.name() == "ExpBackward0" and y.grad_fn == y.grad_fn
-    (mul, nr), = y.grad_fn.next_functions
+    ((mul, nr),) = y.grad_fn.next_functions
     assert mul.name() == "MulBackward0" and nr == 0
     accumulate = mul.next_functions[0][0]
     assert accumulate.name() == "AccumulateGrad" and accumulate.variable is x

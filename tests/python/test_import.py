@@ -18,5 +18,7 @@ def test_import_takes_less_than_a_tenth_of_a_second():
 
 
 def test_submodules():
-    run("import scaffolding.nn.functional as F, scaffolding.nn as nn, scaffolding.autograd, scaffolding.utils.checkpoint, scaffolding.backends.mps,"
-        " scaffolding.backends.cuda, scaffolding.backends.cudnn; import scaffolding as sf; sf.backends.cudnn.is_available(), sf.cuda.device_count()")
+    run(
+        "import scaffolding.nn.functional as F, scaffolding.nn as nn, scaffolding.autograd, scaffolding.utils.checkpoint, scaffolding.backends.mps,"
+        " scaffolding.backends.cuda, scaffolding.backends.cudnn; import scaffolding as sf; sf.backends.cudnn.is_available(), sf.cuda.device_count()"
+    )

@@ -150,7 +150,7 @@ def test_dlpack_refusals():
         sf.from_dlpack([1, 2])
     with pytest.raises(RuntimeError, match="detach"):
         sf.ones(2, requires_grad=True).__dlpack__()
-    x.__dlpack__()   # a capsule that nobody takes frees its tensor
+    x.__dlpack__()  # a capsule that nobody takes frees its tensor
     with pytest.raises(TypeError):
         sf.from_dlpack(np.zeros(2, dtype=complex))
 

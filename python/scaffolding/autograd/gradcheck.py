@@ -48,9 +48,7 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
                 for j, n in enumerate(numeric):
                     a = 0.0 if analytic[j][i] is None else analytic[j][i][k]
                     if not abs(a - n) <= atol + rtol * abs(n):
-                        return _fail(
-                            f"gradcheck: d output {o}[{j}] / d input {i}[{k}] is {a} by backward, {n} by differences", raise_exception
-                        )
+                        return _fail(f"gradcheck: d output {o}[{j}] / d input {i}[{k}] is {a} by backward, {n} by differences", raise_exception)
     return True
 
 

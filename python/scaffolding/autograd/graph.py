@@ -1,7 +1,6 @@
 """What the tape keeps for backward."""
 
 from .. import _core
-from .._core import Node
 
 
 class saved_tensors_hooks:
