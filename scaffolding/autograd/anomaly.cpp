@@ -35,9 +35,15 @@ NonFinite count_non_finite(const Tensor& t) {
 }
 
 static std::string shapes(const Tensors& ts) {
-  std::string s;
-  for (auto& t : ts) s += (s.empty() ? "" : ", ") + (t ? std::string(name(t.dtype())) + str(t.shape()) : std::string("none"));
-  return s;
+  Message m;
+  const char* comma = "";
+  for (auto& t : ts) {
+    m << comma;
+    if (t) m << t.dtype() << t.shape();
+    else m << "none";
+    comma = ", ";
+  }
+  return m.str();
 }
 
 static NonFinite count_all(const Tensors& ts) {

@@ -29,10 +29,13 @@ template <class F> std::string refusal(const F& f) {
 TEST(inplace, a_chain_of_writes_has_the_gradient_of_the_out_of_place_chain) {
   Tensor x = leaf({1, 2, 3}), w = leaf({4, 5, 6});
   Tensor y = x * 2.0;
-  y.mul_(w).add_(x).mul_(w);
-  y.sum().backward();   // (2xw + x)w = 2xw^2 + xw
-  EXPECT_EQ(gradient(x), (Numbers{36, 55, 78}));
-  EXPECT_EQ(gradient(w), (Numbers{17, 42, 75}));
+  y.mul_(3).add_(w).mul_(w.detach()).div_(tensor({1, 2, 4}, kFloat64)).sub_(x);
+  y.sum().backward();   // (6x + w)c / d - x
+  EXPECT_EQ(gradient(x), (Numbers{23, 14, 8}));
+  EXPECT_EQ(gradient(w), (Numbers{4, 2.5, 1.5}));
+  Tensor z = x * 2.0;
+  z.mul_(w);   // w's gradient needs what z was
+  EXPECT_REFUSED("modified in place", z.sum().backward());
 }
 
 TEST(inplace, leaves_and_their_views_are_refused_while_recording_only) {
@@ -220,7 +223,7 @@ TEST(inplace, overlapping_source_and_destination_read_the_old_values) {
 
 TEST(inplace, second_derivatives_pass_through_writes) {
   Tensor x = leaf({2, 3}), y = x * x, v = y[0];
-  v.mul_(x[1]);   // y = x0^2 x1, x1^2
+  v.copy_(v.clone() * x[1]);   // y = x0^2 x1, x1^2
   Tensor g = grad({y.sum()}, {x}, {}, {.create_graph = true})[0];
   EXPECT_EQ(g.to_vector(), (Numbers{12, 10}));
   Tensor h = grad({g.sum()}, {x})[0];   // d/dx0 (2 x0 x1 + x0^2 + 2 x1), d/dx1

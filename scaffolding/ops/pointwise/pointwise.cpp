@@ -110,7 +110,7 @@ using pointwise::expr::Expr;
 
 namespace {
 
-enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB = 4, ABY = 5 };
+enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY, CROSS, QUOTIENT };
 enum Kind { FLOAT, NUMERIC };
 
 using Gradient1 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
@@ -184,6 +184,15 @@ bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0
   return true;
 }
 
+// An operand is kept only for a gradient that reads it, so that x.mul_(3) may overwrite x.
+struct SavedOperands {
+  autograd::Saved a, b;
+};
+SavedOperands save_operands(const BinaryOp& op, const Tensor& a, const Tensor& b) {
+  bool na = a.requires_grad(), nb = b.requires_grad(), all = op.saves == AB || op.saves == ABY;
+  return {all || nb ? autograd::save(a) : autograd::Saved(), all || op.saves == QUOTIENT || na ? autograd::save(b) : autograd::Saved()};
+}
+
 // Records an op whose operands have the result's shape, or are numbers: gradients need no summing back.
 Tensor record_same_shape(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0) {
   const BinaryOp* f = &op;
@@ -193,13 +202,14 @@ Tensor record_same_shape(const BinaryOp& op, const Tensor& y, const Tensor& a, c
       Expr none(0.0);
       return {na ? f->grad_a(dy, none, none, none, p0).t : Tensor(), nb ? f->grad_b(dy, none, none, none, p0).t : Tensor()};
     });
-  if (op.saves == AB)
-    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy) -> Tensors {
-      Expr none(0.0), x = a.get(), z = b.get();
+  auto operand = [](const Tensor& t) { return t ? Expr(t) : Expr(0.0); };
+  if (op.saves != ABY)
+    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, operand, kept = save_operands(op, a, b)](const Tensor& dy) -> Tensors {
+      Expr none(0.0), x = operand(kept.a.get()), z = operand(kept.b.get());
       return {na ? f->grad_a(dy, x, z, none, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, none, p0).t : Tensor()};
     });
-  return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy, const Tensor& y) -> Tensors {
-    Expr x = a.get(), z = b.get();
+  return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, operand, kept = save_operands(op, a, b)](const Tensor& dy, const Tensor& y) -> Tensors {
+    Expr x = operand(kept.a.get()), z = operand(kept.b.get());
     return {na ? f->grad_a(dy, x, z, y, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, y, p0).t : Tensor()};
   });
 }
@@ -235,12 +245,12 @@ Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 
     return {na ? sum_to(f->grad_a(dy, ea, eb, ey, p0).t, sa) : Tensor(), nb ? sum_to(f->grad_b(dy, ea, eb, ey, p0).t, sb) : Tensor()};
   };
   if (op.saves == NONE) return autograd::record(op.name, y, {a, b}, [gradients](const Tensor& dy) -> Tensors { return gradients(dy, {}, {}, {}); });
-  if (op.saves == AB)
-    return autograd::record(op.name, y, {a, b}, [gradients, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy) -> Tensors {
-      return gradients(dy, a.get(), b.get(), {});
+  if (op.saves != ABY)
+    return autograd::record(op.name, y, {a, b}, [gradients, kept = save_operands(op, a, b)](const Tensor& dy) -> Tensors {
+      return gradients(dy, kept.a.get(), kept.b.get(), {});
     });
-  return autograd::record(op.name, y, {a, b}, [gradients, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy, const Tensor& y) -> Tensors {
-    return gradients(dy, a.get(), b.get(), y);
+  return autograd::record(op.name, y, {a, b}, [gradients, kept = save_operands(op, a, b)](const Tensor& dy, const Tensor& y) -> Tensors {
+    return gradients(dy, kept.a.get(), kept.b.get(), y);
   });
 }
 

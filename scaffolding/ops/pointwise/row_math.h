@@ -106,7 +106,7 @@ template <class I> SF_INLINE Int<I> pow(Int<I> a, Int<I> b) {
 #include "scaffolding/ops/pointwise/expressions.h"
 
 enum Kind { FLOAT, NUMERIC };
-enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY };
+enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY, CROSS, QUOTIENT };
 
 // Calls f(T{}) with the storage type when it is a float that computes in vectors; returns false for the others.
 template <class F> SF_INLINE bool as_vector(DType t, const F& f) {

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -19,13 +18,6 @@
 
 namespace sf::test {
 namespace {
-
-// The repository holds the fixtures, the program lies somewhere below it.
-std::filesystem::path golden_file(const std::string& name) {
-  for (auto at = std::filesystem::canonical("/proc/self/exe").parent_path(); at.has_relative_path(); at = at.parent_path())
-    if (auto p = at / "tests" / "golden" / name; std::filesystem::exists(p)) return p;
-  return name;
-}
 
 Tensor weights(DType t, const Shape& shape) {   // as in make_golden_random.py
   Tensor w = empty(shape, kFloat64);
@@ -80,7 +72,7 @@ int64_t steps(DType t, uint64_t a, uint64_t b) {
 }
 
 TEST(random, every_call_gives_torchs_numbers_and_leaves_torchs_state) {
-  std::ifstream file(golden_file("random.txt"));
+  std::ifstream file(SF_SOURCE_DIR "/tests/golden/random.txt");
   ASSERT_TRUE(file) << "tests/golden/random.txt is missing";
   bool fused = provider_label(box_muller_kernel.entry(Device::CPU, 0)) != "native-base";   // without fused multiply-add the last bits of float32 normals differ
   Generator g = make_generator();
