@@ -60,9 +60,7 @@ def _name_results(name, op):
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = op.__doc__
-    call.__signature__ = None
-    del call.__signature__
-    return _export(call)
+    globals()[name] = _export(call)
 
 
 for _name in ("sort", "topk", "kthvalue", "cummax", "cummin", "mode"):
