@@ -3,6 +3,7 @@
 
 #include "bind_arguments.h"
 #include "dlpack.h"
+#include "tensor_slots.h"
 
 namespace sf::py {
 
@@ -122,7 +123,10 @@ Tensor from_capsule(PyObject* capsule) {
   return imported(m);
 }
 
-Tensor from_dlpack(nb::handle o) {
+}  // namespace
+
+Tensor from_dlpack(PyObject* object) {
+  nb::handle o(object);
   if (PyCapsule_CheckExact(o.ptr())) return from_capsule(o.ptr());
   SF_CHECK_AS(TypeError, nb::hasattr(o, "__dlpack__"), "from_dlpack: the object has no __dlpack__: ", Py_TYPE(o.ptr())->tp_name);
   nb::object method = o.attr("__dlpack__"), capsule;
@@ -135,8 +139,6 @@ Tensor from_dlpack(nb::handle o) {
   return from_capsule(capsule.ptr());
 }
 
-}  // namespace
-
 void bind_dlpack(nb::module_& m) {
   tensor_method("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
                 nb::arg("copy") = nb::none());
@@ -144,7 +146,7 @@ void bind_dlpack(nb::module_& m) {
     dlpack::Device d = dl_device(t);
     return nb::make_tuple(d.type, d.id);
   });
-  m.def("from_dlpack", &from_dlpack, nb::arg("ext_tensor"), "A tensor that shares the memory of another library's tensor.");
+  m.def("from_dlpack", [](nb::handle o) { return from_dlpack(o.ptr()); }, nb::arg("ext_tensor"), "A tensor that shares the memory of another library's tensor.");
 }
 
 }  // namespace sf::py
