@@ -127,7 +127,7 @@ Tensor convert(const char* op, PyObject* data, std::optional<DType> dtype, std::
   Tensor t, from;
   if (is_tensor(data)) t = from = own ? tensor_of(data).detach() : tensor_of(data);
   else if (is_numpy_array(data) || is_numpy_scalar(data)) t = from = from_numpy(data);
-  else if (PyObject_HasAttrString(data, "__dlpack__")) t = from = from_dlpack(data);   // another library's tensor
+  else if (PyObject_HasAttrString(data, "__dlpack__")) t = from = from_dlpack(data);  // another library's tensor
   else t = from_sequence(data, dtype);
   if (dtype) t = to_dtype(t, *dtype);
   if (device) t = to_device(t, *device);

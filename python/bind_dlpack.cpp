@@ -146,7 +146,8 @@ void bind_dlpack(nb::module_& m) {
     dlpack::Device d = dl_device(t);
     return nb::make_tuple(d.type, d.id);
   });
-  m.def("from_dlpack", [](nb::handle o) { return from_dlpack(o.ptr()); }, nb::arg("ext_tensor"), "A tensor that shares the memory of another library's tensor.");
+  m.def(
+      "from_dlpack", [](nb::handle o) { return from_dlpack(o.ptr()); }, nb::arg("ext_tensor"), "A tensor that shares the memory of another library's tensor.");
 }
 
 }  // namespace sf::py

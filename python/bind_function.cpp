@@ -35,8 +35,7 @@ Tensors gradients_of(const std::string& name, nb::object result, size_t argument
   Tensors out;
   for (size_t i = 0; i < count; ++i) {
     nb::object g = result[i];
-    if (!g.is_none() && !is_tensor(g.ptr()))
-      fail<TypeError>(name, ": backward must return tensors or None, got ", Py_TYPE(g.ptr())->tp_name, " for input ", i);
+    if (!g.is_none() && !is_tensor(g.ptr())) fail<TypeError>(name, ": backward must return tensors or None, got ", Py_TYPE(g.ptr())->tp_name, " for input ", i);
     out.push_back(g.is_none() ? Tensor() : tensor_of(g.ptr()));
   }
   return out;
@@ -49,7 +48,7 @@ Tensors call_backward(const std::string& name, const Held& function, const Held&
   for (auto& dy : dys) args.append(steal(wrap(dy)));
   nb::object handle = context.get().attr("_saved");
   auto* slot = nb::inst_ptr<SavedTensors>(handle);
-  struct Visit {   // nested: a second derivative may run this backward inside itself
+  struct Visit {  // nested: a second derivative may run this backward inside itself
     FunctionContext** at;
     FunctionContext* before;
     ~Visit() { *at = before; }

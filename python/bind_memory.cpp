@@ -98,7 +98,7 @@ void bind_memory(nb::module_& m) {
   m.def("_cpu_memory", [] { return nb::make_tuple(cpu::allocated_bytes(), cpu::max_allocated_bytes(), cpu::cached_bytes()); });
   m.def("_cpu_reset_peak", &cpu::reset_peak);
   m.def("_cpu_empty_cache", &cpu::empty_cache);
-  m.def("_providers", [] {   // of kernels that are registered now
+  m.def("_providers", [] {  // of kernels that are registered now
     nb::set names;
     for (KernelTableBase* table = KernelTableBase::first(); table; table = table->next())
       for (int d = 0; d < kNumDeviceTypes; ++d)
