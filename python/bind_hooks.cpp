@@ -1,20 +1,48 @@
 // Hooks on gradients, and on tensors saved for backward.
 #include "bind_autograd.h"
-#include "py_callable.h"
+#include "python_hooks.h"
 #include "scaffolding/autograd/hooks.h"
 #include "scaffolding/autograd/tape.h"
 
 namespace sf::py {
 
-namespace {
-
-Tensor call_gradient_hook(const Held& hook, const Tensor& g) {
+Tensor GradientHook::operator()(const Tensor& g) const {
   nb::gil_scoped_acquire gil;
-  Held keep = hook;  // it may remove itself
+  Held keep = function;  // it may remove itself
   nb::object result = keep.get()(steal(wrap(g)));
   if (result.is_none()) return {};
   SF_CHECK_AS(TypeError, is_tensor(result.ptr()), "hook: must return a tensor or None, got ", Py_TYPE(result.ptr())->tp_name);
   return tensor_of(result.ptr());
+}
+
+void PostAccumulateHook::operator()(const Tensor& leaf) const {
+  nb::gil_scoped_acquire gil;
+  Held keep = function;
+  keep.get()(steal(wrap(leaf)));
+}
+
+namespace {
+
+// Calls f with every list of hooks that only this tensor owns.
+template <class F> int each_list(const Tensor& t, const F& f) {
+  TensorImpl* impl = t.impl();
+  if (!impl || impl->refs.load() != 1) return 0;
+  if (impl->meta && impl->meta->hooks)
+    if (int stop = f(*impl->meta->hooks)) return stop;
+  if (impl->meta && impl->meta->post_accumulate)
+    if (int stop = f(*impl->meta->post_accumulate)) return stop;
+  autograd::Node* node = impl->grad_fn.get();
+  if (node && node->refs.load() == 1 && node->hooks && node->hooks->on_outputs) return f(*node->hooks->on_outputs);
+  return 0;
+}
+
+const Held* callable_of(const autograd::HookEntry& e) {
+  auto* hook = e.call.target<GradientHook>();
+  return hook ? &hook->function : nullptr;
+}
+const Held* callable_of(const std::pair<uint64_t, std::function<void(const Tensor&)>>& e) {
+  auto* hook = e.second.target<PostAccumulateHook>();
+  return hook ? &hook->function : nullptr;
 }
 
 Held callable(const char* op, nb::handle function) {
@@ -22,16 +50,22 @@ Held callable(const char* op, nb::handle function) {
   return Held(function);
 }
 
-autograd::HookHandle register_hook(const Tensor& t, nb::handle function) {
-  return autograd::register_hook(t, [hook = callable("register_hook", function)](const Tensor& g) { return call_gradient_hook(hook, g); });
+// From now on a cycle may pass through the tensor.
+void track(nb::handle tensor) {
+  if (!PyObject_GC_IsTracked(tensor.ptr())) PyObject_GC_Track(tensor.ptr());
 }
 
-autograd::HookHandle register_post_accumulate_grad_hook(const Tensor& t, nb::handle function) {
-  return autograd::register_post_accumulate_grad_hook(t, [hook = callable("register_post_accumulate_grad_hook", function)](const Tensor& leaf) {
-    nb::gil_scoped_acquire gil;
-    Held keep = hook;
-    keep.get()(steal(wrap(leaf)));
-  });
+autograd::HookHandle register_hook(nb::handle tensor, nb::handle function) {
+  auto handle = autograd::register_hook(tensor_of(tensor.ptr()), GradientHook{callable("register_hook", function)});
+  track(tensor);
+  return handle;
+}
+
+autograd::HookHandle register_post_accumulate_grad_hook(nb::handle tensor, nb::handle function) {
+  Held hook = callable("register_post_accumulate_grad_hook", function);
+  auto handle = autograd::register_post_accumulate_grad_hook(tensor_of(tensor.ptr()), PostAccumulateHook{hook});
+  track(tensor);
+  return handle;
 }
 
 // saved_tensors_hooks(pack, unpack): pack(tensor) gives any object, unpack(object) a tensor again.
@@ -59,6 +93,21 @@ class SavedHooks {
 };
 
 }  // namespace
+
+int visit_hooks(const Tensor& t, visitproc visit, void* arg) {
+  return each_list(t, [&](auto& list) {
+    for (auto& entry : list)
+      if (const Held* held = callable_of(entry); held && held->is_only_owner()) Py_VISIT(held->get().ptr());
+    return 0;
+  });
+}
+
+void clear_hooks(const Tensor& t) {
+  each_list(t, [](auto& list) {
+    auto gone = std::exchange(list, {});  // first empty, then destroyed: destroying runs Python code
+    return 0;
+  });
+}
 
 void bind_hooks(nb::module_& m) {
   auto handle = nb::class_<autograd::HookHandle>(m, "RemovableHandle");

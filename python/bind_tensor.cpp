@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "python_hooks.h"
 #include "tensor_slots.h"
 
 namespace sf::py {
@@ -27,7 +28,7 @@ PyObject* initialised(PyTensor* self, Tensor&& t) {
   return reinterpret_cast<PyObject*>(self);
 }
 
-// Not tracked by the garbage collector until there is a dict: without one no cycle can pass through it.
+// Not tracked by the garbage collector until there are attributes or hooks: without them no cycle can pass through it.
 PyObject* make_plain(Tensor&& t) {
   PyTensor* self;
   if (g_free_count > 0) {
@@ -37,7 +38,9 @@ PyObject* make_plain(Tensor&& t) {
     self = PyObject_GC_New(PyTensor, tensor_type);
     if (!self) return nullptr;
   }
-  return initialised(self, std::move(t));
+  PyObject* o = initialised(self, std::move(t));
+  if (may_have_hooks(*self->t.impl())) PyObject_GC_Track(o);
+  return o;
 }
 
 void dealloc(PyObject* o) {
@@ -56,10 +59,11 @@ void dealloc(PyObject* o) {
 int traverse(PyObject* o, visitproc visit, void* arg) {
   Py_VISIT(reinterpret_cast<PyTensor*>(o)->dict);
   Py_VISIT(Py_TYPE(o));
-  return 0;
+  return visit_hooks(tensor_of(o), visit, arg);
 }
 int clear(PyObject* o) {
   Py_CLEAR(reinterpret_cast<PyTensor*>(o)->dict);
+  clear_hooks(tensor_of(o));
   return 0;
 }
 

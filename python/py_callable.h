@@ -17,6 +17,7 @@ class Held {
           PyGILState_Release(gil);
         }) {}
   nb::handle get() const { return object_.get(); }  // needs the GIL
+  bool is_only_owner() const { return object_.use_count() == 1; }
   explicit operator bool() const { return bool(object_); }
 
  private:
