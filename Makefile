@@ -53,15 +53,16 @@ bench: build
 # Golden files from torch. TORCH_PYTHON: a Python that has torch; without one, .venv-torch is made.
 TORCH_PYTHON ?= .venv-torch/bin/python
 golden: tests-binary
-	test -x $(TORCH_PYTHON) || { python3 -m venv .venv-torch && .venv-torch/bin/pip install torch numpy --index-url https://download.pytorch.org/whl/cpu; }
+	test -x $(TORCH_PYTHON) || { python3 -m venv .venv-torch && .venv-torch/bin/pip install torch numpy; }
 	rm -rf $(BUILD)/golden
 	$(BUILD)/scaffolding_tests --dump-samples $(BUILD)/golden
 	$(TORCH_PYTHON) tests/golden/make_golden.py $(BUILD)/golden
 
 # docs/ops.md and docs/env.md from the registries.
 docs: tests-binary
+	mkdir -p docs
 	$(BUILD)/scaffolding_tests --table docs/ops.md
-	$(BUILD)/scaffolding env --markdown > docs/env.md
+	$(BUILD)/scaffolding_tests --env-table docs/env.md
 
 .PHONY: tests-binary
 tests-binary: CMAKE_ARGS += -DSF_BUILD_TESTS=ON

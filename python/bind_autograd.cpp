@@ -50,8 +50,10 @@ void bind_mode(nb::module_& m) {
   m.def("is_inference_mode_enabled", [] { return mode.inference; });
   m.def("_set_grad_enabled", [](bool on) { return std::exchange(mode.grad, on); });
   m.def("_set_mode", [](bool grad, bool inference) {
-    auto was = std::exchange(mode, {grad, inference});
-    return nb::make_tuple(was.grad, was.inference);
+    nb::tuple was = nb::make_tuple(mode.grad, mode.inference);
+    mode.grad = grad;
+    mode.inference = inference;
+    return was;
   });
 }
 

@@ -1,5 +1,7 @@
 // autograd.Function: ops whose forward and backward are Python code. The class itself is in autograd/function.py; here are
 // the node that calls its backward and the tensors it saved.
+#include <nanobind/stl/string.h>
+
 #include <set>
 
 #include "bind_autograd.h"

@@ -1,5 +1,6 @@
 // NumPy both ways without a copy, through Python's buffer protocol: the package does not import or link NumPy.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <cstring>
 
@@ -35,6 +36,12 @@ bool dtype_of_format(const Py_buffer& b, DType& out) {
   }
 }
 
+[[noreturn]] void unsupported(PyObject* array, const char* otherwise) {
+  std::string what = otherwise ? otherwise : "bytes";
+  if (PyObject_HasAttrString(array, "dtype")) what = nb::cast<std::string>(steal(PyObject_Str(nb::object(nb::handle(array).attr("dtype")).ptr())));
+  fail<TypeError>("from_numpy: cannot read ", what, "; supported are bool, uint8, int8, int16, int32, int64, float16, float32 and float64");
+}
+
 struct HeldBuffer {
   Py_buffer view{};
   bool held = false;
@@ -53,17 +60,13 @@ Tensor from_numpy(PyObject* array) {
   Py_buffer& b = held->view;
   if (PyObject_GetBuffer(array, &b, PyBUF_RECORDS_RO) != 0) {   // strides and format; read-only is allowed
     PyErr_Clear();
-    std::string what = PyObject_HasAttrString(array, "dtype") ? nb::cast<std::string>(nb::str(nb::handle(array).attr("dtype"))) : Py_TYPE(array)->tp_name;
-    fail<TypeError>("from_numpy: cannot read ", what,
-                    "; supported are bool, uint8, int8, int16, int32, int64, float16, float32 and float64");
+    unsupported(array, Py_TYPE(array)->tp_name);
   }
   held->held = true;
   DType t;
   if (!dtype_of_format(b, t)) {
     SF_CHECK(!b.format || (*b.format != '>' && *b.format != '<'), "from_numpy: the array's byte order differs from the machine's; use array.astype(array.dtype.newbyteorder('='))");
-    std::string what = PyObject_HasAttrString(array, "dtype") ? nb::cast<std::string>(nb::str(nb::handle(array).attr("dtype"))) : b.format;
-    fail<TypeError>("from_numpy: cannot read ", what,
-                    "; supported are bool, uint8, int8, int16, int32, int64, float16, float32 and float64");
+    unsupported(array, b.format);
   }
   Shape sizes, strides;
   int64_t span = 1;

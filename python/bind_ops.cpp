@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include <cstring>
+#include <memory>
 
 #include "bind_arguments.h"
 #include "scaffolding/autograd/tape.h"
@@ -54,6 +55,26 @@ bool takes_the_rest(const ArgInfo& last, PyObject* first) {
 class Arguments {
  public:
   Arguments(const OpFunction& f, PyObject* const* args, size_t given, PyObject* keywords) : f_(f), op_(*f.op) {
+    std::uninitialized_default_construct_n(values_, op_.args.size());
+    try {
+      read(args, given, keywords);
+    } catch (...) {
+      std::destroy_n(values_, op_.args.size());
+      throw;
+    }
+  }
+  ~Arguments() { std::destroy_n(values_, op_.args.size()); }
+  Arguments(const Arguments&) = delete;
+
+  Value run() {
+    MaybeRelease release(large_);
+    return op_.call(values());
+  }
+  std::span<const Value> values() const { return {values_, op_.args.size()}; }
+  bool large() const { return large_; }
+
+ private:
+  void read(PyObject* const* args, size_t given, PyObject* keywords) {
     size_t wanted = op_.args.size();
     const std::string& name = op_.name;
     if (wanted > 0 && given >= wanted && takes_the_rest(op_.args[wanted - 1], args[wanted - 1])) {
@@ -80,14 +101,6 @@ class Arguments {
     }
   }
 
-  Value run() {
-    MaybeRelease release(large_);
-    return op_.call({values_, op_.args.size()});
-  }
-  Value& operator[](size_t i) { return values_[i]; }
-  bool large() const { return large_; }
-
- private:
   void set(size_t i, PyObject* o) {
     values_[i] = to_value(op_.name, op_.args[i], o);
     set_ |= 1u << i;
@@ -100,7 +113,9 @@ class Arguments {
 
   const OpFunction& f_;
   const OpEntry& op_;
-  Value values_[kMaxArguments];   // args.size() of them in use
+  union {
+    Value values_[kMaxArguments];   // only the first args.size() of them exist: making 24 costs more than a small op
+  };
   uint32_t set_ = 0;
   bool large_ = false;
 };
@@ -128,12 +143,12 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
     if (!read) return PyObject_Vectorcall(f.second, args, nargsf, keywords);
     Arguments& arguments = *read;
     if (!f.inplace) return to_object(arguments.run());
-    auto* target = std::get_if<Tensor>(&arguments[0]);
+    std::span<const Value> values = arguments.values();
+    auto* target = std::get_if<Tensor>(&values[0]);
     SF_CHECK_AS(TypeError, target && *target && !(*target).impl()->is_scalar, text(f.name), ": ", f.op->args[0].name, " must be a tensor");
     Tensor x = *target;
     {
       MaybeRelease release(arguments.large());
-      std::span<const Value> values{&arguments[0], f.op->args.size()};
       if (!write_directly(*f.op, x, values)) autograd::assign_inplace(f.op->name.c_str(), x, std::get<Tensor>(f.op->call(values)));
     }
     return wrap(std::move(x));
@@ -173,12 +188,7 @@ PyObject* get_signature(PyObject* self, void*) {
 }
 PyObject* get_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
 PyObject* get_module(PyObject*, void*) { return PyUnicode_FromString("scaffolding"); }
-PyObject* op_reduce(PyObject* self, PyObject*) {
-  return guarded([&] {
-    nb::object lookup = nb::module_::import_("scaffolding._core").attr("_op_named");
-    return Py_BuildValue("O(O)", lookup.ptr(), reinterpret_cast<OpFunction*>(self)->name);
-  });
-}
+PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }   // a global of the package
 
 void op_dealloc(PyObject* self) {
   auto* f = reinterpret_cast<OpFunction*>(self);
@@ -240,7 +250,6 @@ void bind_ops(nb::module_& m) {
       if (method && !PyDict_GetItemString(own.ptr(), name.c_str())) type.attr(name.c_str()) = f;
     }
   }
-  m.def("_op_named", [m](nb::str name) { return nb::getattr(m, name); });
   m.def("_set_second_form", [](nb::handle op, nb::handle function) {
     SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
     Py_XSETREF(reinterpret_cast<OpFunction*>(op.ptr())->second, Py_NewRef(function.ptr()));

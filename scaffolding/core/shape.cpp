@@ -15,9 +15,9 @@ int64_t numel(const Shape& s) {
     SF_CHECK(d >= 0, "shape: sizes must not be negative, got ", s);
     zero |= d == 0;
   }
-  if (zero) return 0;
-  for (auto d : s) SF_CHECK(!__builtin_mul_overflow(n, d, &n), "shape: ", s, " has more elements than fit in 63 bits");
-  return n;
+  // A zero does not excuse the others: strides are products of them.
+  for (auto d : s) SF_CHECK(!__builtin_mul_overflow(n, std::max<int64_t>(d, 1), &n), "shape: ", s, " has more elements than fit in 63 bits");
+  return zero ? 0 : n;
 }
 
 Shape contiguous_strides(const Shape& sizes) {

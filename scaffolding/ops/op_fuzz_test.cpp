@@ -3,6 +3,7 @@
 // sf::Error or compute; anything else (a crash, std::bad_alloc, a sanitizer's report, a call that takes seconds) fails.
 // Half of the calls are samples of the op's own test with some arguments replaced: those get past the checks.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -59,6 +60,27 @@ class CrashReport {
  private:
   static constexpr int kSignals[] = {SIGSEGV, SIGFPE, SIGABRT, SIGILL, SIGBUS};
   void (*old_[5])(int) = {};
+};
+
+// Tensors beyond kMemory are refused. Memory that ops take by other ways ends in std::bad_alloc, not in a dying machine;
+// AddressSanitizer reserves terabytes of addresses and has its own limit (main_test.cpp).
+class MemoryLimits {
+ public:
+  MemoryLimits() {
+    cpu::set_memory_limit(cpu::allocated_bytes() + kMemory);
+    if (__sanitizer_set_death_callback || getrlimit(RLIMIT_AS, &old_) != 0) return;
+    rlimit tighter = old_;
+    tighter.rlim_cur = std::min<rlim_t>(old_.rlim_max, rlim_t(8) << 30);
+    limited_ = setrlimit(RLIMIT_AS, &tighter) == 0;
+  }
+  ~MemoryLimits() {
+    cpu::set_memory_limit(0);
+    if (limited_) setrlimit(RLIMIT_AS, &old_);
+  }
+
+ private:
+  rlimit old_{};
+  bool limited_ = false;
 };
 
 std::string text_of(const Value& v) {
@@ -241,10 +263,7 @@ TEST(Fuzz, every_op_computes_or_refuses_with_an_error) {
   }
   uint64_t seed = uint64_t(env::integer("SF_FUZZ_SEED"));
   int64_t wanted = env::integer("SF_FUZZ_CASES"), cases = wanted > 0 ? wanted : int64_t(all_ops().size()) * 60;
-  struct Limit {
-    Limit() { cpu::set_memory_limit(cpu::allocated_bytes() + kMemory); }
-    ~Limit() { cpu::set_memory_limit(0); }
-  } limit;
+  MemoryLimits limits;
   CrashReport report;
   using Clock = std::chrono::steady_clock;
   auto seconds_since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };

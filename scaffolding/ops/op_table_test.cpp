@@ -1,2 +1,134 @@
+// docs/ops.md and docs/env.md, written from the registries, and the tests that they and the ops' own tests are complete.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "scaffolding/core/env.h"
 #include "scaffolding/ops/op_listing.h"
-namespace sf::test { void write_table(const std::string&) {} }
+#include "scaffolding/ops/op_test.h"
+
+namespace sf::test {
+
+namespace {
+
+// Text inside a Markdown table.
+std::string cell(const std::string& s) {
+  std::string out;
+  for (char c : s) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+// "add: native; add_backward: native, onednn". Without instruction sets: which of them there are depends on the machine.
+std::string providers(const OpEntry& op) {
+  std::string out;
+  for (auto* table : op.tables) {
+    std::set<std::string> names;
+    for (int i = 0; i < table->count(Device::CPU); ++i) names.insert(table->entry(Device::CPU, i).provider);
+    if (!out.empty()) out += "; ";
+    out += std::string(table->name()) + ":";
+    const char* separator = " ";
+    for (auto& n : names) {
+      out += separator + n;
+      separator = ", ";
+    }
+  }
+  return out.empty() ? "made of other ops" : out;
+}
+
+std::map<std::string, size_t> sample_counts() {
+  std::map<std::string, size_t> counts;
+  for (OpTest* t : op_tests()) {
+    if (t->all.empty() && t->refused.empty()) t->samples();
+    counts[t->name] += t->all.size() + t->refused.size();
+  }
+  return counts;
+}
+
+std::string ops_document() {
+  auto counts = sample_counts();
+  std::ostringstream out;
+  out << "# Ops\n\nWritten by `make docs` from the registry; do not edit. Every op is a C++ function in namespace `sf` and a Python function of\n"
+         "`scaffolding`, with these names and defaults. *Gradient*: recorded on the tape. *Like*: what the values and gradients are tested\n"
+         "against. *CPU kernels*: kernel table and who offers kernels for it; `scaffolding ops NAME` shows the order and the instruction sets.\n"
+         "*Samples*: calls in the op's test, each of them checked in every way the harness has.\n\n"
+      << "| Op | What it does | Gradient | Like | CPU kernels | Samples |\n|---|---|---|---|---|---|\n";
+  for (auto* op : all_ops())
+    out << "| `" << cell(op->name + (op->has_inplace ? "`, `" + op->name + "_" : "")) << "`<br>`(" << cell(op->params) << ")` | " << cell(op->help) << " | "
+        << (op->differentiable ? "yes" : "no") << " | " << (op->is_random ? "random" : "`" + cell(op->reference) + "`") << " | " << providers(*op) << " | "
+        << counts[op->name] << " |\n";
+  out << "\n" << all_ops().size() << " ops.\n";
+  return out.str();
+}
+
+std::string environment_document() {
+  std::ostringstream out;
+  out << "# Environment variables\n\nWritten by `make docs` from core/env.cpp; do not edit. Read once, at first use; `scaffolding env` prints their values.\n\n"
+         "| Variable | Default | What it does |\n|---|---|---|\n";
+  for (auto& v : env::all()) out << "| `" << v.name << "` | " << (*v.fallback ? "`" + std::string(v.fallback) + "`" : "") << " | " << cell(v.help) << " |\n";
+  return out.str();
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream in(std::string(SF_SOURCE_DIR) + "/" + path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool has_onednn() {
+  for (auto* table = KernelTableBase::first(); table; table = table->next())
+    for (int i = 0; i < table->count(Device::CPU); ++i)
+      if (std::string_view(table->entry(Device::CPU, i).provider) == "onednn") return true;
+  return false;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string s;
+  for (auto& n : names) s += " " + n;
+  return s;
+}
+
+TEST(Documents, ops_md_is_what_the_registry_says) {
+  if (!has_onednn()) GTEST_SKIP() << "docs/ops.md lists the kernels of a build with oneDNN";
+  EXPECT_TRUE(file_text("docs/ops.md") == ops_document()) << "docs/ops.md is stale; run `make docs` and commit it";
+}
+
+TEST(Documents, env_md_is_what_the_registry_says) {
+  EXPECT_TRUE(file_text("docs/env.md") == environment_document()) << "docs/env.md is stale; run `make docs` and commit it";
+}
+
+TEST(Registry, every_op_has_a_test_with_samples) {
+  auto counts = sample_counts();
+  std::vector<std::string> missing;
+  for (auto* op : all_ops())
+    if (counts[op->name] == 0) missing.push_back(op->name);
+  EXPECT_TRUE(missing.empty()) << missing.size() << " ops have no SF_OP_TEST with a sample:" << joined(missing);
+}
+
+TEST(Registry, every_test_names_an_op) {
+  for (OpTest* t : op_tests()) EXPECT_TRUE(find_op(t->name)) << "SF_OP_TEST(" << t->name << ") names no op";
+}
+
+// What torch computes is known for every op that can be compared: some sample of it has a golden file.
+TEST(Registry, every_op_has_a_doc_and_a_reference_that_is_tested) {
+  std::set<std::string> golden;
+  for (OpTest* t : op_tests()) {
+    if (t->all.empty() && t->refused.empty()) t->samples();
+    for (auto& s : t->all)
+      if (s->golden) golden.insert(t->name);
+  }
+  std::vector<std::string> undocumented, unlike;
+  for (auto* op : all_ops()) {
+    if (op->help.empty()) undocumented.push_back(op->name);
+    if (!op->is_random && (op->reference.empty() || !golden.count(op->name))) unlike.push_back(op->name);
+  }
+  EXPECT_TRUE(undocumented.empty()) << "ops without .doc():" << joined(undocumented);
+  EXPECT_TRUE(unlike.empty()) << "ops that nothing compares with their .like():" << joined(unlike);
+}
+
+}  // namespace
+
+void write_table(const std::string& path) { std::ofstream(path) << ops_document(); }
+void write_environment(const std::string& path) { std::ofstream(path) << environment_document(); }
+
+}  // namespace sf::test

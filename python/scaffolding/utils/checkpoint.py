@@ -1,1 +1,4 @@
-"""Gradient checkpointing: recompute in backward instead of keeping activations."""
+"""Gradient checkpointing: recompute in backward instead of keeping activations.
+
+>>> y = checkpoint(block, x)        # keeps x only; block runs again in backward
+"""

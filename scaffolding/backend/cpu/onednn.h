@@ -21,6 +21,8 @@ bool has_bf16();
 dnnl::memory::data_type type_of(DType t);
 dnnl::memory::desc describe(const TensorView& t);                      // sizes and strides as they are
 dnnl::memory::desc any_layout(dnnl::memory::dims sizes, DType t);
+// Equal for equal layouts: names a packed weight, which primitives of many shapes may share.
+int64_t fingerprint(const dnnl::memory::desc& desc);
 dnnl::memory wrap(const dnnl::memory::desc& desc, const void* data);   // data is written through for outputs
 void append(dnnl::post_ops& ops, Activation act);                      // nothing for None
 dnnl::primitive_attr attributes(const dnnl::post_ops& ops = {});       // scratchpad from the caller
@@ -40,7 +42,8 @@ struct Key {
   void add(int64_t w) { words[count++] = w; }
   void add(const TensorView& t);          // dtype, sizes, strides
 };
-// The primitive of `key`, built on first use. A dnnl::error from `build` makes an entry that is not ok.
+// The primitive of `key`, built on first use. A dnnl::error from `build` makes an entry that is not ok. Inside a ComputeScope:
+// a primitive divides its work for the threads it may use at that moment, so their number is part of its name.
 std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx, Compiled& out), void* ctx);
 template <class F> std::shared_ptr<const Compiled> compiled(const Key& key, const F& build) {
   return compiled(key, [](void* ctx, Compiled& out) { (*static_cast<const F*>(ctx))(out); }, const_cast<F*>(&build));

@@ -1,6 +1,7 @@
 #include "scaffolding/backend/cpu/onednn.h"
 
-#include <cstring>
+#include <omp.h>
+
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -44,6 +45,26 @@ memory::desc describe(const TensorView& t) {
   return {sizes, type_of(t.dtype), strides};
 }
 memory::desc any_layout(memory::dims sizes, DType t) { return {sizes, type_of(t), memory::format_tag::any}; }
+int64_t fingerprint(const memory::desc& desc) {
+  uint64_t h = 1469598103934665603ull;   // FNV-1a over the numbers that say where an element lies
+  auto mix = [&](int64_t x) { h = (h ^ uint64_t(x)) * 1099511628211ull; };
+#if DNNL_VERSION_MAJOR >= 3
+  for (int64_t x : desc.get_dims()) mix(x);
+  for (int64_t x : desc.get_padded_dims()) mix(x);
+  for (int64_t x : desc.get_strides()) mix(x);
+  for (int64_t x : desc.get_inner_blks()) mix(x);
+  for (int64_t x : desc.get_inner_idxs()) mix(x);
+  mix(int64_t(desc.get_data_type()));
+#else
+  const dnnl_memory_desc_t& d = desc.data;
+  const dnnl_blocking_desc_t& b = d.format_desc.blocking;
+  mix(d.format_kind), mix(d.data_type), mix(d.extra.flags);
+  for (int i = 0; i < d.ndims; ++i) mix(d.dims[i]), mix(d.padded_dims[i]), mix(b.strides[i]);
+  for (int i = 0; i < b.inner_nblks; ++i) mix(b.inner_blks[i]), mix(b.inner_idxs[i]);
+#endif
+  mix(int64_t(desc.get_size()));
+  return int64_t(h);
+}
 memory wrap(const memory::desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
 
 void append(dnnl::post_ops& ops, Activation act) {
@@ -91,8 +112,8 @@ constexpr int kScratchSlot = 6;
 }  // namespace
 
 std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx, Compiled& out), void* ctx) {
-  std::string_view words(reinterpret_cast<const char*>(key.words), size_t(key.count) * sizeof(int64_t));
-  std::string name(words);
+  std::string name(reinterpret_cast<const char*>(key.words), size_t(key.count) * sizeof(int64_t));
+  name += std::to_string(omp_get_max_threads());
   Cache& c = cache();
   std::lock_guard guard(c.lock);
   if (auto at = c.map.find(name); at != c.map.end()) return at->second;

@@ -189,7 +189,9 @@ void forward_typed(const AttentionForward& a) {
 
   // float32 keys and values can be read where they are, if no tile of kRows reads past a row or past the last key.
   // Rows far apart (heads interleaved in memory) fall on few cache sets: they are packed, unless hardly anybody reads them.
-  bool use_rows = p.Dv % kRows == 0 && ((k.row <= kNearRows && v.row <= kNearRows) || blocks == 1);
+  // A single wide head (an image autoencoder's: D = 512) is dense as it is; packing it for each few queries cost a tenth.
+  auto near = [](int64_t row, int64_t length) { return row <= kNearRows || row < length + kLanes; };
+  bool use_rows = p.Dv % kRows == 0 && ((near(k.row, p.D) && near(v.row, p.Dv)) || blocks == 1);
 
   parallel_for(heads * groups, 1, [&](int64_t begin, int64_t end) {
     bool in_place = false;

@@ -13,7 +13,7 @@ namespace dn = cpu::onednn;
 using dnnl::memory;
 using dims = memory::dims;
 
-constexpr uint32_t kFormatForward = 110, kFormatBackward = 120;   // in PackedKey
+constexpr uint32_t kFormatForward = 110, kFormatBackward = 130;   // in PackedKey, + dtype
 enum Slot { kSlotWeights = 7, kSlotX = 8, kSlotY = 9 };
 
 bool dense(const TensorView& t) { return !t || t.is_channels_last() || t.is_contiguous(); }
@@ -108,9 +108,9 @@ void add_sizes(dn::Key& key, const TensorView& t) {
 // Weights in the primitive's layout: kept per version, or packed for this call.
 class LaidWeight {
  public:
-  LaidWeight(const TensorView& w, int64_t groups, const memory::desc& layout, uint32_t format, uint64_t version, const TensorView& x)
+  LaidWeight(const TensorView& w, int64_t groups, const memory::desc& layout, uint32_t format, uint64_t version)
       : pack_{grouped(w, groups), &layout},
-        kept_({w.data, version, format + uint32_t(w.dtype), {w.sizes[0], w.sizes[1], groups, x.sizes[0], x.numel(), w.strides[0], w.strides[1], w.ndim > 2 ? w.sizes[2] : 0, w.numel()}},
+        kept_({w.data, version, format + uint32_t(w.dtype), {groups, w.strides[0], w.strides[1], w.strides[2], w.strides[w.ndim - 1], dn::fingerprint(layout)}},
               layout.get_size(), pack_) {
     data_ = kept_.get();
     if (!data_) pack_(data_ = scratch(layout.get_size(), kSlotWeights));
@@ -127,14 +127,13 @@ class LaidWeight {
   void* data_;
 };
 
-void forward(const ConvForward& f) {
-  ComputeScope scope;
+std::shared_ptr<const dn::Compiled> primitive_of(const ConvForward& f) {
   dn::Key key;
   key.add(int64_t(2));
   add_sizes(key, f.x), add_sizes(key, f.weight), add_sizes(key, f.bias), add_sizes(key, f.residual), add_sizes(key, f.y);
   add_shape(key, f.shape, f.x.ndim - 2);
   key.add(int64_t(f.act));
-  auto prim = dn::compiled(key, [&](dn::Compiled& out) {
+  return dn::compiled(key, [&](dn::Compiled& out) {
     dnnl::post_ops ops;
     if (f.residual) ops.append_sum(1);
     dn::append(ops, f.act);
@@ -142,8 +141,12 @@ void forward(const ConvForward& f) {
                            activation(f.y), geometry(f.shape, f.x, f.weight, f.y), ops);
     out = {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
   });
+}
+void forward(const ConvForward& f) {
+  ComputeScope scope;
+  const auto prim = primitive_of(f);
   Laid x(f.x, kSlotX, true), y(f.y, kSlotY, false);
-  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatForward, f.weight_version, f.x);
+  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatForward, f.weight_version);
   memory bias = f.bias ? dn::wrap(bias_of(f.bias), f.bias.data) : memory();
   // The residual is summed from y's own bytes: a copy, but 2.6.3's binary post-op adds wrong values outside 2-D brgconv.
   if (f.residual) dn::reorder(dn::wrap(dn::describe(f.residual), f.residual.data), y.memory_of());
@@ -151,13 +154,12 @@ void forward(const ConvForward& f) {
   y.write_back();
 }
 
-void backward_data(const ConvBackwardData& f) {
-  ComputeScope scope;
+std::shared_ptr<const dn::Compiled> primitive_of(const ConvBackwardData& f) {
   dn::Key key;
   key.add(int64_t(3));
   add_sizes(key, f.dy), add_sizes(key, f.weight), add_sizes(key, f.dx);
   add_shape(key, f.shape, f.dx.ndim - 2);
-  auto prim = dn::compiled(key, [&](dn::Compiled& out) {
+  return dn::compiled(key, [&](dn::Compiled& out) {
     const memory::desc dx = activation(f.dx), dy = activation(f.dy), w = any_weight(f.weight, f.shape.groups, f.weight.dtype);
     const Geometry g = geometry(f.shape, f.dx, f.weight, f.dy);
     auto hint = forward_desc(dnnl::prop_kind::forward_training, dx, w, {}, dy, g, {});
@@ -168,19 +170,22 @@ void backward_data(const ConvBackwardData& f) {
 #endif
     out = {dnnl::convolution_backward_data(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
   });
+}
+void backward_data(const ConvBackwardData& f) {
+  ComputeScope scope;
+  const auto prim = primitive_of(f);
   Laid dy(f.dy, kSlotY, true), dx(f.dx, kSlotX, false);
-  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatBackward, f.weight_version, f.dx);
+  LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatBackward, f.weight_version);
   dn::run(*prim, {{DNNL_ARG_DIFF_DST, dy.memory_of()}, {DNNL_ARG_WEIGHTS, w.memory_of()}, {DNNL_ARG_DIFF_SRC, dx.memory_of()}});
   dx.write_back();
 }
 
-void backward_weights(const ConvBackwardWeights& f) {
-  ComputeScope scope;
+std::shared_ptr<const dn::Compiled> primitive_of(const ConvBackwardWeights& f) {
   dn::Key key;
   key.add(int64_t(4));
   add_sizes(key, f.x), add_sizes(key, f.dy), add_sizes(key, f.dweight), add_sizes(key, f.dbias);
   add_shape(key, f.shape, f.x.ndim - 2);
-  auto prim = dn::compiled(key, [&](dn::Compiled& out) {
+  return dn::compiled(key, [&](dn::Compiled& out) {
     const memory::desc x = activation(f.x), dy = activation(f.dy), dw = any_weight(f.dweight, f.shape.groups, f.dweight.dtype), db = bias_of(f.dbias);
     const Geometry g = geometry(f.shape, f.x, f.dweight, f.dy);
     auto hint = forward_desc(dnnl::prop_kind::forward_training, x, any_weight(f.dweight, f.shape.groups, f.x.dtype), {}, dy, g, {});
@@ -195,6 +200,10 @@ void backward_weights(const ConvBackwardWeights& f) {
 #endif
     out = {dnnl::convolution_backward_weights(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
   });
+}
+void backward_weights(const ConvBackwardWeights& f) {
+  ComputeScope scope;
+  const auto prim = primitive_of(f);
   Laid x(f.x, kSlotX, true), dy(f.dy, kSlotY, true);
   memory dw = dn::wrap(prim->weights, scratch(prim->weights.get_size(), kSlotWeights));
   memory db = f.dbias ? dn::wrap(bias_of(f.dbias), f.dbias.data) : memory();
@@ -211,14 +220,19 @@ bool ordinary(const TensorView& w, const ConvShape& s, const TensorView& y) {
          s.padding[0] < w.sizes[2] && s.padding[1] < w.sizes[3];
 }
 
+template <class Args> bool can_build(const Args& f) {
+  ComputeScope scope;
+  return primitive_of(f)->ok;
+}
+
 bool supports_forward(const ConvForward& f) {
   if (f.residual && !ordinary(f.weight, f.shape, f.y)) return false;   // 2.6.3 crashes in sums of 3-D and ragged shapes
-  return type_ok(f.x) && f.y.numel() > 0 && dense(f.x) && dense(f.y) && dense(f.residual);
+  return type_ok(f.x) && f.y.numel() > 0 && dense(f.x) && dense(f.y) && dense(f.residual) && can_build(f);
 }
-bool supports_data(const ConvBackwardData& f) { return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy); }
+bool supports_data(const ConvBackwardData& f) { return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy) && can_build(f); }
 bool supports_weights(const ConvBackwardWeights& f) {
   if (f.x.dtype == kBFloat16 && !ordinary(f.dweight, f.shape, f.dy)) return false;   // 2.6.3 leaves NaN in ragged shapes
-  return type_ok(f.x) && f.x.numel() > 0 && f.dy.numel() > 0 && dense(f.x) && dense(f.dy);
+  return type_ok(f.x) && f.x.numel() > 0 && f.dy.numel() > 0 && dense(f.x) && dense(f.dy) && can_build(f);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Matrix products by our own kernels: every dtype, every stride, every instruction set.
-// The kernel itself is in packed_gemm.h; here: which arithmetic serves which dtype, batches, and integers.
-#include "scaffolding/ops/matmul/packed_gemm.h"
+// The kernel itself is in packed_gemm.h and few_rows.h; here: which arithmetic serves which dtype, batches, and integers.
+#include "scaffolding/backend/cpu/packed_weights.h"
+#include "scaffolding/ops/matmul/few_rows.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -31,16 +32,32 @@ static bool batch_is_rows(const Gemm& g) {
          (!g.pre || g.pre.strides[0] == m * g.pre.strides[1]);
 }
 
+// A weight's packed copy is kept where packing is a large part of the work; above that the copy only costs memory.
+// Below, dot products with the weight as it lies run at the speed of memory.
+constexpr int64_t kKeepFrom = 5, kKeepRows = 512;
+
+template <class K, class P> static void multiply_weight(const Gemm& g, const P& p) {
+  if (g.b_version && p.m >= kKeepFrom && p.m <= kKeepRows && !prefers_strided<K>(p)) {
+    const PackedShape<K> s(p.k, p.n);
+    const cpu::PackedKey key{p.b, g.b_version, 1 + SF_ISA_PRIORITY, {int64_t(g.b.dtype), p.k, p.n, p.b_k, p.b_n}};
+    auto fill = [&](void* to) { pack_whole_b<K>(p, s, static_cast<typename K::Unit*>(to)); };
+    cpu::PackedWeight kept(key, s.bytes(), fill);
+    if (kept.get()) return multiply_prepacked<K>(p, s, static_cast<const typename K::Unit*>(kept.get()));
+  }
+  multiply<K>(p);
+}
+
 template <class K, class Src> static void run(const Gemm& g) {
   const int64_t batch = g.c.sizes[0];
-  if (batch == 0) return;
+  if (batch == 0 || g.c.sizes[1] == 0 || g.c.sizes[2] == 0) return;
   Product<K, Src> p = product_of<K, Src>(g, 0);
   if (batch > 1 && batch_is_rows(g)) {
     p.m *= batch;
-    return multiply<K>(p);
+    return multiply_weight<K>(g, p);
   }
+  if (batch == 1) return multiply_weight<K>(g, p);
   const int64_t work = p.m * p.n * p.k;
-  if (batch == 1 || (batch < 4 * num_threads() && work >= 4 * kParallelWork * num_threads())) {
+  if (batch < 4 * num_threads() && work >= 4 * kParallelWork * num_threads()) {
     for (int64_t i = 0; i < batch; ++i) multiply<K>(product_of<K, Src>(g, i));
     return;
   }

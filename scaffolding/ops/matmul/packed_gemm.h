@@ -118,36 +118,6 @@ template <class K, class P>
   }
 }
 
-// Few rows: a and b are read where they are. b has stride 1 along n; its ragged last columns go through a padded copy.
-template <class K, class P> [[gnu::noinline]] void multiply_strided(const P& p, int64_t s0, int64_t s1) {
-  using Acc = typename K::Acc;
-  constexpr int NR = kTileCols<K>, L = kVecLanes<K>;
-  const bool plain = p.e.plain() && p.e.c_type == kAccType<K>;
-  const int64_t panels = ceil_div(p.m, kStridedRows);
-  alignas(64) Acc tile_sums[kStridedRows * NR];
-  for (int64_t st = s0; st < s1; ++st) {
-    const int64_t c0 = st * NR;
-    const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
-    const bool whole = cols == vecs * L;
-    const typename K::Unit* b = p.b + c0;
-    int64_t b_step = p.b_k;
-    if (!whole) {
-      auto* copy = static_cast<typename K::Unit*>(scratch(size_t(p.k) * NR * sizeof(Acc) + kPackSlack, kSlotB));
-      pack<K>(copy, NR, b, 1, p.b_k, cols, p.k);
-      b = copy;
-      b_step = NR;
-    }
-    for (int64_t q = 0; q < panels; ++q) {
-      const int64_t r0 = p.m * q / panels;
-      const int mr = int(p.m * (q + 1) / panels - r0);
-      const bool straight = plain && whole;
-      tile_for<K, false>(mr, vecs)(p.k, p.a + r0 * p.a_m, p.a_m, p.a_k, b, b_step,
-                                   straight ? static_cast<Acc*>(p.e.c) + r0 * p.e.c_row + c0 : tile_sums, straight ? p.e.c_row : NR, nullptr, 0);
-      if (!straight) finish_tile(p.e, r0, mr, c0, cols, tile_sums, NR);
-    }
-  }
-}
-
 // How rows and strips are dealt to threads: the grid whose busiest thread has least, counting the packing of its rows of a.
 struct Grid { int64_t rows, strips; };
 template <class K> SF_INLINE Grid choose_grid(int64_t m, int64_t strips, int64_t threads) {
@@ -182,34 +152,6 @@ template <class K, class P> void pack_whole_b(const P& p, const PackedShape<K>& 
   parallel_for(parts, max64(1, (1 << 16) / each), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) pack_b<K>(p, s, dst, t / s.strips, t % s.strips);
   });
-}
-
-// b in place pays while it is read few times, or while it sits in L1 anyway.
-template <class K, class P> SF_INLINE bool prefers_strided(const P& p) {
-  if (sizeof(typename P::Src) != sizeof(typename K::Unit) || K::kDepth != 1 || p.b_n != 1) return false;
-  return p.m <= 5 * kStridedRows || p.k * p.n <= 4096;
-}
-
-template <class K, class P> void multiply(const P& p) {
-  if (p.m == 0 || p.n == 0) return;
-  if constexpr (sizeof(typename P::Src) == sizeof(typename K::Unit) && K::kDepth == 1) {
-    if (prefers_strided<K>(p)) {
-      const int64_t strips = ceil_div(p.n, kTileCols<K>), each = max64(1, p.m * p.k * kTileCols<K>);
-      return parallel_for(strips, ceil_div(kParallelWork, each), [&](int64_t begin, int64_t end) { multiply_strided<K>(p, begin, end); });
-    }
-  }
-  const int64_t per_strip = max64(1, ceil_div(p.k, K::kDepth) * kTileCols<K> * int64_t(sizeof(typename K::Unit)));
-  const int64_t chunk = max64(8, kPackedBytes / per_strip) * kTileCols<K>;
-  for (int64_t c0 = 0; c0 < p.n; c0 += chunk) {
-    P part = p;
-    part.n = min64(chunk, p.n - c0);
-    part.b += c0 * p.b_n;
-    part.e = columns(p.e, c0);
-    PackedShape<K> s(p.k, part.n);
-    auto* bp = static_cast<typename K::Unit*>(scratch(s.bytes(), kSlotB));
-    pack_whole_b<K>(part, s, bp);
-    multiply_prepacked<K>(part, s, bp);
-  }
 }
 
 }  // namespace SF_ISA

@@ -70,14 +70,15 @@ Tensor constant_pad(const Tensor& x, const Shape& pad, const Scalar& value) {
   });
 }
 
-// Which input entry each output entry of a dimension shows.
-spatial::Map source_map(const std::string& mode, int64_t n, int64_t before, int64_t size) {
+// Which of the n input entries each of `size` output entries of a dimension shows.
+spatial::Map source_map(const std::string& mode, int64_t n, int64_t before, int64_t after, int64_t size) {
   spatial::Map m;
+  int64_t crop = std::max<int64_t>(-before, 0), period = n - crop - std::max<int64_t>(-after, 0);   // circular: what is left repeats
   for (int64_t o = 0; o < size; ++o) {
     int64_t i = o - before;
     if (mode == "reflect") i = i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
     else if (mode == "replicate") i = std::clamp<int64_t>(i, 0, n - 1);
-    else i = (i % n + n) % n;
+    else i = crop + ((i - crop) % period + period) % period;
     m.push_back(i);
   }
   return m;
@@ -100,11 +101,11 @@ Tensor pad(const Tensor& input, const Shape& pad, const std::string& mode, std::
     int64_t n = input.shape()[d], most = std::max(p.before[d], p.after[d]);
     SF_CHECK(n > 0 && p.size[d] > 0, "pad: mode '", mode, "' needs entries in dimension ", d, ", got ", input.shape(), " with pad ", pad);
     SF_CHECK(mode != "reflect" || most < n, "pad: mode 'reflect' can add at most ", n - 1, " entries to dimension ", d, " of ", input.shape(), ", got pad ", pad);
-    SF_CHECK(mode != "circular" || most <= n, "pad: mode 'circular' can add at most ", n, " entries to dimension ", d, " of ", input.shape(), ", got pad ", pad);
-    // Cropping more than the whole from one side would reflect or wrap what is not there.
-    SF_CHECK(p.before[d] > -n && p.after[d] > -n, "pad: pad ", pad, " crops all of dimension ", d, " of ", input.shape());
-    SF_CHECK(p.size[d] < (int64_t(1) << 31), "pad: the result is too large along dimension ", d);
-    maps.push_back(source_map(mode, n, p.before[d], p.size[d]));
+    int64_t left = n + std::min<int64_t>(p.before[d], 0) + std::min<int64_t>(p.after[d], 0);   // after cropping
+    SF_CHECK(mode != "circular" || (left > 0 && most <= left), "pad: mode 'circular' can add at most ", left, " entries to dimension ", d, " of ", input.shape(),
+             ", got pad ", pad);
+    SF_CHECK(p.size[d] <= (int64_t(1) << 26), "pad: mode '", mode, "' is limited to 2^26 entries in a dimension, got ", p.size[d]);
+    maps.push_back(source_map(mode, n, p.before[d], p.after[d], p.size[d]));
   }
   return spatial::remap("pad", input, maps);
 }

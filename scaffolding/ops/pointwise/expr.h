@@ -12,10 +12,17 @@ struct Expr {
   explicit Expr(int v) : t(wrapped(double(v))) {}
 };
 
-inline Expr operator+(const Expr& a, const Expr& b) { return sf::add(a.t, b.t); }
-inline Expr operator-(const Expr& a, const Expr& b) { return sf::sub(a.t, b.t); }
-inline Expr operator*(const Expr& a, const Expr& b) { return sf::mul(a.t, b.t); }
-inline Expr operator/(const Expr& a, const Expr& b) { return sf::div(a.t, b.t); }
+// Two numbers stay a number, in double precision; anything else is an op on tensors.
+#define SF_EXPR_ARITHMETIC(op, fn)                                                                              \
+  inline Expr operator op(const Expr& a, const Expr& b) {                                                       \
+    if (a.t.impl()->is_scalar && b.t.impl()->is_scalar) return Expr(a.t.item() op b.t.item());                  \
+    return sf::fn(a.t, b.t);                                                                                    \
+  }
+SF_EXPR_ARITHMETIC(+, add)
+SF_EXPR_ARITHMETIC(-, sub)
+SF_EXPR_ARITHMETIC(*, mul)
+SF_EXPR_ARITHMETIC(/, div)
+#undef SF_EXPR_ARITHMETIC
 inline Expr operator-(const Expr& a) { return sf::neg(a.t); }
 inline Expr operator<(const Expr& a, const Expr& b) { return sf::lt(a.t, b.t); }
 inline Expr operator<=(const Expr& a, const Expr& b) { return sf::le(a.t, b.t); }

@@ -110,7 +110,8 @@ using pointwise::expr::Expr;
 
 namespace {
 
-enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY, CROSS, QUOTIENT };
+enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, A = 4, B = 1 };   // unary ops: X, Y; binary ones: sums of A, B, Y
+constexpr int reads(int da, int db) { return da | db << 3; }
 enum Kind { FLOAT, NUMERIC };
 
 using Gradient1 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
@@ -160,7 +161,7 @@ using Gradient2 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
 struct BinaryOp {
   const char* name;
   Kind kind;
-  int saves;
+  int reads;   // by da, and shifted by 3 bits by db
   const KernelTable<PointwiseRow>* forward;
   Gradient2 grad_a, grad_b;
 };
@@ -184,34 +185,27 @@ bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0
   return true;
 }
 
-// An operand is kept only for a gradient that reads it, so that x.mul_(3) may overwrite x.
-struct SavedOperands {
-  autograd::Saved a, b;
-};
-SavedOperands save_operands(const BinaryOp& op, const Tensor& a, const Tensor& b) {
-  bool na = a.requires_grad(), nb = b.requires_grad(), all = op.saves == AB || op.saves == ABY;
-  return {all || nb ? autograd::save(a) : autograd::Saved(), all || op.saves == QUOTIENT || na ? autograd::save(b) : autograd::Saved()};
-}
-
-// Records an op whose operands have the result's shape, or are numbers: gradients need no summing back.
-Tensor record_same_shape(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0) {
+// Puts the op on the tape, keeping only what the wanted gradients read. `same_shape`: operands have the result's shape or
+// are numbers, so that gradients need no summing back.
+Tensor record_binary(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0, bool same_shape) {
   const BinaryOp* f = &op;
   bool na = a.requires_grad(), nb = b.requires_grad();
-  if (op.saves == NONE)
-    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb](const Tensor& dy) -> Tensors {
-      Expr none(0.0);
-      return {na ? f->grad_a(dy, none, none, none, p0).t : Tensor(), nb ? f->grad_b(dy, none, none, none, p0).t : Tensor()};
-    });
-  auto operand = [](const Tensor& t) { return t ? Expr(t) : Expr(0.0); };
-  if (op.saves != ABY)
-    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, operand, kept = save_operands(op, a, b)](const Tensor& dy) -> Tensors {
-      Expr none(0.0), x = operand(kept.a.get()), z = operand(kept.b.get());
-      return {na ? f->grad_a(dy, x, z, none, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, none, p0).t : Tensor()};
-    });
-  return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, operand, kept = save_operands(op, a, b)](const Tensor& dy, const Tensor& y) -> Tensors {
-    Expr x = operand(kept.a.get()), z = operand(kept.b.get());
-    return {na ? f->grad_a(dy, x, z, y, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, y, p0).t : Tensor()};
-  });
+  int used = (na ? op.reads & 7 : 0) | (nb ? op.reads >> 3 : 0);
+  auto gradients = [f, p0, na, nb](const Tensor& dy, const Tensor& x, const Tensor& z, const Tensor& y) -> Tensors {
+    Expr none(Tensor{}), ea = x ? Expr(x) : none, eb = z ? Expr(z) : none, ey = y ? Expr(y) : none, e0 = p0;
+    return {na ? f->grad_a(dy, ea, eb, ey, e0).t : Tensor(), nb ? f->grad_b(dy, ea, eb, ey, e0).t : Tensor()};
+  };
+  using autograd::Saved;
+  Saved sa = used & A ? autograd::save(a) : Saved(), sb = used & B ? autograd::save(b) : Saved();
+  std::shared_ptr<const std::pair<Shape, Shape>> shapes;
+  if (!same_shape) shapes = std::make_shared<const std::pair<Shape, Shape>>(a.shape(), b.shape());
+  auto reduced = [shapes](Tensors g) {
+    if (!shapes) return g;
+    return Tensors{g[0] ? sum_to(g[0], shapes->first) : Tensor(), g[1] ? sum_to(g[1], shapes->second) : Tensor()};
+  };
+  if (used & Y)
+    return autograd::record(op.name, y, {a, b}, [gradients, reduced, sa, sb](const Tensor& dy, const Tensor& y) { return reduced(gradients(dy, sa.get(), sb.get(), y)); });
+  return autograd::record(op.name, y, {a, b}, [gradients, reduced, sa, sb](const Tensor& dy) { return reduced(gradients(dy, sa.get(), sb.get(), {})); });
 }
 
 extern const BinaryOp pow_op, remainder_op, floor_divide_op, trunc_divide_op;
@@ -227,7 +221,7 @@ void check_whole(const BinaryOp& op, const Operands& o) {
 }
 
 Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
-  if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_same_shape(op, y, a, b, p0) : y;
+  if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_binary(op, y, a, b, p0, true) : y;
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
   if (!is_floating(o.dtype)) check_whole(op, o);
   Tensor y;
@@ -238,20 +232,7 @@ Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 
     y = binary_forward(op.name, *op.forward, o, p0, o.dtype);
   }
   if (!autograd::any_requires_grad({a, b})) return y;
-  const BinaryOp* f = &op;
-  auto gradients = [f, p0, na = a.requires_grad(), nb = b.requires_grad(), sa = a.shape(), sb = b.shape()](const Tensor& dy, const Tensor& x, const Tensor& z,
-                                                                                                           const Tensor& y) -> Tensors {
-    Expr none(0.0), ea = x ? Expr(x) : none, eb = z ? Expr(z) : none, ey = y ? Expr(y) : none;
-    return {na ? sum_to(f->grad_a(dy, ea, eb, ey, p0).t, sa) : Tensor(), nb ? sum_to(f->grad_b(dy, ea, eb, ey, p0).t, sb) : Tensor()};
-  };
-  if (op.saves == NONE) return autograd::record(op.name, y, {a, b}, [gradients](const Tensor& dy) -> Tensors { return gradients(dy, {}, {}, {}); });
-  if (op.saves != ABY)
-    return autograd::record(op.name, y, {a, b}, [gradients, kept = save_operands(op, a, b)](const Tensor& dy) -> Tensors {
-      return gradients(dy, kept.a.get(), kept.b.get(), {});
-    });
-  return autograd::record(op.name, y, {a, b}, [gradients, kept = save_operands(op, a, b)](const Tensor& dy, const Tensor& y) -> Tensors {
-    return gradients(dy, kept.a.get(), kept.b.get(), y);
-  });
+  return record_binary(op, y, a, b, p0, false);
 }
 
 Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const Tensor& a, const Tensor& b) {
@@ -261,7 +242,7 @@ Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const T
 #define SF_UNARY(name, kind, saves, ...) \
   const UnaryOp name##_op{#name, kind, saves, &name##_forward, &name##_backward, &pointwise::expr::name##_fn::template dx<Expr>};
 #define SF_UNARY_P SF_UNARY
-#define SF_BINARY(name, kind, saves, ...) const BinaryOp name##_op{#name, kind, saves, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
+#define SF_BINARY(name, kind, reads, ...) const BinaryOp name##_op{#name, kind, reads, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
 #define SF_BINARY_P SF_BINARY
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/unary.def"

@@ -26,12 +26,25 @@ template <class T, class A> SF_INLINE T stored(A x) {
 
 struct Steps { int64_t in, out, factor; };   // in bytes
 
+template <Scanning what, class T> void row(const char* in, char* out, const char* factor, Steps along, int64_t n, bool reverse) {
+  using A = typename Running<T>::type;
+  A total = what == Scanning::CumProd ? A(1) : A(0);
+  for (int64_t k = 0; k < n; ++k) {
+    int64_t i = reverse ? n - 1 - k : k, link = reverse ? i + 1 : i;   // factor[link] joins the two neighbours
+    A v = number<A>(*reinterpret_cast<const T*>(in + i * along.in));
+    if constexpr (what == Scanning::CumSum) total += v;
+    else if constexpr (what == Scanning::CumProd) total *= v;
+    else total = k > 0 ? v + number<A>(*reinterpret_cast<const T*>(factor + link * along.factor)) * total : v;
+    *reinterpret_cast<T*>(out + i * along.out) = stored<T>(total);
+  }
+}
+
 template <Scanning what, class T> void columns(const char* in, char* out, const char* factor, Steps along, Steps across, int64_t n, int64_t m, bool reverse) {
   using A = typename Running<T>::type;
   A total[kTile];
   for (int64_t j = 0; j < m; ++j) total[j] = what == Scanning::CumProd ? A(1) : A(0);
   for (int64_t k = 0; k < n; ++k) {
-    int64_t i = reverse ? n - 1 - k : k, link = reverse ? i + 1 : i;   // factor[link] joins the two neighbours
+    int64_t i = reverse ? n - 1 - k : k, link = reverse ? i + 1 : i;
     const char* x = in + i * along.in;
     char* y = out + i * along.out;
     for (int64_t j = 0; j < m; ++j) {
@@ -70,7 +83,8 @@ template <Scanning what, class T> void run(const Scan& s) {
         out += index * by.out;
         if (factor) factor += index * by.factor;
       }
-      columns<what, T>(in, out, factor, steps(kept), lane < 0 ? Steps{0, 0, 0} : steps(lane), n, width - first < tile ? width - first : tile, s.reverse);
+      if (lane < 0) row<what, T>(in, out, factor, steps(kept), n, s.reverse);
+      else columns<what, T>(in, out, factor, steps(kept), steps(lane), n, width - first < tile ? width - first : tile, s.reverse);
     }
   });
 }

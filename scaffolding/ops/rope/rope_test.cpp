@@ -37,7 +37,7 @@ TEST(apply_rotary_emb, rotates_pairs_and_its_gradient_rotates_back) {
 SF_OP_TEST(apply_rotary_emb) {
   rejects("must be even", randn({2, 5, 8}), randn({5, 5}), randn({5, 5}));
   rejects("sin must have shape", randn({2, 5, 8}), randn({5, 8}), randn({4, 8}));
-  rejects("does not broadcast", randn({2, 5, 8}), randn({4, 8}), randn({4, 8}));
+  rejects("do not broadcast", randn({2, 5, 8}), randn({4, 8}), randn({4, 8}));
 }
 
 }  // namespace sf::test

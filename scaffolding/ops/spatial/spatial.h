@@ -4,14 +4,10 @@
 #pragma once
 #include <memory>
 
-#include "scaffolding/core/kernel.h"
 #include "scaffolding/core/tensor.h"
+#include "scaffolding/ops/spatial/kernel.h"
 
 namespace sf::spatial {
-
-struct Extent {
-  int64_t outer = 1, size[3] = {1, 1, 1}, inner = 1;
-};
 
 struct Layout {
   Tensor x;               // dense: the tensor itself, or a row-major copy
@@ -31,27 +27,3 @@ using Map = std::vector<int64_t>;
 Tensor remap(const char* op, const Tensor& x, const std::vector<Map>& maps);   // for the last maps.size() dimensions
 
 }  // namespace sf::spatial
-
-namespace sf {
-
-// Bytes are only moved. map[d][o] < in.size[d] for each o < out.size[d].
-struct Remap {
-  const void* in;
-  void* out;
-  DType dtype;
-  spatial::Extent from, to;
-  const int64_t* map[3];
-};
-extern KernelTable<Remap> remap_kernel;
-
-// dx[i] = sum of dy over the outputs that show i: those of dimension d are list[d][start[d][i]] .. list[d][start[d][i + 1] - 1].
-struct RemapBackward {
-  const void* dy;
-  void* dx;
-  DType dtype;
-  spatial::Extent dx_extent, dy_extent;
-  const int64_t *start[3], *list[3];
-};
-extern KernelTable<RemapBackward> remap_backward_kernel;
-
-}  // namespace sf

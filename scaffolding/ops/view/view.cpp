@@ -297,6 +297,12 @@ Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
   return permute(x, order);
 }
 
+// A list of views costs some hundred bytes per entry, whatever the tensor holds: a meta tensor could ask for 2^40.
+static void check_pieces(const char* op, int64_t pieces) {
+  constexpr int64_t most = 1 << 20;
+  SF_CHECK(pieces <= most, op, ": makes at most ", most, " tensors, got a call for ", pieces);
+}
+
 Tensors split(const Tensor& x, const Shape& sections, int64_t dim) {
   check_defined("split", "input", x);
   SF_CHECK(x.ndim() > 0 && !sections.empty(), "split: needs a dimension and a size");
@@ -304,13 +310,15 @@ Tensors split(const Tensor& x, const Shape& sections, int64_t dim) {
   Tensors out;
   if (sections.size() == 1 && sections[0] != n) {
     SF_CHECK(sections[0] > 0, "split: split_size must be positive, got ", sections[0]);
+    check_pieces("split", n / sections[0]);
+    if (sections[0] > n) return {slice(x, d, 0, n, 1)};
     for (int64_t at = 0; at < n; at += sections[0]) out.push_back(slice(x, d, at, std::min(n, at + sections[0]), 1));
     return out;
   }
   int64_t total = 0;
   for (auto s : sections) {
     SF_CHECK(s >= 0, "split: sizes must not be negative, got ", sections);
-    total += s;
+    if (total <= n) total += s;   // past n it is wrong already, and must not overflow
   }
   SF_CHECK(total == n, "split: sizes ", sections, " must add up to ", n, ", the size of dimension ", d, " of ", x.shape());
   int64_t at = 0;
@@ -326,13 +334,14 @@ Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   SF_CHECK(chunks > 0, "chunk: chunks must be positive, got ", chunks);
   SF_CHECK(x.ndim() > 0, "chunk: a 0-d tensor cannot be split");
   int64_t n = x.shape()[wrap_dim("chunk", dim, x.ndim())];
-  return split(x, {std::max<int64_t>(1, (n + chunks - 1) / chunks)}, dim);
+  return split(x, {std::max<int64_t>(1, n / chunks + (n % chunks != 0))}, dim);
 }
 
 Tensors unbind(const Tensor& x, int64_t dim) {
   check_defined("unbind", "input", x);
   SF_CHECK(x.ndim() > 0, "unbind: a 0-d tensor cannot be split");
   int64_t d = wrap_dim("unbind", dim, x.ndim());
+  check_pieces("unbind", x.shape()[d]);
   Tensors out;
   for (int64_t i = 0; i < x.shape()[d]; ++i) out.push_back(select(x, d, i));
   return out;

@@ -1,0 +1,133 @@
+// Products with few rows, where packing b would cost more than the product, and the choice between them and the rest.
+// Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
+#pragma once
+#include "scaffolding/ops/matmul/packed_gemm.h"
+
+namespace sf {
+namespace SF_ISA {
+
+// a and b are read where they are. b has stride 1 along n; its ragged last columns go through a padded copy.
+template <class K, class P> [[gnu::noinline]] void multiply_strided(const P& p, int64_t s0, int64_t s1) {
+  using Acc = typename K::Acc;
+  constexpr int NR = kTileCols<K>, L = kVecLanes<K>;
+  const bool plain = p.e.plain() && p.e.c_type == kAccType<K>;
+  const int64_t panels = ceil_div(p.m, kStridedRows);
+  alignas(64) Acc tile_sums[kStridedRows * NR];
+  for (int64_t st = s0; st < s1; ++st) {
+    const int64_t c0 = st * NR;
+    const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
+    const bool whole = cols == vecs * L;
+    const typename K::Unit* b = p.b + c0;
+    int64_t b_step = p.b_k;
+    if (!whole) {
+      auto* copy = static_cast<typename K::Unit*>(scratch(size_t(p.k) * NR * sizeof(Acc) + kPackSlack, kSlotB));
+      pack<K>(copy, NR, b, 1, p.b_k, cols, p.k);
+      b = copy;
+      b_step = NR;
+    }
+    for (int64_t q = 0; q < panels; ++q) {
+      const int64_t r0 = p.m * q / panels;
+      const int mr = int(p.m * (q + 1) / panels - r0);
+      const bool straight = plain && whole;
+      tile_for<K, false>(mr, vecs)(p.k, p.a + r0 * p.a_m, p.a_m, p.a_k, b, b_step,
+                                   straight ? static_cast<Acc*>(p.e.c) + r0 * p.e.c_row + c0 : tile_sums, straight ? p.e.c_row : NR, nullptr, 0);
+      if (!straight) finish_tile(p.e, r0, mr, c0, cols, tile_sums, NR);
+    }
+  }
+}
+
+// Both operands run along k (a Linear layer's weight, a handful of rows): dot products of whole vectors, 4 columns at a time.
+// Sums of 4 rows x 4 columns take 16 registers; half the rows where there are only 16 in all.
+inline constexpr int kDotRows = kLanes == 16 ? 4 : 2, kDotCols = 4;
+inline constexpr int64_t kDotWork = 1 << 17;   // multiply-adds worth a thread: memory, not arithmetic, is the limit here
+// Rows up to which dot products beat packing b for one use (1280 x 1280: float32 116 against 163 us at 12 rows; bfloat16, which
+// dot products must widen, 64 against 80 at 4 and 113 against 81 at 6).
+template <class Src> inline constexpr int64_t kDotMost = sizeof(Src) == 4 ? 12 : 4;
+
+template <class Src, int MR>
+[[gnu::noinline]] void dots(int64_t k, const Src* a, int64_t a_m, const Src* const (&b)[kDotCols], float* sums, int64_t sums_row) {
+  vf acc[MR][kDotCols];
+  for (int i = 0; i < MR; ++i)
+    for (int j = 0; j < kDotCols; ++j) acc[i][j] = vf(0.f);
+  int64_t x = 0;
+  for (; x + kLanes <= k; x += kLanes) {
+    vf bv[kDotCols];
+#pragma GCC unroll 4
+    for (int j = 0; j < kDotCols; ++j) bv[j] = load(b[j] + x);
+#pragma GCC unroll 4
+    for (int i = 0; i < MR; ++i) {
+      const vf av = load(a + i * a_m + x);
+#pragma GCC unroll 4
+      for (int j = 0; j < kDotCols; ++j) acc[i][j] = fma(av, bv[j], acc[i][j]);
+    }
+  }
+  if (x < k) {
+    const int n = int(k - x);
+    for (int i = 0; i < MR; ++i)
+      for (int j = 0; j < kDotCols; ++j) acc[i][j] = fma(vf(load_part(a + i * a_m + x, n)), vf(load_part(b[j] + x, n)), acc[i][j]);
+  }
+  for (int i = 0; i < MR; ++i)
+    for (int j = 0; j < kDotCols; ++j) sums[i * sums_row + j] = reduce_add(acc[i][j]);
+}
+
+template <class P> [[gnu::noinline]] void multiply_dots(const P& p, int64_t s0, int64_t s1) {
+  using Src = typename P::Src;
+  constexpr int NR = kTileCols<MulF32>;
+  alignas(64) float sums[kDotRows * NR];
+  for (int64_t st = s0; st < s1; ++st) {
+    const int64_t c0 = st * NR;
+    const int cols = int(min64(p.n - c0, NR));
+    for (int64_t r0 = 0; r0 < p.m; r0 += kDotRows) {
+      const int rows = int(min64(kDotRows, p.m - r0));
+      for (int j = 0; j < cols; j += kDotCols) {
+        const Src* b[kDotCols];   // past the last column the last one again: its sums are not used
+        for (int i = 0; i < kDotCols; ++i) b[i] = p.b + (c0 + min64(j + i, cols - 1)) * p.b_n;
+        const Src* a = p.a + r0 * p.a_m;
+        switch (rows) {
+          case 1: dots<Src, 1>(p.k, a, p.a_m, b, sums + j, NR); break;
+          case 2: dots<Src, 2>(p.k, a, p.a_m, b, sums + j, NR); break;
+          case 3: dots<Src, kDotRows == 4 ? 3 : 2>(p.k, a, p.a_m, b, sums + j, NR); break;
+          default: dots<Src, kDotRows>(p.k, a, p.a_m, b, sums + j, NR);
+        }
+      }
+      finish_tile(p.e, r0, rows, c0, cols, sums, NR);
+    }
+  }
+}
+
+// b in place pays while it is read few times, or while it sits in L1 anyway.
+template <class K, class P> SF_INLINE bool prefers_strided(const P& p) {
+  if (p.b_n != 1 && p.n > 1) return false;
+  return p.m <= 5 * kStridedRows || p.k * p.n <= 4096;
+}
+
+template <class K, class P> void multiply(const P& p) {
+  if (p.m == 0 || p.n == 0) return;
+  if constexpr (sizeof(typename P::Src) == sizeof(typename K::Unit) && K::kDepth == 1) {
+    if (prefers_strided<K>(p)) {
+      const int64_t strips = ceil_div(p.n, kTileCols<K>), each = max64(1, p.m * p.k * kTileCols<K>);
+      return parallel_for(strips, ceil_div(kParallelWork, each), [&](int64_t begin, int64_t end) { multiply_strided<K>(p, begin, end); });
+    }
+  }
+  if constexpr (sizeof(typename K::Acc) == 4) {
+    if (p.m <= kDotMost<typename P::Src> && p.a_k == 1 && p.b_k == 1) {
+      const int64_t strips = ceil_div(p.n, kTileCols<MulF32>), each = max64(1, p.m * p.k * kTileCols<MulF32>);
+      return parallel_for(strips, ceil_div(kDotWork, each), [&](int64_t begin, int64_t end) { multiply_dots(p, begin, end); });
+    }
+  }
+  const int64_t per_strip = max64(1, ceil_div(p.k, K::kDepth) * kTileCols<K> * int64_t(sizeof(typename K::Unit)));
+  const int64_t chunk = max64(8, kPackedBytes / per_strip) * kTileCols<K>;
+  for (int64_t c0 = 0; c0 < p.n; c0 += chunk) {
+    P part = p;
+    part.n = min64(chunk, p.n - c0);
+    part.b += c0 * p.b_n;
+    part.e = columns(p.e, c0);
+    PackedShape<K> s(p.k, part.n);
+    auto* bp = static_cast<typename K::Unit*>(scratch(s.bytes(), kSlotB));
+    pack_whole_b<K>(part, s, bp);
+    multiply_prepacked<K>(part, s, bp);
+  }
+}
+
+}  // namespace SF_ISA
+}  // namespace sf

@@ -1,0 +1,11 @@
+#pragma once
+#include "scaffolding/core/tensor.h"
+
+namespace sf {
+
+// [..., C * r * r, H, W] -> [..., C, H * r, W * r]: channels become r x r blocks of pixels. Keeps the memory format.
+Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor);
+// The inverse: [..., C, H * r, W * r] -> [..., C * r * r, H, W].
+Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor);
+
+}  // namespace sf

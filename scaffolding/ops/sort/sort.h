@@ -1,0 +1,15 @@
+// Sorting along one dimension. NaN counts as larger than every number. Equal elements always keep their order, so that
+// `stable` changes nothing; it is there for torch's callers.
+#pragma once
+#include <tuple>
+
+#include "scaffolding/core/tensor.h"
+
+namespace sf {
+
+std::tuple<Tensor, Tensor> sort(const Tensor& input, int64_t dim = -1, bool descending = false, bool stable = false);   // values, int64 indices
+Tensor argsort(const Tensor& input, int64_t dim = -1, bool descending = false, bool stable = false);
+// The k largest (or smallest) and their indices, best first whatever `sorted` says; of equals the first.
+std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim = -1, bool largest = true, bool sorted = true);
+
+}  // namespace sf
