@@ -130,6 +130,16 @@ bool write_directly(const OpEntry& op, Tensor& x, std::span<const Value> v) {
   return false;
 }
 
+// The op whose second form runs on this thread: when that calls the op again with arguments that do not fit, it is an error.
+thread_local const OpFunction* t_in_second_form = nullptr;
+
+PyObject* call_second_form(const OpFunction& f, PyObject* const* args, size_t nargsf, PyObject* keywords) {
+  const OpFunction* before = std::exchange(t_in_second_form, &f);
+  PyObject* result = PyObject_Vectorcall(f.second, args, nargsf, keywords);
+  t_in_second_form = before;
+  return result;
+}
+
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   const auto& f = *reinterpret_cast<OpFunction*>(self);
   return guarded([&]() -> PyObject* {
@@ -137,9 +147,9 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
     try {
       read.emplace(f, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
     } catch (const TypeError&) {
-      if (!f.second) throw;
+      if (!f.second || t_in_second_form == &f) throw;
     }
-    if (!read) return PyObject_Vectorcall(f.second, args, nargsf, keywords);
+    if (!read) return call_second_form(f, args, nargsf, keywords);
     Arguments& arguments = *read;
     if (!f.inplace) return to_object(arguments.run());
     std::span<const Value> values = arguments.values();

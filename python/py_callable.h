@@ -1,5 +1,6 @@
 // A Python object held by C++ code that may run, or die, without the GIL.
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "bind_tensor.h"
@@ -23,5 +24,13 @@ class Held {
  private:
   std::shared_ptr<PyObject> object_;
 };
+
+// A Python function from a tuple of tensors to a list of tensors, for C++ to call.
+inline std::function<Tensors(const Tensors&)> tensor_function(nb::handle function) {
+  return [function = Held(function)](const Tensors& inputs) -> Tensors {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<Tensors>(function.get()(steal(wrap_tuple(inputs))));
+  };
+}
 
 }  // namespace sf::py

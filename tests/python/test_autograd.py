@@ -268,7 +268,7 @@ def test_gradcheck():
     y = sf.randn(2, 3, dtype=sf.float64, requires_grad=True)
     assert sf.autograd.gradcheck(lambda a, b: (a * b).exp().sum(0), (x, y))
     assert sf.autograd.gradgradcheck(lambda a: a.sin() * a, (x,))
-    with pytest.raises(ValueError, match="float64"):
+    with pytest.raises(TypeError, match="float64"):
         sf.autograd.gradcheck(lambda a: a, (leaf(1.0),))
 
     class Wrong(sf.autograd.Function):
@@ -280,7 +280,7 @@ def test_gradcheck():
         def backward(ctx, dy):
             return dy * 3
 
-    with pytest.raises(RuntimeError, match="by backward"):
+    with pytest.raises(RuntimeError, match="gradcheck"):
         sf.autograd.gradcheck(Wrong.apply, (x,))
     assert not sf.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
 

@@ -2,15 +2,18 @@
 
 from .. import _core
 
-# Ops whose signature is torch's already. A name that this build has no op for is left out.
-_SAME = """
+# Ops whose signature is torch's already, and fused ones of our own. A name that this build has no op for is left out.
+_OPS = """
+add_layer_norm add_rms_norm apply_rotary_emb dropout1d dropout2d dropout3d feature_dropout geglu group_norm_silu layer_norm_modulate rms_norm_modulate
+swiglu max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices
+adaptive_max_pool3d_with_indices
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d
 avg_pool3d batch_norm binary_cross_entropy_with_logits conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity
 cross_entropy dropout embedding fold gelu glu group_norm huber_loss instance_norm interpolate kl_div l1_loss layer_norm linear log_softmax max_pool1d
 max_pool2d max_pool3d mse_loss nll_loss normalize one_hot pad pixel_shuffle pixel_unshuffle rms_norm scaled_dot_product_attention sigmoid
 smooth_l1_loss softmax softplus tanh unfold
 """.split()
-__all__ = [name for name in _SAME if hasattr(_core, name)]
+__all__ = [name for name in _OPS if hasattr(_core, name)]
 globals().update({name: getattr(_core, name) for name in __all__})
 
 
