@@ -37,18 +37,13 @@ void Node::check_not_released(bool alive) const {
               ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True the first time");
 }
 
-void Node::save_output(const Tensor& y) {
-  output_ = y.detach();
-  output_version_ = y.version();
-}
+void Node::save_output(const Tensor& y) { output_ = Saved(y); }   // y is not on the tape yet: an alias of its bytes
 
 Tensor Node::output() {
-  check_not_released(output_.defined());
-  SF_CHECK_AS(RuntimeError, output_.version() == output_version_, name_, ": its output ", output_.shape(),
-              ", needed for the gradient, was modified in place (version ", output_.version(), ", saved at ", output_version_,
-              "); clone it before the in-place op");
-  if (!grad_enabled()) return output_;
-  Tensor y = output_.detach();
+  check_not_released(bool(output_));
+  Tensor y = output_.get();
+  if (!grad_enabled()) return y;
+  y = y.detach();
   y.impl()->grad_fn = Ref<Node>(this);
   return y;
 }
@@ -70,11 +65,12 @@ Saved::Saved(const Tensor& t) {
     grad_fn_ = e.node;
     output_nr_ = e.nr;
   }
-  if (auto unpack = detail::pack_saved(t)) {
-    unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+  if (t.impl()->requires_grad) {   // packing it would save nothing: its owner keeps it
+    tensor_ = t;
     return;
   }
-  tensor_ = t.impl()->requires_grad ? t : t.detach();
+  if (auto unpack = detail::pack_saved(t.detach())) unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+  else tensor_ = t.detach();
 }
 
 Tensor Saved::get() const {

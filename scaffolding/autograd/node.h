@@ -67,8 +67,7 @@ class Node : public RefCounted, public Pooled {
   static uint64_t next_seq();
   const char* name_;
   uint64_t seq_;
-  Tensor output_;                              // detached alias
-  uint32_t output_version_ = 0;
+  Saved output_;
 };
 
 // What only some tensors have.

@@ -8,7 +8,8 @@
 
 namespace sf::autograd {
 
-// pack runs when a tensor is saved and returns how to get it back. Thread-local stack; see checkpoint.h for offloading.
+// pack runs when a tensor is saved and returns how to get it back (off the tape), or null to keep it as it is. Leaves
+// that require a gradient are not packed. Thread-local stack, the innermost counts; see checkpoint.h for offloading.
 using PackHook = std::function<std::function<Tensor()>(const Tensor&)>;
 class SavedTensorHooks {
  public:
@@ -42,3 +43,5 @@ inline Saved save(const Tensor& t) { return Saved(t); }
 std::vector<Saved> save(const Tensors& ts);
 
 }  // namespace sf::autograd
+
+#include "scaffolding/autograd/node.h"   // Saved owns a Node: whoever copies one needs the whole class

@@ -29,8 +29,8 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   auto kernel = where_kernel.find(o.device, w);
   SF_CHECK_AS(NotSupported, kernel, "where: no kernel on ", o.device);
   if (y.numel() > 0) kernel(w);
-  return autograd::record("where", y, {input, other}, [condition, sa = input.shape(), sb = other.shape()](const Tensor& dy) -> Tensors {
-    Tensor zero = zeros({}, dy.dtype(), dy.device());
+  return autograd::record("where", y, {input, other}, [kept = autograd::save(condition), sa = input.shape(), sb = other.shape()](const Tensor& dy) -> Tensors {
+    Tensor zero = zeros({}, dy.dtype(), dy.device()), condition = kept.get();
     return {sum_to(where(condition, dy, zero), sa), sum_to(where(condition, zero, dy), sb)};
   });
 }
