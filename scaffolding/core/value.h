@@ -11,7 +11,7 @@ namespace sf {
 using Floats = std::vector<double>;
 using Value = std::variant<std::monostate, Tensor, bool, int64_t, double, std::string, Shape, Floats, Tensors, DType, Device, Generator>;
 
-Tensor wrapped(const Scalar& s);   // a number as a 0-d tensor that does not widen dtypes (ops/pointwise)
+Tensor wrapped(const Scalar& s);  // a number as a 0-d tensor that does not widen dtypes (ops/pointwise)
 
 enum class ArgKind : uint8_t { Tensor, Tensors, Int, Float, Bool, Scalar, Ints, Floats, Str, DType, Device, Generator };
 const char* name(ArgKind k);
@@ -19,7 +19,7 @@ const char* name(ArgKind k);
 struct ArgInfo {
   std::string name;
   ArgKind kind;
-  bool optional = false;      // None is a value of its own
+  bool optional = false;  // None is a value of its own
   bool has_default = false;
   Value fallback;
 };

@@ -97,7 +97,9 @@ def call(like, args):
     fewer = {a["name"]: a["decoded"] for a in args if not (a["is_default"] and a["decoded"] is None)}
     fewest = {a["name"]: a["decoded"] for a in args if not a["is_default"]}
     wrapped = {
-        a["name"]: torch.tensor(a["decoded"]) if a["is_tensor"] and isinstance(a["decoded"], (int, float)) else a["decoded"] for a in args if not a["is_default"]
+        a["name"]: torch.tensor(a["decoded"]) if a["is_tensor"] and isinstance(a["decoded"], (int, float)) else a["decoded"]
+        for a in args
+        if not a["is_default"]
     }
     error = None
     for keywords in (names, fewer, fewest, wrapped):

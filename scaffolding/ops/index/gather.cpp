@@ -142,9 +142,11 @@ Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<
 }
 
 SF_OP(gather, "input, dim, index").doc("y[i][j] = input[index[i][j]][j] for dim=0, and so on: one position per element.").kernels(take_kernel);
-SF_OP(scatter, "input, dim, index, src").doc("input with src written at y[index[i][j]][j] for dim=0, and so on.")
+SF_OP(scatter, "input, dim, index, src")
+    .doc("input with src written at y[index[i][j]][j] for dim=0, and so on.")
     .like("torch.scatter(input, dim, index, src) if isinstance(src, torch.Tensor) else torch.scatter(input, dim, index, value=src)")
-    .inplace().kernels(scatter_kernel);
+    .inplace()
+    .kernels(scatter_kernel);
 SF_OP(scatter_add, "input, dim, index, src").doc("input with src added at y[index[i][j]][j] for dim=0, and so on.").inplace().kernels(scatter_kernel);
 SF_OP(take_along_dim, "input, indices, dim=None")
     .doc("gather that broadcasts; without dim both are flattened.")

@@ -63,7 +63,7 @@ SF_OP_TEST(gather) {
 SF_OP_TEST(scatter) {
   sample(randn({4, 3}), 0, at({0, 3, 2, 3, 0, 1}).view({2, 3}), randn({2, 3}));
   sample(randn({3, 4}).transpose(0, 1), 1, at({2, 0, 1}).unsqueeze(0), randn({4, 5})).no_golden();  // torch has no gradient for a larger src
-  sample(randn({4, 3}), 0, randint(0, 4, {2, 3}), 1.5).no_golden();  // torch calls a number `value`
+  sample(randn({4, 3}), 0, randint(0, 4, {2, 3}), 1.5).no_golden();                                 // torch calls a number `value`
   sample(randn({4}), 0, randint(0, 1, {0}), randn({0}));
   rejects("out of range", randn({4}), 0, at({4}), randn({1}));
   rejects("must have the dtype", randn({4}), 0, at({1}), at({1}));

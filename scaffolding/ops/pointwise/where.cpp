@@ -69,8 +69,8 @@ template <class U> void rows(const Where& w) {
   int64_t so = loop.strides[0][0], sm = loop.strides[1][0], sa = loop.strides[2][0], sb = loop.strides[3][0];
   loop.run(1 << 14, [&](char* const* p, int64_t n) {
     for (int64_t i = 0; i < n; ++i)
-      *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const bool*>(p[1] + i * sm) ? *reinterpret_cast<const U*>(p[2] + i * sa)
-                                                                                          : *reinterpret_cast<const U*>(p[3] + i * sb);
+      *reinterpret_cast<U*>(p[0] + i * so) =
+          *reinterpret_cast<const bool*>(p[1] + i * sm) ? *reinterpret_cast<const U*>(p[2] + i * sa) : *reinterpret_cast<const U*>(p[3] + i * sb);
   });
 }
 void where_cpu(const Where& w) {

@@ -4,7 +4,7 @@ namespace sf::test {
 
 SF_OP_TEST(reshape) {
   sample(randn({2, 6}), Shape{3, 4});
-  sample(randn({2, 6}).transpose(0, 1), Shape{4, -1});   // needs a copy
+  sample(randn({2, 6}).transpose(0, 1), Shape{4, -1});  // needs a copy
   sample(randn({0, 3}), Shape{0, 7});
   sample(randn({1}), Shape{});
   rejects("reshape: ", randn({2, 3}), Shape{4, 2});
@@ -47,7 +47,7 @@ SF_OP_TEST(slice) {
   sample(randn({5, 3}), 0, 1, 4);
   sample(randn({5, 3}), 1, none, none, 2);
   sample(randn({5, 3}), 0, -3, 100);
-  sample(randn({5, 3}), 0, 4, 1);   // empty
+  sample(randn({5, 3}), 0, 4, 1);  // empty
   sample(randn({3, 5}).transpose(0, 1), 0, 1, none, 3);
   rejects("step", randn({5}), 0, 0, 5, 0);
   rejects("slice: ", randn({}), 0);
@@ -74,7 +74,7 @@ SF_OP_TEST(unsqueeze) {
 SF_OP_TEST(squeeze) {
   sample(randn({1, 3, 1}));
   sample(randn({1, 3, 1}), Shape{-1});
-  sample(randn({1, 3, 1}), Shape{1});   // not of size 1: nothing happens
+  sample(randn({1, 3, 1}), Shape{1});  // not of size 1: nothing happens
   sample(randn({}));
   rejects("dim must be in", randn({2, 3}), Shape{2});
 }
@@ -92,7 +92,7 @@ SF_OP_TEST(unflatten) {
 }
 SF_OP_TEST(as_strided) {
   sample(randn({4, 5}), Shape{2, 2}, Shape{6, 2}, 1);
-  sample(randn({8}), Shape{3, 4}, Shape{2, 1});   // windows overlap: gradients add up
+  sample(randn({8}), Shape{3, 4}, Shape{2, 1});  // windows overlap: gradients add up
   sample(randn({3, 4}).narrow(0, 1, 2), Shape{2, 3}, Shape{4, 1}, 1);
   sample(randn({4}), Shape{2, 2}, Shape{0, 1});
   rejects("as_strided: ", randn({4}), Shape{3}, Shape{2});
@@ -104,7 +104,7 @@ SF_OP_TEST(diagonal) {
   sample(randn({3, 4}), 1);
   sample(randn({3, 4}), -2);
   sample(randn({2, 3, 3}), 0, -2, -1);
-  sample(randn({3, 3}), 9);   // outside: empty
+  sample(randn({3, 3}), 9);  // outside: empty
   rejects("diagonal: ", randn({3, 3}), 0, 1, 1);
 }
 SF_OP_TEST(movedim) {

@@ -57,12 +57,18 @@ Tensor linear_act(const Tensor& input, const Tensor& weight, const Tensor& bias,
 Tensor linear_geglu(const Tensor& input, const Tensor& weight, const Tensor& bias) { return geglu(linear(input, weight, bias)); }
 Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bias, bool gate_first) { return swiglu(linear(input, weight, bias), gate_first); }
 
-SF_OP(linear_act, "input, weight, bias=None, activation='gelu'").doc("activation(linear(input, weight, bias)) with the activation in the product's epilogue.")
-    .like("{'relu': torch.relu, 'gelu': F.gelu, 'silu': F.silu, 'gelu_tanh': lambda x: F.gelu(x, approximate='tanh')}[activation](F.linear(input, weight, bias))")
+SF_OP(linear_act, "input, weight, bias=None, activation='gelu'")
+    .doc("activation(linear(input, weight, bias)) with the activation in the product's epilogue.")
+    .like(
+        "{'relu': torch.relu, 'gelu': F.gelu, 'silu': F.silu, 'gelu_tanh': lambda x: F.gelu(x, approximate='tanh')}[activation](F.linear(input, weight, bias))")
     .kernels(gemm);
-SF_OP(linear_geglu, "input, weight, bias=None").doc("hidden * gelu(gate) of one projection [hidden, gate], diffusers' GEGLU.")
-    .like("(lambda h: h.chunk(2, -1)[0] * F.gelu(h.chunk(2, -1)[1]))(F.linear(input, weight, bias))").kernels(gemm);
-SF_OP(linear_swiglu, "input, weight, bias=None, gate_first=False").doc("hidden * silu(gate) of one projection.")
-    .like("(lambda h: h.chunk(2, -1)[1 if gate_first else 0] * F.silu(h.chunk(2, -1)[0 if gate_first else 1]))(F.linear(input, weight, bias))").kernels(gemm);
+SF_OP(linear_geglu, "input, weight, bias=None")
+    .doc("hidden * gelu(gate) of one projection [hidden, gate], diffusers' GEGLU.")
+    .like("(lambda h: h.chunk(2, -1)[0] * F.gelu(h.chunk(2, -1)[1]))(F.linear(input, weight, bias))")
+    .kernels(gemm);
+SF_OP(linear_swiglu, "input, weight, bias=None, gate_first=False")
+    .doc("hidden * silu(gate) of one projection.")
+    .like("(lambda h: h.chunk(2, -1)[1 if gate_first else 0] * F.silu(h.chunk(2, -1)[0 if gate_first else 1]))(F.linear(input, weight, bias))")
+    .kernels(gemm);
 
 }  // namespace sf

@@ -48,7 +48,7 @@ Tensor run_rows(const char* op, const Tensor& x, const Tensor& factor, const Ten
   return y;
 }
 
-Tensor sum_over_tokens(const Tensor& g) {   // [B, ..., C] -> [B, C]
+Tensor sum_over_tokens(const Tensor& g) {  // [B, ..., C] -> [B, C]
   Shape dims;
   for (int64_t i = 1; i + 1 < g.ndim(); ++i) dims.push_back(i);
   return dims.empty() ? g : g.sum(dims);
@@ -60,10 +60,11 @@ Tensor modulate(const Tensor& input, const Tensor& scale, const Tensor& shift) {
   if (input && input.ndim() >= 2) check_tokens("modulate", input, "scale", scale, "shift", shift, {input.shape()[0], input.shape().back()});
   else check_tokens("modulate", input, "scale", scale, "shift", shift, {});
   Tensor y = run_rows("modulate", input, scale, shift, true, 1);
-  return autograd::record("modulate", y, {input, scale, shift},
-                          [x = save(input), s = save(scale), nx = input.requires_grad(), ns = scale.requires_grad(), nh = shift.requires_grad()](const Tensor& dy) -> Tensors {
-                            return {nx ? dy * (over_tokens(s.get(), dy) + 1.0) : Tensor(), ns ? sum_over_tokens(dy * x.get()) : Tensor(), nh ? sum_over_tokens(dy) : Tensor()};
-                          });
+  return autograd::record(
+      "modulate", y, {input, scale, shift},
+      [x = save(input), s = save(scale), nx = input.requires_grad(), ns = scale.requires_grad(), nh = shift.requires_grad()](const Tensor& dy) -> Tensors {
+        return {nx ? dy * (over_tokens(s.get(), dy) + 1.0) : Tensor(), ns ? sum_over_tokens(dy * x.get()) : Tensor(), nh ? sum_over_tokens(dy) : Tensor()};
+      });
 }
 
 Tensor gated_residual(const Tensor& residual, const Tensor& gate, const Tensor& input) {
@@ -76,9 +77,13 @@ Tensor gated_residual(const Tensor& residual, const Tensor& gate, const Tensor& 
                           });
 }
 
-SF_OP(modulate, "input, scale, shift").doc("input[B, ..., C] * (1 + scale[B, C]) + shift[B, C] in one pass, AdaLN's affine part.")
-    .like("input * (1 + scale.reshape(scale.shape[0], *[1] * (input.dim() - 2), -1)) + shift.reshape(shift.shape[0], *[1] * (input.dim() - 2), -1)").kernels(scale_rows);
-SF_OP(gated_residual, "residual, gate, input").doc("residual + gate[B, C] * input[B, ..., C] in one pass.")
-    .like("residual + gate.reshape(gate.shape[0], *[1] * (input.dim() - 2), -1) * input").kernels(scale_rows);
+SF_OP(modulate, "input, scale, shift")
+    .doc("input[B, ..., C] * (1 + scale[B, C]) + shift[B, C] in one pass, AdaLN's affine part.")
+    .like("input * (1 + scale.reshape(scale.shape[0], *[1] * (input.dim() - 2), -1)) + shift.reshape(shift.shape[0], *[1] * (input.dim() - 2), -1)")
+    .kernels(scale_rows);
+SF_OP(gated_residual, "residual, gate, input")
+    .doc("residual + gate[B, C] * input[B, ..., C] in one pass.")
+    .like("residual + gate.reshape(gate.shape[0], *[1] * (input.dim() - 2), -1) * input")
+    .kernels(scale_rows);
 
 }  // namespace sf
