@@ -35,9 +35,15 @@ NonFinite count_non_finite(const Tensor& t) {
 }
 
 static std::string shapes(const Tensors& ts) {
-  std::string s;
-  for (auto& t : ts) s += (s.empty() ? "" : ", ") + (t ? std::string(name(t.dtype())) + str(t.shape()) : std::string("none"));
-  return s;
+  Message m;
+  const char* comma = "";
+  for (auto& t : ts) {
+    m << comma;
+    if (t) m << t.dtype() << t.shape();
+    else m << "none";
+    comma = ", ";
+  }
+  return m.str();
 }
 
 static NonFinite count_all(const Tensors& ts) {
@@ -55,9 +61,12 @@ static void check(const char* op, const char* what, const char* from, const Tens
     NonFinite made = count_non_finite(results[i]);
     if (!made) continue;
     NonFinite before = count_all(sources);
-    if (!made.nan && before) continue;   // an Inf passed on
+    if (!made.nan && before) continue;  // an Inf passed on
     fail<RuntimeError>("detect_anomaly: ", op, ": ", what, " ", i, " of shape ", results[i].shape(), " has ", made.nan, " NaN and ", made.inf, " Inf; ", from,
-                       " (", shapes(sources), ") ", before.nan ? "already contained NaN" : before.inf ? "contained Inf" : "were finite");
+                       " (", shapes(sources), ") ",
+                       before.nan   ? "already contained NaN"
+                       : before.inf ? "contained Inf"
+                                    : "were finite");
   }
 }
 

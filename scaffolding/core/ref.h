@@ -32,7 +32,7 @@ template <class T> class Ref {
   T& operator*() const { return *p_; }
   explicit operator bool() const { return p_; }
   T* release() { return std::exchange(p_, nullptr); }
-  static Ref adopt(T* p) {   // takes over a count that is already held
+  static Ref adopt(T* p) {  // takes over a count that is already held
     Ref r;
     r.p_ = p;
     return r;

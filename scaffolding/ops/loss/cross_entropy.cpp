@@ -37,7 +37,7 @@ Tensor checked_indices(const char* op, const Tensor& x, const Tensor& target, co
   check_same_device(op, x, target);
   check_same_device(op, x, weight);
   if (weight) check_floating(op, "weight", weight);
-  if (weight) autograd::refuse_gradient(op, {weight});   // torch has none either
+  if (weight) autograd::refuse_gradient(op, {weight});  // torch has none either
   Tensor t = contiguous(to_dtype(target, kInt64));
   if (t.device().is_cpu()) {
     auto* p = t.data<int64_t>();
@@ -60,8 +60,9 @@ Tensor logits_as_rows(const Tensor& x) {
 Tensor row_losses(const Tensor& rows, const Tensor& target, const Tensor& weight, int64_t ignore_index, double smoothing) {
   int64_t classes = rows.shape()[1];
   Tensor t = target.reshape({-1, 1}), hit = to_dtype(eq(arange(0, classes, 1, {}, rows.device()), t), rows.dtype());
-  Tensor q = hit * (1 - smoothing) * (weight ? gather(weight, 0, where(eq(t, wrapped(ignore_index)), wrapped(0), t).reshape({-1})).reshape({-1, 1})
-                                             : ones({1}, rows.dtype(), rows.device())) +
+  Tensor q = hit * (1 - smoothing) *
+                 (weight ? gather(weight, 0, where(eq(t, wrapped(ignore_index)), wrapped(0), t).reshape({-1})).reshape({-1, 1})
+                         : ones({1}, rows.dtype(), rows.device())) +
              (weight ? weight * (smoothing / double(classes)) : full({1}, smoothing / double(classes), rows.dtype(), rows.device()));
   return masked_fill(-sum(q * log_softmax(rows, 1), {1}), eq(t, wrapped(ignore_index)).reshape({-1}), 0.0);
 }
@@ -71,8 +72,8 @@ Tensor indexed(const Tensor& input, const Tensor& classes, const Tensor& weight,
   Tensor x = logits_as_rows(input);
   DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
   Shape rows{x.shape()[0]};
-  Tensor losses = empty(rows, wide, x.device()), lse = empty({rows[0], 2}, wide, x.device()), taken = empty(rows, wide, x.device());
-  Tensor w, target = t.reshape({-1});
+  Tensor w, target = t.reshape({-1}), losses = empty(rows, wide, x.device()), lse = empty({rows[0], 2}, wide, x.device()),
+            taken = empty(rows, wide, x.device());
   {
     autograd::NoGrad off;
     if (weight) w = contiguous(to_dtype(weight, wide));

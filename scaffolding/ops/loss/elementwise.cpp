@@ -19,9 +19,9 @@ namespace sf {
 
 namespace pointwise::expr {
 inline Expr max(const Expr& a, const Expr& b) { return sf::maximum(a.t, b.t); }
-#define SF_LOSS(name, loss, grad_a, grad_b)                                                         \
-  struct name##_gradient {                                                                          \
-    using T = Expr;                                                                                 \
+#define SF_LOSS(name, loss, grad_a, grad_b)                                                             \
+  struct name##_gradient {                                                                              \
+    using T = Expr;                                                                                     \
     static Expr da([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { return grad_a; } \
     static Expr db([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { return grad_b; } \
   };
@@ -87,9 +87,7 @@ Tensor compared(const Loss& l, const Tensor& input, const Tensor& target, const 
                           });
 }
 
-Tensor reduced(const Tensor& y, loss::Reduce reduce) {
-  return reduce == loss::Reduce::None ? y : reduce == loss::Reduce::Sum ? sum(y) : mean(y);
-}
+Tensor reduced(const Tensor& y, loss::Reduce reduce) { return reduce == loss::Reduce::None ? y : reduce == loss::Reduce::Sum ? sum(y) : mean(y); }
 
 }  // namespace
 
@@ -132,7 +130,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& redu
   if (log_target) {
     y = exp(target) * (target - input);
   } else {
-    Tensor logs = log(where(eq(target, wrapped(0)), wrapped(1.0), target));   // 0 log 0 = 0
+    Tensor logs = log(where(eq(target, wrapped(0)), wrapped(1.0), target));  // 0 log 0 = 0
     y = target * (logs - input);
   }
   if (reduce == loss::Reduce::BatchMean) {

@@ -24,7 +24,7 @@ namespace sf {
 #undef SF_COMPARE
 
 Tensor wrapped(const Scalar& s) {
-  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype());   // full precision; the dtype does not count
+  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype());  // full precision; the dtype does not count
   if (s.is_float()) *t.data<double>() = s.to_double();
   else if (s.kind() == Scalar::Int) *t.data<int64_t>() = s.to_int();
   else *t.data<bool>() = s.to_bool();
@@ -38,7 +38,7 @@ DType result_type(const Tensor& a, const Tensor& b) {
   auto rank = [](const Tensor& t) { return t.impl()->is_scalar ? 2 : t.ndim() == 0 ? 1 : 0; };
   auto kind = [](DType t) { return t == kBool ? 0 : is_floating(t) ? 2 : 1; };
   int ra = rank(a), rb = rank(b);
-  if (ra == 2 && rb == 2) {   // two numbers
+  if (ra == 2 && rb == 2) {  // two numbers
     DType t = kind(a.dtype()) >= kind(b.dtype()) ? a.dtype() : b.dtype();
     return t == kFloat64 ? default_dtype() : t;
   }
@@ -110,7 +110,8 @@ using pointwise::expr::Expr;
 
 namespace {
 
-enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB = 4, ABY = 5 };
+enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, A = 4, B = 1 };  // unary ops: X, Y; binary ones: sums of A, B, Y
+constexpr int reads(int da, int db) { return da | db << 3; }
 enum Kind { FLOAT, NUMERIC };
 
 using Gradient1 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
@@ -145,12 +146,10 @@ Tensor unary(const UnaryOp& op, const Tensor& input, double p0 = 0, double p1 = 
   if (!autograd::any_requires_grad({x})) return y;
   const UnaryOp* o = &op;
   switch (op.saves) {
-    case NONE:
-      return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, {}, {}, p0, p1)}; });
+    case NONE: return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, {}, {}, p0, p1)}; });
     case X:
-      return autograd::record(op.name, y, {x}, [o, p0, p1, x = autograd::save(x)](const Tensor& dy) -> Tensors {
-        return {unary_backward(*o, dy, x.get(), {}, p0, p1)};
-      });
+      return autograd::record(op.name, y, {x},
+                              [o, p0, p1, x = autograd::save(x)](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, x.get(), {}, p0, p1)}; });
     default:
       return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy, const Tensor& y) -> Tensors { return {unary_backward(*o, dy, {}, y, p0, p1)}; });
   }
@@ -160,7 +159,7 @@ using Gradient2 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
 struct BinaryOp {
   const char* name;
   Kind kind;
-  int saves;
+  int reads;  // by da, and shifted by 3 bits by db
   const KernelTable<PointwiseRow>* forward;
   Gradient2 grad_a, grad_b;
 };
@@ -184,24 +183,28 @@ bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0
   return true;
 }
 
-// Records an op whose operands have the result's shape, or are numbers: gradients need no summing back.
-Tensor record_same_shape(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0) {
+// Puts the op on the tape, keeping only what the wanted gradients read. `same_shape`: operands have the result's shape or
+// are numbers, so that gradients need no summing back.
+Tensor record_binary(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0, bool same_shape) {
   const BinaryOp* f = &op;
   bool na = a.requires_grad(), nb = b.requires_grad();
-  if (op.saves == NONE)
-    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb](const Tensor& dy) -> Tensors {
-      Expr none(0.0);
-      return {na ? f->grad_a(dy, none, none, none, p0).t : Tensor(), nb ? f->grad_b(dy, none, none, none, p0).t : Tensor()};
-    });
-  if (op.saves == AB)
-    return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy) -> Tensors {
-      Expr none(0.0), x = a.get(), z = b.get();
-      return {na ? f->grad_a(dy, x, z, none, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, none, p0).t : Tensor()};
-    });
-  return autograd::record(op.name, y, {a, b}, [f, p0, na, nb, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy, const Tensor& y) -> Tensors {
-    Expr x = a.get(), z = b.get();
-    return {na ? f->grad_a(dy, x, z, y, p0).t : Tensor(), nb ? f->grad_b(dy, x, z, y, p0).t : Tensor()};
-  });
+  int used = (na ? op.reads & 7 : 0) | (nb ? op.reads >> 3 : 0);
+  auto gradients = [f, p0, na, nb](const Tensor& dy, const Tensor& x, const Tensor& z, const Tensor& y) -> Tensors {
+    Expr none(Tensor{}), ea = x ? Expr(x) : none, eb = z ? Expr(z) : none, ey = y ? Expr(y) : none, e0 = p0;
+    return {na ? f->grad_a(dy, ea, eb, ey, e0).t : Tensor(), nb ? f->grad_b(dy, ea, eb, ey, e0).t : Tensor()};
+  };
+  using autograd::Saved;
+  Saved sa = used & A ? autograd::save(a) : Saved(), sb = used & B ? autograd::save(b) : Saved();
+  std::shared_ptr<const std::pair<Shape, Shape>> shapes;
+  if (!same_shape) shapes = std::make_shared<const std::pair<Shape, Shape>>(a.shape(), b.shape());
+  auto reduced = [shapes](Tensors g) {
+    if (!shapes) return g;
+    return Tensors{g[0] ? sum_to(g[0], shapes->first) : Tensor(), g[1] ? sum_to(g[1], shapes->second) : Tensor()};
+  };
+  if (used & Y)
+    return autograd::record(op.name, y, {a, b},
+                            [gradients, reduced, sa, sb](const Tensor& dy, const Tensor& y) { return reduced(gradients(dy, sa.get(), sb.get(), y)); });
+  return autograd::record(op.name, y, {a, b}, [gradients, reduced, sa, sb](const Tensor& dy) { return reduced(gradients(dy, sa.get(), sb.get(), {})); });
 }
 
 extern const BinaryOp pow_op, remainder_op, floor_divide_op, trunc_divide_op;
@@ -217,31 +220,18 @@ void check_whole(const BinaryOp& op, const Operands& o) {
 }
 
 Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
-  if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_same_shape(op, y, a, b, p0) : y;
+  if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_binary(op, y, a, b, p0, true) : y;
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
   if (!is_floating(o.dtype)) check_whole(op, o);
   Tensor y;
-  if (o.dtype == kBool) {   // bools compute as bytes: 1 + 1 is true
+  if (o.dtype == kBool) {  // bools compute as bytes: 1 + 1 is true
     o.dtype = kUInt8;
     y = to_dtype(binary_forward(op.name, *op.forward, o, p0, kUInt8), kBool);
   } else {
     y = binary_forward(op.name, *op.forward, o, p0, o.dtype);
   }
   if (!autograd::any_requires_grad({a, b})) return y;
-  const BinaryOp* f = &op;
-  auto gradients = [f, p0, na = a.requires_grad(), nb = b.requires_grad(), sa = a.shape(), sb = b.shape()](const Tensor& dy, const Tensor& x, const Tensor& z,
-                                                                                                           const Tensor& y) -> Tensors {
-    Expr none(0.0), ea = x ? Expr(x) : none, eb = z ? Expr(z) : none, ey = y ? Expr(y) : none;
-    return {na ? sum_to(f->grad_a(dy, ea, eb, ey, p0).t, sa) : Tensor(), nb ? sum_to(f->grad_b(dy, ea, eb, ey, p0).t, sb) : Tensor()};
-  };
-  if (op.saves == NONE) return autograd::record(op.name, y, {a, b}, [gradients](const Tensor& dy) -> Tensors { return gradients(dy, {}, {}, {}); });
-  if (op.saves == AB)
-    return autograd::record(op.name, y, {a, b}, [gradients, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy) -> Tensors {
-      return gradients(dy, a.get(), b.get(), {});
-    });
-  return autograd::record(op.name, y, {a, b}, [gradients, a = autograd::save(a), b = autograd::save(b)](const Tensor& dy, const Tensor& y) -> Tensors {
-    return gradients(dy, a.get(), b.get(), y);
-  });
+  return record_binary(op, y, a, b, p0, false);
 }
 
 Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const Tensor& a, const Tensor& b) {
@@ -251,7 +241,8 @@ Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const T
 #define SF_UNARY(name, kind, saves, ...) \
   const UnaryOp name##_op{#name, kind, saves, &name##_forward, &name##_backward, &pointwise::expr::name##_fn::template dx<Expr>};
 #define SF_UNARY_P SF_UNARY
-#define SF_BINARY(name, kind, saves, ...) const BinaryOp name##_op{#name, kind, saves, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
+#define SF_BINARY(name, kind, reads, ...) \
+  const BinaryOp name##_op{#name, kind, reads, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
 #define SF_BINARY_P SF_BINARY
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/unary.def"
@@ -262,16 +253,16 @@ Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const T
 
 }  // namespace
 
-#define SF_UNARY(fn, kind, saves, forward, backward, torch, text)          \
-  Tensor fn(const Tensor& input) { return unary(fn##_op, input); }         \
+#define SF_UNARY(fn, kind, saves, forward, backward, torch, text)  \
+  Tensor fn(const Tensor& input) { return unary(fn##_op, input); } \
   SF_OP(fn, "input").doc(text).like(torch).inplace().kernels(fn##_forward, fn##_backward);
 #define SF_UNARY_P(...)
-#define SF_BINARY(fn, kind, saves, forward, a, b, torch, text)                                         \
-  Tensor fn(const Tensor& input, const Tensor& other) { return binary(fn##_op, input, other); }        \
+#define SF_BINARY(fn, kind, saves, forward, a, b, torch, text)                                  \
+  Tensor fn(const Tensor& input, const Tensor& other) { return binary(fn##_op, input, other); } \
   SF_OP(fn, "input, other").doc(text).like(torch "(input, other)").inplace().kernels(fn##_forward);
 #define SF_BINARY_P(...)
-#define SF_COMPARE(fn, expression, text)                                                                            \
-  Tensor fn(const Tensor& input, const Tensor& other) { return compare(#fn, fn##_forward, input, other); }          \
+#define SF_COMPARE(fn, expression, text)                                                                   \
+  Tensor fn(const Tensor& input, const Tensor& other) { return compare(#fn, fn##_forward, input, other); } \
   SF_OP(fn, "input, other").doc(text).inplace().no_gradient().kernels(fn##_forward);
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/compare.def"
@@ -320,11 +311,25 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
 
 SF_OP(add, "input, other, alpha=1").doc("input + alpha * other.").like("torch.add(input, other, alpha=alpha)").inplace().kernels(add_forward);
 SF_OP(sub, "input, other, alpha=1").doc("input - alpha * other.").like("torch.sub(input, other, alpha=alpha)").inplace().kernels(sub_forward);
-SF_OP(div, "input, other, rounding_mode=None").doc("input / other; integers divide to floats unless rounding_mode is 'floor' or 'trunc'.").inplace().kernels(div_forward);
-SF_OP(gelu, "input, approximate='none'").doc("Gaussian error linear unit, exact or with the tanh approximation.").like("torch.nn.functional.gelu").inplace().kernels(gelu_erf_forward, gelu_tanh_forward);
-SF_OP(leaky_relu, "input, negative_slope=0.01").doc("input where positive, else negative_slope * input.").like("torch.nn.functional.leaky_relu").inplace().kernels(leaky_relu_forward);
+SF_OP(div, "input, other, rounding_mode=None")
+    .doc("input / other; integers divide to floats unless rounding_mode is 'floor' or 'trunc'.")
+    .inplace()
+    .kernels(div_forward);
+SF_OP(gelu, "input, approximate='none'")
+    .doc("Gaussian error linear unit, exact or with the tanh approximation.")
+    .like("torch.nn.functional.gelu")
+    .inplace()
+    .kernels(gelu_erf_forward, gelu_tanh_forward);
+SF_OP(leaky_relu, "input, negative_slope=0.01")
+    .doc("input where positive, else negative_slope * input.")
+    .like("torch.nn.functional.leaky_relu")
+    .inplace()
+    .kernels(leaky_relu_forward);
 SF_OP(elu, "input, alpha=1.0").doc("input where positive, else alpha * (exp(input) - 1).").like("torch.nn.functional.elu").inplace().kernels(elu_forward);
-SF_OP(softplus, "input, beta=1.0, threshold=20.0").doc("log(1 + exp(beta * input)) / beta; linear above threshold.").like("torch.nn.functional.softplus").kernels(softplus_forward);
+SF_OP(softplus, "input, beta=1.0, threshold=20.0")
+    .doc("log(1 + exp(beta * input)) / beta; linear above threshold.")
+    .like("torch.nn.functional.softplus")
+    .kernels(softplus_forward);
 SF_OP(clamp, "input, min=None, max=None").doc("input limited to [min, max].").inplace().kernels(clamp_forward);
 
 }  // namespace sf

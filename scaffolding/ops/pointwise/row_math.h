@@ -83,11 +83,11 @@ template <class I> SF_INLINE Int<I> select(bool m, Int<I> a, Int<I> b) { return 
 // Division by zero gives 0 here: the op refuses it beforehand.
 template <class I> SF_INLINE Int<I> floor_divide(Int<I> a, Int<I> b) {
   if (b.v == I(0)) return I(0);
-  if (I(-1) < I(0) && b.v == I(-1)) return -a;   // the one quotient that overflows
+  if (I(-1) < I(0) && b.v == I(-1)) return -a;  // the one quotient that overflows
   I q = I(a.v / b.v);
   return I(a.v % b.v != 0 && (a.v < I(0)) != (b.v < I(0)) ? q - 1 : q);
 }
-template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {   // towards zero
+template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {  // towards zero
   if (b.v == I(0)) return I(0);
   if (I(-1) < I(0) && b.v == I(-1)) return -a;
   return I(a.v / b.v);
@@ -106,7 +106,7 @@ template <class I> SF_INLINE Int<I> pow(Int<I> a, Int<I> b) {
 #include "scaffolding/ops/pointwise/expressions.h"
 
 enum Kind { FLOAT, NUMERIC };
-enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY };
+enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY, CROSS, QUOTIENT };
 
 // Calls f(T{}) with the storage type when it is a float that computes in vectors; returns false for the others.
 template <class F> SF_INLINE bool as_vector(DType t, const F& f) {
@@ -119,7 +119,8 @@ template <class F> SF_INLINE bool as_vector(DType t, const F& f) {
 }
 template <class F> SF_INLINE void as_integer(DType t, const F& f) {
   switch (t) {
-    case kUInt8: case kBool: return f(uint8_t{});
+    case kUInt8:
+    case kBool: return f(uint8_t{});
     case kInt8: return f(int8_t{});
     case kInt16: return f(int16_t{});
     case kInt32: return f(int32_t{});

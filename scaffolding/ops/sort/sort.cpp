@@ -41,9 +41,7 @@ std::tuple<Tensor, Tensor> first_in_order(const char* op, const Tensor& x, int64
 }  // namespace
 
 std::tuple<Tensor, Tensor> sort(const Tensor& input, int64_t dim, bool descending, bool) { return first_in_order("sort", input, -1, dim, descending, true); }
-Tensor argsort(const Tensor& input, int64_t dim, bool descending, bool) {
-  return std::get<1>(first_in_order("argsort", input, -1, dim, descending, false));
-}
+Tensor argsort(const Tensor& input, int64_t dim, bool descending, bool) { return std::get<1>(first_in_order("argsort", input, -1, dim, descending, false)); }
 std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim, bool largest, bool) {
   SF_CHECK(k >= 0, "topk: k must not be negative, got ", k);
   return first_in_order("topk", input, k, dim, largest, true);

@@ -13,7 +13,7 @@ namespace {
 
 // Floats: equal numbers get equal keys (-0 and 0 too), every NaN the largest. Integers: shifted to unsigned.
 uint32_t key_of(float x) {
-  uint32_t u = std::bit_cast<uint32_t>(x + 0.0f);   // -0 + 0 is +0
+  uint32_t u = std::bit_cast<uint32_t>(x + 0.0f);  // -0 + 0 is +0
   if (x != x) return 0xffffffffu;
   return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
@@ -50,8 +50,8 @@ struct Wide {
   friend bool operator<(const Wide& a, const Wide& b) { return a.bits != b.bits ? a.bits < b.bits : a.at < b.at; }
 };
 
-constexpr int kDigit = 11;                  // bits per pass: 2048 counters stay in the first-level cache
-constexpr int64_t kRadixFrom = 1 << 12;     // rows this long are worth the counting
+constexpr int kDigit = 11;               // bits per pass: 2048 counters stay in the first-level cache
+constexpr int64_t kRadixFrom = 1 << 12;  // rows this long are worth the counting
 
 // Least significant digit first, skipping digits that all elements share. The result is in a; b is room for a pass.
 template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
@@ -63,7 +63,7 @@ template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
     for (auto& e : a) ++start[digit(e)];
     if (start[digit(a[0])] == a.size()) continue;
     size_t sum = 0;
-    for (size_t& s : start) {   // counts become places
+    for (size_t& s : start) {  // counts become places
       size_t n = s;
       s = sum;
       sum += n;
@@ -86,7 +86,7 @@ template <class E, class T, class Key> void best_of(std::vector<E>& crowd, const
   bool limited = false;
   for (int64_t i = 0; i < n; ++i) {
     Key key = Key(key_of(x[i * step]) ^ flip);
-    if (limited && key >= limit) continue;   // of equals the first stays
+    if (limited && key >= limit) continue;  // of equals the first stays
     crowd.emplace_back(key, i);
     if (crowd.size() < room) continue;
     thin();

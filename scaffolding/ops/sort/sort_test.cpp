@@ -49,7 +49,7 @@ TEST(sort, nan_is_the_largest_and_equals_keep_their_order) {
   }
 }
 
-TEST(sort, long_rows_of_every_dtype) {   // the radix path
+TEST(sort, long_rows_of_every_dtype) {  // the radix path
   for (auto t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kBool, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     constexpr int64_t n = 20000;
     std::vector<int64_t> v(n);
