@@ -118,7 +118,7 @@ nb::object attach(nb::handle function, nb::handle context, nb::tuple args, nb::t
   Ref<Node> hold(node);
   for (auto& x : inputs) {
     SF_CHECK_AS(RuntimeError, !recording || !x || !x.impl()->inference, name, ": a tensor made in inference_mode cannot be recorded; clone it outside first");
-    node->edges.push_back(x && recording ? autograd::edge_of(x) : Edge());
+    node->add_edge(x && recording ? autograd::edge_of(x) : Edge());
   }
   nb::list results;
   uint32_t nr = 0;

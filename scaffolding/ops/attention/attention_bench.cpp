@@ -11,8 +11,7 @@ static Rows attention_rows([](std::vector<Row>& rows) {
   };
   for (DType t : {kFloat32, kBFloat16})
     for (auto [h, n, d] : {Size{8, 4096, 40}, {8, 4096, 64}, {10, 1024, 64}}) {
-      std::string size = std::to_string(h);
-      size = size.insert(0, 1, 'h') + " n" + std::to_string(n) + " d" + std::to_string(d) + " " + short_name(t);
+      std::string size = std::string(1, 'h') + std::to_string(h) + " n" + std::to_string(n) + " d" + std::to_string(d) + " " + short_name(t);
       double flop = 4.0 * double(h) * double(n) * double(n) * double(d), goal = t == kFloat32 ? 0.70 : 0.45;
       auto tensors = [=](bool grad) {
         Shape shape{1, h, n, d};
