@@ -96,9 +96,11 @@ Tensors FunctionCall::record(const std::string& name, Tensors outputs, FunctionB
   for (auto& y : outputs) {
     check_defined(name.c_str(), "an output of forward", y);
     if (taped && (contains(arguments_, y) || y.requires_grad())) {
-      Tensor alias = y.detach();   // an input handed through, or a tensor that is on the tape already
-      std::replace_if(context_->to_save_.begin(), context_->to_save_.end(), [&](const Tensor& t) { return t.is_same(y) && !contains(arguments_, y); }, alias);
-      std::replace_if(context_->constants_.begin(), context_->constants_.end(), [&](const Tensor& t) { return t.is_same(y); }, alias);
+      Tensor alias = y.detach();  // an input handed through, or a tensor that is on the tape already
+      std::replace_if(
+          context_->to_save_.begin(), context_->to_save_.end(), [&](const Tensor& t) { return t.is_same(y) && !contains(arguments_, y); }, alias);
+      std::replace_if(
+          context_->constants_.begin(), context_->constants_.end(), [&](const Tensor& t) { return t.is_same(y); }, alias);
       y = alias;
     }
   }

@@ -30,18 +30,13 @@ void Node::check_not_released(bool alive) const {
               ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True the first time");
 }
 
-void Node::save_output(const Tensor& y) {
-  output_ = y.detach();
-  output_version_ = y.version();
-}
+void Node::save_output(const Tensor& y) { output_ = Saved(y); }  // y is not on the tape yet: an alias of its bytes
 
 Tensor Node::output() {
-  check_not_released(output_.defined());
-  SF_CHECK_AS(RuntimeError, output_.version() == output_version_, name_, ": its output ", output_.shape(),
-              ", needed for the gradient, was modified in place (version ", output_.version(), ", saved at ", output_version_,
-              "); clone it before the in-place op");
-  if (!grad_enabled()) return output_;
-  Tensor y = output_.detach();
+  check_not_released(bool(output_));
+  Tensor y = output_.get();
+  if (!grad_enabled()) return y;
+  y = y.detach();
   y.impl()->grad_fn = Ref<Node>(this);
   return y;
 }
@@ -54,7 +49,7 @@ GradMeta& meta_of(const Tensor& t) {
 Saved::Saved(const Tensor& t) {
   if (!t) return;
   version_ = t.version();
-  if (!grad_enabled()) {   // nothing will be recorded: the closure that this is captured by is dropped at once
+  if (!grad_enabled()) {  // nothing will be recorded: the closure that this is captured by is dropped at once
     tensor_ = t;
     return;
   }
@@ -63,11 +58,12 @@ Saved::Saved(const Tensor& t) {
     grad_fn_ = e.node;
     output_nr_ = e.nr;
   }
-  if (auto unpack = detail::pack_saved(t)) {
-    unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+  if (t.impl()->requires_grad) {  // packing it would save nothing: its owner keeps it
+    tensor_ = t;
     return;
   }
-  tensor_ = t.impl()->requires_grad ? t : t.detach();
+  if (auto unpack = detail::pack_saved(t.detach())) unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+  else tensor_ = t.detach();
 }
 
 Tensor Saved::get() const {
@@ -75,9 +71,8 @@ Tensor Saved::get() const {
   if (unpack_) {
     t = (*unpack_)();
   } else if (tensor_) {
-    SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(),
-                " needed for the gradient was modified in place (version ", tensor_.version(), ", saved at ", version_,
-                "); use the out-of-place op or clone it before");
+    SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(), " needed for the gradient was modified in place (version ",
+                tensor_.version(), ", saved at ", version_, "); use the out-of-place op or clone it before");
   }
   if (!grad_fn_ || !grad_enabled()) return t;
   t = t.detach();
@@ -146,7 +141,8 @@ using namespace autograd;
 Tensor& Tensor::requires_grad_(bool on) {
   SF_CHECK_AS(TypeError, !on || (is_floating(dtype()) && !is_float8(dtype())), "requires_grad_: only floating-point tensors have gradients, got ", dtype());
   SF_CHECK_AS(RuntimeError, on || is_leaf(), "requires_grad_: only a leaf can be taken off the tape; use detach()");
-  SF_CHECK_AS(RuntimeError, !on || !impl_->inference || inference_mode_enabled(), "requires_grad_: the tensor was made in inference_mode; clone it outside first");
+  SF_CHECK_AS(RuntimeError, !on || !impl_->inference || inference_mode_enabled(),
+              "requires_grad_: the tensor was made in inference_mode; clone it outside first");
   if (is_leaf()) impl_->requires_grad = on;
   return *this;
 }

@@ -77,7 +77,8 @@ template <class F> class ClosureNode final : public Node {
 }  // namespace detail
 
 template <class F> Tensor record(const char* name, Tensor y, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
-  if (detail::mode.anomaly) [[unlikely]] detail::check_anomaly(name, y, inputs);
+  if (detail::mode.anomaly) [[unlikely]]
+    detail::check_anomaly(name, y, inputs);
   if (!any_requires_grad(inputs)) return y;
   using N = detail::ClosureNode<std::decay_t<F>>;
   auto node = Ref<Node>::fresh(new N(name, std::forward<F>(backward)));
@@ -101,7 +102,7 @@ template <class F> void record_outputs(const char* name, Tensors& ys, const Inpu
 }
 
 // For ops without a gradient (argmax, comparisons) nothing is called. For ops that should have one and do not:
-void refuse_gradient(const char* op, const Inputs& inputs);   // RuntimeError when a gradient would be needed
+void refuse_gradient(const char* op, const Inputs& inputs);  // RuntimeError when a gradient would be needed
 
 // y = f(self, ...) computed out of place becomes the new value of self: bytes, tape and version counter.
 // Refuses leaves that require a gradient (as torch does) and views whose base is on the tape get their base's tape mended.

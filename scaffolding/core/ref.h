@@ -37,7 +37,7 @@ template <class T> class Ref {
     p->refs.store(1, std::memory_order_relaxed);
     return adopt(p);
   }
-  static Ref adopt(T* p) {   // takes over a count that is already held
+  static Ref adopt(T* p) {  // takes over a count that is already held
     Ref r;
     r.p_ = p;
     return r;

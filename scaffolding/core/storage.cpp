@@ -24,13 +24,13 @@ Ref<Storage> Storage::borrow(void* data, size_t bytes, Device device, std::funct
 }
 
 void Storage::destroy(Storage* s) {
-  if (s->packed) cpu::forget_packed(s->data);
+  if (s->packed) cpu::forget_packed(s->data, s->bytes);
   if (s->lender) {
     (*s->lender)();
     delete s->lender;
   } else if (s->device.type == Device::CPU) {
     if (s->data != s->small) cpu::release(s->data, s->bytes);
-  } else if (s->data) {   // null when the backend had none to give, or is missing altogether
+  } else if (s->data) {  // null when the backend had none to give, or is missing altogether
     backend(s->device).release(s->data, s->bytes, s->device.index);
   }
   delete s;

@@ -79,7 +79,7 @@ Tensor empty(const Shape& size, std::optional<DType> dtype, std::optional<Device
 Tensor empty_strided(const Shape& size, const Shape& strides, DType dtype, Device device) {
   SF_CHECK(size.size() == strides.size(), "empty_strided: sizes ", size, " and strides ", strides, " differ in length");
   checked_bytes(size, numel(size), dtype);
-  int64_t span = 1;   // elements from the first to one past the last
+  int64_t span = 1;  // elements from the first to one past the last
   for (int64_t i = 0; i < size.size(); ++i) {
     SF_CHECK(strides[i] >= 0, "empty_strided: strides must not be negative, got ", strides);
     int64_t step;
@@ -98,7 +98,7 @@ Tensor empty_like(const Tensor& x, std::optional<DType> dtype) {
   int64_t n = x.ndim();
   int order[kMaxDims];
   for (int i = 0; i < n; ++i) {
-    if (x.strides()[i] == 0 && x.shape()[i] > 1) return empty(x.shape(), t, x.device());   // expanded: no order to keep
+    if (x.strides()[i] == 0 && x.shape()[i] > 1) return empty(x.shape(), t, x.device());  // expanded: no order to keep
     order[i] = i;
   }
   std::stable_sort(order, order + n, [&](int a, int b) { return x.strides()[a] > x.strides()[b]; });

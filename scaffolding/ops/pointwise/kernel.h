@@ -6,10 +6,10 @@
 namespace sf {
 
 struct PointwiseRow {
-  void* out;            // dtype, or bool for comparisons and predicates
-  const void* in[3];    // dtype each, n elements, contiguous; null where the expression does not read it
+  void* out;          // dtype, or bool for comparisons and predicates
+  const void* in[3];  // dtype each, n elements, contiguous; null where the expression does not read it
   int64_t n;
-  DType dtype;          // of the computation
+  DType dtype;  // of the computation
   double p0, p1;
 };
 
@@ -20,8 +20,8 @@ struct PointwiseRow {
 #define SF_COMPARE(name, ...) extern KernelTable<PointwiseRow> name##_forward;
 #define SF_PREDICATE SF_COMPARE
 #define SF_BITWISE SF_COMPARE
-#include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/binary.def"
+#include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/compare.def"
 #include "scaffolding/ops/pointwise/predicate.def"
 #include "scaffolding/ops/pointwise/unary.def"
@@ -34,6 +34,6 @@ struct PointwiseRow {
 #undef SF_BITWISE
 
 extern KernelTable<PointwiseRow> bitwise_not_forward;
-extern KernelTable<PointwiseRow> lerp_forward;   // in: start, end, weight
+extern KernelTable<PointwiseRow> lerp_forward;  // in: start, end, weight
 
 }  // namespace sf

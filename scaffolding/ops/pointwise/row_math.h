@@ -93,11 +93,11 @@ template <class I> SF_INLINE Int<I> select(bool m, Int<I> a, Int<I> b) { return 
 // Division by zero gives 0 here: the op refuses it beforehand.
 template <class I> SF_INLINE Int<I> floor_divide(Int<I> a, Int<I> b) {
   if (b.v == I(0)) return I(0);
-  if (I(-1) < I(0) && b.v == I(-1)) return -a;   // the one quotient that overflows
+  if (I(-1) < I(0) && b.v == I(-1)) return -a;  // the one quotient that overflows
   I q = I(a.v / b.v);
   return I(a.v % b.v != 0 && (a.v < I(0)) != (b.v < I(0)) ? q - 1 : q);
 }
-template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {   // towards zero
+template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {  // towards zero
   if (b.v == I(0)) return I(0);
   if (I(-1) < I(0) && b.v == I(-1)) return -a;
   return I(a.v / b.v);
@@ -129,7 +129,8 @@ template <class F> SF_INLINE bool as_vector(DType t, const F& f) {
 }
 template <class F> SF_INLINE void as_integer(DType t, const F& f) {
   switch (t) {
-    case kUInt8: case kBool: return f(uint8_t{});
+    case kUInt8:
+    case kBool: return f(uint8_t{});
     case kInt8: return f(int8_t{});
     case kInt16: return f(int16_t{});
     case kInt32: return f(int32_t{});
