@@ -221,7 +221,8 @@ class Pass {
     Device device = e.node ? e.node->outputs[e.nr].device : e.leaf->device;
     SF_CHECK_AS(RuntimeError, g.shape() == want, n.name(), ": backward returned a gradient of shape ", g.shape(), " for input ", i, " of shape ", want);
     SF_CHECK_AS(RuntimeError, g.device() == device, n.name(), ": backward returned a gradient on ", g.device(), " for input ", i, " on ", device);
-    return g.dtype() == dtype ? g : g.to(dtype);
+    if (g.dtype() != dtype) g = g.to(dtype);
+    return g;  // moved: a second owner would make accumulate_grad copy it
   }
 
   static void run_node_hooks(Node& n, Tensors& dys) {

@@ -113,7 +113,7 @@ Tensors FunctionCall::record(const std::string& name, Tensors outputs, FunctionB
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& y = outputs[i];
     node->outputs[i] = {y.shape(), y.dtype(), y.device()};
-    if (is_floating(y.dtype()) && !contains(context_->constants_, y)) detail::attach(node, outputs[i], uint32_t(i));
+    if (is_floating(y.dtype()) && !contains(context_->constants_, y)) detail::attach(hold, outputs[i], uint32_t(i));
     if (detail::mode.anomaly) detail::check_anomaly(node->name(), y, arguments_);
   }
   context_->constants_.clear();

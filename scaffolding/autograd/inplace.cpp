@@ -116,10 +116,10 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   };
   auto* node = new detail::ClosureNode<decltype(backward)>(op, std::move(backward));
   Ref<Node> hold(node);
-  node->edges.push_back(old_base);
-  node->edges.push_back(edge_of(value));
+  node->add_edge(old_base);
+  node->add_edge(edge_of(value));
   Tensor place = Tensor{t->base}.detach();
-  detail::attach(node, place, 0);
+  detail::attach(std::move(hold), place, 0);
   take_place(base, place);
   ++base->inplace_epoch;
   refresh_view(self);

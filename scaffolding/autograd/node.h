@@ -32,14 +32,18 @@ using HookList = std::vector<HookEntry>;
 
 class Node : public RefCounted, public Pooled {
  public:
-  explicit Node(const char* name) : name_(name), seq_(next_seq()) {}
+  explicit Node(const char* name) : name_(name), seq_(++last_seq) {}
   virtual ~Node() = default;
   virtual Tensors apply(Tensors& dys) = 0;  // gradients of the inputs, in edge order
   virtual void release_saved() = 0;         // after backward without retain_graph
 
   const char* name() const { return name_; }
-  uint64_t seq() const { return seq_; }  // grows with time: an input's node always has a smaller one
-  SmallVector<Edge, 3> edges;
+  uint64_t seq() const { return seq_; }  // an input's node always has a smaller one; grows with time on each thread
+  void add_edge(Edge e) {
+    if (e.node && e.node->seq_ >= seq_) seq_ = e.node->seq_ + 1;  // made by another thread
+    edges.push_back(std::move(e));
+  }
+  SmallVector<Edge, 3> edges;  // grows by add_edge
   SmallVector<OutputInfo, 1> outputs;
   std::function<Tensors(const Tensors&)> reference;
   std::vector<Saved> reference_inputs;  // kept only with a reference
@@ -64,9 +68,10 @@ class Node : public RefCounted, public Pooled {
   void check_not_released(bool alive) const;
 
  private:
-  static uint64_t next_seq();
+  static thread_local constinit uint64_t last_seq __attribute__((tls_model("initial-exec")));
   const char* name_;
   uint64_t seq_;
+  Node* next_doomed_ = nullptr;  // see destroy
   Saved output_;
 };
 

@@ -6,7 +6,7 @@
 namespace sf {
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
-  Ref<Storage> s(new Storage);
+  auto s = Ref<Storage>::fresh(new Storage);
   s->device = device;
   if (device.type == Device::CPU && bytes <= kInline && bytes > 0) s->data = s->small;
   else s->data = device.type == Device::CPU ? cpu::allocate(bytes) : backend(device).allocate(bytes, device.index);
@@ -15,7 +15,7 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
 }
 
 Ref<Storage> Storage::borrow(void* data, size_t bytes, Device device, std::function<void()> give_back) {
-  Ref<Storage> s(new Storage);
+  auto s = Ref<Storage>::fresh(new Storage);
   s->device = device;
   s->data = data;
   s->bytes = bytes;

@@ -37,6 +37,14 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   SF_CHECK(a.device() == b.device(), op, ": tensors must be on one device, got ", a.device(), " and ", b.device());
 }
 
+// a[B, M, K] @ b[B, K, N] as a tensor of shape `out` that owns its bytes alone: a view of a [B, M, N] would share them with
+// its base, and backward copies a gradient that is shared.
+Tensor product_in_shape(const char* op, const Tensor& a, const Tensor& b, const Shape& out, const GemmOptions& o = {}) {
+  Tensor y = empty(out, a.dtype(), a.device());
+  gemm_into(op, a, b, y.view({a.size(0), a.size(1), b.size(2)}), 0, o);
+  return y;
+}
+
 // a and b have batch sizes already equal: [.., M, K] and [.., K, N].
 Tensor product(const char* op, const Tensor& a, const Tensor& b) {
   Shape out = a.shape();
@@ -47,7 +55,7 @@ Tensor product(const char* op, const Tensor& a, const Tensor& b) {
   {
     autograd::NoGrad off;
     Tensor a3 = a.reshape({batch, a.size(-2), a.size(-1)}), b3 = b.reshape({batch, b.size(-2), b.size(-1)});
-    y = gemm_product(op, a3, b3).view(out);
+    y = product_in_shape(op, a3, b3, out);
   }
   return autograd::record(op, y, {a, b}, [a = save(a), b = save(b), na = a.requires_grad(), nb = b.requires_grad()](const Tensor& dy) -> Tensors {
     return {na ? matmul(dy, b.get().transpose(-2, -1)) : Tensor(), nb ? matmul(a.get().transpose(-2, -1), dy) : Tensor()};
@@ -149,7 +157,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     autograd::NoGrad off;
     Tensor b = bias && bias.dtype() != input.dtype() && bias.dtype() != kFloat32 ? to_dtype(bias, input.dtype()) : bias;
     if (b) b = contiguous(b);
-    y = gemm_product("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), {.bias = b, .b_is_weight = !weight.requires_grad()}).view(out);
+    y = product_in_shape("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), out, {.bias = b, .b_is_weight = !weight.requires_grad()});
   }
   return autograd::record("linear", y, {input, weight, bias},
                           [x = save(input), w = save(weight), rows, k, n, nx = input.requires_grad(), nw = weight.requires_grad(),

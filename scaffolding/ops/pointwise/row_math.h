@@ -14,6 +14,16 @@ template <class T> SF_INLINE T square_of(T x) { return x * x; }
 // log(1 + exp(x)) without overflow.
 template <class T> SF_INLINE T softplus_of(T x) { return max(x, T(0)) + log1p(exp(-abs(x))); }
 
+// x Phi(x), Phi being the normal distribution's cdf, and its derivative Phi(x) + x phi(x).
+template <class T> SF_INLINE T gelu_of(T x) {
+  T density;
+  return x * normal_cdf(x, density);
+}
+template <class T> SF_INLINE T gelu_slope_of(T x) {
+  T density, cdf = normal_cdf(x, density);
+  return cdf + x * density;
+}
+
 SF_INLINE double remainder(double a, double b) {
   double m = __builtin_fmod(a, b);
   return m != 0 && (b < 0) != (m < 0) ? m + b : m;
