@@ -100,7 +100,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   SF_CHECK(x.ndim() >= 3, op, ": input must be [N, C, *], got ", x.shape());
   if (!use_input_stats) return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
   check_channels(op, x, {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
-  int64_t n = x.size(0), c = x.size(1), space = n * c ? x.numel() / (n * c) : 0;
+  int64_t n = x.size(0), c = x.size(1), space = n * c > 0 ? x.numel() / (n * c) : 0;
   SF_CHECK(x.numel() == 0 || space > 1, op, ": needs more than one value per sample and channel, got input ", x.shape());
   if (running_mean || running_var) {
     autograd::NoGrad off;  // the average over samples of each one's statistics, as torch
