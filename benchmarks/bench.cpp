@@ -36,7 +36,7 @@ struct Settings {
   std::string filter;
   int threads = num_threads();
   int repeats = 5;
-  double seconds = 0.15;   // a sample lasts at least this long
+  double seconds = 0.15;  // a sample lasts at least this long
   bool quick = false;
 };
 
@@ -59,7 +59,7 @@ double median(std::vector<double> v) {
 
 // Calls per sample such that one lasts `seconds`.
 int64_t calls_for(const std::function<void()>& call, double seconds) {
-  call();   // packs weights, fills caches
+  call();  // packs weights, fills caches
   for (int64_t n = 1;; n *= 4) {
     Time start = now();
     for (int64_t i = 0; i < n; ++i) call();
@@ -159,10 +159,11 @@ void measure(const Row& row, const Settings& s) {
       share_wall.push_back(row.work / t.wall / around.wall);
       share_cpu.push_back(row.work / t.cpu / around.cpu);
     }
-    std::printf("{\"name\": \"%s\", \"wall\": %.4g, \"cpu\": %.4g, \"work\": %.6g, \"roof\": \"%s\", \"peak\": %.4g, \"share\": %.4g, \"share_cpu\": %.4g, "
-                "\"goal\": \"%s\", \"goal_value\": %g, \"threads\": %d}\n",
-                row.name.c_str(), median(wall), median(cpu), row.work, kRoofs[int(row.roof)], median(peak), median(share_wall), median(share_cpu),
-                kGoals[int(row.goal.kind)], row.goal.value, num_threads());
+    std::printf(
+        "{\"name\": \"%s\", \"wall\": %.4g, \"cpu\": %.4g, \"work\": %.6g, \"roof\": \"%s\", \"peak\": %.4g, \"share\": %.4g, \"share_cpu\": %.4g, "
+        "\"goal\": \"%s\", \"goal_value\": %g, \"threads\": %d}\n",
+        row.name.c_str(), median(wall), median(cpu), row.work, kRoofs[int(row.roof)], median(peak), median(share_wall), median(share_cpu),
+        kGoals[int(row.goal.kind)], row.goal.value, num_threads());
     std::fflush(stdout);
   }
   set_num_threads(before);

@@ -15,19 +15,19 @@ enum class Roof { None, F32, BF16, Copy };
 struct Goal {
   enum Kind { None, Share, Speedup, Seconds };
   Kind kind = None;
-  double value = 0;   // Share of the roof; Speedup over the peer; Seconds at most
+  double value = 0;  // Share of the roof; Speedup over the peer; Seconds at most
 };
 inline Goal share(double v) { return {Goal::Share, v}; }
 inline Goal speedup(double v) { return {Goal::Speedup, v}; }
 inline Goal seconds(double v) { return {Goal::Seconds, v}; }
 
 struct Row {
-  std::string name;                                 // unique; torch_peer.py knows it under the same name
+  std::string name;  // unique; torch_peer.py knows it under the same name
   Roof roof = Roof::None;
-  double work = 0;                                  // per call: FLOP, or bytes read and written for Roof::Copy
+  double work = 0;  // per call: FLOP, or bytes read and written for Roof::Copy
   Goal goal;
-  std::function<std::function<void()>()> prepare;   // makes the inputs, returns the call to be timed
-  int threads = 0;                                  // 0: as the command line says
+  std::function<std::function<void()>()> prepare;  // makes the inputs, returns the call to be timed
+  int threads = 0;                                 // 0: as the command line says
 };
 
 struct Rows {

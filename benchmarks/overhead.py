@@ -5,8 +5,9 @@ import statistics
 import subprocess
 import sys
 
-import scaffolding as sf
 from serve import main
+
+import scaffolding as sf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMPORT = "import time; wall, cpu = time.perf_counter(), time.process_time(); import scaffolding; print(time.perf_counter() - wall, time.process_time() - cpu)"

@@ -29,7 +29,8 @@ void float32(const bench::Peak& p) {
   vf a(1.0001f), b(0.9999f);
   SF_KEEP_IN_REGISTER(a.v);
   SF_KEEP_IN_REGISTER(b.v);
-  chains(p.rounds, [&](vf s) __attribute__((always_inline)) { return fma(a, b, s); });
+  chains(
+      p.rounds, [&](vf s) __attribute__((always_inline)) { return fma(a, b, s); });
   *p.flop = 12.0 * 2 * kLanes * double(p.rounds);
 }
 bool is_float32(const bench::Peak& p) { return p.dtype == kFloat32; }
@@ -39,7 +40,8 @@ SF_KERNEL(bench::peak_kernel, DeviceType::CPU, "fma", SF_ISA_PRIORITY, float32, 
 void bfloat16(const bench::Peak& p) {
   vi_raw ones = vi_raw{} + 0x3f803f80;
   SF_KEEP_IN_REGISTER(ones);
-  chains(p.rounds, [&](vf s) __attribute__((always_inline)) { return vf((vf_raw)_mm512_dpbf16_ps((__m512)s.v, (__m512bh)ones, (__m512bh)ones)); });
+  chains(
+      p.rounds, [&](vf s) __attribute__((always_inline)) { return vf((vf_raw)_mm512_dpbf16_ps((__m512)s.v, (__m512bh)ones, (__m512bh)ones)); });
   *p.flop = 12.0 * 4 * kLanes * double(p.rounds);
 }
 bool is_bfloat16(const bench::Peak& p) { return p.dtype == kBFloat16; }

@@ -6,7 +6,7 @@ namespace sf::bench {
 
 // `rounds` times 12 independent multiply-adds on full vectors, on the calling thread; flop receives their number.
 struct Peak {
-  DType dtype = kFloat32;   // kBFloat16: products of bf16 pairs added to float32, where the processor has them
+  DType dtype = kFloat32;  // kBFloat16: products of bf16 pairs added to float32, where the processor has them
   int64_t rounds = 0;
   double* flop = nullptr;
 };

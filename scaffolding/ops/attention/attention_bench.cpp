@@ -17,7 +17,8 @@ static Rows attention_rows([](std::vector<Row>& rows) {
         Shape shape{1, h, n, d};
         return Tensors{random(shape, t, grad), random(shape, t, grad), random(shape, t, grad)};
       };
-      rows.push_back({"attention " + size, roof_of(t), flop, share(goal), [=] { return [in = tensors(false)] { keep(scaled_dot_product_attention(in[0], in[1], in[2])); }; }});
+      rows.push_back({"attention " + size, roof_of(t), flop, share(goal),
+                      [=] { return [in = tensors(false)] { keep(scaled_dot_product_attention(in[0], in[1], in[2])); }; }});
       rows.push_back({"attention backward " + size, roof_of(t), 2.5 * flop, share(goal / 2), [=] {
                         Tensors in = tensors(true);
                         return [in, y = scaled_dot_product_attention(in[0], in[1], in[2]), dy = random({1, h, n, d}, t)] {
