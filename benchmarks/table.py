@@ -101,10 +101,11 @@ def main():
     bench = options.build / "scaffolding_bench"
     own = [Program([bench], arguments)]
     environment = os.environ | {"PYTHONPATH": str(options.build / "python")}
-    for names, command, env in (
-        ("Python package", [options.python, HERE / "overhead.py"], environment),
-        ("PyTorch", [options.torch_python, HERE / "torch_peer.py"], None),
-    ):
+    others = {
+        "Python package": ([options.python, HERE / "overhead.py"], environment),
+        "PyTorch": ([options.torch_python, HERE / "torch_peer.py"], None),
+    }
+    for names, (command, env) in others.items():
         try:
             own.append(Program(command, arguments, env))
         except (RuntimeError, OSError) as error:
