@@ -81,6 +81,7 @@ template <class F> Tensor record(const char* name, Tensor y, const Inputs& input
   if (!any_requires_grad(inputs)) return y;
   using N = detail::ClosureNode<std::decay_t<F>>;
   auto* node = new N(name, std::forward<F>(backward));
+  Ref<Node> hold(node);   // connect() may refuse an input
   node->reference = std::move(reference);
   detail::connect(node, inputs);
   if constexpr (N::kWantsOutput) node->save_output(y);
