@@ -12,8 +12,8 @@ namespace {
 // wanted it lets go of it. Owned by the slots' holders, that is by the tape.
 struct Frame {
   CheckpointFunction fn;
-  std::vector<Saved> inputs;   // saved outside this frame's hooks: an enclosing checkpoint packs them in turn
-  std::vector<uint8_t> rng;    // empty: not preserved
+  std::vector<Saved> inputs;  // saved outside this frame's hooks: an enclosing checkpoint packs them in turn
+  std::vector<uint8_t> rng;   // empty: not preserved
   Device rng_device;
   struct Slot {
     Shape shape;
@@ -56,14 +56,16 @@ void Frame::recompute() {
   if (!rng.empty()) restore.emplace(default_generator(rng_device), rng);
   size_t next = 0;
   SavedTensorHooks collect([&](const Tensor& t) -> std::function<Tensor()> {
-    SF_CHECK_AS(RuntimeError, next < slots.size() && slots[next].shape == t.shape() && slots[next].dtype == t.dtype(), "checkpoint: the second run saved ", t.dtype(),
-                t.shape(), " as tensor ", next, ", the first ", next < slots.size() ? str(slots[next].shape) : std::string("nothing"), "; fn must do the same each time");
+    SF_CHECK_AS(RuntimeError, next < slots.size() && slots[next].shape == t.shape() && slots[next].dtype == t.dtype(), "checkpoint: the second run saved ",
+                t.dtype(), t.shape(), " as tensor ", next, ", the first ", next < slots.size() ? str(slots[next].shape) : std::string("nothing"),
+                "; fn must do the same each time");
     if (slots[next].alive) slots[next].value = t;
     ++next;
-    return [] { return Tensor(); };   // this run's graph is never walked
+    return [] { return Tensor(); };  // this run's graph is never walked
   });
   fn(again);
-  SF_CHECK_AS(RuntimeError, next == slots.size(), "checkpoint: the second run saved ", next, " tensors, the first ", slots.size(), "; fn must do the same each time");
+  SF_CHECK_AS(RuntimeError, next == slots.size(), "checkpoint: the second run saved ", next, " tensors, the first ", slots.size(),
+              "; fn must do the same each time");
 }
 
 }  // namespace

@@ -10,16 +10,16 @@ namespace sf::autograd {
 using CheckpointFunction = std::function<Tensors(const Tensors& inputs)>;
 
 struct CheckpointOptions {
-  bool preserve_rng_state = true;   // the second run draws the first one's numbers from the default generators
+  bool preserve_rng_state = true;  // the second run draws the first one's numbers from the default generators
 };
 
 // fn(inputs), to be recomputed in backward. RuntimeError in backward when the second run saved other tensors.
 Tensors checkpoint(CheckpointFunction fn, const Tensors& inputs, CheckpointOptions options = {});
 
 struct OffloadOptions {
-  Device device = {};                  // where saved tensors wait
-  std::optional<DType> dtype = {};     // floating tensors wait in this dtype (bfloat16, float8_e4m3fn): lossy. Wider ones only
-  int64_t min_bytes = 1 << 12;         // smaller tensors stay where they are
+  Device device = {};               // where saved tensors wait
+  std::optional<DType> dtype = {};  // floating tensors wait in this dtype (bfloat16, float8_e4m3fn): lossy. Wider ones only
+  int64_t min_bytes = 1 << 12;      // smaller tensors stay where they are
 };
 
 // While alive, tensors saved for backward on this thread are moved.

@@ -37,7 +37,7 @@ struct CheckpointTest : testing::Test {
   Tensor x = leaf({64}, 2), y = leaf({64}, 3);
   Block block;
   CheckpointFunction fn = [this](const Tensors& in) { return block(in); };
-  Numbers plain() {   // gradients of x, y and w without checkpointing
+  Numbers plain() {  // gradients of x, y and w without checkpointing
     manual_seed(9);
     Tensors z = fn({x * 1.0, y});
     return gradients(z);

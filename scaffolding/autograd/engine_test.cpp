@@ -49,7 +49,7 @@ TEST(backward, the_gradient_has_memory_of_its_own) {
   x.grad().add_(1);
   EXPECT_EQ(gradient(y), (Numbers{1, 1}));
   Tensor z = leaf({1, 2, 3});
-  z.sum().backward();   // the gradient of sum is an expanded scalar
+  z.sum().backward();  // the gradient of sum is an expanded scalar
   EXPECT_TRUE(z.grad().is_contiguous());
   z.sum().backward();
   EXPECT_EQ(gradient(z), (Numbers{2, 2, 2}));
@@ -146,11 +146,11 @@ TEST(backward, a_chain_of_a_million_nodes) {
     EXPECT_EQ(gradient(x), Numbers{1000001});
   }
   x.set_grad({});
-  {   // never walked: freed through the nodes alone
+  {  // never walked: freed through the nodes alone
     Tensor y = x * 1.0;
     for (int i = 0; i < 1000000; ++i) y = y * x;
   }
-  {   // through saved tensors that hold nodes
+  {  // through saved tensors that hold nodes
     Tensor y = x * 1.0;
     for (int i = 0; i < 200000; ++i) y = y * y;
     Tensor view = y.view({1, 1});
@@ -239,7 +239,7 @@ TEST(hooks, wrong_results_and_places_are_refused) {
 TEST(hooks, after_accumulation_see_and_clear_grad) {
   Tensor x = leaf({1, 2});
   Numbers seen;
-  auto handle = register_post_accumulate_grad_hook(x, [&](const Tensor& p) {   // the optimizer-in-backward pattern
+  auto handle = register_post_accumulate_grad_hook(x, [&](const Tensor& p) {  // the optimizer-in-backward pattern
     seen = p.grad().to_vector();
     p.set_grad({});
   });

@@ -93,13 +93,13 @@ bool gradcheck(const Fn& fn, const Tensors& inputs, GradcheckOptions o) {
         for (size_t j = 0; j < analytic.size(); ++j) {
           double want = columns[i][j][k].data<double>()[e], got = analytic[j];
           if (std::fabs(want - got) <= o.atol + o.rtol * std::fabs(want)) continue;
-          return report(o, "gradcheck: d output ", int64_t(k), "[", e, "] / d input ", int64_t(i), "[", int64_t(j), "]: backward gives ", got, ", finite differences ", want,
-                        " (output ", ys[k].shape(), ", input ", inputs[i].shape(), ")");
+          return report(o, "gradcheck: d output ", int64_t(k), "[", e, "] / d input ", int64_t(i), "[", int64_t(j), "]: backward gives ", got,
+                        ", finite differences ", want, " (output ", ys[k].shape(), ", input ", inputs[i].shape(), ")");
         }
       }
     }
   }
-  if (o.check_undefined_grad && ys.size() > 1)   // one output's gradient alone, the others absent: done above for each
+  if (o.check_undefined_grad && ys.size() > 1)  // one output's gradient alone, the others absent: done above for each
     for (auto& y : ys)
       if (is_real(y) && y.requires_grad()) grad({y}, wanted, {ones_like(y)}, {.retain_graph = true}, true);
   return true;
@@ -119,7 +119,7 @@ bool gradgradcheck(const Fn& fn, const Tensors& inputs, Tensors grad_outputs, Gr
     Tensors leaves, fresh(xs.begin(), xs.begin() + std::ptrdiff_t(n)), roots, seeds;
     for (size_t i = 0; i < n; ++i) {
       if (!is_checked(inputs[i])) continue;
-      if (!fresh[i].requires_grad()) fresh[i] = fresh[i].detach().requires_grad_();   // the finite differences' copies
+      if (!fresh[i].requires_grad()) fresh[i] = fresh[i].detach().requires_grad_();  // the finite differences' copies
       leaves.push_back(fresh[i]);
     }
     Tensors ys = fn(fresh);
@@ -135,7 +135,7 @@ bool gradgradcheck(const Fn& fn, const Tensors& inputs, Tensors grad_outputs, Gr
   Tensors second = gradients(all);
   bool depends = false;
   for (auto& g : second) depends = depends || g.requires_grad();
-  if (!depends) return true;   // linear in nothing: every second derivative is zero
+  if (!depends) return true;  // linear in nothing: every second derivative is zero
   o.check_undefined_grad = false;
   return gradcheck(gradients, all, o);
 }

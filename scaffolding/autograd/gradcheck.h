@@ -6,10 +6,10 @@
 namespace sf::autograd {
 
 struct GradcheckOptions {
-  double eps = 1e-6;               // step of the central differences
+  double eps = 1e-6;                 // step of the central differences
   double atol = 1e-5, rtol = 1e-3;   // |numeric - analytic| <= atol + rtol * |numeric|
-  bool raise_exception = true;     // RuntimeError naming output, input and element; else false is returned
-  bool check_undefined_grad = true;   // gradients of some outputs absent: backward must still work
+  bool raise_exception = true;       // RuntimeError naming output, input and element; else false is returned
+  bool check_undefined_grad = true;  // gradients of some outputs absent: backward must still work
 };
 
 // fn maps the inputs (those that require a gradient are checked) to one or several tensors; it must be deterministic.

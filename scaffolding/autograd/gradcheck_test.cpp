@@ -38,14 +38,14 @@ TEST(gradcheck, accepts_right_gradients) {
   EXPECT_TRUE(gradgradcheck([](const Tensors& in) -> Tensors { return {in[0] * 3.0}; }, {x}));
 }
 
-struct WrongSquare : Function<WrongSquare> {   // right at 1 alone
+struct WrongSquare : Function<WrongSquare> {  // right at 1 alone
   static Tensor forward(FunctionContext& ctx, const Tensor& x) {
     ctx.save_for_backward({x});
     return x * x;
   }
   static Tensors backward(FunctionContext&, const Tensors& grads) { return {grads[0] * 2.0}; }
 };
-struct WrongSecond : Function<WrongSecond> {   // first derivative right, second cut off
+struct WrongSecond : Function<WrongSecond> {  // first derivative right, second cut off
   static Tensor forward(FunctionContext& ctx, const Tensor& x) {
     ctx.save_for_backward({x});
     return x * x * x;

@@ -20,7 +20,7 @@ class SavedTensorHooks {
 
 class Node;
 namespace detail {
-std::function<Tensor()> pack_saved(const Tensor& t);   // null when no hook is active
+std::function<Tensor()> pack_saved(const Tensor& t);  // null when no hook is active
 }
 
 // Keeps an alias of the bytes and the tensor's place on the tape, not the tensor: t.mul_(t) would keep itself alive.
@@ -29,12 +29,12 @@ class Saved {
   Saved() = default;
   explicit Saved(const Tensor& t);
   explicit operator bool() const { return bool(tensor_) || unpack_ != nullptr; }
-  Tensor get() const;   // RuntimeError when the bytes were written in place meanwhile
+  Tensor get() const;  // RuntimeError when the bytes were written in place meanwhile
 
  private:
-  Tensor tensor_;            // a leaf that requires a gradient is kept itself
+  Tensor tensor_;  // a leaf that requires a gradient is kept itself
   std::shared_ptr<std::function<Tensor()>> unpack_;
-  Ref<Node> grad_fn_;        // of a tensor that is on the tape
+  Ref<Node> grad_fn_;  // of a tensor that is on the tape
   uint32_t output_nr_ = 0;
   uint32_t version_ = 0;
 };
@@ -44,4 +44,4 @@ std::vector<Saved> save(const Tensors& ts);
 
 }  // namespace sf::autograd
 
-#include "scaffolding/autograd/node.h"   // Saved owns a Node: whoever copies one needs the whole class
+#include "scaffolding/autograd/node.h"  // Saved owns a Node: whoever copies one needs the whole class

@@ -25,7 +25,8 @@ Tensor apply_mask(const char* op, const Tensor& x, const Tensor& mask, double sc
   auto kernel = apply_mask_kernel.find(x.device(), a);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", x.device());
   kernel(a);
-  return autograd::record(op, y, {x}, [op, kept = autograd::save(mask), scale](const Tensor& dy) -> Tensors { return {apply_mask(op, dy, kept.get(), scale)}; });
+  return autograd::record(op, y, {x},
+                          [op, kept = autograd::save(mask), scale](const Tensor& dy) -> Tensors { return {apply_mask(op, dy, kept.get(), scale)}; });
 }
 
 Tensor drop(const char* op, const Tensor& input, double p, bool training, const Generator& generator, int64_t mask_dims) {
@@ -62,7 +63,7 @@ Tensor dropout1d(const Tensor& input, double p, bool training, const Generator& 
   SF_CHECK(!input || input.ndim() == 2 || input.ndim() == 3, "dropout1d: input must be [C, L] or [N, C, L], got ", input.shape());
   return drop_channels("dropout1d", input, p, training, generator, 2);
 }
-Tensor dropout2d(const Tensor& input, double p, bool training, const Generator& generator) {   // [N, C, L] counts as batched, as in torch
+Tensor dropout2d(const Tensor& input, double p, bool training, const Generator& generator) {  // [N, C, L] counts as batched, as in torch
   SF_CHECK(!input || input.ndim() == 3 || input.ndim() == 4, "dropout2d: input must be [N, C, H, W] or [N, C, L], got ", input.shape());
   return drop_channels("dropout2d", input, p, training, generator, -1);
 }
@@ -71,11 +72,20 @@ Tensor dropout3d(const Tensor& input, double p, bool training, const Generator& 
   return drop_channels("dropout3d", input, p, training, generator, 4);
 }
 
-SF_OP(dropout, "input, p=0.5, training=True, generator=None").doc("Zeroes elements with probability p in training, and scales the others by 1 / (1 - p).").random().kernels(apply_mask_kernel);
+SF_OP(dropout, "input, p=0.5, training=True, generator=None")
+    .doc("Zeroes elements with probability p in training, and scales the others by 1 / (1 - p).")
+    .random()
+    .kernels(apply_mask_kernel);
 SF_OP(feature_dropout, "input, p=0.5, training=True, generator=None").doc("dropout of whole channels of input[N, C, ...].").random().kernels(apply_mask_kernel);
-SF_OP(dropout1d, "input, p=0.5, training=True, generator=None").doc("dropout of whole channels of input[N, C, L] or [C, L].").random().kernels(apply_mask_kernel);
+SF_OP(dropout1d, "input, p=0.5, training=True, generator=None")
+    .doc("dropout of whole channels of input[N, C, L] or [C, L].")
+    .random()
+    .kernels(apply_mask_kernel);
 SF_OP(dropout2d, "input, p=0.5, training=True, generator=None").doc("dropout of whole channels of input[N, C, H, W].").random().kernels(apply_mask_kernel);
-SF_OP(dropout3d, "input, p=0.5, training=True, generator=None").doc("dropout of whole channels of input[N, C, D, H, W] or [C, D, H, W].").random().kernels(apply_mask_kernel);
+SF_OP(dropout3d, "input, p=0.5, training=True, generator=None")
+    .doc("dropout of whole channels of input[N, C, D, H, W] or [C, D, H, W].")
+    .random()
+    .kernels(apply_mask_kernel);
 
 namespace {
 

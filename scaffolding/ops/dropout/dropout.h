@@ -11,6 +11,6 @@ Tensor dropout(const Tensor& input, double p = 0.5, bool training = true, const 
 Tensor dropout1d(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});
 Tensor dropout2d(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});
 Tensor dropout3d(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});
-Tensor feature_dropout(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});   // any rank from 2
+Tensor feature_dropout(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});  // any rank from 2
 
 }  // namespace sf

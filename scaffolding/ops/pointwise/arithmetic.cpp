@@ -7,14 +7,15 @@ namespace sf {
 
 namespace {
 
-template <class F> Tensor& in_place(const char* op, const KernelTable<PointwiseRow>& table, Tensor& self, const Tensor& other, double p0, bool float_only, const F& f) {
+template <class F> Tensor& in_place(const char* op, const PointwiseTable& table, Tensor& self, const Tensor& other, double p0, bool float_only, const F& f) {
   check_defined(op, "self", self);
   if (autograd::any_requires_grad({self, other})) return autograd::assign_inplace(op, self, f());
   pointwise::Operands o = pointwise::prepare(op, self, other, float_only);
   if (o.dtype != self.dtype() || o.shape != self.shape() || o.device != self.device() || o.dtype == kBool || self.device().is_meta())
     return autograd::assign_inplace(op, self, f());
-  bool overlap = other.storage() == self.storage() && !(other.storage_offset() == self.storage_offset() && other.shape() == self.shape() && other.strides() == self.strides());
-  if (overlap) return autograd::assign_inplace(op, self, f());   // x[1:] += x[:-1] reads what it writes
+  bool overlap = other.storage() == self.storage() &&
+                 !(other.storage_offset() == self.storage_offset() && other.shape() == self.shape() && other.strides() == self.strides());
+  if (overlap) return autograd::assign_inplace(op, self, f());  // x[1:] += x[:-1] reads what it writes
   autograd::check_inplace(op, self);
   Tensor keep;
   TensorView b = pointwise::operand(other, o, keep), out = self;

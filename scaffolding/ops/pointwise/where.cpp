@@ -11,19 +11,21 @@
 namespace sf {
 
 constinit KernelTable<Where> where_kernel{"where"};
-constinit KernelTable<PointwiseRow> lerp_forward{"lerp"};
+constinit PointwiseTable lerp_forward{"lerp"};
 
 Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) {
   check_defined("where", "condition", condition);
   SF_CHECK_AS(TypeError, condition.dtype() == kBool, "where: condition must be a bool tensor, got ", condition.dtype());
   pointwise::Operands o = pointwise::prepare("where", input, other, false);
   o.shape = broadcast_shapes("where", condition.shape(), o.shape);
-  SF_CHECK(condition.device() == o.device, "where: condition is on ", condition.device(), ", the values on ", o.device);
+  auto is_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };  // goes where the rest is
+  if (is_number(input) && is_number(other)) o.device = condition.device();
+  SF_CHECK(condition.device() == o.device || is_number(condition), "where: condition is on ", condition.device(), ", the values on ", o.device);
   Tensor ka, kb, y = pointwise::result_like(o.shape, o.dtype, o.device, input, other);
   Tensor mask;
   {
     autograd::NoGrad off;
-    mask = condition.expand(o.shape);
+    mask = (condition.device() == o.device ? condition : to_device(condition, o.device)).expand(o.shape);
   }
   Where w{y, mask, pointwise::operand(input, o, ka), pointwise::operand(other, o, kb)};
   auto kernel = where_kernel.find(o.device, w);
@@ -69,8 +71,8 @@ template <class U> void rows(const Where& w) {
   int64_t so = loop.strides[0][0], sm = loop.strides[1][0], sa = loop.strides[2][0], sb = loop.strides[3][0];
   loop.run(1 << 14, [&](char* const* p, int64_t n) {
     for (int64_t i = 0; i < n; ++i)
-      *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const bool*>(p[1] + i * sm) ? *reinterpret_cast<const U*>(p[2] + i * sa)
-                                                                                          : *reinterpret_cast<const U*>(p[3] + i * sb);
+      *reinterpret_cast<U*>(p[0] + i * so) =
+          *reinterpret_cast<const bool*>(p[1] + i * sm) ? *reinterpret_cast<const U*>(p[2] + i * sa) : *reinterpret_cast<const U*>(p[3] + i * sb);
   });
 }
 void where_cpu(const Where& w) {
