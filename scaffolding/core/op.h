@@ -33,7 +33,13 @@ struct OpEntry {
   OpEntry& inplace() { return has_inplace = true, *this; }
   OpEntry& no_gradient() { return differentiable = false, *this; }
   OpEntry& random() { return is_random = true, *this; }
-  template <class... T> OpEntry& kernels(const T&... t) { return (tables.push_back(&t), ...), *this; }
+  template <class... T> OpEntry& kernels(const T&... t) { return (list(t), ...), *this; }
+
+ private:
+  template <class T> void list(const T& t) {
+    tables.push_back(&t);
+    if constexpr (requires { t.views; }) tables.push_back(&t.views);   // pointwise ops: see ops/pointwise/kernel.h
+  }
 };
 
 const std::vector<OpEntry*>& all_ops();                 // sorted by name

@@ -24,6 +24,7 @@ std::string cell(const std::string& s) {
 std::string providers(const OpEntry& op) {
   std::string out;
   for (auto* table : op.tables) {
+    if (table->count(Device::CPU) == 0) continue;
     std::set<std::string> names;
     for (int i = 0; i < table->count(Device::CPU); ++i) names.insert(table->entry(Device::CPU, i).provider);
     if (!out.empty()) out += "; ";

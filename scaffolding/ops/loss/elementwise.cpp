@@ -13,7 +13,7 @@
 
 namespace sf {
 
-#define SF_LOSS(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name}, name##_backward{#name "_backward"};
+#define SF_LOSS(name, ...) constinit PointwiseTable name##_forward{#name}, name##_backward{#name "_backward"};
 #include "scaffolding/ops/loss/loss.def"
 #undef SF_LOSS
 
@@ -46,7 +46,7 @@ namespace {
 
 struct Loss {
   const char* name;
-  const KernelTable<PointwiseRow>*forward, *backward;
+  const PointwiseTable*forward, *backward;
   Expr (*da)(Expr, Expr, Expr);
   Expr (*db)(Expr, Expr, Expr);
 };

@@ -5,7 +5,7 @@
 namespace sf {
 
 // forward: in = input, target. backward: in = dy, input, target; p1 says which gradient (0: input's, 1: target's).
-#define SF_LOSS(name, ...) extern KernelTable<PointwiseRow> name##_forward, name##_backward;
+#define SF_LOSS(name, ...) extern PointwiseTable name##_forward, name##_backward;
 #include "scaffolding/ops/loss/loss.def"
 #undef SF_LOSS
 

@@ -7,7 +7,7 @@ namespace sf {
 
 namespace {
 
-template <class F> Tensor& in_place(const char* op, const KernelTable<PointwiseRow>& table, Tensor& self, const Tensor& other, double p0, bool float_only, const F& f) {
+template <class F> Tensor& in_place(const char* op, const PointwiseTable& table, Tensor& self, const Tensor& other, double p0, bool float_only, const F& f) {
   check_defined(op, "self", self);
   if (autograd::any_requires_grad({self, other})) return autograd::assign_inplace(op, self, f());
   pointwise::Operands o = pointwise::prepare(op, self, other, float_only);

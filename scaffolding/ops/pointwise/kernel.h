@@ -1,5 +1,5 @@
-// The contract between pointwise ops and the CPU: kernels work on rows, contiguous memory of one dtype.
-// The loop around them (strides, broadcasting, threads) is pointwise_loop.cpp's.
+// The contract between pointwise ops and backends. On the CPU kernels work on rows, contiguous memory of one dtype; the
+// loop around them (strides, broadcasting, threads) is pointwise_loop.cpp's. Other devices get the whole views.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
@@ -13,11 +13,25 @@ struct PointwiseRow {
   double p0, p1;
 };
 
-#define SF_UNARY(name, ...) extern KernelTable<PointwiseRow> name##_forward, name##_backward;
+// out and each given input have one shape (broadcast dimensions have stride 0); any strides.
+struct PointwiseViews {
+  TensorView out;       // dtype, or bool for comparisons and predicates
+  TensorView in[3];     // dtype each; absent where the expression does not read it
+  DType dtype;          // of the computation
+  double p0, p1;
+};
+
+// The kernels of one pointwise op: rows for host memory, views for devices that bring their own loop.
+struct PointwiseTable : KernelTable<PointwiseRow> {
+  constexpr explicit PointwiseTable(const char* name) : KernelTable<PointwiseRow>(name), views(name) {}
+  KernelTable<PointwiseViews> views;
+};
+
+#define SF_UNARY(name, ...) extern PointwiseTable name##_forward, name##_backward;
 #define SF_UNARY_P SF_UNARY
-#define SF_BINARY(name, ...) extern KernelTable<PointwiseRow> name##_forward;
+#define SF_BINARY(name, ...) extern PointwiseTable name##_forward;
 #define SF_BINARY_P SF_BINARY
-#define SF_COMPARE(name, ...) extern KernelTable<PointwiseRow> name##_forward;
+#define SF_COMPARE(name, ...) extern PointwiseTable name##_forward;
 #define SF_PREDICATE SF_COMPARE
 #define SF_BITWISE SF_COMPARE
 #include "scaffolding/ops/pointwise/bitwise.def"
@@ -33,7 +47,7 @@ struct PointwiseRow {
 #undef SF_PREDICATE
 #undef SF_BITWISE
 
-extern KernelTable<PointwiseRow> bitwise_not_forward;
-extern KernelTable<PointwiseRow> lerp_forward;   // in: start, end, weight
+extern PointwiseTable bitwise_not_forward;
+extern PointwiseTable lerp_forward;   // in: start, end, weight
 
 }  // namespace sf

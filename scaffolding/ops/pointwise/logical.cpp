@@ -7,17 +7,17 @@
 
 namespace sf {
 
-#define SF_PREDICATE(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name};
+#define SF_PREDICATE(name, ...) constinit PointwiseTable name##_forward{#name};
 #define SF_BITWISE SF_PREDICATE
 #include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/predicate.def"
 #undef SF_PREDICATE
 #undef SF_BITWISE
-constinit KernelTable<PointwiseRow> bitwise_not_forward{"bitwise_not"};
+constinit PointwiseTable bitwise_not_forward{"bitwise_not"};
 
 namespace {
 
-Tensor predicate(const char* name, const KernelTable<PointwiseRow>& table, const Tensor& input) {
+Tensor predicate(const char* name, const PointwiseTable& table, const Tensor& input) {
   check_defined(name, "input", input);
   SF_CHECK_AS(TypeError, !is_float8(input.dtype()), name, ": ", input.dtype(), " is storage only; convert it to compute");
   Tensor y = empty_like(input, kBool);
@@ -25,7 +25,7 @@ Tensor predicate(const char* name, const KernelTable<PointwiseRow>& table, const
   return y;
 }
 
-Tensor bitwise(const char* name, const KernelTable<PointwiseRow>& table, const Tensor& a, const Tensor& b, bool shift) {
+Tensor bitwise(const char* name, const PointwiseTable& table, const Tensor& a, const Tensor& b, bool shift) {
   pointwise::Operands o = pointwise::prepare(name, a, b, false);
   SF_CHECK_AS(TypeError, !is_floating(o.dtype) && (!shift || o.dtype != kBool), name, ": needs integer", shift ? "" : " or bool",
               " tensors, got ", a.dtype(), " and ", b.dtype());

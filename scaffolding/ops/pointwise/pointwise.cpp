@@ -3,17 +3,18 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/expr.h"
 #include "scaffolding/ops/pointwise/pointwise_internal.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
 
-#define SF_UNARY(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name}, name##_backward{#name "_backward"};
+#define SF_UNARY(name, ...) constinit PointwiseTable name##_forward{#name}, name##_backward{#name "_backward"};
 #define SF_UNARY_P SF_UNARY
-#define SF_BINARY(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name};
+#define SF_BINARY(name, ...) constinit PointwiseTable name##_forward{#name};
 #define SF_BINARY_P SF_BINARY
-#define SF_COMPARE(name, ...) constinit KernelTable<PointwiseRow> name##_forward{#name};
+#define SF_COMPARE(name, ...) constinit PointwiseTable name##_forward{#name};
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/compare.def"
 #include "scaffolding/ops/pointwise/unary.def"
@@ -81,7 +82,8 @@ Tensor result_like(const Shape& shape, DType t, Device device, const Tensor& a, 
 TensorView operand(const Tensor& x, const Operands& o, Tensor& keep) {
   autograd::NoGrad off;
   keep = x.dtype() == o.dtype ? x : to_dtype(x, o.dtype);
-  if (keep.device() != o.device) keep = to_device(keep, o.device);
+  if (keep.device() != o.device)   // a host number: written by a kernel, because a copy would wait for the device
+    keep = full({}, is_floating(o.dtype) ? Scalar(keep.item()) : Scalar(keep.dtype() == kInt64 ? keep.item_int() : int64_t(keep.item())), o.dtype, o.device);
   if (keep.shape() == o.shape) return keep;
   TensorView v = keep, full;
   full.data = v.data;
@@ -96,7 +98,7 @@ TensorView operand(const Tensor& x, const Operands& o, Tensor& keep) {
   return full;
 }
 
-Tensor binary_forward(const char* op, const KernelTable<PointwiseRow>& table, const Operands& o, double p0, DType out) {
+Tensor binary_forward(const char* op, const PointwiseTable& table, const Operands& o, double p0, DType out) {
   Tensor ka, kb, y = result_like(o.shape, out, o.device, o.a, o.b);
   TensorView va = operand(o.a, o, ka), vb = operand(o.b, o, kb);
   run(op, table, y, {va, vb}, o.dtype, p0);
@@ -119,8 +121,8 @@ struct UnaryOp {
   const char* name;
   Kind kind;
   int saves;
-  const KernelTable<PointwiseRow>* forward;
-  const KernelTable<PointwiseRow>* backward;
+  const PointwiseTable* forward;
+  const PointwiseTable* backward;
   Gradient1 gradient;
 };
 
@@ -162,7 +164,7 @@ struct BinaryOp {
   const char* name;
   Kind kind;
   int reads;   // by da, and shifted by 3 bits by db
-  const KernelTable<PointwiseRow>* forward;
+  const PointwiseTable* forward;
   Gradient2 grad_a, grad_b;
 };
 
@@ -235,7 +237,7 @@ Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 
   return record_binary(op, y, a, b, p0, false);
 }
 
-Tensor compare(const char* name, const KernelTable<PointwiseRow>& table, const Tensor& a, const Tensor& b) {
+Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, const Tensor& b) {
   return binary_forward(name, table, prepare(name, a, b, false), 0, kBool);
 }
 

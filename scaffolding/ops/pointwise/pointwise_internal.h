@@ -16,6 +16,6 @@ Tensor result_like(const Shape& shape, DType t, Device device, const Tensor& a, 
 TensorView operand(const Tensor& x, const Operands& o, Tensor& keep);   // keep owns a converted copy
 // RuntimeError when an element of an integer divisor is 0 (the CPU would trap).
 void check_divisor(const char* op, const Operands& o);
-Tensor binary_forward(const char* op, const KernelTable<PointwiseRow>& table, const Operands& o, double p0, DType out);
+Tensor binary_forward(const char* op, const PointwiseTable& table, const Operands& o, double p0, DType out);
 
 }  // namespace sf::pointwise

@@ -84,9 +84,19 @@ void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out
   });
 }
 
-void run(const char* op, const KernelTable<PointwiseRow>& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype, double p0,
-         double p1) {
+// Devices that are not the host loop over strides themselves.
+static void run_views(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype, double p0,
+                      double p1) {
+  PointwiseViews v{out, {}, dtype, p0, p1};
+  std::copy(inputs.begin(), inputs.end(), v.in);
+  auto kernel = table.views.find(out.device, v);
+  SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on ", out.device);
+  if (out.numel() > 0) kernel(v);
+}
+
+void run(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype, double p0, double p1) {
   if (out.device.is_meta()) return;
+  if (!out.device.is_cpu()) return run_views(op, table, out, inputs, dtype, p0, p1);
   PointwiseRow row{out.data, {}, 0, dtype, p0, p1};
   auto kernel = table.find(out.device, row);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on ", out.device);

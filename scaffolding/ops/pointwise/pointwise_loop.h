@@ -6,7 +6,7 @@
 namespace sf::pointwise {
 
 // out and every given input have one shape (inputs expanded); inputs are of dtype `dtype`.
-void run(const char* op, const KernelTable<PointwiseRow>& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype,
+void run(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype,
          double p0 = 0, double p1 = 0);
 
 // The same for dense host memory: n elements at each pointer.

@@ -11,7 +11,7 @@
 namespace sf {
 
 constinit KernelTable<Where> where_kernel{"where"};
-constinit KernelTable<PointwiseRow> lerp_forward{"lerp"};
+constinit PointwiseTable lerp_forward{"lerp"};
 
 Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) {
   check_defined("where", "condition", condition);

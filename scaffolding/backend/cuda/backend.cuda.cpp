@@ -1,0 +1,54 @@
+// The CUDA device at run time. Loading this library registers it; nothing touches a GPU before the first use.
+#include "scaffolding/backend/backend.h"
+
+#include "scaffolding/backend/cuda/caching_allocator.h"
+
+namespace sf::cuda {
+
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  void* allocate(size_t bytes, int index) override {
+    check_usable(index);
+    return CachingAllocator::of(index).allocate(bytes);
+  }
+  void release(void* data, size_t bytes, int index) override { CachingAllocator::of(index).release(data, bytes); }
+
+  void copy(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) override {
+    if (bytes == 0) return;
+    if (dst_device.is_cuda() && src_device.is_cuda() && dst_device.index != src_device.index) return copy_between(dst, dst_device, src, src_device, bytes);
+    Device gpu = dst_device.is_cuda() ? dst_device : src_device;
+    Stream stream = Stream::current(gpu.index);
+    DeviceScope scope(gpu.index);
+    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream.handle), "copy");
+    // Callers reuse or free host memory as soon as this returns, on either side.
+    if (dst_device.is_cpu() || src_device.is_cpu()) stream.synchronize();
+  }
+
+  void synchronize(int index) override {
+    check_usable(index);
+    DeviceScope scope(index);
+    check(cudaDeviceSynchronize(), "synchronize");
+  }
+  int device_count() override { return cuda::device_count(); }
+
+ private:
+  // Two GPUs: dst may still be in use by work queued on its device, and src still be written on its own.
+  static void copy_between(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) {
+    Stream::current(dst_device.index).synchronize();
+    Stream stream = Stream::current(src_device.index);
+    DeviceScope scope(src_device.index);
+    check(cudaMemcpyPeerAsync(dst, dst_device.index, src, src_device.index, bytes, stream.handle), "copy");
+    stream.synchronize();
+  }
+};
+
+__attribute__((constructor)) void register_this_backend() {
+  static CudaBackend backend;
+  register_backend(DeviceType::CUDA, backend);
+}
+
+}  // namespace
+
+}  // namespace sf::cuda

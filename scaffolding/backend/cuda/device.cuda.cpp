@@ -1,0 +1,83 @@
+#include "scaffolding/backend/cuda/device.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <vector>
+
+#include "scaffolding/backend/cuda/arch.h"
+#include "scaffolding/core/error.h"
+
+namespace sf::cuda {
+
+void check(cudaError_t status, const char* op) {
+  if (status == cudaSuccess) [[likely]] return;
+  cudaGetLastError();   // errors of one call are forgotten; a broken context stays broken
+  fail<RuntimeError>(op, ": CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+}
+
+namespace {
+
+std::string version_text(int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); }
+
+int capability_of(int device) {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cuda");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cuda");
+  return major * 10 + minor;
+}
+
+[[noreturn]] void fail_no_code(int device, int capability) {
+  fail<RuntimeError>("GPU ", device, " has compute capability ", capability / 10, ".", capability % 10, "; this build has kernels for ", SF_CUDA_ARCHS,
+                     ". Rebuild with -DSF_CUDA_ARCHS=", capability);
+}
+
+// The compute capability of every GPU. Asking for it makes no context, so that GPUs nobody uses stay untouched.
+std::vector<int> read_capabilities() {
+  // Asked of the loader first: the runtime reports a missing driver as a driver that is too old.
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  if (!driver) {
+    const char* why = dlerror();
+    fail<RuntimeError>("the NVIDIA driver is missing: ", why ? why : "libcuda.so.1 cannot be opened");
+  }
+  int count = 0, version = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorNoDevice) return {};
+  if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&version) == cudaSuccess)
+    fail<RuntimeError>("the NVIDIA driver is too old: it supports CUDA ", version_text(version), ", this build needs ", version_text(CUDART_VERSION));
+  check(status, "cuda");
+  std::vector<int> capabilities;
+  bool usable = false;
+  for (int i = 0; i < count && i < kMaxDevices; ++i) {
+    capabilities.push_back(capability_of(i));
+    usable = usable || runs_on(SF_CUDA_ARCHS, capabilities.back());
+  }
+  if (!usable && !capabilities.empty()) fail_no_code(0, capabilities[0]);
+  return capabilities;
+}
+
+const std::vector<int>& capabilities() {
+  static const std::vector<int> v = read_capabilities();   // throws again on the next call when it throws
+  return v;
+}
+
+}  // namespace
+
+int device_count() { return int(capabilities().size()); }
+
+void check_usable(int device) {
+  SF_CHECK_AS(RuntimeError, device >= 0 && device < device_count(), "cuda:", device, ": not available: this machine has ", device_count(), " such device(s)");
+  if (!runs_on(SF_CUDA_ARCHS, capabilities()[size_t(device)])) fail_no_code(device, capabilities()[size_t(device)]);
+}
+
+DeviceScope::DeviceScope(int device) {
+  check(cudaGetDevice(&previous_), "cuda");
+  changed_ = previous_ != device;
+  if (changed_) check(cudaSetDevice(device), "cuda");
+}
+
+DeviceScope::~DeviceScope() {
+  if (changed_) cudaSetDevice(previous_);   // it was the current device a moment ago
+}
+
+}  // namespace sf::cuda

@@ -1,0 +1,33 @@
+// Errors of the CUDA runtime as sf::RuntimeError, the current device as a scope, and what this build can run on.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "scaffolding/core/device.h"
+
+namespace sf::cuda {
+
+inline constexpr int kMaxDevices = 64;
+
+// RuntimeError "<op>: CUDA error: <text> (<name>)". An error of an earlier kernel may surface here: launches do not wait.
+void check(cudaError_t status, const char* op);
+
+// Number of GPUs the driver shows. RuntimeError with the reason when the driver is missing or too old, or when no GPU can
+// run this build's kernels.
+int device_count();
+// RuntimeError when this GPU cannot run this build's kernels, or does not exist.
+void check_usable(int device);
+
+// Makes a device the calling thread's current one for as long as the scope lives.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int previous_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace sf::cuda

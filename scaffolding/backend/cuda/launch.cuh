@@ -1,0 +1,23 @@
+// launch: a kernel on the current stream of a device, with the op's name in the error.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "scaffolding/backend/cuda/stream.h"
+
+namespace sf::cuda {
+
+inline constexpr int kThreads = 256;   // of a block: eight warps, and up to 255 registers a thread still fit
+
+// Blocks of kThreads that cover n items, per_thread each. n < 2^31 keeps the number below the grid's limit.
+constexpr unsigned blocks_for(int64_t n, int per_thread) { return unsigned((n + int64_t(kThreads) * per_thread - 1) / (int64_t(kThreads) * per_thread)); }
+
+template <class... P, class... A> void launch(const char* op, Device device, unsigned blocks, void (*kernel)(P...), A&&... args) {
+  DeviceScope scope(device.index);
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kThreads);
+  config.stream = Stream::current(device.index).handle;
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)...), op);
+}
+
+}  // namespace sf::cuda

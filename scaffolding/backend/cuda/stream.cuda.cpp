@@ -1,0 +1,17 @@
+#include "scaffolding/backend/cuda/stream.h"
+
+namespace sf::cuda {
+
+static thread_local cudaStream_t current_streams[kMaxDevices] = {};
+
+Stream Stream::current(int device) { return {device, current_streams[device]}; }
+
+void Stream::synchronize() const {
+  DeviceScope scope(device);
+  check(cudaStreamSynchronize(handle), "synchronize");
+}
+
+StreamScope::StreamScope(Stream stream) : previous_(Stream::current(stream.device)) { current_streams[stream.device] = stream.handle; }
+StreamScope::~StreamScope() { current_streams[previous_.device] = previous_.handle; }
+
+}  // namespace sf::cuda

@@ -1,0 +1,30 @@
+// Stream: the queue on which a thread's kernels and copies run, one current stream per thread and device.
+// Kernels take Stream::current(device) and never wait; work on one stream runs in order. The default is CUDA's default
+// stream, on which the work of all threads runs in order. A handle owns nothing: whoever made the stream destroys it.
+#pragma once
+#include "scaffolding/backend/cuda/device.h"
+
+namespace sf::cuda {
+
+struct Stream {
+  int device = 0;
+  cudaStream_t handle = nullptr;
+
+  static Stream current(int device);
+  void synchronize() const;   // waits; RuntimeError when a kernel on it failed
+};
+
+// Makes a stream the calling thread's current one on its device for as long as the scope lives. A tensor used on two
+// streams needs a synchronize() between them.
+class StreamScope {
+ public:
+  explicit StreamScope(Stream stream);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  Stream previous_;
+};
+
+}  // namespace sf::cuda
