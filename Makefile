@@ -7,7 +7,7 @@ PY := .venv/bin/python
 # A build folder keeps the generator that it was made with.
 generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 
-.PHONY: build build-cmake install install-cmake wheel test test-gpu bench golden docs format lint clean
+.PHONY: build build-cmake install install-cmake wheel cuda test test-gpu bench golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package that .venv/bin/python imports.
@@ -40,11 +40,20 @@ test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
 test: build
 	$(PY) tools/run_tests.py $(BUILD)
 
-# The tests that run on a CUDA device.
-test-gpu: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+# libscaffolding_cuda.so beside libscaffolding.so, and the checks that need no GPU. SF_CUDA_ARCHS in CMAKE_ARGS says for which GPUs.
+cuda: CMAKE_ARGS += -DSF_BUILD_CUDA=ON
+cuda: build
+	$(PY) -m pytest -q tests/test_cuda_library.py --build-dir=$(BUILD)
+
+# Every sample of every op that has CUDA kernels, on the GPU and on the CPU. Without a GPU it proves nothing, and says so.
+test-gpu: CMAKE_ARGS += -DSF_BUILD_TESTS=ON $(if $(shell command -v nvcc),-DSF_BUILD_CUDA=ON)
 test-gpu: build
-	@$(BUILD)/scaffolding devices | grep -q '^cuda:0' || { $(BUILD)/scaffolding devices | grep '^cuda'; exit 1; }
-	$(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*cuda*'
+	@if $(BUILD)/scaffolding devices | grep -q '^cuda:0: available'; then \
+	  SF_TEST_DEVICE=cuda $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*'; \
+	else \
+	  echo "test-gpu: skipped. Unproven here: no GPU, so that no CUDA kernel ran and no test counts as passed."; \
+	  $(BUILD)/scaffolding devices | grep '^cuda'; \
+	fi
 
 bench: CMAKE_ARGS += -DSF_BUILD_BENCHMARKS=ON
 bench: build

@@ -27,6 +27,9 @@ configure_package_config_file(cmake/scaffoldingConfig.cmake.in ${PROJECT_BINARY_
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake ${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
+if(TARGET scaffolding_cuda)
+  install(TARGETS scaffolding_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)   # where the core library looks for it
+endif()
 if(TARGET scaffolding_program)
   install(TARGETS scaffolding_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endif()

@@ -10,6 +10,7 @@ void check_second_derivatives(const OpEntry& op, const OpTest& t);
 void check_providers(const OpEntry& op, const OpTest& t);
 void check_refusals(const OpEntry& op, const OpTest& t);
 void check_golden(const OpEntry& op, const OpTest& t);   // op_golden_test.cpp
+void check_device(const OpEntry& op, const OpTest& t);   // op_device_test.cpp
 
 // ---- shared pieces
 std::vector<Value> complete(const OpEntry& op, const Sample& s);   // with defaults filled in

@@ -4,6 +4,7 @@
 
 #include "scaffolding/autograd/engine.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/env.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
@@ -85,9 +86,12 @@ int register_op_test(const char* op, OpTest& t) {
       {"second_derivatives", check_second_derivatives}, {"every_provider_and_dtype", check_providers},
       {"bad_input_is_refused", check_refusals},         {"values_and_gradients_equal_torch", check_golden},
   };
-  for (auto& [label, check] : checks)
+  auto add = [&](const char* label, Body::Check check) {
     testing::RegisterTest((std::string("op_") + op).c_str(), label, nullptr, nullptr, __FILE__, __LINE__,
-                          [&t, check = check]() -> testing::Test* { return new Body(&t, check); });
+                          [&t, check]() -> testing::Test* { return new Body(&t, check); });
+  };
+  for (auto& [label, check] : checks) add(label, check);
+  if (!env::text("SF_TEST_DEVICE").empty()) add("equals_cpu_on_test_device", check_device);
   return 0;
 }
 

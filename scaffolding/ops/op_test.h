@@ -8,7 +8,8 @@
 //
 // Each sample: the shape on Device::Meta equals the real one; gradients and second derivatives against finite
 // differences in float64; every provider x dtype against the float64 result, values and gradients; values and gradients
-// against torch's (tests/golden). Tolerances come from dtype and reduction length, never from hand.
+// against torch's (tests/golden); with SF_TEST_DEVICE, values and gradients on that device. Tolerances come
+// from dtype and reduction length, never from hand.
 // Floating inputs are made in float64 and converted; random numbers depend on the op's name and the sample only.
 #pragma once
 #include <gtest/gtest.h>

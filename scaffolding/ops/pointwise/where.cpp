@@ -18,12 +18,14 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   SF_CHECK_AS(TypeError, condition.dtype() == kBool, "where: condition must be a bool tensor, got ", condition.dtype());
   pointwise::Operands o = pointwise::prepare("where", input, other, false);
   o.shape = broadcast_shapes("where", condition.shape(), o.shape);
-  SF_CHECK(condition.device() == o.device, "where: condition is on ", condition.device(), ", the values on ", o.device);
+  auto is_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };   // goes where the rest is
+  if (is_number(input) && is_number(other)) o.device = condition.device();
+  SF_CHECK(condition.device() == o.device || is_number(condition), "where: condition is on ", condition.device(), ", the values on ", o.device);
   Tensor ka, kb, y = pointwise::result_like(o.shape, o.dtype, o.device, input, other);
   Tensor mask;
   {
     autograd::NoGrad off;
-    mask = condition.expand(o.shape);
+    mask = (condition.device() == o.device ? condition : to_device(condition, o.device)).expand(o.shape);
   }
   Where w{y, mask, pointwise::operand(input, o, ka), pointwise::operand(other, o, kb)};
   auto kernel = where_kernel.find(o.device, w);

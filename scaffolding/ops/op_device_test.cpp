@@ -1,0 +1,83 @@
+// SF_TEST_DEVICE=cuda: the samples of every op that has kernels for that device, computed there and on the CPU.
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/core/env.h"
+#include "scaffolding/ops/op_check.h"
+#include "scaffolding/ops/view/view.h"
+
+namespace sf::test {
+
+namespace {
+
+const OpEntry* g_op;   // what `call_there` calls: an OpEntry's call is a plain function
+Device g_device;
+
+// On the tape, and in the same order of dimensions in memory: `to` alone would make every input row-major.
+Tensor there(const Tensor& x) {
+  if (x.is_contiguous()) return x.to(g_device);
+  Shape order, back = Shape::filled(x.ndim(), 0);
+  for (int64_t i = 0; i < x.ndim(); ++i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  for (int64_t i = 0; i < x.ndim(); ++i) back[order[i]] = i;
+  return x.permute(order).to(g_device).permute(back);
+}
+
+Value call_there(std::span<const Value> args) {
+  Value y = g_op->call(map_tensors({args.begin(), args.end()}, there));
+  return map_tensors({y}, [](const Tensor& t) {
+    EXPECT_TRUE(t.device() == g_device) << "a result is on " << t.device().str();
+    return t.to(Device::CPU);
+  })[0];
+}
+
+bool has_kernel(const OpEntry& op, DeviceType type) {
+  for (auto* table : op.tables)
+    if (table->count(type) > 0) return true;
+  return false;
+}
+
+}  // namespace
+
+void check_device(const OpEntry& op, const OpTest& t) {
+  g_op = &op;
+  g_device = Device(env::text("SF_TEST_DEVICE"));
+  std::string why, missing;
+  if (!backend_available(g_device.type, &why)) GTEST_SKIP() << "unproven here: " << g_device.str() << " is not available: " << why;
+  if (op.is_random || !has_kernel(op, g_device.type)) GTEST_SKIP() << op.name << " has no kernel for " << g_device.str() << " to compare";
+  OpEntry moved = op;
+  moved.call = call_there;
+  for (auto& s : t.all) {
+    auto args = complete(op, *s);
+    bool gradients = op.differentiable && s->grad;
+    for (DType dtype : {kFloat64, kFloat32, kBFloat16, kFloat16}) {
+      if (is_reduced(dtype) && !s->low_precision) continue;
+      auto rounded = map_tensors(args, [&](const Tensor& x) { return to_dtype_keeping_layout(x, dtype); });
+      auto exact_args = map_tensors(rounded, [](const Tensor& x) { return to_dtype_keeping_layout(x, kFloat64); });
+      SCOPED_TRACE(describe(op, rounded) + " on " + g_device.str());
+      Evaluation here = evaluate(op, rounded, false), exact = evaluate(op, exact_args, gradients), e;
+      try {
+        e = evaluate(moved, rounded, gradients);
+      } catch (const NotSupported& error) {   // a part of the op, or of its gradient, that has no kernel there
+        missing = error.what();
+        continue;
+      }
+      double tol = tolerance(dtype, reduction_length(args, exact.values));
+      ASSERT_EQ(e.all.size(), here.all.size());
+      for (size_t i = 0; i < e.all.size(); ++i) {
+        if (!e.all[i]) continue;
+        EXPECT_EQ(name(e.all[i].dtype()), name(here.all[i].dtype()));
+        if (!is_floating(e.all[i].dtype())) expect_close(e.all[i], here.all[i], 0, "whole numbers");
+      }
+      ASSERT_EQ(e.values.size(), exact.values.size());
+      for (size_t i = 0; i < e.values.size(); ++i) expect_close(e.values[i], exact.values[i], tol, "value");
+      ASSERT_EQ(e.gradients.size(), exact.gradients.size());
+      for (size_t i = 0; i < e.gradients.size(); ++i) {
+        ASSERT_EQ(e.gradients[i].defined(), exact.gradients[i].defined());
+        if (e.gradients[i]) expect_close(e.gradients[i], exact.gradients[i], 4 * tol, "gradient of input " + std::to_string(i));
+      }
+    }
+  }
+  if (!missing.empty()) GTEST_SKIP() << "unproven in part: " << missing;
+}
+
+}  // namespace sf::test
