@@ -9,7 +9,7 @@ namespace sf::test {
 
 namespace {
 
-const OpEntry* g_op;   // what `call_there` calls: an OpEntry's call is a plain function
+const OpEntry* g_op;  // what `call_there` calls: an OpEntry's call is a plain function
 Device g_device;
 
 // On the tape, and in the same order of dimensions in memory: `to` alone would make every input row-major.
@@ -57,7 +57,7 @@ void check_device(const OpEntry& op, const OpTest& t) {
       Evaluation here = evaluate(op, rounded, false), exact = evaluate(op, exact_args, gradients), e;
       try {
         e = evaluate(moved, rounded, gradients);
-      } catch (const NotSupported& error) {   // a part of the op, or of its gradient, that has no kernel there
+      } catch (const NotSupported& error) {  // a part of the op, or of its gradient, that has no kernel there
         missing = error.what();
         continue;
       }

@@ -13,16 +13,16 @@ namespace sf::cuda {
 class CachingAllocator {
  public:
   struct Statistics {
-    size_t allocated = 0;       // bytes in use now, rounded up to blocks
+    size_t allocated = 0;  // bytes in use now, rounded up to blocks
     size_t max_allocated = 0;
-    size_t cached = 0;          // bytes in free blocks
-    size_t device_calls = 0;    // cudaMalloc calls so far
+    size_t cached = 0;        // bytes in free blocks
+    size_t device_calls = 0;  // cudaMalloc calls so far
   };
 
   static CachingAllocator& of(int device);
-  void* allocate(size_t bytes);                // RuntimeError saying asked, free and in use when there is no room
-  void release(void* data, size_t bytes);      // bytes as given to allocate
-  void empty_cache();                          // waits for the device, then gives free blocks back to it
+  void* allocate(size_t bytes);            // RuntimeError saying asked, free and in use when there is no room
+  void release(void* data, size_t bytes);  // bytes as given to allocate
+  void empty_cache();                      // waits for the device, then gives free blocks back to it
   Statistics statistics();
 
  private:

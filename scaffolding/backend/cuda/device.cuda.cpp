@@ -11,8 +11,9 @@
 namespace sf::cuda {
 
 void check(cudaError_t status, const char* op) {
-  if (status == cudaSuccess) [[likely]] return;
-  cudaGetLastError();   // errors of one call are forgotten; a broken context stays broken
+  if (status == cudaSuccess) [[likely]]
+    return;
+  cudaGetLastError();  // errors of one call are forgotten; a broken context stays broken
   fail<RuntimeError>(op, ": CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
 }
 
@@ -57,7 +58,7 @@ std::vector<int> read_capabilities() {
 }
 
 const std::vector<int>& capabilities() {
-  static const std::vector<int> v = read_capabilities();   // throws again on the next call when it throws
+  static const std::vector<int> v = read_capabilities();  // throws again on the next call when it throws
   return v;
 }
 
@@ -77,7 +78,7 @@ DeviceScope::DeviceScope(int device) {
 }
 
 DeviceScope::~DeviceScope() {
-  if (changed_) cudaSetDevice(previous_);   // it was the current device a moment ago
+  if (changed_) cudaSetDevice(previous_);  // it was the current device a moment ago
 }
 
 }  // namespace sf::cuda

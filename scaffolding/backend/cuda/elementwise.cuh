@@ -27,7 +27,8 @@ template <int V, class Out, class F, class... In> __device__ Vec<Out, V> apply(c
 
 // Dense operands: a thread takes V neighbours, in one load per input and one store. Others, and the last few elements: one
 // at a time, neighbouring threads taking neighbouring elements so that a warp's accesses share cache lines.
-template <class F, class Out, class... In, size_t... k> __device__ void elementwise_body(const Walk<1 + sizeof...(In)>& w, const F& f, std::index_sequence<k...>) {
+template <class F, class Out, class... In, size_t... k>
+__device__ void elementwise_body(const Walk<1 + sizeof...(In)>& w, const F& f, std::index_sequence<k...>) {
   constexpr int V = lanes_for<Out, In...>();
   uint32_t block = blockIdx.x * uint32_t(kThreads * V), mine = block + threadIdx.x * V;
   if (w.vectors && mine + V <= w.n) {
@@ -53,9 +54,8 @@ template <class Out, class... In, class F, class... Views> void elementwise(cons
   static_assert(sizeof...(In) == sizeof...(Views));
   constexpr int kOperands = 1 + sizeof...(In), V = lanes_for<Out, In...>();
   const size_t item[] = {sizeof(Out), sizeof(In)...};
-  for_walks<kOperands>(cpu::StridedLoop{&out, &in...}, item, V, [&](const Walk<kOperands>& w) {
-    launch(op, out.device, blocks_for(w.n, V), elementwise_kernel<F, Out, In...>, w, f);
-  });
+  for_walks<kOperands>(cpu::StridedLoop{&out, &in...}, item, V,
+                       [&](const Walk<kOperands>& w) { launch(op, out.device, blocks_for(w.n, V), elementwise_kernel<F, Out, In...>, w, f); });
 }
 
 }  // namespace sf::cuda

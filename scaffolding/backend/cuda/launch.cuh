@@ -6,7 +6,7 @@
 
 namespace sf::cuda {
 
-inline constexpr int kThreads = 256;   // of a block: eight warps, and up to 255 registers a thread still fit
+inline constexpr int kThreads = 256;  // of a block: eight warps, and up to 255 registers a thread still fit
 
 // Blocks of kThreads that cover n items, per_thread each. n < 2^31 keeps the number below the grid's limit.
 constexpr unsigned blocks_for(int64_t n, int per_thread) { return unsigned((n + int64_t(kThreads) * per_thread - 1) / (int64_t(kThreads) * per_thread)); }

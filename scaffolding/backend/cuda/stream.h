@@ -11,7 +11,7 @@ struct Stream {
   cudaStream_t handle = nullptr;
 
   static Stream current(int device);
-  void synchronize() const;   // waits; RuntimeError when a kernel on it failed
+  void synchronize() const;  // waits; RuntimeError when a kernel on it failed
 };
 
 // Makes a stream the calling thread's current one on its device for as long as the scope lives. A tensor used on two

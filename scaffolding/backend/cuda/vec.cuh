@@ -7,9 +7,7 @@
 
 namespace sf::cuda {
 
-template <class T, int V> struct alignas(sizeof(T) * V) Vec {
-  T v[V];
-};
+template <class T, int V> struct alignas(sizeof(T) * V) Vec { T v[V]; };
 
 // Elements of these types that a thread takes at once: 16 bytes of the largest, at most 8 so that registers suffice.
 template <class... T> constexpr int lanes_for() {

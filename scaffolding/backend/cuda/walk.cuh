@@ -23,9 +23,9 @@ template <int N> struct Walk {
   char* data[N];
   uint32_t n = 0;
   int32_t ndim = 0;
-  bool vectors = false;             // each operand is dense and aligned for vectors of `lanes`, or one element for all
-  Divider sizes[kMaxDims];          // [0] is the innermost
-  int64_t strides[N][kMaxDims];     // in bytes
+  bool vectors = false;          // each operand is dense and aligned for vectors of `lanes`, or one element for all
+  Divider sizes[kMaxDims];       // [0] is the innermost
+  int64_t strides[N][kMaxDims];  // in bytes
 
   // The i-th element's distance from data[k], in bytes.
   __device__ void offsets(uint32_t i, int64_t (&at)[N]) const {

@@ -6,7 +6,7 @@ namespace sf::cuda {
 namespace {
 
 template <class T> inline constexpr bool is_float8_v = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
-template <class T> inline constexpr bool is_number = std::is_arithmetic_v<T>;   // a type of C++; the others are bits of short floats
+template <class T> inline constexpr bool is_number = std::is_arithmetic_v<T>;  // a type of C++; the others are bits of short floats
 
 template <class D, class S> struct Convert {
   __device__ D operator()(S s) const {
@@ -15,7 +15,7 @@ template <class D, class S> struct Convert {
     else if constexpr (std::is_same_v<D, bool>) return s != S(0);
     else if constexpr (is_float8_v<D>) return from_float<D>(float(s));
     else if constexpr (!is_number<D>) return narrow<D>(float(s));
-    else if constexpr (std::is_integral_v<D> && std::is_floating_point_v<S>)   // saturates at 64 bits, then wraps around
+    else if constexpr (std::is_integral_v<D> && std::is_floating_point_v<S>)  // saturates at 64 bits, then wraps around
       return D(s != s ? 0 : s >= S(9.2233720368547758e18) ? INT64_MAX : s <= S(-9.2233720368547758e18) ? INT64_MIN : int64_t(s));
     else return D(s);
   }

@@ -18,7 +18,7 @@ template <class F, int kind> void forward(const PointwiseViews& v) {
   if constexpr (kind == NUMERIC) as_integer(v.dtype, run);
 }
 
-#define SF_BINARY(name, kind, ...)                                                      \
+#define SF_BINARY(name, kind, ...)                                                           \
   SF_KERNEL(name##_forward.views, DeviceType::CUDA, "native", 0, (forward<name##_fn, kind>), \
             (kind == NUMERIC ? static_cast<bool (*)(const PointwiseViews&)>(nullptr) : &computes_in_floats))
 #define SF_BINARY_P SF_BINARY

@@ -4,15 +4,15 @@
 namespace sf::cuda {
 namespace {
 
-#define SF_COMPARE(name, expression, doc)                                                              \
-  struct name##_fn {                                                                                   \
-    template <class T> __device__ static bool of(T a, T b) { return expression; }                      \
+#define SF_COMPARE(name, expression, doc)                                         \
+  struct name##_fn {                                                              \
+    template <class T> __device__ static bool of(T a, T b) { return expression; } \
   };
 #include "scaffolding/ops/pointwise/compare.def"
 #undef SF_COMPARE
-#define SF_PREDICATE(name, expression, like, doc)                                                      \
-  struct name##_fn {                                                                                   \
-    template <class T> __device__ static bool of(T x) { return expression; }                           \
+#define SF_PREDICATE(name, expression, like, doc)                            \
+  struct name##_fn {                                                         \
+    template <class T> __device__ static bool of(T x) { return expression; } \
   };
 #include "scaffolding/ops/pointwise/predicate.def"
 #undef SF_PREDICATE
@@ -26,9 +26,9 @@ template <class I> __device__ I shifted_right(I a, I b) {
   if (b < I(0) || b >= I(kBits)) return a < I(0) ? I(-1) : I(0);
   return I(a >> b);
 }
-#define SF_BITWISE(name, expression, doc)                                                              \
-  struct name##_fn {                                                                                   \
-    template <class I> __device__ I operator()(I a, I b) const { return expression; }                  \
+#define SF_BITWISE(name, expression, doc)                                             \
+  struct name##_fn {                                                                  \
+    template <class I> __device__ I operator()(I a, I b) const { return expression; } \
   };
 #include "scaffolding/ops/pointwise/bitwise.def"
 #undef SF_BITWISE

@@ -11,8 +11,8 @@ namespace sf::cuda {
 #undef SF_INLINE
 #define SF_INLINE __host__ __device__ __forceinline__
 
-#define SF_CUDA_1(name, fn)                            \
-  SF_INLINE double name(double x) { return ::fn(x); }  \
+#define SF_CUDA_1(name, fn)                           \
+  SF_INLINE double name(double x) { return ::fn(x); } \
   SF_INLINE float name(float x) { return ::fn##f(x); }
 SF_CUDA_1(exp, exp)
 SF_CUDA_1(exp2, exp2)
@@ -29,11 +29,11 @@ SF_CUDA_1(erf, erf)
 SF_CUDA_1(floor, floor)
 SF_CUDA_1(ceil, ceil)
 SF_CUDA_1(trunc, trunc)
-SF_CUDA_1(round, rint)   // halves to even
+SF_CUDA_1(round, rint)  // halves to even
 SF_CUDA_1(abs, fabs)
 #undef SF_CUDA_1
-#define SF_CUDA_2(name, fn)                                         \
-  SF_INLINE double name(double a, double b) { return ::fn(a, b); }  \
+#define SF_CUDA_2(name, fn)                                        \
+  SF_INLINE double name(double a, double b) { return ::fn(a, b); } \
   SF_INLINE float name(float a, float b) { return ::fn##f(a, b); }
 SF_CUDA_2(pow, pow)
 SF_CUDA_2(atan2, atan2)
@@ -42,17 +42,17 @@ SF_CUDA_2(copysign, copysign)
 #undef SF_CUDA_2
 
 // A literal turns into T by T(...), so that these never mix types.
-#define SF_CUDA_REAL(T)                                                                        \
-  SF_INLINE T rsqrt(T x) { return T(1) / sqrt(x); }                                            \
-  SF_INLINE T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }                                 \
-  SF_INLINE T sign(T x) { return T(x > T(0)) - T(x < T(0)); }                                  \
-  SF_INLINE T maximum(T a, T b) { return a != a || a > b ? a : b; } /* NaN if either is */     \
-  SF_INLINE T minimum(T a, T b) { return a != a || a < b ? a : b; }                            \
-  SF_INLINE T select(bool m, T a, T b) { return m ? a : b; }                                   \
-  SF_INLINE T softplus_of(T x) { return (x > T(0) ? x : T(0)) + log1p(exp(-abs(x))); }         \
-  SF_INLINE T remainder(T a, T b) {                                                            \
-    T m = fmod(a, b);                                                                          \
-    return m != T(0) && (b < T(0)) != (m < T(0)) ? m + b : m;                                  \
+#define SF_CUDA_REAL(T)                                                                    \
+  SF_INLINE T rsqrt(T x) { return T(1) / sqrt(x); }                                        \
+  SF_INLINE T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }                             \
+  SF_INLINE T sign(T x) { return T(x > T(0)) - T(x < T(0)); }                              \
+  SF_INLINE T maximum(T a, T b) { return a != a || a > b ? a : b; } /* NaN if either is */ \
+  SF_INLINE T minimum(T a, T b) { return a != a || a < b ? a : b; }                        \
+  SF_INLINE T select(bool m, T a, T b) { return m ? a : b; }                               \
+  SF_INLINE T softplus_of(T x) { return (x > T(0) ? x : T(0)) + log1p(exp(-abs(x))); }     \
+  SF_INLINE T remainder(T a, T b) {                                                        \
+    T m = fmod(a, b);                                                                      \
+    return m != T(0) && (b < T(0)) != (m < T(0)) ? m + b : m;                              \
   }
 SF_CUDA_REAL(float)
 SF_CUDA_REAL(double)
@@ -106,7 +106,8 @@ template <class F> bool as_float(DType t, const F& f) {
 }
 template <class F> void as_integer(DType t, const F& f) {
   switch (t) {
-    case kUInt8: case kBool: return f(uint8_t{});
+    case kUInt8:
+    case kBool: return f(uint8_t{});
     case kInt8: return f(int8_t{});
     case kInt16: return f(int16_t{});
     case kInt32: return f(int32_t{});

@@ -43,11 +43,11 @@ template <class I> SF_INLINE Int<I> select(bool m, Int<I> a, Int<I> b) { return 
 // Division by zero gives 0 here: the op refuses it beforehand.
 template <class I> SF_INLINE Int<I> floor_divide(Int<I> a, Int<I> b) {
   if (b.v == I(0)) return I(0);
-  if (I(-1) < I(0) && b.v == I(-1)) return -a;   // the one quotient that overflows
+  if (I(-1) < I(0) && b.v == I(-1)) return -a;  // the one quotient that overflows
   I q = I(a.v / b.v);
   return I(a.v % b.v != 0 && (a.v < I(0)) != (b.v < I(0)) ? q - 1 : q);
 }
-template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {   // towards zero
+template <class I> SF_INLINE Int<I> operator/(Int<I> a, Int<I> b) {  // towards zero
   if (b.v == I(0)) return I(0);
   if (I(-1) < I(0) && b.v == I(-1)) return -a;
   return I(a.v / b.v);

@@ -10,8 +10,8 @@ namespace {
 
 // The elements of one result (what is reduced) start where the result's place among the kept dimensions says.
 struct SumArgs {
-  Walk<2> kept;      // results: where in out, where in in
-  Walk<1> reduced;   // distances from there; may have no elements
+  Walk<2> kept;     // results: where in out, where in in
+  Walk<1> reduced;  // distances from there; may have no elements
   DType out;
   double divisor;
 };
@@ -79,7 +79,7 @@ int64_t terms(const Reduce& r) {
 }
 
 void sum(const Reduce& r) {
-  TensorView kept = r.in, reduced = r.in;   // the first out.ndim dimensions of in, and the rest
+  TensorView kept = r.in, reduced = r.in;  // the first out.ndim dimensions of in, and the rest
   kept.ndim = r.out.ndim;
   reduced.ndim = r.in.ndim - r.out.ndim;
   for (int i = 0; i < reduced.ndim; ++i) {
