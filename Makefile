@@ -55,9 +55,11 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
+# Ours, PyTorch's and the machine's own limits side by side. TORCH_PYTHON: a Python that has torch, if there is one.
+#   make bench BENCH_ARGS="--filter conv --threads 1"      --quick: each row once
 bench: CMAKE_ARGS += -DSF_BUILD_BENCHMARKS=ON
 bench: build
-	$(BUILD)/scaffolding_bench
+	$(PY) benchmarks/table.py $(BUILD) --torch-python $(TORCH_PYTHON) $(BENCH_ARGS)
 
 # Golden files from torch. TORCH_PYTHON: a Python that has torch; without one, .venv-torch is made.
 TORCH_PYTHON ?= .venv-torch/bin/python

@@ -15,8 +15,7 @@ void wrong_argument(std::string_view op, std::string_view name, std::string_view
 
 bool is_numpy_scalar(PyObject* o) {
   const char* name = Py_TYPE(o)->tp_name;
-  return !std::strncmp(name, "numpy.", 6) && std::strcmp(name, "numpy.ndarray") != 0 && PyObject_HasAttrString(o, "item") &&
-         PyObject_HasAttrString(o, "dtype");
+  return !std::strncmp(name, "numpy.", 6) && std::strcmp(name, "numpy.ndarray") != 0 && PyObject_HasAttrString(o, "item") && PyObject_HasAttrString(o, "dtype");
 }
 bool is_numpy_array(PyObject* o) {
   for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
@@ -39,7 +38,7 @@ bool to_int(PyObject* o, int64_t& out) {
   if (PyLong_Check(o)) return out = int_of(o), true;
   if (!PyIndex_Check(o)) return false;
   PyObject* index = PyNumber_Index(o);
-  if (!index) {   // a tensor of several elements, an array: not an integer
+  if (!index) {  // a tensor of several elements, an array: not an integer
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw_python_error();
     return PyErr_Clear(), false;
   }

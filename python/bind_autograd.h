@@ -6,6 +6,6 @@
 namespace sf::py {
 
 nb::object wrap_node(const Ref<autograd::Node>& node);
-std::string grad_fn_name(const autograd::Node& node);   // "MulBackward0" for mul
+std::string grad_fn_name(const autograd::Node& node);  // "MulBackward0" for mul
 
 }  // namespace sf::py

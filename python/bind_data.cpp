@@ -69,7 +69,7 @@ template <class T> T element(PyObject* o) {
   } else if constexpr (std::is_integral_v<T>) {
     double d = s.to_double();
     bool fits = s.is_float() ? d >= double(std::numeric_limits<T>::min()) - 0.5 && d < double(std::numeric_limits<T>::max()) + 1
-                             : (s.to_int() >= std::numeric_limits<T>::min() || std::is_unsigned_v<T>) && s.to_int() <= int64_t(std::numeric_limits<T>::max());
+                             : (s.to_int() >= std::numeric_limits<T>::min() || std::is_unsigned_v<T>)&&s.to_int() <= int64_t(std::numeric_limits<T>::max());
     SF_CHECK(fits, "tensor: ", d, " does not fit in ", dtype_of<T>::value);
     return T(s.to_int());
   } else if constexpr (std::is_floating_point_v<T>) {
@@ -127,6 +127,7 @@ Tensor convert(const char* op, PyObject* data, std::optional<DType> dtype, std::
   Tensor t, from;
   if (is_tensor(data)) t = from = own ? tensor_of(data).detach() : tensor_of(data);
   else if (is_numpy_array(data) || is_numpy_scalar(data)) t = from = from_numpy(data);
+  else if (PyObject_HasAttrString(data, "__dlpack__")) t = from = from_dlpack(data);  // another library's tensor
   else t = from_sequence(data, dtype);
   if (dtype) t = to_dtype(t, *dtype);
   if (device) t = to_device(t, *device);
@@ -156,7 +157,7 @@ PyObject* list_of(const Tensor& t, int64_t dim, int64_t offset) {
   return list;
 }
 
-Tensor as_subclass_data(PyObject* args) {   // Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor)
+Tensor as_subclass_data(PyObject* args) {  // Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor)
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   PyObject* first = n ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (n == 1 && is_tensor(first)) return tensor_of(first).detach();
@@ -177,19 +178,28 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }
 
 void bind_data(nb::module_& m) {
-  m.def("tensor", [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool) {
-    Tensor t = convert("tensor", data.ptr(), dtype_argument("tensor", dtype), device_argument("tensor", device), true);
-    return requires_grad ? t.requires_grad_() : t;
-  }, nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,
-        nb::arg("pin_memory") = false, "A new tensor with a copy of data: numbers, nested sequences of them, arrays, tensors.");
-  m.def("as_tensor", [](nb::handle data, nb::handle dtype, nb::handle device) {
-    return convert("as_tensor", data.ptr(), dtype_argument("as_tensor", dtype), device_argument("as_tensor", device), false);
-  }, nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), "data as a tensor, sharing its memory where possible.");
-  tensor_method("tolist", [](const Tensor& t) {
-    Tensor host = t.detach().to(Device::CPU);
-    SF_CHECK_AS(RuntimeError, !host.device().is_meta(), "tolist: a meta tensor has no values");
-    return steal(list_of(host, 0, 0));
-  }, "The elements as nested lists of Python numbers.");
+  m.def(
+      "tensor",
+      [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool) {
+        Tensor t = convert("tensor", data.ptr(), dtype_argument("tensor", dtype), device_argument("tensor", device), true);
+        return requires_grad ? t.requires_grad_() : t;
+      },
+      nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,
+      nb::arg("pin_memory") = false, "A new tensor with a copy of data: numbers, nested sequences of them, arrays, tensors.");
+  m.def(
+      "as_tensor",
+      [](nb::handle data, nb::handle dtype, nb::handle device) {
+        return convert("as_tensor", data.ptr(), dtype_argument("as_tensor", dtype), device_argument("as_tensor", device), false);
+      },
+      nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), "data as a tensor, sharing its memory where possible.");
+  tensor_method(
+      "tolist",
+      [](const Tensor& t) {
+        Tensor host = t.detach().to(Device::CPU);
+        SF_CHECK_AS(RuntimeError, !host.device().is_meta(), "tolist: a meta tensor has no values");
+        return steal(list_of(host, 0, 0));
+      },
+      "The elements as nested lists of Python numbers.");
 }
 
 }  // namespace sf::py

@@ -3,6 +3,7 @@
 
 #include "bind_arguments.h"
 #include "dlpack.h"
+#include "tensor_slots.h"
 
 namespace sf::py {
 
@@ -88,7 +89,7 @@ nb::object to_dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb:
 template <class Managed> Tensor imported(Managed* m) {
   std::shared_ptr<Managed> owner(m, [](Managed* p) {
     if (!p->deleter) return;
-    PyGILState_STATE gil = PyGILState_Ensure();   // the producer may be Python code
+    PyGILState_STATE gil = PyGILState_Ensure();  // the producer may be Python code
     p->deleter(p);
     PyGILState_Release(gil);
   });
@@ -122,20 +123,21 @@ Tensor from_capsule(PyObject* capsule) {
   return imported(m);
 }
 
-Tensor from_dlpack(nb::handle o) {
+}  // namespace
+
+Tensor from_dlpack(PyObject* object) {
+  nb::handle o(object);
   if (PyCapsule_CheckExact(o.ptr())) return from_capsule(o.ptr());
   SF_CHECK_AS(TypeError, nb::hasattr(o, "__dlpack__"), "from_dlpack: the object has no __dlpack__: ", Py_TYPE(o.ptr())->tp_name);
   nb::object method = o.attr("__dlpack__"), capsule;
   try {
     capsule = method(nb::arg("max_version") = nb::make_tuple(1, 0));
   } catch (nb::python_error& e) {
-    if (!e.matches(PyExc_TypeError)) throw;   // an older producer does not know the argument
+    if (!e.matches(PyExc_TypeError)) throw;  // an older producer does not know the argument
     capsule = method();
   }
   return from_capsule(capsule.ptr());
 }
-
-}  // namespace
 
 void bind_dlpack(nb::module_& m) {
   tensor_method("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
@@ -144,7 +146,8 @@ void bind_dlpack(nb::module_& m) {
     dlpack::Device d = dl_device(t);
     return nb::make_tuple(d.type, d.id);
   });
-  m.def("from_dlpack", &from_dlpack, nb::arg("ext_tensor"), "A tensor that shares the memory of another library's tensor.");
+  m.def(
+      "from_dlpack", [](nb::handle o) { return from_dlpack(o.ptr()); }, nb::arg("ext_tensor"), "A tensor that shares the memory of another library's tensor.");
 }
 
 }  // namespace sf::py

@@ -12,8 +12,7 @@ namespace sf::py {
 namespace {
 
 struct PyDType {
-  PyObject_HEAD
-  DType t;
+  PyObject_HEAD DType t;
 };
 PyTypeObject* dtype_type = nullptr;
 PyObject* g_dtypes[kNumDTypes];
@@ -22,7 +21,7 @@ nb::handle g_device_type;
 DType dtype_of_object(PyObject* o) { return reinterpret_cast<PyDType*>(o)->t; }
 
 PyObject* dtype_repr(PyObject* o) { return PyUnicode_FromFormat("scaffolding.%s", name(dtype_of_object(o)).data()); }
-PyObject* dtype_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(name(dtype_of_object(o)).data()); }   // a global of the module
+PyObject* dtype_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(name(dtype_of_object(o)).data()); }  // a global of the module
 PyObject* dtype_itemsize(PyObject* o, void*) { return PyLong_FromSize_t(size_of(dtype_of_object(o))); }
 PyObject* dtype_is_floating(PyObject* o, void*) { return PyBool_FromLong(is_floating(dtype_of_object(o))); }
 PyObject* dtype_is_signed(PyObject* o, void*) { return PyBool_FromLong(dtype_of_object(o) != kUInt8 && dtype_of_object(o) != kBool); }
@@ -68,8 +67,9 @@ nb::object finfo(nb::handle type) {
     int digits, min_exponent;
     double max;
   };
-  static constexpr Row rows[] = {{kFloat16, 11, -14, 65504}, {kBFloat16, 8, -126, 0x1.fep127}, {kFloat32, 24, -126, 0x1.fffffep127},
-                                 {kFloat64, 53, -1022, 0x1.fffffffffffffp1023}, {kFloat8E4M3, 4, -6, 448}, {kFloat8E5M2, 3, -14, 57344}};
+  static constexpr Row rows[] = {
+      {kFloat16, 11, -14, 65504}, {kBFloat16, 8, -126, 0x1.fep127}, {kFloat32, 24, -126, 0x1.fffffep127}, {kFloat64, 53, -1022, 0x1.fffffffffffffp1023},
+      {kFloat8E4M3, 4, -6, 448},  {kFloat8E5M2, 3, -14, 57344}};
   const Row& r = *std::find_if(std::begin(rows), std::end(rows), [&](const Row& row) { return row.t == t; });
   nb::object info = nb::module_::import_("types").attr("SimpleNamespace")();
   double eps = std::ldexp(1, 1 - r.digits), tiny = std::ldexp(1, r.min_exponent);
@@ -102,23 +102,29 @@ nb::object as_dtype(DType t) { return nb::borrow(dtype_object(t)); }
 void bind_devices(nb::module_& m) {
   auto device = nb::class_<Device>(m, "device");
   device
-      .def("__init__", [](Device* self, const std::string& type) { new (self) Device(type); }, nb::arg("type"))
-      .def("__init__", [](Device* self, const std::string& type, int index) { new (self) Device(index > 0 || type == "cuda" ? type + ":" + std::to_string(index) : type); },
-           nb::arg("type"), nb::arg("index"))
-      .def("__init__", [](Device* self, const Device& other) { new (self) Device(other); }, nb::arg("device"))
+      .def(
+          "__init__", [](Device* self, const std::string& type) { new (self) Device(type); }, nb::arg("type"))
+      .def(
+          "__init__",
+          [](Device* self, const std::string& type, int index) { new (self) Device(index > 0 || type == "cuda" ? type + ":" + std::to_string(index) : type); },
+          nb::arg("type"), nb::arg("index"))
+      .def(
+          "__init__", [](Device* self, const Device& other) { new (self) Device(other); }, nb::arg("device"))
       .def_prop_ro("type", [](const Device& d) { return Device(d.type).str().substr(0, Device(d.type).str().find(':')); })
       .def_prop_ro("index", [](const Device& d) { return d.is_cuda() ? nb::object(nb::int_(int(d.index))) : nb::object(nb::none()); })
       .def("__str__", &Device::str)
-      .def("__repr__", [](const Device& d) {
-        std::string s = d.str();
-        auto colon = s.find(':');
-        return "device(type='" + s.substr(0, colon) + "'" + (colon == s.npos ? "" : ", index=" + s.substr(colon + 1)) + ")";
-      })
+      .def("__repr__",
+           [](const Device& d) {
+             std::string s = d.str();
+             auto colon = s.find(':');
+             return "device(type='" + s.substr(0, colon) + "'" + (colon == s.npos ? "" : ", index=" + s.substr(colon + 1)) + ")";
+           })
       .def("__hash__", [](const Device& d) { return int(d.type) * 128 + d.index; })
-      .def("__eq__", [](const Device& d, nb::handle o) -> nb::object {
-        if (!nb::isinstance<Device>(o)) return nb::borrow(Py_NotImplemented);
-        return nb::bool_(d == *nb::inst_ptr<Device>(o));
-      })
+      .def("__eq__",
+           [](const Device& d, nb::handle o) -> nb::object {
+             if (!nb::isinstance<Device>(o)) return nb::borrow(Py_NotImplemented);
+             return nb::bool_(d == *nb::inst_ptr<Device>(o));
+           })
       .def("__reduce__", [](const Device& d) { return nb::make_tuple(g_device_type, nb::make_tuple(d.str())); });
   device.attr("__module__") = "scaffolding";
   g_device_type = device;
@@ -126,11 +132,14 @@ void bind_devices(nb::module_& m) {
 
 void bind_memory_formats(nb::module_& m) {
   auto format = nb::class_<PyMemoryFormat>(m, "memory_format");
-  format.def("__repr__", [](const PyMemoryFormat& f) { return std::string("scaffolding.") + f.name; })
-      .def("__reduce__", [](const PyMemoryFormat& f) { return nb::str(f.name); });
+  format.def("__repr__", [](const PyMemoryFormat& f) { return std::string("scaffolding.") + f.name; }).def("__reduce__", [](const PyMemoryFormat& f) {
+    return nb::str(f.name);
+  });
   format.attr("__module__") = "scaffolding";
-  static constexpr PyMemoryFormat all[] = {{MemoryFormat::Preserve, "preserve_format"}, {MemoryFormat::Contiguous, "contiguous_format"},
-                                           {MemoryFormat::ChannelsLast, "channels_last"}, {MemoryFormat::ChannelsLast, "channels_last_3d"}};
+  static constexpr PyMemoryFormat all[] = {{MemoryFormat::Preserve, "preserve_format"},
+                                           {MemoryFormat::Contiguous, "contiguous_format"},
+                                           {MemoryFormat::ChannelsLast, "channels_last"},
+                                           {MemoryFormat::ChannelsLast, "channels_last_3d"}};
   for (auto& f : all) m.attr(f.name) = nb::cast(f);
 }
 
@@ -174,23 +183,32 @@ void bind_dtype(nb::module_& m) {
 
   m.def("finfo", &finfo, nb::arg("type") = nb::none(), "Limits of a floating-point dtype: bits, eps, max, min, tiny.");
   m.def("iinfo", &iinfo, nb::arg("type"), "Limits of an integer dtype: bits, max, min.");
-  m.def("promote_types", [](nb::handle a, nb::handle b) { return as_dtype(promote(require_dtype("promote_types", "type1", a), require_dtype("promote_types", "type2", b))); },
-        nb::arg("type1"), nb::arg("type2"), "The smallest dtype that holds both.");
-  m.def("can_cast", [](nb::handle from, nb::handle to) {
-    auto kind = [](DType t) { return t == kBool ? 0 : is_floating(t) ? 2 : 1; };
-    return kind(require_dtype("can_cast", "from_", from)) <= kind(require_dtype("can_cast", "to", to));
-  }, nb::arg("from_"), nb::arg("to"));
-  m.def("result_type", [](nb::handle a, nb::handle b) {
-    auto as_tensor = [](nb::handle o) {
-      if (is_tensor(o.ptr())) return tensor_of(o.ptr());
-      Scalar s;
-      if (!to_scalar(o.ptr(), s)) wrong_argument("result_type", "an operand", "a tensor or a number", o.ptr());
-      return wrapped(s);
-    };
-    return as_dtype(sf::result_type(as_tensor(a), as_tensor(b)));
-  }, nb::arg("tensor1"), nb::arg("tensor2"), "The dtype in which two operands compute.");
+  m.def(
+      "promote_types",
+      [](nb::handle a, nb::handle b) { return as_dtype(promote(require_dtype("promote_types", "type1", a), require_dtype("promote_types", "type2", b))); },
+      nb::arg("type1"), nb::arg("type2"), "The smallest dtype that holds both.");
+  m.def(
+      "can_cast",
+      [](nb::handle from, nb::handle to) {
+        auto kind = [](DType t) { return t == kBool ? 0 : is_floating(t) ? 2 : 1; };
+        return kind(require_dtype("can_cast", "from_", from)) <= kind(require_dtype("can_cast", "to", to));
+      },
+      nb::arg("from_"), nb::arg("to"));
+  m.def(
+      "result_type",
+      [](nb::handle a, nb::handle b) {
+        auto as_tensor = [](nb::handle o) {
+          if (is_tensor(o.ptr())) return tensor_of(o.ptr());
+          Scalar s;
+          if (!to_scalar(o.ptr(), s)) wrong_argument("result_type", "an operand", "a tensor or a number", o.ptr());
+          return wrapped(s);
+        };
+        return as_dtype(sf::result_type(as_tensor(a), as_tensor(b)));
+      },
+      nb::arg("tensor1"), nb::arg("tensor2"), "The dtype in which two operands compute.");
   m.def("get_default_dtype", [] { return as_dtype(default_dtype()); });
-  m.def("set_default_dtype", [](nb::handle d) { set_default_dtype(require_dtype("set_default_dtype", "d", d)); }, nb::arg("d"));
+  m.def(
+      "set_default_dtype", [](nb::handle d) { set_default_dtype(require_dtype("set_default_dtype", "d", d)); }, nb::arg("d"));
 }
 
 }  // namespace sf::py

@@ -42,7 +42,7 @@ Options read_options(const std::string& op, nb::kwargs kwargs) {
     } else if (name == "memory_format") {
       if (v != Py_None && !to_memory_format(v, o.format)) wrong_argument(op, name, "a memory format", v);
     } else if (name == "pin_memory" || name == "layout") {
-      continue;   // host memory of a CPU tensor is an ordinary allocation, and strided is the only layout
+      continue;  // host memory of a CPU tensor is an ordinary allocation, and strided is the only layout
     } else {
       o.others[key] = value;
     }
@@ -53,7 +53,8 @@ Options read_options(const std::string& op, nb::kwargs kwargs) {
 // Positional arguments and leftover keywords, by name and in order.
 class Given {
  public:
-  Given(const char* op, std::initializer_list<const char*> names, nb::args args, const nb::dict& others) : op_(op), names_(names.begin(), names.end()), values_(names.size()) {
+  Given(const char* op, std::initializer_list<const char*> names, nb::args args, const nb::dict& others)
+      : op_(op), names_(names.begin(), names.end()), values_(names.size()) {
     SF_CHECK_AS(TypeError, args.size() <= names_.size(), op, ": takes at most ", names_.size(), " positional arguments, got ", args.size());
     for (size_t i = 0; i < args.size(); ++i) values_[i] = args[i];
     for (auto [key, value] : others) {
@@ -138,14 +139,19 @@ int64_t count_of(const Shape& s) {
 void bind_sized(nb::module_& m) {
   using Make = Tensor (*)(const Shape&, const Options&);
   auto add = [&m](const char* name, const char* doc, Make make) {
-    m.def(name, [name, make](nb::args args, nb::kwargs kwargs) {
-      Options o = read_options(name, kwargs);
-      Shape size = read_size(name, args, o);
-      return finish(make(size, o), o);
-    }, doc);
+    m.def(
+        name,
+        [name, make](nb::args args, nb::kwargs kwargs) {
+          Options o = read_options(name, kwargs);
+          Shape size = read_size(name, args, o);
+          return finish(make(size, o), o);
+        },
+        doc);
   };
-  add("zeros", "zeros(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of zeros.", [](const Shape& s, const Options& o) { return zeros(s, o.dtype, o.device); });
-  add("ones", "ones(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of ones.", [](const Shape& s, const Options& o) { return ones(s, o.dtype, o.device); });
+  add("zeros", "zeros(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of zeros.",
+      [](const Shape& s, const Options& o) { return zeros(s, o.dtype, o.device); });
+  add("ones", "ones(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of ones.",
+      [](const Shape& s, const Options& o) { return ones(s, o.dtype, o.device); });
   add("empty", "empty(*size, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nA tensor whose values are not set.",
       [](const Shape& s, const Options& o) { return empty(s, o.dtype, o.device); });
   add("rand", "rand(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nUniform numbers of [0, 1).",
@@ -155,88 +161,124 @@ void bind_sized(nb::module_& m) {
 }
 
 void bind_valued(nb::module_& m) {
-  m.def("full", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("full", kwargs);
-    Given g("full", {"size", "fill_value"}, args, o.others);
-    return finish(full(g.shape(0), g.scalar(1), o.dtype, o.device), o);
-  }, "full(size, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nA tensor of one value.");
-  m.def("arange", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("arange", kwargs);
-    if (args.size() == 1 && !o.others.contains("end")) return finish(arange(0, Given("arange", {"end", "step", "start"}, args, o.others).scalar(0), 1, o.dtype, o.device), o);
-    Given g("arange", {"start", "end", "step"}, args, o.others);
-    return finish(arange(g.has(0) ? g.scalar(0) : Scalar(0), g.scalar(1), g.has(2) ? g.scalar(2) : Scalar(1), o.dtype, o.device), o);
-  }, "arange(start=0, end, step=1, *, dtype=None, device=None, requires_grad=False)\n\n[start, end) in steps; int64 when all three are integers.");
-  m.def("linspace", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("linspace", kwargs);
-    Given g("linspace", {"start", "end", "steps"}, args, o.others);
-    return finish(linspace(g.scalar(0), g.scalar(1), g.integer(2), o.dtype, o.device), o);
-  }, "linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)\n\nsteps numbers from start to end, both included.");
-  m.def("eye", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("eye", kwargs);
-    Given g("eye", {"n", "m"}, args, o.others);
-    return finish(eye(g.integer(0), g.has(1) ? std::optional(g.integer(1)) : std::nullopt, o.dtype, o.device), o);
-  }, "eye(n, m=None, *, dtype=None, device=None, requires_grad=False)\n\nOnes on the diagonal, zeros elsewhere.");
-  m.def("empty_strided", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("empty_strided", kwargs);
-    Given g("empty_strided", {"size", "stride"}, args, o.others);
-    return finish(empty_strided(g.shape(0), g.shape(1), o.dtype.value_or(default_dtype()), o.device.value_or(Device())), o);
-  }, "empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)\n\nA tensor with the given layout whose values are not set.");
-  m.def("scalar_tensor", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("scalar_tensor", kwargs);
-    return finish(scalar_tensor(Given("scalar_tensor", {"s"}, args, o.others).scalar(0), o.dtype.value_or(default_dtype()), o.device), o);
-  }, "scalar_tensor(s, *, dtype=None, device=None, requires_grad=False)\n\nA 0-d tensor.");
+  m.def(
+      "full",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("full", kwargs);
+        Given g("full", {"size", "fill_value"}, args, o.others);
+        return finish(full(g.shape(0), g.scalar(1), o.dtype, o.device), o);
+      },
+      "full(size, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nA tensor of one value.");
+  m.def(
+      "arange",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("arange", kwargs);
+        if (args.size() == 1 && !o.others.contains("end"))
+          return finish(arange(0, Given("arange", {"end", "step", "start"}, args, o.others).scalar(0), 1, o.dtype, o.device), o);
+        Given g("arange", {"start", "end", "step"}, args, o.others);
+        return finish(arange(g.has(0) ? g.scalar(0) : Scalar(0), g.scalar(1), g.has(2) ? g.scalar(2) : Scalar(1), o.dtype, o.device), o);
+      },
+      "arange(start=0, end, step=1, *, dtype=None, device=None, requires_grad=False)\n\n[start, end) in steps; int64 when all three are integers.");
+  m.def(
+      "linspace",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("linspace", kwargs);
+        Given g("linspace", {"start", "end", "steps"}, args, o.others);
+        return finish(linspace(g.scalar(0), g.scalar(1), g.integer(2), o.dtype, o.device), o);
+      },
+      "linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)\n\nsteps numbers from start to end, both included.");
+  m.def(
+      "eye",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("eye", kwargs);
+        Given g("eye", {"n", "m"}, args, o.others);
+        return finish(eye(g.integer(0), g.has(1) ? std::optional(g.integer(1)) : std::nullopt, o.dtype, o.device), o);
+      },
+      "eye(n, m=None, *, dtype=None, device=None, requires_grad=False)\n\nOnes on the diagonal, zeros elsewhere.");
+  m.def(
+      "empty_strided",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("empty_strided", kwargs);
+        Given g("empty_strided", {"size", "stride"}, args, o.others);
+        return finish(empty_strided(g.shape(0), g.shape(1), o.dtype.value_or(default_dtype()), o.device.value_or(Device())), o);
+      },
+      "empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)\n\nA tensor with the given layout whose values are not set.");
+  m.def(
+      "scalar_tensor",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("scalar_tensor", kwargs);
+        return finish(scalar_tensor(Given("scalar_tensor", {"s"}, args, o.others).scalar(0), o.dtype.value_or(default_dtype()), o.device), o);
+      },
+      "scalar_tensor(s, *, dtype=None, device=None, requires_grad=False)\n\nA 0-d tensor.");
 }
 
 void bind_random(nb::module_& m) {
-  m.def("randint", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("randint", kwargs);
-    bool from_zero = args.size() == 2 ? !o.others.contains("size") : args.size() < 2 && !o.others.contains("low");
-    if (from_zero) {
-      Given g("randint", {"high", "size"}, args, o.others);
-      return random_op("randint", {int64_t(0), g.integer(0), g.shape(1)}, o, count_of(g.shape(1)));
-    }
-    Given g("randint", {"low", "high", "size"}, args, o.others);
-    return random_op("randint", {g.integer(0), g.integer(1), g.shape(2)}, o, count_of(g.shape(2)));
-  }, "randint(low=0, high, size, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\nIntegers of [low, high).");
-  m.def("randperm", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("randperm", kwargs);
-    int64_t n = Given("randperm", {"n"}, args, o.others).integer(0);
-    return random_op("randperm", {n}, o, n);
-  }, "randperm(n, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\n0 .. n-1 in random order.");
+  m.def(
+      "randint",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("randint", kwargs);
+        bool from_zero = args.size() == 2 ? !o.others.contains("size") : args.size() < 2 && !o.others.contains("low");
+        if (from_zero) {
+          Given g("randint", {"high", "size"}, args, o.others);
+          return random_op("randint", {int64_t(0), g.integer(0), g.shape(1)}, o, count_of(g.shape(1)));
+        }
+        Given g("randint", {"low", "high", "size"}, args, o.others);
+        return random_op("randint", {g.integer(0), g.integer(1), g.shape(2)}, o, count_of(g.shape(2)));
+      },
+      "randint(low=0, high, size, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\nIntegers of [low, high).");
+  m.def(
+      "randperm",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("randperm", kwargs);
+        int64_t n = Given("randperm", {"n"}, args, o.others).integer(0);
+        return random_op("randperm", {n}, o, n);
+      },
+      "randperm(n, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\n0 .. n-1 in random order.");
 }
 
 void bind_like(nb::module_& m) {
   // In input's layout unless a memory format is given.
   auto add_filled = [&m](const char* name, const char* doc, bool valued, Scalar value) {
-    m.def(name, [=](nb::args args, nb::kwargs kwargs) {
-      Options o = read_options(name, kwargs);
-      Given g = valued ? Given(name, {"input", "fill_value"}, args, o.others) : Given(name, {"input"}, args, o.others);
-      Tensor x = g.tensor(0), t = o.device ? empty_like(empty_strided(x.shape(), x.strides(), x.dtype(), Device::Meta), o.dtype) : Tensor();
-      t = o.device ? empty_strided(t.shape(), t.strides(), t.dtype(), *o.device) : empty_like(x, o.dtype);
-      if (o.format == MemoryFormat::Contiguous && !t.is_contiguous()) t = empty(t.shape(), t.dtype(), t.device());
-      t.fill_(valued ? g.scalar(1) : value);
-      return finish(t, o);
-    }, doc);
+    m.def(
+        name,
+        [=](nb::args args, nb::kwargs kwargs) {
+          Options o = read_options(name, kwargs);
+          Given g = valued ? Given(name, {"input", "fill_value"}, args, o.others) : Given(name, {"input"}, args, o.others);
+          Tensor x = g.tensor(0), t = o.device ? empty_like(empty_strided(x.shape(), x.strides(), x.dtype(), Device::Meta), o.dtype) : Tensor();
+          t = o.device ? empty_strided(t.shape(), t.strides(), t.dtype(), *o.device) : empty_like(x, o.dtype);
+          if (o.format == MemoryFormat::Contiguous && !t.is_contiguous()) t = empty(t.shape(), t.dtype(), t.device());
+          t.fill_(valued ? g.scalar(1) : value);
+          return finish(t, o);
+        },
+        doc);
   };
-  add_filled("zeros_like", "zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nZeros in input's shape and layout.", false, 0);
-  add_filled("ones_like", "ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nOnes in input's shape and layout.", false, 1);
+  add_filled("zeros_like", "zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nZeros in input's shape and layout.",
+             false, 0);
+  add_filled("ones_like", "ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nOnes in input's shape and layout.", false,
+             1);
   add_filled("full_like", "full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nOne value in input's shape and layout.", true, 0);
   add_filled("empty_like", "empty_like(input, *, dtype=None, device=None, requires_grad=False)\n\nA tensor in input's shape and layout.", false, 0);
   for (const char* name : {"rand_like", "randn_like"})
-    m.def(name, [name](nb::args args, nb::kwargs kwargs) {
-      Options o = read_options(name, kwargs);
-      Tensor x = Given(name, {"input"}, args, o.others).tensor(0);
-      return random_op(name, {x}, o, x.numel(), true);
-    }, "Random numbers in input's shape and layout; as rand and randn.");
-  m.def("randint_like", [](nb::args args, nb::kwargs kwargs) {
-    Options o = read_options("randint_like", kwargs);
-    if (args.size() == 2 && !o.others.contains("high")) {
-      Given g("randint_like", {"input", "high"}, args, o.others);
-      return random_op("randint_like", {g.tensor(0), int64_t(0), g.integer(1)}, o, g.tensor(0).numel(), true);
-    }
-    Given g("randint_like", {"input", "low", "high"}, args, o.others);
-    return random_op("randint_like", {g.tensor(0), g.integer(1), g.integer(2)}, o, g.tensor(0).numel(), true);
-  }, "randint_like(input, low=0, high, *, dtype=None, device=None)\n\nIntegers of [low, high) in input's shape and layout.");
+    m.def(
+        name,
+        [name](nb::args args, nb::kwargs kwargs) {
+          Options o = read_options(name, kwargs);
+          Tensor x = Given(name, {"input"}, args, o.others).tensor(0);
+          return random_op(name, {x}, o, x.numel(), true);
+        },
+        "Random numbers in input's shape and layout; as rand and randn.");
+  m.def(
+      "randint_like",
+      [](nb::args args, nb::kwargs kwargs) {
+        Options o = read_options("randint_like", kwargs);
+        if (args.size() == 2 && !o.others.contains("high")) {
+          Given g("randint_like", {"input", "high"}, args, o.others);
+          return random_op("randint_like", {g.tensor(0), int64_t(0), g.integer(1)}, o, g.tensor(0).numel(), true);
+        }
+        Given g("randint_like", {"input", "low", "high"}, args, o.others);
+        return random_op("randint_like", {g.tensor(0), g.integer(1), g.integer(2)}, o, g.tensor(0).numel(), true);
+      },
+      "randint_like(input, low=0, high, *, dtype=None, device=None)\n\nIntegers of [low, high) in input's shape and layout.");
 }
 
 }  // namespace

@@ -1,82 +1,71 @@
 // Hooks on gradients, and on tensors saved for backward.
-#include <unordered_set>
-
 #include "bind_autograd.h"
-#include "py_callable.h"
+#include "python_hooks.h"
+#include "scaffolding/autograd/hooks.h"
 #include "scaffolding/autograd/tape.h"
 
 namespace sf::py {
 
-namespace {
-
-// A hook may be removed while it runs, and its list is being walked: it is emptied then and erased when the next one is added.
-struct Hook {
-  Held function;
-};
-struct HookHandle {
-  uint64_t id = 0;
-  std::shared_ptr<Hook> hook;
-};
-
-uint64_t next_id() {
-  static uint64_t id = 0;
-  return ++id;
-}
-std::unordered_set<uint64_t>& removed_ids() {
-  static std::unordered_set<uint64_t> ids;
-  return ids;
-}
-template <class List> void purge(List& list) {
-  std::erase_if(list, [](const auto& entry) { return removed_ids().erase(entry.first) != 0; });
-}
-
-Tensor call_gradient_hook(const Hook& hook, const Tensor& g) {
+Tensor GradientHook::operator()(const Tensor& g) const {
   nb::gil_scoped_acquire gil;
-  Held function = hook.function;
-  if (!function) return {};
-  nb::object result = function.get()(steal(wrap(g)));
+  Held keep = function;  // it may remove itself
+  nb::object result = keep.get()(steal(wrap(g)));
   if (result.is_none()) return {};
   SF_CHECK_AS(TypeError, is_tensor(result.ptr()), "hook: must return a tensor or None, got ", Py_TYPE(result.ptr())->tp_name);
   return tensor_of(result.ptr());
 }
 
-HookHandle register_hook(const Tensor& t, nb::handle function) {
-  SF_CHECK_AS(RuntimeError, t.requires_grad(), "register_hook: the tensor does not require a gradient");
-  SF_CHECK_AS(TypeError, PyCallable_Check(function.ptr()), "register_hook: hook must be callable");
-  HookHandle handle{next_id(), std::make_shared<Hook>(Hook{Held(function)})};
-  auto call = [hook = handle.hook](const Tensor& g) { return call_gradient_hook(*hook, g); };
-  autograd::Edge e = autograd::edge_of(t);
-  if (e.leaf) {
-    auto& hooks = autograd::meta_of(t).hooks;
-    purge(hooks);
-    hooks.push_back({handle.id, call});
-  } else {
-    if (!e.node->hooks) e.node->hooks = std::make_unique<autograd::Node::Hooks>();
-    auto& hooks = e.node->hooks->tensor_hooks;
-    purge(hooks);
-    hooks.push_back({handle.id, {e.nr, call}});
-  }
+void PostAccumulateHook::operator()(const Tensor& leaf) const {
+  nb::gil_scoped_acquire gil;
+  Held keep = function;
+  keep.get()(steal(wrap(leaf)));
+}
+
+namespace {
+
+// Calls f with every list of hooks that only this tensor owns.
+template <class F> int each_list(const Tensor& t, const F& f) {
+  TensorImpl* impl = t.impl();
+  if (!impl || impl->refs.load() != 1) return 0;
+  if (impl->meta && impl->meta->hooks)
+    if (int stop = f(*impl->meta->hooks)) return stop;
+  if (impl->meta && impl->meta->post_accumulate)
+    if (int stop = f(*impl->meta->post_accumulate)) return stop;
+  autograd::Node* node = impl->grad_fn.get();
+  if (node && node->refs.load() == 1 && node->hooks && node->hooks->on_outputs) return f(*node->hooks->on_outputs);
+  return 0;
+}
+
+const Held* callable_of(const autograd::HookEntry& e) {
+  auto* hook = e.call.target<GradientHook>();
+  return hook ? &hook->function : nullptr;
+}
+const Held* callable_of(const std::pair<uint64_t, std::function<void(const Tensor&)>>& e) {
+  auto* hook = e.second.target<PostAccumulateHook>();
+  return hook ? &hook->function : nullptr;
+}
+
+Held callable(const char* op, nb::handle function) {
+  SF_CHECK_AS(TypeError, PyCallable_Check(function.ptr()), op, ": hook must be callable");
+  return Held(function);
+}
+
+// From now on a cycle may pass through the tensor.
+void track(nb::handle tensor) {
+  if (!PyObject_GC_IsTracked(tensor.ptr())) PyObject_GC_Track(tensor.ptr());
+}
+
+autograd::HookHandle register_hook(nb::handle tensor, nb::handle function) {
+  auto handle = autograd::register_hook(tensor_of(tensor.ptr()), GradientHook{callable("register_hook", function)});
+  track(tensor);
   return handle;
 }
 
-HookHandle register_post_accumulate_grad_hook(const Tensor& t, nb::handle function) {
-  SF_CHECK_AS(RuntimeError, t.requires_grad() && t.is_leaf(), "register_post_accumulate_grad_hook: needs a leaf that requires a gradient");
-  SF_CHECK_AS(TypeError, PyCallable_Check(function.ptr()), "register_post_accumulate_grad_hook: hook must be callable");
-  HookHandle handle{next_id(), std::make_shared<Hook>(Hook{Held(function)})};
-  auto& hooks = autograd::meta_of(t).post_accumulate;
-  purge(hooks);
-  hooks.push_back({handle.id, [hook = handle.hook](const Tensor& leaf) {
-                     nb::gil_scoped_acquire gil;
-                     Held function = hook->function;
-                     if (function) function.get()(steal(wrap(leaf)));
-                   }});
+autograd::HookHandle register_post_accumulate_grad_hook(nb::handle tensor, nb::handle function) {
+  Held hook = callable("register_post_accumulate_grad_hook", function);
+  auto handle = autograd::register_post_accumulate_grad_hook(tensor_of(tensor.ptr()), PostAccumulateHook{hook});
+  track(tensor);
   return handle;
-}
-
-void remove(HookHandle& handle) {
-  if (!handle.hook || !handle.hook->function) return;
-  handle.hook->function = {};
-  removed_ids().insert(handle.id);
 }
 
 // saved_tensors_hooks(pack, unpack): pack(tensor) gives any object, unpack(object) a tensor again.
@@ -105,14 +94,30 @@ class SavedHooks {
 
 }  // namespace
 
+int visit_hooks(const Tensor& t, visitproc visit, void* arg) {
+  return each_list(t, [&](auto& list) {
+    for (auto& entry : list)
+      if (const Held* held = callable_of(entry); held && held->is_only_owner()) Py_VISIT(held->get().ptr());
+    return 0;
+  });
+}
+
+void clear_hooks(const Tensor& t) {
+  each_list(t, [](auto& list) {
+    auto gone = std::exchange(list, {});  // first empty, then destroyed: destroying runs Python code
+    return 0;
+  });
+}
+
 void bind_hooks(nb::module_& m) {
-  auto handle = nb::class_<HookHandle>(m, "RemovableHandle");
-  handle.def("remove", &remove, "Takes the hook off.")
-      .def_ro("id", &HookHandle::id)
+  auto handle = nb::class_<autograd::HookHandle>(m, "RemovableHandle");
+  handle.def("remove", &autograd::HookHandle::remove, "Takes the hook off.")
+      .def_prop_ro("id", &autograd::HookHandle::id)
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__exit__", [](HookHandle& self, nb::args) { remove(self); });
+      .def("__exit__", [](autograd::HookHandle& self, nb::args) { self.remove(); });
   handle.attr("__module__") = "scaffolding.utils.hooks";
-  tensor_method("register_hook", &register_hook, nb::arg("hook"), "Calls hook(grad) when this tensor's gradient is known; what it returns replaces the gradient.");
+  tensor_method("register_hook", &register_hook, nb::arg("hook"),
+                "Calls hook(grad) when this tensor's gradient is known; what it returns replaces the gradient.");
   tensor_method("register_post_accumulate_grad_hook", &register_post_accumulate_grad_hook, nb::arg("hook"),
                 "Calls hook(leaf) after its gradient was added to .grad.");
   auto saved = nb::class_<SavedHooks>(m, "_SavedHooks");

@@ -15,11 +15,11 @@ namespace {
 // One entry of the index, ready to use.
 struct Item {
   enum Kind { Int, Slice, None, Ellipsis, Advanced } kind;
-  int64_t value = 0;                            // Int
-  std::optional<int64_t> start, stop;           // Slice
+  int64_t value = 0;                   // Int
+  std::optional<int64_t> start, stop;  // Slice
   int64_t step = 1;
-  Tensor tensor;                                // Advanced: positions, or a mask
-  int64_t consumed = 0;                         // dimensions of x it stands for
+  Tensor tensor;         // Advanced: positions, or a mask
+  int64_t consumed = 0;  // dimensions of x it stands for
 };
 
 std::optional<int64_t> bound(PyObject* o) {
@@ -42,7 +42,7 @@ Item slice_item(PyObject* o) {
 
 Item advanced_item(Tensor t) {
   SF_CHECK_AS(IndexError, !is_floating(t.dtype()), "index: tensors used as indices must hold integers or bools, got ", t.dtype());
-  if (t.dtype() == kUInt8) t = to_dtype(t, kBool);   // bytes are masks, as in torch
+  if (t.dtype() == kUInt8) t = to_dtype(t, kBool);  // bytes are masks, as in torch
   Item item{Item::Advanced};
   item.consumed = t.dtype() == kBool ? t.ndim() : 1;
   item.tensor = std::move(t);
@@ -52,7 +52,7 @@ Item advanced_item(Tensor t) {
 Tensor list_index(PyObject* o) {
   nb::object tensor_function = nb::module_::import_("scaffolding._core").attr("tensor");
   Tensor t = nb::cast<Tensor>(tensor_function(nb::handle(o)));
-  return t.numel() == 0 && is_floating(t.dtype()) ? to_dtype(t, kInt64) : t;   // x[[]]
+  return t.numel() == 0 && is_floating(t.dtype()) ? to_dtype(t, kInt64) : t;  // x[[]]
 }
 
 Item item_of(PyObject* o) {
@@ -94,8 +94,8 @@ Item item_of(PyObject* o) {
 }
 
 struct Parsed {
-  Tensor view;       // x after ints, slices and None
-  Tensors indices;   // as ops/index wants them; empty when all is basic
+  Tensor view;      // x after ints, slices and None
+  Tensors indices;  // as ops/index wants them; empty when all is basic
 };
 
 Parsed parse(const Tensor& x, PyObject* index) {
@@ -114,8 +114,8 @@ Parsed parse(const Tensor& x, PyObject* index) {
   SF_CHECK_AS(IndexError, ellipses <= 1, "index: only one Ellipsis is allowed");
 
   Parsed p{x, {}};
-  int64_t dim = 0, x_dim = 0;   // in the view so far; in x, for messages
-  int64_t covered = 0;          // dimensions of the view that p.indices speaks of
+  int64_t dim = 0, x_dim = 0;  // in the view so far; in x, for messages
+  int64_t covered = 0;         // dimensions of the view that p.indices speaks of
   for (auto& item : items) {
     switch (item.kind) {
       case Item::Int: {
@@ -132,14 +132,14 @@ Parsed parse(const Tensor& x, PyObject* index) {
       case Item::Ellipsis: dim += x.ndim() - consumed; break;
       case Item::Advanced: {
         Tensor t = item.tensor;
-        if (t.dtype() == kBool && t.ndim() == 0) {   // x[True] is x[None], x[False] is an empty one
+        if (t.dtype() == kBool && t.ndim() == 0) {  // x[True] is x[None], x[False] is an empty one
           p.view = unsqueeze(p.view, dim);
           t = unsqueeze(t, 0);
         }
         for (int64_t i = 0; t.dtype() == kBool && i < t.ndim(); ++i)
-          SF_CHECK_AS(IndexError, t.shape()[i] == p.view.shape()[dim + i], "index: the mask of shape ", t.shape(), " does not fit dimension ", x_dim + i, " of ",
-                      x.shape());
-        for (; covered < dim; ++covered) p.indices.emplace_back();   // a mask is one entry, however many dimensions it has
+          SF_CHECK_AS(IndexError, t.shape()[i] == p.view.shape()[dim + i], "index: the mask of shape ", t.shape(), " does not fit dimension ", x_dim + i,
+                      " of ", x.shape());
+        for (; covered < dim; ++covered) p.indices.emplace_back();  // a mask is one entry, however many dimensions it has
         int64_t spans = t.dtype() == kBool ? t.ndim() : 1;
         p.indices.push_back(t.device() == x.device() ? t : to_device(t, x.device()));
         covered += spans;
@@ -156,7 +156,8 @@ Tensor value_tensor(PyObject* o, const Tensor& like) {
   if (is_tensor(o)) return tensor_of(o);
   Scalar s;
   if (to_scalar(o, s)) {
-    SF_CHECK_AS(TypeError, !s.is_float() || is_floating(like.dtype()) || !std::isnan(s.to_double()), "index: NaN cannot be stored in a ", like.dtype(), " tensor");
+    SF_CHECK_AS(TypeError, !s.is_float() || is_floating(like.dtype()) || !std::isnan(s.to_double()), "index: NaN cannot be stored in a ", like.dtype(),
+                " tensor");
     return scalar_tensor(s, like.dtype(), like.device());
   }
   if (is_numpy_array(o)) return clone(from_numpy(o));

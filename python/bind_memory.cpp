@@ -10,6 +10,7 @@
 #include "bind_arguments.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -93,6 +94,22 @@ void bind_memory(nb::module_& m) {
     std::string why;
     bool available = backend_available(device_named(device).type, &why);
     return std::pair(available, available ? std::string() : why);
+  });
+  m.def("_cpu_memory", [] { return nb::make_tuple(cpu::allocated_bytes(), cpu::max_allocated_bytes(), cpu::cached_bytes()); });
+  m.def("_cpu_reset_peak", &cpu::reset_peak);
+  m.def("_cpu_empty_cache", &cpu::empty_cache);
+  m.def("_providers", [] {  // of kernels that are registered now
+    nb::set names;
+    for (KernelTableBase* table = KernelTableBase::first(); table; table = table->next())
+      for (int d = 0; d < kNumDeviceTypes; ++d)
+        for (int i = 0; i < table->count(DeviceType(d)); ++i) names.add(nb::str(table->entry(DeviceType(d), i).provider));
+    return names;
+  });
+  m.def("_instruction_sets", [] {
+    nb::list names;
+    for (auto isa : {cpu::Isa::base, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512bf16})
+      if (cpu::has(isa)) names.append(cpu::name(isa));
+    return names;
   });
   m.def("_device_count", [](nb::handle device) {
     Device d = device_named(device);

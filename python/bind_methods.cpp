@@ -24,9 +24,7 @@ PyObject* tensor_repr(PyObject* self) {
 
 namespace {
 
-Tensor in_layout(const Tensor& t, MemoryFormat format) {
-  return format == MemoryFormat::Preserve ? t : t.contiguous(format);
-}
+Tensor in_layout(const Tensor& t, MemoryFormat format) { return format == MemoryFormat::Preserve ? t : t.contiguous(format); }
 
 MemoryFormat require_format(const char* op, nb::handle o, MemoryFormat fallback) {
   MemoryFormat f = fallback;
@@ -76,7 +74,7 @@ nb::object to_method(const Tensor& self, nb::args args, nb::kwargs kwargs) {
   size_t i = 0;
   for (nb::handle a : args) {
     if (i < 2 && !PyBool_Check(a.ptr())) read_target(a, i ? "dtype" : "device", target);
-    else if (PyBool_Check(a.ptr()) && i >= 2) target.copy |= a.ptr() == Py_True;   // non_blocking comes before copy
+    else if (PyBool_Check(a.ptr()) && i >= 2) target.copy |= a.ptr() == Py_True;  // non_blocking comes before copy
     ++i;
   }
   for (auto [key, value] : kwargs) {
@@ -114,77 +112,110 @@ void bind_conversions() {
   cast("char", &cast_to<kInt8>);
   cast("byte", &cast_to<kUInt8>);
   cast("bool", &cast_to<kBool>);
-  tensor_method("cpu", [](const Tensor& t) { return t.to(Device::CPU); }, "The tensor in host memory.");
-  tensor_method("cuda", [](const Tensor& t, nb::handle device, bool) {
-    Device d(Device::CUDA);
-    int64_t index;
-    if (!device.is_none()) {
-      if (to_int(device.ptr(), index)) d = Device(Device::CUDA, int(index));
-      else if (!to_device(device.ptr(), d) || !d.is_cuda()) wrong_argument("cuda", "device", "a cuda device or its index", device.ptr());
-    }
-    return t.to(d);
-  }, nb::arg("device") = nb::none(), nb::arg("non_blocking") = false, "The tensor on a CUDA device.");
-  tensor_method("mps", [](const Tensor& t) { return t.to(Device::MPS); }, "The tensor on the Accelerate device of a Mac.");
-  tensor_method("contiguous", [](const Tensor& t, nb::handle format) { return t.contiguous(require_format("contiguous", format, MemoryFormat::Contiguous)); },
-                nb::arg("memory_format") = nb::none(), "The tensor in row-major or channels-last memory: itself, or a copy.");
-  tensor_method("clone", [](const Tensor& t, nb::handle format) {
-    MemoryFormat f = require_format("clone", format, MemoryFormat::Preserve);
-    Tensor y = clone(t);
-    return in_layout(y, f);
-  }, nb::arg("memory_format") = nb::none(), "A copy with memory of its own.");
+  tensor_method(
+      "cpu", [](const Tensor& t) { return t.to(Device::CPU); }, "The tensor in host memory.");
+  tensor_method(
+      "cuda",
+      [](const Tensor& t, nb::handle device, bool) {
+        Device d(Device::CUDA);
+        int64_t index;
+        if (!device.is_none()) {
+          if (to_int(device.ptr(), index)) d = Device(Device::CUDA, int(index));
+          else if (!to_device(device.ptr(), d) || !d.is_cuda()) wrong_argument("cuda", "device", "a cuda device or its index", device.ptr());
+        }
+        return t.to(d);
+      },
+      nb::arg("device") = nb::none(), nb::arg("non_blocking") = false, "The tensor on a CUDA device.");
+  tensor_method(
+      "mps", [](const Tensor& t) { return t.to(Device::MPS); }, "The tensor on the Accelerate device of a Mac.");
+  tensor_method(
+      "contiguous", [](const Tensor& t, nb::handle format) { return t.contiguous(require_format("contiguous", format, MemoryFormat::Contiguous)); },
+      nb::arg("memory_format") = nb::none(), "The tensor in row-major or channels-last memory: itself, or a copy.");
+  tensor_method(
+      "clone",
+      [](const Tensor& t, nb::handle format) {
+        MemoryFormat f = require_format("clone", format, MemoryFormat::Preserve);
+        Tensor y = clone(t);
+        return in_layout(y, f);
+      },
+      nb::arg("memory_format") = nb::none(), "A copy with memory of its own.");
 }
 
 void bind_layout() {
-  tensor_method("size", [](const Tensor& t, std::optional<int64_t> dim) {
-    return dim ? nb::object(nb::int_(t.size(*dim))) : steal(wrap_size(t.shape()));
-  }, nb::arg("dim") = nb::none(), "The sizes of all dimensions, or of one.");
-  tensor_method("stride", [](const Tensor& t, std::optional<int64_t> dim) -> nb::object {
-    if (dim) return nb::int_(t.stride(*dim));
-    return steal(PySequence_Tuple(steal(wrap_size(t.strides())).ptr()));
-  }, nb::arg("dim") = nb::none(), "The steps in memory of all dimensions, or of one, in elements.");
-  for (const char* name : {"dim", "ndimension"}) tensor_method(name, [](const Tensor& t) { return t.ndim(); }, "The number of dimensions.");
-  for (const char* name : {"numel", "nelement"}) tensor_method(name, [](const Tensor& t) { return t.numel(); }, "The number of elements.");
-  tensor_method("storage_offset", [](const Tensor& t) { return t.storage_offset(); }, "Elements before the first one in the shared memory.");
-  tensor_method("data_ptr", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); }, "The address of the first element.");
-  tensor_method("element_size", [](const Tensor& t) { return t.itemsize(); }, "Bytes per element.");
+  tensor_method(
+      "size", [](const Tensor& t, std::optional<int64_t> dim) { return dim ? nb::object(nb::int_(t.size(*dim))) : steal(wrap_size(t.shape())); },
+      nb::arg("dim") = nb::none(), "The sizes of all dimensions, or of one.");
+  tensor_method(
+      "stride",
+      [](const Tensor& t, std::optional<int64_t> dim) -> nb::object {
+        if (dim) return nb::int_(t.stride(*dim));
+        return steal(PySequence_Tuple(steal(wrap_size(t.strides())).ptr()));
+      },
+      nb::arg("dim") = nb::none(), "The steps in memory of all dimensions, or of one, in elements.");
+  for (const char* name : {"dim", "ndimension"})
+    tensor_method(
+        name, [](const Tensor& t) { return t.ndim(); }, "The number of dimensions.");
+  for (const char* name : {"numel", "nelement"})
+    tensor_method(
+        name, [](const Tensor& t) { return t.numel(); }, "The number of elements.");
+  tensor_method(
+      "storage_offset", [](const Tensor& t) { return t.storage_offset(); }, "Elements before the first one in the shared memory.");
+  tensor_method(
+      "data_ptr", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); }, "The address of the first element.");
+  tensor_method(
+      "element_size", [](const Tensor& t) { return t.itemsize(); }, "Bytes per element.");
   tensor_method("get_device", [](const Tensor& t) { return t.device().is_cuda() ? int(t.device().index) : -1; });
-  tensor_method("is_contiguous", [](const Tensor& t, nb::handle format) { return t.is_contiguous(require_format("is_contiguous", format, MemoryFormat::Contiguous)); },
-                nb::arg("memory_format") = nb::none(), "Whether the elements lie in row-major (or channels-last) order.");
+  tensor_method(
+      "is_contiguous", [](const Tensor& t, nb::handle format) { return t.is_contiguous(require_format("is_contiguous", format, MemoryFormat::Contiguous)); },
+      nb::arg("memory_format") = nb::none(), "Whether the elements lie in row-major (or channels-last) order.");
   tensor_method("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); });
   tensor_method("is_complex", [](const Tensor&) { return false; });
   tensor_method("is_signed", [](const Tensor& t) { return t.dtype() != kUInt8 && t.dtype() != kBool; });
   tensor_method("is_inference", [](const Tensor& t) { return t.impl()->inference; });
-  tensor_method("is_set_to", [](const Tensor& t, const Tensor& other) {
-    return t.data_ptr() == other.data_ptr() && t.shape() == other.shape() && t.strides() == other.strides();
-  }, nb::arg("tensor"), "Whether both show the same memory in the same way.");
+  tensor_method(
+      "is_set_to",
+      [](const Tensor& t, const Tensor& other) { return t.data_ptr() == other.data_ptr() && t.shape() == other.shape() && t.strides() == other.strides(); },
+      nb::arg("tensor"), "Whether both show the same memory in the same way.");
   tensor_method("_storage_address", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.storage().get()); });
 }
 
 void bind_values() {
-  tensor_method("item", [](const Tensor& t) {
-    SF_CHECK(t.numel() == 1, "item: needs a tensor with one element, got shape ", t.shape());
-    return scalar_object(t);
-  }, "The one element as a Python number.");
-  tensor_method("fill_", [](nb::handle self, nb::handle value) {
-    Scalar s;
-    if (!to_scalar(value.ptr(), s)) wrong_argument("fill_", "value", "a number", value.ptr());
-    Tensor t = tensor_of(self.ptr());
-    t.fill_(s);
-    return nb::borrow(self);
-  }, nb::arg("value"), "Sets every element.");
-  tensor_method("zero_", [](nb::handle self) {
-    Tensor t = tensor_of(self.ptr());
-    t.zero_();
-    return nb::borrow(self);
-  }, "Sets every element to 0.");
-  tensor_method("copy_", [](nb::handle self, const Tensor& src, bool) {
-    Tensor t = tensor_of(self.ptr());
-    {
-      MaybeRelease release(t.numel() > kReleaseAbove);
-      t.copy_(src);
-    }
-    return nb::borrow(self);
-  }, nb::arg("src"), nb::arg("non_blocking") = false, "Overwrites the elements with those of src, broadcast and converted.");
+  tensor_method(
+      "item",
+      [](const Tensor& t) {
+        SF_CHECK(t.numel() == 1, "item: needs a tensor with one element, got shape ", t.shape());
+        return scalar_object(t);
+      },
+      "The one element as a Python number.");
+  tensor_method(
+      "fill_",
+      [](nb::handle self, nb::handle value) {
+        Scalar s;
+        if (!to_scalar(value.ptr(), s)) wrong_argument("fill_", "value", "a number", value.ptr());
+        Tensor t = tensor_of(self.ptr());
+        t.fill_(s);
+        return nb::borrow(self);
+      },
+      nb::arg("value"), "Sets every element.");
+  tensor_method(
+      "zero_",
+      [](nb::handle self) {
+        Tensor t = tensor_of(self.ptr());
+        t.zero_();
+        return nb::borrow(self);
+      },
+      "Sets every element to 0.");
+  tensor_method(
+      "copy_",
+      [](nb::handle self, const Tensor& src, bool) {
+        Tensor t = tensor_of(self.ptr());
+        {
+          MaybeRelease release(t.numel() > kReleaseAbove);
+          t.copy_(src);
+        }
+        return nb::borrow(self);
+      },
+      nb::arg("src"), nb::arg("non_blocking") = false, "Overwrites the elements with those of src, broadcast and converted.");
   tensor_method("__format__", [](nb::handle self, nb::handle spec) {
     const Tensor& t = tensor_of(self.ptr());
     if (t.ndim() == 0 && PyUnicode_GetLength(spec.ptr()) > 0) return steal(PyObject_Format(scalar_object(t).ptr(), spec.ptr()));
@@ -193,15 +224,18 @@ void bind_values() {
 }
 
 void bind_print_options(nb::module_& m) {
-  m.def("_set_printoptions", [](std::optional<int> precision, std::optional<double> threshold, std::optional<int64_t> edgeitems, std::optional<int> linewidth,
-                                std::optional<bool> sci_mode) {
-    PrintOptions& o = print_options();
-    o.precision = std::clamp(precision.value_or(o.precision), 0, 30);
-    if (threshold) o.threshold = *threshold >= 9e18 ? INT64_MAX : int64_t(*threshold);
-    o.edgeitems = std::max<int64_t>(edgeitems.value_or(o.edgeitems), 0);
-    o.linewidth = linewidth.value_or(o.linewidth);
-    o.sci_mode = sci_mode;
-  }, nb::arg("precision").none(), nb::arg("threshold").none(), nb::arg("edgeitems").none(), nb::arg("linewidth").none(), nb::arg("sci_mode").none());
+  m.def(
+      "_set_printoptions",
+      [](std::optional<int> precision, std::optional<double> threshold, std::optional<int64_t> edgeitems, std::optional<int> linewidth,
+         std::optional<bool> sci_mode) {
+        PrintOptions& o = print_options();
+        o.precision = std::clamp(precision.value_or(o.precision), 0, 30);
+        if (threshold) o.threshold = *threshold >= 9e18 ? INT64_MAX : int64_t(*threshold);
+        o.edgeitems = std::max<int64_t>(edgeitems.value_or(o.edgeitems), 0);
+        o.linewidth = linewidth.value_or(o.linewidth);
+        o.sci_mode = sci_mode;
+      },
+      nb::arg("precision").none(), nb::arg("threshold").none(), nb::arg("edgeitems").none(), nb::arg("linewidth").none(), nb::arg("sci_mode").none());
   m.def("_get_printoptions", [] {
     const PrintOptions& o = print_options();
     return nb::make_tuple(o.precision, o.threshold, o.edgeitems, o.linewidth, o.sci_mode);
@@ -215,9 +249,12 @@ void bind_methods(nb::module_& m) {
   bind_layout();
   bind_values();
   bind_print_options(m);
-  m.def("is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj"), "Whether the object is a Tensor.");
-  m.def("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); }, nb::arg("input"));
-  m.def("numel", [](const Tensor& t) { return t.numel(); }, nb::arg("input"), "The number of elements.");
+  m.def(
+      "is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj"), "Whether the object is a Tensor.");
+  m.def(
+      "is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); }, nb::arg("input"));
+  m.def(
+      "numel", [](const Tensor& t) { return t.numel(); }, nb::arg("input"), "The number of elements.");
   m.def("set_num_threads", &set_num_threads, nb::arg("num"), "How many threads an op may use.");
   m.def("get_num_threads", &num_threads, "How many threads an op may use.");
 }

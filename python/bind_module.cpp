@@ -3,8 +3,8 @@
 #include "bind_tensor.h"
 
 NB_MODULE(_core, m) {
-  nb::set_leak_warnings(false);   // tensors held by module globals outlive the interpreter's own tear-down
-  m.attr("__name__") = "scaffolding";   // what is made here shows the package's name; restored below
+  nb::set_leak_warnings(false);        // tensors held by module globals outlive the interpreter's own tear-down
+  m.attr("__name__") = "scaffolding";  // what is made here shows the package's name; restored below
   sf::py::bind_tensor(m);
   sf::py::bind_dtype(m);
   sf::py::bind_generator(m);
@@ -17,6 +17,8 @@ NB_MODULE(_core, m) {
   sf::py::bind_autograd(m);
   sf::py::bind_hooks(m);
   sf::py::bind_function(m);
-  sf::py::bind_ops(m);   // last: what is written by hand wins
+  sf::py::bind_gradient_map(m);
+  sf::py::bind_higher_order(m);
+  sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

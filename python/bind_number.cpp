@@ -153,7 +153,8 @@ PyObject* rich_compare(PyObject* a, PyObject* b, int op) {
   }
 }
 
-#define SF_SLOT(slot, fn) {slot, reinterpret_cast<void*>(fn)}
+#define SF_SLOT(slot, fn) \
+  { slot, reinterpret_cast<void*>(fn) }
 PyType_Slot number_slots[] = {
     SF_SLOT(Py_nb_add, binary<add_>),
     SF_SLOT(Py_nb_subtract, binary<sub_>),

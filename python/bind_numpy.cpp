@@ -30,7 +30,12 @@ bool dtype_of_format(const Py_buffer& b, DType& out) {
     case 'e': return out = kFloat16, true;
     case 'f': return out = kFloat32, true;
     case 'd': return out = kFloat64, true;
-    case 'b': case 'h': case 'i': case 'l': case 'q': case 'n': return integer(true);
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n': return integer(true);
     case 'B': return integer(false);
     default: return false;
   }
@@ -47,7 +52,7 @@ struct HeldBuffer {
   bool held = false;
   ~HeldBuffer() {
     if (!held) return;
-    PyGILState_STATE gil = PyGILState_Ensure();   // the last owner may run without the GIL
+    PyGILState_STATE gil = PyGILState_Ensure();  // the last owner may run without the GIL
     PyBuffer_Release(&view);
     PyGILState_Release(gil);
   }
@@ -58,14 +63,15 @@ struct HeldBuffer {
 Tensor from_numpy(PyObject* array) {
   auto held = std::make_shared<HeldBuffer>();
   Py_buffer& b = held->view;
-  if (PyObject_GetBuffer(array, &b, PyBUF_RECORDS_RO) != 0) {   // strides and format; read-only is allowed
+  if (PyObject_GetBuffer(array, &b, PyBUF_RECORDS_RO) != 0) {  // strides and format; read-only is allowed
     PyErr_Clear();
     unsupported(array, Py_TYPE(array)->tp_name);
   }
   held->held = true;
   DType t;
   if (!dtype_of_format(b, t)) {
-    SF_CHECK(!b.format || (*b.format != '>' && *b.format != '<'), "from_numpy: the array's byte order differs from the machine's; use array.astype(array.dtype.newbyteorder('='))");
+    SF_CHECK(!b.format || (*b.format != '>' && *b.format != '<'),
+             "from_numpy: the array's byte order differs from the machine's; use array.astype(array.dtype.newbyteorder('='))");
     unsupported(array, b.format);
   }
   Shape sizes, strides;
@@ -89,8 +95,7 @@ namespace {
 // ---- tensors as arrays: an object with the buffer protocol that keeps the tensor alive
 
 struct TensorBuffer {
-  PyObject_HEAD
-  Tensor t;
+  PyObject_HEAD Tensor t;
 };
 PyTypeObject* buffer_type = nullptr;
 
@@ -157,23 +162,30 @@ nb::object numpy_of(const Tensor& t, bool force) {
 
 void bind_numpy(nb::module_& m) {
   buffer_type = make_buffer_type();
-  m.def("from_numpy", [](nb::handle array) {
-    if (!is_numpy_array(array.ptr())) wrong_argument("from_numpy", "ndarray", "a numpy array", array.ptr());
-    Tensor t = from_numpy(array.ptr());
-    if (!nb::cast<bool>(array.attr("flags").attr("writeable")) &&
-        PyErr_WarnEx(PyExc_UserWarning, "from_numpy: the array is read-only, but writes to the tensor will change it; copy it first", 1) != 0)
-      throw_python_error();
-    return t;
-  }, nb::arg("ndarray"), "A tensor that shares the array's memory.");
-  m.def("_from_buffer", [](nb::handle o) { return from_numpy(o.ptr()); }, "A tensor over any object with the buffer protocol.");
+  m.def(
+      "from_numpy",
+      [](nb::handle array) {
+        if (!is_numpy_array(array.ptr())) wrong_argument("from_numpy", "ndarray", "a numpy array", array.ptr());
+        Tensor t = from_numpy(array.ptr());
+        if (!nb::cast<bool>(array.attr("flags").attr("writeable")) &&
+            PyErr_WarnEx(PyExc_UserWarning, "from_numpy: the array is read-only, but writes to the tensor will change it; copy it first", 1) != 0)
+          throw_python_error();
+        return t;
+      },
+      nb::arg("ndarray"), "A tensor that shares the array's memory.");
+  m.def(
+      "_from_buffer", [](nb::handle o) { return from_numpy(o.ptr()); }, "A tensor over any object with the buffer protocol.");
   m.def("_to_buffer", [](const Tensor& t) { return buffer_of(t); });
   tensor_method("numpy", &numpy_of, nb::kw_only(), nb::arg("force") = false, "A numpy array that shares the tensor's memory.");
-  tensor_method("__array__", [](const Tensor& t, nb::handle dtype, nb::handle copy) {
-    nb::object a = numpy_of(t, false);
-    if (dtype.is_none()) return PyObject_IsTrue(copy.ptr()) == 1 && copy.ptr() == Py_True ? a.attr("copy")() : a;
-    return a.attr("astype")(dtype, nb::arg("copy") = copy.ptr() == Py_True);
-  }, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
-  nb::handle(reinterpret_cast<PyObject*>(tensor_type)).attr("__array_priority__") = 1000;   // array + tensor asks the tensor
+  tensor_method(
+      "__array__",
+      [](const Tensor& t, nb::handle dtype, nb::handle copy) {
+        nb::object a = numpy_of(t, false);
+        if (dtype.is_none()) return PyObject_IsTrue(copy.ptr()) == 1 && copy.ptr() == Py_True ? a.attr("copy")() : a;
+        return a.attr("astype")(dtype, nb::arg("copy") = copy.ptr() == Py_True);
+      },
+      nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
+  nb::handle(reinterpret_cast<PyObject*>(tensor_type)).attr("__array_priority__") = 1000;  // array + tensor asks the tensor
 }
 
 }  // namespace sf::py

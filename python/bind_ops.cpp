@@ -16,8 +16,7 @@ namespace {
 constexpr size_t kMaxArguments = 24;
 
 struct OpFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   const OpEntry* op;
   PyObject* names;      // tuple of interned argument names
   PyObject* name;       // "silu" or "silu_"
@@ -114,7 +113,7 @@ class Arguments {
   const OpFunction& f_;
   const OpEntry& op_;
   union {
-    Value values_[kMaxArguments];   // only the first args.size() of them exist: making 24 costs more than a small op
+    Value values_[kMaxArguments];  // only the first args.size() of them exist: making 24 costs more than a small op
   };
   uint32_t set_ = 0;
   bool large_ = false;
@@ -131,6 +130,16 @@ bool write_directly(const OpEntry& op, Tensor& x, std::span<const Value> v) {
   return false;
 }
 
+// The op whose second form runs on this thread: when that calls the op again with arguments that do not fit, it is an error.
+thread_local const OpFunction* t_in_second_form = nullptr;
+
+PyObject* call_second_form(const OpFunction& f, PyObject* const* args, size_t nargsf, PyObject* keywords) {
+  const OpFunction* before = std::exchange(t_in_second_form, &f);
+  PyObject* result = PyObject_Vectorcall(f.second, args, nargsf, keywords);
+  t_in_second_form = before;
+  return result;
+}
+
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   const auto& f = *reinterpret_cast<OpFunction*>(self);
   return guarded([&]() -> PyObject* {
@@ -138,9 +147,9 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
     try {
       read.emplace(f, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
     } catch (const TypeError&) {
-      if (!f.second) throw;
+      if (!f.second || t_in_second_form == &f) throw;
     }
-    if (!read) return PyObject_Vectorcall(f.second, args, nargsf, keywords);
+    if (!read) return call_second_form(f, args, nargsf, keywords);
     Arguments& arguments = *read;
     if (!f.inplace) return to_object(arguments.run());
     std::span<const Value> values = arguments.values();
@@ -188,7 +197,7 @@ PyObject* get_signature(PyObject* self, void*) {
 }
 PyObject* get_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
 PyObject* get_module(PyObject*, void*) { return PyUnicode_FromString("scaffolding"); }
-PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }   // a global of the package
+PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }  // a global of the package
 
 void op_dealloc(PyObject* self) {
   auto* f = reinterpret_cast<OpFunction*>(self);
@@ -229,8 +238,7 @@ nb::object make_op(const OpEntry* op, bool inplace) {
   f->inplace = inplace;
   f->name = checked(PyUnicode_InternFromString((op->name + (inplace ? "_" : "")).c_str()));
   f->names = checked(PyTuple_New(Py_ssize_t(op->args.size())));
-  for (size_t i = 0; i < op->args.size(); ++i)
-    PyTuple_SET_ITEM(f->names, Py_ssize_t(i), checked(PyUnicode_InternFromString(op->args[i].name.c_str())));
+  for (size_t i = 0; i < op->args.size(); ++i) PyTuple_SET_ITEM(f->names, Py_ssize_t(i), checked(PyUnicode_InternFromString(op->args[i].name.c_str())));
   return hold;
 }
 

@@ -27,12 +27,12 @@ PyObject* is_mps(const Tensor& t) { return PyBool_FromLong(t.device().type == De
 PyObject* is_meta(const Tensor& t) { return PyBool_FromLong(t.device().is_meta()); }
 PyObject* is_leaf(const Tensor& t) { return PyBool_FromLong(t.is_leaf()); }
 PyObject* requires_grad(const Tensor& t) { return PyBool_FromLong(t.requires_grad()); }
-PyObject* retains_grad(const Tensor& t) { return PyBool_FromLong(t.impl()->meta && t.impl()->meta->retains_grad); }
+PyObject* retains_grad(const Tensor& t) { return PyBool_FromLong(t.impl()->meta && t.impl()->meta->retained); }
 PyObject* is_inference(const Tensor& t) { return PyBool_FromLong(t.impl()->inference); }
 PyObject* base(const Tensor& t) { return wrap(Tensor(t.impl()->base)); }
 PyObject* grad(const Tensor& t) { return wrap(t.grad()); }
 PyObject* grad_fn(const Tensor& t) {
-  autograd::Edge e = autograd::edge_of(t);   // a view whose base was written gets its new node first
+  autograd::Edge e = autograd::edge_of(t);  // a view whose base was written gets its new node first
   return e.node ? wrap_node(e.node).release().ptr() : Py_NewRef(Py_None);
 }
 PyObject* data(const Tensor& t) { return wrap(t.detach()); }
@@ -46,7 +46,7 @@ PyObject* matrix_transposed(const Tensor& t) {
   return wrap(transpose(t, -2, -1));
 }
 
-int failed(PyObject* none) {   // for setters: an error is set when none is null
+int failed(PyObject* none) {  // for setters: an error is set when none is null
   Py_XDECREF(none);
   return none ? 0 : -1;
 }

@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "python_hooks.h"
 #include "tensor_slots.h"
 
 namespace sf::py {
@@ -27,7 +28,7 @@ PyObject* initialised(PyTensor* self, Tensor&& t) {
   return reinterpret_cast<PyObject*>(self);
 }
 
-// Not tracked by the garbage collector until there is a dict: without one no cycle can pass through it.
+// Not tracked by the garbage collector until there are attributes or hooks: without them no cycle can pass through it.
 PyObject* make_plain(Tensor&& t) {
   PyTensor* self;
   if (g_free_count > 0) {
@@ -37,14 +38,16 @@ PyObject* make_plain(Tensor&& t) {
     self = PyObject_GC_New(PyTensor, tensor_type);
     if (!self) return nullptr;
   }
-  return initialised(self, std::move(t));
+  PyObject* o = initialised(self, std::move(t));
+  if (may_have_hooks(*self->t.impl())) PyObject_GC_Track(o);
+  return o;
 }
 
 void dealloc(PyObject* o) {
   auto* self = reinterpret_cast<PyTensor*>(o);
   PyTypeObject* type = Py_TYPE(o);
   PyObject_GC_UnTrack(o);
-  if (self->t && self->t.impl()->python == o) self->t.impl()->python = nullptr;   // first: what follows may run Python code
+  if (self->t && self->t.impl()->python == o) self->t.impl()->python = nullptr;  // first: what follows may run Python code
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
   Py_CLEAR(self->dict);
   self->t.~Tensor();
@@ -56,10 +59,11 @@ void dealloc(PyObject* o) {
 int traverse(PyObject* o, visitproc visit, void* arg) {
   Py_VISIT(reinterpret_cast<PyTensor*>(o)->dict);
   Py_VISIT(Py_TYPE(o));
-  return 0;
+  return visit_hooks(tensor_of(o), visit, arg);
 }
 int clear(PyObject* o) {
   Py_CLEAR(reinterpret_cast<PyTensor*>(o)->dict);
+  clear_hooks(tensor_of(o));
   return 0;
 }
 
@@ -114,7 +118,7 @@ PyTypeObject* make_tensor_type() {
 
 // ---- Size: a tuple of ints with numel(); pieces and sums of it are Sizes too.
 
-PyObject* size_from(PyObject* tuple) {   // steals a tuple
+PyObject* size_from(PyObject* tuple) {  // steals a tuple
   if (!tuple || !PyTuple_CheckExact(tuple)) return tuple;
   Py_ssize_t n = PyTuple_GET_SIZE(tuple);
   PyObject* s = size_type->tp_alloc(size_type, n);
@@ -155,9 +159,8 @@ PyObject* size_reduce(PyObject* self, PyObject*) {
 }
 
 PyTypeObject* make_size_type() {
-  static PyMethodDef methods[] = {{"numel", size_numel, METH_NOARGS, "The product of the sizes."},
-                                  {"__reduce__", size_reduce, METH_NOARGS, nullptr},
-                                  {nullptr, nullptr, 0, nullptr}};
+  static PyMethodDef methods[] = {
+      {"numel", size_numel, METH_NOARGS, "The product of the sizes."}, {"__reduce__", size_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
   PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
                          {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                          {Py_tp_str, reinterpret_cast<void*>(size_str)},
@@ -220,7 +223,7 @@ PyObject* raise_current() noexcept {
   } catch (const ValueError& e) {
     PyErr_SetString(PyExc_ValueError, e.what());
   } catch (const NotSupported& e) {
-    PyErr_SetString(PyExc_NotImplementedError, e.what());   // a RuntimeError
+    PyErr_SetString(PyExc_NotImplementedError, e.what());  // a RuntimeError
   } catch (const Error& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (const std::bad_alloc&) {
@@ -245,9 +248,7 @@ void bind_tensor(nb::module_& m) {
   tensor_type = make_tensor_type();
   m.attr("Size") = nb::handle(reinterpret_cast<PyObject*>(size_type));
   m.attr("Tensor") = nb::handle(reinterpret_cast<PyObject*>(tensor_type));
-  m.def("_register_parameter_type", [](nb::handle type) {
-    parameter_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr()));
-  });
+  m.def("_register_parameter_type", [](nb::handle type) { parameter_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
   m.def("_make_subclass", [](nb::handle type, const Tensor& data, bool requires_grad, bool parameter) {
     auto* cls = reinterpret_cast<PyTypeObject*>(type.ptr());
     SF_CHECK_AS(TypeError, PyType_Check(type.ptr()) && PyType_IsSubtype(cls, tensor_type), "_make_subclass: needs a subclass of Tensor");

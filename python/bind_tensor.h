@@ -12,21 +12,20 @@ namespace nb = nanobind;
 namespace sf::py {
 
 struct PyTensor {
-  PyObject_HEAD
-  Tensor t;
+  PyObject_HEAD Tensor t;
   PyObject* dict;
   PyObject* weakrefs;
 };
 
 extern PyTypeObject* tensor_type;
-extern PyTypeObject* parameter_type;   // the Python class nn.Parameter, once it exists
-extern PyTypeObject* size_type;        // Size, a tuple of ints
+extern PyTypeObject* parameter_type;  // the Python class nn.Parameter, once it exists
+extern PyTypeObject* size_type;       // Size, a tuple of ints
 
 inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
 inline const Tensor& tensor_of(PyObject* o) { return reinterpret_cast<PyTensor*>(o)->t; }
 
-PyObject* wrap(Tensor t);                                 // new reference; None for an undefined tensor
-PyObject* wrap_as(PyTypeObject* type, Tensor t);          // a new object of a subclass for a tensor that has none
+PyObject* wrap(Tensor t);                         // new reference; None for an undefined tensor
+PyObject* wrap_as(PyTypeObject* type, Tensor t);  // a new object of a subclass for a tensor that has none
 PyObject* wrap_tuple(const Tensors& ts);
 PyObject* wrap_size(const Shape& s);
 
@@ -48,7 +47,7 @@ inline PyObject* checked(PyObject* o) {
 inline nb::object steal(PyObject* o) { return nb::steal(checked(o)); }
 
 // Releases the GIL around work that is worth it: handing it over costs more than a small op.
-inline constexpr int64_t kReleaseAbove = 4096;   // elements
+inline constexpr int64_t kReleaseAbove = 4096;  // elements
 class MaybeRelease {
  public:
   explicit MaybeRelease(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
@@ -79,6 +78,8 @@ void bind_factory(nb::module_& m);
 void bind_autograd(nb::module_& m);
 void bind_hooks(nb::module_& m);
 void bind_function(nb::module_& m);
+void bind_gradient_map(nb::module_& m);
+void bind_higher_order(nb::module_& m);
 
 }  // namespace sf::py
 
@@ -86,7 +87,7 @@ namespace nanobind::detail {
 template <> struct type_caster<sf::Tensor> {
   NB_TYPE_CASTER(sf::Tensor, const_name("Tensor"))
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
-    if (src.is_none()) return true;   // an optional argument: an undefined tensor
+    if (src.is_none()) return true;  // an optional argument: an undefined tensor
     if (!sf::py::is_tensor(src.ptr())) return false;
     value = sf::py::tensor_of(src.ptr());
     return true;

@@ -22,7 +22,7 @@ struct Tensor {
   int32_t ndim;
   DataType dtype;
   int64_t* shape;
-  int64_t* strides;   // in elements; null means row-major
+  int64_t* strides;  // in elements; null means row-major
   uint64_t byte_offset;
 };
 struct ManagedTensor {

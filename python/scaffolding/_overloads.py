@@ -60,9 +60,7 @@ def _name_results(name, op):
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = op.__doc__
-    call.__signature__ = None
-    del call.__signature__
-    return _export(call)
+    globals()[name] = _export(call)
 
 
 for _name in ("sort", "topk", "kthvalue", "cummax", "cummin", "mode"):
@@ -183,6 +181,27 @@ def _squeeze(input, *dim):
     return _core.squeeze(input, dim)
 
 
+def _with_indices(name):
+    def max_pool(input, *args, return_indices=False, **kwargs):
+        return getattr(_core, name + "_with_indices" if return_indices else name)(input, *args, **kwargs)
+
+    _second_form(name)(max_pool)
+
+
+for _name in ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"):
+    _with_indices(_name)
+
+
+@_second_form("dropout")
+def _dropout(input, p=0.5, training=True, inplace=False, *, generator=None):
+    result = _core.dropout(input, p, training, generator)
+    return input.copy_(result) if inplace else result
+
+
+if _op("unfold_dim"):
+    Tensor.unfold = _core.unfold_dim  # torch's method is another function than its nn.functional.unfold
+
+
 def where(self, condition, other):
     """self where condition holds, else other."""
     return _core.where(condition, self, other)
@@ -278,53 +297,6 @@ class _NoGrad:
 
     def __exit__(self, *_):
         _core._set_grad_enabled(self._before)
-
-
-# ---- short compositions
-
-
-@_export
-def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2."""
-    return _core.add(input, tensor1 * tensor2, alpha=value)
-
-
-@_export
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2."""
-    return _core.add(input, tensor1 / tensor2, alpha=value)
-
-
-@_export
-def rsub(input, other, *, alpha=1):
-    """other - alpha * input."""
-    return _core.sub(other, input, alpha=alpha)
-
-
-@_export
-def clamp_min(input, min):
-    """input, at least min."""
-    return _core.clamp(input, min=min)
-
-
-@_export
-def clamp_max(input, max):
-    """input, at most max."""
-    return _core.clamp(input, max=max)
-
-
-def addcmul_(self, tensor1, tensor2, *, value=1):
-    """self += value * tensor1 * tensor2."""
-    return self.add_(tensor1 * tensor2, alpha=value)
-
-
-def addcdiv_(self, tensor1, tensor2, *, value=1):
-    """self += value * tensor1 / tensor2."""
-    return self.add_(tensor1 / tensor2, alpha=value)
-
-
-Tensor.addcmul_ = addcmul_
-Tensor.addcdiv_ = addcdiv_
 
 
 # ---- torch's second names

@@ -61,9 +61,12 @@ static void check(const char* op, const char* what, const char* from, const Tens
     NonFinite made = count_non_finite(results[i]);
     if (!made) continue;
     NonFinite before = count_all(sources);
-    if (!made.nan && before) continue;   // an Inf passed on
+    if (!made.nan && before) continue;  // an Inf passed on
     fail<RuntimeError>("detect_anomaly: ", op, ": ", what, " ", i, " of shape ", results[i].shape(), " has ", made.nan, " NaN and ", made.inf, " Inf; ", from,
-                       " (", shapes(sources), ") ", before.nan ? "already contained NaN" : before.inf ? "contained Inf" : "were finite");
+                       " (", shapes(sources), ") ",
+                       before.nan   ? "already contained NaN"
+                       : before.inf ? "contained Inf"
+                                    : "were finite");
   }
 }
 

@@ -31,7 +31,7 @@ std::mutex& lock_of(const TensorImpl* leaf) {
 
 Tensor run_hooks(const std::shared_ptr<HookList>& list, uint32_t output_nr, Tensor g, const char* what) {
   if (!list) return g;
-  HookList now = *list;   // a hook may add and remove hooks
+  HookList now = *list;  // a hook may add and remove hooks
   for (auto& entry : now) {
     if (entry.output_nr != output_nr) continue;
     Tensor edited = entry.call(g);
@@ -44,8 +44,8 @@ Tensor run_hooks(const std::shared_ptr<HookList>& list, uint32_t output_nr, Tens
 }
 
 struct NodeState {
-  int pending = 0;       // edges that have not delivered yet
-  bool needed = true;    // leads to a wanted gradient
+  int pending = 0;     // edges that have not delivered yet
+  bool needed = true;  // leads to a wanted gradient
   bool queued = false;
   Tensors dys;
 };
@@ -201,7 +201,7 @@ class Pass {
         n.reference_inputs.clear();
       }
     }
-    state.dys.clear();   // so that a gradient passed on has one owner and may be added to in place
+    state.dys.clear();  // so that a gradient passed on has one owner and may be added to in place
     dxs.resize(n.edges.size());
     for (size_t i = 0; i < n.edges.size(); ++i) deliver(n.edges[i], checked(n, i, std::move(dxs[i])));
   }
@@ -221,7 +221,8 @@ class Pass {
     Device device = e.node ? e.node->outputs[e.nr].device : e.leaf->device;
     SF_CHECK_AS(RuntimeError, g.shape() == want, n.name(), ": backward returned a gradient of shape ", g.shape(), " for input ", i, " of shape ", want);
     SF_CHECK_AS(RuntimeError, g.device() == device, n.name(), ": backward returned a gradient on ", g.device(), " for input ", i, " on ", device);
-    return g.dtype() == dtype ? g : g.to(dtype);
+    if (g.dtype() != dtype) g = g.to(dtype);
+    return g;  // moved: a second owner would make accumulate_grad copy it
   }
 
   static void run_node_hooks(Node& n, Tensors& dys) {
@@ -260,8 +261,8 @@ class Pass {
   std::unordered_map<Node*, NodeState> nodes_;
   std::unordered_map<TensorImpl*, LeafState> leaves_;
   std::vector<Node*> order_;
-  std::unordered_map<Key, std::vector<size_t>, KeyHash> wanted_;   // places in captured_
-  std::vector<Edge> held_;                                         // keeps the wanted nodes alive
+  std::unordered_map<Key, std::vector<size_t>, KeyHash> wanted_;  // places in captured_
+  std::vector<Edge> held_;                                        // keeps the wanted nodes alive
   Tensors captured_;
   std::vector<LeafGradient> collected_;
   struct Later {
@@ -282,7 +283,7 @@ void check_roots(const char* what, const Tensors& roots, const Tensors& gradient
 }  // namespace
 
 void accumulate_grad(const Tensor& t, Tensor g, bool recording) {
-  if (!t.is_leaf()) t.retain_grad();   // backward(inputs=) reaches tensors inside the graph too
+  if (!t.is_leaf()) t.retain_grad();  // backward(inputs=) reaches tensors inside the graph too
   {
     std::lock_guard guard(lock_of(t.impl()));
     Tensor old = t.grad();
@@ -297,7 +298,7 @@ void accumulate_grad(const Tensor& t, Tensor g, bool recording) {
         t.set_grad(is_sole_owner(g) && g.is_contiguous() ? g : g.clone());
       } else if (same_layout && is_sole_owner(g)) {
         t.set_grad(g);
-      } else {   // somebody else's memory, or an expanded or differently laid out tensor
+      } else {  // somebody else's memory, or an expanded or differently laid out tensor
         Tensor own = empty_like(t, g.dtype());
         copy_bytes(own, g);
         t.set_grad(own);

@@ -7,8 +7,8 @@
 namespace sf::autograd {
 
 struct BackwardOptions {
-  bool retain_graph = false;   // keep saved tensors for another pass
-  bool create_graph = false;   // record the backward pass itself (implies retain_graph)
+  bool retain_graph = false;  // keep saved tensors for another pass
+  bool create_graph = false;  // record the backward pass itself (implies retain_graph)
 };
 
 // Adds d(sum of roots * gradients)/d(leaf) to every leaf's .grad, or to the .grad of `inputs` alone where some are given.

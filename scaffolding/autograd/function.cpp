@@ -96,9 +96,11 @@ Tensors FunctionCall::record(const std::string& name, Tensors outputs, FunctionB
   for (auto& y : outputs) {
     check_defined(name.c_str(), "an output of forward", y);
     if (taped && (contains(arguments_, y) || y.requires_grad())) {
-      Tensor alias = y.detach();   // an input handed through, or a tensor that is on the tape already
-      std::replace_if(context_->to_save_.begin(), context_->to_save_.end(), [&](const Tensor& t) { return t.is_same(y) && !contains(arguments_, y); }, alias);
-      std::replace_if(context_->constants_.begin(), context_->constants_.end(), [&](const Tensor& t) { return t.is_same(y); }, alias);
+      Tensor alias = y.detach();  // an input handed through, or a tensor that is on the tape already
+      std::replace_if(
+          context_->to_save_.begin(), context_->to_save_.end(), [&](const Tensor& t) { return t.is_same(y) && !contains(arguments_, y); }, alias);
+      std::replace_if(
+          context_->constants_.begin(), context_->constants_.end(), [&](const Tensor& t) { return t.is_same(y); }, alias);
       y = alias;
     }
   }
@@ -111,7 +113,7 @@ Tensors FunctionCall::record(const std::string& name, Tensors outputs, FunctionB
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& y = outputs[i];
     node->outputs[i] = {y.shape(), y.dtype(), y.device()};
-    if (is_floating(y.dtype()) && !contains(context_->constants_, y)) detail::attach(node, outputs[i], uint32_t(i));
+    if (is_floating(y.dtype()) && !contains(context_->constants_, y)) detail::attach(hold, outputs[i], uint32_t(i));
     if (detail::mode.anomaly) detail::check_anomaly(node->name(), y, arguments_);
   }
   context_->constants_.clear();

@@ -26,20 +26,20 @@ namespace sf::autograd {
 class FunctionContext {
  public:
   // ---- in forward
-  void save_for_backward(const Tensors& tensors) { to_save_ = tensors; }   // inputs, outputs or others; the last call counts
+  void save_for_backward(const Tensors& tensors) { to_save_ = tensors; }  // inputs, outputs or others; the last call counts
   void mark_non_differentiable(const Tensors& outputs);                   // integer outputs are so anyway
   void set_materialize_grads(bool on) { materialize_ = on; }              // absent gradients of outputs become zeros (on by default)
   bool needs_input_grad(size_t argument) const { return argument < needs_.size() && needs_[argument]; }
-  std::map<std::string, Value> saved_data;                                // anything that is not a tensor
+  std::map<std::string, Value> saved_data;  // anything that is not a tensor
   // ---- in backward
-  Tensors saved_tensors() const;   // RuntimeError when written in place meanwhile, or freed by an earlier backward
+  Tensors saved_tensors() const;  // RuntimeError when written in place meanwhile, or freed by an earlier backward
 
  private:
   friend class FunctionNode;
   friend struct FunctionCall;
   struct Kept {
     Saved saved;
-    int output = -1;   // a saved output: its alias, which must not own the node that owns it
+    int output = -1;  // a saved output: its alias, which must not own the node that owns it
     Tensor alias;
     uint32_t version = 0;
   };
@@ -54,7 +54,7 @@ class FunctionContext {
 // context, and records the outputs. Returns what the user gets; outputs that are inputs become aliases of them.
 using FunctionBackward = std::function<Tensors(FunctionContext&, const Tensors& grads)>;
 struct FunctionCall {
-  explicit FunctionCall(Tensors arguments);   // an empty tensor for every argument that is none
+  explicit FunctionCall(Tensors arguments);  // an empty tensor for every argument that is none
   Tensors record(const std::string& name, Tensors outputs, FunctionBackward backward);
   FunctionContext& context() { return *context_; }
 
@@ -85,7 +85,7 @@ template <class F> struct Function {
   }
 
  private:
-  static std::string name() {   // F::kName where there is one
+  static std::string name() {  // F::kName where there is one
     if constexpr (requires { F::kName; }) return F::kName;
     else return "Function";
   }

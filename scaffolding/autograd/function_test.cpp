@@ -58,7 +58,7 @@ TEST(Function, without_gradients_records_nothing) {
   EXPECT_FALSE(Cube::apply(leaf({1}), 1.0).requires_grad());
 }
 
-struct Exponential : Function<Exponential> {   // saves its output
+struct Exponential : Function<Exponential> {  // saves its output
   static Tensor forward(FunctionContext& ctx, const Tensor& x) {
     Tensor y = exp(x);
     ctx.save_for_backward({y});
@@ -82,7 +82,7 @@ TEST(Function, may_save_its_output_without_keeping_itself_alive) {
   EXPECT_REFUSED("modified in place", y.sum().backward());
 }
 
-struct SplitSigns : Function<SplitSigns> {   // two inputs in a list, three outputs
+struct SplitSigns : Function<SplitSigns> {  // two inputs in a list, three outputs
   static Tensors forward(FunctionContext& ctx, const Tensors& xs, const Tensor& unused) {
     Tensor sign = gt(xs[0], zeros({})), constant = xs[1] * 0.0;
     ctx.mark_non_differentiable({constant});
@@ -124,7 +124,7 @@ TEST(Function, absent_gradients_may_stay_absent) {
   EXPECT_EQ(x.grad().item(), 1);
 }
 
-struct Reverse : Function<Reverse> {   // hands its input through
+struct Reverse : Function<Reverse> {  // hands its input through
   static Tensor forward(FunctionContext&, const Tensor& x) { return x; }
   static Tensors backward(FunctionContext&, const Tensors& grads) { return {-grads[0]}; }
 };
@@ -162,7 +162,7 @@ TEST(Function, a_closure_is_enough) {
   EXPECT_EQ(x.grad().to_vector(), (Numbers{2, 4}));
 }
 
-struct Inner : Function<Inner> {   // differentiates inside its own backward
+struct Inner : Function<Inner> {  // differentiates inside its own backward
   static Tensor forward(FunctionContext& ctx, const Tensor& x) {
     ctx.save_for_backward({x});
     return x * x;

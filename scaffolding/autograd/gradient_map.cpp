@@ -14,7 +14,7 @@ namespace sf::autograd {
 namespace {
 
 struct Sums {
-  double sum = 0, power = 0, abs_max = 0;   // power: sum of |x|^p
+  double sum = 0, power = 0, abs_max = 0;  // power: sum of |x|^p
   int64_t nan = 0, inf = 0;
 };
 

@@ -15,7 +15,7 @@ using Numbers = std::vector<double>;
 
 struct GradientMapTest : testing::Test {
   Tensor x = tensor({3, 4}, kFloat64).requires_grad_(), w = tensor({1, 2}, kFloat64).requires_grad_();
-  GradientMap map = backward_map({(x * w * tensor({1, 6}, kFloat64)).sum()});   // x: 1, 12   w: 3, 24
+  GradientMap map = backward_map({(x * w * tensor({1, 6}, kFloat64)).sum()});  // x: 1, 12   w: 3, 24
   Numbers of(const Tensor& leaf) { return map.get(leaf).to_vector(); }
 };
 
@@ -83,7 +83,7 @@ TEST_F(GradientMapTest, clips_by_value) {
 }
 
 TEST_F(GradientMapTest, clips_to_the_size_of_the_parameter) {
-  map.clip_adaptive(0.1);   // |x| = 5
+  map.clip_adaptive(0.1);  // |x| = 5
   EXPECT_NEAR(std::hypot(of(x)[0], of(x)[1]), 0.5, 1e-12);
   EXPECT_NEAR(of(x)[1] / of(x)[0], 12, 1e-9);
   EXPECT_NEAR(std::hypot(of(w)[0], of(w)[1]), 0.1 * std::sqrt(5), 1e-12);

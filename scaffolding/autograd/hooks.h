@@ -11,7 +11,7 @@ class HookHandle {
  public:
   HookHandle() = default;
   HookHandle(uint64_t id, std::function<void()> remove) : id_(id), remove_(std::move(remove)) {}
-  void remove();   // does nothing the second time, or when the tensor is gone
+  void remove();  // does nothing the second time, or when the tensor is gone
   uint64_t id() const { return id_; }
 
  private:

@@ -29,8 +29,7 @@ void check_inplace(const char* op, const Tensor& self) {
   TensorImpl* base = t->base.get();
   SF_CHECK_AS(RuntimeError, !grad_enabled() || !base || !base->requires_grad || base->grad_fn, op,
               ": a view of a leaf that requires a gradient cannot be written in place; use no_grad or the out-of-place op");
-  SF_CHECK_AS(RuntimeError, !is_overlapping(*t), op,
-              ": an expanded tensor has several elements in one place and cannot be written in place; clone() it first");
+  SF_CHECK_AS(RuntimeError, !is_overlapping(*t), op, ": an expanded tensor has several elements in one place and cannot be written in place; clone() it first");
   SF_CHECK_AS(RuntimeError, !t->inference || inference_mode_enabled(), op,
               ": a tensor made in inference_mode cannot be written in place outside it; clone() it first");
 }
@@ -49,8 +48,7 @@ static Tensor in_layout_of(const Tensor& grad, const TensorImpl& base) {
 // y takes the place of `t` on the tape. A gradient that t retains follows it to its new node, as in torch.
 static void take_place(TensorImpl* t, const Tensor& y) {
   std::shared_ptr<Tensor> kept = t->meta ? t->meta->retained : nullptr;
-  if (kept && t->grad_fn && t->grad_fn->hooks)
-    std::erase_if(t->grad_fn->hooks->retained, [&](auto& entry) { return entry.second == kept; });
+  if (kept && t->grad_fn && t->grad_fn->hooks) std::erase_if(t->grad_fn->hooks->retained, [&](auto& entry) { return entry.second == kept; });
   t->grad_fn = y.impl()->grad_fn;
   t->output_nr = y.impl()->output_nr;
   if (kept && t->grad_fn) t->grad_fn->hooks_or_new().retained.push_back({t->output_nr, kept});
@@ -93,9 +91,9 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   }
   if (taped && !base) {
     if (!value.requires_grad()) value = constant_over(op, self, value);
-    else if (!value.impl()->grad_fn || value.impl()->refs.load() > 2) value = same_value(op, value);   // 2: y and value
+    else if (!value.impl()->grad_fn || value.impl()->refs.load() > 2) value = same_value(op, value);  // 2: y and value
   }
-  if (value.storage() == self.storage() && !value.is_same(self)) copy_bytes(self, value.clone());   // may overlap
+  if (value.storage() == self.storage() && !value.is_same(self)) copy_bytes(self, value.clone());  // may overlap
   else copy_bytes(self, value);
   bump_version(self);
   if (!taped) return self;
@@ -105,7 +103,7 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
     return self;
   }
   // A write through a view: the base gets a node of its own.
-  Ref<TensorImpl> base_geometry(new TensorImpl);   // sizes, strides and offset only: the base itself would be a cycle
+  Ref<TensorImpl> base_geometry(new TensorImpl);  // sizes, strides and offset only: the base itself would be a cycle
   base_geometry->sizes = base->sizes;
   base_geometry->strides = base->strides;
   base_geometry->offset = base->offset;
@@ -118,10 +116,10 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   };
   auto* node = new detail::ClosureNode<decltype(backward)>(op, std::move(backward));
   Ref<Node> hold(node);
-  node->edges.push_back(old_base);
-  node->edges.push_back(edge_of(value));
+  node->add_edge(old_base);
+  node->add_edge(edge_of(value));
   Tensor place = Tensor{t->base}.detach();
-  detail::attach(node, place, 0);
+  detail::attach(std::move(hold), place, 0);
   take_place(base, place);
   ++base->inplace_epoch;
   refresh_view(self);

@@ -30,11 +30,11 @@ TEST(inplace, a_chain_of_writes_has_the_gradient_of_the_out_of_place_chain) {
   Tensor x = leaf({1, 2, 3}), w = leaf({4, 5, 6});
   Tensor y = x * 2.0;
   y.mul_(3).add_(w).mul_(w.detach()).div_(tensor({1, 2, 4}, kFloat64)).sub_(x);
-  y.sum().backward();   // (6x + w)c / d - x
+  y.sum().backward();  // (6x + w)c / d - x
   EXPECT_EQ(gradient(x), (Numbers{23, 14, 8}));
   EXPECT_EQ(gradient(w), (Numbers{4, 2.5, 1.5}));
   Tensor z = x * 2.0;
-  z.mul_(w);   // w's gradient needs what z was
+  z.mul_(w);  // w's gradient needs what z was
   EXPECT_REFUSED("modified in place", z.sum().backward());
 }
 
@@ -69,8 +69,8 @@ TEST(inplace, a_write_to_the_base_reaches_its_views) {
 
 TEST(inplace, a_write_through_one_view_reaches_the_others) {
   Tensor x = leaf({1, 2, 3, 4}), y = x * 1.0, a = y.narrow(0, 0, 3), b = y.narrow(0, 1, 3);
-  a.mul_(2);   // y = 2 4 6 4
-  b.mul_(3);   // y = 2 12 18 12
+  a.mul_(2);  // y = 2 4 6 4
+  b.mul_(3);  // y = 2 12 18 12
   a.sum().backward({}, true);
   EXPECT_EQ(gradient(x), (Numbers{2, 6, 6, 0}));
   b.sum().backward();
@@ -79,7 +79,7 @@ TEST(inplace, a_write_through_one_view_reaches_the_others) {
 
 TEST(inplace, views_of_views_share_one_base) {
   Tensor x = leaf({1, 2, 3, 4}), y = x * 1.0, m = y.view({2, 2}), t = m.transpose(0, 1), row = t[0];
-  row.mul_(5);   // elements 0 and 2
+  row.mul_(5);  // elements 0 and 2
   t.sum().backward();
   EXPECT_EQ(gradient(x), (Numbers{5, 1, 5, 1}));
   EXPECT_EQ(m.to_vector(), (Numbers{5, 2, 15, 4}));
@@ -168,9 +168,9 @@ TEST(inplace, writing_a_saved_tensor_is_an_error_at_backward) {
   e.add_(1);
   EXPECT_REFUSED("modified in place", e.sum().backward());
   Tensor p = x * 1.0, q = p * w;
-  p.detach().add_(1);   // detach shares storage and version
+  p.detach().add_(1);  // detach shares storage and version
   EXPECT_REFUSED("modified in place", q.sum().backward());
-  Tensor a = x * 1.0, b = a + w;   // add saves nothing
+  Tensor a = x * 1.0, b = a + w;  // add saves nothing
   a.mul_(2);
   EXPECT_NO_THROW(b.sum().backward());
 }
@@ -223,10 +223,10 @@ TEST(inplace, overlapping_source_and_destination_read_the_old_values) {
 
 TEST(inplace, second_derivatives_pass_through_writes) {
   Tensor x = leaf({2, 3}), y = x * x, v = y[0];
-  v.copy_(v.clone() * x[1]);   // y = x0^2 x1, x1^2
+  v.copy_(v.clone() * x[1]);  // y = x0^2 x1, x1^2
   Tensor g = grad({y.sum()}, {x}, {}, {.create_graph = true})[0];
   EXPECT_EQ(g.to_vector(), (Numbers{12, 10}));
-  Tensor h = grad({g.sum()}, {x})[0];   // d/dx0 (2 x0 x1 + x0^2 + 2 x1), d/dx1
+  Tensor h = grad({g.sum()}, {x})[0];  // d/dx0 (2 x0 x1 + x0^2 + 2 x1), d/dx1
   EXPECT_EQ(h.to_vector(), (Numbers{10, 6}));
 }
 

@@ -7,7 +7,7 @@ namespace detail {
 struct Mode {
   bool grad = true;
   bool inference = false;
-  bool anomaly = false;   // see anomaly.h
+  bool anomaly = false;  // see anomaly.h
 };
 extern constinit thread_local Mode mode __attribute__((tls_model("initial-exec")));
 }  // namespace detail

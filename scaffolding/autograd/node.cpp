@@ -9,27 +9,20 @@ namespace detail {
 constinit thread_local Mode mode __attribute__((tls_model("initial-exec")));
 }
 
-uint64_t Node::next_seq() {
-  static std::atomic<uint64_t> counter{1};
-  return counter.fetch_add(1, std::memory_order_relaxed);
-}
+thread_local constinit uint64_t Node::last_seq __attribute__((tls_model("initial-exec"))) = 0;
 
 // Deleting a node drops its edges and saved tensors, which may drop the last owner of the next node, and so on: a chain of
 // a million nodes would recurse a million deep. The outermost call keeps a list and works it off instead.
 void Node::destroy(Node* n) {
-  static thread_local std::vector<Node*>* pending = nullptr;
-  if (pending) {
-    pending->push_back(n);
-    return;
-  }
-  std::vector<Node*> list{n};
-  pending = &list;
-  while (!list.empty()) {
-    Node* next = list.back();
-    list.pop_back();
+  static thread_local constinit Node* doomed __attribute__((tls_model("initial-exec"))) = nullptr;
+  static thread_local constinit bool working __attribute__((tls_model("initial-exec"))) = false;
+  n->next_doomed_ = std::exchange(doomed, n);
+  if (std::exchange(working, true)) return;
+  while (Node* next = doomed) {
+    doomed = next->next_doomed_;
     delete next;
   }
-  pending = nullptr;
+  working = false;
 }
 
 void Node::check_not_released(bool alive) const {
@@ -37,18 +30,13 @@ void Node::check_not_released(bool alive) const {
               ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True the first time");
 }
 
-void Node::save_output(const Tensor& y) {
-  output_ = y.detach();
-  output_version_ = y.version();
-}
+void Node::save_output(const Tensor& y) { output_ = Saved(y); }  // y is not on the tape yet: an alias of its bytes
 
 Tensor Node::output() {
-  check_not_released(output_.defined());
-  SF_CHECK_AS(RuntimeError, output_.version() == output_version_, name_, ": its output ", output_.shape(),
-              ", needed for the gradient, was modified in place (version ", output_.version(), ", saved at ", output_version_,
-              "); clone it before the in-place op");
-  if (!grad_enabled()) return output_;
-  Tensor y = output_.detach();
+  check_not_released(bool(output_));
+  Tensor y = output_.get();
+  if (!grad_enabled()) return y;
+  y = y.detach();
   y.impl()->grad_fn = Ref<Node>(this);
   return y;
 }
@@ -61,7 +49,7 @@ GradMeta& meta_of(const Tensor& t) {
 Saved::Saved(const Tensor& t) {
   if (!t) return;
   version_ = t.version();
-  if (!grad_enabled()) {   // nothing will be recorded: the closure that this is captured by is dropped at once
+  if (!grad_enabled()) {  // nothing will be recorded: the closure that this is captured by is dropped at once
     tensor_ = t;
     return;
   }
@@ -70,11 +58,12 @@ Saved::Saved(const Tensor& t) {
     grad_fn_ = e.node;
     output_nr_ = e.nr;
   }
-  if (auto unpack = detail::pack_saved(t)) {
-    unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+  if (t.impl()->requires_grad) {  // packing it would save nothing: its owner keeps it
+    tensor_ = t;
     return;
   }
-  tensor_ = t.impl()->requires_grad ? t : t.detach();
+  if (auto unpack = detail::pack_saved(t.detach())) unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+  else tensor_ = t.detach();
 }
 
 Tensor Saved::get() const {
@@ -82,9 +71,8 @@ Tensor Saved::get() const {
   if (unpack_) {
     t = (*unpack_)();
   } else if (tensor_) {
-    SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(),
-                " needed for the gradient was modified in place (version ", tensor_.version(), ", saved at ", version_,
-                "); use the out-of-place op or clone it before");
+    SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(), " needed for the gradient was modified in place (version ",
+                tensor_.version(), ", saved at ", version_, "); use the out-of-place op or clone it before");
   }
   if (!grad_fn_ || !grad_enabled()) return t;
   t = t.detach();
@@ -125,16 +113,17 @@ void detail::connect(Node* node, const Inputs& inputs) {
     const Tensor& t = inputs[i];
     SF_CHECK_AS(RuntimeError, !t || !t.impl()->inference, node->name(),
                 ": a tensor made in inference_mode cannot be saved for backward; clone it outside, or use no_grad");
-    node->edges.push_back(edge_of(t));
+    node->add_edge(edge_of(t));
   }
   if (node->reference)
     for (size_t i = 0; i < inputs.size(); ++i) node->reference_inputs.push_back(Saved(inputs[i]));
 }
 
-void detail::attach(Node* node, Tensor& y, uint32_t nr) {
-  if (node->outputs.size() <= nr) node->outputs.resize(nr + 1);
-  node->outputs[nr] = {y.shape(), y.dtype(), y.device()};
-  y.impl()->grad_fn = Ref<Node>(node);
+void detail::attach(Ref<Node> node, Tensor& y, uint32_t nr) {
+  if (node->outputs.size() < nr) node->outputs.resize(nr);
+  if (node->outputs.size() == nr) node->outputs.emplace_back(y.shape(), y.dtype(), y.device());
+  else node->outputs[nr] = {y.shape(), y.dtype(), y.device()};
+  y.impl()->grad_fn = std::move(node);
   y.impl()->output_nr = nr;
 }
 
@@ -152,7 +141,8 @@ using namespace autograd;
 Tensor& Tensor::requires_grad_(bool on) {
   SF_CHECK_AS(TypeError, !on || (is_floating(dtype()) && !is_float8(dtype())), "requires_grad_: only floating-point tensors have gradients, got ", dtype());
   SF_CHECK_AS(RuntimeError, on || is_leaf(), "requires_grad_: only a leaf can be taken off the tape; use detach()");
-  SF_CHECK_AS(RuntimeError, !on || !impl_->inference || inference_mode_enabled(), "requires_grad_: the tensor was made in inference_mode; clone it outside first");
+  SF_CHECK_AS(RuntimeError, !on || !impl_->inference || inference_mode_enabled(),
+              "requires_grad_: the tensor was made in inference_mode; clone it outside first");
   if (is_leaf()) impl_->requires_grad = on;
   return *this;
 }
@@ -173,7 +163,7 @@ void Tensor::set_grad(const Tensor& g) const {
 }
 
 Tensor Tensor::detach() const {
-  Ref<TensorImpl> t(new TensorImpl);
+  auto t = Ref<TensorImpl>::fresh(new TensorImpl);
   t->storage = impl_->storage;
   t->data = impl_->data;
   t->offset = impl_->offset;

@@ -8,7 +8,8 @@
 
 namespace sf::autograd {
 
-// pack runs when a tensor is saved and returns how to get it back. Thread-local stack; see checkpoint.h for offloading.
+// pack runs when a tensor is saved and returns how to get it back (off the tape), or null to keep it as it is. Leaves
+// that require a gradient are not packed. Thread-local stack, the innermost counts; see checkpoint.h for offloading.
 using PackHook = std::function<std::function<Tensor()>(const Tensor&)>;
 class SavedTensorHooks {
  public:
@@ -19,7 +20,7 @@ class SavedTensorHooks {
 
 class Node;
 namespace detail {
-std::function<Tensor()> pack_saved(const Tensor& t);   // null when no hook is active
+std::function<Tensor()> pack_saved(const Tensor& t);  // null when no hook is active
 }
 
 // Keeps an alias of the bytes and the tensor's place on the tape, not the tensor: t.mul_(t) would keep itself alive.
@@ -28,12 +29,12 @@ class Saved {
   Saved() = default;
   explicit Saved(const Tensor& t);
   explicit operator bool() const { return bool(tensor_) || unpack_ != nullptr; }
-  Tensor get() const;   // RuntimeError when the bytes were written in place meanwhile
+  Tensor get() const;  // RuntimeError when the bytes were written in place meanwhile
 
  private:
-  Tensor tensor_;            // a leaf that requires a gradient is kept itself
+  Tensor tensor_;  // a leaf that requires a gradient is kept itself
   std::shared_ptr<std::function<Tensor()>> unpack_;
-  Ref<Node> grad_fn_;        // of a tensor that is on the tape
+  Ref<Node> grad_fn_;  // of a tensor that is on the tape
   uint32_t output_nr_ = 0;
   uint32_t version_ = 0;
 };
@@ -42,3 +43,5 @@ inline Saved save(const Tensor& t) { return Saved(t); }
 std::vector<Saved> save(const Tensors& ts);
 
 }  // namespace sf::autograd
+
+#include "scaffolding/autograd/node.h"  // Saved owns a Node: whoever copies one needs the whole class

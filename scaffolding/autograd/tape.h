@@ -52,7 +52,7 @@ void check_anomaly(const char* name, const Tensor& y, const Inputs& inputs);
 using Reference = std::function<Tensors(const Tensors& inputs)>;
 
 namespace detail {
-void attach(Node* node, Tensor& y, uint32_t output_nr);
+void attach(Ref<Node> node, Tensor& y, uint32_t output_nr);
 void connect(Node* node, const Inputs& inputs);
 
 template <class F> class ClosureNode final : public Node {
@@ -77,14 +77,15 @@ template <class F> class ClosureNode final : public Node {
 }  // namespace detail
 
 template <class F> Tensor record(const char* name, Tensor y, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
-  if (detail::mode.anomaly) [[unlikely]] detail::check_anomaly(name, y, inputs);
+  if (detail::mode.anomaly) [[unlikely]]
+    detail::check_anomaly(name, y, inputs);
   if (!any_requires_grad(inputs)) return y;
   using N = detail::ClosureNode<std::decay_t<F>>;
-  auto* node = new N(name, std::forward<F>(backward));
-  node->reference = std::move(reference);
-  detail::connect(node, inputs);
+  auto node = Ref<Node>::fresh(new N(name, std::forward<F>(backward)));
+  if (reference) node->reference = std::move(reference);
+  detail::connect(node.get(), inputs);
   if constexpr (N::kWantsOutput) node->save_output(y);
-  detail::attach(node, y, 0);
+  detail::attach(std::move(node), y, 0);
   return y;
 }
 
@@ -93,16 +94,15 @@ template <class F> void record_outputs(const char* name, Tensors& ys, const Inpu
   if (detail::mode.anomaly) [[unlikely]]
     for (auto& y : ys) detail::check_anomaly(name, y, inputs);
   if (!any_requires_grad(inputs)) return;
-  auto* node = new detail::ClosureNode<std::decay_t<F>>(name, std::forward<F>(backward));
-  Ref<Node> hold(node);
-  node->reference = std::move(reference);
-  detail::connect(node, inputs);
+  auto node = Ref<Node>::fresh(new detail::ClosureNode<std::decay_t<F>>(name, std::forward<F>(backward)));
+  if (reference) node->reference = std::move(reference);
+  detail::connect(node.get(), inputs);
   for (size_t i = 0; i < ys.size(); ++i)
     if (ys[i] && is_floating(ys[i].dtype())) detail::attach(node, ys[i], uint32_t(i));
 }
 
 // For ops without a gradient (argmax, comparisons) nothing is called. For ops that should have one and do not:
-void refuse_gradient(const char* op, const Inputs& inputs);   // RuntimeError when a gradient would be needed
+void refuse_gradient(const char* op, const Inputs& inputs);  // RuntimeError when a gradient would be needed
 
 // y = f(self, ...) computed out of place becomes the new value of self: bytes, tape and version counter.
 // Refuses leaves that require a gradient (as torch does) and views whose base is on the tape get their base's tape mended.

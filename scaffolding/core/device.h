@@ -16,9 +16,9 @@ struct Device {
   static constexpr DeviceType CPU = DeviceType::CPU, CUDA = DeviceType::CUDA, MPS = DeviceType::MPS, Meta = DeviceType::Meta;
   constexpr Device() = default;
   constexpr Device(DeviceType t, int i = 0) : type(t), index(int8_t(i)) {}
-  explicit Device(std::string_view text);   // "cpu", "cuda", "cuda:1", "mps", "meta"; ValueError otherwise
+  explicit Device(std::string_view text);  // "cpu", "cuda", "cuda:1", "mps", "meta"; ValueError otherwise
   std::string str() const;
-  constexpr bool is_cpu() const { return type == CPU || type == MPS; }   // bytes in host memory
+  constexpr bool is_cpu() const { return type == CPU || type == MPS; }  // bytes in host memory
   constexpr bool is_cuda() const { return type == CUDA; }
   constexpr bool is_meta() const { return type == Meta; }
   friend constexpr bool operator==(const Device&, const Device&) = default;

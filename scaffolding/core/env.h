@@ -13,8 +13,8 @@ struct Variable {
 };
 const std::vector<Variable>& all();
 
-std::string text(const char* name);      // the value, or the declared fallback; undeclared names are a RuntimeError
+std::string text(const char* name);  // the value, or the declared fallback; undeclared names are a RuntimeError
 int64_t integer(const char* name);
-bool flag(const char* name);             // "1", "true", "on", "yes"
+bool flag(const char* name);  // "1", "true", "on", "yes"
 
 }  // namespace sf::env

@@ -15,19 +15,19 @@ struct Device;
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-struct ValueError : Error {   // a wrong value or shape
+struct ValueError : Error {  // a wrong value or shape
   using Error::Error;
 };
-struct TypeError : Error {    // a wrong kind of argument or dtype
+struct TypeError : Error {  // a wrong kind of argument or dtype
   using Error::Error;
 };
-struct IndexError : Error {   // an index or dimension out of range
+struct IndexError : Error {  // an index or dimension out of range
   using Error::Error;
 };
-struct RuntimeError : Error {   // the state of the machine, the tape or a file does not allow the call
+struct RuntimeError : Error {  // the state of the machine, the tape or a file does not allow the call
   using Error::Error;
 };
-struct NotSupported : RuntimeError {   // a combination this build or device has no kernel for
+struct NotSupported : RuntimeError {  // a combination this build or device has no kernel for
   using RuntimeError::RuntimeError;
 };
 
@@ -53,18 +53,23 @@ class Message {
   std::string text_;
 };
 
-template <class E = ValueError, class... P>
-[[noreturn, gnu::noinline, gnu::cold]] void fail(const P&... parts) {
+template <class E = ValueError, class... P> [[noreturn, gnu::noinline, gnu::cold]] void fail(const P&... parts) {
   Message m;
   (m << ... << parts);
   throw E(m.str());
 }
 
 // For callers' mistakes. SF_CHECK throws ValueError; SF_CHECK_AS names the error type.
-#define SF_CHECK(cond, ...) \
-  do { if (!(cond)) [[unlikely]] ::sf::fail(__VA_ARGS__); } while (0)
-#define SF_CHECK_AS(type, cond, ...) \
-  do { if (!(cond)) [[unlikely]] ::sf::fail<::sf::type>(__VA_ARGS__); } while (0)
+#define SF_CHECK(cond, ...)    \
+  do {                         \
+    if (!(cond)) [[unlikely]]  \
+      ::sf::fail(__VA_ARGS__); \
+  } while (0)
+#define SF_CHECK_AS(type, cond, ...)       \
+  do {                                     \
+    if (!(cond)) [[unlikely]]              \
+      ::sf::fail<::sf::type>(__VA_ARGS__); \
+  } while (0)
 
 // For our own mistakes; debug builds only.
 #ifdef NDEBUG

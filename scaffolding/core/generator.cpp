@@ -10,7 +10,7 @@ namespace sf {
 
 uint64_t GeneratorImpl::seed() {
   std::random_device source;
-  uint64_t s = (uint64_t(source()) << 32 | source()) & ((uint64_t(1) << 53) - 1);   // fits a double, as torch's
+  uint64_t s = (uint64_t(source()) << 32 | source()) & ((uint64_t(1) << 53) - 1);  // fits a double, as torch's
   manual_seed(s);
   return s;
 }
@@ -38,7 +38,7 @@ Defaults& defaults() {
 }  // namespace
 
 Generator default_generator(Device device) {
-  if (!device.is_cuda()) device = Device();   // mps and meta share the CPU's
+  if (!device.is_cuda()) device = Device();  // mps and meta share the CPU's
   Defaults& d = defaults();
   std::lock_guard guard(d.lock);
   Generator& g = d.generators[{device.type, device.index}];
@@ -52,7 +52,7 @@ Generator default_generator(Device device) {
 void manual_seed(uint64_t seed) {
   Defaults& d = defaults();
   std::lock_guard guard(d.lock);
-  d.seed = seed;   // for devices whose generator is made later
+  d.seed = seed;  // for devices whose generator is made later
   for (auto& [device, g] : d.generators) g->manual_seed(seed);
 }
 

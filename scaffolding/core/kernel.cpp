@@ -103,8 +103,7 @@ void detail::trace_call(const KernelTableBase& t, const KernelEntry& e, const vo
   std::fprintf(stderr, "sf_trace %-28s %-18s %10.1f us\n", t.name(), provider_label(e).c_str(), us);
 }
 
-void detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(),
-                             const char* isa) {
+void detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(), const char* isa) {
   cpu::Isa level;
   if (isa && (!cpu::isa_from_name(isa, level) || !cpu::has(level))) return;
   table.add(device, {provider, isa, priority, fn, supports});

@@ -10,11 +10,11 @@
 namespace sf {
 
 struct KernelEntry {
-  const char* provider = nullptr;   // "native", "onednn", "cublaslt"
-  const char* isa = nullptr;        // instruction set of a native CPU kernel, else null
+  const char* provider = nullptr;  // "native", "onednn", "cublaslt"
+  const char* isa = nullptr;       // instruction set of a native CPU kernel, else null
   int priority = 0;
   void (*fn)() = nullptr;
-  void (*supports)() = nullptr;     // bool(const Args&), or null: supports every call
+  void (*supports)() = nullptr;  // bool(const Args&), or null: supports every call
 };
 
 class KernelTableBase {
@@ -24,11 +24,11 @@ class KernelTableBase {
   int count(DeviceType d) const { return count_[int(d)]; }
   const KernelEntry& entry(DeviceType d, int i) const { return entries_[int(d)][i]; }
   void add(DeviceType d, KernelEntry e);
-  static KernelTableBase* first();         // every table that has a kernel, for listings and tests
+  static KernelTableBase* first();  // every table that has a kernel, for listings and tests
   KernelTableBase* next() const { return next_; }
 
  protected:
-  static constexpr int kMax = 8;           // a handful of libraries and four instruction sets
+  static constexpr int kMax = 8;  // a handful of libraries and four instruction sets
   const char* name_;
   KernelTableBase* next_ = nullptr;
   int count_[kNumDeviceTypes] = {};
@@ -37,9 +37,8 @@ class KernelTableBase {
 
 namespace detail {
 // Called by SF_KERNEL. Ignores kernels whose instruction set this processor lacks (or SF_ISA forbids).
-void register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(),
-                     const char* isa);
-extern bool kernel_watch;   // SF_TRACE, SF_PROVIDER or a test pins providers: take the slow path
+void register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(), const char* isa);
+extern bool kernel_watch;  // SF_TRACE, SF_PROVIDER or a test pins providers: take the slow path
 const KernelEntry* pick_pinned(const KernelTableBase& table, DeviceType device, const void* args, bool (*ask)(const KernelEntry&, const void*));
 void trace_call(const KernelTableBase& table, const KernelEntry& e, const void* args);
 }  // namespace detail
@@ -56,7 +55,8 @@ template <class Args> class KernelTable : public KernelTableBase {
     Found(const KernelTable* t, const KernelEntry* e) : table_(t), entry_(e) {}
     explicit operator bool() const { return entry_ != nullptr; }
     void operator()(const Args& a) const {
-      if (detail::kernel_watch) [[unlikely]] return detail::trace_call(*table_, *entry_, &a);
+      if (detail::kernel_watch) [[unlikely]]
+        return detail::trace_call(*table_, *entry_, &a);
       reinterpret_cast<Fn>(entry_->fn)(a);
     }
     const char* provider() const { return entry_->provider; }
@@ -68,8 +68,9 @@ template <class Args> class KernelTable : public KernelTableBase {
 
   Found find(Device device, const Args& args) const {
     if (device.is_meta()) return {this, &kMeta};
-    DeviceType type = device.is_cpu() ? DeviceType::CPU : device.type;   // mps is the CPU with Accelerate preferred
-    if (detail::kernel_watch) [[unlikely]] return {this, detail::pick_pinned(*this, type, &args, ask)};
+    DeviceType type = device.is_cpu() ? DeviceType::CPU : device.type;  // mps is the CPU with Accelerate preferred
+    if (detail::kernel_watch) [[unlikely]]
+      return {this, detail::pick_pinned(*this, type, &args, ask)};
     for (int i = 0; i < count_[int(type)]; ++i) {
       const KernelEntry& e = entries_[int(type)][i];
       if (ask(e, &args)) return {this, &e};
@@ -102,13 +103,13 @@ template <class Args> class KernelTable : public KernelTableBase {
 
 // SF_KERNEL(table, DeviceType::CPU, "native", priority, function, supports or nullptr)
 #define SF_KERNEL(table, device, provider, priority, fn, supports) SF_KERNEL_(table, device, provider, priority, fn, supports, __COUNTER__)
-#define SF_KERNEL_(table, device, provider, priority, fn, supports, n)                                              \
-  SF_KERNEL_CTOR static void SF_CAT(sf_register_kernel_, n)() {                                                     \
-    using Table = std::remove_cvref_t<decltype(table)>;                                                             \
-    Table::Fn kernel = fn;                                                                                          \
-    Table::Supports accepts = supports;                                                                             \
-    ::sf::detail::register_kernel(table, device, provider, priority, reinterpret_cast<void (*)()>(kernel),          \
-                                  reinterpret_cast<void (*)()>(accepts), SF_KERNEL_ISA);                            \
+#define SF_KERNEL_(table, device, provider, priority, fn, supports, n)                                                                            \
+  SF_KERNEL_CTOR static void SF_CAT(sf_register_kernel_, n)() {                                                                                   \
+    using Table = std::remove_cvref_t<decltype(table)>;                                                                                           \
+    Table::Fn kernel = fn;                                                                                                                        \
+    Table::Supports accepts = supports;                                                                                                           \
+    ::sf::detail::register_kernel(table, device, provider, priority, reinterpret_cast<void (*)()>(kernel), reinterpret_cast<void (*)()>(accepts), \
+                                  SF_KERNEL_ISA);                                                                                                 \
   }
 
 }  // namespace sf

@@ -33,10 +33,10 @@ class ObjectPool {
   }
 
  private:
-  static constexpr size_t kClasses = 13;   // up to 768 bytes
+  static constexpr size_t kClasses = 13;  // up to 768 bytes
   struct List {
     void* head;
-    uint32_t count, limit;                 // limit is 0 until the thread has registered its clean-up, and after it
+    uint32_t count, limit;  // limit is 0 until the thread has registered its clean-up, and after it
   };
   static void* take_slow(size_t bytes);
   static void give_slow(void* p);

@@ -67,19 +67,18 @@ Value parse_default(const char* op, std::string_view s, ArgKind kind) {
 }  // namespace
 
 const char* name(ArgKind k) {
-  static constexpr const char* names[] = {"a tensor", "a list of tensors", "an integer", "a number", "a bool", "a number", "integers", "numbers",
-                                          "a string", "a dtype", "a device", "a generator"};
+  static constexpr const char* names[] = {"a tensor", "a list of tensors", "an integer", "a number", "a bool",   "a number",
+                                          "integers", "numbers",           "a string",   "a dtype",  "a device", "a generator"};
   return names[int(k)];
 }
 
 void detail::wrong_kind(ArgKind wanted, const Value& got) {
-  static constexpr const char* names[] = {"None", "a tensor", "a bool", "an integer", "a float", "a string", "integers", "numbers",
-                                          "a list of tensors", "a dtype", "a device", "a generator"};
+  static constexpr const char* names[] = {"None",    "a tensor",          "a bool",  "an integer", "a float",    "a string", "integers",
+                                          "numbers", "a list of tensors", "a dtype", "a device",   "a generator"};
   fail<TypeError>("op: an argument must be ", name(wanted), ", got ", names[got.index()]);
 }
 
-OpEntry& detail::add_op(const char* name, std::string_view params, std::span<const ArgType> types, Value (*call)(std::span<const Value>),
-                        bool several) {
+OpEntry& detail::add_op(const char* name, std::string_view params, std::span<const ArgType> types, Value (*call)(std::span<const Value>), bool several) {
   OpEntry& e = registry()[name];
   SF_CHECK_AS(RuntimeError, e.name.empty(), "SF_OP: ", name, " is defined twice");
   e.name = name;

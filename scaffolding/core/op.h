@@ -21,12 +21,12 @@ namespace sf {
 struct OpEntry {
   std::string name, params, help, reference;
   std::vector<ArgInfo> args;
-  bool several = false;        // returns a tuple or list of tensors
-  bool has_inplace = false;    // name_ exists in Python: writes the result over the first argument
+  bool several = false;      // returns a tuple or list of tensors
+  bool has_inplace = false;  // name_ exists in Python: writes the result over the first argument
   bool differentiable = true;
-  bool is_random = false;      // values depend on a generator: tests do not compare them
-  Value (*call)(std::span<const Value> args) = nullptr;   // as many as args.size()
-  std::vector<const KernelTableBase*> tables;             // for listings
+  bool is_random = false;                                // values depend on a generator: tests do not compare them
+  Value (*call)(std::span<const Value> args) = nullptr;  // as many as args.size()
+  std::vector<const KernelTableBase*> tables;            // for listings
 
   OpEntry& doc(std::string s) { return help = std::move(s), *this; }
   OpEntry& like(std::string s) { return reference = std::move(s), *this; }
@@ -38,13 +38,13 @@ struct OpEntry {
  private:
   template <class T> void list(const T& t) {
     tables.push_back(&t);
-    if constexpr (requires { t.views; }) tables.push_back(&t.views);   // pointwise ops: see ops/pointwise/kernel.h
+    if constexpr (requires { t.views; }) tables.push_back(&t.views);  // pointwise ops: see ops/pointwise/kernel.h
   }
 };
 
-const std::vector<OpEntry*>& all_ops();                 // sorted by name
-OpEntry* find_op(std::string_view name);                // null when unknown
-Value call_op(std::string_view name, std::vector<Value> args);   // missing trailing arguments take their defaults
+const std::vector<OpEntry*>& all_ops();                         // sorted by name
+OpEntry* find_op(std::string_view name);                        // null when unknown
+Value call_op(std::string_view name, std::vector<Value> args);  // missing trailing arguments take their defaults
 
 namespace detail {
 
@@ -70,9 +70,7 @@ OpEntry& add_op(const char* name, std::string_view params, std::span<const ArgTy
 template <class F> struct Signature;
 template <class R, class... A> struct Signature<R (*)(A...)> {
   static constexpr size_t arity = sizeof...(A);
-  static std::array<ArgType, sizeof...(A)> types() {
-    return {ArgType{arg_type<std::remove_cvref_t<A>>::kind, is_optional<std::remove_cvref_t<A>>}...};
-  }
+  static std::array<ArgType, sizeof...(A)> types() { return {ArgType{arg_type<std::remove_cvref_t<A>>::kind, is_optional<std::remove_cvref_t<A>>}...}; }
   template <auto F, size_t... I> static Value call(std::span<const Value> v, std::index_sequence<I...>) {
     if constexpr (std::is_void_v<R>) {
       F(unbox<std::remove_cvref_t<A>>(v[I])...);
@@ -89,7 +87,8 @@ template <class R, class... A> struct Signature<R (*)(A...)> {
 template <auto F> OpEntry& register_op(const char* name, Params<Signature<decltype(F)>::arity> p) {
   using S = Signature<decltype(F)>;
   static const auto types = S::types();
-  return add_op(name, p.text, types, [](std::span<const Value> v) { return S::template call<F>(v, std::make_index_sequence<S::arity>{}); }, S::several);
+  return add_op(
+      name, p.text, types, [](std::span<const Value> v) { return S::template call<F>(v, std::make_index_sequence<S::arity>{}); }, S::several);
 }
 
 }  // namespace detail

@@ -13,8 +13,8 @@ namespace sf {
 
 // The host thread that has the pool; 0 when it is free. A nested scope on the same thread keeps it.
 static std::atomic<int> g_busy{0};
-static thread_local int t_depth = 0;     // nested ComputeScopes of this thread
-static thread_local bool t_inside = false;   // running a piece of a parallel_for
+static thread_local int t_depth = 0;        // nested ComputeScopes of this thread
+static thread_local bool t_inside = false;  // running a piece of a parallel_for
 static int g_threads = 0;
 
 int num_threads() {
@@ -38,7 +38,7 @@ ComputeScope::ComputeScope() {
   alone = t_inside || !(t_depth > 0 || g_busy.compare_exchange_strong(free, 1));
   if (!alone) ++t_depth;
   int want = alone ? 1 : num_threads();
-  if (omp_get_max_threads() != want) {   // per host thread: libraries that use OpenMP follow it
+  if (omp_get_max_threads() != want) {  // per host thread: libraries that use OpenMP follow it
     restore_ = omp_get_max_threads();
     omp_set_num_threads(want);
   }
@@ -53,7 +53,7 @@ void detail::parallel_for(int64_t n, int64_t grain, void (*f)(void*, int64_t, in
   ComputeScope scope;
   int64_t pieces = std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
   if (scope.alone || pieces <= 1) return f(ctx, 0, n);
-  std::exception_ptr error;   // kernels do not throw, user code reached from one may: carried to the caller
+  std::exception_ptr error;  // kernels do not throw, user code reached from one may: carried to the caller
 #pragma omp parallel num_threads(int(pieces))
   {
     int64_t i = omp_get_thread_num(), count = omp_get_num_threads();

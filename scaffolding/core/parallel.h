@@ -9,7 +9,7 @@
 namespace sf {
 
 int num_threads();
-void set_num_threads(int n);   // ValueError when n < 1
+void set_num_threads(int n);  // ValueError when n < 1
 
 namespace detail {
 // Calls f(ctx, begin, end) on pieces of [0, n) of at least `grain` items (the last may be shorter).
@@ -22,9 +22,10 @@ template <class F> SF_INLINE void parallel_for(int64_t n, int64_t grain, const F
     if (n > 0) f(int64_t(0), n);
     return;
   }
-  detail::parallel_for(n, grain, [](void* ctx, int64_t b, int64_t e) { (*static_cast<const F*>(ctx))(b, e); }, const_cast<F*>(&f));
+  detail::parallel_for(
+      n, grain, [](void* ctx, int64_t b, int64_t e) { (*static_cast<const F*>(ctx))(b, e); }, const_cast<F*>(&f));
 }
-int thread_index();   // 0 <= index < num_threads(), inside parallel_for
+int thread_index();  // 0 <= index < num_threads(), inside parallel_for
 
 // While alive, the caller owns the pool; `alone` says another host thread has it and this one must compute alone.
 // Taken around library calls (oneDNN) that start their own OpenMP regions.

@@ -8,16 +8,16 @@
 namespace sf {
 
 struct PrintOptions {
-  int precision = 4;              // digits after the point
-  int64_t threshold = 1000;       // more elements than this are summarised
-  int64_t edgeitems = 3;          // entries shown at each end of a summarised dimension
+  int precision = 4;         // digits after the point
+  int64_t threshold = 1000;  // more elements than this are summarised
+  int64_t edgeitems = 3;     // entries shown at each end of a summarised dimension
   int linewidth = 80;
-  std::optional<bool> sci_mode;   // scientific notation; decided from the values when absent
+  std::optional<bool> sci_mode;  // scientific notation; decided from the values when absent
 };
-PrintOptions& print_options();    // process-wide; not locked
+PrintOptions& print_options();  // process-wide; not locked
 
 // "tensor([1., 2.], requires_grad=True)"; prefix is "tensor(" or the name of a subclass with its bracket.
 std::string to_string(const Tensor& t, const std::string& prefix = "tensor(", const std::string& dtype_prefix = "");
-std::string grad_fn_name(const char* op);   // "log_softmax" -> "LogSoftmaxBackward0"
+std::string grad_fn_name(const char* op);  // "log_softmax" -> "LogSoftmaxBackward0"
 
 }  // namespace sf

@@ -6,7 +6,7 @@
 
 namespace sf {
 
-std::string provider_label(const KernelEntry& e);   // "onednn", "native-avx2"
+std::string provider_label(const KernelEntry& e);  // "onednn", "native-avx2"
 // Kernel tables whose name starts with `table` ("*": all) prefer `provider` (a label or its first word) from now on.
 void pin_provider(const std::string& table, const std::string& provider);
 void unpin_providers();

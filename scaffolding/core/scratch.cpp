@@ -42,8 +42,7 @@ void* scratch(size_t bytes, int slot) {
   b.size[slot] = 0;
   size_t rounded = bytes < kAlignment ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* p = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
-  SF_CHECK_AS(RuntimeError, p, "scratch: no memory for a kernel's working buffer of ", (unsigned long)bytes,
-              " bytes; free tensors or use fewer threads");
+  SF_CHECK_AS(RuntimeError, p, "scratch: no memory for a kernel's working buffer of ", (unsigned long)bytes, " bytes; free tensors or use fewer threads");
   b.data[slot] = p;
   b.size[slot] = rounded;
   return p;

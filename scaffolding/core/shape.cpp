@@ -50,7 +50,7 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
 }
 
 int64_t wrap_dim(const char* op, int64_t dim, int64_t ndim) {
-  int64_t n = ndim == 0 ? 1 : ndim;   // a 0-d tensor accepts dim 0 and -1, as in torch
+  int64_t n = ndim == 0 ? 1 : ndim;  // a 0-d tensor accepts dim 0 and -1, as in torch
   SF_CHECK_AS(IndexError, dim >= -n && dim < n, op, ": dim must be in [", -n, ", ", n - 1, "], got ", dim);
   return dim < 0 ? dim + n : dim;
 }

@@ -67,12 +67,12 @@ class Shape {
   int64_t d_[kMaxDims];
 };
 
-std::string str(const Shape& s);                         // "[2, 3]"
-int64_t numel(const Shape& s);                           // product; ValueError on a negative size or overflow
+std::string str(const Shape& s);  // "[2, 3]"
+int64_t numel(const Shape& s);    // product; ValueError on a negative size or overflow
 Shape contiguous_strides(const Shape& sizes);
-Shape channels_last_strides(const Shape& sizes);         // NHWC order for 4-D, NDHWC for 5-D, NLC for 3-D
-Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);   // ValueError naming both when they do not fit
-int64_t wrap_dim(const char* op, int64_t dim, int64_t ndim);              // -1 -> ndim-1; IndexError when out of range
-Shape wrap_dims(const char* op, const Shape& dims, int64_t ndim);         // each wrapped, no repeats; empty means all
+Shape channels_last_strides(const Shape& sizes);                         // NHWC order for 4-D, NDHWC for 5-D, NLC for 3-D
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);  // ValueError naming both when they do not fit
+int64_t wrap_dim(const char* op, int64_t dim, int64_t ndim);             // -1 -> ndim-1; IndexError when out of range
+Shape wrap_dims(const char* op, const Shape& dims, int64_t ndim);        // each wrapped, no repeats; empty means all
 
 }  // namespace sf

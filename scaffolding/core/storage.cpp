@@ -6,7 +6,7 @@
 namespace sf {
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
-  Ref<Storage> s(new Storage);
+  auto s = Ref<Storage>::fresh(new Storage);
   s->device = device;
   if (device.type == Device::CPU && bytes <= kInline && bytes > 0) s->data = s->small;
   else s->data = device.type == Device::CPU ? cpu::allocate(bytes) : backend(device).allocate(bytes, device.index);
@@ -15,7 +15,7 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
 }
 
 Ref<Storage> Storage::borrow(void* data, size_t bytes, Device device, std::function<void()> give_back) {
-  Ref<Storage> s(new Storage);
+  auto s = Ref<Storage>::fresh(new Storage);
   s->device = device;
   s->data = data;
   s->bytes = bytes;
@@ -24,13 +24,13 @@ Ref<Storage> Storage::borrow(void* data, size_t bytes, Device device, std::funct
 }
 
 void Storage::destroy(Storage* s) {
-  if (s->packed) cpu::forget_packed(s->data);
+  if (s->packed) cpu::forget_packed(s->data, s->bytes);
   if (s->lender) {
     (*s->lender)();
     delete s->lender;
   } else if (s->device.type == Device::CPU) {
     if (s->data != s->small) cpu::release(s->data, s->bytes);
-  } else if (s->data) {   // null when the backend had none to give, or is missing altogether
+  } else if (s->data) {  // null when the backend had none to give, or is missing altogether
     backend(s->device).release(s->data, s->bytes, s->device.index);
   }
   delete s;

@@ -15,10 +15,10 @@ struct Storage : RefCounted, Pooled {
   size_t bytes = 0;
   Device device;
   uint32_t version = 0;
-  bool packed = false;                    // some kernel keeps a packed copy keyed by this address
-  std::function<void()>* lender = nullptr;   // called instead of the allocator for borrowed bytes
+  bool packed = false;                      // some kernel keeps a packed copy keyed by this address
+  std::function<void()>* lender = nullptr;  // called instead of the allocator for borrowed bytes
   static constexpr size_t kInline = 64;
-  alignas(16) char small[kInline];           // the bytes themselves, when they are few and in host memory
+  alignas(16) char small[kInline];  // the bytes themselves, when they are few and in host memory
 
   static Ref<Storage> allocate(size_t bytes, Device device);
   static Ref<Storage> borrow(void* data, size_t bytes, Device device, std::function<void()> give_back);

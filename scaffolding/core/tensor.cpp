@@ -20,20 +20,26 @@ static bool contiguous_in(const Shape& sizes, const Shape& strides) {
   return true;
 }
 
-Tensor Tensor::strided(Ref<Storage> storage, const Shape& sizes, const Shape& strides, int64_t offset, DType dtype) {
-  Ref<TensorImpl> t(new TensorImpl);
+// All but strides, numel and contiguous.
+static Ref<TensorImpl> header(Ref<Storage> storage, const Shape& sizes, int64_t offset, DType dtype) {
+  auto t = Ref<TensorImpl>::fresh(new TensorImpl);
   t->data = storage->data ? static_cast<char*>(storage->data) + offset * int64_t(size_of(dtype)) : nullptr;
   t->device = storage->device;
   t->storage = std::move(storage);
   t->offset = offset;
   t->sizes = sizes;
-  t->strides = strides;
   t->dtype = dtype;
+  t->inference = autograd::inference_mode_enabled();
+  return t;
+}
+
+Tensor Tensor::strided(Ref<Storage> storage, const Shape& sizes, const Shape& strides, int64_t offset, DType dtype) {
+  Ref<TensorImpl> t = header(std::move(storage), sizes, offset, dtype);
+  t->strides = strides;
   int64_t n = 1;
   for (auto d : sizes) n *= d;
   t->numel = n;
   t->contiguous = contiguous_in(sizes, strides);
-  t->inference = autograd::inference_mode_enabled();
   return Tensor(std::move(t));
 }
 
@@ -54,24 +60,26 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
   return view_of().is_channels_last();
 }
 
-static size_t checked_bytes(const Shape& size, DType dtype) {
-  int64_t n = numel(size);
+static size_t checked_bytes(const Shape& size, int64_t numel, DType dtype) {
   size_t bytes;
-  SF_CHECK(!__builtin_mul_overflow(size_t(n), size_of(dtype), &bytes) && bytes < (size_t(1) << 62), "empty: ", size, " of ", dtype,
+  SF_CHECK(!__builtin_mul_overflow(size_t(numel), size_of(dtype), &bytes) && bytes < (size_t(1) << 62), "empty: ", size, " of ", dtype,
            " needs more bytes than can be addressed");
   return bytes;
 }
 
 Tensor empty(const Shape& size, std::optional<DType> dtype, std::optional<Device> device) {
   DType t = dtype.value_or(default_dtype());
-  size_t bytes = checked_bytes(size, t);
-  return Tensor::strided(Storage::allocate(bytes, device.value_or(Device())), size, contiguous_strides(size), 0, t);
+  int64_t n = numel(size);
+  Ref<TensorImpl> y = header(Storage::allocate(checked_bytes(size, n, t), device.value_or(Device())), size, 0, t);
+  y->strides = contiguous_strides(size);
+  y->numel = n;
+  return Tensor(std::move(y));
 }
 
 Tensor empty_strided(const Shape& size, const Shape& strides, DType dtype, Device device) {
   SF_CHECK(size.size() == strides.size(), "empty_strided: sizes ", size, " and strides ", strides, " differ in length");
-  checked_bytes(size, dtype);
-  int64_t span = 1;   // elements from the first to one past the last
+  checked_bytes(size, numel(size), dtype);
+  int64_t span = 1;  // elements from the first to one past the last
   for (int64_t i = 0; i < size.size(); ++i) {
     SF_CHECK(strides[i] >= 0, "empty_strided: strides must not be negative, got ", strides);
     int64_t step;
@@ -90,7 +98,7 @@ Tensor empty_like(const Tensor& x, std::optional<DType> dtype) {
   int64_t n = x.ndim();
   int order[kMaxDims];
   for (int i = 0; i < n; ++i) {
-    if (x.strides()[i] == 0 && x.shape()[i] > 1) return empty(x.shape(), t, x.device());   // expanded: no order to keep
+    if (x.strides()[i] == 0 && x.shape()[i] > 1) return empty(x.shape(), t, x.device());  // expanded: no order to keep
     order[i] = i;
   }
   std::stable_sort(order, order + n, [&](int a, int b) { return x.strides()[a] > x.strides()[b]; });

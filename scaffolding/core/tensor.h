@@ -23,30 +23,30 @@ enum class MemoryFormat : uint8_t { Preserve, Contiguous, ChannelsLast };
 
 namespace autograd {
 class Node;
-struct GradMeta;   // gradient, hooks, view base: only tensors that need one have it
+struct GradMeta;  // gradient, hooks, view base: only tensors that need one have it
 }  // namespace autograd
 
 struct TensorImpl : RefCounted, Pooled {
   Ref<Storage> storage;
-  void* data = nullptr;            // storage->data + offset, or null
-  int64_t offset = 0;              // in elements
+  void* data = nullptr;  // storage->data + offset, or null
+  int64_t offset = 0;    // in elements
   int64_t numel = 0;
   Shape sizes, strides;
   Device device;
   DType dtype = kFloat32;
   bool contiguous = true;
-  bool requires_grad = false;      // set by the user on a leaf
-  bool is_scalar = false;          // a Python or C++ number made into a tensor: does not widen dtypes
-  bool is_parameter = false;       // shown as nn.Parameter in Python
-  bool inference = false;          // made in inference_mode: may not be saved for backward
-  bool no_grad_view = false;       // a view made while not recording: may not be written in place while recording
-  uint32_t output_nr = 0;          // which output of grad_fn
-  Ref<autograd::Node> grad_fn;     // null for leaves
-  Ref<TensorImpl> base;            // the tensor this is a view of
-  uint32_t base_epoch = 0;         // base's inplace_epoch when this view's grad_fn was last in step with it
-  uint32_t inplace_epoch = 0;      // recorded in-place writes to this base, directly or through its views
+  bool requires_grad = false;   // set by the user on a leaf
+  bool is_scalar = false;       // a Python or C++ number made into a tensor: does not widen dtypes
+  bool is_parameter = false;    // shown as nn.Parameter in Python
+  bool inference = false;       // made in inference_mode: may not be saved for backward
+  bool no_grad_view = false;    // a view made while not recording: may not be written in place while recording
+  uint32_t output_nr = 0;       // which output of grad_fn
+  Ref<autograd::Node> grad_fn;  // null for leaves
+  Ref<TensorImpl> base;         // the tensor this is a view of
+  uint32_t base_epoch = 0;      // base's inplace_epoch when this view's grad_fn was last in step with it
+  uint32_t inplace_epoch = 0;   // recorded in-place writes to this base, directly or through its views
   autograd::GradMeta* meta = nullptr;
-  void* python = nullptr;          // the Python object that shows this tensor now, not owned
+  void* python = nullptr;  // the Python object that shows this tensor now, not owned
 
   static void destroy(TensorImpl* t);
   // A view whose base was written in place since: its grad_fn is made anew when it is next used.
@@ -91,19 +91,19 @@ class Tensor {
     SF_CHECK_AS(TypeError, dtype_of<T>::value == dtype(), "data: the tensor is ", dtype(), ", asked for as ", dtype_of<T>::value);
     return static_cast<T*>(impl_->data);
   }
-  double item() const;                      // the one element, as double; ValueError when numel() != 1
-  int64_t item_int() const;                 // the one element of an integer or bool tensor, exactly
-  std::vector<double> to_vector() const;    // all elements in row-major order
-  std::string str() const;                  // torch's repr
+  double item() const;                    // the one element, as double; ValueError when numel() != 1
+  int64_t item_int() const;               // the one element of an integer or bool tensor, exactly
+  std::vector<double> to_vector() const;  // all elements in row-major order
+  std::string str() const;                // torch's repr
 
   // ---- gradients (autograd/)
   bool requires_grad() const { return impl_ && (impl_->requires_grad || impl_->on_tape()); }
   Tensor& requires_grad_(bool on = true);
   bool is_leaf() const { return !impl_->on_tape(); }
-  Tensor grad() const;                      // empty when there is none
+  Tensor grad() const;  // empty when there is none
   void set_grad(const Tensor& g) const;
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
-  Tensor detach() const;                    // shares storage, off the tape
+  Tensor detach() const;  // shares storage, off the tape
   void retain_grad() const;
 
   // ---- moving and converting
@@ -113,7 +113,7 @@ class Tensor {
   Tensor cuda(int index = 0) const { return to(Device(Device::CUDA, index)); }
   Tensor contiguous(MemoryFormat format = MemoryFormat::Contiguous) const;
   Tensor clone() const;
-  Tensor& copy_(const Tensor& src);         // converts dtype and device, broadcasts
+  Tensor& copy_(const Tensor& src);  // converts dtype and device, broadcasts
 
   // ---- views (ops/view)
   Tensor reshape(const Shape& shape) const;
@@ -155,15 +155,15 @@ class Tensor {
 // Throws ValueError for negative sizes and sizes whose bytes overflow.
 Tensor empty(const Shape& size, std::optional<DType> dtype = {}, std::optional<Device> device = {});
 Tensor empty_strided(const Shape& size, const Shape& strides, DType dtype, Device device);
-Tensor empty_like(const Tensor& input, std::optional<DType> dtype = {});   // keeps channels-last and permuted layouts
+Tensor empty_like(const Tensor& input, std::optional<DType> dtype = {});  // keeps channels-last and permuted layouts
 Tensor zeros(const Shape& size, std::optional<DType> dtype = {}, std::optional<Device> device = {}, bool requires_grad = false);
 Tensor zeros_like(const Tensor& input, std::optional<DType> dtype = {});
-Tensor scalar_tensor(const Scalar& value, std::optional<DType> dtype = {}, std::optional<Device> device = {});   // 0-d
+Tensor scalar_tensor(const Scalar& value, std::optional<DType> dtype = {}, std::optional<Device> device = {});  // 0-d
 
 // ---- checks with one wording for every op
 void check_defined(const char* op, const char* name, const Tensor& t);
-void check_shape(const char* op, const char* name, const Tensor& t, const Shape& want);   // an absent tensor passes
+void check_shape(const char* op, const char* name, const Tensor& t, const Shape& want);  // an absent tensor passes
 void check_floating(const char* op, const char* name, const Tensor& t);
-void check_same_device(const char* op, const Tensor& a, const Tensor& b);                 // an absent tensor passes
+void check_same_device(const char* op, const Tensor& a, const Tensor& b);  // an absent tensor passes
 
 }  // namespace sf

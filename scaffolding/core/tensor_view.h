@@ -8,11 +8,11 @@ namespace sf {
 
 struct TensorView {
   void* data = nullptr;
-  int32_t ndim = -1;          // -1: no tensor was given (an absent bias, say)
+  int32_t ndim = -1;  // -1: no tensor was given (an absent bias, say)
   DType dtype = kFloat32;
   Device device;
-  int64_t sizes[12];          // kMaxDims
-  int64_t strides[12];        // in elements; 0 for broadcast dimensions
+  int64_t sizes[12];    // kMaxDims
+  int64_t strides[12];  // in elements; 0 for broadcast dimensions
 
   SF_INLINE bool defined() const { return ndim >= 0; }
   SF_INLINE explicit operator bool() const { return ndim >= 0; }

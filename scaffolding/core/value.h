@@ -11,13 +11,15 @@ namespace sf {
 using Floats = std::vector<double>;
 using Value = std::variant<std::monostate, Tensor, bool, int64_t, double, std::string, Shape, Floats, Tensors, DType, Device, Generator>;
 
+Tensor wrapped(const Scalar& s);  // a number as a 0-d tensor that does not widen dtypes (ops/pointwise)
+
 enum class ArgKind : uint8_t { Tensor, Tensors, Int, Float, Bool, Scalar, Ints, Floats, Str, DType, Device, Generator };
 const char* name(ArgKind k);
 
 struct ArgInfo {
   std::string name;
   ArgKind kind;
-  bool optional = false;      // None is a value of its own
+  bool optional = false;  // None is a value of its own
   bool has_default = false;
   Value fallback;
 };
@@ -56,9 +58,7 @@ template <class T> T unbox(const Value& v) {
       else if (auto* i = std::get_if<int64_t>(&v)) s = *i;
       else if (auto* d = std::get_if<double>(&v)) s = *d;
       else wrong_kind(ArgKind::Tensor, v);
-      Tensor t = scalar_tensor(s);
-      t.impl()->is_scalar = true;
-      return t;
+      return wrapped(s);
     }
     wrong_kind(arg_type<T>::kind, v);
   } else if constexpr (std::is_same_v<T, Scalar>) {

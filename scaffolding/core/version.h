@@ -4,7 +4,7 @@
 
 namespace sf {
 
-const char* version();      // "0.1.0"
-std::string build_info();   // one line: compiler, oneDNN or not
+const char* version();     // "0.1.0"
+std::string build_info();  // one line: compiler, oneDNN or not
 
 }  // namespace sf

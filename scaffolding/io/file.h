@@ -30,7 +30,7 @@ class ReplacingFile {
   ReplacingFile(const ReplacingFile&) = delete;
   ReplacingFile& operator=(const ReplacingFile&) = delete;
   void write(const void* data, size_t bytes);
-  void commit();   // syncs to disk, then renames
+  void commit();  // syncs to disk, then renames
 
  private:
   std::string path_, temporary_;

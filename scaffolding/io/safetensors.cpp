@@ -15,17 +15,18 @@ namespace sf::io {
 
 namespace {
 
-constexpr uint64_t kMaxHeader = 100'000'000;   // the reference implementation's cap
+constexpr uint64_t kMaxHeader = 100'000'000;  // the reference implementation's cap
 
 struct Format {
   std::string_view name;
   int bits;
-  std::optional<DType> dtype;   // none: the format has it, Scaffolding does not
+  std::optional<DType> dtype;  // none: the format has it, Scaffolding does not
 };
 constexpr Format kFormats[] = {
-    {"F64", 64, kFloat64}, {"F32", 32, kFloat32}, {"F16", 16, kFloat16}, {"BF16", 16, kBFloat16}, {"I64", 64, kInt64}, {"I32", 32, kInt32},
-    {"I16", 16, kInt16}, {"I8", 8, kInt8}, {"U8", 8, kUInt8}, {"BOOL", 8, kBool}, {"F8_E4M3", 8, kFloat8E4M3}, {"F8_E5M2", 8, kFloat8E5M2},
-    {"U16", 16, {}}, {"U32", 32, {}}, {"U64", 64, {}}, {"F8_E8M0", 8, {}}, {"F6_E2M3", 6, {}}, {"F6_E3M2", 6, {}}, {"F4", 4, {}}, {"C64", 64, {}},
+    {"F64", 64, kFloat64},       {"F32", 32, kFloat32},       {"F16", 16, kFloat16}, {"BF16", 16, kBFloat16}, {"I64", 64, kInt64},
+    {"I32", 32, kInt32},         {"I16", 16, kInt16},         {"I8", 8, kInt8},      {"U8", 8, kUInt8},       {"BOOL", 8, kBool},
+    {"F8_E4M3", 8, kFloat8E4M3}, {"F8_E5M2", 8, kFloat8E5M2}, {"U16", 16, {}},       {"U32", 32, {}},         {"U64", 64, {}},
+    {"F8_E8M0", 8, {}},          {"F6_E2M3", 6, {}},          {"F6_E3M2", 6, {}},    {"F4", 4, {}},           {"C64", 64, {}},
 };
 
 const Format* find_format(std::string_view name) {
@@ -40,7 +41,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<SafetensorsEntry> entries;
   Metadata metadata;
-  std::string problem;   // why parsing stopped
+  std::string problem;  // why parsing stopped
 
   bool start_object(size_t) override {
     if (where_ == Start) return where_ = Top, true;
@@ -128,12 +129,12 @@ void check_layout(const std::string& path, std::vector<SafetensorsEntry>& entrie
     const Format* f = find_format(e.dtype);
     SF_CHECK(f, path, ": tensor '", e.name, "' has the unknown dtype '", e.dtype, "'");
     bool empty = e.shape.contains(0);
-    uint64_t bits = uint64_t(f->bits);   // a zero size does not excuse the others from fitting
+    uint64_t bits = uint64_t(f->bits);  // a zero size does not excuse the others from fitting
     for (auto d : e.shape)
       SF_CHECK(!__builtin_mul_overflow(bits, uint64_t(std::max<int64_t>(d, 1)), &bits), path, ": tensor '", e.name, "' of shape ", e.shape,
                " has more bytes than fit in 64 bits");
-    SF_CHECK(e.begin <= e.end && e.end <= data_bytes, path, ": tensor '", e.name, "' has data_offsets [", e.begin, ", ", e.end, "] in a file with ",
-             data_bytes, " bytes of data");
+    SF_CHECK(e.begin <= e.end && e.end <= data_bytes, path, ": tensor '", e.name, "' has data_offsets [", e.begin, ", ", e.end, "] in a file with ", data_bytes,
+             " bytes of data");
     SF_CHECK(bits % 8 == 0 && e.end - e.begin == (empty ? 0 : bits / 8), path, ": tensor '", e.name, "' of ", e.dtype, " ", e.shape, " does not fill its ",
              e.end - e.begin, " bytes of data");
   }
@@ -275,7 +276,7 @@ void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::s
   file.write(length, 8);
   file.write(header.data(), header.size());
   for (auto& [name, t] : order) {
-    Tensor bytes = contiguous(t.to(Device::CPU));   // one tensor at a time: no second copy of a whole model
+    Tensor bytes = contiguous(t.to(Device::CPU));  // one tensor at a time: no second copy of a whole model
     file.write(bytes.data_ptr(), bytes.nbytes());
   }
   file.commit();

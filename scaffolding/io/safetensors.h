@@ -17,9 +17,9 @@ using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;     // as the file spells it: "F32", "BF16"
+  std::string dtype;  // as the file spells it: "F32", "BF16"
   Shape shape;
-  uint64_t begin = 0;    // bytes [begin, end) of the data that follows the header
+  uint64_t begin = 0;  // bytes [begin, end) of the data that follows the header
   uint64_t end = 0;
 };
 
@@ -30,10 +30,10 @@ class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
 
-  const std::vector<SafetensorsEntry>& entries() const;   // in the order of their data
+  const std::vector<SafetensorsEntry>& entries() const;  // in the order of their data
   const Metadata& metadata() const;
   bool contains(std::string_view name) const;
-  const SafetensorsEntry& entry(std::string_view name) const;   // ValueError for a name the file does not have
+  const SafetensorsEntry& entry(std::string_view name) const;  // ValueError for a name the file does not have
 
   // The tensor, without a copy. Copied are: data that is not aligned for its dtype, BOOL bytes other than 0 and 1, and
   // unsigned types that have no dtype here: U16 comes as int32, U32 as int64, U64 as int64 modulo 2^64.

@@ -51,10 +51,11 @@ class Safetensors : public testing::Test {
   fs::path folder_;
 };
 
-const std::string kFour(16, '\0');   // the data of one F32 [2, 2]
+const std::string kFour(16, '\0');  // the data of one F32 [2, 2]
 
 TEST_F(Safetensors, what_was_written_is_read) {
-  std::map<std::string, Tensor> in = {{"weight", tensor({1, -2, 0.5, 4}).reshape({2, 2})}, {"nothing", empty({0, 5}, kInt16)}, {"scalar", full({}, 3.5, kFloat64)}};
+  std::map<std::string, Tensor> in = {
+      {"weight", tensor({1, -2, 0.5, 4}).reshape({2, 2})}, {"nothing", empty({0, 5}, kInt16)}, {"scalar", full({}, 3.5, kFloat64)}};
   for (DType t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBFloat16, kFloat8E4M3, kFloat8E5M2})
     in["of." + std::string(name(t))] = tensor({0, 1, 1}).to(t);
   save_safetensors(in, path(), {{"format", "pt"}, {"k", "v \u00e9 \"quoted\"\n"}});

@@ -9,19 +9,21 @@ void check_gradients(const OpEntry& op, const OpTest& t);
 void check_second_derivatives(const OpEntry& op, const OpTest& t);
 void check_providers(const OpEntry& op, const OpTest& t);
 void check_refusals(const OpEntry& op, const OpTest& t);
-void check_golden(const OpEntry& op, const OpTest& t);   // op_golden_test.cpp
-void check_device(const OpEntry& op, const OpTest& t);   // op_device_test.cpp
+void check_golden(const OpEntry& op, const OpTest& t);  // op_golden_test.cpp
+void check_device(const OpEntry& op, const OpTest& t);  // op_device_test.cpp
 
 // ---- shared pieces
-std::vector<Value> complete(const OpEntry& op, const Sample& s);   // with defaults filled in
-Tensors outputs(const Value& v);                                   // the tensors of a result
+std::vector<Value> complete(const OpEntry& op, const Sample& s);  // with defaults filled in
+Tensors outputs(const Value& v);                                  // the tensors of a result
 // Applies f to every tensor argument (also inside lists), returning the new arguments.
 std::vector<Value> map_tensors(const std::vector<Value>& args, const std::function<Tensor(const Tensor&)>& f);
 Tensor to_dtype_keeping_layout(const Tensor& t, DType dtype);
 // Cotangents: fixed numbers of the outputs' shapes, so that a scalar loss = sum(y * c) can be formed.
 Tensors cotangents(const Tensors& ys);
 // Values (floating outputs only) and gradients of the floating inputs, all as float64; all: every output in its dtype.
-struct Evaluation { Tensors values, gradients, all; };
+struct Evaluation {
+  Tensors values, gradients, all;
+};
 Evaluation evaluate(const OpEntry& op, const std::vector<Value>& args, bool want_gradients);
 
 // float16 to float64, not float8.

@@ -24,7 +24,7 @@ namespace sf::test {
 
 namespace {
 
-constexpr size_t kMemory = size_t(64) << 20;   // above what is in use: refusals of large results are part of the test
+constexpr size_t kMemory = size_t(64) << 20;  // above what is in use: refusals of large results are part of the test
 constexpr double kSecondsForAll = 12, kSecondsForOne = 10;
 
 // ---- what runs now, for the report of a crash
@@ -125,7 +125,11 @@ class Fuzzer {
   std::vector<Value> arguments(const OpEntry& op, const OpTest* samples) {
     std::vector<Value> args;
     if (samples && !samples->all.empty() && chance(50)) {
-      args = complete(op, *samples->all[size_t(below(int64_t(samples->all.size())))]);
+      args = map_tensors(complete(op, *samples->all[size_t(below(int64_t(samples->all.size())))]), [](const Tensor& t) {
+        Tensor copy = empty_like(t);  // in-place ops must not change the samples
+        copy_bytes(copy, t);
+        return copy;
+      });
       for (size_t i = 0; i < args.size(); ++i)
         if (chance(25)) args[i] = argument(op.args[i]);
         else if (chance(35)) args[i] = altered(args[i]);
@@ -160,7 +164,7 @@ class Fuzzer {
 
   Tensor filled(const Shape& sizes, DType t) {
     Tensor x = empty(sizes, is_floating(t) ? kFloat64 : kInt64);
-    bool odd = chance(15);   // special values
+    bool odd = chance(15);  // special values
     for (int64_t i = 0; i < x.numel(); ++i)
       if (is_floating(t)) x.data<double>()[i] = odd ? real() : double(below(2000) - 1000) / 256;
       else x.data<int64_t>()[i] = odd ? integer() : below(4);
@@ -196,8 +200,29 @@ class Fuzzer {
   }
 
   Value of_kind(ArgKind kind) {
-    static const std::string words[] = {"", "none", "mean", "sum", "tanh", "same", "reflect", "replicate", "circular", "constant", "nearest", "bilinear", "trilinear",
-                                        "area", "floor", "trunc", "ij", "xy", "i", "ij,jk->ik", "...i->i", "\xc3\xa9\xff", std::string(3000, 'x')};
+    static const std::string words[] = {"",
+                                        "none",
+                                        "mean",
+                                        "sum",
+                                        "tanh",
+                                        "same",
+                                        "reflect",
+                                        "replicate",
+                                        "circular",
+                                        "constant",
+                                        "nearest",
+                                        "bilinear",
+                                        "trilinear",
+                                        "area",
+                                        "floor",
+                                        "trunc",
+                                        "ij",
+                                        "xy",
+                                        "i",
+                                        "ij,jk->ik",
+                                        "...i->i",
+                                        "\xc3\xa9\xff",
+                                        std::string(3000, 'x')};
     switch (kind) {
       case ArgKind::Tensor: return chance(3) ? Tensor() : tensor();
       case ArgKind::Tensors: {

@@ -154,7 +154,7 @@ void check_sample(const OpEntry& op, const Sample& s, const io::SafetensorsFile&
     if (is_real(t)) inputs.push_back(t);
     return t;
   });
-  for (size_t i = 0; i < inputs.size(); ++i) {   // no gradient and a gradient of zeros are the same here
+  for (size_t i = 0; i < inputs.size(); ++i) {  // no gradient and a gradient of zeros are the same here
     std::string name = key + ".grad." + std::to_string(i);
     Tensor got = i < e.gradients.size() && e.gradients[i] ? kept(e.gradients[i]) : kept(zeros(inputs[i].shape(), kFloat64));
     Tensor want = file.contains(name) ? file.get(name) : zeros(got.shape(), kFloat64);
@@ -197,6 +197,7 @@ void dump_samples(const std::string& folder) {
       json list = json::array();
       for (size_t k = 0; k < args.size(); ++k) {
         const ArgInfo& a = op->args[k];
+        if (auto* one = std::get_if<int64_t>(&args[k]); one && a.kind == ArgKind::Ints) args[k] = Shape{*one};  // as the op sees it
         json value = encode(args[k], std::to_string(i) + "." + a.name, tensors);
         std::map<std::string, Tensor> unused;
         json fallback = a.has_default ? encode(a.fallback, "", unused) : json("");

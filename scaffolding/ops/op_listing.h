@@ -4,8 +4,8 @@
 
 namespace sf::test {
 
-void dump_samples(const std::string& folder);   // <op>.safetensors and <op>.json per op: the input of make_golden.py
-void write_table(const std::string& path);      // docs/ops.md
-void write_environment(const std::string& path);   // docs/env.md
+void dump_samples(const std::string& folder);     // <op>.safetensors and <op>.json per op: the input of make_golden.py
+void write_table(const std::string& path);        // docs/ops.md
+void write_environment(const std::string& path);  // docs/env.md
 
 }  // namespace sf::test

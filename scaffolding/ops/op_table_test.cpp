@@ -121,7 +121,8 @@ TEST(Registry, every_op_has_a_doc_and_a_reference_that_is_tested) {
   std::vector<std::string> undocumented, unlike;
   for (auto* op : all_ops()) {
     if (op->help.empty()) undocumented.push_back(op->name);
-    if (!op->is_random && (op->reference.empty() || !golden.count(op->name))) unlike.push_back(op->name);
+    bool in_place = op->name.ends_with('_');  // its result is its argument: the tests of the op itself compare it
+    if (!op->is_random && !in_place && (op->reference.empty() || !golden.count(op->name))) unlike.push_back(op->name);
   }
   EXPECT_TRUE(undocumented.empty()) << "ops without .doc():" << joined(undocumented);
   EXPECT_TRUE(unlike.empty()) << "ops that nothing compares with their .like():" << joined(unlike);

@@ -29,7 +29,7 @@ Tensor OpTest::rand(const Shape& size, double low, double high) {
   for (int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = low + (high - low) * double(next() >> 11) * 0x1p-53;
   return t;
 }
-Tensor OpTest::randn(const Shape& size) {   // a sum of twelve uniforms: close enough to normal, and exact everywhere
+Tensor OpTest::randn(const Shape& size) {  // a sum of twelve uniforms: close enough to normal, and exact everywhere
   Tensor t = empty(size, kFloat64);
   for (int64_t i = 0; i < t.numel(); ++i) {
     double s = -6;
@@ -47,7 +47,7 @@ Tensor OpTest::boolean(const Shape& size) { return randint(0, 2, size, kBool); }
 Tensor OpTest::distinct(const Shape& size) {
   Tensor t = empty(size, kFloat64);
   int64_t n = t.numel();
-  double shift = 0.37 + 0.29 * double(distinct_calls_++ % 3);   // so that two such tensors have no value in common
+  double shift = 0.37 + 0.29 * double(distinct_calls_++ % 3);  // so that two such tensors have no value in common
   for (int64_t i = 0; i < n; ++i) t.data<double>()[i] = (double(i) - double(n) / 2 + shift) * 0.125;
   for (int64_t i = n - 1; i > 0; --i) std::swap(t.data<double>()[i], t.data<double>()[int64_t(next() % uint64_t(i + 1))]);
   return t;
@@ -82,7 +82,7 @@ int register_op_test(const char* op, OpTest& t) {
   t.name = op;
   op_tests().push_back(&t);
   static constexpr std::pair<const char*, Body::Check> checks[] = {
-      {"meta_shape_equals_real_shape", check_meta},   {"gradients_equal_finite_differences", check_gradients},
+      {"meta_shape_equals_real_shape", check_meta},     {"gradients_equal_finite_differences", check_gradients},
       {"second_derivatives", check_second_derivatives}, {"every_provider_and_dtype", check_providers},
       {"bad_input_is_refused", check_refusals},         {"values_and_gradients_equal_torch", check_golden},
   };

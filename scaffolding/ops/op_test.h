@@ -21,16 +21,16 @@ namespace sf::test {
 inline constexpr std::monostate none{};
 
 struct Sample {
-  std::vector<Value> args;   // missing trailing ones take their defaults
+  std::vector<Value> args;  // missing trailing ones take their defaults
   bool grad = true;
   bool meta = true;
   bool low_precision = true;
   bool golden = true;
   // What a sample does not take part in, with the reason in a comment beside it.
-  Sample& no_grad() { return grad = false, *this; }                     // not differentiable at this point (ties, kinks)
-  Sample& no_meta() { return meta = false, *this; }                     // the shape depends on values
-  Sample& no_low_precision() { return low_precision = false, *this; }   // ill-conditioned in 16 bits
-  Sample& no_golden() { return golden = false, *this; }                 // torch refuses or differs on purpose
+  Sample& no_grad() { return grad = false, *this; }                    // not differentiable at this point (ties, kinks)
+  Sample& no_meta() { return meta = false, *this; }                    // the shape depends on values
+  Sample& no_low_precision() { return low_precision = false, *this; }  // ill-conditioned in 16 bits
+  Sample& no_golden() { return golden = false, *this; }                // torch refuses or differs on purpose
 };
 struct Rejection {
   std::string text;
@@ -50,7 +50,7 @@ class OpTest {
   Tensor rand(const Shape& size, double low = 0, double high = 1);
   Tensor randint(int64_t low, int64_t high, const Shape& size, DType dtype = kInt64);
   Tensor boolean(const Shape& size);
-  Tensor distinct(const Shape& size);   // a shuffled grid of values at least 0.1 apart: no ties, no kinks within a step
+  Tensor distinct(const Shape& size);  // a shuffled grid of values at least 0.1 apart: no ties, no kinks within a step
 
  protected:
   template <class... A> Sample& sample(A&&... a) {
@@ -77,11 +77,11 @@ class OpTest {
 int register_op_test(const char* op, OpTest& t);
 std::vector<OpTest*>& op_tests();
 
-#define SF_OP_TEST(op)                                                       \
-  struct op##_OpTest final : ::sf::test::OpTest {                            \
-    void samples() override;                                                 \
-  };                                                                         \
-  static op##_OpTest op##_op_test;                                           \
+#define SF_OP_TEST(op)                                                                                         \
+  struct op##_OpTest final : ::sf::test::OpTest {                                                              \
+    void samples() override;                                                                                   \
+  };                                                                                                           \
+  static op##_OpTest op##_op_test;                                                                             \
   [[maybe_unused]] static const int op##_op_test_registered = ::sf::test::register_op_test(#op, op##_op_test); \
   void op##_OpTest::samples()
 

@@ -51,7 +51,7 @@ def load(path):
 def save(path, tensors, metadata):
     header, blobs, at = {"__metadata__": dict(sorted(metadata.items()))}, [], 0
     for name, t in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):
-        blob = t.contiguous().view(torch.uint8).numpy().tobytes() if t.numel() else b""
+        blob = t.contiguous().numpy().tobytes() if t.numel() else b""
         header[name] = {"dtype": NAMES[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + len(blob)]}
         blobs.append(blob)
         at += len(blob)
@@ -97,7 +97,9 @@ def call(like, args):
     fewer = {a["name"]: a["decoded"] for a in args if not (a["is_default"] and a["decoded"] is None)}
     fewest = {a["name"]: a["decoded"] for a in args if not a["is_default"]}
     wrapped = {
-        a["name"]: torch.tensor(a["decoded"]) if a["is_tensor"] and isinstance(a["decoded"], (int, float)) else a["decoded"] for a in args if not a["is_default"]
+        a["name"]: torch.tensor(a["decoded"]) if a["is_tensor"] and isinstance(a["decoded"], (int, float)) else a["decoded"]
+        for a in args
+        if not a["is_default"]
     }
     error = None
     for keywords in (names, fewer, fewest, wrapped):

@@ -6,7 +6,9 @@ A line `seed N` starts a sequence; every other line is one call on that generato
 bits are the values' bytes as hexadecimal integers, from first_index to the end (long results: the last 40 only).
 `state` has a 64-bit FNV-1a hash of get_state(). ops/random/random_test.cpp repeats the calls.
 """
+
 import pathlib
+
 import torch
 
 DTYPES = {t: getattr(torch, t) for t in ("float32", "float64", "float16", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")}
@@ -21,7 +23,10 @@ def weights(dtype, *shape):
 
 def call(g, name, *args):
     kind = DTYPES.get(args[0]) if args else None
-    number = lambda s: float(s) if "." in s else int(s)
+
+    def number(s):
+        return float(s) if "." in s else int(s)
+
     rest = [number(a) if a[-1].isdigit() else a for a in args[1:]]
     if name in ("rand", "randn"):
         return getattr(torch, name)(rest[0], dtype=kind, generator=g)
@@ -47,7 +52,7 @@ def call(g, name, *args):
         return torch.bernoulli(weights(kind, rest[0]), generator=g)
     if name == "multinomial":
         return torch.multinomial(weights(kind, rest[0], rest[1]), rest[2], bool(rest[3]), generator=g)
-    if name == "permuted_randn":   # a transposed tensor is filled in memory order, one value at a time
+    if name == "permuted_randn":  # a transposed tensor is filled in memory order, one value at a time
         return torch.empty(rest[0], rest[1], dtype=kind).t().normal_(generator=g)
     if name == "sliced_rand":
         return torch.zeros(rest[0], 2 * rest[1], dtype=kind)[:, ::2].uniform_(generator=g)
@@ -72,9 +77,19 @@ def sequences():
                 yield f"rand {dtype} {n}"
                 yield f"randn {dtype} {n}"
             yield "state"
-    yield "seed 7"   # the cached normal lives on across other calls
-    for line in ("randn float32 1", "state", "rand float32 3", "randn float64 16", "randn float32 1", "state", "randn bfloat16 3", "randint int64 5 0 10",
-                 "randn float64 2", "state"):
+    yield "seed 7"  # the cached normal lives on across other calls
+    for line in (
+        "randn float32 1",
+        "state",
+        "rand float32 3",
+        "randn float64 16",
+        "randn float32 1",
+        "state",
+        "randn bfloat16 3",
+        "randint int64 5 0 10",
+        "randn float64 2",
+        "state",
+    ):
         yield line
     yield "seed 11"
     for dtype in ("int64", "int32", "int16", "uint8", "float32", "float16", "bfloat16", "float64"):
@@ -128,7 +143,7 @@ def main():
             lines.append(f"state | 0 {fnv(g.get_state().numpy().tobytes()):x}")
         else:
             y = call(g, name, *args).contiguous().flatten()
-            kept = y[max(0, y.numel() - KEPT):]
+            kept = y[max(0, y.numel() - KEPT) :]
             bits = kept.view(UNSIGNED[y.element_size()]).tolist()
             lines.append(f"{line} | {y.numel() - kept.numel()} " + " ".join(f"{b:x}" for b in bits))
     path = pathlib.Path(__file__).with_name("random.txt")

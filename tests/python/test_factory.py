@@ -105,7 +105,7 @@ def test_default_generator():
     a = sf.rand(3).tolist()
     sf.set_rng_state(state)
     assert sf.rand(3).tolist() == a
-    sf.manual_seed(-1)   # as torch: taken modulo 2**64
+    sf.manual_seed(-1)  # as torch: taken modulo 2**64
 
 
 def test_in_place_random_methods():

@@ -156,8 +156,12 @@ def test_wrong_backwards():
         def backward(ctx, dy):
             raise KeyError("mine")
 
-    for function, error, words in ((Count, RuntimeError, "2 gradients for 1"), (Shape, RuntimeError, "shape"), (Kind, TypeError, "tensors or None"),
-                                   (Raises, KeyError, "mine")):
+    for function, error, words in (
+        (Count, RuntimeError, "2 gradients for 1"),
+        (Shape, RuntimeError, "shape"),
+        (Kind, TypeError, "tensors or None"),
+        (Raises, KeyError, "mine"),
+    ):
         with pytest.raises(error, match=words):
             function.apply(leaf(1.0, 2.0)).sum().backward()
 

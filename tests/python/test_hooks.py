@@ -111,14 +111,43 @@ def test_hooks_keep_their_objects_until_the_tensor_dies():
 def test_saved_tensors_hooks():
     packed, x = [], leaf(2.0, 3.0)
     with sf.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t.shape) or t.tolist(), lambda values: sf.tensor(values)):
-        y = (x * x).sum()
-    assert packed and y.requires_grad
+        a = x * 1
+        y = (a * a).sum()
+    assert (2,) in packed and y.requires_grad
     y.backward()
     assert x.grad.tolist() == [4, 6]
+    x.grad = None
     with sf.autograd.graph.save_on_cpu():
-        y = (x * x).sum()
+        y = ((x * 1) ** 2).sum()
     y.backward()
+    assert x.grad.tolist() == [4, 6]
     with pytest.raises(TypeError, match="unpack"):
         with sf.autograd.graph.saved_tensors_hooks(lambda t: 1, lambda one: one):
-            y = (x * x).sum()
+            y = (x * 1).exp().sum()
         y.backward()
+
+
+def test_hooks_that_use_their_own_tensor_are_collected():
+    def with_hooks(x):
+        x.register_hook(lambda g: g * x)
+        if x.is_leaf:
+            x.register_post_accumulate_grad_hook(lambda p: x)
+        (x * 2).sum().backward()
+        return weakref.ref(x)
+
+    refs = [with_hooks(leaf(1.0)), with_hooks(leaf(1.0) * 2)]
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
+def test_hooks_that_backward_needs_are_not_collected():
+    def tripled(x):
+        y = x * 3
+        y.register_hook(lambda g: g * y.detach())
+        return y.sum()
+
+    x = leaf(1.0)
+    z = tripled(x)
+    gc.collect()
+    z.backward()
+    assert x.grad.item() == 9

@@ -140,6 +140,21 @@ def test_dlpack_device_and_copy():
         x.__dlpack__(dl_device=(2, 0))
 
 
+def test_data_may_come_by_dlpack():
+    class Other:
+        def __init__(self, x):
+            self.x = x
+
+        def __dlpack__(self, **kwargs):
+            return self.x.__dlpack__(**kwargs)
+
+        def __dlpack_device__(self):
+            return self.x.__dlpack_device__()
+
+    x = sf.ones(2)
+    assert sf.as_tensor(Other(x)).data_ptr() == x.data_ptr() and sf.tensor(Other(x), dtype=sf.int32).tolist() == [1, 1]
+
+
 def test_dlpack_refusals():
     x = sf.ones(2)
     capsule = x.__dlpack__()
@@ -150,7 +165,7 @@ def test_dlpack_refusals():
         sf.from_dlpack([1, 2])
     with pytest.raises(RuntimeError, match="detach"):
         sf.ones(2, requires_grad=True).__dlpack__()
-    x.__dlpack__()   # a capsule that nobody takes frees its tensor
+    x.__dlpack__()  # a capsule that nobody takes frees its tensor
     with pytest.raises(TypeError):
         sf.from_dlpack(np.zeros(2, dtype=complex))
 

@@ -244,3 +244,32 @@ def test_grad_mode_belongs_to_the_thread():
         t.start()
         t.join()
     assert seen == [True]
+
+
+def test_compositions():
+    x = sf.arange(6.0).reshape(2, 3)
+    assert [p.shape[1] for p in x.tensor_split(2, 1)] == [2, 1] and [p.shape[1] for p in sf.tensor_split(x, [1, 1], 1)] == [1, 0, 2]
+    assert sf.hstack([x, x]).shape == (2, 6) and sf.vstack([x[0], x[1]]).tolist() == x.tolist() and x.ravel().shape == (6,)
+    assert sf.diag(sf.ones(2)).tolist() == [[1, 0], [0, 1]] and sf.diag(x).tolist() == [0, 4] and x[:, :2].trace().item() == 4
+    assert x.diff().tolist() == [[1, 1], [1, 1]] and x.count_nonzero().item() == 5 and sf.tensor([1.5]).frac().item() == 0.5
+    assert F.relu6(x * 2).max().item() == 6 and F.normalize(sf.tensor([[3.0, 4.0]])).tolist()[0] == pytest.approx([0.6, 0.8])
+    assert F.cosine_similarity(x, x * 2)[1].item() == pytest.approx(1) and F.logsigmoid(sf.zeros(1)).item() == pytest.approx(-0.6931472)
+
+
+@needs("max_pool2d", "max_pool2d_with_indices", "unfold_dim")
+def test_pooling_with_indices_and_unfold():
+    x = sf.arange(16.0).reshape(1, 1, 4, 4)
+    y, where = F.max_pool2d(x, 2, return_indices=True)
+    assert y.flatten().tolist() == [5, 7, 13, 15] == where.flatten().tolist() and F.max_pool2d(x, kernel_size=2, stride=2).shape == (1, 1, 2, 2)
+    assert F.adaptive_max_pool2d(x, 1, return_indices=True)[1].item() == 15
+    assert sf.arange(5).unfold(0, 2, 1).tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]] and F.unfold(x, 2).shape == (1, 4, 9)
+    with pytest.raises(TypeError, match="kernel"):
+        F.max_pool2d(x, kernel=2)
+
+
+@needs("dropout")
+def test_dropout():
+    x = sf.ones(1000)
+    y = F.dropout(x, 0.5)
+    assert set(y.tolist()) == {0.0, 2.0} and F.dropout(x, p=0.5, training=False).tolist() == x.tolist()
+    assert F.dropout(x, 0.5, True, inplace=True) is x and set(x.tolist()) == {0.0, 2.0}

@@ -206,8 +206,18 @@ def test_to_and_casts():
     assert x.to("cpu", sf.float16).dtype is sf.float16 and x.to(sf.ones(1, dtype=sf.int32)).dtype is sf.int32
     assert x.to(dtype=sf.float64, device="cpu", non_blocking=True).dtype is sf.float64
     assert x.to(sf.float32, copy=True) is not x
-    for name, dtype in (("float", sf.float32), ("double", sf.float64), ("half", sf.float16), ("bfloat16", sf.bfloat16), ("long", sf.int64),
-                        ("int", sf.int32), ("short", sf.int16), ("char", sf.int8), ("byte", sf.uint8), ("bool", sf.bool)):
+    for name, dtype in (
+        ("float", sf.float32),
+        ("double", sf.float64),
+        ("half", sf.float16),
+        ("bfloat16", sf.bfloat16),
+        ("long", sf.int64),
+        ("int", sf.int32),
+        ("short", sf.int16),
+        ("char", sf.int8),
+        ("byte", sf.uint8),
+        ("bool", sf.bool),
+    ):
         assert getattr(x, name)().dtype is dtype
     assert x.type(sf.int32).dtype is sf.int32
     with pytest.raises(TypeError, match="to"):
@@ -259,8 +269,16 @@ def test_copy_and_deepcopy():
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle_keeps_layout(protocol):
-    for x in (sf.randn(2, 3), sf.randn(2, 3).T, sf.randn(2, 3, 4, 5).contiguous(memory_format=sf.channels_last), sf.zeros(0, 3), sf.tensor(True),
-              sf.randn(4, dtype=sf.bfloat16), sf.randn(6, requires_grad=True), sf.randn(4, 6)[:, ::2]):
+    for x in (
+        sf.randn(2, 3),
+        sf.randn(2, 3).T,
+        sf.randn(2, 3, 4, 5).contiguous(memory_format=sf.channels_last),
+        sf.zeros(0, 3),
+        sf.tensor(True),
+        sf.randn(4, dtype=sf.bfloat16),
+        sf.randn(6, requires_grad=True),
+        sf.randn(4, 6)[:, ::2],
+    ):
         y = pickle.loads(pickle.dumps(x, protocol))
         assert y.tolist() == x.tolist() and y.dtype is x.dtype and y.requires_grad == x.requires_grad
         if x.storage_offset() == 0 and x.stride() != (6, 2):

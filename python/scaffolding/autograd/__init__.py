@@ -1,7 +1,7 @@
 """Gradients: backward, grad, hooks, user-defined ops and the switches of the tape."""
 
 from .. import _core
-from .._core import Node, Tensor
+from .._core import GradientMap, GradientStatistics, Node, Tensor
 from . import graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
@@ -28,17 +28,17 @@ def _as_gradients(what, gradients, count):
     return gradients
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, *, return_map=False):
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None, *, return_map=False):
     """Adds the gradients of tensors (times grad_tensors) to .grad of the leaves they depend on.
 
-    With return_map=True .grad is left alone and a GradientMap is returned instead.
+    With inputs, to theirs alone. With return_map=True .grad is left alone and a GradientMap is returned instead.
     """
     tensors = _as_list("backward: outputs", tensors)
     gradients = _as_gradients("backward", grad_tensors, len(tensors))
     retain = create_graph if retain_graph is None else retain_graph
     if return_map:
-        return _core._backward_map(tensors, gradients, retain, create_graph)
-    _core._backward(tensors, gradients, retain, create_graph)
+        return _core._backward_map(tensors, gradients, retain, create_graph, False)
+    _core._backward(tensors, gradients, retain, create_graph, [] if inputs is None else _as_list("backward: inputs", inputs))
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None, materialize_grads=False):

@@ -84,9 +84,7 @@ class Function:
         finally:
             _core._set_grad_enabled(before)
         single = not isinstance(outputs, (tuple, list))
-        results = _core._attach_function(
-            cls, ctx, args, (outputs,) if single else tuple(outputs), tuple(ctx._to_save), tuple(ctx._non_differentiable), tuple(ctx._dirty)
-        )
+        results = _core._record_function(cls, ctx, args, (outputs,) if single else tuple(outputs), tuple(ctx._dirty))
         ctx._to_save = ctx._non_differentiable = ctx._dirty = ()
         return results[0] if single else results
 

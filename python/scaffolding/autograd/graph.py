@@ -1,11 +1,12 @@
 """What the tape keeps for backward."""
 
 from .. import _core
-from .._core import Node
 
 
 class saved_tensors_hooks:
     """Context manager: pack(tensor) is kept instead of each tensor saved for backward; unpack gets it back.
+
+    Leaves that require a gradient are kept themselves: their owner has them anyway.
 
     >>> with saved_tensors_hooks(lambda t: t.half(), lambda h: h.float()):
     ...     loss = model(x)

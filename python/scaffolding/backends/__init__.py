@@ -1,3 +1,3 @@
 """What this build and machine can compute with."""
 
-from . import cuda, cudnn, mps
+from . import cpu, cuda, cudnn, mps

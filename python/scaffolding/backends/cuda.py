@@ -1,6 +1,6 @@
 """scaffolding.cuda under its second name."""
 
-from ..cuda import device_count, is_available
+from ..cuda import is_available
 
 
 def is_built():

@@ -26,8 +26,8 @@ namespace sf::cpu {
 
 namespace {
 
-constexpr size_t kSmall = 32 << 10;   // below: per-thread lists, no lock
-constexpr size_t kHuge = 4 << 20;     // from here: 2 MiB aligned, transparent huge pages
+constexpr size_t kSmall = 32 << 10;  // below: per-thread lists, no lock
+constexpr size_t kHuge = 4 << 20;    // from here: 2 MiB aligned, transparent huge pages
 
 // Four classes per power of two: at most 25 % of a block is unused.
 size_t class_of(size_t bytes) {
@@ -49,7 +49,7 @@ struct Shared {
   std::vector<void*> free[kClasses];
 };
 Shared& shared() {
-  static Shared* s = new Shared;   // never destroyed: tensors in static storage may outlive main
+  static Shared* s = new Shared;  // never destroyed: tensors in static storage may outlive main
   return *s;
 }
 
@@ -67,13 +67,13 @@ size_t cache_limit() {
   return limit;
 }
 
-constexpr int kSmallClasses = 38;   // class_of(kSmall) + 1
+constexpr int kSmallClasses = 38;  // class_of(kSmall) + 1
 constexpr int kPerThread = 32;
 struct Local {
   void* blocks[kSmallClasses][kPerThread];
   int count[kSmallClasses] = {};
 };
-constinit thread_local bool t_gone = false;   // blocks freed while the thread ends go to the system
+constinit thread_local bool t_gone = false;  // blocks freed while the thread ends go to the system
 // On the heap: the library has initial-exec thread-locals, so all of its thread-local storage must fit in the few hundred
 // bytes that the loader keeps free for libraries opened at run time, as a Python module is.
 constinit thread_local Local* t_local = nullptr;
@@ -111,7 +111,7 @@ void* allocate(size_t bytes) {
   SF_CHECK_AS(RuntimeError, bytes < (size_t(1) << 60), "cpu: out of memory, asked for ", bytes, " bytes");
   size_t c = class_of(bytes), size = class_bytes(c);
 #ifdef SF_NO_HOST_CACHE
-  size = bytes;   // so that a read past the end is seen
+  size = bytes;  // so that a read past the end is seen
 #else
   if (size <= kSmall && !t_gone) {
     if (Local& mine = local(); mine.count[c] > 0) {
@@ -132,8 +132,8 @@ void* allocate(size_t bytes) {
 #endif
   if (size_t limit = memory_limit(); limit > 0 && g_used + g_cached + size > limit) {
     empty_cache();
-    SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20,
-                " MiB in use, the limit is ", limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
+    SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20, " MiB in use, the limit is ",
+                limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
   }
   void* p = from_system(size);
   if (!p) {

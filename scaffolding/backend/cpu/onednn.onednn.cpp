@@ -46,7 +46,7 @@ memory::desc describe(const TensorView& t) {
 }
 memory::desc any_layout(memory::dims sizes, DType t) { return {sizes, type_of(t), memory::format_tag::any}; }
 int64_t fingerprint(const memory::desc& desc) {
-  uint64_t h = 1469598103934665603ull;   // FNV-1a over the numbers that say where an element lies
+  uint64_t h = 1469598103934665603ull;  // FNV-1a over the numbers that say where an element lies
   auto mix = [&](int64_t x) { h = (h ^ uint64_t(x)) * 1099511628211ull; };
 #if DNNL_VERSION_MAJOR >= 3
   for (int64_t x : desc.get_dims()) mix(x);
@@ -107,7 +107,7 @@ Cache& cache() {
   static Cache* c = new Cache;
   return *c;
 }
-constexpr size_t kMaxPrimitives = 4096;   // a model has tens of shapes; a runaway of shapes starts over
+constexpr size_t kMaxPrimitives = 4096;  // a model has tens of shapes; a runaway of shapes starts over
 constexpr int kScratchSlot = 6;
 }  // namespace
 

@@ -17,19 +17,19 @@ struct PackedEntry {
   void* data = nullptr;
   std::atomic<int> users{1};
   std::once_flag filled;
-  std::list<PackedEntry*>::iterator place;   // in the table's order of use
+  std::list<PackedEntry*>::iterator place;  // in the table's order of use
 };
 
 namespace {
 
 struct Table {
   std::mutex lock;
-  std::list<PackedEntry*> order;                                  // most recently used first
+  std::list<PackedEntry*> order;  // most recently used first
   std::unordered_multimap<const void*, PackedEntry*> by_address;
   size_t total = 0, limit = size_t(2) << 30;
 };
 Table& table() {
-  static Table* t = new Table;   // never destroyed: storage may outlive static objects
+  static Table* t = new Table;  // never destroyed: storage may outlive static objects
   return *t;
 }
 
@@ -52,9 +52,7 @@ void remove(Table& t, PackedEntry* e) {
   unref(e);
 }
 
-bool same_layout(const PackedKey& a, const PackedKey& b) {
-  return a.format == b.format && std::memcmp(a.layout, b.layout, sizeof a.layout) == 0;
-}
+bool same_layout(const PackedKey& a, const PackedKey& b) { return a.format == b.format && std::memcmp(a.layout, b.layout, sizeof a.layout) == 0; }
 
 PackedEntry* find_or_add(const PackedKey& key, size_t bytes) {
   Table& t = table();
@@ -91,16 +89,21 @@ PackedEntry* find_or_add(const PackedKey& key, size_t bytes) {
 
 PackedEntry* acquire_packed(const PackedKey& key, size_t bytes, void (*fill)(void* ctx, void* packed), void* ctx) {
   PackedEntry* e = find_or_add(key, bytes);
-  if (e) std::call_once(e->filled, [&] { fill(ctx, e->data); });   // outside the lock: packing uses all threads
+  if (e) std::call_once(e->filled, [&] { fill(ctx, e->data); });  // outside the lock: packing uses all threads
   return e;
 }
 void release_packed(PackedEntry* e) { unref(e); }
 void* packed_bytes(PackedEntry* e) { return e->data; }
 
-void forget_packed(const void* data) {
+void forget_packed(const void* data, size_t bytes) {
   Table& t = table();
   std::lock_guard guard(t.lock);
-  for (auto at = t.by_address.find(data); at != t.by_address.end(); at = t.by_address.find(data)) remove(t, at->second);
+  auto* begin = static_cast<const char*>(data);
+  for (auto at = t.order.begin(); at != t.order.end();) {  // views of the storage start anywhere in it
+    PackedEntry* e = *at++;
+    auto* p = static_cast<const char*>(e->key.data);
+    if (p >= begin && p < begin + bytes) remove(t, e);
+  }
 }
 
 void set_packed_limit(size_t bytes) {

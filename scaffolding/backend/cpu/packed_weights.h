@@ -12,9 +12,9 @@ namespace sf::cpu {
 
 struct PackedKey {
   const void* data = nullptr;
-  uint64_t version = 0;        // 0 is not cached: callers do not ask then
-  uint32_t format = 0;         // who packed it, for which instruction set: kernels with equal layouts share a number
-  int64_t layout[10] = {};     // sizes and strides of the source, and whatever else the layout depends on
+  uint64_t version = 0;     // 0 is not cached: callers do not ask then
+  uint32_t format = 0;      // who packed it, for which instruction set: kernels with equal layouts share a number
+  int64_t layout[10] = {};  // sizes and strides of the source, and whatever else the layout depends on
 };
 
 struct PackedEntry;
@@ -24,16 +24,21 @@ PackedEntry* acquire_packed(const PackedKey& key, size_t bytes, void (*fill)(voi
 void release_packed(PackedEntry* entry);
 void* packed_bytes(PackedEntry* entry);
 
-void forget_packed(const void* data);    // the storage destructor and in-place resizes call this
-void set_packed_limit(size_t bytes);     // 2 GiB unless set; 0 turns the cache off
-size_t packed_total();                   // bytes kept now
+void forget_packed(const void* data, size_t bytes);  // the storage destructor calls this: whatever was packed from its bytes goes
+void set_packed_limit(size_t bytes);                 // 2 GiB unless set; 0 turns the cache off
+size_t packed_total();                               // bytes kept now
 
 // Owner of one use of an entry. Everything inlines: files compiled for an instruction set include this header.
 class PackedWeight {
  public:
-  template <class F> SF_INLINE PackedWeight(const PackedKey& key, size_t bytes, const F& fill)
-      : entry_(key.version ? acquire_packed(key, bytes, [](void* ctx, void* p) { (*static_cast<const F*>(ctx))(p); }, const_cast<F*>(&fill)) : nullptr) {}
-  SF_INLINE ~PackedWeight() { if (entry_) release_packed(entry_); }
+  template <class F>
+  SF_INLINE PackedWeight(const PackedKey& key, size_t bytes, const F& fill)
+      : entry_(key.version ? acquire_packed(
+                                 key, bytes, [](void* ctx, void* p) { (*static_cast<const F*>(ctx))(p); }, const_cast<F*>(&fill))
+                           : nullptr) {}
+  SF_INLINE ~PackedWeight() {
+    if (entry_) release_packed(entry_);
+  }
   PackedWeight(const PackedWeight&) = delete;
   SF_INLINE void* get() const { return entry_ ? packed_bytes(entry_) : nullptr; }
 

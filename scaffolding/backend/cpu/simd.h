@@ -11,7 +11,7 @@
 #endif
 #if defined(__x86_64__)
 #if !defined(__clang__)
-#pragma GCC diagnostic push   // g++ 12 initialises the unused source of unmasked intrinsics with itself, and warns
+#pragma GCC diagnostic push  // g++ 12 initialises the unused source of unmasked intrinsics with itself, and warns
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -40,7 +40,9 @@ typedef int32_t vi_raw __attribute__((vector_size(kLanes * 4)));
 typedef float vf_raw_u __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 typedef uint16_t vh_raw __attribute__((vector_size(kLanes * 2)));
 
-struct vm { vi_raw m; };   // lanes are 0 or -1
+struct vm {
+  vi_raw m;
+};  // lanes are 0 or -1
 
 struct vf {
   vf_raw v;
@@ -57,9 +59,18 @@ SF_INLINE vf operator-(vf a, vf b) { return a.v - b.v; }
 SF_INLINE vf operator*(vf a, vf b) { return a.v * b.v; }
 SF_INLINE vf operator/(vf a, vf b) { return a.v / b.v; }
 SF_INLINE vf operator-(vf a) { return -a.v; }
-SF_INLINE vf& operator+=(vf& a, vf b) { a.v += b.v; return a; }
-SF_INLINE vf& operator-=(vf& a, vf b) { a.v -= b.v; return a; }
-SF_INLINE vf& operator*=(vf& a, vf b) { a.v *= b.v; return a; }
+SF_INLINE vf& operator+=(vf& a, vf b) {
+  a.v += b.v;
+  return a;
+}
+SF_INLINE vf& operator-=(vf& a, vf b) {
+  a.v -= b.v;
+  return a;
+}
+SF_INLINE vf& operator*=(vf& a, vf b) {
+  a.v *= b.v;
+  return a;
+}
 SF_INLINE vm operator<(vf a, vf b) { return {vi_raw(a.v < b.v)}; }
 SF_INLINE vm operator<=(vf a, vf b) { return {vi_raw(a.v <= b.v)}; }
 SF_INLINE vm operator>(vf a, vf b) { return {vi_raw(a.v > b.v)}; }
@@ -103,11 +114,11 @@ SF_INLINE vf max(vf a, vf b) { return a.v > b.v ? a.v : b.v; }
 SF_INLINE vf min(vf a, vf b) { return a.v < b.v ? a.v : b.v; }
 #endif
 
-SF_INLINE vf load(const float* p) { return (vf_raw)*(const vf_raw_u*)p; }
+SF_INLINE vf load(const float* p) { return (vf_raw) * (const vf_raw_u*)p; }
 SF_INLINE void store(float* p, vf x) { *(vf_raw_u*)p = (vf_raw_u)x.v; }
 
 SF_INLINE vf load(const BFloat16* p) {
-#if defined(__AVX512F__)   // generic vectors widen in two halves here
+#if defined(__AVX512F__)  // generic vectors widen in two halves here
   return (vf_raw)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
 #else
   vh_raw h;

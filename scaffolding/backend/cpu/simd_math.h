@@ -23,8 +23,8 @@ typedef uint32_t vu_raw __attribute__((vector_size(kLanes * 4)));
 template <class T> SF_INLINE T constant(double x) { return T(x); }
 
 // ---- scalars: libm under the same names ------------------------------------------------------------------------------
-#define SF_SCALAR_1(name, fn)                                    \
-  SF_INLINE double name(double x) { return __builtin_##fn(x); }  \
+#define SF_SCALAR_1(name, fn)                                   \
+  SF_INLINE double name(double x) { return __builtin_##fn(x); } \
   SF_INLINE float name(float x) { return __builtin_##fn##f(x); }
 SF_SCALAR_1(exp, exp)
 SF_SCALAR_1(exp2, exp2)
@@ -49,19 +49,19 @@ SF_SCALAR_1(round, rint)
 SF_SCALAR_1(abs, fabs)
 #undef SF_SCALAR_1
 
-#define SF_SCALAR(T, f)                                                                                \
-  SF_INLINE T pow(T x, T y) { return __builtin_pow##f(x, y); }                                         \
-  SF_INLINE T atan2(T y, T x) { return __builtin_atan2##f(y, x); }                                     \
-  SF_INLINE T copysign(T x, T s) { return __builtin_copysign##f(x, s); }                               \
-  SF_INLINE T rsqrt(T x) { return T(1) / __builtin_sqrt##f(x); }                                       \
-  SF_INLINE T sigmoid(T x) { return T(1) / (T(1) + __builtin_exp##f(-x)); }                            \
-  SF_INLINE T sign(T x) { return T(x > 0) - T(x < 0); }                                                \
-  SF_INLINE T max(T a, T b) { return a > b ? a : b; }                                                  \
-  SF_INLINE T min(T a, T b) { return a < b ? a : b; }                                                  \
-  SF_INLINE T maximum(T a, T b) { return a != a || a > b ? a : b; }                                    \
-  SF_INLINE T minimum(T a, T b) { return a != a || a < b ? a : b; }                                    \
-  SF_INLINE T select(bool m, T a, T b) { return m ? a : b; }                                           \
-  SF_INLINE bool isnan(T x) { return x != x; }                                                         \
+#define SF_SCALAR(T, f)                                                     \
+  SF_INLINE T pow(T x, T y) { return __builtin_pow##f(x, y); }              \
+  SF_INLINE T atan2(T y, T x) { return __builtin_atan2##f(y, x); }          \
+  SF_INLINE T copysign(T x, T s) { return __builtin_copysign##f(x, s); }    \
+  SF_INLINE T rsqrt(T x) { return T(1) / __builtin_sqrt##f(x); }            \
+  SF_INLINE T sigmoid(T x) { return T(1) / (T(1) + __builtin_exp##f(-x)); } \
+  SF_INLINE T sign(T x) { return T(x > 0) - T(x < 0); }                     \
+  SF_INLINE T max(T a, T b) { return a > b ? a : b; }                       \
+  SF_INLINE T min(T a, T b) { return a < b ? a : b; }                       \
+  SF_INLINE T maximum(T a, T b) { return a != a || a > b ? a : b; }         \
+  SF_INLINE T minimum(T a, T b) { return a != a || a < b ? a : b; }         \
+  SF_INLINE T select(bool m, T a, T b) { return m ? a : b; }                \
+  SF_INLINE bool isnan(T x) { return x != x; }                              \
   SF_INLINE bool isinf(T x) { return __builtin_fabs##f(x) == T(__builtin_inf()); }
 SF_SCALAR(double, )
 SF_SCALAR(float, f)
@@ -89,8 +89,8 @@ SF_INLINE bool all(vm m) { return !any(!m); }
 SF_INLINE vm isnan(vf x) { return x != x; }
 SF_INLINE vm isinf(vf x) { return {vi_raw(bits(abs(x)) == 0x7f800000)}; }
 SF_INLINE vf copysign(vf x, vf s) { return from_bits((bits(x) & 0x7fffffff) | (bits(s) & INT32_MIN)); }
-SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), vf(0.f))); }   // 0 for NaN, as torch.sign
-SF_INLINE vf maximum(vf a, vf b) { return select(isnan(a), a, max(a, b)); }   // NaN if either is, as torch.maximum
+SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), vf(0.f))); }  // 0 for NaN, as torch.sign
+SF_INLINE vf maximum(vf a, vf b) { return select(isnan(a), a, max(a, b)); }                               // NaN if either is, as torch.maximum
 SF_INLINE vf minimum(vf a, vf b) { return select(isnan(a), a, min(a, b)); }
 
 #if defined(__AVX512F__)
@@ -103,16 +103,16 @@ SF_INLINE vf minimum(vf a, vf b) { return select(isnan(a), a, min(a, b)); }
 #define SF_ROUND(name, mode, scalar) \
   SF_INLINE vf name(vf x) { return (vf_raw)_mm_round_ps((__m128)x.v, (mode) | _MM_FROUND_NO_EXC); }
 #else
-#define SF_ROUND(name, mode, scalar)                                  \
-  SF_INLINE vf name(vf x) {                                           \
+#define SF_ROUND(name, mode, scalar)                                      \
+  SF_INLINE vf name(vf x) {                                               \
     for (int i = 0; i < kLanes; ++i) x.v[i] = __builtin_##scalar(x.v[i]); \
-    return x;                                                         \
+    return x;                                                             \
   }
 #endif
 SF_ROUND(floor, _MM_FROUND_TO_NEG_INF, floorf)
 SF_ROUND(ceil, _MM_FROUND_TO_POS_INF, ceilf)
 SF_ROUND(trunc, _MM_FROUND_TO_ZERO, truncf)
-SF_ROUND(round, _MM_FROUND_TO_NEAREST_INT, rintf)   // halves to even, as torch.round
+SF_ROUND(round, _MM_FROUND_TO_NEAREST_INT, rintf)  // halves to even, as torch.round
 #undef SF_ROUND
 
 SF_INLINE vf sqrt(vf x) {
@@ -130,7 +130,7 @@ SF_INLINE vf sqrt(vf x) {
 SF_INLINE vf rsqrt(vf x) { return vf(1.f) / sqrt(x); }
 
 // ---- exponentials ----------------------------------------------------------------------------------------------------
-inline constexpr float kRoundMagic = 0x1.8p23f;   // t = x + kRoundMagic holds round(x) in its low bits, |x| < 2^22
+inline constexpr float kRoundMagic = 0x1.8p23f;  // t = x + kRoundMagic holds round(x) in its low bits, |x| < 2^22
 
 // p * 2^n where t = n + kRoundMagic and |n| <= 252; overflows to infinity and underflows gradually.
 SF_INLINE vf scale_by(vf p, vf t) {
@@ -147,11 +147,11 @@ SF_INLINE vf scale_by_normal(vf p, vf t) {
 #if defined(__AVX512F__)
   return scale_by(p, t);
 #else
-  return p.v * (vf_raw)(((vu_raw)t.v + 127u) << 23);   // the magic's own bits leave with the shift
+  return p.v * (vf_raw)(((vu_raw)t.v + 127u) << 23);  // the magic's own bits leave with the shift
 #endif
 }
 
-SF_INLINE vf exp2_poly(vf r) {   // 2^r on [-0.5, 0.5], 2.0e-9 before rounding
+SF_INLINE vf exp2_poly(vf r) {  // 2^r on [-0.5, 0.5], 2.0e-9 before rounding
   vf p = vf(0.00015353361959569156f);
   p = fma(p, r, vf(0.0013398873852565885f));
   p = fma(p, r, vf(0.00961843691766262f));
@@ -161,7 +161,7 @@ SF_INLINE vf exp2_poly(vf r) {   // 2^r on [-0.5, 0.5], 2.0e-9 before rounding
   return fma(p, r, vf(1.f));
 }
 SF_INLINE vf exp2(vf x) {
-  x = min(vf(130.f), max(vf(-160.f), x));   // NaN passes: max and min return their second operand then
+  x = min(vf(130.f), max(vf(-160.f), x));  // NaN passes: max and min return their second operand then
   vf t = x + vf(kRoundMagic);
   return scale_by(exp2_poly(x - (t - vf(kRoundMagic))), t);
 }
@@ -172,7 +172,7 @@ SF_INLINE vf exp_reduce(vf x, vf& t) {
   vf n = t - vf(kRoundMagic);
   return fma(n, vf(2.12194440e-4f), fma(n, vf(-0.693359375f), x));
 }
-SF_INLINE vf exp_poly(vf r) {   // e^r, 3.1e-9 before rounding
+SF_INLINE vf exp_poly(vf r) {  // e^r, 3.1e-9 before rounding
   vf p = vf(0.0013814173871651292f);
   p = fma(p, r, vf(0.008368921466171741f));
   p = fma(p, r, vf(0.04166840761899948f));
@@ -198,7 +198,7 @@ SF_INLINE vf exp2_fast(vf x) {
 #if defined(__AVX512F__)
   x = max(vf(-160.f), x);
 #else
-  x = min(vf(128.f), max(vf(-127.f), x));   // 2^-127 and 2^128 scale by the bits of 0 and infinity
+  x = min(vf(128.f), max(vf(-127.f), x));             // 2^-127 and 2^128 scale by the bits of 0 and infinity
 #endif
   vf t = x + vf(kRoundMagic), r = x - (t - vf(kRoundMagic));
   vf p = vf(0.001326472731307149f);
@@ -233,8 +233,8 @@ SF_INLINE vf expm1(vf x) {
   p = fma(p, r, vf(0.04166635870933533f));
   p = fma(p, r, vf(0.1666666567325592f));
   p = fma(p, r, vf(0.5f));
-  vf q = fma(p, r * r, r);   // e^r - 1, 2.4e-10 before rounding
-  vf h = scale_by_normal(vf(1.f), t - vf(1.f));   // 2^(n-1): n = 128 must not overflow early
+  vf q = fma(p, r * r, r);                       // e^r - 1, 2.4e-10 before rounding
+  vf h = scale_by_normal(vf(1.f), t - vf(1.f));  // 2^(n-1): n = 128 must not overflow early
   vf y = fma(q, h, h - vf(0.5f));
   return select(t == vf(kRoundMagic), q, y + y);
 }
@@ -321,7 +321,7 @@ SF_INLINE vf log_reduce(vf x, vf& f, vf& e) {
   p = fma(p, f, vf(3.3333331174e-1f));
   return fma(p * f, z, z * vf(-0.5f));
 }
-SF_INLINE vf log_special(vf x, vf y) {   // log of 0, negatives, infinity and NaN
+SF_INLINE vf log_special(vf x, vf y) {  // log of 0, negatives, infinity and NaN
   y = select(x < vf(__builtin_inff()), y, x);
   return select(x > vf(0.f), y, select(x == vf(0.f), vf(-__builtin_inff()), vf(__builtin_nanf(""))));
 }
@@ -341,7 +341,7 @@ SF_INLINE vf log2(vf x) {
 SF_INLINE vf log10(vf x) {
   vf f, e;
   vf y = log_reduce(x, f, e);
-  vf l = fma(e, vf(4.60503893e-6f), y * vf(0.4342944819f));   // log10(2) = 0.301025390625 + 4.605e-6
+  vf l = fma(e, vf(4.60503893e-6f), y * vf(0.4342944819f));  // log10(2) = 0.301025390625 + 4.605e-6
   l = fma(f, vf(0.4342944819f), l);
   return log_special(x, fma(e, vf(0.301025390625f), l));
 }
@@ -352,12 +352,14 @@ SF_INLINE vf log1p(vf x) {
 }
 
 // ---- trigonometry ----------------------------------------------------------------------------------------------------
-inline constexpr float kTrigLimit = 1e5f;   // beyond it libm, lane by lane
+inline constexpr float kTrigLimit = 1e5f;  // beyond it libm, lane by lane
 
 // A vector of kLanes doubles, as two halves: where float32 has too few bits (pow, and trigonometry without FMA).
 typedef double vd_raw __attribute__((vector_size(kLanes * 4)));
 typedef int64_t vl_raw __attribute__((vector_size(kLanes * 4)));
-struct vd2 { vd_raw lo, hi; };
+struct vd2 {
+  vd_raw lo, hi;
+};
 SF_INLINE vd2 widen(vf x) {
 #if defined(__AVX512DQ__)
   return {(vd_raw)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x.v)), (vd_raw)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x.v, 1))};
@@ -394,7 +396,7 @@ SF_INLINE vf trig_reduce(vf x, vi_raw& quadrant) {
   r = fma(n, vf(-3.13916473e-07f), r);
   return fma(n, vf(-5.39030253e-15f), r);
 #else
-  vd2 dx = widen(x), dn = widen(n);   // 0x1.921fb544p0 has 33 bits: its product with n is exact
+  vd2 dx = widen(x), dn = widen(n);  // 0x1.921fb544p0 has 33 bits: its product with n is exact
   dx.lo = (dx.lo - dn.lo * 0x1.921fb544p0) - dn.lo * 0x1.0b4611a626331p-34;
   dx.hi = (dx.hi - dn.hi * 0x1.921fb544p0) - dn.hi * 0x1.0b4611a626331p-34;
   return narrow(dx);
@@ -425,29 +427,38 @@ template <class F> [[gnu::noinline]] static vf trig_large(vf x, vf y) {
     if (!(__builtin_fabsf(x.v[i]) <= kTrigLimit)) y.v[i] = F::of(x.v[i]);
   return y;
 }
-struct LibmSin { SF_INLINE static float of(float x) { return __builtin_sinf(x); } };
-struct LibmCos { SF_INLINE static float of(float x) { return __builtin_cosf(x); } };
-struct LibmTan { SF_INLINE static float of(float x) { return __builtin_tanf(x); } };
+struct LibmSin {
+  SF_INLINE static float of(float x) { return __builtin_sinf(x); }
+};
+struct LibmCos {
+  SF_INLINE static float of(float x) { return __builtin_cosf(x); }
+};
+struct LibmTan {
+  SF_INLINE static float of(float x) { return __builtin_tanf(x); }
+};
 
 SF_INLINE vf sin(vf x) {
   vi_raw q;
   vf r = trig_reduce(x, q);
   vf y = flip(select(odd(q), cos_poly(r), sin_poly(r)), q);
-  if (any(abs(x) > vf(kTrigLimit))) [[unlikely]] y = trig_large<LibmSin>(x, y);
+  if (any(abs(x) > vf(kTrigLimit))) [[unlikely]]
+    y = trig_large<LibmSin>(x, y);
   return y;
 }
 SF_INLINE vf cos(vf x) {
   vi_raw q;
   vf r = trig_reduce(x, q);
-  vf y = flip(select(odd(q), sin_poly(r), cos_poly(r)), (vi_raw)((vu_raw)q + (vu_raw)(q & 1)));   // signs + - - +
-  if (any(abs(x) > vf(kTrigLimit))) [[unlikely]] y = trig_large<LibmCos>(x, y);
+  vf y = flip(select(odd(q), sin_poly(r), cos_poly(r)), (vi_raw)((vu_raw)q + (vu_raw)(q & 1)));  // signs + - - +
+  if (any(abs(x) > vf(kTrigLimit))) [[unlikely]]
+    y = trig_large<LibmCos>(x, y);
   return y;
 }
 SF_INLINE vf tan(vf x) {
   vi_raw q;
   vf r = trig_reduce(x, q), s = sin_poly(r), c = cos_poly(r);
   vf y = select(odd(q), -c, s) / select(odd(q), s, c);
-  if (any(abs(x) > vf(kTrigLimit))) [[unlikely]] y = trig_large<LibmTan>(x, y);
+  if (any(abs(x) > vf(kTrigLimit))) [[unlikely]]
+    y = trig_large<LibmTan>(x, y);
   return y;
 }
 
@@ -463,7 +474,7 @@ SF_INLINE vf atan2(vf y, vf x) {
   p = fma(p, s, vf(-0x1.22f5c2p-3f));
   p = fma(p, s, vf(0x1.997748p-3f));
   p = fma(p, s, vf(-0x1.5554d8p-2f));
-  vf r = fma(p * s, a, a);                                                   // atan on [0, 1]
+  vf r = fma(p * s, a, a);  // atan on [0, 1]
   r = select(ay > ax, vf(1.57079637f) - r, r);
   r = select(vm{bits(x) < 0}, vf(3.14159274f) - r, r);
   return select(isnan(x) | isnan(y), x + y, copysign(r, y));
@@ -472,7 +483,7 @@ SF_INLINE vf atan(vf x) { return atan2(x, vf(1.f)); }
 
 // ---- pow -------------------------------------------------------------------------------------------------------------
 // y * log2(x) in double (2e-11 relative), so that the result keeps float's 24 bits when it is as large as 2^127.
-SF_INLINE vd_raw log2_mantissa(vd_raw m) {   // m in [sqrt(1/2), sqrt(2)): 2 atanh(q) / ln 2
+SF_INLINE vd_raw log2_mantissa(vd_raw m) {  // m in [sqrt(1/2), sqrt(2)): 2 atanh(q) / ln 2
   vd_raw q = (m - 1.0) / (m + 1.0), s = q * q;
   vd_raw p = s * (1.0 / 13) + 1.0 / 11;
   p = p * s + 1.0 / 9;
@@ -485,7 +496,7 @@ SF_INLINE vd_raw log2_mantissa(vd_raw m) {   // m in [sqrt(1/2), sqrt(2)): 2 ata
 SF_INLINE vf pow(vf x, vf y) {
   const vf inf = vf(__builtin_inff()), one = vf(1.f);
   vf ax = abs(x), f, e;
-  log_reduce(ax, f, e);                        // the compiler drops the polynomial
+  log_reduce(ax, f, e);  // the compiler drops the polynomial
   vd2 m = widen(one + f), n = widen(e), w = widen(y);
   // 1e300 stands for the infinity of log2(0) and log2(inf): times y it saturates, without 0 * inf.
   vf edge = select(ax == vf(0.f), -one, select(ax == inf, one, vf(0.f)));

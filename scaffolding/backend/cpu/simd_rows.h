@@ -11,8 +11,14 @@ namespace sf {
 namespace SF_ISA {
 
 // Vec<T>: what a T computes in. Acc<T>: its scalar. lanes<V>: elements per Vec.
-template <class T> struct ComputeType { using vec = vf; using acc = float; };
-template <> struct ComputeType<double> { using vec = double; using acc = double; };
+template <class T> struct ComputeType {
+  using vec = vf;
+  using acc = float;
+};
+template <> struct ComputeType<double> {
+  using vec = double;
+  using acc = double;
+};
 template <class T> using Vec = typename ComputeType<T>::vec;
 template <class T> using Acc = typename ComputeType<T>::acc;
 template <class T> inline constexpr int kVec = sizeof(Vec<T>) / sizeof(Acc<T>);
@@ -88,21 +94,23 @@ template <class A> static const A* converted(const TensorView& v, int64_t count,
   }
   int64_t stride = v.ndim == 0 ? 1 : v.strides[v.ndim - 1];
   if (v.dtype == dtype_of<A>::value && (stride == 1 || count == 1)) return v.as<const A>();
-  visit_floating(v.dtype, [&](auto tag) __attribute__((always_inline)) {
-    using T = typename decltype(tag)::type;
-    const T* p = v.as<const T>();
-    for (int64_t i = 0; i < count; ++i) buffer[i] = A(scalar(p[i * stride]));
-  });
+  visit_floating(
+      v.dtype, [&](auto tag) __attribute__((always_inline)) {
+        using T = typename decltype(tag)::type;
+        const T* p = v.as<const T>();
+        for (int64_t i = 0; i < count; ++i) buffer[i] = A(scalar(p[i * stride]));
+      });
   return buffer;
 }
 // The reverse, for gradients of weights: writes A's into a tensor of any floating type.
 template <class A> static void write_converted(const TensorView& v, int64_t begin, int64_t end, const A* values) {
-  visit_floating(v.dtype, [&](auto tag) __attribute__((always_inline)) {
-    using T = typename decltype(tag)::type;
-    T* p = v.as<T>();
-    int64_t stride = v.ndim == 0 ? 1 : v.strides[v.ndim - 1];
-    for (int64_t i = begin; i < end; ++i) p[i * stride] = narrowed<T>(Acc<T>(values[i - begin]));
-  });
+  visit_floating(
+      v.dtype, [&](auto tag) __attribute__((always_inline)) {
+        using T = typename decltype(tag)::type;
+        T* p = v.as<T>();
+        int64_t stride = v.ndim == 0 ? 1 : v.strides[v.ndim - 1];
+        for (int64_t i = begin; i < end; ++i) p[i * stride] = narrowed<T>(Acc<T>(values[i - begin]));
+      });
 }
 
 // Pieces of rows worth a thread's while: about 16 Ki elements (2 us of work at 8 elements per ns).

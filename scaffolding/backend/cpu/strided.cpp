@@ -6,7 +6,7 @@ StridedLoop::StridedLoop(std::initializer_list<const TensorView*> views) {
   const TensorView& first = **views.begin();
   int order[kMaxDims], n = 0;
   for (int d = first.ndim - 1; d >= 0; --d)
-    if (first.sizes[d] != 1) order[n++] = d;   // innermost first; dimensions of one element need no loop
+    if (first.sizes[d] != 1) order[n++] = d;  // innermost first; dimensions of one element need no loop
   // Insertion sort by the output's stride, then by the next operand's where the output broadcasts or ties.
   auto before = [&](int a, int b) {
     for (auto* v : views) {

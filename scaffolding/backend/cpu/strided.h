@@ -12,10 +12,10 @@ inline constexpr int kMaxOperands = 4;
 
 struct StridedLoop {
   int operands = 0, ndim = 0;
-  int64_t sizes[kMaxDims];                       // sizes[0] is the innermost
-  int64_t strides[kMaxOperands][kMaxDims];       // in bytes
+  int64_t sizes[kMaxDims];                  // sizes[0] is the innermost
+  int64_t strides[kMaxOperands][kMaxDims];  // in bytes
   char* data[kMaxOperands];
-  int64_t rows = 1;                              // product of the outer sizes
+  int64_t rows = 1;  // product of the outer sizes
 
   // All views have the shape of the first (callers expand broadcast operands: stride 0).
   StridedLoop(std::initializer_list<const TensorView*> views);

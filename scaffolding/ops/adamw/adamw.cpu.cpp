@@ -11,8 +11,14 @@ namespace SF_ISA {
 template <class V> struct Scalars {
   V grad, decay, lerp, beta2, square, root, eps, step;
   explicit Scalars(const AdamWStep& a)
-      : grad(a.maximize ? -a.grad_scale : a.grad_scale), decay(1 - a.lr * a.weight_decay), lerp(1 - a.beta1), beta2(a.beta2), square(1 - a.beta2),
-        root(__builtin_sqrt(a.bias_correction2)), eps(a.eps), step(a.lr / a.bias_correction1) {}
+      : grad(a.maximize ? -a.grad_scale : a.grad_scale),
+        decay(1 - a.lr * a.weight_decay),
+        lerp(1 - a.beta1),
+        beta2(a.beta2),
+        square(1 - a.beta2),
+        root(__builtin_sqrt(a.bias_correction2)),
+        eps(a.eps),
+        step(a.lr / a.bias_correction1) {}
 };
 
 template <class P, class G> static void update(const AdamWStep& a, const AdamWTensor& t, int64_t begin, int64_t count) {
@@ -23,17 +29,18 @@ template <class P, class G> static void update(const AdamWStep& a, const AdamWTe
   A *avg = static_cast<A*>(t.exp_avg) + begin, *square = static_cast<A*>(t.exp_avg_sq) + begin;
   A* master = sizeof(P) == 2 && t.master ? reinterpret_cast<A*>(t.master) + begin : nullptr;
   const Scalars<V> s(a);
-  each_vector<P>(count, [&](int64_t i, int n) __attribute__((always_inline)) {
-    V g = load_n(grad + i, n) * s.grad, m = load_n(avg + i, n), v = load_n(square + i, n);
-    V p = (master ? load_n(master + i, n) : load_n(param + i, n)) * s.decay;
-    m = fma(s.lerp, g - m, m);
-    v = fma(s.square, g * g, v * s.beta2);
-    p -= s.step * (m / (sqrt(v) / s.root + s.eps));
-    store_n(avg + i, m, n);
-    store_n(square + i, v, n);
-    if (master) store_n(master + i, p, n);
-    store_n(param + i, p, n);
-  });
+  each_vector<P>(
+      count, [&](int64_t i, int n) __attribute__((always_inline)) {
+        V g = load_n(grad + i, n) * s.grad, m = load_n(avg + i, n), v = load_n(square + i, n);
+        V p = (master ? load_n(master + i, n) : load_n(param + i, n)) * s.decay;
+        m = fma(s.lerp, g - m, m);
+        v = fma(s.square, g * g, v * s.beta2);
+        p -= s.step * (m / (sqrt(v) / s.root + s.eps));
+        store_n(avg + i, m, n);
+        store_n(square + i, v, n);
+        if (master) store_n(master + i, p, n);
+        store_n(param + i, p, n);
+      });
 }
 
 template <class P> static void update_grad(const AdamWStep& a, const AdamWTensor& t, int64_t begin, int64_t count) {
@@ -48,7 +55,7 @@ static void step(const AdamWStep& a) {
   int64_t total = 0;
   for (int64_t i = 0; i < a.count; ++i) total += a.tensors[i].numel;
   parallel_for(total, 8192, [&](int64_t begin, int64_t end) {
-    int64_t first = 0;   // of tensor i, counting through all
+    int64_t first = 0;  // of tensor i, counting through all
     for (int64_t i = 0; i < a.count && first < end; first += a.tensors[i++].numel) {
       const AdamWTensor& t = a.tensors[i];
       int64_t from = begin > first ? begin - first : 0, to = end - first < t.numel ? end - first : t.numel;

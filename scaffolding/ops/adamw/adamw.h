@@ -6,7 +6,7 @@ namespace sf {
 
 struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 1e-2;
-  double grad_scale = 1;   // multiplies gradients first: 1 / loss scale, clipping factor
+  double grad_scale = 1;  // multiplies gradients first: 1 / loss scale, clipping factor
   bool maximize = false;
 };
 // params, exp_avgs and exp_avg_sqs are written in place; step counts from 1. masters (float32, may be empty or have empty

@@ -19,7 +19,8 @@ struct Expected {
 };
 
 TEST(adamw, follows_the_formula_over_several_tensors_and_steps) {
-  Tensors p{tensor({1, -2, 3}, kFloat64), tensor({0.5}, kFloat64)}, m{zeros({3}, kFloat64), zeros({1}, kFloat64)}, v{zeros({3}, kFloat64), zeros({1}, kFloat64)};
+  Tensors p{tensor({1, -2, 3}, kFloat64), tensor({0.5}, kFloat64)}, m{zeros({3}, kFloat64), zeros({1}, kFloat64)},
+      v{zeros({3}, kFloat64), zeros({1}, kFloat64)};
   std::vector<Expected> e{{1}, {-2}, {3}, {0.5}};
   for (int t = 1; t <= 5; ++t) {
     Tensors g{tensor({0.1 * t, -0.3, 2}, kFloat64), tensor({-1.0 / t}, kFloat64)};
@@ -35,7 +36,7 @@ TEST(adamw, keeps_full_precision_behind_bfloat16_params) {
   Tensors p{full({100}, 1.0, kBFloat16)}, m{zeros({100})}, v{zeros({100})}, master{ones({100})};
   for (int t = 1; t <= 20; ++t) adamw_(p, {ones({100}, kBFloat16)}, m, v, t, {.lr = 1e-4, .weight_decay = 0}, master);
   EXPECT_NEAR(master[0].to_vector()[7], 1 - 20e-4, 1e-6);
-  EXPECT_EQ(p[0].to_vector()[7], 1.0 - 0x1p-8 * (20e-4 > 0x1p-9 ? 1 : 0));   // the nearest bfloat16
+  EXPECT_EQ(p[0].to_vector()[7], 1.0 - 0x1p-8 * (20e-4 > 0x1p-9 ? 1 : 0));  // the nearest bfloat16
 }
 
 SF_OP_TEST(fused_adamw_) {

@@ -15,7 +15,7 @@ struct AdamWTensor {
   const void* grad = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
-  float* master = nullptr;       // float32 weights behind a 16-bit param: read instead of it, and both are written
+  float* master = nullptr;  // float32 weights behind a 16-bit param: read instead of it, and both are written
   int64_t numel = 0;
   DType param_dtype = kFloat32;
   DType grad_dtype = kFloat32;
@@ -26,7 +26,7 @@ struct AdamWStep {
   int64_t count = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 1e-2;
   double bias_correction1 = 1, bias_correction2 = 1;
-  double grad_scale = 1;         // 1 / loss scale, times the clipping factor
+  double grad_scale = 1;  // 1 / loss scale, times the clipping factor
   bool maximize = false;
 };
 extern KernelTable<AdamWStep> adamw_step;

@@ -29,7 +29,7 @@ Tensor causal_mask(int64_t lq, int64_t lk, Device device) {
 // The op as maths on [B, H, L, D]: the scores are a tensor of their own.
 Tensor attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, double scale) {
   int64_t groups = k.size(1) ? q.size(1) / k.size(1) : 1;
-  auto heads = [&](const Tensor& x) {   // each key head serves `groups` query heads
+  auto heads = [&](const Tensor& x) {  // each key head serves `groups` query heads
     if (groups == 1) return x;
     return x.unsqueeze(2).expand({x.size(0), x.size(1), groups, x.size(2), x.size(3)}).reshape({x.size(0), x.size(1) * groups, x.size(2), x.size(3)});
   };
@@ -38,7 +38,7 @@ Tensor attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, co
   else if (mask) scores = scores + mask.to(scores.dtype());
   if (is_causal) scores = where(causal_mask(q.size(2), k.size(2), q.device()), scores, full({}, -INFINITY, scores.dtype(), q.device()));
   Tensor p = softmax(scores, -1);
-  p = where(eq(p, p), p, zeros({}, p.dtype(), p.device()));   // rows that may attend to nothing
+  p = where(eq(p, p), p, zeros({}, p.dtype(), p.device()));  // rows that may attend to nothing
   return matmul(p, heads(v));
 }
 
@@ -65,8 +65,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   check_same_device(op, query, value);
   check_same_device(op, query, attn_mask);
   int64_t n = query.ndim();
-  SF_CHECK(n >= 2 && key.ndim() == n && value.ndim() == n, op, ": query, key and value must have the same number (2 or more) of dimensions, got ", query.shape(), ", ",
-           key.shape(), " and ", value.shape());
+  SF_CHECK(n >= 2 && key.ndim() == n && value.ndim() == n, op, ": query, key and value must have the same number (2 or more) of dimensions, got ",
+           query.shape(), ", ", key.shape(), " and ", value.shape());
   SF_CHECK(query.size(-1) == key.size(-1), op, ": query and key must have the same last size, got ", query.shape(), " and ", key.shape());
   SF_CHECK(key.size(-2) == value.size(-2), op, ": key and value must have the same length, got ", key.shape(), " and ", value.shape());
   SF_CHECK(dropout_p >= 0 && dropout_p < 1, op, ": dropout_p must be in [0, 1), got ", dropout_p);
@@ -76,19 +76,21 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     bool head = i == n - 3;
     SF_CHECK(key.shape()[i] == value.shape()[i], op, ": key and value must agree in dimension ", i, ", got ", key.shape(), " and ", value.shape());
     if (head && enable_gqa)
-      SF_CHECK(key.shape()[i] > 0 && query.shape()[i] % key.shape()[i] == 0, op, ": query heads must be a multiple of key heads, got ", query.shape(), " and ", key.shape());
+      SF_CHECK(key.shape()[i] > 0 && query.shape()[i] % key.shape()[i] == 0, op, ": query heads must be a multiple of key heads, got ", query.shape(), " and ",
+               key.shape());
     else
-      SF_CHECK(query.shape()[i] == key.shape()[i], op, ": query and key must agree in dimension ", i, head ? " (or pass enable_gqa=True)" : "", ", got ", query.shape(),
-               " and ", key.shape());
+      SF_CHECK(query.shape()[i] == key.shape()[i], op, ": query and key must agree in dimension ", i, head ? " (or pass enable_gqa=True)" : "", ", got ",
+               query.shape(), " and ", key.shape());
   }
   if (attn_mask) {
     SF_CHECK_AS(TypeError, attn_mask.dtype() == kBool || (is_floating(attn_mask.dtype()) && !is_float8(attn_mask.dtype())), op,
                 ": attn_mask must be bool or floating, got ", attn_mask.dtype());
     Shape scores = query.shape();
     scores[n - 1] = key.size(-2);
-    SF_CHECK(attn_mask.ndim() <= n && broadcast_shapes(op, attn_mask.shape(), scores) == scores, op, ": attn_mask ", attn_mask.shape(), " does not broadcast to ", scores);
+    SF_CHECK(attn_mask.ndim() <= n && broadcast_shapes(op, attn_mask.shape(), scores) == scores, op, ": attn_mask ", attn_mask.shape(),
+             " does not broadcast to ", scores);
   }
-  if (n != 4) {   // bring to [B, H, L, D]
+  if (n != 4) {  // bring to [B, H, L, D]
     int64_t h = n >= 3 ? query.shape()[n - 3] : 1, hk = n >= 3 ? key.shape()[n - 3] : 1, b = 1;
     for (int64_t i = 0; i + 3 < n; ++i) b *= query.shape()[i];
     Shape out = query.shape();

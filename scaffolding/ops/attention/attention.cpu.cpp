@@ -21,33 +21,32 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-constexpr int64_t kKeys = 128;                 // keys per tile
-constexpr int kMaxBlocks = 16;                 // blocks that share a packed tile; 4 instead cost 4 % at d40, 2 % at d64
-constexpr int64_t kBlockBytes = 256 << 10;     // Q^T and O^T of a task stay within a small L2
-constexpr int64_t kNearRows = 128;             // elements between rows that are read in place
+constexpr int64_t kKeys = 128;              // keys per tile
+constexpr int kMaxBlocks = 16;              // blocks that share a packed tile; 4 instead cost 4 % at d40, 2 % at d64
+constexpr int64_t kBlockBytes = 256 << 10;  // Q^T and O^T of a task stay within a small L2
+constexpr int64_t kNearRows = 128;          // elements between rows that are read in place
 
 // A new maximum is taken over only when it exceeds the old one by 2^8: until then P may be as large as 256, which costs
 // no accuracy in floating point, and O^T is not rescaled. After the first tile rescaling is rare.
 constexpr float kMaximumSlack = 8.0f;
 
 template <class U> struct ForwardBlock : QueryBlock {
-  U* qt;       // [packed(D)][kQueries]
-  float* ot;   // [round_up(Dv, kLanes)][kQueries]
-  alignas(64) float maximum[kQueries];   // in powers of two
+  U* qt;                                // [packed(D)][kQueries]
+  float* ot;                            // [round_up(Dv, kLanes)][kQueries]
+  alignas(64) float maximum[kQueries];  // in powers of two
   alignas(64) float sum[kQueries];
 };
 
 template <class U> struct KeyTile {
   int64_t first, count;
-  const U* k;        // A(i, t) = k[i * ldk + t]
+  const U* k;  // A(i, t) = k[i * ldk + t]
   int64_t ldk;
-  const U* v;        // A(i, t) = v[t * ldv + i]
+  const U* v;  // A(i, t) = v[t * ldv + i]
   int64_t ldv;
 };
 
 // s[count][kQueries] = K Q^T; top = the columns' maxima, of use when no mask follows.
-template <class U, int NV>
-SF_INLINE void score(float* s, const KeyTile<U>& tile, const U* qt, int64_t depth, vf (&top)[NV]) {
+template <class U, int NV> SF_INLINE void score(float* s, const KeyTile<U>& tile, const U* qt, int64_t depth, vf (&top)[NV]) {
   for (int j = 0; j < NV; ++j) top[j] = vf(kNegativeInfinity);
   for (int64_t i0 = 0; i0 < tile.count; i0 += kRows) {
     vf c[kRows][NV];
@@ -69,8 +68,7 @@ SF_INLINE void score(float* s, const KeyTile<U>& tile, const U* qt, int64_t dept
 }
 
 // P = 2^(s * factor - maximum) in place; adds the columns to sum.
-template <int NV>
-SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const float*) {
+template <int NV> SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const float*) {
 #pragma GCC unroll 2
   for (int64_t k = 0; k < count; ++k, s += kQueries)
 #pragma GCC unroll 4
@@ -82,8 +80,7 @@ SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus
 }
 #if defined(__AVX512BF16__)
 // Two rows become one row of pairs, written over rows that were already read.
-template <int NV>
-SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const Pair*) {
+template <int NV> SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const Pair*) {
   Pair* out = reinterpret_cast<Pair*>(s);
   for (int64_t k = 0; k < count; k += 2, s += 2 * kQueries, out += kQueries)
 #pragma GCC unroll 4
@@ -96,8 +93,7 @@ SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus
 }
 #endif
 
-template <class U, int NV>
-void attend(const Problem& p, ForwardBlock<U>& block, const KeyTile<U>& tile, float* s) {
+template <class U, int NV> void attend(const Problem& p, ForwardBlock<U>& block, const KeyTile<U>& tile, float* s) {
   vf top[NV], minus[NV], sum[NV], factor(p.factor);
   score(s, tile, block.qt, units<U>(p.D), top);
   if (block.needs_mask(p, tile.first, tile.count)) {
@@ -147,8 +143,7 @@ void attend(const Problem& p, ForwardBlock<U>& block, const KeyTile<U>& tile, fl
 }
 
 // y = O^T / sum, back in rows; lse.
-template <class T, class U>
-void finish(const Problem& p, const ForwardBlock<U>& block, const Heads<T>& y, float* lse) {
+template <class T, class U> void finish(const Problem& p, const ForwardBlock<U>& block, const Heads<T>& y, float* lse) {
   T* rows[kQueries];
   block.pointers(p, y, rows);
   for (int g = 0; g < block.count; g += kLanes) {
@@ -164,13 +159,13 @@ void finish(const Problem& p, const ForwardBlock<U>& block, const Heads<T>& y, f
   if (!lse) return;
   for (int r = 0; r < block.count; ++r) {
     float sum = block.sum[r];
-    lse[(block.b * p.Hq + block.head(p, r)) * p.Lq + block.query(p, r)] =
-        sum == 0.0f ? 0.0f : block.maximum[r] == kLowest ? kLowest : (block.maximum[r] + __builtin_log2f(sum)) * kLn2;
+    lse[(block.b * p.Hq + block.head(p, r)) * p.Lq + block.query(p, r)] = sum == 0.0f                   ? 0.0f
+                                                                          : block.maximum[r] == kLowest ? kLowest
+                                                                                                        : (block.maximum[r] + __builtin_log2f(sum)) * kLn2;
   }
 }
 
-template <class T, class U>
-void forward_typed(const AttentionForward& a) {
+template <class T, class U> void forward_typed(const AttentionForward& a) {
   Problem p(a);
   Heads<const T> q(a.q), k(a.k), v(a.v);
   Heads<T> y(a.y);
@@ -185,7 +180,7 @@ void forward_typed(const AttentionForward& a) {
   group = smaller(group, blocks * heads / (4 * num_threads()));
   if (group < 1) group = 1;
   int64_t groups = (blocks + group - 1) / group;
-  if (groups > 0) group = (blocks + groups - 1) / groups;   // equally long: a short last group would pack for few
+  if (groups > 0) group = (blocks + groups - 1) / groups;  // equally long: a short last group would pack for few
 
   // float32 keys and values can be read where they are, if no tile of kRows reads past a row or past the last key.
   // Rows far apart (heads interleaved in memory) fall on few cache sets: they are packed, unless hardly anybody reads them.
@@ -225,8 +220,10 @@ void forward_typed(const AttentionForward& a) {
           tile.k = reinterpret_cast<const U*>(kt), tile.ldk = k.row;
           tile.v = reinterpret_cast<const U*>(vt), tile.ldv = v.row;
         } else {
-          pack_rows(kv, [&](int64_t i) { return kt + i * k.row; }, tile.count, round_up(tile.count, kRows), p.D);
-          pack_depth(kv + k_units, [&](int64_t i) { return vt + i * v.row; }, tile.count, p.Dv);
+          pack_rows(
+              kv, [&](int64_t i) { return kt + i * k.row; }, tile.count, round_up(tile.count, kRows), p.D);
+          pack_depth(
+              kv + k_units, [&](int64_t i) { return vt + i * v.row; }, tile.count, p.Dv);
         }
         for (int i = 0; i < n; ++i) {
           if (k0 >= block[i].key_end(p)) continue;
@@ -251,9 +248,7 @@ void forward(const AttentionForward& a) {
 #endif
 }
 
-bool supports(const AttentionForward& a) {
-  return supports_inputs(a) && a.y.dtype == a.q.dtype && rows_are_dense(a.y);
-}
+bool supports(const AttentionForward& a) { return supports_inputs(a) && a.y.dtype == a.q.dtype && rows_are_dense(a.y); }
 
 }  // namespace
 

@@ -24,27 +24,27 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-constexpr int64_t kKeys = 128;                    // keys per tile; 64 is 2 % slower at d64
-constexpr int kGroup = 2;                         // query blocks per group: dK and dV are summed over 96 queries at a time
-constexpr int64_t kWidth = kGroup * kQueries;     // queries in a group
+constexpr int64_t kKeys = 128;                 // keys per tile; 64 is 2 % slower at d64
+constexpr int kGroup = 2;                      // query blocks per group: dK and dV are summed over 96 queries at a time
+constexpr int64_t kWidth = kGroup * kQueries;  // queries in a group
 
 // A row of P^T or dS^T as the left operand of a product that sums over queries.
 template <class U> struct Weights { using type = float; };
 template <> struct Weights<Pair> { using type = BFloat16; };
 
 template <class U> struct BackwardBlock : QueryBlock {
-  U* qt;                                 // [packed(D)][kQueries]
-  U* dyt;                                // [packed(Dv)][kQueries]
-  float* dqt;                            // [round_up(D, kLanes)][kQueries]
-  alignas(64) float minus_lse[kQueries]; // in powers of two
+  U* qt;                                  // [packed(D)][kQueries]
+  U* dyt;                                 // [packed(Dv)][kQueries]
+  float* dqt;                             // [round_up(D, kLanes)][kQueries]
+  alignas(64) float minus_lse[kQueries];  // in powers of two
   alignas(64) float delta[kQueries];
 };
 
 // Sizes, in units of 4 bytes, of the packed pieces.
 template <class U> struct Layout {
   int64_t keys, key_units;
-  int64_t k_rows, k_depth, v_rows;       // one tile of K as rows, K summed over keys (shared with rows for floats), V as rows
-  int64_t dk, dv;                        // sums of one tile
+  int64_t k_rows, k_depth, v_rows;  // one tile of K as rows, K summed over keys (shared with rows for floats), V as rows
+  int64_t dk, dv;                   // sums of one tile
   int64_t width_d, width_dv;
   int64_t qt, dyt, dqt, q_depth, dy_depth;
   SF_INLINE explicit Layout(const Problem& p) {
@@ -82,9 +82,7 @@ template <class U> struct Buffers {
   W* p;            // [kKeys][kWidth] of the group
   W* ds;           // [kKeys][kWidth]
   Pair* ds_depth;  // [kKeys / 2][kQueries], pairs only: dS of one block as the operand of a sum over keys
-  SF_INLINE static int64_t bytes() {
-    return kKeys * kQueries * 4 + 2 * kKeys * kWidth * int64_t(sizeof(W)) + kKeys * kQueries * 2;
-  }
+  SF_INLINE static int64_t bytes() { return kKeys * kQueries * 4 + 2 * kKeys * kWidth * int64_t(sizeof(W)) + kKeys * kQueries * 2; }
   SF_INLINE explicit Buffers(float* base) {
     s = base;
     p = reinterpret_cast<W*>(s + kKeys * kQueries);
@@ -102,8 +100,8 @@ template <int NV> SF_INLINE void clear(vf (&c)[kRows][NV]) {
 
 // P^T and dS^T of one block and tile into column `column` of the group's buffers; dQ^T.
 template <class U, int NV>
-void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTile<U>& tile, const Buffers<U>& buf, int64_t column,
-                   bool want_ds, bool want_dq, bool keep_ds) {
+void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTile<U>& tile, const Buffers<U>& buf, int64_t column, bool want_ds, bool want_dq,
+                   bool keep_ds) {
   constexpr int kDegree = kExpDegree<U>;
   float* s = buf.s;
   int64_t rounded = round_up(tile.count, kRows);
@@ -149,8 +147,7 @@ void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTil
 #if defined(__AVX512BF16__)
       if constexpr (kPerUnit<U> == 2)
 #pragma GCC unroll 8
-        for (int i = 0; i < kRows; i += 2)
-          store_units(buf.ds_depth + (i0 + i) / 2 * kQueries + j * kLanes, join(c[i][j], c[i + 1][j]));
+        for (int i = 0; i < kRows; i += 2) store_units(buf.ds_depth + (i0 + i) / 2 * kQueries + j * kLanes, join(c[i][j], c[i + 1][j]));
 #endif
     }
   }
@@ -176,8 +173,7 @@ void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTil
 }
 
 // sum[keys][width] += w[keys][rows] x[rows][width], NV vectors of the width.
-template <class U, int NV>
-SF_INLINE void accumulate_columns(float* sum, const U* w, const U* x, int64_t keys, int64_t depth, int64_t width) {
+template <class U, int NV> SF_INLINE void accumulate_columns(float* sum, const U* w, const U* x, int64_t keys, int64_t depth, int64_t width) {
   for (int64_t k = 0; k < keys; k += kRows) {
     vf c[kRows][NV];
     float* o = sum + k * width;
@@ -192,8 +188,7 @@ SF_INLINE void accumulate_columns(float* sum, const U* w, const U* x, int64_t ke
       for (int j = 0; j < NV; ++j) store(o + i * width + j * kLanes, c[i][j]);
   }
 }
-template <class U>
-void accumulate(float* sum, const typename Weights<U>::type* weights, const U* x, int64_t keys, int64_t rows, int64_t width) {
+template <class U> void accumulate(float* sum, const typename Weights<U>::type* weights, const U* x, int64_t keys, int64_t rows, int64_t width) {
   const U* w = reinterpret_cast<const U*>(weights);
   int64_t depth = units<U>(rows);
   for (int64_t left = width / kLanes; left > 0;) {
@@ -207,8 +202,7 @@ void accumulate(float* sum, const typename Weights<U>::type* weights, const U* x
 }
 
 // dmask of one block and tile: ds[kKeys][kQueries] transposed into rows of the full score; zero when ds is null.
-template <class U>
-void write_dmask(const Problem& p, const BackwardBlock<U>& block, const float* ds, int64_t k0, int64_t kn, float* dmask) {
+template <class U> void write_dmask(const Problem& p, const BackwardBlock<U>& block, const float* ds, int64_t k0, int64_t kn, float* dmask) {
   for (int g = 0; g < block.count; g += kLanes)
     for (int64_t k = 0; k < kn; k += kLanes) {
       int n = int(smaller(kLanes, kn - k));
@@ -221,8 +215,7 @@ void write_dmask(const Problem& p, const BackwardBlock<U>& block, const float* d
 }
 
 // dqt[D][kQueries] * scale into rows of dq (when the task is the only one for its head) or of its share of the partial sums.
-template <class T, class U>
-void write_dq(const Problem& p, const BackwardBlock<U>& block, float scale, T* const* rows) {
+template <class T, class U> void write_dq(const Problem& p, const BackwardBlock<U>& block, float scale, T* const* rows) {
   for (int g = 0; g < block.count; g += kLanes)
     for (int64_t d = 0; d < p.D; d += kLanes) {
       vf_raw r[kLanes];
@@ -233,12 +226,11 @@ void write_dq(const Problem& p, const BackwardBlock<U>& block, float scale, T* c
     }
 }
 
-template <class T> void write_rows(const Heads<T>& out, int64_t b, int64_t h, const float* sum, int64_t first, int64_t count,
-                                   int64_t length, int64_t width, float scale) {
+template <class T>
+void write_rows(const Heads<T>& out, int64_t b, int64_t h, const float* sum, int64_t first, int64_t count, int64_t length, int64_t width, float scale) {
   for (int64_t i = 0; i < count; ++i) {
     T* row = out.at(b, h, first + i);
-    for (int64_t d = 0; d < length; d += kLanes)
-      store_n(row + d, load(sum + i * width + d) * vf(scale), int(smaller(kLanes, length - d)));
+    for (int64_t d = 0; d < length; d += kLanes) store_n(row + d, load(sum + i * width + d) * vf(scale), int(smaller(kLanes, length - d)));
   }
 }
 
@@ -249,19 +241,29 @@ template <class T> struct BackwardTensors {
   float* dmask;
   float scale;
   explicit BackwardTensors(const AttentionBackward& a)
-      : q(a.q), k(a.k), v(a.v), y(a.y), dy(a.dy), dq(a.dq), dk(a.dk), dv(a.dv), lse(a.lse.as<float>()),
-        dmask(a.dmask.defined() ? a.dmask.as<float>() : nullptr), scale(float(a.scale)) {}
+      : q(a.q),
+        k(a.k),
+        v(a.v),
+        y(a.y),
+        dy(a.dy),
+        dq(a.dq),
+        dk(a.dk),
+        dv(a.dv),
+        lse(a.lse.as<float>()),
+        dmask(a.dmask.defined() ? a.dmask.as<float>() : nullptr),
+        scale(float(a.scale)) {}
 };
 
 // Packs the queries of block x and everything backward needs of them; depth operands at row `at` of the group.
-template <class T, class U>
-void load_block(const Problem& p, const BackwardTensors<T>& t, const Layout<U>& l, BackwardBlock<U>& x, U* q_depth, U* dy_depth) {
+template <class T, class U> void load_block(const Problem& p, const BackwardTensors<T>& t, const Layout<U>& l, BackwardBlock<U>& x, U* q_depth, U* dy_depth) {
   const T *q[kQueries], *dy[kQueries], *y[kQueries];
   x.pointers(p, t.q, q), x.pointers(p, t.dy, dy), x.pointers(p, t.y, y);
   pack_transposed(x.qt, q, x.count, p.D, p.negate);
   pack_transposed(x.dyt, dy, x.count, p.Dv, false);
-  pack_depth(q_depth, [&](int64_t i) { return q[i]; }, x.count, p.D);
-  pack_depth(dy_depth, [&](int64_t i) { return dy[i]; }, x.count, p.Dv);
+  pack_depth(
+      q_depth, [&](int64_t i) { return q[i]; }, x.count, p.D);
+  pack_depth(
+      dy_depth, [&](int64_t i) { return dy[i]; }, x.count, p.Dv);
   std::memset(x.dqt, 0, l.dqt * sizeof(float));
   for (int r = 0; r < kQueries; ++r) {
     // Lanes without a row: 2^-infinity, no weight, and no gradient.
@@ -280,8 +282,7 @@ void load_block(const Problem& p, const BackwardTensors<T>& t, const Layout<U>& 
   }
 }
 
-template <class T, class U>
-void backward_typed(const AttentionBackward& a) {
+template <class T, class U> void backward_typed(const AttentionBackward& a) {
   Problem p(a);
   BackwardTensors<T> t(a);
   Layout<U> l(p);
@@ -315,7 +316,8 @@ void backward_typed(const AttentionBackward& a) {
         auto k_row = [&](int64_t i) { return t.k.at(b, h, x.first + i); };
         pack_rows(x.k, k_row, x.count, rounded, p.D);
         if constexpr (kPerUnit<U> == 2) pack_depth(x.k_depth, k_row, x.count, p.D);
-        pack_rows(x.v, [&](int64_t i) { return t.v.at(b, h, x.first + i); }, x.count, rounded, p.Dv);
+        pack_rows(
+            x.v, [&](int64_t i) { return t.v.at(b, h, x.first + i); }, x.count, rounded, p.Dv);
         std::memset(x.dk, 0, (l.dk + l.dv) * sizeof(float));
       }
 
@@ -400,8 +402,8 @@ void backward(const AttentionBackward& a) {
 }
 
 bool supports(const AttentionBackward& a) {
-  return supports_inputs(a) && a.dy.dtype == a.q.dtype && rows_are_dense(a.y) && rows_are_dense(a.dy) && rows_are_dense(a.dq) &&
-         rows_are_dense(a.dk) && rows_are_dense(a.dv);
+  return supports_inputs(a) && a.dy.dtype == a.q.dtype && rows_are_dense(a.y) && rows_are_dense(a.dy) && rows_are_dense(a.dq) && rows_are_dense(a.dk) &&
+         rows_are_dense(a.dv);
 }
 
 }  // namespace

@@ -24,15 +24,25 @@ template <class T> struct Heads {
 struct Problem {
   int64_t B, Hq, Hkv, G, Lq, Lk, D, Dv;
   bool causal;
-  bool negate;          // scale < 0: queries are packed negated, so that a larger product is always a larger score
-  float factor;         // |scale| * log2(e): scores are in powers of two from the product on
+  bool negate;   // scale < 0: queries are packed negated, so that a larger product is always a larger score
+  float factor;  // |scale| * log2(e): scores are in powers of two from the product on
   const TensorView* mask;
   int64_t mask_strides[4];
 
-  template <class Args> SF_INLINE explicit Problem(const Args& a)
-      : B(a.q.sizes[0]), Hq(a.q.sizes[1]), Hkv(a.k.sizes[1]), G(Hkv ? Hq / Hkv : 0), Lq(a.q.sizes[2]), Lk(a.k.sizes[2]),
-        D(a.q.sizes[3]), Dv(a.v.sizes[3]), causal(a.is_causal), negate(a.scale < 0),
-        factor(float((a.scale < 0 ? -a.scale : a.scale) * 1.4426950408889634)), mask(a.mask.defined() ? &a.mask : nullptr) {
+  template <class Args>
+  SF_INLINE explicit Problem(const Args& a)
+      : B(a.q.sizes[0]),
+        Hq(a.q.sizes[1]),
+        Hkv(a.k.sizes[1]),
+        G(Hkv ? Hq / Hkv : 0),
+        Lq(a.q.sizes[2]),
+        Lk(a.k.sizes[2]),
+        D(a.q.sizes[3]),
+        Dv(a.v.sizes[3]),
+        causal(a.is_causal),
+        negate(a.scale < 0),
+        factor(float((a.scale < 0 ? -a.scale : a.scale) * 1.4426950408889634)),
+        mask(a.mask.defined() ? &a.mask : nullptr) {
     for (int d = 0; d < 4; ++d) {
       int from = mask ? d - 4 + mask->ndim : -1;
       mask_strides[d] = from < 0 || mask->sizes[from] == 1 ? 0 : mask->strides[from];
@@ -45,10 +55,10 @@ struct Problem {
 // Where the kQueries rows of a block are. Lanes past `count` repeat the last row's position; their results are dropped.
 struct QueryBlock {
   int count = 0;
-  int64_t b = 0, first = 0, first_head = 0;        // first: row number within the group of heads
-  int32_t lowest = 0, highest = 0;                 // positions, for causal
-  bool one_mask_row = false;                       // every lane reads the same mask row
-  alignas(64) int32_t position[kQueries];          // query index i of each lane
+  int64_t b = 0, first = 0, first_head = 0;  // first: row number within the group of heads
+  int32_t lowest = 0, highest = 0;           // positions, for causal
+  bool one_mask_row = false;                 // every lane reads the same mask row
+  alignas(64) int32_t position[kQueries];    // query index i of each lane
   int64_t mask_offset[kQueries];
 
   SF_INLINE void locate(const Problem& p, int64_t batch, int64_t kv_head, int64_t block) {
@@ -73,9 +83,7 @@ struct QueryBlock {
   }
   // Keys that some row of the block may see.
   SF_INLINE int64_t key_end(const Problem& p) const { return p.causal ? smaller(p.Lk, int64_t(highest) + 1) : p.Lk; }
-  SF_INLINE bool needs_mask(const Problem& p, int64_t k0, int64_t kn) const {
-    return p.mask || (p.causal && k0 + kn - 1 > lowest);
-  }
+  SF_INLINE bool needs_mask(const Problem& p, int64_t k0, int64_t kn) const { return p.mask || (p.causal && k0 + kn - 1 > lowest); }
 };
 
 // Additive mask values in powers of two. -inf stays -inf; finite values stay finite, so that a row filled with float32's
@@ -85,8 +93,7 @@ SF_INLINE vf in_powers_of_two(vf x) {
   return select(x == vf(kNegativeInfinity), x, max(vf(kLowest), scaled));
 }
 template <class T> SF_INLINE float mask_value(T x) {
-  return to_float(x) == kNegativeInfinity ? kNegativeInfinity
-         : to_float(x) * kLog2e < kLowest ? kLowest : to_float(x) * kLog2e;
+  return to_float(x) == kNegativeInfinity ? kNegativeInfinity : to_float(x) * kLog2e < kLowest ? kLowest : to_float(x) * kLog2e;
 }
 SF_INLINE float mask_value(bool x) { return x ? 0.0f : kNegativeInfinity; }
 
@@ -105,11 +112,10 @@ SF_INLINE vf mask_values(const bool* row, int64_t stride, int n) {
 
 // s[kn][kQueries] = s * factor + mask, in powers of two, -inf where a query may not see the key.
 // Called only for tiles that a mask touches; the others leave the factor to the exponential's multiply-add.
-template <class T>
-static void add_mask(float* s, const Problem& p, const QueryBlock& block, int64_t k0, int64_t kn) {
+template <class T> static void add_mask(float* s, const Problem& p, const QueryBlock& block, int64_t k0, int64_t kn) {
   const T* base = p.mask->as<T>();
   int64_t step = p.mask_strides[3];
-  if (block.one_mask_row) {   // a key padding mask: one value for the whole row of S^T
+  if (block.one_mask_row) {  // a key padding mask: one value for the whole row of S^T
     const T* row = base + block.mask_offset[0] + k0 * step;
     for (int64_t k = 0; k < kn; ++k) {
       vf m(mask_value(row[k * step]));
@@ -137,11 +143,11 @@ static void add_mask(float* s, const Problem& p, const QueryBlock& block, int64_
 static void apply_mask(float* s, const Problem& p, const QueryBlock& block, int64_t k0, int64_t kn) {
   for (int64_t i = 0; i < kn * kQueries; i += kLanes) store(s + i, load(s + i) * vf(p.factor));
   if (p.mask) switch (p.mask->dtype) {
-    case kBool: add_mask<bool>(s, p, block, k0, kn); break;
-    case kFloat32: add_mask<float>(s, p, block, k0, kn); break;
-    case kFloat16: add_mask<Half>(s, p, block, k0, kn); break;
-    default: add_mask<BFloat16>(s, p, block, k0, kn); break;
-  }
+      case kBool: add_mask<bool>(s, p, block, k0, kn); break;
+      case kFloat32: add_mask<float>(s, p, block, k0, kn); break;
+      case kFloat16: add_mask<Half>(s, p, block, k0, kn); break;
+      default: add_mask<BFloat16>(s, p, block, k0, kn); break;
+    }
   if (!p.causal || k0 + kn - 1 <= block.lowest) return;
   for (int j = 0; j < kQueries; j += kLanes) {
     vi_raw position;

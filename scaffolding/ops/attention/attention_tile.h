@@ -27,7 +27,7 @@ inline constexpr int kRows = 4, kVectors = 3;
 #else
 inline constexpr int kRows = 4, kVectors = 2;
 #endif
-inline constexpr int kQueries = kVectors * kLanes;   // queries in a block: 48, 24 or 8
+inline constexpr int kQueries = kVectors * kLanes;  // queries in a block: 48, 24 or 8
 
 inline constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f, kLowest = -3.40282347e38f;
 inline constexpr float kNegativeInfinity = -__builtin_inff();
@@ -35,7 +35,9 @@ inline constexpr float kNegativeInfinity = -__builtin_inff();
 SF_INLINE constexpr int64_t round_up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
 SF_INLINE constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-struct Pair { uint32_t bits; };   // two bfloat16, the lower depth index in the low half
+struct Pair {
+  uint32_t bits;
+};  // two bfloat16, the lower depth index in the low half
 
 template <class U> inline constexpr int kPerUnit = 1;
 template <> inline constexpr int kPerUnit<Pair> = 2;
@@ -44,17 +46,16 @@ SF_INLINE vf load_units(const float* p) { return load(p); }
 SF_INLINE vf broadcast(const float* p) { return vf(*p); }
 SF_INLINE vf multiply_add(vf a, vf b, vf c) { return fma(a, b, c); }
 #if defined(__AVX512BF16__)
-struct vp { __m512i v; };
+struct vp {
+  __m512i v;
+};
 SF_INLINE vp load_units(const Pair* p) { return {_mm512_loadu_si512(p)}; }
 SF_INLINE vp broadcast(const Pair* p) { return {_mm512_set1_epi32(int(p->bits))}; }
-SF_INLINE vf multiply_add(vp a, vp b, vf c) {
-  return (vf_raw)_mm512_dpbf16_ps((__m512)c.v, (__m512bh)a.v, (__m512bh)b.v);
-}
+SF_INLINE vf multiply_add(vp a, vp b, vf c) { return (vf_raw)_mm512_dpbf16_ps((__m512)c.v, (__m512bh)a.v, (__m512bh)b.v); }
 #endif
 
 // c[i][j] += sum over t of A(i, t) b[t * ldb + j * kLanes], with A(i, t) = a[i * lda + t], or a[t * lda + i] when kColumns.
-template <bool kColumns, class U, int NV>
-SF_INLINE void tile_product(vf (&c)[kRows][NV], const U* a, int64_t lda, const U* b, int64_t ldb, int64_t depth) {
+template <bool kColumns, class U, int NV> SF_INLINE void tile_product(vf (&c)[kRows][NV], const U* a, int64_t lda, const U* b, int64_t ldb, int64_t depth) {
   for (int64_t t = 0; t < depth; ++t) {
     decltype(load_units(b)) row[NV];
 #pragma GCC unroll 4
@@ -79,7 +80,7 @@ template <int kDegree> SF_INLINE vf exp2_at_most(vf t) {
   // vreduceps and vscalefps save four of eleven instructions: forward +2 % (float32), +3 % (bfloat16).
   __m512 x = (__m512)t.v;
   __mmask16 alive = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
-  vf f((vf_raw)_mm512_maskz_reduce_ps(0xffff, x, 1)), p;   // t - floor(t)
+  vf f((vf_raw)_mm512_maskz_reduce_ps(0xffff, x, 1)), p;  // t - floor(t)
   if constexpr (kDegree == 5) {
     p = fma(vf(0.0018671305f), f, vf(0.00901702942f));
     p = fma(p, f, vf(0.0557999138f));
@@ -158,13 +159,11 @@ template <class U> SF_INLINE int64_t units(int64_t length) { return (length + kP
 template <class U> SF_INLINE int64_t packed(int64_t length) { return round_up(units<U>(length), kLanes); }
 
 // rows[0, count)[length] -> dst[packed(length)][kQueries], zero where there is nothing.
-template <class U, class T>
-SF_INLINE void pack_transposed(U* dst, const T* const* rows, int count, int64_t length, bool negate) {
+template <class U, class T> SF_INLINE void pack_transposed(U* dst, const T* const* rows, int count, int64_t length, bool negate) {
   for (int g = 0; g < kQueries; g += kLanes) {
     for (int64_t u = 0; u < packed<U>(length); u += kLanes) {
       vf_raw r[kLanes];
-      for (int i = 0; i < kLanes; ++i)
-        r[i] = g + i < count ? Units<U>::read(rows[g + i], u * kPerUnit<U>, length, negate) : vf_raw{};
+      for (int i = 0; i < kLanes; ++i) r[i] = g + i < count ? Units<U>::read(rows[g + i], u * kPerUnit<U>, length, negate) : vf_raw{};
       transpose(r);
       for (int i = 0; i < kLanes; ++i) store_units(dst + (u + i) * kQueries + g, r[i]);
     }
@@ -172,19 +171,15 @@ SF_INLINE void pack_transposed(U* dst, const T* const* rows, int count, int64_t 
 }
 
 // row(0) .. row(count - 1), each of `length` elements -> dst[rounded][packed(length)], zero where there is nothing.
-template <class U, class Row>
-SF_INLINE void pack_rows(U* dst, const Row& row, int64_t count, int64_t rounded, int64_t length) {
+template <class U, class Row> SF_INLINE void pack_rows(U* dst, const Row& row, int64_t count, int64_t rounded, int64_t length) {
   int64_t width = packed<U>(length);
   for (int64_t i = 0; i < rounded; ++i, dst += width)
-    for (int64_t u = 0; u < width; u += kLanes)
-      store_units(dst + u, i < count ? Units<U>::read(row(i), u * kPerUnit<U>, length, false) : vf_raw{});
+    for (int64_t u = 0; u < width; u += kLanes) store_units(dst + u, i < count ? Units<U>::read(row(i), u * kPerUnit<U>, length, false) : vf_raw{});
 }
 
 // The operand of a product that sums over rows: dst[units(count)][round_up(length, kLanes)]. Floats stay rows; pairs
 // join row 2i and row 2i + 1 element by element (a missing last row counts as zero).
-template <class Row> SF_INLINE void pack_depth(float* dst, const Row& row, int64_t count, int64_t length) {
-  pack_rows(dst, row, count, count, length);
-}
+template <class Row> SF_INLINE void pack_depth(float* dst, const Row& row, int64_t count, int64_t length) { pack_rows(dst, row, count, count, length); }
 #if defined(__AVX512BF16__)
 SF_INLINE __m512i widen(const BFloat16* row, int64_t e, int64_t length) {
   __mmask16 m = length - e >= kLanes ? 0xffff : __mmask16((1u << (length - e)) - 1);

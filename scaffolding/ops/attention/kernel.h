@@ -19,21 +19,21 @@ struct AttentionForward {
   // Undefined, or at most four dimensions that broadcast to [B, Hq, Lq, Lk] (size 1 or stride 0). Bool: true attends.
   // float32, float16 or bfloat16: added to the scaled score. Any strides; a last stride of 0 or 1 is fast.
   TensorView mask;
-  bool is_causal = false;   // query i sees keys j <= i, aligned at the top left when Lq != Lk; combines with mask
+  bool is_causal = false;  // query i sees keys j <= i, aligned at the top left when Lq != Lk; combines with mask
   double scale = 1;
   TensorView y;
-  TensorView lse;           // log(sum_j exp(score[.., j])), which the backward pass reads; may be undefined
+  TensorView lse;  // log(sum_j exp(score[.., j])), which the backward pass reads; may be undefined
 };
 extern KernelTable<AttentionForward> attention_forward;
 
 struct AttentionBackward {
-  TensorView q, k, v, mask;   // as in the forward call
+  TensorView q, k, v, mask;  // as in the forward call
   bool is_causal = false;
   double scale = 1;
-  TensorView y, lse, dy;      // what the forward call wrote, and the gradient of y
+  TensorView y, lse, dy;  // what the forward call wrote, and the gradient of y
   // Written, not added to. Each may be undefined when nobody asked. dk and dv are sums over the G query heads.
   TensorView dq, dk, dv;
-  TensorView dmask;           // float32 [B, Hq, Lq, Lk] contiguous, the gradient of the score; reduce it to the mask's shape
+  TensorView dmask;  // float32 [B, Hq, Lq, Lk] contiguous, the gradient of the score; reduce it to the mask's shape
 };
 extern KernelTable<AttentionBackward> attention_backward;
 

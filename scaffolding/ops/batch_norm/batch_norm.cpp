@@ -50,8 +50,8 @@ void check_channels(const char* op, const Tensor& x, std::initializer_list<std::
 
 }  // namespace
 
-Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training, double momentum,
-                  double eps) {
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
+                  double momentum, double eps) {
   const char* op = "batch_norm";
   check_defined(op, "input", x);
   check_floating(op, "input", x);
@@ -87,7 +87,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
         kernel(k);
         return {dx, dw, db};
       },
-      [running_mean, running_var, training, eps](const Tensors& in) -> Tensors { return {batch_norm_reference(in, running_mean, running_var, training, eps)}; });
+      [running_mean, running_var, training, eps](const Tensors& in) -> Tensors {
+        return {batch_norm_reference(in, running_mean, running_var, training, eps)};
+      });
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool use_input_stats,
@@ -98,10 +100,10 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   SF_CHECK(x.ndim() >= 3, op, ": input must be [N, C, *], got ", x.shape());
   if (!use_input_stats) return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
   check_channels(op, x, {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
-  int64_t n = x.size(0), c = x.size(1), space = n * c ? x.numel() / (n * c) : 0;
+  int64_t n = x.size(0), c = x.size(1), space = n * c > 0 ? x.numel() / (n * c) : 0;
   SF_CHECK(x.numel() == 0 || space > 1, op, ": needs more than one value per sample and channel, got input ", x.shape());
   if (running_mean || running_var) {
-    autograd::NoGrad off;   // the average over samples of each one's statistics, as torch
+    autograd::NoGrad off;  // the average over samples of each one's statistics, as torch
     Tensor flat = x.reshape({n, c, space}).to(x.dtype() == kFloat64 ? kFloat64 : kFloat32), mean = flat.mean({2}, true);
     Tensor var = square(flat - mean).sum({2}) / double(space - 1);
     auto update = [&](Tensor t, const Tensor& now) { t.copy_(t * (1 - momentum) + now.to(t.dtype()) * momentum); };
@@ -113,10 +115,12 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
 
 SF_OP(batch_norm, "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5")
     .doc("Normalise each channel of input[N, C, ...] over batch and space; running statistics are updated in training and used otherwise.")
-    .like("torch.nn.functional.batch_norm(input, None if running_mean is None else running_mean.detach().clone(), None if running_var is None else "
-          "running_var.detach().clone(), weight, bias, training, momentum, eps)")
+    .like(
+        "torch.nn.functional.batch_norm(input, None if running_mean is None else running_mean.detach().clone(), None if running_var is None else "
+        "running_var.detach().clone(), weight, bias, training, momentum, eps)")
     .kernels(batch_norm_forward, batch_norm_backward);
 SF_OP(instance_norm, "input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5")
-    .doc("Normalise each channel of each sample of input[N, C, *] over space.").like("torch.nn.functional.instance_norm");
+    .doc("Normalise each channel of each sample of input[N, C, *] over space.")
+    .like("torch.nn.functional.instance_norm");
 
 }  // namespace sf

@@ -10,7 +10,7 @@ namespace SF_ISA {
 
 // How [N, C, S] is cut: channels-last into pieces of rows; NCHW into pieces of planes.
 struct BatchPieces {
-  int64_t N, C, S, step, count;   // rows: count pieces of step rows; planes: count pieces of step elements per plane
+  int64_t N, C, S, step, count;  // rows: count pieces of step rows; planes: count pieces of step elements per plane
 };
 template <class T> static BatchPieces pieces_of(const ChannelShape& s) {
   if (s.rows) {
@@ -46,7 +46,7 @@ template <class A> struct ChannelFinish {
       update_running<A>(a.running_var, c, m.count > 1 ? m.m2 / (m.count - 1) : __builtin_nan(""), a.momentum);
     } else {
       mean = m.mean;
-      rstd = 1 / __builtin_sqrt(m.m2 + a.eps);   // here m2 is the running variance
+      rstd = 1 / __builtin_sqrt(m.m2 + a.eps);  // here m2 is the running variance
     }
     a.mean.template as<A>()[c] = A(mean);
     a.rstd.template as<A>()[c] = A(rstd);
@@ -59,7 +59,7 @@ template <class T> static void forward_of(const BatchNormForward& a) {
   using A = Acc<T>;
   ChannelShape s = channel_shape(a.x);
   BatchPieces k = pieces_of<T>(s);
-  int64_t N = k.N, C = k.C, S = k.S, units = s.rows ? k.count : N * k.count;   // per channel
+  int64_t N = k.N, C = k.C, S = k.S, units = s.rows ? k.count : N * k.count;  // per channel
   const T* x = a.x.as<const T>();
   T* y = a.y.as<T>();
   bool stream = streams<T>(s, x, y);
@@ -67,7 +67,7 @@ template <class T> static void forward_of(const BatchNormForward& a) {
   const A *weight = converted<A>(a.weight, C, A(1), rows), *bias = converted<A>(a.bias, C, A(0), rows + C);
   A *gain = rows + 2 * C, *offset = rows + 3 * C;
   ChannelFinish<A> finish{a, weight, bias, gain, offset};
-  double* partial = a.training ? static_cast<double*>(scratch(size_t(units * C * 2) * 8, 1)) : nullptr;   // [units][C][mean, m2]
+  double* partial = a.training ? static_cast<double*>(scratch(size_t(units * C * 2) * 8, 1)) : nullptr;  // [units][C][mean, m2]
   auto plane_statistics = [=](int64_t c, int64_t u) {
     plane_moments<T>(x + (u / k.count * C + c) * S + u % k.count * k.step, size_at(S, u % k.count, k.step), partial + (u * C + c) * 2);
   };
@@ -134,8 +134,8 @@ template <class T> static void backward_of(const BatchNormBackward& a) {
   const A *mean = a.mean.as<const A>(), *rstd = a.rstd.as<const A>();
   A* rows = static_cast<A*>(scratch(size_t(8 * C + units * C * 2) * sizeof(A), 0));
   const A* weight = converted<A>(a.weight, C, A(1), rows);
-  A *coefficients = rows + C, *pqt = rows + 5 * C;   // [gain, offset, rstd, center][C], [p, q, t][C]; gain and offset serve SiLU only
-  A* partial = rows + 8 * C;                         // rows [units][2][C], planes [units][C][2]: sum(dy hat), sum(dy)
+  A *coefficients = rows + C, *pqt = rows + 5 * C;  // [gain, offset, rstd, center][C], [p, q, t][C]; gain and offset serve SiLU only
+  A* partial = rows + 8 * C;                        // rows [units][2][C], planes [units][C][2]: sum(dy hat), sum(dy)
   for (int64_t c = 0; c < C; ++c) {
     coefficients[2 * C + c] = rstd[c];
     coefficients[3 * C + c] = A(-double(mean[c]) * double(rstd[c]));

@@ -11,11 +11,11 @@ namespace sf {
 //   with the unbiased variance, as torch.
 // otherwise: running_mean and running_var are read, and mean and rstd are written from them for backward.
 struct BatchNormForward {
-  TensorView x, weight, bias;               // weight and bias optional
+  TensorView x, weight, bias;  // weight and bias optional
   TensorView running_mean, running_var;
   bool training = true;
   double momentum = 0.1, eps = 1e-5;
-  TensorView y;                             // may be x
+  TensorView y;  // may be x
   TensorView mean, rstd;
 };
 // training: dx = rstd weight (dy - mean(dy) - hat mean(dy hat));  otherwise dx = rstd weight dy. dx may be dy or x.
@@ -23,7 +23,7 @@ struct BatchNormBackward {
   TensorView x, dy, weight;
   bool training = true;
   TensorView mean, rstd;
-  TensorView dx, dweight, dbias;            // dweight and dbias optional
+  TensorView dx, dweight, dbias;  // dweight and dbias optional
 };
 extern KernelTable<BatchNormForward> batch_norm_forward;
 extern KernelTable<BatchNormBackward> batch_norm_backward;

@@ -25,7 +25,7 @@ bool cat_rows(const Tensor& y, const Tensors& pieces, int64_t dim, bool channels
   MemoryFormat format = channels_last ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous;
   for (auto& x : pieces)
     if (x.dtype() != y.dtype() || !x.is_contiguous(format)) return false;
-  int64_t place = !channels_last || dim == 0 ? dim : dim == 1 ? y.ndim() - 1 : dim - 1;   // in memory order
+  int64_t place = !channels_last || dim == 0 ? dim : dim == 1 ? y.ndim() - 1 : dim - 1;  // in memory order
   int64_t rows = 1, inner = int64_t(y.itemsize());
   for (int64_t i = 0; i < y.ndim(); ++i) {
     int64_t at = !channels_last || i == 0 ? i : i == 1 ? y.ndim() - 1 : i - 1;
@@ -96,7 +96,7 @@ Tensor cat(const Tensors& tensors, int64_t dim) {
     Tensors dxs;
     int64_t at = 0;
     for (auto& s : shapes) {
-      if (s.size() != dy.ndim()) {   // a 1-D tensor of no elements
+      if (s.size() != dy.ndim()) {  // a 1-D tensor of no elements
         dxs.push_back(zeros(s, dy.dtype(), dy.device()));
         continue;
       }

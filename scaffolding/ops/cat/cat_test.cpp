@@ -49,7 +49,7 @@ SF_OP_TEST(repeat_interleave) {
   sample(randn({2, 3}), 2, 1);
   sample(randn({3, 2}).transpose(0, 1), 3, 0);
   sample(randn({2, 3}), tensor({2., 0., 3.}, kInt64), 1, 5);
-  sample(randn({2, 3}), tensor({2., 1.}, kInt64), 0).no_meta();   // the shape is the sum of repeats
+  sample(randn({2, 3}), tensor({2., 1.}, kInt64), 0).no_meta();  // the shape is the sum of repeats
   sample(randn({2, 3}), 0, 1);
   rejects("must not be negative", randn({2}), -1, 0);
   rejects("one number or one for each", randn({3}), tensor({1., 2.}, kInt64), 0);
@@ -94,7 +94,7 @@ SF_OP_TEST(triu) {
 }
 SF_OP_TEST(one_hot) {
   sample(randint(0, 4, {2, 3}), 5);
-  sample(randint(0, 4, {5})).no_meta();   // the number of classes is read from the values
+  sample(randint(0, 4, {5})).no_meta();  // the number of classes is read from the values
   sample(randint(0, 4, {0}), 3);
   rejects("out of range", randint(3, 4, {2}), 3);
   rejects("out of range", tensor({-1.}, kInt64), 3);

@@ -7,8 +7,8 @@ namespace sf {
 // out is rows of dense bytes; row r is in[0]'s row r, then in[1]'s, and so on. Written once, from front to back.
 struct CatRows {
   void* out;
-  const void* const* in;      // `count` dense tensors of `rows` rows each
-  const int64_t* row_bytes;   // of each
+  const void* const* in;     // `count` dense tensors of `rows` rows each
+  const int64_t* row_bytes;  // of each
   int64_t count, rows;
 };
 extern KernelTable<CatRows> cat_kernel;

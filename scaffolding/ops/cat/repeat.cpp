@@ -13,7 +13,7 @@ static Tensor repeat_dims(const Tensor& x, const Shape& repeats) {
   Shape split, grown, joined;
   int64_t repeated = 0;
   for (auto r : repeats) repeated += r != 1;
-  if (x.ndim() + repeated > kMaxDims && repeated > 1) {   // the doubled dimensions do not fit: one dimension at a time
+  if (x.ndim() + repeated > kMaxDims && repeated > 1) {  // the doubled dimensions do not fit: one dimension at a time
     Tensor y = x;
     for (int64_t i = 0; i < repeats.size(); ++i) {
       Shape one = Shape::filled(repeats.size(), 1);
@@ -126,7 +126,8 @@ Tensors meshgrid(const Tensors& tensors, const std::string& indexing) {
 
 SF_OP(repeat, "input, repeats").doc("input repeated repeats[i] times along dimension i.").like("input.repeat(repeats)");
 SF_OP(tile, "input, dims").doc("repeat, with missing leading counts taken as 1.");
-SF_OP(repeat_interleave, "input, repeats, dim=None, output_size=None").doc("Each entry of dim repeated in place, as often as repeats says.")
+SF_OP(repeat_interleave, "input, repeats, dim=None, output_size=None")
+    .doc("Each entry of dim repeated in place, as often as repeats says.")
     .like("torch.repeat_interleave(input, repeats, dim, output_size=output_size)");
 SF_OP(meshgrid, "tensors, indexing='ij'").doc("1-D tensors expanded to grids, as views.").like("torch.meshgrid(tensors, indexing=indexing)");
 

@@ -62,8 +62,10 @@ Tensor flip(const Tensor& input, const Shape& dims) {
   return autograd::record("flip", y, {input}, [flipped](const Tensor& dy) -> Tensors { return {flip(dy, flipped)}; });
 }
 
-SF_OP(roll, "input, shifts, dims=None").doc("Entries shifted along dims; those pushed out come in again at the other end.")
-    .like("torch.roll(input, shifts, dims if dims is not None else ())").kernels(copy_kernel);
+SF_OP(roll, "input, shifts, dims=None")
+    .doc("Entries shifted along dims; those pushed out come in again at the other end.")
+    .like("torch.roll(input, shifts, dims if dims is not None else ())")
+    .kernels(copy_kernel);
 SF_OP(flip, "input, dims").doc("A copy with the order of entries along dims reversed.").kernels(copy_kernel);
 
 }  // namespace sf

@@ -20,7 +20,8 @@ static Tensor triangle(const char* op, const Tensor& input, int64_t diagonal, bo
     autograd::NoGrad off;
     int64_t m = y.size(-2), n = y.size(-1);
     Shape batch{y.numel() / (m * n), m, n};
-    Triangle t{y.view(batch), contiguous(input).view(batch), std::clamp(diagonal, -m, n), lower};
+    Tensor x = contiguous(input);
+    Triangle t{y.view(batch), x.view(batch), std::clamp(diagonal, -m, n), lower};
     auto kernel = triangle_kernel.find(y.device(), t);
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", y.device());
     kernel(t);

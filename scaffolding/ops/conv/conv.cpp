@@ -21,12 +21,13 @@ Tensor in_kernel_layout(const Tensor& x) {
 Tensor result_like(const Tensor& x, const Shape& sizes) {
   bool last = x.is_contiguous(MemoryFormat::ChannelsLast) && !x.is_contiguous();
   // One channel or one pixel fits both formats: the strides say which one was meant.
-  if (!last && x.is_contiguous(MemoryFormat::ChannelsLast)) last = x.strides() == channels_last_strides(x.shape()) && x.strides() != contiguous_strides(x.shape());
+  if (!last && x.is_contiguous(MemoryFormat::ChannelsLast))
+    last = x.strides() == channels_last_strides(x.shape()) && x.strides() != contiguous_strides(x.shape());
   return last ? empty_strided(sizes, channels_last_strides(sizes), x.dtype(), x.device()) : empty(sizes, x.dtype(), x.device());
 }
 
 uint64_t version_of_weight(const Tensor& w) {
-  if (w.requires_grad() || !w.device().is_cpu()) return 0;   // a weight in training changes at every step
+  if (w.requires_grad() || !w.device().is_cpu()) return 0;  // a weight in training changes at every step
   w.storage()->packed = true;
   return uint64_t(w.version()) + 1;
 }
@@ -41,7 +42,8 @@ Shape output_sizes(const char* op, const Tensor& x, const Tensor& w, const ConvS
   Shape out{x.shape()[0], w.shape()[0]};
   for (int64_t i = 2; i < x.ndim(); ++i) {
     int64_t span = s.dilation[i - 2] * (w.shape()[i] - 1) + 1, room = x.shape()[i] + 2 * s.padding[i - 2];
-    SF_CHECK(span <= room, op, ": kernel ", w.shape(), " with dilation ", s.dilation[i - 2], " does not fit into input ", x.shape(), " with padding ", s.padding[i - 2]);
+    SF_CHECK(span <= room, op, ": kernel ", w.shape(), " with dilation ", s.dilation[i - 2], " does not fit into input ", x.shape(), " with padding ",
+             s.padding[i - 2]);
     out.push_back((room - span) / s.stride[i - 2] + 1);
   }
   return out;
@@ -55,7 +57,9 @@ Tensor channel_sum(const Tensor& dy) {
 
 }  // namespace
 
-ConvPadding::ConvPadding(const std::string& name) : same(name == "same") { SF_CHECK(same || name == "valid", "conv: padding must be numbers, 'same' or 'valid', got '", name, "'"); }
+ConvPadding::ConvPadding(const std::string& name) : same(name == "same") {
+  SF_CHECK(same || name == "valid", "conv: padding must be numbers, 'same' or 'valid', got '", name, "'");
+}
 
 void spread(const char* op, const char* name, const Shape& given, int64_t dims, int64_t least, int64_t (&out)[3]) {
   SF_CHECK(given.size() == 1 || given.size() == dims, op, ": ", name, " must be one number or ", dims, ", got ", given);
@@ -72,7 +76,8 @@ void check_conv_operands(const char* op, const Tensor& input, const Tensor& weig
   SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), op, ": input and weight must have one dtype, got ", input.dtype(), " and ", weight.dtype());
   check_same_device(op, input, weight);
   SF_CHECK(weight.ndim() == dims + 2, op, ": weight must have ", dims + 2, " dimensions, got ", weight.shape());
-  SF_CHECK(input.ndim() == dims + 2 || input.ndim() == dims + 1, op, ": input must have ", dims + 2, " dimensions (or ", dims + 1, " without batch), got ", input.shape());
+  SF_CHECK(input.ndim() == dims + 2 || input.ndim() == dims + 1, op, ": input must have ", dims + 2, " dimensions (or ", dims + 1, " without batch), got ",
+           input.shape());
   for (int64_t i = 0; i < weight.ndim(); ++i) SF_CHECK(weight.shape()[i] > 0, op, ": weight must not be empty, got ", weight.shape());
 }
 
@@ -89,8 +94,8 @@ Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, co
                           [x = save(x), w = save(weight), shape, sb = bias ? bias.shape() : Shape{}, nx = x.requires_grad(), nw = weight.requires_grad(),
                            nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
                             Tensor xt = x.get(), wt = w.get();
-                            return {nx ? conv_input_gradient(dy, wt, xt.shape(), shape) : Tensor(), nw ? conv_weight_gradient(xt, dy, wt.shape(), shape) : Tensor(),
-                                    nb ? channel_sum(dy) : Tensor()};
+                            return {nx ? conv_input_gradient(dy, wt, xt.shape(), shape) : Tensor(),
+                                    nw ? conv_weight_gradient(xt, dy, wt.shape(), shape) : Tensor(), nb ? channel_sum(dy) : Tensor()};
                           });
 }
 
@@ -105,10 +110,11 @@ Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& 
     if (g.numel() == 0) dx.zero_();
     else run("conv", conv_backward_data, dy, ConvBackwardData{g, w, dx, shape, version_of_weight(weight)});
   }
-  return autograd::record("conv_input_gradient", dx, {dy, weight},
-                          [dy = save(dy), w = save(weight), shape, nd = dy.requires_grad(), nw = weight.requires_grad()](const Tensor& ddx) -> Tensors {
-                            return {nd ? conv_output(ddx, w.get(), {}, shape) : Tensor(), nw ? conv_weight_gradient(ddx, dy.get(), w.get().shape(), shape) : Tensor()};
-                          });
+  return autograd::record(
+      "conv_input_gradient", dx, {dy, weight},
+      [dy = save(dy), w = save(weight), shape, nd = dy.requires_grad(), nw = weight.requires_grad()](const Tensor& ddx) -> Tensors {
+        return {nd ? conv_output(ddx, w.get(), {}, shape) : Tensor(), nw ? conv_weight_gradient(ddx, dy.get(), w.get().shape(), shape) : Tensor()};
+      });
 }
 
 Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_sizes, const ConvShape& shape) {
@@ -116,10 +122,10 @@ Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weig
   Tensor dw = empty(weight_sizes, x.dtype(), x.device());
   if (xs.numel() == 0 || g.numel() == 0) dw.zero_();
   else run("conv", conv_backward_weights, x, ConvBackwardWeights{xs, g, dw, {}, shape});
-  return autograd::record("conv_weight_gradient", dw, {x, dy},
-                          [x = save(x), dy = save(dy), shape, nx = x.requires_grad(), nd = dy.requires_grad()](const Tensor& ddw) -> Tensors {
-                            return {nx ? conv_input_gradient(dy.get(), ddw, x.get().shape(), shape) : Tensor(), nd ? conv_output(x.get(), ddw, {}, shape) : Tensor()};
-                          });
+  return autograd::record(
+      "conv_weight_gradient", dw, {x, dy}, [x = save(x), dy = save(dy), shape, nx = x.requires_grad(), nd = dy.requires_grad()](const Tensor& ddw) -> Tensors {
+        return {nx ? conv_input_gradient(dy.get(), ddw, x.get().shape(), shape) : Tensor(), nd ? conv_output(x.get(), ddw, {}, shape) : Tensor()};
+      });
 }
 
 namespace {
@@ -132,9 +138,10 @@ Tensor conv(const char* op, int64_t dims, const Tensor& input, const Tensor& wei
   spread(op, "dilation", dilation, dims, 1, s.dilation);
   s.groups = groups;
   if (input.ndim() == dims + 1) return conv(op, dims, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0);
-  SF_CHECK(groups > 0 && input.size(1) % groups == 0 && weight.size(0) % groups == 0, op, ": groups must divide the channels, got groups=", groups, " for input ",
-           input.shape(), " and weight ", weight.shape());
-  SF_CHECK(input.size(1) / groups == weight.size(1), op, ": weight ", weight.shape(), " wants ", weight.size(1) * groups, " input channels, got input ", input.shape());
+  SF_CHECK(groups > 0 && input.size(1) % groups == 0 && weight.size(0) % groups == 0, op, ": groups must divide the channels, got groups=", groups,
+           " for input ", input.shape(), " and weight ", weight.shape());
+  SF_CHECK(input.size(1) / groups == weight.size(1), op, ": weight ", weight.shape(), " wants ", weight.size(1) * groups, " input channels, got input ",
+           input.shape());
   check_shape(op, "bias", bias, {weight.size(0)});
   Tensor x = input;
   if (padding.same) {
@@ -143,7 +150,7 @@ Tensor conv(const char* op, int64_t dims, const Tensor& input, const Tensor& wei
       int64_t total = s.dilation[i] * (weight.shape()[i + 2] - 1);
       s.padding[i] = total / 2;
       if (total % 2 == 0) continue;
-      Shape wider = x.shape();   // one more zero at the end
+      Shape wider = x.shape();  // one more zero at the end
       ++wider[i + 2];
       Tensor padded = zeros(wider, x.dtype(), x.device());
       padded.narrow(i + 2, 0, x.shape()[i + 2]).copy_(x);
@@ -157,21 +164,30 @@ Tensor conv(const char* op, int64_t dims, const Tensor& input, const Tensor& wei
 
 }  // namespace
 
-Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation, int64_t groups) {
+Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
+              int64_t groups) {
   return conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups);
 }
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation, int64_t groups) {
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
+              int64_t groups) {
   return conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups);
 }
-Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation, int64_t groups) {
+Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
+              int64_t groups) {
   return conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups);
 }
 
-SF_OP(conv1d, "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1").doc("Convolution of input[N, C, L] with weight[O, C / groups, K].")
-    .like("torch.nn.functional.conv1d").kernels(conv_forward, conv_backward_data, conv_backward_weights);
-SF_OP(conv2d, "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1").doc("Convolution of input[N, C, H, W] with weight[O, C / groups, KH, KW].")
-    .like("torch.nn.functional.conv2d").kernels(conv_forward, conv_backward_data, conv_backward_weights);
-SF_OP(conv3d, "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1").doc("Convolution of input[N, C, D, H, W] with weight[O, C / groups, KD, KH, KW].")
-    .like("torch.nn.functional.conv3d").kernels(conv_forward, conv_backward_data, conv_backward_weights);
+SF_OP(conv1d, "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1")
+    .doc("Convolution of input[N, C, L] with weight[O, C / groups, K].")
+    .like("torch.nn.functional.conv1d")
+    .kernels(conv_forward, conv_backward_data, conv_backward_weights);
+SF_OP(conv2d, "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1")
+    .doc("Convolution of input[N, C, H, W] with weight[O, C / groups, KH, KW].")
+    .like("torch.nn.functional.conv2d")
+    .kernels(conv_forward, conv_backward_data, conv_backward_weights);
+SF_OP(conv3d, "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1")
+    .doc("Convolution of input[N, C, D, H, W] with weight[O, C / groups, KD, KH, KW].")
+    .like("torch.nn.functional.conv3d")
+    .kernels(conv_forward, conv_backward_data, conv_backward_weights);
 
 }  // namespace sf

@@ -6,7 +6,7 @@
 namespace sf {
 namespace SF_ISA {
 
-constexpr uint32_t kFormat = 10 + SF_ISA_PRIORITY * 10;   // in PackedKey: + 0 forward, + 1 backward
+constexpr uint32_t kFormat = 10 + SF_ISA_PRIORITY * 10;  // in PackedKey: + 0 forward, + 1 backward
 enum ConvSlot { kSlotX = 8, kSlotY, kSlotResidual, kSlotTaps, kSlotZeros, kSlotGradient, kSlotPackedB };
 
 // dst[i] = element i of t in channels-last order, or the other way round.
@@ -14,7 +14,7 @@ template <class T, bool kBack> static void copy_channels_last(T* laid, const Ten
   const int64_t batch = t.sizes[0], channels = t.sizes[1];
   int64_t pixels = 1;
   for (int i = 2; i < t.ndim; ++i) pixels *= t.sizes[i];
-  constexpr int64_t kBlock = 32;   // pixels x channels that stay in L1 while rows become columns
+  constexpr int64_t kBlock = 32;  // pixels x channels that stay in L1 while rows become columns
   parallel_for(batch * ceil_div(pixels, kBlock), 8, [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; ++q) {
       const int64_t n = q / ceil_div(pixels, kBlock), p0 = q % ceil_div(pixels, kBlock) * kBlock, p1 = min64(pixels, p0 + kBlock);
@@ -58,7 +58,7 @@ template <class T> static T* zero_row(int64_t channels) {
 template <class T> static TapWeight<T> by_tap(const TensorView& w) {
   const int64_t out = w.sizes[0], in = w.sizes[1];
   int64_t taps = 1, step = -1;
-  bool regular = true;   // taps lie at one stride
+  bool regular = true;  // taps lie at one stride
   for (int i = w.ndim - 1; i > 1; --i) {
     if (w.sizes[i] == 1) continue;
     if (step < 0) step = w.strides[i];
@@ -116,8 +116,8 @@ template <class K, class T> static void forward(const ConvForward& f) {
     if (f.bias) e.bias = advance(f.bias.data, f.bias.dtype, i * out), e.bias_type = f.bias.dtype;
     if (residual) e.residual = residual + i * out, e.residual_row = channels, e.residual_type = f.residual.dtype;
     const int64_t padded = ceil_div(in, K::kDepth) * K::kDepth;
-    ConvProduct<K, T, true> p{g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded,
-                              {w.data + i * out * w.o, w.tap, w.o, w.c}};
+    ConvProduct<K, T, true> p{
+        g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, {w.data + i * out * w.o, w.tap, w.o, w.c}};
     multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, true));
   }
   if (!f.y.is_channels_last()) copy_channels_last<T, true>(y, f.y);
@@ -134,8 +134,8 @@ template <class K, class T> static void backward_data(const ConvBackwardData& f)
     Epilogue e{};
     e.c = dx + i * in, e.c_row = channels, e.c_type = f.dx.dtype, e.alpha = 1;
     const int64_t padded = ceil_div(out, K::kDepth) * K::kDepth;
-    ConvProduct<K, T, false> p{g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded,
-                               {w.data + i * out * w.o, w.tap, w.o, w.c}};
+    ConvProduct<K, T, false> p{
+        g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded, {w.data + i * out * w.o, w.tap, w.o, w.c}};
     multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, false));
   }
   if (!f.dx.is_channels_last()) copy_channels_last<T, true>(dx, f.dx);
@@ -196,14 +196,14 @@ template <class K, class T> static void backward_weights(const ConvBackwardWeigh
   const int64_t padded = ceil_div(in, kTileCols<K>) * kTileCols<K>, columns = g.taps * padded;
   Acc* sums = static_cast<Acc*>(scratch(size_t(out * columns) * sizeof(Acc), kSlotGradient));
   // Pixels go in chunks whose unfolded input fits in L3 with room to spare.
-  const int64_t chunk = max64(K::kDepth * kDepthBlock, (int64_t(16) << 20) / (columns * int64_t(sizeof(T))) / (K::kDepth * kDepthBlock) * (K::kDepth * kDepthBlock));
+  const int64_t chunk =
+      max64(K::kDepth * kDepthBlock, (int64_t(16) << 20) / (columns * int64_t(sizeof(T))) / (K::kDepth * kDepthBlock) * (K::kDepth * kDepthBlock));
   for (int64_t i = 0; i < groups; ++i) {
     if (pixels == 0) __builtin_memset(sums, 0, size_t(out * columns) * sizeof(Acc));
     for (int64_t p0 = 0; p0 < pixels; p0 += chunk) {
       Epilogue e{};
       e.c = sums, e.c_row = columns, e.c_type = kAccType<K>, e.alpha = 1, e.beta = p0 ? 1 : 0;
-      ConvWeightProduct<K, T> p{out, columns, min64(chunk, pixels - p0), e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded,
-                                dy + i * out, f.dy.sizes[1], p0};
+      ConvWeightProduct<K, T> p{out, columns, min64(chunk, pixels - p0), e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, dy + i * out, f.dy.sizes[1], p0};
       multiply_conv<K>(p, cpu::PackedKey{});
     }
     store_weight(f.dweight, sums, i * out, out, in, padded, g.taps);
@@ -216,15 +216,15 @@ using MulForBF16 = MulBF16;
 #else
 using MulForBF16 = MulF32;
 #endif
-#define SF_BY_DTYPE(name, Args, tensor)                             \
-  static void name##_any(const Args& f) {                           \
-    switch (f.tensor.dtype) {                                       \
-      case kFloat64: return name<MulF64, double>(f);                \
-      case kFloat16: return name<MulF32, Half>(f);                  \
-      case kBFloat16: return name<MulForBF16, BFloat16>(f);         \
-      default: return name<MulF32, float>(f);                       \
-    }                                                               \
-  }                                                                 \
+#define SF_BY_DTYPE(name, Args, tensor)                     \
+  static void name##_any(const Args& f) {                   \
+    switch (f.tensor.dtype) {                               \
+      case kFloat64: return name<MulF64, double>(f);        \
+      case kFloat16: return name<MulF32, Half>(f);          \
+      case kBFloat16: return name<MulForBF16, BFloat16>(f); \
+      default: return name<MulF32, float>(f);               \
+    }                                                       \
+  }                                                         \
   static bool name##_supports(const Args& f) { return is_floating(f.tensor.dtype) && !is_float8(f.tensor.dtype); }
 SF_BY_DTYPE(forward, ConvForward, x)
 SF_BY_DTYPE(backward_data, ConvBackwardData, dy)

@@ -15,7 +15,7 @@ struct ConvPadding {
   ConvPadding(const Shape& s) : amounts(s) {}
   ConvPadding(int64_t n) : amounts{n} {}
   ConvPadding(int n) : amounts{n} {}
-  ConvPadding(const std::string& name);   // ValueError unless "same" or "valid"
+  ConvPadding(const std::string& name);  // ValueError unless "same" or "valid"
 };
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1}, const ConvPadding& padding = {},
@@ -26,9 +26,9 @@ Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}
               const Shape& dilation = {1}, int64_t groups = 1);
 
 // The three sides of a convolution, each differentiable through the other two.
-Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape);                // y
-Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& x_sizes, const ConvShape& shape);     // dx
-Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_sizes, const ConvShape& shape);    // dweight
+Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape);              // y
+Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& x_sizes, const ConvShape& shape);   // dx
+Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_sizes, const ConvShape& shape);  // dweight
 
 // One number, or one per spatial dimension; ValueError below `least`.
 void spread(const char* op, const char* name, const Shape& given, int64_t dims, int64_t least, int64_t (&out)[3]);

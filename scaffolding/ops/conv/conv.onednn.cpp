@@ -13,7 +13,7 @@ namespace dn = cpu::onednn;
 using dnnl::memory;
 using dims = memory::dims;
 
-constexpr uint32_t kFormatForward = 110, kFormatBackward = 130;   // in PackedKey, + dtype
+constexpr uint32_t kFormatForward = 110, kFormatBackward = 130;  // in PackedKey, + dtype
 enum Slot { kSlotWeights = 7, kSlotX = 8, kSlotY = 9 };
 
 bool dense(const TensorView& t) { return !t || t.is_channels_last() || t.is_contiguous(); }
@@ -190,8 +190,10 @@ std::shared_ptr<const dn::Compiled> primitive_of(const ConvBackwardWeights& f) {
     const Geometry g = geometry(f.shape, f.x, f.dweight, f.dy);
     auto hint = forward_desc(dnnl::prop_kind::forward_training, x, any_weight(f.dweight, f.shape.groups, f.x.dtype), {}, dy, g, {});
 #if DNNL_VERSION_MAJOR >= 3
-    auto pd = f.dbias ? dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, db, dy, g.stride, g.dilation, g.left, g.right, hint, dn::attributes())
-                      : dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, dy, g.stride, g.dilation, g.left, g.right, hint, dn::attributes());
+    auto pd = f.dbias ? dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, db, dy, g.stride, g.dilation, g.left, g.right, hint,
+                                                                           dn::attributes())
+                      : dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, dy, g.stride, g.dilation, g.left, g.right, hint,
+                                                                           dn::attributes());
 #else
     using Desc = dnnl::convolution_backward_weights::desc;
     dnnl::convolution_backward_weights::primitive_desc pd(f.dbias ? Desc(kDirect, x, dw, db, dy, g.stride, g.dilation, g.left, g.right)
@@ -226,12 +228,12 @@ template <class Args> bool can_build(const Args& f) {
 }
 
 bool supports_forward(const ConvForward& f) {
-  if (f.residual && !ordinary(f.weight, f.shape, f.y)) return false;   // 2.6.3 crashes in sums of 3-D and ragged shapes
+  if (f.residual && !ordinary(f.weight, f.shape, f.y)) return false;  // 2.6.3 crashes in sums of 3-D and ragged shapes
   return type_ok(f.x) && f.y.numel() > 0 && dense(f.x) && dense(f.y) && dense(f.residual) && can_build(f);
 }
 bool supports_data(const ConvBackwardData& f) { return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy) && can_build(f); }
 bool supports_weights(const ConvBackwardWeights& f) {
-  if (f.x.dtype == kBFloat16 && !ordinary(f.dweight, f.shape, f.dy)) return false;   // 2.6.3 leaves NaN in ragged shapes
+  if (f.x.dtype == kBFloat16 && !ordinary(f.dweight, f.shape, f.dy)) return false;  // 2.6.3 leaves NaN in ragged shapes
   return type_ok(f.x) && f.x.numel() > 0 && f.dy.numel() > 0 && dense(f.x) && dense(f.dy) && can_build(f);
 }
 

@@ -39,9 +39,9 @@ struct ConvGeometry {
 // pixels and the gathered tensor is dy, where only taps that meet the stride's grid find a pixel.
 template <class Src, bool kForward> struct Gather {
   const ConvGeometry* g;
-  const Src* data;         // channels-last, first channel of the group
-  int64_t pixel;           // stride between pixels: all channels
-  const Src* zeros;        // a row of zeros for the padding
+  const Src* data;   // channels-last, first channel of the group
+  int64_t pixel;     // stride between pixels: all channels
+  const Src* zeros;  // a row of zeros for the padding
 
   // The place of a row, computed once for all taps.
   struct Place {
@@ -78,7 +78,7 @@ template <class Src, bool kForward> struct Gather {
 // A weight by (tap, o, c) whatever its layout.
 template <class Src> struct TapWeight {
   const Src* data;
-  int64_t tap, o, c;   // strides
+  int64_t tap, o, c;  // strides
 };
 
 // Calls f(offset in values from k0, tap, channel, values) for each run of one tap in k0 .. k0 + values.
@@ -96,7 +96,7 @@ template <class K, class S, bool kForward> struct ConvProduct {
   int64_t m, n, k;
   Epilogue e;
   Gather<Src, kForward> from;
-  int64_t channels, padded;    // of the gathered tensor, per group
+  int64_t channels, padded;  // of the gathered tensor, per group
   TapWeight<Src> w;
 
   void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
@@ -123,9 +123,9 @@ template <class K, class S> struct ConvWeightProduct {
   Epilogue e;
   Gather<Src, true> from;
   int64_t channels, padded;
-  const Src* dy;               // first output channel of the group
+  const Src* dy;  // first output channel of the group
   int64_t dy_pixel;
-  int64_t first_pixel;         // k counts from here
+  int64_t first_pixel;  // k counts from here
 
   void pack_a(typename K::Unit* dst, int64_t row, int rows, int64_t k0, int64_t values) const {
     pack<K>(dst, rows, dy + (first_pixel + k0) * dy_pixel + row, 1, dy_pixel, rows, values);

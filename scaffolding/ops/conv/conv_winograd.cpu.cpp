@@ -9,7 +9,7 @@
 // by transformed dy over tiles, 64 x 64 channels at a time, and transforms the sums back.
 #include "scaffolding/ops/conv/kernel.h"
 
-#if defined(SF_ISA_PRIORITY) && (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2)   // avx512bf16 has nothing more to offer to float32
+#if defined(SF_ISA_PRIORITY) && (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2)  // avx512bf16 has nothing more to offer to float32
 #include "scaffolding/ops/conv/winograd.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
@@ -17,8 +17,8 @@ namespace sf {
 namespace SF_ISA {
 
 constexpr int L = kLanes, NR = kTileCols<MulF32>;
-constexpr int64_t kChannelBlock = 128;                      // u: 36 * 128 * 32 * 4 = 590 KB of a 1 MB L2
-constexpr int64_t kTransformedBytes = int64_t(6) << 20;     // v of one round of tiles: 128 channels at 256x256 take 18 ms, 28 with 16 MB
+constexpr int64_t kChannelBlock = 128;                   // u: 36 * 128 * 32 * 4 = 590 KB of a 1 MB L2
+constexpr int64_t kTransformedBytes = int64_t(6) << 20;  // v of one round of tiles: 128 channels at 256x256 take 18 ms, 28 with 16 MB
 constexpr int64_t kGradientBlock = 64;
 enum WinogradSlot { kSlotInput = 8, kSlotGradient = 9, kSlotWeight = 10, kSlotProducts = 11, kSlotTotal = 12 };
 
@@ -39,7 +39,7 @@ struct Tiles {
 };
 SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) { return {batch, ceil_div(height, kTile), ceil_div(width, kTile)}; }
 
-struct Image {           // channels-last
+struct Image {  // channels-last
   const float* data;
   int64_t batch, height, width, channels;
 };
@@ -55,7 +55,7 @@ static void transform_tiles(const Image& x, const Tiles& tiles, int64_t pad_y, i
       r0 -= pad_y, c0 -= pad_x;
       const float* base = x.data + ((n * x.height + r0) * x.width + c0) * x.channels;
       const bool inside = r0 >= 0 && c0 >= 0 && r0 + kSize <= x.height && c0 + kSize <= x.width;
-      uint64_t valid = 0;   // bit 8 r + c: the pixel is in the image
+      uint64_t valid = 0;  // bit 8 r + c: the pixel is in the image
       for (int r = 0; r < kSize; ++r)
         for (int c = 0; c < kSize; ++c)
           if (r0 + r >= 0 && r0 + r < x.height && c0 + c >= 0 && c0 + c < x.width) valid |= uint64_t(1) << (8 * r + c);
@@ -66,11 +66,11 @@ static void transform_tiles(const Image& x, const Tiles& tiles, int64_t pad_y, i
         auto load_inside = [&](int r, int c) { return load(base + r * down + c * x.channels + ch); };
         auto load_edge = [&](int r, int c) { return valid >> (8 * r + c) & 1 ? load(base + r * down + c * x.channels + ch) : vf(0.f); };
         if constexpr (kSize == 6) {
-          auto one = [](const vf (&a)[6], vf (&b)[6]) __attribute__((always_inline)) { transform_input(a, b); };
+          auto one = [](const vf(&a)[6], vf(&b)[6]) __attribute__((always_inline)) { transform_input(a, b); };
           if (inside) transform_2d<6, 6>(load_inside, store_point, one);
           else transform_2d<6, 6>(load_edge, store_point, one);
         } else {
-          auto one = [](const vf (&a)[4], vf (&b)[6]) __attribute__((always_inline)) { transform_gradient(a, b); };
+          auto one = [](const vf(&a)[4], vf(&b)[6]) __attribute__((always_inline)) { transform_gradient(a, b); };
           if (inside) transform_2d<4, 6>(load_inside, store_point, one);
           else transform_2d<4, 6>(load_edge, store_point, one);
         }
@@ -82,13 +82,13 @@ static void transform_tiles(const Image& x, const Tiles& tiles, int64_t pad_y, i
 // The weight of y[o] from x[c] by tap; turned: the taps in reverse, for the gradient of x.
 struct Filter {
   const float* data;
-  int64_t out, in, down, across;   // strides
+  int64_t out, in, down, across;  // strides
   bool turned;
 };
 
 // u[point][c - c0][strip] for input channels c0 .. c0 + depth and the strip of output channels from o0.
 [[gnu::noinline]] static void transform_filter(const Filter& w, int64_t o0, int cols, int64_t c0, int64_t depth, float* u, int64_t plane) {
-  constexpr int64_t kGroup = 8;    // raw weights of 8 channels: 9 KB, in L1
+  constexpr int64_t kGroup = 8;  // raw weights of 8 channels: 9 KB, in L1
   alignas(64) float raw[kGroup * 9 * NR + 64];
   const int vecs = cols <= L ? 1 : kTileVecs;
   for (int64_t c = 0; c < depth; c += kGroup) {
@@ -111,7 +111,7 @@ struct Filter {
         const float* g = raw + i * by_channel + j * L;
         float* to = u + (c + i) * NR + j * L;
         const int64_t last = w.turned ? 8 : 0, step = w.turned ? -by_tap : by_tap;
-        auto one = [](const vf (&a)[3], vf (&b)[6]) __attribute__((always_inline)) { transform_weight(a, b); };
+        auto one = [](const vf(&a)[3], vf(&b)[6]) __attribute__((always_inline)) { transform_weight(a, b); };
         transform_2d<3, 6>([&](int r, int s) { return load(g + last * by_tap + (r * 3 + s) * step); },
                            [&](int r, int s, vf v) { store(to + (r * kInput + s) * plane, v); }, one);
       }
@@ -170,7 +170,7 @@ static int64_t parts_for(int64_t strips, int64_t tiles) {
 
 static void convolve(const Image& x, const Filter& w, const Output& y, int64_t pad_y, int64_t pad_x) {
   const Tiles tiles = tiles_of(x.batch, y.height, y.width);
-  const int64_t channels = x.channels, row = channels + 16;   // + a line: rows a power of two apart share cache sets
+  const int64_t channels = x.channels, row = channels + 16;  // + a line: rows a power of two apart share cache sets
   const int64_t total = tiles.count(), most = max64(64, kTransformedBytes / (kPoints * row * 4));
   const int64_t rounds = ceil_div(total, most), per_round = ceil_div(total, rounds);
   const int64_t plane = plane_of(per_round * row), strips = ceil_div(y.channels, NR);
@@ -197,8 +197,8 @@ static void convolve(const Image& x, const Filter& w, const Output& y, int64_t p
               const int64_t r0 = rows * q / panels;
               const int mr = int(rows * (q + 1) / panels - r0);
               float* to = m + point * m_plane + r0 * NR;
-              tile_for<MulF32, false>(mr, vecs)(depth, v + point * plane + (first + r0) * row + c0, row, 1, u + point * u_plane, NR, to, NR,
-                                                c0 ? to : nullptr, NR);
+              tile_for<MulF32, false>(mr, vecs)(depth, v + point * plane + (first + r0) * row + c0, row, 1, u + point * u_plane, NR, to, NR, c0 ? to : nullptr,
+                                                NR);
             }
         }
         for (int64_t t = 0; t < rows; ++t) {
@@ -214,8 +214,13 @@ static void convolve(const Image& x, const Filter& w, const Output& y, int64_t p
 static void forward(const ConvForward& f) {
   const Image x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1]};
   const int64_t* s = f.weight.strides;
-  const Output y{f.y.as<float>(), f.y.sizes[2], f.y.sizes[3], f.y.sizes[1], f.bias ? f.bias.as<const float>() : nullptr,
-                 f.residual ? f.residual.as<const float>() : nullptr, f.act};
+  const Output y{f.y.as<float>(),
+                 f.y.sizes[2],
+                 f.y.sizes[3],
+                 f.y.sizes[1],
+                 f.bias ? f.bias.as<const float>() : nullptr,
+                 f.residual ? f.residual.as<const float>() : nullptr,
+                 f.act};
   convolve(x, {f.weight.as<const float>(), s[0], s[1], s[2], s[3], false}, y, f.shape.padding[0], f.shape.padding[1]);
 }
 
@@ -305,8 +310,8 @@ static void backward_weights(const ConvBackwardWeights& f) {
               const int64_t r0 = rows * q / panels;
               const int mr = int(rows * (q + 1) / panels - r0);
               float* to = u + point * block + r0 * kGradientBlock + c;
-              tile_for<MulF32, false>(mr, cols - c <= L ? 1 : kTileVecs)(count, dyt + point * dy_plane + o0 + r0, 1, dy_row, xt + point * x_plane + c0 + c, x_row,
-                                                                        to, kGradientBlock, t0 ? to : nullptr, kGradientBlock);
+              tile_for<MulF32, false>(mr, cols - c <= L ? 1 : kTileVecs)(count, dyt + point * dy_plane + o0 + r0, 1, dy_row, xt + point * x_plane + c0 + c,
+                                                                         x_row, to, kGradientBlock, t0 ? to : nullptr, kGradientBlock);
             }
         if (last)
           for (int64_t r = 0; r < rows; ++r)

@@ -18,12 +18,12 @@ struct ConvShape {
 // y = act(conv(x, weight) + bias + residual)
 struct ConvForward {
   TensorView x, weight;
-  TensorView bias;                 // [O] or undefined
-  TensorView residual;             // y's shape, or undefined; not the same bytes as y
+  TensorView bias;      // [O] or undefined
+  TensorView residual;  // y's shape, or undefined; not the same bytes as y
   TensorView y;
   ConvShape shape;
   Activation act = Activation::None;
-  uint64_t weight_version = 0;     // as Gemm::b_version
+  uint64_t weight_version = 0;  // as Gemm::b_version
 };
 
 // dx = the gradient of x. The sizes of dx decide the output: for a transposed convolution, call this with dy = its input,

@@ -6,8 +6,8 @@
 
 namespace sf {
 
-static Tensor conv_transpose(const char* op, int64_t dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const Shape& padding,
-                             const Shape& output_padding, int64_t groups, const Shape& dilation) {
+static Tensor conv_transpose(const char* op, int64_t dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride,
+                             const Shape& padding, const Shape& output_padding, int64_t groups, const Shape& dilation) {
   check_conv_operands(op, input, weight, dims);
   if (input.ndim() == dims + 1) return conv_transpose(op, dims, input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation).squeeze(0);
   ConvShape s;
@@ -49,10 +49,16 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor&
 }
 
 SF_OP(conv_transpose1d, "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1")
-    .doc("Transposed convolution of input[N, C, L] with weight[C, O / groups, K].").like("torch.nn.functional.conv_transpose1d").kernels(conv_backward_data);
+    .doc("Transposed convolution of input[N, C, L] with weight[C, O / groups, K].")
+    .like("torch.nn.functional.conv_transpose1d")
+    .kernels(conv_backward_data);
 SF_OP(conv_transpose2d, "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1")
-    .doc("Transposed convolution of input[N, C, H, W] with weight[C, O / groups, KH, KW].").like("torch.nn.functional.conv_transpose2d").kernels(conv_backward_data);
+    .doc("Transposed convolution of input[N, C, H, W] with weight[C, O / groups, KH, KW].")
+    .like("torch.nn.functional.conv_transpose2d")
+    .kernels(conv_backward_data);
 SF_OP(conv_transpose3d, "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1")
-    .doc("Transposed convolution of input[N, C, D, H, W] with weight[C, O / groups, KD, KH, KW].").like("torch.nn.functional.conv_transpose3d").kernels(conv_backward_data);
+    .doc("Transposed convolution of input[N, C, D, H, W] with weight[C, O / groups, KD, KH, KW].")
+    .like("torch.nn.functional.conv_transpose3d")
+    .kernels(conv_backward_data);
 
 }  // namespace sf

@@ -79,16 +79,14 @@ Tensor to_channels_last(const Tensor& x) {
 Tensor Tensor::to(DType dtype) const { return to_dtype(*this, dtype); }
 Tensor Tensor::to(Device device) const { return to_device(*this, device); }
 Tensor Tensor::clone() const { return sf::clone(*this); }
-Tensor Tensor::contiguous(MemoryFormat format) const {
-  return format == MemoryFormat::ChannelsLast ? to_channels_last(*this) : sf::contiguous(*this);
-}
+Tensor Tensor::contiguous(MemoryFormat format) const { return format == MemoryFormat::ChannelsLast ? to_channels_last(*this) : sf::contiguous(*this); }
 
 Tensor& Tensor::copy_(const Tensor& src) {
   check_defined("copy_", "src", src);
   SF_CHECK(broadcast_shapes("copy_", src.shape(), shape()) == shape(), "copy_: src of shape ", src.shape(), " does not broadcast to ", shape());
   if (!autograd::any_requires_grad({*this, src})) {
     autograd::check_inplace("copy_", *this);
-    bool overlap = src.storage() == storage() && !src.is_same(*this);   // x[1:].copy_(x[:-1])
+    bool overlap = src.storage() == storage() && !src.is_same(*this);  // x[1:].copy_(x[:-1])
     copy_bytes(*this, overlap ? src.clone() : src);
     autograd::bump_version(*this);
     return *this;

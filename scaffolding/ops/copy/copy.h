@@ -4,11 +4,11 @@
 
 namespace sf {
 
-Tensor to_dtype(const Tensor& input, DType dtype);      // the tensor itself when nothing changes
+Tensor to_dtype(const Tensor& input, DType dtype);  // the tensor itself when nothing changes
 Tensor to_device(const Tensor& input, Device device);
-Tensor clone(const Tensor& input);                      // own storage, same layout where dense
-Tensor contiguous(const Tensor& input);                 // the tensor itself when already row-major
-Tensor to_channels_last(const Tensor& input);           // NHWC memory behind [N, C, ...] sizes
+Tensor clone(const Tensor& input);             // own storage, same layout where dense
+Tensor contiguous(const Tensor& input);        // the tensor itself when already row-major
+Tensor to_channels_last(const Tensor& input);  // NHWC memory behind [N, C, ...] sizes
 
 // Off the tape: dst's bytes become src's values (broadcast, converted, moved). Callers check shapes and versions.
 void copy_bytes(const Tensor& dst, const Tensor& src);

@@ -51,14 +51,14 @@ template <class T> void transpose_tiles(char* dst, int64_t dst_row, const char* 
 template <class T> bool try_transpose(const cpu::StridedLoop& l) {
   int64_t item = sizeof(T);
   if (l.ndim < 2 || l.strides[0][0] != item || l.strides[1][0] == item) return false;
-  int at = 0;   // the dimension that is contiguous in the source
+  int at = 0;  // the dimension that is contiguous in the source
   for (int i = 1; i < l.ndim; ++i)
     if (l.strides[1][i] == item) at = i;
   if (at == 0 || l.sizes[0] < 8 || l.sizes[at] < 8) return false;
   int64_t outer = 1;
   for (int i = 1; i < l.ndim; ++i)
     if (i != at) outer *= l.sizes[i];
-  constexpr int64_t kBand = 64;   // rows of the destination handed to a thread at once
+  constexpr int64_t kBand = 64;  // rows of the destination handed to a thread at once
   int64_t bands = (l.sizes[at] + kBand - 1) / kBand;
   parallel_for(outer * bands, std::max<int64_t>(1, kGrain / (kBand * l.sizes[0])), [&](int64_t b, int64_t e) {
     for (int64_t w = b; w < e; ++w) {
@@ -87,7 +87,10 @@ void copy(const Copy& c) {
       loop.run(kGrain, [&](char* const* p, int64_t n) { std::memmove(p[0], p[1], size_t(n * item)); });
       return;
     }
-    if (item == 4 ? try_transpose<uint32_t>(loop) : item == 2 ? try_transpose<uint16_t>(loop) : item == 8 ? try_transpose<uint64_t>(loop) : try_transpose<uint8_t>(loop))
+    if (item == 4   ? try_transpose<uint32_t>(loop)
+        : item == 2 ? try_transpose<uint16_t>(loop)
+        : item == 8 ? try_transpose<uint64_t>(loop)
+                    : try_transpose<uint8_t>(loop))
       return;
   }
   visit_dtype(c.dst.dtype, [&](auto d) {

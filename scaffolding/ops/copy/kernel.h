@@ -4,6 +4,8 @@
 #include "scaffolding/core/kernel.h"
 
 namespace sf {
-struct Copy { TensorView dst, src; };
+struct Copy {
+  TensorView dst, src;
+};
 extern KernelTable<Copy> copy_kernel;
 }  // namespace sf

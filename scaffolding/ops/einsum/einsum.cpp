@@ -16,7 +16,7 @@ using Labels = std::vector<int>;
 
 struct Term {
   Tensor t;
-  Labels labels;   // one per dimension of t
+  Labels labels;  // one per dimension of t
 };
 
 bool has(const Labels& l, int label) { return std::find(l.begin(), l.end(), label) != l.end(); }
@@ -54,8 +54,8 @@ Term term_of(const std::string& equation, const Labels& names, const Tensor& x, 
   for (size_t i = 0; i < term.labels.size(); ++i)
     for (size_t j = term.labels.size(); j-- > i + 1;) {
       if (term.labels[j] != term.labels[i]) continue;
-      SF_CHECK(term.t.shape()[int64_t(i)] == term.t.shape()[int64_t(j)], "einsum: a letter repeated in operand ", number, " names dimensions of different sizes in '",
-               equation, "', got ", x.shape());
+      SF_CHECK(term.t.shape()[int64_t(i)] == term.t.shape()[int64_t(j)], "einsum: a letter repeated in operand ", number,
+               " names dimensions of different sizes in '", equation, "', got ", x.shape());
       term.t = movedim(diagonal(term.t, 0, int64_t(i), int64_t(j)), {-1}, {int64_t(i)});
       term.labels.erase(term.labels.begin() + int64_t(j));
     }
@@ -64,7 +64,7 @@ Term term_of(const std::string& equation, const Labels& names, const Tensor& x, 
 
 Labels output_of(const std::string& equation, const std::string* text, const std::vector<Labels>& inputs, const std::vector<Term>& terms) {
   int count[kEllipsis] = {};
-  int64_t dots = -1;   // dimensions of the longest "...", -1: nowhere in the inputs
+  int64_t dots = -1;  // dimensions of the longest "...", -1: nowhere in the inputs
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (int l : inputs[i])
       if (l >= 0) ++count[l];
@@ -129,7 +129,7 @@ Term contract(Term a, Term b, const Labels& kept) {
     if (!has(a.labels, l) && !has(kept, l)) gone_b.push_back(l);
   sum_out(a, gone_a);
   sum_out(b, gone_b);
-  Labels batch, inner, only_a, only_b, wide_a, wide_b;   // wide: the other term has one entry there, which broadcasts
+  Labels batch, inner, only_a, only_b, wide_a, wide_b;  // wide: the other term has one entry there, which broadcasts
   for (int l : a.labels) {
     if (!has(b.labels, l)) {
       only_a.push_back(l);
@@ -183,7 +183,8 @@ Tensor einsum(const std::string& equation, const Tensors& operands) {
   for (size_t i = 0; i < operands.size(); ++i) {
     check_defined("einsum", "an operand", operands[i]);
     check_same_device("einsum", operands[0], operands[i]);
-    SF_CHECK_AS(TypeError, operands[i].dtype() == operands[0].dtype(), "einsum: operands must have one dtype, got ", operands[0].dtype(), " and ", operands[i].dtype());
+    SF_CHECK_AS(TypeError, operands[i].dtype() == operands[0].dtype(), "einsum: operands must have one dtype, got ", operands[0].dtype(), " and ",
+                operands[i].dtype());
     terms.push_back(term_of(equation, inputs[i], operands[i], int64_t(i)));
   }
   Labels out = output_of(equation, arrow == std::string::npos ? nullptr : &right, inputs, terms);

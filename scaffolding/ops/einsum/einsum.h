@@ -1,3 +1,4 @@
+// Einstein summation.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

@@ -19,7 +19,7 @@ SF_OP_TEST(einsum) {
   sample("bi,oij,bj->bo", Tensors{randn({2, 3}), randn({4, 3, 5}), randn({2, 5})});
   sample(" a b , c -> b c ", Tensors{randn({2, 3}), randn({4})});
   sample("ij,jk->ik", Tensors{randn({3, 0}), randn({0, 5})});
-  sample("bij,bjk->bik", Tensors{randn({1, 3, 4}), randn({2, 4, 5})}).no_golden();   // a size of 1 broadcasts
+  sample("bij,bjk->bik", Tensors{randn({1, 3, 4}), randn({2, 4, 5})}).no_golden();  // a size of 1 broadcasts
   sample(",->", Tensors{randn({}), randn({})});
   rejects("names 2", "ij", Tensors{randn({2})});
   rejects("has 2 terms", "i,j", Tensors{randn({2})});

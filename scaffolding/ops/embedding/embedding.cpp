@@ -28,10 +28,9 @@ Tensor weight_gradient(const Tensor& dy, const Tensor& at, int64_t rows, int64_t
 }
 
 Tensor embed(const Tensor& at, const Tensor& weight, int64_t padding) {
-  return autograd::record("embedding", indexing::take_slices("embedding", weight, 0, at), {weight},
-                          [at = autograd::save(at), rows = weight.shape()[0], padding](const Tensor& dy) -> Tensors {
-                            return {weight_gradient(dy, at.get(), rows, padding)};
-                          });
+  return autograd::record(
+      "embedding", indexing::take_slices("embedding", weight, 0, at), {weight},
+      [at = autograd::save(at), rows = weight.shape()[0], padding](const Tensor& dy) -> Tensors { return {weight_gradient(dy, at.get(), rows, padding)}; });
 }
 
 }  // namespace
@@ -49,6 +48,9 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_
   return embed(at.reshape({at.numel()}), weight, padding).reshape(size);
 }
 
-SF_OP(embedding, "input, weight, padding_idx=None").doc("Rows of weight[V, D] by number.").like("torch.nn.functional.embedding").kernels(take_kernel, put_kernel);
+SF_OP(embedding, "input, weight, padding_idx=None")
+    .doc("Rows of weight[V, D] by number.")
+    .like("torch.nn.functional.embedding")
+    .kernels(take_kernel, put_kernel);
 
 }  // namespace sf

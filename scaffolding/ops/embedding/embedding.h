@@ -1,3 +1,4 @@
+// Looking up rows of a table by number.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

@@ -8,7 +8,7 @@ namespace sf::test {
 SF_OP_TEST(embedding) {
   sample(randint(0, 5, {2, 7}), randn({5, 4}));
   sample(randint(0, 5, {9}, kInt32), randn({4, 5}).transpose(0, 1));
-  sample(randint(0, 5, {12}), randn({5, 3}), -1).no_grad();   // the padding row's gradient is left out on purpose
+  sample(randint(0, 5, {12}), randn({5, 3}), -1).no_grad();  // the padding row's gradient is left out on purpose
   sample(randint(0, 3, {12}), randn({5, 3}), 3);
   sample(randint(0, 5, {}), randn({5, 4}));
   sample(randint(0, 5, {0, 2}), randn({5, 4}));
@@ -23,7 +23,7 @@ TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32
   Tensor weight = zeros({3, 2}, kBFloat16).requires_grad_();
   Tensor numbers = full({1000}, 1, kInt64);
   embedding(numbers, weight).sum().backward();
-  EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>{0, 0, 1000, 1000, 0, 0}));   // 256 + 1 == 256 in bfloat16
+  EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>{0, 0, 1000, 1000, 0, 0}));  // 256 + 1 == 256 in bfloat16
   weight.set_grad({});
   embedding(numbers, weight, 1).sum().backward();
   EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>(6, 0.)));

@@ -47,7 +47,9 @@ Tensor full_like(const Tensor& x, const Scalar& value, std::optional<DType> dtyp
 }
 Tensor zeros_like(const Tensor& x, std::optional<DType> dtype) { return full_like(x, 0, dtype); }
 Tensor ones_like(const Tensor& x, std::optional<DType> dtype) { return full_like(x, 1, dtype); }
-Tensor scalar_tensor(const Scalar& value, std::optional<DType> dtype, std::optional<Device> device) { return full({}, value, dtype.value_or(value.dtype()), device); }
+Tensor scalar_tensor(const Scalar& value, std::optional<DType> dtype, std::optional<Device> device) {
+  return full({}, value, dtype.value_or(value.dtype()), device);
+}
 
 template <class T> Tensor tensor(const std::vector<T>& values, const Shape& size, std::optional<DType> dtype) {
   SF_CHECK(numel(size) == int64_t(values.size()), "tensor: ", values.size(), " values do not fill the shape ", size);
@@ -70,7 +72,8 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
   SF_CHECK(step.to_double() != 0, "arange: step must not be 0");
   double span = end.to_double() - start.to_double();
   SF_CHECK(std::isfinite(span), "arange: bounds must be finite, got ", start.to_double(), " and ", end.to_double());
-  SF_CHECK(span == 0 || (span > 0) == (step.to_double() > 0), "arange: from ", start.to_double(), " to ", end.to_double(), " does not go in steps of ", step.to_double());
+  SF_CHECK(span == 0 || (span > 0) == (step.to_double() > 0), "arange: from ", start.to_double(), " to ", end.to_double(), " does not go in steps of ",
+           step.to_double());
   double count = std::ceil(span / step.to_double());
   SF_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
   DType t = dtype.value_or(whole ? kInt64 : default_dtype());
@@ -80,7 +83,8 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     return to_device(to_dtype(x, t), device.value_or(Device()));
   }
   Tensor x = empty({int64_t(count)}, kInt64);
-  for (int64_t i = 0; i < x.numel(); ++i) x.data<int64_t>()[i] = whole ? start.to_int() + i * step.to_int() : int64_t(start.to_double() + double(i) * step.to_double());
+  for (int64_t i = 0; i < x.numel(); ++i)
+    x.data<int64_t>()[i] = whole ? start.to_int() + i * step.to_int() : int64_t(start.to_double() + double(i) * step.to_double());
   return to_device(to_dtype(x, t), device.value_or(Device()));
 }
 

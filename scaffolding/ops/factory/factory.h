@@ -5,8 +5,7 @@
 namespace sf {
 
 Tensor ones(const Shape& size, std::optional<DType> dtype = {}, std::optional<Device> device = {}, bool requires_grad = false);
-Tensor full(const Shape& size, const Scalar& fill_value, std::optional<DType> dtype = {}, std::optional<Device> device = {},
-            bool requires_grad = false);
+Tensor full(const Shape& size, const Scalar& fill_value, std::optional<DType> dtype = {}, std::optional<Device> device = {}, bool requires_grad = false);
 Tensor ones_like(const Tensor& input, std::optional<DType> dtype = {});
 Tensor full_like(const Tensor& input, const Scalar& fill_value, std::optional<DType> dtype = {});
 // [start, end) in steps; int64 when all three are integers, else the default dtype.

@@ -5,8 +5,8 @@
 namespace sf {
 struct Fill {
   TensorView dst;
-  double real;       // the value when dst is floating
-  int64_t integer;   // the value otherwise
+  double real;      // the value when dst is floating
+  int64_t integer;  // the value otherwise
 };
 extern KernelTable<Fill> fill_kernel;
 }  // namespace sf

@@ -63,30 +63,33 @@ template <class T> static void rows_moments(const T* x, int64_t rows, int64_t C,
   using V = Vec<T>;
   using A = Acc<T>;
   A *shift = work, *sum = work + C, *squares = work + 2 * C;
-  int lead = rows < 4 ? int(rows) : 4;   // a channel's shift is the mean of its first four values
-  each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-    V k = load_n(x + i, n);
-    for (int r = 1; r < lead; ++r) k += load_n(x + r * C + i, n);
-    store_n(shift + i, rounded<T>(k * V(A(1) / A(lead))), n);
-    store_n(sum + i, V(0.f), n);
-    store_n(squares + i, V(0.f), n);
-  });
+  int lead = rows < 4 ? int(rows) : 4;  // a channel's shift is the mean of its first four values
+  each_vector<T>(
+      C, [&](int64_t i, int n) __attribute__((always_inline)) {
+        V k = load_n(x + i, n);
+        for (int r = 1; r < lead; ++r) k += load_n(x + r * C + i, n);
+        store_n(shift + i, rounded<T>(k * V(A(1) / A(lead))), n);
+        store_n(sum + i, V(0.f), n);
+        store_n(squares + i, V(0.f), n);
+      });
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {   // four rows at a time: the sums pass through L1 once for four loads of x
+  for (; r + 4 <= rows; r += 4) {  // four rows at a time: the sums pass through L1 once for four loads of x
     const T* p = x + r * C;
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      V k = load_n(shift + i, n), a = load_n(p + i, n) - k, b = load_n(p + C + i, n) - k, c = load_n(p + 2 * C + i, n) - k,
-        d = load_n(p + 3 * C + i, n) - k;
-      store_n(sum + i, load_n(sum + i, n) + ((a + b) + (c + d)), n);
-      store_n(squares + i, load_n(squares + i, n) + (fma(a, a, b * b) + fma(c, c, d * d)), n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          V k = load_n(shift + i, n), a = load_n(p + i, n) - k, b = load_n(p + C + i, n) - k, c = load_n(p + 2 * C + i, n) - k,
+            d = load_n(p + 3 * C + i, n) - k;
+          store_n(sum + i, load_n(sum + i, n) + ((a + b) + (c + d)), n);
+          store_n(squares + i, load_n(squares + i, n) + (fma(a, a, b * b) + fma(c, c, d * d)), n);
+        });
   }
   for (; r < rows; ++r)
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      V d = load_n(x + r * C + i, n) - load_n(shift + i, n);
-      store_n(sum + i, load_n(sum + i, n) + d, n);
-      store_n(squares + i, fma(d, d, load_n(squares + i, n)), n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          V d = load_n(x + r * C + i, n) - load_n(shift + i, n);
+          store_n(sum + i, load_n(sum + i, n) + d, n);
+          store_n(squares + i, fma(d, d, load_n(squares + i, n)), n);
+        });
   int64_t D = C / G;
   double per_row = 1.0 / double(rows);
   for (int64_t g = 0; g < G; ++g) {
@@ -122,43 +125,42 @@ template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t
   V a(gain), b(offset);
   if constexpr (sizeof(T) == 4) {
     if (stream) {
-      each_vector<T>(n, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, activated<kSilu>(fma(load(x + i), a, b))); });
+      each_vector<T>(
+          n, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, activated<kSilu>(fma(load(x + i), a, b))); });
       return;
     }
   }
-  each_vector<T>(n, [&](int64_t i, int k) __attribute__((always_inline)) { store_n(y + i, activated<kSilu>(fma(load_n(x + i, k), a, b)), k); });
+  each_vector<T>(
+      n, [&](int64_t i, int k) __attribute__((always_inline)) { store_n(y + i, activated<kSilu>(fma(load_n(x + i, k), a, b)), k); });
 }
-template <class T, bool kSilu>
-static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, bool stream) {
+template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, bool stream) {
   for (int64_t r = 0; r < rows; ++r) {
     const T* from = x + r * C;
     T* to = y + r * C;
     if constexpr (sizeof(T) == 4) {
       if (stream) {
-        each_vector<T>(C, [&](int64_t i, int) __attribute__((always_inline)) {
-          store_stream(to + i, activated<kSilu>(fma(load(from + i), load(gain + i), load(offset + i))));
-        });
+        each_vector<T>(
+            C, [&](int64_t i, int)
+                   __attribute__((always_inline)) { store_stream(to + i, activated<kSilu>(fma(load(from + i), load(gain + i), load(offset + i)))); });
         continue;
       }
     }
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      store_n(to + i, activated<kSilu>(fma(load_n(from + i, n), load_n(gain + i, n), load_n(offset + i, n))), n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n)
+               __attribute__((always_inline)) { store_n(to + i, activated<kSilu>(fma(load_n(from + i, n), load_n(gain + i, n), load_n(offset + i, n))), n); });
   }
 }
 
 // Gradients, with z = x gain + offset, dz = dy act'(z) and hat = x rstd + center (center = -mean rstd):
 // the sums over a channel are sum(dz hat), which is dweight, and sum(dz), which is dbias; then
 // dx = p dz + q x + t, with coefficients that the op computes from those sums.
-template <class A> struct Coefficients {
-  A gain, offset, rstd, center;
-};
+template <class A> struct Coefficients { A gain, offset, rstd, center; };
 template <class T, bool kSilu> static void plane_sums(const T* x, const T* dy, int64_t n, const Coefficients<Acc<T>>& k, Acc<T>* out) {
   using V = Vec<T>;
   constexpr int L = kVec<T>;
   V gain(k.gain), offset(k.offset), rstd(k.rstd), center(k.center), a0(0.f), a1(0.f), b0(0.f), b1(0.f);
   auto step = [&](int64_t i, int lanes, V& a, V& b) __attribute__((always_inline)) {
-    V v = load_n(x + i, lanes), dz = deactivated<kSilu>(fma(v, gain, offset), load_n(dy + i, lanes));   // dy is 0 past n
+    V v = load_n(x + i, lanes), dz = deactivated<kSilu>(fma(v, gain, offset), load_n(dy + i, lanes));  // dy is 0 past n
     a = fma(dz, fma(v, rstd, center), a);
     b += dz;
   };
@@ -172,14 +174,14 @@ template <class T, bool kSilu> static void plane_sums(const T* x, const T* dy, i
   out[0] = reduce_add(a0 + a1);
   out[1] = reduce_add(b0 + b1);
 }
-template <class T, bool kSilu>
-static void plane_dx(const T* x, const T* dy, T* dx, int64_t n, Acc<T> gain, Acc<T> offset, Acc<T> p, Acc<T> q, Acc<T> t) {
+template <class T, bool kSilu> static void plane_dx(const T* x, const T* dy, T* dx, int64_t n, Acc<T> gain, Acc<T> offset, Acc<T> p, Acc<T> q, Acc<T> t) {
   using V = Vec<T>;
   V a(gain), b(offset), vp(p), vq(q), vt(t);
-  each_vector<T>(n, [&](int64_t i, int k) __attribute__((always_inline)) {
-    V v = load_n(x + i, k), dz = deactivated<kSilu>(fma(v, a, b), load_n(dy + i, k));
-    store_n(dx + i, fma(vp, dz, fma(vq, v, vt)), k);
-  });
+  each_vector<T>(
+      n, [&](int64_t i, int k) __attribute__((always_inline)) {
+        V v = load_n(x + i, k), dz = deactivated<kSilu>(fma(v, a, b), load_n(dy + i, k));
+        store_n(dx + i, fma(vp, dz, fma(vq, v, vt)), k);
+      });
 }
 // The same for rows: k is gain[C], offset[C], rstd[C], center[C]; out[2 C] is set.
 template <class T, bool kSilu> static void rows_sums(const T* x, const T* dy, int64_t rows, int64_t C, const Acc<T>* k, Acc<T>* out) {
@@ -192,39 +194,41 @@ template <class T, bool kSilu> static void rows_sums(const T* x, const T* dy, in
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2) {
     const T *px = x + r * C, *pg = dy + r * C;
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      V rstd = load_n(k + 2 * C + i, n), center = load_n(k + 3 * C + i, n), v0 = load_n(px + i, n), v1 = load_n(px + C + i, n);
-      V d0 = dz_of(v0, load_n(pg + i, n), i, n), d1 = dz_of(v1, load_n(pg + C + i, n), i, n);
-      store_n(out + i, fma(d1, fma(v1, rstd, center), fma(d0, fma(v0, rstd, center), load_n(out + i, n))), n);
-      store_n(out + C + i, load_n(out + C + i, n) + (d0 + d1), n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          V rstd = load_n(k + 2 * C + i, n), center = load_n(k + 3 * C + i, n), v0 = load_n(px + i, n), v1 = load_n(px + C + i, n);
+          V d0 = dz_of(v0, load_n(pg + i, n), i, n), d1 = dz_of(v1, load_n(pg + C + i, n), i, n);
+          store_n(out + i, fma(d1, fma(v1, rstd, center), fma(d0, fma(v0, rstd, center), load_n(out + i, n))), n);
+          store_n(out + C + i, load_n(out + C + i, n) + (d0 + d1), n);
+        });
   }
   for (; r < rows; ++r)
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      V v = load_n(x + r * C + i, n), d = dz_of(v, load_n(dy + r * C + i, n), i, n);
-      store_n(out + i, fma(d, fma(v, load_n(k + 2 * C + i, n), load_n(k + 3 * C + i, n)), load_n(out + i, n)), n);
-      store_n(out + C + i, load_n(out + C + i, n) + d, n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          V v = load_n(x + r * C + i, n), d = dz_of(v, load_n(dy + r * C + i, n), i, n);
+          store_n(out + i, fma(d, fma(v, load_n(k + 2 * C + i, n), load_n(k + 3 * C + i, n)), load_n(out + i, n)), n);
+          store_n(out + C + i, load_n(out + C + i, n) + d, n);
+        });
 }
 // pqt is p[C], q[C], t[C].
-template <class T, bool kSilu>
-static void rows_dx(const T* x, const T* dy, T* dx, int64_t rows, int64_t C, const Acc<T>* k, const Acc<T>* pqt) {
+template <class T, bool kSilu> static void rows_dx(const T* x, const T* dy, T* dx, int64_t rows, int64_t C, const Acc<T>* k, const Acc<T>* pqt) {
   using V = Vec<T>;
   for (int64_t r = 0; r < rows; ++r) {
     const T *px = x + r * C, *pg = dy + r * C;
     T* out = dx + r * C;
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      V v = load_n(px + i, n), dz = load_n(pg + i, n);
-      if constexpr (kSilu) dz = deactivated<true>(fma(v, load_n(k + i, n), load_n(k + C + i, n)), dz);
-      store_n(out + i, fma(load_n(pqt + i, n), dz, fma(load_n(pqt + C + i, n), v, load_n(pqt + 2 * C + i, n))), n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          V v = load_n(px + i, n), dz = load_n(pg + i, n);
+          if constexpr (kSilu) dz = deactivated<true>(fma(v, load_n(k + i, n), load_n(k + C + i, n)), dz);
+          store_n(out + i, fma(load_n(pqt + i, n), dz, fma(load_n(pqt + C + i, n), v, load_n(pqt + 2 * C + i, n))), n);
+        });
   }
 }
 
 // Sizes of x[N, C, ...] and how it lies in memory.
 struct ChannelShape {
-  int64_t N, C, S;   // S: spatial positions
-  bool rows;         // channels-last (or S = 1, where both layouts agree)
+  int64_t N, C, S;  // S: spatial positions
+  bool rows;        // channels-last (or S = 1, where both layouts agree)
 };
 static ChannelShape channel_shape(const TensorView& x) {
   ChannelShape s{x.sizes[0], x.sizes[1], 1, false};
@@ -236,14 +240,11 @@ SF_INLINE bool same_layout(const TensorView& v, const TensorView& x) {
   if (!v || v.dtype != x.dtype || v.ndim != x.ndim) return false;
   return x.is_contiguous() ? v.is_contiguous() : v.is_channels_last();
 }
-SF_INLINE bool channel_input(const TensorView& x) {
-  return x.ndim >= 2 && computes(x.dtype) && (x.is_contiguous() || x.is_channels_last());
-}
+SF_INLINE bool channel_input(const TensorView& x) { return x.ndim >= 2 && computes(x.dtype) && (x.is_contiguous() || x.is_channels_last()); }
 SF_INLINE bool any_floating_channels(const TensorView& v) { return !v || computes(v.dtype); }
 // Output past the caches: whole vectors only.
 template <class T> SF_INLINE bool streams(const ChannelShape& s, const void* x, const void* y) {
-  return sizeof(T) == 4 && x != y && s.N * s.C * s.S * int64_t(sizeof(T)) >= kStreamBytes && (s.rows ? s.C : s.S) % kVec<T> == 0 &&
-         (uintptr_t(y) & 63) == 0;
+  return sizeof(T) == 4 && x != y && s.N * s.C * s.S * int64_t(sizeof(T)) >= kStreamBytes && (s.rows ? s.C : s.S) % kVec<T> == 0 && (uintptr_t(y) & 63) == 0;
 }
 
 }  // namespace SF_ISA

@@ -57,7 +57,7 @@ Tensor group_norm_fused(const char* op, const Tensor& x, int64_t num_groups, con
       [x = save(x), w = save(weight), b = save(bias), mean = save(mean), rstd = save(rstd), num_groups, with_silu, nw = weight.requires_grad(),
        nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
         Tensor xs = in_kernel_layout(x.get()), weight = dense(w.get()), bias = dense(b.get());
-        Tensor g = empty_strided(xs.shape(), xs.strides(), dy.dtype(), dy.device());   // dy in x's layout
+        Tensor g = empty_strided(xs.shape(), xs.strides(), dy.dtype(), dy.device());  // dy in x's layout
         if (dy.strides() == xs.strides()) g = dy;
         else copy_bytes(g, dy);
         Tensor dx = empty_strided(xs.shape(), xs.strides(), xs.dtype(), xs.device()), dw = gradient_for(weight, nw), db = gradient_for(bias, nb);
@@ -82,9 +82,11 @@ Tensor group_norm_silu(const Tensor& input, int64_t num_groups, const Tensor& we
 
 SF_OP(group_norm, "input, num_groups, weight=None, bias=None, eps=1e-5")
     .doc("Normalise each of num_groups channel groups of input[N, C, ...], then scale and shift per channel.")
-    .like("torch.nn.functional.group_norm").kernels(group_norm_forward, group_norm_backward);
+    .like("torch.nn.functional.group_norm")
+    .kernels(group_norm_forward, group_norm_backward);
 SF_OP(group_norm_silu, "input, num_groups, weight=None, bias=None, eps=1e-5")
     .doc("silu(group_norm(input)) with one read and one write.")
-    .like("F.silu(F.group_norm(input, num_groups, weight, bias, eps))").kernels(group_norm_forward, group_norm_backward);
+    .like("F.silu(F.group_norm(input, num_groups, weight, bias, eps))")
+    .kernels(group_norm_forward, group_norm_backward);
 
 }  // namespace sf

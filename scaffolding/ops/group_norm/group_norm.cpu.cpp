@@ -12,11 +12,10 @@
 namespace sf {
 namespace SF_ISA {
 
-static constexpr int64_t kSmallItem = 262144;   // elements: several items run side by side in the threads' L2
+static constexpr int64_t kSmallItem = 262144;  // elements: several items run side by side in the threads' L2
 
 // gain[c] = rstd weight, offset[c] = bias - mean rstd weight for item n.
-template <class A>
-static void fold_item(const A* mean, const A* rstd, const A* weight, const A* bias, int64_t C, int64_t G, A* gain, A* offset) {
+template <class A> static void fold_item(const A* mean, const A* rstd, const A* weight, const A* bias, int64_t C, int64_t G, A* gain, A* offset) {
   int64_t D = C / G;
   for (int64_t c = 0; c < C; ++c) {
     int64_t g = c / D;
@@ -34,8 +33,8 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
   using A = Acc<T>;
   int64_t N = s.N, C = s.C, S = s.S, G = a.groups, step = kRowsPiece / C > 4 ? kRowsPiece / C : 4, pieces = (S + step - 1) / step;
   char* shared = static_cast<char*>(scratch(size_t(N * (pieces * G * 2 * 8 + 2 * C * int64_t(sizeof(A)))), 1));
-  double* partial = reinterpret_cast<double*>(shared);                       // [N][pieces][G][mean, m2]
-  A* folded = reinterpret_cast<A*>(shared + N * pieces * G * 2 * 8);         // [N][gain, offset][C]
+  double* partial = reinterpret_cast<double*>(shared);                // [N][pieces][G][mean, m2]
+  A* folded = reinterpret_cast<A*>(shared + N * pieces * G * 2 * 8);  // [N][gain, offset][C]
   bool stream = streams<T>(s, a.x.data, a.y.data);
   const T* x = a.x.as<const T>();
   T* y = a.y.as<T>();
@@ -96,7 +95,7 @@ template <class T, bool kSilu> static void forward_planes(const GroupNormForward
     for (int64_t p = 0; p < pieces; ++p) m.add(partial[(u * pieces + p) * 2], partial[(u * pieces + p) * 2 + 1], double(size_at(M, p)));
     finish(m, a.eps, mean + u, rstd + u);
   };
-  auto apply = [=](int64_t plane, int64_t from, int64_t count) {   // plane = n C + c
+  auto apply = [=](int64_t plane, int64_t from, int64_t count) {  // plane = n C + c
     int64_t c = plane % C, u = plane / D;
     double gain = double(rstd[u]) * double(weight[c]), offset = double(bias[c]) - double(mean[u]) * gain;
     plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(gain), A(offset), stream);
@@ -151,11 +150,11 @@ template <class T, bool kSilu> static void backward_rows(const GroupNormBackward
   using A = Acc<T>;
   int64_t N = s.N, C = s.C, S = s.S, G = a.groups, D = C / G, step = kRowsPiece / C > 4 ? kRowsPiece / C : 4, pieces = (S + step - 1) / step;
   bool side_by_side = N > 1 && S * C <= kSmallItem;
-  int64_t kept = side_by_side ? N : 1;   // items whose partial sums and coefficients live at once
+  int64_t kept = side_by_side ? N : 1;  // items whose partial sums and coefficients live at once
   A* shared = static_cast<A*>(scratch(size_t(kept * (pieces * 2 * C + 7 * C) + N * 2 * C) * sizeof(A), 1));
-  A* totals = shared;                         // [N][sum(dz hat), sum(dz)][C]
-  A* coefficients = totals + N * 2 * C;       // [kept][gain, offset, rstd, center, p, q, t][C]
-  A* partial = coefficients + kept * 7 * C;   // [kept][pieces][2][C]
+  A* totals = shared;                        // [N][sum(dz hat), sum(dz)][C]
+  A* coefficients = totals + N * 2 * C;      // [kept][gain, offset, rstd, center, p, q, t][C]
+  A* partial = coefficients + kept * 7 * C;  // [kept][pieces][2][C]
   const T *x = a.x.as<const T>(), *dy = a.dy.as<const T>();
   T* dx = a.dx.as<T>();
   const A *mean = a.mean.as<const A>(), *rstd = a.rstd.as<const A>();
@@ -225,8 +224,8 @@ template <class T, bool kSilu> static void backward_rows(const GroupNormBackward
 template <class T, bool kSilu> static void backward_planes(const GroupNormBackward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
   using A = Acc<T>;
   int64_t N = s.N, C = s.C, S = s.S, G = a.groups, D = C / G, pieces = (S + kPiece - 1) / kPiece;
-  A* totals = static_cast<A*>(scratch(size_t(N * C * 2 + N * C * pieces * 2 + N * G * 2) * sizeof(A), 1));   // [N][C][2]
-  A *partial = totals + N * C * 2, *group = partial + N * C * pieces * 2;                                      // [N][C][pieces][2], [N][G][q, t]
+  A* totals = static_cast<A*>(scratch(size_t(N * C * 2 + N * C * pieces * 2 + N * G * 2) * sizeof(A), 1));  // [N][C][2]
+  A *partial = totals + N * C * 2, *group = partial + N * C * pieces * 2;                                   // [N][C][pieces][2], [N][G][q, t]
   const T *x = a.x.as<const T>(), *dy = a.dy.as<const T>();
   T* dx = a.dx.as<T>();
   const A *mean = a.mean.as<const A>(), *rstd = a.rstd.as<const A>();

@@ -38,7 +38,7 @@ TensorView memory_for(const Tensor& x, const Tensor& index, int64_t dim) {
 
 void scatter_into(const char* op, const Tensor& out, int64_t dim, const Tensor& at, const Tensor& src, bool accumulate) {
   if (at.numel() == 0) return;
-  if (accumulate && is_reduced(out.dtype())) {   // many additions to one place need float32
+  if (accumulate && is_reduced(out.dtype())) {  // many additions to one place need float32
     Tensor sum = to_dtype(out, kFloat32);
     scatter_into(op, sum, dim, at, to_dtype(src, kFloat32), true);
     return copy_bytes(out, sum);
@@ -142,9 +142,15 @@ Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<
 }
 
 SF_OP(gather, "input, dim, index").doc("y[i][j] = input[index[i][j]][j] for dim=0, and so on: one position per element.").kernels(take_kernel);
-SF_OP(scatter, "input, dim, index, src").doc("input with src written at y[index[i][j]][j] for dim=0, and so on.").inplace().kernels(scatter_kernel);
+SF_OP(scatter, "input, dim, index, src")
+    .doc("input with src written at y[index[i][j]][j] for dim=0, and so on.")
+    .like("torch.scatter(input, dim, index, src) if isinstance(src, torch.Tensor) else torch.scatter(input, dim, index, value=src)")
+    .inplace()
+    .kernels(scatter_kernel);
 SF_OP(scatter_add, "input, dim, index, src").doc("input with src added at y[index[i][j]][j] for dim=0, and so on.").inplace().kernels(scatter_kernel);
-SF_OP(take_along_dim, "input, indices, dim=None").doc("gather that broadcasts; without dim both are flattened.")
-    .like("torch.take_along_dim(input, indices, dim) if dim is not None else torch.take_along_dim(input, indices)").kernels(take_kernel);
+SF_OP(take_along_dim, "input, indices, dim=None")
+    .doc("gather that broadcasts; without dim both are flattened.")
+    .like("torch.take_along_dim(input, indices, dim) if dim is not None else torch.take_along_dim(input, indices)")
+    .kernels(take_kernel);
 
 }  // namespace sf

@@ -37,7 +37,8 @@ Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
       } else {
         SF_CHECK_AS(IndexError, d + t.ndim() <= x.ndim(), op, ": too many indices for a tensor of shape ", x.shape());
         for (int64_t i = 0; i < t.ndim(); ++i)
-          SF_CHECK_AS(IndexError, t.shape()[i] == x.shape()[d + i], op, ": the mask of shape ", t.shape(), " does not match ", x.shape(), " at dimension ", d + i);
+          SF_CHECK_AS(IndexError, t.shape()[i] == x.shape()[d + i], op, ": the mask of shape ", t.shape(), " does not match ", x.shape(), " at dimension ",
+                      d + i);
         Tensor where = to_device(nonzero(t), x.device());
         for (int64_t i = 0; i < t.ndim(); ++i) out.push_back(where.select(1, i));
       }
@@ -54,11 +55,11 @@ Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
 }
 
 struct Plan {
-  Shape before, points, after;   // the result is before + points + after
+  Shape before, points, after;  // the result is before + points + after
   Shape before_strides, after_strides;
-  Tensor offset;                 // [numel(points)] elements from x's first
+  Tensor offset;  // [numel(points)] elements from x's first
   Shape result() const { return joined(points); }
-  Shape flat() const { return joined({numel(points)}); }   // the points in one dimension, at before.size()
+  Shape flat() const { return joined({numel(points)}); }  // the points in one dimension, at before.size()
   Shape joined(const Shape& middle) const {
     Shape s = before;
     for (auto n : middle) s.push_back(n);
@@ -96,7 +97,7 @@ Plan plan(const char* op, const Tensor& x, const Tensors& positions) {
     (lead ? p.before_strides : p.after_strides).push_back(x.strides()[d]);
   }
   SF_CHECK(p.before.size() + p.after.size() + std::max<int64_t>(p.points.size(), 1) <= kMaxDims, op, ": the result has more than ", kMaxDims, " dimensions");
-  (void)numel(p.result());   // overflow
+  (void)numel(p.result());  // overflow
   autograd::NoGrad off;
   p.offset = zeros({numel(p.points)}, kInt64, x.device());
   for (int64_t d = 0; d < x.ndim(); ++d) {
@@ -145,7 +146,7 @@ Tensor put_recorded(const Tensor& x, const Tensors& positions, const Tensor& val
     for (auto& t : at) positions.push_back(t.get());
     Tensor dx = accumulate ? dy : put_recorded(dy, positions, zeros({}, dy.dtype(), dy.device()), false);
     Tensor picked = index_at(dy, positions);
-    int64_t extra = vs.size() - picked.ndim();   // leading ones of values
+    int64_t extra = vs.size() - picked.ndim();  // leading ones of values
     Shape grown = Shape::filled(std::max<int64_t>(extra, 0), 1);
     for (auto n : picked.shape()) grown.push_back(n);
     return {dx, sum_to(extra > 0 ? picked.reshape(grown) : picked, vs)};
@@ -176,7 +177,8 @@ Tensor index_at(const Tensor& x, const Tensors& positions) {
 
 Tensor values_like(const char* op, const Tensor& x, const Tensor& values) {
   check_defined(op, "values", values);
-  SF_CHECK_AS(TypeError, values.dtype() == x.dtype() || values.impl()->is_scalar, op, ": values must have the tensor's dtype ", x.dtype(), ", got ", values.dtype());
+  SF_CHECK_AS(TypeError, values.dtype() == x.dtype() || values.impl()->is_scalar, op, ": values must have the tensor's dtype ", x.dtype(), ", got ",
+              values.dtype());
   SF_CHECK_AS(TypeError, !is_floating(values.dtype()) || is_floating(x.dtype()), op, ": a ", x.dtype(), " tensor cannot hold ", values.dtype(), " values");
   SF_CHECK(values.device() == x.device() || values.numel() == 1, op, ": values are on ", values.device(), ", the tensor on ", x.device());
   return to_device(to_dtype(values, x.dtype()), x.device());
@@ -225,7 +227,7 @@ void indexing::check_range(const char* op, const Tensor& index, int64_t low, int
   if (index.numel() == 0) return;
   TensorView v = index;
   for (int i = 0; i < v.ndim; ++i)
-    if (v.strides[i] == 0) v.sizes[i] = 1;   // expanded: the same value again
+    if (v.strides[i] == 0) v.sizes[i] = 1;  // expanded: the same value again
   int64_t bad = 0;
   bool found = false;
   Positions k{v, low, high, 0, nullptr, &bad, &found};
@@ -247,8 +249,14 @@ void indexing::put_slices(const char* op, const Tensor& out, int64_t dim, const 
   kernel(k);
 }
 
-SF_OP(index, "input, indices").doc("input[i, j, ...] for index tensors, masks and None (a whole dimension).").like("torch.ops.aten.index(input, indices)").kernels(take_kernel);
-SF_OP(index_put, "input, indices, values, accumulate=False").doc("input with values written (or added) at input[i, j, ...].")
-    .like("torch.ops.aten.index_put(input, indices, values, accumulate)").inplace().kernels(put_kernel);
+SF_OP(index, "input, indices")
+    .doc("input[i, j, ...] for index tensors, masks and None (a whole dimension).")
+    .like("torch.ops.aten.index(input, indices)")
+    .kernels(take_kernel);
+SF_OP(index_put, "input, indices, values, accumulate=False")
+    .doc("input with values written (or added) at input[i, j, ...].")
+    .like("torch.ops.aten.index_put(input, indices, values, accumulate)")
+    .inplace()
+    .kernels(put_kernel);
 
 }  // namespace sf

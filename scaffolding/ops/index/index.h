@@ -20,7 +20,7 @@ Tensor gather(const Tensor& input, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor& scatter_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter_add(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src);
-Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<int64_t> dim = {});   // broadcasts; no dim: flattened
+Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<int64_t> dim = {});  // broadcasts; no dim: flattened
 
 // ---- along one dimension, whole slices; index is 1-D (or 0-d)
 Tensor index_select(const Tensor& input, int64_t dim, const Tensor& index);
@@ -29,7 +29,7 @@ Tensor index_copy(const Tensor& input, int64_t dim, const Tensor& index, const T
 Tensor index_fill(const Tensor& input, int64_t dim, const Tensor& index, const Scalar& value);
 
 // ---- by value
-Tensor nonzero(const Tensor& input);                                  // [count, ndim] positions, int64, in row-major order
-Tensor masked_select(const Tensor& input, const Tensor& mask);        // 1-D; both broadcast
+Tensor nonzero(const Tensor& input);                            // [count, ndim] positions, int64, in row-major order
+Tensor masked_select(const Tensor& input, const Tensor& mask);  // 1-D; both broadcast
 
 }  // namespace sf

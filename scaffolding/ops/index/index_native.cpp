@@ -1,5 +1,5 @@
-// Indexing on the CPU. Reads walk the output; writes to whole slices are sorted by destination, so that threads share
-// none and equal positions are written in order.
+// Indexing on the CPU. Reads walk the output. Writes to equal positions happen in the order of the index: threads share
+// lanes (the elements of a slice), not positions; sums of 16-bit floats are first sorted by destination, to add in float32.
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -19,7 +19,7 @@ void positions(const Positions& k) {
     loop.run(kGrain, [&](char* const* p, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
         int64_t v = *reinterpret_cast<const int64_t*>(p[0] + i * step);
-        if (v < k.low || v >= k.high) [[unlikely]] {   // any thread's find will do
+        if (v < k.low || v >= k.high) [[unlikely]] {  // any thread's find will do
           std::atomic_ref(*k.bad).store(v, std::memory_order_relaxed);
           std::atomic_ref(*k.found).store(true, std::memory_order_relaxed);
           return;
@@ -28,18 +28,26 @@ void positions(const Positions& k) {
     });
     return;
   }
-  // Row-major, to number the offsets.
   const TensorView& x = k.index;
-  int64_t total = x.numel(), index[kMaxDims] = {};
   const auto* p = x.as<const int64_t>();
-  for (int64_t i = 0; i < total; ++i) {
-    int64_t v = *p;
+  int64_t total = x.numel();
+  auto add = [&](int64_t i, int64_t v) {
     if (v < k.low || v >= k.high) [[unlikely]] {
-      *k.bad = v;
-      *k.found = true;
+      std::atomic_ref(*k.bad).store(v, std::memory_order_relaxed);
+      std::atomic_ref(*k.found).store(true, std::memory_order_relaxed);
       return;
     }
     k.offset[i] += (v < 0 ? v + k.high : v) * k.stride;
+  };
+  if (x.is_contiguous()) {
+    parallel_for(total, kGrain, [&](int64_t b, int64_t e) {
+      for (int64_t i = b; i < e; ++i) add(i, p[i]);
+    });
+    return;
+  }
+  int64_t index[kMaxDims] = {};  // row-major, to number the offsets
+  for (int64_t i = 0; i < total; ++i) {
+    add(i, *p);
     for (int d = x.ndim - 1; d >= 0; --d) {
       p += x.strides[d];
       if (++index[d] < x.sizes[d]) break;
@@ -55,7 +63,7 @@ template <class U> void take_as(const Take& t) {
   cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
   int64_t so = loop.strides[0][0], si = loop.strides[1][0], sx = loop.strides[2][0], scale = t.scale * int64_t(sizeof(U));
   loop.run(kGrain, [&](char* const* p, int64_t n) {
-    if (sx == 0) {   // one position for the row
+    if (sx == 0) {  // one position for the row
       const char* in = p[1] + *reinterpret_cast<const int64_t*>(p[2]) * scale;
       if (so == sizeof(U) && si == sizeof(U)) std::memcpy(p[0], in, size_t(n) * sizeof(U));
       else
@@ -88,7 +96,7 @@ template <class T> T sum_of(T a, T b) {
 template <class F> void visit(DType t, bool accumulate, const F& f) {
   if (accumulate)
     return visit_dtype(t, [&](auto tag) {
-      if constexpr (sizeof(typename decltype(tag)::type) > 1 || std::is_arithmetic_v<typename decltype(tag)::type>) f(tag, std::true_type{});   // not float8
+      if constexpr (sizeof(typename decltype(tag)::type) > 1 || std::is_arithmetic_v<typename decltype(tag)::type>) f(tag, std::true_type{});  // not float8
     });
   switch (size_of(t)) {
     case 1: return f(type_tag<uint8_t>{}, std::false_type{});
@@ -115,7 +123,7 @@ void scatter(const Scatter& s) {
   without_dim(offset, s.dim);
   cpu::StridedLoop loop{&out, &src, &offset};
   int64_t so = loop.strides[0][0], ss = loop.strides[1][0], sx = loop.strides[2][0], scale = s.scale * item;
-  bool lane_by_lane = dx <= sx;   // which of the two loops walks the index more closely
+  bool lane_by_lane = dx <= sx;  // which of the two loops walks the index more closely
   visit(s.out.dtype, s.accumulate, [&](auto tag, auto adds) {
     using T = typename decltype(tag)::type;
     auto one = [&](char* const* p, int64_t i, int64_t j) {
@@ -135,6 +143,37 @@ void scatter(const Scatter& s) {
   });
 }
 
+// ---- whole slices
+
+// The slices of a Put without the dimension of points. Steps in bytes: between lanes of out and src, and between points of src.
+struct Slices {
+  const int64_t* offset;
+  int64_t points, out_step, src_step, point_step;
+};
+
+// All points in order, n lanes each, from p = {out, src}.
+template <class T, bool adds> void write(const Slices& g, char* const* p, int64_t n) {
+  for (int64_t j = 0; j < g.points; ++j) {
+    if (g.offset[j] < 0) continue;
+    char* y = p[0] + g.offset[j] * int64_t(sizeof(T));
+    const char* x = p[1] + j * g.point_step;
+    bool dense = g.out_step == sizeof(T) && g.src_step == sizeof(T);
+    if constexpr (adds) {
+      if (dense)
+        for (int64_t i = 0; i < n; ++i) reinterpret_cast<T*>(y)[i] = sum_of<T>(reinterpret_cast<T*>(y)[i], reinterpret_cast<const T*>(x)[i]);
+      else
+        for (int64_t i = 0; i < n; ++i) {
+          T* to = reinterpret_cast<T*>(y + i * g.out_step);
+          *to = sum_of<T>(*to, *reinterpret_cast<const T*>(x + i * g.src_step));
+        }
+    } else if (dense && n > 1) {
+      std::memcpy(y, x, size_t(n) * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(y + i * g.out_step) = *reinterpret_cast<const T*>(x + i * g.src_step);
+    }
+  }
+}
+
 // Points in order of destination, equal destinations in the order given: a stable radix sort, 11 bits a pass.
 std::vector<int64_t> sorted_points(const int64_t* offset, int64_t n) {
   std::vector<int64_t> order;
@@ -151,64 +190,34 @@ std::vector<int64_t> sorted_points(const int64_t* offset, int64_t n) {
   if (sorted) return order;
   constexpr int kBits = 11;
   std::vector<int64_t> next(order.size());
-  for (int shift = 0; largest >> shift; shift += kBits) {
+  for (int shift = 0; shift < 63 && largest >> shift; shift += kBits) {
     int64_t start[(1 << kBits) + 1] = {};
     auto digit = [&](int64_t p) { return (offset[p] >> shift) & ((1 << kBits) - 1); };
     for (auto p : order) ++start[digit(p) + 1];
     for (int i = 0; i < 1 << kBits; ++i) start[i + 1] += start[i];
     for (auto p : order) next[size_t(start[digit(p)]++)] = p;
     order.swap(next);
-    if (shift + kBits > 62) break;
   }
   return order;
 }
 
-// Points sorted by destination. Steps in bytes: between lanes of out and src, and between points of src.
-struct Segments {
-  const int64_t* offset;
-  std::vector<int64_t> order, starts;   // starts: where in order each destination begins, and the end
-  int64_t out_step, src_step, point_step;
-  int64_t count() const { return int64_t(starts.size()) - 1; }
-};
-
-template <class T> auto widened(T v) {
-  if constexpr (std::is_arithmetic_v<T>) return v;
-  else return to_float(v);
-}
-template <class T, class Sum> T narrowed(Sum v) {
-  if constexpr (std::is_arithmetic_v<T>) return v;
-  else return from_float<T>(v);
-}
-
-// Destinations [b, e), n lanes each, from p = {out, src}.
-template <class T> void replace(const Segments& g, int64_t b, int64_t e, char* const* p, int64_t n) {
-  for (int64_t s = b; s < e; ++s) {
-    char* y = p[0] + g.offset[g.order[size_t(g.starts[size_t(s)])]] * int64_t(sizeof(T));
-    const char* x = p[1] + g.order[size_t(g.starts[size_t(s) + 1]) - 1] * g.point_step;   // the last one stays
-    if (g.out_step == sizeof(T) && g.src_step == sizeof(T)) std::memcpy(y, x, size_t(n) * sizeof(T));
-    else
-      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(y + i * g.out_step) = *reinterpret_cast<const T*>(x + i * g.src_step);
-  }
-}
-template <class T> void add(const Segments& g, int64_t b, int64_t e, char* const* p, int64_t n) {
-  using Sum = decltype(widened(T{}));
+// Sums of 16-bit floats in float32: each destination is read and written once.
+template <class T> void add_sorted(const Slices& g, const std::vector<int64_t>& order, char* const* p, int64_t n) {
   constexpr int64_t kChunk = 256;
-  Sum sum[kChunk];
-  for (int64_t s = b; s < e; ++s) {
-    int64_t first = g.starts[size_t(s)], last = g.starts[size_t(s) + 1];
-    char* y = p[0] + g.offset[g.order[size_t(first)]] * int64_t(sizeof(T));
+  float sum[kChunk];
+  for (size_t first = 0, last; first < order.size(); first = last) {
+    int64_t offset = g.offset[order[first]];
+    for (last = first + 1; last < order.size() && g.offset[order[last]] == offset;) ++last;
+    char* y = p[0] + offset * int64_t(sizeof(T));
     for (int64_t i0 = 0; i0 < n; i0 += kChunk) {
       int64_t m = std::min(kChunk, n - i0);
-      for (int64_t i = 0; i < m; ++i) sum[i] = widened(*reinterpret_cast<const T*>(y + (i0 + i) * g.out_step));
-      for (int64_t j = first; j < last; ++j) {
-        const char* x = p[1] + g.order[size_t(j)] * g.point_step + i0 * g.src_step;
-        if (g.src_step == sizeof(T))
-          for (int64_t i = 0; i < m; ++i) sum[i] = sum_of<Sum>(sum[i], widened(reinterpret_cast<const T*>(x)[i]));
-        else
-          for (int64_t i = 0; i < m; ++i) sum[i] = sum_of<Sum>(sum[i], widened(*reinterpret_cast<const T*>(x + i * g.src_step)));
+      for (int64_t i = 0; i < m; ++i) sum[i] = to_float(*reinterpret_cast<const T*>(y + (i0 + i) * g.out_step));
+      for (size_t j = first; j < last; ++j) {
+        const char* x = p[1] + order[j] * g.point_step + i0 * g.src_step;
+        for (int64_t i = 0; i < m; ++i) sum[i] += to_float(*reinterpret_cast<const T*>(x + i * g.src_step));
       }
       for (int64_t i = 0; i < m; ++i) {
-        T v = narrowed<T>(sum[i]);
+        T v = from_float<T>(sum[i]);
         std::memcpy(y + (i0 + i) * g.out_step, &v, sizeof v);
       }
     }
@@ -216,28 +225,24 @@ template <class T> void add(const Segments& g, int64_t b, int64_t e, char* const
 }
 
 void put(const Put& k) {
-  Segments g{k.offset, sorted_points(k.offset, k.src.sizes[k.dim]), {}, 0, 0, 0};
-  if (g.order.empty()) return;
-  for (size_t i = 0; i < g.order.size(); ++i)
-    if (i == 0 || k.offset[g.order[i]] != k.offset[g.order[i - 1]]) g.starts.push_back(int64_t(i));
-  g.starts.push_back(int64_t(g.order.size()));
   TensorView out = k.out, src = k.src;
-  g.point_step = src.strides[k.dim] * int64_t(size_of(src.dtype));
+  Slices g{k.offset, src.sizes[k.dim], 0, 0, src.strides[k.dim] * int64_t(size_of(src.dtype))};
+  if (g.points == 0) return;
   without_dim(out, k.dim);
   without_dim(src, k.dim);
   cpu::StridedLoop lanes{&out, &src};
   g.out_step = lanes.strides[0][0];
   g.src_step = lanes.strides[1][0];
-  int64_t count = lanes.rows * lanes.sizes[0], segments = g.count();
+  int64_t grain = std::max<int64_t>(64, kGrain / g.points);  // whole cache lines of a slice
+  if (k.accumulate && is_reduced(out.dtype)) {
+    std::vector<int64_t> order = sorted_points(g.offset, g.points);
+    auto* run = out.dtype == kFloat16 ? &add_sorted<Half> : &add_sorted<BFloat16>;
+    lanes.run(grain, [&](char* const* p, int64_t n) { run(g, order, p, n); });
+    return;
+  }
   visit(out.dtype, k.accumulate, [&](auto tag, auto adds) {
     using T = typename decltype(tag)::type;
-    auto* run = decltype(adds)::value ? &add<T> : &replace<T>;
-    if (segments >= count)
-      parallel_for(segments, std::max<int64_t>(1, kGrain / count), [&](int64_t b, int64_t e) {
-        lanes.run(INT64_MAX, [&](char* const* p, int64_t n) { run(g, b, e, p, n); });
-      });
-    else
-      lanes.run(std::max<int64_t>(1, kGrain / segments), [&](char* const* p, int64_t n) { run(g, 0, segments, p, n); });
+    lanes.run(grain, [&](char* const* p, int64_t n) { write<T, decltype(adds)::value>(g, p, n); });
   });
 }
 
@@ -259,15 +264,16 @@ void nonzero(const NonZero& k) {
       *k.count = count;
       return;
     }
-    int64_t* out = k.positions;
-    for (int64_t i = 0; i < n; ++i) {
-      if (!holds(i)) continue;
-      int64_t rest = i;
-      for (int d = x.ndim - 1; d >= 0; --d) {
-        out[d] = rest % x.sizes[d];
-        rest /= x.sizes[d];
+    // Without a branch: each position is written over until it is one to keep.
+    int64_t *out = k.positions, found = 0, count = *k.count, last = x.ndim ? x.sizes[x.ndim - 1] : 1, index[kMaxDims] = {};
+    for (int64_t row = 0; row < n && found < count; row += last) {
+      for (int64_t i = 0; i < last && found < count; ++i) {
+        int64_t* to = out + found * x.ndim;
+        for (int d = 0; d + 1 < x.ndim; ++d) to[d] = index[d];
+        if (x.ndim > 0) to[x.ndim - 1] = i;
+        found += holds(row + i);
       }
-      out += x.ndim;
+      for (int d = x.ndim - 2; d >= 0 && ++index[d] == x.sizes[d]; --d) index[d] = 0;
     }
   });
 }

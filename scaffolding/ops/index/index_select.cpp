@@ -76,12 +76,13 @@ Tensor index_select(const Tensor& input, int64_t dim, const Tensor& index) {
   Tensor x = input.ndim() ? input : input.reshape({1});
   Tensor at = checked_index("index_select", x, d, index);
   SF_CHECK(input.ndim() > 0 || at.numel() == 1, "index_select: a 0-d input takes one index, got ", at.numel());
-  Tensor y = autograd::record("index_select", indexing::take_slices("index_select", x, d, at), {x}, [at = autograd::save(at), d, full = x.shape()](const Tensor& dy) -> Tensors {
-    Tensor dx = zeros(full, dy.dtype(), dy.device());
-    if (autograd::grad_enabled()) return {index_add(dx, d, at.get(), dy)};
-    indexing::put_slices("index_select", dx, d, at.get(), dy, true);
-    return {dx};
-  });
+  Tensor y = autograd::record("index_select", indexing::take_slices("index_select", x, d, at), {x},
+                              [at = autograd::save(at), d, full = x.shape()](const Tensor& dy) -> Tensors {
+                                Tensor dx = zeros(full, dy.dtype(), dy.device());
+                                if (autograd::grad_enabled()) return {index_add(dx, d, at.get(), dy)};
+                                indexing::put_slices("index_select", dx, d, at.get(), dy, true);
+                                return {dx};
+                              });
   return input.ndim() ? y : y.reshape({});
 }
 
@@ -131,7 +132,10 @@ Tensor masked_select(const Tensor& input, const Tensor& mask) {
 }
 
 SF_OP(index_select, "input, dim, index").doc("The slices of dim that a 1-D index names.").kernels(take_kernel);
-SF_OP(index_add, "input, dim, index, source, alpha=1").doc("input with alpha * source added to the slices of dim that index names.").inplace().kernels(put_kernel);
+SF_OP(index_add, "input, dim, index, source, alpha=1")
+    .doc("input with alpha * source added to the slices of dim that index names.")
+    .inplace()
+    .kernels(put_kernel);
 SF_OP(index_copy, "input, dim, index, source").doc("input with the slices of dim that index names replaced by source's.").inplace().kernels(put_kernel);
 SF_OP(index_fill, "input, dim, index, value").doc("input with the slices of dim that index names filled.").inplace().kernels(put_kernel);
 SF_OP(nonzero, "input").doc("Positions of elements that are not zero, [count, ndim].").no_gradient().kernels(nonzero_kernel);

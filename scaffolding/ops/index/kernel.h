@@ -9,8 +9,8 @@ namespace sf {
 struct Positions {
   TensorView index;
   int64_t low, high, stride;
-  int64_t* offset;   // may be null
-  int64_t* bad;      // out, host memory: a wrong value, where *found becomes true
+  int64_t* offset;  // may be null
+  int64_t* bad;     // out, host memory: a wrong value, where *found becomes true
   bool* found;
 };
 extern KernelTable<Positions> positions_kernel;
@@ -37,7 +37,7 @@ extern KernelTable<Scatter> scatter_kernel;
 struct Put {
   TensorView out, src;
   int dim;
-  const int64_t* offset;   // src.sizes[dim] of them
+  const int64_t* offset;  // src.sizes[dim] of them
   bool accumulate;
 };
 extern KernelTable<Put> put_kernel;
@@ -45,8 +45,8 @@ extern KernelTable<Put> put_kernel;
 // dense in[n]: the flat positions of elements that are not zero. First pass (positions null): *count; second: fills them.
 struct NonZero {
   TensorView in;
-  int64_t* positions;   // [count, ndim]
-  int64_t* count;       // host memory
+  int64_t* positions;  // [count, ndim]
+  int64_t* count;      // host memory
 };
 extern KernelTable<NonZero> nonzero_kernel;
 

@@ -74,7 +74,7 @@ Lists cubic(const Dim& d) {
 }
 
 Lists antialiased(const Dim& d, bool is_cubic) {
-  double r = ratio<double>(d), half = is_cubic ? 2 : 1;   // half the filter's width
+  double r = ratio<double>(d), half = is_cubic ? 2 : 1;  // half the filter's width
   double support = r >= 1 ? half * r : half, shrink = r >= 1 ? 1 / r : 1;
   Lists lists;
   for (int64_t o = 0; o < d.out; ++o) {
@@ -138,12 +138,13 @@ Tensor interpolate(const Tensor& input, const std::optional<Shape>& size, const 
       d.out = (*size)[at];
     } else {
       double scale = (*scale_factor)[size_t(at)];
-      SF_CHECK(scale > 0 && double(n) * scale <= double(kLargest), "interpolate: scale_factor must be positive, and sizes at most ", kLargest, ", got ", scale, " for ", n);
+      SF_CHECK(scale > 0 && double(n) * scale <= double(kLargest), "interpolate: scale_factor must be positive, and sizes at most ", kLargest, ", got ", scale,
+               " for ", n);
       d.out = int64_t(double(n) * scale);
       if (!recompute_scale_factor.value_or(false)) d.scale = scale;
     }
-    SF_CHECK(n > 0 && d.out > 0 && n <= kLargest && d.out <= kLargest, "interpolate: sizes must be positive (and at most ", kLargest, "), got ", n, " to ", d.out,
-             " in dimension ", 2 + i, " of ", input.shape());
+    SF_CHECK(n > 0 && d.out > 0 && n <= kLargest && d.out <= kLargest, "interpolate: sizes must be positive (and at most ", kLargest, "), got ", n, " to ",
+             d.out, " in dimension ", 2 + i, " of ", input.shape());
     dims.push_back(d);
   }
   return resized(input, dims, mode, antialias);
@@ -151,8 +152,7 @@ Tensor interpolate(const Tensor& input, const std::optional<Shape>& size, const 
 
 SF_OP(interpolate, "input, size=None, scale_factor=None, mode='nearest', align_corners=None, recompute_scale_factor=None, antialias=False")
     .doc("input[N, C, ...] resized along its 1 to 3 spatial dimensions.")
-    .like("torch.nn.functional.interpolate(input, size if size is None or len(size) > 1 else size[0], "
-          "scale_factor if scale_factor is None or len(scale_factor) > 1 else scale_factor[0], mode, align_corners, recompute_scale_factor, antialias)")
+    .like("torch.nn.functional.interpolate")
     .kernels(remap_kernel, remap_backward_kernel, resample_kernel);
 
 }  // namespace sf

@@ -1,3 +1,4 @@
+// Resizing of one to three spatial dimensions.
 #pragma once
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/value.h"

@@ -8,7 +8,7 @@ static Tensor channels_last(const Tensor& t) { return t.contiguous(MemoryFormat:
 
 SF_OP_TEST(interpolate) {
   sample(randn({2, 3, 4, 5}), Shape{8, 10});
-  sample(randn({2, 3, 4, 5}), none, Floats{2.0});
+  sample(randn({2, 3, 4, 5}), none, 2.0);
   for (const char* mode : {"nearest", "nearest-exact", "area"}) {
     sample(randn({2, 3, 5}), 7, none, mode);
     sample(randn({2, 3, 6, 5}), Shape{4, 8}, none, mode);

@@ -10,20 +10,20 @@ namespace sf {
 // y = ((s - mean) * rstd * weight + bias) * (1 + scale) + shift
 struct LayerNormForward {
   TensorView x;
-  TensorView residual, sum;      // both or neither; sum may be x or residual
-  TensorView weight, bias;       // [C], each optional
-  TensorView scale, shift;       // [B, C], each optional, last stride 1; row r uses batch r / rows_per_batch
+  TensorView residual, sum;  // both or neither; sum may be x or residual
+  TensorView weight, bias;   // [C], each optional
+  TensorView scale, shift;   // [B, C], each optional, last stride 1; row r uses batch r / rows_per_batch
   int64_t cols = 0, rows_per_batch = 1;
   double eps = 1e-5;
-  TensorView y;                  // may be x
-  TensorView mean, rstd;         // [R], each optional: what backward needs
+  TensorView y;           // may be x
+  TensorView mean, rstd;  // [R], each optional: what backward needs
 };
 // x is what was normalised (sum, where a residual was added). dx includes dsum, the gradient that reached `sum` by
 // other ways: it is then the gradient of x and of residual. dx may be dy. Every gradient but dx is optional.
 // Column sums are added in an order that depends on the sizes alone: results do not vary with the number of threads.
 struct LayerNormBackward {
   TensorView x, dy, dsum;
-  TensorView weight, bias;       // bias is read for dscale only
+  TensorView weight, bias;  // bias is read for dscale only
   TensorView scale;
   int64_t cols = 0, rows_per_batch = 1;
   TensorView mean, rstd;

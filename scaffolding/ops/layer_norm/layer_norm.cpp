@@ -45,8 +45,9 @@ Tensors layer_norm_fused(const char* op, const RowNormInputs& in, const Shape& n
   Tensors ys = residual ? Tensors{y, sum} : Tensors{y};
   if (!training) return ys;
   int64_t dims = normalized_shape.size();
-  Tensor normalised = residual ? sum.detach() : x;   // what the statistics were taken of
-  bool need[6] = {x.requires_grad(), in.residual.requires_grad(), in.weight.requires_grad(), in.bias.requires_grad(), in.scale.requires_grad(), in.shift.requires_grad()};
+  Tensor normalised = residual ? sum.detach() : x;  // what the statistics were taken of
+  bool need[6] = {x.requires_grad(),       in.residual.requires_grad(), in.weight.requires_grad(),
+                  in.bias.requires_grad(), in.scale.requires_grad(),    in.shift.requires_grad()};
   autograd::record_outputs(
       op, ys, {x, in.residual, in.weight, in.bias, in.scale, in.shift},
       [s = save(normalised), w = save(in.weight), b = save(in.bias), sc = save(in.scale), sh = save(in.shift), mean = save(mean), rstd = save(rstd), p,
@@ -89,13 +90,18 @@ Tensor layer_norm_modulate(const Tensor& input, const Tensor& scale, const Tenso
 }
 
 SF_OP(layer_norm, "input, normalized_shape, weight=None, bias=None, eps=1e-5")
-    .doc("Normalise over the last dimensions, then scale and shift.").like("torch.nn.functional.layer_norm").kernels(layer_norm_forward, layer_norm_backward);
+    .doc("Normalise over the last dimensions, then scale and shift.")
+    .like("torch.nn.functional.layer_norm")
+    .kernels(layer_norm_forward, layer_norm_backward);
 SF_OP(add_layer_norm, "input, residual, weight=None, bias=None, eps=1e-5")
     .doc("(layer_norm(input + residual), input + residual) over the last dimension, in one pass.")
-    .like("(torch.nn.functional.layer_norm(input + residual, input.shape[-1:], weight, bias, eps), input + residual)").kernels(layer_norm_forward, layer_norm_backward);
+    .like("(torch.nn.functional.layer_norm(input + residual, input.shape[-1:], weight, bias, eps), input + residual)")
+    .kernels(layer_norm_forward, layer_norm_backward);
 SF_OP(layer_norm_modulate, "input, scale, shift, weight=None, bias=None, eps=1e-6")
     .doc("layer_norm(input[B, ..., C]) * (1 + scale[B, C]) + shift[B, C], the AdaLN of diffusion transformers.")
-    .like("torch.nn.functional.layer_norm(input, input.shape[-1:], weight, bias, eps) * (1 + scale.reshape(scale.shape[0], *[1] * (input.dim() - 2), -1)) + "
-          "shift.reshape(shift.shape[0], *[1] * (input.dim() - 2), -1)").kernels(layer_norm_forward, layer_norm_backward);
+    .like(
+        "torch.nn.functional.layer_norm(input, input.shape[-1:], weight, bias, eps) * (1 + scale.reshape(scale.shape[0], *[1] * (input.dim() - 2), -1)) + "
+        "shift.reshape(shift.shape[0], *[1] * (input.dim() - 2), -1)")
+    .kernels(layer_norm_forward, layer_norm_backward);
 
 }  // namespace sf

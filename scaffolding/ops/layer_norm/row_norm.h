@@ -10,10 +10,10 @@ namespace SF_ISA {
 
 // Fills W[C] and B[C] for one batch. weight and bias are converted rows, or null.
 template <class A> struct FoldedRows {
-  const A *weight, *bias;   // null: 1 and 0
+  const A *weight, *bias;  // null: 1 and 0
   TensorView scale, shift;
   int64_t cols;
-  A *W, *B, *row;           // [C] each; row is working space
+  A *W, *B, *row;  // [C] each; row is working space
 
   static const A* batch_row(const TensorView& v, int64_t batch, int64_t cols, A* buffer) {
     TensorView r = v;
@@ -42,42 +42,44 @@ template <class A> struct FoldedRows {
 
 // kCenter: layer_norm; else rms_norm. Null pointers for absent tensors.
 template <class T, bool kCenter>
-static void norm_row(const T* x, const T* residual, T* sum, T* y, int64_t C, Acc<T> eps, const Acc<T>* W, const Acc<T>* B, Acc<T>* mean_out,
-                     Acc<T>* rstd_out, bool stream) {
+static void norm_row(const T* x, const T* residual, T* sum, T* y, int64_t C, Acc<T> eps, const Acc<T>* W, const Acc<T>* B, Acc<T>* mean_out, Acc<T>* rstd_out,
+                     bool stream) {
   using V = Vec<T>;
   using A = Acc<T>;
   const T* s = residual ? sum : x;
   A mean = 0, squares;
   if (kCenter || residual) {
     // The sum is read back as stored: statistics are those of the tensor that backward will see.
-    A total = sum_vectors<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      V v = load_n(x + i, n);
-      if (residual) {
-        store_n(sum + i, v + load_n(residual + i, n), n);
-        v = load_n(sum + i, n);
-      }
-      return v;
-    });
+    A total = sum_vectors<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          V v = load_n(x + i, n);
+          if (residual) {
+            store_n(sum + i, v + load_n(residual + i, n), n);
+            v = load_n(sum + i, n);
+          }
+          return v;
+        });
     if (kCenter) mean = total / A(C);
   }
   V m(mean);
-  squares = sum_vectors<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-    V d = load_n(s + i, n, mean) - m;
-    return d * d;
-  });
+  squares = sum_vectors<T>(
+      C, [&](int64_t i, int n) __attribute__((always_inline)) {
+        V d = load_n(s + i, n, mean) - m;
+        return d * d;
+      });
   A rstd = A(1) / SF_ISA::sqrt(squares / A(C) + eps);
   if (mean_out) *mean_out = mean;
   if (rstd_out) *rstd_out = rstd;
   V r(rstd);
   if constexpr (sizeof(T) == 4) {
     if (stream) {
-      each_vector<T>(C, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, fma((load(s + i) - m) * r, load(W + i), load(B + i))); });
+      each_vector<T>(
+          C, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, fma((load(s + i) - m) * r, load(W + i), load(B + i))); });
       return;
     }
   }
-  each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-    store_n(y + i, fma((load_n(s + i, n) - m) * r, load_n(W + i, n), load_n(B + i, n)), n);
-  });
+  each_vector<T>(
+      C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, fma((load_n(s + i, n) - m) * r, load_n(W + i, n), load_n(B + i, n)), n); });
 }
 
 // Args is LayerNormForward or RmsNormForward; bias and mean are undefined views for the latter.
@@ -106,14 +108,13 @@ template <class T, bool kCenter, class Args> static void norm_forward(const Args
 // With g = dy W and n = (x - mean) rstd:  dx = rstd (g - sum(g) / C - n sum(g n) / C) + dsum, no sum(g) for rms_norm.
 // Adds dy n and dy to the column sums of this batch.
 template <class T, bool kCenter>
-static void norm_row_backward(const T* x, const T* dy, const T* dsum, T* dx, int64_t C, Acc<T> mean, Acc<T> rstd, const Acc<T>* W, Acc<T>* dyn,
-                              Acc<T>* dys) {
+static void norm_row_backward(const T* x, const T* dy, const T* dsum, T* dx, int64_t C, Acc<T> mean, Acc<T> rstd, const Acc<T>* W, Acc<T>* dyn, Acc<T>* dys) {
   using V = Vec<T>;
   using A = Acc<T>;
   constexpr int L = kVec<T>;
   V m(mean), r(rstd), sg(0.f), sgn(0.f), sg2(0.f), sgn2(0.f);
   auto step = [&](int64_t i, int n, V& s0, V& s1) __attribute__((always_inline)) {
-    V d = load_n(dy + i, n), hat = (load_n(x + i, n) - m) * r, g = d * load_n(W + i, n);   // g is 0 past n
+    V d = load_n(dy + i, n), hat = (load_n(x + i, n) - m) * r, g = d * load_n(W + i, n);  // g is 0 past n
     if (kCenter) s0 += g;
     s1 = fma(g, hat, s1);
     if (dyn) {
@@ -129,17 +130,18 @@ static void norm_row_backward(const T* x, const T* dy, const T* dsum, T* dx, int
   for (; i + L <= C; i += L) step(i, L, sg, sgn);
   if (L > 1 && i < C) step(i, int(C - i), sg, sgn);
   V mean_g(reduce_add(sg + sg2) / A(C)), mean_gn(reduce_add(sgn + sgn2) / A(C));
-  each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-    V hat = (load_n(x + i, n) - m) * r, g = load_n(dy + i, n) * load_n(W + i, n);
-    V d = (kCenter ? g - mean_g - hat * mean_gn : g - hat * mean_gn) * r;
-    if (dsum) d += load_n(dsum + i, n);
-    store_n(dx + i, d, n);
-  });
+  each_vector<T>(
+      C, [&](int64_t i, int n) __attribute__((always_inline)) {
+        V hat = (load_n(x + i, n) - m) * r, g = load_n(dy + i, n) * load_n(W + i, n);
+        V d = (kCenter ? g - mean_g - hat * mean_gn : g - hat * mean_gn) * r;
+        if (dsum) d += load_n(dsum + i, n);
+        store_n(dx + i, d, n);
+      });
 }
 
 // Rows are cut into units of at most `rows` within a batch, about 64 in all; each unit has its own column sums.
 struct RowUnits {
-  int64_t rows, per_batch, batches, count;   // count units, `per_batch` of them in each batch
+  int64_t rows, per_batch, batches, count;  // count units, `per_batch` of them in each batch
 };
 SF_INLINE RowUnits row_units(int64_t R, int64_t rows_per_batch) {
   RowUnits u;
@@ -152,12 +154,11 @@ SF_INLINE RowUnits row_units(int64_t R, int64_t rows_per_batch) {
   return u;
 }
 
-template <class T, bool kCenter, class Args>
-static void norm_backward(const Args& a, const TensorView& bias, const TensorView& mean, const TensorView& dbias) {
+template <class T, bool kCenter, class Args> static void norm_backward(const Args& a, const TensorView& bias, const TensorView& mean, const TensorView& dbias) {
   using A = Acc<T>;
   int64_t C = a.cols, R = C > 0 ? a.x.numel() / C : 0;
   bool columns = a.dweight || dbias || a.dscale || a.dshift;
-  if (R == 0) {   // the sums of no rows; B empty batches cannot be
+  if (R == 0) {  // the sums of no rows; B empty batches cannot be
     const A zero = 0;
     for (int64_t c = 0; c < C; ++c) {
       if (a.dweight) write_converted<A>(a.dweight, c, c + 1, &zero);
@@ -169,7 +170,7 @@ static void norm_backward(const Args& a, const TensorView& bias, const TensorVie
   int64_t rows_per_batch = batched ? a.rows_per_batch : R;
   RowUnits u = row_units(R, rows_per_batch);
   A* shared = static_cast<A*>(scratch(size_t(2 * C + (columns ? u.count * 2 * C : 0)) * sizeof(A), 0));
-  A* partial = columns ? shared + 2 * C : nullptr;   // [unit][dy n, dy][C]
+  A* partial = columns ? shared + 2 * C : nullptr;  // [unit][dy n, dy][C]
   const A* weight_row = a.weight ? converted<A>(a.weight, C, A(1), shared) : nullptr;
   const A* bias_row = bias ? converted<A>(bias, C, A(0), shared + C) : nullptr;
   int64_t grain = (row_grain(C) + u.rows - 1) / u.rows;

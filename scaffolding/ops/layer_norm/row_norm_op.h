@@ -5,7 +5,7 @@
 namespace sf {
 
 struct RowNormInputs {
-  Tensor x, residual, weight, bias, scale, shift;   // all but x optional
+  Tensor x, residual, weight, bias, scale, shift;  // all but x optional
 };
 struct RowNormPlan {
   int64_t rows = 1, cols = 1, rows_per_batch = 1;

@@ -3,13 +3,13 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/loss/kernel.h"
 #include "scaffolding/ops/loss/loss.h"
 #include "scaffolding/ops/loss/reduction.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/softmax/softmax.h"
-#include "scaffolding/ops/sort/along_dim.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
@@ -28,6 +28,7 @@ Tensor checked_indices(const char* op, const Tensor& x, const Tensor& target, co
   check_floating(op, "input", x);
   SF_CHECK(x.ndim() >= 1, op, ": input must be [C] or [N, C, ...], got a 0-d tensor");
   int64_t at = class_dim(x), classes = x.shape()[at];
+  SF_CHECK(classes > 0, op, ": input has no classes, got ", x.shape());
   Shape want = x.shape();
   want.erase(at);
   SF_CHECK_AS(TypeError, is_integral(target.dtype()), op, ": target must hold integers (class indices), got ", target.dtype());
@@ -36,7 +37,7 @@ Tensor checked_indices(const char* op, const Tensor& x, const Tensor& target, co
   check_same_device(op, x, target);
   check_same_device(op, x, weight);
   if (weight) check_floating(op, "weight", weight);
-  if (weight) autograd::refuse_gradient(op, {weight});   // torch has none either
+  if (weight) autograd::refuse_gradient(op, {weight});  // torch has none either
   Tensor t = contiguous(to_dtype(target, kInt64));
   if (t.device().is_cpu()) {
     auto* p = t.data<int64_t>();
@@ -59,19 +60,20 @@ Tensor logits_as_rows(const Tensor& x) {
 Tensor row_losses(const Tensor& rows, const Tensor& target, const Tensor& weight, int64_t ignore_index, double smoothing) {
   int64_t classes = rows.shape()[1];
   Tensor t = target.reshape({-1, 1}), hit = to_dtype(eq(arange(0, classes, 1, {}, rows.device()), t), rows.dtype());
-  Tensor q = hit * (1 - smoothing) * (weight ? pick_along(weight, where(eq(t, wrapped(ignore_index)), wrapped(0), t).reshape({-1}), 0).reshape({-1, 1})
-                                             : ones({1}, rows.dtype(), rows.device())) +
+  Tensor q = hit * (1 - smoothing) *
+                 (weight ? gather(weight, 0, where(eq(t, wrapped(ignore_index)), wrapped(0), t).reshape({-1})).reshape({-1, 1})
+                         : ones({1}, rows.dtype(), rows.device())) +
              (weight ? weight * (smoothing / double(classes)) : full({1}, smoothing / double(classes), rows.dtype(), rows.device()));
   return masked_fill(-sum(q * log_softmax(rows, 1), {1}), eq(t, wrapped(ignore_index)).reshape({-1}), 0.0);
 }
 
 Tensor indexed(const Tensor& input, const Tensor& classes, const Tensor& weight, int64_t ignore_index, loss::Reduce reduce, double smoothing) {
-  SF_CHECK(input.shape()[class_dim(input)] > 0, "cross_entropy: input has no classes, got ", input.shape());
   Tensor t = checked_indices("cross_entropy", input, classes, weight, ignore_index);
   Tensor x = logits_as_rows(input);
   DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
   Shape rows{x.shape()[0]};
-  Tensor w, target = t.reshape({-1}), losses = empty(rows, wide, x.device()), lse = empty({rows[0], 2}, wide, x.device()), taken = empty(rows, wide, x.device());
+  Tensor w, target = t.reshape({-1}), losses = empty(rows, wide, x.device()), lse = empty({rows[0], 2}, wide, x.device()),
+            taken = empty(rows, wide, x.device());
   {
     autograd::NoGrad off;
     if (weight) w = contiguous(to_dtype(weight, wide));
@@ -142,12 +144,11 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   Tensor t = checked_indices("nll_loss", input, target, weight, ignore_index);
   int64_t at = class_dim(input);
   Tensor ignored = eq(t, wrapped(ignore_index)), safe = where(ignored, wrapped(0), t);
-  if (input.shape()[at] == 0) ignored = zeros({}, kBool, input.device());   // no classes: there are no targets either
-  Tensor picked = pick_along(input, safe.unsqueeze(at), at).reshape(t.shape());
+  Tensor picked = gather(input, at, safe.unsqueeze(at)).reshape(t.shape());
   Tensor w = to_dtype(logical_not(ignored), input.dtype());
   if (weight) {
     autograd::NoGrad off;
-    w = w * to_dtype(pick_along(weight, safe.reshape({-1}), 0).reshape(t.shape()), input.dtype());
+    w = w * to_dtype(gather(weight, 0, safe.reshape({-1})).reshape(t.shape()), input.dtype());
   }
   Tensor y = where(ignored, wrapped(0.0), -picked * w);
   if (reduce == loss::Reduce::None) return y;
@@ -160,7 +161,6 @@ SF_OP(cross_entropy, "input, target, weight=None, ignore_index=-100, reduction='
     .kernels(cross_entropy_forward, cross_entropy_backward);
 SF_OP(nll_loss, "input, target, weight=None, ignore_index=-100, reduction='mean'")
     .doc("-input at the target class, from log-probabilities over dimension 1.")
-    .like("torch.nn.functional.nll_loss")
-    .kernels(along_dim_kernel);
+    .like("torch.nn.functional.nll_loss");
 
 }  // namespace sf

@@ -19,9 +19,9 @@ namespace sf {
 
 namespace pointwise::expr {
 inline Expr max(const Expr& a, const Expr& b) { return sf::maximum(a.t, b.t); }
-#define SF_LOSS(name, loss, grad_a, grad_b)                                                         \
-  struct name##_gradient {                                                                          \
-    using T = Expr;                                                                                 \
+#define SF_LOSS(name, loss, grad_a, grad_b)                                                             \
+  struct name##_gradient {                                                                              \
+    using T = Expr;                                                                                     \
     static Expr da([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { return grad_a; } \
     static Expr db([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { return grad_b; } \
   };
@@ -46,11 +46,12 @@ namespace {
 
 struct Loss {
   const char* name;
-  const PointwiseTable*forward, *backward;
+  const PointwiseTable *forward, *backward;
   Expr (*da)(Expr, Expr, Expr);
   Expr (*db)(Expr, Expr, Expr);
 };
-#define SF_LOSS(name, ...) const Loss name##_entry{#name, &name##_forward, &name##_backward, &pointwise::expr::name##_gradient::da, &pointwise::expr::name##_gradient::db};
+#define SF_LOSS(name, ...) \
+  const Loss name##_entry{#name, &name##_forward, &name##_backward, &pointwise::expr::name##_gradient::da, &pointwise::expr::name##_gradient::db};
 #include "scaffolding/ops/loss/loss.def"
 #undef SF_LOSS
 
@@ -86,9 +87,7 @@ Tensor compared(const Loss& l, const Tensor& input, const Tensor& target, const 
                           });
 }
 
-Tensor reduced(const Tensor& y, loss::Reduce reduce) {
-  return reduce == loss::Reduce::None ? y : reduce == loss::Reduce::Sum ? sum(y) : mean(y);
-}
+Tensor reduced(const Tensor& y, loss::Reduce reduce) { return reduce == loss::Reduce::None ? y : reduce == loss::Reduce::Sum ? sum(y) : mean(y); }
 
 }  // namespace
 
@@ -131,7 +130,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& redu
   if (log_target) {
     y = exp(target) * (target - input);
   } else {
-    Tensor logs = log(where(eq(target, wrapped(0)), wrapped(1.0), target));   // 0 log 0 = 0
+    Tensor logs = log(where(eq(target, wrapped(0)), wrapped(1.0), target));  // 0 log 0 = 0
     y = target * (logs - input);
   }
   if (reduce == loss::Reduce::BatchMean) {

@@ -6,8 +6,8 @@ namespace sf {
 
 // input: logits [N, C, d1, ...] or [C]. target: class indices [N, d1, ...] (any integer dtype; positions of ignore_index
 // do not count) or probabilities of input's shape. weight: [C]. The mean is over the weights of the targets.
-Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight = {}, int64_t ignore_index = -100,
-                     const std::string& reduction = "mean", double label_smoothing = 0);
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight = {}, int64_t ignore_index = -100, const std::string& reduction = "mean",
+                     double label_smoothing = 0);
 // The same from log-probabilities.
 Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight = {}, int64_t ignore_index = -100, const std::string& reduction = "mean");
 

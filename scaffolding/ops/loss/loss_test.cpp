@@ -12,8 +12,8 @@ namespace sf::test {
 
 SF_OP_TEST(cross_entropy) {
   sample(randn({5, 7}), randint(0, 7, {5}));
-  sample(randn({5, 40}), randint(0, 40, {5}, kInt32), none, -100, "sum").no_golden();   // torch wants int64
-  sample(randn({5, 7}), randint(0, 7, {5}), rand({7}, 0.5, 2), -100, "none").no_grad();   // none for weight, in torch either
+  sample(randn({5, 40}), randint(0, 40, {5}, kInt32), none, -100, "sum").no_golden();    // torch wants int64
+  sample(randn({5, 7}), randint(0, 7, {5}), rand({7}, 0.5, 2), -100, "none").no_grad();  // none for weight, in torch either
   sample(randn({6, 3}), randint(0, 3, {6}), none, 1, "mean", 0.1);
   sample(randn({2, 7, 3, 2}), randint(0, 7, {2, 3, 2}), none, 2);
   sample(randn({7, 5}).transpose(0, 1), randint(0, 7, {5}), none, -100, "none", 0.3);
@@ -39,6 +39,7 @@ SF_OP_TEST(nll_loss) {
   sample(randn({5, 4}), randint(0, 4, {5}), rand({4}), 1).no_grad();
   sample(randn({7}), randint(0, 7, {}));
   rejects("is not one of 7 classes", randn({2, 7}), full({2}, 9, kInt64));
+  rejects("no classes", randn({2, 0}), full({2}, -100, kInt64));
   rejects("must hold integers", randn({2, 7}), randn({2}));
 }
 SF_OP_TEST(mse_loss) {
@@ -67,7 +68,7 @@ SF_OP_TEST(smooth_l1_loss) {
 }
 SF_OP_TEST(binary_cross_entropy_with_logits) {
   sample(distinct({4, 5}), rand({4, 5}));
-  sample(distinct({4, 5}), rand({4, 5}), rand({5}), "sum").no_golden();   // torch has no gradient for weight
+  sample(distinct({4, 5}), rand({4, 5}), rand({5}), "sum").no_golden();  // torch has no gradient for weight
   sample(distinct({4, 5}), rand({4, 5}), none, "none", rand({5}, 0.5, 2)).no_golden();
   rejects("must have input's shape", randn({4}), randn({1}));
 }
@@ -105,9 +106,7 @@ TEST(loss, logits_far_from_zero_give_exact_binary_cross_entropy) {
   EXPECT_NEAR(binary_cross_entropy_with_logits(x, z, {}, "sum", ones({1}, kFloat64)).item(), std::log1p(std::exp(-30.0)), 1e-20);
 }
 
-TEST(loss, kl_div_of_zero_probability_is_zero) {
-  EXPECT_EQ(kl_div(tensor({-1, -2}), tensor({0, 1}), "none").to_vector(), (std::vector<double>{0, 2}));
-}
+TEST(loss, kl_div_of_zero_probability_is_zero) { EXPECT_EQ(kl_div(tensor({-1, -2}), tensor({0, 1}), "none").to_vector(), (std::vector<double>{0, 2})); }
 
 }  // namespace
 }  // namespace sf::test

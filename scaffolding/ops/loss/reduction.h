@@ -5,6 +5,6 @@
 namespace sf::loss {
 
 enum class Reduce { None, Mean, Sum, BatchMean };
-Reduce reduce_from(const char* op, const std::string& reduction, bool batchmean = false);   // ValueError for other words
+Reduce reduce_from(const char* op, const std::string& reduction, bool batchmean = false);  // ValueError for other words
 
 }  // namespace sf::loss

@@ -15,9 +15,9 @@ struct Epilogue {
   DType c_type;
   Activation act;
   double alpha, beta;
-  const void* bias;             // [n]
+  const void* bias;  // [n]
   DType bias_type;
-  void* pre;                    // row stride c's own
+  void* pre;  // row stride c's own
   int64_t pre_row;
   DType pre_type;
   const void* residual;
@@ -29,9 +29,7 @@ struct Epilogue {
 };
 
 // The same for the columns from c0 on, and for the rows from r0 on.
-SF_INLINE void* advance(const void* p, DType t, int64_t n) {
-  return p ? static_cast<char*>(const_cast<void*>(p)) + n * int64_t(size_of(t)) : nullptr;
-}
+SF_INLINE void* advance(const void* p, DType t, int64_t n) { return p ? static_cast<char*>(const_cast<void*>(p)) + n * int64_t(size_of(t)) : nullptr; }
 SF_INLINE Epilogue columns(Epilogue e, int64_t c0) {
   e.c = advance(e.c, e.c_type, c0);
   e.bias = advance(e.bias, e.bias_type, c0);
@@ -48,7 +46,7 @@ SF_INLINE Epilogue rows(Epilogue e, int64_t r0) {
 
 template <class T> SF_INLINE T activate(Activation act, T x) {
   switch (act) {
-    case Activation::Relu: return max(T(0.f), x);   // a NaN comes through: max returns its second operand then
+    case Activation::Relu: return max(T(0.f), x);  // a NaN comes through: max returns its second operand then
     case Activation::GeluErf: return T(0.5f) * x * (T(1.f) + erf(x * T(0.70710678118654752)));
     case Activation::GeluTanh: return T(0.5f) * x * (T(1.f) + tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x)));
     case Activation::Silu: return x * sigmoid(x);
@@ -73,8 +71,7 @@ SF_INLINE void store_as(void* base, DType t, int64_t i, vf x, int n) {
 
 // Whole vectors, nothing but bias and activation: what most layers ask for. At k = 320 the general loop below takes 8 % of a
 // bfloat16 product, this one 3 %.
-template <class T>
-SF_INLINE void finish_plain(const Epilogue& e, T* c, int rows, int cols, const float* sums, int64_t sums_row, const float* bias) {
+template <class T> SF_INLINE void finish_plain(const Epilogue& e, T* c, int rows, int cols, const float* sums, int64_t sums_row, const float* bias) {
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < cols; j += kLanes) {
       vf v = load(sums + i * sums_row + j) + load(bias + j);

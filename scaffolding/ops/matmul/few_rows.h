@@ -29,8 +29,8 @@ template <class K, class P> [[gnu::noinline]] void multiply_strided(const P& p, 
       const int64_t r0 = p.m * q / panels;
       const int mr = int(p.m * (q + 1) / panels - r0);
       const bool straight = plain && whole;
-      tile_for<K, false>(mr, vecs)(p.k, p.a + r0 * p.a_m, p.a_m, p.a_k, b, b_step,
-                                   straight ? static_cast<Acc*>(p.e.c) + r0 * p.e.c_row + c0 : tile_sums, straight ? p.e.c_row : NR, nullptr, 0);
+      tile_for<K, false>(mr, vecs)(p.k, p.a + r0 * p.a_m, p.a_m, p.a_k, b, b_step, straight ? static_cast<Acc*>(p.e.c) + r0 * p.e.c_row + c0 : tile_sums,
+                                   straight ? p.e.c_row : NR, nullptr, 0);
       if (!straight) finish_tile(p.e, r0, mr, c0, cols, tile_sums, NR);
     }
   }
@@ -39,13 +39,12 @@ template <class K, class P> [[gnu::noinline]] void multiply_strided(const P& p, 
 // Both operands run along k (a Linear layer's weight, a handful of rows): dot products of whole vectors, 4 columns at a time.
 // Sums of 4 rows x 4 columns take 16 registers; half the rows where there are only 16 in all.
 inline constexpr int kDotRows = kLanes == 16 ? 4 : 2, kDotCols = 4;
-inline constexpr int64_t kDotWork = 1 << 17;   // multiply-adds worth a thread: memory, not arithmetic, is the limit here
+inline constexpr int64_t kDotWork = 1 << 17;  // multiply-adds worth a thread: memory, not arithmetic, is the limit here
 // Rows up to which dot products beat packing b for one use (1280 x 1280: float32 116 against 163 us at 12 rows; bfloat16, which
 // dot products must widen, 64 against 80 at 4 and 113 against 81 at 6).
 template <class Src> inline constexpr int64_t kDotMost = sizeof(Src) == 4 ? 12 : 4;
 
-template <class Src, int MR>
-[[gnu::noinline]] void dots(int64_t k, const Src* a, int64_t a_m, const Src* const (&b)[kDotCols], float* sums, int64_t sums_row) {
+template <class Src, int MR> [[gnu::noinline]] void dots(int64_t k, const Src* a, int64_t a_m, const Src* const (&b)[kDotCols], float* sums, int64_t sums_row) {
   vf acc[MR][kDotCols];
   for (int i = 0; i < MR; ++i)
     for (int j = 0; j < kDotCols; ++j) acc[i][j] = vf(0.f);
@@ -80,7 +79,7 @@ template <class P> [[gnu::noinline]] void multiply_dots(const P& p, int64_t s0, 
     for (int64_t r0 = 0; r0 < p.m; r0 += kDotRows) {
       const int rows = int(min64(kDotRows, p.m - r0));
       for (int j = 0; j < cols; j += kDotCols) {
-        const Src* b[kDotCols];   // past the last column the last one again: its sums are not used
+        const Src* b[kDotCols];  // past the last column the last one again: its sums are not used
         for (int i = 0; i < kDotCols; ++i) b[i] = p.b + (c0 + min64(j + i, cols - 1)) * p.b_n;
         const Src* a = p.a + r0 * p.a_m;
         switch (rows) {

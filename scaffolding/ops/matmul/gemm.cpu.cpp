@@ -20,9 +20,16 @@ SF_INLINE Epilogue epilogue_of(const Gemm& g, int64_t batch) {
 }
 
 template <class K, class Src> static Product<K, Src> product_of(const Gemm& g, int64_t batch) {
-  return {g.c.sizes[1], g.c.sizes[2], g.a.sizes[2],
-          g.a.as<const Src>() + batch * g.a.strides[0], g.a.strides[1], g.a.strides[2],
-          g.b.as<const Src>() + batch * g.b.strides[0], g.b.strides[1], g.b.strides[2], epilogue_of(g, batch)};
+  return {g.c.sizes[1],
+          g.c.sizes[2],
+          g.a.sizes[2],
+          g.a.as<const Src>() + batch * g.a.strides[0],
+          g.a.strides[1],
+          g.a.strides[2],
+          g.b.as<const Src>() + batch * g.b.strides[0],
+          g.b.strides[1],
+          g.b.strides[2],
+          epilogue_of(g, batch)};
 }
 
 // One b for the whole batch, and rows of a, c and pre that follow on from one matrix to the next: one tall product.

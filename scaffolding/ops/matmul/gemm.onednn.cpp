@@ -12,13 +12,13 @@ namespace {
 namespace dn = cpu::onednn;
 using dnnl::memory;
 
-constexpr uint32_t kFormat = 100;     // in PackedKey
+constexpr uint32_t kFormat = 100;  // in PackedKey
 constexpr int kSlotWeights = 7;
 
 // The product as one matrix product per batch entry; one tall product where b is shared and rows follow on.
 struct Plan {
   TensorView a, b, c;
-  bool packed;                        // b goes through the library's own layout
+  bool packed;  // b goes through the library's own layout
 };
 Plan plan_of(const Gemm& g) {
   Plan p{g.a, g.b, g.c, false};
@@ -77,8 +77,8 @@ void run_gemm(const Gemm& g) {
   if (!p.packed) return execute(p.b.data);
   auto pack = [&](void* to) { dn::reorder(dn::wrap(plain(p.b), p.b.data), dn::wrap(prim->weights, to)); };
   const size_t bytes = prim->weights.get_size();
-  cpu::PackedKey slot{p.b.data, g.b_version, kFormat + uint32_t(p.b.dtype),
-                      {p.b.sizes[1], p.b.sizes[2], p.b.strides[1], p.b.strides[2], dn::fingerprint(prim->weights)}};
+  cpu::PackedKey slot{
+      p.b.data, g.b_version, kFormat + uint32_t(p.b.dtype), {p.b.sizes[1], p.b.sizes[2], p.b.strides[1], p.b.strides[2], dn::fingerprint(prim->weights)}};
   cpu::PackedWeight kept(slot, bytes, pack);
   void* b = kept.get();
   if (!b) pack(b = scratch(bytes, kSlotWeights));

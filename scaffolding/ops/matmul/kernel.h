@@ -16,13 +16,13 @@ enum class Activation : uint8_t { None, Relu, GeluErf, GeluTanh, Silu };
 // integers wrap around and take no bias, activation or pre.
 struct Gemm {
   TensorView a, b;
-  TensorView bias;                 // [n] stride 1, a's dtype or float32; undefined: none
+  TensorView bias;  // [n] stride 1, a's dtype or float32; undefined: none
   TensorView c;
-  double alpha = 1, beta = 0;      // beta 0: the old bytes of c are never read
+  double alpha = 1, beta = 0;  // beta 0: the old bytes of c are never read
   Activation act = Activation::None;
-  TensorView pre;                  // gets the argument of act, for its gradient; same shape as c; undefined: not wanted
-  uint64_t b_version = 0;          // version of b's bytes: a packed copy may be kept and reused while data and version agree.
-                                   // 0: never. See scaffolding/backend/cpu/packed_weights.h
+  TensorView pre;          // gets the argument of act, for its gradient; same shape as c; undefined: not wanted
+  uint64_t b_version = 0;  // version of b's bytes: a packed copy may be kept and reused while data and version agree.
+                           // 0: never. See scaffolding/backend/cpu/packed_weights.h
 };
 extern KernelTable<Gemm> gemm;
 

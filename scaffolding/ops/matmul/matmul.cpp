@@ -14,7 +14,7 @@ void gemm_into(const char* op, const Tensor& a, const Tensor& b, const Tensor& c
   Gemm g{a, b, o.bias, c, o.alpha, beta, o.act, o.pre, 0};
   if (o.b_is_weight && b.device().is_cpu()) {
     g.b_version = uint64_t(b.version()) + 1;
-    b.storage()->packed = true;   // the storage tells the packed copies when it goes
+    b.storage()->packed = true;  // the storage tells the packed copies when it goes
   }
   auto kernel = gemm.find(a.device(), g);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", a.dtype(), " on ", a.device());
@@ -37,6 +37,14 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   SF_CHECK(a.device() == b.device(), op, ": tensors must be on one device, got ", a.device(), " and ", b.device());
 }
 
+// a[B, M, K] @ b[B, K, N] as a tensor of shape `out` that owns its bytes alone: a view of a [B, M, N] would share them with
+// its base, and backward copies a gradient that is shared.
+Tensor product_in_shape(const char* op, const Tensor& a, const Tensor& b, const Shape& out, const GemmOptions& o = {}) {
+  Tensor y = empty(out, a.dtype(), a.device());
+  gemm_into(op, a, b, y.view({a.size(0), a.size(1), b.size(2)}), 0, o);
+  return y;
+}
+
 // a and b have batch sizes already equal: [.., M, K] and [.., K, N].
 Tensor product(const char* op, const Tensor& a, const Tensor& b) {
   Shape out = a.shape();
@@ -47,7 +55,7 @@ Tensor product(const char* op, const Tensor& a, const Tensor& b) {
   {
     autograd::NoGrad off;
     Tensor a3 = a.reshape({batch, a.size(-2), a.size(-1)}), b3 = b.reshape({batch, b.size(-2), b.size(-1)});
-    y = gemm_product(op, a3, b3).view(out);
+    y = product_in_shape(op, a3, b3, out);
   }
   return autograd::record(op, y, {a, b}, [a = save(a), b = save(b), na = a.requires_grad(), nb = b.requires_grad()](const Tensor& dy) -> Tensors {
     return {na ? matmul(dy, b.get().transpose(-2, -1)) : Tensor(), nb ? matmul(a.get().transpose(-2, -1), dy) : Tensor()};
@@ -70,7 +78,7 @@ Tensor matmul(const Tensor& input, const Tensor& other) {
   if (input.ndim() == 1 && other.ndim() == 1) return product("matmul", input.reshape({1, inner_a}), other.reshape({inner_a, 1})).reshape({});
   if (input.ndim() == 1) return matmul(input.unsqueeze(0), other).squeeze(-2);
   if (other.ndim() == 1) return matmul(input, other.unsqueeze(1)).squeeze(-1);
-  if (other.ndim() == 2 && input.ndim() > 2) {   // one product with all rows
+  if (other.ndim() == 2 && input.ndim() > 2) {  // one product with all rows
     Shape out = input.shape();
     out.back() = other.size(1);
     return product("matmul", input.reshape({input.numel() / std::max<int64_t>(inner_a, 1), inner_a}), other).reshape(out);
@@ -117,8 +125,9 @@ static Tensor scaled(const Tensor& x, const Scalar& s) { return s.to_double() ==
 Tensor addmm(const Tensor& input, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
   check_defined("addmm", "input", input);
   Tensor product = scaled(mm(mat1, mat2), alpha);
-  SF_CHECK(broadcast_shapes("addmm", input.shape(), product.shape()) == product.shape(), "addmm: input ", input.shape(), " does not broadcast to ", product.shape());
-  if (beta.to_double() == 0) return product;   // input is not read, as in torch
+  SF_CHECK(broadcast_shapes("addmm", input.shape(), product.shape()) == product.shape(), "addmm: input ", input.shape(), " does not broadcast to ",
+           product.shape());
+  if (beta.to_double() == 0) return product;  // input is not read, as in torch
   return add(product, input, beta);
 }
 
@@ -148,14 +157,14 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     autograd::NoGrad off;
     Tensor b = bias && bias.dtype() != input.dtype() && bias.dtype() != kFloat32 ? to_dtype(bias, input.dtype()) : bias;
     if (b) b = contiguous(b);
-    y = gemm_product("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), {.bias = b, .b_is_weight = !weight.requires_grad()}).view(out);
+    y = product_in_shape("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), out, {.bias = b, .b_is_weight = !weight.requires_grad()});
   }
   return autograd::record("linear", y, {input, weight, bias},
                           [x = save(input), w = save(weight), rows, k, n, nx = input.requires_grad(), nw = weight.requires_grad(),
                            nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
                             Tensor g = dy.reshape({rows, n});
-                            return {nx ? matmul(g, w.get()).reshape(x.get().shape()) : Tensor(),
-                                    nw ? matmul(g.t(), x.get().reshape({rows, k})) : Tensor(), nb ? g.sum({0}) : Tensor()};
+                            return {nx ? matmul(g, w.get()).reshape(x.get().shape()) : Tensor(), nw ? matmul(g.t(), x.get().reshape({rows, k})) : Tensor(),
+                                    nb ? g.sum({0}) : Tensor()};
                           });
 }
 
@@ -167,9 +176,14 @@ SF_OP(bmm, "input, mat2").doc("input[B, M, K] @ mat2[B, K, N].").kernels(gemm);
 SF_OP(mv, "input, vec").doc("input[M, K] @ vec[K].").kernels(gemm);
 SF_OP(dot, "input, tensor").doc("Inner product of two vectors.").kernels(gemm);
 SF_OP(outer, "input, vec2").doc("All products of two vectors' elements: [len(input), len(vec2)].").kernels(gemm);
-SF_OP(addmm, "input, mat1, mat2, beta=1, alpha=1").doc("beta * input + alpha * (mat1 @ mat2).").like("torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)").kernels(gemm);
-SF_OP(baddbmm, "input, batch1, batch2, beta=1, alpha=1").doc("beta * input + alpha * bmm(batch1, batch2).")
-    .like("torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)").kernels(gemm);
+SF_OP(addmm, "input, mat1, mat2, beta=1, alpha=1")
+    .doc("beta * input + alpha * (mat1 @ mat2).")
+    .like("torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)")
+    .kernels(gemm);
+SF_OP(baddbmm, "input, batch1, batch2, beta=1, alpha=1")
+    .doc("beta * input + alpha * bmm(batch1, batch2).")
+    .like("torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)")
+    .kernels(gemm);
 SF_OP(linear, "input, weight, bias=None").doc("input[..., K] @ weight[N, K]^T + bias[N].").like("torch.nn.functional.linear").kernels(gemm);
 
 }  // namespace sf

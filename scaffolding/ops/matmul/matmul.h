@@ -5,9 +5,9 @@
 
 namespace sf {
 
-Tensor matmul(const Tensor& input, const Tensor& other);   // torch.matmul: vectors, matrices, broadcast batches
-Tensor mm(const Tensor& input, const Tensor& mat2);        // [M, K] @ [K, N]
-Tensor bmm(const Tensor& input, const Tensor& mat2);       // [B, M, K] @ [B, K, N]
+Tensor matmul(const Tensor& input, const Tensor& other);  // torch.matmul: vectors, matrices, broadcast batches
+Tensor mm(const Tensor& input, const Tensor& mat2);       // [M, K] @ [K, N]
+Tensor bmm(const Tensor& input, const Tensor& mat2);      // [B, M, K] @ [B, K, N]
 Tensor mv(const Tensor& input, const Tensor& vec);
 Tensor dot(const Tensor& input, const Tensor& tensor);
 Tensor outer(const Tensor& input, const Tensor& vec2);
@@ -23,7 +23,7 @@ struct GemmOptions {
   Activation act = Activation::None;
   Tensor pre;
   double alpha = 1;
-  bool b_is_weight = false;   // b is a long-lived weight: a packed copy may be kept
+  bool b_is_weight = false;  // b is a long-lived weight: a packed copy may be kept
 };
 Tensor gemm_product(const char* op, const Tensor& a, const Tensor& b, const GemmOptions& options = {});
 // The same into c (float32 or the operands' dtype), adding beta * c.

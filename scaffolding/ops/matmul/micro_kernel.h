@@ -48,7 +48,7 @@ struct MulF64 {
 };
 #if defined(__AVX512BF16__)
 struct MulBF16 {
-  using Unit = uint32_t;   // two bfloat16, the even k in the low half
+  using Unit = uint32_t;  // two bfloat16, the even k in the low half
   using Acc = float;
   static constexpr int kDepth = 2;
   typedef float Vec __attribute__((vector_size(kVecBytes)));
@@ -58,7 +58,7 @@ struct MulBF16 {
 #endif
 
 template <class K> inline constexpr int kVecLanes = kVecBytes / int(sizeof(typename K::Acc));
-template <class K> inline constexpr int kTileCols = kTileVecs * kVecLanes<K>;
+template <class K> inline constexpr int kTileCols = kTileVecs* kVecLanes<K>;
 
 template <class K> SF_INLINE typename K::Vec load_vec(const void* p) {
   typename K::Vec v;
@@ -81,7 +81,7 @@ template <class K, int MR, int NV, bool kPacked>
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) acc[i][j] = Vec{};
 #pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i) __builtin_prefetch(c + i * c_row, 1);   // c is written once, k steps from now
+  for (int i = 0; i < MR; ++i) __builtin_prefetch(c + i * c_row, 1);  // c is written once, k steps from now
   for (int64_t k = 0; k < depth; ++k) {
     Vec bv[NV];
 #pragma GCC unroll 4
@@ -105,8 +105,8 @@ template <class K, int MR, int NV, bool kPacked>
 }
 
 template <class K>
-using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step,
-                        typename K::Acc* c, int64_t c_row, const typename K::Acc* rest, int64_t rest_row);
+using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step, typename K::Acc* c,
+                        int64_t c_row, const typename K::Acc* rest, int64_t rest_row);
 
 // The kernel for `rows` in 1..MR, `vecs` in 1..kTileVecs.
 template <class K, bool kPacked, int MR = (kPacked ? kTileRows : kStridedRows)> SF_INLINE TileFn<K> tile_for(int rows, int vecs) {

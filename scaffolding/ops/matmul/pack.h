@@ -27,7 +27,7 @@ SF_INLINE MulF64::Vec load_part(const double* p, int n) {
   for (int i = 0; i < n; ++i) v[i] = p[i];
   return v;
 }
-template <class T> SF_INLINE MulF32::Vec load_part(const T* p, int n) {   // Half, BFloat16
+template <class T> SF_INLINE MulF32::Vec load_part(const T* p, int n) {  // Half, BFloat16
   T t[kLanes] = {};
   for (int i = 0; i < n; ++i) t[i] = p[i];
   return load(t).v;
@@ -72,11 +72,10 @@ inline constexpr int64_t kPackSlack = kVecBytes;
 //   pack          element (w, k) is src[w * ws + k * ks]
 // Loops over w run from the last vector to the first: what a partial vector spills into the next row of the strip is
 // overwritten by that row's own first vector.
-template <class K, class Src>
-[[gnu::noinline]] void pack_rows(typename K::Unit* dst, int width, const Src* const* rows, int count, int64_t depth) {
+template <class K, class Src> [[gnu::noinline]] void pack_rows(typename K::Unit* dst, int width, const Src* const* rows, int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
-    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;   // real lanes of this vector
+    const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;  // real lanes of this vector
     auto* d = dst + w;
     for (int64_t k = 0; k < depth; k += L) {
       const int m = depth - k < L ? int(depth - k) : L;
@@ -99,18 +98,18 @@ template <class K, class Src>
   }
 }
 
-template <class K, class Src>
-[[gnu::noinline]] void pack_columns(typename K::Unit* dst, int width, const Src* const* columns, int count, int64_t depth) {
+template <class K, class Src> [[gnu::noinline]] void pack_columns(typename K::Unit* dst, int width, const Src* const* columns, int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
-    if (n == L) for (int64_t k = 0; k < depth; ++k) store_vec<K>(dst + k * width + w, load_full(columns[k] + w));
-    else for (int64_t k = 0; k < depth; ++k) store_vec<K>(dst + k * width + w, load_part(columns[k] + w, n));
+    if (n == L)
+      for (int64_t k = 0; k < depth; ++k) store_vec<K>(dst + k * width + w, load_full(columns[k] + w));
+    else
+      for (int64_t k = 0; k < depth; ++k) store_vec<K>(dst + k * width + w, load_part(columns[k] + w, n));
   }
 }
 
-template <class K, class Src>
-[[gnu::noinline]] void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws, int64_t ks, int count, int64_t depth) {
+template <class K, class Src> [[gnu::noinline]] void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws, int64_t ks, int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
   if (ks == 1 && ws != 1) {
     const Src* rows[kTileCols<K>];
@@ -122,8 +121,10 @@ template <class K, class Src>
     const Src* s = src + w * ws;
     auto* d = dst + w;
     if (ws == 1) {
-      if (n == L) for (int64_t k = 0; k < depth; ++k) store_vec<K>(d + k * width, load_full(s + k * ks));
-      else for (int64_t k = 0; k < depth; ++k) store_vec<K>(d + k * width, load_part(s + k * ks, n));
+      if (n == L)
+        for (int64_t k = 0; k < depth; ++k) store_vec<K>(d + k * width, load_full(s + k * ks));
+      else
+        for (int64_t k = 0; k < depth; ++k) store_vec<K>(d + k * width, load_part(s + k * ks, n));
     } else {
       for (int64_t k = 0; k < depth; ++k) {
         typename K::Vec v{};
@@ -166,20 +167,20 @@ template <> [[gnu::noinline]] inline void pack_rows<MulBF16, BFloat16>(uint32_t*
     }
   }
 }
-template <>
-[[gnu::noinline]] inline void pack_columns<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* columns, int count, int64_t depth) {
+template <> [[gnu::noinline]] inline void pack_columns<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* columns, int count, int64_t depth) {
   constexpr int L = 16;
   const int64_t whole = depth / 2;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
     const __mmask16 lanes = __mmask16((1u << n) - 1);
     for (int64_t k = 0; k < whole; ++k)
-      _mm512_storeu_si512(dst + k * width + w, pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * k] + w), _mm256_maskz_loadu_epi16(lanes, columns[2 * k + 1] + w)));
+      _mm512_storeu_si512(dst + k * width + w,
+                          pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * k] + w), _mm256_maskz_loadu_epi16(lanes, columns[2 * k + 1] + w)));
     if (depth & 1) _mm512_storeu_si512(dst + whole * width + w, pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * whole] + w), _mm256_setzero_si256()));
   }
 }
-template <> [[gnu::noinline]] inline void pack<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* src, int64_t ws, int64_t ks, int count,
-                                                                  int64_t depth) {
+template <>
+[[gnu::noinline]] inline void pack<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* src, int64_t ws, int64_t ks, int count, int64_t depth) {
   constexpr int L = 16;
   if (ks == 1 && ws != 1) {
     const BFloat16* rows[kTileCols<MulBF16>];

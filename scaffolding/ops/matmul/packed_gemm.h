@@ -17,9 +17,9 @@ namespace SF_ISA {
 // Slots of sf::scratch taken by matrix products; convolutions nest products and take the next ones.
 enum ScratchSlot { kSlotA, kSlotB, kSlotSums, kSlotConvInput, kSlotConvOutput, kSlotConvWeight };
 
-inline constexpr int64_t kDepthBlock = 512;                  // units of k: a strip of b is at most 64 KB, from L2 as fast as from L1
+inline constexpr int64_t kDepthBlock = 512;  // units of k: a strip of b is at most 64 KB, from L2 as fast as from L1
 inline constexpr int64_t kRowBlock = 12 * kTileRows;
-inline constexpr int64_t kPackedBytes = int64_t(64) << 20;   // wider b are packed and multiplied in parts
+inline constexpr int64_t kPackedBytes = int64_t(64) << 20;  // wider b are packed and multiplied in parts
 
 // What multiply_packed() multiplies: sizes, an epilogue, and how to pack a part of either operand. This one reads two plain
 // matrices; convolutions bring their own (conv_product.h).
@@ -27,7 +27,7 @@ template <class K, class S> struct Product {
   using Src = S;
   int64_t m, n, k;
   const Src* a;
-  int64_t a_m, a_k;    // strides, in elements
+  int64_t a_m, a_k;  // strides, in elements
   const Src* b;
   int64_t b_k, b_n;
   Epilogue e;
@@ -55,9 +55,7 @@ template <class K> struct PackedShape {
     strips = ceil_div(n, kTileCols<K>);
   }
   SF_INLINE int64_t depth(int64_t block) const { return min64(units - block * block_units, block_units); }
-  SF_INLINE int64_t offset(int64_t block, int64_t strip) const {
-    return (block * block_units * strips + strip * depth(block)) * kTileCols<K>;
-  }
+  SF_INLINE int64_t offset(int64_t block, int64_t strip) const { return (block * block_units * strips + strip * depth(block)) * kTileCols<K>; }
   SF_INLINE size_t bytes() const { return size_t(units * strips) * kTileCols<K> * sizeof(typename K::Unit) + kPackSlack; }
 };
 
@@ -119,7 +117,9 @@ template <class K, class P>
 }
 
 // How rows and strips are dealt to threads: the grid whose busiest thread has least, counting the packing of its rows of a.
-struct Grid { int64_t rows, strips; };
+struct Grid {
+  int64_t rows, strips;
+};
 template <class K> SF_INLINE Grid choose_grid(int64_t m, int64_t strips, int64_t threads) {
   Grid best{1, 1};
   int64_t least = INT64_MAX;
@@ -131,7 +131,7 @@ template <class K> SF_INLINE Grid choose_grid(int64_t m, int64_t strips, int64_t
   return best;
 }
 
-inline constexpr int64_t kParallelWork = 1 << 20;   // multiply-adds below which starting threads costs more than it saves
+inline constexpr int64_t kParallelWork = 1 << 20;  // multiply-adds below which starting threads costs more than it saves
 
 // b packed already: the second half of multiply().
 template <class K, class P> void multiply_prepacked(const P& p, const PackedShape<K>& s, const typename K::Unit* bp) {

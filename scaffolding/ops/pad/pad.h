@@ -1,3 +1,4 @@
+// Padding and cropping.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

@@ -37,7 +37,8 @@ Tensor result(const Tensor& x, int64_t c, int64_t h, int64_t w) {
 Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor) {
   int64_t r = upscale_factor;
   auto [n, c, h, w] = image_of("pixel_shuffle", input, "upscale_factor", r);
-  SF_CHECK(c % r == 0 && c / r % r == 0, "pixel_shuffle: the number of channels must be a multiple of upscale_factor squared, got ", c, " channels and factor ", r);
+  SF_CHECK(c % r == 0 && c / r % r == 0, "pixel_shuffle: the number of channels must be a multiple of upscale_factor squared, got ", c, " channels and factor ",
+           r);
   SF_CHECK(h <= INT64_MAX / r && w <= INT64_MAX / r, "pixel_shuffle: the result is too large for ", input.shape(), " and factor ", r);
   c = c / r / r;
   Tensor y = result(input, c, h * r, w * r);
@@ -65,7 +66,13 @@ Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor) {
   return autograd::record("pixel_unshuffle", y, {input}, [r](const Tensor& dy) -> Tensors { return {pixel_shuffle(dy, r)}; });
 }
 
-SF_OP(pixel_shuffle, "input, upscale_factor").doc("Channels become blocks of upscale_factor x upscale_factor pixels.").like("torch.nn.functional.pixel_shuffle").kernels(copy_kernel);
-SF_OP(pixel_unshuffle, "input, downscale_factor").doc("Blocks of pixels become channels: the inverse of pixel_shuffle.").like("torch.nn.functional.pixel_unshuffle").kernels(copy_kernel);
+SF_OP(pixel_shuffle, "input, upscale_factor")
+    .doc("Channels become blocks of upscale_factor x upscale_factor pixels.")
+    .like("torch.nn.functional.pixel_shuffle")
+    .kernels(copy_kernel);
+SF_OP(pixel_unshuffle, "input, downscale_factor")
+    .doc("Blocks of pixels become channels: the inverse of pixel_shuffle.")
+    .like("torch.nn.functional.pixel_unshuffle")
+    .kernels(copy_kernel);
 
 }  // namespace sf

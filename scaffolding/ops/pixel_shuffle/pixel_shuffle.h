@@ -1,3 +1,4 @@
+// Channels to blocks of pixels and back.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

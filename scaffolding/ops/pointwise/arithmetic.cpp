@@ -13,8 +13,9 @@ template <class F> Tensor& in_place(const char* op, const PointwiseTable& table,
   pointwise::Operands o = pointwise::prepare(op, self, other, float_only);
   if (o.dtype != self.dtype() || o.shape != self.shape() || o.device != self.device() || o.dtype == kBool || self.device().is_meta())
     return autograd::assign_inplace(op, self, f());
-  bool overlap = other.storage() == self.storage() && !(other.storage_offset() == self.storage_offset() && other.shape() == self.shape() && other.strides() == self.strides());
-  if (overlap) return autograd::assign_inplace(op, self, f());   // x[1:] += x[:-1] reads what it writes
+  bool overlap = other.storage() == self.storage() &&
+                 !(other.storage_offset() == self.storage_offset() && other.shape() == self.shape() && other.strides() == self.strides());
+  if (overlap) return autograd::assign_inplace(op, self, f());  // x[1:] += x[:-1] reads what it writes
   autograd::check_inplace(op, self);
   Tensor keep;
   TensorView b = pointwise::operand(other, o, keep), out = self;

@@ -6,18 +6,18 @@
 namespace sf {
 
 struct PointwiseRow {
-  void* out;            // dtype, or bool for comparisons and predicates
-  const void* in[3];    // dtype each, n elements, contiguous; null where the expression does not read it
+  void* out;          // dtype, or bool for comparisons and predicates
+  const void* in[3];  // dtype each, n elements, contiguous; null where the expression does not read it
   int64_t n;
-  DType dtype;          // of the computation
+  DType dtype;  // of the computation
   double p0, p1;
 };
 
 // out and each given input have one shape (broadcast dimensions have stride 0); any strides.
 struct PointwiseViews {
-  TensorView out;       // dtype, or bool for comparisons and predicates
-  TensorView in[3];     // dtype each; absent where the expression does not read it
-  DType dtype;          // of the computation
+  TensorView out;    // dtype, or bool for comparisons and predicates
+  TensorView in[3];  // dtype each; absent where the expression does not read it
+  DType dtype;       // of the computation
   double p0, p1;
 };
 
@@ -34,8 +34,8 @@ struct PointwiseTable : KernelTable<PointwiseRow> {
 #define SF_COMPARE(name, ...) extern PointwiseTable name##_forward;
 #define SF_PREDICATE SF_COMPARE
 #define SF_BITWISE SF_COMPARE
-#include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/binary.def"
+#include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/compare.def"
 #include "scaffolding/ops/pointwise/predicate.def"
 #include "scaffolding/ops/pointwise/unary.def"
@@ -48,6 +48,6 @@ struct PointwiseTable : KernelTable<PointwiseRow> {
 #undef SF_BITWISE
 
 extern PointwiseTable bitwise_not_forward;
-extern PointwiseTable lerp_forward;   // in: start, end, weight
+extern PointwiseTable lerp_forward;  // in: start, end, weight
 
 }  // namespace sf

@@ -27,19 +27,19 @@ Tensor predicate(const char* name, const PointwiseTable& table, const Tensor& in
 
 Tensor bitwise(const char* name, const PointwiseTable& table, const Tensor& a, const Tensor& b, bool shift) {
   pointwise::Operands o = pointwise::prepare(name, a, b, false);
-  SF_CHECK_AS(TypeError, !is_floating(o.dtype) && (!shift || o.dtype != kBool), name, ": needs integer", shift ? "" : " or bool",
-              " tensors, got ", a.dtype(), " and ", b.dtype());
+  SF_CHECK_AS(TypeError, !is_floating(o.dtype) && (!shift || o.dtype != kBool), name, ": needs integer", shift ? "" : " or bool", " tensors, got ", a.dtype(),
+              " and ", b.dtype());
   return pointwise::binary_forward(name, table, o, 0, o.dtype);
 }
 constexpr bool is_shift(std::string_view name) { return name.ends_with("_shift"); }
 
 }  // namespace
 
-#define SF_PREDICATE(fn, expression, torch, text)                                            \
-  Tensor fn(const Tensor& input) { return predicate(#fn, fn##_forward, input); }             \
+#define SF_PREDICATE(fn, expression, torch, text)                                \
+  Tensor fn(const Tensor& input) { return predicate(#fn, fn##_forward, input); } \
   SF_OP(fn, "input").doc(text).like(torch).no_gradient().kernels(fn##_forward);
-#define SF_BITWISE(fn, expression, text)                                                                                           \
-  Tensor fn(const Tensor& input, const Tensor& other) { return bitwise(#fn, fn##_forward, input, other, is_shift(#fn)); }          \
+#define SF_BITWISE(fn, expression, text)                                                                                  \
+  Tensor fn(const Tensor& input, const Tensor& other) { return bitwise(#fn, fn##_forward, input, other, is_shift(#fn)); } \
   SF_OP(fn, "input, other").doc(text).like("torch." #fn "(input, other)").inplace().no_gradient().kernels(fn##_forward);
 #include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/predicate.def"

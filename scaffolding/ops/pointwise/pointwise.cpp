@@ -25,7 +25,7 @@ namespace sf {
 #undef SF_COMPARE
 
 Tensor wrapped(const Scalar& s) {
-  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype());   // full precision; the dtype does not count
+  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype());  // full precision; the dtype does not count
   if (s.is_float()) *t.data<double>() = s.to_double();
   else if (s.kind() == Scalar::Int) *t.data<int64_t>() = s.to_int();
   else *t.data<bool>() = s.to_bool();
@@ -39,7 +39,7 @@ DType result_type(const Tensor& a, const Tensor& b) {
   auto rank = [](const Tensor& t) { return t.impl()->is_scalar ? 2 : t.ndim() == 0 ? 1 : 0; };
   auto kind = [](DType t) { return t == kBool ? 0 : is_floating(t) ? 2 : 1; };
   int ra = rank(a), rb = rank(b);
-  if (ra == 2 && rb == 2) {   // two numbers
+  if (ra == 2 && rb == 2) {  // two numbers
     DType t = kind(a.dtype()) >= kind(b.dtype()) ? a.dtype() : b.dtype();
     return t == kFloat64 ? default_dtype() : t;
   }
@@ -82,7 +82,7 @@ Tensor result_like(const Shape& shape, DType t, Device device, const Tensor& a, 
 TensorView operand(const Tensor& x, const Operands& o, Tensor& keep) {
   autograd::NoGrad off;
   keep = x.dtype() == o.dtype ? x : to_dtype(x, o.dtype);
-  if (keep.device() != o.device)   // a host number: written by a kernel, because a copy would wait for the device
+  if (keep.device() != o.device)  // a host number: written by a kernel, because a copy would wait for the device
     keep = full({}, is_floating(o.dtype) ? Scalar(keep.item()) : Scalar(keep.dtype() == kInt64 ? keep.item_int() : int64_t(keep.item())), o.dtype, o.device);
   if (keep.shape() == o.shape) return keep;
   TensorView v = keep, full;
@@ -112,7 +112,7 @@ using pointwise::expr::Expr;
 
 namespace {
 
-enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, A = 4, B = 1 };   // unary ops: X, Y; binary ones: sums of A, B, Y
+enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, A = 4, B = 1 };  // unary ops: X, Y; binary ones: sums of A, B, Y
 constexpr int reads(int da, int db) { return da | db << 3; }
 enum Kind { FLOAT, NUMERIC };
 
@@ -148,12 +148,10 @@ Tensor unary(const UnaryOp& op, const Tensor& input, double p0 = 0, double p1 = 
   if (!autograd::any_requires_grad({x})) return y;
   const UnaryOp* o = &op;
   switch (op.saves) {
-    case NONE:
-      return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, {}, {}, p0, p1)}; });
+    case NONE: return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, {}, {}, p0, p1)}; });
     case X:
-      return autograd::record(op.name, y, {x}, [o, p0, p1, x = autograd::save(x)](const Tensor& dy) -> Tensors {
-        return {unary_backward(*o, dy, x.get(), {}, p0, p1)};
-      });
+      return autograd::record(op.name, y, {x},
+                              [o, p0, p1, x = autograd::save(x)](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, x.get(), {}, p0, p1)}; });
     default:
       return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy, const Tensor& y) -> Tensors { return {unary_backward(*o, dy, {}, y, p0, p1)}; });
   }
@@ -163,7 +161,7 @@ using Gradient2 = Expr (*)(Expr, Expr, Expr, Expr, Expr);
 struct BinaryOp {
   const char* name;
   Kind kind;
-  int reads;   // by da, and shifted by 3 bits by db
+  int reads;  // by da, and shifted by 3 bits by db
   const PointwiseTable* forward;
   Gradient2 grad_a, grad_b;
 };
@@ -206,7 +204,8 @@ Tensor record_binary(const BinaryOp& op, const Tensor& y, const Tensor& a, const
     return Tensors{g[0] ? sum_to(g[0], shapes->first) : Tensor(), g[1] ? sum_to(g[1], shapes->second) : Tensor()};
   };
   if (used & Y)
-    return autograd::record(op.name, y, {a, b}, [gradients, reduced, sa, sb](const Tensor& dy, const Tensor& y) { return reduced(gradients(dy, sa.get(), sb.get(), y)); });
+    return autograd::record(op.name, y, {a, b},
+                            [gradients, reduced, sa, sb](const Tensor& dy, const Tensor& y) { return reduced(gradients(dy, sa.get(), sb.get(), y)); });
   return autograd::record(op.name, y, {a, b}, [gradients, reduced, sa, sb](const Tensor& dy) { return reduced(gradients(dy, sa.get(), sb.get(), {})); });
 }
 
@@ -227,7 +226,7 @@ Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
   if (!is_floating(o.dtype)) check_whole(op, o);
   Tensor y;
-  if (o.dtype == kBool) {   // bools compute as bytes: 1 + 1 is true
+  if (o.dtype == kBool) {  // bools compute as bytes: 1 + 1 is true
     o.dtype = kUInt8;
     y = to_dtype(binary_forward(op.name, *op.forward, o, p0, kUInt8), kBool);
   } else {
@@ -244,7 +243,8 @@ Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, c
 #define SF_UNARY(name, kind, saves, ...) \
   const UnaryOp name##_op{#name, kind, saves, &name##_forward, &name##_backward, &pointwise::expr::name##_fn::template dx<Expr>};
 #define SF_UNARY_P SF_UNARY
-#define SF_BINARY(name, kind, reads, ...) const BinaryOp name##_op{#name, kind, reads, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
+#define SF_BINARY(name, kind, reads, ...) \
+  const BinaryOp name##_op{#name, kind, reads, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
 #define SF_BINARY_P SF_BINARY
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/unary.def"
@@ -255,16 +255,16 @@ Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, c
 
 }  // namespace
 
-#define SF_UNARY(fn, kind, saves, forward, backward, torch, text)          \
-  Tensor fn(const Tensor& input) { return unary(fn##_op, input); }         \
+#define SF_UNARY(fn, kind, saves, forward, backward, torch, text)  \
+  Tensor fn(const Tensor& input) { return unary(fn##_op, input); } \
   SF_OP(fn, "input").doc(text).like(torch).inplace().kernels(fn##_forward, fn##_backward);
 #define SF_UNARY_P(...)
-#define SF_BINARY(fn, kind, saves, forward, a, b, torch, text)                                         \
-  Tensor fn(const Tensor& input, const Tensor& other) { return binary(fn##_op, input, other); }        \
+#define SF_BINARY(fn, kind, saves, forward, a, b, torch, text)                                  \
+  Tensor fn(const Tensor& input, const Tensor& other) { return binary(fn##_op, input, other); } \
   SF_OP(fn, "input, other").doc(text).like(torch "(input, other)").inplace().kernels(fn##_forward);
 #define SF_BINARY_P(...)
-#define SF_COMPARE(fn, expression, text)                                                                            \
-  Tensor fn(const Tensor& input, const Tensor& other) { return compare(#fn, fn##_forward, input, other); }          \
+#define SF_COMPARE(fn, expression, text)                                                                   \
+  Tensor fn(const Tensor& input, const Tensor& other) { return compare(#fn, fn##_forward, input, other); } \
   SF_OP(fn, "input, other").doc(text).inplace().no_gradient().kernels(fn##_forward);
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/compare.def"
@@ -313,11 +313,25 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
 
 SF_OP(add, "input, other, alpha=1").doc("input + alpha * other.").like("torch.add(input, other, alpha=alpha)").inplace().kernels(add_forward);
 SF_OP(sub, "input, other, alpha=1").doc("input - alpha * other.").like("torch.sub(input, other, alpha=alpha)").inplace().kernels(sub_forward);
-SF_OP(div, "input, other, rounding_mode=None").doc("input / other; integers divide to floats unless rounding_mode is 'floor' or 'trunc'.").inplace().kernels(div_forward);
-SF_OP(gelu, "input, approximate='none'").doc("Gaussian error linear unit, exact or with the tanh approximation.").like("torch.nn.functional.gelu").inplace().kernels(gelu_erf_forward, gelu_tanh_forward);
-SF_OP(leaky_relu, "input, negative_slope=0.01").doc("input where positive, else negative_slope * input.").like("torch.nn.functional.leaky_relu").inplace().kernels(leaky_relu_forward);
+SF_OP(div, "input, other, rounding_mode=None")
+    .doc("input / other; integers divide to floats unless rounding_mode is 'floor' or 'trunc'.")
+    .inplace()
+    .kernels(div_forward);
+SF_OP(gelu, "input, approximate='none'")
+    .doc("Gaussian error linear unit, exact or with the tanh approximation.")
+    .like("torch.nn.functional.gelu")
+    .inplace()
+    .kernels(gelu_erf_forward, gelu_tanh_forward);
+SF_OP(leaky_relu, "input, negative_slope=0.01")
+    .doc("input where positive, else negative_slope * input.")
+    .like("torch.nn.functional.leaky_relu")
+    .inplace()
+    .kernels(leaky_relu_forward);
 SF_OP(elu, "input, alpha=1.0").doc("input where positive, else alpha * (exp(input) - 1).").like("torch.nn.functional.elu").inplace().kernels(elu_forward);
-SF_OP(softplus, "input, beta=1.0, threshold=20.0").doc("log(1 + exp(beta * input)) / beta; linear above threshold.").like("torch.nn.functional.softplus").kernels(softplus_forward);
+SF_OP(softplus, "input, beta=1.0, threshold=20.0")
+    .doc("log(1 + exp(beta * input)) / beta; linear above threshold.")
+    .like("torch.nn.functional.softplus")
+    .kernels(softplus_forward);
 SF_OP(clamp, "input, min=None, max=None").doc("input limited to [min, max].").inplace().kernels(clamp_forward);
 
 }  // namespace sf

@@ -10,20 +10,20 @@ namespace sf {
 #include "scaffolding/ops/pointwise/unary.def"
 #undef SF_UNARY
 #undef SF_UNARY_P
-Tensor gelu(const Tensor& input, const std::string& approximate = "none");   // "none" (erf) or "tanh"
+Tensor gelu(const Tensor& input, const std::string& approximate = "none");  // "none" (erf) or "tanh"
 Tensor leaky_relu(const Tensor& input, double negative_slope = 0.01);
 Tensor elu(const Tensor& input, double alpha = 1);
 Tensor softplus(const Tensor& input, double beta = 1, double threshold = 20);
 Tensor clamp(const Tensor& input, std::optional<Scalar> min = {}, std::optional<Scalar> max = {});
 Tensor bitwise_not(const Tensor& input);
-#define SF_PREDICATE(name, ...) Tensor name(const Tensor& input);   // logical_not, isnan, isinf, isfinite
+#define SF_PREDICATE(name, ...) Tensor name(const Tensor& input);  // logical_not, isnan, isinf, isfinite
 #include "scaffolding/ops/pointwise/predicate.def"
 #undef SF_PREDICATE
 
 // ---- two tensors: binary.def, compare.def and bitwise.def
-Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha = 1);   // input + alpha * other
+Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha = 1);  // input + alpha * other
 Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha = 1);
-Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode = {});   // "floor" or "trunc"
+Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode = {});  // "floor" or "trunc"
 #define SF_BINARY(name, ...) Tensor name(const Tensor& input, const Tensor& other);
 #define SF_BINARY_P(...)
 #define SF_COMPARE(name, ...) Tensor name(const Tensor& input, const Tensor& other);
@@ -37,7 +37,7 @@ Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::st
 #undef SF_BITWISE
 
 // ---- three
-Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other);   // condition: bool
+Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other);  // condition: bool
 Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight);
 Tensor masked_fill(const Tensor& input, const Tensor& mask, const Scalar& value);
 
@@ -51,8 +51,8 @@ inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& a) { return neg(a); }
-#define SF_SCALAR_OPERATOR(op, fn)                                                                   \
-  inline Tensor operator op(const Tensor& a, const Scalar& b) { return fn(a, wrapped(b)); }          \
+#define SF_SCALAR_OPERATOR(op, fn)                                                          \
+  inline Tensor operator op(const Tensor& a, const Scalar& b) { return fn(a, wrapped(b)); } \
   inline Tensor operator op(const Scalar& a, const Tensor& b) { return fn(wrapped(a), b); }
 SF_SCALAR_OPERATOR(+, add)
 SF_SCALAR_OPERATOR(-, sub)

@@ -35,15 +35,15 @@ template <class F, int kind> void forward(const PointwiseRow& r) {
 
 template <class F> bool is_float(const PointwiseRow& r) { return is_floating(r.dtype); }
 
-#define SF_BINARY(name, kind, ...)                                                                        \
-  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (forward<name##_fn, kind>),       \
+#define SF_BINARY(name, kind, ...)                                                                  \
+  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (forward<name##_fn, kind>), \
             (kind == NUMERIC ? static_cast<bool (*)(const PointwiseRow&)>(nullptr) : &is_float<name##_fn>))
 #define SF_BINARY_P SF_BINARY
 #include "scaffolding/ops/pointwise/binary.def"
 
-#define SF_COMPARE(name, expression, doc)                                                                            \
-  struct name##_fn {                                                                                                 \
-    template <class T> SF_INLINE static bool y(T a, T b) { return expression; }                                      \
+#define SF_COMPARE(name, expression, doc)                                       \
+  struct name##_fn {                                                            \
+    template <class T> SF_INLINE static bool y(T a, T b) { return expression; } \
   };
 #include "scaffolding/ops/pointwise/compare.def"
 #undef SF_COMPARE

@@ -15,15 +15,15 @@ template <class I> SF_INLINE I shifted_right(I a, I b) {
   return I(a >> b);
 }
 
-#define SF_PREDICATE(name, expression, like, doc)                                  \
-  struct name##_fn {                                                               \
-    template <class T> SF_INLINE static bool of(T x) { return expression; }        \
+#define SF_PREDICATE(name, expression, like, doc)                           \
+  struct name##_fn {                                                        \
+    template <class T> SF_INLINE static bool of(T x) { return expression; } \
   };
 #include "scaffolding/ops/pointwise/predicate.def"
 #undef SF_PREDICATE
-#define SF_BITWISE(name, expression, doc)                                          \
-  struct name##_fn {                                                               \
-    template <class I> SF_INLINE static I of(I a, I b) { return expression; }      \
+#define SF_BITWISE(name, expression, doc)                                     \
+  struct name##_fn {                                                          \
+    template <class I> SF_INLINE static I of(I a, I b) { return expression; } \
   };
 #include "scaffolding/ops/pointwise/bitwise.def"
 #undef SF_BITWISE

@@ -8,8 +8,8 @@ namespace sf::pointwise {
 
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;    // elements a thread takes at least: about 5 us of an add
-constexpr int64_t kStage = 512;        // elements staged at once when an operand is strided: 4 KiB of doubles each
+constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at least: about 5 us of an add
+constexpr int64_t kStage = 512;      // elements staged at once when an operand is strided: 4 KiB of doubles each
 
 template <class U> void gather(void* to, const char* from, int64_t stride, int64_t n) {
   auto* d = static_cast<U*>(to);
@@ -24,12 +24,16 @@ template <class U> void scatter(char* to, int64_t stride, const void* from, int6
   for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(to + i * stride) = static_cast<const U*>(from)[i];
 }
 void gather(size_t item, void* to, const char* from, int64_t stride, int64_t n) {
-  item == 4 ? gather<uint32_t>(to, from, stride, n) : item == 2 ? gather<uint16_t>(to, from, stride, n)
-  : item == 8 ? gather<uint64_t>(to, from, stride, n) : gather<uint8_t>(to, from, stride, n);
+  item == 4   ? gather<uint32_t>(to, from, stride, n)
+  : item == 2 ? gather<uint16_t>(to, from, stride, n)
+  : item == 8 ? gather<uint64_t>(to, from, stride, n)
+              : gather<uint8_t>(to, from, stride, n);
 }
 void scatter(size_t item, char* to, int64_t stride, const void* from, int64_t n) {
-  item == 4 ? scatter<uint32_t>(to, stride, from, n) : item == 2 ? scatter<uint16_t>(to, stride, from, n)
-  : item == 8 ? scatter<uint64_t>(to, stride, from, n) : scatter<uint8_t>(to, stride, from, n);
+  item == 4   ? scatter<uint32_t>(to, stride, from, n)
+  : item == 2 ? scatter<uint16_t>(to, stride, from, n)
+  : item == 8 ? scatter<uint64_t>(to, stride, from, n)
+              : scatter<uint8_t>(to, stride, from, n);
 }
 
 bool all_dense(const TensorView& out, std::initializer_list<TensorView> inputs) {
@@ -41,8 +45,8 @@ bool all_dense(const TensorView& out, std::initializer_list<TensorView> inputs) 
 
 }  // namespace
 
-void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, const void* b, const void* c, int64_t n, DType dtype,
-               double p0, double p1) {
+void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, const void* b, const void* c, int64_t n,
+               DType dtype, double p0, double p1) {
   PointwiseRow row{out, {a, b, c}, n, dtype, p0, p1};
   auto kernel = table.find(Device(), row);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on cpu");
@@ -59,7 +63,8 @@ void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out
   });
 }
 
-void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, double number, bool left, int64_t n, DType dtype, double p0) {
+void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, double number, bool left, int64_t n,
+               DType dtype, double p0) {
   alignas(64) char stage[kStage * 8];
   int64_t filled = std::min(n, kStage), item = int64_t(size_of(dtype)), out_item = int64_t(size_of(out_dtype));
   visit_dtype(dtype, [&](auto tag) {

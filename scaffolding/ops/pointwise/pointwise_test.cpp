@@ -1,6 +1,6 @@
 // Samples of every pointwise op. What they mean for integers, bools and special values is in pointwise_values_test.cpp.
-#include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/op_test.h"
 
 namespace sf::test {
 
@@ -151,7 +151,7 @@ SF_OP_TEST(remainder) {
   rejects("two bool tensors", boolean({3}), boolean({3}));
 }
 SF_OP_TEST(floor_divide) {
-  sample(distinct({20}), 0.7).no_golden();   // torch has no gradient for it
+  sample(distinct({20}), 0.7).no_golden();  // torch has no gradient for it
   sample(randint(-20, 20, {20}), randint(1, 5, {20}));
   rejects("ZeroDivisionError", randint(1, 5, {3}), 0);
 }

@@ -60,9 +60,9 @@ template <class F, int saves> void backward(const PointwiseRow& r) {
 
 template <class F> bool is_float(const PointwiseRow& r) { return is_floating(r.dtype); }
 
-#define SF_UNARY(name, kind, saves, ...)                                                                                         \
-  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (forward<name##_fn, kind>),                              \
-            (kind == NUMERIC ? static_cast<bool (*)(const PointwiseRow&)>(nullptr) : &is_float<name##_fn>))                      \
+#define SF_UNARY(name, kind, saves, ...)                                                                    \
+  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (forward<name##_fn, kind>),         \
+            (kind == NUMERIC ? static_cast<bool (*)(const PointwiseRow&)>(nullptr) : &is_float<name##_fn>)) \
   SF_KERNEL(name##_backward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (backward<name##_fn, saves>), is_float<name##_fn>)
 #define SF_UNARY_P SF_UNARY
 #include "scaffolding/ops/pointwise/unary.def"

@@ -19,13 +19,16 @@ Tensor whole(std::initializer_list<int64_t> v, DType t = kInt64) { return tensor
 TEST(pointwise, promotion_is_torchs) {
   // torch.result_type of 1-D tensors, rows and columns u8 i8 i16 i32 i64 f16 f32 f64 bool bf16.
   const DType order[10] = {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBFloat16};
-  const char* table[10] = {
-      "uint8 int16 int16 int32 int64 float16 float32 float64 uint8 bfloat16", "int16 int8 int16 int32 int64 float16 float32 float64 int8 bfloat16",
-      "int16 int16 int16 int32 int64 float16 float32 float64 int16 bfloat16", "int32 int32 int32 int32 int64 float16 float32 float64 int32 bfloat16",
-      "int64 int64 int64 int64 int64 float16 float32 float64 int64 bfloat16", "float16 float16 float16 float16 float16 float16 float32 float64 float16 float32",
-      "float32 float32 float32 float32 float32 float32 float32 float64 float32 float32",
-      "float64 float64 float64 float64 float64 float64 float64 float64 float64 float64", "uint8 int8 int16 int32 int64 float16 float32 float64 bool bfloat16",
-      "bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 float32 float32 float64 bfloat16 bfloat16"};
+  const char* table[10] = {"uint8 int16 int16 int32 int64 float16 float32 float64 uint8 bfloat16",
+                           "int16 int8 int16 int32 int64 float16 float32 float64 int8 bfloat16",
+                           "int16 int16 int16 int32 int64 float16 float32 float64 int16 bfloat16",
+                           "int32 int32 int32 int32 int64 float16 float32 float64 int32 bfloat16",
+                           "int64 int64 int64 int64 int64 float16 float32 float64 int64 bfloat16",
+                           "float16 float16 float16 float16 float16 float16 float32 float64 float16 float32",
+                           "float32 float32 float32 float32 float32 float32 float32 float64 float32 float32",
+                           "float64 float64 float64 float64 float64 float64 float64 float64 float64 float64",
+                           "uint8 int8 int16 int32 int64 float16 float32 float64 bool bfloat16",
+                           "bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 float32 float32 float64 bfloat16 bfloat16"};
   for (int i = 0; i < 10; ++i) {
     std::string row;
     for (int j = 0; j < 10; ++j) row += (j ? " " : "") + std::string(name(add(zeros({2}, order[i]), zeros({2}, order[j])).dtype()));

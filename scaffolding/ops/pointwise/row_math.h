@@ -14,6 +14,16 @@ template <class T> SF_INLINE T square_of(T x) { return x * x; }
 // log(1 + exp(x)) without overflow.
 template <class T> SF_INLINE T softplus_of(T x) { return max(x, T(0)) + log1p(exp(-abs(x))); }
 
+// x Phi(x), Phi being the normal distribution's cdf, and its derivative Phi(x) + x phi(x).
+template <class T> SF_INLINE T gelu_of(T x) {
+  T density;
+  return x * normal_cdf(x, density);
+}
+template <class T> SF_INLINE T gelu_slope_of(T x) {
+  T density, cdf = normal_cdf(x, density);
+  return cdf + x * density;
+}
+
 SF_INLINE double remainder(double a, double b) {
   double m = __builtin_fmod(a, b);
   return m != 0 && (b < 0) != (m < 0) ? m + b : m;
@@ -39,8 +49,8 @@ SF_INLINE vf floor_divide(vf a, vf b) {
   return a;
 }
 
-#include "scaffolding/ops/pointwise/wrapping_int.h"
 #include "scaffolding/ops/pointwise/expressions.h"
+#include "scaffolding/ops/pointwise/wrapping_int.h"
 
 enum Kind { FLOAT, NUMERIC };
 enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY, CROSS, QUOTIENT };
@@ -56,7 +66,8 @@ template <class F> SF_INLINE bool as_vector(DType t, const F& f) {
 }
 template <class F> SF_INLINE void as_integer(DType t, const F& f) {
   switch (t) {
-    case kUInt8: case kBool: return f(uint8_t{});
+    case kUInt8:
+    case kBool: return f(uint8_t{});
     case kInt8: return f(int8_t{});
     case kInt16: return f(int16_t{});
     case kInt32: return f(int32_t{});

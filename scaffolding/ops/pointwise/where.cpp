@@ -18,7 +18,7 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   SF_CHECK_AS(TypeError, condition.dtype() == kBool, "where: condition must be a bool tensor, got ", condition.dtype());
   pointwise::Operands o = pointwise::prepare("where", input, other, false);
   o.shape = broadcast_shapes("where", condition.shape(), o.shape);
-  auto is_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };   // goes where the rest is
+  auto is_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };  // goes where the rest is
   if (is_number(input) && is_number(other)) o.device = condition.device();
   SF_CHECK(condition.device() == o.device || is_number(condition), "where: condition is on ", condition.device(), ", the values on ", o.device);
   Tensor ka, kb, y = pointwise::result_like(o.shape, o.dtype, o.device, input, other);
@@ -31,8 +31,8 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   auto kernel = where_kernel.find(o.device, w);
   SF_CHECK_AS(NotSupported, kernel, "where: no kernel on ", o.device);
   if (y.numel() > 0) kernel(w);
-  return autograd::record("where", y, {input, other}, [condition, sa = input.shape(), sb = other.shape()](const Tensor& dy) -> Tensors {
-    Tensor zero = zeros({}, dy.dtype(), dy.device());
+  return autograd::record("where", y, {input, other}, [kept = autograd::save(condition), sa = input.shape(), sb = other.shape()](const Tensor& dy) -> Tensors {
+    Tensor zero = zeros({}, dy.dtype(), dy.device()), condition = kept.get();
     return {sum_to(where(condition, dy, zero), sa), sum_to(where(condition, zero, dy), sb)};
   });
 }
@@ -71,8 +71,8 @@ template <class U> void rows(const Where& w) {
   int64_t so = loop.strides[0][0], sm = loop.strides[1][0], sa = loop.strides[2][0], sb = loop.strides[3][0];
   loop.run(1 << 14, [&](char* const* p, int64_t n) {
     for (int64_t i = 0; i < n; ++i)
-      *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const bool*>(p[1] + i * sm) ? *reinterpret_cast<const U*>(p[2] + i * sa)
-                                                                                          : *reinterpret_cast<const U*>(p[3] + i * sb);
+      *reinterpret_cast<U*>(p[0] + i * so) =
+          *reinterpret_cast<const bool*>(p[1] + i * sm) ? *reinterpret_cast<const U*>(p[2] + i * sa) : *reinterpret_cast<const U*>(p[3] + i * sb);
   });
 }
 void where_cpu(const Where& w) {

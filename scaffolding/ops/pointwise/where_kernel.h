@@ -3,6 +3,8 @@
 #include "scaffolding/core/kernel.h"
 
 namespace sf {
-struct Where { TensorView out, condition, a, b; };
+struct Where {
+  TensorView out, condition, a, b;
+};
 extern KernelTable<Where> where_kernel;
 }  // namespace sf

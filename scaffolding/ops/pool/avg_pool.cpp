@@ -10,7 +10,7 @@ namespace {
 
 Tensor avg_pool(const char* op, const Tensor& x, int64_t dims, const Shape& kernel_size, const Shape& stride, const Shape& padding, bool ceil_mode,
                 bool count_include_pad, std::optional<int64_t> divisor_override) {
-  pool::Windows w = pool::windows(op, x, dims, kernel_size, stride, padding, {1}, ceil_mode);
+  pool::Windows w = pool::windows(op, x, dims, {kernel_size, stride, padding, {1}, ceil_mode});
   SF_CHECK(!divisor_override || *divisor_override != 0, op, ": divisor_override must not be 0");
   std::vector<spatial::Taps> taps;
   for (int64_t d = 0; d < dims; ++d) {
@@ -52,17 +52,29 @@ Tensor adaptive_avg_pool1d(const Tensor& input, const Shape& output_size) { retu
 Tensor adaptive_avg_pool2d(const Tensor& input, const Shape& output_size) { return adaptive_avg_pool("adaptive_avg_pool2d", input, 2, output_size); }
 Tensor adaptive_avg_pool3d(const Tensor& input, const Shape& output_size) { return adaptive_avg_pool("adaptive_avg_pool3d", input, 3, output_size); }
 
-SF_OP(avg_pool1d, "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True").doc("Averages of windows of the last dimension.")
-    .like("torch.nn.functional.avg_pool1d").kernels(resample_kernel);
+SF_OP(avg_pool1d, "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True")
+    .doc("Averages of windows of the last dimension.")
+    .like("torch.nn.functional.avg_pool1d")
+    .kernels(resample_kernel);
 SF_OP(avg_pool2d, "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None")
-    .doc("Averages of windows of the last 2 dimensions.").like("torch.nn.functional.avg_pool2d").kernels(resample_kernel);
+    .doc("Averages of windows of the last 2 dimensions.")
+    .like("torch.nn.functional.avg_pool2d")
+    .kernels(resample_kernel);
 SF_OP(avg_pool3d, "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None")
-    .doc("Averages of windows of the last 3 dimensions.").like("torch.nn.functional.avg_pool3d").kernels(resample_kernel);
-SF_OP(adaptive_avg_pool1d, "input, output_size").doc("Averages of the windows that divide the last dimension into output_size parts.")
-    .like("torch.nn.functional.adaptive_avg_pool1d(input, [input.shape[-1] if n == -1 else n for n in output_size])").kernels(resample_kernel);
-SF_OP(adaptive_avg_pool2d, "input, output_size").doc("Averages of the windows that divide the last 2 dimensions into output_size parts.")
-    .like("torch.nn.functional.adaptive_avg_pool2d(input, [None if n == -1 else n for n in (output_size * 2)[:2]])").kernels(resample_kernel);
-SF_OP(adaptive_avg_pool3d, "input, output_size").doc("Averages of the windows that divide the last 3 dimensions into output_size parts.")
-    .like("torch.nn.functional.adaptive_avg_pool3d(input, [None if n == -1 else n for n in (output_size * 3)[:3]])").kernels(resample_kernel);
+    .doc("Averages of windows of the last 3 dimensions.")
+    .like("torch.nn.functional.avg_pool3d")
+    .kernels(resample_kernel);
+SF_OP(adaptive_avg_pool1d, "input, output_size")
+    .doc("Averages of the windows that divide the last dimension into output_size parts.")
+    .like("torch.nn.functional.adaptive_avg_pool1d")
+    .kernels(resample_kernel);
+SF_OP(adaptive_avg_pool2d, "input, output_size")
+    .doc("Averages of the windows that divide the last 2 dimensions into output_size parts.")
+    .like("torch.nn.functional.adaptive_avg_pool2d")
+    .kernels(resample_kernel);
+SF_OP(adaptive_avg_pool3d, "input, output_size")
+    .doc("Averages of the windows that divide the last 3 dimensions into output_size parts.")
+    .like("torch.nn.functional.adaptive_avg_pool3d")
+    .kernels(resample_kernel);
 
 }  // namespace sf

@@ -8,7 +8,7 @@ namespace sf {
 struct MaxPool {
   const void* in;
   void* out;
-  int64_t* index;   // of the maximum in the flattened spatial dimensions; null when nobody asks
+  int64_t* index;  // of the maximum in the flattened spatial dimensions; null when nobody asks
   DType dtype;
   spatial::Extent from, to;
   const int64_t *start[3], *count[3];

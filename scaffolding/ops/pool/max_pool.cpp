@@ -9,6 +9,8 @@
 
 namespace sf {
 
+using Result = std::tuple<Tensor, Tensor>;  // maxima and their places
+
 constinit KernelTable<MaxPool> max_pool_kernel{"max_pool"};
 constinit KernelTable<MaxPoolBackward> max_pool_backward_kernel{"max_pool_backward"};
 
@@ -20,18 +22,17 @@ struct Ranges {
   int64_t dilation[3] = {1, 1, 1};
   Shape out;
 };
-using Result = std::tuple<Tensor, Tensor>;
 
 Tensor flattened(const Tensor& x, int64_t dims) { return x.flatten(x.ndim() - dims, -1); }
 
 Tensor backward(const char* op, const Tensor& dy, const Tensor& index, const spatial::Layout& like, const Shape& in_sizes, int64_t dims) {
   Shape full = dy.shape();
   for (int64_t i = 0; i < dims; ++i) full[full.size() - dims + i] = in_sizes[i];
-  if (autograd::grad_enabled()) {   // the same in recorded ops
+  if (autograd::grad_enabled()) {  // the same in recorded ops
     Tensor places = flattened(zeros(full, dy.dtype(), dy.device()), dims);
     return scatter_add(places, -1, flattened(index, dims), flattened(dy, dims)).reshape(full);
   }
-  DType wide = dy.dtype() == kFloat64 ? kFloat64 : kFloat32;   // overlapping windows add up
+  DType wide = dy.dtype() == kFloat64 ? kFloat64 : kFloat32;  // overlapping windows add up
   Tensor g = like.channels_last ? to_channels_last(to_dtype(dy, wide)) : contiguous(to_dtype(dy, wide));
   Tensor dx = like.channels_last ? empty_strided(full, channels_last_strides(full), wide, dy.device()) : empty(full, wide, dy.device());
   dx.zero_();
@@ -56,7 +57,8 @@ Result run(const char* op, const Tensor& x, int64_t dims, const Ranges& r, bool 
   Shape in_sizes;
   for (int64_t i = 0; i < dims; ++i) in_sizes.push_back(x.shape()[x.ndim() - dims + i]);
   if (y.numel() > 0) {
-    MaxPool k{l.x.data_ptr(), y.data_ptr(), index ? static_cast<int64_t*>(index.data_ptr()) : nullptr, y.dtype(), l.extent, spatial::with_sizes(l, r.out), {}, {}, {}};
+    auto* places = index ? static_cast<int64_t*>(index.data_ptr()) : nullptr;
+    MaxPool k{l.x.data_ptr(), y.data_ptr(), places, y.dtype(), l.extent, spatial::with_sizes(l, r.out), {}, {}, {}};
     for (int d = 0; d < 3; ++d) {
       k.start[d] = r.start[d].data();
       k.count[d] = r.count[d].data();
@@ -67,7 +69,7 @@ Result run(const char* op, const Tensor& x, int64_t dims, const Ranges& r, bool 
     kernel(k);
   }
   if (taped) {
-    l.x = {};   // only its geometry is needed
+    l.x = {};  // only its geometry is needed
     y = autograd::record(op, y, {x}, [op, at = autograd::save(index), l, in_sizes, dims](const Tensor& dy) -> Tensors {
       return {backward(op, dy, at.get(), l, in_sizes, dims)};
     });
@@ -75,9 +77,8 @@ Result run(const char* op, const Tensor& x, int64_t dims, const Ranges& r, bool 
   return {y, index};
 }
 
-Result max_pool(const char* op, const Tensor& x, int64_t dims, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
-                bool ceil_mode, bool want_index) {
-  pool::Windows w = pool::windows(op, x, dims, kernel_size, stride, padding, dilation, ceil_mode);
+Result max_pool(const char* op, const Tensor& x, int64_t dims, const pool::WindowArguments& a, bool want_index) {
+  pool::Windows w = pool::windows(op, x, dims, a);
   Ranges r;
   r.out = w.out;
   for (int64_t d = 0; d < 3 - dims; ++d) r.start[d] = {0}, r.count[d] = {1};
@@ -87,8 +88,8 @@ Result max_pool(const char* op, const Tensor& x, int64_t dims, const Shape& kern
     for (int64_t o = 0; o < w.out[i]; ++o) {
       int64_t begin = o * w.stride[i] - w.padding[i], end = std::min(begin + (w.kernel[i] - 1) * step + 1, n);
       if (begin < 0) begin += (-begin + step - 1) / step * step;
-      SF_CHECK(begin < end, op, ": a window of dimension ", x.ndim() - dims + i, " of ", x.shape(), " sees only padding (kernel_size ", kernel_size, ", padding ",
-               padding, ", dilation ", dilation, ")");
+      SF_CHECK(begin < end, op, ": a window of dimension ", x.ndim() - dims + i, " of ", x.shape(), " sees only padding (kernel_size ", a.kernel_size,
+               ", padding ", a.padding, ", dilation ", a.dilation, ")");
       r.start[d].push_back(begin);
       r.count[d].push_back((end - begin + step - 1) / step);
     }
@@ -111,34 +112,95 @@ Result adaptive_max_pool(const char* op, const Tensor& x, int64_t dims, const Sh
 
 }  // namespace
 
-// The same six functions for 1, 2 and 3 dimensions.
-#define SF_MAX_POOL(n)                                                                                                                                                  \
-  Tensor max_pool##n##d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {              \
-    return std::get<0>(max_pool("max_pool" #n "d", input, n, kernel_size, stride, padding, dilation, ceil_mode, false));                                               \
-  }                                                                                                                                                                    \
-  std::tuple<Tensor, Tensor> max_pool##n##d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding,                     \
-                                                         const Shape& dilation, bool ceil_mode) {                                                                      \
-    return max_pool("max_pool" #n "d", input, n, kernel_size, stride, padding, dilation, ceil_mode, true);                                                             \
-  }                                                                                                                                                                    \
-  Tensor adaptive_max_pool##n##d(const Tensor& input, const Shape& output_size) {                                                                                      \
-    return std::get<0>(adaptive_max_pool("adaptive_max_pool" #n "d", input, n, output_size, false));                                                                   \
-  }                                                                                                                                                                    \
-  std::tuple<Tensor, Tensor> adaptive_max_pool##n##d_with_indices(const Tensor& input, const Shape& output_size) {                                                     \
-    return adaptive_max_pool("adaptive_max_pool" #n "d", input, n, output_size, true);                                                                                 \
-  }                                                                                                                                                                    \
-  SF_OP(max_pool##n##d, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False").doc("Maxima of windows of the last " #n " dimensions.")             \
-      .like("torch.nn.functional.max_pool" #n "d").kernels(max_pool_kernel, max_pool_backward_kernel);                                                                 \
-  SF_OP(max_pool##n##d_with_indices, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False").doc("max_pool" #n "d and the places of the maxima.")   \
-      .like("torch.nn.functional.max_pool" #n "d(input, kernel_size, stride, padding, dilation, ceil_mode, True)").kernels(max_pool_kernel, max_pool_backward_kernel); \
-  SF_OP(adaptive_max_pool##n##d, "input, output_size").doc("Maxima of the windows that divide the last " #n " dimensions into output_size parts.")                     \
-      .like("torch.nn.functional.adaptive_max_pool" #n "d(input, [input.shape[i - " #n "] if n == -1 else n for i, n in enumerate((output_size * " #n ")[:" #n "])])") \
-      .kernels(max_pool_kernel, max_pool_backward_kernel);                                                                                                             \
-  SF_OP(adaptive_max_pool##n##d_with_indices, "input, output_size").doc("adaptive_max_pool" #n "d and the places of the maxima.")                                      \
-      .like("torch.nn.functional.adaptive_max_pool" #n "d(input, [input.shape[i - " #n "] if n == -1 else n for i, n in enumerate((output_size * " #n ")[:" #n "])], True)") \
-      .kernels(max_pool_kernel, max_pool_backward_kernel);
-SF_MAX_POOL(1)
-SF_MAX_POOL(2)
-SF_MAX_POOL(3)
-#undef SF_MAX_POOL
+Tensor max_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {
+  return std::get<0>(max_pool("max_pool1d", input, 1, {kernel_size, stride, padding, dilation, ceil_mode}, false));
+}
+Result max_pool1d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
+                               bool ceil_mode) {
+  return max_pool("max_pool1d", input, 1, {kernel_size, stride, padding, dilation, ceil_mode}, true);
+}
+Tensor adaptive_max_pool1d(const Tensor& input, const Shape& output_size) {
+  return std::get<0>(adaptive_max_pool("adaptive_max_pool1d", input, 1, output_size, false));
+}
+Result adaptive_max_pool1d_with_indices(const Tensor& input, const Shape& output_size) {
+  return adaptive_max_pool("adaptive_max_pool1d", input, 1, output_size, true);
+}
+
+Tensor max_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {
+  return std::get<0>(max_pool("max_pool2d", input, 2, {kernel_size, stride, padding, dilation, ceil_mode}, false));
+}
+Result max_pool2d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
+                               bool ceil_mode) {
+  return max_pool("max_pool2d", input, 2, {kernel_size, stride, padding, dilation, ceil_mode}, true);
+}
+Tensor adaptive_max_pool2d(const Tensor& input, const Shape& output_size) {
+  return std::get<0>(adaptive_max_pool("adaptive_max_pool2d", input, 2, output_size, false));
+}
+Result adaptive_max_pool2d_with_indices(const Tensor& input, const Shape& output_size) {
+  return adaptive_max_pool("adaptive_max_pool2d", input, 2, output_size, true);
+}
+
+Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {
+  return std::get<0>(max_pool("max_pool3d", input, 3, {kernel_size, stride, padding, dilation, ceil_mode}, false));
+}
+Result max_pool3d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
+                               bool ceil_mode) {
+  return max_pool("max_pool3d", input, 3, {kernel_size, stride, padding, dilation, ceil_mode}, true);
+}
+Tensor adaptive_max_pool3d(const Tensor& input, const Shape& output_size) {
+  return std::get<0>(adaptive_max_pool("adaptive_max_pool3d", input, 3, output_size, false));
+}
+Result adaptive_max_pool3d_with_indices(const Tensor& input, const Shape& output_size) {
+  return adaptive_max_pool("adaptive_max_pool3d", input, 3, output_size, true);
+}
+
+SF_OP(max_pool1d, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False")
+    .doc("Maxima of windows of the last dimension.")
+    .like("torch.nn.functional.max_pool1d")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(max_pool1d_with_indices, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False")
+    .doc("max_pool1d and the places of the maxima in the flattened spatial dimensions.")
+    .like("torch.nn.functional.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(adaptive_max_pool1d, "input, output_size")
+    .doc("Maxima of the windows that divide the last dimension into output_size parts.")
+    .like("torch.nn.functional.adaptive_max_pool1d")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(adaptive_max_pool1d_with_indices, "input, output_size")
+    .doc("adaptive_max_pool1d and the places of the maxima in the flattened spatial dimensions.")
+    .like("torch.nn.functional.adaptive_max_pool1d(input, output_size, True)")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(max_pool2d, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False")
+    .doc("Maxima of windows of the last 2 dimensions.")
+    .like("torch.nn.functional.max_pool2d")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(max_pool2d_with_indices, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False")
+    .doc("max_pool2d and the places of the maxima in the flattened spatial dimensions.")
+    .like("torch.nn.functional.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(adaptive_max_pool2d, "input, output_size")
+    .doc("Maxima of the windows that divide the last 2 dimensions into output_size parts.")
+    .like("torch.nn.functional.adaptive_max_pool2d")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(adaptive_max_pool2d_with_indices, "input, output_size")
+    .doc("adaptive_max_pool2d and the places of the maxima in the flattened spatial dimensions.")
+    .like("torch.nn.functional.adaptive_max_pool2d(input, output_size, True)")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(max_pool3d, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False")
+    .doc("Maxima of windows of the last 3 dimensions.")
+    .like("torch.nn.functional.max_pool3d")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(max_pool3d_with_indices, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False")
+    .doc("max_pool3d and the places of the maxima in the flattened spatial dimensions.")
+    .like("torch.nn.functional.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(adaptive_max_pool3d, "input, output_size")
+    .doc("Maxima of the windows that divide the last 3 dimensions into output_size parts.")
+    .like("torch.nn.functional.adaptive_max_pool3d")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
+SF_OP(adaptive_max_pool3d_with_indices, "input, output_size")
+    .doc("adaptive_max_pool3d and the places of the maxima in the flattened spatial dimensions.")
+    .like("torch.nn.functional.adaptive_max_pool3d(input, output_size, True)")
+    .kernels(max_pool_kernel, max_pool_backward_kernel);
 
 }  // namespace sf

@@ -8,7 +8,7 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-constexpr int64_t kBlock = 128;   // channels at a time
+constexpr int64_t kBlock = 128;  // channels at a time
 constexpr int64_t kGrain = 1 << 13;
 
 template <class T> struct Wide { using type = float; };
@@ -59,7 +59,7 @@ template <class T> SF_INLINE void pool(const MaxPool& a) {
         for (int64_t c0 = 0; c0 < inner; c0 += kBlock) {
           int64_t m = inner - c0 < kBlock ? inner - c0 : kBlock;
           V best[kBlock];
-          int32_t at[kBlock];   // spatial sizes stay below 2^31
+          int32_t at[kBlock];  // spatial sizes stay below 2^31
           int64_t first = (a.start[0][d] * a.from.size[1] + a.start[1][h]) * a.from.size[2] + a.start[2][w];
           for (int64_t c = 0; c < m; ++c) best[c] = -__builtin_inf(), at[c] = int32_t(first);
           window(a, d, h, w, [&](int64_t p) {

@@ -14,9 +14,12 @@ Tensor avg_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& st
                   bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
 
 // The first of equal maxima gets the gradient; NaN is larger than any number.
-Tensor max_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1}, bool ceil_mode = false);
-Tensor max_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1}, bool ceil_mode = false);
-Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1}, bool ceil_mode = false);
+Tensor max_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1},
+                  bool ceil_mode = false);
+Tensor max_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1},
+                  bool ceil_mode = false);
+Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1},
+                  bool ceil_mode = false);
 // The maxima and their places: int64 positions in the flattened spatial dimensions of the input.
 std::tuple<Tensor, Tensor> max_pool1d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
                                                    const Shape& dilation = {1}, bool ceil_mode = false);

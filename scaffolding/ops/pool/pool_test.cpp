@@ -62,7 +62,7 @@ SF_OP_TEST(adaptive_avg_pool1d) {
   sample(randn({3, 4}), 7);
 }
 SF_OP_TEST(adaptive_avg_pool2d) {
-  sample(randn({2, 3, 6, 7}), Shape{4, -1});
+  sample(randn({2, 3, 6, 7}), Shape{4, -1}).no_golden();  // torch says None
   sample(channels_last(randn({2, 3, 6, 7})), 1);
   sample(channels_last(randn({2, 19, 6, 7})), Shape{5, 3});
   sample(randn({1, 2, 3, 3}), Shape{0, 2});
@@ -71,7 +71,7 @@ SF_OP_TEST(adaptive_avg_pool2d) {
 SF_OP_TEST(adaptive_avg_pool3d) { sample(randn({1, 2, 4, 5, 6}), Shape{2, 3, 4}); }
 SF_OP_TEST(adaptive_max_pool1d) { sample(distinct({2, 3, 9}), 4); }
 SF_OP_TEST(adaptive_max_pool2d) {
-  sample(distinct({2, 3, 6, 7}), Shape{4, -1});
+  sample(distinct({2, 3, 6, 7}), Shape{4, -1}).no_golden();  // torch says None
   sample(channels_last(distinct({2, 3, 6, 7})), Shape{5, 3});
 }
 SF_OP_TEST(adaptive_max_pool3d) { sample(distinct({1, 2, 4, 5, 6}), Shape{2, 3, 4}); }

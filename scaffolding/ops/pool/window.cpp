@@ -23,8 +23,8 @@ Shape spread(const char* op, const char* name, const Shape& values, int64_t dims
   return all;
 }
 
-Windows windows(const char* op, const Tensor& x, int64_t dims, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
-                bool ceil_mode) {
+Windows windows(const char* op, const Tensor& x, int64_t dims, const WindowArguments& a) {
+  const auto& [kernel_size, stride, padding, dilation, ceil_mode] = a;
   check_input(op, x, dims);
   Windows w;
   w.kernel = spread(op, "kernel_size", kernel_size, dims, 1);
@@ -35,9 +35,10 @@ Windows windows(const char* op, const Tensor& x, int64_t dims, const Shape& kern
     int64_t n = x.shape()[x.ndim() - dims + i], reach = w.dilation[i] * (w.kernel[i] - 1) + 1, p = w.padding[i], s = w.stride[i];
     SF_CHECK(p <= reach / 2, op, ": padding must be at most half of the kernel, got padding ", padding, " and kernel_size ", kernel_size);
     int64_t room = n + 2 * p - reach;
-    SF_CHECK(room >= 0 || (ceil_mode && room + s > 0), op, ": the kernel ", kernel_size, " with dilation ", dilation, " does not fit into the padded input ", x.shape());
+    SF_CHECK(room >= 0 || (ceil_mode && room + s > 0), op, ": the kernel ", kernel_size, " with dilation ", dilation, " does not fit into the padded input ",
+             x.shape());
     int64_t out = (room + (ceil_mode ? s - 1 : 0)) / s + 1;
-    if (ceil_mode && (out - 1) * s >= n + p) --out;   // the last window must start inside the input or its left padding
+    if (ceil_mode && (out - 1) * s >= n + p) --out;  // the last window must start inside the input or its left padding
     SF_CHECK(out > 0, op, ": the kernel ", kernel_size, " leaves no output for input ", x.shape());
     w.out.push_back(out);
   }

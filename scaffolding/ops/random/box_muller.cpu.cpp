@@ -8,9 +8,9 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-SF_INLINE vf cephes_log(vf x) {   // x in (0, 1], normal
+SF_INLINE vf cephes_log(vf x) {  // x in (0, 1], normal
   vi_raw exponent = (bits(x) >> 23) - 0x7e;
-  vf m = from_bits((bits(x) & ~0x7f800000) | 0x3f000000);   // [0.5, 1)
+  vf m = from_bits((bits(x) & ~0x7f800000) | 0x3f000000);  // [0.5, 1)
   vf e = __builtin_convertvector(exponent, vf_raw);
   vm low = m < vf(0.707106781186547524f);
   vf twice = select(low, m, vf(0.f));
@@ -32,7 +32,7 @@ SF_INLINE vf cephes_log(vf x) {   // x in (0, 1], normal
   return fma(e, vf(0.693359375f), m + y);
 }
 
-SF_INLINE void cephes_sincos(vf x, vf& sine, vf& cosine) {   // x >= 0
+SF_INLINE void cephes_sincos(vf x, vf& sine, vf& cosine) {  // x >= 0
   vi_raw j = (__builtin_convertvector((x * vf(1.27323954473516f)).v, vi_raw) + 1) & ~1;
   vf y = __builtin_convertvector(j, vf_raw);
   vi_raw sine_sign = (j & 4) << 29, cosine_sign = (~(j - 2) & 4) << 29;
@@ -57,8 +57,8 @@ SF_INLINE void cephes_sincos(vf x, vf& sine, vf& cosine) {   // x >= 0
 }
 
 void box_muller(const BoxMuller& b) {
-  constexpr int kGroup = kLanes < 8 ? kLanes : 8;          // lanes that lie side by side in a half block
-  constexpr int64_t kHalves = kLanes / kGroup;             // blocks per vector
+  constexpr int kGroup = kLanes < 8 ? kLanes : 8;  // lanes that lie side by side in a half block
+  constexpr int64_t kHalves = kLanes / kGroup;     // blocks per vector
   for (int64_t at = 0; at < b.blocks; at += kHalves) {
     int64_t count = b.blocks - at < kHalves ? b.blocks - at : kHalves;
     for (int part = 0; part < 8; part += kGroup) {

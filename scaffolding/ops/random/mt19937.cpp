@@ -24,9 +24,9 @@ constexpr double kTwoPi = 6.283185307179586476925;
 // The bytes of torch.Generator.get_state(): at::CPUGeneratorImplState.
 struct TorchState {
   uint64_t initial_seed;
-  int32_t left;      // words that remain before the next batch, plus one
+  int32_t left;  // words that remain before the next batch, plus one
   int32_t seeded;
-  uint64_t next;     // index of the next word
+  uint64_t next;  // index of the next word
   uint64_t words[kWords];
   double normal_x, normal_y, normal_rho;
   int32_t normal_is_valid, padding;
@@ -119,7 +119,7 @@ class Mt19937 final : public GeneratorImpl {
         else u = unit_float();
         T v = as<T>(std::fma(u, span, from));
         if constexpr (std::is_arithmetic_v<T>) out[i] = v == top ? bottom : v;
-        else out[i] = v.bits == top.bits ? bottom : v;   // rounding may have reached the upper bound
+        else out[i] = v.bits == top.bits ? bottom : v;  // rounding may have reached the upper bound
       }
     });
   }
@@ -143,7 +143,7 @@ class Mt19937 final : public GeneratorImpl {
 
   void integers(DType t, void* p, int64_t n, uint64_t range, int64_t base) override {
     std::lock_guard guard(lock_);
-    bool wide = range >= (uint64_t(1) << 28);   // below, 32 bits modulo the range are at most 6 % off even
+    bool wide = range >= (uint64_t(1) << 28);  // below, 32 bits modulo the range are at most 6 % off even
     visit_dtype(t, [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* out = static_cast<T*>(p);
@@ -165,8 +165,7 @@ class Mt19937 final : public GeneratorImpl {
     visit_dtype(t, [&](auto tag) {
       using T = typename decltype(tag)::type;
       uint64_t range = natural_range(t);
-      for (int64_t i = 0; i < n; ++i)
-        static_cast<T*>(p)[i] = from_integer<T>(int64_t(t == kInt64 || t == kFloat64 ? word64() % range : word() % range));
+      for (int64_t i = 0; i < n; ++i) static_cast<T*>(p)[i] = from_integer<T>(int64_t(t == kInt64 || t == kFloat64 ? word64() % range : word() % range));
     });
   }
 
@@ -291,7 +290,7 @@ class Mt19937 final : public GeneratorImpl {
     unit_floats(out, n);
     transform(out, n / 16, mean, std);
     if (n % 16 == 0) return;
-    unit_floats(out + n - 16, 16);   // the last sixteen again: they overlap the block before
+    unit_floats(out + n - 16, 16);  // the last sixteen again: they overlap the block before
     transform(out + n - 16, 1, mean, std);
   }
   // Not spending the n % 16 draws that float_blocks overwrites: the streams differ after the last whole block.
@@ -326,8 +325,8 @@ class Mt19937 final : public GeneratorImpl {
   uint64_t seed_ = 0;
   uint32_t words_[kWords];
   int next_ = kWords;
-  bool fresh_ = true;              // seeded, no word drawn yet
-  std::optional<double> normal_;   // the second value of the last pair
+  bool fresh_ = true;             // seeded, no word drawn yet
+  std::optional<double> normal_;  // the second value of the last pair
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ void largest(const double* race, int64_t rows, int64_t categories, int64_t sampl
       out[r] = std::max_element(queue.begin(), queue.end(), [&](const auto& a, const auto& b) { return a.first < b.first; })->second;
       continue;
     }
-    if (samples * 64 <= categories) {   // torch.topk's two ways: they differ where values tie
+    if (samples * 64 <= categories) {  // torch.topk's two ways: they differ where values tie
       std::partial_sort(queue.begin(), queue.begin() + samples, queue.end(), before);
     } else {
       std::nth_element(queue.begin(), queue.begin() + samples - 1, queue.end(), before);
@@ -61,7 +61,8 @@ Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, c
   int64_t categories = input.size(-1), rows = input.ndim() == 2 ? input.size(0) : 1;
   SF_CHECK(num_samples > 0, "multinomial: num_samples must be positive, got ", num_samples);
   SF_CHECK(categories > 0, "multinomial: input must have categories, got ", input.shape());
-  SF_CHECK(replacement || num_samples <= categories, "multinomial: cannot draw num_samples=", num_samples, " of ", categories, " categories without replacement");
+  SF_CHECK(replacement || num_samples <= categories, "multinomial: cannot draw num_samples=", num_samples, " of ", categories,
+           " categories without replacement");
   SF_CHECK(categories <= (1 << 24), "multinomial: at most 2^24 categories, got ", categories);
   Shape size = input.ndim() == 2 ? Shape{rows, num_samples} : Shape{num_samples};
   Tensor out = empty(size, kInt64, input.device().is_meta() ? input.device() : Device());
@@ -90,6 +91,9 @@ Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, c
   return to_device(out, input.device());
 }
 
-SF_OP(multinomial, "input, num_samples, replacement=False, generator=None").doc("num_samples indices per row of input, drawn with probability proportional to input.").no_gradient().random();
+SF_OP(multinomial, "input, num_samples, replacement=False, generator=None")
+    .doc("num_samples indices per row of input, drawn with probability proportional to input.")
+    .no_gradient()
+    .random();
 
 }  // namespace sf

@@ -35,10 +35,8 @@ Words philox(uint64_t counter, uint64_t thread, uint64_t seed) {
 }
 
 constexpr double kTwoPi = 6.283185307179586476925;
-float unit_float(uint32_t x) { return std::fma(float(x), 0x1p-32f, 0x1p-33f); }   // (0, 1]
-double unit_double(uint32_t x, uint32_t y) {
-  return double(uint64_t(x) ^ (uint64_t(y) << 21)) * 0x1p-53 + 0x1p-54;
-}
+float unit_float(uint32_t x) { return std::fma(float(x), 0x1p-32f, 0x1p-33f); }  // (0, 1]
+double unit_double(uint32_t x, uint32_t y) { return double(uint64_t(x) ^ (uint64_t(y) << 21)) * 0x1p-53 + 0x1p-54; }
 uint64_t joined(uint32_t high, uint32_t low) { return uint64_t(high) << 32 | low; }
 
 template <class T> T convert(auto v) {
@@ -91,7 +89,7 @@ class Philox final : public GeneratorImpl {
     visit_floating("uniform", t, [&](auto tag) {
       using T = decltype(tag);
       T from = convert<T>(low), to = convert<T>(high), *out = static_cast<T*>(p);
-      auto store = [&](int64_t i, auto u) {   // the bounds of (0, 1] are exchanged
+      auto store = [&](int64_t i, auto u) {  // the bounds of (0, 1] are exchanged
         using Op = decltype(u);
         if constexpr (std::is_arithmetic_v<T>) {
           T v = T(std::fma(u, Op(to - from), Op(from)));
@@ -118,7 +116,7 @@ class Philox final : public GeneratorImpl {
         });
       } else {
         draw<4>(n, [&](int64_t i, int lane, const Words& w) {
-          constexpr float kScale = 2.3283064e-10f * 6.2831855f;   // curand's CURAND_2POW32_INV_2PI
+          constexpr float kScale = 2.3283064e-10f * 6.2831855f;  // curand's CURAND_2POW32_INV_2PI
           float u = unit_float(w.v[lane & 2]), angle = std::fma(float(w.v[(lane & 2) + 1]), kScale, kScale / 2);
           float radius = std::sqrt(-2.0f * std::log(u));
           out[i] = convert<T>(std::fma(radius * (lane & 1 ? std::cos(angle) : std::sin(angle)), float(std), float(mean)));
@@ -131,10 +129,8 @@ class Philox final : public GeneratorImpl {
     visit_dtype(t, [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* out = static_cast<T*>(p);
-      if (range >= (uint64_t(1) << 28))
-        wide(n, [&](int64_t i, uint64_t w) { out[i] = convert<T>(int64_t(w % range + uint64_t(base))); });
-      else
-        draw<4>(n, [&](int64_t i, int lane, const Words& w) { out[i] = convert<T>(int64_t(w.v[lane] % uint32_t(range) + uint64_t(base))); });
+      if (range >= (uint64_t(1) << 28)) wide(n, [&](int64_t i, uint64_t w) { out[i] = convert<T>(int64_t(w % range + uint64_t(base))); });
+      else draw<4>(n, [&](int64_t i, int lane, const Words& w) { out[i] = convert<T>(int64_t(w.v[lane] % uint32_t(range) + uint64_t(base))); });
     });
   }
   void integers_full(DType t, void* p, int64_t n) override {
@@ -178,7 +174,7 @@ class Philox final : public GeneratorImpl {
     visit_floating("exponential", t, [&](auto tag) {
       using T = decltype(tag);
       T* out = static_cast<T*>(p);
-      auto store = [&](int64_t i, auto u) {   // log 1 = 0 is excluded: the distribution is open at 0
+      auto store = [&](int64_t i, auto u) {  // log 1 = 0 is excluded: the distribution is open at 0
         using Op = decltype(u);
         constexpr Op half_step = std::numeric_limits<Op>::epsilon() / 2;
         Op log = u >= Op(1) - half_step ? -half_step : std::log(u);
@@ -223,13 +219,13 @@ class Philox final : public GeneratorImpl {
     }
     offset_ += 4 * uint64_t(rounds);
   }
-  template <int Lanes, class F> void units(int64_t n, const F& f) {   // f(element, number in (0, 1])
+  template <int Lanes, class F> void units(int64_t n, const F& f) {  // f(element, number in (0, 1])
     draw<Lanes>(n, [&](int64_t i, int lane, const Words& w) {
       if constexpr (Lanes == 2) f(i, unit_double(w.v[lane * 2], w.v[lane * 2 + 1]));
       else f(i, unit_float(w.v[lane]));
     });
   }
-  template <class F> void wide(int64_t n, const F& f) {   // f(element, 64 bits)
+  template <class F> void wide(int64_t n, const F& f) {  // f(element, 64 bits)
     draw<2>(n, [&](int64_t i, int lane, const Words& w) { f(i, joined(w.v[lane * 2], w.v[lane * 2 + 1])); });
   }
 

@@ -88,7 +88,7 @@ IntegerRange exact_integers(const char* op, DType t) {
 Draw integer_draw(const char* op, DType t, int64_t low, int64_t high) {
   SF_CHECK(low < high, op, ": low must be less than high, got low=", low, " and high=", high);
   IntegerRange fits = exact_integers(op, t);
-  int64_t largest = is_floating(t) ? INT64_MAX : fits.high;   // floats round what they cannot hold, as in torch
+  int64_t largest = is_floating(t) ? INT64_MAX : fits.high;  // floats round what they cannot hold, as in torch
   SF_CHECK((is_floating(t) || low >= fits.low) && high - 1 <= largest, op, ": [", low, ", ", high, ") is out of range for ", t);
   return [=](const Generator& g, Tensor& x, bool) { g->integers(x.dtype(), x.data_ptr(), x.numel(), uint64_t(high) - uint64_t(low), low); };
 }
@@ -132,7 +132,8 @@ Tensor random_(Tensor input, std::optional<int64_t> low, std::optional<int64_t> 
   IntegerRange fits = exact_integers("random_", input.dtype());
   if (low && high) return fill_inplace("random_", input, generator, integer_draw("random_", input.dtype(), *low, *high));
   if (high) return fill_inplace("random_", input, generator, integer_draw("random_", input.dtype(), 0, *high));
-  if (!low) return fill_inplace("random_", input, generator, [](const Generator& g, Tensor& t, bool) { g->integers_natural(t.dtype(), t.data_ptr(), t.numel()); });
+  if (!low)
+    return fill_inplace("random_", input, generator, [](const Generator& g, Tensor& t, bool) { g->integers_natural(t.dtype(), t.data_ptr(), t.numel()); });
   if (*low == INT64_MIN && input.dtype() == kInt64)
     return fill_inplace("random_", input, generator, [](const Generator& g, Tensor& t, bool) { g->integers_full(t.dtype(), t.data_ptr(), t.numel()); });
   SF_CHECK(*low >= fits.low && *low <= fits.high, "random_: low=", *low, " is out of range for ", input.dtype());
@@ -151,7 +152,8 @@ Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
     return fill_inplace("bernoulli_", input, generator,
                         [chance](const Generator& g, Tensor& t, bool) { g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chance); });
   }
-  SF_CHECK(broadcast_shapes("bernoulli_", p.shape(), input.shape()) == input.shape(), "bernoulli_: p of shape ", p.shape(), " does not broadcast to ", input.shape());
+  SF_CHECK(broadcast_shapes("bernoulli_", p.shape(), input.shape()) == input.shape(), "bernoulli_: p of shape ", p.shape(), " does not broadcast to ",
+           input.shape());
   check_probabilities("bernoulli_", p);
   Tensor chances;
   if (!input.device().is_meta()) {
@@ -181,7 +183,8 @@ Tensor randn(const Shape& size, const Generator& generator, std::optional<DType>
   fill_bytes("randn", t, generator, normal_draw(0, 1));
   return finished(t, requires_grad);
 }
-Tensor randint(int64_t low, int64_t high, const Shape& size, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+Tensor randint(int64_t low, int64_t high, const Shape& size, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device,
+               bool requires_grad) {
   Draw draw = integer_draw("randint", dtype.value_or(kInt64), low, high);
   Tensor t = empty(size, dtype.value_or(kInt64), device);
   fill_bytes("randint", t, generator, draw);
@@ -239,18 +242,35 @@ Tensor normal(const Tensor& mean, const Tensor& std, const std::optional<Shape>&
 }
 
 SF_OP(rand, "size, generator=None, dtype=None, device=None, requires_grad=False").doc("Uniform numbers of [0, 1).").no_gradient().random();
-SF_OP(randn, "size, generator=None, dtype=None, device=None, requires_grad=False").doc("Normal numbers of mean 0 and deviation 1.").no_gradient().random().kernels(box_muller_kernel);
-SF_OP(randint, "low, high, size, generator=None, dtype=None, device=None, requires_grad=False").doc("Integers of [low, high); int64 unless said.").no_gradient().random();
+SF_OP(randn, "size, generator=None, dtype=None, device=None, requires_grad=False")
+    .doc("Normal numbers of mean 0 and deviation 1.")
+    .no_gradient()
+    .random()
+    .kernels(box_muller_kernel);
+SF_OP(randint, "low, high, size, generator=None, dtype=None, device=None, requires_grad=False")
+    .doc("Integers of [low, high); int64 unless said.")
+    .no_gradient()
+    .random();
 SF_OP(randperm, "n, generator=None, dtype=None, device=None, requires_grad=False").doc("0 .. n-1 in random order.").no_gradient().random();
 SF_OP(rand_like, "input, generator=None, dtype=None").doc("Uniform numbers of [0, 1) in input's shape and layout.").no_gradient().random();
 SF_OP(randn_like, "input, generator=None, dtype=None").doc("Normal numbers in input's shape and layout.").no_gradient().random().kernels(box_muller_kernel);
 SF_OP(randint_like, "input, low, high, generator=None, dtype=None").doc("Integers of [low, high) in input's shape and layout.").no_gradient().random();
-SF_OP(normal, "mean, std, size=None, generator=None").doc("Normal numbers; mean and std are tensors that broadcast, or two numbers with a size.").no_gradient().random().kernels(box_muller_kernel);
+SF_OP(normal, "mean, std, size=None, generator=None")
+    .doc("Normal numbers; mean and std are tensors that broadcast, or two numbers with a size.")
+    .no_gradient()
+    .random()
+    .kernels(box_muller_kernel);
 SF_OP(bernoulli, "input, p=None, generator=None").doc("1 with probability input (or p), else 0.").no_gradient().random();
 SF_OP(uniform_, "input, low=0.0, high=1.0, generator=None").doc("Fills input with uniform numbers of [low, high).").no_gradient().random();
 SF_OP(normal_, "input, mean=0.0, std=1.0, generator=None").doc("Fills input with normal numbers.").no_gradient().random().kernels(box_muller_kernel);
-SF_OP(random_, "input, low=None, high=None, generator=None").doc("Fills input with integers of [low, high), or all its dtype counts to from 0.").no_gradient().random();
-SF_OP(bernoulli_, "input, p=0.5, generator=None").doc("Fills input with 1 at probability p (a number or a tensor that broadcasts), else 0.").no_gradient().random();
+SF_OP(random_, "input, low=None, high=None, generator=None")
+    .doc("Fills input with integers of [low, high), or all its dtype counts to from 0.")
+    .no_gradient()
+    .random();
+SF_OP(bernoulli_, "input, p=0.5, generator=None")
+    .doc("Fills input with 1 at probability p (a number or a tensor that broadcasts), else 0.")
+    .no_gradient()
+    .random();
 SF_OP(exponential_, "input, lambd=1.0, generator=None").doc("Fills input with exponentially distributed numbers of rate lambd.").no_gradient().random();
 
 }  // namespace sf

@@ -118,7 +118,8 @@ template <bool largest> void by_dtype(const ArgReduce& r) {
     case kFloat64: return run<largest, double>(r);
     case kFloat16: return run<largest, Half>(r);
     case kBFloat16: return run<largest, BFloat16>(r);
-    case kUInt8: case kBool: return run<largest, uint8_t>(r);
+    case kUInt8:
+    case kBool: return run<largest, uint8_t>(r);
     case kInt8: return run<largest, int8_t>(r);
     case kInt16: return run<largest, int16_t>(r);
     case kInt32: return run<largest, int32_t>(r);

@@ -2,10 +2,10 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/reduce/reduce_internal.h"
-#include "scaffolding/ops/sort/along_dim.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
@@ -59,8 +59,8 @@ std::tuple<Tensor, Tensor> extremum_with_index(const char* op, const Tensor& x, 
   autograd::record_outputs(op, ys, {x}, [dim, keepdim, indices = b.indices, full = x.shape()](const Tensors& dys) -> Tensors {
     if (!dys[0]) return {Tensor()};
     if (full.empty()) return {dys[0]};
-    bool flat = !keepdim;
-    return {place_along(flat ? dys[0].unsqueeze(dim) : dys[0], flat ? indices.unsqueeze(dim) : indices, dim, full[dim])};
+    Tensor dx = zeros(full, dys[0].dtype(), dys[0].device());
+    return {keepdim ? scatter(dx, dim, indices, dys[0]) : scatter(dx, dim, indices.unsqueeze(dim), dys[0].unsqueeze(dim))};
   });
   return {ys[0], ys[1]};
 }

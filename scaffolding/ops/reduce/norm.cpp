@@ -42,20 +42,19 @@ Tensor norm_of(const char* op, const Tensor& input, double p, const Shape& dim, 
   Tensor x = dtype ? to_dtype(input, *dtype) : input;
   bool neutral = !(std::isinf(p) || p < 0);
   Dims d = dims_of(op, x, dim, keepdim, !neutral);
-  Reduction what = p == 0               ? Reduction::NonzeroSum
-                   : p == 1             ? Reduction::AbsSum
-                   : p == 2             ? Reduction::SquareSum
-                   : std::isinf(p)      ? (p > 0 ? Reduction::AbsMax : Reduction::AbsMin)
-                                        : Reduction::PowerSum;
+  Reduction what = p == 0          ? Reduction::NonzeroSum
+                   : p == 1        ? Reduction::AbsSum
+                   : p == 2        ? Reduction::SquareSum
+                   : std::isinf(p) ? (p > 0 ? Reduction::AbsMax : Reduction::AbsMin)
+                                   : Reduction::PowerSum;
   bool rooted = what == Reduction::SquareSum || what == Reduction::PowerSum;
   Tensor y = reduction::run(op, what, x, d, rooted ? kFloat64 : x.dtype(), p);
   if (rooted) {
     autograd::NoGrad off;
     y = to_dtype(p == 2 ? sqrt(y) : pow(y, wrapped(1 / p)), x.dtype());
   }
-  return autograd::record(op, y, {x}, [p, d, x = autograd::save(x)](const Tensor& dy, const Tensor& y) -> Tensors {
-    return {norm_gradient(dy, y, x.get(), p, d)};
-  });
+  return autograd::record(op, y, {x},
+                          [p, d, x = autograd::save(x)](const Tensor& dy, const Tensor& y) -> Tensors { return {norm_gradient(dy, y, x.get(), p, d)}; });
 }
 
 }  // namespace
@@ -75,7 +74,7 @@ Tensor logsumexp(const Tensor& input, const Shape& dim, bool keepdim) {
   {
     autograd::NoGrad off;
     Tensor top = reduction::run("logsumexp", Reduction::Max, x, d, kFloat64);
-    top = where(isfinite(top), top, wrapped(0.0));   // exp(inf - inf) would be NaN
+    top = where(isfinite(top), top, wrapped(0.0));  // exp(inf - inf) would be NaN
     y = to_dtype(log(reduction::run("logsumexp", Reduction::ExpDeviation, x, d, kFloat64, 0, 1, top)) + top, x.dtype());
   }
   return autograd::record("logsumexp", y, {x}, [d, x = autograd::save(x)](const Tensor& dy, const Tensor& y) -> Tensors {

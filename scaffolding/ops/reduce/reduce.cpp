@@ -144,9 +144,8 @@ Tensor sum(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DT
   DType t = result_dtype("sum", input, dtype);
   Tensor x = operand(input, t);
   Tensor y = to_dtype(reduction::run("sum", Reduction::Sum, x, d, stored_dtype(t)), t);
-  return autograd::record("sum", y, {x}, [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors {
-    return {spread(to_dtype(dy, from), d, full)};
-  });
+  return autograd::record("sum", y, {x},
+                          [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors { return {spread(to_dtype(dy, from), d, full)}; });
 }
 
 Tensor mean(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
@@ -156,9 +155,8 @@ Tensor mean(const Tensor& input, const Shape& dim, bool keepdim, std::optional<D
   Dims d = dims_of("mean", input, dim, keepdim);
   Tensor x = operand(input, t);
   Tensor y = reduction::run("mean", Reduction::Sum, x, d, t, 0, double(d.count));
-  return autograd::record("mean", y, {x}, [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors {
-    return {spread(to_dtype(dy, from) / double(d.count), d, full)};
-  });
+  return autograd::record(
+      "mean", y, {x}, [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors { return {spread(to_dtype(dy, from) / double(d.count), d, full)}; });
 }
 
 Tensor prod(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DType> dtype) {

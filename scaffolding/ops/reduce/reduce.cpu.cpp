@@ -10,26 +10,26 @@ namespace SF_ISA {
 namespace {
 
 constexpr int kAxes = 12;
-constexpr int64_t kTile = 512;          // outputs a task works on at most: 4 KiB of accumulators
-constexpr int64_t kStageRows = 8;       // gathered rows at once: 32 KiB of doubles
-constexpr int64_t kGrain = 1 << 15;     // elements that are worth a thread's while
-constexpr int64_t kFewTasks = 8;        // fewer tasks than this, and the reduction itself is cut into pieces
+constexpr int64_t kTile = 512;       // outputs a task works on at most: 4 KiB of accumulators
+constexpr int64_t kStageRows = 8;    // gathered rows at once: 32 KiB of doubles
+constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread's while
+constexpr int64_t kFewTasks = 8;     // fewer tasks than this, and the reduction itself is cut into pieces
 constexpr int64_t kMaxPieces = 64;
 
 struct Axis {
-  int64_t size, step;   // step in bytes of the input
-  int64_t out;          // in elements of the result; 0 for reduced axes
+  int64_t size, step;  // step in bytes of the input
+  int64_t out;         // in elements of the result; 0 for reduced axes
 };
 
 struct Plan {
-  Axis kept[kAxes + 1], reduced[kAxes + 1];   // outermost first; the last one is the loop inside a task
+  Axis kept[kAxes + 1], reduced[kAxes + 1];  // outermost first; the last one is the loop inside a task
   int nk = 0, nr = 0;
   const char* in;
   int64_t item;
-  bool columns;         // the inner loop runs over kept elements
-  int64_t tile;         // outputs per task, along the innermost kept axis
+  bool columns;  // the inner loop runs over kept elements
+  int64_t tile;  // outputs per task, along the innermost kept axis
   int64_t tiles, tasks;
-  int64_t count;        // elements folded into each result
+  int64_t count;  // elements folded into each result
 };
 
 void sort_and_merge(Axis* a, int& n) {
@@ -102,8 +102,8 @@ Plan plan_of(const Reduce& r) {
 // Where a task's outputs are.
 struct Place {
   const char* in;
-  int64_t out;       // of its first output, in elements
-  int64_t n;         // how many
+  int64_t out;  // of its first output, in elements
+  int64_t n;    // how many
 };
 Place place_of(const Plan& p, int64_t task) {
   const Axis& k = p.kept[p.nk - 1];
@@ -123,8 +123,10 @@ template <class U> void gather_as(void* to, const char* from, int64_t step, int6
   for (int64_t i = 0; i < n; ++i) d[i] = *reinterpret_cast<const U*>(from + i * step);
 }
 void gather(int64_t item, void* to, const char* from, int64_t step, int64_t n) {
-  item == 4 ? gather_as<uint32_t>(to, from, step, n) : item == 2 ? gather_as<uint16_t>(to, from, step, n)
-  : item == 8 ? gather_as<uint64_t>(to, from, step, n) : gather_as<uint8_t>(to, from, step, n);
+  item == 4   ? gather_as<uint32_t>(to, from, step, n)
+  : item == 2 ? gather_as<uint16_t>(to, from, step, n)
+  : item == 8 ? gather_as<uint64_t>(to, from, step, n)
+              : gather_as<uint8_t>(to, from, step, n);
 }
 
 // Calls f(address) for every combination of the outer reduced axes.

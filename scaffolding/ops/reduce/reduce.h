@@ -7,7 +7,7 @@
 
 namespace sf {
 
-Tensor sum(const Tensor& input, const Shape& dim = {}, bool keepdim = false, std::optional<DType> dtype = {});    // bool and integers sum to int64
+Tensor sum(const Tensor& input, const Shape& dim = {}, bool keepdim = false, std::optional<DType> dtype = {});  // bool and integers sum to int64
 Tensor mean(const Tensor& input, const Shape& dim = {}, bool keepdim = false, std::optional<DType> dtype = {});
 Tensor prod(const Tensor& input, const Shape& dim = {}, bool keepdim = false, std::optional<DType> dtype = {});
 
@@ -19,14 +19,14 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& input, const Shape& dim = {}, 
 std::tuple<Tensor, Tensor> std_mean(const Tensor& input, const Shape& dim = {}, const Scalar& correction = 1, bool keepdim = false,
                                     std::optional<bool> unbiased = {});
 
-Tensor amax(const Tensor& input, const Shape& dim = {}, bool keepdim = false);   // gradients are shared between equals
+Tensor amax(const Tensor& input, const Shape& dim = {}, bool keepdim = false);  // gradients are shared between equals
 Tensor amin(const Tensor& input, const Shape& dim = {}, bool keepdim = false);
-std::tuple<Tensor, Tensor> max_dim(const Tensor& input, int64_t dim, bool keepdim = false);   // values and int64 indices, the first of equals
+std::tuple<Tensor, Tensor> max_dim(const Tensor& input, int64_t dim, bool keepdim = false);  // values and int64 indices, the first of equals
 std::tuple<Tensor, Tensor> min_dim(const Tensor& input, int64_t dim, bool keepdim = false);
-Tensor argmax(const Tensor& input, std::optional<int64_t> dim = {}, bool keepdim = false);   // without dim: index into the flattened tensor
+Tensor argmax(const Tensor& input, std::optional<int64_t> dim = {}, bool keepdim = false);  // without dim: index into the flattened tensor
 Tensor argmin(const Tensor& input, std::optional<int64_t> dim = {}, bool keepdim = false);
 
-Tensor any(const Tensor& input, const Shape& dim = {}, bool keepdim = false);   // bool; uint8 stays uint8, as in torch
+Tensor any(const Tensor& input, const Shape& dim = {}, bool keepdim = false);  // bool; uint8 stays uint8, as in torch
 Tensor all(const Tensor& input, const Shape& dim = {}, bool keepdim = false);
 
 // (sum |x|^p)^(1/p); p = inf: the largest |x|, -inf: the smallest, 0: how many are not 0.

@@ -19,7 +19,7 @@ struct Blocks {
   void (*finish)(const void* acc, int64_t n, void* out, int64_t out_step, DType out_dtype, double divisor);
 };
 
-constexpr int64_t kTerms = 32;   // float32 additions in a row before a double takes the sum
+constexpr int64_t kTerms = 32;  // float32 additions in a row before a double takes the sum
 
 // ---- floats: map an element, fold it into the accumulator. `absent` maps to the fold's neutral element.
 struct Adds {
@@ -173,11 +173,12 @@ template <class F> void float_merge(void* acc, const void* other, int64_t n) {
 }
 void float_finish(const void* acc, int64_t n, void* out, int64_t step, DType dtype, double divisor) {
   auto* a = static_cast<const double*>(acc);
-  visit_floating(dtype, [&](auto tag) __attribute__((always_inline)) {
-    using T = typename decltype(tag)::type;
-    auto* y = static_cast<T*>(out);
-    for (int64_t i = 0; i < n; ++i) y[i * step] = narrowed<T>(Acc<T>(a[i] / divisor));
-  });
+  visit_floating(
+      dtype, [&](auto tag) __attribute__((always_inline)) {
+        using T = typename decltype(tag)::type;
+        auto* y = static_cast<T*>(out);
+        for (int64_t i = 0; i < n; ++i) y[i * step] = narrowed<T>(Acc<T>(a[i] / divisor));
+      });
 }
 template <class F, class T> Blocks float_blocks() { return {float_start<F>, float_row<F, T>, float_columns<F, T>, float_merge<F>, float_finish}; }
 
@@ -242,16 +243,15 @@ void int_finish(const void* acc, int64_t n, void* out, int64_t step, DType dtype
     for (int64_t i = 0; i < n; ++i) y[i * step] = decltype(tag)(a[i]);
   };
   switch (dtype) {
-    case kUInt8: case kBool: return put(uint8_t{});
+    case kUInt8:
+    case kBool: return put(uint8_t{});
     case kInt8: return put(int8_t{});
     case kInt16: return put(int16_t{});
     case kInt32: return put(int32_t{});
     default: return put(int64_t{});
   }
 }
-template <class F, class Map, class T> Blocks int_blocks() {
-  return {int_start<F>, int_row<F, Map, T>, int_columns<F, Map, T>, int_merge<F>, int_finish};
-}
+template <class F, class Map, class T> Blocks int_blocks() { return {int_start<F>, int_row<F, Map, T>, int_columns<F, Map, T>, int_merge<F>, int_finish}; }
 
 // ---- by name and dtype
 template <class F> Blocks floats(DType t) {
@@ -264,7 +264,8 @@ template <class F> Blocks floats(DType t) {
 }
 template <class F, class Map = Number> Blocks integers(DType t) {
   switch (t) {
-    case kUInt8: case kBool: return int_blocks<F, Map, uint8_t>();
+    case kUInt8:
+    case kBool: return int_blocks<F, Map, uint8_t>();
     case kInt8: return int_blocks<F, Map, int8_t>();
     case kInt16: return int_blocks<F, Map, int16_t>();
     case kInt32: return int_blocks<F, Map, int32_t>();

@@ -6,10 +6,10 @@
 namespace sf::reduction {
 
 struct Dims {
-  Shape reduced;     // wrapped; all dimensions when none were named
-  Shape kept;        // the result's shape with keepdim: 1 where reduced
-  Shape result;      // the result's shape
-  int64_t count;     // elements folded into one
+  Shape reduced;  // wrapped; all dimensions when none were named
+  Shape kept;     // the result's shape with keepdim: 1 where reduced
+  Shape result;   // the result's shape
+  int64_t count;  // elements folded into one
 };
 // Checks input and dim. `nonempty` refuses to reduce no elements.
 Dims dims_of(const char* op, const Tensor& input, const Shape& dim, bool keepdim, bool nonempty = false);

@@ -31,15 +31,15 @@ SF_OP_TEST(mean) {
   sample(randn({2, 3, 4}));
   sample(randn({2, 3, 4}), dims({1}), true);
   sample(randn({33, 70}), dims({0}));
-  sample(randint(0, 9, {4}), none, false, kFloat64).no_golden();   // torch refuses dtype= where dim is None
+  sample(randint(0, 9, {4}), none, false, kFloat64).no_golden();  // torch refuses dtype= where dim is None
   rejects("floating-point dtype", randint(0, 9, {3}));
 }
 SF_OP_TEST(prod) {
   sample(rand({5, 4}, 0.5, 1.5));
   sample(rand({5, 4}, 0.5, 1.5), dims({0}));
   sample(rand({2, 3, 4}, 0.5, 1.5).transpose(0, 2), dims({1}), true);
-  sample(distinct({3, 5}) * randint(0, 2, {3, 5}), dims({1}));   // rows with zeros
-  sample(rand({2, 3, 2}, 0.5, 1.5), dims({0, 2})).no_golden();    // torch has one dim only
+  sample(distinct({3, 5}) * randint(0, 2, {3, 5}), dims({1}));  // rows with zeros
+  sample(rand({2, 3, 2}, 0.5, 1.5), dims({0, 2})).no_golden();  // torch has one dim only
   sample(randn({0, 3}), dims({0}));
   sample(randn({}));
   sample(randint(-3, 3, {4, 5}, kInt8), dims({1}));
@@ -131,7 +131,7 @@ SF_OP_TEST(norm) {
   for (double p : {1.0, 2.0, 3.0, 0.5, kInf}) sample(distinct({4, 40}), p, dims({1}));
   sample(rand({4, 5}, 0.5, 2), -1.5, dims({0}), true);
   sample(distinct({4, 40}), -kInf, dims({0}));
-  sample(distinct({4, 5}), 0.0, dims({1})).no_golden();   // torch gives no gradient at all, here it is 0
+  sample(distinct({4, 5}), 0.0, dims({1})).no_golden();  // torch gives no gradient at all, here it is 0
   rejects("floating-point dtype", randint(0, 9, {3}));
   rejects("no elements", randn({0}), kInf);
 }

@@ -52,7 +52,7 @@ TEST(reduce, variance_of_numbers_far_from_zero) {
   Tensor x = ramp(100000, kFloat64) + 4096.0;
   double exact = var(x).item();
   EXPECT_NEAR(exact, 1.0 / 12, 1e-4);
-  EXPECT_NEAR(var(to_dtype(x, kFloat32)).item(), exact, 1e-3 * exact);   // the numbers themselves carry 2.4e-4
+  EXPECT_NEAR(var(to_dtype(x, kFloat32)).item(), exact, 1e-3 * exact);  // the numbers themselves carry 2.4e-4
   EXPECT_NEAR(var(to_dtype(x, kFloat32).reshape({1000, 100}), {0}).to_vector()[3], var(x.reshape({1000, 100}), {0}).to_vector()[3], 2e-4);
 }
 

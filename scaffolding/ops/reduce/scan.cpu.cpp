@@ -7,7 +7,7 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-constexpr int64_t kTile = 256;   // columns that advance together
+constexpr int64_t kTile = 256;  // columns that advance together
 
 template <class T> struct Running { using type = uint64_t; };
 template <> struct Running<float> { using type = double; };
@@ -24,13 +24,15 @@ template <class T, class A> SF_INLINE T stored(A x) {
   else return T(x);
 }
 
-struct Steps { int64_t in, out, factor; };   // in bytes
+struct Steps {
+  int64_t in, out, factor;
+};  // in bytes
 
 template <Scanning what, class T> void row(const char* in, char* out, const char* factor, Steps along, int64_t n, bool reverse) {
   using A = typename Running<T>::type;
   A total = what == Scanning::CumProd ? A(1) : A(0);
   for (int64_t k = 0; k < n; ++k) {
-    int64_t i = reverse ? n - 1 - k : k, link = reverse ? i + 1 : i;   // factor[link] joins the two neighbours
+    int64_t i = reverse ? n - 1 - k : k, link = reverse ? i + 1 : i;  // factor[link] joins the two neighbours
     A v = number<A>(*reinterpret_cast<const T*>(in + i * along.in));
     if constexpr (what == Scanning::CumSum) total += v;
     else if constexpr (what == Scanning::CumProd) total *= v;

@@ -15,9 +15,9 @@ using reduction::dims_of;
 namespace {
 
 struct Moments {
-  Tensor var, mean;   // float64 while `mean` is kept, both in the result's shape
+  Tensor var, mean;  // float64 while `mean` is kept, both in the result's shape
   Dims dims;
-  double divisor;     // count - correction, at least 0
+  double divisor;  // count - correction, at least 0
 };
 
 Moments moments(const char* op, const Tensor& x, const Shape& dim, const Scalar& correction, bool keepdim, std::optional<bool> unbiased, DType t) {
@@ -88,10 +88,9 @@ Tensor std(const Tensor& input, const Shape& dim, const Scalar& correction, bool
     autograd::NoGrad off;
     m.var = to_dtype(sqrt(m.var), input.dtype());
   }
-  return autograd::record("std", m.var, {input},
-                          [d = m.dims, divisor = m.divisor, x = autograd::save(input)](const Tensor& dy, const Tensor& y) -> Tensors {
-                            return {std_gradient(dy, y, x.get(), d, divisor)};
-                          });
+  return autograd::record("std", m.var, {input}, [d = m.dims, divisor = m.divisor, x = autograd::save(input)](const Tensor& dy, const Tensor& y) -> Tensors {
+    return {std_gradient(dy, y, x.get(), d, divisor)};
+  });
 }
 
 std::tuple<Tensor, Tensor> var_mean(const Tensor& input, const Shape& dim, const Scalar& correction, bool keepdim, std::optional<bool> unbiased) {

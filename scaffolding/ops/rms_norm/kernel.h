@@ -10,13 +10,13 @@ namespace sf {
 // rstd = 1 / sqrt(mean(s^2) + eps);  y = (s * rstd * weight) * (1 + scale) + shift
 struct RmsNormForward {
   TensorView x;
-  TensorView residual, sum;      // both or neither; sum may be x or residual
-  TensorView weight;             // [C], optional
-  TensorView scale, shift;       // [B, C], each optional, last stride 1; row r uses batch r / rows_per_batch
+  TensorView residual, sum;  // both or neither; sum may be x or residual
+  TensorView weight;         // [C], optional
+  TensorView scale, shift;   // [B, C], each optional, last stride 1; row r uses batch r / rows_per_batch
   int64_t cols = 0, rows_per_batch = 1;
   double eps = 1e-6;
-  TensorView y;                  // may be x
-  TensorView rstd;               // [R], optional
+  TensorView y;     // may be x
+  TensorView rstd;  // [R], optional
 };
 // x is what was normalised (sum, where a residual was added); dx includes dsum and may be dy. Every gradient but dx is
 // optional. Results do not vary with the number of threads.

@@ -48,7 +48,8 @@ Tensors rms_norm_fused(const char* op, const RowNormInputs& in, const Shape& nor
   bool need[5] = {x.requires_grad(), in.residual.requires_grad(), in.weight.requires_grad(), in.scale.requires_grad(), in.shift.requires_grad()};
   autograd::record_outputs(
       op, ys, {x, in.residual, in.weight, in.scale, in.shift},
-      [s = save(normalised), w = save(in.weight), sc = save(in.scale), sh = save(in.shift), rstd = save(rstd), p, n = std::to_array(need)](const Tensors& dys) -> Tensors {
+      [s = save(normalised), w = save(in.weight), sc = save(in.scale), sh = save(in.shift), rstd = save(rstd), p,
+       n = std::to_array(need)](const Tensors& dys) -> Tensors {
         Tensor xs = dense(s.get()), weight = dense(w.get()), scale = dense(sc.get());
         Tensor dy = dys[0] ? contiguous(dys[0]) : zeros(xs.shape(), xs.dtype(), xs.device());
         Tensor dsum = dys.size() > 1 && dys[1] ? contiguous(dys[1]) : Tensor();
@@ -91,12 +92,19 @@ Tensor rms_norm_modulate(const Tensor& input, const Tensor& scale, const Tensor&
   return rms_norm_fused("rms_norm_modulate", {input, {}, weight, {}, scale, shift}, {input.shape().back()}, eps)[0];
 }
 
-SF_OP(rms_norm, "input, normalized_shape, weight=None, eps=None").doc("input / sqrt(mean of squares + eps) over the last dimensions, times weight.")
-    .like("torch.nn.functional.rms_norm").kernels(rms_norm_forward, rms_norm_backward);
-SF_OP(add_rms_norm, "input, residual, weight=None, eps=1e-6").doc("(rms_norm(input + residual), input + residual) over the last dimension, in one pass.")
-    .like("(torch.nn.functional.rms_norm(input + residual, input.shape[-1:], weight, eps), input + residual)").kernels(rms_norm_forward, rms_norm_backward);
-SF_OP(rms_norm_modulate, "input, scale, shift, weight=None, eps=1e-6").doc("rms_norm(input[B, ..., C]) * (1 + scale[B, C]) + shift[B, C].")
-    .like("torch.nn.functional.rms_norm(input, input.shape[-1:], weight, eps) * (1 + scale.reshape(scale.shape[0], *[1] * (input.dim() - 2), -1)) + "
-          "shift.reshape(shift.shape[0], *[1] * (input.dim() - 2), -1)").kernels(rms_norm_forward, rms_norm_backward);
+SF_OP(rms_norm, "input, normalized_shape, weight=None, eps=None")
+    .doc("input / sqrt(mean of squares + eps) over the last dimensions, times weight.")
+    .like("torch.nn.functional.rms_norm")
+    .kernels(rms_norm_forward, rms_norm_backward);
+SF_OP(add_rms_norm, "input, residual, weight=None, eps=1e-6")
+    .doc("(rms_norm(input + residual), input + residual) over the last dimension, in one pass.")
+    .like("(torch.nn.functional.rms_norm(input + residual, input.shape[-1:], weight, eps), input + residual)")
+    .kernels(rms_norm_forward, rms_norm_backward);
+SF_OP(rms_norm_modulate, "input, scale, shift, weight=None, eps=1e-6")
+    .doc("rms_norm(input[B, ..., C]) * (1 + scale[B, C]) + shift[B, C].")
+    .like(
+        "torch.nn.functional.rms_norm(input, input.shape[-1:], weight, eps) * (1 + scale.reshape(scale.shape[0], *[1] * (input.dim() - 2), -1)) + "
+        "shift.reshape(shift.shape[0], *[1] * (input.dim() - 2), -1)")
+    .kernels(rms_norm_forward, rms_norm_backward);
 
 }  // namespace sf

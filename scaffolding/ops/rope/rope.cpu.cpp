@@ -15,18 +15,19 @@ SF_INLINE static vf minus_plus() {
 // Pairs (0, 1), (2, 3), ...: the other of each pair comes by a shuffle.
 template <class T, bool kPaired, bool kInverse> static void rotate_interleaved(const T* x, const float* c, const float* s, T* y, int64_t R) {
   const vf sign = minus_plus();
-  each_vector<T>(R, [&](int64_t i, int n) __attribute__((always_inline)) {
-    vf v = load_n(x + i, n), cosine, sine;
-    if constexpr (kPaired) {
-      cosine = each_twice(load_n(c + i / 2, n / 2));
-      sine = each_twice(load_n(s + i / 2, n / 2));
-    } else {
-      cosine = load_n(c + i, n);
-      sine = load_n(s + i, n);
-    }
-    vf other = kInverse ? swap_pairs(v * sine * sign) : swap_pairs(v) * sine * sign;
-    store_n(y + i, fma(v, cosine, other), n);
-  });
+  each_vector<T>(
+      R, [&](int64_t i, int n) __attribute__((always_inline)) {
+        vf v = load_n(x + i, n), cosine, sine;
+        if constexpr (kPaired) {
+          cosine = each_twice(load_n(c + i / 2, n / 2));
+          sine = each_twice(load_n(s + i / 2, n / 2));
+        } else {
+          cosine = load_n(c + i, n);
+          sine = load_n(s + i, n);
+        }
+        vf other = kInverse ? swap_pairs(v * sine * sign) : swap_pairs(v) * sine * sign;
+        store_n(y + i, fma(v, cosine, other), n);
+      });
 }
 template <class T, bool kPaired, bool kInverse> static void rotate_interleaved(const double* x, const double* c, const double* s, double* y, int64_t R) {
   for (int64_t i = 0; i < R; i += 2) {
@@ -40,15 +41,16 @@ template <class T, bool kPaired, bool kInverse> static void rotate_interleaved(c
 template <class T, bool kPaired, bool kInverse> static void rotate_halves(const T* x, const Acc<T>* c, const Acc<T>* s, T* y, int64_t R) {
   using V = Vec<T>;
   int64_t H = R / 2, second = kPaired ? 0 : H;
-  each_vector<T>(H, [&](int64_t i, int n) __attribute__((always_inline)) {
-    V a = load_n(x + i, n), b = load_n(x + H + i, n), c1 = load_n(c + i, n), s1 = load_n(s + i, n), c2 = c1, s2 = s1;
-    if constexpr (!kPaired) {
-      c2 = load_n(c + second + i, n);
-      s2 = load_n(s + second + i, n);
-    }
-    store_n(y + i, kInverse ? fma(a, c1, b * s2) : fma(a, c1, -(b * s1)), n);
-    store_n(y + H + i, kInverse ? fma(b, c2, -(a * s1)) : fma(b, c2, a * s2), n);
-  });
+  each_vector<T>(
+      H, [&](int64_t i, int n) __attribute__((always_inline)) {
+        V a = load_n(x + i, n), b = load_n(x + H + i, n), c1 = load_n(c + i, n), s1 = load_n(s + i, n), c2 = c1, s2 = s1;
+        if constexpr (!kPaired) {
+          c2 = load_n(c + second + i, n);
+          s2 = load_n(s + second + i, n);
+        }
+        store_n(y + i, kInverse ? fma(a, c1, b * s2) : fma(a, c1, -(b * s1)), n);
+        store_n(y + H + i, kInverse ? fma(b, c2, -(a * s1)) : fma(b, c2, a * s2), n);
+      });
 }
 
 template <class T, bool kPaired, bool kInverse> static void rotate_rows(const RopeApply& a) {
@@ -76,7 +78,7 @@ template <class T, bool kPaired, bool kInverse> static void rotate_rows(const Ro
       else rotate_halves<T, kPaired, kInverse>(x, c, s, y, R);
       if (x != y)
         for (int64_t i = R; i < D; ++i) y[i] = x[i];
-      for (int d = last - 1; d >= 0; --d) {   // the next row, as an odometer
+      for (int d = last - 1; d >= 0; --d) {  // the next row, as an odometer
         move(d, 1);
         if (++index[d] < a.x.sizes[d]) break;
         move(d, -index[d]);

@@ -16,7 +16,7 @@ constinit KernelTable<SoftmaxBackward> softmax_backward{"softmax_backward"};
 namespace {
 
 Tensor gradient(const Tensor& dy, const Tensor& y, bool log) {
-  if (autograd::grad_enabled()) {   // as ops, for derivatives of derivatives
+  if (autograd::grad_enabled()) {  // as ops, for derivatives of derivatives
     if (log) return dy - exp(y) * sum(dy, {-1}, true);
     return y * (dy - sum(y * dy, {-1}, true));
   }

@@ -16,14 +16,14 @@ template <class T> SF_INLINE static Acc<T> row_max(const T* x, int64_t C, Vec<T>
   const Acc<T> lowest = -__builtin_inff();
   V a(lowest), b(lowest), c(lowest), d(lowest);
   int64_t i = 0;
-  for (; i + 4 * L <= C; i += 4 * L) {   // max keeps its second operand when the first is NaN: exp finds the NaN later
+  for (; i + 4 * L <= C; i += 4 * L) {  // max keeps its second operand when the first is NaN: exp finds the NaN later
     a = max(load(x + i) * scale, a);
     b = max(load(x + i + L) * scale, b);
     c = max(load(x + i + 2 * L) * scale, c);
     d = max(load(x + i + 3 * L) * scale, d);
   }
   for (; i + L <= C; i += L) a = max(load(x + i) * scale, a);
-  if (L > 1 && i < C) {   // absent lanes repeat the first element, which is there
+  if (L > 1 && i < C) {  // absent lanes repeat the first element, which is there
     b = max(load_n(x + i, int(C - i), scalar(x[i])) * scale, b);
   }
   return reduce_max(max(max(a, b), max(c, d)));
@@ -31,11 +31,12 @@ template <class T> SF_INLINE static Acc<T> row_max(const T* x, int64_t C, Vec<T>
 
 // e[i] = exp(scale * x[i] - top); returns the sum. e null: the sum only.
 template <class T> SF_INLINE static Acc<T> row_exp(const T* x, Acc<T>* e, int64_t C, Vec<T> scale, Vec<T> top) {
-  return sum_vectors<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-    Vec<T> v = exp_fast(fma(load_n(x + i, n), scale, -top));
-    if (e) store_n(e + i, v, n);
-    return first_n(v, n);
-  });
+  return sum_vectors<T>(
+      C, [&](int64_t i, int n) __attribute__((always_inline)) {
+        Vec<T> v = exp_fast(fma(load_n(x + i, n), scale, -top));
+        if (e) store_n(e + i, v, n);
+        return first_n(v, n);
+      });
 }
 
 template <class T> static void forward_row(const T* x, T* y, int64_t C, Acc<T> factor, bool log, Acc<T>* e, bool stream) {
@@ -52,7 +53,7 @@ template <class T> static void forward_row(const T* x, T* y, int64_t C, Acc<T> f
     for (int64_t i = 0; i < C; i += kTile) {
       int64_t n = C - i < kTile ? C - i : kTile;
       A tile_top = row_max<T>(x + i, n, scale);
-      if (tile_top == -__builtin_inff()) continue;   // nothing to add, and exp(-inf + inf) would be NaN
+      if (tile_top == -__builtin_inff()) continue;  // nothing to add, and exp(-inf + inf) would be NaN
       A tile = row_exp<T>(x + i, nullptr, n, scale, V(tile_top)), larger = tile_top > top ? tile_top : top;
       sum = sum * exp(top - larger) + tile * exp(tile_top - larger);
       top = larger;
@@ -60,26 +61,26 @@ template <class T> static void forward_row(const T* x, T* y, int64_t C, Acc<T> f
   }
   if (log) {
     V shift(top), rest = V(SF_ISA::log(sum));
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      store_n(y + i, fma(load_n(x + i, n), scale, -shift) - rest, n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, fma(load_n(x + i, n), scale, -shift) - rest, n); });
     return;
   }
   V inverse(A(1) / sum);
   if (C > kCachedRow) {
     V shift(top);
-    each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-      store_n(y + i, exp(fma(load_n(x + i, n), scale, -shift)) * inverse, n);
-    });
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, exp(fma(load_n(x + i, n), scale, -shift)) * inverse, n); });
     return;
   }
   if constexpr (sizeof(T) == 4) {
     if (stream) {
-      each_vector<T>(C, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, load(e + i) * inverse); });
+      each_vector<T>(
+          C, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, load(e + i) * inverse); });
       return;
     }
   }
-  each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, load_n(e + i, n) * inverse, n); });
+  each_vector<T>(
+      C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, load_n(e + i, n) * inverse, n); });
 }
 
 template <class T> static void forward_rows(const SoftmaxForward& a) {
@@ -108,15 +109,15 @@ template <class T> static void backward_rows(const SoftmaxBackward& a) {
       const T *yr = y + r * C, *g = dy + r * C;
       T* out = dx + r * C;
       if (log) {
-        V total(sum_vectors<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(g + i, n); }));
-        each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-          store_n(out + i, (load_n(g + i, n) - exp(load_n(yr + i, n)) * total) * V(scale), n);
-        });
+        V total(sum_vectors<T>(
+            C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(g + i, n); }));
+        each_vector<T>(
+            C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(out + i, (load_n(g + i, n) - exp(load_n(yr + i, n)) * total) * V(scale), n); });
       } else {
-        V total(sum_vectors<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(g + i, n) * load_n(yr + i, n); }));
-        each_vector<T>(C, [&](int64_t i, int n) __attribute__((always_inline)) {
-          store_n(out + i, (load_n(g + i, n) - total) * load_n(yr + i, n) * V(scale), n);
-        });
+        V total(sum_vectors<T>(
+            C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(g + i, n) * load_n(yr + i, n); }));
+        each_vector<T>(
+            C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(out + i, (load_n(g + i, n) - total) * load_n(yr + i, n) * V(scale), n); });
       }
     }
   });
@@ -132,8 +133,8 @@ static bool forward_supports(const SoftmaxForward& a) {
   return computes(a.x.dtype) && a.y.dtype == a.x.dtype && a.x.ndim > 0 && a.x.is_contiguous() && a.y.is_contiguous();
 }
 static bool backward_supports(const SoftmaxBackward& a) {
-  return computes(a.y.dtype) && a.dy.dtype == a.y.dtype && a.dx.dtype == a.y.dtype && a.y.ndim > 0 && a.y.is_contiguous() &&
-         a.dy.is_contiguous() && a.dx.is_contiguous();
+  return computes(a.y.dtype) && a.dy.dtype == a.y.dtype && a.dx.dtype == a.y.dtype && a.y.ndim > 0 && a.y.is_contiguous() && a.dy.is_contiguous() &&
+         a.dx.is_contiguous();
 }
 
 SF_KERNEL(softmax_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, forward, forward_supports)

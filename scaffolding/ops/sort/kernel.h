@@ -5,9 +5,9 @@
 namespace sf {
 
 struct Sort {
-  TensorView values;    // [.., k], in's dtype; may be absent
-  TensorView indices;   // [.., k], int64
-  TensorView in;        // [.., n], n < 2^32
+  TensorView values;   // [.., k], in's dtype; may be absent
+  TensorView indices;  // [.., k], int64
+  TensorView in;       // [.., n], n < 2^32
   bool descending = false;
 };
 extern KernelTable<Sort> sort_kernel;

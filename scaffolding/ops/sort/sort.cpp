@@ -3,8 +3,8 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/reduce/reduce_internal.h"
-#include "scaffolding/ops/sort/along_dim.h"
 #include "scaffolding/ops/sort/kernel.h"
 
 namespace sf {
@@ -31,8 +31,9 @@ std::tuple<Tensor, Tensor> first_in_order(const char* op, const Tensor& x, int64
   if (indices.numel() > 0) kernel(s);
   if (!want_values) return {values, indices};
   Tensors ys{values, indices};
-  autograd::record_outputs(op, ys, {x}, [indices, dim, n](const Tensors& dys) -> Tensors {
-    return {dys[0] ? place_along(dys[0], indices, dim, n) : Tensor()};
+  autograd::record_outputs(op, ys, {x}, [indices, dim, full = x.shape()](const Tensors& dys) -> Tensors {
+    if (!dys[0]) return {Tensor()};
+    return {scatter(zeros(full, dys[0].dtype(), dys[0].device()), dim, indices, dys[0])};
   });
   return {ys[0], ys[1]};
 }
@@ -40,9 +41,7 @@ std::tuple<Tensor, Tensor> first_in_order(const char* op, const Tensor& x, int64
 }  // namespace
 
 std::tuple<Tensor, Tensor> sort(const Tensor& input, int64_t dim, bool descending, bool) { return first_in_order("sort", input, -1, dim, descending, true); }
-Tensor argsort(const Tensor& input, int64_t dim, bool descending, bool) {
-  return std::get<1>(first_in_order("argsort", input, -1, dim, descending, false));
-}
+Tensor argsort(const Tensor& input, int64_t dim, bool descending, bool) { return std::get<1>(first_in_order("argsort", input, -1, dim, descending, false)); }
 std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim, bool largest, bool) {
   SF_CHECK(k >= 0, "topk: k must not be negative, got ", k);
   return first_in_order("topk", input, k, dim, largest, true);
@@ -51,7 +50,7 @@ std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim, boo
 SF_OP(sort, "input, dim=-1, descending=False, stable=False")
     .doc("Values in order along dim and where they were; equal elements keep their order, NaN is the largest.")
     .like("torch.sort(input, dim=dim, descending=descending, stable=True)")
-    .kernels(sort_kernel, along_dim_kernel);
+    .kernels(sort_kernel);
 SF_OP(argsort, "input, dim=-1, descending=False, stable=False")
     .doc("The indices that sort input along dim.")
     .like("torch.argsort(input, dim=dim, descending=descending, stable=True)")
@@ -59,6 +58,6 @@ SF_OP(argsort, "input, dim=-1, descending=False, stable=False")
     .kernels(sort_kernel);
 SF_OP(topk, "input, k, dim=-1, largest=True, sorted=True")
     .doc("The k largest (or smallest) elements along dim, best first, and their indices.")
-    .kernels(sort_kernel, along_dim_kernel);
+    .kernels(sort_kernel);
 
 }  // namespace sf

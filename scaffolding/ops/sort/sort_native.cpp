@@ -13,7 +13,7 @@ namespace {
 
 // Floats: equal numbers get equal keys (-0 and 0 too), every NaN the largest. Integers: shifted to unsigned.
 uint32_t key_of(float x) {
-  uint32_t u = std::bit_cast<uint32_t>(x + 0.0f);   // -0 + 0 is +0
+  uint32_t u = std::bit_cast<uint32_t>(x + 0.0f);  // -0 + 0 is +0
   if (x != x) return 0xffffffffu;
   return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
@@ -50,8 +50,8 @@ struct Wide {
   friend bool operator<(const Wide& a, const Wide& b) { return a.bits != b.bits ? a.bits < b.bits : a.at < b.at; }
 };
 
-constexpr int kDigit = 11;                  // bits per pass: 2048 counters stay in the first-level cache
-constexpr int64_t kRadixFrom = 1 << 12;     // rows this long are worth the counting
+constexpr int kDigit = 11;               // bits per pass: 2048 counters stay in the first-level cache
+constexpr int64_t kRadixFrom = 1 << 12;  // rows this long are worth the counting
 
 // Least significant digit first, skipping digits that all elements share. The result is in a; b is room for a pass.
 template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
@@ -63,7 +63,7 @@ template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
     for (auto& e : a) ++start[digit(e)];
     if (start[digit(a[0])] == a.size()) continue;
     size_t sum = 0;
-    for (size_t& s : start) {   // counts become places
+    for (size_t& s : start) {  // counts become places
       size_t n = s;
       s = sum;
       sum += n;
@@ -71,6 +71,29 @@ template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
     for (auto& e : a) b[start[digit(e)]++] = e;
     a.swap(b);
   }
+}
+
+// The k smallest keys of x, in no order. A crowd of candidates is thinned to k whenever it is full; the worst of them is
+// then what a newcomer must beat, so that most elements cost one comparison.
+template <class E, class T, class Key> void best_of(std::vector<E>& crowd, const T* x, int64_t step, int64_t n, size_t k, Key flip) {
+  size_t room = std::max<size_t>(4 * k, 64);
+  auto thin = [&] {
+    std::nth_element(crowd.begin(), crowd.begin() + std::ptrdiff_t(k) - 1, crowd.end());
+    crowd.resize(k);
+  };
+  crowd.reserve(room);
+  Key limit = 0;
+  bool limited = false;
+  for (int64_t i = 0; i < n; ++i) {
+    Key key = Key(key_of(x[i * step]) ^ flip);
+    if (limited && key >= limit) continue;  // of equals the first stays
+    crowd.emplace_back(key, i);
+    if (crowd.size() < room) continue;
+    thin();
+    limit = Key(crowd[k - 1].key());
+    limited = true;
+  }
+  if (crowd.size() > k) thin();
 }
 
 template <class T> void rows(const Sort& s) {
@@ -95,12 +118,13 @@ template <class T> void rows(const Sort& s) {
         if (value) value += at * s.values.strides[d];
       }
       row.clear();
-      row.reserve(size_t(n));
-      for (int64_t i = 0; i < n; ++i) row.emplace_back(Key(key_of(x[i * sx]) ^ flip), i);
       if (k < n / 4) {
-        std::nth_element(row.begin(), row.begin() + k, row.end());
-        std::sort(row.begin(), row.begin() + k);
-      } else if (n >= kRadixFrom) {
+        best_of(row, x, sx, n, size_t(k), flip);
+      } else {
+        row.reserve(size_t(n));
+        for (int64_t i = 0; i < n; ++i) row.emplace_back(Key(key_of(x[i * sx]) ^ flip), i);
+      }
+      if (int64_t(row.size()) >= kRadixFrom) {
         radix_sort(row, room);
       } else {
         std::sort(row.begin(), row.end());

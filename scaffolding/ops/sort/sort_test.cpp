@@ -49,7 +49,7 @@ TEST(sort, nan_is_the_largest_and_equals_keep_their_order) {
   }
 }
 
-TEST(sort, long_rows_of_every_dtype) {   // the radix path
+TEST(sort, long_rows_of_every_dtype) {  // the radix path
   for (auto t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kBool, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     constexpr int64_t n = 20000;
     std::vector<int64_t> v(n);
@@ -59,7 +59,8 @@ TEST(sort, long_rows_of_every_dtype) {   // the radix path
     auto [values, indices] = sort(x);
     auto got = values.to_vector(), want = x.to_vector(), at = indices.to_vector();
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got[size_t(i)], want[size_t(at[size_t(i)])]) << name(t);
-    for (int64_t i = 1; i < n; ++i) ASSERT_TRUE(got[size_t(i)] > got[size_t(i - 1)] || at[size_t(i)] > at[size_t(i - 1)]) << name(t) << " is not stable at " << i;
+    for (int64_t i = 1; i < n; ++i)
+      ASSERT_TRUE(got[size_t(i)] > got[size_t(i - 1)] || at[size_t(i)] > at[size_t(i - 1)]) << name(t) << " is not stable at " << i;
     std::stable_sort(want.begin(), want.end());
     ASSERT_EQ(got, want) << name(t);
   }

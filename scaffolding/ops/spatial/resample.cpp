@@ -75,7 +75,7 @@ TapsView view_of(const Taps& t) {
 
 // Channels done together: a row of them is to stay in the second-level cache.
 int64_t channels_together(int64_t width, int64_t channels) {
-  constexpr int64_t kRow = 1 << 15, kStep = 16;   // 128 KB of float32; whole vectors
+  constexpr int64_t kRow = 1 << 15, kStep = 16;  // 128 KB of float32; whole vectors
   return std::min(channels, std::max(kStep, kRow / std::max<int64_t>(width, 1) / kStep * kStep));
 }
 
@@ -83,7 +83,7 @@ Tensor apply(const char* op, const Tensor& x, const std::shared_ptr<const Plan>&
   Layout l = layout_of(x, p->in_sizes.size());
   const Shape& sizes = back ? p->in_sizes : p->out_sizes;
   Tensor y = empty_result(l, sizes);
-  if (y.numel() > 0 && x.numel() == 0) y.zero_();   // the transpose of a map without outputs
+  if (y.numel() > 0 && x.numel() == 0) y.zero_();  // the transpose of a map without outputs
   if (y.numel() > 0 && x.numel() > 0) {
     Resample k{l.x.data_ptr(), y.data_ptr(), y.dtype(), l.extent, with_sizes(l, sizes), {}, nullptr, 0, 0};
     for (int d = 0; d < 3; ++d) k.taps[d] = view_of(back ? p->backward[d] : p->forward[d]);

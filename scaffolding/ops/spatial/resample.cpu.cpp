@@ -34,7 +34,7 @@ SF_INLINE void store_one(double* p, double v) { *p = v; }
 SF_INLINE const float* weights_of(const TapsView& t, float) { return t.weight32; }
 SF_INLINE const double* weights_of(const TapsView& t, double) { return t.weight; }
 
-constexpr int kRows = 8;   // input rows summed in one pass
+constexpr int kRows = 8;  // input rows summed in one pass
 
 // out[i] = (add ? out[i] : 0) + sum of weight[r] * row[r][i].
 template <class Sum, class T, class O> SF_INLINE void sum_rows(O* out, const T* const* row, const Sum* weight, int rows, int64_t n, bool add) {
@@ -127,7 +127,7 @@ template <class T, class Sum> SF_INLINE void rows(const Resample& a, int64_t beg
       Sum weight[kRows];
       int waiting = 0;
       bool first = true;
-      auto flush = [&](auto* to, int64_t pixel) {   // to: `channels` of every `pixel` numbers
+      auto flush = [&](auto* to, int64_t pixel) {  // to: `channels` of every `pixel` numbers
         if (channels == inner) {
           sum_rows<Sum>(to, row, weight, waiting, row_in, !first);
         } else {
@@ -141,7 +141,7 @@ template <class T, class Sum> SF_INLINE void rows(const Resample& a, int64_t beg
         waiting = 0;
       };
       int total = td.count[d] * th.count[h], seen = 0;
-      bool direct = tw.identity && total <= kRows;   // nothing to do along the width, and all rows fit in one pass
+      bool direct = tw.identity && total <= kRows;  // nothing to do along the width, and all rows fit in one pass
       for (int i = 0; i < td.count[d]; ++i)
         for (int j = 0; j < th.count[h]; ++j) {
           row[waiting] = x + ((td.start[d] + i) * in[1] + th.start[h] + j) * row_in + c0;

@@ -10,11 +10,11 @@ namespace sf::spatial {
 struct Taps {
   int64_t inputs = 0;
   std::vector<int32_t> start, count;
-  int64_t width = 0;                   // the largest count
-  std::vector<double> weight;          // [outputs, width]
-  std::vector<float> weight32;         // the same
-  std::vector<float> by_tap;           // [width, outputs]: for vectors of outputs
-  int64_t full_begin = 0, full_end = 0;   // the longest run of outputs with count == width
+  int64_t width = 0;                     // the largest count
+  std::vector<double> weight;            // [outputs, width]
+  std::vector<float> weight32;           // the same
+  std::vector<float> by_tap;             // [width, outputs]: for vectors of outputs
+  int64_t full_begin = 0, full_end = 0;  // the longest run of outputs with count == width
   bool identity = false;
   int64_t outputs() const { return int64_t(start.size()); }
 };

@@ -43,7 +43,7 @@ namespace {
 
 // A map per spatial dimension, absent ones filled in, and its inverse.
 struct Maps {
-  std::vector<Map> map;   // as given, for the last dimensions
+  std::vector<Map> map;  // as given, for the last dimensions
   Map all[3], start[3], list[3];
   Shape in_sizes, out_sizes;
 };
@@ -132,7 +132,7 @@ template <class U> void remap_as(const Remap& k) {
       int64_t h = r % out[1], d = r / out[1] % out[0], n = r / (out[1] * out[0]);
       U* y = static_cast<U*>(k.out) + r * row;
       const U* x = static_cast<const U*>(k.in) + ((n * in[0] + k.map[0][d]) * in[1] + k.map[1][h]) * in[2] * inner;
-      if (x == last) {   // the same source row again: nearest neighbours
+      if (x == last) {  // the same source row again: nearest neighbours
         std::memcpy(y, y - row, size_t(row) * sizeof(U));
         continue;
       }
@@ -167,7 +167,7 @@ template <class T> void remap_backward_as(const RemapBackward& k) {
   const int64_t* in = k.dx_extent.size;
   const int64_t* out = k.dy_extent.size;
   int64_t inner = k.dx_extent.inner;
-  constexpr int64_t kChunk = 256;   // channels summed together
+  constexpr int64_t kChunk = 256;  // channels summed together
   parallel_for(k.dx_extent.outer * in[0] * in[1], std::max<int64_t>(1, kGrain / (in[2] * inner)), [&](int64_t begin, int64_t end) {
     Sum sum[kChunk];
     for (int64_t r = begin; r < end; ++r) {

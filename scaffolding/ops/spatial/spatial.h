@@ -10,8 +10,8 @@
 namespace sf::spatial {
 
 struct Layout {
-  Tensor x;               // dense: the tensor itself, or a row-major copy
-  int64_t dims;           // how many of the last dimensions are spatial (in channels-last memory, too, by shape)
+  Tensor x;      // dense: the tensor itself, or a row-major copy
+  int64_t dims;  // how many of the last dimensions are spatial (in channels-last memory, too, by shape)
   bool channels_last;
   Extent extent;
 };
@@ -24,6 +24,6 @@ Extent with_sizes(const Layout& l, const Shape& spatial);
 
 // y[..., o0, o1, o2, ...] = x[..., map0[o0], map1[o1], map2[o2], ...]: padding and nearest neighbours. Records its gradient.
 using Map = std::vector<int64_t>;
-Tensor remap(const char* op, const Tensor& x, const std::vector<Map>& maps);   // for the last maps.size() dimensions
+Tensor remap(const char* op, const Tensor& x, const std::vector<Map>& maps);  // for the last maps.size() dimensions
 
 }  // namespace sf::spatial

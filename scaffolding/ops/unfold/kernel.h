@@ -9,10 +9,10 @@ namespace sf {
 struct Unfold {
   void *image, *columns;
   DType dtype;
-  int64_t planes;   // N * C
+  int64_t planes;  // N * C
   int64_t size[2], kernel[2], out[2], stride[2], padding[2], dilation[2];
 };
-extern KernelTable<Unfold> unfold_kernel;   // columns from image; bytes are only moved
-extern KernelTable<Unfold> fold_kernel;     // image = sums of columns; float32 or float64
+extern KernelTable<Unfold> unfold_kernel;  // columns from image; bytes are only moved
+extern KernelTable<Unfold> fold_kernel;    // image = sums of columns; float32 or float64
 
 }  // namespace sf

@@ -40,7 +40,8 @@ Unfold geometry(const char* op, const Arguments& a, int64_t height, int64_t widt
   for (int i = 0; i < 2; ++i) {
     int64_t room;
     bool fits = !__builtin_mul_overflow(u.kernel[i] - 1, u.dilation[i], &room) && !__builtin_sub_overflow(u.size[i] + 2 * u.padding[i] - 1, room, &room);
-    SF_CHECK(fits && room >= 0, op, ": the kernel ", a.kernel, " with dilation ", a.dilation, " does not fit into ", height, " x ", width, " with padding ", a.padding);
+    SF_CHECK(fits && room >= 0, op, ": the kernel ", a.kernel, " with dilation ", a.dilation, " does not fit into ", height, " x ", width, " with padding ",
+             a.padding);
     u.out[i] = room / u.stride[i] + 1;
   }
   return u;
@@ -52,7 +53,7 @@ Tensor columns_of(const Tensor& x, const Arguments& a);
 Tensor image_of(const Tensor& columns, int64_t height, int64_t width, const Arguments& a) {
   Unfold u = geometry("fold", a, height, width);
   int64_t n = columns.shape()[0], taps = u.kernel[0] * u.kernel[1], c = columns.shape()[1] / taps;
-  DType wide = columns.dtype() == kFloat64 ? kFloat64 : kFloat32;   // windows overlap: sums of 16-bit floats need float32
+  DType wide = columns.dtype() == kFloat64 ? kFloat64 : kFloat32;  // windows overlap: sums of 16-bit floats need float32
   Tensor y = empty({n, c, height, width}, wide, columns.device());
   if (y.numel() > 0) {
     autograd::NoGrad off;
@@ -75,7 +76,8 @@ Tensor columns_of(const Tensor& x, const Arguments& a) {
   int64_t n = x.shape()[0], c = x.shape()[1], height = x.shape()[2], width = x.shape()[3];
   Unfold u = geometry("unfold", a, height, width);
   int64_t rows, columns;
-  SF_CHECK(!__builtin_mul_overflow(c * u.kernel[0], u.kernel[1], &rows) && !__builtin_mul_overflow(u.out[0], u.out[1], &columns), "unfold: the result is too large");
+  SF_CHECK(!__builtin_mul_overflow(c * u.kernel[0], u.kernel[1], &rows) && !__builtin_mul_overflow(u.out[0], u.out[1], &columns),
+           "unfold: the result is too large");
   Tensor y = empty({n, rows, columns}, x.dtype(), x.device());
   if (y.numel() > 0) {
     autograd::NoGrad off;
@@ -109,8 +111,8 @@ Tensor fold(const Tensor& input, const Shape& output_size, const Shape& kernel_s
   Arguments a{kernel_size, dilation, padding, stride};
   Unfold u = geometry("fold", a, size[0], size[1]);
   Tensor x = input.ndim() == 2 ? input.unsqueeze(0) : input;
-  SF_CHECK(x.shape()[1] % (u.kernel[0] * u.kernel[1]) == 0, "fold: dimension ", input.ndim() - 2, " of ", input.shape(), " must be a multiple of the kernel's size, ",
-           u.kernel[0] * u.kernel[1]);
+  SF_CHECK(x.shape()[1] % (u.kernel[0] * u.kernel[1]) == 0, "fold: dimension ", input.ndim() - 2, " of ", input.shape(),
+           " must be a multiple of the kernel's size, ", u.kernel[0] * u.kernel[1]);
   SF_CHECK(x.shape()[2] == u.out[0] * u.out[1], "fold: output_size ", output_size, " has ", u.out[0], " x ", u.out[1], " places for the kernel, but input is ",
            input.shape());
   Tensor y = image_of(x, size[0], size[1], a);
@@ -130,7 +132,7 @@ Tensor unfold_dim(const Tensor& input, int64_t dimension, int64_t size, int64_t 
   }
   sizes.push_back(size);
   strides.push_back(stride);
-  (void)numel(sizes);   // overflow
+  (void)numel(sizes);  // overflow
   Tensor y = Tensor::strided(input.storage(), sizes, strides, input.storage_offset(), input.dtype());
   autograd::mark_view(y, input);
   return autograd::record("unfold_dim", y, {input}, [full = input.shape(), d, size, step, windows](const Tensor& dy) -> Tensors {
@@ -142,12 +144,17 @@ Tensor unfold_dim(const Tensor& input, int64_t dimension, int64_t size, int64_t 
   });
 }
 
-SF_OP(unfold, "input, kernel_size, dilation=1, padding=0, stride=1").doc("im2col: a column of C * kh * kw numbers for each place of the kernel.")
-    .like("torch.nn.functional.unfold(input, (kernel_size * 2)[:2], (dilation * 2)[:2], (padding * 2)[:2], (stride * 2)[:2])").kernels(unfold_kernel, fold_kernel);
-SF_OP(fold, "input, output_size, kernel_size, dilation=1, padding=0, stride=1").doc("col2im: columns added up into an image.")
-    .like("torch.nn.functional.fold(input, (output_size * 2)[:2], (kernel_size * 2)[:2], (dilation * 2)[:2], (padding * 2)[:2], (stride * 2)[:2])")
+SF_OP(unfold, "input, kernel_size, dilation=1, padding=0, stride=1")
+    .doc("im2col: a column of C * kh * kw numbers for each place of the kernel.")
+    .like("torch.nn.functional.unfold")
+    .kernels(unfold_kernel, fold_kernel);
+SF_OP(fold, "input, output_size, kernel_size, dilation=1, padding=0, stride=1")
+    .doc("col2im: columns added up into an image.")
+    .like("torch.nn.functional.fold")
     .kernels(fold_kernel, unfold_kernel);
-SF_OP(unfold_dim, "input, dimension, size, step").doc("Windows of `size` entries of a dimension, `step` apart, as a view.").like("input.unfold(dimension, size, step)");
+SF_OP(unfold_dim, "input, dimension, size, step")
+    .doc("Windows of `size` entries of a dimension, `step` apart, as a view.")
+    .like("input.unfold(dimension, size, step)");
 
 namespace {
 

@@ -3,6 +3,9 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/index/index.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf {
 
@@ -67,7 +70,8 @@ Tensor view(const Tensor& x, const Shape& shape) {
   Shape to = resolved("view", shape, x.numel()), strides;
   SF_CHECK(view_strides(x, to, strides), "view: a tensor of shape ", x.shape(), " and strides ", x.strides(), " cannot be seen as ", to,
            " without a copy; use reshape");
-  return autograd::record("view", alias(x, to, strides, x.storage_offset()), {x}, [from = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, from)}; });
+  return autograd::record("view", alias(x, to, strides, x.storage_offset()), {x},
+                          [from = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, from)}; });
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
@@ -98,7 +102,8 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
     std::swap(sizes[a], sizes[b]);
     std::swap(strides[a], strides[b]);
   }
-  return autograd::record("transpose", alias(x, sizes, strides, x.storage_offset()), {x}, [a, b](const Tensor& dy) -> Tensors { return {transpose(dy, a, b)}; });
+  return autograd::record("transpose", alias(x, sizes, strides, x.storage_offset()), {x},
+                          [a, b](const Tensor& dy) -> Tensors { return {transpose(dy, a, b)}; });
 }
 
 Tensor expand(const Tensor& x, const Shape& size) {
@@ -115,8 +120,9 @@ Tensor expand(const Tensor& x, const Shape& size) {
     SF_CHECK(sizes[i] >= 0 && (have == sizes[i] || have == 1), "expand: ", x.shape(), " does not expand to ", size);
     if (i >= lead && have == sizes[i]) strides[i] = x.strides()[i - lead];
   }
-  (void)numel(sizes);   // overflow
-  return autograd::record("expand", alias(x, sizes, strides, x.storage_offset()), {x}, [from = x.shape()](const Tensor& dy) -> Tensors { return {sum_to(dy, from)}; });
+  (void)numel(sizes);  // overflow
+  return autograd::record("expand", alias(x, sizes, strides, x.storage_offset()), {x},
+                          [from = x.shape()](const Tensor& dy) -> Tensors { return {sum_to(dy, from)}; });
 }
 
 Tensor expand_as(const Tensor& x, const Tensor& other) {
@@ -166,9 +172,9 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   Shape sizes = x.shape(), strides = x.strides();
   sizes.erase(d);
   strides.erase(d);
-  return autograd::record("select", alias(x, sizes, strides, x.storage_offset() + i * x.strides()[d]), {x}, [full = x.shape(), d, i](const Tensor& dy) -> Tensors {
-    return {scatter_region(dy, full, [&](const Tensor& t) { return select(t, d, i); })};
-  });
+  return autograd::record(
+      "select", alias(x, sizes, strides, x.storage_offset() + i * x.strides()[d]), {x},
+      [full = x.shape(), d, i](const Tensor& dy) -> Tensors { return {scatter_region(dy, full, [&](const Tensor& t) { return select(t, d, i); })}; });
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
@@ -177,7 +183,8 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
   Shape sizes = x.shape(), strides = x.strides();
   sizes.insert(d, 1);
   strides.insert(d, d < x.ndim() ? x.strides()[d] * std::max<int64_t>(x.shape()[d], 1) : 1);
-  return autograd::record("unsqueeze", alias(x, sizes, strides, x.storage_offset()), {x}, [from = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, from)}; });
+  return autograd::record("unsqueeze", alias(x, sizes, strides, x.storage_offset()), {x},
+                          [from = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, from)}; });
 }
 
 Tensor squeeze(const Tensor& x, const Shape& dim) {
@@ -188,7 +195,8 @@ Tensor squeeze(const Tensor& x, const Shape& dim) {
       sizes.push_back(x.shape()[i]);
       strides.push_back(x.strides()[i]);
     }
-  return autograd::record("squeeze", alias(x, sizes, strides, x.storage_offset()), {x}, [from = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, from)}; });
+  return autograd::record("squeeze", alias(x, sizes, strides, x.storage_offset()), {x},
+                          [from = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, from)}; });
 }
 
 Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
@@ -222,19 +230,24 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   return reshape(x, to);
 }
 
-// Whether two places of a tensor with strides of their own, none of them 0, show one element.
-static bool windows_overlap(const Shape& size, const Shape& stride) {
-  if (numel(size) == 0) return false;
-  Shape order;
+// No two elements share a place: by growing stride, each dimension steps over everything that the smaller ones reach.
+static bool may_overlap(const Shape& size, const Shape& stride) {
+  int64_t order[kMaxDims], n = 0, reach = 0;
   for (int64_t i = 0; i < size.size(); ++i)
-    if (size[i] > 1 && stride[i] != 0) order.push_back(i);
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
-  int64_t reach = 0;   // of the dimensions with smaller strides
-  for (auto i : order) {
-    if (stride[i] <= reach) return true;
-    reach += (size[i] - 1) * stride[i];
+    if (size[i] > 1) order[n++] = i;
+  std::sort(order, order + n, [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
+  for (int64_t k = 0; k < n; ++k) {
+    if (stride[order[k]] <= reach) return true;
+    reach += (size[order[k]] - 1) * stride[order[k]];
   }
   return false;
+}
+
+// Where each element lies in the storage, [numel(size)] of int64.
+static Tensor storage_positions(const Shape& size, const Shape& stride, int64_t offset) {
+  Tensor at = full({}, offset, kInt64);
+  for (int64_t i = 0; i < size.size(); ++i) at = at.unsqueeze(-1) + arange(0, size[i]) * stride[i];
+  return at.reshape({-1});
 }
 
 Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::optional<int64_t> storage_offset) {
@@ -245,21 +258,26 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::
   for (int64_t i = 0; i < size.size(); ++i) {
     SF_CHECK(stride[i] >= 0 && size[i] >= 0, "as_strided: sizes and strides must not be negative, got ", size, " and ", stride);
     int64_t step;
-    SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &step) && !__builtin_add_overflow(last, step, &last),
-             "as_strided: ", size, " with strides ", stride, " is too large");
+    SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &step) && !__builtin_add_overflow(last, step, &last), "as_strided: ", size,
+             " with strides ", stride, " is too large");
   }
-  SF_CHECK(numel(size) == 0 || last < int64_t(x.storage()->bytes / x.itemsize()), "as_strided: ", size, " with strides ", stride, " and offset ", offset,
-           " reaches past the storage of ", x.storage()->bytes, " bytes");
-  if (windows_overlap(size, stride)) autograd::refuse_gradient("as_strided of overlapping windows", {x});
-  return autograd::record("as_strided", alias(x, size, stride, offset), {x},
-                          [sizes = x.shape(), strides = x.strides(), from = x.storage_offset(), size, stride, offset](const Tensor& dy) -> Tensors {
-                            Tensor dx = empty_strided(sizes, strides, dy.dtype(), dy.device());
-                            dx.zero_();
-                            Shape once = size;   // dimensions of stride 0 repeat an element: their gradients add up
-                            for (int64_t i = 0; i < once.size(); ++i)
-                              if (stride[i] == 0 && size[i] > 1) once[i] = 1;
-                            as_strided(dx, once, stride, offset - from).copy_(sum_to(dy, once));
-                            return {dx};
+  int64_t places = int64_t(x.storage()->bytes / x.itemsize()), from = x.storage_offset();
+  SF_CHECK(numel(size) == 0 || last < places, "as_strided: ", size, " with strides ", stride, " and offset ", offset, " reaches past the storage of ",
+           x.storage()->bytes, " bytes");
+  Tensor y = alias(x, size, stride, offset);
+  if (may_overlap(x.shape(), x.strides())) autograd::refuse_gradient("as_strided of a tensor with overlapping elements", {x});
+  bool inside = x.is_contiguous() && offset >= from && last < from + x.numel();
+  if (!autograd::any_requires_grad({x}) || (inside && !may_overlap(size, stride)))
+    return autograd::record("as_strided", y, {x}, [sizes = x.shape(), size, stride, at = offset - from](const Tensor& dy) -> Tensors {
+      Tensor dx = zeros(sizes, dy.dtype(), dy.device());
+      as_strided(dx, size, stride, at).copy_(dy);
+      return {dx};
+    });
+  // Elements of y that share a place add up; those that lie outside x are nobody's.
+  return autograd::record("as_strided", y, {x},
+                          [sizes = x.shape(), strides = x.strides(), from, places, at = storage_positions(size, stride, offset)](const Tensor& dy) -> Tensors {
+                            Tensor all = index_add(zeros({places}, dy.dtype(), dy.device()), 0, at, dy.reshape({-1}));
+                            return {all.as_strided(sizes, strides, from)};
                           });
 }
 
@@ -285,7 +303,8 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
 
 Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
   check_defined("movedim", "input", x);
-  SF_CHECK(source.size() == destination.size() && !source.empty(), "movedim: source and destination must have the same length, got ", source, " and ", destination);
+  SF_CHECK(source.size() == destination.size() && !source.empty(), "movedim: source and destination must have the same length, got ", source, " and ",
+           destination);
   Shape from = wrap_dims("movedim", source, x.ndim()), to = wrap_dims("movedim", destination, x.ndim()), order = Shape::filled(x.ndim(), -1);
   for (int64_t i = 0; i < from.size(); ++i) order[to[i]] = from[i];
   int64_t next = 0;
@@ -318,7 +337,7 @@ Tensors split(const Tensor& x, const Shape& sections, int64_t dim) {
   int64_t total = 0;
   for (auto s : sections) {
     SF_CHECK(s >= 0, "split: sizes must not be negative, got ", sections);
-    if (total <= n) total += s;   // past n it is wrong already, and must not overflow
+    if (total <= n) total += s;  // past n it is wrong already, and must not overflow
   }
   SF_CHECK(total == n, "split: sizes ", sections, " must add up to ", n, ", the size of dimension ", d, " of ", x.shape());
   int64_t at = 0;
@@ -378,18 +397,23 @@ SF_OP(permute, "input, dims").doc("Dimensions in another order, as a view.");
 SF_OP(transpose, "input, dim0, dim1").doc("Two dimensions swapped, as a view.");
 SF_OP(expand, "input, size").doc("Dimensions of size 1 repeated without a copy; -1 keeps a size.").like("input.expand(size)");
 SF_OP(expand_as, "input, other").doc("input expanded to other's shape.").like("input.expand_as(other)");
-SF_OP(slice, "input, dim=0, start=None, end=None, step=1").doc("input[start:end:step] along dim, as a view.").like("torch.ops.aten.slice(input, dim, start, end, step)");
+SF_OP(slice, "input, dim=0, start=None, end=None, step=1")
+    .doc("input[start:end:step] along dim, as a view.")
+    .like("torch.ops.aten.slice(input, dim, start, end, step)");
 SF_OP(narrow, "input, dim, start, length").doc("length entries of dim from start, as a view.");
 SF_OP(select, "input, dim, index").doc("One entry of dim, as a view without that dimension.");
 SF_OP(unsqueeze, "input, dim").doc("A new dimension of size 1 at dim, as a view.");
-SF_OP(squeeze, "input, dim=None").doc("Without dimensions of size 1 (all, or those in dim), as a view.").like("torch.squeeze(input) if dim is None else torch.squeeze(input, dim)");
+SF_OP(squeeze, "input, dim=None")
+    .doc("Without dimensions of size 1 (all, or those in dim), as a view.")
+    .like("torch.squeeze(input) if dim is None else torch.squeeze(input, dim)");
 SF_OP(flatten, "input, start_dim=0, end_dim=-1").doc("Dimensions start_dim..end_dim joined into one.");
 SF_OP(unflatten, "input, dim, sizes").doc("Dimension dim split into sizes.").like("torch.unflatten(input, dim, sizes)");
 SF_OP(as_strided, "input, size, stride, storage_offset=None").doc("Any geometry over input's storage; reaches outside it are refused.");
 SF_OP(diagonal, "input, offset=0, dim1=0, dim2=1").doc("The diagonal of two dimensions, as a view with that dimension last.");
 SF_OP(movedim, "input, source, destination").doc("Dimensions moved to new places, the others in their order.");
 SF_OP(chunk, "input, chunks, dim=0").doc("About equal pieces along dim, as views.");
-SF_OP(split, "input, split_size_or_sections, dim=0").doc("Pieces of a size, or of the sizes in a list, along dim, as views.")
+SF_OP(split, "input, split_size_or_sections, dim=0")
+    .doc("Pieces of a size, or of the sizes in a list, along dim, as views.")
     .like("torch.split(input, split_size_or_sections[0] if len(split_size_or_sections) == 1 else split_size_or_sections, dim)");
 SF_OP(unbind, "input, dim=0").doc("The entries of dim, as views without that dimension.");
 

@@ -14,8 +14,11 @@ constinit KernelTable<GluBackward> glu_backward{"glu_backward"};
 namespace {
 
 GluActivation activation_from(const std::string& name) {
-  static constexpr std::pair<const char*, GluActivation> known[] = {{"gelu", GluActivation::Gelu}, {"gelu_tanh", GluActivation::GeluTanh}, {"silu", GluActivation::Silu},
-                                                                    {"sigmoid", GluActivation::Sigmoid}, {"relu", GluActivation::Relu}};
+  static constexpr std::pair<const char*, GluActivation> known[] = {{"gelu", GluActivation::Gelu},
+                                                                    {"gelu_tanh", GluActivation::GeluTanh},
+                                                                    {"silu", GluActivation::Silu},
+                                                                    {"sigmoid", GluActivation::Sigmoid},
+                                                                    {"relu", GluActivation::Relu}};
   for (auto& [n, a] : known)
     if (name == n) return a;
   fail("glu: activation must be gelu, gelu_tanh, silu, sigmoid or relu, got '", name, "'");
@@ -44,7 +47,7 @@ Tensor gated(const char* op, const Tensor& input, GluActivation act, bool gate_f
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
   Shape out = input.shape();
   out.back() = c;
-  auto halves = [rows, c, gate_first](const Tensor& x) {   // {hidden, gate} as [rows, c] views
+  auto halves = [rows, c, gate_first](const Tensor& x) {  // {hidden, gate} as [rows, c] views
     Tensor flat = x.view({rows, 2 * c});
     return std::pair{flat.narrow(1, gate_first ? c : 0, c), flat.narrow(1, gate_first ? 0 : c, c)};
   };
@@ -77,13 +80,19 @@ Tensor glu(const Tensor& input, const std::string& activation, bool gate_first) 
 Tensor geglu(const Tensor& input, bool gate_first) { return gated("geglu", input, GluActivation::Gelu, gate_first); }
 Tensor swiglu(const Tensor& input, bool gate_first) { return gated("swiglu", input, GluActivation::Silu, gate_first); }
 
-SF_OP(glu, "input, activation='sigmoid', gate_first=False").doc("One half of the last dimension times the activation of the other, in one pass.")
-    .like("input.chunk(2, -1)[1 if gate_first else 0] * {'sigmoid': torch.sigmoid, 'gelu': F.gelu, 'silu': F.silu, 'relu': torch.relu, "
-          "'gelu_tanh': lambda x: F.gelu(x, approximate='tanh')}[activation](input.chunk(2, -1)[0 if gate_first else 1])")
+SF_OP(glu, "input, activation='sigmoid', gate_first=False")
+    .doc("One half of the last dimension times the activation of the other, in one pass.")
+    .like(
+        "input.chunk(2, -1)[1 if gate_first else 0] * {'sigmoid': torch.sigmoid, 'gelu': F.gelu, 'silu': F.silu, 'relu': torch.relu, "
+        "'gelu_tanh': lambda x: F.gelu(x, approximate='tanh')}[activation](input.chunk(2, -1)[0 if gate_first else 1])")
     .kernels(glu_forward, glu_backward);
-SF_OP(geglu, "input, gate_first=False").doc("hidden * gelu(gate), diffusers' GEGLU on an already projected input.")
-    .like("input.chunk(2, -1)[1 if gate_first else 0] * F.gelu(input.chunk(2, -1)[0 if gate_first else 1])").kernels(glu_forward, glu_backward);
-SF_OP(swiglu, "input, gate_first=False").doc("hidden * silu(gate).")
-    .like("input.chunk(2, -1)[1 if gate_first else 0] * F.silu(input.chunk(2, -1)[0 if gate_first else 1])").kernels(glu_forward, glu_backward);
+SF_OP(geglu, "input, gate_first=False")
+    .doc("hidden * gelu(gate), diffusers' GEGLU on an already projected input.")
+    .like("input.chunk(2, -1)[1 if gate_first else 0] * F.gelu(input.chunk(2, -1)[0 if gate_first else 1])")
+    .kernels(glu_forward, glu_backward);
+SF_OP(swiglu, "input, gate_first=False")
+    .doc("hidden * silu(gate).")
+    .like("input.chunk(2, -1)[1 if gate_first else 0] * F.silu(input.chunk(2, -1)[0 if gate_first else 1])")
+    .kernels(glu_forward, glu_backward);
 
 }  // namespace sf

@@ -10,9 +10,9 @@ namespace sf {
 enum class GluActivation : uint8_t { Gelu, GeluTanh, Silu, Sigmoid, Relu };
 
 struct GluForward {
-  TensorView hidden, gate;       // 2 dimensions
+  TensorView hidden, gate;  // 2 dimensions
   GluActivation act = GluActivation::Gelu;
-  TensorView y;                  // may be hidden or gate
+  TensorView y;  // may be hidden or gate
 };
 // dhidden = dy * act(gate);  dgate = dy * hidden * act'(gate). dhidden and dgate are views as hidden and gate are (the
 // halves of one [R, 2C] gradient, say) and may be hidden and gate themselves.

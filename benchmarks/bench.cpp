@@ -1,0 +1,240 @@
+// scaffolding_bench: times rows and prints one JSON object per line.
+//   scaffolding_bench [--filter TEXT] [--threads N] [--repeats N] [--seconds S] [--quick]
+//   scaffolding_bench --list | --peaks | --serve      (--serve reads names of rows from stdin: benchmarks/table.py)
+#include "benchmarks/bench.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <iostream>
+
+#include "benchmarks/peak.h"
+#include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/core/parallel.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/random/random.h"
+
+namespace sf::bench {
+
+constinit KernelTable<Peak> peak_kernel{"bench_peak"};
+
+static std::vector<Row>& rows() {
+  static std::vector<Row> list;
+  return list;
+}
+Rows::Rows(void (*add)(std::vector<Row>&)) { add(rows()); }
+
+Tensor random(const Shape& size, DType dtype, bool requires_grad) { return randn(size).to(dtype).requires_grad_(requires_grad); }
+Tensor random_channels_last(const Shape& size, DType dtype, bool requires_grad) {
+  return randn(size).to(dtype).contiguous(MemoryFormat::ChannelsLast).requires_grad_(requires_grad);
+}
+
+namespace {
+
+struct Settings {
+  std::string filter;
+  int threads = num_threads();
+  int repeats = 5;
+  double seconds = 0.15;  // a sample lasts at least this long
+  bool quick = false;
+};
+
+// Wall time, and processor time of all threads: the second is steadier where other programs run too.
+struct Time {
+  double wall = 0, cpu = 0;
+  Time operator-(const Time& o) const { return {wall - o.wall, cpu - o.cpu}; }
+};
+Time now() {
+  timespec w, c;
+  clock_gettime(CLOCK_MONOTONIC, &w);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &c);
+  return {double(w.tv_sec) + 1e-9 * double(w.tv_nsec), double(c.tv_sec) + 1e-9 * double(c.tv_nsec)};
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v.empty() ? 0 : (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
+}
+
+// Calls per sample such that one lasts `seconds`.
+int64_t calls_for(const std::function<void()>& call, double seconds) {
+  call();  // packs weights, fills caches
+  for (int64_t n = 1;; n *= 4) {
+    Time start = now();
+    for (int64_t i = 0; i < n; ++i) call();
+    double took = (now() - start).wall;
+    if (took > seconds / 8 || n > (int64_t(1) << 40)) return std::max<int64_t>(1, int64_t(double(n) * seconds / std::max(took, 1e-9)));
+  }
+}
+Time sample(const std::function<void()>& call, int64_t calls) {
+  Time start = now();
+  for (int64_t i = 0; i < calls; ++i) call();
+  Time took = now() - start;
+  return {took.wall / double(calls), took.cpu / double(calls)};
+}
+
+// ---- roofs
+
+using PeakFn = void (*)(const Peak&);
+const KernelEntry* best_entry(DType dtype) {
+  Peak p{dtype, 0, nullptr};
+  for (int i = 0; i < peak_kernel.count(DeviceType::CPU); ++i) {
+    const KernelEntry& e = peak_kernel.entry(DeviceType::CPU, i);
+    if (reinterpret_cast<bool (*)(const Peak&)>(e.supports)(p)) return &e;
+  }
+  return nullptr;
+}
+
+// FLOP per second of wall and of processor time, on all threads; about 10 ms.
+Time flop_rate(const KernelEntry& e, DType dtype, double seconds = 0.01) {
+  double one = 0;
+  Peak probe{dtype, 1000, &one};
+  auto run = reinterpret_cast<PeakFn>(e.fn);
+  Time start = now();
+  run(probe);
+  int64_t rounds = std::max<int64_t>(1000, int64_t(1000 * seconds / std::max((now() - start).wall, 1e-7)));
+  int threads = num_threads();
+  std::vector<double> flop(static_cast<size_t>(threads));
+  start = now();
+  parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) run({dtype, rounds, &flop[size_t(i)]});
+  });
+  Time took = now() - start;
+  double total = 0;
+  for (double f : flop) total += f;
+  return {total / took.wall, total / took.cpu};
+}
+
+// Bytes read and written per second by memcpy, each thread copying its share of `bytes` / 2.
+class Copier {
+ public:
+  explicit Copier(double bytes) : n_(int64_t(bytes / 2)), from_(size_t(n_), 'a'), to_(size_t(n_), 'b') {}
+  void operator()() {
+    parallel_for(n_, 1 << 16, [&](int64_t begin, int64_t end) { std::memcpy(to_.data() + begin, from_.data() + begin, size_t(end - begin)); });
+    asm volatile("" : : "r"(to_.data()) : "memory");
+  }
+
+ private:
+  int64_t n_;
+  std::vector<char> from_, to_;
+};
+
+// Rates of a row's roof, measured again at each call.
+std::function<Time()> roof_meter(const Row& row, double seconds) {
+  if (row.roof == Roof::None) return [] { return Time{}; };
+  if (row.roof == Roof::Copy) {
+    auto copier = std::make_shared<Copier>(row.work);
+    int64_t calls = calls_for([=] { (*copier)(); }, seconds / 3);
+    return [=, work = row.work] {
+      Time t = sample([=] { (*copier)(); }, calls);
+      return Time{work / t.wall, work / t.cpu};
+    };
+  }
+  DType dtype = row.roof == Roof::BF16 && best_entry(kBFloat16) ? kBFloat16 : kFloat32;
+  return [dtype, e = best_entry(dtype)] { return flop_rate(*e, dtype); };
+}
+
+// ---- one row
+
+const char* kGoals[] = {"none", "share", "speedup", "seconds"};
+const char* kRoofs[] = {"none", "f32", "bf16", "copy"};
+
+void measure(const Row& row, const Settings& s) {
+  int before = num_threads();
+  set_num_threads(row.threads ? row.threads : s.threads);
+  {
+    std::function<void()> call = row.prepare();
+    double seconds = s.quick ? 0 : s.seconds;
+    int64_t calls = calls_for(call, seconds);
+    auto roof = roof_meter(row, seconds);
+    std::vector<double> wall, cpu, peak, share_wall, share_cpu;
+    for (int r = 0; r < (s.quick ? 1 : s.repeats); ++r) {
+      Time p = roof(), t = sample(call, calls), q = roof();
+      wall.push_back(t.wall);
+      cpu.push_back(t.cpu);
+      if (row.roof == Roof::None) continue;
+      Time around{(p.wall + q.wall) / 2, (p.cpu + q.cpu) / 2};
+      peak.push_back(around.wall);
+      share_wall.push_back(row.work / t.wall / around.wall);
+      share_cpu.push_back(row.work / t.cpu / around.cpu);
+    }
+    std::printf(
+        "{\"name\": \"%s\", \"wall\": %.4g, \"cpu\": %.4g, \"work\": %.6g, \"roof\": \"%s\", \"peak\": %.4g, \"share\": %.4g, \"share_cpu\": %.4g, "
+        "\"goal\": \"%s\", \"goal_value\": %g, \"threads\": %d}\n",
+        row.name.c_str(), median(wall), median(cpu), row.work, kRoofs[int(row.roof)], median(peak), median(share_wall), median(share_cpu),
+        kGoals[int(row.goal.kind)], row.goal.value, num_threads());
+    std::fflush(stdout);
+  }
+  set_num_threads(before);
+}
+
+void print_peaks(const Settings& s) {
+  set_num_threads(s.threads);
+  double seconds = s.quick ? 0.01 : 0.1;
+  for (DType dtype : {kFloat32, kBFloat16})
+    for (int i = 0; i < peak_kernel.count(DeviceType::CPU); ++i) {
+      const KernelEntry& e = peak_kernel.entry(DeviceType::CPU, i);
+      if (!reinterpret_cast<bool (*)(const Peak&)>(e.supports)({dtype, 0, nullptr})) continue;
+      std::vector<double> rates;
+      for (int r = 0; r < (s.quick ? 1 : 5); ++r) rates.push_back(flop_rate(e, dtype, seconds).wall);
+      std::printf("{\"peak\": \"%s %s %s\", \"flop_per_second\": %.4g}\n", dtype == kFloat32 ? "f32" : "bf16", e.provider, e.isa ? e.isa : "", median(rates));
+    }
+  Copier copier(128 << 20);
+  std::vector<double> rates;
+  for (int r = 0; r < (s.quick ? 1 : 9); ++r) rates.push_back((128 << 20) / sample([&] { copier(); }, 1).wall);
+  std::printf("{\"peak\": \"memcpy of 64 MiB\", \"bytes_per_second\": %.4g}\n", median(rates));
+  std::printf("{\"processor\": \"%s\", \"isa\": \"%s\", \"threads\": %d}\n", cpu::processor_name().c_str(), cpu::name(cpu::best()), num_threads());
+}
+
+// Rows that take a second or more on two cores are left out of a quick run.
+bool is_chosen(const Row& r, const Settings& s) {
+  bool heavy = (r.roof == Roof::F32 || r.roof == Roof::BF16) && r.work > 5e9;
+  return r.name.find(s.filter) != std::string::npos && !(s.quick && heavy);
+}
+
+int run(int argc, char** argv) {
+  Settings s;
+  bool list = false, serve = false, peaks = false;
+  for (int i = 1; i < argc; ++i) {
+    std::string a = argv[i];
+    auto value = [&]() -> std::string {
+      SF_CHECK(i + 1 < argc, "scaffolding_bench: ", a, " needs a value");
+      return argv[++i];
+    };
+    if (a == "--filter") s.filter = value();
+    else if (a == "--threads") s.threads = std::stoi(value());
+    else if (a == "--repeats") s.repeats = std::stoi(value());
+    else if (a == "--seconds") s.seconds = std::stod(value());
+    else if (a == "--quick") s.quick = true;
+    else if (a == "--list") list = true;
+    else if (a == "--peaks") peaks = true;
+    else if (a == "--serve") serve = true;
+    else SF_CHECK(false, "scaffolding_bench: unknown argument ", a, "; see the head of benchmarks/bench.cpp");
+  }
+  if (peaks) return print_peaks(s), 0;
+  if (serve) {
+    for (std::string name; std::getline(std::cin, name);)
+      for (const Row& r : rows())
+        if (r.name == name) measure(r, s);
+    return 0;
+  }
+  for (const Row& r : rows()) {
+    if (!is_chosen(r, s)) continue;
+    if (list) std::printf("%s\n", r.name.c_str());
+    else measure(r, s);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace sf::bench
+
+int main(int argc, char** argv) {
+  try {
+    return sf::bench::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

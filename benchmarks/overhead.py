@@ -1,0 +1,36 @@
+"""What the Python package costs: one tiny op on the tape, the import, the wheel. See serve.py."""
+
+import pathlib
+import statistics
+import subprocess
+import sys
+
+from serve import main
+
+import scaffolding as sf
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+IMPORT = "import time; wall, cpu = time.perf_counter(), time.process_time(); import scaffolding; print(time.perf_counter() - wall, time.process_time() - cpu)"
+
+
+def add():
+    a, b = sf.tensor([1.0, 2.0], requires_grad=True), sf.tensor([3.0, 4.0], requires_grad=True)
+    return lambda: a + b
+
+
+def import_time():
+    """Seconds of `import scaffolding` in fresh interpreters; the files are in the page cache after the first."""
+    runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout.split() for _ in range(6)]
+    walls, cpus = zip(*((float(wall), float(cpu)) for wall, cpu in runs[1:]))
+    return {"wall": statistics.median(walls), "cpu": statistics.median(cpus)}
+
+
+ROWS = {
+    "add [2] with gradient, Python": (add, {"goal": "seconds", "goal_value": 400e-9, "threads": 1}),
+    "import scaffolding": (import_time, {"goal": "seconds", "goal_value": 0.1}),
+}
+for wheel in sorted((ROOT / "dist").glob("scaffolding-*.whl"))[-1:]:
+    ROWS["wheel"] = (lambda: {"bytes": wheel.stat().st_size}, {"goal": "bytes", "goal_value": 20e6})
+
+if __name__ == "__main__":
+    main(ROWS, lambda n: sf.set_num_threads(n) if n else None)

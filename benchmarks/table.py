@@ -1,0 +1,139 @@
+"""Runs the benchmarks and prints them as a table beside PyTorch's and the machine's own limits.
+
+    python benchmarks/table.py build [--torch-python PYTHON] [--filter TEXT] [--threads N] [--rounds N] [--quick]
+
+Row by row, each program in turn and several rounds of it, so that what else the machine does falls on all alike; medians of
+the rounds. "peak" is what a loop of multiply-adds or a memcpy of the same bytes reaches in the same process between the
+row's samples, in wall time; "(cpu)" says the same per second of processor time, which other programs disturb less.
+"met" says "yes" where both reach the goal, "wall" or "cpu" where one does: the machine was not quiet then.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Program:
+    """A program that answers names of rows with measurements; alive for the whole run."""
+
+    def __init__(self, command, arguments, environment=None):
+        self.command, self.environment = [*map(str, command), *arguments], environment
+        listing = subprocess.run([*self.command, "--list"], capture_output=True, text=True, env=environment)
+        if listing.returncode != 0:
+            raise RuntimeError(listing.stderr.strip().split("\n")[-1])
+        self.names = listing.stdout.splitlines()
+        self.process = None
+
+    def ask(self, name):
+        if self.process is None:
+            self.process = subprocess.Popen([*self.command, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment)
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.command[0]} ended while measuring '{name}'")
+        return json.loads(line)
+
+
+def median_of(answers):
+    return {k: statistics.median(a[k] for a in answers) if isinstance(v, float) else v for k, v in answers[0].items()}
+
+
+def duration(seconds):
+    for unit, scale in (("s", 1), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def judge(ours, peer):
+    """(goal, met) as text."""
+    goal, value = ours.get("goal", "none"), ours.get("goal_value", 0)
+
+    def met(wall, cpu):
+        return "yes" if wall and cpu else "wall" if wall else "cpu" if cpu else "no"
+
+    if goal == "share":
+        return f">= {value:.0%} of peak", met(ours["share"] >= value, ours["share_cpu"] >= value)
+    if goal == "seconds":
+        return f"<= {duration(value)}", met(ours["wall"] <= value, ours["cpu"] <= value)
+    if goal == "speedup":
+        return f">= {value:g} x peer", met(peer["wall"] >= value * ours["wall"], peer["cpu"] >= value * ours["cpu"]) if peer else "?"
+    if goal == "bytes":
+        return f"<= {value / 1e6:g} MB", met(ours["bytes"] <= value, ours["bytes"] <= value)
+    return "", ""
+
+
+def line_of(ours, peer):
+    goal, met = judge(ours, peer)
+    share = ours.get("share", 0)
+    return [
+        ours["name"],
+        f"{ours['bytes'] / 1e6:.2f} MB" if "bytes" in ours else duration(ours["wall"]),
+        duration(peer["wall"]) if peer else "-",
+        f"{peer['wall'] / ours['wall']:.2f}" if peer else "-",
+        f"({peer['cpu'] / ours['cpu']:.2f})" if peer else "",
+        f"{share:.0%}" if share else "",
+        f"({ours['share_cpu']:.0%})" if share else "",
+        goal,
+        met,
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build", type=pathlib.Path, help="build folder with scaffolding_bench (and python/scaffolding)")
+    parser.add_argument("--python", default=sys.executable, help="a Python that imports scaffolding")
+    parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON", sys.executable), help="a Python that has torch, where there is one")
+    parser.add_argument("--filter", default="", help="only rows whose names contain this")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="each row once, heavy rows not at all: do the programs run?")
+    parser.add_argument("--json", type=pathlib.Path, help="write all answers to this file too")
+    options = parser.parse_args()
+    arguments = ["--threads", str(options.threads), "--filter", options.filter, "--repeats", "3"] + (["--quick"] if options.quick else [])
+    bench = options.build / "scaffolding_bench"
+    own = [Program([bench], arguments)]
+    environment = os.environ | {"PYTHONPATH": str(options.build / "python")}
+    others = {
+        "Python package": ([options.python, HERE / "overhead.py"], environment),
+        "PyTorch": ([options.torch_python, HERE / "torch_peer.py"], None),
+    }
+    for names, (command, env) in others.items():
+        try:
+            own.append(Program(command, arguments, env))
+        except (RuntimeError, OSError) as error:
+            print(f"without the {names}: {error}", file=sys.stderr)
+            own.append(None)
+    ours, package, peer = own
+    peaks = subprocess.run([bench, "--peaks", *arguments], capture_output=True, text=True, check=True).stdout.splitlines()
+    for peak in map(json.loads, peaks):
+        print("  ".join(f"{k} {v / 1e9:.1f} G" if k.endswith("second") else f"{v}" for k, v in peak.items()))
+
+    lines = [["row", "ours", "peer", "peer/ours", "(cpu)", "of peak", "(cpu)", "goal", "met"]]
+    log = []
+    for program in filter(None, (ours, package)):
+        for name in program.names:
+            both = [(program, []), (peer, [])] if peer and name in peer.names else [(program, [])]
+            for _ in range(1 if options.quick else options.rounds):
+                for who, answers in both:
+                    answers.append(who.ask(name))
+            results = [median_of(answers) for _, answers in both]
+            log.append({"row": name, "ours": results[0], "peer": results[1] if len(results) > 1 else None})
+            lines.append(line_of(results[0], results[1] if len(results) > 1 else None))
+            print(f"{len(lines) - 1:3d}  " + "  ".join(filter(None, lines[-1])), file=sys.stderr)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        print("  ".join(cell.ljust(w) if i in (0, 7) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip())
+    if options.json:
+        options.json.write_text(json.dumps(log, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

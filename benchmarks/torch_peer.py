@@ -1,0 +1,103 @@
+"""The rows of scaffolding_bench in PyTorch, each as a user who knows PyTorch would write it. Needs torch; see serve.py."""
+
+import torch
+import torch.nn.functional as F
+from serve import main
+
+ROWS = {}
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+nhwc = torch.channels_last
+
+
+def row(name, prepare, **extra):
+    ROWS[name] = (prepare, extra)
+
+
+def random(*shape, dtype, grad=False, layout=torch.contiguous_format):
+    return torch.randn(shape).to(dtype).contiguous(memory_format=layout).requires_grad_(grad)
+
+
+def without_grad(call):
+    def run():
+        with torch.no_grad():
+            call()
+
+    return run
+
+
+def gemm(n, dtype, op):
+    a, b = random(n, n, dtype=dtype), random(n, n, dtype=dtype)
+    return without_grad(lambda: op(a, b))
+
+
+def conv(channels, pixels, dtype, backward):
+    x = random(1, channels, pixels, pixels, dtype=dtype, grad=backward, layout=nhwc)
+    w = random(channels, channels, 3, 3, dtype=dtype, grad=backward, layout=nhwc)
+    b = random(channels, dtype=dtype, grad=backward)
+    if not backward:
+        return without_grad(lambda: F.conv2d(x, w, b, padding=1))
+    dy = random(1, channels, pixels, pixels, dtype=dtype, layout=nhwc)
+    return lambda: torch.autograd.grad(F.conv2d(x, w, b, padding=1), (x, w, b), dy)
+
+
+def attention(heads, length, dim, dtype, backward):
+    q, k, v = (random(1, heads, length, dim, dtype=dtype, grad=backward) for _ in range(3))
+    if not backward:
+        return without_grad(lambda: F.scaled_dot_product_attention(q, k, v))
+    y, dy = F.scaled_dot_product_attention(q, k, v), random(1, heads, length, dim, dtype=dtype)
+    return lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True)
+
+
+def group_norm_silu(dtype, layout):
+    x, w, b = random(2, 320, 64, 64, dtype=dtype, layout=layout), random(320, dtype=dtype), random(320, dtype=dtype)
+    return without_grad(lambda: F.silu(F.group_norm(x, 32, w, b)))
+
+
+def layer_norm(dtype):
+    x, w, b = random(8192, 640, dtype=dtype), random(640, dtype=dtype), random(640, dtype=dtype)
+    return without_grad(lambda: F.layer_norm(x, (640,), w, b))
+
+
+def unary(op, shape, dtype):
+    x = random(*shape, dtype=dtype)
+    return without_grad(lambda: op(x))
+
+
+def add():
+    a, b = random(2, dtype=torch.float32, grad=True), random(2, dtype=torch.float32, grad=True)
+    return lambda: a + b
+
+
+def train_step():
+    net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+    optimizer = torch.optim.AdamW(net.parameters())
+    x, target = torch.randn(32, 256), torch.randint(0, 10, (32,))
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), target).backward()
+        optimizer.step()
+
+    return step
+
+
+for tag, dtype in DTYPES.items():
+    for n in (1024, 2048, 4096):
+        row(f"matmul {n} {tag}", lambda n=n, t=dtype: gemm(n, t, torch.matmul))
+        row(f"linear {n} {tag}", lambda n=n, t=dtype: gemm(n, t, F.linear))
+    for c, p in ((320, 64), (640, 32), (1280, 16), (128, 256)):
+        row(f"conv {c}@{p} {tag}", lambda c=c, p=p, t=dtype: conv(c, p, t, False))
+        row(f"conv forward+backward {c}@{p} {tag}", lambda c=c, p=p, t=dtype: conv(c, p, t, True))
+    for h, n, d in ((8, 4096, 40), (8, 4096, 64), (10, 1024, 64)):
+        row(f"attention h{h} n{n} d{d} {tag}", lambda s=(h, n, d), t=dtype: attention(*s, t, False))
+        row(f"attention backward h{h} n{n} d{d} {tag}", lambda s=(h, n, d), t=dtype: attention(*s, t, True))
+    row(f"group_norm_silu [2,320,64,64] nhwc {tag}", lambda t=dtype: group_norm_silu(t, nhwc))
+    row(f"group_norm_silu [2,320,64,64] nchw {tag}", lambda t=dtype: group_norm_silu(t, torch.contiguous_format))
+    row(f"layer_norm [8192,640] {tag}", lambda t=dtype: layer_norm(t))
+    row(f"gelu [8192,2560] {tag}", lambda t=dtype: unary(F.gelu, (8192, 2560), t))
+    row(f"softmax [20,1024,1024] {tag}", lambda t=dtype: unary(lambda x: F.softmax(x, -1), (20, 1024, 1024), t))
+row("add [2] with gradient, Python", add, threads=1)
+row("train step 256-512-10 batch 32", train_step, threads=1)
+
+if __name__ == "__main__":
+    main(ROWS, lambda n: torch.set_num_threads(n) if n else None)

@@ -1,0 +1,152 @@
+"""Functions that are a line or two of other ops. All of them are methods of Tensor where torch has the method."""
+
+from . import _core
+from ._core import Tensor
+
+__all__ = []
+
+
+def _export(function):
+    """Makes a function of the package and a method of Tensor."""
+    __all__.append(function.__name__)
+    setattr(Tensor, function.__name__, function)
+    return function
+
+
+def _function(function):
+    __all__.append(function.__name__)
+    return function
+
+
+@_export
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 * tensor2."""
+    return _core.add(input, tensor1 * tensor2, alpha=value)
+
+
+@_export
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 / tensor2."""
+    return _core.add(input, tensor1 / tensor2, alpha=value)
+
+
+@_export
+def rsub(input, other, *, alpha=1):
+    """other - alpha * input."""
+    return _core.sub(other, input, alpha=alpha)
+
+
+@_export
+def clamp_min(input, min):
+    """input, at least min."""
+    return _core.clamp(input, min=min)
+
+
+@_export
+def clamp_max(input, max):
+    """input, at most max."""
+    return _core.clamp(input, max=max)
+
+
+def addcmul_(self, tensor1, tensor2, *, value=1):
+    """self += value * tensor1 * tensor2."""
+    return self.add_(tensor1 * tensor2, alpha=value)
+
+
+def addcdiv_(self, tensor1, tensor2, *, value=1):
+    """self += value * tensor1 / tensor2."""
+    return self.add_(tensor1 / tensor2, alpha=value)
+
+
+Tensor.addcmul_ = addcmul_
+Tensor.addcdiv_ = addcdiv_
+
+
+# ---- joining and splitting
+
+
+@_export
+def tensor_split(input, indices_or_sections, dim=0):
+    """Pieces along dim: a number of nearly equal ones, or cut before the given indices."""
+    n = input.shape[dim]
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections <= 0:
+            raise ValueError(f"tensor_split: the number of sections must be positive, got {indices_or_sections}")
+        size, longer = divmod(n, indices_or_sections)
+        cuts = [i * size + (i if i < longer else longer) for i in range(1, indices_or_sections)]
+    else:
+        cuts = [int(i) for i in indices_or_sections]
+    starts, ends = [0, *cuts], [*cuts, n]
+    return tuple(_core.slice(input, dim, a, b if b > a else a) for a, b in zip(starts, ends))
+
+
+@_function
+def hstack(tensors):
+    """Tensors joined along their second dimension, 1-D ones along the first."""
+    tensors = [t.reshape(1) if t.dim() == 0 else t for t in tensors]
+    return _core.cat(tensors, 0 if tensors[0].dim() == 1 else 1)
+
+
+@_function
+def vstack(tensors):
+    """Tensors joined along their first dimension; 1-D ones become rows."""
+    return _core.cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
+
+
+@_export
+def ravel(input):
+    """All elements in one dimension."""
+    return input.reshape(-1)
+
+
+@_export
+def diag(input, diagonal=0):
+    """The diagonal of a matrix, or a matrix with a vector on its diagonal."""
+    if input.dim() == 2:
+        return _core.diagonal(input, diagonal)
+    if input.dim() != 1:
+        raise ValueError(f"diag: needs one or two dimensions, got shape {list(input.shape)}")
+    n = len(input) + abs(diagonal)
+    matrix = _core.zeros(n, n, dtype=input.dtype, device=input.device)
+    _core.diagonal(matrix, diagonal).copy_(input)
+    return matrix
+
+
+@_export
+def trace(input):
+    """The sum of a matrix's diagonal."""
+    return _core.diagonal(input).sum()
+
+
+def fill_diagonal_(self, fill_value):
+    """Sets the main diagonal of a matrix."""
+    _core.diagonal(self).fill_(fill_value)
+    return self
+
+
+Tensor.fill_diagonal_ = fill_diagonal_
+
+
+# ---- counting and comparing neighbours
+
+
+@_export
+def count_nonzero(input, dim=None):
+    """How many elements are not 0."""
+    return _core.sum(_core.ne(input, 0), dim)
+
+
+@_export
+def diff(input, n=1, dim=-1):
+    """Differences of neighbours along dim, n times."""
+    for _ in range(n):
+        size = input.shape[dim]
+        a, b = _core.slice(input, dim, 1, size), _core.slice(input, dim, 0, size - 1 if size else 0)
+        input = _core.ne(a, b) if input.dtype is _core.bool else a - b
+    return input
+
+
+@_export
+def frac(input):
+    """What is left of input after trunc."""
+    return input - _core.trunc(input)
