@@ -340,7 +340,7 @@ TEST(random, ops_are_registered_by_name) {
 
 // Shapes, meta tensors and refusals; the numbers are compared above.
 SF_OP_TEST(rand) {
-  sample(Shape{2, 3}).no_meta();   // no tensor argument that could be on meta
+  sample(Shape{2, 3}).no_meta();  // no tensor argument that could be on meta
   rejects("negative", Shape{-1});
 }
 SF_OP_TEST(randn) {
