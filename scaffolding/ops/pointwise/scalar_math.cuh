@@ -72,6 +72,11 @@ SF_INLINE float floor_divide(float a, float b) { return float(floor_divide(doubl
 template <class T> SF_INLINE T zero(T) { return T(0); }
 template <class T> SF_INLINE T times(T x, T p) { return x * p; }
 template <class T> SF_INLINE T square_of(T x) { return x * x; }
+// x Phi(x) and its derivative Phi(x) + x phi(x).
+template <class T> SF_INLINE T gelu_of(T x) { return T(0.5) * x * (T(1) + erf(x * T(0.70710678118654752440))); }
+template <class T> SF_INLINE T gelu_slope_of(T x) {
+  return T(0.5) * (T(1) + erf(x * T(0.70710678118654752440))) + x * T(0.39894228040143267794) * exp(T(-0.5) * x * x);
+}
 
 #include "scaffolding/ops/pointwise/wrapping_int.h"
 

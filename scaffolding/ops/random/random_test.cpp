@@ -13,7 +13,6 @@
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
-#include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/kernel.h"
 
@@ -337,75 +336,5 @@ TEST(random, ops_are_registered_by_name) {
 }
 
 }  // namespace
-
-// Shapes, meta tensors and refusals; the numbers are compared above.
-SF_OP_TEST(rand) {
-  sample(Shape{2, 3}).no_meta();  // no tensor argument that could be on meta
-  rejects("negative", Shape{-1});
-}
-SF_OP_TEST(randn) {
-  sample(Shape{2, 3}).no_meta();
-  rejects("floating-point", Shape{2}, none, kInt64);
-}
-SF_OP_TEST(randint) {
-  sample(0, 5, Shape{4}).no_meta();
-  rejects("low must be less than high", 5, 5, Shape{4});
-}
-SF_OP_TEST(randperm) {
-  sample(7).no_meta();
-  rejects("must not be negative", -1);
-}
-SF_OP_TEST(rand_like) {
-  sample(randn({3, 4}).transpose(0, 1));
-  rejects("floating-point", randint(0, 3, {2}));
-}
-SF_OP_TEST(randn_like) {
-  sample(randn({3, 4}).transpose(0, 1));
-  sample(randn({2, 3, 4}), none, kBFloat16);
-  rejects("floating-point", randint(0, 3, {2}));
-}
-SF_OP_TEST(randint_like) {
-  sample(randn({3, 4}), -2, 9);
-  rejects("out of range for uint8", randint(0, 3, {2}, kUInt8), 0, 1000);
-}
-SF_OP_TEST(normal) {
-  sample(randn({3, 4}), rand({4}));
-  sample(0.5, rand({4}));
-  sample(0.0, 1.0, Shape{5}).no_meta();
-  rejects("need a size", 0.0, 1.0);
-  rejects("do not broadcast", randn({3}), rand({4}));
-}
-SF_OP_TEST(bernoulli) {
-  sample(rand({3, 4}));
-  sample(rand({3, 4}), 0.25);
-  rejects("between 0 and 1", rand({3}, 2, 3));
-}
-SF_OP_TEST(multinomial) {
-  sample(rand({3, 6}), 4);
-  sample(rand({6}), 10, true);
-  rejects("without replacement", rand({3}), 4);
-}
-SF_OP_TEST(uniform_) {
-  sample(randn({3, 4}).transpose(0, 1), -1.0, 2.0);
-  rejects("low must not be above high", randn({3}), 2.0, 1.0);
-}
-SF_OP_TEST(normal_) {
-  sample(randn({3, 40}), 1.0, 2.0);
-  rejects("std must not be negative", randn({3}), 0.0, -1.0);
-}
-SF_OP_TEST(random_) {
-  sample(randn({3, 4}));
-  sample(randint(0, 2, {5}), -3, 3);
-  rejects("low must be less than high", randn({3}), 3, 3);
-}
-SF_OP_TEST(bernoulli_) {
-  sample(randn({3, 4}), 0.5);
-  sample(randn({3, 4}).transpose(0, 1), rand({3}));
-  rejects("do not broadcast", randn({3}), rand({4}));
-}
-SF_OP_TEST(exponential_) {
-  sample(randn({3, 4}), 2.0);
-  rejects("lambd must be positive", randn({3}), 0.0);
-}
 
 }  // namespace sf::test
