@@ -74,7 +74,7 @@ template <class K, class P>
   using Unit = typename K::Unit;
   constexpr int NR = kTileCols<K>, L = kVecLanes<K>;
   if (m1 <= m0 || s1 <= s0) return;
-  const Epilogue& e = p.e;
+  const auto& e = p.e;
   const bool plain = e.plain() && e.c_type == kAccType<K>;
   const int64_t row_blocks = ceil_div(m1 - m0, kRowBlock);
   const int64_t most_rows = ceil_div(m1 - m0, row_blocks);
