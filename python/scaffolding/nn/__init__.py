@@ -1,4 +1,4 @@
 """Neural networks: parameters and the functional ops."""
 
-from . import functional
+from . import functional, init
 from .parameter import Buffer, Parameter
