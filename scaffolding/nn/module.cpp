@@ -83,6 +83,8 @@ void Module::remove_hook(uint64_t id) {
   calls_changed();
 }
 
+bool Module::has_hooks() const { return slow_ && (!side_->before.empty() || !side_->after.empty()); }
+
 Value Module::run_hooks(const Values& given, const std::function<Value(const Values&)>& forward) const {
   auto& self = const_cast<Module&>(*this);
   if (!side_) return forward(given);

@@ -86,6 +86,7 @@ class Module {
   uint64_t register_forward_pre_hook(ForwardPreHook hook);
   uint64_t register_forward_hook(ForwardHook hook);
   void remove_hook(uint64_t id);
+  bool has_hooks() const;  // registered here, not in Python
 
   // The binding's part: null takes it off. Not owned.
   void extend(Extension* e);
