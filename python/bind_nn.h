@@ -52,11 +52,11 @@ NativeMember native_member(nn::Module& m, std::string_view name);
 // ---- bind_nn_members.cpp: the rules of attributes
 PyObject* module_getattro(PyObject* o, PyObject* name);
 int module_setattro(PyObject* o, PyObject* name, PyObject* value);
-void bind_members();
+void bind_members(nb::module_& m);
 
 // ---- bind_nn_layer.cpp
 PyObject* call_forward(PyObject* forward, PyModule* self, PyObject* const* args, size_t nargs, PyObject* keywords);  // of forward_type
-const nn::LayerEntry* layer_of(PyTypeObject* type);                                                                 // its own or a base's, or null
+const nn::LayerEntry* layer_of(PyTypeObject* type);                                                                  // its own or a base's, or null
 void bind_layers(nb::module_& m);
 // ---- bind_nn_walk.cpp
 void bind_walks(nb::module_& m);

@@ -19,7 +19,7 @@ struct LayerClass {
   std::vector<PyGetSetDef> fields;
   std::string spec_name;
 };
-std::unordered_map<PyTypeObject*, std::unique_ptr<LayerClass>> g_classes;
+auto& g_classes = *new std::unordered_map<PyTypeObject*, std::unique_ptr<LayerClass>>;  // never freed: it outlives the interpreter
 
 const LayerClass* class_of(PyTypeObject* type) {
   PyObject* mro = type->tp_mro;
@@ -144,20 +144,22 @@ int set_field(PyObject* o, PyObject* value, void* closure) {
 }
 
 PyTypeObject* make_layer_type(LayerClass& cls) {
-  for (auto& field : cls.layer->fields)
-    cls.fields.push_back({field.name.c_str(), get_field, set_field, nullptr, const_cast<nn::LayerField*>(&field)});
+  for (auto& field : cls.layer->fields) cls.fields.push_back({field.name.c_str(), get_field, set_field, nullptr, const_cast<nn::LayerField*>(&field)});
   cls.fields.push_back({nullptr, nullptr, nullptr, nullptr, nullptr});
   cls.spec_name = "scaffolding.nn." + cls.layer->name;
   static std::vector<std::unique_ptr<std::string>> docs;
   docs.push_back(std::make_unique<std::string>(cls.layer->name + "(" + cls.layer->params + ")\n--\n\n" + cls.layer->help));
   PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(layer_init)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(module_type->tp_dealloc)},
+                         {Py_tp_traverse, reinterpret_cast<void*>(module_type->tp_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(module_type->tp_clear)},
                          {Py_tp_getset, cls.fields.data()},
                          {Py_tp_doc, docs.back()->data()},
                          {Py_tp_getattro, reinterpret_cast<void*>(module_getattro)},
                          {Py_tp_setattro, reinterpret_cast<void*>(module_setattro)},
                          {0, nullptr}};
-  PyType_Spec spec{cls.spec_name.c_str(), sizeof(PyModule), 0,
-                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+  PyType_Spec spec{cls.spec_name.c_str(), sizeof(PyModule), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                   slots};
   nb::object bases = nb::steal(PyTuple_Pack(1, module_type));
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpecWithBases(&spec, bases.ptr())));
 }

@@ -95,9 +95,8 @@ void put_parameter(PyObject* o, PyObject* name, PyObject* value) {
     if (!is_parameter(value))
       raise(PyExc_TypeError, "cannot assign '" + type_of(value) + "' object to parameter '" + name_of(name) + "' (nn.Parameter or None required)");
     if (!tensor_of(value).is_leaf())
-      raise(PyExc_ValueError, "Cannot assign non-leaf Tensor to parameter '" + name_of(name) +
-                                  "'. Model parameters must be created explicitly. To express '" + name_of(name) +
-                                  "' as a function of another Tensor, compute the value in the forward() method.");
+      raise(PyExc_ValueError, "Cannot assign non-leaf Tensor to parameter '" + name_of(name) + "'. Model parameters must be created explicitly. To express '" +
+                                  name_of(name) + "' as a function of another Tensor, compute the value in the forward() method.");
   }
   if (self->native && native_member(*self->module, view(name)).kind == NativeMember::Parameter) return set_native_tensor(self, name, value);
   store(self->parameters, name, value);
@@ -259,7 +258,7 @@ int module_setattro(PyObject* o, PyObject* name, PyObject* value) {
   return done ? 0 : -1;
 }
 
-void bind_members() {
+void bind_members(nb::module_& m) {
   g_persistent = checked(PyUnicode_InternFromString("persistent"));
   module_method("register_parameter", &register_parameter, nb::arg("name"), nb::arg("param").none(),
                 "Adds a parameter under a name; None keeps the name without a parameter.");
@@ -276,7 +275,7 @@ void bind_members() {
       },
       nb::arg("name"));
   module_method("_set_member", &set_native, nb::arg("name"), nb::arg("value").none());
-  module_method("_register_buffer_type", [](nb::handle, nb::handle type) { g_buffer_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
+  m.def("_register_buffer_type", [](nb::handle type) { g_buffer_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
 }
 
 }  // namespace sf::py

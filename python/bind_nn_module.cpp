@@ -14,7 +14,6 @@ namespace {
 
 PyObject* g_forward_name = nullptr;
 PyObject* g_hooked_call = nullptr;  // nn/hooks.py: call(module, args, kwargs)
-PyObject* g_repr = nullptr;
 bool g_global_hooks = false;
 std::map<std::string, PyTypeObject*>& types_by_name() {
   static std::map<std::string, PyTypeObject*> types;
@@ -23,12 +22,6 @@ std::map<std::string, PyTypeObject*>& types_by_name() {
 
 PyModule* cast(PyObject* o) { return reinterpret_cast<PyModule*>(o); }
 PyObject* object(PyModule* m) { return reinterpret_cast<PyObject*>(m); }
-
-std::string class_name(PyTypeObject* type) {
-  std::string_view name = type->tp_name;
-  auto dot = name.rfind('.');
-  return std::string(dot == name.npos ? name : name.substr(dot + 1));
-}
 
 // A module written in Python.
 struct PythonModule final : nn::Module {
@@ -53,9 +46,7 @@ class PythonExtension final : public nn::Extension {
 
   void visit(nn::Visitor& v) override {
     nb::gil_scoped_acquire gil;
-    each(self_->parameters, [&](PyObject* name, PyObject* value) {
-      v.parameter(text(name), is_tensor(value) ? tensor_of(value) : Tensor());
-    });
+    each(self_->parameters, [&](PyObject* name, PyObject* value) { v.parameter(text(name), is_tensor(value) ? tensor_of(value) : Tensor()); });
     each(self_->buffers, [&](PyObject* name, PyObject* value) {
       bool persistent = !self_->transient || PySet_Contains(self_->transient, name) != 1;
       v.buffer(text(name), is_tensor(value) ? tensor_of(value) : Tensor(), persistent);
@@ -163,8 +154,8 @@ int module_clear(PyObject* o) {
     release(self);
     Py_CLEAR(self->owner);
   }
-  for (PyObject** part : {&self->dict, &self->parameters, &self->buffers, &self->modules, &self->transient, &self->shown, &self->kept, &self->hooks,
-                          &self->arguments})
+  for (PyObject** part :
+       {&self->dict, &self->parameters, &self->buffers, &self->modules, &self->transient, &self->shown, &self->kept, &self->hooks, &self->arguments})
     Py_CLEAR(*part);
   return 0;
 }
@@ -173,8 +164,7 @@ void module_dealloc(PyObject* o) {
   PyModule* self = cast(o);
   PyTypeObject* type = Py_TYPE(o);
   PyObject_GC_UnTrack(o);
-  Py_TRASHCAN_BEGIN(o, module_dealloc)
-  if (self->weakrefs) PyObject_ClearWeakRefs(o);
+  Py_TRASHCAN_BEGIN(o, module_dealloc) if (self->weakrefs) PyObject_ClearWeakRefs(o);
   release(self);
   module_clear(o);
   type->tp_free(o);
@@ -318,8 +308,8 @@ PyTypeObject* make_module_type() {
                          {Py_tp_methods, methods},
                          {Py_tp_doc, const_cast<char*>(kDoc)},
                          {0, nullptr}};
-  PyType_Spec spec{"scaffolding.nn.Module", sizeof(PyModule), 0,
-                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+  PyType_Spec spec{"scaffolding.nn.Module", sizeof(PyModule), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                   slots};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 
@@ -438,9 +428,8 @@ void bind_nn(nb::module_& m) {
   g_forward_name = checked(PyUnicode_InternFromString("forward"));
   module_type = make_module_type();
   m.attr("_Module") = nb::handle(reinterpret_cast<PyObject*>(module_type));
-  bind_members();
+  bind_members(m);
   bind_walks(m);
-  bind_layers(m);
   m.def("_init_module_subclass", &init_subclass);
   m.def("_set_hooked_call", [](nb::handle f) { Py_XSETREF(g_hooked_call, Py_NewRef(f.ptr())); });
   m.def("_set_global_module_hooks", [](bool on) { g_global_hooks = on; });
@@ -453,6 +442,7 @@ void bind_nn(nb::module_& m) {
     for (auto [k, v] : kwargs) all.push_back(v.ptr());
     return steal(call_without_hooks(self.ptr(), all.data(), nb::len(args), keywords.ptr()));
   });
+  bind_layers(m);
 }
 
 }  // namespace sf::py

@@ -25,7 +25,7 @@ static size_t edits(std::string_view a, std::string_view b, size_t limit) {
 
 std::string closest(std::string_view name, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t least = std::max<size_t>(name.size() / 2, 2) + 1;  // further away is another name
+  size_t least = std::max<size_t>(name.size() / 3, 2) + 1;  // further away is another name
   for (auto& c : candidates) {
     // One name inside the other: a lost or added prefix ("module.").
     bool inside = !c.empty() && (name.ends_with(c) || c.ends_with(name));

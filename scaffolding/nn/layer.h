@@ -38,8 +38,8 @@ struct LayerEntry {
   std::unique_ptr<Module> (*make)(std::span<const Value> args) = nullptr;
   std::string forward_params;
   std::vector<ArgInfo> forward_args;
-  Value (*call)(const Module&, std::span<const Value> args) = nullptr;        // forward; as many as forward_args
-  Tensor (*unary)(const Module&, const Tensor&) = nullptr;  // forward, where one tensor is enough
+  Value (*call)(const Module&, std::span<const Value> args) = nullptr;  // forward; as many as forward_args
+  Tensor (*unary)(const Module&, const Tensor&) = nullptr;              // forward, where one tensor is enough
   std::vector<LayerField> fields;
 
   LayerEntry& doc(std::string s) { return help = std::move(s), *this; }
@@ -47,9 +47,9 @@ struct LayerEntry {
   template <auto M> LayerEntry& field(const char* name);
 };
 
-const std::vector<LayerEntry*>& all_layers();      // sorted by name
-const LayerEntry* find_layer(std::string_view name);  // null when unknown
-const LayerEntry* find_layer(const Module& m);        // by the object's exact type
+const std::vector<LayerEntry*>& all_layers();                                    // sorted by name
+const LayerEntry* find_layer(std::string_view name);                             // null when unknown
+const LayerEntry* find_layer(const Module& m);                                   // by the object's exact type
 Value call_layer(const LayerEntry& layer, const Module& m, const Values& args);  // missing trailing arguments take their defaults
 // By name with boxed arguments, as from a configuration file.
 std::unique_ptr<Module> make_layer(std::string_view name, Values args);
@@ -66,22 +66,17 @@ template <class T> sf::detail::ArgType arg_type_of() {
 }
 
 template <class F> struct LayerMaker;
-template <class R, class... A> struct LayerMaker<R (*)(A...)> {
-  static inline R (*function)(A...) = nullptr;
-};
+template <class R, class... A> struct LayerMaker<R (*)(A...)> { static inline R (*function)(A...) = nullptr; };
 
 template <class M, class F, class R, class... A> LayerEntry& register_maker(const char* name, std::string_view params, F, R (*)(A...)) {
   static const std::array<sf::detail::ArgType, sizeof...(A)> types{arg_type_of<A>()...};
   auto make = [](std::span<const Value> v) -> std::unique_ptr<Module> {
-    return [&]<size_t... I>(std::index_sequence<I...>) -> std::unique_ptr<Module> {
-      return F{}(sf::detail::unbox<std::remove_cvref_t<A>>(v[I])...);
-    }(std::index_sequence_for<A...>());
+    return [&]<size_t... I>(std::index_sequence<I...>)->std::unique_ptr<Module> { return F{}(sf::detail::unbox<std::remove_cvref_t<A>>(v[I])...); }
+    (std::index_sequence_for<A...>());
   };
   return add_layer(name, typeid(M), params, types, make);
 }
-template <class M, class F> LayerEntry& register_layer(const char* name, std::string_view params, F f) {
-  return register_maker<M>(name, params, f, +f);
-}
+template <class M, class F> LayerEntry& register_layer(const char* name, std::string_view params, F f) { return register_maker<M>(name, params, f, +f); }
 
 template <class F> struct Forward;
 template <class M, class R, class... A> struct Forward<R (M::*)(A...) const> {
@@ -90,9 +85,10 @@ template <class M, class R, class... A> struct Forward<R (M::*)(A...) const> {
   static constexpr size_t arity = sizeof...(A);
   static std::array<sf::detail::ArgType, sizeof...(A)> types() { return {arg_type_of<A>()...}; }
   template <auto F> static Value call(const Module& m, std::span<const Value> v) {
-    return [&]<size_t... I>(std::index_sequence<I...>) -> Value {
+    return [&]<size_t... I>(std::index_sequence<I...>)->Value {
       return Value((static_cast<const M&>(m).*F)(sf::detail::unbox<std::remove_cvref_t<A>>(v[I])...));
-    }(std::index_sequence_for<A...>());
+    }
+    (std::index_sequence_for<A...>());
   }
 };
 

@@ -118,12 +118,12 @@ class Module {
   }
   template <class M, class... A> static auto call_module(const M& m, A&&... a) {
     using R = std::remove_cvref_t<decltype(m.forward(std::forward<A>(a)...))>;
-    if (!m.slow_) [[likely]] return R(m.forward(std::forward<A>(a)...));
+    if (!m.slow_) [[likely]]
+      return R(m.forward(std::forward<A>(a)...));
     if constexpr ((std::is_constructible_v<Value, A> && ...) && (std::is_same_v<R, Value> || std::is_constructible_v<Value, R>)) {
       auto forward = [&m](const Values& v) -> Value {
-        return [&]<size_t... I>(std::index_sequence<I...>) -> Value {
-          return m.forward(unboxed<std::remove_cvref_t<A>>(v.at(I))...);
-        }(std::index_sequence_for<A...>());
+        return [&]<size_t... I>(std::index_sequence<I...>)->Value { return m.forward(unboxed<std::remove_cvref_t<A>>(v.at(I))...); }
+        (std::index_sequence_for<A...>());
       };
       return unboxed<R>(m.call_slowly(Values{Value(std::forward<A>(a))...}, forward));
     } else {
@@ -139,16 +139,10 @@ class Module {
 };
 
 // Names the members once; makes the object callable.
-#define SF_MODULE(Name, ...)                              \
-  const char* type() const override {                     \
-    return #Name;                                         \
-  }                                                       \
-  void visit(::sf::nn::Visitor& v) override {             \
-    visit_members(v, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \
-  }                                                       \
-  template <class... A> auto operator()(A&&... a) const { \
-    return call_module(*this, std::forward<A>(a)...);     \
-  }
+#define SF_MODULE(Name, ...)                                                                               \
+  const char* type() const override { return #Name; }                                                      \
+  void visit(::sf::nn::Visitor& v) override { visit_members(v, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); } \
+  template <class... A> auto operator()(A&&... a) const { return call_module(*this, std::forward<A>(a)...); }
 
 // Children by number. T may be any module; with T = Module the elements are of any type.
 template <class T> class ModuleList : public Module {
@@ -193,8 +187,7 @@ class Sequential : public Module {
  public:
   Sequential() = default;
   template <class... M>
-    requires(std::is_base_of_v<Module, std::decay_t<M>> && ...)
-  explicit Sequential(M&&... modules) {
+  requires(std::is_base_of_v<Module, std::decay_t<M>>&&...) explicit Sequential(M&&... modules) {
     (emplace_back<std::decay_t<M>>(std::forward<M>(modules)), ...);
   }
   template <class U, class... A> U& emplace_back(A&&... a) {

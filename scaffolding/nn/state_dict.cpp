@@ -71,8 +71,7 @@ LoadReport load_state_dict(Module& m, const std::map<std::string, Tensor>& state
     if (given.shape() != t.shape() && !one_element)
       errors += "\n\tsize mismatch for " + name + ": copying a param with shape " + str(given.shape()) + " from checkpoint, the shape in current model is " +
                 str(t.shape()) + ".";
-    else if (!options.assign && t.device().is_meta())
-      errors += "\n\t" + name + " is on the meta device and has no memory to copy into; pass assign=True.";
+    else if (!options.assign && t.device().is_meta()) errors += "\n\t" + name + " is on the meta device and has no memory to copy into; pass assign=True.";
   }
   for (auto& [name, t] : unseen) report.unexpected_keys.push_back(name);
   if (options.strict) {

@@ -7,7 +7,7 @@ from .._core import Tensor
 from .._core import _Module as Module
 from . import hooks
 from .members import MemberTable
-from .parameter import Buffer, Parameter
+from .parameter import Buffer
 
 Module.__module__ = "scaffolding.nn"
 
@@ -32,7 +32,7 @@ def _init_subclass(cls, **kwargs):
 
 
 Module.__init_subclass__ = classmethod(_init_subclass)
-Module._register_buffer_type(None, Buffer)
+_core._register_buffer_type(Buffer)
 Module.dump_patches = False
 Module._version = 1
 
