@@ -22,6 +22,7 @@ struct OpFunction {
   PyObject* name;       // "silu" or "silu_"
   PyObject* signature;  // inspect.Signature, made on first use
   PyObject* second;     // Python function for calls whose arguments do not fit this op: torch's other forms; may be null
+  PyObject* shown;      // the parameter list to show instead of the op's: that of the second form; may be null
   bool inplace;
 };
 PyTypeObject* op_type = nullptr;
@@ -174,9 +175,11 @@ PyObject* op_repr(PyObject* self) {
   return PyUnicode_FromFormat("<op %U(%s)>", f->name, f->op->params.c_str());
 }
 
+const char* shown_params(const OpFunction& f) { return f.shown ? text(f.shown) : f.op->params.c_str(); }
+
 PyObject* get_doc(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  std::string doc = std::string(text(f->name)) + "(" + f->op->params + ")\n\n" + f->op->help;
+  std::string doc = std::string(text(f->name)) + "(" + shown_params(*f) + ")\n\n" + f->op->help;
   if (f->inplace) doc += "\n\nWrites the result over " + f->op->args[0].name + " and returns it.";
   return PyUnicode_FromStringAndSize(doc.data(), Py_ssize_t(doc.size()));
 }
@@ -189,7 +192,7 @@ PyObject* get_signature(PyObject* self, void*) {
       nb::object inspect = nb::module_::import_("inspect"), builtins = nb::module_::import_("builtins"), math = nb::module_::import_("math");
       nb::dict scope;
       scope["inf"] = math.attr("inf");
-      nb::object function = builtins.attr("eval")(nb::str(("lambda " + f->op->params + ": None").c_str()), scope);
+      nb::object function = builtins.attr("eval")(nb::str((std::string("lambda ") + shown_params(*f) + ": None").c_str()), scope);
       return inspect.attr("signature")(function).release().ptr();
     });
   }
@@ -206,6 +209,7 @@ void op_dealloc(PyObject* self) {
   Py_CLEAR(f->name);
   Py_CLEAR(f->signature);
   Py_CLEAR(f->second);
+  Py_CLEAR(f->shown);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -258,10 +262,16 @@ void bind_ops(nb::module_& m) {
       if (method && !PyDict_GetItemString(own.ptr(), name.c_str())) type.attr(name.c_str()) = f;
     }
   }
-  m.def("_set_second_form", [](nb::handle op, nb::handle function) {
-    SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
-    Py_XSETREF(reinterpret_cast<OpFunction*>(op.ptr())->second, Py_NewRef(function.ptr()));
-  });
+  m.def(
+      "_set_second_form",
+      [](nb::handle op, nb::handle function, nb::handle params) {
+        SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
+        auto* f = reinterpret_cast<OpFunction*>(op.ptr());
+        Py_XSETREF(f->second, Py_NewRef(function.ptr()));
+        if (!params.is_none()) Py_XSETREF(f->shown, Py_NewRef(params.ptr()));
+        Py_CLEAR(f->signature);
+      },
+      nb::arg(), nb::arg(), nb::arg() = nb::none());
   m.def("_op_names", [] {
     nb::list names;
     for (const OpEntry* op : all_ops()) names.append(nb::str(op->name.c_str()));
