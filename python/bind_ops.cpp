@@ -17,6 +17,7 @@ struct OpFunction {
   PyObject* name;       // "silu" or "silu_"
   PyObject* signature;  // inspect.Signature, made on first use
   PyObject* second;     // Python function for calls whose arguments do not fit this op: torch's other forms; may be null
+  PyObject* shown;      // the parameter list to show instead of the op's: that of the second form; may be null
   bool inplace;
 };
 PyTypeObject* op_type = nullptr;
@@ -84,16 +85,18 @@ PyObject* op_repr(PyObject* self) {
   return PyUnicode_FromFormat("<op %U(%s)>", f->name, f->op->params.c_str());
 }
 
+const char* shown_params(const OpFunction& f) { return f.shown ? text(f.shown) : f.op->params.c_str(); }
+
 PyObject* get_doc(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  std::string doc = std::string(text(f->name)) + "(" + f->op->params + ")\n\n" + f->op->help;
+  std::string doc = std::string(text(f->name)) + "(" + shown_params(*f) + ")\n\n" + f->op->help;
   if (f->inplace) doc += "\n\nWrites the result over " + f->op->args[0].name + " and returns it.";
   return PyUnicode_FromStringAndSize(doc.data(), Py_ssize_t(doc.size()));
 }
 
 PyObject* get_signature(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  if (!f->signature) f->signature = guarded([&] { return signature_of(f->op->params).release().ptr(); });
+  if (!f->signature) f->signature = guarded([&] { return signature_of(shown_params(*f)).release().ptr(); });
   return Py_XNewRef(f->signature);
 }
 PyObject* get_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
@@ -107,6 +110,7 @@ void op_dealloc(PyObject* self) {
   Py_CLEAR(f->name);
   Py_CLEAR(f->signature);
   Py_CLEAR(f->second);
+  Py_CLEAR(f->shown);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -158,10 +162,16 @@ void bind_ops(nb::module_& m) {
       if (method && !PyDict_GetItemString(own.ptr(), name.c_str())) type.attr(name.c_str()) = f;
     }
   }
-  m.def("_set_second_form", [](nb::handle op, nb::handle function) {
-    SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
-    Py_XSETREF(reinterpret_cast<OpFunction*>(op.ptr())->second, Py_NewRef(function.ptr()));
-  });
+  m.def(
+      "_set_second_form",
+      [](nb::handle op, nb::handle function, nb::handle params) {
+        SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
+        auto* f = reinterpret_cast<OpFunction*>(op.ptr());
+        Py_XSETREF(f->second, Py_NewRef(function.ptr()));
+        if (!params.is_none()) Py_XSETREF(f->shown, Py_NewRef(params.ptr()));
+        Py_CLEAR(f->signature);
+      },
+      nb::arg(), nb::arg(), nb::arg() = nb::none());
   m.def("_op_names", [] {
     nb::list names;
     for (const OpEntry* op : all_ops()) names.append(nb::str(op->name.c_str()));

@@ -1,7 +1,7 @@
 """Neural networks: modules, layers, parameters and the functional ops."""
 
 from .. import _core
-from . import functional, init
+from . import functional, init, utils
 from .parameter import Buffer, Parameter
 from .module import Module
 from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
