@@ -102,7 +102,8 @@ int layer_init(PyObject* o, PyObject* args, PyObject* kwargs) {
   PyObject* done = guarded([&]() -> PyObject* {
     const LayerClass* cls = class_of(Py_TYPE(o));
     SF_CHECK_AS(TypeError, cls, Py_TYPE(o)->tp_name, ": not a layer");
-    nb::object remembered;
+    nb::object remembered, none;
+    if (cls->layer->any_arguments) none = steal(PyTuple_New(0)), args = none.ptr(), kwargs = nullptr;
     auto module = make(*cls, args, kwargs, &remembered);
     auto* self = reinterpret_cast<PyModule*>(o);
     adopt(self, std::move(module), true);
@@ -232,6 +233,12 @@ void bind_layers(nb::module_& m) {
   }
   m.attr("_layer_names") = names;
   m.def("_rebuild_layer", &rebuild);
+  m.def("_layer_fields", [](nb::handle self) {
+    nb::list names;
+    if (const nn::LayerEntry* layer = nn::find_layer(module_of(self, "_layer_fields")))
+      for (auto& field : layer->fields) names.append(nb::str(field.name.c_str()));
+    return names;
+  });
 }
 
 }  // namespace sf::py

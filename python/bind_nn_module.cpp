@@ -14,7 +14,6 @@ namespace {
 
 PyObject* g_forward_name = nullptr;
 PyObject* g_hooked_call = nullptr;  // nn/hooks.py: call(module, args, kwargs)
-bool g_global_hooks = false;
 std::map<std::string, PyTypeObject*>& types_by_name() {
   static std::map<std::string, PyTypeObject*> types;
   return types;
@@ -211,7 +210,7 @@ PyObject* call_without_hooks(PyObject* o, PyObject* const* args, size_t nargsf, 
 PyObject* module_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   PyModule* self = cast(o);
   if (!self->module) return not_initialised(o);
-  if (!self->hooks && !g_global_hooks) return call_without_hooks(o, args, nargsf, keywords);
+  if (!self->hooks) return call_without_hooks(o, args, nargsf, keywords);
   return call_with_self(g_hooked_call, o, args, nargsf, keywords);
 }
 
@@ -432,7 +431,6 @@ void bind_nn(nb::module_& m) {
   bind_walks(m);
   m.def("_init_module_subclass", &init_subclass);
   m.def("_set_hooked_call", [](nb::handle f) { Py_XSETREF(g_hooked_call, Py_NewRef(f.ptr())); });
-  m.def("_set_global_module_hooks", [](bool on) { g_global_hooks = on; });
   m.def("_register_module_type", [](const char* name, nb::handle type) { types_by_name()[name] = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
   m.def("_call_forward", [](nb::handle self, nb::tuple args, nb::dict kwargs) {  // without hooks
     nb::object keywords = nb::steal(PyDict_Size(kwargs.ptr()) > 0 ? PySequence_Tuple(kwargs.ptr()) : nullptr);

@@ -14,6 +14,13 @@ std::map<std::string, LayerEntry, std::less<>>& registry() {
 }
 }  // namespace
 
+Shape Ints::spread(const char* layer, const char* name, int64_t dims, int64_t least) const {
+  SF_CHECK(values.size() == dims || (single && values.size() == 1), layer, ": ", name, " must be one number or ", dims, " numbers, got ", values);
+  Shape out = values.size() == dims ? values : Shape::filled(dims, values[0]);
+  for (int64_t v : out) SF_CHECK(v >= least, layer, ": ", name, " must be at least ", least, ", got ", values);
+  return out;
+}
+
 LayerEntry& detail::add_layer(const char* name, std::type_index type, std::string_view params, std::span<const sf::detail::ArgType> types,
                               std::unique_ptr<Module> (*make)(std::span<const Value>)) {
   LayerEntry& e = registry()[name];

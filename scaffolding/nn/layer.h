@@ -15,6 +15,30 @@
 
 #include "scaffolding/core/params.h"
 #include "scaffolding/nn/module.h"
+#include "scaffolding/ops/conv/conv.h"
+
+namespace sf::nn {
+
+// Sizes as they were given: one number for every dimension, or a list.
+struct Ints {
+  Shape values{0};
+  bool single = true;
+  Ints() = default;
+  Ints(int64_t n) : values{n} {}
+  Ints(int n) : values{n} {}
+  Ints(const Shape& s) : values(s), single(false) {}
+  Ints(std::initializer_list<int64_t> s) : values(s), single(false) {}
+  // One number per dimension; ValueError when there are others than one or `dims` of them, or one is below `least`.
+  Shape spread(const char* layer, const char* name, int64_t dims, int64_t least) const;
+};
+
+}  // namespace sf::nn
+
+template <> struct sf::detail::arg_type<sf::nn::Ints> { static constexpr ArgKind kind = ArgKind::Ints; };
+template <> inline sf::nn::Ints sf::detail::unbox<sf::nn::Ints>(const Value& v) {
+  if (auto* i = std::get_if<int64_t>(&v)) return *i;
+  return unbox<Shape>(v);
+}
 
 namespace sf::nn {
 
@@ -45,6 +69,9 @@ struct LayerEntry {
   LayerEntry& doc(std::string s) { return help = std::move(s), *this; }
   template <auto F> LayerEntry& forward(std::string_view params);
   template <auto M> LayerEntry& field(const char* name);
+  LayerEntry& with(LayerEntry& (*add)(LayerEntry&)) { return add(*this); }  // the fields that several layers share
+  LayerEntry& ignores_arguments() { return any_arguments = true, *this; }   // the constructor takes anything: Identity
+  bool any_arguments = false;
 };
 
 const std::vector<LayerEntry*>& all_layers();                                    // sorted by name
@@ -98,7 +125,9 @@ template <class M, class T> struct MemberOf<T M::*> {
   using Type = T;
 };
 template <class T> Value boxed(const T& v) {
-  if constexpr (sf::detail::is_optional<T>) return v ? boxed(*v) : Value(std::monostate{});
+  if constexpr (std::is_same_v<T, ConvPadding>) return v.same ? Value(std::string("same")) : Value(v.amounts);
+  else if constexpr (requires { v.values; v.single; }) return v.single ? Value(v.values[0]) : Value(v.values);
+  else if constexpr (sf::detail::is_optional<T>) return v ? boxed(*v) : Value(std::monostate{});
   else if constexpr (std::is_same_v<T, float>) return double(v);
   else return Value(v);
 }

@@ -1,5 +1,6 @@
 """Module: the base of all layers and models. The class is in C++ (bind_nn_module.cpp); this file adds what reads better in Python."""
 
+import copyreg
 from collections import OrderedDict, namedtuple
 
 from .. import _core
@@ -226,6 +227,72 @@ def share_memory(self):
 @_method
 def _get_name(self):
     return self.__class__.__name__
+
+
+@_method
+def _release_cpu_shadows(self):
+    """Gives back host memory that the module can do without: packed copies of its weights, which the next forward makes anew, and freed blocks that
+    the allocator keeps for reuse. The system gets it at once (malloc_trim)."""
+    _core._release_host_memory(self)
+
+
+# ---- copying and pickling. A layer is made from its constructor's arguments without drawing initial values, then its members are put in.
+
+
+def _native_modules(module, prefix=""):
+    yield prefix, module
+    for name in _core._member_names(module, "modules"):
+        child = getattr(module, name)
+        if child is not None:
+            yield from _native_modules(child, f"{prefix}.{name}" if prefix else name)
+
+
+@_method
+def __getstate__(self):
+    state = {"training": self.training, "attributes": dict(self.__dict__), "hooks": self._hooks}
+    for kind in ("parameters", "buffers", "modules"):
+        state[kind] = OrderedDict(getattr(self, "_python_" + kind))
+    state["transient"] = set(self._non_persistent_buffers_set)
+    if self._is_native:
+        if self._layer_arguments is None:
+            raise TypeError(f"{self._get_name()}: is a part of a C++ module and cannot be copied or pickled by itself")
+        state["arguments"] = self._layer_arguments
+        state["native"] = {
+            path: (
+                module.training,
+                {name: getattr(module, name) for name in _core._layer_fields(module)},
+                {name: getattr(module, name) for kind in ("parameters", "buffers") for name in _core._member_names(module, kind)},
+            )
+            for path, module in _native_modules(self)
+        }
+    return state
+
+
+@_method
+def __setstate__(self, state):
+    if "native" in state:
+        _core._rebuild_layer(self, state["arguments"])
+        for path, (training, fields, tensors) in state["native"].items():
+            module = self.get_submodule(path)
+            module.training = training
+            for name, value in fields.items():
+                setattr(module, name, value)
+            for name, tensor in tensors.items():
+                module._set_member(name, tensor)
+    else:
+        Module.__init__(self)
+    self.training = state["training"]
+    for kind in ("parameters", "buffers", "modules"):
+        getattr(self, "_python_" + kind).update(state[kind])
+    self._non_persistent_buffers_set = state["transient"]
+    self.__dict__.update(state["attributes"])
+    if state["hooks"]:
+        self._hooks = state["hooks"]
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    return copyreg.__newobj__, (self.__class__,), self.__getstate__()
 
 
 # ---- hooks
