@@ -56,8 +56,8 @@ Tensor prelu(const Tensor& input, const Tensor& weight) {
            " channels of input ", input.shape(), ", got ", weight.shape());
   Tensor slope = weight;
   if (weight.numel() != 1) {
-    Shape size(input.ndim(), 1);
-    size[1] = channels;
+    Shape size = input.shape();
+    for (int64_t i = 0; i < size.size(); ++i) size[i] = i == 1 ? channels : 1;
     slope = weight.reshape(size);
   }
   return where(gt(input, wrapped(0)), input, slope * input);
