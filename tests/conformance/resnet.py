@@ -29,7 +29,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, block=BasicBlock, layers=(2, 2, 2, 2), num_classes=10, width=64, small_images=False):
+    def __init__(self, block=BasicBlock, layers=(2, 2, 2, 2), num_classes=10, width=64, small_images=False, zero_init_residual=False):
         super().__init__()
         self.inputs = width
         if small_images:  # 32 x 32: no halving before the first block
@@ -52,6 +52,10 @@ class ResNet(nn.Module):
             elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
                 nn.init.constant_(module.weight, 1)
                 nn.init.constant_(module.bias, 0)
+        if zero_init_residual:  # blocks begin as the identity (Goyal et al. 2017)
+            for module in self.modules():
+                if isinstance(module, BasicBlock):
+                    nn.init.constant_(module.bn2.weight, 0)
 
     def _make_layer(self, block, outputs, blocks, stride=1):
         downsample = None
@@ -83,11 +87,11 @@ def pictures(count, size):
 
 def main(steps=20, batch=8, size=64, width=32):
     torch.manual_seed(7)
-    model = ResNet(width=width)
+    model = ResNet(width=width, zero_init_residual=True)
     start = {name: t.double().abs().sum().item() for name, t in model.state_dict().items()}
     images, labels = pictures(4 * batch, size)
     criterion = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=5e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
 
     losses = []
