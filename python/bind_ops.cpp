@@ -17,12 +17,13 @@ struct OpFunction {
   PyObject* name;       // "silu" or "silu_"
   PyObject* signature;  // inspect.Signature, made on first use
   PyObject* second;     // Python function for calls whose arguments do not fit this op: torch's other forms; may be null
-  PyObject* shown;      // the parameter list to show instead of the op's: that of the second form; may be null
+  std::string* shown;   // owned: the parameter list to show instead of the op's: that of the second form; may be null
   bool inplace;
 };
 PyTypeObject* op_type = nullptr;
 
-Parameters parameters_of(const OpFunction& f) { return {f.op->name, f.op->params, f.op->args, f.names}; }
+const std::string& shown_params(const OpFunction& f) { return f.shown ? *f.shown : f.op->params; }
+Parameters parameters_of(const OpFunction& f) { return {f.op->name, shown_params(f), f.op->args, f.names}; }
 
 // add_, sub_, mul_ and div_ write straight into the tensor's memory when no gradient is wanted.
 bool write_directly(const OpEntry& op, Tensor& x, std::span<const Value> v) {
@@ -82,10 +83,8 @@ PyObject* op_get(PyObject* self, PyObject* object, PyObject*) {
 
 PyObject* op_repr(PyObject* self) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  return PyUnicode_FromFormat("<op %U(%s)>", f->name, f->op->params.c_str());
+  return PyUnicode_FromFormat("<op %U(%s)>", f->name, shown_params(*f).c_str());
 }
-
-const char* shown_params(const OpFunction& f) { return f.shown ? text(f.shown) : f.op->params.c_str(); }
 
 PyObject* get_doc(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
@@ -110,7 +109,7 @@ void op_dealloc(PyObject* self) {
   Py_CLEAR(f->name);
   Py_CLEAR(f->signature);
   Py_CLEAR(f->second);
-  Py_CLEAR(f->shown);
+  delete std::exchange(f->shown, nullptr);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -168,7 +167,7 @@ void bind_ops(nb::module_& m) {
         SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
         auto* f = reinterpret_cast<OpFunction*>(op.ptr());
         Py_XSETREF(f->second, Py_NewRef(function.ptr()));
-        if (!params.is_none()) Py_XSETREF(f->shown, Py_NewRef(params.ptr()));
+        if (!params.is_none()) delete std::exchange(f->shown, new std::string(text(params.ptr())));
         Py_CLEAR(f->signature);
       },
       nb::arg(), nb::arg(), nb::arg() = nb::none());

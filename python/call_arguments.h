@@ -73,7 +73,8 @@ class Arguments {
   void read(PyObject* const* args, size_t given, PyObject* keywords) {
     size_t wanted = p_.args.size();
     const std::string& name = p_.owner;
-    if (!p_.is_layer && wanted > 0 && given >= wanted && takes_the_rest(p_.args[wanted - 1], args[wanted - 1])) {
+    if (!p_.is_layer && wanted > 0 && given >= wanted && takes_the_rest(p_.args[wanted - 1], args[wanted - 1]) &&
+        !(given > wanted && PyBool_Check(args[given - 1]))) {
       for (size_t i = 0; i + 1 < wanted; ++i) set(i, args[i]);
       nb::object rest = steal(PyTuple_New(Py_ssize_t(given - wanted + 1)));
       for (size_t i = wanted - 1; i < given; ++i) PyTuple_SET_ITEM(rest.ptr(), Py_ssize_t(i + 1 - wanted), Py_NewRef(args[i]));

@@ -14,3 +14,4 @@
 #include "scaffolding/io/safetensors.h"
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/optim/optim.h"

@@ -90,7 +90,7 @@ TEST(clip_grad, a_norm_that_is_no_number_is_an_error_when_asked) {
 }
 
 TEST(clip_grad, parameters_go_into_a_vector_and_back) {
-  Tensors ps{full({2, 3}, 1).requires_grad_(), full({4}, 2).requires_grad_()};
+  Tensors ps{full({2, 3}, 1.0).requires_grad_(), full({4}, 2.0).requires_grad_()};
   Tensor v = parameters_to_vector(ps);
   EXPECT_EQ(v.shape(), Shape({10}));
   EXPECT_TRUE(v.requires_grad());

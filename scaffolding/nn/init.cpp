@@ -209,6 +209,7 @@ Tensor dirac_(Tensor tensor, int64_t groups) {
   const Shape& sizes = tensor.shape();
   SF_CHECK(tensor.ndim() >= 3 && tensor.ndim() <= 5, "dirac_: only tensors with 3, 4, or 5 dimensions are supported, got shape ", sizes);
   SF_CHECK(groups > 0 && sizes[0] % groups == 0, "dirac_: dim 0 must be divisible by groups, got shape ", sizes, " and groups=", groups);
+  if (tensor.device().is_meta()) return tensor;
   autograd::NoGrad off;
   Tensor value = zeros(sizes, tensor.dtype());
   if (value.numel() > 0) {

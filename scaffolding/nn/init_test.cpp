@@ -121,7 +121,7 @@ template <class E, class F> void expect_refusal(const char* text, const F& f) {
 }
 
 TEST(nn_init, impossible_arguments_are_refused_before_anything_is_written) {
-  Tensor v = full({3}, 7), m = full({3, 3}, 7), counts = full({3, 3}, 7, kInt64);
+  Tensor v = full({3}, 7.0), m = full({3, 3}, 7.0), counts = full({3, 3}, 7, kInt64);
   uint32_t version = m.version();
   expect_refusal<ValueError>("xavier_uniform_: fan in and fan out can not be computed for tensor with fewer than 2 dimensions",
                              [&] { init::xavier_uniform_(v); });

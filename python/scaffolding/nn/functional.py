@@ -15,7 +15,7 @@ max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive
 adaptive_max_pool3d_with_indices
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear celu_ channel_shuffle conv1d conv2d
 conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ fold gaussian_nll_loss gelu group_norm gumbel_softmax hardshrink
-hardtanh_ huber_loss instance_norm interpolate layer_norm leaky_relu_ linear logsigmoid normalize one_hot pad pairwise_distance pixel_shuffle
+hardtanh_ huber_loss instance_norm interpolate layer_norm leaky_relu_ linear logsigmoid normalize pad pairwise_distance pixel_shuffle
 pixel_unshuffle prelu relu_ rms_norm scaled_dot_product_attention selu_ sigmoid softplus softshrink softsign tanh tanhshrink threshold_ unfold
 """.split()
 __all__ = list(_OPS)
@@ -31,8 +31,8 @@ def _form(name, params, translate):
 
         try:
             bound = inspect.signature(op).bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}; it takes ({params})") from None
+        except TypeError:
+            return op(*args, **kwargs)  # which says what is wrong
         return translate(op, bound.arguments)
 
     _core._set_second_form(op, second_form, params)
@@ -40,11 +40,18 @@ def _form(name, params, translate):
     __all__.append(name)
 
 
+def _flag(op, arguments, name):
+    value = arguments.pop(name, False)
+    if not isinstance(value, bool):
+        raise TypeError(f"{op.__name__}: {name} must be a bool, got {type(value).__name__}")
+    return value
+
+
 # ---- activations with inplace
 
 
 def _perhaps_inplace(op, arguments):
-    inplace = arguments.pop("inplace", False)
+    inplace = _flag(op, arguments, "inplace")
     return (getattr(_core, op.__name__ + "_") if inplace else op)(**arguments)
 
 
@@ -69,7 +76,7 @@ for _name, _params in {
 
 
 def _dropout(op, arguments):
-    inplace = arguments.pop("inplace", False)
+    inplace = _flag(op, arguments, "inplace")
     result = op(**arguments)
     return arguments["input"].copy_(result) if inplace and result is not arguments["input"] else result
 
@@ -98,7 +105,7 @@ for _name in ("softmax", "log_softmax", "softmin"):
 
 
 def _perhaps_indices(op, arguments):
-    return_indices = arguments.pop("return_indices", False)
+    return_indices = _flag(op, arguments, "return_indices")
     return (getattr(_core, op.__name__ + "_with_indices") if return_indices else op)(**arguments)
 
 
@@ -152,6 +159,10 @@ def _glu(op, arguments):
 
 _form("glu", "input, dim=-1, *, activation='sigmoid', gate_first=False", _glu)
 
+
+# ---- one_hot, whose input torch calls tensor
+
+_form("one_hot", "tensor, num_classes=-1", lambda op, arguments: op(arguments.pop("tensor"), **arguments))
 
 # ---- embedding
 

@@ -38,7 +38,7 @@ Tensor hardsigmoid(const Tensor& input) {
 
 Tensor celu(const Tensor& input, double alpha) {
   check_input("celu", input);
-  SF_CHECK(alpha != 0, "celu: alpha must not be 0");
+  SF_CHECK(alpha > 0, "celu: alpha must be positive, got ", alpha);
   return alpha == 1 ? elu(input) : elu(input / alpha) * alpha;
 }
 Tensor selu(const Tensor& input) {
@@ -56,8 +56,8 @@ Tensor prelu(const Tensor& input, const Tensor& weight) {
            " channels of input ", input.shape(), ", got ", weight.shape());
   Tensor slope = weight;
   if (weight.numel() != 1) {
-    Shape size(input.ndim(), 1);
-    size[1] = channels;
+    Shape size = input.shape();
+    for (int64_t i = 0; i < size.size(); ++i) size[i] = i == 1 ? channels : 1;
     slope = weight.reshape(size);
   }
   return where(gt(input, wrapped(0)), input, slope * input);
@@ -113,8 +113,11 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double, int64
 
 SF_OP(hardtanh, "input, min_val=-1.0, max_val=1.0").doc("input limited to [min_val, max_val].").like("torch.nn.functional.hardtanh").inplace();
 SF_OP(relu6, "input").doc("input limited to [0, 6].").like("torch.nn.functional.relu6").inplace();
-SF_OP(hardsigmoid, "input").doc("relu6(input + 3) / 6.").like("torch.nn.functional.hardsigmoid").inplace();
-SF_OP(celu, "input, alpha=1.0").doc("max(0, input) + min(0, alpha * (exp(input / alpha) - 1)).").like("torch.nn.functional.celu").inplace();
+SF_OP(hardsigmoid, "input").doc("relu6(input + 3) / 6.").like("torch.nn.functional.relu6(input + 3) / 6").inplace();
+SF_OP(celu, "input, alpha=1.0")
+    .doc("max(0, input) + min(0, alpha * (exp(input / alpha) - 1)).")
+    .like("torch.where(input > 0, input, alpha * torch.expm1(input / alpha))")
+    .inplace();
 SF_OP(selu, "input").doc("Scaled elu, whose outputs keep mean 0 and variance 1.").like("torch.nn.functional.selu").inplace();
 SF_OP(prelu, "input, weight")
     .doc("input where positive, weight * input elsewhere; one weight, or one per channel of input[N, C, ...].")

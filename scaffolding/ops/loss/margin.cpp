@@ -1,4 +1,5 @@
 // Losses that are made of other ops: margins, likelihoods, binary cross entropy of probabilities.
+#include <cmath>
 #include <numbers>
 
 #include "scaffolding/autograd/tape.h"
@@ -149,8 +150,8 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   loss::Reduce reduce = reduce_from(op, reduction);
   Tensor v = var;
   if (!v.impl()->is_scalar && v.shape() != input.shape()) {
-    Shape rows = input.shape();
-    if (!rows.empty()) rows.pop_back();
+    Shape rows;
+    for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows.push_back(input.shape()[i]);
     if (v.shape() == rows && input.ndim() > 0) v = v.unsqueeze(-1);
     SF_CHECK(v.ndim() == input.ndim() && broadcast_shapes(op, v.shape(), input.shape()) == input.shape(), op, ": var must have input's shape ", input.shape(),
              ", or that with sizes of 1, got ", var.shape());

@@ -27,8 +27,8 @@ SF_OP_TEST(multilabel_soft_margin_loss) {
   rejects("one shape [..., C]", randn({4, 5}), randn({4}));
 }
 SF_OP_TEST(soft_margin_loss) {
-  sample(distinct({4, 5}), signs(randint(0, 2, {4, 5}).to(kFloat64)));
-  sample(distinct({4, 5}), signs(randint(0, 2, {4, 5}).to(kFloat64)), "none");
+  sample(distinct({4, 5}), signs(randint(0, 2, {4, 5})));
+  sample(distinct({4, 5}), signs(randint(0, 2, {4, 5})), "none");
   rejects("reduction must be", randn({4}), randn({4}), "all");
 }
 SF_OP_TEST(hinge_embedding_loss) {
