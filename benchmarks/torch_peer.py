@@ -7,6 +7,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+import training
 from serve import main
 
 ROWS = {}
@@ -127,6 +128,7 @@ for tag, dtype in DTYPES.items():
     row(f"softmax [20,1024,1024] {tag}", lambda t=dtype: unary(lambda x: F.softmax(x, -1), (20, 1024, 1024), t))
 row("add [2] with gradient, Python", add, threads=1)
 row("train step 256-512-10 batch 32", train_step, threads=1)
+ROWS.update(training.rows(torch))
 
 if __name__ == "__main__":
     main(ROWS, lambda n: torch.set_num_threads(n) if n else None)

@@ -12,4 +12,6 @@
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/io/safetensors.h"
+#include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/optim/optim.h"

@@ -29,4 +29,14 @@ TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32
   EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>(6, 0.)));
 }
 
+TEST(embedding, rows_that_are_looked_up_are_scaled_down_to_max_norm) {
+  Tensor weight = tensor({3, 4, 0.3, 0.4, 6, 8}).reshape({3, 2}).requires_grad_();
+  embedding_renorm_(weight, tensor(std::vector<int64_t>{0, 1, 0}, {3}), 1);
+  std::vector<double> w = weight.detach().to_vector(), want{0.6, 0.8, 0.3, 0.4, 6, 8};
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(w[i], want[i], 1e-6);
+  EXPECT_TRUE(weight.is_leaf());
+  EXPECT_THROW(embedding_renorm_(weight, tensor(std::vector<int64_t>{3}, {1}), 1), IndexError);
+  EXPECT_THROW(embedding_renorm_(weight, tensor(std::vector<int64_t>{0}, {1}), 0), ValueError);
+}
+
 }  // namespace sf::test
