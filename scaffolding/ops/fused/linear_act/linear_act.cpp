@@ -1,5 +1,6 @@
 #include "scaffolding/ops/fused/linear_act/linear_act.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -33,6 +34,7 @@ Tensor activate(const Tensor& x, Activation a) {
 }  // namespace
 
 Tensor linear_act(const Tensor& input, const Tensor& weight, const Tensor& bias, const std::string& activation) {
+  SF_AUTOCAST(linear_act, input, weight, bias, activation);
   Activation act = activation_from(activation);
   check_defined("linear_act", "input", input);
   check_defined("linear_act", "weight", weight);
@@ -54,8 +56,14 @@ Tensor linear_act(const Tensor& input, const Tensor& weight, const Tensor& bias,
   return gemm_product("linear_act", input.reshape({1, rows, weight.size(1)}), weight.t().unsqueeze(0), {.bias = b, .act = act, .b_is_weight = true}).view(out);
 }
 
-Tensor linear_geglu(const Tensor& input, const Tensor& weight, const Tensor& bias) { return geglu(linear(input, weight, bias)); }
-Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bias, bool gate_first) { return swiglu(linear(input, weight, bias), gate_first); }
+Tensor linear_geglu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  SF_AUTOCAST(linear_geglu, input, weight, bias);
+  return geglu(linear(input, weight, bias));
+}
+Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bias, bool gate_first) {
+  SF_AUTOCAST(linear_swiglu, input, weight, bias, gate_first);
+  return swiglu(linear(input, weight, bias), gate_first);
+}
 
 SF_OP(linear_act, "input, weight, bias=None, activation='gelu'")
     .doc("activation(linear(input, weight, bias)) with the activation in the product's epilogue.")
