@@ -126,7 +126,11 @@ template <class M, class T> struct MemberOf<T M::*> {
 };
 template <class T> Value boxed(const T& v) {
   if constexpr (std::is_same_v<T, ConvPadding>) return v.same ? Value(std::string("same")) : Value(v.amounts);
-  else if constexpr (requires { v.values; v.single; }) return v.single ? Value(v.values[0]) : Value(v.values);
+  else if constexpr (requires {
+                       v.values;
+                       v.single;
+                     })
+    return v.single ? Value(v.values[0]) : Value(v.values);
   else if constexpr (sf::detail::is_optional<T>) return v ? boxed(*v) : Value(std::monostate{});
   else if constexpr (std::is_same_v<T, float>) return double(v);
   else return Value(v);
