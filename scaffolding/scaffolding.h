@@ -11,5 +11,6 @@
 #include "scaffolding/core/provider.h"
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/version.h"
+#include "scaffolding/data/data.h"
 #include "scaffolding/io/safetensors.h"
 #include "scaffolding/ops/ops.h"
