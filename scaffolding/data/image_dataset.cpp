@@ -165,9 +165,10 @@ ImageFolder::ImageFolder(const std::string& root, ImageOptions options) : ImageD
   for (std::string file : {"metadata.jsonl", "metadata.csv"})
     if (fs::is_regular_file(inside(file), error)) {
       std::string text = text_of(inside(file));
-      return from_metadata(
-          root, file == "metadata.jsonl" ? read_jsonl(text, inside(file), options_.caption_column) : read_csv(text, inside(file), options_.caption_column),
-          inside(file));
+      from_metadata(root,
+                    file == "metadata.jsonl" ? read_jsonl(text, inside(file), options_.caption_column) : read_csv(text, inside(file), options_.caption_column),
+                    inside(file));
+      return;
     }
   SF_CHECK(options_.caption_column.empty(), "ImageFolder: caption_column '", options_.caption_column, "' needs a metadata.jsonl or metadata.csv in '", root,
            "'");
