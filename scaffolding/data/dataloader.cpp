@@ -83,8 +83,14 @@ int64_t DataLoader::size() const {
 
 std::vector<int64_t> DataLoader::order(const Generator& generator) const {
   std::vector<int64_t> out(static_cast<size_t>(dataset_->size()));
-  if (generator) generator->permutation(out.data(), dataset_->size());
-  else std::iota(out.begin(), out.end(), 0);
+  if (!generator) {
+    std::iota(out.begin(), out.end(), 0);
+    return out;
+  }
+  generator->permutation(out.data(), dataset_->size());
+  // torch's RandomSampler draws one more permutation and takes none of it: the next epoch's order depends on that.
+  std::vector<int64_t> unused(out.size());
+  generator->permutation(unused.data(), dataset_->size());
   return out;
 }
 

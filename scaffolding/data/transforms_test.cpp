@@ -15,7 +15,7 @@ Tensor noise(const Shape& shape, uint32_t s = 99) {
   for (int64_t i = 0; i < t.numel(); ++i) t.data<uint8_t>()[i] = uint8_t((s = s * 1664525 + 1013904223) >> 24);
   return t;
 }
-Tensor apply(const TransformPtr& t, const Tensor& x, uint64_t seed = 1) {
+Tensor applied(const TransformPtr& t, const Tensor& x, uint64_t seed = 1) {
   SampleRandom r(seed);
   return (*t)(x, r);
 }
@@ -67,30 +67,30 @@ TEST(Resize, refuses_what_it_cannot_resize) {
 }
 
 TEST(Transforms, a_single_size_is_the_shorter_side) {
-  EXPECT_EQ(apply(transforms::resize({10}), noise({3, 20, 45})).shape(), (Shape{3, 10, 22}));
-  EXPECT_EQ(apply(transforms::resize({10}), noise({3, 45, 20})).shape(), (Shape{3, 22, 10}));
-  EXPECT_EQ(apply(transforms::resize({7, 5}), noise({3, 45, 20}).to(kFloat32)).shape(), (Shape{3, 7, 5}));
+  EXPECT_EQ(applied(transforms::resize({10}), noise({3, 20, 45})).shape(), (Shape{3, 10, 22}));
+  EXPECT_EQ(applied(transforms::resize({10}), noise({3, 45, 20})).shape(), (Shape{3, 22, 10}));
+  EXPECT_EQ(applied(transforms::resize({7, 5}), noise({3, 45, 20}).to(kFloat32)).shape(), (Shape{3, 7, 5}));
 }
 
 TEST(Transforms, crops_and_flips_move_pixels) {
   Tensor x = noise({3, 6, 8});
-  EXPECT_EQ(apply(transforms::center_crop({4}), x).to_vector(), x.slice(1, 1, 5).slice(2, 2, 6).to_vector());
-  Tensor mirrored = apply(transforms::random_horizontal_flip(1), x), upside = apply(transforms::random_vertical_flip(1), x);
-  Tensor as_float = apply(transforms::random_horizontal_flip(1), x.to(kFloat32));
+  EXPECT_EQ(applied(transforms::center_crop({4}), x).to_vector(), x.slice(1, 1, 5).slice(2, 2, 6).to_vector());
+  Tensor mirrored = applied(transforms::random_horizontal_flip(1), x), upside = applied(transforms::random_vertical_flip(1), x);
+  Tensor as_float = applied(transforms::random_horizontal_flip(1), x.to(kFloat32));
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(mirrored.select(2, i).to_vector(), x.select(2, 7 - i).to_vector());
   for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(upside.select(1, i).to_vector(), x.select(1, 5 - i).to_vector());
   EXPECT_EQ(as_float.to_vector(), mirrored.to_vector());
-  EXPECT_TRUE(apply(transforms::random_horizontal_flip(0), x).is_same(x));
-  refused("must be at least 9 x 9", [&] { apply(transforms::random_crop({9}), x); });
-  EXPECT_EQ(apply(transforms::random_crop({9}, 2), x).shape(), (Shape{3, 9, 9}));
+  EXPECT_TRUE(applied(transforms::random_horizontal_flip(0), x).is_same(x));
+  refused("must be at least 9 x 9", [&] { applied(transforms::random_crop({9}), x); });
+  EXPECT_EQ(applied(transforms::random_crop({9}, 2), x).shape(), (Shape{3, 9, 9}));
 }
 
 TEST(Transforms, random_crops_reach_every_place_and_follow_the_seed) {
   Tensor x = noise({1, 3, 3});
   std::map<std::vector<double>, int> seen;
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    Tensor y = apply(transforms::random_crop({2}), x, seed);
-    EXPECT_EQ(y.to_vector(), apply(transforms::random_crop({2}), x, seed).to_vector());
+    Tensor y = applied(transforms::random_crop({2}), x, seed);
+    EXPECT_EQ(y.to_vector(), applied(transforms::random_crop({2}), x, seed).to_vector());
     ++seen[y.to_vector()];
   }
   EXPECT_EQ(seen.size(), 4u);
@@ -99,7 +99,7 @@ TEST(Transforms, random_crops_reach_every_place_and_follow_the_seed) {
 
 TEST(Transforms, composite_is_the_formula) {
   Tensor x = noise({4, 5, 7});
-  Tensor y = apply(transforms::composite(transforms::Colour{10, 200, 255}), x);
+  Tensor y = applied(transforms::composite(transforms::Colour{10, 200, 255}), x);
   ASSERT_EQ(y.shape(), (Shape{3, 5, 7}));
   const double colour[] = {10, 200, 255};
   for (int64_t c = 0; c < 3; ++c)
@@ -107,16 +107,16 @@ TEST(Transforms, composite_is_the_formula) {
       double v = x[c][i / 7][i % 7].item(), a = x[3][i / 7][i % 7].item();
       EXPECT_EQ(y[c][i / 7][i % 7].item(), std::floor((v * a + colour[c] * (255 - a)) / 255 + 0.5));
     }
-  EXPECT_NE(apply(transforms::composite({}), x, 1).to_vector(), apply(transforms::composite({}), x, 2).to_vector());
-  EXPECT_EQ(apply(transforms::composite({}), x, 1).to_vector(), apply(transforms::composite({}), x, 1).to_vector());
-  refused("with alpha", [] { apply(transforms::composite({}), noise({3, 4, 4})); });
+  EXPECT_NE(applied(transforms::composite({}), x, 1).to_vector(), applied(transforms::composite({}), x, 2).to_vector());
+  EXPECT_EQ(applied(transforms::composite({}), x, 1).to_vector(), applied(transforms::composite({}), x, 1).to_vector());
+  refused("with alpha", [] { applied(transforms::composite({}), noise({3, 4, 4})); });
 }
 
 TEST(Transforms, to_float_and_normalize_join) {
   Tensor x = noise({3, 5, 4});
   auto both = transforms::compose({transforms::to_float(), transforms::normalize({0.5, 0.4, 0.3}, {0.5, 0.25, 0.125})});
   EXPECT_EQ(both->str(), "Compose([ToFloat(), Normalize([0.5, 0.4, 0.3], [0.5, 0.25, 0.125])])");
-  Tensor y = apply(both, x), apart = apply(transforms::normalize({0.5, 0.4, 0.3}, {0.5, 0.25, 0.125}), apply(transforms::to_float(), x));
+  Tensor y = applied(both, x), apart = applied(transforms::normalize({0.5, 0.4, 0.3}, {0.5, 0.25, 0.125}), applied(transforms::to_float(), x));
   EXPECT_TRUE(y.is_contiguous());
   EXPECT_EQ(y.dtype(), kFloat32);
   auto a = y.to_vector(), b = apart.to_vector();
@@ -126,19 +126,19 @@ TEST(Transforms, to_float_and_normalize_join) {
     EXPECT_NEAR(a[i], (x.to_vector()[i] / 255 - m[c]) / s[c], 2e-6);
     EXPECT_NEAR(a[i], b[i], 2e-6);
   }
-  EXPECT_EQ(apply(transforms::compose({transforms::to_float(), transforms::normalize({0.5}, {0.5})}), x).shape(), x.shape());
-  refused("have 2 channels", [&] { apply(transforms::normalize({0.5, 0.5}, {1, 1}), apply(transforms::to_float(), x)); });
-  refused<TypeError>("must be a float tensor", [&] { apply(transforms::normalize({0.5}, {1}), x); });
-  refused<TypeError>("must be uint8", [&] { apply(transforms::to_float(), x.to(kFloat32)); });
+  EXPECT_EQ(applied(transforms::compose({transforms::to_float(), transforms::normalize({0.5}, {0.5})}), x).shape(), x.shape());
+  refused("have 2 channels", [&] { applied(transforms::normalize({0.5, 0.5}, {1, 1}), applied(transforms::to_float(), x)); });
+  refused<TypeError>("must be a float tensor", [&] { applied(transforms::normalize({0.5}, {1}), x); });
+  refused<TypeError>("must be uint8", [&] { applied(transforms::to_float(), x.to(kFloat32)); });
   refused("must not be zero", [] { transforms::normalize({0}, {0}); });
 }
 
 TEST(Transforms, pad_puts_a_border_around) {
-  Tensor y = apply(transforms::pad({1, 2, 3, 4}, 9), noise({3, 5, 6}));
+  Tensor y = applied(transforms::pad({1, 2, 3, 4}, 9), noise({3, 5, 6}));
   ASSERT_EQ(y.shape(), (Shape{3, 11, 10}));
   EXPECT_EQ(y[1][0][0].item(), 9);
   EXPECT_EQ(y.slice(1, 2, 7).slice(2, 1, 7).to_vector(), noise({3, 5, 6}).to_vector());
-  EXPECT_EQ(apply(transforms::pad({2}), noise({3, 5, 6})).shape(), (Shape{3, 9, 10}));
+  EXPECT_EQ(applied(transforms::pad({2}), noise({3, 5, 6})).shape(), (Shape{3, 9, 10}));
 }
 
 TEST(Transforms, buckets_hold_the_area) {
@@ -155,7 +155,7 @@ TEST(Transforms, buckets_hold_the_area) {
   EXPECT_GT(near(3000, 1000).height, near(3000, 1000).width);
   EXPECT_EQ(b.sizes()[0].height, b.sizes().back().width);  // symmetric
   auto t = transforms::to_bucket(AspectBuckets(64 * 64, 16), true);
-  Tensor y = apply(t, noise({3, 50, 99}));
+  Tensor y = applied(t, noise({3, 50, 99}));
   EXPECT_EQ(y.size(1) % 16 + y.size(2) % 16, 0);
   EXPECT_GT(y.size(2), y.size(1));
   refused("must hold a square", [] { AspectBuckets(100, 64); });
@@ -163,8 +163,8 @@ TEST(Transforms, buckets_hold_the_area) {
 
 TEST(Transforms, random_resized_crop_has_its_size) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    EXPECT_EQ(apply(transforms::random_resized_crop({8, 6}), noise({3, 40, 9}), seed).shape(), (Shape{3, 8, 6}));
-    EXPECT_EQ(apply(transforms::random_resized_crop({8}), noise({3, 1, 1}), seed).shape(), (Shape{3, 8, 8}));
+    EXPECT_EQ(applied(transforms::random_resized_crop({8, 6}), noise({3, 40, 9}), seed).shape(), (Shape{3, 8, 6}));
+    EXPECT_EQ(applied(transforms::random_resized_crop({8}), noise({3, 1, 1}), seed).shape(), (Shape{3, 8, 8}));
   }
 }
 

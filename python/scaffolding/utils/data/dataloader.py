@@ -141,7 +141,7 @@ class DataLoader:
         resume, self._resume = self._resume, None
         if resume is not None and resume["generator"] is not None and self.generator is not None:
             self.generator.set_state(resume["generator"])
-        if resume is not None and resume["batches"]:
+        if resume is not None and resume["base_seed"] is not None:
             seed, done = resume["base_seed"], resume["batches"]
             if resume["sampler"] is not None:
                 self._index_sampler.load_state_dict(resume["sampler"])
@@ -182,7 +182,7 @@ class DataLoader:
         if self._resume is not None:
             return dict(self._resume)
         now = self._progress
-        if now is None or now.done == 0 or now.finished:
+        if now is None or now.finished:
             generator = None if self.generator is None else self.generator.get_state()
             return {"epoch": self.epoch, "batches": 0, "base_seed": None, "sampler": None, "generator": generator}
         return {"epoch": self.epoch, "batches": now.done, "base_seed": now.seed, "sampler": now.sampler_state, "generator": now.generator_state}
