@@ -109,8 +109,7 @@ class SubsetRandomSampler(_Drawn):
         self.indices = indices
 
     def _draw(self, generator):
-        for i in _core.randperm(len(self.indices), generator=generator).tolist():
-            yield self.indices[i]
+        return iter([self.indices[i] for i in _core.randperm(len(self.indices), generator=generator).tolist()])
 
     def __len__(self):
         return len(self.indices)
@@ -130,7 +129,7 @@ class WeightedRandomSampler(_Drawn):
         self.num_samples, self.replacement = num_samples, replacement
 
     def _draw(self, generator):
-        yield from _core.multinomial(self.weights, self.num_samples, self.replacement, generator=generator).tolist()
+        return iter(_core.multinomial(self.weights, self.num_samples, self.replacement, generator=generator).tolist())
 
     def __len__(self):
         return self.num_samples
