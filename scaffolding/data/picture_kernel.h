@@ -16,8 +16,8 @@ struct ResizePass {
   bool along_rows;
   const int32_t* first;   // [out_size]
   const int32_t* count;   // [out_size], at most `taps`
-  const int32_t* weight;  // [out_size, taps], 22 fractional bits
-  int taps;
+  const int32_t* weight;  // [out_size, taps], 22 fractional bits; zero behind `count`
+  int taps;               // a multiple of 4
 };
 // out[C, pixels] (float) = in[pixels, C] * scale[C] + shift[C]
 struct PixelsToFloat {

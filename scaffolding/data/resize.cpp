@@ -47,7 +47,7 @@ struct Weights {
 Weights weights_of(Filter f, int64_t in_size, int64_t out_size) {
   double scale = double(in_size) / double(out_size), widen = std::max(scale, 1.0), support = radius(f) * widen;
   Weights w;
-  w.taps = int(std::ceil(support)) * 2 + 1;
+  w.taps = (int(std::ceil(support)) * 2 + 1 + 3) / 4 * 4;
   w.first.resize(size_t(out_size));
   w.count.resize(size_t(out_size));
   w.weight.resize(size_t(out_size) * size_t(w.taps));
