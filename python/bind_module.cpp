@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_generator(m);
   sf::py::bind_methods(m);
   sf::py::bind_data(m);
+  sf::py::bind_data_loading(m);
   sf::py::bind_memory(m);
   sf::py::bind_numpy(m);
   sf::py::bind_dlpack(m);

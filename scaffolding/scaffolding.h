@@ -11,6 +11,7 @@
 #include "scaffolding/core/provider.h"
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/version.h"
+#include "scaffolding/data/data.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/gguf.h"
 #include "scaffolding/io/npy.h"
