@@ -49,6 +49,7 @@ inline bool takes_the_rest(const ArgInfo& last, PyObject* first) {
 inline Value layer_value(const std::string& owner, const ArgInfo& info, PyObject* o) {
   if (info.kind == ArgKind::Ints && PyLong_Check(o) && !PyBool_Check(o)) return to_value(owner, ArgInfo{info.name, ArgKind::Int, false, false, {}}, o);
   if (info.kind == ArgKind::Ints && PyUnicode_Check(o)) return std::string(text(o));
+  if (info.kind == ArgKind::Floats && (PyFloat_Check(o) || PyLong_Check(o))) return to_value(owner, ArgInfo{info.name, ArgKind::Float, false, false, {}}, o);
   return to_value(owner, info, o);
 }
 

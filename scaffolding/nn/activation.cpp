@@ -139,6 +139,9 @@ SF_LAYER(PReLU, "num_parameters=1, init=0.25, device=None, dtype=None",
     .field<&PReLU::num_parameters>("num_parameters");
 SF_LAYER(Softmax, "dim=None", &make_dim<Softmax>).doc("softmax along dim.").forward<&Softmax::forward>("input").field<&SoftmaxNd::dim>("dim");
 SF_LAYER(Softmin, "dim=None", &make_dim<Softmin>).doc("softmax of -input along dim.").forward<&Softmin::forward>("input").field<&SoftmaxNd::dim>("dim");
-SF_LAYER(LogSoftmax, "dim=None", &make_dim<LogSoftmax>).doc("log(softmax(input)) along dim.").forward<&LogSoftmax::forward>("input").field<&SoftmaxNd::dim>("dim");
+SF_LAYER(LogSoftmax, "dim=None", &make_dim<LogSoftmax>)
+    .doc("log(softmax(input)) along dim.")
+    .forward<&LogSoftmax::forward>("input")
+    .field<&SoftmaxNd::dim>("dim");
 
 }  // namespace sf::nn

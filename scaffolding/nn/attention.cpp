@@ -106,14 +106,14 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
     mask = flat ? mask.reshape({1, 1, L, S}) : mask.reshape({N, H, L, S});
   }
   if (padding) {
-    SF_CHECK(padding.numel() == N * S && padding.size(-1) == S, "MultiheadAttention: the shape of the key_padding_mask is ", padding.shape(), ", but should be ",
-             Shape{N, S});
+    SF_CHECK(padding.numel() == N * S && padding.size(-1) == S, "MultiheadAttention: the shape of the key_padding_mask is ", padding.shape(),
+             ", but should be ", Shape{N, S});
     padding = padding.reshape({N, 1, 1, S});
     mask = mask ? mask + padding : padding;
   }
   auto one_more = [&](const Tensor& t, const Tensor& row) { return cat({t, row}, 0); };
-  for (auto [more, extra_k, extra_v] : {std::tuple{bool(bias_k), bias_k, bias_v}, std::tuple{add_zero_attn, zeros({1, 1, E}, k.dtype(), k.device()),
-                                                                                             zeros({1, 1, E}, k.dtype(), k.device())}}) {
+  for (auto [more, extra_k, extra_v] : {std::tuple{bool(bias_k), bias_k, bias_v},
+                                        std::tuple{add_zero_attn, zeros({1, 1, E}, k.dtype(), k.device()), zeros({1, 1, E}, k.dtype(), k.device())}}) {
     if (!more) continue;
     k = one_more(k, extra_k.expand({1, N, E}));
     v = one_more(v, extra_v.expand({1, N, E}));
@@ -172,13 +172,14 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const Tensor& src_mas
   return norm2(x + feed(x));
 }
 
-SF_LAYER(MultiheadAttention,
-         "embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None, batch_first=False, device=None, dtype=None",
-         [](int64_t embed_dim, int64_t num_heads, double dropout, bool bias, bool add_bias_kv, bool add_zero_attn, std::optional<int64_t> kdim,
-            std::optional<int64_t> vdim, bool batch_first, std::optional<Device> device, std::optional<DType> dtype) {
-           return std::make_unique<MultiheadAttention>(
-               embed_dim, num_heads, AttentionOptions{dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, TensorOptions{device, dtype}});
-         })
+SF_LAYER(
+    MultiheadAttention,
+    "embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None, batch_first=False, device=None, dtype=None",
+    [](int64_t embed_dim, int64_t num_heads, double dropout, bool bias, bool add_bias_kv, bool add_zero_attn, std::optional<int64_t> kdim,
+       std::optional<int64_t> vdim, bool batch_first, std::optional<Device> device, std::optional<DType> dtype) {
+      return std::make_unique<MultiheadAttention>(
+          embed_dim, num_heads, AttentionOptions{dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, TensorOptions{device, dtype}});
+    })
     .doc("Attention with num_heads heads: query[L, N, E], key[S, N, kdim], value[S, N, vdim] -> (output[L, N, E], weights[N, L, S] or None).")
     .forward<&MultiheadAttention::forward_value>(
         "query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False")
@@ -191,15 +192,16 @@ SF_LAYER(MultiheadAttention,
     .field<&MultiheadAttention::add_zero_attn>("add_zero_attn")
     .field<&MultiheadAttention::batch_first>("batch_first");
 
-SF_LAYER(TransformerEncoderLayer,
-         "d_model, nhead, dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-5, batch_first=False, norm_first=False, bias=True, device=None, "
-         "dtype=None",
-         [](int64_t d_model, int64_t nhead, int64_t dim_feedforward, double dropout, std::string activation, double layer_norm_eps, bool batch_first,
-            bool norm_first, bool bias, std::optional<Device> device, std::optional<DType> dtype) {
-           return std::make_unique<TransformerEncoderLayer>(
-               d_model, nhead,
-               TransformerOptions{dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, TensorOptions{device, dtype}});
-         })
+SF_LAYER(
+    TransformerEncoderLayer,
+    "d_model, nhead, dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-5, batch_first=False, norm_first=False, bias=True, device=None, "
+    "dtype=None",
+    [](int64_t d_model, int64_t nhead, int64_t dim_feedforward, double dropout, std::string activation, double layer_norm_eps, bool batch_first,
+       bool norm_first, bool bias, std::optional<Device> device, std::optional<DType> dtype) {
+      return std::make_unique<TransformerEncoderLayer>(
+          d_model, nhead,
+          TransformerOptions{dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, TensorOptions{device, dtype}});
+    })
     .doc("Self-attention and a feed-forward network, each with residual and LayerNorm: src[S, N, d_model] -> the same shape.")
     .forward<&TransformerEncoderLayer::forward>("src, src_mask=None, src_key_padding_mask=None, is_causal=False")
     .field<&TransformerEncoderLayer::norm_first>("norm_first");

@@ -25,10 +25,10 @@ struct MultiheadAttention : Module {
   int64_t embed_dim, num_heads, head_dim, kdim, vdim;
   double dropout;
   bool add_zero_attn, batch_first;
-  Tensor in_proj_weight;                                // [3 E, E], where key and value have embed_dim too; else the next three
-  Tensor q_proj_weight, k_proj_weight, v_proj_weight;   // [E, E], [E, kdim], [E, vdim]
-  Tensor in_proj_bias;                                  // [3 E], or absent
-  Tensor bias_k, bias_v;                                // [1, 1, E], or absent
+  Tensor in_proj_weight;                               // [3 E, E], where key and value have embed_dim too; else the next three
+  Tensor q_proj_weight, k_proj_weight, v_proj_weight;  // [E, E], [E, kdim], [E, vdim]
+  Tensor in_proj_bias;                                 // [3 E], or absent
+  Tensor bias_k, bias_v;                               // [1, 1, E], or absent
   NonDynamicallyQuantizableLinear out_proj;
   SF_MODULE(MultiheadAttention, in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k, bias_v, out_proj)
 
@@ -37,8 +37,8 @@ struct MultiheadAttention : Module {
   // [N, L, S] ([N, num_heads, L, S] without averaging), absent unless asked for.
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& masks = {}, bool need_weights = true,
                                      bool average_attn_weights = true) const;
-  Value forward_value(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& key_padding_mask, bool need_weights,
-                      const Tensor& attn_mask, bool average_attn_weights, bool is_causal) const;
+  Value forward_value(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& key_padding_mask, bool need_weights, const Tensor& attn_mask,
+                      bool average_attn_weights, bool is_causal) const;
   void reset_parameters();
 };
 

@@ -33,7 +33,9 @@ void reset(Tensor& weight, Tensor& bias) {
   init::uniform_(bias, -bound, bound);
 }
 
-bool all_are(const Shape& s, int64_t value) { return std::all_of(s.begin(), s.end(), [&](int64_t v) { return v == value; }); }
+bool all_are(const Shape& s, int64_t value) {
+  return std::all_of(s.begin(), s.end(), [&](int64_t v) { return v == value; });
+}
 
 }  // namespace
 
@@ -136,8 +138,8 @@ std::string ConvTransposeNd::extra_repr() const {
 // ---- registration
 
 template <class C>
-static std::unique_ptr<C> make_conv(int64_t in_channels, int64_t out_channels, Ints kernel_size, Ints stride, ConvPadding padding, Ints dilation, int64_t groups,
-                                    bool bias, std::string padding_mode, std::optional<Device> device, std::optional<DType> dtype) {
+static std::unique_ptr<C> make_conv(int64_t in_channels, int64_t out_channels, Ints kernel_size, Ints stride, ConvPadding padding, Ints dilation,
+                                    int64_t groups, bool bias, std::string padding_mode, std::optional<Device> device, std::optional<DType> dtype) {
   return std::make_unique<C>(in_channels, out_channels, kernel_size,
                              ConvOptions{stride, padding, dilation, groups, bias, std::move(padding_mode), TensorOptions{device, dtype}});
 }
@@ -173,18 +175,18 @@ template <class C> static LayerEntry& transposed_fields(LayerEntry& e) {
       .template field<&ConvTransposeNd::groups>("groups");
 }
 
-#define SF_CONV(Type, shape)                                                                                                                             \
-  SF_LAYER(Type,                                                                                                                                         \
+#define SF_CONV(Type, shape)                                                                                                                              \
+  SF_LAYER(Type,                                                                                                                                          \
            "in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode='zeros', device=None, dtype=None", \
-           &make_conv<Type>)                                                                                                                             \
-      .doc("Convolution of input[N, in_channels, " shape "] with weight[out_channels, in_channels / groups, kernel...].")                                \
+           &make_conv<Type>)                                                                                                                              \
+      .doc("Convolution of input[N, in_channels, " shape "] with weight[out_channels, in_channels / groups, kernel...].")                                 \
       .with(conv_fields<Type>)
-#define SF_CONV_TRANSPOSE(Type, shape)                                                                                                             \
-  SF_LAYER(Type,                                                                                                                                   \
+#define SF_CONV_TRANSPOSE(Type, shape)                                                                                                              \
+  SF_LAYER(Type,                                                                                                                                    \
            "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, padding_mode='zeros', " \
-           "device=None, dtype=None",                                                                                                              \
-           &make_transposed<Type>)                                                                                                                 \
-      .doc("Transposed convolution of input[N, in_channels, " shape "] with weight[in_channels, out_channels / groups, kernel...].")               \
+           "device=None, dtype=None",                                                                                                               \
+           &make_transposed<Type>)                                                                                                                  \
+      .doc("Transposed convolution of input[N, in_channels, " shape "] with weight[in_channels, out_channels / groups, kernel...].")                \
       .with(transposed_fields<Type>)
 SF_CONV(Conv1d, "L");
 SF_CONV(Conv2d, "H, W");

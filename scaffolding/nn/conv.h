@@ -36,15 +36,18 @@ struct ConvNd : Module {
 };
 struct Conv1d : ConvNd {
   SF_MODULE(Conv1d, weight, bias)
-  Conv1d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& o = {}) : ConvNd("Conv1d", 1, in_channels, out_channels, kernel_size, o) {}
+  Conv1d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& o = {})
+      : ConvNd("Conv1d", 1, in_channels, out_channels, kernel_size, o) {}
 };
 struct Conv2d : ConvNd {
   SF_MODULE(Conv2d, weight, bias)
-  Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& o = {}) : ConvNd("Conv2d", 2, in_channels, out_channels, kernel_size, o) {}
+  Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& o = {})
+      : ConvNd("Conv2d", 2, in_channels, out_channels, kernel_size, o) {}
 };
 struct Conv3d : ConvNd {
   SF_MODULE(Conv3d, weight, bias)
-  Conv3d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& o = {}) : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, o) {}
+  Conv3d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& o = {})
+      : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, o) {}
 };
 
 struct ConvTransposeOptions {

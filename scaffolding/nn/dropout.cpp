@@ -28,8 +28,12 @@ template <class T> static LayerEntry& fields(LayerEntry& e) {
 }
 SF_LAYER(Dropout, "p=0.5, inplace=False", &make<Dropout>).doc("Elements zeroed with probability p, in training.").with(fields<Dropout>);
 SF_LAYER(Dropout1d, "p=0.5, inplace=False", &make<Dropout1d>).doc("Channels of input[N, C, L] zeroed with probability p, in training.").with(fields<Dropout1d>);
-SF_LAYER(Dropout2d, "p=0.5, inplace=False", &make<Dropout2d>).doc("Channels of input[N, C, H, W] zeroed with probability p, in training.").with(fields<Dropout2d>);
-SF_LAYER(Dropout3d, "p=0.5, inplace=False", &make<Dropout3d>).doc("Channels of input[N, C, D, H, W] zeroed with probability p, in training.").with(fields<Dropout3d>);
+SF_LAYER(Dropout2d, "p=0.5, inplace=False", &make<Dropout2d>)
+    .doc("Channels of input[N, C, H, W] zeroed with probability p, in training.")
+    .with(fields<Dropout2d>);
+SF_LAYER(Dropout3d, "p=0.5, inplace=False", &make<Dropout3d>)
+    .doc("Channels of input[N, C, D, H, W] zeroed with probability p, in training.")
+    .with(fields<Dropout3d>);
 SF_LAYER(AlphaDropout, "p=0.5, inplace=False", &make<AlphaDropout>).doc("Dropout that keeps mean and variance, for SELU networks.").with(fields<AlphaDropout>);
 
 }  // namespace sf::nn

@@ -25,9 +25,7 @@ void Linear::reset_parameters() {
 
 Tensor Linear::forward(const Tensor& input) const { return linear(input, weight, bias); }
 
-std::string Linear::extra_repr() const {
-  return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias));
-}
+std::string Linear::extra_repr() const { return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)); }
 
 Bilinear::Bilinear(int64_t in1, int64_t in2, int64_t out, bool with_bias, const TensorOptions& options)
     : in1_features(in1), in2_features(in2), out_features(out) {

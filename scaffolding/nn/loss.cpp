@@ -134,7 +134,8 @@ SF_LAYER(CosineSimilarity, "dim=1, eps=1e-8", [](int64_t dim, double eps) { retu
     .forward<&CosineSimilarity::forward>("x1, x2")
     .field<&CosineSimilarity::dim>("dim")
     .field<&CosineSimilarity::eps>("eps");
-SF_LAYER(PairwiseDistance, "p=2.0, eps=1e-6, keepdim=False", [](double p, double eps, bool keepdim) { return std::make_unique<PairwiseDistance>(p, eps, keepdim); })
+SF_LAYER(PairwiseDistance, "p=2.0, eps=1e-6, keepdim=False",
+         [](double p, double eps, bool keepdim) { return std::make_unique<PairwiseDistance>(p, eps, keepdim); })
     .doc("The p-norm of x1 - x2 along the last dimension.")
     .forward<&PairwiseDistance::forward>("x1, x2")
     .field<&PairwiseDistance::norm>("norm")

@@ -9,11 +9,11 @@ struct Loss : Module {
   explicit Loss(const char* name, const std::string& reduction);
 };
 
-#define SF_LOSS(Type)                                                                                                \
-  struct Type : Loss {                                                                                               \
-    SF_MODULE(Type)                                                                                                  \
-    explicit Type(const std::string& how = "mean") : Loss(#Type, how) {}                                             \
-    Tensor forward(const Tensor& input, const Tensor& target) const;                                                 \
+#define SF_LOSS(Type)                                                    \
+  struct Type : Loss {                                                   \
+    SF_MODULE(Type)                                                      \
+    explicit Type(const std::string& how = "mean") : Loss(#Type, how) {} \
+    Tensor forward(const Tensor& input, const Tensor& target) const;     \
   };
 SF_LOSS(MSELoss)
 SF_LOSS(L1Loss)

@@ -94,9 +94,7 @@ void RMSNorm::reset_parameters() {
   if (weight) init::ones_(weight);
 }
 Tensor RMSNorm::forward(const Tensor& x) const { return rms_norm(x, normalized_shape, weight, eps); }
-std::string RMSNorm::extra_repr() const {
-  return text(normalized_shape) + ", eps=" + text(eps) + ", elementwise_affine=" + text(elementwise_affine);
-}
+std::string RMSNorm::extra_repr() const { return text(normalized_shape) + ", eps=" + text(eps) + ", elementwise_affine=" + text(elementwise_affine); }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t channels, double e, bool with_weight, bool with_bias, const TensorOptions& o)
     : num_groups(groups), num_channels(channels), eps(e), affine(with_weight) {
@@ -136,9 +134,15 @@ static constexpr const char* kInstanceNorm =
 SF_LAYER(BatchNorm1d, kBatchNorm, &make_running<BatchNorm1d>).doc("Batch normalisation of input[N, C] or [N, C, L].").with(running_fields<BatchNorm>);
 SF_LAYER(BatchNorm2d, kBatchNorm, &make_running<BatchNorm2d>).doc("Batch normalisation of input[N, C, H, W].").with(running_fields<BatchNorm>);
 SF_LAYER(BatchNorm3d, kBatchNorm, &make_running<BatchNorm3d>).doc("Batch normalisation of input[N, C, D, H, W].").with(running_fields<BatchNorm>);
-SF_LAYER(InstanceNorm1d, kInstanceNorm, &make_running<InstanceNorm1d>).doc("Normalisation of each channel of each sample of input[N, C, L].").with(running_fields<InstanceNorm>);
-SF_LAYER(InstanceNorm2d, kInstanceNorm, &make_running<InstanceNorm2d>).doc("Normalisation of each channel of each sample of input[N, C, H, W].").with(running_fields<InstanceNorm>);
-SF_LAYER(InstanceNorm3d, kInstanceNorm, &make_running<InstanceNorm3d>).doc("Normalisation of each channel of each sample of input[N, C, D, H, W].").with(running_fields<InstanceNorm>);
+SF_LAYER(InstanceNorm1d, kInstanceNorm, &make_running<InstanceNorm1d>)
+    .doc("Normalisation of each channel of each sample of input[N, C, L].")
+    .with(running_fields<InstanceNorm>);
+SF_LAYER(InstanceNorm2d, kInstanceNorm, &make_running<InstanceNorm2d>)
+    .doc("Normalisation of each channel of each sample of input[N, C, H, W].")
+    .with(running_fields<InstanceNorm>);
+SF_LAYER(InstanceNorm3d, kInstanceNorm, &make_running<InstanceNorm3d>)
+    .doc("Normalisation of each channel of each sample of input[N, C, D, H, W].")
+    .with(running_fields<InstanceNorm>);
 
 SF_LAYER(LayerNorm, "normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None",
          [](Shape normalized_shape, double eps, bool elementwise_affine, bool bias, std::optional<Device> device, std::optional<DType> dtype) {

@@ -20,9 +20,9 @@ struct RunningNorm : Module {
   double eps;
   std::optional<double> momentum;
   bool affine, track_running_stats;
-  Tensor weight, bias;                // [num_features], or absent
-  Buffer running_mean, running_var;   // [num_features], or absent
-  Buffer num_batches_tracked;         // int64 []
+  Tensor weight, bias;               // [num_features], or absent
+  Buffer running_mean, running_var;  // [num_features], or absent
+  Buffer num_batches_tracked;        // int64 []
 
   RunningNorm(const char* name, int64_t num_features, const BatchNormOptions& options);
   void reset_running_stats();
@@ -55,7 +55,8 @@ inline BatchNormOptions instance_norm_defaults() { return {1e-5, kDefaultMomentu
 // Statistics per sample and channel; also of inputs without a batch.
 struct InstanceNorm : RunningNorm {
   int64_t spatial;
-  InstanceNorm(const char* name, int64_t spatial_dims, int64_t num_features, const BatchNormOptions& o) : RunningNorm(name, num_features, o), spatial(spatial_dims) {}
+  InstanceNorm(const char* name, int64_t spatial_dims, int64_t num_features, const BatchNormOptions& o)
+      : RunningNorm(name, num_features, o), spatial(spatial_dims) {}
   Tensor forward(const Tensor& input) const;
 };
 struct InstanceNorm1d : InstanceNorm {

@@ -25,11 +25,10 @@ Tensor AvgPoolNd::forward(const Tensor& input) const {
   return (dims == 2 ? avg_pool2d : avg_pool3d)(input, k, s, p, ceil_mode, count_include_pad, divisor_override);
 }
 
-std::string AvgPoolNd::extra_repr() const {
-  return "kernel_size=" + text(kernel_size) + ", stride=" + text(stride) + ", padding=" + text(padding);
-}
+std::string AvgPoolNd::extra_repr() const { return "kernel_size=" + text(kernel_size) + ", stride=" + text(stride) + ", padding=" + text(padding); }
 
-MaxPoolNd::MaxPoolNd(const char* name, int64_t n, const Ints& kernel, const std::optional<Ints>& step, const Ints& pad, const Ints& dil, bool indices, bool ceil)
+MaxPoolNd::MaxPoolNd(const char* name, int64_t n, const Ints& kernel, const std::optional<Ints>& step, const Ints& pad, const Ints& dil, bool indices,
+                     bool ceil)
     : dims(n), kernel_size(kernel), stride(step.value_or(kernel)), padding(pad), dilation(dil), return_indices(indices), ceil_mode(ceil) {
   kernel_size.spread(name, "kernel_size", n, 1);
   stride.spread(name, "stride", n, 1);
@@ -136,9 +135,15 @@ SF_LAYER(AvgPool3d, kAvg, &make_avg<AvgPool3d>).doc("Averages over windows of in
 SF_LAYER(MaxPool1d, kMax, &make_max<MaxPool1d>).doc("Maxima of windows of input[N, C, L].").with(max_fields);
 SF_LAYER(MaxPool2d, kMax, &make_max<MaxPool2d>).doc("Maxima of windows of input[N, C, H, W].").with(max_fields);
 SF_LAYER(MaxPool3d, kMax, &make_max<MaxPool3d>).doc("Maxima of windows of input[N, C, D, H, W].").with(max_fields);
-SF_LAYER(AdaptiveAvgPool1d, "output_size", &make_adaptive<AdaptiveAvgPool1d>).doc("Averages of output_size parts of the last dimension.").with(adaptive_avg_fields);
-SF_LAYER(AdaptiveAvgPool2d, "output_size", &make_adaptive<AdaptiveAvgPool2d>).doc("Averages of output_size parts of the last 2 dimensions.").with(adaptive_avg_fields);
-SF_LAYER(AdaptiveAvgPool3d, "output_size", &make_adaptive<AdaptiveAvgPool3d>).doc("Averages of output_size parts of the last 3 dimensions.").with(adaptive_avg_fields);
+SF_LAYER(AdaptiveAvgPool1d, "output_size", &make_adaptive<AdaptiveAvgPool1d>)
+    .doc("Averages of output_size parts of the last dimension.")
+    .with(adaptive_avg_fields);
+SF_LAYER(AdaptiveAvgPool2d, "output_size", &make_adaptive<AdaptiveAvgPool2d>)
+    .doc("Averages of output_size parts of the last 2 dimensions.")
+    .with(adaptive_avg_fields);
+SF_LAYER(AdaptiveAvgPool3d, "output_size", &make_adaptive<AdaptiveAvgPool3d>)
+    .doc("Averages of output_size parts of the last 3 dimensions.")
+    .with(adaptive_avg_fields);
 SF_LAYER(AdaptiveMaxPool1d, "output_size, return_indices=False", &make_adaptive_max<AdaptiveMaxPool1d>)
     .doc("Maxima of output_size parts of the last dimension.")
     .with(adaptive_max_fields);

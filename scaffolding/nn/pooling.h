@@ -17,7 +17,8 @@ struct AvgPoolNd : Module {
 };
 struct AvgPool1d : AvgPoolNd {
   SF_MODULE(AvgPool1d)
-  explicit AvgPool1d(const Ints& kernel_size, const std::optional<Ints>& stride = {}, const Ints& padding = 0, bool ceil_mode = false, bool count_include_pad = true);
+  explicit AvgPool1d(const Ints& kernel_size, const std::optional<Ints>& stride = {}, const Ints& padding = 0, bool ceil_mode = false,
+                     bool count_include_pad = true);
 };
 struct AvgPool2d : AvgPoolNd {
   SF_MODULE(AvgPool2d)

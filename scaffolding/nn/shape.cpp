@@ -33,9 +33,7 @@ Tensor Unfold::forward(const Tensor& x) const { return unfold(x, kernel_size.val
 std::string Unfold::extra_repr() const {
   return "kernel_size=" + text(kernel_size) + ", dilation=" + text(dilation) + ", padding=" + text(padding) + ", stride=" + text(stride);
 }
-Tensor Fold::forward(const Tensor& x) const {
-  return fold(x, output_size.values, kernel_size.values, dilation.values, padding.values, stride.values);
-}
+Tensor Fold::forward(const Tensor& x) const { return fold(x, output_size.values, kernel_size.values, dilation.values, padding.values, stride.values); }
 std::string Fold::extra_repr() const {
   return "output_size=" + text(output_size) + ", kernel_size=" + text(kernel_size) + ", dilation=" + text(dilation) + ", padding=" + text(padding) +
          ", stride=" + text(stride);
@@ -53,7 +51,8 @@ Tensor Upsample::forward(const Tensor& x) const {
   return interpolate(x, to, by, mode, align_corners, recompute_scale_factor);
 }
 std::string Upsample::extra_repr() const {
-  std::string how = scale_factor ? "scale_factor=" + (scale_factor->single ? text(scale_factor->values[0]) : text(scale_factor->values)) : "size=" + text(*size);
+  std::string how =
+      scale_factor ? "scale_factor=" + (scale_factor->single ? text(scale_factor->values[0]) : text(scale_factor->values)) : "size=" + text(*size);
   return how + ", mode=" + quoted(mode);
 }
 
@@ -61,9 +60,7 @@ PadNd::PadNd(const char* name, const char* m, int64_t dims, const Ints& p, doubl
   SF_CHECK(p.single || p.values.size() == 2 * dims, name, ": padding must be one number or ", 2 * dims, " numbers, got ", p.values);
   padding = p.single ? Shape::filled(2 * dims, p.values[0]) : p.values;
 }
-Tensor PadNd::forward(const Tensor& x) const {
-  return mode == std::string("constant") ? pad(x, padding, mode, Scalar(value)) : pad(x, padding, mode);
-}
+Tensor PadNd::forward(const Tensor& x) const { return mode == std::string("constant") ? pad(x, padding, mode, Scalar(value)) : pad(x, padding, mode); }
 std::string PadNd::extra_repr() const { return text(padding); }
 std::string ConstantPad1d::extra_repr() const { return "padding=" + text(padding) + ", value=" + text(value); }
 std::string ConstantPad2d::extra_repr() const { return "padding=" + text(padding) + ", value=" + text(value); }
@@ -139,11 +136,11 @@ template <class T> static std::unique_ptr<T> make_pad(Ints padding) { return std
 template <class T> static std::unique_ptr<T> make_constant_pad(Ints padding, double value) { return std::make_unique<T>(padding, value); }
 static LayerEntry& pad_fields(LayerEntry& e) { return e.forward<&PadNd::forward>("input").field<&PadNd::padding>("padding"); }
 static LayerEntry& constant_fields(LayerEntry& e) { return pad_fields(e).field<&PadNd::value>("value"); }
-#define SF_PADS(dims)                                                                                                                         \
-  SF_LAYER(ZeroPad##dims##d, "padding", &make_pad<ZeroPad##dims##d>).doc("Zeros around the last dimensions.").with(pad_fields);               \
-  SF_LAYER(ReflectionPad##dims##d, "padding", &make_pad<ReflectionPad##dims##d>).doc("The input mirrored at its ends.").with(pad_fields);     \
-  SF_LAYER(ReplicationPad##dims##d, "padding", &make_pad<ReplicationPad##dims##d>).doc("The outermost entries repeated.").with(pad_fields);   \
-  SF_LAYER(CircularPad##dims##d, "padding", &make_pad<CircularPad##dims##d>).doc("The entries of the other end.").with(pad_fields);           \
+#define SF_PADS(dims)                                                                                                                       \
+  SF_LAYER(ZeroPad##dims##d, "padding", &make_pad<ZeroPad##dims##d>).doc("Zeros around the last dimensions.").with(pad_fields);             \
+  SF_LAYER(ReflectionPad##dims##d, "padding", &make_pad<ReflectionPad##dims##d>).doc("The input mirrored at its ends.").with(pad_fields);   \
+  SF_LAYER(ReplicationPad##dims##d, "padding", &make_pad<ReplicationPad##dims##d>).doc("The outermost entries repeated.").with(pad_fields); \
+  SF_LAYER(CircularPad##dims##d, "padding", &make_pad<CircularPad##dims##d>).doc("The entries of the other end.").with(pad_fields);         \
   SF_LAYER(ConstantPad##dims##d, "padding, value", &make_constant_pad<ConstantPad##dims##d>).doc("A number around the last dimensions.").with(constant_fields)
 SF_PADS(1);
 SF_PADS(2);

@@ -99,15 +99,15 @@ struct PadNd : Module {
     SF_MODULE(Type)                                                              \
     explicit Type(const Ints& padding) : PadNd(#Type, mode, dims, padding, 0) {} \
   };
-#define SF_PADS(dims)                            \
-  SF_PAD(ZeroPad##dims##d, "constant", dims)     \
-  SF_PAD(ReflectionPad##dims##d, "reflect", dims) \
-  SF_PAD(ReplicationPad##dims##d, "replicate", dims) \
-  SF_PAD(CircularPad##dims##d, "circular", dims) \
-  struct ConstantPad##dims##d : PadNd {          \
-    SF_MODULE(ConstantPad##dims##d)              \
+#define SF_PADS(dims)                                                                                                           \
+  SF_PAD(ZeroPad##dims##d, "constant", dims)                                                                                    \
+  SF_PAD(ReflectionPad##dims##d, "reflect", dims)                                                                               \
+  SF_PAD(ReplicationPad##dims##d, "replicate", dims)                                                                            \
+  SF_PAD(CircularPad##dims##d, "circular", dims)                                                                                \
+  struct ConstantPad##dims##d : PadNd {                                                                                         \
+    SF_MODULE(ConstantPad##dims##d)                                                                                             \
     ConstantPad##dims##d(const Ints& padding, double fill) : PadNd("ConstantPad" #dims "d", "constant", dims, padding, fill) {} \
-    std::string extra_repr() const override;     \
+    std::string extra_repr() const override;                                                                                    \
   };
 SF_PADS(1)
 SF_PADS(2)
