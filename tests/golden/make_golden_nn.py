@@ -125,7 +125,7 @@ CASES = [
     ("nn.LogSigmoid()", "randn(3, 5)"),
     ("nn.Softsign()", "randn(3, 5)"),
     ("nn.Tanhshrink()", "randn(3, 5)"),
-    ("nn.Softplus(beta=2, threshold=3)", "randn(3, 5)"),
+    ("nn.Softplus(beta=2.0, threshold=3.0)", "randn(3, 5)"),
     ("nn.GLU()", "randn(3, 6)"),
     ("nn.GLU(dim=1)", "randn(2, 4, 3)"),
     ("nn.Softmax(dim=-1)", "randn(3, 5)"),
@@ -180,7 +180,7 @@ CASES = [
     ("nn.CosineSimilarity(dim=0, eps=1e-4)", "randn(4, 3), randn(4, 3)"),
     ("nn.PairwiseDistance(p=1.0)", "randn(4, 3), randn(4, 3)"),
     (
-        "nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))",
+        "nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))",
         "randn(2, 3, 6, 6)",
     ),
 ]
@@ -190,7 +190,7 @@ def thinned(t):
     flat = t.detach().reshape(-1)
     if flat.numel() <= KEPT:
         return flat.clone()
-    return flat[torch.linspace(0, flat.numel() - 1, KEPT).long()].clone()
+    return flat[[i * (flat.numel() - 1) // (KEPT - 1) for i in range(KEPT)]].clone()
 
 
 def run(number, layer, inputs, kwargs=""):

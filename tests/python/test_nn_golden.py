@@ -34,7 +34,7 @@ def read_safetensors(path):
 
 def thinned(t):
     flat = t.detach().reshape(-1).numpy()
-    return flat if flat.size <= FILE["kept"] else flat[np.linspace(0, flat.size - 1, FILE["kept"], dtype=np.float32).astype(np.int64)]
+    return flat if flat.size <= FILE["kept"] else flat[[i * (flat.size - 1) // (FILE["kept"] - 1) for i in range(FILE["kept"])]]
 
 
 def close(got, want, what, tolerance=1e-5):
@@ -55,8 +55,9 @@ def test_layer(number, numbers):
     assert {k: list(v.shape) for k, v in state.items()} == case["keys"]
     assert list(state) == list(case["keys"])
     assert repr(module) == case["repr"]
+    normal = "Embedding" in expression or "bias_kv" in expression  # normal numbers are torch's bit for bit only where the processor has FMA
     for key, value in state.items():
-        close(thinned(value), numbers[f"{number}.initial.{key}"], f"initial {key}", 1e-6)
+        close(thinned(value), numbers[f"{number}.initial.{key}"], f"initial {key}", 1e-6 if normal else 0)
     module.train(not evaluate)
     arguments = list(eval(f"({case['inputs']},)", scope))
     leaves = [a.detach().requires_grad_() if a.is_floating_point() and not bool((a.abs() == 1).all()) else a for a in arguments]
