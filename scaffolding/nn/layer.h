@@ -135,7 +135,7 @@ template <class T> Value boxed(const T& v) {
                      })
     return v.single ? Value(v.values[0]) : Value(v.values);
   else if constexpr (sf::detail::is_optional<T>) return v ? boxed(*v) : Value(std::monostate{});
-  else if constexpr (std::is_same_v<T, float>) return double(v);
+  else if constexpr (std::is_same_v<T, Scalar>) return v.is_float() ? Value(v.to_double()) : Value(v.to_int());
   else return Value(v);
 }
 
