@@ -41,6 +41,7 @@ SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) { return 
 
 // to[i][col][row] = from[i][row][col] for count matrices, in blocks that are transposed in registers.
 static void transpose_each(const float* from, float* to, int64_t count, int64_t rows, int64_t cols) {
+  if (count * rows * cols == 0) return;
   const int64_t row_blocks = ceil_div(rows, L), strips = ceil_div(cols, L);
   parallel_for(count * strips, max64(1, 2048 / rows), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
