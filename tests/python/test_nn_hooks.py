@@ -94,7 +94,7 @@ def test_full_backward_hook():
     assert sf.allclose(x.grad, 3 * plain)
     seen.clear()
     lin(sf.randn(4, 3)).sum().backward()  # no input needs a gradient
-    assert seen == []or seen[0][0]
+    assert seen == [] or seen[0][0]
 
 
 def test_backward_hook_without_input_gradients_and_pre_hook():
