@@ -21,6 +21,7 @@ look() {
   good_cmake || required+=(cmake)
   has_command ninja || required+=(ninja-build)
   has_header nlohmann/json.hpp || required+=(nlohmann-json3-dev)
+  has_header zlib.h || required+=(zlib1g-dev)
   has_header CLI/CLI.hpp || required+=(libcli11-dev)
   has_header gtest/gtest.h || required+=(libgtest-dev)
   good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
