@@ -36,7 +36,9 @@ constexpr std::string_view kKnown[] = {"collections.OrderedDict",
                                        "numpy.core.multiarray.scalar",
                                        "numpy.core.multiarray._reconstruct",
                                        "numpy._core.multiarray.scalar",
-                                       "numpy._core.multiarray._reconstruct"};
+                                       "numpy._core.multiarray._reconstruct",
+                                       "numpy.core.numeric._frombuffer",
+                                       "numpy._core.numeric._frombuffer"};
 
 Object global(std::string_view name) { return Object(name, Object::Global); }
 
@@ -107,15 +109,22 @@ Object numpy_scalar(const Arguments& a) {
   return is_floating(t) ? Object(one.item()) : Object(one.item_int());
 }
 
-Tensor numpy_array(const std::string& file, const Object& state) {
+// The positions are those of the arguments: an array is stored in two ways.
+Tensor numpy_array(const Arguments& a, size_t shape, size_t dtype, bool fortran, size_t bytes) {
+  DType t = numpy_dtype(a.file, a.items[dtype]);
+  if (!a.items[bytes].is(Object::ByteArray)) a.get(bytes, Object::Blob);
+  const std::string& text = a.items[bytes].text();
+  return array_of_bytes(Bytes::borrow(text.data(), text.size(), a.file), a.shape(shape), t, fortran, Copy::Always);
+}
+Object array_from_buffer(const Arguments& a) {
+  a.count(4, 4);
+  return Object(numpy_array(a, 2, 1, a.get(3, Object::String).text() == "F", 0));
+}
+Tensor array_from_state(const std::string& file, const Object& state) {
   std::string callable = "numpy.ndarray";
   Arguments a{file, callable, state.items()};
   a.count(5, 5);
-  Shape shape = a.shape(1);
-  DType t = numpy_dtype(file, a.items[2]);
-  bool fortran = a.get(3, Object::Bool).as_bool();
-  const std::string& bytes = a.get(4, Object::Blob).text();
-  return array_of_bytes(Bytes::borrow(bytes.data(), bytes.size(), file), shape, t, fortran, Copy::Always);
+  return numpy_array(a, 1, 2, a.get(3, Object::Bool).as_bool(), 4);
 }
 
 // Python 3 writes bytes under protocol 2 as text in which every character stands for a byte.
@@ -222,6 +231,7 @@ Object reduce_global(const std::string& file, const Object& callable, const Obje
     a.count(1, 3);
     return global(std::string(kNumpyDtype) + a.get(0, Object::String).text());
   }
+  if (name.ends_with("core.numeric._frombuffer")) return array_from_buffer(a);
   if (name.ends_with("core.multiarray.scalar")) return numpy_scalar(a);
   if (name.ends_with("core.multiarray._reconstruct")) return Object(empty({0}, kUInt8));  // filled by build_state
   Object instance = Object::container(Object::Instance, a.items);
@@ -238,7 +248,7 @@ void build_state(const std::string& file, Object& object, const Object& state) {
     const std::string& order = state.items()[1].text();
     SF_CHECK_AS(NotSupported, order == "<" || order == "|" || order == "=", file, ": holds NumPy values of byte order '", order, "'");
   } else if (object.is(Object::TensorValue) && object.tensor().numel() == 0 && state.is(Object::Tuple)) {
-    object.node()->tensor = numpy_array(file, state);  // in its node, which the memo may have already
+    object.node()->tensor = array_from_state(file, state);  // in its node, which the memo may have already
   } else if (object.is(Object::Instance)) {
     object.node()->state = state;
   } else {
