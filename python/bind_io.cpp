@@ -120,11 +120,11 @@ TensorMap load_npz(nb::handle source) {
 
 void bind_io(nb::module_& m) {
   m.def("_load_torch", &load_torch, nb::arg("source"), nb::arg("place"), nb::arg("mmap"), nb::arg("placeholders"));
-  m.def("_save_torch", &save_torch, nb::arg("obj"), nb::arg("f"));
+  m.def("_save_torch", &save_torch, nb::arg("obj").none(), nb::arg("f"));
   m.def("_save_safetensors", &save_safetensors, nb::arg("tensors"), nb::arg("f"), nb::arg("metadata"));
   m.def("_save_sharded", &save_sharded, nb::arg("tensors"), nb::arg("path"), nb::arg("max_shard_size"), nb::arg("metadata"));
   m.def("_load_npy", [](nb::handle source) { return io::load_npy(bytes_of(source)); });
-  m.def("_save_npy", &save_npy, nb::arg("array").none(false), nb::arg("f"));
+  m.def("_save_npy", &save_npy, nb::arg("array"), nb::arg("f"));
   m.def("_load_npz", &load_npz);
   m.def("_save_npz", &save_npz);
   nb::class_<io::Checkpoint>(m, "_Checkpoint")

@@ -16,9 +16,9 @@ def blocks(document, language):
 
 
 @pytest.mark.parametrize("number", range(len(blocks("README.md", "python"))))
-def test_readme_python(number):
+def test_readme_python(number, tmp_path):
     pytest.importorskip("scaffolding")
-    done = subprocess.run([sys.executable, "-c", blocks("README.md", "python")[number]], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", blocks("README.md", "python")[number]], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 const fs::path kGolden = fs::path(SF_SOURCE_DIR) / "tests/golden/checkpoints";
 
-class CheckpointTest : public TestFolder {};
+class CheckpointFile : public TestFolder {};
 
 void expect_equal(const Tensor& got, const Tensor& want, const std::string& name) {
   EXPECT_EQ(got.dtype(), want.dtype()) << name;
@@ -30,7 +30,7 @@ void expect_equal(const Tensor& got, const Tensor& want, const std::string& name
 }
 
 // Files by PyTorch, NumPy and gguf-py; tests/golden/make_golden_checkpoints.py.
-TEST_F(CheckpointTest, files_of_other_programs_hold_what_these_say) {
+TEST_F(CheckpointFile, files_of_other_programs_hold_what_these_say) {
   int files = 0;
   for (auto& e : fs::directory_iterator(kGolden)) {
     std::string expected = e.path().string();
@@ -52,7 +52,7 @@ TEST_F(CheckpointTest, files_of_other_programs_hold_what_these_say) {
   EXPECT_GE(files, 10);
 }
 
-TEST_F(CheckpointTest, kinds_are_recognised_by_content) {
+TEST_F(CheckpointFile, kinds_are_recognised_by_content) {
   fs::copy(kGolden / "zip.pt", path("a.safetensors"));
   fs::copy(kGolden / "types.gguf", path("b.pt"));
   fs::copy(kGolden / "stored.npz", path("c"));
@@ -70,7 +70,7 @@ TEST_F(CheckpointTest, kinds_are_recognised_by_content) {
   SF_EXPECT_ERROR(RuntimeError, "cannot open", open_checkpoint(path("absent")));
 }
 
-TEST_F(CheckpointTest, a_folder_stands_for_its_one_checkpoint) {
+TEST_F(CheckpointFile, a_folder_stands_for_its_one_checkpoint) {
   SF_EXPECT_ERROR(ValueError, "without a checkpoint", open_checkpoint(folder_.string()));
   save_safetensors({{"a", tensor({1})}}, path("model.safetensors"));
   EXPECT_STREQ(open_checkpoint(folder_.string())->kind(), "safetensors");
@@ -79,7 +79,7 @@ TEST_F(CheckpointTest, a_folder_stands_for_its_one_checkpoint) {
 }
 
 // Every file that tests/golden/make_malformed.py made is refused with the reason that its manifest gives, and its name.
-TEST_F(CheckpointTest, malformed_files_are_refused_for_the_right_reason) {
+TEST_F(CheckpointFile, malformed_files_are_refused_for_the_right_reason) {
   fs::path folder = fs::path(SF_SOURCE_DIR) / "tests/malformed";
   std::ifstream manifest(folder / "MANIFEST.jsonl");
   int files = 0;
@@ -99,7 +99,7 @@ TEST_F(CheckpointTest, malformed_files_are_refused_for_the_right_reason) {
   EXPECT_GT(files, 100);
 }
 
-TEST_F(CheckpointTest, every_prefix_of_a_file_is_refused) {
+TEST_F(CheckpointFile, every_prefix_of_a_file_is_refused) {
   for (std::string name : {"protocol4.pt", "plain4.pkl", "column.npy", "deflated.npz"}) {
     std::string whole = bytes_of((kGolden / name).string());
     for (size_t n = 0; n < whole.size(); n += n < 200 ? 1 : 13) {
@@ -115,7 +115,7 @@ TEST_F(CheckpointTest, every_prefix_of_a_file_is_refused) {
   }
 }
 
-TEST_F(CheckpointTest, the_shared_foreign_checkpoints_load) {
+TEST_F(CheckpointFile, the_shared_foreign_checkpoints_load) {
   fs::path folder;
   if (const char* set = std::getenv("SF_SHARED_DATA")) folder = fs::path(set) / "foreign_checkpoints";
   else folder = fs::path(SF_SOURCE_DIR).parent_path() / "shared/data/foreign_checkpoints";
@@ -140,7 +140,7 @@ std::map<std::string, Tensor> four_tensors() {
   return {{"a", full({10}, 1)}, {"b", full({10}, 2)}, {"c", full({10}, 3)}, {"d", full({100}, 4)}};  // 40, 40, 40 and 400 bytes
 }
 
-TEST_F(CheckpointTest, shards_are_written_and_read) {
+TEST_F(CheckpointFile, shards_are_written_and_read) {
   std::string index = save_sharded_safetensors(four_tensors(), path("model.safetensors"), 100, {{"format", "pt"}});
   EXPECT_EQ(index, path("model.safetensors.index.json"));
   EXPECT_EQ(files(), 4u);
@@ -158,7 +158,7 @@ TEST_F(CheckpointTest, shards_are_written_and_read) {
   }
 }
 
-TEST_F(CheckpointTest, a_second_save_leaves_nothing_of_the_first) {
+TEST_F(CheckpointFile, a_second_save_leaves_nothing_of_the_first) {
   save_sharded_safetensors(four_tensors(), path("model.safetensors"), 100);
   write("model-notes-00003.safetensors", "kept");
   EXPECT_EQ(save_sharded_safetensors(four_tensors(), path("model.safetensors"), 1000), path("model.safetensors"));
@@ -168,7 +168,7 @@ TEST_F(CheckpointTest, a_second_save_leaves_nothing_of_the_first) {
   EXPECT_EQ(load_checkpoint(path("model.safetensors.index.json")).size(), 4u);
 }
 
-TEST_F(CheckpointTest, shards_are_opened_when_they_are_needed_and_checked_then) {
+TEST_F(CheckpointFile, shards_are_opened_when_they_are_needed_and_checked_then) {
   save_sharded_safetensors(four_tensors(), path("model.safetensors"), 100);
   write("model-00003-of-00003.safetensors", "broken");
   auto file = open_checkpoint(path("model.safetensors.index.json"));
@@ -180,7 +180,7 @@ TEST_F(CheckpointTest, shards_are_opened_when_they_are_needed_and_checked_then) 
   SF_EXPECT_ERROR(RuntimeError, "is not there", open_checkpoint(path("model.safetensors.index.json")));
 }
 
-TEST_F(CheckpointTest, shards_of_other_formats_are_read_through_their_index) {
+TEST_F(CheckpointFile, shards_of_other_formats_are_read_through_their_index) {
   save_torch(Object::container(Object::Dict, {Object("a"), Object(tensor({1, 2}))}), path("pytorch_model-00001-of-00001.bin"));
   write("pytorch_model.bin.index.json", R"({"metadata": {}, "weight_map": {"a": "pytorch_model-00001-of-00001.bin"}})");
   EXPECT_EQ(load_checkpoint(path("pytorch_model.bin.index.json")).at("a").to_vector(), (std::vector<double>{1, 2}));
@@ -188,7 +188,7 @@ TEST_F(CheckpointTest, shards_of_other_formats_are_read_through_their_index) {
 
 // ---- when a file cannot be written
 
-TEST_F(CheckpointTest, a_full_disk_keeps_the_previous_file) {
+TEST_F(CheckpointFile, a_full_disk_keeps_the_previous_file) {
   Tensor big = full({1 << 16}, 1);  // 256 KiB
   Object tree = Object::container(Object::Dict, {Object("a"), Object(big)});
   save_safetensors({{"a", tensor({1})}}, path("x.safetensors"));

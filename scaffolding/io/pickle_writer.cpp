@@ -1,5 +1,6 @@
 #include <bit>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "scaffolding/io/pickle.h"
 
@@ -126,12 +127,26 @@ class Writer {
     out_ += one_or_more;
   }
 
+  // While it is written, a container is open: one that is met again then contains itself.
+  struct Opened {
+    std::unordered_set<const Node*>& open;
+    const Node* node;
+    Opened(std::unordered_set<const Node*>& o, const Node* n) : open(o), node(n) {
+      if (node) open.insert(node);
+    }
+    ~Opened() {
+      if (node) open.erase(node);
+    }
+  };
+
   void write(const Object& o, int depth) {
-    SF_CHECK(depth <= kMaxPickleDepth, "save: the object is nested more than ", kMaxPickleDepth, " deep, or contains itself");
+    SF_CHECK(depth <= kMaxPickleDepth, "save: the object is nested more than ", kMaxPickleDepth, " deep");
     if (o.node()) {
+      SF_CHECK(!open_.count(o.node()), "save: ", Object::name(o.kind()), " contains itself");
       auto it = memo_.find(o.node());
       if (it != memo_.end()) return get(it->second);
     }
+    Opened guard(open_, o.node());
     switch (o.kind()) {
       case Object::None: out_ += 'N'; return;
       case Object::Bool: return boolean(o.as_bool());
@@ -222,6 +237,7 @@ class Writer {
   uint32_t next_ = 0;
   std::unordered_map<std::string, uint32_t> globals_;
   std::unordered_map<const Node*, uint32_t> memo_;
+  std::unordered_set<const Node*> open_;
 };
 
 }  // namespace

@@ -108,9 +108,8 @@ TEST_F(TorchFile, one_list_in_two_places_stays_one) {
 }
 
 TEST_F(TorchFile, unknown_classes_are_refused_or_become_placeholders) {
-  std::string program =
-      "\x80\x02}X\x01\x00\x00\x00"
-      "acsome.module\nClass\n(K\x05tR}X\x01\x00\x00\x00sK\x07sbs.";
+  constexpr std::string_view kProgram("\x80\x02}X\x01\0\0\0acsome.module\nClass\n(K\x05tR}X\x01\0\0\0sK\x07sbs.", 46);
+  std::string program(kProgram);
   SF_EXPECT_ERROR(ValueError, "refers to some.module.Class", read(program));
   Object got = read(program, true);
   const Object* a = got.find("a");
