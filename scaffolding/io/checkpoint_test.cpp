@@ -137,7 +137,7 @@ TEST_F(CheckpointFile, the_shared_foreign_checkpoints_load) {
 // ---- shards
 
 std::map<std::string, Tensor> four_tensors() {
-  return {{"a", full({10}, 1)}, {"b", full({10}, 2)}, {"c", full({10}, 3)}, {"d", full({100}, 4)}};  // 40, 40, 40 and 400 bytes
+  return {{"a", full({10}, 1.0)}, {"b", full({10}, 2.0)}, {"c", full({10}, 3.0)}, {"d", full({100}, 4.0)}};  // 40, 40, 40 and 400 bytes
 }
 
 TEST_F(CheckpointFile, shards_are_written_and_read) {
