@@ -21,7 +21,7 @@ DTYPES = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "flo
 
 def named(tree, prefix=""):
     if isinstance(tree, np.ndarray):
-        tree = torch.from_numpy(np.ascontiguousarray(tree))
+        tree = torch.from_numpy(np.array(tree, order="C"))
     if isinstance(tree, torch.Tensor):
         return {prefix: tree.detach().clone(memory_format=torch.contiguous_format)}
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, (list, tuple)) else ()
