@@ -21,7 +21,7 @@ def save(obj, f, *, pickle_protocol=2, _use_new_zipfile_serialization=True):
 
     obj: tensors, parameters, numbers, strings, bytes, None, dtypes, devices, and dicts, OrderedDicts, Counters, lists, tuples,
     sets and Sizes of them. Tensors that share memory share it again after loading; subclasses of Tensor but for Parameter
-    are saved as tensors, NumPy's scalars as Python's numbers. A path is replaced as a whole: until everything is on the disk, it
+    are saved as tensors, tensors without their Python attributes, NumPy's scalars as Python's numbers. A path is replaced as a whole: until everything is on the disk, it
     keeps what it had. A path that ends in .safetensors gets that format, for which obj must be a dict of names and tensors.
 
     TypeError names the place of an object that cannot be saved; RuntimeError says why a file cannot be written.
