@@ -1,5 +1,6 @@
 """The rows of scaffolding_bench in PyTorch, each as a user who knows PyTorch would write it. Needs torch; see serve.py."""
 
+import dataloader
 import torch
 import torch.nn.functional as F
 from serve import main
@@ -98,6 +99,8 @@ for tag, dtype in DTYPES.items():
     row(f"softmax [20,1024,1024] {tag}", lambda t=dtype: unary(lambda x: F.softmax(x, -1), (20, 1024, 1024), t))
 row("add [2] with gradient, Python", add, threads=1)
 row("train step 256-512-10 batch 32", train_step, threads=1)
+for kind in ("lossy", "lossless"):
+    row(f"dataloader webp {kind}, 2 workers", lambda k=kind: dataloader.peer(k))
 
 if __name__ == "__main__":
     main(ROWS, lambda n: torch.set_num_threads(n) if n else None)
