@@ -10,6 +10,8 @@
 namespace sf::bench {
 
 // What bounds a row: its rate is given as a share of this, measured between the row's own samples.
+// Copy: the bandwidth of memory. Row and memcpy alike walk through arrays of four times the last cache in all, as STREAM
+// prescribes: prepare() is called until its inputs fill them, the calls take turns, and each holds on to its output.
 enum class Roof { None, F32, BF16, Copy };
 
 struct Goal {

@@ -13,16 +13,12 @@ namespace sf::test {
 
 bool is_real(const Tensor& t) { return t && is_floating(t.dtype()) && !is_float8(t.dtype()); }
 
-namespace {
-
-// The op sees a fresh leaf with the input's layout.
 Tensor leaf_of(const Tensor& t) {
   Tensor x = empty_like(t);
   copy_bytes(x, t);
   return x.requires_grad_();
 }
 
-// sum over outputs of sum(y * c), float64 arithmetic on the tape.
 Tensor weighted_sum(const Tensors& ys, const Tensors& cs) {
   Tensor total;
   for (size_t i = 0; i < ys.size(); ++i) {
@@ -41,8 +37,6 @@ std::vector<Tensor> real_inputs(const std::vector<Value>& args) {
   });
   return v;
 }
-
-}  // namespace
 
 std::string describe(const OpEntry& op, const std::vector<Value>& args) {
   std::string s = op.name + "(";
@@ -83,8 +77,7 @@ void expect_close(const Tensor& got, const Tensor& want, double tol, const std::
   EXPECT_LE(relative, tol) << what;
 }
 
-// Ops that draw get the same numbers at every call.
-static Value call_seeded(const OpEntry& op, const std::vector<Value>& args) {
+Value call_seeded(const OpEntry& op, const std::vector<Value>& args) {
   if (op.is_random) manual_seed(kDefaultSeed);
   return op.call(args);
 }
@@ -259,12 +252,17 @@ void check_second_derivatives(const OpEntry& op, const OpTest& t) {
   }
 }
 
-void check_providers(const OpEntry& op, const OpTest& t) {
-  if (op.is_random) return;
+std::vector<std::string> provider_labels(const OpEntry& op) {
   std::vector<std::string> labels{""};
   for (auto* table : op.tables)
     for (int i = 0; i < table->count(Device::CPU); ++i)
       if (auto l = provider_label(table->entry(Device::CPU, i)); std::find(labels.begin(), labels.end(), l) == labels.end()) labels.push_back(l);
+  return labels;
+}
+
+void check_providers(const OpEntry& op, const OpTest& t) {
+  if (op.is_random) return;
+  std::vector<std::string> labels = provider_labels(op);
   for (auto& s : t.all) {
     auto args = complete(op, *s);
     if (real_inputs(args).empty()) continue;
@@ -279,7 +277,10 @@ void check_providers(const OpEntry& op, const OpTest& t) {
         if (!label.empty()) pin_provider("*", label);
         SCOPED_TRACE(describe(op, rounded) + " provider " + (label.empty() ? "default" : label));
         Evaluation e = evaluate(op, rounded, op.differentiable && s->grad);
+        Evaluation inference = evaluate(op, rounded, false);  // fused ops may take another path where nothing is recorded
         unpin_providers();
+        ASSERT_EQ(inference.values.size(), exact.values.size());
+        for (size_t i = 0; i < e.values.size(); ++i) expect_close(inference.values[i], exact.values[i], tol, "value without gradients");
         ASSERT_EQ(e.values.size(), exact.values.size());
         for (size_t i = 0; i < e.values.size(); ++i) expect_close(e.values[i], exact.values[i], tol, "value");
         for (size_t i = 0; i < e.gradients.size(); ++i) {

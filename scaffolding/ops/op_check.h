@@ -24,6 +24,14 @@ Tensors cotangents(const Tensors& ys);
 struct Evaluation {
   Tensors values, gradients, all;
 };
+// The op on args; one that draws gets the same numbers at every call.
+Value call_seeded(const OpEntry& op, const std::vector<Value>& args);
+// "" for the default, then every provider of the op's kernels on the CPU.
+std::vector<std::string> provider_labels(const OpEntry& op);
+std::vector<Tensor> real_inputs(const std::vector<Value>& args);
+Tensor leaf_of(const Tensor& t);  // a fresh leaf with t's values and layout
+// sum over the floating outputs of sum(y * c), in float64 on the tape; empty when there is none.
+Tensor weighted_sum(const Tensors& ys, const Tensors& cs);
 Evaluation evaluate(const OpEntry& op, const std::vector<Value>& args, bool want_gradients);
 
 // float16 to float64, not float8.

@@ -8,4 +8,7 @@ void dump_samples(const std::string& folder);     // <op>.safetensors and <op>.j
 void write_table(const std::string& path);        // docs/ops.md
 void write_environment(const std::string& path);  // docs/env.md
 
+// Time of a call and of its backward pass for every sample of the ops whose name contains `filter`, by dtype and provider.
+void time_samples(const std::string& filter);
+
 }  // namespace sf::test

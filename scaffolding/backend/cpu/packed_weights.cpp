@@ -1,5 +1,6 @@
 #include "scaffolding/backend/cpu/packed_weights.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -7,6 +8,8 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
+
+#include "scaffolding/core/env.h"
 
 namespace sf::cpu {
 
@@ -26,7 +29,7 @@ struct Table {
   std::mutex lock;
   std::list<PackedEntry*> order;  // most recently used first
   std::unordered_multimap<const void*, PackedEntry*> by_address;
-  size_t total = 0, limit = size_t(2) << 30;
+  size_t total = 0, limit = size_t(std::max<int64_t>(env::integer("SF_PACKED_WEIGHTS_MB"), 0)) << 20;
 };
 Table& table() {
   static Table* t = new Table;  // never destroyed: storage may outlive static objects

@@ -25,7 +25,7 @@ void release_packed(PackedEntry* entry);
 void* packed_bytes(PackedEntry* entry);
 
 void forget_packed(const void* data, size_t bytes);  // the storage destructor calls this: whatever was packed from its bytes goes
-void set_packed_limit(size_t bytes);                 // 2 GiB unless set; 0 turns the cache off
+void set_packed_limit(size_t bytes);                 // SF_PACKED_WEIGHTS_MB unless set; 0 turns the cache off
 size_t packed_total();                               // bytes kept now
 
 // Owner of one use of an entry. Everything inlines: files compiled for an instruction set include this header.

@@ -93,7 +93,7 @@ template <class T> static void forward_of(const BatchNormForward& a) {
     }
     parallel_for(k.count, 1, [=](int64_t begin, int64_t end) {
       for (int64_t p = end - 1; p >= begin; --p)
-        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, offset, stream);
+        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, offset, x + (p + 1) * k.step * C, stream);
       if (stream) stream_fence();
     });
     return;
@@ -103,7 +103,8 @@ template <class T> static void forward_of(const BatchNormForward& a) {
       for (int64_t c = begin; c < end; ++c) {
         for (int64_t u = 0; u < units; ++u) plane_statistics(c, u);
         combine(c);
-        for (int64_t n = N - 1; n >= 0; --n) plane_apply<T, false>(x + (n * C + c) * S, y + (n * C + c) * S, S, gain[c], offset[c], stream);
+        for (int64_t n = N - 1; n >= 0; --n)
+          plane_apply<T, false>(x + (n * C + c) * S, y + (n * C + c) * S, S, gain[c], offset[c], x + (n * C + c + 1) * S, stream);
       }
       if (stream) stream_fence();
     });
@@ -118,7 +119,7 @@ template <class T> static void forward_of(const BatchNormForward& a) {
   parallel_for(C * units, row_grain(S), [=](int64_t begin, int64_t end) {
     for (int64_t i = end - 1; i >= begin; --i) {
       int64_t c = i / units, u = i % units, at = (u / k.count * C + c) * S + u % k.count * k.step;
-      plane_apply<T, false>(x + at, y + at, size_at(S, u % k.count, k.step), gain[c], offset[c], stream);
+      plane_apply<T, false>(x + at, y + at, size_at(S, u % k.count, k.step), gain[c], offset[c], x + at + k.step, stream);
     }
     if (stream) stream_fence();
   });

@@ -198,7 +198,7 @@ static void convolve(const Image& x, const Filter& w, const Output& y, int64_t p
               const int mr = int(rows * (q + 1) / panels - r0);
               float* to = m + point * m_plane + r0 * NR;
               tile_for<MulF32, false>(mr, vecs)(depth, v + point * plane + (first + r0) * row + c0, row, 1, u + point * u_plane, NR, to, NR, c0 ? to : nullptr,
-                                                NR);
+                                                NR, nullptr, 0);
             }
         }
         for (int64_t t = 0; t < rows; ++t) {
@@ -311,7 +311,7 @@ static void backward_weights(const ConvBackwardWeights& f) {
               const int mr = int(rows * (q + 1) / panels - r0);
               float* to = u + point * block + r0 * kGradientBlock + c;
               tile_for<MulF32, false>(mr, cols - c <= L ? 1 : kTileVecs)(count, dyt + point * dy_plane + o0 + r0, 1, dy_row, xt + point * x_plane + c0 + c,
-                                                                         x_row, to, kGradientBlock, t0 ? to : nullptr, kGradientBlock);
+                                                                         x_row, to, kGradientBlock, t0 ? to : nullptr, kGradientBlock, nullptr, 0);
             }
         if (last)
           for (int64_t r = 0; r < rows; ++r)

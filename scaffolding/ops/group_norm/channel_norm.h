@@ -3,7 +3,7 @@
 //   planes  [n] of one channel, NCHW: vectors run over space, coefficients are scalars.
 // Included by group_norm.cpu.cpp and batch_norm.cpu.cpp only.
 #pragma once
-#include "scaffolding/backend/cpu/simd_rows.h"
+#include "scaffolding/backend/cpu/simd_short.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -105,49 +105,61 @@ template <class T> static void rows_moments(const T* x, int64_t rows, int64_t C,
   }
 }
 
-template <bool kSilu, class V> SF_INLINE static V activated(V z) {
-  if constexpr (kSilu) return z / (V(1.f) + exp_fast(-z));
+template <class T, bool kSilu, class V> SF_INLINE static V activated(V z) {
+  if constexpr (kSilu) return silu_for<T>(z);
   else return z;
 }
 // The gradient of activated(z) times dy.
 template <bool kSilu, class V> SF_INLINE static V deactivated(V z, V dy) {
   if constexpr (kSilu) {
-    V s = V(1.f) / (V(1.f) + exp_fast(-z));
+    V s = reciprocal(V(1.f) + exp_fast(min(V(87.f), -z)));
     return dy * fma(z * s, V(1.f) - s, s);
   } else {
     return dy;
   }
 }
 
-// y = act(x gain + offset)
-template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t n, Acc<T> gain, Acc<T> offset, bool stream) {
+// y = act(x gain + offset). `ahead` is what the thread will read from memory next, as many elements: it comes while this is
+// computed from the cache.
+template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t n, Acc<T> gain, Acc<T> offset, const T* ahead, bool stream) {
   using V = Vec<T>;
   V a(gain), b(offset);
   if constexpr (sizeof(T) == 4) {
     if (stream) {
       each_vector<T>(
-          n, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, activated<kSilu>(fma(load(x + i), a, b))); });
+          n, [&](int64_t i, int) __attribute__((always_inline)) {
+            __builtin_prefetch(ahead + i);
+            store_stream(y + i, activated<T, kSilu>(fma(load(x + i), a, b)));
+          });
       return;
     }
   }
   each_vector<T>(
-      n, [&](int64_t i, int k) __attribute__((always_inline)) { store_n(y + i, activated<kSilu>(fma(load_n(x + i, k), a, b)), k); });
+      n, [&](int64_t i, int k) __attribute__((always_inline)) {
+        __builtin_prefetch(ahead + i);
+        store_n(y + i, activated<T, kSilu>(fma(load_n(x + i, k), a, b)), k);
+      });
 }
-template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, bool stream) {
+template <class T, bool kSilu>
+static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, const T* ahead, bool stream) {
   for (int64_t r = 0; r < rows; ++r) {
-    const T* from = x + r * C;
+    const T *from = x + r * C, *next = ahead + r * C;
     T* to = y + r * C;
     if constexpr (sizeof(T) == 4) {
       if (stream) {
         each_vector<T>(
-            C, [&](int64_t i, int)
-                   __attribute__((always_inline)) { store_stream(to + i, activated<kSilu>(fma(load(from + i), load(gain + i), load(offset + i)))); });
+            C, [&](int64_t i, int) __attribute__((always_inline)) {
+              __builtin_prefetch(next + i, 0, 2);
+              store_stream(to + i, activated<T, kSilu>(fma(load(from + i), load(gain + i), load(offset + i))));
+            });
         continue;
       }
     }
     each_vector<T>(
-        C, [&](int64_t i, int n)
-               __attribute__((always_inline)) { store_n(to + i, activated<kSilu>(fma(load_n(from + i, n), load_n(gain + i, n), load_n(offset + i, n))), n); });
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          __builtin_prefetch(next + i, 0, 2);
+          store_n(to + i, activated<T, kSilu>(fma(load_n(from + i, n), load_n(gain + i, n), load_n(offset + i, n))), n);
+        });
   }
 }
 

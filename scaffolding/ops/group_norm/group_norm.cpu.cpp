@@ -58,7 +58,7 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
   auto apply = [=](int64_t n, int64_t begin, int64_t end) {
     for (int64_t p = end - 1; p >= begin; --p) {
       int64_t at = (n * S + p * step) * C;
-      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, stream);
+      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, x + at + S * C, stream);
     }
     if (stream) stream_fence();
   };
@@ -98,7 +98,7 @@ template <class T, bool kSilu> static void forward_planes(const GroupNormForward
   auto apply = [=](int64_t plane, int64_t from, int64_t count) {  // plane = n C + c
     int64_t c = plane % C, u = plane / D;
     double gain = double(rstd[u]) * double(weight[c]), offset = double(bias[c]) - double(mean[u]) * gain;
-    plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(gain), A(offset), stream);
+    plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(gain), A(offset), x + plane * S + from + M, stream);
   };
   if (N * G >= 2 * num_threads() || N * G * M <= kPiece) {
     parallel_for(N * G, row_grain(M), [=](int64_t begin, int64_t end) {

@@ -64,6 +64,7 @@ static void norm_row(const T* x, const T* residual, T* sum, T* y, int64_t C, Acc
   V m(mean);
   squares = sum_vectors<T>(
       C, [&](int64_t i, int n) __attribute__((always_inline)) {
+        __builtin_prefetch(x + C + i);  // the next row comes from memory while this one is computed from the cache
         V d = load_n(s + i, n, mean) - m;
         return d * d;
       });

@@ -30,7 +30,7 @@ template <class K, class P> [[gnu::noinline]] void multiply_strided(const P& p, 
       const int mr = int(p.m * (q + 1) / panels - r0);
       const bool straight = plain && whole;
       tile_for<K, false>(mr, vecs)(p.k, p.a + r0 * p.a_m, p.a_m, p.a_k, b, b_step, straight ? static_cast<Acc*>(p.e.c) + r0 * p.e.c_row + c0 : tile_sums,
-                                   straight ? p.e.c_row : NR, nullptr, 0);
+                                   straight ? p.e.c_row : NR, nullptr, 0, nullptr, 0);
       if (!straight) finish_tile(p.e, r0, mr, c0, cols, tile_sums, NR);
     }
   }

@@ -72,7 +72,7 @@ template <class K> SF_INLINE void store_vec(void* p, typename K::Vec v) { __buil
 //   else:    a[i * a_row + k * a_step], b[k * b_step]: operands are read where they are, for few rows.
 template <class K, int MR, int NV, bool kPacked>
 [[gnu::noinline]] void tile(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step,
-                            typename K::Acc* c, int64_t c_row, const typename K::Acc* rest, int64_t rest_row) {
+                            typename K::Acc* c, int64_t c_row, const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step) {
   using Vec = typename K::Vec;
   constexpr int L = kVecLanes<K>;
   Vec acc[MR][NV];
@@ -80,9 +80,20 @@ template <class K, int MR, int NV, bool kPacked>
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) acc[i][j] = Vec{};
+      // What the end of the tile touches, k steps from now: every line of c and of rest.
 #pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i) __builtin_prefetch(c + i * c_row, 1);  // c is written once, k steps from now
+  for (int i = 0; i < MR; ++i)
+    for (int j = 0; j < NV * L; j += 64 / int(sizeof(*c))) __builtin_prefetch(c + i * c_row + j, 1);
+  if (rest && rest != c) {
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; ++i)
+      for (int j = 0; j < NV * L; j += 64 / int(sizeof(*c))) __builtin_prefetch(rest + i * rest_row + j);
+  }
   for (int64_t k = 0; k < depth; ++k) {
+    if constexpr (kPacked) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += ahead_step;
+    }
     Vec bv[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) bv[j] = load_vec<K>(b + j * L);
@@ -106,7 +117,7 @@ template <class K, int MR, int NV, bool kPacked>
 
 template <class K>
 using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step, typename K::Acc* c,
-                        int64_t c_row, const typename K::Acc* rest, int64_t rest_row);
+                        int64_t c_row, const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step);
 
 // The kernel for `rows` in 1..MR, `vecs` in 1..kTileVecs.
 template <class K, bool kPacked, int MR = (kPacked ? kTileRows : kStridedRows)> SF_INLINE TileFn<K> tile_for(int rows, int vecs) {

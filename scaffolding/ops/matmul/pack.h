@@ -116,6 +116,13 @@ template <class K, class Src> [[gnu::noinline]] void pack(typename K::Unit* dst,
     for (int i = 0; i < count; ++i) rows[i] = src + i * ws;
     return pack_rows<K>(dst, width, rows, count, depth);
   }
+  if (ws == 1 && count == 2 * L && width == 2 * L) {  // whole rows at a time: a power of two apart, they do not stay in a cache for a second pass
+    for (int64_t k = 0; k < depth; ++k) {
+      store_vec<K>(dst + k * width, load_full(src + k * ks));
+      store_vec<K>(dst + k * width + L, load_full(src + k * ks + L));
+    }
+    return;
+  }
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
     const Src* s = src + w * ws;

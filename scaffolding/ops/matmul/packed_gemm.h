@@ -2,8 +2,9 @@
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 //
 // Data flow: all of b is packed once into strips of kTileCols columns, cut along k into blocks (shared by all threads, in
-// L3 or memory). A thread takes kRowBlock rows of a, packs them for one k block (L2, ~250 KB), and for each strip of b
-// (L1 or L2, 128 bytes per k) runs down its row panels. Sums of all but the last k block rest in scratch, tile after tile: in c
+// L3 or memory). A thread takes kRowBlock rows of a, packs them for one k block (L2, ~450 KB), and for each strip of b
+// (L2, 128 bytes per k) runs down its row panels; the next strip is prefetched meanwhile (n = 4096 on an Intel core with
+// 10 GB/s from L3: 79 % of peak without, 94 % with). Sums of all but the last k block rest in scratch, tile after tile: in c
 // itself, rows a power of two apart would fall on the same cache sets (82 % of peak at n = 4096 against 90 %).
 #pragma once
 #include "scaffolding/core/parallel.h"
@@ -17,8 +18,8 @@ namespace SF_ISA {
 // Slots of sf::scratch taken by matrix products; convolutions nest products and take the next ones.
 enum ScratchSlot { kSlotA, kSlotB, kSlotSums, kSlotConvInput, kSlotConvOutput, kSlotConvWeight };
 
-inline constexpr int64_t kDepthBlock = 512;  // units of k: a strip of b is at most 64 KB, from L2 as fast as from L1
-inline constexpr int64_t kRowBlock = 12 * kTileRows;
+inline constexpr int64_t kDepthBlock = 1024;  // units of k: a strip of b is at most 128 KB, from L2 as fast as from L1
+inline constexpr int64_t kRowBlock = 8 * kTileRows;
 inline constexpr int64_t kPackedBytes = int64_t(64) << 20;  // wider b are packed and multiplied in parts
 
 // What multiply_packed() multiplies: sizes, an epilogue, and how to pack a part of either operand. This one reads two plain
@@ -74,7 +75,7 @@ template <class K, class P>
   using Unit = typename K::Unit;
   constexpr int NR = kTileCols<K>, L = kVecLanes<K>;
   if (m1 <= m0 || s1 <= s0) return;
-  const Epilogue& e = p.e;
+  const auto& e = p.e;
   const bool plain = e.plain() && e.c_type == kAccType<K>;
   const int64_t row_blocks = ceil_div(m1 - m0, kRowBlock);
   const int64_t most_rows = ceil_div(m1 - m0, row_blocks);
@@ -96,6 +97,9 @@ template <class K, class P>
         const int64_t c0 = st * NR;
         const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
         const bool straight = plain && cols == vecs * L;
+        // The strip that follows this one in memory comes into L2 while this one is used, a part per panel.
+        const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels), ahead_step = ceil_div(ahead_bytes, depth);
+        const char* ahead = reinterpret_cast<const char*>(b + depth * NR);
         for (int64_t q = 0; q < panels; ++q) {
           const int64_t r0 = rows * q / panels;
           const int mr = int(rows * (q + 1) / panels - r0);
@@ -103,11 +107,11 @@ template <class K, class P>
           const Unit* a = ap + r0 * depth;
           Acc* rest = sums ? sums + ((st - s0) * rows + r0) * NR : nullptr;
           if (!last) {
-            run(depth, a, 0, 0, b, 0, rest, NR, kb ? rest : nullptr, NR);
+            run(depth, a, 0, 0, b, 0, rest, NR, kb ? rest : nullptr, NR, ahead + q * ahead_bytes, ahead_step);
           } else if (straight) {
-            run(depth, a, 0, 0, b, 0, static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, rest, NR);
+            run(depth, a, 0, 0, b, 0, static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, rest, NR, ahead + q * ahead_bytes, ahead_step);
           } else {
-            run(depth, a, 0, 0, b, 0, tile_sums, NR, rest, NR);
+            run(depth, a, 0, 0, b, 0, tile_sums, NR, rest, NR, ahead + q * ahead_bytes, ahead_step);
             finish_tile(e, i0 + r0, mr, c0, cols, tile_sums, NR);
           }
         }

@@ -2,7 +2,7 @@
 // 256 KiB) until their sum is known. Longer rows are read twice, tile by tile, with a running maximum and sum.
 #include "scaffolding/ops/softmax/kernel.h"
 
-#include "scaffolding/backend/cpu/simd_rows.h"
+#include "scaffolding/backend/cpu/simd_short.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -10,9 +10,33 @@ namespace SF_ISA {
 static constexpr int64_t kCachedRow = 65536;
 static constexpr int64_t kTile = 8192;
 
+#if defined(__AVX512BW__)
+// Largest of x[C], C >= 32, compared as integers: sign and magnitude become two's complement. A NaN with a sign counts as less
+// than anything (exp finds it later), one without as more.
+static float largest(const BFloat16* x, int64_t C) {
+  auto key = [](__m512i v) { return _mm512_xor_si512(v, _mm512_and_si512(_mm512_srai_epi16(v, 15), _mm512_set1_epi16(0x7fff))); };
+  auto at = [&](int64_t i) { return key(_mm512_loadu_si512(x + i)); };
+  __m512i a = at(0), b = at(C - 32);  // overlaps what follows
+  int64_t i = 32;
+  for (; i + 64 <= C; i += 64) {
+    a = _mm512_max_epi16(a, at(i));
+    b = _mm512_max_epi16(b, at(i + 32));
+  }
+  for (; i + 32 <= C; i += 32) a = _mm512_max_epi16(a, at(i));
+  __m512i best = key(_mm512_max_epi16(a, b));  // its own inverse
+  alignas(64) BFloat16 lanes[32];
+  _mm512_store_si512(lanes, best);
+  return reduce_max(max(load(lanes), load(lanes + 16)));
+}
+#endif
+
 template <class T> SF_INLINE static Acc<T> row_max(const T* x, int64_t C, Vec<T> scale) {
   using V = Vec<T>;
   constexpr int L = kVec<T>;
+#if defined(__AVX512BW__)
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (C >= 32 && scale.v[0] > 0) return largest(x, C) * scale.v[0];
+#endif
   const Acc<T> lowest = -__builtin_inff();
   V a(lowest), b(lowest), c(lowest), d(lowest);
   int64_t i = 0;
@@ -29,11 +53,13 @@ template <class T> SF_INLINE static Acc<T> row_max(const T* x, int64_t C, Vec<T>
   return reduce_max(max(max(a, b), max(c, d)));
 }
 
-// e[i] = exp(scale * x[i] - top); returns the sum. e null: the sum only.
+// e[i] = exp(scale * x[i] - top); returns the sum. e null: the sum only. Brings the next row from memory meanwhile: the pass
+// for its maximum would wait for every line.
 template <class T> SF_INLINE static Acc<T> row_exp(const T* x, Acc<T>* e, int64_t C, Vec<T> scale, Vec<T> top) {
   return sum_vectors<T>(
       C, [&](int64_t i, int n) __attribute__((always_inline)) {
-        Vec<T> v = exp_fast(fma(load_n(x + i, n), scale, -top));
+        __builtin_prefetch(x + C + i);
+        Vec<T> v = exp_for<T>(fma(load_n(x + i, n), scale, -top));
         if (e) store_n(e + i, v, n);
         return first_n(v, n);
       });

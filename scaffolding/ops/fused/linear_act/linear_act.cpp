@@ -4,12 +4,14 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/fused/glu/glu.h"
+#include "scaffolding/ops/fused/linear_act/kernel.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
-using autograd::save;
+
+constinit KernelTable<GatedLinear> gated_linear{"gated_linear"};
 
 namespace {
 
@@ -30,32 +32,74 @@ Tensor activate(const Tensor& x, Activation a) {
   }
 }
 
+// Rows of input, after the checks that both ops share.
+int64_t checked_rows(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_defined(op, "input", input);
+  check_defined(op, "weight", weight);
+  check_floating(op, "input", input);
+  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), op, ": input and weight must have one dtype, got ", input.dtype(), " and ", weight.dtype());
+  check_same_device(op, input, weight);
+  check_same_device(op, input, bias);
+  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, op, ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
+  SF_CHECK(input.shape().back() == weight.size(1), op, ": the last size of input ", input.shape(), " must be weight's second, ", weight.size(1));
+  check_shape(op, "bias", bias, {weight.size(0)});
+  int64_t rows = 1;
+  for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
+  return rows;
+}
+
+// Contiguous, in a dtype that the kernels add: float32, or the product's.
+Tensor kernel_bias(const Tensor& bias, DType dtype) {
+  return bias ? contiguous(bias.dtype() == kFloat32 && dtype != kFloat64 ? bias : to_dtype(bias, dtype)) : bias;
+}
+
+Tensor linear_gated(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias, Activation act, bool gate_first) {
+  const int64_t rows = checked_rows(op, input, weight, bias), n = weight.size(0) / 2;
+  SF_CHECK(weight.size(0) % 2 == 0, op, ": weight must have an even number of rows, hidden and gate, got ", weight.shape());
+  // In training the projection is needed for its gradient: two recorded ops keep no more than one would.
+  if (!autograd::any_requires_grad({input, weight, bias}) && weight.device().is_cpu() && rows > 0 && n > 0) {
+    Shape out = input.shape();
+    out.back() = n;
+    Tensor y = empty(out, input.dtype(), input.device()), b = kernel_bias(bias, input.dtype());
+    const int64_t hidden = gate_first ? n : 0, gate = gate_first ? 0 : n;
+    GatedLinear g{input.reshape({rows, weight.size(1)}),
+                  weight.narrow(0, hidden, n),
+                  weight.narrow(0, gate, n),
+                  b ? b.narrow(0, hidden, n) : b,
+                  b ? b.narrow(0, gate, n) : b,
+                  act,
+                  y.view({rows, n}),
+                  uint64_t(weight.version()) + 1};
+    if (auto kernel = gated_linear.find(input.device(), g)) {
+      weight.storage()->packed = true;
+      kernel(g);
+      return y;
+    }
+  }
+  Tensor projection = linear(input, weight, bias);
+  return act == Activation::Silu ? swiglu(projection, gate_first) : geglu(projection, gate_first);
+}
+
 }  // namespace
 
 Tensor linear_act(const Tensor& input, const Tensor& weight, const Tensor& bias, const std::string& activation) {
   Activation act = activation_from(activation);
-  check_defined("linear_act", "input", input);
-  check_defined("linear_act", "weight", weight);
-  check_floating("linear_act", "input", input);
+  const int64_t rows = checked_rows("linear_act", input, weight, bias);
   // In training the argument of the activation is needed anyway: two recorded ops keep no more than one would.
   if (autograd::any_requires_grad({input, weight, bias})) return activate(linear(input, weight, bias), act);
-  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), "linear_act: input and weight must have one dtype, got ", input.dtype(), " and ", weight.dtype());
-  check_same_device("linear_act", input, weight);
-  check_same_device("linear_act", input, bias);
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, "linear_act: needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
-  SF_CHECK(input.shape().back() == weight.size(1), "linear_act: the last size of input ", input.shape(), " must be weight's second, ", weight.size(1));
-  check_shape("linear_act", "bias", bias, {weight.size(0)});
-  int64_t rows = 1;
-  for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
   Shape out = input.shape();
   out.back() = weight.size(0);
-  Tensor b = bias ? contiguous(bias.dtype() == kFloat32 ? bias : to_dtype(bias, input.dtype())) : bias;
-  if (b && input.dtype() == kFloat64) b = to_dtype(b, kFloat64);
-  return gemm_product("linear_act", input.reshape({1, rows, weight.size(1)}), weight.t().unsqueeze(0), {.bias = b, .act = act, .b_is_weight = true}).view(out);
+  return gemm_product("linear_act", input.reshape({1, rows, weight.size(1)}), weight.t().unsqueeze(0),
+                      {.bias = kernel_bias(bias, input.dtype()), .act = act, .b_is_weight = true})
+      .view(out);
 }
 
-Tensor linear_geglu(const Tensor& input, const Tensor& weight, const Tensor& bias) { return geglu(linear(input, weight, bias)); }
-Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bias, bool gate_first) { return swiglu(linear(input, weight, bias), gate_first); }
+Tensor linear_geglu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  return linear_gated("linear_geglu", input, weight, bias, Activation::GeluErf, false);
+}
+Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bias, bool gate_first) {
+  return linear_gated("linear_swiglu", input, weight, bias, Activation::Silu, gate_first);
+}
 
 SF_OP(linear_act, "input, weight, bias=None, activation='gelu'")
     .doc("activation(linear(input, weight, bias)) with the activation in the product's epilogue.")
@@ -65,10 +109,10 @@ SF_OP(linear_act, "input, weight, bias=None, activation='gelu'")
 SF_OP(linear_geglu, "input, weight, bias=None")
     .doc("hidden * gelu(gate) of one projection [hidden, gate], diffusers' GEGLU.")
     .like("(lambda h: h.chunk(2, -1)[0] * F.gelu(h.chunk(2, -1)[1]))(F.linear(input, weight, bias))")
-    .kernels(gemm);
+    .kernels(gated_linear, gemm);
 SF_OP(linear_swiglu, "input, weight, bias=None, gate_first=False")
     .doc("hidden * silu(gate) of one projection.")
     .like("(lambda h: h.chunk(2, -1)[1 if gate_first else 0] * F.silu(h.chunk(2, -1)[0 if gate_first else 1]))(F.linear(input, weight, bias))")
-    .kernels(gemm);
+    .kernels(gated_linear, gemm);
 
 }  // namespace sf

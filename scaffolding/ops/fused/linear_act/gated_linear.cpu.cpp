@@ -1,0 +1,129 @@
+// Gated projections by our own matrix kernel: a strip of packed weights holds a vector of hidden columns and the vector of
+// their gates, so that the tile of sums has both when it is finished.
+#include "scaffolding/backend/cpu/packed_weights.h"
+#include "scaffolding/ops/fused/linear_act/kernel.h"
+#include "scaffolding/ops/matmul/packed_gemm.h"
+
+namespace sf {
+namespace SF_ISA {
+
+// y = hidden * act(gate) from the sums of one strip. Stands in for Epilogue (epilogue.h).
+struct GatedEpilogue {
+  void* c;
+  int64_t c_row;
+  DType c_type;
+  Activation act;
+  const void *bias_hidden, *bias_gate;
+  DType bias_type;
+  int64_t columns;  // of c
+
+  SF_INLINE bool plain() const { return false; }
+};
+
+// `col` counts columns of the packed operand: half of them are columns of c.
+[[gnu::noinline]] static void finish_tile(const GatedEpilogue& e, int64_t row, int rows, int64_t col, int, const float* sums, int64_t sums_row) {
+  const int64_t j = col / 2;
+  const int n = int(min64(e.columns - j, kLanes));
+  const vf bias_hidden = e.bias_hidden ? load_as(e.bias_hidden, e.bias_type, j, n) : vf(0.f);
+  const vf bias_gate = e.bias_gate ? load_as(e.bias_gate, e.bias_type, j, n) : vf(0.f);
+  for (int i = 0; i < rows; ++i) {
+    const vf hidden = load(sums + i * sums_row) + bias_hidden, gate = load(sums + i * sums_row + kLanes) + bias_gate;
+    store_as(e.c, e.c_type, (row + i) * e.c_row + j, hidden * activate(e.act, gate), n);
+  }
+}
+
+// What multiply_prepacked() multiplies (packed_gemm.h): n columns in strips of one vector of hidden and one of gates.
+template <class K, class S> struct GatedProduct {
+  static_assert(kTileVecs == 2);
+  using Src = S;
+  int64_t m, n, k;
+  const Src* a;
+  int64_t a_m, a_k;
+  const Src *hidden, *gate;
+  int64_t row;  // stride between columns of the product: rows of the weights
+  GatedEpilogue e;
+
+  SF_INLINE void pack_a(typename K::Unit* dst, int64_t at, int count, int64_t k0, int64_t values) const {
+    pack<K>(dst, count, a + at * a_m + k0 * a_k, a_m, a_k, count, values);
+  }
+  // Past the last column the last one again: its sums are not used.
+  SF_INLINE void pack_b(typename K::Unit* dst, int64_t col, int, int64_t k0, int64_t values) const {
+    constexpr int L = kVecLanes<K>;
+    const Src* rows[2 * L];
+    for (int i = 0; i < L; ++i) {
+      const int64_t from = min64(col / 2 + i, e.columns - 1) * row + k0;
+      rows[i] = hidden + from;
+      rows[L + i] = gate + from;
+    }
+    pack_rows<K>(dst, 2 * L, rows, 2 * L, values);
+  }
+};
+
+// A packed copy is kept where packing is a large part of the work, as for plain products (gemm.cpu.cpp).
+constexpr int64_t kFewestRows = 16, kKeepRows = 512;
+constexpr uint32_t kFormat = 20;  // in PackedKey
+
+template <class K, class Src> static void run(const GatedLinear& g) {
+  const int64_t m = g.y.sizes[0], columns = g.y.sizes[1];
+  auto strips_of = [](int64_t n) { return ceil_div(n, kVecLanes<K>); };
+  GatedProduct<K, Src> p{m,
+                         strips_of(columns) * kTileCols<K>,
+                         g.a.sizes[1],
+                         g.a.as<const Src>(),
+                         g.a.strides[0],
+                         g.a.strides[1],
+                         g.hidden.as<const Src>(),
+                         g.gate.as<const Src>(),
+                         g.hidden.strides[0],
+                         {g.y.data, g.y.strides[0], g.y.dtype, g.act, g.bias_hidden ? g.bias_hidden.data : nullptr, g.bias_gate ? g.bias_gate.data : nullptr,
+                          g.bias_hidden ? g.bias_hidden.dtype : kFloat32, columns}};
+  if (g.weight_version && m <= kKeepRows) {
+    const PackedShape<K> s(p.k, p.n);
+    const cpu::PackedKey key{p.hidden, g.weight_version, kFormat + SF_ISA_PRIORITY, {int64_t(g.a.dtype), p.k, columns, p.row, p.gate - p.hidden}};
+    auto fill = [&](void* to) { pack_whole_b<K>(p, s, static_cast<typename K::Unit*>(to)); };
+    cpu::PackedWeight kept(key, s.bytes(), fill);
+    if (kept.get()) return multiply_prepacked<K>(p, s, static_cast<const typename K::Unit*>(kept.get()));
+  }
+  const int64_t per_strip = max64(1, ceil_div(p.k, K::kDepth) * kTileCols<K> * int64_t(sizeof(typename K::Unit)));
+  const int64_t chunk = max64(8, kPackedBytes / per_strip) * kVecLanes<K>;
+  for (int64_t c0 = 0; c0 < columns; c0 += chunk) {
+    GatedProduct<K, Src> part = p;
+    part.e.columns = min64(chunk, columns - c0);
+    part.n = strips_of(part.e.columns) * kTileCols<K>;
+    part.hidden += c0 * p.row;
+    part.gate += c0 * p.row;
+    part.e.c = advance(p.e.c, p.e.c_type, c0);
+    part.e.bias_hidden = advance(p.e.bias_hidden, p.e.bias_type, c0);
+    part.e.bias_gate = advance(p.e.bias_gate, p.e.bias_type, c0);
+    const PackedShape<K> s(p.k, part.n);
+    auto* packed = static_cast<typename K::Unit*>(scratch(s.bytes(), kSlotB));
+    pack_whole_b<K>(part, s, packed);
+    multiply_prepacked<K>(part, s, packed);
+  }
+}
+
+static void run_gated(const GatedLinear& g) {
+  switch (g.y.dtype) {
+    case kFloat16: return run<MulF32, Half>(g);
+#if defined(__AVX512BF16__)
+    case kBFloat16: return run<MulBF16, BFloat16>(g);
+#else
+    case kBFloat16: return run<MulF32, BFloat16>(g);
+#endif
+    default: return run<MulF32, float>(g);
+  }
+}
+
+static bool supports(const GatedLinear& g) {
+  const DType t = g.y.dtype;
+  if (t != kFloat32 && !is_reduced(t)) return false;
+  if (g.a.dtype != t || g.hidden.dtype != t || g.gate.dtype != t) return false;
+  // A few rows: reading the weights is all there is to do, and plain products do that without packing.
+  return g.y.sizes[0] >= kFewestRows && g.y.strides[1] == 1 && g.hidden.strides[1] == 1 && g.gate.strides[1] == 1 && g.hidden.strides[0] == g.gate.strides[0];
+}
+
+}  // namespace SF_ISA
+
+SF_KERNEL(gated_linear, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::run_gated, SF_ISA::supports)
+
+}  // namespace sf
