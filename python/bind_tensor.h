@@ -81,6 +81,7 @@ void bind_hooks(nb::module_& m);
 void bind_function(nb::module_& m);
 void bind_gradient_map(nb::module_& m);
 void bind_higher_order(nb::module_& m);
+void bind_io(nb::module_& m);
 
 }  // namespace sf::py
 

@@ -20,7 +20,8 @@ const std::vector<Variable>& all() {
       {"SF_PREFETCH_MB", "1024", "megabytes of decoded samples that a DataLoader keeps ready ahead of the batch that is wanted next"},
       {"SF_TEST_DEVICE", "", "device, such as cuda, on which the op tests repeat the samples of every op that has kernels for it"},
       {"SF_FUZZ_CASES", "0", "random calls that the fuzz test of the ops makes; 0 means as many as a test run has time for"},
-      {"SF_FUZZ_SEED", "1", "seed of the fuzz test of the ops"},
+      {"SF_FUZZ_SECONDS", "0.5", "how long the fuzz test of each file format runs"},
+      {"SF_FUZZ_SEED", "1", "seed of the fuzz tests"},
   };
   return v;
 }
