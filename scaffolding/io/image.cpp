@@ -162,7 +162,7 @@ Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, con
   SF_CHECK(options.bits == 8 || options.bits == 16, "read_image: bits must be 8 or 16, got ", options.bits);
   static const int64_t allowed = env::integer("SF_IMAGE_MAX_PIXELS");
   ImageBytes in{bytes, name};
-  ImageLimits limits{options.max_pixels.value_or(allowed), options.bits};
+  ImageLimits limits{options.max_pixels.value_or(allowed), options.bits, options.mode};
   SF_CHECK(limits.max_pixels > 0, "read_image: max_pixels must be positive, got ", limits.max_pixels);
   ImageFormat f = format_of(in);
   ImageInfo info;
