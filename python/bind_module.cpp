@@ -24,6 +24,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_clip_grad(m);
   sf::py::bind_optim(m);
   sf::py::bind_schedule(m);
+  sf::py::bind_amp(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }
