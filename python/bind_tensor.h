@@ -80,6 +80,8 @@ void bind_hooks(nb::module_& m);
 void bind_function(nb::module_& m);
 void bind_gradient_map(nb::module_& m);
 void bind_higher_order(nb::module_& m);
+void bind_optim(nb::module_& m);
+void bind_schedule(nb::module_& m);
 
 }  // namespace sf::py
 

@@ -13,3 +13,4 @@
 #include "scaffolding/core/version.h"
 #include "scaffolding/io/safetensors.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/optim/optim.h"
