@@ -155,6 +155,7 @@ template <class Rule> void bind_rule(nb::module_& m) {
 void bind_optim(nb::module_& m) {
   bind_rule<optim::AdamOptions>(m);
   bind_rule<optim::AdamWOptions>(m);
+  bind_rule<optim::AdafactorOptions>(m);
   bind_rule<optim::SGDOptions>(m);
   m.def("_zero_grad", [](nb::handle params, bool set_to_none) {
     if (!PyList_Check(params.ptr())) wrong_argument("zero_grad", "params", "a list", params.ptr());

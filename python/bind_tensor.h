@@ -82,6 +82,7 @@ void bind_gradient_map(nb::module_& m);
 void bind_higher_order(nb::module_& m);
 void bind_optim(nb::module_& m);
 void bind_schedule(nb::module_& m);
+void bind_amp(nb::module_& m);
 
 }  // namespace sf::py
 

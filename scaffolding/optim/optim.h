@@ -1,5 +1,6 @@
 // Optimizers, schedules of learning rates, averages of weights and loss scaling: torch.optim and diffusers.optimization in C++.
 #pragma once
+#include "scaffolding/optim/adafactor.h"
 #include "scaffolding/optim/adam.h"
 #include "scaffolding/optim/ema.h"
 #include "scaffolding/optim/grad_scaler.h"
@@ -11,6 +12,7 @@ namespace sf::optim {
 
 using Adam = RuleOptimizer<AdamOptions>;
 using AdamW = RuleOptimizer<AdamWOptions>;
+using Adafactor = RuleOptimizer<AdafactorOptions>;
 using SGD = RuleOptimizer<SGDOptions>;
 
 }  // namespace sf::optim

@@ -103,6 +103,7 @@ SCHEDULES = {
     "sequential": "SequentialLR(o, [LinearLR(o, 0.1, total_iters=4), CosineAnnealingLR(o, 10), StepLR(o, 2)], [4, 12])",
     "chained": "ChainedScheduler([ConstantLR(o, 0.5, 3), ExponentialLR(o, 0.9)])",
 }
+JUMPS = ("cosine", "warm_restarts", "step", "multi_step", "linear", "constant", "exponential", "polynomial")
 NAMED = {
     "constant": {},
     "constant_with_warmup": {"num_warmup_steps": 5},

@@ -8,6 +8,7 @@ from copy import deepcopy
 from .. import _core
 from .._core import Tensor
 from ..autograd.grad_mode import enable_grad
+from ..backends import cpu as _cpu
 
 _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()
@@ -177,6 +178,8 @@ class Optimizer:
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         self._check_group(complete)
+        if any(p.dtype is _core.bfloat16 and p.device.type == "cpu" for p in params):
+            _cpu._warn_if_bf16_is_emulated()
         param_group.update(complete)
         self.param_groups.append(param_group)
 

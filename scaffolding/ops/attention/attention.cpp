@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/attention/kernel.h"
@@ -54,6 +55,7 @@ Tensor output_for(const Tensor& q, int64_t dv) {
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale, bool enable_gqa) {
+  SF_AUTOCAST(scaled_dot_product_attention, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
   const char* op = "scaled_dot_product_attention";
   check_defined(op, "query", query);
   check_defined(op, "key", key);

@@ -1,4 +1,5 @@
 // Losses that compare input and target element by element.
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -91,19 +92,28 @@ Tensor reduced(const Tensor& y, loss::Reduce reduce) { return reduce == loss::Re
 
 }  // namespace
 
-Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction) { return compared(mse_loss_entry, input, target, reduction); }
-Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction) { return compared(l1_loss_entry, input, target, reduction); }
+Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  SF_AUTOCAST(mse_loss, input, target, reduction);
+  return compared(mse_loss_entry, input, target, reduction);
+}
+Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  SF_AUTOCAST(l1_loss, input, target, reduction);
+  return compared(l1_loss_entry, input, target, reduction);
+}
 Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction, double delta) {
+  SF_AUTOCAST(huber_loss, input, target, reduction, delta);
   SF_CHECK(delta > 0, "huber_loss: delta must be positive, got ", delta);
   return compared(huber_loss_entry, input, target, reduction, delta);
 }
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction, double beta) {
+  SF_AUTOCAST(smooth_l1_loss, input, target, reduction, beta);
   SF_CHECK(beta >= 0, "smooth_l1_loss: beta must not be negative, got ", beta);
   return compared(beta == 0 ? l1_loss_entry : smooth_l1_loss_entry, input, target, reduction, beta);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight, const std::string& reduction,
                                         const Tensor& pos_weight) {
+  SF_AUTOCAST(binary_cross_entropy_with_logits, input, target, weight, reduction, pos_weight);
   const char* op = "binary_cross_entropy_with_logits";
   check_defined(op, "input", input);
   check_defined(op, "target", target);
@@ -122,6 +132,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 }
 
 Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction, bool log_target) {
+  SF_AUTOCAST(kl_div, input, target, reduction, log_target);
   check_defined("kl_div", "input", input);
   check_defined("kl_div", "target", target);
   check_floating("kl_div", "input", input);
