@@ -1,5 +1,7 @@
 // The rules of optim/ on Python's optimizers: a step reads options from a param group's dictionary and tensors from
 // optimizer.state, both kept as torch keeps them, and hands everything to one C++ call.
+#include <nanobind/stl/vector.h>
+
 #include "bind_arguments.h"
 #include "scaffolding/autograd/node.h"
 #include "scaffolding/optim/optim.h"
@@ -155,8 +157,10 @@ template <class Rule> void bind_rule(nb::module_& m) {
 void bind_optim(nb::module_& m) {
   bind_rule<optim::AdamOptions>(m);
   bind_rule<optim::AdamWOptions>(m);
+  bind_rule<optim::AdamW8bitOptions>(m);
   bind_rule<optim::AdafactorOptions>(m);
   bind_rule<optim::SGDOptions>(m);
+  m.def("_dynamic_map", &optim::dynamic_map);
   m.def("_zero_grad", [](nb::handle params, bool set_to_none) {
     if (!PyList_Check(params.ptr())) wrong_argument("zero_grad", "params", "a list", params.ptr());
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params.ptr()); ++i) {

@@ -56,16 +56,25 @@ struct UnscaleStep {
 };
 extern KernelTable<UnscaleStep> unscale_step;
 
-// AdamW with moments in eight bits: blocks of kBlock values share a scale (the largest magnitude in the block), each value
-// is the index of the nearest entry of a 256-entry table (Dettmers et al. 2022, "8-bit Optimizers via Block-wise
-// Quantization"). The arithmetic between reading and writing the moments is AdamW's.
+// AdamW with moments in eight bits: blocks of kBlock values share a scale, the largest magnitude in the block, and each value
+// is the index of the nearest level of a dynamic map (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
+// Between reading and writing the moments the arithmetic is AdamW's, in float32.
 inline constexpr int64_t kBlock = 256;
+// Levels of a map for magnitudes in [0, 1]. The first moment has 7 bits and a sign: index 127 + k for +levels[k], 127 - k for
+// -levels[k], k < 128. The second has 8 bits: index k.
+struct DynamicMap {
+  static constexpr int kLowestExponent = 127 - 24, kCells = 25 << 8;  // cells of 1/256 of a power of two, from 2^-24 on
+  float levels[257];                                                  // ascending; one past the last is infinite
+  float midpoints[256];                                               // between k and k + 1
+  uint8_t cells[kCells];                                              // the level nearest to the cell's smallest value; a cell holds at most one midpoint
+  int count;
+};
 struct QuantizedTensor {
   void* param = nullptr;
   const void* grad = nullptr;
   uint8_t *avg = nullptr, *square = nullptr;            // indices
   float *avg_scale = nullptr, *square_scale = nullptr;  // one per block
-  float* master = nullptr;
+  float* master = nullptr;                              // float32 weights behind a 16-bit param
   int64_t numel = 0;
   DType param_dtype = kFloat32;  // float32, bfloat16 or float16
   DType grad_dtype = kFloat32;
@@ -73,10 +82,11 @@ struct QuantizedTensor {
 struct QuantizedAdamStep {
   const QuantizedTensor* tensors = nullptr;
   int64_t count = 0;
-  const float *avg_table = nullptr, *square_table = nullptr;  // 256 ascending values each: [-1, 1] and [0, 1]
+  const DynamicMap *avg_map = nullptr, *square_map = nullptr;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 1e-2;
   double bias_correction1 = 1, bias_correction2 = 1;
   bool maximize = false;
 };
+extern KernelTable<QuantizedAdamStep> quantized_adam_step;
 
 }  // namespace sf::optim

@@ -2,6 +2,7 @@
 #pragma once
 #include "scaffolding/optim/adafactor.h"
 #include "scaffolding/optim/adam.h"
+#include "scaffolding/optim/adam8bit.h"
 #include "scaffolding/optim/ema.h"
 #include "scaffolding/optim/grad_scaler.h"
 #include "scaffolding/optim/lr_scheduler.h"
@@ -12,6 +13,7 @@ namespace sf::optim {
 
 using Adam = RuleOptimizer<AdamOptions>;
 using AdamW = RuleOptimizer<AdamWOptions>;
+using AdamW8bit = RuleOptimizer<AdamW8bitOptions>;
 using Adafactor = RuleOptimizer<AdafactorOptions>;
 using SGD = RuleOptimizer<SGDOptions>;
 

@@ -163,6 +163,82 @@ def test_sgd_master_weights_and_mixed_gradients():
     assert sf.allclose(optimizer.state[p]["master"], sf.full((4,), 1 - 1e-5 * (1 + 1.5 + 1.75)), rtol=0, atol=1e-7)
 
 
+# ---- moments in eight bits
+
+
+def dynamic_map(signed):
+    """The map's definition: seven decades, the i-th from below split into 2^i parts (2^(i+1) without a sign)."""
+    levels = [0.0, 1.0]
+    for i in range(7):
+        edges = np.linspace(0.1, 1, 2 ** (i + (not signed)) + 1)
+        middles = 10.0 ** (i - 6) * (edges[:-1] + edges[1:]) / 2
+        levels += list(middles) + (list(-middles) if signed else [])
+    return np.sort(np.array(levels, dtype=np.float32))
+
+
+def test_dynamic_maps():
+    for signed in (True, False):
+        want = dynamic_map(signed)
+        assert len(want) == 256
+        np.testing.assert_allclose(sf._core._dynamic_map(signed), want, rtol=1e-6)
+
+
+def test_eight_bit_moments_are_the_nearest_levels():
+    p = sf.nn.Parameter(sf.randn(5000))
+    optimizer = optim.AdamW8bit([p], lr=0.1)
+    reference = sf.nn.Parameter(p.detach().clone())
+    exact = optim.AdamW([reference], lr=0.1)
+    g = sf.randn(5000) ** 5
+    p.grad, reference.grad = g.clone(), g.clone()
+    optimizer.step(), exact.step()
+    assert sf.allclose(p, reference, rtol=0, atol=1e-6)  # moments are rounded after the first step
+    state, full = optimizer.state[p], exact.state[reference]
+    assert state["state1"].dtype is sf.uint8 and state["state1"].shape == p.shape and state["absmax1"].shape == (20,)
+    for code, scale, value, signed in (("state1", "absmax1", "exp_avg", True), ("state2", "absmax2", "exp_avg_sq", False)):
+        levels = dynamic_map(signed)
+        want = np.pad(full[value].numpy(), (0, 120)).reshape(20, 256)
+        np.testing.assert_allclose(state[scale].numpy(), np.abs(want).max(1), rtol=1e-6)
+        scaled = want / np.abs(want).max(1, keepdims=True)
+        nearest = np.abs(scaled[..., None] - levels).min(-1).ravel()[:5000]
+        got = np.abs(levels[state[code].numpy()] - scaled.ravel()[:5000])
+        tiny = np.abs(scaled.ravel()[:5000]) < 1e-6  # keep their sign instead
+        assert (got[~tiny] <= nearest[~tiny] + 1e-6).all()
+        assert (np.sign(levels[state[code].numpy()]) == np.sign(scaled.ravel()[:5000]))[~tiny].all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_eight_bit_steps_stay_close_to_full_ones(dtype):
+    dtype = getattr(sf, dtype)
+    start, target = sf.randn(6000), sf.randn(6000)
+    p, q = sf.nn.Parameter(start.to(dtype)), sf.nn.Parameter(start.clone())
+    small, full = optim.AdamW8bit([p], lr=0.02, master_weights=True), optim.AdamW([q], lr=0.02)
+    for _ in range(100):
+        p.grad, q.grad = (p.detach().float() - target).to(dtype), q.detach() - target
+        small.step(), full.step()
+    distance = (start - target).norm()
+    assert (p.float() - q).norm() < 0.05 * distance
+    assert small.state[p]["step"].item() == 100
+
+
+def test_eight_bit_leaves_small_tensors_alone_and_resumes():
+    def run(save_at):
+        sf.manual_seed(5)
+        p, q = sf.nn.Parameter(sf.randn(4500)), sf.nn.Parameter(sf.randn(7))
+        optimizer = optim.AdamW8bit([p, q], lr=0.1)
+        for t in range(6):
+            if t == save_at:
+                saved = pickle.loads(pickle.dumps(optimizer.state_dict()))
+                optimizer = optim.AdamW8bit([p, q])
+                optimizer.load_state_dict(saved)
+            p.grad, q.grad = sf.randn(4500), sf.randn(7)
+            optimizer.step()
+        assert optimizer.state[q]["state1"].dtype is sf.float32 and "absmax1" not in optimizer.state[q]
+        assert optimizer.state[p]["state2"].dtype is sf.uint8
+        return p.tolist(), q.tolist()
+
+    assert run(None) == run(3)
+
+
 # ---- layouts
 
 
@@ -316,6 +392,9 @@ def test_deepcopy_and_pickle():
         (lambda p: optim.AdamW([p], lr="fast"), TypeError, "lr must be a number"),
         (lambda p: optim.AdamW([{"params": [p], "lr": -3.0}]), ValueError, "Invalid learning rate: -3.0"),
         (lambda p: optim.AdamW([p], differentiable=True), ValueError, "differentiable=True is not supported"),
+        (lambda p: optim.AdamW8bit([p], min_8bit_size=-1), ValueError, "Invalid min_8bit_size value: -1"),
+        (lambda p: optim.Adafactor([p], d=0.5), ValueError, "Clipping threshold d should be >= 1 but is: 0.5"),
+        (lambda p: optim.Adafactor([p], eps=(None, -1.0)), ValueError, "epsilon2 should be >= 0 but is: -1.0"),
         (lambda p: optim.SGD([p], momentum=-1.0), ValueError, "Invalid momentum value: -1.0"),
         (lambda p: optim.SGD([p], nesterov=True), ValueError, "Nesterov momentum requires a momentum and zero dampening"),
         (lambda p: optim.SGD([p * 2]), ValueError, "can't optimize a non-leaf Tensor"),

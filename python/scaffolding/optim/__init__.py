@@ -2,7 +2,7 @@
 
 from . import lr_scheduler
 from .adafactor import Adafactor
-from .adam import Adam, AdamW
+from .adam import Adam, AdamW, AdamW8bit
 from .optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from .sgd import SGD
 from .schedules import SchedulerType, get_scheduler

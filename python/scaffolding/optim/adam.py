@@ -1,4 +1,4 @@
-"""Adam and AdamW."""
+"""Adam, AdamW, and AdamW with moments in eight bits."""
 
 from .optimizer import RuleOptimizer, _refuse
 
@@ -92,3 +92,28 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+class AdamW8bit(RuleOptimizer):
+    """AdamW whose moments take two bytes a parameter instead of eight, as bitsandbytes.optim.AdamW8bit.
+
+    Blocks of 256 values share a scale; each value is the index of the nearest of 256 levels of the dynamic map (Dettmers et
+    al. 2022). The update between reading and writing the moments is AdamW's; weight decay comes before it, as in torch.
+    Tensors of fewer than min_8bit_size elements, and float64 ones, keep full moments. master_weights: as Adam's.
+    state: step, state1, state2 (uint8 of the parameter's shape), absmax1, absmax2 (float32, one per block).
+    """
+
+    _rule = "AdamW8bit"
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, *, min_8bit_size=4096, maximize=False, master_weights=False):
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "min_8bit_size": min_8bit_size,
+            "maximize": maximize,
+            "master_weights": master_weights,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

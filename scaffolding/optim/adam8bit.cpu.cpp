@@ -1,0 +1,89 @@
+// A block of 256 elements at a time: its moments are read into float buffers that stay in the first cache, updated with
+// vectors, and written as the nearest levels once the block's new scales are known.
+#include "scaffolding/optim/kernel.h"
+#include "scaffolding/optim/multi_tensor.h"
+
+namespace sf {
+namespace SF_ISA {
+
+using optim::DynamicMap;
+using optim::kBlock;
+using optim::QuantizedAdamStep;
+using optim::QuantizedTensor;
+
+// The index of the level nearest to x in [0, 1]: that of its cell, or the next one.
+SF_INLINE int nearest(const DynamicMap& map, float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  int32_t cell = int32_t(bits >> 15) - (DynamicMap::kLowestExponent << 8);
+  cell = cell < 0 ? 0 : cell >= DynamicMap::kCells ? DynamicMap::kCells - 1 : cell;
+  int k = map.cells[cell];
+  return k + (x > map.midpoints[k]);
+}
+
+template <class P, class G> static void quantized_update(const QuantizedAdamStep& a, const QuantizedTensor& t, int64_t begin, int64_t count) {
+  P* param = static_cast<P*>(t.param) + begin;
+  const G* grad = static_cast<const G*>(t.grad) + begin;
+  float* master = t.master ? t.master + begin : nullptr;
+  const DynamicMap &avg_map = *a.avg_map, &square_map = *a.square_map;
+  const vf sign(a.maximize ? -1.f : 1.f), decay(1 - a.lr * a.weight_decay), lerp(1 - a.beta1), beta2(a.beta2), fresh(1 - a.beta2),
+      root(__builtin_sqrt(a.bias_correction2)), eps(a.eps), size(a.lr / a.bias_correction1);
+  alignas(64) float m[kBlock], v[kBlock];
+  for (int64_t at = 0; at < count; at += kBlock) {
+    int64_t n = count - at < kBlock ? count - at : kBlock, block = (begin + at) / kBlock;
+    uint8_t *avg = t.avg + begin + at, *square = t.square + begin + at;
+    float m_scale = t.avg_scale[block], v_scale = t.square_scale[block];
+    for (int64_t i = 0; i < n; ++i) {
+      int k = int(avg[i]) - 127;
+      float level = avg_map.levels[k < 0 ? -k : k] * m_scale;
+      m[i] = k < 0 ? -level : level;
+      v[i] = square_map.levels[square[i]] * v_scale;
+    }
+    vf m_max(0.f), v_max(0.f);
+    each_vector<float>(
+        n, [&](int64_t i, int lanes) __attribute__((always_inline)) {
+          vf g = load_n(grad + at + i, lanes) * sign, p = master ? load_n(master + at + i, lanes) : load_n(param + at + i, lanes);
+          vf avg_new = load_n(m + i, lanes), square_new = load_n(v + i, lanes);
+          avg_new = fma(lerp, g - avg_new, avg_new);
+          square_new = fma(fresh, g * g, square_new * beta2);
+          p = p * decay - size * (avg_new / (sqrt(square_new) / root + eps));
+          store_n(m + i, avg_new, lanes);
+          store_n(v + i, square_new, lanes);
+          if (master) store_n(master + at + i, p, lanes);
+          store_n(param + at + i, p, lanes);
+          m_max = max(m_max, first_n(abs(avg_new), lanes));
+          v_max = max(v_max, first_n(square_new, lanes));
+        });
+    m_scale = reduce_max(m_max);
+    v_scale = reduce_max(v_max);
+    t.avg_scale[block] = m_scale;
+    t.square_scale[block] = v_scale;
+    float m_factor = m_scale > 0 ? 1 / m_scale : 0, v_factor = v_scale > 0 ? 1 / v_scale : 0;
+    for (int64_t i = 0; i < n; ++i) {
+      float x = m[i] * m_factor;
+      int k = nearest(avg_map, x < 0 ? -x : x);
+      if (k == 0 && x != 0) k = 1;  // the sign of a direction is kept however small it is
+      avg[i] = uint8_t(x < 0 ? 127 - (k > 127 ? 127 : k) : 127 + k);
+      square[i] = uint8_t(nearest(square_map, v[i] * v_factor));
+    }
+  }
+}
+
+static void quantized_adam(const QuantizedAdamStep& a) {
+  each_piece(a.tensors, a.count, kBlock, [&](const QuantizedTensor& t, int64_t begin, int64_t count) {
+    visit_pair(t.param_dtype, t.grad_dtype, [&](auto p, auto g) {
+      using P = typename decltype(p)::type;
+      using G = typename decltype(g)::type;
+      if constexpr (sizeof(P) < 8 && sizeof(G) < 8) quantized_update<P, G>(a, t, begin, count);
+    });
+  });
+}
+static bool quantized_adam_supports(const QuantizedAdamStep& a) {
+  for (int64_t i = 0; i < a.count; ++i)
+    if (a.tensors[i].param_dtype == kFloat64 || !is_pair(a.tensors[i].param_dtype, a.tensors[i].grad_dtype)) return false;
+  return true;
+}
+SF_KERNEL(optim::quantized_adam_step, DeviceType::CPU, "native", SF_ISA_PRIORITY, quantized_adam, quantized_adam_supports)
+
+}  // namespace SF_ISA
+}  // namespace sf
