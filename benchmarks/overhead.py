@@ -1,4 +1,4 @@
-"""What the Python package costs: one tiny op on the tape, the import, the wheel. See serve.py."""
+"""What the Python package costs: one tiny op on the tape, a step of an optimizer, the import, the wheel. See serve.py."""
 
 import pathlib
 import statistics
@@ -18,6 +18,13 @@ def add():
     return lambda: a + b
 
 
+def optimizer_step():
+    params = [sf.nn.Parameter(sf.full(size, 0.5)) for size in ((64, 32), (64,), (10, 64), (10,))]
+    for p in params:
+        p.grad = sf.full_like(p, 0.01)
+    return sf.optim.AdamW(params).step
+
+
 def import_time():
     """Seconds of `import scaffolding` in fresh interpreters; the files are in the page cache after the first."""
     runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout.split() for _ in range(6)]
@@ -27,6 +34,7 @@ def import_time():
 
 ROWS = {
     "add [2] with gradient, Python": (add, {"goal": "seconds", "goal_value": 400e-9, "threads": 1}),
+    "AdamW step of 4 small tensors, Python": (optimizer_step, {"goal": "seconds", "goal_value": 5e-6, "threads": 1}),
     "import scaffolding": (import_time, {"goal": "seconds", "goal_value": 0.1}),
 }
 for wheel in sorted((ROOT / "dist").glob("scaffolding-*.whl"))[-1:]:

@@ -160,7 +160,8 @@ double OneCycleLR::chained(size_t group, double, bool) const {
       optimizer_.set_option(group, "betas", Floats{momentum, betas[1]});
     }
   }
-  return schedule::anneal(rates[phase], rates[phase + 1], fraction, o_.cosine);
+  // A loop that steps after every optimizer step ends one epoch past the last: the line may have gone below zero there.
+  return std::max(0.0, schedule::anneal(rates[phase], rates[phase + 1], fraction, o_.cosine));
 }
 
 // ---- SequentialLR
