@@ -137,9 +137,9 @@ def optimizer(cls, dtype, sizes, **options):
 
 
 def sizes_of_50_million():
-    sizes, left, n = [], 50_000_000, 25_000_000
+    sizes, left = [], 50_000_000
     while left > 0:
-        n = min(left, max(n // 2, 1000))
+        n = min(left, max(left // 2, 1000))
         sizes.append((n,))
         left -= n
     return sizes

@@ -27,7 +27,7 @@ template <class P, class G> static void quantized_update(const QuantizedAdamStep
   float* master = t.master ? t.master + begin : nullptr;
   const DynamicMap &avg_map = *a.avg_map, &square_map = *a.square_map;
   const vf sign(a.maximize ? -1.f : 1.f), decay(1 - a.lr * a.weight_decay), lerp(1 - a.beta1), beta2(a.beta2), fresh(1 - a.beta2),
-      root(__builtin_sqrt(a.bias_correction2)), eps(a.eps), size(a.lr / a.bias_correction1);
+      eps(a.eps * __builtin_sqrt(a.bias_correction2)), size(a.lr / a.bias_correction1 * __builtin_sqrt(a.bias_correction2));
   alignas(64) float m[kBlock], v[kBlock];
   for (int64_t at = 0; at < count; at += kBlock) {
     int64_t n = count - at < kBlock ? count - at : kBlock, block = (begin + at) / kBlock;
@@ -46,7 +46,7 @@ template <class P, class G> static void quantized_update(const QuantizedAdamStep
           vf avg_new = load_n(m + i, lanes), square_new = load_n(v + i, lanes);
           avg_new = fma(lerp, g - avg_new, avg_new);
           square_new = fma(fresh, g * g, square_new * beta2);
-          p = p * decay - size * (avg_new / (sqrt(square_new) / root + eps));
+          p = p * decay - size * (avg_new / (sqrt(square_new) + eps));
           store_n(m + i, avg_new, lanes);
           store_n(v + i, square_new, lanes);
           if (master) store_n(master + at + i, p, lanes);

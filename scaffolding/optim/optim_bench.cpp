@@ -8,12 +8,12 @@ namespace {
 
 constexpr int64_t kCount = 50'000'000;
 
-// 50 million parameters in tensors of different sizes, with gradients.
+// 50 million parameters, with gradients: each tensor has half of what is left, down to a thousand.
 Tensors parameters(DType t) {
   Tensors out;
-  int64_t left = kCount;
-  for (int64_t n = kCount / 2; left > 0; left -= n) {
-    n = std::min(left, std::max<int64_t>(n / 2, 1000));
+  for (int64_t left = kCount; left > 0;) {
+    int64_t n = std::min(left, std::max<int64_t>(left / 2, 1000));
+    left -= n;
     Tensor p = full({n}, 0.5, t), g = full({n}, 0.01, t);
     p.requires_grad_();
     p.set_grad(g);
