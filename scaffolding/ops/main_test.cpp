@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
     std::cerr << e.what() << "\n";
     return 1;
   }
-  std::cerr << "usage: scaffolding_tests [--dump-samples FOLDER | --table FILE | --env-table FILE | --autocast-table FILE | --bench [NAME] | GoogleTest flags]\n";
+  std::cerr << "usage: scaffolding_tests [--dump-samples FOLDER | --table FILE | --env-table FILE | --autocast-table FILE | --bench [NAME] |\n"
+               "                          GoogleTest flags]\n";
   return 2;
 }
