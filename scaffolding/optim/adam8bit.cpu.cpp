@@ -29,14 +29,14 @@ template <class P, class G> static void quantized_update(const QuantizedAdamStep
   const vf sign(a.maximize ? -1.f : 1.f), decay(1 - a.lr * a.weight_decay), lerp(1 - a.beta1), beta2(a.beta2), fresh(1 - a.beta2),
       eps(a.eps * __builtin_sqrt(a.bias_correction2)), size(a.lr / a.bias_correction1 * __builtin_sqrt(a.bias_correction2));
   alignas(64) float m[kBlock], v[kBlock];
+  float signed_levels[256];  // by index
+  for (int i = 0; i < 256; ++i) signed_levels[i] = i < 127 ? -avg_map.levels[127 - i] : avg_map.levels[i - 127];
   for (int64_t at = 0; at < count; at += kBlock) {
     int64_t n = count - at < kBlock ? count - at : kBlock, block = (begin + at) / kBlock;
     uint8_t *avg = t.avg + begin + at, *square = t.square + begin + at;
     float m_scale = t.avg_scale[block], v_scale = t.square_scale[block];
     for (int64_t i = 0; i < n; ++i) {
-      int k = int(avg[i]) - 127;
-      float level = avg_map.levels[k < 0 ? -k : k] * m_scale;
-      m[i] = k < 0 ? -level : level;
+      m[i] = signed_levels[avg[i]] * m_scale;
       v[i] = square_map.levels[square[i]] * v_scale;
     }
     vf m_max(0.f), v_max(0.f);
@@ -60,10 +60,11 @@ template <class P, class G> static void quantized_update(const QuantizedAdamStep
     t.square_scale[block] = v_scale;
     float m_factor = m_scale > 0 ? 1 / m_scale : 0, v_factor = v_scale > 0 ? 1 / v_scale : 0;
     for (int64_t i = 0; i < n; ++i) {
-      float x = m[i] * m_factor;
-      int k = nearest(avg_map, x < 0 ? -x : x);
-      if (k == 0 && x != 0) k = 1;  // the sign of a direction is kept however small it is
-      avg[i] = uint8_t(x < 0 ? 127 - (k > 127 ? 127 : k) : 127 + k);
+      float x = m[i] * m_factor, magnitude = __builtin_fabsf(x);
+      int k = nearest(avg_map, magnitude);
+      k += (k == 0) & (magnitude > 0);  // the sign of a direction is kept however small it is
+      int below = 127 - (k > 127 ? 127 : k), above = 127 + k;
+      avg[i] = uint8_t(x < 0 ? below : above);  // chosen without a branch: signs are random
       square[i] = uint8_t(nearest(square_map, v[i] * v_factor));
     }
   }
