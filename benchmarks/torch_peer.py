@@ -151,26 +151,5 @@ row("AdamW 50M f32", lambda: optimizer(torch.optim.AdamW, torch.float32, sizes_o
 row("SGD momentum 50M f32", lambda: optimizer(torch.optim.SGD, torch.float32, sizes_of_50_million(), momentum=0.9))
 row("AdamW step of 4 small tensors, Python", lambda: optimizer(torch.optim.AdamW, torch.float32, [(64, 32), (64,), (10, 64), (10,)]), threads=1)
 
-
-def optimizer(cls, dtype, sizes, **options):
-    params = [torch.full(size, 0.5, dtype=dtype, requires_grad=True) for size in sizes]
-    for p in params:
-        p.grad = torch.full_like(p, 0.01)
-    return cls(params, fused=True, **options).step
-
-
-def sizes_of_50_million():
-    sizes, left = [], 50_000_000
-    while left > 0:
-        n = min(left, max(left // 2, 1000))
-        sizes.append((n,))
-        left -= n
-    return sizes
-
-
-row("AdamW 50M f32", lambda: optimizer(torch.optim.AdamW, torch.float32, sizes_of_50_million()))
-row("SGD momentum 50M f32", lambda: optimizer(torch.optim.SGD, torch.float32, sizes_of_50_million(), momentum=0.9))
-row("AdamW step of 4 small tensors, Python", lambda: optimizer(torch.optim.AdamW, torch.float32, [(64, 32), (64,), (10, 64), (10,)]), threads=1)
-
 if __name__ == "__main__":
     main(ROWS, lambda n: torch.set_num_threads(n) if n else None)
