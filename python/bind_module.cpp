@@ -1,5 +1,6 @@
 // The extension module scaffolding._core. The package's Python files re-export it and add what reads better in Python.
 #include "bind_generator.h"
+#include "bind_schedulers.h"
 #include "bind_tensor.h"
 
 NB_MODULE(_core, m) {
@@ -27,6 +28,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_schedule(m);
   sf::py::bind_amp(m);
   sf::py::bind_io(m);
+  sf::py::bind_schedulers(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

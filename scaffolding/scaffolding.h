@@ -13,6 +13,7 @@
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/data/data.h"
+#include "scaffolding/diffusion/diffusion.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/gguf.h"
 #include "scaffolding/io/npy.h"

@@ -1,0 +1,45 @@
+"""Classifier-free guidance, and the noise and noise schedules that samplers start from."""
+
+from .._core import Generator, _diffusion
+
+
+def randn_tensor(shape, seed=None, generator=None, device=None, dtype=None):
+    """Noise of a normal distribution in the given shape, with torch's numbers for a seed or a CPU generator.
+
+    seed: an int; or, as diffusers' second argument, a generator or a list of them. generator: one for the batch, or a list with
+    one for each sample, whose sample then does not depend on the batch. ValueError for a list of another length.
+    """
+    if seed is not None:
+        if generator is not None:
+            raise ValueError("randn_tensor: takes seed or generator, not both")
+        generator = Generator().manual_seed(seed) if isinstance(seed, int) else seed
+    return _diffusion.randn_tensor(shape, generator=generator, device=device, dtype=dtype)
+
+
+def get_beta_schedule(schedule, num_timesteps, beta_start=0.0001, beta_end=0.02):
+    """betas[num_timesteps], float32. schedule: linear, scaled_linear, squaredcos_cap_v2 or cosine, sigmoid, exp, laplace.
+
+    ValueError for another name, no timesteps, or betas outside [0, 1).
+    """
+    return _diffusion.get_beta_schedule(schedule, num_timesteps, beta_start, beta_end)
+
+
+def rescale_noise_cfg(noise_pred, noise_pred_text, guidance_rescale=0.7):
+    """noise_pred[B, ...] with each sample's standard deviation that of noise_pred_text, by the share guidance_rescale.
+
+    Section 3.4 of Lin et al. 2023, arXiv 2305.08891: guidance overexposes pictures otherwise.
+    """
+    return _diffusion.rescale_noise_cfg(noise_pred, noise_pred_text, guidance_rescale)
+
+
+def classifier_free_guidance(model, latents, timesteps, prompt_embeds, negative_prompt_embeds, guidance_scale=7.5):
+    """negative + guidance_scale * (prompt - negative), from one call model(latents, timesteps, embeds) of twice the batch.
+
+    latents: [B, ...]. timesteps: a number, a 0-d tensor or [B]. prompt_embeds, negative_prompt_embeds: [B, ...], one shape.
+    The model returns a tensor, a tuple that begins with one, or an object with `.sample`.
+    """
+    if isinstance(timesteps, (int, float)):
+        from .._core import tensor
+
+        timesteps = tensor(timesteps)
+    return _diffusion.classifier_free_guidance(model, latents, timesteps, prompt_embeds, negative_prompt_embeds, guidance_scale)

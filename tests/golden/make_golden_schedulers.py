@@ -1,0 +1,212 @@
+"""Writes tests/golden/schedulers/<class>.json: whole runs of diffusers' schedulers with a formula in the model's place.
+
+    python tests/golden/make_golden_schedulers.py [class ...]      # a Python that has torch, diffusers and scipy
+
+Each case names the class, its config, and the arguments of set_timesteps and step. It holds timesteps, sigmas, some of the
+samples of the run, and add_noise and get_velocity at two timesteps. tests/python/test_schedulers.py reads the files.
+"""
+
+import json
+import math
+import pathlib
+import sys
+import warnings
+
+import diffusers
+import torch
+
+warnings.simplefilter("ignore")
+diffusers.logging.set_verbosity_error()
+FOLDER = pathlib.Path(__file__).parent / "schedulers"
+SHAPE = (1, 2, 3, 3)
+SEED = 11
+
+
+def model(x, t, channels):
+    """The model's place: any function of sample and timestep that both sides compute alike."""
+    y = 0.7 * torch.sin(x * 1.3) + 0.1 * math.cos(float(t) / 100)
+    return torch.cat([y, 0.3 * torch.cos(x) ** 2], 1) if channels == 2 else y
+
+
+def grid(**axes):
+    """Every combination of the axes' values."""
+    out = [{}]
+    for name, values in axes.items():
+        out = [{**c, name: v} for c in out for v in values]
+    return out
+
+
+SD = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+BETAS = [{"beta_schedule": "linear"}, SD, {"beta_schedule": "squaredcos_cap_v2"}]
+PREDICTIONS = ["epsilon", "sample", "v_prediction"]
+SPACINGS = ["linspace", "leading", "trailing"]
+CURVES = ["use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas"]
+STEPS = [1, 2, 4, 10, 25]
+
+
+def case(config, steps, set_timesteps=None, step=None, seed=None, dtype="float32"):
+    c = {"config": config, "set_timesteps": set_timesteps if set_timesteps is not None else {"num_inference_steps": steps}, "step": step or {}}
+    if seed is not None:
+        c["seed"] = seed
+    if dtype != "float32":
+        c["dtype"] = dtype
+    return c
+
+
+def every(config, steps=STEPS, **kwargs):
+    return [case(config, n, **kwargs) for n in steps]
+
+
+def ddim():
+    out = []
+    for c in BETAS:
+        out += every({**c})
+    out += every({**SD, "clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1}, STEPS + [50])
+    for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS, rescale_betas_zero_snr=[False, True]):
+        # Without any signal left at the first timestep, a prediction of the noise says nothing about the sample.
+        if not (c["prediction_type"] == "epsilon" and c["rescale_betas_zero_snr"]):
+            out.append(case({**SD, **c, "clip_sample": False}, 10))
+    out.append(case({**SD, "thresholding": True, "sample_max_value": 1.5}, 10))
+    out.append(case({**SD, "trained_betas": [0.001 * (i + 1) for i in range(40)], "num_train_timesteps": 40}, 10))
+    out.append(case({**SD, "clip_sample_range": 0.5}, 10, step={"use_clipped_model_output": True}))
+    for eta in (0.5, 1.0):
+        out.append(case({**SD, "clip_sample": False}, 10, step={"eta": eta}, seed=SEED))
+    out.append(case({**SD, "clip_sample": False}, 4, step={"eta": 0.5}, seed=SEED, dtype="float16"))
+    out.append(case({**SD, "clip_sample": False}, 4, step={"eta": 0.5}, seed=SEED, dtype="float64"))
+    return out
+
+
+def ddpm():
+    out = []
+    for c in BETAS + [{"beta_schedule": "sigmoid"}, {"beta_schedule": "laplace"}]:
+        out += every({**c}, seed=SEED)
+    out += every({**SD, "clip_sample": False}, [50], seed=SEED)
+    for v in ["fixed_small", "fixed_small_log", "fixed_large", "learned", "learned_range"]:
+        out.append(case({**SD, "variance_type": v}, 10, seed=SEED))
+    for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS):
+        out.append(case({**SD, **c, "steps_offset": 1 if c["timestep_spacing"] == "leading" else 0}, 10, seed=SEED))
+    out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction"}, 10, seed=SEED))
+    out.append(case({**SD, "thresholding": True, "dynamic_thresholding_ratio": 0.8, "sample_max_value": 2.0}, 10, seed=SEED))
+    out.append(case(SD, None, set_timesteps={"timesteps": [900, 500, 321, 20, 0]}, seed=SEED))
+    out.append(case(SD, 4, seed=SEED, dtype="float16"))
+    return out
+
+
+def curves(config, steps=(2, 10, 25)):
+    return [case({**config, curve: True}, n) for curve in CURVES for n in steps]
+
+
+def euler():
+    out = []
+    for c in BETAS:
+        out += every({**c})
+    out += every(SD, [50])
+    for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS):
+        out.append(case({**SD, **c, "steps_offset": 1}, 10))
+    out += curves(SD)
+    out.append(case({**SD, "use_karras_sigmas": True, "sigma_min": 0.1, "sigma_max": 9.0}, 10))
+    out.append(case({**SD, "interpolation_type": "log_linear", "use_karras_sigmas": True}, 10))
+    out.append(case({**SD, "final_sigmas_type": "sigma_min"}, 10))
+    out.append(case({**SD, "timestep_type": "continuous", "prediction_type": "v_prediction", "use_karras_sigmas": True}, 10))
+    out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, 10))
+    out.append(case(SD, None, set_timesteps={"timesteps": [999, 700, 250, 24]}))
+    out.append(case(SD, None, set_timesteps={"sigmas": [14.6, 5.0, 1.2, 0.3, 0.0]}))
+    out.append(case(SD, 10, step={"s_churn": 5.0, "s_noise": 1.1, "s_tmin": 0.2, "s_tmax": 10.0}, seed=SEED))
+    out.append(case(SD, 4, dtype="float16"))
+    return out
+
+
+def euler_ancestral():
+    out = []
+    for c in BETAS:
+        out += every({**c}, seed=SEED)
+    out += every(SD, [50], seed=SEED)
+    for c in grid(prediction_type=["epsilon", "v_prediction"], timestep_spacing=SPACINGS):
+        out.append(case({**SD, **c, "steps_offset": 1}, 10, seed=SEED))
+    out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, 10, seed=SEED))
+    out.append(case(SD, 4, seed=SEED, dtype="float16"))
+    return out
+
+
+CASES = {
+    "DDIMScheduler": ddim,
+    "DDPMScheduler": ddpm,
+    "EulerDiscreteScheduler": euler,
+    "EulerAncestralDiscreteScheduler": euler_ancestral,
+}
+
+
+def numbers(t):
+    """Nine digits tell float32 numbers apart; integers stay short."""
+    if t is None:
+        return None
+    return [int(v) if abs(v) < 1e15 and v == int(v) else float(f"{v:.9g}") for v in t.detach().double().flatten().tolist()]
+
+
+def run(cls, c):
+    dtype = getattr(torch, c.get("dtype", "float32"))
+    scheduler = getattr(diffusers, cls)(**c["config"])
+    scheduler.set_timesteps(**c["set_timesteps"])
+    generator = torch.Generator().manual_seed(c["seed"]) if "seed" in c else None
+    takes_generator = {"generator": generator} if generator is not None else {}
+    sample = (torch.randn(SHAPE, generator=torch.Generator().manual_seed(3)) * float(scheduler.init_noise_sigma)).to(dtype)
+    timesteps = scheduler.timesteps
+    keep = sorted({0, len(timesteps) // 2, len(timesteps) - 1})
+    out = {"timesteps": numbers(timesteps), "sigmas": numbers(getattr(scheduler, "sigmas", None)), "keep": keep, "samples": [], "original": None}
+    if len(out["timesteps"]) > 12 and cls not in ("PNDMScheduler", "HeunDiscreteScheduler"):
+        out["timesteps"] = out["timesteps"][::5]
+        out["sigmas"] = out["sigmas"] and out["sigmas"][::5]
+    channels = 2 if str(c["config"].get("variance_type")).startswith("learned") and cls == "DDPMScheduler" else 1
+    old, back = None, None
+    for i, t in enumerate(timesteps):
+        y = model(scheduler.scale_model_input(sample, t), t, channels).to(dtype)
+        if cls == "CogVideoXDPMScheduler":
+            sample, old = scheduler.step(y, old, t, back, sample, **c["step"], **takes_generator)
+            back, original = t, old
+        else:
+            r = scheduler.step(y, t, sample, **c["step"], **takes_generator)
+            sample, original = r.prev_sample, getattr(r, "pred_original_sample", getattr(r, "denoised", None))
+        if i in keep:
+            out["samples"].append(numbers(sample))
+    out["original"] = numbers(original)
+    return out
+
+
+def noised(cls, config):
+    """add_noise and get_velocity of a run of four steps, at its first and third timestep."""
+    scheduler = getattr(diffusers, cls)(**config)
+    scheduler.set_timesteps(4, **({"mu": 0.8} if config.get("use_dynamic_shifting") else {}))
+    x, noise = (torch.randn((2, 1, 2), generator=torch.Generator().manual_seed(s)) for s in (5, 6))
+    at = torch.stack([scheduler.timesteps[0], scheduler.timesteps[2]])
+    out = {"config": config, "velocity": None}
+    out["noisy"] = numbers(scheduler.scale_noise(x, at, noise) if cls.startswith("Flow") else scheduler.add_noise(x, noise, at))
+    if hasattr(scheduler, "get_velocity") and cls != "EulerDiscreteScheduler":
+        out["velocity"] = numbers(scheduler.get_velocity(x, noise, at))
+    return out
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    for cls in sys.argv[1:] or CASES:
+        cases = CASES[cls]()
+        for c in cases:
+            c["result"] = run(cls, c)
+        defaults = {k: v for k, v in getattr(diffusers, cls)().config.items() if not k.startswith("_")}
+        configs = (
+            [{}, {"use_flow_sigmas": True, "prediction_type": "flow_prediction"}] if cls in ("DPMSolverMultistepScheduler", "UniPCMultistepScheduler") else [{}]
+        )
+        file = {
+            "torch": torch.__version__,
+            "diffusers": diffusers.__version__,
+            "defaults": defaults,
+            "noised": [noised(cls, c) for c in configs],
+            "cases": cases,
+        }
+        lines = [json.dumps(c) for c in cases]
+        head = json.dumps({k: v for k, v in file.items() if k != "cases"})
+        (FOLDER / f"{cls}.json").write_text(head[:-1] + ',\n"cases": [\n' + ",\n".join(lines) + "\n]}\n")
+        print(cls, len(cases), "cases", (FOLDER / f"{cls}.json").stat().st_size, "bytes")
+
+
+if __name__ == "__main__":
+    main()
