@@ -183,8 +183,8 @@ Tensor scale_model_input(Scheduler& s, const Tensor& sample, nb::handle timestep
   return s.scale_model_input(sample, t.to_double());
 }
 
-template <class S> void bind_class(nb::module_& m) {
-  nb::class_<S, Scheduler>(m, S::kName)
+template <class S> nb::class_<S, Scheduler> bind_class(nb::module_& m) {
+  return nb::class_<S, Scheduler>(m, S::kName)
       .def("__init__", &construct<S>)
       .def_static("_field_names", &field_names<S>)
       .def_prop_ro_static("config_name", [](nb::handle) { return "scheduler_config.json"; });
@@ -247,6 +247,22 @@ void bind_schedulers(nb::module_& core) {
   bind_class<DDPMScheduler>(m);
   bind_class<EulerDiscreteScheduler>(m);
   bind_class<EulerAncestralDiscreteScheduler>(m);
+  bind_class<DPMSolverMultistepScheduler>(m);
+  bind_class<PNDMScheduler>(m);
+  bind_class<HeunDiscreteScheduler>(m);
+  bind_class<UniPCMultistepScheduler>(m);
+  bind_class<LCMScheduler>(m);
+  bind_class<CogVideoXDDIMScheduler>(m);
+  bind_class<CogVideoXDPMScheduler>(m);
+  bind_class<FlowMatchEulerDiscreteScheduler>(m)
+      .def(
+          "scale_noise",
+          [](FlowMatchEulerDiscreteScheduler& s, const Tensor& sample, const Tensor& timestep, const Tensor& noise) {
+            return s.add_noise(sample, noise, timestep);
+          },
+          nb::arg("sample"), nb::arg("timestep"), nb::arg("noise"), "sigma * noise + (1 - sigma) * sample, at a timestep of the schedule for each sample.")
+      .def("set_shift", &FlowMatchEulerDiscreteScheduler::set_shift, nb::arg("shift"), "The shift of runs to come.")
+      .def_prop_ro("shift", &FlowMatchEulerDiscreteScheduler::shift);
   m.def("scheduler_names", &scheduler_names);
   m.def("read_config_file", [](const std::string& path) { return to_python(read_config_file(path)); });
   m.def(

@@ -31,6 +31,14 @@ const std::vector<Entry>& entries() {
       entry<DDPMScheduler>(),
       entry<EulerDiscreteScheduler>(),
       entry<EulerAncestralDiscreteScheduler>(),
+      entry<DPMSolverMultistepScheduler>(),
+      entry<PNDMScheduler>(),
+      entry<FlowMatchEulerDiscreteScheduler>(),
+      entry<HeunDiscreteScheduler>(),
+      entry<UniPCMultistepScheduler>(),
+      entry<LCMScheduler>(),
+      entry<CogVideoXDDIMScheduler>(),
+      entry<CogVideoXDPMScheduler>(),
   };
   return all;
 }

@@ -1,5 +1,6 @@
 #include "scaffolding/diffusion/schedulers/scheduling_euler_ancestral_discrete.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "scaffolding/core/error.h"
@@ -40,7 +41,8 @@ StepOutput EulerAncestralDiscreteScheduler::advance(const Tensor& model_output, 
   float from = sigma_values_[place()], to = sigma_values_[place() + 1];
   Tensor original = sigma_prediction(config_.prediction_type, model_output, sample, from, from);
   // The step goes down to less noise than `to` has; noise of variance up^2 makes up for it.
-  float up = std::sqrt(to * to * (from * from - to * to) / (from * from));
+  // From a nearly infinite noise level up rounds to more than `to`, where diffusers' samples become NaN.
+  float up = std::min(std::sqrt(to * to * (from * from - to * to) / (from * from)), to);
   float down = std::sqrt(to * to - up * up);
   Tensor derivative = (sample - original) / from;
   Tensor noise = randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());
