@@ -25,6 +25,7 @@ SEED = 11
 
 def model(x, t, channels):
     """The model's place: any function of sample and timestep that both sides compute alike."""
+    x = x.float() if x.dtype == torch.float16 else x
     y = 0.7 * torch.sin(x * 1.3) + 0.1 * math.cos(float(t) / 100)
     return torch.cat([y, 0.3 * torch.cos(x) ** 2], 1) if channels == 2 else y
 

@@ -130,8 +130,8 @@ void format(std::string& out, const Object& o, size_t indent) {
   out += dict ? "}" : "]";
 }
 
-// Python's json module reads and writes these three words, which JSON itself does not have. Outside strings they become
-// numbers that a double cannot hold (1e999 is refused by the parser), hence strings that object_of's caller turns back.
+// Python's json module reads and writes these three words, which JSON itself does not have. They pass the parser as strings
+// that begin with a control character, and words_back makes numbers of them.
 std::string without_words(std::string_view text) {
   std::string out;
   bool in_string = false;
@@ -145,8 +145,7 @@ std::string without_words(std::string_view text) {
     bool replaced = false;
     for (std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
       if (in_string || text.compare(i, word.size(), word) != 0) continue;
-      out += '"';
-      out += '\x01';
+      out += "\"\\u0001";
       out += word;
       out += '"';
       i += word.size();

@@ -11,8 +11,8 @@ namespace sf::diffusion {
 
 namespace {
 
-// x with A x = b for the n * n matrix A in rows, by elimination with pivots; the orders of solvers are a handful at most.
-std::vector<double> solved(std::vector<double> A, std::vector<double> b) {
+// x with A x = b for the n * n matrix A in rows, by elimination with pivots; in float32, as diffusers solves it.
+std::vector<float> solved(std::vector<float> A, std::vector<float> b) {
   size_t n = b.size();
   for (size_t k = 0; k < n; ++k) {
     size_t pivot = k;
@@ -21,7 +21,7 @@ std::vector<double> solved(std::vector<double> A, std::vector<double> b) {
     std::swap_ranges(A.begin() + int64_t(k * n), A.begin() + int64_t((k + 1) * n), A.begin() + int64_t(pivot * n));
     std::swap(b[k], b[pivot]);
     for (size_t i = k + 1; i < n; ++i) {
-      double f = A[i * n + k] / A[k * n + k];
+      float f = A[i * n + k] / A[k * n + k];
       for (size_t j = k; j < n; ++j) A[i * n + j] -= f * A[k * n + j];
       b[i] -= f * b[k];
     }
@@ -197,21 +197,21 @@ Tensor UniPCMultistepScheduler::update(int64_t from, int64_t order, const Tensor
   }
   // The predictor lacks the newest output, hence the last row and column.
   auto n = size_t(corrected ? order : order - 1);
-  std::vector<double> rhos{0.5};
+  std::vector<float> rhos{0.5f};
   if (n > 1) {
-    std::vector<double> R;
+    std::vector<float> R;
     for (size_t i = 0; i < n; ++i)
-      for (size_t j = 0; j < n; ++j) R.push_back(double(std::pow(rks[j], float(i))));
+      for (size_t j = 0; j < n; ++j) R.push_back(std::pow(rks[j], float(i)));
     rhos = solved(std::move(R), {b.begin(), b.begin() + int64_t(n)});
   }
   // A corrector of order 1 and a predictor of order 2 have one coefficient, 1/2 as in the paper's code.
   Tensor residual;
   for (size_t i = 0; i < D1s.size(); ++i) {
-    Tensor part = float(rhos[i]) * D1s[i];
+    Tensor part = rhos[i] * D1s[i];
     residual = residual ? residual + part : part;
   }
   if (corrected) {
-    Tensor part = float(rhos.back()) * (corrected - m0);
+    Tensor part = rhos.back() * (corrected - m0);
     residual = residual ? residual + part : part;
   }
   float kept = config_.predict_x0 ? t.sigma / s0.sigma : t.alpha / s0.alpha, scale = config_.predict_x0 ? t.alpha : t.sigma;
