@@ -1,8 +1,10 @@
 """Schedulers: diffusers' runs (tests/golden/make_golden_schedulers.py), configs, refusals."""
 
+import copy
 import json
 import math
 import pathlib
+import pickle
 
 import numpy as np
 import pytest

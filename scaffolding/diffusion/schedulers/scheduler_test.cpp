@@ -11,14 +11,8 @@
 namespace sf::diffusion {
 namespace {
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
+using io::error_of;
+class SchedulerFile : public io::TestFolder {};
 
 TEST(Scheduler, RunsOfEveryClassEnd) {
   for (auto& name : scheduler_names()) {
@@ -41,8 +35,9 @@ TEST(Scheduler, ConfigOfAClass) {
   DDIMScheduler scheduler(config);
   EXPECT_EQ(scheduler.config().find("beta_schedule")->text(), "scaled_linear");
   config.beta_end = 2;
-  EXPECT_EQ(message_of([&] { DDIMScheduler bad(config); }), "DDIMScheduler: beta_end must be at least 0 and below 1, got 2");
-  EXPECT_EQ(message_of([] { make_scheduler("DDIM", io::Object::container(io::Object::Dict)); }).substr(0, 36), "make_scheduler: no scheduler 'DDIM';");
+  EXPECT_EQ(error_of<ValueError>([&] { DDIMScheduler bad(config); }), "DDIMScheduler: beta_end must be at least 0 and below 1, got 2");
+  EXPECT_EQ(error_of<ValueError>([] { make_scheduler("DDIM", io::Object::container(io::Object::Dict)); }).substr(0, 36),
+            "make_scheduler: no scheduler 'DDIM';");
 }
 
 TEST(Scheduler, OptionsThatAClassDoesNotTake) {
@@ -50,7 +45,7 @@ TEST(Scheduler, OptionsThatAClassDoesNotTake) {
   TimestepOptions options;
   options.num_inference_steps = 10;
   options.sigmas = {{1.0, 0.5}};
-  EXPECT_EQ(message_of([&] { scheduler.set_timesteps(options); }), "PNDMScheduler: set_timesteps takes no sigmas, only num_inference_steps, device");
+  EXPECT_EQ(error_of<ValueError>([&] { scheduler.set_timesteps(options); }), "PNDMScheduler: set_timesteps takes no sigmas, only num_inference_steps, device");
   EXPECT_FALSE(scheduler.num_inference_steps().has_value()) << "a refused call changes nothing";
 }
 
@@ -71,13 +66,12 @@ TEST(SchedulerConfig, HostileText) {
     EXPECT_THROW(parse_config(text, "test"), ValueError) << text.substr(0, 20);
 }
 
-TEST(SchedulerConfig, FilesOfSchedulers) {
-  io::TestFolder folder;
+TEST_F(SchedulerFile, NamesItsClass) {
   PNDMConfig config;
   config.skip_prk_steps = true;
   PNDMScheduler scheduler(config);
-  save_scheduler(scheduler, folder.path.string());
-  auto read = load_scheduler(folder.path.string());
+  save_scheduler(scheduler, folder_.string());
+  auto read = load_scheduler(folder_.string());
   EXPECT_STREQ(read->name(), "PNDMScheduler");
   EXPECT_TRUE(read->config().find("skip_prk_steps")->as_bool());
 }
