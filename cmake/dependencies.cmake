@@ -1,8 +1,8 @@
 # What the build needs and what it can do without.
 find_package(OpenMP REQUIRED)
 find_package(Threads REQUIRED)
-find_package(nlohmann_json 3.9 REQUIRED)   # headers only, private to io/
-find_package(ZLIB REQUIRED)                # private to io/: deflated entries of zip archives, and their checksums
+find_package(nlohmann_json 3.9 REQUIRED)   # headers only, private to .cpp files
+find_package(ZLIB REQUIRED)                # private to .cpp files: deflated entries of zip archives, and their checksums
 option(SF_ONEDNN "Use oneDNN (libdnnl) for GEMM and convolution where it is found" ON)
 if(SF_ONEDNN)
   # The library itself before its CMake package: Debian's asks for OpenCL's headers, which nothing here uses.

@@ -184,7 +184,9 @@ Tensor scale_model_input(Scheduler& s, const Tensor& sample, nb::handle timestep
 }
 
 template <class S> nb::class_<S, Scheduler> bind_class(nb::module_& m) {
-  return nb::class_<S, Scheduler>(m, S::kName)
+  std::string doc = "diffusers' " + std::string(S::kName) + ". Its arguments are the config's fields:";
+  for (auto& f : field_names<S>()) doc += " " + f;
+  return nb::class_<S, Scheduler>(m, S::kName, doc.c_str())
       .def("__init__", &construct<S>)
       .def_static("_field_names", &field_names<S>)
       .def_prop_ro_static("config_name", [](nb::handle) { return "scheduler_config.json"; });
@@ -215,12 +217,18 @@ void bind_schedulers(nb::module_& core) {
   m.attr("__name__") = "scaffolding.diffusion.schedulers";
   bind_output(m);
   nb::class_<Scheduler>(m, "SchedulerMixin", "What every scheduler has: see scaffolding.diffusion.schedulers.")
-      .def("set_timesteps", &set_timesteps)
-      .def("step", &step)
-      .def("scale_model_input", &scale_model_input, nb::arg("sample"), nb::arg("timestep") = nb::none())
-      .def("add_noise", &Scheduler::add_noise, nb::arg("original_samples"), nb::arg("noise"), nb::arg("timesteps"))
-      .def("get_velocity", &Scheduler::get_velocity, nb::arg("sample"), nb::arg("noise"), nb::arg("timesteps"))
-      .def("set_begin_index", &Scheduler::set_begin_index, nb::arg("begin_index") = 0)
+      .def("set_timesteps", &set_timesteps,
+           "set_timesteps(num_inference_steps, device=None, ...): makes the schedule of a run, with the arguments of diffusers' class.\n"
+           "ValueError for no steps, or more than num_train_timesteps.")
+      .def("step", &step,
+           "step(model_output, timestep, sample, ..., return_dict=True): the sample with one step's noise less, as a SchedulerOutput or a\n"
+           "tuple, with the arguments of diffusers' class. model_output, sample: [B, C, ...]. RuntimeError before set_timesteps.")
+      .def("scale_model_input", &scale_model_input, nb::arg("sample"), nb::arg("timestep") = nb::none(), "The sample as the model is trained on it.")
+      .def("add_noise", &Scheduler::add_noise, nb::arg("original_samples"), nb::arg("noise"), nb::arg("timesteps"),
+           "original_samples[B, ...] with the noise of timesteps[B].")
+      .def("get_velocity", &Scheduler::get_velocity, nb::arg("sample"), nb::arg("noise"), nb::arg("timesteps"),
+           "What a model with prediction_type v_prediction is trained on, for timesteps[B].")
+      .def("set_begin_index", &Scheduler::set_begin_index, nb::arg("begin_index") = 0, "Where in the schedule a run begins.")
       .def_prop_ro("begin_index", &Scheduler::begin_index)
       .def_prop_ro("step_index", &Scheduler::step_index)
       .def_prop_ro("timesteps", &Scheduler::timesteps)

@@ -20,7 +20,7 @@ __all__ = ["SchedulerMixin", "SchedulerOutput", *_diffusion.scheduler_names()]
 def from_config(cls, config=None, return_unused_kwargs=False, **kwargs):
     """A scheduler of this class with the fields of a config: a dict, or another scheduler's `.config`; keywords override.
 
-    Entries that are no fields are kept in `.config`; a warning names those that no scheduler's class accounts for.
+    Entries that are no fields are kept in `.config`; a warning names those that no scheduler has.
     TypeError for a field of another type, ValueError for an impossible value.
     """
     if isinstance(config, SchedulerMixin):
@@ -32,8 +32,7 @@ def from_config(cls, config=None, return_unused_kwargs=False, **kwargs):
     given = {k: v for k, v in kwargs.items() if k in fields}
     defaults = [k for k in config.get("_use_default_values", []) if k not in given]
     merged = {**config, **given, "_use_default_values": defaults}
-    other = getattr(_diffusion, str(merged.get("_class_name")), None)
-    known = set(other._field_names()) if other is not None and other is not cls else set()
+    known = {field for name in _diffusion.scheduler_names() for field in getattr(_diffusion, name)._field_names()}
     if "_class_name" in merged:
         merged["_class_name"] = cls.__name__
     scheduler = cls(_config=merged)
