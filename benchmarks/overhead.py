@@ -1,10 +1,11 @@
-"""What the Python package costs: one tiny op on the tape, the import, the wheel. See serve.py."""
+"""What the Python package costs: one tiny op on the tape, a step of an optimizer, the import, the wheel. See serve.py."""
 
 import pathlib
 import statistics
 import subprocess
 import sys
 
+import dataloader
 from serve import main
 
 import scaffolding as sf
@@ -18,6 +19,13 @@ def add():
     return lambda: a + b
 
 
+def optimizer_step():
+    params = [sf.nn.Parameter(sf.full(size, 0.5)) for size in ((64, 32), (64,), (10, 64), (10,))]
+    for p in params:
+        p.grad = sf.full_like(p, 0.01)
+    return sf.optim.AdamW(params).step
+
+
 def import_time():
     """Seconds of `import scaffolding` in fresh interpreters; the files are in the page cache after the first."""
     runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout.split() for _ in range(6)]
@@ -27,7 +35,12 @@ def import_time():
 
 ROWS = {
     "add [2] with gradient, Python": (add, {"goal": "seconds", "goal_value": 400e-9, "threads": 1}),
+    "AdamW step of 4 small tensors, Python": (optimizer_step, {"goal": "seconds", "goal_value": 5e-6, "threads": 1}),
     "import scaffolding": (import_time, {"goal": "seconds", "goal_value": 0.1}),
+    "dataloader webp lossy, 2 workers": (lambda: dataloader.ours("lossy"), {"goal": "speedup", "goal_value": 3}),
+    "dataloader webp lossless, 2 workers": (lambda: dataloader.ours("lossless"), {"goal": "speedup", "goal_value": 3}),
+    "webp decode alone lossy, 2 threads": (lambda: dataloader.limit("lossy"), {}),
+    "webp decode alone lossless, 2 threads": (lambda: dataloader.limit("lossless"), {}),
 }
 for wheel in sorted((ROOT / "dist").glob("scaffolding-*.whl"))[-1:]:
     ROWS["wheel"] = (lambda: {"bytes": wheel.stat().st_size}, {"goal": "bytes", "goal_value": 20e6})

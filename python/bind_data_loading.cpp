@@ -122,7 +122,7 @@ void bind_images(nb::module_& d) {
       [](const std::string& path, const std::string& mode, int bits, bool orientation, std::optional<int64_t> max_pixels) {
         auto options = read_options(mode, bits, orientation, max_pixels);
         nb::gil_scoped_release release;
-        return io::read_image(path, options).contiguous();
+        return io::planar_image(io::read_image(path, options));
       },
       nb::arg("path"), nb::arg("mode"), nb::arg("bits"), nb::arg("apply_exif_orientation"), nb::arg("max_pixels") = nb::none());
   d.def(
@@ -130,7 +130,7 @@ void bind_images(nb::module_& d) {
       [](const nb::bytes& input, const std::string& mode, int bits, bool orientation, std::optional<int64_t> max_pixels, const std::string& name) {
         auto options = read_options(mode, bits, orientation, max_pixels);
         nb::gil_scoped_release release;
-        return io::decode_image(bytes_of(input), name, options).contiguous();
+        return io::planar_image(io::decode_image(bytes_of(input), name, options));
       },
       nb::arg("input"), nb::arg("mode"), nb::arg("bits"), nb::arg("apply_exif_orientation"), nb::arg("max_pixels") = nb::none(),
       nb::arg("name") = "decode_image");
@@ -153,7 +153,7 @@ void bind_images(nb::module_& d) {
           }
           return nb::bytes(out.data(), out.size());
         });
-  d.def("convert_image", [](const Tensor& image, const std::string& mode) { return io::convert_image(image, io::image_mode(mode)).contiguous(); });
+  d.def("convert_image", [](const Tensor& image, const std::string& mode) { return io::planar_image(io::convert_image(image, io::image_mode(mode))); });
 }
 
 void bind_transforms(nb::module_& d) {
@@ -226,7 +226,7 @@ void bind_datasets(nb::module_& d) {
       .def("picture",
            [](const ImageDataset& s, int64_t i) {
              nb::gil_scoped_release release;
-             return s.picture(i).contiguous();
+             return io::planar_image(s.picture(i));
            })
       .def("buckets",
            [](const ImageDataset& s, const AspectBuckets& b, int64_t threads) {

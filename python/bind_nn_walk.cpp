@@ -192,6 +192,7 @@ void bind_walks(nb::module_& m) {
   m.def("_load_state_dict", &load_state_dict);
   m.def("_convert_module", &convert, nb::arg("module"), nb::arg("device").none(), nb::arg("dtype").none(), nb::arg("memory_format").none());
   m.def("_member_names", &member_names);
+  m.def("_list_repr", [](nb::handle self) { return str(nn::repr(module_of(self, "repr"), true)); });
   m.def("_release_host_memory", [](nb::handle self) { nn::release_host_memory(module_of(self, "_release_cpu_shadows")); });
 }
 

@@ -80,7 +80,11 @@ class Reader {
         return dict;
       }
       case Object::Counter: return filled(attribute("collections", "Counter")(), o);
-      case Object::TensorValue: return tensor(o);
+      case Object::TensorValue: {
+        nb::object made = tensor(o);
+        if (o.node()->state.is_dict()) made.attr("__dict__").attr("update")(object(o.node()->state));
+        return made;
+      }
       case Object::DeviceName: return steal(device_object(Device(o.text())));
       case Object::Instance:
         if (o.text() == "argparse.Namespace" && o.items().empty() && o.node()->state.is_dict()) {

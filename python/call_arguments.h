@@ -46,9 +46,23 @@ inline bool takes_the_rest(const ArgInfo& last, PyObject* first) {
   return last.kind == ArgKind::Tensors && is_tensor(first);
 }
 
+// Sizes where None stands for the input's own: -1.
+inline Shape with_holes(const std::string& owner, const ArgInfo& info, PyObject* tuple) {
+  Shape out;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    int64_t n = -1;
+    if (item != Py_None && !to_int(item, n)) wrong_argument(owner, info.name, name(info.kind), tuple);
+    out.push_back(n);
+  }
+  return out;
+}
+
 inline Value layer_value(const std::string& owner, const ArgInfo& info, PyObject* o) {
   if (info.kind == ArgKind::Ints && PyLong_Check(o) && !PyBool_Check(o)) return to_value(owner, ArgInfo{info.name, ArgKind::Int, false, false, {}}, o);
   if (info.kind == ArgKind::Ints && PyUnicode_Check(o)) return std::string(text(o));
+  if (info.kind == ArgKind::Ints && PyTuple_Check(o) && PySequence_Contains(o, Py_None) == 1) return with_holes(owner, info, o);
+  if (info.kind == ArgKind::Floats && (PyFloat_Check(o) || PyLong_Check(o))) return to_value(owner, ArgInfo{info.name, ArgKind::Float, false, false, {}}, o);
   return to_value(owner, info, o);
 }
 

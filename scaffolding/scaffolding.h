@@ -1,5 +1,6 @@
 // Everything a program needs. The headers that this one reaches are the public ones: they are what is installed.
 #pragma once
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/engine.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/tape.h"

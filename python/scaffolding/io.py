@@ -1,4 +1,4 @@
-"""Checkpoint files of every kind: one way into all of them, shards, NumPy's and llama.cpp's formats.
+"""Checkpoint files of every kind: one way into all of them, shards, NumPy's and llama.cpp's formats; and pictures (data/image.py).
 
 Files are mapped: tensors borrow their pages where the format allows it, and the files must not be truncated while they live.
 Damaged files are a ValueError, unreadable ones a RuntimeError or FileNotFoundError, types that do not exist here NotImplementedError.
@@ -8,20 +8,26 @@ import os
 import re
 
 from . import _core
+from .data.image import decode_image, encode_image, image_info, read_image, write_image
 from .serialization import _path_or_data
 
 __all__ = [
     "Checkpoint",
     "GGUFFile",
     "Placeholder",
+    "decode_image",
+    "encode_image",
+    "image_info",
     "load_checkpoint",
     "load_gguf",
     "load_npy",
     "load_npz",
     "open_checkpoint",
+    "read_image",
     "save_npy",
     "save_npz",
     "save_sharded",
+    "write_image",
 ]
 
 

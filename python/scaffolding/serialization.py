@@ -20,9 +20,10 @@ def save(obj, f, *, pickle_protocol=2, _use_new_zipfile_serialization=True):
     """Writes obj to a path or a file object, as torch.save does; torch.load(weights_only=True) reads the file.
 
     obj: tensors, parameters, numbers, strings, bytes, None, dtypes, devices, and dicts, OrderedDicts, Counters, lists, tuples,
-    sets and Sizes of them. Tensors that share memory share it again after loading; subclasses of Tensor but for Parameter
-    are saved as tensors, NumPy's scalars as Python's numbers. A path is replaced as a whole: until everything is on the disk, it
-    keeps what it had. A path that ends in .safetensors gets that format, for which obj must be a dict of names and tensors.
+    sets and Sizes of them. Tensors that share memory share it again after loading; subclasses of Tensor but for Parameter are
+    saved as tensors, tensors without their Python attributes, NumPy's scalars as Python's numbers. A path is replaced as a whole:
+    until everything is on the disk, it keeps what it had. A path that ends in .safetensors gets that format, for which obj must be
+    a dict of names and tensors.
 
     TypeError names the place of an object that cannot be saved; RuntimeError says why a file cannot be written.
     """

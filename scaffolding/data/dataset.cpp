@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "scaffolding/io/image.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf::data {
@@ -25,12 +26,6 @@ Sample TensorDataset::get(int64_t index, SampleRandom&) const {
 
 namespace {
 
-// A row of pixels [H, W, C] to planes [C, H, W].
-void copy_planes(const uint8_t* from, uint8_t* to, int64_t pixels, int64_t C) {
-  for (int64_t c = 0; c < C; ++c)
-    for (int64_t i = 0; i < pixels; ++i) *to++ = from[i * C + c];
-}
-
 Tensor stacked(const std::vector<Sample>& samples, Tensor Sample::*field, const char* what) {
   const Tensor& first = samples[0].*field;
   if (!first) {
@@ -51,7 +46,7 @@ Tensor stacked(const std::vector<Sample>& samples, Tensor Sample::*field, const 
     auto* to = static_cast<char*>(out.data_ptr()) + i * first.nbytes();
     bool pixels = t.dtype() == kUInt8 && t.ndim() == 3 && t.device().is_cpu() && t.permute({1, 2, 0}).is_contiguous();
     if (t.device().is_cpu() && t.is_contiguous()) std::memcpy(to, t.data_ptr(), t.nbytes());
-    else if (pixels) copy_planes(t.data<uint8_t>(), reinterpret_cast<uint8_t*>(to), t.size(1) * t.size(2), t.size(0));
+    else if (pixels) io::copy_planes(t, reinterpret_cast<uint8_t*>(to));
     else out.select(0, int64_t(i)).copy_(t.detach());
   }
   return out;

@@ -8,11 +8,6 @@
 namespace sf::data {
 namespace SF_ISA {
 
-using Bytes4 = uint8_t __attribute__((vector_size(4), aligned(1), may_alias));
-using Ints4 = int32_t __attribute__((vector_size(16)));
-using Bytes16 = uint8_t __attribute__((vector_size(16), aligned(1), may_alias));
-using Ints16 = int32_t __attribute__((vector_size(64)));
-
 constexpr int kBits = 22;
 
 SF_INLINE uint8_t clip(int32_t v) {
@@ -27,30 +22,31 @@ template <int C> SF_INLINE void column_plain(const uint8_t* in, uint8_t* out, co
     out[c] = clip(sum);
   }
 }
-// Four bytes at a time; with three channels the fourth belongs to the next pixel and is dropped.
-template <int C> SF_INLINE void column_wide(const uint8_t* in, uint8_t* out, const int32_t* w, int n) {
-  Ints4 sum = {1 << (kBits - 1), 1 << (kBits - 1), 1 << (kBits - 1), 1 << (kBits - 1)};
-  for (int k = 0; k < n; ++k) sum += __builtin_convertvector(*reinterpret_cast<const Bytes4*>(in + k * C), Ints4) * w[k];
-  for (int c = 0; c < C; ++c) out[c] = clip(sum[c]);
-}
-
 #ifdef __AVX2__
 // Four taps of up to four channels at a time: 16-bit products of pairs of taps (pmaddwd), once with the upper and once with
-// the lower 11 bits of the weights, so that the sum is exact. Reads 16 bytes from each fourth tap on.
-template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, const int32_t* w, int n) {
+// the lower 11 bits of the weights, so that the sum is exact.
+struct PairWeights {
+  __m256i upper, lower;  // [w0 w1 w0 w1 ...] of 16 bits in the lower lane, [w2 w3 ...] in the upper
+};
+SF_INLINE PairWeights pair_weights(const int32_t* w) {
+  const __m256i spread = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+  __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(w));
+  __m128i upper = _mm_packs_epi32(_mm_srai_epi32(four, 11), four), lower = _mm_packs_epi32(_mm_and_si128(four, _mm_set1_epi32(2047)), four);
+  return {_mm256_permutevar8x32_epi32(_mm256_castsi128_si256(upper), spread), _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(lower), spread)};
+}
+// One output pixel; reads 16 bytes from each fourth tap on. `first` are the weights of the first four.
+template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, const PairWeights& first, const int32_t* w, int n) {
   // The lower lane pairs taps 0 and 1, the upper one taps 2 and 3, channel by channel, widened to 16 bits.
   const __m256i pairs =
       C == 4 ? _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1, 8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1)
              : _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, 6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
-  __m256i upper = _mm256_setzero_si256(), lower = _mm256_setzero_si256();
-  for (int k = 0; k < n; k += 4) {
-    __m256i x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * C))), pairs);
-    // [w0 w1 w0 w1 ...] of 16 bits in the lower lane, [w2 w3 ...] in the upper
-    __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(w + k));
-    __m128i hi = _mm_packs_epi32(_mm_srai_epi32(four, 11), four), lo = _mm_packs_epi32(_mm_and_si128(four, _mm_set1_epi32(2047)), four);
-    const __m256i spread = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
-    upper = _mm256_add_epi32(upper, _mm256_madd_epi16(x, _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(hi), spread)));
-    lower = _mm256_add_epi32(lower, _mm256_madd_epi16(x, _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(lo), spread)));
+  auto taps = [&](int k) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * C))), pairs); };
+  __m256i x = taps(0), upper = _mm256_madd_epi16(x, first.upper), lower = _mm256_madd_epi16(x, first.lower);
+  for (int k = 4; k < n; k += 4) {
+    PairWeights more = pair_weights(w + k);
+    x = taps(k);
+    upper = _mm256_add_epi32(upper, _mm256_madd_epi16(x, more.upper));
+    lower = _mm256_add_epi32(lower, _mm256_madd_epi16(x, more.lower));
   }
   __m256i both = _mm256_add_epi32(_mm256_slli_epi32(upper, 11), lower);
   __m128i sum = _mm_add_epi32(_mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)), _mm_set1_epi32(1 << (kBits - 1)));
@@ -61,27 +57,47 @@ template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, co
 #endif
 
 template <int C> static void along_columns(const ResizePass& a) {
-  const uint8_t* end = a.in + a.rows * a.in_size * C;
-  for (int64_t y = 0; y < a.rows; ++y) {
-    const uint8_t* row = a.in + y * a.in_size * C;
-    uint8_t* out = a.out + y * a.out_size * C;
-    for (int64_t x = 0; x < a.out_size; ++x, out += C) {
-      const int32_t* w = a.weight + x * a.taps;
-      const uint8_t* in = row + a.first[x] * C;
-      int n = a.count[x];
-      // Vectors read up to 16 bytes behind the last tap, which the picture must have.
-      if (C >= 3 && end - in >= (n + 3) / 4 * 4 * C + 16) {
+  for (int64_t x = 0; x < a.out_size; ++x) {
+    const int32_t* w = a.weight + x * a.taps;
+    const uint8_t* in = a.in + a.first[x] * C;
+    uint8_t* out = a.out + x * C;
+    int n = a.count[x];
+    int64_t y = 0;
 #ifdef __AVX2__
-        column_pairs < C<3 ? 3 : C>(in, out, w, n);
-#else
-        column_wide < C<3 ? 3 : C>(in, out, w, n);
+    constexpr int kWide = C < 3 ? 3 : C;
+    PairWeights first = pair_weights(w);
+    // Vectors read up to 16 bytes behind the last tap, which the picture must have.
+    const uint8_t* last = a.in + a.rows * a.in_size * C - ((n + 3) / 4 * 4 * C + 16);
+    if (C >= 3)
+      for (; y < a.rows && in <= last; ++y, in += a.in_size * C, out += a.out_size * C) column_pairs<kWide>(in, out, first, w, n);
 #endif
-      } else {
-        column_plain<C>(in, out, w, n);
-      }
-    }
+    for (; y < a.rows; ++y, in += a.in_size * C, out += a.out_size * C) column_plain<C>(in, out, w, n);
   }
 }
+
+#ifdef __AVX2__
+// Sixteen bytes of a row from pairs of rows, as column_pairs.
+SF_INLINE void row_pairs(const uint8_t* in, int64_t row, uint8_t* out, const int32_t* w, int n) {
+  __m256i upper[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()}, lower[2] = {upper[0], upper[0]};
+  for (int k = 0; k < n; k += 2) {
+    __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * row));
+    __m128i second = k + 1 < n ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + (k + 1) * row)) : first;  // its weight is zero
+    __m256i hi = _mm256_set1_epi32(((w[k] >> 11) & 0xFFFF) | (w[k + 1] >> 11) << 16);
+    __m256i lo = _mm256_set1_epi32((w[k] & 2047) | (w[k + 1] & 2047) << 16);
+    __m256i x[2] = {_mm256_cvtepu8_epi16(_mm_unpacklo_epi8(first, second)), _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(first, second))};
+    for (int h = 0; h < 2; ++h) {
+      upper[h] = _mm256_add_epi32(upper[h], _mm256_madd_epi16(x[h], hi));
+      lower[h] = _mm256_add_epi32(lower[h], _mm256_madd_epi16(x[h], lo));
+    }
+  }
+  for (int h = 0; h < 2; ++h) {
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(upper[h], 11), lower[h]), _mm256_set1_epi32(1 << (kBits - 1)));
+    sum = _mm256_srai_epi32(sum, kBits);
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out + 8 * h), _mm_packus_epi16(words, words));
+  }
+}
+#endif
 
 static void along_rows(const ResizePass& a) {
   int64_t row = a.rows * a.channels;
@@ -90,14 +106,9 @@ static void along_rows(const ResizePass& a) {
     uint8_t* out = a.out + y * row;
     const int32_t* w = a.weight + y * a.taps;
     int64_t i = 0;
-    for (; i + 16 <= row; i += 16) {
-      Ints16 sum = Ints16{} + (1 << (kBits - 1));
-      for (int k = 0; k < a.count[y]; ++k) sum += __builtin_convertvector(*reinterpret_cast<const Bytes16*>(in + k * row + i), Ints16) * w[k];
-      sum >>= kBits;
-      sum = sum < 0 ? Ints16{} : sum;
-      sum = sum > 255 ? Ints16{} + 255 : sum;
-      *reinterpret_cast<Bytes16*>(out + i) = __builtin_convertvector(sum, Bytes16);
-    }
+#ifdef __AVX2__
+    for (; i + 16 <= row; i += 16) row_pairs(in + i, row, out + i, w, a.count[y]);
+#endif
     for (; i < row; ++i) {
       int32_t sum = 1 << (kBits - 1);
       for (int k = 0; k < a.count[y]; ++k) sum += in[k * row + i] * w[k];

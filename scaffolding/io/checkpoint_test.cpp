@@ -186,7 +186,14 @@ TEST_F(CheckpointFile, shards_of_other_formats_are_read_through_their_index) {
   EXPECT_EQ(load_checkpoint(path("pytorch_model.bin.index.json")).at("a").to_vector(), (std::vector<double>{1, 2}));
 }
 
-// ---- when a file cannot be written
+// ---- writing
+
+TEST_F(CheckpointFile, a_private_file_stays_private_when_it_is_replaced) {
+  save_torch(Object(int64_t(1)), path("x.pt"));
+  fs::permissions(path("x.pt"), fs::perms::owner_read | fs::perms::owner_write);
+  save_torch(Object(int64_t(2)), path("x.pt"));
+  EXPECT_EQ(fs::status(path("x.pt")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
 
 TEST_F(CheckpointFile, a_full_disk_keeps_the_previous_file) {
   Tensor big = full({1 << 16}, 1);  // 256 KiB

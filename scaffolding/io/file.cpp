@@ -91,6 +91,8 @@ ReplacingFile::ReplacingFile(const std::string& path) : path_(path) {
   temporary_ = path_ + ".tmp" + std::to_string(getpid()) + "." + std::to_string(count++);
   fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno(temporary_, "cannot create");
+  struct stat old;
+  if (stat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);  // who may read it stays as it was
 }
 
 ReplacingFile::~ReplacingFile() {

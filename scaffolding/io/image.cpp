@@ -134,6 +134,22 @@ static Tensor rows_of_pixels(const char* op, const Tensor& image) {
 
 Tensor convert_image(const Tensor& image, ImageMode mode) { return in_mode(rows_of_pixels("convert_image", image), mode).permute({2, 0, 1}); }
 
+template <class T> static void copy_planes_of(const Tensor& image, T* to) {
+  int64_t C = image.size(0), pixels = image.size(1) * image.size(2);
+  for (int64_t c = 0; c < C; ++c)
+    for (int64_t i = 0; i < pixels; ++i) *to++ = image.data<T>()[i * C + c];
+}
+
+void copy_planes(const Tensor& image, uint8_t* to) { copy_planes_of(image, to); }
+
+Tensor planar_image(const Tensor& image) {
+  if (image.is_contiguous() || !image.permute({1, 2, 0}).is_contiguous()) return image.contiguous();
+  Tensor y = empty(image.shape(), image.dtype());
+  if (image.dtype() == kUInt8) copy_planes_of(image, y.data<uint8_t>());
+  else copy_planes_of(image, y.data<int32_t>());
+  return y;
+}
+
 // ---- reading
 
 ImageInfo image_info(std::span<const uint8_t> bytes, const std::string& name) {
@@ -146,7 +162,7 @@ Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, con
   SF_CHECK(options.bits == 8 || options.bits == 16, "read_image: bits must be 8 or 16, got ", options.bits);
   static const int64_t allowed = env::integer("SF_IMAGE_MAX_PIXELS");
   ImageBytes in{bytes, name};
-  ImageLimits limits{options.max_pixels.value_or(allowed), options.bits};
+  ImageLimits limits{options.max_pixels.value_or(allowed), options.bits, options.mode};
   SF_CHECK(limits.max_pixels > 0, "read_image: max_pixels must be positive, got ", limits.max_pixels);
   ImageFormat f = format_of(in);
   ImageInfo info;

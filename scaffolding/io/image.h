@@ -60,6 +60,11 @@ std::string encode_image(const Tensor& image, ImageFormat format, const ImageWri
 // The format is that of the path's suffix. The file appears whole or not at all.
 void write_image(const std::string& path, const Tensor& image, const ImageWriteOptions& options = {});
 
+// The picture with its channels one after the other in memory, as most code wants it. One thread's work, unlike contiguous().
+Tensor planar_image(const Tensor& image);
+// The same, of any uint8 [C, H, W] whose pixels lie side by side, into memory of its size.
+void copy_planes(const Tensor& image, uint8_t* to);
+
 // The picture in another mode. L is 0.299 R + 0.587 G + 0.114 B (ITU-R 601, Pillow's integers); alpha is dropped, or added as opaque.
 Tensor convert_image(const Tensor& image, ImageMode mode);
 

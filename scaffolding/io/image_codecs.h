@@ -15,6 +15,7 @@ struct ImageBytes {
 struct ImageLimits {
   int64_t max_pixels;
   int bits;
+  ImageMode mode;  // what will be made of the pixels; a codec that can may leave out alpha
 };
 ImageInfo png_info(const ImageBytes& in);
 ImageInfo jpeg_info(const ImageBytes& in);

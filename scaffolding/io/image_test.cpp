@@ -116,6 +116,7 @@ TEST(Image, modes_are_converted_as_pillow_converts_them) {
   EXPECT_EQ(rgba[3].to(kInt64).sum().item(), 255 * 24 * 40);
   EXPECT_EQ(read_image(kGolden + "photo.png", {.mode = ImageMode::LA}).shape(), (Shape{2, 24, 40}));
   EXPECT_EQ(largest_difference(read_image(kGolden + "photo.png", {.mode = ImageMode::RGB}), golden("photo.png").slice(0, 0, 3)), 0);
+  EXPECT_EQ(largest_difference(read_image(kGolden + "photo_alpha.webp", {.mode = ImageMode::RGB}), golden("photo_alpha.webp").slice(0, 0, 3)), 0);
   Tensor wide = read_image(kGolden + "photo.png", {.bits = 16});
   EXPECT_EQ(wide.dtype(), kInt32);
   EXPECT_EQ(wide[0][3][4].item(), 257 * golden("photo.png")[0][3][4].item());

@@ -62,9 +62,10 @@ Tensor webp_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& i
   SF_CHECK_AS(RuntimeError, WebPInitDecoderConfig(&config), "libwebp's version does not fit its headers");
   info = read_info(in, config.input);
   check_pixels(in, info.width, info.height, limits.max_pixels);
-  int64_t C = int64_t(info.mode);
+  bool alpha = info.mode == ImageMode::RGBA && limits.mode != ImageMode::RGB && limits.mode != ImageMode::L;
+  int64_t C = alpha ? 4 : 3;
   Tensor pixels = empty({info.height, info.width, C}, kUInt8);
-  config.output.colorspace = C == 4 ? MODE_RGBA : MODE_RGB;
+  config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA = {pixels.data<uint8_t>(), int(info.width * C), pixels.nbytes()};
   if (auto status = WebPDecode(in.bytes.data(), in.bytes.size(), &config); status != VP8_STATUS_OK) broken_image(in, ImageFormat::WebP, reason(status));

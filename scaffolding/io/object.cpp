@@ -64,6 +64,9 @@ const Object* Object::find(std::string_view key) const {
   return nullptr;
 }
 
+// Nested dicts can use one long key at every level: names would be longer than the file.
+constexpr size_t kMaxName = 1 << 14;
+
 std::vector<std::pair<std::string, Tensor>> named_tensors(const Object& root) {
   std::vector<std::pair<std::string, Tensor>> out;
   std::unordered_set<const Node*> seen;
@@ -82,6 +85,7 @@ std::vector<std::pair<std::string, Tensor>> named_tensors(const Object& root) {
       const Object& key = items[i - step];
       std::string name = step == 1 ? std::to_string(i - 1) : key.is(Object::String) ? key.text() : key.is(Object::Int) ? std::to_string(key.as_int()) : "";
       if (name.empty() && step == 2 && !key.is(Object::String)) continue;  // a key that has no spelling
+      SF_CHECK(path.size() + name.size() < kMaxName, "checkpoint: the keys that lead to a tensor have more than ", kMaxName, " characters");
       todo.push_back({path.empty() ? name : path + "." + name, items[i - 1]});
     }
   }

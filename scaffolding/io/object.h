@@ -33,7 +33,7 @@ class Object {
     Dict,         // items: key, value, key, value ...
     OrderedDict,  // as Dict; state: a dict of attributes, or None
     Counter,      // as Dict
-    TensorValue,  // tensor, parameter; text: the device that it was saved from
+    TensorValue,  // tensor, parameter; text: the device that it was saved from; state: attributes, or None
     DeviceName,   // text
     Global,       // text: "module.name" of something that is not known here; never looked up, never called
     Instance,     // text: the class; items: constructor arguments; state

@@ -65,7 +65,7 @@ enum Op : uint8_t {
 
 class Machine {
  public:
-  Machine(ByteReader& in, const UnpickleOptions& options) : in_(in), options_(options) {}
+  Machine(ByteReader& in, const UnpickleOptions& options) : in_(in), options_(options), budget_((uint64_t(16) << 20) + 8 * in.left()) {}
   // Lists may contain each other in a ring, which counting references never frees.
   ~Machine() {
     if (!finished_)
@@ -166,7 +166,16 @@ class Machine {
   void call(const Object& callable, const Object& arguments) {
     if (!arguments.is(Object::Tuple)) refuse("arguments of a call are ", Object::name(arguments.kind()));
     push(reduce_global(in_.name(), callable, arguments, options_));
-    if (stack_.back().node()) containers_.push_back(stack_.back());
+    if (!stack_.back().node()) return;
+    containers_.push_back(stack_.back());
+    spend(stack_.back());
+  }
+  // A call copies its arguments, and the memo can give it the same ones a million times: a small file would fill the memory.
+  void spend(const Object& made) {
+    const Node& node = *made.node();
+    bool borrowed = made.is(Object::TensorValue) && node.tensor.storage()->lender;
+    spent_ += node.text.size() + node.items.size() * sizeof(Object) + (made.is(Object::TensorValue) && !borrowed ? node.tensor.nbytes() : 0);
+    SF_CHECK(spent_ <= budget_, in_.name(), ": the pickle makes objects of more than ", budget_, " bytes by calls");
   }
 
   void step(Op op) {
@@ -258,7 +267,9 @@ class Machine {
       }
       case kBuild: {
         Object state = pop();
-        return build_state(in_.name(), top(), state);
+        build_state(in_.name(), top(), state);
+        if (top().is(Object::TensorValue)) spend(top());
+        return;
       }
       case kStop: break;
       case kBinPersId: {
@@ -327,6 +338,8 @@ class Machine {
 
   ByteReader& in_;
   const UnpickleOptions& options_;
+  const uint64_t budget_;  // of bytes that calls copy
+  uint64_t spent_ = 0;
   std::vector<Object> stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint64_t, Object> memo_;

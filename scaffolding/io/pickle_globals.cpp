@@ -31,6 +31,10 @@ constexpr std::string_view kKnown[] = {"collections.OrderedDict",
                                        "torch._utils._rebuild_tensor_v2",
                                        "torch._utils._rebuild_tensor_v3",
                                        "torch._utils._rebuild_parameter",
+                                       "torch._utils._rebuild_parameter_with_state",
+                                       "torch._tensor._rebuild_from_type_v2",
+                                       "torch.Tensor",
+                                       "torch.nn.parameter.Parameter",
                                        "numpy.dtype",
                                        "numpy.ndarray",
                                        "numpy.core.multiarray.scalar",
@@ -83,6 +87,14 @@ Object rebuild_tensor(const Arguments& a, const UnpickleOptions& options) {
   Tensor tensor = options.rebuild_tensor(storage, a.integer(1), a.shape(2), a.shape(3), t);
   if (a.items.size() > 4 && a.get(4, Object::Bool).as_bool() && is_floating(t)) tensor.requires_grad_();
   return Object(tensor, false, storage.items().at(0).text());
+}
+
+// Python attributes of a tensor, or with its slots in a tuple, which tensors have none of.
+void set_attributes(const std::string& file, Object& tensor, const Object& state) {
+  bool pair = state.is(Object::Tuple) && state.items().size() == 2;
+  const Object& attributes = pair ? state.items()[0] : state;
+  SF_CHECK(attributes.is(Object::Dict) || attributes.is(Object::None), file, ": a tensor has ", Object::name(attributes.kind()), " as its attributes");
+  tensor.node()->state = attributes;
 }
 
 // ---- NumPy: a dtype is made from its short name and then given its byte order; an array is empty at first.
@@ -220,12 +232,21 @@ Object reduce_global(const std::string& file, const Object& callable, const Obje
     return Object(a.items.size() == 2 ? text + ":" + std::to_string(a.integer(1)) : text, Object::DeviceName);
   }
   if (name.starts_with("torch._utils._rebuild_tensor")) return rebuild_tensor(a, options);
-  if (name == "torch._utils._rebuild_parameter") {
-    a.count(2, 3);
+  if (name.starts_with("torch._utils._rebuild_parameter")) {  // ..._with_state: with Python attributes
+    a.count(2, 4);
     const Object& data = a.get(0, Object::TensorValue);
     Tensor t = data.tensor().detach();
-    if (a.get(1, Object::Bool).as_bool()) t.requires_grad_();
-    return Object(t, true, data.text());
+    if (a.get(1, Object::Bool).as_bool() && is_floating(t.dtype())) t.requires_grad_();
+    Object parameter(t, true, data.text());
+    if (a.items.size() == 4) set_attributes(file, parameter, a.items[3]);
+    return parameter;
+  }
+  if (name == "torch._tensor._rebuild_from_type_v2") {  // (how to make it, class, arguments, attributes)
+    a.count(4, 4);
+    SF_CHECK(a.get(0, Object::Global).text().starts_with("torch._utils._rebuild_"), file, ": ", name, " calls ", a.items[0].text());
+    Object made = reduce_global(file, a.items[0], a.get(2, Object::Tuple), options);
+    set_attributes(file, made, a.items[3]);
+    return made;
   }
   if (name == "numpy.dtype") {
     a.count(1, 3);

@@ -201,16 +201,15 @@ TEST_F(Safetensors, damaged_files_never_crash) {
     for (unsigned char v : {0x00, 0x22, 0x2d, 0x39, 0x5b, 0x7b, 0x7d, 0x80, 0xff}) {
       std::string bad = good;
       bad[i] = char(v);
-      std::ofstream(path(), std::ios::binary) << bad;
       try {
-        for (auto& [name, t] : load_safetensors(path())) t.to_vector();
+        SafetensorsFile file(Bytes::borrow(bad.data(), bad.size(), "damaged"));
+        for (auto& e : file.entries()) file.get(e.name).to_vector();
       } catch (const Error&) {
         ++refusals;
       }
     }
   for (size_t n = 0; n < good.size(); ++n) {
-    std::ofstream(path(), std::ios::binary) << good.substr(0, n);
-    EXPECT_THROW(SafetensorsFile{path()}, ValueError) << "cut to " << n << " bytes";
+    EXPECT_THROW(SafetensorsFile{Bytes::borrow(good.data(), n, "cut")}, ValueError) << "cut to " << n << " bytes";
   }
   EXPECT_GT(refusals, 500);
 }

@@ -147,5 +147,23 @@ TEST_F(TorchFile, a_shared_list_is_read_in_time_that_grows_with_the_file) {
   EXPECT_EQ(named_tensors(got).size(), 0u);
 }
 
+TEST_F(TorchFile, calls_cannot_multiply_a_small_file) {
+  // 1 MB of text, encoded to bytes again and again: each time with seven bytes of pickle.
+  std::string program = "\x80\x02(X";
+  program += std::string("\0\0\x10\0", 4) + std::string(1 << 20, 'x') +
+             std::string(
+                 "q\0X\x06\0\0\0latin1q\x01"
+                 "c_codecs\nencode\nq\x02",
+                 33);
+  for (int i = 0; i < 1000; ++i) program += std::string("h\x02h\0h\x01\x86R", 8);
+  SF_EXPECT_ERROR(ValueError, "by calls", read(program + "t."));
+}
+
+TEST_F(TorchFile, names_of_nested_tensors_stay_short) {
+  Object inner(tensor({1}));
+  for (int i = 0; i < 100; ++i) inner = dict({Object(std::string(1000, 'k')), inner});
+  SF_EXPECT_ERROR(ValueError, "more than 16384 characters", named_tensors(inner));
+}
+
 }  // namespace
 }  // namespace sf::io

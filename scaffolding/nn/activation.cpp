@@ -1,5 +1,6 @@
 #include "scaffolding/nn/activation.h"
 
+#include "scaffolding/autograd/take_over.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/format.h"
 #include "scaffolding/nn/init.h"
@@ -12,25 +13,37 @@
 namespace sf::nn {
 
 namespace {
-// y, or the input with y written over it.
-Tensor placed(const char* op, const Tensor& input, Tensor y, bool inplace) {
-  if (!inplace) return y;
+// f(x), or x with f(x) written over it. f's gradient may need x as it was: it sees a copy then.
+template <class F> Tensor applied(const char* op, const Tensor& input, bool inplace, const F& f) {
+  if (!inplace) return f(input);
   Tensor x = input;
-  return autograd::assign_inplace(op, x, y);
+  return autograd::assign_inplace(op, x, f(autograd::any_requires_grad({x}) ? x.clone() : x));
 }
 }  // namespace
 
-Tensor ReLU::forward(const Tensor& x) const { return placed("relu_", x, relu(x), inplace); }
-Tensor ReLU6::forward(const Tensor& x) const { return placed("relu6_", x, relu6(x), inplace); }
-Tensor SiLU::forward(const Tensor& x) const { return placed("silu_", x, silu(x), inplace); }
-Tensor Mish::forward(const Tensor& x) const { return placed("mish_", x, mish(x), inplace); }
-Tensor Hardswish::forward(const Tensor& x) const { return placed("hardswish_", x, hardswish(x), inplace); }
-Tensor Hardsigmoid::forward(const Tensor& x) const { return placed("hardsigmoid_", x, hardsigmoid(x), inplace); }
-Tensor SELU::forward(const Tensor& x) const { return placed("selu_", x, selu(x), inplace); }
-Tensor LeakyReLU::forward(const Tensor& x) const { return placed("leaky_relu_", x, leaky_relu(x, negative_slope), inplace); }
-Tensor ELU::forward(const Tensor& x) const { return placed("elu_", x, elu(x, alpha), inplace); }
-Tensor CELU::forward(const Tensor& x) const { return placed("celu_", x, celu(x, alpha), inplace); }
-Tensor Hardtanh::forward(const Tensor& x) const { return placed("hardtanh_", x, hardtanh(x, min_val, max_val), inplace); }
+Tensor ReLU::forward(const Tensor& x) const {
+  if (!inplace) return relu(x);
+  Tensor y = x;
+  return autograd::take_over("relu_", y, relu(x));  // its gradient needs the result only
+}
+Tensor ReLU6::forward(const Tensor& x) const { return applied("relu6_", x, inplace, relu6); }
+Tensor SiLU::forward(const Tensor& x) const { return applied("silu_", x, inplace, silu); }
+Tensor Mish::forward(const Tensor& x) const { return applied("mish_", x, inplace, mish); }
+Tensor Hardswish::forward(const Tensor& x) const { return applied("hardswish_", x, inplace, hardswish); }
+Tensor Hardsigmoid::forward(const Tensor& x) const { return applied("hardsigmoid_", x, inplace, hardsigmoid); }
+Tensor SELU::forward(const Tensor& x) const { return applied("selu_", x, inplace, selu); }
+Tensor LeakyReLU::forward(const Tensor& x) const {
+  return applied("leaky_relu_", x, inplace, [&](const Tensor& t) { return leaky_relu(t, negative_slope); });
+}
+Tensor ELU::forward(const Tensor& x) const {
+  return applied("elu_", x, inplace, [&](const Tensor& t) { return elu(t, alpha); });
+}
+Tensor CELU::forward(const Tensor& x) const {
+  return applied("celu_", x, inplace, [&](const Tensor& t) { return celu(t, alpha); });
+}
+Tensor Hardtanh::forward(const Tensor& x) const {
+  return applied("hardtanh_", x, inplace, [&](const Tensor& t) { return hardtanh(t, min_val, max_val); });
+}
 
 Tensor Tanh::forward(const Tensor& x) const { return tanh(x); }
 Tensor Sigmoid::forward(const Tensor& x) const { return sigmoid(x); }

@@ -6,8 +6,8 @@
 
 namespace sf::nn {
 
-DropoutNd::DropoutNd(double probability, bool in_place) : p(probability), inplace(in_place) {
-  SF_CHECK(p >= 0 && p <= 1, "Dropout: dropout probability has to be between 0 and 1, but got ", p);
+DropoutNd::DropoutNd(Scalar probability, bool in_place) : p(probability), inplace(in_place) {
+  SF_CHECK(p.to_double() >= 0 && p.to_double() <= 1, "Dropout: dropout probability has to be between 0 and 1, but got ", p.to_double());
 }
 std::string DropoutNd::extra_repr() const { return "p=" + text(p) + ", inplace=" + text(inplace); }
 
@@ -16,13 +16,13 @@ static Tensor placed(const Tensor& input, Tensor y, bool inplace) {
   Tensor x = input;
   return autograd::assign_inplace("dropout_", x, y);
 }
-Tensor Dropout::forward(const Tensor& x) const { return placed(x, dropout(x, p, training), inplace); }
-Tensor Dropout1d::forward(const Tensor& x) const { return placed(x, dropout1d(x, p, training), inplace); }
-Tensor Dropout2d::forward(const Tensor& x) const { return placed(x, dropout2d(x, p, training), inplace); }
-Tensor Dropout3d::forward(const Tensor& x) const { return placed(x, dropout3d(x, p, training), inplace); }
-Tensor AlphaDropout::forward(const Tensor& x) const { return placed(x, alpha_dropout(x, p, training), inplace); }
+Tensor Dropout::forward(const Tensor& x) const { return placed(x, dropout(x, p.to_double(), training), inplace); }
+Tensor Dropout1d::forward(const Tensor& x) const { return placed(x, dropout1d(x, p.to_double(), training), inplace); }
+Tensor Dropout2d::forward(const Tensor& x) const { return placed(x, dropout2d(x, p.to_double(), training), inplace); }
+Tensor Dropout3d::forward(const Tensor& x) const { return placed(x, dropout3d(x, p.to_double(), training), inplace); }
+Tensor AlphaDropout::forward(const Tensor& x) const { return placed(x, alpha_dropout(x, p.to_double(), training), inplace); }
 
-template <class T> static std::unique_ptr<T> make(double p, bool inplace) { return std::make_unique<T>(p, inplace); }
+template <class T> static std::unique_ptr<T> make(Scalar p, bool inplace) { return std::make_unique<T>(p, inplace); }
 template <class T> static LayerEntry& fields(LayerEntry& e) {
   return e.forward<&T::forward>("input").template field<&DropoutNd::p>("p").template field<&DropoutNd::inplace>("inplace");
 }

@@ -5,9 +5,9 @@
 namespace sf::nn {
 
 struct DropoutNd : Module {
-  double p;
+  Scalar p;  // shown as it was given: 0 or 0.0
   bool inplace;
-  explicit DropoutNd(double p = 0.5, bool inplace = false);
+  explicit DropoutNd(Scalar p = 0.5, bool inplace = false);
   std::string extra_repr() const override;
 };
 #define SF_DROPOUT(Type)                       \

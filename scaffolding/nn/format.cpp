@@ -20,6 +20,8 @@ std::string text(double d) {
   return scientific || s.find('.') != s.npos ? s : s + ".0";
 }
 
+std::string text(const Scalar& s) { return s.is_float() ? text(s.to_double()) : text(s.to_int()); }
+
 template <class List> static std::string tuple(const List& list) {
   std::string out = "(";
   for (size_t i = 0; i < size_t(list.size()); ++i) out += (i ? ", " : "") + text(list[i]);

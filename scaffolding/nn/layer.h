@@ -92,18 +92,21 @@ template <class T> sf::detail::ArgType arg_type_of() {
   return {sf::detail::arg_type<U>::kind, sf::detail::is_optional<U>};
 }
 
-template <class F> struct LayerMaker;
-template <class R, class... A> struct LayerMaker<R (*)(A...)> { static inline R (*function)(A...) = nullptr; };
+// The function that makes an M: a captureless lambda or a plain function.
+template <class M, class R, class... A> struct Maker { static inline R (*function)(A...) = nullptr; };
 
-template <class M, class F, class R, class... A> LayerEntry& register_maker(const char* name, std::string_view params, F, R (*)(A...)) {
+template <class M, class R, class... A> LayerEntry& register_maker(const char* name, std::string_view params, R (*f)(A...)) {
   static const std::array<sf::detail::ArgType, sizeof...(A)> types{arg_type_of<A>()...};
+  Maker<M, R, A...>::function = f;
   auto make = [](std::span<const Value> v) -> std::unique_ptr<Module> {
-    return [&]<size_t... I>(std::index_sequence<I...>)->std::unique_ptr<Module> { return F{}(sf::detail::unbox<std::remove_cvref_t<A>>(v[I])...); }
+    return [&]<size_t... I>(std::index_sequence<I...>)->std::unique_ptr<Module> {
+      return Maker<M, R, A...>::function(sf::detail::unbox<std::remove_cvref_t<A>>(v[I])...);
+    }
     (std::index_sequence_for<A...>());
   };
   return add_layer(name, typeid(M), params, types, make);
 }
-template <class M, class F> LayerEntry& register_layer(const char* name, std::string_view params, F f) { return register_maker<M>(name, params, f, +f); }
+template <class M, class F> LayerEntry& register_layer(const char* name, std::string_view params, F f) { return register_maker<M>(name, params, +f); }
 
 template <class F> struct Forward;
 template <class M, class R, class... A> struct Forward<R (M::*)(A...) const> {
@@ -132,7 +135,7 @@ template <class T> Value boxed(const T& v) {
                      })
     return v.single ? Value(v.values[0]) : Value(v.values);
   else if constexpr (sf::detail::is_optional<T>) return v ? boxed(*v) : Value(std::monostate{});
-  else if constexpr (std::is_same_v<T, float>) return double(v);
+  else if constexpr (std::is_same_v<T, Scalar>) return v.is_float() ? Value(v.to_double()) : Value(v.to_int());
   else return Value(v);
 }
 

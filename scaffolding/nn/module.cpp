@@ -294,20 +294,30 @@ static std::string indented(const std::string& text) {
   return out;
 }
 
-std::string repr(Module& m) {
-  struct Lines : Visitor {
-    std::string text;
+std::string repr(Module& m) { return repr(m, m.is_list()); }
+
+std::string repr(Module& m, bool is_list) {
+  struct Children : Visitor {
+    std::vector<std::pair<std::string, std::string>> shown;  // name, text
     void module(std::string_view name, Module* child) override {
-      std::string shown = "None";
-      if (child) shown = child->extension() ? child->extension()->repr() : repr(*child);
-      text += "\n  (" + std::string(name) + "): " + indented(shown);
+      shown.emplace_back(name, !child ? "None" : child->extension() ? child->extension()->repr() : repr(*child));
     }
-  } lines;
-  m.visit_all(lines);
+  } children;
+  m.visit_all(children);
+  std::string lines;
+  auto& shown = children.shown;
+  for (size_t i = 0; i < shown.size();) {
+    size_t n = 1;
+    while (is_list && i + n < shown.size() && shown[i + n].second == shown[i].second) ++n;
+    std::string line = n == 1 ? "(" + shown[i].first + "): " + shown[i].second
+                              : "(" + shown[i].first + "-" + shown[i + n - 1].first + "): " + std::to_string(n) + " x " + shown[i].second;
+    lines += "\n  " + indented(line);
+    i += n;
+  }
   Extension* e = m.extension();
   std::string type = e ? e->type() : m.type(), extra = e ? e->extra_repr() : m.extra_repr();
-  if (lines.text.empty()) return type + "(" + (extra.find('\n') == extra.npos ? extra : "\n  " + indented(extra) + "\n") + ")";
-  return type + "(" + (extra.empty() ? "" : "\n  " + indented(extra)) + lines.text + "\n)";
+  if (lines.empty()) return type + "(" + (extra.find('\n') == extra.npos ? extra : "\n  " + indented(extra) + "\n") + ")";
+  return type + "(" + (extra.empty() ? "" : "\n  " + indented(extra)) + lines + "\n)";
 }
 
 }  // namespace sf::nn

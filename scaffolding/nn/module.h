@@ -76,7 +76,8 @@ class Module {
   virtual void visit(Visitor&) {}        // the members of SF_MODULE
   void visit_all(Visitor& v);            // and those that Python added
   virtual std::string extra_repr() const { return {}; }
-  virtual void train(bool mode = true);  // itself and all below
+  virtual bool is_list() const { return false; }  // printed with equal neighbours as one line
+  virtual void train(bool mode = true);           // itself and all below
   void eval() { train(false); }
   // forward with boxed arguments, hooks included. NotSupported for types that are not registered as layers.
   Value call(const Values& args);
@@ -174,6 +175,7 @@ template <class T> class ModuleList : public Module {
   iterator end() const { return iterator(items_.data() + items_.size()); }
 
   const char* type() const override { return "ModuleList"; }
+  bool is_list() const override { return true; }
   void visit(Visitor& v) override {
     for (size_t i = 0; i < items_.size(); ++i) v.module(std::to_string(i), items_[i].get());
   }
@@ -243,5 +245,6 @@ void requires_grad_(Module& m, bool on = true);
 
 // ---- printing, as torch prints modules
 std::string repr(Module& m);
+std::string repr(Module& m, bool is_list);
 
 }  // namespace sf::nn

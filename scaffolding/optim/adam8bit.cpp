@@ -33,7 +33,7 @@ std::unique_ptr<DynamicMap> make_map(bool has_sign) {
   for (int cell = 0, k = 0; cell < DynamicMap::kCells; ++cell) {
     float smallest = std::bit_cast<float>((uint32_t(DynamicMap::kLowestExponent) << 23) + (uint32_t(cell) << 15));
     while (k + 1 < n && smallest > map->midpoints[k]) ++k;
-    map->cells[cell] = uint8_t(k);
+    map->cells[cell] = k;
   }
   return map;
 }

@@ -66,7 +66,7 @@ struct DynamicMap {
   static constexpr int kLowestExponent = 127 - 24, kCells = 25 << 8;  // cells of 1/256 of a power of two, from 2^-24 on
   float levels[257];                                                  // ascending; one past the last is infinite
   float midpoints[256];                                               // between k and k + 1
-  uint8_t cells[kCells];                                              // the level nearest to the cell's smallest value; a cell holds at most one midpoint
+  int32_t cells[kCells];                                              // the level nearest to the cell's smallest value; a cell holds at most one midpoint
   int count;
 };
 struct QuantizedTensor {

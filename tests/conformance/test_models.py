@@ -7,8 +7,19 @@ import types
 
 import pytest
 
+import scaffolding as sf
+
 HERE = pathlib.Path(__file__).resolve().parent
 TORCH = json.loads((HERE.parent / "golden" / "conformance.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small tensors: a second thread would only wait, long where the machine is busy."""
+    threads = sf.get_num_threads()
+    sf.set_num_threads(1)
+    yield
+    sf.set_num_threads(threads)
 
 
 def renamed(name):

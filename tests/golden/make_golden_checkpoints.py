@@ -21,7 +21,7 @@ DTYPES = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "flo
 
 def named(tree, prefix=""):
     if isinstance(tree, np.ndarray):
-        tree = torch.from_numpy(np.ascontiguousarray(tree))
+        tree = torch.from_numpy(np.array(tree, order="C"))
     if isinstance(tree, torch.Tensor):
         return {prefix: tree.detach().clone(memory_format=torch.contiguous_format)}
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, (list, tuple)) else ()
@@ -42,7 +42,11 @@ def torch_tree():
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3)
     module(torch.randn(2, 2, 4, 4)).sum().backward()
     optimizer.step()
+    noted = [torch.nn.Parameter(torch.ones(2)), torch.ones(2)]
+    for tensor in noted:
+        tensor.note = "kept"
     return {
+        "noted": noted,
         "dtypes": {t: torch.tensor([0.0, 1.0, 1.0]).to(getattr(torch, t)) for t in DTYPES},
         "strided": [torch.arange(24).reshape(2, 3, 4).transpose(0, 2), base[2:8], base[::3], base[4].expand(2, 3)],
         "channels_last": torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last),

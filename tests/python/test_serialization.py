@@ -206,6 +206,7 @@ def test_files_of_torch(file):
     assert tree["strided"][0].stride() == (1, 4, 12)
     assert tree["strided"][1].data_ptr() - tree["strided"][2].data_ptr() == 8
     assert tree["channels_last"].is_contiguous(memory_format=sf.channels_last)
+    assert [t.note for t in tree["noted"]] == ["kept", "kept"] and isinstance(tree["noted"][0], nn.Parameter)
     assert isinstance(tree["parameter"], nn.Parameter) and not tree["frozen"].requires_grad and tree["leaf"].requires_grad
     assert tree["others"] == ["text é", b"\x00\xff", bytearray(b"ab"), 1, -1, 300, 70000, 2**40, 2**80, -(2**80), 1.5, True, None, (), {1, 2}, 1 + 2j]
     assert tree["torch"] == (sf.float16, sf.device("cpu"), sf.Size([2, 3]))

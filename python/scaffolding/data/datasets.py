@@ -4,7 +4,6 @@ A sample is a dict: image (uint8 [C, H, W], or what transform makes of it), text
 are classes), name, index. A batch has tensors for image, label and index, lists for text and name.
 """
 
-import json
 import os
 
 from .. import _core
@@ -54,6 +53,8 @@ class _ImageDataset(Dataset):
 
     def metadata(self, index):
         """The sample's row of metadata, a dict; empty where there is none."""
+        import json
+
         row = self._native.metadata(index)
         return json.loads(row) if row else {}
 

@@ -158,6 +158,9 @@ class ModuleList(Module):
     def __contains__(self, module):
         return any(m is module for m in self)
 
+    def __repr__(self):
+        return _core._list_repr(self)
+
     def insert(self, index, module):
         """Adds a module before index."""
         items = list(self)

@@ -158,6 +158,7 @@ static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* 
     each_vector<T>(
         C, [&](int64_t i, int n) __attribute__((always_inline)) {
           __builtin_prefetch(next + i, 0, 2);
+          __builtin_prefetch(to + 4 * C + i, 1);
           store_n(to + i, activated<T, kSilu>(fma(load_n(from + i, n), load_n(gain + i, n), load_n(offset + i, n))), n);
         });
   }

@@ -55,10 +55,10 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
     }
     fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, folded + n * 2 * C, folded + n * 2 * C + C);
   };
-  auto apply = [=](int64_t n, int64_t begin, int64_t end) {
+  auto apply = [=](int64_t n, int64_t begin, int64_t end, bool another) {
     for (int64_t p = end - 1; p >= begin; --p) {
-      int64_t at = (n * S + p * step) * C;
-      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, x + at + S * C, stream);
+      int64_t at = (n * S + p * step) * C, next = another ? at + S * C : at;
+      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, x + next, stream);
     }
     if (stream) stream_fence();
   };
@@ -67,7 +67,7 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
       for (int64_t n = begin; n < end; ++n) {
         statistics(n, 0, pieces);
         combine(n);
-        apply(n, 0, pieces);
+        apply(n, 0, pieces, n + 1 < end);
       }
     });
     return;
@@ -75,7 +75,7 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
   for (int64_t n = 0; n < N; ++n) {
     parallel_for(pieces, 1, [=](int64_t begin, int64_t end) { statistics(n, begin, end); });
     combine(n);
-    parallel_for(pieces, 1, [=](int64_t begin, int64_t end) { apply(n, begin, end); });
+    parallel_for(pieces, 1, [=](int64_t begin, int64_t end) { apply(n, begin, end, n + 1 < N); });
   }
 }
 

@@ -47,11 +47,12 @@ Tensor bernoulli_nll(const Tensor& p, const Tensor& z) {
     autograd::NoGrad off;
     y = -(z * clamp(log(p), -100) + (1 - z) * clamp(log1p(-p), -100));
   }
-  return autograd::record("binary_cross_entropy", y, {p, z}, [p = autograd::save(p), z = autograd::save(z)](const Tensor& dy) -> Tensors {
-    Tensor x = p.get(), t = z.get();
-    Tensor dt = t.requires_grad() ? dy * (clamp(log1p(-x), -100) - clamp(log(x), -100)) : Tensor();
-    return {dy * (x - t) / clamp((1 - x) * x, 1e-12), dt};
-  });
+  return autograd::record("binary_cross_entropy", y, {p, z},
+                          [p = autograd::save(p), z = autograd::save(z), wanted = z.requires_grad()](const Tensor& dy) -> Tensors {
+                            Tensor x = p.get(), t = z.get();
+                            Tensor dt = wanted ? dy * (clamp(log1p(-x), -100) - clamp(log(x), -100)) : Tensor();
+                            return {dy * (x - t) / clamp((1 - x) * x, 1e-12), dt};
+                          });
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ template <class K, class P>
         const int cols = int(min64(p.n - c0, NR)), vecs = cols <= L ? 1 : kTileVecs;
         const bool straight = plain && cols == vecs * L;
         // The strip that follows this one in memory comes into L2 while this one is used, a part per panel.
-        const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels), ahead_step = ceil_div(ahead_bytes, depth);
+        const int64_t ahead_bytes = ceil_div(depth * NR * int64_t(sizeof(Unit)), panels), ahead_step = ceil_div(ahead_bytes, max64(1, depth));
         const char* ahead = reinterpret_cast<const char*>(b + depth * NR);
         for (int64_t q = 0; q < panels; ++q) {
           const int64_t r0 = rows * q / panels;

@@ -1,17 +1,21 @@
 """Making a batch of a list of samples."""
 
 import collections.abc
-
-import numpy
+import sys
 
 from ... import _core
+
+
+def _is_numpy(data):
+    numpy = sys.modules.get("numpy")  # imported by whoever made an array; importing it here would slow every start
+    return numpy is not None and isinstance(data, (numpy.ndarray, numpy.generic))
 
 
 def default_convert(data):
     """data with numpy arrays and scalars as tensors, inside mappings and sequences too."""
     if isinstance(data, _core.Tensor) or isinstance(data, (str, bytes)):
         return data
-    if isinstance(data, (numpy.ndarray, numpy.generic)):
+    if _is_numpy(data):
         return data if data.dtype.kind in "SUO" else _core.as_tensor(data)
     if isinstance(data, collections.abc.Mapping):
         return _like_mapping(data, {key: default_convert(data[key]) for key in data})
@@ -36,7 +40,7 @@ def default_collate(batch):
     first = batch[0]
     if isinstance(first, _core.Tensor):
         return _core.stack(list(batch))
-    if isinstance(first, (numpy.ndarray, numpy.generic)) and first.dtype.kind not in "SUO":
+    if _is_numpy(first) and first.dtype.kind not in "SUO":
         return _core.stack([_core.as_tensor(b) for b in batch])
     if isinstance(first, float):
         return _core.tensor(list(batch), dtype=_core.float64)

@@ -1,6 +1,5 @@
 """Data sets: maps from an index to a sample, or streams of samples."""
 
-import bisect
 import itertools
 import math
 import warnings
@@ -64,7 +63,7 @@ class ConcatDataset(Dataset):
         if index < -len(self) or index >= len(self):
             raise IndexError(f"ConcatDataset: index must be below {len(self)}, got {index}")
         index %= len(self)
-        which = bisect.bisect_right(self.cumulative_sizes, index)
+        which = next(i for i, end in enumerate(self.cumulative_sizes) if index < end)
         return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
 
 

@@ -1,9 +1,7 @@
 """The iterators behind DataLoader: one epoch each, by where its samples come from."""
 
 import collections
-import concurrent.futures
 import itertools
-import queue
 import threading
 
 from ... import _core
@@ -136,6 +134,8 @@ class ThreadedEpoch(Epoch):
     """Batches made ahead by threads that call the data set's __getitem__."""
 
     def __init__(self, loader, seed, done):
+        from concurrent.futures import ThreadPoolExecutor  # with its logging, a tenth of the package's import time
+
         super().__init__(loader, seed, done)
         ids = itertools.count()
         stop = self._stop = threading.Event()
@@ -158,7 +158,7 @@ class ThreadedEpoch(Epoch):
             return _fetch(loader, seed, indices, position, stop)
 
         self._task = task
-        self._pool = concurrent.futures.ThreadPoolExecutor(loader.num_workers, thread_name_prefix="DataLoader")
+        self._pool = ThreadPoolExecutor(loader.num_workers, thread_name_prefix="DataLoader")
         self._futures = collections.deque()
 
     def _take(self):
@@ -169,10 +169,13 @@ class ThreadedEpoch(Epoch):
                 break
         if not self._futures:
             raise StopIteration
-        try:
-            return self._futures.popleft().result(self.loader.timeout or None)
-        except concurrent.futures.TimeoutError:
-            raise RuntimeError(f"DataLoader: timed out after {self.loader.timeout} seconds") from None
+        future = self._futures.popleft()
+        if self.loader.timeout:
+            from concurrent.futures import wait
+
+            if not wait([future], self.loader.timeout).done:
+                raise RuntimeError(f"DataLoader: timed out after {self.loader.timeout} seconds")
+        return future.result()
 
     def close(self):
         if not self.closed:
@@ -229,8 +232,10 @@ class StreamEpoch(Epoch):
         if loader.num_workers == 0:
             self._stream = _stream_batches(loader, iter(loader.dataset))
         else:
+            from queue import Queue
+
             for worker in range(loader.num_workers):
-                q = queue.Queue(loader.prefetch_factor)
+                q = Queue(loader.prefetch_factor)
                 self._queues.append(q)
                 self._threads.append(threading.Thread(target=_stream_worker, args=(loader, seed, worker, q, self._stop), daemon=True))
                 self._threads[-1].start()
@@ -267,11 +272,13 @@ def _stream_batches(loader, samples):
 
 
 def _round_robin(queues, timeout):
+    from queue import Empty
+
     while queues:
         q = queues.popleft()
         try:
             kind, value = q.get(timeout=timeout or None)
-        except queue.Empty:
+        except Empty:
             raise RuntimeError(f"DataLoader: timed out after {timeout} seconds") from None
         if kind == "error":
             raise value
@@ -281,11 +288,13 @@ def _round_robin(queues, timeout):
 
 
 def _stream_worker(loader, seed, worker, q, stop):
+    from queue import Full
+
     def put(item):
         while not stop.is_set():
             try:
                 return q.put(item, timeout=0.05)
-            except queue.Full:
+            except Full:
                 pass
 
     try:

@@ -1,20 +1,18 @@
 """What a worker thread knows of itself."""
 
-import dataclasses
 import threading
-import typing
 
 _here = threading.local()
 
 
-@dataclasses.dataclass
 class WorkerInfo:
     """id: 0 .. num_workers - 1; seed: of this worker in this epoch; dataset: the one object that all workers share."""
 
-    id: int
-    num_workers: int
-    seed: int
-    dataset: typing.Any
+    def __init__(self, id, num_workers, seed, dataset):
+        self.id, self.num_workers, self.seed, self.dataset = id, num_workers, seed, dataset
+
+    def __repr__(self):
+        return f"WorkerInfo(id={self.id}, num_workers={self.num_workers}, seed={self.seed}, dataset={self.dataset!r})"
 
 
 def get_worker_info():
