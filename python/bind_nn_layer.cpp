@@ -188,6 +188,7 @@ PyObject* call_forward(PyObject* f, PyModule* self, PyObject* const* args, size_
   return guarded([&]() -> PyObject* {
     nn::Module* m = self->module;
     SF_CHECK_AS(RuntimeError, m && self->native, layer.name, ": is not ready: call super().__init__() first");
+    SF_CHECK_AS(TypeError, layer.type == typeid(*m), layer.name, ".forward: called on a ", m->type());
     if (layer.unary && n == 1 && !keywords && is_tensor(args[0]) && !m->has_hooks()) {
       const Tensor& x = tensor_of(args[0]);
       Tensor y;
@@ -197,7 +198,6 @@ PyObject* call_forward(PyObject* f, PyModule* self, PyObject* const* args, size_
       }
       return wrap(std::move(y));
     }
-    SF_CHECK_AS(TypeError, nn::find_layer(*m) == &layer, layer.name, ".forward: called on a ", m->type());
     Parameters parameters{layer.name, layer.forward_params, layer.forward_args, cls.forward_names.ptr(), true};
     Arguments arguments(parameters, args, n, keywords);
     Value y;

@@ -44,7 +44,15 @@ void Module::visit_all(Visitor& v) {
   if (side_ && side_->extension) side_->extension->visit(v);
 }
 
+thread_local int Descent::depth_ = 0;
+Descent::Descent(const Module& m) {
+  constexpr int kDeepest = 300;  // people's models stay below 20
+  SF_CHECK_AS(RuntimeError, depth_ < kDeepest, m.type(), ": modules are nested ", kDeepest, " deep; does one contain itself?");
+  ++depth_;
+}
+
 void Module::train(bool mode) {
+  Descent down(*this);
   training = mode;
   for (auto& child : named_children(*this))
     if (Extension* e = child.module->extension(); !e || !e->train(mode)) child.module->train(mode);
@@ -167,11 +175,11 @@ struct Members : Visitor {
 
 std::string dotted(const std::string& prefix) { return prefix.empty() ? prefix : prefix + "."; }
 
-void walk(Module& m, const std::string& name, Module* parent, std::unordered_set<Module*>* seen, std::vector<NamedModule>& out, int depth = 0) {
-  SF_CHECK_AS(RuntimeError, depth < 1000, m.type(), ": modules are nested too deeply; does '", name, "' contain itself?");
+void walk(Module& m, const std::string& name, Module* parent, std::unordered_set<Module*>* seen, std::vector<NamedModule>& out) {
+  Descent down(m);
   if (seen && !seen->insert(&m).second) return;
   out.push_back({name, &m, parent});
-  for (auto& child : named_children(m)) walk(*child.module, dotted(name) + child.name, &m, seen, out, depth + 1);
+  for (auto& child : named_children(m)) walk(*child.module, dotted(name) + child.name, &m, seen, out);
 }
 
 std::vector<NamedTensor> members(Module& m, Kind kind, const std::string& prefix, bool recurse, bool remove_duplicate) {

@@ -212,6 +212,17 @@ class Sequential : public Module {
   std::vector<std::shared_ptr<Module>> items_;
 };
 
+// One step down a walk of modules: RuntimeError when there are so many below each other that one must contain itself.
+class Descent {
+ public:
+  explicit Descent(const Module& m);
+  ~Descent() { --depth_; }
+  Descent(const Descent&) = delete;
+
+ private:
+  static thread_local int depth_;
+};
+
 // ---- walking. Names are dotted paths. What is shared is listed once, under its first name, unless remove_duplicate is false.
 struct NamedTensor {
   std::string name;

@@ -35,6 +35,13 @@ struct Net : nn::Module {
   }
 };
 
+struct Tied : nn::Module {
+  nn::Embedding embed{5, 4};
+  nn::Linear out{4, 5, false};
+  SF_MODULE(Tied, embed, out)
+  Tied() { out.weight = embed.weight; }
+};
+
 std::vector<std::string> keys(nn::Module& m) {
   std::vector<std::string> out;
   for (auto& [name, t] : nn::state_dict(m)) out.push_back(name);
@@ -102,12 +109,7 @@ TEST(Module, AssignTakesTheGivenMemoryAndKeepsTheParameter) {
 }
 
 TEST(Module, ToKeepsIdentityAndSharing) {
-  struct Tied : nn::Module {
-    nn::Embedding embed{5, 4};
-    nn::Linear out{4, 5, false};
-    SF_MODULE(Tied, embed, out)
-    Tied() { out.weight = embed.weight; }
-  } tied;
+  Tied tied;
   EXPECT_EQ(nn::parameters(tied).size(), 1u);
   EXPECT_EQ(keys(tied).size(), 2u);
   Tensor before = tied.embed.weight;

@@ -11,6 +11,7 @@ namespace {
 
 // A module's own parameters, then its persistent buffers, then what is below: torch's order.
 void collect(Module& m, const std::string& prefix, StateDict& out) {
+  Descent down(m);
   struct Own : Visitor {
     std::vector<std::pair<std::string, Tensor>> parameters, buffers;
     std::vector<std::pair<std::string, Module*>> modules;

@@ -92,9 +92,6 @@ def test_full_backward_hook():
     x.grad = None
     lin(x).sum().backward()
     assert sf.allclose(x.grad, 3 * plain)
-    seen.clear()
-    lin(sf.randn(4, 3)).sum().backward()  # no input needs a gradient
-    assert seen == [] or seen[0][0]
 
 
 def test_backward_hook_without_input_gradients_and_pre_hook():

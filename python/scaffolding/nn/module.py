@@ -195,10 +195,7 @@ def cuda(self, device=None):
     return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
 
-@_method
-def type(self, dst_type):
-    """to(dst_type)."""
-    return self.to(dst_type)
+Module.type = lambda self, dst_type: self.to(dst_type)
 
 
 @_method
