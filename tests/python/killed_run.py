@@ -15,7 +15,7 @@ from scaffolding import nn
 from scaffolding.train import Trainer, trainer
 from scaffolding.utils.data import DataLoader, TensorDataset
 
-STEPS = 42
+STEPS = 27
 
 
 class Net(nn.Module):
@@ -52,7 +52,7 @@ def run(folder, resume, on_step_end):
         scheduler=sf.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=STEPS),
         ema=sf.optim.EMAModel(net.parameters(), decay=0.95),
         seed=5,
-        checkpointing_steps=5,
+        checkpointing_steps=6,
         checkpoints_total_limit=2,
         logging_steps=1,
         resume=resume,
@@ -114,7 +114,7 @@ def main():
     for trial in range(trials):
         kill = [
             {"step": choose.randint(1, STEPS - 1)},
-            {"file": choose.randint(1, 8 * 8)},  # eight files in each of the eight checkpoints before the last
+            {"file": choose.randint(1, 7 * 5)},  # seven files in each of five checkpoints
             {"seconds": choose.uniform(0, seconds)},
         ][trial % 3]
         where = f"{folder}/{trial}"
