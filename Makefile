@@ -58,7 +58,8 @@ test-gpu: build
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
 # with the mutations that the tests make.
 FUZZ_SECONDS ?= 10
-FUZZ_CXX ?= $(firstword $(foreach c,clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14,$(shell command -v $(c))))
+FUZZ_CXX ?= $(shell for c in clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14; do \
+  [ -e "$$($$c -print-file-name=libclang_rt.fuzzer-$$(uname -m).a 2>/dev/null)" ] && { command -v $$c; break; }; done)
 fuzz: CMAKE_ARGS += $(if $(FUZZ_CXX),,-DSF_BUILD_TESTS=ON)
 fuzz: build
 ifeq ($(FUZZ_CXX),)

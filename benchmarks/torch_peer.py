@@ -154,5 +154,6 @@ row("AdamW step of 4 small tensors, Python", lambda: optimizer(torch.optim.AdamW
 for kind in ("lossy", "lossless"):
     row(f"dataloader webp {kind}, 2 workers", lambda k=kind: dataloader.peer(k))
 
+
 if __name__ == "__main__":
     main(ROWS, lambda n: torch.set_num_threads(n) if n else None)

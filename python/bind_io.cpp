@@ -132,6 +132,7 @@ void bind_io(nb::module_& m) {
       .def("keys", &io::Checkpoint::names)
       .def("metadata", &io::Checkpoint::metadata)
       .def("get", &io::Checkpoint::get)
+      .def("contains", &io::Checkpoint::contains)
       .def("describe", [](const io::Checkpoint& c, const std::string& name) {
         io::CheckpointEntry e = c.entry(name);
         return nb::make_tuple(e.dtype, nb::steal(wrap_size(e.shape)));

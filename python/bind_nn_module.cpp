@@ -56,8 +56,10 @@ class PythonExtension final : public nn::Extension {
   bool calls() const override {
     if (self_->hooks) return true;
     if (!self_->native) return false;  // PythonModule comes to call() by itself
-    PyObject* f = _PyType_Lookup(Py_TYPE(object(self_)), g_forward_name);
-    return own_forward(self_) || (f && Py_TYPE(f) != forward_type);
+    if (own_forward(self_)) return true;
+    PyTypeObject* type = Py_TYPE(object(self_));
+    PyObject* f = type == python_type_of(*self_->module) ? nullptr : _PyType_Lookup(type, g_forward_name);
+    return f && Py_TYPE(f) != forward_type;
   }
 
   Value call(const nn::Values& args) override {
@@ -98,6 +100,20 @@ class PythonExtension final : public nn::Extension {
   }
   PyModule* self_;
 };
+
+void release(PyModule* self);
+
+// The objects of a module's native parts lose them: before the module goes while its object stays (a second __init__).
+void release_parts(nn::Module& m) {
+  struct Parts : nn::Visitor {
+    void module(std::string_view, nn::Module* part) override {
+      if (!part) return;
+      release_parts(*part);
+      if (part->python) release(static_cast<PyModule*>(part->python));
+    }
+  } parts;
+  m.visit(parts);
+}
 
 void release(PyModule* self) {  // the C++ part
   nn::Module* m = std::exchange(self->module, nullptr);
@@ -335,6 +351,7 @@ PyModule& module_object(nb::handle o, const char* op) {
 }
 
 void adopt(PyModule* self, std::unique_ptr<nn::Module> m, bool native) {
+  if (self->module && !self->owner) release_parts(*self->module);
   release(self);
   Py_CLEAR(self->owner);
   for (PyObject** part : {&self->transient, &self->shown, &self->kept, &self->hooks, &self->arguments}) Py_CLEAR(*part);

@@ -62,7 +62,7 @@ class Checkpoint:
         return self._file.keys()
 
     def __contains__(self, name):
-        return name in set(self._file.keys())
+        return isinstance(name, str) and self._file.contains(name)
 
     def __len__(self):
         return len(self._file.keys())

@@ -24,6 +24,7 @@ struct Module::Side {
   std::vector<std::pair<uint64_t, ForwardHook>> after;
   uint64_t last_id = 0;
   Extension* extension = nullptr;
+  bool intercepted = false;  // extension->calls(), as of the last change: asking it may need a lock that a call does not hold
 };
 
 Module::Module() = default;
@@ -68,7 +69,11 @@ void Module::extend(Extension* e) {
 
 Extension* Module::extension() const { return side_ ? side_->extension : nullptr; }
 
-void Module::calls_changed() { slow_ = side_ && (!side_->before.empty() || !side_->after.empty() || (side_->extension && side_->extension->calls())); }
+void Module::calls_changed() {
+  if (!side_) return;
+  side_->intercepted = side_->extension && side_->extension->calls();
+  slow_ = side_->intercepted || !side_->before.empty() || !side_->after.empty();
+}
 
 uint64_t Module::register_forward_pre_hook(ForwardPreHook hook) {
   if (!side_) side_ = std::make_unique<Side>();
@@ -106,12 +111,12 @@ Value Module::run_hooks(const Values& given, const std::function<Value(const Val
 }
 
 Value Module::call_slowly(const Values& args, const std::function<Value(const Values&)>& forward) const {
-  if (side_->extension && side_->extension->calls()) return side_->extension->call(args);
+  if (side_->intercepted) return side_->extension->call(args);
   return run_hooks(args, forward);
 }
 
 Value Module::call(const Values& args) {
-  if (slow_ && side_->extension && side_->extension->calls()) return side_->extension->call(args);
+  if (slow_ && side_->intercepted) return side_->extension->call(args);
   return call_native(args);
 }
 

@@ -124,8 +124,7 @@ TEST(optim, refusals_say_what_came) {
   p.set_grad(tensor({1}, kFloat32));
   StateDict wide = opt.state_dict();
   wide.state[0]["exp_avg"] = zeros({3});
-  opt.load_state_dict(wide);
-  EXPECT_NE(message([&] { opt.step(); }).find("exp_avg"), std::string::npos);
+  EXPECT_NE(message([&] { opt.load_state_dict(wide); }).find("exp_avg must have shape"), std::string::npos);
 }
 
 TEST(optim, dense_says_whether_memory_has_holes) {

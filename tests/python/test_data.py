@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import random
+import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -419,3 +421,21 @@ def test_emoji128():
     assert len(names) == 336 and emoji.skipped == []
     with pytest.raises(ValueError, match="there are 'aliases'|there are 'base_name'"):
         data.WebDataset(SHARED / "emoji128" / "emoji128.tar", caption_column="title")
+
+
+def test_control_c_ends_a_native_epoch(pictures):
+    program = f"""
+import _thread, threading, scaffolding as sf
+from scaffolding.utils.data import DataLoader
+loader = DataLoader(sf.data.ImageFolder({str(pictures)!r}), batch_size=4, num_workers=2)
+threading.Timer(0.3, _thread.interrupt_main).start()
+try:
+    while True:
+        for batch in loader:
+            pass
+except KeyboardInterrupt:
+    print("interrupted after", loader.epoch > 0)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0 and "interrupted after" in done.stdout, done.stderr

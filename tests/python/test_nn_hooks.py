@@ -58,16 +58,24 @@ def test_hooks_with_kwargs_prepended_and_always_called():
 
 def test_hooks_run_when_cpp_calls_the_layer():
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
-    x, shapes = sf.randn(4, 2, 8), []
+    x, shapes = sf.randn(64, 16, 8), []  # large enough for the call to run without the GIL
     before = layer(x)
     handle = layer.linear1.register_forward_hook(lambda m, args, y: shapes.append((type(m), args[0].shape, y.shape)))
     layer(x)
-    assert shapes == [(nn.Linear, (4, 2, 8), (4, 2, 16))]
+    assert shapes == [(nn.Linear, (64, 16, 8), (64, 16, 16))]
     handle.remove()
     zero = layer.linear2.register_forward_hook(lambda m, args, y: y * 0)
     assert not sf.allclose(layer(x), before)
     zero.remove()
     assert sf.allclose(layer(x), before)
+
+
+def test_forward_of_a_python_subclass_and_of_an_object_reach_cpp():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True)
+    x = sf.randn(4, 2, 8)
+    layer.linear2.forward = lambda h: sf.zeros(4, 2, 8)
+    layer.self_attn.out_proj.forward = lambda h: sf.zeros(*h.shape)
+    assert sf.equal(layer(x), x)
 
 
 def test_an_error_in_a_hook_passes_through_cpp():

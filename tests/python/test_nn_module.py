@@ -159,6 +159,15 @@ def test_a_part_keeps_the_whole_alive():
     assert part(sf.ones(1, 8)).shape == (1, 8)
 
 
+def test_a_second_init_takes_the_parts_away():
+    layer = nn.TransformerEncoderLayer(8, 2, 16)
+    part = layer.linear1
+    layer.__init__(8, 2, 32)
+    with pytest.raises(AttributeError, match="not ready"):
+        part(sf.ones(1, 8))
+    assert layer.linear1.out_features == 32
+
+
 # ---- subclasses
 
 
