@@ -97,9 +97,8 @@ void bind_train(nb::module_& core) {
       .def("finish", &RunLog::finish)
       .def("sync", &RunLog::sync)
       .def_prop_ro("tensorboard", &RunLog::tensorboard, nb::rv_policy::reference_internal);
-  m.def("check_loss", [](double loss, int64_t step, const std::vector<std::string>& names, const Tensors& parameters) {
-    check_loss(loss, step, named(names, parameters));
-  });
+  m.def("check_loss",
+        [](double loss, int64_t step, const std::vector<std::string>& names, const Tensors& parameters) { check_loss(loss, step, named(names, parameters)); });
   m.def("check_gradients", [](double norm, int64_t step, const std::vector<std::string>& names, const Tensors& parameters) {
     check_gradients(norm, step, named(names, parameters));
   });

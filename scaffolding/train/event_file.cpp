@@ -115,8 +115,8 @@ void EventFile::add_image(const std::string& tag, const Tensor& image, int64_t s
   SF_CHECK_AS(TypeError, bytes.dtype() == kUInt8, "add_image: image must be uint8, or floating in [0, 1], got ", image.dtype());
   int64_t channels = bytes.ndim() == 2 ? 1 : bytes.size(0);
   std::string png = io::encode_image(bytes, io::ImageFormat::PNG);
-  std::string message = field(picture::kHeight, bytes.size(-2)) + field(picture::kWidth, bytes.size(-1)) + field(picture::kColorspace, channels) +
-                        field(picture::kEncoded, png);
+  std::string message =
+      field(picture::kHeight, bytes.size(-2)) + field(picture::kWidth, bytes.size(-1)) + field(picture::kColorspace, channels) + field(picture::kEncoded, png);
   add_event(step, field(event::kSummary, field(summary::kValue, field(value::kTag, tag) + field(value::kImage, message))));
 }
 

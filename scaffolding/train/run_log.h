@@ -36,8 +36,8 @@ class RunLog {
   std::optional<MetricsFile> metrics_;
   std::optional<EventFile> events_;
   std::optional<ProgressLine> progress_;
-  double since_;             // when the samples were begun
-  int64_t samples_ = 0;      // since then
+  double since_;         // when the samples were begun
+  int64_t samples_ = 0;  // since then
 };
 
 }  // namespace sf::train

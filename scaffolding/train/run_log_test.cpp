@@ -12,7 +12,7 @@ namespace {
 class RunLogTest : public io::TestFolder {};
 
 TEST(Crc32c, EqualsThePublishedValues) {
-  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);         // the polynomial's check value
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);            // the polynomial's check value
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);  // RFC 3720, B.4
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43u);
 }

@@ -25,8 +25,7 @@ template <class T> static Json or_null(const std::optional<T>& v) { return v ? J
 
 void save_run_state(const RunState& s, const RunOptions& o, const std::string& path) {
   Json best = Json::object();
-  for (auto& [name, e] : s.best)
-    best[name] = {{"lowest", e.lowest}, {"lowest_step", e.lowest_step}, {"highest", e.highest}, {"highest_step", e.highest_step}};
+  for (auto& [name, e] : s.best) best[name] = {{"lowest", e.lowest}, {"lowest_step", e.lowest_step}, {"highest", e.highest}, {"highest_step", e.highest_step}};
   Json config = {{"output_dir", o.output_dir},
                  {"max_steps", or_null(o.max_steps)},
                  {"max_epochs", or_null(o.max_epochs)},
@@ -38,7 +37,7 @@ void save_run_state(const RunState& s, const RunOptions& o, const std::string& p
                  {"logging_steps", o.logging_steps},
                  {"eval_steps", or_null(o.eval_steps)},
                  {"tensorboard", o.tensorboard}};
-  Json j = {{"format", kFormat},        {"step", s.step},         {"epoch", s.epoch}, {"samples", s.samples}, {"loss_sum", s.loss_sum},
+  Json j = {{"format", kFormat},          {"step", s.step},         {"epoch", s.epoch}, {"samples", s.samples}, {"loss_sum", s.loss_sum},
             {"loss_steps", s.loss_steps}, {"ema_step", s.ema_step}, {"best", best},     {"config", config}};
   std::string text = j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   io::ReplacingFile file(path);
@@ -62,7 +61,7 @@ RunState load_run_state(const std::string& path) {
   } catch (const Json::exception& e) {
     fail(path, ": is no trainer_state.json: ", e.what());
   }
-  SF_CHECK(s.step > 0 && s.epoch >= 0 && s.samples >= 0 && s.loss_steps >= 0 && s.ema_step >= 0, path, ": counts must not be negative");
+  SF_CHECK(s.step >= 0 && s.epoch >= 0 && s.samples >= 0 && s.loss_steps >= 0 && s.ema_step >= 0, path, ": counts must not be negative");
   return s;
 }
 

@@ -113,9 +113,7 @@ void Trainer::load(const std::string& folder) {
 
 // ---- the loop
 
-bool Trainer::finished() const {
-  return (o_.run.max_steps && state_.step >= *o_.run.max_steps) || (o_.run.max_epochs && epochs() >= *o_.run.max_epochs);
-}
+bool Trainer::finished() const { return (o_.run.max_steps && state_.step >= *o_.run.max_steps) || (o_.run.max_epochs && epochs() >= *o_.run.max_epochs); }
 
 void Trainer::show(const std::string& text) const {
   if (!text.empty()) (o_.progress ? *o_.progress : std::cerr) << text << std::flush;
@@ -176,8 +174,7 @@ double Trainer::micro_step(data::Batch& batch) {
   Tensor loss;
   {
     std::optional<autocast::Autocast> on;
-    if (o_.run.mixed_precision != "no")
-      on.emplace(device_of(parameters_), autocast::Options{.dtype = o_.run.mixed_precision == "fp16" ? kFloat16 : kBFloat16});
+    if (o_.run.mixed_precision != "no") on.emplace(device_of(parameters_), autocast::Options{.dtype = o_.run.mixed_precision == "fp16" ? kFloat16 : kBFloat16});
     loss = step_(batch);
   }
   SF_CHECK(loss && loss.numel() == 1 && loss.requires_grad(), "Trainer: step must return the loss, one element that requires a gradient, got ",

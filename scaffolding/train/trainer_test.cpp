@@ -45,7 +45,8 @@ struct Run {
                          .seed = 9,
                          .quiet = true};
   Trainer trainer() {
-    return Trainer(net, optimizer, loader, [this](data::Batch& b) { return mse_loss(net(b.image), b.target); }, options);
+    return Trainer(
+        net, optimizer, loader, [this](data::Batch& b) { return mse_loss(net(b.image), b.target); }, options);
   }
 };
 
@@ -122,8 +123,9 @@ TEST_F(TrainerTest, WhatIsNotFiniteStopsBeforeTheWeights) {
   EXPECT_EQ(before.to_vector(), run.net.last.weight.to_vector());
 
   Run other;
-  Trainer named(other.net, other.optimizer, other.loader,
-                [&](data::Batch& b) { return mse_loss(other.net(b.image), b.target) + sum(sqrt(other.net.norm.weight * 0.0) * 0.0); }, other.options);
+  Trainer named(
+      other.net, other.optimizer, other.loader,
+      [&](data::Batch& b) { return mse_loss(other.net(b.image), b.target) + sum(sqrt(other.net.norm.weight * 0.0) * 0.0); }, other.options);
   SF_EXPECT_ERROR(RuntimeError, "the gradient of 'norm.weight' is nan at step 1", named.fit());
 }
 
@@ -169,7 +171,9 @@ TEST_F(TrainerTest, RefusesImpossibleArguments) {
   refused("evaluate and eval_steps", [](auto& o) { o.run.eval_steps = 3; });
   refused("resume needs an output_dir", [](auto& o) { o.resume = "latest"; });
   nn::Linear small(1, 1);
-  SF_EXPECT_ERROR(ValueError, "that the model does not have", Trainer(small, run.optimizer, run.loader, [](data::Batch&) { return Tensor(); }, other.options));
+  SF_EXPECT_ERROR(ValueError, "that the model does not have",
+                  Trainer(
+                      small, run.optimizer, run.loader, [](data::Batch&) { return Tensor(); }, other.options));
 }
 
 TEST_F(TrainerTest, TrainsInSixteenBits) {

@@ -1,5 +1,6 @@
 """Ctrl-C during a run."""
 
+import contextlib
 import signal
 import threading
 
@@ -21,7 +22,8 @@ class StopOnInterrupt:
     def _first(self, number, frame):
         self._restore()
         self.asked = True
-        self._note()
+        with contextlib.suppress(RuntimeError):  # the signal came while the same file was being written to
+            self._note()
 
     def _restore(self):
         if self._before is not None:

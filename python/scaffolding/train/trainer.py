@@ -149,9 +149,7 @@ class Trainer:
         known = {id(p) for p in self._parameters}
         for p in self._trained:
             if id(p) not in known:
-                raise ValueError(
-                    f"Trainer: the optimizer has a parameter of shape {list(p.shape)} that the model does not have; a checkpoint would miss it"
-                )
+                raise ValueError(f"Trainer: the optimizer has a parameter of shape {list(p.shape)} that the model does not have; a checkpoint would miss it")
         if ema is not None and not isinstance(ema, EMAModel):
             raise TypeError(f"Trainer: ema must be an optim.EMAModel, got {type(ema).__name__}")
         if ema is not None and len(ema.shadow_params) != len(self._parameters):
