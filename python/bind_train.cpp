@@ -5,8 +5,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind_object.h"
 #include "bind_tensor.h"
 #include "scaffolding/train/train.h"
+#include "scaffolding/train/training_files.h"
 
 namespace sf::py {
 
@@ -61,6 +63,12 @@ void bind_train(nb::module_& core) {
       .def_rw("samples", &RunState::samples)
       .def_rw("ema_step", &RunState::ema_step)
       .def_prop_ro("best", &best_of);
+  m.def("write_torch", [](nb::handle object, const std::string& path) {
+    io::Object tree = from_python(object);
+    nb::gil_scoped_release release;
+    write_torch(tree, path);
+  });
+  m.def("write_safetensors", &write_safetensors, released);
   m.def("save_run_state", &save_run_state);
   m.def("load_run_state", &load_run_state);
   m.def("verify_checkpoint", &verify_checkpoint, released);

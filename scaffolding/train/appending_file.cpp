@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -17,12 +18,14 @@ AppendingFile::AppendingFile(const std::string& path) : path_(path) {
 
 AppendingFile::~AppendingFile() { close(fd_); }
 
-void AppendingFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+void AppendingFile::write(const void* data, size_t bytes) {
+  auto* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    ssize_t n = ::write(fd_, p, std::min<size_t>(bytes, size_t(1) << 30));  // Linux writes at most 2 GiB at once
     if (n < 0 && errno == EINTR) continue;
     SF_CHECK_AS(RuntimeError, n >= 0, path_, ": cannot write: ", std::strerror(errno));
-    bytes.remove_prefix(size_t(n));
+    p += n;
+    bytes -= size_t(n);
   }
 }
 

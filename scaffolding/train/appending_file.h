@@ -1,18 +1,20 @@
-// AppendingFile: a log that grows line by line. What was written survives the end of the process, however it ends; sync()
-// makes it survive the machine's. Errors are RuntimeError naming path and reason. One thread at a time.
+// AppendingFile: a file that grows: a log, or one of a checkpoint. What was written survives the end of the process, however
+// it ends; sync() makes it survive the machine's. Errors are RuntimeError naming path and reason. One thread at a time.
 #pragma once
-#include <string>
 #include <string_view>
+
+#include "scaffolding/io/file.h"
 
 namespace sf::train {
 
-class AppendingFile {
+class AppendingFile final : public io::Sink {
  public:
   explicit AppendingFile(const std::string& path);  // made where it is not there
-  ~AppendingFile();
+  ~AppendingFile() override;
   AppendingFile(const AppendingFile&) = delete;
   AppendingFile& operator=(const AppendingFile&) = delete;
-  void write(std::string_view bytes);
+  void write(const void* data, size_t bytes) override;
+  void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
   void sync();
   const std::string& path() const { return path_; }
 

@@ -22,7 +22,7 @@ TEST_F(RunLogTest, EventFilesBeginWithTheirVersion) {
   file.add_scalar("loss", 0.5, 3);
   std::string bytes = bytes_of(file.path());
   ASSERT_GT(bytes.size(), 40u);
-  EXPECT_EQ(bytes[0], 24);  // wall time (9), step (2), version (13)
+  EXPECT_EQ(bytes[0], 26);  // wall time (9), step (2), version (2 + 13)
   EXPECT_EQ(bytes.substr(12 + 9 + 2 + 2, 13), "brain.Event:2");
   EXPECT_NE(bytes.find("loss"), std::string::npos);
   SF_EXPECT_ERROR(TypeError, "uint8, or floating", file.add_image("a", zeros({2, 2}, kInt64), 0));
@@ -45,7 +45,7 @@ TEST(ProgressLine, IsRewrittenOnATerminalOnly) {
   ProgressLine lines({.seconds = 10, .last_step = 4}, 0, 100);
   EXPECT_EQ(lines.step(1, 0.5, 8, 102), "step 1/4 (25 %), loss 0.5, 4.00 samples/s, 6 s left\n");
   EXPECT_EQ(lines.step(2, 0.25, 8, 104), "");
-  EXPECT_EQ(lines.step(3, 0.25, 8, 112), "step 3/4 (75 %), loss 0.25, 3.74 samples/s, 2 s left\n");
+  EXPECT_EQ(lines.step(3, 0.25, 8, 112), "step 3/4 (75 %), loss 0.25, 3.77 samples/s, 2 s left\n");
   EXPECT_EQ(lines.step(4, 0.125, 8, 112.1).substr(0, 27), "step 4/4 (100 %), loss 0.12");
   EXPECT_EQ(lines.finish(), "");
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/io/file.h"
+#include "scaffolding/train/appending_file.h"
 
 namespace sf::train {
 
@@ -39,10 +39,7 @@ void save_run_state(const RunState& s, const RunOptions& o, const std::string& p
                  {"tensorboard", o.tensorboard}};
   Json j = {{"format", kFormat},          {"step", s.step},         {"epoch", s.epoch}, {"samples", s.samples}, {"loss_sum", s.loss_sum},
             {"loss_steps", s.loss_steps}, {"ema_step", s.ema_step}, {"best", best},     {"config", config}};
-  std::string text = j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  io::ReplacingFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
+  AppendingFile(path).write(j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 RunState load_run_state(const std::string& path) {

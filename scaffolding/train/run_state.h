@@ -25,7 +25,7 @@ struct RunState {
   void note(const std::map<std::string, double>& evaluation);
 };
 
-// Written beside and renamed. The options are for people: a run takes its own.
+// A new file, not synced. The options are for people: a run takes its own.
 void save_run_state(const RunState& state, const RunOptions& options, const std::string& path);
 RunState load_run_state(const std::string& path);  // ValueError naming the file where it does not read so
 

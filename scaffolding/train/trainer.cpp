@@ -63,13 +63,13 @@ static std::map<std::string, Tensor> by_name(const Named& names, const Tensors& 
 void Trainer::write_checkpoint(const std::string& folder) {
   std::map<std::string, Tensor> weights;
   for (auto& [name, t] : nn::state_dict(model_)) weights[name] = t;
-  io::save_safetensors(weights, folder + "/model.safetensors", {{"format", "pt"}});
-  io::save_torch(to_object(optimizer_.state_dict()), folder + "/optimizer.pt");
-  if (o_.scheduler) io::save_torch(to_object(o_.scheduler->state_dict()), folder + "/scheduler.pt");
-  if (scaler_) io::save_torch(to_object(scaler_->state()), folder + "/scaler.pt");
-  if (o_.ema) io::save_safetensors(by_name(parameters_, o_.ema->shadow_params()), folder + "/ema.safetensors", {{"format", "pt"}});
-  io::save_torch(to_object(loader_.state()), folder + "/dataloader.pt");
-  io::save_torch(to_object(default_generator(device_of(parameters_))->get_state()), folder + "/random_states.pt");
+  write_safetensors(weights, folder + "/model.safetensors");
+  write_torch(to_object(optimizer_.state_dict()), folder + "/optimizer.pt");
+  if (o_.scheduler) write_torch(to_object(o_.scheduler->state_dict()), folder + "/scheduler.pt");
+  if (scaler_) write_torch(to_object(scaler_->state()), folder + "/scaler.pt");
+  if (o_.ema) write_safetensors(by_name(parameters_, o_.ema->shadow_params()), folder + "/ema.safetensors");
+  write_torch(to_object(loader_.state()), folder + "/dataloader.pt");
+  write_torch(to_object(default_generator(device_of(parameters_))->get_state()), folder + "/random_states.pt");
   state_.ema_step = o_.ema ? o_.ema->optimization_step() : 0;
   save_run_state(state_, o_.run, folder + "/trainer_state.json");
 }

@@ -3,10 +3,23 @@
 #include <cstring>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/torch_file.h"
+#include "scaffolding/train/appending_file.h"
 
 namespace sf::train {
 
 using io::Object;
+
+void write_torch(const Object& object, const std::string& path) {
+  AppendingFile file(path);
+  io::save_torch(object, file);
+}
+
+void write_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path) {
+  AppendingFile file(path);
+  io::save_safetensors(tensors, file, {{"format", "pt"}});
+}
 
 static Object dict(std::vector<std::pair<std::string, Object>> entries) {
   std::vector<Object> items;

@@ -6,6 +6,10 @@
 
 namespace sf::train {
 
+// New files of a checkpoint under way: CheckpointFolders::commit syncs them, so that they need not be replaced one by one.
+void write_torch(const io::Object& object, const std::string& path);
+void write_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path);
+
 io::Object to_object(const optim::StateDict& state);  // as torch.optim's state_dict()
 optim::StateDict optimizer_state(const io::Object& o);
 io::Object to_object(const std::map<std::string, Value>& state);  // a schedule's

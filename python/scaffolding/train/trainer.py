@@ -14,8 +14,8 @@ from ..amp import GradScaler, autocast
 from ..autograd.grad_mode import no_grad
 from ..nn.module import Module
 from ..optim import EMAModel, Optimizer
-from ..safetensors import load_file, save_file
-from ..serialization import load, save
+from ..safetensors import _checked, load_file
+from ..serialization import load
 from . import random_states
 from .interrupt import StopOnInterrupt
 
@@ -33,6 +33,14 @@ class FitResult(typing.NamedTuple):
     epoch: int
     loss: float
     checkpoint: str | None
+
+
+# What writes a checkpoint's files; CheckpointFolders.commit syncs them.
+_write_torch = _train.write_torch
+
+
+def _write_tensors(tensors, path):
+    _train.write_safetensors(_checked(tensors, None)[0], path)
 
 
 def _count(name, value):
@@ -216,19 +224,19 @@ class Trainer:
         def path(name):
             return os.path.join(folder, name)
 
-        save_file(self.model.state_dict(), path("model.safetensors"), {"format": "pt"})
-        save(self.optimizer.state_dict(), path("optimizer.pt"))
+        _write_tensors(self.model.state_dict(), path("model.safetensors"))
+        _write_torch(self.optimizer.state_dict(), path("optimizer.pt"))
         if self.scheduler is not None:
-            save(self.scheduler.state_dict(), path("scheduler.pt"))
+            _write_torch(self.scheduler.state_dict(), path("scheduler.pt"))
         if self._scaler is not None:
-            save(self._scaler.state_dict(), path("scaler.pt"))
+            _write_torch(self._scaler.state_dict(), path("scaler.pt"))
         if self.ema is not None:
-            save_file(dict(zip(self._names, self.ema.shadow_params)), path("ema.safetensors"), {"format": "pt"})
+            _write_tensors(dict(zip(self._names, self.ema.shadow_params)), path("ema.safetensors"))
             self._state.ema_step = self.ema.optimization_step
         for name, part in self._stateful.items():
-            save(part.get_state() if isinstance(part, Generator) else part.state_dict(), path(f"{name}.pt"))
-        save(self.loader.state_dict(), path("dataloader.pt"))
-        save(random_states.get(self._device), path("random_states.pt"))
+            _write_torch(part.get_state() if isinstance(part, Generator) else part.state_dict(), path(f"{name}.pt"))
+        _write_torch(self.loader.state_dict(), path("dataloader.pt"))
+        _write_torch(random_states.get(self._device), path("random_states.pt"))
         _train.save_run_state(self._state, self._options, path("trainer_state.json"))
 
     def save(self):
