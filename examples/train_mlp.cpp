@@ -26,11 +26,11 @@ int main(int argc, char** argv) try {
   Mlp net;
   data::DataLoader loader(std::make_shared<data::TensorDataset>(points, surface(points)), {.batch_size = 64, .shuffle = true});
   optim::AdamW optimizer(nn::parameters(net), {.lr = 3e-3});
-  auto schedule = optim::get_scheduler("cosine", optimizer, {.num_warmup_steps = 20, .num_training_steps = 30 * loader.size()});
+  auto schedule = optim::get_scheduler("cosine", optimizer, {.num_warmup_steps = 20, .num_training_steps = 60 * loader.size()});
   optim::EMAModel ema(nn::parameters(net), {.decay = 0.98});
 
   train::TrainerOptions options;
-  options.run.max_epochs = 30;
+  options.run.max_epochs = 60;
   options.run.max_grad_norm = 1;
   options.run.eval_steps = 5 * loader.size();
   options.scheduler = schedule.get();

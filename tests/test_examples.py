@@ -29,5 +29,5 @@ def test_train_mlp(build_dir, tmp_path):
     program = build_dir / "examples" / "train_mlp"
     if not program.exists():
         pytest.skip(f"{program} is not built: -DSF_BUILD_EXAMPLES=ON")
-    assert re.search(r"960 steps, mean squared error", run(program, tmp_path))
-    assert (tmp_path / "checkpoint-960").is_dir()
+    assert re.search(r"1920 steps, mean squared error", run(program, tmp_path))
+    assert (tmp_path / "checkpoint-1920").is_dir()

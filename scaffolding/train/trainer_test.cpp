@@ -172,8 +172,7 @@ TEST_F(TrainerTest, RefusesImpossibleArguments) {
   refused("resume needs an output_dir", [](auto& o) { o.resume = "latest"; });
   nn::Linear small(1, 1);
   SF_EXPECT_ERROR(ValueError, "that the model does not have",
-                  Trainer(
-                      small, run.optimizer, run.loader, [](data::Batch&) { return Tensor(); }, {.run = {.max_steps = 1}}));
+                  Trainer(small, run.optimizer, run.loader, [](data::Batch&) { return Tensor(); }, {.run = {.max_steps = 1}}));
 }
 
 TEST_F(TrainerTest, TrainsInSixteenBits) {
