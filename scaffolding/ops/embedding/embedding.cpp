@@ -73,7 +73,6 @@ SF_OP(embedding, "input, weight, padding_idx=None")
     .kernels(take_kernel, put_kernel);
 SF_OP(embedding_renorm_, "weight, indices, max_norm, norm_type=2.0")
     .doc("Scales rows of weight named by indices down to norm max_norm, in place.")
-    .like("torch.embedding_renorm_(weight.detach().clone(), indices, max_norm, norm_type)")
     .no_gradient()
     .kernels(take_kernel, put_kernel);
 

@@ -20,8 +20,8 @@ SF_OP_TEST(embedding) {
 }
 
 SF_OP_TEST(embedding_renorm_) {
-  sample(randn({5, 3}), randint(0, 5, {4}), 0.5);
-  sample(randn({5, 3}), randint(0, 5, {2, 2}), 0.5, 1.0);
+  sample(randn({5, 3}), randint(0, 5, {4}), 0.5).no_golden();  // it writes its own sample; the numbers are checked below
+  sample(randn({5, 3}), randint(0, 5, {2, 2}), 0.5, 1.0).no_golden();
   rejects("out of range", randn({5, 3}), full({1}, 5, kInt64), 1.0);
   rejects("max_norm must be positive", randn({5, 3}), randint(0, 5, {4}), 0.0);
   rejects("weight must be", randn({5}), randint(0, 5, {4}), 1.0);
