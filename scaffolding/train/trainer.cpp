@@ -155,7 +155,10 @@ bool Trainer::train_step(StepRecord& record) {
   for (int64_t i = 0; i < o_.run.gradient_accumulation_steps; ++i) {
     std::optional<data::Batch> batch;
     while (!batch) {
-      if (o_.run.max_epochs && epochs() >= *o_.run.max_epochs) return false;
+      if (o_.run.max_epochs && epochs() >= *o_.run.max_epochs) {
+        state_.epoch = epochs();
+        return false;
+      }
       batch = loader_.next();
     }
     record.loss += micro_step(*batch);

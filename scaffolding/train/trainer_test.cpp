@@ -94,6 +94,23 @@ TEST_F(TrainerTest, ARunThatBreaksOffGoesOnBitForBit) {
   }
 }
 
+TEST_F(TrainerTest, AFinishedRunGoesOnWithMoreEpochs) {
+  auto train = [&](int64_t epochs) {
+    Training t;
+    t.options.run.output_dir = path("run");
+    t.options.run.max_steps = {};
+    t.options.run.max_epochs = epochs;
+    t.options.resume = "latest";
+    return t.trainer().fit();
+  };
+  FitResult first = train(2), second = train(4), third = train(4);
+  EXPECT_EQ(first.step, 5);
+  EXPECT_EQ(first.epoch, 2);
+  EXPECT_EQ(second.step, 10);
+  EXPECT_EQ(second.epoch, 4);
+  EXPECT_EQ(third.step, 10);
+}
+
 TEST_F(TrainerTest, AnInterruptSavesAndStops) {
   Training run;
   run.options.run.output_dir = path("run");

@@ -115,6 +115,16 @@ def test_resume_of_a_finished_run_does_nothing_and_more_steps_go_on(tmp_path):
     assert same(longer.weights(), whole.weights())
 
 
+def test_a_finished_run_goes_on_with_more_epochs(tmp_path):
+    first = Parts(shuffle=True)
+    assert first.trainer(tmp_path, max_steps=None, max_epochs=1, seed=4).fit()[1:3] == (6, 1)
+    longer = Parts(shuffle=True)
+    assert longer.trainer(tmp_path, max_steps=None, max_epochs=3, seed=4, resume="latest").fit()[1:3] == (18, 3)
+    whole = Parts(shuffle=True)
+    whole.trainer(max_steps=None, max_epochs=3, seed=4).fit()
+    assert same(longer.weights(), whole.weights())
+
+
 def test_resume_latest_begins_anew_where_there_is_nothing(tmp_path):
     (tmp_path / "checkpoint-3.tmp").mkdir()
     (tmp_path / "checkpoint-3.tmp" / "model.safetensors").write_bytes(b"half")
@@ -283,7 +293,7 @@ def test_accumulated_batches_are_one_large_batch(tmp_path):
 
 def test_batches_are_counted_across_epochs():
     parts = Parts(batch_size=8)  # three batches
-    assert parts.trainer(max_epochs=3, max_steps=None, gradient_accumulation_steps=2).fit()[1:3] == (4, 2)
+    assert parts.trainer(max_epochs=3, max_steps=None, gradient_accumulation_steps=2).fit()[1:3] == (4, 3)
 
 
 def test_gradients_are_clipped_and_their_norm_is_logged(tmp_path):

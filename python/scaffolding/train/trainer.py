@@ -366,6 +366,7 @@ class Trainer:
             try:
                 batch = next(batches)
             except StopIteration:
+                self._state.epoch = self._epochs()
                 return False
             loss += self._micro_step(batch)
             samples += _samples(batch)
