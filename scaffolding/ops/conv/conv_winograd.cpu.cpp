@@ -9,7 +9,8 @@
 // by transformed dy over tiles, 64 x 64 channels at a time, and transforms the sums back.
 #include "scaffolding/ops/conv/kernel.h"
 
-#if defined(SF_ISA_PRIORITY) && (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2)  // avx512bf16 has nothing more to offer to float32
+// avx512bf16 has nothing more to offer to float32; it stands in where a build leaves avx512 out.
+#if defined(SF_ISA_PRIORITY) && (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
 #include "scaffolding/ops/conv/winograd.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
