@@ -84,11 +84,12 @@ golden: tests-binary
 	$(BUILD)/scaffolding_tests --dump-samples $(BUILD)/golden
 	$(TORCH_PYTHON) tests/golden/make_golden.py $(BUILD)/golden
 
-# docs/ops.md and docs/env.md from the registries.
+# docs/ops.md, docs/env.md and docs/autocast.md from the registries.
 docs: tests-binary
 	mkdir -p docs
 	$(BUILD)/scaffolding_tests --table docs/ops.md
 	$(BUILD)/scaffolding_tests --env-table docs/env.md
+	$(BUILD)/scaffolding_tests --autocast-table docs/autocast.md
 
 .PHONY: tests-binary
 tests-binary: CMAKE_ARGS += -DSF_BUILD_TESTS=ON

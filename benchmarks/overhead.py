@@ -1,4 +1,4 @@
-"""What the Python package costs: one tiny op on the tape, the import, the wheel. See serve.py."""
+"""What the Python package costs: one tiny op on the tape, a layer, a step of an optimizer, the import, the wheel. See serve.py."""
 
 import pathlib
 import statistics
@@ -19,6 +19,18 @@ def add():
     return lambda: a + b
 
 
+def optimizer_step():
+    params = [sf.nn.Parameter(sf.full(size, 0.5)) for size in ((64, 32), (64,), (10, 64), (10,))]
+    for p in params:
+        p.grad = sf.full_like(p, 0.01)
+    return sf.optim.AdamW(params).step
+
+
+def linear_call():
+    layer, x = sf.nn.Linear(8, 8), sf.full((4, 8), 0.5)
+    return lambda: layer(x)
+
+
 def import_time():
     """Seconds of `import scaffolding` in fresh interpreters; the files are in the page cache after the first."""
     runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout.split() for _ in range(6)]
@@ -28,6 +40,8 @@ def import_time():
 
 ROWS = {
     "add [2] with gradient, Python": (add, {"goal": "seconds", "goal_value": 400e-9, "threads": 1}),
+    "AdamW step of 4 small tensors, Python": (optimizer_step, {"goal": "seconds", "goal_value": 5e-6, "threads": 1}),
+    "Linear(8, 8) of [4, 8] with gradient, Python": (linear_call, {"goal": "seconds", "goal_value": 1e-6, "threads": 1}),
     "import scaffolding": (import_time, {"goal": "seconds", "goal_value": 0.1}),
     "dataloader webp lossy, 2 workers": (lambda: dataloader.ours("lossy"), {"goal": "speedup", "goal_value": 3}),
     "dataloader webp lossless, 2 workers": (lambda: dataloader.ours("lossless"), {"goal": "speedup", "goal_value": 3}),

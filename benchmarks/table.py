@@ -65,9 +65,19 @@ def judge(ours, peer):
         return f"<= {duration(value)}", met(ours["wall"] <= value, ours["cpu"] <= value)
     if goal == "speedup":
         return f">= {value:g} x peer", met(peer["wall"] >= value * ours["wall"], peer["cpu"] >= value * ours["cpu"]) if peer else "?"
+    if goal == "peer_bytes":
+        return "<= peer", met(ours["bytes"] <= peer["bytes"], True) if peer else "?"
     if goal == "bytes":
         return f"<= {value / 1e6:g} MB", met(ours["bytes"] <= value, ours["bytes"] <= value)
     return "", ""
+
+
+def amount(answer):
+    return f"{answer['bytes'] / 1e6:.2f} MB" if "bytes" in answer else duration(answer["wall"])
+
+
+def ratio(peer, ours, *keys):
+    return next(f"{peer[k] / ours[k]:.2f}" for k in keys if k in ours)
 
 
 def line_of(ours, peer):
@@ -75,10 +85,10 @@ def line_of(ours, peer):
     share = ours.get("share", 0)
     return [
         ours["name"],
-        f"{ours['bytes'] / 1e6:.2f} MB" if "bytes" in ours else duration(ours["wall"]),
-        duration(peer["wall"]) if peer else "-",
-        f"{peer['wall'] / ours['wall']:.2f}" if peer else "-",
-        f"({peer['cpu'] / ours['cpu']:.2f})" if peer else "",
+        amount(ours),
+        amount(peer) if peer else "-",
+        ratio(peer, ours, "wall", "bytes") if peer else "-",
+        f"({ratio(peer, ours, 'cpu')})" if peer and "cpu" in ours else "",
         f"{share:.0%}" if share else "",
         f"({ours['share_cpu']:.0%})" if share else "",
         goal,
@@ -103,6 +113,7 @@ def main():
     environment = os.environ | {"PYTHONPATH": str(options.build / "python")}
     others = {
         "Python package": ([options.python, HERE / "overhead.py"], environment),
+        "training in Python": ([options.python, HERE / "training.py"], environment),
         "PyTorch": ([options.torch_python, HERE / "torch_peer.py"], None),
     }
     for names, (command, env) in others.items():
@@ -111,14 +122,14 @@ def main():
         except (RuntimeError, OSError) as error:
             print(f"without the {names}: {error}", file=sys.stderr)
             own.append(None)
-    ours, package, peer = own
+    *programs, peer = own
     peaks = subprocess.run([bench, "--peaks", *arguments], capture_output=True, text=True, check=True).stdout.splitlines()
     for peak in map(json.loads, peaks):
         print("  ".join(f"{k} {v / 1e9:.1f} G" if k.endswith("second") else f"{v}" for k, v in peak.items()))
 
     lines = [["row", "ours", "peer", "peer/ours", "(cpu)", "of peak", "(cpu)", "goal", "met"]]
     log = []
-    for program in filter(None, (ours, package)):
+    for program in filter(None, programs):
         for name in program.names:
             both = [(program, []), (peer, [])] if peer and name in peer.names else [(program, [])]
             for _ in range(1 if options.quick else options.rounds):

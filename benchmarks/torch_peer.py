@@ -8,6 +8,7 @@ import sys
 import dataloader
 import torch
 import torch.nn.functional as F
+import training
 from serve import main
 
 ROWS = {}
@@ -128,8 +129,31 @@ for tag, dtype in DTYPES.items():
     row(f"softmax [20,1024,1024] {tag}", lambda t=dtype: unary(lambda x: F.softmax(x, -1), (20, 1024, 1024), t))
 row("add [2] with gradient, Python", add, threads=1)
 row("train step 256-512-10 batch 32", train_step, threads=1)
+ROWS.update(training.rows(torch))
+
+
+def optimizer(cls, dtype, sizes, **options):
+    params = [torch.full(size, 0.5, dtype=dtype, requires_grad=True) for size in sizes]
+    for p in params:
+        p.grad = torch.full_like(p, 0.01)
+    return cls(params, fused=True, **options).step
+
+
+def sizes_of_50_million():
+    sizes, left = [], 50_000_000
+    while left > 0:
+        n = min(left, max(left // 2, 1000))
+        sizes.append((n,))
+        left -= n
+    return sizes
+
+
+row("AdamW 50M f32", lambda: optimizer(torch.optim.AdamW, torch.float32, sizes_of_50_million()))
+row("SGD momentum 50M f32", lambda: optimizer(torch.optim.SGD, torch.float32, sizes_of_50_million(), momentum=0.9))
+row("AdamW step of 4 small tensors, Python", lambda: optimizer(torch.optim.AdamW, torch.float32, [(64, 32), (64,), (10, 64), (10,)]), threads=1)
 for kind in ("lossy", "lossless"):
     row(f"dataloader webp {kind}, 2 workers", lambda k=kind: dataloader.peer(k))
+
 
 if __name__ == "__main__":
     main(ROWS, lambda n: torch.set_num_threads(n) if n else None)

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "bind_generator.h"
+#include "call_arguments.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf::py {
@@ -196,6 +197,21 @@ nb::object scalar_object(const Tensor& t) {
   if (is_floating(t.dtype())) return steal(PyFloat_FromDouble(t.item()));
   if (t.dtype() == kBool) return nb::bool_(t.item() != 0);
   return steal(PyLong_FromLongLong(t.item_int()));
+}
+
+nb::object interned_names(const std::vector<ArgInfo>& args) {
+  nb::object names = steal(PyTuple_New(Py_ssize_t(args.size())));
+  for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(names.ptr(), Py_ssize_t(i), checked(PyUnicode_InternFromString(args[i].name.c_str())));
+  return names;
+}
+
+// The parameter list is in Python syntax: evaluating a lambda with it gives the true signature.
+nb::object signature_of(const std::string& parameters) {
+  nb::object inspect = nb::module_::import_("inspect"), builtins = nb::module_::import_("builtins"), math = nb::module_::import_("math");
+  nb::dict scope;
+  scope["inf"] = math.attr("inf");
+  nb::object function = builtins.attr("eval")(nb::str(("lambda " + parameters + ": None").c_str()), scope);
+  return inspect.attr("signature")(function);
 }
 
 PyObject* to_object(Value v) {

@@ -20,6 +20,12 @@ NB_MODULE(_core, m) {
   sf::py::bind_function(m);
   sf::py::bind_gradient_map(m);
   sf::py::bind_higher_order(m);
+  sf::py::bind_nn(m);
+  sf::py::bind_init(m);
+  sf::py::bind_clip_grad(m);
+  sf::py::bind_optim(m);
+  sf::py::bind_schedule(m);
+  sf::py::bind_amp(m);
   sf::py::bind_io(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";

@@ -3,17 +3,13 @@
 #include <Python.h>
 #include <structmember.h>
 
-#include <cstring>
-#include <memory>
-
-#include "bind_arguments.h"
+#include "call_arguments.h"
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 
 namespace sf::py {
 
 namespace {
-
-constexpr size_t kMaxArguments = 24;
 
 struct OpFunction {
   PyObject_HEAD vectorcallfunc vectorcall;
@@ -22,102 +18,13 @@ struct OpFunction {
   PyObject* name;       // "silu" or "silu_"
   PyObject* signature;  // inspect.Signature, made on first use
   PyObject* second;     // Python function for calls whose arguments do not fit this op: torch's other forms; may be null
+  std::string* shown;   // owned: the parameter list to show instead of the op's: that of the second form; may be null
   bool inplace;
 };
 PyTypeObject* op_type = nullptr;
 
-const char* text(PyObject* unicode) {
-  const char* s = PyUnicode_AsUTF8(unicode);
-  return s ? s : "?";
-}
-
-// The position of a keyword; numpy's spellings of dim and keepdim are accepted, as in torch, and pow's exponent.
-int position_of(const OpFunction& f, PyObject* keyword) {
-  Py_ssize_t n = PyTuple_GET_SIZE(f.names);
-  for (Py_ssize_t i = 0; i < n; ++i)
-    if (PyTuple_GET_ITEM(f.names, i) == keyword) return int(i);
-  const char* wanted = text(keyword);
-  if (!std::strcmp(wanted, "axis")) wanted = "dim";
-  else if (!std::strcmp(wanted, "keepdims")) wanted = "keepdim";
-  else if (!std::strcmp(wanted, "exponent")) wanted = "other";
-  for (Py_ssize_t i = 0; i < n; ++i)
-    if (!std::strcmp(text(PyTuple_GET_ITEM(f.names, i)), wanted)) return int(i);
-  return -1;
-}
-
-// x.reshape(2, 3), x.permute(0, 2, 1), einsum("ij,jk", a, b): a last parameter that is a list takes what is left.
-bool takes_the_rest(const ArgInfo& last, PyObject* first) {
-  if (last.kind == ArgKind::Ints) return PyLong_Check(first) || (!PyTuple_Check(first) && !PyList_Check(first) && PyIndex_Check(first));
-  return last.kind == ArgKind::Tensors && is_tensor(first);
-}
-
-class Arguments {
- public:
-  Arguments(const OpFunction& f, PyObject* const* args, size_t given, PyObject* keywords) : f_(f), op_(*f.op) {
-    std::uninitialized_default_construct_n(values_, op_.args.size());
-    try {
-      read(args, given, keywords);
-    } catch (...) {
-      std::destroy_n(values_, op_.args.size());
-      throw;
-    }
-  }
-  ~Arguments() { std::destroy_n(values_, op_.args.size()); }
-  Arguments(const Arguments&) = delete;
-
-  Value run() {
-    MaybeRelease release(large_);
-    return op_.call(values());
-  }
-  std::span<const Value> values() const { return {values_, op_.args.size()}; }
-  bool large() const { return large_; }
-
- private:
-  void read(PyObject* const* args, size_t given, PyObject* keywords) {
-    size_t wanted = op_.args.size();
-    const std::string& name = op_.name;
-    if (wanted > 0 && given >= wanted && takes_the_rest(op_.args[wanted - 1], args[wanted - 1])) {
-      for (size_t i = 0; i + 1 < wanted; ++i) set(i, args[i]);
-      nb::object rest = steal(PyTuple_New(Py_ssize_t(given - wanted + 1)));
-      for (size_t i = wanted - 1; i < given; ++i) PyTuple_SET_ITEM(rest.ptr(), Py_ssize_t(i + 1 - wanted), Py_NewRef(args[i]));
-      set(wanted - 1, rest.ptr());
-    } else {
-      SF_CHECK_AS(TypeError, given <= wanted, name, ": takes at most ", wanted, " arguments (", op_.params, "), got ", given);
-      for (size_t i = 0; i < given; ++i) set(i, args[i]);
-    }
-    Py_ssize_t count = keywords ? PyTuple_GET_SIZE(keywords) : 0;
-    for (Py_ssize_t k = 0; k < count; ++k) {
-      PyObject* keyword = PyTuple_GET_ITEM(keywords, k);
-      int i = position_of(f_, keyword);
-      SF_CHECK_AS(TypeError, i >= 0, name, ": has no argument '", text(keyword), "'; it takes (", op_.params, ")");
-      SF_CHECK_AS(TypeError, !(set_ >> i & 1), name, ": argument '", text(keyword), "' is given twice");
-      set(size_t(i), args[given + size_t(k)]);
-    }
-    for (size_t i = 0; i < wanted; ++i) {
-      if (set_ >> i & 1) continue;
-      SF_CHECK_AS(TypeError, op_.args[i].has_default, name, ": missing argument '", op_.args[i].name, "'");
-      values_[i] = op_.args[i].fallback;
-    }
-  }
-
-  void set(size_t i, PyObject* o) {
-    values_[i] = to_value(op_.name, op_.args[i], o);
-    set_ |= 1u << i;
-    if (auto* t = std::get_if<Tensor>(&values_[i])) {
-      large_ |= t->numel() > kReleaseAbove;
-    } else if (auto* ts = std::get_if<Tensors>(&values_[i])) {
-      for (auto& t : *ts) large_ |= t && t.numel() > kReleaseAbove;
-    }
-  }
-
-  const OpFunction& f_;
-  const OpEntry& op_;
-  union {
-    Value values_[kMaxArguments];  // only the first args.size() of them exist: making 24 costs more than a small op
-  };
-  uint32_t set_ = 0;
-  bool large_ = false;
-};
+const std::string& shown_params(const OpFunction& f) { return f.shown ? *f.shown : f.op->params; }
+Parameters parameters_of(const OpFunction& f) { return {f.op->name, shown_params(f), f.op->args, f.names}; }
 
 // add_, sub_, mul_ and div_ write straight into the tensor's memory when no gradient is wanted.
 bool write_directly(const OpEntry& op, Tensor& x, std::span<const Value> v) {
@@ -140,25 +47,35 @@ PyObject* call_second_form(const OpFunction& f, PyObject* const* args, size_t na
   return result;
 }
 
+Value run(const OpEntry& op, const Arguments& arguments) {
+  MaybeRelease release(arguments.large());
+  return op.call(arguments.values());
+}
+
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   const auto& f = *reinterpret_cast<OpFunction*>(self);
   return guarded([&]() -> PyObject* {
     std::optional<Arguments> read;
+    Parameters parameters = parameters_of(f);
     try {
-      read.emplace(f, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
+      read.emplace(parameters, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
     } catch (const TypeError&) {
       if (!f.second || t_in_second_form == &f) throw;
     }
     if (!read) return call_second_form(f, args, nargsf, keywords);
     Arguments& arguments = *read;
-    if (!f.inplace) return to_object(arguments.run());
+    if (!f.inplace) return to_object(run(*f.op, arguments));
     std::span<const Value> values = arguments.values();
     auto* target = std::get_if<Tensor>(&values[0]);
     SF_CHECK_AS(TypeError, target && *target && !(*target).impl()->is_scalar, text(f.name), ": ", f.op->args[0].name, " must be a tensor");
     Tensor x = *target;
     {
       MaybeRelease release(arguments.large());
-      if (!write_directly(*f.op, x, values)) autograd::assign_inplace(f.op->name.c_str(), x, std::get<Tensor>(f.op->call(values)));
+      if (!write_directly(*f.op, x, values)) {
+        std::optional<autocast::Within> off;  // the result must fit into x: in-place ops run in x's type
+        if (autocast::active()) off.emplace();
+        autograd::assign_inplace(f.op->name.c_str(), x, std::get<Tensor>(f.op->call(values)));
+      }
     }
     return wrap(std::move(x));
   });
@@ -171,28 +88,19 @@ PyObject* op_get(PyObject* self, PyObject* object, PyObject*) {
 
 PyObject* op_repr(PyObject* self) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  return PyUnicode_FromFormat("<op %U(%s)>", f->name, f->op->params.c_str());
+  return PyUnicode_FromFormat("<op %U(%s)>", f->name, shown_params(*f).c_str());
 }
 
 PyObject* get_doc(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  std::string doc = std::string(text(f->name)) + "(" + f->op->params + ")\n\n" + f->op->help;
+  std::string doc = std::string(text(f->name)) + "(" + shown_params(*f) + ")\n\n" + f->op->help;
   if (f->inplace) doc += "\n\nWrites the result over " + f->op->args[0].name + " and returns it.";
   return PyUnicode_FromStringAndSize(doc.data(), Py_ssize_t(doc.size()));
 }
 
-// The parameter list is in Python syntax: evaluating a lambda with it gives the true signature.
 PyObject* get_signature(PyObject* self, void*) {
   auto* f = reinterpret_cast<OpFunction*>(self);
-  if (!f->signature) {
-    f->signature = guarded([&] {
-      nb::object inspect = nb::module_::import_("inspect"), builtins = nb::module_::import_("builtins"), math = nb::module_::import_("math");
-      nb::dict scope;
-      scope["inf"] = math.attr("inf");
-      nb::object function = builtins.attr("eval")(nb::str(("lambda " + f->op->params + ": None").c_str()), scope);
-      return inspect.attr("signature")(function).release().ptr();
-    });
-  }
+  if (!f->signature) f->signature = guarded([&] { return signature_of(shown_params(*f)).release().ptr(); });
   return Py_XNewRef(f->signature);
 }
 PyObject* get_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
@@ -206,6 +114,7 @@ void op_dealloc(PyObject* self) {
   Py_CLEAR(f->name);
   Py_CLEAR(f->signature);
   Py_CLEAR(f->second);
+  delete std::exchange(f->shown, nullptr);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -237,8 +146,7 @@ nb::object make_op(const OpEntry* op, bool inplace) {
   f->op = op;
   f->inplace = inplace;
   f->name = checked(PyUnicode_InternFromString((op->name + (inplace ? "_" : "")).c_str()));
-  f->names = checked(PyTuple_New(Py_ssize_t(op->args.size())));
-  for (size_t i = 0; i < op->args.size(); ++i) PyTuple_SET_ITEM(f->names, Py_ssize_t(i), checked(PyUnicode_InternFromString(op->args[i].name.c_str())));
+  f->names = interned_names(op->args).release().ptr();
   return hold;
 }
 
@@ -258,10 +166,16 @@ void bind_ops(nb::module_& m) {
       if (method && !PyDict_GetItemString(own.ptr(), name.c_str())) type.attr(name.c_str()) = f;
     }
   }
-  m.def("_set_second_form", [](nb::handle op, nb::handle function) {
-    SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
-    Py_XSETREF(reinterpret_cast<OpFunction*>(op.ptr())->second, Py_NewRef(function.ptr()));
-  });
+  m.def(
+      "_set_second_form",
+      [](nb::handle op, nb::handle function, nb::handle params) {
+        SF_CHECK_AS(TypeError, Py_TYPE(op.ptr()) == op_type, "_set_second_form: not an op");
+        auto* f = reinterpret_cast<OpFunction*>(op.ptr());
+        Py_XSETREF(f->second, Py_NewRef(function.ptr()));
+        if (!params.is_none()) delete std::exchange(f->shown, new std::string(text(params.ptr())));
+        Py_CLEAR(f->signature);
+      },
+      nb::arg(), nb::arg(), nb::arg() = nb::none());
   m.def("_op_names", [] {
     nb::list names;
     for (const OpEntry* op : all_ops()) names.append(nb::str(op->name.c_str()));

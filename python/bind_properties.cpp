@@ -1,6 +1,7 @@
 // Attributes of Tensor.
 #include "bind_arguments.h"
 #include "bind_autograd.h"
+#include "scaffolding/autograd/set_data.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/ops/view/view.h"
 #include "tensor_slots.h"
@@ -70,22 +71,10 @@ int set_grad(PyObject* self, PyObject* value, void*) {
   }));
 }
 
-// p.data = other: p shows other's memory from now on; its place on the tape, gradient and hooks stay.
 int set_data(PyObject* self, PyObject* value, void*) {
   return failed(guarded([&] {
     SF_CHECK_AS(TypeError, value && is_tensor(value), "data: must be a tensor");
-    TensorImpl *to = tensor_of(self).impl(), *from = tensor_of(value).impl();
-    SF_CHECK_AS(RuntimeError, !to->requires_grad || is_floating(from->dtype), "data: a tensor that requires a gradient cannot hold ", from->dtype);
-    to->storage = from->storage;
-    to->data = from->data;
-    to->offset = from->offset;
-    to->numel = from->numel;
-    to->sizes = from->sizes;
-    to->strides = from->strides;
-    to->device = from->device;
-    to->dtype = from->dtype;
-    to->contiguous = from->contiguous;
-    to->base = {};
+    autograd::set_data(tensor_of(self), tensor_of(value));
     return Py_NewRef(Py_None);
   }));
 }

@@ -81,6 +81,12 @@ void bind_hooks(nb::module_& m);
 void bind_function(nb::module_& m);
 void bind_gradient_map(nb::module_& m);
 void bind_higher_order(nb::module_& m);
+void bind_nn(nb::module_& m);
+void bind_init(nb::module_& m);
+void bind_clip_grad(nb::module_& m);
+void bind_optim(nb::module_& m);
+void bind_schedule(nb::module_& m);
+void bind_amp(nb::module_& m);
 void bind_io(nb::module_& m);
 
 }  // namespace sf::py

@@ -1,5 +1,6 @@
 // Everything a program needs. The headers that this one reaches are the public ones: they are what is installed.
 #pragma once
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/engine.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/tape.h"
@@ -18,4 +19,6 @@
 #include "scaffolding/io/safetensors.h"
 #include "scaffolding/io/sharded.h"
 #include "scaffolding/io/torch_file.h"
+#include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/optim/optim.h"

@@ -181,23 +181,6 @@ def _squeeze(input, *dim):
     return _core.squeeze(input, dim)
 
 
-def _with_indices(name):
-    def max_pool(input, *args, return_indices=False, **kwargs):
-        return getattr(_core, name + "_with_indices" if return_indices else name)(input, *args, **kwargs)
-
-    _second_form(name)(max_pool)
-
-
-for _name in ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"):
-    _with_indices(_name)
-
-
-@_second_form("dropout")
-def _dropout(input, p=0.5, training=True, inplace=False, *, generator=None):
-    result = _core.dropout(input, p, training, generator)
-    return input.copy_(result) if inplace else result
-
-
 if _op("unfold_dim"):
     Tensor.unfold = _core.unfold_dim  # torch's method is another function than its nn.functional.unfold
 

@@ -1,5 +1,6 @@
 #include "scaffolding/autograd/checkpoint.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/generator.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -15,6 +16,7 @@ struct Frame {
   std::vector<Saved> inputs;  // saved outside this frame's hooks: an enclosing checkpoint packs them in turn
   std::vector<uint8_t> rng;   // empty: not preserved
   Device rng_device;
+  autocast::State autocast = autocast::state();  // the first run's: backward passes run without
   struct Slot {
     Shape shape;
     DType dtype;
@@ -50,6 +52,7 @@ class RngState {
 
 void Frame::recompute() {
   EnableGrad on;
+  autocast::Within as_before(autocast);
   Tensors again;
   for (auto& s : inputs) again.push_back(s.get());
   std::optional<RngState> restore;

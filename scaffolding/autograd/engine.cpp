@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "scaffolding/autograd/anomaly.h"
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -80,6 +81,7 @@ class Pass {
     discover(starts);
     if (target_ == Captured) prune();
     GradMode mode(options_.create_graph);
+    autocast::Within no_autocast;
     for (size_t i = 0; i < roots.size(); ++i) deliver(starts[i], std::move(first[i]), false);
     for (auto& e : starts)
       if (e.node && nodes_[e.node.get()].pending == 0) make_ready(e.node.get());

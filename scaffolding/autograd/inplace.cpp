@@ -2,6 +2,7 @@
 // the old, and the tensor takes the new value's place on the tape. Writes through a view reach its base, as in torch:
 // the base's gradient then flows to the written region through the view and everywhere else to the old base. Other views
 // of that base notice by its inplace_epoch, and take their new place on the tape when they are next used.
+#include "scaffolding/autograd/take_over.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -123,6 +124,21 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   take_place(base, place);
   ++base->inplace_epoch;
   refresh_view(self);
+  return self;
+}
+
+Tensor& take_over(const char* op, Tensor& self, const Tensor& y) {
+  TensorImpl *t = self.impl(), *from = y.impl();
+  bool alone = t && t->grad_fn && !t->base && t->storage->refs.load() == 1 && !t->storage->lender;
+  bool alike = alone && !from->base && from->grad_fn && from->dtype == t->dtype && from->sizes == t->sizes && from->strides == t->strides && !from->offset;
+  if (!alike || !grad_enabled()) return assign_inplace(op, self, y);
+  check_inplace(op, self);
+  t->storage = from->storage;
+  t->data = from->data;
+  t->offset = 0;
+  t->contiguous = from->contiguous;
+  take_place(t, y);
+  ++t->inplace_epoch;
   return self;
 }
 

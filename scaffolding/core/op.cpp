@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "scaffolding/core/params.h"
+
 namespace sf {
 
 namespace {
@@ -78,6 +80,20 @@ void detail::wrong_kind(ArgKind wanted, const Value& got) {
   fail<TypeError>("op: an argument must be ", name(wanted), ", got ", names[got.index()]);
 }
 
+std::vector<ArgInfo> detail::parse_params(const char* owner, std::string_view params, std::span<const ArgType> types) {
+  std::vector<ArgInfo> out;
+  auto parts = split(params);
+  SF_CHECK_AS(RuntimeError, parts.size() == types.size(), owner, ": names ", parts.size(), " parameters for ", types.size(), " arguments");
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto eq = parts[i].find('=');
+    ArgInfo a{std::string(trim(parts[i].substr(0, eq))), types[i].kind, types[i].optional, eq != parts[i].npos, {}};
+    if (a.has_default) a.fallback = parse_default(owner, trim(parts[i].substr(eq + 1)), a.kind);
+    if (a.has_default && std::holds_alternative<std::monostate>(a.fallback)) a.optional = true;
+    out.push_back(std::move(a));
+  }
+  return out;
+}
+
 OpEntry& detail::add_op(const char* name, std::string_view params, std::span<const ArgType> types, Value (*call)(std::span<const Value>), bool several) {
   OpEntry& e = registry()[name];
   SF_CHECK_AS(RuntimeError, e.name.empty(), "SF_OP: ", name, " is defined twice");
@@ -86,14 +102,7 @@ OpEntry& detail::add_op(const char* name, std::string_view params, std::span<con
   e.call = call;
   e.several = several;
   e.reference = std::string("torch.") + name;
-  auto parts = split(params);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    auto eq = parts[i].find('=');
-    ArgInfo a{std::string(trim(parts[i].substr(0, eq))), types[i].kind, types[i].optional, eq != parts[i].npos, {}};
-    if (a.has_default) a.fallback = parse_default(name, trim(parts[i].substr(eq + 1)), a.kind);
-    if (a.has_default && std::holds_alternative<std::monostate>(a.fallback)) a.optional = true;
-    e.args.push_back(std::move(a));
-  }
+  e.args = parse_params(name, params, types);
   return e;
 }
 

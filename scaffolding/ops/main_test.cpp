@@ -11,6 +11,7 @@ extern "C" const char* __asan_default_options() { return "max_allocation_size_mb
 //   scaffolding_tests --dump-samples FOLDER   every op's samples, for tests/golden/make_golden.py
 //   scaffolding_tests --table FILE            writes docs/ops.md
 //   scaffolding_tests --env-table FILE        writes docs/env.md
+//   scaffolding_tests --autocast-table FILE   writes docs/autocast.md
 //   scaffolding_tests --bench [NAME]          times the samples of every op (whose name contains NAME)
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
@@ -21,10 +22,12 @@ int main(int argc, char** argv) {
     if (argc == 3 && command == "--table") return sf::test::write_table(argv[2]), 0;
     if (argc <= 3 && command == "--bench") return sf::test::time_samples(argc == 3 ? argv[2] : ""), 0;
     if (argc == 3 && command == "--env-table") return sf::test::write_environment(argv[2]), 0;
+    if (argc == 3 && command == "--autocast-table") return sf::test::write_autocast(argv[2]), 0;
   } catch (const std::exception& e) {
     std::cerr << e.what() << "\n";
     return 1;
   }
-  std::cerr << "usage: scaffolding_tests [--dump-samples FOLDER | --table FILE | --env-table FILE | --bench [NAME] | GoogleTest flags]\n";
+  std::cerr << "usage: scaffolding_tests [--dump-samples FOLDER | --table FILE | --env-table FILE | --autocast-table FILE | --bench [NAME] |\n"
+               "                          GoogleTest flags]\n";
   return 2;
 }

@@ -1,10 +1,11 @@
-// docs/ops.md and docs/env.md, written from the registries, and the tests that they and the ops' own tests are complete.
+// docs/ops.md, docs/env.md and docs/autocast.md, written from the registries, and the tests that they and the ops' own tests are complete.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <set>
 #include <sstream>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/ops/op_listing.h"
 #include "scaffolding/ops/op_test.h"
@@ -71,6 +72,18 @@ std::string environment_document() {
   return out.str();
 }
 
+std::string autocast_document() {
+  static constexpr const char* kNames[] = {"", "lower", "float32", "widest"};
+  std::ostringstream out;
+  out << "# Autocast\n\nWritten by `make docs` from autograd/autocast.def; do not edit. What `autocast` does to the floating inputs of an op, by device:\n"
+         "*lower* converts them to autocast's dtype (bfloat16 on the CPU and float16 on CUDA, unless another is given), *float32* to float32,\n"
+         "*widest* to the widest type among them. Ops that are not listed, and devices without an entry, run in the types that they are\n"
+         "given; float64 stays as it is. The lists are PyTorch's; fused ops follow what they fuse.\n\n"
+         "| Op | CPU | CUDA |\n|---|---|---|\n";
+  for (auto& e : autocast::kTable) out << "| `" << e.op << "` | " << kNames[int(e.cpu)] << " | " << kNames[int(e.cuda)] << " |\n";
+  return out.str();
+}
+
 std::string file_text(const std::string& path) {
   std::ifstream in(std::string(SF_SOURCE_DIR) + "/" + path);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -96,6 +109,10 @@ TEST(Documents, ops_md_is_what_the_registry_says) {
 
 TEST(Documents, env_md_is_what_the_registry_says) {
   EXPECT_TRUE(file_text("docs/env.md") == environment_document()) << "docs/env.md is stale; run `make docs` and commit it";
+}
+
+TEST(Documents, autocast_md_is_what_the_table_says) {
+  EXPECT_TRUE(file_text("docs/autocast.md") == autocast_document()) << "docs/autocast.md is stale; run `make docs` and commit it";
 }
 
 TEST(Registry, every_op_has_a_test_with_samples) {
@@ -132,5 +149,6 @@ TEST(Registry, every_op_has_a_doc_and_a_reference_that_is_tested) {
 
 void write_table(const std::string& path) { std::ofstream(path) << ops_document(); }
 void write_environment(const std::string& path) { std::ofstream(path) << environment_document(); }
+void write_autocast(const std::string& path) { std::ofstream(path) << autocast_document(); }
 
 }  // namespace sf::test

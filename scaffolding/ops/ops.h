@@ -1,12 +1,15 @@
 // Every op. A new op adds its line here (tools/lint.py sees to it).
 #pragma once
+#include "scaffolding/ops/activation/activation.h"
 #include "scaffolding/ops/adamw/adamw.h"
 #include "scaffolding/ops/attention/attention.h"
 #include "scaffolding/ops/batch_norm/batch_norm.h"
+#include "scaffolding/ops/bilinear/bilinear.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/conv/conv.h"
 #include "scaffolding/ops/conv_transpose/conv_transpose.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/distance/distance.h"
 #include "scaffolding/ops/dropout/dropout.h"
 #include "scaffolding/ops/einsum/einsum.h"
 #include "scaffolding/ops/embedding/embedding.h"

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import resource
+import types
 
 import pytest
 
@@ -62,6 +63,38 @@ def test_wrong_arguments(tmp_path):
     with pytest.raises(ValueError, match="8 bytes"):
         load(b"")
     assert not list(tmp_path.iterdir())
+
+
+class TiedModel:
+    """What save_model and load_model ask of a module."""
+
+    def __init__(self, value):
+        self.weight = sf.full((2, 3), value)
+
+    def state_dict(self):
+        return {"encoder.weight": self.weight, "decoder.weight": self.weight, "bias": sf.ones(1)}
+
+    def load_state_dict(self, state, strict):
+        assert not strict
+        self.weight.copy_(state["decoder.weight"])
+        own = self.state_dict()
+        return types.SimpleNamespace(missing_keys=[k for k in own if k not in state], unexpected_keys=[k for k in state if k not in own])
+
+
+def test_models_with_tied_weights(tmp_path):
+    from scaffolding.safetensors.torch import load_model, save_model
+
+    save_model(TiedModel(3.0), tmp_path / "m.safetensors", {"format": "pt"})
+    with safe_open(tmp_path / "m.safetensors", "pt") as f:
+        assert f.keys() == ["bias", "decoder.weight"]
+        assert f.metadata() == {"format": "pt", "encoder.weight": "decoder.weight"}
+    model = TiedModel(0.0)
+    assert load_model(model, tmp_path / "m.safetensors") == ([], [])
+    assert model.weight.sum().item() == 18
+    save_file({"decoder.weight": model.weight, "more": sf.ones(1)}, tmp_path / "m.safetensors")
+    with pytest.raises(RuntimeError, match="lacks .*'bias'.*'more'"):
+        load_model(model, tmp_path / "m.safetensors")
+    assert load_model(model, tmp_path / "m.safetensors", strict=False) == (["bias", "encoder.weight"], ["more"])
 
 
 def test_the_shared_collection():

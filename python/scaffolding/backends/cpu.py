@@ -1,5 +1,7 @@
 """Host memory of tensors, under the names that torch.cuda uses for a GPU's."""
 
+import warnings
+
 from .. import _core
 
 
@@ -36,3 +38,26 @@ def instruction_sets():
 def providers():
     """Whose kernels this process has: "native", "onednn"."""
     return sorted(_core._providers())
+
+
+def has_bf16():
+    """Whether the processor multiplies bfloat16 itself (AVX512-BF16, AMX) and kernels for it were compiled; elsewhere bfloat16
+    is emulated: computed in float32 and rounded, correct but not faster than float32."""
+    return "avx512bf16" in _core._instruction_sets()
+
+
+_warned_of_bf16 = False
+
+
+def _warn_if_bf16_is_emulated():
+    """Once in a process."""
+    global _warned_of_bf16
+    if _warned_of_bf16 or has_bf16():
+        return
+    _warned_of_bf16 = True
+    warnings.warn(
+        "bfloat16 on this CPU is emulated: it is computed in float32 and rounded, which saves memory but no time "
+        "(scaffolding.backends.cpu.has_bf16() tells; float32 is as fast)",
+        UserWarning,
+        stacklevel=4,
+    )

@@ -21,3 +21,11 @@ def why_not():
 def synchronize(device=None):
     """Waits until the device has done what it was given."""
     _core._synchronize(_core.device("cuda", device) if isinstance(device, int) else device or "cuda")
+
+
+def __getattr__(name):
+    if name == "amp":  # scaffolding.amp needs this module
+        import importlib
+
+        return importlib.import_module(".amp", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

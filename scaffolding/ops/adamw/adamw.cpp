@@ -41,7 +41,14 @@ void adamw_(const Tensors& params, const Tensors& grads, const Tensors& exp_avgs
                   " behind ", p.dtype());
       SF_CHECK(master.is_contiguous(), "adamw_: masters must be contiguous");
     }
-    list[i] = {p.data_ptr(), keep[i].data_ptr(), m.data_ptr(), v.data_ptr(), master ? master.data<float>() : nullptr, p.numel(), p.dtype(), keep[i].dtype()};
+    list[i] = {.param = p.data_ptr(),
+               .grad = keep[i].data_ptr(),
+               .exp_avg = m.data_ptr(),
+               .exp_avg_sq = v.data_ptr(),
+               .master = master ? master.data<float>() : nullptr,
+               .numel = p.numel(),
+               .param_dtype = p.dtype(),
+               .grad_dtype = keep[i].dtype()};
     for (const Tensor* t : {&p, &m, &v})
       if (t->storage()->bytes) autograd::bump_version(*t);
     if (master) autograd::bump_version(master);

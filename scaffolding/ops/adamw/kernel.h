@@ -3,19 +3,21 @@
 //   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 //   p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps)
 // with bias_correction1 = 1 - beta1^t and bias_correction2 = 1 - beta2^t.
+// Adam's weight decay is part of the gradient instead: g += weight_decay * p. AMSGrad divides by the largest v so far.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
 namespace sf {
 
-// All pointers address numel contiguous elements on the device. param: float32, bfloat16, float16 or float64; grad: any of
+// All pointers address numel elements on the device, in one order. param: float32, bfloat16, float16 or float64; grad: any of
 // those (float64 only with float64 param and the reverse). The moments are float32, or float64 with a float64 param.
 struct AdamWTensor {
   void* param = nullptr;
   const void* grad = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
-  float* master = nullptr;  // float32 weights behind a 16-bit param: read instead of it, and both are written
+  void* max_exp_avg_sq = nullptr;  // AMSGrad's; of the moments' type
+  float* master = nullptr;         // float32 weights behind a 16-bit param: read instead of it, and both are written
   int64_t numel = 0;
   DType param_dtype = kFloat32;
   DType grad_dtype = kFloat32;
@@ -28,6 +30,7 @@ struct AdamWStep {
   double bias_correction1 = 1, bias_correction2 = 1;
   double grad_scale = 1;  // 1 / loss scale, times the clipping factor
   bool maximize = false;
+  bool decoupled = true;  // weight decay beside the gradient (AdamW), or in it (Adam)
 };
 extern KernelTable<AdamWStep> adamw_step;
 

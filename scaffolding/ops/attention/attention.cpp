@@ -2,10 +2,12 @@
 
 #include <cmath>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/attention/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/dropout/dropout.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -27,7 +29,7 @@ Tensor causal_mask(int64_t lq, int64_t lk, Device device) {
 }
 
 // The op as maths on [B, H, L, D]: the scores are a tensor of their own.
-Tensor attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, double scale) {
+Tensor attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, double scale, double dropout_p = 0) {
   int64_t groups = k.size(1) ? q.size(1) / k.size(1) : 1;
   auto heads = [&](const Tensor& x) {  // each key head serves `groups` query heads
     if (groups == 1) return x;
@@ -39,7 +41,7 @@ Tensor attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, co
   if (is_causal) scores = where(causal_mask(q.size(2), k.size(2), q.device()), scores, full({}, -INFINITY, scores.dtype(), q.device()));
   Tensor p = softmax(scores, -1);
   p = where(eq(p, p), p, zeros({}, p.dtype(), p.device()));  // rows that may attend to nothing
-  return matmul(p, heads(v));
+  return matmul(dropout(p, dropout_p), heads(v));
 }
 
 Tensor unit_last_stride(const Tensor& x) { return x.ndim() == 0 || x.stride(-1) == 1 || x.size(-1) <= 1 ? x : contiguous(x); }
@@ -54,6 +56,7 @@ Tensor output_for(const Tensor& q, int64_t dv) {
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale, bool enable_gqa) {
+  SF_AUTOCAST(scaled_dot_product_attention, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
   const char* op = "scaled_dot_product_attention";
   check_defined(op, "query", query);
   check_defined(op, "key", key);
@@ -69,8 +72,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
            query.shape(), ", ", key.shape(), " and ", value.shape());
   SF_CHECK(query.size(-1) == key.size(-1), op, ": query and key must have the same last size, got ", query.shape(), " and ", key.shape());
   SF_CHECK(key.size(-2) == value.size(-2), op, ": key and value must have the same length, got ", key.shape(), " and ", value.shape());
-  SF_CHECK(dropout_p >= 0 && dropout_p < 1, op, ": dropout_p must be in [0, 1), got ", dropout_p);
-  SF_CHECK_AS(NotSupported, dropout_p == 0, op, ": dropout of attention weights is not offered; apply dropout to the result");
+  SF_CHECK(dropout_p >= 0 && dropout_p <= 1, op, ": dropout_p must be between 0 and 1, got ", dropout_p);
   SF_CHECK(!is_causal || !attn_mask, op, ": give attn_mask or is_causal, not both");
   for (int64_t i = 0; i + 2 < n; ++i) {
     bool head = i == n - 3;
@@ -106,6 +108,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
         .reshape(out);
   }
   double s = scale.value_or(query.size(-1) ? 1 / std::sqrt(double(query.size(-1))) : 1.0);
+  if (dropout_p > 0) return attention_reference(query, key, value, attn_mask, is_causal, s, dropout_p);  // as in torch: drawn for the matrix of weights
   Tensor q, k, v;
   {
     autograd::NoGrad off;

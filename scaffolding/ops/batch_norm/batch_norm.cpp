@@ -76,8 +76,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
       [x = save(x), w = save(weight), mean = save(mean), rstd = save(rstd), training, nw = weight.requires_grad(), nb = bias.requires_grad(),
        channels = x.size(1)](const Tensor& dy) -> Tensors {
         Tensor xs = in_kernel_layout(x.get()), weight = dense(w.get());
-        Tensor g = empty_strided(xs.shape(), xs.strides(), dy.dtype(), dy.device());
-        copy_bytes(g, dy);
+        Tensor g = dy;
+        if (dy.strides() != xs.strides()) {
+          g = empty_strided(xs.shape(), xs.strides(), dy.dtype(), dy.device());
+          copy_bytes(g, dy);
+        }
         Tensor dx = empty_strided(xs.shape(), xs.strides(), xs.dtype(), xs.device()), dw = gradient_for(weight, nw);
         Tensor db = nb ? empty({channels}, weight ? weight.dtype() : xs.dtype(), xs.device()) : Tensor();
         if (dx.numel() == 0) return {dx, dw ? dw.zero_() : dw, db ? db.zero_() : db};

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/core/parallel.h"
@@ -59,6 +60,7 @@ void cat_bytes(const Tensor& y, const Tensors& pieces, int64_t dim, bool channel
 }  // namespace
 
 Tensor cat(const Tensors& tensors, int64_t dim) {
+  SF_AUTOCAST(cat, tensors, dim);
   SF_CHECK(!tensors.empty(), "cat: needs at least one tensor");
   const Tensor* first = nullptr;
   check_defined("cat", "a tensor", tensors[0]);
@@ -108,6 +110,7 @@ Tensor cat(const Tensors& tensors, int64_t dim) {
 }
 
 Tensor stack(const Tensors& tensors, int64_t dim) {
+  SF_AUTOCAST(stack, tensors, dim);
   SF_CHECK(!tensors.empty(), "stack: needs at least one tensor");
   check_defined("stack", "a tensor", tensors[0]);
   int64_t d = wrap_dim("stack", dim, tensors[0].ndim() + 1);

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/conv/conv.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -166,14 +167,17 @@ Tensor conv(const char* op, int64_t dims, const Tensor& input, const Tensor& wei
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
               int64_t groups) {
+  SF_AUTOCAST(conv1d, input, weight, bias, stride, padding, dilation, groups);
   return conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups);
 }
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
               int64_t groups) {
+  SF_AUTOCAST(conv2d, input, weight, bias, stride, padding, dilation, groups);
   return conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups);
 }
 Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
               int64_t groups) {
+  SF_AUTOCAST(conv3d, input, weight, bias, stride, padding, dilation, groups);
   return conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups);
 }
 

@@ -1,5 +1,5 @@
 // 3x3 convolutions of stride 1 in float32 by Winograd's F(4x4, 3x3): 36 multiplications per tile where direct summation
-// takes 144. Works on channels-last memory as it is; nothing is kept between calls.
+// takes 144. Works on channels-last memory as it is, on contiguous memory by way of a copy; nothing is kept between calls.
 //
 // Data flow. Tiles of x are transformed to v[point][tile][c] (L3). Then a task takes a strip of output channels: it
 // transforms 128 input channels of its weights at a time into u[point][c][strip] (L2; a transformed weight never goes to
@@ -20,7 +20,7 @@ constexpr int L = kLanes, NR = kTileCols<MulF32>;
 constexpr int64_t kChannelBlock = 128;                   // u: 36 * 128 * 32 * 4 = 590 KB of a 1 MB L2
 constexpr int64_t kTransformedBytes = int64_t(6) << 20;  // v of one round of tiles: 128 channels at 256x256 take 18 ms, 28 with 16 MB
 constexpr int64_t kGradientBlock = 64;
-enum WinogradSlot { kSlotInput = 8, kSlotGradient = 9, kSlotWeight = 10, kSlotProducts = 11, kSlotTotal = 12 };
+enum WinogradSlot { kSlotInput = 8, kSlotGradient = 9, kSlotWeight = 10, kSlotProducts = 11, kSlotTotal = 12, kSlotX = 13, kSlotY = 14, kSlotResidual = 15 };
 
 // Distance of two planes in floats: whole cache lines, and never a multiple of 4 KB, where 36 planes would share L1 sets.
 SF_INLINE int64_t plane_of(int64_t floats) {
@@ -38,6 +38,52 @@ struct Tiles {
   }
 };
 SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) { return {batch, ceil_div(height, kTile), ceil_div(width, kTile)}; }
+
+// to[i][col][row] = from[i][row][col] for count matrices, in blocks that are transposed in registers.
+static void transpose_each(const float* from, float* to, int64_t count, int64_t rows, int64_t cols) {
+  if (count * rows * cols == 0) return;
+  const int64_t row_blocks = ceil_div(rows, L), strips = ceil_div(cols, L);
+  parallel_for(count * strips, max64(1, 2048 / rows), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t c0 = at % strips * L;
+      const float* a = from + at / strips * rows * cols + c0;
+      float* b = to + at / strips * rows * cols + c0 * rows;
+      for (int64_t k = 0; k < row_blocks; ++k) {
+        const int64_t r0 = k * L;
+        if (r0 + L <= rows && c0 + L <= cols) {
+          MulF32::Vec v[L];
+#pragma GCC unroll 16
+          for (int i = 0; i < L; ++i) v[i] = load(a + (r0 + i) * cols).v;
+          transpose<MulF32::Vec, L>(v);
+#pragma GCC unroll 16
+          for (int i = 0; i < L; ++i) store_vec<MulF32>(b + i * rows + r0, v[i]);
+          continue;
+        }
+        for (int64_t r = r0; r < min64(r0 + L, rows); ++r)
+          for (int64_t c = 0; c < min64(L, cols - c0); ++c) b[c * rows + r] = a[r * cols + c];
+      }
+    }
+  });
+}
+
+// An activation of the call as channels-last memory: its own bytes, or a copy.
+class Laid {
+ public:
+  Laid(const TensorView& t, int slot, bool read) : plain_(t.as<float>()), data_(plain_) {
+    if (!t || t.is_channels_last()) return;
+    count_ = t.sizes[0], channels_ = t.sizes[1], pixels_ = t.sizes[2] * t.sizes[3];
+    data_ = static_cast<float*>(scratch(size_t(t.numel()) * 4, slot));
+    if (read) transpose_each(plain_, data_, count_, channels_, pixels_);
+  }
+  SF_INLINE float* data() const { return data_; }
+  void write_back() const {
+    if (data_ != plain_) transpose_each(data_, plain_, count_, pixels_, channels_);
+  }
+
+ private:
+  float *plain_, *data_;
+  int64_t count_ = 0, channels_ = 0, pixels_ = 0;
+};
 
 struct Image {  // channels-last
   const float* data;
@@ -212,23 +258,21 @@ static void convolve(const Image& x, const Filter& w, const Output& y, int64_t p
 }
 
 static void forward(const ConvForward& f) {
-  const Image x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1]};
+  const Laid lx(f.x, kSlotX, true), ly(f.y, kSlotY, false), lr(f.residual, kSlotResidual, true);
+  const Image x{lx.data(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1]};
   const int64_t* s = f.weight.strides;
-  const Output y{f.y.as<float>(),
-                 f.y.sizes[2],
-                 f.y.sizes[3],
-                 f.y.sizes[1],
-                 f.bias ? f.bias.as<const float>() : nullptr,
-                 f.residual ? f.residual.as<const float>() : nullptr,
-                 f.act};
+  const Output y{ly.data(), f.y.sizes[2], f.y.sizes[3], f.y.sizes[1], f.bias ? f.bias.as<const float>() : nullptr, f.residual ? lr.data() : nullptr, f.act};
   convolve(x, {f.weight.as<const float>(), s[0], s[1], s[2], s[3], false}, y, f.shape.padding[0], f.shape.padding[1]);
+  ly.write_back();
 }
 
 static void backward_data(const ConvBackwardData& f) {
-  const Image dy{f.dy.as<const float>(), f.dy.sizes[0], f.dy.sizes[2], f.dy.sizes[3], f.dy.sizes[1]};
+  const Laid ly(f.dy, kSlotY, true), lx(f.dx, kSlotX, false);
+  const Image dy{ly.data(), f.dy.sizes[0], f.dy.sizes[2], f.dy.sizes[3], f.dy.sizes[1]};
   const int64_t* s = f.weight.strides;
-  const Output dx{f.dx.as<float>(), f.dx.sizes[2], f.dx.sizes[3], f.dx.sizes[1], nullptr, nullptr, Activation::None};
+  const Output dx{lx.data(), f.dx.sizes[2], f.dx.sizes[3], f.dx.sizes[1], nullptr, nullptr, Activation::None};
   convolve(dy, {f.weight.as<const float>(), s[1], s[0], s[2], s[3], true}, dx, 2 - f.shape.padding[0], 2 - f.shape.padding[1]);
+  lx.write_back();
 }
 
 // dweight[o][c0 ..] for one o and one vector of input channels, from sums u[point].
@@ -279,8 +323,9 @@ static void bias_gradient(const TensorView& db, const Image& dy) {
 }
 
 static void backward_weights(const ConvBackwardWeights& f) {
-  const Image x{f.x.as<const float>(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1]};
-  const Image dy{f.dy.as<const float>(), f.dy.sizes[0], f.dy.sizes[2], f.dy.sizes[3], f.dy.sizes[1]};
+  const Laid lx(f.x, kSlotX, true), ly(f.dy, kSlotY, true);
+  const Image x{lx.data(), f.x.sizes[0], f.x.sizes[2], f.x.sizes[3], f.x.sizes[1]};
+  const Image dy{ly.data(), f.dy.sizes[0], f.dy.sizes[2], f.dy.sizes[3], f.dy.sizes[1]};
   const Tiles tiles = tiles_of(dy.batch, dy.height, dy.width);
   const int64_t in = x.channels, out = dy.channels, total = tiles.count(), x_row = in + 16, dy_row = out + 16;
   // One round of tiles when both transforms fit in L3 or so; else sums of all 64 x 64 blocks wait for the next round.
@@ -332,7 +377,7 @@ static bool shape_ok(const TensorView& w, const ConvShape& s) {
   return w.ndim == 4 && w.sizes[2] == 3 && w.sizes[3] == 3 && s.stride[0] == 1 && s.stride[1] == 1 && s.dilation[0] == 1 && s.dilation[1] == 1 &&
          s.groups == 1 && s.padding[0] <= 2 && s.padding[1] <= 2 && w.sizes[0] % 16 == 0 && w.sizes[1] % 16 == 0;
 }
-static bool float_image(const TensorView& t) { return !t || (t.dtype == kFloat32 && t.is_channels_last()); }
+static bool float_image(const TensorView& t) { return !t || (t.dtype == kFloat32 && (t.is_channels_last() || t.is_contiguous())); }
 
 static bool supports_forward(const ConvForward& f) {
   return float_image(f.x) && float_image(f.y) && float_image(f.residual) && (!f.bias || f.bias.dtype == kFloat32) && shape_ok(f.weight, f.shape) &&

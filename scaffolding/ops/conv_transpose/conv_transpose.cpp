@@ -1,5 +1,6 @@
 #include "scaffolding/ops/conv_transpose/conv_transpose.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/conv/conv.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -37,14 +38,17 @@ static Tensor conv_transpose(const char* op, int64_t dims, const Tensor& input, 
 
 Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const Shape& padding, const Shape& output_padding,
                         int64_t groups, const Shape& dilation) {
+  SF_AUTOCAST(conv_transpose1d, input, weight, bias, stride, padding, output_padding, groups, dilation);
   return conv_transpose("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation);
 }
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const Shape& padding, const Shape& output_padding,
                         int64_t groups, const Shape& dilation) {
+  SF_AUTOCAST(conv_transpose2d, input, weight, bias, stride, padding, output_padding, groups, dilation);
   return conv_transpose("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation);
 }
 Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const Shape& padding, const Shape& output_padding,
                         int64_t groups, const Shape& dilation) {
+  SF_AUTOCAST(conv_transpose3d, input, weight, bias, stride, padding, output_padding, groups, dilation);
   return conv_transpose("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation);
 }
 

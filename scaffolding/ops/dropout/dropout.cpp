@@ -1,5 +1,7 @@
 #include "scaffolding/ops/dropout/dropout.h"
 
+#include <cmath>
+
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/cpu/strided.h"
 #include "scaffolding/core/op.h"
@@ -72,6 +74,18 @@ Tensor dropout3d(const Tensor& input, double p, bool training, const Generator& 
   return drop_channels("dropout3d", input, p, training, generator, 4);
 }
 
+Tensor alpha_dropout(const Tensor& input, double p, bool training, const Generator& generator) {
+  check_defined("alpha_dropout", "input", input);
+  check_floating("alpha_dropout", "input", input);
+  SF_CHECK(p >= 0 && p <= 1, "alpha_dropout: p must be between 0 and 1, got ", p);
+  if (p == 0 || !training || input.numel() == 0) return input;
+  if (p == 1) return input * 0.0;
+  constexpr double alpha = 1.7580993408473766;  // selu's limit towards -inf, negated
+  double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
+  Tensor kept = bernoulli_(empty_like(input), wrapped(1 - p), generator);
+  return input * (kept * a) + ((kept - 1) * (alpha * a) + alpha * a * p);
+}
+
 SF_OP(dropout, "input, p=0.5, training=True, generator=None")
     .doc("Zeroes elements with probability p in training, and scales the others by 1 / (1 - p).")
     .random()
@@ -86,6 +100,10 @@ SF_OP(dropout3d, "input, p=0.5, training=True, generator=None")
     .doc("dropout of whole channels of input[N, C, D, H, W] or [C, D, H, W].")
     .random()
     .kernels(apply_mask_kernel);
+
+SF_OP(alpha_dropout, "input, p=0.5, training=False, generator=None")
+    .doc("dropout for selu networks: dropped elements become selu's lowest value; mean and variance stay.")
+    .random();
 
 namespace {
 

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/einsum/einsum.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -168,6 +169,7 @@ Term contract(Term a, Term b, const Labels& kept) {
 }  // namespace
 
 Tensor einsum(const std::string& equation, const Tensors& operands) {
+  SF_AUTOCAST(einsum, equation, operands);
   SF_CHECK(!operands.empty(), "einsum: needs at least one operand");
   size_t arrow = equation.find("->");
   std::string left = equation.substr(0, arrow), right = arrow == std::string::npos ? "" : equation.substr(arrow + 2);

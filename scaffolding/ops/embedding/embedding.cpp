@@ -5,6 +5,7 @@
 #include "scaffolding/ops/index/index_internal.h"
 #include "scaffolding/ops/index/kernel.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
@@ -48,9 +49,31 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_
   return embed(at.reshape({at.numel()}), weight, padding).reshape(size);
 }
 
+Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
+  const char* op = "embedding_renorm_";
+  check_defined(op, "weight", weight);
+  check_floating(op, "weight", weight);
+  SF_CHECK(weight.ndim() == 2, op, ": weight must be [num_embeddings, embedding_dim], got ", weight.shape());
+  SF_CHECK(max_norm > 0, op, ": max_norm must be positive, got ", max_norm);
+  autograd::NoGrad off;
+  Tensor at = indexing::as_positions(op, "indices", indices, weight.device());
+  indexing::check_range(op, at, 0, weight.shape()[0], 0);
+  at = at.reshape({at.numel()});
+  autograd::check_inplace(op, weight);
+  Tensor rows = indexing::take_slices(op, weight, 0, at), norms = norm(rows, norm_type, {1}, true);
+  Tensor scale = where(gt(norms, wrapped(max_norm)), max_norm / (norms + 1e-7), wrapped(1.0));
+  indexing::put_slices(op, weight, 0, at, rows * scale, false);  // a row named twice is written twice, with the same numbers
+  autograd::bump_version(weight);
+  return weight;
+}
+
 SF_OP(embedding, "input, weight, padding_idx=None")
     .doc("Rows of weight[V, D] by number.")
     .like("torch.nn.functional.embedding")
+    .kernels(take_kernel, put_kernel);
+SF_OP(embedding_renorm_, "weight, indices, max_norm, norm_type=2.0")
+    .doc("Scales rows of weight named by indices down to norm max_norm, in place.")
+    .no_gradient()
     .kernels(take_kernel, put_kernel);
 
 }  // namespace sf

@@ -19,6 +19,14 @@ SF_OP_TEST(embedding) {
   rejects("padding_idx", randint(0, 2, {2}), randn({5, 4}), 5);
 }
 
+SF_OP_TEST(embedding_renorm_) {
+  sample(randn({5, 3}), randint(0, 5, {4}), 0.5).no_golden();  // it writes its own sample; the numbers are checked below
+  sample(randn({5, 3}), randint(0, 5, {2, 2}), 0.5, 1.0).no_golden();
+  rejects("out of range", randn({5, 3}), full({1}, 5, kInt64), 1.0);
+  rejects("max_norm must be positive", randn({5, 3}), randint(0, 5, {4}), 0.0);
+  rejects("weight must be", randn({5}), randint(0, 5, {4}), 1.0);
+}
+
 TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32) {
   Tensor weight = zeros({3, 2}, kBFloat16).requires_grad_();
   Tensor numbers = full({1000}, 1, kInt64);
@@ -27,6 +35,16 @@ TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32
   weight.set_grad({});
   embedding(numbers, weight, 1).sum().backward();
   EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>(6, 0.)));
+}
+
+TEST(embedding, rows_that_are_looked_up_are_scaled_down_to_max_norm) {
+  Tensor weight = tensor({3, 4, 0.3, 0.4, 6, 8}).reshape({3, 2}).requires_grad_();
+  embedding_renorm_(weight, tensor(std::vector<int64_t>{0, 1, 0}, {3}), 1);
+  std::vector<double> w = weight.detach().to_vector(), want{0.6, 0.8, 0.3, 0.4, 6, 8};
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(w[i], want[i], 1e-6);
+  EXPECT_TRUE(weight.is_leaf());
+  EXPECT_THROW(embedding_renorm_(weight, tensor(std::vector<int64_t>{3}, {1}), 1), IndexError);
+  EXPECT_THROW(embedding_renorm_(weight, tensor(std::vector<int64_t>{0}, {1}), 0), ValueError);
 }
 
 }  // namespace sf::test

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/group_norm/group_norm.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -74,9 +75,11 @@ Tensor group_norm_fused(const char* op, const Tensor& x, int64_t num_groups, con
 }  // namespace
 
 Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  SF_AUTOCAST(group_norm, input, num_groups, weight, bias, eps);
   return group_norm_fused("group_norm", input, num_groups, weight, bias, eps, false);
 }
 Tensor group_norm_silu(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  SF_AUTOCAST(group_norm_silu, input, num_groups, weight, bias, eps);
   return group_norm_fused("group_norm_silu", input, num_groups, weight, bias, eps, true);
 }
 

@@ -1,4 +1,5 @@
 // gather, scatter, scatter_add, take_along_dim: one position per element.
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -111,7 +112,10 @@ Tensor gather(const Tensor& input, int64_t dim, const Tensor& index) {
 }
 
 Tensor scatter(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src) { return scattered("scatter", input, dim, index, src, false); }
-Tensor scatter_add(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src) { return scattered("scatter_add", input, dim, index, src, true); }
+Tensor scatter_add(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src) {
+  SF_AUTOCAST(scatter_add, input, dim, index, src);
+  return scattered("scatter_add", input, dim, index, src, true);
+}
 
 Tensor& scatter_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   check_defined("scatter_", "self", self);

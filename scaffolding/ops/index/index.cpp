@@ -1,6 +1,7 @@
 // Advanced indexing: index tensors are turned into offsets into memory, which one kernel reads or writes.
 #include "scaffolding/ops/index/index.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -194,6 +195,7 @@ Tensor index(const Tensor& input, const Tensors& indices) {
 }
 
 Tensor index_put(const Tensor& input, const Tensors& indices, const Tensor& values, bool accumulate) {
+  SF_AUTOCAST(index_put, input, indices, values, accumulate);
   check_defined("index_put", "input", input);
   SF_CHECK_AS(TypeError, !accumulate || !is_float8(input.dtype()), "index_put: ", input.dtype(), " cannot be added; convert it first");
   Tensor x = input;

@@ -1,4 +1,5 @@
 // Whole slices along one dimension, and selection by value.
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -93,7 +94,10 @@ Tensor index_add(const Tensor& input, int64_t dim, const Tensor& index, const Te
   return put("index_add", input, dim, index, one ? source : mul(source, wrapped(alpha)), true);
 }
 
-Tensor index_copy(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& source) { return put("index_copy", input, dim, index, source, false); }
+Tensor index_copy(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& source) {
+  SF_AUTOCAST(index_copy, input, dim, index, source);
+  return put("index_copy", input, dim, index, source, false);
+}
 
 Tensor index_fill(const Tensor& input, int64_t dim, const Tensor& index, const Scalar& value) {
   check_defined("index_fill", "input", input);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/spatial/resample.h"
 
@@ -124,6 +125,7 @@ void check_mode(const Tensor& x, const std::string& mode, std::optional<bool> al
 
 Tensor interpolate(const Tensor& input, const std::optional<Shape>& size, const std::optional<Floats>& scale_factor, const std::string& mode,
                    std::optional<bool> align_corners, std::optional<bool> recompute_scale_factor, bool antialias) {
+  SF_AUTOCAST(interpolate, input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias);
   check_defined("interpolate", "input", input);
   check_mode(input, mode, align_corners, antialias);
   SF_CHECK(size.has_value() != scale_factor.has_value(), "interpolate: needs either size or scale_factor");

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/layer_norm/layer_norm.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -70,10 +71,12 @@ Tensors layer_norm_fused(const char* op, const RowNormInputs& in, const Shape& n
 }  // namespace
 
 Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
+  SF_AUTOCAST(layer_norm, input, normalized_shape, weight, bias, eps);
   return layer_norm_fused("layer_norm", {input, {}, weight, bias, {}, {}}, normalized_shape, eps)[0];
 }
 
 std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& input, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+  SF_AUTOCAST(add_layer_norm, input, residual, weight, bias, eps);
   check_defined("add_layer_norm", "input", input);
   check_defined("add_layer_norm", "residual", residual);
   SF_CHECK(input.ndim() > 0, "add_layer_norm: input needs a dimension");
@@ -82,6 +85,7 @@ std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& input, const Tensor& res
 }
 
 Tensor layer_norm_modulate(const Tensor& input, const Tensor& scale, const Tensor& shift, const Tensor& weight, const Tensor& bias, double eps) {
+  SF_AUTOCAST(layer_norm_modulate, input, scale, shift, weight, bias, eps);
   check_defined("layer_norm_modulate", "input", input);
   check_defined("layer_norm_modulate", "scale", scale);
   check_defined("layer_norm_modulate", "shift", shift);

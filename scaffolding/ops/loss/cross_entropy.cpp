@@ -1,4 +1,5 @@
 // cross_entropy and nll_loss.
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -126,6 +127,7 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const Tensor& w
 
 Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index, const std::string& reduction,
                      double label_smoothing) {
+  SF_AUTOCAST(cross_entropy, input, target, weight, ignore_index, reduction, label_smoothing);
   check_defined("cross_entropy", "input", input);
   check_defined("cross_entropy", "target", target);
   check_floating("cross_entropy", "input", input);
@@ -138,6 +140,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
 }
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index, const std::string& reduction) {
+  SF_AUTOCAST(nll_loss, input, target, weight, ignore_index, reduction);
   check_defined("nll_loss", "input", input);
   check_defined("nll_loss", "target", target);
   loss::Reduce reduce = reduce_from("nll_loss", reduction);

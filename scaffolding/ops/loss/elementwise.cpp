@@ -1,4 +1,5 @@
 // Losses that compare input and target element by element.
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -37,9 +38,11 @@ Reduce reduce_from(const char* op, const std::string& s, bool batchmean) {
   SF_CHECK(s == "none", op, ": reduction must be 'none', 'mean'", batchmean ? ", 'batchmean'" : "", " or 'sum', got '", s, "'");
   return Reduce::None;
 }
+Tensor reduced(const Tensor& losses, Reduce reduce) { return reduce == Reduce::None ? losses : reduce == Reduce::Sum ? sum(losses) : mean(losses); }
 }  // namespace loss
 
 using loss::reduce_from;
+using loss::reduced;
 using pointwise::expr::Expr;
 
 namespace {
@@ -87,23 +90,41 @@ Tensor compared(const Loss& l, const Tensor& input, const Tensor& target, const 
                           });
 }
 
-Tensor reduced(const Tensor& y, loss::Reduce reduce) { return reduce == loss::Reduce::None ? y : reduce == loss::Reduce::Sum ? sum(y) : mean(y); }
+// compared() times a weight per element; the mean is over the elements, or over the weights.
+Tensor weighted(const Loss& l, const Tensor& input, const Tensor& target, const std::string& reduction, const Tensor& weight, bool mean_of_weights,
+                double p = 0) {
+  if (!weight) return compared(l, input, target, reduction, p);
+  loss::Reduce reduce = reduce_from(l.name, reduction);
+  check_defined(l.name, "input", input);
+  SF_CHECK(weight.shape() == input.shape(), l.name, ": weight must have input's shape ", input.shape(), ", got ", weight.shape());
+  Tensor y = compared(l, input, target, "none", p) * weight;
+  return reduce == loss::Reduce::Mean && mean_of_weights ? sum(y) / sum(weight) : reduced(y, reduce);
+}
 
 }  // namespace
 
-Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction) { return compared(mse_loss_entry, input, target, reduction); }
-Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction) { return compared(l1_loss_entry, input, target, reduction); }
-Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction, double delta) {
+Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction, const Tensor& weight) {
+  SF_AUTOCAST(mse_loss, input, target, reduction, weight);
+  return weighted(mse_loss_entry, input, target, reduction, weight, true);
+}
+Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction, const Tensor& weight) {
+  SF_AUTOCAST(l1_loss, input, target, reduction, weight);
+  return weighted(l1_loss_entry, input, target, reduction, weight, true);
+}
+Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction, double delta, const Tensor& weight) {
+  SF_AUTOCAST(huber_loss, input, target, reduction, delta, weight);
   SF_CHECK(delta > 0, "huber_loss: delta must be positive, got ", delta);
-  return compared(huber_loss_entry, input, target, reduction, delta);
+  return weighted(huber_loss_entry, input, target, reduction, weight, false, delta);
 }
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction, double beta) {
+  SF_AUTOCAST(smooth_l1_loss, input, target, reduction, beta);
   SF_CHECK(beta >= 0, "smooth_l1_loss: beta must not be negative, got ", beta);
   return compared(beta == 0 ? l1_loss_entry : smooth_l1_loss_entry, input, target, reduction, beta);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight, const std::string& reduction,
                                         const Tensor& pos_weight) {
+  SF_AUTOCAST(binary_cross_entropy_with_logits, input, target, weight, reduction, pos_weight);
   const char* op = "binary_cross_entropy_with_logits";
   check_defined(op, "input", input);
   check_defined(op, "target", target);
@@ -122,6 +143,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 }
 
 Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction, bool log_target) {
+  SF_AUTOCAST(kl_div, input, target, reduction, log_target);
   check_defined("kl_div", "input", input);
   check_defined("kl_div", "target", target);
   check_floating("kl_div", "input", input);
@@ -141,9 +163,9 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& redu
 }
 
 #define SF_COMPARED(fn, params, text) SF_OP(fn, params).doc(text).like("torch.nn.functional." #fn).kernels(fn##_forward, fn##_backward, reduce_kernel);
-SF_COMPARED(mse_loss, "input, target, reduction='mean'", "(input - target)^2.")
-SF_COMPARED(l1_loss, "input, target, reduction='mean'", "|input - target|.")
-SF_COMPARED(huber_loss, "input, target, reduction='mean', delta=1.0", "Half the squared difference up to delta, linear beyond.")
+SF_COMPARED(mse_loss, "input, target, reduction='mean', weight=None", "(input - target)^2.")
+SF_COMPARED(l1_loss, "input, target, reduction='mean', weight=None", "|input - target|.")
+SF_COMPARED(huber_loss, "input, target, reduction='mean', delta=1.0, weight=None", "Half the squared difference up to delta, linear beyond.")
 SF_COMPARED(smooth_l1_loss, "input, target, reduction='mean', beta=1.0", "Huber loss over beta; beta 0 is l1_loss.")
 SF_OP(binary_cross_entropy_with_logits, "input, target, weight=None, reduction='mean', pos_weight=None")
     .doc("Cross entropy of sigmoid(input) with the probability target, without overflow.")

@@ -47,6 +47,7 @@ SF_OP_TEST(mse_loss) {
   sample(randn({5, 4}).transpose(0, 1), randn({5}), "sum");
   sample(randn({4, 5}), randn({4, 5}), "none");
   sample(randn({0}), randn({0}), "sum");
+  sample(randn({4, 5}), randn({4, 5}), "mean", rand({4, 5}, 0.1, 1)).no_grad();
   rejects("do not broadcast", randn({4}), randn({5}));
   rejects("reduction must be", randn({4}), randn({4}), "batchmean");
   rejects("must be a tensor", randn({4}), none);

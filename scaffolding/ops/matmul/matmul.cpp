@@ -1,5 +1,6 @@
 #include "scaffolding/ops/matmul/matmul.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -70,14 +71,15 @@ Shape with_tail(Shape batch, int64_t m, int64_t n) {
 
 }  // namespace
 
-Tensor matmul(const Tensor& input, const Tensor& other) {
+// matmul in the operands' own types.
+static Tensor multiplied(const Tensor& input, const Tensor& other) {
   check_pair("matmul", input, other);
   SF_CHECK(input.ndim() > 0 && other.ndim() > 0, "matmul: both operands need at least one dimension, got ", input.shape(), " and ", other.shape());
   int64_t inner_a = input.shape().back(), inner_b = other.size(other.ndim() == 1 ? 0 : -2);
   SF_CHECK(inner_a == inner_b, "matmul: ", input.shape(), " @ ", other.shape(), " needs equal inner sizes, got ", inner_a, " and ", inner_b);
   if (input.ndim() == 1 && other.ndim() == 1) return product("matmul", input.reshape({1, inner_a}), other.reshape({inner_a, 1})).reshape({});
-  if (input.ndim() == 1) return matmul(input.unsqueeze(0), other).squeeze(-2);
-  if (other.ndim() == 1) return matmul(input, other.unsqueeze(1)).squeeze(-1);
+  if (input.ndim() == 1) return multiplied(input.unsqueeze(0), other).squeeze(-2);
+  if (other.ndim() == 1) return multiplied(input, other.unsqueeze(1)).squeeze(-1);
   if (other.ndim() == 2 && input.ndim() > 2) {  // one product with all rows
     Shape out = input.shape();
     out.back() = other.size(1);
@@ -88,13 +90,20 @@ Tensor matmul(const Tensor& input, const Tensor& other) {
   return product("matmul", input.expand(with_tail(batch, input.size(-2), inner_a)), other.expand(with_tail(batch, inner_b, other.size(-1))));
 }
 
+Tensor matmul(const Tensor& input, const Tensor& other) {
+  SF_AUTOCAST(matmul, input, other);
+  return multiplied(input, other);
+}
+
 Tensor mm(const Tensor& input, const Tensor& mat2) {
+  SF_AUTOCAST(mm, input, mat2);
   check_pair("mm", input, mat2);
   SF_CHECK(input.ndim() == 2 && mat2.ndim() == 2, "mm: needs two matrices, got ", input.shape(), " and ", mat2.shape());
   return matmul(input, mat2);
 }
 
 Tensor bmm(const Tensor& input, const Tensor& mat2) {
+  SF_AUTOCAST(bmm, input, mat2);
   check_pair("bmm", input, mat2);
   SF_CHECK(input.ndim() == 3 && mat2.ndim() == 3 && input.size(0) == mat2.size(0), "bmm: needs [B, M, K] and [B, K, N], got ", input.shape(), " and ",
            mat2.shape());
@@ -102,15 +111,17 @@ Tensor bmm(const Tensor& input, const Tensor& mat2) {
 }
 
 Tensor mv(const Tensor& input, const Tensor& vec) {
+  SF_AUTOCAST(mv, input, vec);
   check_pair("mv", input, vec);
   SF_CHECK(input.ndim() == 2 && vec.ndim() == 1, "mv: needs a matrix and a vector, got ", input.shape(), " and ", vec.shape());
-  return matmul(input, vec);
+  return multiplied(input, vec);
 }
 
 Tensor dot(const Tensor& input, const Tensor& tensor) {
+  SF_AUTOCAST(dot, input, tensor);
   check_pair("dot", input, tensor);
   SF_CHECK(input.ndim() == 1 && tensor.ndim() == 1, "dot: needs two vectors, got ", input.shape(), " and ", tensor.shape());
-  return matmul(input, tensor);
+  return multiplied(input, tensor);
 }
 
 Tensor outer(const Tensor& input, const Tensor& vec2) {
@@ -123,6 +134,7 @@ Tensor outer(const Tensor& input, const Tensor& vec2) {
 static Tensor scaled(const Tensor& x, const Scalar& s) { return s.to_double() == 1 ? x : x * s; }
 
 Tensor addmm(const Tensor& input, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
+  SF_AUTOCAST(addmm, input, mat1, mat2, beta, alpha);
   check_defined("addmm", "input", input);
   Tensor product = scaled(mm(mat1, mat2), alpha);
   SF_CHECK(broadcast_shapes("addmm", input.shape(), product.shape()) == product.shape(), "addmm: input ", input.shape(), " does not broadcast to ",
@@ -132,6 +144,7 @@ Tensor addmm(const Tensor& input, const Tensor& mat1, const Tensor& mat2, const 
 }
 
 Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
+  SF_AUTOCAST(baddbmm, input, batch1, batch2, beta, alpha);
   check_defined("baddbmm", "input", input);
   Tensor product = scaled(bmm(batch1, batch2), alpha);
   SF_CHECK(broadcast_shapes("baddbmm", input.shape(), product.shape()) == product.shape(), "baddbmm: input ", input.shape(), " does not broadcast to ",
@@ -141,6 +154,7 @@ Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2, 
 }
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  SF_AUTOCAST(linear, input, weight, bias);
   check_pair("linear", input, weight);
   SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, "linear: needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
   int64_t k = weight.size(1), n = weight.size(0);

@@ -5,6 +5,7 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf {
 
@@ -66,6 +67,14 @@ Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor) {
   return autograd::record("pixel_unshuffle", y, {input}, [r](const Tensor& dy) -> Tensors { return {pixel_shuffle(dy, r)}; });
 }
 
+Tensor channel_shuffle(const Tensor& input, int64_t groups) {
+  check_defined("channel_shuffle", "input", input);
+  SF_CHECK(input.ndim() >= 3, "channel_shuffle: input must be [N, C, ...] with 3 or more dimensions, got ", input.shape());
+  SF_CHECK(groups > 0 && input.size(1) % groups == 0, "channel_shuffle: the number of channels must be a multiple of groups, got ", input.shape(),
+           " and groups=", groups);
+  return reshape(transpose(unflatten(input, 1, {groups, input.size(1) / groups}), 1, 2), input.shape());
+}
+
 SF_OP(pixel_shuffle, "input, upscale_factor")
     .doc("Channels become blocks of upscale_factor x upscale_factor pixels.")
     .like("torch.nn.functional.pixel_shuffle")
@@ -73,6 +82,10 @@ SF_OP(pixel_shuffle, "input, upscale_factor")
 SF_OP(pixel_unshuffle, "input, downscale_factor")
     .doc("Blocks of pixels become channels: the inverse of pixel_shuffle.")
     .like("torch.nn.functional.pixel_unshuffle")
+    .kernels(copy_kernel);
+SF_OP(channel_shuffle, "input, groups")
+    .doc("Channels of input[N, C, ...] as groups x C/groups, transposed.")
+    .like("torch.nn.functional.channel_shuffle(input, groups)")
     .kernels(copy_kernel);
 
 }  // namespace sf

@@ -21,5 +21,13 @@ SF_OP_TEST(pixel_unshuffle) {
   rejects("multiples of downscale_factor", randn({1, 1, 3, 2}), 2);
   rejects("must be positive", randn({1, 1, 2, 2}), -1);
 }
+SF_OP_TEST(channel_shuffle) {
+  sample(randn({2, 6, 3, 2}), 3);
+  sample(randn({2, 6, 5}), 2);
+  sample(randn({4, 3, 2, 4}).transpose(1, 3), 2);
+  rejects("multiple of groups", randn({1, 6, 2}), 4);
+  rejects("multiple of groups", randn({1, 6, 2}), 0);
+  rejects("3 or more dimensions", randn({4, 2}), 2);
+}
 
 }  // namespace sf::test

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/pointwise/pointwise.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -255,12 +256,18 @@ Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, c
 
 }  // namespace
 
-#define SF_UNARY(fn, kind, saves, forward, backward, torch, text)  \
-  Tensor fn(const Tensor& input) { return unary(fn##_op, input); } \
+#define SF_UNARY(fn, kind, saves, forward, backward, torch, text) \
+  Tensor fn(const Tensor& input) {                                \
+    SF_AUTOCAST_IF_LISTED(fn, input);                             \
+    return unary(fn##_op, input);                                 \
+  }                                                               \
   SF_OP(fn, "input").doc(text).like(torch).inplace().kernels(fn##_forward, fn##_backward);
 #define SF_UNARY_P(...)
-#define SF_BINARY(fn, kind, saves, forward, a, b, torch, text)                                  \
-  Tensor fn(const Tensor& input, const Tensor& other) { return binary(fn##_op, input, other); } \
+#define SF_BINARY(fn, kind, saves, forward, a, b, torch, text) \
+  Tensor fn(const Tensor& input, const Tensor& other) {        \
+    SF_AUTOCAST_IF_LISTED(fn, input, other);                   \
+    return binary(fn##_op, input, other);                      \
+  }                                                            \
   SF_OP(fn, "input, other").doc(text).like(torch "(input, other)").inplace().kernels(fn##_forward);
 #define SF_BINARY_P(...)
 #define SF_COMPARE(fn, expression, text)                                                                   \
@@ -296,6 +303,7 @@ Tensor gelu(const Tensor& input, const std::string& approximate) {
 Tensor leaky_relu(const Tensor& input, double negative_slope) { return unary(leaky_relu_op, input, negative_slope); }
 Tensor elu(const Tensor& input, double alpha) { return unary(elu_op, input, alpha); }
 Tensor softplus(const Tensor& input, double beta, double threshold) {
+  SF_AUTOCAST(softplus, input, beta, threshold);
   SF_CHECK(beta != 0, "softplus: beta must not be 0");
   return unary(softplus_op, input, beta, threshold);
 }

@@ -1,4 +1,5 @@
 // Averages are separable sums: each dimension contributes the weight 1 / (its part of the divisor).
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/pool/pool.h"
 #include "scaffolding/ops/pool/window.h"
@@ -46,11 +47,15 @@ Tensor avg_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& st
 }
 Tensor avg_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, bool ceil_mode, bool count_include_pad,
                   std::optional<int64_t> divisor_override) {
+  SF_AUTOCAST(avg_pool3d, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
   return avg_pool("avg_pool3d", input, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 Tensor adaptive_avg_pool1d(const Tensor& input, const Shape& output_size) { return adaptive_avg_pool("adaptive_avg_pool1d", input, 1, output_size); }
 Tensor adaptive_avg_pool2d(const Tensor& input, const Shape& output_size) { return adaptive_avg_pool("adaptive_avg_pool2d", input, 2, output_size); }
-Tensor adaptive_avg_pool3d(const Tensor& input, const Shape& output_size) { return adaptive_avg_pool("adaptive_avg_pool3d", input, 3, output_size); }
+Tensor adaptive_avg_pool3d(const Tensor& input, const Shape& output_size) {
+  SF_AUTOCAST(adaptive_avg_pool3d, input, output_size);
+  return adaptive_avg_pool("adaptive_avg_pool3d", input, 3, output_size);
+}
 
 SF_OP(avg_pool1d, "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True")
     .doc("Averages of windows of the last dimension.")

@@ -1,3 +1,4 @@
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -141,6 +142,7 @@ Result adaptive_max_pool2d_with_indices(const Tensor& input, const Shape& output
 }
 
 Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {
+  SF_AUTOCAST(max_pool3d, input, kernel_size, stride, padding, dilation, ceil_mode);
   return std::get<0>(max_pool("max_pool3d", input, 3, {kernel_size, stride, padding, dilation, ceil_mode}, false));
 }
 Result max_pool3d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
@@ -148,9 +150,11 @@ Result max_pool3d_with_indices(const Tensor& input, const Shape& kernel_size, co
   return max_pool("max_pool3d", input, 3, {kernel_size, stride, padding, dilation, ceil_mode}, true);
 }
 Tensor adaptive_max_pool3d(const Tensor& input, const Shape& output_size) {
+  SF_AUTOCAST(adaptive_max_pool3d, input, output_size);
   return std::get<0>(adaptive_max_pool("adaptive_max_pool3d", input, 3, output_size, false));
 }
 Result adaptive_max_pool3d_with_indices(const Tensor& input, const Shape& output_size) {
+  SF_AUTOCAST(adaptive_max_pool3d_with_indices, input, output_size);
   return adaptive_max_pool("adaptive_max_pool3d", input, 3, output_size, true);
 }
 

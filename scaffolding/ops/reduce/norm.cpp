@@ -1,6 +1,7 @@
 // norm, vector_norm and logsumexp.
 #include <cmath>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -60,13 +61,16 @@ Tensor norm_of(const char* op, const Tensor& input, double p, const Shape& dim, 
 }  // namespace
 
 Tensor norm(const Tensor& input, double p, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
+  SF_AUTOCAST(norm, input, p, dim, keepdim, dtype);
   return norm_of("norm", input, p, dim, keepdim, dtype);
 }
 Tensor vector_norm(const Tensor& input, double ord, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
+  SF_AUTOCAST(vector_norm, input, ord, dim, keepdim, dtype);
   return norm_of("vector_norm", input, ord, dim, keepdim, dtype);
 }
 
 Tensor logsumexp(const Tensor& input, const Shape& dim, bool keepdim) {
+  SF_AUTOCAST(logsumexp, input, dim, keepdim);
   check_defined("logsumexp", "input", input);
   Tensor x = is_floating(input.dtype()) ? input : to_dtype(input, default_dtype());
   Dims d = dims_of("logsumexp", x, dim, keepdim);

@@ -1,6 +1,7 @@
 // sum, mean and prod, and what the other reductions share.
 #include "scaffolding/ops/reduce/reduce.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -140,6 +141,7 @@ Tensor from_reduced_last(const Tensor& g, const Dims& d, const Shape& full) {
 }  // namespace
 
 Tensor sum(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
+  SF_AUTOCAST(sum, input, dim, keepdim, dtype);
   Dims d = dims_of("sum", input, dim, keepdim);
   DType t = result_dtype("sum", input, dtype);
   Tensor x = operand(input, t);
@@ -160,6 +162,7 @@ Tensor mean(const Tensor& input, const Shape& dim, bool keepdim, std::optional<D
 }
 
 Tensor prod(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
+  SF_AUTOCAST(prod, input, dim, keepdim, dtype);
   Dims d = dims_of("prod", input, dim, keepdim);
   DType t = result_dtype("prod", input, dtype);
   Tensor x = operand(input, t);

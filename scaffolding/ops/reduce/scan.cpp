@@ -1,6 +1,7 @@
 // cumsum and cumprod.
 #include "scaffolding/ops/reduce/scan.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -69,11 +70,13 @@ Tensor cumprod_reference(const Tensor& input, int64_t dim) {
 }  // namespace
 
 Tensor cumsum(const Tensor& input, int64_t dim, std::optional<DType> dtype) {
+  SF_AUTOCAST(cumsum, input, dim, dtype);
   Tensor x = prepared("cumsum", input, dim, dtype);
   return running_sum(x, dim, false);
 }
 
 Tensor cumprod(const Tensor& input, int64_t dim, std::optional<DType> dtype) {
+  SF_AUTOCAST(cumprod, input, dim, dtype);
   Tensor x = prepared("cumprod", input, dim, dtype);
   Tensor y = scan::run("cumprod", Scanning::CumProd, x, dim, false);
   // dx[k] = y[k-1] * s[k] with s[k] = dy[k] + x[k+1] * s[k+1]: no division, so zeros need no special case.

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -72,11 +73,13 @@ double epsilon_of(DType t) {
 }  // namespace
 
 Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
+  SF_AUTOCAST(rms_norm, input, normalized_shape, weight, eps);
   check_defined("rms_norm", "input", input);
   return rms_norm_fused("rms_norm", {input, {}, weight, {}, {}, {}}, normalized_shape, eps.value_or(epsilon_of(input.dtype())))[0];
 }
 
 std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& input, const Tensor& residual, const Tensor& weight, double eps) {
+  SF_AUTOCAST(add_rms_norm, input, residual, weight, eps);
   check_defined("add_rms_norm", "input", input);
   check_defined("add_rms_norm", "residual", residual);
   SF_CHECK(input.ndim() > 0, "add_rms_norm: input needs a dimension");
@@ -85,6 +88,7 @@ std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& input, const Tensor& resid
 }
 
 Tensor rms_norm_modulate(const Tensor& input, const Tensor& scale, const Tensor& shift, const Tensor& weight, double eps) {
+  SF_AUTOCAST(rms_norm_modulate, input, scale, shift, weight, eps);
   check_defined("rms_norm_modulate", "input", input);
   check_defined("rms_norm_modulate", "scale", scale);
   check_defined("rms_norm_modulate", "shift", shift);

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/softmax/softmax.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -50,8 +51,14 @@ Tensor along(const char* op, const Tensor& input, int64_t dim, std::optional<DTy
 
 }  // namespace
 
-Tensor softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) { return along("softmax", input, dim, dtype, false); }
-Tensor log_softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) { return along("log_softmax", input, dim, dtype, true); }
+Tensor softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) {
+  SF_AUTOCAST(softmax, input, dim, dtype);
+  return along("softmax", input, dim, dtype, false);
+}
+Tensor log_softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype) {
+  SF_AUTOCAST(log_softmax, input, dim, dtype);
+  return along("log_softmax", input, dim, dtype, true);
+}
 
 SF_OP(softmax, "input, dim, dtype=None").doc("exp(input) / sum(exp(input)) along dim.").like("torch.softmax").kernels(softmax_forward, softmax_backward);
 SF_OP(log_softmax, "input, dim, dtype=None")

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/fused/linear_act/linear_act.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -83,6 +84,7 @@ Tensor linear_gated(const char* op, const Tensor& input, const Tensor& weight, c
 }  // namespace
 
 Tensor linear_act(const Tensor& input, const Tensor& weight, const Tensor& bias, const std::string& activation) {
+  SF_AUTOCAST(linear_act, input, weight, bias, activation);
   Activation act = activation_from(activation);
   const int64_t rows = checked_rows("linear_act", input, weight, bias);
   // In training the argument of the activation is needed anyway: two recorded ops keep no more than one would.
@@ -95,9 +97,11 @@ Tensor linear_act(const Tensor& input, const Tensor& weight, const Tensor& bias,
 }
 
 Tensor linear_geglu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  SF_AUTOCAST(linear_geglu, input, weight, bias);
   return linear_gated("linear_geglu", input, weight, bias, Activation::GeluErf, false);
 }
 Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bias, bool gate_first) {
+  SF_AUTOCAST(linear_swiglu, input, weight, bias, gate_first);
   return linear_gated("linear_swiglu", input, weight, bias, Activation::Silu, gate_first);
 }
 

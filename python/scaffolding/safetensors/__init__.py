@@ -6,9 +6,11 @@ the file. The file must not be truncated while tensors of it live.
 
 import os
 
-from . import _core
+from .. import _core
 
-__all__ = ["load", "load_file", "safe_open", "save", "save_file"]
+__all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
+
+SafetensorError = ValueError  # what a damaged file raises
 
 
 def load_file(filename, device="cpu"):

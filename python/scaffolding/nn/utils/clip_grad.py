@@ -1,0 +1,46 @@
+"""Gradients of parameters as one vector: its norm, and clipping it.
+
+`parameters` is a tensor or an iterable of tensors; those without a gradient are passed over. `foreach` chooses nothing: all tensors are always done together.
+"""
+
+import types
+import warnings
+
+from ..._core import Tensor, _clip_grad
+
+
+def _listed(tensors):
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The norm of all tensors as one vector (0-d), summed in float64. RuntimeError for NaN or Inf with error_if_nonfinite."""
+    return _clip_grad.get_total_norm(_listed(tensors), float(norm_type), error_if_nonfinite)
+
+
+def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+    """Multiplies gradients by max_norm / (total_norm + 1e-6) where that is below 1."""
+    _clip_grad.clip_grads_with_norm_(_listed(parameters), float(max_norm), total_norm)
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Scales gradients in place so that their norm, as one vector, is at most max_norm; returns the norm before (0-d).
+
+    RuntimeError when that is NaN or Inf and error_if_nonfinite is set; no gradient is changed then.
+    """
+    is_generator = isinstance(parameters, types.GeneratorType)
+    parameters = _listed(parameters)
+    if is_generator and not parameters:
+        warnings.warn("clip_grad_norm_: parameters is an empty generator, nothing is clipped", stacklevel=2)
+    return _clip_grad.clip_grad_norm_(parameters, float(max_norm), float(norm_type), error_if_nonfinite)
+
+
+def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The old name of clip_grad_norm_."""
+    warnings.warn("nn.utils.clip_grad_norm is deprecated in favor of nn.utils.clip_grad_norm_", FutureWarning, stacklevel=2)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(parameters, clip_value, foreach=None):
+    """Limits each element of each gradient to [-clip_value, clip_value], in place."""
+    _clip_grad.clip_grad_value_(_listed(parameters), float(clip_value))

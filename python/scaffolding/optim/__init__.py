@@ -1,0 +1,9 @@
+"""Optimizers and schedules of learning rates, with torch.optim's names, options and state dictionaries."""
+
+from . import lr_scheduler
+from .adafactor import Adafactor
+from .adam import Adam, AdamW, AdamW8bit
+from .optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from .sgd import SGD
+from .schedules import SchedulerType, get_scheduler
+from .ema import EMAModel

@@ -1,0 +1,119 @@
+"""Adam, AdamW, and AdamW with moments in eight bits."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class Adam(RuleOptimizer):
+    """Adam (Kingma and Ba 2015) with weight decay as part of the gradient; options as torch.optim.Adam.
+
+    All tensors of a step are updated by one C++ call in one pass over their memory, so foreach and fused change nothing.
+    Statistics are float32 for 16-bit parameters, float64 for float64. master_weights=True keeps a float32 copy of each
+    16-bit parameter, trains that, and rounds it into the parameter: without it, updates below half a unit in the last place
+    are lost. state: step (0-d float32), exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq, with master_weights master.
+    ValueError for a negative lr, eps or weight_decay, and betas outside [0, 1).
+    """
+
+    _rule = "Adam"
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        amsgrad=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+        decoupled_weight_decay=False,
+        master_weights=False,
+    ):
+        _refuse(type(self).__name__, capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "master_weights": master_weights,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)
+
+
+class AdamW(Adam):
+    """Adam with weight decay beside the gradient (Loshchilov and Hutter 2019); options as torch.optim.AdamW and Adam's."""
+
+    _rule = "AdamW"
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=1e-2,
+        amsgrad=False,
+        *,
+        maximize=False,
+        foreach=None,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+        master_weights=False,
+    ):
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+            master_weights=master_weights,
+        )
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
+
+
+class AdamW8bit(RuleOptimizer):
+    """AdamW whose moments take two bytes a parameter instead of eight, as bitsandbytes.optim.AdamW8bit.
+
+    Blocks of 256 values share a scale; each value is the index of the nearest of 256 levels of the dynamic map (Dettmers et
+    al. 2022). The update between reading and writing the moments is AdamW's; weight decay comes before it, as in torch.
+    Tensors of fewer than min_8bit_size elements, and float64 ones, keep full moments. master_weights: as Adam's.
+    state: step, state1, state2 (uint8 of the parameter's shape), absmax1, absmax2 (float32, one per block).
+    """
+
+    _rule = "AdamW8bit"
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, *, min_8bit_size=4096, maximize=False, master_weights=False):
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "min_8bit_size": min_8bit_size,
+            "maximize": maximize,
+            "master_weights": master_weights,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

@@ -1,0 +1,92 @@
+"""diffusers' schedules by name: a warm-up, then a curve, as factors of the optimizer's rate."""
+
+import enum
+
+from .. import _core
+from .lr_scheduler import LambdaLR
+
+_formula = _core._schedule
+
+
+class SchedulerType(enum.Enum):
+    """The names that get_scheduler knows."""
+
+    LINEAR = "linear"
+    COSINE = "cosine"
+    COSINE_WITH_RESTARTS = "cosine_with_restarts"
+    POLYNOMIAL = "polynomial"
+    CONSTANT = "constant"
+    CONSTANT_WITH_WARMUP = "constant_with_warmup"
+    PIECEWISE_CONSTANT = "piecewise_constant"
+
+
+def get_constant_schedule(optimizer, last_epoch=-1):
+    """The optimizer's rate throughout."""
+    return LambdaLR(optimizer, lambda _: 1, last_epoch)
+
+
+def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1):
+    """Up from 0 in num_warmup_steps, then constant."""
+    return LambdaLR(optimizer, lambda step: _formula.constant_with_warmup(step, num_warmup_steps), last_epoch)
+
+
+def get_piecewise_constant_schedule(optimizer, step_rules, last_epoch=-1):
+    """step_rules "1:10,0.1:20,0.005": factor 1 before step 10, 0.1 before step 20, then 0.005."""
+    return LambdaLR(optimizer, lambda step, pieces=_formula.Pieces(step_rules): pieces.factor(step), last_epoch)
+
+
+def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, last_epoch=-1, f_min=0.0, f_max=1.0):
+    """Up in num_warmup_steps, then a straight line down to f_min at num_training_steps."""
+    return LambdaLR(optimizer, lambda step: _formula.linear_with_warmup(step, num_warmup_steps, num_training_steps, f_min, f_max), last_epoch)
+
+
+def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1):
+    """Up in num_warmup_steps, then num_cycles of a cosine."""
+    return LambdaLR(optimizer, lambda step: _formula.cosine_with_warmup(step, num_warmup_steps, num_training_steps, num_cycles), last_epoch)
+
+
+def get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=1, last_epoch=-1):
+    """Up in num_warmup_steps, then num_cycles half cosines, each from the full rate to 0."""
+    return LambdaLR(optimizer, lambda step: _formula.cosine_with_restarts(step, num_warmup_steps, num_training_steps, num_cycles), last_epoch)
+
+
+def get_polynomial_decay_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, lr_end=1e-7, power=1.0, last_epoch=-1):
+    """Up in num_warmup_steps, then a power law down to lr_end."""
+    lr_init = optimizer.defaults["lr"]
+    if not (lr_init > lr_end):
+        raise ValueError(f"lr_end ({lr_end}) must be smaller than initial lr ({lr_init})")
+    return LambdaLR(optimizer, lambda step: _formula.polynomial_with_warmup(step, num_warmup_steps, num_training_steps, lr_init, lr_end, power), last_epoch)
+
+
+def get_scheduler(
+    name,
+    optimizer,
+    step_rules=None,
+    num_warmup_steps=None,
+    num_training_steps=None,
+    num_cycles=1,
+    power=1.0,
+    last_epoch=-1,
+):
+    """A schedule by its name (a string or SchedulerType), as diffusers.optimization.get_scheduler.
+
+    ValueError for an unknown name, and for num_warmup_steps, num_training_steps or step_rules missing where needed."""
+    name = SchedulerType(name)
+    if name == SchedulerType.CONSTANT:
+        return get_constant_schedule(optimizer, last_epoch)
+    if name == SchedulerType.PIECEWISE_CONSTANT:
+        if step_rules is None:
+            raise ValueError(f"{name} requires `step_rules`, please provide that argument.")
+        return get_piecewise_constant_schedule(optimizer, step_rules, last_epoch)
+    if num_warmup_steps is None:
+        raise ValueError(f"{name} requires `num_warmup_steps`, please provide that argument.")
+    if name == SchedulerType.CONSTANT_WITH_WARMUP:
+        return get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch)
+    if num_training_steps is None:
+        raise ValueError(f"{name} requires `num_training_steps`, please provide that argument.")
+    if name == SchedulerType.COSINE_WITH_RESTARTS:
+        return get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles, last_epoch)
+    if name == SchedulerType.POLYNOMIAL:
+        return get_polynomial_decay_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, power=power, last_epoch=last_epoch)
+    make = get_linear_schedule_with_warmup if name == SchedulerType.LINEAR else get_cosine_schedule_with_warmup
+    return make(optimizer, num_warmup_steps, num_training_steps, last_epoch=last_epoch)

@@ -1,0 +1,45 @@
+"""Stochastic gradient descent."""
+
+from .optimizer import RuleOptimizer, _refuse
+
+
+class SGD(RuleOptimizer):
+    """Gradient descent with momentum, dampening and Nesterov's form; options as torch.optim.SGD.
+
+    All tensors of a step are updated in one pass, so foreach and fused change nothing. master_weights: as Adam's.
+    state: momentum_buffer, with master_weights master. ValueError for negative options, and nesterov without momentum or
+    with dampening.
+    """
+
+    _rule = "SGD"
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        differentiable=False,
+        fused=None,
+        master_weights=False,
+    ):
+        _refuse("SGD", differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+            "master_weights": master_weights,
+        }
+        self._check(defaults)
+        super().__init__(params, defaults)

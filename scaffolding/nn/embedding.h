@@ -1,0 +1,30 @@
+// Rows of a trained table by number.
+#pragma once
+#include "scaffolding/nn/layer.h"
+
+namespace sf::nn {
+
+struct EmbeddingOptions {
+  std::optional<int64_t> padding_idx;  // this row starts as zeros and gets no gradient; negative: from the end
+  std::optional<double> max_norm;      // rows that are looked up are first scaled down to this norm, in place
+  double norm_type = 2;
+  Tensor weight;  // given values instead of random ones
+  TensorOptions tensor;
+};
+
+// input[...] of row numbers -> [..., embedding_dim]. Rows start normal(0, 1).
+struct Embedding : Module {
+  int64_t num_embeddings, embedding_dim;
+  std::optional<int64_t> padding_idx;
+  std::optional<double> max_norm;
+  double norm_type;
+  Tensor weight;  // [num_embeddings, embedding_dim]
+  SF_MODULE(Embedding, weight)
+
+  Embedding(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingOptions& options = {});
+  Tensor forward(const Tensor& input) const;
+  void reset_parameters();
+  std::string extra_repr() const override;
+};
+
+}  // namespace sf::nn

@@ -1,0 +1,16 @@
+// Modules, layers, initial values and state dicts.
+#pragma once
+#include "scaffolding/nn/activation.h"
+#include "scaffolding/nn/attention.h"
+#include "scaffolding/nn/clip_grad.h"
+#include "scaffolding/nn/conv.h"
+#include "scaffolding/nn/dropout.h"
+#include "scaffolding/nn/embedding.h"
+#include "scaffolding/nn/init.h"
+#include "scaffolding/nn/linear.h"
+#include "scaffolding/nn/loss.h"
+#include "scaffolding/nn/module.h"
+#include "scaffolding/nn/norm.h"
+#include "scaffolding/nn/pooling.h"
+#include "scaffolding/nn/shape.h"
+#include "scaffolding/nn/state_dict.h"

@@ -1,0 +1,102 @@
+#include "scaffolding/nn/state_dict.h"
+
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/autograd/set_data.h"
+#include "scaffolding/nn/closest.h"
+#include "scaffolding/ops/copy/copy.h"
+
+namespace sf::nn {
+
+namespace {
+
+// A module's own parameters, then its persistent buffers, then what is below: torch's order.
+void collect(Module& m, const std::string& prefix, StateDict& out) {
+  Descent down(m);
+  struct Own : Visitor {
+    std::vector<std::pair<std::string, Tensor>> parameters, buffers;
+    std::vector<std::pair<std::string, Module*>> modules;
+    void parameter(std::string_view name, const Tensor& t) override {
+      if (t) t.impl()->is_parameter = true, parameters.emplace_back(name, t);
+    }
+    void buffer(std::string_view name, const Tensor& t, bool persistent) override {
+      if (t && persistent) buffers.emplace_back(name, t);
+    }
+    void module(std::string_view name, Module* child) override {
+      if (child) modules.emplace_back(name, child);
+    }
+  } own;
+  m.visit_all(own);
+  for (auto& [name, t] : own.parameters) out.emplace_back(prefix + name, t);
+  for (auto& [name, t] : own.buffers) out.emplace_back(prefix + name, t);
+  for (auto& [name, child] : own.modules) collect(*child, prefix + name + ".", out);
+}
+
+constexpr size_t kListed = 40;  // keys per sentence
+constexpr size_t kHints = 8;
+
+std::string listed(const std::vector<std::string>& keys, const std::vector<std::string>& known) {
+  std::string out;
+  for (size_t i = 0; i < keys.size() && i < kListed; ++i) {
+    out += (i ? ", \"" : "\"") + keys[i] + "\"";
+    if (i < kHints) out += closest_hint(keys[i], known);
+  }
+  if (keys.size() > kListed) out += ", and " + std::to_string(keys.size() - kListed) + " more";
+  return out + ". ";
+}
+
+}  // namespace
+
+StateDict state_dict(Module& m, const std::string& prefix, bool keep_vars) {
+  StateDict out;
+  collect(m, prefix, out);
+  if (!keep_vars)
+    for (auto& [name, t] : out) t = t.detach();
+  return out;
+}
+
+LoadReport load_state_dict(Module& m, const std::map<std::string, Tensor>& state, const LoadOptions& options) {
+  StateDict own = state_dict(m, "", true);
+  LoadReport report;
+  std::map<std::string, Tensor> unseen = state;
+  std::string errors;
+  for (auto& [name, t] : own) {
+    auto it = state.find(name);
+    if (it == state.end()) {
+      report.missing_keys.push_back(name);
+      continue;
+    }
+    unseen.erase(name);
+    const Tensor& given = it->second;
+    SF_CHECK_AS(TypeError, given, "load_state_dict: '", name, "' is not a tensor");
+    bool one_element = t.ndim() == 0 && given.numel() == 1 && given.ndim() == 1;  // torch's old scalars
+    if (given.shape() != t.shape() && !one_element)
+      errors += "\n\tsize mismatch for " + name + ": copying a param with shape " + str(given.shape()) + " from checkpoint, the shape in current model is " +
+                str(t.shape()) + ".";
+    else if (!options.assign && t.device().is_meta()) errors += "\n\t" + name + " is on the meta device and has no memory to copy into; pass assign=True.";
+  }
+  for (auto& [name, t] : unseen) report.unexpected_keys.push_back(name);
+  if (options.strict) {
+    std::vector<std::string> names, given;
+    for (auto& [name, t] : own) names.push_back(name);
+    for (auto& [name, t] : unseen) given.push_back(name);
+    if (!report.unexpected_keys.empty())
+      errors = "\n\tUnexpected key(s) in state_dict: " + listed(report.unexpected_keys, report.missing_keys.empty() ? names : report.missing_keys) + errors;
+    if (!report.missing_keys.empty()) errors = "\n\tMissing key(s) in state_dict: " + listed(report.missing_keys, given) + errors;
+  }
+  if (!errors.empty()) fail<RuntimeError>("Error(s) in loading state_dict for ", m.extension() ? m.extension()->type() : m.type(), ":", errors);
+
+  autograd::NoGrad no_grad;
+  for (auto& [name, t] : own) {
+    auto it = state.find(name);
+    if (it == state.end()) continue;
+    if (options.assign) {
+      autograd::set_data(t, it->second.detach());
+    } else {
+      Tensor target = t.detach();
+      target.copy_(t.ndim() == 0 ? it->second.reshape({}) : it->second);
+    }
+  }
+  return report;
+}
+
+}  // namespace sf::nn

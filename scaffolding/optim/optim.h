@@ -1,0 +1,20 @@
+// Optimizers, schedules of learning rates, averages of weights and loss scaling: torch.optim and diffusers.optimization in C++.
+#pragma once
+#include "scaffolding/optim/adafactor.h"
+#include "scaffolding/optim/adam.h"
+#include "scaffolding/optim/adam8bit.h"
+#include "scaffolding/optim/ema.h"
+#include "scaffolding/optim/grad_scaler.h"
+#include "scaffolding/optim/lr_scheduler.h"
+#include "scaffolding/optim/optimizer.h"
+#include "scaffolding/optim/sgd.h"
+
+namespace sf::optim {
+
+using Adam = RuleOptimizer<AdamOptions>;
+using AdamW = RuleOptimizer<AdamWOptions>;
+using AdamW8bit = RuleOptimizer<AdamW8bitOptions>;
+using Adafactor = RuleOptimizer<AdafactorOptions>;
+using SGD = RuleOptimizer<SGDOptions>;
+
+}  // namespace sf::optim

@@ -1,0 +1,116 @@
+"""nn.functional has torch's names and arguments (tests/golden/functional.json); values and gradients are checked op by op in C++."""
+
+import inspect
+import json
+import pathlib
+
+import pytest
+
+import scaffolding as sf
+import scaffolding.nn.functional as F
+
+TORCH = json.loads(pathlib.Path(__file__).parents[1].joinpath("golden", "functional.json").read_text())
+
+# What we have not, on purpose: rare, or for hardware and number formats of other projects.
+ABSENT = set(
+    """affine_grid conv_tbc ctc_loss embedding_bag feature_alpha_dropout fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d
+    fractional_max_pool3d_with_indices grid_sample grouped_mm linear_cross_entropy local_response_norm lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d
+    max_unpool3d multi_head_attention_forward multi_margin_loss multilabel_margin_loss native_channel_shuffle pdist rrelu rrelu_ scaled_addmm scaled_addmm_
+    scaled_grouped_mm scaled_mm triplet_margin_with_distance_loss""".split()
+)
+# Arguments that ours lack: a place to write into, and one without a meaning.
+WITHOUT = {
+    "normalize": {"out"},
+    "max_pool1d_with_indices": {"return_indices"},
+    "max_pool2d_with_indices": {"return_indices"},
+    "max_pool3d_with_indices": {"return_indices"},
+    "adaptive_max_pool1d_with_indices": {"return_indices"},
+    "adaptive_max_pool2d_with_indices": {"return_indices"},
+    "adaptive_max_pool3d_with_indices": {"return_indices"},
+}
+# Functions of ours that torch has not: fused ones and those of diffusion models.
+OWN = set(
+    """add_layer_norm add_rms_norm apply_rotary_emb feature_dropout geglu group_norm_silu layer_norm_modulate quick_gelu rms_norm_modulate swiglu""".split()
+)
+# Arguments of ours after torch's.
+EXTRA = {"generator", "activation", "gate_first"}
+
+
+def test_names_are_torchs():
+    theirs = set(TORCH) - {"torch"}
+    assert theirs - set(F.__all__) == ABSENT
+    assert set(F.__all__) - theirs == OWN
+    assert len(F.__all__) == len(set(F.__all__)) and all(callable(getattr(F, name)) for name in F.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(set(TORCH) - {"torch"} - ABSENT))
+def test_arguments_are_torchs(name):
+    ours = inspect.signature(getattr(F, name)).parameters
+    want = [p for p in TORCH[name] if p[0] not in WITHOUT.get(name, ())]
+    assert [p for p in ours if p not in EXTRA] == [p[0] for p in want]
+    for parameter, *default in want:
+        got = ours[parameter].default
+        assert (got is inspect.Parameter.empty) == (not default), parameter
+        if default:
+            assert got == default[0], parameter
+
+
+def test_inplace():
+    for name, *arguments in (("relu",), ("elu", 0.5), ("hardtanh", 0.0, 1.0), ("leaky_relu", 0.1), ("threshold", 0.0, 9.0), ("celu", 2.0), ("relu6",)):
+        x = sf.tensor([-1.0, 0.5, 8.0])
+        want = getattr(F, name)(x, *arguments)
+        assert x.tolist() == [-1, 0.5, 8]
+        assert getattr(F, name)(x, *arguments, inplace=False).tolist() == want.tolist()
+        assert getattr(F, name)(x, *arguments, True) is x and x.tolist() == want.tolist(), name
+    x = sf.ones(100)
+    assert F.dropout(x, 0.5, True, True) is x and 0 < x.count_nonzero().item() < 100
+    assert F.dropout(x, 0.5, False, inplace=True) is x
+    assert F.relu_(sf.tensor([-1.0])).tolist() == [0]
+    with pytest.raises(TypeError, match=r"relu: has no argument 'inplase'; it takes \(input, inplace=False\)"):
+        F.relu(x, inplase=True)
+
+
+def test_indices_of_pools():
+    x = sf.tensor([[[1.0, 3.0, 2.0, 5.0]]])
+    y, indices = F.max_pool1d(x, 2, return_indices=True)
+    assert y.tolist() == [[[3, 5]]] and indices.tolist() == [[[1, 3]]]
+    assert F.max_pool1d(x, 2, 2, 0, 1, False, True)[1].tolist() == indices.tolist() == F.adaptive_max_pool1d(x, 2, True)[1].tolist()
+    assert F.max_pool1d(x, kernel_size=2, return_indices=False).tolist() == y.tolist()
+
+
+def test_old_forms_warn():
+    x, t = sf.tensor([[1.0, 2.0]]), sf.tensor([1])
+    with pytest.warns(UserWarning, match="dimension is chosen"):
+        assert F.softmax(x).tolist() == F.softmax(x, 1).tolist()
+    assert F.softmax(x, 1, 3, sf.float64).dtype is sf.float64
+    with pytest.warns(UserWarning, match="reduction='sum'"):
+        assert F.cross_entropy(sf.cat([x, x]), sf.cat([t, t]), size_average=False).item() == pytest.approx(2 * F.cross_entropy(x, t).item())
+    with pytest.warns(UserWarning, match="reduction='none'"):
+        assert F.mse_loss(x, x, None, False).shape == (1, 2)
+    assert F.cross_entropy(x, t, None, None, 1, None, "sum").item() == 0
+    with pytest.warns(UserWarning, match="upsample"):
+        assert F.upsample(sf.ones(1, 1, 2, 2), scale_factor=2).shape == (1, 1, 4, 4)
+
+
+def test_glu_of_any_dimension():
+    x = sf.randn(4, 6)
+    assert F.glu(x, 0).allclose(x[:2] * x[2:].sigmoid()) and F.glu(x).allclose(x[:, :3] * x[:, 3:].sigmoid())
+
+
+def test_embedding_with_a_largest_norm():
+    weight = sf.nn.Parameter(sf.tensor([[3.0, 4.0], [0.3, 0.4]]))
+    y = F.embedding(sf.tensor([0, 1]), weight, max_norm=1.0)
+    assert y.norm(2, 1).allclose(sf.tensor([1.0, 0.5])) and weight[0].norm().item() == pytest.approx(1)
+    with pytest.raises(NotImplementedError, match="sparse"):
+        F.embedding(sf.tensor([0]), weight, sparse=True)
+
+
+def test_attention_with_dropout_trains():
+    q, k, v = (sf.randn(1, 2, 5, 4, requires_grad=True) for _ in range(3))
+    sf.manual_seed(1)
+    a = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    sf.manual_seed(1)
+    b = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    assert a.tolist() == b.tolist() != F.scaled_dot_product_attention(q, k, v).tolist()
+    a.sum().backward()
+    assert all(x.grad.isfinite().all() for x in (q, k, v)) and F.scaled_dot_product_attention(q, k, v, dropout_p=1.0).abs().max().item() == 0

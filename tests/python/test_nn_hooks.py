@@ -1,0 +1,166 @@
+"""Hooks of modules, copying and pickling."""
+
+import copy
+import pickle
+
+import pytest
+
+import scaffolding as sf
+from scaffolding import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.b = nn.Linear(3, 3)
+        self.b.weight = self.a.weight
+        self.norm = nn.BatchNorm1d(3)
+        self.register_buffer("c", sf.ones(1), persistent=False)
+        self.settings = {"depth": [1, 2]}
+
+    def forward(self, x, scale=1):
+        return self.norm(self.b(self.a(x))) * scale
+
+
+def test_forward_hooks_see_and_change():
+    lin, seen = nn.Linear(2, 2), []
+    first = lin.register_forward_hook(lambda m, args, y: seen.append((m is lin, len(args), y.shape)))
+    second = lin.register_forward_hook(lambda m, args, y: y * 0)
+    assert lin(sf.ones(1, 2)).tolist() == [[0, 0]] and seen == [(True, 1, (1, 2))]
+    second.remove()
+    second.remove()
+    assert lin(sf.ones(1, 2)).tolist() != [[0, 0]] and len(seen) == 2
+    first.remove()
+    assert lin._hooks is None
+    with lin.register_forward_pre_hook(lambda m, args: args[0] * 0):
+        assert lin(sf.ones(1, 2)).tolist() == [lin.bias.tolist()]
+    assert lin(sf.ones(1, 2)).tolist() != [lin.bias.tolist()]
+    with pytest.raises(TypeError, match="callable"):
+        lin.register_forward_hook(3)
+
+
+def test_hooks_with_kwargs_prepended_and_always_called():
+    net, order = Net().eval(), []
+    net.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": kwargs["scale"] + 1}), with_kwargs=True)
+    net.register_forward_hook(lambda m, a, y: order.append("second"))
+    net.register_forward_hook(lambda m, a, k, y: order.append(k["scale"]), with_kwargs=True, prepend=True)
+    x = sf.randn(2, 3)
+    assert sf.allclose(net(x, scale=1), 2 * net.norm(net.b(net.a(x)))) and order == [2, "second"]
+    called = []
+    lin = nn.Linear(2, 2)
+    lin.register_forward_hook(lambda *a: called.append("always"), always_call=True)
+    lin.register_forward_hook(lambda *a: called.append("never"))
+    with pytest.raises(ValueError):
+        lin(sf.ones(1, 5))
+    assert called == ["always"]
+
+
+def test_hooks_run_when_cpp_calls_the_layer():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+    x, shapes = sf.randn(64, 16, 8), []  # large enough for the call to run without the GIL
+    before = layer(x)
+    handle = layer.linear1.register_forward_hook(lambda m, args, y: shapes.append((type(m), args[0].shape, y.shape)))
+    layer(x)
+    assert shapes == [(nn.Linear, (64, 16, 8), (64, 16, 16))]
+    handle.remove()
+    zero = layer.linear2.register_forward_hook(lambda m, args, y: y * 0)
+    assert not sf.allclose(layer(x), before)
+    zero.remove()
+    assert sf.allclose(layer(x), before)
+
+
+def test_forward_of_a_python_subclass_and_of_an_object_reach_cpp():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True)
+    x = sf.randn(4, 2, 8)
+    layer.linear2.forward = lambda h: sf.zeros(4, 2, 8)
+    layer.self_attn.out_proj.forward = lambda h: sf.zeros(*h.shape)
+    assert sf.equal(layer(x), x)
+
+
+def test_an_error_in_a_hook_passes_through_cpp():
+    layer = nn.TransformerEncoderLayer(8, 2, 16)
+
+    def fail(*args):
+        raise KeyError("mine")
+
+    layer.linear1.register_forward_hook(fail)
+    with pytest.raises(KeyError, match="mine"):
+        layer(sf.randn(4, 2, 8))
+
+
+def test_full_backward_hook():
+    lin, seen = nn.Linear(3, 2), []
+    lin.register_full_backward_hook(lambda m, gi, go: seen.append((m is lin, gi[0].shape, go[0].tolist())))
+    x = sf.randn(4, 3, requires_grad=True)
+    lin(x).sum().backward()
+    assert seen == [(True, (4, 3), [[1, 1]] * 4)]
+    plain = x.grad.clone()
+    lin.register_full_backward_hook(lambda m, gi, go: (gi[0] * 3,))
+    x.grad = None
+    lin(x).sum().backward()
+    assert sf.allclose(x.grad, 3 * plain)
+
+
+def test_backward_hook_without_input_gradients_and_pre_hook():
+    lin, seen = nn.Linear(3, 2), []
+    lin.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go[0].tolist())))
+    lin.register_full_backward_pre_hook(lambda m, go: (go[0] * 2,))
+    lin(sf.ones(1, 3)).sum().backward()
+    assert seen == [((None,), [[2, 2]])] and lin.bias.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_copies_are_equal_and_apart(duplicate):
+    net = Net()
+    net(sf.randn(4, 3)).sum().backward()
+    net.eval()
+    twin = duplicate(net)
+    x = sf.randn(2, 3)
+    assert type(twin) is Net and sf.equal(twin(x), net(x)) and not twin.training and not twin.norm.training
+    assert twin.settings == net.settings and twin.settings["depth"] is not net.settings["depth"]
+    assert list(twin.state_dict()) == list(net.state_dict()) and "c" not in twin.state_dict() and twin.c.item() == 1
+    if duplicate is copy.deepcopy:
+        assert twin.b.weight is twin.a.weight
+    twin.a.weight.data.zero_()
+    assert net.a.weight.abs().sum().item() > 0
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "nn.Conv2d(3, 4, (3, 1), padding='same', bias=False)",
+        "nn.BatchNorm2d(3, momentum=None)",
+        "nn.TransformerEncoderLayer(8, 2, 16)",
+        "nn.Upsample(scale_factor=2.0)",
+        "nn.CrossEntropyLoss(sf.ones(3))",
+        "nn.Embedding(4, 2, padding_idx=1)",
+        "nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))",
+        "nn.ModuleList([nn.Identity(3)])",
+    ],
+)
+def test_every_kind_of_layer_copies_without_drawing(layer):
+    module = eval(layer)
+    sf.manual_seed(1)
+    twins = [copy.deepcopy(module), pickle.loads(pickle.dumps(module))]
+    after = sf.rand(1)
+    sf.manual_seed(1)
+    assert sf.equal(sf.rand(1), after)  # initial values were not drawn
+    for twin in twins:
+        assert repr(twin) == repr(module)
+        for (name, a), (_, b) in zip(module.state_dict().items(), twin.state_dict().items()):
+            assert sf.equal(a, b) and (a.numel() == 0 or a.data_ptr() != b.data_ptr()), name
+
+
+def test_changed_fields_and_extra_members_are_copied():
+    conv = nn.Conv2d(3, 4, 3)
+    conv.stride = (2, 2)
+    conv.note = [1]
+    conv.extra = nn.Parameter(sf.ones(2))
+    twin = copy.deepcopy(conv)
+    assert twin.stride == (2, 2) and twin.note == [1] and twin.note is not conv.note and list(twin.state_dict()) == ["weight", "bias", "extra"]
+
+
+def test_a_part_is_not_copied_alone():
+    with pytest.raises(TypeError, match="part of a C\\+\\+ module"):
+        copy.deepcopy(nn.TransformerEncoderLayer(8, 2, 16).linear1)
