@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "call_arguments.h"
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 
 namespace sf::py {
@@ -70,7 +71,11 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
     Tensor x = *target;
     {
       MaybeRelease release(arguments.large());
-      if (!write_directly(*f.op, x, values)) autograd::assign_inplace(f.op->name.c_str(), x, std::get<Tensor>(f.op->call(values)));
+      if (!write_directly(*f.op, x, values)) {
+        std::optional<autocast::Within> off;  // the result must fit into x: in-place ops run in x's type
+        if (autocast::active()) off.emplace();
+        autograd::assign_inplace(f.op->name.c_str(), x, std::get<Tensor>(f.op->call(values)));
+      }
     }
     return wrap(std::move(x));
   });

@@ -2,6 +2,8 @@
 // optimizer.state, both kept as torch keeps them, and hands everything to one C++ call.
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+
 #include "bind_arguments.h"
 #include "scaffolding/autograd/node.h"
 #include "scaffolding/optim/optim.h"
@@ -150,6 +152,11 @@ template <class Rule> void bind_rule(nb::module_& m) {
   std::string name = Rule::kName;
   m.def(("_" + name + "_step").c_str(), &step<Rule>, nb::arg("state"), nb::arg("group"));
   m.def(("_" + name + "_check").c_str(), [](nb::handle group) { read_options<Rule>(group).check(); });
+  // Refuses a tensor of a param's state that has another shape than the rule's; names that the rule does not know may be anything.
+  m.def(("_" + name + "_check_state").c_str(), [](const Tensor& param, const char* slot, const Tensor& value) {
+    for (size_t i = 0; i < Rule::kSlots.size(); ++i)
+      if (!std::strcmp(slot, Rule::kSlots[i])) check_shape(Rule::kName, slot, value, Rule::slot_shape(i, param));
+  });
 }
 
 }  // namespace

@@ -26,34 +26,33 @@ enum { kStep, kRow, kColumn, kVariance };
 double epsilon_of(DType t) { return t == kFloat64 ? 0x1p-52 : t == kFloat32 ? 0x1p-23 : t == kFloat16 ? 0x1p-10 : 0x1p-7; }
 double root_mean_square(const Tensor& x) { return x.numel() ? std::sqrt(mean(square(x)).item()) : 0; }
 
-// A statistic of the given shape; zeros at first.
-Tensor& statistic(Tensor& slot, const char* name, const Shape& shape, const Tensor& p) {
-  DType t = state_dtype(p);
-  if (!slot) slot = zeros(shape, t, p.device());
-  check_shape(AdafactorOptions::kName, name, slot, shape);
-  if (slot.dtype() != t) slot = to_dtype(slot, t);
-  return slot;
+// A statistic of p, whose shape is checked; zeros at first.
+Tensor& statistic(Update& u, size_t slot) {
+  DType t = state_dtype(u.param);
+  Tensor& s = u.slots[slot];
+  if (!s) s = zeros(AdafactorOptions::slot_shape(slot, u.param), t, u.param.device());
+  s = to_device(to_dtype(s, t), u.param.device());
+  return s;
 }
 
 // average += weight * (value - average)
 void move_towards(Tensor& average, const Tensor& value, double weight) { average.add_(sub(value, average), weight); }
 
-void check_statistics(const Update& u) {
-  const Shape& s = u.param.shape();
-  Shape row = s, column = s;
-  if (s.size() > 1) row[s.size() - 1] = column[s.size() - 2] = 1;
-  check_shape(AdafactorOptions::kName, "row_var", u.slots[kRow], row);
-  check_shape(AdafactorOptions::kName, "col_var", u.slots[kColumn], column);
-  check_shape(AdafactorOptions::kName, "variance", u.slots[kVariance], s);
-}
-
 }  // namespace
+
+Shape AdafactorOptions::slot_shape(size_t slot, const Tensor& param) {
+  Shape s = param.shape();
+  if (slot == kStep) return {};
+  if (s.size() > 1 && slot == kRow) s[s.size() - 1] = 1;
+  if (s.size() > 1 && slot == kColumn) s[s.size() - 2] = 1;
+  return s;
+}
 
 void AdafactorOptions::step(std::span<Update> updates) const {
   autograd::NoGrad off;
   for (const Update& u : updates) {
     check_update(kName, u);
-    check_statistics(u);
+    for (size_t i = kRow; i <= kVariance; ++i) check_shape(kName, kSlots[i], u.slots[i], slot_shape(i, u.param));
   }
   for (Update& u : updates) {
     Tensor p = u.param.detach(), grad = to_dtype(u.grad.detach(), state_dtype(p));
@@ -64,15 +63,12 @@ void AdafactorOptions::step(std::span<Update> updates) const {
     if (p.numel() == 0) continue;
     Tensor squares = square(grad), variance;
     if (p.ndim() > 1) {
-      Shape row = p.shape(), column = p.shape();
-      row[p.ndim() - 1] = column[p.ndim() - 2] = 1;
-      Tensor& rows = statistic(u.slots[kRow], "row_var", row, p);
-      Tensor& columns = statistic(u.slots[kColumn], "col_var", column, p);
+      Tensor &rows = statistic(u, kRow), &columns = statistic(u, kColumn);
       move_towards(rows, mean(squares, {-1}, true), weight);
       move_towards(columns, mean(squares, {-2}, true), weight);
       variance = div(mul(rows, columns), clamp(mean(rows, {-2}, true), Scalar(floor1)));
     } else {
-      Tensor& all = statistic(u.slots[kVariance], "variance", p.shape(), p);
+      Tensor& all = statistic(u, kVariance);
       move_towards(all, squares, weight);
       variance = all;
     }

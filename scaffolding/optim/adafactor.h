@@ -23,6 +23,7 @@ struct AdafactorOptions {
     f("weight_decay", o.weight_decay);
     f("maximize", o.maximize);
   }
+  static Shape slot_shape(size_t slot, const Tensor& param);
   void check() const;
   void step(std::span<Update> updates) const;
 };

@@ -30,6 +30,7 @@ template <bool decoupled> struct AdamFamily {
     f("decoupled_weight_decay", o.decoupled_weight_decay);
     f("master_weights", o.master_weights);
   }
+  static Shape slot_shape(size_t slot, const Tensor& param) { return slot == 0 ? Shape{} : param.shape(); }
   void check() const;  // ValueError in torch's words
   void step(std::span<Update> updates) const;
 };

@@ -46,7 +46,7 @@ enum { kStep, kAvg, kSquare, kAvgScale, kSquareScale, kMaster };
 
 // One scale for each block; zero at first, which makes every index of a block a zero.
 void prepare_scales(const char* name, Tensor& slot, const Tensor& param) {
-  Shape blocks{(param.numel() + kBlock - 1) / kBlock};
+  Shape blocks = AdamW8bitOptions::slot_shape(kAvgScale, param);
   if (!slot) slot = zeros(blocks, kFloat32, param.device());
   check_shape(AdamW8bitOptions::kName, name, slot, blocks);
   SF_CHECK_AS(TypeError, slot.dtype() == kFloat32, AdamW8bitOptions::kName, ": ", name, " must be float32, got ", slot.dtype());
@@ -68,6 +68,12 @@ std::vector<float> dynamic_map(bool has_sign) {
     for (int k = 127; k > 0; --k) out.push_back(-map.levels[k]);
   out.insert(out.end(), map.levels, map.levels + map.count);
   return out;
+}
+
+Shape AdamW8bitOptions::slot_shape(size_t slot, const Tensor& param) {
+  if (slot == kStep) return {};
+  if (slot == kAvgScale || slot == kSquareScale) return {(param.numel() + kBlock - 1) / kBlock};
+  return param.shape();
 }
 
 void AdamW8bitOptions::check() const {

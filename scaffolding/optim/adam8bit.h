@@ -27,6 +27,7 @@ struct AdamW8bitOptions {
     f("maximize", o.maximize);
     f("master_weights", o.master_weights);
   }
+  static Shape slot_shape(size_t slot, const Tensor& param);
   void check() const;
   void step(std::span<Update> updates) const;
 };

@@ -201,21 +201,65 @@ void SequentialLR::begin() {
 }
 double SequentialLR::chained(size_t, double lr, bool) const { return lr; }
 
-std::map<std::string, Value> SequentialLR::state_dict() const {
-  auto all = LRScheduler::state_dict();
-  for (size_t i = 0; i < parts_.size(); ++i)
-    for (auto& [name, value] : parts_[i]->state_dict()) all[std::to_string(i) + "." + name] = value;
-  return all;
+static void add_parts(std::map<std::string, Value>& all, const std::vector<std::unique_ptr<LRScheduler>>& parts) {
+  for (size_t i = 0; i < parts.size(); ++i)
+    for (auto& [name, value] : parts[i]->state_dict()) all[std::to_string(i) + "." + name] = value;
 }
-
-void SequentialLR::load_state_dict(const std::map<std::string, Value>& saved) {
-  for (size_t i = 0; i < parts_.size(); ++i) {
+static void load_parts(const std::map<std::string, Value>& all, const std::vector<std::unique_ptr<LRScheduler>>& parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
     std::string prefix = std::to_string(i) + ".";
     std::map<std::string, Value> part;
-    for (auto& [name, value] : saved)
+    for (auto& [name, value] : all)
       if (name.starts_with(prefix)) part[name.substr(prefix.size())] = value;
-    parts_[i]->load_state_dict(part);
+    parts[i]->load_state_dict(part);
   }
+}
+
+std::map<std::string, Value> SequentialLR::state_dict() const {
+  auto all = LRScheduler::state_dict();
+  add_parts(all, parts_);
+  return all;
+}
+void SequentialLR::load_state_dict(const std::map<std::string, Value>& saved) {
+  load_parts(saved, parts_);
+  LRScheduler::load_state_dict(saved);
+}
+
+// ---- ChainedScheduler
+
+static Optimizer& common_optimizer(const std::vector<std::unique_ptr<LRScheduler>>& parts) {
+  SF_CHECK(!parts.empty(), "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.");
+  for (auto& p : parts) SF_CHECK(p && &p->optimizer() == &parts[0]->optimizer(), "ChainedScheduler expects all schedulers to belong to the same optimizer");
+  return parts[0]->optimizer();
+}
+
+ChainedScheduler::ChainedScheduler(std::vector<std::unique_ptr<LRScheduler>> schedulers)
+    : LRScheduler(common_optimizer(schedulers)), parts_(std::move(schedulers)) {
+  last_epoch_ = 0;
+  note_rates();
+}
+void ChainedScheduler::step() {
+  ++last_epoch_;
+  for (auto& p : parts_) p->step();
+  note_rates();
+}
+void ChainedScheduler::step(int64_t) { fail<NotSupported>("ChainedScheduler: cannot jump to an epoch; step() through them"); }
+void ChainedScheduler::rewind() {
+  for (auto& p : parts_) p->rewind();
+}
+void ChainedScheduler::begin() {
+  last_epoch_ = 0;
+  for (auto& p : parts_) p->begin();
+  note_rates();
+}
+double ChainedScheduler::chained(size_t, double lr, bool) const { return lr; }
+std::map<std::string, Value> ChainedScheduler::state_dict() const {
+  auto all = LRScheduler::state_dict();
+  add_parts(all, parts_);
+  return all;
+}
+void ChainedScheduler::load_state_dict(const std::map<std::string, Value>& saved) {
+  load_parts(saved, parts_);
   LRScheduler::load_state_dict(saved);
 }
 

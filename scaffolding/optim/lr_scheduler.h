@@ -38,6 +38,7 @@ class LRScheduler {
 
  private:
   friend class SequentialLR;
+  friend class ChainedScheduler;
   virtual void rewind() { --last_epoch_; }  // SequentialLR takes back the constructors' steps of its parts
   virtual void begin() { start(); }
   std::vector<double> last_lr_;
@@ -187,6 +188,24 @@ class SequentialLR : public LRScheduler {
   void begin() override;
   std::vector<std::unique_ptr<LRScheduler>> parts_;
   std::vector<int64_t> milestones_;
+};
+
+// Several schedules at once: each changes what the one before left.
+class ChainedScheduler : public LRScheduler {
+ public:
+  explicit ChainedScheduler(std::vector<std::unique_ptr<LRScheduler>> schedulers);
+  void step() override;
+  void step(int64_t epoch) override;
+  std::map<std::string, Value> state_dict() const override;  // as SequentialLR's
+  void load_state_dict(const std::map<std::string, Value>& saved) override;
+
+ protected:
+  double chained(size_t group, double lr, bool initial) const override;
+
+ private:
+  void rewind() override;
+  void begin() override;
+  std::vector<std::unique_ptr<LRScheduler>> parts_;
 };
 
 // diffusers' schedules by name: constant, constant_with_warmup, piecewise_constant, linear, cosine, cosine_with_restarts,

@@ -68,6 +68,19 @@ TEST(lr_scheduler, sequential_begins_each_part_anew) {
   expect_rates(rates(schedule, 6), [](int t) { return t < 3 ? 0.25 + 0.25 * t : std::pow(0.5, t - 3); });
 }
 
+TEST(lr_scheduler, chained_schedules_multiply) {
+  optim::SGD opt({leaf()}, {.lr = 1});
+  std::vector<std::unique_ptr<optim::LRScheduler>> parts;
+  parts.push_back(std::make_unique<optim::ConstantLR>(opt, optim::ConstantOptions{.factor = 0.5, .total_iters = 3}));
+  parts.push_back(std::make_unique<optim::ExponentialLR>(opt, optim::ExponentialOptions{.gamma = 0.9}));
+  optim::ChainedScheduler schedule(std::move(parts));
+  expect_rates(rates(schedule, 6), [](int t) { return (t < 3 ? 0.5 : 1) * std::pow(0.9, t); });
+  auto saved = schedule.state_dict();
+  EXPECT_EQ(std::get<int64_t>(saved.at("1.last_epoch")), 6);
+  schedule.load_state_dict(saved);
+  EXPECT_THROW(optim::ChainedScheduler({}), ValueError);
+}
+
 TEST(lr_scheduler, one_cycle_moves_the_momentum_too) {
   optim::SGD opt({leaf()}, {.lr = 1, .momentum = 0.5});
   optim::OneCycleLR schedule(opt, {.max_lr = 1, .total_steps = 11, .pct_start = 3.0 / 11, .cosine = false});

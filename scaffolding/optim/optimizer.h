@@ -69,7 +69,7 @@ void from_option(const char* name, int64_t& to, const Value& v);
 void from_option(const char* name, std::array<std::optional<double>, 2>& to, const Value& v);
 }  // namespace detail
 
-// An Optimizer for a rule: a struct of options with kName, kSlots, fields(), check() and step() (see adam.h).
+// An Optimizer for a rule: a struct of options with kName, kSlots, slot_shape(), fields(), check() and step() (see adam.h).
 template <class Rule> class RuleOptimizer final : public Optimizer {
  public:
   struct Group {
@@ -154,7 +154,7 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
         if (auto it = saved.param_groups[g].options.find(field); it != saved.param_groups[g].options.end()) detail::from_option(field, v, it->second);
       });
       options[g].check();
-      for (int64_t id : saved.param_groups[g].params) state[g].push_back(loaded(id, saved));
+      for (size_t i = 0; i < params_[g].size(); ++i) state[g].push_back(loaded(params_[g][i], saved.param_groups[g].params[i], saved));
     }
     options_ = std::move(options);
     state_ = std::move(state);
@@ -163,7 +163,7 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
 
  private:
   using State = std::array<Tensor, kMaxSlots>;
-  static State loaded(int64_t id, const StateDict& saved) {
+  static State loaded(const Tensor& param, int64_t id, const StateDict& saved) {
     State s;
     auto found = saved.state.find(id);
     if (found == saved.state.end()) return s;
@@ -171,6 +171,8 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
       size_t i = 0;
       while (i < Rule::kSlots.size() && name != Rule::kSlots[i]) ++i;
       SF_CHECK(i < Rule::kSlots.size(), Rule::kName, ": a param's state has no '", name, "'");
+      check_defined(Rule::kName, name.c_str(), tensor);
+      check_shape(Rule::kName, name.c_str(), tensor, Rule::slot_shape(i, param));
       s[i] = tensor.clone();
     }
     return s;

@@ -24,6 +24,7 @@ struct SGDOptions {
     f("maximize", o.maximize);
     f("master_weights", o.master_weights);
   }
+  static Shape slot_shape(size_t, const Tensor& param) { return param.shape(); }
   void check() const;
   void step(std::span<Update> updates) const;
 };

@@ -80,6 +80,13 @@ def test_blocks_nest_and_restore():
         assert F.linear(x, w).dtype is sf.float32
 
 
+def test_in_place_ops_keep_their_type():
+    x = sf.ones(3, dtype=sf.bfloat16)
+    with sf.autocast("cpu"):
+        x.exp_().mul_(2).pow_(2)
+    assert x.dtype is sf.bfloat16
+
+
 def test_decorator():
     @sf.autocast("cpu")
     def product(x, w):

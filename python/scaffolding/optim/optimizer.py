@@ -310,6 +310,7 @@ class RuleOptimizer(Optimizer):
         if cls._rule is not None:
             cls._update = staticmethod(getattr(_core, f"_{cls._rule}_step"))
             cls._check = staticmethod(getattr(_core, f"_{cls._rule}_check"))
+            cls._check_state = staticmethod(getattr(_core, f"_{cls._rule}_check_state"))
 
     def _check_group(self, group):
         self._check(group)
@@ -319,6 +320,11 @@ class RuleOptimizer(Optimizer):
         for group in self.param_groups:  # saved by a version, or a PyTorch, with fewer options
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
+
+    def _cast_state(self, param, value, name=None):
+        if isinstance(value, Tensor) and isinstance(name, str):
+            self._check_state(param, name, value)
+        return super()._cast_state(param, value, name)
 
     def _state_dtype(self, param, name, value):
         # Statistics of 16-bit parameters are float32.

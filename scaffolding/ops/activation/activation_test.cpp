@@ -4,6 +4,7 @@
 
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/reduce/reduce.h"
 
 namespace sf::test {
@@ -73,6 +74,12 @@ SF_OP_TEST(softmin) {
   sample(randn({2, 3, 4}), 0);
   rejects("dim", randn({3}), 2);
 }
+SF_OP_TEST(gumbel_softmax) {
+  sample(randn({4, 5}));
+  sample(randn({4, 5}), 0.5, true, 1e-10, 0).no_grad();  // the value is one-hot, its gradient the softmax's
+  rejects("tau must be positive", randn({3}), 0.0);
+  rejects("must be a floating-point tensor", randint(0, 3, {3}));
+}
 
 namespace {
 
@@ -87,6 +94,13 @@ TEST(activation, logsigmoid_is_exact_far_from_zero) {
   EXPECT_EQ(y[0].item(), -1000);
   EXPECT_EQ(y[1].item(), 0);
   EXPECT_NEAR(y[2].item() / -std::exp(-50.0), 1, 1e-12);
+}
+
+TEST(activation, gumbel_samples_are_torchs) {
+  manual_seed(2);
+  std::vector<double> y = gumbel_softmax(arange(0, 5).to(kFloat32) / 2, 0.7).to_vector();
+  const std::vector<double> want{0.003671, 0.722893, 0.041917, 0.165692, 0.065828};  // torch 2.15, manual_seed(2)
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y[i], want[i], 2e-6);
 }
 
 TEST(activation, a_hard_gumbel_sample_is_one_hot_and_carries_the_soft_gradient) {

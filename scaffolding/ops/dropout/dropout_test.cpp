@@ -2,6 +2,7 @@
 
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/random.h"
 
 namespace sf::test {
@@ -18,6 +19,13 @@ SF_OP_TEST(dropout) {
   rejects("p must be between 0 and 1", randn({3}), -0.5);
   rejects("must be a floating-point tensor", randint(0, 5, {3}));
   rejects("must be a tensor", none);
+}
+SF_OP_TEST(alpha_dropout) {
+  sample(randn({5, 7}), 0.3, true);
+  sample(randn({5, 7}));
+  sample(randn({4}), 1.0, true);
+  rejects("p must be between 0 and 1", randn({3}), 1.5);
+  rejects("must be a floating-point tensor", randint(0, 5, {3}));
 }
 SF_OP_TEST(feature_dropout) {
   sample(randn({3, 4, 2, 2, 2, 2}), 0.4);
@@ -51,6 +59,14 @@ TEST(dropout_mask, is_torchs_and_scales_what_stays) {
     for (int i = 0; i < 16; ++i) EXPECT_EQ(y.to_vector()[size_t(i)], want[size_t(i)] * scale);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(z.to_vector()[size_t(i * 9 + 4)], channels[size_t(i)] * 2);
   }
+}
+
+TEST(dropout_mask, alpha_dropout_gives_torchs_numbers) {
+  Generator g = make_generator();
+  g->manual_seed(2);
+  std::vector<double> y = sf::alpha_dropout(sf::arange(0, 8).to(kFloat32) / 4 - 1, 0.3, true, g).to_vector();
+  const std::vector<double> want{-1.059548, -0.191622, -1.059548, 0.238854, -1.059548, 0.66933, 0.884568, 1.099807};  // torch 2.15, manual_seed(2)
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y[i], want[i], 2e-6);
 }
 
 TEST(dropout_mask, the_gradient_uses_the_same_mask) {

@@ -19,6 +19,14 @@ SF_OP_TEST(embedding) {
   rejects("padding_idx", randint(0, 2, {2}), randn({5, 4}), 5);
 }
 
+SF_OP_TEST(embedding_renorm_) {
+  sample(randn({5, 3}), randint(0, 5, {4}), 0.5).no_golden();  // it writes its own sample; the numbers are checked below
+  sample(randn({5, 3}), randint(0, 5, {2, 2}), 0.5, 1.0).no_golden();
+  rejects("out of range", randn({5, 3}), full({1}, 5, kInt64), 1.0);
+  rejects("max_norm must be positive", randn({5, 3}), randint(0, 5, {4}), 0.0);
+  rejects("weight must be", randn({5}), randint(0, 5, {4}), 1.0);
+}
+
 TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32) {
   Tensor weight = zeros({3, 2}, kBFloat16).requires_grad_();
   Tensor numbers = full({1000}, 1, kInt64);
