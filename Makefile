@@ -7,7 +7,7 @@ PY := .venv/bin/python
 # A build folder keeps the generator that it was made with.
 generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 
-.PHONY: build build-cmake install install-cmake wheel cuda test test-gpu bench golden docs format lint clean
+.PHONY: build build-cmake install install-cmake wheel cuda test test-gpu fuzz bench golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package that .venv/bin/python imports.
@@ -54,6 +54,21 @@ test-gpu: build
 	  echo "test-gpu: skipped. Unproven here: no GPU, so that no CUDA kernel ran and no test counts as passed."; \
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
+
+# Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
+# with the mutations that the tests make.
+FUZZ_SECONDS ?= 10
+FUZZ_CXX ?= $(shell for c in clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14; do \
+  [ -e "$$($$c -print-file-name=libclang_rt.fuzzer-$$(uname -m).a 2>/dev/null)" ] && { command -v $$c; break; }; done)
+fuzz: CMAKE_ARGS += $(if $(FUZZ_CXX),,-DSF_BUILD_TESTS=ON)
+fuzz: build
+ifeq ($(FUZZ_CXX),)
+	SF_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BUILD)/scaffolding_tests --gtest_filter='*FuzzTarget*'
+else
+	FUZZ_SECONDS=$(FUZZ_SECONDS) cmake -S tests/fuzz -B $(BUILD)/fuzz $(call generator,$(BUILD)/fuzz) -DCMAKE_CXX_COMPILER=$(FUZZ_CXX) -DSF_LIBRARY=$(abspath $(BUILD))/libscaffolding.so
+	cmake --build $(BUILD)/fuzz --parallel $(JOBS)
+	cmake --build $(BUILD)/fuzz --parallel 1 --target run
+endif
 
 # Ours, PyTorch's and the machine's own limits side by side. TORCH_PYTHON: a Python that has torch, if there is one.
 #   make bench BENCH_ARGS="--filter conv --threads 1"      --quick: each row once

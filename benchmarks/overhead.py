@@ -5,6 +5,7 @@ import statistics
 import subprocess
 import sys
 
+import dataloader
 from serve import main
 
 import scaffolding as sf
@@ -42,6 +43,10 @@ ROWS = {
     "AdamW step of 4 small tensors, Python": (optimizer_step, {"goal": "seconds", "goal_value": 5e-6, "threads": 1}),
     "Linear(8, 8) of [4, 8] with gradient, Python": (linear_call, {"goal": "seconds", "goal_value": 1e-6, "threads": 1}),
     "import scaffolding": (import_time, {"goal": "seconds", "goal_value": 0.1}),
+    "dataloader webp lossy, 2 workers": (lambda: dataloader.ours("lossy"), {"goal": "speedup", "goal_value": 3}),
+    "dataloader webp lossless, 2 workers": (lambda: dataloader.ours("lossless"), {"goal": "speedup", "goal_value": 3}),
+    "webp decode alone lossy, 2 threads": (lambda: dataloader.limit("lossy"), {}),
+    "webp decode alone lossless, 2 threads": (lambda: dataloader.limit("lossless"), {}),
 }
 for wheel in sorted((ROOT / "dist").glob("scaffolding-*.whl"))[-1:]:
     ROWS["wheel"] = (lambda: {"bytes": wheel.stat().st_size}, {"goal": "bytes", "goal_value": 20e6})

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 
+import dataloader
 import torch
 import torch.nn.functional as F
 import training
@@ -150,6 +151,9 @@ def sizes_of_50_million():
 row("AdamW 50M f32", lambda: optimizer(torch.optim.AdamW, torch.float32, sizes_of_50_million()))
 row("SGD momentum 50M f32", lambda: optimizer(torch.optim.SGD, torch.float32, sizes_of_50_million(), momentum=0.9))
 row("AdamW step of 4 small tensors, Python", lambda: optimizer(torch.optim.AdamW, torch.float32, [(64, 32), (64,), (10, 64), (10,)]), threads=1)
+for kind in ("lossy", "lossless"):
+    row(f"dataloader webp {kind}, 2 workers", lambda k=kind: dataloader.peer(k))
+
 
 if __name__ == "__main__":
     main(ROWS, lambda n: torch.set_num_threads(n) if n else None)

@@ -10,7 +10,7 @@ list(FILTER sf_onednn INCLUDE REGEX "\\.onednn\\.cpp$")
 set(sf_core ${sf_all})
 list(FILTER sf_core EXCLUDE REGEX "(/op_check\\.cpp|/[^/]*\\.[a-z0-9]+\\.cpp|_test\\.cpp|_bench\\.cpp|_fuzz\\.cpp|/backend/cuda/.*)$")
 set(sf_tests ${sf_all})
-list(FILTER sf_tests INCLUDE REGEX "(_test|/ops/op_check)\\.cpp$")
+list(FILTER sf_tests INCLUDE REGEX "(_test|_fuzz|/ops/op_check)\\.cpp$")   # the tests drive the fuzz targets too
 set(sf_benches ${sf_all})
 list(FILTER sf_benches INCLUDE REGEX "_bench\\.cpp$")
 file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cu ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp
@@ -49,7 +49,7 @@ if(SF_ONEDNN AND sf_onednn)
   list(APPEND sf_object_libraries sf_onednn)
 endif()
 
-target_link_libraries(sf_core PRIVATE nlohmann_json::nlohmann_json)
+target_link_libraries(sf_core PRIVATE nlohmann_json::nlohmann_json ZLIB::ZLIB)
 
 # One shared library. Base objects come first: where two instruction sets share a weak symbol after all, the linker keeps
 # the base one (tests/check_isa_symbols.py sees to it that they do not).
@@ -64,13 +64,21 @@ foreach(part ${sf_object_libraries})
 endforeach()
 target_include_directories(scaffolding PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
 target_compile_features(scaffolding PUBLIC cxx_std_20)
-target_link_libraries(scaffolding PRIVATE OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
+target_link_libraries(scaffolding PRIVATE OpenMP::OpenMP_CXX ZLIB::ZLIB ${CMAKE_DL_LIBS})
 if(UNIX AND NOT APPLE)
   target_link_options(scaffolding PRIVATE -Wl,-Bsymbolic-functions)   # calls inside the library need no indirection
 endif()
 if(TARGET sf_onednn)
   target_link_libraries(scaffolding PRIVATE DNNL::dnnl)
 endif()
+target_link_libraries(sf_core PRIVATE ${sf_image_libraries})
+target_link_libraries(scaffolding PRIVATE ${sf_image_libraries})
+foreach(format PNG JPEG WEBP)
+  if(SF_${format})
+    string(TOLOWER ${format} file)
+    set_source_files_properties(scaffolding/io/image_${file}.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITH_${format})
+  endif()
+endforeach()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT SF_SANITIZE)
   target_link_options(scaffolding PRIVATE -Wl,-z,defs)   # a kernel whose table no file defines fails here, not at start
 endif()

@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_generator(m);
   sf::py::bind_methods(m);
   sf::py::bind_data(m);
+  sf::py::bind_data_loading(m);
   sf::py::bind_memory(m);
   sf::py::bind_numpy(m);
   sf::py::bind_dlpack(m);
@@ -25,6 +26,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_optim(m);
   sf::py::bind_schedule(m);
   sf::py::bind_amp(m);
+  sf::py::bind_io(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

@@ -71,6 +71,7 @@ void bind_dtype(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_methods(nb::module_& m);
 void bind_data(nb::module_& m);
+void bind_data_loading(nb::module_& m);
 void bind_memory(nb::module_& m);
 void bind_numpy(nb::module_& m);
 void bind_dlpack(nb::module_& m);
@@ -86,6 +87,7 @@ void bind_clip_grad(nb::module_& m);
 void bind_optim(nb::module_& m);
 void bind_schedule(nb::module_& m);
 void bind_amp(nb::module_& m);
+void bind_io(nb::module_& m);
 
 }  // namespace sf::py
 

@@ -16,9 +16,10 @@ def blocks(document, language):
 
 
 @pytest.mark.parametrize("number", range(len(blocks("README.md", "python"))))
-def test_readme_python(number):
+def test_readme_python(number, tmp_path):
     pytest.importorskip("scaffolding")
-    done = subprocess.run([sys.executable, "-c", blocks("README.md", "python")[number]], capture_output=True, text=True)
+    program = f"import os, scaffolding\nos.chdir({str(tmp_path)!r})\n" + blocks("README.md", "python")[number]  # it may write files
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

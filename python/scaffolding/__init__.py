@@ -15,8 +15,9 @@ from ._printing import get_printoptions, printoptions, set_printoptions
 from . import _tensor  # noqa: F401  (completes the Tensor class)
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ._random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from . import amp, autograd, backends, cuda, nn, optim, utils
 from .amp import autocast
+from .serialization import load, save
+from . import amp, autograd, backends, cuda, data, io, nn, optim, safetensors, utils
 
 __version__ = "0.1.0"
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -43,6 +44,45 @@ MappedFile::~MappedFile() {
   if (data_) munmap(data_, size_);
 }
 
+Bytes Bytes::map(const std::string& path) {
+  auto file = std::make_shared<const MappedFile>(path);
+  const std::byte* data = file->data();
+  uint64_t size = file->size();
+  return {std::move(file), data, size, path};
+}
+
+static std::shared_ptr<std::byte> aligned_bytes(uint64_t size) {
+  void* p = size <= SIZE_MAX - 64 ? std::aligned_alloc(64, size_t(size + 64) / 64 * 64) : nullptr;
+  if (!p) throw std::bad_alloc();
+  return {static_cast<std::byte*>(p), [](std::byte* b) { std::free(b); }};
+}
+
+Bytes Bytes::read(const std::string& path) {
+  Bytes mapped = map(path);  // copied from its pages: no second way of opening, and the size is known
+  return copy(mapped.data, mapped.size, path);
+}
+
+Bytes Bytes::copy(const void* data, uint64_t size, const std::string& name) {
+  auto memory = aligned_bytes(size);
+  if (size) std::memcpy(memory.get(), data, size_t(size));
+  const std::byte* p = memory.get();
+  return {std::move(memory), p, size, name};
+}
+
+Bytes Bytes::take(std::string bytes, const std::string& name) {
+  auto kept = std::make_shared<const std::string>(std::move(bytes));
+  auto* p = reinterpret_cast<const std::byte*>(kept->data());
+  uint64_t size = kept->size();
+  return {std::move(kept), p, size, name};
+}
+
+Bytes Bytes::borrow(const void* data, uint64_t size, const std::string& name) { return {nullptr, static_cast<const std::byte*>(data), size, name}; }
+
+Bytes Bytes::slice(uint64_t offset, uint64_t length) const {
+  SF_CHECK(offset <= size && length <= size - offset, name, ": bytes ", offset, " to ", offset, " + ", length, " lie outside of its ", size, " bytes");
+  return {owner, data ? data + offset : nullptr, length, name};
+}
+
 ReplacingFile::ReplacingFile(const std::string& path) : path_(path) {
   static std::atomic<unsigned> count{0};
   std::error_code ignored;
@@ -51,6 +91,8 @@ ReplacingFile::ReplacingFile(const std::string& path) : path_(path) {
   temporary_ = path_ + ".tmp" + std::to_string(getpid()) + "." + std::to_string(count++);
   fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno(temporary_, "cannot create");
+  struct stat old;
+  if (stat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);  // who may read it stays as it was
 }
 
 ReplacingFile::~ReplacingFile() {
@@ -70,8 +112,12 @@ void ReplacingFile::write(const void* data, size_t bytes) {
   }
 }
 
-void ReplacingFile::commit() {
+void ReplacingFile::sync() {
   if (fsync(fd_) != 0) fail_errno(temporary_, "cannot sync");
+}
+
+void ReplacingFile::commit() {
+  sync();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(path_, "cannot replace");
   close(fd_);
   fd_ = -1;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace sf::io {
@@ -22,15 +23,46 @@ class MappedFile {
   uint64_t size_ = 0;
 };
 
+// A range of bytes and what keeps it alive: a mapped file, a file that was read, or memory. Readers of every format take
+// one, so that all of them read from paths and from buffers alike. Copies share the bytes; const use is thread-safe.
+struct Bytes {
+  std::shared_ptr<const void> owner;
+  const std::byte* data = nullptr;
+  uint64_t size = 0;
+  std::string name;  // for messages: the path, or what the caller called it
+
+  static Bytes map(const std::string& path);                                      // pages are read as they are touched
+  static Bytes read(const std::string& path);                                     // the whole file, now
+  static Bytes copy(const void* data, uint64_t size, const std::string& name);    // aligned to 64 bytes
+  static Bytes take(std::string bytes, const std::string& name);                  // the string's own memory
+  static Bytes borrow(const void* data, uint64_t size, const std::string& name);  // the caller keeps them alive
+  Bytes slice(uint64_t offset, uint64_t size) const;                              // ValueError outside of this range
+  const char* chars() const { return reinterpret_cast<const char*>(data); }
+};
+
+// Where a format is written to.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void write(const void* data, size_t bytes) = 0;
+};
+
+class MemorySink final : public Sink {
+ public:
+  void write(const void* data, size_t size) override { bytes.append(static_cast<const char*>(data), size); }
+  std::string bytes;
+};
+
 // Writes beside `path` and takes its place on commit(); without one, nothing remains. One thread at a time.
-class ReplacingFile {
+class ReplacingFile final : public Sink {
  public:
   explicit ReplacingFile(const std::string& path);
-  ~ReplacingFile();
+  ~ReplacingFile() override;
   ReplacingFile(const ReplacingFile&) = delete;
   ReplacingFile& operator=(const ReplacingFile&) = delete;
-  void write(const void* data, size_t bytes);
-  void commit();  // syncs to disk, then renames
+  void write(const void* data, size_t bytes) override;
+  void sync();    // what was written is on the disk: a full one is found here at the latest
+  void commit();  // syncs, then renames
 
  private:
   std::string path_, temporary_;

@@ -1,15 +1,13 @@
 #include "scaffolding/io/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
-#include "scaffolding/io/file.h"
-#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/io/tensor_bytes.h"
 
 namespace sf::io {
 
@@ -128,15 +126,10 @@ void check_layout(const std::string& path, std::vector<SafetensorsEntry>& entrie
   for (auto& e : entries) {
     const Format* f = find_format(e.dtype);
     SF_CHECK(f, path, ": tensor '", e.name, "' has the unknown dtype '", e.dtype, "'");
-    bool empty = e.shape.contains(0);
-    uint64_t bits = uint64_t(f->bits);  // a zero size does not excuse the others from fitting
-    for (auto d : e.shape)
-      SF_CHECK(!__builtin_mul_overflow(bits, uint64_t(std::max<int64_t>(d, 1)), &bits), path, ": tensor '", e.name, "' of shape ", e.shape,
-               " has more bytes than fit in 64 bits");
     SF_CHECK(e.begin <= e.end && e.end <= data_bytes, path, ": tensor '", e.name, "' has data_offsets [", e.begin, ", ", e.end, "] in a file with ", data_bytes,
              " bytes of data");
-    SF_CHECK(bits % 8 == 0 && e.end - e.begin == (empty ? 0 : bits / 8), path, ": tensor '", e.name, "' of ", e.dtype, " ", e.shape, " does not fill its ",
-             e.end - e.begin, " bytes of data");
+    SF_CHECK(e.end - e.begin == checked_bytes(path + ": tensor '" + e.name + "'", e.shape, uint64_t(f->bits)), path, ": tensor '", e.name, "' of ", e.dtype,
+             " ", e.shape, " does not fill its ", e.end - e.begin, " bytes of data");
   }
   std::stable_sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   uint64_t at = 0;
@@ -151,19 +144,19 @@ void check_layout(const std::string& path, std::vector<SafetensorsEntry>& entrie
 
 struct SafetensorsFile::Content {
   std::string path;
-  std::shared_ptr<const MappedFile> file;
-  const std::byte* data = nullptr;
+  Bytes data;  // behind the header
   std::vector<SafetensorsEntry> entries;
   std::unordered_map<std::string_view, size_t> index;
   Metadata metadata;
 };
 
-SafetensorsFile::SafetensorsFile(const std::string& path) {
+SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(Bytes::map(path)) {}
+
+SafetensorsFile::SafetensorsFile(const Bytes& file) {
   auto c = std::make_shared<Content>();
-  c->path = path;
-  c->file = std::make_shared<const MappedFile>(path);
-  const std::byte* bytes = c->file->data();
-  uint64_t size = c->file->size();
+  const std::string& path = c->path = file.name;
+  const std::byte* bytes = file.data;
+  uint64_t size = file.size;
   SF_CHECK(size >= 8, path, ": a safetensors file begins with 8 bytes of header length, this file has ", size);
   uint64_t header = read_little_endian(bytes);
   SF_CHECK(header <= kMaxHeader && header <= size - 8, path, ": the header cannot have ", header, " bytes in a file of ", size);
@@ -174,7 +167,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) {
   SF_CHECK(fine, path, ": ", reader.problem);
   c->entries = std::move(reader.entries);
   c->metadata = std::move(reader.metadata);
-  c->data = bytes + 8 + header;
+  c->data = file.slice(8 + header, size - 8 - header);
   check_layout(path, c->entries, size - 8 - header);
   for (size_t i = 0; i < c->entries.size(); ++i) c->index[c->entries[i].name] = i;
   content_ = std::move(c);
@@ -189,37 +182,13 @@ const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   return content_->entries[it->second];
 }
 
-// Source and target integers differ in size: one element at a time from unaligned bytes.
-template <class From, class To> static Tensor widened(const std::byte* p, const Shape& shape) {
-  Tensor t = empty(shape, dtype_of<To>::value);
-  for (int64_t i = 0; i < t.numel(); ++i, p += sizeof(From)) {
-    From v;
-    std::memcpy(&v, p, sizeof v);
-    t.data<To>()[i] = To(v);
-  }
-  return t;
-}
-
 Tensor SafetensorsFile::get(std::string_view name) const {
   const SafetensorsEntry& e = entry(name);
   const Format& f = *find_format(e.dtype);
-  const std::byte* p = content_->data + e.begin;
-  if (f.name == "U16") return widened<uint16_t, int32_t>(p, e.shape);
-  if (f.name == "U32") return widened<uint32_t, int64_t>(p, e.shape);
-  if (f.name == "U64") return widened<uint64_t, int64_t>(p, e.shape);
+  Bytes bytes = content_->data.slice(e.begin, e.end - e.begin);
+  if (f.name == "U16" || f.name == "U32" || f.name == "U64") return widened_unsigned(bytes, e.shape, f.bits / 8);
   SF_CHECK_AS(NotSupported, f.dtype, content_->path, ": tensor '", e.name, "' has dtype ", e.dtype, ", which Scaffolding cannot hold");
-  size_t bytes = size_t(e.end - e.begin);
-  bool aligned = reinterpret_cast<uintptr_t>(p) % size_of(*f.dtype) == 0;
-  bool clean = *f.dtype != kBool || std::all_of(p, p + bytes, [](std::byte b) { return b <= std::byte(1); });
-  if (!aligned || !clean) {
-    Tensor t = empty(e.shape, *f.dtype);
-    if (bytes) std::memcpy(t.data_ptr(), p, bytes);
-    auto* b = static_cast<uint8_t*>(t.data_ptr());
-    if (!clean) std::transform(b, b + bytes, b, [](uint8_t v) { return uint8_t(v != 0); });
-    return t;
-  }
-  auto storage = Storage::borrow(bytes ? const_cast<std::byte*>(p) : nullptr, bytes, Device::CPU, [keep = content_->file] {});
-  return Tensor::strided(std::move(storage), e.shape, contiguous_strides(e.shape), 0, *f.dtype);
+  return tensor_of_bytes(bytes, e.shape, *f.dtype);
 }
 
 std::map<std::string, Tensor> load_safetensors(const std::string& path) {
@@ -239,7 +208,14 @@ static std::string quoted(const std::string& s) {
   }
 }
 
-void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path, const Metadata& metadata) {
+namespace {
+
+struct Plan {
+  std::vector<std::pair<const std::string*, Tensor>> order;
+  std::string header;  // with its length
+};
+
+Plan planned(const std::map<std::string, Tensor>& tensors, const Metadata& metadata) {
   std::vector<std::pair<const std::string*, Tensor>> order;
   for (auto& [name, t] : tensors) {
     SF_CHECK(name != "__metadata__", "save_safetensors: '__metadata__' cannot name a tensor");
@@ -270,15 +246,23 @@ void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::s
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   SF_CHECK(header.size() <= kMaxHeader, "save_safetensors: the names and metadata need ", header.size(), " bytes, at most ", kMaxHeader, " are allowed");
+  uint64_t length = header.size();
+  return {std::move(order), std::string(reinterpret_cast<const char*>(&length), 8) + header};
+}
+
+void write(const Plan& plan, Sink& sink) {
+  sink.write(plan.header.data(), plan.header.size());
+  for (auto& [name, t] : plan.order) write_tensor(sink, t);  // one tensor at a time: no second copy of a whole model
+}
+
+}  // namespace
+
+void save_safetensors(const std::map<std::string, Tensor>& tensors, Sink& sink, const Metadata& metadata) { write(planned(tensors, metadata), sink); }
+
+void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path, const Metadata& metadata) {
+  Plan plan = planned(tensors, metadata);  // what cannot be saved is found before a file is made
   ReplacingFile file(path);
-  unsigned char length[8];
-  for (int i = 0; i < 8; ++i) length[i] = uint8_t(uint64_t(header.size()) >> 8 * i);
-  file.write(length, 8);
-  file.write(header.data(), header.size());
-  for (auto& [name, t] : order) {
-    Tensor bytes = contiguous(t.to(Device::CPU));  // one tensor at a time: no second copy of a whole model
-    file.write(bytes.data_ptr(), bytes.nbytes());
-  }
+  write(plan, file);
   file.commit();
 }
 

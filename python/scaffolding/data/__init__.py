@@ -1,0 +1,11 @@
+"""Pictures: reading and writing them, data sets of them, transforms. The DataLoader is scaffolding.utils.data.DataLoader."""
+
+from .._core import _data
+from ..utils.data import DataLoader
+from .image import convert_image, decode_image, encode_image, image_info, read_image, write_image
+from . import transforms
+from .datasets import BucketBatchSampler, ImageFiles, ImageFolder, WebDataset
+
+AspectBuckets = _data.AspectBuckets
+BrokenSample = _data.BrokenSample
+Transform = _data.Transform

@@ -1,0 +1,139 @@
+"""Data sets of pictures with captions or labels, decoded in C++.
+
+A sample is a dict: image (uint8 [C, H, W], or what transform makes of it), text (where there are captions), label (where there
+are classes), name, index. A batch has tensors for image, label and index, lists for text and name.
+"""
+
+import os
+
+from .. import _core
+from ..utils.data.dataset import Dataset
+from ..utils.data.sampler import RandomSampler, Sampler, SequentialSampler, _positive
+
+_data = _core._data
+
+
+class _ImageDataset(Dataset):
+    def __init__(self, native, transform):
+        self._native = native
+        self._python_transform = None if transform is None or isinstance(transform, _data.Transform) else transform
+        self.transform = transform
+
+    @property
+    def _native_if_whole(self):
+        """What a DataLoader may decode without Python: everything but a transform written in Python."""
+        return self._native if self._python_transform is None else None
+
+    def __len__(self):
+        return len(self._native)
+
+    def __getitem__(self, index):
+        sample = self._native.get(index + len(self) if index < 0 else index)
+        if self._python_transform is not None:
+            sample["image"] = self._python_transform(sample["image"])
+        return sample
+
+    @property
+    def skipped(self):
+        """[(index, name, reason)] of the pictures that were found broken so far."""
+        return self._native.skipped
+
+    @property
+    def classes(self):
+        """The names of the labels; empty where there are none."""
+        return self._native.classes
+
+    def name(self, index):
+        """What errors call the sample: its path in the folder or archive."""
+        return self._native.name(index)
+
+    def caption(self, index):
+        """The sample's text; "" where there is none."""
+        return self._native.caption(index)
+
+    def metadata(self, index):
+        """The sample's row of metadata, a dict; empty where there is none."""
+        import json
+
+        row = self._native.metadata(index)
+        return json.loads(row) if row else {}
+
+    def info(self, index):
+        """What the header of the sample's file says, as image_info."""
+        return self._native.info(index)
+
+    def picture(self, index):
+        """The picture, uint8 [C, H, W], before transform."""
+        return self._native.picture(index)
+
+
+def _native_transform(transform):
+    return transform if isinstance(transform, _data.Transform) else None
+
+
+class ImageFolder(_ImageDataset):
+    """The pictures of a folder and of those below it.
+
+    What belongs to a picture is said by the first of these that is there: metadata.jsonl or metadata.csv (column file_name, and
+    the text under caption_column: by default text, caption or prompt); picture.txt beside picture.png; the names of the first
+    subfolders, which become `classes` and give labels.
+
+    mode: "RGB", "RGBA", "L", "LA" or "keep". Raises ValueError for a missing folder, one without pictures, a caption_column that
+    is not there (naming those that are), and pictures without a caption file where others have one, unless allow_missing_captions.
+    """
+
+    def __init__(self, root, transform=None, *, mode="RGB", caption_column=None, allow_missing_captions=False, apply_exif_orientation=True, max_pixels=None):
+        native = _data.image_folder(
+            os.fspath(root), mode, apply_exif_orientation, max_pixels, caption_column or "", allow_missing_captions, _native_transform(transform)
+        )
+        super().__init__(native, transform)
+
+
+class WebDataset(_ImageDataset):
+    """Tar archives of samples key.jpg, key.txt, key.json, key.cls, or of pictures and a metadata.jsonl; not unpacked, in any order.
+
+    urls: a path or several; each may hold a range (shard-{000..012}.tar) or be a folder of tars. Other arguments as ImageFolder's;
+    caption_column is a key of the .json files or a column of metadata.jsonl.
+    """
+
+    def __init__(self, urls, transform=None, *, mode="RGB", caption_column=None, allow_missing_captions=False, apply_exif_orientation=True, max_pixels=None):
+        paths = [os.fspath(u) for u in ([urls] if isinstance(urls, (str, os.PathLike)) else urls)]
+        native = _data.web_dataset(paths, mode, apply_exif_orientation, max_pixels, caption_column or "", allow_missing_captions, _native_transform(transform))
+        super().__init__(native, transform)
+
+
+class ImageFiles(_ImageDataset):
+    """The files named, with a caption each or none at all."""
+
+    def __init__(self, paths, captions=None, transform=None, *, mode="RGB", apply_exif_orientation=True, max_pixels=None):
+        paths = [os.fspath(p) for p in paths]
+        super().__init__(_data.image_files(paths, list(captions or []), mode, apply_exif_orientation, max_pixels, _native_transform(transform)), transform)
+
+
+class BucketBatchSampler(Sampler):
+    """Batches whose pictures share an aspect-ratio bucket, for a DataLoader's batch_sampler.
+
+    dataset: an ImageFolder, WebDataset or ImageFiles; its headers are read once, by num_threads threads. Samples are taken in
+    RandomSampler's order (shuffle) or their own, and a batch is given out when its bucket has batch_size of them.
+    """
+
+    def __init__(self, dataset, buckets, batch_size, shuffle=True, drop_last=False, generator=None, num_threads=2):
+        _positive("BucketBatchSampler", "batch_size", batch_size)
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.bucket_of = dataset._native.buckets(buckets, num_threads)
+        self.sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+
+    def __iter__(self):
+        return iter(_data.bucket_batches(list(self.sampler), self.bucket_of, self.batch_size, self.drop_last))
+
+    def __len__(self):
+        counts = {}
+        for b in self.bucket_of:
+            counts[b] = counts.get(b, 0) + 1
+        return sum(n // self.batch_size if self.drop_last else (n + self.batch_size - 1) // self.batch_size for n in counts.values())
+
+    def state_dict(self):
+        return {"sampler": self.sampler.state_dict()}
+
+    def load_state_dict(self, state_dict):
+        self.sampler.load_state_dict(state_dict["sampler"])

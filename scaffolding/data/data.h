@@ -1,0 +1,7 @@
+// Pictures and the way to them: data sets, transforms, the loader.
+#pragma once
+#include "scaffolding/data/dataloader.h"
+#include "scaffolding/data/dataset.h"
+#include "scaffolding/data/image_dataset.h"
+#include "scaffolding/data/transforms.h"
+#include "scaffolding/io/image.h"

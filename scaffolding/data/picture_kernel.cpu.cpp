@@ -1,0 +1,182 @@
+// picture_kernel.h on the CPU.
+#include "scaffolding/data/picture_kernel.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+namespace sf::data {
+namespace SF_ISA {
+
+constexpr int kBits = 22;
+
+SF_INLINE uint8_t clip(int32_t v) {
+  v >>= kBits;
+  return uint8_t(v < 0 ? 0 : v > 255 ? 255 : v);
+}
+
+template <int C> SF_INLINE void column_plain(const uint8_t* in, uint8_t* out, const int32_t* w, int n) {
+  for (int c = 0; c < C; ++c) {
+    int32_t sum = 1 << (kBits - 1);
+    for (int k = 0; k < n; ++k) sum += in[k * C + c] * w[k];
+    out[c] = clip(sum);
+  }
+}
+#ifdef __AVX2__
+// Four taps of up to four channels at a time: 16-bit products of pairs of taps (pmaddwd), once with the upper and once with
+// the lower 11 bits of the weights, so that the sum is exact.
+struct PairWeights {
+  __m256i upper, lower;  // [w0 w1 w0 w1 ...] of 16 bits in the lower lane, [w2 w3 ...] in the upper
+};
+SF_INLINE PairWeights pair_weights(const int32_t* w) {
+  const __m256i spread = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+  __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(w));
+  __m128i upper = _mm_packs_epi32(_mm_srai_epi32(four, 11), four), lower = _mm_packs_epi32(_mm_and_si128(four, _mm_set1_epi32(2047)), four);
+  return {_mm256_permutevar8x32_epi32(_mm256_castsi128_si256(upper), spread), _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(lower), spread)};
+}
+// One output pixel; reads 16 bytes from each fourth tap on. `first` are the weights of the first four.
+template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, const PairWeights& first, const int32_t* w, int n) {
+  // The lower lane pairs taps 0 and 1, the upper one taps 2 and 3, channel by channel, widened to 16 bits.
+  const __m256i pairs =
+      C == 4 ? _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1, 8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1)
+             : _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, 6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
+  auto taps = [&](int k) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * C))), pairs); };
+  __m256i x = taps(0), upper = _mm256_madd_epi16(x, first.upper), lower = _mm256_madd_epi16(x, first.lower);
+  for (int k = 4; k < n; k += 4) {
+    PairWeights more = pair_weights(w + k);
+    x = taps(k);
+    upper = _mm256_add_epi32(upper, _mm256_madd_epi16(x, more.upper));
+    lower = _mm256_add_epi32(lower, _mm256_madd_epi16(x, more.lower));
+  }
+  __m256i both = _mm256_add_epi32(_mm256_slli_epi32(upper, 11), lower);
+  __m128i sum = _mm_add_epi32(_mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)), _mm_set1_epi32(1 << (kBits - 1)));
+  sum = _mm_srai_epi32(sum, kBits);
+  auto pixel = uint32_t(_mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(sum, sum), sum)));
+  __builtin_memcpy(out, &pixel, C);
+}
+#endif
+
+template <int C> static void along_columns(const ResizePass& a) {
+  for (int64_t x = 0; x < a.out_size; ++x) {
+    const int32_t* w = a.weight + x * a.taps;
+    const uint8_t* in = a.in + a.first[x] * C;
+    uint8_t* out = a.out + x * C;
+    int n = a.count[x];
+    int64_t y = 0;
+#ifdef __AVX2__
+    constexpr int kWide = C < 3 ? 3 : C;
+    PairWeights first = pair_weights(w);
+    // Vectors read up to 16 bytes behind the last tap, which the picture must have.
+    const uint8_t* last = a.in + a.rows * a.in_size * C - ((n + 3) / 4 * 4 * C + 16);
+    if (C >= 3)
+      for (; y < a.rows && in <= last; ++y, in += a.in_size * C, out += a.out_size * C) column_pairs<kWide>(in, out, first, w, n);
+#endif
+    for (; y < a.rows; ++y, in += a.in_size * C, out += a.out_size * C) column_plain<C>(in, out, w, n);
+  }
+}
+
+#ifdef __AVX2__
+// Sixteen bytes of a row from pairs of rows, as column_pairs.
+SF_INLINE void row_pairs(const uint8_t* in, int64_t row, uint8_t* out, const int32_t* w, int n) {
+  __m256i upper[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()}, lower[2] = {upper[0], upper[0]};
+  for (int k = 0; k < n; k += 2) {
+    __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * row));
+    __m128i second = k + 1 < n ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + (k + 1) * row)) : first;  // its weight is zero
+    __m256i hi = _mm256_set1_epi32(((w[k] >> 11) & 0xFFFF) | (w[k + 1] >> 11) << 16);
+    __m256i lo = _mm256_set1_epi32((w[k] & 2047) | (w[k + 1] & 2047) << 16);
+    __m256i x[2] = {_mm256_cvtepu8_epi16(_mm_unpacklo_epi8(first, second)), _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(first, second))};
+    for (int h = 0; h < 2; ++h) {
+      upper[h] = _mm256_add_epi32(upper[h], _mm256_madd_epi16(x[h], hi));
+      lower[h] = _mm256_add_epi32(lower[h], _mm256_madd_epi16(x[h], lo));
+    }
+  }
+  for (int h = 0; h < 2; ++h) {
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(upper[h], 11), lower[h]), _mm256_set1_epi32(1 << (kBits - 1)));
+    sum = _mm256_srai_epi32(sum, kBits);
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out + 8 * h), _mm_packus_epi16(words, words));
+  }
+}
+#endif
+
+static void along_rows(const ResizePass& a) {
+  int64_t row = a.rows * a.channels;
+  for (int64_t y = 0; y < a.out_size; ++y) {
+    const uint8_t* in = a.in + a.first[y] * row;
+    uint8_t* out = a.out + y * row;
+    const int32_t* w = a.weight + y * a.taps;
+    int64_t i = 0;
+#ifdef __AVX2__
+    for (; i + 16 <= row; i += 16) row_pairs(in + i, row, out + i, w, a.count[y]);
+#endif
+    for (; i < row; ++i) {
+      int32_t sum = 1 << (kBits - 1);
+      for (int k = 0; k < a.count[y]; ++k) sum += in[k * row + i] * w[k];
+      out[i] = clip(sum);
+    }
+  }
+}
+
+static void resize(const ResizePass& a) {
+  if (a.along_rows) return along_rows(a);
+  switch (a.channels) {
+    case 1: return along_columns<1>(a);
+    case 2: return along_columns<2>(a);
+    case 3: return along_columns<3>(a);
+    default: return along_columns<4>(a);
+  }
+}
+
+template <int C> static void to_float_of(const PixelsToFloat& a) {
+  for (int c = 0; c < C; ++c) {
+    const uint8_t* in = a.in + c;
+    float* out = a.out + c * a.pixels;
+    float scale = a.scale[c], shift = a.shift[c];
+    for (int64_t i = 0; i < a.pixels; ++i) out[i] = float(in[i * C]) * scale + shift;
+  }
+}
+static void to_float(const PixelsToFloat& a) {
+  switch (a.channels) {
+    case 1: return to_float_of<1>(a);
+    case 2: return to_float_of<2>(a);
+    case 3: return to_float_of<3>(a);
+    default: return to_float_of<4>(a);
+  }
+}
+
+template <int C> static void composite_of(const CompositePixels& a) {
+  int64_t i = 0;
+#ifdef __AVX2__
+  if constexpr (C == 4) {  // four pixels at a time; 16 bytes are written for 12
+    const __m128i alphas = _mm_setr_epi8(3, 3, 3, 3, 7, 7, 7, 7, 11, 11, 11, 11, 15, 15, 15, 15);
+    const __m128i colours = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+    const __m256i under = _mm256_set1_epi64x(int64_t(a.colour[0]) | int64_t(a.colour[1]) << 16 | int64_t(a.colour[2]) << 32);
+    for (; i + 6 <= a.pixels; i += 4) {
+      __m128i in = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a.in + i * 4));
+      __m256i x = _mm256_cvtepu8_epi16(in), alpha = _mm256_cvtepu8_epi16(_mm_shuffle_epi8(in, alphas));
+      __m256i v = _mm256_add_epi16(_mm256_mullo_epi16(x, alpha), _mm256_mullo_epi16(under, _mm256_sub_epi16(_mm256_set1_epi16(255), alpha)));
+      v = _mm256_add_epi16(v, _mm256_set1_epi16(128));
+      v = _mm256_srli_epi16(_mm256_add_epi16(v, _mm256_srli_epi16(v, 8)), 8);
+      __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(a.out + i * 3), _mm_shuffle_epi8(bytes, colours));
+    }
+  }
+#endif
+  for (; i < a.pixels; ++i) {
+    const uint8_t* in = a.in + i * C;
+    uint8_t* out = a.out + i * (C - 1);
+    int alpha = in[C - 1];
+    for (int c = 0; c < C - 1; ++c) {
+      int v = in[c] * alpha + a.colour[c] * (255 - alpha) + 128;
+      out[c] = uint8_t((v + (v >> 8)) >> 8);  // v / 255, exactly
+    }
+  }
+}
+static void composite(const CompositePixels& a) { a.channels == 2 ? composite_of<2>(a) : composite_of<4>(a); }
+
+SF_KERNEL(picture_resize, DeviceType::CPU, "native", SF_ISA_PRIORITY, resize, nullptr)
+SF_KERNEL(picture_to_float, DeviceType::CPU, "native", SF_ISA_PRIORITY, to_float, nullptr)
+SF_KERNEL(picture_composite, DeviceType::CPU, "native", SF_ISA_PRIORITY, composite, nullptr)
+
+}  // namespace SF_ISA
+}  // namespace sf::data
