@@ -23,3 +23,4 @@
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
+#include "scaffolding/train/train.h"
