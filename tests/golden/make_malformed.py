@@ -7,6 +7,7 @@ Each line of the manifest: file, kind (torch, npy, gguf, index, any) and a part 
 
 import io
 import json
+import math
 import pathlib
 import pickle
 import shutil
@@ -339,6 +340,12 @@ def corpus():
             indent=2,
         ).encode(),
     )
+    ddim = {"_class_name": "DDIMScheduler", "beta_schedule": "scaled_linear", "clip_sample": False, "trained_betas": None, "steps_offset": 1}
+    add("scheduler_config", "ddim.json", json.dumps(ddim, indent=2).encode())
+    unipc = {"_class_name": "UniPCMultistepScheduler", "disable_corrector": [0, 1], "use_karras_sigmas": True, "sigma_max": 9.5, "other": {"a": [None]}}
+    add("scheduler_config", "unipc.json", json.dumps(unipc).encode())
+    dpm = {"_class_name": "DPMSolverMultistepScheduler", "lambda_min_clipped": -math.inf, "trained_betas": [0.01] * 8, "num_train_timesteps": 8}
+    add("scheduler_config", "dpm.json", json.dumps(dpm).encode())
     add("shard_index", "escapes.json", rb'{"weight_map":{"\u00e9\ud83d\ude00\n":"a b"},"other":[true,false,-1e5]}')
 
 
