@@ -22,3 +22,4 @@
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
+#include "scaffolding/tokenizers/clip_tokenizer.h"

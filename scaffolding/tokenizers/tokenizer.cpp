@@ -113,6 +113,17 @@ Encoding Tokenizer::encode(std::string_view text, const EncodeOptions& options) 
 
 const EncodeOptions& Tokenizer::defaults() const { return parts_->defaults; }
 
+const TokenizerConfig& Tokenizer::config() const { return parts_->config; }
+
+EncodeOptions Tokenizer::fixed_length(int64_t length) const {
+  auto& c = parts_->config;
+  SF_CHECK(length > 0 || c.model_max_length < INT64_MAX, "encode: padding to max_length needs a max_length: this tokenizer has no model_max_length");
+  SF_CHECK(c.pad_token, "encode: padding needs a pad token, and this tokenizer has none");
+  if (length <= 0) length = c.model_max_length;
+  return {.truncation = Truncation{length, c.truncation_side},
+          .padding = Padding{.length = length, .side = c.padding_side, .id = *parts_->id(c.pad_token->content)}};
+}
+
 std::string Tokenizer::decode(const std::vector<int64_t>& ids, bool skip_special_tokens) const {
   std::vector<std::string> tokens;
   for (int64_t id : ids) {

@@ -45,11 +45,24 @@ struct AddedToken {
   bool special = false;      // decode can leave it out
 };
 
+// What tokenizer_config.json and special_tokens_map.json say beside tokens' ids.
+struct TokenizerConfig {
+  std::optional<AddedToken> bos_token, eos_token, unk_token, pad_token;
+  int64_t model_max_length = INT64_MAX;  // tokens that the model takes; INT64_MAX: as many as there are
+  Side padding_side = Side::Right, truncation_side = Side::Right;
+  std::vector<std::pair<int64_t, AddedToken>> added_tokens;  // of added_tokens_decoder
+};
+// ValueError naming file and rule for what is wrong in them; a file that is not there says nothing.
+TokenizerConfig read_tokenizer_config(const std::string& folder);
+void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder);
+
 class Tokenizer {
  public:
   // tokenizer.json. ValueError naming file, place and rule for a wrong one.
   static Tokenizer from_json(const io::Bytes& file);
   static Tokenizer from_file(const std::string& path) { return from_json(io::Bytes::map(path)); }
+  // A folder with tokenizer.json and, where present, tokenizer_config.json and special_tokens_map.json.
+  static Tokenizer from_pretrained(const std::string& folder);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
@@ -58,6 +71,9 @@ class Tokenizer {
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
   std::vector<Encoding> encode_batch(const std::vector<std::string>& texts, const EncodeOptions& options = {}) const;
   const EncodeOptions& defaults() const;  // truncation and padding as the file has them
+  // Cut and padded to `length` tokens, or to model_max_length for 0. ValueError without a length or a pad token.
+  EncodeOptions fixed_length(int64_t length = 0) const;
+  const TokenizerConfig& config() const;
   // Ids without a token are left out.
   std::string decode(const std::vector<int64_t>& ids, bool skip_special_tokens = false) const;
 
@@ -69,8 +85,7 @@ class Tokenizer {
   int64_t add_tokens(const std::vector<AddedToken>& tokens);
   size_t size() const;  // of the vocabulary, with added tokens
 
- private:
-  friend class CLIPTokenizer;
+ protected:
   struct Parts;
   explicit Tokenizer(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;

@@ -96,4 +96,11 @@ Tokenizer Tokenizer::from_json(const io::Bytes& file) {
   return Tokenizer(std::move(parts));
 }
 
+Tokenizer Tokenizer::from_pretrained(const std::string& folder) {
+  Tokenizer out = from_file(folder + "/tokenizer.json");
+  out.parts_->config = read_tokenizer_config(folder);
+  out.parts_->add_configured(folder + "/tokenizer_config.json");
+  return out;
+}
+
 }  // namespace sf::tokenizers

@@ -18,12 +18,14 @@ struct Tokenizer::Parts {
   std::vector<int64_t> before, after;  // special tokens around a text
   AddedTokens added;
   EncodeOptions defaults;
+  TokenizerConfig config;
 
   // Everything but model and added tokens, from the members of a tokenizer.json that are there.
   void read_stages(const JsonPart& root);
   void read_post_processor(const JsonPart& part);
   // An id of -1 asks for the vocabulary's, or the next free one. ValueError naming `where` for an id that is another token's.
   int64_t add(const AddedToken& token, int64_t id, const std::string& where);
+  void add_configured(const std::string& where);  // the config's tokens
   std::optional<int64_t> id(std::string_view token) const;
   int64_t next_id() const;
   void tokens_of(std::string_view text, std::vector<int64_t>& ids) const;
