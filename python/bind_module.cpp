@@ -1,6 +1,7 @@
 // The extension module scaffolding._core. The package's Python files re-export it and add what reads better in Python.
 #include "bind_generator.h"
 #include "bind_tensor.h"
+#include "bind_tokenizers.h"
 
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);        // tensors held by module globals outlive the interpreter's own tear-down
@@ -27,6 +28,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_schedule(m);
   sf::py::bind_amp(m);
   sf::py::bind_io(m);
+  sf::py::bind_tokenizers(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

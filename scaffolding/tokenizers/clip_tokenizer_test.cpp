@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/core/error.h"
 #include "scaffolding/io/test_folder.h"
 
 namespace sf::tokenizers {

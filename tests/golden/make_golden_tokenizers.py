@@ -26,17 +26,64 @@ SHARED = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SF_S
 MADE_BY = f"transformers {transformers.__version__}, tokenizers {tokenizers.__version__}"
 
 TRICKY = [
-    "", " ", "\n\t ", "a", "A Photo  of a CAT!", "a photo of a cat", "don't we'll they've I'm it's you're he'd DON'T 'S '",
-    "100 apples & 3.14 pears, 4k", "supercalifragilisticexpialidocious", "  leading and   trailing\t\nspaces  ", "&lt;html&gt; &amp;amp;",
-    "hello<|endoftext|>world", "<|startoftext|>x<|ENDOFTEXT|> y <|endoftext|>", "<|endoftext", "!", "wow!!! really?!", "! a !b", "x!y",
-    "e\u0301tude \u00e9tude \u00c9TUDE", "\u212b \u2126 \ufb01 \u00bd \u2460 \u2168", "\u0130stanbul I\u0307 \u0131", "\u039f\u0394\u039f\u03a3 \u03c3\u03c2",
-    "\u00df \u1e9e STRASSE", "\u01c5 \u01f1", "na\u00efve fa\u00e7ade \u2014 \u201cquoted\u201d \u2026", "\u4e00\u53ea\u732b \u65e5\u672c\u8a9e \ud55c\uad6d\uc5b4 \u1100\u1161\u11a8",
-    "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
-    "\U0001f600 \U0001f469\u200d\U0001f4bb \U0001f1e9\U0001f1ea \u2764\ufe0f", "a\u00a0b\u2003c\u3000d\u2028e\u200bf\u0085g", "\u180e x", "a\u0000b\u0001\u007f",
-    "\u0660\u0661 \u0967\u0968 12345 \u00b2\u00b3", "a_b-c.d/e\\f", "https://example.com/a?b=c&d=%20", "#tag @name $5 50% 1,000.00", "(masterpiece:1.2), [bad]",
-    "\ufeffbom \ufffd", "Z\u0335\u0321\u033ba\u0337\u030fl\u0334\u0354g\u0336o\u0335", "o\u0302\u0323 \u1ed9", "\u0f73\u0f75", "\u1e9b\u0323", "\U0001d400\U0001d7ce",
-    "x" * 300, "ab " * 60, "\u00e9" * 90, "'s's'll'", "'", "\"\"\"", "I'LL", "\u2019s", "1st 2nd \u00bcs", "__init__", "\u200d", "\u0301", "a\u0301\u0302\u0303",
-]  # fmt: skip
+    "",
+    " ",
+    "\n\t ",
+    "a",
+    "A Photo  of a CAT!",
+    "a photo of a cat",
+    "don't we'll they've I'm it's you're he'd DON'T 'S '",
+    "100 apples & 3.14 pears, 4k",
+    "supercalifragilisticexpialidocious",
+    "  leading and   trailing\t\nspaces  ",
+    "&lt;html&gt; &amp;amp;",
+    "hello<|endoftext|>world",
+    "<|startoftext|>x<|ENDOFTEXT|> y <|endoftext|>",
+    "<|endoftext",
+    "!",
+    "wow!!! really?!",
+    "! a !b",
+    "x!y",
+    "e\u0301tude \u00e9tude \u00c9TUDE",
+    "\u212b \u2126 \ufb01 \u00bd \u2460 \u2168",
+    "\u0130stanbul I\u0307 \u0131",
+    "\u039f\u0394\u039f\u03a3 \u03c3\u03c2",
+    "\u00df \u1e9e STRASSE",
+    "\u01c5 \u01f1",
+    "na\u00efve fa\u00e7ade \u2014 \u201cquoted\u201d \u2026",
+    "\u4e00\u53ea\u732b \u65e5\u672c\u8a9e \ud55c\uad6d\uc5b4 \u1100\u1161\u11a8",
+    "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd",
+    "\u0928\u092e\u0938\u094d\u0924\u0947",
+    "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+    "\U0001f600 \U0001f469\u200d\U0001f4bb \U0001f1e9\U0001f1ea \u2764\ufe0f",
+    "a\u00a0b\u2003c\u3000d\u2028e\u200bf\u0085g",
+    "\u180e x",
+    "a\u0000b\u0001\u007f",
+    "\u0660\u0661 \u0967\u0968 12345 \u00b2\u00b3",
+    "a_b-c.d/e\\f",
+    "https://example.com/a?b=c&d=%20",
+    "#tag @name $5 50% 1,000.00",
+    "(masterpiece:1.2), [bad]",
+    "\ufeffbom \ufffd",
+    "Z\u0335\u0321\u033ba\u0337\u030fl\u0334\u0354g\u0336o\u0335",
+    "o\u0302\u0323 \u1ed9",
+    "\u0f73\u0f75",
+    "\u1e9b\u0323",
+    "\U0001d400\U0001d7ce",
+    "x" * 300,
+    "ab " * 60,
+    "\u00e9" * 90,
+    "'s's'll'",
+    "'",
+    '"""',
+    "I'LL",
+    "\u2019s",
+    "1st 2nd \u00bcs",
+    "__init__",
+    "\u200d",
+    "\u0301",
+    "a\u0301\u0302\u0303",
+]
 
 
 def random_strings(n, seed, length=24):
@@ -76,11 +123,25 @@ def token(content):
 
 CLIP_CONFIGS = {
     "plain": {},
-    "sd15": {"bos_token": token("<|startoftext|>"), "eos_token": token("<|endoftext|>"), "unk_token": token("<|endoftext|>"),
-             "pad_token": "<|endoftext|>", "model_max_length": 77, "tokenizer_class": "CLIPTokenizer", "do_lower_case": True, "errors": "replace"},
-    "sdxl2": {"bos_token": token("<|startoftext|>"), "eos_token": token("<|endoftext|>"), "unk_token": token("<|endoftext|>"),
-              "pad_token": "!", "model_max_length": 77, "tokenizer_class": "CLIPTokenizer"},
-}  # fmt: skip
+    "sd15": {
+        "bos_token": token("<|startoftext|>"),
+        "eos_token": token("<|endoftext|>"),
+        "unk_token": token("<|endoftext|>"),
+        "pad_token": "<|endoftext|>",
+        "model_max_length": 77,
+        "tokenizer_class": "CLIPTokenizer",
+        "do_lower_case": True,
+        "errors": "replace",
+    },
+    "sdxl2": {
+        "bos_token": token("<|startoftext|>"),
+        "eos_token": token("<|endoftext|>"),
+        "unk_token": token("<|endoftext|>"),
+        "pad_token": "!",
+        "model_max_length": 77,
+        "tokenizer_class": "CLIPTokenizer",
+    },
+}
 
 
 def clip():
@@ -243,7 +304,12 @@ def build():
     )
     t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     t.add_special_tokens(["<|begin|>", "<|end|>"])
-    t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", t.token_to_id("<|begin|>"))])])  # fmt: skip
+    t.post_processor = processors.Sequence(
+        [
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", t.token_to_id("<|begin|>"))]),
+        ]
+    )
     made["llama3"] = t
 
     for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"):
@@ -274,7 +340,14 @@ def general():
         rows = []
         for s in strings:
             e = tok.encode(s)
-            rows.append([e.ids, "".join(map(str, e.attention_mask)) if 0 in e.attention_mask else "", tok.decode(e.ids, skip_special_tokens=True), tok.decode(e.ids, skip_special_tokens=False)])  # fmt: skip
+            rows.append(
+                [
+                    e.ids,
+                    "".join(map(str, e.attention_mask)) if 0 in e.attention_mask else "",
+                    tok.decode(e.ids, skip_special_tokens=True),
+                    tok.decode(e.ids, skip_special_tokens=False),
+                ]
+            )
         out["results"][name] = rows
     (OUT / "cases.json").write_text(json.dumps(out, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
 
