@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "scaffolding/core/error.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
 
 namespace nb = nanobind;

@@ -20,7 +20,7 @@ constexpr const char* kStages = R"json({
   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
     {"type": "Split", "behavior": "Removed", "invert": true, "pattern": {"Regex":
       "<\\|startoftext\\|>|<\\|endoftext\\|>|'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"}},
-    {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]},
+    {"type": "ByteLevel", "add_prefix_space": false}]},
   "decoder": {"type": "ByteLevel"}
 })json";
 
@@ -71,6 +71,8 @@ Merges read_merges(const std::string& path) {
 }
 
 }  // namespace
+
+CLIPTokenizer::CLIPTokenizer(std::unique_ptr<Parts> parts) : Tokenizer(std::move(parts)) {}
 
 CLIPTokenizer CLIPTokenizer::make(std::unique_ptr<Parts> parts, TokenizerConfig config, const std::string& where) {
   Json stages = Json::parse(kStages);

@@ -26,7 +26,7 @@ class CLIPTokenizer : public Tokenizer {
   int64_t pad_token_id() const { return *token_to_id(config().pad_token->content); }
 
  private:
-  explicit CLIPTokenizer(std::unique_ptr<Parts> parts) : Tokenizer(std::move(parts)) {}
+  explicit CLIPTokenizer(std::unique_ptr<Parts> parts);
   static CLIPTokenizer make(std::unique_ptr<Parts> parts, TokenizerConfig config, const std::string& where);
   friend CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOptions& options);
 };

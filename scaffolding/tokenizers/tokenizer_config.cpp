@@ -1,4 +1,5 @@
 // tokenizer_config.json and special_tokens_map.json.
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
@@ -98,11 +99,19 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
 
 void Tokenizer::Parts::add_configured(const std::string& where) {
   for (auto& [id, token] : config.added_tokens) add(token, id, where);
+  // Of two roles of one token the one that is looked for in the text as it is decides, as in transformers: SD 1.5's pad_token, a
+  // plain string, over its eos_token.
+  std::vector<AddedToken> special;
   for (auto& [key, member] : kSpecial) {
     if (!(config.*member)) continue;
-    auto known = added.id((config.*member)->content);
-    if (!known || !added.find(*known)->special) add(*(config.*member), -1, where);
+    auto& token = *(config.*member);
+    auto known = added.id(token.content);
+    if (known && added.find(*known)->special) continue;
+    auto same = std::find_if(special.begin(), special.end(), [&](auto& s) { return s.content == token.content; });
+    if (same == special.end()) special.push_back(token);
+    else same->normalized &= token.normalized;
   }
+  for (auto& token : special) add(token, -1, where);
   added.index(normalizer.get());
 }
 

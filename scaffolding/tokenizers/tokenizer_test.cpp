@@ -103,9 +103,8 @@ TEST(Tokenizer, wrong_files_are_refused_with_file_and_place) {
   SF_EXPECT_ERROR(ValueError, "must be between 0 and", from_text(with([](Json& j) { j["model"]["vocab"]["zzzz"] = -5; })));
   SF_EXPECT_ERROR(ValueError, "must be between 0 and", from_text(with([](Json& j) { j["model"]["vocab"]["zzzz"] = 1ull << 63; })));
   SF_EXPECT_ERROR(ValueError, "must be a whole number", from_text(with([](Json& j) { j["model"]["vocab"]["zzzz"] = 1.5; })));
-  SF_EXPECT_ERROR(ValueError, "merge 0 ('zq' 'qz') joins a token that is not in the vocabulary", from_text(with([](Json& j) {
-                    j["model"]["merges"] = {{"zq", "qz"}};
-                  })));
+  SF_EXPECT_ERROR(ValueError, "merge 0 ('zq' 'qz') joins a token that is not in the vocabulary",
+                  from_text(with([](Json& j) { j["model"]["merges"] = Json::array({"zq qz"}); })));
   SF_EXPECT_ERROR(ValueError, "merge 0 must be two tokens", from_text(with([](Json& j) { j["model"]["merges"] = {"abc"}; })));
   SF_EXPECT_ERROR(ValueError, "unk_token 'nope' is not in the vocabulary", from_text(with([](Json& j) { j["model"]["unk_token"] = "nope"; })));
   SF_EXPECT_ERROR(ValueError, "'</s>' has the ids 2 and 900", from_text(with([](Json& j) { j["added_tokens"][2]["id"] = 900; })));
@@ -119,12 +118,12 @@ TEST(Tokenizer, wrong_files_are_refused_with_file_and_place) {
   SF_EXPECT_ERROR(ValueError, "its trie does not fit", from_text(with([](Json& j) {
                     j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}};
                   })));
-  SF_EXPECT_ERROR(ValueError, "the score of entry 0 must be finite", from_text(std::string(R"({"model":{"type":"Unigram","vocab":[["a",1e999]]}})")));
+  SF_EXPECT_ERROR(ValueError, "a number that cannot be represented", from_text(std::string(R"({"model":{"type":"Unigram","vocab":[["a",1e999]]}})")));
 }
 
 TEST(Tokenizer, a_pattern_that_backtracks_for_ever_is_an_error) {
   Json j = parsed("gpt2.json");
-  j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(x+x+)+y"}}}, {"behavior", "Isolated"}};
+  j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(x+x+)+[yz]"}}}, {"behavior", "Isolated"}};
   Tokenizer tok = from_text(j);
   SF_EXPECT_ERROR(ValueError, "the regex cannot be matched", tok.encode(std::string(60, 'x')));
 }
