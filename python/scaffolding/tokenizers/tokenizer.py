@@ -119,6 +119,8 @@ class Tokenizer:
         for i, t in enumerate(texts):
             if not isinstance(t, str):
                 raise TypeError(f"tokenizer: text must be a str or a list of str, got {type(t).__name__} at {i}")
+            if not t.isascii():
+                t.encode("utf-8")  # UnicodeEncodeError for half of a surrogate pair
         if return_tensors not in (None, "sf", "pt", "np"):
             raise ValueError(f"tokenizer: return_tensors must be None, 'sf', 'pt' or 'np', got {return_tensors!r}")
         limit, padded = self._lengths(padding, truncation, max_length)
