@@ -173,6 +173,10 @@ int64_t Tokenizer::add_tokens(const std::vector<AddedToken>& tokens) {
   return added;
 }
 
-size_t Tokenizer::size() const { return vocabulary().size(); }
+size_t Tokenizer::size() const {
+  size_t n = parts_->model->vocabulary.size();
+  for (auto& [id, token] : parts_->added.all()) n += !parts_->model->vocabulary.token(id);
+  return n;
+}
 
 }  // namespace sf::tokenizers
