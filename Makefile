@@ -36,7 +36,7 @@ wheel:
 	$(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
 
 # Every test that needs no GPU; the last line says how many passed and failed.
-test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_BUILD_EXAMPLES=ON
 test: build
 	$(PY) tools/run_tests.py $(BUILD)
 

@@ -22,7 +22,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("SF_SHARED_DATA", ROOT.parent / "shared" / "data"))
-COUNT, BATCH, WORKERS, EPOCHS = 1536, 32, 2, 5
+QUICK = "--quick" in sys.argv  # of torch_peer.py and overhead.py, which have these as rows
+COUNT, EPOCHS = (64, 1) if QUICK else (1536, 5)
+BATCH, WORKERS = 32, 2
 
 
 def pictures(kind, decode, encode):

@@ -29,6 +29,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_amp(m);
   sf::py::bind_io(m);
   sf::py::bind_tokenizers(m);
+  sf::py::bind_train(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

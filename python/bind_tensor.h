@@ -88,6 +88,7 @@ void bind_optim(nb::module_& m);
 void bind_schedule(nb::module_& m);
 void bind_amp(nb::module_& m);
 void bind_io(nb::module_& m);
+void bind_train(nb::module_& m);
 
 }  // namespace sf::py
 

@@ -23,3 +23,4 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/train/train.h"

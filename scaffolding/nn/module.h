@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 
 #include "scaffolding/core/tensor.h"
@@ -182,6 +183,22 @@ template <class T> class ModuleList : public Module {
 
  private:
   std::vector<std::shared_ptr<T>> items_;
+};
+
+// Children of different types by number, as in diffusers' to_out = [Linear, Dropout]: get<0>() is the Linear, its keys begin with "to_out.0".
+template <class... T> class ModuleTuple : public Module {
+ public:
+  explicit ModuleTuple(T... items) : items_(std::move(items)...) {}
+  template <size_t I> auto& get() { return std::get<I>(items_); }
+  template <size_t I> const auto& get() const { return std::get<I>(items_); }
+  const char* type() const override { return "ModuleList"; }
+  bool is_list() const override { return true; }
+  void visit(Visitor& v) override {
+    std::apply([&, i = 0](auto&... items) mutable { (v.module(std::to_string(i++), &items), ...); }, items_);
+  }
+
+ private:
+  std::tuple<T...> items_;
 };
 
 // Modules called one after another.

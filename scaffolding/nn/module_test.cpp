@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "scaffolding/backend/backend.h"
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
 
@@ -33,6 +34,12 @@ struct Net : nn::Module {
     for (auto& block : blocks) x = block(x);
     return head(x);
   }
+};
+
+struct Projection : nn::Module {
+  nn::ModuleTuple<nn::Linear, nn::Dropout> to_out{nn::Linear(2, 3), nn::Dropout(0.0)};
+  SF_MODULE(Projection, to_out)
+  Tensor forward(const Tensor& x) const { return to_out.get<1>()(to_out.get<0>()(x)); }
 };
 
 struct Tied : nn::Module {
@@ -121,6 +128,18 @@ TEST(Module, ToKeepsIdentityAndSharing) {
   EXPECT_TRUE(before.requires_grad());
 }
 
+TEST(Module, ToHoldsOneTensorTwiceAtMost) {
+  constexpr int64_t kSize = 512;
+  nn::ModuleList<nn::Linear> layers;
+  for (int i = 0; i < 8; ++i) layers.emplace_back(kSize, kSize, false);
+  cpu::reset_peak();
+  size_t before = cpu::allocated_bytes(), one = kSize * kSize * sizeof(double);
+  nn::to(layers, {.dtype = kFloat64});
+  size_t after = cpu::allocated_bytes();
+  EXPECT_GE(after, before + 8 * one / 2);              // twice the bytes
+  EXPECT_LE(cpu::max_allocated_bytes(), after + one);  // the last tensor in both dtypes, and no more
+}
+
 TEST(Module, TrainReachesAllBelow) {
   Net net;
   net.eval();
@@ -146,6 +165,13 @@ TEST(Module, HooksRunWhereverTheLayerIsCalled) {
   EXPECT_EQ(calls, 2);
   net.in.register_forward_pre_hook([](nn::Module&, const nn::Values&) { return nn::Values{zeros({1, 2})}; });
   EXPECT_EQ(net.in(ones({1, 2})).to_vector(), net.in.bias.to_vector());
+}
+
+TEST(Module, ATupleNumbersItsMembers) {
+  Projection p;
+  EXPECT_EQ(keys(p), (std::vector<std::string>{"to_out.0.weight", "to_out.0.bias"}));
+  EXPECT_EQ(p(ones({1, 2})).shape(), (Shape{1, 3}));
+  EXPECT_STREQ(nn::get_submodule(p, "to_out.1").type(), "Dropout");
 }
 
 TEST(Module, MovesAndCopiesAsAValue) {

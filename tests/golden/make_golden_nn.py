@@ -21,6 +21,8 @@ CASES = [
     ("nn.Linear(7, 5)", "randn(3, 7)"),
     ("nn.Linear(6, 4, bias=False)", "randn(2, 3, 6)"),
     ("nn.Linear(1, 3)", "randn(4, 1)"),
+    ("nn.Linear(7, 5, device='cpu', dtype=torch.float64)", "randn(3, 7, dtype=torch.float64)"),
+    ("nn.Conv2d(2, 3, 3, dtype=torch.float64)", "randn(1, 2, 5, 5, dtype=torch.float64)"),
     ("nn.Bilinear(3, 4, 5)", "randn(6, 3), randn(6, 4)"),
     ("nn.Bilinear(2, 2, 1, bias=False)", "randn(3, 2), randn(3, 2)"),
     ("nn.Embedding(11, 6)", "randint(0, 11, (3, 4))"),

@@ -1,3 +1,3 @@
 """Paths the API promises."""
 
-from . import checkpoint, data
+from . import checkpoint, data, tensorboard

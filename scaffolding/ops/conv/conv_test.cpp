@@ -12,6 +12,7 @@ SF_OP_TEST(conv1d) {
 SF_OP_TEST(conv2d) {
   sample(randn({2, 3, 7, 6}), randn({5, 3, 3, 3}), randn({5}), 1, 1);
   sample(to_channels_last(randn({2, 16, 8, 8})), randn({16, 16, 3, 3}), randn({16}), 1, 1);
+  sample(randn({3, 16, 7, 9}), randn({32, 16, 3, 3}), none, 1, 1);  // Winograd by way of a copy, with odd edges
   sample(randn({1, 4, 9, 8}), randn({6, 2, 3, 2}), none, Shape{2, 1}, Shape{1, 0}, Shape{1, 2}, 2);
   sample(randn({1, 4, 5, 5}), randn({4, 1, 3, 3}), randn({4}), 1, "same", 1, 4);
   sample(randn({2, 3, 5, 5}), randn({4, 3, 2, 2}), none, 1, "same");

@@ -9,7 +9,8 @@
 // by transformed dy over tiles, 64 x 64 channels at a time, and transforms the sums back.
 #include "scaffolding/ops/conv/kernel.h"
 
-#if defined(SF_ISA_PRIORITY) && (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2)  // avx512bf16 has nothing more to offer to float32
+// avx512bf16 has nothing more to offer to float32; it stands in where a build leaves avx512 out.
+#if defined(SF_ISA_PRIORITY) && (SF_ISA_PRIORITY == 1 || SF_ISA_PRIORITY == 2 || (SF_ISA_PRIORITY == 3 && defined(SF_WITHOUT_AVX512)))
 #include "scaffolding/ops/conv/winograd.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
@@ -39,29 +40,34 @@ struct Tiles {
 };
 SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) { return {batch, ceil_div(height, kTile), ceil_div(width, kTile)}; }
 
-// to[i][col][row] = from[i][row][col] for count matrices, in blocks that are transposed in registers.
+// to[col * rows + row] = from[row * cols + col] for a block of at most L x L, in registers where it is a whole one.
+SF_INLINE void transpose_block(const float* from, float* to, int64_t rows, int64_t cols, int64_t r0, int64_t c0) {
+  if (r0 + L <= rows && c0 + L <= cols) {
+    MulF32::Vec v[L];
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) v[i] = load(from + (r0 + i) * cols + c0).v;
+    transpose<MulF32::Vec, L>(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) store_vec<MulF32>(to + (c0 + i) * rows + r0, v[i]);
+    return;
+  }
+  for (int64_t r = r0; r < min64(r0 + L, rows); ++r)
+    for (int64_t c = c0; c < min64(c0 + L, cols); ++c) to[c * rows + r] = from[r * cols + c];
+}
+
+// to[i][col][row] = from[i][row][col] for count matrices. Four blocks in a row along the side whose rows are long: each of these is on a page of its own.
 static void transpose_each(const float* from, float* to, int64_t count, int64_t rows, int64_t cols) {
   if (count * rows * cols == 0) return;
-  const int64_t row_blocks = ceil_div(rows, L), strips = ceil_div(cols, L);
-  parallel_for(count * strips, max64(1, 2048 / rows), [&](int64_t begin, int64_t end) {
+  constexpr int64_t kSide = 4 * L;
+  const bool across = cols > rows;
+  const int64_t parts = ceil_div(across ? cols : rows, kSide);
+  parallel_for(count * parts, max64(1, 4096 / (kSide * min64(rows, cols))), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
-      const int64_t c0 = at % strips * L;
-      const float* a = from + at / strips * rows * cols + c0;
-      float* b = to + at / strips * rows * cols + c0 * rows;
-      for (int64_t k = 0; k < row_blocks; ++k) {
-        const int64_t r0 = k * L;
-        if (r0 + L <= rows && c0 + L <= cols) {
-          MulF32::Vec v[L];
-#pragma GCC unroll 16
-          for (int i = 0; i < L; ++i) v[i] = load(a + (r0 + i) * cols).v;
-          transpose<MulF32::Vec, L>(v);
-#pragma GCC unroll 16
-          for (int i = 0; i < L; ++i) store_vec<MulF32>(b + i * rows + r0, v[i]);
-          continue;
-        }
-        for (int64_t r = r0; r < min64(r0 + L, rows); ++r)
-          for (int64_t c = 0; c < min64(L, cols - c0); ++c) b[c * rows + r] = a[r * cols + c];
-      }
+      const float* a = from + at / parts * rows * cols;
+      float* b = to + at / parts * rows * cols;
+      const int64_t first = at % parts * kSide, last = min64(first + kSide, across ? cols : rows);
+      for (int64_t k = 0; k < (across ? rows : cols); k += L)
+        for (int64_t j = first; j < last; j += L) transpose_block(a, b, rows, cols, across ? k : j, across ? j : k);
     }
   });
 }

@@ -1,0 +1,3 @@
+"""Training: Trainer, the loop around a step function."""
+
+from .trainer import FitResult, Trainer

@@ -1,0 +1,55 @@
+"""SummaryWriter: files that TensorBoard reads, with torch.utils.tensorboard's names."""
+
+import os
+import socket
+import time
+
+from .. import _core
+
+
+class SummaryWriter:
+    """Writes scalars and pictures to a new event file in log_dir (runs/<time>_<host> without one).
+
+    purge_step: a run that goes on at that step; TensorBoard forgets what earlier files of the folder hold from it on.
+    """
+
+    def __init__(self, log_dir=None, *, purge_step=None):
+        if log_dir is None:
+            log_dir = os.path.join("runs", time.strftime("%b%d_%H-%M-%S_") + socket.gethostname())
+        self.log_dir = os.fspath(log_dir)
+        self._file = _core._train.EventFile(self.log_dir, 0 if purge_step is None else purge_step - 1)
+
+    @classmethod
+    def _of(cls, file):
+        writer = object.__new__(cls)
+        writer.log_dir, writer._file = os.path.dirname(file.path), file
+        return writer
+
+    def _open(self):
+        if self._file is None:
+            raise RuntimeError("SummaryWriter: it is closed")
+        return self._file
+
+    def add_scalar(self, tag, scalar_value, global_step=0):
+        """A number under a tag ("train/loss")."""
+        self._open().add_scalars({tag: float(scalar_value)}, int(global_step))
+
+    def add_image(self, tag, img_tensor, global_step=0, dataformats="CHW"):
+        """A picture, uint8 or floating in [0, 1]; dataformats: "CHW", "HWC" or "HW"."""
+        if dataformats not in ("CHW", "HWC", "HW"):
+            raise ValueError(f"add_image: dataformats must be 'CHW', 'HWC' or 'HW', got {dataformats!r}")
+        self._open().add_image(tag, img_tensor.permute(2, 0, 1) if dataformats == "HWC" else img_tensor, int(global_step))
+
+    def flush(self):
+        """Everything that was added is on the disk."""
+        self._open().sync()
+
+    def close(self):
+        """Ends the file; again: does nothing."""
+        self._file = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()

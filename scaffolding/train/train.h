@@ -1,0 +1,3 @@
+// Training: the loop, its checkpoints and its logs.
+#pragma once
+#include "scaffolding/train/trainer.h"

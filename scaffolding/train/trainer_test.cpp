@@ -1,0 +1,207 @@
+#include "scaffolding/train/trainer.h"
+
+#include <cmath>
+#include <csignal>
+#include <sstream>
+
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/io/test_folder.h"
+#include "scaffolding/nn/nn.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::train {
+
+namespace {
+
+struct Net : nn::Module {
+  nn::Linear first{5, 16};
+  nn::BatchNorm1d norm{16};
+  nn::Dropout drop{0.25};
+  nn::Linear last{16, 2};
+  SF_MODULE(Net, first, norm, drop, last)
+  Tensor forward(const Tensor& x) const { return last(drop(relu(norm(first(x))))); }
+};
+
+struct Killed {};
+
+// Everything that a run is made of, from the same seed each time.
+struct Training {
+  int seeded = (manual_seed(3), 0);
+  Tensor x = randn({40, 5}), y = randn({40, 2});
+  Net net;
+  optim::AdamW optimizer{nn::parameters(net), {.lr = 1e-2}};
+  optim::CosineAnnealingLR schedule{optimizer, {.T_max = 12}};
+  optim::EMAModel ema{nn::parameters(net), {.decay = 0.9}};
+  data::DataLoader loader{std::make_shared<data::TensorDataset>(x, y), {.batch_size = 8, .shuffle = true, .num_workers = 1}};
+  TrainerOptions options{.run = {.max_steps = 12,
+                                 .gradient_accumulation_steps = 2,
+                                 .max_grad_norm = 1.0,
+                                 .checkpointing_steps = 4,
+                                 .checkpoints_total_limit = 2,
+                                 .logging_steps = 1,
+                                 .tensorboard = false},
+                         .scheduler = &schedule,
+                         .ema = &ema,
+                         .seed = 9,
+                         .quiet = true};
+  Trainer trainer() {
+    return Trainer(
+        net, optimizer, loader, [this](data::Batch& b) { return mse_loss(net(b.image), b.target); }, options);
+  }
+};
+
+class TrainerTest : public io::TestFolder {
+ protected:
+  // metrics.jsonl without what depends on the clock.
+  std::string losses(const std::string& folder) const {
+    std::istringstream in(bytes_of(folder + "/metrics.jsonl"));
+    std::string out;
+    for (std::string line; std::getline(in, line);) out += line.substr(0, line.find(",\"samples_per_second")) + "\n";
+    return out;
+  }
+};
+
+TEST_F(TrainerTest, ARunThatBreaksOffGoesOnBitForBit) {
+  Training whole;
+  whole.options.run.output_dir = path("whole");
+  FitResult result = whole.trainer().fit();
+  EXPECT_EQ(result.step, 12);
+  EXPECT_EQ(result.epoch, 4);
+  EXPECT_EQ(result.checkpoint, path("whole/checkpoint-12"));
+  for (int64_t end : {1, 6, 11}) {
+    std::string folder = path("broken" + std::to_string(end));
+    {
+      Training first;
+      first.options.run.output_dir = folder;
+      first.options.resume = "latest";
+      first.options.on_step_end = [&](Trainer& t) {
+        if (t.step() == end) throw Killed();
+      };
+      EXPECT_THROW(first.trainer().fit(), Killed);
+    }
+    Training second;
+    second.options.run.output_dir = folder;
+    second.options.resume = "latest";
+    Trainer trainer = second.trainer();
+    EXPECT_EQ(trainer.step(), (end - 1) / 4 * 4);  // the callback comes before the step's checkpoint
+    trainer.fit();
+    EXPECT_EQ(losses(folder), losses(path("whole")));
+    for (auto& file : std::filesystem::directory_iterator(path("whole/checkpoint-12"))) {
+      std::string name = file.path().filename().string();
+      if (name == "trainer_state.json" || name == "manifest.json") continue;  // they know their folder
+      EXPECT_EQ(bytes_of(folder + "/checkpoint-12/" + name), bytes_of(file.path().string())) << name << " after " << end;
+    }
+  }
+}
+
+TEST_F(TrainerTest, AFinishedRunGoesOnWithMoreEpochs) {
+  auto train = [&](int64_t epochs) {
+    Training t;
+    t.options.run.output_dir = path("run");
+    t.options.run.max_steps = {};
+    t.options.run.max_epochs = epochs;
+    t.options.resume = "latest";
+    return t.trainer().fit();
+  };
+  FitResult first = train(2), second = train(4), third = train(4);
+  EXPECT_EQ(first.step, 5);
+  EXPECT_EQ(first.epoch, 2);
+  EXPECT_EQ(second.step, 10);
+  EXPECT_EQ(second.epoch, 4);
+  EXPECT_EQ(third.step, 10);
+}
+
+TEST_F(TrainerTest, AnInterruptSavesAndStops) {
+  Training run;
+  run.options.run.output_dir = path("run");
+  run.options.on_step_end = [](Trainer& t) {
+    if (t.step() == 3) std::raise(SIGINT);
+  };
+  Trainer trainer = run.trainer();
+  FitResult result = trainer.fit();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.checkpoint, path("run/checkpoint-3"));
+  result = trainer.fit();
+  EXPECT_FALSE(result.stopped);
+  EXPECT_EQ(result.step, 12);
+  EXPECT_EQ(std::signal(SIGINT, SIG_DFL), SIG_DFL);
+}
+
+TEST_F(TrainerTest, WhatIsNotFiniteStopsBeforeTheWeights) {
+  Training run;
+  Tensor before;
+  run.options.on_step_end = [&](Trainer& t) {
+    if (t.step() != 2) return;
+    run.y.fill_(NAN);
+    before = run.net.last.weight.detach().clone();
+  };
+  Trainer trainer = run.trainer();
+  SF_EXPECT_ERROR(RuntimeError, "the loss is nan at step 3; every parameter is finite", trainer.fit());
+  EXPECT_EQ(before.to_vector(), run.net.last.weight.to_vector());
+
+  Training other;
+  Trainer named(
+      other.net, other.optimizer, other.loader,
+      [&](data::Batch& b) { return mse_loss(other.net(b.image), b.target) + sum(sqrt(other.net.norm.weight * 0.0) * 0.0); }, other.options);
+  SF_EXPECT_ERROR(RuntimeError, "the gradient of 'norm.weight' is nan at step 1", named.fit());
+}
+
+TEST_F(TrainerTest, EvaluatesTheAveragesInEvalMode) {
+  Training run;
+  run.options.run.eval_steps = 6;
+  int calls = 0;
+  run.options.evaluate = [&] {
+    ++calls;
+    EXPECT_FALSE(run.net.drop.training);
+    EXPECT_FALSE(autograd::grad_enabled());
+    EXPECT_EQ(run.net.last.bias.to_vector(), run.ema.shadow_params().back().to_vector());
+    return std::map<std::string, double>{{"error", 3.0 - calls}};
+  };
+  Trainer trainer = run.trainer();
+  trainer.fit();
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(run.net.drop.training);
+  EXPECT_EQ(trainer.state().best.at("error").lowest, 1);
+}
+
+TEST_F(TrainerTest, ShowsProgressWhereItIsTold) {
+  Training run;
+  std::ostringstream shown;
+  run.options.progress = &shown;
+  run.options.quiet = false;
+  run.trainer().fit();
+  EXPECT_EQ(shown.str().substr(0, 9), "step 1/12");
+  EXPECT_NE(shown.str().find("step 12/12 (100 %)"), std::string::npos);
+}
+
+TEST_F(TrainerTest, RefusesImpossibleArguments) {
+  Training run, other;
+  auto refused = [&](const char* text, auto change) {
+    TrainerOptions before = run.options;
+    change(run.options);
+    SF_EXPECT_ERROR(ValueError, text, run.trainer());
+    run.options = before;
+  };
+  refused("gradient_accumulation_steps must be a positive number, got 0", [](auto& o) { o.run.gradient_accumulation_steps = 0; });
+  refused("mixed_precision must be", [](auto& o) { o.run.mixed_precision = "fp8"; });
+  refused("the scheduler must be one of this optimizer", [&](auto& o) { o.scheduler = &other.schedule; });
+  refused("evaluate and eval_steps", [](auto& o) { o.run.eval_steps = 3; });
+  refused("resume needs an output_dir", [](auto& o) { o.resume = "latest"; });
+  nn::Linear small(1, 1);
+  SF_EXPECT_ERROR(ValueError, "that the model does not have",
+                  Trainer(small, run.optimizer, run.loader, [](data::Batch&) { return Tensor(); }, {.run = {.max_steps = 1}}));
+}
+
+TEST_F(TrainerTest, TrainsInSixteenBits) {
+  for (const char* precision : {"bf16", "fp16"}) {
+    Training run;
+    run.options.run.mixed_precision = precision;
+    run.options.run.output_dir = path(precision);
+    EXPECT_EQ(run.trainer().fit().step, 12) << precision;
+    EXPECT_EQ(std::filesystem::exists(path(std::string(precision) + "/checkpoint-12/scaler.pt")), precision == std::string("fp16"));
+  }
+}
+
+}  // namespace
+
+}  // namespace sf::train
