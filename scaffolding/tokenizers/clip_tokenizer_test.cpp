@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -135,6 +137,33 @@ TEST_F(CLIPTokenizerTest, wrong_files_are_refused_by_name_and_rule) {
   SF_EXPECT_ERROR(ValueError, "must be left or right", CLIPTokenizer::from_pretrained(folder_.string()));
   write("tokenizer_config.json", R"({"added_tokens_decoder": {"2": {"content": "x"}}})");
   SF_EXPECT_ERROR(ValueError, "both have id 2", CLIPTokenizer::from_pretrained(folder_.string()));
+}
+
+TEST_F(CLIPTokenizerTest, tokens_of_older_files_are_found) {
+  for (const char* name : {"vocab.json", "merges.txt"}) fs::copy_file(kGolden + "clip_small/" + name, folder_ / name);
+  write("added_tokens.json", R"({"<cat-toy>": 1015, "<dog-toy>": 1014})");
+  write("special_tokens_map.json", R"({"pad_token": "!", "additional_special_tokens": ["<mask>", {"content": "<dog-toy>"}]})");
+  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(folder_.string());
+  EXPECT_EQ(tok.encode("<cat-toy><mask> <dog-toy>").ids, (std::vector<int64_t>{1012, 1015, 1016, 1014, 1013}));
+  EXPECT_EQ(tok.pad_token_id(), 0);
+  write("added_tokens.json", R"({"<cat-toy>": 5})");
+  SF_EXPECT_ERROR(ValueError, "and '<cat-toy>' both have id 5", CLIPTokenizer::from_pretrained(folder_.string()));
+}
+
+TEST_F(CLIPTokenizerTest, threads_share_one) {
+  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(kGolden + "clip_small");
+  std::vector<std::string> texts;
+  for (int i = 0; i < 200; ++i) texts.push_back("a photo of cat number " + std::to_string(i * 7919) + " caf\xC3\xA9 " + std::string(size_t(i % 30), 'z'));
+  CLIPTokenizer other = CLIPTokenizer::from_pretrained(kGolden + "clip_small");
+  auto want = other.encode_batch(texts);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 4; ++n)
+    threads.emplace_back([&] {
+      for (size_t i = 0; i < texts.size(); ++i) wrong += tok.encode(texts[i]).ids != want[i].ids;
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 // Code points of every plane, marks, joiners, spaces, quotes and pieces of special tokens, in lengths up to 60.

@@ -1,4 +1,5 @@
-// Tokenizer: text to ids and back, read from a Hugging Face tokenizer.json; its results are those of the tokenizers package.
+// Tokenizer: text to ids and back, read from a Hugging Face tokenizer.json; its results are those of the tokenizers package
+// (without BPE's dropout, which is for training).
 // Owns its tables. Const use is thread-safe; add_tokens must be alone.
 #pragma once
 #include <cstdint>
@@ -45,12 +46,12 @@ struct AddedToken {
   bool special = false;      // decode can leave it out
 };
 
-// What tokenizer_config.json and special_tokens_map.json say beside tokens' ids.
+// What tokenizer_config.json, special_tokens_map.json and added_tokens.json say.
 struct TokenizerConfig {
   std::optional<AddedToken> bos_token, eos_token, unk_token, pad_token;
   int64_t model_max_length = INT64_MAX;  // tokens that the model takes; INT64_MAX: as many as there are
   Side padding_side = Side::Right, truncation_side = Side::Right;
-  std::vector<std::pair<int64_t, AddedToken>> added_tokens;  // of added_tokens_decoder
+  std::vector<std::pair<int64_t, AddedToken>> added_tokens;  // id -1: the vocabulary's, or the next free one
 };
 // ValueError naming file and rule for what is wrong in them; a file that is not there says nothing.
 TokenizerConfig read_tokenizer_config(const std::string& folder);

@@ -29,6 +29,14 @@ void read_special(const JsonPart& root, TokenizerConfig& config) {
     if (!(config.*member) && root.has(key)) config.*member = special_token(root[key]);
 }
 
+// Special tokens without a role; their ids are the vocabulary's, or the next free ones.
+void read_extra(const JsonPart& root, TokenizerConfig& config) {
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    if (!root.has(key) || !root[key].json().is_array()) continue;  // newer files may have an object of names for attributes here
+    for (auto& t : root[key].items()) config.added_tokens.emplace_back(-1, special_token(t));
+  }
+}
+
 Side side_of(const JsonPart& root, const char* key) {
   std::string name = root.text_or(key, "right");
   if (name != "left" && name != "right") root[key].refuse("must be left or right, got '", name, "'");
@@ -66,11 +74,21 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
         config.added_tokens.emplace_back(id, read_added_token({token, added.where() + "." + key}, false));
       }
     }
+    read_extra(root, config);
+  }
+  path = folder + "/added_tokens.json";  // transformers before version 4.34
+  if (std::filesystem::exists(path)) {
+    Json document = parse_json(io::Bytes::map(path));
+    for (auto& [id, token] : read_vocabulary({document, path}).sorted()) {
+      auto same = std::find_if(config.added_tokens.begin(), config.added_tokens.end(), [&, &t = token](auto& known) { return known.second.content == t; });
+      if (same == config.added_tokens.end()) config.added_tokens.emplace_back(id, AddedToken{.content = token});
+    }
   }
   path = folder + "/special_tokens_map.json";
   if (std::filesystem::exists(path)) {
     Json document = parse_json(io::Bytes::map(path));
     read_special({document, path}, config);
+    read_extra({document, path}, config);
   }
   return config;
 }
@@ -98,7 +116,8 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
 }
 
 void Tokenizer::Parts::add_configured(const std::string& where) {
-  for (auto& [id, token] : config.added_tokens) add(token, id, where);
+  for (auto& [id, token] : config.added_tokens)
+    if (id >= 0 || !added.id(token.content)) add(token, id, where);
   // Of two roles of one token the one that is looked for in the text as it is decides, as in transformers: SD 1.5's pad_token, a
   // plain string, over its eos_token.
   std::vector<AddedToken> special;
