@@ -53,7 +53,7 @@ std::vector<AddedTokens::Span> AddedTokens::split(std::string_view text, bool no
     }
     const AddedToken& token = tokens_.at(id);
     size_t begin = i, end = i + bytes;
-    i = end;
+    i = end;  // white space that rstrip takes may still begin the next token, as in the tokenizers package
     size_t at = end;
     if (token.single_word && ((begin > 0 && is_word(last_character(text.substr(0, begin)))) || (end < text.size() && is_word(next_character(text, at)))))
       continue;
@@ -65,7 +65,6 @@ std::vector<AddedTokens::Span> AddedTokens::split(std::string_view text, bool no
     if (begin > done) out.push_back({done, begin, -1});
     out.push_back({begin, end, id});
     done = end;
-    i = std::max(i, end);
   }
   if (done < text.size()) out.push_back({done, text.size(), -1});
   return out;

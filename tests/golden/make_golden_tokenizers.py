@@ -2,7 +2,8 @@
 
 TORCH_PYTHON tests/golden/make_golden_tokenizers.py [folder of shared data]
 clip.json: CLIPTokenizer over strings of every kind, with the whole vocabulary of clip/ in the shared data and with clip_small/, its first
-merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.json: what the tokenizers package makes of strings.
+merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.json: what the tokenizers package makes of strings;
+tests/fuzz_corpus/tokenizer_json: the same with a few tokens each. Training breaks ties by chance, so that a second run gives other files.
 """
 
 import base64
@@ -326,6 +327,7 @@ def general():
     strings = TRICKY + corpus(20) + random_strings(60, 11)
     strings += [
         "the  cat cats Dog  dogs DogDog a cat.",
+        "quick Dog cat Dog   cat",
         "Hello <|im_start|>user<|im_end|> x",
         "tabs\tand\nnew lines\r\n",
         "10-20--30 4 5",
