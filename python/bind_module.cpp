@@ -2,6 +2,7 @@
 #include "bind_generator.h"
 #include "bind_schedulers.h"
 #include "bind_tensor.h"
+#include "bind_tokenizers.h"
 
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);        // tensors held by module globals outlive the interpreter's own tear-down
@@ -29,6 +30,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_amp(m);
   sf::py::bind_io(m);
   sf::py::bind_schedulers(m);
+  sf::py::bind_tokenizers(m);
   sf::py::bind_train(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";

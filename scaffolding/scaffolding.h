@@ -23,4 +23,5 @@
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
+#include "scaffolding/tokenizers/clip_tokenizer.h"
 #include "scaffolding/train/train.h"

@@ -26,6 +26,8 @@ look() {
   has_header png.h || required+=(libpng-dev)
   has_header jpeglib.h || required+=(libjpeg62-turbo-dev)
   has_header webp/decode.h || required+=(libwebp-dev)
+  has_header utf8proc.h || required+=(libutf8proc-dev)
+  printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$compiler" -E -x c++ - >/dev/null 2>&1 || required+=(libpcre2-dev)
   has_header gtest/gtest.h || required+=(libgtest-dev)
   good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
   has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)

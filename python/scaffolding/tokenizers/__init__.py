@@ -1,0 +1,12 @@
+"""Tokenizers: text to token ids and back, with transformers' classes, call and files.
+
+>>> tokenizer = sf.tokenizers.CLIPTokenizer.from_pretrained("stable-diffusion-v1-5/tokenizer")
+>>> tokenizer("a photo", padding="max_length", truncation=True, return_tensors="sf").input_ids.shape
+Size([1, 77])
+
+Texts that are not Unicode are a UnicodeEncodeError, wrong files a ValueError that names file and rule, missing ones FileNotFoundError.
+"""
+
+from .tokenizer import BatchEncoding, CLIPTokenizer, Tokenizer, train_bpe
+
+__all__ = ["BatchEncoding", "CLIPTokenizer", "Tokenizer", "train_bpe"]

@@ -1,0 +1,143 @@
+#include "scaffolding/tokenizers/clip_tokenizer.h"
+
+#include <filesystem>
+
+#include "scaffolding/tokenizers/tokenizer_parts.h"
+#include "scaffolding/tokenizers/unicode.h"
+
+namespace sf::tokenizers {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kSuffix = "</w>";
+
+// As transformers' CLIPTokenizer builds them.
+constexpr const char* kStages = R"json({
+  "normalizer": {"type": "Sequence", "normalizers": [
+    {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
+  "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "behavior": "Removed", "invert": true, "pattern": {"Regex":
+      "<\\|startoftext\\|>|<\\|endoftext\\|>|'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"}},
+    {"type": "ByteLevel", "add_prefix_space": false}]},
+  "decoder": {"type": "ByteLevel"}
+})json";
+
+struct CLIPDecoder final : Decoder {
+  explicit CLIPDecoder(std::unique_ptr<Decoder> b) : bytes(std::move(b)) {}
+  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+    std::string all, text;
+    for (auto& t : bytes->apply(std::move(tokens))) all += t;
+    for (size_t i = 0; i < all.size();) {
+      bool end = std::string_view(all).substr(i).starts_with(kSuffix);
+      text += end ? ' ' : all[i];
+      i += end ? kSuffix.size() : 1;
+    }
+    return {stripped(text)};
+  }
+  static std::string stripped(std::string_view s) {
+    size_t begin = 0, end = 0;
+    bool any = false;
+    for (size_t i = 0; i < s.size();) {
+      size_t at = i;
+      if (is_whitespace(next_character(s, i))) continue;
+      if (!any) begin = at;
+      any = true;
+      end = i;
+    }
+    return any ? std::string(s.substr(begin, end - begin)) : "";
+  }
+  std::unique_ptr<Decoder> bytes;
+};
+
+Merges read_merges(const std::string& path) {
+  io::Bytes file = io::Bytes::map(path);
+  std::string_view text(file.size ? file.chars() : "", size_t(file.size));
+  require_utf8(text, path.c_str());
+  Merges merges;
+  for (size_t at = 0, line = 1; at < text.size(); ++line) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view row = text.substr(at, end - at);
+    at = end + 1;
+    if (row.ends_with('\r')) row.remove_suffix(1);
+    if (row.empty() || (line == 1 && row.starts_with("#version"))) continue;
+    size_t space = row.find(' ');
+    SF_CHECK(space != 0 && space + 1 < row.size() && space != std::string_view::npos && row.find(' ', space + 1) == std::string_view::npos, path, ": line ",
+             line, " must be two tokens with a space between, got '", row.substr(0, 80), "'");
+    merges.emplace_back(row.substr(0, space), row.substr(space + 1));
+  }
+  return merges;
+}
+
+}  // namespace
+
+CLIPTokenizer::CLIPTokenizer(std::unique_ptr<Parts> parts) : Tokenizer(std::move(parts)) {}
+
+CLIPTokenizer CLIPTokenizer::make(std::unique_ptr<Parts> parts, TokenizerConfig config, const std::string& where) {
+  Json stages = Json::parse(kStages);
+  parts->read_stages({stages, "CLIPTokenizer"});
+  parts->decoder = std::make_unique<CLIPDecoder>(std::move(parts->decoder));
+  auto otherwise = [](std::optional<AddedToken>& token, const char* content) {
+    if (!token) token = AddedToken{.content = content, .normalized = false, .special = true};
+  };
+  otherwise(config.bos_token, "<|startoftext|>");
+  otherwise(config.eos_token, "<|endoftext|>");
+  otherwise(config.unk_token, "<|endoftext|>");
+  otherwise(config.pad_token, "<|endoftext|>");
+  if (config.model_max_length == INT64_MAX) config.model_max_length = 77;
+  for (auto* token : {&*config.bos_token, &*config.eos_token})
+    SF_CHECK(parts->model->vocabulary.id(token->content), where, ": the vocabulary has no '", token->content, "'");
+  parts->config = std::move(config);
+  parts->add_configured(where);
+  parts->before = {*parts->id(parts->config.bos_token->content)};
+  parts->after = {*parts->id(parts->config.eos_token->content)};
+  return CLIPTokenizer(std::move(parts));
+}
+
+CLIPTokenizer CLIPTokenizer::from_files(const std::string& vocab_path, const std::string& merges_path, TokenizerConfig config) {
+  Json document = parse_json(io::Bytes::map(vocab_path));
+  auto parts = std::make_unique<Parts>();
+  std::string unk = config.unk_token ? config.unk_token->content : "<|endoftext|>";
+  Vocabulary vocabulary = read_vocabulary({document, vocab_path});
+  SF_CHECK(vocabulary.id(unk), vocab_path, ": the vocabulary has no '", unk, "'");
+  parts->model = std::make_unique<Bpe>(std::move(vocabulary), read_merges(merges_path),
+                                       BpeOptions{.unk_token = unk, .end_of_word_suffix = std::string(kSuffix)}, merges_path);
+  return make(std::move(parts), std::move(config), vocab_path);
+}
+
+CLIPTokenizer CLIPTokenizer::from_pretrained(const std::string& folder) {
+  TokenizerConfig config = read_tokenizer_config(folder);
+  std::string vocab = folder + "/vocab.json", merges = folder + "/merges.txt", json = folder + "/tokenizer.json";
+  if (fs::exists(vocab) && fs::exists(merges)) return from_files(vocab, merges, std::move(config));
+  SF_CHECK_AS(RuntimeError, fs::exists(json), "CLIPTokenizer: '", folder, "' has neither vocab.json and merges.txt nor tokenizer.json");
+  Json document = parse_json(io::Bytes::map(json));
+  JsonPart root(document, json);
+  auto parts = std::make_unique<Parts>();
+  auto bpe = make_bpe(root["model"]);
+  if (bpe->options().end_of_word_suffix != kSuffix) root["model"].refuse("CLIP's words end in '", kSuffix, "', got '", bpe->options().end_of_word_suffix, "'");
+  parts->model = std::move(bpe);
+  if (root.has("added_tokens"))
+    for (auto& t : root["added_tokens"].items()) parts->add(read_added_token(t, false), t["id"].integer(0, INT32_MAX - 1), t.where());
+  return make(std::move(parts), std::move(config), json);
+}
+
+void CLIPTokenizer::save_pretrained(const std::string& folder) const {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  SF_CHECK_AS(RuntimeError, !error, "save_pretrained: '", folder, "' cannot be made: ", error.message());
+  std::string vocab = "{", merges = "#version: 0.2\n";
+  for (auto& [id, token] : vocabulary(false)) vocab += (vocab.size() > 1 ? "," : "") + Json(token).dump() + ":" + std::to_string(id);
+  vocab += "}\n";
+  for (auto& [left, right] : static_cast<const Bpe&>(*parts_->model).merges()) merges += left + " " + right + "\n";
+  for (auto& [name, text] : {std::pair{"vocab.json", &vocab}, {"merges.txt", &merges}}) {
+    io::ReplacingFile file((fs::path(folder) / name).string());
+    file.write(text->data(), text->size());
+    file.commit();
+  }
+  TokenizerConfig described = config();
+  described.added_tokens = added_tokens();
+  write_tokenizer_config(described, "CLIPTokenizer", folder);
+}
+
+}  // namespace sf::tokenizers

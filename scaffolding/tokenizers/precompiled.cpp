@@ -1,0 +1,105 @@
+// SentencePiece's normalization rules: a double-array trie (darts-clone) from UTF-8 prefixes to replacements, and the
+// replacements, each ended by a zero byte. As in spm_precompiled, which the tokenizers package uses: a grapheme of fewer than
+// six bytes is looked up as a whole, then characters alone, and the shortest prefix that the trie knows decides.
+#include <cstring>
+#include <optional>
+
+#include "scaffolding/tokenizers/stages.h"
+#include "scaffolding/tokenizers/unicode.h"
+
+namespace sf::tokenizers {
+
+namespace {
+
+std::string from_base64(const JsonPart& part) {
+  std::string out;
+  uint32_t bits = 0;
+  int held = 0;
+  for (char c : part.text()) {
+    int v = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+    if (c == '=') break;
+    if (v < 0) part.refuse("must be base64");
+    bits = (bits << 6) | uint32_t(v);
+    held += 6;
+    if (held >= 8) {
+      held -= 8;
+      out += char((bits >> held) & 0xFF);
+    }
+  }
+  return out;
+}
+
+class Precompiled final : public Normalizer {
+ public:
+  explicit Precompiled(const JsonPart& part) : where_(part.where()) {
+    if (!part.has("precompiled_charsmap")) return;
+    JsonPart map = part["precompiled_charsmap"];
+    std::string bytes = from_base64(map);
+    if (bytes.empty()) return;
+    uint32_t size = 0;
+    if (bytes.size() >= 4) std::memcpy(&size, bytes.data(), 4);
+    if (bytes.size() < 4 || size % 4 || size > bytes.size() - 4 || size == 0) map.refuse("its trie does not fit into ", bytes.size(), " bytes");
+    units_.resize(size / 4);
+    std::memcpy(units_.data(), bytes.data() + 4, size);
+    texts_ = bytes.substr(4 + size);
+    require_utf8(texts_, map.where().c_str());
+  }
+
+  std::string apply(std::string text) const override {
+    if (units_.empty()) return text;
+    std::string out;
+    auto starts = grapheme_starts(text);
+    std::string_view view(text);
+    for (size_t g = 0; g + 1 < starts.size(); ++g) {
+      std::string_view grapheme = view.substr(starts[g], starts[g + 1] - starts[g]);
+      if (grapheme.size() < 6) {
+        if (auto whole = replacement(grapheme)) {
+          out += *whole;
+          continue;
+        }
+      }
+      for (size_t i = 0; i < grapheme.size();) {
+        size_t at = i;
+        next_character(grapheme, i);
+        std::string_view one = grapheme.substr(at, i - at);
+        out += replacement(one).value_or(one);
+      }
+      SF_CHECK(out.size() <= kMaxText, where_, ": the text grows beyond ", kMaxText, " bytes");
+    }
+    return out;
+  }
+
+ private:
+  uint32_t unit(size_t at) const {
+    SF_CHECK(at < units_.size(), where_, ": its trie points outside of itself");
+    return units_[at];
+  }
+  std::optional<std::string_view> replacement(std::string_view key) const {
+    auto offset = [](uint32_t u) { return size_t(u >> 10) << ((u & (1u << 9)) >> 6); };
+    size_t node = offset(unit(0));
+    for (char k : key) {
+      auto c = static_cast<unsigned char>(k);
+      if (c == 0) return std::nullopt;
+      node ^= c;
+      uint32_t u = unit(node);
+      if ((u & ((1u << 31) | 0xFF)) != c) return std::nullopt;
+      node ^= offset(u);
+      if ((u >> 8) & 1) {
+        size_t begin = unit(node) & 0x7FFFFFFF;
+        SF_CHECK(begin <= texts_.size(), where_, ": a replacement lies outside of its text");
+        SF_CHECK(begin == texts_.size() || (static_cast<unsigned char>(texts_[begin]) & 0xC0) != 0x80, where_, ": a replacement begins within a character");
+        return std::string_view(texts_).substr(begin, std::min(texts_.find('\0', begin), texts_.size()) - begin);
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::vector<uint32_t> units_;
+  std::string texts_, where_;
+};
+
+}  // namespace
+
+std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) { return std::make_unique<Precompiled>(part); }
+
+}  // namespace sf::tokenizers
