@@ -145,23 +145,30 @@ template <class D, class A> SF_INLINE void store_one(void* to, int64_t i, A x) {
   if constexpr (sizeof(D) == sizeof(A)) static_cast<D*>(to)[i] = D(x);
   else static_cast<D*>(to)[i] = from_float<D>(float(x));
 }
+template <class F> SF_INLINE void visit_stored(DType t, const F& f) {
+  switch (t) {
+    case kFloat64: return f(type_tag<double>{});
+    case kBFloat16: return f(type_tag<BFloat16>{});
+    case kFloat16: return f(type_tag<Half>{});
+    default: return f(type_tag<float>{});
+  }
+}
 
 // dweight[o, c, tap] from sums[o][tap][padded c].
 template <class A> static void store_weight(const TensorView& dw, const A* sums, int64_t first, int64_t out, int64_t in, int64_t padded, int64_t taps) {
+  const int64_t stride = dw.strides[1];
   parallel_for(out, max64(1, 16384 / (in * taps)), [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o)
-      for (int64_t c = 0; c < in; ++c)
+    visit_stored(dw.dtype, [&](auto tag) {
+      using D = typename decltype(tag)::type;
+      for (int64_t o = begin; o < end; ++o)
         for (int64_t t = 0; t < taps; ++t) {
-          int64_t rest = t, to = (first + o) * dw.strides[0] + c * dw.strides[1];
-          for (int i = dw.ndim - 1; i > 1; --i) to += rest % dw.sizes[i] * dw.strides[i], rest /= dw.sizes[i];
-          const A x = sums[(o * taps + t) * padded + c];
-          switch (dw.dtype) {
-            case kFloat64: store_one<double>(dw.data, to, x); break;
-            case kBFloat16: store_one<BFloat16>(dw.data, to, x); break;
-            case kFloat16: store_one<Half>(dw.data, to, x); break;
-            default: store_one<float>(dw.data, to, x);
-          }
+          int64_t rest = t, at = (first + o) * dw.strides[0];
+          for (int i = dw.ndim - 1; i > 1; --i) at += rest % dw.sizes[i] * dw.strides[i], rest /= dw.sizes[i];
+          D* to = dw.as<D>() + at;
+          const A* from = sums + (o * taps + t) * padded;
+          for (int64_t c = 0; c < in; ++c) store_one<D>(to, c * stride, from[c]);
         }
+    });
   });
 }
 
@@ -176,12 +183,9 @@ template <class A, class T> static void bias_gradient(const TensorView& db, cons
           if constexpr (sizeof(T) == sizeof(A)) sum[c] += dy[p * channels + c0 + c];
           else sum[c] += to_float(dy[p * channels + c0 + c]);
         }
-      for (int64_t c = 0; c < n; ++c) switch (db.dtype) {
-          case kFloat64: store_one<double>(db.data, (c0 + c) * db.strides[0], sum[c]); break;
-          case kBFloat16: store_one<BFloat16>(db.data, (c0 + c) * db.strides[0], sum[c]); break;
-          case kFloat16: store_one<Half>(db.data, (c0 + c) * db.strides[0], sum[c]); break;
-          default: store_one<float>(db.data, (c0 + c) * db.strides[0], sum[c]);
-        }
+      visit_stored(db.dtype, [&](auto tag) {
+        for (int64_t c = 0; c < n; ++c) store_one<typename decltype(tag)::type>(db.data, (c0 + c) * db.strides[0], sum[c]);
+      });
     }
   });
 }

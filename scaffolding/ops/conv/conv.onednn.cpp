@@ -232,7 +232,15 @@ bool supports_forward(const ConvForward& f) {
   return type_ok(f.x) && f.y.numel() > 0 && dense(f.x) && dense(f.y) && dense(f.residual) && can_build(f);
 }
 bool supports_data(const ConvBackwardData& f) { return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy) && can_build(f); }
+// Pictures of a few pixels, as deep layers of small images have: the library's direct algorithm falls to a tenth of its rate
+// (512 channels, 1 x 1 pixel, 64 pictures: 13.5 ms against 5.1 of our product), for it vectorises along the picture.
+bool few_pixels(const TensorView& y, const TensorView& w) {
+  int64_t pixels = 1, taps = 1;
+  for (int i = 2; i < y.ndim; ++i) pixels *= y.sizes[i], taps *= w.sizes[i];
+  return pixels <= 4 && taps > 1;
+}
 bool supports_weights(const ConvBackwardWeights& f) {
+  if (few_pixels(f.dy, f.dweight)) return false;
   if (f.x.dtype == kBFloat16 && !ordinary(f.dweight, f.shape, f.dy)) return false;  // 2.6.3 leaves NaN in ragged shapes
   return type_ok(f.x) && f.x.numel() > 0 && f.dy.numel() > 0 && dense(f.x) && dense(f.dy) && can_build(f);
 }
