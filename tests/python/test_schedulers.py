@@ -22,8 +22,8 @@ TOLERANCE = {"float64": 1e-5, "float32": 1e-5, "float16": 3e-3}
 
 def tolerance(name, case):
     dtype, config = case.get("dtype", "float32"), case["config"]
-    # What divides by a small number at an end of the schedule multiplies roundings: the first alpha of CogVideoX (sqrt 0.04) in
-    # float16, the last sigma (0.03) where a prediction of the sample is turned into one of the noise.
+    # torch rounds the divisor of a float16 tensor to float16, which matters for the first sqrt(alpha) of CogVideoX, 0.04. A prediction of
+    # the sample turned into one of the noise is divided by the last sigma, 0.03, and has float32's roundings multiplied by as much.
     if name.startswith("CogVideoX") and dtype == "float16":
         return 1e-2
     if config.get("predict_x0") is False and config.get("prediction_type") == "sample":

@@ -43,6 +43,7 @@ def test_lists_arrays_and_tensors(clip):
     assert both.input_ids.dtype == numpy.int64 and both.input_ids.shape == both.attention_mask.shape
     assert both.attention_mask[0].sum() < both.attention_mask[1].sum() == both.input_ids.shape[1]
     assert clip(["a", "b"], padding="longest", return_tensors="sf", return_attention_mask=False).keys() == {"input_ids"}
+    assert clip([], padding=True, return_tensors="np").input_ids.shape == (0, 0)
     left = clip(["a cat", "a photo of a cat"], padding=True, padding_side="left", pad_to_multiple_of=8)
     assert left.attention_mask[0][0] == 0 and len(left.input_ids[0]) % 8 == 0
     assert len(clip("a photo of a cat", max_length=4).input_ids) == 4, "max_length alone cuts"

@@ -3,8 +3,6 @@
 import operator
 import os
 
-import numpy
-
 from .. import _core
 
 _UNLIMITED = 2**63 - 1
@@ -143,8 +141,8 @@ class Tokenizer:
             if return_tensors is not None:
                 if len({len(row) for row in rows}) > 1:
                     raise ValueError("tokenizer: texts of different lengths make no tensor: pass padding=True or padding='max_length', truncation=True")
-                array = numpy.array(rows, dtype=numpy.int64).reshape(len(rows), -1 if rows else 0)
-                out[key] = array if return_tensors == "np" else _core.tensor(array)
+                tensor = _core.tensor(rows, dtype=_core.int64).reshape(len(rows), len(rows[0]) if rows else 0)
+                out[key] = tensor.numpy() if return_tensors == "np" else tensor
             elif single:
                 out[key] = rows[0]
         return out
