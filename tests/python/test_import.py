@@ -1,4 +1,4 @@
-"""The package imports quickly, alone, and without NumPy."""
+"""The package imports alone, and nothing that is slow to import."""
 
 import subprocess
 import sys
@@ -8,13 +8,10 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_numpy_is_not_imported():
-    assert run("import sys, scaffolding; print('numpy' in sys.modules, 'inspect' in sys.modules)") == "False False"
-
-
-def test_import_takes_less_than_a_tenth_of_a_second():
-    code = "import time; t = time.process_time(); import scaffolding; print(time.process_time() - t)"
-    assert min(float(run(code)) for _ in range(5)) < 0.1
+def test_nothing_slow_is_imported():  # the time itself is a row of benchmarks/overhead.py
+    slow = {"numpy", "inspect", "socket", "asyncio", "multiprocessing", "subprocess", "unittest", "importlib.metadata"}
+    loaded = run("import sys; before = set(sys.modules); import scaffolding; print(*set(sys.modules) - before)").split()
+    assert "scaffolding" in loaded and not slow & set(loaded)
 
 
 def test_submodules():

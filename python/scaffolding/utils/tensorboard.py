@@ -1,7 +1,7 @@
 """SummaryWriter: files that TensorBoard reads, with torch.utils.tensorboard's names."""
 
 import os
-import socket
+import platform
 import time
 
 from .. import _core
@@ -15,7 +15,7 @@ class SummaryWriter:
 
     def __init__(self, log_dir=None, *, purge_step=None):
         if log_dir is None:
-            log_dir = os.path.join("runs", time.strftime("%b%d_%H-%M-%S_") + socket.gethostname())
+            log_dir = os.path.join("runs", time.strftime("%b%d_%H-%M-%S_") + platform.node())
         self.log_dir = os.fspath(log_dir)
         self._file = _core._train.EventFile(self.log_dir, 0 if purge_step is None else purge_step - 1)
 
