@@ -30,7 +30,8 @@ Tensors parameters_with_grads(const std::vector<int64_t>& sizes, DType t = kFloa
 TEST(clip_grad, norms_and_clipped_gradients_are_torchs) {
   std::ifstream file(SF_SOURCE_DIR "/tests/golden/clip_grad.json");
   ASSERT_TRUE(file) << "tests/golden/clip_grad.json is missing";
-  for (const auto& c : nlohmann::json::parse(file).at("cases")) {
+  const auto golden = nlohmann::json::parse(file);
+  for (const auto& c : golden.at("cases")) {
     Tensors ps = parameters_with_grads(c.at("sizes").get<std::vector<int64_t>>());
     if (c.contains("clip_value")) {
       uint32_t version = ps[0].grad().version();

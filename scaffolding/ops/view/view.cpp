@@ -337,7 +337,7 @@ Tensors split(const Tensor& x, const Shape& sections, int64_t dim) {
   int64_t total = 0;
   for (auto s : sections) {
     SF_CHECK(s >= 0, "split: sizes must not be negative, got ", sections);
-    if (total <= n) total += s;  // past n it is wrong already, and must not overflow
+    total = s <= n - total ? total + s : n + 1;  // past n it is wrong already, and must not overflow
   }
   SF_CHECK(total == n, "split: sizes ", sections, " must add up to ", n, ", the size of dimension ", d, " of ", x.shape());
   int64_t at = 0;
