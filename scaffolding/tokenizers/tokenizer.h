@@ -59,6 +59,7 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
 
 class Tokenizer {
  public:
+  struct Parts;  // the stages, known to this folder only
   // tokenizer.json. ValueError naming file, place and rule for a wrong one.
   static Tokenizer from_json(const io::Bytes& file);
   static Tokenizer from_file(const std::string& path) { return from_json(io::Bytes::map(path)); }
@@ -87,7 +88,6 @@ class Tokenizer {
   size_t size() const;  // of the vocabulary, with added tokens
 
  protected:
-  struct Parts;
   explicit Tokenizer(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
