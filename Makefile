@@ -7,13 +7,23 @@ PY := .venv/bin/python
 # A build folder keeps the generator that it was made with.
 generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 
-.PHONY: build build-cmake install install-cmake wheel cuda test test-gpu fuzz bench golden docs format lint clean
+# After `make demo`, which compiles for this processor alone.
+every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
+
+.PHONY: demo deb clean-room pictures site build build-cmake install install-cmake wheel cuda test test-gpu fuzz bench golden docs format lint clean
 .DEFAULT_GOAL := build
+
+# Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
+demo:
+	tools/setup.sh --program
+	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) -DCMAKE_BUILD_TYPE=Release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DSF_ISAS=native) $(CMAKE_ARGS)
+	cmake --build $(BUILD) --parallel $(JOBS) --target scaffolding_program
+	$(BUILD)/scaffolding demo --output $(BUILD)/demo
 
 # Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package that .venv/bin/python imports.
 build:
 	tools/setup.sh
-	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) -DCMAKE_BUILD_TYPE=Release -DSF_BUILD_PYTHON=ON $(CMAKE_ARGS)
+	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) -DCMAKE_BUILD_TYPE=Release -DSF_BUILD_PYTHON=ON $(every_isa) $(CMAKE_ARGS)
 	cmake --build $(BUILD) --parallel $(JOBS)
 	$(PY) -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'scaffolding_build.pth').write_text('$(abspath $(BUILD))/python\n')"
 
@@ -31,9 +41,23 @@ install:
 install-cmake: build-cmake
 	cmake --install build/cmake --prefix $(PREFIX)
 
+# A Debian package with the program, the library and the model, in build/cmake.
+deb: build-cmake
+	cd build/cmake && cpack -G DEB
+
+# With the compiler's name and the depth of the folder that `make build` has: ccache then has every object.
 wheel:
 	tools/setup.sh
-	$(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
+	rm -f dist/scaffolding-*.whl
+	CXX="$${CXX:-c++}" $(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist -C build-dir=$(BUILD)-wheel .
+
+# The wheel in an empty virtual environment, where it makes a picture.
+clean-room: wheel
+	$(PY) tests/clean_room.py dist/scaffolding-*.whl
+
+# The pictures of the documents and of the tests, from the model in models/emoji-128: after its weights have changed. docs/pictures, and the README's part.
+pictures: build
+	$(PY) tools/make_pictures.py $(BUILD)
 
 # Every test that needs no GPU; the last line says how many passed and failed.
 test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_BUILD_EXAMPLES=ON
@@ -84,12 +108,17 @@ golden: tests-binary
 	$(BUILD)/scaffolding_tests --dump-samples $(BUILD)/golden
 	$(TORCH_PYTHON) tests/golden/make_golden.py $(BUILD)/golden
 
-# docs/ops.md, docs/env.md and docs/autocast.md from the registries.
+# docs/ops.md, docs/env.md and docs/autocast.md from the registries, and the site build/site out of docs/.
 docs: tests-binary
-	mkdir -p docs
 	$(BUILD)/scaffolding_tests --table docs/ops.md
 	$(BUILD)/scaffolding_tests --env-table docs/env.md
 	$(BUILD)/scaffolding_tests --autocast-table docs/autocast.md
+	$(MAKE) site
+
+# The site alone; a link that leads nowhere is an error.
+site:
+	tools/setup.sh
+	$(PY) -m mkdocs build --quiet --strict
 
 .PHONY: tests-binary
 tests-binary: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
@@ -104,4 +133,4 @@ lint:
 	$(PY) tools/lint.py
 
 clean:
-	rm -rf build dist
+	rm -rf build build-wheel dist

@@ -3,8 +3,8 @@
     PYTHONPATH=build/dev/python .venv/bin/python benchmarks/dataloader.py [--torch-python PYTHON]
 
 Prints ours, PyTorch's DataLoader with Pillow (two processes, kept from epoch to epoch), and the limit: the same files decoded
-by libwebp on two threads and nothing else. Programs take turns, medians of five epochs; "cpu" counts per second of processor
-time, which other programs disturb less. The pictures are emoji128's where it is there, else drawn; "lossy" is RGB of quality
+by libwebp into planes on two threads and nothing else. Programs take turns, --rounds times; medians of three epochs of each; "cpu" counts per
+second of processor time, which other programs disturb less. The pictures are emoji128's where it is there, else drawn; "lossy" is RGB of quality
 80, "lossless" RGBA that is composited over white first.
 """
 
@@ -23,7 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("SF_SHARED_DATA", ROOT.parent / "shared" / "data"))
 QUICK = "--quick" in sys.argv  # of torch_peer.py and overhead.py, which have these as rows
-COUNT, EPOCHS = (64, 1) if QUICK else (1536, 5)
+COUNT, EPOCHS = (64, 1) if QUICK else (1536, 3)
 BATCH, WORKERS = 32, 2
 
 
@@ -162,17 +162,24 @@ def main():
     parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON", sys.executable))
     parser.add_argument("--only", choices=["ours", "limit", "peer"])
     parser.add_argument("--kind", choices=["lossy", "lossless"])
+    parser.add_argument("--rounds", type=int, default=1 if QUICK else 3)
+    parser.add_argument("--quick", action="store_true", help="few pictures, once: does it run?")
     options = parser.parse_args()
     if options.only:
         return print(json.dumps(globals()[options.only](options.kind)))
     for kind in [options.kind] if options.kind else ["lossy", "lossless"]:
-        results = {}
-        for who, python in (("ours", sys.executable), ("limit", sys.executable), ("peer", options.torch_python)):
-            done = subprocess.run([python, __file__, "--only", who, "--kind", kind], capture_output=True, text=True)
-            if done.returncode != 0:
-                print(f"without {who}: {done.stderr.strip().splitlines()[-1]}")
-                continue
-            r = results[who] = json.loads(done.stdout.strip().splitlines()[-1])
+        rounds = {"ours": [], "limit": [], "peer": []}
+        for _ in range(options.rounds):  # in turn, so that what else the machine does falls on all alike
+            for who, answers in rounds.items():
+                python = options.torch_python if who == "peer" else sys.executable
+                command = [python, __file__, "--only", who, "--kind", kind] + (["--quick"] if QUICK else [])
+                done = subprocess.run(command, capture_output=True, text=True)
+                if done.returncode == 0:
+                    answers.append(json.loads(done.stdout.strip().splitlines()[-1]))
+                elif not answers:
+                    print(f"without {who}: {done.stderr.strip().splitlines()[-1]}")
+        results = {who: {key: statistics.median(a[key] for a in answers) for key in answers[0]} for who, answers in rounds.items() if answers}
+        for who, r in results.items():
             print(f"{kind:8} {who:6} {COUNT / r['wall']:8.0f} pictures/s   {COUNT / r['cpu']:8.0f} per cpu second")
         if len(results) == 3:
             for key in ("wall", "cpu"):

@@ -109,7 +109,8 @@ def main():
     options = parser.parse_args()
     arguments = ["--threads", str(options.threads), "--filter", options.filter, "--repeats", "3"] + (["--quick"] if options.quick else [])
     bench = options.build / "scaffolding_bench"
-    own = [Program([bench], arguments)]
+    waits = {"GOMP_SPINCOUNT": "2000"} | os.environ  # what the Python package sets for itself
+    own = [Program([bench], arguments, waits)]
     environment = os.environ | {"PYTHONPATH": str(options.build / "python")}
     others = {
         "Python package": ([options.python, HERE / "overhead.py"], environment),

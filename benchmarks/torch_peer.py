@@ -1,5 +1,6 @@
 """The rows of scaffolding_bench in PyTorch, each as a user who knows PyTorch would write it. Needs torch; see serve.py."""
 
+import importlib.util
 import itertools
 import math
 import os
@@ -55,6 +56,14 @@ def attention(heads, length, dim, dtype, backward):
         return without_grad(lambda: F.scaled_dot_product_attention(q, k, v))
     y, dy = F.scaled_dot_product_attention(q, k, v), random(1, heads, length, dim, dtype=dtype)
     return lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True)
+
+
+def clip(dtype):
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    config = CLIPTextConfig(hidden_size=768, intermediate_size=3072, num_attention_heads=12)
+    model, ids = CLIPTextModel(config).to(dtype).eval(), torch.randint(0, 49406, (2, 77))
+    return without_grad(lambda: model(ids))
 
 
 def in_turn(prepare, numel, dtype):
@@ -151,6 +160,9 @@ def sizes_of_50_million():
 row("AdamW 50M f32", lambda: optimizer(torch.optim.AdamW, torch.float32, sizes_of_50_million()))
 row("SGD momentum 50M f32", lambda: optimizer(torch.optim.SGD, torch.float32, sizes_of_50_million(), momentum=0.9))
 row("AdamW step of 4 small tensors, Python", lambda: optimizer(torch.optim.AdamW, torch.float32, [(64, 32), (64,), (10, 64), (10,)]), threads=1)
+if importlib.util.find_spec("transformers"):
+    for tag, dtype in DTYPES.items():
+        row(f"CLIP ViT-L [2,77] {tag}", lambda t=dtype: clip(t))
 for kind in ("lossy", "lossless"):
     row(f"dataloader webp {kind}, 2 workers", lambda k=kind: dataloader.peer(k))
 

@@ -2,6 +2,10 @@
 # works from another project. The component "python" (python/CMakeLists.txt) fills a wheel and is not part of it.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+if(TARGET scaffolding_program AND NOT SKBUILD)
+  file(RELATIVE_PATH sf_library_from_program /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(scaffolding_program PROPERTIES INSTALL_RPATH "$ORIGIN/${sf_library_from_program}")
+endif()
 
 install(TARGETS scaffolding EXPORT scaffoldingTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
         NAMELINK_COMPONENT development)
@@ -33,3 +37,7 @@ endif()
 if(TARGET scaffolding_program)
   install(TARGETS scaffolding_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endif()
+# The model that comes with the program: io/shipped_models.cpp looks for it beside the library, in a build folder too.
+install(DIRECTORY models/emoji-128 DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding/models COMPONENT runtime)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/scaffolding)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${PROJECT_BINARY_DIR}/share/scaffolding/models SYMBOLIC)

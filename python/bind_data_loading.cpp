@@ -9,6 +9,7 @@
 
 #include "bind_generator.h"
 #include "scaffolding/data/data.h"
+#include "scaffolding/io/animation.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::py {
@@ -153,6 +154,12 @@ void bind_images(nb::module_& d) {
           }
           return nb::bytes(out.data(), out.size());
         });
+  d.def("save_animation",
+        [](const std::string& path, const Tensors& frames, double fps, int64_t loop, std::vector<int64_t> durations, int quality, bool lossless, bool dither) {
+          nb::gil_scoped_release release;
+          io::save_animation(path, frames, {fps, loop, std::move(durations), quality, lossless, dither});
+        });
+  d.def("can_write_animation", [](const std::string& path) { return io::can_write(io::animation_format(path)); });
   d.def("convert_image", [](const Tensor& image, const std::string& mode) { return io::planar_image(io::convert_image(image, io::image_mode(mode))); });
 }
 

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <vector>
 
 #include "bind_arguments.h"
+#include "scaffolding/core/default_device.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf::py {
@@ -99,6 +102,8 @@ nb::object iinfo(nb::handle type) {
 
 nb::object as_dtype(DType t) { return nb::borrow(dtype_object(t)); }
 
+thread_local std::vector<std::unique_ptr<DefaultDevice>> t_default_devices;  // of the `with` blocks that are open
+
 void bind_devices(nb::module_& m) {
   auto device = nb::class_<Device>(m, "device");
   device
@@ -125,7 +130,17 @@ void bind_devices(nb::module_& m) {
              if (!nb::isinstance<Device>(o)) return nb::borrow(Py_NotImplemented);
              return nb::bool_(d == *nb::inst_ptr<Device>(o));
            })
-      .def("__reduce__", [](const Device& d) { return nb::make_tuple(g_device_type, nb::make_tuple(d.str())); });
+      .def("__reduce__", [](const Device& d) { return nb::make_tuple(g_device_type, nb::make_tuple(d.str())); })
+      .def(
+          "__enter__",
+          [](const Device& d) {
+            t_default_devices.push_back(std::make_unique<DefaultDevice>(d));
+            return d;
+          },
+          "Tensors that this thread makes without a device are made here until the block ends.")
+      .def(
+          "__exit__", [](const Device&, nb::handle, nb::handle, nb::handle) { t_default_devices.pop_back(); }, nb::arg("type").none(), nb::arg("value").none(),
+          nb::arg("traceback").none());
   device.attr("__module__") = "scaffolding";
   g_device_type = device;
 }

@@ -1,8 +1,10 @@
 // The extension module scaffolding._core. The package's Python files re-export it and add what reads better in Python.
 #include "bind_generator.h"
+#include "bind_hub.h"
 #include "bind_schedulers.h"
 #include "bind_tensor.h"
 #include "bind_tokenizers.h"
+#include "bind_training.h"
 
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);        // tensors held by module globals outlive the interpreter's own tear-down
@@ -29,8 +31,13 @@ NB_MODULE(_core, m) {
   sf::py::bind_schedule(m);
   sf::py::bind_amp(m);
   sf::py::bind_io(m);
+  sf::py::bind_hub(m);
+  sf::py::bind_single_file(m);
   sf::py::bind_schedulers(m);
+  sf::py::bind_training(m);
+  sf::py::bind_models(m);
   sf::py::bind_tokenizers(m);
+  sf::py::bind_pipelines(m);
   sf::py::bind_train(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";

@@ -17,6 +17,7 @@ struct PyModule {
   PyObject *parameters, *buffers, *modules;  // dicts of the members made in Python; a native module's may be null
   PyObject* transient;                       // set of the names in `buffers` that are not persistent, or null
   PyObject* shown;                           // dict of the native members that Python has seen: identity and attributes stay. Or null
+  PyObject* replaced;                        // dict of what stands in for native children, by name, or null
   PyObject* kept;                            // list of objects of native children that have state in Python, or null
   PyObject* hooks;                           // dict of hook dicts by kind (nn/hooks.py), or null
   PyObject* arguments;                       // tuple of the constructor's arguments of a layer, or null

@@ -175,6 +175,31 @@ void rebuild(nb::handle self, nb::tuple arguments) {
   m->arguments = Py_NewRef(arguments.ptr());
 }
 
+// A call of a layer beside forward, by name.
+PyObject* call_method(nb::handle o, const std::string& name, nb::args args, nb::kwargs kwargs) {
+  nn::Module& m = module_of(o, name.c_str());
+  const nn::LayerEntry* layer = nn::find_layer(m);
+  const nn::LayerMethod* method = nullptr;
+  if (layer)
+    for (auto& each : layer->methods)
+      if (each.name == name) method = &each;
+  SF_CHECK_AS(TypeError, method, m.type(), ": has no method '", name, "'");
+  std::vector<PyObject*> all;
+  for (nb::handle a : args) all.push_back(a.ptr());
+  nb::object keywords = nb::steal(PyDict_Size(kwargs.ptr()) > 0 ? PySequence_Tuple(kwargs.ptr()) : nullptr);
+  for (auto [key, value] : kwargs) all.push_back(value.ptr());
+  nb::object names = interned_names(method->args);
+  std::string owner = layer->name + "." + name;
+  Parameters parameters{owner, method->params, method->args, names.ptr(), true};
+  Arguments arguments(parameters, all.data(), nb::len(args), keywords.ptr());
+  Value y;
+  {
+    MaybeRelease release(arguments.large());
+    y = method->call(m, arguments.values());
+  }
+  return to_object(std::move(y));
+}
+
 }  // namespace
 
 const nn::LayerEntry* layer_of(PyTypeObject* type) {
@@ -219,7 +244,7 @@ void bind_layers(nb::module_& m) {
     cls->forward_names = interned_names(layer->forward_args);
     PyTypeObject* type = make_layer_type(*cls);
     nb::handle handle(reinterpret_cast<PyObject*>(type));
-    handle.attr("__module__") = "scaffolding.nn";
+    handle.attr("__module__") = ("scaffolding." + layer->home).c_str();
     if (layer->call) {
       auto* f = reinterpret_cast<Forward*>(checked(forward_type->tp_alloc(forward_type, 0)));
       f->vectorcall = forward_vectorcall;
@@ -228,11 +253,12 @@ void bind_layers(nb::module_& m) {
     }
     m.attr(("_layer_" + layer->name).c_str()) = handle;
     m.attr("_register_module_type")(layer->name.c_str(), handle);
-    names.append(nb::str(layer->name.c_str()));
+    if (layer->home == "nn") names.append(nb::str(layer->name.c_str()));
     g_classes.emplace(type, std::move(cls));
   }
   m.attr("_layer_names") = names;
   m.def("_rebuild_layer", &rebuild);
+  m.def("_layer_method", [](nb::handle o, const char* name, nb::args args, nb::kwargs kwargs) { return steal(call_method(o, name, args, kwargs)); });
   m.def("_layer_fields", [](nb::handle self) {
     nb::list names;
     if (const nn::LayerEntry* layer = nn::find_layer(module_of(self, "_layer_fields")))

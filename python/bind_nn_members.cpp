@@ -42,7 +42,9 @@ PyObject* find_member(PyModule* self, PyObject* name) {
     NativeMember m = native_member(*self->module, view(name));
     switch (m.kind) {
       case NativeMember::None: return nullptr;
-      case NativeMember::Module: return m.module ? wrap_module(*m.module, self) : Py_NewRef(Py_None);
+      case NativeMember::Module:
+        if (PyObject* v = lookup(self->replaced, name)) return Py_NewRef(v);
+        return m.module ? wrap_module(*m.module, self) : Py_NewRef(Py_None);
       case NativeMember::Parameter:
         if (*m.tensor) m.tensor->impl()->is_parameter = true;
         [[fallthrough]];
@@ -116,10 +118,27 @@ void put_buffer(PyObject* o, PyObject* name, PyObject* value, bool persistent) {
   keep_state(self);
 }
 
+// `value` is called and walked in the place of a member of a C++ class. The member itself stays where it is, for an adapter that keeps it inside.
+void replace_native_module(PyModule* self, PyObject* name, nn::Module* member, PyObject* value) {
+  auto who = [&] { return Py_TYPE(reinterpret_cast<PyObject*>(self))->tp_name; };
+  SF_CHECK_AS(TypeError, member, who(), ": '", view(name), "' is an absent member of a C++ module, which would not call what is put there");
+  SF_CHECK_AS(TypeError, value != Py_None, who(), ": '", view(name), "' is a member of a C++ module, which calls it, and cannot be None; assign a module");
+  PyModule* stand_in = cast(value);
+  SF_CHECK_AS(RuntimeError, stand_in->module, who(), ": ", type_of(value), " is not ready: call super().__init__() first");
+  nb::object member_object = nb::steal(wrap_module(*member, self));
+  keep_state(cast(member_object.ptr()));
+  bool same = stand_in->module == member;
+  nb::object hold = nb::borrow(value);
+  if (same) member->replace_by(nullptr);
+  else member->replace_by([stand_in] { return stand_in->module; });
+  if (self->replaced) erase(self->replaced, name);
+  if (!same) store(self->replaced, name, value);
+}
+
 void put_module(PyObject* o, PyObject* name, PyObject* value) {
   PyModule* self = cast(o);
-  if (self->native && native_member(*self->module, view(name)).kind == NativeMember::Module)
-    fail<TypeError>(Py_TYPE(o)->tp_name, ": '", view(name), "' is a member of a C++ module and cannot be replaced; change its parameters instead");
+  if (self->native)
+    if (NativeMember m = native_member(*self->module, view(name)); m.kind == NativeMember::Module) return replace_native_module(self, name, m.module, value);
   store(self->modules, name, value);
   keep_state(self);
 }

@@ -39,6 +39,9 @@ PyObject* own_forward(PyModule* self) {  // borrowed: what stands in the object 
   return self->dict ? PyDict_GetItemWithError(self->dict, g_forward_name) : nullptr;
 }
 
+// A model's forward in Python that only shapes arguments and results around the C++ one: C++ callers need not come by it.
+bool calls_native(PyObject* f) { return PyFunction_Check(f) && PyObject_HasAttrString(f, "_calls_native"); }
+
 class PythonExtension final : public nn::Extension {
  public:
   explicit PythonExtension(PyModule* self) : self_(self) {}
@@ -59,14 +62,20 @@ class PythonExtension final : public nn::Extension {
     if (own_forward(self_)) return true;
     PyTypeObject* type = Py_TYPE(object(self_));
     PyObject* f = type == python_type_of(*self_->module) ? nullptr : _PyType_Lookup(type, g_forward_name);
-    return f && Py_TYPE(f) != forward_type;
+    return f && Py_TYPE(f) != forward_type && !calls_native(f);
   }
 
   Value call(const nn::Values& args) override {
     nb::gil_scoped_acquire gil;
     nb::object tuple = steal(PyTuple_New(Py_ssize_t(args.size())));
     for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(tuple.ptr(), Py_ssize_t(i), checked(to_object(args[i])));
-    nb::object result = steal(PyObject_CallObject(object(self_), tuple.ptr()));
+    nb::object keywords;
+    if (PyObject* f = own_forward(self_) ? nullptr : _PyType_Lookup(Py_TYPE(object(self_)), g_forward_name); f && calls_native(f)) {
+      keywords = steal(PyDict_New());
+      PyDict_SetItemString(keywords.ptr(), "return_dict", Py_False);
+    }
+    nb::object result = steal(PyObject_Call(object(self_), tuple.ptr(), keywords.ptr()));
+    if (keywords.is_valid() && PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) == 1) return any_value(PyTuple_GET_ITEM(result.ptr(), 0));
     return any_value(result.ptr());
   }
 
@@ -157,8 +166,8 @@ int module_init(PyObject* o, PyObject* args, PyObject* kwargs) {
 int module_traverse(PyObject* o, visitproc visit, void* arg) {
   PyModule* self = cast(o);
   Py_VISIT(Py_TYPE(o));
-  for (PyObject* part : {object(self->owner), self->dict, self->parameters, self->buffers, self->modules, self->transient, self->shown, self->kept, self->hooks,
-                         self->arguments})
+  for (PyObject* part : {object(self->owner), self->dict, self->parameters, self->buffers, self->modules, self->transient, self->shown, self->replaced,
+                         self->kept, self->hooks, self->arguments})
     Py_VISIT(part);
   return 0;
 }
@@ -169,8 +178,8 @@ int module_clear(PyObject* o) {
     release(self);
     Py_CLEAR(self->owner);
   }
-  for (PyObject** part :
-       {&self->dict, &self->parameters, &self->buffers, &self->modules, &self->transient, &self->shown, &self->kept, &self->hooks, &self->arguments})
+  for (PyObject** part : {&self->dict, &self->parameters, &self->buffers, &self->modules, &self->transient, &self->shown, &self->replaced, &self->kept,
+                          &self->hooks, &self->arguments})
     Py_CLEAR(*part);
   return 0;
 }
@@ -208,11 +217,27 @@ PyObject* call_with_self(PyObject* function, PyObject* self, PyObject* const* ar
   return PyObject_Vectorcall(function, list.data(), n + 1, keywords);
 }
 
+// A part of a C++ model that is no registered layer.
+PyObject* call_part(nn::Module& m, PyObject* const* args, size_t n, PyObject* keywords) {
+  return guarded([&]() -> PyObject* {
+    SF_CHECK_AS(TypeError, !keywords || PyTuple_GET_SIZE(keywords) == 0, m.type(), ": takes no keywords");
+    nn::Values values;
+    for (size_t i = 0; i < n; ++i) values.push_back(any_value(args[i]));
+    Value y;
+    {
+      MaybeRelease release(true);
+      y = m.call_native(values);
+    }
+    return to_object(std::move(y));
+  });
+}
+
 // forward without hooks.
 PyObject* call_without_hooks(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   PyModule* self = cast(o);
   if (PyObject* own = own_forward(self)) return PyObject_Vectorcall(own, args, nargsf, keywords);
   PyObject* f = _PyType_Lookup(Py_TYPE(o), g_forward_name);
+  if (!f && self->native) return call_part(*self->module, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
   if (!f) {
     PyErr_Format(PyExc_NotImplementedError, "Module [%s] is missing the required \"forward\" function", Py_TYPE(o)->tp_name);
     return nullptr;
@@ -297,6 +322,7 @@ PyGetSetDef getset[] = {
     {"_python_buffers", get_part<&PyModule::buffers>, set_part<&PyModule::buffers>, nullptr, nullptr},
     {"_python_modules", get_part<&PyModule::modules>, set_part<&PyModule::modules>, nullptr, nullptr},
     {"_non_persistent_buffers_set", get_transient, set_transient, nullptr, nullptr},
+    {"_replaced_modules", get_part<&PyModule::replaced>, nullptr, nullptr, nullptr},
     {"_hooks", get_hooks, set_hooks, nullptr, nullptr},
     {"_layer_arguments", get_arguments, nullptr, nullptr, nullptr},
     {"_is_native", get_native, nullptr, nullptr, nullptr},
@@ -354,7 +380,7 @@ void adopt(PyModule* self, std::unique_ptr<nn::Module> m, bool native) {
   if (self->module && !self->owner) release_parts(*self->module);
   release(self);
   Py_CLEAR(self->owner);
-  for (PyObject** part : {&self->transient, &self->shown, &self->kept, &self->hooks, &self->arguments}) Py_CLEAR(*part);
+  for (PyObject** part : {&self->transient, &self->shown, &self->replaced, &self->kept, &self->hooks, &self->arguments}) Py_CLEAR(*part);
   for (PyObject** part : {&self->parameters, &self->buffers, &self->modules}) Py_XSETREF(*part, native ? nullptr : checked(PyDict_New()));
   show(self, m.release(), native);
   self->module->calls_changed();

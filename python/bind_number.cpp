@@ -1,6 +1,6 @@
 // Operators of Tensor: straight to the C++ op, no argument parsing.
 #include "bind_arguments.h"
-#include "scaffolding/autograd/tape.h"
+#include "scaffolding/autograd/take_over.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "tensor_slots.h"
 
@@ -88,8 +88,10 @@ void isub(Tensor& a, const Tensor& b) { a.sub_(b); }
 void imul(Tensor& a, const Tensor& b) { a.mul_(b); }
 void idiv(Tensor& a, const Tensor& b) { a.div_(b); }
 
-#define SF_ASSIGN(name, fn) \
-  void name(Tensor& a, const Tensor& b) { autograd::assign_inplace(#fn "_", a, fn(a, b)); }
+#define SF_ASSIGN(name, fn)                                                                        \
+  void name(Tensor& a, const Tensor& b) {                                                          \
+    autograd::overwrite(#fn "_", a, [&](const Tensor& x) { return fn(x, b.is_same(a) ? x : b); }); \
+  }
 SF_ASSIGN(ifloordiv, floor_divide)
 SF_ASSIGN(imod, remainder)
 SF_ASSIGN(ipow, pow)

@@ -5,6 +5,7 @@
 
 #include "call_arguments.h"
 #include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/take_over.h"
 #include "scaffolding/autograd/tape.h"
 
 namespace sf::py {
@@ -35,6 +36,14 @@ bool write_directly(const OpEntry& op, Tensor& x, std::span<const Value> v) {
   if (op.name == "mul") return x.mul_(other()), true;
   if (op.name == "div" && std::holds_alternative<std::monostate>(v[2])) return x.div_(other()), true;
   return false;
+}
+
+// The arguments with `from` in place of x, wherever that stands.
+std::vector<Value> with_input(std::span<const Value> values, const Tensor& x, const Tensor& from) {
+  std::vector<Value> out(values.begin(), values.end());
+  for (Value& v : out)
+    if (auto* t = std::get_if<Tensor>(&v); t && t->is_same(x)) *t = from;
+  return out;
 }
 
 // The op whose second form runs on this thread: when that calls the op again with arguments that do not fit, it is an error.
@@ -74,7 +83,8 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
       if (!write_directly(*f.op, x, values)) {
         std::optional<autocast::Within> off;  // the result must fit into x: in-place ops run in x's type
         if (autocast::active()) off.emplace();
-        autograd::assign_inplace(f.op->name.c_str(), x, std::get<Tensor>(f.op->call(values)));
+        auto result = [&](const Tensor& from) { return std::get<Tensor>(f.op->call(with_input(values, x, from))); };
+        autograd::overwrite(f.op->name.c_str(), x, result, f.op->is_random);
       }
     }
     return wrap(std::move(x));

@@ -6,11 +6,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-
 #include "bind_arguments.h"
-#include "bind_generator.h"
 #include "bind_object.h"
+#include "named_arguments.h"
 #include "scaffolding/diffusion/diffusion.h"
 #include "scaffolding/ops/factory/factory.h"
 
@@ -19,96 +17,6 @@ namespace sf::py {
 namespace {
 
 using namespace diffusion;
-
-std::vector<std::string> split(std::string_view list) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at < list.size();) {
-    size_t end = std::min(list.find(", ", at), list.size());
-    out.emplace_back(list.substr(at, end - at));
-    at = end + 2;
-  }
-  return out;
-}
-
-// A call's arguments by the names of its parameters; TypeError for what fits none.
-class Arguments {
- public:
-  Arguments(std::string function, std::vector<std::string> parameters, const nb::args& args, const nb::kwargs& kwargs)
-      : function_(std::move(function)), parameters_(std::move(parameters)), given_(parameters_.size()) {
-    if (args.size() > parameters_.size()) fail<TypeError>(function_, ": takes at most ", parameters_.size(), " arguments, got ", args.size());
-    for (size_t i = 0; i < args.size(); ++i) given_[i] = nb::borrow(args[i]);
-    for (auto [key, value] : kwargs) {
-      auto name = nb::cast<std::string>(key);
-      size_t i = place(name);
-      if (i == parameters_.size()) fail<TypeError>(function_, ": unexpected keyword argument '", name, "'");
-      if (given_[i].is_valid()) fail<TypeError>(function_, ": got several values for '", name, "'");
-      given_[i] = nb::borrow(value);
-    }
-  }
-  // Absent and None: null.
-  nb::handle get(const char* name) const {
-    size_t i = place(name);
-    if (i == parameters_.size() || !given_[i].is_valid() || given_[i].is_none()) return {};
-    return given_[i];
-  }
-  double number(const char* name, double otherwise) const {
-    nb::handle o = get(name);
-    return o.is_valid() ? number_of(name, o) : otherwise;
-  }
-  bool boolean(const char* name, bool otherwise) const {
-    nb::handle o = get(name);
-    if (!o.is_valid()) return otherwise;
-    if (!PyBool_Check(o.ptr())) wrong_argument(function_, name, "a bool", o.ptr());
-    return o.ptr() == Py_True;
-  }
-  std::optional<int64_t> integer(const char* name) const {
-    nb::handle o = get(name);
-    if (!o.is_valid()) return {};
-    int64_t v = 0;
-    if (!to_int(o.ptr(), v)) wrong_argument(function_, name, "an integer", o.ptr());
-    return v;
-  }
-  Tensor tensor(const char* name) const {
-    nb::handle o = get(name);
-    if (!o.is_valid()) return {};
-    if (!is_tensor(o.ptr())) wrong_argument(function_, name, "a tensor", o.ptr());
-    return tensor_of(o.ptr());
-  }
-  // A list, a tuple, an array or a tensor of numbers.
-  std::optional<std::vector<double>> numbers(const char* name) const {
-    nb::handle o = get(name);
-    if (!o.is_valid()) return {};
-    nb::object list = nb::hasattr(o, "tolist") ? o.attr("tolist")() : nb::borrow(o);
-    if (!PyList_Check(list.ptr()) && !PyTuple_Check(list.ptr())) wrong_argument(function_, name, "a list of numbers", o.ptr());
-    std::vector<double> out;
-    for (nb::handle item : list) out.push_back(number_of(name, item));
-    return out;
-  }
-  Generators generators(const char* name) const {
-    nb::handle o = get(name);
-    Generators out;
-    if (!o.is_valid()) return out;
-    bool list = PyList_Check(o.ptr()) || PyTuple_Check(o.ptr());
-    auto add = [&](nb::handle g) {
-      if (!to_generator(g.ptr(), out.emplace_back())) wrong_argument(function_, name, "a Generator or a list of them", g.ptr());
-    };
-    if (!list) add(o);
-    else
-      for (nb::handle g : o) add(g);
-    return out;
-  }
-  double number_of(const char* name, nb::handle o) const {
-    Scalar s;
-    if (!to_scalar(o.ptr(), s)) wrong_argument(function_, name, "a number", o.ptr());
-    return s.to_double();
-  }
-
- private:
-  size_t place(std::string_view name) const { return size_t(std::find(parameters_.begin(), parameters_.end(), name) - parameters_.begin()); }
-  std::string function_;
-  std::vector<std::string> parameters_;
-  std::vector<nb::object> given_;
-};
 
 template <class S> std::vector<std::string> field_names() {
   typename S::Config config;
@@ -142,7 +50,7 @@ template <class S> void construct(S* self, const nb::args& args, const nb::kwarg
 }
 
 void set_timesteps(Scheduler& s, const nb::args& args, const nb::kwargs& kwargs) {
-  Arguments a(std::string(s.name()) + ".set_timesteps", split(s.timestep_parameters()), args, kwargs);
+  NamedArguments a(std::string(s.name()) + ".set_timesteps", split(s.timestep_parameters()), args, kwargs);
   TimestepOptions o;
   o.num_inference_steps = a.integer("num_inference_steps");
   if (nb::handle d = a.get("device"); d.is_valid() && !to_device(d.ptr(), o.device)) wrong_argument(s.name(), "device", "a device", d.ptr());
@@ -156,7 +64,7 @@ void set_timesteps(Scheduler& s, const nb::args& args, const nb::kwargs& kwargs)
 
 nb::object step(Scheduler& s, const nb::args& args, const nb::kwargs& kwargs) {
   std::string function = std::string(s.name()) + ".step";
-  Arguments a(function, split(s.step_parameters()), args, kwargs);
+  NamedArguments a(function, split(s.step_parameters()), args, kwargs);
   StepOptions o;
   o.eta = a.number("eta", o.eta);
   o.use_clipped_model_output = a.boolean("use_clipped_model_output", false);
@@ -247,7 +155,7 @@ void bind_schedulers(nb::module_& core) {
       .def("_step_parameters", [](const Scheduler& s) { return split(s.step_parameters()); })
       .def("_timestep_parameters", [](const Scheduler& s) { return split(s.timestep_parameters()); })
       .def(
-          "to_json_string", [](Scheduler& s) { return format_config(s.saved_config()); }, "The config as save_config writes it.")
+          "to_json_string", [](Scheduler& s) { return io::format_config(s.saved_config()); }, "The config as save_config writes it.")
       .def(
           "save_config", [](Scheduler& s, nb::handle folder) { save_scheduler(s, nb::cast<std::string>(nb::str(folder))); }, nb::arg("save_directory"),
           "Writes scheduler_config.json into the folder, which is made where it is not there.");
@@ -272,7 +180,7 @@ void bind_schedulers(nb::module_& core) {
       .def("set_shift", &FlowMatchEulerDiscreteScheduler::set_shift, nb::arg("shift"), "The shift of runs to come.")
       .def_prop_ro("shift", &FlowMatchEulerDiscreteScheduler::shift);
   m.def("scheduler_names", &scheduler_names);
-  m.def("read_config_file", [](const std::string& path) { return to_python(read_config_file(path)); });
+  m.def("read_config_file", [](const std::string& path) { return to_python(io::read_config_file(path)); });
   m.def(
       "get_beta_schedule",
       [](const std::string& schedule, int64_t n, double start, double end) {
@@ -281,7 +189,7 @@ void bind_schedulers(nb::module_& core) {
       },
       nb::arg("schedule"), nb::arg("num_timesteps"), nb::arg("beta_start"), nb::arg("beta_end"));
   m.def("randn_tensor", [](const nb::args& args, const nb::kwargs& kwargs) {
-    Arguments a("randn_tensor", {"shape", "generator", "device", "dtype"}, args, kwargs);
+    NamedArguments a("randn_tensor", {"shape", "generator", "device", "dtype"}, args, kwargs);
     Shape shape;
     nb::handle s = a.get("shape");
     if (!s.is_valid() || !to_shape(s.ptr(), shape)) wrong_argument("randn_tensor", "shape", "a shape", s.is_valid() ? s.ptr() : Py_None);

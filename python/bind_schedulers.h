@@ -1,9 +1,10 @@
-// diffusion's schedulers in Python.
+// diffusion in Python: schedulers and pipelines.
 #pragma once
 #include "bind_tensor.h"
 
 namespace sf::py {
 
 void bind_schedulers(nb::module_& m);
+void bind_pipelines(nb::module_& m);
 
 }  // namespace sf::py

@@ -1,5 +1,7 @@
 #include "bind_tensor.h"
 
+#include <cstring>
+
 #include <structmember.h>
 
 #include <new>
@@ -211,25 +213,33 @@ PyObject* wrap_size(const Shape& s) {
   return o;
 }
 
+// A message may quote bytes of a file that are no UTF-8.
+static void set_error(PyObject* type, const char* message) {
+  PyObject* text = PyUnicode_DecodeUTF8(message, Py_ssize_t(std::strlen(message)), "replace");
+  if (!text) return;
+  PyErr_SetObject(type, text);
+  Py_DECREF(text);
+}
+
 PyObject* raise_current() noexcept {
   try {
     throw;
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const IndexError& e) {
-    PyErr_SetString(PyExc_IndexError, e.what());
+    set_error(PyExc_IndexError, e.what());
   } catch (const TypeError& e) {
-    PyErr_SetString(PyExc_TypeError, e.what());
+    set_error(PyExc_TypeError, e.what());
   } catch (const ValueError& e) {
-    PyErr_SetString(PyExc_ValueError, e.what());
+    set_error(PyExc_ValueError, e.what());
   } catch (const NotSupported& e) {
-    PyErr_SetString(PyExc_NotImplementedError, e.what());  // a RuntimeError
+    set_error(PyExc_NotImplementedError, e.what());  // a RuntimeError
   } catch (const Error& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
+    set_error(PyExc_RuntimeError, e.what());
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
+    set_error(PyExc_RuntimeError, e.what());
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "unknown C++ exception");
   }

@@ -89,6 +89,7 @@ void bind_schedule(nb::module_& m);
 void bind_amp(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_train(nb::module_& m);
+void bind_models(nb::module_& m);
 
 }  // namespace sf::py
 

@@ -1,4 +1,6 @@
+import json
 import pathlib
+import subprocess
 
 import pytest
 
@@ -13,3 +15,35 @@ def build_dir(request):
     if not (folder / "CMakeCache.txt").exists():
         pytest.skip(f"{folder} is no build folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def program(build_dir):
+    def run(*args, **options):
+        return subprocess.run([str(build_dir / "scaffolding"), *map(str, args)], capture_output=True, text=True, timeout=300, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def recipe(tmp_path_factory):
+    from drawn_icons import RECIPE, draw_icons
+
+    folder = tmp_path_factory.mktemp("recipe")
+    draw_icons(folder)
+    (folder / "train.json").write_text(json.dumps(RECIPE))
+    return folder / "train.json"
+
+
+@pytest.fixture(scope="session")
+def run_folder(program, recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "squares"
+    done = program("train", "--config", recipe, "--output", folder, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(folder / "pipeline")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model(run_folder):
+    return run_folder / "pipeline"

@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import check_isa_symbols
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -42,7 +43,27 @@ def test_the_program_describes_ops_devices_and_environment(build_dir):
     assert run(program, "devices").startswith("cpu: ")
     assert "SF_NUM_THREADS = '3'" in run(program, "env", env=os.environ | {"SF_NUM_THREADS": "3"})
     unknown = subprocess.run([program, "ops", "no_such_op"], capture_output=True, text=True)
-    assert unknown.returncode == 1 and "there is no op 'no_such_op'" in unknown.stderr
+    assert unknown.returncode == 2 and "there is no op 'no_such_op'" in unknown.stderr
+
+
+def test_the_program_times_a_model(build_dir):
+    program = build_dir / "scaffolding"
+    assert "sd15-unet" in run(program, "bench")
+    for dtype in ("f32", "bf16"):
+        text = run(program, "bench", "tiny-unet", "--dtype", dtype, "--batch", "2", "--repeats", "1")
+        assert re.match(r"tiny-unet: .*batch 2, " + dtype, text)
+        # The work as the ops define it, whatever kernels run.
+        assert abs(float(re.search(r"([\d.]+) GFLOP at", text)[1]) - 0.6) < 0.1, text
+        assert re.search(r"gemm \S+ +\d+ .*%", text) and "between kernels" in text
+    unknown = subprocess.run([program, "bench", "sd99"], capture_output=True, text=True)
+    assert unknown.returncode == 2 and "there is no model 'sd99'" in unknown.stderr
+
+
+@pytest.mark.parametrize("by_dot_products", ["0", "1"])
+def test_both_ways_of_multiplying_bfloat16(build_dir, by_dot_products):
+    """A processor takes the faster one; each must be right on all that have it."""
+    tests = "--gtest_filter=*conv*:*linear*:*matmul*:*attention*:*addmm*"
+    subprocess.run([build_dir / "scaffolding_tests", tests], env=os.environ | {"SF_BF16_DOT": by_dot_products}, check=True, stdout=subprocess.DEVNULL)
 
 
 def test_one_version_everywhere(build_dir):

@@ -1,5 +1,11 @@
-"""What the documents and tools say holds: README's programs run, tools/new_op.py writes files that compile."""
+"""What the documents and tools say holds: their programs run and print what they say, tools/new_op.py writes files that compile.
 
+Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny random networks, `pictures`, a folder of
+captioned pictures, and `sea.png`, a mask. A block of text after a program is what it prints; `...` stands for anything. `<!-- not run: why -->` before a
+program skips it.
+"""
+
+import os
 import pathlib
 import re
 import shutil
@@ -9,23 +15,137 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"^(?:<!-- not run: (?P<why>.*?) -->\n)?```(?P<language>\w+)\n(?P<program>.*?)^```\n(?:\n```text\n(?P<prints>.*?)^```)?", re.MULTILINE | re.DOTALL
+)
+
+
+def programs(document, language):
+    return [block for block in BLOCK.finditer((ROOT / document).read_text()) if block["language"] == language]
 
 
 def blocks(document, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+    return [block["program"] for block in programs(document, language)]
 
 
-@pytest.mark.parametrize("number", range(len(blocks("README.md", "python"))))
-def test_readme_python(number, tmp_path):
+def save_tiny_pipeline(folder):
+    import scaffolding as sf
+    from scaffolding.diffusion import AutoencoderKL, CLIPTextModel, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+
+    sf.manual_seed(0)
+    tokenizer = sf.tokenizers.train_bpe(["a lighthouse at dusk, in oil", "in watercolour"], vocab_size=530)
+    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    StableDiffusionPipeline(
+        vae=AutoencoderKL(
+            block_out_channels=[4, 4, 8, 8],
+            down_block_types=["DownEncoderBlock2D"] * 4,
+            up_block_types=["UpDecoderBlock2D"] * 4,
+            norm_num_groups=4,
+            sample_size=64,
+        ),
+        text_encoder=CLIPTextModel(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, hidden_act="gelu", **ends
+        ),
+        tokenizer=tokenizer,
+        unet=UNet2DConditionModel(
+            sample_size=8,
+            block_out_channels=[16, 32],
+            layers_per_block=1,
+            norm_num_groups=8,
+            down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
+            up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"],
+            cross_attention_dim=32,
+            attention_head_dim=2,
+        ),
+        scheduler=DDIMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, clip_sample=False, set_alpha_to_one=False),
+    ).save_pretrained(folder)
+
+
+def save_captioned_pictures(folder):
+    import scaffolding as sf
+
+    folder.mkdir()
+    for i in range(4):
+        sf.io.write_image(str(folder / f"{i}.png"), sf.full((3, 64, 64), 60 * i, dtype=sf.uint8))
+        (folder / f"{i}.txt").write_text(f"grey number {i}")
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    sf = pytest.importorskip("scaffolding")
+    folder = tmp_path_factory.mktemp("models")
+    save_tiny_pipeline(folder / "stable-diffusion-2-1")
+    save_captioned_pictures(folder / "pictures")
+    mask = sf.zeros(1, 64, 64, dtype=sf.uint8)
+    mask[:, 32:] = 255
+    sf.io.write_image(str(folder / "sea.png"), mask)
+    return folder
+
+
+def run_program(command, block, models, folder, **environment):
+    for path in models.iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "emoji-128").symlink_to(models / "stable-diffusion-2-1")
+    quiet = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "SF_NUM_THREADS": "1", "SF_MODEL": str(folder / "emoji-128")}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet | environment, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if block["prints"] is not None:
+        expected = ".*?".join(re.escape(part) for part in block["prints"].rstrip().split("..."))
+        assert re.fullmatch(expected, done.stdout.rstrip(), re.DOTALL), f"it printed\n{done.stdout}and not\n{block['prints']}"
+
+
+def numbered(language):
+    return [pytest.param(document, number, id=f"{document}-{number}") for document in DOCUMENTS for number in range(len(programs(document, language)))]
+
+
+@pytest.mark.parametrize(("document", "number"), numbered("python"))
+def test_python_programs_run(document, number, models, tmp_path):
+    pytest.importorskip("PIL")  # what pipelines return
+    block = programs(document, "python")[number]
+    if block["why"]:
+        pytest.skip(f"not run: {block['why']}")
+    program = f"import os, scaffolding\nos.chdir({str(tmp_path)!r})\n" + block["program"]  # the package may lie in a relative path
+    run_program([sys.executable, "-W", "error", "-c", program], block, models, tmp_path, PYTHONPATH=import_path())
+
+
+def import_path():
+    import scaffolding
+
+    return str(pathlib.Path(scaffolding.__file__).parent.parent)
+
+
+@pytest.mark.parametrize(("document", "number"), numbered("sh"))
+def test_shell_programs_run(document, number, models, build_dir, tmp_path):
+    block = programs(document, "sh")[number]
+    if block["why"]:
+        pytest.skip(f"not run: {block['why']}")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "scaffolding").symlink_to(build_dir / "scaffolding")
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    run_program(["bash", "-euo", "pipefail", "-c", block["program"]], block, models, tmp_path, PATH=path, PYTHONPATH=import_path())
+
+
+@pytest.mark.parametrize(("document", "number"), numbered("cpp"))
+def test_cpp_programs_are_parts_of_those_that_are_tested(document, number):
+    program = programs(document, "cpp")[number]["program"]
+    tested = [*(ROOT / "examples").glob("*.cpp"), ROOT / "tests/find_package/main.cpp"]
+    assert any(program in path.read_text() for path in tested), f"no file of examples/ has this text:\n{program}"
+
+
+def test_the_program_for_a_picture(build_dir, tmp_path):
     pytest.importorskip("scaffolding")
-    program = f"import os, scaffolding\nos.chdir({str(tmp_path)!r})\n" + blocks("README.md", "python")[number]  # it may write files
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    program = build_dir / "examples" / "text_to_image"
+    if not program.exists():
+        pytest.skip(f"{program} is not built: -DSF_BUILD_EXAMPLES=ON")
+    save_tiny_pipeline(tmp_path / "model")
+    done = subprocess.run([program, tmp_path / "model", "a lighthouse", "2"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_readme_cpp_is_the_program_that_is_tested():
-    programs = blocks("README.md", "cpp")
-    assert programs == [(ROOT / "tests/find_package/main.cpp").read_text()]
+    assert done.stdout.split("\n")[-2] == "2 of 2" and (tmp_path / "picture.png").stat().st_size > 100
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
+    wrong = subprocess.run([program, tmp_path / "nowhere", "a lighthouse"], cwd=tmp_path, capture_output=True, text=True, env=offline)
+    assert wrong.returncode == 1 and wrong.stderr.startswith("text_to_image: "), wrong.stderr
 
 
 def test_readme_cmake_is_the_project_that_is_tested():
@@ -35,8 +155,8 @@ def test_readme_cmake_is_the_project_that_is_tested():
 
 def test_makefile_has_the_documented_targets():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"):
-        for target in re.findall(r"`make ([a-z-]+)", (ROOT / document).read_text()):
+    for document in (*DOCUMENTS, "CONTRIBUTING.md", "ARCHITECTURE.md"):
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / document).read_text(), re.MULTILINE):
             assert target in targets, f"{document} names `make {target}`"
 
 

@@ -89,11 +89,29 @@ def check_op_list(files, complain):
             complain(listing, 1, f"misses {f}")
 
 
+def without_code(text):
+    """A document's text; in place of programs empty lines."""
+    text = re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(text):
+    """What a renderer calls the headings."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
 def check_links(path, text, complain):
-    for number, line in enumerate(text.split("\n"), 1):
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", re.sub(r"`[^`]*`", "", line)):
-            if not re.match(r"[a-z]+:", target) and not (ROOT / path.parent / target).exists():
+    for number, line in enumerate(without_code(text).split("\n"), 1):
+        for link in re.findall(r"\]\(([^)\s]+)[^)]*\)", line) + re.findall(r"<img [^>]*src=\"([^\"]+)", line):
+            target, _, anchor = link.partition("#")
+            place = ROOT / path.parent / target if target else ROOT / path
+            if re.match(r"[a-z]+:", target):
+                continue
+            if not place.exists():
                 complain(path, number, f"the link to {target} leads nowhere")
+            elif anchor and anchor not in anchors(place.read_text()):
+                complain(path, number, f"the link to #{anchor} leads nowhere: {place.name} has no such heading")
 
 
 def formatters(files, fix, complain):

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ def run_cpp(build, results, arguments):
     for i in range(shards):
         report, log = results / f"cpp_{i}.json", results / f"cpp_{i}.log"
         report.unlink(missing_ok=True)
-        environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}
+        environment = {"GOMP_SPINCOUNT": "2000"} | os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}
         command = [build / "scaffolding_tests", "--gtest_brief=1", f"--gtest_output=json:{report}", *arguments]
         process = subprocess.Popen(command, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT)
         processes.append((process, report, log))
@@ -66,6 +67,8 @@ def main():
     parser.add_argument("--gtest", action="append", default=[], help="an argument for scaffolding_tests, such as --gtest=--gtest_filter=op_add*")
     options = parser.parse_args()
     build = options.build.resolve()
+    # A shell's background jobs ignore Ctrl-C and so would their children; what has a handler here is the default in them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results = build / "test_results"
     results.mkdir(exist_ok=True)
     total = [0, 0, 0]

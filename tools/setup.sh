@@ -2,8 +2,11 @@
 # Installs what the build needs and is missing: system packages through apt-get (as root or with sudo, on Debian and its
 # kin), Python packages into .venv. Asks the compiler and the commands themselves, so that nothing is touched where
 # everything is there already. `make build` runs it.
+#   tools/setup.sh --program    what the program alone needs: no Python, no tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
+program_only=0
+if [ "${1:-}" = --program ]; then program_only=1; fi
 
 compiler=${CXX:-c++}
 command -v "$compiler" >/dev/null || compiler=g++
@@ -28,9 +31,13 @@ look() {
   has_header webp/decode.h || required+=(libwebp-dev)
   has_header utf8proc.h || required+=(libutf8proc-dev)
   printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$compiler" -E -x c++ - >/dev/null 2>&1 || required+=(libpcre2-dev)
-  has_header gtest/gtest.h || required+=(libgtest-dev)
-  good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
+  if ((!program_only)); then
+    has_header gtest/gtest.h || required+=(libgtest-dev)
+    good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
+  fi
   has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)
+  has_header gif_lib.h || optional+=(libgif-dev)
+  has_header curl/curl.h || optional+=(libcurl4-openssl-dev)
   has_command ccache || optional+=(ccache)
   has_command mold || optional+=(mold)
 }
@@ -39,8 +46,11 @@ look
 wanted=("${required[@]}" "${optional[@]}")
 if ((${#wanted[@]})); then
   as_root=()
-  if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
-  if has_command apt-get && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+  if [ "$(id -u)" != 0 ]; then
+    as_root=(sudo -n)
+    if [ -t 0 ] && [ -t 2 ]; then as_root=(sudo); fi   # somebody is there who can be asked for the password
+  fi
+  if has_command apt-get && { [ "$(id -u)" = 0 ] || { has_command sudo && "${as_root[@]}" true; }; }; then
     echo "setup: installing ${wanted[*]}"
     "${as_root[@]}" apt-get -qq update
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${wanted[@]}" >/dev/null || true
@@ -53,6 +63,7 @@ if ((${#required[@]})); then
   echo "setup: please install: ${required[*]} (Debian's package names)" >&2
   exit 1
 fi
+if ((program_only)); then exit 0; fi
 
 python=${PYTHON:-python3}
 good_python "$python" || python=/usr/bin/python3

@@ -21,6 +21,10 @@ static void print_devices() {
   std::cout << "meta: shapes without bytes\n";
 }
 
-void add_devices(CLI::App& program) { program.add_subcommand("devices", "Print the devices, and why one is missing")->callback(print_devices); }
+void add_devices(CLI::App& program) {
+  auto* command = program.add_subcommand("devices", "Print the devices, and why one is missing");
+  command->footer("Example:\n  scaffolding devices");
+  command->callback(print_devices);
+}
 
 }  // namespace sf::cli

@@ -5,7 +5,9 @@
 #include "scaffolding/core/env.h"
 
 void sf::cli::add_env(CLI::App& program) {
-  program.add_subcommand("env", "Print every environment variable, its value and what it does")->callback([] {
+  auto* command = program.add_subcommand("env", "Print every environment variable, its value and what it does");
+  command->footer("Example:\n  scaffolding env");
+  command->callback([] {
     for (auto& v : env::all()) {
       bool set = std::getenv(v.name) != nullptr;
       std::cout << v.name << " = '" << env::text(v.name) << "'" << (set ? "" : " (default)") << "\n    " << v.help << "\n";

@@ -1,23 +1,86 @@
-// The program `scaffolding`.
+// The program `scaffolding`. Exit status: 0 done, 2 what was asked for cannot be (one line on standard error says why), 130 stopped by Ctrl-C.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
 #include <iostream>
 
 #include "apps/cli/commands.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/denoising.h"
+
+namespace {
+
+constexpr int kBadInput = 2, kInterrupted = 130;
+
+// What CLI11 says about arguments, in one line with where to read on.
+std::string parse_error(CLI::App& program, const CLI::ParseError& e, const std::string& first) {
+  std::string why = e.what(), command;
+  std::replace(why.begin(), why.end(), '\n', ' ');
+  if (auto chosen = program.get_subcommands(); !chosen.empty()) command = chosen[0]->get_name() + " ";
+  else if (!first.empty() && first[0] != '-') why = "there is no command '" + first + "'";
+  return why + "; scaffolding " + command + "--help tells more";
+}
+
+int refuse(const std::string& why) {
+  std::cerr << "scaffolding: " << why << "\n";
+  return kBadInput;
+}
+
+}  // namespace
+
+// libgomp's threads spin for milliseconds at the end of each region, which takes the processor from whoever else wants it. It reads its settings
+// while it is loaded, before main: so the program begins again with them, unless the user has chosen.
+static void wait_sparingly(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
+  setenv("GOMP_SPINCOUNT", "2000", 1);
+  // By its path, so that the process keeps its name; both return where there is no /proc: then it stays as it is.
+  char path[4096];
+  if (ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1); n > 0) {
+    path[n] = 0;
+    execv(path, argv);
+  }
+  execv("/proc/self/exe", argv);  // the file was replaced or removed
+}
 
 int main(int argc, char** argv) {
-  CLI::App program("Scaffolding: see what this build has and what this machine offers");
+  wait_sparingly(argv);
+  CLI::App program("Scaffolding: run and train diffusion models, and see what this build and machine offer");
   program.require_subcommand(1);
+  bool parse_only = false;
+  program.add_flag("--parse-only", parse_only, "Only see whether the arguments are understood");
+  program.parse_complete_callback([&] {
+    if (parse_only) throw CLI::Success();
+  });
+  sf::cli::add_txt2img(program);
+  sf::cli::add_img2img(program);
+  sf::cli::add_inpaint(program);
+  sf::cli::add_interpolate(program);
+  sf::cli::add_demo(program);
+  sf::cli::add_train(program);
+  sf::cli::add_eval(program);
+  sf::cli::add_convert(program);
+  sf::cli::add_inspect(program);
+  sf::cli::add_bench(program);
   sf::cli::add_devices(program);
   sf::cli::add_env(program);
   sf::cli::add_ops(program);
   sf::cli::add_version(program);
+  sf::cli::add_help(program);
+  sf::cli::add_completion(program);
   try {
     program.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
+  } catch (const CLI::Success& e) {  // --help
     return program.exit(e);
-  } catch (const sf::Error& e) {
-    std::cerr << "scaffolding: " << e.what() << "\n";
-    return 1;
+  } catch (const CLI::ParseError& e) {
+    return refuse(parse_error(program, e, argc > 1 ? argv[1] : ""));
+  } catch (const sf::diffusion::Stopped&) {
+    std::cerr << "scaffolding: stopped\n";
+    return kInterrupted;
+  } catch (const std::exception& e) {
+    return refuse(e.what());
   }
+  if (!std::cout.flush()) return refuse("standard output cannot be written to");
   return 0;
 }

@@ -43,6 +43,7 @@ void add_ops(CLI::App& program) {
   auto where = std::make_shared<bool>(false);
   command->add_option("name", *name, "An op, such as add; all without it");
   command->add_flag("--where", *where, "Which providers have kernels, in the order in which they are asked");
+  command->footer("Examples:\n  scaffolding ops\n  scaffolding ops softmax\n  scaffolding ops --where");
   command->callback([name, where] {
     if (name->empty()) return print_all(*where);
     const OpEntry* op = find_op(*name);

@@ -8,13 +8,14 @@ import os
 import re
 
 from . import _core
-from .data.image import decode_image, encode_image, image_info, read_image, write_image
+from .data.image import can_write_animation, decode_image, encode_image, image_info, read_image, save_animation, write_image
 from .serialization import _path_or_data
 
 __all__ = [
     "Checkpoint",
     "GGUFFile",
     "Placeholder",
+    "can_write_animation",
     "decode_image",
     "encode_image",
     "image_info",
@@ -24,6 +25,7 @@ __all__ = [
     "load_npz",
     "open_checkpoint",
     "read_image",
+    "save_animation",
     "save_npy",
     "save_npz",
     "save_sharded",

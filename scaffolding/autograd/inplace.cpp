@@ -127,11 +127,14 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   return self;
 }
 
-Tensor& take_over(const char* op, Tensor& self, const Tensor& y) {
+// t came from an op on the tape and nothing else but `users` holds its memory: t may have another's.
+static bool has_own_memory(const TensorImpl& t, uint32_t users) {
+  return t.grad_fn && !t.base && t.storage->refs.load() == users && !t.storage->lender && grad_enabled();
+}
+static Tensor& exchange(const char* op, Tensor& self, const Tensor& y) {
   TensorImpl *t = self.impl(), *from = y.impl();
-  bool alone = t && t->grad_fn && !t->base && t->storage->refs.load() == 1 && !t->storage->lender;
-  bool alike = alone && !from->base && from->grad_fn && from->dtype == t->dtype && from->sizes == t->sizes && from->strides == t->strides && !from->offset;
-  if (!alike || !grad_enabled()) return assign_inplace(op, self, y);
+  if (from->base || !from->grad_fn || from->dtype != t->dtype || from->sizes != t->sizes || from->strides != t->strides || from->offset)
+    return assign_inplace(op, self, y);
   check_inplace(op, self);
   t->storage = from->storage;
   t->data = from->data;
@@ -140,6 +143,24 @@ Tensor& take_over(const char* op, Tensor& self, const Tensor& y) {
   take_place(t, y);
   ++t->inplace_epoch;
   return self;
+}
+
+Tensor& take_over(const char* op, Tensor& self, const Tensor& y) {
+  return self && has_own_memory(*self.impl(), 1) ? exchange(op, self, y) : assign_inplace(op, self, y);
+}
+
+Tensor& overwrite(const char* op, Tensor& self, const std::function<Tensor(const Tensor&)>& f, bool random) {
+  check_defined(op, "self", self);
+  if (!grad_enabled()) return assign_inplace(op, self, f(self));
+  check_inplace(op, self);
+  bool own = has_own_memory(*self.impl(), 1);
+  if (!own && random) return assign_inplace(op, self, f(self.clone()));
+  auto before = self.storage()->refs.load();
+  Tensor y = f(self);
+  if (own && y.storage() != self.storage()) return exchange(op, self, y);
+  bool is_kept = self.storage()->refs.load() > before && y.storage() != self.storage();  // f's gradient will read it
+  if (is_kept) y = f(self.clone());
+  return assign_inplace(op, self, y);
 }
 
 }  // namespace sf::autograd

@@ -1,8 +1,8 @@
 #include "scaffolding/core/kernel.h"
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -64,6 +64,15 @@ bool trace_on() {
   static bool on = env::flag("SF_TRACE");
   return on;
 }
+std::function<void(const KernelCall&)>& watcher() {
+  static std::function<void(const KernelCall&)> report;
+  return report;
+}
+double seconds_of(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
 bool matches(const Pin& p, const KernelTableBase& t, const KernelEntry& e) {
   std::string_view table = t.name();
   return (p.table == "*" || table.starts_with(p.table)) && (p.provider == e.provider || p.provider == provider_label(e));
@@ -81,7 +90,17 @@ void pin_provider(const std::string& table, const std::string& provider) {
 }
 void unpin_providers() {
   pins().clear();
-  detail::kernel_watch = trace_on();
+  detail::kernel_watch = trace_on() || watcher();
+}
+
+KernelWatcher::KernelWatcher(std::function<void(const KernelCall&)> report) {
+  SF_CHECK_AS(RuntimeError, !watcher(), "KernelWatcher: there is one already");
+  watcher() = std::move(report);
+  detail::kernel_watch = true;
+}
+KernelWatcher::~KernelWatcher() {
+  watcher() = nullptr;
+  detail::kernel_watch = trace_on() || !pins().empty();
 }
 
 const KernelEntry* detail::pick_pinned(const KernelTableBase& t, DeviceType d, const void* args, bool (*ask)(const KernelEntry&, const void*)) {
@@ -96,11 +115,12 @@ const KernelEntry* detail::pick_pinned(const KernelTableBase& t, DeviceType d, c
 
 void detail::trace_call(const KernelTableBase& t, const KernelEntry& e, const void* args) {
   auto call = reinterpret_cast<void (*)(const void*)>(e.fn);
-  if (!trace_on()) return call(args);
-  auto start = std::chrono::steady_clock::now();
+  if (!trace_on() && !watcher()) return call(args);
+  const double wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   call(args);
-  double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  std::fprintf(stderr, "sf_trace %-28s %-18s %10.1f us\n", t.name(), provider_label(e).c_str(), us);
+  const double took = seconds_of(CLOCK_MONOTONIC) - wall;
+  if (watcher()) watcher()({t, e, args, took, seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu});
+  if (trace_on()) std::fprintf(stderr, "sf_trace %-28s %-18s %10.1f us\n", t.name(), provider_label(e).c_str(), took * 1e6);
 }
 
 void detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(), const char* isa) {

@@ -46,6 +46,7 @@ Value parse_default(const char* op, std::string_view s, ArgKind kind) {
   if (s == "False") return false;
   if (s.front() == '\'') return std::string(s.substr(1, s.size() - 2));
   if (s.front() == '[' || s.front() == '(') {
+    if (kind == ArgKind::Tensors) return Tensors{};
     Shape ints;
     Floats floats;
     for (auto part : split(s.substr(1, s.size() - 2))) {

@@ -15,19 +15,21 @@ namespace sf {
 static std::atomic<int> g_busy{0};
 static thread_local int t_depth = 0;        // nested ComputeScopes of this thread
 static thread_local bool t_inside = false;  // running a piece of a parallel_for
-static int g_threads = 0;
+static std::atomic<int> g_threads{0};       // 0: not asked yet
 
 int num_threads() {
-  if (g_threads == 0) {
+  int n = g_threads.load(std::memory_order_relaxed);
+  if (n == 0) {
     int wanted = int(env::integer("SF_NUM_THREADS"));
-    g_threads = wanted > 0 ? wanted : omp_get_max_threads();
+    n = wanted > 0 ? wanted : omp_get_max_threads();
+    g_threads.store(n, std::memory_order_relaxed);
   }
-  return g_threads;
+  return n;
 }
 
 void set_num_threads(int n) {
   SF_CHECK(n >= 1 && n <= 4096, "set_num_threads: must be between 1 and 4096, got ", n);
-  g_threads = n;
+  g_threads.store(n, std::memory_order_relaxed);
   omp_set_num_threads(n);
 }
 

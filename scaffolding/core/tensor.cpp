@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/core/default_device.h"
 
 namespace sf {
 
@@ -67,10 +68,15 @@ static size_t checked_bytes(const Shape& size, int64_t numel, DType dtype) {
   return bytes;
 }
 
+static thread_local Device t_default_device;
+Device default_device() { return t_default_device; }
+DefaultDevice::DefaultDevice(Device device) : before_(t_default_device) { t_default_device = device; }
+DefaultDevice::~DefaultDevice() { t_default_device = before_; }
+
 Tensor empty(const Shape& size, std::optional<DType> dtype, std::optional<Device> device) {
   DType t = dtype.value_or(default_dtype());
   int64_t n = numel(size);
-  Ref<TensorImpl> y = header(Storage::allocate(checked_bytes(size, n, t), device.value_or(Device())), size, 0, t);
+  Ref<TensorImpl> y = header(Storage::allocate(checked_bytes(size, n, t), device.value_or(default_device())), size, 0, t);
   y->strides = contiguous_strides(size);
   y->numel = n;
   return Tensor(std::move(y));

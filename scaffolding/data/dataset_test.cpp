@@ -7,6 +7,7 @@
 #include <set>
 
 #include "scaffolding/data/data.h"
+#include "scaffolding/data/test_tar.h"
 
 namespace sf::data {
 namespace {
@@ -27,22 +28,6 @@ template <class E = ValueError> void refused(const std::string& text, const std:
     EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
   }
 }
-
-// One entry of a ustar archive.
-std::string entry(const std::string& name, const std::string& content, char type = '0', const std::string& prefix = "") {
-  std::string h(512, '\0');
-  std::memcpy(h.data(), name.data(), std::min<size_t>(name.size(), 100));
-  std::snprintf(h.data() + 124, 12, "%011o", unsigned(content.size()));
-  h[156] = type;
-  std::memcpy(h.data() + 257, "ustar\00000", 8);
-  std::memcpy(h.data() + 345, prefix.data(), prefix.size());
-  std::memset(h.data() + 148, ' ', 8);
-  unsigned sum = 0;
-  for (char c : h) sum += uint8_t(c);
-  std::snprintf(h.data() + 148, 8, "%06o", sum);
-  return h + content + std::string((512 - content.size() % 512) % 512, '\0');
-}
-const std::string kEnd(1024, '\0');
 
 class DatasetTest : public testing::Test {
  protected:
@@ -152,9 +137,9 @@ TEST_F(DatasetTest, what_is_not_there_is_said_at_construction) {
 }
 
 TEST_F(DatasetTest, a_tar_groups_by_key) {
-  write("0.tar", entry("./s/", "", '5') + entry("s/1.png", png(1)) + entry("s/1.txt", "one\n") + entry("s/1.cls", "7") + entry("s/2.txt", "two") +
-                     entry("s/2.png", png(2)) + entry("s/2.cls", "3") + kEnd);
-  write("1.tar", entry("3.jpeg", io::encode_image(empty({3, 4, 4}, kUInt8).fill_(9), io::ImageFormat::JPEG)) + entry("3.txt", "three") + kEnd);
+  write("0.tar", tar_entry("./s/", "", '5') + tar_entry("s/1.png", png(1)) + tar_entry("s/1.txt", "one\n") + tar_entry("s/1.cls", "7") +
+                     tar_entry("s/2.txt", "two") + tar_entry("s/2.png", png(2)) + tar_entry("s/2.cls", "3") + kTarEnd);
+  write("1.tar", tar_entry("3.jpeg", io::encode_image(empty({3, 4, 4}, kUInt8).fill_(9), io::ImageFormat::JPEG)) + tar_entry("3.txt", "three") + kTarEnd);
   WebDataset d({path("{0..1}.tar")});
   ASSERT_EQ(d.size(), 3);
   Sample s = get(d, 1);
@@ -167,21 +152,21 @@ TEST_F(DatasetTest, a_tar_groups_by_key) {
 }
 
 TEST_F(DatasetTest, a_tar_with_json_or_metadata) {
-  write("j.tar", entry("1.png", png(1)) + entry("1.json", "{\"caption\": \"one\", \"alt\": \"eins\"}") + kEnd);
+  write("j.tar", tar_entry("1.png", png(1)) + tar_entry("1.json", "{\"caption\": \"one\", \"alt\": \"eins\"}") + kTarEnd);
   EXPECT_EQ(get(WebDataset({path("j.tar")}), 0).caption, "one");
   EXPECT_EQ(get(WebDataset({path("j.tar")}, {.caption_column = "alt"}), 0).caption, "eins");
   refused("has no column 'x'; there are 'alt', 'caption'", [&] { WebDataset({path("j.tar")}, {.caption_column = "x"}); });
-  write("m.tar", entry("metadata.jsonl", "{\"file_name\": \"p/1.png\", \"caption\": \"one\"}") + entry("1.png", png(5), '0', "p") + kEnd);
+  write("m.tar", tar_entry("metadata.jsonl", "{\"file_name\": \"p/1.png\", \"caption\": \"one\"}") + tar_entry("1.png", png(5), '0', "p") + kTarEnd);
   EXPECT_EQ(get(WebDataset({path("m.tar")}), 0).image[2][3][3].item(), 5);
-  write("m.tar", entry("metadata.jsonl", "{\"file_name\": \"gone.png\", \"caption\": \"one\"}") + kEnd);
+  write("m.tar", tar_entry("metadata.jsonl", "{\"file_name\": \"gone.png\", \"caption\": \"one\"}") + kTarEnd);
   refused("the archive has no 'gone.png'", [&] { WebDataset({path("m.tar")}); });
 }
 
 TEST_F(DatasetTest, long_names_of_pax_and_gnu_are_read) {
   std::string name = std::string(120, 'd') + "/x.png", record = " path=" + name + "\n";
   record = std::to_string(record.size() + 3) + record;
-  write("a.tar", entry("pax", record, 'x') + entry("short.png", png(1)) + entry("././@LongLink", name + std::string(1, '\0'), 'L') +
-                     entry("other.png", png(2)) + entry("z.png", png(3)) + kEnd);
+  write("a.tar", tar_entry("pax", record, 'x') + tar_entry("short.png", png(1)) + tar_entry("././@LongLink", name + std::string(1, '\0'), 'L') +
+                     tar_entry("other.png", png(2)) + tar_entry("z.png", png(3)) + kTarEnd);
   TarFile t(path("a.tar"));
   ASSERT_EQ(t.members().size(), 3u);
   EXPECT_EQ(t.members()[0].name, name);
@@ -195,14 +180,14 @@ TEST_F(DatasetTest, hostile_tars_are_refused) {
     write("x.tar", bytes);
     refused(why, [&] { TarFile{path("x.tar")}; });
   };
-  std::string good = entry("1.png", png(1));
+  std::string good = tar_entry("1.png", png(1));
   tar("\x1f\x8b" + std::string(600, 'x'), "is no tar archive");
   tar(good.substr(0, 300), "ends inside a header");
   tar(good.substr(0, 520), "cut short");
   std::string bad = good + good;
   bad[good.size() + 3] ^= 1;
   tar(bad, "wrong checksum of the header at byte");
-  std::string huge = entry("1.png", "");
+  std::string huge = tar_entry("1.png", "");
   auto sized = [&](const std::string& size) {
     std::string h = huge;
     std::memcpy(h.data() + 124, size.data(), 12);
@@ -216,12 +201,12 @@ TEST_F(DatasetTest, hostile_tars_are_refused) {
   tar(sized(std::string("\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12)), "cut short");
   tar(sized(std::string(1, '\x80') + std::string(11, '\xff')), "a size that is no number");
   tar(sized("zz         \0"), "a size that is no number");
-  tar(entry("p", "9999999 path=x\n", 'x') + good, "a pax header");
-  tar(entry("p", "0 path=x\n", 'x') + good, "a pax header");
-  tar(entry("p", std::string((1 << 20) + 1, 'x'), 'L') + good, "an extended header of");
+  tar(tar_entry("p", "9999999 path=x\n", 'x') + good, "a pax header");
+  tar(tar_entry("p", "0 path=x\n", 'x') + good, "a pax header");
+  tar(tar_entry("p", std::string((1 << 20) + 1, 'x'), 'L') + good, "an extended header of");
   uint32_t s = 3;
   for (int i = 0; i < 500; ++i) {  // random damage: refused or listed
-    std::string x = good + entry("1.txt", "one");
+    std::string x = good + tar_entry("1.txt", "one");
     s = s * 1664525 + 1013904223;
     x[(s >> 8) % x.size()] = char(s >> 20);
     write("x.tar", x);

@@ -56,23 +56,125 @@ template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, co
 }
 #endif
 
-template <int C> static void along_columns(const ResizePass& a) {
-  for (int64_t x = 0; x < a.out_size; ++x) {
-    const int32_t* w = a.weight + x * a.taps;
-    const uint8_t* in = a.in + a.first[x] * C;
-    uint8_t* out = a.out + x * C;
-    int n = a.count[x];
-    int64_t y = 0;
 #ifdef __AVX2__
-    constexpr int kWide = C < 3 ? 3 : C;
-    PairWeights first = pair_weights(w);
-    // Vectors read up to 16 bytes behind the last tap, which the picture must have.
-    const uint8_t* last = a.in + a.rows * a.in_size * C - ((n + 3) / 4 * 4 * C + 16);
-    if (C >= 3)
-      for (; y < a.rows && in <= last; ++y, in += a.in_size * C, out += a.out_size * C) column_pairs<kWide>(in, out, first, w, n);
+// The same for several output pixels that lie side by side, one in each 128-bit lane.
+#ifdef __AVX512BW__
+using Lanes = __m512i;
+constexpr int kLanes = 4;
+SF_INLINE Lanes every(__m128i v) { return _mm512_broadcast_i32x4(v); }
+SF_INLINE Lanes gather(const uint8_t* const* at, int64_t offset) {
+  auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at[i] + offset)); };
+  Lanes v = _mm512_inserti32x4(_mm512_castsi128_si512(load(0)), load(1), 1);
+  return _mm512_inserti32x4(_mm512_inserti32x4(v, load(2), 2), load(3), 3);
+}
+SF_INLINE Lanes shuffle(Lanes v, Lanes by) { return _mm512_shuffle_epi8(v, by); }
+SF_INLINE Lanes pair_sums(Lanes x, Lanes w) { return _mm512_madd_epi16(x, w); }
+SF_INLINE Lanes plus(Lanes x, Lanes y) { return _mm512_add_epi32(x, y); }
+SF_INLINE Lanes joined(Lanes upper, Lanes lower) { return plus(plus(_mm512_slli_epi32(upper, 11), lower), _mm512_set1_epi32(1 << (kBits - 1))); }
+// The lanes' pixels, four bytes each.
+SF_INLINE __m128i pixels_of(Lanes sum) {
+  sum = _mm512_srai_epi32(sum, kBits);
+  return _mm512_cvtusepi32_epi8(_mm512_max_epi32(sum, _mm512_setzero_si512()));
+}
+#else
+using Lanes = __m256i;
+constexpr int kLanes = 2;
+SF_INLINE Lanes every(__m128i v) { return _mm256_broadcastsi128_si256(v); }
+SF_INLINE Lanes gather(const uint8_t* const* at, int64_t offset) {
+  auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at[i] + offset)); };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(load(0)), load(1), 1);
+}
+SF_INLINE Lanes shuffle(Lanes v, Lanes by) { return _mm256_shuffle_epi8(v, by); }
+SF_INLINE Lanes pair_sums(Lanes x, Lanes w) { return _mm256_madd_epi16(x, w); }
+SF_INLINE Lanes plus(Lanes x, Lanes y) { return _mm256_add_epi32(x, y); }
+SF_INLINE Lanes joined(Lanes upper, Lanes lower) { return plus(plus(_mm256_slli_epi32(upper, 11), lower), _mm256_set1_epi32(1 << (kBits - 1))); }
+SF_INLINE __m128i pixels_of(Lanes sum) {
+  sum = _mm256_srai_epi32(sum, kBits);
+  __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+  return _mm_packus_epi16(words, words);
+}
 #endif
-    for (; y < a.rows; ++y, in += a.in_size * C, out += a.out_size * C) column_plain<C>(in, out, w, n);
+
+// Output pixels x to x + kLanes - 1 of all rows but those, at the end, where a vector would reach behind the picture; says how many rows those are not.
+template <int C> SF_INLINE int64_t columns_together(const ResizePass& a, int64_t x) {
+  constexpr int kGroups = 4;  // of four taps
+  int64_t row = a.in_size * C, furthest = 0;
+  int n = 0;
+  const uint8_t* at[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    at[i] = a.in + a.first[x + i] * C;
+    n = a.count[x + i] > n ? a.count[x + i] : n;
+    furthest = a.first[x + i] * C > furthest ? a.first[x + i] * C : furthest;
   }
+  int groups = (n + 3) / 4;
+  int64_t room = a.rows * row - (furthest + (groups - 1) * 4 * C + 16);
+  if (groups > kGroups || room < 0) return 0;
+  int64_t rows = room / row + 1 < a.rows ? room / row + 1 : a.rows;
+  // Of a group: 16-bit halves of the weights of taps 0 and 1, then of 2 and 3, for each channel.
+  alignas(64) int32_t table[kGroups][4][kLanes][4];
+  for (int g = 0; g < groups; ++g)
+    for (int i = 0; i < kLanes; ++i)
+      for (int pair = 0; pair < 2; ++pair) {
+        const int32_t* w = a.weight + (x + i) * a.taps + 4 * g + 2 * pair;
+        for (int c = 0; c < 4; ++c) {
+          table[g][pair][i][c] = ((w[0] >> 11) & 0xFFFF) | (w[1] >> 11) << 16;
+          table[g][2 + pair][i][c] = (w[0] & 2047) | (w[1] & 2047) << 16;
+        }
+      }
+  auto weights = [&](int g, int which) {
+    Lanes v;
+    __builtin_memcpy(&v, table[g][which], sizeof v);
+    return v;
+  };
+  const Lanes first = every(C == 4 ? _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1)
+                                   : _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
+  const Lanes second = every(C == 4 ? _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1)
+                                    : _mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
+  const __m128i together =
+      C == 4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) : _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+  const Lanes upper01 = weights(0, 0), upper23 = weights(0, 1), lower01 = weights(0, 2), lower23 = weights(0, 3);
+  uint8_t* out = a.out + x * C;
+  for (int64_t y = 0; y < rows; ++y, out += a.out_size * C) {
+    Lanes v = gather(at, y * row), taps01 = shuffle(v, first), taps23 = shuffle(v, second);
+    Lanes upper = plus(pair_sums(taps01, upper01), pair_sums(taps23, upper23)), lower = plus(pair_sums(taps01, lower01), pair_sums(taps23, lower23));
+    for (int g = 1; g < groups; ++g) {
+      v = gather(at, y * row + g * 4 * C), taps01 = shuffle(v, first), taps23 = shuffle(v, second);
+      upper = plus(upper, plus(pair_sums(taps01, weights(g, 0)), pair_sums(taps23, weights(g, 1))));
+      lower = plus(lower, plus(pair_sums(taps01, weights(g, 2)), pair_sums(taps23, weights(g, 3))));
+    }
+    __m128i pixels = _mm_shuffle_epi8(pixels_of(joined(upper, lower)), together);
+    __builtin_memcpy(out, &pixels, kLanes * C);
+  }
+  return rows;
+}
+#endif
+
+// Output pixel x from row y on.
+template <int C> static void column(const ResizePass& a, int64_t x, int64_t y) {
+  const int32_t* w = a.weight + x * a.taps;
+  const uint8_t* in = a.in + (y * a.in_size + a.first[x]) * C;
+  uint8_t* out = a.out + (y * a.out_size + x) * C;
+  int n = a.count[x];
+#ifdef __AVX2__
+  constexpr int kWide = C < 3 ? 3 : C;
+  PairWeights first = pair_weights(w);
+  // Vectors read up to 16 bytes behind the last tap, which the picture must have.
+  const uint8_t* last = a.in + a.rows * a.in_size * C - ((n + 3) / 4 * 4 * C + 16);
+  if (C >= 3)
+    for (; y < a.rows && in <= last; ++y, in += a.in_size * C, out += a.out_size * C) column_pairs<kWide>(in, out, first, w, n);
+#endif
+  for (; y < a.rows; ++y, in += a.in_size * C, out += a.out_size * C) column_plain<C>(in, out, w, n);
+}
+
+template <int C> static void along_columns(const ResizePass& a) {
+  int64_t x = 0;
+#ifdef __AVX2__
+  if constexpr (C >= 3)
+    for (; x + kLanes <= a.out_size; x += kLanes)
+      if (int64_t done = columns_together<C>(a, x); done < a.rows)
+        for (int i = 0; i < kLanes; ++i) column<C>(a, x + i, done);
+#endif
+  for (; x < a.out_size; ++x) column<C>(a, x, 0);
 }
 
 #ifdef __AVX2__

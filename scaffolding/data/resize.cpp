@@ -66,12 +66,27 @@ Weights weights_of(Filter f, int64_t in_size, int64_t out_size) {
   return w;
 }
 
+// A thread meets few pairs of sizes in a row, and small pictures cost little more than their weights.
+const Weights& kept_weights(Filter f, int64_t in_size, int64_t out_size) {
+  struct Kept {
+    Filter f;
+    int64_t in_size, out_size;
+    Weights weights;
+  };
+  static thread_local std::vector<Kept> recent;  // at most two
+  for (Kept& k : recent)
+    if (k.f == f && k.in_size == in_size && k.out_size == out_size) return k.weights;
+  if (recent.size() == 2) recent.erase(recent.begin());
+  recent.push_back({f, in_size, out_size, weights_of(f, in_size, out_size)});
+  return recent.back().weights;
+}
+
 // [H, W, C] -> [height, width, C]
 Tensor resized(Tensor x, int64_t height, int64_t width, Filter f) {
   int64_t C = x.size(2);
   auto pass = [&](bool along_rows, int64_t in_size, int64_t out_size, int64_t rows, const Shape& shape) {
     if (in_size == out_size) return;
-    Weights w = weights_of(f, in_size, out_size);
+    const Weights& w = kept_weights(f, in_size, out_size);
     Tensor y = empty(shape, kUInt8);
     ResizePass p{x.data<uint8_t>(), y.data<uint8_t>(), rows, in_size, out_size, int(C), along_rows, w.first.data(), w.count.data(), w.weight.data(), w.taps};
     picture_resize.find(Device::CPU, p)(p);

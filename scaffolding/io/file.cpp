@@ -11,6 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <map>
+#include <mutex>
 
 #include "scaffolding/core/error.h"
 
@@ -21,6 +24,31 @@
 namespace sf::io {
 
 [[noreturn]] static void fail_errno(const std::string& path, const char* what) { fail<RuntimeError>(path, ": ", what, ": ", std::strerror(errno)); }
+
+namespace {
+// The mappings that live now, by their first byte.
+struct Mappings {
+  std::mutex lock;
+  std::map<uintptr_t, uint64_t> sizes;
+};
+Mappings& mappings() {
+  static auto* all = new Mappings;  // never destroyed: files may be unmapped after main
+  return *all;
+}
+}  // namespace
+
+void release_mapped(const void* data, uint64_t size) {
+  auto first = reinterpret_cast<uintptr_t>(data);
+  auto& all = mappings();
+  std::lock_guard guard(all.lock);
+  auto next = all.sizes.upper_bound(first);
+  if (next == all.sizes.begin()) return;
+  auto& [begin, bytes] = *std::prev(next);
+  if (first - begin > bytes || size > bytes - (first - begin)) return;
+  static const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+  uintptr_t from = (first + page - 1) / page * page, to = (first + size) / page * page;
+  if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+}
 
 MappedFile::MappedFile(const std::string& path) {
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO must not wait for a writer
@@ -38,10 +66,15 @@ MappedFile::MappedFile(const std::string& path) {
   void* p = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) fail_errno(path, "cannot map");
   data_ = static_cast<std::byte*>(p);
+  std::lock_guard lock(mappings().lock);
+  mappings().sizes.emplace(reinterpret_cast<uintptr_t>(p), size_);
 }
 
 MappedFile::~MappedFile() {
-  if (data_) munmap(data_, size_);
+  if (!data_) return;
+  std::lock_guard lock(mappings().lock);
+  mappings().sizes.erase(reinterpret_cast<uintptr_t>(data_));
+  munmap(data_, size_);
 }
 
 Bytes Bytes::map(const std::string& path) {

@@ -23,6 +23,10 @@ class MappedFile {
   uint64_t size_ = 0;
 };
 
+// Pages of mapped files that lie within the range need no memory from now on; they are read again when they are touched. What was written to them is
+// lost. Other memory is left alone.
+void release_mapped(const void* data, uint64_t size);
+
 // A range of bytes and what keeps it alive: a mapped file, a file that was read, or memory. Readers of every format take
 // one, so that all of them read from paths and from buffers alike. Copies share the bytes; const use is thread-safe.
 struct Bytes {

@@ -13,19 +13,15 @@
 namespace sf::nn {
 
 namespace {
-// f(x), or x with f(x) written over it. f's gradient may need x as it was: it sees a copy then.
+// f(x), or x with f(x) written over it.
 template <class F> Tensor applied(const char* op, const Tensor& input, bool inplace, const F& f) {
   if (!inplace) return f(input);
   Tensor x = input;
-  return autograd::assign_inplace(op, x, f(autograd::any_requires_grad({x}) ? x.clone() : x));
+  return autograd::overwrite(op, x, f);
 }
 }  // namespace
 
-Tensor ReLU::forward(const Tensor& x) const {
-  if (!inplace) return relu(x);
-  Tensor y = x;
-  return autograd::take_over("relu_", y, relu(x));  // its gradient needs the result only
-}
+Tensor ReLU::forward(const Tensor& x) const { return applied("relu_", x, inplace, relu); }
 Tensor ReLU6::forward(const Tensor& x) const { return applied("relu6_", x, inplace, relu6); }
 Tensor SiLU::forward(const Tensor& x) const { return applied("silu_", x, inplace, silu); }
 Tensor Mish::forward(const Tensor& x) const { return applied("mish_", x, inplace, mish); }
@@ -68,7 +64,7 @@ Tensor Softmax::forward(const Tensor& x) const { return softmax(x, dim_for(x)); 
 Tensor Softmin::forward(const Tensor& x) const { return softmin(x, dim_for(x)); }
 Tensor LogSoftmax::forward(const Tensor& x) const { return log_softmax(x, dim_for(x)); }
 
-Hardtanh::Hardtanh(double least, double most, bool in_place) : InplaceActivation(in_place), min_val(least), max_val(most) {
+Hardtanh::Hardtanh(Number least, Number most, bool in_place) : InplaceActivation(in_place), min_val(least), max_val(most) {
   SF_CHECK(max_val > min_val, "Hardtanh: max_val must be larger than min_val, got ", max_val, " and ", min_val);
 }
 GELU::GELU(const std::string& a) : approximate(a) {
@@ -112,20 +108,20 @@ SF_LAYER(LogSigmoid, "", &make_plain<LogSigmoid>).doc("log(sigmoid(input)).").fo
 SF_LAYER(Softsign, "", &make_plain<Softsign>).doc("input / (1 + |input|).").forward<&Softsign::forward>("input");
 SF_LAYER(Tanhshrink, "", &make_plain<Tanhshrink>).doc("input - tanh(input).").forward<&Tanhshrink::forward>("input");
 SF_LAYER(Softmax2d, "", &make_plain<Softmax2d>).doc("softmax over the channels of input[N, C, H, W].").forward<&Softmax2d::forward>("input");
-SF_LAYER(LeakyReLU, "negative_slope=0.01, inplace=False", [](double slope, bool inplace) { return std::make_unique<LeakyReLU>(slope, inplace); })
+SF_LAYER(LeakyReLU, "negative_slope=0.01, inplace=False", [](Number slope, bool inplace) { return std::make_unique<LeakyReLU>(slope, inplace); })
     .doc("input where positive, else negative_slope * input.")
     .with(inplace_fields<LeakyReLU>)
     .field<&LeakyReLU::negative_slope>("negative_slope");
-SF_LAYER(ELU, "alpha=1.0, inplace=False", [](double alpha, bool inplace) { return std::make_unique<ELU>(alpha, inplace); })
+SF_LAYER(ELU, "alpha=1.0, inplace=False", [](Number alpha, bool inplace) { return std::make_unique<ELU>(alpha, inplace); })
     .doc("input where positive, else alpha * (exp(input) - 1).")
     .with(inplace_fields<ELU>)
     .field<&ELU::alpha>("alpha");
-SF_LAYER(CELU, "alpha=1.0, inplace=False", [](double alpha, bool inplace) { return std::make_unique<CELU>(alpha, inplace); })
+SF_LAYER(CELU, "alpha=1.0, inplace=False", [](Number alpha, bool inplace) { return std::make_unique<CELU>(alpha, inplace); })
     .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
     .with(inplace_fields<CELU>)
     .field<&CELU::alpha>("alpha");
 SF_LAYER(Hardtanh, "min_val=-1.0, max_val=1.0, inplace=False",
-         [](double min_val, double max_val, bool inplace) { return std::make_unique<Hardtanh>(min_val, max_val, inplace); })
+         [](Number min_val, Number max_val, bool inplace) { return std::make_unique<Hardtanh>(min_val, max_val, inplace); })
     .doc("input limited to [min_val, max_val].")
     .with(inplace_fields<Hardtanh>)
     .field<&Hardtanh::min_val>("min_val")
@@ -134,7 +130,7 @@ SF_LAYER(GELU, "approximate='none'", [](std::string approximate) { return std::m
     .doc("input * normal_cdf(input); approximate='tanh' for its approximation.")
     .forward<&GELU::forward>("input")
     .field<&GELU::approximate>("approximate");
-SF_LAYER(Softplus, "beta=1.0, threshold=20.0", [](double beta, double threshold) { return std::make_unique<Softplus>(beta, threshold); })
+SF_LAYER(Softplus, "beta=1.0, threshold=20.0", [](Number beta, Number threshold) { return std::make_unique<Softplus>(beta, threshold); })
     .doc("log(1 + exp(beta * input)) / beta.")
     .forward<&Softplus::forward>("input")
     .field<&Softplus::beta>("beta")

@@ -40,30 +40,30 @@ SF_ACTIVATION(Softmax2d)
 #undef SF_ACTIVATION
 
 struct LeakyReLU : InplaceActivation {
-  double negative_slope;
+  Number negative_slope;
   SF_MODULE(LeakyReLU)
-  explicit LeakyReLU(double slope = 0.01, bool in_place = false) : InplaceActivation(in_place), negative_slope(slope) {}
+  explicit LeakyReLU(Number slope = 0.01, bool in_place = false) : InplaceActivation(in_place), negative_slope(slope) {}
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
 struct ELU : InplaceActivation {
-  double alpha;
+  Number alpha;
   SF_MODULE(ELU)
-  explicit ELU(double a = 1, bool in_place = false) : InplaceActivation(in_place), alpha(a) {}
+  explicit ELU(Number a = 1.0, bool in_place = false) : InplaceActivation(in_place), alpha(a) {}
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
 struct CELU : InplaceActivation {
-  double alpha;
+  Number alpha;
   SF_MODULE(CELU)
-  explicit CELU(double a = 1, bool in_place = false) : InplaceActivation(in_place), alpha(a) {}
+  explicit CELU(Number a = 1.0, bool in_place = false) : InplaceActivation(in_place), alpha(a) {}
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
 struct Hardtanh : InplaceActivation {
-  double min_val, max_val;
+  Number min_val, max_val;
   SF_MODULE(Hardtanh)
-  explicit Hardtanh(double least = -1, double most = 1, bool in_place = false);
+  explicit Hardtanh(Number least = -1.0, Number most = 1.0, bool in_place = false);
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
@@ -75,9 +75,9 @@ struct GELU : Module {
   std::string extra_repr() const override;
 };
 struct Softplus : Module {
-  double beta, threshold;
+  Number beta, threshold;
   SF_MODULE(Softplus)
-  explicit Softplus(double b = 1, double t = 20) : beta(b), threshold(t) {}
+  explicit Softplus(Number b = 1.0, Number t = 20.0) : beta(b), threshold(t) {}
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };

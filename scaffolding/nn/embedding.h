@@ -6,9 +6,10 @@ namespace sf::nn {
 
 struct EmbeddingOptions {
   std::optional<int64_t> padding_idx;  // this row starts as zeros and gets no gradient; negative: from the end
-  std::optional<double> max_norm;      // rows that are looked up are first scaled down to this norm, in place
-  double norm_type = 2;
-  Tensor weight;  // given values instead of random ones
+  std::optional<Number> max_norm;      // rows that are looked up are first scaled down to this norm, in place
+  Number norm_type = 2.0;
+  bool scale_grad_by_freq = false;  // gradients of equal numbers are averaged instead of summed
+  Tensor weight;                    // given values instead of random ones
   TensorOptions tensor;
 };
 
@@ -16,8 +17,9 @@ struct EmbeddingOptions {
 struct Embedding : Module {
   int64_t num_embeddings, embedding_dim;
   std::optional<int64_t> padding_idx;
-  std::optional<double> max_norm;
-  double norm_type;
+  std::optional<Number> max_norm;
+  Number norm_type;
+  bool scale_grad_by_freq;
   Tensor weight;  // [num_embeddings, embedding_dim]
   SF_MODULE(Embedding, weight)
 

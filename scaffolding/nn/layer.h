@@ -32,7 +32,23 @@ struct Ints {
   Shape spread(const char* layer, const char* name, int64_t dims, int64_t least) const;
 };
 
+// A real number that is shown as it was given: 1 or 1.0.
+class Number {
+ public:
+  template <class T>
+  requires std::is_arithmetic_v<T> Number(T v) : given_(v) {}
+  Number(const Scalar& s) : given_(s) {}
+  operator double() const { return given_.to_double(); }
+  const Scalar& given() const { return given_; }
+
+ private:
+  Scalar given_;
+};
+
 }  // namespace sf::nn
+
+template <> struct sf::detail::arg_type<sf::nn::Number> { static constexpr ArgKind kind = ArgKind::Scalar; };
+template <> inline sf::nn::Number sf::detail::unbox<sf::nn::Number>(const Value& v) { return unbox<Scalar>(v); }
 
 template <> struct sf::detail::arg_type<sf::nn::Ints> { static constexpr ArgKind kind = ArgKind::Ints; };
 template <> inline sf::nn::Ints sf::detail::unbox<sf::nn::Ints>(const Value& v) {
@@ -55,6 +71,13 @@ struct LayerField {
   void (*set)(Module&, const Value&);
 };
 
+// A further call of a layer beside forward: a model's encode and decode.
+struct LayerMethod {
+  std::string name, params;
+  std::vector<ArgInfo> args;
+  Value (*call)(const Module&, std::span<const Value> args) = nullptr;
+};
+
 struct LayerEntry {
   std::string name, params, help;
   std::type_index type = typeid(void);
@@ -65,13 +88,16 @@ struct LayerEntry {
   Value (*call)(const Module&, std::span<const Value> args) = nullptr;  // forward; as many as forward_args
   Tensor (*unary)(const Module&, const Tensor&) = nullptr;              // forward, where one tensor is enough
   std::vector<LayerField> fields;
+  std::vector<LayerMethod> methods;
 
   LayerEntry& doc(std::string s) { return help = std::move(s), *this; }
   template <auto F> LayerEntry& forward(std::string_view params);
   template <auto M> LayerEntry& field(const char* name);
+  template <auto F> LayerEntry& method(const char* name, std::string_view params);
   LayerEntry& with(LayerEntry& (*add)(LayerEntry&)) { return add(*this); }  // the fields that several layers share
   LayerEntry& ignores_arguments() { return any_arguments = true, *this; }   // the constructor takes anything: Identity
   bool any_arguments = false;
+  std::string home = "nn";  // the part of the library that shows it: models are layers too
 };
 
 const std::vector<LayerEntry*>& all_layers();                                    // sorted by name
@@ -136,6 +162,7 @@ template <class T> Value boxed(const T& v) {
     return v.single ? Value(v.values[0]) : Value(v.values);
   else if constexpr (sf::detail::is_optional<T>) return v ? boxed(*v) : Value(std::monostate{});
   else if constexpr (std::is_same_v<T, Scalar>) return v.is_float() ? Value(v.to_double()) : Value(v.to_int());
+  else if constexpr (std::is_same_v<T, Number>) return boxed(v.given());
   else return Value(v);
 }
 
@@ -160,6 +187,14 @@ template <auto M> LayerEntry& LayerEntry::field(const char* field_name) {
   fields.push_back({field_name, ArgInfo{field_name, type.kind, type.optional, false, {}},
                     [](const Module& m) { return detail::boxed(static_cast<const C&>(m).*M); },
                     [](Module& m, const Value& v) { static_cast<C&>(m).*M = sf::detail::unbox<T>(v); }});
+  return *this;
+}
+
+template <auto F> LayerEntry& LayerEntry::method(const char* method_name, std::string_view method_params) {
+  using S = detail::Forward<decltype(F)>;
+  static const auto types = S::types();
+  methods.push_back(
+      {method_name, std::string(method_params), sf::detail::parse_params((name + "." + method_name).c_str(), method_params, types), &S::template call<F>});
   return *this;
 }
 

@@ -24,6 +24,7 @@ struct Module::Side {
   std::vector<std::pair<uint64_t, ForwardHook>> after;
   uint64_t last_id = 0;
   Extension* extension = nullptr;
+  std::function<Module*()> replacement;
   bool intercepted = false;  // extension->calls(), as of the last change: asking it may need a lock that a call does not hold
 };
 
@@ -41,7 +42,14 @@ std::string_view Module::next_name(std::string_view& names) {
 }
 
 void Module::visit_all(Visitor& v) {
-  visit(v);
+  struct Present : Visitor {
+    Visitor& to;
+    explicit Present(Visitor& v) : to(v) {}
+    void parameter(std::string_view name, const Tensor& t) override { to.parameter(name, t); }
+    void buffer(std::string_view name, const Tensor& t, bool persistent) override { to.buffer(name, t, persistent); }
+    void module(std::string_view name, Module* m) override { to.module(name, m ? m->present() : m); }
+  } present(v);
+  visit(present);
   if (side_ && side_->extension) side_->extension->visit(v);
 }
 
@@ -69,10 +77,23 @@ void Module::extend(Extension* e) {
 
 Extension* Module::extension() const { return side_ ? side_->extension : nullptr; }
 
+void Module::replace_by(std::function<Module*()> m) {
+  if (!side_ && m) side_ = std::make_unique<Side>();
+  if (side_) side_->replacement = std::move(m);
+  calls_changed();
+}
+
+Module* Module::present() const {
+  if (!side_ || !side_->replacement) return const_cast<Module*>(this);
+  Module* m = side_->replacement();
+  SF_CHECK_AS(RuntimeError, m, type(), ": what was put in its place is not ready; has its __init__ run?");
+  return m;
+}
+
 void Module::calls_changed() {
   if (!side_) return;
   side_->intercepted = side_->extension && side_->extension->calls();
-  slow_ = side_->intercepted || !side_->before.empty() || !side_->after.empty();
+  slow_ = side_->replacement || side_->intercepted || !side_->before.empty() || !side_->after.empty();
 }
 
 uint64_t Module::register_forward_pre_hook(ForwardPreHook hook) {
@@ -110,12 +131,39 @@ Value Module::run_hooks(const Values& given, const std::function<Value(const Val
   return output;
 }
 
+namespace {
+// The calls by C++ callers that are on their way through Python: their forward takes arguments that forward_tensors cannot.
+struct UnderWay {
+  const Module* module;
+  const Values* args;
+  const std::function<Value(const Values&)>* forward;
+  UnderWay* outer;
+};
+constinit thread_local UnderWay* t_under_way = nullptr;
+
+// An empty list of sizes or numbers comes back from Python as an empty list of tensors.
+Values of_the_kinds_of(const Values& sent, Values args) {
+  for (size_t i = 0; i < args.size() && i < sent.size(); ++i)
+    if (auto* list = std::get_if<Tensors>(&args[i]); list && list->empty()) {
+      if (std::holds_alternative<Shape>(sent[i])) args[i] = Shape{};
+      else if (std::holds_alternative<Floats>(sent[i])) args[i] = Floats{};
+    }
+  return args;
+}
+}  // namespace
+
 Value Module::call_slowly(const Values& args, const std::function<Value(const Values&)>& forward) const {
-  if (side_->intercepted) return side_->extension->call(args);
-  return run_hooks(args, forward);
+  if (side_->replacement) return present()->call(args);
+  if (!side_->intercepted) return run_hooks(args, forward);
+  struct Scope : UnderWay {
+    Scope(const Module* m, const Values* a, const std::function<Value(const Values&)>* f) : UnderWay{m, a, f, t_under_way} { t_under_way = this; }
+    ~Scope() { t_under_way = outer; }
+  } scope(this, &args, &forward);
+  return side_->extension->call(args);
 }
 
 Value Module::call(const Values& args) {
+  if (slow_ && side_->replacement) return present()->call(args);
   if (slow_ && side_->intercepted) return side_->extension->call(args);
   return call_native(args);
 }
@@ -126,8 +174,14 @@ Value Module::call_native(const Values& args) {
 
 Value Module::forward_boxed(const Values& args) {
   const LayerEntry* layer = find_layer(*this);
-  SF_CHECK_AS(NotSupported, layer, type(), ": is not registered as a layer (SF_LAYER), and cannot be called without its C++ type");
-  return call_layer(*layer, *this, args);
+  return layer ? call_layer(*layer, *this, args) : forward_tensors(args);
+}
+
+Value Module::forward_tensors(const Values& args) {
+  for (const UnderWay* call = t_under_way; call; call = call->outer)
+    if (call->module == this) return (*call->forward)(of_the_kinds_of(*call->args, args));
+  fail<NotSupported>(type(),
+                     ": is not registered as a layer (SF_LAYER), and its forward takes or returns more than tensors: it cannot be called without its C++ type");
 }
 
 Tensor Sequential::forward(const Tensor& input) const {

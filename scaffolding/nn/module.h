@@ -75,7 +75,7 @@ class Module {
 
   virtual const char* type() const = 0;  // the class's name
   virtual void visit(Visitor&) {}        // the members of SF_MODULE
-  void visit_all(Visitor& v);            // and those that Python added
+  void visit_all(Visitor& v);            // and those that Python added; members that were replaced as what stands in for them
   virtual std::string extra_repr() const { return {}; }
   virtual bool is_list() const { return false; }  // printed with equal neighbours as one line
   virtual void train(bool mode = true);           // itself and all below
@@ -95,11 +95,29 @@ class Module {
   Extension* extension() const;
   void calls_changed();  // after extension()->calls() or the hooks changed
 
+  // Puts m in the place of this member of a C++ class: walks of the class see m, and its calls of this module reach m (an adapter around this one, say).
+  // What the class reads from this module's members directly, it reads as before. m is asked for each time; null takes it off again.
+  void replace_by(std::function<Module*()> m);
+  Module* present() const;  // what stands in for this one, or this one
+
   bool training = true;
   void* python = nullptr;  // the Python object that shows this module now, not owned
 
  protected:
   virtual Value forward_boxed(const Values& args);
+  virtual Value forward_tensors(const Values& args);  // of types that are not registered as layers: forward with tensors only
+  template <class M> Value call_tensors(const M& m, const Values& args) {
+    auto tensor = [&](size_t i) -> const Tensor& { return std::get<Tensor>(args[i]); };
+    bool tensors = true;
+    for (auto& a : args) tensors = tensors && std::holds_alternative<Tensor>(a);
+    if constexpr (requires { Value(m.forward(Tensor())); })
+      if (tensors && args.size() == 1) return Value(m.forward(tensor(0)));
+    if constexpr (requires { Value(m.forward(Tensor(), Tensor())); })
+      if (tensors && args.size() == 2) return Value(m.forward(tensor(0), tensor(1)));
+    if constexpr (requires { Value(m.forward(Tensor(), Tensor(), Tensor())); })
+      if (tensors && args.size() == 3) return Value(m.forward(tensor(0), tensor(1), tensor(2)));
+    return Module::forward_tensors(args);
+  }
   // `forward` with hooks around it: called by operator() only when there are any.
   Value call_slowly(const Values& args, const std::function<Value(const Values&)>& forward) const;
   bool slow_ = false;
@@ -142,6 +160,7 @@ class Module {
 
 // Names the members once; makes the object callable.
 #define SF_MODULE(Name, ...)                                                                               \
+  ::sf::Value forward_tensors(const ::sf::nn::Values& args) override { return call_tensors(*this, args); } \
   const char* type() const override { return #Name; }                                                      \
   void visit(::sf::nn::Visitor& v) override { visit_members(v, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); } \
   template <class... A> auto operator()(A&&... a) const { return call_module(*this, std::forward<A>(a)...); }

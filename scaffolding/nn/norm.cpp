@@ -45,7 +45,7 @@ std::string RunningNorm::extra_repr() const {
 Tensor BatchNorm::forward(const Tensor& input) const {
   SF_CHECK(input.ndim() >= least_ndim && input.ndim() <= most_ndim, type(), ": expected ", least_ndim, "D", least_ndim == most_ndim ? "" : " or 3D",
            " input (got ", input.ndim(), "D input)");
-  double factor = momentum.value_or(0);
+  double factor = momentum ? double(*momentum) : 0;
   bool statistics = training || !running_mean;
   if (training && track_running_stats && num_batches_tracked) {
     Tensor count = num_batches_tracked;
@@ -64,11 +64,11 @@ Tensor InstanceNorm::forward(const Tensor& input) const {
   SF_CHECK(!affine || channels == num_features, type(), ": expected input's size at dim=", unbatched ? 0 : 1, " to match num_features (", num_features,
            "), but got: ", channels);
   Tensor x = unbatched ? input.unsqueeze(0) : input;
-  Tensor y = instance_norm(x, running_mean, running_var, weight, bias, training || !track_running_stats, momentum.value_or(0), eps);
+  Tensor y = instance_norm(x, running_mean, running_var, weight, bias, training || !track_running_stats, momentum ? double(*momentum) : 0, eps);
   return unbatched ? y.squeeze(0) : y;
 }
 
-LayerNorm::LayerNorm(const Shape& shape, double e, bool with_weight, bool with_bias, const TensorOptions& o)
+LayerNorm::LayerNorm(const Shape& shape, Number e, bool with_weight, bool with_bias, const TensorOptions& o)
     : normalized_shape(shape), eps(e), elementwise_affine(with_weight) {
   SF_CHECK(!shape.empty(), "LayerNorm: normalized_shape must have at least one size");
   if (with_weight) weight = parameter(empty(shape, o.dtype, o.device));
@@ -84,7 +84,7 @@ std::string LayerNorm::extra_repr() const {
   return text(normalized_shape) + ", eps=" + text(eps) + ", elementwise_affine=" + text(elementwise_affine) + ", bias=" + text(bool(bias));
 }
 
-RMSNorm::RMSNorm(const Shape& shape, std::optional<double> e, bool with_weight, const TensorOptions& o)
+RMSNorm::RMSNorm(const Shape& shape, std::optional<Number> e, bool with_weight, const TensorOptions& o)
     : normalized_shape(shape), eps(e), elementwise_affine(with_weight) {
   SF_CHECK(!shape.empty(), "RMSNorm: normalized_shape must have at least one size");
   if (with_weight) weight = parameter(empty(shape, o.dtype, o.device));
@@ -96,7 +96,7 @@ void RMSNorm::reset_parameters() {
 Tensor RMSNorm::forward(const Tensor& x) const { return rms_norm(x, normalized_shape, weight, eps); }
 std::string RMSNorm::extra_repr() const { return text(normalized_shape) + ", eps=" + text(eps) + ", elementwise_affine=" + text(elementwise_affine); }
 
-GroupNorm::GroupNorm(int64_t groups, int64_t channels, double e, bool with_weight, bool with_bias, const TensorOptions& o)
+GroupNorm::GroupNorm(int64_t groups, int64_t channels, Number e, bool with_weight, bool with_bias, const TensorOptions& o)
     : num_groups(groups), num_channels(channels), eps(e), affine(with_weight) {
   SF_CHECK(groups > 0, "GroupNorm: num_groups must be positive, got ", groups);
   SF_CHECK(channels % groups == 0, "GroupNorm: num_channels (", channels, ") must be divisible by num_groups (", groups, ")");
@@ -116,7 +116,7 @@ std::string GroupNorm::extra_repr() const {
 // ---- registration
 
 template <class T>
-static std::unique_ptr<T> make_running(int64_t num_features, double eps, std::optional<double> momentum, bool affine, bool track_running_stats,
+static std::unique_ptr<T> make_running(int64_t num_features, Number eps, std::optional<Number> momentum, bool affine, bool track_running_stats,
                                        std::optional<Device> device, std::optional<DType> dtype, bool bias) {
   return std::make_unique<T>(num_features, BatchNormOptions{eps, momentum, affine, track_running_stats, bias, TensorOptions{device, dtype}});
 }
@@ -145,7 +145,7 @@ SF_LAYER(InstanceNorm3d, kInstanceNorm, &make_running<InstanceNorm3d>)
     .with(running_fields<InstanceNorm>);
 
 SF_LAYER(LayerNorm, "normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None",
-         [](Shape normalized_shape, double eps, bool elementwise_affine, bool bias, std::optional<Device> device, std::optional<DType> dtype) {
+         [](Shape normalized_shape, Number eps, bool elementwise_affine, bool bias, std::optional<Device> device, std::optional<DType> dtype) {
            return std::make_unique<LayerNorm>(normalized_shape, eps, elementwise_affine, bias, TensorOptions{device, dtype});
          })
     .doc("Layer normalisation over the last dimensions normalized_shape.")
@@ -154,7 +154,7 @@ SF_LAYER(LayerNorm, "normalized_shape, eps=1e-5, elementwise_affine=True, bias=T
     .field<&LayerNorm::eps>("eps")
     .field<&LayerNorm::elementwise_affine>("elementwise_affine");
 SF_LAYER(RMSNorm, "normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None",
-         [](Shape normalized_shape, std::optional<double> eps, bool elementwise_affine, std::optional<Device> device, std::optional<DType> dtype) {
+         [](Shape normalized_shape, std::optional<Number> eps, bool elementwise_affine, std::optional<Device> device, std::optional<DType> dtype) {
            return std::make_unique<RMSNorm>(normalized_shape, eps, elementwise_affine, TensorOptions{device, dtype});
          })
     .doc("Root-mean-square normalisation over the last dimensions normalized_shape.")
@@ -163,7 +163,7 @@ SF_LAYER(RMSNorm, "normalized_shape, eps=None, elementwise_affine=True, device=N
     .field<&RMSNorm::eps>("eps")
     .field<&RMSNorm::elementwise_affine>("elementwise_affine");
 SF_LAYER(GroupNorm, "num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, bias=True",
-         [](int64_t num_groups, int64_t num_channels, double eps, bool affine, std::optional<Device> device, std::optional<DType> dtype, bool bias) {
+         [](int64_t num_groups, int64_t num_channels, Number eps, bool affine, std::optional<Device> device, std::optional<DType> dtype, bool bias) {
            return std::make_unique<GroupNorm>(num_groups, num_channels, eps, affine, bias, TensorOptions{device, dtype});
          })
     .doc("Group normalisation of input[N, num_channels, ...].")

@@ -5,8 +5,8 @@
 namespace sf::nn {
 
 struct BatchNormOptions {
-  double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // of the running statistics; absent: their plain average
+  Number eps = 1e-5;
+  std::optional<Number> momentum = 0.1;  // of the running statistics; absent: their plain average
   bool affine = true;
   bool track_running_stats = true;
   bool bias = true;
@@ -17,8 +17,8 @@ struct BatchNormOptions {
 // in eval mode the running ones are used, where they are kept.
 struct RunningNorm : Module {
   int64_t num_features;
-  double eps;
-  std::optional<double> momentum;
+  Number eps;
+  std::optional<Number> momentum;
   bool affine, track_running_stats;
   Tensor weight, bias;               // [num_features], or absent
   Buffer running_mean, running_var;  // [num_features], or absent
@@ -74,12 +74,12 @@ struct InstanceNorm3d : InstanceNorm {
 
 struct LayerNorm : Module {
   Shape normalized_shape;
-  double eps;
+  Number eps;
   bool elementwise_affine;
   Tensor weight, bias;  // [normalized_shape], or absent
   SF_MODULE(LayerNorm, weight, bias)
 
-  explicit LayerNorm(const Shape& normalized_shape, double eps = 1e-5, bool elementwise_affine = true, bool bias = true, const TensorOptions& options = {});
+  explicit LayerNorm(const Shape& normalized_shape, Number eps = 1e-5, bool elementwise_affine = true, bool bias = true, const TensorOptions& options = {});
   Tensor forward(const Tensor& input) const;
   void reset_parameters();
   std::string extra_repr() const override;
@@ -87,12 +87,12 @@ struct LayerNorm : Module {
 
 struct RMSNorm : Module {
   Shape normalized_shape;
-  std::optional<double> eps;  // absent: the dtype's epsilon
+  std::optional<Number> eps;  // absent: the dtype's epsilon
   bool elementwise_affine;
   Tensor weight;  // [normalized_shape], or absent
   SF_MODULE(RMSNorm, weight)
 
-  explicit RMSNorm(const Shape& normalized_shape, std::optional<double> eps = {}, bool elementwise_affine = true, const TensorOptions& options = {});
+  explicit RMSNorm(const Shape& normalized_shape, std::optional<Number> eps = {}, bool elementwise_affine = true, const TensorOptions& options = {});
   Tensor forward(const Tensor& x) const;
   void reset_parameters();
   std::string extra_repr() const override;
@@ -100,12 +100,12 @@ struct RMSNorm : Module {
 
 struct GroupNorm : Module {
   int64_t num_groups, num_channels;
-  double eps;
+  Number eps;
   bool affine;
   Tensor weight, bias;  // [num_channels], or absent
   SF_MODULE(GroupNorm, weight, bias)
 
-  GroupNorm(int64_t num_groups, int64_t num_channels, double eps = 1e-5, bool affine = true, bool bias = true, const TensorOptions& options = {});
+  GroupNorm(int64_t num_groups, int64_t num_channels, Number eps = 1e-5, bool affine = true, bool bias = true, const TensorOptions& options = {});
   Tensor forward(const Tensor& input) const;
   void reset_parameters();
   std::string extra_repr() const override;

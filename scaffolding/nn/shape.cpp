@@ -56,11 +56,11 @@ std::string Upsample::extra_repr() const {
   return how + ", mode=" + quoted(mode);
 }
 
-PadNd::PadNd(const char* name, const char* m, int64_t dims, const Ints& p, double fill) : mode(m), value(fill) {
+PadNd::PadNd(const char* name, const char* m, int64_t dims, const Ints& p, Number fill) : mode(m), value(fill) {
   SF_CHECK(p.single || p.values.size() == 2 * dims, name, ": padding must be one number or ", 2 * dims, " numbers, got ", p.values);
   padding = p.single ? Shape::filled(2 * dims, p.values[0]) : p.values;
 }
-Tensor PadNd::forward(const Tensor& x) const { return mode == std::string("constant") ? pad(x, padding, mode, Scalar(value)) : pad(x, padding, mode); }
+Tensor PadNd::forward(const Tensor& x) const { return mode == std::string("constant") ? pad(x, padding, mode, value.given()) : pad(x, padding, mode); }
 std::string PadNd::extra_repr() const { return text(padding); }
 std::string ConstantPad1d::extra_repr() const { return "padding=" + text(padding) + ", value=" + text(value); }
 std::string ConstantPad2d::extra_repr() const { return "padding=" + text(padding) + ", value=" + text(value); }
@@ -133,7 +133,7 @@ SF_LAYER(UpsamplingBilinear2d, "size=None, scale_factor=None",
     .with(upsample_fields);
 
 template <class T> static std::unique_ptr<T> make_pad(Ints padding) { return std::make_unique<T>(padding); }
-template <class T> static std::unique_ptr<T> make_constant_pad(Ints padding, double value) { return std::make_unique<T>(padding, value); }
+template <class T> static std::unique_ptr<T> make_constant_pad(Ints padding, Number value) { return std::make_unique<T>(padding, value); }
 static LayerEntry& pad_fields(LayerEntry& e) { return e.forward<&PadNd::forward>("input").field<&PadNd::padding>("padding"); }
 static LayerEntry& constant_fields(LayerEntry& e) { return pad_fields(e).field<&PadNd::value>("value"); }
 #define SF_PADS(dims)                                                                                                                       \

@@ -89,8 +89,8 @@ struct UpsamplingBilinear2d : Upsample {
 struct PadNd : Module {
   Shape padding;
   const char* mode;
-  double value;
-  PadNd(const char* name, const char* mode, int64_t dims, const Ints& padding, double value = 0);
+  Number value;
+  PadNd(const char* name, const char* mode, int64_t dims, const Ints& padding, Number value = 0.0);
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
@@ -106,7 +106,7 @@ struct PadNd : Module {
   SF_PAD(CircularPad##dims##d, "circular", dims)                                                                                \
   struct ConstantPad##dims##d : PadNd {                                                                                         \
     SF_MODULE(ConstantPad##dims##d)                                                                                             \
-    ConstantPad##dims##d(const Ints& padding, double fill) : PadNd("ConstantPad" #dims "d", "constant", dims, padding, fill) {} \
+    ConstantPad##dims##d(const Ints& padding, Number fill) : PadNd("ConstantPad" #dims "d", "constant", dims, padding, fill) {} \
     std::string extra_repr() const override;                                                                                    \
   };
 SF_PADS(1)

@@ -156,7 +156,9 @@ TEST(optim, rules_do_not_care_about_sizes_and_layouts) {
       for (Shape size : {Shape{1}, {15}, {17}, {3, 255}, {1, 257}, {9, 7, 13, 2}, {4, 3, 10, 31}}) {
         Tensor data = randn(size).to(t), grad = randn(size).to(t);
         auto want = run(make, data.clone(), grad);
-        if (size.size() == 4) EXPECT_EQ(want, run(make, data.contiguous(MemoryFormat::ChannelsLast).clone(), grad));
+        if (size.size() == 4) {
+          EXPECT_EQ(want, run(make, data.contiguous(MemoryFormat::ChannelsLast).clone(), grad));
+        }
         Shape wide = size;
         wide.back() += 3;
         Tensor holes = zeros(wide, t).narrow(-1, 1, size.back());

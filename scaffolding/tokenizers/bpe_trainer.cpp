@@ -112,13 +112,16 @@ CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOpt
   SF_CHECK(options.vocab_size >= kBytes + 2 && options.vocab_size <= 10'000'000, "train_bpe: vocab_size must be between ", kBytes + 2, " and 10000000, got ",
            options.vocab_size);
   SF_CHECK(options.min_frequency >= 1, "train_bpe: min_frequency must be at least 1, got ", options.min_frequency);
-  auto build = [](const std::vector<std::string>& tokens, const Merges& merges) {
+  SF_CHECK(options.model_max_length > 2, "train_bpe: model_max_length must be above 2, got ", options.model_max_length);
+  TokenizerConfig config;
+  config.model_max_length = options.model_max_length;
+  auto build = [&](const std::vector<std::string>& tokens, const Merges& merges) {
     Vocabulary vocabulary;
     for (auto& t : tokens) vocabulary.add(t, vocabulary.next_id(), "train_bpe");
     for (const char* t : {"<|startoftext|>", "<|endoftext|>"}) vocabulary.add(t, vocabulary.next_id(), "train_bpe");
     auto parts = std::make_unique<Tokenizer::Parts>();
     parts->model = std::make_unique<Bpe>(std::move(vocabulary), merges, BpeOptions{.unk_token = "<|endoftext|>", .end_of_word_suffix = kSuffix}, "train_bpe");
-    return CLIPTokenizer::make(std::move(parts), {}, "train_bpe");
+    return CLIPTokenizer::make(std::move(parts), config, "train_bpe");
   };
   auto tokens = byte_tokens();
   CLIPTokenizer plain = build(tokens, {});

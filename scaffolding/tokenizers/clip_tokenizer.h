@@ -7,8 +7,9 @@
 namespace sf::tokenizers {
 
 struct BpeTrainOptions {
-  int64_t vocab_size = 4096;  // with the 512 byte tokens and the two special ones
-  int64_t min_frequency = 2;  // pairs that are rarer are not merged
+  int64_t vocab_size = 4096;      // with the 512 byte tokens and the two special ones
+  int64_t min_frequency = 2;      // pairs that are rarer are not merged
+  int64_t model_max_length = 77;  // tokens that the model will take, with the special ones
 };
 
 class CLIPTokenizer : public Tokenizer {

@@ -102,7 +102,11 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
     added[std::to_string(id)] = entry;
   }
   for (auto& [key, member] : kSpecial)
-    if (config.*member) document[key] = map[key] = described(*(config.*member));
+    if (config.*member) {
+      map[key] = described(*(config.*member));
+      document[key]["__type"] = "AddedToken";  // by which transformers tells a token from other dicts
+      document[key].update(map[key]);
+    }
   if (config.model_max_length < INT64_MAX) document["model_max_length"] = config.model_max_length;
   document["padding_side"] = config.padding_side == Side::Left ? "left" : "right";
   document["truncation_side"] = config.truncation_side == Side::Left ? "left" : "right";

@@ -66,10 +66,10 @@ void Trainer::write_checkpoint(const std::string& folder) {
   write_safetensors(weights, folder + "/model.safetensors");
   write_torch(to_object(optimizer_.state_dict()), folder + "/optimizer.pt");
   if (o_.scheduler) write_torch(to_object(o_.scheduler->state_dict()), folder + "/scheduler.pt");
-  if (scaler_) write_torch(to_object(scaler_->state()), folder + "/scaler.pt");
+  if (scaler_) write_torch(to_object(scaler_->state(), scaler_->options()), folder + "/scaler.pt");
   if (o_.ema) write_safetensors(by_name(parameters_, o_.ema->shadow_params()), folder + "/ema.safetensors");
   write_torch(to_object(loader_.state()), folder + "/dataloader.pt");
-  write_torch(to_object(default_generator(device_of(parameters_))->get_state()), folder + "/random_states.pt");
+  write_torch(random_states(device_of(parameters_)), folder + "/random_states.pt");
   state_.ema_step = o_.ema ? o_.ema->optimization_step() : 0;
   save_run_state(state_, o_.run, folder + "/trainer_state.json");
 }
@@ -104,7 +104,7 @@ void Trainer::load(const std::string& folder) {
     o_.ema->load(o_.ema->options(), state.ema_step, shadow);
   }
   loader_.load_state(loader_state(tree("dataloader.pt")));
-  random_state_ = bytes_of(tree("random_states.pt"));
+  random_states_ = tree("random_states.pt");
   state_ = std::move(state);
   epochs_before_ = loader_.epoch() - state_.epoch;
   newest_ = folder;
@@ -120,7 +120,7 @@ void Trainer::show(const std::string& text) const {
 }
 
 void Trainer::begin() {
-  if (!random_state_.empty()) default_generator(device_of(parameters_))->set_state(std::exchange(random_state_, {}));
+  if (random_states_) set_random_states(*std::exchange(random_states_, {}), device_of(parameters_));
   else if (o_.seed && !begun_ && state_.step == 0) manual_seed(*o_.seed);
   begun_ = true;
   stop_ = false;

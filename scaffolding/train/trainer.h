@@ -1,5 +1,5 @@
 // Trainer: the loop around a step function: accumulation, clipping, mixed precision, schedule, averages, checkpoints from
-// which a run goes on bit for bit, metrics, and a stop before NaN reaches the weights.
+// which a run goes on bit for bit, in Python too, metrics, and a stop before NaN reaches the weights.
 //   train::Trainer trainer(model, optimizer, loader, [&](data::Batch& b) { return nn::mse_loss(model(b.image), b.target); },
 //                          {.run = {.output_dir = "runs/a", .max_epochs = 10}, .scheduler = &schedule});
 //   trainer.fit();
@@ -9,6 +9,7 @@
 #include <iosfwd>
 
 #include "scaffolding/data/dataloader.h"
+#include "scaffolding/io/object.h"
 #include "scaffolding/nn/module.h"
 #include "scaffolding/optim/optim.h"
 #include "scaffolding/train/checkpoint_folders.h"
@@ -85,7 +86,7 @@ class Trainer {
   std::optional<RunLog> log_;
   std::optional<int64_t> last_step_;
   RunState state_;
-  std::vector<uint8_t> random_state_;  // to be set when fit() begins
+  std::optional<io::Object> random_states_;  // to be set when fit() begins
   std::vector<std::string> damaged_;
   std::string newest_;
   double loss_ = 0;

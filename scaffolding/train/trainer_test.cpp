@@ -8,6 +8,7 @@
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/training_files.h"
 
 namespace sf::train {
 
@@ -60,6 +61,17 @@ class TrainerTest : public io::TestFolder {
     return out;
   }
 };
+
+TEST(TrainingFiles, StatesThatOnlyPythonHasAreRefused) {
+  auto state = [](io::Object seed, io::Object sampler) {
+    return io::Object::container(io::Object::Dict,
+                                 {"epoch", int64_t(1), "batches", int64_t(0), "base_seed", seed, "sampler", sampler, "generator", io::Object()});
+  };
+  EXPECT_EQ(loader_state(state({}, {})).epoch, 1);
+  EXPECT_THROW(loader_state(state(int64_t(7), {})), ValueError);
+  EXPECT_THROW(loader_state(state({}, io::Object::container(io::Object::Dict, {"weights", int64_t(1)}))), ValueError);
+  EXPECT_THROW(loader_state(io::Object::container(io::Object::Dict)), ValueError);
+}
 
 TEST_F(TrainerTest, ARunThatBreaksOffGoesOnBitForBit) {
   Training whole;

@@ -1,8 +1,10 @@
 #include "scaffolding/train/training_files.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/generator.h"
 #include "scaffolding/io/safetensors.h"
 #include "scaffolding/io/torch_file.h"
 #include "scaffolding/train/appending_file.h"
@@ -111,43 +113,106 @@ optim::StateDict optimizer_state(const Object& o) {
   return out;
 }
 
+// Python's schedules that are made of others keep theirs in a list; ours name them "0.last_epoch" and so on.
+static constexpr char kParts[] = "_schedulers";
+
 Object to_object(const std::map<std::string, Value>& state) {
   std::vector<std::pair<std::string, Object>> entries;
-  for (auto& [name, v] : state) entries.emplace_back(name, to_object(v));
+  std::vector<std::map<std::string, Value>> parts;
+  for (auto& [name, v] : state)
+    if (size_t dot = name.find('.'); dot != std::string::npos) {
+      size_t i = std::stoul(name.substr(0, dot));
+      if (parts.size() <= i) parts.resize(i + 1);
+      parts[i][name.substr(dot + 1)] = v;
+    } else {
+      entries.emplace_back(name, to_object(v));
+    }
+  if (!parts.empty()) {
+    std::vector<Object> items;
+    for (auto& part : parts) items.push_back(to_object(part));
+    entries.emplace_back(kParts, Object::container(Object::List, std::move(items)));
+  }
   return dict(std::move(entries));
+}
+
+// A schedule written by Python has its options beside what it counts; only numbers and lists of them can be a state's here.
+static bool is_value(const Object& o) {
+  if (o.is_sequence()) return std::all_of(o.items().begin(), o.items().end(), [](const Object& i) { return i.is(Object::Int) || i.is(Object::Float); });
+  return o.is(Object::None) || o.is(Object::Bool) || o.is(Object::Int) || o.is(Object::Float) || o.is(Object::String) || o.is(Object::TensorValue);
 }
 
 std::map<std::string, Value> scheduler_state(const Object& o) {
   std::map<std::string, Value> out;
-  each(o, [&](const Object& name, const Object& v) { out[name.text()] = to_value(v); });
+  each(o, [&](const Object& name, const Object& v) {
+    if (name.text() == kParts) {
+      auto& parts = sequence(v);
+      for (size_t i = 0; i < parts.size(); ++i)
+        for (auto& [inner, value] : scheduler_state(parts[i])) out[std::to_string(i) + "." + inner] = value;
+    } else if (is_value(v)) {
+      out[name.text()] = to_value(v);
+    }
+  });
   return out;
 }
 
-Object to_object(const std::vector<uint8_t>& bytes) {
+static Object bytes_object(const std::vector<uint8_t>& bytes) {
   Tensor t = empty({int64_t(bytes.size())}, kUInt8);
   if (!bytes.empty()) std::memcpy(t.data_ptr(), bytes.data(), bytes.size());
   return t;
 }
 
-std::vector<uint8_t> bytes_of(const Object& o) {
+static std::vector<uint8_t> bytes_of(const Object& o) {
   Tensor t = o.tensor().contiguous();
+  SF_CHECK_AS(TypeError, t.dtype() == kUInt8, "checkpoint: a generator's state is bytes, got ", t.dtype());
   return {t.data<uint8_t>(), t.data<uint8_t>() + t.numel()};
 }
 
+Object random_states(Device device) {
+  std::vector<std::pair<std::string, Object>> entries{{"cpu", bytes_object(default_generator()->get_state())}};
+  if (device.is_cuda()) entries.emplace_back("cuda", bytes_object(default_generator(device)->get_state()));
+  return dict(std::move(entries));
+}
+
+void set_random_states(const Object& o, Device device) {
+  default_generator()->set_state(bytes_of(at(o, "cpu")));
+  if (device.is_cuda() && o.find("cuda")) default_generator(device)->set_state(bytes_of(at(o, "cuda")));
+}
+
 Object to_object(const data::DataLoaderState& s) {
+  std::vector<std::pair<std::string, Object>> order;
+  if (!s.order_generator.empty()) order.emplace_back("generator_state", bytes_object(s.order_generator));
+  bool under_way = s.batches > 0;
   return dict({{"epoch", s.epoch},
                {"batches", s.batches},
-               {"epoch_seed", int64_t(s.epoch_seed)},
-               {"order_generator", to_object(s.order_generator)},
-               {"generator", to_object(s.generator)}});
+               {"base_seed", under_way ? Object(int64_t(s.epoch_seed)) : Object()},
+               {"sampler", under_way ? dict({{"sampler", dict(std::move(order))}}) : Object()},
+               {"generator", s.generator.empty() ? Object() : bytes_object(s.generator)}});
 }
 
 data::DataLoaderState loader_state(const Object& o) {
-  return {at(o, "epoch").as_int(), at(o, "batches").as_int(), uint64_t(at(o, "epoch_seed").as_int()), bytes_of(at(o, "order_generator")),
-          bytes_of(at(o, "generator"))};
+  data::DataLoaderState s;
+  s.epoch = at(o, "epoch").as_int();
+  s.batches = at(o, "batches").as_int();
+  if (const Object& seed = at(o, "base_seed"); !seed.is(Object::None)) {
+    SF_CHECK(s.batches > 0, "checkpoint: its epoch has begun and has handed out no batch: such a state only Python's DataLoader takes");
+    s.epoch_seed = uint64_t(seed.as_int());
+  }
+  if (const Object& sampler = at(o, "sampler"); !sampler.is(Object::None)) {
+    const Object* order = sampler.is_dict() ? sampler.find("sampler") : nullptr;
+    SF_CHECK(order && order->is_dict(), "checkpoint: its order of samples is of a sampler that only Python has; go on with it there");
+    if (const Object* state = order->find("generator_state"); state && !state->is(Object::None)) s.order_generator = bytes_of(*state);
+  }
+  if (const Object& generator = at(o, "generator"); !generator.is(Object::None)) s.generator = bytes_of(generator);
+  return s;
 }
 
-Object to_object(const optim::ScaleState& s) { return dict({{"scale", s.scale}, {"growth_tracker", s.growth_tracker}}); }
-optim::ScaleState scaler_state(const Object& o) { return {at(o, "scale").as_float(), at(o, "growth_tracker").as_int()}; }
+Object to_object(const optim::ScaleState& s, const optim::GradScalerOptions& options) {
+  return dict({{"scale", s.scale},
+               {"growth_factor", options.growth_factor},
+               {"backoff_factor", options.backoff_factor},
+               {"growth_interval", options.growth_interval},
+               {"_growth_tracker", s.growth_tracker}});
+}
+optim::ScaleState scaler_state(const Object& o) { return {at(o, "scale").as_float(), at(o, "_growth_tracker").as_int()}; }
 
 }  // namespace sf::train

@@ -1,4 +1,5 @@
-// The states of a run's parts as trees for torch's file format, and back. ValueError or TypeError for trees of other shapes.
+// The states of a run's parts as trees for torch's file format, and back: the trees that Python's state_dict()s give, so that a run begun in one language
+// goes on in the other. ValueError or TypeError for trees of other shapes.
 #pragma once
 #include "scaffolding/data/dataloader.h"
 #include "scaffolding/io/object.h"
@@ -16,9 +17,10 @@ io::Object to_object(const std::map<std::string, Value>& state);  // a schedule'
 std::map<std::string, Value> scheduler_state(const io::Object& o);
 io::Object to_object(const data::DataLoaderState& state);
 data::DataLoaderState loader_state(const io::Object& o);
-io::Object to_object(const optim::ScaleState& state);
+io::Object to_object(const optim::ScaleState& state, const optim::GradScalerOptions& options);
 optim::ScaleState scaler_state(const io::Object& o);
-io::Object to_object(const std::vector<uint8_t>& bytes);  // a generator's state: a uint8 tensor
-std::vector<uint8_t> bytes_of(const io::Object& o);
+// The default generators of the CPU and of `device`. Python's file has those of `random` and NumPy besides.
+io::Object random_states(Device device);
+void set_random_states(const io::Object& o, Device device);
 
 }  // namespace sf::train

@@ -346,6 +346,10 @@ def corpus():
     add("scheduler_config", "unipc.json", json.dumps(unipc).encode())
     dpm = {"_class_name": "DPMSolverMultistepScheduler", "lambda_min_clipped": -math.inf, "trained_betas": [0.01] * 8, "num_train_timesteps": 8}
     add("scheduler_config", "dpm.json", json.dumps(dpm).encode())
+    large = {"rfilename": "unet/model.safetensors", "size": 400, "blobId": "b" * 40, "lfs": {"sha256": "c" * 64, "size": 400, "pointerSize": 134}}
+    small = {"rfilename": ".gitattributes", "size": 3, "blobId": "d" * 40}
+    add("repo_listing", "blobs.json", json.dumps({"id": "org/name", "sha": "a" * 40, "private": False, "siblings": [small, large]}).encode())
+    add("repo_listing", "names.json", json.dumps({"sha": "0123456789" * 4, "siblings": [{"rfilename": "a/b/c"}, {"rfilename": "..d"}]}).encode())
     add("shard_index", "escapes.json", rb'{"weight_map":{"\u00e9\ud83d\ude00\n":"a b"},"other":[true,false,-1e5]}')
 
 

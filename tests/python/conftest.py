@@ -1,8 +1,12 @@
+import pathlib
 import random
+import sys
 
 import pytest
 
 import scaffolding as sf
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "golden"))  # what the makers of golden files share with the tests
 
 
 @pytest.fixture(autouse=True)

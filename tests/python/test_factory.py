@@ -139,3 +139,12 @@ def test_dtype_questions():
     assert sf.float is sf.float32 and sf.long is sf.int64 and sf.half is sf.float16
     with pytest.raises(TypeError):
         sf.finfo(sf.int32)
+
+
+def test_a_device_is_the_default_one_within_its_block():
+    with sf.device("meta"):
+        assert sf.zeros(2).is_meta and sf.nn.Linear(2, 2).weight.is_meta and not sf.zeros(2, device="cpu").is_meta
+        with sf.device("cpu"):
+            assert not sf.zeros(2).is_meta
+        assert sf.randn(2).is_meta
+    assert not sf.zeros(2).is_meta

@@ -70,6 +70,37 @@ def test_inplace():
         F.relu(x, inplase=True)
 
 
+def test_inplace_in_training():
+    w = sf.tensor([-3.0, -0.5, 0.25, 4.0, 7.0]).reshape(5, 1)
+    calls = [(name,) for name in ("celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6", "selu", "silu")]
+    for name, *arguments in (*calls, ("threshold", 0.1, 9.0)):
+        grads = []
+        for inplace in (False, True):
+            x = w.clone().requires_grad_()
+            h = x @ sf.ones(1, 3)
+            y = getattr(F, name)(h, *arguments, inplace=inplace)
+            assert (y is h) == inplace
+            (y * y).sum().backward()
+            grads.append(x.grad.tolist())
+        assert grads[0] == grads[1], name
+    x, m = w.clone().requires_grad_(), sf.ones(5, 1).requires_grad_()
+    h = x * 1
+    h *= m
+    h **= 2
+    h.sin_().mul_(h).sum().backward()
+    assert x.grad.flatten().tolist() == pytest.approx((sf.sin(2 * w**2) * 2 * w).flatten().tolist(), rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [sf.float32, sf.bfloat16, sf.float64])
+def test_pools_of_equal_numbers_and_nan_agree_in_both_layouts(dtype):
+    values = sf.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), -float("nan")], dtype=dtype)
+    x = values[sf.randint(0, 8, (2, 3, 13, 17), generator=sf.Generator().manual_seed(1))]
+    for kernel, stride, padding, dilation in ((3, 2, 1, 1), ((2, 5), 1, (0, 2), (3, 2)), (4, 4, 0, 1)):
+        y, at = F.max_pool2d(x, kernel, stride, padding, dilation, return_indices=True)
+        z, to = F.max_pool2d(x.contiguous(memory_format=sf.channels_last), kernel, stride, padding, dilation, return_indices=True)
+        assert at.tolist() == to.tolist() and repr(y.tolist()) == repr(z.tolist())
+
+
 def test_indices_of_pools():
     x = sf.tensor([[[1.0, 3.0, 2.0, 5.0]]])
     y, indices = F.max_pool1d(x, 2, return_indices=True)
@@ -103,6 +134,16 @@ def test_embedding_with_a_largest_norm():
     assert y.norm(2, 1).allclose(sf.tensor([1.0, 0.5])) and weight[0].norm().item() == pytest.approx(1)
     with pytest.raises(NotImplementedError, match="sparse"):
         F.embedding(sf.tensor([0]), weight, sparse=True)
+
+
+def test_embedding_with_gradients_by_frequency():
+    rows = sf.tensor([2, 0, 2])
+    w = sf.zeros(3, 2).requires_grad_()
+    F.embedding(rows, w, scale_grad_by_freq=True).sum().backward()
+    assert w.grad.tolist() == [[1, 1], [0, 0], [1, 1]]
+    layer = sf.nn.Embedding(3, 2, scale_grad_by_freq=True)
+    layer(rows).sum().backward()
+    assert layer.weight.grad.tolist() == w.grad.tolist() and repr(layer) == "Embedding(3, 2, scale_grad_by_freq=True)"
 
 
 def test_attention_with_dropout_trains():

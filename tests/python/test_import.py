@@ -1,7 +1,11 @@
 """The package imports alone, and nothing that is slow to import."""
 
+import os
+import re
 import subprocess
 import sys
+
+import pytest
 
 
 def run(code):
@@ -12,6 +16,21 @@ def test_nothing_slow_is_imported():  # the time itself is a row of benchmarks/o
     slow = {"numpy", "inspect", "socket", "asyncio", "multiprocessing", "subprocess", "unittest", "importlib.metadata"}
     loaded = run("import sys; before = set(sys.modules); import scaffolding; print(*set(sys.modules) - before)").split()
     assert "scaffolding" in loaded and not slow & set(loaded)
+
+
+def test_threads_wait_shortly_unless_the_user_says_otherwise():
+    def spins(**extra):
+        code = "import os, scaffolding; print(os.environ.get('GOMP_SPINCOUNT'))"
+        environment = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")} | {"OMP_DISPLAY_ENV": "VERBOSE"} | extra
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+        shown = re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
+        if not shown:
+            pytest.skip("OpenMP is not GNU's")
+        return done.stdout.strip(), shown[1]
+
+    assert spins() == ("None", "2000")
+    assert spins(GOMP_SPINCOUNT="77") == ("77", "77")
+    assert spins(OMP_WAIT_POLICY="passive") == ("None", "0")
 
 
 def test_submodules():

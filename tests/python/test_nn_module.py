@@ -1,5 +1,6 @@
 """nn.Module from Python: attributes, walking, state dicts, moving, and Python and C++ modules in one tree."""
 
+import copy
 import gc
 import weakref
 
@@ -151,6 +152,55 @@ def test_children_of_a_composite_layer():
     del layer
     gc.collect()
     assert ref() is None
+
+
+class Adapter(nn.Module):
+    def __init__(self, base, rank=2):
+        super().__init__()
+        self.base = base
+        self.down, self.up = nn.Linear(base.in_features, rank, bias=False), nn.Linear(rank, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+
+def test_parts_of_a_composite_layer_can_be_replaced():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x, base = sf.randn(2, 3, 8), layer.linear1
+    before = layer(x)
+    adapter = layer.linear1 = Adapter(base)
+    assert layer.linear1 is adapter and layer._modules["linear1"] is adapter and dict(layer.named_modules())["linear1.base"] is base
+    assert [k for k in layer.state_dict() if k.startswith("linear1")] == [
+        "linear1.base.weight",
+        "linear1.base.bias",
+        "linear1.down.weight",
+        "linear1.up.weight",
+    ]
+    after = layer(x)
+    assert not sf.allclose(before, after) and "(linear1): Adapter(" in repr(layer)
+    after.sum().backward()
+    assert adapter.up.weight.grad.abs().sum() > 0 and base.weight.grad is not None
+    assert layer.train().linear1.down.training and not layer.eval().linear1.base.training
+    with sf.no_grad():
+        adapter.up.weight.zero_()
+    assert sf.equal(layer(x), before)
+    wide = layer.linear1 = nn.Linear(8, 16)
+    del adapter
+    gc.collect()
+    assert layer.linear1 is wide and not sf.allclose(layer(x), before)
+    clone = copy.deepcopy(layer)
+    assert sf.equal(clone(x), layer(x)) and clone.linear1 is not wide
+    layer.linear1 = base
+    assert sf.equal(layer(x), before) and layer.linear1 is base and "Adapter" not in repr(layer)
+    with pytest.raises(TypeError, match="'linear1' is a member of a C.. module, which calls it, and cannot be None"):
+        layer.linear1 = None
+
+
+def test_numbers_are_shown_as_they_were_given():
+    assert repr(nn.LeakyReLU(1)) == "LeakyReLU(negative_slope=1)" and repr(nn.LeakyReLU()) == "LeakyReLU(negative_slope=0.01)"
+    assert repr(nn.Softplus(1, threshold=20.0)) == "Softplus(beta=1, threshold=20.0)" and repr(nn.Hardtanh(0, 1)) == "Hardtanh(min_val=0, max_val=1)"
+    assert repr(nn.BatchNorm1d(4, 1, 1)).startswith("BatchNorm1d(4, eps=1, momentum=1,") and nn.GroupNorm(2, 4, eps=1).eps == 1
+    assert repr(nn.Embedding(4, 3, max_norm=1)) == "Embedding(4, 3, max_norm=1)" and repr(nn.ConstantPad1d(1, 0)) == "ConstantPad1d(padding=(1, 1), value=0)"
 
 
 def test_a_part_keeps_the_whole_alive():

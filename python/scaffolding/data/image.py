@@ -40,6 +40,20 @@ def encode_image(image, format, *, quality=75, lossless=False, compression=6, te
     return _data.encode_image(image, format, quality, lossless, compression, text or {})
 
 
+def save_animation(path, frames, *, fps=10, loop=0, durations=None, quality=80, lossless=False, dither=True):
+    """Writes frames (uint8 [C, H, W] of one size, C = 1 or 3; or one tensor [N, C, H, W]) as an animated .gif or .webp; the file appears whole or not at all.
+
+    fps: frames per second, to 100 with GIF; durations: milliseconds of each frame instead. loop: how often it plays, 0 for ever. quality, lossless: of
+    WebP. dither: GIF's 256 colours for each frame with their error spread. NotImplementedError where the build has no giflib or libwebpmux.
+    """
+    _data.save_animation(os.fspath(path), list(frames), fps, loop, list(durations or []), quality, lossless, dither)
+
+
+def can_write_animation(path):
+    """Whether this build writes animations of the path's suffix, .gif or .webp."""
+    return _data.can_write_animation(os.fspath(path))
+
+
 def convert_image(image, mode):
     """uint8 [C, H, W] in another mode: grey is 0.299 R + 0.587 G + 0.114 B, alpha is dropped, or added as opaque."""
     return _data.convert_image(image, mode)

@@ -168,9 +168,8 @@ _form("one_hot", "tensor, num_classes=-1", lambda op, arguments: op(arguments.po
 
 
 def _embedding(op, arguments):
-    for name in ("scale_grad_by_freq", "sparse"):
-        if arguments.pop(name, False):
-            raise NotImplementedError(f"embedding: {name}=True is not supported, the gradient is dense and the sum over equal indices")
+    if arguments.pop("sparse", False):
+        raise NotImplementedError("embedding: sparse=True is not supported, the gradient is dense; leave sparse=False")
     max_norm, norm_type = arguments.pop("max_norm", None), arguments.pop("norm_type", 2.0)
     if max_norm is not None:
         _core.embedding_renorm_(arguments["weight"], arguments["input"], max_norm, norm_type)

@@ -240,8 +240,18 @@ def _native_modules(module, prefix=""):
     yield prefix, module
     for name in _core._member_names(module, "modules"):
         child = getattr(module, name)
-        if child is not None:
+        if child is not None and name not in module._replaced_modules:
             yield from _native_modules(child, f"{prefix}.{name}" if prefix else name)
+
+
+@_method
+def _rebuild_arguments(self):
+    return self._layer_arguments
+
+
+@_method
+def _rebuild(self, arguments):
+    _core._rebuild_layer(self, arguments)
 
 
 @_method
@@ -251,9 +261,10 @@ def __getstate__(self):
         state[kind] = OrderedDict(getattr(self, "_python_" + kind))
     state["transient"] = set(self._non_persistent_buffers_set)
     if self._is_native:
-        if self._layer_arguments is None:
+        arguments = self._rebuild_arguments()
+        if arguments is None:
             raise TypeError(f"{self._get_name()}: is a part of a C++ module and cannot be copied or pickled by itself")
-        state["arguments"] = self._layer_arguments
+        state["arguments"] = arguments
         state["native"] = {
             path: (
                 module.training,
@@ -262,13 +273,14 @@ def __getstate__(self):
             )
             for path, module in _native_modules(self)
         }
+        state["replaced"] = {path: dict(module._replaced_modules) for path, module in _native_modules(self) if module._replaced_modules}
     return state
 
 
 @_method
 def __setstate__(self, state):
     if "native" in state:
-        _core._rebuild_layer(self, state["arguments"])
+        self._rebuild(state["arguments"])
         for path, (training, fields, tensors) in state["native"].items():
             module = self.get_submodule(path)
             module.training = training
@@ -276,6 +288,9 @@ def __setstate__(self, state):
                 setattr(module, name, value)
             for name, tensor in tensors.items():
                 module._set_member(name, tensor)
+        for path, replaced in state.get("replaced", {}).items():
+            for name, child in replaced.items():
+                self.get_submodule(path)._set_member(name, child)
     else:
         Module.__init__(self)
     self.training = state["training"]

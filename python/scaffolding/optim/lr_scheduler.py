@@ -35,7 +35,7 @@ class _LambdaScheduler(LRScheduler):
     def load_state_dict(self, state_dict):
         """Takes over what state_dict() gave."""
         self.__dict__.update({key: value for key, value in state_dict.items() if key != "lr_lambdas"})
-        for function, saved in zip(self.lr_lambdas, state_dict["lr_lambdas"]):
+        for function, saved in zip(self.lr_lambdas, state_dict.get("lr_lambdas", ())):  # C++ keeps nothing of its functions
             if saved is not None:
                 function.__dict__.update(saved)
 

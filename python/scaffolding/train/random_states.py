@@ -18,11 +18,12 @@ def get(device):
 
 
 def set(states, device):  # noqa: A001  (read as random_states.set)
-    """Puts back what get() gave."""
+    """Puts back what get() gave. A checkpoint by C++ has no state of Python's generators: they stay as they are."""
     _core._default_generator().set_state(states["cpu"])
     if device.type == "cuda" and "cuda" in states:
         _core._default_generator(device).set_state(states["cuda"])
-    random.setstate(states["python"])
+    if "python" in states:
+        random.setstate(states["python"])
     if "numpy" in states:
         import numpy
 

@@ -1,8 +1,9 @@
 // Host memory, kept between steps: a fresh mmap of a large activation costs a page fault per 4 KiB, several times the
 // memory traffic of the op that fills it. Freed blocks wait in lists by size class; at most SF_CPU_CACHE_MB stay cached.
-// Under AddressSanitizer nothing is cached, so that use after free is seen.
+// LeanMemory gives freed blocks back sooner. Under AddressSanitizer nothing is cached, so that use after free is seen.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 
@@ -42,23 +44,50 @@ size_t class_bytes(size_t c) {
 }
 constexpr size_t kClasses = 4 * 58;
 
+constexpr size_t kLeanSlack = 32 << 20;
+
 std::atomic<size_t> g_cached{0}, g_used{0}, g_peak{0};
 
 struct Shared {
   std::mutex lock;
   std::vector<void*> free[kClasses];
+  uint64_t clock = 0, last_use[kClasses] = {};  // when a block of the class was last asked for
 };
 Shared& shared() {
   static Shared* s = new Shared;  // never destroyed: tensors in static storage may outlive main
   return *s;
 }
 
+constexpr size_t kPage = size_t(2) << 20;
+size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// Huge blocks are mapped: what malloc frees may stay with the process.
 void* from_system(size_t bytes) {
   void* p = nullptr;
-  size_t alignment = bytes >= kHuge ? size_t(2) << 20 : 64;
-  if (posix_memalign(&p, alignment, bytes) != 0) return nullptr;
-  if (bytes >= kHuge) madvise(p, bytes, MADV_HUGEPAGE);
-  return p;
+#ifndef SF_NO_HOST_CACHE
+  if (bytes >= kHuge) {
+    const size_t huge = bytes / kPage * kPage;  // the rest in small pages, of which only those that are used count
+    bytes = whole_pages(bytes);
+    char* mapped = static_cast<char*>(mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (mapped == MAP_FAILED) return nullptr;
+    const size_t before = (kPage - reinterpret_cast<uintptr_t>(mapped) % kPage) % kPage;
+    if (before > 0) munmap(mapped, before);
+    munmap(mapped + before + bytes, kPage - before);
+    madvise(mapped + before, huge, MADV_HUGEPAGE);
+    return mapped + before;
+  }
+#endif
+  return posix_memalign(&p, 64, bytes) == 0 ? p : nullptr;
+}
+void to_system(void* data, size_t bytes) {
+#ifndef SF_NO_HOST_CACHE
+  if (bytes >= kHuge) {
+    munmap(data, whole_pages(bytes));
+    return;
+  }
+#endif
+  (void)bytes;
+  std::free(data);
 }
 
 #ifndef SF_NO_HOST_CACHE
@@ -104,6 +133,22 @@ void count_allocated(size_t bytes) {
   if (now > g_peak.load(std::memory_order_relaxed)) g_peak.store(now, std::memory_order_relaxed);
 }
 
+#ifndef SF_NO_HOST_CACHE
+// Before `size` bytes are asked of the system, as LeanMemory promises. The caller holds the lock.
+void make_room(Shared& s, size_t size) {
+  const size_t most = std::max(g_peak.load(), g_used + size) + kLeanSlack;
+  while (g_cached > 0 && g_used + g_cached + size > most) {
+    size_t oldest = kClasses;
+    for (size_t c = 0; c < kClasses; ++c)
+      if (!s.free[c].empty() && (oldest == kClasses || s.last_use[c] < s.last_use[oldest])) oldest = c;
+    if (oldest == kClasses) return;
+    to_system(s.free[oldest].back(), class_bytes(oldest));
+    s.free[oldest].pop_back();
+    g_cached -= class_bytes(oldest);
+  }
+}
+#endif
+
 }  // namespace
 
 void* allocate(size_t bytes) {
@@ -121,6 +166,7 @@ void* allocate(size_t bytes) {
   } else {
     Shared& s = shared();
     std::lock_guard guard(s.lock);
+    s.last_use[c] = ++s.clock;
     if (!s.free[c].empty()) {
       void* p = s.free[c].back();
       s.free[c].pop_back();
@@ -128,6 +174,7 @@ void* allocate(size_t bytes) {
       count_allocated(size);
       return p;
     }
+    if (LeanMemory::active()) make_room(s, size);
   }
 #endif
   if (size_t limit = memory_limit(); limit > 0 && g_used + g_cached + size > limit) {
@@ -166,15 +213,15 @@ void release(void* data, size_t bytes) {
     return;
   }
 #endif
-  std::free(data);
+  to_system(data, size);
 }
 
 void empty_cache() {
   Shared& s = shared();
   std::lock_guard guard(s.lock);
-  for (auto& list : s.free) {
-    for (void* p : list) std::free(p);
-    list.clear();
+  for (size_t c = 0; c < kClasses; ++c) {
+    for (void* p : s.free[c]) to_system(p, class_bytes(c));
+    s.free[c].clear();
   }
   g_cached = 0;
 }

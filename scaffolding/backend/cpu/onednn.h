@@ -16,7 +16,6 @@ const dnnl::engine& engine();
 const dnnl::stream& stream();  // one per thread
 // What oneDNN may use: the processor and SF_ISA.
 bool has_avx512();
-bool has_bf16();
 
 dnnl::memory::data_type type_of(DType t);
 dnnl::memory::desc describe(const TensorView& t);  // sizes and strides as they are

@@ -31,7 +31,6 @@ const dnnl::stream& stream() {
   return s;
 }
 bool has_avx512() { return has(Isa::avx512); }
-bool has_bf16() { return has(Isa::avx512bf16); }
 
 memory::data_type type_of(DType t) {
   switch (t) {
@@ -76,6 +75,7 @@ void append(dnnl::post_ops& ops, Activation act) {
     case Activation::GeluErf: a = algorithm::eltwise_gelu_erf; break;
     case Activation::GeluTanh: a = algorithm::eltwise_gelu_tanh; break;
     case Activation::Silu: a = algorithm::eltwise_swish, alpha = 1; break;
+    case Activation::QuickGelu: a = algorithm::eltwise_swish, alpha = 1.702f; break;
     default: return;
   }
 #if DNNL_VERSION_MAJOR >= 3

@@ -9,6 +9,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/env.h"
 
 namespace sf::cpu {
@@ -24,6 +25,8 @@ struct PackedEntry {
 };
 
 namespace {
+
+constexpr size_t kLeanBytes = size_t(64) << 20;
 
 struct Table {
   std::mutex lock;
@@ -72,7 +75,7 @@ PackedEntry* find_or_add(const PackedKey& key, size_t bytes) {
     remove(t, e);
     break;
   }
-  if (bytes > t.limit) return nullptr;
+  if (bytes > t.limit || (LeanMemory::active() && t.total + bytes > kLeanBytes)) return nullptr;
   while (t.total + bytes > t.limit && !t.order.empty()) remove(t, t.order.back());
   void* data = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   if (!data) return nullptr;

@@ -50,6 +50,18 @@ template <class T, class F> SF_INLINE void each_vector(int64_t count, F f) {
   for (; i + L <= count; i += L) f(i, L);
   if (L > 1 && i < count) f(i, int(count - i));
 }
+// The same, with fetch(i) once for every 64 bytes of T, before they are computed.
+template <class T, class P, class F> SF_INLINE void each_vector(int64_t count, P fetch, F f) {
+  constexpr int L = kVec<T>, bytes = 2 * L * int(sizeof(T));
+  int64_t i = 0;
+  for (; i + 2 * L <= count; i += 2 * L) {
+    for (int k = 0; k < bytes; k += 64) fetch(i + k / int(sizeof(T)));
+    f(i, L);
+    f(i + L, L);
+  }
+  for (; i + L <= count; i += L) f(i, L);
+  if (L > 1 && i < count) f(i, int(count - i));
+}
 // Sum over [0, count) of the vectors f(i, n); lanes past n must be 0. Four accumulators hide the adder's latency.
 template <class T, class F> SF_INLINE Acc<T> sum_vectors(int64_t count, F f) {
   constexpr int L = kVec<T>;

@@ -1,9 +1,11 @@
 // Noise schedules: how much noise each of the training timesteps adds, and how much signal is left after it.
 // Numbers are diffusers': the same dtype and the same order of operations, since samplers subtract nearly equal ones.
 #pragma once
-#include "scaffolding/diffusion/schedulers/config_fields.h"
+#include "scaffolding/io/config.h"
 
 namespace sf::diffusion {
+
+using io::ConfigRest, io::Field, io::Fields, io::read_fields, io::write_fields;
 
 // The first fields of every scheduler with a noise schedule.
 struct BetaConfig {

@@ -63,7 +63,7 @@ std::unique_ptr<Scheduler> make_scheduler(const std::string& class_name, const i
 std::unique_ptr<Scheduler> load_scheduler(const std::string& path) {
   std::error_code error;
   std::string file = std::filesystem::is_directory(path, error) ? (std::filesystem::path(path) / kConfigFile).string() : path;
-  io::Object dict = read_config_file(file);
+  io::Object dict = io::read_config_file(file);
   auto* name = dict.find("_class_name");
   SF_CHECK(name && name->is(io::Object::String), file, ": has no _class_name");
   return make_scheduler(name->text(), dict);
@@ -72,7 +72,7 @@ std::unique_ptr<Scheduler> load_scheduler(const std::string& path) {
 void save_scheduler(Scheduler& scheduler, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  write_config_file(scheduler.saved_config(), (std::filesystem::path(folder) / kConfigFile).string());
+  io::write_config_file(scheduler.saved_config(), (std::filesystem::path(folder) / kConfigFile).string());
 }
 
 }  // namespace sf::diffusion

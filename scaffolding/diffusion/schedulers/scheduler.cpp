@@ -244,31 +244,8 @@ Tensor Scheduler::velocity(const Tensor& sample, const Tensor& noise, const Tens
   return sqrt(alpha) * noise - sqrt(1 - alpha) * sample;
 }
 
-io::Object Scheduler::config() {
-  io::Object dict = write_fields(fields());
-  auto& items = dict.items();
-  auto& unknown = rest_.unknown.items();
-  items.insert(items.end(), unknown.begin(), unknown.end());
-  if (!rest_.defaulted.empty()) {
-    std::vector<io::Object> list;
-    for (auto& f : rest_.defaulted) list.push_back(io::Object(std::string_view(f)));
-    items.push_back("_use_default_values");
-    items.push_back(io::Object::container(io::Object::List, std::move(list)));
-  }
-  return dict;
-}
-
-io::Object Scheduler::saved_config() {
-  io::Object all = config();
-  std::vector<io::Object> items{"_class_name", name()};
-  for (size_t i = 0; i + 1 < all.items().size(); i += 2) {
-    const std::string& key = all.items()[i].text();
-    if (key == "_class_name" || key == "_use_default_values") continue;
-    items.push_back(all.items()[i]);
-    items.push_back(all.items()[i + 1]);
-  }
-  return io::Object::container(io::Object::Dict, std::move(items));
-}
+io::Object Scheduler::config() { return io::whole_config(fields(), rest_); }
+io::Object Scheduler::saved_config() { return io::saved_config(name(), config()); }
 
 // ---- AlphaScheduler
 

@@ -51,19 +51,19 @@ TEST(Scheduler, OptionsThatAClassDoesNotTake) {
 
 TEST(SchedulerConfig, JsonOfPythonsWords) {
   io::Object dict =
-      parse_config(R"({"a": -Infinity, "b": [NaN, Infinity, 1], "c": "NaN \" Infinity", "d": {"e": null, "f": true}, "g": 9223372036854775807})", "test");
+      io::parse_config(R"({"a": -Infinity, "b": [NaN, Infinity, 1], "c": "NaN \" Infinity", "d": {"e": null, "f": true}, "g": 9223372036854775807})", "test");
   EXPECT_EQ(dict.find("a")->as_float(), -INFINITY);
   EXPECT_TRUE(std::isnan(dict.find("b")->items()[0].as_float()));
   EXPECT_EQ(dict.find("c")->text(), "NaN \" Infinity");
   EXPECT_EQ(dict.find("g")->as_int(), INT64_MAX);
-  EXPECT_EQ(format_config(parse_config(format_config(dict), "again")), format_config(dict));
+  EXPECT_EQ(io::format_config(io::parse_config(io::format_config(dict), "again")), io::format_config(dict));
 }
 
 TEST(SchedulerConfig, HostileText) {
   std::string deep(100000, '[');
   for (std::string text : {std::string(), std::string("nul"), std::string("[]"), "{\"a\":" + deep, std::string("{\"a\": 1e999}"),
                            std::string("{\"a\": \"\xff\"}"), std::string("{\"a\": \"\\"), std::string("{\"a\": 1, }")})
-    EXPECT_THROW(parse_config(text, "test"), ValueError) << text.substr(0, 20);
+    EXPECT_THROW(io::parse_config(text, "test"), ValueError) << text.substr(0, 20);
 }
 
 TEST_F(SchedulerFile, NamesItsClass) {

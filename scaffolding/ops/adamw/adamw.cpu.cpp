@@ -22,6 +22,24 @@ template <class V> struct Scalars {
         step(a.lr / a.bias_correction1 * __builtin_sqrt(a.bias_correction2)) {}
 };
 
+// m / (sqrt(v) + eps), v >= 0. Exact roots and quotients of 16 floats keep an Intel core's divider busy for 40 cycles, longer than L2 takes for the rest of
+// the update; estimates of 14 bits and a Newton step each are within 2 ulp.
+template <class V> SF_INLINE V over_root(V m, V v, V eps) { return m / (sqrt(v) + eps); }
+#if defined(__AVX512DQ__)
+template <> SF_INLINE vf over_root(vf m, vf v, vf eps) {
+  const __m512 x = (__m512)v.v, estimate = _mm512_rsqrt14_ps(x);
+  const vf r((vf_raw)estimate), half = r * vf(0.5f);
+  vf root = v * r;
+  root = fma(root, fma(-root, half, vf(0.5f)), root);
+  root = (vf_raw)_mm512_mask_mov_ps((__m512)root.v, _mm512_fpclass_ps_mask(x, 0x0e), x);  // of 0 and infinity: itself
+  const vf d = min(vf(3.40282347e38f), root + eps);
+  vf inverse((vf_raw)_mm512_rcp14_ps((__m512)d.v));
+  inverse = fma(inverse, fma(-d, inverse, vf(1.f)), inverse);
+  return m * inverse;
+}
+#endif
+constexpr double kLeastEps = 1e-30;  // below, the sum may have no reciprocal
+
 template <class P, class G> static void update(const AdamWStep& a, const AdamWTensor& t, int64_t begin, int64_t count) {
   using V = Vec<P>;
   using A = Acc<P>;
@@ -31,6 +49,7 @@ template <class P, class G> static void update(const AdamWStep& a, const AdamWTe
   A* largest = t.max_exp_avg_sq ? static_cast<A*>(t.max_exp_avg_sq) + begin : nullptr;
   A* master = sizeof(P) == 2 && t.master ? reinterpret_cast<A*>(t.master) + begin : nullptr;
   const Scalars<V> s(a);
+  const bool divides = a.eps * a.bias_correction2 < kLeastEps;
   each_vector<P>(
       count, [&](int64_t i, int n) __attribute__((always_inline)) {
         V g = load_n(grad + i, n) * s.grad, m = load_n(avg + i, n), v = load_n(square + i, n);
@@ -44,7 +63,7 @@ template <class P, class G> static void update(const AdamWStep& a, const AdamWTe
           denominator = max(load_n(largest + i, n), v);
           store_n(largest + i, denominator, n);
         }
-        p -= s.step * (m / (sqrt(denominator) + s.eps));
+        p -= s.step * (divides ? m / (sqrt(denominator) + s.eps) : over_root(m, denominator, s.eps));
         store_n(avg + i, m, n);
         store_n(square + i, v, n);
         if (master) store_n(master + i, p, n);

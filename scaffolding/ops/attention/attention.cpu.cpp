@@ -13,6 +13,7 @@
 //   h8  n4096 d64             86 %               88 %               84 %
 //   h10 n1024 d64             87 %               87 %               85 %
 // The rest is the exponential (8 instructions per vector of scores beside 2 D FMA), packing and loading O^T.
+#include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/attention/attention_problem.h"
@@ -242,10 +243,9 @@ void forward(const AttentionForward& a) {
   if (a.q.dtype == kFloat32) return forward_typed<float, float>(a);
   if (a.q.dtype == kFloat16) return forward_typed<Half, float>(a);
 #if defined(__AVX512BF16__)
-  forward_typed<BFloat16, Pair>(a);
-#else
-  forward_typed<BFloat16, float>(a);
+  if (cpu::bf16_dot_pays()) return forward_typed<BFloat16, Pair>(a);
 #endif
+  forward_typed<BFloat16, float>(a);
 }
 
 bool supports(const AttentionForward& a) { return supports_inputs(a) && a.y.dtype == a.q.dtype && rows_are_dense(a.y); }

@@ -16,6 +16,7 @@
 //   h8  n4096 d64             90 %               90 %               92 %
 //   h10 n1024 d64             86 %               88 %               89 %
 // d40 pays for dK and dV, whose 40 columns fill three vectors of 16 lanes only to five sixths.
+#include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/attention/attention_problem.h"
@@ -395,10 +396,9 @@ void backward(const AttentionBackward& a) {
   if (a.q.dtype == kFloat32) return backward_typed<float, float>(a);
   if (a.q.dtype == kFloat16) return backward_typed<Half, float>(a);
 #if defined(__AVX512BF16__)
-  backward_typed<BFloat16, Pair>(a);
-#else
-  backward_typed<BFloat16, float>(a);
+  if (cpu::bf16_dot_pays()) return backward_typed<BFloat16, Pair>(a);
 #endif
+  backward_typed<BFloat16, float>(a);
 }
 
 bool supports(const AttentionBackward& a) {

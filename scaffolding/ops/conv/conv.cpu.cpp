@@ -1,6 +1,8 @@
 // Convolutions by our own matrix product: every dtype, one to three dimensions, groups, dilation, any layout.
 // Activations are brought to channels-last when they are not, weights to [tap][o][c].
+#include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
+#include "scaffolding/ops/conv/conv_1x1.h"
 #include "scaffolding/ops/conv/conv_product.h"
 
 namespace sf {
@@ -102,6 +104,7 @@ template <class K> static cpu::PackedKey key_of(const TensorView& w, uint64_t ve
 }
 
 template <class K, class T> static void forward(const ConvForward& f) {
+  if (is_product_of_pixels(f)) return multiply_pixels(f);
   const ConvGeometry g = ConvGeometry::of(f.x, f.weight, f.y, f.shape);
   const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups, channels = f.y.sizes[1];
   const T* x = laid_input<T>(f.x, kSlotX);
@@ -216,24 +219,25 @@ template <class K, class T> static void backward_weights(const ConvBackwardWeigh
 }
 
 #if defined(__AVX512BF16__)
-using MulForBF16 = MulBF16;
+#define SF_BFLOAT16_PRODUCT(name) (cpu::bf16_dot_pays() ? &name<MulBF16, BFloat16> : &name<MulF32, BFloat16>)
 #else
-using MulForBF16 = MulF32;
+#define SF_BFLOAT16_PRODUCT(name) (&name<MulF32, BFloat16>)
 #endif
-#define SF_BY_DTYPE(name, Args, tensor)                     \
-  static void name##_any(const Args& f) {                   \
-    switch (f.tensor.dtype) {                               \
-      case kFloat64: return name<MulF64, double>(f);        \
-      case kFloat16: return name<MulF32, Half>(f);          \
-      case kBFloat16: return name<MulForBF16, BFloat16>(f); \
-      default: return name<MulF32, float>(f);               \
-    }                                                       \
-  }                                                         \
+#define SF_BY_DTYPE(name, Args, tensor)                    \
+  static void name##_any(const Args& f) {                  \
+    switch (f.tensor.dtype) {                              \
+      case kFloat64: return name<MulF64, double>(f);       \
+      case kFloat16: return name<MulF32, Half>(f);         \
+      case kBFloat16: return SF_BFLOAT16_PRODUCT(name)(f); \
+      default: return name<MulF32, float>(f);              \
+    }                                                      \
+  }                                                        \
   static bool name##_supports(const Args& f) { return is_floating(f.tensor.dtype) && !is_float8(f.tensor.dtype); }
 SF_BY_DTYPE(forward, ConvForward, x)
 SF_BY_DTYPE(backward_data, ConvBackwardData, dy)
 SF_BY_DTYPE(backward_weights, ConvBackwardWeights, x)
 #undef SF_BY_DTYPE
+#undef SF_BFLOAT16_PRODUCT
 
 }  // namespace SF_ISA
 

@@ -1,10 +1,12 @@
 // Convolutions by oneDNN, direct algorithm on channels-last activations (brgconv). Weights go through the layout the library
 // asks for, once per version. A contiguous tensor is brought to channels-last and back here: oneDNN's own path for NCHW is a
 // plain matrix product several times slower than the copy.
+#include "scaffolding/backend/cpu/bf16_dot.h"
+#include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/backend/cpu/onednn.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/core/scratch.h"
-#include "scaffolding/ops/conv/kernel.h"
+#include "scaffolding/ops/conv/pointwise.h"
 
 namespace sf {
 namespace {
@@ -213,7 +215,7 @@ void backward_weights(const ConvBackwardWeights& f) {
   dn::reorder(dw, dn::wrap(dn::describe(grouped(f.dweight, f.shape.groups)), f.dweight.data));
 }
 
-bool type_ok(const TensorView& t) { return t.dtype == kBFloat16 ? dn::has_bf16() : t.dtype == kFloat32 && dn::has_avx512(); }
+bool type_ok(const TensorView& t) { return t.dtype == kBFloat16 ? cpu::bf16_library_pays() : t.dtype == kFloat32 && dn::has_avx512(); }
 
 // Two dimensions, whole vectors of channels, rows of at least a vector: what networks for images are made of, and where
 // the library's main path runs.
@@ -228,7 +230,8 @@ template <class Args> bool can_build(const Args& f) {
 }
 
 bool supports_forward(const ConvForward& f) {
-  if (f.residual && !ordinary(f.weight, f.shape, f.y)) return false;  // 2.6.3 crashes in sums of 3-D and ragged shapes
+  if (f.x.dtype == kFloat32 && cpu::has(cpu::Isa::avx2) && is_pointwise(f)) return false;  // conv_1x1.h is faster
+  if (f.residual && !ordinary(f.weight, f.shape, f.y)) return false;                       // 2.6.3 crashes in sums of 3-D and ragged shapes
   return type_ok(f.x) && f.y.numel() > 0 && dense(f.x) && dense(f.y) && dense(f.residual) && can_build(f);
 }
 bool supports_data(const ConvBackwardData& f) { return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy) && can_build(f); }

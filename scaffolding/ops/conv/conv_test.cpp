@@ -17,6 +17,11 @@ SF_OP_TEST(conv2d) {
   sample(randn({1, 4, 5, 5}), randn({4, 1, 3, 3}), randn({4}), 1, "same", 1, 4);
   sample(randn({2, 3, 5, 5}), randn({4, 3, 2, 2}), none, 1, "same");
   sample(randn({2, 8, 5, 4}), randn({3, 8, 1, 1}), randn({3}));
+  // Pictures so small that every output pixel sees every input pixel.
+  sample(randn({33, 3, 2, 2}), randn({2, 3, 3, 3}), randn({2}), 1, 1);
+  sample(to_channels_last(randn({8, 6, 2, 2})), randn({7, 6, 3, 3}), none, 2, 1);
+  sample(randn({8, 3, 1, 1}), randn({5, 3, 3, 3}), randn({5}), 1, 1);
+  sample(randn({12, 3, 3, 2}), randn({5, 3, 3, 2}));
   sample(randn({0, 3, 5, 5}), randn({4, 3, 3, 3})).no_golden();
   rejects("does not fit", randn({1, 3, 2, 2}), randn({4, 3, 3, 3}));
   rejects("input channels", randn({1, 5, 4, 4}), randn({4, 3, 3, 3}));

@@ -26,6 +26,15 @@ struct ConvForward {
   uint64_t weight_version = 0;  // as Gemm::b_version
 };
 
+// A convolution whose input is prepared on the way, so that it is never in memory as a whole: conv.x[N, C, H, W] is read as silu(group_norm(x)) where
+// mean is given, and each of its pixels `repeat` times in either direction. All activations are channels-last. Providers are for cases worth it.
+struct PreparedConvForward {
+  ConvForward conv;
+  int64_t repeat = 1, groups = 1;
+  TensorView mean, rstd;              // [N, groups], as group_norm's, in float32, or undefined
+  TensorView norm_weight, norm_bias;  // [C], float32, contiguous
+};
+
 // dx = the gradient of x. The sizes of dx decide the output: for a transposed convolution, call this with dy = its input,
 // weight[in, out / groups, *kernel] as it is stored, and dx = its output of any admissible size (output_padding included).
 struct ConvBackwardData {
@@ -43,6 +52,7 @@ struct ConvBackwardWeights {
 };
 
 extern KernelTable<ConvForward> conv_forward;
+extern KernelTable<PreparedConvForward> prepared_conv_forward;
 extern KernelTable<ConvBackwardData> conv_backward_data;
 extern KernelTable<ConvBackwardWeights> conv_backward_weights;
 

@@ -28,24 +28,23 @@ SF_INLINE void transform_input(const vf (&d)[6], vf (&v)[6]) {
   v[4] = fma(tb, vf(-kB), sb);
   v[5] = fma(d[1], vf(kA2 * kB2), fma(d[3], vf(-(kA2 + kB2)), d[5]));
 }
-// u = G g
+// u = G g without the rows' factors N0, Na, Nb, which transform_output applies: there are fewer products than weights to be transformed.
 SF_INLINE void transform_weight(const vf (&g)[3], vf (&u)[6]) {
-  vf ea = vf(kNa) * fma(g[2], vf(kA2), g[0]), oa = vf(kNa * kA) * g[1];
-  vf eb = vf(kNb) * fma(g[2], vf(kB2), g[0]), ob = vf(kNb * kB) * g[1];
-  u[0] = vf(kN0) * g[0];
-  u[1] = ea + oa;
-  u[2] = ea - oa;
-  u[3] = eb + ob;
-  u[4] = eb - ob;
+  vf ea = fma(g[2], vf(kA2), g[0]), eb = fma(g[2], vf(kB2), g[0]);
+  u[0] = g[0];
+  u[1] = fma(g[1], vf(kA), ea);
+  u[2] = fma(g[1], vf(-kA), ea);
+  u[3] = fma(g[1], vf(kB), eb);
+  u[4] = fma(g[1], vf(-kB), eb);
   u[5] = g[2];
 }
-// y = A' m
+// y = A' N m
 SF_INLINE void transform_output(const vf (&m)[6], vf (&y)[4]) {
   vf p = m[1] + m[2], q = m[1] - m[2], r = m[3] + m[4], s = m[3] - m[4];
-  y[0] = m[0] + p + r;
-  y[1] = fma(q, vf(kA), vf(kB) * s);
-  y[2] = fma(p, vf(kA2), vf(kB2) * r);
-  y[3] = fma(q, vf(kA3), fma(s, vf(kB3), m[5]));
+  y[0] = fma(m[0], vf(kN0), fma(p, vf(kNa), vf(kNb) * r));
+  y[1] = fma(q, vf(kNa * kA), vf(kNb * kB) * s);
+  y[2] = fma(p, vf(kNa * kA2), vf(kNb * kB2) * r);
+  y[3] = fma(q, vf(kNa * kA3), fma(s, vf(kNb * kB3), m[5]));
 }
 // m = A y: the transpose of transform_output, for the gradient of the weight
 SF_INLINE void transform_gradient(const vf (&y)[4], vf (&m)[6]) {

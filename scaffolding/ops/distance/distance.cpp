@@ -1,5 +1,6 @@
 #include "scaffolding/ops/distance/distance.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/reduce/reduce.h"
@@ -20,6 +21,7 @@ void check_pair(const char* op, const Tensor& x1, const Tensor& x2) {
 }  // namespace
 
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  SF_AUTOCAST(cosine_similarity, x1, x2, dim, eps);
   check_pair("cosine_similarity", x1, x2);
   Shape size = broadcast_shapes("cosine_similarity", x1.shape(), x2.shape());
   Tensor a = x1.expand(size), b = x2.expand(size);

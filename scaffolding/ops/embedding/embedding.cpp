@@ -2,6 +2,8 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/index/index_internal.h"
 #include "scaffolding/ops/index/kernel.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -34,9 +36,18 @@ Tensor embed(const Tensor& at, const Tensor& weight, int64_t padding) {
       [at = autograd::save(at), rows = weight.shape()[0], padding](const Tensor& dy) -> Tensors { return {weight_gradient(dy, at.get(), rows, padding)}; });
 }
 
+// y with its gradient divided by how often each number stands in at[P].
+Tensor with_gradient_by_frequency(const Tensor& y, const Tensor& at, int64_t rows) {
+  if (!autograd::any_requires_grad({y})) return y;
+  return autograd::record("embedding", y.detach(), {y}, [at = autograd::save(at), rows](const Tensor& dy) -> Tensors {
+    Tensor i = at.get(), counts = index_add(zeros({rows}, kFloat32, i.device()), 0, i, ones(i.shape(), kFloat32, i.device()));
+    return {dy / index_select(counts, 0, i).unsqueeze(1).to(dy.dtype())};
+  });
+}
+
 }  // namespace
 
-Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx) {
+Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx, bool scale_grad_by_freq) {
   check_defined("embedding", "weight", weight);
   SF_CHECK(weight.ndim() == 2, "embedding: weight must be [num_embeddings, embedding_dim], got ", weight.shape());
   Tensor at = indexing::as_positions("embedding", "input", input, weight.device());
@@ -46,7 +57,9 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_
   indexing::check_range("embedding", at, 0, rows, 0);
   Shape size = input.shape();
   size.push_back(weight.shape()[1]);
-  return embed(at.reshape({at.numel()}), weight, padding).reshape(size);
+  at = at.reshape({at.numel()});
+  Tensor y = embed(at, weight, padding);
+  return (scale_grad_by_freq ? with_gradient_by_frequency(y, at, rows) : y).reshape(size);
 }
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
@@ -67,7 +80,7 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
   return weight;
 }
 
-SF_OP(embedding, "input, weight, padding_idx=None")
+SF_OP(embedding, "input, weight, padding_idx=None, scale_grad_by_freq=False")
     .doc("Rows of weight[V, D] by number.")
     .like("torch.nn.functional.embedding")
     .kernels(take_kernel, put_kernel);

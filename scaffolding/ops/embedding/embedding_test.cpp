@@ -10,6 +10,7 @@ SF_OP_TEST(embedding) {
   sample(randint(0, 5, {9}, kInt32), randn({4, 5}).transpose(0, 1));
   sample(randint(0, 5, {12}), randn({5, 3}), -1).no_grad();  // the padding row's gradient is left out on purpose
   sample(randint(0, 3, {12}), randn({5, 3}), 3);
+  sample(randint(0, 3, {12}), randn({5, 3}), 1, true).no_grad();  // a mean over equal numbers, on purpose
   sample(randint(0, 5, {}), randn({5, 4}));
   sample(randint(0, 5, {0, 2}), randn({5, 4}));
   rejects("index 5 is out of range for dimension 0 of size 5", tensor({5.}, kInt64), randn({5, 4}));
@@ -35,6 +36,13 @@ TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32
   weight.set_grad({});
   embedding(numbers, weight, 1).sum().backward();
   EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>(6, 0.)));
+}
+
+TEST(embedding, scale_grad_by_freq_averages_over_equal_numbers) {
+  Tensor weight = zeros({4, 1}).requires_grad_();
+  Tensor numbers = tensor(std::vector<int64_t>{2, 0, 2, 1, 2, 1}, {2, 3}), dy = tensor({1, 2, 3, 4, 8, 6}).reshape({2, 3, 1});
+  embedding(numbers, weight, 1, true).backward(dy);
+  EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>{2, 0, 4, 0}));
 }
 
 TEST(embedding, rows_that_are_looked_up_are_scaled_down_to_max_norm) {

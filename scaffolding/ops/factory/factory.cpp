@@ -4,6 +4,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/cpu/strided.h"
+#include "scaffolding/core/default_device.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/kernel.h"
@@ -53,9 +54,9 @@ Tensor scalar_tensor(const Scalar& value, std::optional<DType> dtype, std::optio
 
 template <class T> Tensor tensor(const std::vector<T>& values, const Shape& size, std::optional<DType> dtype) {
   SF_CHECK(numel(size) == int64_t(values.size()), "tensor: ", values.size(), " values do not fill the shape ", size);
-  Tensor t = empty(size, dtype_of<T>::value);
+  Tensor t = empty(size, dtype_of<T>::value, Device());
   std::copy(values.begin(), values.end(), t.data<T>());
-  return to_dtype(t, dtype.value_or(dtype_of<T>::value));
+  return to_device(to_dtype(t, dtype.value_or(dtype_of<T>::value)), default_device());
 }
 template Tensor tensor(const std::vector<float>&, const Shape&, std::optional<DType>);
 template Tensor tensor(const std::vector<double>&, const Shape&, std::optional<DType>);
@@ -78,24 +79,24 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
   SF_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
   DType t = dtype.value_or(whole ? kInt64 : default_dtype());
   if (is_floating(t)) {
-    Tensor x = empty({int64_t(count)}, kFloat64);
+    Tensor x = empty({int64_t(count)}, kFloat64, Device());  // filled here, whatever the default device
     for (int64_t i = 0; i < x.numel(); ++i) x.data<double>()[i] = start.to_double() + double(i) * step.to_double();
-    return to_device(to_dtype(x, t), device.value_or(Device()));
+    return to_device(to_dtype(x, t), device.value_or(default_device()));
   }
-  Tensor x = empty({int64_t(count)}, kInt64);
+  Tensor x = empty({int64_t(count)}, kInt64, Device());
   for (int64_t i = 0; i < x.numel(); ++i)
     x.data<int64_t>()[i] = whole ? start.to_int() + i * step.to_int() : int64_t(start.to_double() + double(i) * step.to_double());
-  return to_device(to_dtype(x, t), device.value_or(Device()));
+  return to_device(to_dtype(x, t), device.value_or(default_device()));
 }
 
 // Symmetric as in torch: the second half counts down from the end, so that both ends are exact.
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Device> device) {
   SF_CHECK(steps >= 0, "linspace: steps must not be negative, got ", steps);
   DType t = dtype.value_or(default_dtype());
-  Tensor x = empty({steps}, kFloat64);
+  Tensor x = empty({steps}, kFloat64, Device());
   double a = start.to_double(), b = end.to_double(), step = steps > 1 ? (b - a) / double(steps - 1) : 0;
   for (int64_t i = 0; i < steps; ++i) x.data<double>()[i] = i < steps / 2 || steps == 1 ? a + step * double(i) : b - step * double(steps - 1 - i);
-  return to_device(to_dtype(x, t), device.value_or(Device()));
+  return to_device(to_dtype(x, t), device.value_or(default_device()));
 }
 
 Tensor eye(int64_t n, std::optional<int64_t> m, std::optional<DType> dtype, std::optional<Device> device) {

@@ -10,6 +10,9 @@ namespace SF_ISA {
 
 inline constexpr int64_t kPiece = 16384;      // elements of a plane under one shifted sum
 inline constexpr int64_t kRowsPiece = 32768;  // the same for channels-last rows
+// Elements between what is computed and what is fetched, 10 KiB: the hardware's prefetcher stops at every 4 KiB page.
+template <class T> inline constexpr int64_t kReadAhead = 10240 / int64_t(sizeof(T));
+template <class T> inline constexpr int64_t kWriteAhead = 4096 / int64_t(sizeof(T));
 
 // count values with this mean and sum of squared deviations. Chan, Golub, LeVeque 1979: no cancellation when combined.
 struct Moments {
@@ -73,16 +76,22 @@ template <class T> static void rows_moments(const T* x, int64_t rows, int64_t C,
         store_n(squares + i, V(0.f), n);
       });
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {  // four rows at a time: the sums pass through L1 once for four loads of x
-    const T* p = x + r * C;
+  for (; r + 8 <= rows; r += 8)  // eight rows at a time: the sums pass through L1 once for eight loads of x
     each_vector<T>(
-        C, [&](int64_t i, int n) __attribute__((always_inline)) {
-          V k = load_n(shift + i, n), a = load_n(p + i, n) - k, b = load_n(p + C + i, n) - k, c = load_n(p + 2 * C + i, n) - k,
-            d = load_n(p + 3 * C + i, n) - k;
-          store_n(sum + i, load_n(sum + i, n) + ((a + b) + (c + d)), n);
-          store_n(squares + i, load_n(squares + i, n) + (fma(a, a, b * b) + fma(c, c, d * d)), n);
+        C,
+        [&](int64_t i) __attribute__((always_inline)) {
+          for (int j = 0; j < 8; ++j) __builtin_prefetch(x + (r + j) * C + i + kReadAhead<T>);
+        },
+        [&](int64_t i, int n) __attribute__((always_inline)) {
+          V k = load_n(shift + i, n), s = load_n(sum + i, n), q = load_n(squares + i, n);
+          for (int j = 0; j < 8; ++j) {
+            V d = load_n(x + (r + j) * C + i, n) - k;
+            s += d;
+            q = fma(d, d, q);
+          }
+          store_n(sum + i, s, n);
+          store_n(squares + i, q, n);
         });
-  }
   for (; r < rows; ++r)
     each_vector<T>(
         C, [&](int64_t i, int n) __attribute__((always_inline)) {
@@ -127,41 +136,52 @@ template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t
   if constexpr (sizeof(T) == 4) {
     if (stream) {
       each_vector<T>(
-          n, [&](int64_t i, int) __attribute__((always_inline)) {
-            __builtin_prefetch(ahead + i);
-            store_stream(y + i, activated<T, kSilu>(fma(load(x + i), a, b)));
-          });
+          n, [&](int64_t i) __attribute__((always_inline)) { __builtin_prefetch(ahead + i, 0, 2); },
+          [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, activated<T, kSilu>(fma(load(x + i), a, b))); });
       return;
     }
   }
   each_vector<T>(
-      n, [&](int64_t i, int k) __attribute__((always_inline)) {
-        __builtin_prefetch(ahead + i);
-        store_n(y + i, activated<T, kSilu>(fma(load_n(x + i, k), a, b)), k);
-      });
+      n,
+      [&](int64_t i) __attribute__((always_inline)) {
+        __builtin_prefetch(ahead + i, 0, 2);
+        __builtin_prefetch(y + i + kWriteAhead<T>, 1);
+      },
+      [&](int64_t i, int k) __attribute__((always_inline)) { store_n(y + i, activated<T, kSilu>(fma(load_n(x + i, k), a, b)), k); });
 }
-template <class T, bool kSilu>
-static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, const T* ahead, bool stream) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const T *from = x + r * C, *next = ahead + r * C;
-    T* to = y + r * C;
-    if constexpr (sizeof(T) == 4) {
-      if (stream) {
-        each_vector<T>(
-            C, [&](int64_t i, int) __attribute__((always_inline)) {
-              __builtin_prefetch(next + i, 0, 2);
-              store_stream(to + i, activated<T, kSilu>(fma(load(from + i), load(gain + i), load(offset + i))));
-            });
-        continue;
-      }
+template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, bool stream) {
+  using V = Vec<T>;
+  int64_t r = 0;
+  if constexpr (sizeof(T) == 4) {
+    for (; stream && r < rows; ++r) {
+      const T* from = x + r * C;
+      T* to = y + r * C;
+      each_vector<T>(
+          C, [&](int64_t i) __attribute__((always_inline)) { __builtin_prefetch(from + i + kWriteAhead<T>); },
+          [&](int64_t i, int)
+              __attribute__((always_inline)) { store_stream(to + i, activated<T, kSilu>(fma(load(from + i), load(gain + i), load(offset + i)))); });
     }
-    each_vector<T>(
-        C, [&](int64_t i, int n) __attribute__((always_inline)) {
-          __builtin_prefetch(next + i, 0, 2);
-          __builtin_prefetch(to + 4 * C + i, 1);
-          store_n(to + i, activated<T, kSilu>(fma(load_n(from + i, n), load_n(gain + i, n), load_n(offset + i, n))), n);
-        });
   }
+  auto fetch = [&](int64_t at) __attribute__((always_inline)) {
+    __builtin_prefetch(x + at + kWriteAhead<T>);
+    __builtin_prefetch(y + at + kWriteAhead<T>, 1);
+  };
+  auto step = [&](int64_t at, int n, V a, V b) __attribute__((always_inline)) { store_n(y + at, activated<T, kSilu>(fma(load_n(x + at, n), a, b)), n); };
+  for (; r + 2 <= rows; r += 2)
+    each_vector<T>(
+        C,
+        [&](int64_t i) __attribute__((always_inline)) {
+          fetch(r * C + i);
+          fetch((r + 1) * C + i);
+        },
+        [&](int64_t i, int n) __attribute__((always_inline)) {
+          V a = load_n(gain + i, n), b = load_n(offset + i, n);
+          step(r * C + i, n, a, b);
+          step((r + 1) * C + i, n, a, b);
+        });
+  for (; r < rows; ++r)
+    each_vector<T>(
+        C, [&](int64_t i, int n) __attribute__((always_inline)) { step(r * C + i, n, load_n(gain + i, n), load_n(offset + i, n)); });
 }
 
 // Gradients, with z = x gain + offset, dz = dy act'(z) and hat = x rstd + center (center = -mean rstd):

@@ -4,7 +4,8 @@
 // (Rows within a piece go forwards: backwards, the prefetcher fails and the whole takes a fifth longer.)
 // NCHW: a group is contiguous; each thread does whole groups, or pieces of them where groups are fewer than threads.
 // [2, 320, 64, 64] with SiLU, float32, out of the caches: NCHW 93 %, channels-last 83 % of a copy's bandwidth (2 cores of
-// Zen 5). In the L3 and in bfloat16 the exponentials bound it: 6.4 and 5.2 Gelem/s and core.
+// Zen 5); 87 % and 75 % on 2 cores of a Xeon (Sapphire Rapids), whose 2 MiB of L2 do not hold half an item with its output: there, columns of channels
+// that would fit were slower than whole rows. In the L3 and in bfloat16 the exponentials bound it: 6.4 and 5.2 Gelem/s and core (Zen 5).
 #include "scaffolding/ops/group_norm/kernel.h"
 
 #include "scaffolding/ops/group_norm/channel_norm.h"
@@ -55,10 +56,11 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
     }
     fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, folded + n * 2 * C, folded + n * 2 * C + C);
   };
-  auto apply = [=](int64_t n, int64_t begin, int64_t end, bool another) {
+  auto apply = [=](int64_t n, int64_t begin, int64_t end) {
+    if (!y) return;
     for (int64_t p = end - 1; p >= begin; --p) {
-      int64_t at = (n * S + p * step) * C, next = another ? at + S * C : at;
-      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, x + next, stream);
+      int64_t at = (n * S + p * step) * C;
+      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, stream);
     }
     if (stream) stream_fence();
   };
@@ -67,7 +69,7 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
       for (int64_t n = begin; n < end; ++n) {
         statistics(n, 0, pieces);
         combine(n);
-        apply(n, 0, pieces, n + 1 < end);
+        apply(n, 0, pieces);
       }
     });
     return;
@@ -75,7 +77,7 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
   for (int64_t n = 0; n < N; ++n) {
     parallel_for(pieces, 1, [=](int64_t begin, int64_t end) { statistics(n, begin, end); });
     combine(n);
-    parallel_for(pieces, 1, [=](int64_t begin, int64_t end) { apply(n, begin, end, n + 1 < N); });
+    parallel_for(pieces, 1, [=](int64_t begin, int64_t end) { apply(n, begin, end); });
   }
 }
 
@@ -96,6 +98,7 @@ template <class T, bool kSilu> static void forward_planes(const GroupNormForward
     finish(m, a.eps, mean + u, rstd + u);
   };
   auto apply = [=](int64_t plane, int64_t from, int64_t count) {  // plane = n C + c
+    if (!y) return;
     int64_t c = plane % C, u = plane / D;
     double gain = double(rstd[u]) * double(weight[c]), offset = double(bias[c]) - double(mean[u]) * gain;
     plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(gain), A(offset), x + plane * S + from + M, stream);
@@ -306,7 +309,7 @@ static void backward(const GroupNormBackward& a) {
   });
 }
 static bool forward_supports(const GroupNormForward& a) {
-  return channel_input(a.x) && same_layout(a.y, a.x) && any_floating_channels(a.weight) && any_floating_channels(a.bias);
+  return channel_input(a.x) && (!a.y || same_layout(a.y, a.x)) && any_floating_channels(a.weight) && any_floating_channels(a.bias);
 }
 static bool backward_supports(const GroupNormBackward& a) {
   return channel_input(a.x) && same_layout(a.dy, a.x) && same_layout(a.dx, a.x) && any_floating_channels(a.weight) && any_floating_channels(a.bias);

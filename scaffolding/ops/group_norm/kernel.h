@@ -14,7 +14,7 @@ struct GroupNormForward {
   int64_t groups = 1;
   double eps = 1e-5;
   bool silu = false;
-  TensorView y;  // may be x
+  TensorView y;  // may be x; undefined: only the statistics are wanted
   TensorView mean, rstd;
 };
 // z is computed again from x: only x and the statistics need to be kept. dx may be dy or x.

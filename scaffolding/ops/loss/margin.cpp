@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/activation/activation.h"
@@ -58,6 +59,7 @@ Tensor bernoulli_nll(const Tensor& p, const Tensor& z) {
 }  // namespace
 
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight, const std::string& reduction) {
+  SF_AUTOCAST(binary_cross_entropy, input, target, weight, reduction);
   const char* op = "binary_cross_entropy";
   check_target(op, input, target);
   SF_CHECK(target.shape() == input.shape(), op, ": target must have input's shape ", input.shape(), ", got ", target.shape());
@@ -79,12 +81,14 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, co
 }
 
 Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  SF_AUTOCAST(soft_margin_loss, input, target, reduction);
   check_target("soft_margin_loss", input, target);
   loss::Reduce reduce = reduce_from("soft_margin_loss", reduction);
   return reduced(-logsigmoid(target.to(input.dtype()) * input), reduce);
 }
 
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double margin, const std::string& reduction) {
+  SF_AUTOCAST(hinge_embedding_loss, input, target, margin, reduction);
   check_target("hinge_embedding_loss", input, target);
   loss::Reduce reduce = reduce_from("hinge_embedding_loss", reduction);
   Tensor y = where(ne(target, wrapped(1)), positive_part(margin - input), wrapped(0.0)) + where(ne(target, wrapped(-1)), input, wrapped(0.0));
@@ -92,6 +96,7 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double ma
 }
 
 Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin, const std::string& reduction) {
+  SF_AUTOCAST(margin_ranking_loss, input1, input2, target, margin, reduction);
   const char* op = "margin_ranking_loss";
   check_input(op, "input1", input1);
   check_input(op, "input2", input2);
@@ -103,6 +108,7 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
 }
 
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin, const std::string& reduction) {
+  SF_AUTOCAST(cosine_embedding_loss, input1, input2, target, margin, reduction);
   const char* op = "cosine_embedding_loss";
   check_input(op, "input1", input1);
   check_input(op, "input2", input2);
@@ -119,6 +125,7 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin, double p, double eps, bool swap,
                            const std::string& reduction) {
+  SF_AUTOCAST(triplet_margin_loss, anchor, positive, negative, margin, p, eps, swap, reduction);
   const char* op = "triplet_margin_loss";
   check_input(op, "anchor", anchor);
   check_input(op, "positive", positive);
@@ -133,6 +140,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 }
 
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input, bool full, double eps, const std::string& reduction) {
+  SF_AUTOCAST(poisson_nll_loss, input, target, log_input, full, eps, reduction);
   check_target("poisson_nll_loss", input, target);
   loss::Reduce reduce = reduce_from("poisson_nll_loss", reduction);
   Tensor y = log_input ? exp(input) - target * input : input - target * log(input + eps);

@@ -50,6 +50,7 @@ template <class T> SF_INLINE T activate(Activation act, T x) {
     case Activation::GeluErf: return T(0.5f) * x * (T(1.f) + erf(x * T(0.70710678118654752)));
     case Activation::GeluTanh: return T(0.5f) * x * (T(1.f) + tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x)));
     case Activation::Silu: return x * sigmoid(x);
+    case Activation::QuickGelu: return x * sigmoid(T(1.702) * x);
     default: return x;
   }
 }
@@ -69,23 +70,22 @@ SF_INLINE void store_as(void* base, DType t, int64_t i, vf x, int n) {
   }
 }
 
-// Whole vectors, nothing but bias and activation: what most layers ask for. At k = 320 the general loop below takes 8 % of a
-// bfloat16 product, this one 3 %.
+// Nothing but bias and activation: what most layers ask for. At k = 320 the general loop below takes 8 % of a bfloat16 product, this one 3 %.
 template <class T> SF_INLINE void finish_plain(const Epilogue& e, T* c, int rows, int cols, const float* sums, int64_t sums_row, const float* bias) {
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < cols; j += kLanes) {
       vf v = load(sums + i * sums_row + j) + load(bias + j);
       if (e.act != Activation::None) v = activate(e.act, v);
-      store(c + i * e.c_row + j, v);
+      store_n(c + i * e.c_row + j, v, cols - j < kLanes ? cols - j : kLanes);
     }
 }
 
 // Rows row .. row + rows and columns col .. col + cols of c from sums[rows][sums_row].
 [[gnu::noinline]] inline void finish_tile(const Epilogue& e, int64_t row, int rows, int64_t col, int cols, const float* sums, int64_t sums_row) {
-  if (cols % kLanes == 0 && e.alpha == 1 && e.beta == 0 && !e.pre && !e.residual) {
+  if (e.alpha == 1 && e.beta == 0 && !e.pre && !e.residual) {
     alignas(64) float bias[kTileVecs * kLanes] = {};
     if (e.bias)
-      for (int j = 0; j < cols; j += kLanes) store(bias + j, load_as(e.bias, e.bias_type, col + j, kLanes));
+      for (int j = 0; j < cols; j += kLanes) store(bias + j, load_as(e.bias, e.bias_type, col + j, cols - j < kLanes ? cols - j : kLanes));
     void* c = advance(e.c, e.c_type, row * e.c_row + col);
     switch (e.c_type) {
       case kBFloat16: return finish_plain(e, static_cast<BFloat16*>(c), rows, cols, sums, sums_row, bias);

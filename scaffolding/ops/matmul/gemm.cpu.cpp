@@ -1,5 +1,6 @@
 // Matrix products by our own kernels: every dtype, every stride, every instruction set.
-// The kernel itself is in packed_gemm.h and few_rows.h; here: which arithmetic serves which dtype, batches, and integers.
+// The kernels themselves are in packed_gemm.h, row_gemm.h and few_rows.h; here: which arithmetic serves which dtype, batches, and integers.
+#include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/ops/matmul/few_rows.h"
 
@@ -40,11 +41,11 @@ static bool batch_is_rows(const Gemm& g) {
 }
 
 // A weight's packed copy is kept where packing is a large part of the work; above that the copy only costs memory.
-// Below, dot products with the weight as it lies run at the speed of memory.
+// Below, dot products with the weight as it lies run at the speed of memory; and where a float32 weight lies (row_gemm.h), none is needed.
 constexpr int64_t kKeepFrom = 5, kKeepRows = 512;
 
 template <class K, class P> static void multiply_weight(const Gemm& g, const P& p) {
-  if (g.b_version && p.m >= kKeepFrom && p.m <= kKeepRows && !prefers_strided<K>(p)) {
+  if (g.b_version && p.m >= kKeepFrom && p.m <= kKeepRows && !prefers_strided<K>(p) && (p.m <= kDotMost<typename P::Src> || which_lies<K>(p) != Lies::B)) {
     const PackedShape<K> s(p.k, p.n);
     const cpu::PackedKey key{p.b, g.b_version, 1 + SF_ISA_PRIORITY, {int64_t(g.b.dtype), p.k, p.n, p.b_k, p.b_n}};
     auto fill = [&](void* to) { pack_whole_b<K>(p, s, static_cast<typename K::Unit*>(to)); };
@@ -99,11 +100,11 @@ static void run_gemm(const Gemm& g) {
     case kFloat32: return run<MulF32, float>(g);
     case kFloat64: return run<MulF64, double>(g);
     case kFloat16: return run<MulF32, Half>(g);
+    case kBFloat16:
 #if defined(__AVX512BF16__)
-    case kBFloat16: return run<MulBF16, BFloat16>(g);
-#else
-    case kBFloat16: return run<MulF32, BFloat16>(g);
+      if (cpu::bf16_dot_pays()) return run<MulBF16, BFloat16>(g);
 #endif
+      return run<MulF32, BFloat16>(g);
     case kUInt8: return run_integer<uint8_t>(g);
     case kInt8: return run_integer<int8_t>(g);
     case kInt16: return run_integer<int16_t>(g);

@@ -2,6 +2,7 @@
 // own kernel's tiles end too soon (86 %). Everything else is ours: at 1024..4096 our kernel leads in both types (Zen 5,
 // 2 threads: float32 88-94 % against 81-91 %, bfloat16 86-92 % against 78-90 %).
 // b is reordered into the layout the library asks for, on every call or once per version: plain rows cost it up to 10 %.
+#include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/cpu/onednn.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/core/scratch.h"
@@ -92,7 +93,7 @@ bool readable(const TensorView& t) {
 
 bool supports(const Gemm& g) {
   const DType t = g.a.dtype;
-  if (t != kBFloat16 || g.b.dtype != t || !dn::has_bf16() || g.alpha != 1 || g.beta != 0 || g.pre) return false;
+  if (t != kBFloat16 || g.b.dtype != t || !cpu::bf16_library_pays() || g.alpha != 1 || g.beta != 0 || g.pre) return false;
   if (g.c.dtype != t && g.c.dtype != kFloat32) return false;
   const int64_t m = g.c.sizes[1], n = g.c.sizes[2], k = g.a.sizes[2];
   if (m * g.c.sizes[0] < 128 || n < 64 || k < 64 || k > 768 || m * n * k < (int64_t(1) << 24)) return false;

@@ -5,7 +5,7 @@
 namespace sf {
 
 // Pointwise functions an output can pass through before it is stored.
-enum class Activation : uint8_t { None, Relu, GeluErf, GeluTanh, Silu };
+enum class Activation : uint8_t { None, Relu, GeluErf, GeluTanh, Silu, QuickGelu };
 
 // c[b, m, n] = act(alpha * sum_k a[b, m, k] * b[b, k, n] + bias[n]) + beta * c[b, m, n]
 //

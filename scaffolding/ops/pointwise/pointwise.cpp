@@ -26,7 +26,7 @@ namespace sf {
 #undef SF_COMPARE
 
 Tensor wrapped(const Scalar& s) {
-  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype());  // full precision; the dtype does not count
+  Tensor t = empty({}, s.is_float() ? kFloat64 : s.dtype(), Device());  // full precision; the dtype does not count
   if (s.is_float()) *t.data<double>() = s.to_double();
   else if (s.kind() == Scalar::Int) *t.data<int64_t>() = s.to_int();
   else *t.data<bool>() = s.to_bool();
@@ -188,7 +188,7 @@ bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0
 
 // Puts the op on the tape, keeping only what the wanted gradients read. `same_shape`: operands have the result's shape or
 // are numbers, so that gradients need no summing back.
-Tensor record_binary(const BinaryOp& op, const Tensor& y, const Tensor& a, const Tensor& b, double p0, bool same_shape) {
+Tensor record_binary(const BinaryOp& op, Tensor y, const Tensor& a, const Tensor& b, double p0, bool same_shape) {
   const BinaryOp* f = &op;
   bool na = a.requires_grad(), nb = b.requires_grad();
   int used = (na ? op.reads & 7 : 0) | (nb ? op.reads >> 3 : 0);
@@ -196,6 +196,8 @@ Tensor record_binary(const BinaryOp& op, const Tensor& y, const Tensor& a, const
     Expr none(Tensor{}), ea = x ? Expr(x) : none, eb = z ? Expr(z) : none, ey = y ? Expr(y) : none, e0 = p0;
     return {na ? f->grad_a(dy, ea, eb, ey, e0).t : Tensor(), nb ? f->grad_b(dy, ea, eb, ey, e0).t : Tensor()};
   };
+  if (!used && same_shape)  // a small node: moving it costs a fifth of the call
+    return autograd::record(op.name, std::move(y), {a, b}, [gradients](const Tensor& dy) { return gradients(dy, {}, {}, {}); });
   using autograd::Saved;
   Saved sa = used & A ? autograd::save(a) : Saved(), sb = used & B ? autograd::save(b) : Saved();
   std::shared_ptr<const std::pair<Shape, Shape>> shapes;
@@ -205,9 +207,12 @@ Tensor record_binary(const BinaryOp& op, const Tensor& y, const Tensor& a, const
     return Tensors{g[0] ? sum_to(g[0], shapes->first) : Tensor(), g[1] ? sum_to(g[1], shapes->second) : Tensor()};
   };
   if (used & Y)
-    return autograd::record(op.name, y, {a, b},
-                            [gradients, reduced, sa, sb](const Tensor& dy, const Tensor& y) { return reduced(gradients(dy, sa.get(), sb.get(), y)); });
-  return autograd::record(op.name, y, {a, b}, [gradients, reduced, sa, sb](const Tensor& dy) { return reduced(gradients(dy, sa.get(), sb.get(), {})); });
+    return autograd::record(op.name, std::move(y), {a, b}, [gradients, reduced, sa = std::move(sa), sb = std::move(sb)](const Tensor& dy, const Tensor& y) {
+      return reduced(gradients(dy, sa.get(), sb.get(), y));
+    });
+  return autograd::record(op.name, std::move(y), {a, b}, [gradients, reduced, sa = std::move(sa), sb = std::move(sb)](const Tensor& dy) {
+    return reduced(gradients(dy, sa.get(), sb.get(), {}));
+  });
 }
 
 extern const BinaryOp pow_op, remainder_op, floor_divide_op, trunc_divide_op;
@@ -223,7 +228,10 @@ void check_whole(const BinaryOp& op, const Operands& o) {
 }
 
 Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
-  if (Tensor y; fast_binary(op, a, b, p0, y)) return autograd::any_requires_grad({a, b}) ? record_binary(op, y, a, b, p0, true) : y;
+  if (Tensor y; fast_binary(op, a, b, p0, y)) {
+    if (!autograd::any_requires_grad({a, b})) return y;
+    return record_binary(op, std::move(y), a, b, p0, true);
+  }
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
   if (!is_floating(o.dtype)) check_whole(op, o);
   Tensor y;
@@ -234,7 +242,7 @@ Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 
     y = binary_forward(op.name, *op.forward, o, p0, o.dtype);
   }
   if (!autograd::any_requires_grad({a, b})) return y;
-  return record_binary(op, y, a, b, p0, false);
+  return record_binary(op, std::move(y), a, b, p0, false);
 }
 
 Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, const Tensor& b) {

@@ -1,7 +1,8 @@
-// Row-major: one output at a time. Channels-last: all channels of an output together, in blocks that stay in registers and
+// Row-major: a row of outputs together. Channels-last: all channels of an output together, in blocks that stay in registers and
 // the first-level cache.
 #include "scaffolding/backend/cpu/simd.h"
 #include "scaffolding/core/parallel.h"
+#include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/pool/kernel.h"
 
 namespace sf {
@@ -28,6 +29,42 @@ template <class F> SF_INLINE void window(const MaxPool& a, int64_t d, int64_t h,
     }
 }
 
+// A row of outputs of one plane without branches that depend on data: values and positions are compared as one integer, whose upper half orders the
+// numbers (NaN last, -0 as 0) and whose lower half prefers the first position, or the last among NaN. keys[row]: the maximum of each column of the window.
+SF_INLINE int64_t key_of(float v, int32_t p) {
+  v += 0.f;
+  int32_t bits;
+  std::memcpy(&bits, &v, sizeof bits);
+  bool nan = v != v;
+  int32_t order = nan ? INT32_MAX : bits ^ ((bits >> 31) & INT32_MAX);
+  return int64_t(order) << 32 | uint32_t(nan ? p : ~p);
+}
+SF_INLINE int32_t position_of(int64_t key) { return key >> 32 == INT32_MAX ? int32_t(key) : ~int32_t(key); }
+
+template <class T> SF_INLINE void pool_row(const MaxPool& a, const T* x, T* y, int64_t* index, int64_t d, int64_t h, int64_t* keys) {
+  const int64_t *in = a.from.size, columns = in[2];
+  for (int64_t c = 0; c < columns; ++c) keys[c] = INT64_MIN;
+  for (int64_t i = 0; i < a.count[0][d]; ++i)
+    for (int64_t j = 0; j < a.count[1][h]; ++j) {
+      int32_t row = int32_t(((a.start[0][d] + i * a.dilation[0]) * in[1] + a.start[1][h] + j * a.dilation[1]) * columns);
+      for (int64_t c = 0; c < columns; ++c) {
+        int64_t key = key_of(to_float(x[row + c]), row + int32_t(c));
+        keys[c] = key > keys[c] ? key : keys[c];
+      }
+    }
+  for (int64_t w = 0; w < a.to.size[2]; ++w) {
+    const int64_t* from = keys + a.start[2][w];
+    int64_t best = from[0];
+    for (int64_t k = 1; k < a.count[2][w]; ++k) {
+      int64_t key = from[k * a.dilation[2]];
+      best = key > best ? key : best;
+    }
+    int32_t at = position_of(best);
+    y[w] = x[at];
+    if (index) index[w] = at;
+  }
+}
+
 template <class T> SF_INLINE void pool(const MaxPool& a) {
   using V = typename Wide<T>::type;
   const int64_t* out = a.to.size;
@@ -39,6 +76,11 @@ template <class T> SF_INLINE void pool(const MaxPool& a) {
       const T* x = static_cast<const T*>(a.in) + n * plane * inner;
       T* y = static_cast<T*>(a.out) + r * row;
       int64_t* index = a.index ? a.index + r * row : nullptr;
+      if constexpr (sizeof(T) <= 4)
+        if (inner == 1 && plane < (int64_t(1) << 31)) {
+          pool_row<T>(a, x, y, index, d, h, static_cast<int64_t*>(scratch(size_t(a.from.size[2]) * 8, 0)));
+          continue;
+        }
       if (inner == 1) {
         for (int64_t w = 0; w < out[2]; ++w) {
           V best = -__builtin_inf();

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/core/default_device.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -195,7 +196,7 @@ Tensor randperm(int64_t n, const Generator& generator, std::optional<DType> dtyp
   DType t = dtype.value_or(kInt64);
   SF_CHECK(n >= 0, "randperm: n must not be negative, got ", n);
   SF_CHECK(n - 1 <= exact_integers("randperm", t).high, "randperm: ", t, " cannot hold ", n - 1);
-  Device where = device.value_or(Device());
+  Device where = device.value_or(default_device());
   Generator g = generator_or_default("randperm", generator, where);
   Tensor order = empty({n}, kInt64, where.is_meta() ? where : Device());
   if (n > 0 && !where.is_meta()) g->permutation(order.data<int64_t>(), n);

@@ -1,8 +1,9 @@
 // Gated projections by our own matrix kernel: a strip of packed weights holds a vector of hidden columns and the vector of
 // their gates, so that the tile of sums has both when it is finished.
+#include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/ops/fused/linear_act/kernel.h"
-#include "scaffolding/ops/matmul/packed_gemm.h"
+#include "scaffolding/ops/matmul/row_gemm.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -59,6 +60,47 @@ template <class K, class S> struct GatedProduct {
   }
 };
 
+// float32 reads one operand where it lies (row_gemm.h): activations with strips of weights, or weights with strips of activations.
+struct StoreGated {
+  GatedEpilogue e;
+  SF_INLINE float* place(int64_t, int64_t, int64_t&) const { return nullptr; }
+  SF_INLINE void operator()(int64_t row, int rows, int64_t column, int columns, const float* sums) const {
+    finish_tile(e, row, rows, column, columns, sums, kTileCols<MulF32>);
+  }
+};
+// Rows of tiles are columns of y: first those of hidden, then those of gate.
+struct StoreGatedTurned {
+  GatedEpilogue e;
+  SF_INLINE float* place(int64_t, int64_t, int64_t&) const { return nullptr; }
+  SF_INLINE void operator()(int64_t row, int rows, int64_t column, int columns, const float* sums) const {
+    constexpr int NR = kTileCols<MulF32>;
+    alignas(64) float gated[kTileRows / 2 * NR], turned[NR * kLanes];
+    auto bias_of = [&](const void* bias, int64_t i) { return bias ? load_as(bias, e.bias_type, i, 1)[0] : 0.f; };
+    for (int i = 0; i < rows; ++i) {
+      const vf bias_hidden(bias_of(e.bias_hidden, row + i)), bias_gate(bias_of(e.bias_gate, row + i));
+      for (int j = 0; j < NR; j += kLanes)
+        store(gated + i * NR + j, (load(sums + i * NR + j) + bias_hidden) * activate(e.act, load(sums + (rows + i) * NR + j) + bias_gate));
+    }
+    turn_tile<kTileRows / 2>(turned, gated, rows);
+    for (int j = 0; j < columns; ++j) store_as(e.c, e.c_type, (column + j) * e.c_row + row, load(turned + j * kLanes), rows);
+  }
+};
+
+static void run_lying(const GatedProduct<MulF32, float>& p) {
+  const int64_t columns = p.e.columns;
+  if (p.m < columns) {
+    const PackedShape<MulF32> s(p.k, p.m);
+    const Product<MulF32, float> strips{columns, p.m, p.k, nullptr, 0, 0, p.a, p.a_k, p.a_m, {}};
+    float* packed = static_cast<float*>(scratch(s.bytes(), kSlotB));
+    pack_whole_b<MulF32>(strips, s, packed);
+    return multiply_rows(LyingRows<2>{{p.hidden, p.gate}, p.row}, columns, s, packed, p.m, StoreGatedTurned{p.e});
+  }
+  const PackedShape<MulF32> s(p.k, p.n);
+  float* packed = static_cast<float*>(scratch(s.bytes(), kSlotB));
+  pack_whole_b<MulF32>(p, s, packed);
+  multiply_rows(LyingRows<1>{{p.a}, p.a_m}, p.m, s, packed, p.n, StoreGated{p.e});
+}
+
 // A packed copy is kept where packing is a large part of the work, as for plain products (gemm.cpu.cpp).
 constexpr int64_t kFewestRows = 16, kKeepRows = 512;
 constexpr uint32_t kFormat = 20;  // in PackedKey
@@ -77,7 +119,8 @@ template <class K, class Src> static void run(const GatedLinear& g) {
                          g.hidden.strides[0],
                          {g.y.data, g.y.strides[0], g.y.dtype, g.act, g.bias_hidden ? g.bias_hidden.data : nullptr, g.bias_gate ? g.bias_gate.data : nullptr,
                           g.bias_hidden ? g.bias_hidden.dtype : kFloat32, columns}};
-  if (g.weight_version && m <= kKeepRows) {
+  const bool lies = sizeof(Src) == 4 && p.a_k == 1;
+  if (g.weight_version && m <= kKeepRows && !lies) {
     const PackedShape<K> s(p.k, p.n);
     const cpu::PackedKey key{p.hidden, g.weight_version, kFormat + SF_ISA_PRIORITY, {int64_t(g.a.dtype), p.k, columns, p.row, p.gate - p.hidden}};
     auto fill = [&](void* to) { pack_whole_b<K>(p, s, static_cast<typename K::Unit*>(to)); };
@@ -95,6 +138,11 @@ template <class K, class Src> static void run(const GatedLinear& g) {
     part.e.c = advance(p.e.c, p.e.c_type, c0);
     part.e.bias_hidden = advance(p.e.bias_hidden, p.e.bias_type, c0);
     part.e.bias_gate = advance(p.e.bias_gate, p.e.bias_type, c0);
+    if constexpr (sizeof(Src) == 4)
+      if (lies) {
+        run_lying(part);
+        continue;
+      }
     const PackedShape<K> s(p.k, part.n);
     auto* packed = static_cast<typename K::Unit*>(scratch(s.bytes(), kSlotB));
     pack_whole_b<K>(part, s, packed);
@@ -105,11 +153,11 @@ template <class K, class Src> static void run(const GatedLinear& g) {
 static void run_gated(const GatedLinear& g) {
   switch (g.y.dtype) {
     case kFloat16: return run<MulF32, Half>(g);
+    case kBFloat16:
 #if defined(__AVX512BF16__)
-    case kBFloat16: return run<MulBF16, BFloat16>(g);
-#else
-    case kBFloat16: return run<MulF32, BFloat16>(g);
+      if (cpu::bf16_dot_pays()) return run<MulBF16, BFloat16>(g);
 #endif
+      return run<MulF32, BFloat16>(g);
     default: return run<MulF32, float>(g);
   }
 }

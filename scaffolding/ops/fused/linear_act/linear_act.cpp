@@ -17,11 +17,14 @@ constinit KernelTable<GatedLinear> gated_linear{"gated_linear"};
 namespace {
 
 Activation activation_from(const std::string& name) {
-  static constexpr std::pair<const char*, Activation> known[] = {
-      {"relu", Activation::Relu}, {"gelu", Activation::GeluErf}, {"gelu_tanh", Activation::GeluTanh}, {"silu", Activation::Silu}};
+  static constexpr std::pair<const char*, Activation> known[] = {{"relu", Activation::Relu},
+                                                                 {"gelu", Activation::GeluErf},
+                                                                 {"gelu_tanh", Activation::GeluTanh},
+                                                                 {"silu", Activation::Silu},
+                                                                 {"quick_gelu", Activation::QuickGelu}};
   for (auto& [n, a] : known)
     if (name == n) return a;
-  fail("linear_act: activation must be relu, gelu, gelu_tanh or silu, got '", name, "'");
+  fail("linear_act: activation must be relu, gelu, gelu_tanh, silu or quick_gelu, got '", name, "'");
 }
 
 Tensor activate(const Tensor& x, Activation a) {
@@ -29,6 +32,7 @@ Tensor activate(const Tensor& x, Activation a) {
     case Activation::Relu: return relu(x);
     case Activation::GeluErf: return gelu(x);
     case Activation::GeluTanh: return gelu(x, "tanh");
+    case Activation::QuickGelu: return quick_gelu(x);
     default: return silu(x);
   }
 }
@@ -108,7 +112,8 @@ Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bi
 SF_OP(linear_act, "input, weight, bias=None, activation='gelu'")
     .doc("activation(linear(input, weight, bias)) with the activation in the product's epilogue.")
     .like(
-        "{'relu': torch.relu, 'gelu': F.gelu, 'silu': F.silu, 'gelu_tanh': lambda x: F.gelu(x, approximate='tanh')}[activation](F.linear(input, weight, bias))")
+        "{'relu': torch.relu, 'gelu': F.gelu, 'silu': F.silu, 'gelu_tanh': lambda x: F.gelu(x, approximate='tanh'), 'quick_gelu': lambda x: x * "
+        "torch.sigmoid(1.702 * x)}[activation](F.linear(input, weight, bias))")
     .kernels(gemm);
 SF_OP(linear_geglu, "input, weight, bias=None")
     .doc("hidden * gelu(gate) of one projection [hidden, gate], diffusers' GEGLU.")

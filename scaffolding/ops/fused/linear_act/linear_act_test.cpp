@@ -6,6 +6,7 @@ SF_OP_TEST(linear_act) {
   sample(randn({4, 5, 17}), randn({9, 17}), randn({9}));
   sample(randn({6, 17}), randn({33, 17}), none, "silu");
   sample(randn({6, 17}), randn({33, 17}), randn({33}), "gelu_tanh");
+  sample(randn({6, 17}), randn({33, 17}), randn({33}), "quick_gelu");
   rejects("activation must be", randn({4, 5}), randn({3, 5}), none, "tanh");
   rejects("must be weight's second", randn({4, 5}), randn({3, 6}));
 }

@@ -1,5 +1,6 @@
 #include "scaffolding/ops/fused/modulate/modulate.h"
 
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/fused/modulate/kernel.h"
@@ -36,6 +37,11 @@ void check_tokens(const char* op, const Tensor& x, const char* first, const Tens
   }
 }
 
+// Where autocast mixes dtypes the ops are what they fuse, which widen.
+bool are_mixed(const Tensor& a, const Tensor& b, const Tensor& c) {
+  return autocast::active() && a && b && c && a.ndim() >= 2 && b.ndim() == 2 && (a.dtype() != b.dtype() || a.dtype() != c.dtype());
+}
+
 Tensor run_rows(const char* op, const Tensor& x, const Tensor& factor, const Tensor& base, bool base_per_batch, double one) {
   int64_t c = x.shape().back(), rows = c ? x.numel() / c : 0, batch = x.shape()[0];
   Tensor y = empty(x.shape(), x.dtype(), x.device()), xs = dense(x), f = dense(factor), b = dense(base);
@@ -57,6 +63,7 @@ Tensor sum_over_tokens(const Tensor& g) {  // [B, ..., C] -> [B, C]
 }  // namespace
 
 Tensor modulate(const Tensor& input, const Tensor& scale, const Tensor& shift) {
+  if (are_mixed(input, scale, shift) && shift.ndim() == 2) return input * (over_tokens(scale, input) + 1.0) + over_tokens(shift, input);
   if (input && input.ndim() >= 2) check_tokens("modulate", input, "scale", scale, "shift", shift, {input.shape()[0], input.shape().back()});
   else check_tokens("modulate", input, "scale", scale, "shift", shift, {});
   Tensor y = run_rows("modulate", input, scale, shift, true, 1);
@@ -68,6 +75,7 @@ Tensor modulate(const Tensor& input, const Tensor& scale, const Tensor& shift) {
 }
 
 Tensor gated_residual(const Tensor& residual, const Tensor& gate, const Tensor& input) {
+  if (are_mixed(input, gate, residual)) return residual + over_tokens(gate, input) * input;
   check_defined("gated_residual", "input", input);
   check_tokens("gated_residual", input, "gate", gate, "residual", residual, input.shape());
   Tensor y = run_rows("gated_residual", input, gate, residual, false, 0);

@@ -1,0 +1,159 @@
+#include <ctime>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <memory>
+
+#include "apps/cli/bench_models.h"
+#include "apps/cli/commands.h"
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/parallel.h"
+#include "scaffolding/core/provider.h"
+#include "scaffolding/ops/attention/kernel.h"
+#include "scaffolding/ops/conv/kernel.h"
+#include "scaffolding/ops/fused/linear_act/kernel.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::cli {
+
+namespace {
+
+struct Time {
+  double wall = 0, cpu = 0;  // seconds; cpu: of all threads
+};
+Time now() {
+  auto read = [](clockid_t clock) {
+    timespec t;
+    clock_gettime(clock, &t);
+    return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+  };
+  return {read(CLOCK_MONOTONIC), read(CLOCK_PROCESS_CPUTIME_ID)};
+}
+Time timed(const std::function<void()>& call) {
+  const Time start = now();
+  call();
+  const Time end = now();
+  return {end.wall - start.wall, end.cpu - start.cpu};
+}
+
+// Multiplications and additions of a call as the op defines it, whatever algorithm runs; 0 for kernels that only pass over memory.
+double flop_of(const KernelCall& call) {
+  auto is = [&](const KernelTableBase& table) { return &call.table == &table; };
+  if (is(gemm)) {
+    auto& g = *static_cast<const Gemm*>(call.args);
+    return 2.0 * double(g.c.numel()) * double(g.a.sizes[2]);
+  }
+  if (is(gated_linear)) {
+    auto& g = *static_cast<const GatedLinear*>(call.args);
+    return 4.0 * double(g.y.numel()) * double(g.a.sizes[1]);
+  }
+  if (is(conv_forward) || is(prepared_conv_forward)) {
+    auto& c = is(conv_forward) ? *static_cast<const ConvForward*>(call.args) : static_cast<const PreparedConvForward*>(call.args)->conv;
+    return 2.0 * double(c.y.numel()) * double(c.weight.numel() / c.weight.sizes[0]);
+  }
+  if (is(attention_forward)) {
+    auto& a = *static_cast<const AttentionForward*>(call.args);
+    return 2.0 * double(a.q.numel() / std::max<int64_t>(1, a.q.sizes[3])) * double(a.k.sizes[2]) * double(a.q.sizes[3] + a.v.sizes[3]);
+  }
+  return 0;
+}
+
+struct Kind {
+  int64_t calls = 0;
+  Time time;
+  double flop = 0;
+};
+
+struct Options {
+  std::string name, dtype = "f32";
+  int64_t batch = 1, repeats = 3;
+};
+
+// What a large product reaches, FLOP per second of wall and of processor time: the roof of everything below.
+Time measured_peak(DType dtype) {
+  const int64_t n = 1536;
+  Tensor a = randn({n, n}).to(dtype), b = randn({n, n}).to(dtype);
+  auto product = [&] { linear(a, b); };
+  product();
+  Time best{1e30, 1e30};
+  for (int i = 0; i < 5; ++i) {
+    const Time t = timed(product);
+    best = {std::min(best.wall, t.wall), std::min(best.cpu, t.cpu)};
+  }
+  const double flop = 2.0 * double(n * n * n);
+  return {flop / best.wall, flop / best.cpu};
+}
+
+void print_kinds(const std::map<std::string, Kind>& kinds, Time total, Time peak) {
+  std::vector<std::pair<std::string, Kind>> rows(kinds.begin(), kinds.end());
+  std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.time.cpu > b.second.time.cpu; });
+  std::cout << "  " << std::left << std::setw(36) << "kernel" << std::right << std::setw(7) << "calls" << std::setw(11) << "wall ms" << std::setw(11)
+            << "cpu ms" << std::setw(8) << "share" << std::setw(10) << "GFLOP/s" << std::setw(9) << "of peak\n";
+  Time rest = total;
+  for (auto& [name, k] : rows) {
+    rest.wall -= k.time.wall, rest.cpu -= k.time.cpu;
+    std::cout << "  " << std::left << std::setw(36) << name << std::right << std::setw(7) << k.calls << std::fixed << std::setprecision(1) << std::setw(11)
+              << k.time.wall * 1e3 << std::setw(11) << k.time.cpu * 1e3 << std::setw(7) << 100 * k.time.cpu / total.cpu << "%";
+    if (k.flop > 0)
+      std::cout << std::setw(10) << k.flop / k.time.wall / 1e9 << std::setw(7) << std::setprecision(0) << 100 * k.flop / k.time.cpu / peak.cpu << "%";
+    std::cout << "\n";
+  }
+  std::cout << "  " << std::left << std::setw(43) << "between kernels" << std::right << std::setprecision(1) << std::setw(11) << rest.wall * 1e3
+            << std::setw(11) << rest.cpu * 1e3 << std::setw(7) << 100 * rest.cpu / total.cpu << "%\n";
+}
+
+void run(const Options& o) {
+  const BenchModel* model = nullptr;
+  for (auto& m : bench_models())
+    if (o.name == m.name) model = &m;
+  SF_CHECK(model, "bench: there is no model '", o.name, "'; `scaffolding bench` lists them");
+  SF_CHECK(o.dtype == "f32" || o.dtype == "bf16", "bench: dtype must be f32 or bf16, got '", o.dtype, "'");
+  SF_CHECK(o.batch > 0 && o.repeats > 0, "bench: batch and repeats must be positive, got ", o.batch, " and ", o.repeats);
+  const DType dtype = o.dtype == "f32" ? kFloat32 : kBFloat16;
+  autograd::NoGrad off;
+  auto pass = model->prepare(dtype, o.batch);
+  pass();
+  const Time peak = measured_peak(dtype);
+  Time best{1e30, 1e30};
+  for (int64_t i = 0; i < o.repeats; ++i) {
+    const Time t = timed(pass);
+    best = {std::min(best.wall, t.wall), std::min(best.cpu, t.cpu)};
+  }
+  std::map<std::string, Kind> kinds;
+  double flop = 0;
+  Time watched;
+  {
+    KernelWatcher watcher([&](const KernelCall& call) {
+      Kind& k = kinds[std::string(call.table.name()) + " " + provider_label(call.entry)];
+      const double f = flop_of(call);
+      ++k.calls, k.flop += f, flop += f;
+      k.time.wall += call.wall, k.time.cpu += call.cpu;
+    });
+    watched = timed(pass);
+  }
+  const int threads = num_threads();
+  std::cout << std::fixed << model->name << ": " << model->what << ", batch " << o.batch << ", " << o.dtype << ", " << threads << " threads, random weights\n"
+            << std::setprecision(3) << "  pass " << best.wall << " s, processor time / threads " << best.cpu / threads << " s\n"
+            << std::setprecision(1) << "  " << flop / 1e9 << " GFLOP at " << flop / best.wall / 1e9 << " GFLOP/s: " << std::setprecision(0)
+            << 100 * flop / best.wall / peak.wall << "% of what a 1536^3 product reaches (" << std::setprecision(1) << peak.wall / 1e9
+            << " GFLOP/s), by processor time " << std::setprecision(0) << 100 * flop / best.cpu / peak.cpu << "%\n";
+  print_kinds(kinds, watched, peak);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program) {
+  auto* command = program.add_subcommand("bench", "Time one pass of a model with random weights, and where the time goes");
+  auto o = std::make_shared<Options>();
+  command->add_option("name", o->name, "A model, such as sd15-unet; lists them without it");
+  command->add_option("--dtype", o->dtype, "f32 or bf16")->capture_default_str();
+  command->add_option("--batch", o->batch, "Samples in a pass")->capture_default_str();
+  command->add_option("--repeats", o->repeats, "Passes, of which the fastest counts")->capture_default_str();
+  command->footer("Examples:\n  scaffolding bench\n  scaffolding bench sd15-unet --dtype bf16 --repeats 5");
+  command->callback([o] {
+    if (!o->name.empty()) return run(*o);
+    for (auto& m : bench_models()) std::cout << std::left << std::setw(12) << m.name << m.what << "\n";
+  });
+}
+
+}  // namespace sf::cli

@@ -1,0 +1,235 @@
+// `scaffolding eval`: how good a text-to-image model of icons is, in figures that mean the same for every model and every day.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/contact_sheet.h"
+#include "apps/cli/files.h"
+#include "apps/cli/generation.h"
+#include "apps/cli/terminal.h"
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/io/shipped_models.h"
+#include "scaffolding/ops/ops.h"
+#include "scaffolding/train/evaluation/icon_judge.h"
+#include "scaffolding/train/interrupt.h"
+#include "scaffolding/train/text_to_image/recipe.h"
+
+namespace sf::cli {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+namespace {
+
+struct Options {
+  std::string data, config, sheet, output;
+  std::vector<std::string> splits{"train", "heldout_combo"}, left_out_groups;
+  int64_t count = 200, sheet_pictures = 48;
+  GenerationSettings sampling;
+};
+
+// The data and what of them was left out: of the recipe, where it lies beside the model or is named.
+void read_recipe(Options& o) {
+  std::error_code error;
+  std::string folder = io::is_shipped_model(o.sampling.model) ? io::find_shipped_model(o.sampling.model).value_or("") : o.sampling.model;
+  std::string beside = (fs::path(folder) / "train.json").string();
+  if (o.config.empty() && fs::exists(beside, error)) o.config = beside;
+  if (!o.config.empty()) {
+    train::Recipe recipe = train::Recipe::read(o.config);
+    if (o.data.empty()) o.data = recipe.data;
+    if (o.left_out_groups.empty()) o.left_out_groups = recipe.icons.left_out_groups;
+  }
+  SF_CHECK(!o.data.empty(), "eval: needs --data, the tar with the icons, or --config, the recipe that names it");
+  SF_CHECK(fs::is_regular_file(o.data, error), "--data: there is no file '", o.data, "'");
+}
+
+Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline& pipeline, const std::vector<train::EvaluationPrompt>& prompts) {
+  const GenerationSettings& s = o.sampling;
+  train::StopOnInterrupt interrupt;
+  std::stop_source stop;
+  StepBar bar(s.quiet, int64_t(prompts.size()));
+  Tensors all;
+  for (size_t done = 0; done < prompts.size();) {
+    const size_t batch = std::min(size_t(s.batch), prompts.size() - done);
+    diffusion::GenerationOptions now = sampling_options(s);
+    now.negative_prompt.assign(batch, s.negative_prompt);
+    for (size_t i = done; i < done + batch; ++i) {
+      now.prompt.push_back(prompts[i].prompt);
+      now.generator.push_back(make_generator());
+      now.generator.back()->manual_seed(uint64_t(*s.seed) + i);
+    }
+    now.stop = stop.get_token();
+    now.progress = [&](int64_t step, int64_t steps) {
+      if (interrupt.asked()) stop.request_stop();
+      bar.step(int64_t(done), int64_t(batch), step, steps);
+    };
+    for (auto& picture : diffusion::VaeImageProcessor::pictures(pipeline(now).images)) all.push_back(picture);
+    done += batch;
+  }
+  bar.finish();
+  return all;
+}
+
+// A picture as the model's autoencoder gives it back: no picture of the model can be nearer.
+Tensor round_trip(const diffusion::StableDiffusionPipeline& pipeline, const Tensor& picture) {
+  Tensor x = (picture.to(kFloat32) / 127.5 - 1).unsqueeze(0).to(pipeline.vae->dtype());
+  Tensor y = pipeline.vae->decode(pipeline.vae->encode(x, make_generator())).to(kFloat32);
+  return diffusion::VaeImageProcessor::pictures(clamp(y / 2 + 0.5, 0, 1))[0];
+}
+
+double rounded(double share) { return std::round(share * 1e4) / 1e4; }
+ordered_json json_of(const train::RetrievalFigures& f) {
+  return {{"pictures", f.pictures}, {"top1", rounded(f.top1)}, {"top5", rounded(f.top5)}, {"style", rounded(f.style)}, {"texture", rounded(f.texture)}};
+}
+std::string percent(const ordered_json& share) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << 100 * share.get<double>() << " %";
+  return out.str();
+}
+
+ordered_json figures(const train::IconJudge& judge, const std::vector<train::EvaluationPrompt>& prompts, const Tensors& pictures, uint64_t seed) {
+  ordered_json sets = ordered_json::object(), colours = ordered_json::object();
+  std::vector<std::string> names;
+  for (auto& p : prompts)
+    if (p.set != "backgrounds" && std::find(names.begin(), names.end(), p.set) == names.end()) names.push_back(p.set);
+  Tensors on_white;
+  double styles = 0;
+  for (auto& name : names) {
+    std::vector<train::EvaluationPrompt> asked;
+    Tensors made;
+    for (size_t i = 0; i < prompts.size(); ++i)
+      if (prompts[i].set == name) asked.push_back(prompts[i]), made.push_back(pictures[i]), on_white.push_back(pictures[i]);
+    auto f = judge.retrieval(asked, made);
+    sets[name] = json_of(f);
+    styles += f.style * double(f.pictures);
+  }
+  int64_t white = 0, named = 0, right = 0;
+  std::map<std::string, std::pair<int64_t, int64_t>> of_colour;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::string found = train::IconJudge::background(pictures[i]);
+    if (prompts[i].background.empty()) {
+      white += found == "white";
+      continue;
+    }
+    auto& [all, hits] = of_colour[prompts[i].background];
+    ++all, ++named;
+    if (found == prompts[i].background) ++hits, ++right;
+  }
+  for (auto& [name, counts] : of_colour) colours[name] = std::to_string(counts.second) + "/" + std::to_string(counts.first);
+  return {{"sets", sets},
+          {"style", rounded(styles / double(on_white.size()))},
+          {"frechet", on_white.size() > 1 ? ordered_json(rounded(judge.frechet(on_white))) : ordered_json()},
+          {"frechet_of_real_icons",
+           rounded(judge.frechet_of_real(std::clamp<int64_t>(int64_t(on_white.size()), 2, std::max<int64_t>(2, judge.icons().size() / 2)), seed))},
+          {"background", {{"pictures", named}, {"right", named ? rounded(double(right) / double(named)) : 0.0}, {"by_colour", colours}}},
+          {"white_where_none_is_named", rounded(double(white) / double(on_white.size()))}};
+}
+
+void print(const ordered_json& r) {
+  auto row = [](const std::string& name, const ordered_json& f) {
+    std::cout << "  " << std::left << std::setw(26) << name << std::right << std::setw(6) << f["pictures"].get<int64_t>() << std::setw(10) << percent(f["top1"])
+              << std::setw(10) << percent(f["top5"]) << std::setw(10) << percent(f["style"]) << std::setw(10) << percent(f["texture"]) << "\n";
+  };
+  std::cout << "                             count     top-1     top-5     style   texture\n";
+  for (auto& [name, f] : r["sets"].items()) row(name, f);
+  std::cout << "background as named         " << std::setw(7) << r["background"]["pictures"].get<int64_t>() << std::setw(10)
+            << percent(r["background"]["right"]) << "\nwhite where none is named          " << std::setw(10) << percent(r["white_where_none_is_named"])
+            << "\nstyle as named                     " << std::setw(10) << percent(r["style"]) << "\nFrechet distance                   " << std::setw(10)
+            << r["frechet"] << "   (as many real icons: " << r["frechet_of_real_icons"] << ")\n"
+            << "the same of real icons, changed\n";
+  for (auto& f : r["self_check"]["rows"]) row(f["change"], f);
+  std::cout << "background recognised              " << std::setw(10) << percent(r["self_check"]["background"]) << "\nby chance, top-5                   "
+            << std::setw(10) << percent(r["self_check"]["chance_top5"]) << "\n";
+}
+
+void evaluate(Options& o) {
+  GenerationSettings& s = o.sampling;
+  const auto began = std::chrono::steady_clock::now();
+  if (s.model.empty()) s.model = shipped_model();
+  if (!o.sheet.empty()) check_output("--sheet", o.sheet, ".png .jpg .jpeg .webp");
+  if (!o.output.empty()) check_output("--output", o.output, ".json");
+  auto model = load_model(s);
+  SF_CHECK_AS(NotSupported, !is_xl(model), "eval: '", s.model, "' is a model of SDXL, which this command does not take");
+  read_recipe(o);
+  data::IconOptions reading;
+  reading.left_out_groups = o.left_out_groups;
+  auto icons = std::make_shared<data::IconDataset>(o.data, reading);
+  const uint64_t seed = uint64_t(*s.seed);
+  auto prompts = train::evaluation_prompts(*icons, o.count, o.splits, seed);
+  diffusion::StableDiffusionPipeline pipeline(model.components);
+  autograd::NoGrad no_grad;
+  if (!s.quiet) std::cerr << "reading " << icons->size() << " icons" << std::endl;
+  train::IconJudge judge(icons);
+  Tensors pictures = make_pictures(o, pipeline, prompts);
+
+  ordered_json report{{"model", s.model},
+                      {"data", fs::path(o.data).filename().string()},
+                      {"icons", icons->size()},
+                      {"left_out_groups", o.left_out_groups},
+                      {"pictures", pictures.size()},
+                      {"steps", s.steps},
+                      {"guidance", s.guidance},
+                      {"sampler", s.sampler.empty() ? pipeline.scheduler->name() : s.sampler},
+                      {"seed", seed}};
+  report.update(figures(judge, prompts, pictures, seed));
+  ordered_json rows = ordered_json::array();
+  constexpr int64_t kChecked = 120;
+  for (auto& row : train::self_check(judge, kChecked, seed, [&](const Tensor& picture) { return round_trip(pipeline, picture); })) {
+    ordered_json f = json_of(row.figures);
+    f["change"] = row.change;
+    rows.push_back(std::move(f));
+  }
+  std::set<std::string> styles;
+  for (int64_t i = 0; i < icons->size(); ++i) styles.insert(icons->icon(i).style);
+  report["self_check"] = {{"rows", rows},
+                          {"background", rounded(train::background_check(judge, kChecked, seed))},
+                          {"chance_top5", rounded(5 * double(styles.size()) / double(icons->size()))}};
+  report["seconds"] = std::round(10 * std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()) / 10;
+  if (!o.sheet.empty()) {
+    // Uncurated: evenly from all that was made.
+    std::vector<SheetPicture> shown;
+    const size_t count = std::min(pictures.size(), size_t(o.sheet_pictures));
+    for (size_t i = 0; i < count; ++i) shown.push_back({pictures[i * pictures.size() / count], prompts[i * pictures.size() / count].prompt});
+    io::write_image(o.sheet, contact_sheet(shown, 8), {.quality = 92});
+  }
+  if (!o.output.empty()) print_text(report.dump(2) + "\n", o.output);
+  if (s.json) std::cout << report.dump(2) << std::endl;
+  else print(report);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& program) {
+  auto* command = program.add_subcommand("eval", "Measure a model of icons: are its pictures what their prompts say?");
+  auto o = std::make_shared<Options>();
+  o->sampling.batch = 8;
+  o->sampling.seed = 0;
+  add_sampling_options(*command, o->sampling, "model,-m,--model");
+  command->add_option("--data", o->data, "The tar with the real icons, instead of the recipe's");
+  command->add_option("--config", o->config, "The recipe that the model was trained by; train.json in its folder where it is there");
+  command->add_option("--left-out-groups", o->left_out_groups, "Groups of icons that are left out, instead of the recipe's");
+  command->add_option("--splits", o->splits, "train, heldout_combo, heldout_name: whose captions are prompts")->capture_default_str();
+  command->add_option("--count", o->count, "How many captions of the split train")->capture_default_str()->check(CLI::Range(1, 1000000));
+  command->add_option("--sheet", o->sheet, "A picture with uncurated pictures and their prompts");
+  command->add_option("--sheet-pictures", o->sheet_pictures, "How many of them")->capture_default_str()->check(CLI::Range(1, 1000));
+  command->add_option("-o,--output", o->output, "A file for the report, .json");
+  command->footer(R"(Examples:
+  scaffolding eval models/emoji-128
+  scaffolding eval models/emoji-128 --sheet sheet.png --output figures.json
+  scaffolding eval runs/mine/pipeline --config mine.json --splits train heldout_combo heldout_name
+  scaffolding eval models/emoji-128 --count 40 --steps 10 --json
+
+Each picture is compared with all real icons of the style it was asked for; top-1 and top-5 say how often the right one is nearest, or among the nearest
+five. How that is measured, and what the other figures are, is in docs/program.md.)");
+  command->callback([o] { evaluate(*o); });
+}
+
+}  // namespace sf::cli

@@ -1,0 +1,49 @@
+#include "apps/cli/files.h"
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/io/file.h"
+
+namespace sf::cli {
+
+static std::string scaled(double v, const char* const* units, double base) {
+  int i = 0;
+  while (v >= base && units[i + 1]) v /= base, ++i;
+  char text[40];
+  std::snprintf(text, sizeof text, i == 0 ? "%.0f%s" : "%.3g%s", v, units[i]);
+  return text;
+}
+
+DType dtype_of(const char* option, const std::string& name) {
+  if (name == "float32") return kFloat32;
+  if (name == "bfloat16") return kBFloat16;
+  if (name == "float16") return kFloat16;
+  fail(option, ": must be float32, bfloat16 or float16, got '", name, "'");
+}
+
+bool is_picture(const std::string& path) {
+  char head[12] = {};
+  std::ifstream(path, std::ios::binary).read(head, sizeof head);
+  return !std::memcmp(head, "\x89PNG", 4) || !std::memcmp(head, "\xff\xd8\xff", 3) || (!std::memcmp(head, "RIFF", 4) && !std::memcmp(head + 8, "WEBP", 4));
+}
+
+std::string count_text(int64_t n) {
+  static const char* const units[] = {"", " k", " M", " G", " T", nullptr};
+  return scaled(double(n), units, 1000);
+}
+
+void print_text(const std::string& text, const std::string& file) {
+  if (file.empty()) {
+    std::cout << text << std::flush;
+    return;
+  }
+  io::ReplacingFile out(file);
+  out.write(text.data(), text.size());
+  out.commit();
+}
+
+}  // namespace sf::cli

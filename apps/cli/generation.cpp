@@ -1,0 +1,312 @@
+#include "apps/cli/generation.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <random>
+
+#include "apps/cli/animations.h"
+#include "apps/cli/files.h"
+#include "apps/cli/samplers.h"
+#include "apps/cli/terminal.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/core/version.h"
+#include "scaffolding/diffusion/pipelines/image_processor.h"
+#include "scaffolding/io/image.h"
+#include "scaffolding/io/shipped_models.h"
+#include "scaffolding/train/interrupt.h"
+
+namespace sf::cli {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kTextKey = "scaffolding";  // of the settings as JSON, in a PNG
+
+// What a picture is made again from: one list for writing, reading and the settings themselves.
+template <class F> void each_setting(GenerationSettings& s, const F& f) {
+  f("prompt", s.prompt, "--prompt");
+  f("negative_prompt", s.negative_prompt, "--negative-prompt");
+  f("model", s.model, "--model");
+  f("sampler", s.sampler, "--sampler");
+  f("scheduler_options", s.scheduler_options, "--scheduler-option");
+  f("width", s.width, "--width");
+  f("height", s.height, "--height");
+  f("steps", s.steps, "--steps");
+  f("guidance", s.guidance, "--guidance");
+  f("guidance_rescale", s.guidance_rescale, "--guidance-rescale");
+  f("eta", s.eta, "--eta");
+  f("clip_skip", s.clip_skip, "--clip-skip");
+  f("seed", s.seed, "--seed");
+  f("dtype", s.dtype, "--dtype");
+  f("prompt_syntax", s.prompt_syntax, "--prompt-syntax");
+  f("batch_of", s.batch_of, "--batch");
+  f("place", s.place, "--batch");
+  f("image", s.image, "--image");
+  f("mask", s.mask, "--mask");
+  f("strength", s.strength, "--strength");
+}
+
+template <class T> void put(ordered_json& out, const char* name, const T& value) { out[name] = value; }
+template <class T> void put(ordered_json& out, const char* name, const std::optional<T>& value) {
+  if (value) out[name] = *value;
+}
+template <class T> void take(const ordered_json& in, T& value) { value = in.get<T>(); }
+template <class T> void take(const ordered_json& in, std::optional<T>& value) { value = in.get<T>(); }
+
+ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed, int64_t batch, int64_t place, int64_t width, int64_t height) {
+  s.seed = seed;
+  s.batch_of = batch;
+  s.place = place;
+  s.width = width;
+  s.height = height;
+  ordered_json out{{"command", kind}, {"version", version()}};
+  each_setting(s, [&](const char* name, auto& value, const char*) { put(out, name, value); });
+  if (s.image.empty()) out.erase("image"), out.erase("strength");
+  if (s.mask.empty()) out.erase("mask");
+  return out;
+}
+
+// As AUTOMATIC1111's web UI writes it, which many programs read.
+std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64_t seed, int64_t width, int64_t height) {
+  std::string out = s.prompt + "\n";
+  if (!s.negative_prompt.empty()) out += "Negative prompt: " + s.negative_prompt + "\n";
+  char numbers[200];
+  std::snprintf(numbers, sizeof numbers, "Steps: %lld, Sampler: %s, CFG scale: %g, Seed: %lld, Size: %lldx%lld", static_cast<long long>(s.steps),
+                s.sampler.empty() ? scheduler : s.sampler.c_str(), s.guidance, static_cast<long long>(seed), static_cast<long long>(width),
+                static_cast<long long>(height));
+  return out + numbers + ", Model: " + fs::path(s.model).filename().string() + ", Version: scaffolding " + version();
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+}
+
+// A prompt as a part of a file's name.
+std::string file_name_of(const std::string& prompt) {
+  std::string out;
+  for (char c : prompt.substr(0, 60)) {
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (plain) out += c;
+    else if (!out.empty() && out.back() != '-') out += '-';
+  }
+  while (!out.empty() && out.back() == '-') out.pop_back();
+  return out.empty() ? "picture" : out;
+}
+
+// A template of a file's name, filled in. Where it names nothing that tells pictures apart, a number is added.
+std::string output_path(const GenerationSettings& s, std::string path, int64_t seed, int64_t number) {
+  bool distinct = path.find("{seed}") != std::string::npos || path.find("{number}") != std::string::npos;
+  replace_all(path, "{seed}", std::to_string(seed));
+  replace_all(path, "{number}", std::to_string(number));
+  replace_all(path, "{prompt}", file_name_of(s.prompt));
+  if (!distinct && s.count > 1 && s.batch_of == 1) {
+    fs::path p(path);
+    path = (p.parent_path() / (p.stem().string() + "-" + std::to_string(number) + p.extension().string())).string();
+  }
+  return path;
+}
+
+diffusion::PromptSyntax syntax_of(const std::string& name) {
+  if (name == "plain") return diffusion::PromptSyntax::Plain;
+  if (name == "weighted") return diffusion::PromptSyntax::A1111;
+  fail("--prompt-syntax: must be plain or weighted, got '", name, "'");
+}
+
+}  // namespace
+
+void check_output(const char* option, const std::string& path, const std::string& suffixes) {
+  auto suffix = fs::path(path).extension().string();
+  std::string known = " " + suffixes + " ", spelled = suffixes;
+  replace_all(spelled, " ", ", ");
+  if (auto last = spelled.rfind(", "); last != std::string::npos) spelled.replace(last, 2, " or ");
+  SF_CHECK(!suffix.empty() && known.find(" " + suffix + " ") != std::string::npos, option, ": must end in ", spelled, ", got '", path, "'");
+  SF_CHECK(fs::path(path).filename().string().size() <= 255, option, ": a file's name has at most 255 bytes, got ", fs::path(path).filename().string().size());
+  fs::path folder = fs::path(path).parent_path();
+  std::error_code error;
+  SF_CHECK(!fs::is_directory(path, error), option, ": '", path, "' is a folder");
+  if (!folder.empty()) fs::create_directories(folder, error);
+  SF_CHECK(folder.empty() || fs::is_directory(folder, error), option, ": cannot make the folder '", folder.string(), "'");
+  SF_CHECK(access(folder.empty() ? "." : folder.c_str(), W_OK) == 0, option, ": the folder '", folder.empty() ? "." : folder.string(),
+           "' cannot be written to");
+}
+
+void add_generation_options(CLI::App& c, GenerationSettings& s) {
+  c.add_option("prompt,--prompt", s.prompt, "What the picture shows");
+  c.add_option("-o,--output", s.output, "The file; {seed}, {number} and {prompt} are filled in")->capture_default_str();
+  c.add_option("-c,--count", s.count, "How many pictures")->capture_default_str()->check(CLI::Range(1, 100000));
+  add_sampling_options(c, s);
+  c.add_option("--like", s.like, "A picture: repeats it exactly; options given besides change it");
+  c.add_option("--preview", s.preview, "A file that shows the picture forming, or 'terminal'");
+  c.add_option("--save-steps", s.save_steps, "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
+}
+
+void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model) {
+  c.add_option("-n,--negative-prompt", s.negative_prompt, "What it should not show");
+  c.add_option(model, s.model,
+               "A folder in diffusers' layout, a checkpoint file, or organisation/name on the hub; without one, the small model that comes with the program");
+  c.add_option("-b,--batch", s.batch, "How many at a time")->capture_default_str()->check(CLI::Range(1, 1024));
+  c.add_option("-s,--seed", s.seed, "Of the first picture; each next one has the next seed. Without one, a new one each time")
+      ->check(CLI::Range(int64_t(0), INT64_MAX - 1));
+  c.add_option("--steps", s.steps, "Of the sampler: more take longer")->capture_default_str();
+  c.add_option("-g,--guidance", s.guidance, "How closely to follow the prompt; 1 is off")->capture_default_str();
+  c.add_option("--guidance-rescale", s.guidance_rescale, "Against pictures that guidance has overexposed: 0 to 1")->capture_default_str();
+  c.add_option("--width", s.width, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
+  c.add_option("--height", s.height, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
+  std::string names;
+  for (auto& name : sampler_names()) names += (names.empty() ? "" : ", ") + name;
+  c.add_option("--sampler", s.sampler, "Instead of the model's own: " + names);
+  c.add_option("--scheduler-option", s.scheduler_options, "A field of the sampler's config: field=value; may be given again");
+  c.add_option("--eta", s.eta, "Noise of ddim's steps: 0 to 1")->capture_default_str();
+  c.add_option("--clip-skip", s.clip_skip, "Layers of the text encoder to leave out");
+  c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and prompts of any length")->capture_default_str();
+  c.add_option("--dtype", s.dtype, "float32, bfloat16 or float16")->capture_default_str();
+  c.add_flag("-q,--quiet", s.quiet, "No progress");
+  c.add_flag("--json", s.json, "For programs: a line of JSON for each picture on standard output");
+}
+
+void read_like(const CLI::App& command, GenerationSettings& settings) {
+  if (settings.like.empty()) return;
+  io::ImageInfo info = io::image_info(settings.like);
+  auto text = info.text.find(kTextKey);
+  SF_CHECK(text != info.text.end(), "--like: ", settings.like, " does not say how it was made; it must be a PNG made by this program");
+  ordered_json saved = ordered_json::parse(text->second, nullptr, false);
+  SF_CHECK(saved.is_object(), "--like: what ", settings.like, " says about itself cannot be read");
+  each_setting(settings, [&](const char* name, auto& value, const char* option) {
+    auto* given = command.get_option_no_throw(option);
+    auto it = saved.find(name);
+    if (it == saved.end() || (given && given->count() > 0)) return;
+    try {
+      take(*it, value);
+    } catch (const nlohmann::json::exception&) {
+      fail("--like: ", settings.like, " has a '", name, "' of another kind");
+    }
+  });
+  // Another seed or number of pictures is another batch: only the picture itself is repeated to the last bit.
+  bool same = command.count("--seed") + command.count("--count") + command.count("--batch") == 0;
+  bool sound = settings.batch_of >= 1 && settings.batch_of <= 1024 && settings.place >= 0 && settings.place < settings.batch_of &&
+               settings.seed.value_or(0) >= settings.place;
+  if (same && sound) settings.batch = settings.count = settings.batch_of;
+  else settings.batch_of = 1, settings.place = 0;
+  if (settings.seed) *settings.seed -= settings.place;
+}
+
+std::string shipped_model() { return io::default_model(); }
+
+diffusion::LoadedPipeline load_model(const GenerationSettings& s) {
+  std::error_code error;
+  diffusion::LoadedPipeline loaded;
+  DType dtype = dtype_of("--dtype", s.dtype);
+  if (fs::is_regular_file(s.model, error)) {
+    SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
+    loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype});
+  } else {
+    bool path = s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
+    SF_CHECK(!path || io::is_shipped_model(s.model) || fs::is_directory(s.model, error), "--model: there is no '", s.model, "'");
+    diffusion::LoadPipelineOptions options;
+    options.dtype = dtype;
+    loaded = diffusion::load_pipeline(s.model, options);
+  }
+  auto& scheduler = loaded.components.scheduler;
+  SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
+  if (!s.sampler.empty() || !s.scheduler_options.empty()) scheduler = make_sampler(s.sampler, *scheduler, s.scheduler_options);
+  return loaded;
+}
+
+bool is_xl(const diffusion::LoadedPipeline& model) { return model.class_name.starts_with("StableDiffusionXL"); }
+
+Tensor input_picture(const char* option, const std::string& path, io::ImageMode mode) {
+  SF_CHECK(!path.empty(), option, ": needs a picture");
+  SF_CHECK(fs::is_regular_file(path), option, ": there is no file '", path, "'");
+  SF_CHECK(is_picture(path), option, ": '", path, "' is no PNG, JPEG or WebP");
+  return io::read_image(path, {.mode = mode});
+}
+
+diffusion::GenerationOptions sampling_options(const GenerationSettings& s) {
+  diffusion::GenerationOptions o;
+  o.height = s.height;
+  o.width = s.width;
+  o.num_inference_steps = s.steps;
+  o.guidance_scale = s.guidance;
+  o.guidance_rescale = s.guidance_rescale;
+  o.clip_skip = s.clip_skip;
+  o.prompt_syntax = syntax_of(s.prompt_syntax);
+  o.eta = s.eta;
+  return o;
+}
+
+namespace {
+
+// Everything that a picture is written to can be, before the first is made.
+void check_outputs(const GenerationSettings& s) {
+  check_output("--output", output_path(s, s.output, 0, 0), ".png .jpg .jpeg .webp");
+  if (!s.preview.empty() && s.preview != "terminal") check_output("--preview", s.preview, ".png .jpg .jpeg .webp");
+  if (s.save_steps.empty()) return;
+  check_output("--save-steps", output_path(s, s.save_steps, 0, 0), ".gif .webp");
+  check_animation("--save-steps", s.save_steps);
+}
+
+}  // namespace
+
+void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline, const MakePictures& make) {
+  check_outputs(s);
+  const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
+  SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
+  train::StopOnInterrupt interrupt;
+  std::stop_source stop;
+  StepBar bar(s.quiet || s.json, s.count);
+  for (int64_t done = 0; done < s.count;) {
+    int64_t batch = std::min(s.batch, s.count - done);
+    diffusion::GenerationOptions o = sampling_options(s);
+    o.prompt = std::vector<std::string>(size_t(batch), s.prompt);
+    o.negative_prompt = std::vector<std::string>(size_t(batch), s.negative_prompt);
+    for (int64_t i = 0; i < batch; ++i) o.generator.push_back(make_generator()), o.generator.back()->manual_seed(uint64_t(first + done + i));
+    o.stop = stop.get_token();
+    o.progress = [&](int64_t step, int64_t steps) {
+      if (interrupt.asked()) stop.request_stop();
+      bar.step(done, batch, step, steps);
+    };
+    std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));  // the pictures after each step, for each of the batch
+    if (!s.preview.empty() || !forming.empty())
+      o.callback_on_step_end = [&](diffusion::StepState& state) {
+        auto latents = state.tensors.find("latents");
+        if (latents == state.tensors.end() || !pipeline.vae) return;
+        if (!s.preview.empty()) show_preview(s.preview, pipeline, *latents->second);
+        Tensors now = forming.empty() ? Tensors{} : pictures_of(pipeline, *latents->second);
+        for (size_t i = 0; i < now.size(); ++i) forming[i].push_back(now[i]);
+      };
+    diffusion::PipelineOutput output = make(o);
+    auto pictures = diffusion::VaeImageProcessor::pictures(output.images);
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      if (s.batch_of > 1 && int64_t(i) != s.place) continue;
+      int64_t seed = first + done + int64_t(i), height = pictures[i].size(1), width = pictures[i].size(2);
+      std::string path = output_path(s, s.output, seed, done + int64_t(i));
+      ordered_json settings = settings_json(s, kind, seed, batch, int64_t(i), width, height);
+      io::ImageWriteOptions writing;
+      writing.quality = 95;
+      if (path.ends_with(".png")) writing.text = {{"parameters", a1111_text(s, pipeline.scheduler->name(), seed, width, height)}, {kTextKey, settings.dump()}};
+      io::write_image(path, pictures[i], writing);
+      bar.clear();
+      ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
+      std::vector<std::string> written{path};
+      if (!forming.empty()) {
+        written.push_back(output_path(s, s.save_steps, seed, done + int64_t(i)));
+        save_forming(written.back(), forming[i], pictures[i]);
+        row["steps"] = written.back();
+      }
+      if (s.json) std::cout << row.dump() << std::endl;
+      else
+        for (auto& file : written) std::cout << file << std::endl;
+    }
+    for (auto& part : output.truncated)
+      std::cerr << "scaffolding: the prompt is too long; left out is: " << (part.size() > 80 ? part.substr(0, 80) + "..." : part) << "\n";
+    done += batch;
+  }
+  bar.finish();
+}
+
+}  // namespace sf::cli

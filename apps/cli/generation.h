@@ -1,0 +1,54 @@
+// What txt2img, img2img and inpaint share: their options, the model, the loop over pictures, and the files that come out.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "scaffolding/diffusion/pipelines/pipelines.h"
+#include "scaffolding/io/image.h"
+
+namespace sf::cli {
+
+struct GenerationSettings {
+  std::string prompt, negative_prompt, model, sampler;
+  std::vector<std::string> scheduler_options;  // field=value
+  std::optional<int64_t> width, height, clip_skip;
+  int64_t steps = 20, count = 1, batch = 1;
+  double guidance = 5, guidance_rescale = 0, eta = 0;
+  std::optional<int64_t> seed;  // of the first picture; the next has the next one. Absent: drawn
+  std::string dtype = "float32", prompt_syntax = "plain", output = "{seed}.png", like, preview, save_steps;
+  bool quiet = false, json = false;
+  // Of a picture that is repeated: the batch it was made in, whose sums its last bits depend on, and its place there.
+  int64_t batch_of = 1, place = 0;
+  // img2img and inpaint
+  std::string image, mask;
+  double strength = 0.75;
+};
+
+// The options of txt2img, img2img and inpaint, on `command`; and those of them that every command with a model and a sampler has.
+void add_generation_options(CLI::App& command, GenerationSettings& settings);
+void add_sampling_options(CLI::App& command, GenerationSettings& settings, const char* model = "-m,--model");
+
+// One batch's options but for prompts and generators. ValueError for a syntax that there is not.
+diffusion::GenerationOptions sampling_options(const GenerationSettings& settings);
+// The folder is made where it is absent. ValueError naming the option for a suffix that is not listed (".png .jpg"), or a folder that cannot be written to.
+void check_output(const char* option, const std::string& path, const std::string& suffixes);
+
+// The settings that a picture was made with, from its text; what was given on the command line stays. ValueError for a picture without.
+void read_like(const CLI::App& command, GenerationSettings& settings);
+
+// Makes `count` pictures by `make`, which gets one batch's options, and writes them. Prints their paths, or a line of JSON for each.
+using MakePictures = std::function<diffusion::PipelineOutput(diffusion::GenerationOptions options)>;
+void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline, const MakePictures& make);
+
+// The model that was asked for (a folder, a checkpoint file, or a repository of the hub), with the scheduler that was asked for. ValueError naming
+// what is wrong with them.
+diffusion::LoadedPipeline load_model(const GenerationSettings& settings);
+bool is_xl(const diffusion::LoadedPipeline& model);
+
+// A picture named on the command line, uint8 [C, H, W]. ValueError naming the option for what is none.
+Tensor input_picture(const char* option, const std::string& path, io::ImageMode mode);
+
+// What --model is where it was not given: SF_MODEL, else the name of the model that ships. ValueError saying where it was looked for.
+std::string shipped_model();
+
+}  // namespace sf::cli

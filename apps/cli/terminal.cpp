@@ -1,0 +1,87 @@
+#include "apps/cli/terminal.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "apps/cli/animations.h"
+#include "scaffolding/data/resize.h"
+#include "scaffolding/io/image.h"
+#include "scaffolding/train/progress_line.h"
+
+namespace sf::cli {
+
+StepBar::StepBar(bool silent, int64_t pictures)
+    : silent_(silent), terminal_(isatty(STDERR_FILENO)), pictures_(pictures), began_(Clock::now()), picture_began_(began_), said_(began_) {}
+
+void StepBar::step(int64_t done, int64_t batch, int64_t step, int64_t steps) {
+  if (silent_) return;
+  auto now = Clock::now();
+  if (step <= 1) picture_began_ = now;
+  double each = step > 1 ? std::chrono::duration<double>(now - picture_began_).count() / double(step - 1) : 0;
+  double quiet = std::chrono::duration<double>(now - said_).count();
+  if (terminal_ ? quiet < 0.05 && step < steps : quiet < 1) return;
+  said_ = now;
+  constexpr int64_t kWidth = 24;
+  int64_t filled = steps > 0 ? kWidth * step / steps : 0;
+  std::string line;
+  if (pictures_ > 1)
+    line += "picture " + std::to_string(done + 1) + (batch > 1 ? "-" + std::to_string(done + batch) : "") + "/" + std::to_string(pictures_) + " ";
+  line += "[" + std::string(size_t(filled), '=') + std::string(size_t(kWidth - filled), ' ') + "] step " + std::to_string(step) + "/" + std::to_string(steps);
+  if (each > 0) {
+    char speed[40];
+    std::snprintf(speed, sizeof speed, ", %.3g steps/s, ", 1 / each);
+    line += speed + train::spelled_duration(each * double(steps - step)) + " left";
+  }
+  if (terminal_) std::cerr << "\r\033[K" << line << std::flush;
+  else std::cerr << line << "\n";
+  shown_ = true;
+}
+
+void StepBar::clear() {
+  if (terminal_ && shown_) std::cerr << "\r\033[K" << std::flush;
+  shown_ = false;
+}
+
+void StepBar::finish() {
+  clear();
+  if (silent_) return;
+  double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  char text[80];
+  std::snprintf(text, sizeof text, "%lld picture%s in %.1f s", static_cast<long long>(pictures_), pictures_ == 1 ? "" : "s", seconds);
+  std::cerr << text << "\n";
+}
+
+void show_preview(const std::string& where, const diffusion::DiffusionPipeline& pipeline, const Tensor& latents) {
+  Tensor picture = pictures_of(pipeline, latents.narrow(0, 0, 1))[0];
+  if (where != "terminal") return io::write_image(where, picture);
+  static bool first = true;
+  constexpr int64_t kColumns = 48;
+  int64_t rows = std::max<int64_t>(1, picture.size(1) * kColumns / picture.size(2) / 2);
+  if (!first) std::cerr << "\033[" << rows << "A";  // over the one before
+  first = false;
+  std::cerr << "\r\033[K" << half_blocks(picture, kColumns) << std::flush;
+}
+
+std::string half_blocks(const Tensor& picture, int64_t columns) {
+  int64_t rows = std::max<int64_t>(1, picture.size(1) * columns / picture.size(2) / 2);
+  Tensor small = data::resize(picture, 2 * rows, columns, data::Filter::Box).contiguous();
+  const uint8_t* p = small.data<uint8_t>();
+  int64_t plane = 2 * rows * columns;
+  std::string out;
+  char text[64];
+  for (int64_t y = 0; y < rows; ++y) {
+    for (int64_t x = 0; x < columns; ++x) {
+      const uint8_t *top = p + 2 * y * columns + x, *bottom = top + columns;
+      std::snprintf(text, sizeof text, "\033[38;2;%d;%d;%dm\033[48;2;%d;%d;%dm\xe2\x96\x80", top[0], top[plane], top[2 * plane], bottom[0], bottom[plane],
+                    bottom[2 * plane]);
+      out += text;
+    }
+    out += "\033[0m\n";
+  }
+  return out;
+}
+
+}  // namespace sf::cli

@@ -1,0 +1,30 @@
+// What a person at a terminal sees while a picture forms. On standard error; one thread.
+#pragma once
+#include <chrono>
+#include <string>
+
+#include "scaffolding/diffusion/pipelines/pipeline.h"
+
+namespace sf::cli {
+
+// "picture 2/4 [=====>    ] step 11/20, 8.3 steps/s, 1.1 s left": rewritten on a terminal, else a line for each picture that takes longer than a second.
+class StepBar {
+ public:
+  StepBar(bool silent, int64_t pictures);
+  void step(int64_t done, int64_t batch, int64_t step, int64_t steps);
+  void clear();   // takes the line away, for other output
+  void finish();  // after the last picture
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool silent_, terminal_, shown_ = false;
+  int64_t pictures_;
+  Clock::time_point began_, picture_began_, said_;
+};
+
+// What latents look like now: into a file that is replaced each time, or for "terminal" as coloured half blocks.
+void show_preview(const std::string& where, const diffusion::DiffusionPipeline& pipeline, const Tensor& latents);
+// A picture uint8 [3, H, W] in characters, `columns` wide, two pixels in each.
+std::string half_blocks(const Tensor& picture, int64_t columns);
+
+}  // namespace sf::cli

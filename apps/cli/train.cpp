@@ -1,0 +1,48 @@
+// `scaffolding train`: a text-to-image model of one's own from a recipe.
+#include <iostream>
+#include <memory>
+
+#include "apps/cli/commands.h"
+#include "scaffolding/train/text_to_image/autoencoder_stage.h"
+#include "scaffolding/train/text_to_image/denoiser_stage.h"
+
+namespace sf::cli {
+
+namespace {
+
+struct Options {
+  std::string config, output, data;
+  bool smoke = false, quiet = false;
+};
+
+void train(const Options& o) {
+  train::Recipe recipe = train::Recipe::read(o.config);
+  if (!o.data.empty()) recipe.data = o.data;
+  if (o.smoke) recipe.make_smoke();
+  train::TextToImageRun run(std::move(recipe), o.output);
+  run.quiet = o.quiet;
+  if (!o.quiet) run.say = [](const std::string& text) { std::cerr << text << std::endl; };
+  bool done = train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) && train::train_denoiser(run);
+  if (done) std::cout << run.place("pipeline") << "\n";
+  else std::cerr << "stopped; the same command goes on from here\n";
+}
+
+}  // namespace
+
+void add_train(CLI::App& program) {
+  auto* command = program.add_subcommand("train", "Train a text-to-image model from captioned icons");
+  auto o = std::make_shared<Options>();
+  command->add_option("--config", o->config, "The recipe, such as models/emoji-128/train.json")->required();
+  command->add_option("-o,--output", o->output, "The folder of the run: checkpoints, logs and the model; a run that was stopped goes on")->required();
+  command->add_option("--data", o->data, "The tar with the pictures, instead of the recipe's");
+  command->add_flag("--smoke", o->smoke, "The whole chain in a minute with a tiny model, to see that everything works");
+  command->add_flag("-q,--quiet", o->quiet, "No progress");
+  command->footer(R"(Examples:
+  scaffolding train --config models/emoji-128/train.json --output runs/emoji
+  scaffolding train --config models/emoji-128/train.json --data emoji128.tar --output /tmp/smoke --smoke
+
+The same command goes on where a run was stopped or killed. tensorboard --logdir runs/emoji shows it learning.)");
+  command->callback([o] { train(*o); });
+}
+
+}  // namespace sf::cli

@@ -1,0 +1,29 @@
+"""What pipelines return."""
+
+from ... import _core
+from ..._core import Tensor
+from ...models.outputs import output
+
+StableDiffusionPipelineOutput = output(
+    "StableDiffusionPipelineOutput",
+    "images",
+    "nsfw_content_detected",
+    doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor; nsfw_content_detected: None, pictures are not checked.",
+)
+StableDiffusionXLPipelineOutput = output("StableDiffusionXLPipelineOutput", "images", doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.")
+for _cls in (StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput):
+    _cls.__module__ = __name__
+
+
+class ImageTensor(Tensor):
+    """Pictures [B, 3, H, W] in [0, 1]: what a pipeline without text encoder returns, a tensor that is its own `.images`."""
+
+    nsfw_content_detected = None
+
+    def __new__(cls, data):
+        return _core._make_subclass(cls, data, False, False)
+
+    @property
+    def images(self):
+        """The tensor itself, as pipelines' outputs have it."""
+        return self

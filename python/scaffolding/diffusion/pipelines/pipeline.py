@@ -1,0 +1,419 @@
+"""DiffusionPipeline: components with names, from and to folders. The loops are C++; a pipeline's call hands them its components."""
+
+import os
+import warnings
+
+from ... import _core, hub
+from ..._core import _models, _pipelines
+from ...models.modeling import ModelMixin
+from ...nn import Module
+from ...tokenizers import CLIPTokenizer
+from .. import schedulers as _schedulers
+from ..configuration import FrozenDict
+from .image_processor import VaeImageProcessor, has_pil
+from .progress_bar import ProgressBar
+
+_HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
+_UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # what they ask for is so here, or has no meaning
+_COMPONENT_NAMES = (
+    "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "unet", "scheduler", "safety_checker", "feature_extractor", "image_encoder",
+)  # fmt: skip
+_NETWORKS = ("vae", "text_encoder", "text_encoder_2", "unet")
+_classes = {}
+
+
+def pipeline_class(name):
+    """The pipeline class of that name. ValueError naming those there are."""
+    if name not in _classes:
+        raise ValueError(f"DiffusionPipeline: there is no pipeline class '{name}'; there are {', '.join(sorted(_classes))}")
+    return _classes[name]
+
+
+def texts(name, value):
+    """A prompt argument as a list of str, or None. TypeError for another type, UnicodeEncodeError for half of a surrogate pair."""
+    if value is None:
+        return None
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(t, str) for t in items):
+        raise TypeError(f"{name} must be a str or a list of str, got {type(value).__name__}")
+    if not items:
+        raise ValueError(f"{name} must not be an empty list")
+    for t in items:
+        t.encode("utf-8")
+    return list(items)
+
+
+class DiffusionPipeline:
+    """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's model_index.json names.
+
+    Components are attributes and may be replaced: `pipe.scheduler = DDIMScheduler.from_config(pipe.scheduler.config)`.
+    """
+
+    config_name = "model_index.json"
+    _components = ()  # in diffusers' order
+    _optional_components = ()
+    _options = {}  # other fields of model_index.json, with their defaults
+    _callback_tensor_inputs = ()
+    _output = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls._components:
+            _classes.setdefault(cls.__name__, cls)
+
+    def _register(self, components, options):
+        for name in self._components:
+            setattr(self, name, components.get(name))
+        self._set_options = {**self._options, **options}
+        self._progress_bar_config = {}
+        self._interrupt = False
+        self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
+        _pipelines.check_components(self._parts())
+        self.image_processor = VaeImageProcessor(vae_scale_factor=self.vae_scale_factor, vae_latent_channels=self._vae_config("latent_channels", 4))
+
+    def _parts(self):
+        parts = {name: getattr(self, name) for name in self._components}
+        return {**parts, **{k: v for k, v in self._set_options.items() if isinstance(v, bool)}}
+
+    def _vae_config(self, field, otherwise):
+        config = getattr(self.vae, "config", None) or {}
+        value = config.get(field) if isinstance(config, dict) else getattr(config, field, None)
+        return otherwise if value is None else value
+
+    # ---- what it is made of
+
+    @property
+    def components(self):
+        """{name: component}, as the constructor takes them."""
+        return {name: getattr(self, name) for name in self._components}
+
+    @property
+    def config(self):
+        """model_index.json's entries, as attributes too."""
+        rows = {name: list(_pipelines.component_row(c)) for name, c in self.components.items()}
+        return FrozenDict(_class_name=type(self).__name__, **self._set_options, **rows)
+
+    def register_to_config(self, **options):
+        """Sets fields of model_index.json: requires_aesthetics_score, force_zeros_for_empty_prompt. TypeError for others."""
+        for name in options:
+            if name not in self._options:
+                raise TypeError(f"{type(self).__name__}: has no option '{name}'; there are {', '.join(self._options)}")
+        self._set_options.update(options)
+
+    @property
+    def vae_scale_factor(self):
+        """Pixels for each latent."""
+        return _pipelines.vae_scale_factor(self._parts())
+
+    def _modules(self):
+        return [c for c in self.components.values() if isinstance(c, Module)]
+
+    @property
+    def device(self):
+        """Of the first network."""
+        return next((m.device for m in self._modules() if isinstance(m, ModelMixin)), _core.device("cpu"))
+
+    _execution_device = device
+
+    @property
+    def dtype(self):
+        """Of the first network."""
+        return next((m.dtype for m in self._modules() if isinstance(m, ModelMixin)), _core.float32)
+
+    def to(self, *args, **kwargs):
+        """Moves and converts every network: to(device), to(dtype), or both; returns itself."""
+        for module in self._modules():
+            module.to(*args, **kwargs)
+        return self
+
+    @classmethod
+    def from_pipe(cls, pipeline, **kwargs):
+        """This class's pipeline around another's components, which are shared. Keywords replace some of them."""
+        have = {**pipeline.components, **{k: v for k, v in pipeline._set_options.items() if k in cls._options}, **kwargs}
+        missing = [n for n in cls._components if n not in have and n not in cls._optional_components]
+        if missing:
+            raise ValueError(f"{cls.__name__}.from_pipe: a {type(pipeline).__name__} has no {', '.join(missing)}")
+        return cls(**{n: have[n] for n in (*cls._components, *cls._options) if n in have})
+
+    # ---- files
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, torch_dtype=None, variant=None, use_safetensors=None, dtype=None, **kwargs):
+        """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it; "emoji-128", the model that comes with
+        Scaffolding; or the hub's repository of that name ("organisation/name"), found in the cache or downloaded: revision, cache_dir, force_download,
+        token, local_files_only (scaffolding.hub).
+
+        torch_dtype (or dtype): networks in this dtype instead of the files'. variant: "fp16" for files of that name; components without such files are
+        read without. A component's name as keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
+        Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
+        ValueError naming the file and what is wrong with it, TypeError for an unknown keyword.
+        """
+        for name in _UNUSED:
+            kwargs.pop(name, None)
+        place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
+        passed = [k for k in kwargs if k in _COMPONENT_NAMES]
+        folder = cls._folder(pretrained_model_name_or_path, variant=variant, use_safetensors=use_safetensors, passed_components=passed, **place)
+        index = _pipelines.read_index(folder)
+        target = pipeline_class(index["class_name"]) if not cls._components else cls
+        unknown = [k for k in kwargs if k not in target._components and k not in target._options and k not in index["rows"]]
+        if unknown:
+            raise TypeError(f"{target.__name__}.from_pretrained: unexpected keyword argument '{unknown[0]}'")
+        dtype = torch_dtype if torch_dtype is not None else dtype
+        variants = cls._variants(folder, index, variant)
+        parts, ignored = {}, []
+        for name in target._components:
+            library, class_name, kind = index["rows"].get(name, ("", "", "missing"))
+            if name in kwargs:
+                parts[name] = kwargs[name]
+            elif kind == "missing" and name not in target._optional_components:
+                raise ValueError(f"{target.__name__}: {os.path.join(folder, cls.config_name)} is of a {index['class_name']} and has no '{name}'")
+            elif kind in ("model", "scheduler", "tokenizer") and name not in ("safety_checker", "feature_extractor", "image_encoder"):
+                place = os.path.join(folder, name)
+                parts[name] = cls._load(place, class_name, kind, {"torch_dtype": dtype, "variant": variants.get(name), "use_safetensors": use_safetensors})
+            elif kind not in ("none", "missing"):
+                ignored.append(name)
+        if ignored:
+            warnings.warn(f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2)
+        options = {k: kwargs.get(k, index["config"].get(k, v)) for k, v in target._options.items()}
+        return target(**{n: parts.get(n) for n in target._components}, **options)
+
+    @classmethod
+    def from_single_file(cls, pretrained_model_link_or_path, config=None, torch_dtype=None, prediction_type=None, extract_ema=False, dtype=None, **kwargs):
+        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or its page's address on the hub.
+
+        config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, which no checkpoint holds, for the scheduler, and for the
+        configs of networks of unusual size. Absent, all are those of the checkpoint's kind, the tokenizers out of that one's repository in the hub's
+        cache, or downloaded. prediction_type: "epsilon" or "v_prediction" where the file cannot tell. extract_ema: the UNet's averaged weights. Components
+        as keywords, torch_dtype and revision, cache_dir, force_download, token, local_files_only are as in from_pretrained.
+        ValueError for a file that is no such checkpoint, RuntimeError for tokenizers that cannot be had.
+        """
+        for name in (*_UNUSED, "load_safety_checker"):
+            kwargs.pop(name, None)
+        place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
+        wanted = [n for n in cls._components if n in _NETWORKS and n not in kwargs]
+        path = hub.model_file(pretrained_model_link_or_path, **place)
+        configs = cls._configs(config)
+        file = _core._SingleFile(path, configs, prediction_type or "", wanted, extract_ema)
+        index, found = file.model_index(), file.parts()
+        target = cls if cls._components else pipeline_class(index["_class_name"])
+        unknown = [k for k in kwargs if k not in target._components and k not in target._options]
+        if unknown:
+            raise TypeError(f"{target.__name__}.from_single_file: unexpected keyword argument '{unknown[0]}'")
+        parts = {}
+        for name in target._components:
+            if name in kwargs:
+                parts[name] = kwargs[name]
+            elif name == "scheduler" and config is not None and os.path.isdir(os.path.join(os.fspath(config), name)):
+                parts[name] = cls._scheduler(os.path.join(os.fspath(config), name))
+            elif name == "scheduler":
+                parts[name] = getattr(_schedulers, found[name][1]).from_config(found[name][2])
+            elif name.startswith("tokenizer"):
+                has_encoder = name.replace("tokenizer", "text_encoder") in found or kwargs.get(name.replace("tokenizer", "text_encoder")) is not None
+                parts[name] = cls._tokenizer(file.repository, config, name, place) if has_encoder else None
+            elif name in found:
+                parts[name] = cls._part(file, name, found[name][1], torch_dtype if torch_dtype is not None else dtype)
+            elif name not in target._optional_components:
+                raise ValueError(f"{target.__name__}.from_single_file: {path} is a {file.kind} checkpoint and has no '{name}'")
+        options = {k: kwargs.get(k, index.get(k, v)) for k, v in target._options.items()}
+        return target(**{n: parts.get(n) for n in target._components}, **options)
+
+    @staticmethod
+    def _configs(folder):
+        """{part: config.json} of the networks that have one in a pipeline's folder."""
+        if folder is None:
+            return {}
+        folder = os.fspath(folder)
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(2, "from_single_file: config must be a pipeline's folder", folder)
+        return {n: _models.load_config(folder, n) for n in _COMPONENT_NAMES if n in _NETWORKS and os.path.isfile(os.path.join(folder, n, "config.json"))}
+
+    @staticmethod
+    def _part(file, name, class_name, dtype):
+        from ... import models
+
+        cls = getattr(models, class_name)
+        model = cls.__new__(cls)
+        file.load(model, name, dtype, {})
+        return model
+
+    @staticmethod
+    def _tokenizer(repository, config, name, place):
+        if config is not None and os.path.isdir(os.path.join(os.fspath(config), name)):
+            return CLIPTokenizer.from_pretrained(os.path.join(os.fspath(config), name))
+        try:
+            folder = hub.snapshot_download(repository, allow_patterns=[f"{name}/*"], **place)
+            return CLIPTokenizer.from_pretrained(os.path.join(folder, name))
+        except (RuntimeError, OSError) as e:
+            raise type(e)(f"from_single_file: the checkpoint has no {name}, and {repository} cannot be had; pass {name}= or config=folder: {e}") from e
+
+    @classmethod
+    def _folder(cls, name_or_path, **options):
+        """A folder as it is, or the hub's repository of that name in its cache."""
+        folder = os.fspath(name_or_path)
+        return folder if os.path.isdir(folder) else hub.model_folder(folder, **options)
+
+    @staticmethod
+    def _variants(folder, index, variant):
+        """{component: variant} of those that have files of the variant."""
+        if not variant:
+            return {}
+        models = {n: library for n, (library, _, kind) in index["rows"].items() if kind == "model"}
+        found = {n: variant for n, library in models.items() if _pipelines.weights_with_variant(os.path.join(folder, n), library, variant)}
+        if models and not found:
+            raise ValueError(f"DiffusionPipeline: no component in {folder} has files of the variant '{variant}'")
+        return found
+
+    @staticmethod
+    def _scheduler(place):
+        config = _schedulers.DDIMScheduler.load_config(place)
+        if config.get("_class_name") not in _schedulers.__all__:
+            raise ValueError(f"{os.path.join(place, 'scheduler_config.json')}: _class_name must be a scheduler's, got {config.get('_class_name')!r}")
+        return getattr(_schedulers, config["_class_name"]).from_config(config)
+
+    @classmethod
+    def _load(cls, place, class_name, kind, options):
+        if kind == "model":
+            from ... import models
+
+            return getattr(models, class_name).from_pretrained(place, **options)
+        if kind == "scheduler":
+            return cls._scheduler(place)
+        return CLIPTokenizer.from_pretrained(place)
+
+    def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size=10_000_000_000):
+        """Writes each component into a folder of its name, and model_index.json last; diffusers reads it.
+
+        TypeError for a component that is no model, scheduler or tokenizer of this library.
+        """
+        folder = os.fspath(save_directory)
+        rows = {name: _pipelines.component_row(c) for name, c in self.components.items()}
+        for name, component in self.components.items():
+            place = os.path.join(folder, name)
+            if isinstance(component, ModelMixin):
+                component.save_pretrained(place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size)
+            elif component is not None:
+                component.save_pretrained(place)
+        _pipelines.save_index(folder, type(self).__name__, rows, {k: v for k, v in self._set_options.items() if v is not None})
+
+    # ---- comfort
+
+    def progress_bar(self, total):
+        """A bar for a run of `total` steps, as set_progress_bar_config says."""
+        bar = ProgressBar(**self._progress_bar_config)
+        bar(0, total)
+        return bar
+
+    def set_progress_bar_config(self, disable=None, file=None, desc="", leave=True, **others):
+        """disable: True never shows a bar, False always, None on terminals only. file: where to, stderr. desc: text before it."""
+        self._progress_bar_config = {"disable": disable, "file": file, "desc": desc, "leave": leave}
+
+    def enable_vae_slicing(self):
+        """Decodes one picture of a batch at a time."""
+        self.vae.enable_slicing()
+
+    def disable_vae_slicing(self):
+        """Decodes a batch at once."""
+        self.vae.disable_slicing()
+
+    def enable_vae_tiling(self):
+        """Decodes large pictures in overlapping tiles, with less memory."""
+        self.vae.enable_tiling()
+
+    def disable_vae_tiling(self):
+        """Decodes pictures as a whole."""
+        self.vae.disable_tiling()
+
+    def enable_attention_slicing(self, slice_size="auto"):
+        """Does nothing: attention never holds all scores in memory here."""
+
+    def disable_attention_slicing(self):
+        """Does nothing: see enable_attention_slicing."""
+
+    guidance_scale = property(lambda self: self._guidance_scale, doc="Of the run under way; a callback may set `_guidance_scale`.")
+    guidance_rescale = property(lambda self: self._guidance_rescale)
+    num_timesteps = property(lambda self: self._num_timesteps)
+    interrupt = property(lambda self: self._interrupt, doc="A callback sets `_interrupt` to leave out the steps that remain.")
+
+    def __repr__(self):
+        return f"{type(self).__name__} {{{', '.join(f'{n}: {type(c).__name__}' for n, c in self.components.items() if c is not None)}}}"
+
+    # ---- a call
+
+    def _output_type(self, asked):
+        if asked is None:
+            return "pil" if has_pil() else "np"
+        if asked not in ("pil", "np", "pt", "sf_tensor", "latent"):
+            raise ValueError(f"{type(self).__name__}: output_type must be 'pil', 'np', 'pt', 'sf_tensor' or 'latent', got {asked!r}")
+        if asked == "pil" and not has_pil():
+            raise ImportError(f"{type(self).__name__}: output_type='pil' needs Pillow; ask for 'np' or 'sf_tensor'")
+        return asked
+
+    def _options_of(self, given, others):
+        """A call's arguments as the loops take them; refuses those that nothing here can do."""
+        given = {k: v for k, v in given.items() if k not in ("self", "kwargs", "return_dict", "output_type")}
+        for name in ("ip_adapter_image", "ip_adapter_image_embeds"):
+            if given.pop(name, None) is not None:
+                raise NotImplementedError(f"{type(self).__name__}: {name} is not supported: there are no IP adapters")
+        if given.pop("cross_attention_kwargs", None):
+            raise NotImplementedError(f"{type(self).__name__}: cross_attention_kwargs is not supported")
+        callback, every, seed = others.pop("callback", None), others.pop("callback_steps", None), others.pop("seed", None)
+        if others:
+            raise TypeError(f"{type(self).__name__}: unexpected keyword argument '{next(iter(others))}'")
+        if seed is not None:
+            if given.get("generator") is not None:
+                raise ValueError(f"{type(self).__name__}: takes seed or generator, not both")
+            given["generator"] = _core.Generator().manual_seed(seed)
+        for name in ("prompt", "prompt_2", "negative_prompt", "negative_prompt_2"):
+            if name in given:
+                given[name] = texts(f"{type(self).__name__}: {name}", given[name])
+        end = given.get("callback_on_step_end")
+        inputs = list(getattr(end, "tensor_inputs", None) or given.get("callback_on_step_end_tensor_inputs") or [])
+        strange = [n for n in inputs if n not in self._callback_tensor_inputs]
+        if strange:
+            known = ", ".join(self._callback_tensor_inputs)
+            raise ValueError(f"{type(self).__name__}: callback_on_step_end_tensor_inputs must be of {known}, got {', '.join(map(str, strange))}")
+        given["callback_on_step_end_tensor_inputs"] = inputs
+        if callback is not None:
+            given["callback_on_step_end"], given["callback_on_step_end_tensor_inputs"] = self._with_callback(callback, every, end, inputs)
+        return given
+
+    def _with_callback(self, callback, every, end, inputs):
+        """diffusers' older callback(step, timestep, latents) as a callback_on_step_end, with the other one."""
+        if every is None:
+            every = 1
+        if not isinstance(every, int) or every <= 0:
+            raise ValueError(f"{type(self).__name__}: callback_steps must be a positive integer, got {every!r}")
+        order = self.scheduler.order
+
+        def both(pipe, step, timestep, tensors):
+            latents = tensors["latents"]
+            changed = end(pipe, step, timestep, {n: tensors[n] for n in inputs}) if end is not None else {}
+            if step % every == 0:
+                callback(step // order, timestep, (changed or {}).get("latents", latents))
+            return changed
+
+        return both, list(dict.fromkeys([*inputs, "latents"]))
+
+    def _generate(self, options, output_type):
+        """(images as asked for, and the tensor of values [B, C, H, W] in [0, 1] or latents)"""
+        self._interrupt = False
+        self._guidance_scale = float(options.get("guidance_scale", 0.0))
+        self._guidance_rescale = float(options.get("guidance_rescale") or 0.0)
+        bar = ProgressBar(**self._progress_bar_config)
+
+        def progress(done, total):
+            self._num_timesteps = total
+            bar(done, total)
+
+        options = {**options, "output_latents": output_type == "latent", "progress": progress}
+        options = {k: v for k, v in options.items() if v is not None}
+        run = getattr(_pipelines, "generate_" + self._core_name)
+        images, truncated = run(self, self._parts(), options)
+        if truncated:
+            lost = "; ".join(t.strip() for t in truncated)
+            warnings.warn(
+                f"{type(self).__name__}: the text encoder does not take so many tokens, and this part of the prompt was cut off: {lost}."
+                " prompt_syntax='a1111' takes prompts of any length",
+                stacklevel=3,
+            )
+        return self.image_processor.from_unit_range(images, output_type)

@@ -1,0 +1,203 @@
+"""ModelMixin: what every model has besides a module's methods: a config, and a folder to live in."""
+
+import os
+import warnings
+
+from .. import _core, hub
+from .._core import _models
+from ..diffusion.configuration import FrozenDict
+from ..nn import Module
+
+
+class ModelMixin:
+    """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`."""
+
+    _class_name = ""  # of the C++ class
+    config_name = "config.json"
+
+    def __init__(self, *args, **kwargs):
+        names = _models.field_names(self._class_name)
+        if len(args) > len(names):
+            raise TypeError(f"{self._class_name}: takes at most {len(names)} arguments, got {len(args)}")
+        config = dict(zip(names, args))
+        for name, value in kwargs.items():
+            if name in config:
+                raise TypeError(f"{self._class_name}: got several values for '{name}'")
+            if name not in names:
+                raise TypeError(f"{self._class_name}: unexpected keyword argument '{name}'")
+            config[name] = value
+        _models.make(self, self._class_name, config)
+
+    @property
+    def config(self):
+        """The fields, as a dict whose entries are attributes too."""
+        return FrozenDict(_models.config(self))
+
+    @property
+    def dtype(self):
+        """Of the first floating parameter."""
+        return _models.dtype(self)
+
+    @property
+    def device(self):
+        """Of the first parameter."""
+        return _models.device(self)
+
+    @classmethod
+    def from_config(cls, config=None, **kwargs):
+        """A model with initial values from the fields of a config (a dict, or another model's `.config`); keywords override.
+
+        Entries that are no fields are kept in `.config`, with a warning. TypeError for a field of another type, ValueError for an impossible one.
+        """
+        if not isinstance(config, dict):
+            raise TypeError(f"{cls.__name__}.from_config: config must be a dict, got {type(config).__name__}")
+        model = cls.__new__(cls)
+        defaults = [name for name in config.get("_use_default_values", []) if name not in kwargs]
+        _models.make(model, cls._class_name, {**config, **kwargs, "_use_default_values": defaults})
+        model._warn_of_unknown()
+        return model
+
+    def _warn_of_unknown(self):
+        known = {"architectures", "model_type", "torch_dtype", "dtype", "transformers_version", "return_dict", "output_attentions", "output_hidden_states"}
+        strange = sorted(k for k in _models.unknown(self) if not k.startswith("_") and k not in known)
+        if strange:
+            warnings.warn(f"{type(self).__name__}: its config has fields that are not known here: {', '.join(strange)}; they are kept", stacklevel=3)
+
+    @classmethod
+    def load_config(cls, pretrained_model_name_or_path, subfolder=None):
+        """The entries of config.json in a folder."""
+        return _models.load_config(os.fspath(pretrained_model_name_or_path), subfolder or "")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path,
+        subfolder=None,
+        variant=None,
+        torch_dtype=None,
+        use_safetensors=None,
+        low_cpu_mem_usage=True,
+        *,
+        revision=None,
+        cache_dir=None,
+        force_download=False,
+        token=None,
+        local_files_only=False,
+        **kwargs,
+    ):
+        """A model from a folder with config.json and weights (safetensors, in shards or not, or torch's .bin), in eval mode.
+
+        Instead of a folder the name of a repository of the hub ("organisation/name"), found in the local cache or downloaded into it
+        (scaffolding.hub): revision, cache_dir, force_download, token and local_files_only are for that.
+        subfolder: below it. variant: "fp16" for files of that name. torch_dtype: floating tensors in this dtype instead of the file's; the
+        file's tensors are mapped, not copied, where no conversion is wanted. Other keywords replace fields of the config.
+        ValueError naming the files looked for, RuntimeError naming keys that do not fit or why nothing could be downloaded.
+        """
+        if not low_cpu_mem_usage:
+            warnings.warn("from_pretrained: low_cpu_mem_usage=False has no effect: models are never in memory twice", stacklevel=2)
+        model = cls.__new__(cls)
+        folder = os.fspath(pretrained_model_name_or_path)
+        if not os.path.isdir(folder):
+            place = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token, "local_files_only": local_files_only}
+            folder = hub.model_folder(folder, subfolder=subfolder, variant=variant, use_safetensors=use_safetensors, **place)
+            subfolder = None
+        _models.load(model, cls._class_name, folder, subfolder or "", variant or "", torch_dtype, use_safetensors, kwargs)
+        return model
+
+    @classmethod
+    def from_single_file(
+        cls,
+        pretrained_model_link_or_path_or_dict,
+        config=None,
+        torch_dtype=None,
+        extract_ema=False,
+        *,
+        revision=None,
+        cache_dir=None,
+        force_download=False,
+        token=None,
+        local_files_only=False,
+        **kwargs,
+    ):
+        """The model out of a Stable Diffusion checkpoint in one file (.safetensors or .ckpt of 1.x, 2.x, XL), in eval mode.
+
+        The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision, cache_dir, force_download,
+        token and local_files_only are for that. config: a dict, or a folder with config.json, for a model of another size than its kind has.
+        torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. extract_ema: a UNet's averaged weights. Other keywords
+        replace fields of the config.
+        ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape; NotImplementedError for other families of models.
+        """
+        places = {p: None for _, _, parts in _core._single_file_kinds().values() for p, (_, name, _) in parts.items() if name == cls._class_name}
+        if not places:
+            raise TypeError(f"{cls.__name__}.from_single_file: no checkpoint has a {cls._class_name}")
+        if config is not None and not isinstance(config, dict):
+            config = cls.load_config(config)
+        place = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token, "local_files_only": local_files_only}
+        path = hub.model_file(pretrained_model_link_or_path_or_dict, **place)
+        configs = {} if config is None else {place: {**config, **kwargs} for place in places}
+        file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
+        model = cls.__new__(cls)
+        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, kwargs)
+        return model
+
+    def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size=10_000_000_000):
+        """Writes config.json and the weights into a folder, which is made where it is not there."""
+        _models.save(self, os.fspath(save_directory), variant or "", safe_serialization, max_shard_size)
+
+    def enable_gradient_checkpointing(self):
+        """Parts are computed again in the backward pass instead of keeping what it needs: the same gradients with less memory."""
+        _models.enable_gradient_checkpointing(self, True)
+
+    def disable_gradient_checkpointing(self):
+        """Back to keeping."""
+        _models.enable_gradient_checkpointing(self, False)
+
+    @property
+    def is_gradient_checkpointing(self):
+        """Whether parts are computed again in the backward pass."""
+        return _models.is_gradient_checkpointing(self)
+
+    def num_parameters(self, only_trainable=False):
+        """The number of elements of all parameters."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad or not only_trainable)
+
+    def to_json_string(self):
+        """The config as config.json has it."""
+        return _models.config_json(self)
+
+    # for copying and pickling
+    def _rebuild_arguments(self):
+        return _models.config(self)
+
+    def _rebuild(self, arguments):
+        _models.make(self, self._class_name, arguments, empty=True)
+
+
+def model_class(cls):
+    """Decorator: `class UNet2DConditionModel(ModelMixin)` becomes a class over the C++ one of its name.
+
+    Its forward, if it writes one, shapes arguments and results around `self.native_forward(...)`; C++ callers go past it.
+    """
+    native = getattr(_core, "_layer_" + cls.__name__)
+    body = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
+    body["_class_name"] = cls.__name__
+    body["native_forward"] = native.forward
+    body["__init__"] = ModelMixin.__init__
+    if "forward" in body:
+        body["forward"]._calls_native = True
+    made = type(cls.__name__, (*cls.__bases__, native), body)
+    _core._register_module_type(cls.__name__, made)
+    return made
+
+
+def native_method(name):
+    """A method that is the C++ class's of this name."""
+
+    def call(self, *args, **kwargs):
+        return _core._layer_method(self, name, *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+__all__ = ["ModelMixin", "Module", "model_class", "native_method"]

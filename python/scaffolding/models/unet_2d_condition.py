@@ -1,0 +1,59 @@
+"""UNet2DConditionModel, under diffusers' name."""
+
+from .. import _core
+from .modeling import ModelMixin, model_class
+from .outputs import UNet2DConditionOutput
+
+
+@model_class
+class UNet2DConditionModel(ModelMixin):
+    """The denoiser of Stable Diffusion 1.x, 2.x and XL, with every field of diffusers' config that their models use.
+
+    A field's value that only other models use is a NotSupported error that names it.
+    """
+
+    def forward(
+        self,
+        sample,
+        timestep,
+        encoder_hidden_states,
+        class_labels=None,
+        timestep_cond=None,
+        attention_mask=None,
+        cross_attention_kwargs=None,
+        added_cond_kwargs=None,
+        down_block_additional_residuals=None,
+        mid_block_additional_residual=None,
+        down_intrablock_additional_residuals=None,
+        encoder_attention_mask=None,
+        return_dict=True,
+    ):
+        """The prediction [B, out_channels, H, W] for sample [B, in_channels, H, W], of any size, at a timestep (a number, [] or [B]).
+
+        encoder_hidden_states: [B, M, cross_attention_dim]. class_labels: [B], or [B, dim] where the config has a projection. timestep_cond:
+        [B, time_cond_proj_dim], a distilled model's embedded guidance scale. Masks: [B, tokens], 1 where a token is seen. added_cond_kwargs: SDXL's
+        text_embeds [B, dim] and time_ids [B, 6]. Residuals: a ControlNet's (down_block_..., mid_block_...), a T2I-Adapter's (down_intrablock_...).
+        """
+        added = dict(added_cond_kwargs or {})
+        text_embeds, time_ids = added.pop("text_embeds", None), added.pop("time_ids", None)
+        if added:
+            raise NotImplementedError(f"UNet2DConditionModel: added_cond_kwargs has no use for {', '.join(sorted(added))}")
+        if any(value is not None for value in (cross_attention_kwargs or {}).values()):
+            raise NotImplementedError(f"UNet2DConditionModel: cross_attention_kwargs has no use for {', '.join(sorted(cross_attention_kwargs))}")
+        if not isinstance(timestep, _core.Tensor):
+            timestep = _core.tensor(timestep, device=sample.device)
+        sample = self.native_forward(
+            sample,
+            timestep,
+            encoder_hidden_states,
+            class_labels,
+            timestep_cond,
+            attention_mask,
+            encoder_attention_mask,
+            text_embeds,
+            time_ids,
+            list(down_block_additional_residuals or ()),
+            mid_block_additional_residual,
+            list(down_intrablock_additional_residuals or ()),
+        )
+        return UNet2DConditionOutput(sample=sample) if return_dict else (sample,)

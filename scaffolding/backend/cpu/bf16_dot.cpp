@@ -1,0 +1,45 @@
+#include "scaffolding/backend/cpu/bf16_dot.h"
+
+#include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/core/env.h"
+#include "scaffolding/core/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace sf::cpu {
+
+static bool is_intel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
+static bool has_amx_bf16() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
+#else
+  return false;
+#endif
+}
+
+bool bf16_dot_pays() {
+  static const bool pays = [] {
+    const std::string wanted = env::text("SF_BF16_DOT");
+    SF_CHECK(wanted.empty() || wanted == "0" || wanted == "1", "SF_BF16_DOT: must be 0 or 1, got '", wanted, "'");
+    return has(Isa::avx512bf16) && (wanted.empty() ? !is_intel() : wanted == "1");
+  }();
+  return pays;
+}
+
+bool bf16_library_pays() {
+  static const bool pays = has(Isa::avx512bf16) && (bf16_dot_pays() || has_amx_bf16());
+  return pays;
+}
+
+}  // namespace sf::cpu

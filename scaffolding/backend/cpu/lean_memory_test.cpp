@@ -1,0 +1,38 @@
+#include "scaffolding/backend/cpu/lean_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cpu/packed_weights.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::cpu {
+
+TEST(LeanMemory, FreedBlocksGoBeforeMoreIsTaken) {
+  LeanMemory lean;
+  empty_cache();
+  reset_peak();
+  const size_t before = allocated_bytes();
+  for (size_t mb : {40, 56, 80, 96, 128, 112, 72, 48}) {
+    release(allocate(mb << 20), mb << 20);
+    EXPECT_LE(allocated_bytes() + cached_bytes(), max_allocated_bytes() + (size_t(32) << 20)) << mb;
+  }
+  EXPECT_EQ(allocated_bytes(), before);
+  // What is asked for again and again is kept.
+  void* first = allocate(size_t(48) << 20);
+  release(first, size_t(48) << 20);
+  EXPECT_LE(cached_bytes(), size_t(160) << 20);
+}
+
+TEST(LeanMemory, GivesBackWhatIsKept) {
+  Tensor a = randn({64, 512}), weight = randn({512, 512});
+  linear(a, weight);
+  LeanMemory::give_back();
+  EXPECT_EQ(packed_total(), 0u);
+  EXPECT_EQ(cached_bytes(), 0u);
+  EXPECT_FALSE(LeanMemory::active());
+  LeanMemory one, two;
+  EXPECT_TRUE(LeanMemory::active());
+}
+
+}  // namespace sf::cpu

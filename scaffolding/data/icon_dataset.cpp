@@ -1,0 +1,113 @@
+#include "scaffolding/data/icon_dataset.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "scaffolding/core/error.h"
+
+namespace sf::data {
+
+namespace {
+
+ImageOptions reading() {
+  ImageOptions options;
+  options.read.mode = io::ImageMode::RGBA;
+  options.caption_column = "caption";
+  return options;
+}
+
+Icon icon_of(const std::string& row, int64_t index, const std::string& name) {
+  auto json = nlohmann::json::parse(row, nullptr, false);
+  SF_CHECK(json.is_object(), "IconDataset: ", name, " has no row of metadata");
+  auto text = [&](const char* key) {
+    auto it = json.find(key);
+    SF_CHECK(it != json.end() && it->is_string(), "IconDataset: the row of ", name, " must have a text '", key, "'");
+    return it->get<std::string>();
+  };
+  Icon icon{text("caption"), text("style"), json.value("group", ""), json.value("split", ""), {}, index};
+  if (auto it = json.find("keywords"); it != json.end()) {
+    SF_CHECK(it->is_array(), "IconDataset: the keywords of ", name, " must be a list");
+    for (auto& word : *it)
+      if (word.is_string()) icon.keywords.push_back(word.get<std::string>());
+  }
+  return icon;
+}
+
+bool has(const std::vector<std::string>& list, const std::string& item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+
+}  // namespace
+
+const std::vector<NamedColour>& background_colours() {
+  static const std::vector<NamedColour> colours{
+      {"white", {255, 255, 255}}, {"black", {16, 16, 16}},    {"gray", {128, 128, 128}}, {"red", {214, 40, 40}},
+      {"orange", {247, 140, 30}}, {"yellow", {250, 218, 60}}, {"green", {46, 160, 67}},  {"blue", {40, 96, 214}},
+      {"purple", {128, 60, 180}}, {"pink", {250, 160, 190}},  {"brown", {120, 78, 44}},  {"cyan", {70, 200, 220}},
+  };
+  return colours;
+}
+
+std::string icon_prompt(const std::string& caption, const std::string& style, const std::string& background) {
+  return caption + (style.empty() ? "" : ", " + style) + (background.empty() ? "" : ", on a " + background + " background");
+}
+
+IconDataset::IconDataset(const std::string& tar_path, IconOptions options) : pictures_({tar_path}, reading()), options_(std::move(options)) {
+  SF_CHECK(options_.size > 0, "IconDataset: size must be above 0, got ", options_.size);
+  for (int64_t i = 0; i < pictures_.size(); ++i) {
+    Icon icon = icon_of(pictures_.metadata(i), i, pictures_.sample_name(i));
+    if (!options_.splits.empty() && !has(options_.splits, icon.split)) continue;
+    if (!has(options_.left_out_groups, icon.group)) icons_.push_back(std::move(icon));
+  }
+  SF_CHECK(!icons_.empty(), "IconDataset: ", tar_path, " has no pictures of these splits and groups");
+}
+
+const Icon& IconDataset::icon(int64_t index) const {
+  SF_CHECK_AS(IndexError, index >= 0 && index < size(), "IconDataset: there are ", size(), " icons, got index ", index);
+  return icons_[size_t(index)];
+}
+
+std::string IconDataset::sample_name(int64_t index) const { return pictures_.sample_name(icon(index).index); }
+
+Tensor IconDataset::picture(int64_t index, const std::array<uint8_t, 3>& background) const {
+  SampleRandom unused(0);
+  Tensor rgb = (*transforms::composite(background))(pictures_.picture(icon(index).index), unused);
+  if (rgb.size(1) != options_.size || rgb.size(2) != options_.size) rgb = (*transforms::resize({options_.size, options_.size}, Filter::Lanczos))(rgb, unused);
+  static const TransformPtr floats = transforms::compose({transforms::to_float(), transforms::normalize({0.5}, {0.5})});
+  return (*floats)(rgb, unused);
+}
+
+std::string IconDataset::prompt(int64_t index, const std::string& background, SampleRandom& random) const {
+  const Icon& it = icon(index);
+  std::string subject = it.caption;
+  if (!it.keywords.empty() && random.uniform() < options_.keyword_probability) {
+    std::vector<std::string> words = it.keywords;
+    size_t count = size_t(1 + random.below(std::min<int64_t>(3, int64_t(words.size()))));
+    for (size_t i = 0; i < count; ++i) std::swap(words[i], words[i + size_t(random.below(int64_t(words.size() - i)))]);
+    subject = words[0];
+    for (size_t i = 1; i < count; ++i) subject += ", " + words[i];
+  }
+  return icon_prompt(subject, random.uniform() < options_.style_dropout ? "" : it.style, background);
+}
+
+Sample IconDataset::get(int64_t index, SampleRandom& random) const {
+  auto& colours = background_colours();
+  const NamedColour* colour = random.uniform() < options_.background_probability ? &colours[size_t(random.below(int64_t(colours.size())))] : nullptr;
+  Sample sample;
+  sample.image = picture(index, (colour ? *colour : colours[0]).rgb);
+  sample.caption = prompt(index, colour ? colour->name : "", random);
+  sample.name = sample_name(index);
+  sample.index = index;
+  return sample;
+}
+
+std::vector<std::string> IconDataset::texts() const {
+  std::set<std::string> all;
+  for (auto& it : icons_) {
+    all.insert(icon_prompt(it.caption, it.style));
+    all.insert(it.keywords.begin(), it.keywords.end());
+  }
+  for (auto& colour : background_colours()) all.insert(icon_prompt("", "", colour.name));
+  return {all.begin(), all.end()};
+}
+
+}  // namespace sf::data

@@ -1,0 +1,116 @@
+// Pipelines from C++: a run, its folder, the stop.
+#include "scaffolding/diffusion/pipelines/pipelines.h"
+
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/io/test_folder.h"
+#include "scaffolding/models/autoencoders/autoencoder_kl.h"
+#include "scaffolding/models/unets/unet_2d_condition.h"
+#include "scaffolding/nn/init.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::diffusion {
+namespace {
+
+class Pipeline : public io::TestFolder {};
+
+StableDiffusionPipeline tiny() {
+  manual_seed(0);
+  models::UNet2DConditionConfig unet;
+  unet.sample_size = int64_t(8);
+  unet.block_out_channels = {8, 16};
+  unet.down_block_types = {"DownBlock2D", "CrossAttnDownBlock2D"};
+  unet.up_block_types = {"CrossAttnUpBlock2D", "UpBlock2D"};
+  unet.layers_per_block = int64_t(1);
+  unet.norm_num_groups = 4;
+  unet.cross_attention_dim = int64_t(16);
+  unet.attention_head_dim = int64_t(2);
+  models::AutoencoderKLConfig vae;
+  vae.block_out_channels = {8, 8};
+  vae.down_block_types = {"DownEncoderBlock2D", "DownEncoderBlock2D"};
+  vae.up_block_types = {"UpDecoderBlock2D", "UpDecoderBlock2D"};
+  vae.norm_num_groups = 4;
+  PipelineComponents c;
+  c.unet = denoiser(std::make_shared<models::UNet2DConditionModel>(unet));
+  c.vae = autoencoder(std::make_shared<models::AutoencoderKL>(vae));
+  c.scheduler = make_scheduler("DDIMScheduler", io::Object::container(io::Object::Dict));
+  return StableDiffusionPipeline(c);
+}
+
+GenerationOptions options() {
+  GenerationOptions o;
+  o.num_inference_steps = 3;
+  o.prompt_embeds = ones({2, 5, 16});
+  Generator g = make_generator();
+  g->manual_seed(1);
+  o.generator = {g};
+  return o;
+}
+
+TEST_F(Pipeline, MakesPicturesAndTellsItsSteps) {
+  auto pipe = tiny();
+  auto o = options();
+  std::vector<int64_t> done;
+  o.progress = [&](int64_t n, int64_t total) { done.push_back(n * 10 + total); };
+  o.callback_on_step_end = [](StepState& s) {
+    if (s.step == 1) *s.tensors.at("latents") = zeros_like(*s.tensors.at("latents"));
+  };
+  Tensor images = pipe(o).images;
+  EXPECT_EQ(images.shape(), Shape({2, 3, 16, 16}));
+  EXPECT_EQ(done, (std::vector<int64_t>{3, 13, 23, 33}));
+  EXPECT_TRUE(autograd::grad_enabled());
+}
+
+TEST_F(Pipeline, ComesBackFromItsFolder) {
+  auto pipe = tiny();
+  save_pipeline(pipe, path("pipe"));
+  LoadedPipeline loaded = load_pipeline(path("pipe"));
+  EXPECT_EQ(loaded.class_name, "StableDiffusionPipeline");
+  StableDiffusionPipeline again(loaded.components);
+  EXPECT_EQ(pipe(options()).images.to_vector(), again(options()).images.to_vector());
+  loaded = load_pipeline(path("pipe"), {.dtype = kBFloat16});
+  EXPECT_EQ(loaded.components.unet->dtype(), kBFloat16);
+}
+
+TEST_F(Pipeline, StopsBetweenSteps) {
+  auto pipe = tiny();
+  auto o = options();
+  std::stop_source source;
+  o.stop = source.get_token();
+  o.progress = [&](int64_t n, int64_t) {
+    if (n == 1) source.request_stop();
+  };
+  SF_EXPECT_ERROR(Stopped, "stopped after 1 of 3 steps", pipe(o));
+}
+
+TEST_F(Pipeline, RefusesWrongComponents) {
+  SF_EXPECT_ERROR(TypeError, "unet: must be a UNet2DConditionModel, got AutoencoderKL", denoiser(std::make_shared<models::AutoencoderKL>()));
+  auto pipe = tiny();
+  pipe.unet = nullptr;
+  SF_EXPECT_ERROR(ValueError, "has no unet", pipe(options()));
+  pipe = tiny();
+  auto o = options();
+  o.prompt_embeds = {};
+  o.prompt = {"cat"};
+  SF_EXPECT_ERROR(ValueError, "has no text_encoder", pipe(o));
+  write("model_index.json", R"({"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet3DConditionMode"]})");
+  SF_EXPECT_ERROR(ValueError, "no class 'UNet3DConditionMode' for 'unet' (closest: 'UNet2DConditionModel')", load_pipeline(folder_.string()));
+}
+
+TEST_F(Pipeline, ResizesAsPillow) {
+  VaeImageProcessor p({.vae_scale_factor = 2});
+  Tensor picture = (arange(0, 3 * 8 * 6) * 1).reshape({8, 6, 3}).to(kUInt8).permute({2, 0, 1});
+  Tensor fill = p.resize(picture, 8, 12, ResizeMode::Fill), crop = p.resize(picture, 4, 6, ResizeMode::Crop);
+  EXPECT_EQ(fill.shape(), Shape({3, 8, 12}));
+  EXPECT_EQ(fill.select(2, 0).to_vector(), picture.select(2, 0).to_vector());  // the border is repeated
+  EXPECT_EQ(crop.to_vector(), picture.slice(1, 2, 6).to_vector());
+  Tensor mask = zeros({1, 8, 6}, kUInt8);
+  mask.slice(1, 2, 4).slice(2, 1, 3).fill_(255);
+  CropBox box = VaeImageProcessor::crop_region(mask, 16, 16, 1);
+  EXPECT_EQ((std::vector<int64_t>{box.left, box.top, box.right, box.bottom}), (std::vector<int64_t>{0, 1, 4, 5}));
+  Tensor white = full({3, 8, 6}, 255, kUInt8), laid = p.apply_overlay(mask, picture, white);
+  EXPECT_EQ(laid.select(2, 1).select(1, 2).to_vector(), (std::vector<double>{255, 255, 255}));
+  EXPECT_EQ(laid.select(2, 0).to_vector(), picture.select(2, 0).to_vector());
+}
+
+}  // namespace
+}  // namespace sf::diffusion

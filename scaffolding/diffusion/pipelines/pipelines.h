@@ -1,0 +1,8 @@
+// Every pipeline, and their files.
+#pragma once
+#include "scaffolding/diffusion/pipelines/pipeline_files.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_img2img.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_inpaint.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl_img2img.h"

@@ -1,0 +1,23 @@
+// StableDiffusionInpaintPipeline: a part of a picture made anew. Denoisers with 9 input channels see the mask and what is left of the picture; with
+// 4 channels the rest of the picture is put back after each step.
+#pragma once
+#include "scaffolding/diffusion/pipelines/pipeline.h"
+
+namespace sf::diffusion {
+
+struct InpaintOptions : GenerationOptions {
+  Tensor image;                 // [n, 3, height, width] in [-1, 1], or latents
+  Tensor mask;                  // [n, 1, height, width]: 1 where the picture is made anew, 0 where it stays
+  Tensor masked_image_latents;  // instead of those of the picture without the part
+  double strength = 1;
+};
+
+class StableDiffusionInpaintPipeline : public StableDiffusionBase {
+ public:
+  static constexpr const char* kName = "StableDiffusionInpaintPipeline";
+  using StableDiffusionBase::StableDiffusionBase;
+  const char* name() const override { return kName; }
+  PipelineOutput operator()(const InpaintOptions& options) const;
+};
+
+}  // namespace sf::diffusion

@@ -1,0 +1,139 @@
+#include "scaffolding/diffusion/pipelines/stable_diffusion_xl/conditioning.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::diffusion {
+
+void StableDiffusionXLBase::check_xl(const StableDiffusionXLOptions& o) const {
+  SF_CHECK((o.prompt_2.empty() && o.negative_prompt_2.empty()) || !o.prompt_embeds, name(),
+           ": takes prompt_2 and negative_prompt_2 with prompt, not with prompt_embeds");
+  SF_CHECK(o.negative_prompt_2.empty() || !o.negative_prompt_embeds, name(), ": takes negative_prompt_2 or negative_prompt_embeds, not both");
+  SF_CHECK(!o.prompt_embeds || o.pooled_prompt_embeds, name(), ": prompt_embeds need pooled_prompt_embeds of the same text encoder");
+  SF_CHECK(!o.negative_prompt_embeds || o.negative_pooled_prompt_embeds, name(), ": negative_prompt_embeds need negative_pooled_prompt_embeds");
+  for (auto [what, t] : {std::pair{"pooled_prompt_embeds", &o.pooled_prompt_embeds}, {"negative_pooled_prompt_embeds", &o.negative_pooled_prompt_embeds}})
+    SF_CHECK(!*t || (t->ndim() == 2 && t->size(0) == prompts(o) && is_floating(t->dtype())), name(), ": ", what, " must be [", prompts(o), ", features], got ",
+             t->shape());
+  for (auto [what, list] : {std::pair{"prompt_2", &o.prompt_2}, {"negative_prompt_2", &o.negative_prompt_2}})
+    SF_CHECK(list->size() < 2 || int64_t(list->size()) == prompts(o), name(), ": ", what, " must be one text, or one for each of ", prompts(o),
+             " prompts, got ", list->size());
+  SF_CHECK(!o.denoising_end || std::isfinite(*o.denoising_end), name(), ": denoising_end must be finite, got ", o.denoising_end.value_or(0));
+}
+
+StableDiffusionXLEmbeds StableDiffusionXLBase::encode_prompt(const StableDiffusionXLOptions& o) const {
+  int64_t n = prompts(o);
+  bool guided = guidance(o).on();
+  bool zero_negative = o.negative_prompt.empty() && o.negative_prompt_2.empty() && force_zeros_for_empty_prompt;
+  struct Part {
+    const tokenizers::Tokenizer& tokenizer;
+    TextEncoder& encoder;
+    std::vector<std::string> prompt, negative;
+  };
+  std::vector<Part> parts;
+  auto all = [&](std::vector<std::string> texts, const std::vector<std::string>& otherwise) {
+    if (texts.empty()) texts = otherwise;
+    if (texts.size() == 1) texts.resize(size_t(n), texts[0]);
+    return texts;
+  };
+  std::vector<std::string> negative = all(o.negative_prompt, {""});
+  if (text_encoder && tokenizer) parts.push_back({*tokenizer, *text_encoder, o.prompt, negative});
+  if (text_encoder_2 && tokenizer_2) parts.push_back({*tokenizer_2, *text_encoder_2, all(o.prompt_2, o.prompt), all(o.negative_prompt_2, negative)});
+  bool needs_encoder = !o.prompt_embeds || (guided && !o.negative_prompt_embeds && !zero_negative);
+  SF_CHECK(!needs_encoder || (text_encoder_2 && tokenizer_2), name(),
+           ": has no text_encoder_2 and tokenizer_2 to encode prompts with; pass prompt_embeds and pooled_prompt_embeds");
+
+  TextOptions text{.syntax = o.prompt_syntax, .layer = {.from_end = o.clip_skip.value_or(0) + 1, .normalized = false}};
+  if (text.syntax == PromptSyntax::A1111) {
+    if (o.prompt_embeds && !parts.empty()) text.chunks = o.prompt_embeds.size(1) / parts.back().encoder.config_int("max_position_embeddings", 77);
+    for (auto& p : parts) {
+      if (!o.prompt_embeds) text.chunks = std::max(text.chunks, prompt_chunks(p.tokenizer, p.encoder, p.prompt));
+      if (guided && !o.negative_prompt_embeds && !zero_negative) text.chunks = std::max(text.chunks, prompt_chunks(p.tokenizer, p.encoder, p.negative));
+    }
+  }
+  StableDiffusionXLEmbeds out;
+  // Layers of both encoders side by side; the pooled embeds are the second one's.
+  auto embed = [&](std::vector<std::string> Part::*texts, Tensor& embeds, Tensor& pooled) {
+    Tensors layers;
+    for (auto& p : parts) {
+      TextEmbeds e = embed_prompts(p.tokenizer, p.encoder, p.*texts, text);
+      layers.push_back(e.embeds);
+      if (!pooled && e.pooled) pooled = e.pooled;
+      for (auto& lost : e.truncated)
+        if (std::find(out.truncated.begin(), out.truncated.end(), lost) == out.truncated.end()) out.truncated.push_back(lost);
+    }
+    embeds = cat(layers, -1);
+  };
+  out.prompt_embeds = o.prompt_embeds, out.pooled_prompt_embeds = o.pooled_prompt_embeds;
+  if (!out.prompt_embeds) embed(&Part::prompt, out.prompt_embeds, out.pooled_prompt_embeds);
+  SF_CHECK(out.pooled_prompt_embeds, name(), ": text_encoder_2 must be a CLIPTextModelWithProjection, whose text_embeds the denoiser takes");
+  if (guided) {
+    out.negative_prompt_embeds = o.negative_prompt_embeds, out.negative_pooled_prompt_embeds = o.negative_pooled_prompt_embeds;
+    if (!out.negative_prompt_embeds && zero_negative) {
+      out.negative_prompt_embeds = zeros_like(out.prompt_embeds), out.negative_pooled_prompt_embeds = zeros_like(out.pooled_prompt_embeds);
+    } else if (!out.negative_prompt_embeds) {
+      text.length = out.prompt_embeds.size(1);
+      if (text.syntax == PromptSyntax::Plain) text.layer.from_end = 1;  // diffusers leaves out layers of the positive prompt only
+      embed(&Part::negative, out.negative_prompt_embeds, out.negative_pooled_prompt_embeds);
+    }
+    SF_CHECK(out.negative_prompt_embeds.shape() == out.prompt_embeds.shape(), name(), ": prompt_embeds and negative_prompt_embeds must have one shape, got ",
+             out.prompt_embeds.shape(), " and ", out.negative_prompt_embeds.shape());
+  }
+  DType dtype = text_encoder_2 ? text_encoder_2->dtype() : unet->dtype();
+  for (Tensor* t : {&out.prompt_embeds, &out.negative_prompt_embeds, &out.pooled_prompt_embeds, &out.negative_pooled_prompt_embeds})
+    if (*t) *t = repeated_samples(t->to(dtype).to(unet->device()), o.num_images_per_prompt);
+  return out;
+}
+
+Tensor StableDiffusionXLBase::time_ids(const std::vector<double>& ids, const Tensor& pooled) const {
+  int64_t wanted = unet->config_int("projection_class_embeddings_input_dim", 0), each = unet->config_int("addition_time_embed_dim", 0);
+  int64_t got = each * int64_t(ids.size()) + pooled.size(1);
+  SF_CHECK(wanted == 0 || wanted == got, name(), ": the denoiser takes an added embedding of ", wanted, " numbers, and ", got, " come of ", ids.size(),
+           " time ids and ", pooled.size(1), " text features; is requires_aesthetics_score as the denoiser was trained?");
+  return tensor(ids, {1, int64_t(ids.size())}, kFloat64).to(pooled.dtype()).to(pooled.device());
+}
+
+int64_t StableDiffusionXLBase::training_cutoff(double share) const {
+  double n = double(scheduler->num_train_timesteps());
+  return int64_t(std::nearbyint(n - share * n));
+}
+
+void StableDiffusionXLBase::end_at(StepSchedule& schedule, std::optional<double> denoising_end) const {
+  if (!denoising_end || *denoising_end <= 0 || *denoising_end >= 1) return;
+  auto cutoff = double(training_cutoff(*denoising_end));
+  int64_t n = std::count_if(schedule.values.begin(), schedule.values.end(), [&](double t) { return t >= cutoff; });
+  SF_CHECK(n > 0, name(), ": denoising_end=", *denoising_end, " leaves no step of the schedule");
+  schedule.keep(0, n);
+  schedule.num_inference_steps = n;
+}
+
+StableDiffusionXLBase::UpcastVae::UpcastVae(Autoencoder& vae, bool wanted) {
+  if (!wanted) return;
+  vae_ = &vae, before_ = vae.dtype();
+  vae.to(kFloat32);
+}
+StableDiffusionXLBase::UpcastVae::~UpcastVae() {
+  if (vae_) vae_->to(before_);
+}
+
+Tensor StableDiffusionXLBase::decoded_upcast(const Tensor& latents) const {
+  UpcastVae upcast(*vae, vae->dtype() == kFloat16 && vae->config_bool("force_upcast", true));
+  return decoded(vae->dtype() == kFloat32 ? latents.to(kFloat32) : latents);  // before they are scaled
+}
+
+Tensor StableDiffusionXLBase::run_steps(const StableDiffusionXLOptions& o, const StepSchedule& schedule, Tensor latents, Conditioning told, Guidance guidance,
+                                        const StepOptions& step) const {
+  StepLoop loop(name(), *scheduler, schedule, o.callback_on_step_end, o.progress, o.stop);
+  for (size_t i = 0; i < schedule.size() && !loop.interrupted(); ++i) {
+    loop.begin_step();
+    Tensor noise = predict_noise(*unet, *scheduler, latents, schedule.timestep(i), told, guidance);
+    latents = scheduler->step(noise, schedule.values[i], latents, step).prev_sample;
+    loop.end_step(i, guidance,
+                  {{"latents", &latents}, {"prompt_embeds", &told.prompt_embeds}, {"add_text_embeds", &told.text_embeds}, {"add_time_ids", &told.time_ids}});
+  }
+  return latents;
+}
+
+}  // namespace sf::diffusion

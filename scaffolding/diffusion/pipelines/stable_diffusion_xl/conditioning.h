@@ -1,0 +1,59 @@
+// What the pipelines of SDXL share (Podell et al. 2023, arXiv 2307.01952): two text encoders, and sizes and crops as conditioning.
+#pragma once
+#include <array>
+
+#include "scaffolding/diffusion/pipelines/pipeline.h"
+
+namespace sf::diffusion {
+
+using PixelPair = std::array<int64_t, 2>;  // (height, width), or (top, left)
+
+struct StableDiffusionXLOptions : GenerationOptions {
+  StableDiffusionXLOptions() { guidance_scale = 5; }
+  std::vector<std::string> prompt_2, negative_prompt_2;        // of the second text encoder; empty: the same as the first's
+  Tensor pooled_prompt_embeds, negative_pooled_prompt_embeds;  // [prompts, features], with prompt_embeds
+  std::optional<double> denoising_end;                         // the share of the whole process after which the run ends, for a refiner to go on
+  std::optional<PixelPair> original_size, target_size;         // absent: height and width
+  PixelPair crops_coords_top_left{0, 0};
+  std::optional<PixelPair> negative_original_size, negative_target_size;
+  PixelPair negative_crops_coords_top_left{0, 0};
+};
+
+struct StableDiffusionXLEmbeds {
+  Tensor prompt_embeds, negative_prompt_embeds;                // [B, tokens, features of both encoders]
+  Tensor pooled_prompt_embeds, negative_pooled_prompt_embeds;  // [B, features]
+  std::vector<std::string> truncated;
+};
+
+class StableDiffusionXLBase : public DiffusionPipeline {
+ public:
+  using DiffusionPipeline::DiffusionPipeline;
+  // Of B = prompts * num_images_per_prompt samples; negative ones are undefined without guidance.
+  StableDiffusionXLEmbeds encode_prompt(const StableDiffusionXLOptions& options) const;
+
+ protected:
+  void check_xl(const StableDiffusionXLOptions& o) const;
+  // [1, n] of the numbers; ValueError where the denoiser wants more or fewer.
+  Tensor time_ids(const std::vector<double>& ids, const Tensor& pooled) const;
+  // The schedule's part before denoising_end.
+  void end_at(StepSchedule& schedule, std::optional<double> denoising_end) const;
+  // The latents after the schedule's steps. `told` has both halves of a guided batch.
+  Tensor run_steps(const StableDiffusionXLOptions& o, const StepSchedule& schedule, Tensor latents, Conditioning told, Guidance guidance,
+                   const StepOptions& step) const;
+  int64_t training_cutoff(double share) const;  // the training timestep at which that share of the process is done
+
+  // The autoencoder in float32 where float16 would overflow in it.
+  class UpcastVae {
+   public:
+    explicit UpcastVae(Autoencoder& vae, bool wanted);
+    ~UpcastVae();
+    UpcastVae(const UpcastVae&) = delete;
+
+   private:
+    Autoencoder* vae_ = nullptr;
+    DType before_{};
+  };
+  Tensor decoded_upcast(const Tensor& latents) const;
+};
+
+}  // namespace sf::diffusion

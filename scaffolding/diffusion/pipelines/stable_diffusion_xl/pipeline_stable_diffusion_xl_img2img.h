@@ -1,0 +1,26 @@
+// StableDiffusionXLImg2ImgPipeline: a picture changed by a prompt with SDXL, and its refiner, which goes on where the base model stopped
+// (denoising_end there, denoising_start here).
+#pragma once
+#include "scaffolding/diffusion/pipelines/stable_diffusion_xl/conditioning.h"
+
+namespace sf::diffusion {
+
+struct StableDiffusionXLImg2ImgOptions : StableDiffusionXLOptions {
+  Tensor image;           // [n, 3, H, W] in [-1, 1], or latents
+  double strength = 0.3;  // not looked at with denoising_start
+  std::optional<double> denoising_start;
+  double aesthetic_score = 6, negative_aesthetic_score = 2.5;  // of models with requires_aesthetics_score
+};
+
+class StableDiffusionXLImg2ImgPipeline : public StableDiffusionXLBase {
+ public:
+  static constexpr const char* kName = "StableDiffusionXLImg2ImgPipeline";
+  using StableDiffusionXLBase::StableDiffusionXLBase;
+  const char* name() const override { return kName; }
+  PipelineOutput operator()(const StableDiffusionXLImg2ImgOptions& options) const;
+
+ private:
+  void start_at(StepSchedule& schedule, double denoising_start) const;
+};
+
+}  // namespace sf::diffusion

@@ -1,0 +1,102 @@
+#include "scaffolding/models/attention.h"
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::models {
+
+Attention::Attention(int64_t query_dim, const AttentionOptions& o)
+    : heads(o.heads),
+      rescale_output_factor(o.rescale_output_factor),
+      residual_connection(o.residual_connection),
+      to_q(query_dim, o.heads * o.dim_head, o.bias),
+      to_k(o.cross_attention_dim.value_or(query_dim), o.heads * o.dim_head, o.bias),
+      to_v(o.cross_attention_dim.value_or(query_dim), o.heads * o.dim_head, o.bias),
+      to_out(nn::Linear(o.heads * o.dim_head, query_dim, o.out_bias), nn::Dropout(o.dropout)) {
+  if (o.norm_num_groups) group_norm.emplace(*o.norm_num_groups, query_dim, o.eps);
+}
+
+Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const {
+  Tensor x = hidden_states;
+  const bool picture = x.ndim() == 4;
+  if (group_norm) x = picture ? (*group_norm)(x) : (*group_norm)(x.transpose(1, 2)).transpose(1, 2);
+  if (picture) x = x.flatten(2).transpose(1, 2);  // a view where the picture is channels-last
+  const Tensor& context = encoder_hidden_states ? encoder_hidden_states : x;
+  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}).transpose(1, 2); };
+  Tensor y = scaled_dot_product_attention(split(to_q(x)), split(to_k(context)), split(to_v(context)),
+                                          attention_mask && attention_mask.ndim() == 3 ? attention_mask.unsqueeze(1) : attention_mask);
+  y = y.transpose(1, 2).flatten(2);
+  y = to_out.get<1>()(to_out.get<0>()(y));
+  if (picture) y = y.transpose(1, 2).reshape(hidden_states.shape());
+  if (residual_connection) y = y + hidden_states;
+  return rescale_output_factor == 1 ? y : y / rescale_output_factor;
+}
+
+FeedForwardProjection::FeedForwardProjection(int64_t dim, int64_t inner_dim, const std::string& activation, bool bias)
+    : proj(dim, activation == "geglu" || activation == "swiglu" ? 2 * inner_dim : inner_dim, bias), activation_fn(activation) {
+  for (const char* known : {"geglu", "gelu", "gelu-approximate", "geglu-approximate", "swiglu", "linear-silu"})
+    if (activation == known) return;
+  fail<NotSupported>("FeedForward: activation_fn must be geglu, gelu, gelu-approximate, geglu-approximate, swiglu or linear-silu, got '", activation, "'");
+}
+
+Tensor FeedForwardProjection::forward(const Tensor& x) const {
+  if (activation_fn == "geglu") return linear_geglu(x, proj.weight, proj.bias);
+  if (activation_fn == "swiglu") return linear_swiglu(x, proj.weight, proj.bias);
+  if (activation_fn == "geglu-approximate") return quick_gelu(proj(x));  // no gate, whatever the name says
+  return linear_act(x, proj.weight, proj.bias, activation_fn == "gelu" ? "gelu" : activation_fn == "linear-silu" ? "silu" : "gelu_tanh");
+}
+
+FeedForward::FeedForward(int64_t dim, const FeedForwardOptions& o)
+    : net(FeedForwardProjection(dim, o.inner_dim.value_or(4 * dim), o.activation_fn, o.bias), nn::Dropout(o.dropout),
+          nn::Linear(o.inner_dim.value_or(4 * dim), dim, o.bias)) {}
+
+Tensor FeedForward::forward(const Tensor& x) const { return net.get<2>()(net.get<1>()(net.get<0>()(x))); }
+
+namespace {
+std::optional<int64_t> embeddings_of(const char* who, const TransformerBlockOptions& o) {
+  if (o.norm_type == "layer_norm") return {};
+  SF_CHECK_AS(NotSupported, o.norm_type == "ada_norm", who, ": norm_type must be layer_norm or ada_norm, got '", o.norm_type, "'");
+  SF_CHECK(o.num_embeds_ada_norm, who, ": norm_type 'ada_norm' needs num_embeds_ada_norm");
+  return o.num_embeds_ada_norm;
+}
+AttentionOptions attention_options(const TransformerBlockOptions& o, std::optional<int64_t> cross_attention_dim) {
+  return {.cross_attention_dim = cross_attention_dim,
+          .heads = o.num_attention_heads,
+          .dim_head = o.attention_head_dim,
+          .dropout = o.dropout,
+          .bias = o.attention_bias,
+          .upcast_attention = o.upcast_attention};
+}
+constexpr double kAdaNormEps = 1e-5;  // AdaLayerNorm has its own
+}  // namespace
+
+BasicTransformerBlock::BasicTransformerBlock(const char* who, int64_t dim, const TransformerBlockOptions& o)
+    : only_cross_attention(o.only_cross_attention),
+      norm1(dim, o.norm_type == "ada_norm" ? kAdaNormEps : o.norm_eps, o.norm_elementwise_affine, embeddings_of(who, o)),
+      attn1(dim, attention_options(o, o.only_cross_attention ? o.cross_attention_dim : std::nullopt)),
+      norm3(dim, o.norm_eps, o.norm_elementwise_affine),
+      ff(dim, {.activation_fn = o.activation_fn, .dropout = o.dropout}) {
+  if (!o.cross_attention_dim && !o.double_self_attention) return;
+  norm2.emplace(dim, o.norm_type == "ada_norm" ? kAdaNormEps : o.norm_eps, o.norm_elementwise_affine, embeddings_of(who, o));
+  attn2.emplace(dim, attention_options(o, o.double_self_attention ? std::nullopt : o.cross_attention_dim));
+}
+
+Tensor BasicTransformerBlock::compute(const Tensor& x, const Tensor& mask, const Tensor& context, const Tensor& context_mask, const Tensor& timestep) const {
+  Tensor h = x + attn1(norm1(x, timestep), only_cross_attention ? context : Tensor(), mask);
+  if (attn2) h = h + (*attn2)((*norm2)(h, timestep), context, context_mask);
+  return h + ff(norm3(h));
+}
+
+Tensor BasicTransformerBlock::forward(const Tensor& hidden_states, const Tensor& mask, const Tensor& context, const Tensor& context_mask,
+                                      const Tensor& timestep) const {
+  return run([=, this](const Tensors& in) -> Tensors { return {compute(in[0], mask, context, context_mask, timestep)}; }, {hidden_states})[0];
+}
+
+Tensor attention_bias(const char* who, const char* name, const Tensor& mask, DType dtype) {
+  if (!mask) return mask;
+  SF_CHECK(mask.ndim() == 2 || mask.ndim() == 3, who, ": ", name, " must be [B, tokens] (1 where it is seen) or [B, 1, tokens] (added to scores), got ",
+           mask.shape());
+  return mask.ndim() == 3 ? mask : ((1 - mask.to(dtype)) * -10000.0).unsqueeze(1);
+}
+
+}  // namespace sf::models

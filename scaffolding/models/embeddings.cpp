@@ -1,0 +1,112 @@
+#include "scaffolding/models/embeddings.h"
+
+#include <cmath>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/core/op.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::models {
+
+Tensor timestep_embedding(const Tensor& timesteps, int64_t embedding_dim, const TimestepOptions& o) {
+  SF_CHECK(timesteps.ndim() == 1, "timestep_embedding: timesteps must have one dimension, got ", timesteps.shape());
+  SF_CHECK(embedding_dim > 1, "timestep_embedding: embedding_dim must be above 1, got ", embedding_dim);
+  const int64_t half = embedding_dim / 2;
+  Tensor exponent = arange(0, half, 1, kFloat32, timesteps.device()) * -std::log(double(o.max_period));
+  Tensor frequencies = exp(exponent / (double(half) - o.downscale_freq_shift));
+  Tensor angles = timesteps.to(kFloat32).unsqueeze(1) * frequencies.unsqueeze(0);
+  if (o.scale != 1) angles = angles * o.scale;
+  Tensor first = o.flip_sin_to_cos ? cos(angles) : sin(angles), second = o.flip_sin_to_cos ? sin(angles) : cos(angles);
+  Tensor y = cat({first, second}, -1);
+  return embedding_dim % 2 ? pad(y, {0, 1}) : y;
+}
+
+TimestepEmbedding::TimestepEmbedding(int64_t in_channels, int64_t time_embed_dim, std::optional<int64_t> cond_proj_dim)
+    : linear_1(in_channels, time_embed_dim), linear_2(time_embed_dim, time_embed_dim) {
+  if (cond_proj_dim) cond_proj.emplace(*cond_proj_dim, in_channels, false);
+}
+
+Tensor TimestepEmbedding::forward(const Tensor& sample, const Tensor& condition) const {
+  Tensor x = condition && cond_proj ? sample + (*cond_proj)(condition) : sample;
+  return linear_2(linear_act(x, linear_1.weight, linear_1.bias, "silu"));
+}
+
+AttentionPooling::AttentionPooling(int64_t heads, int64_t embed_dim)
+    : num_heads(heads), k_proj(embed_dim, embed_dim), q_proj(embed_dim, embed_dim), v_proj(embed_dim, embed_dim) {
+  SF_CHECK(heads > 0 && embed_dim % heads == 0, "AttentionPooling: embed_dim=", embed_dim, " must be a multiple of num_heads=", heads);
+  positional_embedding = nn::parameter(randn({1, embed_dim}) / std::sqrt(double(embed_dim)));
+}
+
+Tensor AttentionPooling::forward(const Tensor& x) const {
+  Tensor query = x.mean({1}, true) + positional_embedding;
+  Tensor tokens = cat({query, x}, 1);
+  auto heads = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), num_heads, -1}).transpose(1, 2); };
+  return scaled_dot_product_attention(heads(q_proj(query)), heads(k_proj(tokens)), heads(v_proj(tokens))).reshape({x.size(0), -1});
+}
+
+TextTimeEmbedding::TextTimeEmbedding(int64_t encoder_dim, int64_t time_embed_dim, int64_t num_heads)
+    : norm1(Shape{encoder_dim}), pool(num_heads, encoder_dim), proj(encoder_dim, time_embed_dim), norm2(Shape{time_embed_dim}) {}
+
+Tensor TextTimeEmbedding::forward(const Tensor& hidden_states) const { return norm2(proj(pool(norm1(hidden_states)))); }
+
+LabelEmbedding::LabelEmbedding(int64_t classes, int64_t hidden_size, double dropout)
+    : num_classes(classes), dropout_prob(dropout), embedding_table(classes + (dropout > 0), hidden_size) {}
+
+Tensor LabelEmbedding::forward(const Tensor& labels) const {
+  if (!training || dropout_prob <= 0) return embedding_table(labels);
+  Tensor dropped = lt(rand({labels.size(0)}, {}, kFloat32), wrapped(dropout_prob)).to(labels.device());
+  return embedding_table(where(dropped, full({}, num_classes, labels.dtype(), labels.device()), labels));
+}
+
+namespace {
+constexpr int64_t kTimestepChannels = 256;
+}
+
+CombinedTimestepLabelEmbeddings::CombinedTimestepLabelEmbeddings(int64_t num_classes, int64_t embedding_dim, double class_dropout_prob)
+    : timestep_embedder(kTimestepChannels, embedding_dim), class_embedder(num_classes, embedding_dim, class_dropout_prob) {}
+
+Tensor CombinedTimestepLabelEmbeddings::forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const {
+  Tensor t = timestep_embedding(timestep, kTimestepChannels, {.flip_sin_to_cos = true});
+  return timestep_embedder(t.to(dtype)) + class_embedder(class_labels);
+}
+
+Tensor batch_of_timesteps(const char* who, const Tensor& timestep, int64_t batch) {
+  check_defined(who, "timestep", timestep);
+  SF_CHECK(timestep.ndim() <= 1 && (timestep.numel() == 1 || timestep.numel() == batch), who, ": timestep must be one number, or one for each of the ", batch,
+           " samples, got ", timestep.shape());
+  return timestep.reshape({-1}).expand({batch});
+}
+
+Tensor sincos_positions(const std::vector<double>& positions, int64_t dim) {
+  const int64_t half = dim / 2;
+  std::vector<double> values(positions.size() * size_t(dim));
+  for (size_t p = 0; p < positions.size(); ++p) {
+    for (int64_t i = 0; i < half; ++i) {
+      double angle = positions[p] / std::pow(10000.0, double(i) / double(half));
+      values[p * size_t(dim) + size_t(i)] = std::sin(angle);
+      values[p * size_t(dim) + size_t(half + i)] = std::cos(angle);
+    }
+  }
+  return tensor(values, {int64_t(positions.size()), dim}, kFloat32);
+}
+
+PatchEmbed::PatchEmbed(int64_t sample_size, int64_t patch, int64_t in_channels, int64_t embed_dim, double scale)
+    : patch_size(patch),
+      base_size(sample_size / patch),
+      interpolation_scale(scale),
+      proj(in_channels, embed_dim, nn::Ints(patch), {.stride = nn::Ints(patch)}) {}
+
+Tensor PatchEmbed::forward(const Tensor& latent) const {
+  Tensor x = proj(latent);
+  const int64_t h = x.size(2), w = x.size(3), half = x.size(1) / 2;
+  auto table = [&](int64_t n) {
+    std::vector<double> places;  // float32, as diffusers has them
+    for (int64_t i = 0; i < n; ++i) places.push_back(double(float(i) / float(double(n) / double(base_size)) / float(interpolation_scale)));
+    return sincos_positions(places, half);
+  };
+  Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
+  Tensor positions = cat({columns, rows}, -1).reshape({1, h * w, 2 * half}).to(x.device());
+  return (x.flatten(2).transpose(1, 2) + positions).to(latent.dtype());
+}
+
+}  // namespace sf::models

@@ -1,0 +1,96 @@
+#include "scaffolding/models/model.h"
+
+#include <algorithm>
+
+#include "scaffolding/autograd/checkpoint.h"
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/nn/closest.h"
+
+namespace sf::models {
+
+namespace {
+std::vector<ModelEntry>& registry() {
+  static std::vector<ModelEntry> models;
+  return models;
+}
+
+// Every part of a model that can be checkpointed.
+std::vector<CheckpointedModule*> checkpointed_parts(nn::Module& model) {
+  std::vector<CheckpointedModule*> parts;
+  for (auto& m : nn::named_modules(model))
+    if (auto* part = dynamic_cast<CheckpointedModule*>(m.module)) parts.push_back(part);
+  return parts;
+}
+}  // namespace
+
+Tensors CheckpointedModule::run(const std::function<Tensors(const Tensors&)>& forward, const Tensors& inputs) const {
+  if (!gradient_checkpointing || !autograd::grad_enabled()) return forward(inputs);
+  return autograd::checkpoint(forward, inputs);
+}
+
+const char* Model::weights_stem() const { return std::string_view(library()) == "transformers" ? "model" : "diffusion_pytorch_model"; }
+io::Object Model::config() { return io::whole_config(fields(), rest_); }
+
+// Which class it is stands under other names in transformers' files.
+io::Object Model::saved_config() {
+  io::Object diffusers = io::saved_config(type(), config());
+  if (std::string_view(library()) != "transformers") return diffusers;
+  std::vector<io::Object> items{"architectures", io::Object::container(io::Object::List, {type()})};
+  auto& entries = diffusers.items();
+  for (size_t i = 0; i + 1 < entries.size(); i += 2) {
+    const std::string& key = entries[i].text();
+    if (key == "_class_name" || key == "architectures" || key == "model_type" || key == "torch_dtype" || key == "dtype") continue;
+    items.insert(items.end(), {entries[i], entries[i + 1]});
+  }
+  items.insert(items.end(), {"model_type", model_type(), "torch_dtype", io::Object(name(dtype()))});
+  return io::Object::container(io::Object::Dict, std::move(items));
+}
+
+void Model::enable_gradient_checkpointing(bool on) {
+  auto parts = checkpointed_parts(*this);
+  SF_CHECK_AS(NotSupported, !parts.empty(), type(), ": has no parts that support gradient checkpointing");
+  for (auto* part : parts) part->gradient_checkpointing = on;
+}
+
+bool Model::is_gradient_checkpointing() {
+  auto parts = checkpointed_parts(*this);
+  return std::any_of(parts.begin(), parts.end(), [](auto* part) { return part->gradient_checkpointing; });
+}
+
+DType Model::dtype() {
+  for (auto& t : nn::parameters(*this))
+    if (is_floating(t.dtype())) return t.dtype();
+  return default_dtype();
+}
+
+Device Model::device() {
+  Tensors all = nn::parameters(*this);
+  return all.empty() ? Device() : all.front().device();
+}
+
+nn::LayerEntry& detail::add_model(nn::LayerEntry& layer, ModelEntry entry) {
+  layer.home = "models";
+  entry.layer = &layer;
+  auto& all = registry();
+  auto place = std::lower_bound(all.begin(), all.end(), entry.name, [](const ModelEntry& e, const std::string& name) { return e.name < name; });
+  all.insert(place, std::move(entry));
+  return layer;
+}
+
+const std::vector<ModelEntry>& all_models() { return registry(); }
+
+const ModelEntry* find_model(std::string_view class_name) {
+  for (auto& e : registry())
+    if (e.name == class_name) return &e;
+  return nullptr;
+}
+
+std::unique_ptr<Model> make_model(const std::string& class_name, const io::Object& config) {
+  if (auto* entry = find_model(class_name)) return entry->make(config);
+  std::vector<std::string> names;
+  for (auto& e : registry()) names.push_back(e.name);
+  fail("make_model: there is no model '", class_name, "'", nn::closest_hint(class_name, names));
+}
+
+}  // namespace sf::models

@@ -1,0 +1,182 @@
+#include "scaffolding/models/model_files.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "scaffolding/core/default_device.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/io/checkpoint.h"
+#include "scaffolding/io/sharded.h"
+#include "scaffolding/io/torch_file.h"
+#include "scaffolding/nn/state_dict.h"
+#include "scaffolding/ops/copy/copy.h"
+
+namespace sf::models {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string join(const std::string& folder, const std::string& name) { return name.empty() ? folder : (fs::path(folder) / name).string(); }
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+// "diffusion_pytorch_model.safetensors" with a variant, and its index: ".fp16" stands before the extension, and before
+// "index" in the names of shards' indexes.
+std::string with_variant(const std::string& stem, const std::string& variant, const std::string& extension) {
+  return stem + (variant.empty() ? "" : "." + variant) + extension;
+}
+
+std::string class_of(const io::Object& config, const std::string& where) {
+  if (auto* name = config.find("_class_name"); name && name->is(io::Object::String)) return name->text();
+  auto* list = config.find("architectures");
+  SF_CHECK(list && list->is_sequence() && list->items().size() == 1 && list->items()[0].is(io::Object::String), where,
+           ": names no class: it has neither _class_name nor architectures");
+  return list->items()[0].text();
+}
+
+io::Object merged(const io::Object& config, const io::Object& overrides) {
+  std::vector<io::Object> items;
+  auto& have = config.items();
+  for (size_t i = 0; i + 1 < have.size(); i += 2)
+    if (!have[i].is(io::Object::String) || (!overrides.find(have[i].text()) && have[i].text() != "_use_default_values"))
+      items.insert(items.end(), {have[i], have[i + 1]});
+  items.insert(items.end(), overrides.items().begin(), overrides.items().end());
+  return io::Object::container(io::Object::Dict, std::move(items));
+}
+
+}  // namespace
+
+io::Object load_model_config(const std::string& folder, const std::string& subfolder) {
+  std::string path = join(join(folder, subfolder), "config.json");
+  SF_CHECK(is_file(path), "load_model: there is no file ", path, "; a model's folder holds config.json and its weights");
+  return io::read_config_file(path);
+}
+
+std::string find_weights(const std::string& folder, const std::string& stem, const LoadModelOptions& options) {
+  std::string place = join(folder, options.subfolder);
+  std::string looked;
+  auto exists = [&](const std::string& name) {
+    looked += (looked.empty() ? "" : ", ") + name;
+    return is_file(join(place, name));
+  };
+  if (options.use_safetensors.value_or(true)) {
+    for (const std::string& name : {with_variant(stem, options.variant, ".safetensors"), with_variant(stem + ".safetensors.index", options.variant, ".json"),
+                                    with_variant(stem, options.variant, ".safetensors.index.json")})
+      if (exists(name)) return join(place, name);
+  }
+  if (!options.use_safetensors.value_or(false)) {
+    std::string bin = stem == "model" ? "pytorch_model" : stem;
+    for (const std::string& name : {with_variant(bin, options.variant, ".bin"), with_variant(bin + ".bin.index", options.variant, ".json"),
+                                    with_variant(bin, options.variant, ".bin.index.json")})
+      if (exists(name)) return join(place, name);
+  }
+  std::string lora =
+      is_file(join(place, "pytorch_lora_weights.safetensors")) ? "; pytorch_lora_weights.safetensors is a LoRA, which changes a model and is none" : "";
+  fail("load_model: there are no weights in ", place, "; looked for ", looked, lora);
+}
+
+// config.json's, or where there is none and the class can tell, that of the weights.
+static io::Object found_config(const std::string& folder, const LoadModelOptions& options, const std::string& class_name) {
+  auto* entry = find_model(class_name);
+  if (!entry || !entry->config_of_weights || is_file(join(join(folder, options.subfolder), "config.json"))) {
+    io::Object config = load_model_config(folder, options.subfolder);
+    return entry && entry->flat_config ? entry->flat_config(config) : config;
+  }
+  auto file = io::open_checkpoint(find_weights(folder, "model", options));
+  std::vector<io::CheckpointEntry> tensors;
+  for (auto& name : file->names()) tensors.push_back(file->entry(name));
+  return entry->config_of_weights(tensors);
+}
+
+namespace {
+
+// A file's tensor in another dtype, piece by piece: the file's pages go as soon as they are converted, so that a model is never in memory twice.
+Tensor converted(const Tensor& t, DType dtype) {
+  constexpr int64_t kPiece = 1 << 22;  // elements
+  if (!t.is_contiguous()) return to_dtype(t, dtype);
+  Tensor out = empty(t.shape(), dtype), from = t.view({t.numel()}), to = out.view({t.numel()});
+  for (int64_t at = 0; at < t.numel(); at += kPiece) {
+    int64_t n = std::min(kPiece, t.numel() - at);
+    Tensor piece = from.narrow(0, at, n);
+    to.narrow(0, at, n).copy_(piece);
+    io::release_mapped(piece.data_ptr(), piece.nbytes());
+  }
+  return out;
+}
+
+// A LoRA's file in a model's place is worth a better message than a thousand missing keys.
+void refuse_lora(const std::string& path, const std::vector<std::string>& names, Model& model) {
+  auto lora = std::find_if(names.begin(), names.end(), [](const std::string& name) { return name.find("lora") != name.npos; });
+  if (lora == names.end()) return;
+  auto keys = nn::state_dict(model);
+  for (auto& [key, t] : keys)
+    if (std::find(names.begin(), names.end(), key) != names.end()) return;
+  fail(path, ": holds a LoRA (tensors as '", *lora, "'), which changes a model and is none itself; load the model that it was made for");
+}
+
+}  // namespace
+
+// A model without memory; fill() gives it tensors.
+static std::unique_ptr<Model> make_empty(const std::string& class_name, const io::Object& config) {
+  DefaultDevice nowhere(Device(Device::Meta));
+  return make_model(class_name, config);
+}
+
+static void fill(Model& model, const io::Checkpoint& file, const LoadModelOptions& options) {
+  std::map<std::string, Tensor> state;
+  for (auto& name : file.names()) {
+    std::string key = model.current_key(name);
+    if (key.empty()) continue;
+    Tensor t = file.get(name);
+    if (options.dtype && is_floating(t.dtype())) t = t.dtype() == *options.dtype ? t : converted(t, *options.dtype);
+    if (options.device != t.device()) t = to_device(t, options.device);
+    state.emplace(std::move(key), std::move(t));
+  }
+  nn::load_state_dict(model, state, {.strict = true, .assign = true});
+  model.eval();
+}
+
+std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options, const std::string& class_name) {
+  io::Object config = merged(found_config(folder, options, class_name), options.overrides);
+  std::string where = join(join(folder, options.subfolder), "config.json");
+  auto model = make_empty(class_name.empty() ? class_of(config, where) : class_name, config);
+  std::string path = find_weights(folder, model->weights_stem(), options);
+  auto file = io::open_checkpoint(path);
+  refuse_lora(path, file->names(), *model);
+  try {
+    fill(*model, *file, options);
+  } catch (const RuntimeError& e) {
+    fail<RuntimeError>(path, ": ", e.what());
+  }
+  return model;
+}
+
+std::unique_ptr<Model> load_model(const io::Checkpoint& weights, const std::string& class_name, const io::Object& config, const LoadModelOptions& options) {
+  auto model = make_empty(class_name, merged(config, options.overrides));
+  fill(*model, weights, options);
+  return model;
+}
+
+void save_model(Model& model, const std::string& folder, const SaveModelOptions& options) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  SF_CHECK(fs::is_directory(folder, error), "save_model: cannot make the folder ", folder);
+  std::map<std::string, Tensor> state;
+  for (auto& [name, t] : nn::state_dict(model)) state.emplace(name, t);
+  const std::string stem = model.weights_stem();
+  if (options.safe_serialization) {
+    io::save_sharded_safetensors(state, join(folder, with_variant(stem, options.variant, ".safetensors")), options.max_shard_size, {{"format", "pt"}});
+  } else {
+    std::vector<io::Object> items;
+    for (auto& [name, t] : nn::state_dict(model)) items.insert(items.end(), {io::Object(std::string_view(name)), io::Object(t)});
+    io::save_torch(io::Object::container(io::Object::OrderedDict, std::move(items)),
+                   join(folder, with_variant(stem == "model" ? "pytorch_model" : stem, options.variant, ".bin")));
+  }
+  io::write_config_file(model.saved_config(), join(folder, "config.json"));
+}
+
+}  // namespace sf::models

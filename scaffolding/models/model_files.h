@@ -1,0 +1,37 @@
+// Models in folders: config.json and weights (safetensors, in shards or not, or torch's .bin), as diffusers and transformers have them.
+#pragma once
+#include "scaffolding/io/checkpoint.h"
+#include "scaffolding/models/model.h"
+
+namespace sf::models {
+
+struct LoadModelOptions {
+  std::string subfolder;
+  std::string variant;         // "fp16": diffusion_pytorch_model.fp16.safetensors
+  std::optional<DType> dtype;  // floating tensors in this one; absent: as the file has them
+  Device device = {};
+  std::optional<bool> use_safetensors;                             // absent: safetensors where there are any, else .bin
+  io::Object overrides = io::Object::container(io::Object::Dict);  // config fields that replace those of config.json
+};
+
+// The model is made without memory and takes the file's tensors, mapped where the file's dtype is wanted and converted one by one
+// where not: at most one tensor is in memory twice. The class is config.json's _class_name or, in transformers' files,
+// architectures. RuntimeError naming missing, unexpected and wrong-shaped keys; a missing file's error names what was looked for.
+// class_name: empty takes the config's; else the model is of that class whatever the config says.
+std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options = {}, const std::string& class_name = {});
+// The same from a checkpoint that is open: of options, dtype, device and overrides.
+std::unique_ptr<Model> load_model(const io::Checkpoint& weights, const std::string& class_name, const io::Object& config, const LoadModelOptions& options = {});
+io::Object load_model_config(const std::string& folder, const std::string& subfolder = {});
+
+// The file (or index of shards) with the weights in a folder. ValueError naming the files looked for.
+std::string find_weights(const std::string& folder, const std::string& stem, const LoadModelOptions& options);
+
+struct SaveModelOptions {
+  std::string variant;
+  bool safe_serialization = true;  // false: torch's .bin
+  uint64_t max_shard_size = 10'000'000'000;
+};
+// Writes config.json and the weights into the folder, which is made where it is not there. Files are written beside and renamed.
+void save_model(Model& model, const std::string& folder, const SaveModelOptions& options = {});
+
+}  // namespace sf::models

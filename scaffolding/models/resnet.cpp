@@ -1,0 +1,96 @@
+#include "scaffolding/models/resnet.h"
+
+#include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/ops/fused/prepared_conv/in_place.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::models {
+
+namespace {
+// No other tensor sees these bytes.
+bool is_sole_owner(const Tensor& t) { return t.storage() && t.impl()->refs == 1 && t.storage()->refs == 1; }
+
+constexpr size_t kLargePicture = size_t(16) << 20;  // bytes from which it pays to go without a second picture
+
+// conv(x) of a 1x1 convolution to no more channels, in the bytes of x: of a band of pixels at a time, whose results lie where pixels were read before.
+bool shrink_in_place(const nn::Conv2d& conv, Tensor& x) {
+  const int64_t in = x.size(1), out = conv.weight.size(0), pixels = in ? x.numel() / in : 0, band = 16384;
+  if (autograd::any_requires_grad({x, conv.weight, conv.bias}) || x.nbytes() < kLargePicture || out > in || conv.weight.numel() != out * in ||
+      autocast::active() || !x.is_contiguous(MemoryFormat::ChannelsLast) || !is_sole_owner(x))
+    return false;
+  const Tensor read = Tensor::strided(x.storage(), {pixels, in}, {in, 1}, x.storage_offset(), x.dtype()), weight = conv.weight.reshape({out, in});
+  Tensor write = Tensor::strided(x.storage(), {pixels, out}, {out, 1}, x.storage_offset(), x.dtype());
+  for (int64_t p = 0; p < pixels; p += band) {
+    const int64_t n = std::min(band, pixels - p);
+    write.narrow(0, p, n).copy_(linear(read.narrow(0, p, n), weight, conv.bias));
+  }
+  const Shape sizes{x.size(0), out, x.size(2), x.size(3)};
+  x = Tensor::strided(x.storage(), sizes, {out * sizes[2] * sizes[3], 1, out * sizes[3], out}, x.storage_offset(), x.dtype());
+  return true;
+}
+
+bool is_looked_at(const nn::Module& m) { return m.has_hooks() || (m.extension() && m.extension()->calls()); }
+}  // namespace
+
+Tensor norm_silu(const nn::GroupNorm& norm, const Tensor& x) {
+  return is_looked_at(norm) ? silu(norm(x)) : group_norm_silu(x, norm.num_groups, norm.weight, norm.bias, norm.eps);
+}
+
+Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const Tensor& x, const Tensor& residual) {
+  if (!is_looked_at(conv) && !is_looked_at(norm))
+    return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, residual, norm.eps);
+  Tensor y = conv(norm_silu(norm, x));
+  return residual ? y + residual : y;
+}
+
+ResnetBlock2D::ResnetBlock2D(int64_t in_channels, int64_t out_channels, const ResnetBlock2DOptions& o)
+    : norm1(o.groups, in_channels, o.eps),
+      conv1(in_channels, out_channels, 3, {.padding = 1}),
+      norm2(o.groups, out_channels, o.eps),
+      dropout(o.dropout),
+      conv2(out_channels, out_channels, 3, {.padding = 1}),
+      output_scale_factor(o.output_scale_factor),
+      scale_shift(o.scale_shift),
+      skip_time_act(o.skip_time_act) {
+  if (o.temb_channels) time_emb_proj.emplace(*o.temb_channels, scale_shift ? 2 * out_channels : out_channels);
+  if (in_channels != out_channels) conv_shortcut.emplace(in_channels, out_channels, 1, nn::ConvOptions{});
+}
+
+Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
+  Tensor t;
+  if (time_emb_proj) t = (*time_emb_proj)(skip_time_act ? temb : silu(temb)).unsqueeze(-1).unsqueeze(-1);
+  Tensor h = norm_silu_conv(norm1, conv1, input, scale_shift ? Tensor() : t);
+  if (conv_shortcut && (is_looked_at(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input))) input = (*conv_shortcut)(input);
+  Tensor shortcut = std::move(input);
+  const bool drops = dropout.training && dropout.p.to_double() > 0;
+  if (scale_shift || drops) {
+    if (scale_shift) {
+      Tensors parts = chunk(t, 2, 1);
+      h = silu(norm2(h) * (1 + parts[0]) + parts[1]);
+    } else {
+      h = norm_silu(norm2, h);
+    }
+    h = shortcut + conv2(dropout(h));
+  } else {
+    const bool in_place = is_sole_owner(shortcut) && shortcut.nbytes() >= kLargePicture && !is_looked_at(conv2) && !is_looked_at(norm2) &&
+                          group_norm_silu_conv2d_into(shortcut, h, norm2.num_groups, norm2.weight, norm2.bias, conv2.weight, conv2.bias, norm2.eps);
+    h = in_place ? shortcut : norm_silu_conv(norm2, conv2, h, shortcut);
+  }
+  return output_scale_factor == 1 ? h : h / output_scale_factor;
+}
+
+Downsample2D::Downsample2D(int64_t channels, int64_t out_channels, int64_t pad)
+    : conv(channels, out_channels, 3, {.stride = 2, .padding = nn::Ints(pad).values}), padding(pad) {}
+
+Tensor Downsample2D::forward(const Tensor& x) const { return conv(padding == 0 ? pad(x, {0, 1, 0, 1}) : x); }
+
+Upsample2D::Upsample2D(int64_t channels, int64_t out_channels) : conv(channels, out_channels, 3, {.padding = 1}) {}
+
+Tensor Upsample2D::resize(const Tensor& x, const std::optional<Shape>& output_size) const {
+  const bool doubles = !output_size || *output_size == Shape{2 * x.size(2), 2 * x.size(3)};
+  if (doubles && !is_looked_at(conv)) return upsample_conv2d(x, conv.weight, conv.bias);
+  return conv(output_size ? interpolate(x, output_size) : interpolate(x, {}, Floats{2, 2}));
+}
+
+}  // namespace sf::models

@@ -1,0 +1,63 @@
+// SingleFile: a Stable Diffusion model in one checkpoint (.safetensors, .ckpt) with the names of CompVis' code, taken apart into diffusers' parts.
+// Tensors are taken one by one and borrow the mapped file, but for those that a transpose or the file's format makes copies of.
+// Const use is thread-safe.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scaffolding/io/checkpoint.h"
+#include "scaffolding/models/model_files.h"
+#include "scaffolding/models/single_file/kinds.h"
+
+namespace sf::models {
+
+struct SingleFileOptions {
+  std::map<std::string, io::Object> configs;  // of parts, in place of the kind's: {"unet": {...}} for a model of unusual size
+  std::string prediction_type;                // "epsilon" or "v_prediction"; "": as the kind has it
+  std::vector<std::string> parts;             // that are wanted; others are not looked at. Empty: all
+  bool extract_ema = false;                   // the UNet's averaged weights (model_ema.*) in place of the last ones; ValueError where there are none
+};
+
+class SingleFile {
+ public:
+  // RuntimeError when the file cannot be read; ValueError when it is damaged, is no such model, lacks tensors of a part that it has, or has some of another
+  // shape; NotSupported for models of other families.
+  explicit SingleFile(const std::string& path, const SingleFileOptions& options = {});
+
+  struct Part {
+    std::string name, library, class_name;
+    io::Object config;
+  };
+  const SingleFileKind& kind() const { return *kind_; }
+  io::Object model_index() const;                            // as diffusers writes it, with the parts that the file has
+  const std::vector<Part>& parts() const { return parts_; }  // sorted by name; "scheduler" has a config alone
+  const Part& part(const std::string& name) const;           // ValueError naming those there are
+
+  const KeyRows& rows(const std::string& part) const;  // names and shapes, in the order of the checkpoint's blocks
+  Tensor tensor(const std::string& part, const std::string& name) const;
+  // The part as a model, in eval mode: of options, dtype, device and overrides.
+  std::unique_ptr<Model> load(const std::string& part, const LoadModelOptions& options = {}) const;
+  std::vector<std::string> unused() const;  // names in the file that belong to no part
+
+ private:
+  struct Loaded {
+    KeyRows rows;  // sources with their prefix
+    std::map<std::string, size_t> index;
+  };
+  class PartCheckpoint;
+  void add_part(const SingleFilePart& part, const std::string& outer, const SingleFileOptions& options);
+  std::string path_;
+  std::shared_ptr<const io::Checkpoint> file_;
+  const SingleFileKind* kind_;
+  std::vector<Part> parts_;
+  std::map<std::string, Loaded> loaded_;
+};
+
+// The other way: the tensors of one checkpoint with LDM's names. `parts`: tensors of each part under diffusers' names; `configs`: config.json of each, or the
+// kind's where there is none. ValueError for a tensor that is missing, too many, or of another shape.
+std::map<std::string, Tensor> to_single_file(const std::string& kind, const std::map<std::string, std::map<std::string, Tensor>>& parts,
+                                             const std::map<std::string, io::Object>& configs = {});
+
+}  // namespace sf::models

@@ -1,0 +1,88 @@
+#include "scaffolding/train/text_to_image/autoencoder_stage.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/models/autoencoders/autoencoder_kl.h"
+#include "scaffolding/models/model_files.h"
+#include "scaffolding/ops/ops.h"
+#include "scaffolding/train/trainer.h"
+
+namespace sf::train {
+
+namespace {
+
+struct Quality {
+  double latent_rms = 0, psnr = 0;
+};
+
+// Of icons from all over the data, on white.
+Quality measure(const models::AutoencoderKL& vae, const data::IconDataset& icons, int64_t count) {
+  autograd::NoGrad no_grad;
+  double squares = 0, error = 0;
+  count = std::min(count, icons.size());
+  for (int64_t i = 0; i < count; ++i) {
+    Tensor x = icons.picture(i * icons.size() / count, data::background_colours()[0].rgb).unsqueeze(0);
+    Tensor z = vae.encode(x).mode();
+    squares += mean(square(z)).item();
+    error += mean(square(clamp(vae.decode(z), -1, 1) - x)).item();
+  }
+  return {std::sqrt(squares / double(count)), -10 * std::log10(error / double(count) / 4)};
+}
+
+}  // namespace
+
+Tensor reconstruction_loss(const Tensor& pictures, const Tensor& wanted, double edge_weight) {
+  Tensor difference = pictures - wanted;
+  Tensor loss = mean(abs(difference));
+  if (edge_weight == 0) return loss;
+  auto edges = [&](int64_t dim) {
+    int64_t n = difference.size(dim);
+    return mean(abs(difference.narrow(dim, 1, n - 1) - difference.narrow(dim, 0, n - 1)));
+  };
+  return loss + edge_weight * (edges(2) + edges(3));
+}
+
+bool train_autoencoder(const TextToImageRun& run) {
+  if (run.done("pipeline/vae/config.json")) return true;
+  const AutoencoderRecipe& o = run.recipe.autoencoder;
+  manual_seed(uint64_t(run.recipe.seed));
+  models::AutoencoderKLConfig config;
+  io::read_fields("vae", config.fields(), run.recipe.vae);
+  models::AutoencoderKL vae(config);
+  data::DataLoader loader(run.icons, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
+  optim::AdamW optimizer(nn::parameters(vae), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
+  auto schedule = o.schedule(optimizer);
+  optim::EMAModel ema(nn::parameters(vae), {.decay = o.ema_decay});
+  TrainerOptions options;
+  options.run = o.run(run.place("autoencoder"));
+  options.run.eval_steps = o.checkpointing_steps;
+  options.evaluate = [&] { return std::map<std::string, double>{{"psnr", measure(vae, *run.icons, 64).psnr}}; };
+  options.scheduler = schedule.get();
+  options.ema = &ema;
+  options.seed = uint64_t(run.recipe.seed);
+  options.resume = "latest";
+  options.quiet = run.quiet;
+  Trainer trainer(
+      vae, optimizer, loader,
+      [&](data::Batch& batch) {
+        Tensor x = batch.image.contiguous(MemoryFormat::ChannelsLast);
+        auto posterior = vae.encode(x);
+        Tensor loss = reconstruction_loss(vae.decode(posterior.sample()), x, o.edge_weight);
+        return o.kl_weight == 0 ? loss : loss + o.kl_weight * mean(posterior.kl());
+      },
+      options);
+  if (trainer.fit().stopped) return false;
+  ema.copy_to(nn::parameters(vae));
+  vae.eval();
+  Quality quality = measure(vae, *run.icons, 256);
+  vae.options.scaling_factor = 1 / quality.latent_rms;  // the noise schedule is made for unit variance
+  models::save_model(vae, run.place("pipeline/vae"));
+  char text[100];
+  std::snprintf(text, sizeof text, "autoencoder: %.1f dB, scaling factor %.3f", quality.psnr, vae.options.scaling_factor);
+  run.tell(text);
+  return true;
+}
+
+}  // namespace sf::train

@@ -1,0 +1,110 @@
+#include "scaffolding/train/text_to_image/denoiser_stage.h"
+
+#include "scaffolding/diffusion/training.h"
+#include "scaffolding/models/model_files.h"
+#include "scaffolding/ops/ops.h"
+#include "scaffolding/train/interrupt.h"
+#include "scaffolding/train/text_to_image/cached_latents.h"
+#include "scaffolding/train/text_to_image/sample_grid.h"
+#include "scaffolding/train/trainer.h"
+
+namespace sf::train {
+
+TextToImageModel::TextToImageModel(models::CLIPTextConfig text, models::UNet2DConditionConfig denoiser)
+    : text_encoder(std::move(text)), unet(std::move(denoiser)) {}
+
+bool train_tokenizer(const TextToImageRun& run) {
+  if (run.done("pipeline/tokenizer/vocab.json")) return true;
+  auto tokenizer = tokenizers::train_bpe(run.icons->texts(), {.vocab_size = run.recipe.vocab_size, .model_max_length = run.recipe.max_tokens});
+  tokenizer.save_pretrained(run.place("pipeline/tokenizer"));
+  run.tell("tokenizer: " + std::to_string(tokenizer.size()) + " tokens");
+  return true;
+}
+
+bool cache_latents(const TextToImageRun& run) {
+  const char* file = "latents.safetensors";
+  if (run.done(file)) return true;
+  auto model = models::load_model(run.place("pipeline/vae"));
+  auto& vae = dynamic_cast<models::AutoencoderKL&>(*model);
+  run.tell("latents of " + std::to_string(run.icons->size()) + " icons on " + std::to_string(1 + run.recipe.denoiser.backgrounds) + " backgrounds each");
+  StopOnInterrupt interrupt;
+  return CachedLatents::write(*run.icons, vae, run.recipe.denoiser.backgrounds, uint64_t(run.recipe.seed), run.place(file),
+                              [&](int64_t, int64_t) { return !interrupt.asked(); });
+}
+
+Tensor token_ids(const tokenizers::CLIPTokenizer& tokenizer, const std::vector<std::string>& prompts) {
+  auto options = tokenizer.fixed_length();
+  std::vector<int64_t> ids;
+  for (auto& prompt : prompts) {
+    auto one = tokenizer.encode(prompt, options).ids;
+    ids.insert(ids.end(), one.begin(), one.end());
+  }
+  return tensor(ids, {int64_t(prompts.size()), int64_t(ids.size() / prompts.size())});
+}
+
+static TextToImageModel make_model(const TextToImageRun& run, const tokenizers::CLIPTokenizer& tokenizer) {
+  models::CLIPTextConfig text;
+  io::read_fields("text_encoder", text.fields(), run.recipe.text_encoder);
+  text.vocab_size = int64_t(tokenizer.size());
+  text.max_position_embeddings = run.recipe.max_tokens;
+  text.bos_token_id = tokenizer.bos_token_id();
+  text.eos_token_id = tokenizer.eos_token_id();
+  text.pad_token_id = tokenizer.pad_token_id();
+  text.projection_dim = text.hidden_size;
+  models::UNet2DConditionConfig unet;
+  io::read_fields("unet", unet.fields(), run.recipe.unet);
+  models::AutoencoderKLConfig vae;
+  io::read_fields("vae", vae.fields(), run.recipe.vae);
+  unet.in_channels = unet.out_channels = vae.latent_channels;
+  return {std::move(text), std::move(unet)};
+}
+
+bool train_denoiser(const TextToImageRun& run) {
+  if (run.done("pipeline/model_index.json")) return true;
+  const DenoiserRecipe& o = run.recipe.denoiser;
+  auto tokenizer = std::make_shared<tokenizers::CLIPTokenizer>(tokenizers::CLIPTokenizer::from_pretrained(run.place("pipeline/tokenizer")));
+  manual_seed(uint64_t(run.recipe.seed) + 1);
+  TextToImageModel model = make_model(run, *tokenizer);
+  auto scheduler = run.recipe.make_scheduler();
+  data::DataLoader loader(std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors")),
+                          {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
+  optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
+  auto schedule = o.schedule(optimizer);
+  optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
+  diffusion::TrainingOptions objective;
+  objective.snr_gamma = o.snr_gamma;
+  objective.condition_dropout = o.caption_dropout;
+  SampleGrid samples(run, tokenizer);
+  TrainerOptions options;
+  options.run = o.run(run.place("denoiser"));
+  options.scheduler = schedule.get();
+  options.ema = &ema;
+  options.seed = uint64_t(run.recipe.seed) + 1;
+  options.resume = "latest";
+  options.quiet = run.quiet;
+  options.on_step_end = [&](Trainer& trainer) {
+    if (trainer.step() % o.sample_steps != 0) return;
+    ema.store(nn::parameters(model));
+    ema.copy_to(nn::parameters(model));
+    samples.write(model, trainer.step());
+    ema.restore(nn::parameters(model));
+  };
+  Trainer trainer(
+      model, optimizer, loader,
+      [&](data::Batch& batch) {
+        auto todo = diffusion::training_batch(*scheduler, batch.image, objective);
+        std::vector<std::string> prompts = batch.caption;
+        for (size_t i = 0; i < prompts.size(); ++i)
+          if (todo.dropped && todo.dropped.data<bool>()[i]) prompts[i].clear();
+        Tensor text = model.text_encoder(token_ids(*tokenizer, prompts))[0];
+        return diffusion::training_loss(model.unet(todo.noisy_latents, todo.timesteps, text), todo);
+      },
+      options);
+  if (trainer.fit().stopped) return false;
+  ema.copy_to(nn::parameters(model));
+  samples.write(model, trainer.step());
+  samples.save_pipeline(model);
+  return true;
+}
+
+}  // namespace sf::train

@@ -1,0 +1,66 @@
+#include "scaffolding/train/text_to_image/sample_grid.h"
+
+#include <filesystem>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/pipeline_files.h"
+#include "scaffolding/io/image.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::train {
+
+namespace {
+// A handle of what the trainer owns.
+template <class M> std::shared_ptr<models::Model> borrowed(M& model) { return {std::shared_ptr<void>(), &model}; }
+}  // namespace
+
+SampleGrid::SampleGrid(const TextToImageRun& run, std::shared_ptr<const tokenizers::CLIPTokenizer> tokenizer) : run_(run) {
+  parts_.tokenizer = std::move(tokenizer);
+  parts_.vae = diffusion::autoencoder(models::load_model(run.place("pipeline/vae")));
+  parts_.scheduler = run.recipe.make_scheduler();
+}
+
+diffusion::StableDiffusionPipeline SampleGrid::pipeline(TextToImageModel& model) const {
+  diffusion::PipelineComponents parts = parts_;
+  parts.text_encoder = diffusion::text_encoder(borrowed(model.text_encoder));
+  parts.unet = diffusion::denoiser(borrowed(model.unet));
+  return diffusion::StableDiffusionPipeline(std::move(parts));
+}
+
+void SampleGrid::write(TextToImageModel& model, int64_t step) const {
+  auto& prompts = run_.recipe.denoiser.sample_prompts;
+  if (prompts.empty()) return;
+  model.eval();
+  diffusion::GenerationOptions options;
+  options.prompt = prompts;
+  options.num_inference_steps = 20;
+  options.guidance_scale = 4;
+  options.generator = {make_generator()};
+  options.generator[0]->manual_seed(uint64_t(run_.recipe.seed));
+  Tensor images = pipeline(model)(options).images;
+  model.train();
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%06lld.png", static_cast<long long>(step));
+  std::filesystem::create_directories(run_.place("denoiser/samples"));
+  io::write_image(run_.place(std::string("denoiser/samples/") + name), picture_grid(diffusion::VaeImageProcessor::pictures(images), 4));
+}
+
+void SampleGrid::save_pipeline(TextToImageModel& model) const {
+  nn::to(model, {.dtype = kFloat16});
+  auto& vae = *parts_.vae->model();
+  nn::to(vae, {.dtype = kFloat16});
+  diffusion::save_pipeline(pipeline(model), run_.place("pipeline"));
+}
+
+Tensor picture_grid(const Tensors& pictures, int64_t columns) {
+  SF_CHECK(!pictures.empty() && columns > 0, "picture_grid: needs pictures and columns, got ", pictures.size(), " and ", columns);
+  Tensors rows;
+  for (size_t i = 0; i < pictures.size(); i += size_t(columns)) {
+    Tensors row;
+    for (size_t j = i; j < i + size_t(columns); ++j) row.push_back(j < pictures.size() ? pictures[j] : full_like(pictures[0], 255));
+    rows.push_back(cat(row, 2));
+  }
+  return cat(rows, 1);
+}
+
+}  // namespace sf::train

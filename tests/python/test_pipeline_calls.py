@@ -1,0 +1,544 @@
+"""Pipelines beyond diffusers' pictures: arguments, components written in Python, files, interrupts, refusals."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import test_pipelines as golden
+from pipeline_inputs import picture
+from test_pipelines import filled, make, one_thread, scheduler  # noqa: F401
+
+import scaffolding as sf
+from scaffolding import diffusion
+from scaffolding.diffusion import StableDiffusionPipeline
+from scaffolding.safetensors.torch import save_file
+
+QUICK = {"num_inference_steps": 2, "output_type": "np", "seed": 0}
+
+
+def test_guidance_in_two_calls_is_the_same():
+    both = [make()("the cat", guidance_mode=mode, **QUICK).images for mode in ("batched", "sequential")]
+    assert np.abs(both[0] - both[1]).max() < 1e-4
+    inpaint = make("StableDiffusionInpaintPipeline", "unet9")
+    call = {"image": picture(32, 32), "mask_image": picture(32, 32)[:, :, 0], **QUICK}
+    both = [inpaint("the cat", guidance_mode=mode, **call).images for mode in ("batched", "sequential")]
+    assert np.abs(both[0] - both[1]).max() < 1e-4
+
+
+def test_the_readme_of_the_first_days():
+    config, vae = golden.DOCUMENT["configs"]["unet"], golden.DOCUMENT["configs"]["vae"]
+    pipe = StableDiffusionPipeline(
+        unet=diffusion.UNet2DConditionModel(**config),
+        scheduler=diffusion.DDPMScheduler(),
+        vae=diffusion.AutoencoderKL(**vae),
+    )
+    image = pipe(prompt_embeds=sf.randn(2, 77, 32), num_inference_steps=3)
+    assert image.shape == (2, 3, 32, 32) and isinstance(image, sf.Tensor) and image.images is image
+    assert 0 <= image.min() and image.max() <= 1
+    named = pipe(prompt_embeds=sf.randn(1, 77, 32), num_inference_steps=1, output_type="np")
+    assert named.images.shape == (1, 32, 32, 3)
+
+
+def test_output_types():
+    pipe = make()
+    values = pipe("the cat", num_inference_steps=1, seed=0, output_type="sf_tensor").images
+    assert values.shape == (1, 3, 32, 32) and values.dtype is sf.float32
+    array = pipe("the cat", num_inference_steps=1, seed=0, output_type="np").images
+    np.testing.assert_array_equal(array, values.permute(0, 2, 3, 1).numpy())
+    assert pipe("the cat", num_inference_steps=1, output_type="latent").images.shape == (1, 4, 16, 16)
+    images, nsfw = pipe("the cat", num_inference_steps=1, output_type="np", return_dict=False)
+    assert nsfw is None and images.shape == (1, 32, 32, 3)
+    with pytest.raises(ValueError, match="output_type must be"):
+        pipe("the cat", output_type="jpeg")
+
+
+def test_pil_pictures():
+    image = pytest.importorskip("PIL.Image")
+    pipe = make()
+    made = pipe("the cat", num_inference_steps=1, seed=0).images
+    assert isinstance(made[0], image.Image) and made[0].size == (32, 32)
+    array = pipe("the cat", num_inference_steps=1, seed=0, output_type="np").images
+    np.testing.assert_array_equal(np.array(made[0]), (array[0] * 255).round().astype(np.uint8))
+    call = {"num_inference_steps": 2, "seed": 0, "output_type": "np"}
+    i2i = make("StableDiffusionImg2ImgPipeline")
+    a, b = (i2i("the cat", image=x, **call).images for x in (picture(40, 32), image.fromarray(picture(40, 32))))
+    np.testing.assert_array_equal(a, b)
+
+
+# ---- components of another kind
+
+
+class Recorded(diffusion.UNet2DConditionModel):
+    """A subclass whose forward sees every call."""
+
+    def forward(self, sample, timestep, encoder_hidden_states, **kwargs):
+        self.calls = [*getattr(self, "calls", []), (tuple(sample.shape), float(timestep), sorted(kwargs))]
+        return super().forward(sample, timestep, encoder_hidden_states, **kwargs)
+
+
+def filled_as(cls, like):
+    model = cls.from_config(like.config)
+    model.load_state_dict(like.state_dict())
+    return model.eval()
+
+
+@pytest.mark.filterwarnings("ignore:.*not known here")
+def test_a_subclassed_network_is_called_by_its_own_forward():
+    want = make()("the cat", **QUICK).images
+    pipe = make(unet=None)
+    pipe.unet = filled_as(Recorded, pipe.unet)
+    np.testing.assert_allclose(pipe("the cat", **QUICK).images, want, atol=1e-5)
+    assert [shape for shape, _, _ in pipe.unet.calls] == [(2, 4, 16, 16)] * 2
+    xl = make("StableDiffusionXLPipeline")
+    want = xl("the cat", **QUICK).images
+    xl.unet = filled_as(Recorded, xl.unet)
+    np.testing.assert_allclose(xl("the cat", **QUICK).images, want, atol=1e-5)
+    assert xl.unet.calls[0][2] == ["added_cond_kwargs"]
+
+
+def test_hooks_of_a_network_and_of_its_parts_run():
+    pipe = make()
+    pipe.unet = filled_as(diffusion.UNet2DConditionModel, pipe.unet)
+    seen = []
+    handles = [
+        pipe.unet.register_forward_hook(lambda module, args, output: seen.append("unet")),
+        pipe.unet.conv_in.register_forward_hook(lambda module, args, output: seen.append("conv_in")),
+    ]
+    pipe("the cat", **QUICK)
+    assert seen == ["conv_in", "unet"] * 2
+    for h in handles:
+        h.remove()
+
+
+def test_a_vae_with_a_decode_of_its_own():
+    class Grey(diffusion.AutoencoderKL):
+        def decode(self, z, return_dict=True, generator=None):
+            return diffusion.AutoencoderKL.decode(self, z, return_dict=False)[0] * 0.0
+
+    pipe = make()
+    pipe.vae = filled_as(Grey, pipe.vae)
+    assert np.all(pipe("the cat", **QUICK).images == 0.5)
+
+
+def test_networks_that_are_written_in_python():
+    class Net(sf.nn.Module):
+        config = {"in_channels": 4, "sample_size": 8, "cross_attention_dim": 32}
+
+        def forward(self, x, t, encoder_hidden_states):
+            return x * 0.1 + encoder_hidden_states.mean()
+
+    pipe = StableDiffusionPipeline(unet=Net(), scheduler=scheduler(), vae=filled(diffusion.AutoencoderKL, "vae"))
+    assert pipe(prompt_embeds=sf.ones(1, 77, 32), num_inference_steps=2).shape == (1, 3, 16, 16)
+
+
+@pytest.mark.parametrize("name", ["ddim", "euler", "heun"])
+def test_a_subclassed_scheduler_steps_by_its_own_methods(name):
+    class Recorded(getattr(diffusion, type(scheduler(name)).__name__)):
+        def step(self, model_output, timestep, sample, **kwargs):
+            self.seen = [*getattr(self, "seen", []), float(timestep)]
+            return super().step(model_output, timestep, sample, **kwargs)
+
+    for pipeline, more in (("StableDiffusionPipeline", {}), ("StableDiffusionImg2ImgPipeline", {"image": picture(32, 32)})):
+        call = {"num_inference_steps": 4, "seed": 0, "output_type": "np", **more}
+        want = make(pipeline, schedule=name)("the cat", **call).images
+        own = Recorded.from_config(scheduler(name).config)
+        np.testing.assert_array_equal(make(pipeline, scheduler=own)("the cat", **call).images, want)
+        assert len(own.seen) >= 3 and own.seen == sorted(own.seen, reverse=True)
+
+
+def test_a_tiny_autoencoder_in_the_vaes_place():
+    tiny = diffusion.AutoencoderTiny(
+        encoder_block_out_channels=(16, 16), decoder_block_out_channels=(16, 16), num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1)
+    )
+    pipe = make(vae=tiny)
+    assert pipe("the cat", **QUICK).images.shape == (1, 32, 32, 3)
+
+
+def test_float16_networks_and_the_vae_in_float32():
+    pipe = make("StableDiffusionXLPipeline")
+    want = pipe("the cat", **QUICK).images
+    for name in ("unet", "vae", "text_encoder", "text_encoder_2"):
+        setattr(pipe, name, filled_as(type(getattr(pipe, name)), getattr(pipe, name)).to(sf.float16))
+    got = pipe("the cat", **QUICK).images
+    assert pipe.vae.dtype is sf.float16 and np.isfinite(got).all() and np.abs(got - want).mean() < 0.02
+
+
+# ---- callbacks, generators, prompts
+
+
+def test_callbacks_see_steps_and_tensors():
+    seen = []
+
+    def callback(pipe, step, timestep, tensors):
+        seen.append((step, int(timestep), sorted(tensors)))
+        return {}
+
+    pipe = make()
+    pipe("the cat", callback_on_step_end=callback, callback_on_step_end_tensor_inputs=["latents", "negative_prompt_embeds"], **QUICK)
+    assert [s for s, _, _ in seen] == [0, 1] and seen[0][2] == ["latents", "negative_prompt_embeds"] and pipe.num_timesteps == 2
+    old = []
+    pipe("the cat", callback=lambda step, timestep, latents: old.append((step, latents.shape)), callback_steps=2, num_inference_steps=3, output_type="np")
+    assert old == [(0, (1, 4, 16, 16)), (2, (1, 4, 16, 16))]
+    with pytest.raises(ValueError, match="callback_on_step_end_tensor_inputs"):
+        pipe("the cat", callback_on_step_end=callback, callback_on_step_end_tensor_inputs=["unet"])
+    with pytest.raises(ZeroDivisionError):
+        pipe("the cat", callback_on_step_end=lambda *a: 1 / 0, **QUICK)
+
+
+def test_a_picture_does_not_depend_on_its_batch():
+    alone = make()("the cat", generator=sf.Generator().manual_seed(7), num_inference_steps=2, output_type="np").images
+    generators = [sf.Generator().manual_seed(s) for s in (3, 7)]
+    two = make()(["the dog", "the cat"], generator=generators, num_inference_steps=2, output_type="np").images
+    assert np.abs(two[1] - alone[0]).max() < 1e-4
+
+
+def weights_of(prompt):
+    return [(text, round(weight, 4)) for text, weight in sf._core._pipelines.parse_weights(prompt)]
+
+
+@pytest.mark.parametrize(
+    "prompt, parts",
+    [
+        ("plain", [("plain", 1.0)]),
+        ("(word)", [("word", 1.1)]),
+        ("a ((b)) c", [("a ", 1.0), ("b", 1.21), (" c", 1.0)]),
+        ("(a:1.3)", [("a", 1.3)]),
+        ("(a (b:0.5) c:2)", [("a ", 2.0), ("b", 1.0), (" c", 2.0)]),
+        ("[a]", [("a", 0.9091)]),
+        ("([a])", [("a", 1.0)]),
+        (r"\(a\) \[b\] c\\", [("(a) [b] c\\", 1.0)]),
+        ("(unclosed", [("unclosed", 1.1)]),
+        ("closed) too]", [("closed) too]", 1.0)]),
+        ("a:1.2)", [("a:1.2)", 1.0)]),
+        ("a (b : + 1.5 )", [("a ", 1.0), ("b : + 1.5 ", 1.1)]),
+        ("(b: +1.5 )", [("b", 1.5)]),
+        ("one BREAK two", [("one", 1.0), ("BREAK", -1.0), ("two", 1.0)]),
+        ("BREAKFAST", [("BREAKFAST", 1.0)]),
+        ("", []),
+    ],
+)
+def test_prompt_weights(prompt, parts):
+    assert weights_of(prompt) == parts
+
+
+def test_weights_scale_the_embeds_of_their_words():
+    pipe = make()
+    plain = pipe.encode_prompt("the cat", do_classifier_free_guidance=False)[0]
+    same, _ = pipe.encode_prompt("the cat", do_classifier_free_guidance=False, prompt_syntax="a1111")
+    np.testing.assert_allclose(same.numpy(), plain.numpy(), atol=1e-6)
+    weighted = pipe.encode_prompt("the (cat:1.5)", do_classifier_free_guidance=False, prompt_syntax="a1111")[0].numpy()
+    raw = plain.numpy().copy()
+    raw[:, 2] *= 1.5  # begin of text, "the", "cat"
+    np.testing.assert_allclose(weighted, raw * (plain.numpy().mean() / raw.mean()), rtol=1e-3, atol=1e-5)
+
+
+def test_long_prompts_take_chunks():
+    pipe = make()
+    long = "the cat and the dog " * 40  # 160 tokens
+    positive, negative = pipe.encode_prompt(long, prompt_syntax="a1111", negative_prompt="dog")
+    assert positive.shape == negative.shape == (1, 3 * 77, 32)
+    first = pipe.encode_prompt("the cat and the dog " * 15, do_classifier_free_guidance=False, prompt_syntax="a1111")[0]
+    np.testing.assert_allclose(positive[:, :77].numpy(), first[:, :77].numpy(), atol=1e-5)
+    broken = pipe.encode_prompt("the cat BREAK the dog", do_classifier_free_guidance=False, prompt_syntax="a1111")[0]
+    assert broken.shape[1] == 2 * 77
+    with pytest.warns(UserWarning, match="was cut off: .*dog"):
+        pipe(long, **QUICK)
+    assert pipe(long, prompt_syntax="a1111", **QUICK).images.shape == (1, 32, 32, 3)
+    xl = make("StableDiffusionXLPipeline")
+    assert xl(long, negative_prompt="dog", prompt_syntax="a1111", **QUICK).images.shape == (1, 32, 32, 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*was cut off")
+def test_enormous_and_empty_prompts():
+    pipe = make()
+    for prompt in ("", " ", "cat " * 2500, "(" * 90 + "cat", "\x00", "\u4e2d" * 10000):
+        for syntax in ("plain", "a1111"):
+            if not (syntax == "a1111" and len(prompt) > 9000):
+                assert np.isfinite(pipe(prompt, num_inference_steps=1, prompt_syntax=syntax, output_type="np").images).all()
+    assert pipe.encode_prompt("cat " * 2500, prompt_syntax="a1111")[0].shape == (1, 34 * 77, 32)
+    with pytest.raises(ValueError, match="more than 100 brackets"):
+        pipe("(" * 5000, prompt_syntax="a1111", **QUICK)
+    with pytest.raises(ValueError, match="a weight must be a number"):
+        pipe("(cat:1.2.3)", prompt_syntax="a1111", **QUICK)
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        ({"height": 30}, "divisible by 8"),
+        ({"width": 0}, "divisible by 8"),
+        ({"num_inference_steps": 0}, "num_inference_steps"),
+        ({"num_inference_steps": 1001}, "1000"),
+        ({"num_inference_steps": -3}, "num_inference_steps"),
+        ({"guidance_scale": float("nan")}, "guidance_scale must be finite"),
+        ({"guidance_scale": float("inf")}, "guidance_scale must be finite"),
+        ({"guidance_rescale": float("nan")}, "guidance_rescale"),
+        ({"eta": float("nan")}, "eta must be finite"),
+        ({"num_images_per_prompt": 0}, "num_images_per_prompt"),
+        ({"clip_skip": 9}, "clip_skip"),
+        ({"clip_skip": -1}, "clip_skip"),
+        ({"prompt": None}, "needs prompt or prompt_embeds"),
+        ({"prompt": []}, "must not be an empty list"),
+        ({"prompt_embeds": sf.zeros(1, 77, 32)}, "prompt or prompt_embeds, not both"),
+        ({"prompt": None, "prompt_embeds": sf.zeros(1, 77)}, r"\[prompts, tokens, features\]"),
+        ({"prompt": None, "prompt_embeds": sf.zeros(1, 77, 31)}, "cross_attention_dim"),
+        ({"prompt": None, "prompt_embeds": sf.zeros(1, 77, 32), "negative_prompt_embeds": sf.zeros(1, 70, 32)}, "one shape"),
+        ({"negative_prompt": "a", "negative_prompt_embeds": sf.zeros(1, 77, 32)}, "not both"),
+        ({"negative_prompt": ["a", "b"]}, "one for each of 1"),
+        ({"generator": [sf.Generator(), sf.Generator()]}, "list of generators"),
+        ({"seed": 1, "generator": sf.Generator()}, "seed or generator"),
+        ({"latents": sf.zeros(1, 3, 16, 16)}, "latents must be"),
+        ({"timesteps": [1, 2], "sigmas": [1.0]}, "not both"),
+        ({"sigmas": [1.0]}, "sigmas"),
+        ({"guidance_mode": "both"}, "guidance_mode"),
+        ({"prompt_syntax": "xml"}, "prompt_syntax"),
+    ],
+)
+def test_refused_calls(call, message):
+    with pytest.raises(ValueError, match=message):
+        make()(**{"prompt": "the cat", "num_inference_steps": 1, "output_type": "np", **call})
+
+
+def test_refused_types():
+    pipe = make()
+    with pytest.raises(TypeError, match="str or a list of str"):
+        pipe(b"\xff\xfe")
+    with pytest.raises(TypeError, match="str or a list of str"):
+        pipe(["the cat", 3])
+    with pytest.raises(UnicodeEncodeError):
+        pipe("cat \ud800")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'promt'"):
+        pipe(promt="the cat")
+    with pytest.raises(NotImplementedError, match="IP adapters"):
+        pipe("the cat", ip_adapter_image=picture(8, 8))
+    with pytest.raises(TypeError, match="Generator"):
+        pipe("the cat", generator=7)
+    with pytest.raises(TypeError, match="unet: must be a UNet2DConditionModel"):
+        StableDiffusionPipeline(unet=filled(diffusion.AutoencoderKL, "vae"))
+    with pytest.raises(TypeError, match="scheduler"):
+        StableDiffusionPipeline(unet=filled(diffusion.UNet2DConditionModel, "unet"), scheduler="ddim")
+    with pytest.raises(ValueError, match="strength"):
+        make("StableDiffusionImg2ImgPipeline")("the cat", image=picture(32, 32), strength=1.2)
+    with pytest.raises(ValueError, match="leaves no step"):
+        make("StableDiffusionImg2ImgPipeline")("the cat", image=picture(32, 32), strength=0.01, num_inference_steps=5)
+    with pytest.raises(ValueError, match="needs an image"):
+        make("StableDiffusionImg2ImgPipeline")("the cat")
+    with pytest.raises(ValueError, match="PIL pictures, arrays or tensors"):
+        make("StableDiffusionImg2ImgPipeline")("the cat", image="cat.png")
+    with pytest.raises(ValueError, match="pooled_prompt_embeds"):
+        make("StableDiffusionXLPipeline")(prompt_embeds=sf.zeros(1, 77, 64))
+    with pytest.raises(ValueError, match="denoising_start must be below"):
+        make("StableDiffusionXLImg2ImgPipeline")("cat", image=picture(32, 32), denoising_start=0.6, denoising_end=0.5)
+    with pytest.raises(ValueError, match="requires_aesthetics_score"):
+        make("StableDiffusionXLImg2ImgPipeline", requires_aesthetics_score=True)("cat", image=picture(32, 32), strength=0.9)
+
+
+# ---- files
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pipeline")
+    make().save_pretrained(folder / "sd")
+    make("StableDiffusionXLPipeline").save_pretrained(folder / "xl", variant="fp16")
+    return folder
+
+
+def test_a_pipeline_comes_back_from_its_folder(saved):
+    index = json.loads((saved / "sd" / "model_index.json").read_text())
+    assert index["unet"] == ["diffusers", "UNet2DConditionModel"] and index["text_encoder"] == ["transformers", "CLIPTextModel"]
+    assert index["safety_checker"] == [None, None] and index["_class_name"] == "StableDiffusionPipeline"
+    want = make()("the cat", **QUICK).images
+    for cls in (diffusion.DiffusionPipeline, StableDiffusionPipeline, diffusion.AutoPipelineForText2Image):
+        pipe = cls.from_pretrained(saved / "sd")
+        assert type(pipe) is StableDiffusionPipeline
+        np.testing.assert_array_equal(pipe("the cat", **QUICK).images, want)
+    half = StableDiffusionPipeline.from_pretrained(saved / "sd", torch_dtype=sf.float16)
+    assert half.unet.dtype is sf.float16 and half.text_encoder.dtype is sf.float16 and half.dtype is sf.float16
+    other = StableDiffusionPipeline.from_pretrained(saved / "sd", scheduler=scheduler("euler"), text_encoder=None, safety_checker=None)
+    assert type(other.scheduler).__name__ == "EulerDiscreteScheduler" and other.text_encoder is None
+    i2i = diffusion.AutoPipelineForImage2Image.from_pretrained(saved / "sd")
+    assert type(i2i) is diffusion.StableDiffusionImg2ImgPipeline
+    shared = diffusion.AutoPipelineForInpainting.from_pipe(i2i)
+    assert shared.unet is i2i.unet and type(shared) is diffusion.StableDiffusionInpaintPipeline
+
+
+def test_variants(saved):
+    assert (saved / "xl" / "unet" / "diffusion_pytorch_model.fp16.safetensors").exists()
+    pipe = diffusion.DiffusionPipeline.from_pretrained(saved / "xl", variant="fp16")
+    np.testing.assert_array_equal(pipe("the cat", **QUICK).images, make("StableDiffusionXLPipeline")("the cat", **QUICK).images)
+    with pytest.raises(ValueError, match="variant 'bf16'"):
+        diffusion.DiffusionPipeline.from_pretrained(saved / "xl", variant="bf16")
+    with pytest.raises(ValueError, match="there are no weights"):
+        diffusion.DiffusionPipeline.from_pretrained(saved / "xl")
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"_class_name": None}, ValueError, "has no _class_name"),
+        ({"_class_name": "FluxPipeline"}, ValueError, "no pipeline class 'FluxPipeline'"),
+        ({"unet": ["diffusers", "UNet9DModel"]}, ValueError, "no class 'UNet9DModel' for 'unet'"),
+        ({"unet": ["diffusers", "AutoencoderKL"]}, ValueError, "AutoencoderKL"),
+        ({"unet": "UNet2DConditionModel"}, ValueError, "has no 'unet'"),
+        ({"unet": ["diffusers"]}, ValueError, "must be \\[library, class\\]"),
+        ({"unet": [1, 2]}, ValueError, "must be \\[library, class\\]"),
+        ({"../unet": ["diffusers", "UNet2DConditionModel"]}, ValueError, "no name of a folder"),
+    ],
+)
+def test_a_wrong_model_index(saved, tmp_path, change, error, message):
+    for entry in (saved / "sd").iterdir():
+        if entry.is_dir():
+            (tmp_path / entry.name).symlink_to(entry)
+    index = json.loads((saved / "sd" / "model_index.json").read_text())
+    index = {k: v for k, v in {**index, **change}.items() if v is not None}
+    (tmp_path / "model_index.json").write_text(json.dumps(index))
+    with pytest.raises(error, match=message):
+        diffusion.DiffusionPipeline.from_pretrained(tmp_path)
+
+
+def test_other_wrong_folders(saved, tmp_path):
+    with pytest.raises(ValueError, match="model_index.json"):
+        diffusion.DiffusionPipeline.from_pretrained(saved)
+    (tmp_path / "model_index.json").write_bytes(b"\xff\xfe{")
+    with pytest.raises(ValueError, match="model_index.json"):
+        diffusion.DiffusionPipeline.from_pretrained(tmp_path)
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "unet" / "config.json").write_text((saved / "sd" / "unet" / "config.json").read_text())
+    lora = {"down_blocks.1.attentions.0.to_q.lora_A.weight": sf.zeros(4, 8), "down_blocks.1.attentions.0.to_q.lora_B.weight": sf.zeros(8, 4)}
+    save_file(lora, tmp_path / "unet" / "diffusion_pytorch_model.safetensors")
+    with pytest.raises(ValueError, match="holds a LoRA"):
+        diffusion.UNet2DConditionModel.from_pretrained(tmp_path, subfolder="unet")
+    (tmp_path / "unet" / "config.json").write_text(json.dumps({"_class_name": "UNet2DConditionModel", "in_channels": "four"}))
+    with pytest.raises(TypeError, match="in_channels"):
+        diffusion.UNet2DConditionModel.from_pretrained(tmp_path, subfolder="unet")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'unett'"):
+        diffusion.DiffusionPipeline.from_pretrained(saved / "sd", unett=None)
+
+
+def peak_growth(code):
+    """Kilobytes that the peak of resident memory grows by while the code runs in a process of its own."""
+    program = textwrap.dedent(
+        """
+        import scaffolding as sf, sys
+        def status(key):
+            return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key))
+        {setup}
+        before = status("VmRSS")
+        open("/proc/self/clear_refs", "w").write("5")
+        {code}
+        print(status("VmHWM") - before)
+        """
+    )
+    setup, code = code
+    done = subprocess.run([sys.executable, "-c", program.format(setup=setup, code=code)], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the peak of resident memory cannot be reset here")
+def test_loading_in_another_dtype_holds_nothing_twice(tmp_path):
+    model = diffusion.CLIPTextModel(vocab_size=40000, hidden_size=512, num_hidden_layers=2, num_attention_heads=8, intermediate_size=2048)
+    model.save_pretrained(tmp_path)  # 105 MB
+    weights = sum(p.numel() for p in model.parameters()) * 2 // 1024
+    setup = f"folder = {str(tmp_path)!r}"
+    grown = peak_growth((setup, "model = sf.diffusion.CLIPTextModel.from_pretrained(folder, torch_dtype=sf.float16)"))
+    assert grown < weights + 40 * 1024, (grown, weights)
+
+
+def single_file(pipe, kind, path):
+    parts = {n: m.state_dict() for n, m in pipe.components.items() if hasattr(m, "state_dict")}
+    configs = {n: dict(m.config) for n, m in pipe.components.items() if hasattr(m, "state_dict")}
+    tensors = {k: t.contiguous().clone() for k, t in sf._core._to_single_file(kind, parts, configs).items()}
+    save_file(tensors, path)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:.*not known here")
+def test_a_pipeline_from_one_file(saved, tmp_path):
+    path = single_file(make(), "v1", tmp_path / "sd.safetensors")
+    want = make()("the cat", **QUICK).images
+    for cls in (StableDiffusionPipeline, diffusion.DiffusionPipeline):
+        pipe = cls.from_single_file(path, config=saved / "sd")
+        assert type(pipe) is StableDiffusionPipeline and type(pipe.scheduler).__name__ == "DDIMScheduler"
+        np.testing.assert_allclose(pipe("the cat", **QUICK).images, want, atol=1e-5)
+    half = StableDiffusionPipeline.from_single_file(path, config=saved / "sd", torch_dtype=sf.float16, scheduler=scheduler("euler"))
+    assert half.unet.dtype is sf.float16 and type(half.scheduler).__name__ == "EulerDiscreteScheduler"
+    (tmp_path / "config").mkdir()
+    for name in ("unet", "vae", "text_encoder"):
+        (tmp_path / "config" / name).symlink_to(saved / "sd" / name)
+    with pytest.raises(RuntimeError, match="has no tokenizer, and .* cannot be had; pass tokenizer="):
+        StableDiffusionPipeline.from_single_file(path, config=tmp_path / "config", local_files_only=True, cache_dir=tmp_path / "empty")
+    with pytest.raises(FileNotFoundError, match="config"):
+        StableDiffusionPipeline.from_single_file(path, config=tmp_path / "none")
+
+
+def test_a_name_that_is_not_in_the_cache(tmp_path):
+    with pytest.raises(RuntimeError, match="organisation/model"):
+        diffusion.DiffusionPipeline.from_pretrained("organisation/model", cache_dir=tmp_path, local_files_only=True)
+    with pytest.raises(ValueError, match="neither a folder nor a repository"):
+        diffusion.DiffusionPipeline.from_pretrained(tmp_path / "no" / "such" / "folder")
+
+
+def test_a_pipeline_in_the_hubs_cache(saved, tmp_path):
+    repo, commit = tmp_path / "models--organisation--model", "1" * 40
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text(commit)
+    (repo / "snapshots").mkdir()
+    (repo / "snapshots" / commit).symlink_to(saved / "sd")
+    pipe = diffusion.AutoPipelineForText2Image.from_pretrained("organisation/model", cache_dir=tmp_path, local_files_only=True)
+    np.testing.assert_array_equal(pipe("the cat", **QUICK).images, make()("the cat", **QUICK).images)
+
+
+def test_load_from_hf(saved, tmp_path):
+    assert type(diffusion.load_from_hf(saved / "sd", torch_dtype=sf.bfloat16)) is StableDiffusionPipeline
+    unet = diffusion.load_from_hf(saved / "sd", subfolder="unet", torch_dtype=sf.bfloat16)
+    assert type(unet) is diffusion.UNet2DConditionModel and unet.dtype is sf.bfloat16
+    assert type(diffusion.load_from_hf(saved / "sd", subfolder="text_encoder")) is diffusion.CLIPTextModel
+    with pytest.raises(RuntimeError, match="organisation/model"):
+        diffusion.load_from_hf("organisation/model", subfolder="unet", cache_dir=tmp_path, local_files_only=True)
+
+
+# ---- functions
+
+
+def test_functions_make_pictures(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pipe = diffusion.load_pipeline(str(saved / "sd"))
+    call = {"img_dim": 32, "pipeline": pipe, "num_inference_steps": 2, "seed": 3, "verbose": False}
+    made = diffusion.txt2img_sd21("the cat", filename="cat.png", metadata_path="cat.json", **call)
+    assert made["image"].shape == (32, 32, 3) and sf.data.read_image("cat.png").shape == (3, 32, 32)
+    assert json.loads((tmp_path / "cat.json").read_text())["seed"] == 3
+    assert type(pipe.scheduler).__name__ == "DDIMScheduler"
+    again = diffusion.txt2img_sd21("the cat", save_file=False, memory_profile="cpu_only", **call)
+    assert np.abs(again["image"] - made["image"]).max() < 1e-3
+    diffusion.txt2img_sd21("the cat", scheduler="euler", **call)
+    assert (tmp_path / "sd21_the_cat.png").exists()
+    changed = diffusion.img2img("cat.png", "the dog", save_file=False, strength=0.9, **call)
+    assert changed["image"].shape == (32, 32, 3) and np.abs(changed["image"] - made["image"]).max() > 0.01
+    xl = diffusion.load_pipeline(str(saved / "xl"), variant="fp16")
+    assert diffusion.txt2img_sdxl("the cat", save_file=False, **{**call, "pipeline": xl})["image"].shape == (32, 32, 3)
+
+
+def test_devices_and_profiles():
+    assert diffusion.auto_devices("sd21", "unet_gpu") == {"unet": "cuda", "decoder": "cpu", "encoder": "cpu", "text_encoder": "cpu"}
+    assert set(diffusion.auto_devices("sdxl", "cpu_only").values()) == {"cpu"}
+    assert diffusion.get_profile_config("gpu_poor")["guidance_mode"] == "sequential"
+    assert diffusion.models2devices("sdxl", "cpu", "bfloat16")["unet_dtype"] is sf.bfloat16
+    with pytest.raises(ValueError, match="strategy"):
+        diffusion.auto_devices("sdxl", "best")
+
+
+def test_embeds_of_a_prompt_are_those_of_the_run():
+    pipe = make()
+    positive, negative = pipe.encode_prompt("the cat", negative_prompt="dog")
+    call = {"num_inference_steps": 2, "seed": 0, "output_type": "np"}
+    a = pipe("the cat", negative_prompt="dog", **call).images
+    b = pipe(prompt_embeds=positive, negative_prompt_embeds=negative, **call).images
+    np.testing.assert_array_equal(a, b)

@@ -1,0 +1,65 @@
+"""Runs of pipelines that are stopped, and what a person sees of them meanwhile."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from test_pipelines import make, one_thread  # noqa: F401
+
+QUICK = {"num_inference_steps": 2, "output_type": "np", "seed": 0}
+
+SLOW = """
+import sys, time
+sys.path.insert(0, {tests!r}); sys.path.insert(0, {golden!r})
+from test_pipelines import make
+import scaffolding as sf
+sf.set_num_threads(1)
+pipe = make()
+steps = []
+def callback(pipe, step, timestep, tensors):
+    steps.append(step)
+    if step == 2:
+        print("running", flush=True)
+    if step > 2:
+        time.sleep(0.01)
+    return {{}}
+before = sf.backends.cpu.memory_allocated()
+try:
+    pipe("the cat", num_inference_steps=900, output_type="np", callback_on_step_end=callback)
+except KeyboardInterrupt:
+    import gc
+    gc.collect()
+    print("stopped", len(steps), sf.backends.cpu.memory_allocated() - before, flush=True)
+"""
+
+
+def test_ctrl_c_stops_within_a_step_and_frees_memory():
+    here = os.path.dirname(__file__)
+    code = SLOW.format(tests=here, golden=os.path.join(here, "..", "golden"))
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert run.stdout.readline().strip() == "running"
+    run.send_signal(signal.SIGINT)
+    word, steps, held = run.stdout.read().split()
+    assert run.wait() == 0 and word == "stopped" and int(steps) < 890 and int(held) < 1 << 16
+
+
+def test_the_progress_bar():
+    class Terminal(list):
+        write = list.append
+        isatty = staticmethod(lambda: True)
+        flush = staticmethod(lambda: None)
+
+    terminal = Terminal()
+    pipe = make()
+    pipe.set_progress_bar_config(file=terminal, desc="cat")
+    pipe("the cat", num_inference_steps=3, output_type="np")
+    assert terminal[0].startswith("\rcat: [....") and "3/3 steps" in terminal[-1] and terminal[-1].endswith("\n") and len(terminal) == 4
+    plain = Terminal()
+    plain.isatty = lambda: False
+    pipe.set_progress_bar_config(file=plain)
+    pipe("the cat", **QUICK)
+    assert plain == []  # nobody looks
+    pipe.set_progress_bar_config(file=plain, disable=False)
+    pipe("the cat", **QUICK)
+    assert len(plain) == 1 and plain[0].startswith("[####") and "\r" not in plain[0]

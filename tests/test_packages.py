@@ -1,0 +1,102 @@
+"""What is installed and packed works where it is put: the program finds its library and the model that comes with it."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODEL = ROOT / "models/emoji-128"
+needs_weights = pytest.mark.skipif(not (MODEL / "model_index.json").exists(), reason="models/emoji-128 has no weights yet")
+
+
+def run(*command, ok=True, **environment):
+    clean = {name: value for name, value in os.environ.items() if name != "SF_MODEL"}
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=clean | environment)
+    assert not ok or done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture
+def program(build_dir):
+    if not (build_dir / "scaffolding").exists():
+        pytest.skip("the program is not built")
+    return build_dir / "scaffolding"
+
+
+def copy_of_the_program(program, folder):
+    """An installation with the program and its library, and nothing else."""
+    for place, source in (("bin", program), ("lib", program.parent / "libscaffolding.so.0")):
+        (folder / place).mkdir(parents=True)
+        shutil.copy(source, folder / place)
+    return folder / "bin/scaffolding"
+
+
+def test_without_the_model_the_error_names_the_places(program, tmp_path):
+    library = {"LD_LIBRARY_PATH": str(tmp_path / "lib")}  # before the build folder's RUNPATH
+    alone = copy_of_the_program(program, tmp_path)
+    done = run(alone, "txt2img", "red apple", "--output", tmp_path / "a.png", ok=False, **library)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    for place in ("lib/share", "share"):
+        assert str(tmp_path / place / "scaffolding/models/emoji-128") in done.stderr
+    assert "SF_MODEL" in done.stderr and not (tmp_path / "a.png").exists()
+    done = run(alone, "txt2img", "red apple", "--model", "emoji-128", ok=False, **library)
+    assert done.returncode == 2 and "looked in" in done.stderr
+
+
+def test_a_model_that_the_environment_names_must_be_there(program, tmp_path):
+    done = run(program, "txt2img", "red apple", ok=False, SF_MODEL=str(tmp_path))
+    assert done.returncode == 2 and "SF_MODEL: there is no model_index.json in" in done.stderr
+
+
+def test_the_package_names_the_places_too(tmp_path):
+    sf = pytest.importorskip("scaffolding")
+    if (MODEL / "model_index.json").exists():
+        pipe = sf.diffusion.DiffusionPipeline.from_pretrained("emoji-128", torch_dtype=sf.float32)
+        assert sum(p.numel() for p in pipe.unet.parameters()) > 0
+    else:
+        with pytest.raises(ValueError, match="'emoji-128' that comes with Scaffolding is not there; looked in"):
+            sf.diffusion.DiffusionPipeline.from_pretrained("emoji-128")
+
+
+def test_the_debian_package(build_dir, tmp_path):
+    for tool in ("cpack", "dpkg-deb", "dpkg-shlibdeps"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    run("cpack", "-G", "DEB", "--config", build_dir / "CPackConfig.cmake", "-B", tmp_path)
+    (package,) = tmp_path.glob("scaffolding_*.deb")
+    assert package.stat().st_size < (20 << 20) + 40_000_000
+    for dependency in run("dpkg-deb", "-f", package, "Depends").stdout.split(", "):
+        assert "installed" in run("dpkg-query", "-W", "-f", "${Status}", dependency.split()[0]).stdout
+    run("dpkg-deb", "-x", package, tmp_path / "root")
+    program = tmp_path / "root/usr/bin/scaffolding"
+    assert str(tmp_path / "root/usr/lib/libscaffolding.so") in os.path.realpath(run("ldd", program).stdout.split("libscaffolding.so.0 => ")[1].split()[0])
+    assert (tmp_path / "root/usr/share/scaffolding/models/emoji-128/train.json").exists()
+    if (MODEL / "model_index.json").exists():
+        run(program, "txt2img", "red apple, noto", "--steps", 2, "--seed", 1, "--output", tmp_path / "a.png")
+    else:
+        assert "looked in" in run(program, "txt2img", "red apple", ok=False).stderr
+
+
+@needs_weights
+def test_the_model_is_small_and_whole():
+    files = [path for path in MODEL.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 40_000_000
+    index = json.loads((MODEL / "model_index.json").read_text())
+    for part in ("unet", "vae", "text_encoder", "tokenizer", "scheduler"):
+        assert part in index and (MODEL / part).is_dir()
+
+
+@needs_weights
+def test_the_demo_draws_its_sheet(program, tmp_path):
+    shown = run(program, "demo", "--output", tmp_path / "sheet", "--steps", 2).stdout
+    assert shown.count(" s  ") == 9 and str(tmp_path / "sheet/grid.png") in shown
+    sf = pytest.importorskip("scaffolding")
+    assert tuple(sf.io.read_image(str(tmp_path / "sheet/grid.png")).shape) == (3, 256, 512)
+    assert len(list((tmp_path / "sheet").glob("*.png"))) == 9
+    (tmp_path / "prompts.txt").write_text("red apple\n\ncat face\n")
+    run(program, "demo", "--output", tmp_path / "two", "--steps", 2, "--prompts", tmp_path / "prompts.txt", "--columns", 1, "--quiet")
+    assert tuple(sf.io.read_image(str(tmp_path / "two/grid.png")).shape) == (3, 256, 128)

@@ -1,0 +1,179 @@
+"""The program from end to end: a tiny model trained from drawn icons, pictures made with it, and what is asked wrongly."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from drawn_icons import refused
+
+import scaffolding as sf
+from scaffolding.safetensors.torch import load_file
+
+
+def test_training_leaves_a_pipeline_logs_and_samples(run_folder):
+    index = json.loads((run_folder / "pipeline/model_index.json").read_text())
+    assert index["_class_name"] == "StableDiffusionPipeline" and index["unet"] == ["diffusers", "UNet2DConditionModel"]
+    assert load_file(str(run_folder / "pipeline/unet/diffusion_pytorch_model.safetensors"))["conv_in.weight"].dtype == sf.float16
+    steps = [json.loads(line)["step"] for line in (run_folder / "denoiser/metrics.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3, 4, 5, 6]
+    grid = sf.io.read_image(str(run_folder / "denoiser/samples/step-000003.png"))
+    assert grid.shape == (3, 64, 4 * 64)
+
+
+def test_training_again_does_nothing(program, recipe, run_folder):
+    before = (run_folder / "pipeline/model_index.json").stat().st_mtime_ns
+    done = program("train", "--config", recipe, "--output", run_folder, "--quiet")
+    assert done.returncode == 0 and (run_folder / "pipeline/model_index.json").stat().st_mtime_ns == before
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(build_dir, program, recipe, run_folder, tmp_path):
+    """kill -9 in the middle of the last stage, then the same command: the weights of the run that was left alone."""
+    command = [str(build_dir / "scaffolding"), "train", "--config", str(recipe), "--output", str(tmp_path / "run"), "--quiet"]
+    process = subprocess.Popen(command)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run/denoiser/checkpoint-2/manifest.json").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = program("train", "--config", recipe, "--output", tmp_path / "run", "--quiet")
+    assert done.returncode == 0, done.stderr
+    for part in ("vae/diffusion_pytorch_model", "unet/diffusion_pytorch_model", "text_encoder/model"):
+        assert (tmp_path / f"run/pipeline/{part}.safetensors").read_bytes() == (run_folder / f"pipeline/{part}.safetensors").read_bytes(), part
+
+
+def test_txt2img_writes_pictures_with_their_settings(program, model, tmp_path):
+    done = program(
+        "txt2img", "red square, flat", "--model", model, "--steps", 3, "--seed", 4, "--count", 3, "--batch", 2, "-o", tmp_path / "{seed}.png", "--quiet"
+    )
+    assert done.returncode == 0, done.stderr
+    paths = done.stdout.split()
+    assert paths == [str(tmp_path / f"{seed}.png") for seed in (4, 5, 6)]
+    pictures = [sf.io.read_image(p) for p in paths]
+    assert pictures[0].shape == (3, 64, 64)
+    assert (pictures[0] != pictures[1]).any().item()
+    text = sf.io.image_info(paths[1])["text"]
+    assert text["parameters"].startswith("red square, flat\nSteps: 3, Sampler: DDIMScheduler, CFG scale: 5, Seed: 5, Size: 64x64")
+    assert json.loads(text["scaffolding"])["seed"] == 5
+
+
+def test_like_repeats_a_picture_to_the_last_bit(program, model, tmp_path):
+    program("txt2img", "green square", "--model", model, "--steps", 3, "--seed", 1, "--count", 2, "--batch", 2, "-o", tmp_path / "{seed}.png", "-q")
+    done = program("txt2img", "--like", tmp_path / "2.png", "-o", tmp_path / "again.png", "-q")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "2.png").read_bytes()
+    assert program("txt2img", "--like", tmp_path / "2.png", "--seed", 7, "-o", tmp_path / "other.png", "-q").returncode == 0
+    assert (tmp_path / "other.png").read_bytes() != (tmp_path / "2.png").read_bytes()
+
+
+def test_json_is_for_programs(program, model, tmp_path):
+    done = program("txt2img", "box", "--model", model, "--steps", 2, "--json", "--sampler", "euler-a", "-o", tmp_path / "a.webp")
+    row = json.loads(done.stdout)
+    assert row["path"] == str(tmp_path / "a.webp") and row["settings"]["sampler"] == "euler-a" and done.stderr == ""
+
+
+def test_img2img_and_inpaint(program, model, tmp_path):
+    program("txt2img", "red square", "--model", model, "--steps", 2, "-o", tmp_path / "a.png", "-q")
+    done = program("img2img", "blue square", "--image", tmp_path / "a.png", "--model", model, "--steps", 4, "--strength", 0.5, "-o", tmp_path / "b.png", "-q")
+    assert done.returncode == 0, done.stderr
+    mask = sf.zeros(1, 64, 64, dtype=sf.uint8)
+    mask[:, :, :32] = 255
+    sf.io.write_image(str(tmp_path / "mask.png"), mask)
+    arguments = ("blue square", "--image", tmp_path / "a.png", "--model", model, "--steps", 3, "-o", tmp_path / "c.png", "-q")
+    done = program("inpaint", *arguments, "--mask", tmp_path / "mask.png")
+    assert done.returncode == 0, done.stderr
+    assert sf.io.read_image(str(tmp_path / "c.png")).shape == (3, 64, 64)
+    sf.io.write_image(str(tmp_path / "small.png"), mask[:, :32])
+    refused(program("inpaint", *arguments, "--mask", tmp_path / "small.png"), "--mask: must have the picture's size 64x64, got 64x32")
+
+
+def test_convert(program, model, tmp_path):
+    weights = model / "unet/diffusion_pytorch_model.safetensors"
+    done = program("convert", weights, tmp_path / "unet.pt", "--dtype", "float32")
+    assert done.returncode == 0, done.stderr
+    again, before = sf.load(str(tmp_path / "unet.pt")), load_file(str(weights))
+    assert again.keys() == before.keys() and again["conv_in.weight"].dtype == sf.float32
+    assert (again["conv_in.weight"].to(sf.float16) == before["conv_in.weight"]).all().item()
+    refused(program("convert", weights, tmp_path / "unet.pt"), "is there already; --force replaces it")
+    refused(program("convert", weights, tmp_path / "b.safetensors", "--dtype", "int4"), "--dtype: must be float32")
+    refused(program("convert", tmp_path / "none", tmp_path / "b.safetensors"), "there is no file or folder")
+    refused(program("convert", weights, tmp_path / "b.gif"), "must be a folder, or end in .safetensors")
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_inspect(program, model, tmp_path):
+    done = program("inspect", model)
+    assert "StableDiffusionPipeline" in done.stdout and "safetensors" in done.stdout
+    one = json.loads(program("inspect", model / "unet", "--json", "--contains", "conv_in").stdout)
+    assert one["tensors"]["conv_in.weight"] == {"dtype": "F16", "shape": [16, 4, 3, 3]}
+    refused(program("inspect", tmp_path / "nothing"), "there is no file or folder")
+    (tmp_path / "text.txt").write_text("hello")
+    assert program("inspect", tmp_path / "text.txt").returncode == 2
+
+
+def test_interrupt_stops_within_a_step(build_dir, model, tmp_path):
+    command = [str(build_dir / "scaffolding"), "txt2img", "red square", "--model", str(model), "--steps", "1000", "-o", str(tmp_path / "a.png"), "-q"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and error == "scaffolding: stopped\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--model", "/no/such/folder"], "--model: there is no '/no/such/folder'"),
+        (["--sampler", "best"], "--sampler: there is no 'best'; there are ddim"),
+        (["--scheduler-option", "colour=1"], "has no field 'colour'"),
+        (["--scheduler-option", "colour"], "must be field=value"),
+        (["--width", "100"], "must be divisible by 8"),
+        (["--steps", "0"], "num_inference_steps must be from 1"),
+        (["--steps", "1001"], "num_inference_steps must be from 1"),
+        (["--guidance", "nan"], "guidance_scale"),
+        (["--dtype", "int8"], "--dtype: must be float32, bfloat16 or float16"),
+        (["--output", "picture.txt"], "--output: must end in .png"),
+        (["--output", "/proc/nowhere/a.png"], "--output: cannot make the folder"),
+        (["--prompt-syntax", "loud"], "--prompt-syntax: must be plain or weighted"),
+        (["--clip-skip", "9"], "clip_skip"),
+    ],
+)
+def test_bad_arguments_are_one_clear_line(program, model, tmp_path, arguments, text):
+    defaults = {"--model": str(model), "--output": str(tmp_path / "a.png"), "--steps": "2"}
+    given = dict(zip(arguments[::2], arguments[1::2]))
+    refused(program("txt2img", "square", "-q", *[part for pair in (defaults | given).items() for part in pair]), text)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_files_are_refused(program, model, tmp_path, recipe):
+    (tmp_path / "a.png").write_bytes(b"\x89PNG and then nothing")
+    assert program("img2img", "x", "--model", model, "--image", tmp_path / "a.png").returncode == 2
+    refused(program("txt2img", "--like", tmp_path / "missing.png", "--model", model), "missing.png")
+    refused(program("txt2img", "x", "--model", tmp_path / "a.png"), "is a picture")
+    refused(program("txt2img", "--model", model, "-q"), "txt2img: needs a prompt")
+    refused(program("train", "--config", tmp_path / "none.json", "-o", tmp_path / "run"), "none.json")
+    wrong = json.loads(recipe.read_text())
+    wrong["denoiser_training"]["steps"] = 3
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong))
+    refused(program("train", "--config", tmp_path / "wrong.json", "-o", tmp_path / "run"), "denoiser_training: has no field 'steps'")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_long_prompt_says_what_is_left_out(program, model, tmp_path):
+    done = program("txt2img", "red square " * 1000, "--model", model, "--steps", 2, "-o", tmp_path / "a.png", "-q")
+    assert done.returncode == 0 and "too long" in done.stderr and len(done.stderr) < 300
+
+
+def test_help_teaches_with_examples(program):
+    assert "Examples:" in program("txt2img", "--help").stdout
+    overview = program("--help").stdout
+    for name in ("txt2img", "img2img", "inpaint", "train", "inspect", "devices"):
+        assert name in overview
+
+
+def test_the_model_of_the_environment(program, model, tmp_path):
+    done = program("txt2img", "square", "--steps", 2, "-o", tmp_path / "a.png", "-q", env=os.environ | {"SF_MODEL": str(model)})
+    assert done.returncode == 0, done.stderr

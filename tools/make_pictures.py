@@ -1,0 +1,100 @@
+"""Every picture of the documents, from the shipped model with fixed seeds: `make pictures`, after its weights have changed.
+
+    docs/pictures/sheet.png               24 prompts of docs/pictures/prompts.txt; the README begins with it
+    docs/pictures/contact_sheet.png       48 prompts of models/emoji-128/contact_sheet.txt, uncurated; in the model's card too
+    docs/pictures/forming.png             one picture after 1, 2, 4, 8 and 20 steps
+    tests/golden/shipped_model.png        what tests/test_shipped_model.py compares with
+
+and what stands between <!-- pictures --> and <!-- /pictures --> in the README and in docs/first_picture.md.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs/pictures"
+FORMING = ("rocket, fluent 3d, on a blue background", 3, (1, 2, 4, 8, 20))
+README_PART = """<!-- pictures -->
+![24 icons, each from a line of words](docs/pictures/sheet.png)
+
+*{first}, ... One row after the other: [the prompts](docs/pictures/prompts.txt), seeds 1 to {count}, nothing left out. The model is {megabytes:.0f} MB,
+comes with the program and was trained by it ([the recipe](models/emoji-128/train.json)); how far it got is in [its card](models/emoji-128/README.md).*
+<!-- /pictures -->"""
+GUIDE_PART = """<!-- pictures -->
+![One picture after 1, 2, 4, 8 and 20 steps](pictures/forming.png)
+
+*{prompt}, seed {seed}, after {steps} steps.*
+<!-- /pictures -->"""
+
+
+def prompts(path):
+    return path.read_text().split("\n")[:-1]
+
+
+def save(picture, path):
+    """A PNG that is small: colours as they are, compressed as well as can be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(path, optimize=True)
+    print(f"{path.relative_to(ROOT)}: {picture.width}x{picture.height}, {path.stat().st_size // 1000} kB")
+
+
+def sheet(program, lines, columns, output, folder):
+    subprocess.run(
+        [program, "demo", "--prompts", lines, "--columns", str(columns), "--seed", "1", "--output", folder, "--quiet"], check=True, stdout=subprocess.DEVNULL
+    )
+    save(Image.open(folder / "grid.png").convert("RGB"), output)
+
+
+def forming(program, folder):
+    prompt, seed, all_steps = FORMING
+    steps = []
+    for count in all_steps:
+        path = folder / f"{count}.png"
+        subprocess.run(
+            [program, "txt2img", prompt, "--seed", str(seed), "--steps", str(count), "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL
+        )
+        steps.append(Image.open(path).convert("RGB"))
+    row = Image.new("RGB", (sum(p.width for p in steps), steps[0].height))
+    for i, picture in enumerate(steps):
+        row.paste(picture, (i * picture.width, 0))
+    save(row, PICTURES / "forming.png")
+
+
+def replace_part(path, part):
+    text = path.read_text()
+    before, _, rest = text.partition("<!-- pictures -->")
+    _, end, after = rest.partition("<!-- /pictures -->")
+    if not end:
+        sys.exit(f"make_pictures: {path} has no part between <!-- pictures --> and <!-- /pictures -->")
+    path.write_text(before + part + after)
+
+
+def write_documents():
+    lines = prompts(PICTURES / "prompts.txt")
+    size = sum(p.stat().st_size for p in (ROOT / "models/emoji-128").rglob("*") if p.is_file()) / 1e6
+    replace_part(ROOT / "README.md", README_PART.format(first=", ".join(f"“{line}”" for line in lines[:2]), count=len(lines), megabytes=size))
+    prompt, seed, steps = FORMING
+    replace_part(ROOT / "docs/first_picture.md", GUIDE_PART.format(prompt=prompt, seed=seed, steps=", ".join(map(str, steps))))
+
+
+def main(build):
+    program = build / "scaffolding"
+    if not (ROOT / "models/emoji-128/model_index.json").exists():
+        sys.exit("make_pictures: models/emoji-128 has no weights; train it by its recipe, or put them there")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        sheet(program, PICTURES / "prompts.txt", 8, PICTURES / "sheet.png", folder / "sheet")
+        sheet(program, ROOT / "models/emoji-128/contact_sheet.txt", 12, PICTURES / "contact_sheet.png", folder / "contact")
+        forming(program, folder)
+    subprocess.run([sys.executable, ROOT / "tests/test_shipped_model.py", build], check=True)
+    write_documents()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(pathlib.Path(sys.argv[1]).resolve())
