@@ -39,6 +39,7 @@ RECIPE = {
         "clip_sample": False,
     },
     "autoencoder_training": {"max_steps": 4, "batch_size": 4, "warmup_steps": 1, "checkpointing_steps": 2, "logging_steps": 1, "num_workers": 0},
+    "text_encoder_training": {"max_steps": 4, "batch_size": 4, "warmup_steps": 1, "checkpointing_steps": 2, "logging_steps": 1, "num_workers": 0},
     "denoiser_training": {
         "max_steps": 6,
         "batch_size": 4,

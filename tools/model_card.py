@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-STAGES = {"autoencoder": "autoencoder_training", "denoiser": "denoiser_training"}
+STAGES = {"autoencoder": "autoencoder_training", "text_encoder": "text_encoder_training", "denoiser": "denoiser_training"}
 PARTS = {"tokenizer": "Tokenizer", "text_encoder": "Text encoder", "unet": "Denoiser", "vae": "Autoencoder", "scheduler": "Scheduler"}
 
 SHEET = """![48 pictures, uncurated](../../docs/pictures/contact_sheet.png)

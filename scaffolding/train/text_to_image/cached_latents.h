@@ -17,6 +17,8 @@ class CachedLatents : public data::Dataset {
   // ValueError for a file that was made of other icons.
   CachedLatents(std::shared_ptr<const data::IconDataset> icons, const std::string& path);
   int64_t size() const override { return icons_->size(); }
+  int64_t channels() const { return latents_.size(2); }
+  int64_t side() const { return latents_.size(4); }  // of a square latent
   data::Sample get(int64_t index, data::SampleRandom& random) const override;
 
  private:

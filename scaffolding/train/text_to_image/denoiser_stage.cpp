@@ -2,10 +2,12 @@
 
 #include "scaffolding/diffusion/training.h"
 #include "scaffolding/models/model_files.h"
+#include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/interrupt.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
 #include "scaffolding/train/text_to_image/sample_grid.h"
+#include "scaffolding/train/text_to_image/text_encoder_stage.h"
 #include "scaffolding/train/trainer.h"
 
 namespace sf::train {
@@ -32,31 +34,17 @@ bool cache_latents(const TextToImageRun& run) {
                               [&](int64_t, int64_t) { return !interrupt.asked(); });
 }
 
-Tensor token_ids(const tokenizers::CLIPTokenizer& tokenizer, const std::vector<std::string>& prompts) {
-  auto options = tokenizer.fixed_length();
-  std::vector<int64_t> ids;
-  for (auto& prompt : prompts) {
-    auto one = tokenizer.encode(prompt, options).ids;
-    ids.insert(ids.end(), one.begin(), one.end());
-  }
-  return tensor(ids, {int64_t(prompts.size()), int64_t(ids.size() / prompts.size())});
-}
-
 static TextToImageModel make_model(const TextToImageRun& run, const tokenizers::CLIPTokenizer& tokenizer) {
-  models::CLIPTextConfig text;
-  io::read_fields("text_encoder", text.fields(), run.recipe.text_encoder);
-  text.vocab_size = int64_t(tokenizer.size());
-  text.max_position_embeddings = run.recipe.max_tokens;
-  text.bos_token_id = tokenizer.bos_token_id();
-  text.eos_token_id = tokenizer.eos_token_id();
-  text.pad_token_id = tokenizer.pad_token_id();
-  text.projection_dim = text.hidden_size;
   models::UNet2DConditionConfig unet;
   io::read_fields("unet", unet.fields(), run.recipe.unet);
   models::AutoencoderKLConfig vae;
   io::read_fields("vae", vae.fields(), run.recipe.vae);
   unet.in_channels = unet.out_channels = vae.latent_channels;
-  return {std::move(text), std::move(unet)};
+  TextToImageModel model(text_encoder_config(run.recipe, tokenizer), std::move(unet));
+  auto trained = models::load_model(run.place("pipeline/text_encoder"));
+  auto weights = nn::state_dict(*trained);
+  nn::load_state_dict(model.text_encoder, {weights.begin(), weights.end()});
+  return model;
 }
 
 bool train_denoiser(const TextToImageRun& run) {
@@ -68,7 +56,9 @@ bool train_denoiser(const TextToImageRun& run) {
   auto scheduler = run.recipe.make_scheduler();
   data::DataLoader loader(std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors")),
                           {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
+  using Groups = std::vector<optim::AdamW::Group>;
+  optim::AdamW optimizer(Groups{{nn::parameters(model.unet), {.lr = o.learning_rate, .weight_decay = o.weight_decay}},
+                                {nn::parameters(model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}}});
   auto schedule = o.schedule(optimizer);
   optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
   diffusion::TrainingOptions objective;

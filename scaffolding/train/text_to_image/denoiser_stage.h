@@ -1,4 +1,4 @@
-// The stages after the autoencoder: a tokenizer, cached latents, then a text encoder and a UNet trained as one.
+// The stages after the autoencoder: a tokenizer and cached latents, which the text encoder's stage needs too, then a UNet and the text encoder trained as one.
 #pragma once
 #include "scaffolding/models/text_encoders/clip.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
@@ -18,8 +18,5 @@ struct TextToImageModel : nn::Module {
   SF_MODULE(TextToImageModel, text_encoder, unet)
   TextToImageModel(models::CLIPTextConfig text, models::UNet2DConditionConfig denoiser);
 };
-
-// Ids [prompts, model_max_length], cut or padded. One prompt at least.
-Tensor token_ids(const tokenizers::CLIPTokenizer& tokenizer, const std::vector<std::string>& prompts);
 
 }  // namespace sf::train

@@ -34,7 +34,8 @@ io::Fields AutoencoderRecipe::fields() {
 
 io::Fields DenoiserRecipe::fields() {
   io::Fields all = StageRecipe::fields();
-  all.insert(all.end(), {{"caption_dropout", &caption_dropout},
+  all.insert(all.end(), {{"text_learning_rate", &text_learning_rate},
+                         {"caption_dropout", &caption_dropout},
                          {"snr_gamma", &snr_gamma},
                          {"backgrounds", &backgrounds},
                          {"sample_steps", &sample_steps},
@@ -92,7 +93,7 @@ Object ints(std::initializer_list<int64_t> values) {
 Recipe Recipe::read(const std::string& path) {
   Object file = io::read_config_file(path);
   Recipe r;
-  Object data, tokenizer, autoencoder, denoiser;
+  Object data, tokenizer, autoencoder, text_encoder_training, denoiser;
   read_part(path,
             {{"seed", &r.seed},
              {"data", &data},
@@ -102,6 +103,7 @@ Recipe Recipe::read(const std::string& path) {
              {"unet", &r.unet},
              {"scheduler", &r.scheduler},
              {"autoencoder_training", &autoencoder},
+             {"text_encoder_training", &text_encoder_training},
              {"denoiser_training", &denoiser}},
             file);
   for (auto& [name, part] : std::initializer_list<std::pair<const char*, const Object&>>{{"data", data},
@@ -111,6 +113,7 @@ Recipe Recipe::read(const std::string& path) {
                                                                                          {"unet", r.unet},
                                                                                          {"scheduler", r.scheduler},
                                                                                          {"autoencoder_training", autoencoder},
+                                                                                         {"text_encoder_training", text_encoder_training},
                                                                                          {"denoiser_training", denoiser}})
     if (!part.is_dict()) fail<TypeError>(path, ": must have an object '", name, "'");
   auto& icons = r.icons;
@@ -125,9 +128,12 @@ Recipe Recipe::read(const std::string& path) {
             data);
   read_part(path + ": tokenizer", {{"vocab_size", &r.vocab_size}, {"max_tokens", &r.max_tokens}}, tokenizer);
   read_part(path + ": autoencoder_training", r.autoencoder.fields(), autoencoder);
+  read_part(path + ": text_encoder_training", r.text_encoder_training.fields(), text_encoder_training);
   read_part(path + ": denoiser_training", r.denoiser.fields(), denoiser);
   check_stage(path + ": autoencoder_training", r.autoencoder);
+  check_stage(path + ": text_encoder_training", r.text_encoder_training);
   check_stage(path + ": denoiser_training", r.denoiser);
+  SF_CHECK(r.denoiser.text_learning_rate >= 0, path, ": text_learning_rate must not be negative, got ", r.denoiser.text_learning_rate);
   SF_CHECK(r.denoiser.caption_dropout >= 0 && r.denoiser.caption_dropout <= 1, path, ": caption_dropout must be 0 to 1, got ", r.denoiser.caption_dropout);
   SF_CHECK(r.max_tokens > 2, path, ": max_tokens must be above 2, got ", r.max_tokens);
   SF_CHECK(r.denoiser.backgrounds >= 0, path, ": backgrounds must not be negative, got ", r.denoiser.backgrounds);
@@ -153,7 +159,7 @@ void Recipe::make_smoke() {
   io::set_entry(unet, "norm_num_groups", int64_t(8));
   io::set_entry(unet, "attention_head_dim", int64_t(2));
   io::set_entry(unet, "cross_attention_dim", int64_t(32));
-  for (StageRecipe* stage : std::initializer_list<StageRecipe*>{&autoencoder, &denoiser}) {
+  for (StageRecipe* stage : std::initializer_list<StageRecipe*>{&autoencoder, &text_encoder_training, &denoiser}) {
     stage->max_steps = 6;
     stage->batch_size = 4;
     stage->warmup_steps = 2;
