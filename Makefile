@@ -10,7 +10,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 # After `make demo`, which compiles for this processor alone.
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room pictures site build build-cmake install install-cmake wheel cuda test test-gpu fuzz bench golden docs format lint clean
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test test-gpu fuzz bench golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
@@ -27,10 +27,10 @@ build:
 	cmake --build $(BUILD) --parallel $(JOBS)
 	$(PY) -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'scaffolding_build.pth').write_text('$(abspath $(BUILD))/python\n')"
 
-# The C++ library and program with CMake alone, no Python.
+# The C++ library and program with CMake alone, no Python. In a folder as deep as that of `make build`: ccache then has every object.
 build-cmake:
-	cmake -S . -B build/cmake $(call generator,build/cmake) -DCMAKE_BUILD_TYPE=Release
-	cmake --build build/cmake --parallel $(JOBS)
+	cmake -S . -B $(BUILD)-cmake $(call generator,$(BUILD)-cmake) -DCMAKE_BUILD_TYPE=Release
+	cmake --build $(BUILD)-cmake --parallel $(JOBS)
 
 # The Python package into .venv, editable.
 install:
@@ -39,11 +39,15 @@ install:
 
 # Library, headers, program and scaffoldingConfig.cmake below PREFIX.
 install-cmake: build-cmake
-	cmake --install build/cmake --prefix $(PREFIX)
+	cmake --install $(BUILD)-cmake --prefix $(PREFIX)
 
-# A Debian package with the program, the library and the model, in build/cmake.
+# A Debian package with the program, the library and the model, in $(BUILD)-cmake.
 deb: build-cmake
-	cd build/cmake && cpack -G DEB
+	cd $(BUILD)-cmake && rm -f *.deb && cpack -G DEB
+
+# That package unpacked into an empty folder, where its program makes a picture.
+deb-room: deb
+	python3 tests/clean_room.py $(BUILD)-cmake/scaffolding_*.deb
 
 # With the compiler's name and the depth of the folder that `make build` has: ccache then has every object.
 wheel:
@@ -133,4 +137,4 @@ lint:
 	$(PY) tools/lint.py
 
 clean:
-	rm -rf build build-wheel dist
+	rm -rf build build-wheel build-cmake dist

@@ -1,6 +1,8 @@
-"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package: `make clean-room`.
+"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package: `make clean-room`. Or unpacks a Debian package and
+makes a picture with its program: `make deb-room`.
 
     python tests/clean_room.py dist/scaffolding-0.1.0-*.whl
+    python tests/clean_room.py build-cmake/scaffolding_0.1.0_amd64.deb
 
 The environment sees no other packages and no files of the repository. Without weights in models/emoji-128 the pictures are left out, and it says so.
 """
@@ -31,7 +33,19 @@ assert abs((picture * 255).round() - of_the_program).max() <= 1, "the package an
 """
 
 
-def main(wheel):
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SF_", "VIRTUAL_ENV", "LD_"))}
+
+
+def run(place, *command):
+    print("clean-room:", *[str(c).replace(str(place), "") if len(str(c)) < 200 else "..." for c in command], flush=True)
+    subprocess.run([str(c) for c in command], check=True, cwd=place, env=CLEAN | {"HF_HUB_OFFLINE": "1", "HOME": str(place)})
+
+
+def make_picture(place, program):
+    run(place, program, "txt2img", "red apple, fluent 3d", "--steps", 4, "--seed", 7, "--output", "apple.png", "--quiet")
+
+
+def check_wheel(wheel, place):
     with zipfile.ZipFile(wheel) as archive:
         sizes = {entry.filename: entry.compress_size for entry in archive.infolist()}
     has_model = any(name.endswith("emoji-128/model_index.json") for name in sizes)
@@ -39,21 +53,35 @@ def main(wheel):
     print(f"clean-room: {wheel.name}: {(sum(sizes.values()) - model) / 1e6:.1f} MB and a model of {model / 1e6:.1f} MB")
     if sum(sizes.values()) - model > LARGEST:
         sys.exit(f"clean-room: the wheel is larger than {LARGEST} bytes, the model aside")
+    run(place, sys.executable, "-m", "venv", "empty")
+    python, program = place / "empty/bin/python", place / "empty/bin/scaffolding"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel.resolve()], check=True, cwd=place, env=CLEAN)
+    run(place, program, "version")
+    if has_model:
+        make_picture(place, program)
+    run(place, python, "-c", IN_PYTHON + (PICTURE_IN_PYTHON if has_model else ""))
+    return has_model
+
+
+def check_debian_package(package, place):
+    """Unpacked, not installed: the libraries that it depends on are those it was built with."""
+    run(place, "dpkg-deb", "-x", package.resolve(), place)
+    fields = subprocess.run(["dpkg-deb", "-f", package, "Depends"], check=True, capture_output=True, text=True).stdout
+    if "libstdc++6" not in fields:
+        sys.exit(f"clean-room: {package.name} does not name the libraries that it needs: Depends: {fields}")
+    for needed in ("usr/bin/scaffolding", "usr/include/scaffolding/scaffolding.h", "usr/share/man/man1/scaffolding.1.gz"):
+        if not (place / needed).exists() and not (place / needed.removesuffix(".gz")).exists():
+            sys.exit(f"clean-room: {package.name} has no {needed}")
+    run(place, place / "usr/bin/scaffolding", "version")
+    has_model = any(place.glob("usr/share/scaffolding/models/*/model_index.json"))
+    if has_model:
+        make_picture(place, place / "usr/bin/scaffolding")
+    return has_model
+
+
+def main(package):
     with tempfile.TemporaryDirectory() as folder:
-        place = pathlib.Path(folder)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SF_", "VIRTUAL_ENV"))}
-
-        def run(*command):
-            print("clean-room:", *[str(c).replace(folder, "") if len(str(c)) < 200 else "..." for c in command], flush=True)
-            subprocess.run([str(c) for c in command], check=True, cwd=place, env=clean | {"HF_HUB_OFFLINE": "1", "HOME": folder})
-
-        run(sys.executable, "-m", "venv", "empty")
-        python, program = place / "empty/bin/python", place / "empty/bin/scaffolding"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel.resolve()], check=True, cwd=place, env=clean)
-        run(program, "version")
-        if has_model:
-            run(program, "txt2img", "red apple, fluent 3d", "--steps", 4, "--seed", 7, "--output", "apple.png", "--quiet")
-        run(python, "-c", IN_PYTHON + (PICTURE_IN_PYTHON if has_model else ""))
+        has_model = (check_debian_package if package.suffix == ".deb" else check_wheel)(package, pathlib.Path(folder))
     if not has_model:
         print("clean-room: no picture was made: models/emoji-128 has no weights yet")
 
