@@ -4,7 +4,7 @@
 
 namespace sf::bench {
 
-// `rounds` times 12 independent multiply-adds on full vectors, on the calling thread; flop receives their number.
+// `rounds` times 12 or 24 independent multiply-adds on full vectors, on the calling thread; flop receives their number.
 struct Peak {
   DType dtype = kFloat32;  // kBFloat16: products of bf16 pairs added to float32, where the processor has them
   int64_t rounds = 0;

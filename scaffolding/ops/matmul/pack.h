@@ -195,6 +195,14 @@ template <>
     return pack_rows<MulBF16, BFloat16>(dst, width, rows, count, depth);
   }
   const int64_t whole = depth / 2;
+  if (ws == 1 && count == 2 * L && width == 2 * L && depth % 2 == 0) {  // whole rows at a time, as above
+    for (int64_t k = 0; k < whole; ++k) {
+      const __m512i even = _mm512_loadu_si512(src + 2 * k * ks), odd = _mm512_loadu_si512(src + (2 * k + 1) * ks);
+      _mm512_storeu_si512(dst + k * width, pair_rows(_mm512_castsi512_si256(even), _mm512_castsi512_si256(odd)));
+      _mm512_storeu_si512(dst + k * width + L, pair_rows(_mm512_extracti64x4_epi64(even, 1), _mm512_extracti64x4_epi64(odd, 1)));
+    }
+    return;
+  }
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
     const BFloat16* s = src + w * ws;
