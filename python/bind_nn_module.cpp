@@ -172,12 +172,9 @@ int module_traverse(PyObject* o, visitproc visit, void* arg) {
   return 0;
 }
 
+// Leaves `owner` alone: objects of parts further in rely on it to keep the C++ module alive, and no cycle consists of owners only.
 int module_clear(PyObject* o) {
   PyModule* self = cast(o);
-  if (self->owner) {
-    release(self);
-    Py_CLEAR(self->owner);
-  }
   for (PyObject** part : {&self->dict, &self->parameters, &self->buffers, &self->modules, &self->transient, &self->shown, &self->replaced, &self->kept,
                           &self->hooks, &self->arguments})
     Py_CLEAR(*part);
@@ -191,6 +188,7 @@ void module_dealloc(PyObject* o) {
   Py_TRASHCAN_BEGIN(o, module_dealloc) if (self->weakrefs) PyObject_ClearWeakRefs(o);
   release(self);
   module_clear(o);
+  Py_CLEAR(self->owner);
   type->tp_free(o);
   Py_DECREF(type);
   Py_TRASHCAN_END

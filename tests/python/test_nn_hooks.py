@@ -1,7 +1,10 @@
 """Hooks of modules, copying and pickling."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -164,3 +167,22 @@ def test_changed_fields_and_extra_members_are_copied():
 def test_a_part_is_not_copied_alone():
     with pytest.raises(TypeError, match="part of a C\\+\\+ module"):
         copy.deepcopy(nn.TransformerEncoderLayer(8, 2, 16).linear1)
+
+
+def test_parts_with_hooks_outlive_no_model_that_a_cycle_kept():
+    """The collector clears objects in any order; a part's object must find its C++ module alive until it lets go of it. Freed memory is overwritten."""
+    program = """
+import gc, weakref
+from scaffolding.models import AutoencoderKL
+kinds = {"down_block_types": ["DownEncoderBlock2D"] * 2, "up_block_types": ["UpDecoderBlock2D"] * 2}
+model = AutoencoderKL(block_out_channels=[8, 8], norm_num_groups=4, **kinds)
+for part in model.modules():
+    part.register_forward_hook(lambda *a: None)
+alive = weakref.ref(model)
+model.cycle = [model]
+del part, model
+gc.collect()
+assert alive() is None
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"MALLOC_PERTURB_": "165"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr or f"ended by signal {-done.returncode}"
