@@ -3,6 +3,7 @@ find_package(OpenMP REQUIRED)
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.9 REQUIRED)   # headers only, private to .cpp files
 find_package(ZLIB REQUIRED)                # private to .cpp files: deflated entries of zip archives, and their checksums
+find_package(Eigen3 REQUIRED NO_MODULE)    # headers only, private to train/evaluation/symmetric_matrix.cpp
 option(SF_ONEDNN "Use oneDNN (libdnnl) for GEMM and convolution where it is found" ON)
 if(SF_ONEDNN)
   # The library itself before its CMake package: Debian's asks for OpenCL's headers, which nothing here uses.

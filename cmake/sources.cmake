@@ -63,7 +63,7 @@ if(SF_ONEDNN AND sf_onednn)
   list(APPEND sf_object_libraries sf_onednn)
 endif()
 
-target_link_libraries(sf_core PRIVATE nlohmann_json::nlohmann_json ZLIB::ZLIB)
+target_link_libraries(sf_core PRIVATE nlohmann_json::nlohmann_json ZLIB::ZLIB Eigen3::Eigen)
 
 # One shared library. Base objects come first: where two instruction sets share a weak symbol after all, the linker keeps
 # the base one (tests/check_isa_symbols.py sees to it that they do not).

@@ -24,6 +24,7 @@ look() {
   good_cmake || required+=(cmake)
   has_command ninja || required+=(ninja-build)
   has_header nlohmann/json.hpp || required+=(nlohmann-json3-dev)
+  has_header eigen3/Eigen/Core || has_header Eigen/Core || required+=(libeigen3-dev)
   has_header zlib.h || required+=(zlib1g-dev)
   has_header CLI/CLI.hpp || required+=(libcli11-dev)
   has_header png.h || required+=(libpng-dev)

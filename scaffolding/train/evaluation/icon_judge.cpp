@@ -118,7 +118,7 @@ IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const std::
     auto features = coarse_features(layout_[size_t(i)]);
     std::copy(features.begin(), features.end(), all.values.begin() + i * kCoarseFeatures);
   }
-  Eigen eigen = symmetric_eigen(gaussian_of(all).covariance);
+  EigenDecomposition eigen = symmetric_eigen(gaussian_of(all).covariance);
   directions_ = Matrix(kCoarseFeatures, kDirections);
   double variance = 0;
   for (int64_t k = 0; k < kDirections; ++k) variance += eigen.values[size_t(kCoarseFeatures - 1 - k)];

@@ -28,7 +28,7 @@ StyleClassifier::StyleClassifier(std::vector<std::string> styles, const Matrix& 
   }
   // (Z^T Z + lambda n)^-1 Z^T T through the eigenvectors of Z^T Z.
   Matrix zt = transposed(z);
-  Eigen eigen = symmetric_eigen(product(zt, z));
+  EigenDecomposition eigen = symmetric_eigen(product(zt, z));
   Matrix inner = product(transposed(eigen.vectors), product(zt, target));
   for (int64_t i = 0; i <= width; ++i)
     for (int64_t k = 0; k < kinds; ++k) inner(i, k) /= eigen.values[size_t(i)] + kRidge * double(n);

@@ -1,4 +1,5 @@
-// Symmetric matrices of a few hundred rows, in double precision: eigenvectors, and what evaluation makes of them. Functions only; any thread.
+// Symmetric matrices of a few hundred rows, in double precision: eigenvectors, and what evaluation makes of them. The arithmetic is
+// the library Eigen's, which is included in the .cpp alone. Functions only; any thread.
 #pragma once
 #include <stddef.h>
 
@@ -18,13 +19,12 @@ struct Matrix {
 Matrix product(const Matrix& a, const Matrix& b);
 Matrix transposed(const Matrix& a);
 
-// a = vectors * diag(values) * vectors^T, values ascending, vectors in columns. By Householder's tridiagonal form and the QL algorithm (Bowdler et al.
-// 1968, as in EISPACK's tred2 and tql2). ValueError for values that are not finite.
-struct Eigen {
+// a = vectors * diag(values) * vectors^T, values ascending, vectors in columns. Reads the lower triangle. ValueError for values that are not finite.
+struct EigenDecomposition {
   std::vector<double> values;
   Matrix vectors;
 };
-Eigen symmetric_eigen(const Matrix& a);
+EigenDecomposition symmetric_eigen(const Matrix& a);
 
 // Rows are samples.
 struct Gaussian {

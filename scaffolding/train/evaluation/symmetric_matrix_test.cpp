@@ -20,7 +20,7 @@ TEST(SymmetricMatrix, EigenvectorsGiveTheMatrixBack) {
   for (int64_t n : {1, 2, 3, 17, 90}) {
     Matrix x = random_matrix(n, n / 2 + 1, uint64_t(n));  // of half rank: many eigenvalues are 0
     Matrix a = product(x, transposed(x));
-    Eigen e = symmetric_eigen(a);
+    EigenDecomposition e = symmetric_eigen(a);
     Matrix scaled = e.vectors;
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j) scaled(i, j) *= e.values[size_t(j)];
@@ -37,7 +37,7 @@ TEST(SymmetricMatrix, EigenvectorsGiveTheMatrixBack) {
 TEST(SymmetricMatrix, EigenvaluesOfAKnownMatrix) {
   Matrix a(2, 2);
   a.values = {2, 1, 1, 2};
-  Eigen e = symmetric_eigen(a);
+  EigenDecomposition e = symmetric_eigen(a);
   EXPECT_NEAR(e.values[0], 1, 1e-14);
   EXPECT_NEAR(e.values[1], 3, 1e-14);
   EXPECT_THROW(symmetric_eigen(Matrix(2, 3)), ValueError);
