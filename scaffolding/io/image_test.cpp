@@ -8,7 +8,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/core/provider.h"
 #include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/yuv_kernel.h"
 
 namespace sf::io {
 namespace {
@@ -58,6 +60,21 @@ TEST(Image, what_pillow_wrote_is_read_as_pillow_reads_it) {
   for (std::string name : {"photo.jpg", "photo_grey.jpg", "photo_progressive.jpg"})
     EXPECT_LE(largest_difference(read_image(kGolden + name), golden(name)), 2) << name;
   EXPECT_LE(largest_difference(read_image(kGolden + "photo_cmyk.jpg"), golden("photo_cmyk.jpg")), 2);
+}
+
+// Alpha that is wanted leaves the conversion to libwebp; without it, it is ours.
+TEST(Image, colours_of_lossy_webp_are_libwebps_on_every_instruction_set) {
+  for (Shape size : {Shape{1, 1}, Shape{1, 2}, Shape{2, 1}, Shape{3, 5}, Shape{16, 16}, Shape{17, 31}, Shape{31, 64}, Shape{40, 129}, Shape{128, 200}}) {
+    std::string file = encode_image(noise({4, size[0], size[1]}), ImageFormat::WebP, {.quality = 90});
+    Tensor theirs = decode(file);
+    ASSERT_EQ(theirs.size(0), 4);
+    for (int i = 0; i < yuv_to_rgb.count(DeviceType::CPU); ++i) {
+      std::string provider = provider_label(yuv_to_rgb.entry(DeviceType::CPU, i));
+      pin_provider("yuv_to_rgb", provider);
+      EXPECT_EQ(largest_difference(decode(file, {.mode = ImageMode::RGB}), theirs.slice(0, 0, 3)), 0) << provider << " " << size[0] << " x " << size[1];
+      unpin_providers();
+    }
+  }
 }
 
 TEST(Image, exif_orientation_turns_the_picture_upright) {

@@ -2,6 +2,11 @@
 #include <cstring>
 
 #include "scaffolding/io/image_codecs.h"
+#include "scaffolding/io/yuv_kernel.h"
+
+namespace sf::io {
+KernelTable<YuvToRgb> yuv_to_rgb("yuv_to_rgb");
+}
 
 #ifdef SF_WITH_WEBP
 #include <webp/decode.h>
@@ -10,6 +15,8 @@
 namespace sf::io {
 
 namespace {
+
+constexpr int kLossy = 1;  // WebPBitstreamFeatures::format
 
 const char* reason(VP8StatusCode status) {
   switch (status) {
@@ -63,12 +70,27 @@ Tensor webp_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& i
   info = read_info(in, config.input);
   check_pixels(in, info.width, info.height, limits.max_pixels);
   bool alpha = info.mode == ImageMode::RGBA && limits.mode != ImageMode::RGB && limits.mode != ImageMode::L;
-  int64_t C = alpha ? 4 : 3;
-  Tensor pixels = empty({info.height, info.width, C}, kUInt8);
-  config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
-  config.output.is_external_memory = 1;
-  config.output.u.RGBA = {pixels.data<uint8_t>(), int(info.width * C), pixels.nbytes()};
-  if (auto status = WebPDecode(in.bytes.data(), in.bytes.size(), &config); status != VP8_STATUS_OK) broken_image(in, ImageFormat::WebP, reason(status));
+  int64_t H = info.height, W = info.width, C = alpha ? 4 : 3;
+  Tensor pixels = empty({H, W, C}, kUInt8);
+  auto decode = [&] {
+    config.output.is_external_memory = 1;
+    if (auto status = WebPDecode(in.bytes.data(), in.bytes.size(), &config); status != VP8_STATUS_OK) broken_image(in, ImageFormat::WebP, reason(status));
+  };
+  if (config.input.format == kLossy && !alpha) {
+    int64_t chroma_width = (W + 1) / 2, luma = H * W, chroma = (H + 1) / 2 * chroma_width;
+    int64_t bytes = luma + 2 * chroma, words_at = (bytes + 63) / 64 * 64;
+    Tensor planes = empty({words_at + yuv_scratch(W) * int64_t(sizeof(uint16_t))}, kUInt8);
+    uint8_t *y = planes.data<uint8_t>(), *u = y + luma, *v = u + chroma;
+    config.output.colorspace = MODE_YUV;
+    config.output.u.YUVA = {y, u, v, nullptr, int(W), int(chroma_width), int(chroma_width), 0, size_t(luma), size_t(chroma), size_t(chroma), 0};
+    decode();
+    YuvToRgb a{y, u, v, pixels.data<uint8_t>(), H, W, reinterpret_cast<uint16_t*>(y + words_at)};
+    yuv_to_rgb.find(Device::CPU, a)(a);
+  } else {
+    config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
+    config.output.u.RGBA = {pixels.data<uint8_t>(), int(W * C), pixels.nbytes()};
+    decode();
+  }
   return pixels;
 }
 
