@@ -1,5 +1,5 @@
-"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package: `make clean-room`. Or unpacks a Debian package and
-makes a picture with its program: `make deb-room`.
+"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package: `make clean-room`.
+Or unpacks a Debian package and makes a picture with its program: `make deb-room`.
 
     python tests/clean_room.py dist/scaffolding-0.1.0-*.whl
     python tests/clean_room.py build-cmake/scaffolding_0.1.0_amd64.deb

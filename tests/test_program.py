@@ -115,7 +115,8 @@ def test_inspect(program, model, tmp_path):
 
 def test_interrupt_stops_within_a_step(build_dir, model, tmp_path):
     # A picture that takes minutes, and a first progress line: the signal comes in the middle on a fast machine and on a slow one.
-    command = [str(build_dir / "scaffolding"), "txt2img", "red square", "--model", str(model), "--steps", "1000", "--width", "768", "--height", "768", "-o", str(tmp_path / "a.png")]
+    sizes = ["--steps", "1000", "--width", "768", "--height", "768"]
+    command = [str(build_dir / "scaffolding"), "txt2img", "red square", "--model", str(model), *sizes, "-o", str(tmp_path / "a.png")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr.readline()
     process.send_signal(signal.SIGINT)

@@ -23,8 +23,8 @@ void train(const Options& o) {
   train::TextToImageRun run(std::move(recipe), o.output);
   run.quiet = o.quiet;
   if (!o.quiet) run.say = [](const std::string& text) { std::cerr << text << std::endl; };
-  bool done = train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) &&
-              train::train_text_encoder(run) && train::train_denoiser(run);
+  bool done =
+      train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) && train::train_text_encoder(run) && train::train_denoiser(run);
   if (done) std::cout << run.place("pipeline") << "\n";
   else std::cerr << "stopped; the same command goes on from here\n";
 }

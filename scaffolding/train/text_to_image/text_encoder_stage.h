@@ -10,8 +10,8 @@
 
 namespace sf::train {
 
-// Trains until recipe.text_encoder_training.max_steps and writes pipeline/text_encoder. True where that is there already. False when SIGINT stopped it: the next
-// call goes on. Needs the tokenizer and the cached latents.
+// Trains until recipe.text_encoder_training.max_steps and writes pipeline/text_encoder. True where that is there already. False when SIGINT stopped it: the
+// next call goes on. Needs the tokenizer and the cached latents.
 bool train_text_encoder(const TextToImageRun& run);
 
 // Latents from prompts, twice: from the vector of the end token, which sums the prompt up, and from the last kPatches tokens, which are padding in all but the
