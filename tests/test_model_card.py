@@ -36,7 +36,7 @@ def test_a_card(tmp_path):
     safetensors(model / "unet/a.safetensors", {"w": [1000, 2000], "b": [10]})
     (model / "model_index.json").write_text(json.dumps(index))
     (model / "train.json").write_text((ROOT / "models/emoji-128/train.json").read_text())
-    for stage in ("autoencoder", "denoiser"):
+    for stage in ("autoencoder", "text_encoder", "denoiser"):
         (run / stage).mkdir(parents=True)
         (run / stage / "metrics.jsonl").write_text("".join(json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 101)))
     text = make_card(model)
