@@ -119,6 +119,13 @@ bool to_generator(PyObject* o, Generator& out) {
   return out = g->generator, true;
 }
 
+static std::string utf8(PyObject* text) {
+  Py_ssize_t n;
+  const char* s = PyUnicode_AsUTF8AndSize(text, &n);
+  if (!s) throw_python_error();
+  return {s, size_t(n)};
+}
+
 Value to_value(const std::string& op, const ArgInfo& info, PyObject* o) {
   if (o == Py_None && (info.optional || info.kind == ArgKind::Tensor || info.kind == ArgKind::Generator)) return std::monostate{};
   switch (info.kind) {
@@ -159,6 +166,7 @@ Value to_value(const std::string& op, const ArgInfo& info, PyObject* o) {
     case ArgKind::Ints: {
       Shape s;
       if (to_shape(o, s)) return s;
+      if (info.name == "padding" && PyUnicode_Check(o)) return utf8(o);  // a convolution's "same" or "valid"
       break;
     }
     case ArgKind::Floats: {
@@ -167,12 +175,7 @@ Value to_value(const std::string& op, const ArgInfo& info, PyObject* o) {
       break;
     }
     case ArgKind::Str:
-      if (PyUnicode_Check(o)) {
-        Py_ssize_t n;
-        const char* s = PyUnicode_AsUTF8AndSize(o, &n);
-        if (!s) throw_python_error();
-        return std::string(s, size_t(n));
-      }
+      if (PyUnicode_Check(o)) return utf8(o);
       break;
     case ArgKind::DType: {
       DType t;

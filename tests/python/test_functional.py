@@ -155,3 +155,14 @@ def test_attention_with_dropout_trains():
     assert a.tolist() == b.tolist() != F.scaled_dot_product_attention(q, k, v).tolist()
     a.sum().backward()
     assert all(x.grad.isfinite().all() for x in (q, k, v)) and F.scaled_dot_product_attention(q, k, v, dropout_p=1.0).abs().max().item() == 0
+
+
+def test_convolutions_take_words_for_padding():
+    x, w = sf.randn(1, 2, 5, 6), sf.randn(3, 2, 3, 3)
+    assert F.conv2d(x, w, padding="same").tolist() == F.conv2d(x, w, padding=1).tolist()
+    assert F.conv2d(x, w, None, 1, "valid").tolist() == F.conv2d(x, w).tolist()
+    assert F.conv1d(x[0], sf.randn(3, 5, 4), padding="same", dilation=2).shape == (2, 3, 6)
+    with pytest.raises(ValueError, match="'same' or 'valid', got 'full'"):
+        F.conv2d(x, w, padding="full")
+    with pytest.raises(TypeError, match="integers"):
+        F.avg_pool2d(x, 2, padding="same")

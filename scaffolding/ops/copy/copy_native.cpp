@@ -34,6 +34,12 @@ template <class D, class S> void row(char* dst, int64_t ds, const char* src, int
     for (int64_t i = 0; i < n; ++i) d[i] = convert<D>(s[i]);
     return;
   }
+  if (ds == sizeof(D) && ss == -int64_t(sizeof(S))) {  // flipped: whole vectors turned around
+    auto* d = reinterpret_cast<D*>(dst);
+    auto* s = reinterpret_cast<const S*>(src);
+    for (int64_t i = 0; i < n; ++i) d[i] = convert<D>(s[-i]);
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) *reinterpret_cast<D*>(dst + i * ds) = convert<D>(*reinterpret_cast<const S*>(src + i * ss));
 }
 

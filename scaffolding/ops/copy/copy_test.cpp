@@ -1,4 +1,12 @@
+#include <cmath>
+#include <limits>
+
+#include "scaffolding/core/half.h"
+#include "scaffolding/ops/cat/cat.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/op_test.h"
+#include "scaffolding/ops/random/random.h"
 
 namespace sf::test {
 
@@ -15,6 +23,35 @@ SF_OP_TEST(contiguous) {
   sample(randn({2, 3, 4}).transpose(0, 2));
   sample(boolean({3, 1}).expand({3, 4}));
   rejects("input must be a tensor", Tensor());
+}
+
+// Numbers at every edge of the 16-bit types, 37 of them so that whole vectors and a rest are there.
+static Tensor edges() {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> v{0, -0.f, 1, 65504, 65519, 65520, -65520, 6e-8f, 2.9e-8f, 6.1e-5f, 3.4e38f, inf, -inf, std::nanf(""), 1.00390625f, 1.01171875f};
+  while (v.size() < 37) v.push_back(float(v.size()) * 0.37f - 5);
+  return tensor(v, {int64_t(v.size())});
+}
+template <class T> static void expect_rounded(DType t) {
+  const Tensor x = edges(), y = to_dtype(x, t), back = to_dtype(y, kFloat32);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const T want = from_float<T>(x.data<float>()[i]);
+    EXPECT_EQ(y.data<T>()[i].bits, want.bits) << name(t) << " of " << x.data<float>()[i];
+    const float wide = to_float(want), got = back.data<float>()[i];
+    EXPECT_TRUE(got == wide || (got != got && wide != wide)) << name(t) << " of " << x.data<float>()[i];
+  }
+}
+TEST(copy, casts_round_to_nearest_even_in_whole_vectors_as_one_by_one) {
+  expect_rounded<Half>(kFloat16);
+  expect_rounded<BFloat16>(kBFloat16);
+}
+TEST(copy, casts_follow_the_layout_of_either_side) {
+  Tensor x = sf::randn({2, 3, 4, 5}), dense = to_dtype(x, kFloat16);
+  for (const Tensor& view : {x.contiguous(MemoryFormat::ChannelsLast), x.transpose(0, 3).contiguous().transpose(0, 3), flip(flip(x, {1}), {1})})
+    EXPECT_EQ(to_dtype(view, kFloat16).to_vector(), dense.to_vector());
+  EXPECT_EQ(to_dtype(x.narrow(3, 1, 3), kFloat16).to_vector(), dense.narrow(3, 1, 3).to_vector());
+  Tensor row = sf::randn({1, 5});
+  EXPECT_EQ(to_dtype(row.expand({4, 5}), kBFloat16).to_vector(), to_dtype(row, kBFloat16).expand({4, 5}).to_vector());
 }
 
 }  // namespace sf::test

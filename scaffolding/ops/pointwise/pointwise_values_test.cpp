@@ -36,6 +36,30 @@ TEST(pointwise, promotion_is_torchs) {
   }
 }
 
+TEST(pointwise, powers_of_common_exponents_are_those_of_the_general_power) {
+  const Doubles values{0.25, 1.0, 2.5, 7.0, 0.0078125};
+  for (DType t : {kFloat32, kFloat64, kFloat16, kBFloat16})
+    for (double p : {2.0, 3.0, 0.5, -0.5, -1.0, 1.0, 0.0, -2.0, 1.5}) {
+      Tensor x = to_dtype(tensor(values, {5}), t);
+      const Doubles got = pow(x, wrapped(p)).to_vector();
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double want = std::pow(to_dtype(x, kFloat64).to_vector()[i], p);
+        EXPECT_NEAR(got[i], want,
+                    (t == kBFloat16  ? 4e-3
+                     : t == kFloat16 ? 5e-4
+                                     : 1e-6) *
+                            want +
+                        (t == kFloat16 ? 3e-8 : 0))
+            << name(t) << " " << values[i] << " ** " << p;
+      }
+    }
+  EXPECT_EQ(pow(tensor(Doubles{-2, -3}, {2}), wrapped(3.0)).to_vector(), (Doubles{-8, -27}));
+  EXPECT_EQ(pow(tensor(Doubles{0}, {1}), wrapped(-1.0)).to_vector(), (Doubles{kInf}));
+  Tensor x = tensor(Doubles{-3, 0, 0.5}, {3}).requires_grad_();
+  pow(x, wrapped(2.0)).sum().backward();
+  EXPECT_EQ(x.grad().to_vector(), (Doubles{-6, 0, 1}));
+}
+
 TEST(pointwise, numbers_and_0d_tensors_do_not_widen) {
   EXPECT_EQ((zeros({2}, kFloat16) * 2.0).dtype(), kFloat16);
   EXPECT_EQ((zeros({2}, kBFloat16) + 1e300).dtype(), kBFloat16);

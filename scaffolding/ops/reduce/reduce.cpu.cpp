@@ -62,6 +62,12 @@ void move_last(Axis* a, int n, int at) {
   a[n - 1] = chosen;
 }
 
+// Whether float_columns has a loop for rows of a few elements that follow on from each other: points, colours.
+bool folds_narrow(const Reduce& r) {
+  const bool counts = r.what == Reduction::Prod || r.what == Reduction::Any || r.what == Reduction::All;
+  return (r.in.dtype == kFloat32 || is_reduced(r.in.dtype)) && !counts;
+}
+
 Plan plan_of(const Reduce& r) {
   Plan p;
   p.in = r.in.as<const char>();
@@ -82,7 +88,7 @@ Plan plan_of(const Reduce& r) {
   const Axis &k = p.kept[p.nk - 1], &q = p.reduced[p.nr - 1];
   if (q.step == p.item && q.size >= 32) {
     p.columns = false;
-  } else if (k.step == p.item && k.size >= 16) {
+  } else if (k.step == p.item && (k.size >= 16 || (k.size <= kNarrow && q.step == k.size * p.item && folds_narrow(r)))) {
     p.columns = true;
   } else {
     int ik = largest(p.kept, p.nk), iq = largest(p.reduced, p.nr);

@@ -130,6 +130,29 @@ template <class F, class T> void float_row(const void* data, int64_t n, void* ac
   *static_cast<double*>(acc) = total;
 }
 
+constexpr int64_t kNarrow = 4;  // columns that narrow_columns() is compiled for, at most
+
+// Rows of N elements that follow on from each other, as many as fill whole vectors: N vectors hold kLanes rows, and lane i of vector v belongs
+// to column (v * kLanes + i) % N. Returns how many rows that were.
+template <class F, class T, int N> int64_t narrow_columns(const T* x, int64_t rows, double* acc, const double* center, double p) {
+  constexpr int L = kLanes;
+  alignas(64) float lane[N * L] = {};
+  if (center)
+    for (int i = 0; i < N * L; ++i) lane[i] = float(center[i % N]);
+  vf c[N], s[N], e(p);
+  for (int v = 0; v < N; ++v) c[v] = load(lane + v * L);
+  int64_t r = 0;
+  while (r + L <= rows) {
+    for (int v = 0; v < N; ++v) s[v] = vf(float(F::kStart));
+    for (int64_t term = 0; term < kTerms && r + L <= rows; ++term, r += L)
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) s[v] = F::fold(s[v], F::map(load(x + r * N + v * L), c[v], e));
+    for (int v = 0; v < N; ++v) store(lane + v * L, s[v]);
+    for (int i = 0; i < N * L; ++i) acc[i % N] = F::fold(acc[i % N], double(lane[i]));
+  }
+  return r;
+}
+
 template <class F, class T> void float_columns(const char* x, int64_t row_bytes, int64_t rows, int64_t n, void* accumulators, const double* center, double p) {
   auto* acc = static_cast<double*>(accumulators);
   auto row = [&](int64_t r) __attribute__((always_inline)) { return reinterpret_cast<const T*>(x + r * row_bytes); };
@@ -138,7 +161,13 @@ template <class F, class T> void float_columns(const char* x, int64_t row_bytes,
       for (int64_t j = 0; j < n; ++j) acc[j] = F::fold(acc[j], F::map(double(scalar(row(r)[j])), center ? center[j] : 0, p));
   } else {
     constexpr int L = kLanes;
-    for (int64_t first = 0; first < rows; first += kTerms) {
+    int64_t done = 0;
+    if (n <= kNarrow && row_bytes == n * int64_t(sizeof(T))) {
+      if (n == 2) done = narrow_columns<F, T, 2>(row(0), rows, acc, center, p);
+      if (n == 3) done = narrow_columns<F, T, 3>(row(0), rows, acc, center, p);
+      if (n == 4) done = narrow_columns<F, T, 4>(row(0), rows, acc, center, p);
+    }
+    for (int64_t first = done; first < rows; first += kTerms) {
       int64_t last = first + kTerms < rows ? first + kTerms : rows;
       for (int64_t j = 0; j < n; j += 2 * L) {
         int m = int(n - j < 2 * L ? n - j : 2 * L), m0 = m < L ? m : L, m1 = m - m0;

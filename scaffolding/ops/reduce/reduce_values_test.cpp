@@ -37,6 +37,30 @@ TEST(reduce, float32_sums_are_accurate_to_their_last_bits_in_every_direction) {
   }
 }
 
+TEST(reduce, rows_of_a_few_elements_fold_as_a_loop_over_them_does) {
+  for (DType t : {kFloat32, kFloat16, kBFloat16})
+    for (int64_t n : {2, 3, 4})
+      for (int64_t rows : {1, 15, 33, 700, 100003}) {
+        Tensor x = (ramp((rows + 1) * n, t).reshape({rows + 1, n}) - 0.25).narrow(0, 1, rows);
+        const Doubles v = to_dtype(x, kFloat64).to_vector();
+        const double share = t == kFloat32 ? 1e-6 : t == kFloat16 ? 1e-3 : 1e-2;  // of the result's own rounding
+        const Doubles sums = sum(x, Shape{0}).to_vector(), most = amax(x, Shape{0}).to_vector(), norms = norm(x, 2, Shape{0}).to_vector(),
+                      variances = rows > 1 ? var(x, Shape{0}).to_vector() : Doubles(size_t(n));
+        for (int64_t j = 0; j < n; ++j) {
+          double s = 0, square = 0, highest = -kInf;
+          for (int64_t i = 0; i < rows; ++i)
+            s += v[size_t(i * n + j)], square += v[size_t(i * n + j)] * v[size_t(i * n + j)], highest = std::max(highest, v[size_t(i * n + j)]);
+          const double mean = s / double(rows);
+          double spread = 0;
+          for (int64_t i = 0; i < rows; ++i) spread += (v[size_t(i * n + j)] - mean) * (v[size_t(i * n + j)] - mean);
+          if (s < 65504 || t != kFloat16) EXPECT_NEAR(sums[size_t(j)], s, share * std::fabs(s) + 1e-6) << name(t) << " " << rows << " x " << n;
+          EXPECT_EQ(most[size_t(j)], highest) << name(t) << " " << rows << " x " << n;
+          EXPECT_NEAR(norms[size_t(j)], std::sqrt(square), share * std::sqrt(square)) << name(t) << " " << rows << " x " << n;
+          if (rows > 1) EXPECT_NEAR(variances[size_t(j)], spread / double(rows - 1), share * spread / double(rows - 1)) << name(t) << " " << rows << " x " << n;
+        }
+      }
+}
+
 TEST(reduce, sums_do_not_depend_on_the_number_of_threads) {
   Tensor x = ramp(3000000);
   int was = num_threads();
