@@ -10,7 +10,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 # After `make demo`, which compiles for this processor alone.
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test test-gpu fuzz bench golden docs format lint clean
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test test-gpu test-cuda-emulator fuzz bench golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
@@ -82,6 +82,15 @@ test-gpu: build
 	  echo "test-gpu: skipped. Unproven here: no GPU, so that no CUDA kernel ran and no test counts as passed."; \
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
+
+# The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
+# Speed, races and what hardware does stay unproven.
+test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
+test-cuda-emulator: build
+	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" "SF_CUDA_CACHE=1 SF_CUDA_EMULATOR_ORDER=reverse"; do \
+	  env $$how SF_TEST_DEVICE=cuda SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so \
+	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*' || exit 1; \
+	done
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
 # with the mutations that the tests make.

@@ -1,7 +1,7 @@
 #include <iostream>
 
 #include "apps/cli/commands.h"
-#include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/core/parallel.h"
 
@@ -16,7 +16,15 @@ static void print_devices() {
       continue;
     }
     int count = backend(Device(type)).device_count();
-    for (int i = 0; i < count; ++i) std::cout << Device(type, i).str() << ": available\n";
+    for (int i = 0; i < count; ++i) {
+      std::cout << Device(type, i).str() << ": available";
+      if (type == Device::CUDA) {
+        DeviceProperties p = accelerator(Device(type, i)).properties(i);
+        std::cout << ", " << p.name << ", compute capability " << p.major << "." << p.minor << ", " << p.multiprocessors << " multiprocessors, "
+                  << (p.total_memory >> 20) << " MiB";
+      }
+      std::cout << "\n";
+    }
   }
   std::cout << "meta: shapes without bytes\n";
 }

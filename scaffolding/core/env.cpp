@@ -17,6 +17,7 @@ const std::vector<Variable>& all() {
       {"SF_CPU_MEMORY_LIMIT_MB", "0", "megabytes of host memory that tensors may use before an allocation is refused; 0 means no limit"},
       {"SF_PACKED_WEIGHTS_MB", "2048", "megabytes of weights kept in the layout of the matrix and convolution kernels; 0 packs them anew at every call"},
       {"SF_CUDA_LIBRARY", "", "path of libscaffolding_cuda.so, when it does not lie beside the core library"},
+      {"SF_CUDA_CACHE", "1", "0 gives each freed block of GPU memory back at once and asks for exact sizes, for checkers of memory; slow"},
       {"SF_IMAGE_MAX_PIXELS", "178956970", "pixels of the largest picture that is decoded; a larger one is refused before memory is taken"},
       {"SF_PREFETCH_MB", "1024", "megabytes of decoded samples that a DataLoader keeps ready ahead of the batch that is wanted next"},
       {"SF_TEST_DEVICE", "", "device, such as cuda, on which the op tests repeat the samples of every op that has kernels for it"},

@@ -1,5 +1,5 @@
 // The CUDA device at run time. Loading this library registers it; nothing touches a GPU before the first use.
-#include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/accelerator.h"
 
 #include "scaffolding/backend/cuda/caching_allocator.h"
 
@@ -7,7 +7,7 @@ namespace sf::cuda {
 
 namespace {
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Accelerator {
  public:
   void* allocate(size_t bytes, int index) override {
     check_usable(index);
@@ -32,6 +32,28 @@ class CudaBackend final : public Backend {
     check(cudaDeviceSynchronize(), "synchronize");
   }
   int device_count() override { return cuda::device_count(); }
+
+  DeviceProperties properties(int index) override {
+    cudaDeviceProp p;
+    check(cudaGetDeviceProperties(&p, index), "cuda");
+    return {p.name, p.totalGlobalMem, p.major, p.minor, p.multiProcessorCount};
+  }
+  MemoryStatistics memory(int index) override {
+    check_usable(index);
+    CachingAllocator::Statistics s = CachingAllocator::of(index).statistics();
+    MemoryStatistics m{s.allocated, s.max_allocated, s.allocated + s.cached, s.max_reserved};
+    DeviceScope scope(index);
+    check(cudaMemGetInfo(&m.free, &m.total), "cuda");
+    return m;
+  }
+  void reset_peak(int index) override {
+    check_usable(index);
+    CachingAllocator::of(index).reset_peak();
+  }
+  void empty_cache(int index) override {
+    check_usable(index);
+    CachingAllocator::of(index).empty_cache();
+  }
 
  private:
   // Two GPUs: dst may still be in use by work queued on its device, and src still be written on its own.

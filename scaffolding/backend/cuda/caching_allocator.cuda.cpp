@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cuda {
@@ -16,7 +17,13 @@ CachingAllocator& CachingAllocator::of(int device) {
   return all[device];
 }
 
+static bool keeps_blocks() {
+  static const bool keeps = env::flag("SF_CUDA_CACHE");
+  return keeps;
+}
+
 size_t CachingAllocator::rounded(size_t bytes) {
+  if (!keeps_blocks()) return bytes;
   size_t unit = bytes < (size_t(1) << 20) ? 512 : size_t(2) << 20;
   return (bytes + unit - 1) / unit * unit;
 }
@@ -52,6 +59,7 @@ void* CachingAllocator::allocate(size_t bytes) {
   }
   statistics_.allocated += size;
   statistics_.max_allocated = std::max(statistics_.max_allocated, statistics_.allocated);
+  statistics_.max_reserved = std::max(statistics_.max_reserved, statistics_.allocated + statistics_.cached);
   return data;
 }
 
@@ -59,8 +67,13 @@ void CachingAllocator::release(void* data, size_t bytes) {
   if (!data) return;
   size_t size = rounded(bytes);
   std::lock_guard lock(mutex_);
-  free_[{Stream::current(device_).handle, size}].push_back(data);
   statistics_.allocated -= size;
+  if (!keeps_blocks()) {
+    DeviceScope scope(device_);
+    check(cudaFree(data), "free");  // waits for the device
+    return;
+  }
+  free_[{Stream::current(device_).handle, size}].push_back(data);
   statistics_.cached += size;
 }
 
@@ -76,6 +89,12 @@ void CachingAllocator::empty_cache_locked() {
     for (void* data : blocks) check(cudaFree(data), "empty_cache");
   free_.clear();
   statistics_.cached = 0;
+}
+
+void CachingAllocator::reset_peak() {
+  std::lock_guard lock(mutex_);
+  statistics_.max_allocated = statistics_.allocated;
+  statistics_.max_reserved = statistics_.allocated + statistics_.cached;
 }
 
 CachingAllocator::Statistics CachingAllocator::statistics() {

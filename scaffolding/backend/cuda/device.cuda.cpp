@@ -1,11 +1,10 @@
 #include "scaffolding/backend/cuda/device.h"
 
-#include <dlfcn.h>
-
 #include <string>
 #include <vector>
 
 #include "scaffolding/backend/cuda/arch.h"
+#include "scaffolding/backend/cuda/driver.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cuda {
@@ -35,12 +34,7 @@ int capability_of(int device) {
 
 // The compute capability of every GPU. Asking for it makes no context, so that GPUs nobody uses stay untouched.
 std::vector<int> read_capabilities() {
-  // Asked of the loader first: the runtime reports a missing driver as a driver that is too old.
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
-  if (!driver) {
-    const char* why = dlerror();
-    fail<RuntimeError>("the NVIDIA driver is missing: ", why ? why : "libcuda.so.1 cannot be opened");
-  }
+  require_driver();
   int count = 0, version = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorNoDevice) return {};

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/core/env.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -95,6 +96,7 @@ TEST_F(Cuda, sums_few_and_many_terms_near_and_far) {
 }
 
 TEST_F(Cuda, reuses_memory_that_was_freed) {
+  if (!env::flag("SF_CUDA_CACHE")) GTEST_SKIP() << "SF_CUDA_CACHE=0 keeps nothing";
   Tensor x = empty({1000}, kFloat32, Device("cuda"));
   void* first = x.data_ptr();
   x = Tensor();

@@ -2,6 +2,7 @@
 // The functions have the names and meanings of backend/cpu/simd_math.h and row_math.h.
 #pragma once
 #include "scaffolding/backend/cuda/elementwise.cuh"
+#include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/pointwise/kernel.h"
 
 namespace sf::cuda {
@@ -99,16 +100,6 @@ template <class T> __device__ inline T from_compute(Int<T> x) { return x.v; }
 template <class T> __device__ inline T from_compute(float x) { return narrow<T>(x); }
 template <class T> __device__ inline T from_compute(double x) { return T(x); }
 
-// Calls f(T{}) with the storage type of a floating dtype; false for the others.
-template <class F> bool as_float(DType t, const F& f) {
-  switch (t) {
-    case kFloat32: f(float{}); return true;
-    case kBFloat16: f(BFloat16{}); return true;
-    case kFloat16: f(Half{}); return true;
-    case kFloat64: f(double{}); return true;
-    default: return false;
-  }
-}
 template <class F> void as_integer(DType t, const F& f) {
   switch (t) {
     case kUInt8:

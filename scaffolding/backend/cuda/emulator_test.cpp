@@ -1,0 +1,75 @@
+// What only the emulator of tests/cuda_emulator can show: allocations that fail. Skips elsewhere.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "scaffolding/backend/accelerator.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/layer_norm/layer_norm.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/reduce/reduce.h"
+
+namespace sf {
+
+class CudaEmulator : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "no emulator: " << why;
+    fail_after_ = reinterpret_cast<void (*)(int64_t)>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_fail_allocations_after"));
+    if (!fail_after_) GTEST_SKIP() << "a GPU is here, not the emulator";
+  }
+  void (*fail_after_)(int64_t) = nullptr;
+};
+
+TEST_F(CudaEmulator, says_what_it_is) {
+  EXPECT_NE(accelerator(Device("cuda")).properties(0).name.find("emulator"), std::string::npos);
+  EXPECT_THROW(accelerator(Device()), ValueError);
+}
+
+TEST_F(CudaEmulator, every_failed_allocation_is_an_error_and_leaks_nothing) {
+  Accelerator& gpu = accelerator(Device("cuda"));
+  auto step = [] {
+    Tensor x = arange(0, 64 * 48, 1, kFloat32).reshape({64, 48}).cuda().requires_grad_(), w = ones({48}, kFloat32).cuda().requires_grad_();
+    sum(layer_norm(x, {48}, w) * x).backward();
+    return x.grad().cpu().to_vector();
+  };
+  gpu.empty_cache(0);
+  size_t before = gpu.memory(0).allocated;
+  int failures = 0;
+  for (int64_t n = 0;; ++n) {
+    gpu.empty_cache(0);
+    fail_after_(n);
+    bool failed = false;
+    try {
+      step();
+    } catch (const RuntimeError& e) {
+      failed = true;
+      EXPECT_NE(std::string(e.what()).find("out of memory"), std::string::npos) << e.what();
+    }
+    fail_after_(-1);
+    EXPECT_EQ(gpu.memory(0).allocated, before) << "after allocation " << n << " failed";
+    if (!failed) break;
+    ++failures;
+  }
+  EXPECT_GT(failures, 5);
+  EXPECT_EQ(step(), step());
+}
+
+TEST_F(CudaEmulator, peaks_and_the_cache_are_counted) {
+  Accelerator& gpu = accelerator(Device("cuda"));
+  gpu.empty_cache(0);
+  gpu.reset_peak(0);
+  size_t before = gpu.memory(0).allocated;
+  { Tensor x = empty({1 << 20}, kFloat32, Device("cuda")); }
+  MemoryStatistics m = gpu.memory(0);
+  EXPECT_EQ(m.allocated, before);
+  EXPECT_EQ(m.max_allocated, before + (4u << 20));
+  EXPECT_EQ(m.max_reserved, before + (4u << 20));
+  gpu.empty_cache(0);
+  EXPECT_EQ(gpu.memory(0).reserved, before);
+  gpu.reset_peak(0);
+  EXPECT_EQ(gpu.memory(0).max_allocated, before);
+}
+
+}  // namespace sf

@@ -1,0 +1,72 @@
+// What nvcc knows of device code, for a C++ compiler: qualifiers, threadIdx, barriers, warp shuffles, atomics, intrinsics.
+// A kernel is an ordinary function that grid.cpp calls once per thread of the grid. Only what the sources use is here.
+#pragma once
+#include <math.h>
+
+#include <bit>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#include "cuda_runtime_api.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static  // one block runs at a time
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+
+namespace cuda_emulator {
+// Appends kernel's run over a grid to a stream.
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+void block_barrier();
+// Gives the calling thread's value to its warp and returns that of lane `from` (its own where there is no such thread).
+uint64_t exchange(unsigned mask, uint64_t value, unsigned from);
+unsigned ballot(unsigned mask, bool value);
+unsigned lane();
+
+// Kernels take at most this much: CUDA C++ Programming Guide, "__global__ function parameters", 4 KiB before 12.1.
+inline constexpr size_t kParameterBytes = 4096;
+
+template <class T> T exchanged(unsigned mask, T value, unsigned from) {
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8);
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  bits = exchange(mask, bits, from);
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+}  // namespace cuda_emulator
+
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+template <class... P, class... A> cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... args) {
+  static_assert((sizeof(P) + ... + 0) <= cuda_emulator::kParameterBytes);
+  static_assert((std::is_trivially_copyable_v<P> && ...), "arguments are copied to the device byte by byte");
+  return cuda_emulator::launch(*config, [kernel, copies = std::tuple<P...>(static_cast<A&&>(args)...)] { std::apply(kernel, copies); });
+}
+
+inline void __syncthreads() { cuda_emulator::block_barrier(); }
+inline void __syncwarp(unsigned mask = ~0u) { cuda_emulator::exchange(mask, 0, 0); }
+template <class T> T __shfl_sync(unsigned mask, T x, int from) { return cuda_emulator::exchanged(mask, x, unsigned(from) % 32); }
+template <class T> T __shfl_xor_sync(unsigned mask, T x, int with) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() ^ unsigned(with)); }
+template <class T> T __shfl_down_sync(unsigned mask, T x, unsigned by) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() + by); }
+template <class T> T __shfl_up_sync(unsigned mask, T x, unsigned by) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() - by); }
+inline unsigned __ballot_sync(unsigned mask, int x) { return cuda_emulator::ballot(mask, x != 0); }
+inline int __any_sync(unsigned mask, int x) { return __ballot_sync(mask, x) != 0; }
+
+// Threads take turns, so that nothing comes between the reading and the writing.
+template <class T> T atomicAdd(T* at, T x) {
+  T old = *at;
+  *at = T(old + x);
+  return old;
+}
+template <class T> T atomicCAS(T* at, T expected, T x) {
+  T old = *at;
+  if (old == expected) *at = x;
+  return old;
+}
+
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }

@@ -1,0 +1,336 @@
+// The runtime on this processor. Work on streams is kept back until something waits for it, as late as CUDA allows: a program
+// that forgets to wait reads old bytes. Memory is open while work runs and closed otherwise; behind each block lies a page that
+// is always closed, and a new block is full of NaNs.
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "cuda_runtime.h"
+#include "grid.h"
+
+using cuda_emulator::stop;
+
+struct EmulatedStream {
+  unsigned flags = 0;
+  uint64_t queued = 0, done = 0;  // pieces of work
+  std::deque<std::function<void()>> work;
+};
+struct EmulatedEvent {
+  EmulatedStream* stream = nullptr;  // null: never recorded
+  uint64_t after = 0;                // pieces of work of that stream
+  std::chrono::steady_clock::time_point time;
+};
+
+namespace {
+
+constexpr int kDevices = 2;
+constexpr size_t kPage = 4096, kTotal = size_t(8) << 30;
+constexpr unsigned char kFresh = 0xff;  // NaN in every floating dtype
+
+struct Block {
+  size_t bytes = 0, mapped = 0;
+  char* mapping = nullptr;
+};
+
+std::recursive_mutex lock;
+std::map<char*, Block> blocks;  // by first byte
+size_t used = 0;
+int open_depth = 0;
+int64_t allocations_until_failure = -1;
+std::set<EmulatedStream*> streams;
+EmulatedStream default_stream;
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t failed(cudaError_t status) { return last_error = status; }
+
+void protect(int how) {
+  for (auto& [data, block] : blocks)
+    if (mprotect(block.mapping, block.mapped - kPage, how) != 0) stop("mprotect failed");
+}
+
+struct OpenMemory {
+  OpenMemory() {
+    if (open_depth++ == 0) protect(PROT_READ | PROT_WRITE);
+  }
+  ~OpenMemory() {
+    if (--open_depth == 0) protect(PROT_NONE);
+  }
+};
+
+EmulatedStream& stream_of(cudaStream_t s) {
+  if (!s) return default_stream;
+  if (!streams.count(s)) stop("a stream that does not exist");
+  return *s;
+}
+
+void run_until(EmulatedStream& s, uint64_t count) {
+  OpenMemory open;
+  while (s.done < count && !s.work.empty()) {
+    auto work = std::move(s.work.front());
+    s.work.pop_front();
+    ++s.done;  // before it runs: work may wait for other streams that wait for what came before this
+    work();
+  }
+}
+void run_all(EmulatedStream& s) { run_until(s, s.queued); }
+void run_device() {
+  run_all(default_stream);
+  for (EmulatedStream* s : streams) run_all(*s);
+}
+
+void push(EmulatedStream& s, std::function<void()> work) {
+  s.work.push_back(std::move(work));
+  ++s.queued;
+}
+
+// The default stream waits for all blocking streams and they for it (CUDA Runtime API, "Stream synchronization behavior").
+void queue(cudaStream_t handle, std::function<void()> work) {
+  EmulatedStream& s = stream_of(handle);
+  auto after = [&](EmulatedStream& other) {
+    if (&other != &s && other.done < other.queued) push(s, [&other, n = other.queued] { run_until(other, n); });
+  };
+  if (&s != &default_stream && !(s.flags & cudaStreamNonBlocking)) after(default_stream);
+  if (&s == &default_stream)
+    for (EmulatedStream* other : streams)
+      if (!(other->flags & cudaStreamNonBlocking)) after(*other);
+  push(s, std::move(work));
+}
+
+const std::pair<char* const, Block>* block_with(const void* p) {
+  auto it = blocks.upper_bound(static_cast<char*>(const_cast<void*>(p)));
+  if (it == blocks.begin()) return nullptr;
+  --it;
+  return static_cast<const char*>(p) < it->first + it->second.bytes ? &*it : nullptr;
+}
+
+// Copies fail here, as the driver's do, when a side is device memory and the other end lies outside its block.
+bool fits(const void* p, size_t bytes) {
+  auto* block = block_with(p);
+  return !block || static_cast<const char*>(p) + bytes <= block->first + block->second.bytes;
+}
+
+void explain_fault(int signal, siginfo_t* info, void*) {
+  const char* at = static_cast<const char*>(info->si_addr);
+  for (auto& [data, block] : blocks)
+    if (at >= block.mapping && at < block.mapping + block.mapped) {
+      std::fprintf(stderr, "CUDA emulator: byte %td of a block of %zu bytes was touched %s\n", at - data, block.bytes,
+                   open_depth > 0 ? "by a kernel" : "by the host");
+      if (open_depth > 0) stop("out of bounds");
+      std::abort();
+    }
+  ::signal(signal, SIG_DFL);
+}
+
+__attribute__((constructor)) void watch_faults() {
+  struct sigaction action = {};
+  action.sa_sigaction = explain_fault;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+bool reverse_order() {
+  static const char* order = std::getenv("SF_CUDA_EMULATOR_ORDER");
+  return order && std::strcmp(order, "reverse") == 0;
+}
+
+}  // namespace
+
+// For tests: after n more allocations that succeed, all fail until n is negative.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_fail_allocations_after(int64_t n) {
+  std::lock_guard guard(lock);
+  allocations_until_failure = n;
+}
+extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_in_use() {
+  std::lock_guard guard(lock);
+  return used;
+}
+
+cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, std::function<void()> kernel) {
+  std::lock_guard guard(lock);
+  uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
+  bool grid = c.gridDim.x > 0 && c.gridDim.x <= INT32_MAX && c.gridDim.y > 0 && c.gridDim.y <= 65535 && c.gridDim.z > 0 && c.gridDim.z <= 65535;
+  if (!grid || threads == 0 || threads > 1024 || c.dynamicSmemBytes != 0) return failed(cudaErrorInvalidConfiguration);
+  queue(c.stream, [grid = c.gridDim, block = c.blockDim, kernel = std::move(kernel)] { run_grid(grid, block, kernel, reverse_order()); });
+  return cudaSuccess;
+}
+
+const char* cudaGetErrorName(cudaError_t e) {
+  switch (e) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    default: return "cudaErrorUnknown";
+  }
+}
+const char* cudaGetErrorString(cudaError_t e) { return cudaGetErrorName(e); }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+cudaError_t cudaDriverGetVersion(int* v) {
+  *v = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* n) {
+  *n = kDevices;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* d) {
+  *d = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int d) {
+  if (d < 0 || d >= kDevices) return failed(cudaErrorInvalidDevice);
+  current_device = d;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
+  if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
+  *value = a == cudaDevAttrComputeCapabilityMajor ? 9 : a == cudaDevAttrComputeCapabilityMinor ? 0 : 132;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
+  *p = {};
+  std::strcpy(p->name, "emulator on the CPU, no GPU");
+  p->totalGlobalMem = kTotal;
+  p->major = 9;
+  p->multiProcessorCount = 132;
+  p->maxThreadsPerMultiProcessor = 2048;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  std::lock_guard guard(lock);
+  run_device();
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  std::lock_guard guard(lock);
+  if (allocations_until_failure == 0) return failed(cudaErrorMemoryAllocation);
+  if (allocations_until_failure > 0) --allocations_until_failure;
+  // The last byte lies before the closed page as nearly as the alignment of vector accesses lets it.
+  size_t body = (bytes + 15) / 16 * 16, mapped = (body + kPage - 1) / kPage * kPage + kPage;
+  if (bytes > kTotal - used) return failed(cudaErrorMemoryAllocation);
+  void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+  char* start = static_cast<char*>(mapping);
+  std::memset(start, kFresh, mapped - kPage);
+  mprotect(start + mapped - kPage, kPage, PROT_NONE);
+  if (open_depth == 0) mprotect(start, mapped - kPage, PROT_NONE);
+  char* first = start + mapped - kPage - body;
+  blocks[first] = {bytes, mapped, start};
+  used += bytes;
+  *data = first;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* data) {
+  if (!data) return cudaSuccess;
+  std::lock_guard guard(lock);
+  run_device();
+  auto it = blocks.find(static_cast<char*>(data));
+  if (it == blocks.end()) stop("cudaFree of what cudaMalloc did not give");
+  OpenMemory open;
+  Block b = it->second;
+  for (char* p = b.mapping; p < b.mapping + b.mapped - kPage; ++p)
+    if ((p < it->first || p >= it->first + b.bytes) && static_cast<unsigned char>(*p) != kFresh) stop("bytes beside a block were written");
+  used -= b.bytes;
+  blocks.erase(it);
+  munmap(b.mapping, b.mapped);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  std::lock_guard guard(lock);
+  *total = kTotal;
+  *free = kTotal - used;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind, cudaStream_t s) {
+  std::lock_guard guard(lock);
+  if (!fits(dst, bytes) || !fits(src, bytes)) return failed(cudaErrorInvalidValue);
+  queue(s, [=] { std::memmove(dst, src, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t bytes, cudaStream_t s) {
+  return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s);
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t s) {
+  std::lock_guard guard(lock);
+  if (!block_with(data) || !fits(data, bytes)) return failed(cudaErrorInvalidValue);
+  queue(s, [=] { std::memset(data, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+  std::lock_guard guard(lock);
+  *s = new EmulatedStream;
+  (*s)->flags = flags;
+  streams.insert(*s);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  std::lock_guard guard(lock);
+  run_device();  // other streams' work may name it
+  streams.erase(&stream_of(s));
+  delete s;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  std::lock_guard guard(lock);
+  run_all(stream_of(s));
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  std::lock_guard guard(lock);
+  return stream_of(s).done < stream_of(s).queued ? cudaErrorNotReady : cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  std::lock_guard guard(lock);
+  if (e->stream) queue(s, [other = e->stream, n = e->after] { run_until(*other, n); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  *e = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  std::lock_guard guard(lock);
+  if (e->stream) run_until(*e->stream, e->after);  // recorded work writes its time into the event
+  delete e;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  std::lock_guard guard(lock);
+  if (e->stream) run_until(*e->stream, e->after);
+  queue(s, [e] { e->time = std::chrono::steady_clock::now(); });
+  e->stream = &stream_of(s);
+  e->after = e->stream->queued;
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  std::lock_guard guard(lock);
+  if (e->stream) run_until(*e->stream, e->after);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  std::lock_guard guard(lock);
+  return e->stream && e->stream->done < e->after ? cudaErrorNotReady : cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  std::lock_guard guard(lock);
+  if (!start->stream || !end->stream) return failed(cudaErrorInvalidResourceHandle);
+  if (cudaEventQuery(start) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) return failed(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  return cudaSuccess;
+}
