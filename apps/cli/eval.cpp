@@ -167,7 +167,8 @@ void evaluate(Options& o) {
   diffusion::StableDiffusionPipeline pipeline(model.components);
   autograd::NoGrad no_grad;
   if (!s.quiet) std::cerr << "reading " << icons->size() << " icons" << std::endl;
-  train::IconJudge judge(icons);
+  auto again = [&](const Tensor& picture) { return round_trip(pipeline, picture); };
+  train::IconJudge judge(icons, again);
   Tensors pictures = make_pictures(o, pipeline, prompts);
 
   ordered_json report{{"model", s.model},
@@ -182,7 +183,7 @@ void evaluate(Options& o) {
   report.update(figures(judge, prompts, pictures, seed));
   ordered_json rows = ordered_json::array();
   constexpr int64_t kChecked = 120;
-  for (auto& row : train::self_check(judge, kChecked, seed, [&](const Tensor& picture) { return round_trip(pipeline, picture); })) {
+  for (auto& row : train::self_check(judge, kChecked, seed, again)) {
     ordered_json f = json_of(row.figures);
     f["change"] = row.change;
     rows.push_back(std::move(f));

@@ -14,6 +14,7 @@ namespace sf::train {
 namespace {
 
 constexpr int64_t kDirections = 64, kColourPrompts = 5;
+constexpr size_t kRoundTrips = 1500;  // about ten for each number of texture_features
 
 std::vector<int64_t> shuffled(std::vector<int64_t> items, uint64_t seed) {
   data::SampleRandom random(seed);
@@ -68,7 +69,7 @@ std::vector<EvaluationPrompt> evaluation_prompts(const data::IconDataset& icons,
   return prompts;
 }
 
-IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const std::function<void(int64_t, int64_t)>& progress)
+IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const RoundTrip& round_trip, const std::function<void(int64_t, int64_t)>& progress)
     : icons_(std::move(icons)), layout_(size_t(icons_->size())), directions_(0, 0) {
   const int64_t n = icons_->size();
   for (int64_t i = 0; i < n; ++i) {
@@ -79,8 +80,10 @@ IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const std::
   std::vector<std::string> styles;
   for (auto& [name, places] : of_style_) styles.push_back(name);
 
-  // The classifier sees each icon of "train" once: as it is, softened once, or softened twice with a little noise.
+  // The classifier sees icons of "train": each once as it is, softened once, or softened twice with a little noise; or some of them as the autoencoder gives them
+  // back.
   std::vector<int64_t> train = places_of_split(*icons_, "train");
+  if (round_trip && train.size() > kRoundTrips) train = shuffled(train, 0), train.resize(kRoundTrips);
   SF_CHECK(!train.empty(), "IconJudge: the data have no icons of the split 'train'");
   std::vector<int64_t> row(size_t(n), -1), label;
   for (size_t i = 0; i < train.size(); ++i) {
@@ -95,7 +98,7 @@ IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const std::
       for (int64_t i = begin + b; i < begin + e; ++i) {
         Tensor picture = this->picture(i);
         layout_[size_t(i)] = layout_features(picture);
-        if (row[size_t(i)] < 0) continue;
+        if (row[size_t(i)] < 0 || round_trip) continue;
         const int64_t way = row[size_t(i)] % 3;
         if (way > 0) picture = softened(picture, int(way));
         if (way == 2) picture = noisy(picture, 3, uint64_t(i));
@@ -105,6 +108,11 @@ IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const std::
     });
     if (progress) progress(end, n);
   }
+  if (round_trip)
+    for (int64_t icon : train) {
+      auto features = texture_features(round_trip(this->picture(icon)));
+      std::copy(features.begin(), features.end(), texture.values.begin() + row[size_t(icon)] * kTextureFeatures);
+    }
   classifier_ = std::make_unique<StyleClassifier>(styles, texture, label);
 
   mean_.assign(size_t(kLayoutFeatures), 0.f);

@@ -3,7 +3,8 @@
 //   retrieval   a picture is compared with all real icons of the style it was asked for, of every split; its rank is the place of the icon whose caption
 //               it was made from, nearest first (cosine of layout_features without their mean)
 //   style       the real icons with the same caption in every style: whether the nearest is of the style that was asked for. Counted where there is a choice
-//   texture     the style by a StyleClassifier fitted on the icons of the split "train" alone, whatever the picture shows
+//   texture     the style by a StyleClassifier fitted on icons of the split "train" alone, whatever the picture shows; on these as the model's autoencoder
+//               gives them back, where one is named, since it leaves traces of its own that hide those of a style
 //   background  the named colour that the border is nearest to (CIE Lab)
 //   Frechet     the distance between Gaussians of made and real pictures in the 64 directions in which the coarse features of real ones differ
 //               most, divided by the real ones' variance there: 0 is alike, and above 1 is farther than one icon is from another
@@ -37,7 +38,9 @@ struct RetrievalFigures {
 class IconJudge {
  public:
   // Reads every picture. progress(done, all) may be null; pictures are uint8 [3, H, W] everywhere. ValueError for fewer than two styles.
-  explicit IconJudge(std::shared_ptr<const data::IconDataset> icons, const std::function<void(int64_t, int64_t)>& progress = {});
+  // round_trip: a picture as the model's autoencoder gives it back.
+  using RoundTrip = std::function<Tensor(const Tensor& picture)>;
+  explicit IconJudge(std::shared_ptr<const data::IconDataset> icons, const RoundTrip& round_trip = {}, const std::function<void(int64_t, int64_t)>& progress = {});
 
   int64_t rank(const Tensor& picture, int64_t icon) const;  // 1: nearest
   // The style of the nearest real icon that has the caption of this one; none where all with that caption are of one style.
