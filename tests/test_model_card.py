@@ -51,5 +51,8 @@ def test_a_card(tmp_path):
         "| denoiser | 100 | 32 |",
     ):
         assert said in text, said
+    (tmp_path / "before.json").write_text(json.dumps({"top5_train": 0.7, "held_out": {"top5": 0.3}}))
+    text = make_card(model, "--eval", tmp_path / "eval.json", "--eval-before", tmp_path / "before.json")
+    assert "| Figure | ships | before |" in text and "| held out: top5 | 0.42 | 0.3 |" in text
     for notice in ("Copyright Google LLC and the Noto Emoji authors", "Copyright (c) Microsoft Corporation"):
         assert notice in text and notice.split("Copyright")[1].split(" and")[0].strip("( c)")[:6] in (ROOT / "models/emoji-128/LICENSES.md").read_text()

@@ -17,7 +17,7 @@ PARTS = {"tokenizer": "Tokenizer", "text_encoder": "Text encoder", "unet": "Deno
 
 SHEET = """![48 pictures, uncurated](../../docs/pictures/contact_sheet.png)
 
-*[48 prompts](contact_sheet.txt), evenly spaced rows of the data: 24 that it was trained on and 24 name-and-style combinations of the held-out split; seeds 1 to
+*[48 prompts](contact_sheet.txt), evenly spaced rows of the data: 24 of the split train and 24 name-and-style combinations of the held-out split; seeds 1 to
 48, nothing left out.*
 """
 
@@ -70,7 +70,7 @@ The Noto part is made again from Debian's packages by `tools/make_noto_data.py`.
 
 ## Limits
 It draws what it was trained on: single icons in three styles. Things that no emoji shows, counts, writing and places in the picture are beyond it; the
-names that were held out to measure it include everyday words. People have the yellow of emoji. It is an example of what the program does.
+names that were held out to measure it include everyday words, and were learned last. People have the yellow of emoji. It is an example of what the program does.
 """
 
 
@@ -111,21 +111,36 @@ def part_rows(model):
         yield f"| {title} | `{index[part][1]}` | {f'{count / 1e6:.2f} million' if count else ''} |"
 
 
-def figure_rows(values, prefix=""):
-    """A row for each number, however deep."""
+def numbers(values, prefix=""):
+    """Each number by its name, however deep."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from figure_rows(value, f"{prefix}{name}: ")
+            yield from numbers(value, f"{prefix}{name}: ")
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield f"| {(prefix + name).replace('_', ' ')} | {value:.4g} |"
+            yield (prefix + name).replace("_", " "), f"{value:.4g}"
 
 
-def card(model, run=None, figures=None, hardware=None, hours=None, state=None):
+def figure_table(figures, before):
+    if not figures:
+        return "Not measured yet: `scaffolding eval`."
+    columns = [dict(numbers(figures))]
+    lines = ["`scaffolding eval models/emoji-128`:", "", "| Figure | |", "|---|---|"]
+    if before:
+        columns.append(dict(numbers(before)))
+        lines = [
+            "`scaffolding eval models/emoji-128`, and the same of the weights before they saw any icon of the held-out splits:",
+            "",
+            "| Figure | ships | before |",
+            "|---|---|---|",
+        ]
+    lines += [f"| {name} | " + " | ".join(c.get(name, "") for c in columns) + " |" for name in columns[0]]
+    return "\n".join(lines)
+
+
+def card(model, run=None, figures=None, before=None, hardware=None, hours=None, state=None):
     recipe = json.loads((model / "train.json").read_text())
     data = recipe["data"]
-    rows = list(figure_rows(figures or {}))
     splits = data.get("splits")
-    measured = ["`scaffolding eval models/emoji-128`:", "", "| Figure | |", "|---|---|", *rows] if rows else ["Not measured yet: `scaffolding eval`."]
     return TEXT.format(
         state=f"## State\n{state}\n\n" if state else "",
         sheet=SHEET if (ROOT / "docs/pictures/contact_sheet.png").exists() else "",
@@ -137,7 +152,7 @@ def card(model, run=None, figures=None, hardware=None, hours=None, state=None):
         splits=f"Splits trained on: {', '.join(splits)}." if splits else "The weights that ship were trained on all splits.",
         parts="\n".join(part_rows(model)),
         megabytes=sum(p.stat().st_size for p in model.rglob("*") if p.is_file()) / 1e6,
-        figures="\n".join(measured),
+        figures=figure_table(figures, before),
     )
 
 
@@ -146,6 +161,7 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--run", type=pathlib.Path)
     parser.add_argument("--eval", type=pathlib.Path)
+    parser.add_argument("--eval-before", type=pathlib.Path, help="the same of weights that had not seen the held-out splits")
     parser.add_argument("--hardware")
     parser.add_argument("--hours", type=float)
     parser.add_argument("--state", help="what a user should know of these weights first")
@@ -153,7 +169,8 @@ def main():
     if not (options.model / "model_index.json").exists():
         sys.exit(f"model_card: {options.model} has no model_index.json: there are no weights to describe")
     figures = json.loads(options.eval.read_text()) if options.eval else None
-    text = card(options.model, options.run, figures, options.hardware, options.hours, options.state)
+    before = json.loads(options.eval_before.read_text()) if options.eval_before else None
+    text = card(options.model, options.run, figures, before, options.hardware, options.hours, options.state)
     (options.model / "README.md").write_text(text)
     print(options.model / "README.md")
 
