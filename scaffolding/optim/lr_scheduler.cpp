@@ -90,11 +90,18 @@ void StepOptions::check() const { SF_CHECK(step_size > 0, "StepLR: step_size mus
 double StepOptions::chained(double lr, double, int64_t epoch, bool) const { return schedule::step(lr, epoch, step_size, gamma); }
 double StepOptions::closed(double base, int64_t epoch) const { return schedule::step_closed(base, epoch, step_size, gamma); }
 
-void MultiStepOptions::check() const { SF_CHECK(std::is_sorted(milestones.begin(), milestones.end()), "MultiStepLR: milestones must ascend"); }
+// Nothing can begin before epoch 0.
+static bool ascend_from_0(const std::vector<int64_t>& milestones) {
+  return std::is_sorted(milestones.begin(), milestones.end()) && (milestones.empty() || milestones[0] >= 0);
+}
+void MultiStepOptions::check() const { SF_CHECK(ascend_from_0(milestones), "MultiStepLR: milestones must ascend from 0 on"); }
 double MultiStepOptions::chained(double lr, double, int64_t epoch, bool) const { return schedule::multi_step(lr, epoch, milestones, gamma); }
 double MultiStepOptions::closed(double base, int64_t epoch) const { return schedule::multi_step_closed(base, epoch, milestones, gamma); }
 
-void ConstantOptions::check() const { SF_CHECK(factor >= 0 && factor <= 1, "Constant multiplicative factor expected to be between 0 and 1."); }
+void ConstantOptions::check() const {
+  SF_CHECK(factor >= 0 && factor <= 1, "Constant multiplicative factor expected to be between 0 and 1.");
+  SF_CHECK(total_iters >= 0, "ConstantLR: total_iters must not be negative, got ", total_iters);
+}
 double ConstantOptions::chained(double lr, double, int64_t epoch, bool) const { return schedule::constant(lr, epoch, factor, total_iters); }
 double ConstantOptions::closed(double base, int64_t epoch) const { return schedule::constant_closed(base, epoch, factor, total_iters); }
 
@@ -172,6 +179,7 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<std::unique_ptr<LRS
   SF_CHECK(milestones_.size() + 1 == parts_.size(),
            "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of schedulers ",
            parts_.size(), " and the number of milestones to be equal to ", milestones_.size());
+  SF_CHECK(ascend_from_0(milestones_), "SequentialLR: milestones must ascend from 0 on");
   for (auto& p : parts_) SF_CHECK(p && &p->optimizer() == &optimizer, "SequentialLR expects all schedulers to belong to the same optimizer");
   for (size_t g = 0; g < optimizer.num_groups(); ++g) optimizer.set_lr(*optimizer.initial_lr(g), g);
   last_epoch_ = 0;
@@ -273,9 +281,12 @@ LambdaLR::Factor warmup_factor(const std::string& name, double base_lr, const Ge
            "'; there are constant, constant_with_warmup, piecewise_constant, linear, cosine, cosine_with_restarts and polynomial");
   SF_CHECK(o.num_warmup_steps, name, " requires `num_warmup_steps`, please provide that argument.");
   int64_t warmup = *o.num_warmup_steps;
+  SF_CHECK(warmup >= 0, name, ": num_warmup_steps must not be negative, got ", warmup);
   if (name == "constant_with_warmup") return [=](int64_t step) { return schedule::constant_with_warmup(step, warmup); };
   SF_CHECK(o.num_training_steps, name, " requires `num_training_steps`, please provide that argument.");
   int64_t total = *o.num_training_steps;
+  SF_CHECK(total > 0, name, ": num_training_steps must be a positive number of steps, got ", total);
+  SF_CHECK(o.num_cycles > 0, name, ": num_cycles must be positive, got ", python_number(o.num_cycles));
   if (name == "linear") return [=](int64_t step) { return schedule::linear_with_warmup(step, warmup, total); };
   if (name == "cosine") return [=](int64_t step) { return schedule::cosine_with_warmup(step, warmup, total); };
   if (name == "cosine_with_restarts") return [=, n = o.num_cycles](int64_t step) { return schedule::cosine_with_restarts(step, warmup, total, n); };

@@ -209,7 +209,8 @@ class ChainedScheduler : public LRScheduler {
 };
 
 // diffusers' schedules by name: constant, constant_with_warmup, piecewise_constant, linear, cosine, cosine_with_restarts,
-// polynomial. ValueError for another name and for counts that a schedule needs and did not get.
+// polynomial. ValueError for another name and for counts that a schedule needs and did not get,
+// or that cannot be: negative warm-up steps, training steps or cycles that are not positive.
 struct GetSchedulerOptions {
   std::string step_rules;  // of piecewise_constant: "1:10,0.1:20,0.005"
   std::optional<int64_t> num_warmup_steps, num_training_steps;

@@ -139,6 +139,11 @@ TEST(lr_scheduler, refuses_impossible_arguments) {
   EXPECT_THROW(optim::CosineAnnealingWarmRestarts(opt, {.T_0 = 0}), ValueError);
   EXPECT_THROW(optim::MultiStepLR(opt, {.milestones = {5, 2}}), ValueError);
   EXPECT_THROW(optim::SequentialLR(opt, {}, {}), ValueError);
+  EXPECT_THROW(optim::MultiStepLR(opt, {.milestones = {-1, 2}}), ValueError);
+  EXPECT_THROW(optim::ConstantLR(opt, {.total_iters = -1}), ValueError);
+  EXPECT_THROW(optim::get_scheduler("constant_with_warmup", opt, {.num_warmup_steps = -1}), ValueError);
+  EXPECT_THROW(optim::get_scheduler("linear", opt, {.num_warmup_steps = 1, .num_training_steps = 0}), ValueError);
+  EXPECT_THROW(optim::get_scheduler("cosine_with_restarts", opt, {.num_warmup_steps = 1, .num_training_steps = 9, .num_cycles = 0}), ValueError);
   optim::SGD fresh({leaf()}, {.lr = 1});
   EXPECT_THROW(optim::StepLR(fresh, {.step_size = 2}, 3), ValueError);  // no initial rate is known
 }

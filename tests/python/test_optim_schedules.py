@@ -165,6 +165,13 @@ def test_wrong_order_warns_once():
         (lambda o: optim.get_scheduler("cosine", o), ValueError, "num_warmup_steps"),
         (lambda o: optim.get_scheduler("cosine", o, num_warmup_steps=3), ValueError, "num_training_steps"),
         (lambda o: optim.get_scheduler("piecewise_constant", o, step_rules="1:x,3"), ValueError, "step_rules must read like"),
+        (lambda o: optim.get_scheduler("constant_with_warmup", o, num_warmup_steps=-1), ValueError, "num_warmup_steps must not be negative, got -1"),
+        (lambda o: optim.get_scheduler("linear", o, num_warmup_steps=1, num_training_steps=0), ValueError, "linear: num_training_steps must be a positive"),
+        (lambda o: optim.get_scheduler("polynomial", o, num_warmup_steps=1, num_training_steps=-3), ValueError, "num_training_steps must be a positive"),
+        (lambda o: optim.get_scheduler("cosine_with_restarts", o, None, 1, 9, num_cycles=0), ValueError, "num_cycles must be positive, got 0"),
+        (lambda o: lr_scheduler.MultiStepLR(o, [4, -2]), ValueError, "milestones must ascend from 0 on"),
+        (lambda o: lr_scheduler.ConstantLR(o, total_iters=-1), ValueError, "total_iters must not be negative"),
+        (lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.StepLR(o, 2) for _ in range(3)], [5, 2]), ValueError, "milestones must ascend"),
     ],
 )
 def test_refusals(make, error, message):

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import Counter
 
 from .. import _core
-from .scheduler_base import LRScheduler, _check_optimizer, _per_group, _require_positive
+from .scheduler_base import LRScheduler, _check_optimizer, _per_group, _require_ascending, _require_positive
 
 _formula = _core._schedule
 
@@ -77,6 +77,7 @@ class MultiStepLR(LRScheduler):
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         self.milestones = Counter(milestones)
+        _require_ascending("MultiStepLR", sorted(self.milestones))
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
@@ -93,6 +94,8 @@ class ConstantLR(LRScheduler):
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         if factor > 1.0 or factor < 0:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        if total_iters < 0:
+            raise ValueError(f"ConstantLR: total_iters must not be negative, got {total_iters}")
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -415,6 +418,7 @@ class SequentialLR(_Combined):
                 "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, "
                 f"but got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}"
             )
+        _require_ascending("SequentialLR", milestones)
         self._schedulers = schedulers
         self._milestones = milestones
         self.last_epoch = last_epoch + 1

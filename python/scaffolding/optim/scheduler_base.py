@@ -25,6 +25,11 @@ def _require_positive(who, name, value):
         raise ValueError(f"{who}: {name} must be a positive number of steps, got {value}")
 
 
+def _require_ascending(who, milestones):
+    if any(b < a for a, b in zip([0, *milestones], milestones)):
+        raise ValueError(f"{who}: milestones must ascend from 0 on, got {list(milestones)}")
+
+
 class LRScheduler:
     """Sets group["lr"] of every group when it is made and at each step(). Subclasses define get_lr(), the rates for
     self.last_epoch, and may define _get_closed_form_lr(), the same from self.base_lrs alone."""

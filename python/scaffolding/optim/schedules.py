@@ -4,6 +4,7 @@ import enum
 
 from .. import _core
 from .lr_scheduler import LambdaLR
+from .scheduler_base import _require_positive
 
 _formula = _core._schedule
 
@@ -20,6 +21,14 @@ class SchedulerType(enum.Enum):
     PIECEWISE_CONSTANT = "piecewise_constant"
 
 
+def _check_counts(who, num_warmup_steps, num_training_steps=1, num_cycles=1):
+    if num_warmup_steps < 0:
+        raise ValueError(f"{who}: num_warmup_steps must not be negative, got {num_warmup_steps}")
+    _require_positive(who, "num_training_steps", num_training_steps)
+    if not num_cycles > 0:
+        raise ValueError(f"{who}: num_cycles must be positive, got {num_cycles}")
+
+
 def get_constant_schedule(optimizer, last_epoch=-1):
     """The optimizer's rate throughout."""
     return LambdaLR(optimizer, lambda _: 1, last_epoch)
@@ -27,6 +36,7 @@ def get_constant_schedule(optimizer, last_epoch=-1):
 
 def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1):
     """Up from 0 in num_warmup_steps, then constant."""
+    _check_counts("constant_with_warmup", num_warmup_steps)
     return LambdaLR(optimizer, lambda step: _formula.constant_with_warmup(step, num_warmup_steps), last_epoch)
 
 
@@ -37,21 +47,25 @@ def get_piecewise_constant_schedule(optimizer, step_rules, last_epoch=-1):
 
 def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, last_epoch=-1, f_min=0.0, f_max=1.0):
     """Up in num_warmup_steps, then a straight line down to f_min at num_training_steps."""
+    _check_counts("linear", num_warmup_steps, num_training_steps)
     return LambdaLR(optimizer, lambda step: _formula.linear_with_warmup(step, num_warmup_steps, num_training_steps, f_min, f_max), last_epoch)
 
 
 def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1):
     """Up in num_warmup_steps, then num_cycles of a cosine."""
+    _check_counts("cosine", num_warmup_steps, num_training_steps, num_cycles)
     return LambdaLR(optimizer, lambda step: _formula.cosine_with_warmup(step, num_warmup_steps, num_training_steps, num_cycles), last_epoch)
 
 
 def get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=1, last_epoch=-1):
     """Up in num_warmup_steps, then num_cycles half cosines, each from the full rate to 0."""
+    _check_counts("cosine_with_restarts", num_warmup_steps, num_training_steps, num_cycles)
     return LambdaLR(optimizer, lambda step: _formula.cosine_with_restarts(step, num_warmup_steps, num_training_steps, num_cycles), last_epoch)
 
 
 def get_polynomial_decay_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, lr_end=1e-7, power=1.0, last_epoch=-1):
     """Up in num_warmup_steps, then a power law down to lr_end."""
+    _check_counts("polynomial", num_warmup_steps, num_training_steps)
     lr_init = optimizer.defaults["lr"]
     if not (lr_init > lr_end):
         raise ValueError(f"lr_end ({lr_end}) must be smaller than initial lr ({lr_init})")
@@ -70,7 +84,8 @@ def get_scheduler(
 ):
     """A schedule by its name (a string or SchedulerType), as diffusers.optimization.get_scheduler.
 
-    ValueError for an unknown name, and for num_warmup_steps, num_training_steps or step_rules missing where needed."""
+    ValueError for an unknown name, for num_warmup_steps, num_training_steps or step_rules missing where needed, for a negative number of warm-up steps, and
+    for numbers of training steps or cycles that are not positive."""
     name = SchedulerType(name)
     if name == SchedulerType.CONSTANT:
         return get_constant_schedule(optimizer, last_epoch)
