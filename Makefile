@@ -10,7 +10,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 # After `make demo`, which compiles for this processor alone.
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test test-gpu test-cuda-emulator fuzz bench golden docs format lint clean
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator fuzz bench golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
@@ -67,6 +67,15 @@ pictures: build
 test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_BUILD_EXAMPLES=ON
 test: build
 	$(PY) tools/run_tests.py $(BUILD)
+
+# The tests of what has threads, under ThreadSanitizer: loops, autograd, memory, data, downloads, training.
+TSAN_TESTS := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*:GradientMapTest.*:inplace.*:inference_mode.*:LeanMemory.*
+TSAN_TESTS := $(TSAN_TESTS):KernelWatcher.*:Cache.*:DataLoader.*:Buckets.*:DatasetTest.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*:RunLogTest.*:TrainerTest.*
+tsan:
+	tools/setup.sh
+	cmake --preset tsan
+	cmake --build build/tsan --parallel $(JOBS) --target scaffolding_tests
+	SF_NUM_THREADS=2 setarch -R build/tsan/scaffolding_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
 
 # libscaffolding_cuda.so beside libscaffolding.so, and the checks that need no GPU. SF_CUDA_ARCHS in CMAKE_ARGS says for which GPUs.
 cuda: CMAKE_ARGS += -DSF_BUILD_CUDA=ON

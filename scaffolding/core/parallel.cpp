@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
@@ -15,6 +18,7 @@ namespace sf {
 static std::atomic<int> g_busy{0};
 static thread_local int t_depth = 0;        // nested ComputeScopes of this thread
 static thread_local bool t_inside = false;  // running a piece of a parallel_for
+static thread_local int t_index = 0;        // which
 static std::atomic<int> g_threads{0};       // 0: not asked yet
 
 int num_threads() {
@@ -33,7 +37,7 @@ void set_num_threads(int n) {
   omp_set_num_threads(n);
 }
 
-int thread_index() { return t_inside ? omp_get_thread_num() : 0; }
+int thread_index() { return t_inside ? t_index : 0; }
 
 ComputeScope::ComputeScope() {
   int free = 0;
@@ -51,24 +55,38 @@ ComputeScope::~ComputeScope() {
   if (!alone && --t_depth == 0) g_busy.store(0);
 }
 
+// work(i, count) for every i < count on a thread of its own; count is `wanted` or fewer.
+template <class Work> static void run_team(int wanted, const Work& work) {
+#if defined(__SANITIZE_THREAD__)  // which does not see the barriers of OpenMP's library and takes every region for a race
+  std::vector<std::thread> team;
+  for (int i = 1; i < wanted; ++i) team.emplace_back([&work, i, wanted] { work(i, wanted); });
+  work(0, wanted);
+  for (std::thread& t : team) t.join();
+#else
+#pragma omp parallel num_threads(wanted)
+  work(omp_get_thread_num(), omp_get_num_threads());
+#endif
+}
+
 void detail::parallel_for(int64_t n, int64_t grain, void (*f)(void*, int64_t, int64_t), void* ctx) {
   ComputeScope scope;
   int64_t pieces = std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
   if (scope.alone || pieces <= 1) return f(ctx, 0, n);
   std::exception_ptr error;  // kernels do not throw, user code reached from one may: carried to the caller
-#pragma omp parallel num_threads(int(pieces))
-  {
-    int64_t i = omp_get_thread_num(), count = omp_get_num_threads();
+  std::mutex error_lock;
+  const auto work = [&](int64_t i, int64_t count) {
     int64_t per = (n + count - 1) / count, begin = std::min(n, i * per), end = std::min(n, begin + per);
     t_inside = true;
+    t_index = int(i);
     try {
       if (begin < end) f(ctx, begin, end);
     } catch (...) {
-#pragma omp critical(sf_parallel_error)
+      std::lock_guard guard(error_lock);
       error = std::current_exception();
     }
     t_inside = false;
-  }
+  };
+  run_team(int(pieces), work);
   if (error) std::rethrow_exception(error);
 }
 
