@@ -105,7 +105,7 @@ void print_kinds(const std::map<std::string, Kind>& kinds, Time total, Time peak
 void run(const Options& o) {
   const BenchModel* model = nullptr;
   for (auto& m : bench_models())
-    if (o.name == m.name) model = &m;
+    if (o.name == m.name || o.name + "-unet" == m.name) model = &m;
   SF_CHECK(model, "bench: there is no model '", o.name, "'; `scaffolding bench` lists them");
   SF_CHECK(o.dtype == "f32" || o.dtype == "bf16", "bench: dtype must be f32 or bf16, got '", o.dtype, "'");
   SF_CHECK(o.batch > 0 && o.repeats > 0, "bench: batch and repeats must be positive, got ", o.batch, " and ", o.repeats);
@@ -145,7 +145,7 @@ void run(const Options& o) {
 void add_bench(CLI::App& program) {
   auto* command = program.add_subcommand("bench", "Time one pass of a model with random weights, and where the time goes");
   auto o = std::make_shared<Options>();
-  command->add_option("name", o->name, "A model, such as sd15-unet; lists them without it");
+  command->add_option("name", o->name, "A model, such as sd15-unet or sd15; lists them without it");
   command->add_option("--dtype", o->dtype, "f32 or bf16")->capture_default_str();
   command->add_option("--batch", o->batch, "Samples in a pass")->capture_default_str();
   command->add_option("--repeats", o->repeats, "Passes, of which the fastest counts")->capture_default_str();
