@@ -10,6 +10,7 @@
 #include "bind_object.h"
 #include "named_arguments.h"
 #include "scaffolding/diffusion/diffusion.h"
+#include "scaffolding/diffusion/slerp.h"
 #include "scaffolding/ops/factory/factory.h"
 
 namespace sf::py {
@@ -199,6 +200,7 @@ void bind_schedulers(nb::module_& core) {
     if (nb::handle d = a.get("dtype"); d.is_valid() && !to_dtype(d.ptr(), dtype.emplace())) wrong_argument("randn_tensor", "dtype", "a dtype", d.ptr());
     return randn_tensor(shape, a.generators("generator"), device, dtype);
   });
+  m.def("slerp", &slerp, nb::arg("from"), nb::arg("to"), nb::arg("t"), nb::arg("dim").none());
   m.def("rescale_noise_cfg", &rescale_noise_cfg, nb::arg("noise_pred"), nb::arg("noise_pred_text"), nb::arg("guidance_rescale"));
   m.def("classifier_free_guidance",
         [](nb::handle model, const Tensor& latents, const Tensor& timesteps, const Tensor& prompt, const Tensor& negative, double scale) {

@@ -171,6 +171,8 @@ def cases():
         yield case(f"inpaint_{u}_crop", INPAINT, {**PROMPT, "height": 32, "width": 32, "padding_mask_crop": 4}, "ddim", u, image=[72, 60], mask=[72, 60])
     yield from (case(f"xl_{s}", XL, {**PROMPT, "guidance_scale": 5.0}, s) for s in ("euler", "ddim", "dpm"))
     yield case("xl_negative", XL, {**PROMPT, "negative_prompt": "dog", "prompt_2": "red cat", "negative_prompt_2": "the"}, "euler")
+    yield case("xl_negative_2_alone", XL, {**PROMPT, "negative_prompt_2": "dog"}, "euler")
+    yield case("xl_empty_2", XL, {**PROMPT, "prompt_2": "", "negative_prompt": "dog", "negative_prompt_2": ""}, "euler")
     sizes = {"original_size": [64, 48], "crops_coords_top_left": [4, 8], "target_size": [40, 40], "negative_original_size": [16, 16]}
     sizes |= {"negative_target_size": [24, 32], "negative_crops_coords_top_left": [1, 2], "height": 40, "width": 24}
     yield case("xl_sizes", XL, {**PROMPT, **sizes}, "euler")
@@ -181,6 +183,8 @@ def cases():
     yield case("xl_i2i", XLI2I, {**PROMPT, "strength": 0.6}, "euler", image=[32, 40])
     yield case("xl_i2i_two", XLI2I, {**TWO, "strength": 0.8, "negative_original_size": [16, 16]}, "ddim", image=[32, 32], seed=[1, 2])
     yield case("xl_refiner", XLI2I, {**PROMPT, "strength": 0.5, "aesthetic_score": 7.0, "negative_aesthetic_score": 2.0}, "euler", "refiner", image=[32, 32])
+    seconds = {"prompt_2": "red dog", "negative_prompt": "dog", "negative_prompt_2": "the"}
+    yield case("xl_refiner_2", XLI2I, {**PROMPT, **seconds, "strength": 0.5}, "euler", "refiner", image=[32, 32])
     for s in ("euler", "heun", "dpm"):
         yield case(f"xl_hand_over_{s}", XL, {**PROMPT, "num_inference_steps": 8, "denoising_end": 0.6, "output_type": "latent"}, s,
                    then={"pipeline": XLI2I, "unet": "xl", "call": {**PROMPT, "num_inference_steps": 8, "denoising_start": 0.6}})  # fmt: skip

@@ -3,7 +3,8 @@
     python tests/golden/make_golden_schedulers.py [class ...]      # a Python that has torch, diffusers and scipy
 
 Each case names the class, its config, and the arguments of set_timesteps and step. It holds timesteps, sigmas, some of the
-samples of the run, and add_noise and get_velocity at two timesteps. tests/python/test_schedulers.py reads the files.
+samples of the run, and add_noise and get_velocity at two timesteps; flow matching has steps of tokens at several timesteps
+besides. tests/python/test_schedulers.py reads the files.
 """
 
 import json
@@ -328,8 +329,23 @@ def noised(cls, config):
     at = torch.stack([scheduler.timesteps[0], scheduler.timesteps[2]])
     out = {"config": config, "velocity": None}
     out["noisy"] = numbers(scheduler.scale_noise(x, at, noise) if cls.startswith("Flow") else scheduler.add_noise(x, noise, at))
+    # diffusers' Euler takes the place in the run for a training timestep.
     if hasattr(scheduler, "get_velocity") and cls != "EulerDiscreteScheduler":
         out["velocity"] = numbers(scheduler.get_velocity(x, noise, at))
+    return out
+
+
+def per_token():
+    """Steps of FlowMatchEulerDiscreteScheduler whose tokens each have a timestep of their own."""
+    out = []
+    for config in ({}, {"shift": 3.0, "stochastic_sampling": True}):
+        scheduler = diffusers.FlowMatchEulerDiscreteScheduler(**config)
+        scheduler.set_timesteps(4)
+        y, x = (torch.randn((2, 3, 4), generator=torch.Generator().manual_seed(s)) for s in (5, 6))
+        at = [[1000.0, 700.0, 250.5], [20.0, 500.0, 999.0]]
+        generator = torch.Generator().manual_seed(SEED)
+        sample = scheduler.step(y, scheduler.timesteps[0], x, per_token_timesteps=torch.tensor(at), generator=generator).prev_sample
+        out.append({"config": config, "per_token_timesteps": at, "sample": numbers(sample)})
     return out
 
 
@@ -350,6 +366,8 @@ def main():
             "noised": [noised(cls, c) for c in configs],
             "cases": cases,
         }
+        if cls == "FlowMatchEulerDiscreteScheduler":
+            file["per_token"] = per_token()
         lines = [json.dumps(c) for c in cases]
         head = json.dumps({k: v for k, v in file.items() if k != "cases"})
         (FOLDER / f"{cls}.json").write_text(head[:-1] + ',\n"cases": [\n' + ",\n".join(lines) + "\n]}\n")

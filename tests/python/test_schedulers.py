@@ -101,6 +101,36 @@ def test_noise_for_training_equals_diffusers(name):
             assert_like(scheduler.get_velocity(x, noise, at), case["velocity"], 1e-6, "get_velocity")
 
 
+def test_velocity_of_noise_levels_is_that_of_their_timesteps():
+    euler, ddim = (getattr(diffusion, n)(beta_schedule="scaled_linear") for n in ("EulerDiscreteScheduler", "DDIMScheduler"))
+    x, noise, at = seeded((2, 1, 2), 5), seeded((2, 1, 2), 6), sf.tensor([999, 321])
+    want = ddim.get_velocity(x, noise, at)
+    assert bool((euler.get_velocity(x, noise, at.float()) == want).all())
+    euler.set_timesteps(7)
+    assert bool((euler.get_velocity(x, noise, at.float()) == want).all())
+
+
+@pytest.mark.parametrize("case", FILES["FlowMatchEulerDiscreteScheduler"]["per_token"])
+def test_tokens_with_noise_levels_of_their_own(case):
+    s = diffusion.FlowMatchEulerDiscreteScheduler(**case["config"])
+    s.set_timesteps(4)
+    y, x = seeded((2, 3, 4), 5), seeded((2, 3, 4), 6)
+    at = sf.tensor(case["per_token_timesteps"])
+    assert_like(s.step(y, s.timesteps[0], x, per_token_timesteps=at, generator=sf.Generator().manual_seed(11)).prev_sample, case["sample"], 1e-6, "sample")
+    with pytest.raises(ValueError, match="per_token_timesteps must be"):
+        s.step(y, s.timesteps[1], x, per_token_timesteps=at[:, :2])
+
+
+def test_thresholding_takes_each_samples_own_quantile():
+    s = diffusion.DDIMScheduler(thresholding=True, dynamic_thresholding_ratio=0.75, sample_max_value=5.0, prediction_type="sample", clip_sample=False)
+    s.set_timesteps(4)
+    y = sf.tensor([[[-4.0, 0.0, 2.0, 1.0, 3.0]], [[0.5, -0.25, 0.1, 0.0, 0.2]], [[math.nan, 9.0, 1.0, 1.0, 1.0]]])
+    got = s.step(y, s.timesteps[0], y).pred_original_sample.numpy()
+    assert np.allclose(got[0, 0], np.array([-3, 0, 2, 1, 3]) / 3)  # of 0 1 2 3 4 the third quarter
+    assert np.allclose(got[1, 0], [0.5, -0.25, 0.1, 0.0, 0.2])
+    assert np.isnan(got[2]).all()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_fields_and_defaults_are_diffusers(name):
     config = getattr(diffusion, name)().config
@@ -291,6 +321,21 @@ def test_randn_tensor():
     assert diffusion.randn_tensor((2,), dtype=sf.float16).dtype is sf.float16
     with pytest.raises(ValueError, match="not both"):
         diffusion.randn_tensor((2,), seed=1, generator=sf.Generator())
+
+
+def test_slerp():
+    a, b = sf.tensor([3.0, 0.0]), sf.tensor([0.0, 1.0])
+    angle = math.pi / 6
+    assert np.allclose(diffusion.slerp(a, b, 1 / 3).numpy(), (3 + (1 - 3) / 3) * np.array([math.cos(angle), math.sin(angle)]), atol=1e-6)
+    x, y = sf.randn(4, 8, dtype=sf.float16), sf.randn(4, 8, dtype=sf.float16)
+    rows = diffusion.slerp(x, y, 0.25, dim=-1)
+    assert rows.dtype is sf.float16
+    assert np.allclose(rows[2].numpy(), diffusion.slerp(x[2], y[2], t=0.25).numpy(), atol=2e-3)
+    assert np.allclose(diffusion.slerp(x, y, 0.0).numpy(), x.numpy(), atol=2e-3) and np.allclose(diffusion.slerp(x, y, 1.0).numpy(), y.numpy(), atol=2e-3)
+    with pytest.raises(ValueError, match="one shape"):
+        diffusion.slerp(x, y[:2], 0.5)
+    with pytest.raises(TypeError, match="one floating dtype"):
+        diffusion.slerp(x, y.float(), 0.5)
 
 
 def test_rescale_noise_cfg():

@@ -2,7 +2,7 @@
 
 from . import schedulers
 from .configuration import FrozenDict
-from .guidance import classifier_free_guidance, get_beta_schedule, randn_tensor, rescale_noise_cfg
+from .guidance import classifier_free_guidance, get_beta_schedule, randn_tensor, rescale_noise_cfg, slerp
 from .schedulers import *  # noqa: F403
 from .training import TrainingBatch, compute_snr, diffusion_loss, training_batch
 from ..models import *  # noqa: F403

@@ -16,6 +16,15 @@ def randn_tensor(shape, seed=None, generator=None, device=None, dtype=None):
     return _diffusion.randn_tensor(shape, generator=generator, device=device, dtype=dtype)
 
 
+def slerp(v0, v1, t, dim=None):
+    """The point at t from 0 (v0) to 1 (v1) of the walk on a sphere, between two noises or embeddings of one shape, in their dtype.
+
+    dim: along which each pair of vectors has an angle of its own; None: the tensors are one vector each. Lengths go straight from one to the other.
+    ValueError for two shapes, TypeError for two dtypes or one that is not floating.
+    """
+    return _diffusion.slerp(v0, v1, t, dim)
+
+
 def get_beta_schedule(schedule, num_timesteps, beta_start=0.0001, beta_end=0.02):
     """betas[num_timesteps], float32. schedule: linear, scaled_linear, squaredcos_cap_v2 or cosine, sigmoid, exp, laplace.
 

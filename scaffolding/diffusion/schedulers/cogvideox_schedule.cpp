@@ -64,9 +64,7 @@ void CogVideoXScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
 
 template <class T> Tensor CogVideoXScheduler::original_sample(const Tensor& model_output, int64_t timestep, const Tensor& sample) const {
   auto alpha = alpha_at<T>(timestep), beta = 1 - alpha;
-  if (config_.prediction_type == "sample") return model_output;
-  if (config_.prediction_type == "epsilon") return (sample - std::sqrt(beta) * model_output) / std::sqrt(alpha);
-  return std::sqrt(alpha) * sample - std::sqrt(beta) * model_output;
+  return predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta));
 }
 template Tensor CogVideoXScheduler::original_sample<float>(const Tensor&, int64_t, const Tensor&) const;
 template Tensor CogVideoXScheduler::original_sample<double>(const Tensor&, int64_t, const Tensor&) const;

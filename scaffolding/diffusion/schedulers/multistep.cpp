@@ -25,6 +25,13 @@ int64_t MultistepScheduler::index_for_timestep(double timestep) const {
   return SigmaScheduler::index_for_timestep(timestep);
 }
 
+Tensor MultistepScheduler::original_of(const std::string& prediction_type, const Tensor& model_output, const Tensor& sample) const {
+  float sigma = sigma_values_[place()];
+  if (prediction_type == "flow_prediction") return sample - sigma * model_output;
+  Level at = level_of(sigma);
+  return predicted_original(prediction_type, model_output, sample, at.alpha, at.sigma);
+}
+
 void MultistepScheduler::restart() {
   for (Tensor& t : history_) t = {};
   lower_order_nums_ = 0;

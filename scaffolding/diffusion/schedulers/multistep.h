@@ -19,6 +19,8 @@ class MultistepScheduler : public SigmaScheduler {
   void set_up_levels(const BetaConfig& config, bool rescale_zero_snr, bool flow, int64_t solver_order);
   // A timestep that is none of the schedule's is taken for the last one, as in diffusers.
   int64_t index_for_timestep(double timestep) const override;
+  // The original that a model's output says at this step. flow_prediction, of sample = (1 - sigma) * original + sigma * noise, says their difference.
+  Tensor original_of(const std::string& prediction_type, const Tensor& model_output, const Tensor& sample) const;
   void restart();                       // before a run
   void remember(const Tensor& output);  // the newest is history(0)
   const Tensor& history(size_t back) const { return history_[history_.size() - 1 - back]; }

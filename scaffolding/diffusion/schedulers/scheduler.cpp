@@ -52,25 +52,6 @@ void check_one_of(const char* who, const char* field, const std::string& value, 
   fail(who, ": ", field, " must be one of ", list, ", got '", value, "'");
 }
 
-Tensor threshold_sample(const Tensor& sample, double ratio, double max_value) {
-  Tensor x = sample.dtype() == kFloat64 ? sample : sample.to(kFloat32);
-  int64_t batch = x.size(0), n = batch ? x.numel() / batch : 0;
-  if (n == 0) return sample;
-  Tensor magnitudes = abs(x.detach()).to(Device::CPU).to(kFloat32).contiguous();
-  std::vector<double> limits;
-  for (int64_t b = 0; b < batch; ++b) {
-    std::vector<float> row(magnitudes.data<float>() + b * n, magnitudes.data<float>() + (b + 1) * n);
-    std::sort(row.begin(), row.end());
-    float rank = float(ratio) * float(n - 1);  // torch.quantile's linear interpolation
-    auto below = size_t(rank);
-    float low = row[below], high = row[std::min(below + 1, row.size() - 1)], weight = rank - float(below);
-    float quantile = weight < 0.5f ? low + weight * (high - low) : high - (high - low) * (1 - weight);
-    limits.push_back(std::min(std::max(quantile, 1.0f), float(max_value)));
-  }
-  Tensor s = per_sample("threshold_sample", limits, x);
-  return (minimum(maximum(x, -s), s) / s).to(sample.dtype());
-}
-
 Tensor per_sample(const char* who, const std::vector<double>& values, const Tensor& like) {
   SF_CHECK(like.ndim() > 0 && (values.size() == 1 || int64_t(values.size()) == like.size(0)), who, ": timesteps must be one for each sample, got ",
            values.size(), " for ", like.shape());
@@ -88,13 +69,6 @@ std::vector<float> finite_alphas(const char* who, const BetaConfig& config, bool
 std::vector<double> float_rounded(std::vector<double> values) {
   for (double& v : values) v = double(float(v));
   return values;
-}
-
-Tensor sigma_prediction(const std::string& prediction_type, const Tensor& model_output, const Tensor& sample, float sigma, float sigma_hat) {
-  if (prediction_type == "epsilon") return sample - sigma_hat * model_output;
-  if (prediction_type != "v_prediction") return model_output;
-  float power = sigma * sigma + 1;
-  return model_output * (-sigma / std::sqrt(power)) + sample / power;
 }
 
 void check_clipping(const char* who, double clip_sample_range, double dynamic_thresholding_ratio, double sample_max_value) {

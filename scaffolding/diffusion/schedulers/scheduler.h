@@ -8,6 +8,7 @@
 
 #include "scaffolding/core/generator.h"
 #include "scaffolding/diffusion/schedulers/beta_schedule.h"
+#include "scaffolding/diffusion/schedulers/prediction.h"
 
 namespace sf::diffusion {
 
@@ -144,9 +145,6 @@ class SigmaScheduler : public Scheduler {
   std::vector<float> training_sigmas_;  // ascending
 };
 
-// The sample without noise, from a model that predicts as prediction_type says at noise level sigma (epsilon: sigma_hat).
-Tensor sigma_prediction(const std::string& prediction_type, const Tensor& model_output, const Tensor& sample, float sigma, float sigma_hat);
-
 // alphas_cumprod of float32 betas. With zero_snr the last one is 2^-24, so that no noise level is infinite.
 std::vector<float> finite_alphas(const char* who, const BetaConfig& config, bool rescale_zero_snr);
 std::vector<double> float_rounded(std::vector<double> values);  // through float32
@@ -156,10 +154,6 @@ void check_clipping(const char* who, double clip_sample_range, double dynamic_th
 void check_sigma_range(const char* who, std::optional<double> sigma_min, std::optional<double> sigma_max);
 // ValueError naming those allowed.
 void check_one_of(const char* who, const char* field, const std::string& value, std::initializer_list<const char*> allowed);
-
-// Dynamic thresholding (Saharia et al. 2022, Imagen): each sample of sample[B, ...] is clamped to the `ratio` quantile of its
-// magnitudes, at least 1 and at most max_value, and divided by it.
-Tensor threshold_sample(const Tensor& sample, double ratio, double max_value);
 
 // values[B] for a batch, shaped to broadcast over `like`, in its dtype and on its device.
 Tensor per_sample(const char* who, const std::vector<double>& values, const Tensor& like);

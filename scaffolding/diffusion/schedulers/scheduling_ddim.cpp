@@ -41,25 +41,11 @@ StepOutput DDIMScheduler::advance(const Tensor& model_output, double timestep, c
   int64_t t = training_timestep(timestep), prev = t - num_train_timesteps_ / *num_inference_steps_;
   auto alpha = alpha_at<float>(t), alpha_prev = alpha_at<float>(prev), beta = 1 - alpha;
   float root_alpha = std::sqrt(alpha), root_beta = std::sqrt(beta);
-  Tensor original, epsilon;
-  if (config_.prediction_type == "epsilon") {
-    original = (sample - root_beta * model_output) / root_alpha;
-    epsilon = model_output;
-  } else if (config_.prediction_type == "sample") {
-    original = model_output;
-    epsilon = (sample - root_alpha * original) / root_beta;
-  } else {
-    original = root_alpha * sample - root_beta * model_output;
-    epsilon = root_alpha * model_output + root_beta * sample;
-  }
-  if (config_.thresholding) {
-    original = threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  } else if (config_.clip_sample) {
-    original = clamp(original, -config_.clip_sample_range, config_.clip_sample_range);
-  }
+  Tensor original = limited(config_, predicted_original(config_.prediction_type, model_output, sample, root_alpha, root_beta));
   float variance = (1 - alpha_prev) / beta * (1 - alpha / alpha_prev);
   float std = float(o.eta) * std::sqrt(variance);
-  if (o.use_clipped_model_output) epsilon = (sample - root_alpha * original) / root_beta;
+  Tensor epsilon = o.use_clipped_model_output ? predicted_epsilon("sample", original, sample, root_alpha, root_beta)
+                                              : predicted_epsilon(config_.prediction_type, model_output, sample, root_alpha, root_beta);
   Tensor prev_sample = std::sqrt(alpha_prev) * original + std::sqrt(1 - alpha_prev - std * std) * epsilon;
   if (o.eta > 0) {
     Tensor noise = o.variance_noise ? o.variance_noise : randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());

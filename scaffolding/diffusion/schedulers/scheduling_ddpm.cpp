@@ -63,19 +63,7 @@ StepOutput DDPMScheduler::advance(const Tensor& output, double timestep, const T
   }
   auto alpha = alpha_at<float>(t), alpha_prev = alpha_at<float>(prev);
   float beta = 1 - alpha, beta_prev = 1 - alpha_prev, current_alpha = alpha / alpha_prev, current_beta = 1 - current_alpha;
-  Tensor original;
-  if (config_.prediction_type == "epsilon") {
-    original = (sample - std::sqrt(beta) * model_output) / std::sqrt(alpha);
-  } else if (config_.prediction_type == "sample") {
-    original = model_output;
-  } else {
-    original = std::sqrt(alpha) * sample - std::sqrt(beta) * model_output;
-  }
-  if (config_.thresholding) {
-    original = threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  } else if (config_.clip_sample) {
-    original = clamp(original, -config_.clip_sample_range, config_.clip_sample_range);
-  }
+  Tensor original = limited(config_, predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta)));
   Tensor prev_sample = std::sqrt(alpha_prev) * current_beta / beta * original + std::sqrt(current_alpha) * beta_prev / beta * sample;
   if (t == 0) return {prev_sample, original};
 

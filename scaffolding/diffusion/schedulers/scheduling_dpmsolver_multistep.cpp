@@ -126,21 +126,15 @@ Tensor DPMSolverMultistepScheduler::convert(const Tensor& output, const Tensor& 
   const std::string& type = config_.prediction_type;
   // A model that also predicts a variance has it in the channels after the sample's.
   Tensor model_output = output.shape() == sample.shape() ? output : output.narrow(1, 0, sample.size(1));
-  float sigma = sigma_values_[place()];
-  Level at = level_of(sigma);
   if (predicts_original()) {
-    Tensor original = type == "epsilon"        ? (sample - at.sigma * model_output) / at.alpha
-                      : type == "sample"       ? model_output
-                      : type == "v_prediction" ? at.alpha * sample - at.sigma * model_output
-                                               : sample - sigma * model_output;
+    Tensor original = original_of(type, model_output, sample);
     return config_.thresholding ? threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value) : original;
   }
-  Tensor epsilon = type == "epsilon"  ? model_output
-                   : type == "sample" ? (sample - at.alpha * model_output) / at.sigma
-                                      : at.alpha * model_output + at.sigma * sample;
+  Level at = level_at(*step_index_);
+  Tensor epsilon = predicted_epsilon(type, model_output, sample, at.alpha, at.sigma);
   if (!config_.thresholding) return epsilon;
-  Tensor original = threshold_sample((sample - at.sigma * epsilon) / at.alpha, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  return (sample - at.alpha * original) / at.sigma;
+  Tensor original = predicted_original("epsilon", epsilon, sample, at.alpha, at.sigma);
+  return predicted_epsilon("sample", threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value), sample, at.alpha, at.sigma);
 }
 
 StepOutput DPMSolverMultistepScheduler::advance(const Tensor& output, double timestep, const Tensor& sample, const StepOptions& o) {

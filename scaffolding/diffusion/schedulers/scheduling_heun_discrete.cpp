@@ -68,7 +68,7 @@ StepOutput HeunDiscreteScheduler::advance(const Tensor& model_output, double tim
   float sigma = sigma_values_[first ? place() : place() - 1], sigma_next = sigma_values_[first ? place() + 1 : place()];
   float here = first ? sigma : sigma_next;
   Tensor original = sigma_prediction(config_.prediction_type, model_output, input, here, here);
-  if (config_.clip_sample) original = clamp(original, -config_.clip_sample_range, config_.clip_sample_range);
+  if (config_.clip_sample) original = clip_sample(original, config_.clip_sample_range);
   Tensor derivative = (input - original) / here, sample = input;
   if (first) {
     dt_ = sigma_next - sigma;

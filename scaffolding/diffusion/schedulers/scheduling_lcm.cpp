@@ -71,19 +71,7 @@ StepOutput LCMScheduler::advance(const Tensor& model_output, double timestep, co
   constexpr float kSigmaData = 0.5f;
   float scaled = float(t) * float(config_.timestep_scaling), power = scaled * scaled + kSigmaData * kSigmaData;
   float c_skip = kSigmaData * kSigmaData / power, c_out = scaled / std::sqrt(power);
-  Tensor original;
-  if (config_.prediction_type == "epsilon") {
-    original = (sample - std::sqrt(beta) * model_output) / std::sqrt(alpha);
-  } else if (config_.prediction_type == "sample") {
-    original = model_output;
-  } else {
-    original = std::sqrt(alpha) * sample - std::sqrt(beta) * model_output;
-  }
-  if (config_.thresholding) {
-    original = threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value);
-  } else if (config_.clip_sample) {
-    original = clamp(original, -config_.clip_sample_range, config_.clip_sample_range);
-  }
+  Tensor original = limited(config_, predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta)));
   Tensor denoised = c_out * original + c_skip * sample, prev_sample = denoised;
   if (*step_index_ != *num_inference_steps_ - 1) {
     Tensor noise = randn_tensor(model_output.shape(), o.generator, model_output.device(), denoised.dtype());

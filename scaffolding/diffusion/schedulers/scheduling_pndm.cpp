@@ -119,11 +119,10 @@ Tensor PNDMScheduler::multistep(const Tensor& output, int64_t timestep, const Te
 Tensor PNDMScheduler::previous(const Tensor& sample, int64_t timestep, int64_t prev_timestep, const Tensor& output) const {
   auto alpha = alpha_at<float>(training_timestep(double(timestep))), alpha_prev = alpha_at<float>(prev_timestep);
   float beta = 1 - alpha, beta_prev = 1 - alpha_prev;
-  Tensor model_output = output;
-  if (config_.prediction_type == "v_prediction") model_output = std::sqrt(alpha) * model_output + std::sqrt(beta) * sample;
+  Tensor epsilon = predicted_epsilon(config_.prediction_type, output, sample, std::sqrt(alpha), std::sqrt(beta));
   float scale = std::sqrt(alpha_prev / alpha);
   float denominator = alpha * std::sqrt(beta_prev) + std::sqrt(alpha * beta * alpha_prev);
-  return scale * sample - (alpha_prev - alpha) * model_output / denominator;
+  return scale * sample - (alpha_prev - alpha) * epsilon / denominator;
 }
 
 }  // namespace sf::diffusion

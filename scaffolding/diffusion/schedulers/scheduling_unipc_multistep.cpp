@@ -147,15 +147,11 @@ void UniPCMultistepScheduler::make_schedule(const TimestepOptions& o, int64_t n)
 
 Tensor UniPCMultistepScheduler::convert(const Tensor& model_output, const Tensor& sample) const {
   const std::string& type = config_.prediction_type;
-  float sigma = sigma_values_[place()];
-  Level at = level_of(sigma);
   if (!config_.predict_x0) {
-    return type == "epsilon" ? model_output : type == "sample" ? (sample - at.alpha * model_output) / at.sigma : at.alpha * model_output + at.sigma * sample;
+    Level at = level_at(*step_index_);
+    return predicted_epsilon(type, model_output, sample, at.alpha, at.sigma);
   }
-  Tensor original = type == "epsilon"        ? (sample - at.sigma * model_output) / at.alpha
-                    : type == "sample"       ? model_output
-                    : type == "v_prediction" ? at.alpha * sample - at.sigma * model_output
-                                             : sample - sigma * model_output;
+  Tensor original = original_of(type, model_output, sample);
   return config_.thresholding ? threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value) : original;
 }
 

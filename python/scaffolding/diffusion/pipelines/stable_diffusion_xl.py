@@ -5,12 +5,18 @@ from .outputs import StableDiffusionXLPipelineOutput
 from .pipeline import DiffusionPipeline, texts
 
 
+def _absent(text):
+    """None for an empty text of the second encoder: it is the first one's then."""
+    return None if text == "" else text
+
+
 class _StableDiffusionXL(DiffusionPipeline):
     _optional_components = ("tokenizer", "tokenizer_2", "text_encoder", "text_encoder_2", "image_encoder", "feature_extractor")
     _options = {"force_zeros_for_empty_prompt": True}
     _callback_tensor_inputs = ("latents", "prompt_embeds", "add_text_embeds", "add_time_ids")
 
     def _call(self, given, kwargs, output_type, return_dict):
+        given |= {name: _absent(given[name]) for name in ("prompt_2", "negative_prompt_2")}
         images = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
         return StableDiffusionXLPipelineOutput(images=images) if return_dict else (images,)
 
@@ -33,9 +39,9 @@ class _StableDiffusionXL(DiffusionPipeline):
         """(prompt_embeds, negative_prompt_embeds, pooled_prompt_embeds, negative_pooled_prompt_embeds) of prompts * num_images_per_prompt samples."""
         options = {
             "prompt": texts("prompt", prompt),
-            "prompt_2": texts("prompt_2", prompt_2),
+            "prompt_2": texts("prompt_2", _absent(prompt_2)),
             "negative_prompt": texts("negative_prompt", negative_prompt),
-            "negative_prompt_2": texts("negative_prompt_2", negative_prompt_2),
+            "negative_prompt_2": texts("negative_prompt_2", _absent(negative_prompt_2)),
             "num_images_per_prompt": num_images_per_prompt,
             "guidance_scale": 5.0 if do_classifier_free_guidance else 1.0,
             "prompt_embeds": prompt_embeds,
@@ -119,8 +125,10 @@ class StableDiffusionXLPipeline(_StableDiffusionXL):
     ):
         """Pictures of prompts, as diffusers makes them.
 
-        prompt_2, negative_prompt_2: for the second text encoder, the same as the first's where absent. pooled_prompt_embeds [prompts, features] go with
-        prompt_embeds. original_size, target_size (height, width) and crops_coords_top_left (top, left): what kind of picture it should be.
+        prompt_2, negative_prompt_2: for the second text encoder, the same as the first's where absent or empty; without a first one (the refiner) they
+        are not read. negative_prompt_2 needs a negative_prompt, which may be empty: else force_zeros_for_empty_prompt stands for both.
+        pooled_prompt_embeds [prompts, features] go with prompt_embeds. original_size, target_size (height, width) and crops_coords_top_left (top, left):
+        what kind of picture it should be.
         denoising_end: the share of the process after which the run ends, for StableDiffusionXLImg2ImgPipeline to go on with output_type="latent".
         The rest is as in StableDiffusionPipeline. Returns a StableDiffusionXLPipelineOutput.
         """

@@ -26,7 +26,7 @@ void StableDiffusionXLBase::check_xl(const StableDiffusionXLOptions& o) const {
 StableDiffusionXLEmbeds StableDiffusionXLBase::encode_prompt(const StableDiffusionXLOptions& o) const {
   int64_t n = prompts(o);
   bool guided = guidance(o).on();
-  bool zero_negative = o.negative_prompt.empty() && o.negative_prompt_2.empty() && force_zeros_for_empty_prompt;
+  bool zero_negative = o.negative_prompt.empty() && force_zeros_for_empty_prompt;  // whatever negative_prompt_2 says, as in diffusers
   struct Part {
     const tokenizers::Tokenizer& tokenizer;
     TextEncoder& encoder;
@@ -40,7 +40,9 @@ StableDiffusionXLEmbeds StableDiffusionXLBase::encode_prompt(const StableDiffusi
   };
   std::vector<std::string> negative = all(o.negative_prompt, {""});
   if (text_encoder && tokenizer) parts.push_back({*tokenizer, *text_encoder, o.prompt, negative});
-  if (text_encoder_2 && tokenizer_2) parts.push_back({*tokenizer_2, *text_encoder_2, all(o.prompt_2, o.prompt), all(o.negative_prompt_2, negative)});
+  // The second encoder alone (SDXL's refiner) reads the first prompts.
+  auto second = [&](const std::vector<std::string>& texts, const std::vector<std::string>& first) { return all(parts.empty() ? first : texts, first); };
+  if (text_encoder_2 && tokenizer_2) parts.push_back({*tokenizer_2, *text_encoder_2, second(o.prompt_2, o.prompt), second(o.negative_prompt_2, negative)});
   bool needs_encoder = !o.prompt_embeds || (guided && !o.negative_prompt_embeds && !zero_negative);
   SF_CHECK(!needs_encoder || (text_encoder_2 && tokenizer_2), name(),
            ": has no text_encoder_2 and tokenizer_2 to encode prompts with; pass prompt_embeds and pooled_prompt_embeds");

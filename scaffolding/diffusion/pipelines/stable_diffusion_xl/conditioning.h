@@ -10,7 +10,9 @@ using PixelPair = std::array<int64_t, 2>;  // (height, width), or (top, left)
 
 struct StableDiffusionXLOptions : GenerationOptions {
   StableDiffusionXLOptions() { guidance_scale = 5; }
-  std::vector<std::string> prompt_2, negative_prompt_2;        // of the second text encoder; empty: the same as the first's
+  // Of the second text encoder; empty: the same as the first's. Not read where the second one is alone (the refiner), and negative_prompt_2 not where
+  // force_zeros_for_empty_prompt stands for an absent negative_prompt.
+  std::vector<std::string> prompt_2, negative_prompt_2;
   Tensor pooled_prompt_embeds, negative_pooled_prompt_embeds;  // [prompts, features], with prompt_embeds
   std::optional<double> denoising_end;                         // the share of the whole process after which the run ends, for a refiner to go on
   std::optional<PixelPair> original_size, target_size;         // absent: height and width
