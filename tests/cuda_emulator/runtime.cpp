@@ -39,6 +39,7 @@ constexpr unsigned char kFresh = 0xff;  // NaN in every floating dtype
 struct Block {
   size_t bytes = 0, mapped = 0;
   char* mapping = nullptr;
+  int device = 0;
 };
 
 std::recursive_mutex lock;
@@ -230,7 +231,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   mprotect(start + mapped - kPage, kPage, PROT_NONE);
   if (open_depth == 0) mprotect(start, mapped - kPage, PROT_NONE);
   char* first = start + mapped - kPage - body;
-  blocks[first] = {bytes, mapped, start};
+  blocks[first] = {bytes, mapped, start, current_device};
   used += bytes;
   *data = first;
   return cudaSuccess;
@@ -248,6 +249,13 @@ cudaError_t cudaFree(void* data) {
   used -= b.bytes;
   blocks.erase(it);
   munmap(b.mapping, b.mapped);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
+  std::lock_guard guard(lock);
+  auto* block = block_with(p);
+  if (!block) return failed(cudaErrorInvalidValue);
+  a->device = block->second.device;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

@@ -7,8 +7,11 @@
 
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/core/env.h"
+#include "scaffolding/ops/adamw/adamw.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/dropout/dropout.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf {
@@ -93,6 +96,58 @@ TEST_F(Cuda, sums_few_and_many_terms_near_and_far) {
     expect_same(wide.cuda().sum({0}, false, kFloat64).cpu(), wide.sum({0}, false, kFloat64), "many sums side by side");
   }
   expect_same(zeros({3, 0}).cuda().sum({1}).cpu(), zeros({3}), "a sum of nothing");
+}
+
+TEST_F(Cuda, steps_of_adamw_equal_those_of_the_cpu) {
+  struct Kind {
+    DType param, grad;
+    bool master;
+  };
+  for (const Kind& k : {Kind{kFloat32, kFloat32, false}, Kind{kBFloat16, kFloat32, true}, Kind{kFloat16, kFloat16, false}, Kind{kFloat64, kFloat64, false}}) {
+    DType moment = k.param == kFloat64 ? kFloat64 : kFloat32;
+    Tensors results[2];
+    for (Device device : {Device(), Device("cuda")}) {
+      Tensors params, grads, m, v, masters;
+      for (int64_t i = 0; i < 45; ++i) {  // more tensors than one launch takes, the last of more than one block
+        Shape size{i == 44 ? 9000 : i};
+        Tensor x = numbers(size) / 7.0;
+        params.push_back(to_dtype(x, k.param).to(device));
+        grads.push_back(to_dtype(x - 1.5, k.grad).to(device));
+        m.push_back(zeros(size, moment, device));
+        v.push_back(zeros(size, moment, device));
+        masters.push_back(k.master ? x.clone().to(device) : Tensor());
+      }
+      for (int64_t step = 1; step <= 3; ++step) adamw_(params, grads, m, v, step, {.lr = 0.1, .grad_scale = 0.5, .maximize = step == 3}, masters);
+      for (Tensors* list : {&params, &m, &v, &masters})
+        for (auto& t : *list)
+          if (t) results[device.is_cuda()].push_back(t.cpu());
+    }
+    for (size_t i = 0; i < results[0].size(); ++i) {
+      auto a = results[0][i].to_vector(), b = results[1][i].to_vector();
+      double tolerance = is_reduced(results[0][i].dtype()) ? 8e-3 : 1e-5;
+      for (size_t j = 0; j < a.size(); ++j) ASSERT_NEAR(a[j], b[j], tolerance * std::max(1.0, std::abs(a[j]))) << name(k.param) << ", tensor " << i;
+    }
+  }
+}
+
+TEST_F(Cuda, dropout_keeps_or_drops) {
+  Tensor x = (numbers({5000}) + 100.0).cuda().requires_grad_(), y = dropout(x, 0.25, true);
+  y.sum().backward();
+  auto from = x.detach().cpu().to_vector(), to = y.detach().cpu().to_vector(), dx = x.grad().cpu().to_vector();
+  int kept = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    bool stays = to[i] != 0;
+    kept += stays;
+    ASSERT_NEAR(to[i], stays ? from[i] / 0.75 : 0, 1e-4);
+    ASSERT_NEAR(dx[i], stays ? 1 / 0.75 : 0, 1e-6);
+  }
+  EXPECT_NEAR(kept, 3750, 200);
+}
+
+TEST_F(Cuda, refuses_positions_out_of_range) {
+  Tensor x = numbers({5, 3}).cuda(), wrong = tensor({0.0, 5.0}, kInt64).cuda();
+  EXPECT_THROW(index_select(x, 0, wrong), IndexError);
+  EXPECT_THROW(gather(x, 0, wrong.reshape({2, 1})), IndexError);
 }
 
 TEST_F(Cuda, reuses_memory_that_was_freed) {

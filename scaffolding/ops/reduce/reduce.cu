@@ -23,8 +23,8 @@ template <class A> __device__ inline A smaller(A a, A b) { return a != a || a < 
 
 // How terms are made of elements and combined. A: double, or int64_t for integers.
 template <Reduction what, class A> struct Combine {
-  static constexpr bool kMax = what == Reduction::Max || what == Reduction::AbsMax, kMin = what == Reduction::Min || what == Reduction::AbsMin;
-  static constexpr bool kProduct = what == Reduction::Prod, kAny = what == Reduction::Any, kAll = what == Reduction::All;
+  [[maybe_unused]] static constexpr bool kMax = what == Reduction::Max || what == Reduction::AbsMax, kMin = what == Reduction::Min || what == Reduction::AbsMin;
+  [[maybe_unused]] static constexpr bool kProduct = what == Reduction::Prod, kAny = what == Reduction::Any, kAll = what == Reduction::All;
 
   __device__ static A nothing() {
     if constexpr (kMax || kMin) {

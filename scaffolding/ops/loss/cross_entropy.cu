@@ -1,0 +1,127 @@
+// Cross entropy of rows of logits on CUDA: a warp or a block per row; the probabilities are never stored.
+#include "scaffolding/backend/cuda/rows.cuh"
+#include "scaffolding/ops/loss/kernel.h"
+
+namespace sf::cuda {
+namespace {
+
+__device__ inline float exp_of(float x) { return ::expf(x); }
+__device__ inline double exp_of(double x) { return ::exp(x); }
+__device__ inline float log_of(float x) { return ::logf(x); }
+__device__ inline double log_of(double x) { return ::log(x); }
+
+template <class T> struct Rows {
+  const T* x;
+  const int64_t* target;
+  const real_t<T>* weight;  // null: ones
+  int64_t rows, cols, ignore_index, dy_stride;
+  real_t<T> smoothing;
+  real_t<T>*loss, *row_weight, *lse;
+  const real_t<T>* dy;
+  T* dx;
+};
+
+template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads) forward_rows(Rows<T> r) {
+  using A = real_t<T>;
+  using G = RowThreads<kGroup>;
+  int64_t row = G::row();
+  if (row >= r.rows) return;
+  const T* x = r.x + row * r.cols;
+  A top = -A(INFINITY), total = 0, spread = 0, v[V];
+  for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
+    read_lanes<V>(x + c, v);
+    for (int i = 0; i < V; ++i) top = v[i] > top ? v[i] : top;
+  });
+  top = G::max(top);
+  for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
+    read_lanes<V>(x + c, v);
+    for (int i = 0; i < V; ++i) total += exp_of(v[i] - top);
+  });
+  A log_total = log_of(G::sum(total));
+  if (r.smoothing > A(0)) {
+    for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
+      read_lanes<V>(x + c, v);
+      for (int i = 0; i < V; ++i) spread += (r.weight ? r.weight[c + i] : A(1)) * (log_total - (v[i] - top));
+    });
+    spread = G::sum(spread);
+  }
+  if (G::lane() != 0) return;
+  int64_t t = r.target[row];
+  bool counts = t != r.ignore_index && t >= 0 && t < r.cols;
+  A weight = !counts ? A(0) : r.weight ? r.weight[t] : A(1);
+  A value = counts ? (A(1) - r.smoothing) * weight * (log_total - (A(widen(x[t])) - top)) : A(0);
+  r.loss[row] = counts && r.smoothing > A(0) ? value + r.smoothing / A(r.cols) * spread : value;
+  r.row_weight[row] = weight;
+  r.lse[2 * row] = top;
+  r.lse[2 * row + 1] = log_total;
+}
+
+template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads) backward_rows(Rows<T> r) {
+  using A = real_t<T>;
+  using G = RowThreads<kGroup>;
+  int64_t row = G::row();
+  if (row >= r.rows) return;
+  const T* x = r.x + row * r.cols;
+  T* dx = r.dx + row * r.cols;
+  int64_t t = r.target[row];
+  bool counts = t != r.ignore_index && t >= 0 && t < r.cols;
+  A top = r.lse[2 * row], log_total = r.lse[2 * row + 1], dy = r.dy[row * r.dy_stride], v[V], all_weights = 0;
+  A each = r.smoothing / A(r.cols), hit = !counts ? A(0) : (A(1) - r.smoothing) * (r.weight ? r.weight[t] : A(1));
+  if (r.weight && r.smoothing > A(0)) {
+    for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
+      for (int i = 0; i < V; ++i) all_weights += r.weight[c + i];
+    });
+    all_weights = G::sum(all_weights);
+  } else {
+    all_weights = A(r.cols);
+  }
+  A factor = hit + each * all_weights;
+  for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
+    read_lanes<V>(x + c, v);
+    for (int i = 0; i < V; ++i) {
+      A g = factor * exp_of(v[i] - top - log_total) - each * (r.weight ? r.weight[c + i] : A(1)) - (c + i == t ? hit : A(0));
+      v[i] = counts ? dy * g : A(0);
+    }
+    write_lanes<V>(dx + c, v);
+  });
+}
+
+template <class T>
+Rows<T> rows_of(const TensorView& x, const TensorView& target, const TensorView& weight, const TensorView& lse, int64_t ignore_index, double smoothing) {
+  using A = real_t<T>;
+  Rows<T> r{};
+  r.x = x.as<T>();
+  r.target = target.as<const int64_t>();
+  r.weight = weight.defined() ? weight.as<const A>() : nullptr;
+  r.rows = x.sizes[0], r.cols = x.sizes[1], r.ignore_index = ignore_index;
+  r.smoothing = A(smoothing);
+  r.lse = lse.as<A>();
+  return r;
+}
+
+void forward(const CrossEntropyForward& f) {
+  as_float(f.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    Rows<T> r = rows_of<T>(f.x, f.target, f.weight, f.lse, f.ignore_index, f.label_smoothing);
+    r.loss = f.loss.as<real_t<T>>(), r.row_weight = f.row_weight.as<real_t<T>>();
+    if (r.rows == 0) return;
+    choose_rows<T>(r.rows, r.cols, aligned_rows<T, lanes_for<T>()>(r.cols, r.x),
+                   [&](auto group, auto v, unsigned blocks) { launch("cross_entropy", f.x.device, blocks, forward_rows<T, group(), v()>, r); });
+  });
+}
+void backward(const CrossEntropyBackward& b) {
+  as_float(b.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    Rows<T> r = rows_of<T>(b.x, b.target, b.weight, b.lse, b.ignore_index, b.label_smoothing);
+    r.dy = b.dy.as<const real_t<T>>(), r.dy_stride = b.dy.strides[0], r.dx = b.dx.as<T>();
+    if (r.rows == 0) return;
+    choose_rows<T>(r.rows, r.cols, aligned_rows<T, lanes_for<T>()>(r.cols, r.x, r.dx),
+                   [&](auto group, auto v, unsigned blocks) { launch("cross_entropy_backward", b.x.device, blocks, backward_rows<T, group(), v()>, r); });
+  });
+}
+
+SF_KERNEL(cross_entropy_forward, DeviceType::CUDA, "native", 0, forward, nullptr)
+SF_KERNEL(cross_entropy_backward, DeviceType::CUDA, "native", 0, backward, nullptr)
+
+}  // namespace
+}  // namespace sf::cuda
