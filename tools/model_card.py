@@ -17,8 +17,8 @@ PARTS = {"tokenizer": "Tokenizer", "text_encoder": "Text encoder", "unet": "Deno
 
 SHEET = """![48 pictures, uncurated](../../docs/pictures/contact_sheet.png)
 
-*[48 prompts](contact_sheet.txt), evenly spaced rows of the data: 24 of the split train and 24 name-and-style combinations of the held-out split; seeds 1 to
-48, nothing left out.*
+*[48 prompts](contact_sheet.txt), evenly spaced rows of the data: 24 of the split train and 24 name-and-style combinations of the held-out split; seeds
+1 to 48, nothing left out.*
 """
 
 TEXT = """# emoji-128

@@ -80,8 +80,8 @@ IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const Round
   std::vector<std::string> styles;
   for (auto& [name, places] : of_style_) styles.push_back(name);
 
-  // The classifier sees icons of "train": each once as it is, softened once, or softened twice with a little noise; or some of them as the autoencoder gives them
-  // back.
+  // The classifier sees icons of "train": each once as it is, softened once, or softened twice with a little noise; or some of them as the autoencoder
+  // gives them back.
   std::vector<int64_t> train = places_of_split(*icons_, "train");
   if (round_trip && train.size() > kRoundTrips) train = shuffled(train, 0), train.resize(kRoundTrips);
   SF_CHECK(!train.empty(), "IconJudge: the data have no icons of the split 'train'");

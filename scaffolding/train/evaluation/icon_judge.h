@@ -40,7 +40,8 @@ class IconJudge {
   // Reads every picture. progress(done, all) may be null; pictures are uint8 [3, H, W] everywhere. ValueError for fewer than two styles.
   // round_trip: a picture as the model's autoencoder gives it back.
   using RoundTrip = std::function<Tensor(const Tensor& picture)>;
-  explicit IconJudge(std::shared_ptr<const data::IconDataset> icons, const RoundTrip& round_trip = {}, const std::function<void(int64_t, int64_t)>& progress = {});
+  explicit IconJudge(std::shared_ptr<const data::IconDataset> icons, const RoundTrip& round_trip = {},
+                     const std::function<void(int64_t, int64_t)>& progress = {});
 
   int64_t rank(const Tensor& picture, int64_t icon) const;  // 1: nearest
   // The style of the nearest real icon that has the caption of this one; none where all with that caption are of one style.
