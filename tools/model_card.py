@@ -70,7 +70,8 @@ The Noto part is made again from Debian's packages by `tools/make_noto_data.py`.
 
 ## Limits
 It draws what it was trained on: single icons in three styles. Things that no emoji shows, counts, writing and places in the picture are beyond it; the
-names that were held out to measure it include everyday words, and were learned last. People have the yellow of emoji. It is an example of what the program does.
+names that were held out to measure it include everyday words, and were learned last. People have the yellow of emoji. It is an example of what the
+program does.
 """
 
 
