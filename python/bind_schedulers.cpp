@@ -3,6 +3,7 @@
 #include "bind_schedulers.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -41,12 +42,18 @@ template <class S> void construct(S* self, const nb::args& args, const nb::kwarg
       dict[key] = value;
     }
   }
+  std::shared_ptr<Scheduler> solver_p;  // the one field that is an object
+  if (std::is_same_v<S, UniPCMultistepScheduler> && dict.contains("solver_p") && nb::isinstance<Scheduler>(dict["solver_p"])) {
+    solver_p = nb::cast<std::shared_ptr<Scheduler>>(dict["solver_p"]);
+    dict["solver_p"] = nb::none();
+  }
   nb::dict plain;  // arrays as lists
   for (auto [key, value] : dict) plain[key] = nb::hasattr(value, "tolist") ? value.attr("tolist")() : nb::borrow(value);
   typename S::Config config;
   ConfigRest rest = read_fields(S::kName, config.fields(), from_python(plain));
   if (!whole && !rest.unknown.items().empty()) fail<TypeError>(S::kName, ": unexpected keyword argument '", rest.unknown.items()[0].text(), "'");
   new (self) S(std::move(config));
+  if constexpr (std::is_same_v<S, UniPCMultistepScheduler>) self->set_solver_p(std::move(solver_p));
   self->set_config_rest(std::move(rest));
 }
 

@@ -349,6 +349,20 @@ def per_token():
     return out
 
 
+def other_predictors():
+    """Runs of UniPCMultistepScheduler with solver_p."""
+    out = []
+    for cls, config, steps in (("DDIMScheduler", {}, 10), ("DDIMScheduler", {"set_alpha_to_one": False, "clip_sample": False}, 6)):
+        predictor = getattr(diffusers, cls)(beta_schedule="scaled_linear", **config)
+        scheduler = diffusers.UniPCMultistepScheduler(beta_schedule="scaled_linear", solver_p=predictor)
+        scheduler.set_timesteps(steps)
+        sample = torch.randn(SHAPE, generator=torch.Generator().manual_seed(3))
+        for t in scheduler.timesteps:
+            sample = scheduler.step(model(sample, t, 1), t, sample).prev_sample
+        out.append({"class": cls, "config": config, "steps": steps, "sample": numbers(sample)})
+    return out
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     for cls in sys.argv[1:] or CASES:
@@ -368,6 +382,8 @@ def main():
         }
         if cls == "FlowMatchEulerDiscreteScheduler":
             file["per_token"] = per_token()
+        if cls == "UniPCMultistepScheduler":
+            file["other_predictors"] = other_predictors()
         lines = [json.dumps(c) for c in cases]
         head = json.dumps({k: v for k, v in file.items() if k != "cases"})
         (FOLDER / f"{cls}.json").write_text(head[:-1] + ',\n"cases": [\n' + ",\n".join(lines) + "\n]}\n")

@@ -101,6 +101,20 @@ def test_noise_for_training_equals_diffusers(name):
             assert_like(scheduler.get_velocity(x, noise, at), case["velocity"], 1e-6, "get_velocity")
 
 
+def test_another_predictor_under_unipc_equals_diffusers():
+    for case in FILES["UniPCMultistepScheduler"]["other_predictors"]:
+        predictor = getattr(diffusion, case["class"])(beta_schedule="scaled_linear", **case["config"])
+        scheduler = diffusion.UniPCMultistepScheduler(beta_schedule="scaled_linear", solver_p=predictor)
+        for _ in range(2):  # a second run begins anew, in the predictor too
+            scheduler.set_timesteps(case["steps"])
+            sample = seeded((1, 2, 3, 3), 3)
+            for t in scheduler.timesteps:
+                sample = scheduler.step(model(sample, t, 1), t, sample).prev_sample
+            assert_like(sample, case["sample"], 1e-5, case["class"])
+    with pytest.raises(NotImplementedError, match="solver_p must be a scheduler or null"):
+        diffusion.UniPCMultistepScheduler(solver_p="ddim")
+
+
 def test_velocity_of_noise_levels_is_that_of_their_timesteps():
     euler, ddim = (getattr(diffusion, n)(beta_schedule="scaled_linear") for n in ("EulerDiscreteScheduler", "DDIMScheduler"))
     x, noise, at = seeded((2, 1, 2), 5), seeded((2, 1, 2), 6), sf.tensor([999, 321])

@@ -81,7 +81,7 @@ UniPCMultistepScheduler::UniPCMultistepScheduler(UniPCMultistepConfig config) : 
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_one_of(kName, "final_sigmas_type", config_.final_sigmas_type, {"zero", "sigma_min"});
   check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential", "linear"});
-  SF_CHECK_AS(NotSupported, !config_.solver_p, kName, ": solver_p must be null, got '", config_.solver_p.value_or(""), "'");
+  SF_CHECK_AS(NotSupported, !config_.solver_p, kName, ": solver_p must be a scheduler or null, got '", config_.solver_p.value_or(""), "'");
   SF_CHECK(!config_.shift_terminal || config_.use_flow_sigmas, kName, ": shift_terminal needs use_flow_sigmas");
   SF_CHECK(!config_.shift_terminal || (*config_.shift_terminal >= 0 && *config_.shift_terminal < 1), kName,
            ": shift_terminal must be at least 0 and below 1, got ", config_.shift_terminal.value_or(0));
@@ -141,6 +141,7 @@ void UniPCMultistepScheduler::make_schedule(const TimestepOptions& o, int64_t n)
   set_schedule(timesteps, kInt64, o.device);
   set_sigmas(sigmas);
   restart();
+  if (solver_p_) solver_p_->set_timesteps(num_inference_steps_.value(), o.device);
   last_sample_ = {};
   this_order_ = 0;
 }
@@ -166,7 +167,8 @@ StepOutput UniPCMultistepScheduler::advance(const Tensor& model_output, double t
   int64_t order = config_.lower_order_final ? std::min(config_.solver_order, steps - at) : config_.solver_order;
   this_order_ = std::min(order, lower_order_nums_ + 1);
   last_sample_ = sample;
-  Tensor prev_sample = update(at, this_order_, sample, {}).to(sample.dtype());
+  Tensor predicted = solver_p_ ? solver_p_->step(model_output, timestep, sample).prev_sample : update(at, this_order_, sample, {});
+  Tensor prev_sample = predicted.to(sample.dtype());
   lower_order_nums_ = std::min(lower_order_nums_ + 1, config_.solver_order);
   ++*step_index_;
   return {prev_sample, {}};

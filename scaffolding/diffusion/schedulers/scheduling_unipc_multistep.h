@@ -14,7 +14,7 @@ struct UniPCMultistepConfig : BetaConfig {
   std::string solver_type = "bh2";  // or bh1: the paper's B(h)
   bool lower_order_final = true;
   std::vector<int64_t> disable_corrector;  // steps whose result is not corrected
-  std::optional<std::string> solver_p;     // diffusers' other predictor: only null
+  std::optional<std::string> solver_p;     // in a file only null: set_solver_p() takes a scheduler
   bool use_karras_sigmas = false;
   bool use_exponential_sigmas = false;
   bool use_beta_sigmas = false;
@@ -40,6 +40,9 @@ class UniPCMultistepScheduler final : public MultistepScheduler {
   const char* name() const override { return kName; }
   Fields fields() override { return config_.fields(); }
   std::string_view timestep_parameters() const override { return "num_inference_steps, device, sigmas, mu"; }
+  // Another scheduler that predicts instead of UniP; the corrector stays. It gets the same number of steps at each set_timesteps(), and the model's own
+  // outputs. Null takes it off.
+  void set_solver_p(std::shared_ptr<Scheduler> scheduler) { solver_p_ = std::move(scheduler); }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
@@ -51,6 +54,7 @@ class UniPCMultistepScheduler final : public MultistepScheduler {
   Tensor update(int64_t from, int64_t order, const Tensor& sample, const Tensor& corrected) const;
 
   UniPCMultistepConfig config_;
+  std::shared_ptr<Scheduler> solver_p_;
   int64_t this_order_ = 0;  // of the last step
   Tensor last_sample_;
 };
