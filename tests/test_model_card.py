@@ -36,7 +36,7 @@ def test_a_card(tmp_path):
     safetensors(model / "unet/a.safetensors", {"w": [1000, 2000], "b": [10]})
     (model / "model_index.json").write_text(json.dumps(index))
     (model / "train.json").write_text((ROOT / "models/emoji-128/train.json").read_text())
-    for stage in ("autoencoder", "text_encoder", "denoiser"):
+    for stage in ("text_encoder", "denoiser"):
         (run / stage).mkdir(parents=True)
         (run / stage / "metrics.jsonl").write_text("".join(json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 101)))
     text = make_card(model)
@@ -49,6 +49,7 @@ def test_a_card(tmp_path):
         "one core, 6.5 hours",
         "| Denoiser | `UNet2DConditionModel` | 2.00 million |",
         "| denoiser | 100 | 32 |",
+        "| autoencoder | 2100 | 16 | 0.001 | not given |",
     ):
         assert said in text, said
     (tmp_path / "before.json").write_text(json.dumps({"top5_train": 0.7, "held_out": {"top5": 0.3}}))

@@ -101,7 +101,8 @@ def last_loss(run, stage):
 def stage_rows(recipe, run):
     for stage, section in STAGES.items():
         settings = recipe[section]
-        steps, loss = (settings["max_steps"], None) if run is None else last_loss(run, stage)
+        # A stage that was trained in another run has no metrics here.
+        steps, loss = last_loss(run, stage) if run and (run / stage / "metrics.jsonl").exists() else (settings["max_steps"], None)
         yield f"| {stage} | {steps} | {settings['batch_size']} | {settings['learning_rate']} | {'not given' if loss is None else f'{loss:.4f}'} |"
 
 
