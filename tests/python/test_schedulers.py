@@ -17,18 +17,14 @@ FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "schedulers"
 NAMES = [n for n in schedulers.__all__ if n not in ("SchedulerMixin", "SchedulerOutput")]
 FILES = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES}
 CASES = [pytest.param(name, case, id=f"{name}-{i}") for name in NAMES for i, case in enumerate(FILES[name]["cases"])]
-TOLERANCE = {"float64": 1e-5, "float32": 1e-5, "float16": 3e-3}
+# In 16 bits a factor is rounded before the product here, and in torch where it is a tensor and the first of the two.
+TOLERANCE = {"float64": 1e-5, "float32": 1e-5, "float16": 3e-3, "bfloat16": 2e-2}
 
 
 def tolerance(name, case):
-    dtype, config = case.get("dtype", "float32"), case["config"]
-    # torch rounds the divisor of a float16 tensor to float16, which matters for the first sqrt(alpha) of CogVideoX, 0.04. A prediction of
-    # the sample turned into one of the noise is divided by the last sigma, 0.03, and has float32's roundings multiplied by as much.
-    if name.startswith("CogVideoX") and dtype == "float16":
-        return 1e-2
-    if config.get("predict_x0") is False and config.get("prediction_type") == "sample":
-        return 3e-5
-    return TOLERANCE[dtype]
+    dtype = case.get("dtype", "float32")
+    # The first sqrt(alpha) of CogVideoX, 0.04, divides that by as much.
+    return 6e-3 if name.startswith("CogVideoX") and dtype == "float16" else TOLERANCE[dtype]
 
 
 def seeded(shape, seed):
@@ -46,9 +42,8 @@ def assert_like(got, expected, limit, what):
 
 
 def model(x, t, channels):
-    x = x.float() if x.dtype is sf.float16 else x
-    y = 0.7 * sf.sin(x * 1.3) + 0.1 * math.cos(float(t) / 100)
-    return sf.cat([y, 0.3 * sf.cos(x) ** 2], 1) if channels == 2 else y
+    y = 0.7 * sf.sin(x.double() * 1.3) + 0.1 * math.cos(float(t) / 100)
+    return (sf.cat([y, 0.3 * sf.cos(x.double()) ** 2], 1) if channels == 2 else y).to(x.dtype)
 
 
 @pytest.mark.parametrize("name, case", CASES)
@@ -73,7 +68,7 @@ def test_runs_equal_diffusers(name, case):
     old = back = None
     kept = []
     for i, t in enumerate(scheduler.timesteps):
-        y = model(scheduler.scale_model_input(sample, t), t, channels).to(getattr(sf, dtype))
+        y = model(scheduler.scale_model_input(sample, t), t, channels)
         if name == "CogVideoXDPMScheduler":
             sample, old = scheduler.step(y, old, t, back, sample, **options)
             back, original = t, old
@@ -179,6 +174,33 @@ def test_config_file_round_trip(tmp_path):
         copy.deepcopy(made),
     ):
         assert {k: v for k, v in read.config.items() if not k.startswith("_")} == {k: v for k, v in made.config.items() if not k.startswith("_")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_config_comes_back_from_a_file(name, tmp_path):
+    cls = getattr(diffusion, name)
+    fields = lambda s: {k: v for k, v in s.config.items() if not k.startswith("_")}  # noqa: E731
+    for config in {json.dumps(case["config"]): case["config"] for case in FILES[name]["cases"]}.values():
+        made = cls(**config)
+        made.save_config(tmp_path)
+        assert all(fields(made)[k] == (list(v) if isinstance(v, tuple) else v) for k, v in config.items())
+        assert fields(cls.from_pretrained(tmp_path)) == fields(made) == fields(cls.from_config(made.config))
+
+
+@pytest.mark.parametrize("schedule", ["linear", "scaled_linear", "squaredcos_cap_v2", "cosine", "sigmoid"])
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "FlowMatchEulerDiscreteScheduler"])
+def test_every_class_takes_every_beta_schedule(name, schedule):
+    betas = {"beta_start": 0.00085, "beta_end": 0.012}
+    by_name = getattr(diffusion, name)(beta_schedule=schedule, **betas)
+    by_value = getattr(diffusion, name)(trained_betas=diffusion.get_beta_schedule(schedule, 1000, *betas.values()).tolist())
+    noisy = []
+    for s in (by_name, by_value):
+        s.set_timesteps(10)
+        noisy.append(s.add_noise(seeded((3, 2), 5), seeded((3, 2), 6), s.timesteps[[1, 4, 9]]))
+    assert_like(noisy[0], noisy[1].numpy().ravel(), 1e-6, schedule)
+    other = getattr(diffusion, name)(beta_schedule="sigmoid" if schedule == "linear" else "linear", **betas)
+    other.set_timesteps(10)
+    assert not sf.allclose(other.add_noise(seeded((3, 2), 5), seeded((3, 2), 6), other.timesteps[[1, 4, 9]]), noisy[0], rtol=1e-3)
 
 
 def test_unknown_entries_are_kept_and_reported():

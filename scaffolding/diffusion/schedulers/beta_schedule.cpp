@@ -4,7 +4,6 @@
 #include <numbers>
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
 
@@ -12,9 +11,14 @@ namespace {
 
 constexpr int64_t kMostTimesteps = 1 << 20;  // a thousand times what models have; tables of that size take some megabytes
 
+// As torch.linspace counts on processors with fused multiplication and addition: from both ends, each value rounded once. Another order of operations
+// gives other last digits, which small differences of sigmas multiply.
 std::vector<float> line(double start, double end, int64_t n) {
-  Tensor t = linspace(start, end, n, kFloat32, Device::CPU);
-  return {t.data<float>(), t.data<float>() + n};
+  const auto first = float(start), last = float(end);
+  const float step = n > 1 ? (last - first) / float(n - 1) : 0;
+  std::vector<float> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(i < n / 2 || n == 1 ? std::fma(step, float(i), first) : std::fma(-step, float(n - i - 1), last));
+  return out;
 }
 
 // Betas of a function alpha_bar of the time in [0, 1] (Nichol and Dhariwal 2021 for the cosine).

@@ -17,7 +17,7 @@ void MultistepScheduler::set_up_levels(const BetaConfig& config, bool rescale_ze
 MultistepScheduler::Level MultistepScheduler::level_of(float sigma) const {
   float alpha = flow_ ? 1 - sigma : 1 / std::sqrt(sigma * sigma + 1);
   float s = flow_ ? sigma : sigma * alpha;
-  return {alpha, s, std::log(alpha) - std::log(s)};
+  return {alpha, s, rounded_log(alpha) - rounded_log(s)};
 }
 
 int64_t MultistepScheduler::index_for_timestep(double timestep) const {

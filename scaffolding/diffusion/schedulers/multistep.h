@@ -1,8 +1,16 @@
 // MultistepScheduler: what DPM-Solver and UniPC share: noise levels, and what earlier steps' models said.
 #pragma once
+#include <cmath>
+
 #include "scaffolding/diffusion/schedulers/scheduler.h"
 
 namespace sf::diffusion {
+
+// Exponentials and logarithms of float32 rounded once. libm's own for float are often wrong in the last place, torch's hardly ever, and the samplers'
+// differences of nearly equal numbers multiply that.
+inline float rounded_exp(float x) { return float(std::exp(double(x))); }
+inline float rounded_expm1(float x) { return float(std::expm1(double(x))); }
+inline float rounded_log(float x) { return float(std::log(double(x))); }
 
 class MultistepScheduler : public SigmaScheduler {
  public:

@@ -180,30 +180,30 @@ Tensor DPMSolverMultistepScheduler::update(int64_t order, const Tensor& sample, 
   bool heun = config_.solver_type == "heun" || order == 3;  // the third order extends Heun's form
   float a = 0, c0 = 0, c1 = 0, c2 = 0, n = 0;
   if (algorithm == "dpmsolver++") {
-    float e = std::exp(-h) - 1;
+    float e = rounded_exp(-h) - 1;
     a = t.sigma / s0.sigma;
     c0 = -(t.alpha * e);
     c1 = heun ? t.alpha * (e / h + 1) : -(0.5f * (t.alpha * e));
     c2 = -(t.alpha * ((e + h) / (h * h) - 0.5f));
   } else if (algorithm == "dpmsolver") {
-    float e = std::exp(h) - 1;
+    float e = rounded_exp(h) - 1;
     a = t.alpha / s0.alpha;
     c0 = -(t.sigma * e);
     c1 = heun ? -(t.sigma * (e / h - 1)) : -(0.5f * (t.sigma * e));
     c2 = -(t.sigma * ((e - h) / (h * h) - 0.5f));
   } else if (algorithm == "sde-dpmsolver++") {
-    float e = 1 - std::exp(-2 * h);
-    a = t.sigma / s0.sigma * std::exp(-h);
+    float e = 1 - rounded_exp(-2 * h);
+    a = t.sigma / s0.sigma * rounded_exp(-h);
     c0 = t.alpha * e;
     c1 = heun ? t.alpha * (e / (-2 * h) + 1) : 0.5f * (t.alpha * e);
     c2 = t.alpha * ((e - 2 * h) / (4 * h * h) - 0.5f);
     n = t.sigma * std::sqrt(e);
   } else {
-    float e = std::exp(h) - 1;
+    float e = rounded_exp(h) - 1;
     a = t.alpha / s0.alpha;
     c0 = -(2 * (t.sigma * e));
     c1 = heun ? -(2 * (t.sigma * (e / h - 1))) : -(t.sigma * e);
-    n = t.sigma * std::sqrt(std::exp(2 * h) - 1);
+    n = t.sigma * std::sqrt(rounded_exp(2 * h) - 1);
   }
   Tensor x = a * sample + c0 * D0;
   if (D1) x = x + c1 * D1;

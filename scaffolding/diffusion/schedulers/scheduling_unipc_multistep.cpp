@@ -178,7 +178,7 @@ StepOutput UniPCMultistepScheduler::advance(const Tensor& model_output, double t
 Tensor UniPCMultistepScheduler::update(int64_t from, int64_t order, const Tensor& sample, const Tensor& corrected) const {
   Level t = level_at(from + 1), s0 = level_at(from);
   float h = t.lambda - s0.lambda, hh = config_.predict_x0 ? -h : h;
-  float phi_1 = std::expm1(hh), phi_k = phi_1 / hh - 1, B_h = config_.solver_type == "bh1" ? hh : phi_1;
+  float phi_1 = rounded_expm1(hh), phi_k = phi_1 / hh - 1, B_h = config_.solver_type == "bh1" ? hh : phi_1;
   const Tensor& m0 = history(0);
   std::vector<float> rks, b;
   Tensors D1s;
