@@ -7,6 +7,7 @@ tests/python/test_pipelines.py makes the same pipelines and repeats the calls.
 """
 
 import copy
+import inspect
 import json
 import pathlib
 import sys
@@ -185,6 +186,9 @@ def cases():
     yield case("xl_refiner", XLI2I, {**PROMPT, "strength": 0.5, "aesthetic_score": 7.0, "negative_aesthetic_score": 2.0}, "euler", "refiner", image=[32, 32])
     seconds = {"prompt_2": "red dog", "negative_prompt": "dog", "negative_prompt_2": "the"}
     yield case("xl_refiner_2", XLI2I, {**PROMPT, **seconds, "strength": 0.5}, "euler", "refiner", image=[32, 32])
+    # An end before the first step leaves the noise, a start behind the last one the picture.
+    yield case("xl_no_step_to_the_end", XL, {**PROMPT, "denoising_end": 0.001}, "euler")
+    yield case("xl_i2i_no_step_from_the_start", XLI2I, {**PROMPT, "denoising_start": 0.999}, "euler", image=[32, 32])
     for s in ("euler", "heun", "dpm"):
         yield case(f"xl_hand_over_{s}", XL, {**PROMPT, "num_inference_steps": 8, "denoising_end": 0.6, "output_type": "latent"}, s,
                    then={"pipeline": XLI2I, "unet": "xl", "call": {**PROMPT, "num_inference_steps": 8, "denoising_start": 0.6}})  # fmt: skip
@@ -272,6 +276,15 @@ def run(parts, c):
     return out.numpy() if isinstance(out, torch.Tensor) else (out * 255).round().astype("uint8")
 
 
+def signatures():
+    """{pipeline: {argument of __call__: default}}"""
+    return {
+        name: {p.name: p.default for p in inspect.signature(getattr(diffusers, name).__call__).parameters.values() if p.kind == p.POSITIONAL_OR_KEYWORD}
+        | {"self": None}
+        for name in (T2I, I2I, INPAINT, XL, XLI2I)
+    }
+
+
 def main():
     vocab = write_tokenizer(FOLDER / "tokenizer", "<|endoftext|>")
     write_tokenizer(FOLDER / "tokenizer_2", "!")
@@ -283,7 +296,7 @@ def main():
         p = pictures[c["name"]]
         print(c["name"], p.shape, p.dtype, "mean", round(float(p.mean()), 1), "clipped", round(float(((p == 0) | (p == 255)).mean()), 2))
     versions = {"torch": torch.__version__, "diffusers": diffusers.__version__, "transformers": transformers.__version__}
-    document = {"versions": versions, "configs": all_configs, "schedulers": SCHEDULERS, "cases": listed}
+    document = {"versions": versions, "configs": all_configs, "schedulers": SCHEDULERS, "signatures": signatures(), "cases": listed}
     (FOLDER / "cases.json").write_text(json.dumps(document, indent=1) + "\n")
     save_file(pictures, FOLDER / "pictures.safetensors")
 

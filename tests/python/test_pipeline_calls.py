@@ -442,14 +442,52 @@ def peak_growth(code):
     return int(done.stdout.split()[-1])
 
 
+HUGE = {"vocab_size": 40000, "hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 8, "intermediate_size": 2048}  # 105 MB
+
+
+@pytest.fixture(scope="module")
+def huge(tmp_path_factory):
+    """A folder of files in which one network takes 105 MB, and the bytes of its weights: {kind of file: the Python that loads it}."""
+    folder = tmp_path_factory.mktemp("huge")
+    model = diffusion.CLIPTextModel(**HUGE)
+    model.save_pretrained(folder / "whole")
+    model.save_pretrained(folder / "shards", max_shard_size="20MB")
+    assert len(list((folder / "shards").glob("*.safetensors"))) > 3
+    model.save_pretrained(folder / "bin", safe_serialization=False)
+    assert (folder / "bin" / "pytorch_model.bin").exists()
+    pipe = make(text_encoder=model)
+    pipe.save_pretrained(folder / "pipeline")
+    single_file(pipe, "v1", folder / "one.safetensors")
+    sf.save({"state_dict": sf.safetensors.load_file(folder / "one.safetensors")}, folder / "one.ckpt")
+    networks = (pipe.unet, pipe.vae, model)
+    one = "sf.diffusion.StableDiffusionPipeline.from_single_file(folder + '/one.{}', config=folder + '/pipeline', {{}}).text_encoder"
+    loads = {kind: f"sf.diffusion.CLIPTextModel.from_pretrained(folder + '/{kind}', {{}})" for kind in ("whole", "shards", "bin")}
+    loads |= {kind: one.format(kind) for kind in ("safetensors", "ckpt")}
+    loads["pipeline"] = "sf.diffusion.DiffusionPipeline.from_pretrained(folder + '/pipeline', {}).text_encoder"
+    return folder, loads, sum(p.numel() for m in networks for p in m.parameters())
+
+
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the peak of resident memory cannot be reset here")
-def test_loading_in_another_dtype_holds_nothing_twice(tmp_path):
-    model = diffusion.CLIPTextModel(vocab_size=40000, hidden_size=512, num_hidden_layers=2, num_attention_heads=8, intermediate_size=2048)
-    model.save_pretrained(tmp_path)  # 105 MB
-    weights = sum(p.numel() for p in model.parameters()) * 2 // 1024
-    setup = f"folder = {str(tmp_path)!r}"
-    grown = peak_growth((setup, "model = sf.diffusion.CLIPTextModel.from_pretrained(folder, torch_dtype=sf.float16)"))
+@pytest.mark.parametrize("dtype, size", [("float32", 4), ("float16", 2)])
+@pytest.mark.parametrize("kind", ["whole", "shards", "bin", "pipeline", "safetensors", "ckpt"])
+def test_loading_holds_nothing_twice(huge, kind, dtype, size):
+    """Where the file or another dtype's copy stayed beside the weights, the peak would be 105 MB higher."""
+    folder, loads, numbers = huge
+    read = "sum(float(p.reshape(-1)[::1024].sum()) for p in model.parameters())"  # a page that is mapped counts when it is read
+    grown = peak_growth((f"folder = {str(folder)!r}", f"model = {loads[kind].format('torch_dtype=sf.' + dtype)}; {read}"))
+    weights = numbers * size // 1024
     assert grown < weights + 40 * 1024, (grown, weights)
+
+
+@pytest.mark.parametrize("size", ["10 apples", "B", "MB", "1e999"])
+def test_sizes_of_shards_are_bytes(size, tmp_path):
+    model = filled(diffusion.CLIPTextModel, "text")
+    model.save_pretrained(tmp_path, max_shard_size="0.02MB")
+    several = sorted(p.name for p in tmp_path.glob("*.safetensors"))
+    model.save_pretrained(tmp_path / "bytes", max_shard_size=20_000)
+    assert len(several) > 3 and several == sorted(p.name for p in (tmp_path / "bytes").glob("*.safetensors"))
+    with pytest.raises(ValueError, match="max_shard_size must be a number of bytes"):
+        model.save_pretrained(tmp_path / "never", max_shard_size=size)
 
 
 def single_file(pipe, kind, path):

@@ -10,7 +10,7 @@ from test_pipelines import make, one_thread  # noqa: F401
 QUICK = {"num_inference_steps": 2, "output_type": "np", "seed": 0}
 
 SLOW = """
-import sys, time
+import sys
 sys.path.insert(0, {tests!r}); sys.path.insert(0, {golden!r})
 from test_pipelines import make
 import scaffolding as sf
@@ -21,12 +21,10 @@ def callback(pipe, step, timestep, tensors):
     steps.append(step)
     if step == 2:
         print("running", flush=True)
-    if step > 2:
-        time.sleep(0.01)
     return {{}}
 before = sf.backends.cpu.memory_allocated()
 try:
-    pipe("the cat", num_inference_steps=900, output_type="np", callback_on_step_end=callback)
+    pipe("the cat", num_inference_steps=900, height=256, width=256, output_type="np", callback_on_step_end=callback)
 except KeyboardInterrupt:
     import gc
     gc.collect()
@@ -41,7 +39,8 @@ def test_ctrl_c_stops_within_a_step_and_frees_memory():
     assert run.stdout.readline().strip() == "running"
     run.send_signal(signal.SIGINT)
     word, steps, held = run.stdout.read().split()
-    assert run.wait() == 0 and word == "stopped" and int(steps) < 890 and int(held) < 1 << 16
+    assert run.wait() == 0 and word == "stopped" and int(held) < 1 << 16
+    assert int(steps) <= 4  # three were over; the signal comes in the fourth, or while the one after begins
 
 
 def test_the_progress_bar():

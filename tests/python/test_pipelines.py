@@ -1,5 +1,6 @@
 """Pipelines: diffusers' pictures (tests/golden/make_golden_pipelines.py), arguments, callbacks and refusals."""
 
+import inspect
 import json
 import pathlib
 import sys
@@ -114,3 +115,15 @@ def assert_is(name, got):
 @pytest.mark.parametrize("name", CASES)
 def test_the_picture_is_diffusers(name):
     assert_is(name, run(CASES[name]))
+
+
+@pytest.mark.parametrize("name", DOCUMENT["signatures"])
+def test_every_argument_of_diffusers_is_taken(name):
+    """With its default, and in its order where it may be given without its name."""
+    ours = inspect.signature(getattr(diffusion, name).__call__).parameters
+    theirs = DOCUMENT["signatures"][name]
+    assert set(theirs) <= set(ours) and [n for n in ours if n in theirs] == list(theirs)
+    for argument, default in theirs.items():
+        if argument not in ("self", "output_type"):  # which is "pil" where Pillow is
+            got = ours[argument].default
+            assert (list(got) if isinstance(got, tuple) else got) == default, argument

@@ -9,6 +9,18 @@ from ..diffusion.configuration import FrozenDict
 from ..nn import Module
 
 
+def size_in_bytes(size):
+    """10_000_000, or "10MB" as diffusers writes it. ValueError for other texts."""
+    if not isinstance(size, str):
+        return size
+    digits = size.strip().upper().removesuffix("B")
+    power = {"K": 1, "M": 2, "G": 3, "T": 4}.get(digits[-1:], 0)
+    try:
+        return int(float(digits[:-1] if power else digits) * 1000**power)
+    except (ValueError, OverflowError):
+        raise ValueError(f'max_shard_size must be a number of bytes or a text such as "10GB", got {size!r}') from None
+
+
 class ModelMixin:
     """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`."""
 
@@ -140,9 +152,12 @@ class ModelMixin:
         file.load(model, next(place for place in places if place in file.parts()), torch_dtype, kwargs)
         return model
 
-    def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size=10_000_000_000):
-        """Writes config.json and the weights into a folder, which is made where it is not there."""
-        _models.save(self, os.fspath(save_directory), variant or "", safe_serialization, max_shard_size)
+    def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size="10GB"):
+        """Writes config.json and the weights into a folder, which is made where it is not there.
+
+        variant: "fp16" for files of that name. safe_serialization: False for PyTorch's .bin. max_shard_size: bytes of a file, or a text such as "5GB".
+        """
+        _models.save(self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size))
 
     def enable_gradient_checkpointing(self):
         """Parts are computed again in the backward pass instead of keeping what it needs: the same gradients with less memory."""

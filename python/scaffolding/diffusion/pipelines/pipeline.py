@@ -280,7 +280,7 @@ class DiffusionPipeline:
             return cls._scheduler(place)
         return CLIPTokenizer.from_pretrained(place)
 
-    def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size=10_000_000_000):
+    def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size="10GB"):
         """Writes each component into a folder of its name, and model_index.json last; diffusers reads it.
 
         TypeError for a component that is no model, scheduler or tokenizer of this library.

@@ -12,7 +12,6 @@ void StableDiffusionXLImg2ImgPipeline::start_at(StepSchedule& schedule, double d
   int64_t n = std::count_if(schedule.values.begin(), schedule.values.end(), [&](double t) { return t < cutoff; });
   if (scheduler->order() == 2 && n % 2 == 0) ++n;  // not in the middle of a step of two calls
   n = std::min(n, int64_t(schedule.size()));
-  SF_CHECK(n > 0, kName, ": denoising_start=", denoising_start, " leaves no step of the schedule");
   int64_t start = int64_t(schedule.size()) - n;
   schedule.keep(start, int64_t(schedule.size()));
   schedule.num_inference_steps = n;
