@@ -44,6 +44,22 @@ def test_a_killed_training_goes_on_to_the_same_weights(build_dir, program, recip
         assert (tmp_path / f"run/pipeline/{part}.safetensors").read_bytes() == (run_folder / f"pipeline/{part}.safetensors").read_bytes(), part
 
 
+def test_training_starts_from_a_pipelines_weights(program, recipe, model, tmp_path):
+    settings = json.loads(recipe.read_text())
+    settings["data"]["path"] = str(recipe.parent / settings["data"]["path"])
+    settings["text_encoder_training"]["max_steps"] = 0
+    settings["denoiser_training"] |= {"learning_rate": 1e-30, "text_learning_rate": 0.0, "late_timesteps": 2.0}
+    (tmp_path / "still.json").write_text(json.dumps(settings))
+    command = ("train", "--config", tmp_path / "still.json", "--output", tmp_path / "run", "--quiet", "--pretrained")
+    refused(program(*command, tmp_path), "no folder 'tokenizer'")
+    done = program(*command, model)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run/autoencoder").exists() and not (tmp_path / "run/text_encoder").exists()
+    for part in ("vae/diffusion_pytorch_model", "unet/diffusion_pytorch_model", "text_encoder/model"):  # nothing is learned at such a rate
+        ours, theirs = (load_file(str(folder / f"{part}.safetensors")) for folder in (tmp_path / "run/pipeline", model))
+        assert all((ours[key] == theirs[key]).all().item() for key in theirs), part
+
+
 def test_txt2img_writes_pictures_with_their_settings(program, model, tmp_path):
     done = program(
         "txt2img", "red square, flat", "--model", model, "--steps", 3, "--seed", 4, "--count", 3, "--batch", 2, "-o", tmp_path / "{seed}.png", "--quiet"

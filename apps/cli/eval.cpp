@@ -133,6 +133,20 @@ ordered_json figures(const train::IconJudge& judge, const std::vector<train::Eva
           {"white_where_none_is_named", rounded(double(white) / double(on_white.size()))}};
 }
 
+// One row a picture, to see what went wrong.
+ordered_json each_prompt(const train::IconJudge& judge, const std::vector<train::EvaluationPrompt>& prompts, const Tensors& pictures) {
+  ordered_json rows = ordered_json::array();
+  auto all = judge.judge(prompts, pictures);
+  for (size_t i = 0; i < all.size(); ++i)
+    rows.push_back({{"set", prompts[i].set},
+                    {"prompt", prompts[i].prompt},
+                    {"rank", all[i].rank},
+                    {"style", all[i].style ? ordered_json(*all[i].style) : ordered_json()},
+                    {"texture", all[i].texture},
+                    {"background", all[i].background}});
+  return rows;
+}
+
 void print(const ordered_json& r) {
   auto row = [](const std::string& name, const ordered_json& f) {
     std::cout << "  " << std::left << std::setw(26) << name << std::right << std::setw(6) << f["pictures"].get<int64_t>() << std::setw(10) << percent(f["top1"])
@@ -201,6 +215,7 @@ void evaluate(Options& o) {
     for (size_t i = 0; i < count; ++i) shown.push_back({pictures[i * pictures.size() / count], prompts[i * pictures.size() / count].prompt});
     io::write_image(o.sheet, contact_sheet(shown, 8), {.quality = 92});
   }
+  report["prompts"] = each_prompt(judge, prompts, pictures);
   if (!o.output.empty()) print_text(report.dump(2) + "\n", o.output);
   if (s.json) std::cout << report.dump(2) << std::endl;
   else print(report);
@@ -221,7 +236,7 @@ void add_eval(CLI::App& program) {
   command->add_option("--count", o->count, "How many captions of the split train")->capture_default_str()->check(CLI::Range(1, 1000000));
   command->add_option("--sheet", o->sheet, "A picture with uncurated pictures and their prompts");
   command->add_option("--sheet-pictures", o->sheet_pictures, "How many of them")->capture_default_str()->check(CLI::Range(1, 1000));
-  command->add_option("-o,--output", o->output, "A file for the report, .json");
+  command->add_option("-o,--output", o->output, "A file for the report and what each picture was taken for, .json");
   command->footer(R"(Examples:
   scaffolding eval models/emoji-128
   scaffolding eval models/emoji-128 --sheet sheet.png --output figures.json

@@ -5,6 +5,7 @@
 #include "apps/cli/commands.h"
 #include "scaffolding/train/text_to_image/autoencoder_stage.h"
 #include "scaffolding/train/text_to_image/denoiser_stage.h"
+#include "scaffolding/train/text_to_image/pretrained.h"
 #include "scaffolding/train/text_to_image/text_encoder_stage.h"
 
 namespace sf::cli {
@@ -12,7 +13,7 @@ namespace sf::cli {
 namespace {
 
 struct Options {
-  std::string config, output, data;
+  std::string config, output, data, pretrained;
   bool smoke = false, quiet = false;
 };
 
@@ -23,6 +24,7 @@ void train(const Options& o) {
   train::TextToImageRun run(std::move(recipe), o.output);
   run.quiet = o.quiet;
   if (!o.quiet) run.say = [](const std::string& text) { std::cerr << text << std::endl; };
+  if (!o.pretrained.empty()) train::take_pretrained(run, o.pretrained);
   bool done =
       train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) && train::train_text_encoder(run) && train::train_denoiser(run);
   if (done) std::cout << run.place("pipeline") << "\n";
@@ -37,11 +39,13 @@ void add_train(CLI::App& program) {
   command->add_option("--config", o->config, "The recipe, such as models/emoji-128/train.json")->required();
   command->add_option("-o,--output", o->output, "The folder of the run: checkpoints, logs and the model; a run that was stopped goes on")->required();
   command->add_option("--data", o->data, "The tar with the pictures, instead of the recipe's");
+  command->add_option("--pretrained", o->pretrained, "A pipeline's folder whose weights the run starts from: its UNet and text encoder are trained on");
   command->add_flag("--smoke", o->smoke, "The whole chain in a minute with a tiny model, to see that everything works");
   command->add_flag("-q,--quiet", o->quiet, "No progress");
   command->footer(R"(Examples:
   scaffolding train --config models/emoji-128/train.json --output runs/emoji
   scaffolding train --config models/emoji-128/train.json --data emoji128.tar --output /tmp/smoke --smoke
+  scaffolding train --config models/emoji-128/train.json --pretrained models/emoji-128 --output runs/further
 
 The same command goes on where a run was stopped or killed. tensorboard --logdir runs/emoji shows it learning.)");
   command->callback([o] { train(*o); });

@@ -19,7 +19,12 @@ Fields TrainingOptions::fields() {
           {"weighting_scheme", &weighting_scheme},
           {"logit_mean", &logit_mean},
           {"logit_std", &logit_std},
-          {"mode_scale", &mode_scale}};
+          {"mode_scale", &mode_scale},
+          {"timestep_bias_strategy", &timestep_bias_strategy},
+          {"timestep_bias_multiplier", &timestep_bias_multiplier},
+          {"timestep_bias_portion", &timestep_bias_portion},
+          {"timestep_bias_begin", &timestep_bias_begin},
+          {"timestep_bias_end", &timestep_bias_end}};
 }
 
 namespace {
@@ -48,6 +53,12 @@ void check(const TrainingOptions& o, bool flow) {
   SF_CHECK(o.condition_dropout >= 0 && o.condition_dropout <= 1, kWho, ": condition_dropout must be between 0 and 1, got ", o.condition_dropout);
   SF_CHECK(std::isfinite(o.noise_offset) && std::isfinite(o.input_perturbation), kWho, ": noise_offset and input_perturbation must be finite, got ",
            o.noise_offset, " and ", o.input_perturbation);
+  check_one_of(kWho, "timestep_bias_strategy", o.timestep_bias_strategy, {"none", "earlier", "later", "range"});
+  SF_CHECK(!flow || o.timestep_bias_strategy == "none", kWho, ": timestep_bias_strategy does not go with flow matching; it has weighting_scheme");
+  SF_CHECK(o.timestep_bias_multiplier > 0 && std::isfinite(o.timestep_bias_multiplier), kWho, ": timestep_bias_multiplier must be above 0, got ",
+           o.timestep_bias_multiplier);
+  SF_CHECK(o.timestep_bias_portion > 0 && o.timestep_bias_portion <= 1, kWho, ": timestep_bias_portion must be above 0 and at most 1, got ",
+           o.timestep_bias_portion);
   SF_CHECK(o.logit_std > 0 && std::isfinite(o.logit_mean), kWho, ": logit_std must be above 0 and logit_mean finite, got ", o.logit_std, " and ", o.logit_mean);
 }
 
@@ -69,6 +80,21 @@ std::vector<int64_t> drawn_places(int64_t batch, int64_t steps, const TrainingOp
     places.push_back(std::clamp(int64_t(f * float(steps)), int64_t(0), steps - 1));
   }
   return places;
+}
+
+Tensor drawn_timesteps(int64_t batch, int64_t steps, const TrainingOptions& o, const Generator& generator) {
+  if (o.timestep_bias_strategy == "none") return randint(0, steps, {batch}, generator, kInt64, place_of(generator));
+  const auto portion = int64_t(o.timestep_bias_portion * double(steps));
+  int64_t begin = o.timestep_bias_strategy == "later" ? steps - portion : 0, end = o.timestep_bias_strategy == "earlier" ? portion : steps;
+  if (o.timestep_bias_strategy == "range") {
+    begin = o.timestep_bias_begin;
+    end = o.timestep_bias_end;
+    SF_CHECK(begin >= 0 && begin < end && end <= steps, kWho, ": timestep_bias_begin and _end must be a part of the scheduler's ", steps, " timesteps, got ",
+             begin, " and ", end);
+  }
+  std::vector<float> weights(size_t(steps), 1.f);
+  std::fill(weights.begin() + begin, weights.begin() + end, float(o.timestep_bias_multiplier));
+  return multinomial(tensor(weights, {steps}).to(place_of(generator)), batch, true, generator);
 }
 
 void flow_batch(TrainingBatch& b, Scheduler& scheduler, const Tensor& latents, const Tensor& noise, const Tensor& seen_noise, const TrainingOptions& o,
@@ -131,8 +157,7 @@ TrainingBatch training_batch(Scheduler& scheduler, const Tensor& latents, const 
   if (flow) {
     flow_batch(b, scheduler, latents, noise, seen, o, draws);
   } else {
-    if (!b.timesteps)
-      b.timesteps = randint(0, scheduler.num_train_timesteps(), {batch}, draws.generator, kInt64, place_of(draws.generator)).to(latents.device());
+    if (!b.timesteps) b.timesteps = drawn_timesteps(batch, scheduler.num_train_timesteps(), o, draws.generator).to(latents.device());
     b.noisy_latents = scheduler.add_noise(latents, seen, b.timesteps);
     b.target = type == "epsilon" ? noise : type == "sample" ? latents : scheduler.get_velocity(latents, noise, b.timesteps);
     if (o.snr_gamma) b.weights = snr_weights(scheduler, b.timesteps, type, *o.snr_gamma);

@@ -22,6 +22,12 @@ struct TrainingOptions {
   // weighted (sigma_sqrt, cosmap); "none": neither.
   std::string weighting_scheme = "none";
   double logit_mean = 0, logit_std = 1, mode_scale = 1.29;
+  // Which timesteps are drawn more often, `multiplier` times as often as the others (diffusers' train_text_to_image_sdxl.py): "earlier" and
+  // "later" are the `portion` of the schedule with the least and the most noise, "range" is from begin (inclusive) to end (exclusive). Not of
+  // flow matching.
+  std::string timestep_bias_strategy = "none";
+  double timestep_bias_multiplier = 1, timestep_bias_portion = 0.25;
+  int64_t timestep_bias_begin = 0, timestep_bias_end = 1000;
   Fields fields();
 };
 

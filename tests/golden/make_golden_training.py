@@ -31,6 +31,14 @@ RUNS = {
         "scheduler": {"prediction_type": "sample", "beta_schedule": "squaredcos_cap_v2"},
         "options": {"snr_gamma": 2.0, "input_perturbation": 0.1, "condition_dropout": 0.3},
     },
+    "biased": {
+        "scheduler": {**SD, "prediction_type": "v_prediction"},
+        "options": {"timestep_bias_strategy": "later", "timestep_bias_multiplier": 3.0, "timestep_bias_portion": 0.5},
+    },
+    "range": {
+        "scheduler": SD,
+        "options": {"timestep_bias_strategy": "range", "timestep_bias_multiplier": 9.0, "timestep_bias_begin": 100, "timestep_bias_end": 300},
+    },
     "flow": {"scheduler": {"shift": 3.0}, "options": {"weighting_scheme": "logit_normal", "logit_mean": 0.2, "logit_std": 0.9}},
     "flow_cosmap": {"scheduler": {}, "options": {"weighting_scheme": "cosmap", "noise_offset": 0.05}},
     "flow_mode": {"scheduler": {}, "options": {"weighting_scheme": "mode", "mode_scale": 1.1}},
@@ -57,9 +65,21 @@ def dropped(text, o):
     return torch.where((torch.rand(len(text)) < o["condition_dropout"])[:, None, None], torch.zeros(()), text)
 
 
+def drawn_timesteps(count, steps, o):
+    """train_text_to_image_sdxl.py: uniform without a bias, else by weights."""
+    strategy = o.get("timestep_bias_strategy")
+    if strategy is None:
+        return torch.randint(0, steps, (count,)).long()
+    portion = int(o.get("timestep_bias_portion", 0.25) * steps)
+    part = {"later": slice(-portion, None), "earlier": slice(0, portion), "range": slice(o.get("timestep_bias_begin"), o.get("timestep_bias_end"))}
+    weights = torch.ones(steps)
+    weights[part[strategy]] *= o["timestep_bias_multiplier"]
+    return torch.multinomial(weights / weights.sum(), count, replacement=True).long()
+
+
 def alpha_loss(unet, scheduler, latents, text, o):
     noise, seen = noised(latents, o)
-    timesteps = torch.randint(0, scheduler.config.num_train_timesteps, (len(latents),)).long()
+    timesteps = drawn_timesteps(len(latents), scheduler.config.num_train_timesteps, o)
     noisy = scheduler.add_noise(latents, seen, timesteps)
     kind = scheduler.config.prediction_type
     target = {"epsilon": noise, "sample": latents, "v_prediction": scheduler.get_velocity(latents, noise, timesteps)}[kind]

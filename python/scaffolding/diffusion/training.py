@@ -15,6 +15,8 @@ def training_batch(scheduler, latents, noise=None, timesteps=None, generator=Non
     - snr_gamma: min-SNR weights (Hang et al. 2023, which takes 5). Not with flow matching.
     - noise_offset: noise that all pixels of a channel share, 0.05 to 0.1. input_perturbation: noise that the model sees and is not asked for, 0.1.
     - condition_dropout: the share of samples to be trained without their condition; which ones `drop(condition)` applies.
+    - timestep_bias_strategy: "earlier", "later" (timestep_bias_portion of the schedule, 0.25) or "range" (timestep_bias_begin to timestep_bias_end):
+      these timesteps are drawn timestep_bias_multiplier times as often as the others. Not with flow matching.
     - weighting_scheme, of flow matching: "none", "logit_normal" (logit_mean, logit_std), "mode" (mode_scale), "sigma_sqrt", "cosmap".
 
     ValueError for options that do not go with the scheduler, TypeError for a scheduler that models are not trained with.
@@ -41,6 +43,11 @@ def diffusion_loss(
     logit_mean=0.0,
     logit_std=1.0,
     mode_scale=1.29,
+    timestep_bias_strategy="none",
+    timestep_bias_multiplier=1.0,
+    timestep_bias_portion=0.25,
+    timestep_bias_begin=0,
+    timestep_bias_end=1000,
     **model_kwargs,
 ):
     """The loss of `model(noisy_latents, timesteps, encoder_hidden_states, **model_kwargs)` at one batch: a float32 number with a gradient.
@@ -64,6 +71,11 @@ def diffusion_loss(
         logit_mean=logit_mean,
         logit_std=logit_std,
         mode_scale=mode_scale,
+        timestep_bias_strategy=timestep_bias_strategy,
+        timestep_bias_multiplier=timestep_bias_multiplier,
+        timestep_bias_portion=timestep_bias_portion,
+        timestep_bias_begin=timestep_bias_begin,
+        timestep_bias_end=timestep_bias_end,
     )
     condition = () if encoder_hidden_states is None else (batch.drop(encoder_hidden_states, null_condition),)
     added = model_kwargs.get("added_cond_kwargs")

@@ -1,7 +1,6 @@
 #include "scaffolding/train/evaluation/icon_judge.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "scaffolding/core/error.h"
@@ -204,20 +203,26 @@ double IconJudge::frechet_of_real(int64_t count, uint64_t seed) const {
   return frechet_distance(gaussian_of(coarse(some)), gaussian_of(coarse(others)));
 }
 
-RetrievalFigures IconJudge::retrieval(const std::vector<EvaluationPrompt>& prompts, const Tensors& pictures) const {
+std::vector<Judgement> IconJudge::judge(const std::vector<EvaluationPrompt>& prompts, const Tensors& pictures) const {
   SF_CHECK(prompts.size() == pictures.size(), "IconJudge: needs a prompt for each picture, got ", prompts.size(), " and ", pictures.size());
-  std::atomic<int64_t> top1{0}, top5{0}, chosen{0}, right{0}, texture{0};
+  std::vector<Judgement> all(prompts.size());
   parallel_for(int64_t(prompts.size()), 4, [&](int64_t b, int64_t e) {
-    for (int64_t i = b; i < e; ++i) {
-      auto& p = prompts[size_t(i)];
-      int64_t place = rank(pictures[size_t(i)], p.icon);
-      top1 += place == 1;
-      top5 += place <= 5;
-      const std::string& asked = icons_->icon(p.icon).style;
-      if (auto found = style(pictures[size_t(i)], p.icon)) ++chosen, right += *found == asked;
-      texture += texture_style(pictures[size_t(i)]) == asked;
-    }
+    for (auto i = size_t(b); i < size_t(e); ++i)
+      all[i] = {rank(pictures[i], prompts[i].icon), style(pictures[i], prompts[i].icon), texture_style(pictures[i]), background(pictures[i])};
   });
+  return all;
+}
+
+RetrievalFigures IconJudge::retrieval(const std::vector<EvaluationPrompt>& prompts, const Tensors& pictures) const {
+  int64_t top1 = 0, top5 = 0, chosen = 0, right = 0, texture = 0;
+  std::vector<Judgement> all = judge(prompts, pictures);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string& asked = icons_->icon(prompts[i].icon).style;
+    top1 += all[i].rank == 1;
+    top5 += all[i].rank <= 5;
+    if (all[i].style) ++chosen, right += *all[i].style == asked;
+    texture += all[i].texture == asked;
+  }
   const double n = double(std::max<size_t>(1, prompts.size()));
   return {int64_t(prompts.size()), double(top1) / n, double(top5) / n, double(right) / double(std::max<int64_t>(1, chosen)), double(texture) / n};
 }

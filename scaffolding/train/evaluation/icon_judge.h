@@ -30,6 +30,13 @@ struct EvaluationPrompt {
 // background (where there are as many). ValueError for a split without icons.
 std::vector<EvaluationPrompt> evaluation_prompts(const data::IconDataset& icons, int64_t count, const std::vector<std::string>& splits, uint64_t seed);
 
+// What one picture was taken for.
+struct Judgement {
+  int64_t rank = 0;
+  std::optional<std::string> style;  // none: there is no choice
+  std::string texture, background;
+};
+
 struct RetrievalFigures {
   int64_t pictures = 0;
   double top1 = 0, top5 = 0, style = 0, texture = 0;  // shares
@@ -52,7 +59,8 @@ class IconJudge {
   // The same for as many real icons, drawn by the seed, against all others: what the figure is for pictures that are right.
   double frechet_of_real(int64_t count, uint64_t seed) const;
 
-  // Pictures of one set, each with the prompt it was made from.
+  // Pictures, each with the prompt it was made from.
+  std::vector<Judgement> judge(const std::vector<EvaluationPrompt>& prompts, const Tensors& pictures) const;
   RetrievalFigures retrieval(const std::vector<EvaluationPrompt>& prompts, const Tensors& pictures) const;
   const data::IconDataset& icons() const { return *icons_; }
   Tensor picture(int64_t icon, const std::string& background = {}) const;  // a real one

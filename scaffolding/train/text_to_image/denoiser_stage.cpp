@@ -6,6 +6,7 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/interrupt.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
+#include "scaffolding/train/text_to_image/pretrained.h"
 #include "scaffolding/train/text_to_image/sample_grid.h"
 #include "scaffolding/train/text_to_image/text_encoder_stage.h"
 #include "scaffolding/train/trainer.h"
@@ -44,6 +45,7 @@ static TextToImageModel make_model(const TextToImageRun& run, const tokenizers::
   auto trained = models::load_model(run.place("pipeline/text_encoder"));
   auto weights = nn::state_dict(*trained);
   nn::load_state_dict(model.text_encoder, {weights.begin(), weights.end()});
+  load_pretrained(run, "unet", model.unet);
   return model;
 }
 
@@ -64,6 +66,9 @@ bool train_denoiser(const TextToImageRun& run) {
   diffusion::TrainingOptions objective;
   objective.snr_gamma = o.snr_gamma;
   objective.condition_dropout = o.caption_dropout;
+  if (o.late_timesteps != 1) objective.timestep_bias_strategy = "later";
+  objective.timestep_bias_portion = 0.5;
+  objective.timestep_bias_multiplier = o.late_timesteps;
   SampleGrid samples(run, tokenizer);
   TrainerOptions options;
   options.run = o.run(run.place("denoiser"));

@@ -37,6 +37,7 @@ io::Fields DenoiserRecipe::fields() {
   all.insert(all.end(), {{"text_learning_rate", &text_learning_rate},
                          {"caption_dropout", &caption_dropout},
                          {"snr_gamma", &snr_gamma},
+                         {"late_timesteps", &late_timesteps},
                          {"backgrounds", &backgrounds},
                          {"sample_steps", &sample_steps},
                          {"sample_prompts", &sample_prompts}});
@@ -131,10 +132,11 @@ Recipe Recipe::read(const std::string& path) {
   read_part(path + ": text_encoder_training", r.text_encoder_training.fields(), text_encoder_training);
   read_part(path + ": denoiser_training", r.denoiser.fields(), denoiser);
   check_stage(path + ": autoencoder_training", r.autoencoder);
-  check_stage(path + ": text_encoder_training", r.text_encoder_training);
+  if (r.text_encoder_training.max_steps != 0) check_stage(path + ": text_encoder_training", r.text_encoder_training);
   check_stage(path + ": denoiser_training", r.denoiser);
   SF_CHECK(r.denoiser.text_learning_rate >= 0, path, ": text_learning_rate must not be negative, got ", r.denoiser.text_learning_rate);
   SF_CHECK(r.denoiser.caption_dropout >= 0 && r.denoiser.caption_dropout <= 1, path, ": caption_dropout must be 0 to 1, got ", r.denoiser.caption_dropout);
+  SF_CHECK(r.denoiser.late_timesteps > 0, path, ": late_timesteps must be above 0, got ", r.denoiser.late_timesteps);
   SF_CHECK(r.max_tokens > 2, path, ": max_tokens must be above 2, got ", r.max_tokens);
   SF_CHECK(r.denoiser.backgrounds >= 0, path, ": backgrounds must not be negative, got ", r.denoiser.backgrounds);
   if (!fs::path(r.data).is_absolute()) r.data = (fs::path(path).parent_path() / r.data).lexically_normal().string();

@@ -35,6 +35,7 @@ struct DenoiserRecipe : StageRecipe {
   double text_learning_rate = 1e-4;     // the text encoder's, which knows much already
   double caption_dropout = 0.1;         // prompts replaced by the empty one, which guidance needs
   std::optional<double> snr_gamma = 5;  // Hang et al. 2023; absent: every timestep weighs the same
+  double late_timesteps = 1;            // how much oftener timesteps of the noisier half are drawn, where the prompt decides
   int64_t backgrounds = 3;              // latents cached for each icon besides the one on white
   int64_t sample_steps = 1000;          // a grid of pictures every so many steps
   std::vector<std::string> sample_prompts;
@@ -47,7 +48,7 @@ struct Recipe {
   int64_t seed = 0, vocab_size = 4096, max_tokens = 32;
   io::Object vae, text_encoder, unet, scheduler;  // configs, as their config.json
   AutoencoderRecipe autoencoder;
-  StageRecipe text_encoder_training;
+  StageRecipe text_encoder_training;  // max_steps 0: none, it learns with the denoiser alone
   DenoiserRecipe denoiser;
 
   // TypeError and ValueError naming the file and the field. Fields that the file does not name keep their defaults; unknown ones are refused.

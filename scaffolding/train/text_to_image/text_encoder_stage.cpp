@@ -4,6 +4,7 @@
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
+#include "scaffolding/train/text_to_image/pretrained.h"
 #include "scaffolding/train/trainer.h"
 
 namespace sf::train {
@@ -57,6 +58,11 @@ bool train_text_encoder(const TextToImageRun& run) {
   auto latents = std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors"));
   manual_seed(uint64_t(run.recipe.seed) + 2);
   TextToLatents model(text_encoder_config(run.recipe, tokenizer), latents->channels(), latents->side());
+  load_pretrained(run, "text_encoder", model.text_encoder);
+  if (o.max_steps == 0) {
+    models::save_model(model.text_encoder, run.place("pipeline/text_encoder"));
+    return true;
+  }
   data::DataLoader loader(latents, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
   optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);
