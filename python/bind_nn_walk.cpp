@@ -1,5 +1,6 @@
 // What walks a module: lists of members, state dicts, moving and converting.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bind_nn.h"
 #include "scaffolding/nn/host_memory.h"
@@ -80,6 +81,10 @@ nb::tuple load_state_dict(nb::handle self, nb::handle state, bool strict, bool a
   for (auto& k : report.missing_keys) missing.append(str(k));
   for (auto& k : report.unexpected_keys) unexpected.append(str(k));
   return nb::make_tuple(missing, unexpected);
+}
+
+std::string state_dict_errors(nb::handle self, const std::vector<std::string>& missing, const std::vector<std::string>& unexpected) {
+  return nn::state_dict_errors(module_of(self, "load_state_dict"), {missing, unexpected});
 }
 
 void convert(nb::handle self, nb::handle device, nb::handle dtype, nb::handle memory_format) {
@@ -190,6 +195,7 @@ void bind_walks(nb::module_& m) {
       "What stands between the parentheses of the module's repr.");
   m.def("_state_dict", &state_dict);
   m.def("_load_state_dict", &load_state_dict);
+  m.def("_state_dict_errors", &state_dict_errors);
   m.def("_convert_module", &convert, nb::arg("module"), nb::arg("device").none(), nb::arg("dtype").none(), nb::arg("memory_format").none());
   m.def("_member_names", &member_names);
   m.def("_list_repr", [](nb::handle self) { return str(nn::repr(module_of(self, "repr"), true)); });

@@ -44,7 +44,22 @@ std::string listed(const std::vector<std::string>& keys, const std::vector<std::
   return out + ". ";
 }
 
+// One line for missing and one for unexpected keys, each with what it may have been meant for.
+std::string key_errors(const StateDict& own, const LoadReport& report) {
+  std::vector<std::string> names;
+  for (auto& [name, t] : own) names.push_back(name);
+  std::string out;
+  if (!report.missing_keys.empty()) out += "\n\tMissing key(s) in state_dict: " + listed(report.missing_keys, report.unexpected_keys);
+  if (!report.unexpected_keys.empty())
+    out += "\n\tUnexpected key(s) in state_dict: " + listed(report.unexpected_keys, report.missing_keys.empty() ? names : report.missing_keys);
+  return out;
+}
+
+std::string error_title(Module& m) { return "Error(s) in loading state_dict for " + std::string(m.extension() ? m.extension()->type() : m.type()) + ":"; }
+
 }  // namespace
+
+std::string state_dict_errors(Module& m, const LoadReport& report) { return error_title(m) + key_errors(state_dict(m, "", true), report); }
 
 StateDict state_dict(Module& m, const std::string& prefix, bool keep_vars) {
   StateDict out;
@@ -75,15 +90,8 @@ LoadReport load_state_dict(Module& m, const std::map<std::string, Tensor>& state
     else if (!options.assign && t.device().is_meta()) errors += "\n\t" + name + " is on the meta device and has no memory to copy into; pass assign=True.";
   }
   for (auto& [name, t] : unseen) report.unexpected_keys.push_back(name);
-  if (options.strict) {
-    std::vector<std::string> names, given;
-    for (auto& [name, t] : own) names.push_back(name);
-    for (auto& [name, t] : unseen) given.push_back(name);
-    if (!report.unexpected_keys.empty())
-      errors = "\n\tUnexpected key(s) in state_dict: " + listed(report.unexpected_keys, report.missing_keys.empty() ? names : report.missing_keys) + errors;
-    if (!report.missing_keys.empty()) errors = "\n\tMissing key(s) in state_dict: " + listed(report.missing_keys, given) + errors;
-  }
-  if (!errors.empty()) fail<RuntimeError>("Error(s) in loading state_dict for ", m.extension() ? m.extension()->type() : m.type(), ":", errors);
+  if (options.strict) errors = key_errors(own, report) + errors;
+  if (!errors.empty()) fail<RuntimeError>(error_title(m), errors);
 
   autograd::NoGrad no_grad;
   for (auto& [name, t] : own) {

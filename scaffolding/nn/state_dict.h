@@ -21,4 +21,7 @@ struct LoadReport {
 // RuntimeError listing every missing, unexpected and wrong-shaped key with the closest names. Nothing is changed then.
 LoadReport load_state_dict(Module& m, const std::map<std::string, Tensor>& state, const LoadOptions& options = {});
 
+// What load_state_dict says of a report's keys.
+std::string state_dict_errors(Module& m, const LoadReport& report);
+
 }  // namespace sf::nn

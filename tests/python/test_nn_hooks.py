@@ -186,3 +186,66 @@ assert alive() is None
 """
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"MALLOC_PERTURB_": "165"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr or f"ended by signal {-done.returncode}"
+
+
+# ---- hooks of state dicts
+
+
+def test_state_dict_hooks_run_in_torchs_order():
+    net, order = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2))), []
+    net.register_state_dict_pre_hook(lambda m, prefix, keep_vars: order.append(("before", prefix, keep_vars)))
+    net.register_state_dict_post_hook(lambda m, state, prefix, metadata: order.append(("after", prefix, len(state))))
+    net[1].register_state_dict_pre_hook(lambda m, prefix, keep_vars: order.append(("before", prefix, keep_vars)))
+
+    def renamed(m, state, prefix, metadata):
+        state[prefix + "alpha"] = state.pop(prefix + "weight")
+
+    handle = net[1][0].register_state_dict_post_hook(renamed)
+    state = net.state_dict(prefix="net.", keep_vars=True)
+    assert list(state) == ["net.0.weight", "net.0.bias", *(f"net.1.0.{n}" for n in ("bias", "running_mean", "running_var", "num_batches_tracked", "alpha"))]
+    assert state["net.1.0.alpha"] is net[1][0].weight
+    assert order == [("before", "net.", True), ("before", "net.1.", True), ("after", "net.", 7)]
+    handle.remove()
+    assert list(net.state_dict()) == list(nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2))).state_dict())
+    net._register_state_dict_hook(lambda m, state, prefix, metadata: {"all": len(state)})
+    assert net.state_dict() == {"all": 7}
+    net.register_state_dict_post_hook(lambda *args: {})
+    with pytest.raises(RuntimeError, match="must return None"):
+        net.state_dict()
+
+
+def test_load_state_dict_pre_hooks_change_what_is_loaded():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+
+    def old_names(m, state, prefix, metadata, strict, missing, unexpected, errors):
+        assert m is net[1] and strict and all(name.startswith("1.") for name in state)
+        state[prefix + "weight"] = state.pop(prefix + "w")
+
+    net[1].register_load_state_dict_pre_hook(old_names)
+    state = {f"0.{k}": v for k, v in nn.Linear(2, 2).state_dict().items()} | {"1.w": sf.ones(1, 2), "1.bias": sf.zeros(1)}
+    given = dict(state)
+    assert str(net.load_state_dict(state)) == "<All keys matched successfully>"
+    assert net[1].weight.tolist() == [[1, 1]] and state == given
+    before = net[1].weight.tolist()
+    net._register_load_state_dict_pre_hook(lambda state, prefix, metadata, strict, missing, unexpected, errors: errors.append("not this file"))
+    with pytest.raises(RuntimeError, match="Sequential:\n\tnot this file"):
+        net.load_state_dict(state | {"1.w": sf.zeros(1, 2)})
+    assert net[1].weight.tolist() == before
+
+
+def test_load_state_dict_post_hooks_see_the_keys():
+    net, order = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), []
+    net[1].register_load_state_dict_post_hook(lambda m, keys: order.append("inner") or keys.missing_keys.remove("1.bias"))
+    net.register_load_state_dict_post_hook(lambda m, keys: order.append((list(keys.missing_keys), list(keys.unexpected_keys))))
+    state = net.state_dict()
+    del state["1.bias"]
+    assert net.load_state_dict(state) == ([], []) and order == ["inner", ([], [])]
+    state["0.wieght"] = state.pop("0.weight")
+    with pytest.raises(RuntimeError) as error:
+        net.load_state_dict(state)
+    assert "Missing key(s) in state_dict: \"0.weight\" (closest: '0.wieght')" in str(error.value) and "1.bias" not in str(error.value)
+    assert net.load_state_dict(state, strict=False) == (["0.weight"], ["0.wieght"])
+    copied = copy.deepcopy(net)
+    with pytest.raises(RuntimeError, match="0.weight"):
+        copied.load_state_dict(state)
+    assert len(order) == 8  # the copy has the hooks too

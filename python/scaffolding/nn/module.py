@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 from .. import _core
 from .._core import Tensor
 from .._core import _Module as Module
-from . import hooks
+from . import hooks, state_hooks
 from .members import MemberTable
 from .parameter import Buffer
 
@@ -122,6 +122,8 @@ def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
     if args:  # torch's positional form: destination, prefix, keep_vars
         destination, prefix, keep_vars = (list(args) + [prefix, keep_vars][len(args) - 1 :])[:3]
     state = OrderedDict() if destination is None else destination
+    if state_hooks.any_below(self, state_hooks.SAVING):
+        return state_hooks.save(self, state, prefix, keep_vars)
     state.update(_core._state_dict(self, prefix, keep_vars))
     return state
 
@@ -134,7 +136,14 @@ def load_state_dict(self, state_dict, strict=True, assign=False):
     and unexpected ones. Returns (missing_keys, unexpected_keys)."""
     if not hasattr(state_dict, "items"):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-    return _IncompatibleKeys(*_core._load_state_dict(self, state_dict, strict, assign))
+    if not state_hooks.any_below(self, state_hooks.LOADING):
+        return _IncompatibleKeys(*_core._load_state_dict(self, state_dict, strict, assign))
+    state = state_hooks.before_loading(self, state_dict, strict)
+    hooked_after = state_hooks.any_below(self, ["load_state_dict_post"])
+    keys = _IncompatibleKeys(*_core._load_state_dict(self, state, strict and not hooked_after, assign))
+    if hooked_after:
+        state_hooks.after_loading(self, keys, strict)
+    return keys
 
 
 # ---- mode, device, dtype
@@ -333,3 +342,41 @@ def register_full_backward_hook(self, hook, prepend=False):
 def register_full_backward_pre_hook(self, hook, prepend=False):
     """hook(module, grad_output) before the gradients of the module are computed; what it returns replaces grad_output."""
     return hooks.register(self, "backward_pre", hook, prepend)
+
+
+@_method
+def register_state_dict_pre_hook(self, hook):
+    """hook(module, prefix, keep_vars) before state_dict() collects the module's tensors."""
+    return hooks.register(self, "state_dict_pre", hook)
+
+
+@_method
+def register_state_dict_post_hook(self, hook):
+    """hook(module, state_dict, prefix, local_metadata) after state_dict() has the module's tensors and those below it; it may change the dict in place."""
+    hook._from_public_api = True
+    return hooks.register(self, "state_dict", hook)
+
+
+@_method
+def _register_state_dict_hook(self, hook):
+    """As register_state_dict_post_hook; what the hook returns replaces the dict."""
+    return hooks.register(self, "state_dict", hook)
+
+
+@_method
+def register_load_state_dict_pre_hook(self, hook):
+    """hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs) before load_state_dict() looks at the dict; it may
+    change in place the copy that it is given: of all keys that begin with prefix."""
+    return hooks.register(self, "load_state_dict_pre", hook)
+
+
+@_method
+def _register_load_state_dict_pre_hook(self, hook, with_module=False):
+    """As register_load_state_dict_pre_hook; the hook is not given the module unless with_module."""
+    return self.register_load_state_dict_pre_hook(hook if with_module else lambda module, *args: hook(*args))
+
+
+@_method
+def register_load_state_dict_post_hook(self, hook):
+    """hook(module, incompatible_keys) after load_state_dict() has copied; it may take names off incompatible_keys.missing_keys and .unexpected_keys."""
+    return hooks.register(self, "load_state_dict_post", hook)
