@@ -36,6 +36,12 @@ TripletMarginLoss::TripletMarginLoss(double m, double order, double e, bool s, c
 Tensor TripletMarginLoss::forward(const Tensor& a, const Tensor& b, const Tensor& c) const {
   return triplet_margin_loss(a, b, c, margin, p, eps, swap, reduction);
 }
+PoissonNLLLoss::PoissonNLLLoss(bool log, bool f, double e, const std::string& how) : Loss("PoissonNLLLoss", how), log_input(log), full(f), eps(e) {}
+Tensor PoissonNLLLoss::forward(const Tensor& x, const Tensor& y) const { return poisson_nll_loss(x, y, log_input, full, eps, reduction); }
+GaussianNLLLoss::GaussianNLLLoss(bool f, double e, const std::string& how) : Loss("GaussianNLLLoss", how), full(f), eps(e) {
+  SF_CHECK(e > 0, "GaussianNLLLoss: eps must be positive, got ", e);
+}
+Tensor GaussianNLLLoss::forward(const Tensor& x, const Tensor& y, const Tensor& var) const { return gaussian_nll_loss(x, y, var, full, eps, reduction); }
 Tensor CosineSimilarity::forward(const Tensor& a, const Tensor& b) const { return cosine_similarity(a, b, dim, eps); }
 Tensor PairwiseDistance::forward(const Tensor& a, const Tensor& b) const { return pairwise_distance(a, b, norm, eps, keepdim); }
 
@@ -129,6 +135,23 @@ SF_LAYER(TripletMarginLoss, "margin=1.0, p=2.0, eps=1e-6, swap=False, size_avera
     .field<&TripletMarginLoss::p>("p")
     .field<&TripletMarginLoss::eps>("eps")
     .field<&TripletMarginLoss::swap>("swap");
+SF_LAYER(PoissonNLLLoss, "log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction='mean'",
+         [](bool log_input, bool full, OptionalBool size_average, double eps, OptionalBool reduce, std::string reduction) {
+           return std::make_unique<PoissonNLLLoss>(log_input, full, eps, how(size_average, reduce, reduction));
+         })
+    .doc("Negative log likelihood of counts under a Poisson distribution of rate input, or exp(input) where log_input.")
+    .forward<&PoissonNLLLoss::forward>("log_input, target")
+    .field<&Loss::reduction>("reduction")
+    .field<&PoissonNLLLoss::log_input>("log_input")
+    .field<&PoissonNLLLoss::full>("full")
+    .field<&PoissonNLLLoss::eps>("eps");
+SF_LAYER(GaussianNLLLoss, "full=False, eps=1e-6, reduction='mean'",
+         [](bool full, double eps, std::string reduction) { return std::make_unique<GaussianNLLLoss>(full, eps, reduction); })
+    .doc("Negative log likelihood of target under a normal distribution of mean input and variance var.")
+    .forward<&GaussianNLLLoss::forward>("input, target, var")
+    .field<&Loss::reduction>("reduction")
+    .field<&GaussianNLLLoss::full>("full")
+    .field<&GaussianNLLLoss::eps>("eps");
 SF_LAYER(CosineSimilarity, "dim=1, eps=1e-8", [](int64_t dim, double eps) { return std::make_unique<CosineSimilarity>(dim, eps); })
     .doc("The cosine of the angle between x1 and x2 along dim.")
     .forward<&CosineSimilarity::forward>("x1, x2")

@@ -90,6 +90,20 @@ struct TripletMarginLoss : Loss {
   explicit TripletMarginLoss(double margin = 1, double p = 2, double eps = 1e-6, bool swap = false, const std::string& how = "mean");
   Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
 };
+struct PoissonNLLLoss : Loss {
+  bool log_input, full;
+  double eps;
+  SF_MODULE(PoissonNLLLoss)
+  explicit PoissonNLLLoss(bool log = true, bool full = false, double eps = 1e-8, const std::string& how = "mean");
+  Tensor forward(const Tensor& log_input, const Tensor& target) const;
+};
+struct GaussianNLLLoss : Loss {
+  bool full;
+  double eps;
+  SF_MODULE(GaussianNLLLoss)
+  explicit GaussianNLLLoss(bool full = false, double eps = 1e-6, const std::string& how = "mean");
+  Tensor forward(const Tensor& input, const Tensor& target, const Tensor& var) const;
+};
 
 struct CosineSimilarity : Module {
   int64_t dim;

@@ -185,6 +185,10 @@ CASES = [
         "nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))",
         "randn(2, 3, 6, 6)",
     ),
+    ("nn.PoissonNLLLoss()", "randn(3, 4), randint(0, 5, (3, 4)).float()"),
+    ("nn.PoissonNLLLoss(log_input=False, full=True, reduction='sum')", "randn(3, 4).exp(), randint(1, 6, (3, 4)).float()"),
+    ("nn.GaussianNLLLoss()", "randn(3, 4), randn(3, 4), randn(3, 4).exp()"),
+    ("nn.GaussianNLLLoss(full=True, eps=0.5, reduction='none')", "randn(3, 4), randn(3, 4), randn(3, 4).exp()"),
 ]
 
 
