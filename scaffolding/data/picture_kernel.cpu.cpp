@@ -57,6 +57,17 @@ template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, co
 #endif
 
 #ifdef __AVX2__
+// Weights without negative ones and with at most 7 fractional bits, as half or a quarter of a size has (eighths, 32nds): sums of 8-bit products are exact
+// in 16 bits.
+constexpr int kShortBits = 7, kUnused = kBits - kShortBits;
+SF_INLINE bool are_short(const int32_t* w, int n) {
+  int32_t bits = 0, sum = 0;
+  for (int k = 0; k < n; ++k) bits |= w[k], sum += w[k];
+  return bits >= 0 && (bits & ((1 << kUnused) - 1)) == 0 && bits < 1 << kBits && sum <= 1 << kBits;
+}
+// Two of them for _mm_maddubs_epi16.
+SF_INLINE int16_t short_pair(const int32_t* w) { return int16_t((w[0] >> kUnused) | (w[1] >> kUnused) << 8); }
+
 // The same for several output pixels that lie side by side, one in each 128-bit lane.
 #ifdef __AVX512BW__
 using Lanes = __m512i;
@@ -76,6 +87,22 @@ SF_INLINE __m128i pixels_of(Lanes sum) {
   sum = _mm512_srai_epi32(sum, kBits);
   return _mm512_cvtusepi32_epi8(_mm512_max_epi32(sum, _mm512_setzero_si512()));
 }
+SF_INLINE Lanes short_sums(Lanes x, Lanes w) { return _mm512_maddubs_epi16(x, w); }
+SF_INLINE Lanes plus_short(Lanes x, Lanes y) { return _mm512_add_epi16(x, y); }
+SF_INLINE Lanes low_bytes(Lanes x, Lanes y) { return _mm512_unpacklo_epi8(x, y); }
+SF_INLINE Lanes high_bytes(Lanes x, Lanes y) { return _mm512_unpackhi_epi8(x, y); }
+SF_INLINE Lanes every_short(int v) { return _mm512_set1_epi16(short(v)); }
+SF_INLINE Lanes load_row(const uint8_t* p) { return _mm512_loadu_si512(p); }
+// Sums of products with kShortBits fractional bits as bytes: those of x, then those of y, in each lane.
+SF_INLINE Lanes rounded_bytes(Lanes x, Lanes y) {
+  auto rounded = [](Lanes v) { return _mm512_srli_epi16(_mm512_add_epi16(v, _mm512_set1_epi16(1 << (kShortBits - 1))), kShortBits); };
+  return _mm512_packus_epi16(rounded(x), rounded(y));
+}
+// Sums in the lower and the upper half of each lane added; the lanes' pixels, four bytes each.
+SF_INLINE __m128i short_pixels_of(Lanes sum) {
+  sum = _mm512_add_epi16(sum, _mm512_bsrli_epi128(sum, 8));
+  return _mm512_castsi512_si128(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), rounded_bytes(sum, sum)));
+}
 #else
 using Lanes = __m256i;
 constexpr int kLanes = 2;
@@ -93,7 +120,47 @@ SF_INLINE __m128i pixels_of(Lanes sum) {
   __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
   return _mm_packus_epi16(words, words);
 }
+SF_INLINE Lanes short_sums(Lanes x, Lanes w) { return _mm256_maddubs_epi16(x, w); }
+SF_INLINE Lanes plus_short(Lanes x, Lanes y) { return _mm256_add_epi16(x, y); }
+SF_INLINE Lanes low_bytes(Lanes x, Lanes y) { return _mm256_unpacklo_epi8(x, y); }
+SF_INLINE Lanes high_bytes(Lanes x, Lanes y) { return _mm256_unpackhi_epi8(x, y); }
+SF_INLINE Lanes every_short(int v) { return _mm256_set1_epi16(short(v)); }
+SF_INLINE Lanes load_row(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+SF_INLINE Lanes rounded_bytes(Lanes x, Lanes y) {
+  auto rounded = [](Lanes v) { return _mm256_srli_epi16(_mm256_add_epi16(v, _mm256_set1_epi16(1 << (kShortBits - 1))), kShortBits); };
+  return _mm256_packus_epi16(rounded(x), rounded(y));
+}
+SF_INLINE __m128i short_pixels_of(Lanes sum) {
+  sum = _mm256_add_epi16(sum, _mm256_bsrli_epi128(sum, 8));
+  return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(rounded_bytes(sum, sum), _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0)));
+}
 #endif
+
+// The loop of columns_together for short weights: one product of all four taps of a group.
+template <int C> SF_INLINE void short_columns(const ResizePass& a, int64_t x, const uint8_t* const* at, int groups, int64_t rows) {
+  constexpr int kGroups = 4;
+  alignas(64) int16_t table[kGroups][kLanes][8];
+  for (int g = 0; g < groups; ++g)
+    for (int i = 0; i < kLanes; ++i)
+      for (int c = 0; c < 8; ++c) table[g][i][c] = short_pair(a.weight + (x + i) * a.taps + 4 * g + c / 4 * 2);
+  auto weights = [&](int g) {
+    Lanes v;
+    __builtin_memcpy(&v, table[g], sizeof v);
+    return v;
+  };
+  const Lanes pairs =
+      every(C == 4 ? _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15) : _mm_setr_epi8(0, 3, 1, 4, 2, 5, -1, -1, 6, 9, 7, 10, 8, 11, -1, -1));
+  const __m128i together =
+      C == 4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) : _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+  const Lanes first = weights(0);
+  uint8_t* out = a.out + x * C;
+  for (int64_t y = 0; y < rows; ++y, out += a.out_size * C) {
+    Lanes sum = short_sums(shuffle(gather(at, y * a.in_size * C), pairs), first);
+    for (int g = 1; g < groups; ++g) sum = plus_short(sum, short_sums(shuffle(gather(at, y * a.in_size * C + g * 4 * C), pairs), weights(g)));
+    __m128i pixels = _mm_shuffle_epi8(short_pixels_of(sum), together);
+    __builtin_memcpy(out, &pixels, kLanes * C);
+  }
+}
 
 // Output pixels x to x + kLanes - 1 of all rows but those, at the end, where a vector would reach behind the picture; says how many rows those are not.
 template <int C> SF_INLINE int64_t columns_together(const ResizePass& a, int64_t x) {
@@ -110,6 +177,9 @@ template <int C> SF_INLINE int64_t columns_together(const ResizePass& a, int64_t
   int64_t room = a.rows * row - (furthest + (groups - 1) * 4 * C + 16);
   if (groups > kGroups || room < 0) return 0;
   int64_t rows = room / row + 1 < a.rows ? room / row + 1 : a.rows;
+  bool all_short = true;
+  for (int i = 0; i < kLanes; ++i) all_short &= are_short(a.weight + (x + i) * a.taps, groups * 4);
+  if (all_short) return short_columns<C>(a, x, at, groups, rows), rows;
   // Of a group: 16-bit halves of the weights of taps 0 and 1, then of 2 and 3, for each channel.
   alignas(64) int32_t table[kGroups][4][kLanes][4];
   for (int g = 0; g < groups; ++g)
@@ -201,6 +271,20 @@ SF_INLINE void row_pairs(const uint8_t* in, int64_t row, uint8_t* out, const int
 }
 #endif
 
+#ifdef __AVX2__
+// A vector of bytes of a row, with short weights.
+SF_INLINE void short_row(const uint8_t* in, int64_t row, uint8_t* out, const int32_t* w, int n) {
+  Lanes low = every_short(0), high = low;
+  for (int k = 0; k < n; k += 2) {
+    Lanes first = load_row(in + k * row), second = k + 1 < n ? load_row(in + (k + 1) * row) : first, pair = every_short(short_pair(w + k));
+    low = plus_short(low, short_sums(low_bytes(first, second), pair));
+    high = plus_short(high, short_sums(high_bytes(first, second), pair));
+  }
+  Lanes bytes = rounded_bytes(low, high);
+  __builtin_memcpy(out, &bytes, sizeof bytes);
+}
+#endif
+
 static void along_rows(const ResizePass& a) {
   int64_t row = a.rows * a.channels;
   for (int64_t y = 0; y < a.out_size; ++y) {
@@ -209,6 +293,9 @@ static void along_rows(const ResizePass& a) {
     const int32_t* w = a.weight + y * a.taps;
     int64_t i = 0;
 #ifdef __AVX2__
+    constexpr int64_t kWide = sizeof(Lanes);
+    if (are_short(w, a.count[y]))
+      for (; i + kWide <= row; i += kWide) short_row(in + i, row, out + i, w, a.count[y]);
     for (; i + 16 <= row; i += 16) row_pairs(in + i, row, out + i, w, a.count[y]);
 #endif
     for (; i < row; ++i) {

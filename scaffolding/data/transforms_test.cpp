@@ -59,6 +59,46 @@ TEST(Resize, every_instruction_set_gives_the_same_bytes) {
     }
 }
 
+// Weights that are eighths and such have kernels of their own; what they give is what the formula of picture_kernel.h says.
+TEST(Resize, short_weights_are_exact) {
+  for (auto [name, factor] : {std::pair{"bilinear", 2}, {"bilinear", 4}, {"box", 2}, {"box", 8}, {"bicubic", 2}, {"bilinear", 1}})
+    for (int C = 1; C <= 4; ++C)
+      for (bool along_rows : {false, true}) {
+        int64_t out_size = 13, in_size = out_size * factor, rows = 70, taps = (3 * factor + 3) / 4 * 4;
+        std::vector<int32_t> first(out_size), count(out_size), weight(size_t(out_size * taps));
+        for (int64_t o = 0; o < out_size; ++o) {
+          double centre = (double(o) + 0.5) * factor, sum = 0;
+          int64_t reach = std::string(name) == "box" ? factor / 2 : factor;
+          first[size_t(o)] = int32_t(std::max<int64_t>(0, int64_t(centre) - reach));
+          count[size_t(o)] = int32_t(std::min<int64_t>(in_size, int64_t(centre) + reach) - first[size_t(o)]);
+          auto value = [&](int64_t k) {
+            double d = std::abs((double(first[size_t(o)] + k) + 0.5 - centre) / factor);
+            return std::string(name) == "box" ? 1 : std::string(name) == "bicubic" ? (1.5 * d - 2.5) * d * d + 1 : 1 - d;
+          };
+          for (int32_t k = 0; k < count[size_t(o)]; ++k) sum += value(k);
+          for (int32_t k = 0; k < count[size_t(o)]; ++k) weight[size_t(o * taps + k)] = int32_t(std::lround(value(k) / sum * (1 << 22)));
+        }
+        Tensor in = noise({rows, in_size, C}, uint32_t(factor * 10 + C));
+        for (int64_t i = 0; i < in.numel(); i += 7) in.data<uint8_t>()[i] = 255;
+        for (int i = 0; i < picture_resize.count(DeviceType::CPU); ++i) {
+          std::vector<uint8_t> out(size_t(rows * out_size * C));
+          ResizePass p{in.data<uint8_t>(), out.data(), rows, in_size, out_size, C, along_rows, first.data(), count.data(), weight.data(), int(taps)};
+          reinterpret_cast<void (*)(const ResizePass&)>(picture_resize.entry(DeviceType::CPU, i).fn)(p);
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t o = 0; o < out_size; ++o)
+              for (int64_t c = 0; c < C; ++c) {
+                int64_t sum = 1 << 21;
+                for (int32_t k = 0; k < count[size_t(o)]; ++k) {
+                  int64_t at = first[size_t(o)] + k;
+                  sum += int64_t(in.data<uint8_t>()[(along_rows ? at * rows + r : r * in_size + at) * C + c]) * weight[size_t(o * taps + k)];
+                }
+                ASSERT_EQ(out[size_t((along_rows ? o * rows + r : r * out_size + o) * C + c)], std::clamp<int64_t>(sum >> 22, 0, 255))
+                    << name << " " << factor << ", " << C << " channels, kernel " << i << ", " << r << " " << o;
+              }
+        }
+      }
+}
+
 TEST(Resize, refuses_what_it_cannot_resize) {
   refused("must be [C, H, W]", [] { resize(noise({5, 4, 4}), 2, 2); });
   refused("positive", [] { resize(noise({3, 4, 4}), 0, 2); });
