@@ -70,7 +70,7 @@ test: build
 
 # The tests of what has threads, under ThreadSanitizer: loops, autograd, memory, data, downloads, training.
 TSAN_TESTS := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*:GradientMapTest.*:inplace.*:inference_mode.*:LeanMemory.*
-TSAN_TESTS := $(TSAN_TESTS):KernelWatcher.*:Cache.*:DataLoader.*:Buckets.*:DatasetTest.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*:RunLogTest.*:TrainerTest.*
+TSAN_TESTS := $(TSAN_TESTS):KernelWatcher.*:ProcessGroup.*:Cache.*:DataLoader.*:Buckets.*:DatasetTest.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*:RunLogTest.*:TrainerTest.*
 tsan:
 	tools/setup.sh
 	cmake --preset tsan

@@ -1,4 +1,5 @@
 // The extension module scaffolding._core. The package's Python files re-export it and add what reads better in Python.
+#include "bind_distributed.h"
 #include "bind_generator.h"
 #include "bind_hub.h"
 #include "bind_schedulers.h"
@@ -39,6 +40,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_tokenizers(m);
   sf::py::bind_pipelines(m);
   sf::py::bind_train(m);
+  sf::py::bind_distributed(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";
 }

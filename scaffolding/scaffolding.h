@@ -14,6 +14,7 @@
 #include "scaffolding/core/version.h"
 #include "scaffolding/data/data.h"
 #include "scaffolding/diffusion/diffusion.h"
+#include "scaffolding/distributed/process_group.h"
 #include "scaffolding/io/animation.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/gguf.h"

@@ -6,6 +6,8 @@ from .parameter import Buffer, Parameter
 from .module import Module
 from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .transformer import TransformerEncoder
+from . import parallel
+from .parallel import DataParallel
 
 # Layers are C++ classes that their registry (SF_LAYER) makes into Python ones.
 globals().update({_name: getattr(_core, "_layer_" + _name) for _name in _core._layer_names})
