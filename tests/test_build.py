@@ -54,6 +54,10 @@ def test_the_program_times_a_model(build_dir):
         assert re.match(r"tiny-unet: .*batch 2, " + dtype, text)
         # The work as the ops define it, whatever kernels run.
         assert abs(float(re.search(r"([\d.]+) GFLOP at", text)[1]) - 0.6) < 0.1, text
+        weights, above, resident = map(
+            int, re.search(r"weights (\d+) MB, at most (\d+) MB of tensors above them; the process held at most (\d+) MB", text).groups()
+        )
+        assert weights == {"f32": 5, "bf16": 2}[dtype] and 0 < above < 20 and weights + above < resident < 500
         assert re.search(r"gemm \S+ +\d+ .*%", text) and "between kernels" in text
     unknown = subprocess.run([program, "bench", "sd99"], capture_output=True, text=True)
     assert unknown.returncode == 2 and "there is no model 'sd99'" in unknown.stderr

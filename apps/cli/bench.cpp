@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <ctime>
 #include <iomanip>
 #include <iostream>
@@ -7,6 +9,7 @@
 #include "apps/cli/bench_models.h"
 #include "apps/cli/commands.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/backend.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/attention/kernel.h"
@@ -84,6 +87,12 @@ Time measured_peak(DType dtype) {
   return {flop / best.wall, flop / best.cpu};
 }
 
+double megabytes_resident_at_most() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return double(usage.ru_maxrss) * 1024 / 1e6;
+}
+
 void print_kinds(const std::map<std::string, Kind>& kinds, Time total, Time peak) {
   std::vector<std::pair<std::string, Kind>> rows(kinds.begin(), kinds.end());
   std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.time.cpu > b.second.time.cpu; });
@@ -112,7 +121,10 @@ void run(const Options& o) {
   const DType dtype = o.dtype == "f32" ? kFloat32 : kBFloat16;
   autograd::NoGrad off;
   auto pass = model->prepare(dtype, o.batch);
+  const double weights = double(cpu::allocated_bytes()) / 1e6;
+  cpu::reset_peak();
   pass();
+  const double peak_memory = double(cpu::max_allocated_bytes()) / 1e6, resident = megabytes_resident_at_most();
   const Time peak = measured_peak(dtype);
   Time best{1e30, 1e30};
   for (int64_t i = 0; i < o.repeats; ++i) {
@@ -136,7 +148,9 @@ void run(const Options& o) {
             << std::setprecision(3) << "  pass " << best.wall << " s, processor time / threads " << best.cpu / threads << " s\n"
             << std::setprecision(1) << "  " << flop / 1e9 << " GFLOP at " << flop / best.wall / 1e9 << " GFLOP/s: " << std::setprecision(0)
             << 100 * flop / best.wall / peak.wall << "% of what a 1536^3 product reaches (" << std::setprecision(1) << peak.wall / 1e9
-            << " GFLOP/s), by processor time " << std::setprecision(0) << 100 * flop / best.cpu / peak.cpu << "%\n";
+            << " GFLOP/s), by processor time " << std::setprecision(0) << 100 * flop / best.cpu / peak.cpu << "%\n"
+            << "  weights " << weights << " MB, at most " << peak_memory - weights << " MB of tensors above them; the process held at most " << resident
+            << " MB\n";
   print_kinds(kinds, watched, peak);
 }
 
