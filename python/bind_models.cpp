@@ -9,6 +9,7 @@
 #include "bind_nn.h"
 #include "bind_object.h"
 #include "scaffolding/core/default_device.h"
+#include "scaffolding/models/embeddings.h"
 #include "scaffolding/models/model_files.h"
 
 namespace sf::py {
@@ -74,6 +75,10 @@ void bind_models(nb::module_& core) {
   m.def("config_json", [](nb::handle self) { return io::format_config(model_of(self).saved_config()); });
   m.def("enable_gradient_checkpointing", [](nb::handle self, bool on) { model_of(self).enable_gradient_checkpointing(on); });
   m.def("is_gradient_checkpointing", [](nb::handle self) { return model_of(self).is_gradient_checkpointing(); });
+  m.def("timestep_embedding",
+        [](const Tensor& timesteps, int64_t embedding_dim, bool flip_sin_to_cos, double downscale_freq_shift, double scale, int64_t max_period) {
+          return models::timestep_embedding(timesteps, embedding_dim, {flip_sin_to_cos, downscale_freq_shift, scale, max_period});
+        });
   m.def("dtype", [](nb::handle self) { return steal(to_object(Value(model_of(self).dtype()))); });
   m.def("device", [](nb::handle self) { return steal(to_object(Value(model_of(self).device()))); });
 }

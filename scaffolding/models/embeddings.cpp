@@ -12,6 +12,9 @@ Tensor timestep_embedding(const Tensor& timesteps, int64_t embedding_dim, const 
   SF_CHECK(timesteps.ndim() == 1, "timestep_embedding: timesteps must have one dimension, got ", timesteps.shape());
   SF_CHECK(embedding_dim > 1, "timestep_embedding: embedding_dim must be above 1, got ", embedding_dim);
   const int64_t half = embedding_dim / 2;
+  SF_CHECK(double(half) != o.downscale_freq_shift, "timestep_embedding: downscale_freq_shift must not be half of embedding_dim, got ", o.downscale_freq_shift,
+           " and ", embedding_dim);
+  SF_CHECK(o.max_period > 0, "timestep_embedding: max_period must be positive, got ", o.max_period);
   Tensor exponent = arange(0, half, 1, kFloat32, timesteps.device()) * -std::log(double(o.max_period));
   Tensor frequencies = exp(exponent / (double(half) - o.downscale_freq_shift));
   Tensor angles = timesteps.to(kFloat32).unsqueeze(1) * frequencies.unsqueeze(0);

@@ -119,6 +119,8 @@ TEST(Model, CheckpointingGivesTheSameGradients) {
 TEST(Model, TimestepEmbeddingChecksItsArguments) {
   SF_EXPECT_ERROR(ValueError, "timestep_embedding: timesteps must have one dimension", timestep_embedding(zeros({2, 2}), 8));
   SF_EXPECT_ERROR(ValueError, "timestep_embedding: embedding_dim must be above 1", timestep_embedding(zeros({2}), 1));
+  SF_EXPECT_ERROR(ValueError, "downscale_freq_shift must not be half of embedding_dim, got 1 and 2", timestep_embedding(zeros({2}), 2));
+  SF_EXPECT_ERROR(ValueError, "max_period must be positive", timestep_embedding(zeros({2}), 4, {.max_period = 0}));
   EXPECT_EQ(timestep_embedding(zeros({2}), 5).shape(), (Shape{2, 5}));
 }
 

@@ -6,12 +6,14 @@ Weights and inputs follow a rule that tests/python/test_models_unet.py has too, 
 in float64, so that what is compared is the error of one side.
 """
 
+import itertools
 import json
 import math
 import pathlib
 
 import diffusers
 import torch
+from diffusers.models.embeddings import get_timestep_embedding
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
@@ -208,6 +210,16 @@ def double(x):
     return [double(e) for e in x] if isinstance(x, list) else x.double() if x is not None and x.is_floating_point() else x
 
 
+def timestep_embeddings():
+    """diffusers' sines and cosines for every pair of the two options, an even and an odd size."""
+    out = []
+    for dim, flip, shift, more in itertools.product((8, 11), (False, True), (0, 1), ({}, {"scale": 0.5, "max_period": 100})):
+        arguments = {"embedding_dim": dim, "flip_sin_to_cos": flip, "downscale_freq_shift": shift, **more}
+        timesteps = torch.tensor([0, 1, 500.5, 999])
+        out.append({"arguments": arguments, "timesteps": timesteps.tolist(), "embedding": get_timestep_embedding(timesteps, **arguments).tolist()})
+    return out
+
+
 def main():
     torch.set_default_dtype(torch.float32)
     tensors, cases = {}, {}
@@ -241,7 +253,9 @@ def main():
     (HERE / "models").mkdir(exist_ok=True)
     save_file(tensors, HERE / "models" / "unet.safetensors")
     versions = {"torch": torch.__version__, "diffusers": diffusers.__version__}
-    (HERE / "models" / "unet.json").write_text(json.dumps({"versions": versions, "kept": KEPT, "cases": cases}, indent=1) + "\n")
+    (HERE / "models" / "unet.json").write_text(
+        json.dumps({"versions": versions, "kept": KEPT, "timestep_embeddings": timestep_embeddings(), "cases": cases}, indent=1) + "\n"
+    )
     (HERE / "keys").mkdir(exist_ok=True)
     for name, config in PUBLISHED.items():
         with torch.device("meta"):

@@ -11,6 +11,7 @@ import pytest
 import scaffolding as sf
 from scaffolding.backends import cpu
 from scaffolding.diffusion import Transformer2DModel, UNet2DConditionModel
+from scaffolding.models import get_timestep_embedding, timestep_embedding
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 FILE = json.loads((GOLDEN / "models" / "unet.json").read_text())
@@ -75,6 +76,19 @@ def test_output(name, golden):
     want = golden[f"{name}/output"]
     assert sample.shape == want.shape
     assert distance(sample.numpy(), want) <= 1e-5
+
+
+@pytest.mark.parametrize("case", FILE["timestep_embeddings"])
+def test_timestep_embedding(case):
+    got = timestep_embedding(sf.tensor(case["timesteps"]), **case["arguments"])
+    assert got.dtype is sf.float32 and distance(got.numpy(), np.array(case["embedding"])) <= 1e-5
+
+
+def test_timestep_embeddings_that_cannot_be():
+    for timesteps, dim, message in ((sf.zeros(2, 2), 8, "one dimension"), (sf.zeros(2), 1, "embedding_dim must be above 1"), (sf.zeros(2), 2, "half of")):
+        with pytest.raises(ValueError, match=message):
+            timestep_embedding(timesteps, dim)
+    assert get_timestep_embedding is timestep_embedding
 
 
 def gradients_of(name, checkpointing):

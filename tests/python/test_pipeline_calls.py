@@ -56,6 +56,12 @@ def test_output_types():
         pipe("the cat", output_type="jpeg")
 
 
+def test_a_side_may_be_given_alone():
+    for name in ("StableDiffusionPipeline", "StableDiffusionXLPipeline"):
+        assert make(name)("the cat", height=24, **QUICK).images.shape == (1, 24, 32, 3)
+        assert make(name)("the cat", width=40, **QUICK).images.shape == (1, 32, 40, 3)
+
+
 def test_pil_pictures():
     image = pytest.importorskip("PIL.Image")
     pipe = make()

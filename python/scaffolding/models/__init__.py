@@ -4,6 +4,7 @@ from .autoencoder_kl import AutoencoderKL, DiagonalGaussianDistribution
 from .autoencoder_tiny import AutoencoderTiny
 from .clip import CLIPTextModel, CLIPTextModelWithProjection
 from .dit import DiTModel, DiTTransformer2DModel
+from .embeddings import get_timestep_embedding, timestep_embedding
 from .modeling import ModelMixin
 from .transformer_2d import Transformer2DModel
 from .unet_2d_condition import UNet2DConditionModel
@@ -19,4 +20,6 @@ __all__ = [
     "ModelMixin",
     "Transformer2DModel",
     "UNet2DConditionModel",
+    "get_timestep_embedding",
+    "timestep_embedding",
 ]
