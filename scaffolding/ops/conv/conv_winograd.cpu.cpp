@@ -485,33 +485,52 @@ static void backward_weights(const ConvBackwardWeights& f) {
   const int64_t down = ceil_div(out, kGradientBlock), across = ceil_div(in, kGradientBlock), block = plane_of(kGradientBlock * kGradientBlock);
   float* xt = static_cast<float*>(scratch(size_t(kPoints * x_plane) * 4, kSlotInput));
   float* dyt = static_cast<float*>(scratch(size_t(kPoints * dy_plane) * 4, kSlotGradient));
-  float* sums = rounds > 1 ? static_cast<float*>(scratch(size_t(down * across * kPoints * block) * 4, kSlotTotal)) : nullptr;
+  // Threads share the blocks; where these are few, the points of each.
+  const int64_t blocks = down * across;
+  const bool by_point = num_threads() > 1 && blocks < 4 * num_threads();
+  float* sums = by_point || rounds > 1 ? static_cast<float*>(scratch(size_t(blocks * kPoints * block) * 4, kSlotTotal)) : nullptr;
+  auto rows_of = [&](int64_t task) { return min64(kGradientBlock, out - task / across * kGradientBlock); };
+  auto multiply = [&](int64_t task, int point, int64_t count, bool add, float* u) {
+    const int64_t o0 = task / across * kGradientBlock, c0 = task % across * kGradientBlock;
+    const int64_t rows = rows_of(task), cols = min64(kGradientBlock, in - c0), panels = ceil_div(rows, kStridedRows);
+    for (int64_t c = 0; c < cols; c += NR)
+      for (int64_t q = 0; q < panels; ++q) {
+        const int64_t r0 = rows * q / panels;
+        const int mr = int(rows * (q + 1) / panels - r0);
+        float* to = u + point * block + r0 * kGradientBlock + c;
+        tile_for<MulF32, false>(mr, cols - c <= L ? 1 : kTileVecs)(count, dyt + point * dy_plane + o0 + r0, 1, dy_row, xt + point * x_plane + c0 + c, x_row, to,
+                                                                   kGradientBlock, add ? to : nullptr, kGradientBlock, nullptr, 0);
+      }
+  };
+  auto finish = [&](int64_t task, int64_t row, const float* u) {
+    const int64_t o0 = task / across * kGradientBlock, c0 = task % across * kGradientBlock, cols = min64(kGradientBlock, in - c0);
+    for (int64_t c = 0; c < cols; c += L) store_weight(f.dweight, o0 + row, c0 + c, u + row * kGradientBlock + c, block);
+  };
   for (int64_t t0 = 0; t0 < total; t0 += per_round) {
     const int64_t count = min64(per_round, total - t0);
     const bool last = t0 + per_round >= total;
     transform_tiles<6>(x, tiles, f.shape.padding[0], f.shape.padding[1], t0, t0 + count, Planes{xt, x_plane, x_row, count});
     transform_tiles<4>(dy, tiles, 0, 0, t0, t0 + count, Planes{dyt, dy_plane, dy_row, count});
-    parallel_for(down * across, 1, [&](int64_t begin, int64_t end) {
-      float* mine = sums ? nullptr : static_cast<float*>(scratch(size_t(kPoints * block) * 4, kSlotProducts));
-      for (int64_t task = begin; task < end; ++task) {
-        float* u = sums ? sums + task * kPoints * block : mine;
-        const int64_t o0 = task / across * kGradientBlock, c0 = task % across * kGradientBlock;
-        const int64_t rows = min64(kGradientBlock, out - o0), cols = min64(kGradientBlock, in - c0), panels = ceil_div(rows, kStridedRows);
-        for (int point = 0; point < kPoints; ++point)
-          for (int64_t c = 0; c < cols; c += NR)
-            for (int64_t q = 0; q < panels; ++q) {
-              const int64_t r0 = rows * q / panels;
-              const int mr = int(rows * (q + 1) / panels - r0);
-              float* to = u + point * block + r0 * kGradientBlock + c;
-              tile_for<MulF32, false>(mr, cols - c <= L ? 1 : kTileVecs)(count, dyt + point * dy_plane + o0 + r0, 1, dy_row, xt + point * x_plane + c0 + c,
-                                                                         x_row, to, kGradientBlock, t0 ? to : nullptr, kGradientBlock, nullptr, 0);
-            }
-        if (last)
-          for (int64_t r = 0; r < rows; ++r)
-            for (int64_t c = 0; c < cols; c += L) store_weight(f.dweight, o0 + r, c0 + c, u + r * kGradientBlock + c, block);
-      }
-    });
+    if (by_point) {
+      parallel_for(blocks * kPoints, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) multiply(i / kPoints, int(i % kPoints), count, t0 > 0, sums + i / kPoints * kPoints * block);
+      });
+    } else {
+      parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+        float* mine = sums ? nullptr : static_cast<float*>(scratch(size_t(kPoints * block) * 4, kSlotProducts));
+        for (int64_t task = begin; task < end; ++task) {
+          float* u = sums ? sums + task * kPoints * block : mine;
+          for (int point = 0; point < kPoints; ++point) multiply(task, point, count, t0 > 0, u);
+          for (int64_t r = 0; last && r < rows_of(task); ++r) finish(task, r, u);
+        }
+      });
+    }
   }
+  if (by_point)
+    parallel_for(blocks * kGradientBlock, kGradientBlock / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        if (int64_t task = i / kGradientBlock, row = i % kGradientBlock; row < rows_of(task)) finish(task, row, sums + task * kPoints * block);
+    });
   if (f.dbias) bias_gradient(f.dbias, dy);
 }
 
