@@ -2,6 +2,7 @@
 // kernel: it is then in the cache of its multiprocessor, and device memory gives it once.
 #pragma once
 #include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/backend/cuda/math.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 
 namespace sf::cuda {
@@ -57,6 +58,24 @@ template <int V, class T> __device__ inline void write_lanes(T* p, const real_t<
 #pragma unroll
   for (int i = 0; i < V; ++i) bits.v[i] = to_storage<T>(x[i]);
   *reinterpret_cast<Vec<T, V>*>(p) = bits;
+}
+
+// The largest x * scale of the thread's row, and the sum of exp(x * scale - top).
+template <class A> struct RowExponentials { A top, total; };
+template <int kGroup, int V, class T> __device__ inline RowExponentials<real_t<T>> row_exponentials(const T* x, int64_t cols, real_t<T> scale) {
+  using A = real_t<T>;
+  using G = RowThreads<kGroup>;
+  A top = -A(INFINITY), total = 0, v[V];
+  for_my_columns<kGroup, V>(cols, [&](int64_t c) {
+    read_lanes<V>(x + c, v);
+    for (int i = 0; i < V; ++i) top = v[i] * scale > top ? v[i] * scale : top;
+  });
+  top = G::max(top);
+  for_my_columns<kGroup, V>(cols, [&](int64_t c) {
+    read_lanes<V>(x + c, v);
+    for (int i = 0; i < V; ++i) total += exp_of(v[i] * scale - top);
+  });
+  return {top, G::sum(total)};
 }
 
 // Whether rows of this many elements can be read in vectors of V from each of these pointers; null ones do not matter.

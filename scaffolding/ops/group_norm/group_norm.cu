@@ -66,9 +66,6 @@ template <class T> __global__ void __launch_bounds__(kThreads) group_moments(Cha
   c.rstd[group] = A(1.0 / ::sqrt((m2 > 0 ? m2 : 0) / count + double(c.eps)));
 }
 
-__device__ inline float exp_of(float x) { return ::expf(x); }
-__device__ inline double exp_of(double x) { return ::exp(x); }
-
 // A thread takes V neighbours in memory. They share a channel in NCHW where V divides space, and lie in one pixel in NHWC where V
 // divides the channels.
 template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise(Channels<T> c, int64_t count) {

@@ -17,9 +17,6 @@ template <class T> struct RowNorm {
   real_t<T>*mean, *rstd;
 };
 
-__device__ inline float root(float x) { return ::sqrtf(x); }
-__device__ inline double root(double x) { return ::sqrt(x); }
-
 template <bool kMean, class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads) row_norm(RowNorm<T> n) {
   using A = real_t<T>;
   using G = RowThreads<kGroup>;
@@ -196,5 +193,46 @@ template <class T> void run_row_norm_backward(const char* op, Device device, con
 // [B, C] with last stride 1: how far the next batch's row is.
 inline int64_t batch_stride(const TensorView& t) { return t.defined() && t.ndim == 2 && t.sizes[0] > 1 ? t.strides[0] : 0; }
 template <class T> T* data_or_null(const TensorView& t) { return t.defined() ? t.as<T>() : nullptr; }
+
+// The calls of LayerNormForward and RmsNormForward, and of their backwards: what only layer_norm has is asked for where it is.
+template <class Args>
+concept HasMean = requires(const Args& a) {
+  a.mean;
+};
+template <class T, HasMean Args> void set_mean(RowNorm<T>& n, const Args& f) { n.bias = f.bias, n.mean = data_or_null<real_t<T>>(f.mean); }
+template <class T, class Args> void set_mean(RowNorm<T>&, const Args&) {}
+template <class T, HasMean Args> void set_mean(RowNormGradient<T>& n, ColumnTotals& totals, const Args& b) {
+  n.bias = b.bias, n.mean = b.mean.template as<real_t<T>>();
+  totals.dbias = b.dbias;
+}
+template <class T, class Args> void set_mean(RowNormGradient<T>&, ColumnTotals&, const Args&) {}
+
+template <class Args> void row_norm_forward(const char* op, const Args& f) {
+  as_float(f.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    RowNorm<T> n{};
+    n.x = f.x.template as<T>(), n.residual = data_or_null<const T>(f.residual), n.sum = data_or_null<T>(f.sum), n.y = f.y.template as<T>();
+    n.weight = f.weight, n.scale = f.scale, n.shift = f.shift;
+    n.cols = f.cols, n.rows = f.cols > 0 ? f.x.numel() / f.cols : 0, n.rows_per_batch = f.rows_per_batch;
+    n.scale_stride = batch_stride(f.scale), n.shift_stride = batch_stride(f.shift);
+    n.eps = real_t<T>(f.eps), n.rstd = data_or_null<real_t<T>>(f.rstd);
+    set_mean(n, f);
+    run_row_norm<HasMean<Args>>(op, f.x.device, n);
+  });
+}
+template <class Args> void row_norm_backward(const char* op, const Args& b) {
+  as_float(b.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    RowNormGradient<T> n{};
+    n.x = b.x.template as<T>(), n.dy = b.dy.template as<T>(), n.dsum = data_or_null<const T>(b.dsum), n.dx = b.dx.template as<T>();
+    n.weight = b.weight, n.scale = b.scale;
+    n.cols = b.cols, n.rows = b.cols > 0 ? b.x.numel() / b.cols : 0, n.rows_per_batch = b.rows_per_batch;
+    n.scale_stride = batch_stride(b.scale), n.rstd = b.rstd.template as<real_t<T>>();
+    ColumnTotals totals{};
+    totals.dweight = b.dweight, totals.dscale = b.dscale, totals.dshift = b.dshift;
+    set_mean(n, totals, b);
+    run_row_norm_backward(op, b.x.device, n, totals);
+  });
+}
 
 }  // namespace sf::cuda

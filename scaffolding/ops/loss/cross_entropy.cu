@@ -5,11 +5,6 @@
 namespace sf::cuda {
 namespace {
 
-__device__ inline float exp_of(float x) { return ::expf(x); }
-__device__ inline double exp_of(double x) { return ::exp(x); }
-__device__ inline float log_of(float x) { return ::logf(x); }
-__device__ inline double log_of(double x) { return ::log(x); }
-
 template <class T> struct Rows {
   const T* x;
   const int64_t* target;
@@ -27,17 +22,8 @@ template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads
   int64_t row = G::row();
   if (row >= r.rows) return;
   const T* x = r.x + row * r.cols;
-  A top = -A(INFINITY), total = 0, spread = 0, v[V];
-  for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
-    read_lanes<V>(x + c, v);
-    for (int i = 0; i < V; ++i) top = v[i] > top ? v[i] : top;
-  });
-  top = G::max(top);
-  for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
-    read_lanes<V>(x + c, v);
-    for (int i = 0; i < V; ++i) total += exp_of(v[i] - top);
-  });
-  A log_total = log_of(G::sum(total));
+  auto e = row_exponentials<kGroup, V>(x, r.cols, A(1));
+  A top = e.top, log_total = log_of(e.total), spread = 0, v[V];
   if (r.smoothing > A(0)) {
     for_my_columns<kGroup, V>(r.cols, [&](int64_t c) {
       read_lanes<V>(x + c, v);

@@ -5,11 +5,6 @@
 namespace sf::cuda {
 namespace {
 
-__device__ inline float exp_of(float x) { return ::expf(x); }
-__device__ inline double exp_of(double x) { return ::exp(x); }
-__device__ inline float log_of(float x) { return ::logf(x); }
-__device__ inline double log_of(double x) { return ::log(x); }
-
 template <class T> struct SoftmaxRows {
   const T *x, *dy;  // backward: x is y
   T* out;
@@ -25,19 +20,8 @@ template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads
   if (row >= s.rows) return;
   const T* x = s.x + row * s.cols;
   T* y = s.out + row * s.cols;
-  A top = -A(INFINITY), v[V];
-  for_my_columns<kGroup, V>(s.cols, [&](int64_t c) {
-    read_lanes<V>(x + c, v);
-    for (int i = 0; i < V; ++i) top = v[i] * s.scale > top ? v[i] * s.scale : top;
-  });
-  top = G::max(top);
-  A total = 0;
-  for_my_columns<kGroup, V>(s.cols, [&](int64_t c) {
-    read_lanes<V>(x + c, v);
-    for (int i = 0; i < V; ++i) total += exp_of(v[i] * s.scale - top);
-  });
-  total = G::sum(total);
-  A factor = A(1) / total, shift = log_of(total);
+  auto [top, total] = row_exponentials<kGroup, V>(x, s.cols, s.scale);
+  A factor = A(1) / total, shift = log_of(total), v[V];
   for_my_columns<kGroup, V>(s.cols, [&](int64_t c) {
     read_lanes<V>(x + c, v);
     for (int i = 0; i < V; ++i) {
