@@ -86,7 +86,7 @@ cuda: build
 test-gpu: CMAKE_ARGS += -DSF_BUILD_TESTS=ON $(if $(shell command -v nvcc),-DSF_BUILD_CUDA=ON)
 test-gpu: build
 	@if $(BUILD)/scaffolding devices | grep -q '^cuda:0: available'; then \
-	  SF_TEST_DEVICE=cuda $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*'; \
+	  SF_TEST_DEVICE=cuda $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*:Providers/Cuda*'; \
 	else \
 	  echo "test-gpu: skipped. Unproven here: no GPU, so that no CUDA kernel ran and no test counts as passed."; \
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
@@ -96,10 +96,11 @@ test-gpu: build
 # Speed, races and what hardware does stay unproven.
 test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
 test-cuda-emulator: build
-	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" "SF_CUDA_CACHE=1 SF_CUDA_EMULATOR_ORDER=reverse"; do \
+	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_EMULATOR_ORDER=reverse"; do \
 	  env $$how SF_TEST_DEVICE=cuda SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so \
-	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*' || exit 1; \
+	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*:Providers/Cuda*' || exit 1; \
 	done
+	SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python $(PY) -m pytest -q --build-dir=$(BUILD) tests/python/test_cuda.py
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
 # with the mutations that the tests make.

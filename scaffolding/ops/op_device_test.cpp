@@ -1,7 +1,8 @@
-// SF_TEST_DEVICE=cuda: the samples of every op that has kernels for that device, computed there and on the CPU.
+// SF_TEST_DEVICE=cuda: the samples of every op, also of those made of others, computed there and on the CPU.
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/core/env.h"
+#include "scaffolding/core/provider.h"
 #include "scaffolding/ops/op_check.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -30,10 +31,29 @@ Value call_there(std::span<const Value> args) {
   })[0];
 }
 
-bool has_kernel(const OpEntry& op, DeviceType type) {
+// "" for the default, then every provider that comes after another.
+std::vector<std::string> labels_there(const OpEntry& op) {
+  std::vector<std::string> labels{""};
   for (auto* table : op.tables)
-    if (table->count(type) > 0) return true;
-  return false;
+    for (int i = 1; i < table->count(g_device.type); ++i)
+      if (auto l = provider_label(table->entry(g_device.type, i)); std::find(labels.begin(), labels.end(), l) == labels.end()) labels.push_back(l);
+  return labels;
+}
+
+void compare(const Evaluation& e, const Evaluation& here, const Evaluation& exact, double tol) {
+  ASSERT_EQ(e.all.size(), here.all.size());
+  for (size_t i = 0; i < e.all.size(); ++i) {
+    if (!e.all[i]) continue;
+    EXPECT_EQ(name(e.all[i].dtype()), name(here.all[i].dtype()));
+    if (!is_floating(e.all[i].dtype())) expect_close(e.all[i], here.all[i], 0, "whole numbers");
+  }
+  ASSERT_EQ(e.values.size(), exact.values.size());
+  for (size_t i = 0; i < e.values.size(); ++i) expect_close(e.values[i], exact.values[i], tol, "value");
+  ASSERT_EQ(e.gradients.size(), exact.gradients.size());
+  for (size_t i = 0; i < e.gradients.size(); ++i) {
+    ASSERT_EQ(e.gradients[i].defined(), exact.gradients[i].defined());
+    if (e.gradients[i]) expect_close(e.gradients[i], exact.gradients[i], 4 * tol, "gradient of input " + std::to_string(i));
+  }
 }
 
 }  // namespace
@@ -43,9 +63,11 @@ void check_device(const OpEntry& op, const OpTest& t) {
   g_device = Device(env::text("SF_TEST_DEVICE"));
   std::string why, missing;
   if (!backend_available(g_device.type, &why)) GTEST_SKIP() << "unproven here: " << g_device.str() << " is not available: " << why;
-  if (op.is_random || !has_kernel(op, g_device.type)) GTEST_SKIP() << op.name << " has no kernel for " << g_device.str() << " to compare";
+  if (op.is_random) GTEST_SKIP() << op.name << " draws: random_device_test.cpp compares the numbers";
+  if (t.all.empty()) GTEST_SKIP() << "unproven here: " << op.name << " has no sample to compare";
   OpEntry moved = op;
   moved.call = call_there;
+  auto labels = labels_there(op);
   for (auto& s : t.all) {
     auto args = complete(op, *s);
     bool gradients = op.differentiable && s->grad;
@@ -53,27 +75,19 @@ void check_device(const OpEntry& op, const OpTest& t) {
       if (is_reduced(dtype) && !s->low_precision) continue;
       auto rounded = map_tensors(args, [&](const Tensor& x) { return to_dtype_keeping_layout(x, dtype); });
       auto exact_args = map_tensors(rounded, [](const Tensor& x) { return to_dtype_keeping_layout(x, kFloat64); });
-      SCOPED_TRACE(describe(op, rounded) + " on " + g_device.str());
       Evaluation here = evaluate(op, rounded, false), exact = evaluate(op, exact_args, gradients), e;
-      try {
-        e = evaluate(moved, rounded, gradients);
-      } catch (const NotSupported& error) {  // a part of the op, or of its gradient, that has no kernel there
-        missing = error.what();
-        continue;
-      }
-      double tol = tolerance(dtype, reduction_length(args, exact.values));
-      ASSERT_EQ(e.all.size(), here.all.size());
-      for (size_t i = 0; i < e.all.size(); ++i) {
-        if (!e.all[i]) continue;
-        EXPECT_EQ(name(e.all[i].dtype()), name(here.all[i].dtype()));
-        if (!is_floating(e.all[i].dtype())) expect_close(e.all[i], here.all[i], 0, "whole numbers");
-      }
-      ASSERT_EQ(e.values.size(), exact.values.size());
-      for (size_t i = 0; i < e.values.size(); ++i) expect_close(e.values[i], exact.values[i], tol, "value");
-      ASSERT_EQ(e.gradients.size(), exact.gradients.size());
-      for (size_t i = 0; i < e.gradients.size(); ++i) {
-        ASSERT_EQ(e.gradients[i].defined(), exact.gradients[i].defined());
-        if (e.gradients[i]) expect_close(e.gradients[i], exact.gradients[i], 4 * tol, "gradient of input " + std::to_string(i));
+      for (auto& label : labels) {
+        SCOPED_TRACE(describe(op, rounded) + " on " + g_device.str() + (label.empty() ? "" : " by " + label));
+        if (!label.empty()) pin_provider("*", label);
+        try {
+          e = evaluate(moved, rounded, gradients);
+        } catch (const NotSupported& error) {  // a part of the op, or of its gradient, that has no kernel there
+          missing = error.what();
+          unpin_providers();
+          continue;
+        }
+        unpin_providers();
+        compare(e, here, exact, tolerance(dtype, reduction_length(args, exact.values)));
       }
     }
   }

@@ -156,6 +156,12 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
   return used;
 }
 
+// For the stand-ins of CUDA's libraries: work on a stream, done where its kernels are.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument) {
+  std::lock_guard guard(lock);
+  queue(stream, [=] { work(argument); });
+}
+
 cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, std::function<void()> kernel) {
   std::lock_guard guard(lock);
   uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;

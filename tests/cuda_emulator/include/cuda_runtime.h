@@ -69,4 +69,5 @@ template <class T> T atomicCAS(T* at, T expected, T x) {
   return old;
 }
 
+inline int __popc(unsigned x) { return std::popcount(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }

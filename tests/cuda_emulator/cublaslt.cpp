@@ -1,0 +1,214 @@
+// A stand-in for libcublasLt.so.13, so that what we ask of it is computed and checked: layouts, leading dimensions, transposes, batch
+// strides, epilogues, alignments that were promised, workspace. It refuses what the documentation of cublasLtMatmul does not list. Sums in double.
+#include <cublasLt.h>
+#include <math.h>
+
+#include <cstring>
+#include <initializer_list>
+
+#include "scaffolding/core/half.h"
+
+extern "C" void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument);
+
+struct EmulatedCublasLt {};
+struct EmulatedMatmulDesc {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  int32_t transa = CUBLAS_OP_N, transb = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  int64_t aux_ld = 0, aux_batch = 0;
+};
+struct EmulatedMatrixLayout {
+  cudaDataType_t type;
+  int64_t rows, cols, ld;
+  int32_t batch = 1;
+  int64_t batch_offset = 0;
+};
+struct EmulatedPreference {
+  uint64_t workspace = 0;
+  uint32_t alignment[4] = {256, 256, 256, 256};
+};
+
+namespace {
+
+double read(const void* p, cudaDataType_t t, int64_t i) {
+  switch (t) {
+    case CUDA_R_64F: return static_cast<const double*>(p)[i];
+    case CUDA_R_32F: return double(static_cast<const float*>(p)[i]);
+    case CUDA_R_16F: return double(sf::to_float(static_cast<const sf::Half*>(p)[i]));
+    default: return double(sf::to_float(static_cast<const sf::BFloat16*>(p)[i]));
+  }
+}
+void write(void* p, cudaDataType_t t, int64_t i, double x) {
+  switch (t) {
+    case CUDA_R_64F: static_cast<double*>(p)[i] = x; return;
+    case CUDA_R_32F: static_cast<float*>(p)[i] = float(x); return;
+    case CUDA_R_16F: static_cast<sf::Half*>(p)[i] = sf::to_half(float(x)); return;
+    default: static_cast<sf::BFloat16*>(p)[i] = sf::to_bfloat16(float(x)); return;
+  }
+}
+
+// What a queued product needs: everything by value, since descriptors may change after the call.
+struct Job {
+  EmulatedMatmulDesc desc;
+  EmulatedMatrixLayout a, b, d;
+  const void *A, *B, *C;
+  void *D, *workspace;
+  size_t workspace_bytes;
+  double alpha, beta;
+};
+
+double round_tf32(double x) {
+  float f = float(x);
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  bits = (bits + 0x1000) & ~0x1fffu;
+  std::memcpy(&f, &bits, 4);
+  return double(f);
+}
+
+void run(void* argument) {
+  Job* j = static_cast<Job*>(argument);
+  const EmulatedMatmulDesc& s = j->desc;
+  if (j->workspace) std::memset(j->workspace, 0x5a, j->workspace_bytes);  // whoever still needs those bytes finds out
+  int64_t inner = s.transa == CUBLAS_OP_N ? j->a.cols : j->a.rows;
+  bool tf32 = s.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  for (int64_t n = 0; n < j->d.batch; ++n)
+    for (int64_t col = 0; col < j->d.cols; ++col)
+      for (int64_t row = 0; row < j->d.rows; ++row) {
+        double sum = 0;
+        for (int64_t k = 0; k < inner; ++k) {
+          double x = read(j->A, j->a.type, n * j->a.batch_offset + (s.transa == CUBLAS_OP_N ? row + k * j->a.ld : k + row * j->a.ld));
+          double y = read(j->B, j->b.type, n * j->b.batch_offset + (s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld));
+          sum += tf32 ? round_tf32(x) * round_tf32(y) : x * y;
+        }
+        int64_t at = n * j->d.batch_offset + row + col * j->d.ld;
+        double v = j->alpha * sum;
+        if (j->beta != 0) v += j->beta * read(j->C, j->d.type, at);
+        if (s.epilogue & CUBLASLT_EPILOGUE_BIAS) v += read(s.bias, j->d.type, row);
+        if (s.epilogue & 128) write(s.aux, j->d.type, n * s.aux_batch + row + col * s.aux_ld, v);
+        if (s.epilogue & CUBLASLT_EPILOGUE_RELU) v = v < 0 ? 0 : v;
+        if (s.epilogue & CUBLASLT_EPILOGUE_GELU) v = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
+        write(j->D, j->d.type, at, v);
+      }
+  delete j;
+}
+
+bool aligned(const void* p, uint32_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
+
+// What would be wrong with the call, as the library would answer.
+cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& a, const EmulatedMatrixLayout& b, const EmulatedMatrixLayout& d) {
+  for (auto* m : {&a, &b, &d})
+    if (m->rows <= 0 || m->cols <= 0 || m->ld < m->rows || m->batch < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  bool ta = s.transa == CUBLAS_OP_T, tb = s.transb == CUBLAS_OP_T;
+  if ((ta ? a.cols : a.rows) != d.rows || (tb ? b.rows : b.cols) != d.cols || (ta ? a.rows : a.cols) != (tb ? b.cols : b.rows))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (a.batch != d.batch || b.batch != d.batch) return CUBLAS_STATUS_INVALID_VALUE;
+  bool wide = a.type == CUDA_R_64F;
+  if (a.type != b.type || (d.type != a.type && (wide || d.type != CUDA_R_32F))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (wide != (s.compute == CUBLAS_COMPUTE_64F) || wide != (s.scale == CUDA_R_64F)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (s.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (wide && s.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((s.epilogue & CUBLASLT_EPILOGUE_BIAS) && !s.bias) return CUBLAS_STATUS_INVALID_VALUE;
+  if ((s.epilogue & 128) && (!s.aux || s.aux_ld % 8 != 0 || s.aux_ld < d.rows || s.aux_batch % 8 != 0)) return CUBLAS_STATUS_INVALID_VALUE;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+#define SF_EXPORT extern "C" __attribute__((visibility("default")))
+
+SF_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) {
+  *h = new EmulatedCublasLt;
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT size_t cublasLtGetVersion() { return 130000; }
+SF_EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute, cudaDataType_t scale) {
+  *d = new EmulatedMatmulDesc{compute, scale};
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
+  delete d;
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void* value, size_t bytes) {
+  auto take = [&](auto& field) {
+    if (bytes != sizeof field) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&field, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (what) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return take(d->transa);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return take(d->transb);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(d->epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(d->bias);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(d->aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(d->aux_ld);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return take(d->aux_batch);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+SF_EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld) {
+  *m = new EmulatedMatrixLayout{type, int64_t(rows), int64_t(cols), ld};
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) {
+  delete m;
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m, cublasLtMatrixLayoutAttribute_t what, const void* value, size_t bytes) {
+  bool count = what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+  if (bytes != (count ? sizeof m->batch : sizeof m->batch_offset)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (count) std::memcpy(&m->batch, value, bytes);
+  else std::memcpy(&m->batch_offset, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
+  *p = new EmulatedPreference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  delete p;
+  return CUBLAS_STATUS_SUCCESS;
+}
+SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what, const void* value,
+                                                              size_t bytes) {
+  bool workspace = what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+  if (bytes != (workspace ? sizeof p->workspace : sizeof p->alignment[0])) return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace) std::memcpy(&p->workspace, value, bytes);
+  else std::memcpy(&p->alignment[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// The algorithm's words are the alignments it counts on; it wants some workspace, as those that split sums do.
+SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t p, int wanted,
+                                                        cublasLtMatmulHeuristicResult_t* result, int* found) {
+  *found = 0;
+  if (!handle || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  cublasStatus_t status = examine(*s, *a, *b, *d);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  *result = {};
+  for (int i = 0; i < 4; ++i) result->algo.data[i] = p->alignment[i];
+  result->workspaceSize = p->workspace < 1024 ? p->workspace : 1024;
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, const void* alpha, const void* A, cublasLtMatrixLayout_t a,
+                                        const void* B, cublasLtMatrixLayout_t b, const void* beta, const void* C, cublasLtMatrixLayout_t, void* D,
+                                        cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes,
+                                        cudaStream_t stream) {
+  if (!handle || !algo || (workspace_bytes > 0 && !workspace)) return CUBLAS_STATUS_INVALID_VALUE;
+  cublasStatus_t status = examine(*s, *a, *b, *d);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const void* pointers[] = {A, B, C, D};
+  for (int i = 0; i < 4; ++i)
+    if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace_bytes < 1024) return CUBLAS_STATUS_NOT_SUPPORTED;
+  auto number = [&](const void* p) { return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p)); };
+  sf_cuda_emulator_queue(stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)});
+  return CUBLAS_STATUS_SUCCESS;
+}
