@@ -1,0 +1,74 @@
+// Attention on a CUDA device (or the emulator) against the CPU, gradients too: every head size of the models, lengths around the tiles,
+// masks, grouped queries. The samples of the op are small; a tile of the kernel has 32 or 64 rows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/ops/attention/attention.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/random/random.h"
+#include "scaffolding/ops/reduce/reduce.h"
+#include "scaffolding/ops/view/view.h"
+
+namespace sf {
+namespace {
+
+struct Case {
+  int64_t heads, key_heads, queries, keys, width, value_width;
+  enum { None, Causal, Bool, Float } mask;
+  DType dtype = kFloat32;
+};
+
+double distance(const Tensor& got, const Tensor& want) {
+  auto a = got.cpu().to_vector(), b = want.to_vector();
+  EXPECT_EQ(a.size(), b.size());
+  double err = 0, scale = 1e-30;
+  for (size_t i = 0; i < a.size(); ++i) err += (a[i] - b[i]) * (a[i] - b[i]), scale += b[i] * b[i];
+  return std::sqrt(err / scale);
+}
+
+struct Results {
+  Tensor y, dq, dk, dv, dmask;
+};
+Results attend(const Case& c, Tensor q, Tensor k, Tensor v, Tensor mask, const Tensor& dy) {
+  for (Tensor* t : {&q, &k, &v}) t->requires_grad_();
+  if (mask && is_floating(mask.dtype())) mask.requires_grad_();
+  // [B, L, H, D] in memory, as the projections of a model leave it.
+  Tensor y = scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, 0, c.mask == Case::Causal, {}, c.heads != c.key_heads);
+  sum(y * dy).backward();
+  return {y.detach(), q.grad(), k.grad(), v.grad(), mask && is_floating(mask.dtype()) ? mask.grad() : Tensor()};
+}
+
+TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
+  std::string why;
+  if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+  manual_seed(3);
+  for (const Case& c : {Case{2, 2, 65, 77, 64, 64, Case::None}, Case{1, 1, 33, 70, 40, 40, Case::None}, Case{1, 1, 20, 64, 80, 80, Case::Bool},
+                        Case{1, 1, 70, 130, 160, 160, Case::Float}, Case{1, 1, 40, 33, 512, 512, Case::None}, Case{1, 1, 66, 66, 256, 256, Case::Causal},
+                        Case{4, 2, 67, 65, 48, 24, Case::Causal}, Case{4, 1, 5, 100, 128, 130, Case::Float}, Case{1, 1, 64, 64, 64, 64, Case::Bool, kBFloat16},
+                        Case{2, 1, 17, 90, 300, 16, Case::Causal, kFloat16}}) {
+    Tensor q = to_dtype(randn({2, c.queries, c.heads, c.width}), c.dtype), k = to_dtype(randn({2, c.keys, c.key_heads, c.width}), c.dtype);
+    Tensor v = to_dtype(randn({2, c.keys, c.key_heads, c.value_width}), c.dtype), dy = to_dtype(randn({2, c.heads, c.queries, c.value_width}), c.dtype), mask;
+    if (c.mask == Case::Bool) {
+      mask = gt(randn({2, 1, c.queries, c.keys}), wrapped(0.0));
+      mask.select(2, 0).fill_(false);  // a query that sees nothing
+    }
+    if (c.mask == Case::Float) mask = randn({c.heads, c.queries, c.keys});
+    auto wide = [](const Tensor& t) { return t && is_floating(t.dtype()) ? to_dtype(t, kFloat64) : t; };
+    auto there = [](const Tensor& t) { return t ? t.cuda() : t; };
+    Results want = attend(c, wide(q), wide(k), wide(v), wide(mask), wide(dy)), got = attend(c, there(q), there(k), there(v), there(mask), there(dy));
+    std::string what = "heads of " + std::to_string(c.width) + ", " + std::to_string(c.queries) + " queries, " + std::to_string(c.keys) + " keys: ";
+    double most = c.dtype == kFloat32 ? 3e-6 : c.dtype == kFloat16 ? 3e-3 : 2e-2;
+    EXPECT_LE(distance(got.y, want.y), most) << what << "y";
+    EXPECT_LE(distance(got.dq, want.dq), most) << what << "dq";
+    EXPECT_LE(distance(got.dk, want.dk), most) << what << "dk";
+    EXPECT_LE(distance(got.dv, want.dv), most) << what << "dv";
+    if (want.dmask) EXPECT_LE(distance(got.dmask, want.dmask), most) << what << "dmask";
+  }
+}
+
+}  // namespace
+}  // namespace sf
