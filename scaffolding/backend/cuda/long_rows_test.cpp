@@ -1,0 +1,86 @@
+// Ops whose kernels work in pieces, on rows longer than a piece: the samples of the ops end before. Needs a GPU or the emulator.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/ops/cat/cat.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/index/index.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/random/random.h"
+#include "scaffolding/ops/reduce/reduce.h"
+#include "scaffolding/ops/sort/sort.h"
+#include "scaffolding/ops/view/view.h"
+
+namespace sf {
+namespace {
+
+class CudaLongRows : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+    manual_seed(4);
+  }
+};
+
+TEST_F(CudaLongRows, running_sums_carry_from_piece_to_piece) {
+  for (int64_t n : {33, 256, 257, 1000}) {
+    Tensor whole = randint(-9, 9, {3, n}), x = randn({3, n});
+    EXPECT_EQ(cumsum(whole.cuda(), 1).cpu().to_vector(), cumsum(whole, 1).to_vector()) << n;
+    EXPECT_EQ(cumsum(whole.t().cuda(), 0).cpu().to_vector(), cumsum(whole.t(), 0).to_vector()) << n;
+    auto got = cumsum(x.cuda(), 1).cpu().to_vector(), want = cumsum(x, 1).to_vector();
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << n;
+    Tensor near_one = 1.0 + x * 0.01, a = near_one.cuda().requires_grad_(), b = near_one.clone().requires_grad_();
+    sum(cumprod(a, 1)).backward();
+    sum(cumprod(b, 1)).backward();
+    got = a.grad().cpu().to_vector(), want = b.grad().to_vector();
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-5 * (1 + std::fabs(want[i]))) << n;
+  }
+}
+
+TEST_F(CudaLongRows, sorts_rows_beyond_a_tile_and_keeps_equals_in_order) {
+  for (int64_t n : {1, 2, 1000, 1024, 1025, 4500})
+    for (bool descending : {false, true}) {
+      Tensor few = randint(-40, 40, {3, n}), x = randn({3, n}, {}, kFloat64);
+      x.select(0, 1).fill_(std::nan(""));
+      auto [v, at] = sort(few.cuda(), 1, descending);
+      auto [v0, at0] = sort(few, 1, descending);
+      EXPECT_EQ(v.cpu().to_vector(), v0.to_vector()) << n;
+      EXPECT_EQ(at.cpu().to_vector(), at0.to_vector()) << n;
+      EXPECT_EQ(argsort(x.cuda(), 1, descending).cpu().to_vector(), argsort(x, 1, descending).to_vector()) << n;
+      auto [t, t_at] = topk(few.t().cuda(), std::min<int64_t>(n, 7), 0, descending);
+      auto [t0, t0_at] = topk(few.t(), std::min<int64_t>(n, 7), 0, descending);
+      EXPECT_EQ(t.cpu().to_vector(), t0.to_vector()) << n;
+      EXPECT_EQ(t_at.cpu().to_vector(), t0_at.to_vector()) << n;
+    }
+}
+
+TEST_F(CudaLongRows, finds_what_is_not_zero_in_order) {
+  for (int64_t n : {1, 31, 256, 4096, 4097, 9001})
+    for (int64_t range : {2, 50, 1}) {
+      Tensor x = randint(0, range, {n});  // every second, most, none
+      EXPECT_EQ(nonzero(x.cuda()).cpu().to_vector(), nonzero(x).to_vector()) << n;
+      Tensor f = to_dtype(x, kBFloat16).reshape({1, n}).expand({3, n});
+      EXPECT_EQ(nonzero(f.cuda()).cpu().to_vector(), nonzero(f).to_vector()) << n;
+      EXPECT_EQ(masked_select(x.cuda(), ne(x, wrapped(0.0)).cuda()).cpu().to_vector(), masked_select(x, ne(x, wrapped(0.0))).to_vector());
+    }
+}
+
+TEST_F(CudaLongRows, joins_pieces_of_every_alignment) {
+  for (DType t : {kUInt8, kFloat16, kFloat32, kFloat64})
+    for (int64_t first : {1, 3, 16, 40}) {
+      Tensor a = to_dtype(randint(0, 100, {20, first}), t), b = to_dtype(randint(0, 100, {20, 32}), t), odd = to_dtype(randint(0, 100, {20 * 16 + 1}), t);
+      Tensor c = odd.slice(0, 1).reshape({20, 16}), c_there = odd.cuda().slice(0, 1).reshape({20, 16});  // not aligned for vectors
+      EXPECT_EQ(cat({a.cuda(), b.cuda(), c_there}, 1).cpu().to_vector(), cat({a, b, c}, 1).to_vector()) << name(t) << " " << first;
+    }
+  Tensors many, many_there;
+  for (int64_t i = 0; i < 70; ++i) many.push_back(full({20, 2}, double(i), kFloat32)), many_there.push_back(many.back().cuda());
+  EXPECT_EQ(cat(many_there, 1).cpu().to_vector(), cat(many, 1).to_vector());
+}
+
+}  // namespace
+}  // namespace sf
