@@ -9,7 +9,7 @@ struct DeviceProperties {
   std::string name;
   size_t total_memory = 0;   // bytes
   int major = 0, minor = 0;  // compute capability
-  int multiprocessors = 0;
+  int multiprocessors = 0, threads_per_multiprocessor = 0;
 };
 // In bytes. Allocated: in tensors; reserved: also what is kept for the next ones. The largest are since reset_peak.
 struct MemoryStatistics {
@@ -17,12 +17,31 @@ struct MemoryStatistics {
   size_t free = 0, total = 0;  // of the device, whoever uses it
 };
 
+// Streams are queues of work that run in order each, events places in them. A handle owns nothing and is null for the default stream.
+using StreamHandle = void*;
+using EventHandle = void*;
+
 class Accelerator : public Backend {
  public:
   virtual DeviceProperties properties(int index) = 0;
   virtual MemoryStatistics memory(int index) = 0;
   virtual void reset_peak(int index) = 0;
   virtual void empty_cache(int index) = 0;  // waits for the device
+
+  virtual StreamHandle make_stream(int index) = 0;                 // waits for no other stream by itself
+  virtual void destroy_stream(int index, StreamHandle s) = 0;      // waits until it is done
+  virtual StreamHandle current_stream(int index) = 0;              // on which the calling thread's work is queued
+  virtual void set_current_stream(int index, StreamHandle s) = 0;  // of the calling thread
+  virtual void synchronize_stream(int index, StreamHandle s) = 0;
+  virtual bool stream_done(int index, StreamHandle s) = 0;
+  virtual void stream_wait(int index, StreamHandle s, EventHandle e) = 0;  // what comes after on s runs after e
+
+  virtual EventHandle make_event(int index, bool timing) = 0;
+  virtual void destroy_event(int index, EventHandle e) = 0;
+  virtual void record_event(int index, EventHandle e, StreamHandle s) = 0;
+  virtual void synchronize_event(int index, EventHandle e) = 0;
+  virtual bool event_done(int index, EventHandle e) = 0;
+  virtual double milliseconds_between(int index, EventHandle start, EventHandle end) = 0;  // both made with timing, and done
 };
 
 // RuntimeError as backend(); ValueError for the CPU and its like.

@@ -2,6 +2,7 @@
 #include "scaffolding/backend/accelerator.h"
 
 #include "scaffolding/backend/cuda/caching_allocator.h"
+#include "scaffolding/backend/cuda/current_stream.h"
 
 namespace sf::cuda {
 
@@ -36,7 +37,7 @@ class CudaBackend final : public Accelerator {
   DeviceProperties properties(int index) override {
     cudaDeviceProp p;
     check(cudaGetDeviceProperties(&p, index), "cuda");
-    return {p.name, p.totalGlobalMem, p.major, p.minor, p.multiProcessorCount};
+    return {p.name, p.totalGlobalMem, p.major, p.minor, p.multiProcessorCount, p.maxThreadsPerMultiProcessor};
   }
   MemoryStatistics memory(int index) override {
     check_usable(index);
@@ -55,7 +56,74 @@ class CudaBackend final : public Accelerator {
     CachingAllocator::of(index).empty_cache();
   }
 
+  StreamHandle make_stream(int index) override {
+    check_usable(index);
+    DeviceScope scope(index);
+    cudaStream_t s = nullptr;
+    check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "Stream");
+    return s;
+  }
+  void destroy_stream(int index, StreamHandle s) override {
+    DeviceScope scope(index);
+    synchronize_stream(index, s);  // its freed blocks may be handed to a new stream of the same handle
+    check(cudaStreamDestroy(stream_of(s)), "Stream");
+  }
+  StreamHandle current_stream(int index) override {
+    check_usable(index);
+    return Stream::current(index).handle;
+  }
+  void set_current_stream(int index, StreamHandle s) override {
+    check_usable(index);
+    set_current({index, stream_of(s)});
+  }
+  void synchronize_stream(int index, StreamHandle s) override { Stream{index, stream_of(s)}.synchronize(); }
+  bool stream_done(int index, StreamHandle s) override {
+    DeviceScope scope(index);
+    return done(cudaStreamQuery(stream_of(s)));
+  }
+  void stream_wait(int index, StreamHandle s, EventHandle e) override {
+    DeviceScope scope(index);
+    check(cudaStreamWaitEvent(stream_of(s), event_of(e), 0), "wait_event");
+  }
+
+  EventHandle make_event(int index, bool timing) override {
+    check_usable(index);
+    DeviceScope scope(index);
+    cudaEvent_t e = nullptr;
+    check(cudaEventCreateWithFlags(&e, timing ? cudaEventDefault : cudaEventDisableTiming), "Event");
+    return e;
+  }
+  void destroy_event(int index, EventHandle e) override {
+    DeviceScope scope(index);
+    check(cudaEventDestroy(event_of(e)), "Event");
+  }
+  void record_event(int index, EventHandle e, StreamHandle s) override {
+    DeviceScope scope(index);
+    check(cudaEventRecord(event_of(e), stream_of(s)), "Event.record");
+  }
+  void synchronize_event(int index, EventHandle e) override {
+    DeviceScope scope(index);
+    check(cudaEventSynchronize(event_of(e)), "Event.synchronize");
+  }
+  bool event_done(int index, EventHandle e) override {
+    DeviceScope scope(index);
+    return done(cudaEventQuery(event_of(e)));
+  }
+  double milliseconds_between(int index, EventHandle start, EventHandle end) override {
+    DeviceScope scope(index);
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, event_of(start), event_of(end)), "Event.elapsed_time");
+    return double(ms);
+  }
+
  private:
+  static cudaStream_t stream_of(StreamHandle s) { return static_cast<cudaStream_t>(s); }
+  static cudaEvent_t event_of(EventHandle e) { return static_cast<cudaEvent_t>(e); }
+  static bool done(cudaError_t status) {
+    if (status == cudaErrorNotReady) return false;
+    check(status, "query");
+    return true;
+  }
   // Two GPUs: dst may still be in use by work queued on its device, and src still be written on its own.
   static void copy_between(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) {
     Stream::current(dst_device.index).synchronize();

@@ -1,10 +1,14 @@
 #include "scaffolding/backend/cuda/stream.h"
 
+#include "scaffolding/backend/cuda/current_stream.h"
+
 namespace sf::cuda {
 
 static thread_local cudaStream_t current_streams[kMaxDevices] = {};
 
 Stream Stream::current(int device) { return {device, current_streams[device]}; }
+
+void set_current(Stream stream) { current_streams[stream.device] = stream.handle; }
 
 void Stream::synchronize() const {
   DeviceScope scope(device);

@@ -1,15 +1,36 @@
-// Box-Muller in place over blocks of sixteen uniforms, as torch's CPU generator does: with u = data[0..8) and
-// v = data[8..16), r = sqrt(-2 ln(1 - u)), the block becomes r cos(2 pi v) in its first half, r sin(2 pi v) in its
-// second, each times std plus mean. The polynomials are torch's, so that numbers agree bit for bit where the
-// instruction set has fused multiply-add.
+// Plain data between random numbers and their kernels.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
 namespace sf {
+
+// Box-Muller in place over blocks of sixteen uniforms, as torch's CPU generator does: with u = data[0..8) and
+// v = data[8..16), r = sqrt(-2 ln(1 - u)), the block becomes r cos(2 pi v) in its first half, r sin(2 pi v) in its
+// second, each times std plus mean. The polynomials are torch's, so that numbers agree bit for bit where the
+// instruction set has fused multiply-add.
 struct BoxMuller {
   float* data;
   int64_t blocks;
   float mean, std;
 };
 extern KernelTable<BoxMuller> box_muller_kernel;
+
+// n dense elements from torch's CUDA stream: see philox_numbers.h.
+struct PhiloxDraw {
+  // Uniform [a, b), Normal mean a and deviation b, Exponential rate a, Integers base + [0, range) of 32 bits, WideIntegers of 64 (range 0: all),
+  // Bernoulli chance a.
+  enum class What : uint8_t { Uniform, Normal, Exponential, Integers, WideIntegers, Bernoulli };
+  What what = What::Uniform;
+  DType dtype = kFloat32;
+  double a = 0, b = 1;
+  uint64_t range = 0;
+  int64_t base = 0;
+  void* out = nullptr;
+  int64_t n = 0;
+  // ---- filled in by the generator
+  uint64_t seed = 0, counter = 0;
+  int64_t threads = 0, rounds = 0;
+};
+extern KernelTable<PhiloxDraw> philox_kernel;  // of devices; the CPU draws in philox.cpp
+
 }  // namespace sf

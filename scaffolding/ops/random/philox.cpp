@@ -1,48 +1,23 @@
-// torch's CUDA generator on the CPU: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011)
-// with curand's layout, and the grid-stride loop of ATen/native/cuda/DistributionTemplates.h.
-//
-// Thread t of T draws four words at counter (offset / 4 + round, t); element round * k * T + lane * T + t takes the
-// lane-th of the k numbers made from them (k = 4 of 32 bits, 2 of 64). A call moves the offset by 4 per round.
+// torch's CUDA generator on the CPU; the numbers and their layout are explained in philox_numbers.h. A call moves the offset by 4 per round.
 // curand computes normals with the GPU's approximate sine and cosine: ours agree to about 1e-6.
 // permutation, and bernoulli with a tensor of probabilities, are ours: torch's depend on further launch details.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/parallel.h"
+#include "scaffolding/ops/random/philox_numbers.h"
 #include "scaffolding/ops/random/streams.h"
 
 namespace sf {
 
+constinit KernelTable<PhiloxDraw> philox_kernel{"philox"};
+
 namespace {
 
-struct Words {
-  uint32_t v[4];
-};
-
-Words philox(uint64_t counter, uint64_t thread, uint64_t seed) {
-  uint32_t c[4] = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(thread), uint32_t(thread >> 32)};
-  uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    uint64_t a = uint64_t(c[0]) * 0xD2511F53u, b = uint64_t(c[2]) * 0xCD9E8D57u;
-    uint32_t n0 = uint32_t(b >> 32) ^ c[1] ^ k0, n2 = uint32_t(a >> 32) ^ c[3] ^ k1;
-    c[0] = n0, c[1] = uint32_t(b), c[2] = n2, c[3] = uint32_t(a);
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-  }
-  return {{c[0], c[1], c[2], c[3]}};
-}
-
-constexpr double kTwoPi = 6.283185307179586476925;
-float unit_float(uint32_t x) { return std::fma(float(x), 0x1p-32f, 0x1p-33f); }  // (0, 1]
-double unit_double(uint32_t x, uint32_t y) { return double(uint64_t(x) ^ (uint64_t(y) << 21)) * 0x1p-53 + 0x1p-54; }
-uint64_t joined(uint32_t high, uint32_t low) { return uint64_t(high) << 32 | low; }
-
-template <class T> T convert(auto v) {
-  if constexpr (std::is_arithmetic_v<T>) return T(v);
-  else return from_float<T>(float(v));
-}
+using philox::Words;
+using What = PhiloxDraw::What;
 
 template <class F> void visit_floating(const char* op, DType t, const F& f) {
   SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), op, ": needs float16, bfloat16, float32 or float64, got ", t);
@@ -85,78 +60,13 @@ class Philox final : public GeneratorImpl {
     offset_ = offset;
   }
 
-  void uniform(DType t, void* p, int64_t n, double low, double high) override {
-    visit_floating("uniform", t, [&](auto tag) {
-      using T = decltype(tag);
-      T from = convert<T>(low), to = convert<T>(high), *out = static_cast<T*>(p);
-      auto store = [&](int64_t i, auto u) {  // the bounds of (0, 1] are exchanged
-        using Op = decltype(u);
-        if constexpr (std::is_arithmetic_v<T>) {
-          T v = T(std::fma(u, Op(to - from), Op(from)));
-          out[i] = v == to ? from : v;
-        } else {
-          T v = from_float<T>(std::fma(float(u), to_float(from_float<T>(to_float(to) - to_float(from))), to_float(from)));
-          out[i] = v.bits == to.bits ? from : v;
-        }
-      };
-      if constexpr (std::is_same_v<T, double>) units<2>(n, store);
-      else units<4>(n, store);
-    });
-  }
-
-  void normal(DType t, void* p, int64_t n, double mean, double std, bool) override {
-    visit_floating("normal", t, [&](auto tag) {
-      using T = decltype(tag);
-      T* out = static_cast<T*>(p);
-      if constexpr (std::is_same_v<T, double>) {
-        draw<2>(n, [&](int64_t i, int lane, const Words& w) {
-          double u = unit_double(w.v[0], w.v[1]), v = double(uint64_t(w.v[2]) ^ (uint64_t(w.v[3]) << 21)) * 0x1p-52 + 0x1p-53;
-          double radius = std::sqrt(-2.0 * std::log(u)), angle = v * (kTwoPi / 2);
-          out[i] = std::fma(radius * (lane ? std::cos(angle) : std::sin(angle)), std, mean);
-        });
-      } else {
-        draw<4>(n, [&](int64_t i, int lane, const Words& w) {
-          constexpr float kScale = 2.3283064e-10f * 6.2831855f;  // curand's CURAND_2POW32_INV_2PI
-          float u = unit_float(w.v[lane & 2]), angle = std::fma(float(w.v[(lane & 2) + 1]), kScale, kScale / 2);
-          float radius = std::sqrt(-2.0f * std::log(u));
-          out[i] = convert<T>(std::fma(radius * (lane & 1 ? std::cos(angle) : std::sin(angle)), float(std), float(mean)));
-        });
-      }
-    });
-  }
-
-  void integers(DType t, void* p, int64_t n, uint64_t range, int64_t base) override {
-    visit_dtype(t, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* out = static_cast<T*>(p);
-      if (range >= (uint64_t(1) << 28)) wide(n, [&](int64_t i, uint64_t w) { out[i] = convert<T>(int64_t(w % range + uint64_t(base))); });
-      else draw<4>(n, [&](int64_t i, int lane, const Words& w) { out[i] = convert<T>(int64_t(w.v[lane] % uint32_t(range) + uint64_t(base))); });
-    });
-  }
-  void integers_full(DType t, void* p, int64_t n) override {
-    visit_dtype(t, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      wide(n, [&](int64_t i, uint64_t w) { static_cast<T*>(p)[i] = convert<T>(int64_t(w)); });
-    });
-  }
-  void integers_natural(DType t, void* p, int64_t n) override {
-    visit_dtype(t, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* out = static_cast<T*>(p);
-      uint64_t range = natural_range(t);
-      if (t == kInt64 || t == kFloat64) wide(n, [&](int64_t i, uint64_t w) { out[i] = convert<T>(int64_t(w % range)); });
-      else draw<4>(n, [&](int64_t i, int lane, const Words& w) { out[i] = convert<T>(int64_t(w.v[lane] % range)); });
-    });
-  }
-
-  void bernoulli(DType t, void* p, int64_t n, double probability) override {
-    visit_dtype(t, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* out = static_cast<T*>(p);
-      if constexpr (std::is_same_v<T, double>) units<2>(n, [&](int64_t i, double u) { out[i] = u < probability; });
-      else units<4>(n, [&](int64_t i, float u) { out[i] = convert<T>(int(u < float(probability))); });
-    });
-  }
+  void uniform(DType t, void* p, int64_t n, double low, double high) override { fill(PhiloxDraw{What::Uniform, t, low, high, 0, 0, p, n}); }
+  void normal(DType t, void* p, int64_t n, double mean, double std, bool) override { fill(PhiloxDraw{What::Normal, t, mean, std, 0, 0, p, n}); }
+  void exponential(DType t, void* p, int64_t n, double lambda) override { fill(PhiloxDraw{What::Exponential, t, lambda, 0, 0, 0, p, n}); }
+  void integers(DType t, void* p, int64_t n, uint64_t range, int64_t base) override { fill(integers_draw(t, range, base, p, n)); }
+  void integers_full(DType t, void* p, int64_t n) override { fill(PhiloxDraw{What::WideIntegers, t, 0, 0, 0, 0, p, n}); }
+  void integers_natural(DType t, void* p, int64_t n) override { fill(natural_draw(t, p, n)); }
+  void bernoulli(DType t, void* p, int64_t n, double probability) override { fill(PhiloxDraw{What::Bernoulli, t, probability, 0, 0, 0, p, n}); }
   void bernoulli(DType t, void* p, int64_t n, DType probability_dtype, const void* probability) override {
     visit_dtype(t, [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -164,32 +74,20 @@ class Philox final : public GeneratorImpl {
       visit_floating("bernoulli", probability_dtype, [&](auto q) {
         using Q = decltype(q);
         auto* chance = static_cast<const Q*>(probability);
-        if constexpr (std::is_same_v<Q, double>) units<2>(n, [&](int64_t i, double u) { out[i] = convert<T>(int(u <= chance[i])); });
-        else units<4>(n, [&](int64_t i, float u) { out[i] = convert<T>(int(u <= to_float(chance[i]))); });
+        each<philox::Unit<Q>::lanes>(n, [&](int64_t i, int lane, const Words& w) {
+          auto u = philox::Unit<Q>::of(lane, w);
+          if constexpr (std::is_same_v<Q, double>) out[i] = philox::converted<T>(int(u <= chance[i]));
+          else out[i] = philox::converted<T>(int(u <= to_float(chance[i])));
+        });
       });
     });
   }
 
-  void exponential(DType t, void* p, int64_t n, double lambda) override {
-    visit_floating("exponential", t, [&](auto tag) {
-      using T = decltype(tag);
-      T* out = static_cast<T*>(p);
-      auto store = [&](int64_t i, auto u) {  // log 1 = 0 is excluded: the distribution is open at 0
-        using Op = decltype(u);
-        constexpr Op half_step = std::numeric_limits<Op>::epsilon() / 2;
-        Op log = u >= Op(1) - half_step ? -half_step : std::log(u);
-        out[i] = convert<T>(Op(-1) / Op(lambda) * log);
-      };
-      if constexpr (std::is_same_v<T, double>) units<2>(n, store);
-      else units<4>(n, store);
-    });
-  }
-
   void permutation(int64_t* p, int64_t n) override {
-    std::vector<uint64_t> words(size_t(std::max<int64_t>(n, 0)));
-    wide(n, [&](int64_t i, uint64_t w) { words[size_t(i)] = w; });
+    std::vector<uint64_t> drawn(size_t(std::max<int64_t>(n, 0)));
+    integers_full(kInt64, drawn.data(), n);
     for (int64_t i = 0; i < n; ++i) p[i] = i;
-    for (int64_t i = 0; i < n - 1; ++i) std::swap(p[i], p[i + int64_t(words[size_t(i)] % uint64_t(n - i))]);
+    for (int64_t i = 0; i < n - 1; ++i) std::swap(p[i], p[i + int64_t(drawn[size_t(i)] % uint64_t(n - i))]);
   }
 
  private:
@@ -199,36 +97,74 @@ class Philox final : public GeneratorImpl {
     return (uint64_t(1) << bits[int(t)]) + (is_floating(t) ? 1 : 0);
   }
 
-  // f(element, lane, words) for every element; Lanes numbers are made of each four words.
-  template <int Lanes, class F> void draw(int64_t n, const F& f) {
+  // As many threads as torch's launch has: at most what the device runs at once, where there is one.
+  int64_t most_threads() const {
+    if (threads_ > 0 || !device.is_cuda() || !backend_available(device.type)) return threads_;
+    DeviceProperties p = accelerator(device).properties(device.index < 0 ? 0 : device.index);
+    return int64_t(p.multiprocessors) * (p.threads_per_multiprocessor / 256) * 256;
+  }
+  struct Launch {
+    uint64_t counter;
+    int64_t threads, rounds;
+  };
+  Launch launch_of(int64_t n, int lanes) {
+    int64_t threads = (n + 255) / 256 * 256, most = most_threads();
+    if (most > 0) threads = std::min(threads, most);
+    Launch l{offset_ / 4, threads, (n - 1) / (threads * lanes) + 1};
+    offset_ += 4 * uint64_t(l.rounds);
+    return l;
+  }
+
+  // f(element, lane, words) for every element; `lanes` numbers are made of each four words.
+  template <int lanes, class F> void each(int64_t n, const F& f) {
     if (n <= 0) return;
     std::lock_guard guard(lock_);
-    int64_t threads = (n + 255) / 256 * 256;
-    if (threads_ > 0) threads = std::min(threads, threads_);
-    int64_t per_round = threads * Lanes, rounds = (n - 1) / per_round + 1;
-    for (int64_t round = 0; round < rounds; ++round) {
-      uint64_t counter = offset_ / 4 + uint64_t(round);
-      int64_t start = round * per_round;
-      parallel_for(std::min(threads, n - start), 1024, [&](int64_t b, int64_t e) {
+    Launch l = launch_of(n, lanes);
+    for (int64_t round = 0; round < l.rounds; ++round) {
+      int64_t start = round * l.threads * lanes;
+      parallel_for(std::min(l.threads, n - start), 1024, [&](int64_t b, int64_t e) {
         for (int64_t t = b; t < e; ++t) {
-          Words w = philox(counter, uint64_t(t), seed_);
-          for (int lane = 0; lane < Lanes; ++lane)
-            if (int64_t i = start + lane * threads + t; i < n) f(i, lane, w);
+          Words w = philox::words(l.counter + uint64_t(round), uint64_t(t), seed_);
+          for (int lane = 0; lane < lanes; ++lane)
+            if (int64_t i = start + lane * l.threads + t; i < n) f(i, lane, w);
         }
       });
     }
-    offset_ += 4 * uint64_t(rounds);
-  }
-  template <int Lanes, class F> void units(int64_t n, const F& f) {  // f(element, number in (0, 1])
-    draw<Lanes>(n, [&](int64_t i, int lane, const Words& w) {
-      if constexpr (Lanes == 2) f(i, unit_double(w.v[lane * 2], w.v[lane * 2 + 1]));
-      else f(i, unit_float(w.v[lane]));
-    });
-  }
-  template <class F> void wide(int64_t n, const F& f) {  // f(element, 64 bits)
-    draw<2>(n, [&](int64_t i, int lane, const Words& w) { f(i, joined(w.v[lane * 2], w.v[lane * 2 + 1])); });
   }
 
+  // A draw in host memory.
+  void fill(const PhiloxDraw& d) {
+    if (d.what == What::Uniform || d.what == What::Normal || d.what == What::Exponential) visit_floating("random", d.dtype, [](auto) {});
+    philox::visit_numbers(d, [&](auto numbers) {
+      constexpr int lanes = decltype(numbers)::lanes;
+      using Value = decltype(numbers(0, Words{}));
+      if constexpr (std::is_same_v<Value, int64_t>) {
+        visit_dtype(d.dtype, [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          each<lanes>(d.n, [&, out = static_cast<T*>(d.out)](int64_t i, int lane, const Words& w) { out[i] = philox::converted<T>(numbers(lane, w)); });
+        });
+      } else {
+        each<lanes>(d.n, [&, out = static_cast<Value*>(d.out)](int64_t i, int lane, const Words& w) { out[i] = numbers(lane, w); });
+      }
+    });
+  }
+
+ public:
+  static PhiloxDraw integers_draw(DType t, uint64_t range, int64_t base, void* p, int64_t n) {
+    return {range >= (uint64_t(1) << 28) ? What::WideIntegers : What::Integers, t, 0, 0, range, base, p, n};
+  }
+  static PhiloxDraw natural_draw(DType t, void* p, int64_t n) {
+    return {t == kInt64 || t == kFloat64 ? What::WideIntegers : What::Integers, t, 0, 0, natural_range(t), 0, p, n};
+  }
+  void reserve(PhiloxDraw& d) {
+    std::lock_guard guard(lock_);
+    philox::visit_numbers(d, [&](auto numbers) {
+      Launch l = launch_of(d.n, decltype(numbers)::lanes);
+      d.seed = seed_, d.counter = l.counter, d.threads = l.threads, d.rounds = l.rounds;
+    });
+  }
+
+ private:
   int64_t threads_;
   uint64_t seed_ = kDefaultSeed, offset_ = 0;
 };
@@ -236,5 +172,14 @@ class Philox final : public GeneratorImpl {
 }  // namespace
 
 Generator make_philox(int64_t threads) { return Generator(new Philox(threads)); }
+
+PhiloxDraw philox_integers(DType t, uint64_t range, int64_t base) { return Philox::integers_draw(t, range, base, nullptr, 0); }
+PhiloxDraw philox_natural_integers(DType t) { return Philox::natural_draw(t, nullptr, 0); }
+
+bool reserve_philox(const Generator& g, PhiloxDraw& draw) {
+  auto* philox = dynamic_cast<Philox*>(g.get());
+  if (philox) philox->reserve(draw);
+  return philox != nullptr;
+}
 
 }  // namespace sf

@@ -9,6 +9,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/kernel.h"
+#include "scaffolding/ops/random/streams.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
@@ -32,17 +33,35 @@ Shape fill_order(const Tensor& t) {
   return order;
 }
 
-using Draw = std::function<void(const Generator&, Tensor& flat, bool one_by_one)>;
+// What is drawn: by a call of the generator into host memory, or by a kernel where the tensor is. Without `there` the host draws for every device.
+struct Draw {
+  std::function<void(const Generator&, Tensor& flat, bool one_by_one)> here;
+  std::optional<PhiloxDraw> there;  // dtype, place and number are filled in
+};
 
-// Calls draw on a dense tensor that holds t's elements in fill order; draws on the host for other devices.
+// On the tensor's own device, where it has a kernel and the generator is torch's CUDA stream.
+bool fill_there(const Generator& g, const Tensor& ordered, const Draw& draw) {
+  if (!draw.there || ordered.device().is_cpu() || philox_kernel.count(ordered.device().type) == 0) return false;
+  Tensor dense = ordered.is_contiguous() ? ordered : empty(ordered.shape(), ordered.dtype(), ordered.device());
+  PhiloxDraw d = *draw.there;
+  d.dtype = ordered.dtype(), d.out = dense.data_ptr(), d.n = dense.numel();
+  auto kernel = philox_kernel.find(dense.device(), d);
+  if (!kernel || !reserve_philox(g, d)) return false;
+  kernel(d);
+  if (!ordered.is_contiguous()) copy_bytes(ordered, dense);
+  return true;
+}
+
+// Calls draw on a dense tensor that holds t's elements in fill order.
 void fill_bytes(const char* op, const Tensor& t, const Generator& given, const Draw& draw) {
   Generator g = generator_or_default(op, given, t.device());
   if (t.numel() == 0 || t.device().is_meta()) return;
   autograd::NoGrad off;
   Tensor ordered = t.is_contiguous() ? t : permute(t, fill_order(t));
+  if (fill_there(g, ordered, draw)) return;
   bool direct = ordered.is_contiguous() && t.device().is_cpu();
   Tensor dense = direct ? ordered : empty(ordered.shape(), t.dtype());
-  draw(g, dense, !t.is_contiguous());
+  draw.here(g, dense, !t.is_contiguous());
   if (!direct) copy_bytes(ordered, dense);
 }
 
@@ -60,10 +79,12 @@ Tensor fill_inplace(const char* op, Tensor& input, const Generator& generator, c
 }
 
 Draw uniform_draw(double low, double high) {
-  return [=](const Generator& g, Tensor& t, bool) { g->uniform(t.dtype(), t.data_ptr(), t.numel(), low, high); };
+  return {[=](const Generator& g, Tensor& t, bool) { g->uniform(t.dtype(), t.data_ptr(), t.numel(), low, high); },
+          PhiloxDraw{.what = PhiloxDraw::What::Uniform, .a = low, .b = high}};
 }
 Draw normal_draw(double mean, double std) {
-  return [=](const Generator& g, Tensor& t, bool one_by_one) { g->normal(t.dtype(), t.data_ptr(), t.numel(), mean, std, one_by_one); };
+  return {[=](const Generator& g, Tensor& t, bool one_by_one) { g->normal(t.dtype(), t.data_ptr(), t.numel(), mean, std, one_by_one); },
+          PhiloxDraw{.what = PhiloxDraw::What::Normal, .a = mean, .b = std}};
 }
 
 // The smallest and largest integers that a dtype holds, all between them exactly.
@@ -91,7 +112,8 @@ Draw integer_draw(const char* op, DType t, int64_t low, int64_t high) {
   IntegerRange fits = exact_integers(op, t);
   int64_t largest = is_floating(t) ? INT64_MAX : fits.high;  // floats round what they cannot hold, as in torch
   SF_CHECK((is_floating(t) || low >= fits.low) && high - 1 <= largest, op, ": [", low, ", ", high, ") is out of range for ", t);
-  return [=](const Generator& g, Tensor& x, bool) { g->integers(x.dtype(), x.data_ptr(), x.numel(), uint64_t(high) - uint64_t(low), low); };
+  uint64_t range = uint64_t(high) - uint64_t(low);
+  return {[=](const Generator& g, Tensor& x, bool) { g->integers(x.dtype(), x.data_ptr(), x.numel(), range, low); }, philox_integers(t, range, low)};
 }
 
 Tensor finished(Tensor t, bool requires_grad) { return requires_grad ? t.requires_grad_() : t; }
@@ -125,7 +147,8 @@ Tensor exponential_(Tensor input, double lambd, const Generator& generator) {
   check_floating("exponential_", "input", input);
   SF_CHECK(lambd > 0, "exponential_: lambd must be positive, got ", lambd);
   return fill_inplace("exponential_", input, generator,
-                      [=](const Generator& g, Tensor& t, bool) { g->exponential(t.dtype(), t.data_ptr(), t.numel(), lambd); });
+                      {[=](const Generator& g, Tensor& t, bool) { g->exponential(t.dtype(), t.data_ptr(), t.numel(), lambd); },
+                       PhiloxDraw{.what = PhiloxDraw::What::Exponential, .a = lambd}});
 }
 
 Tensor random_(Tensor input, std::optional<int64_t> low, std::optional<int64_t> high, const Generator& generator) {
@@ -134,13 +157,18 @@ Tensor random_(Tensor input, std::optional<int64_t> low, std::optional<int64_t> 
   if (low && high) return fill_inplace("random_", input, generator, integer_draw("random_", input.dtype(), *low, *high));
   if (high) return fill_inplace("random_", input, generator, integer_draw("random_", input.dtype(), 0, *high));
   if (!low)
-    return fill_inplace("random_", input, generator, [](const Generator& g, Tensor& t, bool) { g->integers_natural(t.dtype(), t.data_ptr(), t.numel()); });
+    return fill_inplace(
+        "random_", input, generator,
+        {[](const Generator& g, Tensor& t, bool) { g->integers_natural(t.dtype(), t.data_ptr(), t.numel()); }, philox_natural_integers(input.dtype())});
   if (*low == INT64_MIN && input.dtype() == kInt64)
-    return fill_inplace("random_", input, generator, [](const Generator& g, Tensor& t, bool) { g->integers_full(t.dtype(), t.data_ptr(), t.numel()); });
+    return fill_inplace("random_", input, generator,
+                        {[](const Generator& g, Tensor& t, bool) { g->integers_full(t.dtype(), t.data_ptr(), t.numel()); },
+                         PhiloxDraw{.what = PhiloxDraw::What::WideIntegers}});
   SF_CHECK(*low >= fits.low && *low <= fits.high, "random_: low=", *low, " is out of range for ", input.dtype());
   uint64_t range = uint64_t(fits.high) - uint64_t(*low) + 1;
   return fill_inplace("random_", input, generator,
-                      [range, low = *low](const Generator& g, Tensor& t, bool) { g->integers(t.dtype(), t.data_ptr(), t.numel(), range, low); });
+                      {[range, low = *low](const Generator& g, Tensor& t, bool) { g->integers(t.dtype(), t.data_ptr(), t.numel(), range, low); },
+                       philox_integers(input.dtype(), range, *low)});
 }
 
 Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
@@ -151,7 +179,8 @@ Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
     double chance = p.item();
     SF_CHECK(chance >= 0 && chance <= 1, "bernoulli_: p must be between 0 and 1, got ", chance);
     return fill_inplace("bernoulli_", input, generator,
-                        [chance](const Generator& g, Tensor& t, bool) { g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chance); });
+                        {[chance](const Generator& g, Tensor& t, bool) { g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chance); },
+                         PhiloxDraw{.what = PhiloxDraw::What::Bernoulli, .a = chance}});
   }
   SF_CHECK(broadcast_shapes("bernoulli_", p.shape(), input.shape()) == input.shape(), "bernoulli_: p of shape ", p.shape(), " does not broadcast to ",
            input.shape());
@@ -162,9 +191,9 @@ Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
     Tensor wide = p.detach().to(Device::CPU).expand(input.shape());
     chances = contiguous(input.is_contiguous() ? wide : permute(wide, fill_order(input)));
   }
-  return fill_inplace("bernoulli_", input, generator, [chances](const Generator& g, Tensor& t, bool) {
-    g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chances.dtype(), chances.data_ptr());
-  });
+  return fill_inplace(
+      "bernoulli_", input, generator,
+      {[chances](const Generator& g, Tensor& t, bool) { g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chances.dtype(), chances.data_ptr()); }, {}});
 }
 
 Tensor bernoulli(const Tensor& input, std::optional<double> p, const Generator& generator) {

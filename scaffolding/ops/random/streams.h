@@ -1,10 +1,17 @@
 // The two streams behind Generator.
 #pragma once
 #include "scaffolding/core/generator.h"
+#include "scaffolding/ops/random/kernel.h"
 
 namespace sf {
 
 Generator make_mt19937();
 Generator make_philox(int64_t threads);
+
+// Draws of integers: base + [0, range); 0 .. what the dtype counts exactly.
+PhiloxDraw philox_integers(DType t, uint64_t range, int64_t base);
+PhiloxDraw philox_natural_integers(DType t);
+// Fills in what a draw of n elements takes of a Philox generator and moves that on; false for generators of another kind.
+bool reserve_philox(const Generator& g, PhiloxDraw& draw);
 
 }  // namespace sf

@@ -1,0 +1,91 @@
+// Numbers drawn on a CUDA device (or the emulator) are those of the same stream drawn on the CPU.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "scaffolding/backend/accelerator.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/dropout/dropout.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/random/random.h"
+#include "scaffolding/ops/view/view.h"
+
+namespace sf {
+namespace {
+
+class CudaRandom : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+    there_ = make_generator(Device("cuda"), "cuda", 512);
+    here_ = make_generator({}, "cuda", 512);
+    // A GPU's own sine and logarithm differ in the last digits; the emulator's are the CPU's.
+    same_mathematics_ = dlsym(RTLD_DEFAULT, "sf_cuda_emulator_queue") != nullptr;
+  }
+  // draw(generator, device) on both sides, then again, so that the offsets have moved alike.
+  template <class F> void expect_same(const std::string& what, const F& draw, bool exact = true) {
+    for (uint64_t seed : {uint64_t(0), uint64_t(1) << 40 | 5}) {
+      there_->manual_seed(seed);
+      here_->manual_seed(seed);
+      for (int time = 0; time < 2; ++time) {
+        auto got = draw(there_, Device("cuda")).cpu().to_vector(), want = draw(here_, Device()).to_vector();
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < got.size(); ++i)
+          ASSERT_TRUE(exact || same_mathematics_ ? got[i] == want[i] : std::fabs(got[i] - want[i]) < 1e-5 * (1 + std::fabs(want[i])))
+              << what << ", seed " << seed << ", element " << i << ": " << got[i] << ", on the CPU " << want[i];
+      }
+      EXPECT_EQ(there_->get_state(), here_->get_state()) << what;
+    }
+  }
+  Generator there_, here_;
+  bool same_mathematics_ = false;
+};
+
+constexpr int64_t kCounts[] = {1, 100, 512, 2048, 2049, 7001};  // within a round of 512 threads, and beyond
+
+TEST_F(CudaRandom, draws_the_numbers_of_the_cpu) {
+  for (int64_t n : kCounts) {
+    for (DType t : {kFloat32, kFloat64, kFloat16, kBFloat16}) {
+      std::string what = std::string(name(t)) + " " + std::to_string(n);
+      expect_same("uniform " + what, [&](const Generator& g, Device d) { return uniform_(empty({n}, t, d), -2, 3, g); });
+      expect_same(
+          "normal " + what, [&](const Generator& g, Device d) { return normal_(empty({n}, t, d), 0.5, 2, g); }, false);
+      expect_same(
+          "exponential " + what, [&](const Generator& g, Device d) { return exponential_(empty({n}, t, d), 1.5, g); }, false);
+    }
+    for (DType t : {kInt64, kInt32, kInt16, kUInt8, kFloat32, kBFloat16, kFloat64}) {
+      std::string what = std::string(name(t)) + " " + std::to_string(n);
+      expect_same("randint " + what, [&](const Generator& g, Device d) { return randint(3, 100, {n}, g, t, d); });
+      expect_same("random_ " + what, [&](const Generator& g, Device d) { return random_(empty({n}, t, d), {}, {}, g); });
+      expect_same("bernoulli_ " + what, [&](const Generator& g, Device d) { return bernoulli_(empty({n}, t, d), wrapped(0.3), g); });
+    }
+    expect_same("a wide range", [&](const Generator& g, Device d) { return randint(-5, int64_t(1) << 40, {n}, g, kInt64, d); });
+    expect_same("bernoulli_ bool", [&](const Generator& g, Device d) { return bernoulli_(empty({n}, kBool, d), wrapped(0.7), g); });
+  }
+}
+
+TEST_F(CudaRandom, fills_permuted_tensors_in_memory_order) {
+  expect_same("permuted", [&](const Generator& g, Device d) { return uniform_(empty({5, 7, 3}, kFloat32, d).permute({2, 0, 1}), 0, 1, g); });
+  expect_same("every other", [&](const Generator& g, Device d) { return uniform_(zeros({9, 8}, kFloat32, d).slice(1, 0, 8, 2), 0, 1, g); });
+}
+
+TEST_F(CudaRandom, dropout_keeps_what_the_cpu_keeps) {
+  expect_same("dropout", [&](const Generator& g, Device d) { return dropout(ones({33, 40}, kFloat32, d), 0.25, true, g); });
+}
+
+TEST_F(CudaRandom, asks_the_device_how_many_threads_a_launch_has) {
+  DeviceProperties p = accelerator(Device("cuda")).properties(0);
+  int64_t threads = int64_t(p.multiprocessors) * (p.threads_per_multiprocessor / 256) * 256;
+  Generator own = make_generator(Device("cuda")), same = make_generator({}, "cuda", threads);
+  own->manual_seed(9);
+  same->manual_seed(9);
+  int64_t n = 4 * threads + 5;  // two rounds
+  Tensor got = randint(0, 256, {n}, own, kUInt8, Device("cuda")).cpu(), want = randint(0, 256, {n}, same, kUInt8);
+  EXPECT_EQ(got.to_vector(), want.to_vector());
+}
+
+}  // namespace
+}  // namespace sf
