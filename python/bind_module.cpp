@@ -1,4 +1,5 @@
 // The extension module scaffolding._core. The package's Python files re-export it and add what reads better in Python.
+#include "bind_cuda.h"
 #include "bind_distributed.h"
 #include "bind_generator.h"
 #include "bind_hub.h"
@@ -17,6 +18,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_data(m);
   sf::py::bind_data_loading(m);
   sf::py::bind_memory(m);
+  sf::py::bind_cuda(m);
   sf::py::bind_numpy(m);
   sf::py::bind_dlpack(m);
   sf::py::bind_factory(m);

@@ -1,26 +1,39 @@
-"""CUDA devices: whether there are any, and how many."""
+"""CUDA devices, under torch.cuda's names. Without a GPU is_available() is False, why_not() says why, and whatever needs one raises that reason."""
 
 from .. import _core
+from .devices import (
+    current_device,
+    device_count,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    is_available,
+    synchronize,
+    why_not,
+)
+from .memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_summary,
+    reset_peak_memory_stats,
+)
+from .streams import Event, Stream, current_stream, default_stream, stream
 
 
-def is_available():
-    """Whether the CUDA library loads and sees a GPU."""
-    return _core._backend_available("cuda")[0]
+def manual_seed(seed):
+    """Seeds the default generator of the current CUDA device; without a GPU nothing happens, as in torch."""
+    if is_available():
+        _core._default_generator("cuda").manual_seed(seed)
 
 
-def device_count():
-    """The number of CUDA devices."""
-    return _core._device_count("cuda")
-
-
-def why_not():
-    """Why CUDA is not available: the missing library, driver or GPU; empty when it is."""
-    return _core._backend_available("cuda")[1]
-
-
-def synchronize(device=None):
-    """Waits until the device has done what it was given."""
-    _core._synchronize(_core.device("cuda", device) if isinstance(device, int) else device or "cuda")
+def manual_seed_all(seed):
+    """Seeds the default generators of all CUDA devices."""
+    for index in range(device_count()):
+        _core._default_generator(_core.device("cuda", index)).manual_seed(seed)
 
 
 def __getattr__(name):

@@ -1,0 +1,58 @@
+// What scaffolding.cuda asks of a GPU: properties, memory, streams and events. Everything raises the reason why there is no GPU.
+#include "bind_cuda.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/precision.h"
+
+namespace nb = nanobind;
+
+namespace sf::py {
+
+namespace {
+
+Accelerator& gpu(int index) { return accelerator(Device(Device::CUDA, index)); }
+void* pointer(uintptr_t p) { return reinterpret_cast<void*>(p); }
+uintptr_t number(void* p) { return reinterpret_cast<uintptr_t>(p); }
+
+// f(gpu) without the interpreter's lock: it may wait for the device.
+template <class F> auto without_lock(int index, const F& f) {
+  nb::gil_scoped_release release;
+  return f(gpu(index));
+}
+
+}  // namespace
+
+void bind_cuda(nb::module_& m) {
+  m.def("_cuda_properties", [](int i) {
+    DeviceProperties p = gpu(i).properties(i);
+    return nb::make_tuple(p.name, p.total_memory, p.major, p.minor, p.multiprocessors, p.threads_per_multiprocessor);
+  });
+  m.def("_cuda_memory", [](int i) {
+    MemoryStatistics s = gpu(i).memory(i);
+    return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.free, s.total);
+  });
+  m.def("_cuda_reset_peak", [](int i) { gpu(i).reset_peak(i); });
+  m.def("_cuda_empty_cache", [](int i) { without_lock(i, [&](Accelerator& a) { a.empty_cache(i); }); });
+  m.def("_cuda_allow_tf32", &matmul_allow_tf32);
+  m.def("_cuda_set_allow_tf32", &set_matmul_allow_tf32);
+
+  m.def("_cuda_make_stream", [](int i) { return number(gpu(i).make_stream(i)); });
+  m.def("_cuda_destroy_stream", [](int i, uintptr_t s) { without_lock(i, [&](Accelerator& a) { a.destroy_stream(i, pointer(s)); }); });
+  m.def("_cuda_current_stream", [](int i) { return number(gpu(i).current_stream(i)); });
+  m.def("_cuda_set_current_stream", [](int i, uintptr_t s) { gpu(i).set_current_stream(i, pointer(s)); });
+  m.def("_cuda_synchronize_stream", [](int i, uintptr_t s) { without_lock(i, [&](Accelerator& a) { a.synchronize_stream(i, pointer(s)); }); });
+  m.def("_cuda_stream_done", [](int i, uintptr_t s) { return gpu(i).stream_done(i, pointer(s)); });
+  m.def("_cuda_stream_wait", [](int i, uintptr_t s, uintptr_t e) { gpu(i).stream_wait(i, pointer(s), pointer(e)); });
+
+  m.def("_cuda_make_event", [](int i, bool timing) { return number(gpu(i).make_event(i, timing)); });
+  m.def("_cuda_destroy_event", [](int i, uintptr_t e) { gpu(i).destroy_event(i, pointer(e)); });
+  m.def("_cuda_record_event", [](int i, uintptr_t e, uintptr_t s) { gpu(i).record_event(i, pointer(e), pointer(s)); });
+  m.def("_cuda_synchronize_event", [](int i, uintptr_t e) { without_lock(i, [&](Accelerator& a) { a.synchronize_event(i, pointer(e)); }); });
+  m.def("_cuda_event_done", [](int i, uintptr_t e) { return gpu(i).event_done(i, pointer(e)); });
+  m.def("_cuda_milliseconds_between", [](int i, uintptr_t start, uintptr_t end) { return gpu(i).milliseconds_between(i, pointer(start), pointer(end)); });
+}
+
+}  // namespace sf::py

@@ -1,0 +1,8 @@
+// The part of the module that scaffolding.cuda is made of.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace sf::py {
+void bind_cuda(nanobind::module_& m);
+
+}  // namespace sf::py

@@ -1,0 +1,135 @@
+"""scaffolding.cuda: with a GPU, with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY), and without either."""
+
+import gc
+
+import pytest
+
+import scaffolding as sf
+from scaffolding import cuda
+
+with_gpu = pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
+without_gpu = pytest.mark.skipif(cuda.is_available(), reason="a GPU, or its emulator, is here")
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    "ask",
+    [
+        cuda.current_device,
+        cuda.get_device_name,
+        cuda.get_device_properties,
+        cuda.get_device_capability,
+        cuda.synchronize,
+        cuda.memory_allocated,
+        cuda.max_memory_allocated,
+        cuda.memory_reserved,
+        cuda.max_memory_reserved,
+        cuda.mem_get_info,
+        cuda.memory_summary,
+        cuda.reset_peak_memory_stats,
+        cuda.current_stream,
+        cuda.Stream,
+        cuda.Event,
+    ],
+)
+def test_without_a_gpu_the_reason_is_raised(ask):
+    with pytest.raises(RuntimeError) as error:
+        ask()
+    assert cuda.why_not() and cuda.why_not() in str(error.value)
+
+
+@without_gpu
+def test_without_a_gpu_asking_is_allowed():
+    assert not cuda.is_available() and cuda.device_count() == 0
+    cuda.empty_cache()
+    cuda.manual_seed(1)
+    cuda.manual_seed_all(1)
+
+
+def test_tf32_is_asked_for():
+    assert sf.backends.cuda.matmul.allow_tf32 is False
+    sf.backends.cuda.matmul.allow_tf32 = True
+    try:
+        assert sf.backends.cuda.matmul.allow_tf32 is True
+    finally:
+        sf.backends.cuda.matmul.allow_tf32 = False
+
+
+@with_gpu
+def test_devices_say_what_they_are():
+    assert cuda.device_count() >= 1 and cuda.current_device() == 0
+    properties = cuda.get_device_properties("cuda:0")
+    assert cuda.get_device_name(0) == properties.name and cuda.get_device_capability() == (properties.major, properties.minor)
+    assert properties.total_memory > 0 and properties.multi_processor_count > 0 and properties.max_threads_per_multi_processor % 256 == 0
+    with pytest.raises(RuntimeError, match="this machine has"):
+        cuda.get_device_properties(99)
+    with pytest.raises(ValueError, match="needs a CUDA device"):
+        cuda.get_device_properties("cpu")
+
+
+@with_gpu
+def test_memory_is_counted():
+    gc.collect()
+    cuda.empty_cache()
+    cuda.reset_peak_memory_stats()
+    before = cuda.memory_allocated()
+    x = sf.zeros(1 << 20, device="cuda")
+    assert cuda.memory_allocated() == before + 4 * 2**20
+    free, total = cuda.mem_get_info()
+    assert 0 < free < total
+    del x
+    assert cuda.memory_allocated() == before and cuda.max_memory_allocated() == before + 4 * 2**20
+    assert cuda.max_memory_reserved() >= cuda.memory_reserved() >= before
+    assert "in tensors" in cuda.memory_summary()
+    cuda.empty_cache()
+    assert cuda.memory_reserved() == before
+
+
+@with_gpu
+def test_streams_run_in_order_and_events_see_it():
+    side, start, end = cuda.Stream(), cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    assert cuda.current_stream() == cuda.default_stream() and side != cuda.default_stream()
+    x = sf.ones(64, 64, device="cuda")
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        assert cuda.current_stream() == side
+        start.record()
+        y = x @ x
+        end.record()
+    assert cuda.current_stream() == cuda.default_stream()
+    end.synchronize()
+    assert end.query() and side.query() and start.elapsed_time(end) >= 0
+    cuda.current_stream().wait_event(end)
+    assert y.cpu().tolist() == (sf.ones(64, 64) @ sf.ones(64, 64)).tolist()
+    side.synchronize()
+    cuda.synchronize()
+    with pytest.raises(RuntimeError, match="enable_timing"):
+        cuda.Event().elapsed_time(end)
+
+
+@with_gpu
+def test_seeds_start_the_devices_numbers():
+    cuda.manual_seed(5)
+    first = sf.randn(1000, device="cuda")
+    cuda.manual_seed_all(5)
+    assert first.cpu().tolist() == sf.randn(1000, device="cuda").cpu().tolist()
+    state = sf.Generator("cuda").manual_seed(5)
+    assert first.cpu().tolist() == sf.randn(1000, generator=state, device="cuda").cpu().tolist()
+
+
+@with_gpu
+def test_a_network_trains_as_on_the_cpu():
+    def losses(device):
+        sf.manual_seed(0)
+        net = sf.nn.Sequential(sf.nn.Conv2d(3, 8, 3, padding=1), sf.nn.GroupNorm(2, 8), sf.nn.SiLU(), sf.nn.Flatten(), sf.nn.Linear(8 * 6 * 6, 5)).to(device)
+        x, y = sf.randn(4, 3, 6, 6).to(device), sf.randn(4, 5).to(device)
+        optimizer, values = sf.optim.AdamW(net.parameters(), lr=1e-2), []
+        for _ in range(3):
+            loss = sf.nn.functional.mse_loss(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            values.append(loss.item())
+        return values
+
+    assert losses("cuda") == pytest.approx(losses("cpu"), rel=1e-4)
