@@ -1,0 +1,89 @@
+// Steps of SGD, averages of weights and unscaling on a CUDA device (or the emulator) against the CPU: more tensors than a launch takes,
+// one longer than a block's share, every dtype.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "scaffolding/backend/backend.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/random/random.h"
+#include "scaffolding/optim/ema.h"
+#include "scaffolding/optim/grad_scaler.h"
+#include "scaffolding/optim/optim.h"
+
+namespace sf {
+namespace {
+
+class CudaOptim : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+    manual_seed(5);
+  }
+  static Tensors some(int64_t count, DType t) {
+    Tensors all;
+    for (int64_t i = 0; i < count; ++i) all.push_back(to_dtype(randn({i == 3 ? 9001 : i % 7}), t));
+    return all;
+  }
+  static Tensors there(const Tensors& all) {
+    Tensors moved;
+    for (auto& t : all) moved.push_back(t.cuda());
+    return moved;
+  }
+  static void expect_close(const Tensors& got, const Tensors& want, const char* what) {
+    for (size_t k = 0; k < got.size(); ++k) {
+      auto a = got[k].detach().cpu().to_vector(), b = want[k].detach().to_vector();
+      double eps = want[k].dtype() == kFloat64 ? 1e-14 : want[k].dtype() == kFloat32 ? 1e-6 : want[k].dtype() == kFloat16 ? 2e-3 : 1e-2;
+      for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], eps * (1 + std::fabs(b[i]))) << what << ", tensor " << k << " element " << i;
+    }
+  }
+};
+
+constexpr DType kTypes[] = {kFloat32, kFloat64, kBFloat16, kFloat16};
+
+TEST_F(CudaOptim, sgd_steps_as_on_the_cpu) {
+  for (DType t : kTypes)
+    for (bool nesterov : {false, true}) {
+      Tensors values = some(50, t), grads = some(50, t), params[2];
+      for (int side = 0; side < 2; ++side) {
+        for (auto& v : values) params[side].push_back((side ? v.cuda() : v.clone()).requires_grad_());
+        optim::SGD opt(params[side], {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = nesterov, .master_weights = is_reduced(t)});
+        for (int step = 0; step < 3; ++step) {
+          for (size_t i = 0; i < values.size(); ++i) params[side][i].set_grad(side ? grads[i].cuda() : grads[i]);
+          opt.step();
+        }
+      }
+      expect_close(params[1], params[0], nesterov ? "nesterov" : "momentum");
+    }
+}
+
+TEST_F(CudaOptim, averages_follow_as_on_the_cpu) {
+  for (DType t : kTypes) {
+    Tensors averages = some(60, t == kFloat64 ? kFloat64 : kFloat32), values = some(60, t), moved = there(averages);
+    optim::lerp_(moved, there(values), 0.25);
+    optim::lerp_(averages, values, 0.25);
+    expect_close(moved, averages, "averages");
+  }
+}
+
+TEST_F(CudaOptim, unscaling_finds_what_is_not_finite) {
+  for (DType t : kTypes)
+    for (double bad : {0.0, double(INFINITY), double(NAN)}) {
+      Tensors grads = some(20, t), moved;
+      if (bad != 0) grads[3].narrow(0, 8000, 1).fill_(bad);
+      moved = there(grads);
+      Tensor found = zeros({}, kFloat32, Device("cuda"));
+      optim::unscale_(moved, 0.5, found);
+      EXPECT_EQ(found.cpu().to_vector()[0], bad != 0 ? 1.0 : 0.0);
+      if (bad != 0) continue;
+      Tensor here = zeros({});
+      optim::unscale_(grads, 0.5, here);
+      expect_close(moved, grads, "gradients");
+    }
+}
+
+}  // namespace
+}  // namespace sf
