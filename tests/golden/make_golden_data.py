@@ -16,7 +16,7 @@ import PIL
 import torch
 from PIL import Image
 from safetensors.numpy import save_file
-from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, random_split
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, random_split
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE / "data"
@@ -73,6 +73,14 @@ def orders():
         out[f"weighted {seed}"] = list(WeightedRandomSampler(weights, 9, generator=generator(seed)))
         out[f"split {seed}"] = [s.indices for s in random_split(data, [3, 12, 8], generator=generator(seed))]
         out[f"split fractions {seed}"] = [s.indices for s in random_split(data, [0.3, 0.3, 0.4], generator=generator(seed))]
+    for shuffle, drop_last, epoch in ((True, False, 0), (True, False, 3), (True, True, 1), (False, False, 0), (False, True, 0)):
+        parts = []
+        for rank in range(4):
+            sampler = DistributedSampler(data, 4, rank, shuffle, seed=7, drop_last=drop_last)
+            sampler.set_epoch(epoch)
+            parts.append(list(sampler))
+        out[f"distributed {shuffle} {drop_last} {epoch}"] = parts
+    out["distributed of few"] = [list(DistributedSampler(data[:3], 8, rank, False)) for rank in range(8)]
     (OUT / "orders.json").write_text(json.dumps(out) + "\n")
 
 

@@ -23,6 +23,7 @@ from scaffolding.utils.data import (
     ConcatDataset,
     DataLoader,
     Dataset,
+    DistributedSampler,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
@@ -100,6 +101,28 @@ def test_samplers_and_splits_are_torchs(seed):
     assert list(WeightedRandomSampler(weights, 9, generator=generator(seed))) == GOLDEN[f"weighted {seed}"]
     assert [s.indices for s in random_split(numbers, [3, 12, 8], generator=generator(seed))] == GOLDEN[f"split {seed}"]
     assert [s.indices for s in random_split(numbers, [0.3, 0.3, 0.4], generator=generator(seed))] == GOLDEN[f"split fractions {seed}"]
+
+
+def test_parts_of_processes_are_torchs():
+    numbers = list(range(23))
+    for shuffle, drop_last, epoch in ((True, False, 0), (True, False, 3), (True, True, 1), (False, False, 0), (False, True, 0)):
+        samplers = [DistributedSampler(numbers, 4, rank, shuffle, seed=7, drop_last=drop_last) for rank in range(4)]
+        for s in samplers:
+            s.set_epoch(epoch)
+        assert [list(s) for s in samplers] == GOLDEN[f"distributed {shuffle} {drop_last} {epoch}"]
+        assert {len(s) for s in samplers} == {5 if drop_last else 6}
+    assert [list(DistributedSampler(numbers[:3], 8, rank, False)) for rank in range(8)] == GOLDEN["distributed of few"]
+    sampler = DistributedSampler(numbers, 4, 1)
+    sampler.set_epoch(3)
+    loader = DataLoader(numbers, batch_size=2, sampler=sampler)
+    first, saved = next(iter(loader)), loader.state_dict()
+    loader = DataLoader(numbers, batch_size=2, sampler=DistributedSampler(numbers, 4, 1))
+    loader.load_state_dict(saved)
+    assert first.tolist() + sum(lists(loader), []) == list(sampler)
+    with pytest.raises(ValueError, match="rank must be 0 to 1, got 2"):
+        DistributedSampler(numbers, 2, 2)
+    with pytest.raises(ValueError, match="23 samples leave none for one of 30"):
+        DistributedSampler(numbers, 30, 0, drop_last=True)
 
 
 def test_the_native_path_has_the_same_order(pictures):

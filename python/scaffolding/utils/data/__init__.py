@@ -2,6 +2,7 @@
 
 from .collate import default_collate, default_convert
 from .dataset import ChainDataset, ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset, random_split
+from .distributed import DistributedSampler
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 from .worker import get_worker_info
 from .dataloader import DataLoader

@@ -1,0 +1,49 @@
+"""DistributedSampler: each process's part of a data set, in torch's order."""
+
+import math
+
+from ... import _core, distributed
+from .sampler import Sampler
+
+
+class DistributedSampler(Sampler):
+    """The indices of process `rank` of `num_replicas`: every num_replicas-th of one order, which is drawn from seed + epoch where shuffle.
+
+    All parts are of one size: samples from the beginning are repeated at the end, or with drop_last some are left out. set_epoch(n) before each
+    epoch gives it an order of its own; the same one again otherwise, so that a loader resumes.
+    """
+
+    def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
+        self.num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+        self.rank = distributed.get_rank() if rank is None else rank
+        if not 0 <= self.rank < self.num_replicas:
+            raise ValueError(f"DistributedSampler: rank must be 0 to {self.num_replicas - 1}, got {self.rank}")
+        self.dataset, self.shuffle, self.seed, self.drop_last = dataset, shuffle, seed, drop_last
+        self.epoch = 0
+        n = len(dataset)
+        if n == 0 or (drop_last and n < self.num_replicas):
+            raise ValueError(f"DistributedSampler: {n} samples leave none for one of {self.num_replicas} processes")
+        self.num_samples = n // self.num_replicas if drop_last else math.ceil(n / self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+
+    def __iter__(self):
+        n = len(self.dataset)
+        if self.shuffle:
+            indices = _core.randperm(n, generator=_core.Generator().manual_seed(self.seed + self.epoch)).tolist()
+        else:
+            indices = list(range(n))
+        indices = (indices * math.ceil(self.total_size / n))[: self.total_size]
+        return iter(indices[self.rank :: self.num_replicas])
+
+    def __len__(self):
+        return self.num_samples
+
+    def set_epoch(self, epoch):
+        """The number of the epoch that the next iteration draws."""
+        self.epoch = epoch
+
+    def state_dict(self):
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state_dict):
+        self.epoch = state_dict["epoch"]
