@@ -41,6 +41,7 @@ Tensor PoissonNLLLoss::forward(const Tensor& x, const Tensor& y) const { return 
 GaussianNLLLoss::GaussianNLLLoss(bool f, double e, const std::string& how) : Loss("GaussianNLLLoss", how), full(f), eps(e) {
   SF_CHECK(e > 0, "GaussianNLLLoss: eps must be positive, got ", e);
 }
+Tensor MultiLabelSoftMarginLoss::forward(const Tensor& x, const Tensor& y) const { return multilabel_soft_margin_loss(x, y, weight, reduction); }
 Tensor GaussianNLLLoss::forward(const Tensor& x, const Tensor& y, const Tensor& var) const { return gaussian_nll_loss(x, y, var, full, eps, reduction); }
 Tensor CosineSimilarity::forward(const Tensor& a, const Tensor& b) const { return cosine_similarity(a, b, dim, eps); }
 Tensor PairwiseDistance::forward(const Tensor& a, const Tensor& b) const { return pairwise_distance(a, b, norm, eps, keepdim); }
@@ -145,6 +146,12 @@ SF_LAYER(PoissonNLLLoss, "log_input=True, full=False, size_average=None, eps=1e-
     .field<&PoissonNLLLoss::log_input>("log_input")
     .field<&PoissonNLLLoss::full>("full")
     .field<&PoissonNLLLoss::eps>("eps");
+SF_LAYER(MultiLabelSoftMarginLoss, "weight=None, size_average=None, reduce=None, reduction='mean'",
+         [](Tensor weight, OptionalBool size_average, OptionalBool reduce, std::string reduction) {
+           return std::make_unique<MultiLabelSoftMarginLoss>(weight, how(size_average, reduce, reduction));
+         })
+    .doc("Binary cross entropy of logits [N, C] with targets of 0 and 1, the mean over C.")
+    .with(loss_fields<MultiLabelSoftMarginLoss>);
 SF_LAYER(GaussianNLLLoss, "full=False, eps=1e-6, reduction='mean'",
          [](bool full, double eps, std::string reduction) { return std::make_unique<GaussianNLLLoss>(full, eps, reduction); })
     .doc("Negative log likelihood of target under a normal distribution of mean input and variance var.")

@@ -97,6 +97,12 @@ struct PoissonNLLLoss : Loss {
   explicit PoissonNLLLoss(bool log = true, bool full = false, double eps = 1e-8, const std::string& how = "mean");
   Tensor forward(const Tensor& log_input, const Tensor& target) const;
 };
+struct MultiLabelSoftMarginLoss : Loss {
+  Buffer weight;  // [C], or absent
+  SF_MODULE(MultiLabelSoftMarginLoss, weight)
+  explicit MultiLabelSoftMarginLoss(Tensor w = {}, const std::string& how = "mean") : Loss("MultiLabelSoftMarginLoss", how), weight(w) {}
+  Tensor forward(const Tensor& input, const Tensor& target) const;
+};
 struct GaussianNLLLoss : Loss {
   bool full;
   double eps;

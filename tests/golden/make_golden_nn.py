@@ -189,6 +189,8 @@ CASES = [
     ("nn.PoissonNLLLoss(log_input=False, full=True, reduction='sum')", "randn(3, 4).exp(), randint(1, 6, (3, 4)).float()"),
     ("nn.GaussianNLLLoss()", "randn(3, 4), randn(3, 4), randn(3, 4).exp()"),
     ("nn.GaussianNLLLoss(full=True, eps=0.5, reduction='none')", "randn(3, 4), randn(3, 4), randn(3, 4).exp()"),
+    ("nn.MultiLabelSoftMarginLoss()", "randn(3, 4), randint(0, 2, (3, 4))"),
+    ("nn.MultiLabelSoftMarginLoss(torch.arange(1.0, 5.0), reduction='sum')", "randn(3, 4), randint(0, 2, (3, 4))"),
 ]
 
 

@@ -15,7 +15,7 @@ TORCH = json.loads(pathlib.Path(__file__).parents[1].joinpath("golden", "functio
 ABSENT = set(
     """affine_grid conv_tbc ctc_loss embedding_bag feature_alpha_dropout fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d
     fractional_max_pool3d_with_indices grid_sample grouped_mm linear_cross_entropy local_response_norm lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d
-    max_unpool3d multi_head_attention_forward multi_margin_loss multilabel_margin_loss native_channel_shuffle pdist rrelu rrelu_ scaled_addmm scaled_addmm_
+    max_unpool3d multi_margin_loss multilabel_margin_loss native_channel_shuffle pdist rrelu rrelu_ scaled_addmm scaled_addmm_
     scaled_grouped_mm scaled_mm triplet_margin_with_distance_loss""".split()
 )
 # Arguments that ours lack: a place to write into, and one without a meaning.
@@ -166,3 +166,48 @@ def test_convolutions_take_words_for_padding():
         F.conv2d(x, w, padding="full")
     with pytest.raises(TypeError, match="integers"):
         F.avg_pool2d(x, 2, padding="same")
+
+
+@pytest.mark.parametrize(
+    "options, arguments",
+    [
+        ({}, {}),
+        ({"kdim": 6, "vdim": 5}, {"average_attn_weights": False}),
+        ({"add_bias_kv": True, "add_zero_attn": True}, {"attn_mask": sf.ones(4, 5).triu(2) > 0}),
+        ({"bias": False}, {"need_weights": False, "key_padding_mask": sf.arange(15).reshape(3, 5) % 5 > 3}),
+        ({}, {"attn_mask": sf.arange(120.0).reshape(6, 4, 5) / 50, "need_weights": False}),
+    ],
+)
+@pytest.mark.parametrize("batched", [True, False])
+def test_multi_head_attention_is_the_layers(options, arguments, batched):
+    layer = sf.nn.MultiheadAttention(8, 2, **options)
+    shapes = (4, 3, 8), (5, 3, layer.kdim), (5, 3, layer.vdim)
+    inputs = [sf.randn(shape).requires_grad_() for shape in shapes]
+    if not batched:
+        arguments = {k: v[0] if k == "key_padding_mask" else v[:2] if sf.is_tensor(v) and v.dim() == 3 else v for k, v in arguments.items()}
+        inputs = [x[:, 0].detach().requires_grad_() for x in inputs]
+    separate = layer.in_proj_weight is None
+    y, weights = F.multi_head_attention_forward(
+        *inputs,
+        8,
+        2,
+        layer.in_proj_weight,
+        layer.in_proj_bias,
+        layer.bias_k,
+        layer.bias_v,
+        layer.add_zero_attn,
+        0.0,
+        layer.out_proj.weight,
+        layer.out_proj.bias,
+        use_separate_proj_weight=separate,
+        q_proj_weight=layer.q_proj_weight,
+        k_proj_weight=layer.k_proj_weight,
+        v_proj_weight=layer.v_proj_weight,
+        **arguments,
+    )
+    want, want_weights = layer(*inputs, **arguments)
+    assert y.shape == want.shape and y.allclose(want, atol=1e-6)
+    assert (weights is None and want_weights is None) or weights.allclose(want_weights, atol=1e-6)
+    names, tensors = zip(*layer.named_parameters())
+    for name, a, b in zip((*"qkv", *names), sf.autograd.grad(y.cos().sum(), [*inputs, *tensors]), sf.autograd.grad(want.cos().sum(), [*inputs, *tensors])):
+        assert a.allclose(b, atol=1e-5), name

@@ -7,6 +7,7 @@ translated here and made again. Random ops take a `generator` keyword as well.
 import warnings
 
 from .. import _core
+from .multi_head_attention import multi_head_attention_forward
 
 # Ops whose signature is torch's already, and fused ones of our own.
 _OPS = """
@@ -200,4 +201,4 @@ def upsample_bilinear(input, size=None, scale_factor=None):
     return _core.interpolate(input, size, scale_factor, "bilinear", True)
 
 
-__all__ += ["upsample", "upsample_nearest", "upsample_bilinear"]
+__all__ += ["upsample", "upsample_nearest", "upsample_bilinear", "multi_head_attention_forward"]
