@@ -31,14 +31,18 @@ def seeded(shape, seed):
     return sf.randn(shape, generator=sf.Generator().manual_seed(seed))
 
 
-def assert_like(got, expected, limit, what):
+def distance(got, expected, what):
+    """The largest difference relative to the largest value, of what is finite on both sides."""
     got, expected = got.detach().double().numpy().ravel(), np.array(expected, dtype=np.float64)
     assert got.shape == expected.shape, what
     finite = np.isfinite(expected)
     assert (finite == np.isfinite(got)).all(), what
-    scale = max(1e-3, np.abs(expected[finite]).max(initial=0))
-    error = np.abs(got - expected)[finite].max(initial=0) / scale
-    assert error <= limit, f"{what}: {error:.2e} of {scale:.3g}"
+    return np.abs(got - expected)[finite].max(initial=0) / max(1e-3, np.abs(expected[finite]).max(initial=0))
+
+
+def assert_like(got, expected, limit, what):
+    error = distance(got, expected, what)
+    assert error <= limit, f"{what}: {error:.2e} of the largest value"
 
 
 def model(x, t, channels):
