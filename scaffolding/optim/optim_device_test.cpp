@@ -60,6 +60,25 @@ TEST_F(CudaOptim, sgd_steps_as_on_the_cpu) {
     }
 }
 
+TEST_F(CudaOptim, eight_bit_adamw_steps_as_on_the_cpu) {
+  for (DType t : {kFloat32, kBFloat16, kFloat16}) {
+    Tensors values{to_dtype(randn({9001}), t), to_dtype(randn({300, 20}), t)}, params[2];
+    for (int side = 0; side < 2; ++side) {
+      manual_seed(8);
+      for (auto& v : values) params[side].push_back((side ? v.cuda() : v.clone()).requires_grad_());
+      optim::AdamW8bit opt(params[side], {.lr = 0.01, .weight_decay = 0.1});
+      for (int step = 0; step < 3; ++step) {
+        for (Tensor& p : params[side]) {
+          Tensor g = to_dtype(randn(p.shape()) * 0.1, t);
+          p.set_grad(side ? g.cuda() : g);
+        }
+        opt.step();
+      }
+    }
+    expect_close(params[1], params[0], "eight bits");
+  }
+}
+
 TEST_F(CudaOptim, averages_follow_as_on_the_cpu) {
   for (DType t : kTypes) {
     Tensors averages = some(60, t == kFloat64 ? kFloat64 : kFloat32), values = some(60, t), moved = there(averages);
