@@ -1,0 +1,78 @@
+"""Layers, pipelines and a training step on a GPU or its emulator: PyTorch's and diffusers' numbers, as the CPU's tests have them."""
+
+import pytest
+import test_pipelines
+from test_nn_golden import CASES, close, numbers, thinned  # noqa: F401  (numbers is a fixture)
+
+import scaffolding as sf
+from scaffolding import cuda, diffusion, nn
+
+pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda i: CASES[i]["layer"].replace("nn.", ""))
+def test_layers_have_torchs_values_and_gradients(number, numbers):  # noqa: F811
+    case = CASES[number]
+    scope = {"nn": nn, "torch": sf, "randn": sf.randn, "randint": sf.randint}
+    evaluate, expression = case["layer"].startswith("eval:"), case["layer"].removeprefix("eval:")
+    if "ropout" in case["layer"] + case["repr"] and not evaluate:
+        pytest.skip("what is dropped depends on the device's generator")
+    sf.manual_seed(number)
+    module = eval(expression, scope)
+    module.state_dict()
+    module.train(not evaluate)
+    arguments = list(eval(f"({case['inputs']},)", scope))
+    module = module.to("cuda")
+    leaves = [a.detach().to("cuda").requires_grad_() if a.is_floating_point() and not bool((a.abs() == 1).all()) else a.to("cuda") for a in arguments]
+    kwargs = {k: v.to("cuda") if isinstance(v, sf.Tensor) else v for k, v in eval(f"dict({case['kwargs']})", scope).items()}
+    outputs = module(*[a * 1 if a.requires_grad else a for a in leaves], **kwargs)
+    outputs = [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if o is not None]
+    total = 0
+    for i, y in enumerate(outputs):
+        assert y.device.type == "cuda"
+        close(thinned(y.cpu()), numbers[f"{number}.output.{i}"], f"output {i}", 2e-5)
+        if y.requires_grad:
+            total = total + (y * sf.cos(sf.arange(y.numel(), dtype=y.dtype) + i).reshape(y.shape).to("cuda")).sum()
+    if isinstance(total, sf.Tensor):
+        total.backward()
+    for i, a in enumerate(leaves):
+        if a.requires_grad and a.grad is not None:
+            close(thinned(a.grad.cpu()), numbers[f"{number}.input.{i}"], f"gradient of input {i}", 5e-5)
+    for name, p in module.named_parameters():
+        if p.grad is not None:
+            close(thinned(p.grad.cpu()), numbers[f"{number}.gradient.{name}"], f"gradient of {name}", 5e-5)
+    for name, b in module.named_buffers():
+        close(thinned(b.cpu()), numbers[f"{number}.buffer.{name}"], f"buffer {name}", 2e-5)
+
+
+@pytest.mark.parametrize("name", ["t2i_ddim", "i2i_euler", "inpaint_unet9_strength", "xl_dpm"])
+def test_pictures_are_diffusers(name, monkeypatch):
+    on_the_cpu = test_pipelines.make
+    monkeypatch.setattr(test_pipelines, "_made", {})  # networks that move are not those of other tests
+    monkeypatch.setattr(test_pipelines, "make", lambda *args, **kwargs: on_the_cpu(*args, **kwargs).to("cuda"))
+    test_pipelines.assert_is(name, test_pipelines.run(test_pipelines.CASES[name]))
+
+
+@pytest.mark.parametrize("half", [None, sf.bfloat16], ids=["float32", "autocast"])
+def test_a_unet_learns_as_on_the_cpu(half, monkeypatch):
+    monkeypatch.setattr(test_pipelines, "_made", {})
+
+    def losses(device):
+        sf.manual_seed(1)
+        unet = test_pipelines.filled(diffusion.UNet2DConditionModel, "unet").to(device).train()
+        test_pipelines._made.clear()
+        noise = test_pipelines.scheduler()
+        latents, text = sf.randn(2, 4, 8, 8), sf.randn(2, 7, unet.config.cross_attention_dim)
+        target, steps = sf.randn(2, 4, 8, 8), sf.tensor([3, 500])
+        latents, text, target, steps = (t.to(device) for t in (latents, text, target, steps))
+        optimizer, values = sf.optim.AdamW(unet.parameters(), lr=1e-3), []
+        for _ in range(2):
+            with sf.autocast(device, dtype=half or sf.bfloat16, enabled=half is not None):
+                loss = nn.functional.mse_loss(unet(noise.add_noise(latents, target, steps), steps, text).sample.float(), target)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            values.append(loss.item())
+        return values
+
+    assert losses("cuda") == pytest.approx(losses("cpu"), rel=2e-2 if half else 1e-4)
