@@ -1,6 +1,11 @@
 """scaffolding.cuda: with a GPU, with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY), and without either."""
 
 import gc
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -133,3 +138,18 @@ def test_a_network_trains_as_on_the_cpu():
         return values
 
     assert losses("cuda") == pytest.approx(losses("cpu"), rel=1e-4)
+
+
+@with_gpu
+def test_a_product_without_cublaslt_says_so(tmp_path):
+    """The library without its stand-in beside it: either no cuBLASLt is found, or the machine's own, which finds no GPU."""
+    library = pathlib.Path(os.environ.get("SF_CUDA_LIBRARY", ""))
+    if "emulator" not in cuda.get_device_name():
+        pytest.skip("a GPU is here, not the emulator")
+    shutil.copy(library, tmp_path / library.name)
+    program = "import scaffolding as sf; x = sf.ones(2, 2, device='cuda'); print((x + x).sum().item()); x @ x"
+    environment = {**os.environ, "SF_CUDA_LIBRARY": str(tmp_path / library.name), "SF_CUDA_LIBRARY_PATH": "/nowhere"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode != 0 and done.stdout.split() == ["8.0"]
+    missing = "libcublasLt.so" in done.stderr and "/nowhere" in done.stderr and "SF_CUDA_LIBRARY_PATH" in done.stderr
+    assert missing or "cuBLASLt: it could not start" in done.stderr

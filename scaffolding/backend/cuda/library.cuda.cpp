@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -50,8 +51,10 @@ std::vector<fs::path> toolkit_folders() {
 
 Library::Library(const char* file) {
   std::string looked;
+  std::vector<fs::path> tried;
   auto try_path = [&](const fs::path& path) {
-    if (handle_) return;
+    if (handle_ || std::find(tried.begin(), tried.end(), path) != tried.end()) return;
+    tried.push_back(path);
     if (path.has_parent_path()) {
       looked += (looked.empty() ? "" : ", ") + path.parent_path().string();
       std::error_code none;
