@@ -127,13 +127,20 @@ TEST(ProcessGroup, AProcessThatEndsOrStallsIsNamed) {
     if (g.rank() == 0) g.barrier();
   });
   EXPECT_NE(errors[0].find("rank 1: "), std::string::npos) << errors[0];
+  std::atomic<bool> over{false};
   errors = together(
       2,
-      [](ProcessGroup& g) {
-        if (g.rank() == 0) g.barrier();
-        else std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      [&](ProcessGroup& g) {
+        if (g.rank() == 1)  // until the other has given up
+          for (int i = 0; i < 2000 && !over; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        else try {
+            g.barrier();
+          } catch (...) {
+            over = true;
+            throw;
+          }
       },
-      0.3);
+      1);
   EXPECT_NE(errors[0].find("rank 1: nothing came before the timeout"), std::string::npos) << errors[0];
 }
 
