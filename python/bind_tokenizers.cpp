@@ -22,6 +22,12 @@ Side side_of(const std::string& name, const char* what) {
   return name == "left" ? Side::Left : Side::Right;
 }
 
+std::optional<TextCleaning> cleaning_named(const std::optional<std::string>& name) {
+  if (!name) return {};
+  SF_CHECK(*name == "transformers" || *name == "openai", "CLIPTokenizer: text_cleaning must be 'transformers' or 'openai', got '", *name, "'");
+  return *name == "openai" ? TextCleaning::OpenAI : TextCleaning::Transformers;
+}
+
 // Lists of ids and of mask values, one each for a text.
 std::pair<std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>> encode(const Tokenizer& tok, const std::vector<std::string>& texts,
                                                                                        bool add_special_tokens, std::optional<int64_t> max_length,
@@ -83,8 +89,16 @@ void bind_tokenizers(nb::module_& m) {
       .def("config", &config)
       .def("size", &Tokenizer::size);
   nb::class_<CLIPTokenizer, Tokenizer>(m, "_CLIPTokenizer")
-      .def_static("from_pretrained", &CLIPTokenizer::from_pretrained)
-      .def_static("from_files", [](const std::string& vocab, const std::string& merges) { return CLIPTokenizer::from_files(vocab, merges); })
+      .def_static(
+          "from_pretrained",
+          [](const std::string& folder, std::optional<std::string> cleaning) { return CLIPTokenizer::from_pretrained(folder, cleaning_named(cleaning)); },
+          nb::arg("folder"), nb::arg("text_cleaning") = nb::none())
+      .def_static(
+          "from_files",
+          [](const std::string& vocab, const std::string& merges, std::optional<std::string> cleaning) {
+            return CLIPTokenizer::from_files(vocab, merges, {.text_cleaning = cleaning_named(cleaning).value_or(TextCleaning::Transformers)});
+          },
+          nb::arg("vocab"), nb::arg("merges"), nb::arg("text_cleaning") = nb::none())
       .def("save_pretrained", &CLIPTokenizer::save_pretrained);
   m.def(
       "_train_bpe",

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "scaffolding/tokenizers/html_unescape.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 #include "scaffolding/tokenizers/unicode.h"
 
@@ -23,6 +24,20 @@ constexpr const char* kStages = R"json({
     {"type": "ByteLevel", "add_prefix_space": false}]},
   "decoder": {"type": "ByteLevel"}
 })json";
+
+// OpenAI's simple_tokenizer.py: ftfy is left out (it mends texts whose bytes were read in the wrong encoding).
+struct OpenAICleaning final : Normalizer {
+  std::string apply(std::string text) const override {
+    text = html_unescape(html_unescape(text));
+    std::string spaced;
+    for (size_t i = 0; i < text.size();) {
+      char32_t c = next_character(text, i);
+      if (!is_whitespace(c)) append_character(spaced, c);
+      else if (!spaced.ends_with(' ')) spaced += ' ';
+    }
+    return lowercase(spaced);
+  }
+};
 
 struct CLIPDecoder final : Decoder {
   explicit CLIPDecoder(std::unique_ptr<Decoder> b) : bytes(std::move(b)) {}
@@ -77,6 +92,7 @@ CLIPTokenizer::CLIPTokenizer(std::unique_ptr<Parts> parts) : Tokenizer(std::move
 CLIPTokenizer CLIPTokenizer::make(std::unique_ptr<Parts> parts, TokenizerConfig config, const std::string& where) {
   Json stages = Json::parse(kStages);
   parts->read_stages({stages, "CLIPTokenizer"});
+  if (config.text_cleaning == TextCleaning::OpenAI) parts->normalizer = std::make_unique<OpenAICleaning>();
   parts->decoder = std::make_unique<CLIPDecoder>(std::move(parts->decoder));
   auto otherwise = [](std::optional<AddedToken>& token, const char* content) {
     if (!token) token = AddedToken{.content = content, .normalized = false, .special = true};
@@ -106,8 +122,9 @@ CLIPTokenizer CLIPTokenizer::from_files(const std::string& vocab_path, const std
   return make(std::move(parts), std::move(config), vocab_path);
 }
 
-CLIPTokenizer CLIPTokenizer::from_pretrained(const std::string& folder) {
+CLIPTokenizer CLIPTokenizer::from_pretrained(const std::string& folder, std::optional<TextCleaning> cleaning) {
   TokenizerConfig config = read_tokenizer_config(folder);
+  config.text_cleaning = cleaning.value_or(config.text_cleaning);
   std::string vocab = folder + "/vocab.json", merges = folder + "/merges.txt", json = folder + "/tokenizer.json";
   if (fs::exists(vocab) && fs::exists(merges)) return from_files(vocab, merges, std::move(config));
   SF_CHECK_AS(RuntimeError, fs::exists(json), "CLIPTokenizer: '", folder, "' has neither vocab.json and merges.txt nor tokenizer.json");

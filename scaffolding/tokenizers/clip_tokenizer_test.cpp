@@ -75,9 +75,9 @@ TEST_F(CLIPTokenizerTest, gives_transformers_ids_with_the_whole_vocabulary) {
 TEST_F(CLIPTokenizerTest, gives_the_ids_of_openai) {
   std::string source = whole_vocabulary();
   if (source.empty()) GTEST_SKIP() << "CLIP's whole vocabulary is not here (SF_SHARED_DATA)";
-  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(source);
-  // Where these ids were made, HTML entities were turned into characters and texts were not brought to NFC. transformers does the contrary, and
-  // for the two rows where it matters gives these ids.
+  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(source), theirs = CLIPTokenizer::from_pretrained(source, TextCleaning::OpenAI);
+  // OpenAI turns HTML's character references into characters and does not bring texts to NFC. transformers does the contrary, and for the two rows
+  // where it matters gives these ids.
   const std::map<std::string, std::vector<int64_t>> transformers{
       {"&lt;html&gt; &amp;amp; entities", {261, 3333, 282, 18231, 261, 4725, 282, 261, 6259, 282, 6259, 282, 38134}}, {"e\xCC\x81 combining", {4166, 23561}}};
   std::ifstream lines(source + "/golden.jsonl");
@@ -87,11 +87,25 @@ TEST_F(CLIPTokenizerTest, gives_the_ids_of_openai) {
     std::string text = row["text"];
     auto other = transformers.find(text);
     different += other != transformers.end();
+    EXPECT_EQ(theirs.encode(text, {.add_special_tokens = false}).ids, row["ids"].get<std::vector<int64_t>>()) << text;
     auto want = other == transformers.end() ? row["ids"].get<std::vector<int64_t>>() : other->second;
     EXPECT_EQ(tok.encode(text, {.add_special_tokens = false}).ids, want) << text;
   }
   EXPECT_EQ(rows, 230u);
   EXPECT_EQ(different, transformers.size());
+}
+
+TEST_F(CLIPTokenizerTest, the_cleaning_is_saved_and_named) {
+  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(kGolden + "clip_small", TextCleaning::OpenAI);
+  tok.save_pretrained(path("saved"));
+  CLIPTokenizer again = CLIPTokenizer::from_pretrained(path("saved")), plain = CLIPTokenizer::from_pretrained(path("saved"), TextCleaning::Transformers);
+  const char *escaped = "a&amp;lt;b", *meant = "a<b";
+  EXPECT_EQ(again.encode(escaped).ids, plain.encode(meant).ids);
+  EXPECT_NE(plain.encode(escaped).ids, plain.encode(meant).ids);
+  EXPECT_EQ(again.encode("  A \t\n B ").ids, plain.encode("a b").ids);
+  write("tokenizer_config.json", R"({"text_cleaning": "ftfy"})");
+  for (const char* name : {"vocab.json", "merges.txt"}) fs::copy_file(kGolden + "clip_small/" + name, folder_ / name);
+  SF_EXPECT_ERROR(ValueError, "text_cleaning: must be transformers or openai, got 'ftfy'", CLIPTokenizer::from_pretrained(folder_.string()));
 }
 
 TEST_F(CLIPTokenizerTest, reads_tokenizer_json_and_its_own_files_alike) {

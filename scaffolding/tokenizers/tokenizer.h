@@ -46,11 +46,18 @@ struct AddedToken {
   bool special = false;      // decode can leave it out
 };
 
+// What CLIPTokenizer does to a text before its words are split. Both make white space single spaces and letters lower case.
+enum class TextCleaning {
+  Transformers,  // NFC
+  OpenAI,        // OpenAI's and OpenCLIP's own tokenizer: HTML's character references become characters, twice over; no NFC
+};
+
 // What tokenizer_config.json, special_tokens_map.json and added_tokens.json say.
 struct TokenizerConfig {
   std::optional<AddedToken> bos_token, eos_token, unk_token, pad_token;
   int64_t model_max_length = INT64_MAX;  // tokens that the model takes; INT64_MAX: as many as there are
   Side padding_side = Side::Right, truncation_side = Side::Right;
+  TextCleaning text_cleaning = TextCleaning::Transformers;   // CLIPTokenizer's
   std::vector<std::pair<int64_t, AddedToken>> added_tokens;  // id -1: the vocabulary's, or the next free one
 };
 // ValueError naming file and rule for what is wrong in them; a file that is not there says nothing.

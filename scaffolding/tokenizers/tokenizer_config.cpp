@@ -43,6 +43,12 @@ Side side_of(const JsonPart& root, const char* key) {
   return name == "left" ? Side::Left : Side::Right;
 }
 
+TextCleaning cleaning_of(const JsonPart& root) {
+  std::string name = root.text_or("text_cleaning", "transformers");
+  if (name != "transformers" && name != "openai") root["text_cleaning"].refuse("must be transformers or openai, got '", name, "'");
+  return name == "openai" ? TextCleaning::OpenAI : TextCleaning::Transformers;
+}
+
 Json described(const AddedToken& t) {
   return {{"content", t.content}, {"lstrip", t.lstrip}, {"normalized", t.normalized}, {"rstrip", t.rstrip}, {"single_word", t.single_word}};
 }
@@ -64,6 +70,7 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
     }
     config.padding_side = side_of(root, "padding_side");
     config.truncation_side = side_of(root, "truncation_side");
+    config.text_cleaning = cleaning_of(root);
     if (root.has("added_tokens_decoder")) {
       JsonPart added = root["added_tokens_decoder"];
       if (!added.json().is_object()) added.refuse("must be an object of ids and tokens");
@@ -110,6 +117,7 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
   if (config.model_max_length < INT64_MAX) document["model_max_length"] = config.model_max_length;
   document["padding_side"] = config.padding_side == Side::Left ? "left" : "right";
   document["truncation_side"] = config.truncation_side == Side::Left ? "left" : "right";
+  if (config.text_cleaning == TextCleaning::OpenAI) document["text_cleaning"] = "openai";  // transformers does not read it
   document["tokenizer_class"] = tokenizer_class;
   for (auto& [name, json] : {std::pair{"tokenizer_config.json", &document}, {"special_tokens_map.json", &map}}) {
     io::ReplacingFile file((std::filesystem::path(folder) / name).string());

@@ -61,12 +61,9 @@ class Tokenizer:
     @classmethod
     def from_pretrained(cls, folder, *, subfolder=None):
         """Reads a folder as save_pretrained of transformers writes it."""
-        return cls(cls._read(_existing(os.path.join(folder, subfolder) if subfolder else folder)))
-
-    @staticmethod
-    def _read(folder):
+        folder = _existing(os.path.join(folder, subfolder) if subfolder else folder)
         _existing(os.path.join(folder, "tokenizer.json"))
-        return _core._Tokenizer.from_pretrained(folder)
+        return cls(_core._Tokenizer.from_pretrained(folder))
 
     # ---- special tokens
 
@@ -222,21 +219,25 @@ class CLIPTokenizer(Tokenizer):
 
     CLIPTokenizer.from_pretrained(folder) reads vocab.json and merges.txt, or tokenizer.json, and what tokenizer_config.json and
     special_tokens_map.json say (a pad_token of "!" is how SD 2 and SDXL's second encoder pad); CLIPTokenizer(vocab_file, merges_file).
+
+    text_cleaning: "transformers" (NFC; its ids), or "openai": that of OpenAI's and OpenCLIP's own tokenizers, which turn HTML's character
+    references (&lt;) into characters and know no NFC. It is saved with the tokenizer.
     """
 
-    def __init__(self, vocab_file, merges_file=None):
+    def __init__(self, vocab_file, merges_file=None, *, text_cleaning=None):
         if isinstance(vocab_file, _core._CLIPTokenizer):
             super().__init__(vocab_file)
         else:
-            super().__init__(_core._CLIPTokenizer.from_files(_existing(vocab_file), _existing(merges_file)))
+            super().__init__(_core._CLIPTokenizer.from_files(_existing(vocab_file), _existing(merges_file), text_cleaning))
+
+    @classmethod
+    def from_pretrained(cls, folder, *, subfolder=None, text_cleaning=None):
+        """Reads a folder as save_pretrained of transformers writes it; text_cleaning stands over what was saved."""
+        return cls(_core._CLIPTokenizer.from_pretrained(_existing(os.path.join(folder, subfolder) if subfolder else folder), text_cleaning))
 
     @classmethod
     def from_file(cls, path):
         raise NotImplementedError("CLIPTokenizer: from_pretrained reads a folder with tokenizer.json; Tokenizer.from_file reads the file alone")
-
-    @staticmethod
-    def _read(folder):
-        return _core._CLIPTokenizer.from_pretrained(folder)
 
     def save_pretrained(self, save_directory):
         """Writes vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json, as transformers reads them."""

@@ -79,8 +79,22 @@ Tensor result_like(const Shape& shape, DType t, Device device, const Tensor& a, 
   return empty(shape, t, device);
 }
 
+void take_number(Operands& o, Precise precise) {
+  auto number = [](const Tensor& x, const Tensor& other) {
+    return x.device().is_cpu() && x.ndim() == 0 && !x.is_same(other) && (other.ndim() > 0 || (x.impl()->is_scalar && !other.impl()->is_scalar));
+  };
+  bool left = number(o.a, o.b), right = number(o.b, o.a);
+  if (left == right) return;
+  bool keeps = left ? precise.left : precise.right;
+  if (!is_floating(o.dtype) || (o.device.is_cpu() && !(keeps && has_16_bits(o.dtype)))) return;
+  o.number = left ? &o.a : &o.b;
+  o.value = o.number->item();
+  if (!keeps && has_16_bits(o.dtype)) o.value = full({}, o.value, o.dtype).item();
+}
+
 // x in dtype t, seen with the result's shape, off the tape.
 TensorView operand(const Tensor& x, const Operands& o, Tensor& keep) {
+  if (&x == o.number) return {};
   autograd::NoGrad off;
   keep = x.dtype() == o.dtype ? x : to_dtype(x, o.dtype);
   if (keep.device() != o.device)  // a host number: written by a kernel, because a copy would wait for the device
@@ -102,7 +116,7 @@ TensorView operand(const Tensor& x, const Operands& o, Tensor& keep) {
 Tensor binary_forward(const char* op, const PointwiseTable& table, const Operands& o, double p0, DType out) {
   Tensor ka, kb, y = result_like(o.shape, out, o.device, o.a, o.b);
   TensorView va = operand(o.a, o, ka), vb = operand(o.b, o, kb);
-  run(op, table, y, {va, vb}, o.dtype, p0);
+  run(op, table, y, {va, vb}, o.dtype, p0, o.value);
   return y;
 }
 
@@ -165,9 +179,10 @@ struct BinaryOp {
   int reads;  // by da, and shifted by 3 bits by db
   const PointwiseTable* forward;
   Gradient2 grad_a, grad_b;
+  Precise precise(Device device) const;
 };
 
-extern const BinaryOp pow_op, remainder_op, floor_divide_op, trunc_divide_op;
+extern const BinaryOp add_op, sub_op, mul_op, div_op, pow_op, remainder_op, floor_divide_op, trunc_divide_op;
 
 // Exponents that are products, roots and quotients, as most are, without the logarithm of a general power: a tenth of its time.
 // False for all others. x^3 of 16-bit floats would round twice, so it is not among them.
@@ -203,8 +218,19 @@ bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0
   const double number = (left ? a : b).item();
   if (&op == &pow_op && !left && plain_power(t, number, y)) return true;
   y = empty(t.sizes, t.dtype);
+  Precise precise = has_16_bits(t.dtype) ? op.precise(t.device) : Precise();
+  if (left ? precise.left : precise.right) {
+    run_dense(op.name, *op.forward, y.data_ptr(), t.dtype, left ? nullptr : t.data, left ? t.data : nullptr, nullptr, t.numel, t.dtype, p0, number);
+    return true;
+  }
   run_splat(op.name, *op.forward, y.data_ptr(), t.dtype, t.data, number, left, t.numel, t.dtype, p0);
   return true;
+}
+
+Precise BinaryOp::precise(Device device) const {
+  if (this == &mul_op) return {true, true};
+  if (this == &add_op || this == &sub_op) return {!device.is_cpu(), !device.is_cpu()};
+  return {false, this == &div_op || this == &floor_divide_op || this == &trunc_divide_op};
 }
 
 // Puts the op on the tape, keeping only what the wanted gradients read. `same_shape`: operands have the result's shape or
@@ -253,6 +279,7 @@ Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 
   }
   Operands o = prepare(op.name, a, b, op.kind == FLOAT);
   if (!is_floating(o.dtype)) check_whole(op, o);
+  take_number(o, op.precise(o.device));
   Tensor y;
   if (o.dtype == kBool) {  // bools compute as bytes: 1 + 1 is true
     o.dtype = kUInt8;

@@ -5,6 +5,15 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
+// One operand is a number in 32 bits.
+template <class F, class T> void with_number(const T* a, const T* b, T* y, int64_t n, vf number, vf p0) {
+  const T* x = a ? a : b;
+  auto apply = [&](vf v) { return a ? F::template y<vf>(v, number, p0) : F::template y<vf>(number, v, p0); };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, apply(load(x + i)));
+  if (i < n) store_n(y + i, apply(load_n(x + i, int(n - i), 1)), int(n - i));
+}
+
 template <class F, int kind> void forward(const PointwiseRow& r) {
   int64_t n = r.n;
   bool done = as_vector(r.dtype, [&](auto t) {
@@ -12,6 +21,9 @@ template <class F, int kind> void forward(const PointwiseRow& r) {
     auto *a = static_cast<const T*>(r.in[0]), *b = static_cast<const T*>(r.in[1]);
     auto* y = static_cast<T*>(r.out);
     vf p0(r.p0);
+    if constexpr (sizeof(T) == 2) {
+      if (!a || !b) return with_number<F>(a, b, y, n, vf(float(r.p1)), p0);
+    }
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) store(y + i, F::template y<vf>(load(a + i), load(b + i), p0));
     if (i < n) store_n(y + i, F::template y<vf>(load_n(a + i, int(n - i)), load_n(b + i, int(n - i), 1), p0), int(n - i));
@@ -72,9 +84,10 @@ void lerp(const PointwiseRow& r) {
     using T = decltype(t);
     auto *a = static_cast<const T*>(r.in[0]), *b = static_cast<const T*>(r.in[1]), *w = static_cast<const T*>(r.in[2]);
     auto* y = static_cast<T*>(r.out);
+    const vf number(float(r.p1));
     for (int64_t i = 0; i < r.n; i += kLanes) {
       int m = int(r.n - i < kLanes ? r.n - i : kLanes);
-      store_n(y + i, lerp_of<vf>(load_n(a + i, m), load_n(b + i, m), load_n(w + i, m)), m);
+      store_n(y + i, lerp_of<vf>(load_n(a + i, m), load_n(b + i, m), w ? load_n(w + i, m) : number), m);
     }
   });
   if (done) return;

@@ -9,9 +9,23 @@ template <class F, class T> struct Forward {
   __device__ T operator()(T a, T b) const { return from_compute<T>(F::template y<compute_t<T>>(to_compute(a), to_compute(b), p0)); }
 };
 
+// One operand is a number, which takes part in the precision of the computation.
+template <class F, class T, bool left> struct WithNumber {
+  compute_t<T> number, p0;
+  __device__ T operator()(T x) const {
+    if constexpr (left) return from_compute<T>(F::template y<compute_t<T>>(number, to_compute(x), p0));
+    else return from_compute<T>(F::template y<compute_t<T>>(to_compute(x), number, p0));
+  }
+};
+
 template <class F, int kind> void forward(const PointwiseViews& v) {
   auto run = [&](auto t) {
     using T = decltype(t);
+    if constexpr (!std::is_integral_v<T>) {
+      compute_t<T> number(v.p1), p0(v.p0);
+      if (!v.in[0]) return elementwise<T, T>("pointwise", WithNumber<F, T, true>{number, p0}, v.out, v.in[1]);
+      if (!v.in[1]) return elementwise<T, T>("pointwise", WithNumber<F, T, false>{number, p0}, v.out, v.in[0]);
+    }
     elementwise<T, T, T>("pointwise", Forward<F, T>{compute_t<T>(v.p0)}, v.out, v.in[0], v.in[1]);
   };
   if (as_float(v.dtype, run)) return;
@@ -25,16 +39,18 @@ template <class F, int kind> void forward(const PointwiseViews& v) {
 #include "scaffolding/ops/pointwise/binary.def"
 
 // start + weight * (end - start), the form that is exact at the nearer end (as torch's).
+template <class C> __device__ C lerp_of(C a, C b, C w) { return abs(w) < C(0.5) ? a + w * (b - a) : b - (b - a) * (C(1) - w); }
 template <class T> struct Lerp {
-  __device__ T operator()(T start, T end, T weight) const {
-    using C = compute_t<T>;
-    C a = to_compute(start), b = to_compute(end), w = to_compute(weight);
-    return from_compute<T>(abs(w) < C(0.5) ? a + w * (b - a) : b - (b - a) * (C(1) - w));
-  }
+  __device__ T operator()(T start, T end, T weight) const { return from_compute<T>(lerp_of(to_compute(start), to_compute(end), to_compute(weight))); }
+};
+template <class T> struct LerpBy {
+  compute_t<T> weight;
+  __device__ T operator()(T start, T end) const { return from_compute<T>(lerp_of(to_compute(start), to_compute(end), weight)); }
 };
 void lerp(const PointwiseViews& v) {
   as_float(v.dtype, [&](auto t) {
     using T = decltype(t);
+    if (!v.in[2]) return elementwise<T, T, T>("lerp", LerpBy<T>{compute_t<T>(v.p1)}, v.out, v.in[0], v.in[1]);
     elementwise<T, T, T, T>("lerp", Lerp<T>{}, v.out, v.in[0], v.in[1], v.in[2]);
   });
 }

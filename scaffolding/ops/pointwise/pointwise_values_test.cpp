@@ -73,6 +73,38 @@ TEST(pointwise, numbers_and_0d_tensors_do_not_widen) {
   EXPECT_EQ(clamp(zeros({2}, kInt32), 0.5).dtype(), kFloat32);
 }
 
+// A number beside a 16-bit tensor, as torch 2.15 has it on the CPU: products, quotients by it and interpolations keep it in 32 bits; sums, powers and
+// the others round it to the tensor's dtype first.
+TEST(pointwise, a_number_beside_16_bits_is_rounded_where_torch_rounds_it) {
+  const double number = 0.7123456789;
+  for (DType t : {kFloat16, kBFloat16}) {
+    Tensor x = to_dtype(arange(0.25, 8.25, 0.015625, kFloat32), t).reshape({64, 8});
+    const double rounded = full({}, number, t).item();
+    EXPECT_NE(rounded, number);
+    for (bool strided : {false, true}) {
+      Tensor a = strided ? x.transpose(0, 1) : x, b = to_dtype(a, kFloat32), zero_d = scalar_tensor(number, kFloat32);
+      auto same = [&](const char* what, const Tensor& got, const Tensor& want) {
+        EXPECT_EQ(got.dtype(), t) << what;
+        EXPECT_EQ(got.to_vector(), to_dtype(want, t).to_vector()) << what << " " << name(t) << (strided ? " strided" : "");
+      };
+      same("mul", a * number, b * number);
+      same("mul from the left", number * a, number * b);
+      same("mul by a 0-d tensor", a * zero_d, b * number);
+      same("div", a / number, b / number);
+      same("floor_divide", floor_divide(a, wrapped(number)), floor_divide(b, wrapped(number)));
+      same("trunc", div(a, wrapped(number), "trunc"), div(b, wrapped(number), "trunc"));
+      same("lerp", lerp(a, neg(a), wrapped(number)), lerp(b, neg(b), wrapped(number)));
+      Tensor c = a.clone(), d = a.clone();
+      same("mul_", c.mul_(Scalar(number)), b * number);
+      same("div_", d.div_(wrapped(number)), b / number);
+      same("add", a + number, b + rounded);
+      same("sub", a - number, b - rounded);
+      same("pow", pow(a, wrapped(number)), pow(b, wrapped(rounded)));
+      same("remainder", remainder(a, wrapped(number)), remainder(b, wrapped(rounded)));
+    }
+  }
+}
+
 TEST(pointwise, integers_divide_to_the_default_dtype) {
   Tensor q = whole({7, -7, 1}) / whole({2, 2, 0});
   EXPECT_EQ(q.dtype(), kFloat32);

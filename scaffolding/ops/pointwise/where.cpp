@@ -50,8 +50,13 @@ Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight) {
   check_floating("lerp", "input", input);
   pointwise::Operands o = pointwise::prepare("lerp", input, end, true);
   o.shape = broadcast_shapes("lerp", weight.shape(), o.shape);
+  if (weight.ndim() == 0 && weight.device().is_cpu() && !o.shape.empty() && (pointwise::has_16_bits(o.dtype) || !o.device.is_cpu())) {
+    o.number = &weight;
+    o.value = weight.item();
+  }
   Tensor ka, kb, kw, y = pointwise::result_like(o.shape, o.dtype, o.device, input, end);
-  pointwise::run("lerp", lerp_forward, y, {pointwise::operand(input, o, ka), pointwise::operand(end, o, kb), pointwise::operand(weight, o, kw)}, o.dtype);
+  pointwise::run("lerp", lerp_forward, y, {pointwise::operand(input, o, ka), pointwise::operand(end, o, kb), pointwise::operand(weight, o, kw)}, o.dtype, 0,
+                 o.value);
   return autograd::record("lerp", y, {input, end, weight},
                           [a = autograd::save(input), b = autograd::save(end), w = autograd::save(weight)](const Tensor& dy) -> Tensors {
                             Tensor x = a.get(), e = b.get(), t = w.get();
