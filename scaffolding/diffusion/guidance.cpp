@@ -17,7 +17,7 @@ Tensor rescale_noise_cfg(const Tensor& noise_pred, const Tensor& noise_pred_text
   Shape dims;
   for (int64_t i = 1; i < noise_pred.ndim(); ++i) dims.push_back(i);
   Tensor rescaled = noise_pred * (std(noise_pred_text, dims, 1, true) / std(noise_pred, dims, 1, true));
-  return guidance_rescale * rescaled + (1 - guidance_rescale) * noise_pred;
+  return rescaled * guidance_rescale + noise_pred * (1 - guidance_rescale);
 }
 
 Tensor classifier_free_guidance(const DenoisingModel& model, const Tensor& latents, const Tensor& timesteps, const Tensor& prompt_embeds,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scaffolding/core/parallel.h"
+#include "scaffolding/diffusion/schedulers/factor.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {

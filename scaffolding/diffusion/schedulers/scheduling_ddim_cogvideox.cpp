@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "scaffolding/diffusion/schedulers/factor.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/schedulers/factor.h"
 #include "scaffolding/diffusion/schedulers/multistep.h"
 #include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 #include "scaffolding/ops/ops.h"
@@ -110,9 +111,9 @@ StepOutput FlowMatchEulerDiscreteScheduler::advance(const Tensor& model_output, 
     dt = current - next;
   } else {
     float a = sigma_values_[place()], b = sigma_values_[place() + 1];
-    current = wrapped(a);
-    next = wrapped(b);
-    dt = wrapped(b - a);
+    current = scalar_tensor(a, kFloat64);
+    next = scalar_tensor(b, kFloat64);
+    dt = scalar_tensor(b - a, kFloat64);
   }
   Tensor prev_sample;
   if (config_.stochastic_sampling) {

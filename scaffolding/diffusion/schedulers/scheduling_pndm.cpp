@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/schedulers/factor.h"
 #include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 #include "scaffolding/ops/ops.h"
 
@@ -75,13 +76,13 @@ Tensor PNDMScheduler::runge_kutta(const Tensor& output, int64_t timestep, const 
   Tensor model_output = output;
   switch (counter_ % 4) {
     case 0:
-      cur_model_output_ = cur_model_output_ ? cur_model_output_ + 1.0 / 6 * model_output : 1.0 / 6 * model_output;
+      cur_model_output_ = cur_model_output_ ? cur_model_output_ + model_output * (1.0 / 6) : model_output * (1.0 / 6);
       ets_.push_back(model_output);
       cur_sample_ = sample;
       break;
     case 1:
-    case 2: cur_model_output_ = cur_model_output_ + 1.0 / 3 * model_output; break;
-    default: model_output = cur_model_output_ + 1.0 / 6 * model_output; cur_model_output_ = {};
+    case 2: cur_model_output_ = cur_model_output_ + model_output * (1.0 / 3); break;
+    default: model_output = cur_model_output_ + model_output * (1.0 / 6); cur_model_output_ = {};
   }
   return previous(cur_sample_, from, prev, model_output);
 }
@@ -106,11 +107,11 @@ Tensor PNDMScheduler::multistep(const Tensor& output, int64_t timestep, const Te
     sample = cur_sample_;
     cur_sample_ = {};
   } else if (ets_.size() == 2) {
-    model_output = (3 * e(1) - e(2)) / 2;
+    model_output = (e(1) * 3 - e(2)) / 2;
   } else if (ets_.size() == 3) {
-    model_output = (23 * e(1) - 16 * e(2) + 5 * e(3)) / 12;
+    model_output = (e(1) * 23 - e(2) * 16 + e(3) * 5) / 12;
   } else {
-    model_output = 1.0 / 24 * (55 * e(1) - 59 * e(2) + 37 * e(3) - 9 * e(4));
+    model_output = (e(1) * 55 - e(2) * 59 + e(3) * 37 - e(4) * 9) * (1.0 / 24);
   }
   return previous(sample, from, prev, model_output);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/schedulers/factor.h"
 #include "scaffolding/diffusion/schedulers/timestep_spacing.h"
 #include "scaffolding/ops/ops.h"
 

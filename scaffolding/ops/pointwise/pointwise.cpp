@@ -85,7 +85,7 @@ void take_number(Operands& o, Precise precise) {
   };
   bool left = number(o.a, o.b), right = number(o.b, o.a);
   if (left == right) return;
-  bool keeps = left ? precise.left : precise.right;
+  bool keeps = left ? precise.left && o.a.impl()->is_scalar : precise.right;
   if (!is_floating(o.dtype) || (o.device.is_cpu() && !(keeps && has_16_bits(o.dtype)))) return;
   o.number = left ? &o.a : &o.b;
   o.value = o.number->item();

@@ -14,7 +14,8 @@ struct Operands {
   double value = 0;                // of that number
 };
 inline bool has_16_bits(DType t) { return t == kFloat16 || t == kBFloat16; }
-// Sides on which a number takes part in 32 bits where the tensor has 16, as in torch; on the others it is rounded to the tensor's dtype first.
+// Sides on which a number takes part in 32 bits where the tensor has 16, as in torch; on the others it is rounded to the tensor's dtype first, and so is a
+// 0-d tensor that comes first (torch takes only its second operand for a number).
 struct Precise {
   bool left = false, right = false;
 };

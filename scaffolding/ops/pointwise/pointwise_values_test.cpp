@@ -90,6 +90,7 @@ TEST(pointwise, a_number_beside_16_bits_is_rounded_where_torch_rounds_it) {
       same("mul", a * number, b * number);
       same("mul from the left", number * a, number * b);
       same("mul by a 0-d tensor", a * zero_d, b * number);
+      same("a 0-d tensor times", zero_d * a, rounded * b);
       same("div", a / number, b / number);
       same("floor_divide", floor_divide(a, wrapped(number)), floor_divide(b, wrapped(number)));
       same("trunc", div(a, wrapped(number), "trunc"), div(b, wrapped(number), "trunc"));
