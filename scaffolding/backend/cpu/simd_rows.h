@@ -2,6 +2,7 @@
 // float16 with vf arithmetic and float64 with plain doubles ("vectors" of one lane), tails included.
 // Included only by *.cpu.cpp files and the headers beside them; everything inlines or is static.
 #pragma once
+#include "scaffolding/backend/cpu/cache.h"
 #include "scaffolding/backend/cpu/simd_math.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
@@ -59,7 +60,10 @@ template <class T, class P, class F> SF_INLINE void each_vector(int64_t count, P
     f(i, L);
     f(i + L, L);
   }
-  for (; i + L <= count; i += L) f(i, L);
+  for (; i + L <= count; i += L) {
+    if constexpr (bytes >= 128) fetch(i);
+    f(i, L);
+  }
   if (L > 1 && i < count) f(i, int(count - i));
 }
 // Sum over [0, count) of the vectors f(i, n); lanes past n must be 0. Four accumulators hide the adder's latency.
@@ -128,9 +132,8 @@ template <class A> static void write_converted(const TensorView& v, int64_t begi
 // Pieces of rows worth a thread's while: about 16 Ki elements (2 us of work at 8 elements per ns).
 SF_INLINE int64_t row_grain(int64_t columns) { return columns >= 16384 ? 1 : 16384 / (columns > 0 ? columns : 1); }
 
-// Outputs from here on are written past the caches: copying 84 MB so runs at 66 instead of 51 GB/s (2 cores of Zen 5,
-// 32 MB L3); a 21 MB copy, which the L3 would have kept, slows from 112 to 88.
-inline constexpr int64_t kStreamBytes = int64_t(40) << 20;
+// Whether an op from x to y, rows of whole vectors, writes past the caches.
+SF_INLINE bool streams(const void* x, const void* y, int64_t bytes) { return x != y && bytes >= cpu::stream_bytes() && (uintptr_t(y) & 63) == 0; }
 
 }  // namespace SF_ISA
 }  // namespace sf

@@ -93,7 +93,7 @@ template <class T> static void forward_of(const BatchNormForward& a) {
     }
     parallel_for(k.count, 1, [=](int64_t begin, int64_t end) {
       for (int64_t p = end - 1; p >= begin; --p)
-        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, offset, stream);
+        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, offset, stream, static_cast<const T*>(nullptr));
       if (stream) stream_fence();
     });
     return;

@@ -149,9 +149,12 @@ template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t
       },
       [&](int64_t i, int k) __attribute__((always_inline)) { store_n(y + i, activated<T, kSilu>(fma(load_n(x + i, k), a, b)), k); });
 }
-template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, bool stream) {
+// `next` is what the thread will read from memory afterwards, as many rows, fetched meanwhile; null for none.
+template <class T, bool kSilu>
+static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* gain, const Acc<T>* offset, bool stream, const T* next) {
   using V = Vec<T>;
   int64_t r = 0;
+  if (!next) next = x;
   if constexpr (sizeof(T) == 4) {
     for (; stream && r < rows; ++r) {
       const T* from = x + r * C;
@@ -165,6 +168,7 @@ template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t 
   auto fetch = [&](int64_t at) __attribute__((always_inline)) {
     __builtin_prefetch(x + at + kWriteAhead<T>);
     __builtin_prefetch(y + at + kWriteAhead<T>, 1);
+    __builtin_prefetch(next + at, 0, 2);
   };
   auto step = [&](int64_t at, int n, V a, V b) __attribute__((always_inline)) { store_n(y + at, activated<T, kSilu>(fma(load_n(x + at, n), a, b)), n); };
   for (; r + 2 <= rows; r += 2)
@@ -277,7 +281,7 @@ SF_INLINE bool channel_input(const TensorView& x) { return x.ndim >= 2 && comput
 SF_INLINE bool any_floating_channels(const TensorView& v) { return !v || computes(v.dtype); }
 // Output past the caches: whole vectors only.
 template <class T> SF_INLINE bool streams(const ChannelShape& s, const void* x, const void* y) {
-  return sizeof(T) == 4 && x != y && s.N * s.C * s.S * int64_t(sizeof(T)) >= kStreamBytes && (s.rows ? s.C : s.S) % kVec<T> == 0 && (uintptr_t(y) & 63) == 0;
+  return sizeof(T) == 4 && (s.rows ? s.C : s.S) % kVec<T> == 0 && SF_ISA::streams(x, y, s.N * s.C * s.S * int64_t(sizeof(T)));
 }
 
 }  // namespace SF_ISA

@@ -60,7 +60,7 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
     if (!y) return;
     for (int64_t p = end - 1; p >= begin; --p) {
       int64_t at = (n * S + p * step) * C;
-      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, stream);
+      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, stream, n + 1 < N ? x + at + S * C : nullptr);
     }
     if (stream) stream_fence();
   };

@@ -91,7 +91,7 @@ template <class T, bool kCenter, class Args> static void norm_forward(const Args
   A* shared = static_cast<A*>(scratch(size_t(2 * C) * sizeof(A), 0));
   const A* weight_row = a.weight ? converted<A>(a.weight, C, A(1), shared) : nullptr;
   const A* bias_row = bias ? converted<A>(bias, C, A(0), shared + C) : nullptr;
-  bool stream = a.y.data != a.x.data && R * C * int64_t(sizeof(T)) >= kStreamBytes && C % kVec<T> == 0 && (uintptr_t(a.y.data) & 63) == 0;
+  bool stream = C % kVec<T> == 0 && streams(a.x.data, a.y.data, R * C * int64_t(sizeof(T)));
   parallel_for(R, row_grain(C), [&](int64_t begin, int64_t end) {
     A* own = static_cast<A*>(scratch(size_t(3 * C) * sizeof(A), 1));
     FoldedRows<A> folded{weight_row, bias_row, a.scale, a.shift, C, own, own + C, own + 2 * C};

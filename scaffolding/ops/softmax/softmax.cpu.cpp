@@ -115,7 +115,7 @@ template <class T> static void forward_rows(const SoftmaxForward& a) {
   T* y = a.y.as<T>();
   Acc<T> scale = Acc<T>(a.scale);
   bool log = a.log;
-  bool stream = x != y && R * C * int64_t(sizeof(T)) >= kStreamBytes && C % kVec<T> == 0 && (uintptr_t(y) & 63) == 0;
+  bool stream = C % kVec<T> == 0 && streams(x, y, R * C * int64_t(sizeof(T)));
   parallel_for(R, row_grain(C), [=](int64_t begin, int64_t end) {
     auto* e = static_cast<Acc<T>*>(scratch(sizeof(Acc<T>) * size_t(C <= kCachedRow ? C : 1), 0));
     for (int64_t r = begin; r < end; ++r) forward_row<T>(x + r * C, y + r * C, C, scale, log, e, stream);
