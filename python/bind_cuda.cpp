@@ -4,7 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include "bind_arguments.h"
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/backend/precision.h"
 
 namespace nb = nanobind;
@@ -16,6 +18,10 @@ namespace {
 Accelerator& gpu(int index) { return accelerator(Device(Device::CUDA, index)); }
 void* pointer(uintptr_t p) { return reinterpret_cast<void*>(p); }
 uintptr_t number(void* p) { return reinterpret_cast<uintptr_t>(p); }
+Tensor tensor_argument(const char* op, nb::handle o) {
+  if (!is_tensor(o.ptr())) fail<TypeError>(op, ": needs a tensor, got ", Py_TYPE(o.ptr())->tp_name);
+  return tensor_of(o.ptr());
+}
 
 // f(gpu) without the interpreter's lock: it may wait for the device.
 template <class F> auto without_lock(int index, const F& f) {
@@ -32,7 +38,12 @@ void bind_cuda(nb::module_& m) {
   });
   m.def("_cuda_memory", [](int i) {
     MemoryStatistics s = gpu(i).memory(i);
-    return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.free, s.total);
+    return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.free, s.total, s.segments, s.free_blocks, s.largest_free_block,
+                          s.split_free, s.in_graph_pools, s.retries, s.out_of_memory);
+  });
+  m.def("_cuda_record_stream", [](nb::handle tensor, uintptr_t s) {
+    Tensor t = tensor_argument("record_stream", tensor);
+    gpu(t.device().index).record_stream(t.device().index, t.storage()->data, pointer(s));
   });
   m.def("_cuda_reset_peak", [](int i) { gpu(i).reset_peak(i); });
   m.def("_cuda_empty_cache", [](int i) { without_lock(i, [&](Accelerator& a) { a.empty_cache(i); }); });
@@ -52,6 +63,17 @@ void bind_cuda(nb::module_& m) {
   m.def("_cuda_record_event", [](int i, uintptr_t e, uintptr_t s) { gpu(i).record_event(i, pointer(e), pointer(s)); });
   m.def("_cuda_synchronize_event", [](int i, uintptr_t e) { without_lock(i, [&](Accelerator& a) { a.synchronize_event(i, pointer(e)); }); });
   m.def("_cuda_event_done", [](int i, uintptr_t e) { return gpu(i).event_done(i, pointer(e)); });
+  m.def("_cuda_graph_pool", &cuda::new_graph_pool);
+  m.def("_cuda_is_capturing", [] { return cuda::CudaGraph::recording() != nullptr; });
+  nb::class_<cuda::CudaGraph>(m, "_CudaGraph")
+      .def("__init__", [](cuda::CudaGraph* self, int i) { new (self) cuda::CudaGraph(Device(Device::CUDA, i)); })
+      .def("capture_begin", [](cuda::CudaGraph& g, uint64_t pool, int mode) { g.capture_begin(pool, CaptureMode(mode)); })
+      .def("capture_end", &cuda::CudaGraph::capture_end)
+      .def("replay", &cuda::CudaGraph::replay)
+      .def("reset", &cuda::CudaGraph::reset)
+      .def("pool", &cuda::CudaGraph::pool)
+      .def("captured", &cuda::CudaGraph::captured);
+
   m.def("_cuda_milliseconds_between", [](int i, uintptr_t start, uintptr_t end) { return gpu(i).milliseconds_between(i, pointer(start), pointer(end)); });
 }
 

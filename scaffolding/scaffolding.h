@@ -5,6 +5,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/generator.h"
 #include "scaffolding/core/op.h"

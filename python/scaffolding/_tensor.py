@@ -81,6 +81,12 @@ def pin_memory(self, device=None):
 
 
 @_method
+def record_stream(self, stream):
+    """Says that work given to a stream uses this tensor: once freed, its memory is reused only after that work. For tensors made on another stream."""
+    _core._cuda_record_stream(self, stream._handle)
+
+
+@_method
 def share_memory_(self):
     """The tensor itself: threads share memory already."""
     return self

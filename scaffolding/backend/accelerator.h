@@ -15,11 +15,20 @@ struct DeviceProperties {
 struct MemoryStatistics {
   size_t allocated = 0, max_allocated = 0, reserved = 0, max_reserved = 0;
   size_t free = 0, total = 0;  // of the device, whoever uses it
+  // Fragmentation: what is reserved and not allocated, in how many pieces. split_free lies in segments of which another part is in use, so that
+  // no larger tensor fits and the device does not get it back.
+  size_t segments = 0, free_blocks = 0, largest_free_block = 0, split_free = 0;
+  size_t in_graph_pools = 0;              // reserved for captured graphs alone
+  size_t retries = 0, out_of_memory = 0;  // allocations that emptied the cache first; that failed
 };
 
 // Streams are queues of work that run in order each, events places in them. A handle owns nothing and is null for the default stream.
 using StreamHandle = void*;
 using EventHandle = void*;
+using GraphHandle = void*;  // captured work, ready to run
+
+// Which calls that may break a capture are errors while one is going on: of any thread, of its own, or none. As CUDA's cudaStreamCaptureMode.
+enum class CaptureMode { Global, ThreadLocal, Relaxed };
 
 class Accelerator : public Backend {
  public:
@@ -42,6 +51,15 @@ class Accelerator : public Backend {
   virtual void synchronize_event(int index, EventHandle e) = 0;
   virtual bool event_done(int index, EventHandle e) = 0;
   virtual double milliseconds_between(int index, EventHandle start, EventHandle end) = 0;  // both made with timing, and done
+
+  virtual void record_stream(int index, const void* data, StreamHandle s) = 0;  // data: from allocate; reused only after what s has by its release
+
+  // ---- behind CudaGraph, which checks calls. On the calling thread's current stream, which is not the default one.
+  virtual void begin_capture(int index, uint64_t pool, CaptureMode mode) = 0;
+  virtual GraphHandle end_capture(int index) = 0;  // RuntimeError when the capture is broken; it is over then too
+  virtual void launch_graph(int index, GraphHandle g) = 0;
+  virtual void destroy_graph(int index, GraphHandle g, uint64_t pool) = 0;          // g may be null, where the capture failed; waits for the device
+  virtual void write_words(int index, void* data, const uint64_t (&words)[2]) = 0;  // by a kernel, so that nothing waits
 };
 
 // RuntimeError as backend(); ValueError for the CPU and its like.

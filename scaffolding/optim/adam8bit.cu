@@ -2,6 +2,7 @@
 // as the nearest level of its map once the block's new scale is known; nothing but the values themselves goes to memory.
 #include <cstring>
 
+#include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/multi_tensor.cuh"
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/optim/kernel.h"
@@ -64,6 +65,7 @@ __global__ void __launch_bounds__(kThreads) update_blocks(QuantizedTensor t, Rat
 }
 
 void quantized_adam(const QuantizedAdamStep& s) {
+  refuse_while_capturing("adamw8bit", "an optimizer whose step count and learning rate are numbers of the host");
   Device device = device_of_step("adamw_8bit", s.tensors, s.count, [](const QuantizedTensor& t) { return t.param; });
   DeviceTable avg_map = device_table(device, s.avg_map, 1), square_map = device_table(device, s.square_map, 1);
   for (int64_t k = 0; k < s.count; ++k) {

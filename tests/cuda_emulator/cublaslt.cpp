@@ -8,7 +8,7 @@
 
 #include "scaffolding/core/half.h"
 
-extern "C" void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument);
+extern "C" void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*));
 
 struct EmulatedCublasLt {};
 struct EmulatedMatmulDesc {
@@ -93,8 +93,8 @@ void run(void* argument) {
         if (s.epilogue & CUBLASLT_EPILOGUE_GELU) v = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
         write(j->D, j->d.type, at, v);
       }
-  delete j;
 }
+void drop(void* argument) { delete static_cast<Job*>(argument); }
 
 bool aligned(const void* p, uint32_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
 
@@ -209,6 +209,6 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
     if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes < 1024) return CUBLAS_STATUS_NOT_SUPPORTED;
   auto number = [&](const void* p) { return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p)); };
-  sf_cuda_emulator_queue(stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)});
+  sf_cuda_emulator_queue(stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)}, drop);
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -10,16 +10,33 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "cuda_runtime.h"
 #include "grid.h"
 
 using cuda_emulator::stop;
 
+// Work in the order in which it was captured, which is one of those that the streams and events of the capture allow.
+struct EmulatedGraph {
+  std::vector<std::function<void()>> work;
+  EmulatedStream* origin = nullptr;
+  std::thread::id thread;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  bool invalid = false;
+  std::set<EmulatedStream*> streams;   // that take part
+  std::set<EmulatedStream*> unjoined;  // with work that the origin does not wait for yet
+};
+struct EmulatedGraphExec {
+  std::shared_ptr<const std::vector<std::function<void()>>> work;
+};
 struct EmulatedStream {
+  EmulatedGraph* graph = nullptr;  // while captured
   unsigned flags = 0;
   uint64_t queued = 0, done = 0;  // pieces of work
   std::deque<std::function<void()>> work;
@@ -27,6 +44,7 @@ struct EmulatedStream {
 struct EmulatedEvent {
   EmulatedStream* stream = nullptr;  // null: never recorded
   uint64_t after = 0;                // pieces of work of that stream
+  EmulatedGraph* graph = nullptr;    // recorded in a capture: it orders the captured work only
   std::chrono::steady_clock::time_point time;
 };
 
@@ -48,15 +66,39 @@ size_t used = 0;
 int open_depth = 0;
 int64_t allocations_until_failure = -1;
 std::set<EmulatedStream*> streams;
+std::deque<std::unique_ptr<EmulatedStream>> destroyed_streams;  // events may name them
+std::set<EmulatedGraph*> captures;                              // that go on
 EmulatedStream default_stream;
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 cudaError_t failed(cudaError_t status) { return last_error = status; }
 
 void protect(int how) {
   for (auto& [data, block] : blocks)
     if (mprotect(block.mapping, block.mapped - kPage, how) != 0) stop("mprotect failed");
+}
+
+// Calls that CUDA's manual lists as unsafe while a stream is captured ("Stream capture modes"): they break the captures that forbid them.
+bool breaks_captures() {
+  bool broken = false;
+  if (thread_mode == cudaStreamCaptureModeRelaxed) return false;
+  for (EmulatedGraph* g : captures) {
+    bool mine = g->thread == std::this_thread::get_id();
+    bool forbids = mine ? g->mode != cudaStreamCaptureModeRelaxed : g->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
+    if (forbids) g->invalid = broken = true;
+  }
+  return broken;
+}
+// Waiting for, or asking about, a stream that is captured.
+bool breaks_capture_of(EmulatedStream& s) {
+  if (s.graph) s.graph->invalid = true;
+  return s.graph != nullptr;
+}
+bool breaks_any_capture() {
+  for (EmulatedGraph* g : captures) g->invalid = true;
+  return !captures.empty();
 }
 
 struct OpenMemory {
@@ -97,6 +139,11 @@ void push(EmulatedStream& s, std::function<void()> work) {
 // The default stream waits for all blocking streams and they for it (CUDA Runtime API, "Stream synchronization behavior").
 void queue(cudaStream_t handle, std::function<void()> work) {
   EmulatedStream& s = stream_of(handle);
+  if (s.graph) {
+    s.graph->work.push_back(std::move(work));
+    if (&s != s.graph->origin) s.graph->unjoined.insert(&s);
+    return;
+  }
   auto after = [&](EmulatedStream& other) {
     if (&other != &s && other.done < other.queued) push(s, [&other, n = other.queued] { run_until(other, n); });
   };
@@ -157,9 +204,10 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
 }
 
 // For the stand-ins of CUDA's libraries: work on a stream, done where its kernels are.
-extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument) {
+// A captured graph does it again and again: the argument is dropped when nobody will.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*)) {
   std::lock_guard guard(lock);
-  queue(stream, [=] { work(argument); });
+  queue(stream, [work, kept = std::shared_ptr<void>(argument, drop)] { work(kept.get()); });
 }
 
 cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, std::function<void()> kernel) {
@@ -179,6 +227,14 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureUnmatched: return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorStreamCaptureImplicit: return "cudaErrorStreamCaptureImplicit";
+    case cudaErrorCapturedEvent: return "cudaErrorCapturedEvent";
+    case cudaErrorStreamCaptureWrongThread: return "cudaErrorStreamCaptureWrongThread";
     default: return "cudaErrorUnknown";
   }
 }
@@ -219,12 +275,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 }
 cudaError_t cudaDeviceSynchronize() {
   std::lock_guard guard(lock);
+  if (breaks_any_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   run_device();
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   std::lock_guard guard(lock);
+  if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (allocations_until_failure == 0) return failed(cudaErrorMemoryAllocation);
   if (allocations_until_failure > 0) --allocations_until_failure;
   // The last byte lies before the closed page as nearly as the alignment of vector accesses lets it.
@@ -245,6 +303,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 cudaError_t cudaFree(void* data) {
   if (!data) return cudaSuccess;
   std::lock_guard guard(lock);
+  if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
   run_device();
   auto it = blocks.find(static_cast<char*>(data));
   if (it == blocks.end()) stop("cudaFree of what cudaMalloc did not give");
@@ -273,6 +332,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind, cudaStream_t s) {
   std::lock_guard guard(lock);
   if (!fits(dst, bytes) || !fits(src, bytes)) return failed(cudaErrorInvalidValue);
+  bool pageable = !block_with(dst) || !block_with(src);
+  if (pageable && breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
   queue(s, [=] { std::memmove(dst, src, bytes); });
   return cudaSuccess;
 }
@@ -296,21 +357,37 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   std::lock_guard guard(lock);
   run_device();  // other streams' work may name it
+  if (s->graph) stop("a stream that is captured was destroyed");
   streams.erase(&stream_of(s));
-  delete s;
+  destroyed_streams.emplace_back(s);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
   run_all(stream_of(s));
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
   return stream_of(s).done < stream_of(s).queued ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   std::lock_guard guard(lock);
+  EmulatedStream& waits = stream_of(s);
+  if (e->graph) {
+    if (!captures.count(e->graph) || (waits.graph && waits.graph != e->graph)) return failed(cudaErrorStreamCaptureIsolation);
+    waits.graph = e->graph;
+    e->graph->streams.insert(&waits);
+    // The captured order holds what is waited for; work of the event's stream behind it counts as waited for too.
+    if (&waits == e->graph->origin) e->graph->unjoined.erase(e->stream);
+    return cudaSuccess;
+  }
+  if (waits.graph && e->stream) {  // the graph would depend on work outside of it
+    waits.graph->invalid = true;
+    return failed(cudaErrorStreamCaptureIsolation);
+  }
   if (e->stream) queue(s, [other = e->stream, n = e->after] { run_until(*other, n); });
   return cudaSuccess;
 }
@@ -320,12 +397,18 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   std::lock_guard guard(lock);
-  if (e->stream) run_until(*e->stream, e->after);  // recorded work writes its time into the event
+  if (e->stream && !e->graph) run_until(*e->stream, e->after);  // recorded work writes its time into the event
   delete e;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (stream_of(s).graph) {
+    e->graph = stream_of(s).graph;
+    e->stream = &stream_of(s);
+    return cudaSuccess;
+  }
+  e->graph = nullptr;
   if (e->stream) run_until(*e->stream, e->after);
   queue(s, [e] { e->time = std::chrono::steady_clock::now(); });
   e->stream = &stream_of(s);
@@ -334,11 +417,13 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   std::lock_guard guard(lock);
+  if (e->graph) return failed(cudaErrorCapturedEvent);
   if (e->stream) run_until(*e->stream, e->after);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   std::lock_guard guard(lock);
+  if (e->graph) return failed(cudaErrorCapturedEvent);
   return e->stream && e->stream->done < e->after ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
@@ -346,5 +431,57 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   if (!start->stream || !end->stream) return failed(cudaErrorInvalidResourceHandle);
   if (cudaEventQuery(start) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) return failed(cudaErrorNotReady);
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  std::lock_guard guard(lock);
+  EmulatedStream& s = stream_of(handle);
+  if (&s == &default_stream) return failed(cudaErrorStreamCaptureImplicit);
+  if (s.graph) return failed(cudaErrorInvalidValue);
+  s.graph = new EmulatedGraph;
+  s.graph->origin = &s;
+  s.graph->thread = std::this_thread::get_id();
+  s.graph->mode = mode;
+  s.graph->streams.insert(&s);
+  captures.insert(s.graph);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  std::lock_guard guard(lock);
+  *graph = nullptr;
+  EmulatedStream& s = stream_of(handle);
+  if (!s.graph || s.graph->origin != &s) return failed(cudaErrorStreamCaptureUnmatched);
+  EmulatedGraph* g = s.graph;
+  if (g->mode != cudaStreamCaptureModeRelaxed && g->thread != std::this_thread::get_id()) return failed(cudaErrorStreamCaptureWrongThread);
+  for (EmulatedStream* one : g->streams) one->graph = nullptr;
+  captures.erase(g);
+  cudaError_t status = g->invalid ? cudaErrorStreamCaptureInvalidated : g->unjoined.empty() ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
+  if (status == cudaSuccess) *graph = g;
+  else delete g;
+  return status == cudaSuccess ? status : failed(status);
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(thread_mode, *mode);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new EmulatedGraphExec{std::make_shared<const std::vector<std::function<void()>>>(graph->work)};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+  std::lock_guard guard(lock);
+  if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);  // child graphs are not emulated
+  queue(s, [work = exec->work] {
+    for (auto& one : *work) one();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
   return cudaSuccess;
 }

@@ -38,6 +38,8 @@ class GradScaler:
         """A tensor, or tensors in lists and tuples, times the scale."""
         if not self._enabled:
             return outputs
+        if _core._cuda_is_capturing():
+            raise RuntimeError("GradScaler.scale: the scale would stay that of the capture in every replay; scale outside of the graph, or use bfloat16")
         if isinstance(outputs, Tensor):
             return outputs * self._scale
         if isinstance(outputs, (list, tuple)):

@@ -11,6 +11,7 @@ from .devices import (
     synchronize,
     why_not,
 )
+from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from .memory import (
     empty_cache,
     max_memory_allocated,
@@ -18,6 +19,7 @@ from .memory import (
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_stats,
     memory_summary,
     reset_peak_memory_stats,
 )

@@ -45,9 +45,43 @@ def empty_cache():
 
 
 def memory_summary(device=None):
-    """The figures above as a table to print."""
+    """The figures above as a table to print, with what is reserved and cannot be used for a large tensor: fragmentation."""
     index = device_index(device)
-    names = ("in tensors", "in tensors at most", "reserved", "reserved at most", "free on the device", "of the device")
+    stats = memory_stats(index)
+    free, total = mem_get_info(index)
+    rows = {
+        "in tensors": stats["allocated_bytes.all.current"],
+        "in tensors at most": stats["allocated_bytes.all.peak"],
+        "reserved": stats["reserved_bytes.all.current"],
+        "reserved at most": stats["reserved_bytes.all.peak"],
+        "free beside tensors": stats["inactive_split_bytes.all.current"],
+        "largest free block": stats["largest_free_block"],
+        "of captured graphs": stats["graph_pool_bytes"],
+        "free on the device": free,
+        "of the device": total,
+    }
     lines = [f"cuda:{index} memory, MiB"]
-    lines += [f"  {name:<20}{value / 2**20:>12.1f}" for name, value in zip(names, _core._cuda_memory(index))]
+    lines += [f"  {name:<20}{value / 2**20:>12.1f}" for name, value in rows.items()]
+    lines.append(
+        f"  {stats['segment.all.current']} segments, {stats['free_blocks']} free blocks; "
+        f"{stats['num_alloc_retries']} allocations emptied the cache, {stats['num_ooms']} failed"
+    )
     return "\n".join(lines)
+
+
+def memory_stats(device=None):
+    """What is known of the GPU's memory, under torch's keys where it has them."""
+    s = _statistics(device)
+    return {
+        "allocated_bytes.all.current": s[0],
+        "allocated_bytes.all.peak": s[1],
+        "reserved_bytes.all.current": s[2],
+        "reserved_bytes.all.peak": s[3],
+        "segment.all.current": s[6],
+        "inactive_split_bytes.all.current": s[9],
+        "free_blocks": s[7],
+        "largest_free_block": s[8],
+        "graph_pool_bytes": s[10],
+        "num_alloc_retries": s[11],
+        "num_ooms": s[12],
+    }

@@ -2,6 +2,7 @@
 #include "scaffolding/backend/accelerator.h"
 
 #include "scaffolding/backend/cuda/caching_allocator.h"
+#include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/current_stream.h"
 
 namespace sf::cuda {
@@ -14,10 +15,11 @@ class CudaBackend final : public Accelerator {
     check_usable(index);
     return CachingAllocator::of(index).allocate(bytes);
   }
-  void release(void* data, size_t bytes, int index) override { CachingAllocator::of(index).release(data, bytes); }
+  void release(void* data, size_t, int index) override { CachingAllocator::of(index).release(data); }
 
   void copy(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) override {
     if (bytes == 0) return;
+    if (dst_device.is_cpu() || src_device.is_cpu()) refuse_while_capturing("copy", "a copy from or to host memory");
     if (dst_device.is_cuda() && src_device.is_cuda() && dst_device.index != src_device.index) return copy_between(dst, dst_device, src, src_device, bytes);
     Device gpu = dst_device.is_cuda() ? dst_device : src_device;
     Stream stream = Stream::current(gpu.index);
@@ -29,6 +31,7 @@ class CudaBackend final : public Accelerator {
 
   void synchronize(int index) override {
     check_usable(index);
+    refuse_while_capturing("synchronize", "waiting for the device");
     DeviceScope scope(index);
     check(cudaDeviceSynchronize(), "synchronize");
   }
@@ -41,8 +44,7 @@ class CudaBackend final : public Accelerator {
   }
   MemoryStatistics memory(int index) override {
     check_usable(index);
-    CachingAllocator::Statistics s = CachingAllocator::of(index).statistics();
-    MemoryStatistics m{s.allocated, s.max_allocated, s.allocated + s.cached, s.max_reserved};
+    MemoryStatistics m = CachingAllocator::of(index).statistics();
     DeviceScope scope(index);
     check(cudaMemGetInfo(&m.free, &m.total), "cuda");
     return m;
@@ -65,7 +67,8 @@ class CudaBackend final : public Accelerator {
   }
   void destroy_stream(int index, StreamHandle s) override {
     DeviceScope scope(index);
-    synchronize_stream(index, s);  // its freed blocks may be handed to a new stream of the same handle
+    check(cudaStreamSynchronize(stream_of(s)), "Stream");  // its freed blocks may be handed to a new stream of the same handle
+    CachingAllocator::of(index).forget_stream(stream_of(s));
     check(cudaStreamDestroy(stream_of(s)), "Stream");
   }
   StreamHandle current_stream(int index) override {
@@ -78,6 +81,7 @@ class CudaBackend final : public Accelerator {
   }
   void synchronize_stream(int index, StreamHandle s) override { Stream{index, stream_of(s)}.synchronize(); }
   bool stream_done(int index, StreamHandle s) override {
+    refuse_while_capturing("query", "asking whether a stream is done");
     DeviceScope scope(index);
     return done(cudaStreamQuery(stream_of(s)));
   }
@@ -102,6 +106,7 @@ class CudaBackend final : public Accelerator {
     check(cudaEventRecord(event_of(e), stream_of(s)), "Event.record");
   }
   void synchronize_event(int index, EventHandle e) override {
+    refuse_while_capturing("Event.synchronize", "waiting for an event");
     DeviceScope scope(index);
     check(cudaEventSynchronize(event_of(e)), "Event.synchronize");
   }
@@ -115,6 +120,14 @@ class CudaBackend final : public Accelerator {
     check(cudaEventElapsedTime(&ms, event_of(start), event_of(end)), "Event.elapsed_time");
     return double(ms);
   }
+
+  void record_stream(int index, const void* data, StreamHandle s) override { CachingAllocator::of(index).record_stream(data, stream_of(s)); }
+
+  void begin_capture(int index, uint64_t pool, CaptureMode mode) override { cuda::begin_capture(index, pool, mode); }
+  GraphHandle end_capture(int index) override { return cuda::end_capture(index); }
+  void launch_graph(int index, GraphHandle g) override { cuda::launch_graph(index, static_cast<cudaGraphExec_t>(g)); }
+  void destroy_graph(int index, GraphHandle g, uint64_t pool) override { cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool); }
+  void write_words(int index, void* data, const uint64_t (&words)[2]) override { cuda::write_words(index, data, words); }
 
  private:
   static cudaStream_t stream_of(StreamHandle s) { return static_cast<cudaStream_t>(s); }

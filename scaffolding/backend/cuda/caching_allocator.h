@@ -1,43 +1,84 @@
-// CachingAllocator: device memory kept between steps, because cudaMalloc and cudaFree synchronise the device.
-// Owns every block it ever made until empty_cache(). A block freed while stream A is current is reused by allocations on
-// A only: they run after the work that last used it. Thread-safe; one allocator and one lock per device.
+// CachingAllocator: device memory kept between steps, because cudaMalloc and cudaFree synchronise the device. Segments come from cudaMalloc
+// and are split into blocks; neighbours that are free become one block again, as in PyTorch's CUDACachingAllocator.
+// Owns every segment until empty_cache(). A block belongs to the stream it was allocated on and is reused there at once; where other streams
+// used it too (record_stream, or freed while another is current), only after an event of theirs. What a graph allocates while it is captured
+// comes from its pool and goes to nobody else while a graph of that pool lives. Thread-safe; one allocator and one lock per device.
 #pragma once
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
+#include <unordered_map>
 #include <vector>
 
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda/stream.h"
 
 namespace sf::cuda {
 
 class CachingAllocator {
  public:
-  struct Statistics {
-    size_t allocated = 0;  // bytes in use now, rounded up to blocks
-    size_t max_allocated = 0;
-    size_t cached = 0;        // bytes in free blocks
-    size_t max_reserved = 0;  // of allocated + cached
-    size_t device_calls = 0;  // cudaMalloc calls so far
-  };
-
   static CachingAllocator& of(int device);
-  void* allocate(size_t bytes);            // RuntimeError saying asked, free and in use when there is no room
-  void release(void* data, size_t bytes);  // bytes as given to allocate
-  void empty_cache();                      // waits for the device, then gives free blocks back to it
-  void reset_peak();                       // the largest numbers are those of now
-  Statistics statistics();
+  void* allocate(size_t bytes);  // RuntimeError saying asked, free, cached, the largest blocks in use and what to try
+  void release(void* data);
+  void record_stream(const void* data, cudaStream_t stream);  // data: where a block in use begins
+  void forget_stream(cudaStream_t stream);                    // before it is destroyed; it has done its work
+  void empty_cache();  // waits for the device, then gives it segments without a block in use; not while a graph is captured
+  void reset_peak();   // the largest numbers are those of now
+  MemoryStatistics statistics();
+
+  // While the calling thread captures (CudaGraph::recording), what it allocates comes from that graph's pool.
+  void begin_capture(uint64_t pool);  // one more graph of that pool
+  void end_capture();
+  void leave_pool(uint64_t pool);  // a graph less; with the last one its free segments go back to the device
 
  private:
-  // Blocks come in few sizes, so that the next step finds the last one's: multiples of 512 bytes below 1 MiB (what
-  // cudaMalloc aligns to at least), of 2 MiB (a page of device memory) above.
-  // With SF_CUDA_CACHE=0 nothing is rounded or kept, so that a checker of memory sees where each tensor ends.
+  struct Pool;
+  struct Block {
+    char* data = nullptr;
+    size_t size = 0;  // bytes
+    cudaStream_t stream = nullptr;
+    Pool* pool = nullptr;
+    bool in_use = false;
+    Block *before = nullptr, *behind = nullptr;  // of the same segment
+    std::vector<cudaStream_t> used_on;           // besides stream
+    int events = 0;                              // that must pass before it is free
+  };
+  struct BySize {
+    bool operator()(const Block* a, const Block* b) const;
+  };
+  struct Pool {
+    uint64_t id = 0;  // 0: the one of everybody
+    int graphs = 0;
+    std::set<Block*, BySize> small, large;  // free ones
+    std::set<Block*, BySize>& free_blocks(size_t size) { return size <= kSmall ? small : large; }
+  };
+  static constexpr size_t kUnit = 512, kSmall = size_t(1) << 20, kMiB = size_t(1) << 20;
+
   static size_t rounded(size_t bytes);
+  Pool& pool_of_thread();
+  Block* take_free(Pool& pool, size_t size);
+  Block* new_segment(Pool& pool, size_t size);
+  void split(Block* block, size_t size);
+  void make_free(Block* block);
+  void record_events(Block* block);
+  void pass_events(bool wait);
+  void give_back_segments(Pool& pool);
+  void give_back_dead_pools();
+  void give_back(Block* segment);
   void empty_cache_locked();
+  [[noreturn]] void fail_out_of_memory(size_t size);
 
   int device_ = 0;
   std::mutex mutex_;
-  std::map<std::pair<cudaStream_t, size_t>, std::vector<void*>> free_;
-  Statistics statistics_;
+  std::unordered_map<const void*, std::unique_ptr<Block>> blocks_;  // all, by where they begin
+  std::map<uint64_t, std::unique_ptr<Pool>> pools_;
+  std::map<cudaStream_t, std::deque<std::pair<cudaEvent_t, Block*>>> events_;  // in the order of their stream
+  std::vector<cudaEvent_t> idle_events_;
+  std::vector<Block*> after_capture_;  // freed meanwhile: no event can be recorded, nothing given back
+  int captures_ = 0;
+  MemoryStatistics statistics_;  // but for what statistics() counts
 };
 
 }  // namespace sf::cuda

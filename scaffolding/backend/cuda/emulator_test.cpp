@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/core/env.h"
 #include "scaffolding/ops/attention/attention.h"
 #include "scaffolding/ops/conv/conv.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -34,6 +35,7 @@ TEST_F(CudaEmulator, says_what_it_is) {
 }
 
 TEST_F(CudaEmulator, every_failed_allocation_is_an_error_and_leaks_nothing) {
+  if (env::flag("SF_CUDA_CACHE")) GTEST_SKIP() << "the cache asks for many blocks at a time: SF_CUDA_CACHE=0 lets each allocation fail";
   Accelerator& gpu = accelerator(Device("cuda"));
   auto step = [] {
     Tensor x = arange(0, 64 * 48, 1, kFloat32).reshape({64, 48}).cuda().requires_grad_(), w = ones({48}, kFloat32).cuda().requires_grad_();
@@ -72,14 +74,14 @@ TEST_F(CudaEmulator, peaks_and_the_cache_are_counted) {
   Accelerator& gpu = accelerator(Device("cuda"));
   gpu.empty_cache(0);
   gpu.reset_peak(0);
-  size_t before = gpu.memory(0).allocated;
-  { Tensor x = empty({1 << 20}, kFloat32, Device("cuda")); }
+  size_t before = gpu.memory(0).allocated, reserved = gpu.memory(0).reserved;
+  { Tensor x = empty({3 << 20}, kFloat32, Device("cuda")); }
   MemoryStatistics m = gpu.memory(0);
   EXPECT_EQ(m.allocated, before);
-  EXPECT_EQ(m.max_allocated, before + (4u << 20));
-  EXPECT_EQ(m.max_reserved, before + (4u << 20));
+  EXPECT_EQ(m.max_allocated, before + (12u << 20));
+  EXPECT_EQ(m.max_reserved, reserved + (12u << 20));
   gpu.empty_cache(0);
-  EXPECT_EQ(gpu.memory(0).reserved, before);
+  EXPECT_EQ(gpu.memory(0).reserved, reserved);
   gpu.reset_peak(0);
   EXPECT_EQ(gpu.memory(0).max_allocated, before);
 }

@@ -7,15 +7,14 @@ namespace sf::cuda {
 
 class Scratch {
  public:
-  Scratch(Device device, size_t bytes) : device_(device), bytes_(bytes), data_(CachingAllocator::of(device.index).allocate(bytes)) {}
-  ~Scratch() { CachingAllocator::of(device_.index).release(data_, bytes_); }
+  Scratch(Device device, size_t bytes) : device_(device), data_(CachingAllocator::of(device.index).allocate(bytes)) {}
+  ~Scratch() { CachingAllocator::of(device_.index).release(data_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   template <class T> T* as() const { return static_cast<T*>(data_); }
 
  private:
   Device device_;
-  size_t bytes_;
   void* data_;
 };
 

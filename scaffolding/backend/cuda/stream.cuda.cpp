@@ -1,5 +1,6 @@
 #include "scaffolding/backend/cuda/stream.h"
 
+#include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/current_stream.h"
 
 namespace sf::cuda {
@@ -11,6 +12,7 @@ Stream Stream::current(int device) { return {device, current_streams[device]}; }
 void set_current(Stream stream) { current_streams[stream.device] = stream.handle; }
 
 void Stream::synchronize() const {
+  refuse_while_capturing("synchronize", "waiting for a stream");
   DeviceScope scope(device);
   check(cudaStreamSynchronize(handle), "synchronize");
 }

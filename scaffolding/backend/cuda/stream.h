@@ -14,8 +14,8 @@ struct Stream {
   void synchronize() const;  // waits; RuntimeError when a kernel on it failed
 };
 
-// Makes a stream the calling thread's current one on its device for as long as the scope lives. A tensor used on two
-// streams needs a synchronize() between them.
+// Makes a stream the calling thread's current one on its device for as long as the scope lives. A tensor made on one
+// stream and used on another needs an event between them, and record_stream where it is freed before the other is done.
 class StreamScope {
  public:
   explicit StreamScope(Stream stream);

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <string>
 
+#include "scaffolding/backend/cuda/capture.h"
+
 namespace sf::cuda {
 
 namespace {
@@ -23,7 +25,12 @@ DeviceTable device_table(Device device, const void* bytes, size_t size) {
   Tables& tables = all[device.index];
   std::string_view content(static_cast<const char*>(bytes), size);
   std::lock_guard lock(tables.mutex);
-  if (auto at = tables.by_content.find(content); at != tables.by_content.end()) return at->second;
+  CudaGraph* graph = CudaGraph::recording();
+  if (auto at = tables.by_content.find(content); at != tables.by_content.end()) {
+    if (graph) graph->keep_alive(at->second);  // its replays read the table
+    return at->second;
+  }
+  if (graph) refuse_while_capturing("copy", "making a small table (sizes, filters) of this call for the first time");
   if (tables.bytes + size > kMostBytes) {
     DeviceScope scope(device.index);
     check(cudaDeviceSynchronize(), "copy");  // kernels that read them have ended; whose handle lives keeps its table

@@ -1,4 +1,5 @@
 // AdamW and Adam on CUDA: many tensors a launch, each element read and written once.
+#include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/math.cuh"
 #include "scaffolding/backend/cuda/multi_tensor.cuh"
 #include "scaffolding/ops/adamw/kernel.h"
@@ -42,6 +43,7 @@ template <class A> struct Update {
 };
 
 void adamw(const AdamWStep& s) {
+  refuse_while_capturing("adamw", "an optimizer whose step count and learning rate are numbers of the host");
   Device device = device_of_step("adamw", s.tensors, s.count, [](const AdamWTensor& t) { return t.param; });
   auto wide = [](const AdamWTensor& t) { return t.param_dtype == kFloat64; };
   each_tensor_element(

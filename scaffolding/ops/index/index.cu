@@ -1,5 +1,7 @@
 // Indexing on CUDA. Writes to equal positions happen in the order of the index, without atomics: points are first sorted by where
-// they go, and one thread does all of one place. Checking positions waits for the GPU, so that a wrong one is an error here.
+// they go, and one thread does all of one place. Checking positions waits for the GPU, so that a wrong one is an error here. In a captured graph
+// nothing can wait: there a wrong one stops the replay (CUDA's "unspecified launch failure"), as it stops every call in PyTorch.
+#include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/vec.cuh"
@@ -27,6 +29,10 @@ __global__ void __launch_bounds__(kThreads) check_positions(Walk<2> w, int64_t l
   }
 }
 
+__global__ void stop_if_wrong(const Wrong* wrong) {
+  if (wrong->found) __trap();
+}
+
 void positions(const Positions& k) {
   if (k.index.numel() == 0) return;
   Device device = k.index.device;
@@ -44,6 +50,7 @@ void positions(const Positions& k) {
   for_walks<2>(cpu::StridedLoop{&offset, &k.index}, item, 1, [&](const Walk<2>& w) {
     launch("index", device, blocks_for(w.n, 1), check_positions, w, k.low, k.high, k.stride, k.offset != nullptr, scratch.as<Wrong>());
   });
+  if (CudaGraph::recording()) return launch("index", device, 1, stop_if_wrong, static_cast<const Wrong*>(scratch.as<Wrong>()));
   Wrong wrong;
   check(cudaMemcpyAsync(&wrong, scratch.as<Wrong>(), sizeof wrong, cudaMemcpyDefault, stream.handle), "index");
   stream.synchronize();

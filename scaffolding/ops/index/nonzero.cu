@@ -1,4 +1,5 @@
 // Positions of elements that are not zero, on CUDA: counts of pieces, their places by one block, then the positions, in order.
+#include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/element.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
@@ -89,6 +90,7 @@ void nonzero(const NonZero& k) {
   launch("nonzero", device, unsigned(pieces), count_pieces, s);
   launch("nonzero", device, 1, sum_counts, s.places, pieces);
   if (k.positions) return launch("nonzero", device, unsigned(pieces), write_positions, s);
+  refuse_while_capturing("nonzero", "a result whose shape depends on values");
   DeviceScope scope(device.index);
   Stream stream = Stream::current(device.index);
   check(cudaMemcpyAsync(k.count, s.places + pieces, sizeof(int64_t), cudaMemcpyDeviceToHost, stream.handle), "nonzero");

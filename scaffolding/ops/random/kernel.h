@@ -30,6 +30,8 @@ struct PhiloxDraw {
   // ---- filled in by the generator
   uint64_t seed = 0, counter = 0;
   int64_t threads = 0, rounds = 0;
+  // In a captured graph: {seed, counter} of the replay in device memory. Then seed is unused and counter is added to that one.
+  const uint64_t* replay = nullptr;
 };
 extern KernelTable<PhiloxDraw> philox_kernel;  // of devices; the CPU draws in philox.cpp
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/random/philox_numbers.h"
@@ -162,11 +163,34 @@ class Philox final : public GeneratorImpl {
       Launch l = launch_of(d.n, decltype(numbers)::lanes);
       d.seed = seed_, d.counter = l.counter, d.threads = l.threads, d.rounds = l.rounds;
     });
+    cuda::CudaGraph* graph = cuda::CudaGraph::recording();
+    if (graph && graph->device() == device) draw_at_replay(*graph, d);
   }
 
  private:
+  // Capturing draws nothing: each replay takes the numbers that the calls would have taken then.
+  void draw_at_replay(cuda::CudaGraph& graph, PhiloxDraw& d) {
+    offset_ -= 4 * uint64_t(d.rounds);
+    std::shared_ptr<uint64_t> drawn = graph_ == &graph ? drawn_.lock() : nullptr;
+    if (!drawn) {
+      drawn = std::make_shared<uint64_t>(0);
+      graph_ = &graph;
+      drawn_ = drawn;
+    }
+    d.counter = *drawn;
+    *drawn += uint64_t(d.rounds);
+    d.replay = graph.words_before_replay(this, [self = Ref<Philox>(this), drawn] {
+      std::lock_guard guard(self->lock_);
+      uint64_t counter = self->offset_ / 4;
+      self->offset_ += 4 * *drawn;
+      return std::pair(self->seed_, counter);
+    });
+  }
+
   int64_t threads_;
   uint64_t seed_ = kDefaultSeed, offset_ = 0;
+  const cuda::CudaGraph* graph_ = nullptr;  // that last captured a draw
+  std::weak_ptr<uint64_t> drawn_;           // rounds of all draws in it; gone when it forgets its capture
 };
 
 }  // namespace

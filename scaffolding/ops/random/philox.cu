@@ -9,8 +9,9 @@ namespace {
 
 template <class N> __global__ void __launch_bounds__(kThreads) draw_numbers(N numbers, PhiloxDraw d) {
   int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  uint64_t seed = d.replay ? d.replay[0] : d.seed, counter = d.counter + (d.replay ? d.replay[1] : 0);
   for (int64_t round = 0; round < d.rounds; ++round) {
-    philox::Words w = philox::words(d.counter + uint64_t(round), uint64_t(thread), d.seed);
+    philox::Words w = philox::words(counter + uint64_t(round), uint64_t(thread), seed);
 #pragma unroll
     for (int lane = 0; lane < N::lanes; ++lane) {
       int64_t i = (round * N::lanes + lane) * d.threads + thread;

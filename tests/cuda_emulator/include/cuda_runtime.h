@@ -25,6 +25,7 @@ void block_barrier();
 uint64_t exchange(unsigned mask, uint64_t value, unsigned from);
 unsigned ballot(unsigned mask, bool value);
 unsigned lane();
+[[noreturn]] void stop(const char* why);  // says which block and thread, and aborts
 
 // Kernels take at most this much: CUDA C++ Programming Guide, "__global__ function parameters", 4 KiB before 12.1.
 inline constexpr size_t kParameterBytes = 4096;
@@ -69,5 +70,6 @@ template <class T> T atomicCAS(T* at, T expected, T x) {
   return old;
 }
 
+inline void __trap() { cuda_emulator::stop("a kernel trapped"); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }

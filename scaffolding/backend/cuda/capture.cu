@@ -1,0 +1,65 @@
+#include "scaffolding/backend/cuda/capture.h"
+
+#include "scaffolding/backend/cuda/caching_allocator.h"
+#include "scaffolding/backend/cuda/launch.cuh"
+
+namespace sf::cuda {
+
+namespace {
+
+__global__ void write_two(uint64_t* data, uint64_t first, uint64_t second) {
+  if (blockIdx.x * blockDim.x + threadIdx.x > 0) return;
+  data[0] = first;
+  data[1] = second;
+}
+
+}  // namespace
+
+void refuse_while_capturing(const char* op, const char* what) {
+  SF_CHECK_AS(RuntimeError, !CudaGraph::recording(), op, ": ", what,
+              " is not allowed while a CUDA graph is captured, since a replay runs without the host: do it before, or run the code once before it is captured");
+}
+
+void begin_capture(int device, uint64_t pool, CaptureMode mode) {
+  DeviceScope scope(device);
+  CachingAllocator& memory = CachingAllocator::of(device);
+  memory.begin_capture(pool);
+  cudaStreamCaptureMode how = mode == CaptureMode::Global        ? cudaStreamCaptureModeGlobal
+                              : mode == CaptureMode::ThreadLocal ? cudaStreamCaptureModeThreadLocal
+                                                                 : cudaStreamCaptureModeRelaxed;
+  cudaError_t status = cudaStreamBeginCapture(Stream::current(device).handle, how);
+  if (status == cudaSuccess) return;
+  memory.end_capture();
+  memory.leave_pool(pool);
+  check(status, "CUDAGraph.capture_begin");
+}
+
+cudaGraphExec_t end_capture(int device) {
+  DeviceScope scope(device);
+  cudaGraph_t graph = nullptr;
+  cudaError_t status = cudaStreamEndCapture(Stream::current(device).handle, &graph);
+  CachingAllocator::of(device).end_capture();
+  check(status, "CUDAGraph.capture_end");
+  cudaGraphExec_t ready = nullptr;
+  status = cudaGraphInstantiate(&ready, graph, 0);
+  cudaGraphDestroy(graph);
+  check(status, "CUDAGraph.capture_end");
+  return ready;
+}
+
+void launch_graph(int device, cudaGraphExec_t graph) {
+  DeviceScope scope(device);
+  check(cudaGraphLaunch(graph, Stream::current(device).handle), "CUDAGraph.replay");
+}
+
+void destroy_graph(int device, cudaGraphExec_t graph, uint64_t pool) {
+  DeviceScope scope(device);
+  if (graph) check(cudaGraphExecDestroy(graph), "CUDAGraph");
+  CachingAllocator::of(device).leave_pool(pool);
+}
+
+void write_words(int device, void* data, const uint64_t (&words)[2]) {
+  launch("CUDAGraph.replay", Device(Device::CUDA, device), 1, write_two, static_cast<uint64_t*>(data), words[0], words[1]);
+}
+
+}  // namespace sf::cuda
