@@ -1,4 +1,5 @@
 // SGD, averages of weights and unscaling of gradients on CUDA, many tensors a launch.
+#include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/multi_tensor.cuh"
 
 #include "scaffolding/optim/kernel.h"
@@ -33,6 +34,8 @@ template <class A> struct Sgd {
 };
 
 void sgd(const SgdStep& s) {
+  for (int64_t i = 0; i < s.count; ++i)
+    if (s.tensors[i].first && s.tensors[i].buffer) refuse_while_capturing("sgd", "a first step, which starts the momentum anew in every replay,");
   Device device = device_of_step("sgd", s.tensors, s.count, [](const SgdTensor& t) { return t.param; });
   auto wide = [](const SgdTensor& t) { return t.param_dtype == kFloat64; };
   each_tensor_element(

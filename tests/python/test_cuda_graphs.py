@@ -106,6 +106,7 @@ def test_what_cannot_be_captured_is_named():
     x = sf.ones(3, device="cuda")
     adamw = sf.optim.AdamW([sf.nn.Parameter(sf.ones(3, device="cuda"))])
     adamw.param_groups[0]["params"][0].grad = sf.ones(3, device="cuda")
+    sgd = sf.optim.SGD(adamw.param_groups[0]["params"], lr=0.1, momentum=0.9)
     scaler = sf.amp.GradScaler("cuda")
     for f, message in (
         (lambda: x.sum().item(), "a copy from or to host memory is not allowed while a CUDA graph is captured"),
@@ -114,6 +115,8 @@ def test_what_cannot_be_captured_is_named():
         (lambda: sf.nonzero(x), "a result whose shape depends on values is not allowed"),
         (cuda.empty_cache, "empty_cache: not allowed while"),
         (adamw.step, "step count and learning rate"),
+        (sgd.step, "a first step, which starts the momentum anew"),
+        (lambda: scaler.unscale_(sgd), "the scale would stay"),
         (lambda: scaler.scale(x), "the scale would stay"),
     ):
         g = cuda.CUDAGraph()

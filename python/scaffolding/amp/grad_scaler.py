@@ -6,6 +6,11 @@ from .. import _core
 from .._core import Tensor
 
 
+def _refuse_capture(method):
+    if _core._cuda_is_capturing():
+        raise RuntimeError(f"GradScaler.{method}: the scale would stay that of the capture in every replay; call it outside of the graph, or use bfloat16")
+
+
 class GradScaler:
     """scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update(): torch.amp.GradScaler's rules.
 
@@ -38,8 +43,7 @@ class GradScaler:
         """A tensor, or tensors in lists and tuples, times the scale."""
         if not self._enabled:
             return outputs
-        if _core._cuda_is_capturing():
-            raise RuntimeError("GradScaler.scale: the scale would stay that of the capture in every replay; scale outside of the graph, or use bfloat16")
+        _refuse_capture("scale")
         if isinstance(outputs, Tensor):
             return outputs * self._scale
         if isinstance(outputs, (list, tuple)):
@@ -52,6 +56,7 @@ class GradScaler:
         """Divides the optimizer's gradients by the scale and notes whether any is infinite or NaN."""
         if not self._enabled:
             return
+        _refuse_capture("unscale_")
         found, stepped = self._stages.get(id(optimizer), (None, False))
         if stepped:
             raise RuntimeError("unscale_() is being called after step().")
