@@ -103,6 +103,11 @@ template <class Rule> void step(nb::handle state, nb::handle group) {
   const Names& names = names_of<Rule>();
   Rule rule = read_options<Rule>(group);
   check_dict(Rule::kName, "state", state);
+  if constexpr (requires { rule.numbers; })
+    if (PyObject* numbers = PyDict_GetItemString(group.ptr(), "_numbers")) {
+      if (!is_tensor(numbers)) wrong_argument(Rule::kName, "_numbers", "a tensor", numbers);
+      rule.numbers = tensor_of(numbers);
+    }
   PyObject* params = require(Rule::kName, group.ptr(), names.params);
   if (!PyList_Check(params)) wrong_argument(Rule::kName, "params", "a list", params);
   Py_ssize_t n = PyList_GET_SIZE(params);

@@ -30,6 +30,18 @@ void run(Device device, AdamWStep& s, double count, const std::array<double, 2>&
   kernel(s);
 }
 
+// All numbers of the step are on the device.
+void run_there(const char* rule, std::span<Update> updates, AdamWStep& s, const Tensor& numbers) {
+  check_shape(rule, "numbers", numbers, {5});
+  SF_CHECK(numbers.dtype() == kFloat64 && numbers.device().is_cuda(), rule, ": numbers must be float64 on CUDA, got ", numbers.dtype(), " on ",
+           numbers.device());
+  for (const Update& u : updates) check_same_device(rule, numbers, u.param);
+  s.numbers = numbers.data<double>();
+  auto kernel = adamw_step.find(numbers.device(), s);
+  SF_CHECK_AS(NotSupported, kernel, rule, ": no kernel on ", numbers.device());
+  kernel(s);
+}
+
 }  // namespace
 
 template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> updates) const {
@@ -44,7 +56,7 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
       Update& u = dense[i];
       auto& [count, avg, square, largest, master, f5, f6, f7] = u.slots;
       DType moment = state_dtype(u.param);
-      prepare_step(count);
+      if (!numbers) prepare_step(count);
       prepare_slot(kName, "exp_avg", avg, u.param, moment);
       prepare_slot(kName, "exp_avg_sq", square, u.param, moment);
       if (amsgrad) prepare_slot(kName, "max_exp_avg_sq", largest, u.param, moment);
@@ -69,7 +81,12 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
     AdamWStep s{
         .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize, .decoupled = decoupled_weight_decay};
     // One kernel call for each run of params with the same step count and device: nearly always one.
-    for (size_t begin = 0, end; begin < n; begin = end) {
+    if (numbers) {
+      s.tensors = list.data();
+      s.count = int64_t(n);
+      run_there(kName, dense, s, numbers);
+    }
+    for (size_t begin = numbers ? n : 0, end; begin < n; begin = end) {
       double count = advance_step(dense[begin].slots[kStep]);
       Device device = dense[begin].param.device();
       for (end = begin + 1; end < n && dense[end].param.device() == device && *static_cast<float*>(dense[end].slots[kStep].data_ptr()) + 1 == count; ++end)

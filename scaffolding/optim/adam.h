@@ -16,6 +16,8 @@ template <bool decoupled> struct AdamFamily {
   bool maximize = false;
   bool decoupled_weight_decay = decoupled;
   bool master_weights = false;
+  // float64 [5] on CUDA: what a captured step reads from device memory (AdamWStep::numbers). Whoever gives it counts the steps.
+  Tensor numbers;
 
   static constexpr const char* kName = decoupled ? "AdamW" : "Adam";
   static constexpr std::array kSlots{"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "master"};

@@ -175,3 +175,95 @@ def test_graphed_functions_and_modules_train_as_plain_ones():
     assert module(sf.zeros(9, 4, device="cuda")).shape == (9, 2)  # the other mode is not captured
     with pytest.raises(TypeError, match="must be tuples of CUDA tensors"):
         cuda.make_graphed_callables(function, (sf.zeros(3),))
+
+
+class _ScaledTraining:
+    """A network with AdamW, clipping, a schedule and a loss scale, all of whose numbers are on the device."""
+
+    def __init__(self):
+        sf.manual_seed(0)
+        self.net = sf.nn.Sequential(sf.nn.Linear(6, 16), sf.nn.GELU(), sf.nn.Linear(16, 3)).to("cuda")
+        self.optimizer = sf.optim.AdamW(self.net.parameters(), lr=sf.tensor(0.02, device="cuda"), capturable=True)
+        self.schedule = sf.optim.lr_scheduler.StepLR(self.optimizer, step_size=4, gamma=0.5)
+        self.scaler = sf.amp.GradScaler("cuda", init_scale=2.0**10, growth_interval=5, capturable=True)
+        self.x, self.target = sf.ones(5, 6, device="cuda"), sf.zeros(5, 3, device="cuda")
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=False)
+        loss = sf.nn.functional.mse_loss(self.net(self.x), self.target)
+        self.scaler.scale(loss).backward()
+        self.scaler.unscale_(self.optimizer)
+        sf.nn.utils.clip_grad_norm_(self.net.parameters(), 0.5)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss.detach()
+
+    def run(self, one_step, steps=20, overflow_at=7):
+        history = []
+        for i in range(steps):
+            generator = sf.Generator().manual_seed(i)
+            x = sf.randn(5, 6, generator=generator)
+            self.x.copy_(x * 1e30 if i == overflow_at else x)
+            self.target.copy_(sf.randn(5, 3, generator=generator))
+            loss = one_step()
+            self.schedule.step()
+            values = [p.detach().cpu().tolist() for p in self.net.parameters()]
+            history.append((loss.item(), self.scaler.get_scale(), self.schedule.get_last_lr(), values))
+        return history
+
+
+def test_a_scaled_training_step_of_adamw_is_one_graph():
+    plain, captured = _ScaledTraining(), _ScaledTraining()
+    for training in (plain, captured):
+        training.step()  # makes gradients, moments and counts
+    want = plain.run(plain.step)
+    g = cuda.CUDAGraph()
+    with cuda.graph(g):
+        loss = captured.step()
+    got = captured.run(lambda: (g.replay(), loss)[1])
+    assert [h[1:3] for h in got] == [h[1:3] for h in want]
+    assert got[:7] == want[:7] and got[8:] == want[8:] and got[7][3] == want[7][3]  # the loss of the eighth may be NaN
+    scales = [h[1] for h in want]
+    assert scales[7] == scales[6] / 2 and max(scales) > 2.0**10
+    assert want[7][3] == want[6][3] and want[8][3] != want[7][3]  # an overflow changes nothing
+    steps = {state["step"].item() for state in captured.optimizer.state.values()}
+    assert steps == {20.0}  # 21 less the one that was skipped
+
+
+def test_capturable_adamw_equals_adamw_and_goes_on_from_its_state():
+    def run(capturable, restart):
+        sf.manual_seed(0)
+        net = sf.nn.Linear(4, 3).to("cuda")
+        make = lambda: sf.optim.AdamW(net.parameters(), lr=0.01, capturable=capturable)  # noqa: E731
+        optimizer = make()
+        for i in range(6):
+            if restart and i == 3:
+                state = optimizer.state_dict()
+                optimizer = make()
+                optimizer.load_state_dict(state)
+            optimizer.zero_grad()
+            net(sf.full((2, 4), float(i + 1), device="cuda")).square().mean().backward()
+            optimizer.step()
+        return sf.cat([p.detach().flatten() for p in net.parameters()]).cpu().tolist()
+
+    plain = run(False, False)
+    assert run(True, False) == pytest.approx(plain, rel=1e-5, abs=1e-7)
+    assert run(True, True) == run(True, False)
+
+
+def test_capturable_optimizers_refuse_what_would_be_frozen():
+    p = sf.nn.Parameter(sf.ones(3, device="cuda"))
+    p.grad = sf.ones(3, device="cuda")
+    adamw = sf.optim.AdamW([p], lr=0.1, capturable=True)
+    for message in ("the first step makes the state", "give lr as a CUDA tensor"):
+        with pytest.raises(RuntimeError, match=message), cuda.graph(cuda.CUDAGraph()):
+            adamw.step()
+        adamw.step()
+    with pytest.raises(ValueError, match="needs parameters on CUDA"):
+        sf.optim.AdamW([sf.nn.Parameter(sf.ones(2))], capturable=True)
+    with pytest.raises(ValueError, match="lr as a tensor needs capturable=True"):
+        sf.optim.AdamW([p], lr=sf.tensor(0.1))
+    scaler = sf.amp.GradScaler("cuda", capturable=True)
+    scaler.scale(p.sum())
+    with pytest.raises(RuntimeError, match="needs an optimizer with capturable=True"):
+        scaler.step(sf.optim.SGD([p], lr=0.1))

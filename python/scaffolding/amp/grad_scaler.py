@@ -8,7 +8,7 @@ from .._core import Tensor
 
 def _refuse_capture(method):
     if _core._cuda_is_capturing():
-        raise RuntimeError(f"GradScaler.{method}: the scale would stay that of the capture in every replay; call it outside of the graph, or use bfloat16")
+        raise RuntimeError(f"GradScaler.{method}: the scale would stay that of the capture in every replay; make the scaler with capturable=True")
 
 
 class GradScaler:
@@ -16,9 +16,11 @@ class GradScaler:
 
     The scale grows by growth_factor after growth_interval steps without overflow and shrinks by backoff_factor after one
     with, which step() skips. unscale_(optimizer) before clipping gradients. enabled=False: everything passes through.
+    capturable=True: the scale and its count are in device memory and nothing waits for the device, so that a step can be part of a CUDA graph; for
+    optimizers with capturable=True.
     """
 
-    def __init__(self, device="cuda", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+    def __init__(self, device="cuda", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True, *, capturable=False):
         self._device = device
         self._enabled = bool(enabled)
         if self._enabled and device == "cuda" and not _core._backend_available("cuda")[0]:
@@ -32,6 +34,8 @@ class GradScaler:
             raise ValueError(f"The initial scale must be positive, got {init_scale}")
         if growth_interval < 1:
             raise ValueError(f"The growth interval must be at least one step, got {growth_interval}")
+        self._there = None  # with capturable: scale and growth tracker, float32 on the device of what is scaled first
+        self._capturable = bool(capturable)
         self._scale = float(init_scale)
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
@@ -43,20 +47,31 @@ class GradScaler:
         """A tensor, or tensors in lists and tuples, times the scale."""
         if not self._enabled:
             return outputs
-        _refuse_capture("scale")
         if isinstance(outputs, Tensor):
-            return outputs * self._scale
+            return outputs * self._current_scale(outputs)
         if isinstance(outputs, (list, tuple)):
             return type(outputs)(map(self.scale, outputs))
         if hasattr(outputs, "__iter__"):
             return map(self.scale, outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
+    def _current_scale(self, outputs):
+        if not self._capturable:
+            _refuse_capture("scale")
+            return self._scale
+        if outputs.device.type != "cuda":
+            raise ValueError(f"GradScaler.scale: capturable=True needs CUDA tensors, got one on {outputs.device}")
+        if self._there is None:
+            _refuse_capture("scale before the first step outside of a graph")
+            self._there = [_core.full((), x, dtype=_core.float32, device=outputs.device) for x in (self._scale, float(self._growth_tracker))]
+        return self._there[0]
+
     def unscale_(self, optimizer):
         """Divides the optimizer's gradients by the scale and notes whether any is infinite or NaN."""
         if not self._enabled:
             return
-        _refuse_capture("unscale_")
+        if not self._capturable:
+            _refuse_capture("unscale_")
         found, stepped = self._stages.get(id(optimizer), (None, False))
         if stepped:
             raise RuntimeError("unscale_() is being called after step().")
@@ -71,7 +86,12 @@ class GradScaler:
         found = []
         for device, some in by_device.items():
             found.append(_core.zeros((), dtype=_core.float32, device=device))
-            _core._unscale(some, 1.0 / self._scale, found[-1])
+            if self._capturable:
+                _core._unscale(some, 1.0, found[-1])
+                for g in some:
+                    g.detach().mul_(1.0 / self._current_scale(g))
+            else:
+                _core._unscale(some, 1.0 / self._scale, found[-1])
         self._stages[id(optimizer)] = [found, False]
 
     def step(self, optimizer, *args, **kwargs):
@@ -88,7 +108,15 @@ class GradScaler:
         if not stage[0]:
             raise RuntimeError("No inf checks were recorded for this optimizer.")
         result = None
-        if not any(f.item() for f in stage[0]):
+        if self._capturable:
+            if not getattr(optimizer, "_step_supports_amp_scaling", False) or not all(g.get("capturable") for g in optimizer.param_groups):
+                raise RuntimeError("GradScaler.step: capturable=True needs an optimizer with capturable=True: Adam or AdamW")
+            (optimizer.found_inf,) = stage[0]
+            try:
+                result = optimizer.step(*args, **kwargs)
+            finally:
+                del optimizer.found_inf
+        elif not any(f.item() for f in stage[0]):
             result = optimizer.step(*args, **kwargs)
         stage[1] = True
         return result
@@ -101,7 +129,9 @@ class GradScaler:
             new_scale = float(new_scale)
             if not new_scale > 0:
                 raise ValueError(f"The new scale must be positive, got {new_scale}")
-            self._scale = new_scale
+            self._take(new_scale, self._growth_tracker)
+        elif self._capturable:
+            self._update_there([f for stage in self._stages.values() for f in stage[0]])
         else:
             found = [f for stage in self._stages.values() for f in stage[0]]
             if not found:
@@ -116,9 +146,29 @@ class GradScaler:
             )
         self._stages = {}
 
+    def _take(self, scale, tracker):
+        self._scale, self._growth_tracker = scale, tracker
+        if self._there is not None:
+            for there, value in zip(self._there, (scale, float(tracker))):
+                there.fill_(value)
+
+    def _update_there(self, found):
+        """_core._next_scale on the device."""
+        if not found:
+            raise RuntimeError("No inf checks were recorded prior to update.")
+        scale, tracker = self._there
+        overflow = sum(found[1:], found[0]) > 0
+        full = tracker + 1 >= self._growth_interval
+        grown = scale * self._growth_factor
+        grown = _core.where(grown.isfinite(), grown, scale)
+        scale.copy_(_core.where(overflow, scale * self._backoff_factor, _core.where(full, grown, scale)))
+        tracker.copy_(_core.where(overflow | full, _core.zeros_like(tracker), tracker + 1))
+
     def get_scale(self):
         """The scale, 1.0 when disabled."""
-        return self._scale if self._enabled else 1.0
+        if not self._enabled:
+            return 1.0
+        return self._scale if self._there is None else self._there[0].item()
 
     def get_growth_factor(self):
         """What the scale is multiplied by after growth_interval good steps."""
@@ -157,7 +207,7 @@ class GradScaler:
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": self._growth_tracker if self._there is None else int(self._there[1].item()),
         }
 
     def load_state_dict(self, state_dict):
@@ -166,8 +216,7 @@ class GradScaler:
             return
         if len(state_dict) == 0:
             raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
-        self._scale = float(state_dict["scale"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
-        self._growth_tracker = int(state_dict["_growth_tracker"])
+        self._take(float(state_dict["scale"]), int(state_dict["_growth_tracker"]))

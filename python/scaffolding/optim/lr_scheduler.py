@@ -53,7 +53,7 @@ class MultiplicativeLR(_LambdaScheduler):
     def get_lr(self):
         if self._is_initial:
             return self._rates()
-        return [group["lr"] * factor(self.last_epoch) for factor, group in zip(self.lr_lambdas, self.optimizer.param_groups, strict=True)]
+        return [lr * factor(self.last_epoch) for factor, lr in zip(self.lr_lambdas, self._rates(), strict=True)]
 
 
 class StepLR(LRScheduler):
@@ -174,10 +174,7 @@ class CosineAnnealingLR(LRScheduler):
             return self._rates()
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
-        return [
-            _formula.cosine_annealing(group["lr"], base, self.last_epoch, self.T_max, self.eta_min)
-            for base, group in zip(self.base_lrs, self.optimizer.param_groups, strict=True)
-        ]
+        return [_formula.cosine_annealing(lr, base, self.last_epoch, self.T_max, self.eta_min) for base, lr in zip(self.base_lrs, self._rates(), strict=True)]
 
     def _get_closed_form_lr(self):
         return self._each_base(_formula.cosine_annealing_closed, self.T_max, self.eta_min)

@@ -332,11 +332,14 @@ class RuleOptimizer(Optimizer):
 
     def step(self, closure=None):
         """Updates every parameter that has a gradient. With a closure: calls it first, with recording on, and returns its loss."""
+        state, update = self.state, self._update
+        return self._step(closure, lambda group: update(state, group))
+
+    def _step(self, closure, step_group):
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        state, update = self.state, self._update
         for group in self.param_groups:
-            update(state, group)
+            step_group(group)
         return loss

@@ -2,6 +2,7 @@
 
 import warnings
 
+from .._core import Tensor
 from .optimizer import Optimizer
 
 
@@ -30,6 +31,10 @@ def _require_ascending(who, milestones):
         raise ValueError(f"{who}: milestones must ascend from 0 on, got {list(milestones)}")
 
 
+def _number(lr):
+    return lr.item() if isinstance(lr, Tensor) else lr
+
+
 class LRScheduler:
     """Sets group["lr"] of every group when it is made and at each step(). Subclasses define get_lr(), the rates for
     self.last_epoch, and may define _get_closed_form_lr(), the same from self.base_lrs alone."""
@@ -41,7 +46,7 @@ class LRScheduler:
         self.optimizer = optimizer
         if last_epoch == -1:
             for group in optimizer.param_groups:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", _number(group["lr"]))
         else:
             for i, group in enumerate(optimizer.param_groups):
                 if "initial_lr" not in group:
@@ -101,14 +106,17 @@ class LRScheduler:
 
     def _set(self, values):
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):
-            group["lr"] = lr
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)  # where a captured step reads it
+            else:
+                group["lr"] = lr
         self._last_lr = self._rates()
 
     def _rates(self):
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [_number(group["lr"]) for group in self.optimizer.param_groups]
 
     def _each(self, formula, *args):
-        return [formula(group["lr"], self.last_epoch, *args) for group in self.optimizer.param_groups]
+        return [formula(lr, self.last_epoch, *args) for lr in self._rates()]
 
     def _each_base(self, formula, *args):
         return [formula(base, self.last_epoch, *args) for base in self.base_lrs]

@@ -31,6 +31,9 @@ struct AdamWStep {
   double grad_scale = 1;  // 1 / loss scale, times the clipping factor
   bool maximize = false;
   bool decoupled = true;  // weight decay beside the gradient (AdamW), or in it (Adam)
+  // On CUDA, for steps that are captured: {lr, lr / bias_correction1, sqrt(bias_correction2), factor of grad_scale, skip} in device memory instead
+  // of the numbers above. skip other than 0: nothing changes.
+  const double* numbers = nullptr;
 };
 extern KernelTable<AdamWStep> adamw_step;
 
