@@ -103,6 +103,18 @@ def unary(op, shape, dtype):
     return in_turn(prepare, math.prod(shape), dtype)
 
 
+def gate(dtype, compiled):
+    def chain(x, a, b, c):
+        return F.silu(x * a + b) * c
+
+    def prepare():
+        x, a, b, c = (random(*shape, dtype=dtype) for shape in ((8192, 1024), (1024,), (1024,), (1024,)))
+        call = torch.compile(chain) if compiled else chain
+        return lambda: call(x, a, b, c)
+
+    return in_turn(prepare, 8192 * 1024, dtype)
+
+
 def add():
     a, b = random(2, dtype=torch.float32, grad=True), random(2, dtype=torch.float32, grad=True)
     return lambda: a + b
@@ -135,6 +147,8 @@ for tag, dtype in DTYPES.items():
     row(f"group_norm_silu [2,320,64,64] nchw {tag}", lambda t=dtype: group_norm_silu(t, torch.contiguous_format))
     row(f"layer_norm [8192,640] {tag}", lambda t=dtype: layer_norm(t))
     row(f"gelu [8192,2560] {tag}", lambda t=dtype: unary(F.gelu, (8192, 2560), t))
+    row(f"fused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, True))
+    row(f"unfused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, False))
     row(f"softmax [20,1024,1024] {tag}", lambda t=dtype: unary(lambda x: F.softmax(x, -1), (20, 1024, 1024), t))
 row("add [2] with gradient, Python", add, threads=1)
 row("train step 256-512-10 batch 32", train_step, threads=1)

@@ -4,5 +4,6 @@
 
 namespace sf::py {
 void bind_cuda(nanobind::module_& m);
+void bind_cuda_kernel(nanobind::module_& m);
 
 }  // namespace sf::py

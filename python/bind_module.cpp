@@ -1,6 +1,7 @@
 // The extension module scaffolding._core. The package's Python files re-export it and add what reads better in Python.
 #include "bind_cuda.h"
 #include "bind_distributed.h"
+#include "bind_fuse.h"
 #include "bind_generator.h"
 #include "bind_hub.h"
 #include "bind_schedulers.h"
@@ -19,12 +20,14 @@ NB_MODULE(_core, m) {
   sf::py::bind_data_loading(m);
   sf::py::bind_memory(m);
   sf::py::bind_cuda(m);
+  sf::py::bind_cuda_kernel(m);
   sf::py::bind_numpy(m);
   sf::py::bind_dlpack(m);
   sf::py::bind_factory(m);
   sf::py::bind_autograd(m);
   sf::py::bind_hooks(m);
   sf::py::bind_function(m);
+  sf::py::bind_fuse(m);
   sf::py::bind_gradient_map(m);
   sf::py::bind_higher_order(m);
   sf::py::bind_nn(m);

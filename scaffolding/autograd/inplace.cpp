@@ -2,6 +2,7 @@
 // the old, and the tensor takes the new value's place on the tape. Writes through a view reach its base, as in torch:
 // the base's gradient then flows to the written region through the view and everywhere else to the old base. Other views
 // of that base notice by its inplace_epoch, and take their new place on the tape when they are next used.
+#include "scaffolding/autograd/observer.h"
 #include "scaffolding/autograd/take_over.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -24,6 +25,8 @@ static bool is_overlapping(const TensorImpl& t) {
 }
 
 void check_inplace(const char* op, const Tensor& self) {
+  if (Observer* o = Observer::current()) [[unlikely]]
+    o->written(op);
   TensorImpl* t = self.impl();
   SF_CHECK_AS(RuntimeError, !grad_enabled() || !t->requires_grad || t->grad_fn, op,
               ": a leaf that requires a gradient cannot be written in place; use no_grad or the out-of-place op");

@@ -1,6 +1,7 @@
 #include "scaffolding/autograd/node.h"
 
 #include "scaffolding/autograd/anomaly.h"
+#include "scaffolding/autograd/observer.h"
 #include "scaffolding/autograd/tape.h"
 
 namespace sf::autograd {
@@ -102,6 +103,7 @@ Edge edge_of(const Tensor& t) {
 }
 
 void detail::check_anomaly(const char* name, const Tensor& y, const Inputs& inputs) {
+  if (Observer* o = Observer::current()) o->recorded(name, y);
   Tensors from;
   for (size_t i = 0; i < inputs.size(); ++i) from.push_back(inputs[i]);
   check_forward_finite(name, {y}, from);

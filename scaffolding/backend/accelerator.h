@@ -30,6 +30,13 @@ using GraphHandle = void*;  // captured work, ready to run
 // Which calls that may break a capture are errors while one is going on: of any thread, of its own, or none. As CUDA's cudaStreamCaptureMode.
 enum class CaptureMode { Global, ThreadLocal, Relaxed };
 
+// A kernel that was compiled while the program runs. Loaded once, it lives as long as the process.
+using KernelHandle = const void*;
+struct KernelLaunch {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};  // x, y, z
+  unsigned shared_memory = 0;                          // bytes of dynamic shared memory of a block
+};
+
 class Accelerator : public Backend {
  public:
   virtual DeviceProperties properties(int index) = 0;
@@ -60,6 +67,10 @@ class Accelerator : public Backend {
   virtual void launch_graph(int index, GraphHandle g) = 0;
   virtual void destroy_graph(int index, GraphHandle g, uint64_t pool) = 0;          // g may be null, where the capture failed; waits for the device
   virtual void write_words(int index, void* data, const uint64_t (&words)[2]) = 0;  // by a kernel, so that nothing waits
+
+  virtual KernelHandle load_kernel(int index, const void* image, const char* entry) = 0;
+  // On the current stream, without waiting; arguments point at the values. `name` is for errors.
+  virtual void launch_kernel(int index, KernelHandle kernel, const KernelLaunch& l, void** arguments, const char* name) = 0;
 };
 
 // RuntimeError as backend(); ValueError for the CPU and its like.

@@ -18,6 +18,8 @@ const std::vector<Variable>& all() {
       {"SF_PACKED_WEIGHTS_MB", "2048", "megabytes of weights kept in the layout of the matrix and convolution kernels; 0 packs them anew at every call"},
       {"SF_CUDA_LIBRARY", "", "path of libscaffolding_cuda.so, when it does not lie beside the core library"},
       {"SF_CUDA_LIBRARY_PATH", "", "folders, with : between, in which CUDA's own libraries such as cuBLASLt are looked for first"},
+      {"SF_CUDA_INCLUDE_PATH", "", "folders, with : between, in which NVRTC looks for headers first when it compiles a kernel of sf.cuda.Kernel"},
+      {"SF_KERNEL_CACHE", "", "folder of kernels that were compiled at run time; empty: scaffolding/kernels in the user's cache; off: none is kept"},
       {"SF_CUDA_CACHE", "1", "0 gives each freed block of GPU memory back at once and asks for exact sizes, for checkers of memory; slow"},
       {"SF_CUDA_CONV_MB", "256", "megabytes of GPU memory for the rows that a convolution multiplies at a time, where no library does it whole"},
       {"SF_IMAGE_MAX_PIXELS", "178956970", "pixels of the largest picture that is decoded; a larger one is refused before memory is taken"},

@@ -12,6 +12,7 @@ from .devices import (
     why_not,
 )
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+from .kernel import Kernel, ensure_kernel
 from .memory import (
     empty_cache,
     max_memory_allocated,

@@ -4,6 +4,7 @@
 #include "scaffolding/backend/cuda/caching_allocator.h"
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/current_stream.h"
+#include "scaffolding/backend/cuda/run_time_kernel.h"
 
 namespace sf::cuda {
 
@@ -128,6 +129,17 @@ class CudaBackend final : public Accelerator {
   void launch_graph(int index, GraphHandle g) override { cuda::launch_graph(index, static_cast<cudaGraphExec_t>(g)); }
   void destroy_graph(int index, GraphHandle g, uint64_t pool) override { cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool); }
   void write_words(int index, void* data, const uint64_t (&words)[2]) override { cuda::write_words(index, data, words); }
+
+  KernelHandle load_kernel(int index, const void* image, const char* entry) override {
+    check_usable(index);
+    DeviceScope scope(index);
+    return cuda::load_kernel(image, entry);
+  }
+  void launch_kernel(int index, KernelHandle kernel, const KernelLaunch& l, void** arguments, const char* name) override {
+    check_usable(index);
+    DeviceScope scope(index);
+    cuda::launch_kernel(kernel, l, Stream::current(index).handle, arguments, name);
+  }
 
  private:
   static cudaStream_t stream_of(StreamHandle s) { return static_cast<cudaStream_t>(s); }

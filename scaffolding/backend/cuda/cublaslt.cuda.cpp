@@ -4,13 +4,13 @@
 #include <string>
 
 #include "scaffolding/backend/cuda/device.h"
-#include "scaffolding/backend/cuda/library.h"
+#include "scaffolding/backend/library.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::cuda {
 
 static CublasLt load() {
-  Library lib(("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)).c_str());
+  Library lib(("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)).c_str(), reinterpret_cast<const void*>(&check_cublas));
   CublasLt f{};
   lib.find(f.create, "cublasLtCreate");
   lib.find(f.version, "cublasLtGetVersion");

@@ -4,6 +4,7 @@
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/pointwise/trace.h"
 
 namespace sf {
 using autograd::record;
@@ -41,6 +42,8 @@ Tensor to_dtype(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   Tensor y = empty_like(x, dtype);
   copy_bytes(y, x);
+  if (y.device().is_meta()) [[unlikely]]
+    if (auto* trace = pointwise::Trace::current()) trace->cast(x, y);
   if (!is_floating(dtype)) return y;
   return record("to", y, {x}, [from = x.dtype()](const Tensor& dy) -> Tensors { return {to_dtype(dy, from)}; });
 }

@@ -3,6 +3,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/pointwise/pointwise_internal.h"
+#include "scaffolding/ops/pointwise/trace.h"
 #include "scaffolding/ops/reduce/reduce.h"
 
 namespace sf {
@@ -22,6 +23,8 @@ Tensor predicate(const char* name, const PointwiseTable& table, const Tensor& in
   SF_CHECK_AS(TypeError, !is_float8(input.dtype()), name, ": ", input.dtype(), " is storage only; convert it to compute");
   Tensor y = empty_like(input, kBool);
   pointwise::run(name, table, y, {input}, input.dtype());
+  if (y.device().is_meta()) [[unlikely]]
+    if (auto* trace = pointwise::Trace::current()) trace->unary(name, table, input, y, input.dtype());
   return y;
 }
 
@@ -29,7 +32,10 @@ Tensor bitwise(const char* name, const PointwiseTable& table, const Tensor& a, c
   pointwise::Operands o = pointwise::prepare(name, a, b, false);
   SF_CHECK_AS(TypeError, !is_floating(o.dtype) && (!shift || o.dtype != kBool), name, ": needs integer", shift ? "" : " or bool", " tensors, got ", a.dtype(),
               " and ", b.dtype());
-  return pointwise::binary_forward(name, table, o, 0, o.dtype);
+  Tensor y = pointwise::binary_forward(name, table, o, 0, o.dtype);
+  if (o.device.is_meta()) [[unlikely]]
+    if (auto* trace = pointwise::Trace::current()) trace->binary(name, table, a, b, y, o.dtype, 0, {});
+  return y;
 }
 constexpr bool is_shift(std::string_view name) { return name.ends_with("_shift"); }
 
@@ -50,6 +56,8 @@ Tensor bitwise_not(const Tensor& input) {
   if (input.dtype() == kBool) return logical_not(input);
   Tensor y = empty_like(input);
   pointwise::run("bitwise_not", bitwise_not_forward, y, {input}, input.dtype());
+  if (y.device().is_meta()) [[unlikely]]
+    if (auto* trace = pointwise::Trace::current()) trace->unary("bitwise_not", bitwise_not_forward, input, y, input.dtype());
   return y;
 }
 SF_OP(bitwise_not, "input").doc("Every bit of input flipped.").inplace().no_gradient().kernels(bitwise_not_forward);

@@ -7,6 +7,7 @@
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/expr.h"
 #include "scaffolding/ops/pointwise/pointwise_internal.h"
+#include "scaffolding/ops/pointwise/trace.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
@@ -62,6 +63,7 @@ Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool float_on
   Device device = a.device();
   if (a.device() != b.device()) {
     bool a_weak = a.ndim() == 0 && a.device().is_cpu(), b_weak = b.ndim() == 0 && b.device().is_cpu();
+    if (Trace* trace = Trace::current(); trace && !a_weak && !b_weak) trace->refuse(op, a.device().is_meta() ? b : a);
     SF_CHECK(a_weak || b_weak, op, ": tensors must be on one device, got ", a.device(), " and ", b.device());
     if (a_weak) device = b.device();
   }
@@ -160,6 +162,8 @@ Tensor unary(const UnaryOp& op, const Tensor& input, double p0 = 0, double p1 = 
   }
   Tensor y = empty_like(x);
   run(op.name, *op.forward, y, {x}, x.dtype(), p0, p1);
+  if (y.device().is_meta()) [[unlikely]]
+    if (Trace* trace = Trace::current()) trace->unary(op.name, *op.forward, x, y, x.dtype(), p0, p1);
   if (!autograd::any_requires_grad({x})) return y;
   const UnaryOp* o = &op;
   switch (op.saves) {
@@ -272,6 +276,23 @@ void check_whole(const BinaryOp& op, const Operands& o) {
   SF_CHECK_AS(RuntimeError, !negative, "pow: integers to negative integer powers are not integers; convert to a floating dtype first");
 }
 
+void trace_binary(Trace& trace, const BinaryOp& op, const Tensor& a, const Tensor& b, const Tensor& y, DType dtype, double p0) {
+  SF_CHECK(y.dtype() != kBool, "fuse: ", op.name, " of bool tensors cannot be fused; convert them to integers first");
+  const PointwiseTable* power = nullptr;  // what plain_power would run in its place
+  if (&op == &pow_op && trace.target().is_cpu() && b.impl()->is_scalar && a.is_contiguous() && is_floating(dtype) && a.dtype() == dtype) {
+    double e = b.item();
+    if (e == 2 || (e == 3 && size_of(dtype) >= 4)) {
+      Tensor square = e == 2 ? y : empty_like(y);
+      trace.binary("mul", mul_forward, a, a, square, dtype, 0, {});
+      if (e == 3) trace.binary("mul", mul_forward, square, a, y, dtype, 0, {});
+      return;
+    }
+    power = e == 0.5 ? &sqrt_forward : e == -0.5 ? &rsqrt_forward : e == -1 ? &reciprocal_forward : nullptr;
+  }
+  if (power) return trace.unary(power->name(), *power, a, y, dtype);
+  trace.binary(op.name, *op.forward, a, b, y, dtype, p0, op.precise(trace.target()));
+}
+
 Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 1) {
   if (Tensor y; fast_binary(op, a, b, p0, y)) {
     if (!autograd::any_requires_grad({a, b})) return y;
@@ -281,18 +302,25 @@ Tensor binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0 = 
   if (!is_floating(o.dtype)) check_whole(op, o);
   take_number(o, op.precise(o.device));
   Tensor y;
+  Trace* trace = o.device.is_meta() ? Trace::current() : nullptr;
   if (o.dtype == kBool) {  // bools compute as bytes: 1 + 1 is true
     o.dtype = kUInt8;
     y = to_dtype(binary_forward(op.name, *op.forward, o, p0, kUInt8), kBool);
   } else {
     y = binary_forward(op.name, *op.forward, o, p0, o.dtype);
   }
+  if (trace) [[unlikely]]
+    trace_binary(*trace, op, a, b, y, o.dtype, p0);
   if (!autograd::any_requires_grad({a, b})) return y;
   return record_binary(op, std::move(y), a, b, p0, false);
 }
 
 Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, const Tensor& b) {
-  return binary_forward(name, table, prepare(name, a, b, false), 0, kBool);
+  Operands o = prepare(name, a, b, false);
+  Tensor y = binary_forward(name, table, o, 0, kBool);
+  if (o.device.is_meta()) [[unlikely]]
+    if (Trace* trace = Trace::current()) trace->binary(name, table, a, b, y, o.dtype, 0, {});
+  return y;
 }
 
 #define SF_UNARY(name, kind, saves, ...) \

@@ -38,8 +38,6 @@ template <class F, int kind> void forward(const PointwiseViews& v) {
 #define SF_BINARY_P SF_BINARY
 #include "scaffolding/ops/pointwise/binary.def"
 
-// start + weight * (end - start), the form that is exact at the nearer end (as torch's).
-template <class C> __device__ C lerp_of(C a, C b, C w) { return abs(w) < C(0.5) ? a + w * (b - a) : b - (b - a) * (C(1) - w); }
 template <class T> struct Lerp {
   __device__ T operator()(T start, T end, T weight) const { return from_compute<T>(lerp_of(to_compute(start), to_compute(end), to_compute(weight))); }
 };

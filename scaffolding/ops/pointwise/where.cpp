@@ -5,6 +5,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/pointwise/pointwise_internal.h"
+#include "scaffolding/ops/pointwise/trace.h"
 #include "scaffolding/ops/pointwise/where_kernel.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -31,6 +32,8 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   auto kernel = where_kernel.find(o.device, w);
   SF_CHECK_AS(NotSupported, kernel, "where: no kernel on ", o.device);
   if (y.numel() > 0) kernel(w);
+  if (o.device.is_meta()) [[unlikely]]
+    if (auto* trace = pointwise::Trace::current()) trace->where(condition, input, other, y, o.dtype);
   return autograd::record("where", y, {input, other}, [kept = autograd::save(condition), sa = input.shape(), sb = other.shape()](const Tensor& dy) -> Tensors {
     Tensor zero = zeros({}, dy.dtype(), dy.device()), condition = kept.get();
     return {sum_to(where(condition, dy, zero), sa), sum_to(where(condition, zero, dy), sb)};
@@ -41,7 +44,10 @@ Tensor masked_fill(const Tensor& input, const Tensor& mask, const Scalar& value)
   check_defined("masked_fill", "input", input);
   check_defined("masked_fill", "mask", mask);
   SF_CHECK_AS(TypeError, !value.is_float() || is_floating(input.dtype()), "masked_fill: a ", input.dtype(), " tensor cannot hold ", value.to_double());
-  return where(mask, scalar_tensor(value, input.dtype(), input.device()), input);
+  Tensor filling = scalar_tensor(value, input.dtype(), input.device());
+  if (input.device().is_meta()) [[unlikely]]
+    if (auto* trace = pointwise::Trace::current()) trace->constant(filling, value);
+  return where(mask, filling, input);
 }
 
 Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight) {
@@ -57,6 +63,8 @@ Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight) {
   Tensor ka, kb, kw, y = pointwise::result_like(o.shape, o.dtype, o.device, input, end);
   pointwise::run("lerp", lerp_forward, y, {pointwise::operand(input, o, ka), pointwise::operand(end, o, kb), pointwise::operand(weight, o, kw)}, o.dtype, 0,
                  o.value);
+  if (o.device.is_meta()) [[unlikely]]
+    if (auto* trace = pointwise::Trace::current()) trace->lerp(input, end, weight, y, o.dtype);
   return autograd::record("lerp", y, {input, end, weight},
                           [a = autograd::save(input), b = autograd::save(end), w = autograd::save(weight)](const Tensor& dy) -> Tensors {
                             Tensor x = a.get(), e = b.get(), t = w.get();

@@ -1,4 +1,4 @@
-#include "scaffolding/backend/cuda/library.h"
+#include "scaffolding/backend/library.h"
 
 #include <dlfcn.h>
 
@@ -26,9 +26,9 @@ std::vector<fs::path> folders_of(const std::string& list) {
   return folders;
 }
 
-fs::path own_folder() {
+fs::path folder_of(const void* address) {
   Dl_info info;
-  return dladdr(reinterpret_cast<void*>(&own_folder), &info) && info.dli_fname ? fs::path(info.dli_fname).parent_path() : fs::path();
+  return dladdr(address, &info) && info.dli_fname ? fs::path(info.dli_fname).parent_path() : fs::path();
 }
 
 // site-packages/nvidia/<package>/lib, where this library lies in site-packages/scaffolding.
@@ -49,7 +49,7 @@ std::vector<fs::path> toolkit_folders() {
 
 }  // namespace
 
-Library::Library(const char* file) {
+Library::Library(const char* file, const void* neighbour) {
   std::string looked;
   std::vector<fs::path> tried;
   auto try_path = [&](const fs::path& path) {
@@ -66,7 +66,7 @@ Library::Library(const char* file) {
     if (handle_) path_ = path.string();
     else if (path.has_parent_path()) looked += std::string(" (") + dlerror() + ")";
   };
-  fs::path own = own_folder();
+  fs::path own = folder_of(neighbour);
   for (auto& folder : folders_of(env::text("SF_CUDA_LIBRARY_PATH"))) try_path(folder / file);
   if (!own.empty()) try_path(own / file);
   try_path(file);
