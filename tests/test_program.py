@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +17,7 @@ from scaffolding.safetensors.torch import load_file
 def test_training_leaves_a_pipeline_logs_and_samples(run_folder):
     index = json.loads((run_folder / "pipeline/model_index.json").read_text())
     assert index["_class_name"] == "StableDiffusionPipeline" and index["unet"] == ["diffusers", "UNet2DConditionModel"]
+    assert index["_guidance_scale"] == 4
     assert load_file(str(run_folder / "pipeline/unet/diffusion_pytorch_model.safetensors"))["conv_in.weight"].dtype == sf.float16
     steps = [json.loads(line)["step"] for line in (run_folder / "denoiser/metrics.jsonl").read_text().splitlines()]
     assert steps == [1, 2, 3, 4, 5, 6]
@@ -71,8 +73,31 @@ def test_txt2img_writes_pictures_with_their_settings(program, model, tmp_path):
     assert pictures[0].shape == (3, 64, 64)
     assert (pictures[0] != pictures[1]).any().item()
     text = sf.io.image_info(paths[1])["text"]
-    assert text["parameters"].startswith("red square, flat\nSteps: 3, Sampler: DDIMScheduler, CFG scale: 5, Seed: 5, Size: 64x64")
+    assert text["parameters"].startswith("red square, flat\nSteps: 3, Sampler: DDIMScheduler, CFG scale: 4, Seed: 5, Size: 64x64")
     assert json.loads(text["scaffolding"])["seed"] == 5
+
+
+def test_guidance_is_what_the_model_advises(program, model, tmp_path):
+    """model_index.json's "_guidance_scale"; 5 without it; the option stands over both."""
+    index = json.loads((model / "model_index.json").read_text())
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+
+    def used(advice, *options):
+        fields = {k: v for k, v in index.items() if k != "_guidance_scale"}
+        (folder / "model_index.json").write_text(json.dumps(fields | advice))
+        done = program("txt2img", "red square", "--model", folder, "--steps", 1, "--seed", 1, "-o", tmp_path / "a.png", "--quiet", *options)
+        if done.returncode:
+            return done
+        return json.loads(sf.io.image_info(str(tmp_path / "a.png"))["text"]["scaffolding"])["guidance"]
+
+    assert used({"_guidance_scale": 2.5}) == 2.5
+    assert used({}) == 5
+    assert used({"_guidance_scale": 2.5}, "--guidance", 1) == 1
+    refused(used({"_guidance_scale": "high"}), "'_guidance_scale' must be a number")
+    done = program("convert", model, tmp_path / "again")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "again/model_index.json").read_text())["_guidance_scale"] == 4
 
 
 def test_like_repeats_a_picture_to_the_last_bit(program, model, tmp_path):

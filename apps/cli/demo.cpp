@@ -93,7 +93,7 @@ void add_demo(CLI::App& program) {
       ->check(CLI::Range(int64_t(0), INT64_MAX / 2));
   c->add_option("--columns", s->columns, "Pictures in a row of the sheet")->capture_default_str()->check(CLI::Range(1, 100));
   c->add_option("--steps", s->picture.steps, "Of the sampler")->capture_default_str();
-  c->add_option("-g,--guidance", s->picture.guidance, "How closely to follow the prompt; 1 is off")->capture_default_str();
+  c->add_option("-g,--guidance", s->picture.guidance, "How closely to follow the prompt; 1 is off. Without it, what the model advises, or 5");
   c->add_flag("-q,--quiet", s->picture.quiet, "No progress and no times");
   c->footer(R"(Examples:
   scaffolding demo

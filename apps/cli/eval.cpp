@@ -191,7 +191,7 @@ void evaluate(Options& o) {
                       {"left_out_groups", o.left_out_groups},
                       {"pictures", pictures.size()},
                       {"steps", s.steps},
-                      {"guidance", s.guidance},
+                      {"guidance", *s.guidance},
                       {"sampler", s.sampler.empty() ? pipeline.scheduler->name() : s.sampler},
                       {"seed", seed}};
   report.update(figures(judge, prompts, pictures, seed));

@@ -25,6 +25,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
+constexpr double kGuidance = 5;                  // of models that advise none
 constexpr const char* kTextKey = "scaffolding";  // of the settings as JSON, in a PNG
 
 // What a picture is made again from: one list for writing, reading and the settings themselves.
@@ -77,7 +78,7 @@ std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64
   if (!s.negative_prompt.empty()) out += "Negative prompt: " + s.negative_prompt + "\n";
   char numbers[200];
   std::snprintf(numbers, sizeof numbers, "Steps: %lld, Sampler: %s, CFG scale: %g, Seed: %lld, Size: %lldx%lld", static_cast<long long>(s.steps),
-                s.sampler.empty() ? scheduler : s.sampler.c_str(), s.guidance, static_cast<long long>(seed), static_cast<long long>(width),
+                s.sampler.empty() ? scheduler : s.sampler.c_str(), *s.guidance, static_cast<long long>(seed), static_cast<long long>(width),
                 static_cast<long long>(height));
   return out + numbers + ", Model: " + fs::path(s.model).filename().string() + ", Version: scaffolding " + version();
 }
@@ -153,7 +154,7 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   c.add_option("-s,--seed", s.seed, "Of the first picture; each next one has the next seed. Without one, a new one each time")
       ->check(CLI::Range(int64_t(0), INT64_MAX - 1));
   c.add_option("--steps", s.steps, "Of the sampler: more take longer")->capture_default_str();
-  c.add_option("-g,--guidance", s.guidance, "How closely to follow the prompt; 1 is off")->capture_default_str();
+  c.add_option("-g,--guidance", s.guidance, "How closely to follow the prompt; 1 is off. Without it, what the model advises, or 5");
   c.add_option("--guidance-rescale", s.guidance_rescale, "Against pictures that guidance has overexposed: 0 to 1")->capture_default_str();
   c.add_option("--width", s.width, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
   c.add_option("--height", s.height, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
@@ -197,7 +198,7 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 
 std::string shipped_model() { return io::default_model(); }
 
-diffusion::LoadedPipeline load_model(const GenerationSettings& s) {
+diffusion::LoadedPipeline load_model(GenerationSettings& s) {
   std::error_code error;
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
@@ -211,6 +212,7 @@ diffusion::LoadedPipeline load_model(const GenerationSettings& s) {
     options.dtype = dtype;
     loaded = diffusion::load_pipeline(s.model, options);
   }
+  if (!s.guidance) s.guidance = loaded.components.guidance_scale.value_or(kGuidance);
   auto& scheduler = loaded.components.scheduler;
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
   if (!s.sampler.empty() || !s.scheduler_options.empty()) scheduler = make_sampler(s.sampler, *scheduler, s.scheduler_options);
@@ -231,7 +233,7 @@ diffusion::GenerationOptions sampling_options(const GenerationSettings& s) {
   o.height = s.height;
   o.width = s.width;
   o.num_inference_steps = s.steps;
-  o.guidance_scale = s.guidance;
+  o.guidance_scale = s.guidance.value_or(kGuidance);
   o.guidance_rescale = s.guidance_rescale;
   o.clip_skip = s.clip_skip;
   o.prompt_syntax = syntax_of(s.prompt_syntax);

@@ -13,7 +13,8 @@ struct GenerationSettings {
   std::vector<std::string> scheduler_options;  // field=value
   std::optional<int64_t> width, height, clip_skip;
   int64_t steps = 20, count = 1, batch = 1;
-  double guidance = 5, guidance_rescale = 0, eta = 0;
+  std::optional<double> guidance;  // absent: what the model advises, or 5; load_model settles it
+  double guidance_rescale = 0, eta = 0;
   std::optional<int64_t> seed;  // of the first picture; the next has the next one. Absent: drawn
   std::string dtype = "float32", prompt_syntax = "plain", output = "{seed}.png", like, preview, save_steps;
   bool quiet = false, json = false;
@@ -42,7 +43,7 @@ void generate(const char* kind, GenerationSettings& settings, const diffusion::D
 
 // The model that was asked for (a folder, a checkpoint file, or a repository of the hub), with the scheduler that was asked for. ValueError naming
 // what is wrong with them.
-diffusion::LoadedPipeline load_model(const GenerationSettings& settings);
+diffusion::LoadedPipeline load_model(GenerationSettings& settings);
 bool is_xl(const diffusion::LoadedPipeline& model);
 
 // A picture named on the command line, uint8 [C, H, W]. ValueError naming the option for what is none.

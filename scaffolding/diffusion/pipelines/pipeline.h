@@ -17,6 +17,7 @@ struct PipelineComponents {
   std::shared_ptr<Scheduler> scheduler;
   bool force_zeros_for_empty_prompt = true;  // SDXL: without a negative prompt its embeds are zeros
   bool requires_aesthetics_score = false;    // SDXL's refiner
+  std::optional<double> guidance_scale;      // what the model's makers advise, for programs to begin with; calls take their own argument
 };
 
 // What a call of every pipeline takes.

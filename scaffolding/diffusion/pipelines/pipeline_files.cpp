@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kIndexFile = "model_index.json";
 // What checks and describes pictures, and makes none.
+constexpr const char* kGuidanceKey = "_guidance_scale";
 constexpr const char* kIgnored[] = {"CLIPImageProcessor",           "CLIPFeatureExtractor", "StableDiffusionSafetyChecker", "CLIPVisionModelWithProjection",
                                     "StableDiffusionXLWatermarker", "SiglipImageProcessor"};
 constexpr const char* kTokenizers[] = {"CLIPTokenizer", "CLIPTokenizerFast"};
@@ -47,6 +48,11 @@ PipelineIndex read_pipeline_index(const std::string& folder) {
     const std::string& key = items[i].text();
     const io::Object& value = items[i + 1];
     std::string where = path + ": '" + key + "'";
+    if (key == kGuidanceKey) {
+      SF_CHECK(value.is(io::Object::Int) || value.is(io::Object::Float), where, " must be a number");
+      index.guidance_scale = value.as_float();
+      SF_CHECK(std::isfinite(*index.guidance_scale), where, " must be finite");
+    }
     if (key.starts_with("_")) continue;
     if (!value.is_sequence()) {
       rest.insert(rest.end(), {items[i], value});
@@ -66,6 +72,7 @@ void write_pipeline_index(const PipelineIndex& index, const std::string& folder)
   SF_CHECK(fs::is_directory(folder, error), "pipeline: cannot make the folder ", folder);
   // diffusers reads the version to know which old mistakes a file may have.
   std::vector<io::Object> items{"_class_name", io::Object(std::string_view(index.class_name)), "_diffusers_version", "0.31.0"};
+  if (index.guidance_scale) items.insert(items.end(), {kGuidanceKey, io::Object(*index.guidance_scale)});
   items.insert(items.end(), index.config.items().begin(), index.config.items().end());
   for (auto& row : index.rows) {
     auto text = [](const std::string& s) { return s.empty() ? io::Object() : io::Object(std::string_view(s)); };
@@ -150,6 +157,7 @@ LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipeli
     if (!o.variant.empty() && has_weights(place, row.library, o.variant)) options.variant = o.variant;
     take(c, row.name, models::load_model(place, options, row.class_name));
   }
+  c.guidance_scale = index.guidance_scale;
   take_flags(c, index.config);
   return out;
 }
@@ -213,6 +221,7 @@ void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const 
   if (xl && name.find("Img2Img") != name.npos) config.insert(config.end(), {"requires_aesthetics_score", io::Object(p.requires_aesthetics_score)});
   if (!xl) index.rows.push_back({"safety_checker", "", ""});
   index.config = io::Object::container(io::Object::Dict, std::move(config));
+  index.guidance_scale = p.guidance_scale;
   write_pipeline_index(index, folder);
 }
 

@@ -13,6 +13,7 @@ struct PipelineIndex {
   };
   std::string class_name;  // of the pipeline
   std::vector<Row> rows;
+  std::optional<double> guidance_scale;                         // "_guidance_scale", a key of our own which diffusers passes over
   io::Object config = io::Object::container(io::Object::Dict);  // its other fields
 };
 // ValueError naming file and entry for what is none.

@@ -40,6 +40,7 @@ io::Fields DenoiserRecipe::fields() {
                          {"late_timesteps", &late_timesteps},
                          {"backgrounds", &backgrounds},
                          {"sample_steps", &sample_steps},
+                         {"guidance_scale", &guidance_scale},
                          {"sample_prompts", &sample_prompts}});
   return all;
 }

@@ -38,6 +38,7 @@ struct DenoiserRecipe : StageRecipe {
   double late_timesteps = 1;            // how much oftener timesteps of the noisier half are drawn, where the prompt decides
   int64_t backgrounds = 3;              // latents cached for each icon besides the one on white
   int64_t sample_steps = 1000;          // a grid of pictures every so many steps
+  double guidance_scale = 4;            // of these, and the model's advice to the program
   std::vector<std::string> sample_prompts;
   io::Fields fields();
 };

@@ -34,7 +34,7 @@ void SampleGrid::write(TextToImageModel& model, int64_t step) const {
   diffusion::GenerationOptions options;
   options.prompt = prompts;
   options.num_inference_steps = 20;
-  options.guidance_scale = 4;
+  options.guidance_scale = run_.recipe.denoiser.guidance_scale;
   options.generator = {make_generator()};
   options.generator[0]->manual_seed(uint64_t(run_.recipe.seed));
   Tensor images = pipeline(model)(options).images;
@@ -49,7 +49,9 @@ void SampleGrid::save_pipeline(TextToImageModel& model) const {
   nn::to(model, {.dtype = kFloat16});
   auto& vae = *parts_.vae->model();
   nn::to(vae, {.dtype = kFloat16});
-  diffusion::save_pipeline(pipeline(model), run_.place("pipeline"));
+  auto whole = pipeline(model);
+  whole.guidance_scale = run_.recipe.denoiser.guidance_scale;
+  diffusion::save_pipeline(whole, run_.place("pipeline"));
 }
 
 Tensor picture_grid(const Tensors& pictures, int64_t columns) {
