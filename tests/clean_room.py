@@ -42,7 +42,7 @@ def run(place, *command):
 
 
 def make_picture(place, program):
-    run(place, program, "txt2img", "red apple, fluent 3d", "--steps", 4, "--seed", 7, "--output", "apple.png", "--quiet")
+    run(place, program, "txt2img", "red apple, fluent 3d", "--steps", 4, "--guidance", 5, "--seed", 7, "--output", "apple.png", "--quiet")
 
 
 def check_wheel(wheel, place):
