@@ -49,7 +49,7 @@ std::vector<fs::path> toolkit_folders() {
 
 }  // namespace
 
-Library::Library(const char* file, const void* neighbour) {
+Library::Library(const char* file, const void* neighbour, const char* package) {
   std::string looked;
   std::vector<fs::path> tried;
   auto try_path = [&](const fs::path& path) {
@@ -73,7 +73,7 @@ Library::Library(const char* file, const void* neighbour) {
   for (auto& folder : pip_folders(own)) try_path(folder / file);
   for (auto& folder : toolkit_folders()) try_path(folder / file);
   SF_CHECK_AS(RuntimeError, handle_, "cuda: ", file, " is missing: it was looked for in ", looked,
-              ". Install CUDA's libraries (pip install nvidia-cublas) or name their folder in SF_CUDA_LIBRARY_PATH");
+              ". Install it (pip install ", package, ") or name its folder in SF_CUDA_LIBRARY_PATH");
 }
 
 void* Library::symbol(const char* name) const {

@@ -8,8 +8,9 @@ namespace sf::cuda {
 
 class Library {
  public:
-  // file: "libcublasLt.so.13". neighbour: an address in the library beside which it is looked for. RuntimeError saying where it was looked for.
-  Library(const char* file, const void* neighbour);
+  // file: "libcublasLt.so.13". neighbour: an address in the library beside which it is looked for. package: pip's, for the advice. RuntimeError saying
+  // where it was looked for.
+  Library(const char* file, const void* neighbour, const char* package = "nvidia-cublas");
   // RuntimeError naming the library when it lacks the function: it is then of another version.
   template <class F> void find(F*& function, const char* name) const { function = reinterpret_cast<F*>(symbol(name)); }
 

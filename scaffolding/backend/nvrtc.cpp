@@ -39,10 +39,10 @@ constexpr int kSuccess = 0, kCompilationFailed = 6;
 Library library() {
   const void* beside = reinterpret_cast<const void*>(&compile_kernel);
   try {
-    return Library("libnvrtc.so.13", beside);
+    return Library("libnvrtc.so.13", beside, "nvidia-cuda-nvrtc");
   } catch (const Error& missing) {
     try {
-      return Library("libnvrtc.so.12", beside);
+      return Library("libnvrtc.so.12", beside, "nvidia-cuda-nvrtc-cu12");
     } catch (const Error&) {
       throw RuntimeError(missing.what());  // the first one's folders and advice
     }

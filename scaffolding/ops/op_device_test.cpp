@@ -1,6 +1,7 @@
 // SF_TEST_DEVICE=cuda: the samples of every op, also of those made of others, computed there and on the CPU.
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/op_check.h"
@@ -59,6 +60,7 @@ void compare(const Evaluation& e, const Evaluation& here, const Evaluation& exac
 }  // namespace
 
 void check_device(const OpEntry& op, const OpTest& t) {
+  set_cudnn_settings({.allow_tf32 = false});  // tolerances are those of float32
   g_op = &op;
   g_device = Device(env::text("SF_TEST_DEVICE"));
   std::string why, missing;

@@ -1,15 +1,13 @@
 // Convolutions of one to three dimensions on CUDA as matrix products: what each output pixel sees is written as a row (conv_columns.h), some
 // pixels at a time, and multiplied with the weights by the gemm table (cuBLASLt). Every dtype, group, stride and dilation; sums in float32.
 // The provider that always works: a tensor is brought to channels-last where it is not, weights to [o][tap][c] at each call, and the rows go
-// through memory. cuDNN's graphs would be a provider before this one. A product of 1 x 1 reads the pixels where they lie.
+// through memory. cuDNN's graphs (conv.cudnn.cpp) come before it. A product of 1 x 1 reads the pixels where they lie.
 #include <algorithm>
 #include <optional>
 
-#include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/core/env.h"
-#include "scaffolding/core/shape.h"
 #include "scaffolding/ops/conv/conv_columns.h"
-#include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/conv/conv_layout.h"
 #include "scaffolding/ops/matmul/gemm_finish.h"
 
 namespace sf::cuda {
@@ -23,45 +21,6 @@ int64_t most_columns(DType t) {
   return std::min(bytes / int64_t(size_of(t)), INT32_MAX - kMostOfARow);
 }
 
-void copy(const TensorView& dst, const TensorView& src) {
-  Copy c{dst, src};
-  copy_kernel.find(dst.device, c)(c);
-}
-
-// t's sizes over other memory, dense in the given order of dimensions (the last is the fastest).
-TensorView dense_in_order(TensorView t, void* data, const int* order) {
-  t.data = data;
-  int64_t stride = 1;
-  for (int i = t.ndim - 1; i >= 0; --i) {
-    t.strides[order[i]] = stride;
-    stride *= t.sizes[order[i]];
-  }
-  return t;
-}
-TensorView channels_last(const TensorView& t, void* data) {
-  int order[kMaxDims] = {0};
-  for (int d = 2; d < t.ndim; ++d) order[d - 1] = d;
-  order[t.ndim - 1] = 1;
-  return dense_in_order(t, data, order);
-}
-
-// An activation in channels-last memory: itself, or a copy. Of a result, finish() brings the copy back.
-struct Laid {
-  const TensorView& original;
-  std::optional<Scratch> memory;
-  TensorView view;
-
-  Laid(const TensorView& t, bool has_values) : original(t), view(t) {
-    if (t.is_channels_last()) return;
-    memory.emplace(t.device, size_t(t.numel()) * size_of(t.dtype));
-    view = channels_last(t, memory->as<void>());
-    if (has_values) copy(view, t);
-  }
-  void finish() const {
-    if (memory) copy(original, view);
-  }
-};
-
 TensorView matrices(void* data, DType dtype, Device device, int64_t batch, int64_t rows, int64_t cols, int64_t batch_stride, int64_t row_stride,
                     int64_t col_stride) {
   TensorView t;
@@ -73,33 +32,6 @@ TensorView matrices(void* data, DType dtype, Device device, int64_t batch, int64
 void* advanced(void* data, DType dtype, int64_t elements) { return static_cast<char*>(data) + elements * int64_t(size_of(dtype)); }
 
 void multiply(const Gemm& g) { gemm.find(g.c.device, g)(g); }
-
-// weight[o, c, *kernel] as [group][o][tap][c], or as [group][tap][o][c].
-struct LaidWeights {
-  std::optional<Scratch> memory;
-  void* data;
-  static void orders(const TensorView& w, int64_t groups, bool tap_first, TensorView& split, int* order) {
-    // o becomes two dimensions, group and o: six at most.
-    split.data = w.data, split.dtype = w.dtype, split.device = w.device, split.ndim = w.ndim + 1;
-    split.sizes[0] = groups, split.strides[0] = w.sizes[0] / groups * w.strides[0];
-    for (int d = 0; d < w.ndim; ++d) split.sizes[d + 1] = d == 0 ? w.sizes[0] / groups : w.sizes[d], split.strides[d + 1] = w.strides[d];
-    int n = 0, last = split.ndim - 1;
-    order[n++] = 0;
-    if (!tap_first) order[n++] = 1;
-    for (int d = 3; d <= last; ++d) order[n++] = d;
-    if (tap_first) order[n++] = 1;
-    order[n] = 2;
-  }
-  LaidWeights(const TensorView& w, int64_t groups, bool tap_first) : data(w.data) {
-    if (!tap_first && w.is_channels_last()) return;
-    TensorView split;
-    int order[kMaxDims];
-    orders(w, groups, tap_first, split, order);
-    memory.emplace(w.device, size_t(w.numel()) * size_of(w.dtype));
-    data = memory->as<void>();
-    copy(dense_in_order(split, data, order), split);
-  }
-};
 
 // The rows of one call: `out` pixels of `batch` pictures, each seeing `taps` pixels of `channels` numbers in each of `groups`.
 struct Rows {
@@ -147,7 +79,7 @@ void forward(const ConvForward& f) {
   LaidWeights w(f.weight, G, false);
   Rows rows(x.view, f.weight, f.y, f.shape, false);
   DType t = f.x.dtype;
-  if (f.residual) copy(y.view, f.residual);
+  if (f.residual) copy_on_device(y.view, f.residual);
   // Bias and activation go with the product where it has one bias for all its rows and nothing comes between.
   bool whole = G == 1 && !f.residual;
   rows.for_pieces([&](const TensorView& a, int64_t first) {
@@ -207,7 +139,7 @@ void backward_weights(const ConvBackwardWeights& b) {
   LaidWeights::orders(b.dweight, G, false, split, order);
   sums = dense_in_order(split, memory.as<void>(), order);
   sums.dtype = sum;
-  copy(split, sums);
+  copy_on_device(split, sums);
 }
 
 // A row is never cut.
