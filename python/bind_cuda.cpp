@@ -7,6 +7,7 @@
 #include "bind_arguments.h"
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda_graph.h"
+#include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
 
 namespace nb = nanobind;
@@ -21,6 +22,13 @@ uintptr_t number(void* p) { return reinterpret_cast<uintptr_t>(p); }
 Tensor tensor_argument(const char* op, nb::handle o) {
   if (!is_tensor(o.ptr())) fail<TypeError>(op, ": needs a tensor, got ", Py_TYPE(o.ptr())->tp_name);
   return tensor_of(o.ptr());
+}
+
+bool& cudnn_setting(CudnnSettings& s, const std::string& name) {
+  if (name == "enabled") return s.enabled;
+  if (name == "benchmark") return s.benchmark;
+  if (name == "deterministic") return s.deterministic;
+  return s.allow_tf32;
 }
 
 // f(gpu) without the interpreter's lock: it may wait for the device.
@@ -49,6 +57,16 @@ void bind_cuda(nb::module_& m) {
   m.def("_cuda_empty_cache", [](int i) { without_lock(i, [&](Accelerator& a) { a.empty_cache(i); }); });
   m.def("_cuda_allow_tf32", &matmul_allow_tf32);
   m.def("_cuda_set_allow_tf32", &set_matmul_allow_tf32);
+  m.def("_cudnn_version", [] { return gpu(0).cudnn_version(); });
+  m.def("_cudnn_get", [](const std::string& name) {
+    CudnnSettings s = cudnn_settings();
+    return cudnn_setting(s, name);
+  });
+  m.def("_cudnn_set", [](const std::string& name, bool value) {
+    CudnnSettings s = cudnn_settings();
+    cudnn_setting(s, name) = value;
+    set_cudnn_settings(s);
+  });
 
   m.def("_cuda_make_stream", [](int i) { return number(gpu(i).make_stream(i)); });
   m.def("_cuda_destroy_stream", [](int i, uintptr_t s) { without_lock(i, [&](Accelerator& a) { a.destroy_stream(i, pointer(s)); }); });

@@ -25,6 +25,11 @@ static void print_devices() {
       }
       std::cout << "\n";
     }
+    if (type == Device::CUDA) {
+      int version = accelerator(Device(type)).cudnn_version(&why);
+      if (version) std::cout << "cuDNN: " << version / 10000 << "." << version / 100 % 100 << "." << version % 100 << "\n";
+      else std::cout << "cuDNN: not available: " << why << "\n";
+    }
   }
   std::cout << "meta: shapes without bytes\n";
 }

@@ -72,8 +72,8 @@ Library::Library(const char* file, const void* neighbour, const char* package) {
   try_path(file);
   for (auto& folder : pip_folders(own)) try_path(folder / file);
   for (auto& folder : toolkit_folders()) try_path(folder / file);
-  SF_CHECK_AS(RuntimeError, handle_, "cuda: ", file, " is missing: it was looked for in ", looked,
-              ". Install it (pip install ", package, ") or name its folder in SF_CUDA_LIBRARY_PATH");
+  SF_CHECK_AS(RuntimeError, handle_, "cuda: ", file, " is missing: it was looked for in ", looked, ". Install it (pip install ", package,
+              ") or name its folder in SF_CUDA_LIBRARY_PATH");
 }
 
 void* Library::symbol(const char* name) const {

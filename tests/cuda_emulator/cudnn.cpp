@@ -222,6 +222,8 @@ void run(void* argument) {
 }
 void drop(void* argument) { delete static_cast<Job*>(argument); }
 
+int64_t g_runs[kEngines] = {}, g_questions = 0;
+
 struct EmulatedHandle {
   cudaStream_t stream = nullptr;
 };
@@ -234,7 +236,10 @@ using namespace cudnn_emulator;
 
 SF_EXPORT size_t cudnnGetVersion() { return 91900; }
 SF_EXPORT const char* cudnnGetErrorString(Status s) {
-  return s == 0 ? "CUDNN_STATUS_SUCCESS" : s / 1000 == 2 ? "CUDNN_STATUS_BAD_PARAM" : s / 1000 == 3 ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_EXECUTION_FAILED";
+  return s == 0          ? "CUDNN_STATUS_SUCCESS"
+         : s / 1000 == 2 ? "CUDNN_STATUS_BAD_PARAM"
+         : s / 1000 == 3 ? "CUDNN_STATUS_NOT_SUPPORTED"
+                         : "CUDNN_STATUS_EXECUTION_FAILED";
 }
 SF_EXPORT void cudnnGetLastErrorString(char* text, size_t size) {
   std::strncpy(text, last_error.c_str(), size - 1);
@@ -304,11 +309,13 @@ SF_EXPORT Status cudnnBackendGetAttribute(RawDescriptor d, Attribute a, Type typ
   auto o = object_of(d);
   if (!o || !o->finalized) return refuse(kNotFinalized, "not finalized");
   if (type == Type::Descriptor) {
+    g_questions += o->kind == Kind::EngineHeuristics;
     auto parts = o->kind == Kind::EngineHeuristics && a == A::HeuristicsResults ? proposals(*o) : o->all(a);
     *count = int64_t(parts.size());
     for (int64_t i = 0; i < wanted && i < *count; ++i) {
       auto at = objects().find(static_cast<RawDescriptor*>(values)[i]);
-      if (at == objects().end() || at->second->kind != parts[size_t(i)]->kind) return refuse(kBadParameter, "a descriptor of that kind is needed for each result");
+      if (at == objects().end() || at->second->kind != parts[size_t(i)]->kind)
+        return refuse(kBadParameter, "a descriptor of that kind is needed for each result");
       at->second = parts[size_t(i)];
     }
     return kSuccess;
@@ -355,7 +362,12 @@ SF_EXPORT Status cudnnBackendExecute(EmulatedHandle* h, RawDescriptor plan_handl
       else if (reinterpret_cast<uintptr_t>(at->second) % uintptr_t(t->integer(A::TensorAlignment)) != 0) return refuse(kMisaligned, "a pointer is not aligned");
       else job->memory[id] = at->second;
     }
+  ++g_runs[plan->one(A::PlanEngineConfig)->one(A::ConfigEngine)->integer(A::EngineIndex)];
   if (seen.size() != given.size()) return refuse(kBadParameter, "memory for a tensor that the graph has not");
   sf_cuda_emulator_queue(h->stream, run, job.release(), drop);
   return kSuccess;
 }
+
+// For tests: how often an engine ran, and how often heuristics were asked.
+SF_EXPORT int64_t sf_cudnn_emulator_runs(int64_t engine) { return engine >= 0 && engine < kEngines ? g_runs[engine] : -1; }
+SF_EXPORT int64_t sf_cudnn_emulator_questions() { return g_questions; }

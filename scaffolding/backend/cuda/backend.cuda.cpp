@@ -3,6 +3,7 @@
 
 #include "scaffolding/backend/cuda/caching_allocator.h"
 #include "scaffolding/backend/cuda/capture.h"
+#include "scaffolding/backend/cuda/cudnn.h"
 #include "scaffolding/backend/cuda/current_stream.h"
 #include "scaffolding/backend/cuda/run_time_kernel.h"
 
@@ -49,6 +50,10 @@ class CudaBackend final : public Accelerator {
     DeviceScope scope(index);
     check(cudaMemGetInfo(&m.free, &m.total), "cuda");
     return m;
+  }
+  int cudnn_version(std::string* why) override {
+    if (why) *why = cudnn::missing();
+    return cudnn::functions() ? int(cudnn::api().version()) : 0;
   }
   void reset_peak(int index) override {
     check_usable(index);

@@ -66,10 +66,10 @@ class Graph {
   void pointwise(Pointwise f, Id y, Id x, Id b = 0, Id t = 0);
   void index(Id y, Id x, int64_t axis);  // y = the position along an axis; x gives the shape
   void compare(Pointwise f, Id y, Id a, Id b);
-  void reduce(ReduceOp f, Id y, Id x);       // over the dimensions in which y has size 1
-  void matmul(Id c, Id a, Id b);             // of the last two dimensions
-  void reshape(Id y, Id x);                  // the same elements under other sizes and strides
-  void finalize(const Target& target);       // Failure where cuDNN does not know such a graph
+  void reduce(ReduceOp f, Id y, Id x);  // over the dimensions in which y has size 1
+  void matmul(Id c, Id a, Id b);        // of the last two dimensions
+  void reshape(Id y, Id x);             // the same elements under other sizes and strides
+  void finalize(const Target& target);  // Failure where cuDNN does not know such a graph
 
   const Descriptor& descriptor() const { return *graph_; }
   const std::vector<std::pair<Id, float>>& numbers() const { return numbers_; }
