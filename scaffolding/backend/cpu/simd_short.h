@@ -91,5 +91,35 @@ template <class T, class V> SF_INLINE V silu_for(V z) {
   else return z / (V(1.f) + exp_fast(-z));
 }
 
+// z sigmoid(z) from t = kSiluScale<T> z, for callers whose own coefficients can take the scale in: 17 and 11 operations instead of
+// 21 and 13 (float32, bfloat16). 2^t is 2^v 2^r, v a multiple of 1/16, and 1 / (scale (1 + 2^v 2^r)) comes of one multiply-add.
+#if defined(__AVX512F__)
+template <class T> inline constexpr double kSiluScale = std::is_same_v<T, double> ? 1 : -1.4426950408889634;
+template <class T> SF_INLINE double silu_scaled(double t) { return t / (1 + exp_fast(-t)); }
+template <class T> SF_INLINE vf silu_scaled(vf t) {
+  constexpr float kMagic = 0x1.8p19f, kScale = float(kSiluScale<T>);
+  if constexpr (kShort<T>) {  // 2^(k/16), times what halves the error of 1 + r ln2. No bounds: 2^v saturates
+    const __m512 powers = _mm512_setr_ps(1.0001169f, 1.0443959f, 1.0906353f, 1.1389219f, 1.1893462f, 1.2420031f, 1.2969912f, 1.3544140f, 1.4143790f, 1.4769989f,
+                                         1.5423913f, 1.6106788f, 1.6819896f, 1.7564577f, 1.8342227f, 1.9154307f);
+    vf u = t + vf(kMagic), v = u - vf(kMagic), r = t - v;
+    vf p = (vf_raw)_mm512_permutexvar_ps((__m512i)u.v, powers);
+    vf s = (vf_raw)_mm512_scalef_ps((__m512)p.v, (__m512)v.v);
+    return t * reciprocal_short(fma(s, fma(r, vf(0.69314718f * kScale), vf(kScale)), vf(kScale)));
+  } else {
+    const __m512 powers = _mm512_setr_ps(1.f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f, 1.29683955f, 1.35425555f, 1.41421356f,
+                                         1.47682615f, 1.54221083f, 1.61049033f, 1.68179283f, 1.75625216f, 1.83400809f, 1.91520656f);
+    vf c = min(vf(125.f), t);  // NaN passes
+    vf u = c + vf(kMagic), v = u - vf(kMagic), r = c - v;
+    vf p = (vf_raw)_mm512_permutexvar_ps((__m512i)u.v, powers);
+    vf s = (vf_raw)_mm512_scalef_ps((__m512)p.v, (__m512)v.v);
+    vf q = fma(fma(vf(0.055504109f * kScale), r, vf(0.24022651f * kScale)), r, vf(0.69314718f * kScale));
+    return t * reciprocal(fma(s, fma(q, r, vf(kScale)), vf(kScale)));
+  }
+}
+#else
+template <class T> inline constexpr double kSiluScale = 1;
+template <class T, class V> SF_INLINE V silu_scaled(V t) { return silu_for<T>(t); }
+#endif
+
 }  // namespace SF_ISA
 }  // namespace sf

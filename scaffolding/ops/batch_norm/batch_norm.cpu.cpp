@@ -91,9 +91,10 @@ template <class T> static void forward_of(const BatchNormForward& a) {
         for (int64_t c = begin; c < end; ++c) combine(c);
       });
     }
+    pair_row_coefficients<T>(gain, C);  // over mean and variance, which finish() has read
     parallel_for(k.count, 1, [=](int64_t begin, int64_t end) {
       for (int64_t p = end - 1; p >= begin; --p)
-        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, offset, stream, static_cast<const T*>(nullptr));
+        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, stream, static_cast<const T*>(nullptr));
       if (stream) stream_fence();
     });
     return;

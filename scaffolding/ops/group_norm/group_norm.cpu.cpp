@@ -3,9 +3,9 @@
 // applies them to the same pieces, the last first, so that an item is read from memory once and from the cache again.
 // (Rows within a piece go forwards: backwards, the prefetcher fails and the whole takes a fifth longer.)
 // NCHW: a group is contiguous; each thread does whole groups, or pieces of them where groups are fewer than threads.
-// [2, 320, 64, 64] with SiLU, float32, out of the caches: NCHW 93 %, channels-last 83 % of a copy's bandwidth (2 cores of
-// Zen 5); 87 % and 75 % on 2 cores of a Xeon (Sapphire Rapids), whose 2 MiB of L2 do not hold half an item with its output: there, columns of channels
-// that would fit were slower than whole rows. In the L3 and in bfloat16 the exponentials bound it: 6.4 and 5.2 Gelem/s and core (Zen 5).
+// [2, 320, 64, 64] with SiLU, out of the caches, share of a copy's bandwidth on 2 cores of Zen 4: NCHW 89 % in float32, 86 % in
+// bfloat16; channels-last 85 and 77 %, where reading an item for its statistics takes a third of the time. Rows are read one by
+// one: eight abreast came at two thirds of the bandwidth. Columns of channels that would fit the L2 were slower than whole rows.
 #include "scaffolding/ops/group_norm/kernel.h"
 
 #include "scaffolding/ops/group_norm/channel_norm.h"
@@ -15,15 +15,14 @@ namespace SF_ISA {
 
 static constexpr int64_t kSmallItem = 262144;  // elements: several items run side by side in the threads' L2
 
-// gain[c] = rstd weight, offset[c] = bias - mean rstd weight for item n.
-template <class A> static void fold_item(const A* mean, const A* rstd, const A* weight, const A* bias, int64_t C, int64_t G, A* gain, A* offset) {
-  int64_t D = C / G;
-  for (int64_t c = 0; c < C; ++c) {
-    int64_t g = c / D;
-    double a = double(rstd[g]) * double(weight[c]);
-    gain[c] = A(a);
-    offset[c] = A(double(bias[c]) - double(mean[g]) * a);
-  }
+// gain[c] = rstd weight, offset[c] = bias - mean rstd weight for item n, both times `scale`.
+template <class A> static void fold_item(const A* mean, const A* rstd, const A* weight, const A* bias, int64_t C, int64_t G, double scale, A* gain, A* offset) {
+  for (int64_t g = 0, c = 0; g < G; ++g)
+    for (int64_t end = c + C / G; c < end; ++c) {
+      double a = double(rstd[g]) * double(weight[c]);
+      gain[c] = A(scale * a);
+      offset[c] = A(scale * (double(bias[c]) - double(mean[g]) * a));
+    }
 }
 template <class A> static void finish(const Moments& m, double eps, A* mean, A* rstd) {
   *mean = A(m.mean);
@@ -33,9 +32,10 @@ template <class A> static void finish(const Moments& m, double eps, A* mean, A* 
 template <class T, bool kSilu> static void forward_rows(const GroupNormForward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
   using A = Acc<T>;
   int64_t N = s.N, C = s.C, S = s.S, G = a.groups, step = kRowsPiece / C > 4 ? kRowsPiece / C : 4, pieces = (S + step - 1) / step;
-  char* shared = static_cast<char*>(scratch(size_t(N * (pieces * G * 2 * 8 + 2 * C * int64_t(sizeof(A)))), 1));
+  int64_t K = row_coefficients(C);
+  char* shared = static_cast<char*>(scratch(size_t(N * (pieces * G * 2 * 8 + K * int64_t(sizeof(A)))), 1));
   double* partial = reinterpret_cast<double*>(shared);                // [N][pieces][G][mean, m2]
-  A* folded = reinterpret_cast<A*>(shared + N * pieces * G * 2 * 8);  // [N][gain, offset][C]
+  A* folded = reinterpret_cast<A*>(shared + N * pieces * G * 2 * 8);  // [N][row_coefficients]
   bool stream = streams<T>(s, a.x.data, a.y.data);
   const T* x = a.x.as<const T>();
   T* y = a.y.as<T>();
@@ -45,22 +45,27 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
     A* work = static_cast<A*>(scratch(size_t(3 * C) * sizeof(A), 2));
     for (int64_t p = begin; p < end; ++p) rows_moments<T>(x + (n * S + p * step) * C, rows_in(p), C, G, work, partial + (n * pieces + p) * G * 2);
   };
-  auto combine = [=, &a](int64_t n) {
+  auto combine = [=, &a](int64_t n) {  // the parallel axis theorem, without Moments::add's divisions: the other threads wait for this one
+    const double per_row = 1.0 / double(S);
     for (int64_t g = 0; g < G; ++g) {
       Moments m;
+      m.count = double(S * (C / G));
+      for (int64_t p = 0; p < pieces; ++p) m.mean += partial[((n * pieces + p) * G + g) * 2] * double(rows_in(p)) * per_row;
       for (int64_t p = 0; p < pieces; ++p) {
         const double* q = partial + ((n * pieces + p) * G + g) * 2;
-        m.add(q[0], q[1], double(rows_in(p) * (C / G)));
+        const double off = q[0] - m.mean;
+        m.m2 += q[1] + off * off * double(rows_in(p) * (C / G));
       }
       finish(m, a.eps, mean + n * G + g, rstd + n * G + g);
     }
-    fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, folded + n * 2 * C, folded + n * 2 * C + C);
+    fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, kActivationScale<T, kSilu>, folded + n * K, folded + n * K + C);
+    pair_row_coefficients<T>(folded + n * K, C);
   };
   auto apply = [=](int64_t n, int64_t begin, int64_t end) {
     if (!y) return;
     for (int64_t p = end - 1; p >= begin; --p) {
       int64_t at = (n * S + p * step) * C;
-      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * 2 * C, folded + n * 2 * C + C, stream, n + 1 < N ? x + at + S * C : nullptr);
+      rows_apply<T, kSilu>(x + at, y + at, rows_in(p), C, folded + n * K, stream, n + 1 < N ? x + at + S * C : nullptr);
     }
     if (stream) stream_fence();
   };
@@ -100,8 +105,8 @@ template <class T, bool kSilu> static void forward_planes(const GroupNormForward
   auto apply = [=](int64_t plane, int64_t from, int64_t count) {  // plane = n C + c
     if (!y) return;
     int64_t c = plane % C, u = plane / D;
-    double gain = double(rstd[u]) * double(weight[c]), offset = double(bias[c]) - double(mean[u]) * gain;
-    plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(gain), A(offset), x + plane * S + from + M, stream);
+    double gain = double(rstd[u]) * double(weight[c]), offset = double(bias[c]) - double(mean[u]) * gain, scale = kActivationScale<T, kSilu>;
+    plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(scale * gain), A(scale * offset), x + plane * S + from + M, stream);
   };
   if (N * G >= 2 * num_threads() || N * G * M <= kPiece) {
     parallel_for(N * G, row_grain(M), [=](int64_t begin, int64_t end) {
@@ -164,7 +169,7 @@ template <class T, bool kSilu> static void backward_rows(const GroupNormBackward
   auto rows_in = [=](int64_t p) { return S - p * step < step ? S - p * step : step; };
   auto prepare = [=](int64_t n, int64_t slot) {
     A* k = coefficients + slot * 7 * C;
-    fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, k, k + C);
+    fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, 1, k, k + C);
     for (int64_t c = 0; c < C; ++c) {
       k[2 * C + c] = rstd[n * G + c / D];
       k[3 * C + c] = A(-double(mean[n * G + c / D]) * double(rstd[n * G + c / D]));
