@@ -49,6 +49,11 @@ void bind_cuda(nb::module_& m) {
     return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.free, s.total, s.segments, s.free_blocks, s.largest_free_block,
                           s.split_free, s.in_graph_pools, s.retries, s.out_of_memory);
   });
+  m.def("_cuda_pinned_memory", [] {
+    Accelerator* a = loaded_accelerator();
+    PinnedStatistics s = a ? a->pinned_memory() : PinnedStatistics();
+    return nb::make_tuple(s.allocated, s.reserved, s.max_reserved);
+  });
   m.def("_cuda_record_stream", [](nb::handle tensor, uintptr_t s) {
     Tensor t = tensor_argument("record_stream", tensor);
     gpu(t.device().index).record_stream(t.device().index, t.storage()->data, pointer(s));

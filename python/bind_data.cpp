@@ -3,6 +3,7 @@
 
 #include "bind_arguments.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/copy/pinned.h"
 #include "tensor_slots.h"
 
 namespace sf::py {
@@ -180,8 +181,9 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 void bind_data(nb::module_& m) {
   m.def(
       "tensor",
-      [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool) {
+      [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool pinned) {
         Tensor t = convert("tensor", data.ptr(), dtype_argument("tensor", dtype), device_argument("tensor", device), true);
+        if (pinned) t = pin_memory(t);
         return requires_grad ? t.requires_grad_() : t;
       },
       nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,

@@ -4,6 +4,7 @@
 
 #include "bind_arguments.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/copy/pinned.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "tensor_slots.h"
 
@@ -15,7 +16,7 @@ namespace {
 struct Options {
   std::optional<DType> dtype;
   std::optional<Device> device;
-  bool requires_grad = false;
+  bool requires_grad = false, pinned = false;
   Generator generator;
   MemoryFormat format = MemoryFormat::Preserve;
   nb::dict others;
@@ -41,8 +42,11 @@ Options read_options(const std::string& op, nb::kwargs kwargs) {
       if (v != Py_None && !to_generator(v, o.generator)) wrong_argument(op, name, "a generator", v);
     } else if (name == "memory_format") {
       if (v != Py_None && !to_memory_format(v, o.format)) wrong_argument(op, name, "a memory format", v);
-    } else if (name == "pin_memory" || name == "layout") {
-      continue;  // host memory of a CPU tensor is an ordinary allocation, and strided is the only layout
+    } else if (name == "pin_memory") {
+      if (!PyBool_Check(v)) wrong_argument(op, name, "a bool", v);
+      o.pinned = v == Py_True;
+    } else if (name == "layout") {
+      continue;  // strided is the only one
     } else {
       o.others[key] = value;
     }
@@ -110,6 +114,7 @@ Shape read_size(const char* op, nb::args args, const Options& o) {
 
 Tensor finish(Tensor t, const Options& o) {
   if (o.format == MemoryFormat::ChannelsLast) t = t.contiguous(o.format);
+  if (o.pinned) t = pin_memory(t);
   return o.requires_grad ? t.requires_grad_() : t;
 }
 
@@ -152,8 +157,8 @@ void bind_sized(nb::module_& m) {
       [](const Shape& s, const Options& o) { return zeros(s, o.dtype, o.device); });
   add("ones", "ones(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of ones.",
       [](const Shape& s, const Options& o) { return ones(s, o.dtype, o.device); });
-  add("empty", "empty(*size, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nA tensor whose values are not set.",
-      [](const Shape& s, const Options& o) { return empty(s, o.dtype, o.device); });
+  add("empty", "empty(*size, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None)\n\nA tensor whose values are not set.",
+      [](const Shape& s, const Options& o) { return o.pinned && !o.device ? empty_pinned(s, o.dtype) : empty(s, o.dtype, o.device); });
   add("rand", "rand(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nUniform numbers of [0, 1).",
       [](const Shape& s, const Options& o) { return random_op("rand", {s}, o, count_of(s)); });
   add("randn", "randn(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nNormal numbers of mean 0 and deviation 1.",

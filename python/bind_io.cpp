@@ -17,6 +17,7 @@
 #include "scaffolding/io/safetensors.h"
 #include "scaffolding/io/sharded.h"
 #include "scaffolding/io/torch_file.h"
+#include "scaffolding/io/upload_ring.h"
 
 namespace sf::py {
 
@@ -158,6 +159,18 @@ void bind_io(nb::module_& m) {
         auto& e = f.entry(name);
         return nb::make_tuple(std::string(e.format->name), nb::steal(wrap_size(e.shape)));
       });
+  nb::class_<io::UploadRing>(m, "_UploadRing")
+      .def("upload",
+           [](io::UploadRing& ring, const Tensor& t) {
+             nb::gil_scoped_release release;
+             return ring.upload(t);
+           })
+      .def("finish", &io::UploadRing::finish, nb::call_guard<nb::gil_scoped_release>());
+  m.def("_upload_ring", [](nb::handle device) {
+    Device d;
+    if (!to_device(device.ptr(), d)) wrong_argument("load", "device", "a device", device.ptr());
+    return io::UploadRing::of(d);
+  });
   nb::class_<io::SafetensorsFile>(m, "_SafetensorsFile")
       .def("__init__", [](io::SafetensorsFile* self, nb::handle source) { new (self) io::SafetensorsFile(bytes_of(source)); })
       .def("keys",

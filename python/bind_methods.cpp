@@ -7,6 +7,7 @@
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/print.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/copy/pinned.h"
 #include "tensor_slots.h"
 
 namespace sf::py {
@@ -36,7 +37,7 @@ MemoryFormat require_format(const char* op, nb::handle o, MemoryFormat fallback)
 struct Target {
   std::optional<DType> dtype;
   std::optional<Device> device;
-  bool copy = false;
+  bool copy = false, non_blocking = false;
   MemoryFormat format = MemoryFormat::Preserve;
 };
 
@@ -61,7 +62,7 @@ PyObject* to(const Tensor& x, const Target& target) {
   {
     MaybeRelease release(x.numel() > kReleaseAbove);
     y = x;
-    if (target.device) y = to_device(y, *target.device);
+    if (target.device) y = to_device(y, *target.device, target.non_blocking);
     if (target.dtype) y = to_dtype(y, *target.dtype);
     y = in_layout(y, target.format);
     if (target.copy && y.is_same(x)) y = clone(y);
@@ -71,10 +72,10 @@ PyObject* to(const Tensor& x, const Target& target) {
 
 nb::object to_method(const Tensor& self, nb::args args, nb::kwargs kwargs) {
   Target target;
-  size_t i = 0;
+  size_t i = 0, flags = 0;
   for (nb::handle a : args) {
-    if (i < 2 && !PyBool_Check(a.ptr())) read_target(a, i ? "dtype" : "device", target);
-    else if (PyBool_Check(a.ptr()) && i >= 2) target.copy |= a.ptr() == Py_True;  // non_blocking comes before copy
+    if (PyBool_Check(a.ptr())) (flags++ ? target.copy : target.non_blocking) = a.ptr() == Py_True;
+    else if (i < 2) read_target(a, i ? "dtype" : "device", target);
     ++i;
   }
   for (auto [key, value] : kwargs) {
@@ -87,6 +88,7 @@ nb::object to_method(const Tensor& self, nb::args args, nb::kwargs kwargs) {
       target.format = require_format("to", value, MemoryFormat::Preserve);
     } else {
       SF_CHECK_AS(TypeError, name == "non_blocking", "to: has no argument '", name, "'");
+      target.non_blocking = PyObject_IsTrue(value.ptr()) == 1;
     }
   }
   return steal(to(self, target));
@@ -116,16 +118,21 @@ void bind_conversions() {
       "cpu", [](const Tensor& t) { return t.to(Device::CPU); }, "The tensor in host memory.");
   tensor_method(
       "cuda",
-      [](const Tensor& t, nb::handle device, bool) {
+      [](const Tensor& t, nb::handle device, bool non_blocking) {
         Device d(Device::CUDA);
         int64_t index;
         if (!device.is_none()) {
           if (to_int(device.ptr(), index)) d = Device(Device::CUDA, int(index));
           else if (!to_device(device.ptr(), d) || !d.is_cuda()) wrong_argument("cuda", "device", "a cuda device or its index", device.ptr());
         }
-        return t.to(d);
+        return to_device(t, d, non_blocking);
       },
       nb::arg("device") = nb::none(), nb::arg("non_blocking") = false, "The tensor on a CUDA device.");
+  tensor_method(
+      "pin_memory", [](const Tensor& t, nb::handle) { return pin_memory(t); }, nb::arg("device") = nb::none(),
+      "The tensor in pinned host memory, from which a GPU copies while the program goes on: itself where it is there already. RuntimeError without a GPU.");
+  tensor_method(
+      "is_pinned", [](const Tensor& t, nb::handle) { return is_pinned(t); }, nb::arg("device") = nb::none(), "Whether the memory is pinned.");
   tensor_method(
       "mps", [](const Tensor& t) { return t.to(Device::MPS); }, "The tensor on the Accelerate device of a Mac.");
   tensor_method(
@@ -207,11 +214,11 @@ void bind_values() {
       "Sets every element to 0.");
   tensor_method(
       "copy_",
-      [](nb::handle self, const Tensor& src, bool) {
+      [](nb::handle self, const Tensor& src, bool non_blocking) {
         Tensor t = tensor_of(self.ptr());
         {
           MaybeRelease release(t.numel() > kReleaseAbove);
-          t.copy_(src);
+          copy_into(t, src, non_blocking);
         }
         return nb::borrow(self);
       },

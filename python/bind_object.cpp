@@ -1,10 +1,12 @@
 #include "bind_object.h"
 
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "bind_arguments.h"
 #include "scaffolding/io/pickle.h"
+#include "scaffolding/io/upload_ring.h"
 
 namespace sf::py {
 
@@ -27,6 +29,10 @@ nb::object text_of(const std::string& s) {
 class Reader {
  public:
   explicit Reader(const std::function<Device(const std::string&)>& place) : place_(place) {}
+
+  void finish() {
+    for (auto& ring : rings_) ring->finish();
+  }
 
   nb::object object(const Object& o) {
     switch (o.kind()) {
@@ -117,7 +123,9 @@ class Reader {
       Ref<Storage>& moved = moved_[{t.storage().get()}];
       if (!moved) {  // the whole storage, as bytes: tensors that share it go on sharing it
         Tensor whole = Tensor::strided(t.storage(), {int64_t(t.storage()->bytes)}, {1}, 0, kUInt8);
-        moved = whole.to(device).storage();
+        auto ring = io::UploadRing::of(device);
+        if (ring) rings_.insert(ring);
+        moved = io::placed(whole, device, ring.get()).storage();
       }
       t = Tensor::strided(moved, t.shape(), t.strides(), t.storage_offset(), t.dtype());
     }
@@ -128,6 +136,7 @@ class Reader {
   const std::function<Device(const std::string&)>& place_;
   std::unordered_map<const io::Node*, nb::object> memo_;
   std::unordered_map<const Storage*, Ref<Storage>> moved_;
+  std::set<std::shared_ptr<io::UploadRing>> rings_;  // of the devices that tensors went to
 };
 
 class Writer {
@@ -244,7 +253,12 @@ class Writer {
 
 }  // namespace
 
-nb::object to_python(const io::Object& tree, const std::function<Device(const std::string&)>& place) { return Reader(place).object(tree); }
+nb::object to_python(const io::Object& tree, const std::function<Device(const std::string&)>& place) {
+  Reader reader(place);
+  nb::object object = reader.object(tree);
+  reader.finish();
+  return object;
+}
 
 io::Object from_python(nb::handle object) { return Writer().object(object); }
 

@@ -75,12 +75,6 @@ Tensor._make_subclass = staticmethod(lambda cls, data, require_grad=False: _core
 
 
 @_method
-def pin_memory(self, device=None):
-    """The tensor itself: host memory needs no pinning for devices of this build."""
-    return self
-
-
-@_method
 def record_stream(self, stream):
     """Says that work given to a stream uses this tensor: once freed, its memory is reused only after that work. For tensors made on another stream."""
     _core._cuda_record_stream(self, stream._handle)

@@ -22,6 +22,11 @@ struct MemoryStatistics {
   size_t retries = 0, out_of_memory = 0;  // allocations that emptied the cache first; that failed
 };
 
+// Of host memory that is pinned, in bytes. Reserved: also what is kept for the next tensors.
+struct PinnedStatistics {
+  size_t allocated = 0, reserved = 0, max_reserved = 0;
+};
+
 // Streams are queues of work that run in order each, events places in them. A handle owns nothing and is null for the default stream.
 using StreamHandle = void*;
 using EventHandle = void*;
@@ -63,6 +68,16 @@ class Accelerator : public Backend {
 
   virtual void record_stream(int index, const void* data, StreamHandle s) = 0;  // data: from allocate; reused only after what s has by its release
 
+  // ---- pinned host memory: pages that stay where they are, which the device copies while the program goes on
+  virtual void* allocate_pinned(size_t bytes) = 0;
+  virtual void release_pinned(void* data) = 0;     // reused only after the copies that were queued before
+  virtual bool is_pinned(const void* data) = 0;    // by whomever
+  virtual PinnedStatistics pinned_memory() = 0;
+  virtual void empty_pinned_cache() = 0;
+  // On the current stream of the GPU, without waiting where the host's side is pinned. Pageable memory is read before this returns; the host's side must not
+  // be pageable memory that is written. A capturing graph keeps the pinned memory, and its replays copy what is in it then.
+  virtual void copy_async(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) = 0;
+
   // ---- behind CudaGraph, which checks calls. On the calling thread's current stream, which is not the default one.
   virtual void begin_capture(int index, uint64_t pool, CaptureMode mode) = 0;
   virtual GraphHandle end_capture(int index) = 0;  // RuntimeError when the capture is broken; it is over then too
@@ -80,5 +95,8 @@ inline Accelerator& accelerator(Device device) {
   SF_CHECK(device.is_cuda(), device, " has no memory of its own");
   return static_cast<Accelerator&>(backend(device));
 }
+
+// CUDA's where its library was loaded already, else null: for questions that must not start a GPU.
+Accelerator* loaded_accelerator();
 
 }  // namespace sf

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
@@ -86,6 +87,8 @@ bool backend_available(DeviceType type, std::string* why_not) {
   if (!g_backends[int(type)] && why_not) *why_not = g_why[int(type)];
   return g_backends[int(type)] != nullptr;
 }
+
+Accelerator* loaded_accelerator() { return static_cast<Accelerator*>(g_backends[int(Device::CUDA)]); }
 
 Backend& backend(Device device) {
   if (device.type == Device::CPU) return g_cpu;

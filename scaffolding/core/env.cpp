@@ -22,6 +22,8 @@ const std::vector<Variable>& all() {
       {"SF_KERNEL_CACHE", "", "folder of kernels that were compiled at run time; empty: scaffolding/kernels in the user's cache; off: none is kept"},
       {"SF_CUDA_CACHE", "1", "0 gives each freed block of GPU memory back at once and asks for exact sizes, for checkers of memory; slow"},
       {"SF_CUDA_CONV_MB", "256", "megabytes of GPU memory for the rows that a convolution multiplies at a time, where no library does it whole"},
+      {"SF_UPLOAD_BUFFER_MB", "64", "megabytes of each pinned buffer through which checkpoints are loaded to a GPU"},
+      {"SF_UPLOAD_BUFFERS", "2", "how many of these buffers there are, at least 2: one is filled while another is copied"},
       {"SF_IMAGE_MAX_PIXELS", "178956970", "pixels of the largest picture that is decoded; a larger one is refused before memory is taken"},
       {"SF_PREFETCH_MB", "1024", "megabytes of decoded samples that a DataLoader keeps ready ahead of the batch that is wanted next"},
       {"SF_TEST_DEVICE", "", "device, such as cuda, on which the op tests repeat the samples of every op"},

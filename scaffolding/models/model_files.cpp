@@ -8,6 +8,7 @@
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/sharded.h"
 #include "scaffolding/io/torch_file.h"
+#include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -128,14 +129,16 @@ static std::unique_ptr<Model> make_empty(const std::string& class_name, const io
 
 static void fill(Model& model, const io::Checkpoint& file, const LoadModelOptions& options) {
   std::map<std::string, Tensor> state;
+  auto ring = io::UploadRing::of(options.device);
   for (auto& name : file.names()) {
     std::string key = model.current_key(name);
     if (key.empty()) continue;
     Tensor t = file.get(name);
-    if (options.dtype && is_floating(t.dtype())) t = t.dtype() == *options.dtype ? t : converted(t, *options.dtype);
-    if (options.device != t.device()) t = to_device(t, options.device);
-    state.emplace(std::move(key), std::move(t));
+    if (ring) t = ring->upload(t, options.dtype);
+    else if (options.dtype && is_floating(t.dtype())) t = t.dtype() == *options.dtype ? t : converted(t, *options.dtype);
+    state.emplace(std::move(key), ring ? std::move(t) : to_device(t, options.device));
   }
+  if (ring) ring->finish();  // other streams may use the model from now on
   nn::load_state_dict(model, state, {.strict = true, .assign = true});
   model.eval();
 }

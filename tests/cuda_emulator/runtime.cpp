@@ -3,7 +3,9 @@
 // is always closed, and a new block is full of NaNs.
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -61,7 +63,8 @@ struct Block {
 };
 
 std::recursive_mutex lock;
-std::map<char*, Block> blocks;  // by first byte
+std::map<char*, Block> blocks;       // by first byte
+std::map<char*, size_t> host_blocks;  // pinned ones: by first byte, their bytes
 size_t used = 0;
 int open_depth = 0;
 int64_t allocations_until_failure = -1;
@@ -101,12 +104,32 @@ bool breaks_any_capture() {
   return !captures.empty();
 }
 
+// SF_CUDA_EMULATOR_MEMORY=apart: device memory is shared memory of an unnamed file, and none of it counts as the process's own while no work runs, so that
+// VmHWM says what a program needs of the host. Without, it is like any other memory.
+bool is_apart() {
+  static const char* memory = std::getenv("SF_CUDA_EMULATOR_MEMORY");
+  return memory && std::strcmp(memory, "apart") == 0;
+}
+// The pages of the blocks stay in their files and leave the process.
+void set_apart(const Block& b) {
+  if (is_apart() && madvise(b.mapping, b.mapped - kPage, MADV_DONTNEED) != 0) stop("madvise failed");
+}
+char* map_device_memory(size_t bytes) {
+  int fd = is_apart() ? memfd_create("device memory", MFD_CLOEXEC) : -1;
+  if (is_apart() && (fd < 0 || ftruncate(fd, off_t(bytes)) != 0)) return nullptr;
+  void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, is_apart() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+  if (fd >= 0) close(fd);
+  return mapping == MAP_FAILED ? nullptr : static_cast<char*>(mapping);
+}
+
 struct OpenMemory {
   OpenMemory() {
     if (open_depth++ == 0) protect(PROT_READ | PROT_WRITE);
   }
   ~OpenMemory() {
-    if (--open_depth == 0) protect(PROT_NONE);
+    if (--open_depth > 0) return;
+    for (auto& [data, block] : blocks) set_apart(block);
+    protect(PROT_NONE);
   }
 };
 
@@ -159,6 +182,11 @@ const std::pair<char* const, Block>* block_with(const void* p) {
   if (it == blocks.begin()) return nullptr;
   --it;
   return static_cast<const char*>(p) < it->first + it->second.bytes ? &*it : nullptr;
+}
+
+bool is_pinned(const void* p) {
+  auto it = host_blocks.upper_bound(static_cast<char*>(const_cast<void*>(p)));
+  return it != host_blocks.begin() && static_cast<const char*>(p) < std::prev(it)->first + std::prev(it)->second;
 }
 
 // Copies fail here, as the driver's do, when a side is device memory and the other end lies outside its block.
@@ -288,10 +316,13 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   // The last byte lies before the closed page as nearly as the alignment of vector accesses lets it.
   size_t body = (bytes + 15) / 16 * 16, mapped = (body + kPage - 1) / kPage * kPage + kPage;
   if (bytes > kTotal - used) return failed(cudaErrorMemoryAllocation);
-  void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
-  char* start = static_cast<char*>(mapping);
-  std::memset(start, kFresh, mapped - kPage);
+  char* start = map_device_memory(mapped);
+  if (!start) return failed(cudaErrorMemoryAllocation);
+  constexpr size_t kPiece = size_t(16) << 20;
+  for (size_t at = 0; at < mapped - kPage; at += kPiece) {
+    std::memset(start + at, kFresh, std::min(kPiece, mapped - kPage - at));
+    set_apart({bytes, mapped, start, current_device});
+  }
   mprotect(start + mapped - kPage, kPage, PROT_NONE);
   if (open_depth == 0) mprotect(start, mapped - kPage, PROT_NONE);
   char* first = start + mapped - kPage - body;
@@ -319,8 +350,7 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
   std::lock_guard guard(lock);
   auto* block = block_with(p);
-  if (!block) return failed(cudaErrorInvalidValue);
-  a->device = block->second.device;
+  *a = {block ? cudaMemoryTypeDevice : is_pinned(p) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered, block ? block->second.device : -1};
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -329,12 +359,41 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = kTotal - used;
   return cudaSuccess;
 }
+// Pinned memory: the host may touch it at any time, and a copy sees what is there when it runs.
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  std::lock_guard guard(lock);
+  if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (allocations_until_failure == 0) return failed(cudaErrorMemoryAllocation);
+  if (allocations_until_failure > 0) --allocations_until_failure;
+  *data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (*data == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+  host_blocks[static_cast<char*>(*data)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* data) {
+  if (!data) return cudaSuccess;
+  std::lock_guard guard(lock);
+  if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  auto it = host_blocks.find(static_cast<char*>(data));
+  if (it == host_blocks.end()) stop("cudaFreeHost of what cudaHostAlloc did not give");
+  run_device();
+  munmap(data, it->second);
+  host_blocks.erase(it);
+  return cudaSuccess;
+}
+// As "API synchronization behavior" of CUDA's manual has it: pageable memory is read before the call returns, and written before it returns.
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind, cudaStream_t s) {
   std::lock_guard guard(lock);
   if (!fits(dst, bytes) || !fits(src, bytes)) return failed(cudaErrorInvalidValue);
-  bool pageable = !block_with(dst) || !block_with(src);
-  if (pageable && breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
-  queue(s, [=] { std::memmove(dst, src, bytes); });
+  bool from_pageable = !block_with(src) && !is_pinned(src), to_pageable = !block_with(dst) && !is_pinned(dst);
+  if ((from_pageable || to_pageable) && breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
+  if (from_pageable) {
+    auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
+    queue(s, [=] { std::memcpy(dst, staged->data(), bytes); });
+  } else {
+    queue(s, [=] { std::memmove(dst, src, bytes); });
+  }
+  if (to_pageable) run_all(stream_of(s));
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t bytes, cudaStream_t s) {

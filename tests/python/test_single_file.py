@@ -123,7 +123,7 @@ def test_models_from_a_single_file(kind, tmp_path):
     for part, class_name in classes.items():
         cls = getattr(sf.models, class_name)
         model = cls.__new__(cls)
-        file.load(model, part, None, {})
+        file.load(model, part, None, None, {})
         assert {name: crc(t) for name, t in model.state_dict().items()} == golden["sums"][part] and not model.training
     only = {n: s for n, s in golden["checkpoint"].items() if n.startswith(("model.diffusion_model.", "first_stage_model."))}
     path = save(only, tmp_path / "some.safetensors") if kind == "v1" else None

@@ -23,7 +23,10 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Context manager: tensors saved for backward wait in host memory."""
+    """Context manager: tensors saved for backward wait in host memory. pin_memory: in pinned memory, to which and from which the GPU copies without a wait."""
 
     def __init__(self, pin_memory=False):
-        super().__init__(lambda t: (t.device, t.cpu()), lambda kept: kept[1].to(kept[0]))
+        def keep(t):
+            return t.device, t.to("cpu", non_blocking=pin_memory)  # between a GPU and the host that result is pinned
+
+        super().__init__(keep, lambda kept: kept[1].to(kept[0], non_blocking=pin_memory))

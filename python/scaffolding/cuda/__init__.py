@@ -15,6 +15,7 @@ from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_captu
 from .kernel import Kernel, ensure_kernel
 from .memory import (
     empty_cache,
+    host_memory_stats,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,

@@ -44,6 +44,12 @@ def empty_cache():
         _core._cuda_empty_cache(index)
 
 
+def host_memory_stats():
+    """Pinned host memory in bytes, by torch's names: in tensors (active) and with what is kept for the next ones (allocated)."""
+    active, allocated, most = _core._cuda_pinned_memory()
+    return {"active_bytes.current": active, "allocated_bytes.current": allocated, "allocated_bytes.peak": most}
+
+
 def memory_summary(device=None):
     """The figures above as a table to print, with what is reserved and cannot be used for a large tensor: fragmentation."""
     index = device_index(device)

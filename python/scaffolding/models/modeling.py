@@ -21,6 +21,17 @@ def size_in_bytes(size):
         raise ValueError(f'max_shard_size must be a number of bytes or a text such as "10GB", got {size!r}') from None
 
 
+def device_argument(who, device, device_map):
+    """The device of a call that takes both names for it. NotImplementedError for maps of several devices."""
+    if device_map is None:
+        return device
+    if device is not None:
+        raise TypeError(f"{who}: device and device_map are two names of one argument; pass one")
+    if not isinstance(device_map, (str, _core.device)) or device_map in ("auto", "balanced", "balanced_low_0", "sequential"):
+        raise NotImplementedError(f'{who}: device_map must be one device, such as "cuda", got {device_map!r}; a model is not split over devices')
+    return device_map
+
+
 class ModelMixin:
     """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`."""
 
@@ -90,6 +101,8 @@ class ModelMixin:
         use_safetensors=None,
         low_cpu_mem_usage=True,
         *,
+        device=None,
+        device_map=None,
         revision=None,
         cache_dir=None,
         force_download=False,
@@ -102,18 +115,20 @@ class ModelMixin:
         Instead of a folder the name of a repository of the hub ("organisation/name"), found in the local cache or downloaded into it
         (scaffolding.hub): revision, cache_dir, force_download, token and local_files_only are for that.
         subfolder: below it. variant: "fp16" for files of that name. torch_dtype: floating tensors in this dtype instead of the file's; the
-        file's tensors are mapped, not copied, where no conversion is wanted. Other keywords replace fields of the config.
+        file's tensors are mapped, not copied, where no conversion is wanted. device (or device_map, a device in diffusers' words): where the model goes; to a GPU
+        tensor by tensor through a few pinned buffers, converted there. Other keywords replace fields of the config.
         ValueError naming the files looked for, RuntimeError naming keys that do not fit or why nothing could be downloaded.
         """
         if not low_cpu_mem_usage:
             warnings.warn("from_pretrained: low_cpu_mem_usage=False has no effect: models are never in memory twice", stacklevel=2)
+        device = device_argument(f"{cls.__name__}.from_pretrained", device, device_map)
         model = cls.__new__(cls)
         folder = os.fspath(pretrained_model_name_or_path)
         if not os.path.isdir(folder):
             place = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token, "local_files_only": local_files_only}
             folder = hub.model_folder(folder, subfolder=subfolder, variant=variant, use_safetensors=use_safetensors, **place)
             subfolder = None
-        _models.load(model, cls._class_name, folder, subfolder or "", variant or "", torch_dtype, use_safetensors, kwargs)
+        _models.load(model, cls._class_name, folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, kwargs)
         return model
 
     @classmethod
@@ -124,6 +139,8 @@ class ModelMixin:
         torch_dtype=None,
         extract_ema=False,
         *,
+        device=None,
+        device_map=None,
         revision=None,
         cache_dir=None,
         force_download=False,
@@ -135,7 +152,7 @@ class ModelMixin:
 
         The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision, cache_dir, force_download,
         token and local_files_only are for that. config: a dict, or a folder with config.json, for a model of another size than its kind has.
-        torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. extract_ema: a UNet's averaged weights. Other keywords
+        torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords
         replace fields of the config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape; NotImplementedError for other families of models.
         """
@@ -149,7 +166,7 @@ class ModelMixin:
         configs = {} if config is None else {place: {**config, **kwargs} for place in places}
         file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
         model = cls.__new__(cls)
-        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, kwargs)
+        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, device_argument(f"{cls.__name__}.from_single_file", device, device_map), kwargs)
         return model
 
     def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size="10GB"):

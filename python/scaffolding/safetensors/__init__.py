@@ -16,7 +16,7 @@ SafetensorError = ValueError  # what a damaged file raises
 def load_file(filename, device="cpu"):
     """The tensors of a file, by name. device: where they go."""
     with safe_open(filename, framework="sf", device=device) as f:
-        return {name: f.get_tensor(name) for name in f.keys()}
+        return f._get_tensors()
 
 
 def load(data):
@@ -75,12 +75,14 @@ class _Slice:
 class safe_open:  # noqa: N801  (the package's name)
     """A file opened for reading by name; also a context manager.
 
-    framework: any of the names that the package knows; the tensors are Scaffolding's. device: where tensors go.
+    framework: any of the names that the package knows; the tensors are Scaffolding's. device: where tensors go. On their way to a GPU they take a few
+    pinned buffers of host memory (SF_UPLOAD_BUFFERS, SF_UPLOAD_BUFFER_MB), however large the file is.
     """
 
     def __init__(self, filename, framework="pt", device="cpu"):
         self._device = _core.device(device) if not isinstance(device, int) else _core.device("cuda", device)
         self._file = _core._SafetensorsFile(os.fspath(filename))
+        self._ring = _core._upload_ring(self._device)
 
     def _open(self):
         if self._file is None:
@@ -92,7 +94,7 @@ class safe_open:  # noqa: N801  (the package's name)
         return self
 
     def __exit__(self, *exception):
-        self._file = None
+        self._file = self._ring = None
 
     def keys(self):
         """The names, sorted."""
@@ -108,7 +110,20 @@ class safe_open:  # noqa: N801  (the package's name)
 
     def get_tensor(self, name):
         """The tensor; ValueError for a name the file does not have."""
-        return self._open().get(name).to(self._device)
+        tensor = self._open().get(name)
+        if self._ring is None:
+            return tensor.to(self._device)
+        tensor = self._ring.upload(tensor)
+        self._ring.finish()
+        return tensor
+
+    def _get_tensors(self):
+        file = self._open()
+        if self._ring is None:
+            return {name: file.get(name).to(self._device) for name in sorted(file.keys())}
+        tensors = {name: self._ring.upload(file.get(name)) for name in file.keys()}  # in the order of the bytes
+        self._ring.finish()
+        return dict(sorted(tensors.items()))
 
     def get_slice(self, name):
         """A handle that reads part of a tensor: f.get_slice("weight")[:2]."""

@@ -5,6 +5,7 @@
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/cudnn.h"
 #include "scaffolding/backend/cuda/current_stream.h"
+#include "scaffolding/backend/cuda/pinned_memory.h"
 #include "scaffolding/backend/cuda/run_time_kernel.h"
 
 namespace sf::cuda {
@@ -30,6 +31,30 @@ class CudaBackend final : public Accelerator {
     // Callers reuse or free host memory as soon as this returns, on either side.
     if (dst_device.is_cpu() || src_device.is_cpu()) stream.synchronize();
   }
+
+  void copy_async(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) override {
+    if (bytes == 0) return;
+    Device gpu = dst_device.is_cuda() ? dst_device : src_device;
+    const void* host = dst_device.is_cpu() ? dst : src;
+    Stream stream = Stream::current(gpu.index);
+    CudaGraph* graph = CudaGraph::recording();
+    if (graph && !is_pinned(host)) refuse_while_capturing("copy", "a copy from or to host memory that is not pinned");
+    DeviceScope scope(gpu.index);
+    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream.handle), "copy");
+    if (graph) graph->keep_alive(PinnedMemory::instance().hold(host));
+    else PinnedMemory::instance().used_by(host, stream);
+  }
+  void* allocate_pinned(size_t bytes) override { return PinnedMemory::instance().allocate(bytes); }
+  void release_pinned(void* data) override { PinnedMemory::instance().release(data); }
+  bool is_pinned(const void* data) override {
+    if (PinnedMemory::instance().contains(data)) return true;
+    cudaPointerAttributes a{};
+    if (cudaPointerGetAttributes(&a, data) == cudaSuccess) return a.type == cudaMemoryTypeHost;
+    cudaGetLastError();
+    return false;
+  }
+  PinnedStatistics pinned_memory() override { return PinnedMemory::instance().statistics(); }
+  void empty_pinned_cache() override { PinnedMemory::instance().empty_cache(); }
 
   void synchronize(int index) override {
     check_usable(index);

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
@@ -17,18 +18,6 @@ bool keeps_blocks() {
   static const bool keeps = env::flag("SF_CUDA_CACHE");
   return keeps;
 }
-
-// Allocating is allowed while a graph is captured: memory is no part of the graph.
-class Relaxed {
- public:
-  Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  Relaxed(const Relaxed&) = delete;
-  Relaxed& operator=(const Relaxed&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/model_folder.h"
+#include "scaffolding/io/upload_ring.h"
 #include "scaffolding/models/single_file/single_file.h"
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
@@ -134,6 +135,7 @@ LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipeli
   PipelineIndex index = read_pipeline_index(folder);
   LoadedPipeline out;
   out.class_name = index.class_name;
+  auto ring = io::UploadRing::of(o.device);  // one for all components
   bool any_variant = o.variant.empty();
   for (auto& row : index.rows)
     if (component_kind(row) == "model") any_variant = any_variant || has_weights((fs::path(folder) / row.name).string(), row.library, o.variant);
@@ -179,6 +181,7 @@ LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const 
     hub.allow_patterns = {name + "/*"};
     return clip_tokenizer((fs::path(io::snapshot_download(file.kind().repository, hub)) / name).string());
   };
+  auto ring = io::UploadRing::of(o.device);  // one for all components
   for (auto& part : file.parts()) {
     if (part.name == "scheduler" && !o.config.empty() && fs::is_directory(in_config(part.name), error)) c.scheduler = load_scheduler(in_config(part.name));
     else if (part.name == "scheduler") c.scheduler = make_scheduler(part.class_name, part.config);

@@ -1,9 +1,10 @@
 #include "scaffolding/ops/copy/copy.h"
 
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/copy/pinned.h"
 #include "scaffolding/ops/pointwise/trace.h"
 
 namespace sf {
@@ -16,7 +17,9 @@ static Tensor detached_expand(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x : x.expand(shape);
 }
 
-void copy_bytes(const Tensor& dst, const Tensor& src) {
+void copy_bytes(const Tensor& dst, const Tensor& src) { copy_bytes(dst, src, false); }
+
+void copy_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   if (dst.numel() == 0) return;
   Tensor from = detached_expand(src, dst.shape());
   if (dst.device() == from.device() || (dst.device().is_cpu() && from.device().is_cpu())) {
@@ -32,8 +35,11 @@ void copy_bytes(const Tensor& dst, const Tensor& src) {
   autograd::NoGrad off;
   Tensor packed = contiguous(to_dtype(from, dst.dtype()));
   Tensor landing = dst.is_contiguous() ? dst : empty(dst.shape(), dst.dtype(), dst.device());
-  Device accelerator = dst.device().is_cpu() ? packed.device() : dst.device();
-  backend(accelerator).copy(landing.data_ptr(), dst.device(), packed.data_ptr(), packed.device(), packed.nbytes());
+  Device gpu = dst.device().is_cpu() ? packed.device() : dst.device();
+  // Pageable memory is read by the time a copy returns, but the GPU must not write it later.
+  bool queued = non_blocking && gpu.is_cuda() && (dst.device().is_cpu() ? is_pinned(landing) : packed.device().is_cpu());
+  if (queued) accelerator(gpu).copy_async(landing.data_ptr(), dst.device(), packed.data_ptr(), packed.device(), packed.nbytes());
+  else backend(gpu).copy(landing.data_ptr(), dst.device(), packed.data_ptr(), packed.device(), packed.nbytes());
   if (!dst.is_contiguous()) copy_bytes(dst, landing);
 }
 
@@ -48,11 +54,16 @@ Tensor to_dtype(const Tensor& x, DType dtype) {
   return record("to", y, {x}, [from = x.dtype()](const Tensor& dy) -> Tensors { return {to_dtype(dy, from)}; });
 }
 
-Tensor to_device(const Tensor& x, Device device) {
+Tensor to_device(const Tensor& x, Device device) { return to_device(x, device, false); }
+
+Tensor to_device(const Tensor& x, Device device, bool non_blocking) {
   check_defined("to", "input", x);
   if (x.device() == device) return x;
-  Tensor y = device.is_meta() ? empty_strided(x.shape(), x.strides(), x.dtype(), device) : empty(x.shape(), x.dtype(), device);
-  if (!device.is_meta()) copy_bytes(y, x);
+  bool pinned = non_blocking && device.is_cpu() && x.device().is_cuda();
+  Tensor y = device.is_meta() ? empty_strided(x.shape(), x.strides(), x.dtype(), device)
+             : pinned         ? empty_pinned(x.shape(), x.dtype())
+                              : empty(x.shape(), x.dtype(), device);
+  if (!device.is_meta()) copy_bytes(y, x, non_blocking);
   return record("to", y, {x}, [from = x.device()](const Tensor& dy) -> Tensors { return {to_device(dy, from)}; });
 }
 
@@ -84,18 +95,20 @@ Tensor Tensor::to(Device device) const { return to_device(*this, device); }
 Tensor Tensor::clone() const { return sf::clone(*this); }
 Tensor Tensor::contiguous(MemoryFormat format) const { return format == MemoryFormat::ChannelsLast ? to_channels_last(*this) : sf::contiguous(*this); }
 
-Tensor& Tensor::copy_(const Tensor& src) {
+Tensor& Tensor::copy_(const Tensor& src) { return copy_into(*this, src, false); }
+
+Tensor& copy_into(Tensor& self, const Tensor& src, bool non_blocking) {
   check_defined("copy_", "src", src);
-  SF_CHECK(broadcast_shapes("copy_", src.shape(), shape()) == shape(), "copy_: src of shape ", src.shape(), " does not broadcast to ", shape());
-  if (!autograd::any_requires_grad({*this, src})) {
-    autograd::check_inplace("copy_", *this);
-    bool overlap = src.storage() == storage() && !src.is_same(*this);  // x[1:].copy_(x[:-1])
-    copy_bytes(*this, overlap ? src.clone() : src);
-    autograd::bump_version(*this);
-    return *this;
+  SF_CHECK(broadcast_shapes("copy_", src.shape(), self.shape()) == self.shape(), "copy_: src of shape ", src.shape(), " does not broadcast to ", self.shape());
+  if (!autograd::any_requires_grad({self, src})) {
+    autograd::check_inplace("copy_", self);
+    bool overlap = src.storage() == self.storage() && !src.is_same(self);  // x[1:].copy_(x[:-1])
+    copy_bytes(self, overlap ? src.clone() : src, non_blocking);
+    autograd::bump_version(self);
+    return self;
   }
-  Tensor value = to_dtype(to_device(src, device()), dtype());
-  return autograd::assign_inplace("copy_", *this, value.shape() == shape() ? value : value.expand(shape()));
+  Tensor value = to_dtype(to_device(src, self.device()), self.dtype());
+  return autograd::assign_inplace("copy_", self, value.shape() == self.shape() ? value : value.expand(self.shape()));
 }
 
 SF_OP(clone, "input").doc("A copy of input with storage of its own.").kernels(copy_kernel);

@@ -53,9 +53,12 @@ struct cudaDeviceProp {
   int major, minor, multiProcessorCount, maxThreadsPerMultiProcessor;
 };
 
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
 struct cudaPointerAttributes {
+  cudaMemoryType type;
   int device;
 };
+inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
 
 const char* cudaGetErrorName(cudaError_t);
 const char* cudaGetErrorString(cudaError_t);
@@ -71,6 +74,8 @@ cudaError_t cudaDeviceSynchronize();
 
 cudaError_t cudaMalloc(void**, size_t);
 cudaError_t cudaFree(void*);
+cudaError_t cudaHostAlloc(void**, size_t, unsigned flags);
+cudaError_t cudaFreeHost(void*);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes*, const void*);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind, cudaStream_t);

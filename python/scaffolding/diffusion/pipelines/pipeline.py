@@ -5,7 +5,7 @@ import warnings
 
 from ... import _core, hub
 from ..._core import _models, _pipelines
-from ...models.modeling import ModelMixin
+from ...models.modeling import ModelMixin, device_argument
 from ...nn import Module
 from ...tokenizers import CLIPTokenizer
 from .. import schedulers as _schedulers
@@ -138,12 +138,13 @@ class DiffusionPipeline:
     # ---- files
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, torch_dtype=None, variant=None, use_safetensors=None, dtype=None, **kwargs):
+    def from_pretrained(cls, pretrained_model_name_or_path, torch_dtype=None, variant=None, use_safetensors=None, dtype=None, device=None, device_map=None, **kwargs):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it; "emoji-128", the model that comes with
         Scaffolding; or the hub's repository of that name ("organisation/name"), found in the cache or downloaded: revision, cache_dir, force_download,
         token, local_files_only (scaffolding.hub).
 
-        torch_dtype (or dtype): networks in this dtype instead of the files'. variant: "fp16" for files of that name; components without such files are
+        torch_dtype (or dtype): networks in this dtype instead of the files'. device (or device_map, a device in diffusers' words): where the networks go,
+        to a GPU tensor by tensor through a few pinned buffers of host memory. variant: "fp16" for files of that name; components without such files are
         read without. A component's name as keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
         Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
         ValueError naming the file and what is wrong with it, TypeError for an unknown keyword.
@@ -159,6 +160,8 @@ class DiffusionPipeline:
         if unknown:
             raise TypeError(f"{target.__name__}.from_pretrained: unexpected keyword argument '{unknown[0]}'")
         dtype = torch_dtype if torch_dtype is not None else dtype
+        device = device_argument(f"{target.__name__}.from_pretrained", device, device_map)
+        ring = _core._upload_ring(device) if device is not None else None  # one for all networks
         variants = cls._variants(folder, index, variant)
         parts, ignored = {}, []
         for name in target._components:
@@ -169,22 +172,24 @@ class DiffusionPipeline:
                 raise ValueError(f"{target.__name__}: {os.path.join(folder, cls.config_name)} is of a {index['class_name']} and has no '{name}'")
             elif kind in ("model", "scheduler", "tokenizer") and name not in ("safety_checker", "feature_extractor", "image_encoder"):
                 place = os.path.join(folder, name)
-                parts[name] = cls._load(place, class_name, kind, {"torch_dtype": dtype, "variant": variants.get(name), "use_safetensors": use_safetensors})
+                how = {"torch_dtype": dtype, "variant": variants.get(name), "use_safetensors": use_safetensors, "device": device}
+                parts[name] = cls._load(place, class_name, kind, how)
             elif kind not in ("none", "missing"):
                 ignored.append(name)
+        del ring
         if ignored:
             warnings.warn(f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2)
         options = {k: kwargs.get(k, index["config"].get(k, v)) for k, v in target._options.items()}
         return target(**{n: parts.get(n) for n in target._components}, **options)
 
     @classmethod
-    def from_single_file(cls, pretrained_model_link_or_path, config=None, torch_dtype=None, prediction_type=None, extract_ema=False, dtype=None, **kwargs):
+    def from_single_file(cls, pretrained_model_link_or_path, config=None, torch_dtype=None, prediction_type=None, extract_ema=False, dtype=None, device=None, device_map=None, **kwargs):
         """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or its page's address on the hub.
 
         config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, which no checkpoint holds, for the scheduler, and for the
         configs of networks of unusual size. Absent, all are those of the checkpoint's kind, the tokenizers out of that one's repository in the hub's
         cache, or downloaded. prediction_type: "epsilon" or "v_prediction" where the file cannot tell. extract_ema: the UNet's averaged weights. Components
-        as keywords, torch_dtype and revision, cache_dir, force_download, token, local_files_only are as in from_pretrained.
+        as keywords, torch_dtype, device, device_map and revision, cache_dir, force_download, token, local_files_only are as in from_pretrained.
         ValueError for a file that is no such checkpoint, RuntimeError for tokenizers that cannot be had.
         """
         for name in (*_UNUSED, "load_safety_checker"):
@@ -199,6 +204,8 @@ class DiffusionPipeline:
         unknown = [k for k in kwargs if k not in target._components and k not in target._options]
         if unknown:
             raise TypeError(f"{target.__name__}.from_single_file: unexpected keyword argument '{unknown[0]}'")
+        device = device_argument(f"{target.__name__}.from_single_file", device, device_map)
+        ring = _core._upload_ring(device) if device is not None else None  # one for all networks
         parts = {}
         for name in target._components:
             if name in kwargs:
@@ -211,9 +218,10 @@ class DiffusionPipeline:
                 has_encoder = name.replace("tokenizer", "text_encoder") in found or kwargs.get(name.replace("tokenizer", "text_encoder")) is not None
                 parts[name] = cls._tokenizer(file.repository, config, name, place) if has_encoder else None
             elif name in found:
-                parts[name] = cls._part(file, name, found[name][1], torch_dtype if torch_dtype is not None else dtype)
+                parts[name] = cls._part(file, name, found[name][1], torch_dtype if torch_dtype is not None else dtype, device)
             elif name not in target._optional_components:
                 raise ValueError(f"{target.__name__}.from_single_file: {path} is a {file.kind} checkpoint and has no '{name}'")
+        del ring
         options = {k: kwargs.get(k, index.get(k, v)) for k, v in target._options.items()}
         return target(**{n: parts.get(n) for n in target._components}, **options)
 
@@ -228,12 +236,12 @@ class DiffusionPipeline:
         return {n: _models.load_config(folder, n) for n in _COMPONENT_NAMES if n in _NETWORKS and os.path.isfile(os.path.join(folder, n, "config.json"))}
 
     @staticmethod
-    def _part(file, name, class_name, dtype):
+    def _part(file, name, class_name, dtype, device):
         from ... import models
 
         cls = getattr(models, class_name)
         model = cls.__new__(cls)
-        file.load(model, name, dtype, {})
+        file.load(model, name, dtype, device, {})
         return model
 
     @staticmethod

@@ -30,7 +30,8 @@ class DataLoader:
     num_workers: threads that work ahead by prefetch_factor batches each (2), and for native data sets by at most SF_PREFETCH_MB
     megabytes; 0 works when a batch is asked for. Order, and the augmentation of native transforms, do not depend on it.
     worker_init_fn(worker_id) runs in each thread before its first sample. timeout: seconds to wait for a batch (RuntimeError).
-    pin_memory and persistent_workers are accepted and change nothing: threads are cheap to start and share the memory.
+    pin_memory: the tensors of a batch lie in pinned memory, from which batch.to("cuda", non_blocking=True) copies while the program goes on; without a
+    GPU a warning says that it has no effect. persistent_workers is accepted and changes nothing: threads are cheap to start and share the memory.
 
     A sample that raises scaffolding.data.BrokenSample is left out of its batch, with a warning; `skipped` lists them and
     report() says how many. Every other error stops the epoch and names the sample. state_dict() says where the epoch stands;

@@ -5,6 +5,7 @@ import itertools
 import threading
 
 from ... import _core
+from .pin_memory import pin_memory, pins
 from .worker import WorkerInfo, set_worker_info
 
 _data = _core._data
@@ -68,6 +69,7 @@ class Epoch:
 
     def __init__(self, loader, seed, done):
         self.loader, self.progress, self.closed = loader, Progress(seed), False
+        self._pins = pins(loader)
         self._whole = 0  # batches that had samples
         self._skipped = 0
         self._position = 0  # of the next sample in the epoch
@@ -99,7 +101,7 @@ class Epoch:
                 if batch is not None:
                     self._whole += 1
                     self.loader._delivered += 1
-                    return batch
+                    return pin_memory(batch) if self._pins else batch  # what a worker pinned stays as it is
         except StopIteration:
             self.close()
             self.loader.epoch += 1
@@ -155,7 +157,8 @@ class ThreadedEpoch(Epoch):
             if not getattr(here, "begun", False):
                 begin()
                 here.begun = True
-            return _fetch(loader, seed, indices, position, stop)
+            batch, skipped = _fetch(loader, seed, indices, position, stop)
+            return pin_memory(batch) if self._pins else batch, skipped
 
         self._task = task
         self._pool = ThreadPoolExecutor(loader.num_workers, thread_name_prefix="DataLoader")
