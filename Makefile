@@ -100,7 +100,7 @@ test-cuda-emulator: build
 	  env $$how SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so \
 	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*:Providers/Cuda*' || exit 1; \
 	done
-	SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python $(PY) -m pytest -q --build-dir=$(BUILD) tests/python/test_cuda.py tests/python/test_cuda_graphs.py tests/python/test_cuda_models.py tests/python/test_cudnn.py
+	SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python $(PY) -m pytest -q --build-dir=$(BUILD) tests/python/test_cuda.py tests/python/test_cuda_graphs.py tests/python/test_cuda_models.py tests/python/test_cudnn.py tests/python/test_pinned_memory.py tests/python/test_loading_to_gpu.py
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
 # with the mutations that the tests make.

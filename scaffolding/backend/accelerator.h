@@ -70,8 +70,8 @@ class Accelerator : public Backend {
 
   // ---- pinned host memory: pages that stay where they are, which the device copies while the program goes on
   virtual void* allocate_pinned(size_t bytes) = 0;
-  virtual void release_pinned(void* data) = 0;     // reused only after the copies that were queued before
-  virtual bool is_pinned(const void* data) = 0;    // by whomever
+  virtual void release_pinned(void* data) = 0;   // reused only after the copies that were queued before
+  virtual bool is_pinned(const void* data) = 0;  // by whomever
   virtual PinnedStatistics pinned_memory() = 0;
   virtual void empty_pinned_cache() = 0;
   // On the current stream of the GPU, without waiting where the host's side is pinned. Pageable memory is read before this returns; the host's side must not

@@ -15,8 +15,9 @@ struct LoadModelOptions {
 };
 
 // The model is made without memory and takes the file's tensors, mapped where the file's dtype is wanted and converted one by one
-// where not: at most one tensor is in memory twice. For a GPU they go through a ring of pinned buffers (io/upload_ring.h) and are converted there. The class is config.json's _class_name or, in transformers' files,
-// architectures. RuntimeError naming missing, unexpected and wrong-shaped keys; a missing file's error names what was looked for.
+// where not: at most one tensor is in memory twice. For a GPU they go through a ring of pinned buffers (io/upload_ring.h) and are converted there. The
+// class is config.json's _class_name or, in transformers' files, architectures. RuntimeError naming missing, unexpected and wrong-shaped keys; a missing file's
+// error names what was looked for.
 // class_name: empty takes the config's; else the model is of that class whatever the config says.
 std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options = {}, const std::string& class_name = {});
 // The same from a checkpoint that is open: of options, dtype, device and overrides.

@@ -63,7 +63,7 @@ struct Block {
 };
 
 std::recursive_mutex lock;
-std::map<char*, Block> blocks;       // by first byte
+std::map<char*, Block> blocks;        // by first byte
 std::map<char*, size_t> host_blocks;  // pinned ones: by first byte, their bytes
 size_t used = 0;
 int open_depth = 0;

@@ -115,8 +115,8 @@ class ModelMixin:
         Instead of a folder the name of a repository of the hub ("organisation/name"), found in the local cache or downloaded into it
         (scaffolding.hub): revision, cache_dir, force_download, token and local_files_only are for that.
         subfolder: below it. variant: "fp16" for files of that name. torch_dtype: floating tensors in this dtype instead of the file's; the
-        file's tensors are mapped, not copied, where no conversion is wanted. device (or device_map, a device in diffusers' words): where the model goes; to a GPU
-        tensor by tensor through a few pinned buffers, converted there. Other keywords replace fields of the config.
+        file's tensors are mapped, not copied, where no conversion is wanted. device (or device_map, a device in diffusers' words): where the model goes; to
+        a GPU tensor by tensor through a few pinned buffers, converted there. Other keywords replace fields of the config.
         ValueError naming the files looked for, RuntimeError naming keys that do not fit or why nothing could be downloaded.
         """
         if not low_cpu_mem_usage:
@@ -152,8 +152,8 @@ class ModelMixin:
 
         The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision, cache_dir, force_download,
         token and local_files_only are for that. config: a dict, or a folder with config.json, for a model of another size than its kind has.
-        torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords
-        replace fields of the config.
+        torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. device, device_map: as in from_pretrained. extract_ema: a
+        UNet's averaged weights. Other keywords replace fields of the config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape; NotImplementedError for other families of models.
         """
         places = {p: None for _, _, parts in _core._single_file_kinds().values() for p, (_, name, _) in parts.items() if name == cls._class_name}
@@ -165,8 +165,9 @@ class ModelMixin:
         path = hub.model_file(pretrained_model_link_or_path_or_dict, **place)
         configs = {} if config is None else {place: {**config, **kwargs} for place in places}
         file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
+        device = device_argument(f"{cls.__name__}.from_single_file", device, device_map)
         model = cls.__new__(cls)
-        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, device_argument(f"{cls.__name__}.from_single_file", device, device_map), kwargs)
+        file.load(model, next(place for place in places if place in file.parts()), torch_dtype, device, kwargs)
         return model
 
     def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size="10GB"):

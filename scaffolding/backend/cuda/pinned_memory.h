@@ -17,10 +17,10 @@ class PinnedMemory {
   static PinnedMemory& instance();
   void* allocate(size_t bytes);  // RuntimeError saying how much is pinned when the system gives no more
   void release(void* data);
-  bool contains(const void* data);                       // a byte of a block in use
-  void used_by(const void* data, Stream stream);         // after a copy was queued there; memory of others passes
-  std::shared_ptr<const void> hold(const void* data);    // the block that the byte is in stays until this goes; null for memory of others
-  void empty_cache();                                    // waits for copies; blocks in use stay
+  bool contains(const void* data);                     // a byte of a block in use
+  void used_by(const void* data, Stream stream);       // after a copy was queued there; memory of others passes
+  std::shared_ptr<const void> hold(const void* data);  // the block that the byte is in stays until this goes; null for memory of others
+  void empty_cache();                                  // waits for copies; blocks in use stay
   PinnedStatistics statistics();
 
  private:

@@ -138,7 +138,9 @@ class DiffusionPipeline:
     # ---- files
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, torch_dtype=None, variant=None, use_safetensors=None, dtype=None, device=None, device_map=None, **kwargs):
+    def from_pretrained(
+        cls, pretrained_model_name_or_path, torch_dtype=None, variant=None, use_safetensors=None, dtype=None, device=None, device_map=None, **kwargs
+    ):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it; "emoji-128", the model that comes with
         Scaffolding; or the hub's repository of that name ("organisation/name"), found in the cache or downloaded: revision, cache_dir, force_download,
         token, local_files_only (scaffolding.hub).
@@ -183,7 +185,18 @@ class DiffusionPipeline:
         return target(**{n: parts.get(n) for n in target._components}, **options)
 
     @classmethod
-    def from_single_file(cls, pretrained_model_link_or_path, config=None, torch_dtype=None, prediction_type=None, extract_ema=False, dtype=None, device=None, device_map=None, **kwargs):
+    def from_single_file(
+        cls,
+        pretrained_model_link_or_path,
+        config=None,
+        torch_dtype=None,
+        prediction_type=None,
+        extract_ema=False,
+        dtype=None,
+        device=None,
+        device_map=None,
+        **kwargs,
+    ):
         """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or its page's address on the hub.
 
         config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, which no checkpoint holds, for the scheduler, and for the

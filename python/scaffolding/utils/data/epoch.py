@@ -150,6 +150,7 @@ class ThreadedEpoch(Epoch):
 
         # Begun by the first task of each thread, so that its errors reach the caller as they are.
         here = threading.local()
+        pinned = self._pins  # not self: an epoch that its own task holds would outlive the loop over it
 
         def task(indices, position):
             if stop.is_set():
@@ -158,7 +159,7 @@ class ThreadedEpoch(Epoch):
                 begin()
                 here.begun = True
             batch, skipped = _fetch(loader, seed, indices, position, stop)
-            return pin_memory(batch) if self._pins else batch, skipped
+            return pin_memory(batch) if pinned else batch, skipped
 
         self._task = task
         self._pool = ThreadPoolExecutor(loader.num_workers, thread_name_prefix="DataLoader")
