@@ -92,6 +92,9 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
+EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_models \
+  test_cudnn test_cudnn_on_paper \
+  test_pinned_memory test_loading_to_gpu
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
 # Speed, races and what hardware does stay unproven.
 test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
@@ -100,7 +103,8 @@ test-cuda-emulator: build
 	  env $$how SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so \
 	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*:Providers/Cuda*' || exit 1; \
 	done
-	SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python $(PY) -m pytest -q --build-dir=$(BUILD) tests/python/test_cuda.py tests/python/test_cuda_graphs.py tests/python/test_cuda_models.py tests/python/test_cudnn.py tests/python/test_pinned_memory.py tests/python/test_loading_to_gpu.py
+	SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python \
+	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
 # with the mutations that the tests make.

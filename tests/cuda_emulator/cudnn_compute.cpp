@@ -133,8 +133,8 @@ Status check_graph(const Object& graph) {
   std::set<int64_t> written, read, inputs;
   bool products = false;
   auto ops = graph.all(A::GraphOperations);
+  for (auto& o : ops) products = products || o->kind == Kind::OperationMatmul;
   for (auto& o : ops) {
-    products = products || o->kind == Kind::OperationMatmul;
     int64_t result = o->one(result_of(o->kind))->integer(A::TensorId);
     for (auto& t : o->tensors()) {
       int64_t id = t->integer(A::TensorId);

@@ -1,0 +1,86 @@
+// Convolutions by cuDNN, or by its stand-in in the emulator, with what may follow in the same pass, against the CPU. The op's samples show the rest.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cudnn_settings.h"
+#include "scaffolding/ops/conv/conv.h"
+#include "scaffolding/ops/conv/kernel.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/random/random.h"
+#include "scaffolding/ops/view/view.h"
+
+namespace sf {
+namespace {
+
+class CudaCudnnConv : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+    if (!accelerator(Device("cuda")).cudnn_version(&why)) GTEST_SKIP() << "unproven here: " << why;
+    manual_seed(5);
+    set_cudnn_settings({.allow_tf32 = false});
+  }
+  void TearDown() override { set_cudnn_settings({}); }
+};
+
+double distance(const Tensor& got, const Tensor& want) {
+  auto a = got.cpu().to_vector(), b = want.to_vector();
+  EXPECT_EQ(a.size(), b.size());
+  double err = 0, scale = 1e-30;
+  for (size_t i = 0; i < a.size(); ++i) err += (a[i] - b[i]) * (a[i] - b[i]), scale += b[i] * b[i];
+  return std::sqrt(err / scale);
+}
+
+Tensor activated(const Tensor& x, Activation act) {
+  switch (act) {
+    case Activation::Relu: return relu(x);
+    case Activation::GeluErf: return gelu(x);
+    case Activation::GeluTanh: return gelu(x, "tanh");
+    case Activation::Silu: return silu(x);
+    default: return x;
+  }
+}
+
+TEST_F(CudaCudnnConv, adds_residual_and_bias_and_activates_in_the_same_pass) {
+  for (DType t : {kFloat32, kBFloat16, kFloat16})
+    for (bool with_bias : {false, true})
+      for (bool with_residual : {false, true})
+        for (Activation act : {Activation::None, Activation::Relu, Activation::GeluErf, Activation::GeluTanh, Activation::Silu}) {
+          Tensor x = to_dtype(randn({2, 6, 5, 7}), t), w = to_dtype(randn({4, 3, 3, 3}), t), bias = with_bias ? to_dtype(randn({4}), t) : Tensor();
+          Tensor residual = with_residual ? to_dtype(randn({2, 4, 3, 4}), t) : Tensor();
+          auto wide = [](const Tensor& v) { return v ? to_dtype(v, kFloat64) : v; };
+          Tensor want = conv2d(wide(x), wide(w), wide(bias), {2}, ConvPadding(Shape{1}), {1}, 2);
+          want = activated(residual ? want + wide(residual) : want, act);
+          auto there = [](const Tensor& v) { return v ? v.cuda() : v; };
+          Tensor gx = there(to_channels_last(x)), gw = there(w), gb = there(bias), gr = there(residual), y = empty({2, 4, 3, 4}, t, Device("cuda"));
+          ConvForward f{gx, gw, gb, gr, y, {}, act};
+          f.shape.stride[0] = f.shape.stride[1] = 2;
+          f.shape.padding[0] = f.shape.padding[1] = 1;
+          f.shape.groups = 2;
+          auto kernel = conv_forward.find(gx.device(), f);
+          ASSERT_TRUE(kernel);
+          EXPECT_STREQ(kernel.provider(), "cudnn");
+          kernel(f);
+          EXPECT_LE(distance(y, want), t == kFloat32 ? 2e-6 : t == kFloat16 ? 2e-3 : 1.2e-2) << int(act) << with_bias << with_residual;
+        }
+}
+
+TEST_F(CudaCudnnConv, leaves_to_others_what_it_has_no_words_for) {
+  auto provider = [](DType t, Activation act = Activation::None) {
+    Tensor x = zeros({1, 2, 4, 4}, t, Device("cuda")), w = zeros({3, 2, 3, 3}, t, Device("cuda")), y = empty({1, 3, 2, 2}, t, Device("cuda"));
+    return std::string(conv_forward.find(x.device(), {x, w, {}, {}, y, {}, act}).provider());
+  };
+  EXPECT_EQ(provider(kFloat32), "cudnn");
+  EXPECT_EQ(provider(kFloat64), "native");
+  EXPECT_EQ(provider(kFloat32, Activation::QuickGelu), "native");
+  set_cudnn_settings({.enabled = false});
+  EXPECT_EQ(provider(kFloat32), "native");
+}
+
+}  // namespace
+}  // namespace sf

@@ -1,0 +1,169 @@
+// Our graphs given to the real cuDNN without a GPU: since 9.8 it plans for a device that a description names. Calls of tests/test_cudnn_on_paper.py.
+#include <string>
+
+#include "scaffolding/ops/attention/attention_graph.h"
+#include "scaffolding/ops/conv/conv_graph.h"
+
+using namespace sf;
+using namespace sf::cuda::cudnn;
+
+namespace {
+
+using Report = void (*)(const char* line);
+using What = Graph::Convolution;
+
+ConvolutionGraph convolution(DType dtype, Dims x, int64_t out, Dims kernel, int64_t padding, int64_t stride = 1, int64_t groups = 1,
+                             What what = What::Forward) {
+  ConvolutionGraph c;
+  size_t dims = kernel.size();
+  c.what = what, c.dtype = dtype, c.x = x;
+  c.w = {out, x[1] / groups}, c.y = {x[0], out};
+  c.window = {Dims(dims, padding), Dims(dims, stride), Dims(dims, 1)};
+  for (size_t i = 0; i < dims; ++i) {
+    c.w.push_back(kernel[i]);
+    c.y.push_back((x[i + 2] + 2 * padding - kernel[i]) / stride + 1);
+  }
+  for (int64_t& a : c.alignment) a = 16;
+  return c;
+}
+
+// "<name>: engine 3, 5 knobs, workspace 131 bytes", or what cuDNN says.
+void plan(const std::string& name, Graph built, const Target& target, const Wishes& wishes, Report report) {
+  std::string line = name + ": ";
+  try {
+    built.finalize(target);
+    auto graph = std::make_shared<const Graph>(std::move(built));
+    auto all = proposals(*graph, target, wishes);
+    std::string refusal = "no proposal";
+    for (Descriptor& config : all) {
+      try {
+        Plan first(graph, target, std::move(config));
+        Choice choice = first.choice();
+        Plan again(graph, target, choice);  // as from the file
+        line += "engine " + std::to_string(choice.engine) + ", " + std::to_string(choice.knobs.size()) + " knobs, workspace " +
+                std::to_string(first.workspace()) + " bytes";
+        if (again.workspace() != first.workspace() || again.choice().knobs != choice.knobs || again.choice().engine != choice.engine)
+          line += ", DIFFERENT AGAIN";
+        return report(line.c_str());
+      } catch (const Failure& f) {
+        refusal = f.status == 5001 ? "compiled, and no driver to load it" : f.what();
+        if (f.status == 5001) break;
+      }
+    }
+    line += refusal;
+  } catch (const Failure& f) {
+    line += f.what();
+  }
+  report(line.c_str());
+}
+
+void convolutions(const Target& target, bool compile, Report report) {
+  for (DType t : {kBFloat16, kFloat16, kFloat32})
+    for (bool exact : {false, true}) {
+      if (exact && t != kFloat32) continue;
+      auto name = [&](const char* what) { return std::string(what) + " " + std::string(sf::name(t)) + (exact ? " exact" : ""); };
+      auto ask = [&](const char* what, const ConvolutionGraph& c, Wishes wishes = {}) {
+        wishes.exact_float32 = exact;
+        plan(name(what), graph_of(c), target, wishes, report);
+      };
+      ConvolutionGraph c = convolution(t, {2, 320, 64, 64}, 640, {3, 3}, 1);
+      ask("3x3", c);
+      c.bias = t;
+      ask("3x3 + bias", c);
+      c.residual = 16;
+      ask("3x3 + residual + bias", c);
+      c.act = Activation::Relu;
+      ask("relu(3x3 + residual + bias)", c);
+      c.act = Activation::Silu;
+      if (compile && !exact) ask("silu(3x3 + residual + bias)", c);
+      ConvolutionGraph in = convolution(t, {2, 4, 64, 64}, 320, {3, 3}, 1);
+      in.bias = t;
+      ask("conv_in of 4 channels", in);
+      in.x[1] = in.w[1] = 3;
+      ask("conv_in of 3 channels", in);
+      for (int64_t& a : in.alignment) a = int64_t(size_of(t));
+      ask("conv_in of 3 channels, unaligned", in);
+      ConvolutionGraph out = convolution(t, {2, 320, 64, 64}, 4, {3, 3}, 1);
+      out.bias = t;
+      ask("conv_out of 4 channels", out);
+      ConvolutionGraph one = convolution(t, {2, 320, 64, 64}, 640, {1, 1}, 0);
+      one.bias = t;
+      ask("1x1 + bias", one);
+      ConvolutionGraph half = convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 2);
+      half.bias = t;
+      ask("stride 2", half);
+      ask("one dimension", convolution(t, {2, 64, 1, 128}, 64, {1, 3}, 0));
+      ask("three dimensions", convolution(t, {1, 64, 8, 32, 32}, 64, {3, 3, 3}, 1));
+      ask("5 to 7 channels", convolution(t, {2, 5, 9, 11}, 7, {3, 3}, 1));
+      for (What what : {What::Data, What::Filter}) {
+        std::string gradient = what == What::Data ? "data gradient" : "filter gradient";
+        ask((gradient + ", 3x3").c_str(), convolution(t, {2, 320, 64, 64}, 640, {3, 3}, 1, 1, 1, what));
+        ask((gradient + ", 3x3, deterministic").c_str(), convolution(t, {2, 320, 64, 64}, 640, {3, 3}, 1, 1, 1, what), {.deterministic = true});
+        ask((gradient + ", stride 2").c_str(), convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 2, 1, what));
+        ask((gradient + ", three dimensions").c_str(), convolution(t, {1, 64, 8, 32, 32}, 64, {3, 3, 3}, 1, 1, 1, what));
+        ask((gradient + ", 4 channels").c_str(), convolution(t, {2, 4, 64, 64}, 320, {3, 3}, 1, 1, 1, what));
+      }
+      ask("2 groups", convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 1, 2));
+      if (compile) ask("depthwise", convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 1, 320));
+    }
+}
+
+// Heads side by side in a row, as projections leave them.
+AttentionGraph attention(DType t, int64_t heads, int64_t key_heads, int64_t queries, int64_t keys, int64_t width, int64_t value_width, bool causal = false) {
+  auto rows = [](int64_t n, int64_t length, int64_t w) { return Dims{length * n * w, w, n * w, 1}; };
+  return {t,
+          2,
+          heads,
+          key_heads,
+          queries,
+          keys,
+          width,
+          value_width,
+          rows(heads, queries, width),
+          rows(key_heads, keys, width),
+          rows(key_heads, keys, value_width),
+          rows(heads, queries, value_width),
+          causal,
+          0.125f,
+          false};
+}
+
+void attentions(const Target& target, Report report) {
+  struct Case {
+    const char* name;
+    AttentionGraph a;
+  };
+  for (const Case& c :
+       {Case{"self-attention d64", attention(kBFloat16, 10, 10, 4096, 4096, 64, 64)}, Case{"d40 float16", attention(kFloat16, 8, 8, 4096, 4096, 40, 40)},
+        Case{"cross-attention 77", attention(kBFloat16, 10, 10, 1024, 77, 64, 64)}, Case{"causal 77", attention(kBFloat16, 12, 12, 77, 77, 64, 64, true)},
+        Case{"grouped", attention(kBFloat16, 12, 4, 256, 256, 64, 64, true)}, Case{"d128", attention(kBFloat16, 24, 24, 4096, 4096, 128, 128)},
+        Case{"d160", attention(kFloat16, 8, 8, 64, 77, 160, 160)}, Case{"d8, 5 by 7, values narrower", attention(kBFloat16, 3, 3, 5, 7, 64, 8)}}) {
+    AttentionGraph a = c.a;
+    plan(std::string("attention, ") + c.name, graph_of(a), target, {}, report);
+    a.lse = true;
+    plan(std::string("attention for training, ") + c.name, graph_of(a), target, {}, report);
+    AttentionGradientGraph g{a, a.y, a.q, a.k, a.v, true};
+    plan(std::string("attention gradients, ") + c.name, graph_of(g), target, {}, report);
+    g.accumulate = false;
+    plan(std::string("attention gradients, deterministic, ") + c.name, graph_of(g), target, {.deterministic = true}, report);
+  }
+}
+
+}  // namespace
+
+// `properties`: cuDNN's description of a GPU, JSON. compile: also what cuDNN has to compile, which takes half a second a graph. One line per graph; a first
+// line that begins with "missing" where there is no such library.
+extern "C" __attribute__((visibility("default"))) void sf_cudnn_on_paper(const char* properties, bool compile, Report report) {
+  if (!functions()) return report(("missing: " + missing()).c_str());
+  try {
+    Descriptor gpu(Kind::DeviceProperties);
+    gpu.set(Attribute::PropertiesJson, Type::Char, int64_t(std::char_traits<char>::length(properties)), properties);
+    gpu.finalize("description of a GPU");
+    Target target{nullptr, &gpu};
+    report(("cuDNN " + std::to_string(api().version())).c_str());
+    convolutions(target, compile, report);
+    if (compile) attentions(target, report);
+  } catch (const Error& e) {
+    report((std::string("failed: ") + e.what()).c_str());
+  }
+}
