@@ -150,10 +150,18 @@ template <class K, class Src> [[gnu::noinline]] void pack(typename K::Unit* dst,
 SF_INLINE __m512i pair_rows(__m256i even, __m256i odd) {
   return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
+// Columns 0-15 (or 16-31) of two rows of 32.
+template <bool kUpper> SF_INLINE __m512i pair_half(__m512i even, __m512i odd) {
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i from = kUpper ? _mm512_add_epi16(low, _mm512_set1_epi16(16)) : low;
+  return _mm512_permutex2var_epi16(even, from, odd);
+}
 template <> [[gnu::noinline]] inline void pack_rows<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* rows, int count, int64_t depth) {
   constexpr int L = 16;
   typedef float Vec __attribute__((vector_size(64)));
   const int64_t units = (depth + 1) / 2;
+  // The next strip's rows, where rows are evenly spaced: a row is too short for the processor's prefetcher to get going.
+  const int64_t ahead = count > 1 ? (rows[1] - rows[0]) * count : 0;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
     uint32_t* d = dst + w;
@@ -162,6 +170,7 @@ template <> [[gnu::noinline]] inline void pack_rows<MulBF16, BFloat16>(uint32_t*
       const __mmask32 values = left >= 32 ? ~__mmask32(0) : (__mmask32(1) << left) - 1;
       const int m = units - k < L ? int(units - k) : L;
       Vec r[L];
+      for (int i = 0; i < n; ++i) __builtin_prefetch(rows[w + i] + 2 * k + ahead, 0, 2);
 #pragma GCC unroll 16
       for (int i = 0; i < L; ++i) r[i] = i < n ? (Vec)_mm512_maskz_loadu_epi16(values, rows[w + i] + 2 * k) : Vec{};
       transpose<Vec, L>(r);
@@ -197,9 +206,12 @@ template <>
   const int64_t whole = depth / 2;
   if (ws == 1 && count == 2 * L && width == 2 * L && depth % 2 == 0) {  // whole rows at a time, as above
     for (int64_t k = 0; k < whole; ++k) {
-      const __m512i even = _mm512_loadu_si512(src + 2 * k * ks), odd = _mm512_loadu_si512(src + (2 * k + 1) * ks);
-      _mm512_storeu_si512(dst + k * width, pair_rows(_mm512_castsi512_si256(even), _mm512_castsi512_si256(odd)));
-      _mm512_storeu_si512(dst + k * width + L, pair_rows(_mm512_extracti64x4_epi64(even, 1), _mm512_extracti64x4_epi64(odd, 1)));
+      const BFloat16 *p = src + 2 * k * ks, *q = p + ks;
+      __builtin_prefetch(p + 32, 0, 2);  // the next strip: no prefetcher of the processor follows steps of a row
+      __builtin_prefetch(q + 32, 0, 2);
+      const __m512i even = _mm512_loadu_si512(p), odd = _mm512_loadu_si512(q);
+      _mm512_storeu_si512(dst + k * width, pair_half<false>(even, odd));
+      _mm512_storeu_si512(dst + k * width + L, pair_half<true>(even, odd));
     }
     return;
   }

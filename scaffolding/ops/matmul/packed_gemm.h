@@ -115,6 +115,7 @@ template <class K, class P>
           } else if (straight) {
             run(depth, a, 0, 0, b, 0, static_cast<Acc*>(e.c) + (i0 + r0) * e.c_row + c0, e.c_row, rest, NR, ahead + q * ahead_bytes, ahead_step);
           } else {
+            for (int i = 0; i < mr; ++i) __builtin_prefetch(advance(e.c, e.c_type, (i0 + r0 + i) * e.c_row + c0), 1);
             run(depth, a, 0, 0, b, 0, tile_sums, NR, rest, NR, ahead + q * ahead_bytes, ahead_step);
             finish_tile(e, i0 + r0, mr, c0, cols, tile_sums, NR);
           }
