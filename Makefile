@@ -92,7 +92,7 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
-EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_models \
+EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_models test_cuda_pipelines \
   test_cudnn test_cudnn_on_paper \
   test_pinned_memory test_loading_to_gpu
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.

@@ -57,6 +57,7 @@ class PythonExtension final : public nn::Extension {
   }
 
   bool calls() const override {
+    nb::gil_scoped_acquire gil;
     if (self_->hooks) return true;
     if (!self_->native) return false;  // PythonModule comes to call() by itself
     if (own_forward(self_)) return true;

@@ -1,5 +1,6 @@
 // Pipelines: the C++ loops around components that Python objects own. Called by python/scaffolding/diffusion/pipelines.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -255,6 +256,7 @@ PipelineComponents components_of(nb::dict parts) {
   auto flag = [&](const char* name, bool otherwise) { return parts.contains(name) ? nb::cast<bool>(parts[name]) : otherwise; };
   c.force_zeros_for_empty_prompt = flag("force_zeros_for_empty_prompt", true);
   c.requires_aesthetics_score = flag("requires_aesthetics_score", false);
+  if (parts.contains("graphs")) c.graphs = nb::cast<std::shared_ptr<DenoiserGraphs>>(parts["graphs"]);
   return c;
 }
 
@@ -351,6 +353,8 @@ void read(const NamedArguments& a, GenerationOptions& o) {
   o.prompt_embeds = a.tensor("prompt_embeds");
   o.negative_prompt_embeds = a.tensor("negative_prompt_embeds");
   o.output_latents = a.boolean("output_latents", false);
+  o.capture = a.boolean("capture", true);
+  o.cache_prompt = a.boolean("cache_prompt", true);
 }
 
 void read(const NamedArguments& a, StableDiffusionXLOptions& o) {
@@ -393,9 +397,10 @@ void read(const NamedArguments& a, StableDiffusionXLImg2ImgOptions& o) {
 
 constexpr const char* kParameters =
     "prompt, negative_prompt, height, width, num_inference_steps, timesteps, sigmas, guidance_scale, guidance_rescale, guidance_mode, clip_skip, "
-    "prompt_syntax, num_images_per_prompt, eta, generator, latents, prompt_embeds, negative_prompt_embeds, output_latents, callback_on_step_end, "
-    "callback_on_step_end_tensor_inputs, progress, prompt_2, negative_prompt_2, pooled_prompt_embeds, negative_pooled_prompt_embeds, denoising_end, "
-    "original_size, target_size, crops_coords_top_left, negative_original_size, negative_target_size, negative_crops_coords_top_left, image, strength, "
+    "prompt_syntax, num_images_per_prompt, eta, generator, latents, prompt_embeds, negative_prompt_embeds, output_latents, capture, cache_prompt, "
+    "callback_on_step_end, callback_on_step_end_tensor_inputs, progress, prompt_2, negative_prompt_2, pooled_prompt_embeds, "
+    "negative_pooled_prompt_embeds, denoising_end, original_size, target_size, crops_coords_top_left, negative_original_size, negative_target_size, "
+    "negative_crops_coords_top_left, image, strength, "
     "mask_image, masked_image_latents, denoising_start, aesthetic_score, negative_aesthetic_score";
 
 // (images, truncated texts)
@@ -460,6 +465,7 @@ void bind_image_processor(nb::module_& m) {
                         const std::string& mode) { return p.resize(picture, height, width, resize_mode(mode)); })
       .def("apply_overlay", [](const VaeImageProcessor& p, const Tensor& mask, const Tensor& init, const Tensor& picture,
                                std::optional<Shape> crop) { return p.apply_overlay(mask, init, picture, crop_box(crop)); })
+      .def_static("frames", &VaeImageProcessor::frames)
       .def_static("pictures", &VaeImageProcessor::pictures)
       .def_static("crop_region", [](const Tensor& mask, int64_t width, int64_t height, int64_t pad) {
         CropBox b = VaeImageProcessor::crop_region(mask, width, height, pad);
@@ -505,6 +511,19 @@ void save_index(const std::string& folder, const std::string& class_name, nb::di
 
 void bind_pipelines(nb::module_& core) {
   nb::module_ m = core.def_submodule("_pipelines");
+  nb::class_<DenoiserGraphs>(m, "DenoiserGraphs")
+      .def(nb::init<>())
+      .def("clear", &DenoiserGraphs::clear)
+      .def("statistics",
+           [](const DenoiserGraphs& g) {
+             auto s = g.statistics();
+             nb::dict out;
+             out["captures"] = s.captures;
+             out["replays"] = s.replays;
+             out["kept"] = s.kept;
+             return out;
+           })
+      .def_static("why_not", [](nb::dict parts) { return DenoiserGraphs::why_not(*components_of(parts).unet); });
   bind_image_processor(m);
   auto bind = [&]<class P, class O>() {
     m.def((std::string("generate_") + P::kName).c_str(), &generate<P, O>);

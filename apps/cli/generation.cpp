@@ -166,6 +166,8 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   c.add_option("--clip-skip", s.clip_skip, "Layers of the text encoder to leave out");
   c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and prompts of any length")->capture_default_str();
   c.add_option("--dtype", s.dtype, "float32, bfloat16 or float16")->capture_default_str();
+  c.add_option("--device", s.device, "Where the networks run: cpu, cuda or cuda:1")->capture_default_str();
+  c.add_flag("--no-capture", s.no_capture, "On CUDA, launch each operation by itself instead of captured graphs; the pictures are the same");
   c.add_flag("-q,--quiet", s.quiet, "No progress");
   c.add_flag("--json", s.json, "For programs: a line of JSON for each picture on standard output");
 }
@@ -198,10 +200,18 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 
 std::string shipped_model() { return io::default_model(); }
 
+static std::vector<models::Model*> models_of(const diffusion::PipelineComponents& c) {
+  std::vector<models::Model*> out;
+  for (diffusion::Component* part : std::initializer_list<diffusion::Component*>{c.vae.get(), c.text_encoder.get(), c.text_encoder_2.get(), c.unet.get()})
+    if (part && part->model()) out.push_back(part->model());
+  return out;
+}
+
 diffusion::LoadedPipeline load_model(GenerationSettings& s) {
   std::error_code error;
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
+  Device device(s.device);
   if (fs::is_regular_file(s.model, error)) {
     SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
     loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype});
@@ -212,6 +222,8 @@ diffusion::LoadedPipeline load_model(GenerationSettings& s) {
     options.dtype = dtype;
     loaded = diffusion::load_pipeline(s.model, options);
   }
+  if (device != Device())
+    for (models::Model* m : models_of(loaded.components)) nn::to(*m, {.device = device});
   if (!s.guidance) s.guidance = loaded.components.guidance_scale.value_or(kGuidance);
   auto& scheduler = loaded.components.scheduler;
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
@@ -238,6 +250,7 @@ diffusion::GenerationOptions sampling_options(const GenerationSettings& s) {
   o.clip_skip = s.clip_skip;
   o.prompt_syntax = syntax_of(s.prompt_syntax);
   o.eta = s.eta;
+  o.capture = !s.no_capture;
   return o;
 }
 

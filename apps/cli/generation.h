@@ -16,8 +16,8 @@ struct GenerationSettings {
   std::optional<double> guidance;  // absent: what the model advises, or 5; load_model settles it
   double guidance_rescale = 0, eta = 0;
   std::optional<int64_t> seed;  // of the first picture; the next has the next one. Absent: drawn
-  std::string dtype = "float32", prompt_syntax = "plain", output = "{seed}.png", like, preview, save_steps;
-  bool quiet = false, json = false;
+  std::string dtype = "float32", device = "cpu", prompt_syntax = "plain", output = "{seed}.png", like, preview, save_steps;
+  bool quiet = false, json = false, no_capture = false;
   // Of a picture that is repeated: the batch it was made in, whose sums its last bits depend on, and its place there.
   int64_t batch_of = 1, place = 0;
   // img2img and inpaint

@@ -1,6 +1,7 @@
 #include "scaffolding/models/attention.h"
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/models/context_cache.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -23,7 +24,9 @@ Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hid
   if (picture) x = x.flatten(2).transpose(1, 2);  // a view where the picture is channels-last
   const Tensor& context = encoder_hidden_states ? encoder_hidden_states : x;
   auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}).transpose(1, 2); };
-  Tensor y = scaled_dot_product_attention(split(to_q(x)), split(to_k(context)), split(to_v(context)),
+  // The text's are the same in every step of a sampling run.
+  auto projected = [&](const nn::Linear& to) { return encoder_hidden_states ? project_context(to, context) : to(context); };
+  Tensor y = scaled_dot_product_attention(split(to_q(x)), split(projected(to_k)), split(projected(to_v)),
                                           attention_mask && attention_mask.ndim() == 3 ? attention_mask.unsqueeze(1) : attention_mask);
   y = y.transpose(1, 2).flatten(2);
   y = to_out.get<1>()(to_out.get<0>()(y));

@@ -53,7 +53,7 @@ struct EmulatedEvent {
 namespace {
 
 constexpr int kDevices = 2;
-constexpr size_t kPage = 4096, kTotal = size_t(8) << 30;
+constexpr size_t kPage = 4096;
 constexpr unsigned char kFresh = 0xff;  // NaN in every floating dtype
 
 struct Block {
@@ -65,9 +65,13 @@ struct Block {
 std::recursive_mutex lock;
 std::map<char*, Block> blocks;        // by first byte
 std::map<char*, size_t> host_blocks;  // pinned ones: by first byte, their bytes
-size_t used = 0;
+size_t used = 0, total_memory = size_t(8) << 30;
 int open_depth = 0;
 int64_t allocations_until_failure = -1;
+// What a program asked of the host so far: waits for a stream, an event or the device, and copies to and from host memory.
+struct Counts {
+  int64_t waits = 0, to_host = 0, from_host = 0;
+} counts;
 std::set<EmulatedStream*> streams;
 std::deque<std::unique_ptr<EmulatedStream>> destroyed_streams;  // events may name them
 std::set<EmulatedGraph*> captures;                              // that go on
@@ -226,9 +230,20 @@ extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_fail_all
   std::lock_guard guard(lock);
   allocations_until_failure = n;
 }
+// For tests: the device's memory from now on, in bytes.
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_set_memory(size_t bytes) {
+  std::lock_guard guard(lock);
+  total_memory = bytes;
+}
 extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_in_use() {
   std::lock_guard guard(lock);
   return used;
+}
+
+// For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began.
+extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
+  std::lock_guard guard(lock);
+  return which == 0 ? counts.waits : which == 1 ? counts.to_host : counts.from_host;
 }
 
 // For the stand-ins of CUDA's libraries: work on a stream, done where its kernels are.
@@ -295,7 +310,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
   *p = {};
   std::strcpy(p->name, "emulator on the CPU, no GPU");
-  p->totalGlobalMem = kTotal;
+  p->totalGlobalMem = total_memory;
   p->major = 9;
   p->multiProcessorCount = 132;
   p->maxThreadsPerMultiProcessor = 2048;
@@ -304,6 +319,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 cudaError_t cudaDeviceSynchronize() {
   std::lock_guard guard(lock);
   if (breaks_any_capture()) return failed(cudaErrorStreamCaptureUnsupported);
+  ++counts.waits;
   run_device();
   return cudaSuccess;
 }
@@ -315,7 +331,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (allocations_until_failure > 0) --allocations_until_failure;
   // The last byte lies before the closed page as nearly as the alignment of vector accesses lets it.
   size_t body = (bytes + 15) / 16 * 16, mapped = (body + kPage - 1) / kPage * kPage + kPage;
-  if (bytes > kTotal - used) return failed(cudaErrorMemoryAllocation);
+  if (bytes + used > total_memory) return failed(cudaErrorMemoryAllocation);
   char* start = map_device_memory(mapped);
   if (!start) return failed(cudaErrorMemoryAllocation);
   constexpr size_t kPiece = size_t(16) << 20;
@@ -335,6 +351,7 @@ cudaError_t cudaFree(void* data) {
   if (!data) return cudaSuccess;
   std::lock_guard guard(lock);
   if (breaks_captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  ++counts.waits;
   run_device();
   auto it = blocks.find(static_cast<char*>(data));
   if (it == blocks.end()) stop("cudaFree of what cudaMalloc did not give");
@@ -355,8 +372,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   std::lock_guard guard(lock);
-  *total = kTotal;
-  *free = kTotal - used;
+  *total = total_memory;
+  *free = total_memory - std::min(used, total_memory);
   return cudaSuccess;
 }
 // Pinned memory: the host may touch it at any time, and a copy sees what is there when it runs.
@@ -387,6 +404,7 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
   if (!fits(dst, bytes) || !fits(src, bytes)) return failed(cudaErrorInvalidValue);
   bool from_pageable = !block_with(src) && !is_pinned(src), to_pageable = !block_with(dst) && !is_pinned(dst);
   if ((from_pageable || to_pageable) && breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
+  counts.to_host += !block_with(dst), counts.from_host += !block_with(src), counts.waits += to_pageable;
   if (from_pageable) {
     auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
     queue(s, [=] { std::memcpy(dst, staged->data(), bytes); });
@@ -424,6 +442,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   std::lock_guard guard(lock);
   if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
+  ++counts.waits;
   run_all(stream_of(s));
   return cudaSuccess;
 }
@@ -477,6 +496,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   std::lock_guard guard(lock);
   if (e->graph) return failed(cudaErrorCapturedEvent);
+  ++counts.waits;
   if (e->stream) run_until(*e->stream, e->after);
   return cudaSuccess;
 }

@@ -153,3 +153,25 @@ def test_a_product_without_cublaslt_says_so(tmp_path):
     assert done.returncode != 0 and done.stdout.split() == ["8.0"]
     missing = "libcublasLt.so" in done.stderr and "/nowhere" in done.stderr and "SF_CUDA_LIBRARY_PATH" in done.stderr
     assert missing or "cuBLASLt: it could not start" in done.stderr
+
+
+def test_ranges_are_the_cpus_and_part_of_graphs():
+    calls = [
+        lambda **on: sf.arange(0, 160, **on),
+        lambda **on: sf.arange(7, -3, -2, **on),
+        lambda **on: sf.arange(0, dtype=sf.float32, **on),
+        lambda **on: sf.arange(0, 1, 0.0625, dtype=sf.float16, **on),
+        lambda **on: sf.arange(0.1, 30, 0.3, dtype=sf.float64, **on),
+        lambda **on: sf.arange(0.5, 9.5, 1.5, dtype=sf.int32, **on),
+        lambda **on: sf.linspace(-1, 3, 9, **on),
+        lambda **on: sf.linspace(0.1, 0.7, 1000, dtype=sf.bfloat16, **on),
+        lambda **on: sf.linspace(2, 5, 1, **on),
+    ]
+    for i, call in enumerate(calls):
+        want, got = call(), call(device="cuda")
+        assert got.dtype is want.dtype and got.cpu().tolist() == want.tolist(), i
+        g = cuda.CUDAGraph()
+        with cuda.graph(g):
+            y = call(device="cuda")
+        g.replay()
+        assert y.cpu().tolist() == want.tolist(), i

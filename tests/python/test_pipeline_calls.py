@@ -29,6 +29,18 @@ def test_guidance_in_two_calls_is_the_same():
     assert np.abs(both[0] - both[1]).max() < 1e-4
 
 
+@pytest.mark.parametrize("name", ["t2i_ddim", "i2i_euler", "inpaint_unet9_strength", "xl_dpm"])
+def test_keeping_what_is_made_of_the_prompt_changes_no_bit(name):
+    kept, computed = (golden.run(golden.CASES[name], output_type="np", cache_prompt=on) for on in (True, False))
+    np.testing.assert_array_equal(kept, computed)
+
+
+def test_there_are_no_graphs_on_the_cpu():
+    pipe = make()
+    pipe("the cat", **QUICK)
+    assert pipe.cuda_graphs == {"captures": 0, "replays": 0, "kept": 0, "why_not": "the denoiser is on cpu"}
+
+
 def test_the_readme_of_the_first_days():
     config, vae = golden.DOCUMENT["configs"]["unet"], golden.DOCUMENT["configs"]["vae"]
     pipe = StableDiffusionPipeline(
@@ -45,10 +57,13 @@ def test_the_readme_of_the_first_days():
 
 def test_output_types():
     pipe = make()
-    values = pipe("the cat", num_inference_steps=1, seed=0, output_type="sf_tensor").images
+    values = pipe("the cat", num_inference_steps=1, seed=0, output_type="pt").images
     assert values.shape == (1, 3, 32, 32) and values.dtype is sf.float32
     array = pipe("the cat", num_inference_steps=1, seed=0, output_type="np").images
     np.testing.assert_array_equal(array, values.permute(0, 2, 3, 1).numpy())
+    frames = pipe("the cat", num_inference_steps=1, seed=0, output_type="sf_tensor").images
+    assert frames.shape == (1, 32, 32, 3) and frames.dtype is sf.uint8 and frames.is_contiguous()
+    np.testing.assert_array_equal(frames.numpy(), (array * 255).round().astype(np.uint8))
     assert pipe("the cat", num_inference_steps=1, output_type="latent").images.shape == (1, 4, 16, 16)
     images, nsfw = pipe("the cat", num_inference_steps=1, output_type="np", return_dict=False)
     assert nsfw is None and images.shape == (1, 32, 32, 3)

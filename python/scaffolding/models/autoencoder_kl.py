@@ -17,6 +17,7 @@ class AutoencoderKL(AutoencoderMixin, ModelMixin):
     """
 
     _moments, _decode = native_method("moments"), native_method("decode")
+    _decode_bytes = native_method("decode_bytes")
     _tiled_encode, _tiled_decode = native_method("tiled_encode"), native_method("tiled_decode")
 
     def encode(self, x, return_dict=True):
@@ -28,6 +29,10 @@ class AutoencoderKL(AutoencoderMixin, ModelMixin):
         """Pictures of latents z[B, 4, h, w], which are not scaled: divide those of a pipeline by config.scaling_factor first."""
         sample = self._decode(z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
+
+    def decode_bytes(self, latents, dtype, sliced=False, tiled=False):
+        """About the memory that `decode` takes on CUDA for latents of this shape and dtype: pipelines slice and tile where it is more than is free."""
+        return self._decode_bytes(list(latents), dtype, sliced, tiled)
 
     def tiled_encode(self, x, return_dict=True):
         """`encode` in tiles, whatever the size."""

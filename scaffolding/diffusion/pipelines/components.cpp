@@ -1,5 +1,8 @@
 #include "scaffolding/diffusion/pipelines/components.h"
 
+#include <algorithm>
+
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
@@ -45,6 +48,23 @@ class NativeDenoiser final : public Native<Denoiser, models::UNet2DConditionMode
   }
 };
 
+// One picture at a time, and then in tiles, where the GPU's free memory is short.
+Tensor decode_within_memory(models::AutoencoderKL& vae, const Tensor& latents) {
+  if (!latents.device().is_cuda()) return vae.decode(latents);
+  struct Before {
+    models::AutoencoderKL& vae;
+    bool slicing = vae.use_slicing, tiling = vae.use_tiling;
+    ~Before() { vae.use_slicing = slicing, vae.use_tiling = tiling; }
+  } before{vae};
+  MemoryStatistics m = accelerator(latents.device()).memory(latents.device().index);
+  // What is kept and not in use is given back when it is needed, but for the graphs' own and for what lies beside tensors.
+  const size_t kept = m.reserved - m.allocated, available = m.free + kept - std::min(kept, m.in_graph_pools + m.split_free);
+  auto fits = [&] { return size_t(vae.decode_bytes(latents.shape(), latents.dtype(), vae.use_slicing, vae.use_tiling)) <= available; };
+  if (!fits()) vae.use_slicing = true;
+  if (!fits()) vae.use_tiling = true;
+  return vae.decode(latents);
+}
+
 template <class M> class NativeAutoencoder final : public Native<Autoencoder, M> {
  public:
   using Native<Autoencoder, M>::Native;
@@ -53,7 +73,10 @@ template <class M> class NativeAutoencoder final : public Native<Autoencoder, M>
     if constexpr (std::is_same_v<decltype(latents), Tensor>) return latents;
     else return latents.sample(generator);
   }
-  Tensor decode(const Tensor& latents) override { return this->model_->decode(latents); }
+  Tensor decode(const Tensor& latents) override {
+    if constexpr (std::is_same_v<M, models::AutoencoderKL>) return decode_within_memory(*this->model_, latents);
+    else return this->model_->decode(latents);
+  }
   void to(DType dtype) override { nn::to(*this->model_, {.dtype = dtype}); }
 };
 

@@ -47,9 +47,10 @@ StepOptions step_options(const Scheduler& scheduler, double eta, const Generator
   return options;
 }
 
-Tensor predict_noise(Denoiser& unet, Scheduler& scheduler, const Tensor& latents, const Tensor& timestep, const Conditioning& c, const Guidance& guidance) {
+Tensor predict_noise(Denoiser& unet, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const Conditioning& c,
+                     const Guidance& guidance) {
   cpu::LeanMemory lean;
-  Tensor input = scheduler.scale_model_input(latents, timestep.item());
+  Tensor timestep = schedule.timestep(i), input = scheduler.scale_model_input(latents, schedule.values[i]);
   auto call = [&](const Tensor& sample, const Tensor& embeds, const Tensor& text, const Tensor& ids, const Tensor& channels) {
     return unet.predict({channels ? cat({sample, channels}, 1) : sample, timestep, embeds, c.timestep_cond, text, ids});
   };

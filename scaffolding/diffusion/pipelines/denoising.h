@@ -46,6 +46,7 @@ struct StepSchedule {
   int64_t num_inference_steps = 0;
   size_t size() const { return values.size(); }
   Tensor timestep(size_t i) const { return timesteps.select(0, int64_t(i)); }
+  Tensor timestep_on_host(size_t i) const { return scalar_tensor(values[i], timesteps.dtype()); }  // for those who read it
   void keep(int64_t begin, int64_t end);
 };
 
@@ -67,8 +68,8 @@ struct Conditioning {
   Tensor prompt_embeds, timestep_cond, text_embeds, time_ids;
   Tensor channels;  // [.., c, h, w]: what an inpainting model takes besides the latents
 };
-// The guided output of the denoiser for latents[B, C, h, w].
-Tensor predict_noise(Denoiser& unet, Scheduler& scheduler, const Tensor& latents, const Tensor& timestep, const Conditioning& conditioning,
+// The guided output of the denoiser for latents[B, C, h, w] at step i.
+Tensor predict_noise(Denoiser& unet, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const Conditioning& conditioning,
                      const Guidance& guidance);
 
 // Of a distilled model: guidance_scale - 1 for each of the samples as [batch, dim] (Luo et al. 2023, arXiv 2310.04378). Undefined for dim 0.

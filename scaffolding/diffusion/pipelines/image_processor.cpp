@@ -129,11 +129,15 @@ Tensor VaeImageProcessor::preprocess(const Tensor& images, const PreprocessOptio
 
 Tensor VaeImageProcessor::denormalize(const Tensor& images) const { return options_.do_normalize ? clamp(images * 0.5 + 0.5, 0, 1) : images; }
 
-Tensors VaeImageProcessor::pictures(const Tensor& images) {
+Tensor VaeImageProcessor::frames(const Tensor& images) {
   check_defined(kName, "images", images);
   SF_CHECK(images.ndim() == 4, kName, ": images must be [B, C, H, W], got ", images.shape());
-  Tensor x = images.to(Device::CPU).to(kFloat32).permute({0, 2, 3, 1});
-  x = clamp(round(x * 255), 0, 255).to(kUInt8).contiguous();
+  Tensor x = images.to(kFloat32).permute({0, 2, 3, 1});
+  return clamp(round(x * 255), 0, 255).to(kUInt8).contiguous();
+}
+
+Tensors VaeImageProcessor::pictures(const Tensor& images) {
+  Tensor x = frames(images).to(Device::CPU);
   Tensors out;
   for (int64_t b = 0; b < x.size(0); ++b) out.push_back(x.select(0, b).permute({2, 0, 1}));
   return out;

@@ -46,7 +46,9 @@ class VaeImageProcessor {
   Tensor preprocess(const Tensor& images, const PreprocessOptions& options = {}) const;
   // [-1, 1] to [0, 1], clamped.
   Tensor denormalize(const Tensor& images) const;
-  // Values in [0, 1] as uint8 pictures [C, H, W] that lie in memory as [H, W, C], rounded to the nearest, half to even.
+  // Values in [0, 1], [B, C, H, W], as uint8 [B, H, W, C] on the same device, rounded to the nearest, half to even.
+  static Tensor frames(const Tensor& images);
+  // The same as pictures [C, H, W] on the host that lie in memory as [H, W, C].
   static Tensors pictures(const Tensor& images);
   // A picture uint8 [C, H, W] in another size.
   Tensor resize(const Tensor& picture, int64_t height, int64_t width, ResizeMode mode = ResizeMode::Default) const;

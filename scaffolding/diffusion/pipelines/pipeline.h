@@ -2,6 +2,7 @@
 // from the CPU generator as diffusers does, so that the same seed gives the same picture. Calls run without recording gradients.
 // Shares its components; one call at a time for those.
 #pragma once
+#include "scaffolding/diffusion/pipelines/denoiser_graphs.h"
 #include "scaffolding/diffusion/pipelines/denoising.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/prompt_embedding.h"
@@ -18,6 +19,7 @@ struct PipelineComponents {
   bool force_zeros_for_empty_prompt = true;  // SDXL: without a negative prompt its embeds are zeros
   bool requires_aesthetics_score = false;    // SDXL's refiner
   std::optional<double> guidance_scale;      // what the model's makers advise, for programs to begin with; calls take their own argument
+  std::shared_ptr<DenoiserGraphs> graphs;    // shared by pipelines of the same denoiser; absent: of this one alone
 };
 
 // What a call of every pipeline takes.
@@ -37,6 +39,8 @@ struct GenerationOptions {
   Tensor latents;                                // [B, C, h, w] of unit noise, instead of drawing
   Tensor prompt_embeds, negative_prompt_embeds;  // [prompts, tokens, features], instead of prompts
   bool output_latents = false;                   // the result is latents, not pictures
+  bool capture = true;                           // on CUDA the denoiser's calls are replays of a graph, unless DenoiserGraphs::why_not
+  bool cache_prompt = true;                      // what the denoiser makes of the text (keys and values of cross-attention) is computed once
   StepCallback callback_on_step_end;
   StepProgress progress;
   std::stop_token stop;  // asked between steps: Stopped is thrown, and nothing is left behind
@@ -49,7 +53,9 @@ struct PipelineOutput {
 
 class DiffusionPipeline : public PipelineComponents {
  public:
-  explicit DiffusionPipeline(PipelineComponents components) : PipelineComponents(std::move(components)) {}
+  explicit DiffusionPipeline(PipelineComponents components) : PipelineComponents(std::move(components)) {
+    if (!graphs) graphs = std::make_shared<DenoiserGraphs>();
+  }
   virtual ~DiffusionPipeline() = default;
   virtual const char* name() const = 0;  // diffusers' class name
   int64_t vae_scale_factor() const { return vae ? vae->scale_factor() : 8; }

@@ -71,6 +71,47 @@ TEST_F(Pipeline, ComesBackFromItsFolder) {
   EXPECT_EQ(loaded.components.unet->dtype(), kBFloat16);
 }
 
+// Counts what is made of the text.
+class Watched final : public Denoiser {
+ public:
+  explicit Watched(std::shared_ptr<Denoiser> denoiser) : denoiser_(std::move(denoiser)) {}
+  io::Object config() override { return denoiser_->config(); }
+  DType dtype() override { return denoiser_->dtype(); }
+  Device device() override { return denoiser_->device(); }
+  Tensor predict(const DenoiserInput& in) override {
+    Tensor out = denoiser_->predict(in);
+    computed.push_back(models::ContextCache::current() ? models::ContextCache::current()->computed() : -1);
+    return out;
+  }
+  std::vector<int64_t> computed;
+
+ private:
+  std::shared_ptr<Denoiser> denoiser_;
+};
+
+TEST_F(Pipeline, KeysAndValuesOfThePromptAreComputedOnceARun) {
+  auto pipe = tiny();
+  auto watched = std::make_shared<Watched>(pipe.unet);
+  pipe.unet = watched;
+  auto o = options();
+  o.negative_prompt_embeds = zeros({2, 5, 16});
+  constexpr int64_t kProjections = 2 * (1 + 2 + 1);  // keys and values: one layer down, two up, and the middle
+  auto kept = pipe(o).images.to_vector();
+  EXPECT_EQ(watched->computed, std::vector<int64_t>(3, kProjections));
+  watched->computed.clear();
+  o = options();
+  o.negative_prompt_embeds = zeros({2, 5, 16});
+  o.guidance_mode = GuidanceMode::Sequential;
+  pipe(o);
+  EXPECT_EQ(watched->computed, (std::vector<int64_t>{kProjections, 2 * kProjections, 2 * kProjections, 2 * kProjections, 2 * kProjections, 2 * kProjections}));
+  watched->computed.clear();
+  o = options();
+  o.negative_prompt_embeds = zeros({2, 5, 16});
+  o.cache_prompt = false;
+  EXPECT_EQ(pipe(o).images.to_vector(), kept);
+  EXPECT_EQ(watched->computed, std::vector<int64_t>(3, -1));
+}
+
 TEST_F(Pipeline, StopsBetweenSteps) {
   auto pipe = tiny();
   auto o = options();

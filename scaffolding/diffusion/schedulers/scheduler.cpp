@@ -58,6 +58,7 @@ Tensor per_sample(const char* who, const std::vector<double>& values, const Tens
            values.size(), " for ", like.shape());
   Shape shape;
   for (int64_t i = 0; i < like.ndim(); ++i) shape.push_back(i ? 1 : int64_t(values.size()));
+  if (values.size() == 1) return full(shape, values[0], like.dtype(), like.device());  // an argument of a kernel, which no copy waits for
   return tensor(values, shape, kFloat64).to(like.dtype()).to(like.device());
 }
 

@@ -152,6 +152,23 @@ Tensor AutoencoderKL::decode(const Tensor& latents) const {
   });
 }
 
+int64_t AutoencoderKL::decode_bytes(const Shape& latents, DType dtype, bool sliced, bool tiled) const {
+  const auto& channels = options.block_out_channels;
+  const int64_t scale = int64_t(1) << (channels.size() - 1), last = channels[0], before = channels[std::min<size_t>(1, channels.size() - 1)];
+  // The last block's first layers are the largest: the picture's size, with the channels of the block before. Some tensors of both live at once,
+  // and a convolution may lay out its rows (SF_CUDA_CONV_MB, or a library's workspace).
+  constexpr int64_t kConvolution = int64_t(256) << 20;
+  auto needed = [&](int64_t batch, int64_t h, int64_t w) {
+    int64_t pixels = batch * h * w * scale * scale * int64_t(size_of(dtype));
+    return (4 * before + 2 * last + 2 * options.out_channels) * pixels + std::min(9 * before * pixels, kConvolution);
+  };
+  SF_CHECK(latents.size() == 4, kWho, ".decode_bytes: latents must be [B, latent_channels, h, w], got ", latents);
+  const int64_t batch = sliced ? 1 : latents[0], h = latents[2], w = latents[3];
+  if (!tiled || std::max(h, w) <= tile_latent_min_size) return needed(batch, h, w);
+  const int64_t parts = 3 * options.out_channels * batch * h * w * scale * scale * int64_t(size_of(dtype));
+  return needed(batch, std::min(h, tile_latent_min_size), std::min(w, tile_latent_min_size)) + parts;
+}
+
 Tensor AutoencoderKL::tiled_encode(const Tensor& x) const {
   check_picture("tiled_encode", "x", x, options.in_channels);
   int64_t extent = int64_t(double(tile_latent_min_size) * tile_overlap_factor);
@@ -192,6 +209,7 @@ SF_MODEL(AutoencoderKL)
     .forward<&AutoencoderKL::forward>("sample, sample_posterior=False, generator=None")
     .method<&AutoencoderKL::moments>("moments", "x")
     .method<&AutoencoderKL::decode>("decode", "z")
+    .method<&AutoencoderKL::decode_bytes>("decode_bytes", "latents, dtype, sliced=False, tiled=False")
     .method<&AutoencoderKL::tiled_encode>("tiled_encode", "x")
     .method<&AutoencoderKL::tiled_decode>("tiled_decode", "z")
     .field<&AutoencoderKL::use_slicing>("use_slicing")

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/models/context_cache.h"
 #include "scaffolding/models/resnet.h"
 #include "scaffolding/ops/ops.h"
 
@@ -294,7 +295,7 @@ Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep
   const Tensor mask = attention_bias(kName, "attention_mask", attention_mask, input.dtype());
   const Tensor context_mask = attention_bias(kName, "encoder_attention_mask", encoder_attention_mask, input.dtype());
   const Tensor emb = embed(input, timestep, class_labels, timestep_cond, encoder_hidden_states, text_embeds, time_ids);
-  const Tensor context = encoder_hid_proj ? (*encoder_hid_proj)(encoder_hidden_states) : encoder_hidden_states;
+  const Tensor context = encoder_hid_proj ? project_context(*encoder_hid_proj, encoder_hidden_states) : encoder_hidden_states;
 
   // Channels last from here on, so that pixels are tokens without a copy.
   Tensor h = conv_in(to_channels_last(options.center_input_sample ? 2 * input - 1 : input));

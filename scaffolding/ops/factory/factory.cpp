@@ -12,6 +12,7 @@
 namespace sf {
 
 constinit KernelTable<Fill> fill_kernel{"fill"};
+constinit KernelTable<RangeFill> range_fill{"range"};
 
 static void fill_bytes(const Tensor& t, const Scalar& value) {
   if (t.numel() == 0 || t.device().is_meta()) return;
@@ -68,6 +69,23 @@ Tensor tensor(std::initializer_list<double> values, std::optional<DType> dtype) 
   return tensor(std::vector<double>(values), {int64_t(values.size())}, dtype.value_or(default_dtype()));
 }
 
+namespace {
+
+// In 64 bits on the device, then in the dtype asked for.
+Tensor made_range(RangeFill r, bool reals, DType dtype, Device device) {
+  Tensor x = empty({r.count}, reals ? kFloat64 : kInt64, device);
+  r.device = device;
+  if (device.is_meta() || r.count == 0) return to_dtype(x, dtype);
+  if (reals) r.reals = x.data<double>();
+  else r.integers = x.data<int64_t>();
+  auto kernel = range_fill.find(device, r);
+  SF_CHECK_AS(NotSupported, kernel, "arange: no kernel on ", device);
+  kernel(r);
+  return to_dtype(x, dtype);
+}
+
+}  // namespace
+
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Device> device) {
   bool whole = !start.is_float() && !end.is_float() && !step.is_float();
   SF_CHECK(step.to_double() != 0, "arange: step must not be 0");
@@ -78,25 +96,17 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
   double count = std::ceil(span / step.to_double());
   SF_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
   DType t = dtype.value_or(whole ? kInt64 : default_dtype());
-  if (is_floating(t)) {
-    Tensor x = empty({int64_t(count)}, kFloat64, Device());  // filled here, whatever the default device
-    for (int64_t i = 0; i < x.numel(); ++i) x.data<double>()[i] = start.to_double() + double(i) * step.to_double();
-    return to_device(to_dtype(x, t), device.value_or(default_device()));
-  }
-  Tensor x = empty({int64_t(count)}, kInt64, Device());
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.data<int64_t>()[i] = whole ? start.to_int() + i * step.to_int() : int64_t(start.to_double() + double(i) * step.to_double());
-  return to_device(to_dtype(x, t), device.value_or(default_device()));
+  RangeFill r{.count = int64_t(count), .start = start.to_double(), .step = step.to_double(), .whole = whole};
+  if (whole) r.first = start.to_int(), r.stride = step.to_int();
+  return made_range(r, is_floating(t), t, device.value_or(default_device()));
 }
 
 // Symmetric as in torch: the second half counts down from the end, so that both ends are exact.
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Device> device) {
   SF_CHECK(steps >= 0, "linspace: steps must not be negative, got ", steps);
-  DType t = dtype.value_or(default_dtype());
-  Tensor x = empty({steps}, kFloat64, Device());
-  double a = start.to_double(), b = end.to_double(), step = steps > 1 ? (b - a) / double(steps - 1) : 0;
-  for (int64_t i = 0; i < steps; ++i) x.data<double>()[i] = i < steps / 2 || steps == 1 ? a + step * double(i) : b - step * double(steps - 1 - i);
-  return to_device(to_dtype(x, t), device.value_or(default_device()));
+  double a = start.to_double(), b = end.to_double();
+  RangeFill r{.count = steps, .from_end = steps > 1 ? steps / 2 : 0, .start = a, .step = steps > 1 ? (b - a) / double(steps - 1) : 0, .last = b};
+  return made_range(r, true, dtype.value_or(default_dtype()), device.value_or(default_device()));
 }
 
 Tensor eye(int64_t n, std::optional<int64_t> m, std::optional<DType> dtype, std::optional<Device> device) {
@@ -125,6 +135,15 @@ void fill(const Fill& f) {
   });
 }
 SF_KERNEL(fill_kernel, DeviceType::CPU, "native", 0, fill, nullptr)
+
+void fill_range(const RangeFill& r) {
+  for (int64_t i = 0; i < r.count; ++i) {
+    double x = r.from_end > 0 && i >= r.from_end ? r.last - r.step * double(r.count - 1 - i) : r.start + double(i) * r.step;
+    if (r.reals) r.reals[i] = x;
+    else r.integers[i] = r.whole ? r.first + i * r.stride : int64_t(x);
+  }
+}
+SF_KERNEL(range_fill, DeviceType::CPU, "native", 0, fill_range, nullptr)
 }  // namespace
 
 }  // namespace sf

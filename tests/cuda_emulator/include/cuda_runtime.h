@@ -51,6 +51,9 @@ template <class... P, class... A> cudaError_t cudaLaunchKernelEx(const cudaLaunc
 
 inline void __syncthreads() { cuda_emulator::block_barrier(); }
 inline void __syncwarp(unsigned mask = ~0u) { cuda_emulator::exchange(mask, 0, 0); }
+// Rounded, never contracted to a fused multiply-add.
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
 template <class T> T __shfl_sync(unsigned mask, T x, int from) { return cuda_emulator::exchanged(mask, x, unsigned(from) % 32); }
 template <class T> T __shfl_xor_sync(unsigned mask, T x, int with) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() ^ unsigned(with)); }
 template <class T> T __shfl_down_sync(unsigned mask, T x, unsigned by) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() + by); }

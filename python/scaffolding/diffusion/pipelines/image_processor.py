@@ -119,7 +119,8 @@ class VaeImageProcessor:
         return batch
 
     def postprocess(self, image, output_type="pil", do_denormalize=None):
-        """Pictures of an autoencoder's output [B, C, H, W] in [-1, 1]: "pil", "np" ([B, H, W, C] in [0, 1]), "pt" or "sf_tensor", or "latent" (as it is).
+        """Pictures of an autoencoder's output [B, C, H, W] in [-1, 1]: "pil", "np" ([B, H, W, C] in [0, 1]), "pt" ([B, C, H, W] in [0, 1]),
+        "sf_tensor" (uint8 [B, H, W, C], on the image's device), or "latent" (as it is).
 
         do_denormalize: a bool for each picture; absent, all are brought from [-1, 1] to [0, 1] where the processor normalizes.
         """
@@ -135,8 +136,10 @@ class VaeImageProcessor:
 
     def from_unit_range(self, image, output_type):
         """Values [B, C, H, W] in [0, 1] as the type asked for."""
-        if output_type in ("pt", "sf_tensor", "latent"):
+        if output_type in ("pt", "latent"):
             return image
+        if output_type == "sf_tensor":
+            return self._core.frames(image)
         if output_type == "np":
             return self.pt_to_numpy(image)
         if output_type == "pil":

@@ -67,6 +67,7 @@ class DiffusionPipeline:
         self._set_options = {**self._options, **options}
         self._progress_bar_config = {}
         self._interrupt = False
+        self._graphs, self._captures = _pipelines.DenoiserGraphs(), True
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
         _pipelines.check_components(self._parts())
         self.image_processor = VaeImageProcessor(vae_scale_factor=self.vae_scale_factor, vae_latent_channels=self._vae_config("latent_channels", 4))
@@ -122,6 +123,7 @@ class DiffusionPipeline:
 
     def to(self, *args, **kwargs):
         """Moves and converts every network: to(device), to(dtype), or both; returns itself."""
+        self._graphs.clear()
         for module in self._modules():
             module.to(*args, **kwargs)
         return self
@@ -133,7 +135,10 @@ class DiffusionPipeline:
         missing = [n for n in cls._components if n not in have and n not in cls._optional_components]
         if missing:
             raise ValueError(f"{cls.__name__}.from_pipe: a {type(pipeline).__name__} has no {', '.join(missing)}")
-        return cls(**{n: have[n] for n in (*cls._components, *cls._options) if n in have})
+        made = cls(**{n: have[n] for n in (*cls._components, *cls._options) if n in have})
+        if made.unet is pipeline.unet:
+            made._graphs, made._captures = pipeline._graphs, pipeline._captures
+        return made
 
     # ---- files
 
@@ -344,6 +349,20 @@ class DiffusionPipeline:
         """Decodes pictures as a whole."""
         self.vae.disable_tiling()
 
+    def enable_cuda_graphs(self, enable=True):
+        """On CUDA, as from the start: the UNet's calls are replays of a CUDA graph, captured once for each shape of its inputs and again when weights,
+        adapters or dtypes change; four are kept. The numbers are the same. Off, or with capture=False in one call, each op is launched by itself, and the
+        graphs' memory is given back. A UNet with hooks, or one that is called through Python, is never captured: see cuda_graphs."""
+        self._captures = bool(enable)
+        if not enable:
+            self._graphs.clear()
+
+    @property
+    def cuda_graphs(self):
+        """{"captures", "replays", "kept", "why_not"}: graphs made and replayed so far, those kept, and why the UNet's calls are none ("" where they are)."""
+        why = _pipelines.DenoiserGraphs.why_not(self._parts()) if self._captures else "enable_cuda_graphs(False)"
+        return {**self._graphs.statistics(), "why_not": why}
+
     def enable_attention_slicing(self, slice_size="auto"):
         """Does nothing: attention never holds all scores in memory here."""
 
@@ -378,6 +397,8 @@ class DiffusionPipeline:
         if given.pop("cross_attention_kwargs", None):
             raise NotImplementedError(f"{type(self).__name__}: cross_attention_kwargs is not supported")
         callback, every, seed = others.pop("callback", None), others.pop("callback_steps", None), others.pop("seed", None)
+        given["capture"] = bool(others.pop("capture", True)) and self._captures
+        given["cache_prompt"] = bool(others.pop("cache_prompt", True))
         if others:
             raise TypeError(f"{type(self).__name__}: unexpected keyword argument '{next(iter(others))}'")
         if seed is not None:
@@ -429,7 +450,7 @@ class DiffusionPipeline:
         options = {**options, "output_latents": output_type == "latent", "progress": progress}
         options = {k: v for k, v in options.items() if v is not None}
         run = getattr(_pipelines, "generate_" + self._core_name)
-        images, truncated = run(self, self._parts(), options)
+        images, truncated = run(self, {**self._parts(), "graphs": self._graphs}, options)
         if truncated:
             lost = "; ".join(t.strip() for t in truncated)
             warnings.warn(

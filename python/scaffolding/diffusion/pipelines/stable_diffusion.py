@@ -41,7 +41,7 @@ class _StableDiffusion(DiffusionPipeline):
 
     def _call(self, given, kwargs, output_type, return_dict):
         as_tensor = output_type is None and self._returns_tensor
-        output_type = "sf_tensor" if as_tensor else self._output_type(output_type)
+        output_type = "pt" if as_tensor else self._output_type(output_type)
         images = self._generate(self._options_of(given, kwargs), output_type)
         if as_tensor and return_dict:
             return ImageTensor(images)
@@ -120,11 +120,13 @@ class StableDiffusionPipeline(_StableDiffusion):
         prompt, negative_prompt: a str or a list of them; or embeds [prompts, tokens, features]. height, width: pixels, divisible by 8; absent: what the
         UNet was trained on. num_inference_steps, or timesteps or sigmas of one's own where the scheduler takes them. guidance_scale: on above 1.
         generator: one, or a list with one for each picture; seed=: an int instead. latents: unit noise [B, C, h, w] instead of drawing.
-        output_type: "pil" (the default where Pillow is), "np" [B, H, W, 3], "sf_tensor" or "pt" [B, 3, H, W] in [0, 1], or "latent".
+        output_type: "pil" (the default where Pillow is), "np" [B, H, W, 3] in [0, 1], "pt" a tensor [B, 3, H, W] in [0, 1], "sf_tensor" a
+        uint8 tensor [B, H, W, 3]; both stay on the device of the VAE; or "latent".
         callback_on_step_end(pipe, step, timestep, tensors) returns tensors that replace those of the run, and may set pipe._interrupt.
 
         guidance_mode: "batched" calls the UNet once with both halves, "sequential" twice with half the memory. prompt_syntax: "a1111" understands
-        (word:1.2), [word] and BREAK and takes prompts of any length; "plain" is diffusers'.
+        (word:1.2), [word] and BREAK and takes prompts of any length; "plain" is diffusers'. capture=False: on CUDA, no graphs in this call (see
+        enable_cuda_graphs). cache_prompt=False: the UNet projects the text anew in every step, with the same numbers.
 
         Returns a StableDiffusionPipelineOutput. ValueError for arguments that contradict each other or that the components cannot take,
         KeyboardInterrupt within a step of Ctrl-C.
@@ -243,6 +245,6 @@ class StableDiffusionInpaintPipeline(_StableDiffusion):
         given["height"], given["width"] = height, width
         if crop is None:
             return self._call(given, kwargs, output_type, return_dict)
-        values = self._call(given, kwargs, "sf_tensor", False)[0]
+        values = self._call(given, kwargs, "pt", False)[0]
         images = self.image_processor.overlaid(mask_image, image, values, crop, self._output_type(output_type))
         return StableDiffusionPipelineOutput(images=images, nsfw_content_detected=None) if return_dict else (images, None)

@@ -26,10 +26,11 @@ PipelineOutput StableDiffusionImg2ImgPipeline::operator()(const Img2ImgOptions& 
   StepOptions step = step_options(*scheduler, o.eta, o.generator);
   Tensor cond = timestep_cond(o, batch, dtype);
 
+  DenoiserRun denoiser(*unet, *graphs, o.capture, o.cache_prompt);
   StepLoop loop(kName, *scheduler, schedule, o.callback_on_step_end, o.progress, o.stop);
   for (size_t i = 0; i < schedule.size() && !loop.interrupted(); ++i) {
     loop.begin_step();
-    noise = predict_noise(*unet, *scheduler, latents, schedule.timestep(i), {.prompt_embeds = prompt_embeds, .timestep_cond = cond}, guidance);
+    noise = predict_noise(denoiser, *scheduler, latents, schedule, i, {.prompt_embeds = prompt_embeds, .timestep_cond = cond}, guidance);
     latents = scheduler->step(noise, schedule.values[i], latents, step).prev_sample;
     loop.end_step(i, guidance, {{"latents", &latents}, {"prompt_embeds", &prompt_embeds}, {"negative_prompt_embeds", &negative_prompt_embeds}});
   }

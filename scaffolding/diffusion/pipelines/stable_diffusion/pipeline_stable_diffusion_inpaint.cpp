@@ -46,15 +46,16 @@ PipelineOutput StableDiffusionInpaintPipeline::operator()(const InpaintOptions& 
   StepOptions step = step_options(*scheduler, o.eta, o.generator);
   Tensor cond = timestep_cond(o, batch, dtype);
 
+  DenoiserRun denoiser(*unet, *graphs, o.capture, o.cache_prompt);
   StepLoop loop(kName, *scheduler, schedule, o.callback_on_step_end, o.progress, o.stop);
   for (size_t i = 0; i < schedule.size() && !loop.interrupted(); ++i) {
     loop.begin_step();
     Conditioning conditioning{.prompt_embeds = prompt_embeds, .timestep_cond = cond};
     if (sees_mask) conditioning.channels = cat({mask, masked_image_latents}, 1);
-    Tensor predicted = predict_noise(*unet, *scheduler, latents, schedule.timestep(i), conditioning, guidance);
+    Tensor predicted = predict_noise(denoiser, *scheduler, latents, schedule, i, conditioning, guidance);
     latents = scheduler->step(predicted, schedule.values[i], latents, step).prev_sample;
     if (!sees_mask) {
-      Tensor kept = i + 1 < schedule.size() ? scheduler->add_noise(image_latents, noise, schedule.timestep(i + 1)) : image_latents;
+      Tensor kept = i + 1 < schedule.size() ? scheduler->add_noise(image_latents, noise, schedule.timestep_on_host(i + 1)) : image_latents;
       Tensor part = mask.narrow(0, 0, batch);
       latents = (1 - part) * kept + part * latents;
     }

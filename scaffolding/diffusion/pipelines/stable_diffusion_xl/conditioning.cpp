@@ -126,10 +126,11 @@ Tensor StableDiffusionXLBase::decoded_upcast(const Tensor& latents) const {
 
 Tensor StableDiffusionXLBase::run_steps(const StableDiffusionXLOptions& o, const StepSchedule& schedule, Tensor latents, Conditioning told, Guidance guidance,
                                         const StepOptions& step) const {
+  DenoiserRun denoiser(*unet, *graphs, o.capture, o.cache_prompt);
   StepLoop loop(name(), *scheduler, schedule, o.callback_on_step_end, o.progress, o.stop);
   for (size_t i = 0; i < schedule.size() && !loop.interrupted(); ++i) {
     loop.begin_step();
-    Tensor noise = predict_noise(*unet, *scheduler, latents, schedule.timestep(i), told, guidance);
+    Tensor noise = predict_noise(denoiser, *scheduler, latents, schedule, i, told, guidance);
     latents = scheduler->step(noise, schedule.values[i], latents, step).prev_sample;
     loop.end_step(i, guidance,
                   {{"latents", &latents}, {"prompt_embeds", &told.prompt_embeds}, {"add_text_embeds", &told.text_embeds}, {"add_time_ids", &told.time_ids}});

@@ -1,0 +1,65 @@
+// DenoiserGraphs: a denoiser's calls as CUDA graphs, one for each shape of its inputs. A call writes the inputs into the graph's own tensors, replays,
+// and hands out a copy of the result: a step costs one launch instead of some hundred, with the same numbers.
+// Shared by the pipelines of the same networks and kept from call to call. Used by one thread at a time.
+#pragma once
+#include <array>
+#include <list>
+
+#include "scaffolding/backend/cuda_graph.h"
+#include "scaffolding/diffusion/pipelines/components.h"
+#include "scaffolding/models/context_cache.h"
+
+namespace sf::diffusion {
+
+class DenoiserGraphs {
+ public:
+  static constexpr size_t kMost = 4;  // graphs that are kept; the one that was longest without use goes first. They share their memory.
+  struct Statistics {
+    int64_t captures = 0, replays = 0;  // since this object was made
+    size_t kept = 0;
+  };
+  DenoiserGraphs();
+  ~DenoiserGraphs();
+  DenoiserGraphs(const DenoiserGraphs&) = delete;
+  DenoiserGraphs& operator=(const DenoiserGraphs&) = delete;
+
+  // Why calls of this denoiser are no graphs: it is on the CPU, Python's, or has hooks, which see every call. Empty where they are.
+  static std::string why_not(Denoiser& denoiser);
+
+  void begin_run() { ++run_; }  // what is made of the text is computed anew
+  // denoiser.predict(input). Graphs of other weights, adapters, modes and dtypes than the denoiser has now are dropped. keeps_context: what is made of the
+  // text is computed once a run, outside of the graph (models::ContextCache).
+  Tensor predict(Denoiser& denoiser, const DenoiserInput& input, bool keeps_context);
+  void clear();  // gives their memory back
+  Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }
+
+ private:
+  struct Graph;
+  using Words = std::vector<uint64_t>;
+  static Words state_of(Denoiser& denoiser);
+  Graph& graph_for(Denoiser& denoiser, const DenoiserInput& input, bool keeps_context);
+
+  std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
+  Words state_;                               // of the weights that they read
+  cuda::GraphPool pool_ = 0;
+  int64_t run_ = 0, captures_ = 0, replays_ = 0;
+};
+
+// A denoiser as the loops of pipelines call it for the length of one run: captured, and with its text kept, where the options say so.
+class DenoiserRun final : public Denoiser {
+ public:
+  DenoiserRun(Denoiser& denoiser, DenoiserGraphs& graphs, bool captures, bool keeps_context);
+  Tensor predict(const DenoiserInput& input) override;
+  io::Object config() override { return denoiser_.config(); }
+  DType dtype() override { return denoiser_.dtype(); }
+  Device device() override { return denoiser_.device(); }
+  models::Model* model() override { return denoiser_.model(); }
+
+ private:
+  Denoiser& denoiser_;
+  DenoiserGraphs& graphs_;
+  bool captures_, keeps_context_;
+  models::ContextCache context_;
+};
+
+}  // namespace sf::diffusion

@@ -1,0 +1,116 @@
+// What a network makes of its text is computed once per text, and changes no number.
+#include "scaffolding/models/context_cache.h"
+
+#include <gtest/gtest.h>
+
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/models/unets/unet_2d_condition.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::models {
+namespace {
+
+// Two blocks with a transformer each, and the one in the middle: two layers down, three up, six cross-attentions with keys and values.
+constexpr int64_t kProjections = 2 * (1 + 2 + 1);
+
+UNet2DConditionModel unet(std::optional<int64_t> encoder_hid_dim = {}) {
+  manual_seed(0);
+  UNet2DConditionConfig c;
+  c.block_out_channels = {8, 16};
+  c.down_block_types = {"DownBlock2D", "CrossAttnDownBlock2D"};
+  c.up_block_types = {"CrossAttnUpBlock2D", "UpBlock2D"};
+  c.layers_per_block = int64_t(1);
+  c.norm_num_groups = 4;
+  c.cross_attention_dim = int64_t(16);
+  c.attention_head_dim = int64_t(2);
+  c.encoder_hid_dim = encoder_hid_dim;
+  return UNet2DConditionModel(c);
+}
+
+Tensor latents(double scale) { return (arange(0, 2 * 4 * 8 * 8, 1, kFloat32) * (scale / 100)).reshape({2, 4, 8, 8}); }
+Tensor text(double scale, int64_t dim = 16) { return (arange(0, 2 * 5 * dim, 1, kFloat32) * (scale / 50)).reshape({2, 5, dim}); }
+Tensor step() { return scalar_tensor(7, kInt64); }
+
+class ContextCacheTest : public testing::Test {
+ protected:
+  autograd::NoGrad no_grad_;
+  ContextCache cache_;
+};
+
+TEST_F(ContextCacheTest, KeysAndValuesOfATextAreComputedOnceAndNothingElseChanges) {
+  auto model = unet();
+  Tensor context = text(1);
+  std::vector<std::vector<double>> want, got;
+  for (double scale : {1.0, -2.0, 0.5}) want.push_back(model(latents(scale), step(), context).to_vector());
+  {
+    ContextCache::Scope scope(cache_);
+    for (double scale : {1.0, -2.0, 0.5}) got.push_back(model(latents(scale), step(), context).to_vector());
+  }
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(cache_.computed(), kProjections);
+  model(latents(1), step(), context);  // no longer in force
+  EXPECT_EQ(cache_.computed(), kProjections);
+}
+
+TEST_F(ContextCacheTest, AProjectedTextIsKeptToo) {
+  auto model = unet(24);
+  Tensor context = text(1, 24);
+  auto want = model(latents(1), step(), context).to_vector();
+  ContextCache::Scope scope(cache_);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(model(latents(1), step(), context).to_vector(), want);
+  EXPECT_EQ(cache_.computed(), kProjections + 1);
+}
+
+TEST_F(ContextCacheTest, TextsAndWeightsThatChangeAreSeen) {
+  auto model = unet();
+  Tensor a = text(1), b = text(-1);
+  auto run = [&](const Tensor& context) { return model(latents(1), step(), context).to_vector(); };
+  auto want_a = run(a), want_b = run(b);
+  ContextCache::Scope scope(cache_);
+  for (int i = 0; i < 3; ++i) {  // two texts in turn, as guidance in two calls has them
+    EXPECT_EQ(run(a), want_a);
+    EXPECT_EQ(run(b), want_b);
+  }
+  EXPECT_EQ(cache_.computed(), 2 * kProjections);
+  a.copy_(b);
+  EXPECT_EQ(run(a), want_b);
+  EXPECT_EQ(cache_.computed(), 3 * kProjections);
+  Tensor& weight = model.mid_block->attentions[0].transformer_blocks[0].attn2->to_k.weight;
+  weight.mul_(scalar_tensor(2.0, kFloat32));
+  EXPECT_NE(run(a), want_b);
+  EXPECT_EQ(cache_.computed(), 3 * kProjections + 1);
+}
+
+TEST_F(ContextCacheTest, ARefreshWritesIntoTheSameMemory) {
+  nn::Linear first(4, 6), second(6, 3);
+  Tensor context = ones({1, 2, 4});
+  ContextCache::Scope scope(cache_);
+  Tensor projected = project_context(first, context), keys = project_context(second, projected);
+  context.copy_(full({1, 2, 4}, -3.0, kFloat32));
+  cache_.refresh();
+  EXPECT_EQ(keys.to_vector(), second(first(context)).to_vector());
+  EXPECT_TRUE(project_context(first, context).is_same(projected));
+  EXPECT_TRUE(project_context(second, projected).is_same(keys));
+  EXPECT_EQ(cache_.computed(), 4);
+}
+
+TEST_F(ContextCacheTest, HooksSeeEveryCallAndGradientsAreRecorded) {
+  nn::Linear to(4, 6);
+  Tensor context = ones({1, 2, 4});
+  ContextCache::Scope scope(cache_);
+  int calls = 0;
+  uint64_t id = to.register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
+  for (int i = 0; i < 3; ++i) project_context(to, context);
+  EXPECT_EQ(calls, 3);
+  to.remove_hook(id);
+  {
+    autograd::EnableGrad on;
+    EXPECT_TRUE(project_context(to, context).requires_grad());
+  }
+  EXPECT_EQ(cache_.computed(), 0);
+  project_context(to, context);
+  EXPECT_EQ(cache_.computed(), 1);
+}
+
+}  // namespace
+}  // namespace sf::models
