@@ -155,6 +155,7 @@ def test_a_product_without_cublaslt_says_so(tmp_path):
     assert missing or "cuBLASLt: it could not start" in done.stderr
 
 
+@with_gpu
 def test_ranges_are_the_cpus_and_part_of_graphs():
     calls = [
         lambda **on: sf.arange(0, 160, **on),
