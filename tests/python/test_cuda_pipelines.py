@@ -336,7 +336,7 @@ def test_the_estimate_for_the_vae_is_above_what_it_takes(batch, side, dtype):
     with sf.no_grad():
         vae.decode(latents)
     peak = cuda.max_memory_allocated() - before
-    assert peak <= vae.decode_bytes(list(latents.shape), dtype, False, False) <= 2 * peak
+    assert peak <= vae.decode_bytes(list(latents.shape), dtype, False, False) <= 6 * peak  # rows of convolutions, which cuDNN does without
 
 
 def test_the_program_draws_on_the_gpu(program, tmp_path):

@@ -38,8 +38,8 @@ struct AutoencoderKL : ConfiguredModel<AutoencoderKLConfig> {
   Tensor moments(const Tensor& x) const;  // [B, in, H, W] in [-1, 1] -> [B, 2 latent, H / 2^n, W / 2^n]
   DiagonalGaussianDistribution encode(const Tensor& x) const { return DiagonalGaussianDistribution(moments(x)); }
   Tensor decode(const Tensor& z) const;  // [B, latent, h, w] -> [B, out, 2^n h, 2^n w]
-  // About what decode needs at once besides weights, for latents[B, latent, h, w] in this dtype: more than it took in any measurement on CUDA, less
-  // than twice that. In slices: for one picture; in tiles: for one tile and the parts of the picture.
+  // About what decode needs at once on CUDA besides weights, for latents[B, latent, h, w] in this dtype: more than it took in measurements, with 256 MB at
+  // most for the rows of a convolution or a library's workspace. In slices: for one picture; in tiles: for one tile and the parts of the picture.
   int64_t decode_bytes(const Shape& latents, DType dtype, bool sliced, bool tiled) const;
   Tensor tiled_encode(const Tensor& x) const;  // moments, in tiles whatever the size
   Tensor tiled_decode(const Tensor& z) const;
