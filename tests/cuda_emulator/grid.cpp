@@ -1,13 +1,16 @@
 // Threads of a block as contexts of one processor thread. A context runs one emulated thread after the other until one has to
-// wait; then another context goes on with the threads that have not started. Kernels without barriers never switch.
+// wait; then another context goes on with the threads that have not started. Kernels without barriers never switch. A warp runs
+// until all of its threads wait for the block: what other warps do meanwhile, they do before or after, never in step.
 #include "grid.h"
 
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -25,18 +28,26 @@ struct Place {
 };
 
 constexpr unsigned kWarp = 32;
-constexpr size_t kStack = 128 << 10;
+constexpr size_t kStack = 128 << 10, kPage = 4096;
 
+// A copy to shared memory that the thread started and has not waited for. group: how many groups were closed before.
+struct Copy {
+  unsigned char* to;
+  const void* from;
+  int bytes, group;
+};
 enum class State { Ready, AtBarrier, AtExchange, Done };
 struct Thread {
   State state = State::Ready;
   Place* place = nullptr;  // where it waits
   int rounds = 0;          // exchanges so far
   int barriers = 0;        // of the block that it has reached
+  std::vector<Copy> copies;
+  int groups = 0;  // closed by commit
 };
 // What the lanes of a warp gave to the last two exchanges: a lane may be one ahead of the slowest.
 struct Warp {
-  uint64_t values[2][kWarp] = {};
+  Given values[2][kWarp] = {};
   unsigned given[2] = {};  // a bit per lane
 };
 
@@ -45,9 +56,12 @@ std::vector<Warp> warps;
 std::vector<Place*> idle;  // contexts that wait for a thread to run
 Place scheduler;
 const std::function<void()>* body;
-unsigned current, started, ended, at_barrier;
+unsigned current, started, may_start, ended, at_barrier;
 int barriers_opened;
 bool backwards;
+unsigned char* dynamic = nullptr;  // shared memory of the block, up to a closed page
+size_t dynamic_bytes = 0;
+int64_t bank_conflicts = 0;
 
 unsigned nth(unsigned i) { return backwards ? unsigned(threads.size()) - 1 - i : i; }
 
@@ -62,10 +76,11 @@ void back_to_scheduler(Place& self) {
 
 void run_threads() {
   for (;;) {
-    while (started < threads.size()) {
+    while (started < may_start) {
       enter(nth(started++));
       (*body)();
       threads[current].state = State::Done;
+      if (!threads[current].copies.empty()) stop("a thread ended with copies to shared memory that it never waited for");
       ++ended;
     }
     Place self;
@@ -126,27 +141,45 @@ bool may_go_on(unsigned t) {
 void run_block(unsigned count) {
   threads.assign(count, Thread());
   warps.assign((count + kWarp - 1) / kWarp, Warp());
-  started = ended = at_barrier = 0;
+  started = may_start = ended = at_barrier = 0;
   barriers_opened = 0;
   while (ended < count) {
-    if (started < count) {
-      start_some();
-      continue;
-    }
     bool moved = false;
-    if (at_barrier == count - ended) at_barrier = 0, ++barriers_opened;  // everybody who has not ended is there
-    for (unsigned i = 0; i < count; ++i) {
-      unsigned t = nth(i);
-      if (!may_go_on(t)) continue;
-      moved = true;
-      resume(threads[t].place);
+    for (unsigned begin = 0, end; begin < count; begin = end) {  // a warp, as far as it gets alone
+      end = begin + 1;
+      while (end < count && nth(end) / kWarp == nth(begin) / kWarp) ++end;
+      may_start = std::max(may_start, end);
+      while (started < may_start) start_some(), moved = true;
+      for (bool more = true; more;) {
+        more = false;
+        for (unsigned i = begin; i < end; ++i) {
+          if (!may_go_on(nth(i))) continue;
+          moved = more = true;
+          resume(threads[nth(i)].place);
+        }
+      }
     }
-    if (!moved) stop("deadlock: threads of a block wait for each other at different barriers, shuffles or ballots");
+    if (at_barrier == count - ended) at_barrier = 0, ++barriers_opened;  // everybody who has not ended is there
+    else if (!moved) stop("deadlock: threads of a block wait for each other at different barriers, shuffles or ballots");
   }
 }
 
+// Shared memory of this many bytes that ends at a closed page.
+void provide_shared(size_t bytes) {
+  constexpr size_t kOpen = (kMostShared + kPage - 1) / kPage * kPage;
+  static unsigned char* end = nullptr;
+  if (!end) {
+    void* m = mmap(nullptr, kOpen + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED) stop("no memory for a block");
+    end = static_cast<unsigned char*>(m) + kOpen;
+    if (mprotect(end, kPage, PROT_NONE) != 0) stop("mprotect failed");
+  }
+  dynamic_bytes = bytes;
+  dynamic = end - (bytes + 15) / 16 * 16;
+}
+
 // All lanes that have not ended must take part; the slots of a round are free again two rounds later.
-const Warp& take_part(unsigned mask, uint64_t value) {
+const Warp& take_part(unsigned mask, const Given& value) {
   if (mask != ~0u) stop("a mask that leaves out lanes is not emulated");
   Warp& warp = warps[current / kWarp];
   int slot = threads[current].rounds++ % 2;
@@ -174,31 +207,66 @@ void block_barrier() {
 }
 
 uint64_t exchange(unsigned mask, uint64_t value, unsigned from) {
-  const Warp& warp = take_part(mask, value);
+  const Warp& warp = take_part(mask, {{value}});
   int slot = (threads[current].rounds - 1) % 2;
-  return from < kWarp && (warp.given[slot] >> from & 1) ? warp.values[slot][from] : value;
+  return from < kWarp && (warp.given[slot] >> from & 1) ? warp.values[slot][from].words[0] : value;
 }
 
+const Given* gather(const Given& value) {
+  const Warp& warp = take_part(~0u, value);
+  int slot = (threads[current].rounds - 1) % 2;
+  if (warp.given[slot] != ~0u) stop("an instruction of the whole warp without all of its 32 threads");
+  return warp.values[slot];
+}
+
+unsigned char* dynamic_shared() { return dynamic; }
+size_t dynamic_shared_bytes() { return dynamic_bytes; }
+
 unsigned ballot(unsigned mask, bool value) {
-  const Warp& warp = take_part(mask, value);
+  const Warp& warp = take_part(mask, {{uint64_t(value)}});
   int slot = (threads[current].rounds - 1) % 2;
   unsigned votes = 0;
   for (unsigned l = 0; l < kWarp; ++l)
-    if (warp.given[slot] >> l & 1) votes |= unsigned(warp.values[slot][l] & 1) << l;
+    if (warp.given[slot] >> l & 1) votes |= unsigned(warp.values[slot][l].words[0] & 1) << l;
   return votes;
 }
 
-void run_grid(const dim3& grid, const dim3& block, const std::function<void()>& kernel, bool reverse) {
+void count_bank_conflicts(bool conflict) { bank_conflicts += conflict; }
+
+void copy_async(unsigned char* to, const void* from, int bytes, int read) {
+  std::memset(to, 0xff, size_t(bytes));  // it may begin at once
+  Thread& me = threads[current];
+  me.copies.push_back({to, from, read, me.groups});
+  if (read < bytes) me.copies.push_back({to + read, nullptr, bytes - read, me.groups});
+}
+void commit_copies() { ++threads[current].groups; }
+void wait_for_copies(int all_but) {
+  Thread& me = threads[current];
+  size_t left = 0;
+  for (const Copy& c : me.copies) {
+    if (c.group >= me.groups - all_but) me.copies[left++] = c;  // it may take until a later wait
+    else if (c.from) std::memcpy(c.to, c.from, size_t(c.bytes));
+    else std::memset(c.to, 0, size_t(c.bytes));
+  }
+  me.copies.resize(left);
+}
+
+void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse) {
   body = &kernel;
+  dynamic_bytes = 0;
+  if (shared > 0) provide_shared(shared);
   backwards = reverse;
   gridDim = grid;
   blockDim = block;
   uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
   for (uint64_t i = 0; i < blocks; ++i) {
     uint64_t b = reverse ? blocks - 1 - i : i;
+    if (shared) std::memset(dynamic, 0xff, shared);  // NaNs
     blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / (uint64_t(grid.x) * grid.y))};
     run_block(block.x * block.y * block.z);
   }
 }
 
 }  // namespace cuda_emulator
+
+extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_bank_conflicts() { return cuda_emulator::bank_conflicts; }

@@ -63,8 +63,10 @@ struct Block {
 };
 
 std::recursive_mutex lock;
-std::map<char*, Block> blocks;        // by first byte
-std::map<char*, size_t> host_blocks;  // pinned ones: by first byte, their bytes
+std::map<char*, Block> blocks;                 // by first byte
+std::map<char*, size_t> host_blocks;           // pinned ones: by first byte, their bytes
+std::map<const void*, int> dynamic_shared_of;  // kernels that asked for more than kUnaskedShared
+constexpr size_t kUnaskedShared = 48 << 10;    // CUDA C++ Programming Guide, "Shared Memory"
 size_t used = 0, total_memory = size_t(8) << 30;
 int open_depth = 0;
 int64_t allocations_until_failure = -1;
@@ -253,12 +255,16 @@ extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cu
   queue(stream, [work, kept = std::shared_ptr<void>(argument, drop)] { work(kept.get()); });
 }
 
-cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, std::function<void()> kernel) {
+cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* function, std::function<void()> kernel) {
   std::lock_guard guard(lock);
   uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
   bool grid = c.gridDim.x > 0 && c.gridDim.x <= INT32_MAX && c.gridDim.y > 0 && c.gridDim.y <= 65535 && c.gridDim.z > 0 && c.gridDim.z <= 65535;
-  if (!grid || threads == 0 || threads > 1024 || c.dynamicSmemBytes != 0) return failed(cudaErrorInvalidConfiguration);
-  queue(c.stream, [grid = c.gridDim, block = c.blockDim, kernel = std::move(kernel)] { run_grid(grid, block, kernel, reverse_order()); });
+  if (!grid || threads == 0 || threads > 1024) return failed(cudaErrorInvalidConfiguration);
+  auto most = dynamic_shared_of.find(function);
+  if (c.dynamicSmemBytes > (most == dynamic_shared_of.end() ? kUnaskedShared : size_t(most->second))) return failed(cudaErrorInvalidValue);
+  queue(c.stream, [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, kernel = std::move(kernel)] {
+    run_grid(grid, block, shared, kernel, reverse_order());
+  });
   return cudaSuccess;
 }
 
@@ -303,7 +309,18 @@ cudaError_t cudaSetDevice(int d) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
   if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
-  *value = a == cudaDevAttrComputeCapabilityMajor ? 9 : a == cudaDevAttrComputeCapabilityMinor ? 0 : 132;
+  switch (a) {
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount: *value = 132; return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int(cuda_emulator::kMostShared); return cudaSuccess;
+  }
+  return failed(cudaErrorInvalidValue);
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute a, int value) {
+  std::lock_guard guard(lock);
+  if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || size_t(value) > cuda_emulator::kMostShared) return failed(cudaErrorInvalidValue);
+  dynamic_shared_of[kernel] = value;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {

@@ -2,33 +2,10 @@
 //   p = exp(score - lse), dp = dy v^T, ds = p (dp - delta), delta = sum of dy y;  dq = scale ds k, dk = scale ds^T q, dv = p^T dy.
 // One kernel goes over the keys for each tile of queries (dq, dmask), another over the queries for each tile of keys (dk, dv): the scores
 // are computed twice, but nothing is added by atomics, so that the same input gives the same bits. What is missing is said in attention.cu.
-#include "scaffolding/backend/cuda/scratch.h"
-#include "scaffolding/ops/attention/attention_tile.cuh"
+#include "scaffolding/ops/attention/attention_gradient.cuh"
 
 namespace sf::cuda {
 namespace {
-
-template <class T> struct Backward {
-  AttentionShape shape;
-  Heads<const T> q, k, v, y, dy;
-  const float* lse;
-  float* delta;  // [B, Hq, Lq]
-  Heads<T> dq, dk, dv;
-  float* dmask;  // may be null
-  int tiles;
-};
-
-// delta of a row per warp.
-template <class T> __global__ void __launch_bounds__(kThreads) row_deltas(Backward<T> g, int64_t rows) {
-  int64_t row = int64_t(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
-  if (row >= rows) return;
-  int64_t l = row % g.shape.Lq, h = row / g.shape.Lq % g.shape.Hq, b = row / g.shape.Lq / g.shape.Hq;
-  const T *y = g.y.at(b, h, l), *dy = g.dy.at(b, h, l);
-  float sum = 0;
-  for (int c = int(threadIdx.x) % 32; c < g.shape.Dv; c += 32) sum += widen(y[c]) * widen(dy[c]);
-  for (int with = 16; with > 0; with /= 2) sum += __shfl_xor_sync(~0u, sum, with);
-  if (threadIdx.x % 32 == 0) g.delta[row] = sum;
-}
 
 // p and ds of a tile, in the thread's registers: rows are queries i0.., columns keys j0...
 template <class T, int R>
@@ -101,27 +78,13 @@ template <class T, int R, int C> __global__ void __launch_bounds__(kThreads) key
 }
 
 void backward(const AttentionBackward& a) {
-  int64_t rows = a.q.sizes[0] * a.q.sizes[1] * a.q.sizes[2];
-  Scratch delta(a.q.device, size_t(rows) * sizeof(float));
   choose_attention(a.q, a.v, [&](auto t, auto r, auto c) {
     using T = decltype(t);
-    Backward<T> g{AttentionShape(a),
-                  Heads<const T>(a.q),
-                  Heads<const T>(a.k),
-                  Heads<const T>(a.v),
-                  Heads<const T>(a.y),
-                  Heads<const T>(a.dy),
-                  a.lse.as<const float>(),
-                  delta.as<float>(),
-                  Heads<T>(a.dq),
-                  Heads<T>(a.dk),
-                  Heads<T>(a.dv),
-                  a.dmask.defined() ? a.dmask.as<float>() : nullptr,
-                  0};
+    RowDeltas<T> deltas(a);
+    Backward<T> g = deltas.arguments;
     int n = 16 * r();
-    if (rows > 0) launch("attention_backward", a.q.device, unsigned((rows + kThreads / 32 - 1) / (kThreads / 32)), row_deltas<T>, g, rows);
     g.tiles = (g.shape.Lq + n - 1) / n;
-    if (rows > 0 && (g.dq.data || g.dmask))
+    if (deltas.rows > 0 && (g.dq.data || g.dmask))
       launch("attention_backward", a.q.device, unsigned(g.tiles * g.shape.Hq * a.q.sizes[0]), query_gradients<T, r(), c()>, g);
     g.tiles = (g.shape.Lk + n - 1) / n;
     int64_t blocks = g.tiles * a.k.sizes[1] * a.q.sizes[0];

@@ -1,5 +1,6 @@
 // Attention on a CUDA device (or the emulator) against the CPU, gradients too: every head size of the models, lengths around the tiles,
 // masks, grouped queries. The samples of the op are small; a tile of the kernel has 32 or 64 rows.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +50,14 @@ TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
   for (const Case& c : {Case{2, 2, 65, 77, 64, 64, Case::None}, Case{1, 1, 33, 70, 40, 40, Case::None}, Case{1, 1, 20, 64, 80, 80, Case::Bool},
                         Case{1, 1, 70, 130, 160, 160, Case::Float}, Case{1, 1, 40, 33, 512, 512, Case::None}, Case{1, 1, 66, 66, 256, 256, Case::Causal},
                         Case{4, 2, 67, 65, 48, 24, Case::Causal}, Case{4, 1, 5, 100, 128, 130, Case::Float}, Case{1, 1, 64, 64, 64, 64, Case::Bool, kBFloat16},
-                        Case{2, 1, 17, 90, 300, 16, Case::Causal, kFloat16}}) {
+                        Case{2, 1, 17, 90, 300, 16, Case::Causal, kFloat16},
+                        // Tensor cores: blocks that are full, several and not full; keys split among blocks (5 queries); rows that 16 bytes do not divide.
+                        Case{2, 2, 130, 77, 40, 40, Case::None, kBFloat16}, Case{2, 2, 65, 97, 80, 80, Case::Causal, kFloat16},
+                        Case{2, 1, 33, 130, 160, 160, Case::Float, kBFloat16}, Case{1, 1, 5, 700, 64, 64, Case::None, kFloat16},
+                        Case{2, 1, 5, 400, 32, 48, Case::Bool, kBFloat16}, Case{1, 1, 40, 300, 64, 64, Case::Causal, kBFloat16},
+                        Case{1, 1, 70, 40, 128, 128, Case::None, kBFloat16}, Case{1, 1, 40, 70, 256, 192, Case::Bool, kFloat16},
+                        Case{1, 1, 40, 70, 512, 512, Case::None, kBFloat16}, Case{2, 2, 33, 20, 37, 21, Case::Float, kFloat16},
+                        Case{1, 1, 200, 200, 96, 96, Case::Causal, kBFloat16}}) {
     Tensor q = to_dtype(randn({2, c.queries, c.heads, c.width}), c.dtype), k = to_dtype(randn({2, c.keys, c.key_heads, c.width}), c.dtype);
     Tensor v = to_dtype(randn({2, c.keys, c.key_heads, c.value_width}), c.dtype), dy = to_dtype(randn({2, c.heads, c.queries, c.value_width}), c.dtype), mask;
     if (c.mask == Case::Bool) {
@@ -66,7 +74,24 @@ TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
     EXPECT_LE(distance(got.dq, want.dq), most) << what << "dq";
     EXPECT_LE(distance(got.dk, want.dk), most) << what << "dk";
     EXPECT_LE(distance(got.dv, want.dv), most) << what << "dv";
-    if (want.dmask) EXPECT_LE(distance(got.dmask, want.dmask), most) << what << "dmask";
+    if (want.dmask) {
+      EXPECT_LE(distance(got.dmask, want.dmask), most) << what << "dmask";
+    }
+  }
+}
+
+// ldmatrix reads eight rows at a time; where two of them share banks it takes twice as long.
+TEST(CudaAttention, rows_of_tiles_share_no_banks) {
+  std::string why;
+  if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+  auto conflicts = reinterpret_cast<int64_t (*)()>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_bank_conflicts"));
+  if (!conflicts) GTEST_SKIP() << "a GPU is here, not the emulator, which counts them";
+  for (int64_t width : {16, 40, 64, 80, 96, 128, 160, 192, 256, 512}) {
+    int64_t before = conflicts();
+    Tensor q = to_dtype(randn({1, 1, 24, width}), kBFloat16).cuda().requires_grad_();
+    scaled_dot_product_attention(q, q, q).sum().backward();
+    (void)q.grad().cpu();
+    EXPECT_EQ(conflicts(), before) << "heads of " << width;
   }
 }
 

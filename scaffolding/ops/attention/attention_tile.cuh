@@ -57,6 +57,7 @@ struct AttentionShape {
   float scale = 1;
   AttentionMask mask;
 
+  AttentionShape() = default;
   template <class Args>
   explicit AttentionShape(const Args& a)
       : Hq(int(a.q.sizes[1])),

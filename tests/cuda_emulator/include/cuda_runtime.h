@@ -18,12 +18,25 @@
 #define __launch_bounds__(...)
 
 namespace cuda_emulator {
-// Appends kernel's run over a grid to a stream.
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+// Appends kernel's run over a grid to a stream. function: by which its attributes were set.
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* function, std::function<void()> kernel);
 void block_barrier();
 // Gives the calling thread's value to its warp and returns that of lane `from` (its own where there is no such thread).
 uint64_t exchange(unsigned mask, uint64_t value, unsigned from);
 unsigned ballot(unsigned mask, bool value);
+// Gives up to 32 bytes to the warp and returns what its 32 lanes gave. Theirs until the lane's next but one exchange.
+struct Given {
+  uint64_t words[4];
+};
+const Given* gather(const Given& value);
+unsigned char* dynamic_shared();
+size_t dynamic_shared_bytes();
+void count_bank_conflicts(bool conflict);  // adds one to what sf_cuda_emulator_bank_conflicts() returns
+// cp.async: `read` of the bytes come from `from`, the rest are zeros. What lies at `to` is lost at once; the new bytes are there no earlier
+// than at the wait that covers their group.
+void copy_async(unsigned char* to, const void* from, int bytes, int read);
+void commit_copies();
+void wait_for_copies(int all_but);
 unsigned lane();
 [[noreturn]] void stop(const char* why);  // says which block and thread, and aborts
 
@@ -46,7 +59,12 @@ extern dim3 blockDim, gridDim;
 template <class... P, class... A> cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... args) {
   static_assert((sizeof(P) + ... + 0) <= cuda_emulator::kParameterBytes);
   static_assert((std::is_trivially_copyable_v<P> && ...), "arguments are copied to the device byte by byte");
-  return cuda_emulator::launch(*config, [kernel, copies = std::tuple<P...>(static_cast<A&&>(args)...)] { std::apply(kernel, copies); });
+  return cuda_emulator::launch(*config, reinterpret_cast<const void*>(kernel),
+                               [kernel, copies = std::tuple<P...>(static_cast<A&&>(args)...)] { std::apply(kernel, copies); });
+}
+
+template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 
 inline void __syncthreads() { cuda_emulator::block_barrier(); }
