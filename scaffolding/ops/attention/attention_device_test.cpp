@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/core/provider.h"
 #include "scaffolding/ops/attention/attention.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
@@ -43,6 +44,14 @@ Results attend(const Case& c, Tensor q, Tensor k, Tensor v, Tensor mask, const T
   return {y.detach(), q.grad(), k.grad(), v.grad(), mask && is_floating(mask.dtype()) ? mask.grad() : Tensor()};
 }
 
+// The kernels of our own, whatever else is there.
+struct Ours {
+  explicit Ours(DType t) {
+    for (const char* table : {"attention", "attention_backward"}) pin_provider(table, t == kFloat32 ? "native" : "mma");
+  }
+  ~Ours() { unpin_providers(); }
+};
+
 TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
   std::string why;
   if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
@@ -67,7 +76,9 @@ TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
     if (c.mask == Case::Float) mask = randn({c.heads, c.queries, c.keys});
     auto wide = [](const Tensor& t) { return t && is_floating(t.dtype()) ? to_dtype(t, kFloat64) : t; };
     auto there = [](const Tensor& t) { return t ? t.cuda() : t; };
-    Results want = attend(c, wide(q), wide(k), wide(v), wide(mask), wide(dy)), got = attend(c, there(q), there(k), there(v), there(mask), there(dy));
+    Results want = attend(c, wide(q), wide(k), wide(v), wide(mask), wide(dy));
+    Ours ours(c.dtype);
+    Results got = attend(c, there(q), there(k), there(v), there(mask), there(dy));
     std::string what = "heads of " + std::to_string(c.width) + ", " + std::to_string(c.queries) + " queries, " + std::to_string(c.keys) + " keys: ";
     double most = c.dtype == kFloat32 ? 3e-6 : c.dtype == kFloat16 ? 3e-3 : 2e-2;
     EXPECT_LE(distance(got.y, want.y), most) << what << "y";
@@ -86,6 +97,7 @@ TEST(CudaAttention, rows_of_tiles_share_no_banks) {
   if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
   auto conflicts = reinterpret_cast<int64_t (*)()>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_bank_conflicts"));
   if (!conflicts) GTEST_SKIP() << "a GPU is here, not the emulator, which counts them";
+  Ours ours(kBFloat16);
   for (int64_t width : {16, 40, 64, 80, 96, 128, 160, 192, 256, 512}) {
     int64_t before = conflicts();
     Tensor q = to_dtype(randn({1, 1, 24, width}), kBFloat16).cuda().requires_grad_();
