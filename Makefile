@@ -10,7 +10,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 # After `make demo`, which compiles for this processor alone.
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator fuzz bench golden docs format lint clean
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator fuzz bench bench-gpu golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
@@ -126,6 +126,10 @@ endif
 bench: CMAKE_ARGS += -DSF_BUILD_BENCHMARKS=ON
 bench: build
 	$(PY) benchmarks/table.py $(BUILD) --torch-python $(TORCH_PYTHON) $(BENCH_ARGS)
+
+# Convolutions and attention on a GPU, by cuDNN and by our own kernels.       make bench-gpu BENCH_ARGS=--benchmark
+bench-gpu: cuda
+	PYTHONPATH=$(BUILD)/python $(PY) benchmarks/gpu.py $(BENCH_ARGS)
 
 # Golden files from torch. TORCH_PYTHON: a Python that has torch; without one, .venv-torch is made.
 TORCH_PYTHON ?= .venv-torch/bin/python

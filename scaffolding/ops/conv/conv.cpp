@@ -3,6 +3,7 @@
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/ops/conv/conv_residual.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -82,15 +83,30 @@ void check_conv_operands(const char* op, const Tensor& input, const Tensor& weig
   for (int64_t i = 0; i < weight.ndim(); ++i) SF_CHECK(weight.shape()[i] > 0, op, ": weight must not be empty, got ", weight.shape());
 }
 
-Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
-  Tensor xs = in_kernel_layout(x), w, b;
+namespace {
+
+// Not on the tape. residual may be undefined.
+Tensor conv_values(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual, const ConvShape& shape) {
+  Tensor xs = in_kernel_layout(x), r = residual ? in_kernel_layout(residual) : residual, w, b;
   {
     autograd::NoGrad off;
     w = weight.is_contiguous() || weight.is_contiguous(MemoryFormat::ChannelsLast) ? weight : contiguous(weight);
     b = bias ? contiguous(bias.dtype() == x.dtype() || bias.dtype() == kFloat32 ? bias : to_dtype(bias, x.dtype())) : bias;
   }
   Tensor y = result_like(xs, output_sizes("conv", x, weight, shape));
-  if (y.numel() > 0) run("conv", conv_forward, x, ConvForward{xs, w, b, {}, y, shape, Activation::None, version_of_weight(weight)});
+  if (y.numel() > 0) run("conv", conv_forward, x, ConvForward{xs, w, b, r, y, shape, Activation::None, version_of_weight(weight)});
+  return y;
+}
+
+}  // namespace
+
+Tensor conv_plus_residual(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual, const ConvShape& shape) {
+  SF_ASSERT(!autograd::any_requires_grad({x, weight, bias, residual}));
+  return conv_values(x, weight, bias, residual, shape);
+}
+
+Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
+  Tensor y = conv_values(x, weight, bias, {}, shape);
   return autograd::record("conv", y, {x, weight, bias},
                           [x = save(x), w = save(weight), shape, sb = bias ? bias.shape() : Shape{}, nx = x.requires_grad(), nw = weight.requires_grad(),
                            nb = bias.requires_grad()](const Tensor& dy) -> Tensors {

@@ -4,11 +4,16 @@
 #include <cmath>
 
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/backend/cudnn_settings.h"
+#include "scaffolding/core/provider.h"
+#include "scaffolding/ops/attention/attention.h"
 #include "scaffolding/ops/conv/conv.h"
 #include "scaffolding/ops/conv/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/fused/prepared_conv/prepared_conv.h"
+#include "scaffolding/ops/group_norm/group_norm.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/random.h"
 #include "scaffolding/ops/view/view.h"
@@ -80,6 +85,41 @@ TEST_F(CudaCudnnConv, leaves_to_others_what_it_has_no_words_for) {
   EXPECT_EQ(provider(kFloat32, Activation::QuickGelu), "native");
   set_cudnn_settings({.enabled = false});
   EXPECT_EQ(provider(kFloat32), "native");
+}
+
+TEST_F(CudaCudnnConv, a_residual_blocks_second_half_is_one_call_after_the_norm) {
+  auto there = [](const Shape& sizes) { return to_dtype(randn(sizes), kBFloat16).cuda(); };
+  Tensor x = to_channels_last(there({2, 8, 6, 6})), norm = there({8}), w = there({8, 8, 3, 3}), bias = there({8}),
+         residual = to_channels_last(there({2, 8, 6, 6}));
+  Tensor want = conv2d(group_norm_silu(x, 4, norm, norm, 1e-5), w, bias, {1}, 1) + residual, got;
+  std::vector<std::string> calls;
+  {
+    KernelWatcher watch([&](const KernelCall& c) { calls.push_back(std::string(c.table.name()) + " " + c.entry.provider); });
+    got = group_norm_silu_conv2d(x, 4, norm, norm, w, bias, residual, 1e-5, 1);
+  }
+  EXPECT_EQ(calls.back(), "conv_forward cudnn");
+  EXPECT_LE(distance(got, to_dtype(want.cpu(), kFloat64)), 1e-2);
+}
+
+TEST_F(CudaCudnnConv, is_captured_with_attention_and_replayed_on_new_numbers) {
+  for (bool benchmark : {false, true}) {
+    set_cudnn_settings({.benchmark = benchmark, .allow_tf32 = false});
+    Tensor x = to_dtype(randn({1, 8, 6, 6}), kBFloat16).cuda(), w = to_dtype(randn({8, 8, 3, 3}), kBFloat16).cuda(), y;
+    auto f = [&] {
+      Tensor tokens = conv2d(x, w, {}, {1}, 1).reshape({1, 2, 18, 8});
+      y = scaled_dot_product_attention(tokens, tokens, tokens);
+    };
+    auto graph = cuda::capture(f, {.warmup = benchmark ? 1 : 0});  // also where its plans are made while it is captured
+    for (int i = 0; i < 2; ++i) {
+      x.copy_(to_dtype(randn({1, 8, 6, 6}), kBFloat16));
+      graph->replay();
+      Tensor captured = y;
+      std::vector<double> replayed = y.cpu().to_vector();
+      f();
+      EXPECT_EQ(replayed, y.cpu().to_vector());
+      y = captured;
+    }
+  }
 }
 
 }  // namespace

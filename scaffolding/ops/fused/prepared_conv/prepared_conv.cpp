@@ -3,6 +3,7 @@
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/ops/conv/conv_residual.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/group_norm/group_norm.h"
@@ -91,6 +92,10 @@ Tensor group_norm_silu_conv2d(const Tensor& input, int64_t num_groups, const Ten
   if (run_normed(y, input, num_groups, contiguous(norm_weight), contiguous(norm_bias), weight, bias ? contiguous(bias) : bias,
                  shifts ? contiguous(residual) : residual, eps, sizes, padding))
     return y;
+  // The residual goes into the convolution's own pass where its kernels take one.
+  if (residual && !shifts && input.device().is_cuda() && residual.dtype() == input.dtype() && (!bias || bias.dtype() == input.dtype()) &&
+      !autograd::any_requires_grad({input, norm_weight, norm_bias, weight, bias, residual}))
+    return conv_plus_residual(group_norm_silu(input, num_groups, norm_weight, norm_bias, eps), weight, bias, residual, {.padding = {padding, padding, 0}});
   return composed();
 }
 
