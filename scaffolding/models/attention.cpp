@@ -2,6 +2,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/context_cache.h"
+#include "scaffolding/models/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -43,6 +44,13 @@ FeedForwardProjection::FeedForwardProjection(int64_t dim, int64_t inner_dim, con
 }
 
 Tensor FeedForwardProjection::forward(const Tensor& x) const {
+  if (is_looked_at(proj)) {
+    Tensor y = proj(x);
+    if (activation_fn == "geglu") return geglu(y);
+    if (activation_fn == "swiglu") return swiglu(y);
+    if (activation_fn == "geglu-approximate") return quick_gelu(y);
+    return activation_fn == "linear-silu" ? silu(y) : gelu(y, activation_fn == "gelu" ? "none" : "tanh");
+  }
   if (activation_fn == "geglu") return linear_geglu(x, proj.weight, proj.bias);
   if (activation_fn == "swiglu") return linear_swiglu(x, proj.weight, proj.bias);
   if (activation_fn == "geglu-approximate") return quick_gelu(proj(x));  // no gate, whatever the name says

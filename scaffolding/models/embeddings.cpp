@@ -4,6 +4,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/models/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -31,6 +32,7 @@ TimestepEmbedding::TimestepEmbedding(int64_t in_channels, int64_t time_embed_dim
 
 Tensor TimestepEmbedding::forward(const Tensor& sample, const Tensor& condition) const {
   Tensor x = condition && cond_proj ? sample + (*cond_proj)(condition) : sample;
+  if (is_looked_at(linear_1)) return linear_2(silu(linear_1(x)));
   return linear_2(linear_act(x, linear_1.weight, linear_1.bias, "silu"));
 }
 

@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/models/looked_at.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"
 
@@ -30,7 +31,6 @@ bool shrink_in_place(const nn::Conv2d& conv, Tensor& x) {
   return true;
 }
 
-bool is_looked_at(const nn::Module& m) { return m.has_hooks() || (m.extension() && m.extension()->calls()); }
 }  // namespace
 
 Tensor norm_silu(const nn::GroupNorm& norm, const Tensor& x) {

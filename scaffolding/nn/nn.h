@@ -12,5 +12,6 @@
 #include "scaffolding/nn/module.h"
 #include "scaffolding/nn/norm.h"
 #include "scaffolding/nn/pooling.h"
+#include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/shape.h"
 #include "scaffolding/nn/state_dict.h"

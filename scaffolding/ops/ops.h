@@ -31,6 +31,8 @@
 #include "scaffolding/ops/pixel_shuffle/pixel_shuffle.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/pool/pool.h"
+#include "scaffolding/ops/quantize/fp8.h"
+#include "scaffolding/ops/quantize/nf4.h"
 #include "scaffolding/ops/random/random.h"
 #include "scaffolding/ops/reduce/reduce.h"
 #include "scaffolding/ops/rms_norm/rms_norm.h"

@@ -1,0 +1,47 @@
+"""Frozen linear layers in four or eight bits."""
+
+from .. import _core
+
+_FORMATS = ("nf4", "float8_e4m3fn", "float8_e5m2")
+
+
+def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, per_row=True, dynamic=False):
+    """Replaces the linear layers of a model, in place, by LinearNF4 or LinearFP8, whose weights take a quarter or half of 16 bits; returns the model.
+
+    dtype: "nf4", or float8_e4m3fn or float8_e5m2 (names or dtypes). filter_fn(module, name): False keeps a layer as it is; without one all are replaced,
+    but for those whose weight another module shares. compress_statistics: NF4's magnitudes of blocks in eight bits. per_row, dynamic: see LinearFP8.
+
+    The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is quantised must keep its dtypes. A
+    model's `from_pretrained` does not read what is saved then. TypeError for another dtype, ValueError where no layer is replaced.
+
+    >>> unet = scaffolding.nn.quantize_(unet.to(scaffolding.bfloat16), "nf4")
+    """
+    format = str(dtype).removeprefix("scaffolding.")
+    if format not in _FORMATS:
+        raise TypeError(f"quantize_: dtype must be one of {', '.join(_FORMATS)}, got {dtype!r}")
+    linear, nf4, fp8 = _core._layer_Linear, _core._layer_LinearNF4, _core._layer_LinearFP8
+    users = {}
+    for _, parameter in model.named_parameters(remove_duplicate=False):
+        users[id(parameter)] = users.get(id(parameter), 0) + 1
+    chosen = [
+        (name, module)
+        for name, module in model.named_modules()
+        if type(module) is linear and name and users[id(module.weight)] == 1 and (filter_fn is None or filter_fn(module, name))
+    ]
+    if not chosen:
+        raise ValueError(f"quantize_: {type(model).__name__} has no Linear to replace")
+    for name, module in chosen:
+        has_bias, place = module.bias is not None, {"device": module.weight.device, "dtype": module.weight.dtype}
+        weight = module.weight.detach()
+        sizes = module.in_features, module.out_features, has_bias
+        if format == "nf4":
+            quantized = nf4(*sizes, compress_statistics, **place, _weight=weight)
+        else:
+            quantized = fp8(*sizes, per_row, dynamic, getattr(_core, format), **place, _weight=weight)
+        if has_bias:
+            quantized.bias = module.bias
+        quantized.train(module.training)
+        parent, _, attribute = name.rpartition(".")
+        setattr(model.get_submodule(parent), attribute, quantized)
+        module.weight.data = _core.empty(0, **place)  # a C++ model keeps its own layer beneath the one that is called now
+    return model

@@ -1,0 +1,9 @@
+// Whether anybody wants to see the calls of a part (hooks, a subclass in Python, a module put in its place): a fused kernel must not go past it then.
+#pragma once
+#include "scaffolding/nn/module.h"
+
+namespace sf::models {
+
+inline bool is_looked_at(const nn::Module& m) { return m.present() != &m || m.has_hooks() || (m.extension() && m.extension()->calls()); }
+
+}  // namespace sf::models

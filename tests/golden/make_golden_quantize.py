@@ -1,0 +1,44 @@
+"""Golden file of quantised storage: what bitsandbytes (on the CPU) and PyTorch's float8 conversions give.
+
+Usage: /path/to/python-with-torch-and-bitsandbytes tests/golden/make_golden_quantize.py
+Writes quantize.safetensors, made with bitsandbytes 0.50.2 and torch 2.15; tests/python/test_quantize.py compares.
+"""
+
+import pathlib
+
+import bitsandbytes.functional as F
+import torch
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+torch.manual_seed(7)
+out = {"nf4_table": F.get_4bit_type("nf4", "cpu"), "dynamic_map": F.create_dynamic_map()}
+for name, shape, dtype in [("whole", (33, 64), torch.float32), ("large", (300, 128), torch.bfloat16), ("zeros", (4, 64), torch.float32)]:
+    x = (torch.randn(shape) * torch.logspace(-3, 1, shape[0]).unsqueeze(1)).to(dtype)
+    if name == "zeros":
+        x[1:3] = 0
+    plain, state = F.quantize_4bit(x, blocksize=64, quant_type="nf4")
+    codes, nested = F.quantize_4bit(x, blocksize=64, quant_type="nf4", compress_statistics=True)
+    # Given as float64, bitsandbytes compares with every entry, as its CUDA code does; its code for float32 on the CPU finds one that is near.
+    eight, eight_absmax = torch.ops.bitsandbytes.quantize_blockwise.default(x.double(), F.create_dynamic_map(), 256)
+    out |= {
+        f"{name}.x": x,
+        f"{name}.codes": plain,
+        f"{name}.absmax": state.absmax,
+        f"{name}.numbers": F.dequantize_4bit(plain, state),
+        f"{name}.nested.absmax": nested.absmax,
+        f"{name}.nested.nested_absmax": nested.state2.absmax,
+        f"{name}.nested.offset": nested.offset,
+        f"{name}.nested.numbers": F.dequantize_4bit(codes, nested),
+        f"{name}.eight": eight,
+        f"{name}.eight.absmax": eight_absmax,
+        f"{name}.eight.numbers": F.dequantize_blockwise(eight, absmax=eight_absmax, blocksize=256),
+    }
+for name, dtype in [("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2)]:
+    x = torch.randn(20, 48) * torch.logspace(-4, 2, 20).unsqueeze(1)
+    out[f"{name}.x"] = x
+    for how, most in [("tensor", x.abs().amax()), ("row", x.abs().amax(-1, keepdim=True))]:
+        scale = most / torch.finfo(dtype).max
+        q = (x / scale).to(dtype)
+        out |= {f"{name}.{how}.scale": scale, f"{name}.{how}.q": q, f"{name}.{how}.numbers": q.float() * scale}
+save_file({k: v.contiguous() for k, v in out.items()}, HERE / "quantize.safetensors")
