@@ -94,7 +94,7 @@ test-gpu: build
 
 EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_models test_cuda_pipelines \
   test_cudnn test_cudnn_on_paper \
-  test_pinned_memory test_loading_to_gpu
+  test_pinned_memory test_loading_to_gpu test_quantize
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
 # Speed, races and what hardware does stay unproven.
 test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
@@ -103,7 +103,7 @@ test-cuda-emulator: build
 	  env $$how SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so \
 	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*:Providers/Cuda*' || exit 1; \
 	done
-	SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python \
+	SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python \
 	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else

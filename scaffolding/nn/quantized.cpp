@@ -75,8 +75,8 @@ Tensor LinearFP8::forward(const Tensor& input) const {
 }
 
 std::string LinearFP8::extra_repr() const {
-  return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) + ", weight_dtype=" +
-         std::string(name(weight.dtype())) + (scale.ndim() > 0 ? "" : ", per_row=False") + (dynamic ? ", dynamic=True" : "");
+  return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +
+         ", weight_dtype=" + std::string(name(weight.dtype())) + (scale.ndim() > 0 ? "" : ", per_row=False") + (dynamic ? ", dynamic=True" : "");
 }
 
 SF_LAYER(LinearNF4, "in_features, out_features, bias=True, compress_statistics=True, device=None, dtype=None, _weight=None",
@@ -92,8 +92,8 @@ SF_LAYER(LinearNF4, "in_features, out_features, bias=True, compress_statistics=T
 SF_LAYER(LinearFP8, "in_features, out_features, bias=True, per_row=True, dynamic=False, weight_dtype=None, device=None, dtype=None, _weight=None",
          [](int64_t in_features, int64_t out_features, bool bias, bool per_row, bool dynamic, std::optional<DType> weight_dtype, std::optional<Device> device,
             std::optional<DType> dtype, const Tensor& dense) {
-           return std::make_unique<LinearFP8>(in_features, out_features, bias, per_row, dynamic, weight_dtype.value_or(kFloat8E4M3), TensorOptions{device, dtype},
-                                              dense);
+           return std::make_unique<LinearFP8>(in_features, out_features, bias, per_row, dynamic, weight_dtype.value_or(kFloat8E4M3),
+                                              TensorOptions{device, dtype}, dense);
          })
     .doc("Linear with a frozen weight in float8, zeros at first; scaffolding.nn.quantize_ makes it of a Linear.")
     .forward<&LinearFP8::forward>("input")

@@ -4,6 +4,7 @@ from .. import _core
 from . import functional, init, utils
 from .parameter import Buffer, Parameter
 from .module import Module
+from .quantize import quantize_
 from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .transformer import TransformerEncoder
 from . import parallel
@@ -11,8 +12,6 @@ from .parallel import DataParallel
 
 # Layers are C++ classes that their registry (SF_LAYER) makes into Python ones.
 globals().update({_name: getattr(_core, "_layer_" + _name) for _name in _core._layer_names})
-
-from .quantize import quantize_  # needs the layers
 
 
 def _embedding_from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):

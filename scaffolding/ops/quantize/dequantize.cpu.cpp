@@ -24,7 +24,8 @@ SF_INLINE static void look_up(const uint8_t* p, vf& first, vf& second) {
 #elif defined(__AVX2__)
   const __m256 negative = _mm256_loadu_ps(kNf4.v), positive = _mm256_loadu_ps(kNf4.v + 8);
   auto number = [&](__m256i code) {  // by the lowest three bits, and the fourth
-    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(negative, code), _mm256_permutevar8x32_ps(positive, code), _mm256_castsi256_ps(_mm256_slli_epi32(code, 28)));
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(negative, code), _mm256_permutevar8x32_ps(positive, code),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(code, 28)));
   };
   const __m256i bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   const __m256 high = number(_mm256_srli_epi32(bytes, 4)), low = number(bytes);

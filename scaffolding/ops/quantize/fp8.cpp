@@ -26,7 +26,9 @@ void check_float8(const char* op, const char* name, const Tensor& t) {
 }
 
 // As [rows, columns of the last dimension].
-Tensor as_rows(const Tensor& x) { return x.ndim() == 0 ? x.reshape({1, 1}) : x.reshape({x.numel() / std::max<int64_t>(x.shape().back(), 1), x.shape().back()}); }
+Tensor as_rows(const Tensor& x) {
+  return x.ndim() == 0 ? x.reshape({1, 1}) : x.reshape({x.numel() / std::max<int64_t>(x.shape().back(), 1), x.shape().back()});
+}
 
 // most / largest, and 1 where most is 0.
 Tensor scale_for(const Tensor& most, DType t) {
@@ -128,8 +130,8 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
       return bias && !exact ? y + to_dtype(bias.detach(), t) : y;
     }
   }
-  Tensor product = matmul(to_dtype(input, kFloat32), to_dtype(mat2, kFloat32)) * (a.numel() == 1 ? a.reshape({1, 1}) : a) *
-                   (b.numel() == 1 ? b.reshape({1, 1}) : b);
+  Tensor product =
+      matmul(to_dtype(input, kFloat32), to_dtype(mat2, kFloat32)) * (a.numel() == 1 ? a.reshape({1, 1}) : a) * (b.numel() == 1 ? b.reshape({1, 1}) : b);
   return to_dtype(bias ? product + to_dtype(bias.detach(), kFloat32) : product, t);
 }
 
@@ -140,8 +142,8 @@ Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale
   check_float8(op, "weight", weight);
   check_defined(op, "scale", scale);
   autograd::refuse_gradient("linear_fp8: a weight in float8", {scale});
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op, ": needs input [..., K] and weight [N, K], got ", input.shape(),
-           " and ", weight.shape());
+  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op, ": needs input [..., K] and weight [N, K], got ",
+           input.shape(), " and ", weight.shape());
   check_same_device(op, input, weight);
   int64_t n = weight.size(0), k = weight.size(1), rows = 1;
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];

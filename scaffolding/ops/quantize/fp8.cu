@@ -1,5 +1,5 @@
-// float8 on CUDA: a block of threads finds a row's largest magnitude and quantises the row, which it then reads from the cache; dequantising is one pass, 16 bytes of
-// codes to a thread where rows allow it.
+// float8 on CUDA: a block of threads finds a row's largest magnitude and quantises the row, which it then reads from the cache; dequantising is one pass,
+// 16 bytes of codes to a thread where rows allow it.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/quantize/kernel.h"
@@ -56,7 +56,8 @@ template <class T, class Q, int V> __global__ void __launch_bounds__(kThreads) s
   *reinterpret_cast<Vec<Q, V>*>(q + i) = out;
 }
 
-template <class Q, class T, int V> __global__ void __launch_bounds__(kThreads) widened(const Q* q, T* y, const float* scale, int64_t n, int64_t cols, bool per_row) {
+template <class Q, class T, int V>
+__global__ void __launch_bounds__(kThreads) widened(const Q* q, T* y, const float* scale, int64_t n, int64_t cols, bool per_row) {
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= n) return;
   const Vec<Q, V> in = *reinterpret_cast<const Vec<Q, V>*>(q + i);

@@ -1,5 +1,5 @@
-// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 codes, 16 to a lane, and hands the words on by shuffles so that its lanes store
-// neighbouring elements, 16 bytes each; the sixteen numbers lie in shared memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
+// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 codes, 16 to a lane, and hands the words on by shuffles so that its lanes
+// store neighbouring elements, 16 bytes each; the sixteen numbers lie in shared memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/quantize/codes.h"
@@ -87,7 +87,8 @@ void dequantize(const BlockDequantize& d) {
 SF_KERNEL(block_dequantize, DeviceType::CUDA, "native", 0, dequantize, nullptr)
 
 // A warp for each block.
-template <BlockFormat kFormat> __global__ void __launch_bounds__(kThreads) block_codes(const float* x, uint8_t* codes, float* absmax, int64_t n, int64_t block) {
+template <BlockFormat kFormat>
+__global__ void __launch_bounds__(kThreads) block_codes(const float* x, uint8_t* codes, float* absmax, int64_t n, int64_t block) {
   const int64_t b = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp, from = b * block;
   if (from >= n) return;
   const int64_t to = n < from + block ? n : from + block, lane = threadIdx.x % kWarp;
