@@ -130,7 +130,7 @@ template <class A> static void write_converted(const TensorView& v, int64_t begi
 }
 
 // Pieces of rows worth a thread's while: about 16 Ki elements (2 us of work at 8 elements per ns).
-SF_INLINE int64_t row_grain(int64_t columns) { return columns >= 16384 ? 1 : 16384 / (columns > 0 ? columns : 1); }
+SF_INLINE int64_t row_grain(int64_t columns) { return columns >= 8192 ? 1 : 8192 / (columns > 0 ? columns : 1); }
 
 // Whether an op from x to y, rows of whole vectors, writes past the caches.
 SF_INLINE bool streams(const void* x, const void* y, int64_t bytes) { return x != y && bytes >= cpu::stream_bytes() && (uintptr_t(y) & 63) == 0; }

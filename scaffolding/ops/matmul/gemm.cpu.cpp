@@ -65,7 +65,7 @@ template <class K, class Src> static void run(const Gemm& g) {
   }
   if (batch == 1) return multiply_weight<K>(g, p);
   const int64_t work = p.m * p.n * p.k;
-  if (batch < 4 * num_threads() && work >= 4 * kParallelWork * num_threads()) {
+  if (batch < 4 * num_threads() && work >= 16 * kParallelWork * num_threads()) {
     for (int64_t i = 0; i < batch; ++i) multiply<K>(product_of<K, Src>(g, i));
     return;
   }
@@ -79,7 +79,7 @@ template <class K, class Src> static void run(const Gemm& g) {
 template <class T> static void run_integer(const Gemm& g) {
   typedef uint64_t U;
   const int64_t m = g.c.sizes[1], n = g.c.sizes[2], k = g.a.sizes[2];
-  parallel_for(g.c.sizes[0] * m, ceil_div(kParallelWork / 16, max64(1, n * k)), [&](int64_t begin, int64_t end) {
+  parallel_for(g.c.sizes[0] * m, ceil_div(kParallelWork / 4, max64(1, n * k)), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const int64_t batch = r / m, i = r % m;
       const T* a = g.a.as<const T>() + batch * g.a.strides[0] + i * g.a.strides[1];

@@ -140,7 +140,7 @@ template <class K> SF_INLINE Grid choose_grid(int64_t m, int64_t strips, int64_t
   return best;
 }
 
-inline constexpr int64_t kParallelWork = 1 << 20;  // multiply-adds below which starting threads costs more than it saves
+inline constexpr int64_t kParallelWork = 1 << 18;  // multiply-adds below which starting threads costs more than it saves
 
 // b packed already: the second half of multiply().
 template <class K, class P> void multiply_prepacked(const P& p, const PackedShape<K>& s, const typename K::Unit* bp) {
