@@ -19,6 +19,10 @@ struct EmulatedMatmulDesc {
   const void* bias = nullptr;
   void* aux = nullptr;
   int64_t aux_ld = 0, aux_batch = 0;
+  const float *scale_a = nullptr, *scale_b = nullptr;
+  int32_t scale_mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, scale_mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  int32_t bias_type = -1;  // the result's
+  cudaDataType_t type_of_bias(cudaDataType_t result) const { return bias_type < 0 ? result : cudaDataType_t(bias_type); }
 };
 struct EmulatedMatrixLayout {
   cudaDataType_t type;
@@ -38,6 +42,8 @@ double read(const void* p, cudaDataType_t t, int64_t i) {
     case CUDA_R_64F: return static_cast<const double*>(p)[i];
     case CUDA_R_32F: return double(static_cast<const float*>(p)[i]);
     case CUDA_R_16F: return double(sf::to_float(static_cast<const sf::Half*>(p)[i]));
+    case CUDA_R_8F_E4M3: return double(sf::to_float(static_cast<const sf::Float8E4M3*>(p)[i]));
+    case CUDA_R_8F_E5M2: return double(sf::to_float(static_cast<const sf::Float8E5M2*>(p)[i]));
     default: return double(sf::to_float(static_cast<const sf::BFloat16*>(p)[i]));
   }
 }
@@ -76,7 +82,12 @@ void run(void* argument) {
   int64_t inner = s.transa == CUBLAS_OP_N ? j->a.cols : j->a.rows;
   bool tf32 = s.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   for (int64_t n = 0; n < j->d.batch; ++n)
-    for (int64_t col = 0; col < j->d.cols; ++col)
+    for (int64_t col = 0; col < j->d.cols; ++col) {
+      if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
+        double sum = 0;
+        for (int64_t k = 0; k < inner; ++k) sum += read(j->B, j->b.type, s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld);
+        write(const_cast<void*>(s.bias), s.type_of_bias(j->d.type), col, sum);
+      }
       for (int64_t row = 0; row < j->d.rows; ++row) {
         double sum = 0;
         for (int64_t k = 0; k < inner; ++k) {
@@ -86,13 +97,16 @@ void run(void* argument) {
         }
         int64_t at = n * j->d.batch_offset + row + col * j->d.ld;
         double v = j->alpha * sum;
+        if (s.scale_a) v *= double(s.scale_a[s.scale_mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F ? row : 0]);
+        if (s.scale_b) v *= double(s.scale_b[s.scale_mode_b == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F ? col : 0]);
         if (j->beta != 0) v += j->beta * read(j->C, j->d.type, at);
-        if (s.epilogue & CUBLASLT_EPILOGUE_BIAS) v += read(s.bias, j->d.type, row);
+        if (s.epilogue & CUBLASLT_EPILOGUE_BIAS) v += read(s.bias, s.type_of_bias(j->d.type), row);
         if (s.epilogue & 128) write(s.aux, j->d.type, n * s.aux_batch + row + col * s.aux_ld, v);
         if (s.epilogue & CUBLASLT_EPILOGUE_RELU) v = v < 0 ? 0 : v;
         if (s.epilogue & CUBLASLT_EPILOGUE_GELU) v = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
         write(j->D, j->d.type, at, v);
       }
+    }
 }
 void drop(void* argument) { delete static_cast<Job*>(argument); }
 
@@ -107,11 +121,27 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
     return CUBLAS_STATUS_INVALID_VALUE;
   if (a.batch != d.batch || b.batch != d.batch) return CUBLAS_STATUS_INVALID_VALUE;
   bool wide = a.type == CUDA_R_64F;
+  auto is_float8 = [](cudaDataType_t t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2; };
+  auto is_short = [](cudaDataType_t t) { return t == CUDA_R_16F || t == CUDA_R_16BF; };
+  if ((s.epilogue & CUBLASLT_EPILOGUE_BIAS) && !s.bias) return CUBLAS_STATUS_INVALID_VALUE;
+  if (is_float8(a.type) || is_float8(b.type)) {
+    if (!is_float8(a.type) || !is_float8(b.type) || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!ta || tb || s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F || !(is_short(d.type) || d.type == CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (a.rows % 16 != 0 || a.ld % 16 != 0 || b.ld % 16 != 0 || d.rows % 16 != 0 || s.scale_mode_a != s.scale_mode_b) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (s.epilogue != CUBLASLT_EPILOGUE_DEFAULT && s.epilogue != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_NOT_SUPPORTED;
+    cudaDataType_t bias = d.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
+    if (s.epilogue == CUBLASLT_EPILOGUE_BIAS && s.type_of_bias(d.type) != bias) return CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  if (s.scale_a || s.scale_b || (s.bias_type >= 0 && s.bias_type != d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB || s.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
+    if (!s.bias) return CUBLAS_STATUS_INVALID_VALUE;
+    if (wide || s.epilogue == CUBLASLT_EPILOGUE_BGRADA || d.batch != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   if (a.type != b.type || (d.type != a.type && (wide || d.type != CUDA_R_32F))) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (wide != (s.compute == CUBLAS_COMPUTE_64F) || wide != (s.scale == CUDA_R_64F)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (wide && s.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if ((s.epilogue & CUBLASLT_EPILOGUE_BIAS) && !s.bias) return CUBLAS_STATUS_INVALID_VALUE;
   if ((s.epilogue & 128) && (!s.aux || s.aux_ld % 8 != 0 || s.aux_ld < d.rows || s.aux_batch % 8 != 0)) return CUBLAS_STATUS_INVALID_VALUE;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -147,6 +177,11 @@ SF_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, 
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(d->aux);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(d->aux_ld);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return take(d->aux_batch);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(d->scale_a);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(d->scale_b);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(d->bias_type);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE: return take(d->scale_mode_a);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE: return take(d->scale_mode_b);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -190,6 +225,8 @@ SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if (!handle || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   cublasStatus_t status = examine(*s, *a, *b, *d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  bool short_floats = a->type == CUDA_R_8F_E4M3 || a->type == CUDA_R_8F_E5M2;
+  if (short_floats && (p->alignment[0] < 16 || p->alignment[1] < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *result = {};
   for (int i = 0; i < 4; ++i) result->algo.data[i] = p->alignment[i];
   result->workspaceSize = p->workspace < 1024 ? p->workspace : 1024;

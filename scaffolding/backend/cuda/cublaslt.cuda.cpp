@@ -65,6 +65,8 @@ cudaDataType_t cuda_type(DType t) {
     case kBFloat16: return CUDA_R_16BF;
     case kFloat16: return CUDA_R_16F;
     case kFloat64: return CUDA_R_64F;
+    case kFloat8E4M3: return CUDA_R_8F_E4M3;
+    case kFloat8E5M2: return CUDA_R_8F_E5M2;
     default: return CUDA_R_32F;
   }
 }

@@ -4,6 +4,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/matmul/linear_gradient.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -153,6 +154,17 @@ Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2, 
   return add(product, input, beta);
 }
 
+// {dw, db} by a kernel that makes both in one pass; empty where there is none, or where they must be differentiable themselves.
+static std::pair<Tensor, Tensor> both_gradients(const Tensor& dy, const Tensor& x) {
+  if (autograd::any_requires_grad({dy, x}) || dy.dtype() != x.dtype()) return {};
+  Tensor dw = empty({dy.size(1), x.size(1)}, x.dtype(), x.device()), db = empty({dy.size(1)}, x.dtype(), x.device());
+  LinearGradient g{dy.unsqueeze(0), x.unsqueeze(0), dw.unsqueeze(0), db};
+  auto kernel = linear_gradient.find(x.device(), g);
+  if (!kernel) return {};
+  kernel(g);
+  return {dw, db};
+}
+
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   SF_AUTOCAST(linear, input, weight, bias);
   check_pair("linear", input, weight);
@@ -177,6 +189,9 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
                           [x = save(input), w = save(weight), rows, k, n, nx = input.requires_grad(), nw = weight.requires_grad(),
                            nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
                             Tensor g = dy.reshape({rows, n});
+                            if (nw && nb)
+                              if (auto [dw, db] = both_gradients(g, x.get().reshape({rows, k})); dw)
+                                return {nx ? matmul(g, w.get()).reshape(x.get().shape()) : Tensor(), dw, db};
                             return {nx ? matmul(g, w.get()).reshape(x.get().shape()) : Tensor(), nw ? matmul(g.t(), x.get().reshape({rows, k})) : Tensor(),
                                     nb ? g.sum({0}) : Tensor()};
                           });
@@ -198,6 +213,6 @@ SF_OP(baddbmm, "input, batch1, batch2, beta=1, alpha=1")
     .doc("beta * input + alpha * bmm(batch1, batch2).")
     .like("torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)")
     .kernels(gemm);
-SF_OP(linear, "input, weight, bias=None").doc("input[..., K] @ weight[N, K]^T + bias[N].").like("torch.nn.functional.linear").kernels(gemm);
+SF_OP(linear, "input, weight, bias=None").doc("input[..., K] @ weight[N, K]^T + bias[N].").like("torch.nn.functional.linear").kernels(gemm, linear_gradient);
 
 }  // namespace sf

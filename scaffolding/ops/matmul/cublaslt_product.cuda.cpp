@@ -1,0 +1,168 @@
+#include "scaffolding/ops/matmul/cublaslt_product.h"
+
+#include <bit>
+#include <map>
+#include <mutex>
+
+#include "scaffolding/backend/cuda/scratch.h"
+#include "scaffolding/backend/cuda/stream.h"
+
+namespace sf::cuda {
+
+std::optional<Columns> columns_of(const TensorView& x) {
+  int64_t r = x.sizes[1], c = x.sizes[2], batch = x.sizes[0] > 1 ? x.strides[0] : 0;
+  int64_t along_c = r > 1 ? x.strides[1] : c, along_r = c > 1 ? x.strides[2] : r;
+  if ((c == 1 || x.strides[2] == 1) && along_c >= c) return Columns{x.data, c, r, along_c, batch, false};
+  if ((r == 1 || x.strides[1] == 1) && along_r >= r) return Columns{x.data, r, c, along_r, batch, true};
+  return {};
+}
+
+namespace {
+
+// How much memory the heuristics may plan with; cuBLAS's own default on Hopper ("cuBLAS workspace", 2.1.8). A call takes what its algorithm asks for.
+constexpr size_t kWorkspace = size_t(32) << 20;
+constexpr size_t kMostPlans = 8192;  // then all are forgotten: a program of ever new shapes must not grow without end
+
+// The descriptors of one kind of call, and the algorithm chosen for it. Lives in the cache.
+struct Plan {
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+  cublasLtMatmulAlgo_t algo{};
+  size_t workspace = 0;
+  bool found = false;
+
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    if (desc) cublaslt().desc_destroy(desc);
+    for (auto layout : {first, second, result})
+      if (layout) cublaslt().layout_destroy(layout);
+  }
+};
+
+uint32_t alignment_of(const void* p) { return uint32_t(std::min<uintptr_t>(256, uintptr_t(1) << std::countr_zero(reinterpret_cast<uintptr_t>(p) | 256))); }
+
+template <class T> void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, const T& value) {
+  check_cublas(cublaslt().desc_set(desc, what, &value, sizeof value), "matmul");
+}
+template <class T> void set(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what, const T& value) {
+  check_cublas(cublaslt().preference_set(p, what, &value, sizeof value), "matmul");
+}
+
+cublasLtMatrixLayout_t layout_of(const Columns& x, DType dtype, int64_t batch) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check_cublas(cublaslt().layout_create(&layout, cuda_type(dtype), uint64_t(x.rows), uint64_t(x.cols), x.ld), "matmul");
+  int32_t count = int32_t(batch);
+  cublaslt().layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+  cublaslt().layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x.batch_stride, sizeof x.batch_stride);
+  return layout;
+}
+
+using Key = std::array<int64_t, 33>;
+Key key_of(const Product& p) {
+  Key k{};
+  size_t n = 0;
+  for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch, int64_t(p.tf32),
+                    int64_t(p.epilogue.kind), int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
+    k[n++] = x;
+  for (const Columns* c : {&p.first, &p.second, &p.result})
+    for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))}) k[n++] = x;
+  if (p.epilogue.bias) k[n++] = int64_t(alignment_of(p.epilogue.bias.data));
+  if (p.epilogue.pre)
+    for (int64_t x : {int64_t(alignment_of(p.epilogue.pre.data)), p.epilogue.pre.strides[1], p.epilogue.pre.strides[0]}) k[n++] = x;
+  return k;
+}
+
+void set_pointers(const Product& p, cublasLtMatmulDesc_t desc) {
+  if (p.epilogue.bias) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.epilogue.bias.data);
+  if (p.epilogue.pre) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.epilogue.pre.data);
+  if (p.scales.first) set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scales.first);
+  if (p.scales.second) set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scales.second);
+}
+
+void fill(const Product& p, Plan& plan) {
+  const bool wide = p.first_type == kFloat64;
+  cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : p.first_type == kFloat32 && p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check_cublas(cublaslt().desc_create(&plan.desc, compute, wide ? CUDA_R_64F : CUDA_R_32F), "matmul");
+  // Memory by columns holds b^T when b is dense along n, and so for a: what is wanted are b^T and a^T.
+  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, p.first.as_written ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, p.second.as_written ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue.kind);
+  if (p.epilogue.pre) {
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.epilogue.pre.strides[1]);
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, p.batch > 1 ? p.epilogue.pre.strides[0] : int64_t(0));
+  }
+  if (p.epilogue.bias && p.epilogue.bias.dtype != p.out) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(cuda_type(p.epilogue.bias.dtype)));
+  if (p.scales.vectors) {
+    set(plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
+    set(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
+  }
+  set_pointers(p, plan.desc);
+  plan.first = layout_of(p.first, p.first_type, p.batch);
+  plan.second = layout_of(p.second, p.second_type, p.batch);
+  plan.result = layout_of(p.result, p.out, p.batch);
+  cublasLtMatmulPreference_t wishes = nullptr;
+  check_cublas(cublaslt().preference_create(&wishes), "matmul");
+  set(wishes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.first.data));
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.second.data));
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.result.data));
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.result.data));
+  cublasLtMatmulHeuristicResult_t best{};
+  int count = 0;
+  cublasStatus_t status =
+      cublaslt().heuristic(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second, plan.result, plan.result, wishes, 1, &best, &count);
+  cublaslt().preference_destroy(wishes);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "matmul");
+  plan.found = status == CUBLAS_STATUS_SUCCESS && count > 0;
+  plan.algo = best.algo;
+  plan.workspace = best.workspaceSize;
+}
+
+// One lock for the cache and for the pointers in a plan's descriptor: cublasLtMatmul has read them when it returns.
+std::mutex plans_mutex;
+
+Plan& plan_of(const Product& p) {
+  static auto& plans = *new std::map<Key, Plan>;
+  Key k = key_of(p);
+  auto at = plans.find(k);
+  if (at == plans.end()) {
+    if (plans.size() >= kMostPlans) plans.clear();
+    at = plans.try_emplace(k).first;
+    try {
+      fill(p, at->second);
+    } catch (...) {
+      plans.erase(at);
+      throw;
+    }
+  }
+  return at->second;
+}
+
+}  // namespace
+
+bool Product::exists() const {
+  DeviceScope scope(device.index);
+  std::lock_guard lock(plans_mutex);
+  return plan_of(*this).found;
+}
+
+bool Product::run(double alpha, double beta) const {
+  DeviceScope scope(device.index);
+  std::lock_guard lock(plans_mutex);
+  Plan& plan = plan_of(*this);
+  if (!plan.found) return false;
+  set_pointers(*this, plan.desc);
+  Scratch workspace(device, plan.workspace);
+  float alpha32 = float(alpha), beta32 = float(beta);
+  const void *a = &alpha32, *b = &beta32;
+  if (first_type == kFloat64) a = &alpha, b = &beta;
+  void* c = const_cast<void*>(result.data);
+  check_cublas(cublaslt().matmul(cublaslt_handle(device.index), plan.desc, a, first.data, plan.first, second.data, plan.second, b, c, plan.result, c,
+                                 plan.result, &plan.algo, workspace.as<void>(), plan.workspace, Stream::current(device.index).handle),
+               "matmul");
+  return true;
+}
+
+}  // namespace sf::cuda
