@@ -126,7 +126,8 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
   if ((s.epilogue & CUBLASLT_EPILOGUE_BIAS) && !s.bias) return CUBLAS_STATUS_INVALID_VALUE;
   if (is_float8(a.type) || is_float8(b.type)) {
     if (!is_float8(a.type) || !is_float8(b.type) || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!ta || tb || s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F || !(is_short(d.type) || d.type == CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!ta || tb || s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F || !(is_short(d.type) || d.type == CUDA_R_32F))
+      return CUBLAS_STATUS_NOT_SUPPORTED;
     if (a.rows % 16 != 0 || a.ld % 16 != 0 || b.ld % 16 != 0 || d.rows % 16 != 0 || s.scale_mode_a != s.scale_mode_b) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (s.epilogue != CUBLASLT_EPILOGUE_DEFAULT && s.epilogue != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_NOT_SUPPORTED;
     cudaDataType_t bias = d.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;

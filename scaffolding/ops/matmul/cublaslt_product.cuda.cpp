@@ -63,8 +63,8 @@ using Key = std::array<int64_t, 33>;
 Key key_of(const Product& p) {
   Key k{};
   size_t n = 0;
-  for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch, int64_t(p.tf32),
-                    int64_t(p.epilogue.kind), int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
+  for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch, int64_t(p.tf32), int64_t(p.epilogue.kind),
+                    int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
     k[n++] = x;
   for (const Columns* c : {&p.first, &p.second, &p.result})
     for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))}) k[n++] = x;

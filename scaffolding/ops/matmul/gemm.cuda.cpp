@@ -101,8 +101,16 @@ SF_KERNEL(gemm, DeviceType::CUDA, "cublaslt", 10, run, supports)
 Product gradients_of(const LinearGradient& g) {
   TensorView dy = g.dy;  // [1, N, M]
   std::swap(dy.sizes[1], dy.sizes[2]), std::swap(dy.strides[1], dy.strides[2]);
-  return {g.x.dtype,        dy.dtype, g.dw.dtype, 1, *columns_of(g.x), *columns_of(dy), *columns_of(g.dw), {CUBLASLT_EPILOGUE_BGRADB, g.db, {}},
-          g.x.dtype == kFloat32 && matmul_allow_tf32(), g.dw.device};
+  return {g.x.dtype,
+          dy.dtype,
+          g.dw.dtype,
+          1,
+          *columns_of(g.x),
+          *columns_of(dy),
+          *columns_of(g.dw),
+          {CUBLASLT_EPILOGUE_BGRADB, g.db, {}},
+          g.x.dtype == kFloat32 && matmul_allow_tf32(),
+          g.dw.device};
 }
 void linear_gradients(const LinearGradient& g) {
   if (!gradients_of(g).run(1, 0)) check_cublas(CUBLAS_STATUS_NOT_SUPPORTED, "linear");

@@ -26,8 +26,8 @@ TensorView batch_of_one(TensorView t) {
 Product product_of(const ScaledProduct& p) {
   ProductEpilogue epilogue{p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT, p.bias, {}};
   ProductScales scales{p.scale_b.as<const float>(), p.scale_a.as<const float>(), p.scale_a.numel() > 1};
-  return {p.b.dtype, p.a.dtype, p.c.dtype, 1, *columns_of(batch_of_one(p.b)), *columns_of(batch_of_one(p.a)), *columns_of(batch_of_one(p.c)), epilogue, false,
-          p.c.device, scales};
+  return {p.b.dtype, p.a.dtype, p.c.dtype,  1,     *columns_of(batch_of_one(p.b)), *columns_of(batch_of_one(p.a)), *columns_of(batch_of_one(p.c)),
+          epilogue,  false,     p.c.device, scales};
 }
 
 bool supports(const ScaledProduct& p) {
