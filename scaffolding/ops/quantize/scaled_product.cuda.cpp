@@ -1,5 +1,5 @@
-// Products of float8 matrices on CUDA through cuBLASLt, on GPUs from compute capability 8.9 on (cublasLtMatmul, "FP8 kernels"): at least one operand of e4m3, both
-// dense along k, k and n multiples of 16, a bias of the result's 16 bits (bfloat16 beside float32). Scales of rows and columns: 9.0 only.
+// Products of float8 matrices on CUDA through cuBLASLt, on GPUs from compute capability 8.9 on (cublasLtMatmul, "FP8 kernels"): at least one operand of e4m3,
+// both dense along k, k and n multiples of 16, a bias of the result's 16 bits (bfloat16 beside float32). Scales of rows and columns: 9.0 only.
 #include "scaffolding/backend/cuda/device.h"
 #include "scaffolding/ops/matmul/cublaslt_product.h"
 #include "scaffolding/ops/quantize/kernel.h"
