@@ -26,7 +26,7 @@ static void print_devices() {
       std::cout << "\n";
     }
     if (type == Device::CUDA) {
-      int version = accelerator(Device(type)).cudnn_version(&why);
+      int version = accelerator(Device(type)).cudnn_version(0, &why);
       if (version) std::cout << "cuDNN: " << version / 10000 << "." << version / 100 % 100 << "." << version % 100 << "\n";
       else std::cout << "cuDNN: not available: " << why << "\n";
     }

@@ -46,8 +46,8 @@ class Accelerator : public Backend {
  public:
   virtual DeviceProperties properties(int index) = 0;
   virtual MemoryStatistics memory(int index) = 0;
-  // 91900 is cuDNN 9.19.0; 0 where it is missing, which why then explains.
-  virtual int cudnn_version(std::string* why = nullptr) = 0;
+  // 91900 is cuDNN 9.19.0; 0 where it is missing or does not start, which why then explains.
+  virtual int cudnn_version(int index, std::string* why = nullptr) = 0;
   virtual void reset_peak(int index) = 0;
   virtual void empty_cache(int index) = 0;  // waits for the device
 

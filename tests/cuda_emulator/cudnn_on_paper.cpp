@@ -154,7 +154,7 @@ void attentions(const Target& target, Report report) {
 // `properties`: cuDNN's description of a GPU, JSON. compile: also what cuDNN has to compile, which takes half a second a graph. One line per graph; a first
 // line that begins with "missing" where there is no such library.
 extern "C" __attribute__((visibility("default"))) void sf_cudnn_on_paper(const char* properties, bool compile, Report report) {
-  if (!functions()) return report(("missing: " + missing()).c_str());
+  if (!functions()) return report("missing");
   try {
     Descriptor gpu(Kind::DeviceProperties);
     gpu.set(Attribute::PropertiesJson, Type::Char, int64_t(std::char_traits<char>::length(properties)), properties);

@@ -4,6 +4,7 @@ no fixed order, 2 is plain, 3 refuses to be a plan and is proposed first."""
 import ctypes
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -102,3 +103,20 @@ print(ctypes.CDLL({str(LIBRARY)!r}).sf_cudnn_emulator_questions())
         file.write_bytes(damaged)
         assert questions() == 2
         assert file.read_bytes() == whole and [f.name for f in tmp_path.iterdir()] == [file.name]
+
+
+def test_without_a_cudnn_that_starts_the_next_provider_computes(engines, build_dir, tmp_path):
+    for file in (LIBRARY.with_name("libscaffolding_cuda.so"), LIBRARY.with_name("libcublasLt.so.13")):
+        shutil.copy(file, tmp_path)  # beside them there is no cuDNN; a real one of the toolkit does not start without a GPU
+    environment = os.environ | {"SF_CUDA_LIBRARY": str(tmp_path / "libscaffolding_cuda.so"), "SF_TRACE": "1"}
+    program = """
+import scaffolding as sf
+y = sf.nn.functional.conv2d(sf.ones(1, 2, 6, 6, device="cuda"), sf.ones(3, 2, 3, 3, device="cuda"))
+assert float(y.sum()) == 3 * 16 * 18, float(y.sum())
+assert sf.backends.cudnn.version() is None and not sf.backends.cudnn.is_available()
+"""
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "conv_forward" in run.stderr and "cudnn" not in run.stderr
+    said = subprocess.run([build_dir / "scaffolding", "devices"], env=environment, capture_output=True, text=True, check=True).stdout
+    assert "cuDNN: not available: " in said and ("libcudnn.so.9 is missing: it was looked for in" in said or "cudnnCreate" in said)

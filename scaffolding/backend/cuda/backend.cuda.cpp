@@ -76,10 +76,7 @@ class CudaBackend final : public Accelerator {
     check(cudaMemGetInfo(&m.free, &m.total), "cuda");
     return m;
   }
-  int cudnn_version(std::string* why) override {
-    if (why) *why = cudnn::missing();
-    return cudnn::functions() ? int(cudnn::api().version()) : 0;
-  }
+  int cudnn_version(int index, std::string* why) override { return cudnn::usable(index, why) ? int(cudnn::api().version()) : 0; }
   void reset_peak(int index) override {
     check_usable(index);
     CachingAllocator::of(index).reset_peak();

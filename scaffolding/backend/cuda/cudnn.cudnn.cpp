@@ -46,9 +46,8 @@ const Found& found() {
 }  // namespace
 
 const Functions* functions() { return found().functions ? &*found().functions : nullptr; }
-const std::string& missing() { return found().missing; }
 const Functions& api() {
-  SF_CHECK_AS(RuntimeError, functions(), missing());
+  SF_CHECK_AS(RuntimeError, functions(), found().missing);
   return *functions();
 }
 
@@ -62,16 +61,48 @@ void check(Status status, const char* what) {
   throw Failure(status, text);
 }
 
-Handle handle(int device) {
-  static std::mutex mutex;
-  static Handle handles[kMaxDevices] = {};
-  std::lock_guard lock(mutex);
-  if (!handles[device]) {
+namespace {
+
+struct Started {
+  std::once_flag once;
+  Handle handle = nullptr;
+  std::string missing;
+};
+
+constexpr Status kNoDeviceMemory = 4004;
+
+Started& started(int device) {
+  static Started all[kMaxDevices];
+  Started& s = all[device];
+  std::call_once(s.once, [&] {  // again on the next call where it throws
+    if (!functions()) {
+      s.missing = found().missing;
+      return;
+    }
     DeviceScope scope(device);
     OutsideCaptures outside;
-    check(api().create(&handles[device]), "cudnnCreate");
-  }
-  return handles[device];
+    try {
+      check(api().create(&s.handle), "cudnnCreate");
+    } catch (const Failure& f) {
+      if (f.status == kNoDeviceMemory) throw;
+      s.missing = f.what();
+    }
+  });
+  return s;
+}
+
+}  // namespace
+
+bool usable(int device, std::string* why) {
+  Started& s = started(device);
+  if (why) *why = s.missing;
+  return s.handle != nullptr;
+}
+
+Handle handle(int device) {
+  Started& s = started(device);
+  SF_CHECK_AS(RuntimeError, s.handle, s.missing);
+  return s.handle;
 }
 
 std::mutex& execution_lock() {

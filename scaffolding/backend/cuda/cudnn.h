@@ -10,10 +10,11 @@
 namespace sf::cuda::cudnn {
 
 const Functions* functions();  // null where the library is missing or of another version; asked once
-const std::string& missing();  // why functions() is null
-const Functions& api();        // RuntimeError saying missing()
-
-Handle handle(int device);  // made on first use, for the process. Failure saying what cuDNN lacks
+const Functions& api();        // RuntimeError saying what is missing
+// Whether the library is there and starts on a device; asked once, unless the device had no memory for it, which is a RuntimeError. Else why says what is
+// missing: a driver too old for this cuDNN, say.
+bool usable(int device, std::string* why = nullptr);
+Handle handle(int device);  // of a usable device, for the process
 std::mutex& execution_lock();
 
 // While it lives, calls of this thread break no capture: what cuDNN loads and allocates for itself is part of no graph.

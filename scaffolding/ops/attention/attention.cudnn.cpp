@@ -39,7 +39,7 @@ template <class Args> std::optional<AttentionGraph> describe(const Args& a, bool
   const TensorView &q = a.q, &k = a.k, &v = a.v;
   if (!cudnn_settings().enabled || !is_reduced(q.dtype) || a.mask || q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return {};
   if (q.sizes[3] % 8 != 0 || v.sizes[3] % 8 != 0 || q.sizes[3] > kWidest || v.sizes[3] > kWidest) return {};
-  if (!cudnn::functions() || cudnn::api().version() < kLeastVersion) return {};
+  if (!cudnn::usable(q.device.index) || cudnn::api().version() < kLeastVersion) return {};
   auto sq = strides_of(q), sk = strides_of(k), sv = strides_of(v), sy = strides_of(a.y);
   if (!sq || !sk || !sv || !sy) return {};
   return AttentionGraph{q.dtype, q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2],  k.sizes[2],     q.sizes[3], v.sizes[3],

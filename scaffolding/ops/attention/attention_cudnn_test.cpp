@@ -24,7 +24,7 @@ class CudaCudnnAttention : public testing::Test {
   void SetUp() override {
     std::string why;
     if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
-    if (!accelerator(Device("cuda")).cudnn_version(&why)) GTEST_SKIP() << "unproven here: " << why;
+    if (!accelerator(Device("cuda")).cudnn_version(0, &why)) GTEST_SKIP() << "unproven here: " << why;
     manual_seed(5);
   }
   void TearDown() override { set_cudnn_settings({}); }

@@ -60,7 +60,8 @@ PlanEntry plan_of(const ConvolutionGraph& c, int device) {
 
 // Whether the question is worth asking cuDNN.
 bool possible(const TensorView& x, const TensorView& w, const TensorView& y) {
-  return cudnn_settings().enabled && is_type(x.dtype) && w.dtype == x.dtype && y.dtype == x.dtype && x.numel() > 0 && y.numel() > 0 && cudnn::functions();
+  return cudnn_settings().enabled && is_type(x.dtype) && w.dtype == x.dtype && y.dtype == x.dtype && x.numel() > 0 && y.numel() > 0 &&
+         cudnn::usable(x.device.index);
 }
 
 ConvolutionGraph describe(const ConvForward& f) {

@@ -26,7 +26,7 @@ class CudaCudnnConv : public testing::Test {
   void SetUp() override {
     std::string why;
     if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
-    if (!accelerator(Device("cuda")).cudnn_version(&why)) GTEST_SKIP() << "unproven here: " << why;
+    if (!accelerator(Device("cuda")).cudnn_version(0, &why)) GTEST_SKIP() << "unproven here: " << why;
     manual_seed(5);
     set_cudnn_settings({.allow_tf32 = false});
   }
