@@ -68,6 +68,18 @@ def test_captured_pictures_are_bit_equal(name):
     assert numbers(pipe, **call) == plain and pipe.cuda_graphs["captures"] == 2
 
 
+def test_weights_of_a_captured_denoiser_need_no_copy_and_settings_of_cudnn_are_part_of_it():
+    pipe = on_cuda("StableDiffusionPipeline")
+    assert pipe.unet.conv_in.weight.is_contiguous()
+    plain = numbers(pipe, capture=False)
+    assert numbers(pipe) == plain and pipe.cuda_graphs["captures"] == 1
+    assert pipe.unet.conv_in.weight.is_contiguous(memory_format=sf.channels_last) and not pipe.unet.conv_in.weight.is_contiguous()
+    assert numbers(pipe) == plain and pipe.cuda_graphs["captures"] == 1
+    sf.backends.cudnn.allow_tf32 = True
+    numbers(pipe)
+    assert pipe.cuda_graphs["captures"] == 2
+
+
 def test_each_shape_is_captured_once_and_four_are_kept():
     pipe = on_cuda()
     sizes = [(16, 16), (8, 16), (16, 8), (8, 8), (24, 8)]

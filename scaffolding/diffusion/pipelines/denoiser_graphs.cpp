@@ -5,6 +5,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/error.h"
 
@@ -99,7 +100,9 @@ DenoiserGraphs::Words DenoiserGraphs::state_of(Denoiser& denoiser) {
     }
   };
   const autocast::DeviceState& cast = autocast::of(DeviceType::CUDA);
-  Words words{uint64_t(matmul_allow_tf32()), cast.enabled ? 1 + uint64_t(cast.dtype) : 0};
+  CudnnSettings cudnn = cudnn_settings();
+  uint64_t settings = uint64_t(matmul_allow_tf32()) | uint64_t(cudnn.allow_tf32) << 1 | uint64_t(cudnn.enabled) << 2 | uint64_t(cudnn.deterministic) << 3;
+  Words words{settings, cast.enabled ? 1 + uint64_t(cast.dtype) : 0};
   Walk(words).module("", denoiser.model());
   return words;
 }
@@ -170,6 +173,8 @@ Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserInput& input, b
 DenoiserRun::DenoiserRun(Denoiser& denoiser, DenoiserGraphs& graphs, bool captures, bool keeps_context)
     : denoiser_(denoiser), graphs_(graphs), captures_(captures && DenoiserGraphs::why_not(denoiser).empty()), keeps_context_(keeps_context) {
   graphs_.begin_run();
+  // Convolutions read weights channels-last: of another order each replay would make a copy.
+  if (captures_) nn::to(*denoiser.model(), {.memory_format = MemoryFormat::ChannelsLast});
 }
 
 Tensor DenoiserRun::predict(const DenoiserInput& input) {
