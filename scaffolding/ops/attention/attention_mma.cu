@@ -26,9 +26,9 @@ template <class T> struct Forward {
   bool vectors;              // 16-byte moves
 };
 
-// Rows per warp (16 M) and keys per tile. Two times 16 rows share what is read of keys and values; registers end that at 128 columns.
+// Rows per warp (16 M) and keys per tile: twice 16 rows share what is read of keys and values. Each as large as 255 registers hold without spills.
 template <int W> struct ForwardTile {
-  static constexpr int M = W <= 128 ? 2 : 1, kKeys = W <= 64 ? 64 : 32, kColumns = W <= 256 ? W : W / 2;
+  static constexpr int M = W <= 128 ? 2 : 1, kKeys = W <= 80 || W == 160 || W == 192 || W == 256 ? 64 : W == 96 ? 48 : 32, kColumns = W <= 256 ? W : W / 2;
   static constexpr bool kKeepQueries = W <= 64;
   static size_t shared(int warps) { return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kColumns>; }
 };
@@ -88,15 +88,7 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
     float unit = scale;
     if (s.mask.data || j0 + kKeys > s.Lk || (s.causal && j0 + kKeys - 1 > i0 + row0) || scale <= 0) {
       unit = 1;
-#pragma unroll
-      for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            int i = i0 + row0 + 16 * m + g + e / 2 * 8, j = j0 + 8 * n + 2 * t + e % 2;
-            p[m][n][e] = s.score(b, h, i, j, p[m][n][e]) * kLog2E;
-          }
+      masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + row0 + 16 * m + g + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2}; });
     }
 #pragma unroll
     for (int m = 0; m < M; ++m)

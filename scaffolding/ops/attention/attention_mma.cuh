@@ -172,6 +172,27 @@ template <class F> __device__ inline float quad_all(float x, const F& combine) {
   return combine(x, __shfl_xor_sync(~0u, x, 2));
 }
 
+// Products become scores in units of log 2, -inf where a query may not see a key. place(m, n, e) says which query and key p[m][n][e] is of.
+template <int M, int N, class Place> __device__ inline void masked_scores(float (&p)[M][N][4], const AttentionShape& s, int b, int h, const Place& place) {
+  const float scale = s.scale * kLog2E;
+  auto each = [&](const auto& score) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          auto [i, j] = place(m, n, e);
+          p[m][n][e] = score(i, j, p[m][n][e]);
+        }
+  };
+  if (s.mask.data) each([&](int i, int j, float product) { return s.score(b, h, i, j, product) * kLog2E; });
+  else each([&](int i, int j, float product) { return j >= s.Lk || (s.causal && j > i) ? -INFINITY : product * scale; });
+}
+struct QueryAndKey {
+  int i, j;
+};
+
 // f(T, W) for the narrowest W that holds queries and values; few of them, because each is a kernel of its own.
 template <class F> void choose_width(const TensorView& q, const TensorView& v, const F& f) {
   int64_t width = q.sizes[3] > v.sizes[3] ? q.sizes[3] : v.sizes[3];
