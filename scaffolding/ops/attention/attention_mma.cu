@@ -1,4 +1,4 @@
-// Attention of 16-bit floats on tensor cores (FlashAttention-2): a block per 16 M rows of each of its warps goes over the keys, and keeps, per query, the
+// Attention on tensor cores, of 16-bit floats, and of float32 where TF32 is allowed (FlashAttention-2): a block per 16 M rows of each of its warps goes over the keys, and keeps, per query, the
 // largest score so far and the sum of weights relative to it. Scores are in units of log 2, so that a weight is one ex2.
 //
 // Keys and values each have one tile in shared memory: the values of a tile come while its scores are computed, the keys of the next one during softmax and
@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "scaffolding/backend/cuda/scratch.h"
+#include "scaffolding/backend/precision.h"
 #include "scaffolding/ops/attention/attention_mma.cuh"
 
 namespace sf::cuda {
@@ -27,15 +28,18 @@ template <class T> struct Forward {
 };
 
 // Rows per warp (16 M) and keys per tile: twice 16 rows share what is read of keys and values. Each as large as 255 registers hold without spills.
-template <int W> struct ForwardTile {
-  static constexpr int M = W <= 128 ? 2 : 1, kKeys = W <= 80 || W == 160 || W == 192 || W == 256 ? 64 : W == 96 ? 48 : 32, kColumns = W <= 256 ? W : W / 2;
+template <class T, int D> struct ForwardTile {
+  static constexpr bool kFloat = sizeof(T) == 4;
+  static constexpr int M = D <= (kFloat ? 64 : 128) ? 2 : 1, kColumns = D <= 256 ? D : D / 2;
+  static constexpr int kKeys = kFloat ? 32 : D <= 80 || D == 160 || D == 192 || D == 256 ? 64 : D == 96 ? 48 : 32;
+  static constexpr int W = D * int(sizeof(T)) / 2, kValueW = kColumns * int(sizeof(T)) / 2;  // of rows in shared memory
   static constexpr bool kKeepQueries = W <= 64;
-  static size_t shared(int warps) { return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kColumns>; }
+  static size_t shared(int warps) { return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kValueW>; }
 };
 
-template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attention_mma(Forward<T> f) {
-  using Tile = ForwardTile<W>;
-  constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns;
+template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attention_mma(Forward<T> f) {
+  using Tile = ForwardTile<T, D>;
+  constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns, W = Tile::W, kValueW = Tile::kValueW;
   const AttentionShape& s = f.shape;
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, g = lane / 4, t = lane % 4, N = 16 * M * (int(blockDim.x) / 32);
   int x = int(blockIdx.x), tile = x % f.tiles;
@@ -72,7 +76,7 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
     const int j0 = tile_of_keys * kKeys;
     wait_for_copies<0>();
     __syncthreads();  // keys are there, the last values no longer used
-    bring_rows<kColumns>(values_at, v + j0 * f.v.row, f.v.row, kKeys, exist(j0), value_width, f.vectors);
+    bring_rows<kValueW>(values_at, v + j0 * f.v.row, f.v.row, kKeys, exist(j0), value_width, f.vectors);
     commit_copies();
     if (!Tile::kKeepQueries || tile_of_keys == first) q.load(lane_in_a<W>(own));
     float p[M][kKeys / 8][4];
@@ -109,7 +113,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
 #pragma unroll
         for (int c = 0; c < kColumns / 8; ++c) out[m][c][2 * r] *= factor, out[m][c][2 * r + 1] *= factor;
       }
-    add_products_mma<T, kColumns>(out, p, lane_in_a<kColumns>(values_at));
+    if constexpr (Tile::kFloat) add_products_tf32<kValueW>(out, p, dynamic_shared() + (values_at - queries_at));
+    else add_products_mma<T, kValueW>(out, p, lane_in_a<kValueW>(values_at));
   }
 
   const int64_t head_rows = (int64_t(b) * s.Hq + h) * s.Lq + i0 + row0;
@@ -165,15 +170,14 @@ void forward(const AttentionForward& a) {
   if (a.y.numel() == 0) return;
   choose_width(a.q, a.v, [&](auto type, auto width) {
     using T = decltype(type);
-    constexpr int W = width();
-    using Tile = ForwardTile<W>;
+    using Tile = ForwardTile<T, width()>;
     Device device = a.q.device;
     Forward<T> f{};
     f.shape = AttentionShape(a), f.q = Heads<const T>(a.q), f.k = Heads<const T>(a.k), f.v = Heads<const T>(a.v), f.y = Heads<T>(a.y);
     f.lse = a.lse.defined() ? a.lse.as<float>() : nullptr;
     f.rows = a.q.sizes[0] * a.q.sizes[1] * a.q.sizes[2];
     f.vectors = moves_vectors(a.q) && moves_vectors(a.k) && moves_vectors(a.v) && moves_vectors(a.y);
-    f.slices = f.shape.Dv > Tile::kColumns ? W / Tile::kColumns : 1;
+    f.slices = f.shape.Dv > Tile::kColumns ? width() / Tile::kColumns : 1;
     const int64_t heads = a.q.sizes[0] * a.q.sizes[1] * f.slices, processors = multiprocessors(device);
     const size_t most = most_shared(device);
     auto tiles = [&](int warps) { return (f.shape.Lq + 16 * Tile::M * warps - 1) / (16 * Tile::M * warps); };
@@ -190,11 +194,14 @@ void forward(const AttentionForward& a) {
       f.part_lse = parts->as<float>();
       f.part_y = f.part_lse + f.parts * f.rows;
     }
-    launch("attention", device, {unsigned(blocks * f.parts), unsigned(32 * warps), Tile::shared(warps)}, attention_mma<T, W>, f);
+    launch("attention", device, {unsigned(blocks * f.parts), unsigned(32 * warps), Tile::shared(warps)}, attention_mma<T, width()>, f);
     if (f.parts > 1) launch("attention", device, unsigned((f.rows + kThreads / 32 - 1) / (kThreads / 32)), join_parts<T>, f);
   });
 }
-bool supports(const AttentionForward& a) { return attention_supported(a) && is_reduced(a.q.dtype); }
+bool supports(const AttentionForward& a) {
+  bool tf32 = a.q.dtype == kFloat32 && matmul_allow_tf32() && a.q.sizes[3] <= 256 && a.v.sizes[3] <= 256;
+  return attention_supported(a) && (is_reduced(a.q.dtype) || tf32);
+}
 
 SF_KERNEL(attention_forward, DeviceType::CUDA, "mma", 1, forward, supports)
 

@@ -208,26 +208,28 @@ template <class Tile> int warps_for(int rows, size_t most) {
   return warps;
 }
 
+template <class T, int W> void gradients(const AttentionBackward& a) {
+  Device device = a.q.device;
+  RowDeltas<T> deltas(a);
+  Gradients<T> f{deltas.arguments, 0, 1, true};
+  for (const TensorView* t : {&a.q, &a.k, &a.v, &a.dy, &a.dq, &a.dk, &a.dv}) f.vectors = f.vectors && moves_vectors(*t);
+  const AttentionShape& s = f.g.shape;
+  const size_t most = most_shared(device);
+  auto run = [&](auto tile, int rows, int columns, int64_t heads, void (*kernel)(Gradients<T>)) {
+    using Tile = decltype(tile);
+    int warps = warps_for<Tile>(rows, most), n = 16 * Tile::M * warps;
+    f.tiles = (rows + n - 1) / n;
+    f.slices = std::max(1, (columns + Tile::kColumns - 1) / Tile::kColumns);
+    int64_t blocks = int64_t(f.tiles) * f.slices * heads;
+    if (blocks > 0) launch("attention_backward", device, {unsigned(blocks), unsigned(32 * warps), Tile::shared(warps)}, kernel, f);
+  };
+  if (deltas.rows > 0 && (f.g.dq.data || f.g.dmask)) run(QueryTile<W>(), s.Lq, f.g.dq.data ? s.D : 1, a.q.sizes[0] * a.q.sizes[1], query_gradients_mma<T, W>);
+  if (f.g.dk.data || f.g.dv.data) run(KeyTile<W>(), s.Lk, std::max(s.D, s.Dv), a.k.sizes[0] * a.k.sizes[1], key_gradients_mma<T, W>);
+}
+
 void backward(const AttentionBackward& a) {
   choose_width(a.q, a.v, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int W = width();
-    Device device = a.q.device;
-    RowDeltas<T> deltas(a);
-    Gradients<T> f{deltas.arguments, 0, 1, true};
-    for (const TensorView* t : {&a.q, &a.k, &a.v, &a.dy, &a.dq, &a.dk, &a.dv}) f.vectors = f.vectors && moves_vectors(*t);
-    const AttentionShape& s = f.g.shape;
-    const size_t most = most_shared(device);
-    auto run = [&](auto tile, int rows, int columns, int64_t heads, void (*kernel)(Gradients<T>)) {
-      using Tile = decltype(tile);
-      int warps = warps_for<Tile>(rows, most), n = 16 * Tile::M * warps;
-      f.tiles = (rows + n - 1) / n;
-      f.slices = std::max(1, (columns + Tile::kColumns - 1) / Tile::kColumns);
-      int64_t blocks = int64_t(f.tiles) * f.slices * heads;
-      if (blocks > 0) launch("attention_backward", device, {unsigned(blocks), unsigned(32 * warps), Tile::shared(warps)}, kernel, f);
-    };
-    if (deltas.rows > 0 && (f.g.dq.data || f.g.dmask)) run(QueryTile<W>(), s.Lq, f.g.dq.data ? s.D : 1, a.q.sizes[0] * a.q.sizes[1], query_gradients_mma<T, W>);
-    if (f.g.dk.data || f.g.dv.data) run(KeyTile<W>(), s.Lk, std::max(s.D, s.Dv), a.k.sizes[0] * a.k.sizes[1], key_gradients_mma<T, W>);
+    if constexpr (sizeof(type) == 2) gradients<decltype(type), width()>(a);  // float32: attention_backward.cu
   });
 }
 bool supports(const AttentionBackward& a) { return attention_supported(a) && is_reduced(a.q.dtype); }
