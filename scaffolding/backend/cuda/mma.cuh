@@ -87,4 +87,10 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
+// x, unknown to the compiler: what is computed from it is computed anew, not kept in registers over a loop that has none to spare.
+__device__ inline int computed_again(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 }  // namespace sf::cuda

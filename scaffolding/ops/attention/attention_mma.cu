@@ -37,22 +37,30 @@ template <class T, int D> struct ForwardTile {
   static size_t shared(int warps) { return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kValueW>; }
 };
 
+// What a block computes.
+struct Work {
+  int tile, part, slice, h, b;
+};
+template <class T> __device__ inline Work work_of(const Forward<T>& f, int block) {
+  Work w;
+  w.tile = block % f.tiles, block /= f.tiles;
+  w.part = block % f.parts, block /= f.parts;
+  w.slice = block % f.slices, block /= f.slices;
+  w.h = block % f.shape.Hq, w.b = block / f.shape.Hq;
+  if (f.shape.causal) w.tile = f.tiles - 1 - w.tile;  // the longest ones first
+  return w;
+}
+
 template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attention_mma(Forward<T> f) {
   using Tile = ForwardTile<T, D>;
   constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns, W = Tile::W, kValueW = Tile::kValueW;
   const AttentionShape& s = f.shape;
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, g = lane / 4, t = lane % 4, N = 16 * M * (int(blockDim.x) / 32);
-  int x = int(blockIdx.x), tile = x % f.tiles;
-  x /= f.tiles;
-  int part = x % f.parts;
-  x /= f.parts;
-  int slice = x % f.slices;
-  x /= f.slices;
-  const int h = x % s.Hq, b = x / s.Hq;
-  if (s.causal) tile = f.tiles - 1 - tile;  // the longest ones first
-  const int i0 = tile * N, queries = s.Lq - i0 < N ? s.Lq - i0 : N, row0 = warp * 16 * M, column0 = slice * kColumns;
+  const Work w = work_of(f, int(blockIdx.x));
+  const int h = w.h, b = w.b, column0 = w.slice * kColumns;
+  const int i0 = w.tile * N, queries = s.Lq - i0 < N ? s.Lq - i0 : N, row0 = warp * 16 * M;
   const int end = s.key_end(i0 + queries - 1), key_tiles = (end + kKeys - 1) / kKeys;
-  const int first = int(int64_t(key_tiles) * part / f.parts), last = int(int64_t(key_tiles) * (part + 1) / f.parts);
+  const int first = int(int64_t(key_tiles) * w.part / f.parts), last = int(int64_t(key_tiles) * (w.part + 1) / f.parts);
   const T *k = f.k.at(b, h / s.G, 0), *v = f.v.at(b, h / s.G, 0) + column0;
   const int value_width = s.Dv - column0;
 
@@ -117,7 +125,9 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attenti
     else add_products_mma<T, kValueW>(out, p, lane_in_a<kValueW>(values_at));
   }
 
-  const int64_t head_rows = (int64_t(b) * s.Hq + h) * s.Lq + i0 + row0;
+  const Work done = work_of(f, computed_again(int(blockIdx.x)));
+  const int64_t head_rows = (int64_t(done.b) * s.Hq + done.h) * s.Lq + i0 + row0;
+  const int width_left = s.Dv - done.slice * kColumns;
   float factor[M][2];
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -126,14 +136,14 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attenti
       float sum = quad_all(total[m][r], [](float x, float y) { return x + y; });
       factor[m][r] = sum == 0.0f ? 0.0f : 1.0f / sum;
       int row = 16 * m + 8 * r + g;
-      if (t != 0 || slice != 0 || row0 + row >= queries) continue;
-      if (f.parts > 1) f.part_lse[part * f.rows + head_rows + row] = sum == 0.0f ? -INFINITY : top[m][r] + log2f(sum);
+      if (t != 0 || done.slice != 0 || row0 + row >= queries) continue;
+      if (f.parts > 1) f.part_lse[done.part * f.rows + head_rows + row] = sum == 0.0f ? -INFINITY : top[m][r] + log2f(sum);
       else if (f.lse) f.lse[head_rows + row] = sum == 0.0f ? 0.0f : top[m][r] * kLn2 + logf(sum);
     }
   if (f.parts == 1) {
     // Queries of a warp are read by that warp alone, so that its rows of shared memory are free.
-    store_rows_mma<T, W>(out, factor, own, f.y.at(b, h, i0 + row0) + column0, f.y.row, queries - row0, value_width < kColumns ? value_width : kColumns,
-                         f.vectors);
+    store_rows_mma<T, W>(out, factor, own, f.y.at(done.b, done.h, i0 + row0) + done.slice * kColumns, f.y.row, queries - row0,
+                         width_left < kColumns ? width_left : kColumns, f.vectors);
     return;
   }
 #pragma unroll
@@ -143,7 +153,8 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attenti
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         int row = 16 * m + e / 2 * 8 + g, col = 8 * c + 2 * t + e % 2;
-        if (row0 + row < queries && col < value_width) f.part_y[(part * f.rows + head_rows + row) * s.Dv + column0 + col] = out[m][c][e] * factor[m][e / 2];
+        if (row0 + row < queries && col < width_left)
+          f.part_y[(done.part * f.rows + head_rows + row) * s.Dv + done.slice * kColumns + col] = out[m][c][e] * factor[m][e / 2];
       }
 }
 
