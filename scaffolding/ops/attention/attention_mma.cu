@@ -1,5 +1,5 @@
-// Attention on tensor cores, of 16-bit floats, and of float32 where TF32 is allowed (FlashAttention-2): a block per 16 M rows of each of its warps goes over the keys, and keeps, per query, the
-// largest score so far and the sum of weights relative to it. Scores are in units of log 2, so that a weight is one ex2.
+// Attention on tensor cores, of 16-bit floats, and of float32 where TF32 is allowed (FlashAttention-2): a block per 16 M rows of each of its warps goes over
+// the keys, and keeps, per query, the largest score so far and the sum of weights relative to it. Scores are in units of log 2, so that a weight is one ex2.
 //
 // Keys and values each have one tile in shared memory: the values of a tile come while its scores are computed, the keys of the next one during softmax and
 // the product with the values. Where queries are too few for the GPU, `parts` blocks share the keys of one tile of queries and a second kernel joins what
@@ -51,7 +51,7 @@ template <class T> __device__ inline Work work_of(const Forward<T>& f, int block
   return w;
 }
 
-template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attention_mma(Forward<T> f) {
+template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) attention_mma(Forward<T> f) {
   using Tile = ForwardTile<T, D>;
   constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns, W = Tile::W, kValueW = Tile::kValueW;
   const AttentionShape& s = f.shape;
@@ -102,6 +102,8 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attenti
       unit = 1;
       masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + row0 + 16 * m + g + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2}; });
     }
+    float shrink[M][2];
+    bool shrinks = false;
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -118,9 +120,17 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads) attenti
 #pragma unroll
           for (int e = 2 * r; e < 2 * r + 2; ++e) sum += p[m][n][e] = exp2_fast(p[m][n][e] * unit - shift);
         total[m][r] = total[m][r] * factor + sum;
-#pragma unroll
-        for (int c = 0; c < kColumns / 8; ++c) out[m][c][2 * r] *= factor, out[m][c][2 * r + 1] *= factor;
+        shrink[m][r] = factor;
+        shrinks = shrinks || factor != 1;
       }
+    if (__any_sync(~0u, shrinks)) {  // seldom after the first tiles
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int c = 0; c < kColumns / 8; ++c)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) out[m][c][e] *= shrink[m][e / 2];
+    }
     if constexpr (Tile::kFloat) add_products_tf32<kValueW>(out, p, dynamic_shared() + (values_at - queries_at));
     else add_products_mma<T, kValueW>(out, p, lane_in_a<kValueW>(values_at));
   }
