@@ -5,10 +5,12 @@
 #include <nanobind/stl/tuple.h>
 
 #include "bind_arguments.h"
+#include "py_callable.h"
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
+#include "scaffolding/optim/graphed_step.h"
 
 namespace nb = nanobind;
 
@@ -88,6 +90,22 @@ void bind_cuda(nb::module_& m) {
   m.def("_cuda_event_done", [](int i, uintptr_t e) { return gpu(i).event_done(i, pointer(e)); });
   m.def("_cuda_graph_pool", &cuda::new_graph_pool);
   m.def("_cuda_is_capturing", [] { return cuda::CudaGraph::recording() != nullptr; });
+  nb::class_<optim::GraphedStep>(m, "_GraphedStep")
+      .def("__init__",
+           [](optim::GraphedStep* self, nb::handle step) {
+             new (self) optim::GraphedStep([step = Held(step)](const Tensors& inputs) {
+               nb::gil_scoped_acquire gil;
+               return nb::cast<Tensors>(step.get()(inputs));
+             });
+           })
+      .def("__call__", [](optim::GraphedStep& g, const Tensors& inputs) { return g(inputs); })
+      .def("reset", &optim::GraphedStep::reset)
+      .def("statistics", [](const optim::GraphedStep& g) {
+        auto s = g.statistics();
+        nb::dict out;
+        out["eager"] = s.eager, out["captures"] = s.captures, out["replays"] = s.replays, out["kept"] = s.kept;
+        return out;
+      });
   nb::class_<cuda::CudaGraph>(m, "_CudaGraph")
       .def("__init__", [](cuda::CudaGraph* self, int i) { new (self) cuda::CudaGraph(Device(Device::CUDA, i)); })
       .def("capture_begin", [](cuda::CudaGraph& g, uint64_t pool, int mode) { g.capture_begin(pool, CaptureMode(mode)); })

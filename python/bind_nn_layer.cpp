@@ -214,23 +214,28 @@ PyObject* call_forward(PyObject* f, PyModule* self, PyObject* const* args, size_
     nn::Module* m = self->module;
     SF_CHECK_AS(RuntimeError, m && self->native, layer.name, ": is not ready: call super().__init__() first");
     SF_CHECK_AS(TypeError, layer.type == typeid(*m), layer.name, ".forward: called on a ", m->type());
-    if (layer.unary && n == 1 && !keywords && is_tensor(args[0]) && !m->has_hooks()) {
-      const Tensor& x = tensor_of(args[0]);
-      Tensor y;
-      {
-        MaybeRelease release(x.numel() > kReleaseAbove);
-        y = layer.unary(*m, x);
+    try {
+      if (layer.unary && n == 1 && !keywords && is_tensor(args[0]) && !m->has_hooks()) {
+        const Tensor& x = tensor_of(args[0]);
+        Tensor y;
+        {
+          MaybeRelease release(x.numel() > kReleaseAbove);
+          y = layer.unary(*m, x);
+        }
+        return wrap(std::move(y));
       }
-      return wrap(std::move(y));
+      Parameters parameters{layer.name, layer.forward_params, layer.forward_args, cls.forward_names.ptr(), true};
+      Arguments arguments(parameters, args, n, keywords);
+      Value y;
+      {
+        MaybeRelease release(arguments.large());
+        y = m->has_hooks() ? m->call_native({arguments.values().begin(), arguments.values().end()}) : layer.call(*m, arguments.values());
+      }
+      return to_object(std::move(y));
+    } catch (OutOfMemory& e) {
+      m->leaves(e);
+      throw;
     }
-    Parameters parameters{layer.name, layer.forward_params, layer.forward_args, cls.forward_names.ptr(), true};
-    Arguments arguments(parameters, args, n, keywords);
-    Value y;
-    {
-      MaybeRelease release(arguments.large());
-      y = m->has_hooks() ? m->call_native({arguments.values().begin(), arguments.values().end()}) : layer.call(*m, arguments.values());
-    }
-    return to_object(std::move(y));
   });
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <typeindex>
 
+#include "bind_errors.h"
+
 namespace sf::py {
 
 PyTypeObject* module_type = nullptr;
@@ -247,11 +249,23 @@ PyObject* call_without_hooks(PyObject* o, PyObject* const* args, size_t nargsf, 
   return bound ? PyObject_Vectorcall(bound.ptr(), args, nargsf, keywords) : nullptr;
 }
 
+// The exception that is set says out of memory: it tells this module too.
+void name_in_error(const nn::Module& m) {
+  auto& last = last_out_of_memory();
+  if (!last || last->module() == &m) return;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  m.leaves(*last);
+  Py_XDECREF(value);
+  PyErr_Restore(type, PyUnicode_FromString(last->what()), trace);
+}
+
 PyObject* module_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   PyModule* self = cast(o);
   if (!self->module) return not_initialised(o);
-  if (!self->hooks) return call_without_hooks(o, args, nargsf, keywords);
-  return call_with_self(g_hooked_call, o, args, nargsf, keywords);
+  PyObject* result = self->hooks ? call_with_self(g_hooked_call, o, args, nargsf, keywords) : call_without_hooks(o, args, nargsf, keywords);
+  if (!result && PyErr_ExceptionMatches(out_of_memory_type)) name_in_error(*self->module);
+  return result;
 }
 
 PyObject* module_repr(PyObject* o) {

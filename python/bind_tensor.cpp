@@ -6,6 +6,7 @@
 
 #include <new>
 
+#include "bind_errors.h"
 #include "python_hooks.h"
 #include "tensor_slots.h"
 
@@ -221,6 +222,12 @@ static void set_error(PyObject* type, const char* message) {
   Py_DECREF(text);
 }
 
+PyObject* out_of_memory_type = nullptr;  // a RuntimeError, as torch's
+std::optional<OutOfMemory>& last_out_of_memory() {
+  static thread_local std::optional<OutOfMemory> last;
+  return last;
+}
+
 PyObject* raise_current() noexcept {
   try {
     throw;
@@ -232,6 +239,9 @@ PyObject* raise_current() noexcept {
     set_error(PyExc_TypeError, e.what());
   } catch (const ValueError& e) {
     set_error(PyExc_ValueError, e.what());
+  } catch (const OutOfMemory& e) {
+    last_out_of_memory() = e;
+    set_error(out_of_memory_type, e.what());
   } catch (const NotSupported& e) {
     set_error(PyExc_NotImplementedError, e.what());  // a RuntimeError
   } catch (const Error& e) {
@@ -254,6 +264,8 @@ void bind_tensor(nb::module_& m) {
       raise_current();
     }
   });
+  out_of_memory_type = PyErr_NewException("scaffolding.OutOfMemoryError", PyExc_RuntimeError, nullptr);
+  m.attr("OutOfMemoryError") = nb::handle(out_of_memory_type);
   size_type = make_size_type();
   tensor_type = make_tensor_type();
   m.attr("Size") = nb::handle(reinterpret_cast<PyObject*>(size_type));

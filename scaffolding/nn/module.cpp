@@ -154,12 +154,28 @@ Values of_the_kinds_of(const Values& sent, Values args) {
 
 Value Module::call_slowly(const Values& args, const std::function<Value(const Values&)>& forward) const {
   if (side_->replacement) return present()->call(args);
-  if (!side_->intercepted) return run_hooks(args, forward);
+  if (!side_->intercepted) {
+    try {
+      return run_hooks(args, forward);
+    } catch (OutOfMemory& e) {
+      leaves(e);
+      throw;
+    }
+  }
   struct Scope : UnderWay {
     Scope(const Module* m, const Values* a, const std::function<Value(const Values&)>* f) : UnderWay{m, a, f, t_under_way} { t_under_way = this; }
     ~Scope() { t_under_way = outer; }
   } scope(this, &args, &forward);
   return side_->extension->call(args);
+}
+
+void Module::leaves(OutOfMemory& e) const {
+  std::string path;
+  if (e.module() == this) return;
+  if (e.module())
+    for (auto& m : named_modules(const_cast<Module&>(*this)))
+      if (m.module == e.module()) path = m.name;
+  e.leaves(this, path, type());
 }
 
 Value Module::call(const Values& args) {
@@ -169,7 +185,12 @@ Value Module::call(const Values& args) {
 }
 
 Value Module::call_native(const Values& args) {
-  return run_hooks(args, [this](const Values& v) { return forward_boxed(v); });
+  try {
+    return run_hooks(args, [this](const Values& v) { return forward_boxed(v); });
+  } catch (OutOfMemory& e) {
+    leaves(e);
+    throw;
+  }
 }
 
 Value Module::forward_boxed(const Values& args) {

@@ -22,6 +22,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/core/tensor.h"
 #include "scaffolding/core/value.h"
 
@@ -100,6 +101,8 @@ class Module {
   void replace_by(std::function<Module*()> m);
   Module* present() const;  // what stands in for this one, or this one
 
+  void leaves(OutOfMemory& e) const;  // a call of this module that it comes out of: adds its name
+
   bool training = true;
   void* python = nullptr;  // the Python object that shows this module now, not owned
 
@@ -138,8 +141,14 @@ class Module {
   }
   template <class M, class... A> static auto call_module(const M& m, A&&... a) {
     using R = std::remove_cvref_t<decltype(m.forward(std::forward<A>(a)...))>;
-    if (!m.slow_) [[likely]]
-      return R(m.forward(std::forward<A>(a)...));
+    if (!m.slow_) [[likely]] {
+      try {
+        return R(m.forward(std::forward<A>(a)...));
+      } catch (OutOfMemory& e) {
+        m.leaves(e);
+        throw;
+      }
+    }
     if constexpr ((std::is_constructible_v<Value, A> && ...) && (std::is_same_v<R, Value> || std::is_constructible_v<Value, R>)) {
       auto forward = [&m](const Values& v) -> Value {
         return [&]<size_t... I>(std::index_sequence<I...>)->Value { return m.forward(unboxed<std::remove_cvref_t<A>>(v.at(I))...); }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -49,6 +50,8 @@ Shape AdafactorOptions::slot_shape(size_t slot, const Tensor& param) {
 }
 
 void AdafactorOptions::step(std::span<Update> updates) const {
+  SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), kName,
+              ".step: cannot be part of a CUDA graph, since the size of its steps is computed on the host; capture AdamW or AdamW8bit with capturable=True");
   autograd::NoGrad off;
   for (const Update& u : updates) {
     check_update(kName, u);

@@ -5,6 +5,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/ops/adamw/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/optim/capturable.h"
 
 namespace sf::optim {
 
@@ -56,7 +57,7 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
       Update& u = dense[i];
       auto& [count, avg, square, largest, master, f5, f6, f7] = u.slots;
       DType moment = state_dtype(u.param);
-      if (!numbers) prepare_step(count);
+      if (!numbers && !capturable) prepare_step(count);
       prepare_slot(kName, "exp_avg", avg, u.param, moment);
       prepare_slot(kName, "exp_avg_sq", square, u.param, moment);
       if (amsgrad) prepare_slot(kName, "max_exp_avg_sq", largest, u.param, moment);
@@ -86,7 +87,18 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
       s.count = int64_t(n);
       run_there(kName, dense, s, numbers);
     }
-    for (size_t begin = numbers ? n : 0, end; begin < n; begin = end) {
+    const bool there = numbers || capturable;
+    if (capturable && !numbers) {
+      SF_CHECK(device_lr, kName, ": capturable needs the learning rate in device memory");
+      for (const DeviceCount& d : advance_device_counts(kName, dense, kStep)) {
+        std::vector<AdamWTensor> some;
+        for (size_t i : d.members) some.push_back(list[i]);
+        s.tensors = some.data();
+        s.count = int64_t(some.size());
+        run_there(kName, dense, s, step_numbers(device_lr, d.count, betas));
+      }
+    }
+    for (size_t begin = there ? n : 0, end; begin < n; begin = end) {
       double count = advance_step(dense[begin].slots[kStep]);
       Device device = dense[begin].param.device();
       for (end = begin + 1; end < n && dense[end].param.device() == device && *static_cast<float*>(dense[end].slots[kStep].data_ptr()) + 1 == count; ++end)

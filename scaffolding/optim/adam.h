@@ -16,6 +16,8 @@ template <bool decoupled> struct AdamFamily {
   bool maximize = false;
   bool decoupled_weight_decay = decoupled;
   bool master_weights = false;
+  bool capturable = false;  // step count and learning rate are in device memory, so that a step can be part of a CUDA graph
+  Tensor device_lr;         // where captured steps read it: the optimizer's, which writes lr there
   // float64 [5] on CUDA: what a captured step reads from device memory (AdamWStep::numbers). Whoever gives it counts the steps.
   Tensor numbers;
 
@@ -31,6 +33,7 @@ template <bool decoupled> struct AdamFamily {
     f("maximize", o.maximize);
     f("decoupled_weight_decay", o.decoupled_weight_decay);
     f("master_weights", o.master_weights);
+    f("capturable", o.capturable);
   }
   static Shape slot_shape(size_t slot, const Tensor& param) { return slot == 0 ? Shape{} : param.shape(); }
   void check() const;  // ValueError in torch's words

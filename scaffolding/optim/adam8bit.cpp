@@ -9,6 +9,7 @@
 #include "scaffolding/ops/adamw/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/optim/adam.h"
+#include "scaffolding/optim/capturable.h"
 #include "scaffolding/optim/kernel.h"
 
 namespace sf::optim {
@@ -85,8 +86,18 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
   autograd::NoGrad off;
   for (Update& u : updates) check_update(kName, u);
   with_dense_params(updates, [&](std::span<Update> dense) {
+    std::vector<Tensor> there(dense.size(), numbers);  // the numbers of each update's step
+    if (capturable && !numbers) {
+      SF_CHECK(device_lr, kName, ": capturable needs the learning rate in device memory");
+      for (const DeviceCount& d : advance_device_counts(kName, dense, kStep)) {
+        Tensor of_these = step_numbers(device_lr, d.count, betas);
+        for (size_t i : d.members) there[i] = of_these;
+      }
+    }
     for (Update& u : dense) {
       auto& slots = u.slots;
+      const Tensor& given = there[size_t(&u - dense.data())];
+      const double* on_device = given ? given.data<double>() : nullptr;
       bool small = u.param.numel() < min_8bit_size || u.param.dtype() == kFloat64;
       DType moment = state_dtype(u.param);
       if (small) {
@@ -100,8 +111,8 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
       }
       bool behind = master_weights && is_reduced(u.param.dtype());
       if (behind) prepare_master(kName, slots[kMaster], u.param);
-      prepare_step(slots[kStep]);
-      double count = advance_step(slots[kStep]), correction1 = 1 - std::pow(betas[0], count), correction2 = 1 - std::pow(betas[1], count);
+      if (!on_device) prepare_step(slots[kStep]);
+      double count = on_device ? 1 : advance_step(slots[kStep]), correction1 = 1 - std::pow(betas[0], count), correction2 = 1 - std::pow(betas[1], count);
       Tensor grad = u.grad;
       if (grad.dtype() != u.param.dtype() && (moment == kFloat64 || grad.dtype() == kFloat64)) grad = to_dtype(grad, u.param.dtype());
       grad = laid_out_as(grad, u.param);
@@ -115,7 +126,7 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
                       .numel = u.param.numel(),
                       .param_dtype = u.param.dtype(),
                       .grad_dtype = grad.dtype()};
-        AdamWStep s{&t, 1, lr, betas[0], betas[1], eps, weight_decay, correction1, correction2, 1, maximize};
+        AdamWStep s{&t, 1, lr, betas[0], betas[1], eps, weight_decay, correction1, correction2, 1, maximize, true, on_device};
         auto kernel = adamw_step.find(u.param.device(), s);
         SF_CHECK_AS(NotSupported, kernel, kName, ": no kernel on ", u.param.device());
         kernel(s);
@@ -130,7 +141,7 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
                           .numel = u.param.numel(),
                           .param_dtype = u.param.dtype(),
                           .grad_dtype = grad.dtype()};
-        QuantizedAdamStep s{&t, 1, &map_of(true), &map_of(false), lr, betas[0], betas[1], eps, weight_decay, correction1, correction2, maximize};
+        QuantizedAdamStep s{&t, 1, &map_of(true), &map_of(false), lr, betas[0], betas[1], eps, weight_decay, correction1, correction2, maximize, on_device};
         auto kernel = quantized_adam_step.find(u.param.device(), s);
         SF_CHECK_AS(NotSupported, kernel, kName, ": no kernel on ", u.param.device());
         kernel(s);

@@ -17,6 +17,8 @@ static_assert(kThreads == optim::kBlock);
 
 struct Rates {
   float sign, decay, lerp, beta2, fresh, eps, size;
+  double plain_eps, weight_decay;
+  const double* numbers;
   explicit Rates(const QuantizedAdamStep& s)
       : sign(s.maximize ? -1.0f : 1.0f),
         decay(float(1 - s.lr * s.weight_decay)),
@@ -24,7 +26,16 @@ struct Rates {
         beta2(float(s.beta2)),
         fresh(float(1 - s.beta2)),
         eps(float(s.eps * ::sqrt(s.bias_correction2))),
-        size(float(s.lr / s.bias_correction1 * ::sqrt(s.bias_correction2))) {}
+        size(float(s.lr / s.bias_correction1 * ::sqrt(s.bias_correction2))),
+        plain_eps(s.eps),
+        weight_decay(s.weight_decay),
+        numbers(s.numbers) {}
+  __device__ bool skip() const { return numbers && numbers[4] != 0; }
+  __device__ Rates of_now() const {
+    Rates r = *this;
+    if (numbers) r.decay = float(1 - numbers[0] * weight_decay), r.eps = float(plain_eps * numbers[2]), r.size = float(numbers[1] * numbers[2]);
+    return r;
+  }
 };
 
 // The index of the level nearest to x in [0, 1]: that of its cell, or the next one.
@@ -37,8 +48,10 @@ __device__ int nearest(const DynamicMap& map, float x) {
   return x > map.midpoints[k] ? k + 1 : k;
 }
 
-__global__ void __launch_bounds__(kThreads) update_blocks(QuantizedTensor t, Rates r, const DynamicMap* avg_map, const DynamicMap* square_map) {
+__global__ void __launch_bounds__(kThreads) update_blocks(QuantizedTensor t, Rates rates, const DynamicMap* avg_map, const DynamicMap* square_map) {
   using G = RowThreads<kThreads>;
+  if (rates.skip()) return;
+  const Rates r = rates.of_now();
   int64_t block = blockIdx.x, i = block * kThreads + threadIdx.x;
   bool real = i < t.numel;
   float avg = 0, square = 0;
@@ -65,7 +78,7 @@ __global__ void __launch_bounds__(kThreads) update_blocks(QuantizedTensor t, Rat
 }
 
 void quantized_adam(const QuantizedAdamStep& s) {
-  refuse_while_capturing("adamw8bit", "an optimizer whose step count and learning rate are numbers of the host");
+  if (!s.numbers) refuse_while_capturing("adamw8bit", "an optimizer whose step count and learning rate are numbers of the host (capturable=False)");
   Device device = device_of_step("adamw_8bit", s.tensors, s.count, [](const QuantizedTensor& t) { return t.param; });
   DeviceTable avg_map = device_table(device, s.avg_map, 1), square_map = device_table(device, s.square_map, 1);
   for (int64_t k = 0; k < s.count; ++k) {

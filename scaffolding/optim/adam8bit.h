@@ -12,7 +12,9 @@ struct AdamW8bitOptions {
   double weight_decay = 1e-2;
   int64_t min_8bit_size = 4096;
   bool maximize = false;
-  bool master_weights = false;  // as AdamW's
+  bool master_weights = false;  // as AdamW's, and the next three too
+  bool capturable = false;
+  Tensor device_lr, numbers;
 
   static constexpr const char* kName = "AdamW8bit";
   // state1 and state2 are uint8 of the parameter's shape (or the float moments of a small one), absmax1 and absmax2 float32,
@@ -26,6 +28,7 @@ struct AdamW8bitOptions {
     f("min_8bit_size", o.min_8bit_size);
     f("maximize", o.maximize);
     f("master_weights", o.master_weights);
+    f("capturable", o.capturable);
   }
   static Shape slot_shape(size_t slot, const Tensor& param);
   void check() const;

@@ -24,6 +24,7 @@ struct SgdStep {
   int64_t count = 0;
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;
+  const double* numbers = nullptr;  // as AdamWStep's, of which lr and skip are read
 };
 extern KernelTable<SgdStep> sgd_step;
 
@@ -86,6 +87,7 @@ struct QuantizedAdamStep {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 1e-2;
   double bias_correction1 = 1, bias_correction2 = 1;
   bool maximize = false;
+  const double* numbers = nullptr;  // as AdamWStep's, whose factor is not read
 };
 extern KernelTable<QuantizedAdamStep> quantized_adam_step;
 

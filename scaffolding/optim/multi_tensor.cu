@@ -17,9 +17,20 @@ using optim::UnscaleTensor;
 template <class A> struct Sgd {
   A lr, momentum, damped, weight_decay, sign;
   bool nesterov;
+  const double* numbers;
   explicit Sgd(const SgdStep& s)
-      : lr(A(s.lr)), momentum(A(s.momentum)), damped(A(1 - s.dampening)), weight_decay(A(s.weight_decay)), sign(A(s.maximize ? -1 : 1)), nesterov(s.nesterov) {}
+      : lr(A(s.lr)),
+        momentum(A(s.momentum)),
+        damped(A(1 - s.dampening)),
+        weight_decay(A(s.weight_decay)),
+        sign(A(s.maximize ? -1 : 1)),
+        nesterov(s.nesterov),
+        numbers(s.numbers) {}
   __device__ void operator()(const SgdTensor& t, int64_t i) const {
+    if (!numbers) update(t, i, lr);
+    else if (numbers[4] == 0) update(t, i, A(numbers[0]));
+  }
+  __device__ void update(const SgdTensor& t, int64_t i, A lr) const {
     Numbers param = numbers_at(t.param, t.param_dtype), grad = numbers_at(t.grad, t.grad_dtype);
     A p = t.master ? A(t.master[i]) : entry<A>(param, i), g = sign * entry<A>(grad, i) + weight_decay * p;
     if (A* buffer = static_cast<A*>(t.buffer)) {

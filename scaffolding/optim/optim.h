@@ -5,6 +5,7 @@
 #include "scaffolding/optim/adam8bit.h"
 #include "scaffolding/optim/ema.h"
 #include "scaffolding/optim/grad_scaler.h"
+#include "scaffolding/optim/graphed_step.h"
 #include "scaffolding/optim/lr_scheduler.h"
 #include "scaffolding/optim/optimizer.h"
 #include "scaffolding/optim/sgd.h"

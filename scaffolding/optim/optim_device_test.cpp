@@ -5,8 +5,11 @@
 #include <cmath>
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cuda_graph.h"
+#include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/random.h"
 #include "scaffolding/optim/ema.h"
@@ -102,6 +105,89 @@ TEST_F(CudaOptim, unscaling_finds_what_is_not_finite) {
       optim::unscale_(grads, 0.5, here);
       expect_close(moved, grads, "gradients");
     }
+}
+
+// A step of `Optimizer` on CUDA, op by op and as graphs.
+template <class Optimizer, class Options> void graphed_steps_equal_plain_ones(const Options& options) {
+  Tensor weights = randn({6, 50}), bias = randn({50});
+  struct Result {
+    std::vector<double> losses, weights;
+    int64_t captures = 0;
+  };
+  auto run = [&](bool graphed) {
+    Result result;
+    Tensor w = weights.cuda().requires_grad_(), b = bias.cuda().requires_grad_();
+    Optimizer opt(Tensors{w, b}, options);
+    auto step = [&](const Tensors& in) -> Tensors {
+      opt.zero_grad();
+      Tensor loss = square(matmul(in[0], w) + b).mean();
+      loss.backward();
+      opt.step();
+      return {loss};
+    };
+    optim::GraphedStep graph(step);
+    for (int64_t i = 0; i < 8; ++i) {
+      Tensor x = (full({i < 4 ? 5 : 3, 6}, 0.1 * double(i + 1), kFloat32)).cuda();
+      result.losses.push_back((graphed ? graph({x}) : step({x}))[0].detach().item());
+      opt.set_lr(0.05 / double(i + 2));
+      if (i == 5) {
+        auto saved = opt.state_dict();
+        opt.load_state_dict(saved);  // other tensors: what was captured is of no use
+        graph.reset();
+      }
+    }
+    result.weights = w.detach().cpu().to_vector();
+    result.captures = graph.statistics().captures;
+    return result;
+  };
+  Result plain = run(false), graphed = run(true);
+  EXPECT_EQ(graphed.losses, plain.losses);
+  EXPECT_EQ(graphed.weights, plain.weights);
+  EXPECT_EQ(graphed.captures, 3);  // two shapes, and again after the reset
+}
+
+TEST_F(CudaOptim, graphed_steps_of_adam_are_the_plain_ones) {
+  graphed_steps_equal_plain_ones<optim::Adam>(optim::AdamOptions{.lr = 0.05, .weight_decay = 0.1, .capturable = true});
+  graphed_steps_equal_plain_ones<optim::AdamW>(optim::AdamWOptions{.lr = 0.05, .amsgrad = true, .capturable = true});
+  graphed_steps_equal_plain_ones<optim::AdamW8bit>(optim::AdamW8bitOptions{.lr = 0.05, .min_8bit_size = 100, .capturable = true});
+}
+
+TEST_F(CudaOptim, capturable_adamw_counts_as_the_plain_one) {
+  Tensors results;
+  for (bool capturable : {false, true}) {
+    Tensor w = ones({7}).cuda().requires_grad_(), late = ones({3}).cuda().requires_grad_();
+    optim::AdamW opt(Tensors{w, late}, optim::AdamWOptions{.lr = 0.1, .capturable = capturable});
+    for (int i = 0; i < 4; ++i) {
+      w.set_grad(full({7}, 0.5 + i, kFloat32, Device("cuda")));
+      if (i > 1) late.set_grad(full({3}, 1.5, kFloat32, Device("cuda")));
+      opt.step();
+    }
+    results.push_back(cat({w.detach(), late.detach()}).cpu());
+  }
+  expect_close({results[1]}, {results[0]}, "counts");
+}
+
+TEST_F(CudaOptim, what_cannot_be_captured_is_refused) {
+  Tensor w = ones({300}).cuda().requires_grad_();
+  w.set_grad(ones({300}).cuda());
+  auto refused = [&](const char* what, const std::function<void()>& f) {
+    std::string message = "no error";
+    try {
+      cuda::capture(f, {.warmup = 0});
+    } catch (const Error& e) {
+      message = e.what();
+    }
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  optim::AdamW adam(Tensors{w}, optim::AdamWOptions{.capturable = true});
+  refused("the first step makes the state and cannot be captured", [&] { adam.step(); });
+  adam.step();
+  refused("a learning rate that is set while a graph is captured", [&] { adam.set_lr(0.5); });
+  optim::Adafactor adafactor(Tensors{w}, {});
+  refused("Adafactor.step: cannot be part of a CUDA graph", [&] { adafactor.step(); });
+  optim::AdamW8bit eight(Tensors{w}, optim::AdamW8bitOptions{.min_8bit_size = 0});
+  refused("step count and learning rate", [&] { eight.step(); });
+  EXPECT_THROW(optim::AdamW(Tensors{ones({2}).requires_grad_()}, optim::AdamWOptions{.capturable = true}), ValueError);
 }
 
 }  // namespace

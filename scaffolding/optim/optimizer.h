@@ -7,6 +7,7 @@
 #include <map>
 
 #include "scaffolding/core/value.h"
+#include "scaffolding/optim/capturable.h"
 #include "scaffolding/optim/update.h"
 
 namespace sf::optim {
@@ -89,6 +90,7 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     size_t n = group.params.size();
     add_params(Rule::kName, std::move(group.params));
     options_.push_back(group.options);
+    keep_device_lr(params_.size() - 1);
     state_.push_back(std::vector<State>(n));
   }
 
@@ -128,6 +130,7 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     SF_CHECK(known, Rule::kName, ": has no option '", name, "'");
     changed.check();
     options_[group] = changed;
+    keep_device_lr(group);
   }
 
   StateDict state_dict() const override {
@@ -158,10 +161,16 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     }
     options_ = std::move(options);
     state_ = std::move(state);
+    for (size_t g = 0; g < options_.size(); ++g) keep_device_lr(g);
     load_initial_lr(saved);
   }
 
  private:
+  // Captured steps read the rate from device memory.
+  void keep_device_lr(size_t g) {
+    if constexpr (requires(Rule r) { r.device_lr; })
+      if (options_[g].capturable) write_device_lr(Rule::kName, options_[g].lr, params_[g], options_[g].device_lr);
+  }
   using State = std::array<Tensor, kMaxSlots>;
   static State loaded(const Tensor& param, int64_t id, const StateDict& saved) {
     State s;

@@ -46,7 +46,7 @@ void SGDOptions::step(std::span<Update> updates) const {
                  .first = first};
       if (!grad.is_same(u.grad)) keep.push_back(std::move(grad));
     }
-    SgdStep s{nullptr, 0, lr, momentum, dampening, weight_decay, nesterov, maximize};
+    SgdStep s{nullptr, 0, lr, momentum, dampening, weight_decay, nesterov, maximize, numbers ? numbers.data<double>() : nullptr};
     for (size_t begin = 0, end; begin < n; begin = end) {
       Device device = dense[begin].param.device();
       for (end = begin + 1; end < n && dense[end].param.device() == device;) ++end;

@@ -12,6 +12,7 @@ struct SGDOptions {
   bool nesterov = false;
   bool maximize = false;
   bool master_weights = false;  // as AdamW's
+  Tensor numbers;               // as AdamW's: lr and skip are read
 
   static constexpr const char* kName = "SGD";
   static constexpr std::array kSlots{"momentum_buffer", "master"};

@@ -107,6 +107,8 @@ def test_what_cannot_be_captured_is_named():
     adamw = sf.optim.AdamW([sf.nn.Parameter(sf.ones(3, device="cuda"))])
     adamw.param_groups[0]["params"][0].grad = sf.ones(3, device="cuda")
     sgd = sf.optim.SGD(adamw.param_groups[0]["params"], lr=0.1, momentum=0.9)
+    adamw8bit = sf.optim.AdamW8bit(adamw.param_groups[0]["params"], min_8bit_size=0)
+    adafactor = sf.optim.Adafactor(adamw.param_groups[0]["params"])
     scaler = sf.amp.GradScaler("cuda")
     for f, message in (
         (lambda: x.sum().item(), "a copy from or to host memory is not allowed while a CUDA graph is captured"),
@@ -118,6 +120,11 @@ def test_what_cannot_be_captured_is_named():
         (sgd.step, "a first step, which starts the momentum anew"),
         (lambda: scaler.unscale_(sgd), "the scale would stay"),
         (lambda: scaler.scale(x), "the scale would stay"),
+        (adamw8bit.step, "step count and learning rate"),
+        (adafactor.step, "Adafactor.step: cannot be part of a CUDA graph"),
+        (lambda: sf.bernoulli(x * 0.5), "bernoulli_ with a tensor of chances: is drawn on the host"),
+        (lambda: sf.multinomial(x, 2), "multinomial: is drawn on the host"),
+        (lambda: sf.randperm(5, device="cuda"), "randperm: is drawn on the host"),
     ):
         g = cuda.CUDAGraph()
         with pytest.raises(RuntimeError, match=message), cuda.graph(g):
@@ -267,3 +274,83 @@ def test_capturable_optimizers_refuse_what_would_be_frozen():
     scaler.scale(p.sum())
     with pytest.raises(RuntimeError, match="needs an optimizer with capturable=True"):
         scaler.step(sf.optim.SGD([p], lr=0.1))
+
+
+def _optimizers(lr):
+    rate = lambda: sf.tensor(lr, device="cuda")  # noqa: E731
+    return {
+        "Adam": lambda p: sf.optim.Adam(p, lr=rate(), weight_decay=0.01, capturable=True),
+        "AdamW": lambda p: sf.optim.AdamW(p, lr=rate(), amsgrad=True, capturable=True),
+        "AdamW8bit": lambda p: sf.optim.AdamW8bit(p, lr=rate(), min_8bit_size=0, capturable=True),
+        "AdamW8bit of small tensors": lambda p: sf.optim.AdamW8bit(p, lr=rate(), capturable=True),
+        "SGD": lambda p: sf.optim.SGD(p, lr=rate(), momentum=0.9, nesterov=True),
+    }
+
+
+def _run(make_optimizer, graphed, batches, clear=True):
+    sf.manual_seed(0)
+    net = sf.nn.Sequential(sf.nn.Linear(6, 48), sf.nn.GELU(), sf.nn.Linear(48, 3)).to("cuda")
+    optimizer = make_optimizer(net.parameters())
+    schedule = sf.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+
+    def step(x, target):
+        optimizer.zero_grad(set_to_none=clear)
+        loss = sf.nn.functional.mse_loss(net(x), target)
+        loss.backward()
+        norm = sf.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        return {"loss": loss, "norm": norm}
+
+    run = cuda.make_graphed_step(step) if graphed else step
+    history = []
+    for i, size in enumerate(batches):
+        generator = sf.Generator().manual_seed(i)
+        results = run(sf.randn(size, 6, generator=generator).to("cuda"), sf.randn(size, 3, generator=generator).to("cuda"))
+        schedule.step()
+        history.append({k: v.detach().item() for k, v in results.items()})
+    return history, [p.detach().cpu().tolist() for p in net.parameters()], run.statistics if graphed else None
+
+
+@pytest.mark.parametrize("name", list(_optimizers(0.1)))
+@pytest.mark.parametrize("clear", [True, False], ids=["new gradients", "the same gradients"])
+def test_graphed_steps_are_the_plain_ones_and_a_new_shape_is_captured_once(name, clear):
+    batches = [5, 5, 5, 3, 3, 5, 3, 3, 5, 5]
+    make = _optimizers(0.05)[name]
+    want, got = _run(make, False, batches, clear), _run(make, True, batches, clear)
+    assert got[:2] == want[:2]
+    assert got[2] == {"eager": 2, "captures": 2, "replays": 8, "kept": 2}
+    assert want[0][0]["loss"] != want[0][5]["loss"]
+
+
+def test_graphed_steps_say_what_they_take():
+    step = cuda.make_graphed_step(lambda x: None)
+    assert step(sf.ones(2, device="cuda")) is None and step(sf.ones(2, device="cuda")) is None
+    with pytest.raises(TypeError, match="inputs must be tensors"):
+        step(3)
+    with pytest.raises(ValueError, match="on one CUDA device"):
+        step(sf.ones(2))
+    with pytest.raises(ValueError, match="needs inputs"):
+        step()
+    with pytest.raises(TypeError, match="must return tensors"):
+        cuda.make_graphed_step(lambda x: [3])(sf.ones(2, device="cuda"))
+    y = cuda.make_graphed_step(lambda x: (x + 1, x * 2))
+    for k in (1.0, 2.0, 3.0):
+        kept = y(sf.full((2,), k, device="cuda"))
+        assert isinstance(kept, tuple) and [t.tolist() for t in kept] == [[k + 1] * 2, [k * 2] * 2]
+    y.reset()
+    assert y.statistics["kept"] == 0 and y.statistics["captures"] == 1
+    layer = sf.nn.Linear(2, 2).to("cuda")
+    outside = cuda.make_graphed_step(layer)
+    with sf.autocast("cuda", dtype=sf.bfloat16):
+        outside(sf.ones(1, 2, device="cuda"))
+        with pytest.raises(RuntimeError, match="enter it inside of the step"):
+            outside(sf.ones(1, 2, device="cuda"))
+
+
+def test_running_out_of_memory_names_the_module():
+    net = sf.nn.Sequential(sf.nn.Linear(4, 8), sf.nn.Sequential(sf.nn.ReLU(), sf.nn.Linear(8, 1 << 20))).to("cuda")
+    with pytest.raises(cuda.OutOfMemoryError) as e:
+        net(sf.ones(1 << 14, 4, device="cuda"))
+    assert "MiB asked for by 1.1 (a Linear) of a Sequential" in str(e.value) and "tensors of this process" in str(e.value)
+    assert issubclass(cuda.OutOfMemoryError, RuntimeError) and sf.OutOfMemoryError is cuda.OutOfMemoryError
+    assert net[0](sf.ones(1, 4, device="cuda")).shape == (1, 8)

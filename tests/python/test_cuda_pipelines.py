@@ -260,7 +260,7 @@ def test_no_step_waits_for_the_gpu(case, pipeline):
     assert len(seen) >= 5 and all(s == seen[0] for s in seen)
 
 
-def test_noise_of_a_generator_on_the_host_is_all_that_a_step_copies():
+def test_noise_of_a_generator_on_the_host_is_all_that_a_step_copies_and_nothing_waits_for_it():
     library = emulated()
     pipe = diffusion.StableDiffusionPipeline(vae=None, unet=Stub(), scheduler=diffusion.DDPMScheduler(), text_encoder=None, tokenizer=None)
     seen = []
@@ -272,7 +272,7 @@ def test_noise_of_a_generator_on_the_host_is_all_that_a_step_copies():
         output_type="latent",
     )
     assert [s["from_host"] - seen[0]["from_host"] for s in seen] == [0, 1, 2, 2]
-    assert all(s["to_host"] == seen[0]["to_host"] for s in seen)
+    assert all(s["to_host"] == seen[0]["to_host"] and s["waits"] == seen[0]["waits"] for s in seen)
 
 
 def test_thresholds_on_the_gpu_are_the_hosts():
@@ -362,3 +362,18 @@ def test_the_program_draws_on_the_gpu(program, tmp_path):
     assert a.tolist() == b.tolist() and (a - cpu).abs().max().item() <= 1
     refused = program(*call, "--device", "tpu")
     assert refused.returncode != 0 and "tpu" in refused.stderr
+
+
+def test_running_out_of_memory_names_the_part_of_a_model():
+    library, pipe = emulated(), on_cuda()
+    latents, text = sf.randn(2, 4, 64, 64).to("cuda"), sf.randn(2, 7, pipe.unet.config.cross_attention_dim).to("cuda")
+    gc.collect()
+    cuda.empty_cache()
+    library.sf_cuda_emulator_fail_allocations_after.argtypes = [ctypes.c_int64]
+    library.sf_cuda_emulator_fail_allocations_after(0)
+    try:
+        with pytest.raises(cuda.OutOfMemoryError, match="asked for by .*UNet2DConditionModel"):
+            pipe.unet(latents, 1, text)
+    finally:
+        library.sf_cuda_emulator_fail_allocations_after(-1)
+    assert numbers(pipe) == numbers(pipe, capture=False)

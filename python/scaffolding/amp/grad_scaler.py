@@ -110,7 +110,7 @@ class GradScaler:
         result = None
         if self._capturable:
             if not getattr(optimizer, "_step_supports_amp_scaling", False) or not all(g.get("capturable") for g in optimizer.param_groups):
-                raise RuntimeError("GradScaler.step: capturable=True needs an optimizer with capturable=True: Adam or AdamW")
+                raise RuntimeError("GradScaler.step: capturable=True needs an optimizer with capturable=True: Adam, AdamW or AdamW8bit")
             (optimizer.found_inf,) = stage[0]
             try:
                 result = optimizer.step(*args, **kwargs)

@@ -11,7 +11,8 @@ from .devices import (
     synchronize,
     why_not,
 )
-from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+from .._core import OutOfMemoryError
+from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables, make_graphed_step
 from .kernel import Kernel, ensure_kernel
 from .memory import (
     empty_cache,

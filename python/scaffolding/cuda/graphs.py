@@ -128,6 +128,60 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
     return graphed[0] if single else graphed
 
 
+class GraphedStep:
+    """See make_graphed_step."""
+
+    def __init__(self, step):
+        packing = self._packing = []
+
+        def run(inputs):
+            results = step(*inputs)
+            if results is None or isinstance(results, _core.Tensor):
+                keys, tensors = type(results), [] if results is None else [results]
+            elif isinstance(results, dict):
+                keys, tensors = list(results), list(results.values())
+            elif isinstance(results, (tuple, list)):
+                keys, tensors = type(results), list(results)
+            else:
+                keys, tensors = None, [results]
+            if not all(isinstance(t, _core.Tensor) for t in tensors):
+                raise TypeError(f"make_graphed_step: the step must return tensors, or a tuple, list or dict of them, or None, got {type(results).__name__}")
+            packing[:] = [keys]
+            return tensors
+
+        self._core = _core._GraphedStep(run)
+
+    def __call__(self, *inputs):
+        for x in inputs:
+            if not isinstance(x, _core.Tensor):
+                raise TypeError(f"make_graphed_step: inputs must be tensors, got {type(x).__name__}")
+        results, keys = self._core(list(inputs)), self._packing[0]
+        if isinstance(keys, list):
+            return dict(zip(keys, results))
+        if keys in (tuple, list):
+            return keys(results)
+        return results[0] if results else None
+
+    @property
+    def statistics(self):
+        """{"eager", "captures", "replays", "kept"}: steps run op by op, graphs made, replays so far, graphs kept."""
+        return self._core.statistics()
+
+    def reset(self):
+        """Forgets all graphs and gives their memory back: after weights were moved, replaced, or loaded into other tensors."""
+        self._core.reset()
+
+
+def make_graphed_step(step):
+    """`step(*tensors)`, a whole training step, as one CUDA graph for each shape of its inputs, with the same numbers.
+
+    The step zeroes gradients, computes the loss, calls backward() and the optimizer (capturable=True, lr as a CUDA tensor), and returns tensors, such as the
+    loss. The first call with a shape runs it op by op, which makes gradients and the optimizer's state; the second captures it; from then on a call copies its
+    inputs into the graph's and replays. Eight shapes are kept. Schedules step outside. autocast belongs inside. May decorate the function.
+    """
+    return GraphedStep(step)
+
+
 class _Part:
     """One callable of make_graphed_callables: its static tensors and its two graphs."""
 

@@ -8,7 +8,7 @@
 #include "scaffolding/backend/cuda/relaxed.h"
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/env.h"
-#include "scaffolding/core/error.h"
+#include "scaffolding/core/out_of_memory.h"
 
 namespace sf::cuda {
 
@@ -341,10 +341,10 @@ void CachingAllocator::fail_out_of_memory(size_t size) {
   std::string largest;
   for (size_t i = 0; i < most; ++i) largest += (i ? ", " : " (the largest: ") + mib(used[i]);
   if (most) largest += ")";
-  fail<RuntimeError>("cuda:", device_, ": out of memory: ", mib(size), " asked for, ", mib(free), " of ", mib(total), " free, ", mib(statistics_.allocated),
-                     " in ", used.size(), " tensors of this process", largest, ", ", mib(cached), " in free blocks too small for it or kept for graphs. ",
-                     captures_ > 0 ? "The cache is not given back while a CUDA graph is captured: call empty_cache() before. " : "",
-                     "Try a smaller batch, 16 bits, gradient checkpointing in training, or tiled decoding (enable_vae_tiling) for large pictures");
+  fail<OutOfMemory>("cuda:", device_, ": out of memory: ", mib(size), " asked for, ", mib(free), " of ", mib(total), " free, ", mib(statistics_.allocated),
+                    " in ", used.size(), " tensors of this process", largest, ", ", mib(cached), " in free blocks too small for it or kept for graphs. ",
+                    captures_ > 0 ? "The cache is not given back while a CUDA graph is captured: call empty_cache() before. " : "",
+                    "Try a smaller batch, 16 bits, gradient checkpointing in training, or tiled decoding (enable_vae_tiling) for large pictures");
 }
 
 }  // namespace sf::cuda

@@ -6,6 +6,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/schedulers/factor.h"
 #include "scaffolding/diffusion/schedulers/timestep_spacing.h"
+#include "scaffolding/ops/copy/pinned.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -33,7 +34,11 @@ Tensor randn_tensor(const Shape& shape, const Generators& generators, std::optio
   for (auto& g : generators)
     SF_CHECK(!g || g->device.type == target.type || g->device.type == DeviceType::CPU, "randn_tensor: cannot make a tensor on ", target,
              " with a generator on ", g->device);
-  auto draw = [&](const Shape& size, const Generator& g) { return randn(size, g, dtype, g ? g->device : target).to(target); };
+  auto draw = [&](const Shape& size, const Generator& g) {
+    Tensor noise = randn(size, g, dtype, g ? g->device : target);
+    // From pinned memory the copy is only queued; any other would wait for what the GPU does.
+    return noise.device().is_cpu() && target.is_cuda() ? to_device(pin_memory(noise), target, true) : noise.to(target);
+  };
   if (generators.size() < 2) return draw(shape, generators.empty() ? Generator() : generators[0]);
   SF_CHECK(shape.size() > 0 && shape[0] == int64_t(generators.size()), "randn_tensor: a list of generators must have one for each sample, got ",
            generators.size(), " for ", shape);

@@ -7,6 +7,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/random.h"
+#include "scaffolding/ops/random/streams.h"
 
 namespace sf {
 
@@ -67,6 +68,7 @@ Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, c
   Shape size = input.ndim() == 2 ? Shape{rows, num_samples} : Shape{num_samples};
   Tensor out = empty(size, kInt64, input.device().is_meta() ? input.device() : Device());
   if (input.device().is_meta() || rows == 0) return to_device(out, input.device());
+  refuse_host_draw("multinomial", input.device());
   Tensor weights = contiguous(input.detach().to(Device::CPU));
   std::vector<double> w = weights.to_vector();
   for (int64_t r = 0; r < rows; ++r) {

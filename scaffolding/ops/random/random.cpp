@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -171,6 +172,11 @@ Tensor random_(Tensor input, std::optional<int64_t> low, std::optional<int64_t> 
                        philox_integers(input.dtype(), range, *low)});
 }
 
+void refuse_host_draw(const char* op, Device device) {
+  SF_CHECK_AS(RuntimeError, !device.is_cuda() || !cuda::CudaGraph::recording(), op,
+              ": is drawn on the host, which cannot be part of a CUDA graph: every replay would repeat it; draw before, or from rand(), which can");
+}
+
 Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
   check_defined("bernoulli_", "input", input);
   check_defined("bernoulli_", "p", p);
@@ -184,6 +190,7 @@ Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
   }
   SF_CHECK(broadcast_shapes("bernoulli_", p.shape(), input.shape()) == input.shape(), "bernoulli_: p of shape ", p.shape(), " does not broadcast to ",
            input.shape());
+  refuse_host_draw("bernoulli_ with a tensor of chances", input.device());
   check_probabilities("bernoulli_", p);
   Tensor chances;
   if (!input.device().is_meta()) {
@@ -226,6 +233,7 @@ Tensor randperm(int64_t n, const Generator& generator, std::optional<DType> dtyp
   SF_CHECK(n >= 0, "randperm: n must not be negative, got ", n);
   SF_CHECK(n - 1 <= exact_integers("randperm", t).high, "randperm: ", t, " cannot hold ", n - 1);
   Device where = device.value_or(default_device());
+  refuse_host_draw("randperm", where);
   Generator g = generator_or_default("randperm", generator, where);
   Tensor order = empty({n}, kInt64, where.is_meta() ? where : Device());
   if (n > 0 && !where.is_meta()) g->permutation(order.data<int64_t>(), n);

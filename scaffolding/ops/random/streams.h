@@ -13,5 +13,7 @@ PhiloxDraw philox_integers(DType t, uint64_t range, int64_t base);
 PhiloxDraw philox_natural_integers(DType t);
 // Fills in what a draw of n elements takes of a Philox generator and moves that on; false for generators of another kind.
 bool reserve_philox(const Generator& g, PhiloxDraw& draw);
+// RuntimeError while a graph is captured, for ops whose draws for a CUDA tensor are made on the host and copied there.
+void refuse_host_draw(const char* op, Device device);
 
 }  // namespace sf
