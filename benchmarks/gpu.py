@@ -1,4 +1,4 @@
-"""Convolutions and attention on a GPU, by cuDNN and by our own kernels: median of CUDA events around replays of a graph, random bfloat16 data.
+"""Convolutions, attention and quantised storage on a GPU, by cuDNN and by our own kernels: median of CUDA events around replays of a graph, random data.
 
     python benchmarks/gpu.py            # a table
     python benchmarks/gpu.py --benchmark   # with sf.backends.cudnn.benchmark: the fastest plan instead of the first
@@ -45,6 +45,57 @@ ROWS = [
     ("attention h24 n4096 d128 b1", attention, (1, 24, 4096, 4096, 128)),
     ("attention h8 n4096 d40 b2", attention, (2, 8, 4096, 4096, 40)),
 ]
+
+
+def nf4(rows, cols):
+    codes, absmax = sf.quantize_nf4(sf.randn(rows, cols, device="cuda"))
+    small, nested = sf.quantize_blockwise(absmax - absmax.mean())
+    offset, size = absmax.mean(), (rows, cols)
+    return 2.5 * rows * cols, lambda: sf.dequantize_nf4(codes, small, size, sf.bfloat16, nested_absmax=nested, offset=offset)
+
+
+def fp8(rows, cols):
+    q, scale = sf.quantize_fp8(sf.randn(rows, cols, device="cuda"), per_row=True)
+    return 3 * rows * cols, lambda: sf.dequantize_fp8(q, scale, sf.bfloat16)
+
+
+def to_fp8(rows, cols):
+    x = sf.randn(rows, cols, device="cuda", dtype=sf.bfloat16)
+    return 3 * rows * cols, lambda: sf.quantize_fp8(x, per_row=True)
+
+
+def from_host(rows, cols):
+    x, y = sf.randn(rows, cols, pin_memory=True), sf.empty(rows, cols, device="cuda")
+    return 4 * rows * cols, lambda: y.copy_(x, non_blocking=True)
+
+
+def fp8_product(m, n, k):
+    a, scale_a = sf.quantize_fp8(sf.randn(m, k, device="cuda"))
+    b, scale_b = sf.quantize_fp8(sf.randn(n, k, device="cuda"))
+    return 2 * m * n * k, lambda: sf.scaled_mm(a, b.t(), scale_a, scale_b)
+
+
+def parameter_gradients(m, n, k):
+    x, dy = (sf.randn(m, c, device="cuda", dtype=sf.bfloat16) for c in (k, n))
+    w, b = sf.randn(n, k, device="cuda", dtype=sf.bfloat16, requires_grad=True), sf.zeros(n, device="cuda", dtype=sf.bfloat16, requires_grad=True)
+
+    def backward():
+        w.grad = b.grad = None
+        sf.nn.functional.linear(x, w, b).backward(dy)
+
+    return 4 * m * n * k, backward
+
+
+# Name, how, sizes, unit of the rate: 1e9 operations (TFLOP/s) or bytes (GB/s) a millisecond.
+STORAGE = [
+    ("dequantize_nf4, double quantised", nf4, (8192, 8192), "GB/s"),
+    ("dequantize_fp8, rows", fp8, (8192, 8192), "GB/s"),
+    ("quantize_fp8, rows", to_fp8, (8192, 8192), "GB/s"),
+    ("copy of pinned memory to the GPU", from_host, (4096, 4096), "GB/s"),
+    ("scaled_mm float8 8192", fp8_product, (8192, 8192, 8192), "TFLOP/s"),
+    ("linear with its parameters' gradients", parameter_gradients, (4096, 4096, 4096), "TFLOP/s"),
+]
+TINY_STORAGE = [(name, make, (32,) * len(sizes), unit) for name, make, sizes, unit in STORAGE]
 TINY = [("conv 3x3 8@6", conv, (1, 8, 6, 8)), ("attention h2 n9 d16", attention, (1, 2, 9, 9, 16))]
 
 
@@ -91,6 +142,11 @@ def main():
             ms = milliseconds(f)
             line += f"{1e3 * ms:12.1f}{flop / ms / 1e9:10.1f}"
         print(line, flush=True)
+    print(f"{'storage and products':40}{'us':>12}")
+    for name, make, sizes, unit in TINY_STORAGE if a.tiny else STORAGE:
+        work, f = make(*sizes)
+        ms = milliseconds(f)
+        print(f"{name:40}{1e3 * ms:12.1f}{work / ms / (1e6 if unit == 'GB/s' else 1e9):10.1f} {unit}", flush=True)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,20 @@ template <> __device__ inline void multiply_add<Half>(float (&c)[4], const uint3
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Of the warp: the same with a[16, 8], b[8, 8] of floats, of which the instruction reads the upper 19 bits (TF32).
+// a: (g, t) (g + 8, t) (g, t + 4) (g + 8, t + 4); b: (t, g) (t + 4, g).
+template <> __device__ inline void multiply_add<float>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// The bits of a float rounded to TF32.
+__device__ inline uint32_t tf32_bits(float x) {
+  uint32_t r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return r;
+}
+
 // 16 bytes from device to shared memory, both 16-byte aligned; zeros when not `exists`. There when the thread has waited for the group of the copy, for other
 // threads behind a barrier after that.
 __device__ inline void copy_async(SharedAddress to, const void* from, bool exists) {
@@ -71,6 +85,12 @@ __device__ inline float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// x, unknown to the compiler: what is computed from it is computed anew, not kept in registers over a loop that has none to spare.
+__device__ inline int computed_again(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 
 }  // namespace sf::cuda

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/precision.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/attention/attention.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -88,6 +90,24 @@ TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
     if (want.dmask) {
       EXPECT_LE(distance(got.dmask, want.dmask), most) << what << "dmask";
     }
+  }
+}
+
+TEST(CudaAttention, rounds_float32_to_tf32_where_allowed) {
+  std::string why;
+  if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+  manual_seed(4);
+  for (auto [queries, keys, width] : {std::tuple{70, 50, 64}, {33, 80, 40}, {40, 40, 128}, {20, 40, 160}, {17, 33, 256}, {5, 300, 30}}) {
+    Tensor q = randn({1, 2, queries, width}), k = randn({1, 2, keys, width}), v = randn({1, 2, keys, width});
+    auto wide = [](const Tensor& t) { return to_dtype(t, kFloat64); };
+    Tensor want = scaled_dot_product_attention(wide(q), wide(k), wide(v));
+    auto here = [&] { return distance(scaled_dot_product_attention(q.cuda(), k.cuda(), v.cuda()), want); };
+    EXPECT_LE(here(), 3e-6) << width;
+    set_matmul_allow_tf32(true);
+    double rounded = here();
+    set_matmul_allow_tf32(false);
+    EXPECT_LE(rounded, 3e-3) << width;
+    EXPECT_GE(rounded, 3e-5) << width << ": operands were not rounded";
   }
 }
 

@@ -1,5 +1,5 @@
-// Attention of 16-bit floats on tensor cores (FlashAttention-2): a block per 16 M rows of each of its warps goes over the keys, and keeps, per query, the
-// largest score so far and the sum of weights relative to it. Scores are in units of log 2, so that a weight is one ex2.
+// Attention on tensor cores, of 16-bit floats, and of float32 where TF32 is allowed (FlashAttention-2): a block per 16 M rows of each of its warps goes over
+// the keys, and keeps, per query, the largest score so far and the sum of weights relative to it. Scores are in units of log 2, so that a weight is one ex2.
 //
 // Keys and values each have one tile in shared memory: the values of a tile come while its scores are computed, the keys of the next one during softmax and
 // the product with the values. Where queries are too few for the GPU, `parts` blocks share the keys of one tile of queries and a second kernel joins what
@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "scaffolding/backend/cuda/scratch.h"
+#include "scaffolding/backend/precision.h"
 #include "scaffolding/ops/attention/attention_mma.cuh"
 
 namespace sf::cuda {
@@ -26,29 +27,40 @@ template <class T> struct Forward {
   bool vectors;              // 16-byte moves
 };
 
-// Rows per warp (16 M) and keys per tile. Two times 16 rows share what is read of keys and values; registers end that at 128 columns.
-template <int W> struct ForwardTile {
-  static constexpr int M = W <= 128 ? 2 : 1, kKeys = W <= 64 ? 64 : 32, kColumns = W <= 256 ? W : W / 2;
+// Rows per warp (16 M) and keys per tile: twice 16 rows share what is read of keys and values. Each as large as 255 registers hold without spills.
+template <class T, int D> struct ForwardTile {
+  static constexpr bool kFloat = sizeof(T) == 4;
+  static constexpr int M = D <= (kFloat ? 64 : 128) ? 2 : 1, kColumns = D <= 256 ? D : D / 2;
+  static constexpr int kKeys = kFloat ? 32 : D <= 80 || D == 160 || D == 192 || D == 256 ? 64 : D == 96 ? 48 : 32;
+  static constexpr int W = D * int(sizeof(T)) / 2, kValueW = kColumns * int(sizeof(T)) / 2;  // of rows in shared memory
   static constexpr bool kKeepQueries = W <= 64;
-  static size_t shared(int warps) { return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kColumns>; }
+  static size_t shared(int warps) { return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kValueW>; }
 };
 
-template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attention_mma(Forward<T> f) {
-  using Tile = ForwardTile<W>;
-  constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns;
+// What a block computes.
+struct Work {
+  int tile, part, slice, h, b;
+};
+template <class T> __device__ inline Work work_of(const Forward<T>& f, int block) {
+  Work w;
+  w.tile = block % f.tiles, block /= f.tiles;
+  w.part = block % f.parts, block /= f.parts;
+  w.slice = block % f.slices, block /= f.slices;
+  w.h = block % f.shape.Hq, w.b = block / f.shape.Hq;
+  if (f.shape.causal) w.tile = f.tiles - 1 - w.tile;  // the longest ones first
+  return w;
+}
+
+template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) attention_mma(Forward<T> f) {
+  using Tile = ForwardTile<T, D>;
+  constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns, W = Tile::W, kValueW = Tile::kValueW;
   const AttentionShape& s = f.shape;
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, g = lane / 4, t = lane % 4, N = 16 * M * (int(blockDim.x) / 32);
-  int x = int(blockIdx.x), tile = x % f.tiles;
-  x /= f.tiles;
-  int part = x % f.parts;
-  x /= f.parts;
-  int slice = x % f.slices;
-  x /= f.slices;
-  const int h = x % s.Hq, b = x / s.Hq;
-  if (s.causal) tile = f.tiles - 1 - tile;  // the longest ones first
-  const int i0 = tile * N, queries = s.Lq - i0 < N ? s.Lq - i0 : N, row0 = warp * 16 * M, column0 = slice * kColumns;
+  const Work w = work_of(f, int(blockIdx.x));
+  const int h = w.h, b = w.b, column0 = w.slice * kColumns;
+  const int i0 = w.tile * N, queries = s.Lq - i0 < N ? s.Lq - i0 : N, row0 = warp * 16 * M;
   const int end = s.key_end(i0 + queries - 1), key_tiles = (end + kKeys - 1) / kKeys;
-  const int first = int(int64_t(key_tiles) * part / f.parts), last = int(int64_t(key_tiles) * (part + 1) / f.parts);
+  const int first = int(int64_t(key_tiles) * w.part / f.parts), last = int(int64_t(key_tiles) * (w.part + 1) / f.parts);
   const T *k = f.k.at(b, h / s.G, 0), *v = f.v.at(b, h / s.G, 0) + column0;
   const int value_width = s.Dv - column0;
 
@@ -72,7 +84,7 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
     const int j0 = tile_of_keys * kKeys;
     wait_for_copies<0>();
     __syncthreads();  // keys are there, the last values no longer used
-    bring_rows<kColumns>(values_at, v + j0 * f.v.row, f.v.row, kKeys, exist(j0), value_width, f.vectors);
+    bring_rows<kValueW>(values_at, v + j0 * f.v.row, f.v.row, kKeys, exist(j0), value_width, f.vectors);
     commit_copies();
     if (!Tile::kKeepQueries || tile_of_keys == first) q.load(lane_in_a<W>(own));
     float p[M][kKeys / 8][4];
@@ -88,16 +100,10 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
     float unit = scale;
     if (s.mask.data || j0 + kKeys > s.Lk || (s.causal && j0 + kKeys - 1 > i0 + row0) || scale <= 0) {
       unit = 1;
-#pragma unroll
-      for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            int i = i0 + row0 + 16 * m + g + e / 2 * 8, j = j0 + 8 * n + 2 * t + e % 2;
-            p[m][n][e] = s.score(b, h, i, j, p[m][n][e]) * kLog2E;
-          }
+      masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + row0 + 16 * m + g + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2}; });
     }
+    float shrink[M][2];
+    bool shrinks = false;
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -114,13 +120,24 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
 #pragma unroll
           for (int e = 2 * r; e < 2 * r + 2; ++e) sum += p[m][n][e] = exp2_fast(p[m][n][e] * unit - shift);
         total[m][r] = total[m][r] * factor + sum;
-#pragma unroll
-        for (int c = 0; c < kColumns / 8; ++c) out[m][c][2 * r] *= factor, out[m][c][2 * r + 1] *= factor;
+        shrink[m][r] = factor;
+        shrinks = shrinks || factor != 1;
       }
-    add_products_mma<T, kColumns>(out, p, lane_in_a<kColumns>(values_at));
+    if (__any_sync(~0u, shrinks)) {  // seldom after the first tiles
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int c = 0; c < kColumns / 8; ++c)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) out[m][c][e] *= shrink[m][e / 2];
+    }
+    if constexpr (Tile::kFloat) add_products_tf32<kValueW>(out, p, dynamic_shared() + (values_at - queries_at));
+    else add_products_mma<T, kValueW>(out, p, lane_in_a<kValueW>(values_at));
   }
 
-  const int64_t head_rows = (int64_t(b) * s.Hq + h) * s.Lq + i0 + row0;
+  const Work done = work_of(f, computed_again(int(blockIdx.x)));
+  const int64_t head_rows = (int64_t(done.b) * s.Hq + done.h) * s.Lq + i0 + row0;
+  const int width_left = s.Dv - done.slice * kColumns;
   float factor[M][2];
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -129,14 +146,14 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
       float sum = quad_all(total[m][r], [](float x, float y) { return x + y; });
       factor[m][r] = sum == 0.0f ? 0.0f : 1.0f / sum;
       int row = 16 * m + 8 * r + g;
-      if (t != 0 || slice != 0 || row0 + row >= queries) continue;
-      if (f.parts > 1) f.part_lse[part * f.rows + head_rows + row] = sum == 0.0f ? -INFINITY : top[m][r] + log2f(sum);
+      if (t != 0 || done.slice != 0 || row0 + row >= queries) continue;
+      if (f.parts > 1) f.part_lse[done.part * f.rows + head_rows + row] = sum == 0.0f ? -INFINITY : top[m][r] + log2f(sum);
       else if (f.lse) f.lse[head_rows + row] = sum == 0.0f ? 0.0f : top[m][r] * kLn2 + logf(sum);
     }
   if (f.parts == 1) {
     // Queries of a warp are read by that warp alone, so that its rows of shared memory are free.
-    store_rows_mma<T, W>(out, factor, own, f.y.at(b, h, i0 + row0) + column0, f.y.row, queries - row0, value_width < kColumns ? value_width : kColumns,
-                         f.vectors);
+    store_rows_mma<T, W>(out, factor, own, f.y.at(done.b, done.h, i0 + row0) + done.slice * kColumns, f.y.row, queries - row0,
+                         width_left < kColumns ? width_left : kColumns, f.vectors);
     return;
   }
 #pragma unroll
@@ -146,7 +163,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads) attenti
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         int row = 16 * m + e / 2 * 8 + g, col = 8 * c + 2 * t + e % 2;
-        if (row0 + row < queries && col < value_width) f.part_y[(part * f.rows + head_rows + row) * s.Dv + column0 + col] = out[m][c][e] * factor[m][e / 2];
+        if (row0 + row < queries && col < width_left)
+          f.part_y[(done.part * f.rows + head_rows + row) * s.Dv + done.slice * kColumns + col] = out[m][c][e] * factor[m][e / 2];
       }
 }
 
@@ -173,15 +191,14 @@ void forward(const AttentionForward& a) {
   if (a.y.numel() == 0) return;
   choose_width(a.q, a.v, [&](auto type, auto width) {
     using T = decltype(type);
-    constexpr int W = width();
-    using Tile = ForwardTile<W>;
+    using Tile = ForwardTile<T, width()>;
     Device device = a.q.device;
     Forward<T> f{};
     f.shape = AttentionShape(a), f.q = Heads<const T>(a.q), f.k = Heads<const T>(a.k), f.v = Heads<const T>(a.v), f.y = Heads<T>(a.y);
     f.lse = a.lse.defined() ? a.lse.as<float>() : nullptr;
     f.rows = a.q.sizes[0] * a.q.sizes[1] * a.q.sizes[2];
     f.vectors = moves_vectors(a.q) && moves_vectors(a.k) && moves_vectors(a.v) && moves_vectors(a.y);
-    f.slices = f.shape.Dv > Tile::kColumns ? W / Tile::kColumns : 1;
+    f.slices = f.shape.Dv > Tile::kColumns ? width() / Tile::kColumns : 1;
     const int64_t heads = a.q.sizes[0] * a.q.sizes[1] * f.slices, processors = multiprocessors(device);
     const size_t most = most_shared(device);
     auto tiles = [&](int warps) { return (f.shape.Lq + 16 * Tile::M * warps - 1) / (16 * Tile::M * warps); };
@@ -198,11 +215,14 @@ void forward(const AttentionForward& a) {
       f.part_lse = parts->as<float>();
       f.part_y = f.part_lse + f.parts * f.rows;
     }
-    launch("attention", device, {unsigned(blocks * f.parts), unsigned(32 * warps), Tile::shared(warps)}, attention_mma<T, W>, f);
+    launch("attention", device, {unsigned(blocks * f.parts), unsigned(32 * warps), Tile::shared(warps)}, attention_mma<T, width()>, f);
     if (f.parts > 1) launch("attention", device, unsigned((f.rows + kThreads / 32 - 1) / (kThreads / 32)), join_parts<T>, f);
   });
 }
-bool supports(const AttentionForward& a) { return attention_supported(a) && is_reduced(a.q.dtype); }
+bool supports(const AttentionForward& a) {
+  bool tf32 = a.q.dtype == kFloat32 && matmul_allow_tf32() && a.q.sizes[3] <= 256 && a.v.sizes[3] <= 256;
+  return attention_supported(a) && (is_reduced(a.q.dtype) || tf32);
+}
 
 SF_KERNEL(attention_forward, DeviceType::CUDA, "mma", 1, forward, supports)
 

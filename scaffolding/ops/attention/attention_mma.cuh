@@ -1,11 +1,11 @@
-// Attention on tensor cores: what forward and backward share. 16-bit floats, compute capability 8.0 and later.
+// Attention on tensor cores: what forward and backward share. 16-bit floats, and float32 in forward where TF32 is allowed; compute capability 8.0 and later.
 //
 // A block has up to four warps and each warp owns 16 M rows of the block's own tile (queries in forward and for dq, keys for dk and dv). The other side comes
 // tile by tile into shared memory by cp.async. A product's result lies in the warp's registers (the accumulators of mma.m16n8k16), where it is turned, packed
 // to 16 bits, into the first operand of the next product: scores and weights never touch shared memory (Dao, FlashAttention-2, 2023, section 3.3).
 //
-// Heads are padded with zeros to W, a multiple of 16. A row in shared memory has 8 elements more: W / 8 + 1 is odd, so that the 8 rows of a matrix that
-// ldmatrix reads lie in different 16-byte groups of the banks.
+// Heads are padded with zeros to 2 W bytes, W a multiple of 16: W elements of 16 bits or W / 2 floats. A row in shared memory has 16 bytes more: W / 8 + 1 is
+// odd, so that the 8 rows of a matrix that ldmatrix reads lie in different 16-byte groups of the banks.
 #pragma once
 #include "scaffolding/backend/cuda/mma.cuh"
 #include "scaffolding/ops/attention/attention_tile.cuh"
@@ -39,26 +39,27 @@ template <int W> __device__ inline SharedAddress lane_in_b(SharedAddress tile) {
 // Whether rows can be moved 16 bytes at a time.
 inline bool moves_vectors(const TensorView& t) {
   if (!t.defined()) return true;
-  bool whole = t.sizes[3] % 8 == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
-  for (int d = 0; d < 3; ++d) whole = whole && (t.sizes[d] <= 1 || t.strides[d] % 8 == 0);
+  const int64_t lanes = 16 / int64_t(size_of(t.dtype));
+  bool whole = t.sizes[3] % lanes == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
+  for (int d = 0; d < 3; ++d) whole = whole && (t.sizes[d] <= 1 || t.strides[d] % lanes == 0);
   return whole;
 }
 
-// to[rows][W] = columns 0 .. width - 1 of `exist` rows from `from` on, zeros elsewhere; by the whole block. There for everybody after commit_copies,
+// to[rows][2 W bytes] = columns 0 .. width - 1 of `exist` rows from `from` on, zeros elsewhere; by the whole block. There for everybody after commit_copies,
 // wait_for_copies and a barrier.
 template <int W, class T> __device__ inline void bring_rows(SharedAddress to, const T* from, int64_t stride, int rows, int exist, int width, bool vectors) {
-  constexpr int kChunks = W / 8;
+  constexpr int kChunks = W / 8, kLanes = 16 / int(sizeof(T));
 #pragma unroll 4
   for (int x = int(threadIdx.x); x < rows * kChunks; x += int(blockDim.x)) {
-    int row = x / kChunks, col = x % kChunks * 8;
-    SharedAddress place = to + SharedAddress(row * kRowBytes<W> + 2 * col);
+    int row = x / kChunks, col = x % kChunks * kLanes;
+    SharedAddress place = to + SharedAddress(row * kRowBytes<W> + x % kChunks * 16);
     bool exists = row < exist && col < width;
     const T* source = exists ? from + row * stride + col : from;
     if (vectors) {
       copy_async(place, source, exists);
     } else {
       T* there = reinterpret_cast<T*>(dynamic_shared() + (place - shared_address(dynamic_shared())));
-      for (int i = 0; i < 8; ++i) there[i] = exists && col + i < width ? source[i] : T{};
+      for (int i = 0; i < kLanes; ++i) there[i] = exists && col + i < width ? source[i] : T{};
     }
   }
 }
@@ -89,7 +90,12 @@ template <int W, int M> struct SharedRows {
   }
 };
 
-// c[m][n] = products of row a[m] with row b[n] over W columns: 16 M rows by 8 N.
+template <class T> __device__ inline void round_operands(uint32_t (&r)[4]) {
+  if constexpr (sizeof(T) == 4)
+    for (uint32_t& x : r) x = tf32_bits(__uint_as_float(x));
+}
+
+// c[m][n] = products of row a[m] with row b[n] over all columns: 16 M rows by 8 N.
 template <class T, int W, int M, int N, class Rows> __device__ inline void row_products_mma(float (&c)[M][N][4], const Rows& a, SharedAddress b) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -102,9 +108,12 @@ template <class T, int W, int M, int N, class Rows> __device__ inline void row_p
     uint32_t rows[M][4];
     a.fetch(k, rows);
 #pragma unroll
+    for (int m = 0; m < M; ++m) round_operands<T>(rows[m]);
+#pragma unroll
     for (int n = 0; n < N; n += 2) {
       uint32_t two[4];
       load_matrices(two, b + SharedAddress(n * 8 * kRowBytes<W> + k * 32));
+      round_operands<T>(two);
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         multiply_add<T>(c[m][n], rows[m], two[0], two[1]);
@@ -116,6 +125,7 @@ template <class T, int W, int M, int N, class Rows> __device__ inline void row_p
 
 // out[m][n] += sum over the 8 N columns of p of p[m] times row x, 8 C columns of it. p is rounded to T.
 template <class T, int W, int M, int N, int C> __device__ inline void add_products_mma(float (&out)[M][C][4], const float (&p)[M][N][4], SharedAddress x) {
+  static_assert(sizeof(T) == 2);
 #pragma unroll
   for (int k = 0; k < N / 2; ++k) {
     uint32_t a[M][4];
@@ -136,11 +146,32 @@ template <class T, int W, int M, int N, int C> __device__ inline void add_produc
   }
 }
 
+// The same in TF32; rows: the first of x. ldmatrix transposes no floats, so they are read one by one: lane (g, t) reads rows 2t and 2t + 1 of 8, and takes
+// the columns of p in that order too. Two rows are 2 W / 16 + 1 groups of 8 banks apart, an odd number: no two lanes share one.
+template <int W, int M, int N, int C> __device__ inline void add_products_tf32(float (&out)[M][C][4], const float (&p)[M][N][4], const unsigned char* rows) {
+  int lane = int(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    uint32_t a[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+      a[m][0] = tf32_bits(p[m][k][0]), a[m][1] = tf32_bits(p[m][k][2]), a[m][2] = tf32_bits(p[m][k][1]), a[m][3] = tf32_bits(p[m][k][3]);
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      auto at = [&](int row) { return *reinterpret_cast<const float*>(rows + (8 * k + row) * kRowBytes<W> + 4 * (8 * c + g)); };
+      uint32_t b0 = tf32_bits(at(2 * t)), b1 = tf32_bits(at(2 * t + 1));
+#pragma unroll
+      for (int m = 0; m < M; ++m) multiply_add<float>(out[m][c], a[m], b0, b1);
+    }
+  }
+}
+
 // The warp's rows of a result, times a factor per row, to memory by way of `stage`: shared memory of 16 M rows that only this warp uses.
 // exist: rows that are there, may be below 0 or above 16 M.
 template <class T, int W, int M, int C>
 __device__ inline void store_rows_mma(const float (&x)[M][C][4], const float (&factor)[M][2], SharedAddress stage, T* to, int64_t stride, int exist, int width,
                                       bool vectors) {
+  constexpr int kLanes = 16 / int(sizeof(T)), kChunks = 8 * C / kLanes;
   int lane = int(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
   unsigned char* rows = dynamic_shared() + (stage - shared_address(dynamic_shared()));
   __syncwarp();
@@ -149,19 +180,22 @@ __device__ inline void store_rows_mma(const float (&x)[M][C][4], const float (&f
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll
-      for (int c = 0; c < C; ++c)
-        *reinterpret_cast<uint32_t*>(rows + (m * 16 + 8 * r + g) * kRowBytes<W> + c * 16 + t * 4) =
-            pack<T>(x[m][c][2 * r] * factor[m][r], x[m][c][2 * r + 1] * factor[m][r]);
+      for (int c = 0; c < C; ++c) {
+        unsigned char* pair = rows + (m * 16 + 8 * r + g) * kRowBytes<W> + (4 * c + t) * 2 * int(sizeof(T));
+        float low = x[m][c][2 * r] * factor[m][r], high = x[m][c][2 * r + 1] * factor[m][r];
+        if constexpr (sizeof(T) == 4) *reinterpret_cast<Vec<float, 2>*>(pair) = {{low, high}};
+        else *reinterpret_cast<uint32_t*>(pair) = pack<T>(low, high);
+      }
   __syncwarp();
 #pragma unroll 4
-  for (int i = lane; i < 16 * M * C; i += 32) {
-    int row = i / C, col = i % C * 8;
+  for (int i = lane; i < 16 * M * kChunks; i += 32) {
+    int row = i / kChunks, col = i % kChunks * kLanes;
     if (row >= exist || col >= width) continue;
-    const unsigned char* from = rows + row * kRowBytes<W> + 2 * col;
+    const unsigned char* from = rows + row * kRowBytes<W> + i % kChunks * 16;
     if (vectors) {
-      *reinterpret_cast<Vec<T, 8>*>(to + row * stride + col) = *reinterpret_cast<const Vec<T, 8>*>(from);
+      *reinterpret_cast<Vec<T, kLanes>*>(to + row * stride + col) = *reinterpret_cast<const Vec<T, kLanes>*>(from);
     } else {
-      for (int e = 0; e < 8 && col + e < width; ++e) to[row * stride + col + e] = reinterpret_cast<const T*>(from)[e];
+      for (int e = 0; e < kLanes && col + e < width; ++e) to[row * stride + col + e] = reinterpret_cast<const T*>(from)[e];
     }
   }
 }
@@ -172,18 +206,44 @@ template <class F> __device__ inline float quad_all(float x, const F& combine) {
   return combine(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-// f(T, W) for the narrowest W that holds queries and values; few of them, because each is a kernel of its own.
+// Products become scores in units of log 2, -inf where a query may not see a key. place(m, n, e) says which query and key p[m][n][e] is of.
+template <int M, int N, class Place> __device__ inline void masked_scores(float (&p)[M][N][4], const AttentionShape& s, int b, int h, const Place& place) {
+  const float scale = s.scale * kLog2E;
+  auto each = [&](const auto& score) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          auto [i, j] = place(m, n, e);
+          p[m][n][e] = score(i, j, p[m][n][e]);
+        }
+  };
+  if (s.mask.data) each([&](int i, int j, float product) { return s.score(b, h, i, j, product) * kLog2E; });
+  else each([&](int i, int j, float product) { return j >= s.Lk || (s.causal && j > i) ? -INFINITY : product * scale; });
+}
+struct QueryAndKey {
+  int i, j;
+};
+
+// f(T, D) for the least D that holds queries and values; few of them, because each is a kernel of its own.
 template <class F> void choose_width(const TensorView& q, const TensorView& v, const F& f) {
   int64_t width = q.sizes[3] > v.sizes[3] ? q.sizes[3] : v.sizes[3];
-  auto typed = [&](auto t) {
-    auto take = [&](auto w) { return width <= w() ? (f(t, w), true) : false; };
-    take(std::integral_constant<int, 32>()) || take(std::integral_constant<int, 48>()) || take(std::integral_constant<int, 64>()) ||
-        take(std::integral_constant<int, 80>()) || take(std::integral_constant<int, 96>()) || take(std::integral_constant<int, 128>()) ||
-        take(std::integral_constant<int, 160>()) || take(std::integral_constant<int, 192>()) || take(std::integral_constant<int, 256>()) ||
-        take(std::integral_constant<int, 512>());
+  auto take = [&](auto t, auto... widths) {
+    bool done = false;
+    ((done = done || (width <= widths() && (f(t, widths), true))), ...);
   };
-  if (q.dtype == kBFloat16) typed(BFloat16{});
-  else typed(Half{});
+  auto reduced = [&](auto t) {
+    take(t, std::integral_constant<int, 32>(), std::integral_constant<int, 48>(), std::integral_constant<int, 64>(), std::integral_constant<int, 80>(),
+         std::integral_constant<int, 96>(), std::integral_constant<int, 128>(), std::integral_constant<int, 160>(), std::integral_constant<int, 192>(),
+         std::integral_constant<int, 256>(), std::integral_constant<int, 512>());
+  };
+  if (q.dtype == kBFloat16) reduced(BFloat16{});
+  else if (q.dtype == kFloat16) reduced(Half{});
+  else
+    take(float{}, std::integral_constant<int, 32>(), std::integral_constant<int, 64>(), std::integral_constant<int, 80>(), std::integral_constant<int, 128>(),
+         std::integral_constant<int, 160>(), std::integral_constant<int, 256>());
 }
 
 }  // namespace sf::cuda

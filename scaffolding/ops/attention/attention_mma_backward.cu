@@ -93,18 +93,28 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
         float p[M][kOthers / 8][4], ds[M][kOthers / 8][4];
         row_products_mma<T, W>(p, q, lane_in_b<W>(k_at + stage * kTileBytes));
         row_products_mma<T, W>(ds, dy, lane_in_b<W>(v_at + stage * kTileBytes));
-        const bool whole = !s.mask.data && !g.dmask && j0 + kOthers <= s.Lk && !(s.causal && j0 + kOthers - 1 > i0 + row0);
+        float unit = scale;  // as in forward
+        if (s.mask.data || j0 + kOthers > s.Lk || (s.causal && j0 + kOthers - 1 > i0 + row0)) {
+          unit = 1;
+          masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + row0 + 16 * m + group + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2}; });
+        }
 #pragma unroll
         for (int m = 0; m < M; ++m)
 #pragma unroll
           for (int n = 0; n < kOthers / 8; ++n)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              int row = 16 * m + e / 2 * 8 + group, j = j0 + 8 * n + 2 * t + e % 2;
-              float score = whole ? p[m][n][e] * scale : s.score(b, h, i0 + row0 + row, j, p[m][n][e]) * kLog2E;
-              ds[m][n][e] = exp2_fast(score - lse[m][e / 2]) * (ds[m][n][e] - delta[m][e / 2]);
-              if (g.dmask && column0 == 0 && row0 + row < queries && j < s.Lk) g.dmask[(rows + row) * s.Lk + j] = ds[m][n][e];
-            }
+            for (int e = 0; e < 4; ++e) ds[m][n][e] = exp2_fast(p[m][n][e] * unit - lse[m][e / 2]) * (ds[m][n][e] - delta[m][e / 2]);
+        if (g.dmask && column0 == 0) {
+#pragma unroll
+          for (int m = 0; m < M; ++m)
+#pragma unroll
+            for (int n = 0; n < kOthers / 8; ++n)
+#pragma unroll
+              for (int e = 0; e < 4; ++e) {
+                int row = 16 * m + e / 2 * 8 + group, j = j0 + 8 * n + 2 * t + e % 2;
+                if (row0 + row < queries && j < s.Lk) g.dmask[(rows + row) * s.Lk + j] = ds[m][n][e];
+              }
+        }
         add_products_mma<T, W>(dq, ds, lane_in_a<W>(k_at + stage * kTileBytes) + SharedAddress(2 * column0));
       });
   if (!g.dq.data) return;
@@ -155,7 +165,11 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_
         row_products_mma<T, W>(p, k, lane_in_b<W>(q_at + stage * kTileBytes));
         row_products_mma<T, W>(ds, v, lane_in_b<W>(dy_at + stage * kTileBytes));
         // Queries that do not exist are zeros, and so is what they add. Keys that do not exist have rows of their own.
-        const bool whole = !s.mask.data && !(s.causal && j0 + row0 + 16 * M - 1 > i0);
+        float unit = scale;
+        if (s.mask.data || (s.causal && j0 + row0 + 16 * M - 1 > i0)) {
+          unit = 1;
+          masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + 8 * n + 2 * t + e % 2, j0 + row0 + 16 * m + group + e / 2 * 8}; });
+        }
 #pragma unroll
         for (int n = 0; n < kOthers / 8; ++n)
 #pragma unroll
@@ -166,11 +180,9 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_
 #pragma unroll
             for (int m = 0; m < M; ++m)
 #pragma unroll
-              for (int r = 0; r < 2; ++r) {
-                float& weight = p[m][n][2 * r + c];
-                float score = whole ? weight * scale : s.score(b, h, query, j0 + row0 + 16 * m + 8 * r + group, weight) * kLog2E;
-                weight = exp2_fast(score - lse);
-                ds[m][n][2 * r + c] = weight * (ds[m][n][2 * r + c] - delta);
+              for (int e = c; e < 4; e += 2) {
+                p[m][n][e] = exp2_fast(p[m][n][e] * unit - lse);
+                ds[m][n][e] = p[m][n][e] * (ds[m][n][e] - delta);
               }
           }
         add_products_mma<T, W>(dv, p, lane_in_a<W>(dy_at + stage * kTileBytes) + SharedAddress(2 * column0));
@@ -196,26 +208,28 @@ template <class Tile> int warps_for(int rows, size_t most) {
   return warps;
 }
 
+template <class T, int W> void gradients(const AttentionBackward& a) {
+  Device device = a.q.device;
+  RowDeltas<T> deltas(a);
+  Gradients<T> f{deltas.arguments, 0, 1, true};
+  for (const TensorView* t : {&a.q, &a.k, &a.v, &a.dy, &a.dq, &a.dk, &a.dv}) f.vectors = f.vectors && moves_vectors(*t);
+  const AttentionShape& s = f.g.shape;
+  const size_t most = most_shared(device);
+  auto run = [&](auto tile, int rows, int columns, int64_t heads, void (*kernel)(Gradients<T>)) {
+    using Tile = decltype(tile);
+    int warps = warps_for<Tile>(rows, most), n = 16 * Tile::M * warps;
+    f.tiles = (rows + n - 1) / n;
+    f.slices = std::max(1, (columns + Tile::kColumns - 1) / Tile::kColumns);
+    int64_t blocks = int64_t(f.tiles) * f.slices * heads;
+    if (blocks > 0) launch("attention_backward", device, {unsigned(blocks), unsigned(32 * warps), Tile::shared(warps)}, kernel, f);
+  };
+  if (deltas.rows > 0 && (f.g.dq.data || f.g.dmask)) run(QueryTile<W>(), s.Lq, f.g.dq.data ? s.D : 1, a.q.sizes[0] * a.q.sizes[1], query_gradients_mma<T, W>);
+  if (f.g.dk.data || f.g.dv.data) run(KeyTile<W>(), s.Lk, std::max(s.D, s.Dv), a.k.sizes[0] * a.k.sizes[1], key_gradients_mma<T, W>);
+}
+
 void backward(const AttentionBackward& a) {
   choose_width(a.q, a.v, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int W = width();
-    Device device = a.q.device;
-    RowDeltas<T> deltas(a);
-    Gradients<T> f{deltas.arguments, 0, 1, true};
-    for (const TensorView* t : {&a.q, &a.k, &a.v, &a.dy, &a.dq, &a.dk, &a.dv}) f.vectors = f.vectors && moves_vectors(*t);
-    const AttentionShape& s = f.g.shape;
-    const size_t most = most_shared(device);
-    auto run = [&](auto tile, int rows, int columns, int64_t heads, void (*kernel)(Gradients<T>)) {
-      using Tile = decltype(tile);
-      int warps = warps_for<Tile>(rows, most), n = 16 * Tile::M * warps;
-      f.tiles = (rows + n - 1) / n;
-      f.slices = std::max(1, (columns + Tile::kColumns - 1) / Tile::kColumns);
-      int64_t blocks = int64_t(f.tiles) * f.slices * heads;
-      if (blocks > 0) launch("attention_backward", device, {unsigned(blocks), unsigned(32 * warps), Tile::shared(warps)}, kernel, f);
-    };
-    if (deltas.rows > 0 && (f.g.dq.data || f.g.dmask)) run(QueryTile<W>(), s.Lq, f.g.dq.data ? s.D : 1, a.q.sizes[0] * a.q.sizes[1], query_gradients_mma<T, W>);
-    if (f.g.dk.data || f.g.dv.data) run(KeyTile<W>(), s.Lk, std::max(s.D, s.Dv), a.k.sizes[0] * a.k.sizes[1], key_gradients_mma<T, W>);
+    if constexpr (sizeof(type) == 2) gradients<decltype(type), width()>(a);  // float32: attention_backward.cu
   });
 }
 bool supports(const AttentionBackward& a) { return attention_supported(a) && is_reduced(a.q.dtype); }

@@ -16,13 +16,15 @@ struct MaxPool {
 };
 extern KernelTable<MaxPool> max_pool_kernel;
 
-// dx[index[o]] += dy[o] for each channel; dx is zero before. dtype: float32 or float64.
+// dx[index[o]] += dy[o] for each channel, in the order of o; dx is zero before. dtype: float32 or float64.
+// Outputs that see input i of dimension d are among first[d][i] <= o < last[d][i].
 struct MaxPoolBackward {
   const void* dy;
   const int64_t* index;
   void* dx;
   DType dtype;
   spatial::Extent dx_extent, dy_extent;
+  const int64_t *first[3], *last[3];
 };
 extern KernelTable<MaxPoolBackward> max_pool_backward_kernel;
 

@@ -24,9 +24,29 @@ struct Ranges {
   Shape out;
 };
 
+// Of each input in each dimension: the first output that sees it, and one past the last.
+struct Viewers {
+  std::vector<int64_t> first[3], last[3];
+
+  Viewers(const Ranges& r, const spatial::Extent& in) {
+    for (int d = 0; d < 3; ++d) {
+      auto outputs = int64_t(r.start[d].size());
+      first[d].assign(size_t(in.size[d]), outputs);
+      last[d].assign(size_t(in.size[d]), 0);
+      for (int64_t o = 0; o < outputs; ++o)
+        for (int64_t k = 0; k < r.count[d][size_t(o)]; ++k) {
+          auto i = size_t(r.start[d][size_t(o)] + k * r.dilation[d]);
+          first[d][i] = std::min(first[d][i], o);
+          last[d][i] = std::max(last[d][i], o + 1);
+        }
+    }
+  }
+};
+
 Tensor flattened(const Tensor& x, int64_t dims) { return x.flatten(x.ndim() - dims, -1); }
 
-Tensor backward(const char* op, const Tensor& dy, const Tensor& index, const spatial::Layout& like, const Shape& in_sizes, int64_t dims) {
+Tensor backward(const char* op, const Tensor& dy, const Tensor& index, const spatial::Layout& like, const Viewers& viewers, const Shape& in_sizes,
+                int64_t dims) {
   Shape full = dy.shape();
   for (int64_t i = 0; i < dims; ++i) full[full.size() - dims + i] = in_sizes[i];
   if (autograd::grad_enabled()) {  // the same in recorded ops
@@ -38,7 +58,8 @@ Tensor backward(const char* op, const Tensor& dy, const Tensor& index, const spa
   Tensor dx = like.channels_last ? empty_strided(full, channels_last_strides(full), wide, dy.device()) : empty(full, wide, dy.device());
   dx.zero_();
   if (dy.numel() > 0) {
-    MaxPoolBackward k{g.data_ptr(), static_cast<const int64_t*>(index.data_ptr()), dx.data_ptr(), wide, like.extent, like.extent};
+    MaxPoolBackward k{g.data_ptr(), static_cast<const int64_t*>(index.data_ptr()), dx.data_ptr(), wide, like.extent, like.extent, {}, {}};
+    for (int d = 0; d < 3; ++d) k.first[d] = viewers.first[d].data(), k.last[d] = viewers.last[d].data();
     for (int64_t i = 0; i < dims; ++i) {
       k.dx_extent.size[3 - dims + i] = in_sizes[i];
       k.dy_extent.size[3 - dims + i] = dy.shape()[dy.ndim() - dims + i];
@@ -71,8 +92,8 @@ Result run(const char* op, const Tensor& x, int64_t dims, const Ranges& r, bool 
   }
   if (taped) {
     l.x = {};  // only its geometry is needed
-    y = autograd::record(op, y, {x}, [op, at = autograd::save(index), l, in_sizes, dims](const Tensor& dy) -> Tensors {
-      return {backward(op, dy, at.get(), l, in_sizes, dims)};
+    y = autograd::record(op, y, {x}, [op, at = autograd::save(index), l, viewers = Viewers(r, l.extent), in_sizes, dims](const Tensor& dy) -> Tensors {
+      return {backward(op, dy, at.get(), l, viewers, in_sizes, dims)};
     });
   }
   return {y, index};

@@ -1,5 +1,5 @@
-// Maximum pooling on CUDA: a thread per output. Its gradient: a thread per channel of a picture, which goes over the outputs in order, since
-// windows overlap and nothing is added by atomics; slow where there are few channels.
+// Maximum pooling on CUDA: a thread per output. Its gradient: a thread per input, which asks the outputs that see it for their maximum's place, since
+// windows overlap and nothing is added by atomics.
 #include "scaffolding/backend/cuda/extent.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
@@ -45,25 +45,36 @@ void max_pool(const MaxPool& k) {
   as_float(k.dtype, [&](auto t) { launch("max_pool", tables.device, blocks_for(w.total, 1), largest_of_windows<decltype(t)>, w); });
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) add_at_places(const T* dy, const int64_t* index, T* dx, int64_t channels, int64_t inner, int64_t in, int64_t out) {
-  int64_t c = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (c >= channels) return;
-  int64_t outer = c / inner, lane = c % inner;
-  for (int64_t o = 0; o < out; ++o) {
-    int64_t from = (outer * out + o) * inner + lane;
-    dx[(outer * in + index[from]) * inner + lane] += dy[from];
-  }
+struct Viewed {
+  const void* dy;
+  const int64_t* index;
+  void* dx;
+  spatial::Extent from, to;  // of dy, of dx
+  const int64_t *first[3], *last[3];
+  int64_t total;
+};
+template <class T> __global__ void __launch_bounds__(kThreads) gradients_of_viewers(Viewed v) {
+  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= v.total) return;
+  Pixel p = pixel_of(v.to, i);
+  int64_t place = (p.at[0] * v.to.size[1] + p.at[1]) * v.to.size[2] + p.at[2];
+  T sum = 0;
+  for (int64_t a = v.first[0][p.at[0]]; a < v.last[0][p.at[0]]; ++a)
+    for (int64_t b = v.first[1][p.at[1]]; b < v.last[1][p.at[1]]; ++b)
+      for (int64_t c = v.first[2][p.at[2]]; c < v.last[2][p.at[2]]; ++c) {
+        int64_t o = index_in(v.from, p.outer, a, b, c, p.inner);
+        if (v.index[o] == place) sum += static_cast<const T*>(v.dy)[o];
+      }
+  static_cast<T*>(v.dx)[i] = sum;
 }
 
 void max_pool_backward(const MaxPoolBackward& k) {
-  auto pixels = [](const spatial::Extent& e) { return e.size[0] * e.size[1] * e.size[2]; };
-  int64_t channels = k.dx_extent.outer * k.dx_extent.inner;
+  Viewed v{k.dy, k.index, k.dx, k.dy_extent, k.dx_extent, {}, {}, elements_of(k.dx_extent)};
+  DeviceTables tables(device_of(k.dx, "max_pool_backward"));
+  for (int d = 0; d < 3; ++d) v.first[d] = tables(k.first[d], k.dx_extent.size[d]), v.last[d] = tables(k.last[d], k.dx_extent.size[d]);
   as_float(k.dtype, [&](auto t) {
     using T = decltype(t);
-    if constexpr (sizeof(T) >= 4)
-      launch("max_pool_backward", device_of(k.dx, "max_pool_backward"), blocks_for(channels, 1), add_at_places<T>, static_cast<const T*>(k.dy), k.index,
-             static_cast<T*>(k.dx), channels, k.dx_extent.inner, pixels(k.dx_extent), pixels(k.dy_extent));
+    if constexpr (sizeof(T) >= 4) launch("max_pool_backward", tables.device, blocks_for(v.total, 1), gradients_of_viewers<T>, v);
   });
 }
 

@@ -92,5 +92,6 @@ template <class T> T atomicCAS(T* at, T expected, T x) {
 }
 
 inline void __trap() { cuda_emulator::stop("a kernel trapped"); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }

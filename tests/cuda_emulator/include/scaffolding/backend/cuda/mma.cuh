@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -75,6 +76,19 @@ template <class T> void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint
   }
 }
 
+template <> inline void multiply_add<float>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  cuda_emulator::Given mine{{a[0] | uint64_t(a[1]) << 32, a[2] | uint64_t(a[3]) << 32, b0 | uint64_t(b1) << 32, 0}};
+  const cuda_emulator::Given* lanes = cuda_emulator::gather(mine);
+  unsigned g = cuda_emulator::lane() / 4, t = cuda_emulator::lane() % 4;
+  auto tf32 = [](uint64_t two, unsigned which) { return std::bit_cast<float>(uint32_t(two >> (32 * which)) & 0xffffe000u); };
+  for (unsigned i = 0; i < 4; ++i) {
+    float sum = 0;
+    for (unsigned k = 0; k < 8; ++k) sum += tf32(lanes[4 * g + k % 4].words[k / 4], i / 2) * tf32(lanes[4 * (2 * t + i % 2) + k % 4].words[2], k / 4);
+    c[i] += sum;
+  }
+}
+inline uint32_t tf32_bits(float x) { return (std::bit_cast<uint32_t>(x) + 0x1000u) & 0xffffe000u; }
+
 inline void copy_async(SharedAddress to, const void* from, bool exists) {
   if (reinterpret_cast<uintptr_t>(from) % 16 != 0) cuda_emulator::stop("cp.async from an address that is not 16-byte aligned");
   cuda_emulator::copy_async(emulated::sixteen_bytes(to), from, 16, exists ? 16 : 0);
@@ -91,5 +105,7 @@ inline float exp2_fast(float x) {
   float y = std::exp2(x);
   return y < 0x1p-126f ? 0.0f : y;
 }
+
+inline int computed_again(int x) { return x; }
 
 }  // namespace sf::cuda
