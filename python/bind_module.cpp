@@ -4,6 +4,7 @@
 #include "bind_fuse.h"
 #include "bind_generator.h"
 #include "bind_hub.h"
+#include "bind_profiler.h"
 #include "bind_schedulers.h"
 #include "bind_tensor.h"
 #include "bind_tokenizers.h"
@@ -45,6 +46,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_tokenizers(m);
   sf::py::bind_pipelines(m);
   sf::py::bind_train(m);
+  sf::py::bind_profiler(m);
   sf::py::bind_distributed(m);
   sf::py::bind_ops(m);  // last: what is written by hand wins
   m.attr("__name__") = "scaffolding._core";

@@ -13,9 +13,7 @@
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/provider.h"
-#include "scaffolding/ops/attention/kernel.h"
-#include "scaffolding/ops/conv/kernel.h"
-#include "scaffolding/ops/fused/linear_act/kernel.h"
+#include "scaffolding/ops/kernel_cost.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::cli {
@@ -38,28 +36,6 @@ Time timed(const std::function<void()>& call) {
   call();
   const Time end = now();
   return {end.wall - start.wall, end.cpu - start.cpu};
-}
-
-// Multiplications and additions of a call as the op defines it, whatever algorithm runs; 0 for kernels that only pass over memory.
-double flop_of(const KernelCall& call) {
-  auto is = [&](const KernelTableBase& table) { return &call.table == &table; };
-  if (is(gemm)) {
-    auto& g = *static_cast<const Gemm*>(call.args);
-    return 2.0 * double(g.c.numel()) * double(g.a.sizes[2]);
-  }
-  if (is(gated_linear)) {
-    auto& g = *static_cast<const GatedLinear*>(call.args);
-    return 4.0 * double(g.y.numel()) * double(g.a.sizes[1]);
-  }
-  if (is(conv_forward) || is(prepared_conv_forward)) {
-    auto& c = is(conv_forward) ? *static_cast<const ConvForward*>(call.args) : static_cast<const PreparedConvForward*>(call.args)->conv;
-    return 2.0 * double(c.y.numel()) * double(c.weight.numel() / c.weight.sizes[0]);
-  }
-  if (is(attention_forward)) {
-    auto& a = *static_cast<const AttentionForward*>(call.args);
-    return 2.0 * double(a.q.numel() / std::max<int64_t>(1, a.q.sizes[3])) * double(a.k.sizes[2]) * double(a.q.sizes[3] + a.v.sizes[3]);
-  }
-  return 0;
 }
 
 struct Kind {
@@ -142,7 +118,7 @@ void run(const Options& o) {
   {
     KernelWatcher watcher([&](const KernelCall& call) {
       Kind& k = kinds[std::string(call.table.name()) + " " + provider_label(call.entry)];
-      const double f = flop_of(call);
+      const double f = cost_of(call).flop;
       ++k.calls, k.flop += f, flop += f;
       k.time.wall += call.wall, k.time.cpu += call.cpu;
     });

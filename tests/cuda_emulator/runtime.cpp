@@ -67,12 +67,13 @@ std::map<char*, Block> blocks;                 // by first byte
 std::map<char*, size_t> host_blocks;           // pinned ones: by first byte, their bytes
 std::map<const void*, int> dynamic_shared_of;  // kernels that asked for more than kUnaskedShared
 constexpr size_t kUnaskedShared = 48 << 10;    // CUDA C++ Programming Guide, "Shared Memory"
-size_t used = 0, total_memory = size_t(8) << 30;
+size_t used = 0, total_memory = size_t(std::getenv("SF_CUDA_EMULATOR_DRY") ? 139 : 8) << 30;
 int open_depth = 0;
 int64_t allocations_until_failure = -1;
 // What a program asked of the host so far: waits for a stream, an event or the device, and copies to and from host memory.
 struct Counts {
   int64_t waits = 0, to_host = 0, from_host = 0;
+  int64_t kernels = 0, library_calls = 0, copies = 0, fills = 0;  // given to streams or to graphs that are captured
 } counts;
 std::set<EmulatedStream*> streams;
 std::deque<std::unique_ptr<EmulatedStream>> destroyed_streams;  // events may name them
@@ -84,7 +85,14 @@ thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 cudaError_t failed(cudaError_t status) { return last_error = status; }
 
+// SF_CUDA_EMULATOR_DRY=1: calls are checked and counted, and nothing runs. Memory is addresses alone, as much as an H200 has; what is copied to the host is 0.
+bool is_dry() {
+  static const char* dry = std::getenv("SF_CUDA_EMULATOR_DRY");
+  return dry && std::strcmp(dry, "1") == 0;
+}
+
 void protect(int how) {
+  if (is_dry()) return;
   for (auto& [data, block] : blocks)
     if (mprotect(block.mapping, block.mapped - kPage, how) != 0) stop("mprotect failed");
 }
@@ -169,10 +177,11 @@ void push(EmulatedStream& s, std::function<void()> work) {
 void queue(cudaStream_t handle, std::function<void()> work) {
   EmulatedStream& s = stream_of(handle);
   if (s.graph) {
-    s.graph->work.push_back(std::move(work));
+    if (!is_dry()) s.graph->work.push_back(std::move(work));
     if (&s != s.graph->origin) s.graph->unjoined.insert(&s);
     return;
   }
+  if (is_dry()) return;
   auto after = [&](EmulatedStream& other) {
     if (&other != &s && other.done < other.queued) push(s, [&other, n = other.queued] { run_until(other, n); });
   };
@@ -242,16 +251,19 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
   return used;
 }
 
-// For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began.
+// For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given to streams: kernels (3), calls of
+// libraries (4), copies (5), fills (6).
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
-  return which == 0 ? counts.waits : which == 1 ? counts.to_host : counts.from_host;
+  const int64_t all[] = {counts.waits, counts.to_host, counts.from_host, counts.kernels, counts.library_calls, counts.copies, counts.fills};
+  return which >= 0 && which < 7 ? all[which] : -1;
 }
 
 // For the stand-ins of CUDA's libraries: work on a stream, done where its kernels are.
 // A captured graph does it again and again: the argument is dropped when nobody will.
 extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*)) {
   std::lock_guard guard(lock);
+  ++counts.library_calls;
   queue(stream, [work, kept = std::shared_ptr<void>(argument, drop)] { work(kept.get()); });
 }
 
@@ -262,6 +274,7 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
   if (!grid || threads == 0 || threads > 1024) return failed(cudaErrorInvalidConfiguration);
   auto most = dynamic_shared_of.find(function);
   if (c.dynamicSmemBytes > (most == dynamic_shared_of.end() ? kUnaskedShared : size_t(most->second))) return failed(cudaErrorInvalidValue);
+  ++counts.kernels;
   queue(c.stream, [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, kernel = std::move(kernel)] {
     run_grid(grid, block, shared, kernel, reverse_order());
   });
@@ -349,6 +362,14 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   // The last byte lies before the closed page as nearly as the alignment of vector accesses lets it.
   size_t body = (bytes + 15) / 16 * 16, mapped = (body + kPage - 1) / kPage * kPage + kPage;
   if (bytes + used > total_memory) return failed(cudaErrorMemoryAllocation);
+  if (is_dry()) {
+    void* addresses = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+    blocks[static_cast<char*>(addresses)] = {bytes, mapped, static_cast<char*>(addresses), current_device};
+    used += bytes;
+    *data = addresses;
+    return cudaSuccess;
+  }
   char* start = map_device_memory(mapped);
   if (!start) return failed(cudaErrorMemoryAllocation);
   constexpr size_t kPiece = size_t(16) << 20;
@@ -374,7 +395,7 @@ cudaError_t cudaFree(void* data) {
   if (it == blocks.end()) stop("cudaFree of what cudaMalloc did not give");
   OpenMemory open;
   Block b = it->second;
-  for (char* p = b.mapping; p < b.mapping + b.mapped - kPage; ++p)
+  for (char* p = b.mapping; !is_dry() && p < b.mapping + b.mapped - kPage; ++p)
     if ((p < it->first || p >= it->first + b.bytes) && static_cast<unsigned char>(*p) != kFresh) stop("bytes beside a block were written");
   used -= b.bytes;
   blocks.erase(it);
@@ -421,8 +442,10 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
   if (!fits(dst, bytes) || !fits(src, bytes)) return failed(cudaErrorInvalidValue);
   bool from_pageable = !block_with(src) && !is_pinned(src), to_pageable = !block_with(dst) && !is_pinned(dst);
   if ((from_pageable || to_pageable) && breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
-  counts.to_host += !block_with(dst), counts.from_host += !block_with(src), counts.waits += to_pageable;
-  if (from_pageable) {
+  counts.to_host += !block_with(dst), counts.from_host += !block_with(src), counts.waits += to_pageable, ++counts.copies;
+  if (is_dry()) {
+    if (!block_with(dst)) std::memset(dst, 0, bytes);
+  } else if (from_pageable) {
     auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
     queue(s, [=] { std::memcpy(dst, staged->data(), bytes); });
   } else {
@@ -437,6 +460,7 @@ cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t byt
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t s) {
   std::lock_guard guard(lock);
   if (!block_with(data) || !fits(data, bytes)) return failed(cudaErrorInvalidValue);
+  ++counts.fills;
   queue(s, [=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }

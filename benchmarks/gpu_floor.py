@@ -1,0 +1,163 @@
+"""How many launches, bytes and operations a pass of the Stable Diffusion networks asks a GPU for, and how long an H200 takes at least.
+
+    SF_CUDA_EMULATOR_DRY=1 SF_CUDA_LIBRARY=build/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=build/python \\
+        python benchmarks/gpu_floor.py [--row TEXT] [--operands KERNEL]
+
+Nothing is computed where the emulator (tests/cuda_emulator) is dry, so that this needs neither a GPU nor memory. `roof` is the sum over calls of the larger of
+operations / 785 TFLOP/s and bytes / 4.25 TB/s, each operand touched once; a node of a graph is 1.3 us: what kernels without waste would take. What a prompt's
+text alone decides (keys and values of cross-attention) is computed once per prompt and listed apart.
+"""
+
+import argparse
+import ctypes
+import os
+from collections import Counter
+
+import scaffolding as sf
+from scaffolding import cuda
+from scaffolding.models import AutoencoderKL, UNet2DConditionModel
+
+FLOPS, BANDWIDTH, NODE = 785e12, 4.25e12, 1.3e-6  # one H200: measured; a node of a graph
+SD21 = dict(cross_attention_dim=1024, attention_head_dim=[5, 10, 20, 20], use_linear_projection=True)
+SDXL = dict(
+    block_out_channels=[320, 640, 1280],
+    down_block_types=["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
+    up_block_types=["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
+    transformer_layers_per_block=[1, 2, 10],
+    attention_head_dim=[5, 10, 20],
+    cross_attention_dim=2048,
+    use_linear_projection=True,
+    addition_embed_type="text_time",
+    addition_time_embed_dim=256,
+    projection_class_embeddings_input_dim=2816,
+)
+VAE = dict(
+    block_out_channels=[128, 256, 512, 512],
+    down_block_types=["DownEncoderBlock2D"] * 4,
+    up_block_types=["UpDecoderBlock2D"] * 4,
+    layers_per_block=2,
+)
+KINDS = ("kernels", "libraries", "copies", "fills")
+
+
+def on_gpu(make, dtype=sf.bfloat16):
+    with sf.device("meta"):
+        model = make()
+    return model.to(dtype).to_empty(device="cuda").to(memory_format=sf.channels_last)
+
+
+def random(*size):
+    return sf.empty(size, device="cuda", dtype=sf.bfloat16)
+
+
+def unet(config, batch, pixels):
+    model = on_gpu(lambda: UNet2DConditionModel(**config)).eval()
+    x, text, time = random(batch, 4, pixels, pixels), random(batch, 77, config["cross_attention_dim"]), sf.full((), 500, device="cuda")
+    more = {}
+    if "addition_embed_type" in config:
+        more["added_cond_kwargs"] = {"text_embeds": random(batch, 1280), "time_ids": random(batch, 6)}
+
+    def call():
+        with sf.no_grad():
+            model(x, time, text, **more)
+
+    return call
+
+
+def vae(pixels):
+    model = on_gpu(lambda: AutoencoderKL(**VAE)).eval()
+    latents = random(1, 4, pixels // 8, pixels // 8)
+
+    def call():
+        with sf.no_grad():
+            model.decode(latents)
+
+    return call
+
+
+def training(config, batch, pixels):
+    """Weights in bfloat16 with float32 ones behind them, as `scaffolding train` keeps them on a GPU; gradients are clipped."""
+    model = on_gpu(lambda: UNet2DConditionModel(**config)).train()
+    x, noise, text = random(batch, 4, pixels, pixels), random(batch, 4, pixels, pixels), random(batch, 77, config["cross_attention_dim"])
+    time = sf.full((batch,), 500, device="cuda")
+    optimizer = sf.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def call():
+        optimizer.zero_grad()
+        sf.nn.functional.mse_loss(model(x, time, text).sample, noise).backward()
+        sf.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return call
+
+
+ROWS = {
+    "UNet SD2.1 b2 64x64": (lambda: unet(SD21, 2, 64), "4.5 ms", 4.5e-3),
+    "UNet SDXL b2 128x128": (lambda: unet(SDXL, 2, 128), "26 ms", 26e-3),
+    "VAE decode 512": (lambda: vae(512), "5 ms", 5e-3),
+    "VAE decode 1024": (lambda: vae(1024), "20 ms", 20e-3),
+    "training SD2.1 b16": (lambda: training(SD21, 16, 64), "180 img/s", 16 / 180),
+}
+
+
+def counters():
+    """A function that gives what was launched so far, by KINDS: in the emulator; a GPU does not tell."""
+    library = ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"]) if "SF_CUDA_LIBRARY" in os.environ else None
+    if library is None or not hasattr(library, "sf_cuda_emulator_count"):
+        return None
+    library.sf_cuda_emulator_count.restype = ctypes.c_int64
+    return lambda: tuple(library.sf_cuda_emulator_count(3 + i) for i in range(len(KINDS)))
+
+
+def roof(event):
+    return max(event.flops / FLOPS, event.bytes / BANDWIDTH)
+
+
+def is_text_alone(event):
+    return event.key == "gemm" and ("[1, 154, " in event.input_shapes or "[1, 77, " in event.input_shapes)
+
+
+def table(events, rows=40):
+    kinds = {}
+    for e in events:
+        kinds.setdefault((e.key, e.provider), []).append(e)
+    ordered = sorted(kinds.items(), key=lambda item: -sum(roof(e) + NODE * sum(e.counted) for e in item[1]))
+    print(f"  {'kernel':32}{'provider':12}{'calls':>6}" + "".join(f"{k:>10}" for k in KINDS) + f"{'GFLOP':>10}{'MB':>9}{'roof ms':>9}{'+ nodes':>9}")
+    for (key, provider), group in ordered[:rows]:
+        nodes = [sum(e.counted[i] for e in group) for i in range(len(group[0].counted))]
+        work, size, least = (sum(f(e) for e in group) for f in (lambda e: e.flops, lambda e: e.bytes, roof))
+        print(
+            f"  {key:32}{provider:12}{len(group):6}"
+            + "".join(f"{n:10}" for n in nodes)
+            + f"{work / 1e9:10.1f}{size / 1e6:9.1f}{1e3 * least:9.3f}{1e3 * (least + NODE * sum(nodes)):9.3f}"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--row", default="", help="only rows with this text")
+    parser.add_argument("--operands", help="also lists the operands of this kernel's calls")
+    a = parser.parse_args()
+    if not cuda.is_available():
+        return print(f"nothing counted: {cuda.why_not()}")
+    for name, (make, goal, seconds) in ROWS.items():
+        if a.row not in name:
+            continue
+        call = make()
+        call()  # what is prepared once: plans, tables, states
+        with sf.profiler.profile(counters=counters()) as prof:
+            call()
+        once = [e for e in prof.events() if is_text_alone(e) and "UNet" in name]
+        events = [e for e in prof.events() if e not in once]
+        nodes, least = sum(sum(e.counted) for e in events), sum(map(roof, events))
+        print(f"{name}: {nodes} nodes, {sum(e.flops for e in events) / 1e9:.1f} GFLOP, {sum(e.bytes for e in events) / 1e6:.1f} MB")
+        print(f"  roof {1e3 * least:.3f} ms, with nodes {1e3 * (least + NODE * nodes):.3f} ms; goal {goal}, {1e3 * seconds:.2f} ms", end="")
+        print(f"; for a prompt {len(once)} calls, {1e3 * sum(map(roof, once)):.3f} ms" if once else "")
+        table(events)
+        if a.operands:
+            for (provider, shapes), n in Counter((e.provider, e.input_shapes) for e in events if e.key == a.operands).most_common():
+                print(f"    {n:5} {a.operands} {provider}: {shapes}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""benchmarks/gpu_floor.py in the dry emulator: how many launches the networks ask for, as upper bounds, so that a fusion that gets lost is noticed."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from scaffolding import cuda
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "gpu_floor.py"
+LIBRARY = os.environ.get("SF_CUDA_LIBRARY", "")
+
+
+# The operations are those of the networks, whatever the kernels: they must not change.
+@pytest.mark.parametrize(
+    ("row", "most_nodes", "gflop"),
+    [
+        ("UNet SD2.1 b2 64x64", 667, 1600.6),
+        ("UNet SDXL b2 128x128", 1509, 13417.5),
+        ("VAE decode 512", 177, 2514.5),
+        ("VAE decode 1024", 297, 10470.4),
+        ("training SD2.1 b16", 4846, 39548.3),
+    ],
+)
+def test_launches_stay_below_what_they_were(row, most_nodes, gflop):
+    if "cuda_emulator" not in LIBRARY:
+        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
+    ran = subprocess.run([sys.executable, SCRIPT, "--row", row], env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1"}, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    nodes, work = re.match(rf"{re.escape(row)}: (\d+) nodes, ([\d.]+) GFLOP", ran.stdout).groups()
+    assert float(work) == pytest.approx(gflop, rel=1e-4)
+    assert 0 < int(nodes) <= most_nodes, ran.stdout

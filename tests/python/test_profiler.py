@@ -1,0 +1,52 @@
+"""profiler.profile: what kernels ran on what, and what they have to do at least."""
+
+import pytest
+
+import scaffolding as sf
+from scaffolding.profiler import profile
+
+
+def test_products_convolutions_and_attention_count_their_operations():
+    x, w = sf.randn(4, 8), sf.randn(8, 2)
+    image, kernel = sf.randn(2, 3, 6, 6), sf.randn(5, 3, 3, 3)
+    q, k = sf.randn(1, 2, 7, 8), sf.randn(1, 2, 9, 8)
+    with profile() as prof:
+        x @ w
+        sf.nn.functional.conv2d(image, kernel, padding=1)
+        sf.nn.functional.scaled_dot_product_attention(q, k, k)
+    flops = {e.key: e.flops for e in prof.events() if e.flops}
+    assert flops["gemm"] == 2 * 4 * 8 * 2
+    assert flops["conv_forward"] == 2 * (2 * 5 * 6 * 6) * (3 * 9)
+    assert flops["attention"] == 4 * 2 * 7 * 9 * 8
+
+
+def test_bytes_are_each_operand_once_and_broadcast_ones_as_stored():
+    with profile() as prof:
+        sf.layer_norm(sf.zeros(6, 4), [4], sf.ones(4))
+    (norm,) = [e for e in prof.events() if e.key == "layer_norm"]
+    assert norm.bytes == 4 * (24 + 4 + 24) and norm.input_shapes.startswith("float32 [6, 4], float32 [4]")
+
+
+def test_averages_sum_over_calls_and_counters_over_the_time_between():
+    asked = 0
+
+    def counters():
+        nonlocal asked
+        asked += 1
+        return (asked, 10 * asked)
+
+    with profile(counters=counters) as prof:
+        for _ in range(3):
+            sf.ones(2, 2) @ sf.ones(2, 2)
+    (gemm,) = [r for r in prof.key_averages() if r.key == "gemm"]
+    assert gemm.count == 3 and gemm.flops == 48
+    assert sum(r.counted[0] for r in prof.key_averages()) == len(prof.events()) and gemm.counted == (3, 30)
+    assert "gemm" in prof.key_averages().table().splitlines()[1:][-1] or "gemm" in prof.key_averages().table(sort_by="flops").splitlines()[1]
+
+
+def test_one_at_a_time_and_nothing_is_recorded_afterwards():
+    with profile() as prof:
+        with pytest.raises(RuntimeError, match="there is one already"):
+            profile().__enter__()
+    sf.ones(2) + 1
+    assert prof.events() == []
