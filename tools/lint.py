@@ -59,6 +59,8 @@ def check_cpp(path, text, files, complain):
                 complain(path, number, f"there is no file {target}")
             elif target not in files and path.parts[0] == "scaffolding":
                 complain(path, number, "includes are written from the root: scaffolding/...")
+        if re.match(r"#include <(cub|thrust)/", line) and str(path) != "scaffolding/backend/cuda/cub.cu" and path.parts[0] == "scaffolding":
+            complain(path, number, "CUB takes seconds to compile and is included by backend/cuda/cub.cu alone, Thrust by nothing: call what cub.h offers")
         if (include := re.match(r"#include <([^>]+)>", line)) and path.name.endswith(".cpu.cpp") and include[1] in NOT_IN_CPU_FILES:
             complain(path, number, f"<{include[1]}> in a file that is compiled per instruction set: its templates would be shared between them")
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
@@ -57,6 +58,38 @@ TEST_F(CudaLongRows, sorts_rows_beyond_a_tile_and_keeps_equals_in_order) {
       EXPECT_EQ(t.cpu().to_vector(), t0.to_vector()) << n;
       EXPECT_EQ(t_at.cpu().to_vector(), t0_at.to_vector()) << n;
     }
+}
+
+TEST_F(CudaLongRows, sorts_every_dtype_by_the_bits_of_its_own) {
+  for (auto [rows, n] : {std::pair<int64_t, int64_t>{3, 1500}, {1, 9000}, {2, 70000}})  // many rows at once, one, and few long ones in turn
+    for (DType t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kBool, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+      Tensor x = to_dtype(randint(-120, 120, {n, rows}), t).t();
+      if (is_floating(t)) {
+        x.select(1, 3).fill_(-0.0);
+        x.select(1, 5).fill_(std::nan(""));
+        x.select(1, 6).fill_(-std::nan(""));
+        x.select(1, 7).fill_(std::numeric_limits<double>::infinity());
+        x.select(1, 8).fill_(-std::numeric_limits<double>::infinity());
+      }
+      for (bool descending : {false, true}) {
+        auto [v, at] = sort(x.cuda(), 1, descending);
+        auto [v0, at0] = sort(x, 1, descending);
+        EXPECT_EQ(at.cpu().to_vector(), at0.to_vector()) << name(t) << " " << rows << " x " << n;
+        auto got = v.cpu().to_vector(), want = v0.to_vector();
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) << name(t) << " at " << i;
+      }
+    }
+}
+
+TEST_F(CudaLongRows, sorts_in_a_captured_graph) {
+  Tensor x = randn({2, 3000}).cuda(), at;
+  auto graph = cuda::capture([&] { at = argsort(x, 1); });
+  for (int time = 0; time < 2; ++time) {
+    Tensor fresh = randn({2, 3000});
+    x.copy_(fresh);
+    graph->replay();
+    EXPECT_EQ(at.cpu().to_vector(), argsort(fresh, 1).to_vector());
+  }
 }
 
 TEST_F(CudaLongRows, finds_what_is_not_zero_in_order) {

@@ -1,5 +1,6 @@
-// Positions of elements that are not zero, on CUDA: counts of pieces, their places by one block, then the positions, in order.
+// Positions of elements that are not zero, on CUDA: counts of pieces, their places by running sums, then the positions, in order.
 #include "scaffolding/backend/cuda/capture.h"
+#include "scaffolding/backend/cuda/cub.h"
 #include "scaffolding/backend/cuda/element.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
@@ -45,18 +46,9 @@ __global__ void __launch_bounds__(kThreads) count_pieces(Searched s) {
   int64_t first = int64_t(blockIdx.x) * kPiece;
   int count = 0;
   for (int round = 0; round < kRounds; ++round) count += ranked(s.holds(first + round * kThreads + threadIdx.x)).all;
-  if (threadIdx.x == 0) s.places[blockIdx.x] = count;
-}
-
-__global__ void __launch_bounds__(kThreads) sum_counts(int64_t* places, int64_t pieces) {
   if (threadIdx.x != 0) return;
-  int64_t total = 0;
-  for (int64_t p = 0; p < pieces; ++p) {
-    int64_t count = places[p];
-    places[p] = total;
-    total += count;
-  }
-  places[pieces] = total;
+  s.places[blockIdx.x] = count;
+  if (blockIdx.x == 0) s.places[gridDim.x] = 0;  // where the sum of all comes to lie
 }
 
 __global__ void __launch_bounds__(kThreads) write_positions(Searched s) {
@@ -88,7 +80,7 @@ void nonzero(const NonZero& k) {
   Scratch places(device, size_t(pieces + 1) * sizeof(int64_t));
   s.places = places.as<int64_t>();
   launch("nonzero", device, unsigned(pieces), count_pieces, s);
-  launch("nonzero", device, 1, sum_counts, s.places, pieces);
+  exclusive_sum("nonzero", device, s.places, pieces + 1);
   if (k.positions) return launch("nonzero", device, unsigned(pieces), write_positions, s);
   refuse_while_capturing("nonzero", "a result whose shape depends on values");
   DeviceScope scope(device.index);
