@@ -94,7 +94,7 @@ test-gpu: build
 
 EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_models test_cuda_pipelines \
   test_cudnn test_cudnn_on_paper \
-  test_pinned_memory test_loading_to_gpu test_quantize test_gpu_floor
+  test_pinned_memory test_loading_to_gpu test_quantize test_bench_gpu test_gpu_floor
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
 # Speed, races and what hardware does stay unproven.
 test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
@@ -127,9 +127,9 @@ bench: CMAKE_ARGS += -DSF_BUILD_BENCHMARKS=ON
 bench: build
 	$(PY) benchmarks/table.py $(BUILD) --torch-python $(TORCH_PYTHON) $(BENCH_ARGS)
 
-# Convolutions and attention on a GPU, by cuDNN and by our own kernels.       make bench-gpu BENCH_ARGS=--benchmark
+# Ops, networks, training steps and a picture on a GPU beside PyTorch's and the GPU's limits.      make bench-gpu BENCH_ARGS="--filter UNet --seconds 120"
 bench-gpu: cuda
-	PYTHONPATH=$(BUILD)/python $(PY) benchmarks/gpu.py $(BENCH_ARGS)
+	PYTHONPATH=$(BUILD)/python $(PY) benchmarks/gpu $(if $(wildcard $(TORCH_PYTHON)),--torch-python $(TORCH_PYTHON)) $(BENCH_ARGS)
 
 # Golden files from torch. TORCH_PYTHON: a Python that has torch; without one, .venv-torch is made.
 TORCH_PYTHON ?= .venv-torch/bin/python

@@ -131,6 +131,24 @@ def test_a_whole_model_is_quantised_and_its_weights_are_gone():
     assert set(calls) == set(quantized)
 
 
+def test_a_model_whose_weights_no_object_holds_is_quantised():
+    """A weight's Python object is made when somebody asks for it and may have had another's id."""
+    model = sf.models.UNet2DConditionModel(
+        block_out_channels=(16, 32),
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=8,
+        cross_attention_dim=32,
+        attention_head_dim=(2, 4),
+        transformer_layers_per_block=(1, 1),
+        use_linear_projection=True,
+    )
+    linear = sum(type(m) is sf.nn.Linear for m in model.modules())
+    quantized = sf.nn.quantize_(model, "float8_e4m3fn")
+    assert sum(type(m) is sf.nn.LinearFP8 for m in quantized.modules()) == linear > 20
+
+
 def test_what_cannot_be_is_refused():
     with pytest.raises(TypeError, match="quantize_: dtype must be one of nf4, float8_e4m3fn, float8_e5m2, got 'int4'"):
         nn.quantize_(layer(), "int4")

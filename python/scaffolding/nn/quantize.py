@@ -20,8 +20,8 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
     if format not in _FORMATS:
         raise TypeError(f"quantize_: dtype must be one of {', '.join(_FORMATS)}, got {dtype!r}")
     linear, nf4, fp8 = _core._layer_Linear, _core._layer_LinearNF4, _core._layer_LinearFP8
-    users = {}
-    for _, parameter in model.named_parameters(remove_duplicate=False):
+    users, parameters = {}, list(model.named_parameters(remove_duplicate=False))  # held: an object that nobody holds gives its id away
+    for _, parameter in parameters:
         users[id(parameter)] = users.get(id(parameter), 0) + 1
     chosen = [
         (name, module)
