@@ -15,4 +15,32 @@ __device__ inline double erf_of(double x) { return ::erf(x); }
 __device__ inline float root(float x) { return ::sqrtf(x); }
 __device__ inline double root(double x) { return ::sqrt(x); }
 
+// The larger; of a NaN and a number the number.
+__device__ inline float larger_of(float a, float b) { return ::fmaxf(a, b); }
+__device__ inline double larger_of(double a, double b) { return ::fmax(a, b); }
+
+// 2^x in one instruction, to 2 ulp; results below 2^-126 are 0 (PTX ISA, "ex2").
+__device__ inline float power_of_two(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return ::exp2f(x);
+#endif
+}
+
+// exp((x - top) * scale) for numbers that come from elements of T. Those of 16 bits take one multiply-add and one instruction more,
+// since expf alone is eight: `unit` is the factor that of() wants x and top to be multiplied with.
+template <class T, bool kShort = sizeof(T) == 2> struct Exponential {
+  template <class A> __device__ static A unit(A scale) { return scale; }
+  template <class A> __device__ static A of(A z) { return exp_of(z); }
+  template <class A> __device__ static A natural(A z) { return z; }
+};
+template <class T> struct Exponential<T, true> {
+  __device__ static float unit(float scale) { return scale * 1.44269504f; }  // log2(e)
+  __device__ static float of(float z) { return power_of_two(z); }
+  __device__ static float natural(float z) { return z * 0.693147181f; }  // ln(2)
+};
+
 }  // namespace sf::cuda

@@ -1,4 +1,4 @@
-// softmax and log_softmax on CUDA: a warp or a block per row; device memory is read and written once.
+// softmax and log_softmax on CUDA: some lanes or a block per row; device memory is read and written once.
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/ops/softmax/kernel.h"
 
@@ -13,43 +13,84 @@ template <class T> struct SoftmaxRows {
   bool log;
 };
 
-template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads) softmax_rows(SoftmaxRows<T> s) {
+// Rows that registers hold: their exponentials are computed once. Longer ones: a second look at the row, which is in the cache by then.
+template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows(SoftmaxRows<T> s, unsigned width) {
   using A = real_t<T>;
-  using G = RowThreads<kGroup>;
-  int64_t row = G::row();
-  if (row >= s.rows) return;
+  using E = Exponential<T>;
+  RowGroup<kGroup> g{width};
+  int64_t row = g.row(), cols = row < s.rows ? s.cols : 0;  // lanes without a row stay for the shuffles
   const T* x = s.x + row * s.cols;
   T* y = s.out + row * s.cols;
-  auto [top, total] = row_exponentials<kGroup, V>(x, s.cols, s.scale);
-  A factor = A(1) / total, shift = log_of(total), v[V];
-  for_my_columns<kGroup, V>(s.cols, [&](int64_t c) {
-    read_lanes<V>(x + c, v);
-    for (int i = 0; i < V; ++i) {
-      A z = v[i] * s.scale - top;
-      v[i] = s.log ? z - shift : exp_of(z) * factor;
+  A unit = E::unit(s.scale);
+  if constexpr (K > 0) {
+    RowRuns<T, V, K> runs(g, x, cols);
+    A v[K][V], top = -A(INFINITY), total = 0;
+    for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+      runs.get(c, k, v[k]);
+#pragma unroll
+      for (int i = 0; i < V; ++i) v[k][i] *= unit, top = larger_of(top, v[k][i]);
+    });
+    top = g.max(top);
+    if (s.log) {
+      for_my_columns<V, K>(g, cols, [&](int64_t, int k) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) v[k][i] -= top, total += E::of(v[k][i]);
+      });
+    } else {
+      for_my_columns<V, K>(g, cols, [&](int64_t, int k) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) v[k][i] = E::of(v[k][i] - top), total += v[k][i];
+      });
     }
-    write_lanes<V>(y + c, v);
-  });
+    total = g.sum(total);
+    A factor = s.log ? E::natural(A(1)) : A(1) / total, shift = s.log ? log_of(total) : A(0);
+    if (cols == 0) return;
+    for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) v[k][i] = v[k][i] * factor - shift;
+      write_lanes<V>(y + c, v[k]);
+    });
+  } else {
+    auto [top, total] = row_exponentials<V>(g, x, cols, unit);
+    A factor = s.log ? E::natural(A(1)) : A(1) / total, shift = s.log ? log_of(total) : A(0);
+    if (cols == 0) return;
+    for_my_columns<V, K>(g, cols, [&, top = top](int64_t c, int) {
+      A v[V];
+      read_lanes<V>(x + c, v);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        A z = v[i] * unit - top;
+        v[i] = (s.log ? z : E::of(z)) * factor - shift;
+      }
+      write_lanes<V>(y + c, v);
+    });
+  }
 }
 
-template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads) softmax_rows_backward(SoftmaxRows<T> s) {
+template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows_backward(SoftmaxRows<T> s, unsigned width) {
   using A = real_t<T>;
-  using G = RowThreads<kGroup>;
-  int64_t row = G::row();
-  if (row >= s.rows) return;
-  const T *y = s.x + row * s.cols, *dy = s.dy + row * s.cols;
+  using E = Exponential<T>;
+  RowGroup<kGroup> g{width};
+  int64_t row = g.row(), cols = row < s.rows ? s.cols : 0;
   T* dx = s.out + row * s.cols;
-  A sum = 0, a[V], b[V];
-  for_my_columns<kGroup, V>(s.cols, [&](int64_t c) {
-    read_lanes<V>(dy + c, b);
-    if (!s.log) read_lanes<V>(y + c, a);
+  RowRuns<T, V, K> ys(g, s.x + row * s.cols, cols), dys(g, s.dy + row * s.cols, cols);
+  A sum = 0;
+  for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+    A a[V], b[V];
+    dys.get(c, k, b);
+    ys.get(c, k, a);
+#pragma unroll
     for (int i = 0; i < V; ++i) sum += s.log ? b[i] : a[i] * b[i];
   });
-  sum = G::sum(sum);
-  for_my_columns<kGroup, V>(s.cols, [&](int64_t c) {
-    read_lanes<V>(y + c, a);
-    read_lanes<V>(dy + c, b);
-    for (int i = 0; i < V; ++i) a[i] = s.scale * (s.log ? b[i] - exp_of(a[i]) * sum : a[i] * (b[i] - sum));
+  sum = g.sum(sum);
+  if (cols == 0) return;
+  A unit = E::unit(A(1));
+  for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+    A a[V], b[V];
+    dys.get(c, k, b);
+    ys.get(c, k, a);
+#pragma unroll
+    for (int i = 0; i < V; ++i) a[i] = s.scale * (s.log ? b[i] - E::of(a[i] * unit) * sum : a[i] * (b[i] - sum));
     write_lanes<V>(dx + c, a);
   });
 }
@@ -62,8 +103,9 @@ void forward(const SoftmaxForward& f) {
   as_float(f.x.dtype, [&](auto t) {
     using T = decltype(t);
     SoftmaxRows<T> s{f.x.as<T>(), nullptr, f.y.as<T>(), f.x.numel() / cols, cols, real_t<T>(f.scale), f.log};
-    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.out),
-                   [&](auto group, auto v, unsigned blocks) { launch("softmax", f.x.device, blocks, softmax_rows<T, group(), v()>, s); });
+    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.out), [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
+      launch("softmax", f.x.device, blocks, softmax_rows<T, group(), v(), k()>, s, width);
+    });
   });
 }
 
@@ -73,8 +115,9 @@ void backward(const SoftmaxBackward& b) {
   as_float(b.y.dtype, [&](auto t) {
     using T = decltype(t);
     SoftmaxRows<T> s{b.y.as<T>(), b.dy.as<T>(), b.dx.as<T>(), b.y.numel() / cols, cols, real_t<T>(b.scale), b.log};
-    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.dy, s.out),
-                   [&](auto group, auto v, unsigned blocks) { launch("softmax_backward", b.y.device, blocks, softmax_rows_backward<T, group(), v()>, s); });
+    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.dy, s.out), [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
+      launch("softmax_backward", b.y.device, blocks, softmax_rows_backward<T, group(), v(), k()>, s, width);
+    });
   });
 }
 
