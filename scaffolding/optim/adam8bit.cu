@@ -1,4 +1,4 @@
-// AdamW with moments in eight bits on CUDA: a block of threads per block of 256 values, a thread per value. A moment is read, updated and written
+// AdamW with moments in eight bits on CUDA: a block of threads per block of 256 values, a thread per value, dozens of tensors a launch. A moment is read, updated and written
 // as the nearest level of its map once the block's new scale is known; nothing but the values themselves goes to memory.
 #include <cstring>
 
@@ -48,11 +48,14 @@ __device__ int nearest(const DynamicMap& map, float x) {
   return x > map.midpoints[k] ? k + 1 : k;
 }
 
-__global__ void __launch_bounds__(kThreads) update_blocks(QuantizedTensor t, Rates rates, const DynamicMap* avg_map, const DynamicMap* square_map) {
+__global__ void __launch_bounds__(kThreads)
+    update_blocks(TensorBatch<QuantizedTensor> batch, Rates rates, const DynamicMap* avg_map, const DynamicMap* square_map) {
   using G = RowThreads<kThreads>;
   if (rates.skip()) return;
   const Rates r = rates.of_now();
-  int64_t block = blockIdx.x, i = block * kThreads + threadIdx.x;
+  const int which = batch.index();
+  const QuantizedTensor& t = batch.tensors[which];
+  int64_t block = blockIdx.x - batch.first_block[which], i = block * kThreads + threadIdx.x;
   bool real = i < t.numel;
   float avg = 0, square = 0;
   if (real) {
@@ -81,11 +84,10 @@ void quantized_adam(const QuantizedAdamStep& s) {
   if (!s.numbers) refuse_while_capturing("adamw8bit", "an optimizer whose step count and learning rate are numbers of the host (capturable=False)");
   Device device = device_of_step("adamw_8bit", s.tensors, s.count, [](const QuantizedTensor& t) { return t.param; });
   DeviceTable avg_map = device_table(device, s.avg_map, 1), square_map = device_table(device, s.square_map, 1);
-  for (int64_t k = 0; k < s.count; ++k) {
-    const QuantizedTensor& t = s.tensors[k];
-    if (t.numel > 0)
-      launch("adamw_8bit", device, blocks_for(t.numel, 1), update_blocks, t, Rates(s), avg_map->as<const DynamicMap>(), square_map->as<const DynamicMap>());
-  }
+  auto all = [](const QuantizedTensor&) { return true; };
+  for_tensor_batches(s.tensors, s.count, kThreads, all, all, [&](const TensorBatch<QuantizedTensor>& batch, unsigned blocks) {
+    launch("adamw_8bit", device, blocks, update_blocks, batch, Rates(s), avg_map->as<const DynamicMap>(), square_map->as<const DynamicMap>());
+  });
 }
 bool supports(const QuantizedAdamStep& s) {
   for (int64_t i = 0; i < s.count; ++i)

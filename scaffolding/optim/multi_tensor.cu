@@ -26,21 +26,36 @@ template <class A> struct Sgd {
         sign(A(s.maximize ? -1 : 1)),
         nesterov(s.nesterov),
         numbers(s.numbers) {}
-  __device__ void operator()(const SgdTensor& t, int64_t i) const {
-    if (!numbers) update(t, i, lr);
-    else if (numbers[4] == 0) update(t, i, A(numbers[0]));
+  static bool aligned(const SgdTensor& t) {
+    return aligned_for_neighbours(t.param, size_of(t.param_dtype)) && aligned_for_neighbours(t.grad, size_of(t.grad_dtype)) &&
+           aligned_for_neighbours(t.buffer, sizeof(A)) && aligned_for_neighbours(t.master, sizeof(float));
   }
-  __device__ void update(const SgdTensor& t, int64_t i, A lr) const {
-    Numbers param = numbers_at(t.param, t.param_dtype), grad = numbers_at(t.grad, t.grad_dtype);
-    A p = t.master ? A(t.master[i]) : entry<A>(param, i), g = sign * entry<A>(grad, i) + weight_decay * p;
-    if (A* buffer = static_cast<A*>(t.buffer)) {
-      A b = t.first ? g : momentum * buffer[i] + damped * g;
-      buffer[i] = b;
-      g = nesterov ? g + momentum * b : b;
+  __device__ Sgd of_now() const {
+    Sgd s = *this;
+    if (numbers) s.lr = A(numbers[0]);
+    return s;
+  }
+  __device__ bool skip() const { return numbers && numbers[4] != 0; }
+
+  template <int V> __device__ void update(const SgdTensor& t, int64_t i) const {
+    constexpr DType buffers = sizeof(A) == 8 ? kFloat64 : kFloat32;
+    A p[V], g[V], b[V] = {};
+    if (t.master) read_numbers<V>(t.master, kFloat32, i, p);
+    else read_numbers<V>(t.param, t.param_dtype, i, p);
+    read_numbers<V>(t.grad, t.grad_dtype, i, g);
+    if (t.buffer && !t.first) read_numbers<V>(t.buffer, buffers, i, b);
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      g[k] = sign * g[k] + weight_decay * p[k];
+      if (t.buffer) {
+        b[k] = t.first ? g[k] : momentum * b[k] + damped * g[k];
+        g[k] = nesterov ? g[k] + momentum * b[k] : b[k];
+      }
+      p[k] -= lr * g[k];
     }
-    p -= lr * g;
-    if (t.master) t.master[i] = float(p);
-    param.set(i, p);
+    if (t.buffer) write_numbers<V>(t.buffer, buffers, i, b);
+    if (t.master) write_numbers<V>(t.master, kFloat32, i, p);
+    write_numbers<V>(t.param, t.param_dtype, i, p);
   }
 };
 
@@ -56,10 +71,18 @@ void sgd(const SgdStep& s) {
 
 template <class A> struct Lerp {
   A weight;
-  __device__ void operator()(const LerpTensor& t, int64_t i) const {
-    Numbers average = numbers_at(t.average, t.average_dtype), value = numbers_at(t.value, t.value_dtype);
-    A m = entry<A>(average, i);
-    average.set(i, m + weight * (entry<A>(value, i) - m));
+  static bool aligned(const LerpTensor& t) {
+    return aligned_for_neighbours(t.average, size_of(t.average_dtype)) && aligned_for_neighbours(t.value, size_of(t.value_dtype));
+  }
+  __device__ Lerp of_now() const { return *this; }
+  __device__ bool skip() const { return false; }
+  template <int V> __device__ void update(const LerpTensor& t, int64_t i) const {
+    A m[V], x[V];
+    read_numbers<V>(t.average, t.average_dtype, i, m);
+    read_numbers<V>(t.value, t.value_dtype, i, x);
+#pragma unroll
+    for (int k = 0; k < V; ++k) m[k] += weight * (x[k] - m[k]);
+    write_numbers<V>(t.average, t.average_dtype, i, m);
   }
 };
 
@@ -74,11 +97,20 @@ void lerp(const LerpStep& s) {
 template <class A> struct Unscale {
   A factor;
   float* found_inf;
-  __device__ void operator()(const UnscaleTensor& t, int64_t i) const {
-    Numbers grad = numbers_at(t.grad, t.dtype);
-    A g = entry<A>(grad, i);
-    grad.set(i, g * factor);
-    if (!(g * A(0) == A(0))) *found_inf = 1;  // whoever writes, writes the same
+  static bool aligned(const UnscaleTensor& t) { return aligned_for_neighbours(t.grad, size_of(t.dtype)); }
+  __device__ Unscale of_now() const { return *this; }
+  __device__ bool skip() const { return false; }
+  template <int V> __device__ void update(const UnscaleTensor& t, int64_t i) const {
+    A g[V];
+    read_numbers<V>(t.grad, t.dtype, i, g);
+    bool finite = true;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      finite = finite && g[k] * A(0) == A(0);
+      g[k] *= factor;
+    }
+    write_numbers<V>(t.grad, t.dtype, i, g);
+    if (!finite) *found_inf = 1;  // whoever writes, writes the same
   }
 };
 

@@ -28,12 +28,19 @@ class CudaOptim : public testing::Test {
   }
   static Tensors some(int64_t count, DType t) {
     Tensors all;
-    for (int64_t i = 0; i < count; ++i) all.push_back(to_dtype(randn({i == 3 ? 9001 : i % 7}), t));
+    for (int64_t i = 0; i < count; ++i) all.push_back(to_dtype(randn({i == 3 || i == 5 ? 9001 : i % 7}), t));
     return all;
+  }
+  // The tensor on the device; the sixth of a list where no vector begins.
+  static Tensor there(const Tensor& t, size_t index) {
+    if (index != 5) return t.cuda();
+    Tensor behind = zeros({t.numel() + 1}, t.dtype(), Device("cuda")).narrow(0, 1, t.numel());
+    behind.copy_(t);
+    return behind;
   }
   static Tensors there(const Tensors& all) {
     Tensors moved;
-    for (auto& t : all) moved.push_back(t.cuda());
+    for (size_t i = 0; i < all.size(); ++i) moved.push_back(there(all[i], i));
     return moved;
   }
   static void expect_close(const Tensors& got, const Tensors& want, const char* what) {
@@ -52,7 +59,7 @@ TEST_F(CudaOptim, sgd_steps_as_on_the_cpu) {
     for (bool nesterov : {false, true}) {
       Tensors values = some(50, t), grads = some(50, t), params[2];
       for (int side = 0; side < 2; ++side) {
-        for (auto& v : values) params[side].push_back((side ? v.cuda() : v.clone()).requires_grad_());
+        for (size_t i = 0; i < values.size(); ++i) params[side].push_back((side ? there(values[i], i) : values[i].clone()).requires_grad_());
         optim::SGD opt(params[side], {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = nesterov, .master_weights = is_reduced(t)});
         for (int step = 0; step < 3; ++step) {
           for (size_t i = 0; i < values.size(); ++i) params[side][i].set_grad(side ? grads[i].cuda() : grads[i]);
@@ -60,6 +67,22 @@ TEST_F(CudaOptim, sgd_steps_as_on_the_cpu) {
         }
       }
       expect_close(params[1], params[0], nesterov ? "nesterov" : "momentum");
+    }
+}
+
+TEST_F(CudaOptim, adamw_steps_as_on_the_cpu) {
+  for (DType t : kTypes)
+    for (bool amsgrad : {false, true}) {
+      Tensors values = some(50, t), grads = some(50, t), params[2];
+      for (int side = 0; side < 2; ++side) {
+        for (size_t i = 0; i < values.size(); ++i) params[side].push_back((side ? there(values[i], i) : values[i].clone()).requires_grad_());
+        optim::AdamW opt(params[side], {.lr = 0.01, .weight_decay = 0.1, .amsgrad = amsgrad, .master_weights = is_reduced(t)});
+        for (int step = 0; step < 3; ++step) {
+          for (size_t i = 0; i < values.size(); ++i) params[side][i].set_grad(side ? grads[i].cuda() : grads[i]);
+          opt.step();
+        }
+      }
+      expect_close(params[1], params[0], amsgrad ? "amsgrad" : "adamw");
     }
 }
 

@@ -25,26 +25,42 @@ template <class A> struct Update {
         decoupled(s.decoupled),
         numbers(s.numbers) {}
 
-  __device__ void operator()(const AdamWTensor& t, int64_t i) const {
-    if (!numbers) return update(t, i, lr, step_size, root_correction2, grad_scale);
-    if (numbers[4] == 0) update(t, i, A(numbers[0]), A(numbers[1]), A(numbers[2]), grad_scale * A(numbers[3]));
+  static bool aligned(const AdamWTensor& t) {
+    return aligned_for_neighbours(t.param, size_of(t.param_dtype)) && aligned_for_neighbours(t.grad, size_of(t.grad_dtype)) &&
+           aligned_for_neighbours(t.exp_avg, sizeof(A)) && aligned_for_neighbours(t.exp_avg_sq, sizeof(A)) &&
+           aligned_for_neighbours(t.max_exp_avg_sq, sizeof(A)) && aligned_for_neighbours(t.master, sizeof(float));
   }
-  __device__ void update(const AdamWTensor& t, int64_t i, A lr, A step_size, A root_correction2, A grad_scale) const {
-    Numbers param = numbers_at(t.param, t.param_dtype), grad = numbers_at(t.grad, t.grad_dtype);
-    A *m = static_cast<A*>(t.exp_avg), *v = static_cast<A*>(t.exp_avg_sq), *largest = static_cast<A*>(t.max_exp_avg_sq);
-    A p = t.master ? A(t.master[i]) : entry<A>(param, i), g = grad_scale * entry<A>(grad, i);
-    if (decoupled) p *= A(1) - lr * weight_decay;
-    else g += weight_decay * p;
-    A first_moment = m[i] + one_minus_beta1 * (g - m[i]), second = beta2 * v[i] + one_minus_beta2 * g * g, under = second;
-    m[i] = first_moment;
-    v[i] = second;
-    if (largest) {
-      under = largest[i] > second ? largest[i] : second;
-      largest[i] = under;
+  __device__ Update of_now() const {
+    Update u = *this;
+    if (numbers) u.lr = A(numbers[0]), u.step_size = A(numbers[1]), u.root_correction2 = A(numbers[2]), u.grad_scale = grad_scale * A(numbers[3]);
+    return u;
+  }
+  __device__ bool skip() const { return numbers && numbers[4] != 0; }
+
+  template <int V> __device__ void update(const AdamWTensor& t, int64_t i) const {
+    constexpr DType moments = sizeof(A) == 8 ? kFloat64 : kFloat32;
+    A p[V], g[V], m[V], v[V], under[V] = {};
+    if (t.master) read_numbers<V>(t.master, kFloat32, i, p);
+    else read_numbers<V>(t.param, t.param_dtype, i, p);
+    read_numbers<V>(t.grad, t.grad_dtype, i, g);
+    read_numbers<V>(t.exp_avg, moments, i, m);
+    read_numbers<V>(t.exp_avg_sq, moments, i, v);
+    if (t.max_exp_avg_sq) read_numbers<V>(t.max_exp_avg_sq, moments, i, under);
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      g[k] *= grad_scale;
+      if (decoupled) p[k] *= A(1) - lr * weight_decay;
+      else g[k] += weight_decay * p[k];
+      m[k] += one_minus_beta1 * (g[k] - m[k]);
+      v[k] = beta2 * v[k] + one_minus_beta2 * g[k] * g[k];
+      under[k] = t.max_exp_avg_sq && under[k] > v[k] ? under[k] : v[k];
+      p[k] -= step_size * m[k] / (root(under[k]) / root_correction2 + eps);
     }
-    p -= step_size * first_moment / (root(under) / root_correction2 + eps);
-    if (t.master) t.master[i] = float(p);
-    param.set(i, p);
+    write_numbers<V>(t.exp_avg, moments, i, m);
+    write_numbers<V>(t.exp_avg_sq, moments, i, v);
+    if (t.max_exp_avg_sq) write_numbers<V>(t.max_exp_avg_sq, moments, i, under);
+    if (t.master) write_numbers<V>(t.master, kFloat32, i, p);
+    write_numbers<V>(t.param, t.param_dtype, i, p);
   }
 };
 

@@ -1,238 +1,258 @@
-// group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. Statistics of pieces, then of groups by Chan's rule in double;
-// one pass writes y. Sums are in a fixed order: no atomics.
-#include "scaffolding/backend/cuda/rows.cuh"
+// group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. A group that fits the cache of a multiprocessor has a block, which reads it from device
+// memory once, in one launch. Larger ones: sums of pieces, the groups' statistics from them in double, and one pass that writes y. Sums are in an order that depends
+// on shapes alone: no atomics.
+#include <algorithm>
+
 #include "scaffolding/backend/cuda/scratch.h"
-#include "scaffolding/ops/group_norm/kernel.h"
+#include "scaffolding/ops/group_norm/group_norm.cuh"
 
 namespace sf::cuda {
 namespace {
 
-constexpr int64_t kPiece = 16384;  // elements under one sum
+constexpr int64_t kCachedGroup = 128 << 10;  // bytes of a group that one block reads twice: half of a multiprocessor's cache
 
-// x[N, C, space]: NCHW or NHWC in memory.
-template <class T> struct Channels {
-  const T *x, *dy;
-  T* out;  // y or dx
-  Numbers weight, bias;
-  int64_t batch, channels, space, groups;
-  real_t<T>*mean, *rstd;
-  real_t<T> eps;
-  bool last;  // channels-last
-  bool silu;
+constexpr int kPlanesOfBlock = 256;  // NCHW: channels of such a group at most
 
-  __device__ int64_t group_channels() const { return channels / groups; }
-  __device__ int64_t group_size() const { return group_channels() * space; }
-  // Where element i of group g (of N * G) is; i counts in the order of memory.
-  __device__ int64_t at(int64_t g, int64_t i) const {
-    if (!last) return g * group_size() + i;
-    int64_t width = group_channels(), n = g / groups, pixel = i / width;
-    return (n * space + pixel) * channels + (g % groups) * width + (i - pixel * width);
-  }
-};
+template <class T> __device__ inline real_t<T> normalised(const Channels<T>& c, real_t<T> x, real_t<T> mean, real_t<T> scale, real_t<T> offset) {
+  real_t<T> z = (x - mean) * scale + offset;
+  return c.silu ? silu_of<T>(z) : z;
+}
 
-struct Moments {
-  double mean, m2;
-};
-
-template <class T> __global__ void __launch_bounds__(kThreads) piece_moments(Channels<T> c, int64_t pieces, Moments* out) {
+// A block per group.
+template <class T, int V, bool kLast, int kBlock> __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider vectors_of_plane) {
   using A = real_t<T>;
-  using G = RowThreads<kThreads>;
-  int64_t group = blockIdx.x / pieces, first = blockIdx.x % pieces * kPiece, end = first + kPiece < c.group_size() ? first + kPiece : c.group_size();
-  // Sums of distances from the piece's first element: no cancellation where the mean is far from 0.
-  A shift = widen(c.x[c.at(group, first)]), sum = 0, squares = 0;
-  for (int64_t i = first + threadIdx.x; i < end; i += kThreads) {
-    A d = A(widen(c.x[c.at(group, i)])) - shift;
-    sum += d;
-    squares += d * d;
-  }
-  double s = G::sum(double(sum)), q = G::sum(double(squares)), n = double(end - first);
-  if (threadIdx.x == 0) out[blockIdx.x] = {double(shift) + s / n, q - s * s / n};
-}
+  const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
+  const Tile t(kLast ? c.width / V : 1);
+  const int64_t size = c.group_size(), start = kLast ? n * c.space * c.channels + g * c.width : blockIdx.x * size;
+  const int64_t between = kLast ? c.channels : V, first = start + (kLast ? t.column * V : 0) + t.pixel * between, stride = t.step * between;
+  const int64_t end = !t.works() ? 0 : kLast ? c.space : size / V;
 
-template <class T> __global__ void __launch_bounds__(kThreads) group_moments(Channels<T> c, int64_t pieces, const Moments* of_piece) {
-  using A = real_t<T>;
-  int64_t group = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (group >= c.batch * c.groups) return;
-  double mean = 0, m2 = 0, count = 0;
-  for (int64_t p = 0; p < pieces; ++p) {
-    Moments m = of_piece[group * pieces + p];
-    int64_t left = c.group_size() - p * kPiece;
-    double n = double(left < kPiece ? left : kPiece), delta = m.mean - mean;
-    mean += delta * (n / (count + n));
-    m2 += m.m2 + delta * delta * (count * n / (count + n));
-    count += n;
-  }
-  c.mean[group] = A(mean);
-  c.rstd[group] = A(1.0 / ::sqrt((m2 > 0 ? m2 : 0) / count + double(c.eps)));
-}
-
-// A thread takes V neighbours in memory. They share a channel in NCHW where V divides space, and lie in one pixel in NHWC where V
-// divides the channels.
-template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise(Channels<T> c, int64_t count) {
-  using A = real_t<T>;
-  int64_t first = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * V;
-  if (first >= count) return;
-  A v[V];
-  read_lanes<V>(c.x + first, v);
-  for (int i = 0; i < V; ++i) {
-    int64_t at = first + i, channel = c.last ? at % c.channels : at / c.space % c.channels, n = at / (c.channels * c.space);
-    int64_t group = n * c.groups + channel / c.group_channels();
-    A z = (v[i] - c.mean[group]) * c.rstd[group];
-    if (c.weight) z *= entry<A>(c.weight, channel);
-    if (c.bias) z += entry<A>(c.bias, channel);
-    v[i] = c.silu ? z / (A(1) + exp_of(-z)) : z;
-  }
-  write_lanes<V>(c.out + first, v);
-}
-
-template <class T> struct AtElement {
-  real_t<T> hat, dz;  // the normalised element, and the gradient of weight * hat + bias
-};
-template <class T> __device__ AtElement<T> gradient_at(const Channels<T>& c, int64_t at, int64_t channel, int64_t group) {
-  using A = real_t<T>;
-  A hat = (A(widen(c.x[at])) - c.mean[group]) * c.rstd[group], dz = widen(c.dy[at]);
-  if (c.silu) {
-    A z = hat * (c.weight ? entry<A>(c.weight, channel) : A(1)) + (c.bias ? entry<A>(c.bias, channel) : A(0));
-    A s = A(1) / (A(1) + exp_of(-z));
-    dz *= s * (A(1) + z * (A(1) - s));
-  }
-  return {hat, dz};
-}
-
-// Sums over the space of one channel of one picture: of dz, and of dz * hat.
-struct ChannelSums {
-  double dz, dz_hat;
-};
-
-// NCHW: a block per channel.
-template <class T> __global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, ChannelSums* out) {
-  using G = RowThreads<kThreads>;
-  int64_t plane = blockIdx.x, channel = plane % c.channels, group = plane / c.channels * c.groups + channel / c.group_channels();
-  double dz = 0, dz_hat = 0;
-  for (int64_t i = threadIdx.x; i < c.space; i += kThreads) {
-    AtElement<T> e = gradient_at(c, plane * c.space + i, channel, group);
-    dz += double(e.dz);
-    dz_hat += double(e.dz) * double(e.hat);
-  }
-  dz = G::sum(dz);
-  dz_hat = G::sum(dz_hat);
-  if (threadIdx.x == 0) out[plane] = {dz, dz_hat};
-}
-
-// NHWC: 32 channels by 8 pixels a block.
-template <class T> __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, ChannelSums* out) {
-  constexpr int kRows = kThreads / kWarp;
-  __shared__ double sums[2][kRows][kWarp];
-  int column = int(threadIdx.x) % kWarp, row = int(threadIdx.x) / kWarp;
-  int64_t wide = (c.channels + kWarp - 1) / kWarp, n = blockIdx.x / wide, channel = blockIdx.x % wide * kWarp + column;
-  double dz = 0, dz_hat = 0;
-  if (channel < c.channels) {
-    int64_t group = n * c.groups + channel / c.group_channels();
-    for (int64_t i = row; i < c.space; i += kRows) {
-      AtElement<T> e = gradient_at(c, (n * c.space + i) * c.channels + channel, channel, group);
-      dz += double(e.dz);
-      dz_hat += double(e.dz) * double(e.hat);
+  // Sums of distances from the group's first element: no cancellation where the mean is far from 0.
+  const A shift = widen(c.x[start]);
+  A sum = 0, squares = 0;
+  for_vectors<T, V>(c.x + first, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      A d = A(widen(x.v[i])) - shift;
+      sum += d;
+      squares += d * d;
     }
+  });
+  double sums[2] = {double(sum), double(squares)};
+  block_sums(sums);
+  const double distance = sums[0] / double(size), variance = sums[1] / double(size) - distance * distance;
+  const A mean = A(double(shift) + distance), rstd = A(1.0 / ::sqrt((variance > 0 ? variance : 0) + double(c.eps)));
+  if (threadIdx.x == 0) c.mean[blockIdx.x] = mean, c.rstd[blockIdx.x] = rstd;
+  if (!c.out) return;
+
+  T* out = c.out + first;
+  if constexpr (kLast) {
+    A scale[V], offset[V];
+    read_entries<V>(c.weight, g * c.width + t.column * V, A(1), scale);
+    read_entries<V>(c.bias, g * c.width + t.column * V, A(0), offset);
+#pragma unroll
+    for (int i = 0; i < V; ++i) scale[i] *= rstd;
+    for_vectors<T, V>(c.x + first, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
+      A y[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean, scale[i], offset[i]);
+      write_lanes<V>(out, y);
+      out += stride;
+    });
+  } else {
+    __shared__ A scale[kPlanesOfBlock], offset[kPlanesOfBlock];
+    for (int i = int(threadIdx.x); i < c.width; i += kBlock) scale[i] = rstd * c.weight_of(g * c.width + i), offset[i] = c.bias_of(g * c.width + i);
+    __syncthreads();
+    for_vectors<T, V>(c.x + first, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t at) {
+      const uint32_t plane = vectors_of_plane.quotient(uint32_t(at));
+      A y[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean, scale[plane], offset[plane]);
+      write_lanes<V>(out, y);
+      out += stride;
+    });
   }
-  sums[0][row][column] = dz;
-  sums[1][row][column] = dz_hat;
-  __syncthreads();
-  if (row > 0 || channel >= c.channels) return;
-  for (int r = 1; r < kRows; ++r) dz += sums[0][r][column], dz_hat += sums[1][r][column];
-  out[n * c.channels + channel] = {dz, dz_hat};
 }
 
-// What dx subtracts: the means over each group of weight * dz and of weight * dz * hat.
-template <class T> __global__ void __launch_bounds__(kThreads) group_means(Channels<T> c, const ChannelSums* of_channel, ChannelSums* of_group) {
-  int64_t group = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (group >= c.batch * c.groups) return;
-  int64_t width = c.group_channels(), n = group / c.groups, first = group % c.groups * width;
-  double dz = 0, dz_hat = 0;
-  for (int64_t i = first; i < first + width; ++i) {
-    double weight = c.weight ? entry<double>(c.weight, i) : 1.0;
-    dz += weight * of_channel[n * c.channels + i].dz;
-    dz_hat += weight * of_channel[n * c.channels + i].dz_hat;
-  }
-  of_group[group] = {dz / double(c.group_size()), dz_hat / double(c.group_size())};
-}
+template <class A> struct Sums {
+  A sum, squares;  // of distances from the channel's first element (NCHW: from the group's)
+};
 
-template <class T> __global__ void __launch_bounds__(kThreads) gradient(Channels<T> c, int64_t count, const ChannelSums* of_group) {
+// NHWC: sums of the channels of one piece of a picture.
+template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, Sums<real_t<T>>* out) {
   using A = real_t<T>;
-  int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= count) return;
-  int64_t channel = c.last ? at % c.channels : at / c.space % c.channels, n = at / (c.channels * c.space);
-  int64_t group = n * c.groups + channel / c.group_channels();
-  AtElement<T> e = gradient_at(c, at, channel, group);
-  A weight = c.weight ? entry<A>(c.weight, channel) : A(1);
-  c.out[at] = to_storage<T>(c.rstd[group] * (weight * e.dz - A(of_group[group].dz) - e.hat * A(of_group[group].dz_hat)));
+  __shared__ A of_thread[2][V][kThreads];
+  const Tile t(s.columns);
+  const int column = int(blockIdx.x) % s.chunks * s.columns + t.column, channel = column * V;
+  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels;
+  const bool works = t.works() && channel < c.channels;
+  A shift[V], sum[V] = {}, squares[V] = {};
+  if (works) {
+    const T* x = c.x + n * c.space * c.channels + channel;
+    read_lanes<V>(x, shift);
+    for_vectors<T, V>(x + (first + t.pixel) * c.channels, int64_t(t.step) * c.channels, first + t.pixel,
+                      first + s.pixels < c.space ? first + s.pixels : c.space, t.step, [&](const Vec<T, V>& v, int64_t) {
+#pragma unroll
+                        for (int i = 0; i < V; ++i) {
+                          A d = A(widen(v.v[i])) - shift[i];
+                          sum[i] += d;
+                          squares[i] += d * d;
+                        }
+                      });
+  }
+#pragma unroll
+  for (int i = 0; i < V; ++i) of_thread[0][i][threadIdx.x] = sum[i], of_thread[1][i][threadIdx.x] = squares[i];
+  __syncthreads();
+  if (!works || t.pixel > 0) return;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+#pragma unroll 1
+    for (int r = 1; r < t.step; ++r) sum[i] += of_thread[0][i][threadIdx.x + r * t.across], squares[i] += of_thread[1][i][threadIdx.x + r * t.across];
+    out[piece * c.channels + channel + i] = {sum[i], squares[i]};
+  }
 }
 
-template <class A>
-__global__ void __launch_bounds__(kThreads) parameter_gradients(int64_t batch, int64_t channels, const ChannelSums* sums, Numbers dweight, Numbers dbias) {
-  int64_t channel = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (channel >= channels) return;
-  double dz = 0, dz_hat = 0;
-  for (int64_t n = 0; n < batch; ++n) dz += sums[n * channels + channel].dz, dz_hat += sums[n * channels + channel].dz_hat;
-  if (dweight) dweight.set(channel, A(dz_hat));
-  if (dbias) dbias.set(channel, A(dz));
+// NCHW: sums of pieces of a group, which is dense.
+template <class T, int V> __global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, int64_t pieces, Sums<real_t<T>>* out) {
+  using A = real_t<T>;
+  const int64_t size = c.group_size(), per = (size / V + pieces - 1) / pieces, group = blockIdx.x / pieces, first = blockIdx.x % pieces * per + threadIdx.x;
+  const int64_t end = lesser(size / V, blockIdx.x % pieces * per + per);
+  const T* x = c.x + group * size;
+  const A shift = widen(*x);
+  A sum = 0, squares = 0;
+  for_vectors<T, V>(x + first * V, kThreads * V, first, end, kThreads, [&](const Vec<T, V>& v, int64_t) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      A d = A(widen(v.v[i])) - shift;
+      sum += d;
+      squares += d * d;
+    }
+  });
+  double sums[2] = {double(sum), double(squares)};
+  block_sums(sums);
+  if (threadIdx.x == 0) out[blockIdx.x] = {A(sums[0]), A(sums[1])};
 }
 
+// What y needs of each channel of each picture: y = (x - mean) * scale + offset.
+template <class A> struct Constants { A *mean, *scale, *offset; };
+
+// A block per group: its statistics from the sums of its pieces, and its channels' constants.
 template <class T>
-Channels<T> channels_of(const TensorView& x, const TensorView& weight, const TensorView& bias, int64_t groups, bool silu, const TensorView& mean,
-                        const TensorView& rstd) {
-  Channels<T> c{};
-  c.x = x.as<T>();
-  c.weight = weight, c.bias = bias;
-  c.batch = x.sizes[0], c.channels = x.sizes[1], c.space = c.batch * c.channels > 0 ? x.numel() / (c.batch * c.channels) : 0, c.groups = groups;
-  c.mean = mean.as<real_t<T>>(), c.rstd = rstd.as<real_t<T>>();
-  c.last = !x.is_contiguous();
-  c.silu = silu;
-  return c;
+__global__ void __launch_bounds__(kThreads) group_statistics(Channels<T> c, Split s, const Sums<real_t<T>>* of_piece, Constants<real_t<T>> k) {
+  using A = real_t<T>;
+  const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups, columns = c.last ? c.width : 1;
+  const int64_t start = c.last ? n * c.space * c.channels + g * c.width : blockIdx.x * c.group_size();
+  const double shift = double(widen(c.x[start]));
+  double sums[2] = {};
+  for (int i = int(threadIdx.x); i < s.pieces * columns; i += kThreads) {
+    int piece = i / columns, channel = i - piece * columns;
+    Sums<A> p = of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece];
+    // The same distances from the group's shift.
+    double further = c.last ? double(widen(c.x[start + channel])) - shift : 0.0, count = double(lesser(s.pixels, c.space - piece * s.pixels));
+    sums[0] += double(p.sum) + count * further;
+    sums[1] += double(p.squares) + 2 * further * double(p.sum) + count * further * further;
+  }
+  block_sums(sums);
+  const double size = double(c.group_size()), distance = sums[0] / size, variance = sums[1] / size - distance * distance;
+  const A mean = A(shift + distance), rstd = A(1.0 / ::sqrt((variance > 0 ? variance : 0) + double(c.eps)));
+  if (threadIdx.x == 0) c.mean[blockIdx.x] = mean, c.rstd[blockIdx.x] = rstd;
+  for (int i = int(threadIdx.x); i < c.width; i += kThreads) {
+    int channel = g * c.width + i;
+    int64_t at = int64_t(n) * c.channels + channel;
+    k.mean[at] = mean, k.scale[at] = rstd * c.weight_of(channel), k.offset[at] = c.bias_of(channel);
+  }
 }
 
-void forward(const GroupNormForward& f) {
-  as_float(f.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    Channels<T> c = channels_of<T>(f.x, f.weight, f.bias, f.groups, f.silu, f.mean, f.rstd);
-    c.eps = real_t<T>(f.eps);
-    int64_t count = f.x.numel(), groups = c.batch * c.groups;
-    if (count == 0) return;
-    int64_t pieces = (count / groups + kPiece - 1) / kPiece;
-    Scratch moments(f.x.device, size_t(groups * pieces) * sizeof(Moments));
-    launch("group_norm", f.x.device, unsigned(groups * pieces), piece_moments<T>, c, pieces, moments.as<Moments>());
-    launch("group_norm", f.x.device, blocks_for(groups, 1), group_moments<T>, c, pieces, moments.as<const Moments>());
-    if (!f.y.defined()) return;
-    c.out = f.y.as<T>();
-    constexpr int V = lanes_for<T>();
-    if (aligned_rows<T, V>(count, c.x, c.out)) launch("group_norm", f.x.device, blocks_for(count, V), normalise<T, V>, c, count);
-    else launch("group_norm", f.x.device, blocks_for(count, 1), normalise<T, 1>, c, count);
+template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k) {
+  using A = real_t<T>;
+  const Tile t(s.columns);
+  const int column = int(blockIdx.x) % s.chunks * s.columns + t.column, channel = column * V;
+  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, first = piece % s.pieces * s.pixels + t.pixel;
+  if (!t.works() || channel >= c.channels) return;
+  A mean[V], scale[V], offset[V];
+  read_lanes<V>(k.mean + n * c.channels + channel, mean);
+  read_lanes<V>(k.scale + n * c.channels + channel, scale);
+  read_lanes<V>(k.offset + n * c.channels + channel, offset);
+  const int64_t at = (n * c.space + first) * c.channels + channel, stride = int64_t(t.step) * c.channels;
+  T* out = c.out + at;
+  for_vectors<T, V>(c.x + at, stride, first, lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step, [&](const Vec<T, V>& x, int64_t) {
+    A y[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean[i], scale[i], offset[i]);
+    write_lanes<V>(out, y);
+    out += stride;
   });
 }
 
-void backward(const GroupNormBackward& b) {
-  as_float(b.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    Channels<T> c = channels_of<T>(b.x, b.weight, b.bias, b.groups, b.silu, b.mean, b.rstd);
-    c.dy = b.dy.as<T>();
-    c.out = b.dx.as<T>();
-    int64_t count = b.x.numel(), planes = c.batch * c.channels, groups = c.batch * c.groups;
-    Scratch channel_sums(b.x.device, size_t(planes) * sizeof(ChannelSums)), group_sums(b.x.device, size_t(groups) * sizeof(ChannelSums));
-    auto *of_channel = channel_sums.as<ChannelSums>(), *of_group = group_sums.as<ChannelSums>();
-    if (count > 0) {
-      if (c.last) launch("group_norm_backward", b.x.device, unsigned(c.batch * ((c.channels + kWarp - 1) / kWarp)), pixel_sums<T>, c, of_channel);
-      else launch("group_norm_backward", b.x.device, unsigned(planes), plane_sums<T>, c, of_channel);
-      launch("group_norm_backward", b.x.device, blocks_for(groups, 1), group_means<T>, c, of_channel, of_group);
-      launch("group_norm_backward", b.x.device, blocks_for(count, 1), gradient<T>, c, count, of_group);
-    }
-    if ((b.dweight.defined() || b.dbias.defined()) && c.channels > 0)
-      launch("group_norm_backward", b.x.device, blocks_for(c.channels, 1), parameter_gradients<real_t<T>>, count > 0 ? c.batch : int64_t(0), c.channels,
-             of_channel, Numbers(b.dweight), Numbers(b.dbias));
+// first: the first plane; count: vectors.
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) normalise_planes(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, Constants<real_t<T>> k) {
+  using A = real_t<T>;
+  const uint32_t begin = blockIdx.x * uint32_t(kThreads * kAhead), mine = begin + threadIdx.x;
+  const int64_t start = first * c.space;
+  for_vectors<T, V>(c.x + start + int64_t(mine) * V, kThreads * V, mine, lesser(int64_t(count), begin + uint32_t(kThreads * kAhead)), kThreads,
+                    [&](const Vec<T, V>& x, int64_t at) {
+                      int64_t plane = first + vectors_of_plane.quotient(uint32_t(at));
+                      A y[V], mean = k.mean[plane], scale = k.scale[plane], offset = k.offset[plane];
+#pragma unroll
+                      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean, scale, offset);
+                      write_lanes<V>(c.out + start + at * V, y);
+                    });
+}
+
+template <class T, int V> void in_one_launch(const Channels<T>& c, Device device, bool wide) {
+  const unsigned blocks = unsigned(c.batch * c.groups);
+  const Divider plane(uint32_t(c.space / V > 0 ? c.space / V : 1));
+  auto run = [&](auto last, auto threads) { launch("group_norm", device, {blocks, unsigned(threads())}, whole_groups<T, V, last(), threads()>, c, plane); };
+  using Few = std::integral_constant<int, kThreads>;
+  using Many = std::integral_constant<int, 1024>;
+  if (c.last) wide ? run(std::true_type(), Many()) : run(std::true_type(), Few());
+  else wide ? run(std::false_type(), Many()) : run(std::false_type(), Few());
+}
+
+template <class T, int V> void in_passes(const Channels<T>& c, Device device) {
+  using A = real_t<T>;
+  const int64_t groups = c.batch * c.groups, planes = c.batch * c.channels;
+  const Split s = c.last ? Split(c.channels, c.space, V) : Split(std::min(Split::kMostPieces, (c.group_size() + Split::kPiece - 1) / Split::kPiece));
+  Scratch sums(device, size_t(s.pieces * (c.last ? planes : groups)) * sizeof(Sums<A>)), constants(device, size_t(planes) * 3 * sizeof(A));
+  const Constants<A> k{constants.as<A>(), constants.as<A>() + planes, constants.as<A>() + 2 * planes};
+  const unsigned tiles = unsigned(c.batch * s.pieces * s.chunks);
+  if (c.last) launch("group_norm", device, tiles, pixel_sums<T, V>, c, s, sums.as<Sums<A>>());
+  else launch("group_norm", device, unsigned(groups * s.pieces), plane_sums<T, V>, c, s.pieces, sums.as<Sums<A>>());
+  launch("group_norm", device, unsigned(groups), group_statistics<T>, c, s, sums.as<const Sums<A>>(), k);
+  if (!c.out) return;
+  if (c.last) return launch("group_norm", device, tiles, normalise_pixels<T, V>, c, s, k);
+  for_plane_runs<V>("group_norm", c, [&](int64_t first, uint32_t count, const Divider& plane) {
+    launch("group_norm", device, blocks_for(count, kAhead), normalise_planes<T, V>, c, first, count, plane, k);
+  });
+}
+
+void forward(const GroupNormForward& f) {
+  if (f.x.numel() == 0) return;
+  as_float(f.x.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    Channels<T> c = channels_of<T>(f.x, f.weight, f.bias, f.groups, f.silu, f.mean, f.rstd);
+    c.eps = real_t<T>(f.eps);
+    c.out = f.y.defined() ? f.y.as<T>() : nullptr;
+    const T* y = c.out;
+    // Neighbours in memory that a vector may hold: those of one plane, or of one group's pixel where a block has one group.
+    const bool cached = c.group_size() * int64_t(sizeof(T)) <= kCachedGroup;
+    auto lanes_in = [&](int64_t n, const auto& run) { choose_lanes<T>(n, run, c.x, y); };
+    bool done = false;
+    if (cached && (c.last || c.width <= kPlanesOfBlock))
+      lanes_in(c.last ? c.width : c.space, [&](auto v) {
+        constexpr int V = v();
+        int64_t columns = c.last ? c.width / V : 1;
+        if (columns > 1024) return;
+        in_one_launch<T, V>(c, f.x.device, columns > kThreads || c.group_size() / V > 4 * kThreads);
+        done = true;
+      });
+    if (!done) lanes_in(c.last ? c.channels : c.space, [&](auto v) { in_passes<T, v()>(c, f.x.device); });
   });
 }
 
 bool dense(const TensorView& x) { return x.is_contiguous() || x.is_channels_last(); }
 SF_KERNEL(group_norm_forward, DeviceType::CUDA, "native", 0, forward, [](const GroupNormForward& f) { return dense(f.x); })
-SF_KERNEL(group_norm_backward, DeviceType::CUDA, "native", 0, backward, [](const GroupNormBackward& b) { return dense(b.x); })
 
 }  // namespace
 }  // namespace sf::cuda

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <tuple>
 #include <type_traits>
@@ -92,6 +93,9 @@ template <class T> T atomicCAS(T* at, T expected, T x) {
 }
 
 inline void __trap() { cuda_emulator::stop("a kernel trapped"); }
+// CUDA C++ Programming Guide, "Intrinsic Functions".
+inline float __expf(float x) { return ::expf(x); }
+inline float __fdividef(float a, float b) { return std::fabs(b) > 0x1p126f && std::fabs(b) < INFINITY ? (std::isinf(a) ? NAN : 0.0f) : a / b; }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }

@@ -1,5 +1,6 @@
 // Gated linear units on CUDA: both gradients in one pass, because they may overwrite what they are made of.
-#include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/backend/cuda/rows.cuh"
+#include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/fused/glu/kernel.h"
 #include "scaffolding/ops/pointwise/scalar_math.cuh"
 
@@ -10,65 +11,109 @@ template <class T> struct Matrix {
   T* data;
   int64_t stride;
   Matrix(const TensorView& t) : data(t.as<T>()), stride(t.sizes[0] > 1 ? t.strides[0] : 0) {}
+  __device__ T* at(int64_t row, int64_t col) const { return data + row * stride + col; }
 };
 template <class T> struct Glu {
   Matrix<T> hidden, gate, dy, out, dgate;  // out: y or dhidden
-  int64_t rows, cols;
+  int64_t rows, cols, first_row = 0;
 };
 
-template <class A> __device__ A activation(GluActivation act, A x) {
-  switch (act) {
-    case GluActivation::Gelu: return gelu_of(x);
-    case GluActivation::GeluTanh: return A(0.5) * x * (A(1) + tanh(A(0.79788456080286535588) * (x + A(0.044715) * x * x * x)));
-    case GluActivation::Silu: return x * sigmoid(x);
-    case GluActivation::Sigmoid: return sigmoid(x);
-    default: return x > A(0) ? x : A(0);
-  }
-}
-template <class A> __device__ A slope(GluActivation act, A x) {
-  switch (act) {
-    case GluActivation::Gelu: return gelu_slope_of(x);
-    case GluActivation::GeluTanh: {
-      A t = tanh(A(0.79788456080286535588) * (x + A(0.044715) * x * x * x));
-      return A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * A(0.79788456080286535588) * (A(1) + A(0.134145) * x * x);
-    }
-    case GluActivation::Silu: return sigmoid(x) * (A(1) + x * (A(1) - sigmoid(x)));
-    case GluActivation::Sigmoid: return sigmoid(x) * (A(1) - sigmoid(x));
-    default: return A(x > A(0));
-  }
-}
-
-template <class T, bool kBackward> __global__ void __launch_bounds__(kThreads) glu_elements(Glu<T> g, GluActivation act) {
+// act(x) and its slope. Results that are rounded to 16 bits are computed by the GPU's fast instructions.
+template <class T> struct Gate {
   using A = real_t<T>;
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= g.rows * g.cols) return;
-  int64_t r = i / g.cols, c = i - r * g.cols;
-  A hidden = widen(g.hidden.data[r * g.hidden.stride + c]), gate = widen(g.gate.data[r * g.gate.stride + c]);
-  if constexpr (kBackward) {
-    A dy = widen(g.dy.data[r * g.dy.stride + c]);
-    g.out.data[r * g.out.stride + c] = to_storage<T>(dy * activation(act, gate));
-    g.dgate.data[r * g.dgate.stride + c] = to_storage<T>(dy * hidden * slope(act, gate));
-  } else {
-    g.out.data[r * g.out.stride + c] = to_storage<T>(hidden * activation(act, gate));
+  static constexpr bool kFast = sizeof(T) == 2;
+
+  __device__ static A sigmoid_of(A x) {
+    if constexpr (kFast) return divide_fast(1.0f, 1.0f + exp_fast(-x));
+    else return sigmoid(x);
   }
+  // x Phi(x) by the tanh form: half of 1 + tanh(u) is sigmoid(2u).
+  __device__ static A twice_u(A x) { return A(1.59576912160573071176) * (x + A(0.044715) * x * x * x); }
+
+  __device__ static A gelu(A x) {
+    if constexpr (kFast) return x * normal_cdf_fast(x);
+    else return gelu_of(x);
+  }
+  __device__ static A gelu_slope(A x) {
+    if constexpr (kFast) return normal_cdf_fast(x) + x * 0.398942280f * exp_fast(-0.5f * x * x);
+    else return gelu_slope_of(x);
+  }
+  __device__ static A gelu_tanh(A x) { return x * sigmoid_of(twice_u(x)); }
+  __device__ static A gelu_tanh_slope(A x) {
+    A s = sigmoid_of(twice_u(x));
+    return s + x * s * (A(1) - s) * A(1.59576912160573071176) * (A(1) + A(0.134145) * x * x);
+  }
+  __device__ static A silu(A x) { return x * sigmoid_of(x); }
+  __device__ static A silu_slope(A x) {
+    A s = sigmoid_of(x);
+    return s * (A(1) + x * (A(1) - s));
+  }
+  __device__ static A sigmoid_slope(A x) { return sigmoid_of(x) * (A(1) - sigmoid_of(x)); }
+
+  // f(activation, slope), chosen once for all that a thread does.
+  template <class F> __device__ static void choose(GluActivation act, const F& f) {
+    switch (act) {
+      case GluActivation::Gelu: return f([](A x) { return gelu(x); }, [](A x) { return gelu_slope(x); });
+      case GluActivation::GeluTanh: return f([](A x) { return gelu_tanh(x); }, [](A x) { return gelu_tanh_slope(x); });
+      case GluActivation::Silu: return f([](A x) { return silu(x); }, [](A x) { return silu_slope(x); });
+      case GluActivation::Sigmoid: return f([](A x) { return sigmoid_of(x); }, [](A x) { return sigmoid_slope(x); });
+      default: return f([](A x) { return x > A(0) ? x : A(0); }, [](A x) { return A(x > A(0)); });
+    }
+  }
+};
+
+// A thread takes V neighbours of a row: index counts vectors, `of_row` to a row.
+template <class T, int V, bool kBackward>
+__global__ void __launch_bounds__(kThreads) glu_elements(Glu<T> g, uint32_t vectors, Divider of_row, GluActivation act) {
+  using A = real_t<T>;
+  const uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (i >= vectors) return;
+  const uint32_t r = of_row.quotient(i);
+  const int64_t row = g.first_row + r, c = int64_t(i - r * of_row.d) * V;
+  A hidden[V], gate[V], dy[V], y[V];
+  read_lanes<V>(g.hidden.at(row, c), hidden);
+  read_lanes<V>(g.gate.at(row, c), gate);
+  if constexpr (kBackward) read_lanes<V>(g.dy.at(row, c), dy);
+  Gate<T>::choose(act, [&](auto activation, auto slope) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      if constexpr (kBackward) {
+        y[k] = dy[k] * activation(gate[k]);
+        gate[k] = dy[k] * hidden[k] * slope(gate[k]);
+      } else {
+        y[k] = hidden[k] * activation(gate[k]);
+      }
+    }
+  });
+  write_lanes<V>(g.out.at(row, c), y);
+  if constexpr (kBackward) write_lanes<V>(g.dgate.at(row, c), gate);
 }
 
-void forward(const GluForward& f) {
-  if (f.y.numel() == 0) return;
-  as_float(f.y.dtype, [&](auto t) {
+template <class T, int V, bool kBackward> void launch_glu(const char* op, Device device, Glu<T> g, GluActivation act) {
+  const int64_t of_row = g.cols / V, rows_at_once = INT32_MAX / of_row;
+  SF_CHECK(rows_at_once > 0, op, ": rows may have ", INT32_MAX, " vectors of ", V, " elements at most, got ", of_row);
+  for (g.first_row = 0; g.first_row < g.rows; g.first_row += rows_at_once) {
+    uint32_t vectors = uint32_t(of_row * (g.rows - g.first_row < rows_at_once ? g.rows - g.first_row : rows_at_once));
+    launch(op, device, blocks_for(vectors, 1), glu_elements<T, V, kBackward>, g, vectors, Divider(uint32_t(of_row)), act);
+  }
+}
+template <bool kBackward>
+void run(const char* op, const TensorView& hidden, const TensorView& gate, const TensorView& dy, const TensorView& out, const TensorView& dgate,
+         GluActivation act) {
+  if (out.numel() == 0) return;
+  as_float(out.dtype, [&](auto t) {
     using T = decltype(t);
-    Glu<T> g{f.hidden, f.gate, f.y, f.y, f.y, f.y.sizes[0], f.y.sizes[1]};
-    launch("glu", f.y.device, blocks_for(f.y.numel(), 1), glu_elements<T, false>, g, f.act);
+    constexpr int V = lanes_for<T>();
+    Glu<T> g{hidden, gate, dy, out, dgate, out.sizes[0], out.sizes[1]};
+    bool vectors = g.cols % V == 0;
+    for (const Matrix<T>* m : {&g.hidden, &g.gate, &g.dy, &g.out, &g.dgate}) vectors = vectors && m->stride % V == 0 && aligned_rows<T, V>(0, m->data);
+    if (vectors) launch_glu<T, V, kBackward>(op, out.device, g, act);
+    else launch_glu<T, 1, kBackward>(op, out.device, g, act);
   });
 }
-void backward(const GluBackward& b) {
-  if (b.dy.numel() == 0) return;
-  as_float(b.dy.dtype, [&](auto t) {
-    using T = decltype(t);
-    Glu<T> g{b.hidden, b.gate, b.dy, b.dhidden, b.dgate, b.dy.sizes[0], b.dy.sizes[1]};
-    launch("glu_backward", b.dy.device, blocks_for(b.dy.numel(), 1), glu_elements<T, true>, g, b.act);
-  });
-}
+
+void forward(const GluForward& f) { run<false>("glu", f.hidden, f.gate, f.y, f.y, f.y, f.act); }
+void backward(const GluBackward& b) { run<true>("glu_backward", b.hidden, b.gate, b.dy, b.dhidden, b.dgate, b.act); }
 SF_KERNEL(glu_forward, DeviceType::CUDA, "native", 0, forward, nullptr)
 SF_KERNEL(glu_backward, DeviceType::CUDA, "native", 0, backward, nullptr)
 
