@@ -1,5 +1,6 @@
-// AdamW with moments in eight bits on CUDA: a block of threads per block of 256 values, a thread per value, dozens of tensors a launch. A moment is read, updated and written
-// as the nearest level of its map once the block's new scale is known; nothing but the values themselves goes to memory.
+// AdamW with moments in eight bits on CUDA: a block of threads per block of 256 values, a thread per value, dozens of tensors a launch.
+// A moment is read, updated and written as the nearest level of its map once the block's new scale is known; nothing but the values
+// themselves goes to memory.
 #include <cstring>
 
 #include "scaffolding/backend/cuda/capture.h"

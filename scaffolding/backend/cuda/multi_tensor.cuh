@@ -103,8 +103,9 @@ void for_tensor_batches(const T* tensors, int64_t count, int64_t per_block, cons
   flush();
 }
 
-// Every element of the tensors that are wanted. F is plain data; on the device f.of_now() has the numbers of this moment, f.skip() says that nothing is to be done, and
-// f.update<V>(tensor, i) does the V elements from i on; on the host F::aligned(tensor) says whether V may be kNeighbours.
+// Every element of the tensors that are wanted. F is plain data; on the device f.of_now() has the numbers of this moment, f.skip() says
+// that nothing is to be done, and f.update<V>(tensor, i) does the V elements from i on; on the host F::aligned(tensor) says whether V may
+// be kNeighbours.
 template <class T, class Wanted, class F>
 void each_tensor_element(const char* op, Device device, const T* tensors, int64_t count, const Wanted& wanted, const F& f) {
   for_tensor_batches(tensors, count, kElementsPerBlock, wanted, F::aligned,

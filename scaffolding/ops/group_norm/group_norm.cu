@@ -1,6 +1,6 @@
-// group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. A group that fits the cache of a multiprocessor has a block, which reads it from device
-// memory once, in one launch. Larger ones: sums of pieces, the groups' statistics from them in double, and one pass that writes y. Sums are in an order that depends
-// on shapes alone: no atomics.
+// group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. A group that fits the cache of a multiprocessor has a block, which
+// reads it from device memory once, in one launch. Larger ones: sums of pieces, the groups' statistics from them in double, and one
+// pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
 #include <algorithm>
 
 #include "scaffolding/backend/cuda/scratch.h"

@@ -62,8 +62,8 @@ struct Tile {
   __device__ bool works() const { return pixel < step; }
 };
 
-// Vectors at p, p + stride ... while first + k * step < end: kAhead of them are read before the first is used, since y may be x and the compiler must not move a
-// read over a write. use(vector, how many strides from p).
+// Vectors at p, p + stride ... while first + k * step < end: kAhead of them are read before the first is used, since y may be x and
+// the compiler must not move a read over a write. use(vector, its index: first, first + step ...).
 inline constexpr int kAhead = 4;
 template <class T, int V, class F> __device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
   int64_t i = first;

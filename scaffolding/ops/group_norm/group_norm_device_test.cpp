@@ -1,4 +1,5 @@
-// group_norm on pictures larger than the samples of the op tests: groups beyond what one block takes, in every layout and length of vectors. Needs a GPU or the emulator.
+// group_norm on pictures larger than the samples of the op tests: groups beyond what one block takes, in every layout and length of
+// vectors. Needs a GPU or the emulator.
 #include <gtest/gtest.h>
 
 #include "scaffolding/scaffolding.h"
