@@ -101,7 +101,7 @@ test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
 test-cuda-emulator: build
 	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_EMULATOR_ORDER=reverse"; do \
 	  env $$how SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so \
-	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*:Providers/Cuda*' || exit 1; \
+	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:*survives_failed_allocations:Cuda*:Providers/Cuda*' || exit 1; \
 	done
 	SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python \
 	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)

@@ -3,6 +3,7 @@
 
 #include "bind_arguments.h"
 #include "dlpack.h"
+#include "scaffolding/backend/accelerator.h"
 #include "tensor_slots.h"
 
 namespace sf::py {
@@ -65,7 +66,26 @@ template <class Managed> void drop_capsule(PyObject* capsule) {
   m->deleter(m);
 }
 
-nb::object to_dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb::handle device, nb::handle copy) {
+// The array API's numbers for CUDA's streams: 1 is the default one, others are handles, -1 asks for no order. None is the default one.
+constexpr int64_t kDefaultStream = 1, kPerThreadStream = 2, kNoOrder = -1;
+
+// What the consumer queues on its stream runs after what is queued on ours.
+void order_before(const Tensor& t, nb::handle stream) {
+  int64_t consumer = stream.is_none() ? (t.device().is_cuda() ? kDefaultStream : kNoOrder) : nb::cast<int64_t>(stream);
+  if (consumer == kNoOrder) return;
+  SF_CHECK(t.device().is_cuda(), "__dlpack__: stream belongs to tensors on CUDA, got stream=", consumer, " for one on ", t.device());
+  SF_CHECK(consumer > 0 && consumer != kPerThreadStream, "__dlpack__: stream must be 1 (the default one), a stream's handle or -1 (no order), got ", consumer);
+  Accelerator& gpu = accelerator(t.device());
+  int index = t.device().index;
+  StreamHandle ours = gpu.current_stream(index), theirs = consumer == kDefaultStream ? nullptr : reinterpret_cast<StreamHandle>(consumer);
+  if (ours == theirs) return;
+  EventHandle queued = gpu.make_event(index, false);
+  gpu.record_event(index, queued, ours);
+  gpu.stream_wait(index, theirs, queued);
+  gpu.destroy_event(index, queued);
+}
+
+nb::object to_dlpack(const Tensor& self, nb::handle stream, nb::handle max_version, nb::handle device, nb::handle copy) {
   SF_CHECK_AS(RuntimeError, !self.requires_grad(), "__dlpack__: the tensor requires a gradient; use tensor.detach()");
   Tensor t = self;
   if (!device.is_none()) {
@@ -78,6 +98,7 @@ nb::object to_dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb:
   }
   bool copied = copy.ptr() == Py_True;
   if (copied) t = t.clone();
+  order_before(t, stream);
   bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
   if (!versioned) return steal(PyCapsule_New(exported<dlpack::ManagedTensor>(t), kOld, drop_capsule<dlpack::ManagedTensor>));
   auto* m = exported<dlpack::ManagedTensorVersioned>(t);
@@ -129,12 +150,19 @@ Tensor from_dlpack(PyObject* object) {
   nb::handle o(object);
   if (PyCapsule_CheckExact(o.ptr())) return from_capsule(o.ptr());
   SF_CHECK_AS(TypeError, nb::hasattr(o, "__dlpack__"), "from_dlpack: the object has no __dlpack__: ", Py_TYPE(o.ptr())->tp_name);
-  nb::object method = o.attr("__dlpack__"), capsule;
+  nb::object method = o.attr("__dlpack__"), capsule, stream = nb::none();
+  if (nb::hasattr(o, "__dlpack_device__")) {
+    auto [type, id] = nb::cast<std::pair<int, int>>(o.attr("__dlpack_device__")());
+    if (type == dlpack::kCUDA || type == dlpack::kCUDAManaged) {
+      StreamHandle ours = accelerator(Device(Device::CUDA, id)).current_stream(id);
+      stream = nb::int_(ours ? int64_t(reinterpret_cast<intptr_t>(ours)) : kDefaultStream);
+    }
+  }
   try {
-    capsule = method(nb::arg("max_version") = nb::make_tuple(1, 0));
+    capsule = method(nb::arg("stream") = stream, nb::arg("max_version") = nb::make_tuple(1, 0));
   } catch (nb::python_error& e) {
     if (!e.matches(PyExc_TypeError)) throw;  // an older producer does not know the argument
-    capsule = method();
+    capsule = method(nb::arg("stream") = stream);
   }
   return from_capsule(capsule.ptr());
 }

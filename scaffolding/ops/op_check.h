@@ -11,6 +11,7 @@ void check_providers(const OpEntry& op, const OpTest& t);
 void check_refusals(const OpEntry& op, const OpTest& t);
 void check_golden(const OpEntry& op, const OpTest& t);  // op_golden_test.cpp
 void check_device(const OpEntry& op, const OpTest& t);  // op_device_test.cpp
+void check_failed_allocations(const OpEntry& op, const OpTest& t);
 
 // ---- shared pieces
 std::vector<Value> complete(const OpEntry& op, const Sample& s);  // with defaults filled in

@@ -1,6 +1,8 @@
 // SF_TEST_DEVICE=cuda: the samples of every op, also of those made of others, computed there and on the CPU.
+#include <dlfcn.h>
+
 #include "scaffolding/autograd/mode.h"
-#include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/provider.h"
@@ -94,6 +96,51 @@ void check_device(const OpEntry& op, const OpTest& t) {
     }
   }
   if (!missing.empty()) GTEST_SKIP() << "unproven in part: " << missing;
+}
+
+// Each allocation of an op and its gradient fails once, which only the emulator of tests/cuda_emulator can do; without its cache, behind which most
+// allocations ask nobody.
+void check_failed_allocations(const OpEntry& op, const OpTest& t) {
+  g_op = &op;
+  g_device = Device(env::text("SF_TEST_DEVICE"));
+  if (!backend_available(g_device.type)) GTEST_SKIP() << "unproven here: " << g_device.str() << " is not available";
+  auto fail_after = reinterpret_cast<void (*)(int64_t)>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_fail_allocations_after"));
+  if (!fail_after) GTEST_SKIP() << "a GPU is here, not the emulator";
+  if (env::flag("SF_CUDA_CACHE")) GTEST_SKIP() << "SF_CUDA_CACHE=0 lets each allocation fail";
+  OpEntry moved = op;
+  moved.call = call_there;
+  Accelerator& gpu = accelerator(g_device);
+  constexpr size_t kSamples = 2;
+  for (size_t i = 0; i < t.all.size() && i < kSamples; ++i) {
+    auto args = map_tensors(complete(op, *t.all[i]), [](const Tensor& x) { return to_dtype_keeping_layout(x, kFloat32); });
+    bool any = false;
+    map_tensors(args, [&](const Tensor& x) {
+      any = true;
+      return x;
+    });
+    if (!any) continue;  // a factory, which stays on the CPU unless told otherwise
+    bool gradients = op.differentiable && t.all[i]->grad;
+    SCOPED_TRACE(describe(op, args));
+    try {
+      evaluate(moved, args, gradients);  // tables that stay on the device are there from now on
+    } catch (const NotSupported&) {
+      continue;
+    }
+    size_t before = gpu.memory(g_device.index).allocated;
+    bool failed = true;
+    for (int64_t n = 0; failed; ++n) {
+      failed = false;
+      fail_after(n);
+      try {
+        evaluate(moved, args, gradients);
+      } catch (const Error& e) {
+        failed = true;
+        EXPECT_NE(std::string(e.what()).find("out of memory"), std::string::npos) << e.what();
+      }
+      fail_after(-1);
+      ASSERT_EQ(gpu.memory(g_device.index).allocated, before) << "after allocation " << n << " failed";
+    }
+  }
 }
 
 }  // namespace sf::test

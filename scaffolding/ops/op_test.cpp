@@ -91,7 +91,10 @@ int register_op_test(const char* op, OpTest& t) {
                           [&t, check]() -> testing::Test* { return new Body(&t, check); });
   };
   for (auto& [label, check] : checks) add(label, check);
-  if (!env::text("SF_TEST_DEVICE").empty()) add("equals_cpu_on_test_device", check_device);
+  if (!env::text("SF_TEST_DEVICE").empty()) {
+    add("equals_cpu_on_test_device", check_device);
+    add("survives_failed_allocations", check_failed_allocations);
+  }
   return 0;
 }
 

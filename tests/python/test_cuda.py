@@ -112,6 +112,59 @@ def test_streams_run_in_order_and_events_see_it():
         cuda.Event().elapsed_time(end)
 
 
+class Producer:
+    """Gives a tensor by DLPack and notes how it was asked."""
+
+    def __init__(self, x):
+        self.x, self.asked = x, []
+
+    def __dlpack__(self, **how):
+        self.asked.append(how)
+        return self.x.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+@with_gpu
+def test_dlpack_shares_device_memory_in_the_order_of_streams():
+    x = sf.arange(6, device="cuda").reshape(2, 3)
+    assert x.__dlpack_device__() == (2, 0)
+    given = Producer(x.t())
+    y = sf.from_dlpack(given)
+    assert given.asked[-1]["stream"] == 1  # the default one
+    assert y.data_ptr() == x.data_ptr() and y.device == x.device and y.stride() == (1, 3)
+    del x
+    gc.collect()
+    assert y.cpu().tolist() == [[0, 3], [1, 4], [2, 5]]
+    side = cuda.Stream()
+    ones = sf.ones(32, 32, device="cuda")
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        sf.from_dlpack(given)
+        assert given.asked[-1]["stream"] == side.cuda_stream
+        product = ones @ ones
+        shared = sf.from_dlpack(product.__dlpack__(stream=1))  # for a consumer on the default stream, which then waits
+    assert set(shared.cpu().flatten().tolist()) == {32.0}
+    assert sf.from_dlpack(product.__dlpack__(stream=-1)).data_ptr() == product.data_ptr()
+    for wrong in (0, 2, -3):
+        with pytest.raises(ValueError, match="stream must be 1"):
+            product.__dlpack__(stream=wrong)
+    with pytest.raises(ValueError, match="belongs to tensors on CUDA"):
+        sf.ones(2).__dlpack__(stream=1)
+
+
+@with_gpu
+@pytest.mark.skipif("emulator" in (cuda.get_device_name() if cuda.is_available() else ""), reason="CuPy needs a GPU")
+def test_dlpack_with_cupy():
+    cupy = pytest.importorskip("cupy")
+    x = sf.arange(6, device="cuda").reshape(2, 3)
+    a = cupy.from_dlpack(x)
+    assert a.data.ptr == x.data_ptr() and a.get().tolist() == x.cpu().tolist()
+    y = sf.from_dlpack(a * 2)
+    assert y.cpu().tolist() == [[0, 2, 4], [6, 8, 10]]
+
+
 @with_gpu
 def test_seeds_start_the_devices_numbers():
     cuda.manual_seed(5)

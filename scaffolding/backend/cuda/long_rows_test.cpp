@@ -8,6 +8,7 @@
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/embedding/embedding.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -101,6 +102,21 @@ TEST_F(CudaLongRows, finds_what_is_not_zero_in_order) {
       EXPECT_EQ(nonzero(f.cuda()).cpu().to_vector(), nonzero(f).to_vector()) << n;
       EXPECT_EQ(masked_select(x.cuda(), ne(x, wrapped(0.0)).cuda()).cpu().to_vector(), masked_select(x, ne(x, wrapped(0.0))).to_vector());
     }
+}
+
+TEST_F(CudaLongRows, adds_many_points_in_their_order_and_the_same_bits_twice) {
+  constexpr int64_t kPoints = 9000, kPlaces = 37;  // more than one block of a sort takes
+  Tensor at = randint(0, kPlaces, {kPoints}), from = randn({kPoints, 3}) * 1e4;
+  auto once = [&] { return index_add(zeros({kPlaces, 3}, kFloat32, Device("cuda")), 0, at.cuda(), from.cuda()).cpu().to_vector(); };
+  auto got = once(), want = index_add(zeros({kPlaces, 3}), 0, at, from).to_vector();
+  EXPECT_EQ(got, once());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 0.5) << i;
+  EXPECT_EQ(index_copy(zeros({kPlaces, 3}, kFloat32, Device("cuda")), 0, at.cuda(), from.cuda()).cpu().to_vector(),
+            index_copy(zeros({kPlaces, 3}), 0, at, from).to_vector());  // the last one stays
+  Tensor weight = randn({kPlaces, 8}), there = weight.cuda().requires_grad_(), here = weight.clone().requires_grad_();
+  sum(embedding(at.cuda(), there, 5) * 0.5).backward();
+  sum(embedding(at, here, 5) * 0.5).backward();
+  EXPECT_EQ(there.grad().cpu().to_vector(), here.grad().to_vector());
 }
 
 TEST_F(CudaLongRows, joins_pieces_of_every_alignment) {

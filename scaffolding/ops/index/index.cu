@@ -2,6 +2,7 @@
 // they go, and one thread does all of one place. Checking positions waits for the GPU, so that a wrong one is an error here. In a captured graph
 // nothing can wait: there a wrong one stops the replay (CUDA's "unspecified launch failure"), as it stops every call in PyTorch.
 #include "scaffolding/backend/cuda/capture.h"
+#include "scaffolding/backend/cuda/cub.h"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/vec.cuh"
@@ -149,18 +150,17 @@ void scatter(const Scatter& s) {
   });
 }
 
-// order: the points by rising offset, equal ones in the order given. A point's place is the number of points before it: n^2 comparisons,
-// which are few beside the slices that are moved as long as there are less than a hundred thousand points.
-__global__ void __launch_bounds__(kThreads) sort_points(const int64_t* offset, int64_t n, int64_t* order) {
+// Offsets as unsigned keys of the same order, and the points' numbers.
+__global__ void __launch_bounds__(kThreads) number_points(const int64_t* offset, int64_t n, uint64_t* keys, uint32_t* point) {
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
-  int64_t mine = offset[i], before = 0;
-  for (int64_t j = 0; j < n; ++j) before += offset[j] < mine || (offset[j] == mine && j < i);
-  order[before] = i;
+  keys[i] = uint64_t(offset[i]) ^ uint64_t(1) << 63;
+  point[i] = uint32_t(i);
 }
 
 struct Points {
-  const int64_t *offset, *order;
+  const int64_t* offset;
+  const uint32_t* order;  // the points by rising offset, equal ones in the order given
   int64_t n, src_step, item;
 };
 
@@ -178,11 +178,11 @@ template <class T, bool kAdds> __global__ void __launch_bounds__(kThreads) put_l
   int64_t k = first;
   if constexpr (kAdds) {
     typename Adding<T>::type sum = widen(*y);
-    for (; k < p.n && p.offset[p.order[k]] == offset; ++k) sum = added<T>(sum, *reinterpret_cast<const T*>(from + p.order[k] * p.src_step));
+    for (; k < p.n && p.offset[p.order[k]] == offset; ++k) sum = added<T>(sum, *reinterpret_cast<const T*>(from + int64_t(p.order[k]) * p.src_step));
     *y = rounded<T>(sum);
   } else {
     while (k + 1 < p.n && p.offset[p.order[k + 1]] == offset) ++k;
-    *y = *reinterpret_cast<const T*>(from + p.order[k] * p.src_step);
+    *y = *reinterpret_cast<const T*>(from + int64_t(p.order[k]) * p.src_step);
   }
 }
 
@@ -193,12 +193,15 @@ void put(const Put& k) {
   without_dim(out, k.dim);
   without_dim(src, k.dim);
   Device device = k.out.device;
-  Scratch order(device, size_t(n) * sizeof(int64_t));
-  launch("put", device, blocks_for(n, 1), sort_points, k.offset, n, order.as<int64_t>());
+  Scratch keys(device, size_t(n) * sizeof(uint64_t)), other_keys(device, size_t(n) * sizeof(uint64_t));
+  Scratch points(device, size_t(n) * sizeof(uint32_t)), other_points(device, size_t(n) * sizeof(uint32_t));
+  launch("put", device, blocks_for(n, 1), number_points, k.offset, n, keys.as<uint64_t>(), points.as<uint32_t>());
+  const uint32_t* order =
+      sort_rows("put", device, {keys.as<void>(), other_keys.as<void>(), points.as<uint32_t>(), other_points.as<uint32_t>(), int(sizeof(uint64_t)), 64, 1, n});
   cpu::StridedLoop lanes{&out, &src};
   by_type(k.out.dtype, k.accumulate, [&](auto t, auto adds) {
     using T = decltype(t);
-    Points p{k.offset, order.as<const int64_t>(), n, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T))};
+    Points p{k.offset, order, n, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T))};
     const size_t item[] = {sizeof(T), sizeof(T)};
     for_walks<2>(lanes, item, 1, [&](const Walk<2>& w) { launch("put", device, blocks_for(w.n, 1) * unsigned(n), put_lanes<T, decltype(adds)::value>, w, p); });
   });
