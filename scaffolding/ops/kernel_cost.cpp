@@ -140,6 +140,9 @@ struct Costs {
   void of(const BlockDequantize& q) { views(q.codes, q.absmax, q.nested, q.offset, q.y); }
   void of(const Fp8Quantize& q) { views(q.x, q.q, q.scale); }
   void of(const Fp8Dequantize& q) { views(q.q, q.scale, q.y); }
+  void of(const PhiloxChances& c) { views(c.chances, c.out); }
+  void of(const PhiloxCategories& c) { views(c.weights, c.running, c.out); }
+  void of(const PhiloxShuffle& s) { views(s.keys, s.order, s.order); }
   void of(const PhiloxDraw& d) { cost.bytes = double(d.n) * double(size_of(d.dtype)); }
   void of(const CatRows& c) {
     for (int64_t i = 0; i < c.count; ++i) cost.bytes += 2.0 * double(c.rows) * double(c.row_bytes[i]);
@@ -174,7 +177,7 @@ std::map<const KernelTableBase*, Reader> make_readers() {
       rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward, glu_forward, glu_backward, scale_rows, copy_kernel, fill_kernel,
       apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply, sort_kernel, take_kernel, scatter_kernel, put_kernel,
       positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize, fp8_quantize, fp8_dequantize, philox_kernel,
-      cat_kernel, remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
+      philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
   auto pointwise = [&](const PointwiseTable& t) {
     m[static_cast<const KernelTable<PointwiseRow>*>(&t)] = read<PointwiseRow>, m[&t.views] = read<PointwiseViews>;
   };

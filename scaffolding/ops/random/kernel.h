@@ -15,6 +15,13 @@ struct BoxMuller {
 };
 extern KernelTable<BoxMuller> box_muller_kernel;
 
+// Where the numbers of a call lie in a Philox stream: from counter on, four words each.
+struct PhiloxPlace {
+  uint64_t seed = 0, counter = 0;
+  // In a captured graph: {seed, counter} of the replay in device memory. Then seed is unused and counter is added to that one.
+  const uint64_t* replay = nullptr;
+};
+
 // n dense elements from torch's CUDA stream: see philox_numbers.h.
 struct PhiloxDraw {
   // Uniform [a, b), Normal mean a and deviation b, Exponential rate a, Integers base + [0, range) of 32 bits, WideIntegers of 64 (range 0: all),
@@ -28,11 +35,30 @@ struct PhiloxDraw {
   void* out = nullptr;
   int64_t n = 0;
   // ---- filled in by the generator
-  uint64_t seed = 0, counter = 0;
   int64_t threads = 0, rounds = 0;
-  // In a captured graph: {seed, counter} of the replay in device memory. Then seed is unused and counter is added to that one.
-  const uint64_t* replay = nullptr;
+  PhiloxPlace place;
 };
-extern KernelTable<PhiloxDraw> philox_kernel;  // of devices; the CPU draws in philox.cpp
+extern KernelTable<PhiloxDraw> philox_kernel;  // of devices, as the tables below; the CPU draws in philox.cpp
+
+// out[i] = 1 with the chance of chances[i], else 0. Both dense; chances are float64 where out is, else float32.
+struct PhiloxChances {
+  TensorView out, chances;
+  PhiloxPlace place;
+};
+extern KernelTable<PhiloxChances> philox_chances;
+
+// out[r, s]: a category of row r, drawn by its weight. weights[r, c] add up to 1, running[r, c] are their running sums. All dense.
+struct PhiloxCategories {
+  TensorView out, weights, running;
+  PhiloxPlace place;
+};
+extern KernelTable<PhiloxCategories> philox_categories;
+
+// Shuffles those of order[n] among each other whose keys[n] are equal; keys are sorted, int32 or int64.
+struct PhiloxShuffle {
+  TensorView keys, order;
+  PhiloxPlace place;
+};
+extern KernelTable<PhiloxShuffle> philox_shuffle;
 
 }  // namespace sf

@@ -2,12 +2,18 @@
 // without, the races of Efraimidis and Spirakis (2006): the num_samples largest of weight / exponential.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/random/philox_numbers.h"
 #include "scaffolding/ops/random/random.h"
 #include "scaffolding/ops/random/streams.h"
+#include "scaffolding/ops/reduce/reduce.h"
+#include "scaffolding/ops/sort/sort.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf {
 
@@ -53,6 +59,59 @@ void largest(const double* race, int64_t rows, int64_t categories, int64_t sampl
   }
 }
 
+// ValueError for rows that are no weights.
+void check_weights(const Tensor& weights, int64_t rows, int64_t categories) {
+  std::vector<double> w = weights.to_vector();
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0;
+    for (int64_t i = 0; i < categories; ++i) {
+      double v = w[size_t(r * categories + i)];
+      SF_CHECK(std::isfinite(v) && v >= 0, "multinomial: probabilities must be finite and not negative, got ", v);
+      sum += v;
+    }
+    SF_CHECK(sum > 0, "multinomial: the probabilities of row ", r, " add up to 0");
+  }
+}
+
+// torch's algorithm on CUDA, by ops and so on any device, for Philox's numbers.
+Tensor drawn_there(const Tensor& weights, int64_t samples, bool replacement, const Generator& g) {
+  autograd::NoGrad off;
+  int64_t rows = weights.size(0), categories = weights.size(1);
+  Tensor total = sum(weights, Shape{-1}, true);
+  if (weights.device().is_cuda()) {
+    Tensor good = logical_and(ge(weights, wrapped(0)), lt(weights, wrapped(std::numeric_limits<double>::infinity())));
+    if (!all_hold(logical_and(amin(to_dtype(good, kInt32), Shape{-1}, true), gt(total, wrapped(0))))) check_weights(weights, rows, categories);
+  } else {
+    check_weights(weights, rows, categories);
+  }
+  if (!replacement || samples == 1) {
+    Tensor race = div(weights, exponential_(empty_like(weights), 1, g));
+    return samples == 1 ? argmax(race, -1, true) : std::get<1>(topk(race, samples, -1));
+  }
+  Tensor shares = div(weights, total), out = empty({rows, samples}, kInt64, weights.device());
+  Tensor running = cumsum(shares, -1);
+  philox::Categories how(rows, samples);
+  PhiloxCategories draw{out, shares, running, {}};
+  draw.place = *reserve_philox(g, uint64_t(how.counters));
+  if (!weights.device().is_cpu()) {
+    auto kernel = philox_categories.find(weights.device(), draw);
+    SF_CHECK_AS(NotSupported, kernel, "multinomial: no kernel for ", weights.dtype(), " on ", weights.device());
+    kernel(draw);
+    return out;
+  }
+  philox::Stream stream(draw.place);
+  visit_dtype(weights.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_integral_v<T>)
+      for (int64_t i = 0; i < rows * samples; ++i) {
+        int64_t first = i / samples * categories;
+        out.data<int64_t>()[i] =
+            philox::category_of(shares.data<T>() + first, running.data<T>() + first, categories, how.unit_of(stream, i / samples, i % samples));
+      }
+  });
+  return out;
+}
+
 }  // namespace
 
 Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, const Generator& generator) {
@@ -68,19 +127,12 @@ Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, c
   Shape size = input.ndim() == 2 ? Shape{rows, num_samples} : Shape{num_samples};
   Tensor out = empty(size, kInt64, input.device().is_meta() ? input.device() : Device());
   if (input.device().is_meta() || rows == 0) return to_device(out, input.device());
+  Generator g = generator ? generator : default_generator(input.device());
+  if (std::string_view(g->algorithm()) == "philox")
+    return drawn_there(contiguous(input.detach()).reshape({rows, categories}), num_samples, replacement, g).reshape(size);
   refuse_host_draw("multinomial", input.device());
   Tensor weights = contiguous(input.detach().to(Device::CPU));
-  std::vector<double> w = weights.to_vector();
-  for (int64_t r = 0; r < rows; ++r) {
-    double sum = 0;
-    for (int64_t i = 0; i < categories; ++i) {
-      double v = w[size_t(r * categories + i)];
-      SF_CHECK(std::isfinite(v) && v >= 0, "multinomial: probabilities must be finite and not negative, got ", v);
-      sum += v;
-    }
-    SF_CHECK(sum > 0, "multinomial: the probabilities of row ", r, " add up to 0");
-  }
-  Generator g = generator ? generator : default_generator(input.device());
+  check_weights(weights, rows, categories);
   if (replacement && num_samples > 1) {
     visit_dtype(weights.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -96,6 +148,7 @@ Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, c
 SF_OP(multinomial, "input, num_samples, replacement=False, generator=None")
     .doc("num_samples indices per row of input, drawn with probability proportional to input.")
     .no_gradient()
-    .random();
+    .random()
+    .kernels(philox_categories);
 
 }  // namespace sf

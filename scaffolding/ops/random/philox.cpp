@@ -1,8 +1,8 @@
 // torch's CUDA generator on the CPU; the numbers and their layout are explained in philox_numbers.h. A call moves the offset by 4 per round.
 // curand computes normals with the GPU's approximate sine and cosine: ours agree to about 1e-6.
-// permutation, and bernoulli with a tensor of probabilities, are ours: torch's depend on further launch details.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda_graph.h"
@@ -14,6 +14,9 @@
 namespace sf {
 
 constinit KernelTable<PhiloxDraw> philox_kernel{"philox"};
+constinit KernelTable<PhiloxChances> philox_chances{"philox_chances"};
+constinit KernelTable<PhiloxCategories> philox_categories{"philox_categories"};
+constinit KernelTable<PhiloxShuffle> philox_shuffle{"philox_shuffle"};
 
 namespace {
 
@@ -69,29 +72,45 @@ class Philox final : public GeneratorImpl {
   void integers_natural(DType t, void* p, int64_t n) override { fill(natural_draw(t, p, n)); }
   void bernoulli(DType t, void* p, int64_t n, double probability) override { fill(PhiloxDraw{What::Bernoulli, t, probability, 0, 0, 0, p, n}); }
   void bernoulli(DType t, void* p, int64_t n, DType probability_dtype, const void* probability) override {
+    philox::Stream stream(take(philox::kChancesCounters));
     visit_dtype(t, [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* out = static_cast<T*>(p);
       visit_floating("bernoulli", probability_dtype, [&](auto q) {
-        using Q = decltype(q);
-        auto* chance = static_cast<const Q*>(probability);
-        each<philox::Unit<Q>::lanes>(n, [&](int64_t i, int lane, const Words& w) {
-          auto u = philox::Unit<Q>::of(lane, w);
-          if constexpr (std::is_same_v<Q, double>) out[i] = philox::converted<T>(int(u <= chance[i]));
-          else out[i] = philox::converted<T>(int(u <= to_float(chance[i])));
+        auto* chance = static_cast<const decltype(q)*>(probability);
+        using P = std::conditional_t<std::is_same_v<T, double>, double, float>;
+        parallel_for((n + 3) / 4, 1024, [&](int64_t b, int64_t e) {
+          for (int64_t thread = b; thread < e; ++thread) {
+            Words w = stream.words(0, uint64_t(thread));
+            for (int64_t i = 4 * thread; i < std::min(n, 4 * thread + 4); ++i)
+              out[i] = philox::converted<T>(int(philox::happens(w, i, P(philox::value_of(chance[i])))));
+          }
         });
       });
     });
   }
 
   void permutation(int64_t* p, int64_t n) override {
-    std::vector<uint64_t> drawn(size_t(std::max<int64_t>(n, 0)));
-    integers_full(kInt64, drawn.data(), n);
-    for (int64_t i = 0; i < n; ++i) p[i] = i;
-    for (int64_t i = 0; i < n - 1; ++i) std::swap(p[i], p[i + int64_t(drawn[size_t(i)] % uint64_t(n - i))]);
+    if (n <= 0) return;
+    int bits = philox::key_bits(n);
+    if (bits <= 32) permute<int32_t>(kInt32, bits, p, n);
+    else permute<int64_t>(kInt64, bits, p, n);
   }
 
  private:
+  template <class K> void permute(DType t, int bits, int64_t* p, int64_t n) {
+    std::vector<K> drawn(static_cast<size_t>(n)), keys(static_cast<size_t>(n));
+    K low = std::numeric_limits<K>::min();
+    integers(t, drawn.data(), n, uint64_t(std::numeric_limits<K>::max()) - uint64_t(low), low);
+    if (bits < int(8 * sizeof(K)))
+      for (K& k : drawn) k &= K((uint64_t(1) << bits) - 1);
+    for (int64_t i = 0; i < n; ++i) p[i] = i;
+    std::stable_sort(p, p + n, [&](int64_t a, int64_t b) { return drawn[size_t(a)] < drawn[size_t(b)]; });
+    for (int64_t i = 0; i < n; ++i) keys[size_t(i)] = drawn[size_t(p[i])];
+    philox::Stream stream(take(uint64_t(n + 3) / 4));
+    for (int64_t i = 0; i < n; ++i) philox::shuffle_equals(stream, keys.data(), p, n, i);
+  }
+
   static uint64_t natural_range(DType t) {
     constexpr int8_t bits[kNumDTypes] = {8, 7, 15, 31, 63, 11, 24, 53, 1, 8, -1, -1};
     SF_CHECK_AS(TypeError, bits[int(t)] > 0, "random_: ", t, " is storage only");
@@ -105,27 +124,24 @@ class Philox final : public GeneratorImpl {
     return int64_t(p.multiprocessors) * (p.threads_per_multiprocessor / 256) * 256;
   }
   struct Launch {
-    uint64_t counter;
     int64_t threads, rounds;
   };
-  Launch launch_of(int64_t n, int lanes) {
+  Launch launch_of(int64_t n, int lanes) const {
     int64_t threads = (n + 255) / 256 * 256, most = most_threads();
     if (most > 0) threads = std::min(threads, most);
-    Launch l{offset_ / 4, threads, (n - 1) / (threads * lanes) + 1};
-    offset_ += 4 * uint64_t(l.rounds);
-    return l;
+    return {threads, (n - 1) / (threads * lanes) + 1};
   }
 
   // f(element, lane, words) for every element; `lanes` numbers are made of each four words.
   template <int lanes, class F> void each(int64_t n, const F& f) {
     if (n <= 0) return;
-    std::lock_guard guard(lock_);
     Launch l = launch_of(n, lanes);
+    philox::Stream stream(take(uint64_t(l.rounds)));
     for (int64_t round = 0; round < l.rounds; ++round) {
       int64_t start = round * l.threads * lanes;
       parallel_for(std::min(l.threads, n - start), 1024, [&](int64_t b, int64_t e) {
         for (int64_t t = b; t < e; ++t) {
-          Words w = philox::words(l.counter + uint64_t(round), uint64_t(t), seed_);
+          Words w = stream.words(uint64_t(round), uint64_t(t));
           for (int lane = 0; lane < lanes; ++lane)
             if (int64_t i = start + lane * l.threads + t; i < n) f(i, lane, w);
         }
@@ -158,33 +174,40 @@ class Philox final : public GeneratorImpl {
     return {t == kInt64 || t == kFloat64 ? What::WideIntegers : What::Integers, t, 0, 0, natural_range(t), 0, p, n};
   }
   void reserve(PhiloxDraw& d) {
+    int64_t lanes = 4;
+    philox::visit_numbers(d, [&](auto numbers) { lanes = decltype(numbers)::lanes; });
+    Launch l = launch_of(d.n, int(lanes));
+    d.threads = l.threads, d.rounds = l.rounds;
+    d.place = take(uint64_t(l.rounds));
+  }
+  PhiloxPlace take(uint64_t counters) {
     std::lock_guard guard(lock_);
-    philox::visit_numbers(d, [&](auto numbers) {
-      Launch l = launch_of(d.n, decltype(numbers)::lanes);
-      d.seed = seed_, d.counter = l.counter, d.threads = l.threads, d.rounds = l.rounds;
-    });
     cuda::CudaGraph* graph = cuda::CudaGraph::recording();
-    if (graph && graph->device() == device) draw_at_replay(*graph, d);
+    if (graph && graph->device() == device) return place_at_replay(*graph, counters);
+    PhiloxPlace place{seed_, offset_ / 4};
+    offset_ += 4 * counters;
+    return place;
   }
 
  private:
   // Capturing draws nothing: each replay takes the numbers that the calls would have taken then.
-  void draw_at_replay(cuda::CudaGraph& graph, PhiloxDraw& d) {
-    offset_ -= 4 * uint64_t(d.rounds);
+  PhiloxPlace place_at_replay(cuda::CudaGraph& graph, uint64_t counters) {
     std::shared_ptr<uint64_t> drawn = graph_ == &graph ? drawn_.lock() : nullptr;
     if (!drawn) {
       drawn = std::make_shared<uint64_t>(0);
       graph_ = &graph;
       drawn_ = drawn;
     }
-    d.counter = *drawn;
-    *drawn += uint64_t(d.rounds);
-    d.replay = graph.words_before_replay(this, [self = Ref<Philox>(this), drawn] {
+    PhiloxPlace place;
+    place.counter = *drawn;
+    *drawn += counters;
+    place.replay = graph.words_before_replay(this, [self = Ref<Philox>(this), drawn] {
       std::lock_guard guard(self->lock_);
       uint64_t counter = self->offset_ / 4;
       self->offset_ += 4 * *drawn;
       return std::pair(self->seed_, counter);
     });
+    return place;
   }
 
   int64_t threads_;
@@ -204,6 +227,12 @@ bool reserve_philox(const Generator& g, PhiloxDraw& draw) {
   auto* philox = dynamic_cast<Philox*>(g.get());
   if (philox) philox->reserve(draw);
   return philox != nullptr;
+}
+
+std::optional<PhiloxPlace> reserve_philox(const Generator& g, uint64_t counters) {
+  auto* philox = dynamic_cast<Philox*>(g.get());
+  if (!philox) return {};
+  return philox->take(counters);
 }
 
 }  // namespace sf

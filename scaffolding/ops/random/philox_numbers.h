@@ -44,6 +44,13 @@ template <class T, class V> SF_BOTH T converted(V v) {
   else return from_float<T>(float(v));
 }
 
+// The words of a place in the stream.
+struct Stream {
+  uint64_t seed, counter;
+  SF_BOTH explicit Stream(const PhiloxPlace& p) : seed(p.replay ? p.replay[0] : p.seed), counter(p.counter + (p.replay ? p.replay[1] : 0)) {}
+  SF_BOTH Words words(uint64_t call, uint64_t thread) const { return philox::words(counter + call, thread, seed); }
+};
+
 // A number of (0, 1] in the precision that T is drawn in.
 template <class T> struct Unit {
   static constexpr int lanes = std::is_same_v<T, double> ? 2 : 4;
@@ -124,6 +131,61 @@ template <class T> struct Bernoulli : Unit<T> {
   explicit Bernoulli(const PhiloxDraw& d) : chance(T(d.a)) {}
   SF_BOTH int64_t operator()(int lane, const Words& w) const { return Unit<T>::of(lane, w) < chance; }
 };
+
+// ---- what torch draws with launches of its own, the same on every device
+
+// bernoulli of a tensor (DistributionTemplates.h, CUDAApplyUtils.cuh): a thread takes four neighbours, in float32 where chances are float64 too.
+inline constexpr uint64_t kChancesCounters = 3;  // by which the stream moves on: torch says 10 words
+template <class P> SF_BOTH bool happens(const Words& w, int64_t i, P chance) { return unit(w.v[i % 4]) <= chance; }
+
+// multinomial with replacement (MultinomialKernel.cu): blocks of 128 samples of a row, as many rows at once as a grid has places along y.
+inline constexpr int64_t kSamplesOfBlock = 128, kRowsAtOnce = 65535;
+struct Categories {
+  int64_t rows_at_once, threads_of_row, counters;
+  Categories(int64_t rows, int64_t samples)
+      : rows_at_once(rows < kRowsAtOnce ? rows : kRowsAtOnce),
+        threads_of_row((samples + kSamplesOfBlock - 1) / kSamplesOfBlock * kSamplesOfBlock),
+        counters((rows - 1) / rows_at_once + 1) {}
+  // The number of (0, 1] of a sample.
+  SF_BOTH float unit_of(const Stream& s, int64_t row, int64_t sample) const {
+    return unit(s.words(uint64_t(row / rows_at_once), uint64_t(row % rows_at_once * threads_of_row + sample)).v[0]);
+  }
+};
+template <class T> SF_BOTH auto value_of(T x) {
+  if constexpr (std::is_arithmetic_v<T>) return x;
+  else return to_float(x);
+}
+// The first of n categories whose running sum is not below u; of those with a weight the last one before it where rounding led past all or to none.
+template <class T> SF_BOTH int64_t category_of(const T* weights, const T* running, int64_t n, float u) {
+  auto wanted = value_of(converted<T>(u));
+  int64_t first = 0, end = n;
+  while (first < end) {
+    int64_t middle = first + (end - first) / 2;
+    if (value_of(running[middle]) < wanted) first = middle + 1;
+    else end = middle;
+  }
+  if (first == n) first = n - 1;
+  while (first > 0 && value_of(weights[first]) == 0) --first;
+  return first;
+}
+
+// randperm (Randperm.cu): 0 .. n-1 sorted by random keys of so many bits that few are equal; then those that are.
+inline int key_bits(int64_t n) {
+  double x = double(n);
+  return int(std::fmin(64, std::ceil(std::log2(x - (6 * x * x + 1) / (12 * std::log(0.9))))));
+}
+// Where the keys from i on are the first of some equal ones: Fisher and Yates' shuffle of their places, words one by one.
+template <class K> SF_BOTH void shuffle_equals(const Stream& s, const K* keys, int64_t* order, int64_t n, int64_t i) {
+  if (i + 1 >= n || keys[i] != keys[i + 1] || (i > 0 && keys[i] == keys[i - 1])) return;
+  int64_t count = 2;
+  while (i + count < n && keys[i + count] == keys[i]) ++count;
+  for (int64_t last = count - 1, drawn = 0; last > 0; --last, ++drawn) {
+    int64_t other = int64_t(s.words(uint64_t(drawn / 4), uint64_t(i)).v[drawn % 4] % uint32_t(last + 1));
+    int64_t moved = order[i + last];
+    order[i + last] = order[i + other];
+    order[i + other] = moved;
+  }
+}
 
 // f(numbers) for a draw: those of floats have the element's type, the others are int64 to be stored in d.dtype.
 template <class F> void visit_numbers(const PhiloxDraw& d, const F& f) {

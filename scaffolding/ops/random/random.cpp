@@ -8,9 +8,12 @@
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/index/kernel.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
-#include "scaffolding/ops/random/kernel.h"
+#include "scaffolding/ops/random/philox_numbers.h"
 #include "scaffolding/ops/random/streams.h"
+#include "scaffolding/ops/sort/sort.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
@@ -37,13 +40,20 @@ Shape fill_order(const Tensor& t) {
 // What is drawn: by a call of the generator into host memory, or by a kernel where the tensor is. Without `there` the host draws for every device.
 struct Draw {
   std::function<void(const Generator&, Tensor& flat, bool one_by_one)> here;
-  std::optional<PhiloxDraw> there;  // dtype, place and number are filled in
+  std::optional<PhiloxDraw> there = {};                                       // dtype, place and number are filled in
+  std::function<bool(const Generator&, const Tensor& dense)> elsewhere = {};  // what no PhiloxDraw describes; false where it cannot
 };
 
 // On the tensor's own device, where it has a kernel and the generator is torch's CUDA stream.
 bool fill_there(const Generator& g, const Tensor& ordered, const Draw& draw) {
-  if (!draw.there || ordered.device().is_cpu() || philox_kernel.count(ordered.device().type) == 0) return false;
+  if (ordered.device().is_cpu() || philox_kernel.count(ordered.device().type) == 0) return false;
   Tensor dense = ordered.is_contiguous() ? ordered : empty(ordered.shape(), ordered.dtype(), ordered.device());
+  if (draw.elsewhere) {
+    if (!draw.elsewhere(g, dense)) return false;
+    if (!ordered.is_contiguous()) copy_bytes(ordered, dense);
+    return true;
+  }
+  if (!draw.there) return false;
   PhiloxDraw d = *draw.there;
   d.dtype = ordered.dtype(), d.out = dense.data_ptr(), d.n = dense.numel();
   auto kernel = philox_kernel.find(dense.device(), d);
@@ -60,6 +70,7 @@ void fill_bytes(const char* op, const Tensor& t, const Generator& given, const D
   autograd::NoGrad off;
   Tensor ordered = t.is_contiguous() ? t : permute(t, fill_order(t));
   if (fill_there(g, ordered, draw)) return;
+  refuse_host_draw(op, t.device());
   bool direct = ordered.is_contiguous() && t.device().is_cpu();
   Tensor dense = direct ? ordered : empty(ordered.shape(), t.dtype());
   draw.here(g, dense, !t.is_contiguous());
@@ -127,7 +138,8 @@ void check_uniform(const char* op, const Tensor& t, double low, double high) {
 
 void check_probabilities(const char* op, const Tensor& p) {
   check_floating(op, "p", p);
-  if (p.device().is_meta()) return;
+  if (p.device().is_meta() || p.numel() == 0) return;
+  if (p.device().is_cuda() && all_hold(logical_and(ge(p.detach(), wrapped(0)), le(p.detach(), wrapped(1))))) return;
   for (double v : p.to_vector()) SF_CHECK(v >= 0 && v <= 1, op, ": probabilities must be between 0 and 1, got ", v);
 }
 
@@ -172,6 +184,17 @@ Tensor random_(Tensor input, std::optional<int64_t> low, std::optional<int64_t> 
                        philox_integers(input.dtype(), range, *low)});
 }
 
+bool all_hold(const Tensor& ok) {
+  int64_t value = 0;
+  bool found = false;
+  Tensor numbers = to_dtype(ok, kInt64);
+  Positions k{numbers, 1, 2, 1, nullptr, &value, &found};
+  auto kernel = positions_kernel.find(ok.device(), k);
+  SF_CHECK_AS(NotSupported, kernel, "random: no kernel on ", ok.device());
+  kernel(k);
+  return !found;
+}
+
 void refuse_host_draw(const char* op, Device device) {
   SF_CHECK_AS(RuntimeError, !device.is_cuda() || !cuda::CudaGraph::recording(), op,
               ": is drawn on the host, which cannot be part of a CUDA graph: every replay would repeat it; draw before, or from rand(), which can");
@@ -190,17 +213,28 @@ Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
   }
   SF_CHECK(broadcast_shapes("bernoulli_", p.shape(), input.shape()) == input.shape(), "bernoulli_: p of shape ", p.shape(), " does not broadcast to ",
            input.shape());
-  refuse_host_draw("bernoulli_ with a tensor of chances", input.device());
   check_probabilities("bernoulli_", p);
-  Tensor chances;
-  if (!input.device().is_meta()) {
-    autograd::NoGrad off;
-    Tensor wide = p.detach().to(Device::CPU).expand(input.shape());
-    chances = contiguous(input.is_contiguous() ? wide : permute(wide, fill_order(input)));
-  }
-  return fill_inplace(
-      "bernoulli_", input, generator,
-      {[chances](const Generator& g, Tensor& t, bool) { g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chances.dtype(), chances.data_ptr()); }, {}});
+  auto chances = [p = p.detach(), order = input.is_contiguous() ? Shape() : fill_order(input), size = input.shape()](Device where, DType t) {
+    Tensor wide = p.to(where).to(t).expand(size);
+    return contiguous(order.empty() ? wide : permute(wide, order));
+  };
+  return fill_inplace("bernoulli_", input, generator,
+                      {.here =
+                           [=, given = p.dtype()](const Generator& g, Tensor& t, bool) {
+                             Tensor c = chances(Device(), given);
+                             g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), c.dtype(), c.data_ptr());
+                           },
+                       .elsewhere =
+                           [=](const Generator& g, const Tensor& dense) {
+                             if (std::string_view(g->algorithm()) != "philox") return false;
+                             Tensor c = chances(dense.device(), dense.dtype() == kFloat64 ? kFloat64 : kFloat32);
+                             PhiloxChances draw{dense, c, {}};
+                             auto kernel = philox_chances.find(dense.device(), draw);
+                             if (!kernel) return false;
+                             draw.place = *reserve_philox(g, philox::kChancesCounters);
+                             kernel(draw);
+                             return true;
+                           }});
 }
 
 Tensor bernoulli(const Tensor& input, std::optional<double> p, const Generator& generator) {
@@ -228,13 +262,30 @@ Tensor randint(int64_t low, int64_t high, const Shape& size, const Generator& ge
   return finished(t, requires_grad);
 }
 
+// Philox::permutation by kernels.
+static Tensor permutation_there(int64_t n, const Generator& g, Device where) {
+  autograd::NoGrad off;
+  int bits = philox::key_bits(n);
+  bool narrow = bits <= 32;
+  Tensor keys = narrow ? randint(INT32_MIN, INT32_MAX, {n}, g, kInt32, where) : randint(INT64_MIN, INT64_MAX, {n}, g, kInt64, where);
+  if (bits < (narrow ? 32 : 64)) keys = bitwise_and(keys, full({}, (int64_t(1) << bits) - 1, keys.dtype(), where));
+  auto [sorted, order] = sort(keys);
+  PhiloxShuffle shuffle{sorted, order, {}};
+  auto kernel = philox_shuffle.find(where, shuffle);
+  SF_CHECK_AS(NotSupported, kernel, "randperm: no kernel on ", where);
+  shuffle.place = *reserve_philox(g, uint64_t(n + 3) / 4);
+  kernel(shuffle);
+  return order;
+}
+
 Tensor randperm(int64_t n, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
   DType t = dtype.value_or(kInt64);
   SF_CHECK(n >= 0, "randperm: n must not be negative, got ", n);
   SF_CHECK(n - 1 <= exact_integers("randperm", t).high, "randperm: ", t, " cannot hold ", n - 1);
   Device where = device.value_or(default_device());
-  refuse_host_draw("randperm", where);
   Generator g = generator_or_default("randperm", generator, where);
+  if (n > 0 && where.is_cuda() && std::string_view(g->algorithm()) == "philox") return finished(to_dtype(permutation_there(n, g, where), t), requires_grad);
+  refuse_host_draw("randperm", where);
   Tensor order = empty({n}, kInt64, where.is_meta() ? where : Device());
   if (n > 0 && !where.is_meta()) g->permutation(order.data<int64_t>(), n);
   return finished(to_device(to_dtype(order, t), where), requires_grad);
@@ -289,7 +340,11 @@ SF_OP(randint, "low, high, size, generator=None, dtype=None, device=None, requir
     .doc("Integers of [low, high); int64 unless said.")
     .no_gradient()
     .random();
-SF_OP(randperm, "n, generator=None, dtype=None, device=None, requires_grad=False").doc("0 .. n-1 in random order.").no_gradient().random();
+SF_OP(randperm, "n, generator=None, dtype=None, device=None, requires_grad=False")
+    .doc("0 .. n-1 in random order.")
+    .no_gradient()
+    .random()
+    .kernels(philox_shuffle);
 SF_OP(rand_like, "input, generator=None, dtype=None").doc("Uniform numbers of [0, 1) in input's shape and layout.").no_gradient().random();
 SF_OP(randn_like, "input, generator=None, dtype=None").doc("Normal numbers in input's shape and layout.").no_gradient().random().kernels(box_muller_kernel);
 SF_OP(randint_like, "input, low, high, generator=None, dtype=None").doc("Integers of [low, high) in input's shape and layout.").no_gradient().random();
@@ -298,7 +353,7 @@ SF_OP(normal, "mean, std, size=None, generator=None")
     .no_gradient()
     .random()
     .kernels(box_muller_kernel);
-SF_OP(bernoulli, "input, p=None, generator=None").doc("1 with probability input (or p), else 0.").no_gradient().random();
+SF_OP(bernoulli, "input, p=None, generator=None").doc("1 with probability input (or p), else 0.").no_gradient().random().kernels(philox_chances);
 SF_OP(uniform_, "input, low=0.0, high=1.0, generator=None").doc("Fills input with uniform numbers of [low, high).").no_gradient().random();
 SF_OP(normal_, "input, mean=0.0, std=1.0, generator=None").doc("Fills input with normal numbers.").no_gradient().random().kernels(box_muller_kernel);
 SF_OP(random_, "input, low=None, high=None, generator=None")
@@ -308,7 +363,8 @@ SF_OP(random_, "input, low=None, high=None, generator=None")
 SF_OP(bernoulli_, "input, p=0.5, generator=None")
     .doc("Fills input with 1 at probability p (a number or a tensor that broadcasts), else 0.")
     .no_gradient()
-    .random();
+    .random()
+    .kernels(philox_chances);
 SF_OP(exponential_, "input, lambd=1.0, generator=None").doc("Fills input with exponentially distributed numbers of rate lambd.").no_gradient().random();
 
 }  // namespace sf

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/dropout/dropout.h"
 #include "scaffolding/ops/factory/factory.h"
@@ -74,6 +75,59 @@ TEST_F(CudaRandom, fills_permuted_tensors_in_memory_order) {
 
 TEST_F(CudaRandom, dropout_keeps_what_the_cpu_keeps) {
   expect_same("dropout", [&](const Generator& g, Device d) { return dropout(ones({33, 40}, kFloat32, d), 0.25, true, g); });
+}
+
+TEST_F(CudaRandom, chances_categories_and_permutations_are_those_of_the_cpu) {
+  for (DType t : {kFloat32, kFloat64, kFloat16, kBFloat16}) {
+    Tensor chances = to_dtype(arange(0, 90, 1, kFloat32).reshape({9, 10}) / 89.0, t);
+    expect_same("bernoulli " + std::string(name(t)), [&](const Generator& g, Device d) { return bernoulli(chances.to(d), {}, g); });
+    expect_same("bernoulli, permuted", [&](const Generator& g, Device d) { return bernoulli(chances.to(d).t(), {}, g); });
+    expect_same("bernoulli_, broadcast", [&](const Generator& g, Device d) { return bernoulli_(empty({4, 9, 10}, kUInt8, d), chances.select(0, 7).to(d), g); });
+    Tensor weights = to_dtype(arange(0, 60, 1, kFloat32).reshape({3, 20}) / 64.0, t);
+    expect_same("multinomial, one", [&](const Generator& g, Device d) { return multinomial(weights.to(d), 1, false, g); });
+    expect_same("multinomial, some", [&](const Generator& g, Device d) { return multinomial(weights.to(d), 7, false, g); });
+    expect_same("multinomial, again and again", [&](const Generator& g, Device d) { return multinomial(weights.to(d), 300, true, g); });
+    expect_same("multinomial of a row", [&](const Generator& g, Device d) { return multinomial(weights.select(0, 1).to(d), 40, true, g); });
+  }
+  for (int64_t n : {1, 2, 17, 3000}) expect_same("randperm " + std::to_string(n), [&](const Generator& g, Device d) { return randperm(n, g, kInt64, d); });
+  expect_same("randperm of 16 bits", [&](const Generator& g, Device d) { return randperm(100, g, kInt16, d); });
+}
+
+TEST_F(CudaRandom, wrong_chances_and_weights_are_refused_by_value) {
+  auto refusal = [](const auto& f) {
+    try {
+      f();
+    } catch (const ValueError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  double nan = std::nan("");
+  EXPECT_NE(refusal([] { bernoulli(tensor({0.5, 1.5}).cuda()); }).find("between 0 and 1, got 1.5"), std::string::npos);
+  EXPECT_NE(refusal([&] { bernoulli(tensor({0.5, nan}).cuda()); }).find("between 0 and 1, got nan"), std::string::npos);
+  EXPECT_NE(refusal([] { multinomial(tensor({1, -2}, kFloat32).cuda(), 1); }).find("not negative, got -2"), std::string::npos);
+  EXPECT_NE(refusal([&] { multinomial(tensor({1, nan}).cuda(), 1); }).find("finite"), std::string::npos);
+  EXPECT_NE(refusal([] { multinomial(tensor({0, 0, 1, 0}, kFloat32).reshape({2, 2}).t().cuda(), 1); }).find("row 1 add up to 0"), std::string::npos);
+}
+
+TEST_F(CudaRandom, captured_draws_go_on_from_replay_to_replay) {
+  Tensor chances = full({50}, 0.4, kFloat32).cuda(), weights = (arange(0, 20, 1, kFloat32) + 1.0).cuda();
+  for (auto& draw :
+       std::vector<std::function<Tensor(const Generator&, Device)>>{[&](const Generator&g, Device d) { return bernoulli(chances.to(d), {}, g); },
+                                                                    [&](const Generator&g, Device d) { return multinomial(weights.to(d), 5, false, g); },
+                                                                    [&](const Generator&g, Device d) { return multinomial(weights.to(d), 50, true, g); },
+                                                                    [&](const Generator&g, Device d) { return randperm(40, g, kInt64, d); }}) {
+    Tensor y;
+    there_->manual_seed(11);
+    here_->manual_seed(11);
+    draw(here_, Device());  // the call before the captured one
+    auto graph = cuda::capture([&] { y = draw(there_, Device("cuda")); });
+    for (int time = 0; time < 3; ++time) {
+      graph->replay();
+      EXPECT_EQ(y.cpu().to_vector(), draw(here_, Device()).to_vector()) << "replay " << time;
+    }
+    EXPECT_EQ(there_->get_state(), here_->get_state());
+  }
 }
 
 TEST_F(CudaRandom, asks_the_device_how_many_threads_a_launch_has) {
