@@ -52,6 +52,7 @@ def random(*size):
 
 def unet(config, batch, pixels):
     model = on_gpu(lambda: UNet2DConditionModel(**config)).eval()
+    model.fuse_qkv_projections()  # as pipelines do
     x, text, time = random(batch, 4, pixels, pixels), random(batch, 77, config["cross_attention_dim"]), sf.full((), 500, device="cuda")
     more = {}
     if "addition_embed_type" in config:

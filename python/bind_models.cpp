@@ -11,6 +11,7 @@
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/models/embeddings.h"
 #include "scaffolding/models/model_files.h"
+#include "scaffolding/models/packed_projections.h"
 
 namespace sf::py {
 
@@ -76,6 +77,7 @@ void bind_models(nb::module_& core) {
   m.def("config_json", [](nb::handle self) { return io::format_config(model_of(self).saved_config()); });
   m.def("enable_gradient_checkpointing", [](nb::handle self, bool on) { model_of(self).enable_gradient_checkpointing(on); });
   m.def("is_gradient_checkpointing", [](nb::handle self) { return model_of(self).is_gradient_checkpointing(); });
+  m.def("pack_projections", [](nb::handle self) { models::pack_projections(model_of(self)); });
   m.def("timestep_embedding",
         [](const Tensor& timesteps, int64_t embedding_dim, bool flip_sin_to_cos, double downscale_freq_shift, double scale, int64_t max_period) {
           return models::timestep_embedding(timesteps, embedding_dim, {flip_sin_to_cos, downscale_freq_shift, scale, max_period});

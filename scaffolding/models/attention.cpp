@@ -1,8 +1,11 @@
 #include "scaffolding/models/attention.h"
 
+#include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/context_cache.h"
 #include "scaffolding/models/looked_at.h"
+#include "scaffolding/models/packed_projections.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -18,22 +21,58 @@ Attention::Attention(int64_t query_dim, const AttentionOptions& o)
   if (o.norm_num_groups) group_norm.emplace(*o.norm_num_groups, query_dim, o.eps);
 }
 
-Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const {
+Tensor linear_beside(const Tensor& residual, const nn::Linear& linear, const nn::Dropout* dropout, const Tensor& x) {
+  const bool drops = dropout && (is_looked_at(*dropout) || (dropout->training && dropout->p.to_double() > 0));
+  if (!drops && !is_looked_at(linear)) return linear_add(x, linear.weight, linear.bias, residual);
+  Tensor y = linear(x);
+  return residual + (dropout ? (*dropout)(y) : y);
+}
+
+namespace {
+Tensor to_tokens(const Tensor& picture) { return picture.flatten(2).transpose(1, 2); }  // a view where the picture is channels-last
+}  // namespace
+
+Tensor Attention::attend(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask, const Tensor& residual) const {
   Tensor x = hidden_states;
   const bool picture = x.ndim() == 4;
   if (group_norm) x = picture ? (*group_norm)(x) : (*group_norm)(x.transpose(1, 2)).transpose(1, 2);
-  if (picture) x = x.flatten(2).transpose(1, 2);  // a view where the picture is channels-last
+  if (picture) x = to_tokens(x);
   const Tensor& context = encoder_hidden_states ? encoder_hidden_states : x;
-  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}).transpose(1, 2); };
   // The text's are the same in every step of a sampling run.
   auto projected = [&](const nn::Linear& to) { return encoder_hidden_states ? project_context(to, context) : to(context); };
-  Tensor y = scaled_dot_product_attention(split(to_q(x)), split(projected(to_k)), split(projected(to_v)),
+  Tensors qkv = encoder_hidden_states ? Tensors() : packed(x);
+  if (qkv.empty()) qkv = {to_q(x), projected(to_k), projected(to_v)};
+  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}).transpose(1, 2); };
+  Tensor y = scaled_dot_product_attention(split(qkv[0]), split(qkv[1]), split(qkv[2]),
                                           attention_mask && attention_mask.ndim() == 3 ? attention_mask.unsqueeze(1) : attention_mask);
   y = y.transpose(1, 2).flatten(2);
-  y = to_out.get<1>()(to_out.get<0>()(y));
+  return residual ? linear_beside(residual, to_out.get<0>(), &to_out.get<1>(), y) : to_out.get<1>()(to_out.get<0>()(y));
+}
+
+// One product for queries, keys and values whose weights lie side by side; empty where they do not, or somebody wants to see the three.
+Tensors Attention::packed(const Tensor& x) const {
+  if (!x.device().is_cuda() || autocast::active() || autograd::any_requires_grad({x, to_q.weight, to_k.weight, to_v.weight}) || is_looked_at(to_q) ||
+      is_looked_at(to_k) || is_looked_at(to_v))
+    return {};
+  const Tensor weight = side_by_side({to_q.weight, to_k.weight, to_v.weight}), bias = to_q.bias ? side_by_side({to_q.bias, to_k.bias, to_v.bias}) : Tensor();
+  if (!weight || (to_q.bias && !bias)) return {};
+  return chunk(linear(x, weight, bias), 3, -1);
+}
+
+Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const {
+  const bool picture = hidden_states.ndim() == 4, in_order = !picture || hidden_states.is_contiguous(MemoryFormat::ChannelsLast);
+  Tensor residual;
+  if (residual_connection && in_order) residual = picture ? to_tokens(hidden_states) : hidden_states;
+  Tensor y = attend(hidden_states, encoder_hidden_states, attention_mask, residual);
   if (picture) y = y.transpose(1, 2).reshape(hidden_states.shape());
-  if (residual_connection) y = y + hidden_states;
+  if (residual_connection && !in_order) y = y + hidden_states;
   return rescale_output_factor == 1 ? y : y / rescale_output_factor;
+}
+
+Tensor Attention::beside(const Tensor& residual, const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const {
+  const bool plain = hidden_states.ndim() == 3 && !residual_connection && rescale_output_factor == 1 && !is_looked_at(*this);
+  return plain ? attend(hidden_states, encoder_hidden_states, attention_mask, residual)
+               : residual + (*this)(hidden_states, encoder_hidden_states, attention_mask);
 }
 
 FeedForwardProjection::FeedForwardProjection(int64_t dim, int64_t inner_dim, const std::string& activation, bool bias)
@@ -62,6 +101,9 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardOptions& o)
           nn::Linear(o.inner_dim.value_or(4 * dim), dim, o.bias)) {}
 
 Tensor FeedForward::forward(const Tensor& x) const { return net.get<2>()(net.get<1>()(net.get<0>()(x))); }
+Tensor FeedForward::beside(const Tensor& residual, const Tensor& x) const {
+  return is_looked_at(*this) ? residual + (*this)(x) : linear_beside(residual, net.get<2>(), nullptr, net.get<1>()(net.get<0>()(x)));
+}
 
 namespace {
 std::optional<int64_t> embeddings_of(const char* who, const TransformerBlockOptions& o) {
@@ -93,9 +135,9 @@ BasicTransformerBlock::BasicTransformerBlock(const char* who, int64_t dim, const
 }
 
 Tensor BasicTransformerBlock::compute(const Tensor& x, const Tensor& mask, const Tensor& context, const Tensor& context_mask, const Tensor& timestep) const {
-  Tensor h = x + attn1(norm1(x, timestep), only_cross_attention ? context : Tensor(), mask);
-  if (attn2) h = h + (*attn2)((*norm2)(h, timestep), context, context_mask);
-  return h + ff(norm3(h));
+  Tensor h = attn1.beside(x, norm1(x, timestep), only_cross_attention ? context : Tensor(), mask);
+  if (attn2) h = attn2->beside(h, (*norm2)(h, timestep), context, context_mask);
+  return ff.beside(h, norm3(h));
 }
 
 Tensor BasicTransformerBlock::forward(const Tensor& hidden_states, const Tensor& mask, const Tensor& context, const Tensor& context_mask,

@@ -33,7 +33,17 @@ struct Attention : nn::Module {
   // hidden_states[B, N, C], or a picture [B, C, H, W] whose pixels are the tokens. encoder_hidden_states[B, M, cross_attention_dim], absent: the
   // tokens themselves. attention_mask broadcasts to [B, heads, N, M], or to [B, N, M] for all heads, and is added to the scores.
   Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states = {}, const Tensor& attention_mask = {}) const;
+  // residual + (*this)(...), which the last product adds where nobody looks at the parts.
+  Tensor beside(const Tensor& residual, const Tensor& hidden_states, const Tensor& encoder_hidden_states = {}, const Tensor& attention_mask = {}) const;
+
+ private:
+  Tensors packed(const Tensor& tokens) const;
+  // Tokens; residual: tokens that are added, or absent.
+  Tensor attend(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask, const Tensor& residual) const;
 };
+
+// residual + dropout(linear(x)), in the product's own pass where nobody looks at the two and nothing is dropped. dropout may be null.
+Tensor linear_beside(const Tensor& residual, const nn::Linear& linear, const nn::Dropout* dropout, const Tensor& x);
 
 // The widening half of a feed-forward layer: a projection with its activation, twice as wide where that is a gate.
 struct FeedForwardProjection : nn::Module {
@@ -56,6 +66,7 @@ struct FeedForward : nn::Module {
   SF_MODULE(FeedForward, net)
   FeedForward(int64_t dim, const FeedForwardOptions& options = {});
   Tensor forward(const Tensor& hidden_states) const;
+  Tensor beside(const Tensor& residual, const Tensor& hidden_states) const;  // residual + (*this)(hidden_states)
 };
 
 struct TransformerBlockOptions {

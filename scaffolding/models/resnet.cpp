@@ -3,6 +3,7 @@
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/models/looked_at.h"
+#include "scaffolding/models/time_shifts.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"
 
@@ -14,11 +15,12 @@ bool is_sole_owner(const Tensor& t) { return t.storage() && t.impl()->refs == 1 
 
 constexpr size_t kLargePicture = size_t(16) << 20;  // bytes from which it pays to go without a second picture
 
-// conv(x) of a 1x1 convolution to no more channels, in the bytes of x: of a band of pixels at a time, whose results lie where pixels were read before.
+// conv(x) of a 1x1 convolution to no more channels, in the bytes of x: of a band of pixels at a time, whose results lie where pixels were read before. Not on
+// CUDA, where a band is a launch and a copy.
 bool shrink_in_place(const nn::Conv2d& conv, Tensor& x) {
   const int64_t in = x.size(1), out = conv.weight.size(0), pixels = in ? x.numel() / in : 0, band = 16384;
-  if (autograd::any_requires_grad({x, conv.weight, conv.bias}) || x.nbytes() < kLargePicture || out > in || conv.weight.numel() != out * in ||
-      autocast::active() || !x.is_contiguous(MemoryFormat::ChannelsLast) || !is_sole_owner(x))
+  if (x.device().is_cuda() || autograd::any_requires_grad({x, conv.weight, conv.bias}) || x.nbytes() < kLargePicture || out > in ||
+      conv.weight.numel() != out * in || autocast::active() || !x.is_contiguous(MemoryFormat::ChannelsLast) || !is_sole_owner(x))
     return false;
   const Tensor read = Tensor::strided(x.storage(), {pixels, in}, {in, 1}, x.storage_offset(), x.dtype()), weight = conv.weight.reshape({out, in});
   Tensor write = Tensor::strided(x.storage(), {pixels, out}, {out, 1}, x.storage_offset(), x.dtype());
@@ -57,10 +59,22 @@ ResnetBlock2D::ResnetBlock2D(int64_t in_channels, int64_t out_channels, const Re
   if (in_channels != out_channels) conv_shortcut.emplace(in_channels, out_channels, 1, nn::ConvOptions{});
 }
 
+bool ResnetBlock2D::takes_shifts() const {
+  return time_emb_proj && time_emb_proj->bias && conv1.bias && !scale_shift && !skip_time_act && !is_looked_at(*time_emb_proj) && !is_looked_at(conv1) &&
+         !is_looked_at(norm1);
+}
+
 Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
-  Tensor t;
-  if (time_emb_proj) t = (*time_emb_proj)(skip_time_act ? temb : silu(temb)).unsqueeze(-1).unsqueeze(-1);
-  Tensor h = norm_silu_conv(norm1, conv1, input, scale_shift ? Tensor() : t);
+  Tensor t, h;
+  const TimeShifts* shifts = time_emb_proj && takes_shifts() ? TimeShifts::current(temb) : nullptr;
+  if (shifts && shifts->is_one()) {  // the same for all pictures: with the bias, which a convolution adds anyway
+    h = group_norm_silu_conv2d(input, norm1.num_groups, norm1.weight, norm1.bias, conv1.weight, shifts->of(*this).flatten(), {}, norm1.eps);
+  } else {
+    if (shifts) t = shifts->of(*this);
+    else if (time_emb_proj) t = (*time_emb_proj)(skip_time_act ? temb : silu(temb));
+    if (t) t = t.expand({input.size(0), t.size(1)}).unsqueeze(-1).unsqueeze(-1);
+    h = norm_silu_conv(norm1, conv1, input, scale_shift ? Tensor() : t);
+  }
   if (conv_shortcut && (is_looked_at(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input))) input = (*conv_shortcut)(input);
   Tensor shortcut = std::move(input);
   const bool drops = dropout.training && dropout.p.to_double() > 0;

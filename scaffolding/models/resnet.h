@@ -33,7 +33,9 @@ struct ResnetBlock2D : nn::Module {
 
   ResnetBlock2D(int64_t in_channels, int64_t out_channels, const ResnetBlock2DOptions& options);
   // By value: a caller that moves its picture in has it freed as soon as it has been read.
+  // temb[B, temb_channels], or one row for all pictures.
   Tensor forward(Tensor hidden_states, const Tensor& temb = {}) const;
+  bool takes_shifts() const;  // whether TimeShifts may stand in for its time projection
 };
 
 // silu(norm(x)) and conv(silu(norm(x))) + residual, in one where neither hooks nor Python look at the parts.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/nn/clip_grad_kernel.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -13,7 +14,34 @@
 
 namespace sf::nn {
 
+constinit KernelTable<SquareSumOfAll> square_sum_of_all{"square_sum_of_all"};
+constinit KernelTable<ScaleAll> scale_all{"scale_all"};
+
 namespace {
+
+// The tensors for a pass over all of them at once, or nothing where they are not of one device, of another kind, or have gaps.
+std::vector<GradientPart> parts_of(const Tensors& tensors, Device device) {
+  std::vector<GradientPart> parts;
+  for (const Tensor& t : tensors) {
+    const bool dense = t.is_contiguous() || t.is_contiguous(MemoryFormat::ChannelsLast);
+    if (t.device() != device || !is_floating(t.dtype()) || is_float8(t.dtype()) || !dense) return {};
+    parts.push_back({t.data_ptr(), t.numel(), t.dtype()});
+  }
+  return parts;
+}
+
+// The sum of all squares, float64 []; absent where no kernel does them at once.
+Tensor square_sum_at_once(const Tensors& tensors) {
+  const Device device = tensors[0].device();
+  auto parts = parts_of(tensors, device);
+  if (parts.empty() || !device.is_cuda()) return {};
+  Tensor total = empty({}, kFloat64, device);
+  SquareSumOfAll s{parts.data(), int64_t(parts.size()), total.data<double>(), device};
+  auto kernel = square_sum_of_all.find(device, s);
+  if (!kernel) return {};
+  kernel(s);
+  return total;
+}
 
 Tensors gradients_of(const char* function, const Tensors& parameters) {
   Tensors grads;
@@ -36,17 +64,20 @@ Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_if_no
   SF_CHECK(!std::isnan(norm_type), function, ": norm_type must be a number, got NaN");
   autograd::NoGrad off;
   Reduction what = partial_of(norm_type);
-  Tensors parts;
+  Tensors filled, parts;
   for (const Tensor& t : tensors) {
     check_defined(function, "a tensor", t);
     check_floating(function, "a tensor", t);
-    if (t.numel() == 0) continue;
-    Tensor part = reduction::run(function, what, t, reduction::dims_of(function, t, {}, false), kFloat64, norm_type);
-    parts.push_back(part.to(tensors[0].device()));
+    if (t.numel() > 0) filled.push_back(t);
   }
-  if (parts.empty()) return zeros({});
-  Tensor all = stack(parts, 0);
-  Tensor total = !std::isinf(norm_type) ? sum(all) : norm_type > 0 ? amax(all) : amin(all);
+  if (filled.empty()) return zeros({});
+  Tensor total = what == Reduction::SquareSum ? square_sum_at_once(filled) : Tensor();
+  if (!total) {
+    for (const Tensor& t : filled)
+      parts.push_back(reduction::run(function, what, t, reduction::dims_of(function, t, {}, false), kFloat64, norm_type).to(tensors[0].device()));
+    Tensor all = stack(parts, 0);
+    total = !std::isinf(norm_type) ? sum(all) : norm_type > 0 ? amax(all) : amin(all);
+  }
   if (what == Reduction::SquareSum) total = sqrt(total);
   if (what == Reduction::PowerSum) total = pow(total, wrapped(1 / norm_type));
   DType first = tensors[0].dtype();
@@ -65,6 +96,18 @@ void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const Ten
   autograd::NoGrad off;
   Tensor factor = clamp(max_norm / (total_norm.detach() + 1e-6), {}, 1.0);
   if (factor.device().is_cpu() && factor.item() == 1) return;  // NaN goes on, into every gradient
+  if (grads.empty()) return;
+  const Device device = grads[0].device();
+  const Tensor number = factor.reshape({1}).to(device);
+  if (auto parts = parts_of(grads, device); !parts.empty() && device.is_cuda()) {
+    for (const Tensor& g : grads) autograd::check_inplace(function, g);
+    ScaleAll s{parts.data(), int64_t(parts.size()), number, device};
+    if (auto kernel = scale_all.find(device, s)) {
+      kernel(s);
+      for (const Tensor& g : grads) autograd::bump_version(g);
+      return;
+    }
+  }
   for (Tensor& g : grads) g.mul_(factor.device() == g.device() ? factor : factor.to(g.device()));
 }
 

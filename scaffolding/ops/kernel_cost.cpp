@@ -14,6 +14,7 @@
 #include "scaffolding/ops/factory/kernel.h"
 #include "scaffolding/ops/fused/glu/kernel.h"
 #include "scaffolding/ops/fused/linear_act/kernel.h"
+#include "scaffolding/ops/fused/linear_add/kernel.h"
 #include "scaffolding/ops/fused/modulate/kernel.h"
 #include "scaffolding/ops/group_norm/kernel.h"
 #include "scaffolding/ops/index/kernel.h"
@@ -64,6 +65,10 @@ struct Costs {
   void of(const LinearGradient& g) {
     views(g.dy, g.x, g.dw, g.db);
     cost.flop = 2.0 * double(g.dw.numel()) * double(g.x.sizes[1]);
+  }
+  void of(const LinearAdd& g) {
+    views(g.a, g.b, g.bias, g.residual, g.c);
+    cost.flop = 2.0 * double(g.c.numel()) * double(g.a.sizes[2]);
   }
   void of(const GatedLinear& g) {
     views(g.a, g.hidden, g.gate, g.bias_hidden, g.bias_gate, g.y);
@@ -172,12 +177,12 @@ template <class Args> KernelCost read(const void* args) {
 std::map<const KernelTableBase*, Reader> make_readers() {
   std::map<const KernelTableBase*, Reader> m;
   auto add = [&]<class... Args>(const KernelTable<Args>&... table) { ((m[&table] = read<Args>), ...); };
-  add(gemm, linear_gradient, gated_linear, scaled_product, conv_forward, prepared_conv_forward, conv_backward_data, conv_backward_weights, attention_forward,
-      attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward, group_norm_backward, layer_norm_forward, layer_norm_backward,
-      rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward, glu_forward, glu_backward, scale_rows, copy_kernel, fill_kernel,
-      apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply, sort_kernel, take_kernel, scatter_kernel, put_kernel,
-      positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize, fp8_quantize, fp8_dequantize, philox_kernel,
-      philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
+  add(gemm, linear_gradient, linear_add_kernel, gated_linear, scaled_product, conv_forward, prepared_conv_forward, conv_backward_data, conv_backward_weights,
+      attention_forward, attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward, group_norm_backward, layer_norm_forward,
+      layer_norm_backward, rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward, glu_forward, glu_backward, scale_rows, copy_kernel,
+      fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply, sort_kernel, take_kernel, scatter_kernel,
+      put_kernel, positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize, fp8_quantize, fp8_dequantize,
+      philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
   auto pointwise = [&](const PointwiseTable& t) {
     m[static_cast<const KernelTable<PointwiseRow>*>(&t)] = read<PointwiseRow>, m[&t.views] = read<PointwiseViews>;
   };

@@ -185,6 +185,11 @@ class ModelMixin:
         """Back to keeping."""
         _models.enable_gradient_checkpointing(self, False)
 
+    def fuse_qkv_projections(self):
+        """Lays weights that read the same input side by side in memory: each self-attention's queries, keys and values, and a UNet's time projections. On CUDA
+        one product does them all then, where no gradient is recorded. Names and values stay. Pipelines do so themselves."""
+        _models.pack_projections(self)
+
     @property
     def is_gradient_checkpointing(self):
         """Whether parts are computed again in the backward pass."""

@@ -8,6 +8,7 @@
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/models/packed_projections.h"
 
 namespace sf::diffusion {
 
@@ -175,6 +176,8 @@ DenoiserRun::DenoiserRun(Denoiser& denoiser, DenoiserGraphs& graphs, bool captur
   graphs_.begin_run();
   // Convolutions read weights channels-last: of another order each replay would make a copy.
   if (captures_) nn::to(*denoiser.model(), {.memory_format = MemoryFormat::ChannelsLast});
+  // With and without graphs, whose numbers are then those of the same products.
+  if (DenoiserGraphs::why_not(denoiser).empty()) models::pack_projections(*denoiser.model());
 }
 
 Tensor DenoiserRun::predict(const DenoiserInput& input) {

@@ -81,6 +81,8 @@ struct UNet2DConditionModel : ConfiguredModel<UNet2DConditionConfig> {
                  const Tensor& time_ids = {}, const Tensors& down_block_additional_residuals = {}, const Tensor& mid_block_additional_residual = {},
                  const Tensors& down_intrablock_additional_residuals = {}) const;
 
+  std::vector<const ResnetBlock2D*> timed_blocks() const;  // the residual blocks, in one order
+
  private:
   Tensor embed(const Tensor& sample, const Tensor& timestep, const Tensor& class_labels, const Tensor& timestep_cond, const Tensor& encoder_hidden_states,
                const Tensor& text_embeds, const Tensor& time_ids) const;

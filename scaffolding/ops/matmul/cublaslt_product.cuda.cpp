@@ -59,7 +59,7 @@ cublasLtMatrixLayout_t layout_of(const Columns& x, DType dtype, int64_t batch) {
   return layout;
 }
 
-using Key = std::array<int64_t, 33>;
+using Key = std::array<int64_t, 34>;
 Key key_of(const Product& p) {
   Key k{};
   size_t n = 0;
@@ -68,6 +68,7 @@ Key key_of(const Product& p) {
     k[n++] = x;
   for (const Columns* c : {&p.first, &p.second, &p.result})
     for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))}) k[n++] = x;
+  k[n++] = p.addend ? int64_t(alignment_of(p.addend)) : 0;
   if (p.epilogue.bias) k[n++] = int64_t(alignment_of(p.epilogue.bias.data));
   if (p.epilogue.pre)
     for (int64_t x : {int64_t(alignment_of(p.epilogue.pre.data)), p.epilogue.pre.strides[1], p.epilogue.pre.strides[0]}) k[n++] = x;
@@ -107,7 +108,7 @@ void fill(const Product& p, Plan& plan) {
   set(wishes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
   set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.first.data));
   set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.second.data));
-  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.result.data));
+  set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.addend ? p.addend : p.result.data));
   set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.result.data));
   cublasLtMatmulHeuristicResult_t best{};
   int count = 0;
@@ -159,8 +160,8 @@ bool Product::run(double alpha, double beta) const {
   const void *a = &alpha32, *b = &beta32;
   if (first_type == kFloat64) a = &alpha, b = &beta;
   void* c = const_cast<void*>(result.data);
-  check_cublas(cublaslt().matmul(cublaslt_handle(device.index), plan.desc, a, first.data, plan.first, second.data, plan.second, b, c, plan.result, c,
-                                 plan.result, &plan.algo, workspace.as<void>(), plan.workspace, Stream::current(device.index).handle),
+  check_cublas(cublaslt().matmul(cublaslt_handle(device.index), plan.desc, a, first.data, plan.first, second.data, plan.second, b, addend ? addend : c,
+                                 plan.result, c, plan.result, &plan.algo, workspace.as<void>(), plan.workspace, Stream::current(device.index).handle),
                "matmul");
   return true;
 }

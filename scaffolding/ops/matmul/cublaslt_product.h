@@ -37,9 +37,10 @@ struct Product {
   bool tf32;
   Device device;
   ProductScales scales = {};
+  const void* addend = nullptr;  // what beta multiplies, laid out as c; null: c itself
 
   bool exists() const;  // whether cuBLASLt has an algorithm for it
-  // c = epilogue(alpha * product) + beta * c on the current stream. False when there is no algorithm: nothing is done then.
+  // c = epilogue(alpha * product + beta * addend) on the current stream. False when there is no algorithm: nothing is done then.
   bool run(double alpha, double beta) const;
 };
 

@@ -165,6 +165,20 @@ static std::pair<Tensor, Tensor> both_gradients(const Tensor& dy, const Tensor& 
   return {dw, db};
 }
 
+Tensors linear_gradients(const Tensor& dy, const Tensor& input, const Tensor& weight, bool of_bias) {
+  int64_t rows = 1;
+  for (int64_t i = 0; i + 1 < dy.ndim(); ++i) rows *= dy.shape()[i];
+  Tensor g = dy.reshape({rows, dy.shape().back()}), x = input ? input.reshape({rows, input.shape().back()}) : input, dx;
+  if (weight) {
+    Shape sizes = dy.shape();
+    sizes.back() = weight.size(1);
+    dx = matmul(g, weight).reshape(sizes);
+  }
+  if (x && of_bias)
+    if (auto [dw, db] = both_gradients(g, x); dw) return {dx, dw, db};
+  return {dx, x ? matmul(g.t(), x) : x, of_bias ? g.sum({0}) : Tensor()};
+}
+
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   SF_AUTOCAST(linear, input, weight, bias);
   check_pair("linear", input, weight);
@@ -186,15 +200,8 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     y = product_in_shape("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), out, {.bias = b, .b_is_weight = !weight.requires_grad()});
   }
   return autograd::record("linear", y, {input, weight, bias},
-                          [x = save(input), w = save(weight), rows, k, n, nx = input.requires_grad(), nw = weight.requires_grad(),
-                           nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
-                            Tensor g = dy.reshape({rows, n});
-                            if (nw && nb)
-                              if (auto [dw, db] = both_gradients(g, x.get().reshape({rows, k})); dw)
-                                return {nx ? matmul(g, w.get()).reshape(x.get().shape()) : Tensor(), dw, db};
-                            return {nx ? matmul(g, w.get()).reshape(x.get().shape()) : Tensor(), nw ? matmul(g.t(), x.get().reshape({rows, k})) : Tensor(),
-                                    nb ? g.sum({0}) : Tensor()};
-                          });
+                          [x = save(input), w = save(weight), nx = input.requires_grad(), nw = weight.requires_grad(), nb = bias.requires_grad()](
+                              const Tensor& dy) -> Tensors { return linear_gradients(dy, nw ? x.get() : Tensor(), nx ? w.get() : Tensor(), nb); });
 }
 
 Tensor Tensor::matmul(const Tensor& other) const { return sf::matmul(*this, other); }

@@ -28,5 +28,8 @@ struct GemmOptions {
 Tensor gemm_product(const char* op, const Tensor& a, const Tensor& b, const GemmOptions& options = {});
 // The same into c (float32 or the operands' dtype), adding beta * c.
 void gemm_into(const char* op, const Tensor& a, const Tensor& b, const Tensor& c, double beta, const GemmOptions& options = {});
+// {dinput, dweight, dbias} of linear: ops, so that they can be differentiated themselves. weight is absent where dinput is not wanted, input where dweight
+// is not.
+Tensors linear_gradients(const Tensor& dy, const Tensor& input, const Tensor& weight, bool of_bias);
 
 }  // namespace sf

@@ -90,7 +90,7 @@ Tensor group_norm_silu_conv2d(const Tensor& input, int64_t num_groups, const Ten
   check_same_device(op, input, residual);
   Tensor y;
   if (run_normed(y, input, num_groups, contiguous(norm_weight), contiguous(norm_bias), weight, bias ? contiguous(bias) : bias,
-                 shifts ? contiguous(residual) : residual, eps, sizes, padding))
+                 shifts && input.device().is_cpu() ? contiguous(residual) : residual, eps, sizes, padding))
     return y;
   // The residual goes into the convolution's own pass where its kernels take one.
   if (residual && !shifts && input.device().is_cuda() && residual.dtype() == input.dtype() && (!bias || bias.dtype() == input.dtype()) &&
