@@ -111,6 +111,24 @@ TEST(CudaAttention, rounds_float32_to_tf32_where_allowed) {
   }
 }
 
+TEST(CudaAttention, wide_heads_go_through_products) {
+  std::string why;
+  if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+  manual_seed(5);
+  for (auto [batch, heads, queries, keys, dtype] : {std::tuple{1, 1, 4200, 256, kBFloat16}, {1, 2, 1030, 1019, kFloat16}}) {  // two runs of queries; odd rows
+    Tensor q = to_dtype(randn({batch, queries, heads, 264}), dtype), k = to_dtype(randn({batch, keys, heads, 264}), dtype),
+           v = to_dtype(randn({batch, keys, heads, 272}), dtype);
+    auto attend = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+      return scaled_dot_product_attention(a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), {}, 0, false, 3.0 / 16);
+    };
+    auto wide = [](const Tensor& t) { return to_dtype(t, kFloat32); };
+    pin_provider("attention", "products");
+    Tensor got = attend(q.cuda(), k.cuda(), v.cuda());
+    unpin_providers();
+    EXPECT_LE(distance(got, to_dtype(attend(wide(q), wide(k), wide(v)), kFloat64)), dtype == kFloat16 ? 3e-3 : 2e-2);
+  }
+}
+
 // ldmatrix reads eight rows at a time; where two of them share banks it takes twice as long.
 TEST(CudaAttention, rows_of_tiles_share_no_banks) {
   std::string why;
