@@ -55,6 +55,17 @@ template <int N> Walk<N> make_walk(const cpu::StridedLoop& loop, const size_t (&
   return w;
 }
 
+// The walk over the other dimensions.
+template <int N> Walk<N> without(Walk<N> w, int dim) {
+  w.n /= w.sizes[dim].d;
+  for (int d = dim; d + 1 < w.ndim; ++d) {
+    w.sizes[d] = w.sizes[d + 1];
+    for (int k = 0; k < N; ++k) w.strides[k][d] = w.strides[k][d + 1];
+  }
+  --w.ndim;
+  return w;
+}
+
 // f(walk) for pieces of fewer than 2^31 elements, none of them empty; one piece unless the call is huge.
 template <int N, class F> void for_walks(cpu::StridedLoop loop, const size_t (&item)[N], int lanes, const F& f) {
   int64_t n = loop.sizes[0] * loop.rows;
