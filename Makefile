@@ -92,19 +92,20 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
-EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_models test_cuda_pipelines \
+EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_kernel test_cuda_models test_cuda_pipelines \
   test_cudnn test_cudnn_on_paper \
   test_pinned_memory test_loading_to_gpu test_quantize test_philox_golden test_bench_gpu test_gpu_floor \
   test_gpu_fusions
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
 # Speed, races and what hardware does stay unproven.
+emulated = SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/$(1)/libscaffolding_cuda.so SF_CUDA_LIBRARY_PATH=$(abspath $(BUILD))/$(1)
 test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
 test-cuda-emulator: build
 	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_EMULATOR_ORDER=reverse"; do \
-	  env $$how SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so \
+	  env $$how $(call emulated,cuda_emulator) \
 	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:*survives_failed_allocations:Cuda*:Providers/Cuda*' || exit 1; \
 	done
-	SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=$(BUILD)/python \
+	$(call emulated,cuda_emulator) PYTHONPATH=$(BUILD)/python \
 	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else

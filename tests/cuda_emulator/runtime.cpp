@@ -22,7 +22,13 @@
 #include "cuda_runtime.h"
 #include "grid.h"
 
+using cuda_emulator::failed;
 using cuda_emulator::stop;
+
+namespace {
+thread_local cudaError_t last_error = cudaSuccess;
+}
+cudaError_t cuda_emulator::failed(cudaError_t status) { return last_error = status; }
 
 // Work in the order in which it was captured, which is one of those that the streams and events of the capture allow.
 struct EmulatedGraph {
@@ -80,10 +86,7 @@ std::deque<std::unique_ptr<EmulatedStream>> destroyed_streams;  // events may na
 std::set<EmulatedGraph*> captures;                              // that go on
 EmulatedStream default_stream;
 thread_local int current_device = 0;
-thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
-
-cudaError_t failed(cudaError_t status) { return last_error = status; }
 
 // SF_CUDA_EMULATOR_DRY=1: calls are checked and counted, and nothing runs. Memory is addresses alone, as much as an H200 has; what is copied to the host is 0.
 bool is_dry() {
@@ -259,6 +262,9 @@ extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count
   return which >= 0 && which < 7 ? all[which] : -1;
 }
 
+// For nvrtc.cpp: how kernels from source are compiled besides.
+extern "C" __attribute__((visibility("default"))) const char* sf_cuda_emulator_compile_options() { return ""; }
+
 // For the stand-ins of CUDA's libraries: work on a stream, done where its kernels are.
 // A captured graph does it again and again: the argument is dropped when nobody will.
 extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*)) {
@@ -288,6 +294,9 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidKernelImage: return "cudaErrorInvalidKernelImage";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorSymbolNotFound: return "cudaErrorSymbolNotFound";
     case cudaErrorNotReady: return "cudaErrorNotReady";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";

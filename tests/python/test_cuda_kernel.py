@@ -151,6 +151,11 @@ def test_an_error_shows_its_line(cache):
     assert list(cache.iterdir()) == []
 
 
+def test_options_that_nvrtc_does_not_know(cache):
+    with pytest.raises(RuntimeError, match="NVRTC: .*--no-such-option"):
+        sf.cuda.Kernel(SCALE, "scale", options=["--no-such-option"]).compile("sm_90")
+
+
 def test_headers_are_found_in_the_folders_of_the_environment(cache, tmp_path, monkeypatch):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "answer.h").write_text("constexpr int answer = 42;\n")
@@ -237,7 +242,7 @@ def test_integer_arithmetic_is_refused_on_cuda():
         sf.fuse(lambda i: i * 2 + 1).cuda_source(sf.ones(3, dtype=sf.int64))
 
 
-@pytest.mark.skipif(not sf.cuda.is_available() or "emulator" in sf.cuda.get_device_name(), reason="kernels from source need a GPU")
+@pytest.mark.skipif(not sf.cuda.is_available(), reason="needs a GPU or its emulator")
 class TestOnAGpu:
     def test_launch(self):
         x = sf.randn(1000).to("cuda")
@@ -248,6 +253,43 @@ class TestOnAGpu:
         assert (y.cpu() == x.cpu() * 2.5).all()
         with pytest.raises(ValueError, match="is another kernel"):
             sf.cuda.ensure_kernel("cuda", "scale", SCALE + "//")
+
+    def test_shared_memory_barriers_and_templates(self):
+        k = sf.cuda.Kernel(
+            """
+            template <class T> __global__ void sums(const T* x, T* y) {
+              extern __shared__ float all[];
+              __shared__ float first;
+              all[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+              if (threadIdx.x == 0) first = all[0];
+              for (int half = blockDim.x / 2; half > 0; half /= 2) {
+                __syncthreads();
+                if (threadIdx.x < half) all[threadIdx.x] += all[threadIdx.x + half];
+              }
+              if (threadIdx.x == 0) y[blockIdx.x] = T(all[0] - first);
+            }
+            """,
+            "sums<float>",
+            parameters=["const float*", "float*"],
+        )
+        x = sf.arange(256, dtype=sf.float32)
+        y = sf.empty(4, device="cuda")
+        k(4, 64, (x.cuda(), y), shared_mem=256)
+        assert (y.cpu() == x.reshape(4, 64)[:, 1:].sum(1)).all()
+        with pytest.raises(RuntimeError, match="kernel 'sums<float>'"):
+            k(4, 64, (x.cuda(), y), shared_mem=1 << 20)
+
+    def test_a_kernel_in_a_graph(self):
+        k = sf.cuda.Kernel(SCALE, "scale")
+        k.load()
+        x, y = sf.ones(100, device="cuda"), sf.empty(100, device="cuda")
+        graph = sf.cuda.CUDAGraph()
+        with sf.cuda.graph(graph):
+            k(1, 128, (x, y, 3.0, 100))
+            k(1, 128, (y, y, 2.0, 100))
+        x.fill_(5)
+        graph.replay()
+        assert y.tolist() == [30.0] * 100
 
     def test_fused(self):
         values = [sf.randn(64, 1000), sf.randn(64, 1), sf.randn(1000), sf.randn(1)]

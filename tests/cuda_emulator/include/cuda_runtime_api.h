@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dimensions.h"
+
 #define CUDART_VERSION 13000
 
 enum cudaError_t {
@@ -14,7 +16,10 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidKernelImage = 200,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorSymbolNotFound = 500,
   cudaErrorNotReady = 600,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
@@ -37,17 +42,12 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
 using cudaGraph_t = struct EmulatedGraph*;
+using cudaLibrary_t = struct EmulatedLibrary*;
+using cudaKernel_t = struct EmulatedKernel*;
 using cudaGraphExec_t = struct EmulatedGraphExec*;
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
 inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
-struct uint3 {
-  unsigned x, y, z;
-};
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
-};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
@@ -78,6 +78,14 @@ cudaError_t cudaDeviceGetAttribute(int*, cudaDeviceAttr, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
+
+// Binaries that nvrtc.cpp made. A cudaKernel_t is also what cudaFuncSetAttribute and cudaLaunchKernelExC take.
+enum cudaJitOption {};
+enum cudaLibraryOption {};
+cudaError_t cudaLibraryLoadData(cudaLibrary_t*, const void* code, cudaJitOption*, void** jit_values, unsigned jit_options, cudaLibraryOption*, void** values,
+                                unsigned options);
+cudaError_t cudaLibraryGetKernel(cudaKernel_t*, cudaLibrary_t, const char* name);
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* kernel, void** arguments);
 
 cudaError_t cudaMalloc(void**, size_t);
 cudaError_t cudaFree(void*);

@@ -1,0 +1,3 @@
+// Nothing more than NVRTC knows by itself.
+#pragma once
+#include "builtins.h"
