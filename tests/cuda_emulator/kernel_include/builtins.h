@@ -57,23 +57,52 @@ template <class T> T atomicMin(T* at, T x) {
   return old;
 }
 
-#define SF_EMULATED_1(name)                 \
-  extern "C" double name(double) noexcept;  \
-  extern "C" float name##f(float) noexcept; \
-  inline float name(float x) { return name##f(x); }
-#define SF_EMULATED_2(name)                        \
-  extern "C" double name(double, double) noexcept; \
-  extern "C" float name##f(float, float) noexcept; \
-  inline float name(float a, float b) { return name##f(a, b); }
-SF_EMULATED_1(exp)
-SF_EMULATED_1(exp2) SF_EMULATED_1(expm1) SF_EMULATED_1(log) SF_EMULATED_1(log2) SF_EMULATED_1(log10) SF_EMULATED_1(log1p) SF_EMULATED_1(sqrt)
-    SF_EMULATED_1(cbrt) SF_EMULATED_1(sin) SF_EMULATED_1(cos) SF_EMULATED_1(tan) SF_EMULATED_1(asin) SF_EMULATED_1(acos) SF_EMULATED_1(atan) SF_EMULATED_1(sinh)
-        SF_EMULATED_1(cosh) SF_EMULATED_1(tanh) SF_EMULATED_1(erf) SF_EMULATED_1(erfc) SF_EMULATED_1(floor) SF_EMULATED_1(ceil) SF_EMULATED_1(trunc)
-            SF_EMULATED_1(rint) SF_EMULATED_1(round) SF_EMULATED_1(fabs) SF_EMULATED_2(pow) SF_EMULATED_2(atan2) SF_EMULATED_2(fmod) SF_EMULATED_2(copysign)
-                SF_EMULATED_2(fmax) SF_EMULATED_2(fmin) SF_EMULATED_2(hypot)
+#define SF_EMULATED_1(name)                         \
+  extern "C" double name(double) noexcept;          \
+  extern "C" float name##f(float) noexcept;         \
+  inline float name(float x) { return name##f(x); } \
+  static_assert(true)
+#define SF_EMULATED_2(name)                                     \
+  extern "C" double name(double, double) noexcept;              \
+  extern "C" float name##f(float, float) noexcept;              \
+  inline float name(float a, float b) { return name##f(a, b); } \
+  static_assert(true)
+SF_EMULATED_1(exp);
+SF_EMULATED_1(exp2);
+SF_EMULATED_1(expm1);
+SF_EMULATED_1(log);
+SF_EMULATED_1(log2);
+SF_EMULATED_1(log10);
+SF_EMULATED_1(log1p);
+SF_EMULATED_1(sqrt);
+SF_EMULATED_1(cbrt);
+SF_EMULATED_1(sin);
+SF_EMULATED_1(cos);
+SF_EMULATED_1(tan);
+SF_EMULATED_1(asin);
+SF_EMULATED_1(acos);
+SF_EMULATED_1(atan);
+SF_EMULATED_1(sinh);
+SF_EMULATED_1(cosh);
+SF_EMULATED_1(tanh);
+SF_EMULATED_1(erf);
+SF_EMULATED_1(erfc);
+SF_EMULATED_1(floor);
+SF_EMULATED_1(ceil);
+SF_EMULATED_1(trunc);
+SF_EMULATED_1(rint);
+SF_EMULATED_1(round);
+SF_EMULATED_1(fabs);
+SF_EMULATED_2(pow);
+SF_EMULATED_2(atan2);
+SF_EMULATED_2(fmod);
+SF_EMULATED_2(copysign);
+SF_EMULATED_2(fmax);
+SF_EMULATED_2(fmin);
+SF_EMULATED_2(hypot);
 #undef SF_EMULATED_1
 #undef SF_EMULATED_2
-                    extern "C" double fma(double, double, double) noexcept;
+extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
