@@ -64,6 +64,8 @@ void bind_cuda(nb::module_& m) {
   m.def("_cuda_empty_cache", [](int i) { without_lock(i, [&](Accelerator& a) { a.empty_cache(i); }); });
   m.def("_cuda_allow_tf32", &matmul_allow_tf32);
   m.def("_cuda_set_allow_tf32", &set_matmul_allow_tf32);
+  m.def("_cuda_matmul_benchmark", &matmul_benchmark);
+  m.def("_cuda_set_matmul_benchmark", &set_matmul_benchmark);
   m.def("_cudnn_version", [] { return gpu(0).cudnn_version(0); });
   m.def("_cudnn_get", [](const std::string& name) {
     CudnnSettings s = cudnn_settings();

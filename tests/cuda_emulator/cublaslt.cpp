@@ -218,20 +218,42 @@ SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPref
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// The algorithm's words are the alignments it counts on; it wants some workspace, as those that split sums do.
+// An algorithm's words are the alignments it counts on and its number; it wants some workspace, as those that split sums do. Number 1 refuses when it
+// is run, as the real ones sometimes do, the others differ in their workspace.
+constexpr int kAlgorithms = 3, kRefuses = 1;
+static size_t workspace_of(int algorithm) { return size_t(1024) << algorithm; }
+static int64_t g_runs[kAlgorithms] = {}, g_questions = 0;
+// For tests: how often an algorithm ran, and how often heuristics were asked.
+SF_EXPORT int64_t sf_cublaslt_emulator_runs(int64_t algorithm) { return algorithm >= 0 && algorithm < kAlgorithms ? g_runs[algorithm] : -1; }
+SF_EXPORT int64_t sf_cublaslt_emulator_questions() { return g_questions; }
+
 SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                                         cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t p, int wanted,
                                                         cublasLtMatmulHeuristicResult_t* result, int* found) {
   *found = 0;
+  ++g_questions;
   if (!handle || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   cublasStatus_t status = examine(*s, *a, *b, *d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   bool short_floats = a->type == CUDA_R_8F_E4M3 || a->type == CUDA_R_8F_E5M2;
   if (short_floats && (p->alignment[0] < 16 || p->alignment[1] < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *result = {};
-  for (int i = 0; i < 4; ++i) result->algo.data[i] = p->alignment[i];
-  result->workspaceSize = p->workspace < 1024 ? p->workspace : 1024;
-  *found = 1;
+  for (; *found < wanted && *found < kAlgorithms; ++*found) {
+    result[*found] = {};
+    for (int i = 0; i < 4; ++i) result[*found].algo.data[i] = p->alignment[i];
+    result[*found].algo.data[4] = uint64_t(*found);
+    result[*found].workspaceSize = p->workspace < workspace_of(*found) ? p->workspace : workspace_of(*found);
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+SF_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                 cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo,
+                                                 cublasLtMatmulHeuristicResult_t* result) {
+  if (!handle || !algo) return CUBLAS_STATUS_INVALID_VALUE;
+  cublasStatus_t status = examine(*s, *a, *b, *d);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *result = {*algo, workspace_of(int(algo->data[4])), CUBLAS_STATUS_SUCCESS, 1, {}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -245,7 +267,8 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
   const void* pointers[] = {A, B, C, D};
   for (int i = 0; i < 4; ++i)
     if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
-  if (workspace_bytes < 1024) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4]))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  ++g_runs[algo->data[4]];
   auto number = [&](const void* p) { return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p)); };
   sf_cuda_emulator_queue(stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)}, drop);
   return CUBLAS_STATUS_SUCCESS;

@@ -21,5 +21,15 @@ class _Matmul:
     def allow_tf32(self, value):
         _core._cuda_set_allow_tf32(bool(value))
 
+    @property
+    def benchmark(self):
+        """Whether the first product of a kind times the algorithms that cuBLASLt proposes and keeps the fastest, in SF_KERNEL_CACHE too, as
+        backends.cudnn.benchmark does for convolutions. False at first. Another algorithm may round differently."""
+        return _core._cuda_matmul_benchmark()
+
+    @benchmark.setter
+    def benchmark(self, value):
+        _core._cuda_set_matmul_benchmark(bool(value))
+
 
 matmul = _Matmul()

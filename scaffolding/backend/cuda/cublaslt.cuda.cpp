@@ -24,6 +24,7 @@ static CublasLt load() {
   lib.find(f.preference_destroy, "cublasLtMatmulPreferenceDestroy");
   lib.find(f.preference_set, "cublasLtMatmulPreferenceSetAttribute");
   lib.find(f.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  lib.find(f.algo_check, "cublasLtMatmulAlgoCheck");
   lib.find(f.matmul, "cublasLtMatmul");
   return f;
 }

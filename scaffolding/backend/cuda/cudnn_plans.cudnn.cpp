@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "scaffolding/backend/cuda/scratch.h"
+#include "scaffolding/backend/cuda/timer.h"
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/kernel_file.h"
@@ -118,24 +119,10 @@ void run_on_stream(int device, const Plan& plan, std::span<const std::pair<Id, v
   plan.run(h, memory, plan.workspace() ? workspace.as<void>() : nullptr);
 }
 
-struct Timer {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  Timer() {
-    sf::cuda::check(cudaEventCreateWithFlags(&begin, cudaEventDefault), "cudnn");
-    sf::cuda::check(cudaEventCreateWithFlags(&end, cudaEventDefault), "cudnn");
-  }
-  ~Timer() {
-    for (cudaEvent_t e : {begin, end})
-      if (e) cudaEventDestroy(e);
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-};
-
 std::shared_ptr<const Plan> fastest(int device, const PlannedGraph& p, std::span<const std::pair<Id, void*>> memory) {
   std::shared_ptr<const Plan> best;
   float least = 0;
-  Timer timer;
+  Timer timer("cudnn");
   cudaStream_t stream = Stream::current(device).handle;
   for (auto& plan : first_plans(p.graph, {handle(device)}, p.wishes, kRivals)) {
     try {
@@ -143,12 +130,7 @@ std::shared_ptr<const Plan> fastest(int device, const PlannedGraph& p, std::span
     } catch (const Failure&) {
       continue;
     }
-    sf::cuda::check(cudaEventRecord(timer.begin, stream), "cudnn");
-    for (int i = 0; i < kRuns; ++i) run_on_stream(device, *plan, memory);
-    sf::cuda::check(cudaEventRecord(timer.end, stream), "cudnn");
-    sf::cuda::check(cudaEventSynchronize(timer.end), "cudnn");
-    float ms = 0;
-    sf::cuda::check(cudaEventElapsedTime(&ms, timer.begin, timer.end), "cudnn");
+    float ms = timer.of(stream, kRuns, [&] { run_on_stream(device, *plan, memory); });
     if (!best || ms < least) best = plan, least = ms;
   }
   return best;

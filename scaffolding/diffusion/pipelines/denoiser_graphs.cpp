@@ -102,7 +102,8 @@ DenoiserGraphs::Words DenoiserGraphs::state_of(Denoiser& denoiser) {
   };
   const autocast::DeviceState& cast = autocast::of(DeviceType::CUDA);
   CudnnSettings cudnn = cudnn_settings();
-  uint64_t settings = uint64_t(matmul_allow_tf32()) | uint64_t(cudnn.allow_tf32) << 1 | uint64_t(cudnn.enabled) << 2 | uint64_t(cudnn.deterministic) << 3;
+  uint64_t settings = uint64_t(matmul_allow_tf32()) | uint64_t(cudnn.allow_tf32) << 1 | uint64_t(cudnn.enabled) << 2 | uint64_t(cudnn.deterministic) << 3 |
+                      uint64_t(matmul_benchmark()) << 4;
   Words words{settings, cast.enabled ? 1 + uint64_t(cast.dtype) : 0};
   Walk(words).module("", denoiser.model());
   return words;

@@ -3,9 +3,15 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/stream.h"
+#include "scaffolding/backend/cuda_graph.h"
+#include "scaffolding/backend/precision.h"
+#include "scaffolding/ops/matmul/cublaslt_tuning.h"
 
 namespace sf::cuda {
 
@@ -27,9 +33,10 @@ constexpr size_t kMostPlans = 8192;  // then all are forgotten: a program of eve
 struct Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
-  cublasLtMatmulAlgo_t algo{};
-  size_t workspace = 0;
+  Algorithm algorithm;
   bool found = false;
+  std::vector<Algorithm> rivals;  // to be timed by the first call outside of a captured graph
+  std::string file_key;
 
   Plan() = default;
   Plan(const Plan&) = delete;
@@ -59,12 +66,12 @@ cublasLtMatrixLayout_t layout_of(const Columns& x, DType dtype, int64_t batch) {
   return layout;
 }
 
-using Key = std::array<int64_t, 34>;
+using Key = std::array<int64_t, 35>;
 Key key_of(const Product& p) {
   Key k{};
   size_t n = 0;
   for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch, int64_t(p.tf32), int64_t(p.epilogue.kind),
-                    int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
+                    int64_t(matmul_benchmark()), int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
     k[n++] = x;
   for (const Columns* c : {&p.first, &p.second, &p.result})
     for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))}) k[n++] = x;
@@ -80,6 +87,24 @@ void set_pointers(const Product& p, cublasLtMatmulDesc_t desc) {
   if (p.epilogue.pre) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.epilogue.pre.data);
   if (p.scales.first) set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scales.first);
   if (p.scales.second) set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scales.second);
+}
+
+// What a file remembers, if this cuBLASLt accepts it for this product; else all are timed later.
+void choose(const Product& p, Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> found) {
+  std::string key;
+  for (int64_t x : key_of(p)) key += std::to_string(x) + ' ';
+  plan.file_key = algorithm_file_key(p.device.index, key);
+  if (auto known = read_algorithm(plan.file_key)) {
+    cublasLtMatmulHeuristicResult_t checked{};
+    cublasStatus_t status =
+        cublaslt().algo_check(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second, plan.result, plan.result, &known->algo, &checked);
+    if (status == CUBLAS_STATUS_SUCCESS && checked.workspaceSize <= known->workspace && known->workspace <= kWorkspace) {
+      plan.algorithm = *known;
+      return;
+    }
+  }
+  for (auto& f : found)
+    if (f.state == CUBLAS_STATUS_SUCCESS) plan.rivals.push_back({f.algo, f.workspaceSize});
 }
 
 void fill(const Product& p, Plan& plan) {
@@ -110,15 +135,17 @@ void fill(const Product& p, Plan& plan) {
   set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.second.data));
   set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.addend ? p.addend : p.result.data));
   set(wishes, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.result.data));
-  cublasLtMatmulHeuristicResult_t best{};
+  const int wanted = matmul_benchmark() ? kRivals : 1;
+  cublasLtMatmulHeuristicResult_t found[kRivals] = {};
   int count = 0;
   cublasStatus_t status =
-      cublaslt().heuristic(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second, plan.result, plan.result, wishes, 1, &best, &count);
+      cublaslt().heuristic(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second, plan.result, plan.result, wishes, wanted, found, &count);
   cublaslt().preference_destroy(wishes);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "matmul");
   plan.found = status == CUBLAS_STATUS_SUCCESS && count > 0;
-  plan.algo = best.algo;
-  plan.workspace = best.workspaceSize;
+  if (!plan.found) return;
+  plan.algorithm = {found[0].algo, found[0].workspaceSize};
+  if (wanted > 1) choose(p, plan, std::span(found, size_t(count)));
 }
 
 // One lock for the cache and for the pointers in a plan's descriptor: cublasLtMatmul has read them when it returns.
@@ -155,14 +182,28 @@ bool Product::run(double alpha, double beta) const {
   Plan& plan = plan_of(*this);
   if (!plan.found) return false;
   set_pointers(*this, plan.desc);
-  Scratch workspace(device, plan.workspace);
   float alpha32 = float(alpha), beta32 = float(beta);
   const void *a = &alpha32, *b = &beta32;
   if (first_type == kFloat64) a = &alpha, b = &beta;
   void* c = const_cast<void*>(result.data);
-  check_cublas(cublaslt().matmul(cublaslt_handle(device.index), plan.desc, a, first.data, plan.first, second.data, plan.second, b, addend ? addend : c,
-                                 plan.result, c, plan.result, &plan.algo, workspace.as<void>(), plan.workspace, Stream::current(device.index).handle),
-               "matmul");
+  cudaStream_t stream = Stream::current(device.index).handle;
+  auto queue = [&](const Algorithm& algorithm, void* d) {
+    Scratch workspace(device, algorithm.workspace);
+    return cublaslt().matmul(cublaslt_handle(device.index), plan.desc, a, first.data, plan.first, second.data, plan.second, b, addend ? addend : c, plan.result,
+                             d, plan.result, &algorithm.algo, workspace.as<void>(), algorithm.workspace, stream);
+  };
+  if (!plan.rivals.empty() && !CudaGraph::recording()) {
+    // What a product adds to must not change while it is timed. Elsewhere each run writes the same.
+    std::optional<Scratch> apart;
+    if (beta != 0 && !addend)
+      apart.emplace(device, size_t((result.cols - 1) * result.ld + result.rows + (batch - 1) * result.batch_stride) * size_of(out) + 256);
+    if (auto best = fastest(plan.rivals, stream, [&](const Algorithm& algorithm) { return queue(algorithm, apart ? apart->as<void>() : c); })) {
+      plan.algorithm = *best;
+      write_algorithm(plan.file_key, *best);
+    }
+    plan.rivals.clear();
+  }
+  check_cublas(queue(plan.algorithm, c), "matmul");
   return true;
 }
 
