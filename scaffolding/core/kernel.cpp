@@ -116,10 +116,14 @@ const KernelEntry* detail::pick_pinned(const KernelTableBase& t, DeviceType d, c
 void detail::trace_call(const KernelTableBase& t, const KernelEntry& e, const void* args) {
   auto call = reinterpret_cast<void (*)(const void*)>(e.fn);
   if (!trace_on() && !watcher()) return call(args);
+  static thread_local int64_t calls = 0;
+  const int64_t earlier = calls;
   const double wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   call(args);
+  const bool composed = calls != earlier;
+  ++calls;
   const double took = seconds_of(CLOCK_MONOTONIC) - wall;
-  if (watcher()) watcher()({t, e, args, took, seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu});
+  if (watcher()) watcher()({t, e, args, took, seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu, composed});
   if (trace_on()) std::fprintf(stderr, "sf_trace %-28s %-18s %10.1f us\n", t.name(), provider_label(e).c_str(), took * 1e6);
 }
 

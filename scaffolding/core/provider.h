@@ -18,6 +18,7 @@ struct KernelCall {
   const KernelEntry& entry;
   const void* args;
   double wall, cpu;  // seconds; cpu: of the whole process
+  bool composed;     // other kernels ran within it and reported themselves before
 };
 // While alive, kernels report their calls. One at a time, made and gone while nothing computes.
 class KernelWatcher {

@@ -214,7 +214,10 @@ std::map<const KernelTableBase*, Reader> make_readers() {
 KernelCost cost_of(const KernelCall& call) {
   static const auto readers = make_readers();
   auto at = readers.find(&call.table);
-  return at == readers.end() ? KernelCost() : at->second(call.args);
+  if (at == readers.end()) return {};
+  KernelCost cost = at->second(call.args);
+  if (call.composed) cost.flop = cost.bytes = 0;
+  return cost;
 }
 
 }  // namespace sf

@@ -4,6 +4,7 @@
 
 namespace sf {
 
+// Of a call that is composed of others, neither: they report theirs.
 struct KernelCost {
   double flop = 0;       // multiplications and additions of products, convolutions and attention as the op defines them; 0 for what only passes over memory
   double bytes = 0;      // each operand read or written once

@@ -10,8 +10,10 @@
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/provider.h"
 #include "scaffolding/ops/attention/attention.h"
+#include "scaffolding/ops/attention/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
+#include "scaffolding/ops/kernel_cost.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/random.h"
 #include "scaffolding/ops/reduce/reduce.h"
@@ -123,8 +125,17 @@ TEST(CudaAttention, wide_heads_go_through_products) {
     };
     auto wide = [](const Tensor& t) { return to_dtype(t, kFloat32); };
     pin_provider("attention", "products");
-    Tensor got = attend(q.cuda(), k.cuda(), v.cuda());
+    Tensor got;
+    double flop = 0;
+    {
+      KernelWatcher watcher([&](const KernelCall& call) {
+        flop += cost_of(call).flop;
+        EXPECT_EQ(call.composed, &call.table == &attention_forward) << call.table.name();
+      });
+      got = attend(q.cuda(), k.cuda(), v.cuda());
+    }
     unpin_providers();
+    EXPECT_EQ(flop, 2.0 * batch * heads * queries * keys * (264 + 272)) << "counted once";
     EXPECT_LE(distance(got, to_dtype(attend(wide(q), wide(k), wide(v)), kFloat64)), dtype == kFloat16 ? 3e-3 : 2e-2);
   }
 }
