@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/ops/batch_norm/batch_norm.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/layer_norm/layer_norm.h"
@@ -144,6 +145,29 @@ TEST_F(CudaRowKernels, cross_entropy_of_every_length) {
       compare(
           "cross_entropy", [=](const Tensors& in) { return cross_entropy(in[0], in[1], {}, -100, "none", smoothing); }, {x, target}, t, offset);
   });
+}
+
+TEST_F(CudaRowKernels, batch_norm_in_both_layouts) {
+  for (DType t : {kFloat32, kBFloat16, kFloat64})
+    for (Shape shape : {Shape{3, 5, 5, 16}, Shape{2, 8, 8, 24}, Shape{5, 3, 3, 7}, Shape{2, 70, 70, 8}, Shape{3, 16, 4, 9}, Shape{700, 1, 1, 40}}) {
+      const int64_t c = shape[3];
+      Tensor x = randn(shape) * 2.0 + 1.0, w = randn({c}), b = randn({c});
+      compare(
+          "batch_norm of channels last",
+          [](const Tensors& in) {
+            return batch_norm(in[0].permute({0, 3, 1, 2}), {}, {}, in[1], in[2], true);
+          },
+          {x, w, b}, t);
+      Tensor plane = x.permute({0, 3, 1, 2}).contiguous();
+      compare(
+          "batch_norm", [](const Tensors& in) { return batch_norm(in[0], {}, {}, in[1], in[2], true); }, {plane, w, b}, t);
+      auto known = [](const Tensors& in) {
+        Device d = in[0].device();
+        int64_t n = in[0].size(1);
+        return batch_norm(in[0], full({n}, 0.5, kFloat64, d), full({n}, 2.0, kFloat64, d), in[1], in[2], false);
+      };
+      compare("batch_norm with known statistics", known, {plane, w, b}, t);
+    }
 }
 
 }  // namespace

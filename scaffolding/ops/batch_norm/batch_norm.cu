@@ -1,137 +1,310 @@
-// batch_norm on CUDA: a block per channel adds up in float64 and a fixed order (a mean, then squares of what differs from it), one pass writes
-// the result. Channels-last memory is read a channel at a time: right, but far from the memory's speed.
-#include "scaffolding/backend/cuda/math.cuh"
+// batch_norm on CUDA, for NCHW and NHWC memory. Means and squared deviations come from the reductions (a mean first, then squares of what differs from
+// it); the two sums of the gradient are added up here, in float32 within a thread for a few vectors and in float64 from there, in a fixed order. What then
+// happens to every element is a multiply-add with numbers of its channel, one read and one write.
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
+#include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/batch_norm/kernel.h"
+#include "scaffolding/ops/reduce/kernel.h"
 
 namespace sf::cuda {
 namespace {
 
-// x[N, C, space]: NCHW or NHWC in memory.
-struct Space {
-  int64_t n = 0, c = 0, space = 1, of_n = 0, of_c = 0, of_space = 0;
-  explicit Space(const TensorView& x) : n(x.sizes[0]), c(x.sizes[1]) {
+// x[N, C, space] in vectors of V: within a channel (NCHW), or of V channels (NHWC). Fewer than 2^31 vectors in a launch.
+struct Layout {
+  int64_t n, c, space;
+  bool last;       // NHWC
+  Divider runs;    // vectors of a channel's space (NCHW), of a pixel (NHWC)
+  Divider planes;  // C (NCHW)
+
+  Layout(const TensorView& x, int V) : n(x.sizes[0]), c(x.sizes[1]), space(1), last(!x.is_contiguous() && x.is_channels_last()) {
     for (int d = 2; d < x.ndim; ++d) space *= x.sizes[d];
-    bool last = !x.is_contiguous() && x.is_channels_last();
-    of_n = c * space, of_c = last ? 1 : space, of_space = last ? c : 1;
+    int64_t of_run = (last ? c : space) / V;
+    runs = Divider(uint32_t(of_run > 0 ? of_run : 1));
+    planes = Divider(uint32_t(c));
   }
-  __device__ int64_t at(int64_t channel, int64_t i) const { return i / space * of_n + channel * of_c + i % space * of_space; }
-  __device__ int64_t channel_of(int64_t element) const { return element / of_c % c; }
+  // The channel of vector i, its first one in NHWC.
+  template <int V> __device__ uint32_t channel(uint32_t i) const {
+    uint32_t q = runs.quotient(i);
+    return last ? (i - q * runs.d) * V : q - planes.quotient(q) * planes.d;
+  }
 };
 
-template <class T> struct Batch {
-  Space s;
-  const T *x, *dy;
-  T* out;
+// V entries of channels from c on: neighbours in NHWC, V times the same in NCHW.
+template <int V, class A> __device__ inline void of_channels(const A* p, uint32_t c, bool last, A (&x)[V]) {
+  if (last) return read_entries_of<V>(p + c, x);
+  A one = p[c];
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = one;
+}
+
+// Numbers of the channels, [C] each.
+template <class T> struct Channels {
+  using A = real_t<T>;
   Numbers weight, bias, running_mean, running_var, dweight, dbias;
-  real_t<T>*mean, *rstd;
-  double* sums;  // [2][C]
+  A *mean, *rstd;
+  const double *mean64, *variance64;  // of the batch
+  const double* sums;                 // [pieces, 2, C]: of dy and of dy (x - mean)
+  A *factor, *term, *slope;           // what elements are multiplied with, what is added, what (x - mean) is multiplied with in gradients
+  int64_t c, count;
+  uint32_t pieces;
   double momentum, eps;
   bool training;
 };
 
-// sum over the channel of f(element), the same in all threads of the block.
-template <class T, class F> __device__ double channel_sum(const Batch<T>& b, const F& f) {
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < b.s.n * b.s.space; i += kThreads) sum += f(b.s.at(blockIdx.x, i));
-  return RowThreads<kThreads>::sum(sum);
-}
-
-template <class T> __global__ void __launch_bounds__(kThreads) channel_statistics(Batch<T> b) {
+template <class T> __global__ void __launch_bounds__(kThreads) channel_statistics(Channels<T> k) {
   using A = real_t<T>;
-  int64_t c = blockIdx.x, count = b.s.n * b.s.space;
+  int64_t c = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (c >= k.c) return;
   double mean, variance;
-  if (b.training) {
-    mean = channel_sum(b, [&](int64_t at) { return double(widen(b.x[at])); }) / double(count);
-    double m2 = channel_sum(b, [&](int64_t at) {
-      double d = double(widen(b.x[at])) - mean;
-      return d * d;
-    });
-    variance = m2 / double(count);
-    if (threadIdx.x == 0) {
-      auto update = [&](const Numbers& running, double value) {
-        if (running) running.set(c, A((1 - b.momentum) * entry<double>(running, c) + b.momentum * value));
-      };
-      update(b.running_mean, mean);
-      update(b.running_var, count > 1 ? m2 / double(count - 1) : double(NAN));
-    }
+  if (k.training) {
+    mean = k.mean64[c], variance = k.variance64[c];
+    auto update = [&](const Numbers& running, double value) {
+      if (running) running.set(c, A((1 - k.momentum) * entry<double>(running, c) + k.momentum * value));
+    };
+    update(k.running_mean, mean);
+    update(k.running_var, k.count > 1 ? variance * (double(k.count) / double(k.count - 1)) : double(NAN));
   } else {
-    mean = entry<double>(b.running_mean, c), variance = entry<double>(b.running_var, c);
+    mean = entry<double>(k.running_mean, c), variance = entry<double>(k.running_var, c);
   }
-  if (threadIdx.x == 0) b.mean[c] = A(mean), b.rstd[c] = A(1 / root(variance + b.eps));
+  A rstd = A(1 / root(variance + k.eps));
+  k.mean[c] = A(mean), k.rstd[c] = rstd;
+  k.factor[c] = k.weight ? rstd * entry<A>(k.weight, c) : rstd;
+  k.term[c] = k.bias ? entry<A>(k.bias, c) : A(0);
 }
 
-template <class T> __global__ void __launch_bounds__(kThreads) normalise(Batch<T> b, int64_t total) {
-  using A = real_t<T>;
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= total) return;
-  int64_t c = b.s.channel_of(i);
-  A y = (A(widen(b.x[i])) - b.mean[c]) * b.rstd[c];
-  if (b.weight) y *= entry<A>(b.weight, c);
-  if (b.bias) y += entry<A>(b.bias, c);
-  b.out[i] = to_storage<T>(y);
-}
+template <class T> struct Elements {
+  const T *x, *dy;
+  T* out;
+  const real_t<T>*mean, *factor, *term, *slope;
+  uint32_t vectors;
+};
 
-// sum(dy) and sum(dy hat) of a channel.
-template <class T> __global__ void __launch_bounds__(kThreads) gradient_sums(Batch<T> b) {
+// out = (x - mean) factor + term, or in gradients (dy - term - (x - mean) slope) factor. Four vectors a thread.
+template <class T, int V, bool kGradient> __global__ void __launch_bounds__(kThreads) normalise(Elements<T> e, Layout s) {
   using A = real_t<T>;
-  int64_t c = blockIdx.x;
-  double mean = double(b.mean[c]), rstd = double(b.rstd[c]);
-  double sum = channel_sum(b, [&](int64_t at) { return double(widen(b.dy[at])); });
-  double sum_hat = channel_sum(b, [&](int64_t at) { return double(widen(b.dy[at])) * (double(widen(b.x[at])) - mean) * rstd; });
-  if (threadIdx.x != 0) return;
-  b.sums[c] = sum, b.sums[b.s.c + c] = sum_hat;
-  if (b.dweight) b.dweight.set(c, A(sum_hat));
-  if (b.dbias) b.dbias.set(c, A(sum));
-}
-
-template <class T> __global__ void __launch_bounds__(kThreads) gradients(Batch<T> b, int64_t total) {
-  using A = real_t<T>;
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= total) return;
-  int64_t c = b.s.channel_of(i);
-  A g = widen(b.dy[i]);
-  if (b.training) {
-    double count = double(b.s.n * b.s.space);
-    A hat = (A(widen(b.x[i])) - b.mean[c]) * b.rstd[c];
-    g -= A(b.sums[c] / count) + hat * A(b.sums[b.s.c + c] / count);
+  constexpr int kAtOnce = 4;
+  uint32_t first = blockIdx.x * uint32_t(kThreads * kAtOnce) + threadIdx.x;
+  Held<T, V> x[kAtOnce], dy[kGradient ? kAtOnce : 1];
+#pragma unroll
+  for (int k = 0; k < kAtOnce; ++k) {
+    uint32_t i = first + k * kThreads;
+    if (i >= e.vectors) break;
+    x[k] = *reinterpret_cast<const Held<T, V>*>(e.x + int64_t(i) * V);
+    if constexpr (kGradient) dy[k] = *reinterpret_cast<const Held<T, V>*>(e.dy + int64_t(i) * V);
   }
-  g *= b.rstd[c];
-  if (b.weight) g *= entry<A>(b.weight, c);
-  b.out[i] = to_storage<T>(g);
+#pragma unroll
+  for (int k = 0; k < kAtOnce; ++k) {
+    uint32_t i = first + k * kThreads;
+    if (i >= e.vectors) return;
+    uint32_t c = s.channel<V>(i);
+    A v[V], g[V], mean[V], factor[V], term[V], slope[V];
+    x[k].widen_to(v);
+    of_channels<V>(e.mean, c, s.last, mean);
+    of_channels<V>(e.factor, c, s.last, factor);
+    of_channels<V>(e.term, c, s.last, term);
+    if constexpr (kGradient) {
+      dy[k].widen_to(g);
+      of_channels<V>(e.slope, c, s.last, slope);
+    }
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      if constexpr (kGradient) v[j] = (g[j] - term[j] - (v[j] - mean[j]) * slope[j]) * factor[j];
+      else v[j] = (v[j] - mean[j]) * factor[j] + term[j];
+    }
+    write_lanes<V>(e.out + int64_t(i) * V, v);
+  }
+}
+
+// sums[piece][0, 1][C] of dy and dy (x - mean), NCHW: a block per channel and piece.
+struct Pieces {
+  uint32_t pieces, each;  // each: vectors of a channel (NCHW), pixels (NHWC)
+  uint32_t wide, blocks_wide;
+};
+template <class T, int V> __global__ void __launch_bounds__(kThreads) plane_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
+  using A = real_t<T>;
+  using G = RowThreads<kThreads>;
+  uint32_t c = blockIdx.x / p.pieces, piece = blockIdx.x - c * p.pieces, all = uint32_t(s.n) * s.runs.d;
+  uint32_t last = (piece + 1) * p.each < all ? (piece + 1) * p.each : all;
+  A mean = e.mean[c];
+  double sum = 0, sum_hat = 0;
+#pragma unroll 2
+  for (uint32_t i = piece * p.each + threadIdx.x; i < last; i += kThreads) {
+    uint32_t image = s.runs.quotient(i);
+    int64_t at = (int64_t(image) * s.c + c) * s.space + int64_t(i - image * s.runs.d) * V;
+    A v[V], g[V], a = 0, b = 0;
+    read_lanes<V>(e.x + at, v);
+    read_lanes<V>(e.dy + at, g);
+#pragma unroll
+    for (int j = 0; j < V; ++j) a += g[j], b += g[j] * (v[j] - mean);
+    sum += double(a), sum_hat += double(b);
+  }
+  sum = G::sum(sum), sum_hat = G::sum(sum_hat);
+  if (threadIdx.x == 0) sums[(int64_t(piece) * 2) * s.c + c] = sum, sums[(int64_t(piece) * 2 + 1) * s.c + c] = sum_hat;
+}
+
+// The same for NHWC: of a block, `wide` threads lie along the channels, the others share the piece's pixels.
+template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
+  using A = real_t<T>;
+  __shared__ double of_thread[kThreads][V + 1];
+  uint32_t along = threadIdx.x & (p.wide - 1), of_pixel = threadIdx.x / p.wide, tall = kThreads / p.wide;
+  uint32_t piece = blockIdx.x / p.blocks_wide, first_channel = (blockIdx.x - piece * p.blocks_wide) * p.wide * V, c = first_channel + along * V;
+  uint32_t all = uint32_t(s.n * s.space), last = (piece + 1) * p.each < all ? (piece + 1) * p.each : all;
+  constexpr int kPixels = 8;  // added in T's arithmetic type
+  double sum[V] = {}, sum_hat[V] = {};
+  if (c < uint32_t(s.c)) {
+    A mean[V];
+    read_entries_of<V>(e.mean + c, mean);
+    for (uint32_t i = piece * p.each + of_pixel; i < last;) {
+      A a[V] = {}, b[V] = {};
+#pragma unroll 4
+      for (int k = 0; k < kPixels; ++k, i += tall) {
+        if (i >= last) break;
+        A v[V], g[V];
+        read_lanes<V>(e.x + int64_t(i) * s.c + c, v);
+        read_lanes<V>(e.dy + int64_t(i) * s.c + c, g);
+#pragma unroll
+        for (int j = 0; j < V; ++j) a[j] += g[j], b[j] += g[j] * (v[j] - mean[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < V; ++j) sum[j] += double(a[j]), sum_hat[j] += double(b[j]);
+    }
+  }
+#pragma unroll
+  for (int which = 0; which < 2; ++which) {
+    if (which > 0) __syncthreads();  // the first ones are read
+#pragma unroll
+    for (int j = 0; j < V; ++j) of_thread[threadIdx.x][j] = which ? sum_hat[j] : sum[j];
+    __syncthreads();
+    for (uint32_t at = threadIdx.x; at < p.wide * V && first_channel + at < uint32_t(s.c); at += kThreads) {
+      double x = 0;
+      for (uint32_t t = 0; t < tall; ++t) x += of_thread[t * p.wide + at / V][at % V];
+      sums[(int64_t(piece) * 2 + which) * s.c + first_channel + at] = x;
+    }
+  }
+}
+
+// A warp per channel.
+template <class T> __global__ void __launch_bounds__(kThreads) gradient_factors(Channels<T> k) {
+  using A = real_t<T>;
+  RowGroup<kWarp> g{kWarp};
+  int64_t c = g.row();
+  double sum = 0, sum_hat = 0;
+  for (uint32_t p = uint32_t(g.lane()); c < k.c && p < k.pieces; p += kWarp)
+    sum += k.sums[int64_t(p) * 2 * k.c + c], sum_hat += k.sums[(int64_t(p) * 2 + 1) * k.c + c];
+  sum = g.sum(sum), sum_hat = g.sum(sum_hat);
+  if (c >= k.c || g.lane() != 0) return;
+  double rstd = double(k.rstd[c]);
+  if (k.dweight) k.dweight.set(c, A(sum_hat * rstd));
+  if (k.dbias) k.dbias.set(c, A(sum));
+  k.factor[c] = k.weight ? k.rstd[c] * entry<A>(k.weight, c) : k.rstd[c];
+  k.term[c] = k.training ? A(sum / double(k.count)) : A(0);
+  k.slope[c] = k.training ? A(sum_hat * rstd * rstd / double(k.count)) : A(0);
+}
+
+// Calls f with the vector's length as a constant.
+template <class T, class F, class... P> void with_vectors(const TensorView& x, const F& f, const P*... p) {
+  constexpr int V = lanes_for<T>();
+  Layout s(x, 1);
+  if (aligned_rows<T, V>(s.last ? s.c : s.space, p...)) f(int_constant<V>());
+  else f(int_constant<1>());
+}
+
+// Images in launches of fewer than 2^31 vectors.
+template <class T, int V, bool kGradient> void normalise_all(const char* op, Device device, Elements<T> e, const Layout& s) {
+  int64_t image = s.c * s.space, at_once = INT32_MAX / (image / V);
+  for (int64_t n = 0; n < s.n; n += at_once) {
+    Elements<T> part = e;
+    part.x += n * image, part.out += n * image, part.dy = e.dy ? e.dy + n * image : nullptr;
+    part.vectors = uint32_t((s.n - n < at_once ? s.n - n : at_once) * (image / V));
+    launch(op, device, blocks_for(part.vectors, 4), normalise<T, V, kGradient>, part, s);
+  }
+}
+
+// out[C] = the reduction of x over all but its channels.
+void reduce_to_channels(Reduction what, const TensorView& x, double* out, const double* center, double divisor) {
+  Reduce r{};
+  r.what = what, r.divisor = divisor;
+  r.in = x;
+  r.in.sizes[0] = x.sizes[1], r.in.strides[0] = x.strides[1], r.in.sizes[1] = x.sizes[0], r.in.strides[1] = x.strides[0];
+  r.out = r.in;
+  r.out.ndim = 1, r.out.dtype = kFloat64, r.out.strides[0] = 1, r.out.data = out;
+  if (center) r.center = r.out, r.center.data = const_cast<double*>(center);
+  reduce_kernel.find(x.device, r)(r);
 }
 
 void forward(const BatchNormForward& f) {
   as_float(f.x.dtype, [&](auto t) {
     using T = decltype(t);
-    Batch<T> b{Space(f.x)};
-    b.x = f.x.as<const T>(), b.out = f.y.as<T>();
-    b.weight = f.weight, b.bias = f.bias, b.running_mean = f.running_mean, b.running_var = f.running_var;
-    b.mean = f.mean.as<real_t<T>>(), b.rstd = f.rstd.as<real_t<T>>();
-    b.momentum = f.momentum, b.eps = f.eps, b.training = f.training;
-    int64_t total = f.x.numel();
-    if (b.s.c > 0) launch("batch_norm", f.x.device, unsigned(b.s.c), channel_statistics<T>, b);
-    if (total > 0) launch("batch_norm", f.x.device, blocks_for(total, 1), normalise<T>, b, total);
+    using A = real_t<T>;
+    Layout shape(f.x, 1);
+    if (shape.c == 0) return;
+    size_t c = size_t(shape.c);
+    Scratch scratch(f.x.device, c * (2 * sizeof(double) + 2 * sizeof(A)));
+    Channels<T> k{};
+    double* batch = scratch.as<double>();
+    k.mean64 = batch, k.variance64 = batch + c, k.factor = reinterpret_cast<A*>(batch + 2 * c), k.term = k.factor + c;
+    k.weight = f.weight, k.bias = f.bias, k.running_mean = f.running_mean, k.running_var = f.running_var;
+    k.mean = f.mean.as<A>(), k.rstd = f.rstd.as<A>();
+    k.c = shape.c, k.count = shape.n * shape.space, k.momentum = f.momentum, k.eps = f.eps, k.training = f.training;
+    if (f.training) {
+      reduce_to_channels(Reduction::Sum, f.x, batch, nullptr, double(k.count));
+      reduce_to_channels(Reduction::SquareDeviation, f.x, batch + c, batch, double(k.count));
+    }
+    launch("batch_norm", f.x.device, blocks_for(k.c, 1), channel_statistics<T>, k);
+    if (f.x.numel() == 0) return;
+    Elements<T> e{f.x.as<const T>(), nullptr, f.y.as<T>(), k.mean, k.factor, k.term, nullptr, 0};
+    with_vectors<T>(
+        f.x, [&](auto v) { normalise_all<T, v(), false>("batch_norm", f.x.device, e, Layout(f.x, v())); }, e.x, e.out, e.mean, e.factor, e.term);
   });
 }
 
 void backward(const BatchNormBackward& g) {
   as_float(g.x.dtype, [&](auto t) {
     using T = decltype(t);
-    Batch<T> b{Space(g.x)};
-    Scratch sums(g.x.device, size_t(2 * b.s.c) * sizeof(double));
-    b.x = g.x.as<const T>(), b.dy = g.dy.as<const T>(), b.out = g.dx.as<T>();
-    b.weight = g.weight, b.dweight = g.dweight, b.dbias = g.dbias;
-    b.mean = g.mean.as<real_t<T>>(), b.rstd = g.rstd.as<real_t<T>>(), b.sums = sums.as<double>(), b.training = g.training;
-    int64_t total = g.x.numel();
-    if (b.s.c > 0) launch("batch_norm_backward", g.x.device, unsigned(b.s.c), gradient_sums<T>, b);
-    if (total > 0) launch("batch_norm_backward", g.x.device, blocks_for(total, 1), gradients<T>, b, total);
+    using A = real_t<T>;
+    Layout shape(g.x, 1);
+    if (shape.c == 0) return;
+    Channels<T> k{};
+    k.weight = g.weight, k.dweight = g.dweight, k.dbias = g.dbias;
+    k.mean = g.mean.as<A>(), k.rstd = g.rstd.as<A>(), k.c = shape.c, k.count = shape.n * shape.space, k.training = g.training;
+    Scratch numbers(g.x.device, size_t(3 * shape.c) * sizeof(A));
+    // The channels of the three begin at addresses for vectors where C is a multiple of one.
+    k.factor = numbers.as<A>(), k.term = k.factor + shape.c, k.slope = k.term + shape.c;
+    Elements<T> e{g.x.as<const T>(), g.dy.as<const T>(), g.dx.as<T>(), k.mean, k.factor, k.term, k.slope, 0};
+    with_vectors<T>(
+        g.x,
+        [&](auto v) {
+          constexpr int V = v();
+          constexpr uint32_t kBlocks = 1056;  // enough for 132 multiprocessors
+          Layout s(g.x, V);
+          Pieces p{1, 0, 1, 1};
+          uint32_t all = uint32_t(s.last ? s.n * s.space : s.n * (s.space / V)), runs = uint32_t(s.last ? s.c / V : 1);
+          for (p.wide = kWarp; p.wide > 1 && (p.wide > runs || (p.wide > 8 && (runs + p.wide - 1) / p.wide * p.wide * 4 > runs * 5));) p.wide /= 2;
+          p.blocks_wide = (runs + p.wide - 1) / p.wide;
+          uint32_t blocks = s.last ? p.blocks_wide : uint32_t(s.c), most = s.last ? all / (kThreads / p.wide * 16) : all / (kThreads * 4);
+          p.pieces = (kBlocks + blocks - 1) / blocks;
+          p.pieces = p.pieces < most ? p.pieces : most > 1 ? most : 1;
+          p.each = (all + p.pieces - 1) / p.pieces;
+          Scratch sums(g.x.device, size_t(2 * s.c) * p.pieces * sizeof(double));
+          if (s.last) launch("batch_norm_backward", g.x.device, blocks * p.pieces, pixel_sums<T, V>, e, s, p, sums.as<double>());
+          else launch("batch_norm_backward", g.x.device, blocks * p.pieces, plane_sums<T, V>, e, s, p, sums.as<double>());
+          k.sums = sums.as<const double>(), k.pieces = p.pieces;
+          launch("batch_norm_backward", g.x.device, unsigned((s.c + kThreads / kWarp - 1) / (kThreads / kWarp)), gradient_factors<T>, k);
+          if (g.x.numel() > 0) normalise_all<T, V, true>("batch_norm_backward", g.x.device, e, s);
+        },
+        e.x, e.dy, e.out, e.mean, e.factor, e.term, e.slope);
   });
 }
 
-SF_KERNEL(batch_norm_forward, DeviceType::CUDA, "native", 0, forward, nullptr)
-SF_KERNEL(batch_norm_backward, DeviceType::CUDA, "native", 0, backward, nullptr)
+// Pixels and vectors are counted in 31 bits.
+bool countable(const TensorView& x) {
+  return x.sizes[0] <= INT32_MAX && x.sizes[1] <= INT32_MAX && (x.sizes[1] == 0 || x.numel() / x.sizes[1] <= INT32_MAX) &&
+         (x.sizes[0] == 0 || x.numel() / x.sizes[0] <= INT32_MAX);
+}
+
+SF_KERNEL(batch_norm_forward, DeviceType::CUDA, "native", 0, forward, [](const BatchNormForward& f) { return countable(f.x); })
+SF_KERNEL(batch_norm_backward, DeviceType::CUDA, "native", 0, backward, [](const BatchNormBackward& g) { return countable(g.x); })
 
 }  // namespace
 }  // namespace sf::cuda
