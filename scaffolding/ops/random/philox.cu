@@ -12,16 +12,19 @@ template <class N> __global__ void __launch_bounds__(kThreads) draw_numbers(N nu
   philox::Stream stream(d.place);
   for (int64_t round = 0; round < d.rounds; ++round) {
     philox::Words w = stream.words(uint64_t(round), uint64_t(thread));
+    using T = decltype(numbers(0, w));
+    T x[N::lanes];  // all before the first is stored: two normals share a radius
+#pragma unroll
+    for (int lane = 0; lane < N::lanes; ++lane) x[lane] = numbers(lane, w);
 #pragma unroll
     for (int lane = 0; lane < N::lanes; ++lane) {
       int64_t i = (round * N::lanes + lane) * d.threads + thread;
-      if (i >= d.n) continue;
-      auto x = numbers(lane, w);
-      if constexpr (std::is_same_v<decltype(x), int64_t>) {
-        if (d.dtype == kBool) static_cast<bool*>(d.out)[i] = x != 0;
-        else set_element(d.out, d.dtype, i, x);
+      if (i >= d.n) break;
+      if constexpr (std::is_same_v<T, int64_t>) {
+        if (d.dtype == kBool) static_cast<bool*>(d.out)[i] = x[lane] != 0;
+        else set_element(d.out, d.dtype, i, x[lane]);
       } else {
-        static_cast<decltype(x)*>(d.out)[i] = x;
+        static_cast<T*>(d.out)[i] = x[lane];
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "scaffolding/ops/random/kernel.h"
 
 #ifdef __CUDACC__
+#include "scaffolding/backend/cuda/vec.cuh"
 #define SF_BOTH __host__ __device__
 #else
 #define SF_BOTH
@@ -39,9 +40,39 @@ SF_BOTH inline Words words(uint64_t counter, uint64_t thread, uint64_t seed) {
 SF_BOTH inline float unit(uint32_t x) { return std::fma(float(x), 0x1p-32f, 0x1p-33f); }  // (0, 1]
 SF_BOTH inline double unit(uint32_t x, uint32_t y) { return double(uint64_t(x) ^ (uint64_t(y) << 21)) * 0x1p-53 + 0x1p-54; }
 
+// A GPU has instructions for these: curand takes its short ones for sines and cosines.
+template <class T> SF_BOTH T rounded(float x) {
+#ifdef __CUDA_ARCH__
+  return cuda::narrow<T>(x);
+#else
+  return from_float<T>(x);
+#endif
+}
+template <class T> SF_BOTH float widened(T x) {
+#ifdef __CUDA_ARCH__
+  return cuda::widen(x);
+#else
+  return to_float(x);
+#endif
+}
+SF_BOTH inline float sine(float x) {
+#ifdef __CUDA_ARCH__
+  return __sinf(x);
+#else
+  return ::sinf(x);
+#endif
+}
+SF_BOTH inline float cosine(float x) {
+#ifdef __CUDA_ARCH__
+  return __cosf(x);
+#else
+  return ::cosf(x);
+#endif
+}
+
 template <class T, class V> SF_BOTH T converted(V v) {
   if constexpr (std::is_arithmetic_v<T>) return T(v);
-  else return from_float<T>(float(v));
+  else return rounded<T>(float(v));
 }
 
 // The words of a place in the stream.
@@ -69,7 +100,7 @@ template <class T> struct Uniform : Unit<T> {
       T v = T(std::fma(u, decltype(u)(to - from), decltype(u)(from)));
       return v == to ? from : v;
     } else {
-      T v = from_float<T>(std::fma(u, to_float(from_float<T>(to_float(to) - to_float(from))), to_float(from)));
+      T v = rounded<T>(std::fma(u, widened(rounded<T>(widened(to) - widened(from))), widened(from)));
       return v.bits == to.bits ? from : v;
     }
   }
@@ -87,7 +118,7 @@ template <class T> struct Normal : Unit<T> {
       constexpr float kScale = 2.3283064e-10f * 6.2831855f;  // curand's CURAND_2POW32_INV_2PI
       float u = unit(w.v[lane & 2]), angle = std::fma(float(w.v[(lane & 2) + 1]), kScale, kScale / 2);
       float radius = ::sqrtf(-2.0f * ::logf(u));
-      return converted<T>(std::fma(radius * (lane & 1 ? ::cosf(angle) : ::sinf(angle)), float(std), float(mean)));
+      return converted<T>(std::fma(radius * (lane & 1 ? cosine(angle) : sine(angle)), float(std), float(mean)));
     }
   }
 };
