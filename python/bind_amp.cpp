@@ -74,6 +74,10 @@ void bind_amp(nb::module_& m) {
         optim::unscale_(grads, factor, found_inf);
       },
       nb::arg("grads"), nb::arg("factor"), nb::arg("found_inf"));
+  m.def("_unscale_there", &optim::unscale_there_, nb::arg("grads"), nb::arg("scale"), nb::arg("found_inf"));
+  m.def("_update_scale_there", [](const Tensor& scale, const Tensor& tracker, const Tensor& found_inf, double growth, double backoff, int64_t interval) {
+    optim::update_scale_there(scale, tracker, found_inf, {.growth_factor = growth, .backoff_factor = backoff, .growth_interval = interval});
+  });
   m.def("_next_scale", [](double scale, int64_t tracker, bool found_inf, double growth, double backoff, int64_t interval) {
     auto next = optim::next_scale({scale, tracker}, found_inf, {.growth_factor = growth, .backoff_factor = backoff, .growth_interval = interval});
     return nb::make_tuple(next.scale, next.growth_tracker);
@@ -85,6 +89,7 @@ void bind_amp(nb::module_& m) {
         optim::lerp_(averages, values, weight);
       },
       nb::arg("averages"), nb::arg("values"), nb::arg("weight"));
+  m.def("_ema_lerp_there", [](const Tensors& averages, const Tensors& values, const Tensor& weight) { optim::lerp_(averages, values, weight); });
   m.def("_ema_decay", [](double decay, double min_decay, int64_t update_after_step, bool use_ema_warmup, double inv_gamma, double power, int64_t step) {
     return optim::ema_decay({decay, min_decay, update_after_step, use_ema_warmup, inv_gamma, power}, step);
   });

@@ -91,6 +91,14 @@ void bind_cuda(nb::module_& m) {
   m.def("_cuda_synchronize_event", [](int i, uintptr_t e) { without_lock(i, [&](Accelerator& a) { a.synchronize_event(i, pointer(e)); }); });
   m.def("_cuda_event_done", [](int i, uintptr_t e) { return gpu(i).event_done(i, pointer(e)); });
   m.def("_cuda_graph_pool", &cuda::new_graph_pool);
+  m.def("_cuda_before_replay", [](nb::handle f) {
+    cuda::CudaGraph* graph = cuda::CudaGraph::recording();
+    SF_CHECK_AS(RuntimeError, graph, "_cuda_before_replay: no graph is captured");
+    graph->before_replay([f = Held(f)] {
+      nb::gil_scoped_acquire gil;
+      f.get()();
+    });
+  });
   m.def("_cuda_is_capturing", [] { return cuda::CudaGraph::recording() != nullptr; });
   nb::class_<optim::GraphedStep>(m, "_GraphedStep")
       .def("__init__",

@@ -103,11 +103,12 @@ template <class Rule> void step(nb::handle state, nb::handle group) {
   const Names& names = names_of<Rule>();
   Rule rule = read_options<Rule>(group);
   check_dict(Rule::kName, "state", state);
-  if constexpr (requires { rule.numbers; })
-    if (PyObject* numbers = PyDict_GetItemString(group.ptr(), "_numbers")) {
-      if (!is_tensor(numbers)) wrong_argument(Rule::kName, "_numbers", "a tensor", numbers);
-      rule.numbers = tensor_of(numbers);
-    }
+  if constexpr (requires { rule.settings_there; })
+    for (auto [name, to] : {std::pair{"_settings", &rule.settings_there}, std::pair{"_found_inf", &rule.found_inf}})
+      if (PyObject* given = PyDict_GetItemString(group.ptr(), name); given && given != Py_None) {
+        if (!is_tensor(given)) wrong_argument(Rule::kName, name, "a tensor", given);
+        *to = tensor_of(given);
+      }
   PyObject* params = require(Rule::kName, group.ptr(), names.params);
   if (!PyList_Check(params)) wrong_argument(Rule::kName, "params", "a list", params);
   Py_ssize_t n = PyList_GET_SIZE(params);
@@ -157,6 +158,13 @@ template <class Rule> void bind_rule(nb::module_& m) {
   std::string name = Rule::kName;
   m.def(("_" + name + "_step").c_str(), &step<Rule>, nb::arg("state"), nb::arg("group"));
   m.def(("_" + name + "_check").c_str(), [](nb::handle group) { read_options<Rule>(group).check(); });
+  if constexpr (requires(Rule r) { r.settings_there; })
+    m.def(("_" + name + "_write_settings").c_str(), [](optim::DeviceSettings& there, nb::handle group) {
+      PyObject* params = require(Rule::kName, group.ptr(), names_of<Rule>().params);
+      Tensors all;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); ++i) all.push_back(tensor_of(PyList_GET_ITEM(params, i)));
+      return there.write(Rule::kName, read_options<Rule>(group).settings(), optim::capturable_device(Rule::kName, all));
+    });
   // Refuses a tensor of a param's state that has another shape than the rule's; names that the rule does not know may be anything.
   m.def(("_" + name + "_check_state").c_str(), [](const Tensor& param, const char* slot, const Tensor& value) {
     for (size_t i = 0; i < Rule::kSlots.size(); ++i)
@@ -167,6 +175,7 @@ template <class Rule> void bind_rule(nb::module_& m) {
 }  // namespace
 
 void bind_optim(nb::module_& m) {
+  nb::class_<optim::DeviceSettings>(m, "_DeviceSettings").def(nb::init<>()).def("there", [](const optim::DeviceSettings& s, const char* rule) { return s.there(rule); });
   bind_rule<optim::AdamOptions>(m);
   bind_rule<optim::AdamWOptions>(m);
   bind_rule<optim::AdamW8bitOptions>(m);

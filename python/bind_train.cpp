@@ -105,6 +105,7 @@ void bind_train(nb::module_& core) {
       .def("finish", &RunLog::finish)
       .def("sync", &RunLog::sync)
       .def_prop_ro("tensorboard", &RunLog::tensorboard, nb::rv_policy::reference_internal);
+  m.def("note_not_finite", [](const Tensor& values, Tensor flag) { note_not_finite(values, flag); });
   m.def("check_loss",
         [](double loss, int64_t step, const std::vector<std::string>& names, const Tensors& parameters) { check_loss(loss, step, named(names, parameters)); });
   m.def("check_gradients", [](double norm, int64_t step, const std::vector<std::string>& names, const Tensors& parameters) {

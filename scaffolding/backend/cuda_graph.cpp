@@ -92,6 +92,7 @@ void CudaGraph::capture_end() {
 void CudaGraph::replay() {
   SF_CHECK_AS(RuntimeError, captured(), "CUDAGraph.replay: nothing was captured; use the graph in `with sf.cuda.graph(g):` first");
   SF_CHECK_AS(RuntimeError, !recording_graph, "CUDAGraph.replay: a replay cannot be part of a capture");
+  for (auto& prepare : prepare_) prepare();
   Accelerator& gpu = accelerator(device_);
   for (size_t i = 0; i < words_.size(); ++i) {
     auto [first, second] = words_[i].next();
@@ -114,6 +115,7 @@ void CudaGraph::reset() {
   joined_ = false;
   if (memory_) gpu.release(std::exchange(memory_, nullptr), kMostWords * 2 * sizeof(uint64_t), device_.index);
   words_.clear();
+  prepare_.clear();
   kept_.clear();
 }
 
@@ -126,6 +128,8 @@ const uint64_t* CudaGraph::words_before_replay(const void* owner, const std::fun
   }
   return words_at(i);
 }
+
+void CudaGraph::before_replay(std::function<void()> prepare) { prepare_.push_back(std::move(prepare)); }
 
 void CudaGraph::keep_alive(std::shared_ptr<const void> owner) { kept_.push_back(std::move(owner)); }
 

@@ -41,6 +41,11 @@ class CudaGraph {
   const uint64_t* words_before_replay(const void* owner, const std::function<std::pair<uint64_t, uint64_t>()>& next);
   void keep_alive(std::shared_ptr<const void> owner);  // as long as the capture
 
+  // ---- for what is on the host, while it is captured
+  // Called before each replay, in the order of registration: writes what the replay reads (a learning rate that a schedule changed), or throws where the
+  // capture is of no use any more.
+  void before_replay(std::function<void()> prepare);
+
  private:
   struct Words {
     const void* owner;
@@ -56,6 +61,7 @@ class CudaGraph {
   bool joined_ = false;            // the pool counts this graph
   void* memory_ = nullptr;         // of the words
   std::vector<Words> words_;
+  std::vector<std::function<void()>> prepare_;
   std::vector<std::shared_ptr<const void>> kept_;
 };
 

@@ -32,11 +32,7 @@ void run(Device device, AdamWStep& s, double count, const std::array<double, 2>&
 }
 
 // All numbers of the step are on the device.
-void run_there(const char* rule, std::span<Update> updates, AdamWStep& s, const Tensor& numbers) {
-  check_shape(rule, "numbers", numbers, {5});
-  SF_CHECK(numbers.dtype() == kFloat64 && numbers.device().is_cuda(), rule, ": numbers must be float64 on CUDA, got ", numbers.dtype(), " on ",
-           numbers.device());
-  for (const Update& u : updates) check_same_device(rule, numbers, u.param);
+void run_there(const char* rule, AdamWStep& s, const Tensor& numbers) {
   s.numbers = numbers.data<double>();
   auto kernel = adamw_step.find(numbers.device(), s);
   SF_CHECK_AS(NotSupported, kernel, rule, ": no kernel on ", numbers.device());
@@ -57,7 +53,7 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
       Update& u = dense[i];
       auto& [count, avg, square, largest, master, f5, f6, f7] = u.slots;
       DType moment = state_dtype(u.param);
-      if (!numbers && !capturable) prepare_step(count);
+      if (!capturable) prepare_step(count);
       prepare_slot(kName, "exp_avg", avg, u.param, moment);
       prepare_slot(kName, "exp_avg_sq", square, u.param, moment);
       if (amsgrad) prepare_slot(kName, "max_exp_avg_sq", largest, u.param, moment);
@@ -82,23 +78,16 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
     AdamWStep s{
         .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize, .decoupled = decoupled_weight_decay};
     // One kernel call for each run of params with the same step count and device: nearly always one.
-    if (numbers) {
-      s.tensors = list.data();
-      s.count = int64_t(n);
-      run_there(kName, dense, s, numbers);
-    }
-    const bool there = numbers || capturable;
-    if (capturable && !numbers) {
-      SF_CHECK(device_lr, kName, ": capturable needs the learning rate in device memory");
-      for (const DeviceCount& d : advance_device_counts(kName, dense, kStep)) {
+    if (capturable) {
+      for (const DeviceCount& d : device_counts(kName, dense, kStep)) {
         std::vector<AdamWTensor> some;
         for (size_t i : d.members) some.push_back(list[i]);
         s.tensors = some.data();
         s.count = int64_t(some.size());
-        run_there(kName, dense, s, step_numbers(device_lr, d.count, betas));
+        run_there(kName, s, numbers_of(kName, settings_there, d.count, found_inf));
       }
     }
-    for (size_t begin = there ? n : 0, end; begin < n; begin = end) {
+    for (size_t begin = capturable ? n : 0, end; begin < n; begin = end) {
       double count = advance_step(dense[begin].slots[kStep]);
       Device device = dense[begin].param.device();
       for (end = begin + 1; end < n && dense[end].param.device() == device && *static_cast<float*>(dense[end].slots[kStep].data_ptr()) + 1 == count; ++end)

@@ -16,10 +16,9 @@ template <bool decoupled> struct AdamFamily {
   bool maximize = false;
   bool decoupled_weight_decay = decoupled;
   bool master_weights = false;
-  bool capturable = false;  // step count and learning rate are in device memory, so that a step can be part of a CUDA graph
-  Tensor device_lr;         // where captured steps read it: the optimizer's, which writes lr there
-  // float64 [5] on CUDA: what a captured step reads from device memory (AdamWStep::numbers). Whoever gives it counts the steps.
-  Tensor numbers;
+  bool capturable = false;      // step count and settings are in device memory, so that a step can be part of a CUDA graph
+  Tensor settings_there;        // with capturable: Settings in device memory (DeviceSettings); the optimizer's
+  Tensor found_inf;             // with capturable: float32 [], other than 0 where the step is to change nothing
 
   static constexpr const char* kName = decoupled ? "AdamW" : "Adam";
   static constexpr std::array kSlots{"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "master"};
@@ -35,6 +34,7 @@ template <bool decoupled> struct AdamFamily {
     f("master_weights", o.master_weights);
     f("capturable", o.capturable);
   }
+  std::array<double, 5> settings() const { return {lr, betas[0], betas[1], eps, weight_decay}; }
   static Shape slot_shape(size_t slot, const Tensor& param) { return slot == 0 ? Shape{} : param.shape(); }
   void check() const;  // ValueError in torch's words
   void step(std::span<Update> updates) const;

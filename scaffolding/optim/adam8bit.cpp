@@ -86,11 +86,10 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
   autograd::NoGrad off;
   for (Update& u : updates) check_update(kName, u);
   with_dense_params(updates, [&](std::span<Update> dense) {
-    std::vector<Tensor> there(dense.size(), numbers);  // the numbers of each update's step
-    if (capturable && !numbers) {
-      SF_CHECK(device_lr, kName, ": capturable needs the learning rate in device memory");
-      for (const DeviceCount& d : advance_device_counts(kName, dense, kStep)) {
-        Tensor of_these = step_numbers(device_lr, d.count, betas);
+    std::vector<Tensor> there(dense.size());  // the numbers of each update's step
+    if (capturable) {
+      for (const DeviceCount& d : device_counts(kName, dense, kStep)) {
+        Tensor of_these = numbers_of(kName, settings_there, d.count, found_inf);
         for (size_t i : d.members) there[i] = of_these;
       }
     }

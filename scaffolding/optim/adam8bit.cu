@@ -18,7 +18,6 @@ static_assert(kThreads == optim::kBlock);
 
 struct Rates {
   float sign, decay, lerp, beta2, fresh, eps, size;
-  double plain_eps, weight_decay;
   const double* numbers;
   explicit Rates(const QuantizedAdamStep& s)
       : sign(s.maximize ? -1.0f : 1.0f),
@@ -28,13 +27,14 @@ struct Rates {
         fresh(float(1 - s.beta2)),
         eps(float(s.eps * ::sqrt(s.bias_correction2))),
         size(float(s.lr / s.bias_correction1 * ::sqrt(s.bias_correction2))),
-        plain_eps(s.eps),
-        weight_decay(s.weight_decay),
         numbers(s.numbers) {}
-  __device__ bool skip() const { return numbers && numbers[4] != 0; }
+  __device__ bool skip() const { return numbers && numbers[kStepSkip] != 0; }
   __device__ Rates of_now() const {
     Rates r = *this;
-    if (numbers) r.decay = float(1 - numbers[0] * weight_decay), r.eps = float(plain_eps * numbers[2]), r.size = float(numbers[1] * numbers[2]);
+    if (!numbers) return r;
+    r.decay = float(1 - numbers[kStepLr] * numbers[kStepWeightDecay]);
+    r.lerp = float(1 - numbers[kStepBeta1]), r.beta2 = float(numbers[kStepBeta2]), r.fresh = float(1 - numbers[kStepBeta2]);
+    r.eps = float(numbers[kStepEps] * numbers[kStepRootCorrection2]), r.size = float(numbers[kStepSize] * numbers[kStepRootCorrection2]);
     return r;
   }
 };

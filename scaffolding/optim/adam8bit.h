@@ -14,7 +14,7 @@ struct AdamW8bitOptions {
   bool maximize = false;
   bool master_weights = false;  // as AdamW's, and the next three too
   bool capturable = false;
-  Tensor device_lr, numbers;
+  Tensor settings_there, found_inf;
 
   static constexpr const char* kName = "AdamW8bit";
   // state1 and state2 are uint8 of the parameter's shape (or the float moments of a small one), absmax1 and absmax2 float32,
@@ -30,6 +30,7 @@ struct AdamW8bitOptions {
     f("master_weights", o.master_weights);
     f("capturable", o.capturable);
   }
+  std::array<double, 5> settings() const { return {lr, betas[0], betas[1], eps, weight_decay}; }
   static Shape slot_shape(size_t slot, const Tensor& param);
   void check() const;
   void step(std::span<Update> updates) const;

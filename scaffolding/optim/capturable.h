@@ -7,19 +7,39 @@
 
 namespace sf::optim {
 
+// What schedules and users change between the steps of a group: {lr, beta1 or momentum, beta2 or dampening, eps, weight_decay}.
+using Settings = std::array<double, 5>;
+
+// A group's Settings where captured steps read them. Belongs to one thread at a time.
+class DeviceSettings {
+ public:
+  // float64 [5] on the device: made by the first call, which cannot be captured (RuntimeError); later ones write what changed, without waiting for the
+  // device. RuntimeError for a change while a graph is captured, which every replay would repeat.
+  const Tensor& write(const char* rule, const Settings& now, Device device);
+
+  // RuntimeError before the first write.
+  const Tensor& there(const char* rule) const;
+
+ private:
+  Tensor there_;
+  Settings written_{};
+};
+// ValueError for params that are not on one CUDA device.
+Device capturable_device(const char* rule, const Tensors& params);
+
 // The step count of some of a call's updates: 0-d float32 on their device, one tensor for all whose counts are equal.
 struct DeviceCount {
   Tensor count;
   std::vector<size_t> members;  // of the updates
 };
-// Each count advanced by one. Counts are in slots[slot]; those that are absent or on the host are made, which the first step does, never a captured
-// one: RuntimeError.
-std::vector<DeviceCount> advance_device_counts(const char* rule, std::span<Update> updates, size_t slot);
+// Counts are in slots[slot]; those that are absent or on the host are made, which the first step does, never a captured one: RuntimeError.
+std::vector<DeviceCount> device_counts(const char* rule, std::span<Update> updates, size_t slot);
 
-// {lr, lr / bias_correction1, sqrt(bias_correction2), 1, 0} as AdamWStep::numbers. lr: 0-d float64 on the device.
-Tensor step_numbers(const Tensor& lr, const Tensor& count, const std::array<double, 2>& betas);
+// float64 [kStepNumbers] as AdamWStep::numbers, for a step whose count is one more than `count`, which is advanced. found_inf: absent, or float32 [] on the
+// device, other than 0 where nothing is to change. count: absent for rules that do not count.
+Tensor numbers_of(const char* rule, const Tensor& settings, const Tensor& count, const Tensor& found_inf);
 
-// The rate where captured steps read it, made or written. ValueError for params that are not on one CUDA device, RuntimeError while a graph is captured.
-void write_device_lr(const char* rule, double lr, const Tensors& params, Tensor& device_lr);
+// Throws before a replay of the graph that is being captured, if there is one, when *revision is not what it is now.
+void expect_revision(const char* rule, std::shared_ptr<const int64_t> revision);
 
 }  // namespace sf::optim

@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/optim/kernel.h"
 #include "scaffolding/optim/update.h"
 
@@ -11,7 +13,7 @@ namespace sf::optim {
 
 constinit KernelTable<LerpStep> lerp_step{"ema_lerp"};
 
-void lerp_(const Tensors& averages, const Tensors& values, double weight) {
+static void lerp(const Tensors& averages, const Tensors& values, double weight, const Tensor& there) {
   SF_CHECK(averages.size() == values.size(), "lerp_: lists must be equally long, got ", averages.size(), " averages and ", values.size(), " values");
   autograd::NoGrad off;
   std::vector<LerpTensor> list;
@@ -26,6 +28,7 @@ void lerp_(const Tensors& averages, const Tensors& values, double weight) {
   for (size_t i = 0; i < averages.size(); ++i) {
     const Tensor& average = averages[i];
     if (!is_dense(average)) {  // a view with holes: through the op
+      SF_CHECK(!there, "lerp_: an average that is a view with holes cannot follow in a captured step; make it contiguous");
       average.detach().copy_(average.detach().clone().mul_(1 - weight).add_(values[i].detach(), weight));
       continue;
     }
@@ -35,11 +38,20 @@ void lerp_(const Tensors& averages, const Tensors& values, double weight) {
     list.push_back({average.data_ptr(), value.data_ptr(), average.numel(), average.dtype(), value.dtype()});
   }
   if (list.empty()) return;
-  LerpStep s{list.data(), int64_t(list.size()), weight};
+  LerpStep s{list.data(), int64_t(list.size()), weight, there ? there.data<double>() : nullptr};
   auto kernel = lerp_step.find(averages[0].device(), s);
   SF_CHECK_AS(NotSupported, kernel, "lerp_: no kernel on ", averages[0].device());
   kernel(s);
   for (const Tensor& t : averages) autograd::bump_version(t);
+}
+
+void lerp_(const Tensors& averages, const Tensors& values, double weight) { lerp(averages, values, weight, {}); }
+
+void lerp_(const Tensors& averages, const Tensors& values, const Tensor& weight) {
+  check_shape("lerp_", "weight", weight, {});
+  SF_CHECK(weight.dtype() == kFloat64 && weight.device().is_cuda(), "lerp_: weight must be float64 on CUDA, got ", weight.dtype(), " on ", weight.device());
+  for (const Tensor& t : averages) check_same_device("lerp_", weight, t);
+  lerp(averages, values, 0, weight);
 }
 
 double ema_decay(const EmaOptions& o, int64_t optimization_step) {
@@ -55,7 +67,8 @@ static void check_options(const EmaOptions& o) {
   SF_CHECK(o.inv_gamma > 0, "EMAModel: inv_gamma must be positive, got ", python_number(o.inv_gamma));
 }
 
-EMAModel::EMAModel(const Tensors& parameters, const EmaOptions& options) : options_(options) {
+EMAModel::EMAModel(const Tensors& parameters, const EmaOptions& options) {
+  progress_->options = options;
   check_options(options);
   SF_CHECK(!parameters.empty(), "EMAModel: got an empty parameter list");
   for (const Tensor& p : parameters) {
@@ -75,7 +88,24 @@ void EMAModel::check(const char* op, const Tensors& parameters) const {
 void EMAModel::step(const Tensors& parameters) {
   check("EMAModel.step", parameters);
   autograd::NoGrad off;
-  decay_ = ema_decay(options_, ++step_);
+  Progress& now = *progress_;
+  const Device device = shadow_[0].device();
+  if (cuda::CudaGraph* graph = cuda::CudaGraph::recording()) {
+    SF_CHECK_AS(RuntimeError, now.weight_there, "EMAModel.step: the first step makes what captured ones read; call step() once before the capture");
+    graph->before_replay([progress = progress_, revision = now.revision] {
+      SF_CHECK_AS(RuntimeError, progress->revision == revision,
+                  "EMAModel: averages were loaded or moved since the graph was captured, which would go on with those before; capture again");
+      progress->decay = ema_decay(progress->options, ++progress->step);
+      progress->weight_there.fill_(1 - progress->decay);
+    });
+    return follow(parameters, now.weight_there);
+  }
+  now.decay = ema_decay(now.options, ++now.step);
+  if (device.is_cuda() && !now.weight_there) now.weight_there = full({}, 1 - now.decay, kFloat64, device);
+  follow(parameters, {});
+}
+
+void EMAModel::follow(const Tensors& parameters, const Tensor& weight_there) {
   Tensors averages, values;
   for (size_t i = 0; i < shadow_.size(); ++i) {
     Tensor value = to_device(parameters[i].detach(), shadow_[i].device());
@@ -86,7 +116,7 @@ void EMAModel::step(const Tensors& parameters) {
       shadow_[i].copy_(value);
     }
   }
-  lerp_(averages, values, 1 - decay_);
+  lerp(averages, values, 1 - progress_->decay, weight_there);
 }
 
 static void overwrite(const Tensors& to, const Tensors& from) {
@@ -113,6 +143,8 @@ void EMAModel::restore(const Tensors& parameters) {
 }
 
 void EMAModel::to(std::optional<Device> device, std::optional<DType> dtype) {
+  ++progress_->revision;
+  progress_->weight_there = {};
   for (Tensor& t : shadow_) {
     if (device) t = to_device(t, *device);
     if (dtype && is_floating(t.dtype())) t = to_dtype(t, *dtype);
@@ -123,8 +155,9 @@ void EMAModel::load(const EmaOptions& options, int64_t optimization_step, const 
   check_options(options);
   SF_CHECK(optimization_step >= 0, "EMAModel: Invalid optimization_step ", optimization_step);
   check("EMAModel.load", shadow_params);
-  options_ = options;
-  step_ = optimization_step;
+  progress_->options = options;
+  progress_->step = optimization_step;
+  ++progress_->revision;
   for (size_t i = 0; i < shadow_.size(); ++i) shadow_[i] = shadow_params[i].detach().clone();
 }
 

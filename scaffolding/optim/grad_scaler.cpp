@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cuda_graph.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/optim/kernel.h"
 
@@ -10,7 +12,9 @@ namespace sf::optim {
 
 constinit KernelTable<UnscaleStep> unscale_step{"unscale"};
 
-void unscale_(const Tensors& grads, double factor, const Tensor& found_inf) {
+constinit KernelTable<ScaleUpdate> scale_update{"scale_update"};
+
+static void unscale(const Tensors& grads, double factor, const float* scale, const Tensor& found_inf) {
   check_shape("unscale_", "found_inf", found_inf, {});
   SF_CHECK_AS(TypeError, found_inf.dtype() == kFloat32, "unscale_: found_inf must be float32, got ", found_inf.dtype());
   if (grads.empty()) return;
@@ -26,12 +30,44 @@ void unscale_(const Tensors& grads, double factor, const Tensor& found_inf) {
     if (!is_dense(g)) views.push_back({g, dense = g.detach().contiguous()});
     list.push_back({dense.data_ptr(), dense.numel(), dense.dtype()});
   }
-  UnscaleStep s{list.data(), int64_t(list.size()), factor, found_inf.data<float>()};
+  UnscaleStep s{list.data(), int64_t(list.size()), factor, scale, found_inf.data<float>()};
   auto kernel = unscale_step.find(grads[0].device(), s);
   SF_CHECK_AS(NotSupported, kernel, "unscale_: no kernel on ", grads[0].device());
   kernel(s);
   for (auto& [view, dense] : views) view.detach().copy_(dense);
   for (const Tensor& g : grads) autograd::bump_version(g);
+}
+
+void unscale_(const Tensors& grads, double factor, const Tensor& found_inf) { unscale(grads, factor, nullptr, found_inf); }
+
+static void check_there(const char* op, const char* name, const Tensor& t) {
+  check_shape(op, name, t, {});
+  SF_CHECK(t.dtype() == kFloat32 && t.device().is_cuda(), op, ": ", name, " must be float32 on CUDA, got ", t.dtype(), " on ", t.device());
+}
+
+void unscale_there_(const Tensors& grads, const Tensor& scale, const Tensor& found_inf) {
+  check_there("unscale_", "scale", scale);
+  check_there("unscale_", "found_inf", found_inf);
+  unscale(grads, 1, scale.data<float>(), found_inf);
+}
+
+void update_scale_there(const Tensor& scale, const Tensor& tracker, const Tensor& found_inf, const GradScalerOptions& o) {
+  const char* op = "GradScaler.update";
+  check_there(op, "scale", scale);
+  check_there(op, "the growth tracker", tracker);
+  check_there(op, "found_inf", found_inf);
+  ScaleUpdate s{.scale = scale.data<float>(),
+                .tracker = tracker.data<float>(),
+                .found_inf = found_inf.data<float>(),
+                .growth = float(o.growth_factor),
+                .backoff = float(o.backoff_factor),
+                .interval = float(o.growth_interval),
+                .device = scale.device()};
+  auto kernel = scale_update.find(scale.device(), s);
+  SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", scale.device());
+  kernel(s);
+  autograd::bump_version(scale);
+  autograd::bump_version(tracker);
 }
 
 ScaleState next_scale(const ScaleState& now, bool found_inf, const GradScalerOptions& o) {
@@ -49,7 +85,32 @@ GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), st
   SF_CHECK(options.growth_interval > 0, "GradScaler: growth_interval must be positive, got ", options.growth_interval);
 }
 
-Tensor GradScaler::scale(const Tensor& loss) const { return options_.enabled ? mul(loss, wrapped(state_.scale)) : loss; }
+static void refuse_host_scale(const char* method) {
+  SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), "GradScaler.", method,
+              ": the scale would stay that of the capture in every replay; make the scaler with capturable=true, and call it once before the capture");
+}
+
+const Tensor& GradScaler::scale_there(Device device) {
+  SF_CHECK(device.is_cuda(), "GradScaler: capturable=true needs CUDA tensors, got one on ", device);
+  if (!scale_there_) {
+    refuse_host_scale("scale");
+    scale_there_ = full({}, state_.scale, kFloat32, device);
+    tracker_there_ = full({}, double(state_.growth_tracker), kFloat32, device);
+  }
+  return scale_there_;
+}
+
+ScaleState GradScaler::state() const {
+  if (!scale_there_) return state_;
+  return {scale_there_.item(), int64_t(tracker_there_.item())};
+}
+
+Tensor GradScaler::scale(const Tensor& loss) {
+  if (!options_.enabled) return loss;
+  if (options_.capturable) return mul(loss, scale_there(loss.device()));
+  refuse_host_scale("scale");
+  return mul(loss, wrapped(state_.scale));
+}
 
 void GradScaler::unscale_(Optimizer& optimizer) {
   if (!options_.enabled) return;
@@ -65,7 +126,12 @@ void GradScaler::unscale_(Optimizer& optimizer) {
       }
   SF_CHECK_AS(RuntimeError, !grads.empty(), "No inf checks were recorded for this optimizer.");
   Tensor found = zeros({}, kFloat32, grads[0].device());
-  optim::unscale_(grads, 1 / state_.scale, found);
+  if (options_.capturable) {
+    unscale_there_(grads, scale_there(grads[0].device()), found);
+  } else {
+    refuse_host_scale("unscale_");
+    optim::unscale_(grads, 1 / state_.scale, found);
+  }
   stage.found_inf = found;
 }
 
@@ -77,8 +143,9 @@ bool GradScaler::step(Optimizer& optimizer) {
   SF_CHECK_AS(RuntimeError, !stages_[&optimizer].stepped, "step() has already been called since the last update().");
   if (!stages_[&optimizer].found_inf) unscale_(optimizer);
   Stage& stage = stages_[&optimizer];
-  bool fine = stage.found_inf.item() == 0;
-  if (fine) optimizer.step();
+  bool fine = options_.capturable || stage.found_inf.item() == 0;
+  if (options_.capturable) optimizer.step_unless(stage.found_inf);
+  else if (fine) optimizer.step();
   stage.stepped = true;
   return fine;
 }
@@ -87,7 +154,13 @@ void GradScaler::update(std::optional<double> new_scale) {
   if (!options_.enabled) return;
   if (new_scale) {
     SF_CHECK(*new_scale > 0, "GradScaler: the new scale must be positive, got ", python_number(*new_scale));
-    state_.scale = *new_scale;
+    load_state({*new_scale, state().growth_tracker});
+  } else if (options_.capturable) {
+    Tensor found;
+    for (auto& [optimizer, stage] : stages_)
+      if (stage.found_inf) found = found ? found + stage.found_inf : stage.found_inf;
+    SF_CHECK_AS(RuntimeError, found, "No inf checks were recorded prior to update.");
+    update_scale_there(scale_there_, tracker_there_, found, options_);
   } else {
     bool found = false, any = false;
     for (auto& [optimizer, stage] : stages_)
@@ -101,6 +174,10 @@ void GradScaler::update(std::optional<double> new_scale) {
 void GradScaler::load_state(const ScaleState& state) {
   SF_CHECK(state.scale > 0 && state.growth_tracker >= 0, "GradScaler: the saved scale must be positive, got ", python_number(state.scale));
   state_ = state;
+  if (!scale_there_) return;
+  refuse_host_scale("load_state");
+  scale_there_.fill_(state.scale);
+  tracker_there_.fill_(double(state.growth_tracker));
 }
 
 }  // namespace sf::optim

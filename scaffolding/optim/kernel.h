@@ -2,6 +2,7 @@
 // order; arrays of descriptors live on the host for the duration of the call. AdamW's is in ops/adamw.
 #pragma once
 #include "scaffolding/core/kernel.h"
+#include "scaffolding/ops/adamw/kernel.h"
 
 namespace sf::optim {
 
@@ -24,7 +25,7 @@ struct SgdStep {
   int64_t count = 0;
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;
-  const double* numbers = nullptr;  // as AdamWStep's, of which lr and skip are read
+  const double* numbers = nullptr;  // as AdamWStep's
 };
 extern KernelTable<SgdStep> sgd_step;
 
@@ -40,6 +41,7 @@ struct LerpStep {
   const LerpTensor* tensors = nullptr;
   int64_t count = 0;
   double weight = 0;
+  const double* weight_there = nullptr;  // on CUDA: read from device memory instead, for steps that are captured
 };
 extern KernelTable<LerpStep> lerp_step;
 
@@ -53,9 +55,30 @@ struct UnscaleStep {
   const UnscaleTensor* tensors = nullptr;
   int64_t count = 0;
   double factor = 1;
+  const float* scale = nullptr;  // on CUDA: the factor is 1 / *scale, in device memory, for steps that are captured
   float* found_inf = nullptr;  // on the device of the gradients
 };
 extern KernelTable<UnscaleStep> unscale_step;
+
+// The numbers of a captured step from a group's settings {lr, beta1, beta2, eps, weight_decay}: advances the step count, unless the step is skipped, and
+// works out the bias corrections of the new one. CUDA only.
+struct NumbersOfStep {
+  const double* settings = nullptr;
+  float* count = nullptr;            // null: no bias correction
+  const float* found_inf = nullptr;  // null, or other than 0 where the step is to be skipped
+  double* numbers = nullptr;         // [kStepNumbers]
+  Device device;
+};
+extern KernelTable<NumbersOfStep> numbers_of_step;
+
+// GradScaler's update of a scale in device memory: grows after `interval` steps in a row without overflow, shrinks after one with. CUDA only.
+struct ScaleUpdate {
+  float *scale = nullptr, *tracker = nullptr;
+  const float* found_inf = nullptr;
+  float growth = 2, backoff = 0.5f, interval = 2000;
+  Device device;
+};
+extern KernelTable<ScaleUpdate> scale_update;
 
 // AdamW with moments in eight bits: blocks of kBlock values share a scale, the largest magnitude in the block, and each value
 // is the index of the nearest level of a dynamic map (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
@@ -87,7 +110,7 @@ struct QuantizedAdamStep {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 1e-2;
   double bias_correction1 = 1, bias_correction2 = 1;
   bool maximize = false;
-  const double* numbers = nullptr;  // as AdamWStep's, whose factor is not read
+  const double* numbers = nullptr;  // as AdamWStep's
 };
 extern KernelTable<QuantizedAdamStep> quantized_adam_step;
 

@@ -140,12 +140,16 @@ template <class Optimizer, class Options> void graphed_steps_equal_plain_ones(co
   auto run = [&](bool graphed) {
     Result result;
     Tensor w = weights.cuda().requires_grad_(), b = bias.cuda().requires_grad_();
-    Optimizer opt(Tensors{w, b}, options);
+    Options o = options;
+    o.capturable = graphed;
+    Optimizer opt(Tensors{w, b}, o);
+    optim::EMAModel averages(Tensors{w, b});
     auto step = [&](const Tensors& in) -> Tensors {
       opt.zero_grad();
       Tensor loss = square(matmul(in[0], w) + b).mean();
       loss.backward();
       opt.step();
+      averages.step({w, b});
       return {loss};
     };
     optim::GraphedStep graph(step);
@@ -153,13 +157,21 @@ template <class Optimizer, class Options> void graphed_steps_equal_plain_ones(co
       Tensor x = (full({i < 4 ? 5 : 3, 6}, 0.1 * double(i + 1), kFloat32)).cuda();
       result.losses.push_back((graphed ? graph({x}) : step({x}))[0].detach().item());
       opt.set_lr(0.05 / double(i + 2));
+      opt.set_option(0, "weight_decay", 0.02 * double(i));
+      if (opt.name() == std::string("SGD")) opt.set_option(0, "momentum", 0.9 - 0.05 * double(i));
+      else opt.set_option(0, "betas", Floats{0.9 - 0.05 * double(i), 0.99});
       if (i == 5) {
         auto saved = opt.state_dict();
         opt.load_state_dict(saved);  // other tensors: what was captured is of no use
+        if (graphed) {
+          EXPECT_THROW(graph({x}), RuntimeError);
+        }
         graph.reset();
       }
     }
-    result.weights = w.detach().cpu().to_vector();
+    for (const Tensor& t : {w.detach(), b.detach(), averages.shadow_params()[0]})
+      for (double v : t.cpu().to_vector()) result.weights.push_back(v);
+    EXPECT_EQ(averages.optimization_step(), 8);
     result.captures = graph.statistics().captures;
     return result;
   };
@@ -169,10 +181,50 @@ template <class Optimizer, class Options> void graphed_steps_equal_plain_ones(co
   EXPECT_EQ(graphed.captures, 3);  // two shapes, and again after the reset
 }
 
-TEST_F(CudaOptim, graphed_steps_of_adam_are_the_plain_ones) {
-  graphed_steps_equal_plain_ones<optim::Adam>(optim::AdamOptions{.lr = 0.05, .weight_decay = 0.1, .capturable = true});
-  graphed_steps_equal_plain_ones<optim::AdamW>(optim::AdamWOptions{.lr = 0.05, .amsgrad = true, .capturable = true});
-  graphed_steps_equal_plain_ones<optim::AdamW8bit>(optim::AdamW8bitOptions{.lr = 0.05, .min_8bit_size = 100, .capturable = true});
+TEST_F(CudaOptim, graphed_steps_are_the_plain_ones_with_options_as_they_are_then) {
+  graphed_steps_equal_plain_ones<optim::SGD>(optim::SGDOptions{.lr = 0.05, .momentum = 0.9, .nesterov = true});
+  graphed_steps_equal_plain_ones<optim::Adam>(optim::AdamOptions{.lr = 0.05, .weight_decay = 0.1});
+  graphed_steps_equal_plain_ones<optim::AdamW>(optim::AdamWOptions{.lr = 0.05, .amsgrad = true});
+  graphed_steps_equal_plain_ones<optim::AdamW8bit>(optim::AdamW8bitOptions{.lr = 0.05, .min_8bit_size = 100});
+}
+
+TEST_F(CudaOptim, a_scaled_step_that_overflows_is_skipped_in_a_graph) {
+  struct Result {
+    std::vector<std::vector<double>> weights;
+    std::vector<double> scales;
+  };
+  auto run = [&](bool graphed) {
+    Result result;
+    Tensor w = full({6, 50}, 0.5, kFloat32, Device("cuda")).requires_grad_();
+    optim::AdamW opt(Tensors{w}, optim::AdamWOptions{.lr = 0.05, .capturable = graphed});
+    optim::GradScaler scaler({.init_scale = 1024, .growth_interval = 2, .capturable = graphed});
+    auto step = [&](const Tensors& in) -> Tensors {
+      opt.zero_grad();
+      Tensor loss = square(matmul(in[0], w)).mean();
+      scaler.scale(loss).backward();
+      scaler.unscale_(opt);
+      scaler.step(opt);
+      scaler.update();
+      return {loss};
+    };
+    optim::GraphedStep graph(step);
+    for (int i = 0; i < 9; ++i) {
+      Tensor x = full({5, 6}, i == 4 ? 1e30 : 0.1 * i, kFloat32, Device("cuda"));
+      if (graphed) graph({x});
+      else step({x});
+      result.weights.push_back(w.detach().cpu().to_vector());
+      result.scales.push_back(scaler.get_scale());
+    }
+    scaler.update(32.0);
+    result.scales.push_back(scaler.get_scale());
+    return result;
+  };
+  Result plain = run(false), graphed = run(true);
+  EXPECT_EQ(graphed.weights, plain.weights);
+  EXPECT_EQ(graphed.scales, plain.scales);
+  EXPECT_EQ(plain.weights[4], plain.weights[3]);
+  EXPECT_NE(plain.weights[5], plain.weights[4]);
+  EXPECT_EQ(plain.scales, (std::vector<double>{1024, 2048, 2048, 4096, 2048, 2048, 4096, 4096, 8192, 32}));
 }
 
 TEST_F(CudaOptim, capturable_adamw_counts_as_the_plain_one) {
@@ -205,7 +257,15 @@ TEST_F(CudaOptim, what_cannot_be_captured_is_refused) {
   optim::AdamW adam(Tensors{w}, optim::AdamWOptions{.capturable = true});
   refused("the first step makes the state and cannot be captured", [&] { adam.step(); });
   adam.step();
-  refused("a learning rate that is set while a graph is captured", [&] { adam.set_lr(0.5); });
+  refused("an option that is set while a graph is captured", [&] { adam.set_lr(0.5); });
+  EXPECT_EQ(adam.lr(), 1e-3);
+  optim::SGD sgd(Tensors{w}, {.lr = 0.1});
+  refused("learning rate and momentum are numbers of the host", [&] { sgd.step(); });
+  optim::EMAModel averages(Tensors{w});
+  refused("call step() once before the capture", [&] { averages.step({w}); });
+  optim::GradScaler scaler;
+  refused("the scale would stay that of the capture", [&] { scaler.scale(w.sum()); });
+  refused("the scale would stay that of the capture", [&] { scaler.unscale_(adam); });
   optim::Adafactor adafactor(Tensors{w}, {});
   refused("Adafactor.step: cannot be part of a CUDA graph", [&] { adafactor.step(); });
   optim::AdamW8bit eight(Tensors{w}, optim::AdamW8bitOptions{.min_8bit_size = 0});

@@ -17,6 +17,8 @@ Tensor Optimizer::step(const std::function<Tensor()>& closure) {
   return loss;
 }
 
+void Optimizer::step_unless(const Tensor&) { fail<NotSupported>(std::string(name()) + ".step_unless: its steps cannot be skipped on the device"); }
+
 void Optimizer::zero_grad(bool set_to_none) {
   for (const Tensors& group : params_)
     for (const Tensor& p : group) {

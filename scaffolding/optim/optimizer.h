@@ -29,6 +29,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   virtual const char* name() const = 0;
   virtual void step() = 0;                              // params without a gradient stay as they are
+  // A step that changes nothing where found_inf, float32 [] on the params' device, is not 0: without asking the device, for groups with capturable=true.
+  virtual void step_unless(const Tensor& found_inf);
   Tensor step(const std::function<Tensor()>& closure);  // closure computes the loss and its gradients, with recording on
   void zero_grad(bool set_to_none = true);
 
@@ -90,25 +92,16 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     size_t n = group.params.size();
     add_params(Rule::kName, std::move(group.params));
     options_.push_back(group.options);
-    keep_device_lr(params_.size() - 1);
+    settings_.emplace_back();
     state_.push_back(std::vector<State>(n));
+    keep_settings(params_.size() - 1);
+    ++*revision_;
   }
 
-  void step() override {
-    std::vector<Update> updates;
-    std::vector<State*> owners;
-    for (size_t g = 0; g < params_.size(); ++g) {
-      updates.clear();
-      owners.clear();
-      for (size_t i = 0; i < params_[g].size(); ++i) {
-        Tensor grad = params_[g][i].grad();
-        if (!grad) continue;
-        updates.push_back({params_[g][i], std::move(grad), state_[g][i]});
-        owners.push_back(&state_[g][i]);
-      }
-      options_[g].step(updates);
-      for (size_t i = 0; i < owners.size(); ++i) *owners[i] = std::move(updates[i].slots);
-    }
+  void step() override { run({}); }
+  void step_unless(const Tensor& found_inf) override {
+    for (const Rule& o : options_) SF_CHECK_AS(RuntimeError, is_capturable(o), Rule::kName, ".step_unless: needs groups with capturable=true");
+    run(found_inf);
   }
 
   const Rule& options(size_t group = 0) const { return options_.at(group); }
@@ -129,8 +122,14 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     });
     SF_CHECK(known, Rule::kName, ": has no option '", name, "'");
     changed.check();
-    options_[group] = changed;
-    keep_device_lr(group);
+    if (is_frozen(name) || (name == "momentum" && (sf::detail::unbox<double>(option(group, name)) == 0) != (sf::detail::unbox<double>(value) == 0))) ++*revision_;
+    Rule before = std::exchange(options_[group], changed);
+    try {
+      keep_settings(group);
+    } catch (...) {
+      options_[group] = std::move(before);
+      throw;
+    }
   }
 
   StateDict state_dict() const override {
@@ -154,6 +153,7 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     auto state = std::vector<std::vector<State>>(state_.size());
     for (size_t g = 0; g < params_.size(); ++g) {
       Rule::fields(options[g], [&](const char* field, auto& v) {
+        if (std::string(field) == "capturable") return;  // how this one's steps run is none of the saved run's business
         if (auto it = saved.param_groups[g].options.find(field); it != saved.param_groups[g].options.end()) detail::from_option(field, v, it->second);
       });
       options[g].check();
@@ -161,15 +161,48 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     }
     options_ = std::move(options);
     state_ = std::move(state);
-    for (size_t g = 0; g < options_.size(); ++g) keep_device_lr(g);
+    for (size_t g = 0; g < options_.size(); ++g) keep_settings(g);
+    ++*revision_;
     load_initial_lr(saved);
   }
 
  private:
-  // Captured steps read the rate from device memory.
-  void keep_device_lr(size_t g) {
-    if constexpr (requires(Rule r) { r.device_lr; })
-      if (options_[g].capturable) write_device_lr(Rule::kName, options_[g].lr, params_[g], options_[g].device_lr);
+  void run(const Tensor& found_inf) {
+    std::vector<Update> updates;
+    std::vector<State*> owners;
+    for (size_t g = 0; g < params_.size(); ++g) {
+      updates.clear();
+      owners.clear();
+      for (size_t i = 0; i < params_[g].size(); ++i) {
+        Tensor grad = params_[g][i].grad();
+        if (!grad) continue;
+        updates.push_back({params_[g][i], std::move(grad), state_[g][i]});
+        owners.push_back(&state_[g][i]);
+      }
+      if constexpr (requires(Rule r) { r.found_inf; }) {
+        if (options_[g].capturable) expect_revision(Rule::kName, revision_);
+        if (found_inf) options_[g].found_inf = found_inf;
+        options_[g].step(updates);
+        options_[g].found_inf = {};
+      } else {
+        options_[g].step(updates);
+      }
+      for (size_t i = 0; i < owners.size(); ++i) *owners[i] = std::move(updates[i].slots);
+    }
+  }
+  static bool is_capturable(const Rule& o) {
+    if constexpr (requires { o.capturable; }) return o.capturable;
+    else return false;
+  }
+  // Whether a captured step would go on with the option as it was: all but Settings.
+  static bool is_frozen(const std::string& name) {
+    for (const char* setting : {"lr", "betas", "momentum", "dampening", "eps", "weight_decay"})
+      if (name == setting) return false;
+    return true;
+  }
+  void keep_settings(size_t g) {
+    if constexpr (requires(Rule r) { r.settings_there; })
+      if (options_[g].capturable) options_[g].settings_there = settings_[g].write(Rule::kName, options_[g].settings(), capturable_device(Rule::kName, params_[g]));
   }
   using State = std::array<Tensor, kMaxSlots>;
   static State loaded(const Tensor& param, int64_t id, const StateDict& saved) {
@@ -187,6 +220,8 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     return s;
   }
   std::vector<Rule> options_;              // by group
+  std::vector<DeviceSettings> settings_;   // by group
+  std::shared_ptr<int64_t> revision_ = std::make_shared<int64_t>(0);  // of what captured steps are built from
   std::vector<std::vector<State>> state_;  // by group and param
 };
 

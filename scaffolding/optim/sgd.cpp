@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/optim/capturable.h"
 #include "scaffolding/optim/kernel.h"
 
 namespace sf::optim {
@@ -29,7 +30,8 @@ void SGDOptions::step(std::span<Update> updates) const {
       DType wide = state_dtype(u.param);
       bool first = !buffer, behind = master_weights && is_reduced(u.param.dtype());
       if (momentum != 0) {
-        if (first) buffer = empty_like(u.param, wide);
+        // What a step leaves out that found_inf skips must not be there as it came.
+        if (first) buffer = found_inf ? zeros_like(u.param, wide) : empty_like(u.param, wide);
         else prepare_slot(kName, "momentum_buffer", buffer, u.param, wide);
       }
       if (behind) prepare_master(kName, master, u.param);
@@ -46,7 +48,9 @@ void SGDOptions::step(std::span<Update> updates) const {
                  .first = first};
       if (!grad.is_same(u.grad)) keep.push_back(std::move(grad));
     }
-    SgdStep s{nullptr, 0, lr, momentum, dampening, weight_decay, nesterov, maximize, numbers ? numbers.data<double>() : nullptr};
+    SgdStep s{nullptr, 0, lr, momentum, dampening, weight_decay, nesterov, maximize};
+    Tensor numbers;
+    if (capturable) numbers = numbers_of(kName, settings_there, {}, found_inf), s.numbers = numbers.data<double>();
     for (size_t begin = 0, end; begin < n; begin = end) {
       Device device = dense[begin].param.device();
       for (end = begin + 1; end < n && dense[end].param.device() == device;) ++end;

@@ -12,7 +12,8 @@ struct SGDOptions {
   bool nesterov = false;
   bool maximize = false;
   bool master_weights = false;  // as AdamW's
-  Tensor numbers;               // as AdamW's: lr and skip are read
+  bool capturable = false;      // as AdamW's, and the next two too
+  Tensor settings_there, found_inf;
 
   static constexpr const char* kName = "SGD";
   static constexpr std::array kSlots{"momentum_buffer", "master"};
@@ -24,7 +25,9 @@ struct SGDOptions {
     f("nesterov", o.nesterov);
     f("maximize", o.maximize);
     f("master_weights", o.master_weights);
+    f("capturable", o.capturable);
   }
+  std::array<double, 5> settings() const { return {lr, momentum, dampening, 0, weight_decay}; }
   static Shape slot_shape(size_t, const Tensor& param) { return param.shape(); }
   void check() const;
   void step(std::span<Update> updates) const;

@@ -2,7 +2,11 @@
 
 #include <cmath>
 
+#include "scaffolding/autograd/mode.h"
 #include "scaffolding/nn/clip_grad.h"
+#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
+#include "scaffolding/ops/reduce/reduce.h"
 
 namespace sf::train {
 
@@ -26,6 +30,11 @@ void check_gradients(double norm, int64_t step, const Named& parameters) {
     if (double of_one = norm_of(p.tensor.grad()); !std::isfinite(of_one))
       fail<RuntimeError>("Trainer: the gradient of '", p.name, "' is ", spelled(of_one), " at step ", step, "; the weights are those of step ", step - 1);
   fail<RuntimeError>("Trainer: the norm of the gradients is ", spelled(norm), " at step ", step, "; the weights are those of step ", step - 1);
+}
+
+void note_not_finite(const Tensor& values, Tensor& flag) {
+  autograd::NoGrad off;
+  flag.copy_(maximum(flag, amax(to_dtype(logical_not(isfinite(values)), kFloat32))));
 }
 
 }  // namespace sf::train

@@ -54,7 +54,7 @@ def test_a_training_step_of_sgd_is_one_graph():
         return sf.nn.Sequential(sf.nn.Linear(6, 16), sf.nn.GELU(), sf.nn.LayerNorm(16), sf.nn.Linear(16, 3)).to("cuda")
 
     captured, plain = net(), net()
-    rules = [sf.optim.SGD(n.parameters(), lr=0.05, momentum=0.9) for n in (captured, plain)]
+    rules = [sf.optim.SGD(n.parameters(), lr=0.05, momentum=0.9, capturable=True) for n in (captured, plain)]
     x, target = sf.zeros(5, 6, device="cuda"), sf.zeros(5, 3, device="cuda")
 
     def step(network, optimizer):
@@ -109,6 +109,8 @@ def test_what_cannot_be_captured_is_named():
     sgd = sf.optim.SGD(adamw.param_groups[0]["params"], lr=0.1, momentum=0.9)
     adamw8bit = sf.optim.AdamW8bit(adamw.param_groups[0]["params"], min_8bit_size=0)
     adafactor = sf.optim.Adafactor(adamw.param_groups[0]["params"])
+    schedule = sf.optim.lr_scheduler.StepLR(sgd, 3)
+    averages = sf.optim.EMAModel([x])
     scaler = sf.amp.GradScaler("cuda")
     on_host = sf.Generator("cuda", algorithm="cpu")
     for f, message in (
@@ -118,13 +120,15 @@ def test_what_cannot_be_captured_is_named():
         (lambda: sf.nonzero(x), "a result whose shape depends on values is not allowed"),
         (cuda.empty_cache, "empty_cache: not allowed while"),
         (adamw.step, "step count and learning rate"),
-        (sgd.step, "a first step, which starts the momentum anew"),
+        (sgd.step, "learning rate and momentum are numbers of the host"),
         (lambda: scaler.unscale_(sgd), "the scale would stay"),
         (lambda: scaler.scale(x), "the scale would stay"),
         (adamw8bit.step, "step count and learning rate"),
         (adafactor.step, "Adafactor.step: cannot be part of a CUDA graph"),
         (lambda: sf.rand(3, generator=on_host, device="cuda"), "rand: is drawn on the host"),
         (lambda: sf.randperm(5, generator=on_host, device="cuda"), "randperm: is drawn on the host"),
+        (schedule.step, "a schedule counts on the host"),
+        (lambda: averages.step([x]), "call step\\(\\) once before the capture"),
     ):
         g = cuda.CUDAGraph()
         with pytest.raises(RuntimeError, match=message), cuda.graph(g):
@@ -262,14 +266,15 @@ def test_capturable_optimizers_refuse_what_would_be_frozen():
     p = sf.nn.Parameter(sf.ones(3, device="cuda"))
     p.grad = sf.ones(3, device="cuda")
     adamw = sf.optim.AdamW([p], lr=0.1, capturable=True)
-    for message in ("the first step makes the state", "give lr as a CUDA tensor"):
-        with pytest.raises(RuntimeError, match=message), cuda.graph(cuda.CUDAGraph()):
-            adamw.step()
+    with pytest.raises(RuntimeError, match="the first step makes the state"), cuda.graph(cuda.CUDAGraph()):
         adamw.step()
+    adamw.step()
     with pytest.raises(ValueError, match="needs parameters on CUDA"):
         sf.optim.AdamW([sf.nn.Parameter(sf.ones(2))], capturable=True)
     with pytest.raises(ValueError, match="lr as a tensor needs capturable=True"):
         sf.optim.AdamW([p], lr=sf.tensor(0.1))
+    with pytest.raises(ValueError, match="lr as a tensor must be on CUDA"):
+        sf.optim.SGD([p], lr=sf.tensor(0.1))
     scaler = sf.amp.GradScaler("cuda", capturable=True)
     scaler.scale(p.sum())
     with pytest.raises(RuntimeError, match="needs an optimizer with capturable=True"):
@@ -320,6 +325,120 @@ def test_graphed_steps_are_the_plain_ones_and_a_new_shape_is_captured_once(name,
     assert got[:2] == want[:2]
     assert got[2] == {"eager": 2, "captures": 2, "replays": 8, "kept": 2}
     assert want[0][0]["loss"] != want[0][5]["loss"]
+
+
+_WITH_NUMBERS = {
+    "Adam": lambda p, **k: sf.optim.Adam(p, lr=0.05, weight_decay=0.01, **k),
+    "AdamW": lambda p, **k: sf.optim.AdamW(p, lr=0.05, amsgrad=True, **k),
+    "AdamW8bit": lambda p, **k: sf.optim.AdamW8bit(p, lr=0.05, min_8bit_size=100, **k),
+    "SGD": lambda p, **k: sf.optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.1, weight_decay=0.01, **k),
+}
+
+
+def _scheduled(make_optimizer, captured):
+    """Losses, weights and averages of a run in which a schedule moves lr and momentum, and weight decay is changed by hand."""
+    sf.manual_seed(0)
+    net = sf.nn.Sequential(sf.nn.Linear(6, 48), sf.nn.GELU(), sf.nn.Linear(48, 3)).to("cuda")
+    optimizer = make_optimizer(net.parameters(), capturable=captured)
+    schedule = sf.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=12)
+    averages = sf.optim.EMAModel(net.parameters(), update_after_step=2)
+
+    def step(x, target):
+        optimizer.zero_grad()
+        for half in (0, 1):  # accumulated
+            loss = sf.nn.functional.mse_loss(net(x[half::2]), target[half::2]) / 2
+            loss.backward()
+        sf.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        averages.step(net.parameters())
+        return loss
+
+    run = cuda.make_graphed_step(step) if captured else step
+    losses = []
+    for i in range(10):
+        generator = sf.Generator().manual_seed(i)
+        losses.append(run(sf.randn(6, 6, generator=generator).to("cuda"), sf.randn(6, 3, generator=generator).to("cuda")).item())
+        schedule.step()
+        if i == 5:
+            optimizer.param_groups[0]["weight_decay"] = 0.3
+    assert not captured or run.statistics["replays"] == 9
+    return losses, [p.detach().cpu().tolist() for p in net.parameters()], [p.cpu().tolist() for p in averages.shadow_params], averages.cur_decay_value
+
+
+@pytest.mark.parametrize("name", list(_WITH_NUMBERS))
+def test_replays_take_rates_momentum_decay_and_averages_as_they_are_then(name):
+    assert _scheduled(_WITH_NUMBERS[name], True) == _scheduled(_WITH_NUMBERS[name], False)
+
+
+@pytest.mark.parametrize("name", list(_WITH_NUMBERS))
+def test_a_replay_refuses_an_optimizer_that_is_not_the_captured_one_any_more(name):
+    p = sf.nn.Parameter(sf.ones(300, device="cuda"))
+    optimizer = _WITH_NUMBERS[name]([p], capturable=True)
+
+    def step(x):
+        optimizer.zero_grad()
+        (p * x).sum().backward()
+        optimizer.step()
+
+    run = cuda.make_graphed_step(step)
+    x = sf.ones(300, device="cuda")
+    for change in (
+        lambda: optimizer.load_state_dict(optimizer.state_dict()),
+        lambda: optimizer.param_groups[0].update(maximize=True),
+        lambda: optimizer.add_param_group({"params": [sf.nn.Parameter(sf.ones(2, device="cuda"))]}),
+    ):
+        for _ in range(3):
+            run(x)
+        change()
+        before = p.detach().cpu().tolist()
+        with pytest.raises(RuntimeError, match="changed since the graph was captured"):
+            run(x)
+        assert p.detach().cpu().tolist() == before
+        run.reset()
+
+
+def test_averages_that_were_loaded_are_not_left_behind_by_a_replay():
+    p = sf.nn.Parameter(sf.ones(3, device="cuda"))
+    averages = sf.optim.EMAModel([p])
+    run = cuda.make_graphed_step(lambda x: averages.step([p]))
+    for _ in range(3):
+        run(p.detach())
+    assert averages.optimization_step == 3
+    averages.load_state_dict(averages.state_dict())
+    with pytest.raises(RuntimeError, match="averages were loaded or moved since"):
+        run(p.detach())
+
+
+def test_half_precision_with_a_loss_scale_is_one_graph():
+    def run(captured):
+        sf.manual_seed(0)
+        net = sf.nn.Sequential(sf.nn.Linear(6, 16), sf.nn.GELU(), sf.nn.Linear(16, 3)).to("cuda")
+        optimizer = sf.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, capturable=captured)
+        scaler = sf.amp.GradScaler("cuda", init_scale=2.0**24, growth_interval=3, capturable=captured)  # the first ones overflow
+
+        def step(x, target):
+            optimizer.zero_grad()
+            with sf.autocast("cuda", sf.float16):
+                loss = sf.nn.functional.mse_loss(net(x), target)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            sf.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            scaler.step(optimizer)
+            scaler.update()
+            return loss
+
+        graphed = cuda.make_graphed_step(step) if captured else step
+        history = []
+        for i in range(16):
+            generator = sf.Generator().manual_seed(i)
+            loss = graphed(sf.randn(5, 6, generator=generator).to("cuda"), sf.randn(5, 3, generator=generator).to("cuda"))
+            history.append((loss.item(), scaler.get_scale(), [p.detach().cpu().tolist() for p in net.parameters()]))
+        return history, scaler.state_dict()
+
+    want, got = run(False), run(True)
+    assert got == want
+    scales = [h[1] for h in want[0]]
+    assert scales[0] == 2.0**23 and scales[-1] < scales[0] and any(b > a for a, b in zip(scales, scales[1:]))  # shrinks, and grows again
 
 
 def test_graphed_steps_say_what_they_take():

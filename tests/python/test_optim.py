@@ -313,6 +313,14 @@ def test_closure_is_called_with_recording_on():
     assert loss.item() == 9 and abs(a.item() - 2.4) < 1e-6
 
 
+@pytest.mark.parametrize("cls", [optim.AdamW, optim.Adafactor])
+def test_a_step_calls_its_hooks_once(cls):
+    optimizer, seen = cls([sf.nn.Parameter(sf.ones(1))]), []
+    optimizer.register_step_post_hook(lambda *_: seen.append("post"))
+    optimizer.step()
+    assert seen == ["post"]
+
+
 def test_step_hooks():
     a = sf.nn.Parameter(sf.ones(1))
     optimizer = optim.SGD([a], lr=0.1)

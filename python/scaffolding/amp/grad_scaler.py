@@ -1,6 +1,7 @@
 """GradScaler: scales the loss of float16 training so that small gradients do not vanish."""
 
 import warnings
+import weakref
 
 from .. import _core
 from .._core import Tensor
@@ -87,12 +88,15 @@ class GradScaler:
         for device, some in by_device.items():
             found.append(_core.zeros((), dtype=_core.float32, device=device))
             if self._capturable:
-                _core._unscale(some, 1.0, found[-1])
-                for g in some:
-                    g.detach().mul_(1.0 / self._current_scale(g))
+                _core._unscale_there(some, self._current_scale(some[0]), found[-1])
             else:
                 _core._unscale(some, 1.0 / self._scale, found[-1])
         self._stages[id(optimizer)] = [found, False]
+
+    def _also_skip(self, optimizer, flag):
+        """With capturable, after unscale_: step() changes nothing either where flag, float32 [] on the device, is not 0."""
+        stage = self._stages[id(optimizer)]
+        stage[0] = [_core.maximum(found, flag) for found in stage[0]]
 
     def step(self, optimizer, *args, **kwargs):
         """optimizer.step(), unless a gradient is infinite or NaN. Unscales first where unscale_ was not called."""
@@ -109,8 +113,8 @@ class GradScaler:
             raise RuntimeError("No inf checks were recorded for this optimizer.")
         result = None
         if self._capturable:
-            if not getattr(optimizer, "_step_supports_amp_scaling", False) or not all(g.get("capturable") for g in optimizer.param_groups):
-                raise RuntimeError("GradScaler.step: capturable=True needs an optimizer with capturable=True: Adam, AdamW or AdamW8bit")
+            if not getattr(optimizer, "_step_supports_amp_scaling", False) or not all(map(optimizer._is_capturable, optimizer.param_groups)):
+                raise RuntimeError("GradScaler.step: capturable=True needs an optimizer with capturable=True: Adam, AdamW, AdamW8bit or SGD")
             (optimizer.found_inf,) = stage[0]
             try:
                 result = optimizer.step(*args, **kwargs)
@@ -156,13 +160,20 @@ class GradScaler:
         """_core._next_scale on the device."""
         if not found:
             raise RuntimeError("No inf checks were recorded prior to update.")
-        scale, tracker = self._there
-        overflow = sum(found[1:], found[0]) > 0
-        full = tracker + 1 >= self._growth_interval
-        grown = scale * self._growth_factor
-        grown = _core.where(grown.isfinite(), grown, scale)
-        scale.copy_(_core.where(overflow, scale * self._backoff_factor, _core.where(full, grown, scale)))
-        tracker.copy_(_core.where(overflow | full, _core.zeros_like(tracker), tracker + 1))
+        rules = self._rules()
+        _core._update_scale_there(*self._there, sum(found[1:], found[0]), *rules)
+        if _core._cuda_is_capturing():
+            scaler = weakref.ref(self)
+
+            def before_replay():
+                now = scaler()
+                if now is not None and now._rules() != rules:
+                    raise RuntimeError("GradScaler: growth_factor, backoff_factor or growth_interval changed since the graph was captured; capture again")
+
+            _core._cuda_before_replay(before_replay)
+
+    def _rules(self):
+        return float(self._growth_factor), float(self._backoff_factor), int(self._growth_interval)
 
     def get_scale(self):
         """The scale, 1.0 when disabled."""

@@ -175,7 +175,7 @@ class GraphedStep:
 def make_graphed_step(step):
     """`step(*tensors)`, a whole training step, as one CUDA graph for each shape of its inputs, with the same numbers.
 
-    The step zeroes gradients, computes the loss, calls backward() and the optimizer (capturable=True, lr as a CUDA tensor), and returns tensors, such as the
+    The step zeroes gradients, computes the loss, calls backward() and the optimizer (capturable=True), and returns tensors, such as the
     loss. The first call with a shape runs it op by op, which makes gradients and the optimizer's state; the second captures it; from then on a call copies its
     inputs into the graph's and replays. Eight shapes are kept. Schedules step outside. autocast belongs inside. May decorate the function.
     """

@@ -13,8 +13,9 @@ class Adam(CapturableOptimizer):
     are lost. state: step (0-d float32), exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq, with master_weights master.
     ValueError for a negative lr, eps or weight_decay, and betas outside [0, 1).
 
-    capturable=True: the step count is in device memory, so that step() can be part of a CUDA graph and GradScaler(capturable=True) can skip it there. Give
-    lr as a CUDA tensor, which schedules fill; a step before the capture makes the state.
+    capturable=True: step count and options are in device memory, so that step() can be part of a CUDA graph and GradScaler(capturable=True) can skip it
+    there. Each replay takes lr, betas, eps and weight_decay from the group as they are then, so that schedules work as ever; lr may be a CUDA tensor too. A step
+    before the capture makes the state.
     """
 
     _rule = "Adam"

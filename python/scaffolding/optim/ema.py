@@ -1,5 +1,6 @@
 """Exponential moving averages of weights, as diffusers.training_utils.EMAModel."""
 
+import weakref
 from copy import deepcopy
 
 from .. import _core
@@ -10,6 +11,20 @@ from ..autograd.grad_mode import no_grad
 def _check_decay(name, value):
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be between 0 and 1, got {value}")
+
+
+class _BeforeReplay:
+    """Counts a replay, and writes its decay where the graph reads it."""
+
+    def __init__(self, ema):
+        self.ema, self.shadow = weakref.ref(ema), list(ema.shadow_params)
+
+    def __call__(self):
+        ema = self.ema()
+        if ema is None or any(a is not b for a, b in zip(ema.shadow_params, self.shadow)):
+            raise RuntimeError("EMAModel: averages were loaded or moved since the graph was captured, which would go on with those before; capture again")
+        ema._advance()
+        ema._weight_there.fill_(1 - ema.cur_decay_value)
 
 
 class EMAModel:
@@ -50,6 +65,7 @@ class EMAModel:
         self.power = power
         self.optimization_step = 0
         self.cur_decay_value = None
+        self._weight_there = None  # 1 - decay where captured steps read it
         self.foreach = foreach
         self.model_cls = model_cls
         self.model_config = model_config
@@ -91,10 +107,16 @@ class EMAModel:
 
     @no_grad()
     def step(self, parameters):
-        """After an optimizer step: moves the averages towards the parameters."""
+        """After an optimizer step: moves the averages towards the parameters. In a captured step every replay counts, and moves them by the decay of its
+        count; a step before the capture makes room for it (RuntimeError)."""
         parameters = self._matched(parameters)
-        self.optimization_step += 1
-        self.cur_decay_value = self.get_decay(self.optimization_step)
+        capturing = _core._cuda_is_capturing()
+        if not capturing:
+            self._advance()
+            if self.shadow_params[0].device.type == "cuda" and self._weight_there is None:
+                self._weight_there = _core.full((), 1 - self.cur_decay_value, dtype=_core.float64, device=self.shadow_params[0].device)
+        elif self._weight_there is None:
+            raise RuntimeError("EMAModel.step: the first step makes what captured ones read; call step() once before the capture")
         averages, values = [], []
         for shadow, p in zip(self.shadow_params, parameters):
             if p.requires_grad:
@@ -102,7 +124,15 @@ class EMAModel:
                 values.append(p.detach().to(shadow.device))
             else:
                 shadow.copy_(p)
-        _core._ema_lerp(averages, values, 1 - self.cur_decay_value)
+        if capturing:
+            _core._cuda_before_replay(_BeforeReplay(self))
+            _core._ema_lerp_there(averages, values, self._weight_there)
+        else:
+            _core._ema_lerp(averages, values, 1 - self.cur_decay_value)
+
+    def _advance(self):
+        self.optimization_step += 1
+        self.cur_decay_value = self.get_decay(self.optimization_step)
 
     @no_grad()
     def copy_to(self, parameters):

@@ -2,6 +2,7 @@
 
 import warnings
 
+from .. import _core
 from .._core import Tensor
 from .optimizer import Optimizer
 
@@ -92,6 +93,8 @@ class LRScheduler:
                 UserWarning,
                 stacklevel=2,
             )
+        if _core._cuda_is_capturing():
+            raise RuntimeError(f"{type(self).__name__}.step: a schedule counts on the host, where no replay would call it; step it between the replays")
         self._step_count += 1
         self._update_lr(epoch)
 

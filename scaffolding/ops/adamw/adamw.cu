@@ -32,10 +32,13 @@ template <class A> struct Update {
   }
   __device__ Update of_now() const {
     Update u = *this;
-    if (numbers) u.lr = A(numbers[0]), u.step_size = A(numbers[1]), u.root_correction2 = A(numbers[2]), u.grad_scale = grad_scale * A(numbers[3]);
+    if (!numbers) return u;
+    u.lr = A(numbers[kStepLr]), u.step_size = A(numbers[kStepSize]), u.root_correction2 = A(numbers[kStepRootCorrection2]);
+    u.one_minus_beta1 = A(1 - numbers[kStepBeta1]), u.beta2 = A(numbers[kStepBeta2]), u.one_minus_beta2 = A(1 - numbers[kStepBeta2]);
+    u.eps = A(numbers[kStepEps]), u.weight_decay = A(numbers[kStepWeightDecay]);
     return u;
   }
-  __device__ bool skip() const { return numbers && numbers[4] != 0; }
+  __device__ bool skip() const { return numbers && numbers[kStepSkip] != 0; }
 
   template <int V> __device__ void update(const AdamWTensor& t, int64_t i) const {
     constexpr DType moments = sizeof(A) == 8 ? kFloat64 : kFloat32;

@@ -22,6 +22,18 @@ struct AdamWTensor {
   DType param_dtype = kFloat32;
   DType grad_dtype = kFloat32;
 };
+// What a captured step reads from device memory, float64 each, by place: of all optimizers, so that SGD's momentum lies where Adam's beta1 does.
+enum StepNumber : uint8_t {
+  kStepLr,
+  kStepSize,             // lr / bias_correction1
+  kStepRootCorrection2,  // sqrt(bias_correction2)
+  kStepSkip,             // other than 0: nothing changes
+  kStepBeta1,
+  kStepBeta2,  // SGD's dampening
+  kStepEps,
+  kStepWeightDecay,
+  kStepNumbers
+};
 // The array lives on the host for the duration of the call.
 struct AdamWStep {
   const AdamWTensor* tensors = nullptr;
@@ -31,9 +43,7 @@ struct AdamWStep {
   double grad_scale = 1;  // 1 / loss scale, times the clipping factor
   bool maximize = false;
   bool decoupled = true;  // weight decay beside the gradient (AdamW), or in it (Adam)
-  // On CUDA, for steps that are captured: {lr, lr / bias_correction1, sqrt(bias_correction2), factor of grad_scale, skip} in device memory instead
-  // of the numbers above. skip other than 0: nothing changes.
-  const double* numbers = nullptr;
+  const double* numbers = nullptr;  // on CUDA, for steps that are captured: StepNumber's, in device memory, instead of the numbers above
 };
 extern KernelTable<AdamWStep> adamw_step;
 
