@@ -92,7 +92,7 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
-EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_kernel test_cuda_models test_cuda_pipelines \
+EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_trainer test_cuda_kernel test_cuda_models test_cuda_pipelines \
   test_cudnn test_cudnn_on_paper \
   test_pinned_memory test_loading_to_gpu test_quantize test_philox_golden test_matmul_benchmark test_bench_gpu test_gpu_floor \
   test_gpu_fusions

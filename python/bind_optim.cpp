@@ -175,7 +175,9 @@ template <class Rule> void bind_rule(nb::module_& m) {
 }  // namespace
 
 void bind_optim(nb::module_& m) {
-  nb::class_<optim::DeviceSettings>(m, "_DeviceSettings").def(nb::init<>()).def("there", [](const optim::DeviceSettings& s, const char* rule) { return s.there(rule); });
+  nb::class_<optim::DeviceSettings>(m, "_DeviceSettings").def(nb::init<>()).def("there", [](const optim::DeviceSettings& s, const char* rule) {
+    return s.there(rule);
+  });
   bind_rule<optim::AdamOptions>(m);
   bind_rule<optim::AdamWOptions>(m);
   bind_rule<optim::AdamW8bitOptions>(m);

@@ -16,9 +16,9 @@ template <bool decoupled> struct AdamFamily {
   bool maximize = false;
   bool decoupled_weight_decay = decoupled;
   bool master_weights = false;
-  bool capturable = false;      // step count and settings are in device memory, so that a step can be part of a CUDA graph
-  Tensor settings_there;        // with capturable: Settings in device memory (DeviceSettings); the optimizer's
-  Tensor found_inf;             // with capturable: float32 [], other than 0 where the step is to change nothing
+  bool capturable = false;  // step count and settings are in device memory, so that a step can be part of a CUDA graph
+  Tensor settings_there;    // with capturable: Settings in device memory (DeviceSettings); the optimizer's
+  Tensor found_inf;         // with capturable: float32 [], other than 0 where the step is to change nothing
 
   static constexpr const char* kName = decoupled ? "AdamW" : "Adam";
   static constexpr std::array kSlots{"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "master"};

@@ -105,8 +105,8 @@ void expect_revision(const char* rule, std::shared_ptr<const int64_t> revision) 
   if (!graph) return;
   graph->before_replay([rule, revision, then = *revision] {
     SF_CHECK_AS(RuntimeError, *revision == then, rule,
-                ": its state was loaded, its groups or an option that a step is built from changed since the graph was captured, which would go on with what was; "
-                "capture again (GraphedStep.reset)");
+                ": its state was loaded, its groups or an option that a step is built from changed since the graph was captured, "
+                "which would go on with what was; capture again (GraphedStep.reset)");
   });
 }
 

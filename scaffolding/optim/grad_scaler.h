@@ -53,8 +53,8 @@ class GradScaler {
     bool stepped = false;
   };
   GradScalerOptions options_;
-  ScaleState state_;                // on the host, until `there` holds it
-  Tensor scale_there_, tracker_there_;  // with capturable: float32 [], on the device of what is scaled first
+  ScaleState state_;                          // on the host, until `there` holds it
+  Tensor scale_there_, tracker_there_;        // with capturable: float32 [], on the device of what is scaled first
   std::map<const Optimizer*, Stage> stages_;  // since the last update()
 };
 

@@ -56,7 +56,7 @@ struct UnscaleStep {
   int64_t count = 0;
   double factor = 1;
   const float* scale = nullptr;  // on CUDA: the factor is 1 / *scale, in device memory, for steps that are captured
-  float* found_inf = nullptr;  // on the device of the gradients
+  float* found_inf = nullptr;    // on the device of the gradients
 };
 extern KernelTable<UnscaleStep> unscale_step;
 

@@ -28,7 +28,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   virtual const char* name() const = 0;
-  virtual void step() = 0;                              // params without a gradient stay as they are
+  virtual void step() = 0;  // params without a gradient stay as they are
   // A step that changes nothing where found_inf, float32 [] on the params' device, is not 0: without asking the device, for groups with capturable=true.
   virtual void step_unless(const Tensor& found_inf);
   Tensor step(const std::function<Tensor()>& closure);  // closure computes the loss and its gradients, with recording on
@@ -122,7 +122,8 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     });
     SF_CHECK(known, Rule::kName, ": has no option '", name, "'");
     changed.check();
-    if (is_frozen(name) || (name == "momentum" && (sf::detail::unbox<double>(option(group, name)) == 0) != (sf::detail::unbox<double>(value) == 0))) ++*revision_;
+    if (is_frozen(name) || (name == "momentum" && (sf::detail::unbox<double>(option(group, name)) == 0) != (sf::detail::unbox<double>(value) == 0)))
+      ++*revision_;
     Rule before = std::exchange(options_[group], changed);
     try {
       keep_settings(group);
@@ -202,7 +203,8 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
   }
   void keep_settings(size_t g) {
     if constexpr (requires(Rule r) { r.settings_there; })
-      if (options_[g].capturable) options_[g].settings_there = settings_[g].write(Rule::kName, options_[g].settings(), capturable_device(Rule::kName, params_[g]));
+      if (options_[g].capturable)
+        options_[g].settings_there = settings_[g].write(Rule::kName, options_[g].settings(), capturable_device(Rule::kName, params_[g]));
   }
   using State = std::array<Tensor, kMaxSlots>;
   static State loaded(const Tensor& param, int64_t id, const StateDict& saved) {
@@ -219,10 +221,10 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     }
     return s;
   }
-  std::vector<Rule> options_;              // by group
-  std::vector<DeviceSettings> settings_;   // by group
+  std::vector<Rule> options_;                                         // by group
+  std::vector<DeviceSettings> settings_;                              // by group
   std::shared_ptr<int64_t> revision_ = std::make_shared<int64_t>(0);  // of what captured steps are built from
-  std::vector<std::vector<State>> state_;  // by group and param
+  std::vector<std::vector<State>> state_;                             // by group and param
 };
 
 }  // namespace sf::optim

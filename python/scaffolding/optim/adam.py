@@ -14,8 +14,8 @@ class Adam(CapturableOptimizer):
     ValueError for a negative lr, eps or weight_decay, and betas outside [0, 1).
 
     capturable=True: step count and options are in device memory, so that step() can be part of a CUDA graph and GradScaler(capturable=True) can skip it
-    there. Each replay takes lr, betas, eps and weight_decay from the group as they are then, so that schedules work as ever; lr may be a CUDA tensor too. A step
-    before the capture makes the state.
+    there. Each replay takes lr, betas, eps and weight_decay from the group as they are then, so that schedules work as ever; lr may be a CUDA tensor too.
+    A step before the capture makes the state.
     """
 
     _rule = "Adam"

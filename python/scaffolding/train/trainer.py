@@ -17,6 +17,7 @@ from ..optim import EMAModel, Optimizer
 from ..safetensors import _checked, load_file
 from ..serialization import load
 from . import random_states
+from .captured import CapturedSteps
 from .interrupt import StopOnInterrupt
 
 _train = _core._train
@@ -92,6 +93,11 @@ class Trainer:
     evaluate: called every eval_steps steps in eval mode without gradients, with the averaged weights where there is an ema;
     gives a dict of numbers for the metrics. on_step_end(trainer), on_checkpoint(trainer, folder): called after each.
     quiet: no progress line on standard error.
+    prepare: what the host does for a step: a function of a batch whose result step gets instead of it (captions as tokens, numbers that are drawn there).
+    cuda_graph: on CUDA, a step (all of its batches, to the averages) is captured once for each shape and replayed, with the same numbers. Batches, or what
+    prepare gives, are tensors in lists, tuples and dicts, which are moved to the GPU; step must do the same for every batch, since replays run without
+    Python. The optimizer becomes capturable. Nothing waits for the GPU but every logging_steps, before an evaluation, a checkpoint and the end (with fp16, a
+    schedule or averages: every step). That is where a loss that is NaN is found; from its step on, no weight has changed. Reading `loss` waits.
 
     Raises ValueError or TypeError for arguments that are impossible or contradict each other, and for damaged checkpoints.
     """
@@ -123,6 +129,8 @@ class Trainer:
         on_checkpoint=None,
         tensorboard=True,
         quiet=False,
+        prepare=None,
+        cuda_graph=False,
     ):
         if not isinstance(model, Module):
             raise TypeError(f"Trainer: model must be an nn.Module, got {type(model).__name__}")
@@ -132,6 +140,8 @@ class Trainer:
             raise TypeError(f"Trainer: loader must be a utils.data.DataLoader, which knows where in the data it is, got {type(loader).__name__}")
         if not callable(step):
             raise TypeError(f"Trainer: step must be a function of a batch that returns the loss, got {type(step).__name__}")
+        if prepare is not None and not callable(prepare):
+            raise TypeError(f"Trainer: prepare must be a function of a batch, got {type(prepare).__name__}")
         options = self._options = _train.RunOptions()
         options.output_dir = "" if output_dir is None else os.fspath(output_dir)
         options.max_steps = _count("max_steps", max_steps)
@@ -169,15 +179,16 @@ class Trainer:
             if not isinstance(part, Generator) and not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
                 raise TypeError(f"Trainer: stateful[{name!r}] must have state_dict and load_state_dict, got {type(part).__name__}")
         self.model, self.optimizer, self.loader, self.scheduler, self.ema = model, optimizer, loader, scheduler, ema
-        self.loss = math.nan
-        self._step_function, self._evaluate = step, evaluate
+        self._loss_now = math.nan
+        self._step_function, self._prepare, self._evaluate = step, prepare, evaluate
         self._on_step_end, self._on_checkpoint = on_step_end, on_checkpoint
         self._seed, self._quiet = seed, quiet
         self._device = self._parameters[0].device if self._parameters else _core.device("cpu")
-        self._scaler = GradScaler(self._device.type) if options.mixed_precision == "fp16" else None
+        self._scaler = GradScaler(self._device.type, capturable=bool(cuda_graph)) if options.mixed_precision == "fp16" else None
         self._state = _train.RunState()
         self._random_states = self._checkpoints = self._newest = self._saved_step = self._log = None
         self._begun = self._stop = False
+        self._captured = CapturedSteps(self) if cuda_graph else None
         if output_dir is not None:
             self._open(options, resume)
         self._epochs_before = loader.epoch - self._state.epoch
@@ -204,6 +215,12 @@ class Trainer:
     def epoch(self):
         """Epochs finished."""
         return self._state.epoch
+
+    @property
+    def loss(self):
+        """Of the last step. With cuda_graph: waits for it."""
+        self._settle()
+        return self._loss_now
 
     @property
     def best(self):
@@ -245,6 +262,7 @@ class Trainer:
         RuntimeError where that fails; the checkpoints before it are whole then."""
         if self._checkpoints is None:
             raise ValueError("Trainer: save needs an output_dir")
+        self._settle()
         step = self.step
         if self._saved_step == step:
             return self._newest
@@ -282,7 +300,8 @@ class Trainer:
             missing = [name for name in self._names if name not in averages]
             if missing:
                 raise ValueError(f"Trainer: {path('ema.safetensors')} has no {missing[0]!r}")
-            self.ema.load_state_dict({"optimization_step": state.ema_step, "shadow_params": [averages[name] for name in self._names]})
+            shadow = [averages[name].to(now.device) for name, now in zip(self._names, self.ema.shadow_params)]
+            self.ema.load_state_dict({"optimization_step": state.ema_step, "shadow_params": shadow})
         for name, part in self._stateful.items():
             saved = load(path(f"{name}.pt"))
             part.set_state(saved) if isinstance(part, Generator) else part.load_state_dict(saved)
@@ -313,6 +332,7 @@ class Trainer:
                     if self._checkpoints is not None and checkpointing is not None and self.step % checkpointing == 0:
                         self.save()
                     stopped = self._stop or interrupt.asked
+                self._settle()
                 self.optimizer.zero_grad()
             finally:
                 position = self.loader.state_dict()
@@ -360,52 +380,98 @@ class Trainer:
 
     def _train_step(self, batches):
         """One step of the optimizer; False where the data ended before it."""
-        self.optimizer.zero_grad()
+        if self._captured is None:
+            self.optimizer.zero_grad()
         loss = samples = 0
+        kept = []
         for _ in range(self._options.gradient_accumulation_steps):
             try:
                 batch = next(batches)
             except StopIteration:
                 self._state.epoch = self._epochs()
                 return False
-            loss += self._micro_step(batch)
             samples += _samples(batch)
-        lr = float(self.optimizer.param_groups[0]["lr"])
+            if self._prepare is not None:
+                batch = self._prepare(batch)
+            if self._captured is None:
+                loss += self._micro_step(batch)
+            else:
+                kept.append(batch)
+        state, lr = self._state, self.optimizer.param_groups[0]["lr"]
+        if self._captured is not None:
+            return self._captured_step(kept, samples, lr.detach().clone() if isinstance(lr, Tensor) else lr)
         grad_norm = self._update()
-        state = self._state
-        self.loss = loss
+        self._loss_now = loss
         state.step += 1
         state.epoch = self._epochs()
         due = self._evaluate is not None and state.step % self._options.eval_steps == 0
-        self._show(self._log.record(state, loss, lr, grad_norm, samples, self._evaluation() if due else {}))
+        self._show(self._log.record(state, loss, float(lr), grad_norm, samples, self._evaluation() if due else {}))
         return True
 
-    def _micro_step(self, batch):
-        """A batch's share of the loss, whose gradient is added."""
+    def _captured_step(self, batches, samples, lr):
+        captured, state, options = self._captured, self._state, self._options
+        results = captured(batches)
+        if not captured.waits or math.isfinite(results[-1].item()):
+            if self.scheduler is not None:
+                self.scheduler.step()
+            if captured.waits and self.ema is not None:
+                self.ema.step(self._parameters)
+        state.step += 1
+        state.epoch = self._epochs()
+        captured.pending.append((state.step, state.epoch, lr, samples, results))
+        if self._evaluate is not None and state.step % options.eval_steps == 0:
+            self._settle(self._evaluation)
+        elif state.step % options.logging_steps == 0:
+            self._settle()
+        return True
+
+    def _settle(self, evaluate=dict):
+        """Logs the captured steps that the host has not heard of, the last one with what evaluate gives."""
+        if self._captured is None:
+            return
+        settled, state = self._captured.settle(), self._state
+        where = state.step, state.epoch
+        for i, (step, epoch, lr, samples, loss, norm) in enumerate(settled):
+            self._loss_now, state.step, state.epoch = loss, step, epoch
+            self._show(self._log.record(state, loss, lr, norm, samples, evaluate() if i + 1 == len(settled) else {}))
+        state.step, state.epoch = where
+
+    def _loss(self, batch):
         dtype = _DTYPES.get(self._options.mixed_precision)
         with contextlib.nullcontext() if dtype is None else autocast(self._device.type, dtype):
             loss = self._step_function(batch)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
             got = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise TypeError(f"Trainer: step must return the loss, a tensor of one element that requires a gradient, got {got}")
-        value = loss.item()
-        if not math.isfinite(value):
-            _train.check_loss(value, self.step + 1, self._names, self._parameters)
+        return loss
+
+    def _backward(self, loss):
         n = self._options.gradient_accumulation_steps
         if n > 1:
             loss = loss / n
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
-        return value / n
+
+    def _micro_step(self, batch):
+        """A batch's share of the loss, whose gradient is added."""
+        loss = self._loss(batch)
+        value = loss.item()
+        if not math.isfinite(value):
+            _train.check_loss(value, self.step + 1, self._names, self._parameters)
+        self._backward(loss)
+        return value / self._options.gradient_accumulation_steps
+
+    def _gradients(self):
+        grads = [g for g in (p.grad for p in self._trained) if g is not None]
+        if not grads:
+            raise RuntimeError("Trainer: no parameter of the optimizer got a gradient; the loss does not depend on them")
+        return grads
 
     def _update(self):
         """The optimizer's step; returns the norm of the gradients."""
         scaler, options = self._scaler, self._options
         if scaler is not None:
             scaler.unscale_(self.optimizer)
-        grads = [g for g in (p.grad for p in self._trained) if g is not None]
-        if not grads:
-            raise RuntimeError("Trainer: no parameter of the optimizer got a gradient; the loss does not depend on them")
-        norm = _clip_grad.get_total_norm(grads, 2.0, False)
+        norm = _clip_grad.get_total_norm(self._gradients(), 2.0, False)
         value = norm.item()
         finite = math.isfinite(value)
         # A scaled loss may overflow: the scaler skips the step and lowers the scale. Where it is below 1 already, that is not why.

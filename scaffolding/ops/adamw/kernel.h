@@ -42,7 +42,7 @@ struct AdamWStep {
   double bias_correction1 = 1, bias_correction2 = 1;
   double grad_scale = 1;  // 1 / loss scale, times the clipping factor
   bool maximize = false;
-  bool decoupled = true;  // weight decay beside the gradient (AdamW), or in it (Adam)
+  bool decoupled = true;            // weight decay beside the gradient (AdamW), or in it (Adam)
   const double* numbers = nullptr;  // on CUDA, for steps that are captured: StepNumber's, in device memory, instead of the numbers above
 };
 extern KernelTable<AdamWStep> adamw_step;
