@@ -1,4 +1,5 @@
 // The norm of a model's gradients and their scaling on CUDA: dozens of tensors a launch, 16 bytes a load.
+#include "scaffolding/backend/cuda/multi_tensor.cuh"
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/nn/clip_grad_kernel.h"
@@ -12,13 +13,7 @@ using nn::SquareSumOfAll;
 
 constexpr int64_t kPiece = 32768;  // elements of a block: some 26 thousand blocks for a UNet of 870 million
 
-// As many parts as fit into 3 KiB of arguments, of the 4 KiB there are.
-struct Parts {
-  static constexpr int kMost = int(3072 / (sizeof(GradientPart) + sizeof(uint32_t)));
-  GradientPart part[kMost];
-  uint32_t first_block[kMost];
-  int count = 0;
-};
+using Parts = TensorBatch<GradientPart>;
 
 // A block's elements of one part.
 struct Piece {
@@ -26,13 +21,8 @@ struct Piece {
   int64_t first, end;
 };
 __device__ Piece piece_of(const Parts& parts) {
-  int low = 0, high = parts.count - 1;  // the last part that begins at or before this block
-  while (low < high) {
-    int middle = (low + high + 1) / 2;
-    if (parts.first_block[middle] <= blockIdx.x) low = middle;
-    else high = middle - 1;
-  }
-  Piece p{parts.part[low], int64_t(blockIdx.x - parts.first_block[low]) * kPiece, 0};
+  const int k = parts.index();
+  Piece p{parts.tensors[k], int64_t(blockIdx.x - parts.first_block[k]) * kPiece, 0};
   p.end = p.first + kPiece < p.part.numel ? p.first + kPiece : p.part.numel;
   return p;
 }
@@ -93,37 +83,24 @@ __global__ void __launch_bounds__(kThreads) scale_elements(Parts parts, Numbers 
   });
 }
 
-// f(parts, blocks of the launch, blocks before it).
-template <class F> void for_launches(const GradientPart* parts, int64_t count, const F& f) {
-  Parts batch;
-  int64_t blocks = 0, before = 0;
-  auto flush = [&] {
-    if (blocks > 0) f(batch, unsigned(blocks), before);
-    before += blocks, blocks = 0, batch.count = 0;
-  };
-  for (int64_t i = 0; i < count; ++i) {
-    if (parts[i].numel == 0) continue;
-    const int64_t more = (parts[i].numel + kPiece - 1) / kPiece;
-    if (batch.count == Parts::kMost || blocks + more > INT32_MAX) flush();
-    batch.part[batch.count] = parts[i];
-    batch.first_block[batch.count++] = uint32_t(blocks);
-    blocks += more;
-  }
-  flush();
+template <class F> void for_parts(const GradientPart* parts, int64_t count, const F& f) {
+  auto all = [](const GradientPart&) { return true; };
+  for_tensor_batches(parts, count, kPiece, all, all, f);
 }
 
 void square_sum(const SquareSumOfAll& s) {
-  int64_t blocks = 0;
+  int64_t blocks = 0, before = 0;
   for (int64_t i = 0; i < s.count; ++i) blocks += (s.parts[i].numel + kPiece - 1) / kPiece;
   Scratch of_block(s.device, size_t(blocks) * sizeof(double));
-  for_launches(s.parts, s.count,
-               [&](const Parts& p, unsigned n, int64_t before) { launch("total norm", s.device, n, square_sums, p, of_block.as<double>() + before); });
+  for_parts(s.parts, s.count, [&](const Parts& p, unsigned n) {
+    launch("total norm", s.device, n, square_sums, p, of_block.as<double>() + before);
+    before += n;
+  });
   launch("total norm", s.device, 1u, sum_of_blocks, static_cast<const double*>(of_block.as<double>()), blocks, s.total);
 }
 
 void scale(const ScaleAll& s) {
-  for_launches(s.parts, s.count,
-               [&](const Parts& p, unsigned n, int64_t) { launch("clip_grads_with_norm_", s.device, n, scale_elements, p, Numbers(s.factor)); });
+  for_parts(s.parts, s.count, [&](const Parts& p, unsigned n) { launch("clip_grads_with_norm_", s.device, n, scale_elements, p, Numbers(s.factor)); });
 }
 
 SF_KERNEL(nn::square_sum_of_all, DeviceType::CUDA, "native", 0, square_sum, nullptr)

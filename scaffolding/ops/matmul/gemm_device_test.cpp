@@ -62,7 +62,9 @@ class CudaGemm : public testing::TestWithParam<std::string> {
     double most = allowed(c_type);
     EXPECT_LE(distance(got, want), most) << "c of " << name(t) << " into " << name(c_type) << ", act " << int(o.act) << ", beta " << beta << ", bias "
                                          << o.bias.defined() << ", pre " << o.pre.defined() << ", a " << str(a.shape()) << " b " << str(b.shape());
-    if (o.pre) EXPECT_LE(distance(device.pre, exact.pre), most) << "pre";
+    if (o.pre) {
+      EXPECT_LE(distance(device.pre, exact.pre), most) << "pre";
+    }
   }
 };
 
