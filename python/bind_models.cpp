@@ -71,6 +71,16 @@ void bind_models(nb::module_& core) {
   m.def("save", [](nb::handle self, const std::string& folder, const std::string& variant, bool safe_serialization, uint64_t max_shard_size) {
     models::save_model(model_of(self), folder, {variant, safe_serialization, max_shard_size});
   });
+  m.def("weights_stem", [](nb::handle self) { return std::string(model_of(self).weights_stem()); });
+  m.def("current_key", [](nb::handle self, const std::string& key) { return model_of(self).current_key(key); });
+  m.def(
+      "find_weights",
+      [](nb::handle self, const std::string& folder, const std::string& subfolder, const std::string& variant, std::optional<bool> use_safetensors) {
+        models::LoadModelOptions options;
+        options.subfolder = subfolder, options.variant = variant, options.use_safetensors = use_safetensors;
+        return models::find_weights(folder, model_of(self).weights_stem(), options);
+      },
+      nb::arg("self"), nb::arg("folder"), nb::arg("subfolder"), nb::arg("variant"), nb::arg("use_safetensors").none());
   m.def("load_config", [](const std::string& folder, const std::string& subfolder) { return to_python(models::load_model_config(folder, subfolder)); });
   m.def("config", [](nb::handle self) { return to_python(model_of(self).config()); });
   m.def("unknown", [](nb::handle self) { return to_python(model_of(self).config_rest().unknown); });

@@ -146,6 +146,8 @@ static void fill(Model& model, const io::Checkpoint& file, const LoadModelOption
 std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options, const std::string& class_name) {
   io::Object config = merged(found_config(folder, options, class_name), options.overrides);
   std::string where = join(join(folder, options.subfolder), "config.json");
+  SF_CHECK_AS(NotSupported, !config.find("quantization_config"), "load_model: ", where,
+              ": the weights are quantised; from_pretrained of the Python package reads them");
   auto model = make_empty(class_name.empty() ? class_of(config, where) : class_name, config);
   std::string path = find_weights(folder, model->weights_stem(), options);
   auto file = io::open_checkpoint(path);

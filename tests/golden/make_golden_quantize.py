@@ -42,3 +42,16 @@ for name, dtype in [("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2)]:
         q = (x / scale).to(dtype)
         out |= {f"{name}.{how}.scale": scale, f"{name}.{how}.q": q, f"{name}.{how}.numbers": q.float() * scale}
 save_file({k: v.contiguous() for k, v in out.items()}, HERE / "quantize.safetensors")
+
+# A layer as bitsandbytes saves it, with compressed magnitudes and without.
+import bitsandbytes as bnb  # noqa: E402
+
+layers = {}
+for name, nested in [("nested", True), ("plain", False)]:
+    layer = bnb.nn.Linear4bit(128, 160, bias=True, compute_dtype=torch.bfloat16, compress_statistics=nested, quant_type="nf4")
+    dense = (torch.randn(160, 128) * torch.logspace(-2, 0, 160).unsqueeze(1)).to(torch.bfloat16)
+    layer.weight = bnb.nn.Params4bit(dense.clone(), requires_grad=False, compress_statistics=nested, quant_type="nf4")
+    layer = layer.to("cpu")
+    layers |= {f"{name}.{k}": v.clone() for k, v in layer.state_dict().items()}
+    layers[f"{name}.numbers"] = F.dequantize_4bit(layer.weight.data, layer.weight.quant_state)
+save_file(layers, HERE / "quantized_layers.safetensors")

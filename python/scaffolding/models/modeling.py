@@ -7,6 +7,7 @@ from .. import _core, hub
 from .._core import _models
 from ..diffusion.configuration import FrozenDict
 from ..nn import Module
+from . import quantized_files
 
 
 def size_in_bytes(size):
@@ -117,7 +118,9 @@ class ModelMixin:
         subfolder: below it. variant: "fp16" for files of that name. torch_dtype: floating tensors in this dtype instead of the file's; the
         file's tensors are mapped, not copied, where no conversion is wanted. device (or device_map, a device in diffusers' words): where the model goes; to
         a GPU tensor by tensor through a few pinned buffers, converted there. Other keywords replace fields of the config.
-        ValueError naming the files looked for, RuntimeError naming keys that do not fit or why nothing could be downloaded.
+        A folder whose weights are quantised (config.json has quantization_config) gives a model with LinearNF4 or LinearFP8 layers; they are read as
+        bitsandbytes' NF4 and as save_pretrained writes float8. ValueError naming the files looked for or what is wrong with quantised weights, RuntimeError
+        naming keys that do not fit or why nothing could be downloaded, NotImplementedError for other ways of quantising.
         """
         if not low_cpu_mem_usage:
             warnings.warn("from_pretrained: low_cpu_mem_usage=False has no effect: models are never in memory twice", stacklevel=2)
@@ -128,6 +131,9 @@ class ModelMixin:
             place = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token, "local_files_only": local_files_only}
             folder = hub.model_folder(folder, subfolder=subfolder, variant=variant, use_safetensors=use_safetensors, **place)
             subfolder = None
+        if quantized_files.is_quantized(folder, subfolder):
+            quantized_files.load(model, folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, kwargs)
+            return model
         _models.load(model, cls._class_name, folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, kwargs)
         return model
 
@@ -174,7 +180,11 @@ class ModelMixin:
         """Writes config.json and the weights into a folder, which is made where it is not there.
 
         variant: "fp16" for files of that name. safe_serialization: False for PyTorch's .bin. max_shard_size: bytes of a file, or a text such as "5GB".
+        Of a model that nn.quantize_ changed, config.json gets a quantization_config; NF4 layers have bitsandbytes' names and metadata.
         """
+        if quantized_files.layers_of(self):
+            quantized_files.save(self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size))
+            return
         _models.save(self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size))
 
     def enable_gradient_checkpointing(self):

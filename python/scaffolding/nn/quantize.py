@@ -11,8 +11,9 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
     dtype: "nf4", or float8_e4m3fn or float8_e5m2 (names or dtypes). filter_fn(module, name): False keeps a layer as it is; without one all are replaced,
     but for those whose weight another module shares. compress_statistics: NF4's magnitudes of blocks in eight bits. per_row, dynamic: see LinearFP8.
 
-    The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is quantised must keep its dtypes. A
-    model's `from_pretrained` does not read what is saved then. TypeError for another dtype, ValueError where no layer is replaced.
+    The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is quantised must keep its dtypes.
+    `save_pretrained` writes what `from_pretrained` reads, NF4 under bitsandbytes' names. TypeError for another dtype, ValueError where no layer is
+    replaced.
 
     >>> unet = scaffolding.nn.quantize_(unet.to(scaffolding.bfloat16), "nf4")
     """
@@ -40,8 +41,15 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
             quantized = fp8(*sizes, per_row, dynamic, getattr(_core, format), **place, _weight=weight)
         if has_bias:
             quantized.bias = module.bias
-        quantized.train(module.training)
-        parent, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(parent), attribute, quantized)
-        module.weight.data = _core.empty(0, **place)  # a C++ model keeps its own layer beneath the one that is called now
+        replace_layer(model, name, quantized)
     return model
+
+
+def replace_layer(model, name, quantized):
+    """Puts a quantised layer in the place of the Linear of that name, whose weight is given up."""
+    module = model.get_submodule(name)
+    quantized.train(module.training)
+    parent, _, attribute = name.rpartition(".")
+    setattr(model.get_submodule(parent), attribute, quantized)
+    # A C++ model keeps its own layer beneath the one that is called now.
+    module.weight.data = _core.empty(0, device=module.weight.device, dtype=module.weight.dtype)
