@@ -10,7 +10,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 # After `make demo`, which compiles for this processor alone.
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator fuzz bench bench-gpu golden docs format lint clean
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
@@ -94,7 +94,7 @@ test-gpu: build
 
 EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_trainer test_cuda_kernel test_cuda_models test_cuda_pipelines \
   test_cudnn test_cudnn_on_paper \
-  test_pinned_memory test_loading_to_gpu test_quantize test_philox_golden test_matmul_benchmark test_bench_gpu test_gpu_floor \
+  test_pinned_memory test_loading_to_gpu test_quantize test_philox_golden test_matmul_benchmark test_bench_gpu test_gpu_check test_gpu_floor \
   test_gpu_fusions
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
 # Speed, races and what hardware does stay unproven.
@@ -132,6 +132,15 @@ bench: build
 # Ops, networks, training steps and a picture on a GPU beside PyTorch's and the GPU's limits.      make bench-gpu BENCH_ARGS="--filter UNet --seconds 120"
 bench-gpu: cuda
 	PYTHONPATH=$(BUILD)/python $(PY) benchmarks/gpu $(if $(wildcard $(TORCH_PYTHON)),--torch-python $(TORCH_PYTHON)) $(BENCH_ARGS)
+
+# All of that on a machine with a GPU in one call of under ten minutes, a time limit for each stage, results in OUT (build/gpu_check): tools/gpu_check.sh.
+# gpu-pack: what a machine needs for it that has CUDA's toolkit, pip's nvidia packages and Python but none of the libraries that the build needs.
+#   make gpu-pack GPU_PACK_ARGS="--python python3.12 --wheels FOLDER"       then there, in a checkout with build-gpu/gpu_pack.tar.xz: tools/gpu_check.sh
+gpu-check: cuda
+	PYTHON=$(PY) tools/gpu_check.sh --build $(BUILD) $(GPU_CHECK_ARGS)
+gpu-check: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+gpu-pack:
+	JOBS=$(JOBS) tools/gpu_pack.sh $(GPU_PACK_ARGS)
 
 # Golden files from torch. TORCH_PYTHON: a Python that has torch; without one, .venv-torch is made.
 TORCH_PYTHON ?= .venv-torch/bin/python

@@ -1,5 +1,6 @@
 """libscaffolding_cuda.so on a machine without a GPU: what is in it, what it needs, what it says. Nothing here runs a kernel."""
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -8,6 +9,8 @@ import struct
 import subprocess
 
 import pytest
+
+SOURCES = pathlib.Path(__file__).resolve().parents[1] / "scaffolding"
 
 
 def output(*command, **options):
@@ -74,3 +77,75 @@ def test_a_library_that_is_not_there_is_named(build_dir, tmp_path):
     missing = tmp_path / "libscaffolding_cuda.so"
     said = output(build_dir / "scaffolding", "devices", env=os.environ | {"SF_CUDA_LIBRARY": str(missing)})
     assert f"cuda: not available: libscaffolding_cuda.so is not at {missing}" in said
+
+
+@dataclasses.dataclass
+class Kernel:
+    """What ptxas says of a kernel; bytes of a thread's stack and spills, and of a block's static shared memory."""
+
+    name: str
+    arch: str
+    stack: int
+    spills: int
+    registers: int
+    shared: int
+
+
+@pytest.fixture(scope="module")
+def kernels(build_dir, library):
+    """Every kernel, from the reports that cmake/keep_resource_report.sh kept."""
+    pattern = (
+        r"Compiling entry function '(\S+)' for '(\w+)'\n(?:ptxas info +: Function properties for \S+\n)?"
+        r" +(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\nptxas info +: Used (\d+) registers(.*)"
+    )
+    found = []
+    for report in (build_dir / "CMakeFiles" / "scaffolding_cuda.dir").rglob("*.resources"):
+        for name, arch, stack, stores, loads, registers, rest in re.findall(pattern, report.read_text()):
+            shared = re.search(r"(\d+) bytes smem", rest)
+            found.append(Kernel(name, arch, int(stack), int(stores) + int(loads), int(registers), int(shared[1]) if shared else 0))
+    names = output("c++filt", input="\n".join(k.name for k in found)).split("\n")
+    for kernel, name in zip(found, names):
+        kernel.name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    assert len(found) > 1000
+    return found
+
+
+def constant(file, name):
+    return int(re.search(rf"constexpr int {name} = (\d+);", (SOURCES / file).read_text())[1])
+
+
+def threads_of(name):
+    """Of a kernel's blocks; those of CUB are CUB's matter."""
+    if "_mma" in name:
+        return constant("ops/attention/attention_mma.cuh", "kMmaThreads")
+    if forward := re.search(r"whole_groups<.*, (?:true|false), (\d+)>\(", name):
+        return int(forward[1])
+    if "whole_groups<" in name:
+        return constant("ops/group_norm/group_norm_backward.cu", "kGroupThreads")
+    return 0 if "cub::" in name else constant("backend/cuda/launch.cuh", "kThreads")
+
+
+def test_every_kernel_fits_the_block_that_it_is_launched_with(kernels):
+    wrong = []
+    for k in kernels:
+        registers = -(-k.registers // 8) * 8 * threads_of(k.name)  # given out in eights a thread
+        if registers > 65536 or k.shared > 48 << 10:
+            wrong.append(f"{k.name} for {k.arch}: {k.registers} registers in blocks of {threads_of(k.name)}, {k.shared} bytes of shared memory")
+    assert not wrong, "\n".join(wrong)
+
+
+# Kernels that keep more than eight registers in local memory, bytes of a thread at most: CUDA's own reduction of large angles, then ours, each a loss of speed.
+LOCAL_MEMORY = {
+    "sin_fn": 40,
+    "cos_fn": 40,
+    "tan_fn": 40,
+    "gemm_tiles": 128,  # where cuBLASLt is not
+}
+
+
+def test_no_kernel_but_those_known_uses_local_memory(kernels):
+    def known(k):
+        return max((most for name, most in LOCAL_MEMORY.items() if name in k.name), default=32)
+
+    wrong = [f"{k.name} for {k.arch}: {k.stack} bytes of stack, {k.spills} of spills" for k in kernels if k.stack > known(k) and "cub::" not in k.name]
+    assert not wrong, "\n".join(wrong)

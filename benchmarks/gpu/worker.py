@@ -55,6 +55,7 @@ def free(lib):
 def main():
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    sys.path.append(sys.path.pop(0))  # this folder last: what the libraries import are not its modules
     lib = importlib.import_module(sys.argv[1])
     replies.write(json.dumps(device_facts(lib)) + "\n")
     replies.flush()

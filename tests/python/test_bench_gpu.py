@@ -1,5 +1,6 @@
 """`make bench-gpu`: what its table says, and every row with small shapes on a GPU or its emulator (SF_CUDA_LIBRARY)."""
 
+import csv
 import json
 import pathlib
 import subprocess
@@ -107,11 +108,23 @@ def test_every_row_runs_from_end_to_end(tmp_path):
 def test_rows_after_the_time_is_over_are_named_and_a_row_that_fails_costs_itself_alone(tmp_path):
     late = run("--tiny", "--seconds", 0)
     assert late.returncode == 0 and "not measured: copy, 2 GiB; matmul 8192; UNet" in late.stdout
-    hung = run("--tiny", "--filter", "gelu", "--row-limit", 1200, "--output", tmp_path, "--torch-python", sys.executable)
-    assert hung.returncode == 0  # a peer without torch fails in each row, ours goes on
+    alone = run("--tiny", "--filter", "gelu", "--row-limit", 1200, "--output", tmp_path, "--torch-python", sys.executable)
+    assert alone.returncode == 0  # a peer without torch fails in each row, ours goes on
     document = json.loads((tmp_path / "bench_gpu.json").read_text())
     assert all("error" in a for entry in document["rows"].values() for a in entry["peer"].values())
     assert all("ms" in a for entry in document["rows"].values() for a in entry["ours"].values())
+
+
+@needs_cuda
+def test_every_kernel_call_of_a_network_has_its_time(tmp_path):
+    command = [sys.executable, FOLDER / "kernel_times.py", "--tiny", "--filter", "training", "--output", tmp_path]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "kernels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert f" in {len(rows)} calls" in done.stdout
+    assert {"gemm", "adamw", "group_norm_backward"} <= {r["kernel"] for r in rows}, sorted({r["kernel"] for r in rows})
+    assert all(float(r["us"]) >= 0 for r in rows) and sum(float(r["us"]) for r in rows) > 0
 
 
 @pytest.mark.skipif(cuda.is_available(), reason="there is a GPU")

@@ -4,12 +4,12 @@
 
 namespace sf::cuda {
 
-// archs: the list the library was compiled for, "80-real;90a-real;120"; capability: 10 * major + minor of the GPU.
+// archs: the list the library was compiled for, "80-real,90a-real,120"; capability: 10 * major + minor of the GPU.
 // "80-real" is machine code, which runs on capabilities 8.0 to 8.9; "90a" is for 9.0 alone; "-virtual" is PTX, which the
 // driver compiles for any GPU from that capability on; no suffix means both (CUDA C++ Programming Guide, "Compute capability").
 constexpr bool runs_on(std::string_view archs, int capability) {
   while (!archs.empty()) {
-    std::string_view arch = archs.substr(0, archs.find(';'));
+    std::string_view arch = archs.substr(0, archs.find(','));
     archs.remove_prefix(arch.size() < archs.size() ? arch.size() + 1 : arch.size());
     int built = 0;
     while (!arch.empty() && arch[0] >= '0' && arch[0] <= '9') {

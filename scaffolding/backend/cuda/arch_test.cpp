@@ -25,8 +25,8 @@ TEST(CudaArch, ptx_runs_on_every_later_gpu) {
 }
 
 TEST(CudaArch, any_entry_of_the_list_will_do) {
-  EXPECT_TRUE(runs_on("80-real;90a-real;120", 90));
-  EXPECT_FALSE(runs_on("80-real;90a-real;120", 75));
+  EXPECT_TRUE(runs_on("80-real,90a-real,120", 90));
+  EXPECT_FALSE(runs_on("80-real,90a-real,120", 75));
   EXPECT_FALSE(runs_on("", 90));
 }
 
