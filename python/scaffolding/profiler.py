@@ -7,6 +7,7 @@
 [('gemm', 128.0)]
 """
 
+import ctypes
 from dataclasses import dataclass
 
 from . import _core
@@ -20,7 +21,7 @@ class KernelEvent:
     flops: float
     bytes: float
     cpu_time_total: float  # microseconds on the host: on CUDA the time to launch
-    counted: tuple = ()  # by how much `counters` grew up to the end of this call, since the end of the one before
+    counted: tuple = ()  # by how much the counter's numbers grew up to the end of this call, since the end of the one before
 
 
 @dataclass
@@ -44,27 +45,22 @@ class KernelAverages(list):
 
 
 class profile:
-    """Records the kernel calls of all threads while it is entered; one at a time. counters: a function that returns a tuple of numbers that only grow,
-    which is asked after each call."""
+    """Records the kernel calls of all threads while it is entered; one at a time. counter, which: a ctypes function `int64_t counter(int which)` and a tuple of
+    what it is asked for after each call, numbers that only grow."""
 
-    def __init__(self, *, counters=None):
-        self._counters = counters
+    def __init__(self, *, counter=None, which=()):
+        self._counter, self._which = counter, list(which) if counter is not None else []
         self._events = []
 
     def __enter__(self):
-        before = self._counters() if self._counters else ()
-
-        def report(key, provider, shapes, flops, size, seconds):
-            nonlocal before
-            now = self._counters() if self._counters else ()
-            self._events.append(KernelEvent(key, provider, shapes, flops, size, 1e6 * seconds, tuple(b - a for a, b in zip(before, now))))
-            before = now
-
-        self._watch = _core._watch_kernels(report)
+        address = ctypes.cast(self._counter, ctypes.c_void_p).value if self._counter is not None else 0
+        self._watch = _core._KernelWatch(address, self._which)
         return self
 
     def __exit__(self, *exc):
+        rows = self._watch.take()
         del self._watch
+        self._events += [KernelEvent(key, who, shapes, flops, size, 1e6 * seconds, tuple(n)) for key, who, shapes, flops, size, seconds, n in rows]
 
     def events(self):
         return list(self._events)

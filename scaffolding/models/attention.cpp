@@ -4,6 +4,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/context_cache.h"
+#include "scaffolding/models/float8_path.h"
 #include "scaffolding/models/looked_at.h"
 #include "scaffolding/models/packed_projections.h"
 #include "scaffolding/ops/ops.h"
@@ -42,9 +43,13 @@ Tensor Attention::attend(const Tensor& hidden_states, const Tensor& encoder_hidd
   auto projected = [&](const nn::Linear& to) { return encoder_hidden_states ? project_context(to, context) : to(context); };
   Tensors qkv = encoder_hidden_states ? Tensors() : packed(x);
   if (qkv.empty()) qkv = {to_q(x), projected(to_k), projected(to_v)};
+  return mix(qkv[0], qkv[1], qkv[2], attention_mask, residual);
+}
+
+Tensor Attention::mix(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attention_mask, const Tensor& residual) const {
   auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}).transpose(1, 2); };
-  Tensor y = scaled_dot_product_attention(split(qkv[0]), split(qkv[1]), split(qkv[2]),
-                                          attention_mask && attention_mask.ndim() == 3 ? attention_mask.unsqueeze(1) : attention_mask);
+  Tensor y =
+      scaled_dot_product_attention(split(q), split(k), split(v), attention_mask && attention_mask.ndim() == 3 ? attention_mask.unsqueeze(1) : attention_mask);
   y = y.transpose(1, 2).flatten(2);
   return residual ? linear_beside(residual, to_out.get<0>(), &to_out.get<1>(), y) : to_out.get<1>()(to_out.get<0>()(y));
 }
@@ -57,6 +62,26 @@ Tensors Attention::packed(const Tensor& x) const {
   const Tensor weight = side_by_side({to_q.weight, to_k.weight, to_v.weight}), bias = to_q.bias ? side_by_side({to_q.bias, to_k.bias, to_v.bias}) : Tensor();
   if (!weight || (to_q.bias && !bias)) return {};
   return chunk(linear(x, weight, bias), 3, -1);
+}
+
+bool Attention::takes_float8(bool has_encoder) const {
+  const bool plain = !group_norm && !residual_connection && rescale_output_factor == 1 && !is_looked_at(*this);
+  return plain && float8_layer(to_q) && (has_encoder || (float8_layer(to_k) && float8_layer(to_v)));
+}
+
+Tensor Attention::beside(const Tensor& residual, const Float8Rows& x, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const {
+  const nn::LinearFP8 *q = float8_layer(to_q), *k = float8_layer(to_k), *v = float8_layer(to_v);
+  const DType dtype = residual.dtype();
+  if (encoder_hidden_states)
+    return mix(project_float8(*q, x, {}, dtype), project_context(to_k, encoder_hidden_states), project_context(to_v, encoder_hidden_states), attention_mask,
+               residual);
+  const Tensor weight = side_by_side({q->weight, k->weight, v->weight}), scale = side_by_side({q->scale, k->scale, v->scale}),
+               bias = q->bias ? side_by_side({q->bias, k->bias, v->bias}) : Tensor();
+  if (weight && scale && (bias || (!q->bias && !k->bias && !v->bias))) {
+    const Tensors parts = chunk(linear_of_fp8(x, weight, scale, bias, {}, dtype), 3, -1);
+    return mix(parts[0], parts[1], parts[2], attention_mask, residual);
+  }
+  return mix(project_float8(*q, x, {}, dtype), project_float8(*k, x, {}, dtype), project_float8(*v, x, {}, dtype), attention_mask, residual);
 }
 
 Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const {
@@ -105,6 +130,17 @@ Tensor FeedForward::beside(const Tensor& residual, const Tensor& x) const {
   return is_looked_at(*this) ? residual + (*this)(x) : linear_beside(residual, net.get<2>(), nullptr, net.get<1>()(net.get<0>()(x)));
 }
 
+bool FeedForward::takes_float8() const {
+  const FeedForwardProjection& first = net.get<0>();
+  const nn::Dropout& dropout = net.get<1>();
+  const bool drops = is_looked_at(dropout) || (dropout.training && dropout.p.to_double() > 0);
+  return first.activation_fn == "geglu" && !drops && !is_looked_at(*this) && !is_looked_at(first) && float8_layer(first.proj) && float8_layer(net.get<2>());
+}
+Tensor FeedForward::beside(const Tensor& residual, const Float8Rows& x) const {
+  const Tensor projection = project_float8(*float8_layer(net.get<0>().proj), x, {}, residual.dtype());
+  return project_float8(*float8_layer(net.get<2>()), geglu_fp8(projection), residual, residual.dtype());
+}
+
 namespace {
 std::optional<int64_t> embeddings_of(const char* who, const TransformerBlockOptions& o) {
   if (o.norm_type == "layer_norm") return {};
@@ -135,9 +171,15 @@ BasicTransformerBlock::BasicTransformerBlock(const char* who, int64_t dim, const
 }
 
 Tensor BasicTransformerBlock::compute(const Tensor& x, const Tensor& mask, const Tensor& context, const Tensor& context_mask, const Tensor& timestep) const {
-  Tensor h = attn1.beside(x, norm1(x, timestep), only_cross_attention ? context : Tensor(), mask);
-  if (attn2) h = attn2->beside(h, (*norm2)(h, timestep), context, context_mask);
-  return ff.beside(h, norm3(h));
+  // A norm whose result is quantised anyway writes it so.
+  auto quantises = [](const TransformerNorm& norm) { return !norm.emb && !is_looked_at(norm) && !autograd::grad_enabled() && !autocast::active(); };
+  auto attend = [&](const Attention& attention, const TransformerNorm& norm, const Tensor& h, const Tensor& encoder, const Tensor& bias) {
+    return quantises(norm) && attention.takes_float8(bool(encoder)) ? attention.beside(h, layer_norm_fp8(h, norm.weight, norm.bias, norm.eps), encoder, bias)
+                                                                    : attention.beside(h, norm(h, timestep), encoder, bias);
+  };
+  Tensor h = attend(attn1, norm1, x, only_cross_attention ? context : Tensor(), mask);
+  if (attn2) h = attend(*attn2, *norm2, h, context, context_mask);
+  return quantises(norm3) && ff.takes_float8() ? ff.beside(h, layer_norm_fp8(h, norm3.weight, norm3.bias, norm3.eps)) : ff.beside(h, norm3(h));
 }
 
 Tensor BasicTransformerBlock::forward(const Tensor& hidden_states, const Tensor& mask, const Tensor& context, const Tensor& context_mask,

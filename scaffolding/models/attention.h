@@ -5,6 +5,7 @@
 #include "scaffolding/nn/dropout.h"
 #include "scaffolding/nn/linear.h"
 #include "scaffolding/nn/norm.h"
+#include "scaffolding/ops/quantize/fp8_producers.h"
 
 namespace sf::models {
 
@@ -36,8 +37,14 @@ struct Attention : nn::Module {
   // residual + (*this)(...), which the last product adds where nobody looks at the parts.
   Tensor beside(const Tensor& residual, const Tensor& hidden_states, const Tensor& encoder_hidden_states = {}, const Tensor& attention_mask = {}) const;
 
+  // The same of tokens that are quantised already, whose projections (with an encoder's: queries' alone) are in float8: takes_float8.
+  Tensor beside(const Tensor& residual, const Float8Rows& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const;
+  bool takes_float8(bool has_encoder) const;
+
  private:
   Tensors packed(const Tensor& tokens) const;
+  // Attention between [B, N, heads * dim_head], and the projection of the result.
+  Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attention_mask, const Tensor& residual) const;
   // Tokens; residual: tokens that are added, or absent.
   Tensor attend(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask, const Tensor& residual) const;
 };
@@ -67,6 +74,8 @@ struct FeedForward : nn::Module {
   FeedForward(int64_t dim, const FeedForwardOptions& options = {});
   Tensor forward(const Tensor& hidden_states) const;
   Tensor beside(const Tensor& residual, const Tensor& hidden_states) const;  // residual + (*this)(hidden_states)
+  Tensor beside(const Tensor& residual, const Float8Rows& hidden_states) const;
+  bool takes_float8() const;  // both projections are in float8, and a GEGLU is between them
 };
 
 struct TransformerBlockOptions {

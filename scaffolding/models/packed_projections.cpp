@@ -3,6 +3,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/set_data.h"
 #include "scaffolding/models/attention.h"
+#include "scaffolding/models/float8_path.h"
 #include "scaffolding/models/looked_at.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/ops/cat/cat.h"
@@ -55,7 +56,17 @@ int64_t pack_attention(nn::Module& model) {
   int64_t packed = 0;
   for (auto& named : nn::named_modules(model)) {
     auto* a = dynamic_cast<Attention*>(named.module);
-    if (!a || is_looked_at(*a) || is_looked_at(a->to_q) || is_looked_at(a->to_k) || is_looked_at(a->to_v)) continue;
+    if (!a || is_looked_at(*a)) continue;
+    if (a->takes_float8(false)) {
+      const nn::LinearFP8 *q = float8_layer(a->to_q), *k = float8_layer(a->to_k), *v = float8_layer(a->to_v);
+      const Tensors codes{q->weight, k->weight, v->weight}, scales{q->scale, k->scale, v->scale}, shifts{q->bias, k->bias, v->bias};
+      if (!can_pack(codes) || !can_pack(scales) || (q->bias && !can_pack(shifts))) continue;
+      pack(codes), pack(scales);
+      if (q->bias) pack(shifts);
+      ++packed;
+      continue;
+    }
+    if (is_looked_at(a->to_q) || is_looked_at(a->to_k) || is_looked_at(a->to_v)) continue;
     const Tensors weights{a->to_q.weight, a->to_k.weight, a->to_v.weight}, biases{a->to_q.bias, a->to_k.bias, a->to_v.bias};
     const bool has_bias = biases[0] && biases[1] && biases[2], has_none = !biases[0] && !biases[1] && !biases[2];
     if (!can_pack(weights) || !(has_none || (has_bias && can_pack(biases)))) continue;

@@ -75,7 +75,7 @@ struct Costs {
     cost.flop = 4.0 * double(g.y.numel()) * double(g.a.sizes[1]);
   }
   void of(const ScaledProduct& p) {
-    views(p.a, p.b, p.scale_a, p.scale_b, p.bias, p.c);
+    views(p.a, p.b, p.scale_a, p.scale_b, p.bias, p.residual, p.c);
     cost.flop = 2.0 * double(p.c.numel()) * double(p.a.sizes[1]);
   }
   static double per_output(const TensorView& weight) { return 2.0 * double(weight.numel()) / double(weight.sizes[0]); }
@@ -144,6 +144,8 @@ struct Costs {
   void of(const BlockQuantize& q) { views(q.x, q.codes, q.absmax); }
   void of(const BlockDequantize& q) { views(q.codes, q.absmax, q.nested, q.offset, q.y); }
   void of(const Fp8Quantize& q) { views(q.x, q.q, q.scale); }
+  void of(const LayerNormFp8& n) { views(n.x, n.weight, n.bias, n.q, n.scale); }
+  void of(const GegluFp8& g) { views(g.hidden, g.gate, g.q, g.scale); }
   void of(const Fp8Dequantize& q) { views(q.q, q.scale, q.y); }
   void of(const PhiloxChances& c) { views(c.chances, c.out); }
   void of(const PhiloxCategories& c) { views(c.weights, c.running, c.out); }
@@ -182,7 +184,8 @@ std::map<const KernelTableBase*, Reader> make_readers() {
       layer_norm_backward, rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward, glu_forward, glu_backward, scale_rows, copy_kernel,
       fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply, sort_kernel, take_kernel, scatter_kernel,
       put_kernel, positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize, fp8_quantize, fp8_dequantize,
-      philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
+      layer_norm_fp8_kernel, geglu_fp8_kernel, philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel,
+      remap_backward_kernel, resample_kernel, adamw_step);
   auto pointwise = [&](const PointwiseTable& t) {
     m[static_cast<const KernelTable<PointwiseRow>*>(&t)] = read<PointwiseRow>, m[&t.views] = read<PointwiseViews>;
   };

@@ -1,5 +1,7 @@
 """profiler.profile: what kernels ran on what, and what they have to do at least."""
 
+import ctypes
+
 import pytest
 
 import scaffolding as sf
@@ -28,20 +30,34 @@ def test_bytes_are_each_operand_once_and_broadcast_ones_as_stored():
 
 
 def test_averages_sum_over_calls_and_counters_over_the_time_between():
-    asked = 0
+    asked = []
 
-    def counters():
-        nonlocal asked
-        asked += 1
-        return (asked, 10 * asked)
+    @ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int)
+    def counter(which):
+        asked.append(which)
+        return len(asked) * which
 
-    with profile(counters=counters) as prof:
+    with profile(counter=counter, which=(1, 10)) as prof:
         for _ in range(3):
             sf.ones(2, 2) @ sf.ones(2, 2)
     (gemm,) = [r for r in prof.key_averages() if r.key == "gemm"]
     assert gemm.count == 3 and gemm.flops == 48
-    assert sum(r.counted[0] for r in prof.key_averages()) == len(prof.events()) and gemm.counted == (3, 30)
-    assert "gemm" in prof.key_averages().table().splitlines()[1:][-1] or "gemm" in prof.key_averages().table(sort_by="flops").splitlines()[1]
+    assert gemm.counted == (6, 60) and len(asked) == 2 * (1 + len(prof.events()))
+    assert "gemm" in prof.key_averages().table(sort_by="flops").splitlines()[1]
+
+
+def test_kernels_that_run_on_several_threads_do_not_wait_for_the_interpreter():
+    before = sf.get_num_threads()
+    sf.set_num_threads(4)
+    try:
+        images, kernel = sf.randn(8, 32, 24, 24), sf.randn(32, 32, 3, 3)
+        with profile() as prof:
+            for _ in range(20):
+                sf.nn.functional.conv2d(images, kernel, padding=1)
+                sf.randn(64, 512) @ sf.randn(512, 512)
+    finally:
+        sf.set_num_threads(before)
+    assert sum(e.key == "conv_forward" for e in prof.events()) == 20
 
 
 def test_one_at_a_time_and_nothing_is_recorded_afterwards():
@@ -50,3 +66,6 @@ def test_one_at_a_time_and_nothing_is_recorded_afterwards():
             profile().__enter__()
     sf.ones(2) + 1
     assert prof.events() == []
+    with profile() as again:  # what failed left nothing behind
+        sf.ones(2) + 1
+    assert [e.key for e in again.events() if e.key == "add"] == ["add"]

@@ -3,11 +3,14 @@
 import os
 import warnings
 
-from .. import _core, hub
+from .. import _core, cuda, hub
 from .._core import _models
 from ..diffusion.configuration import FrozenDict
-from ..nn import Module
+from ..nn import Module, quantize_
 from . import quantized_files
+
+# Of transformer blocks: what a norm or a GEGLU comes before.
+_FLOAT8_LAYERS = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn2.to_q", "ff.net.0.proj", "ff.net.2")
 
 
 def size_in_bytes(size):
@@ -199,6 +202,26 @@ class ModelMixin:
         """Lays weights that read the same input side by side in memory: each self-attention's queries, keys and values, and a UNet's time projections. On CUDA
         one product does them all then, where no gradient is recorded. Names and values stay. Pipelines do so themselves."""
         _models.pack_projections(self)
+
+    def quantize_fp8(self):
+        """For sampling on GPUs that multiply in float8: the projections of transformer blocks whose input a norm or a GEGLU makes (attn1's to_q, to_k and to_v,
+        attn2's to_q, both of the feed-forward) become LinearFP8 with scales of rows; norms and GEGLU then write float8 themselves. Output projections, keys
+        and values of the text, time projections and convolutions stay in 16 bits. The weights are frozen and the 16-bit ones are gone. Returns the model.
+
+        RuntimeError on a GPU whose products know no scales of rows (compute capability other than 9.0), ValueError where no layer fits."""
+        device = self.device
+        if device.type == "cuda" and (capability := cuda.get_device_capability(device)) != (9, 0):
+            raise RuntimeError(
+                f"quantize_fp8: float8 products with scales of rows need compute capability 9.0, and {cuda.get_device_name(device)} has "
+                f"{capability[0]}.{capability[1]}; nn.quantize_(model, 'float8_e4m3fn') stores weights in float8 on any GPU"
+            )
+
+        def fits(layer, name):
+            return name.endswith(_FLOAT8_LAYERS) and layer.in_features % 16 == 0 and layer.out_features % 16 == 0
+
+        quantize_(self, "float8_e4m3fn", fits, per_row=True, dynamic=True)
+        self.fuse_qkv_projections()
+        return self
 
     @property
     def is_gradient_checkpointing(self):

@@ -38,10 +38,24 @@ struct Fp8Dequantize {
 };
 extern KernelTable<Fp8Dequantize> fp8_dequantize;
 
-// c[m, n] = (a[m, k] b[k, n]) * scale_a * scale_b + bias[n]. a, b: float8; b with stride 1 along k. scale_a [m] or [1], scale_b [n] or [1], float32.
+// c[m, n] = (a[m, k] b[k, n]) * scale_a * scale_b + bias[n] + residual[m, n]. a, b: float8; b with stride 1 along k. scale_a [m] or [1], scale_b [n] or [1],
+// float32. residual: undefined, or of c's dtype and sizes, dense and other memory.
 struct ScaledProduct {
-  TensorView a, b, scale_a, scale_b, bias, c;
+  TensorView a, b, scale_a, scale_b, bias, c, residual;
 };
 extern KernelTable<ScaledProduct> scaled_product;
+
+// layer_norm of x[R, C] with weight and bias [C], each optional, and hidden * gelu(gate) of [R, C] with last stride 1, quantised by rows to
+// q[R, C] float8_e4m3fn with scale[R], as Fp8Quantize measures it.
+struct LayerNormFp8 {
+  TensorView x, weight, bias;
+  double eps = 1e-5;
+  TensorView q, scale;
+};
+extern KernelTable<LayerNormFp8> layer_norm_fp8_kernel;
+struct GegluFp8 {
+  TensorView hidden, gate, q, scale;
+};
+extern KernelTable<GegluFp8> geglu_fp8_kernel;
 
 }  // namespace sf

@@ -26,8 +26,8 @@ TensorView batch_of_one(TensorView t) {
 Product product_of(const ScaledProduct& p) {
   ProductEpilogue epilogue{p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT, p.bias, {}};
   ProductScales scales{p.scale_b.as<const float>(), p.scale_a.as<const float>(), p.scale_a.numel() > 1};
-  return {p.b.dtype, p.a.dtype, p.c.dtype,  1,     *columns_of(batch_of_one(p.b)), *columns_of(batch_of_one(p.a)), *columns_of(batch_of_one(p.c)),
-          epilogue,  false,     p.c.device, scales};
+  return {p.b.dtype, p.a.dtype, p.c.dtype,  1,      *columns_of(batch_of_one(p.b)),        *columns_of(batch_of_one(p.a)), *columns_of(batch_of_one(p.c)),
+          epilogue,  false,     p.c.device, scales, p.residual ? p.residual.data : nullptr};
 }
 
 bool supports(const ScaledProduct& p) {
@@ -41,7 +41,7 @@ bool supports(const ScaledProduct& p) {
 }
 
 void run(const ScaledProduct& p) {
-  if (!product_of(p).run(1, 0)) check_cublas(CUBLAS_STATUS_NOT_SUPPORTED, "scaled_mm");
+  if (!product_of(p).run(1, p.residual ? 1 : 0)) check_cublas(CUBLAS_STATUS_NOT_SUPPORTED, "scaled_mm");
 }
 
 SF_KERNEL(scaled_product, DeviceType::CUDA, "cublaslt", 10, run, supports)
