@@ -139,7 +139,9 @@ LOCAL_MEMORY = {
     "sin_fn": 40,
     "cos_fn": 40,
     "tan_fn": 40,
+    "philox::Normal<double>": 40,
     "gemm_tiles": 128,  # where cuBLASLt is not
+    "reduce_runs<(sf::Reduction)13, ": 64,  # logsumexp of 16-bit values
 }
 
 
