@@ -18,6 +18,16 @@ template <class T> __device__ inline real_t<T> normalised(const Channels<T>& c, 
   return c.silu ? silu_of<T>(z) : z;
 }
 
+template <class A> struct Statistics { A mean, rstd; };
+// Of the group that the block has, from the sums of its elements' distances from `shift` and of their squares; kept in c.
+template <class T> __device__ inline Statistics<real_t<T>> statistics(const Channels<T>& c, double shift, const double (&sums)[2]) {
+  using A = real_t<T>;
+  const double size = double(c.group_size()), distance = sums[0] / size, variance = sums[1] / size - distance * distance;
+  const Statistics<A> s{A(shift + distance), A(1.0 / ::sqrt((variance > 0 ? variance : 0) + double(c.eps)))};
+  if (threadIdx.x == 0) c.mean[blockIdx.x] = s.mean, c.rstd[blockIdx.x] = s.rstd;
+  return s;
+}
+
 // A block per group.
 template <class T, int V, bool kLast, int kBlock> __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider vectors_of_plane) {
   using A = real_t<T>;
@@ -40,9 +50,7 @@ template <class T, int V, bool kLast, int kBlock> __global__ void __launch_bound
   });
   double sums[2] = {double(sum), double(squares)};
   block_sums(sums);
-  const double distance = sums[0] / double(size), variance = sums[1] / double(size) - distance * distance;
-  const A mean = A(double(shift) + distance), rstd = A(1.0 / ::sqrt((variance > 0 ? variance : 0) + double(c.eps)));
-  if (threadIdx.x == 0) c.mean[blockIdx.x] = mean, c.rstd[blockIdx.x] = rstd;
+  const auto [mean, rstd] = statistics(c, double(shift), sums);
   if (!c.out) return;
 
   T* out = c.out + first;
@@ -153,9 +161,7 @@ __global__ void __launch_bounds__(kThreads) group_statistics(Channels<T> c, Spli
     sums[1] += double(p.squares) + 2 * further * double(p.sum) + count * further * further;
   }
   block_sums(sums);
-  const double size = double(c.group_size()), distance = sums[0] / size, variance = sums[1] / size - distance * distance;
-  const A mean = A(shift + distance), rstd = A(1.0 / ::sqrt((variance > 0 ? variance : 0) + double(c.eps)));
-  if (threadIdx.x == 0) c.mean[blockIdx.x] = mean, c.rstd[blockIdx.x] = rstd;
+  const auto [mean, rstd] = statistics(c, shift, sums);
   for (int i = int(threadIdx.x); i < c.width; i += kThreads) {
     int channel = g * c.width + i;
     int64_t at = int64_t(n) * c.channels + channel;
