@@ -108,9 +108,58 @@ void convolutions(const Target& target, bool compile, Report report) {
     }
 }
 
-// Heads side by side in a row, as projections leave them.
-AttentionGraph attention(DType t, int64_t heads, int64_t key_heads, int64_t queries, int64_t keys, int64_t width, int64_t value_width, bool causal = false) {
+// What the UNets of Stable Diffusion 2.1 (64x64) and XL (128x128), two samples each, and the autoencoder's decoder (512x512, 1024x1024) ask for in bfloat16, as
+// the layers give it: first convolutions of residual blocks with a bias, second ones with a residual too, the shortcuts, and the resamplers.
+void networks(const Target& target, Report report) {
+  auto ask = [&](const std::string& what, ConvolutionGraph c, bool residual) {
+    c.bias = kBFloat16;
+    if (residual) c.residual = 16;
+    std::string name = "network, " + what + (residual ? " + residual" : "");
+    for (size_t i = 0; i < c.x.size(); ++i) name += (i == 0 ? " [" : ", ") + std::to_string(c.x[i]);
+    plan(name + "] to " + std::to_string(c.w[0]), graph_of(c), target, {}, report);
+  };
+  auto block = [&](int64_t n, int64_t in, int64_t out, int64_t pixels) {
+    ask("3x3", convolution(kBFloat16, {n, in, pixels, pixels}, out, {3, 3}, 1), false);
+    ask("3x3", convolution(kBFloat16, {n, out, pixels, pixels}, out, {3, 3}, 1), true);
+    if (in != out) ask("1x1", convolution(kBFloat16, {n, in, pixels, pixels}, out, {1, 1}, 0), false);
+  };
+  struct Level {
+    int64_t pixels, out;
+    std::vector<int64_t> in;
+    bool down;
+  };
+  for (const Level& l : {Level{64, 320, {320, 640, 960}, true},
+                         {32, 640, {320, 640, 960, 1280, 1920}, true},
+                         {16, 1280, {640, 1280, 1920, 2560}, true},
+                         {8, 1280, {1280, 2560}, false},
+                         {128, 320, {320, 640, 960}, true},
+                         {64, 640, {320, 640, 960, 1280, 1920}, true},
+                         {32, 1280, {640, 1280, 1920, 2560}, false}}) {
+    for (int64_t in : l.in) block(2, in, l.out, l.pixels);
+    if (l.down) ask("3x3, stride 2", convolution(kBFloat16, {2, l.out, l.pixels, l.pixels}, l.out, {3, 3}, 1, 2), false);
+  }
+  for (int64_t pixels : {64, 128}) {
+    ask("conv_in", convolution(kBFloat16, {2, 4, pixels, pixels}, 320, {3, 3}, 1), false);
+    ask("conv_out", convolution(kBFloat16, {2, 320, pixels, pixels}, 4, {3, 3}, 1), false);
+  }
+  for (int64_t latents : {64, 128}) {
+    ask("conv_in", convolution(kBFloat16, {1, 4, latents, latents}, 512, {3, 3}, 1), false);
+    for (int64_t times : {1, 2, 4}) block(1, 512, 512, latents * times);
+    block(1, 512, 256, 4 * latents), block(1, 256, 256, 4 * latents),
+        ask("3x3", convolution(kBFloat16, {1, 256, 8 * latents, 8 * latents}, 256, {3, 3}, 1), false);
+    block(1, 256, 128, 8 * latents), block(1, 128, 128, 8 * latents);
+    ask("conv_out", convolution(kBFloat16, {1, 128, 8 * latents, 8 * latents}, 3, {3, 3}, 1), false);
+  }
+}
+
+// Heads side by side in a row, as projections leave them; in_one: queries, keys and values side by side in a row, as one projection leaves the three.
+AttentionGraph attention(DType t, int64_t heads, int64_t key_heads, int64_t queries, int64_t keys, int64_t width, int64_t value_width, bool causal = false,
+                         bool in_one = false) {
   auto rows = [](int64_t n, int64_t length, int64_t w) { return Dims{length * n * w, w, n * w, 1}; };
+  if (in_one) {
+    const Dims row{3 * queries * heads * width, width, 3 * heads * width, 1};
+    return {t, 2, heads, heads, queries, queries, width, width, row, row, row, rows(heads, queries, width), causal, 0.125f, false};
+  }
   return {t,
           2,
           heads,
@@ -137,7 +186,12 @@ void attentions(const Target& target, Report report) {
        {Case{"self-attention d64", attention(kBFloat16, 10, 10, 4096, 4096, 64, 64)}, Case{"d40 float16", attention(kFloat16, 8, 8, 4096, 4096, 40, 40)},
         Case{"cross-attention 77", attention(kBFloat16, 10, 10, 1024, 77, 64, 64)}, Case{"causal 77", attention(kBFloat16, 12, 12, 77, 77, 64, 64, true)},
         Case{"grouped", attention(kBFloat16, 12, 4, 256, 256, 64, 64, true)}, Case{"d128", attention(kBFloat16, 24, 24, 4096, 4096, 128, 128)},
-        Case{"d160", attention(kFloat16, 8, 8, 64, 77, 160, 160)}, Case{"d8, 5 by 7, values narrower", attention(kBFloat16, 3, 3, 5, 7, 64, 8)}}) {
+        Case{"d40 of 4096", attention(kBFloat16, 8, 8, 4096, 4096, 40, 40)}, Case{"d80 of 1024", attention(kBFloat16, 8, 8, 1024, 1024, 80, 80)},
+        Case{"d80 over 77", attention(kBFloat16, 8, 8, 1024, 77, 80, 80)}, Case{"d160 of 256", attention(kBFloat16, 8, 8, 256, 256, 160, 160)},
+        Case{"d64 in one of 4096", attention(kBFloat16, 5, 5, 4096, 4096, 64, 64, false, true)},
+        Case{"d64 in one of 64", attention(kBFloat16, 20, 20, 64, 64, 64, 64, false, true)},
+        Case{"d64 in one of 1024", attention(kBFloat16, 20, 20, 1024, 1024, 64, 64, false, true)}, Case{"d160", attention(kFloat16, 8, 8, 64, 77, 160, 160)},
+        Case{"d8, 5 by 7, values narrower", attention(kBFloat16, 3, 3, 5, 7, 64, 8)}}) {
     AttentionGraph a = c.a;
     plan(std::string("attention, ") + c.name, graph_of(a), target, {}, report);
     a.lse = true;
@@ -162,6 +216,7 @@ extern "C" __attribute__((visibility("default"))) void sf_cudnn_on_paper(const c
     Target target{nullptr, &gpu};
     report(("cuDNN " + std::to_string(api().version())).c_str());
     convolutions(target, compile, report);
+    networks(target, report);
     if (compile) attentions(target, report);
   } catch (const Error& e) {
     report((std::string("failed: ") + e.what()).c_str());
