@@ -50,8 +50,9 @@ template <int kGroup> struct RowGroup {
   unsigned width;
 
   __device__ int64_t row() const {
+    unsigned log_width = unsigned(__popc(width - 1));
     if constexpr (kGroup == kThreads) return blockIdx.x;
-    else return int64_t(blockIdx.x) * (kThreads / width) + threadIdx.x / width;
+    else return int64_t(blockIdx.x) * (kThreads >> log_width) + (threadIdx.x >> log_width);
   }
   __device__ int lane() const { return int(kGroup == kThreads ? threadIdx.x : threadIdx.x & (width - 1)); }
   __device__ int step() const { return int(kGroup == kThreads ? unsigned(kThreads) : width); }
@@ -76,7 +77,7 @@ template <int kGroup> struct RowGroup {
 #define SF_ROW_KERNEL __global__ void __launch_bounds__(kThreads, 2)
 
 // f(first, k) for each run of V elements of a row that belongs to this thread; V divides cols. K > 0: there are at most K of them, and k is a
-// constant in the unrolled code, so that arrays with an entry for each stay in registers. K = 0: any number, k is 0.
+// constant in the unrolled code, so that arrays with an entry for each stay in registers; first is an int then. K = 0: any number, k is 0.
 template <int V, int K, int kGroup, class F> __device__ inline void for_my_columns(const RowGroup<kGroup>& g, int64_t cols, const F& f) {
   if constexpr (K > 0) {
     int n = int(cols), c = g.lane() * V, step = g.step() * V, first = 0;
@@ -95,17 +96,6 @@ template <int V, class T> __device__ inline void widen_lanes(const Vec<T, V>& bi
 #pragma unroll
   for (int i = 0; i < V; ++i) x[i] = widen(bits.v[i]);
 }
-template <int V, class T> __device__ inline void read_lanes(const T* p, real_t<T> (&x)[V]) {
-  Vec<T, V> bits = *reinterpret_cast<const Vec<T, V>*>(p);  // a copy: of a reference, nvcc loads the elements one by one
-  widen_lanes<V>(bits, x);
-}
-template <int V, class T> __device__ inline void write_lanes(T* p, const real_t<T> (&x)[V]) {
-  Vec<T, V> bits;
-#pragma unroll
-  for (int i = 0; i < V; ++i) bits.v[i] = to_storage<T>(x[i]);
-  *reinterpret_cast<Vec<T, V>*>(p) = bits;
-}
-
 // A vector while it waits in registers. Elements of 16 bits stay in pairs: nvcc gives each member of a Vec a register of its own.
 template <class T, int V, bool kPairs = (sizeof(T) == 2 && V % 2 == 0)> struct Held {
   Vec<T, V> bits;
@@ -132,15 +122,26 @@ template <class T, int V> struct alignas(sizeof(T) * V) Held<T, V, true> {
   }
 };
 
+template <int V, class T> __device__ inline void read_lanes(const T* p, real_t<T> (&x)[V]) {
+  Held<T, V> bits = *reinterpret_cast<const Held<T, V>*>(p);  // a copy: of a reference, nvcc loads the elements one by one
+  bits.widen_to(x);
+}
+template <int V, class T> __device__ inline void write_lanes(T* p, const real_t<T> (&x)[V]) {
+  Vec<T, V> bits;
+#pragma unroll
+  for (int i = 0; i < V; ++i) bits.v[i] = to_storage<T>(x[i]);
+  *reinterpret_cast<Vec<T, V>*>(p) = bits;
+}
+
 // A thread's runs of one row: kept in registers as they are stored (K > 0; all loads are issued at once), or read again each time (K = 0).
 template <class T, int V, int K> struct RowRuns {
   const T* row;
   Held<T, V> kept[K > 0 ? K : 1];
 
   template <int kGroup> __device__ RowRuns(const RowGroup<kGroup>& g, const T* from, int64_t cols) : row(from) {
-    if constexpr (K > 0) for_my_columns<V, K>(g, cols, [&](int64_t c, int k) { kept[k] = *reinterpret_cast<const Held<T, V>*>(from + c); });
+    if constexpr (K > 0) for_my_columns<V, K>(g, cols, [&](auto c, int k) { kept[k] = *reinterpret_cast<const Held<T, V>*>(from + c); });
   }
-  __device__ void get(int64_t c, int k, real_t<T> (&x)[V]) const {
+  template <class Column> __device__ void get(Column c, int k, real_t<T> (&x)[V]) const {
     if constexpr (K > 0) kept[k].widen_to(x);
     else read_lanes<V>(row + c, x);
   }
@@ -151,12 +152,13 @@ template <int V, class S, class A> __device__ inline void read_entries_of(const 
   constexpr int kAtOnce = V * sizeof(S) > 16 ? int(16 / sizeof(S)) : V;
 #pragma unroll
   for (int i = 0; i < V; i += kAtOnce) {
-    Vec<S, kAtOnce> bits = *reinterpret_cast<const Vec<S, kAtOnce>*>(p + i);
+    real_t<S> part[kAtOnce];
+    read_lanes<kAtOnce>(p + i, part);
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) x[i + j] = A(widen(bits.v[j]));
+    for (int j = 0; j < kAtOnce; ++j) x[i + j] = A(part[j]);
   }
 }
-template <class T, int V, class A> __device__ inline void read_entries(const Numbers& n, int64_t i, A (&x)[V]) {
+template <class T, int V, class A, class At> __device__ inline void read_entries(const Numbers& n, At i, A (&x)[V]) {
   if (n.dtype == dtype_of<T>::value) return read_entries_of<V>(static_cast<const T*>(n.data) + i, x);
   switch (n.dtype) {
     case kFloat32: return read_entries_of<V>(static_cast<const float*>(n.data) + i, x);

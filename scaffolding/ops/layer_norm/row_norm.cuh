@@ -32,18 +32,22 @@ template <class T> struct RowNorm {
   real_t<T>*mean, *rstd;
 };
 
-// v[i] * (plus + scale[i]) + shift[i]; either may be absent.
-template <class T, int V, class A>
-__device__ inline void scale_and_shift(A (&v)[V], const Numbers& scale, const Numbers& shift, int64_t scale_at, int64_t shift_at, A plus) {
+// v[i] * scale[i] + shift[i], or with kPlusOne v[i] * (1 + scale[i]) + shift[i]; either may be absent.
+template <bool kPlusOne, class T, int V, class A, class At>
+__device__ inline void scale_and_shift(A (&v)[V], const Numbers& scale, const Numbers& shift, At scale_at, At shift_at) {
   A a[V], b[V];
-  if (scale) read_entries<T, V>(scale, scale_at, a);
+  if (scale) {
+    read_entries<T, V>(scale, scale_at, a);
+#pragma unroll
+    for (int i = 0; i < V; ++i) a[i] = kPlusOne ? A(1) + a[i] : a[i];
+  }
   if (shift) read_entries<T, V>(shift, shift_at, b);
   if (scale && shift) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) v[i] = v[i] * (plus + a[i]) + b[i];
+    for (int i = 0; i < V; ++i) v[i] = v[i] * a[i] + b[i];
   } else if (scale) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) v[i] *= plus + a[i];
+    for (int i = 0; i < V; ++i) v[i] *= a[i];
   } else if (shift) {
 #pragma unroll
     for (int i = 0; i < V; ++i) v[i] += b[i];
@@ -59,7 +63,7 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
   if (n.residual) {
     RowRuns<T, V, K> residuals(g, n.residual + row * n.cols, cols);
     T* sum = n.sum + row * n.cols;
-    for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+    for_my_columns<V, K>(g, cols, [&](auto c, int k) {
       A v[V], r[V];
       runs.get(c, k, v);
       residuals.get(c, k, r);
@@ -74,7 +78,7 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
   A mean = 0, squares = 0;
   if constexpr (kMean) {
     A total = 0;
-    for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+    for_my_columns<V, K>(g, cols, [&](auto c, int k) {
       A v[V];
       runs.get(c, k, v);
 #pragma unroll
@@ -82,7 +86,7 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
     });
     mean = g.sum(total) / A(n.cols);
   }
-  for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+  for_my_columns<V, K>(g, cols, [&](auto c, int k) {
     A v[V];
     runs.get(c, k, v);
 #pragma unroll
@@ -94,13 +98,13 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
   if (g.lane() == 0 && n.mean) n.mean[row] = mean;
   if (g.lane() == 0 && n.rstd) n.rstd[row] = rstd;
   int64_t batch = n.batches.of(row);
-  for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+  for_my_columns<V, K>(g, cols, [&](auto c, int k) {
     A v[V];
     runs.get(c, k, v);
 #pragma unroll
     for (int i = 0; i < V; ++i) v[i] = sizeof(T) == 2 ? v[i] * rstd + shift : (v[i] - mean) * rstd;
-    scale_and_shift<T, V>(v, n.weight, n.bias, c, c, A(0));
-    scale_and_shift<T, V>(v, n.scale, n.shift, batch * n.scale_stride + c, batch * n.shift_stride + c, A(1));
+    scale_and_shift<false, T, V>(v, n.weight, n.bias, c, c);
+    scale_and_shift<true, T, V>(v, n.scale, n.shift, batch * n.scale_stride + c, batch * n.shift_stride + c);
     write_lanes<V>(y + c, v);
   });
 }
@@ -122,7 +126,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm_dx(RowNormGr
   RowRuns<T, V, K> xs(group, n.x + row * n.cols, cols), dys(group, n.dy + row * n.cols, cols);
   A mean = cols > 0 && n.mean ? n.mean[row] : A(0), rstd = cols > 0 ? n.rstd[row] : A(0), sum = 0, sum_hat = 0, v[V], g[V];
   int64_t batch = n.batches.of(row);
-  auto gradient_of_hat = [&](int64_t c, int k) {
+  auto gradient_of_hat = [&](auto c, int k) {
     A w[V];
     xs.get(c, k, v);
     dys.get(c, k, g);
@@ -139,7 +143,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm_dx(RowNormGr
       for (int i = 0; i < V; ++i) g[i] += g[i] * w[i];
     }
   };
-  for_my_columns<V, K>(group, cols, [&](int64_t c, int k) {
+  for_my_columns<V, K>(group, cols, [&](auto c, int k) {
     gradient_of_hat(c, k);
 #pragma unroll
     for (int i = 0; i < V; ++i) sum += g[i], sum_hat += g[i] * v[i];
@@ -147,7 +151,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm_dx(RowNormGr
   sum = n.mean ? group.sum(sum) / A(n.cols) : A(0);
   sum_hat = group.sum(sum_hat) / A(n.cols);
   if (cols == 0) return;
-  for_my_columns<V, K>(group, cols, [&](int64_t c, int k) {
+  for_my_columns<V, K>(group, cols, [&](auto c, int k) {
     gradient_of_hat(c, k);
 #pragma unroll
     for (int i = 0; i < V; ++i) v[i] = rstd * (g[i] - sum - v[i] * sum_hat);

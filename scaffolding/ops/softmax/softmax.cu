@@ -25,7 +25,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows(SoftmaxR
   if constexpr (K > 0) {
     RowRuns<T, V, K> runs(g, x, cols);
     A v[K][V], top = -A(INFINITY), total = 0;
-    for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+    for_my_columns<V, K>(g, cols, [&](auto c, int k) {
       runs.get(c, k, v[k]);
 #pragma unroll
       for (int i = 0; i < V; ++i) v[k][i] *= unit, top = larger_of(top, v[k][i]);
@@ -45,7 +45,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows(SoftmaxR
     total = g.sum(total);
     A factor = s.log ? E::natural(A(1)) : A(1) / total, shift = s.log ? log_of(total) : A(0);
     if (cols == 0) return;
-    for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+    for_my_columns<V, K>(g, cols, [&](auto c, int k) {
 #pragma unroll
       for (int i = 0; i < V; ++i) v[k][i] = v[k][i] * factor - shift;
       write_lanes<V>(y + c, v[k]);
@@ -54,7 +54,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows(SoftmaxR
     auto [top, total] = row_exponentials<V>(g, x, cols, unit);
     A factor = s.log ? E::natural(A(1)) : A(1) / total, shift = s.log ? log_of(total) : A(0);
     if (cols == 0) return;
-    for_my_columns<V, K>(g, cols, [&, top = top](int64_t c, int) {
+    for_my_columns<V, K>(g, cols, [&, top = top](auto c, int) {
       A v[V];
       read_lanes<V>(x + c, v);
 #pragma unroll
@@ -75,7 +75,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows_backward
   T* dx = s.out + row * s.cols;
   RowRuns<T, V, K> ys(g, s.x + row * s.cols, cols), dys(g, s.dy + row * s.cols, cols);
   A sum = 0;
-  for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+  for_my_columns<V, K>(g, cols, [&](auto c, int k) {
     A a[V], b[V];
     dys.get(c, k, b);
     ys.get(c, k, a);
@@ -85,7 +85,7 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows_backward
   sum = g.sum(sum);
   if (cols == 0) return;
   A unit = E::unit(A(1));
-  for_my_columns<V, K>(g, cols, [&](int64_t c, int k) {
+  for_my_columns<V, K>(g, cols, [&](auto c, int k) {
     A a[V], b[V];
     dys.get(c, k, b);
     ys.get(c, k, a);
