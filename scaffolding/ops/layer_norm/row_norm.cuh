@@ -59,7 +59,7 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
   RowGroup<kGroup> g{width};
   int64_t row = g.row(), cols = row < n.rows ? n.cols : 0;  // lanes without a row stay for the shuffles
   T* y = n.y + row * n.cols;
-  RowRuns<T, V, K> runs(g, n.x + row * n.cols, cols);
+  WideRuns<T, V, K> runs(g, n.x + row * n.cols, cols);
   if (n.residual) {
     RowRuns<T, V, K> residuals(g, n.residual + row * n.cols, cols);
     T* sum = n.sum + row * n.cols;
@@ -71,14 +71,14 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
 #pragma unroll
       for (int i = 0; i < V; ++i) rounded.v[i] = to_storage<T>(v[i] + r[i]);
       *reinterpret_cast<Vec<T, V>*>(sum + c) = rounded;
-      if constexpr (K > 0) runs.kept[k] = Held<T, V>::of(rounded);
+      if constexpr (K > 0) widen_lanes<V>(rounded, runs.kept[k]);
     });
     runs.row = sum;  // without registers each thread reads again what it wrote itself
   }
   A mean = 0, squares = 0;
   if constexpr (kMean) {
     A total = 0;
-    for_my_columns<V, K>(g, cols, [&](auto c, int k) {
+    for_all_columns<V, K>(g, cols, [&](auto c, int k, bool) {
       A v[V];
       runs.get(c, k, v);
 #pragma unroll
@@ -86,11 +86,12 @@ template <bool kMean, class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm(
     });
     mean = g.sum(total) / A(n.cols);
   }
-  for_my_columns<V, K>(g, cols, [&](auto c, int k) {
-    A v[V];
+  for_all_columns<V, K>(g, cols, [&](auto c, int k, bool inside) {
+    A v[V], sum = 0;
     runs.get(c, k, v);
 #pragma unroll
-    for (int i = 0; i < V; ++i) squares += (v[i] - mean) * (v[i] - mean);
+    for (int i = 0; i < V; ++i) sum += (v[i] - mean) * (v[i] - mean);
+    squares += inside ? sum : A(0);
   });
   squares = g.sum(squares);
   if (cols == 0) return;
