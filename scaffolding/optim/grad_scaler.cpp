@@ -135,6 +135,12 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   stage.found_inf = found;
 }
 
+void GradScaler::also_skip(Optimizer& optimizer, const Tensor& flag) {
+  Stage& stage = stages_[&optimizer];
+  SF_CHECK_AS(RuntimeError, options_.capturable && stage.found_inf, "GradScaler.also_skip: needs capturable=true, and a call of unscale_() before");
+  stage.found_inf = maximum(stage.found_inf, flag);
+}
+
 bool GradScaler::step(Optimizer& optimizer) {
   if (!options_.enabled) {
     optimizer.step();

@@ -36,9 +36,10 @@ class GradScaler {
  public:
   explicit GradScaler(const GradScalerOptions& options = {});
   Tensor scale(const Tensor& loss);
-  void unscale_(Optimizer& optimizer);                // before clipping; step() does it otherwise. RuntimeError the second time
-  bool step(Optimizer& optimizer);                    // false when the step was skipped; with capturable always true, since only the device knows
-  void update(std::optional<double> new_scale = {});  // after every step()
+  void unscale_(Optimizer& optimizer);                       // before clipping; step() does it otherwise. RuntimeError the second time
+  void also_skip(Optimizer& optimizer, const Tensor& flag);  // with capturable, after unscale_(): step() changes nothing either where flag is not 0
+  bool step(Optimizer& optimizer);                           // false when the step was skipped; with capturable always true, since only the device knows
+  void update(std::optional<double> new_scale = {});         // after every step()
   // With capturable these wait for the device.
   double get_scale() const { return options_.enabled ? state().scale : 1; }
   int64_t growth_tracker() const { return state().growth_tracker; }

@@ -11,6 +11,7 @@
 #include "scaffolding/io/torch_file.h"
 #include "scaffolding/nn/clip_grad.h"
 #include "scaffolding/nn/state_dict.h"
+#include "scaffolding/ops/copy/pinned.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/interrupt.h"
 #include "scaffolding/train/training_files.h"
@@ -40,7 +41,8 @@ Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoade
       SF_CHECK(known, "Trainer: the optimizer has a parameter of shape ", p.shape(), " that the model does not have; a checkpoint would miss it");
       trained_.push_back(p);
     }
-  if (o_.run.mixed_precision == "fp16") scaler_.emplace();
+  if (o_.run.mixed_precision == "fp16") scaler_.emplace(optim::GradScalerOptions{.capturable = o_.cuda_graph});
+  if (o_.cuda_graph) make_capturable();
   last_step_ = o_.run.total_steps(loader.size());
   epochs_before_ = loader.epoch();
   if (o_.run.output_dir.empty()) return;
@@ -50,6 +52,40 @@ Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoade
   if (!found) return;
   damaged_ = found->damaged;
   load(found->path);
+}
+
+static Tensors there(const Tensors& inputs, Device device) {
+  Tensors out;
+  for (const Tensor& t : inputs) {
+    check_defined("Trainer", "what prepare made of a batch", t);
+    bool uploads = device.is_cuda() && t.device().is_cpu();
+    out.push_back(uploads ? to_device(pin_memory(t), device, true) : to_device(t, device));  // a copy from pinned memory waits for nothing
+  }
+  return out;
+}
+
+static Trainer::Step both(Trainer::Prepare prepare, Trainer::PreparedStep step, Device device) {
+  SF_CHECK(prepare && step, "Trainer: needs a function that prepares a batch and one that gives the loss of what was prepared");
+  return [=](data::Batch& batch) { return step(there(prepare(batch), device)); };
+}
+
+Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Prepare prepare, PreparedStep step, TrainerOptions options)
+    : Trainer(model, optimizer, loader, both(prepare, step, device_of(nn::named_parameters(model))), std::move(options)) {
+  prepare_ = std::move(prepare);
+  prepared_ = std::move(step);
+}
+
+void Trainer::make_capturable() {
+  Device device = device_of(parameters_);
+  SF_CHECK(device.is_cuda(), "Trainer: cuda_graph needs a model on CUDA, got one on ", device);
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
+    try {
+      optimizer_.set_option(g, "capturable", true);
+    } catch (const ValueError& e) {
+      fail(std::string("Trainer: cuda_graph needs an optimizer that can be captured (Adam, AdamW, AdamW8bit, SGD): ") + e.what());
+    }
+  }
+  bad_ = zeros({}, kFloat32, device);
 }
 
 // ---- checkpoints
@@ -76,6 +112,7 @@ void Trainer::write_checkpoint(const std::string& folder) {
 
 std::string Trainer::save() {
   SF_CHECK(checkpoints_, "Trainer: save needs an output_dir");
+  settle();
   if (saved_step_ == state_.step) return newest_;
   try {
     if (log_) log_->sync();
@@ -100,7 +137,7 @@ void Trainer::load(const std::string& folder) {
   if (o_.ema) {
     io::SafetensorsFile file(folder + "/ema.safetensors");
     Tensors shadow;
-    for (auto& p : parameters_) shadow.push_back(file.get(p.name));
+    for (size_t i = 0; i < parameters_.size(); ++i) shadow.push_back(to_device(file.get(parameters_[i].name), o_.ema->shadow_params()[i].device()));
     o_.ema->load(o_.ema->options(), state.ema_step, shadow);
   }
   loader_.load_state(loader_state(tree("dataloader.pt")));
@@ -120,6 +157,8 @@ void Trainer::show(const std::string& text) const {
 }
 
 void Trainer::begin() {
+  SF_CHECK(!o_.cuda_graph || prepared_,
+           "Trainer: cuda_graph needs a step in two parts, of which `prepare` is what the host does; give both to the constructor");
   if (random_states_) set_random_states(*std::exchange(random_states_, {}), device_of(parameters_));
   else if (o_.seed && !begun_ && state_.step == 0) manual_seed(*o_.seed);
   begun_ = true;
@@ -136,13 +175,19 @@ FitResult Trainer::fit() {
   bool stopped = false;
   while (!stopped && !finished()) {
     StepRecord record;
-    if (!train_step(record)) break;
-    if (o_.run.eval_steps && state_.step % *o_.run.eval_steps == 0) record.evaluation = evaluate();
-    show(log_->record(record, state_));
+    if (!(o_.cuda_graph ? captured_step() : train_step(record))) break;
+    const bool evaluating = o_.run.eval_steps && state_.step % *o_.run.eval_steps == 0;
+    if (o_.cuda_graph) {
+      if (evaluating || state_.step % o_.run.logging_steps == 0) settle(evaluating);
+    } else {
+      if (evaluating) record.evaluation = evaluate();
+      show(log_->record(record, state_));
+    }
     if (o_.on_step_end) o_.on_step_end(*this);
     if (checkpoints_ && o_.run.checkpointing_steps && state_.step % *o_.run.checkpointing_steps == 0) save();
     stopped = stop_ || interrupt.asked();
   }
+  settle();
   optimizer_.zero_grad();
   show(log_->finish());
   if (checkpoints_ && state_.step > 0) save();
@@ -172,32 +217,45 @@ bool Trainer::train_step(StepRecord& record) {
   return true;
 }
 
-// The batch's share of the loss, whose gradient is added.
-double Trainer::micro_step(data::Batch& batch) {
+// What the step gives, under autocast where mixed_precision asks for it.
+Tensor Trainer::loss_of(const std::function<Tensor()>& step) const {
   Tensor loss;
   {
     std::optional<autocast::Autocast> on;
     if (o_.run.mixed_precision != "no") on.emplace(device_of(parameters_), autocast::Options{.dtype = o_.run.mixed_precision == "fp16" ? kFloat16 : kBFloat16});
-    loss = step_(batch);
+    loss = step();
   }
   SF_CHECK(loss && loss.numel() == 1 && loss.requires_grad(), "Trainer: step must return the loss, one element that requires a gradient, got ",
            loss ? "shape " + str(loss.shape()) + (loss.requires_grad() ? "" : " without gradient") : "nothing");
-  auto n = double(o_.run.gradient_accumulation_steps);
+  return loss;
+}
+
+void Trainer::backward(Tensor loss) {
+  if (o_.run.gradient_accumulation_steps > 1) loss = loss / double(o_.run.gradient_accumulation_steps);
+  (scaler_ ? scaler_->scale(loss) : loss).backward();
+}
+
+Tensors Trainer::gradients() const {
+  Tensors grads;
+  for (const Tensor& p : trained_)
+    if (Tensor g = p.grad()) grads.push_back(g);
+  SF_CHECK_AS(RuntimeError, !grads.empty(), "Trainer: no parameter of the optimizer got a gradient; the loss does not depend on them");
+  return grads;
+}
+
+// The batch's share of the loss, whose gradient is added.
+double Trainer::micro_step(data::Batch& batch) {
+  Tensor loss = loss_of([&] { return step_(batch); });
   double value = loss.item();
   check_loss(value, state_.step + 1, parameters_);
-  if (n > 1) loss = loss / n;
-  (scaler_ ? scaler_->scale(loss) : loss).backward();
-  return value / n;
+  backward(loss);
+  return value / double(o_.run.gradient_accumulation_steps);
 }
 
 // The optimizer's step; returns the norm of the gradients.
 double Trainer::update() {
   if (scaler_) scaler_->unscale_(optimizer_);
-  Tensors grads;
-  for (const Tensor& p : trained_)
-    if (Tensor g = p.grad()) grads.push_back(g);
-  SF_CHECK_AS(RuntimeError, !grads.empty(), "Trainer: no parameter of the optimizer got a gradient; the loss does not depend on them");
-  Tensor norm = nn::get_total_norm(grads);
+  Tensor norm = nn::get_total_norm(gradients());
   double value = norm.item();
   // A scaled loss may overflow: the scaler skips the step and lowers the scale. Where it is below 1 already, that is not why.
   if (!scaler_ || scaler_->get_scale() < 1) check_gradients(value, state_.step + 1, parameters_);
@@ -214,6 +272,100 @@ double Trainer::update() {
   if (o_.ema) o_.ema->step(tensors_of(parameters_));
   return value;
 }
+
+// ---- captured steps
+
+// The losses of inputs, n batches one after the other, and the norm: float64 [n + 1]. Everything up to the averages.
+Tensors Trainer::step_to_capture(const Tensors& inputs) {
+  const size_t n = size_t(o_.run.gradient_accumulation_steps), each = inputs.size() / n;
+  optimizer_.zero_grad();
+  Tensors numbers;
+  for (size_t i = 0; i < n; ++i) {
+    Tensor loss = loss_of([&] { return prepared_(Tensors(inputs.begin() + long(i * each), inputs.begin() + long((i + 1) * each))); });
+    numbers.push_back(to_dtype(loss.detach().reshape({}), kFloat64));
+    backward(loss);
+  }
+  if (scaler_) scaler_->unscale_(optimizer_);
+  Tensor norm = nn::get_total_norm(gradients());
+  numbers.push_back(to_dtype(norm, kFloat64));
+  Tensor results = stack(numbers);
+  // From the first number on that is not finite, no step changes anything: the host hears of it later.
+  note_not_finite(scaler_ ? results.narrow(0, 0, int64_t(n)) : results, bad_);
+  if (o_.run.max_grad_norm) nn::clip_grads_with_norm_(trained_, *o_.run.max_grad_norm, norm);
+  if (scaler_) {
+    scaler_->also_skip(optimizer_, bad_);
+    scaler_->step(optimizer_);
+    scaler_->update();
+  } else {
+    optimizer_.step_unless(bad_);
+    if (o_.ema) o_.ema->step(tensors_of(parameters_));
+  }
+  return {results};
+}
+
+bool Trainer::captured_step() {
+  Pending now;
+  Tensors inputs;
+  for (int64_t i = 0; i < o_.run.gradient_accumulation_steps; ++i) {
+    std::optional<data::Batch> batch;
+    while (!batch) {
+      if (o_.run.max_epochs && epochs() >= *o_.run.max_epochs) {
+        state_.epoch = epochs();
+        return false;
+      }
+      batch = loader_.next();
+    }
+    Tensors some = there(prepare_(*batch), device_of(parameters_));
+    SF_CHECK(!some.empty() && inputs.size() == some.size() * size_t(i), "Trainer: prepare must give as many tensors for each batch, got ", some.size());
+    inputs.insert(inputs.end(), some.begin(), some.end());
+    now.record.samples += batch->size();
+  }
+  now.record.lr = optimizer_.lr();
+  if (!graphed_) graphed_ = std::make_unique<optim::GraphedStep>([this](const Tensors& in) { return step_to_capture(in); });
+  now.results = (*graphed_)(inputs)[0];
+  // With a scale only the device knows whether a step was skipped, and a schedule and averages have to.
+  bool stepped = true;
+  if (scaler_ && (o_.scheduler || o_.ema)) stepped = std::isfinite(now.results.select(0, o_.run.gradient_accumulation_steps).item());
+  if (stepped && o_.scheduler) o_.scheduler->step();
+  if (stepped && scaler_ && o_.ema) o_.ema->step(tensors_of(parameters_));
+  now.step = ++state_.step;
+  now.epoch = state_.epoch = epochs();
+  pending_.push_back(std::move(now));
+  return true;
+}
+
+// Logs the steps that the host has not heard of, the last one with the evaluation: where the host waits.
+void Trainer::settle(bool evaluating) {
+  if (pending_.empty()) return;
+  auto pending = std::exchange(pending_, {});
+  Tensors results;
+  for (Pending& p : pending) results.push_back(p.results);
+  const std::vector<double> values = stack(results).cpu().to_vector();
+  const auto n = size_t(o_.run.gradient_accumulation_steps);
+  const int64_t step = state_.step, epoch = state_.epoch;
+  for (size_t k = 0; k < pending.size(); ++k) {
+    Pending& p = pending[k];
+    const double* losses = values.data() + k * (n + 1);
+    for (size_t i = 0; i < n; ++i) {
+      check_loss(losses[i], p.step, parameters_);
+      p.record.loss += losses[i] / double(n);
+    }
+    p.record.grad_norm = losses[n];
+    if (!scaler_ || scaler_->get_scale() < 1) check_gradients(losses[n], p.step, parameters_);
+    loss_ = p.record.loss;
+    state_.step = p.step, state_.epoch = p.epoch;
+    if (evaluating && k + 1 == pending.size()) p.record.evaluation = evaluate();
+    show(log_->record(p.record, state_));
+  }
+  state_.step = step, state_.epoch = epoch;
+}
+
+double Trainer::loss() {
+  settle();
+  return loss_;
+}
+
+optim::GraphedStep::Statistics Trainer::graphs() const { return graphed_ ? graphed_->statistics() : optim::GraphedStep::Statistics{}; }
 
 std::map<std::string, double> Trainer::evaluate() {
   struct Restore {

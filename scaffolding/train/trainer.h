@@ -31,6 +31,10 @@ struct TrainerOptions {
   std::function<void(Trainer&)> on_step_end;
   std::function<void(Trainer&, const std::string& folder)> on_checkpoint;  // after each that was written
   bool quiet = false;
+  // On CUDA: a step (all of its batches, to the averages) is captured once for each shape and replayed, with the same numbers. Needs the constructor with
+  // `prepare`; the optimizer becomes capturable. Nothing waits for the GPU but every run.logging_steps, before an evaluation, a checkpoint and the end (with
+  // fp16, a schedule or averages: every step). That is where a loss that is NaN is found; from its step on, no weight has changed.
+  bool cuda_graph = false;
   std::ostream* progress = nullptr;  // where the progress line goes; without one, standard error
   bool stop_on_interrupt = true;     // the first SIGINT saves a checkpoint and ends fit()
 };
@@ -48,6 +52,11 @@ class Trainer {
   using Step = std::function<Tensor(data::Batch& batch)>;
   // Loads the checkpoint to resume from. ValueError for arguments that are impossible or contradict each other.
   Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Step step, TrainerOptions options);
+  // A step in two parts: what the host makes of a batch, tensors of which there are always as many, and the loss of those once they are on the model's
+  // device, which must do the same for every batch where steps are captured.
+  using Prepare = std::function<Tensors(data::Batch& batch)>;
+  using PreparedStep = std::function<Tensor(const Tensors& inputs)>;
+  Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Prepare prepare, PreparedStep step, TrainerOptions options);
 
   // Trains to the end of the run, or until stop(). Called again, it goes on. RuntimeError for a loss or a gradient that is not
   // finite, and for a checkpoint that could not be written; what was written before is whole.
@@ -57,7 +66,8 @@ class Trainer {
 
   int64_t step() const { return state_.step; }
   const RunState& state() const { return state_; }
-  double loss() const { return loss_; }
+  double loss();                                                             // of the last step; waits for it
+  optim::GraphedStep::Statistics graphs() const;                             // of captured steps
   EventFile* tensorboard() { return log_ ? log_->tensorboard() : nullptr; }  // during fit()
   // What is wrong with newer checkpoints that resume="latest" passed over.
   const std::vector<std::string>& damaged_checkpoints() const { return damaged_; }
@@ -70,6 +80,13 @@ class Trainer {
   bool finished() const;
   bool train_step(StepRecord& record);  // false: the data ended
   double micro_step(data::Batch& batch);
+  Tensor loss_of(const std::function<Tensor()>& step) const;
+  void backward(Tensor loss);
+  Tensors gradients() const;
+  void make_capturable();
+  bool captured_step();
+  Tensors step_to_capture(const Tensors& inputs);
+  void settle(bool evaluating = false);
   double update();
   std::map<std::string, double> evaluate();
   void show(const std::string& text) const;
@@ -78,6 +95,8 @@ class Trainer {
   optim::Optimizer& optimizer_;
   data::DataLoader& loader_;
   Step step_;
+  Prepare prepare_;
+  PreparedStep prepared_;
   TrainerOptions o_;
   Named parameters_;  // of the model
   Tensors trained_;   // of the optimizer
@@ -89,6 +108,15 @@ class Trainer {
   std::optional<io::Object> random_states_;  // to be set when fit() begins
   std::vector<std::string> damaged_;
   std::string newest_;
+  // Steps that the host has not heard of: their losses and the norm, float64 on the device.
+  struct Pending {
+    StepRecord record;
+    int64_t step, epoch;
+    Tensor results;
+  };
+  std::unique_ptr<optim::GraphedStep> graphed_;
+  std::vector<Pending> pending_;
+  Tensor bad_;  // float32 []: 1 from the first loss or norm on that is not finite
   double loss_ = 0;
   int64_t saved_step_ = -1;
   int64_t epochs_before_ = 0;  // that the loader had finished when the run began

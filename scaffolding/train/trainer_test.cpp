@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/backend.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"
@@ -51,6 +52,52 @@ struct Training {
   }
 };
 
+// A run on CUDA, its steps captured or not; batches of 8, the last of an epoch of 5.
+struct CudaTraining {
+  int seeded = (manual_seed(4), 0);
+  Tensor x = randn({29, 5}), y = randn({29, 2});
+  nn::Sequential net{nn::Linear(5, 16), nn::GELU(), nn::Dropout(0.25), nn::Linear(16, 2)};
+  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::CosineAnnealingLR> schedule;
+  std::unique_ptr<optim::EMAModel> ema;
+  data::DataLoader loader{std::make_shared<data::TensorDataset>(x, y), {.batch_size = 8, .shuffle = true}};
+  std::unique_ptr<Trainer> trainer;
+
+  CudaTraining(const std::string& folder, bool captured, const std::string& precision, int64_t accumulate, int64_t steps = 14) {
+    nn::to(net, {.device = Device("cuda")});
+    optimizer = std::make_unique<optim::AdamW>(nn::parameters(net), optim::AdamWOptions{.lr = 1e-2});
+    schedule = std::make_unique<optim::CosineAnnealingLR>(*optimizer, optim::CosineAnnealingOptions{.T_max = 20});
+    ema = std::make_unique<optim::EMAModel>(nn::parameters(net), optim::EmaOptions{.decay = 0.9});
+    TrainerOptions options{.run = {.output_dir = folder,
+                                   .max_steps = steps,
+                                   .gradient_accumulation_steps = accumulate,
+                                   .max_grad_norm = 0.5,
+                                   .mixed_precision = precision,
+                                   .checkpointing_steps = {},
+                                   .logging_steps = 4,
+                                   .tensorboard = false},
+                           .scheduler = schedule.get(),
+                           .ema = ema.get(),
+                           .seed = 9,
+                           .resume = "latest",
+                           .quiet = true,
+                           .cuda_graph = captured};
+    trainer = std::make_unique<Trainer>(
+        net, *optimizer, loader,
+        [](data::Batch& b) {
+          return Tensors{b.image, b.target};
+        },
+        [this](const Tensors& in) { return mse_loss(net(in[0]), in[1]); }, options);
+  }
+  std::vector<double> weights() {
+    std::vector<double> all;
+    for (const Tensors& list : {nn::parameters(net), Tensors(ema->shadow_params())})
+      for (const Tensor& t : list)
+        for (double v : t.detach().cpu().to_vector()) all.push_back(v);
+    return all;
+  }
+};
+
 class TrainerTest : public io::TestFolder {
  protected:
   // metrics.jsonl without what depends on the clock.
@@ -61,6 +108,85 @@ class TrainerTest : public io::TestFolder {
     return out;
   }
 };
+
+class CudaTrainer : public TrainerTest {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+    TrainerTest::SetUp();
+  }
+};
+
+TEST_F(CudaTrainer, captured_runs_are_the_plain_ones_bit_for_bit) {
+  for (auto [precision, accumulate] : {std::pair{"no", 1}, std::pair{"bf16", 2}, std::pair{"fp16", 1}}) {
+    std::vector<std::vector<double>> weights;
+    std::vector<std::string> lines;
+    for (bool captured : {false, true}) {
+      std::string folder = path(std::string(precision) + (captured ? "-captured" : "-plain"));
+      CudaTraining run(folder, captured, precision, accumulate);
+      FitResult end = run.trainer->fit();
+      EXPECT_EQ(end.step, 14);
+      EXPECT_EQ(end.loss, run.trainer->loss());
+      weights.push_back(run.weights());
+      lines.push_back(losses(folder));
+      auto graphs = run.trainer->graphs();
+      EXPECT_EQ(graphs.eager + graphs.replays, captured ? 14 : 0);
+      EXPECT_EQ(graphs.captures > 0, captured);
+    }
+    EXPECT_EQ(weights[1], weights[0]) << precision;
+    EXPECT_EQ(lines[1], lines[0]) << precision;
+  }
+}
+
+TEST_F(CudaTrainer, a_captured_run_goes_on_from_its_checkpoint_bit_for_bit) {
+  CudaTraining whole(path("whole"), false, "no", 1);
+  whole.trainer->fit();
+  CudaTraining(path("cut"), true, "no", 1, 6).trainer->fit();
+  CudaTraining rest(path("cut"), true, "no", 1);
+  EXPECT_EQ(rest.trainer->step(), 6);
+  rest.trainer->fit();
+  EXPECT_EQ(rest.weights(), whole.weights());
+}
+
+TEST_F(CudaTrainer, a_captured_run_stops_at_the_step_that_is_not_finite_with_the_weights_before_it) {
+  CudaTraining run(path("spoilt"), true, "no", 1);
+  run.x.narrow(0, 0, 29).fill_(NAN);
+  std::vector<double> before;
+  for (const Tensor& p : nn::parameters(run.net))
+    for (double v : p.detach().cpu().to_vector()) before.push_back(v);
+  std::string message;
+  try {
+    run.trainer->fit();
+  } catch (const RuntimeError& e) {
+    message = e.what();
+  }
+  EXPECT_NE(message.find("the loss is nan at step 1"), std::string::npos) << message;
+  std::vector<double> now;
+  for (const Tensor& p : nn::parameters(run.net))
+    for (double v : p.detach().cpu().to_vector()) now.push_back(v);
+  EXPECT_EQ(now, before);
+}
+
+TEST_F(CudaTrainer, refuses_to_capture_what_it_cannot) {
+  CudaTraining run(path("refused"), false, "no", 1);
+  auto message = [](const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const ValueError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  TrainerOptions options{.run = {.max_steps = 1}, .quiet = true, .cuda_graph = true};
+  auto whole = [&](data::Batch& b) { return mse_loss(run.net(b.image.cuda()), b.target.cuda()); };
+  EXPECT_NE(message([&] { Trainer(run.net, *run.optimizer, run.loader, whole, options).fit(); }).find("needs a step in two parts"), std::string::npos);
+  optim::Adafactor adafactor(nn::parameters(run.net), {});
+  EXPECT_NE(message([&] { Trainer(run.net, adafactor, run.loader, whole, options); }).find("Adafactor: has no option 'capturable'"), std::string::npos);
+  nn::Linear here(5, 2);
+  optim::SGD sgd(nn::parameters(here), {});
+  EXPECT_NE(message([&] { Trainer(here, sgd, run.loader, whole, options); }).find("needs a model on CUDA, got one on cpu"), std::string::npos);
+}
 
 TEST(TrainingFiles, StatesThatOnlyPythonHasAreRefused) {
   auto state = [](io::Object seed, io::Object sampler) {
