@@ -1,5 +1,6 @@
 """scaffolding.cuda: with a GPU, with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY), and without either."""
 
+import ctypes
 import gc
 import os
 import pathlib
@@ -88,6 +89,33 @@ def test_memory_is_counted():
     assert "in tensors" in cuda.memory_summary()
     cuda.empty_cache()
     assert cuda.memory_reserved() == reserved
+
+
+@with_gpu
+def test_a_full_device_gives_the_cache_back_and_tries_again():
+    try:
+        limit = ctypes.CDLL(os.environ.get("SF_CUDA_LIBRARY", "")).sf_cuda_emulator_set_memory
+    except (OSError, AttributeError):
+        pytest.skip("unproven here: needs the emulator, whose memory can be made small")
+    limit.argtypes = [ctypes.c_size_t]
+    gc.collect()
+    cuda.empty_cache()
+    free, total = cuda.mem_get_info()
+    before = cuda.memory_stats()
+    limit(total - free + (48 << 20))
+    try:
+        small = [sf.ones(8 << 18, device="cuda") for _ in range(4)]  # 32 MiB in blocks of their own
+        small.clear()
+        assert cuda.memory_reserved() >= before["reserved_bytes.all.current"] + (32 << 20)
+        large = sf.ones(10 << 20, device="cuda")  # 40 MiB: only where the cache is given back
+        assert cuda.memory_stats()["num_alloc_retries"] == before["num_alloc_retries"] + 1
+        assert cuda.memory_stats()["num_ooms"] == before["num_ooms"]
+        with pytest.raises(cuda.OutOfMemoryError):
+            sf.ones(10 << 20, device="cuda")
+        assert cuda.memory_stats()["num_ooms"] == before["num_ooms"] + 1
+        assert large[-1].item() == 1
+    finally:
+        limit(total)
 
 
 @with_gpu
