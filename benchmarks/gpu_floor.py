@@ -80,11 +80,11 @@ def vae(pixels):
 
 
 def training(config, batch, pixels):
-    """Weights in bfloat16 with float32 ones behind them, as `scaffolding train` keeps them on a GPU; gradients are clipped."""
+    """Weights in bfloat16 with float32 ones behind them; gradients are clipped, in passes of which the launches alone are counted."""
     model = on_gpu(lambda: UNet2DConditionModel(**config)).train()
     x, noise, text = random(batch, 4, pixels, pixels), random(batch, 4, pixels, pixels), random(batch, 77, config["cross_attention_dim"])
     time = sf.full((batch,), 500, device="cuda")
-    optimizer = sf.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = sf.optim.AdamW(model.parameters(), lr=1e-4, master_weights=True)
 
     def call():
         optimizer.zero_grad()
