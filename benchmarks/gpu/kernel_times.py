@@ -39,18 +39,22 @@ def calls_of(work, tiny):
         cuda.synchronize()
         marks = []
 
-        def mark():
+        @ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int)
+        def mark(which):
             event = cuda.Event(enable_timing=True)
             event.record(cuda.current_stream())
             marks.append(event)
-            return (len(marks),)
+            return len(marks)
 
         if not tiny:
             keep_busy(LEAD_MS)
-        with sf.profiler.profile(counters=mark) as profile:  # which marks the beginning
+        mark(0)
+        with sf.profiler.profile(counter=mark, which=(0,)) as profile:
             work.calls[0]()
         cuda.synchronize()
-    return [(e, 1e3 * a.elapsed_time(b)) for e, a, b in zip(profile.events(), marks, marks[1:])]
+    events = profile.events()
+    marks = marks[-len(events) - 1 :]  # the last one before the first call, and one after each
+    return [(e, 1e3 * a.elapsed_time(b)) for e, a, b in zip(events, marks, marks[1:])]
 
 
 def floor_us(event):
