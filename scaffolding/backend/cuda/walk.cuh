@@ -23,7 +23,7 @@ template <int N> struct Walk {
   char* data[N];
   uint32_t n = 0;
   int32_t ndim = 0;
-  bool vectors = false;          // each operand is dense and aligned for vectors of `lanes`, or one element for all
+  bool vectors = false;          // along dimension 0 each operand is dense and aligned for vectors of `lanes`, or one element for all
   Divider sizes[kMaxDims];       // [0] is the innermost
   int64_t strides[N][kMaxDims];  // in bytes
 
@@ -31,25 +31,27 @@ template <int N> struct Walk {
   __device__ void offsets(uint32_t i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
 #pragma unroll 1
-    for (int d = 0; d < ndim; ++d) {
+    for (int d = 0; d + 1 < ndim; ++d) {
       uint32_t q = sizes[d].quotient(i), r = i - q * sizes[d].d;
       for (int k = 0; k < N; ++k) at[k] += int64_t(r) * strides[k][d];
       i = q;
     }
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * strides[k][ndim - 1];
   }
 };
 
-// item: bytes of an element of each operand.
+// item: bytes of an element of each operand. Vectors may leave a rest behind where one dimension is all there is; in rows they must fill them.
 template <int N> Walk<N> make_walk(const cpu::StridedLoop& loop, const size_t (&item)[N], int lanes) {
   Walk<N> w;
   w.n = uint32_t(loop.sizes[0] * loop.rows);
   w.ndim = loop.ndim;
-  w.vectors = loop.ndim == 1;
+  w.vectors = loop.ndim == 1 || loop.sizes[0] % lanes == 0;
   for (int d = 0; d < loop.ndim; ++d) w.sizes[d] = Divider(uint32_t(loop.sizes[d] > 0 ? loop.sizes[d] : 1));
   for (int k = 0; k < N; ++k) {
     w.data[k] = loop.data[k];
     for (int d = 0; d < kMaxDims; ++d) w.strides[k][d] = d < loop.ndim ? loop.strides[k][d] : 0;
     bool dense = w.strides[k][0] == int64_t(item[k]) && reinterpret_cast<uintptr_t>(w.data[k]) % (item[k] * size_t(lanes)) == 0;
+    for (int d = 1; d < loop.ndim; ++d) dense = dense && w.strides[k][d] % (int64_t(item[k]) * lanes) == 0;
     w.vectors = w.vectors && (dense || (k > 0 && w.strides[k][0] == 0));
   }
   return w;
@@ -76,6 +78,7 @@ template <int N, class F> void for_walks(cpu::StridedLoop loop, const size_t (&i
     if (loop.sizes[d] > loop.sizes[at]) at = d;
   cpu::StridedLoop rest = loop;
   loop.sizes[at] /= 2;
+  if (loop.sizes[at] > 16) loop.sizes[at] -= loop.sizes[at] % 16;  // vectors stay aligned
   rest.sizes[at] -= loop.sizes[at];
   for (int k = 0; k < N; ++k) rest.data[k] += loop.sizes[at] * loop.strides[k][at];
   for (auto* half : {&loop, &rest}) {

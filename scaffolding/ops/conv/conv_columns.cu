@@ -16,7 +16,8 @@ struct Units {
   void* col;
   uint32_t total;
   Divider units, taps[3], rows, out[3];
-  int64_t size[3], stride[3], padding[3], dilation[3], pixel_units, group_units, first;
+  int64_t size[3], stride[3], padding[3], dilation[3], pixel_units, group_units, first_picture;
+  uint32_t first;  // row, counted from first_picture's
   bool backwards;
 };
 
@@ -31,17 +32,14 @@ template <class U> __global__ void __launch_bounds__(kThreads) write_units(Units
   uint32_t rest = i;
   int64_t unit = split(rest, c.units), tap[3];
   for (int d = 2; d >= 0; --d) tap[d] = split(rest, c.taps[d]);
-  int64_t row = c.first + split(rest, c.rows), group = rest, from = 0;
-  int64_t out[3];
-  for (int d = 2; d >= 0; --d) {
-    out[d] = row % c.out[d].d;
-    row /= c.out[d].d;
-  }
+  uint32_t row = c.first + uint32_t(split(rest, c.rows));
+  int64_t group = rest, out[3];
+  for (int d = 2; d >= 0; --d) out[d] = split(row, c.out[d]);
   bool inside = true;
-  from = row;  // the picture
+  int64_t from = c.first_picture + row;
   for (int d = 0; d < 3; ++d) {
     int64_t at = c.backwards ? out[d] + c.padding[d] - tap[d] * c.dilation[d] : out[d] * c.stride[d] - c.padding[d] + tap[d] * c.dilation[d];
-    if (c.backwards) {
+    if (c.backwards && c.stride[d] > 1) {
       inside = inside && at % c.stride[d] == 0;
       at = at < 0 ? -1 : at / c.stride[d];
     }
@@ -67,7 +65,9 @@ void write_columns(const ConvColumns& c) {
     u.taps[d] = Divider(uint32_t(c.kernel[d])), u.out[d] = Divider(uint32_t(c.out[d]));
     u.size[d] = c.size[d], u.stride[d] = c.stride[d], u.padding[d] = c.padding[d], u.dilation[d] = c.dilation[d];
   }
-  u.first = c.first, u.backwards = c.backwards;
+  int64_t pixels = c.out[0] * c.out[1] * c.out[2];
+  SF_CHECK_AS(NotSupported, pixels + c.rows <= INT32_MAX, "conv: an output of ", pixels, " pixels a picture is too large for CUDA without cuDNN");
+  u.first_picture = c.first / pixels, u.first = uint32_t(c.first % pixels), u.backwards = c.backwards;
   unsigned blocks = blocks_for(u.total, 1);
   switch (unit) {
     case 16: return launch("conv", c.device, blocks, write_units<Sixteen>, u);

@@ -60,15 +60,6 @@ void positions(const Positions& k) {
   *k.found = true;
 }
 
-template <class U> __global__ void __launch_bounds__(kThreads) take_elements(Walk<3> w, int64_t scale) {
-  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
-  if (i >= w.n) return;
-  int64_t at[3];
-  w.offsets(i, at);
-  int64_t offset = *reinterpret_cast<const int64_t*>(w.data[2] + at[2]) * scale;
-  *reinterpret_cast<U*>(w.data[0] + at[0]) = *reinterpret_cast<const U*>(w.data[1] + at[1] + offset);
-}
-
 template <class F> void by_size(DType t, const F& f) {
   switch (size_of(t)) {
     case 1: return f(uint8_t());
@@ -78,12 +69,60 @@ template <class F> void by_size(DType t, const F& f) {
   }
 }
 
+// V elements that lie side by side: in one access where the address, which may come from an index, allows it.
+template <class T, int V> __device__ Vec<T, V> load_any(const char* p) {
+  if (reinterpret_cast<uintptr_t>(p) % (sizeof(T) * V) == 0) return *reinterpret_cast<const Vec<T, V>*>(p);
+  Vec<T, V> x;
+#pragma unroll
+  for (int v = 0; v < V; ++v) x.v[v] = reinterpret_cast<const T*>(p)[v];
+  return x;
+}
+template <class T, int V> __device__ void store_any(char* p, const Vec<T, V>& x) {
+  if (reinterpret_cast<uintptr_t>(p) % (sizeof(T) * V) == 0) {
+    *reinterpret_cast<Vec<T, V>*>(p) = x;
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < V; ++v) reinterpret_cast<T*>(p)[v] = x.v[v];
+}
+
+// Where all but the indices are dense along dimension 0, which the indices broadcast over: loop's dimension 0 in vectors of `lanes`. False elsewhere.
+bool in_vectors(cpu::StridedLoop& loop, int dense, int64_t item, int64_t lanes) {
+  if (loop.sizes[0] % lanes != 0) return false;
+  for (int k = 0; k < loop.operands; ++k)
+    if (loop.strides[k][0] != (k < dense ? item : 0)) return false;
+  loop.sizes[0] /= lanes;
+  for (int k = 0; k < dense; ++k) loop.strides[k][0] *= lanes;
+  return true;
+}
+
+template <class U, int V> __global__ void __launch_bounds__(kThreads) take_elements(Walk<3> w, int64_t scale) {
+  constexpr int kEach = 2;  // of a thread, both on their way at once
+  uint32_t first = blockIdx.x * uint32_t(kThreads * kEach) + threadIdx.x;
+  int64_t at[kEach][3];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    if (first + j * kThreads >= w.n) break;
+    w.offsets(first + j * kThreads, at[j]);
+    at[j][1] += *reinterpret_cast<const int64_t*>(w.data[2] + at[j][2]) * scale;
+  }
+  Vec<U, V> x[kEach];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (first + j * kThreads < w.n) x[j] = load_any<U, V>(w.data[1] + at[j][1]);
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (first + j * kThreads < w.n) store_any(w.data[0] + at[j][0], x[j]);
+}
+
 void take(const Take& t) {
   by_size(t.out.dtype, [&](auto u) {
     using U = decltype(u);
+    constexpr int V = 16 / int(sizeof(U));
     const size_t item[] = {sizeof(U), sizeof(U), sizeof(int64_t)};
-    for_walks<3>(cpu::StridedLoop{&t.out, &t.in, &t.offset}, item, 1,
-                 [&](const Walk<3>& w) { launch("take", t.out.device, blocks_for(w.n, 1), take_elements<U>, w, t.scale * int64_t(sizeof(U))); });
+    cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
+    auto kernel = in_vectors(loop, 2, int64_t(sizeof(U)), V) ? take_elements<U, V> : take_elements<U, 1>;
+    for_walks<3>(loop, item, 1, [&](const Walk<3>& w) { launch("take", t.out.device, blocks_for(w.n, 2), kernel, w, t.scale * int64_t(sizeof(U))); });
   });
 }
 
@@ -158,31 +197,66 @@ __global__ void __launch_bounds__(kThreads) number_points(const int64_t* offset,
   point[i] = uint32_t(i);
 }
 
+// runs: at the first of equal points how many they are, at the others 0. The points are in order.
+__global__ void __launch_bounds__(kThreads) count_runs(const int64_t* offset, const uint32_t* order, uint32_t n, uint32_t* runs) {
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (i >= n) return;
+  int64_t mine = offset[order[i]];
+  if (i > 0 && offset[order[i - 1]] == mine) {
+    runs[i] = 0;
+    return;
+  }
+  uint32_t low = i, high = n;  // equal at low, and not at high
+  while (high - low > 1) {
+    uint32_t middle = low + (high - low) / 2;
+    if (offset[order[middle]] == mine) low = middle;
+    else high = middle;
+  }
+  runs[i] = high - i;
+}
+
 struct Points {
   const int64_t* offset;
   const uint32_t* order;  // the points by rising offset, equal ones in the order given
-  int64_t n, src_step, item;
+  const uint32_t* runs;
+  uint32_t blocks;  // of a place
+  int64_t src_step, item;
 };
 
-// A thread per lane and place: the first of the points that go there does them all.
-template <class T, bool kAdds> __global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p) {
-  int64_t blocks = (int64_t(w.n) + kThreads - 1) / kThreads, first = blockIdx.x / blocks;
-  uint32_t i = uint32_t(blockIdx.x % blocks) * kThreads + threadIdx.x;
-  if (i >= w.n) return;
+// A thread per V lanes and place: the first of the points that go there does them all, in order.
+template <class T, bool kAdds, int V> __global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p) {
+  uint32_t first = blockIdx.x / p.blocks, i = (blockIdx.x - first * p.blocks) * uint32_t(kThreads) + threadIdx.x, run = p.runs[first];
+  if (i >= w.n || run == 0) return;
   int64_t offset = p.offset[p.order[first]];
-  if (offset < 0 || (first > 0 && p.offset[p.order[first - 1]] == offset)) return;
+  if (offset < 0) return;
   int64_t at[2];
   w.offsets(i, at);
-  T* y = reinterpret_cast<T*>(w.data[0] + at[0] + offset * p.item);
+  char* y = w.data[0] + at[0] + offset * p.item;
   const char* from = w.data[1] + at[1];
-  int64_t k = first;
   if constexpr (kAdds) {
-    typename Adding<T>::type sum = widen(*y);
-    for (; k < p.n && p.offset[p.order[k]] == offset; ++k) sum = added<T>(sum, *reinterpret_cast<const T*>(from + int64_t(p.order[k]) * p.src_step));
-    *y = rounded<T>(sum);
+    Vec<T, V> old = load_any<T, V>(y);
+    typename Adding<T>::type sum[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] = widen(old.v[v]);
+    auto add = [&](const Vec<T, V>& x) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) sum[v] = added<T>(sum[v], x.v[v]);
+    };
+    constexpr uint32_t kEach = 4;  // on their way at once
+    uint32_t k = first, end = first + run;
+    for (; k + kEach <= end; k += kEach) {
+      Vec<T, V> x[kEach];
+#pragma unroll
+      for (uint32_t j = 0; j < kEach; ++j) x[j] = load_any<T, V>(from + p.order[k + j] * p.src_step);
+#pragma unroll
+      for (uint32_t j = 0; j < kEach; ++j) add(x[j]);
+    }
+    for (; k < end; ++k) add(load_any<T, V>(from + p.order[k] * p.src_step));
+#pragma unroll
+    for (int v = 0; v < V; ++v) old.v[v] = rounded<T>(sum[v]);
+    store_any(y, old);
   } else {
-    while (k + 1 < p.n && p.offset[p.order[k + 1]] == offset) ++k;
-    *y = *reinterpret_cast<const T*>(from + int64_t(p.order[k]) * p.src_step);
+    store_any(y, load_any<T, V>(from + p.order[first + run - 1] * p.src_step));
   }
 }
 
@@ -198,12 +272,20 @@ void put(const Put& k) {
   launch("put", device, blocks_for(n, 1), number_points, k.offset, n, keys.as<uint64_t>(), points.as<uint32_t>());
   const uint32_t* order =
       sort_rows("put", device, {keys.as<void>(), other_keys.as<void>(), points.as<uint32_t>(), other_points.as<uint32_t>(), int(sizeof(uint64_t)), 64, 1, n});
+  Scratch runs(device, size_t(n) * sizeof(uint32_t));
+  launch("put", device, blocks_for(n, 1), count_runs, k.offset, order, uint32_t(n), runs.as<uint32_t>());
   cpu::StridedLoop lanes{&out, &src};
   by_type(k.out.dtype, k.accumulate, [&](auto t, auto adds) {
     using T = decltype(t);
-    Points p{k.offset, order, n, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T))};
+    constexpr bool kAdds = decltype(adds)::value;
+    constexpr int V = sizeof(T) == 1 ? 8 : 16 / int(sizeof(T));
+    auto kernel = in_vectors(lanes, 2, int64_t(sizeof(T)), V) ? put_lanes<T, kAdds, V> : put_lanes<T, kAdds, 1>;
+    Points p{k.offset, order, runs.as<const uint32_t>(), 1, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T))};
     const size_t item[] = {sizeof(T), sizeof(T)};
-    for_walks<2>(lanes, item, 1, [&](const Walk<2>& w) { launch("put", device, blocks_for(w.n, 1) * unsigned(n), put_lanes<T, decltype(adds)::value>, w, p); });
+    for_walks<2>(lanes, item, 1, [&](const Walk<2>& w) {
+      p.blocks = blocks_for(w.n, 1);
+      launch("put", device, p.blocks * unsigned(n), kernel, w, p);
+    });
   });
 }
 

@@ -1,4 +1,4 @@
-// The .def expressions as functors for CUDA: T is float (also for 16-bit floats), double or Int<I>.
+// The .def expressions as functors for CUDA: T is float, ShortFloat (for 16-bit floats), double or Int<I>.
 // The functions have the names and meanings of backend/cpu/simd_math.h and row_math.h.
 #pragma once
 #include "scaffolding/backend/cuda/elementwise.cuh"
@@ -47,20 +47,27 @@ namespace sf::cuda {
 #include "scaffolding/ops/pointwise/expressions.h"
 #pragma pop_macro("SF_INLINE")
 
+}  // namespace sf::cuda
+
+#include "scaffolding/ops/pointwise/short_float.cuh"
+
+namespace sf::cuda {
+
 enum Kind { FLOAT, NUMERIC };
 enum Saves { NONE = 0, X = 1, Y = 2 };
 
 // The type an element is computed in, and the ways there and back.
 template <class T> struct Compute { using type = Int<T>; };
-template <> struct Compute<Half> { using type = float; };
-template <> struct Compute<BFloat16> { using type = float; };
+template <> struct Compute<Half> { using type = ShortFloat; };
+template <> struct Compute<BFloat16> { using type = ShortFloat; };
 template <> struct Compute<float> { using type = float; };
 template <> struct Compute<double> { using type = double; };
 template <class T> using compute_t = typename Compute<T>::type;
 
-template <class T> __device__ inline compute_t<T> to_compute(T x) { return widen(x); }
+template <class T> __device__ inline compute_t<T> to_compute(T x) { return compute_t<T>(widen(x)); }
 template <class T> __device__ inline T from_compute(Int<T> x) { return x.v; }
 template <class T> __device__ inline T from_compute(float x) { return narrow<T>(x); }
+template <class T> __device__ inline T from_compute(ShortFloat x) { return narrow<T>(x.v); }
 template <class T> __device__ inline T from_compute(double x) { return T(x); }
 
 template <class F> void as_integer(DType t, const F& f) {

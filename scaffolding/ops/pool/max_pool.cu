@@ -12,37 +12,65 @@ struct Windows {
   const void* in;
   void* out;
   int64_t* index;
-  spatial::Extent from, to;
+  spatial::Extent from;
   const int64_t *start[3], *count[3];
-  int64_t dilation[3], total;
+  int64_t dilation[3];
 };
-template <class T> __global__ void __launch_bounds__(kThreads) largest_of_windows(Windows w) {
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= w.total) return;
-  Pixel p = pixel_of(w.to, i);
-  const T* in = static_cast<const T*>(w.in);
-  real_t<T> best = -real_t<T>(INFINITY);
-  int64_t first[3], at = -1;
-  for (int d = 0; d < 3; ++d) first[d] = w.start[d][p.at[d]];
-  for (int64_t a = 0; a < w.count[0][p.at[0]]; ++a)
-    for (int64_t b = 0; b < w.count[1][p.at[1]]; ++b)
-      for (int64_t c = 0; c < w.count[2][p.at[2]]; ++c) {
-        int64_t place[3] = {first[0] + a * w.dilation[0], first[1] + b * w.dilation[1], first[2] + c * w.dilation[2]};
-        real_t<T> v = widen(in[index_in(w.from, p.outer, place[0], place[1], place[2], p.inner)]);
-        if (v > best || v != v || at < 0) best = v, at = (place[0] * w.from.size[1] + place[1]) * w.from.size[2] + place[2];  // the last NaN, as torch
+// Place counts the pixels of a picture: 32 bits where they suffice, since eight of them are kept.
+template <class T, int V, class Place> __global__ void __launch_bounds__(kThreads) largest_of_windows(Windows w, Images to) {
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (i >= to.total) return;
+  Images::Place p = to.place(i);
+  int64_t first[3], count[3];
+  for (int d = 0; d < 3; ++d) first[d] = w.start[d][p.at[d]], count[d] = w.count[d][p.at[d]];
+  const Vec<T, V>* in = static_cast<const Vec<T, V>*>(w.in) + pixel_in(w.from, p.outer, 0, 0, 0) * to.units.d + p.unit;
+  Vec<T, V> best;
+  Place at[V];
+  bool none = true;
+  for (int64_t a = 0; a < count[0]; ++a)
+    for (int64_t b = 0; b < count[1]; ++b)
+      for (int64_t c = 0; c < count[2]; ++c) {
+        int64_t pixel = pixel_in(w.from, 0, first[0] + a * w.dilation[0], first[1] + b * w.dilation[1], first[2] + c * w.dilation[2]);
+        Vec<T, V> x = in[pixel * to.units.d];
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          auto value = widen(x.v[v]);
+          if (none || value > widen(best.v[v]) || value != value) best.v[v] = x.v[v], at[v] = Place(pixel);  // the last NaN, as torch
+        }
+        none = false;
       }
-  static_cast<T*>(w.out)[i] = in[(p.outer * w.from.size[0] * w.from.size[1] * w.from.size[2] + at) * w.from.inner + p.inner];
-  if (w.index) w.index[i] = at;
+  static_cast<Vec<T, V>*>(w.out)[to.first + i] = best;
+  if (!w.index) return;
+  Vec<int64_t, V> index;
+#pragma unroll
+  for (int v = 0; v < V; ++v) index.v[v] = at[v];
+  int64_t* to_index = w.index + (to.first + i) * V;
+  for (int v = 0; v < V; v += 2) {
+    if constexpr (V > 1) *reinterpret_cast<Vec<int64_t, 2>*>(to_index + v) = {index.v[v], index.v[v + 1]};
+    else *to_index = index.v[0];
+  }
 }
 
 void max_pool(const MaxPool& k) {
-  Windows w{k.in, k.out, k.index, k.from, k.to, {}, {}, {}, elements_of(k.to)};
+  Windows w{k.in, k.out, k.index, k.from, {}, {}, {}};
   DeviceTables tables(device_of(k.out, "max_pool"));
   for (int d = 0; d < 3; ++d) {
     w.start[d] = tables(k.start[d], k.to.size[d]), w.count[d] = tables(k.count[d], k.to.size[d]);
     w.dilation[d] = k.dilation[d];
   }
-  as_float(k.dtype, [&](auto t) { launch("max_pool", tables.device, blocks_for(w.total, 1), largest_of_windows<decltype(t)>, w); });
+  int64_t pixels = k.from.size[0] * k.from.size[1] * k.from.size[2];
+  as_float(k.dtype, [&](auto t) {
+    using T = decltype(t);
+    constexpr int V = 16 / int(sizeof(T));
+    if (unit_of(k.to.inner * int64_t(sizeof(T)), k.in, k.out, k.index) == 16 && pixels <= INT32_MAX) {
+      for_images(k.to, k.to.inner / V, [&](const Images& to) {
+        launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, V, uint32_t>, w, to);
+      });
+    } else {
+      for_images(k.to, k.to.inner,
+                 [&](const Images& to) { launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, 1, int64_t>, w, to); });
+    }
+  });
 }
 
 struct Viewed {
@@ -51,30 +79,32 @@ struct Viewed {
   void* dx;
   spatial::Extent from, to;  // of dy, of dx
   const int64_t *first[3], *last[3];
-  int64_t total;
 };
-template <class T> __global__ void __launch_bounds__(kThreads) gradients_of_viewers(Viewed v) {
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= v.total) return;
-  Pixel p = pixel_of(v.to, i);
-  int64_t place = (p.at[0] * v.to.size[1] + p.at[1]) * v.to.size[2] + p.at[2];
+template <class T> __global__ void __launch_bounds__(kThreads) gradients_of_viewers(Viewed v, Images to) {
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (i >= to.total) return;
+  Images::Place p = to.place(i);
+  int64_t place = pixel_in(v.to, 0, p.at[0], p.at[1], p.at[2]), first[3], last[3];
+  for (int d = 0; d < 3; ++d) first[d] = v.first[d][p.at[d]], last[d] = v.last[d][p.at[d]];
   T sum = 0;
-  for (int64_t a = v.first[0][p.at[0]]; a < v.last[0][p.at[0]]; ++a)
-    for (int64_t b = v.first[1][p.at[1]]; b < v.last[1][p.at[1]]; ++b)
-      for (int64_t c = v.first[2][p.at[2]]; c < v.last[2][p.at[2]]; ++c) {
-        int64_t o = index_in(v.from, p.outer, a, b, c, p.inner);
+  for (int64_t a = first[0]; a < last[0]; ++a)
+    for (int64_t b = first[1]; b < last[1]; ++b) {
+      int64_t o = pixel_in(v.from, p.outer, a, b, first[2]) * to.units.d + p.unit;
+      for (int64_t c = first[2]; c < last[2]; ++c, o += to.units.d)
         if (v.index[o] == place) sum += static_cast<const T*>(v.dy)[o];
-      }
-  static_cast<T*>(v.dx)[i] = sum;
+    }
+  static_cast<T*>(v.dx)[to.first + i] = sum;
 }
 
 void max_pool_backward(const MaxPoolBackward& k) {
-  Viewed v{k.dy, k.index, k.dx, k.dy_extent, k.dx_extent, {}, {}, elements_of(k.dx_extent)};
+  Viewed v{k.dy, k.index, k.dx, k.dy_extent, k.dx_extent, {}, {}};
   DeviceTables tables(device_of(k.dx, "max_pool_backward"));
   for (int d = 0; d < 3; ++d) v.first[d] = tables(k.first[d], k.dx_extent.size[d]), v.last[d] = tables(k.last[d], k.dx_extent.size[d]);
   as_float(k.dtype, [&](auto t) {
     using T = decltype(t);
-    if constexpr (sizeof(T) >= 4) launch("max_pool_backward", tables.device, blocks_for(v.total, 1), gradients_of_viewers<T>, v);
+    if constexpr (sizeof(T) >= 4)
+      for_images(k.dx_extent, k.dx_extent.inner,
+                 [&](const Images& to) { launch("max_pool_backward", tables.device, blocks_for(to.total, 1), gradients_of_viewers<T>, v, to); });
   });
 }
 

@@ -1,56 +1,175 @@
-// Rotary position embedding on CUDA: a thread per pair, which reads both elements before it writes them, so that y may be x.
-#include "scaffolding/backend/cuda/element.cuh"
+// Rotary position embedding on CUDA. A thread takes 16 bytes of pairs that lie side by side, or of each of both halves; it reads all of them before it
+// writes, so that y may be x. A pair at a time where sizes, strides or addresses allow no vectors.
+#include <algorithm>
+
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
+#include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/rope/kernel.h"
 
 namespace sf::cuda {
 namespace {
 
-template <class T> struct Rotation {
-  const T* x;
-  T* y;
-  const real_t<T>*cos, *sin;
-  RowPlaces x_rows, y_rows, cos_rows, sin_rows;
-  int64_t pairs, rotated, total;  // of a row: all pairs, the last of them half a pair where D is odd, and those that rotate
-  int64_t width;
+// Of a row: units that rotate, then units that are copied.
+struct Rotation {
+  Walk<4> rows;  // y, x, cos, sin
+  Divider units;
+  uint32_t first_row, total, rotating;
+  uint32_t half, rotated, width;  // elements: R / 2, R, D
   bool interleaved, paired_tables, inverse;
 };
 
-template <class T> __global__ void __launch_bounds__(kThreads) rotate_pairs(Rotation<T> r) {
-  using A = real_t<T>;
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+template <class A, int n> __device__ void load_numbers(A (&to)[n], const A* from) {
+  constexpr int kLanes = n * int(sizeof(A)) < 16 ? n : 16 / int(sizeof(A));
+#pragma unroll
+  for (int i = 0; i < n; i += kLanes) {
+    Vec<A, kLanes> x = *reinterpret_cast<const Vec<A, kLanes>*>(from + i);
+#pragma unroll
+    for (int j = 0; j < kLanes; ++j) to[i + j] = x.v[j];
+  }
+}
+
+template <class A> struct Pair {
+  A a, b;
+};
+// a and b, an angle's entries for a and for b.
+template <class A> __device__ Pair<A> turned(A a, A b, A cos_a, A sin_a, A cos_b, A sin_b, bool inverse) {
+  if (inverse) return {a * cos_a + b * sin_b, b * cos_b - a * sin_a};
+  return {a * cos_a - b * sin_a, b * cos_b + a * sin_b};
+}
+
+template <class T> struct Row {
+  const T* x;
+  T* y;
+  const real_t<T>*cos, *sin;
+  uint32_t unit;
+};
+template <class T> __device__ Row<T> row_of(const Rotation& r, uint32_t i) {
+  uint32_t row = r.units.quotient(i);
+  int64_t at[4];
+  r.rows.offsets(r.first_row + row, at);
+  auto place = [&](int k) { return r.rows.data[k] + at[k]; };
+  return {reinterpret_cast<const T*>(place(1)), reinterpret_cast<T*>(place(0)), reinterpret_cast<const real_t<T>*>(place(2)),
+          reinterpret_cast<const real_t<T>*>(place(3)), i - row * r.units.d};
+}
+
+template <class T> __global__ void __launch_bounds__(kThreads) rotate_pairs(Rotation r) {
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= r.total) return;
-  int64_t row = i / r.pairs, pair = i % r.pairs;
-  const T* x = r.x + r.x_rows.at(row);
-  T* y = r.y + r.y_rows.at(row);
-  if (pair >= r.rotated) {
-    for (int64_t k = 2 * pair; k < 2 * pair + 2 && k < r.width; ++k) y[k] = x[k];
+  Row<T> row = row_of<T>(r, i);
+  if (row.unit >= r.rotating) {
+    uint32_t k = row.unit - r.rotating + r.rotated;
+    row.y[k] = row.x[k];
     return;
   }
-  const A *cos = r.cos + r.cos_rows.at(row), *sin = r.sin + r.sin_rows.at(row);
-  int64_t first = r.interleaved ? 2 * pair : pair, second = r.interleaved ? first + 1 : pair + r.rotated;
-  int64_t at_first = r.paired_tables ? pair : first, at_second = r.paired_tables ? pair : second;
-  A a = widen(x[first]), b = widen(x[second]), c1 = cos[at_first], s1 = sin[at_first], c2 = cos[at_second], s2 = sin[at_second];
-  y[first] = to_storage<T>(r.inverse ? a * c1 + b * s2 : a * c1 - b * s1);
-  y[second] = to_storage<T>(r.inverse ? b * c2 - a * s1 : b * c2 + a * s2);
+  uint32_t pair = row.unit, first = r.interleaved ? 2 * pair : pair, second = r.interleaved ? first + 1 : pair + r.half;
+  uint32_t at_first = r.paired_tables ? pair : first, at_second = r.paired_tables ? pair : second;
+  real_t<T> a = widen(row.x[first]), b = widen(row.x[second]);
+  auto y = turned(a, b, row.cos[at_first], row.sin[at_first], row.cos[at_second], row.sin[at_second], r.inverse);
+  row.y[first] = to_storage<T>(y.a);
+  row.y[second] = to_storage<T>(y.b);
+}
+
+template <class T> __global__ void __launch_bounds__(kThreads) rotate_neighbours(Rotation r) {
+  using A = real_t<T>;
+  constexpr int V = 16 / int(sizeof(T));
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (i >= r.total) return;
+  Row<T> row = row_of<T>(r, i);
+  auto x = reinterpret_cast<const Vec<T, V>*>(row.x)[row.unit];
+  if (row.unit < r.rotating) {
+    A cos[V], sin[V];
+    if (r.paired_tables) {
+      A c[V / 2], s[V / 2];
+      load_numbers(c, row.cos + row.unit * (V / 2));
+      load_numbers(s, row.sin + row.unit * (V / 2));
+#pragma unroll
+      for (int v = 0; v < V; ++v) cos[v] = c[v / 2], sin[v] = s[v / 2];
+    } else {
+      load_numbers(cos, row.cos + row.unit * V);
+      load_numbers(sin, row.sin + row.unit * V);
+    }
+#pragma unroll
+    for (int v = 0; v < V; v += 2) {
+      auto y = turned(A(widen(x.v[v])), A(widen(x.v[v + 1])), cos[v], sin[v], cos[v + 1], sin[v + 1], r.inverse);
+      x.v[v] = to_storage<T>(y.a), x.v[v + 1] = to_storage<T>(y.b);
+    }
+  }
+  reinterpret_cast<Vec<T, V>*>(row.y)[row.unit] = x;
+}
+
+template <class T> __global__ void __launch_bounds__(kThreads) rotate_halves(Rotation r) {
+  using A = real_t<T>;
+  constexpr int V = 16 / int(sizeof(T));
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (i >= r.total) return;
+  Row<T> row = row_of<T>(r, i);
+  auto* x = reinterpret_cast<const Vec<T, V>*>(row.x);
+  auto* y = reinterpret_cast<Vec<T, V>*>(row.y);
+  if (row.unit >= r.rotating) {
+    y[row.unit + r.rotating] = x[row.unit + r.rotating];
+    return;
+  }
+  Vec<T, V> a = x[row.unit], b = x[row.unit + r.rotating];
+  A cos_a[V], sin_a[V], cos_b[V], sin_b[V];
+  uint32_t first = row.unit * V, second = r.paired_tables ? first : first + r.half;
+  load_numbers(cos_a, row.cos + first);
+  load_numbers(sin_a, row.sin + first);
+  load_numbers(cos_b, row.cos + second);
+  load_numbers(sin_b, row.sin + second);
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    auto pair = turned(A(widen(a.v[v])), A(widen(b.v[v])), cos_a[v], sin_a[v], cos_b[v], sin_b[v], r.inverse);
+    a.v[v] = to_storage<T>(pair.a), b.v[v] = to_storage<T>(pair.b);
+  }
+  y[row.unit] = a;
+  y[row.unit + r.rotating] = b;
+}
+
+TensorView without_last(TensorView v) {
+  --v.ndim;
+  return v;
+}
+
+template <class T> void rope_of(const RopeApply& a) {
+  using A = real_t<T>;
+  constexpr int V = 16 / int(sizeof(T));
+  Rotation r{};
+  TensorView y = without_last(a.y), x = without_last(a.x), cos = without_last(a.cos), sin = without_last(a.sin);
+  cpu::StridedLoop loop{&y, &x, &cos, &sin};
+  int last = a.x.ndim - 1;
+  r.width = uint32_t(a.x.sizes[last]), r.rotated = uint32_t(a.cos.sizes[last]) * (a.paired_tables ? 2 : 1), r.half = r.rotated / 2;
+  r.interleaved = a.interleaved, r.paired_tables = a.paired_tables, r.inverse = a.inverse;
+  // Vectors of x and y have 16 bytes; those of the tables up to 16.
+  bool vectors = r.width % V == 0 && (a.interleaved ? r.rotated : r.half) % V == 0;
+  for (int k = 0; k < 4; ++k) {
+    int64_t all = int64_t(reinterpret_cast<uintptr_t>(loop.data[k])), fit = k < 2 ? 16 : std::min<int64_t>(16, V / (a.interleaved && a.paired_tables ? 2 : 1) * sizeof(A));
+    for (int d = 0; d < loop.ndim; ++d) all |= loop.sizes[d] > 1 ? loop.strides[k][d] : 0;
+    vectors = vectors && all % fit == 0;
+  }
+  uint32_t lanes = vectors ? V : 1;
+  r.rotating = (vectors && a.interleaved ? r.rotated : r.half) / lanes;
+  uint32_t units = r.rotating + (r.width - r.rotated) / lanes;
+  r.units = Divider(units);
+  const size_t item[] = {sizeof(T), sizeof(T), sizeof(A), sizeof(A)};
+  for_walks<4>(loop, item, 1, [&](const Walk<4>& rows) {
+    r.rows = rows;
+    for (uint32_t n; r.first_row < rows.n; r.first_row += n) {
+      n = std::min(rows.n - r.first_row, uint32_t(INT32_MAX) / units);
+      r.total = n * units;
+      launch("rope", a.x.device, blocks_for(r.total, 1), !vectors ? rotate_pairs<T> : a.interleaved ? rotate_neighbours<T> : rotate_halves<T>, r);
+    }
+    r.first_row = 0;
+  });
 }
 
 void rope(const RopeApply& a) {
-  int last = a.x.ndim - 1;
   if (a.x.numel() == 0) return;
-  as_float(a.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    Rotation<T> r{};
-    r.x = a.x.as<const T>(), r.y = a.y.as<T>(), r.cos = a.cos.as<const real_t<T>>(), r.sin = a.sin.as<const real_t<T>>();
-    r.x_rows = RowPlaces(a.x), r.y_rows = RowPlaces(a.y), r.cos_rows = RowPlaces(a.cos), r.sin_rows = RowPlaces(a.sin);
-    r.width = a.x.sizes[last], r.pairs = (r.width + 1) / 2, r.rotated = a.cos.sizes[last] / (a.paired_tables ? 1 : 2);
-    r.total = a.x.numel() / r.width * r.pairs;
-    r.interleaved = a.interleaved, r.paired_tables = a.paired_tables, r.inverse = a.inverse;
-    launch("rope", a.x.device, blocks_for(r.total, 1), rotate_pairs<T>, r);
-  });
+  as_float(a.x.dtype, [&](auto t) { rope_of<decltype(t)>(a); });
 }
-SF_KERNEL(rope_apply, DeviceType::CUDA, "native", 0, rope, [](const RopeApply& a) { return is_floating(a.x.dtype) && !is_float8(a.x.dtype); })
+SF_KERNEL(rope_apply, DeviceType::CUDA, "native", 0, rope, [](const RopeApply& a) {
+  return is_floating(a.x.dtype) && !is_float8(a.x.dtype) && a.x.sizes[a.x.ndim - 1] <= INT32_MAX;
+})
 
 }  // namespace
 }  // namespace sf::cuda

@@ -45,3 +45,4 @@ template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cud
 // CUDA C++ Programming Guide, "Intrinsic Functions".
 inline float __expf(float x) { return ::expf(x); }
 inline float __fdividef(float a, float b) { return std::fabs(b) > 0x1p126f && std::fabs(b) < INFINITY ? (std::isinf(a) ? NAN : 0.0f) : a / b; }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }

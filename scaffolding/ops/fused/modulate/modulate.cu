@@ -1,46 +1,41 @@
-#include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/backend/cuda/elementwise.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/fused/modulate/kernel.h"
 
 namespace sf::cuda {
 namespace {
 
-template <class T> struct Rows {
-  const T *x, *factor, *base;
-  T* y;
-  int64_t cols, count, rows_per_batch, factor_stride, base_stride;
+template <class T> struct Scaled {
   real_t<T> one;
-  bool base_per_batch;
+  __device__ T operator()(T x, T factor, T base) const {
+    using A = real_t<T>;
+    return to_storage<T>(A(widen(base)) + A(widen(x)) * (one + A(widen(factor))));
+  }
 };
 
-template <class T> __global__ void __launch_bounds__(kThreads) scale_elements(Rows<T> s) {
-  using A = real_t<T>;
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= s.count) return;
-  int64_t r = i / s.cols, c = i - r * s.cols, b = r / s.rows_per_batch;
-  A base = widen(s.base[(s.base_per_batch ? b : r) * s.base_stride + c]), factor = widen(s.factor[b * s.factor_stride + c]);
-  s.y[i] = to_storage<T>(base + A(widen(s.x[i])) * (s.one + factor));
+// [batches, rows of a batch, cols]; t has a row per batch, or one for all.
+TensorView per_batch(TensorView t, int64_t batches, int64_t rows, int64_t cols) {
+  int64_t stride = t.ndim == 2 && t.sizes[0] > 1 ? t.strides[0] : 0;
+  t.ndim = 3;
+  t.sizes[0] = batches, t.sizes[1] = rows, t.sizes[2] = cols;
+  t.strides[0] = stride, t.strides[1] = 0, t.strides[2] = 1;
+  return t;
+}
+TensorView per_row(TensorView t, int64_t batches, int64_t rows, int64_t cols) {
+  t = per_batch(t, batches, rows, cols);
+  t.strides[0] = rows * cols, t.strides[1] = cols;
+  return t;
 }
 
-int64_t row_stride(const TensorView& t) { return t.ndim == 2 && t.sizes[0] > 1 ? t.strides[0] : 0; }
-
 void scale(const ScaleRows& s) {
-  int64_t count = s.x.numel(), cols = s.x.sizes[s.x.ndim - 1];
-  if (count == 0) return;
+  int64_t cols = s.x.sizes[s.x.ndim - 1], rows = s.rows_per_batch;
+  if (s.x.numel() == 0) return;
+  int64_t batches = s.x.numel() / (cols * rows);
+  TensorView y = per_row(s.y, batches, rows, cols), x = per_row(s.x, batches, rows, cols), factor = per_batch(s.factor, batches, rows, cols);
+  TensorView base = s.base_per_batch ? per_batch(s.base, batches, rows, cols) : per_row(s.base, batches, rows, cols);
   as_float(s.x.dtype, [&](auto t) {
     using T = decltype(t);
-    Rows<T> r{s.x.as<T>(),
-              s.factor.as<T>(),
-              s.base.as<T>(),
-              s.y.as<T>(),
-              cols,
-              count,
-              s.rows_per_batch,
-              row_stride(s.factor),
-              s.base_per_batch ? row_stride(s.base) : cols,
-              real_t<T>(s.one),
-              s.base_per_batch};
-    launch("scale_rows", s.x.device, blocks_for(count, 1), scale_elements<T>, r);
+    elementwise<T, T, T, T>("scale_rows", Scaled<T>{real_t<T>(s.one)}, y, x, factor, base);
   });
 }
 SF_KERNEL(scale_rows, DeviceType::CUDA, "native", 0, scale, nullptr)
