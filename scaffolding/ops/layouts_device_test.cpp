@@ -40,7 +40,7 @@ class CudaLayouts : public testing::Test {
   }
   // f(on) on the CPU and there: all results equal, up to `tolerance` of their size or of one.
   static void same(double tolerance, const std::function<Tensors(const On&)>& f) {
-    Tensors here = f([](const Tensor& t) { return t; }), there = f([](const Tensor& t) { return t.to(Device::CUDA); });
+    Tensors here = f([](const Tensor&t) { return t; }), there = f([](const Tensor&t) { return t.to(Device::CUDA); });
     ASSERT_EQ(here.size(), there.size());
     for (size_t i = 0; i < here.size(); ++i) {
       ASSERT_EQ(here[i].shape(), there[i].shape());
@@ -49,7 +49,9 @@ class CudaLayouts : public testing::Test {
       int wrong = 0;
       for (size_t k = 0; k < a.size() && wrong < 3; ++k) {
         bool equal = a[k] == b[k] || (a[k] != a[k] && b[k] != b[k]) || std::abs(a[k] - b[k]) <= tolerance * std::max(1., std::abs(a[k]));
-        if (!equal) ++wrong, ADD_FAILURE() << "result " << i << " of " << str(here[i].shape()) << " " << name(here[i].dtype()) << " at " << k << ": " << b[k] << ", not " << a[k];
+        if (!equal)
+          ++wrong, ADD_FAILURE() << "result " << i << " of " << str(here[i].shape()) << " " << name(here[i].dtype()) << " at " << k << ": " << b[k] << ", not "
+                                 << a[k];
       }
     }
   }
@@ -96,7 +98,8 @@ TEST_F(CudaLayouts, views_that_begin_anywhere) {
     Tensor x = whole({67, 40}).to(t), line = whole({1037}).to(t);
     same(0, [&](const On& on) {
       Tensor y = on(x), l = on(line);
-      Tensors all{y.slice(0, 1), y.slice(1, 1), y.slice(1, 0, 24), y.slice(1, 8, 24), y.slice(1, 4, 36), y.slice(1, 3, 35), l.slice(0, 1), l.slice(0, 3, 1030), l.slice(0, 0, {}, 2)};
+      Tensors all{y.slice(0, 1),     y.slice(1, 1), y.slice(1, 0, 24),   y.slice(1, 8, 24),   y.slice(1, 4, 36),
+                  y.slice(1, 3, 35), l.slice(0, 1), l.slice(0, 3, 1030), l.slice(0, 0, {}, 2)};
       for (Tensor& v : all) v = contiguous(v);
       for (const Tensor& half : y.chunk(2, 1)) all.push_back(contiguous(half));
       all.push_back(contiguous(y.slice(1, 1).transpose(0, 1)));
@@ -116,12 +119,23 @@ TEST_F(CudaLayouts, views_that_begin_anywhere) {
 TEST_F(CudaLayouts, operands_that_broadcast_or_are_strided) {
   for (DType t : kTypes) {
     double one = t == kFloat32 ? 1e-6 : 0;  // one operation, rounded once
-    Tensor x = randn({2, 24, 5, 6}).to(t), bias = randn({24}).to(t), tokens = randn({3, 7, 40}).to(t), row = randn({3, 1, 40}).to(t), column = randn({3, 7, 1}).to(t);
+    Tensor x = randn({2, 24, 5, 6}).to(t), bias = randn({24}).to(t), tokens = randn({3, 7, 40}).to(t), row = randn({3, 1, 40}).to(t),
+           column = randn({3, 7, 1}).to(t);
     same(one, [&](const On& on) {
       Tensor nhwc = on(x).contiguous(MemoryFormat::ChannelsLast), b = on(bias), k = on(tokens), r = on(row), c = on(column);
       Tensors halves = k.chunk(2, 2);
-      return Tensors{nhwc + b.reshape({24, 1, 1}), on(x) + b.reshape({24, 1, 1}), nhwc * on(x), k + r, k * c, c + r, halves[0] * halves[1], k.slice(2, 1) + r.slice(2, 1),
-                     k.slice(2, 0, 16) + k.slice(2, 16, 32), k.slice(2, 3, 11) * r.slice(2, 8, 16), k.slice(0, 1) + k.slice(0, 0, 2), k + k.slice(2, 5, 6)};
+      return Tensors{nhwc + b.reshape({24, 1, 1}),
+                     on(x) + b.reshape({24, 1, 1}),
+                     nhwc * on(x),
+                     k + r,
+                     k * c,
+                     c + r,
+                     halves[0] * halves[1],
+                     k.slice(2, 1) + r.slice(2, 1),
+                     k.slice(2, 0, 16) + k.slice(2, 16, 32),
+                     k.slice(2, 3, 11) * r.slice(2, 8, 16),
+                     k.slice(0, 1) + k.slice(0, 0, 2),
+                     k + k.slice(2, 5, 6)};
     });
   }
 }
@@ -144,15 +158,16 @@ TEST_F(CudaLayouts, activations_of_16_bits_are_within_a_step_of_exact_ones) {
     Tensor x = tensor(v, {int64_t(v.size())}, kFloat64).to(t), exact = x.to(kFloat64);
     double step = t == kFloat16 ? 1.0 / 1024 : 1.0 / 128, smallest = t == kFloat16 ? 6e-8 : 2e-7;  // 2e-7: float32 beside 1, as in PyTorch's
     std::pair<const char*, std::function<Tensor(const Tensor&)>> all[] = {{"silu", [](const Tensor& z) { return silu(z); }},
-                                                                         {"sigmoid", [](const Tensor& z) { return sigmoid(z); }},
-                                                                         {"tanh", [](const Tensor& z) { return tanh(z); }},
-                                                                         {"gelu", [](const Tensor& z) { return gelu(z); }},
-                                                                         {"gelu_tanh", [](const Tensor& z) { return gelu(z, "tanh"); }},
-                                                                         {"rsqrt", [](const Tensor& z) { return rsqrt(z); }}};
+                                                                          {"sigmoid", [](const Tensor& z) { return sigmoid(z); }},
+                                                                          {"tanh", [](const Tensor& z) { return tanh(z); }},
+                                                                          {"gelu", [](const Tensor& z) { return gelu(z); }},
+                                                                          {"gelu_tanh", [](const Tensor& z) { return gelu(z, "tanh"); }},
+                                                                          {"rsqrt", [](const Tensor& z) { return rsqrt(z); }}};
     for (auto& [what, f] : all) {
       auto got = f(x.to(Device::CUDA)).cpu().to_vector(), want = f(exact).to_vector(), at = exact.to_vector();
       for (size_t i = 0; i < got.size(); ++i) {
-        bool equal = got[i] == want[i] || (got[i] != got[i] && want[i] != want[i]) || std::abs(got[i] - want[i]) <= std::abs(want[i]) * step + smallest * std::max(1., std::abs(at[i]));
+        bool equal = got[i] == want[i] || (got[i] != got[i] && want[i] != want[i]) ||
+                     std::abs(got[i] - want[i]) <= std::abs(want[i]) * step + smallest * std::max(1., std::abs(at[i]));
         EXPECT_TRUE(equal) << what << "(" << at[i] << ") in " << name(t) << " is " << got[i] << ", not " << want[i];
       }
     }
@@ -221,7 +236,8 @@ TEST_F(CudaLayouts, images_are_enlarged_and_pooled) {
 TEST_F(CudaLayouts, rows_are_scaled_and_shifted) {
   for (DType t : kTypes)
     for (int64_t cols : {64, 19}) {
-      Tensor x = randn({2, 5, cols}).to(t), scale = randn({2, cols}).to(t), shift = randn({2, cols}).to(t), gate = randn({1, cols}).to(t), all = randn({1, 5, cols}).to(t);
+      Tensor x = randn({2, 5, cols}).to(t), scale = randn({2, cols}).to(t), shift = randn({2, cols}).to(t), gate = randn({1, cols}).to(t),
+             all = randn({1, 5, cols}).to(t);
       double tolerance = t == kFloat32 ? 1e-5 : t == kFloat16 ? 2e-3 : 1.6e-2;
       same(tolerance, [&](const On& on) {
         return Tensors{modulate(on(x), on(scale), on(shift)), gated_residual(on(x), on(scale), on(x)), gated_residual(on(all), on(gate), on(all))};
@@ -236,7 +252,8 @@ TEST_F(CudaLayouts, positions_rotate_in_both_orders_and_tables) {
         for (bool paired : {true, false})
           for (int64_t from : {0, 1}) {
             DType table = t == kFloat64 ? kFloat64 : kFloat32;
-            Tensor x = randn({2, 7, 3, 40}).to(t), cos = randn({7, 1, paired ? rotated / 2 : rotated}).to(table), sin = randn({7, 1, paired ? rotated / 2 : rotated}).to(table);
+            Tensor x = randn({2, 7, 3, 40}).to(t), cos = randn({7, 1, paired ? rotated / 2 : rotated}).to(table),
+                   sin = randn({7, 1, paired ? rotated / 2 : rotated}).to(table);
             double tolerance = t == kFloat64 ? 1e-14 : t == kFloat32 ? 1e-5 : t == kFloat16 ? 2e-3 : 1.6e-2;
             same(tolerance, [&](const On& on) {
               Tensors all;
@@ -255,6 +272,21 @@ TEST_F(CudaLayouts, positions_rotate_in_both_orders_and_tables) {
           }
 }
 
+TEST_F(CudaLayouts, heads_that_share_their_angles) {
+  for (DType t : {kFloat32, kBFloat16})
+    for (bool interleaved : {true, false})
+      for (bool heads_first : {true, false}) {
+        Tensor x = randn({1, 66, 64, 128}).to(t), cos = randn({66, 96}), sin = randn({66, 96});
+        same(t == kFloat32 ? 1e-5 : 1.6e-2, [&](const On& on) {
+          auto turn = [&](const Tensor& z) { return heads_first ? z.transpose(1, 2) : z; };
+          Tensor in = turn(on(x)), out = zeros(in.shape(), t, in.device()), c = on(cos).reshape({66, 1, 96}), s = on(sin).reshape({66, 1, 96});
+          RopeApply call{in, turn(c.expand({1, 66, 64, 96})), turn(s.expand({1, 66, 64, 96})), out, interleaved, false, false};
+          rope_apply.find(in.device(), call)(call);
+          return Tensors{out};
+        });
+      }
+}
+
 TEST_F(CudaLayouts, rows_are_looked_up_and_added) {
   for (DType t : {kUInt8, kBFloat16, kFloat32})
     for (int64_t cols : {32, 7})
@@ -264,7 +296,8 @@ TEST_F(CudaLayouts, rows_are_looked_up_and_added) {
         double tolerance = t == kBFloat16 ? 1e-2 : 1e-5;
         same(0, [&](const On& on) {
           Tensor w = on(table).slice(1, from);
-          return Tensors{index_select(w, 0, on(at).reshape({123})), index(w, {on(at)}), index_select(w, 1, on(tensor({2., 0., 5.}, kInt64))), embedding(on(at), w)};
+          return Tensors{index_select(w, 0, on(at).reshape({123})), index(w, {on(at)}), index_select(w, 1, on(tensor({2., 0., 5.}, kInt64))),
+                         embedding(on(at), w)};
         });
         same(tolerance, [&](const On& on) {
           Tensor w = on(table).slice(1, from), r = on(rows).slice(1, from);

@@ -79,7 +79,8 @@ template <class D, class S, class F> bool transpose(const char* op, Device devic
   int y = 0;
   for (int d = 1; d < loop.ndim && y == 0; ++d)
     if (loop.strides[1][d] == int64_t(sizeof(S)) && loop.sizes[d] >= kLeast) y = d;
-  if (y == 0 || loop.sizes[0] < kLeast || loop.strides[0][0] != int64_t(sizeof(D)) || loop.strides[1][0] == int64_t(sizeof(S)) || loop.strides[1][0] == 0) return false;
+  if (y == 0 || loop.sizes[0] < kLeast || loop.strides[0][0] != int64_t(sizeof(D)) || loop.strides[1][0] == int64_t(sizeof(S)) || loop.strides[1][0] == 0)
+    return false;
   if (loop.sizes[0] > INT32_MAX || loop.sizes[y] > INT32_MAX || loop.rows == 0) return false;
   Transpose t{};
   t.nx = uint32_t(loop.sizes[0]), t.ny = uint32_t(loop.sizes[y]);

@@ -34,9 +34,11 @@ __device__ __forceinline__ ShortFloat operator-(ShortFloat a) { return ShortFloa
 // Functions of float, for which no better one is below: templates, which lose against those.
 template <class S> inline constexpr bool is_short = std::is_same_v<S, ShortFloat>;
 #define SF_SCALAR_1(name, fn) \
-  template <class S> requires is_short<S> __device__ __forceinline__ S name(S x) { return S(name(x.v)); }
+  template <class S>          \
+  requires is_short<S> __device__ __forceinline__ S name(S x) { return S(name(x.v)); }
 #define SF_SCALAR_2(name, fn) \
-  template <class S> requires is_short<S> __device__ __forceinline__ S name(S a, S b) { return S(name(a.v, b.v)); }
+  template <class S>          \
+  requires is_short<S> __device__ __forceinline__ S name(S a, S b) { return S(name(a.v, b.v)); }
 #define SF_SCALAR_REAL(...)
 #define SF_SCALAR_TEXT(...)
 #include "scaffolding/ops/pointwise/scalar_functions.def"
@@ -55,9 +57,7 @@ SF_SHORT_2(floor_divide)
 __device__ __forceinline__ ShortFloat select(bool m, ShortFloat a, ShortFloat b) { return m ? a : b; }
 __device__ __forceinline__ ShortFloat rsqrt(ShortFloat x) { return ShortFloat(::rsqrtf(x.v)); }
 
-__device__ __forceinline__ ShortFloat sigmoid(ShortFloat x) {
-  return ShortFloat(approximate_reciprocal(1.f + approximate_exp2(x.v * -1.4426950408889634f)));
-}
+__device__ __forceinline__ ShortFloat sigmoid(ShortFloat x) { return ShortFloat(approximate_reciprocal(1.f + approximate_exp2(x.v * -1.4426950408889634f))); }
 // Near zero, where the difference of two nearly equal numbers would be left, the first terms of its series.
 __device__ __forceinline__ ShortFloat tanh(ShortFloat x) {
   float square = x.v * x.v, near = x.v + x.v * square * (-0.33333333f + square * 0.13333333f);
@@ -86,9 +86,7 @@ __device__ __forceinline__ ShortFloat gelu_slope_of(ShortFloat x) {
 }
 
 // gelu's tanh form is x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): one exponential, and nothing cancels where x is negative.
-__device__ __forceinline__ float gelu_tanh_gate(float x) {
-  return sigmoid(ShortFloat(x * (1.5957691216057308f + 0.071354816272600249f * (x * x)))).v;
-}
+__device__ __forceinline__ float gelu_tanh_gate(float x) { return sigmoid(ShortFloat(x * (1.5957691216057308f + 0.071354816272600249f * (x * x)))).v; }
 template <> __device__ __forceinline__ ShortFloat gelu_tanh_fn::y<ShortFloat>(ShortFloat x, ShortFloat, ShortFloat) {
   return ShortFloat(x.v * gelu_tanh_gate(x.v));
 }

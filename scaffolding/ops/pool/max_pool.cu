@@ -63,9 +63,8 @@ void max_pool(const MaxPool& k) {
     using T = decltype(t);
     constexpr int V = 16 / int(sizeof(T));
     if (unit_of(k.to.inner * int64_t(sizeof(T)), k.in, k.out, k.index) == 16 && pixels <= INT32_MAX) {
-      for_images(k.to, k.to.inner / V, [&](const Images& to) {
-        launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, V, uint32_t>, w, to);
-      });
+      for_images(k.to, k.to.inner / V,
+                 [&](const Images& to) { launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, V, uint32_t>, w, to); });
     } else {
       for_images(k.to, k.to.inner,
                  [&](const Images& to) { launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, 1, int64_t>, w, to); });

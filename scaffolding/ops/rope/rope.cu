@@ -1,5 +1,5 @@
-// Rotary position embedding on CUDA. A thread takes 16 bytes of pairs that lie side by side, or of each of both halves; it reads all of them before it
-// writes, so that y may be x. A pair at a time where sizes, strides or addresses allow no vectors.
+// Rotary position embedding on CUDA. A thread takes 16 bytes of pairs that lie side by side, or of each of both halves, of a few rows that share their
+// angles (heads); it reads all of a row's before it writes, so that y may be x. A pair at a time where sizes, strides or addresses allow no vectors.
 #include <algorithm>
 
 #include "scaffolding/backend/cuda/launch.cuh"
@@ -17,6 +17,8 @@ struct Rotation {
   uint32_t first_row, total, rotating;
   uint32_t half, rotated, width;  // elements: R / 2, R, D
   bool interleaved, paired_tables, inverse;
+  uint32_t each;           // rows that a thread rotates by the same angles
+  int64_t x_step, y_step;  // bytes from one of them to the next
 };
 
 template <class A, int n> __device__ void load_numbers(A (&to)[n], const A* from) {
@@ -29,9 +31,7 @@ template <class A, int n> __device__ void load_numbers(A (&to)[n], const A* from
   }
 }
 
-template <class A> struct Pair {
-  A a, b;
-};
+template <class A> struct Pair { A a, b; };
 // a and b, an angle's entries for a and for b.
 template <class A> __device__ Pair<A> turned(A a, A b, A cos_a, A sin_a, A cos_b, A sin_b, bool inverse) {
   if (inverse) return {a * cos_a + b * sin_b, b * cos_b - a * sin_a};
@@ -39,8 +39,8 @@ template <class A> __device__ Pair<A> turned(A a, A b, A cos_a, A sin_a, A cos_b
 }
 
 template <class T> struct Row {
-  const T* x;
-  T* y;
+  const char* x;
+  char* y;
   const real_t<T>*cos, *sin;
   uint32_t unit;
 };
@@ -48,26 +48,33 @@ template <class T> __device__ Row<T> row_of(const Rotation& r, uint32_t i) {
   uint32_t row = r.units.quotient(i);
   int64_t at[4];
   r.rows.offsets(r.first_row + row, at);
-  auto place = [&](int k) { return r.rows.data[k] + at[k]; };
-  return {reinterpret_cast<const T*>(place(1)), reinterpret_cast<T*>(place(0)), reinterpret_cast<const real_t<T>*>(place(2)),
-          reinterpret_cast<const real_t<T>*>(place(3)), i - row * r.units.d};
+  auto table = [&](int k) { return reinterpret_cast<const real_t<T>*>(r.rows.data[k] + at[k]); };
+  return {r.rows.data[1] + at[1], r.rows.data[0] + at[0], table(2), table(3), i - row * r.units.d};
 }
 
 template <class T> __global__ void __launch_bounds__(kThreads) rotate_pairs(Rotation r) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= r.total) return;
   Row<T> row = row_of<T>(r, i);
-  if (row.unit >= r.rotating) {
-    uint32_t k = row.unit - r.rotating + r.rotated;
-    row.y[k] = row.x[k];
-    return;
-  }
+  bool rotates = row.unit < r.rotating;
   uint32_t pair = row.unit, first = r.interleaved ? 2 * pair : pair, second = r.interleaved ? first + 1 : pair + r.half;
+  if (!rotates) first = row.unit - r.rotating + r.rotated;
   uint32_t at_first = r.paired_tables ? pair : first, at_second = r.paired_tables ? pair : second;
-  real_t<T> a = widen(row.x[first]), b = widen(row.x[second]);
-  auto y = turned(a, b, row.cos[at_first], row.sin[at_first], row.cos[at_second], row.sin[at_second], r.inverse);
-  row.y[first] = to_storage<T>(y.a);
-  row.y[second] = to_storage<T>(y.b);
+  real_t<T> cos_a = 0, sin_a = 0, cos_b = 0, sin_b = 0;
+  if (rotates) cos_a = row.cos[at_first], sin_a = row.sin[at_first], cos_b = row.cos[at_second], sin_b = row.sin[at_second];
+#pragma unroll 1
+  for (uint32_t n = 0; n < r.each; ++n, row.x += r.x_step, row.y += r.y_step) {
+    const T* x = reinterpret_cast<const T*>(row.x);
+    T* to = reinterpret_cast<T*>(row.y);
+    if (rotates) {
+      real_t<T> a = widen(x[first]), b = widen(x[second]);
+      auto y = turned(a, b, cos_a, sin_a, cos_b, sin_b, r.inverse);
+      to[first] = to_storage<T>(y.a);
+      to[second] = to_storage<T>(y.b);
+    } else {
+      to[first] = x[first];
+    }
+  }
 }
 
 template <class T> __global__ void __launch_bounds__(kThreads) rotate_neighbours(Rotation r) {
@@ -76,26 +83,30 @@ template <class T> __global__ void __launch_bounds__(kThreads) rotate_neighbours
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= r.total) return;
   Row<T> row = row_of<T>(r, i);
-  auto x = reinterpret_cast<const Vec<T, V>*>(row.x)[row.unit];
-  if (row.unit < r.rotating) {
-    A cos[V], sin[V];
-    if (r.paired_tables) {
-      A c[V / 2], s[V / 2];
-      load_numbers(c, row.cos + row.unit * (V / 2));
-      load_numbers(s, row.sin + row.unit * (V / 2));
+  bool rotates = row.unit < r.rotating;
+  A cos[V], sin[V];
+  if (rotates && r.paired_tables) {
+    A c[V / 2], s[V / 2];
+    load_numbers(c, row.cos + row.unit * (V / 2));
+    load_numbers(s, row.sin + row.unit * (V / 2));
 #pragma unroll
-      for (int v = 0; v < V; ++v) cos[v] = c[v / 2], sin[v] = s[v / 2];
-    } else {
-      load_numbers(cos, row.cos + row.unit * V);
-      load_numbers(sin, row.sin + row.unit * V);
-    }
-#pragma unroll
-    for (int v = 0; v < V; v += 2) {
-      auto y = turned(A(widen(x.v[v])), A(widen(x.v[v + 1])), cos[v], sin[v], cos[v + 1], sin[v + 1], r.inverse);
-      x.v[v] = to_storage<T>(y.a), x.v[v + 1] = to_storage<T>(y.b);
-    }
+    for (int v = 0; v < V; ++v) cos[v] = c[v / 2], sin[v] = s[v / 2];
+  } else if (rotates) {
+    load_numbers(cos, row.cos + row.unit * V);
+    load_numbers(sin, row.sin + row.unit * V);
   }
-  reinterpret_cast<Vec<T, V>*>(row.y)[row.unit] = x;
+#pragma unroll 1
+  for (uint32_t n = 0; n < r.each; ++n, row.x += r.x_step, row.y += r.y_step) {
+    auto x = reinterpret_cast<const Vec<T, V>*>(row.x)[row.unit];
+    if (rotates) {
+#pragma unroll
+      for (int v = 0; v < V; v += 2) {
+        auto y = turned(A(widen(x.v[v])), A(widen(x.v[v + 1])), cos[v], sin[v], cos[v + 1], sin[v + 1], r.inverse);
+        x.v[v] = to_storage<T>(y.a), x.v[v + 1] = to_storage<T>(y.b);
+      }
+    }
+    reinterpret_cast<Vec<T, V>*>(row.y)[row.unit] = x;
+  }
 }
 
 template <class T> __global__ void __launch_bounds__(kThreads) rotate_halves(Rotation r) {
@@ -104,26 +115,31 @@ template <class T> __global__ void __launch_bounds__(kThreads) rotate_halves(Rot
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= r.total) return;
   Row<T> row = row_of<T>(r, i);
-  auto* x = reinterpret_cast<const Vec<T, V>*>(row.x);
-  auto* y = reinterpret_cast<Vec<T, V>*>(row.y);
-  if (row.unit >= r.rotating) {
-    y[row.unit + r.rotating] = x[row.unit + r.rotating];
-    return;
-  }
-  Vec<T, V> a = x[row.unit], b = x[row.unit + r.rotating];
-  A cos_a[V], sin_a[V], cos_b[V], sin_b[V];
+  bool rotates = row.unit < r.rotating;
   uint32_t first = row.unit * V, second = r.paired_tables ? first : first + r.half;
-  load_numbers(cos_a, row.cos + first);
-  load_numbers(sin_a, row.sin + first);
-  load_numbers(cos_b, row.cos + second);
-  load_numbers(sin_b, row.sin + second);
-#pragma unroll
-  for (int v = 0; v < V; ++v) {
-    auto pair = turned(A(widen(a.v[v])), A(widen(b.v[v])), cos_a[v], sin_a[v], cos_b[v], sin_b[v], r.inverse);
-    a.v[v] = to_storage<T>(pair.a), b.v[v] = to_storage<T>(pair.b);
+  A cos_a[V], sin_a[V], cos_b[V], sin_b[V];
+  if (rotates) {
+    load_numbers(cos_a, row.cos + first);
+    load_numbers(sin_a, row.sin + first);
+    load_numbers(cos_b, row.cos + second);
+    load_numbers(sin_b, row.sin + second);
   }
-  y[row.unit] = a;
-  y[row.unit + r.rotating] = b;
+#pragma unroll 1
+  for (uint32_t n = 0; n < r.each; ++n, row.x += r.x_step, row.y += r.y_step) {
+    auto* x = reinterpret_cast<const Vec<T, V>*>(row.x);
+    auto* y = reinterpret_cast<Vec<T, V>*>(row.y);
+    Vec<T, V> b = x[row.unit + r.rotating];
+    if (rotates) {
+      Vec<T, V> a = x[row.unit];
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        auto pair = turned(A(widen(a.v[v])), A(widen(b.v[v])), cos_a[v], sin_a[v], cos_b[v], sin_b[v], r.inverse);
+        a.v[v] = to_storage<T>(pair.a), b.v[v] = to_storage<T>(pair.b);
+      }
+      y[row.unit] = a;
+    }
+    y[row.unit + r.rotating] = b;
+  }
 }
 
 TensorView without_last(TensorView v) {
@@ -143,9 +159,19 @@ template <class T> void rope_of(const RopeApply& a) {
   // Vectors of x and y have 16 bytes; those of the tables up to 16.
   bool vectors = r.width % V == 0 && (a.interleaved ? r.rotated : r.half) % V == 0;
   for (int k = 0; k < 4; ++k) {
-    int64_t all = int64_t(reinterpret_cast<uintptr_t>(loop.data[k])), fit = k < 2 ? 16 : std::min<int64_t>(16, V / (a.interleaved && a.paired_tables ? 2 : 1) * sizeof(A));
+    int64_t all = int64_t(reinterpret_cast<uintptr_t>(loop.data[k])),
+            fit = k < 2 ? 16 : std::min<int64_t>(16, V / (a.interleaved && a.paired_tables ? 2 : 1) * sizeof(A));
     for (int d = 0; d < loop.ndim; ++d) all |= loop.sizes[d] > 1 ? loop.strides[k][d] : 0;
     vectors = vectors && all % fit == 0;
+  }
+  // A dimension that the tables broadcast over gives each thread several rows, while there are threads enough for the whole GPU.
+  r.each = 1;
+  for (int d = 0; d < loop.ndim && r.each == 1; ++d) {
+    if (loop.strides[2][d] != 0 || loop.strides[3][d] != 0) continue;
+    while (r.each < 4 && loop.sizes[d] % 2 == 0 && a.x.numel() / (int64_t(r.each) * V) >= int64_t(1) << 17) loop.sizes[d] /= 2, r.each *= 2;
+    r.y_step = loop.strides[0][d], r.x_step = loop.strides[1][d];
+    for (int k = 0; k < 4; ++k) loop.strides[k][d] *= r.each;
+    if (d > 0) loop.rows /= r.each;
   }
   uint32_t lanes = vectors ? V : 1;
   r.rotating = (vectors && a.interleaved ? r.rotated : r.half) / lanes;
@@ -167,9 +193,8 @@ void rope(const RopeApply& a) {
   if (a.x.numel() == 0) return;
   as_float(a.x.dtype, [&](auto t) { rope_of<decltype(t)>(a); });
 }
-SF_KERNEL(rope_apply, DeviceType::CUDA, "native", 0, rope, [](const RopeApply& a) {
-  return is_floating(a.x.dtype) && !is_float8(a.x.dtype) && a.x.sizes[a.x.ndim - 1] <= INT32_MAX;
-})
+SF_KERNEL(rope_apply, DeviceType::CUDA, "native", 0, rope,
+          [](const RopeApply& a) { return is_floating(a.x.dtype) && !is_float8(a.x.dtype) && a.x.sizes[a.x.ndim - 1] <= INT32_MAX; })
 
 }  // namespace
 }  // namespace sf::cuda

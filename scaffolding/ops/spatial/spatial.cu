@@ -164,8 +164,7 @@ void resample(const Resample& k) {
         k.to.inner,
         [&](auto lanes) {
           constexpr int V = decltype(lanes)::value;
-          for_images(k.to, k.to.inner / V,
-                     [&](const Images& to) { launch("resample", tables.device, blocks_for(to.total, 1), filter_elements<T, V>, f, to); });
+          for_images(k.to, k.to.inner / V, [&](const Images& to) { launch("resample", tables.device, blocks_for(to.total, 1), filter_elements<T, V>, f, to); });
         },
         k.in, k.out);
   });

@@ -12,7 +12,8 @@ __global__ void __launch_bounds__(kThreads) unfold_elements(Unfold u, Images col
   if (i >= columns.total) return;
   Images::Place p = columns.place(i);
   uint32_t ky = kernel_x.quotient(p.at[0]), kx = p.at[0] - ky * kernel_x.d;
-  int64_t row = p.at[1] * u.stride[0] - u.padding[0] + ky * u.dilation[0], col = p.at[2] * u.stride[1] - u.padding[1] + kx * u.dilation[1], to = columns.first + i;
+  int64_t row = p.at[1] * u.stride[0] - u.padding[0] + ky * u.dilation[0], col = p.at[2] * u.stride[1] - u.padding[1] + kx * u.dilation[1],
+          to = columns.first + i;
   bool inside = row >= 0 && row < u.size[0] && col >= 0 && col < u.size[1];
   if (inside) return move_element(u.columns, to, u.image, (p.outer * u.size[0] + row) * u.size[1] + col, bytes);
   for (int b = 0; b < bytes; ++b) static_cast<char*>(u.columns)[to * bytes + b] = 0;
