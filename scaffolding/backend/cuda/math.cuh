@@ -30,6 +30,17 @@ __device__ inline float power_of_two(float x) {
 #endif
 }
 
+// 1 / x in one instruction, to 1 ulp; of what is above 2^126 0 (PTX ISA, "rcp").
+__device__ inline float reciprocal_fast(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1 / x;
+#endif
+}
+
 // exp((x - top) * scale) for numbers that come from elements of T. Those of 16 bits take one multiply-add and one instruction more,
 // since expf alone is eight: `unit` is the factor that of() wants x and top to be multiplied with.
 template <class T, bool kShort = sizeof(T) == 2> struct Exponential {

@@ -2,7 +2,7 @@
 // and reciprocal: exact division alone costs more than reading and writing such an element. Errors stay far below those of storing in 16 bits.
 // Included by scalar_math.cuh, which has the functions of float.
 #pragma once
-#include "scaffolding/backend/cuda/approximate.cuh"
+#include "scaffolding/backend/cuda/math.cuh"
 
 namespace sf::cuda {
 
@@ -57,11 +57,11 @@ SF_SHORT_2(floor_divide)
 __device__ __forceinline__ ShortFloat select(bool m, ShortFloat a, ShortFloat b) { return m ? a : b; }
 __device__ __forceinline__ ShortFloat rsqrt(ShortFloat x) { return ShortFloat(::rsqrtf(x.v)); }
 
-__device__ __forceinline__ ShortFloat sigmoid(ShortFloat x) { return ShortFloat(approximate_reciprocal(1.f + approximate_exp2(x.v * -1.4426950408889634f))); }
+__device__ __forceinline__ ShortFloat sigmoid(ShortFloat x) { return ShortFloat(reciprocal_fast(1.f + power_of_two(x.v * -1.4426950408889634f))); }
 // Near zero, where the difference of two nearly equal numbers would be left, the first terms of its series.
 __device__ __forceinline__ ShortFloat tanh(ShortFloat x) {
   float square = x.v * x.v, near = x.v + x.v * square * (-0.33333333f + square * 0.13333333f);
-  float far = 1.f - 2.f * approximate_reciprocal(1.f + approximate_exp2(x.v * 2.8853900817779268f));
+  float far = 1.f - 2.f * reciprocal_fast(1.f + power_of_two(x.v * 2.8853900817779268f));
   return ShortFloat(fabsf(x.v) < 0.25f ? near : far);
 }
 
@@ -70,9 +70,9 @@ __device__ __forceinline__ ShortFloat tanh(ShortFloat x) {
 struct NormalTail {
   float z, tail, bell;
   __device__ __forceinline__ explicit NormalTail(float x) {
-    bell = approximate_exp2(x * (x * -0.72134752044448170f));
+    bell = power_of_two(x * (x * -0.72134752044448170f));
     z = fminf(fabsf(x), 16.f);
-    float t = approximate_reciprocal(1.f + 0.23164190f * z);  // 0.3275911 / sqrt(2)
+    float t = reciprocal_fast(1.f + 0.23164190f * z);  // 0.3275911 / sqrt(2)
     tail = (0.127414796f + t * (-0.142248368f + t * (0.7107068705f + t * (-0.7265760135f + t * 0.5307027145f)))) * (t * bell);
   }
 };
