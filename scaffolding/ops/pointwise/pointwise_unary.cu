@@ -6,7 +6,7 @@ namespace {
 
 template <class F, class T> struct Forward {
   compute_t<T> p0, p1;
-  __device__ T operator()(T x) const { return from_compute<T>(F::template y<compute_t<T>>(to_compute(x), p0, p1)); }
+  __device__ T operator()(T x) const { return from_compute<T>(value_of<F>(to_compute(x), p0, p1)); }
 };
 
 template <class F, int kind> void forward(const PointwiseViews& v) {

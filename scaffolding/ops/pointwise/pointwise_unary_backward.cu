@@ -8,12 +8,12 @@ template <class F, class T, int saves> struct Backward {
   compute_t<T> p0, p1;
   __device__ T operator()(T dy) const {
     using C = compute_t<T>;
-    return from_compute<T>(F::template dx<C>(to_compute(dy), C(0), C(0), p0, p1));
+    return from_compute<T>(gradient_of<F>(to_compute(dy), C(0), C(0), p0, p1));
   }
   __device__ T operator()(T dy, T saved) const {
     using C = compute_t<T>;
     C s = to_compute(saved);
-    return from_compute<T>(F::template dx<C>(to_compute(dy), saves == X ? s : C(0), saves == Y ? s : C(0), p0, p1));
+    return from_compute<T>(gradient_of<F>(to_compute(dy), saves == X ? s : C(0), saves == Y ? s : C(0), p0, p1));
   }
 };
 

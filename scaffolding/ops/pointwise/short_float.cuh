@@ -87,12 +87,20 @@ __device__ __forceinline__ ShortFloat gelu_slope_of(ShortFloat x) {
 
 // gelu's tanh form is x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): one exponential, and nothing cancels where x is negative.
 __device__ __forceinline__ float gelu_tanh_gate(float x) { return sigmoid(ShortFloat(x * (1.5957691216057308f + 0.071354816272600249f * (x * x)))).v; }
-template <> __device__ __forceinline__ ShortFloat gelu_tanh_fn::y<ShortFloat>(ShortFloat x, ShortFloat, ShortFloat) {
-  return ShortFloat(x.v * gelu_tanh_gate(x.v));
-}
-template <> __device__ __forceinline__ ShortFloat gelu_tanh_fn::dx<ShortFloat>(ShortFloat dy, ShortFloat x, ShortFloat, ShortFloat, ShortFloat) {
+__device__ __forceinline__ ShortFloat gelu_tanh_of(ShortFloat x) { return ShortFloat(x.v * gelu_tanh_gate(x.v)); }
+__device__ __forceinline__ ShortFloat gelu_tanh_slope_of(ShortFloat x) {
   float s = gelu_tanh_gate(x.v), square = fminf(x.v * x.v, 256.f);  // beyond 16 the gate is open or shut
-  return ShortFloat(dy.v * (s + x.v * s * (1.f - s) * (1.5957691216057308f + 0.21406444881780075f * square)));
+  return ShortFloat(s + x.v * s * (1.f - s) * (1.5957691216057308f + 0.21406444881780075f * square));
+}
+
+// The lines of unary.def: value and gradient.
+template <class F, class C> __device__ __forceinline__ C value_of(C x, C p0, C p1) {
+  if constexpr (std::is_same_v<F, gelu_tanh_fn> && is_short<C>) return gelu_tanh_of(x);
+  else return F::template y<C>(x, p0, p1);
+}
+template <class F, class C> __device__ __forceinline__ C gradient_of(C dy, C x, C y, C p0, C p1) {
+  if constexpr (std::is_same_v<F, gelu_tanh_fn> && is_short<C>) return dy * gelu_tanh_slope_of(x);
+  else return F::template dx<C>(dy, x, y, p0, p1);
 }
 
 }  // namespace sf::cuda
