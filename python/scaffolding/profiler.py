@@ -8,13 +8,12 @@
 """
 
 import ctypes
-from dataclasses import dataclass
+import typing
 
 from . import _core
 
 
-@dataclass
-class KernelEvent:
+class KernelEvent(typing.NamedTuple):
     key: str  # the kernel table: "gemm", "group_norm"
     provider: str  # who computed it: "native-avx2", "cublaslt"
     input_shapes: str  # of all operands
@@ -24,15 +23,10 @@ class KernelEvent:
     counted: tuple = ()  # by how much the counter's numbers grew up to the end of this call, since the end of the one before
 
 
-@dataclass
 class KernelAverage:
-    key: str
-    provider: str
-    count: int = 0
-    flops: float = 0
-    bytes: float = 0
-    cpu_time_total: float = 0
-    counted: tuple = ()
+    def __init__(self, key, provider, count=0, flops=0, bytes=0, cpu_time_total=0, counted=()):
+        self.key, self.provider, self.count, self.flops, self.bytes = key, provider, count, flops, bytes
+        self.cpu_time_total, self.counted = cpu_time_total, counted
 
 
 class KernelAverages(list):
