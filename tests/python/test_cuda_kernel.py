@@ -291,6 +291,18 @@ class TestOnAGpu:
         graph.replay()
         assert y.tolist() == [30.0] * 100
 
+    def test_a_first_launch_may_be_in_a_graph(self):
+        k = sf.cuda.Kernel(SCALE.replace("scale", "scale_at_first"), "scale_at_first")
+        f = sf.fuse(lambda x: sf.nn.functional.silu(x) * 3 + 0.25)
+        x, y = sf.ones(100, device="cuda"), sf.empty(100, device="cuda")
+        graph = sf.cuda.CUDAGraph()
+        with sf.cuda.graph(graph):
+            k(1, 128, (x, y, 3.0, 100))
+            z = f(y)
+        x.copy_(sf.randn(100))
+        graph.replay()
+        assert (y.cpu() == x.cpu() * 3).all() and (z == f(x * 3)).all()
+
     def test_fused(self):
         values = [sf.randn(64, 1000), sf.randn(64, 1), sf.randn(1000), sf.randn(1)]
         for dtype in (sf.float32, sf.bfloat16):

@@ -1,6 +1,8 @@
 """The package imports alone, and nothing that is slow to import."""
 
+import ast
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -38,6 +40,15 @@ def test_submodules():
         "import scaffolding.nn.functional as F, scaffolding.nn as nn, scaffolding.autograd, scaffolding.utils.checkpoint, scaffolding.backends.mps,"
         " scaffolding.backends.cuda, scaffolding.backends.cudnn; import scaffolding as sf; sf.backends.cudnn.is_available(), sf.cuda.device_count()"
     )
+
+
+def test_layers_know_nothing_of_cuda():
+    package = pathlib.Path(__file__).parents[2] / "python" / "scaffolding"
+    for file in (package / "nn").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            assert not any("cuda" in part.split(".") for part in (*names, module)), f"{file}: cuda.graphs imports nn"
 
 
 def test_backends_describe_themselves():

@@ -9,7 +9,7 @@ import gc
 from .. import _core
 from ..autograd import Function
 from ..autograd import grad as _grad
-from ..nn import Module
+from ..nn.module import Module
 from .devices import device_index, synchronize
 from .memory import empty_cache
 from .streams import Stream, current_stream

@@ -3,11 +3,13 @@
 #include <string>
 
 #include "scaffolding/backend/cuda/device.h"
+#include "scaffolding/backend/cuda/relaxed.h"
 
 namespace sf::cuda {
 
 KernelHandle load_kernel(const void* image, const char* entry) {
   const std::string op = std::string("kernel '") + entry + "'";
+  Relaxed relaxed;                  // loading takes memory, and a kernel's first launch may be captured
   cudaLibrary_t library = nullptr;  // never unloaded: kernels may run until the process ends
   check(cudaLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0), op.c_str());
   cudaKernel_t kernel = nullptr;

@@ -1,6 +1,6 @@
 """DataParallel: a module on the devices of one process."""
 
-from ... import _core, cuda
+from ... import _core
 from ..module import Module
 
 
@@ -16,7 +16,7 @@ class DataParallel(Module):
         if not isinstance(module, Module):
             raise TypeError(f"DataParallel: module must be an nn.Module, got {type(module).__name__}")
         if device_ids is None:
-            device_ids = range(cuda.device_count()) if cuda.is_available() and hasattr(cuda, "device_count") else ()
+            device_ids = range(_core._device_count("cuda")) if _core._backend_available("cuda")[0] else ()
         devices = [_core.device(f"cuda:{d}") if isinstance(d, int) else _core.device(d) for d in device_ids]
         if len(devices) > 1:
             raise NotImplementedError(f"DataParallel: one device for a process, got {len(devices)}; start a process for each and use DistributedDataParallel")
