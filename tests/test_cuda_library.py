@@ -141,7 +141,6 @@ LOCAL_MEMORY = {
     "tan_fn": 40,
     "philox::Normal<double>": 40,
     "gemm_tiles": 128,  # where cuBLASLt is not
-    "reduce_runs<(sf::Reduction)13, ": 64,  # logsumexp of 16-bit values
 }
 
 

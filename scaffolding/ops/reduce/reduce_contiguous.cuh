@@ -85,9 +85,11 @@ template <Reduction what, class T, bool kBlock> __global__ void __launch_bounds_
     uint32_t vectors = (n - head) / V, edge = n - vectors * V;
     const T* middle = p + head;
     for (uint32_t j = along; j < edge; j += step) total = K::both(total, k.exact_term(widen(p[j < head ? j : j + vectors * V])));
-    auto add = [&](const auto& v) {
+    // Vectors from the j-th on, `step` apart.
+    auto add = [&](const auto& v, uint32_t j) {
       C t[V];
       bool is_first = true;
+#pragma unroll
       for (const auto& bits : v) {
         Vec<T, V> x = bits;
 #pragma unroll
@@ -102,8 +104,9 @@ template <Reduction what, class T, bool kBlock> __global__ void __launch_bounds_
 #pragma unroll
         for (int i = 0; i < half; ++i) t[i] = K::InC::both(t[i], t[i + half]);
       if (K::is_doubtful(t[0])) {
-        for (const auto& bits : v)
-          for (int i = 0; i < V; ++i) total = K::both(total, k.exact_term(widen(bits.v[i])));
+        // Read again: an index that is not a constant would put v into local memory.
+#pragma unroll 1
+        for (uint32_t i = 0; i < V * (sizeof(v) / sizeof(v[0])); ++i) total = K::both(total, k.exact_term(widen(middle[size_t(j + i / V * step) * V + i % V])));
       } else {
         total = K::both(total, A(t[0]));
       }
@@ -113,11 +116,11 @@ template <Reduction what, class T, bool kBlock> __global__ void __launch_bounds_
       Vec<T, V> v[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) v[i] = *reinterpret_cast<const Vec<T, V>*>(middle + size_t(j + i * step) * V);
-      add(v);
+      add(v, j);
     }
     for (; j < vectors; j += step) {
       Vec<T, V> v[1] = {*reinterpret_cast<const Vec<T, V>*>(middle + size_t(j) * V)};
-      add(v);
+      add(v, j);
     }
   }
   RowGroup<kBlock ? kThreads : kWarp> group{threads};
