@@ -147,6 +147,7 @@ sanitizer() {
 export -f report_devices run_ops report_ops python_tests bench profile counters sanitizer
 export build out scratch python tiny HARNESS FAST
 stage devices 30 bash -c report_devices
+if grep -q '^devices: [FE]' "$summary"; then fail "no GPU that this build can use: nothing else is run, and nothing is proven"; fi
 stage ops 100 bash -c 'run_ops "$HARNESS" 4 env'
 stage bench 225 bash -c 'bench 205'
 stage profile 45 bash -c profile

@@ -38,6 +38,14 @@ def test_a_folder_without_tests_is_refused(tmp_path):
     assert done.returncode == 1 and "has no scaffolding_tests" in done.stdout
 
 
+@pytest.mark.skipif(cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_run(tmp_path, build_dir):
+    if not (build_dir / "scaffolding_tests").exists():
+        pytest.skip("the C++ tests are not built")
+    done = check(tmp_path / "out", "--build", build_dir)
+    assert done.returncode == 1 and "devices: FAILED" in done.stdout and "nothing is proven" in done.stdout and "ops:" not in done.stdout
+
+
 @pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
 def test_a_stage_that_hangs_is_ended_and_the_summary_comes_all_the_same(tmp_path, build_dir):
     python = tmp_path / "python"  # which never comes back from pytest
