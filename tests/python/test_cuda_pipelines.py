@@ -260,6 +260,22 @@ def test_no_step_waits_for_the_gpu(case, pipeline):
     assert len(seen) >= 5 and all(s == seen[0] for s in seen)
 
 
+def test_no_step_of_the_twelfth_scheduler_waits_for_the_gpu():
+    """CogVideoXDPMScheduler's step takes the answer before and its timestep, which pictures' pipelines do not give."""
+    library = emulated()
+    scheduler = sf.diffusion.CogVideoXDPMScheduler()
+    scheduler.set_timesteps(6)
+    x, old, seen = sf.randn(1, 4, 4, 4).to("cuda"), None, []
+    generator = sf.Generator("cuda").manual_seed(0)
+    times = [int(t) for t in scheduler.timesteps.tolist()]
+    for before, now in zip([None, *times], times):
+        x, old = scheduler.step(x * 0.1, old, now, before, x, generator=generator, return_dict=False)
+        seen.append(counts(library))
+    assert all(s == seen[0] for s in seen), seen
+    x.sum().item()
+    assert counts(library)["to_host"] > seen[0]["to_host"]
+
+
 def test_noise_of_a_generator_on_the_host_is_all_that_a_step_copies_and_nothing_waits_for_it():
     library = emulated()
     pipe = diffusion.StableDiffusionPipeline(vae=None, unet=Stub(), scheduler=diffusion.DDPMScheduler(), text_encoder=None, tokenizer=None)
