@@ -8,6 +8,7 @@
 #include "scaffolding/autograd/anomaly.h"
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
@@ -195,7 +196,15 @@ class Pass {
     if (run) {
       Tensors incoming;
       if (anomaly_detection_enabled()) incoming = dys;
-      dxs = options_.create_graph && n.reference ? through_reference(n, dys) : n.apply(dys);
+      try {
+        dxs = options_.create_graph && n.reference ? through_reference(n, dys) : n.apply(dys);
+      } catch (const OutOfMemory& e) {
+        std::string text = e.what();
+        const std::string asked = " asked for";
+        const size_t at = text.find(asked);
+        if (e.module() || at == text.npos || text.compare(at + asked.size(), 4, " by ") == 0) throw;  // it says who asked
+        throw OutOfMemory(text.insert(at + asked.size(), std::string(" by the gradient of ") + n.name()));
+      }
       SF_CHECK_AS(RuntimeError, dxs.size() <= n.edges.size(), n.name(), ": backward returned ", dxs.size(), " gradients for ", n.edges.size(), " inputs");
       if (anomaly_detection_enabled()) check_backward_finite(n.name(), incoming, dxs);
       if (!options_.retain_graph) {

@@ -1,6 +1,8 @@
 """sf.cuda.CUDAGraph and what is made of it: with a GPU, or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY)."""
 
+import ctypes
 import gc
+import os
 
 import pytest
 
@@ -464,6 +466,23 @@ def test_graphed_steps_say_what_they_take():
         outside(sf.ones(1, 2, device="cuda"))
         with pytest.raises(RuntimeError, match="enter it inside of the step"):
             outside(sf.ones(1, 2, device="cuda"))
+
+
+@pytest.mark.skipif("emulator" not in os.environ.get("SF_CUDA_LIBRARY", ""), reason="the emulator's memory can be made small")
+def test_running_out_of_memory_in_backward_names_the_op():
+    library = ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"])
+    library.sf_cuda_emulator_set_memory.argtypes = [ctypes.c_size_t]
+    x = sf.ones(1 << 22, device="cuda", requires_grad=True)
+    y = x.exp().sum()
+    gc.collect()
+    cuda.empty_cache()
+    free, total = cuda.mem_get_info()
+    library.sf_cuda_emulator_set_memory(total - free + (1 << 20))
+    try:
+        with pytest.raises(cuda.OutOfMemoryError, match="16.0 MiB asked for by the gradient of (sum|exp), "):
+            y.backward()
+    finally:
+        library.sf_cuda_emulator_set_memory(total)
 
 
 def test_running_out_of_memory_names_the_module():
