@@ -10,7 +10,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 # After `make demo`, which compiles for this processor alone.
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
@@ -107,6 +107,14 @@ test-cuda-emulator: build
 	done
 	$(call emulated,cuda_emulator) PYTHONPATH=$(BUILD)/python \
 	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)
+
+# The same kernels with each access of memory watched: races of threads, blocks and streams, and vectors at odd addresses (tests/cuda_emulator/races.h).
+RACES = CudaRaces* op_softmax* op_layer_norm* op_rms_norm* op_group_norm* op_batch_norm* op_sum* op_mean* op_var* op_max* op_argmax* op_cum* op_sort* op_topk* \
+  op_scaled_dot_product_attention* op_index* op_scatter* op_gather* op_embedding* op_cross_entropy* op_nonzero* op_matmul* op_adamw* op_cat* op_add*
+test-cuda-races: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON -DSF_CUDA_RACES=ON
+test-cuda-races: build
+	env SF_CUDA_CACHE=1 $(call emulated,cuda_races) \
+	  $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='CudaRaces*:$(subst $(space),:,$(RACES:%=%equals_cpu_on_test_device))'
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
 # with the mutations that the tests make.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "races.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -42,6 +43,7 @@ struct Thread {
   Place* place = nullptr;  // where it waits
   int rounds = 0;          // exchanges so far
   int barriers = 0;        // of the block that it has reached
+  int warp_barriers = 0;
   std::vector<Copy> copies;
   int groups = 0;  // closed by commit
 };
@@ -67,6 +69,7 @@ unsigned nth(unsigned i) { return backwards ? unsigned(threads.size()) - 1 - i :
 
 void enter(unsigned t) {
   current = t;
+  races::now.thread = uint16_t(t), races::now.barriers = uint32_t(threads[t].barriers), races::now.warp_barriers = uint16_t(threads[t].warp_barriers);
   threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
 }
 
@@ -78,7 +81,9 @@ void run_threads() {
   for (;;) {
     while (started < may_start) {
       enter(nth(started++));
+      races::inside = true;
       (*body)();
+      races::inside = false;
       threads[current].state = State::Done;
       if (!threads[current].copies.empty()) stop("a thread ended with copies to shared memory that it never waited for");
       ++ended;
@@ -159,23 +164,24 @@ void run_block(unsigned count) {
         }
       }
     }
-    if (at_barrier == count - ended) at_barrier = 0, ++barriers_opened;  // everybody who has not ended is there
+    if (at_barrier == count - ended) at_barrier = 0, ++barriers_opened, races::open_barrier(count);  // everybody who has not ended is there
     else if (!moved) stop("deadlock: threads of a block wait for each other at different barriers, shuffles or ballots");
   }
 }
 
+constexpr size_t kOpen = (kMostShared + kPage - 1) / kPage * kPage;
+unsigned char* shared_end = nullptr;
+
 // Shared memory of this many bytes that ends at a closed page.
 void provide_shared(size_t bytes) {
-  constexpr size_t kOpen = (kMostShared + kPage - 1) / kPage * kPage;
-  static unsigned char* end = nullptr;
-  if (!end) {
+  if (!shared_end) {
     void* m = mmap(nullptr, kOpen + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED) stop("no memory for a block");
-    end = static_cast<unsigned char*>(m) + kOpen;
-    if (mprotect(end, kPage, PROT_NONE) != 0) stop("mprotect failed");
+    shared_end = static_cast<unsigned char*>(m) + kOpen;
+    if (mprotect(shared_end, kPage, PROT_NONE) != 0) stop("mprotect failed");
   }
   dynamic_bytes = bytes;
-  dynamic = end - (bytes + 15) / 16 * 16;
+  dynamic = shared_end - (bytes + 15) / 16 * 16;
 }
 
 // All lanes that have not ended must take part; the slots of a round are free again two rounds later.
@@ -200,19 +206,30 @@ void stop(const char* why) {
 
 unsigned lane() { return current % kWarp; }
 
+bool is_dynamic_shared(const void* p) { return shared_end && p >= shared_end - kOpen && p < shared_end; }
+
 void block_barrier() {
+  races::Outside not_a_kernels;
   ++at_barrier;
   ++threads[current].barriers;
   wait_as(State::AtBarrier);
 }
 
+void warp_barrier(unsigned mask) {
+  races::Outside not_a_kernels;
+  take_part(mask, {});
+  races::now.warp_barriers = uint16_t(++threads[current].warp_barriers);
+}
+
 uint64_t exchange(unsigned mask, uint64_t value, unsigned from) {
+  races::Outside not_a_kernels;
   const Warp& warp = take_part(mask, {{value}});
   int slot = (threads[current].rounds - 1) % 2;
   return from < kWarp && (warp.given[slot] >> from & 1) ? warp.values[slot][from].words[0] : value;
 }
 
 const Given* gather(const Given& value) {
+  races::Outside not_a_kernels;
   const Warp& warp = take_part(~0u, value);
   int slot = (threads[current].rounds - 1) % 2;
   if (warp.given[slot] != ~0u) stop("an instruction of the whole warp without all of its 32 threads");
@@ -223,6 +240,7 @@ unsigned char* dynamic_shared() { return dynamic; }
 size_t dynamic_shared_bytes() { return dynamic_bytes; }
 
 unsigned ballot(unsigned mask, bool value) {
+  races::Outside not_a_kernels;
   const Warp& warp = take_part(mask, {{uint64_t(value)}});
   int slot = (threads[current].rounds - 1) % 2;
   unsigned votes = 0;
@@ -234,21 +252,37 @@ unsigned ballot(unsigned mask, bool value) {
 void count_bank_conflicts(bool conflict) { bank_conflicts += conflict; }
 
 void copy_async(unsigned char* to, const void* from, int bytes, int read) {
+  races::Outside not_a_kernels;
+  races::touch(to, size_t(bytes), true);
+  if (read > 0) races::touch(from, size_t(read), false);
   std::memset(to, 0xff, size_t(bytes));  // it may begin at once
   Thread& me = threads[current];
   me.copies.push_back({to, from, read, me.groups});
   if (read < bytes) me.copies.push_back({to + read, nullptr, bytes - read, me.groups});
 }
-void commit_copies() { ++threads[current].groups; }
+void commit_copies() {
+  races::Outside not_a_kernels;
+  ++threads[current].groups;
+}
 void wait_for_copies(int all_but) {
+  races::Outside not_a_kernels;
   Thread& me = threads[current];
   size_t left = 0;
   for (const Copy& c : me.copies) {
-    if (c.group >= me.groups - all_but) me.copies[left++] = c;  // it may take until a later wait
-    else if (c.from) std::memcpy(c.to, c.from, size_t(c.bytes));
+    if (c.group >= me.groups - all_but) {
+      me.copies[left++] = c;  // it may take until a later wait
+      continue;
+    }
+    races::touch(c.to, size_t(c.bytes), true);
+    if (c.from) std::memcpy(c.to, c.from, size_t(c.bytes));
     else std::memset(c.to, 0, size_t(c.bytes));
   }
   me.copies.resize(left);
+}
+
+bool only_ends() {
+  static const char* which = std::getenv("SF_CUDA_EMULATOR_BLOCKS");
+  return which && std::strcmp(which, "ends") == 0;
 }
 
 void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse) {
@@ -258,11 +292,15 @@ void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::fun
   backwards = reverse;
   gridDim = grid;
   blockDim = block;
+  races::begin_work();
   uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
+  constexpr uint64_t kEnd = 2;
   for (uint64_t i = 0; i < blocks; ++i) {
+    if (only_ends() && blocks > 2 * kEnd && i == kEnd) i = blocks - kEnd;
     uint64_t b = reverse ? blocks - 1 - i : i;
     if (shared) std::memset(dynamic, 0xff, shared);  // NaNs
     blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / (uint64_t(grid.x) * grid.y))};
+    races::now.block = uint32_t(b);
     run_block(block.x * block.y * block.z);
   }
 }

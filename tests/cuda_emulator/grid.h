@@ -10,8 +10,16 @@ namespace cuda_emulator {
 // kernel computes must not depend on it. shared: bytes of dynamic shared memory of a block. One grid at a time.
 void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::function<void()>& kernel, bool reverse);
 
-// Dynamic shared memory that a block may ask for: 227 KiB, as on compute capability 9.0.
+// SF_CUDA_EMULATOR_BLOCKS=ends: of a grid the first two and the last two blocks run, of a copy its ends, and memory is as large as asked for: indices of
+// tensors with billions of elements, in no time.
+bool only_ends();
+
+// Dynamic shared memory that a block may ask for on any GPU: 227 KiB, on compute capabilities 9.0 and 10.0.
 inline constexpr size_t kMostShared = 227 << 10;
+
+__attribute__((visibility("default"))) void warp_barrier(unsigned mask);  // __syncwarp where races are looked for
+bool is_dynamic_shared(const void*);
+bool is_device_memory(uintptr_t at, size_t bytes);  // some of it; of runtime.cpp
 
 [[noreturn]] void stop(const char* why);  // says which block and thread, and aborts
 

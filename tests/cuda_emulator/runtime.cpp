@@ -21,8 +21,10 @@
 
 #include "cuda_runtime.h"
 #include "grid.h"
+#include "races.h"
 
 using cuda_emulator::failed;
+namespace races = cuda_emulator::races;
 using cuda_emulator::stop;
 
 namespace {
@@ -44,12 +46,15 @@ struct EmulatedGraphExec {
   std::shared_ptr<const std::vector<std::function<void()>>> work;
 };
 struct EmulatedStream {
+  int device = -1;  // any: the default stream
+  int index = races::add_stream();
   EmulatedGraph* graph = nullptr;  // while captured
   unsigned flags = 0;
   uint64_t queued = 0, done = 0;  // pieces of work
   std::deque<std::function<void()>> work;
 };
 struct EmulatedEvent {
+  int device = 0;
   EmulatedStream* stream = nullptr;  // null: never recorded
   uint64_t after = 0;                // pieces of work of that stream
   EmulatedGraph* graph = nullptr;    // recorded in a capture: it orders the captured work only
@@ -69,11 +74,11 @@ struct Block {
 };
 
 std::recursive_mutex lock;
-std::map<char*, Block> blocks;                 // by first byte
-std::map<char*, size_t> host_blocks;           // pinned ones: by first byte, their bytes
-std::map<const void*, int> dynamic_shared_of;  // kernels that asked for more than kUnaskedShared
-constexpr size_t kUnaskedShared = 48 << 10;    // CUDA C++ Programming Guide, "Shared Memory"
-size_t used = 0, total_memory = size_t(std::getenv("SF_CUDA_EMULATOR_DRY") ? 139 : 8) << 30;
+std::map<char*, Block> blocks;                                 // by first byte
+std::map<char*, size_t> host_blocks;                           // pinned ones: by first byte, their bytes
+std::map<std::pair<const void*, int>, int> dynamic_shared_of;  // kernels that asked for more than kUnaskedShared, by device
+constexpr size_t kUnaskedShared = 48 << 10;                    // CUDA C++ Programming Guide, "Shared Memory"
+size_t used = 0, total_memory = size_t(std::getenv("SF_CUDA_EMULATOR_DRY") || std::getenv("SF_CUDA_EMULATOR_BLOCKS") ? 139 : 8) << 30;
 int open_depth = 0;
 int64_t allocations_until_failure = -1;
 // What a program asked of the host so far: waits for a stream, an event or the device, and copies to and from host memory.
@@ -92,6 +97,24 @@ thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 bool is_dry() {
   static const char* dry = std::getenv("SF_CUDA_EMULATOR_DRY");
   return dry && std::strcmp(dry, "1") == 0;
+}
+
+// What kernels may ask of a GPU: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+struct Gpu {
+  const char* name;
+  int major, minor, most_shared, threads, multiprocessors;  // bytes of a block, threads of a multiprocessor
+};
+constexpr Gpu kGpus[] = {{"sm_90", 9, 0, 227 << 10, 2048, 132}, {"sm_80", 8, 0, 163 << 10, 2048, 108},   {"sm_86", 8, 6, 99 << 10, 1536, 84},
+                         {"sm_89", 8, 9, 99 << 10, 1536, 128},  {"sm_100", 10, 0, 227 << 10, 2048, 148}, {"sm_120", 12, 0, 99 << 10, 1536, 170}};
+// That of SF_CUDA_EMULATOR_GPU, or the first.
+const Gpu& gpu() {
+  static const Gpu& chosen = []() -> const Gpu& {
+    const char* name = std::getenv("SF_CUDA_EMULATOR_GPU");
+    for (auto& g : kGpus)
+      if (!name || std::strcmp(name, g.name) == 0) return g;
+    stop("SF_CUDA_EMULATOR_GPU names no GPU that is described in runtime.cpp");
+  }();
+  return chosen;
 }
 
 void protect(int how) {
@@ -132,6 +155,12 @@ void set_apart(const Block& b) {
   if (is_apart() && madvise(b.mapping, b.mapped - kPage, MADV_DONTNEED) != 0) stop("madvise failed");
 }
 char* map_device_memory(size_t bytes) {
+  if (cuda_emulator::only_ends()) {  // between closed stretches that are longer than an index of 32 bits reaches
+    constexpr size_t kAround = size_t(64) << 30;
+    void* all = mmap(nullptr, bytes + 2 * kAround, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char* start = static_cast<char*>(all) + kAround;
+    return all == MAP_FAILED || mprotect(start, bytes, PROT_READ | PROT_WRITE) != 0 ? nullptr : start;
+  }
   int fd = is_apart() ? memfd_create("device memory", MFD_CLOEXEC) : -1;
   if (is_apart() && (fd < 0 || ftruncate(fd, off_t(bytes)) != 0)) return nullptr;
   void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, is_apart() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
@@ -158,20 +187,32 @@ EmulatedStream& stream_of(cudaStream_t s) {
 
 void run_until(EmulatedStream& s, uint64_t count) {
   OpenMemory open;
+  int before = races::select(s.index);
   while (s.done < count && !s.work.empty()) {
     auto work = std::move(s.work.front());
     s.work.pop_front();
-    ++s.done;  // before it runs: work may wait for other streams that wait for what came before this
+    uint64_t place = ++s.done;  // before it runs: work may wait for other streams that wait for what came before this
     work();
+    races::end_piece(s.index, place);
   }
+  races::select(before);
 }
-void run_all(EmulatedStream& s) { run_until(s, s.queued); }
+void wait_until(EmulatedStream& s, uint64_t count) {  // as the host
+  run_until(s, count);
+  races::host_waited(s.index, count);
+}
+void run_all(EmulatedStream& s) { wait_until(s, s.queued); }
 void run_device() {
   run_all(default_stream);
   for (EmulatedStream* s : streams) run_all(*s);
 }
 
 void push(EmulatedStream& s, std::function<void()> work) {
+  if (races::Clock known = races::host_clock(); !known.empty())
+    work = [known = std::move(known), i = s.index, work = std::move(work)] {
+      races::join(i, known);
+      work();
+    };
   s.work.push_back(std::move(work));
   ++s.queued;
 }
@@ -186,7 +227,11 @@ void queue(cudaStream_t handle, std::function<void()> work) {
   }
   if (is_dry()) return;
   auto after = [&](EmulatedStream& other) {
-    if (&other != &s && other.done < other.queued) push(s, [&other, n = other.queued] { run_until(other, n); });
+    if (&other == &s || other.queued == 0) return;
+    push(s, [&other, i = s.index, n = other.queued] {
+      run_until(other, n);
+      races::join(i, other.index, n);
+    });
   };
   if (&s != &default_stream && !(s.flags & cudaStreamNonBlocking)) after(default_stream);
   if (&s == &default_stream)
@@ -222,6 +267,7 @@ void explain_fault(int signal, siginfo_t* info, void*) {
       if (open_depth > 0) stop("out of bounds");
       std::abort();
     }
+  if (open_depth > 0 && cuda_emulator::only_ends()) stop("an address far outside of every block: an index that overflowed");
   ::signal(signal, SIG_DFL);
 }
 
@@ -232,12 +278,25 @@ __attribute__((constructor)) void watch_faults() {
   sigaction(SIGSEGV, &action, nullptr);
 }
 
+// f(first, count) for what is copied or filled.
+template <class F> void for_bytes(size_t bytes, const F& f) {
+  constexpr size_t kEnd = 1 << 20;
+  if (!cuda_emulator::only_ends() || bytes <= 2 * kEnd) return f(size_t(0), bytes);
+  f(size_t(0), kEnd);
+  f(bytes - kEnd, kEnd);
+}
+
 bool reverse_order() {
   static const char* order = std::getenv("SF_CUDA_EMULATOR_ORDER");
   return order && std::strcmp(order, "reverse") == 0;
 }
 
 }  // namespace
+
+bool cuda_emulator::is_device_memory(uintptr_t at, size_t bytes) {
+  auto next = blocks.upper_bound(reinterpret_cast<char*>(at + bytes - 1));
+  return next != blocks.begin() && reinterpret_cast<uintptr_t>(std::prev(next)->first) + std::prev(next)->second.bytes > at;
+}
 
 // For tests: after n more allocations that succeed, all fail until n is negative.
 extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_fail_allocations_after(int64_t n) {
@@ -263,7 +322,13 @@ extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count
 }
 
 // For nvrtc.cpp: how kernels from source are compiled besides.
-extern "C" __attribute__((visibility("default"))) const char* sf_cuda_emulator_compile_options() { return ""; }
+extern "C" __attribute__((visibility("default"))) const char* sf_cuda_emulator_compile_options() {
+#ifdef SF_EMULATOR_RACES
+  return "-DSF_EMULATOR_RACES -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment -fno-sanitize-recover=alignment -nodefaultlibs";
+#else
+  return "";
+#endif
+}
 
 // For the stand-ins of CUDA's libraries: work on a stream, done where its kernels are.
 // A captured graph does it again and again: the argument is dropped when nobody will.
@@ -278,7 +343,8 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* funct
   uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
   bool grid = c.gridDim.x > 0 && c.gridDim.x <= INT32_MAX && c.gridDim.y > 0 && c.gridDim.y <= 65535 && c.gridDim.z > 0 && c.gridDim.z <= 65535;
   if (!grid || threads == 0 || threads > 1024) return failed(cudaErrorInvalidConfiguration);
-  auto most = dynamic_shared_of.find(function);
+  if (int d = stream_of(c.stream).device; d >= 0 && d != current_device) return failed(cudaErrorInvalidResourceHandle);
+  auto most = dynamic_shared_of.find({function, current_device});
   if (c.dynamicSmemBytes > (most == dynamic_shared_of.end() ? kUnaskedShared : size_t(most->second))) return failed(cudaErrorInvalidValue);
   ++counts.kernels;
   queue(c.stream, [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, kernel = std::move(kernel)] {
@@ -294,6 +360,7 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorInvalidKernelImage: return "cudaErrorInvalidKernelImage";
     case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
     case cudaErrorSymbolNotFound: return "cudaErrorSymbolNotFound";
@@ -332,17 +399,17 @@ cudaError_t cudaSetDevice(int d) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
   if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
   switch (a) {
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount: *value = 132; return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int(cuda_emulator::kMostShared); return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor: *value = gpu().major; return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor: *value = gpu().minor; return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount: *value = gpu().multiprocessors; return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = gpu().most_shared; return cudaSuccess;
   }
   return failed(cudaErrorInvalidValue);
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute a, int value) {
   std::lock_guard guard(lock);
-  if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || size_t(value) > cuda_emulator::kMostShared) return failed(cudaErrorInvalidValue);
-  dynamic_shared_of[kernel] = value;
+  if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > gpu().most_shared) return failed(cudaErrorInvalidValue);
+  dynamic_shared_of[{kernel, current_device}] = value;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
@@ -350,9 +417,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   *p = {};
   std::strcpy(p->name, "emulator on the CPU, no GPU");
   p->totalGlobalMem = total_memory;
-  p->major = 9;
-  p->multiProcessorCount = 132;
-  p->maxThreadsPerMultiProcessor = 2048;
+  p->major = gpu().major, p->minor = gpu().minor;
+  p->multiProcessorCount = gpu().multiprocessors;
+  p->maxThreadsPerMultiProcessor = gpu().threads;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -382,7 +449,8 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   char* start = map_device_memory(mapped);
   if (!start) return failed(cudaErrorMemoryAllocation);
   constexpr size_t kPiece = size_t(16) << 20;
-  for (size_t at = 0; at < mapped - kPage; at += kPiece) {
+  bool is_filled = !cuda_emulator::only_ends() || bytes < kPiece;
+  for (size_t at = 0; is_filled && at < mapped - kPage; at += kPiece) {
     std::memset(start + at, kFresh, std::min(kPiece, mapped - kPage - at));
     set_apart({bytes, mapped, start, current_device});
   }
@@ -390,6 +458,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (open_depth == 0) mprotect(start, mapped - kPage, PROT_NONE);
   char* first = start + mapped - kPage - body;
   blocks[first] = {bytes, mapped, start, current_device};
+  races::forget(start, mapped);
   used += bytes;
   *data = first;
   return cudaSuccess;
@@ -404,10 +473,12 @@ cudaError_t cudaFree(void* data) {
   if (it == blocks.end()) stop("cudaFree of what cudaMalloc did not give");
   OpenMemory open;
   Block b = it->second;
-  for (char* p = b.mapping; !is_dry() && p < b.mapping + b.mapped - kPage; ++p)
+  bool was_filled = !is_dry() && !(cuda_emulator::only_ends() && b.bytes >= size_t(16) << 20);
+  for (char* p = b.mapping; was_filled && p < b.mapping + b.mapped - kPage; ++p)
     if ((p < it->first || p >= it->first + b.bytes) && static_cast<unsigned char>(*p) != kFresh) stop("bytes beside a block were written");
   used -= b.bytes;
   blocks.erase(it);
+  races::forget(b.mapping, b.mapped);
   munmap(b.mapping, b.mapped);
   return cudaSuccess;
 }
@@ -456,9 +527,18 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
     if (!block_with(dst)) std::memset(dst, 0, bytes);
   } else if (from_pageable) {
     auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
-    queue(s, [=] { std::memcpy(dst, staged->data(), bytes); });
+    queue(s, [=] {
+      races::begin_work();
+      races::touch(dst, bytes, true);
+      std::memcpy(dst, staged->data(), bytes);
+    });
   } else {
-    queue(s, [=] { std::memmove(dst, src, bytes); });
+    queue(s, [=] {
+      races::begin_work();
+      races::touch(src, bytes, false);
+      races::touch(dst, bytes, true);
+      for_bytes(bytes, [=](size_t from, size_t n) { std::memmove(static_cast<char*>(dst) + from, static_cast<const char*>(src) + from, n); });
+    });
   }
   if (to_pageable) run_all(stream_of(s));
   return cudaSuccess;
@@ -470,13 +550,18 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t s)
   std::lock_guard guard(lock);
   if (!block_with(data) || !fits(data, bytes)) return failed(cudaErrorInvalidValue);
   ++counts.fills;
-  queue(s, [=] { std::memset(data, value, bytes); });
+  queue(s, [=] {
+    races::begin_work();
+    races::touch(data, bytes, true);
+    for_bytes(bytes, [=](size_t from, size_t n) { std::memset(static_cast<char*>(data) + from, value, n); });
+  });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
   std::lock_guard guard(lock);
   *s = new EmulatedStream;
+  (*s)->device = current_device;
   (*s)->flags = flags;
   streams.insert(*s);
   return cudaSuccess;
@@ -499,7 +584,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   std::lock_guard guard(lock);
   if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
-  return stream_of(s).done < stream_of(s).queued ? cudaErrorNotReady : cudaSuccess;
+  if (stream_of(s).done < stream_of(s).queued) return cudaErrorNotReady;
+  races::host_waited(stream_of(s).index, stream_of(s).queued);
+  return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   std::lock_guard guard(lock);
@@ -516,11 +603,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     waits.graph->invalid = true;
     return failed(cudaErrorStreamCaptureIsolation);
   }
-  if (e->stream) queue(s, [other = e->stream, n = e->after] { run_until(*other, n); });
+  if (e->stream)
+    queue(s, [other = e->stream, i = waits.index, n = e->after] {
+      run_until(*other, n);
+      races::join(i, other->index, n);
+    });
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
   *e = new EmulatedEvent;
+  (*e)->device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -531,6 +623,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   std::lock_guard guard(lock);
+  if (int d = stream_of(s).device; d >= 0 && d != e->device) return failed(cudaErrorInvalidResourceHandle);
   if (stream_of(s).graph) {
     e->graph = stream_of(s).graph;
     e->stream = &stream_of(s);
@@ -547,13 +640,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   std::lock_guard guard(lock);
   if (e->graph) return failed(cudaErrorCapturedEvent);
   ++counts.waits;
-  if (e->stream) run_until(*e->stream, e->after);
+  if (e->stream) wait_until(*e->stream, e->after);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   std::lock_guard guard(lock);
   if (e->graph) return failed(cudaErrorCapturedEvent);
-  return e->stream && e->stream->done < e->after ? cudaErrorNotReady : cudaSuccess;
+  if (!e->stream) return cudaSuccess;
+  if (e->stream->done < e->after) return cudaErrorNotReady;
+  races::host_waited(e->stream->index, e->after);
+  return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   std::lock_guard guard(lock);

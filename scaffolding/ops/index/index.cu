@@ -13,7 +13,8 @@ namespace sf::cuda {
 namespace {
 
 struct Wrong {
-  int64_t found, value;
+  unsigned long long found;
+  int64_t value;
 };
 
 __global__ void __launch_bounds__(kThreads) check_positions(Walk<2> w, int64_t low, int64_t high, int64_t stride, bool adds, Wrong* wrong) {
@@ -22,9 +23,8 @@ __global__ void __launch_bounds__(kThreads) check_positions(Walk<2> w, int64_t l
   int64_t at[2];
   w.offsets(i, at);
   int64_t v = *reinterpret_cast<const int64_t*>(w.data[1] + at[1]);
-  if (v < low || v >= high) {  // any thread's will do
-    wrong->value = v;
-    wrong->found = 1;
+  if (v < low || v >= high) {  // any thread's will do, but two must not write
+    if (atomicCAS(&wrong->found, 0ull, 1ull) == 0) wrong->value = v;
   } else if (adds) {
     *reinterpret_cast<int64_t*>(w.data[0] + at[0]) += (v < 0 ? v + high : v) * stride;
   }

@@ -35,7 +35,7 @@ template <Reduction what, class T> __global__ void __launch_bounds__(kThreads) r
       __syncthreads();
       if (lane < half) of_thread[lane] = Combine<what, A>::both(of_thread[lane], of_thread[lane + half]);
     }
-    x = of_thread[0];
+    if (lane == 0) x = of_thread[0];  // its own sum: nothing orders it before the other threads
   }
   if (lane == 0) store(r, to, x);
 }

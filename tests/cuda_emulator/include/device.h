@@ -68,3 +68,6 @@ inline void __trap() { cuda_emulator::stop("a kernel trapped"); }
 inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)(a)*b >> 32); }
+#ifdef SF_EMULATOR_RACES
+#include "device_races.h"
+#endif
