@@ -30,8 +30,6 @@ CASES = {
     "fill": f"new({M}).fill_(1)",
     "slice": f"new({M})[3:].clone()",
     "cat": f"sf.cat([new({N}), new(3)])",
-    "dropout": f"F.dropout(new({N}), 0.5)",
-    "random": f"sf.rand({N}, device='cuda', dtype=bf16)",
     "arange": f"sf.arange({N}, device='cuda')",
     "softmax, rows": f"F.softmax(new({ROWS}, 130), -1)",
     "softmax, odd rows": f"F.softmax(new({ROWS}, 129), -1)",
@@ -54,11 +52,10 @@ CASES = {
     "unfold": "F.unfold(new(70000, 4, 31, 31), 3)",
     "tril": "new(65537, 32771).tril()",
     "glu": f"F.glu(new({ROWS}, 260))",
-    "adamw": f"p = new({N}).requires_grad_(); p.grad = new({N}); sf.optim.SGD([p], lr=0.1).step()",
+    "sgd": f"p = new({N}).requires_grad_(); p.grad = new({N}); sf.optim.SGD([p], lr=0.1).step()",
     "many small rows": f"F.softmax(new({N}, 1), -1)",
     "matmul of many": "sf.matmul(new(70000, 2, 3), new(70000, 3, 2))",
     "sort of many rows": "new(2**21, 64).sort(-1)",
-    "attention of many heads": "F.scaled_dot_product_attention(new(70000, 1, 16, 32), new(70000, 1, 16, 32), new(70000, 1, 16, 32))",
 }
 
 
@@ -68,3 +65,11 @@ def test_indices_and_grids(case):
     environment = {**os.environ, "SF_CUDA_EMULATOR_BLOCKS": "ends", "SF_CUDA_CACHE": "0"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_an_index_of_32_bits_is_found():
+    source = 'extern "C" __global__ void f(float* y) { int i = int(blockIdx.x * blockDim.x + threadIdx.x); y[i] = 1; }'
+    program = BEFORE + f"y = new({N}, dtype=f32)\nsf.cuda.Kernel({source!r}, 'f')({N} // 256 + 1, 256, (y,))\nsf.cuda.synchronize()\n"
+    environment = {**os.environ, "SF_CUDA_EMULATOR_BLOCKS": "ends", "SF_CUDA_CACHE": "0"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode != 0 and "an index that overflowed" in done.stderr, done.stderr[-2000:]
