@@ -7,5 +7,7 @@ namespace sf::autograd {
 
 // RuntimeError when to requires a gradient and from is not floating.
 void set_data(const Tensor& to, const Tensor& from);
+// How often a tensor was given other memory so: what has read addresses, as CUDA graphs have, must look again.
+uint64_t data_moves();
 
 }  // namespace sf::autograd

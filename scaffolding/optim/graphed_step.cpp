@@ -4,6 +4,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/autograd/set_data.h"
 #include "scaffolding/core/error.h"
 
 namespace sf::optim {
@@ -36,6 +37,13 @@ Tensors GraphedStep::operator()(const Tensors& in) {
   for (const Tensor& t : in)
     SF_CHECK(t && t.device().is_cuda() && t.device() == in[0].device(), "GraphedStep: inputs must be tensors on one CUDA device, got ",
              t ? t.device().str() : "none");
+  if (moves_ != autograd::data_moves()) reset();
+  Tensors results = run(in);
+  moves_ = autograd::data_moves();  // the step's own are part of the graph
+  return results;
+}
+
+Tensors GraphedStep::run(const Tensors& in) {
   auto at = std::find_if(graphs_.begin(), graphs_.end(), [&](auto& g) { return g->takes(in); });
   if (at == graphs_.end()) {
     Tensors results = step_(in);

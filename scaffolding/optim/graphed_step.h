@@ -4,8 +4,8 @@
 //   });
 //   for (auto& batch : batches) losses.push_back(step({batch.x, batch.y})[0]);       // the numbers of calling it each time
 // The first call with a shape runs the step op by op, which makes gradients and the optimizer's state; the second captures, and from then on a call is a
-// replay. The optimizer must be capturable (see AdamW). What the step reads besides its inputs must stay where it is: after weights were moved or replaced,
-// reset().
+// replay. The optimizer must be capturable (see AdamW). What the step reads besides its inputs must stay where it is: after weights were replaced, reset().
+// Tensors that are given other memory (module.to, tensor.data) between two calls are noticed, and all is captured anew.
 // Used by one thread at a time.
 #pragma once
 #include <functional>
@@ -37,10 +37,12 @@ class GraphedStep {
 
  private:
   struct Graph;
+  Tensors run(const Tensors& inputs);
   Step step_;
   std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
   cuda::GraphPool pool_ = 0;
   int64_t eager_ = 0, captures_ = 0, replays_ = 0;
+  uint64_t moves_ = 0;  // autograd::data_moves() when the last call ended
 };
 
 }  // namespace sf::optim

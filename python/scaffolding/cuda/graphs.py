@@ -168,7 +168,7 @@ class GraphedStep:
         return self._core.statistics()
 
     def reset(self):
-        """Forgets all graphs and gives their memory back: after weights were moved, replaced, or loaded into other tensors."""
+        """Forgets all graphs and gives their memory back: after weights were replaced. Tensors that are given other memory are noticed."""
         self._core.reset()
 
 

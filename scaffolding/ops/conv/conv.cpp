@@ -146,7 +146,6 @@ Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weig
 }
 
 static Tensor weight_gradient_into(Tensor dw, const Tensor& x, const Tensor& dy, const ConvShape& shape) {
-  const Shape weight_sizes = dw.shape();
   Tensor xs = in_kernel_layout(x), g = in_kernel_layout(dy);
   if (xs.numel() == 0 || g.numel() == 0) dw.zero_();
   else run("conv", conv_backward_weights, x, ConvBackwardWeights{xs, g, dw, {}, shape});

@@ -24,8 +24,8 @@ template <class T, int V, class Place> __global__ void __launch_bounds__(kThread
   int64_t first[3], count[3];
   for (int d = 0; d < 3; ++d) first[d] = w.start[d][p.at[d]], count[d] = w.count[d][p.at[d]];
   const Vec<T, V>* in = static_cast<const Vec<T, V>*>(w.in) + pixel_in(w.from, p.outer, 0, 0, 0) * to.units.d + p.unit;
-  Vec<T, V> best;
-  Place at[V];
+  Vec<T, V> best{};
+  Place at[V] = {};
   bool none = true;
   for (int64_t a = 0; a < count[0]; ++a)
     for (int64_t b = 0; b < count[1]; ++b)

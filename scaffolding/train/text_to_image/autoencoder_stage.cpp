@@ -18,12 +18,12 @@ struct Quality {
 };
 
 // Of icons from all over the data, on white.
-Quality measure(const models::AutoencoderKL& vae, const data::IconDataset& icons, int64_t count) {
+Quality measure(const models::AutoencoderKL& vae, Device device, const data::IconDataset& icons, int64_t count) {
   autograd::NoGrad no_grad;
   double squares = 0, error = 0;
   count = std::min(count, icons.size());
   for (int64_t i = 0; i < count; ++i) {
-    Tensor x = icons.picture(i * icons.size() / count, data::background_colours()[0].rgb).unsqueeze(0);
+    Tensor x = icons.picture(i * icons.size() / count, data::background_colours()[0].rgb).unsqueeze(0).to(device);
     Tensor z = vae.encode(x).mode();
     squares += mean(square(z)).item();
     error += mean(square(clamp(vae.decode(z), -1, 1) - x)).item();
@@ -51,6 +51,7 @@ bool train_autoencoder(const TextToImageRun& run) {
   models::AutoencoderKLConfig config;
   io::read_fields("vae", config.fields(), run.recipe.vae);
   models::AutoencoderKL vae(config);
+  run.move(vae);
   data::DataLoader loader(run.icons, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
   optim::AdamW optimizer(nn::parameters(vae), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);
@@ -58,16 +59,17 @@ bool train_autoencoder(const TextToImageRun& run) {
   TrainerOptions options;
   options.run = o.run(run.place("autoencoder"));
   options.run.eval_steps = o.checkpointing_steps;
-  options.evaluate = [&] { return std::map<std::string, double>{{"psnr", measure(vae, *run.icons, 64).psnr}}; };
+  options.evaluate = [&] { return std::map<std::string, double>{{"psnr", measure(vae, run.device, *run.icons, 64).psnr}}; };
   options.scheduler = schedule.get();
   options.ema = &ema;
   options.seed = uint64_t(run.recipe.seed);
   options.resume = "latest";
   options.quiet = run.quiet;
+  options.cuda_graph = run.cuda_graph;
   Trainer trainer(
-      vae, optimizer, loader,
-      [&](data::Batch& batch) {
-        Tensor x = batch.image.contiguous(MemoryFormat::ChannelsLast);
+      vae, optimizer, loader, [](data::Batch& batch) { return Tensors{batch.image.contiguous(MemoryFormat::ChannelsLast)}; },
+      [&](const Tensors& in) {
+        const Tensor& x = in[0];
         auto posterior = vae.encode(x);
         Tensor loss = reconstruction_loss(vae.decode(posterior.sample()), x, o.edge_weight);
         return o.kl_weight == 0 ? loss : loss + o.kl_weight * mean(posterior.kl());
@@ -76,8 +78,9 @@ bool train_autoencoder(const TextToImageRun& run) {
   if (trainer.fit().stopped) return false;
   ema.copy_to(nn::parameters(vae));
   vae.eval();
-  Quality quality = measure(vae, *run.icons, 256);
+  Quality quality = measure(vae, run.device, *run.icons, 256);
   vae.options.scaling_factor = 1 / quality.latent_rms;  // the noise schedule is made for unit variance
+  nn::to(vae, {.device = Device::CPU});
   models::save_model(vae, run.place("pipeline/vae"));
   char text[100];
   std::snprintf(text, sizeof text, "autoencoder: %.1f dB, scaling factor %.3f", quality.psnr, vae.options.scaling_factor);

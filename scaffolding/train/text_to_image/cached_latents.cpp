@@ -8,8 +8,8 @@
 
 namespace sf::train {
 
-bool CachedLatents::write(const data::IconDataset& icons, const models::AutoencoderKL& vae, int64_t backgrounds, uint64_t seed, const std::string& path,
-                          const std::function<bool(int64_t, int64_t)>& progress) {
+bool CachedLatents::write(const data::IconDataset& icons, const models::AutoencoderKL& vae, Device device, int64_t backgrounds, uint64_t seed,
+                          const std::string& path, const std::function<bool(int64_t, int64_t)>& progress) {
   autograd::NoGrad no_grad;
   auto& colours = data::background_colours();
   const int64_t variants = 1 + backgrounds;
@@ -22,7 +22,7 @@ bool CachedLatents::write(const data::IconDataset& icons, const models::Autoenco
       places.push_back(v == 0 ? 0 : random.below(int64_t(colours.size())));
       pictures.push_back(icons.picture(i, colours[size_t(places.back())].rgb));
     }
-    rows.push_back((vae.encode(stack(pictures)).mode() * vae.options.scaling_factor).to(kFloat16));
+    rows.push_back((vae.encode(stack(pictures).to(device)).mode() * vae.options.scaling_factor).to(kFloat16).cpu());
     if (progress && !progress(i + 1, icons.size())) return false;
   }
   io::save_safetensors({{"latents", stack(rows)}, {"background", tensor(places, {icons.size(), variants})}}, path);

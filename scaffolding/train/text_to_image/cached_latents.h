@@ -11,9 +11,9 @@ namespace sf::train {
 class CachedLatents : public data::Dataset {
  public:
   // Encodes all icons (means of the posterior, times the scaling factor) and writes the file. progress(done, all) after each; false stops it, and
-  // nothing is written.
-  static bool write(const data::IconDataset& icons, const models::AutoencoderKL& vae, int64_t backgrounds, uint64_t seed, const std::string& path,
-                    const std::function<bool(int64_t, int64_t)>& progress);
+  // nothing is written. device: the autoencoder's.
+  static bool write(const data::IconDataset& icons, const models::AutoencoderKL& vae, Device device, int64_t backgrounds, uint64_t seed,
+                    const std::string& path, const std::function<bool(int64_t, int64_t)>& progress);
   // ValueError for a file that was made of other icons.
   CachedLatents(std::shared_ptr<const data::IconDataset> icons, const std::string& path);
   int64_t size() const override { return icons_->size(); }

@@ -29,9 +29,10 @@ bool cache_latents(const TextToImageRun& run) {
   if (run.done(file)) return true;
   auto model = models::load_model(run.place("pipeline/vae"));
   auto& vae = dynamic_cast<models::AutoencoderKL&>(*model);
+  run.move(vae);
   run.tell("latents of " + std::to_string(run.icons->size()) + " icons on " + std::to_string(1 + run.recipe.denoiser.backgrounds) + " backgrounds each");
   StopOnInterrupt interrupt;
-  return CachedLatents::write(*run.icons, vae, run.recipe.denoiser.backgrounds, uint64_t(run.recipe.seed), run.place(file),
+  return CachedLatents::write(*run.icons, vae, run.device, run.recipe.denoiser.backgrounds, uint64_t(run.recipe.seed), run.place(file),
                               [&](int64_t, int64_t) { return !interrupt.asked(); });
 }
 
@@ -55,6 +56,7 @@ bool train_denoiser(const TextToImageRun& run) {
   auto tokenizer = std::make_shared<tokenizers::CLIPTokenizer>(tokenizers::CLIPTokenizer::from_pretrained(run.place("pipeline/tokenizer")));
   manual_seed(uint64_t(run.recipe.seed) + 1);
   TextToImageModel model = make_model(run, *tokenizer);
+  run.move(model);
   auto scheduler = run.recipe.make_scheduler();
   data::DataLoader loader(std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors")),
                           {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
@@ -77,6 +79,7 @@ bool train_denoiser(const TextToImageRun& run) {
   options.seed = uint64_t(run.recipe.seed) + 1;
   options.resume = "latest";
   options.quiet = run.quiet;
+  options.cuda_graph = run.cuda_graph;
   options.on_step_end = [&](Trainer& trainer) {
     if (trainer.step() % o.sample_steps != 0) return;
     ema.store(nn::parameters(model));
@@ -91,8 +94,13 @@ bool train_denoiser(const TextToImageRun& run) {
         std::vector<std::string> prompts = batch.caption;
         for (size_t i = 0; i < prompts.size(); ++i)
           if (todo.dropped && todo.dropped.data<bool>()[i]) prompts[i].clear();
-        Tensor text = model.text_encoder(token_ids(*tokenizer, prompts))[0];
-        return diffusion::training_loss(model.unet(todo.noisy_latents, todo.timesteps, text), todo);
+        Tensors inputs{token_ids(*tokenizer, prompts), todo.noisy_latents, todo.timesteps, todo.target};
+        if (todo.weights) inputs.push_back(todo.weights);
+        return inputs;
+      },
+      [&](const Tensors& in) {
+        Tensor text = model.text_encoder(in[0])[0];
+        return diffusion::training_loss(model.unet(in[1], in[2], text), {.target = in[3], .weights = in.size() > 4 ? in[4] : Tensor()});
       },
       options);
   if (trainer.fit().stopped) return false;

@@ -17,6 +17,7 @@ template <class M> std::shared_ptr<models::Model> borrowed(M& model) { return {s
 SampleGrid::SampleGrid(const TextToImageRun& run, std::shared_ptr<const tokenizers::CLIPTokenizer> tokenizer) : run_(run) {
   parts_.tokenizer = std::move(tokenizer);
   parts_.vae = diffusion::autoencoder(models::load_model(run.place("pipeline/vae")));
+  run.move(*parts_.vae->model());
   parts_.scheduler = run.recipe.make_scheduler();
 }
 
@@ -46,9 +47,9 @@ void SampleGrid::write(TextToImageModel& model, int64_t step) const {
 }
 
 void SampleGrid::save_pipeline(TextToImageModel& model) const {
-  nn::to(model, {.dtype = kFloat16});
-  auto& vae = *parts_.vae->model();
-  nn::to(vae, {.dtype = kFloat16});
+  const nn::ToOptions as_written{.device = Device::CPU, .dtype = kFloat16};
+  nn::to(model, as_written);
+  nn::to(*parts_.vae->model(), as_written);
   auto whole = pipeline(model);
   whole.guidance_scale = run_.recipe.denoiser.guidance_scale;
   diffusion::save_pipeline(whole, run_.place("pipeline"));

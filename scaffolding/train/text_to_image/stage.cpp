@@ -21,6 +21,9 @@ bool TextToImageRun::done(const std::string& name) const {
   std::error_code error;
   return fs::exists(place(name), error);
 }
+void TextToImageRun::move(nn::Module& model) const {
+  nn::to(model, {.device = device, .memory_format = device.is_cuda() ? MemoryFormat::ChannelsLast : MemoryFormat::Preserve});
+}
 void TextToImageRun::tell(const std::string& text) const {
   if (say) say(text);
 }

@@ -6,6 +6,7 @@
 #pragma once
 #include <functional>
 
+#include "scaffolding/nn/module.h"
 #include "scaffolding/train/text_to_image/recipe.h"
 
 namespace sf::train {
@@ -14,6 +15,8 @@ struct TextToImageRun {
   Recipe recipe;
   std::string output_dir;
   std::shared_ptr<const data::IconDataset> icons;
+  Device device;                                // where the networks are trained, encode and paint
+  bool cuda_graph = false;                      // on CUDA: steps are captured (TrainerOptions)
   bool quiet = false;                           // no progress lines
   std::function<void(const std::string&)> say;  // a line about each stage; may be null
 
@@ -22,6 +25,7 @@ struct TextToImageRun {
   std::string place(const std::string& name) const;
   bool done(const std::string& name) const;  // whether that file is there
   void tell(const std::string& text) const;
+  void move(nn::Module& model) const;  // to the device; on CUDA channels-last, as its convolutions read weights
 };
 
 }  // namespace sf::train

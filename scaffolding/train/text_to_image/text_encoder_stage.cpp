@@ -63,6 +63,7 @@ bool train_text_encoder(const TextToImageRun& run) {
     models::save_model(model.text_encoder, run.place("pipeline/text_encoder"));
     return true;
   }
+  run.move(model);
   data::DataLoader loader(latents, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
   optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);
@@ -74,15 +75,20 @@ bool train_text_encoder(const TextToImageRun& run) {
   options.seed = uint64_t(run.recipe.seed) + 2;
   options.resume = "latest";
   options.quiet = run.quiet;
+  options.cuda_graph = run.cuda_graph;
   Trainer trainer(
       model, optimizer, loader,
       [&](data::Batch& batch) {
-        auto [whole, patches] = model(token_ids(tokenizer, batch.caption));
-        return mean(square(whole - batch.image)) + mean(square(patches - batch.image));
+        return Tensors{token_ids(tokenizer, batch.caption), batch.image};
+      },
+      [&](const Tensors& in) {
+        auto [whole, patches] = model(in[0]);
+        return mean(square(whole - in[1])) + mean(square(patches - in[1]));
       },
       options);
   if (trainer.fit().stopped) return false;
   ema.copy_to(nn::parameters(model));
+  nn::to(model, {.device = Device::CPU});
   models::save_model(model.text_encoder, run.place("pipeline/text_encoder"));
   return true;
 }
