@@ -285,6 +285,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   check_defined("diagonal", "input", x);
   int64_t a = wrap_dim("diagonal", dim1, x.ndim()), b = wrap_dim("diagonal", dim2, x.ndim());
   SF_CHECK(a != b && x.ndim() >= 2, "diagonal: needs two different dimensions of ", x.shape(), ", got ", dim1, " and ", dim2);
+  offset = std::max(offset, -INT64_MAX);  // beyond any dimension; INT64_MIN has no negative
   int64_t row = offset < 0 ? -offset : 0, column = offset > 0 ? offset : 0;
   int64_t length = std::max<int64_t>(0, std::min(x.shape()[a] - row, x.shape()[b] - column));
   Shape sizes, strides;
