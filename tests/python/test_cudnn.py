@@ -108,7 +108,7 @@ print(ctypes.CDLL({str(LIBRARY)!r}).sf_cudnn_emulator_questions())
 def test_without_a_cudnn_that_starts_the_next_provider_computes(engines, build_dir, tmp_path):
     for file in (LIBRARY.with_name("libscaffolding_cuda.so"), LIBRARY.with_name("libcublasLt.so.13")):
         shutil.copy(file, tmp_path)  # beside them there is no cuDNN; a real one of the toolkit does not start without a GPU
-    environment = os.environ | {"SF_CUDA_LIBRARY": str(tmp_path / "libscaffolding_cuda.so"), "SF_TRACE": "1"}
+    environment = os.environ | {"SF_CUDA_LIBRARY": str(tmp_path / "libscaffolding_cuda.so"), "SF_CUDA_LIBRARY_PATH": str(tmp_path), "SF_TRACE": "1"}
     program = """
 import scaffolding as sf
 y = sf.nn.functional.conv2d(sf.ones(1, 2, 6, 6, device="cuda"), sf.ones(3, 2, 3, 3, device="cuda"))
