@@ -195,17 +195,21 @@ FitResult Trainer::fit() {
   return {stopped, state_.step, state_.epoch, loss_, newest_};
 }
 
+std::optional<data::Batch> Trainer::next_batch() {
+  while (true) {
+    if (o_.run.max_epochs && epochs() >= *o_.run.max_epochs) {
+      state_.epoch = epochs();
+      return {};
+    }
+    if (std::optional<data::Batch> batch = loader_.next()) return batch;
+  }
+}
+
 bool Trainer::train_step(StepRecord& record) {
   optimizer_.zero_grad();
   for (int64_t i = 0; i < o_.run.gradient_accumulation_steps; ++i) {
-    std::optional<data::Batch> batch;
-    while (!batch) {
-      if (o_.run.max_epochs && epochs() >= *o_.run.max_epochs) {
-        state_.epoch = epochs();
-        return false;
-      }
-      batch = loader_.next();
-    }
+    std::optional<data::Batch> batch = next_batch();
+    if (!batch) return false;
     record.loss += micro_step(*batch);
     record.samples += batch->size();
   }
@@ -307,14 +311,8 @@ bool Trainer::captured_step() {
   Pending now;
   Tensors inputs;
   for (int64_t i = 0; i < o_.run.gradient_accumulation_steps; ++i) {
-    std::optional<data::Batch> batch;
-    while (!batch) {
-      if (o_.run.max_epochs && epochs() >= *o_.run.max_epochs) {
-        state_.epoch = epochs();
-        return false;
-      }
-      batch = loader_.next();
-    }
+    std::optional<data::Batch> batch = next_batch();
+    if (!batch) return false;
     Tensors some = there(prepare_(*batch), device_of(parameters_));
     SF_CHECK(!some.empty() && inputs.size() == some.size() * size_t(i), "Trainer: prepare must give as many tensors for each batch, got ", some.size());
     inputs.insert(inputs.end(), some.begin(), some.end());

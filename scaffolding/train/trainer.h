@@ -78,7 +78,8 @@ class Trainer {
   void begin();
   int64_t epochs() const { return loader_.epoch() - epochs_before_; }
   bool finished() const;
-  bool train_step(StepRecord& record);  // false: the data ended
+  std::optional<data::Batch> next_batch();  // of this epoch or the next; none where the data ended
+  bool train_step(StepRecord& record);      // false: the data ended
   double micro_step(data::Batch& batch);
   Tensor loss_of(const std::function<Tensor()>& step) const;
   void backward(Tensor loss);

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 import test_pipelines
+from test_gpu_fusions import SMALL
 from test_pipelines import one_thread  # noqa: F401
 
 import scaffolding as sf
@@ -16,16 +17,6 @@ from scaffolding.profiler import profile
 
 DEVICE = os.environ.get("SF_TEST_DEVICE", "cpu")
 SHIPPED = pathlib.Path(__file__).resolve().parents[2] / "models" / "emoji-128"
-SMALL = dict(
-    block_out_channels=[32, 64],
-    down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
-    up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"],
-    layers_per_block=1,
-    cross_attention_dim=16,
-    attention_head_dim=[2, 4],
-    norm_num_groups=8,
-    use_linear_projection=True,
-)
 BLOCKS = 4  # transformer blocks of that
 
 
