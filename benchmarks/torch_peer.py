@@ -115,6 +115,11 @@ def gate(dtype, compiled):
     return in_turn(prepare, 8192 * 1024, dtype)
 
 
+def mlp(dtype):
+    x, w1, b1, w2, b2 = (random(*shape, dtype=dtype, grad=True) for shape in ((512, 384), (1536, 384), (1536,), (384, 1536), (384,)))
+    return lambda: F.linear(F.gelu(F.linear(x, w1, b1), approximate="tanh"), w2, b2).sum().backward()
+
+
 def add():
     a, b = random(2, dtype=torch.float32, grad=True), random(2, dtype=torch.float32, grad=True)
     return lambda: a + b
@@ -145,6 +150,7 @@ for tag, dtype in DTYPES.items():
         row(f"attention backward h{h} n{n} d{d} {tag}", lambda s=(h, n, d), t=dtype: attention(*s, t, True))
     row(f"group_norm_silu [2,320,64,64] nhwc {tag}", lambda t=dtype: group_norm_silu(t, nhwc))
     row(f"group_norm_silu [2,320,64,64] nchw {tag}", lambda t=dtype: group_norm_silu(t, torch.contiguous_format))
+    row(f"mlp 512x384-1536-384 gelu_tanh, with gradients {tag}", lambda t=dtype: mlp(t))
     row(f"layer_norm [8192,640] {tag}", lambda t=dtype: layer_norm(t))
     row(f"gelu [8192,2560] {tag}", lambda t=dtype: unary(F.gelu, (8192, 2560), t))
     row(f"fused silu(x*a+b)*c [8192,1024] {tag}", lambda t=dtype: gate(t, True))

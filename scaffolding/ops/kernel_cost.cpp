@@ -15,6 +15,7 @@
 #include "scaffolding/ops/fused/glu/kernel.h"
 #include "scaffolding/ops/fused/linear_act/kernel.h"
 #include "scaffolding/ops/fused/linear_add/kernel.h"
+#include "scaffolding/ops/fused/mlp/kernel.h"
 #include "scaffolding/ops/fused/modulate/kernel.h"
 #include "scaffolding/ops/group_norm/kernel.h"
 #include "scaffolding/ops/index/kernel.h"
@@ -141,6 +142,14 @@ struct Costs {
   void of(const Positions& p) { view(p.index); }
   void of(const CrossEntropyForward& f) { views(f.x, f.target, f.weight, f.loss, f.row_weight, f.lse); }
   void of(const CrossEntropyBackward& b) { views(b.x, b.target, b.weight, b.lse, b.dy, b.dx); }
+  void of(const MlpHidden& m) {
+    views(m.x, m.w, m.bias, m.h, m.aux);
+    cost.flop = 2.0 * double(m.h.numel()) * double(m.x.sizes[2]);
+  }
+  void of(const MlpHiddenGradient& g) {
+    views(g.dy, g.w, g.aux, g.dpre, g.dbias);
+    cost.flop = 2.0 * double(g.dpre.numel()) * double(g.dy.sizes[2]);
+  }
   void of(const BlockQuantize& q) { views(q.x, q.codes, q.absmax); }
   void of(const BlockDequantize& q) { views(q.codes, q.absmax, q.nested, q.offset, q.y); }
   void of(const Fp8Quantize& q) { views(q.x, q.q, q.scale); }
@@ -179,13 +188,13 @@ template <class Args> KernelCost read(const void* args) {
 std::map<const KernelTableBase*, Reader> make_readers() {
   std::map<const KernelTableBase*, Reader> m;
   auto add = [&]<class... Args>(const KernelTable<Args>&... table) { ((m[&table] = read<Args>), ...); };
-  add(gemm, linear_gradient, linear_add_kernel, gated_linear, scaled_product, conv_forward, prepared_conv_forward, conv_backward_data, conv_backward_weights,
-      attention_forward, attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward, group_norm_backward, layer_norm_forward,
-      layer_norm_backward, rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward, glu_forward, glu_backward, scale_rows, copy_kernel,
-      fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply, sort_kernel, take_kernel, scatter_kernel,
-      put_kernel, positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize, fp8_quantize, fp8_dequantize,
-      layer_norm_fp8_kernel, geglu_fp8_kernel, philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel, remap_kernel,
-      remap_backward_kernel, resample_kernel, adamw_step);
+  add(gemm, linear_gradient, linear_add_kernel, mlp_hidden, mlp_hidden_gradient, gated_linear, scaled_product, conv_forward, prepared_conv_forward,
+      conv_backward_data, conv_backward_weights, attention_forward, attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward,
+      group_norm_backward, layer_norm_forward, layer_norm_backward, rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward, glu_forward,
+      glu_backward, scale_rows, copy_kernel, fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply,
+      sort_kernel, take_kernel, scatter_kernel, put_kernel, positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize,
+      fp8_quantize, fp8_dequantize, layer_norm_fp8_kernel, geglu_fp8_kernel, philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel,
+      remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
   auto pointwise = [&](const PointwiseTable& t) {
     m[static_cast<const KernelTable<PointwiseRow>*>(&t)] = read<PointwiseRow>, m[&t.views] = read<PointwiseViews>;
   };

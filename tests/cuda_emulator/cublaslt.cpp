@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <vector>
 
 #include "scaffolding/core/half.h"
 
@@ -75,12 +76,24 @@ double round_tf32(double x) {
   return double(f);
 }
 
+// An epilogue's number is a sum of what it does.
+constexpr uint32_t kDrelu = 8, kSumOfColumns = 16, kDgelu = 64, kAux = 128;
+// The mask of signs, whose distances are in bits.
+bool has_mask(uint32_t epilogue) { return (epilogue & kAux) && (epilogue & (CUBLASLT_EPILOGUE_RELU | kDrelu)); }
+// DGELU and DRELU: the product times the slope of the activation at what the forward pass kept; with BGRAD the bias' gradient is the sum over columns of that.
+bool is_gradient(uint32_t epilogue) { return epilogue & (kDrelu | kDgelu); }
+double gelu_slope(double x) {
+  const double k = 0.79788456080286536, t = tanh(k * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
+}
+
 void run(void* argument) {
   Job* j = static_cast<Job*>(argument);
   const EmulatedMatmulDesc& s = j->desc;
   if (j->workspace) std::memset(j->workspace, 0x5a, j->workspace_bytes);  // whoever still needs those bytes finds out
   int64_t inner = s.transa == CUBLAS_OP_N ? j->a.cols : j->a.rows;
   bool tf32 = s.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  std::vector<double> gradient_of_bias(s.epilogue & kSumOfColumns ? size_t(j->d.rows) : 0);
   for (int64_t n = 0; n < j->d.batch; ++n)
     for (int64_t col = 0; col < j->d.cols; ++col) {
       if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
@@ -101,16 +114,33 @@ void run(void* argument) {
         if (s.scale_b) v *= double(s.scale_b[s.scale_mode_b == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F ? col : 0]);
         if (j->beta != 0) v += j->beta * read(j->C, j->d.type, at);
         if (s.epilogue & CUBLASLT_EPILOGUE_BIAS) v += read(s.bias, s.type_of_bias(j->d.type), row);
-        if (s.epilogue & 128) write(s.aux, j->d.type, n * s.aux_batch + row + col * s.aux_ld, v);
+        const int64_t aux = n * s.aux_batch + row + col * s.aux_ld;
+        if (s.epilogue & kDgelu) {
+          v *= gelu_slope(read(s.aux, j->d.type, aux));
+        } else if (has_mask(s.epilogue)) {
+          uint8_t& bits = static_cast<uint8_t*>(s.aux)[aux / 8];
+          const uint8_t bit = uint8_t(1 << aux % 8);
+          if (s.epilogue & kDrelu) v = bits & bit ? v : 0;
+          else bits = uint8_t(v > 0 ? bits | bit : bits & ~bit);
+        } else if (s.epilogue & kAux) {
+          write(s.aux, j->d.type, aux, v);
+        }
+        if (s.epilogue & kSumOfColumns) gradient_of_bias[size_t(row)] += v;
         if (s.epilogue & CUBLASLT_EPILOGUE_RELU) v = v < 0 ? 0 : v;
         if (s.epilogue & CUBLASLT_EPILOGUE_GELU) v = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
         write(j->D, j->d.type, at, v);
       }
     }
+  for (size_t row = 0; row < gradient_of_bias.size(); ++row) write(const_cast<void*>(s.bias), s.type_of_bias(j->d.type), int64_t(row), gradient_of_bias[row]);
 }
 void drop(void* argument) { delete static_cast<Job*>(argument); }
 
 bool aligned(const void* p, uint32_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
+uint32_t alignment_of(const void* p) {
+  uint32_t n = 1;
+  while (n < 16 && aligned(p, 2 * n)) n *= 2;
+  return n;
+}
 
 // What would be wrong with the call, as the library would answer.
 cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& a, const EmulatedMatrixLayout& b, const EmulatedMatrixLayout& d) {
@@ -123,7 +153,7 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
   bool wide = a.type == CUDA_R_64F;
   auto is_float8 = [](cudaDataType_t t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2; };
   auto is_short = [](cudaDataType_t t) { return t == CUDA_R_16F || t == CUDA_R_16BF; };
-  if ((s.epilogue & CUBLASLT_EPILOGUE_BIAS) && !s.bias) return CUBLAS_STATUS_INVALID_VALUE;
+  if ((s.epilogue & (CUBLASLT_EPILOGUE_BIAS | kSumOfColumns)) && !s.bias) return CUBLAS_STATUS_INVALID_VALUE;
   if (is_float8(a.type) || is_float8(b.type)) {
     if (!is_float8(a.type) || !is_float8(b.type) || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!ta || tb || s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F || !(is_short(d.type) || d.type == CUDA_R_32F))
@@ -143,7 +173,9 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
   if (wide != (s.compute == CUBLAS_COMPUTE_64F) || wide != (s.scale == CUDA_R_64F)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (s.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (wide && s.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if ((s.epilogue & 128) && (!s.aux || s.aux_ld % 8 != 0 || s.aux_ld < d.rows || s.aux_batch % 8 != 0)) return CUBLAS_STATUS_INVALID_VALUE;
+  const int64_t unit = has_mask(s.epilogue) ? 128 : 8;
+  if ((s.epilogue & kAux) && (!s.aux || s.aux_ld % unit != 0 || s.aux_ld < d.rows || s.aux_batch % unit != 0)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (is_gradient(s.epilogue) && d.batch != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -218,8 +250,9 @@ SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPref
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// An algorithm's words are the alignments it counts on and its number; it wants some workspace, as those that split sums do. Number 1 refuses when it
-// is run, as the real ones sometimes do, the others differ in their workspace.
+// An algorithm's words are the alignments it counts on, its number, and how the epilogue's pointers were aligned when heuristics were asked ("depend on its
+// value to determine expected pointer alignment"). It wants some workspace, as those that split sums do. Number 1 refuses when it is run, as the real ones
+// sometimes do, the others differ in their workspace.
 constexpr int kAlgorithms = 3, kRefuses = 1;
 static size_t workspace_of(int algorithm) { return size_t(1024) << algorithm; }
 static int64_t g_runs[kAlgorithms] = {}, g_questions = 0;
@@ -241,6 +274,7 @@ SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     result[*found] = {};
     for (int i = 0; i < 4; ++i) result[*found].algo.data[i] = p->alignment[i];
     result[*found].algo.data[4] = uint64_t(*found);
+    result[*found].algo.data[5] = alignment_of(s->bias), result[*found].algo.data[6] = alignment_of(s->aux);
     result[*found].workspaceSize = p->workspace < workspace_of(*found) ? p->workspace : workspace_of(*found);
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -267,6 +301,7 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
   const void* pointers[] = {A, B, C, D};
   for (int i = 0; i < 4; ++i)
     if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!aligned(s->bias, uint32_t(algo->data[5])) || !aligned(s->aux, uint32_t(algo->data[6]))) return CUBLAS_STATUS_INVALID_VALUE;
   if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4]))) return CUBLAS_STATUS_NOT_SUPPORTED;
   ++g_runs[algo->data[4]];
   auto number = [&](const void* p) { return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p)); };

@@ -39,7 +39,7 @@ def test_every_op_of_the_table_is_compared_on_the_cpu():
     table = sf.amp.autocast_table()
     names = set(sf._core._op_names())
     assert set(table) <= names
-    fused = {"linear_act", "linear_geglu", "linear_swiglu"}
+    fused = {"linear_act", "linear_geglu", "linear_swiglu", "mlp"}
     text = " ".join(call["expression"] for call in GOLDEN.values())
     for op, (cpu, _) in table.items():
         if cpu != "own" and op not in fused and not op.endswith("_with_indices"):
@@ -49,7 +49,7 @@ def test_every_op_of_the_table_is_compared_on_the_cpu():
 def test_fused_products_run_in_the_lower_type():
     x, w, b = sf.randn(3, 4), sf.randn(8, 4), sf.randn(8)
     with sf.autocast("cpu"):
-        for out in (sf.linear_act(x, w, b, "gelu"), sf.linear_geglu(x, w, b), sf.linear_swiglu(x, w, b)):
+        for out in (sf.linear_act(x, w, b, "gelu"), sf.linear_geglu(x, w, b), sf.linear_swiglu(x, w, b), sf.mlp(x, w, b, w.t(), x[0])):
             assert out.dtype is sf.bfloat16
 
 
