@@ -7,6 +7,7 @@
 #include <typeindex>
 
 #include "bind_errors.h"
+#include "scaffolding/nn/joined.h"
 
 namespace sf::py {
 
@@ -479,6 +480,25 @@ Value any_value(PyObject* o) {
   fail<TypeError>("module: C++ code calls this module, which takes and returns tensors, numbers, strings and lists of them, got ", Py_TYPE(o)->tp_name);
 }
 
+// The C++ module of a layer that is called as its class was made; null where something of it was replaced in Python.
+static const nn::Module* unchanged(PyObject* o) {
+  if (!is_module(o) || !cast(o)->module || Py_TYPE(o) != python_type_of(*cast(o)->module)) return nullptr;
+  PyObject* forward = _PyType_Lookup(Py_TYPE(o), g_forward_name);
+  return forward && Py_TYPE(forward) == forward_type ? cast(o)->module : nullptr;
+}
+
+// Three neighbours of a Sequential as one op (nn/joined.h), or None.
+static nb::object joined(nb::handle input, nb::handle first, nb::handle activation, nb::handle second) {
+  const nn::Module *a = unchanged(first.ptr()), *b = unchanged(activation.ptr()), *c = unchanged(second.ptr());
+  if (!a || !b || !c || !is_tensor(input.ptr())) return nb::none();
+  Tensor y;
+  {
+    MaybeRelease release(true);
+    y = nn::joined(tensor_of(input.ptr()), *a, *b, *c);
+  }
+  return y ? steal(to_object(std::move(y))) : nb::none();
+}
+
 void bind_nn(nb::module_& m) {
   g_forward_name = checked(PyUnicode_InternFromString("forward"));
   module_type = make_module_type();
@@ -496,6 +516,7 @@ void bind_nn(nb::module_& m) {
     for (auto [k, v] : kwargs) all.push_back(v.ptr());
     return steal(call_without_hooks(self.ptr(), all.data(), nb::len(args), keywords.ptr()));
   });
+  m.def("_joined", &joined);
   bind_layers(m);
 }
 

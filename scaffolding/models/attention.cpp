@@ -5,8 +5,9 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/context_cache.h"
 #include "scaffolding/models/float8_path.h"
-#include "scaffolding/models/looked_at.h"
 #include "scaffolding/models/packed_projections.h"
+#include "scaffolding/nn/joined.h"
+#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -125,8 +126,20 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardOptions& o)
     : net(FeedForwardProjection(dim, o.inner_dim.value_or(4 * dim), o.activation_fn, o.bias), nn::Dropout(o.dropout),
           nn::Linear(o.inner_dim.value_or(4 * dim), dim, o.bias)) {}
 
-Tensor FeedForward::forward(const Tensor& x) const { return net.get<2>()(net.get<1>()(net.get<0>()(x))); }
+// In training with GELU by tanh: the layer as one op, whose gradient passes the activation inside of a product. Elsewhere empty.
+static Tensor in_training(const FeedForward& layer, const Tensor& x) {
+  const FeedForwardProjection& first = layer.net.get<0>();
+  if (first.activation_fn != "gelu-approximate" || is_looked_at(first) || !autograd::any_requires_grad({x, first.proj.weight, first.proj.bias})) return {};
+  return nn::joined(x, first.proj, "gelu_tanh", &layer.net.get<1>(), layer.net.get<2>());
+}
+
+Tensor FeedForward::forward(const Tensor& x) const {
+  if (Tensor y = in_training(*this, x)) return y;
+  return net.get<2>()(net.get<1>()(net.get<0>()(x)));
+}
 Tensor FeedForward::beside(const Tensor& residual, const Tensor& x) const {
+  if (!is_looked_at(*this))
+    if (Tensor y = in_training(*this, x)) return residual + y;
   return is_looked_at(*this) ? residual + (*this)(x) : linear_beside(residual, net.get<2>(), nullptr, net.get<1>()(net.get<0>()(x)));
 }
 

@@ -4,7 +4,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/op.h"
-#include "scaffolding/models/looked_at.h"
+#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {

@@ -4,8 +4,8 @@
 #include "scaffolding/autograd/set_data.h"
 #include "scaffolding/models/attention.h"
 #include "scaffolding/models/float8_path.h"
-#include "scaffolding/models/looked_at.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
+#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/view/view.h"
 

@@ -2,8 +2,8 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/models/looked_at.h"
 #include "scaffolding/models/time_shifts.h"
+#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "scaffolding/nn/init.h"
+#include "scaffolding/nn/joined.h"
 #include "scaffolding/ops/attention/attention.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/dropout/dropout.h"
@@ -161,6 +162,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(int64_t d_model, int64_t nhead,
 Tensor TransformerEncoderLayer::forward(const Tensor& src, const Tensor& src_mask, const Tensor& src_key_padding_mask, bool is_causal) const {
   auto attend = [&](const Tensor& x) { return dropout1(std::get<0>(self_attn.forward(x, x, x, {src_key_padding_mask, src_mask, is_causal}, false))); };
   auto feed = [&](const Tensor& x) {
+    if (Tensor y = joined(x, linear1, activation, &dropout, linear2)) return dropout2(y);
     Tensor h = linear1(x);
     return dropout2(linear2(dropout(activation == "relu" ? relu(h) : gelu(h))));
   };

@@ -6,6 +6,7 @@
 #include "scaffolding/autograd/set_data.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/nn/closest.h"
+#include "scaffolding/nn/joined.h"
 #include "scaffolding/nn/layer.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -205,18 +206,28 @@ Value Module::forward_tensors(const Values& args) {
                      ": is not registered as a layer (SF_LAYER), and its forward takes or returns more than tensors: it cannot be called without its C++ type");
 }
 
+static Value call_in_turn(const std::vector<std::shared_ptr<Module>>& modules, Value x) {
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const Tensor* tensor = i + 2 < modules.size() ? std::get_if<Tensor>(&x) : nullptr;
+    if (Tensor y = tensor ? joined(*tensor, *modules[i], *modules[i + 1], *modules[i + 2]) : Tensor()) {
+      x = std::move(y);
+      i += 2;
+    } else {
+      x = modules[i]->call({x});
+    }
+  }
+  return x;
+}
+
 Tensor Sequential::forward(const Tensor& input) const {
-  Value x = input;
-  for (auto& m : items_) x = m->call({x});
+  Value x = call_in_turn(items_, input);
   SF_CHECK_AS(TypeError, std::holds_alternative<Tensor>(x), "Sequential: the last module must return a tensor");
   return std::get<Tensor>(x);
 }
 
 Value Sequential::forward_boxed(const Values& args) {
   SF_CHECK_AS(TypeError, args.size() == 1, "Sequential: takes one argument, got ", args.size());
-  Value x = args[0];
-  for (auto& m : items_) x = m->call({x});
-  return x;
+  return call_in_turn(items_, args[0]);
 }
 
 void Sequential::visit(Visitor& v) {

@@ -9,8 +9,7 @@ from scaffolding.models import AutoencoderKL, AutoencoderTiny, CLIPTextModel, Di
 
 # Parts whose tensors are read by the part around them, in a fused op or with an argument that their forward lacks, and CLIP's two that only name theirs.
 READ = re.compile(
-    r"linear_1$|ff\.net\.0\.proj$|mlp\.fc1$|position_embedding$|^up_blocks\.\d+\.upsamplers\.0$"
-    r"|transformer_blocks\.\d+\.norm[13](\.emb)?$|^text_model(\.encoder)?$"
+    r"linear_1$|ff\.net\.0\.proj$|position_embedding$|^up_blocks\.\d+\.upsamplers\.0$" r"|transformer_blocks\.\d+\.norm[13](\.emb)?$|^text_model(\.encoder)?$"
 )
 
 

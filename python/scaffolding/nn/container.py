@@ -17,6 +17,15 @@ def _index(owner, index, length):
     return index % length if length else index
 
 
+def _called_on_cuda(modules, input):
+    # Linear, ReLU or GELU by tanh, Linear are one op there, whose gradient takes fewer passes.
+    linear, at = _core._layer_Linear, 0
+    while at < len(modules):
+        joined = _core._joined(input, *modules[at : at + 3]) if type(modules[at]) is linear and at + 2 < len(modules) else None
+        at, input = (at + 1, modules[at](input)) if joined is None else (at + 3, joined)
+    return input
+
+
 class Sequential(Module):
     """Modules called one after another: Sequential(a, b), or Sequential(OrderedDict([("name", a), ...]))."""
 
@@ -30,6 +39,8 @@ class Sequential(Module):
                 self.add_module(str(i), module)
 
     def forward(self, input):
+        if getattr(input, "is_cuda", False) and len(self._modules) > 2:
+            return _called_on_cuda(list(self._modules.values()), input)
         for module in self._modules.values():
             input = module(input)
         return input

@@ -6,6 +6,8 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/nn/init.h"
+#include "scaffolding/nn/joined.h"
+#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -45,6 +47,12 @@ const char* activation_of(const std::string& hidden_act) {
   for (auto& [name, op] : kActivations)
     if (name == hidden_act) return op;
   fail(kWho, ": hidden_act must be quick_gelu, gelu, gelu_new, gelu_pytorch_tanh, relu, silu or swish, got '", hidden_act, "'");
+}
+
+Tensor activate(const Tensor& x, const std::string& name) {  // a name of linear_act
+  if (name == "quick_gelu") return quick_gelu(x);
+  if (name == "relu") return relu(x);
+  return name == "silu" ? silu(x) : gelu(x, name == "gelu" ? "none" : "tanh");
 }
 
 CLIPTextConfig checked(CLIPTextConfig c) {
@@ -115,7 +123,10 @@ CLIPMLP::CLIPMLP(const CLIPTextConfig& c)
   init_linear(fc2, branch_std(c));
 }
 
-Tensor CLIPMLP::forward(const Tensor& x) const { return fc2(linear_act(x, fc1.weight, fc1.bias, activation)); }
+Tensor CLIPMLP::forward(const Tensor& x) const {
+  if (Tensor y = nn::joined(x, fc1, activation, nullptr, fc2)) return y;
+  return fc2(is_looked_at(fc1) ? activate(fc1(x), activation) : linear_act(x, fc1.weight, fc1.bias, activation));
+}
 
 CLIPEncoderLayer::CLIPEncoderLayer(const CLIPTextConfig& c)
     : self_attn(c), layer_norm1({c.hidden_size}, c.layer_norm_eps), mlp(c), layer_norm2({c.hidden_size}, c.layer_norm_eps) {}

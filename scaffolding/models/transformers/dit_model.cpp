@@ -4,6 +4,8 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/transformers/dit_transformer_2d.h"
+#include "scaffolding/nn/joined.h"
+#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -71,7 +73,10 @@ Tensor DiTBlock::forward(const Tensor& hidden_states, const Tensor& conditioning
 
 DiTTextProjection::DiTTextProjection(int64_t context_dim, int64_t hidden_size) : linear_1(context_dim, hidden_size), linear_2(hidden_size, hidden_size) {}
 
-Tensor DiTTextProjection::forward(const Tensor& text) const { return linear_2(linear_act(text, linear_1.weight, linear_1.bias, "gelu_tanh")); }
+Tensor DiTTextProjection::forward(const Tensor& text) const {
+  if (Tensor y = nn::joined(text, linear_1, "gelu_tanh", nullptr, linear_2)) return y;
+  return linear_2(is_looked_at(linear_1) ? gelu(linear_1(text), "tanh") : linear_act(text, linear_1.weight, linear_1.bias, "gelu_tanh"));
+}
 
 DiTModel::DiTModel(Config config)
     : ConfiguredModel(checked(std::move(config))),

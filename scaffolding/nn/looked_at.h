@@ -2,8 +2,8 @@
 #pragma once
 #include "scaffolding/nn/module.h"
 
-namespace sf::models {
+namespace sf::nn {
 
-inline bool is_looked_at(const nn::Module& m) { return m.present() != &m || m.has_hooks() || (m.extension() && m.extension()->calls()); }
+inline bool is_looked_at(const Module& m) { return m.present() != &m || m.has_hooks() || (m.extension() && m.extension()->calls()); }
 
-}  // namespace sf::models
+}  // namespace sf::nn
