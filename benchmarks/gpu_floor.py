@@ -1,4 +1,4 @@
-"""How many launches, bytes and operations a pass of the Stable Diffusion networks asks a GPU for, and how long an H200 takes at least.
+"""How many launches, bytes and operations a pass of a network asks a GPU for, and how long an H200 takes at least.
 
     SF_CUDA_EMULATOR_DRY=1 SF_CUDA_LIBRARY=build/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=build/python \\
         python benchmarks/gpu_floor.py [--row TEXT] [--operands KERNEL]
@@ -95,6 +95,20 @@ def training(config, batch, pixels):
     return call
 
 
+def small_step():
+    """The row of benchmarks/gpu, outside of a graph: float32, nothing but launches."""
+    net = sf.nn.Sequential(sf.nn.Linear(256, 512), sf.nn.ReLU(), sf.nn.Linear(512, 10)).to("cuda")
+    optimizer = sf.optim.AdamW(net.parameters(), lr=sf.tensor(1e-4, device="cuda"), weight_decay=0.01, capturable=True)
+    x, target = sf.randn(32, 256, device="cuda"), sf.zeros(32, dtype=sf.int64, device="cuda")
+
+    def call():
+        optimizer.zero_grad()
+        sf.nn.functional.cross_entropy(net(x), target).backward()
+        optimizer.step()
+
+    return call
+
+
 ROWS = {
     "UNet SD2.1 b2 64x64": (lambda: unet(SD21, 2, 64), "4.5 ms", 4.5e-3),
     "UNet SDXL b2 128x128": (lambda: unet(SDXL, 2, 128), "26 ms", 26e-3),
@@ -103,6 +117,7 @@ ROWS = {
     "VAE decode 512": (lambda: vae(512), "5 ms", 5e-3),
     "VAE decode 1024": (lambda: vae(1024), "20 ms", 20e-3),
     "training SD2.1 b16": (lambda: training(SD21, 16, 64), "180 img/s", 16 / 180),
+    "train step 256-512-10 batch 32": (small_step, "25 us", 25e-6),
 }
 
 
