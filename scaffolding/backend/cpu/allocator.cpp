@@ -134,18 +134,21 @@ void count_allocated(size_t bytes) {
 }
 
 #ifndef SF_NO_HOST_CACHE
+// Gives back one block of the class that was not asked for longest. False: none is cached. The caller holds the lock.
+bool drop_oldest(Shared& s) {
+  size_t oldest = kClasses;
+  for (size_t c = 0; c < kClasses; ++c)
+    if (!s.free[c].empty() && (oldest == kClasses || s.last_use[c] < s.last_use[oldest])) oldest = c;
+  if (oldest == kClasses) return false;
+  to_system(s.free[oldest].back(), class_bytes(oldest));
+  s.free[oldest].pop_back();
+  g_cached -= class_bytes(oldest);
+  return true;
+}
 // Before `size` bytes are asked of the system, as LeanMemory promises. The caller holds the lock.
 void make_room(Shared& s, size_t size) {
   const size_t most = std::max(g_peak.load(), g_used + size) + kLeanSlack;
-  while (g_cached > 0 && g_used + g_cached + size > most) {
-    size_t oldest = kClasses;
-    for (size_t c = 0; c < kClasses; ++c)
-      if (!s.free[c].empty() && (oldest == kClasses || s.last_use[c] < s.last_use[oldest])) oldest = c;
-    if (oldest == kClasses) return;
-    to_system(s.free[oldest].back(), class_bytes(oldest));
-    s.free[oldest].pop_back();
-    g_cached -= class_bytes(oldest);
-  }
+  while (g_used + g_cached + size > most && drop_oldest(s)) {}
 }
 #endif
 
@@ -205,9 +208,10 @@ void release(void* data, size_t bytes) {
       mine->blocks[c][mine->count[c]++] = data;
       return;
     }
-  } else if (g_cached.load(std::memory_order_relaxed) + size <= cache_limit()) {
+  } else if (size <= cache_limit()) {
     Shared& s = shared();
     std::lock_guard guard(s.lock);
+    while (g_cached + size > cache_limit() && drop_oldest(s)) {}  // what a program no longer asks for gives way to what it does
     s.free[c].push_back(data);
     g_cached += size;
     return;

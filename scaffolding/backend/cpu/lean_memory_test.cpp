@@ -4,6 +4,7 @@
 
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
+#include "scaffolding/core/env.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::cpu {
@@ -22,6 +23,28 @@ TEST(LeanMemory, FreedBlocksGoBeforeMoreIsTaken) {
   void* first = allocate(size_t(48) << 20);
   release(first, size_t(48) << 20);
   EXPECT_LE(cached_bytes(), size_t(160) << 20);
+}
+
+TEST(HostMemory, WhatIsNoLongerAskedForGivesWayInTheCache) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "nothing is cached under AddressSanitizer";
+#endif
+  empty_cache();
+  const size_t old_size = size_t(128) << 20, new_size = size_t(40) << 20, limit = size_t(env::integer("SF_CPU_CACHE_MB")) << 20;
+  if (limit < old_size) GTEST_SKIP() << "SF_CPU_CACHE_MB is below 128";
+  std::vector<void*> old;
+  for (size_t i = 0; i <= limit / old_size; ++i) old.push_back(allocate(old_size));  // none of it is touched
+  for (void* p : old) release(p, old_size);
+  EXPECT_GT(cached_bytes() + new_size, limit);
+  void* p = allocate(new_size);
+  release(p, new_size);
+  EXPECT_LE(cached_bytes(), limit);
+  const size_t before = cached_bytes();
+  void* again = allocate(new_size);
+  EXPECT_EQ(again, p);
+  EXPECT_EQ(cached_bytes(), before - new_size);
+  release(again, new_size);
+  empty_cache();
 }
 
 TEST(LeanMemory, GivesBackWhatIsKept) {

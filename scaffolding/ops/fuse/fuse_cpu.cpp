@@ -1,10 +1,10 @@
 // Fused functions on the CPU: the row kernels of the ops, one block of elements after the other. A block's values stay in the first cache, and
 // what an argument's strides ask for is gathered once per block.
 #include <algorithm>
-#include <cstring>
 
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/copy/kernel.h"
+#include "scaffolding/ops/fuse/fuse_registers.h"
 #include "scaffolding/ops/fuse/kernel.h"
 #include "scaffolding/ops/fuse/walk.h"
 #include "scaffolding/ops/pointwise/where_kernel.h"
@@ -29,42 +29,6 @@ TensorView row_of(const void* data, DType dtype, int64_t n) {
   v.sizes[0] = n;
   v.strides[0] = 1;
   return v;
-}
-
-template <class U> void gather_row(U* to, const U* from, int64_t stride, int64_t n) {
-  if (stride == 1) std::memcpy(to, from, size_t(n) * sizeof(U));
-  else if (stride == 0) std::fill_n(to, n, *from);
-  else
-    for (int64_t i = 0; i < n; ++i) to[i] = from[i * stride];
-}
-
-// Elements first, first + 1, ... of an argument.
-template <class U> void gather(U* to, const void* data, const FusedWalk& w, const std::array<int64_t, kMaxDims>& strides, int64_t first, int64_t n) {
-  int64_t index[kMaxDims], at = 0, rest = first;
-  for (int d = 0; d < w.ndim; ++d) {
-    index[d] = rest % w.sizes[d];
-    rest /= w.sizes[d];
-    at += index[d] * strides[size_t(d)];
-  }
-  while (n > 0) {
-    int64_t step = std::min(n, w.sizes[0] - index[0]);
-    gather_row(to, static_cast<const U*>(data) + at, strides[0], step);
-    to += step;
-    n -= step;
-    at += step * strides[0];
-    index[0] += step;
-    for (int d = 0; d + 1 < w.ndim && index[d] == w.sizes[d]; ++d) {
-      at += strides[size_t(d + 1)] - w.sizes[d] * strides[size_t(d)];
-      index[d] = 0;
-      ++index[d + 1];
-    }
-  }
-}
-void gather(size_t item, void* to, const void* data, const FusedWalk& w, const std::array<int64_t, kMaxDims>& strides, int64_t first, int64_t n) {
-  item == 4   ? gather(static_cast<uint32_t*>(to), data, w, strides, first, n)
-  : item == 2 ? gather(static_cast<uint16_t*>(to), data, w, strides, first, n)
-  : item == 8 ? gather(static_cast<uint64_t*>(to), data, w, strides, first, n)
-              : gather(static_cast<uint8_t*>(to), data, w, strides, first, n);
 }
 
 // A program with a place for each value. Values that are never alive together share one.
@@ -149,7 +113,7 @@ class Plan {
     const int arguments = int(program_.arguments.size());
     auto slot = [&](int v) -> char* { return slots + int64_t(slots_[size_t(v)]) * slot_bytes_; };
     for (int v = 0; v < arguments; ++v)
-      if (slots_[size_t(v)] >= 0) gather(size_of(program_.arguments[size_t(v)]), slot(v), call_.in[v].data, walk_, walk_.strides[size_t(v)], first, n);
+      if (slots_[size_t(v)] >= 0) walk_.gather(v, size_of(program_.arguments[size_t(v)]), slot(v), call_.in[v].data, first, n);
     auto place = [&](int v) -> char* {
       if (v == program_.result) return static_cast<char*>(call_.out.data) + first * int64_t(size_of(call_.out.dtype));
       if (v < arguments && direct_[size_t(v)]) return static_cast<char*>(call_.in[v].data) + first * int64_t(size_of(program_.arguments[size_t(v)]));
@@ -186,7 +150,9 @@ class Plan {
   int64_t slot_count_ = 0, block_ = 0, item_ = 1, slot_bytes_ = 0;  // block: elements; item: bytes of the largest
 };
 
-void run(const FusedCall& c) { Plan(c).run(); }
+void run(const FusedCall& c) {
+  if (!run_in_registers(c)) Plan(c).run();
+}
 SF_KERNEL(fused_kernel, DeviceType::CPU, "native", 0, run, nullptr)
 
 }  // namespace

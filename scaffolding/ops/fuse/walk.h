@@ -37,6 +37,25 @@ struct FusedWalk {
     sizes[0] = 1;
     for (auto& s : strides) s[0] = 1;
   }
+
+  // Where an argument's element is that belongs to element `first` of the result.
+  int64_t offset(int argument, int64_t first) const {
+    int64_t at = 0;
+    for (int d = 0; d < ndim; ++d) {
+      at += (d + 1 < ndim ? first % sizes[d] : first) * strides[size_t(argument)][size_t(d)];
+      first /= sizes[d];
+    }
+    return at;
+  }
+  // Whether it lies in memory as the result does.
+  bool dense(int argument) const {
+    int64_t span = 1;
+    for (int d = 0; d < ndim; span *= sizes[d++])
+      if (strides[size_t(argument)][size_t(d)] != span) return false;
+    return true;
+  }
+  // An argument's elements first, first + 1, ... of `item` bytes, to `to`.
+  void gather(int argument, size_t item, void* to, const void* data, int64_t first, int64_t n) const;
 };
 
 }  // namespace sf

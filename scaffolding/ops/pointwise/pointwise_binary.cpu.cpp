@@ -77,8 +77,6 @@ template <class F> void compare(const PointwiseRow& r) {
 #define SF_COMPARE(name, ...) SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, compare<name##_fn>, nullptr)
 #include "scaffolding/ops/pointwise/compare.def"
 
-// start + weight * (end - start), the form that is exact at the nearer end (as torch's).
-template <class T> SF_INLINE T lerp_of(T a, T b, T w) { return select(abs(w) < T(0.5), a + w * (b - a), b - (b - a) * (T(1) - w)); }
 void lerp(const PointwiseRow& r) {
   bool done = as_vector(r.dtype, [&](auto t) {
     using T = decltype(t);

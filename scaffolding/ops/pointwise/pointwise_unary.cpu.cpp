@@ -1,17 +1,9 @@
 // Rows of every op of unary.def: one pass, one load and one store per element, arithmetic in float32 for 16-bit floats.
-#include "scaffolding/backend/cpu/simd_short.h"
 #include "scaffolding/ops/pointwise/row_math.h"
 
 namespace sf {
 namespace SF_ISA {
 namespace {
-
-// Activations that bfloat16 results get by shorter formulas; the others are bound by memory as they are.
-template <class F, class T> SF_INLINE vf value_for(vf x, vf p0, vf p1) {
-  if constexpr (kShort<T> && std::is_same_v<F, gelu_erf_fn>) return gelu_short(x);
-  else if constexpr (kShort<T> && std::is_same_v<F, silu_fn>) return silu_for<T>(x);
-  else return F::template y<vf>(x, p0, p1);
-}
 
 template <class F, int kind> void forward(const PointwiseRow& r) {
   int64_t n = r.n;

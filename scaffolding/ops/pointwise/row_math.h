@@ -1,8 +1,9 @@
 // What the pointwise expressions need beyond simd_math.h, and integers with the same operators.
-// Included only by *.cpu.cpp files of this folder.
+// Included only by *.cpu.cpp files of this folder and of fuse/.
 #pragma once
 #include "scaffolding/backend/cpu/simd.h"
 #include "scaffolding/backend/cpu/simd_math.h"
+#include "scaffolding/backend/cpu/simd_short.h"
 #include "scaffolding/ops/pointwise/kernel.h"
 
 namespace sf {
@@ -51,6 +52,17 @@ SF_INLINE vf floor_divide(vf a, vf b) {
 
 #include "scaffolding/ops/pointwise/expressions.h"
 #include "scaffolding/ops/pointwise/wrapping_int.h"
+
+// Activations that bfloat16 results get by shorter formulas; the others are bound by memory as they are.
+template <class F, class T> inline constexpr bool kShorter = kShort<T> && (std::is_same_v<F, gelu_erf_fn> || std::is_same_v<F, silu_fn>);
+template <class F, class T> SF_INLINE vf value_for(vf x, vf p0, vf p1) {
+  if constexpr (!kShorter<F, T>) return F::template y<vf>(x, p0, p1);
+  else if constexpr (std::is_same_v<F, silu_fn>) return silu_for<T>(x);
+  else return gelu_short(x);
+}
+
+// start + weight * (end - start), the form that is exact at the nearer end (as torch's).
+template <class T> SF_INLINE T lerp_of(T a, T b, T w) { return select(abs(w) < T(0.5), a + w * (b - a), b - (b - a) * (T(1) - w)); }
 
 enum Kind { FLOAT, NUMERIC };
 enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY, CROSS, QUOTIENT };
