@@ -4,7 +4,7 @@
 //   Tensor y = gate(x, a, b);
 //
 // The function is run once on stand-ins without values for each set of shapes, dtypes and layouts, and the pointwise ops and casts that it applies
-// are kept. A call then computes all of them block by block while the values are in the first cache (CPU), or in one generated kernel (CUDA).
+// are kept. A call then computes all of them in one loop over vectors or blocks of the first cache (CPU), or in one generated kernel (CUDA).
 // Every op rounds its result to its dtype as it does alone: on the CPU the numbers are those of the unfused function, bit for bit.
 // Gradients: backward runs the function's own ops again from the saved arguments, so that only the arguments are kept.
 // ValueError that names the op where the function does anything else (a view, a reduction, a write in place), or reads a tensor that is no argument.

@@ -1,5 +1,5 @@
-// Fused functions on the CPU: the row kernels of the ops, one block of elements after the other. A block's values stay in the first cache, and
-// what an argument's strides ask for is gathered once per block.
+// Fused functions on the CPU: chains of floats in registers (fuse_registers.cpp), all others here, by the row kernels of the ops, one block of elements
+// after the other. A block's values stay in the first cache, and what an argument's strides ask for is gathered once per block.
 #include <algorithm>
 
 #include "scaffolding/core/parallel.h"

@@ -17,17 +17,15 @@ using pointwise::TracedOp;
 using pointwise::TracedOperand;
 using pointwise::TracedProgram;
 
-constexpr int64_t kPiece = 4096;       // elements of a piece at most
-constexpr int64_t kWidened = 4096;     // elements of 16-bit rows that are kept as float32 for all rows: 16 KiB, half of a first cache
-constexpr int64_t kGrain = 1 << 15;    // elements times ops a thread takes at least
-constexpr size_t kMost = 256;          // steps: they are calls within calls where the compiler does not make jumps of them
+constexpr int64_t kPiece = 4096;     // elements of a piece at most
+constexpr int64_t kWidened = 4096;   // elements of 16-bit rows that are kept as float32 for all rows: 16 KiB, half of a first cache
+constexpr int64_t kGrain = 1 << 15;  // elements times ops a thread takes at least
+constexpr size_t kMost = 256;        // steps: they are calls within calls where the compiler does not make jumps of them
 
 bool is_held(DType t) { return t == kFloat32 || t == kBFloat16 || t == kFloat16; }
 int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-template <class F> void as_float(DType t, F f) {
-  t == kFloat32 ? f(type_tag<float>{}) : t == kBFloat16 ? f(type_tag<BFloat16>{}) : f(type_tag<Half>{});
-}
+template <class F> void as_float(DType t, F f) { t == kFloat32 ? f(type_tag<float>{}) : t == kBFloat16 ? f(type_tag<BFloat16>{}) : f(type_tag<Half>{}); }
 void widen(float* to, DType t, const void* from, int64_t stride, int64_t n) {
   as_float(t, [&](auto tag) {
     auto* p = static_cast<const typename decltype(tag)::type*>(from);
@@ -37,7 +35,8 @@ void widen(float* to, DType t, const void* from, int64_t stride, int64_t n) {
 
 class Chain {
  public:
-  explicit Chain(const FusedCall& c) : call_(c), program_(*c.program), walk_(c), arguments_(int(program_.arguments.size())), last_(size_t(arguments_) + program_.ops.size(), -1) {
+  explicit Chain(const FusedCall& c)
+      : call_(c), program_(*c.program), walk_(c), arguments_(int(program_.arguments.size())), last_(size_t(arguments_) + program_.ops.size(), -1) {
     FusedStepsQuery query{&offered_};
     auto kernel = fused_steps.find(Device(), query);
     SF_CHECK_AS(NotSupported, kernel, "fuse: no steps on cpu");
@@ -226,7 +225,9 @@ class Chain {
   void start(Thread& t) const {
     for (size_t i = 0; i < numbers_.size(); ++i) std::fill_n(reinterpret_cast<float*>(t.memory + number_memory_) + int64_t(i) * tile_, tile_, numbers_[i]);
     for (auto& b : bindings_)
-      if (b.argument < 0) t.steps[size_t(b.step)].data[b.operand] = t.memory + (b.slot >= 0 ? slot_memory_ + int64_t(b.slot) * tile_ * 4 : number_memory_ + int64_t(-1 - b.slot) * tile_ * 4);
+      if (b.argument < 0)
+        t.steps[size_t(b.step)].data[b.operand] =
+            t.memory + (b.slot >= 0 ? slot_memory_ + int64_t(b.slot) * tile_ * 4 : number_memory_ + int64_t(-1 - b.slot) * tile_ * 4);
     for (int v = 0; v < arguments_; ++v)
       if (places_[size_t(v)].kind == Place::Widened)
         widen(reinterpret_cast<float*>(t.memory + places_[size_t(v)].memory), program_.arguments[size_t(v)], call_.in[v].data, 1, row_);
@@ -261,7 +262,8 @@ class Chain {
       const Place& p = places_[size_t(v)];
       if (last_[size_t(v)] < 0 || p.kind == Place::Splat) continue;
       const int64_t bytes = int64_t(size_of(p.dtype));
-      if (p.kind == Place::Direct) t.at[size_t(v)] = static_cast<char*>(std::memcpy(t.memory + p.memory, t.at[size_t(v)] + whole * bytes, size_t(rest * bytes)));
+      if (p.kind == Place::Direct)
+        t.at[size_t(v)] = static_cast<char*>(std::memcpy(t.memory + p.memory, t.at[size_t(v)] + whole * bytes, size_t(rest * bytes)));
       else t.at[size_t(v)] += whole * bytes;
     }
     run_steps(t, t.memory + out_memory_, tile_);
@@ -273,7 +275,7 @@ class Chain {
   FusedWalk walk_;
   FusedSteps offered_;
   int arguments_;
-  std::vector<int> last_;  // op that reads a value last; -1: none does
+  std::vector<int> last_;                                 // op that reads a value last; -1: none does
   int64_t tile_ = 0, row_ = 0, piece_ = 0, widened_ = 0;  // in elements; row: what a piece must not go beyond
   bool by_rows_ = false, known_ = true;
   std::vector<Place> places_;
@@ -283,7 +285,7 @@ class Chain {
   std::vector<bool> taken_;
   std::vector<int> slots_;  // of each value that is kept
   std::set<int> kept_;
-  int held_ = -1;           // the value in the registers
+  int held_ = -1;                                                              // the value in the registers
   int64_t memory_ = 0, slot_memory_ = 0, number_memory_ = 0, out_memory_ = 0;  // of a thread, in bytes
 };
 

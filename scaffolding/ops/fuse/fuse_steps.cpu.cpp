@@ -18,9 +18,7 @@ template <class S> void step(const FusedStep* s, int64_t at, vf_raw v0, vf_raw v
 }
 template <class S> AnyRun any() { return reinterpret_cast<AnyRun>(&step<S>); }
 
-template <class T> SF_INLINE T* elements(const FusedStep& s, int64_t at, int k = 0) {
-  return static_cast<T*>(const_cast<void*>(s.data[k])) + (at & s.mask[k]);
-}
+template <class T> SF_INLINE T* elements(const FusedStep& s, int64_t at, int k = 0) { return static_cast<T*>(const_cast<void*>(s.data[k])) + (at & s.mask[k]); }
 template <class F> SF_INLINE void each(F f) {
 #pragma GCC unroll 8
   for (int i = 0; i < kVectors; ++i) f(i);
@@ -126,7 +124,8 @@ struct Known {
 };
 const Known* known(const KernelTableBase* op) {
   static const Known all[] = {
-#define SF_UNARY(name, ...) {&name##_forward, any<Unary<name##_fn, float>>(), any<Unary<name##_fn, std::conditional_t<kShorter<name##_fn, BFloat16>, BFloat16, float>>>()},
+#define SF_UNARY(name, ...) \
+  {&name##_forward, any<Unary<name##_fn, float>>(), any<Unary<name##_fn, std::conditional_t<kShorter<name##_fn, BFloat16>, BFloat16, float>>>()},
 #define SF_UNARY_P SF_UNARY
 #define SF_BINARY(name, ...) {&name##_forward, any<Binary<name##_fn, false>>(), any<Binary<name##_fn, true>>()},
 #define SF_BINARY_P SF_BINARY

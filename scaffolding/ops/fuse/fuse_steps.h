@@ -6,9 +6,9 @@
 namespace sf {
 
 struct FusedStep {
-  void (*run)() = nullptr;        // of a type that only the instruction set's file knows
-  const void* data[2] = {};       // what is read, or written: element i of the piece at i & mask
-  int64_t mask[2] = {-1, -1};     // 0: the elements of one tile, again and again
+  void (*run)() = nullptr;     // of a type that only the instruction set's file knows
+  const void* data[2] = {};    // what is read, or written: element i of the piece at i & mask
+  int64_t mask[2] = {-1, -1};  // 0: the elements of one tile, again and again
   float p0 = 0, p1 = 0;
 };
 
@@ -20,10 +20,10 @@ struct FusedStepKind {
 
 // What an instruction set offers.
 struct FusedSteps {
-  int tile = 0;                                          // elements in the eight vectors
-  void (*(*find)(const FusedStepKind&))() = nullptr;     // null: there is no such step
-  void (*run)(const FusedStep*, int64_t n) = nullptr;    // a chain, which ends with a Store, on n elements: a multiple of tile
-  void (*finish)() = nullptr;                            // after the last chain with a Stream, before other threads read
+  int tile = 0;                                        // elements in the eight vectors
+  void (*(*find)(const FusedStepKind&))() = nullptr;   // null: there is no such step
+  void (*run)(const FusedStep*, int64_t n) = nullptr;  // a chain, which ends with a Store, on n elements: a multiple of tile
+  void (*finish)() = nullptr;                          // after the last chain with a Stream, before other threads read
 };
 struct FusedStepsQuery {
   FusedSteps* steps;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "scaffolding/autograd/engine.h"
+#include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -61,7 +62,8 @@ bool same(const Tensor& a, const Tensor& b) {
   Tensor da = to_dtype(a, kFloat64), db = to_dtype(b, kFloat64);
   for (int64_t i = 0; i < a.numel(); ++i) {
     double u = da.data<double>()[i], v = db.data<double>()[i];
-    if (!(u != u && v != v) && std::memcmp(static_cast<const char*>(a.data_ptr()) + size_t(i) * item, static_cast<const char*>(b.data_ptr()) + size_t(i) * item, item) != 0)
+    if (!(u != u && v != v) &&
+        std::memcmp(static_cast<const char*>(a.data_ptr()) + size_t(i) * item, static_cast<const char*>(b.data_ptr()) + size_t(i) * item, item) != 0)
       return false;
   }
   return true;
@@ -77,12 +79,9 @@ TEST(Fuse, every_op_of_one_tensor) {
 #include "scaffolding/ops/pointwise/unary.def"
 #undef SF_UNARY
 #undef SF_UNARY_P
-      {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.3); }},
-      {"elu", [](const Tensor& x) { return elu(x, 1.7); }},
-      {"softplus", [](const Tensor& x) { return softplus(x, 1.5, 4); }},
-      {"clamp", [](const Tensor& x) { return clamp(x, -0.7, 1.3); }},
-      {"to float32", [](const Tensor& x) { return to_dtype(x, kFloat32); }},
-      {"to bfloat16", [](const Tensor& x) { return to_dtype(x, kBFloat16); }},
+      {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.3); }},    {"elu", [](const Tensor& x) { return elu(x, 1.7); }},
+      {"softplus", [](const Tensor& x) { return softplus(x, 1.5, 4); }},     {"clamp", [](const Tensor& x) { return clamp(x, -0.7, 1.3); }},
+      {"to float32", [](const Tensor& x) { return to_dtype(x, kFloat32); }}, {"to bfloat16", [](const Tensor& x) { return to_dtype(x, kBFloat16); }},
       {"to float16", [](const Tensor& x) { return to_dtype(x, kFloat16); }},
   };
   for (auto& [name, op] : ops)
@@ -146,16 +145,19 @@ TEST(Fuse, every_op_of_two_tensors) {
 TEST(Fuse, arguments_that_broadcast_and_have_any_strides) {
   auto f = [](const Tensor& x, const Tensor& a, const Tensor& b, const Tensor& c) { return silu(b - x * a) * (c + x) / (a * a + 1.5); };
   auto fused = fuse(f);
+  const int threads = num_threads();
+  set_num_threads(1);  // hundreds of small calls
   for (DType t : kFloats)
     for (int64_t rows : {0, 1, 17})
       for (int64_t columns : {1, 7, 255, 257, 1024, 1300, 9001}) {
         auto make = [&](const Shape& size) { return to_dtype(randn(size), t); };
         Tensor x = make({rows, columns}), row = make({columns}), column = make({rows, 1}), one = make({1}), twice = make({rows, 2 * columns});
         Tensor strided = twice.slice(1, 0, 2 * columns, 2), turned = make({columns, rows}).transpose(0, 1);
-        const Tensor* sets[][4] = {{&x, &row, &column, &one},   {&row, &x, &one, &column},      {&column, &row, &x, &x},          {&x, &x, &x, &x},
+        const Tensor* sets[][4] = {{&x, &row, &column, &one},  {&row, &x, &one, &column},        {&column, &row, &x, &x},          {&x, &x, &x, &x},
                                    {&strided, &row, &x, &one}, {&x, &strided, &turned, &column}, {&turned, &turned, &column, &row}};
         for (auto& [p, q, r, s] : sets) EXPECT_TRUE(same(fused(*p, *q, *r, *s), f(*p, *q, *r, *s))) << sf::name(t) << ' ' << rows << 'x' << columns;
       }
+  set_num_threads(threads);
   Tensor x = randn({4, 33, 5, 7}), bias = randn({33, 1, 1}), last = x.contiguous(MemoryFormat::ChannelsLast);
   EXPECT_TRUE(same(fused(x, bias, x, bias), f(x, bias, x, bias)));
   EXPECT_TRUE(same(fused(last, bias, last, bias), f(last, bias, last, bias)));
