@@ -113,6 +113,18 @@ def test_no_pass_of_its_own_is_left_for_the_activation():
     assert sum(k in ("gemm", "linear_gradient", "mlp_hidden", "mlp_hidden_gradient") for k in seen) == 5
 
 
+@pytest.mark.parametrize("make", [encoder_layer, two_layers])
+def test_without_a_gradient_the_activation_is_part_of_the_first_product(make):
+    model, inputs = make()
+    (x,) = inputs()
+    model = model.eval()
+    with sf.no_grad():
+        want = model(x)
+        model, x = model.cuda(), x.cuda()
+        assert (model(x).cpu() - want).abs().max() <= 1e-5 * want.abs().max()
+        assert "relu" not in keys(lambda: model(x))
+
+
 class Subclass(nn.Linear):
     def forward(self, x):
         return super().forward(x) * 2
