@@ -22,15 +22,17 @@ constexpr int64_t kWidened = 4096;   // elements of 16-bit rows that are kept as
 constexpr int64_t kGrain = 1 << 15;  // elements times ops a thread takes at least
 constexpr size_t kMost = 256;        // steps: they are calls within calls where the compiler does not make jumps of them
 
-bool is_held(DType t) { return t == kFloat32 || t == kBFloat16 || t == kFloat16; }
+bool is_held(DType t) { return t == kFloat32 || t == kBFloat16 || t == kFloat16 || t == kBool; }
 int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-template <class F> void as_float(DType t, F f) { t == kFloat32 ? f(type_tag<float>{}) : t == kBFloat16 ? f(type_tag<BFloat16>{}) : f(type_tag<Half>{}); }
 void widen(float* to, DType t, const void* from, int64_t stride, int64_t n) {
-  as_float(t, [&](auto tag) {
-    auto* p = static_cast<const typename decltype(tag)::type*>(from);
-    for (int64_t i = 0; i < n; ++i) to[i] = to_float(p[i * stride]);
-  });
+  auto all = [&]<class T>(const T* p) {
+    for (int64_t i = 0; i < n; ++i) to[i] = float(to_float(p[i * stride]));
+  };
+  t == kFloat32    ? all(static_cast<const float*>(from))
+  : t == kBFloat16 ? all(static_cast<const BFloat16*>(from))
+  : t == kFloat16  ? all(static_cast<const Half*>(from))
+                   : all(static_cast<const bool*>(from));
 }
 
 class Chain {
@@ -187,26 +189,30 @@ class Chain {
     const int count = int(program_.ops.size());
     for (int i = 0; i < count && known_; ++i) {
       const TracedOp& op = program_.ops[size_t(i)];
-      known_ = op.kind != TracedOp::Where && is_held(op.dtype) && is_held(op.out);
+      known_ = is_held(op.dtype) && is_held(op.out);
       if (!known_) break;
       auto number = [&](int k) { return op.in[k].absent ? op.p1 : op.in[k].number; };
       bool swapped = op.count == 2 && op.in[0].value != held_ && (op.in[1].value == held_ || op.in[0].value < 0) && op.in[1].value >= 0;
       if (!hold(op.in[swapped ? 1 : 0], number(swapped ? 1 : 0))) return Again;
-      if (op.kind == TracedOp::Row) {
-        FusedStep& s = add({op.count == 1   ? FusedStepKind::Unary
-                            : op.count == 3 ? FusedStepKind::Lerp
-                            : swapped       ? FusedStepKind::Swapped
-                                            : FusedStepKind::Binary,
+      if (op.kind != TracedOp::Cast) {
+        FusedStep& s = add({op.kind == TracedOp::Where ? FusedStepKind::Where
+                            : op.count == 1            ? FusedStepKind::Unary
+                            : op.count == 3            ? FusedStepKind::Lerp
+                            : swapped                  ? FusedStepKind::Swapped
+                                                       : FusedStepKind::Binary,
                             op.dtype, op.table});
         s.p0 = float(op.p0);
         s.p1 = float(op.p1);
         for (int k = 1; k < op.count; ++k)
           if (!read(k - 1, op.in[swapped ? 0 : k], number(swapped ? 0 : k))) return Again;
+      } else if (op.out == kBool && op.dtype != kBool) {
+        add({FusedStepKind::Binary, kFloat32, &ne_forward});
+        read(0, {}, 0);
       }
       held_ = arguments_ + i;
       for (int k = 0; k < op.count; ++k)
         if (int v = op.in[k].value; v >= 0 && last_[size_t(v)] == i && slots_[size_t(v)] >= 0) taken_[size_t(slots_[size_t(v)])] = false;
-      if (op.out != kFloat32 && i + 1 < count) add({FusedStepKind::Round, op.out});  // the last one is rounded where it is stored
+      if (pointwise::has_16_bits(op.out) && i + 1 < count) add({FusedStepKind::Round, op.out});  // the last one is rounded where it is stored
       if (kept_.count(held_)) keep(held_);
     }
     if (!known_) return Done;

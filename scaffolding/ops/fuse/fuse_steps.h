@@ -1,5 +1,6 @@
 // The steps that a chain of float ops is run in. A step has eight vectors of elements in registers, does one thing to them and calls the next: an op's
-// value is never written to memory unless something later asks for it. Values are float32; those of 16 bits are rounded to them, step by step.
+// value is never written to memory unless something later asks for it. Values are float32: those of 16 bits are rounded to
+// them step by step, bools are 0 and 1.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
@@ -13,9 +14,9 @@ struct FusedStep {
 };
 
 struct FusedStepKind {
-  enum Kind { Load, Keep, Store, Stream, Round, Unary, Binary, Swapped, Lerp } kind;  // Keep: store and go on; Swapped: what is read comes first
-  DType dtype = kFloat32;                                                             // Load, Store: of the memory; Round: to what; Unary: of the op
-  const KernelTableBase* op = nullptr;                                                // of Unary, Binary and Swapped
+  enum Kind { Load, Keep, Store, Stream, Round, Unary, Binary, Swapped, Lerp, Where } kind;  // Keep: store and go on; Swapped: what is read comes first
+  DType dtype = kFloat32;                                                                    // Load, Store: of the memory; Round: to what; Unary: of the op
+  const KernelTableBase* op = nullptr;                                                       // of Unary, Binary and Swapped
 };
 
 // What an instruction set offers.

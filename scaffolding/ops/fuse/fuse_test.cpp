@@ -188,6 +188,39 @@ TEST(Fuse, values_of_several_dtypes_and_many_values_at_once) {
   }
 }
 
+TEST(Fuse, questions_choices_and_bools) {
+  auto choice = [](const Tensor& x, const Tensor& a, const Tensor& m) {
+    Tensor q = gt(x, a), r = bitwise_or(isnan(x), bitwise_and(logical_not(q), m));
+    return where(r, x * 2, masked_fill(a, q, -7)) + to_dtype(bitwise_xor(m, q), x.dtype()) * where(m, a * a, a);
+  };
+  auto question = [](const Tensor& x, const Tensor& a, const Tensor& m) {
+    return bitwise_or(where(bitwise_not(m), eq(x + 1, a), isfinite(a)), to_dtype(x - a, kBool));
+  };
+  auto of_bools = [](const Tensor&, const Tensor&, const Tensor& m) { return bitwise_and(logical_xor(m, logical_not(m)), ne(m, logical_and(m, m))); };
+  const std::pair<const char*, Unary> predicates[] = {
+#define SF_PREDICATE(name, ...) {#name, [](const Tensor& x) { return bitwise_or(name(x * x), name(x)); }},
+#include "scaffolding/ops/pointwise/predicate.def"
+#undef SF_PREDICATE
+  };
+  const std::pair<const char*, Binary> comparisons[] = {
+#define SF_COMPARE(name, ...) {#name, [](const Tensor& a, const Tensor& b) { return bitwise_xor(name(a, b), name(wrapped(2), b * a)); }},
+#include "scaffolding/ops/pointwise/compare.def"
+#undef SF_COMPARE
+  };
+  for (DType t : {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32})
+    for (int64_t n : kSizes) {
+      Tensor x = is_floating(t) ? values({3, n}, t) : to_dtype(randn({3, n}) * 2, t), a = to_dtype(round(randn({n})), t);
+      Tensor m = gt(randn({3, 1}), zeros({1})), each = gt(randn({3, n}), zeros({1}));
+      for (const Tensor& mask : {m, each, each.slice(0, 0, 1)}) {
+        EXPECT_TRUE(same(fuse(choice)(x, a, mask), choice(x, a, mask))) << name(t) << ' ' << n;
+        EXPECT_TRUE(same(fuse(question)(x, a, mask), question(x, a, mask))) << name(t) << ' ' << n;
+        EXPECT_TRUE(same(fuse(of_bools)(x, a, mask), of_bools(x, a, mask))) << name(t) << ' ' << n;
+      }
+      for (auto& [op, f] : predicates) EXPECT_TRUE(same(fuse(f)(x), f(x))) << op << ' ' << name(t) << ' ' << n;
+      for (auto& [op, f] : comparisons) EXPECT_TRUE(same(fuse(f)(x, a), f(x, a))) << op << ' ' << name(t) << ' ' << n;
+    }
+}
+
 // More elements than the caches keep: written past them. Several threads, and none beside the end.
 TEST(Fuse, large_tensors) {
   auto f = [](const Tensor& x, const Tensor& a) { return relu(x * a) - 0.5; };
