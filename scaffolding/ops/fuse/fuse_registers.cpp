@@ -68,8 +68,8 @@ class Chain {
       std::memset(t.memory, 0, size_t(memory_));  // what a tile has beyond the end is computed too
       start(t);
       for (int64_t p = from; p < to; ++p) {
-        int64_t column = p % in_row * piece_;
-        run_piece(t, p / in_row * row_ + column, std::min(piece_, row_ - column));
+        const int64_t row = in_row == 1 ? p : p / in_row, column = (p - row * in_row) * piece_;
+        run_piece(t, row, column, std::min(piece_, row_ - column));
       }
       offered_.finish();
     });
@@ -246,7 +246,8 @@ class Chain {
     offered_.run(t.steps.data(), n);
   }
 
-  void run_piece(Thread& t, int64_t first, int64_t n) const {
+  void run_piece(Thread& t, int64_t row, int64_t column, int64_t n) const {
+    const int64_t first = row * row_ + column;
     for (int v = 0; v < arguments_; ++v) {
       if (last_[size_t(v)] < 0) continue;
       const Place& p = places_[size_t(v)];
@@ -255,9 +256,9 @@ class Chain {
       const char* data = static_cast<const char*>(call_.in[v].data);
       char* memory = t.memory + p.memory;
       t.at[size_t(v)] = memory;
-      if (p.kind == Place::Direct) t.at[size_t(v)] = data + walk_.offset(v, first) * item;
-      else if (p.kind == Place::Splat) widen(reinterpret_cast<float*>(memory), dtype, data + walk_.offset(v, first) * item, 0, tile_);
-      else if (p.kind == Place::Widened) t.at[size_t(v)] += first % row_ * 4;
+      if (p.kind == Place::Direct) t.at[size_t(v)] = data + (by_rows_ ? walk_.before_row(v, row) + column : first) * item;
+      else if (p.kind == Place::Splat) widen(reinterpret_cast<float*>(memory), dtype, data + walk_.before_row(v, row) * item, 0, tile_);
+      else if (p.kind == Place::Widened) t.at[size_t(v)] += column * 4;
       else walk_.gather(v, size_t(item), memory, data, first, n);
     }
     const int64_t item = int64_t(size_of(call_.out.dtype)), whole = n / tile_ * tile_, rest = n - whole;

@@ -27,8 +27,16 @@ template <class F> SF_INLINE void each(F f) {
 // As load(store(x)) in T's memory.
 template <class T> SF_INLINE vf rounded(vf x) {
   if constexpr (std::is_same_v<T, BFloat16>) {
+#if defined(__AVX512F__)  // to nearest, halves to even; the last instruction but one makes NaN of NaN
+    __m512i u = (__m512i)x.v;
+    __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+    __m512i up = _mm512_add_epi32(u, _mm512_mask_mov_epi32(_mm512_set1_epi32(0x7fff), odd, _mm512_set1_epi32(0x8000)));
+    __m512 y = _mm512_fixupimm_ps((__m512)up, (__m512)u, _mm512_set1_epi32(0x22), 0);
+    return (vf_raw)_mm512_and_si512((__m512i)y, _mm512_set1_epi32(int32_t(0xffff0000)));
+#else
     vi_raw u = bits(x), half = (u >> 16) & 1;
     return from_bits(bits(select(x == x, from_bits(u + 0x7fff + half), from_bits(u | 0x400000))) & int32_t(0xffff0000));
+#endif
   } else {
 #if defined(__AVX512F__)
     return (vf_raw)_mm512_cvtph_ps(_mm512_cvtps_ph((__m512)x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

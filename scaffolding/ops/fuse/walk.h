@@ -38,14 +38,15 @@ struct FusedWalk {
     for (auto& s : strides) s[0] = 1;
   }
 
-  // Where an argument's element is that belongs to element `first` of the result.
-  int64_t offset(int argument, int64_t first) const {
+  // Where an argument's row is that belongs to a row of the result: how many of its elements are before it.
+  int64_t before_row(int argument, int64_t row) const {
+    const auto& s = strides[size_t(argument)];
     int64_t at = 0;
-    for (int d = 0; d < ndim; ++d) {
-      at += (d + 1 < ndim ? first % sizes[d] : first) * strides[size_t(argument)][size_t(d)];
-      first /= sizes[d];
+    for (int d = 1; d + 1 < ndim; ++d) {
+      at += row % sizes[d] * s[size_t(d)];
+      row /= sizes[d];
     }
-    return at;
+    return ndim > 1 ? at + row * s[size_t(ndim - 1)] : at;
   }
   // Whether it lies in memory as the result does.
   bool dense(int argument) const {
