@@ -18,7 +18,8 @@ using pointwise::TracedOperand;
 using pointwise::TracedProgram;
 
 constexpr int64_t kPiece = 4096;     // elements of a piece at most
-constexpr int64_t kWidened = 4096;   // elements of 16-bit rows that are kept as float32 for all rows: 16 KiB, half of a first cache
+constexpr int64_t kBlock = 1024;     // where rows are short, a piece is several
+constexpr int64_t kWidened = 8192;   // elements of rows that are kept as float32 for all rows: 32 KiB, of which a piece uses a part
 constexpr int64_t kGrain = 1 << 15;  // elements times ops a thread takes at least
 constexpr size_t kMost = 256;        // steps: they are calls within calls where the compiler does not make jumps of them
 
@@ -49,7 +50,7 @@ class Chain {
         if (int v = program_.ops[size_t(i)].in[k].value; v >= 0) last_[size_t(v)] = i;
     by_rows_ = walk_.ndim == 1 || walk_.sizes[0] >= 4 * tile_;
     row_ = by_rows_ ? walk_.sizes[0] : call_.out.numel();
-    piece_ = std::min(kPiece, (row_ + tile_ - 1) / tile_ * tile_);
+    piece_ = std::min(by_rows_ ? kPiece : kBlock, (row_ + tile_ - 1) / tile_ * tile_);
     for (int v = 0; v < arguments_; ++v) places_.push_back(place_of(v));
   }
 
@@ -77,11 +78,12 @@ class Chain {
 
  private:
   enum Result { Done, Again };
-  // How an argument is read: where it lies; one element for a piece; as float32, made once; copied for each piece.
+  // How an argument is read: where it lies; one element for a piece; a row that is the same in all rows, as float32; copied for each piece.
   struct Place {
     enum Kind { Direct, Splat, Widened, Gathered } kind = Direct;
     DType dtype = kFloat32;  // as steps see it
     int64_t memory = 0;      // bytes within a thread's: of the elements, or of the last tile's
+    int64_t count = 0;       // of Widened: the elements of a row, and again as many as a piece may ask for
   };
   struct Binding {
     int step, operand, argument, slot;  // argument -1: a slot
@@ -108,9 +110,10 @@ class Chain {
       p.memory = take(tile_ * item);
     } else if (by_rows_ && s[0] == 0) {
       p = {Place::Splat, kFloat32, take(tile_ * 4)};
-    } else if (by_rows_ && s[0] == 1 && same_rows && p.dtype != kFloat32 && widened_ + row_ <= kWidened) {
-      widened_ += row_;
-      p = {Place::Widened, kFloat32, take((row_ + tile_) * 4)};
+    } else if (const int64_t n = walk_.sizes[0] + (by_rows_ ? 0 : piece_);
+               s[0] == 1 && same_rows && !(by_rows_ && p.dtype == kFloat32) && widened_ + n <= kWidened) {
+      widened_ += n;
+      p = {Place::Widened, kFloat32, take((n + tile_) * 4), n};
     } else if (by_rows_ && s[0] == 1) {
       p.memory = take(tile_ * item);
     } else {
@@ -234,9 +237,14 @@ class Chain {
       if (b.argument < 0)
         t.steps[size_t(b.step)].data[b.operand] =
             t.memory + (b.slot >= 0 ? slot_memory_ + int64_t(b.slot) * tile_ * 4 : number_memory_ + int64_t(-1 - b.slot) * tile_ * 4);
-    for (int v = 0; v < arguments_; ++v)
-      if (places_[size_t(v)].kind == Place::Widened)
-        widen(reinterpret_cast<float*>(t.memory + places_[size_t(v)].memory), program_.arguments[size_t(v)], call_.in[v].data, 1, row_);
+    for (int v = 0; v < arguments_; ++v) {
+      const Place& p = places_[size_t(v)];
+      if (p.kind != Place::Widened) continue;
+      auto* to = reinterpret_cast<float*>(t.memory + p.memory);
+      const int64_t row = walk_.sizes[0];
+      widen(to, program_.arguments[size_t(v)], call_.in[v].data, 1, row);
+      for (int64_t i = row; i < p.count; ++i) to[i] = to[i - row];
+    }
   }
 
   void run_steps(Thread& t, void* out, int64_t n) const {
@@ -258,7 +266,7 @@ class Chain {
       t.at[size_t(v)] = memory;
       if (p.kind == Place::Direct) t.at[size_t(v)] = data + (by_rows_ ? walk_.before_row(v, row) + column : first) * item;
       else if (p.kind == Place::Splat) widen(reinterpret_cast<float*>(memory), dtype, data + walk_.before_row(v, row) * item, 0, tile_);
-      else if (p.kind == Place::Widened) t.at[size_t(v)] += column * 4;
+      else if (p.kind == Place::Widened) t.at[size_t(v)] += (by_rows_ ? column : first % walk_.sizes[0]) * 4;
       else walk_.gather(v, size_t(item), memory, data, first, n);
     }
     const int64_t item = int64_t(size_of(call_.out.dtype)), whole = n / tile_ * tile_, rest = n - whole;
