@@ -1,11 +1,13 @@
 """How much host memory loading a checkpoint to a GPU takes, and how fast it is.
 
     python benchmarks/load_to_gpu.py --gigabytes 5 --dtype bfloat16
+    python benchmarks/load_to_gpu.py --gigabytes 5 --way module
 
-Writes a checkpoint of layers of 256 MB (at most) into a temporary folder, loads it in a process of its own and prints the resident memory of that
-process: anonymous pages and those of files (RssAnon + RssFile), looked at every 2 ms, and the kernel's own highest value of everything (VmHWM). With the
-emulator of tests/cuda_emulator, SF_CUDA_EMULATOR_MEMORY=apart makes what stands for the GPU's memory shared memory, which only VmHWM counts, and only
-while the emulated GPU works on it. What the driver's own context takes on a real machine is in neither then.
+Writes a checkpoint of layers of 256 MB (at most) into a temporary folder, loads it in a process of its own (--way module: into a module on the CPU, whose
+memory is the file's pages, which then goes to the GPU by .to) and prints the resident memory of that process: anonymous pages and those of files (RssAnon +
+RssFile), looked at every 2 ms, and the kernel's own highest value of everything (VmHWM). With the emulator of tests/cuda_emulator,
+SF_CUDA_EMULATOR_MEMORY=apart makes what stands for the GPU's memory shared memory, which only VmHWM counts, and only while the emulated GPU works on it.
+What the driver's own context takes on a real machine is in neither then.
 """
 
 import argparse
@@ -62,17 +64,18 @@ def write(path, gigabytes, layer_bytes, kind):
     return layers
 
 
-def load(path, dtype):
+def load(path, dtype, way):
     """Loads in this process; prints a line of JSON."""
     import scaffolding as sf
 
     sf.ones(1, device="cuda").cpu()
     before, watch, start = resident("RssAnon", "RssFile"), Watch(), time.perf_counter()
-    if path.endswith(".pt"):
-        state = sf.load(path, map_location="cuda")
-    else:
-        state = sf.safetensors.load_file(path, device="cuda")
-    if dtype:
+    place = "cpu" if way == "module" else "cuda"
+    state = sf.load(path, map_location=place) if path.endswith(".pt") else sf.safetensors.load_file(path, device=place)
+    if way == "module":
+        module = sf.nn.ParameterList(sf.nn.Parameter(x, requires_grad=False) for x in state.values())
+        state = dict(zip(state, module.to("cuda", getattr(sf, dtype) if dtype else None)))
+    elif dtype:
         for name in state:
             state[name] = state[name].to(getattr(sf, dtype))
     sf.cuda.synchronize()
@@ -86,9 +89,10 @@ def load(path, dtype):
     print(json.dumps(said))
 
 
-def measured(path, dtype=None):
+def measured(path, dtype=None, way="file"):
     """What load says in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--load", path] + (["--dtype", dtype] if dtype else []), capture_output=True, text=True)
+    command = [sys.executable, __file__, "--load", path, "--way", way] + (["--dtype", dtype] if dtype else [])
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -99,16 +103,17 @@ def main():
     arguments.add_argument("--gigabytes", type=float, default=1)
     arguments.add_argument("--layer-mb", type=int, default=256)
     arguments.add_argument("--kind", choices=["safetensors", "pt"], default="safetensors")
+    arguments.add_argument("--way", choices=["file", "module"], default="file")
     arguments.add_argument("--dtype", help="converted on the GPU, such as bfloat16")
     arguments.add_argument("--folder", help="where the file is written; the system's temporary folder otherwise")
     arguments.add_argument("--load", help=argparse.SUPPRESS)
     a = arguments.parse_args()
     if a.load:
-        return load(a.load, a.dtype)
+        return load(a.load, a.dtype, a.way)
     with tempfile.TemporaryDirectory(dir=a.folder) as folder:
         path = os.path.join(folder, f"model.{a.kind}")
         write(path, a.gigabytes, a.layer_mb << 20, a.kind)
-        m = measured(path, a.dtype)
+        m = measured(path, a.dtype, a.way)
     print(f"{m['bytes'] / 1e9:.2f} GB of {a.kind} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end="")
     print(f"at most {m['most']:.0f} MB while it was loaded (VmHWM {m['everything']:.0f} MB), ", end="")
     print(f"{m['seconds']:.1f} s, {m['bytes'] / m['seconds'] / 1e9:.2f} GB/s")

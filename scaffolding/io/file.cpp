@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -37,6 +39,28 @@ Mappings& mappings() {
 }
 }  // namespace
 
+// Drops those of the pages that are as the file has them. A page that was written is memory of its own, which the file cannot give again.
+static void drop_unwritten(uintptr_t begin, uintptr_t end, uintptr_t page) {
+  constexpr uint64_t kInMemory = uint64_t(1) << 63, kOfTheFile = uint64_t(1) << 61;
+  std::array<uint64_t, 2048> pages;  // what the kernel says of each
+  int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  for (uintptr_t at = begin; at < end;) {
+    size_t n = std::min<size_t>(pages.size(), (end - at) / page);
+    ssize_t got = pread(fd, pages.data(), n * sizeof(uint64_t), off_t(at / page * sizeof(uint64_t)));
+    if (got < ssize_t(sizeof(uint64_t))) break;
+    n = size_t(got) / sizeof(uint64_t);
+    for (size_t i = 0; i < n;) {
+      size_t run = i;
+      while (run < n && (pages[run] & kInMemory) && (pages[run] & kOfTheFile)) ++run;
+      if (run > i) madvise(reinterpret_cast<void*>(at + i * page), (run - i) * page, MADV_DONTNEED);
+      i = run + 1;
+    }
+    at += n * page;
+  }
+  close(fd);
+}
+
 void release_mapped(const void* data, uint64_t size) {
   auto first = reinterpret_cast<uintptr_t>(data);
   auto& all = mappings();
@@ -47,7 +71,7 @@ void release_mapped(const void* data, uint64_t size) {
   if (first - begin > bytes || size > bytes - (first - begin)) return;
   static const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
   uintptr_t from = (first + page - 1) / page * page, to = (first + size) / page * page;
-  if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+  if (from < to) drop_unwritten(from, to, page);
 }
 
 MappedFile::MappedFile(const std::string& path) {

@@ -23,8 +23,8 @@ class MappedFile {
   uint64_t size_ = 0;
 };
 
-// Pages of mapped files that lie within the range need no memory from now on; they are read again when they are touched. What was written to them is
-// lost. Other memory is left alone.
+// Pages of mapped files that lie within the range need no memory from now on; they are read again when they are touched. Pages that were written stay, as
+// does other memory, and everything where the kernel does not say what was written (/proc/self/pagemap).
 void release_mapped(const void* data, uint64_t size);
 
 // A range of bytes and what keeps it alive: a mapped file, a file that was read, or memory. Readers of every format take

@@ -23,6 +23,12 @@ std::shared_ptr<UploadRing> UploadRing::of(Device device) {
   return ring;
 }
 
+std::shared_ptr<UploadRing> UploadRing::of(Device device, size_t bytes) {
+  if (!device.is_cuda() || bytes == 0 || cuda::CudaGraph::recording()) return nullptr;
+  auto ring = of(device);
+  return bytes < ring->buffer_bytes_ ? nullptr : ring;
+}
+
 UploadRing::UploadRing(Device device) : device_(device), gpu_(accelerator(device)) {
   int64_t megabytes = env::integer("SF_UPLOAD_BUFFER_MB"), count = env::integer("SF_UPLOAD_BUFFERS");
   SF_CHECK(megabytes >= 1 && megabytes <= 4096, "SF_UPLOAD_BUFFER_MB must lie between 1 and 4096, got ", megabytes);
@@ -82,8 +88,8 @@ void UploadRing::push(char* dst, const char* src, size_t bytes) {
 
 Tensor UploadRing::upload(const Tensor& from, std::optional<DType> dtype) {
   SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), "load: not allowed while a CUDA graph is captured, since a replay reads no file; load before");
-  Tensor packed = contiguous(from.detach()), to = empty(from.shape(), from.dtype(), device_);
-  push(static_cast<char*>(to.data_ptr()), static_cast<const char*>(packed.data_ptr()), packed.nbytes());
+  Tensor dense = packed(from.detach()), to = empty_strided(from.shape(), dense.strides(), from.dtype(), device_);
+  push(static_cast<char*>(to.data_ptr()), static_cast<const char*>(dense.data_ptr()), dense.nbytes());
   return dtype && is_floating(to.dtype()) ? to_dtype(to, *dtype) : to;
 }
 

@@ -70,13 +70,48 @@ Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
   if (shifts && shifts->is_one()) {  // the same for all pictures: with the bias, which a convolution adds anyway
     h = group_norm_silu_conv2d(input, norm1.num_groups, norm1.weight, norm1.bias, conv1.weight, shifts->of(*this).flatten(), {}, norm1.eps);
   } else {
-    if (shifts) t = shifts->of(*this);
-    else if (time_emb_proj) t = (*time_emb_proj)(skip_time_act ? temb : silu(temb));
-    if (t) t = t.expand({input.size(0), t.size(1)}).unsqueeze(-1).unsqueeze(-1);
+    t = time_of(shifts, temb, input.size(0));
     h = norm_silu_conv(norm1, conv1, input, scale_shift ? Tensor() : t);
   }
   if (conv_shortcut && (is_looked_at(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input))) input = (*conv_shortcut)(input);
-  Tensor shortcut = std::move(input);
+  return second_half(h, std::move(input), t);
+}
+
+Tensor ResnetBlock2D::joined(const Tensor& input, const Tensor& skip, const Tensor& temb) const {
+  const TimeShifts* shifts = time_emb_proj && takes_shifts() ? TimeShifts::current(temb) : nullptr;
+  Tensor h = cat_group_norm_silu(input, skip, norm1.num_groups, norm1.weight, norm1.bias, norm1.eps);
+  if (shifts && shifts->is_one()) {
+    h = conv2d(h, conv1.weight, shifts->of(*this).flatten(), {1}, {1});
+  } else {
+    h = conv1(h);
+    if (Tensor t = time_of(shifts, temb, input.size(0))) h = h + t;
+  }
+  // A 1x1 convolution of both is the sum of each one's with its columns of the weight.
+  auto rows = [](const Tensor& x) { return x.permute({0, 2, 3, 1}); };
+  const int64_t near = input.size(1), in = near + skip.size(1);
+  const Tensor weight = conv_shortcut->weight.reshape({conv_shortcut->weight.size(0), in});
+  Tensor shortcut = linear_add(rows(skip), weight.narrow(1, near, in - near), conv_shortcut->bias, linear(rows(input), weight.narrow(1, 0, near)));
+  return second_half(h, shortcut.permute({0, 3, 1, 2}), {});
+}
+
+bool ResnetBlock2D::reads_apart(const Tensor& input, const Tensor& skip) const {
+  if (!input.device().is_cuda() || autocast::active() || !conv_shortcut || scale_shift || is_looked_at(*this)) return false;
+  if (is_looked_at(norm1) || is_looked_at(conv1) || is_looked_at(*conv_shortcut)) return false;
+  for (auto& t : {input, skip})
+    if (t.ndim() != 4 || !t.is_contiguous(MemoryFormat::ChannelsLast) || t.dtype() != conv_shortcut->weight.dtype()) return false;
+  return input.size(1) + skip.size(1) == conv_shortcut->weight.size(1) && !autograd::any_requires_grad({input, skip, norm1.weight, conv_shortcut->weight});
+}
+
+// What the time embedding adds (or, scale_shift, how it scales) [B, C, 1, 1]; empty for a block without one.
+Tensor ResnetBlock2D::time_of(const TimeShifts* shifts, const Tensor& temb, int64_t batch) const {
+  Tensor t;
+  if (shifts) t = shifts->of(*this);
+  else if (time_emb_proj) t = (*time_emb_proj)(skip_time_act ? temb : silu(temb));
+  return t ? t.expand({batch, t.size(1)}).unsqueeze(-1).unsqueeze(-1) : t;
+}
+
+Tensor ResnetBlock2D::second_half(const Tensor& first, Tensor shortcut, const Tensor& t) const {
+  Tensor h = first;
   const bool drops = dropout.training && dropout.p.to_double() > 0;
   if (scale_shift || drops) {
     if (scale_shift) {

@@ -8,6 +8,8 @@
 
 namespace sf::models {
 
+class TimeShifts;
+
 struct ResnetBlock2DOptions {
   std::optional<int64_t> temb_channels;  // absent: takes no time embedding
   int64_t groups = 32;
@@ -35,7 +37,14 @@ struct ResnetBlock2D : nn::Module {
   // By value: a caller that moves its picture in has it freed as soon as it has been read.
   // temb[B, temb_channels], or one row for all pictures.
   Tensor forward(Tensor hidden_states, const Tensor& temb = {}) const;
+  // forward(cat({hidden_states, skip}, 1), temb) without a tensor of both, on CUDA and off the tape: where reads_apart says so.
+  Tensor joined(const Tensor& hidden_states, const Tensor& skip, const Tensor& temb = {}) const;
+  bool reads_apart(const Tensor& hidden_states, const Tensor& skip) const;
   bool takes_shifts() const;  // whether TimeShifts may stand in for its time projection
+
+ private:
+  Tensor time_of(const TimeShifts* shifts, const Tensor& temb, int64_t batch) const;
+  Tensor second_half(const Tensor& hidden_states, Tensor shortcut, const Tensor& time) const;
 };
 
 // silu(norm(x)) and conv(silu(norm(x))) + residual, in one where neither hooks nor Python look at the parts.

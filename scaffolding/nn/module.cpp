@@ -5,6 +5,7 @@
 
 #include "scaffolding/autograd/set_data.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/nn/joined.h"
 #include "scaffolding/nn/layer.h"
@@ -337,12 +338,16 @@ Module& get_submodule(Module& m, std::string_view path) {
 
 namespace {
 
-Tensor converted(const Tensor& t, const ToOptions& o) {
+Tensor converted(const Tensor& t, const ToOptions& o, io::UploadRing* ring) {
   Tensor y = t.detach();
-  if (o.dtype && t.is_floating_point()) y = y.to(*o.dtype);
-  if (o.device && *o.device != t.device()) {
-    SF_CHECK_AS(NotSupported, !t.device().is_meta(), "to: tensors on the meta device have no values to move; use to_empty");
-    y = y.to(*o.device);
+  if (ring && t.device().is_cpu()) {
+    y = ring->upload(y, o.dtype);
+  } else {
+    if (o.dtype && t.is_floating_point()) y = y.to(*o.dtype);
+    if (o.device && *o.device != t.device()) {
+      SF_CHECK_AS(NotSupported, !t.device().is_meta(), "to: tensors on the meta device have no values to move; use to_empty");
+      y = y.to(*o.device);
+    }
   }
   bool image = t.ndim() == 4 || t.ndim() == 5;
   if (o.memory_format == MemoryFormat::Contiguous || (o.memory_format == MemoryFormat::ChannelsLast && image)) y = y.contiguous(o.memory_format);
@@ -354,17 +359,27 @@ template <class F> void each_tensor(Module& m, const F& f) {
   for (auto& b : named_buffers(m)) f(b.tensor);
 }
 
+// For a module's way from the CPU to a GPU, where it is large enough.
+std::shared_ptr<io::UploadRing> ring_for(Module& m, const ToOptions& options) {
+  if (!options.device || !options.device->is_cuda()) return nullptr;
+  size_t bytes = 0;
+  each_tensor(m, [&](const Tensor& t) { bytes += t.device().is_cpu() ? t.nbytes() : 0; });
+  return io::UploadRing::of(*options.device, bytes);
+}
+
 }  // namespace
 
 void to(Module& m, const ToOptions& options) {
   SF_CHECK_AS(TypeError, !options.dtype || is_floating(*options.dtype), "to: modules convert to floating dtypes only, got ", *options.dtype);
   autograd::NoGrad no_grad;
+  auto ring = ring_for(m, options);
   each_tensor(m, [&](const Tensor& t) {
-    if (Tensor y = converted(t, options); y.storage() != t.storage()) autograd::set_data(t, y);
+    if (Tensor y = converted(t, options, ring.get()); y.storage() != t.storage()) autograd::set_data(t, y);
     if (Tensor g = t.grad()) {
-      if (Tensor y = converted(g, options); y.storage() != g.storage()) autograd::set_data(g, y);
+      if (Tensor y = converted(g, options, ring.get()); y.storage() != g.storage()) autograd::set_data(g, y);
     }
   });
+  if (ring) ring->finish();  // other streams may use the module from now on
 }
 
 void zero_grad(Module& m, bool set_to_none) {

@@ -107,7 +107,7 @@ struct Costs {
   }
   void of(const BatchNormForward& f) { views(f.x, f.weight, f.bias, f.running_mean, f.running_var, f.y, f.mean, f.rstd); }
   void of(const BatchNormBackward& b) { views(b.x, b.dy, b.weight, b.mean, b.rstd, b.dx, b.dweight, b.dbias); }
-  void of(const GroupNormForward& f) { views(f.x, f.weight, f.bias, f.y, f.mean, f.rstd); }
+  void of(const GroupNormForward& f) { views(f.x, f.beside, f.weight, f.bias, f.y, f.mean, f.rstd); }
   void of(const GroupNormBackward& b) { views(b.x, b.dy, b.weight, b.bias, b.mean, b.rstd, b.dx, b.dweight, b.dbias); }
   void of(const LayerNormForward& f) { views(f.x, f.residual, f.sum, f.weight, f.bias, f.scale, f.shift, f.y, f.mean, f.rstd); }
   void of(const LayerNormBackward& b) { views(b.x, b.dy, b.dsum, b.weight, b.bias, b.scale, b.mean, b.rstd, b.dx, b.dweight, b.dbias, b.dscale, b.dshift); }

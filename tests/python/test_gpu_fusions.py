@@ -59,6 +59,21 @@ def test_packed_projections_give_the_cpus_numbers_in_fewer_products(labels):
     assert all(p is held[k] for k, p in model.named_parameters())
 
 
+def test_skips_are_read_as_they_lie():
+    model = unet()
+    expected = predict(model, "cpu")
+    model = model.to("cuda").to(memory_format=sf.channels_last)
+    assert (predict(model) - expected).abs().max() < 1e-4
+    assert calls("cat", lambda: predict(model)) == 0
+    seen = []
+    handle = model.up_blocks[0].resnets[0].register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape))
+    assert calls("cat", lambda: predict(model)) == 1  # a hook sees both as one
+    assert seen == [(2, 128, 4, 4)] and (predict(model) - expected).abs().max() < 1e-4
+    handle.remove()
+    bfloat16 = model.bfloat16()
+    assert calls("cat", lambda: bfloat16(sf.randn(2, 4, 8, 8, device="cuda").bfloat16(), 7, sf.randn(2, 5, 16, device="cuda").bfloat16())) > 0  # recorded
+
+
 def test_packed_weights_are_saved_moved_and_written_as_others(tmp_path):
     model = unet().to("cuda")
     expected = predict(model)

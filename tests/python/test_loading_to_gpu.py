@@ -97,9 +97,77 @@ def test_loading_is_no_part_of_a_graph(tmp_path):
             load_file(tmp_path / "x.safetensors", device="cuda")
 
 
+class Net(sf.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = sf.nn.Conv2d(64, 80, 3)
+        self.wide = sf.nn.Linear(900, 700)
+        self.tied = sf.nn.Linear(900, 700)
+        self.tied.weight = self.wide.weight
+        self.frozen = sf.nn.Parameter(sf.randn(300, 7).t(), requires_grad=False)
+        self.register_buffer("count", sf.tensor(7))
+        self.register_buffer("flags", sf.tensor([True, False, True]))
+
+
 @with_gpu
+@pytest.mark.parametrize("dtype", [None, sf.bfloat16])
+def test_a_module_moves_through_the_ring(small_ring, dtype):
+    sf.manual_seed(4)
+    net = Net().to(memory_format=sf.channels_last)
+    net.conv.weight.grad = sf.randn(80, 64, 3, 3)
+    expected = {name: x.clone() for name, x in net.state_dict().items()}
+    gradient, strides, weight = net.conv.weight.grad.clone(), net.conv.weight.stride(), net.wide.weight
+    assert strides != gradient.stride()
+    pinned = cuda.host_memory_stats()["allocated_bytes.current"]
+    assert net.to("cuda", dtype) is net
+    assert cuda.host_memory_stats()["allocated_bytes.current"] <= pinned  # the ring went when it had done its work
+    assert net.wide.weight is weight and net.tied.weight is weight and weight.device.type == "cuda"
+    assert net.conv.weight.stride() == strides and net.frozen.stride() == (1, 7)
+    for name, x in net.state_dict().items():
+        assert x.device.type == "cuda", name
+        assert x.dtype == (dtype or expected[name].dtype if x.is_floating_point() else expected[name].dtype), name
+        assert sf.equal(x.cpu(), expected[name].to(x.dtype)), name
+    assert sf.equal(net.conv.weight.grad.cpu(), gradient.to(dtype or sf.float32))
+
+
+@with_gpu
+def test_a_small_module_moves_without_the_ring(monkeypatch):
+    monkeypatch.setenv("SF_UPLOAD_BUFFER_MB", "2000")
+    sf.nn.Linear(900, 900).to("cuda")
+    assert cuda.host_memory_stats()["allocated_bytes.peak"] < 2000 << 20
+
+
+@with_gpu
+def test_weights_that_were_changed_after_loading_arrive_changed(tmp_path, small_ring):
+    save_file({"a": sf.zeros(700, 1000), "b": sf.zeros(700, 1000)}, tmp_path / "x.safetensors")
+    state = load_file(tmp_path / "x.safetensors")  # the file's pages
+    net = sf.nn.ParameterList(sf.nn.Parameter(x) for x in state.values())
+    with sf.no_grad():
+        net[0][300:310] += 3
+        net[1] += 1
+    net.to("cuda")
+    assert sf.equal(net[0].detach().cpu().sum(), sf.tensor(30000.0)) and (net[1].detach().cpu() == 1).all()
+    assert state["a"].sum() == 30000 and (state["b"] == 1).all()  # the same memory, which others may use
+
+
+@with_gpu
+def test_tensors_keep_their_layout_from_device_to_device():
+    x = sf.randn(2, 3, 4, 5)
+    for t in (x.contiguous(memory_format=sf.channels_last), x.permute(3, 0, 2, 1), x.transpose(0, 1)[:, :1], x[:, :, 1:3], sf.randn(4, 1).expand(4, 3)):
+        dense = t.clone()
+        for there in (t.to("cuda"), t.pin_memory().to("cuda", non_blocking=True)):
+            assert there.stride() == dense.stride() and sf.equal(there.cpu(), t)
+            assert there.cpu().stride() == dense.stride() and there.to("cpu", non_blocking=True).stride() == dense.stride()
+        onto = sf.empty(t.shape, device="cuda")
+        assert sf.equal(onto.copy_(t).cpu(), t) and onto.is_contiguous()
+        back = sf.empty(t.shape)
+        assert sf.equal(back.copy_(t.to("cuda")), t)
+
+
+@with_gpu
+@pytest.mark.parametrize("way", ["file", "module"])
 @pytest.mark.parametrize("kind", ["safetensors", "pt"])
-def test_host_memory_is_the_ring_and_not_the_file(tmp_path, monkeypatch, kind):
+def test_host_memory_is_the_ring_and_not_the_file(tmp_path, monkeypatch, kind, way):
     if not emulated:
         pytest.skip("the driver's own memory is in the figure; benchmarks/load_to_gpu.py prints it")
     monkeypatch.setenv("SF_CUDA_EMULATOR_MEMORY", "apart")
@@ -109,6 +177,6 @@ def test_host_memory_is_the_ring_and_not_the_file(tmp_path, monkeypatch, kind):
     spec.loader.exec_module(bench)
     path = os.fspath(tmp_path / f"model.{kind}")
     bench.write(path, 0.2, 20 << 20, kind)
-    m = bench.measured(path)
+    m = bench.measured(path, way=way)
     # Two buffers and a buffer's worth of pages; the rest is the allocator's and the interpreter's. The file has 200 MB.
     assert m["bytes"] > 190e6 and m["everything"] - m["before"] < 40

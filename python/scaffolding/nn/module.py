@@ -155,11 +155,8 @@ def eval(self):
     return self.train(False)
 
 
-@_method
-def to(self, *args, **kwargs):
-    """to(device), to(dtype), to(device, dtype), to(tensor), memory_format=: moves and converts the module in place, a parameter at a time; returns it.
-
-    dtype applies to floating tensors. Parameters keep their identity: an optimizer made before stays valid."""
+def to_arguments(args, kwargs):
+    """(device, dtype, memory_format) of a call of to(), None for what is not given."""
     device, dtype, memory_format = kwargs.pop("device", None), kwargs.pop("dtype", None), kwargs.pop("memory_format", None)
     kwargs.pop("non_blocking", None)
     if kwargs:
@@ -175,7 +172,16 @@ def to(self, *args, **kwargs):
             device = arg
     if dtype is not None and not dtype.is_floating_point:
         raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
-    _core._convert_module(self, device, dtype, memory_format)
+    return device, dtype, memory_format
+
+
+@_method
+def to(self, *args, **kwargs):
+    """to(device), to(dtype), to(device, dtype), to(tensor), memory_format=: moves and converts the module in place, a parameter at a time; returns it.
+
+    dtype applies to floating tensors. Parameters keep their identity: an optimizer made before stays valid. From the CPU to a GPU large modules go through
+    a few pinned buffers, and memory that shows a file's bytes, such as from_pretrained's, is released as it is read."""
+    _core._convert_module(self, *to_arguments(args, kwargs))
     return self
 
 

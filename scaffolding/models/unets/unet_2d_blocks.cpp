@@ -67,7 +67,11 @@ Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, c
                             const Tensor& mask, const Tensor& context_mask) const {
   SF_CHECK(skips.size() == resnets.size(), type(), ": needs ", resnets.size(), " skips, got ", skips.size());
   Tensor h = hidden_states;
-  for (size_t i = 0; i < resnets.size(); ++i) h = attend(i, resnet(i, cat({h, skips[skips.size() - 1 - i]}, 1), temb), context, mask, context_mask);
+  for (size_t i = 0; i < resnets.size(); ++i) {
+    const Tensor& skip = skips[skips.size() - 1 - i];
+    h = resnets[i].reads_apart(h, skip) ? resnets[i].joined(h, skip, temb) : resnet(i, cat({h, skip}, 1), temb);
+    h = attend(i, h, context, mask, context_mask);
+  }
   if (upsamplers)
     for (auto& upsampler : *upsamplers) h = upsampler.resize(h, upsample_size.empty() ? std::nullopt : std::optional(upsample_size));
   return h;

@@ -17,6 +17,20 @@ static Tensor detached_expand(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x : x.expand(shape);
 }
 
+// Elements of the same index lie in the same place of both; sizes are equal.
+static bool same_layout(const Tensor& a, const Tensor& b) {
+  for (int64_t d = 0; d < a.ndim(); ++d)
+    if (a.shape()[d] > 1 && a.strides()[d] != b.strides()[d]) return false;
+  return true;
+}
+
+Tensor packed(const Tensor& x) {
+  if (x.is_contiguous()) return x;
+  autograd::NoGrad off;
+  Tensor nowhere = empty_strided(x.shape(), x.strides(), x.dtype(), Device::Meta);
+  return same_layout(x, empty_like(nowhere)) ? x : clone(x);
+}
+
 void copy_bytes(const Tensor& dst, const Tensor& src) { copy_bytes(dst, src, false); }
 
 void copy_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
@@ -31,16 +45,18 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
     return;
   }
   SF_CHECK_AS(RuntimeError, !from.device().is_meta() && !dst.device().is_meta(), "copy: a meta tensor has no values");
-  // Across devices: convert and straighten on the source, move the bytes, scatter on the destination.
+  // Across devices: convert and pack on the source, move the bytes, scatter on the destination where its layout is another.
   autograd::NoGrad off;
-  Tensor packed = contiguous(to_dtype(from, dst.dtype()));
-  Tensor landing = dst.is_contiguous() ? dst : empty(dst.shape(), dst.dtype(), dst.device());
-  Device gpu = dst.device().is_cpu() ? packed.device() : dst.device();
+  Tensor dense = packed(to_dtype(from, dst.dtype()));
+  bool direct = same_layout(dense, dst);
+  if (!direct) dense = contiguous(dense);
+  Tensor landing = direct || dst.is_contiguous() ? dst : empty(dst.shape(), dst.dtype(), dst.device());
+  Device gpu = dst.device().is_cpu() ? dense.device() : dst.device();
   // Pageable memory is read by the time a copy returns, but the GPU must not write it later.
-  bool queued = non_blocking && gpu.is_cuda() && (dst.device().is_cpu() ? is_pinned(landing) : packed.device().is_cpu());
-  if (queued) accelerator(gpu).copy_async(landing.data_ptr(), dst.device(), packed.data_ptr(), packed.device(), packed.nbytes());
-  else backend(gpu).copy(landing.data_ptr(), dst.device(), packed.data_ptr(), packed.device(), packed.nbytes());
-  if (!dst.is_contiguous()) copy_bytes(dst, landing);
+  bool queued = non_blocking && gpu.is_cuda() && (dst.device().is_cpu() ? is_pinned(landing) : dense.device().is_cpu());
+  if (queued) accelerator(gpu).copy_async(landing.data_ptr(), dst.device(), dense.data_ptr(), dense.device(), dense.nbytes());
+  else backend(gpu).copy(landing.data_ptr(), dst.device(), dense.data_ptr(), dense.device(), dense.nbytes());
+  if (landing.storage() != dst.storage()) copy_bytes(dst, landing);
 }
 
 Tensor to_dtype(const Tensor& x, DType dtype) {
@@ -59,11 +75,12 @@ Tensor to_device(const Tensor& x, Device device) { return to_device(x, device, f
 Tensor to_device(const Tensor& x, Device device, bool non_blocking) {
   check_defined("to", "input", x);
   if (x.device() == device) return x;
-  bool pinned = non_blocking && device.is_cpu() && x.device().is_cuda();
-  Tensor y = device.is_meta() ? empty_strided(x.shape(), x.strides(), x.dtype(), device)
-             : pinned         ? empty_pinned(x.shape(), x.dtype())
-                              : empty(x.shape(), x.dtype(), device);
-  if (!device.is_meta()) copy_bytes(y, x, non_blocking);
+  Tensor from = device.is_meta() ? x : packed(x), y;
+  if (non_blocking && device.is_cpu() && x.device().is_cuda())
+    y = Tensor::strided(empty_pinned(x.shape(), x.dtype()).storage(), x.shape(), from.strides(), 0, x.dtype());
+  else
+    y = from.is_contiguous() ? empty(x.shape(), x.dtype(), device) : empty_strided(x.shape(), from.strides(), x.dtype(), device);
+  if (!device.is_meta()) copy_bytes(y, from, non_blocking);
   return record("to", y, {x}, [from = x.device()](const Tensor& dy) -> Tensors { return {to_device(dy, from)}; });
 }
 

@@ -3,6 +3,7 @@
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
+#include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/group_norm/kernel.h"
 #include "scaffolding/ops/layer_norm/row_norm_op.h"
@@ -72,6 +73,25 @@ Tensor group_norm_fused(const char* op, const Tensor& x, int64_t num_groups, con
       [num_groups, eps, with_silu](const Tensors& in) -> Tensors { return {group_norm_reference(in[0], num_groups, in[1], in[2], eps, with_silu)}; });
 }
 
+// y of channels-last tensors side by side, off the tape; empty where there is no kernel, and for what does not fit, which the composition refuses.
+Tensor of_two(const Tensor& input, const Tensor& other, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  if (!input || !other || !input.device().is_cuda() || autocast::active() || autograd::any_requires_grad({input, other, weight, bias})) return {};
+  if (input.ndim() != 4 || other.ndim() != 4 || !is_floating(input.dtype()) || input.dtype() != other.dtype() || input.device() != other.device()) return {};
+  Shape sizes = input.shape(), rest = other.shape();
+  sizes[1] += rest[1];
+  rest[1] = sizes[1];
+  if (sizes != rest || numel(sizes) == 0 || num_groups <= 0 || sizes[1] % num_groups != 0) return {};
+  for (auto& t : {weight, bias})
+    if (t && (t.shape() != Shape{sizes[1]} || !is_floating(t.dtype()) || t.device() != input.device())) return {};
+  Tensor w = dense(weight), b = dense(bias), y = empty_strided(sizes, channels_last_strides(sizes), input.dtype(), input.device());
+  Tensor mean = empty({sizes[0], num_groups}, input.dtype() == kFloat64 ? kFloat64 : kFloat32, input.device()), rstd = empty_like(mean);
+  GroupNormForward f{input, w, b, num_groups, eps, true, y, mean, rstd, other};
+  auto kernel = group_norm_forward.find(input.device(), f);
+  if (!kernel) return {};
+  kernel(f);
+  return y;
+}
+
 }  // namespace
 
 Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
@@ -83,6 +103,11 @@ Tensor group_norm_silu(const Tensor& input, int64_t num_groups, const Tensor& we
   return group_norm_fused("group_norm_silu", input, num_groups, weight, bias, eps, true);
 }
 
+Tensor cat_group_norm_silu(const Tensor& input, const Tensor& other, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  if (Tensor y = of_two(input, other, num_groups, weight, bias, eps)) return y;
+  return group_norm_silu(cat({input, other}, 1), num_groups, weight, bias, eps);
+}
+
 SF_OP(group_norm, "input, num_groups, weight=None, bias=None, eps=1e-5")
     .doc("Normalise each of num_groups channel groups of input[N, C, ...], then scale and shift per channel.")
     .like("torch.nn.functional.group_norm")
@@ -91,5 +116,9 @@ SF_OP(group_norm_silu, "input, num_groups, weight=None, bias=None, eps=1e-5")
     .doc("silu(group_norm(input)) with one read and one write.")
     .like("F.silu(F.group_norm(input, num_groups, weight, bias, eps))")
     .kernels(group_norm_forward, group_norm_backward);
+SF_OP(cat_group_norm_silu, "input, other, num_groups, weight=None, bias=None, eps=1e-5")
+    .doc("silu(group_norm(cat([input, other], 1))); channels-last tensors on CUDA are read as they lie.")
+    .like("F.silu(F.group_norm(torch.cat([input, other], 1), num_groups, weight, bias, eps))")
+    .kernels(group_norm_forward);
 
 }  // namespace sf

@@ -314,7 +314,7 @@ static void backward(const GroupNormBackward& a) {
   });
 }
 static bool forward_supports(const GroupNormForward& a) {
-  return channel_input(a.x) && (!a.y || same_layout(a.y, a.x)) && any_floating_channels(a.weight) && any_floating_channels(a.bias);
+  return !a.beside && channel_input(a.x) && (!a.y || same_layout(a.y, a.x)) && any_floating_channels(a.weight) && any_floating_channels(a.bias);
 }
 static bool backward_supports(const GroupNormBackward& a) {
   return channel_input(a.x) && same_layout(a.dy, a.x) && same_layout(a.dx, a.x) && any_floating_channels(a.weight) && any_floating_channels(a.bias);

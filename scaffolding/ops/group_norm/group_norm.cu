@@ -2,6 +2,7 @@
 // reads it from device memory once, in one launch. Larger ones: sums of pieces, the groups' statistics from them in double, and one
 // pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
 #include <algorithm>
+#include <numeric>
 
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/ops/group_norm/group_norm.cuh"
@@ -31,16 +32,19 @@ template <class T> __device__ inline Statistics<real_t<T>> statistics(const Chan
 // A block per group.
 template <class T, int V, bool kLast, int kBlock> __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider vectors_of_plane) {
   using A = real_t<T>;
+  constexpr int kDeep = kBlock > kThreads ? 2 : kAhead;  // a thread of a large block has 64 registers
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
   const Tile t(kLast ? c.width / V : 1);
-  const int64_t size = c.group_size(), start = kLast ? n * c.space * c.channels + g * c.width : blockIdx.x * size;
-  const int64_t between = kLast ? c.channels : V, first = start + (kLast ? t.column * V : 0) + t.pixel * between, stride = t.step * between;
-  const int64_t end = !t.works() ? 0 : kLast ? c.space : size / V;
+  const int64_t size = c.group_size(), end = !t.works() ? 0 : kLast ? c.space : size / V;
+  // What this thread reads, and the group's first element.
+  const auto [x, between] = kLast ? c.column(n, g * c.width + t.column * V) : typename Channels<T>::Column{c.x + blockIdx.x * size, V};
+  const T* from = x + int64_t(t.pixel) * between;
+  const int64_t stride = int64_t(t.step) * between;
 
   // Sums of distances from the group's first element: no cancellation where the mean is far from 0.
-  const A shift = widen(c.x[start]);
+  const A shift = widen(kLast ? *c.column(n, g * c.width).first : *x);
   A sum = 0, squares = 0;
-  for_vectors<T, V>(c.x + first, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
+  for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       A d = A(widen(x.v[i])) - shift;
@@ -53,25 +57,26 @@ template <class T, int V, bool kLast, int kBlock> __global__ void __launch_bound
   const auto [mean, rstd] = statistics(c, double(shift), sums);
   if (!c.out) return;
 
-  T* out = c.out + first;
   if constexpr (kLast) {
+    T* out = c.out + (n * c.space + t.pixel) * c.channels + g * c.width + t.column * V;
     A scale[V], offset[V];
     read_entries<V>(c.weight, g * c.width + t.column * V, A(1), scale);
     read_entries<V>(c.bias, g * c.width + t.column * V, A(0), offset);
 #pragma unroll
     for (int i = 0; i < V; ++i) scale[i] *= rstd;
-    for_vectors<T, V>(c.x + first, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
+    for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t) {
       A y[V];
 #pragma unroll
       for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean, scale[i], offset[i]);
       write_lanes<V>(out, y);
-      out += stride;
+      out += int64_t(t.step) * c.channels;
     });
   } else {
+    T* out = c.out + (from - c.x);
     __shared__ A scale[kPlanesOfBlock], offset[kPlanesOfBlock];
     for (int i = int(threadIdx.x); i < c.width; i += kBlock) scale[i] = rstd * c.weight_of(g * c.width + i), offset[i] = c.bias_of(g * c.width + i);
     __syncthreads();
-    for_vectors<T, V>(c.x + first, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t at) {
+    for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t at) {
       const uint32_t plane = vectors_of_plane.quotient(uint32_t(at));
       A y[V];
 #pragma unroll
@@ -96,9 +101,9 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums
   const bool works = t.works() && channel < c.channels;
   A shift[V], sum[V] = {}, squares[V] = {};
   if (works) {
-    const T* x = c.x + n * c.space * c.channels + channel;
+    const auto [x, between] = c.column(n, channel);
     read_lanes<V>(x, shift);
-    for_vectors<T, V>(x + (first + t.pixel) * c.channels, int64_t(t.step) * c.channels, first + t.pixel,
+    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, first + t.pixel,
                       first + s.pixels < c.space ? first + s.pixels : c.space, t.step, [&](const Vec<T, V>& v, int64_t) {
 #pragma unroll
                         for (int i = 0; i < V; ++i) {
@@ -149,14 +154,13 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) group_statistics(Channels<T> c, Split s, const Sums<real_t<T>>* of_piece, Constants<real_t<T>> k) {
   using A = real_t<T>;
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups, columns = c.last ? c.width : 1;
-  const int64_t start = c.last ? n * c.space * c.channels + g * c.width : blockIdx.x * c.group_size();
-  const double shift = double(widen(c.x[start]));
+  const double shift = double(widen(c.last ? *c.column(n, g * c.width).first : c.x[blockIdx.x * c.group_size()]));
   double sums[2] = {};
   for (int i = int(threadIdx.x); i < s.pieces * columns; i += kThreads) {
     int piece = i / columns, channel = i - piece * columns;
     Sums<A> p = of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece];
     // The same distances from the group's shift.
-    double further = c.last ? double(widen(c.x[start + channel])) - shift : 0.0, count = double(lesser(s.pixels, c.space - piece * s.pixels));
+    double further = c.last ? double(widen(*c.column(n, g * c.width + channel).first)) - shift : 0.0, count = double(lesser(s.pixels, c.space - piece * s.pixels));
     sums[0] += double(p.sum) + count * further;
     sums[1] += double(p.squares) + 2 * further * double(p.sum) + count * further * further;
   }
@@ -179,9 +183,10 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise_
   read_lanes<V>(k.mean + n * c.channels + channel, mean);
   read_lanes<V>(k.scale + n * c.channels + channel, scale);
   read_lanes<V>(k.offset + n * c.channels + channel, offset);
-  const int64_t at = (n * c.space + first) * c.channels + channel, stride = int64_t(t.step) * c.channels;
-  T* out = c.out + at;
-  for_vectors<T, V>(c.x + at, stride, first, lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step, [&](const Vec<T, V>& x, int64_t) {
+  const auto [x, between] = c.column(n, channel);
+  const int64_t stride = int64_t(t.step) * c.channels;
+  T* out = c.out + (n * c.space + first) * c.channels + channel;
+  for_vectors<T, V>(x + first * between, int64_t(t.step) * between, first, lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step, [&](const Vec<T, V>& x, int64_t) {
     A y[V];
 #pragma unroll
     for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean[i], scale[i], offset[i]);
@@ -237,13 +242,16 @@ void forward(const GroupNormForward& f) {
   if (f.x.numel() == 0) return;
   as_float(f.x.dtype, [&](auto tag) {
     using T = decltype(tag);
-    Channels<T> c = channels_of<T>(f.x, f.weight, f.bias, f.groups, f.silu, f.mean, f.rstd);
+    Channels<T> c = channels_of<T>(f.beside.defined() ? f.y : f.x, f.weight, f.bias, f.groups, f.silu, f.mean, f.rstd);
+    c.x = f.x.as<T>();
+    if (f.beside.defined()) c.beside = f.beside.as<T>(), c.near = int32_t(f.x.sizes[1]), c.last = true;  // a single pixel is both
     c.eps = real_t<T>(f.eps);
     c.out = f.y.defined() ? f.y.as<T>() : nullptr;
-    const T* y = c.out;
+    const T *y = c.out, *beside = c.beside;
     // Neighbours in memory that a vector may hold: those of one plane, or of one group's pixel where a block has one group.
     const bool cached = c.group_size() * int64_t(sizeof(T)) <= kCachedGroup;
-    auto lanes_in = [&](int64_t n, const auto& run) { choose_lanes<T>(n, run, c.x, y); };
+    // And those of one tensor.
+    auto lanes_in = [&](int64_t n, const auto& run) { choose_lanes<T>(std::gcd(n, beside ? int64_t(c.near) : n), run, c.x, y, beside); };
     bool done = false;
     if (cached && (c.last || c.width <= kPlanesOfBlock))
       lanes_in(c.last ? c.width : c.space, [&](auto v) {
@@ -257,8 +265,11 @@ void forward(const GroupNormForward& f) {
   });
 }
 
-bool dense(const TensorView& x) { return x.is_contiguous() || x.is_channels_last(); }
-SF_KERNEL(group_norm_forward, DeviceType::CUDA, "native", 0, forward, [](const GroupNormForward& f) { return dense(f.x); })
+bool can(const GroupNormForward& f) {
+  if (f.beside.defined()) return f.x.is_channels_last() && f.beside.is_channels_last() && f.y.is_channels_last();
+  return f.x.is_contiguous() || f.x.is_channels_last();
+}
+SF_KERNEL(group_norm_forward, DeviceType::CUDA, "native", 0, forward, can)
 
 }  // namespace
 }  // namespace sf::cuda

@@ -18,10 +18,23 @@ template <class T> struct Channels {
   real_t<T>*mean, *rstd;            // [N, G]
   real_t<T> eps;
   bool last, silu;  // NHWC
+  // NHWC only: channels from `near` on lie in `beside`.
+  const T* beside;
+  int32_t near;
 
   __device__ __host__ int64_t group_size() const { return width * space; }
   __device__ real_t<T> weight_of(int c) const { return weight ? entry<real_t<T>>(weight, c) : real_t<T>(1); }
   __device__ real_t<T> bias_of(int c) const { return bias ? entry<real_t<T>>(bias, c) : real_t<T>(0); }
+
+  // NHWC: a channel's first pixel in picture n, and the elements from one pixel to the next.
+  struct Column {
+    const T* first;
+    int32_t stride;
+  };
+  __device__ Column column(int64_t n, int channel) const {
+    if (channel < near) return {x + n * space * near + channel, near};
+    return {beside + n * space * (channels - near) + (channel - near), channels - near};
+  }
 };
 
 // x[k] = numbers[first + k], or `otherwise` where there are none.
@@ -62,17 +75,17 @@ struct Tile {
   __device__ bool works() const { return pixel < step; }
 };
 
-// Vectors at p, p + stride ... while first + k * step < end: kAhead of them are read before the first is used, since y may be x and
+// Vectors at p, p + stride ... while first + k * step < end: kDeep of them are read before the first is used, since y may be x and
 // the compiler must not move a read over a write. use(vector, its index: first, first + step ...).
 inline constexpr int kAhead = 4;
-template <class T, int V, class F> __device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
+template <class T, int V, int kDeep = kAhead, class F> __device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
   int64_t i = first;
-  for (; i + (kAhead - 1) * step < end; i += kAhead * step, p += kAhead * stride) {
-    Vec<T, V> ahead[kAhead];
+  for (; i + (kDeep - 1) * step < end; i += kDeep * step, p += kDeep * stride) {
+    Vec<T, V> ahead[kDeep];
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) ahead[k] = *reinterpret_cast<const Vec<T, V>*>(p + k * stride);
+    for (int k = 0; k < kDeep; ++k) ahead[k] = *reinterpret_cast<const Vec<T, V>*>(p + k * stride);
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) use(ahead[k], i + k * step);
+    for (int k = 0; k < kDeep; ++k) use(ahead[k], i + k * step);
   }
   for (; i < end; i += step, p += stride) {
     const Vec<T, V> x = *reinterpret_cast<const Vec<T, V>*>(p);
@@ -120,6 +133,7 @@ Channels<T> channels_of(const TensorView& x, const TensorView& weight, const Ten
   c.mean = mean.as<real_t<T>>(), c.rstd = rstd.as<real_t<T>>();
   c.last = !x.is_contiguous();
   c.silu = silu;
+  c.near = c.channels;
   return c;
 }
 

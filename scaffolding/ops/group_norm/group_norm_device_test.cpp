@@ -55,5 +55,24 @@ INSTANTIATE_TEST_SUITE_P(Layouts, CudaGroupNorm,
                                          std::tuple(Shape{3, 600, 3, 8}, 2, kBFloat16, false),     // a block per group, many planes: passes
                                          std::tuple(Shape{2, 32, 16, 16}, 4, kBFloat16, false)));  // a block per group
 
+class CudaCatGroupNorm : public CudaGroupNorm {};
+
+TEST_P(CudaCatGroupNorm, equals_one_of_both) {
+  auto [shape, groups, dtype, whole] = GetParam();
+  Tensor w = randn({shape[1]}).to(dtype).cuda(), b = randn({shape[1]}).to(dtype).cuda(), both = to_channels_last((randn(shape) * 2 + 30).to(dtype)).cuda();
+  Tensor want = group_norm_silu(both, groups, w, b);
+  for (int64_t near : {shape[1] / 2, shape[1] / 4 * 3, int64_t(3)}) {
+    Tensor a = to_channels_last(both.narrow(1, 0, near)), c = to_channels_last(both.narrow(1, near, shape[1] - near));
+    Tensor got = cat_group_norm_silu(a, c, groups, w, b);
+    EXPECT_TRUE(got.is_contiguous(MemoryFormat::ChannelsLast));
+    expect_near(got, want.cpu().to(kFloat64), dtype == kFloat32 ? 2e-5 : 1e-2, "y");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, CudaCatGroupNorm,
+                         testing::Values(std::tuple(Shape{2, 16, 100, 90}, 2, kBFloat16, true), std::tuple(Shape{1, 20, 83, 87}, 2, kFloat32, true),
+                                         std::tuple(Shape{2, 1040, 4, 5}, 4, kFloat32, true), std::tuple(Shape{2, 96, 16, 16}, 32, kBFloat16, true),
+                                         std::tuple(Shape{2, 2600, 9, 4}, 1, kFloat32, true)));
+
 }  // namespace
 }  // namespace sf

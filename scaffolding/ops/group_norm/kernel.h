@@ -16,6 +16,7 @@ struct GroupNormForward {
   bool silu = false;
   TensorView y;  // may be x; undefined: only the statistics are wanted
   TensorView mean, rstd;
+  TensorView beside;  // undefined, or further channels: the input is cat([x, beside], 1). All are channels-last then, weight and bias of all channels
 };
 // z is computed again from x: only x and the statistics need to be kept. dx may be dy or x.
 struct GroupNormBackward {

@@ -7,6 +7,7 @@ from ... import _core, hub
 from ..._core import _models, _pipelines
 from ...models.modeling import ModelMixin, device_argument
 from ...nn import Module
+from ...nn.module import to_arguments
 from ...tokenizers import CLIPTokenizer
 from .. import schedulers as _schedulers
 from ..configuration import FrozenDict
@@ -124,8 +125,10 @@ class DiffusionPipeline:
     def to(self, *args, **kwargs):
         """Moves and converts every network: to(device), to(dtype), or both; returns itself."""
         self._graphs.clear()
+        device, dtype, memory_format = to_arguments(args, kwargs)
+        ring = _core._upload_ring(device) if device is not None else None  # one for all networks
         for module in self._modules():
-            module.to(*args, **kwargs)
+            module.to(device=device, dtype=dtype, memory_format=memory_format)
         return self
 
     @classmethod
@@ -183,7 +186,6 @@ class DiffusionPipeline:
                 parts[name] = cls._load(place, class_name, kind, how)
             elif kind not in ("none", "missing"):
                 ignored.append(name)
-        del ring
         if ignored:
             warnings.warn(f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2)
         options = {k: kwargs.get(k, index["config"].get(k, v)) for k, v in target._options.items()}
@@ -239,7 +241,6 @@ class DiffusionPipeline:
                 parts[name] = cls._part(file, name, found[name][1], torch_dtype if torch_dtype is not None else dtype, device)
             elif name not in target._optional_components:
                 raise ValueError(f"{target.__name__}.from_single_file: {path} is a {file.kind} checkpoint and has no '{name}'")
-        del ring
         options = {k: kwargs.get(k, index.get(k, v)) for k, v in target._options.items()}
         return target(**{n: parts.get(n) for n in target._components}, **options)
 
