@@ -1,6 +1,6 @@
-// UploadRing: tensors on their way to a GPU, of a file or of a model in memory. Mapped pages are copied into a ring of pinned buffers (SF_UPLOAD_BUFFERS of SF_UPLOAD_BUFFER_MB), from
-// there the GPU takes them while the next buffer is filled, and the pages are released as they are read: the host holds the ring and one buffer's worth of
-// pages, however large the file is.
+// UploadRing: tensors on their way to a GPU, of a file or of a model in memory. Mapped pages are copied into a ring of pinned buffers (SF_UPLOAD_BUFFERS of
+// SF_UPLOAD_BUFFER_MB), from there the GPU takes them while the next buffer is filled, and the pages are released as they are read: the host holds the ring and
+// one buffer's worth of pages, however large the file is.
 // Owns its buffers, which go back to the system with it. Thread-safe.
 #pragma once
 #include <memory>

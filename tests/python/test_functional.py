@@ -30,7 +30,8 @@ WITHOUT = {
 }
 # Functions of ours that torch has not: fused ones and those of diffusion models.
 OWN = set(
-    """add_layer_norm add_rms_norm apply_rotary_emb feature_dropout geglu group_norm_silu layer_norm_modulate mlp quick_gelu rms_norm_modulate swiglu""".split()
+    """add_layer_norm add_rms_norm apply_rotary_emb cat_group_norm_silu feature_dropout geglu group_norm_silu layer_norm_modulate mlp quick_gelu
+    rms_norm_modulate swiglu""".split()
 )
 # Arguments of ours after torch's.
 EXTRA = {"generator", "activation", "gate_first"}

@@ -11,7 +11,8 @@ from .multi_head_attention import multi_head_attention_forward
 
 # Ops whose signature is torch's already, and fused ones of our own.
 _OPS = """
-add_layer_norm add_rms_norm apply_rotary_emb feature_dropout geglu group_norm_silu layer_norm_modulate mlp quick_gelu rms_norm_modulate swiglu
+add_layer_norm add_rms_norm apply_rotary_emb cat_group_norm_silu feature_dropout geglu group_norm_silu layer_norm_modulate mlp quick_gelu
+rms_norm_modulate swiglu
 max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices
 adaptive_max_pool3d_with_indices
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear celu_ channel_shuffle conv1d conv2d

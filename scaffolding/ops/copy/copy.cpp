@@ -78,8 +78,7 @@ Tensor to_device(const Tensor& x, Device device, bool non_blocking) {
   Tensor from = device.is_meta() ? x : packed(x), y;
   if (non_blocking && device.is_cpu() && x.device().is_cuda())
     y = Tensor::strided(empty_pinned(x.shape(), x.dtype()).storage(), x.shape(), from.strides(), 0, x.dtype());
-  else
-    y = from.is_contiguous() ? empty(x.shape(), x.dtype(), device) : empty_strided(x.shape(), from.strides(), x.dtype(), device);
+  else y = from.is_contiguous() ? empty(x.shape(), x.dtype(), device) : empty_strided(x.shape(), from.strides(), x.dtype(), device);
   if (!device.is_meta()) copy_bytes(y, from, non_blocking);
   return record("to", y, {x}, [from = x.device()](const Tensor& dy) -> Tensors { return {to_device(dy, from)}; });
 }

@@ -103,8 +103,8 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums
   if (works) {
     const auto [x, between] = c.column(n, channel);
     read_lanes<V>(x, shift);
-    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, first + t.pixel,
-                      first + s.pixels < c.space ? first + s.pixels : c.space, t.step, [&](const Vec<T, V>& v, int64_t) {
+    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, first + t.pixel, first + s.pixels < c.space ? first + s.pixels : c.space,
+                      t.step, [&](const Vec<T, V>& v, int64_t) {
 #pragma unroll
                         for (int i = 0; i < V; ++i) {
                           A d = A(widen(v.v[i])) - shift[i];
@@ -160,7 +160,8 @@ __global__ void __launch_bounds__(kThreads) group_statistics(Channels<T> c, Spli
     int piece = i / columns, channel = i - piece * columns;
     Sums<A> p = of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece];
     // The same distances from the group's shift.
-    double further = c.last ? double(widen(*c.column(n, g * c.width + channel).first)) - shift : 0.0, count = double(lesser(s.pixels, c.space - piece * s.pixels));
+    double further = c.last ? double(widen(*c.column(n, g * c.width + channel).first)) - shift : 0.0,
+           count = double(lesser(s.pixels, c.space - piece * s.pixels));
     sums[0] += double(p.sum) + count * further;
     sums[1] += double(p.squares) + 2 * further * double(p.sum) + count * further * further;
   }
@@ -186,13 +187,14 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise_
   const auto [x, between] = c.column(n, channel);
   const int64_t stride = int64_t(t.step) * c.channels;
   T* out = c.out + (n * c.space + first) * c.channels + channel;
-  for_vectors<T, V>(x + first * between, int64_t(t.step) * between, first, lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step, [&](const Vec<T, V>& x, int64_t) {
-    A y[V];
+  for_vectors<T, V>(x + first * between, int64_t(t.step) * between, first, lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step,
+                    [&](const Vec<T, V>& x, int64_t) {
+                      A y[V];
 #pragma unroll
-    for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean[i], scale[i], offset[i]);
-    write_lanes<V>(out, y);
-    out += stride;
-  });
+                      for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean[i], scale[i], offset[i]);
+                      write_lanes<V>(out, y);
+                      out += stride;
+                    });
 }
 
 // first: the first plane; count: vectors.

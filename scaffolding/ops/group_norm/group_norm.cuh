@@ -78,7 +78,8 @@ struct Tile {
 // Vectors at p, p + stride ... while first + k * step < end: kDeep of them are read before the first is used, since y may be x and
 // the compiler must not move a read over a write. use(vector, its index: first, first + step ...).
 inline constexpr int kAhead = 4;
-template <class T, int V, int kDeep = kAhead, class F> __device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
+template <class T, int V, int kDeep = kAhead, class F>
+__device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
   int64_t i = first;
   for (; i + (kDeep - 1) * step < end; i += kDeep * step, p += kDeep * stride) {
     Vec<T, V> ahead[kDeep];

@@ -29,7 +29,7 @@ SF_OP_TEST(cat_group_norm_silu) {
   sample(randn({2, 4, 4, 4}), randn({2, 2, 4, 4}), 3, randn({6}), randn({6}));
   sample(to_channels_last(randn({2, 16, 5, 3})), to_channels_last(randn({2, 8, 5, 3})), 4, randn({24}), randn({24}), 1e-6);
   sample(to_channels_last(randn({1, 5, 2, 3})), to_channels_last(randn({1, 7, 2, 3})), 2);  // a group of channels of both
-  sample(randn({2, 8, 1, 1}), randn({2, 16, 1, 1}), 3, randn({24}));                          // a pixel has every layout
+  sample(randn({2, 8, 1, 1}), randn({2, 16, 1, 1}), 3, randn({24}));                        // a pixel has every layout
   sample(to_channels_last(randn({1, 8, 3, 3})), randn({1, 8, 3, 3}), 4);
   rejects("num_groups must divide", randn({2, 6, 4, 4}), randn({2, 1, 4, 4}), 3);
   rejects("cat", randn({2, 6, 4, 4}), randn({2, 6, 4, 5}), 3);

@@ -129,6 +129,7 @@ class DiffusionPipeline:
         ring = _core._upload_ring(device) if device is not None else None  # one for all networks
         for module in self._modules():
             module.to(device=device, dtype=dtype, memory_format=memory_format)
+        del ring
         return self
 
     @classmethod
@@ -186,6 +187,7 @@ class DiffusionPipeline:
                 parts[name] = cls._load(place, class_name, kind, how)
             elif kind not in ("none", "missing"):
                 ignored.append(name)
+        del ring
         if ignored:
             warnings.warn(f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2)
         options = {k: kwargs.get(k, index["config"].get(k, v)) for k, v in target._options.items()}
@@ -241,6 +243,7 @@ class DiffusionPipeline:
                 parts[name] = cls._part(file, name, found[name][1], torch_dtype if torch_dtype is not None else dtype, device)
             elif name not in target._optional_components:
                 raise ValueError(f"{target.__name__}.from_single_file: {path} is a {file.kind} checkpoint and has no '{name}'")
+        del ring
         options = {k: kwargs.get(k, index.get(k, v)) for k, v in target._options.items()}
         return target(**{n: parts.get(n) for n in target._components}, **options)
 
