@@ -9,6 +9,7 @@ namespace {
 constexpr int kVectors = 8, kTile = kVectors * kLanes;
 using Run = void (*)(const FusedStep*, int64_t, vf_raw, vf_raw, vf_raw, vf_raw, vf_raw, vf_raw, vf_raw, vf_raw);
 using AnyRun = void (*)();
+constexpr int kAhead = 2048;  // bytes: the own prefetching of a processor stops at the end of a page
 
 // at: of the tile's first element within the piece.
 template <class S> void step(const FusedStep* s, int64_t at, vf_raw v0, vf_raw v1, vf_raw v2, vf_raw v3, vf_raw v4, vf_raw v5, vf_raw v6, vf_raw v7) {
@@ -132,6 +133,8 @@ struct Continues {
 template <class T> struct Load : Continues {
   SF_INLINE static void apply(const FusedStep& s, int64_t at, vf (&v)[kVectors]) {
     auto* p = elements<const T>(s, at);
+    if (s.mask[0] != 0)
+      for (int i = 0; i < kTile * int(sizeof(T)); i += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + kAhead + i);
     if constexpr (kPairs<T>) return each_pair([&](int i) { load_pair(p + i * kLanes, v[i], v[i + 1]); });
     each([&](int i) { v[i] = load(p + i * kLanes); });
   }
