@@ -48,6 +48,9 @@ set(isa_priority_avx512bf16 3)
 if(NOT avx512 IN_LIST SF_ISAS)   # float32 kernels that avx512bf16 has nothing to add to are then compiled for it all the same
   set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_winograd.cpu.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITHOUT_AVX512)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")   # eight vectors side by side, not one after the other: a chain of one is longer than what processors look ahead
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/fuse/fuse_steps.cpu.cpp PROPERTIES COMPILE_OPTIONS "-fschedule-insns;-fsched-pressure")
+endif()
 set(sf_isa_objects "")
 foreach(isa ${SF_ISAS})
   add_library(sf_cpu_${isa} OBJECT ${sf_cpu})
