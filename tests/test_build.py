@@ -50,10 +50,10 @@ def test_the_program_times_a_model(build_dir):
     program = build_dir / "scaffolding"
     assert "sd15-unet" in run(program, "bench")
     for dtype in ("f32", "bf16"):
-        text = run(program, "bench", "tiny-unet", "--dtype", dtype, "--batch", "2", "--repeats", "1")
-        assert re.match(r"tiny-unet: .*batch 2, " + dtype, text)
+        text = run(program, "bench", "tiny-unet", "--dtype", dtype, "--batch", "8", "--repeats", "1")
+        assert re.match(r"tiny-unet: .*batch 8, " + dtype, text)
         # The work as the ops define it, whatever kernels run.
-        assert abs(float(re.search(r"([\d.]+) GFLOP at", text)[1]) - 0.6) < 0.1, text
+        assert abs(float(re.search(r"([\d.]+) GFLOP at", text)[1]) - 2.3) < 0.2, text
         weights, above, resident = map(
             int, re.search(r"weights (\d+) MB, at most (\d+) MB of tensors above them; the process held at most (\d+) MB", text).groups()
         )
