@@ -21,6 +21,7 @@ EmulatedStream default_stream;
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 void run_until(EmulatedStream& s, uint64_t count) {
+  if (s.done >= count || s.work.empty()) return;
   OpenMemory open;
   int before = races::select(s.index);
   while (s.done < count && !s.work.empty()) {
