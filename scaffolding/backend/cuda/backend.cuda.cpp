@@ -95,7 +95,7 @@ class CudaBackend final : public Accelerator {
   }
   void destroy_stream(int index, StreamHandle s) override {
     DeviceScope scope(index);
-    check(cudaStreamSynchronize(stream_of(s)), "Stream");  // its freed blocks may be handed to a new stream of the same handle
+    check(cudaStreamSynchronize(stream_of(s)), "Stream");  // its freed blocks go to other streams
     CachingAllocator::of(index).forget_stream(stream_of(s));
     check(cudaStreamDestroy(stream_of(s)), "Stream");
   }

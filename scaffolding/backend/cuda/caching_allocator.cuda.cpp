@@ -19,6 +19,9 @@ bool keeps_blocks() {
   return keeps;
 }
 
+// In place of a stream that was destroyed.
+const cudaStream_t kEnded = reinterpret_cast<cudaStream_t>(~uintptr_t(0));
+
 }  // namespace
 
 bool CachingAllocator::BySize::operator()(const Block* a, const Block* b) const {
@@ -47,17 +50,24 @@ CachingAllocator::Pool& CachingAllocator::pool_of_thread() {
 }
 
 CachingAllocator::Block* CachingAllocator::take_free(Pool& pool, size_t size) {
+  const cudaStream_t current = Stream::current(device_).handle;
   Block wanted;
-  wanted.stream = Stream::current(device_).handle;
   wanted.size = size;
   auto& blocks = pool.free_blocks(size);
-  auto at = blocks.lower_bound(&wanted);
-  if (at == blocks.end() || (*at)->stream != wanted.stream) return nullptr;
-  if (!keeps_blocks() && (*at)->size != size) return nullptr;
-  Block* block = *at;
-  blocks.erase(at);
-  split(block, size);
-  return block;
+  for (cudaStream_t stream : {current, kEnded}) {
+    wanted.stream = stream;
+    auto at = blocks.lower_bound(&wanted);
+    // What a destroyed stream left goes to another as whole segments, so that each of them has one stream.
+    while (stream == kEnded && at != blocks.end() && ((*at)->before || (*at)->behind)) ++at;
+    if (at == blocks.end() || (*at)->stream != stream) continue;
+    if (!keeps_blocks() && (*at)->size != size) continue;
+    Block* block = *at;
+    blocks.erase(at);
+    block->stream = current;
+    split(block, size);
+    return block;
+  }
+  return nullptr;
 }
 
 // Sizes of segments and of remainders worth keeping are PyTorch's (c10/cuda/CUDACachingAllocator.cpp): 2 MiB for blocks up to 1 MiB, 20 MiB
@@ -300,6 +310,14 @@ void CachingAllocator::forget_stream(cudaStream_t stream) {
   std::lock_guard lock(mutex_);
   for (auto& [data, block] : blocks_) std::erase(block->used_on, stream);
   pass_events(false);
+  for (auto& [data, block] : blocks_) {
+    if (block->stream != stream) continue;
+    std::set<Block*, BySize>* home = nullptr;
+    for (auto* blocks : {&block->pool->small, &block->pool->large})
+      if (blocks->erase(block.get())) home = blocks;
+    block->stream = kEnded;
+    if (home) home->insert(block.get());
+  }
 }
 
 void CachingAllocator::reset_peak() {

@@ -1,7 +1,8 @@
 // CachingAllocator: device memory kept between steps, because cudaMalloc and cudaFree synchronise the device. Segments come from cudaMalloc
 // and are split into blocks; neighbours that are free become one block again, as in PyTorch's CUDACachingAllocator.
 // Owns every segment until empty_cache(). A block belongs to the stream it was allocated on and is reused there at once; where other streams
-// used it too (record_stream, or freed while another is current), only after an event of theirs. What a graph allocates while it is captured
+// used it too (record_stream, or freed while another is current), only after an event of theirs. Segments of a stream that was destroyed go to
+// the stream that asks next. What a graph allocates while it is captured
 // comes from its pool and goes to nobody else while a graph of that pool lives. Thread-safe; one allocator and one lock per device.
 #pragma once
 #include <deque>

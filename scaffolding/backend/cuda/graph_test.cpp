@@ -272,6 +272,30 @@ TEST_F(CudaGraphs, large_blocks_are_split_and_merged) {
   EXPECT_EQ(gpu().memory(0).reserved, before.reserved);
 }
 
+TEST_F(CudaGraphs, what_a_stream_had_goes_to_the_next_one) {
+  if (!env::flag("SF_CUDA_CACHE")) GTEST_SKIP() << "SF_CUDA_CACHE=0 keeps nothing";
+  Tensor x = ones({100}).cuda(), y;
+  auto on_a_stream_of_its_own = [&] {
+    OwnStream side;
+    OnStream on(side.handle);
+    y = x * 2.0;
+  };
+  on_a_stream_of_its_own();
+  on_a_stream_of_its_own();  // y's new value is there before the old one goes
+  on_a_stream_of_its_own();
+  cuda::capture([&] { y = x * 3.0; });
+  size_t reserved = gpu().memory(0).reserved;
+  for (int i = 0; i < 10; ++i) {
+    on_a_stream_of_its_own();
+    auto graph = cuda::capture([&] { y = x * 3.0; });
+    graph->replay();
+    EXPECT_EQ(values(y), std::vector<double>(100, 3.0));
+    y = Tensor();
+  }
+  gpu().synchronize(0);
+  EXPECT_LE(gpu().memory(0).reserved, reserved);
+}
+
 TEST_F(CudaGraphs, out_of_memory_says_who_has_it) {
   Tensor large = empty({3 << 20}, kFloat32, kGpu);
   size_t failures = gpu().memory(0).out_of_memory;
