@@ -133,6 +133,11 @@ void CudaGraph::before_replay(std::function<void()> prepare) { prepare_.push_bac
 
 void CudaGraph::keep_alive(std::shared_ptr<const void> owner) { kept_.push_back(std::move(owner)); }
 
+void refuse_while_capturing(const char* op, const char* what) {
+  SF_CHECK_AS(RuntimeError, !CudaGraph::recording(), op, ": ", what,
+              " is not allowed while a CUDA graph is captured, since a replay runs without the host: do it before, or run the code once before it is captured");
+}
+
 std::unique_ptr<CudaGraph> capture(const std::function<void()>& f, const CaptureOptions& options, Device device) {
   auto graph = std::make_unique<CudaGraph>(device);
   SideStream side(device);

@@ -65,6 +65,9 @@ class CudaGraph {
   std::vector<std::shared_ptr<const void>> kept_;
 };
 
+// RuntimeError while the calling thread captures: CUDA would refuse too, but break the capture and not say what was asked.
+void refuse_while_capturing(const char* op, const char* what);
+
 struct CaptureOptions {
   int warmup = 1;  // calls of f before the one that is captured: libraries are loaded, plans made, tables copied
   GraphPool pool = 0;

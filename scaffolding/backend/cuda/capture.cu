@@ -15,11 +15,6 @@ __global__ void write_two(uint64_t* data, uint64_t first, uint64_t second) {
 
 }  // namespace
 
-void refuse_while_capturing(const char* op, const char* what) {
-  SF_CHECK_AS(RuntimeError, !CudaGraph::recording(), op, ": ", what,
-              " is not allowed while a CUDA graph is captured, since a replay runs without the host: do it before, or run the code once before it is captured");
-}
-
 void begin_capture(int device, uint64_t pool, CaptureMode mode) {
   DeviceScope scope(device);
   CachingAllocator& memory = CachingAllocator::of(device);

@@ -1,4 +1,4 @@
-// What CudaGraph (backend/cuda_graph.h) asks of the runtime, and the refusal of calls that cannot be part of a graph.
+// What CudaGraph (backend/cuda_graph.h) asks of the runtime.
 #pragma once
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cuda/device.h"
@@ -11,8 +11,5 @@ cudaGraphExec_t end_capture(int device);
 void launch_graph(int device, cudaGraphExec_t graph);
 void destroy_graph(int device, cudaGraphExec_t graph, uint64_t pool);
 void write_words(int device, void* data, const uint64_t (&words)[2]);
-
-// RuntimeError while the calling thread captures: CUDA would refuse too, but break the capture and not say what was asked.
-void refuse_while_capturing(const char* op, const char* what);
 
 }  // namespace sf::cuda

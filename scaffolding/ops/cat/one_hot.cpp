@@ -1,4 +1,5 @@
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -10,6 +11,7 @@ namespace sf {
 static int64_t largest(const Tensor& index) {
   SF_CHECK_AS(RuntimeError, !index.device().is_meta(), "one_hot: a meta tensor has no values; pass num_classes");
   SF_CHECK(index.numel() > 0, "one_hot: num_classes must be given for an input of no elements");
+  if (index.device().is_cuda()) cuda::refuse_while_capturing("one_hot", "reading the number of classes from the values (pass num_classes)");
   Tensor host = contiguous(to_device(index, Device::CPU));
   const auto* p = host.data<int64_t>();
   return *std::max_element(p, p + host.numel());

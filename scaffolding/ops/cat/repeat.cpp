@@ -1,4 +1,5 @@
 // repeat, tile, repeat_interleave and meshgrid: expanded views, straightened by one copy.
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -85,6 +86,8 @@ Tensor repeat_interleave(const Tensor& input, const Tensor& repeats, std::option
     size[d] = *output_size;
     return empty(size, x.dtype(), x.device());
   }
+  if (repeats.device().is_cuda() || (x.device().is_cuda() && repeats.numel() != 1))
+    cuda::refuse_while_capturing("repeat_interleave", "a result whose shape depends on the values of repeats");
   if (repeats.numel() != 1) return index_select(x, d, sources(repeats, n, output_size, x.device()));
   int64_t count = repeats.item_int();
   SF_CHECK(count >= 0, "repeat_interleave: repeats must not be negative, got ", count);

@@ -3,6 +3,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/index/index_internal.h"
 #include "scaffolding/ops/index/kernel.h"
@@ -55,7 +56,9 @@ Tensor source_for(const char* op, const Tensor& x, const Tensor& index, const Te
   check_defined(op, "src", src);
   if (src.impl()->is_scalar) {
     SF_CHECK_AS(TypeError, !is_floating(src.dtype()) || is_floating(x.dtype()), op, ": a ", x.dtype(), " tensor cannot hold ", src.item());
-    return to_device(to_dtype(src, x.dtype()), x.device()).expand(index.shape());
+    Tensor number = to_dtype(src, x.dtype());  // written by a kernel: a copy would wait for the device
+    if (number.device() != x.device()) number = full({}, is_floating(x.dtype()) ? Scalar(number.item()) : Scalar(number.item_int()), x.dtype(), x.device());
+    return number.expand(index.shape());
   }
   SF_CHECK_AS(TypeError, src.dtype() == x.dtype(), op, ": src must have the dtype of input, ", x.dtype(), ", got ", src.dtype());
   check_same_device(op, x, src);

@@ -239,6 +239,17 @@ void indexing::check_range(const char* op, const Tensor& index, int64_t low, int
   SF_CHECK_AS(IndexError, !found, op, ": index ", bad, " is out of range for dimension ", dim, " of size ", high);
 }
 
+bool indexing::all_hold(const char* op, const Tensor& ok) {
+  int64_t value = 0;
+  bool found = false;
+  Tensor numbers = to_dtype(ok, kInt64);
+  Positions k{numbers, 1, 2, 1, nullptr, &value, &found};
+  auto kernel = positions_kernel.find(ok.device(), k);
+  SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", ok.device());
+  kernel(k);
+  return !found;
+}
+
 void indexing::put_slices(const char* op, const Tensor& out, int64_t dim, const Tensor& position, const Tensor& src, bool accumulate) {
   if (src.numel() == 0 || out.device().is_meta()) return;
   autograd::NoGrad off;

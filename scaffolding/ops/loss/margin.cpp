@@ -8,6 +8,7 @@
 #include "scaffolding/ops/activation/activation.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/distance/distance.h"
+#include "scaffolding/ops/index/index_internal.h"
 #include "scaffolding/ops/loss/loss.h"
 #include "scaffolding/ops/loss/reduction.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
@@ -37,6 +38,7 @@ Tensor positive_part(const Tensor& x) { return clamp(x, 0); }
 void check_probabilities(const Tensor& p) {
   if (p.numel() == 0 || p.device().is_meta()) return;
   autograd::NoGrad off;
+  if (p.device().is_cuda() && indexing::all_hold("binary_cross_entropy", logical_not(logical_or(lt(p, wrapped(0)), gt(p, wrapped(1)))))) return;
   double low = amin(p).item(), high = amax(p).item();
   SF_CHECK(!(low < 0) && !(high > 1), "binary_cross_entropy: input must be between 0 and 1, got values from ", low, " to ", high);
 }
@@ -165,7 +167,8 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
     SF_CHECK(v.ndim() == input.ndim() && broadcast_shapes(op, v.shape(), input.shape()) == input.shape(), op, ": var must have input's shape ", input.shape(),
              ", or that with sizes of 1, got ", var.shape());
   }
-  if (!v.device().is_meta() && v.numel() > 0) SF_CHECK(!(amin(v.detach()).item() < 0), op, ": var must not be negative");
+  if (v.device().is_cuda()) SF_CHECK(indexing::all_hold(op, logical_not(lt(v.detach(), wrapped(0)))), op, ": var must not be negative");
+  else if (!v.device().is_meta() && v.numel() > 0) SF_CHECK(!(amin(v.detach()).item() < 0), op, ": var must not be negative");
   // As in torch the gradient for var passes the lower bound.
   if (!v.impl()->is_scalar) v = v + (clamp(v.detach(), eps) - v.detach());
   else v = wrapped(std::max(v.item(), eps));

@@ -3,6 +3,7 @@
 #include "scaffolding/backend/cpu/strided.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/pointwise/pointwise_internal.h"
 #include "scaffolding/ops/pointwise/trace.h"
@@ -26,7 +27,8 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   Tensor mask;
   {
     autograd::NoGrad off;
-    mask = (condition.device() == o.device ? condition : to_device(condition, o.device)).expand(o.shape);
+    // A number is written by a kernel: a copy would wait for the device.
+    mask = (condition.device() == o.device ? condition : full({}, condition.item() != 0, kBool, o.device)).expand(o.shape);
   }
   Where w{y, mask, pointwise::operand(input, o, ka), pointwise::operand(other, o, kb)};
   auto kernel = where_kernel.find(o.device, w);

@@ -7,6 +7,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/index/index_internal.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/philox_numbers.h"
 #include "scaffolding/ops/random/random.h"
@@ -80,7 +81,8 @@ Tensor drawn_there(const Tensor& weights, int64_t samples, bool replacement, con
   Tensor total = sum(weights, Shape{-1}, true);
   if (weights.device().is_cuda()) {
     Tensor good = logical_and(ge(weights, wrapped(0)), lt(weights, wrapped(std::numeric_limits<double>::infinity())));
-    if (!all_hold(logical_and(amin(to_dtype(good, kInt32), Shape{-1}, true), gt(total, wrapped(0))))) check_weights(weights, rows, categories);
+    Tensor ok = logical_and(amin(to_dtype(good, kInt32), Shape{-1}, true), gt(total, wrapped(0)));
+    if (!indexing::all_hold("multinomial", ok)) check_weights(weights, rows, categories);
   } else {
     check_weights(weights, rows, categories);
   }

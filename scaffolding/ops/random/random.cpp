@@ -9,7 +9,7 @@
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
-#include "scaffolding/ops/index/kernel.h"
+#include "scaffolding/ops/index/index_internal.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/philox_numbers.h"
 #include "scaffolding/ops/random/streams.h"
@@ -139,7 +139,7 @@ void check_uniform(const char* op, const Tensor& t, double low, double high) {
 void check_probabilities(const char* op, const Tensor& p) {
   check_floating(op, "p", p);
   if (p.device().is_meta() || p.numel() == 0) return;
-  if (p.device().is_cuda() && all_hold(logical_and(ge(p.detach(), wrapped(0)), le(p.detach(), wrapped(1))))) return;
+  if (p.device().is_cuda() && indexing::all_hold(op, logical_and(ge(p.detach(), wrapped(0)), le(p.detach(), wrapped(1))))) return;
   for (double v : p.to_vector()) SF_CHECK(v >= 0 && v <= 1, op, ": probabilities must be between 0 and 1, got ", v);
 }
 
@@ -182,17 +182,6 @@ Tensor random_(Tensor input, std::optional<int64_t> low, std::optional<int64_t> 
   return fill_inplace("random_", input, generator,
                       {[range, low = *low](const Generator& g, Tensor& t, bool) { g->integers(t.dtype(), t.data_ptr(), t.numel(), range, low); },
                        philox_integers(input.dtype(), range, *low)});
-}
-
-bool all_hold(const Tensor& ok) {
-  int64_t value = 0;
-  bool found = false;
-  Tensor numbers = to_dtype(ok, kInt64);
-  Positions k{numbers, 1, 2, 1, nullptr, &value, &found};
-  auto kernel = positions_kernel.find(ok.device(), k);
-  SF_CHECK_AS(NotSupported, kernel, "random: no kernel on ", ok.device());
-  kernel(k);
-  return !found;
 }
 
 void refuse_host_draw(const char* op, Device device) {
@@ -285,7 +274,7 @@ Tensor randperm(int64_t n, const Generator& generator, std::optional<DType> dtyp
   Device where = device.value_or(default_device());
   Generator g = generator_or_default("randperm", generator, where);
   if (n > 0 && where.is_cuda() && std::string_view(g->algorithm()) == "philox") return finished(to_dtype(permutation_there(n, g, where), t), requires_grad);
-  refuse_host_draw("randperm", where);
+  if (n > 0) refuse_host_draw("randperm", where);
   Tensor order = empty({n}, kInt64, where.is_meta() ? where : Device());
   if (n > 0 && !where.is_meta()) g->permutation(order.data<int64_t>(), n);
   return finished(to_device(to_dtype(order, t), where), requires_grad);
@@ -323,7 +312,7 @@ Tensor normal(const Tensor& mean, const Tensor& std, const std::optional<Shape>&
   DType t = result_type(mean, std);
   SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), "normal: mean and std must be floating-point, got ", mean.dtype(), " and ", std.dtype());
   check_same_device("normal", mean.impl()->is_scalar ? std : mean, std.impl()->is_scalar ? mean : std);
-  if (!std.device().is_meta())
+  if (!std.device().is_meta() && !(std.device().is_cuda() && indexing::all_hold("normal", ge(std.detach(), wrapped(0)))))
     for (double v : std.to_vector()) SF_CHECK(v >= 0, "normal: std must not be negative, got ", v);
   Tensor y = empty(broadcast_shapes("normal", mean.shape(), std.shape()), t, mean.impl()->is_scalar ? std.device() : mean.device());
   fill_bytes("normal", y, generator, normal_draw(0, 1));

@@ -21,7 +21,4 @@ std::optional<PhiloxPlace> reserve_philox(const Generator& g, uint64_t counters)
 // RuntimeError while a graph is captured, for ops whose draws for a CUDA tensor are made on the host and copied there.
 void refuse_host_draw(const char* op, Device device);
 
-// Whether all of ok is true, which waits for the device. In a captured graph nothing can wait: there a false stops the replay.
-bool all_hold(const Tensor& ok);
-
 }  // namespace sf

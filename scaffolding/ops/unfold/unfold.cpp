@@ -8,6 +8,7 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/index/index.h"
+#include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/unfold/kernel.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -138,9 +139,9 @@ Tensor unfold_dim(const Tensor& input, int64_t dimension, int64_t size, int64_t 
   return autograd::record("unfold_dim", y, {input}, [full = input.shape(), d, size, step, windows](const Tensor& dy) -> Tensors {
     if (full.empty()) return {size ? dy.reshape(full) : zeros(full, dy.dtype(), dy.device())};
     // Windows overlap: entry k of window i is added to position i * step + k.
-    Tensor rows = movedim(dy, {-1}, {d + 1}), position = empty({windows * size}, kInt64);
-    for (int64_t i = 0; i < windows * size; ++i) position.data<int64_t>()[i] = i / size * step + i % size;
-    return {index_add(zeros(full, dy.dtype(), dy.device()), d, to_device(position, dy.device()), rows.flatten(d, d + 1))};
+    Tensor rows = movedim(dy, {-1}, {d + 1});
+    Tensor position = (arange(0, windows, 1, kInt64, dy.device()) * step).unsqueeze(-1) + arange(0, size, 1, kInt64, dy.device());
+    return {index_add(zeros(full, dy.dtype(), dy.device()), d, position.reshape({-1}), rows.flatten(d, d + 1))};
   });
 }
 

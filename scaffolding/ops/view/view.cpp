@@ -244,9 +244,9 @@ static bool may_overlap(const Shape& size, const Shape& stride) {
 }
 
 // Where each element lies in the storage, [numel(size)] of int64.
-static Tensor storage_positions(const Shape& size, const Shape& stride, int64_t offset) {
-  Tensor at = full({}, offset, kInt64);
-  for (int64_t i = 0; i < size.size(); ++i) at = at.unsqueeze(-1) + arange(0, size[i]) * stride[i];
+static Tensor storage_positions(const Shape& size, const Shape& stride, int64_t offset, Device device) {
+  Tensor at = full({}, offset, kInt64, device);
+  for (int64_t i = 0; i < size.size(); ++i) at = at.unsqueeze(-1) + arange(0, size[i], 1, kInt64, device) * stride[i];
   return at.reshape({-1});
 }
 
@@ -274,11 +274,11 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::
       return {dx};
     });
   // Elements of y that share a place add up; those that lie outside x are nobody's.
-  return autograd::record("as_strided", y, {x},
-                          [sizes = x.shape(), strides = x.strides(), from, places, at = storage_positions(size, stride, offset)](const Tensor& dy) -> Tensors {
-                            Tensor all = index_add(zeros({places}, dy.dtype(), dy.device()), 0, at, dy.reshape({-1}));
-                            return {all.as_strided(sizes, strides, from)};
-                          });
+  return autograd::record("as_strided", y, {x}, [sizes = x.shape(), strides = x.strides(), from, places, size, stride, offset](const Tensor& dy) -> Tensors {
+    Tensor at = storage_positions(size, stride, offset, dy.device());
+    Tensor all = index_add(zeros({places}, dy.dtype(), dy.device()), 0, at, dy.reshape({-1}));
+    return {all.as_strided(sizes, strides, from)};
+  });
 }
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
