@@ -86,7 +86,7 @@ cuda: build
 test-gpu: CMAKE_ARGS += -DSF_BUILD_TESTS=ON $(if $(shell command -v nvcc),-DSF_BUILD_CUDA=ON)
 test-gpu: build
 	@if $(BUILD)/scaffolding devices | grep -q '^cuda:0: available'; then \
-	  SF_TEST_DEVICE=cuda $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:Cuda*:*/Cuda*'; \
+	  SF_TEST_DEVICE=cuda $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*_on_test_device:Cuda*:*/Cuda*'; \
 	else \
 	  echo "test-gpu: skipped. Unproven here: no GPU, so that no CUDA kernel ran and no test counts as passed."; \
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
@@ -103,7 +103,7 @@ test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
 test-cuda-emulator: build
 	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_EMULATOR_ORDER=reverse"; do \
 	  env $$how $(call emulated,cuda_emulator) \
-	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*equals_cpu_on_test_device:*survives_failed_allocations:Cuda*:*/Cuda*' || exit 1; \
+	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*_on_test_device:*survives_failed_allocations:Cuda*:*/Cuda*' || exit 1; \
 	done
 	$(call emulated,cuda_emulator) PYTHONPATH=$(BUILD)/python \
 	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)

@@ -112,7 +112,7 @@ report_ops() {
   cat "$scratch"/ops_* | awk '/^\[ RUN/ {run++} /^\[       OK/ {ok++} /^\[  SKIPPED.*ms\)/ {skipped++} END {print run + 0 " tests begun, " ok + 0 " passed, " skipped + 0 " skipped" more}' more="${1:-; the time was over}"
 }
 
-HARNESS='*equals_cpu_on_test_device:Cuda*:*/Cuda*'
+HARNESS='*_on_test_device:Cuda*:*/Cuda*'
 # Ops with shared memory, warps, atomics, matrix units and libraries; small samples.
 FAST=$(printf 'op_%s.equals_cpu_on_test_device:' group_norm layer_norm rms_norm softmax scaled_dot_product_attention matmul linear conv2d sum cumsum sort topk nonzero cross_entropy embedding index_add cat max_pool2d interpolate geglu)
 python_tests() {

@@ -11,6 +11,7 @@ void check_providers(const OpEntry& op, const OpTest& t);
 void check_refusals(const OpEntry& op, const OpTest& t);
 void check_golden(const OpEntry& op, const OpTest& t);  // op_golden_test.cpp
 void check_device(const OpEntry& op, const OpTest& t);  // op_device_test.cpp
+void check_captured(const OpEntry& op, OpTest& t);      // op_capture_test.cpp
 void check_failed_allocations(const OpEntry& op, const OpTest& t);
 
 // ---- shared pieces
@@ -42,6 +43,8 @@ std::string describe(const OpEntry& op, const std::vector<Value>& args);
 // output, plus the growth of a sum of `length` terms.
 double tolerance(DType dtype, double length);
 double reduction_length(const std::vector<Value>& args, const Tensors& ys);
+// x on device, on the tape, and in the same order of dimensions in memory.
+Tensor to_device_keeping_layout(const Tensor& x, Device device);
 void expect_close(const Tensor& got, const Tensor& want, double tol, const std::string& what);
 
 }  // namespace sf::test

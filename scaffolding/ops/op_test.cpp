@@ -53,6 +53,18 @@ Tensor OpTest::distinct(const Shape& size) {
   return t;
 }
 
+std::vector<std::unique_ptr<Sample>> OpTest::drawn_again() {
+  auto samples_before = std::exchange(all, {});
+  auto refused_before = std::exchange(refused, {});
+  state_ = 0;
+  next();
+  state_ ^= 0x6a09e667f3bcc908ull;
+  distinct_calls_ = 0;
+  samples();
+  refused = std::move(refused_before);
+  return std::exchange(all, std::move(samples_before));
+}
+
 // ---- registration: one GoogleTest per op and check
 
 std::vector<OpTest*>& op_tests() {
@@ -63,8 +75,8 @@ std::vector<OpTest*>& op_tests() {
 namespace {
 class Body : public testing::Test {
  public:
-  using Check = void (*)(const OpEntry&, const OpTest&);
-  Body(OpTest* t, Check c) : t_(t), check_(c) {}
+  using Check = std::function<void(const OpEntry&, OpTest&)>;
+  Body(OpTest* t, Check c) : t_(t), check_(std::move(c)) {}
   void TestBody() override {
     OpEntry* op = find_op(t_->name);
     ASSERT_TRUE(op) << t_->name << " is not registered with SF_OP";
@@ -81,18 +93,19 @@ class Body : public testing::Test {
 int register_op_test(const char* op, OpTest& t) {
   t.name = op;
   op_tests().push_back(&t);
-  static constexpr std::pair<const char*, Body::Check> checks[] = {
+  static const std::pair<const char*, Body::Check> checks[] = {
       {"meta_shape_equals_real_shape", check_meta},     {"gradients_equal_finite_differences", check_gradients},
       {"second_derivatives", check_second_derivatives}, {"every_provider_and_dtype", check_providers},
       {"bad_input_is_refused", check_refusals},         {"values_and_gradients_equal_torch", check_golden},
   };
-  auto add = [&](const char* label, Body::Check check) {
+  auto add = [&](const char* label, const Body::Check& check) {
     testing::RegisterTest((std::string("op_") + op).c_str(), label, nullptr, nullptr, __FILE__, __LINE__,
                           [&t, check]() -> testing::Test* { return new Body(&t, check); });
   };
   for (auto& [label, check] : checks) add(label, check);
   if (!env::text("SF_TEST_DEVICE").empty()) {
     add("equals_cpu_on_test_device", check_device);
+    add("replay_equals_call_on_test_device", check_captured);
     add("survives_failed_allocations", check_failed_allocations);
   }
   return 0;

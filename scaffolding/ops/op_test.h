@@ -8,8 +8,8 @@
 //
 // Each sample: the shape on Device::Meta equals the real one; gradients and second derivatives against finite
 // differences in float64; every provider x dtype against the float64 result, values and gradients; values and gradients
-// against torch's (tests/golden); with SF_TEST_DEVICE, values and gradients on that device. Tolerances come
-// from dtype and reduction length, never from hand.
+// against torch's (tests/golden); with SF_TEST_DEVICE, values and gradients on that device, called and captured in a graph
+// that is replayed. Tolerances come from dtype and reduction length, never from hand.
 // Floating inputs are made in float64 and converted; random numbers depend on the op's name and the sample only.
 #pragma once
 #include <gtest/gtest.h>
@@ -44,6 +44,8 @@ class OpTest {
   const char* name = "";
   std::vector<std::unique_ptr<Sample>> all;
   std::vector<Rejection> refused;
+  // The same samples with other random numbers in their tensors: the same ones at every call.
+  std::vector<std::unique_ptr<Sample>> drawn_again();
 
   // ---- inputs, float64 unless said; drawn from the op's own stream
   Tensor randn(const Shape& size);
