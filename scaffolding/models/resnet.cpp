@@ -77,7 +77,7 @@ Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
   return second_half(h, std::move(input), t);
 }
 
-Tensor ResnetBlock2D::joined(const Tensor& input, const Tensor& skip, const Tensor& temb) const {
+Tensor ResnetBlock2D::with_skip(const Tensor& input, const Tensor& skip, const Tensor& temb) const {
   const TimeShifts* shifts = time_emb_proj && takes_shifts() ? TimeShifts::current(temb) : nullptr;
   Tensor h = cat_group_norm_silu(input, skip, norm1.num_groups, norm1.weight, norm1.bias, norm1.eps);
   if (shifts && shifts->is_one()) {

@@ -38,7 +38,7 @@ struct ResnetBlock2D : nn::Module {
   // temb[B, temb_channels], or one row for all pictures.
   Tensor forward(Tensor hidden_states, const Tensor& temb = {}) const;
   // forward(cat({hidden_states, skip}, 1), temb) without a tensor of both, on CUDA and off the tape: where reads_apart says so.
-  Tensor joined(const Tensor& hidden_states, const Tensor& skip, const Tensor& temb = {}) const;
+  Tensor with_skip(const Tensor& hidden_states, const Tensor& skip, const Tensor& temb = {}) const;
   bool reads_apart(const Tensor& hidden_states, const Tensor& skip) const;
   bool takes_shifts() const;  // whether TimeShifts may stand in for its time projection
 

@@ -69,7 +69,7 @@ Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, c
   Tensor h = hidden_states;
   for (size_t i = 0; i < resnets.size(); ++i) {
     const Tensor& skip = skips[skips.size() - 1 - i];
-    h = resnets[i].reads_apart(h, skip) ? resnets[i].joined(h, skip, temb) : resnet(i, cat({h, skip}, 1), temb);
+    h = resnets[i].reads_apart(h, skip) ? resnets[i].with_skip(h, skip, temb) : resnet(i, cat({h, skip}, 1), temb);
     h = attend(i, h, context, mask, context_mask);
   }
   if (upsamplers)
