@@ -176,7 +176,7 @@ void without_dim(TensorView& v, int dim) {
   --v.ndim;
 }
 
-void scatter(const Scatter& s) {
+void scatter_by_lanes(const Scatter& s) {
   TensorView out = s.out, src = s.src, offset = s.offset;
   for (TensorView* v : {&out, &src, &offset}) without_dim(*v, s.dim);
   cpu::StridedLoop lanes{&out, &src, &offset};
@@ -219,19 +219,91 @@ struct Points {
   const int64_t* offset;
   const uint32_t* order;  // the points by rising offset, equal ones in the order given
   const uint32_t* runs;
+};
+
+// The points of n offsets, and their memory.
+struct SortedPoints {
+  SortedPoints(const char* op, Device device, const int64_t* offset, int64_t n)
+      : keys(device, size_t(n) * sizeof(uint64_t)),
+        other_keys(device, size_t(n) * sizeof(uint64_t)),
+        points(device, size_t(n) * sizeof(uint32_t)),
+        other_points(device, size_t(n) * sizeof(uint32_t)),
+        runs(device, size_t(n) * sizeof(uint32_t)) {
+    launch(op, device, blocks_for(n, 1), number_points, offset, n, keys.as<uint64_t>(), points.as<uint32_t>());
+    const uint32_t* order =
+        sort_rows(op, device, {keys.as<void>(), other_keys.as<void>(), points.as<uint32_t>(), other_points.as<uint32_t>(), int(sizeof(uint64_t)), 64, 1, n});
+    launch(op, device, blocks_for(n, 1), count_runs, offset, order, uint32_t(n), runs.as<uint32_t>());
+    sorted = {offset, order, runs.as<const uint32_t>()};
+  }
+  Scratch keys, other_keys, points, other_points, runs;
+  Points sorted;
+};
+
+// Where each element goes, in elements from the result's first, and where it is, in bytes from the source's.
+__global__ void __launch_bounds__(kThreads) write_places(Walk<3> w, int64_t item, int64_t scale, int64_t* place, int64_t* from) {
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (i >= w.n) return;
+  int64_t at[3];
+  w.offsets(i, at);
+  place[i] = at[0] / item + *reinterpret_cast<const int64_t*>(w.data[2] + at[2]) * scale;
+  from[i] = at[1];
+}
+
+// A thread per place: the first of the elements that go there does them all, in order.
+template <class T, bool kAdds> __global__ void __launch_bounds__(kThreads) scatter_points(Points p, const int64_t* from, uint32_t n, const char* src, T* out) {
+  uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  uint32_t run = i < n ? p.runs[i] : 0;
+  if (run == 0) return;
+  T* y = out + p.offset[p.order[i]];
+  if constexpr (kAdds) {
+    typename Adding<T>::type sum = widen(*y);
+    for (uint32_t k = i; k < i + run; ++k) sum = widen(rounded<T>(added<T>(sum, *reinterpret_cast<const T*>(src + from[p.order[k]]))));
+    *y = rounded<T>(sum);
+  } else {
+    *y = *reinterpret_cast<const T*>(src + from[p.order[i + run - 1]]);
+  }
+}
+
+// The dimension is long and beside it there is little: a thread for each lane would leave the GPU idle. Its elements are sorted by where they go.
+void scatter_sorted(const Scatter& s) {
+  const int64_t n = s.src.numel();
+  Device device = s.out.device;
+  Scratch place(device, size_t(n) * sizeof(int64_t)), from(device, size_t(n) * sizeof(int64_t));
+  by_type(s.out.dtype, s.accumulate, [&](auto t, auto adds) {
+    using T = decltype(t);
+    const size_t item[] = {sizeof(T), sizeof(T), sizeof(int64_t)};
+    // Whatever the order of the walk's dimensions: elements for one place differ in the indexed one alone.
+    for_walks<3>(cpu::StridedLoop{&s.out, &s.src, &s.offset}, item, 1, [&](const Walk<3>& w) {
+      launch("scatter", device, blocks_for(w.n, 1), write_places, w, int64_t(sizeof(T)), s.scale, place.as<int64_t>(), from.as<int64_t>());
+    });
+    SortedPoints points("scatter", device, place.as<const int64_t>(), n);
+    launch("scatter", device, blocks_for(n, 1), scatter_points<T, decltype(adds)::value>, points.sorted, from.as<const int64_t>(), uint32_t(n),
+           static_cast<const char*>(s.src.data), static_cast<T*>(s.out.data));
+  });
+}
+
+constexpr int64_t kShort = 64, kManyLanes = 4096;
+
+void scatter(const Scatter& s) {
+  const int64_t count = s.src.numel(), along = s.src.sizes[s.dim];
+  const bool sorts = count > 0 && along > kShort && count < along * kManyLanes && count <= int64_t(INT32_MAX);
+  sorts ? scatter_sorted(s) : scatter_by_lanes(s);
+}
+
+struct Slices {
   uint32_t blocks;  // of a place
   int64_t src_step, item;
 };
 
 // A thread per V lanes and place: the first of the points that go there does them all, in order.
-template <class T, bool kAdds, int V> __global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p) {
-  uint32_t first = blockIdx.x / p.blocks, i = (blockIdx.x - first * p.blocks) * uint32_t(kThreads) + threadIdx.x, run = p.runs[first];
+template <class T, bool kAdds, int V> __global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p, Slices s) {
+  uint32_t first = blockIdx.x / s.blocks, i = (blockIdx.x - first * s.blocks) * uint32_t(kThreads) + threadIdx.x, run = p.runs[first];
   if (i >= w.n || run == 0) return;
   int64_t offset = p.offset[p.order[first]];
   if (offset < 0) return;
   int64_t at[2];
   w.offsets(i, at);
-  char* y = w.data[0] + at[0] + offset * p.item;
+  char* y = w.data[0] + at[0] + offset * s.item;
   const char* from = w.data[1] + at[1];
   if constexpr (kAdds) {
     Vec<T, V> old = load_any<T, V>(y);
@@ -247,16 +319,16 @@ template <class T, bool kAdds, int V> __global__ void __launch_bounds__(kThreads
     for (; k + kEach <= end; k += kEach) {
       Vec<T, V> x[kEach];
 #pragma unroll
-      for (uint32_t j = 0; j < kEach; ++j) x[j] = load_any<T, V>(from + p.order[k + j] * p.src_step);
+      for (uint32_t j = 0; j < kEach; ++j) x[j] = load_any<T, V>(from + p.order[k + j] * s.src_step);
 #pragma unroll
       for (uint32_t j = 0; j < kEach; ++j) add(x[j]);
     }
-    for (; k < end; ++k) add(load_any<T, V>(from + p.order[k] * p.src_step));
+    for (; k < end; ++k) add(load_any<T, V>(from + p.order[k] * s.src_step));
 #pragma unroll
     for (int v = 0; v < V; ++v) old.v[v] = rounded<T>(sum[v]);
     store_any(y, old);
   } else {
-    store_any(y, load_any<T, V>(from + p.order[first + run - 1] * p.src_step));
+    store_any(y, load_any<T, V>(from + p.order[first + run - 1] * s.src_step));
   }
 }
 
@@ -267,24 +339,18 @@ void put(const Put& k) {
   without_dim(out, k.dim);
   without_dim(src, k.dim);
   Device device = k.out.device;
-  Scratch keys(device, size_t(n) * sizeof(uint64_t)), other_keys(device, size_t(n) * sizeof(uint64_t));
-  Scratch points(device, size_t(n) * sizeof(uint32_t)), other_points(device, size_t(n) * sizeof(uint32_t));
-  launch("put", device, blocks_for(n, 1), number_points, k.offset, n, keys.as<uint64_t>(), points.as<uint32_t>());
-  const uint32_t* order =
-      sort_rows("put", device, {keys.as<void>(), other_keys.as<void>(), points.as<uint32_t>(), other_points.as<uint32_t>(), int(sizeof(uint64_t)), 64, 1, n});
-  Scratch runs(device, size_t(n) * sizeof(uint32_t));
-  launch("put", device, blocks_for(n, 1), count_runs, k.offset, order, uint32_t(n), runs.as<uint32_t>());
+  SortedPoints points("put", device, k.offset, n);
   cpu::StridedLoop lanes{&out, &src};
   by_type(k.out.dtype, k.accumulate, [&](auto t, auto adds) {
     using T = decltype(t);
     constexpr bool kAdds = decltype(adds)::value;
     constexpr int V = sizeof(T) == 1 ? 8 : 16 / int(sizeof(T));
     auto kernel = in_vectors(lanes, 2, int64_t(sizeof(T)), V) ? put_lanes<T, kAdds, V> : put_lanes<T, kAdds, 1>;
-    Points p{k.offset, order, runs.as<const uint32_t>(), 1, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T))};
+    Slices s{1, k.src.strides[k.dim] * int64_t(sizeof(T)), int64_t(sizeof(T))};
     const size_t item[] = {sizeof(T), sizeof(T)};
     for_walks<2>(lanes, item, 1, [&](const Walk<2>& w) {
-      p.blocks = blocks_for(w.n, 1);
-      launch("put", device, p.blocks * unsigned(n), kernel, w, p);
+      s.blocks = blocks_for(w.n, 1);
+      launch("put", device, s.blocks * unsigned(n), kernel, w, points.sorted, s);
     });
   });
 }
