@@ -39,13 +39,13 @@ class Call {
   Call(const OpEntry& op, std::vector<Value> args, const std::vector<Value>& drawn_again, bool gradients, Device device) : op_(op) {
     auto copies = [&](const std::vector<Value>& values) {
       Tensors all;
-      map_tensors(values, [&](const Tensor& x) { return all.emplace_back(to_device_keeping_layout(x, device)); });
+      map_tensors(values, [&](const Tensor& x) { return all.emplace_back(x.to(device)); });
       return all;
     };
     draws_[0].inputs = copies(args);
     draws_[1].inputs = copies(drawn_again);
     args_ = map_tensors(args, [&](const Tensor& x) {
-      Tensor y = to_device_keeping_layout(x, device).detach();
+      Tensor y = x.to(device).detach();
       if (gradients && is_real(y)) leaves_.push_back(y = leaf_of(y));
       return inputs_.emplace_back(y);
     });

@@ -43,8 +43,6 @@ std::string describe(const OpEntry& op, const std::vector<Value>& args);
 // output, plus the growth of a sum of `length` terms.
 double tolerance(DType dtype, double length);
 double reduction_length(const std::vector<Value>& args, const Tensors& ys);
-// x on device, on the tape, and in the same order of dimensions in memory.
-Tensor to_device_keeping_layout(const Tensor& x, Device device);
 void expect_close(const Tensor& got, const Tensor& want, double tol, const std::string& what);
 
 }  // namespace sf::test

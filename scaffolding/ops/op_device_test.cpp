@@ -16,7 +16,7 @@ namespace {
 const OpEntry* g_op;  // what `call_there` calls: an OpEntry's call is a plain function
 Device g_device;
 
-Tensor there(const Tensor& x) { return to_device_keeping_layout(x, g_device); }
+Tensor there(const Tensor& x) { return x.to(g_device); }
 
 Value call_there(std::span<const Value> args) {
   Value y = g_op->call(map_tensors({args.begin(), args.end()}, there));
@@ -52,16 +52,6 @@ void compare(const Evaluation& e, const Evaluation& here, const Evaluation& exac
 }
 
 }  // namespace
-
-// `to` alone would make every input row-major.
-Tensor to_device_keeping_layout(const Tensor& x, Device device) {
-  if (x.is_contiguous()) return x.to(device);
-  Shape order, back = Shape::filled(x.ndim(), 0);
-  for (int64_t i = 0; i < x.ndim(); ++i) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
-  for (int64_t i = 0; i < x.ndim(); ++i) back[order[i]] = i;
-  return x.permute(order).to(device).permute(back);
-}
 
 void check_device(const OpEntry& op, const OpTest& t) {
   set_cudnn_settings({.allow_tf32 = false});  // tolerances are those of float32
