@@ -7,7 +7,7 @@
 
 int main(int argc, char** argv) try {
   if (argc < 4) return std::fprintf(stderr, "usage: fine_tune MODEL PICTURES OUTPUT [resolution]\n"), 2;
-  sf::diffusion::StableDiffusionPipeline pipe(sf::diffusion::load_pipeline(argv[1], {.dtype = sf::kFloat32}).components);
+  auto pipe = sf::diffusion::StableDiffusionPipeline::from_pretrained(argv[1], {.dtype = sf::kFloat32});
   auto& unet = dynamic_cast<sf::models::UNet2DConditionModel&>(*pipe.unet->model());
   auto noise = sf::diffusion::make_scheduler("DDPMScheduler", pipe.scheduler->config());
   const int64_t size = argc > 4 ? std::atoll(argv[4]) : 128;

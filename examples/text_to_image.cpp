@@ -8,7 +8,7 @@ static void print_step(int64_t step, int64_t steps) { std::printf("%lld of %lld\
 
 int main(int argc, char** argv) try {
   if (argc < 3) return std::fprintf(stderr, "usage: text_to_image MODEL PROMPT [steps]\n"), 2;
-  sf::diffusion::StableDiffusionPipeline pipe(sf::diffusion::load_pipeline(argv[1]).components);
+  auto pipe = sf::diffusion::StableDiffusionPipeline::from_pretrained(argv[1]);
   sf::diffusion::GenerationOptions options;
   options.prompt = {argv[2]};
   options.num_inference_steps = argc > 3 ? std::atoi(argv[3]) : 30;

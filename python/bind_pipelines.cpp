@@ -17,6 +17,7 @@ namespace sf::py {
 namespace {
 
 using namespace diffusion;
+using diffusion::Ref;
 
 // ---- components
 
@@ -69,18 +70,24 @@ template <class Base> class PythonPart : public Base {
 class PythonDenoiser final : public PythonPart<Denoiser> {
  public:
   using PythonPart::PythonPart;
-  Tensor predict(const DenoiserInput& in) override {
+  Tensor predict(const DenoiserCall& call) override {
     nb::gil_scoped_acquire gil;
+    nb::list positional;
     nb::dict keywords;
-    keywords["encoder_hidden_states"] = in.encoder_hidden_states;
-    if (in.timestep_cond) keywords["timestep_cond"] = in.timestep_cond;
-    if (in.text_embeds) {
-      nb::dict added;
-      added["text_embeds"] = in.text_embeds;
-      added["time_ids"] = in.time_ids;
-      keywords["added_cond_kwargs"] = added;
+    for (auto& a : call) {
+      if (!a.tensor) continue;
+      const size_t dot = a.name.find('.');
+      if (a.name.empty()) positional.append(a.tensor);
+      else if (dot == a.name.npos) keywords[a.name.c_str()] = a.tensor;
+      else dict_in(keywords, a.name.substr(0, dot))[a.name.substr(dot + 1).c_str()] = a.tensor;
     }
-    return tensor_in(get()(in.sample, in.timestep, **keywords), {"sample"}, "unet");
+    return tensor_in(get()(*positional, **keywords), {"sample"}, "denoiser");
+  }
+
+ private:
+  static nb::dict dict_in(nb::dict& all, const std::string& name) {
+    if (!all.contains(name.c_str())) all[name.c_str()] = nb::dict();
+    return nb::cast<nb::dict>(all[name.c_str()]);
   }
 };
 
@@ -152,6 +159,7 @@ class PythonScheduler final : public Scheduler {
     begin();
     return nb::cast<Tensor>(get().attr("scale_model_input")(sample, at(timestep)));
   }
+  void keep_samples(const Tensor& places) override { native_.keep_samples(places); }
   Tensor add_noise(const Tensor& samples, const Tensor& noise, const Tensor& timesteps) override {
     nb::gil_scoped_acquire gil;
     begin();
@@ -203,22 +211,18 @@ class PythonScheduler final : public Scheduler {
   bool begun_ = false;
 };
 
-std::shared_ptr<Scheduler> scheduler_of(nb::dict parts) {
-  if (!parts.contains("scheduler") || parts["scheduler"].is_none()) return nullptr;
-  nb::object o = parts["scheduler"];
+std::shared_ptr<Scheduler> scheduler_of(nb::handle o, const std::string& name) {
   Scheduler* native = nullptr;
-  if (!nb::try_cast(o, native) || !native) wrong_argument("pipeline", "scheduler", "a scheduler of scaffolding.diffusion", o.ptr());
+  if (!nb::try_cast(o, native) || !native) wrong_argument("pipeline", name, "a scheduler of scaffolding.diffusion", o.ptr());
   if (PythonScheduler::overrides(o)) return std::make_shared<PythonScheduler>(o, *native);
   return {native, [held = Held(o)](Scheduler*) {}};
 }
 
-std::shared_ptr<const tokenizers::CLIPTokenizer> tokenizer_of(nb::dict parts, const char* name) {
-  if (!parts.contains(name) || parts[name].is_none()) return nullptr;
-  nb::object o = parts[name];
-  const tokenizers::CLIPTokenizer* tokenizer = nullptr;
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(nb::handle o, const std::string& name) {
+  const tokenizers::Tokenizer* tokenizer = nullptr;
   if (!nb::hasattr(o, "_core") || !nb::try_cast(nb::object(o.attr("_core")), tokenizer) || !tokenizer)
-    wrong_argument("pipeline", name, "a scaffolding.tokenizers.CLIPTokenizer", o.ptr());
-  return {tokenizer, [held = Held(o)](const tokenizers::CLIPTokenizer*) {}};
+    wrong_argument("pipeline", name, "a tokenizer of scaffolding.tokenizers", o.ptr());
+  return {tokenizer, [held = Held(o)](const tokenizers::Tokenizer*) {}};
 }
 
 // The C++ model of a Python object, kept alive by it; null where calls must go through Python.
@@ -236,48 +240,79 @@ std::shared_ptr<models::Model> native_model(nb::handle o, std::initializer_list<
   return {model, [held = Held(o)](models::Model*) {}};
 }
 
-template <class Part, class Python, class Make>
-std::shared_ptr<Part> component(nb::dict parts, const char* name, std::initializer_list<const char*> methods, const Make& make) {
-  if (!parts.contains(name) || parts[name].is_none()) return nullptr;
-  nb::object o = parts[name];
-  if (auto model = native_model(o, methods)) return make(std::move(model));
-  return std::make_shared<Python>(o);
-}
-
-PipelineComponents components_of(nb::dict parts) {
-  PipelineComponents c;
-  c.vae = component<Autoencoder, PythonAutoencoder>(parts, "vae", {"encode", "decode"}, &autoencoder);
-  c.unet = component<Denoiser, PythonDenoiser>(parts, "unet", {}, &denoiser);
-  c.text_encoder = component<TextEncoder, PythonTextEncoder>(parts, "text_encoder", {}, &text_encoder);
-  c.text_encoder_2 = component<TextEncoder, PythonTextEncoder>(parts, "text_encoder_2", {}, &text_encoder);
-  c.tokenizer = tokenizer_of(parts, "tokenizer");
-  c.tokenizer_2 = tokenizer_of(parts, "tokenizer_2");
-  c.scheduler = scheduler_of(parts);
-  auto flag = [&](const char* name, bool otherwise) { return parts.contains(name) ? nb::cast<bool>(parts[name]) : otherwise; };
-  c.force_zeros_for_empty_prompt = flag("force_zeros_for_empty_prompt", true);
-  c.requires_aesthetics_score = flag("requires_aesthetics_score", false);
-  if (parts.contains("graphs")) c.graphs = nb::cast<std::shared_ptr<DenoiserGraphs>>(parts["graphs"]);
-  return c;
+// The class's pipeline around Python's components: {name: component}, with the class's other fields and "graphs".
+std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts) {
+  const PipelineEntry& entry = pipeline_entry(class_name);
+  auto pipeline = entry.make();
+  for (auto& slot : pipeline->components()) {
+    if (!parts.contains(slot.name.c_str()) || parts[slot.name.c_str()].is_none()) continue;
+    nb::object o = parts[slot.name.c_str()];
+    auto network = [&]<class Part>(Part* place, std::initializer_list<const char*> methods, auto make) {
+      if (auto model = native_model(o, methods)) {
+        entry.check_type(slot.name, model->type());
+        slot.take(std::move(model));
+      } else {
+        *place = make();
+      }
+    };
+    if (auto* d = slot.as<Ref<Denoiser>>()) network(d, {}, [&] { return std::make_shared<PythonDenoiser>(o); });
+    else if (auto* a = slot.as<Ref<Autoencoder>>()) network(a, {"encode", "decode"}, [&] { return std::make_shared<PythonAutoencoder>(o); });
+    else if (auto* t = slot.as<Ref<TextEncoder>>()) network(t, {}, [&] { return std::make_shared<PythonTextEncoder>(o); });
+    else if (auto* k = slot.as<Ref<const tokenizers::Tokenizer>>()) *k = tokenizer_of(o, slot.name);
+    else if (auto* s = slot.as<Ref<Scheduler>>()) *s = scheduler_of(o, slot.name);
+  }
+  nb::dict fields;
+  for (auto& field : pipeline->fields())
+    if (parts.contains(field.name) && !parts[field.name].is_none()) fields[field.name] = parts[field.name];
+  io::read_fields(entry.name.c_str(), pipeline->fields(), from_python(fields));
+  if (parts.contains("graphs")) pipeline->graphs = nb::cast<std::shared_ptr<DenoiserGraphs>>(parts["graphs"]);
+  return pipeline;
 }
 
 // ---- options
 
-std::optional<PixelPair> pixels(const NamedArguments& a, const char* name) {
-  nb::handle o = a.get(name);
-  if (!o.is_valid()) return {};
+PixelPair pixels(const NamedArguments& a, const char* name) {
   Shape s;
-  SF_CHECK_AS(TypeError, to_shape(o.ptr(), s) && s.size() == 2, "pipeline: ", name, " must be two integers, (height, width) or (top, left)");
+  SF_CHECK_AS(TypeError, to_shape(a.get(name).ptr(), s) && s.size() == 2, "pipeline: ", name, " must be two integers, (height, width) or (top, left)");
   return PixelPair{s[0], s[1]};
 }
 
-std::optional<double> optional_number(const NamedArguments& a, const char* name) {
-  if (!a.get(name).is_valid()) return {};
-  return a.number(name, 0);
+std::vector<int64_t> integers(const NamedArguments& a, const char* name) {
+  if (PyLong_Check(a.get(name).ptr())) return {*a.integer(name)};
+  std::vector<int64_t> out;
+  for (double v : a.numbers(name).value()) {
+    SF_CHECK_AS(TypeError, v == std::floor(v), "pipeline: ", name, " must be integers, got ", v);
+    out.push_back(int64_t(v));
+  }
+  return out;
 }
 
-std::string word(const NamedArguments& a, const char* name, const char* otherwise) {
-  auto texts = a.texts(name);
-  return texts.empty() ? otherwise : texts.at(0);
+template <class... F> struct Overloaded : F... { using F::operator()...; };
+template <class... F> Overloaded(F...) -> Overloaded<F...>;
+
+// The fields of a call's options from Python's arguments; those that were not given keep their defaults.
+void read(const NamedArguments& a, const OptionFields& fields) {
+  for (auto& field : fields) {
+    const char* name = field.name;
+    if (!a.get(name).is_valid()) continue;
+    std::visit(Overloaded{[&](bool* v) { *v = a.boolean(name, *v); }, [&](int64_t* v) { *v = a.integer(name).value(); },
+                          [&](std::optional<int64_t>* v) { *v = a.integer(name); }, [&](double* v) { *v = a.number(name, *v); },
+                          [&](std::optional<double>* v) { *v = a.number(name, 0); }, [&](std::vector<std::string>* v) { *v = a.texts(name); },
+                          [&](std::optional<std::vector<double>>* v) { *v = a.numbers(name); }, [&](std::vector<int64_t>* v) { *v = integers(a, name); },
+                          [&](Tensor* v) { *v = a.tensor(name); }, [&](Generators* v) { *v = a.generators(name); }, [&](PixelPair* v) { *v = pixels(a, name); },
+                          [&](std::optional<PixelPair>* v) { *v = pixels(a, name); }, [&](const ChoiceField& v) { v.set(v.place, a.texts(name).at(0)); },
+                          [](auto*) {}},  // callbacks: StepEnd
+               field.place);
+  }
+}
+
+// A field's default as Python shows it in the signature.
+nb::object default_of(const OptionField& field) {
+  return std::visit(
+      Overloaded{[](bool* v) -> nb::object { return nb::bool_(*v); }, [](int64_t* v) -> nb::object { return nb::int_(*v); },
+                 [](double* v) -> nb::object { return nb::float_(*v); }, [](PixelPair* v) -> nb::object { return nb::make_tuple((*v)[0], (*v)[1]); },
+                 [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); }, [](auto*) -> nb::object { return nb::none(); }},
+      field.place);
 }
 
 // What Python wants to see at the end of a step: signals, the callback, the pipeline's attributes, the progress bar.
@@ -333,106 +368,82 @@ class StepEnd {
   std::vector<std::string> names_;
 };
 
-void read(const NamedArguments& a, GenerationOptions& o) {
-  o.prompt = a.texts("prompt");
-  o.negative_prompt = a.texts("negative_prompt");
-  o.height = a.integer("height");
-  o.width = a.integer("width");
-  o.num_inference_steps = a.integer("num_inference_steps").value_or(o.num_inference_steps);
-  o.timesteps = a.numbers("timesteps");
-  o.sigmas = a.numbers("sigmas");
-  o.guidance_scale = a.number("guidance_scale", o.guidance_scale);
-  o.guidance_rescale = a.number("guidance_rescale", 0);
-  o.guidance_mode = guidance_mode(word(a, "guidance_mode", "batched"));
-  o.clip_skip = a.integer("clip_skip");
-  o.prompt_syntax = prompt_syntax(word(a, "prompt_syntax", "plain"));
-  o.num_images_per_prompt = a.integer("num_images_per_prompt").value_or(1);
-  o.eta = a.number("eta", 0);
-  o.generator = a.generators("generator");
-  o.latents = a.tensor("latents");
-  o.prompt_embeds = a.tensor("prompt_embeds");
-  o.negative_prompt_embeds = a.tensor("negative_prompt_embeds");
-  o.output_latents = a.boolean("output_latents", false);
-  o.capture = a.boolean("capture", true);
-  o.cache_prompt = a.boolean("cache_prompt", true);
+NamedArguments arguments_of(const std::string& class_name, const OptionFields& fields, nb::dict options) {
+  std::vector<std::string> names{"callback_on_step_end_tensor_inputs"};
+  for (auto& f : fields) names.push_back(f.name);
+  return NamedArguments(class_name, std::move(names), options);
 }
-
-void read(const NamedArguments& a, StableDiffusionXLOptions& o) {
-  read(a, static_cast<GenerationOptions&>(o));
-  o.prompt_2 = a.texts("prompt_2");
-  o.negative_prompt_2 = a.texts("negative_prompt_2");
-  o.pooled_prompt_embeds = a.tensor("pooled_prompt_embeds");
-  o.negative_pooled_prompt_embeds = a.tensor("negative_pooled_prompt_embeds");
-  o.denoising_end = optional_number(a, "denoising_end");
-  o.original_size = pixels(a, "original_size");
-  o.target_size = pixels(a, "target_size");
-  o.crops_coords_top_left = pixels(a, "crops_coords_top_left").value_or(PixelPair{0, 0});
-  o.negative_original_size = pixels(a, "negative_original_size");
-  o.negative_target_size = pixels(a, "negative_target_size");
-  o.negative_crops_coords_top_left = pixels(a, "negative_crops_coords_top_left").value_or(PixelPair{0, 0});
-}
-
-void read(const NamedArguments& a, Img2ImgOptions& o) {
-  read(a, static_cast<GenerationOptions&>(o));
-  o.image = a.tensor("image");
-  o.strength = a.number("strength", o.strength);
-}
-
-void read(const NamedArguments& a, InpaintOptions& o) {
-  read(a, static_cast<GenerationOptions&>(o));
-  o.image = a.tensor("image");
-  o.mask = a.tensor("mask_image");
-  o.masked_image_latents = a.tensor("masked_image_latents");
-  o.strength = a.number("strength", o.strength);
-}
-
-void read(const NamedArguments& a, StableDiffusionXLImg2ImgOptions& o) {
-  read(a, static_cast<StableDiffusionXLOptions&>(o));
-  o.image = a.tensor("image");
-  o.strength = a.number("strength", o.strength);
-  o.denoising_start = optional_number(a, "denoising_start");
-  o.aesthetic_score = a.number("aesthetic_score", o.aesthetic_score);
-  o.negative_aesthetic_score = a.number("negative_aesthetic_score", o.negative_aesthetic_score);
-}
-
-constexpr const char* kParameters =
-    "prompt, negative_prompt, height, width, num_inference_steps, timesteps, sigmas, guidance_scale, guidance_rescale, guidance_mode, clip_skip, "
-    "prompt_syntax, num_images_per_prompt, eta, generator, latents, prompt_embeds, negative_prompt_embeds, output_latents, capture, cache_prompt, "
-    "callback_on_step_end, callback_on_step_end_tensor_inputs, progress, prompt_2, negative_prompt_2, pooled_prompt_embeds, "
-    "negative_pooled_prompt_embeds, denoising_end, original_size, target_size, crops_coords_top_left, negative_original_size, negative_target_size, "
-    "negative_crops_coords_top_left, image, strength, "
-    "mask_image, masked_image_latents, denoising_start, aesthetic_score, negative_aesthetic_score";
 
 // (images, truncated texts)
-template <class P, class O> nb::tuple generate(nb::handle pipe, nb::dict parts, nb::dict options) {
-  NamedArguments a(P::kName, split(kParameters), options);
-  P pipeline(components_of(parts));
-  O o;
-  read(a, o);
+nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {
+  auto pipeline = pipeline_of(class_name, parts);
+  const AnyOptions options = pipeline->make_options();
+  NamedArguments a = arguments_of(class_name, options.fields(), given);
+  read(a, options.fields());
   StepEnd end(pipe, a);
-  o.callback_on_step_end = end;
-  o.progress = end.progress();
+  options.at<StepCallback>("callback_on_step_end") = end;
+  options.at<StepProgress>("progress") = end.progress();
   PipelineOutput out;
   {
     nb::gil_scoped_release release;
-    out = pipeline(o);
+    auto run = pipeline->start(options);
+    while (!run->done()) run->step();
+    out = run->finish();
   }
   return nb::make_tuple(out.images, out.truncated);
 }
 
-// (prompt_embeds, negative_prompt_embeds), and the pooled ones of SDXL
-template <class P, class O> nb::tuple encode_prompt(nb::dict parts, nb::dict options) {
-  NamedArguments a(P::kName, split(kParameters), options);
-  P pipeline(components_of(parts));
-  O o;
-  read(a, o);
-  autograd::NoGrad no_grad;
-  nb::gil_scoped_release release;
-  auto e = pipeline.encode_prompt(o);
-  nb::gil_scoped_acquire acquire;
-  if constexpr (requires { e.pooled_prompt_embeds; })
-    return nb::make_tuple(e.prompt_embeds, e.negative_prompt_embeds, e.pooled_prompt_embeds, e.negative_pooled_prompt_embeds);
-  else return nb::make_tuple(e.prompt_embeds, e.negative_prompt_embeds);
+// The tensors in diffusers' order; None for those that are not made.
+nb::tuple encode_prompt(const std::string& class_name, nb::dict parts, nb::dict given) {
+  auto pipeline = pipeline_of(class_name, parts);
+  const AnyOptions options = pipeline->make_options();
+  read(arguments_of(class_name, options.fields(), given), options.fields());
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  {
+    nb::gil_scoped_release release;
+    tensors = pipeline->encoded_prompt(options);
+  }
+  nb::list out;
+  for (auto& [name, t] : tensors) out.append(t);
+  return nb::tuple(out);
+}
+
+const char* kind_of_slot(const ComponentSlot& slot) {
+  if (slot.is_network()) return "model";
+  if (slot.as<Ref<Scheduler>>()) return "scheduler";
+  return slot.as<Ref<const tokenizers::Tokenizer>>() ? "tokenizer" : "unused";
+}
+
+// What Python makes the class of a pipeline from.
+nb::dict entry_of(const PipelineEntry& entry) {
+  auto made = entry.make();
+  const AnyOptions options = made->make_options();
+  nb::dict out, components, fields, all, roles;
+  for (auto& slot : made->components()) components[slot.name.c_str()] = kind_of_slot(slot);
+  const io::Object defaults = io::write_fields(made->fields());
+  for (auto& f : options.fields()) {
+    if (std::find(entry.arguments.begin(), entry.arguments.end(), f.name) != entry.arguments.end()) all[f.name] = default_of(f);
+    if (f.role != OptionRole::Plain) roles[f.name] = f.role == OptionRole::Picture ? "picture" : "mask";
+  }
+  nb::list call, texts, docs;
+  for (auto& name : entry.arguments) call.append(name);
+  for (auto& f : options.fields()) {
+    if (std::holds_alternative<std::vector<std::string>*>(f.place)) texts.append(f.name);
+    docs.append(nb::make_tuple(f.name, f.doc));
+  }
+  out["family"] = entry.family_name;
+  out["task"] = name_of(entry.its_task);
+  out["components"] = components;
+  out["optional"] = entry.optional_components;
+  out["fields"] = to_python(defaults);
+  out["call"] = call;
+  out["defaults"] = all;
+  out["roles"] = roles;
+  out["texts"] = texts;
+  out["docs"] = docs;
+  out["callbacks"] = entry.callback_tensors;
+  out["doc"] = entry.help;
+  return out;
 }
 
 // ---- pictures
@@ -475,13 +486,22 @@ void bind_image_processor(nb::module_& m) {
 
 // ---- files
 
-nb::dict index_of(const std::string& folder) {
-  PipelineIndex index = read_pipeline_index(folder);
-  nb::dict rows, out;
-  for (auto& row : index.rows) rows[row.name.c_str()] = nb::make_tuple(row.library, row.class_name, component_kind(row));
-  out["class_name"] = index.class_name;
-  out["rows"] = rows;
-  out["config"] = to_python(index.config);
+// What a plan's steps are: [(name, kind, class, folder, variant, config)]
+nb::dict plan_of(const LoadPlan& plan) {
+  constexpr const char* kKinds[] = {"none", "model", "scheduler", "tokenizer", "ignored"};
+  nb::list steps;
+  for (auto& c : plan.components) {
+    nb::dict step;
+    step["name"] = c.name, step["kind"] = kKinds[size_t(c.kind)], step["class_name"] = c.class_name, step["folder"] = c.folder, step["variant"] = c.variant;
+    step["config"] = to_python(c.config);
+    steps.append(step);
+  }
+  nb::dict out;
+  out["class_name"] = plan.entry->name;
+  out["steps"] = steps;
+  out["ignored"] = plan.ignored;
+  out["listed"] = plan.listed;
+  out["config"] = to_python(plan.config);
   return out;
 }
 
@@ -492,8 +512,9 @@ nb::tuple component_row(nb::handle o) {
     if (auto* model = dynamic_cast<models::Model*>(reinterpret_cast<PyModule*>(o.ptr())->module)) return nb::make_tuple(model->library(), model->type());
   Scheduler* scheduler = nullptr;
   if (nb::try_cast(o, scheduler) && scheduler) return nb::make_tuple("diffusers", scheduler->name());
-  const tokenizers::CLIPTokenizer* tokenizer = nullptr;
-  if (nb::hasattr(o, "_core") && nb::try_cast(nb::object(o.attr("_core")), tokenizer) && tokenizer) return nb::make_tuple("transformers", "CLIPTokenizer");
+  const tokenizers::Tokenizer* tokenizer = nullptr;
+  if (nb::hasattr(o, "_core") && nb::try_cast(nb::object(o.attr("_core")), tokenizer) && tokenizer)
+    return nb::make_tuple("transformers", tokenizer->class_name());
   wrong_argument("pipeline", "the component", "a model, scheduler or tokenizer of this library", o.ptr());
 }
 
@@ -523,33 +544,48 @@ void bind_pipelines(nb::module_& core) {
              out["kept"] = s.kept;
              return out;
            })
-      .def_static("why_not", [](nb::dict parts) { return DenoiserGraphs::why_not(*components_of(parts).unet); });
+      .def_static("why_not",
+                  [](const std::string& class_name, nb::dict parts) { return DenoiserGraphs::why_not(*pipeline_of(class_name, parts)->the_denoiser()); });
   bind_image_processor(m);
-  auto bind = [&]<class P, class O>() {
-    m.def((std::string("generate_") + P::kName).c_str(), &generate<P, O>);
-    m.def((std::string("encode_prompt_") + P::kName).c_str(), &encode_prompt<P, O>);
-  };
-  bind.operator()<StableDiffusionPipeline, GenerationOptions>();
-  bind.operator()<StableDiffusionImg2ImgPipeline, Img2ImgOptions>();
-  bind.operator()<StableDiffusionInpaintPipeline, InpaintOptions>();
-  bind.operator()<StableDiffusionXLPipeline, StableDiffusionXLOptions>();
-  bind.operator()<StableDiffusionXLImg2ImgPipeline, StableDiffusionXLImg2ImgOptions>();
+  m.def("entries", [] {
+    nb::dict out;
+    for (auto* entry : all_pipelines()) out[entry->name.c_str()] = entry_of(*entry);
+    return out;
+  });
+  m.def("pipeline_for", [](const std::string& who, const std::string& class_name, const std::string& task) {
+    for (Task t : {Task::TextToImage, Task::ImageToImage, Task::Inpainting, Task::ClassToImage})
+      if (task == name_of(t)) return pipeline_for(who, class_name, t).name;
+    fail("pipeline: there is no task '", task, "'");
+  });
+  m.def("generate", &generate);
+  m.def("encode_prompt", &encode_prompt);
   m.def("parse_weights", [](const std::string& prompt) {
     nb::list out;
     for (auto& part : parse_weights(prompt)) out.append(nb::make_tuple(part.new_chunk ? std::string("BREAK") : part.text, part.new_chunk ? -1.0 : part.weight));
     return out;
   });
-  m.def("check_components", [](nb::dict parts) { components_of(parts); });
-  m.def("vae_scale_factor", [](nb::dict parts) { return StableDiffusionPipeline(components_of(parts)).vae_scale_factor(); });
-  m.def("default_size", [](nb::dict parts) {  // (height, width) in pixels
-    auto size = StableDiffusionPipeline(components_of(parts)).size({});
+  m.def("check_components", [](const std::string& class_name, nb::dict parts) { pipeline_of(class_name, parts); });
+  m.def("vae_scale_factor", [](const std::string& class_name, nb::dict parts) { return pipeline_of(class_name, parts)->vae_scale_factor(); });
+  m.def("default_size", [](const std::string& class_name, nb::dict parts) {  // (height, width) in pixels
+    auto size = pipeline_of(class_name, parts)->size();
     return nb::make_tuple(size.height, size.width);
   });
   m.def("component_row", &component_row, nb::arg("component").none());
-  m.def("read_index", &index_of);
+  m.def("read_class_name", [](const std::string& folder) { return read_pipeline_index(folder).class_name; });
+  m.def("plan", [](const std::string& folder, const std::string& class_name, const std::vector<std::string>& passed, const std::string& variant) {
+    return plan_of(plan_pipeline(folder, {.class_name = class_name, .passed = passed, .variant = variant}));
+  });
+  nb::class_<LoadPlan>(m, "SingleFilePlan")
+      .def(nb::new_([](const std::string& path, const std::string& class_name, const std::vector<std::string>& passed, const std::string& config,
+                       const std::string& prediction_type, bool extract_ema) {
+        nb::gil_scoped_release released;
+        return plan_single_file(
+            path, {.class_name = class_name, .passed = passed, .config = config, .file = {.prediction_type = prediction_type, .extract_ema = extract_ema}});
+      }))
+      .def("steps", &plan_of)
+      .def_prop_ro(
+          "file", [](const LoadPlan& plan) { return plan.file.get(); }, nb::rv_policy::reference_internal);
   m.def("save_index", &save_index);
-  m.def("weights_with_variant",
-        [](const std::string& folder, const std::string& library, const std::string& variant) { return has_weights(folder, library, variant); });
 }
 
 }  // namespace sf::py

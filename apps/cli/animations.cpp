@@ -1,16 +1,9 @@
 #include "apps/cli/animations.h"
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/io/animation.h"
-#include "scaffolding/ops/ops.h"
 
 namespace sf::cli {
-
-Tensors pictures_of(const diffusion::DiffusionPipeline& pipeline, const Tensor& latents) {
-  Tensor images = pipeline.vae->decode(pipeline.vae->unscaled(latents)).to(kFloat32);
-  return diffusion::VaeImageProcessor::pictures(clamp(images / 2 + 0.5, 0, 1));
-}
 
 void check_animation(const char* option, const std::string& path) {
   auto format = io::animation_format(path);

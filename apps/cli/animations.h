@@ -1,11 +1,8 @@
 // Animations that commands write: a picture forming, and the walk between two prompts. Functions only.
 #pragma once
-#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/core/tensor.h"
 
 namespace sf::cli {
-
-// What latents [B, C, h, w] look like now: uint8 [3, H, W] of each. Needs an autoencoder.
-Tensors pictures_of(const diffusion::DiffusionPipeline& pipeline, const Tensor& latents);
 
 // NotSupported naming the option where this build cannot write the format that the path's suffix says.
 void check_animation(const char* option, const std::string& path);

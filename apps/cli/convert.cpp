@@ -49,20 +49,16 @@ void write_weights(Weights weights, const Options& o) {
 
 // A pipeline's folder as one checkpoint with the names that other programs know.
 void folder_to_file(const Options& o) {
-  auto loaded = diffusion::load_pipeline(o.input);
-  auto& c = loaded.components;
-  SF_CHECK(c.unet && c.unet->model(), "convert: '", o.input, "' has no unet");
+  auto pipeline = diffusion::load_pipeline(o.input).pipeline;
   std::map<std::string, Weights> parts;
   std::map<std::string, io::Object> configs;
-  auto add = [&](const char* name, models::Model* model) {
-    if (!model) return;
-    for (auto& [key, t] : nn::state_dict(*model)) parts[name].emplace(key, t);
-    configs.emplace(name, model->saved_config());
-  };
-  add("unet", c.unet->model());
-  if (c.vae) add("vae", c.vae->model());
-  if (c.text_encoder) add("text_encoder", c.text_encoder->model());
-  if (c.text_encoder_2) add("text_encoder_2", c.text_encoder_2->model());
+  for (auto& slot : pipeline->components()) {
+    models::Model* model = slot.network() ? slot.network()->model() : nullptr;
+    if (!model) continue;
+    for (auto& [key, t] : nn::state_dict(*model)) parts[slot.name].emplace(key, t);
+    configs.emplace(slot.name, model->saved_config());
+  }
+  SF_CHECK(configs.count("unet"), "convert: '", o.input, "' has no unet");
   write_weights(models::to_single_file(models::kind_of_unet(configs.at("unet")).name, parts, configs), o);
 }
 
@@ -70,9 +66,7 @@ void file_to_folder(const Options& o) {
   diffusion::LoadSingleFileOptions options;
   options.dtype = wanted_dtype(o);
   options.config = o.config;
-  auto loaded = diffusion::load_single_file_pipeline(o.input, options);
-  auto pipeline = diffusion::make_pipeline(loaded.class_name, loaded.components);
-  diffusion::save_pipeline(*pipeline, o.output);
+  diffusion::save_pipeline(*diffusion::load_single_file_pipeline(o.input, options).pipeline, o.output);
 }
 
 void convert(const Options& o) {

@@ -52,7 +52,7 @@ void demo(DemoSettings& s) {
   auto prompts = s.prompts.empty() ? kPrompts : read_prompts(s.prompts);
   if (s.picture.model.empty()) s.picture.model = shipped_model();
   auto start = Clock::now();
-  diffusion::StableDiffusionPipeline pipeline(load_model(s.picture).components);
+  auto pipeline = load_model("demo", s.picture, {diffusion::Task::TextToImage});
   double loading = seconds_since(start);
   std::vector<double> seconds;
   Tensors pictures;
@@ -64,11 +64,7 @@ void demo(DemoSettings& s) {
     one.seed = s.seed + int64_t(i);
     one.output = (fs::path(s.folder) / number).string();
     start = Clock::now();
-    generate("txt2img", one, pipeline, [&](diffusion::GenerationOptions o) {
-      auto output = pipeline(o);
-      pictures.push_back(diffusion::VaeImageProcessor::pictures(output.images)[0]);
-      return output;
-    });
+    generate("txt2img", one, *pipeline, {}, [&](const Tensor& picture) { pictures.push_back(picture); });
     seconds.push_back(seconds_since(start));
   }
   std::string sheet = (fs::path(s.folder) / "grid.png").string();
@@ -86,7 +82,7 @@ void add_demo(CLI::App& program) {
   auto* c = program.add_subcommand("demo", "A sheet of pictures from the model that comes with the program, and how long each took");
   auto s = std::make_shared<DemoSettings>();
   c->add_option("-o,--output", s->folder, "The folder for the pictures and grid.png")->capture_default_str();
-  c->add_option("-m,--model", s->picture.model, "Another model of Stable Diffusion's kind, as txt2img takes it");
+  c->add_option("-m,--model", s->picture.model, "Another model, as txt2img takes it");
   c->add_option("--prompts", s->prompts, "A file with a prompt on each line, instead of the program's own eight");
   c->add_option("-s,--seed", s->seed, "Of the first picture; each next one has the next seed")
       ->capture_default_str()

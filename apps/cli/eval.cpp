@@ -170,15 +170,14 @@ void evaluate(Options& o) {
   if (s.model.empty()) s.model = shipped_model();
   if (!o.sheet.empty()) check_output("--sheet", o.sheet, ".png .jpg .jpeg .webp");
   if (!o.output.empty()) check_output("--output", o.output, ".json");
-  auto model = load_model(s);
-  SF_CHECK_AS(NotSupported, !is_xl(model), "eval: '", s.model, "' is a model of SDXL, which this command does not take");
+  auto loaded = load_stable_diffusion("eval", s);
+  const diffusion::StableDiffusionPipeline& pipeline = *loaded;
   read_recipe(o);
   data::IconOptions reading;
   reading.left_out_groups = o.left_out_groups;
   auto icons = std::make_shared<data::IconDataset>(o.data, reading);
   const uint64_t seed = uint64_t(*s.seed);
   auto prompts = train::evaluation_prompts(*icons, o.count, o.splits, seed);
-  diffusion::StableDiffusionPipeline pipeline(model.components);
   autograd::NoGrad no_grad;
   if (!s.quiet) std::cerr << "reading " << icons->size() << " icons" << std::endl;
   auto again = [&](const Tensor& picture) { return round_trip(pipeline, picture); };

@@ -50,13 +50,20 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("image", s.image, "--image");
   f("mask", s.mask, "--mask");
   f("strength", s.strength, "--strength");
+  f("options", s.options, "");
 }
 
 template <class T> void put(ordered_json& out, const char* name, const T& value) { out[name] = value; }
 template <class T> void put(ordered_json& out, const char* name, const std::optional<T>& value) {
   if (value) out[name] = *value;
 }
+void put(ordered_json& out, const char* name, const std::map<std::string, std::string>& values) {
+  if (!values.empty()) out[name] = values;
+}
 template <class T> void take(const ordered_json& in, T& value) { value = in.get<T>(); }
+void take(const ordered_json& in, std::map<std::string, std::string>& values) {  // those that were given stay
+  for (auto& [name, value] : in.get<std::map<std::string, std::string>>()) values.emplace(name, value);
+}
 template <class T> void take(const ordered_json& in, std::optional<T>& value) { value = in.get<T>(); }
 
 ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed, int64_t batch, int64_t place, int64_t width, int64_t height) {
@@ -118,6 +125,52 @@ diffusion::PromptSyntax syntax_of(const std::string& name) {
   fail("--prompt-syntax: must be plain or weighted, got '", name, "'");
 }
 
+std::string option_name(const std::string& field) {
+  std::string out = "--" + field;
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+// Fields of a call that the program says in other words, or not at all.
+bool has_words_of_its_own(std::string_view field) {
+  constexpr std::string_view kFields[] = {"prompt",         "negative_prompt",       "height",         "width",         "num_inference_steps",
+                                          "guidance_scale", "guidance_rescale",      "clip_skip",      "prompt_syntax", "eta",
+                                          "strength",       "num_images_per_prompt", "output_latents", "capture",       "cache_prompt",
+                                          "guidance_mode"};
+  return std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields);
+}
+
+// What the settings say of a call; of fields that it does not have, only what was asked for is an error.
+void apply(const GenerationSettings& s, const char* pipeline, const diffusion::OptionFields& fields) {
+  using diffusion::OptionField;
+  auto find = [&](std::string_view name) -> const OptionField* {
+    auto at = std::find_if(fields.begin(), fields.end(), [&](auto& f) { return f.name == name; });
+    return at == fields.end() ? nullptr : &*at;
+  };
+  auto set = [&](const char* name, const char* option, auto value, bool asked) {
+    auto* field = find(name);
+    SF_CHECK(field || !asked, option, ": a ", pipeline, " does not take it");
+    if (field) *std::get<decltype(value)*>(field->place) = value;
+  };
+  set("height", "--height", s.height, s.height.has_value());
+  set("width", "--width", s.width, s.width.has_value());
+  set("num_inference_steps", "--steps", s.steps, true);
+  set("guidance_scale", "--guidance", s.guidance.value_or(kGuidance), false);
+  set("guidance_rescale", "--guidance-rescale", s.guidance_rescale, s.guidance_rescale != 0);
+  set("clip_skip", "--clip-skip", s.clip_skip, s.clip_skip.has_value());
+  set("eta", "--eta", s.eta, s.eta != 0);
+  set("capture", "--no-capture", !s.no_capture, false);
+  const diffusion::PromptSyntax syntax = syntax_of(s.prompt_syntax);
+  auto* field = find("prompt_syntax");
+  SF_CHECK(field || syntax == diffusion::PromptSyntax::Plain, "--prompt-syntax: a ", pipeline, " does not take it");
+  if (field) diffusion::set_from_text("--prompt-syntax", *field, diffusion::name_of(syntax));
+  for (auto& [name, text] : s.options) {
+    auto* extra = find(name);
+    SF_CHECK(extra, option_name(name), ": a ", pipeline, " does not take it");
+    diffusion::set_from_text(option_name(name), *extra, text);
+  }
+}
+
 }  // namespace
 
 void check_output(const char* option, const std::string& path, const std::string& suffixes) {
@@ -136,7 +189,7 @@ void check_output(const char* option, const std::string& path, const std::string
            "' cannot be written to");
 }
 
-void add_generation_options(CLI::App& c, GenerationSettings& s) {
+void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
   c.add_option("prompt,--prompt", s.prompt, "What the picture shows");
   c.add_option("-o,--output", s.output, "The file; {seed}, {number} and {prompt} are filled in")->capture_default_str();
   c.add_option("-c,--count", s.count, "How many pictures")->capture_default_str()->check(CLI::Range(1, 100000));
@@ -144,6 +197,18 @@ void add_generation_options(CLI::App& c, GenerationSettings& s) {
   c.add_option("--like", s.like, "A picture: repeats it exactly; options given besides change it");
   c.add_option("--preview", s.preview, "A file that shows the picture forming, or 'terminal'");
   c.add_option("--save-steps", s.save_steps, "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
+  for (auto* entry : diffusion::all_pipelines()) {
+    if (std::find(tasks.begin(), tasks.end(), entry->its_task) == tasks.end()) continue;
+    const auto options = entry->make()->make_options();
+    for (auto& field : options.fields()) {
+      const std::string name = option_name(field.name);
+      if (has_words_of_its_own(field.name) || !diffusion::takes_text(field) || c.get_option_no_throw(name)) continue;
+      c.add_option_function<std::string>(
+           name, [&s, key = std::string(field.name)](const std::string& text) { s.options[key] = text; },
+           std::string(field.doc) + " (" + diffusion::kind_of(field) + ")")
+          ->group("What some models take besides");
+    }
+  }
 }
 
 void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model) {
@@ -200,14 +265,7 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 
 std::string shipped_model() { return io::default_model(); }
 
-static std::vector<models::Model*> models_of(const diffusion::PipelineComponents& c) {
-  std::vector<models::Model*> out;
-  for (diffusion::Component* part : std::initializer_list<diffusion::Component*>{c.vae.get(), c.text_encoder.get(), c.text_encoder_2.get(), c.unet.get()})
-    if (part && part->model()) out.push_back(part->model());
-  return out;
-}
-
-diffusion::LoadedPipeline load_model(GenerationSettings& s) {
+std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
   std::error_code error;
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
@@ -222,16 +280,31 @@ diffusion::LoadedPipeline load_model(GenerationSettings& s) {
     options.dtype = dtype;
     loaded = diffusion::load_pipeline(s.model, options);
   }
+  std::shared_ptr<diffusion::DiffusionPipeline> pipeline = loaded.pipeline;
+  const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
+  auto can = [&](diffusion::Task task) { return diffusion::find_pipeline(family, task) != nullptr; };
+  auto task = std::find_if(tasks.begin(), tasks.end(), can);
+  const auto& entry = diffusion::pipeline_for(std::string(command), pipeline->name(), task == tasks.end() ? *tasks.begin() : *task);
+  if (entry.name != pipeline->name()) {
+    std::shared_ptr<diffusion::DiffusionPipeline> made = entry.make();
+    diffusion::share_components(*pipeline, *made);
+    pipeline = made;
+  }
   if (device != Device())
-    for (models::Model* m : models_of(loaded.components)) nn::to(*m, {.device = device});
-  if (!s.guidance) s.guidance = loaded.components.guidance_scale.value_or(kGuidance);
-  auto& scheduler = loaded.components.scheduler;
+    for (models::Model* m : pipeline->native_models()) nn::to(*m, {.device = device});
+  if (!s.guidance) s.guidance = pipeline->advised_guidance_scale.value_or(kGuidance);
+  auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
-  if (!s.sampler.empty() || !s.scheduler_options.empty()) scheduler = make_sampler(s.sampler, *scheduler, s.scheduler_options);
-  return loaded;
+  if (!s.sampler.empty() || !s.scheduler_options.empty()) pipeline->set_scheduler(make_sampler(s.sampler, *scheduler, s.scheduler_options));
+  return pipeline;
 }
 
-bool is_xl(const diffusion::LoadedPipeline& model) { return model.class_name.starts_with("StableDiffusionXL"); }
+std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command, GenerationSettings& s) {
+  auto pipeline = load_model(command, s, {diffusion::Task::TextToImage});
+  auto typed = std::dynamic_pointer_cast<diffusion::StableDiffusionPipeline>(pipeline);
+  SF_CHECK_AS(NotSupported, typed, command, ": '", s.model, "' is a ", pipeline->name(), ", which this command does not take");
+  return typed;
+}
 
 Tensor input_picture(const char* option, const std::string& path, io::ImageMode mode) {
   SF_CHECK(!path.empty(), option, ": needs a picture");
@@ -242,15 +315,7 @@ Tensor input_picture(const char* option, const std::string& path, io::ImageMode 
 
 diffusion::GenerationOptions sampling_options(const GenerationSettings& s) {
   diffusion::GenerationOptions o;
-  o.height = s.height;
-  o.width = s.width;
-  o.num_inference_steps = s.steps;
-  o.guidance_scale = s.guidance.value_or(kGuidance);
-  o.guidance_rescale = s.guidance_rescale;
-  o.clip_skip = s.clip_skip;
-  o.prompt_syntax = syntax_of(s.prompt_syntax);
-  o.eta = s.eta;
-  o.capture = !s.no_capture;
+  apply(s, diffusion::StableDiffusionPipeline::kName, o.fields());
   return o;
 }
 
@@ -267,7 +332,8 @@ void check_outputs(const GenerationSettings& s) {
 
 }  // namespace
 
-void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline, const MakePictures& make) {
+void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given,
+              const std::function<void(const Tensor& picture)>& made) {
   check_outputs(s);
   const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
@@ -276,25 +342,35 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
   StepBar bar(s.quiet || s.json, s.count);
   for (int64_t done = 0; done < s.count;) {
     int64_t batch = std::min(s.batch, s.count - done);
-    diffusion::GenerationOptions o = sampling_options(s);
-    o.prompt = std::vector<std::string>(size_t(batch), s.prompt);
-    o.negative_prompt = std::vector<std::string>(size_t(batch), s.negative_prompt);
-    for (int64_t i = 0; i < batch; ++i) o.generator.push_back(make_generator()), o.generator.back()->manual_seed(uint64_t(first + done + i));
-    o.stop = stop.get_token();
-    o.progress = [&](int64_t step, int64_t steps) {
+    const diffusion::AnyOptions o = pipeline.make_options();
+    apply(s, pipeline.name(), o.fields());
+    for (auto& [name, picture] : given) o.at<Tensor>(name.c_str()) = picture;
+    if (given.count("image") && o.find("strength")) o.at<double>("strength") = s.strength;
+    // Each sample of the batch is told the same.
+    if (o.find("prompt")) o.at<std::vector<std::string>>("prompt").assign(size_t(batch), s.prompt);
+    if (o.find("negative_prompt")) o.at<std::vector<std::string>>("negative_prompt").assign(size_t(batch), s.negative_prompt);
+    if (o.find("class_labels")) {
+      auto& labels = o.at<std::vector<int64_t>>("class_labels");
+      SF_CHECK(!labels.empty(), kind, ": a ", pipeline.name(), " needs --class-labels");
+      labels = std::vector<int64_t>(size_t(batch), labels[0]);
+    }
+    auto& generators = o.at<diffusion::Generators>("generator");
+    for (int64_t i = 0; i < batch; ++i) generators.push_back(make_generator()), generators.back()->manual_seed(uint64_t(first + done + i));
+    o.at<std::stop_token>("stop") = stop.get_token();
+    o.at<diffusion::StepProgress>("progress") = [&](int64_t step, int64_t steps) {
       if (interrupt.asked()) stop.request_stop();
       bar.step(done, batch, step, steps);
     };
     std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));  // the pictures after each step, for each of the batch
-    if (!s.preview.empty() || !forming.empty())
-      o.callback_on_step_end = [&](diffusion::StepState& state) {
-        auto latents = state.tensors.find("latents");
-        if (latents == state.tensors.end() || !pipeline.vae) return;
-        if (!s.preview.empty()) show_preview(s.preview, pipeline, *latents->second);
-        Tensors now = forming.empty() ? Tensors{} : pictures_of(pipeline, *latents->second);
-        for (size_t i = 0; i < now.size(); ++i) forming[i].push_back(now[i]);
-      };
-    diffusion::PipelineOutput output = make(o);
+    auto run = pipeline.start(o);
+    while (!run->done()) {
+      run->step();
+      if (s.preview.empty() && forming.empty()) continue;
+      Tensors now = diffusion::VaeImageProcessor::pictures(run->preview(forming.empty() ? 1 : 0));
+      if (!s.preview.empty()) show_preview(s.preview, now[0]);
+      for (size_t i = 0; i < forming.size(); ++i) forming[i].push_back(now[i]);
+    }
+    diffusion::PipelineOutput output = run->finish();
     auto pictures = diffusion::VaeImageProcessor::pictures(output.images);
     for (size_t i = 0; i < pictures.size(); ++i) {
       if (s.batch_of > 1 && int64_t(i) != s.place) continue;
@@ -303,7 +379,8 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       ordered_json settings = settings_json(s, kind, seed, batch, int64_t(i), width, height);
       io::ImageWriteOptions writing;
       writing.quality = 95;
-      if (path.ends_with(".png")) writing.text = {{"parameters", a1111_text(s, pipeline.scheduler->name(), seed, width, height)}, {kTextKey, settings.dump()}};
+      if (path.ends_with(".png"))
+        writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)}, {kTextKey, settings.dump()}};
       io::write_image(path, pictures[i], writing);
       bar.clear();
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
@@ -313,6 +390,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
         save_forming(written.back(), forming[i], pictures[i]);
         row["steps"] = written.back();
       }
+      if (made) made(pictures[i]);
       if (s.json) std::cout << row.dump() << std::endl;
       else
         for (auto& file : written) std::cout << file << std::endl;

@@ -1,4 +1,5 @@
-// What txt2img, img2img and inpaint share: their options, the model, the loop over pictures, and the files that come out.
+// What txt2img, img2img and inpaint share: their options, the model, the loop over pictures, and the files that come
+// out.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -23,33 +24,40 @@ struct GenerationSettings {
   // img2img and inpaint
   std::string image, mask;
   double strength = 0.75;
+  std::map<std::string, std::string> options;  // of the pipeline's call besides, by the names of its fields, as they were written
 };
 
-// The options of txt2img, img2img and inpaint, on `command`; and those of them that every command with a model and a sampler has.
-void add_generation_options(CLI::App& command, GenerationSettings& settings);
+// The options of txt2img, img2img and inpaint, on `command`, with what calls of the tasks' pipelines take besides; and
+// those that every command with a model and a sampler has.
+void add_generation_options(CLI::App& command, GenerationSettings& settings, std::initializer_list<diffusion::Task> tasks);
 void add_sampling_options(CLI::App& command, GenerationSettings& settings, const char* model = "-m,--model");
 
 // One batch's options but for prompts and generators. ValueError for a syntax that there is not.
 diffusion::GenerationOptions sampling_options(const GenerationSettings& settings);
-// The folder is made where it is absent. ValueError naming the option for a suffix that is not listed (".png .jpg"), or a folder that cannot be written to.
+// The folder is made where it is absent. ValueError naming the option for a suffix that is not listed (".png .jpg"), or
+// a folder that cannot be written to.
 void check_output(const char* option, const std::string& path, const std::string& suffixes);
 
-// The settings that a picture was made with, from its text; what was given on the command line stays. ValueError for a picture without.
+// The settings that a picture was made with, from its text; what was given on the command line stays. ValueError for a
+// picture without.
 void read_like(const CLI::App& command, GenerationSettings& settings);
 
-// Makes `count` pictures by `make`, which gets one batch's options, and writes them. Prints their paths, or a line of JSON for each.
-using MakePictures = std::function<diffusion::PipelineOutput(diffusion::GenerationOptions options)>;
-void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline, const MakePictures& make);
+// Makes `count` pictures and writes them. Prints their paths, or a line of JSON for each. given: pictures and masks, by
+// the names of the options that take them; made: gets each picture that was written, uint8 [3, H, W].
+void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given = {},
+              const std::function<void(const Tensor& picture)>& made = {});
 
-// The model that was asked for (a folder, a checkpoint file, or a repository of the hub), with the scheduler that was asked for. ValueError naming
-// what is wrong with them.
-diffusion::LoadedPipeline load_model(GenerationSettings& settings);
-bool is_xl(const diffusion::LoadedPipeline& model);
+// The pipeline of one of the tasks for the model that was asked for (a folder, a checkpoint file, or a repository of
+// the hub), with the scheduler that was asked for. ValueError naming `command` and what is wrong with them.
+std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& settings, std::initializer_list<diffusion::Task> tasks);
+// The same for a command that needs this class.
+std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command, GenerationSettings& settings);
 
 // A picture named on the command line, uint8 [C, H, W]. ValueError naming the option for what is none.
 Tensor input_picture(const char* option, const std::string& path, io::ImageMode mode);
 
-// What --model is where it was not given: SF_MODEL, else the name of the model that ships. ValueError saying where it was looked for.
+// What --model is where it was not given: SF_MODEL, else the name of the model that ships. ValueError saying where it
+// was looked for.
 std::string shipped_model();
 
 }  // namespace sf::cli

@@ -4,6 +4,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/image_processor.h"
 
 namespace sf::cli {
 
@@ -11,7 +12,7 @@ void add_inpaint(CLI::App& program) {
   auto* command = program.add_subcommand("inpaint", "Make a part of a picture anew");
   auto s = std::make_shared<GenerationSettings>();
   s->strength = 1;
-  add_generation_options(*command, *s);
+  add_generation_options(*command, *s, {diffusion::Task::Inpainting});
   command->add_option("-i,--image", s->image, "The picture: PNG, JPEG or WebP");
   command->add_option("--mask", s->mask, "A picture of the same size: white where it is made anew, black where it stays");
   command->add_option("--strength", s->strength, "How much of the part may change: above 0, to 1")->capture_default_str();
@@ -22,25 +23,15 @@ void add_inpaint(CLI::App& program) {
     SF_CHECK(picture.size(1) == mask.size(1) && picture.size(2) == mask.size(2), "--mask: must have the picture's size ", picture.size(2), "x", picture.size(1),
              ", got ", mask.size(2), "x", mask.size(1));
     if (s->model.empty()) s->model = shipped_model();
-    auto model = load_model(*s);
-    SF_CHECK_AS(NotSupported, !is_xl(model), "inpaint: '", s->model,
-                "' is a model of SDXL, which this command does not take yet; in Python no pipeline does either");
-    diffusion::StableDiffusionInpaintPipeline pipeline(model.components);
-    diffusion::ImageProcessorOptions o{.vae_scale_factor = pipeline.vae_scale_factor()};
+    auto pipeline = load_model("inpaint", *s, {diffusion::Task::Inpainting});
+    diffusion::ImageProcessorOptions o{.vae_scale_factor = pipeline->vae_scale_factor()};
     diffusion::PreprocessOptions size{.height = s->height, .width = s->width};
     Tensor image = diffusion::VaeImageProcessor(o).preprocess(Tensors{picture}, size);
     o.do_normalize = false;
     o.do_binarize = o.do_convert_grayscale = true;
     Tensor mask_image = diffusion::VaeImageProcessor(o).preprocess(Tensors{mask}, size);
-    generate("inpaint", *s, pipeline, [&](diffusion::GenerationOptions options) {
-      diffusion::InpaintOptions inpaint{std::move(options)};
-      inpaint.image = image;
-      inpaint.mask = mask_image;
-      inpaint.strength = s->strength;
-      inpaint.height = image.size(2);
-      inpaint.width = image.size(3);
-      return pipeline(inpaint);
-    });
+    s->height = image.size(2), s->width = image.size(3);
+    generate("inpaint", *s, *pipeline, {{"image", image}, {"mask_image", mask_image}});
   });
 }
 

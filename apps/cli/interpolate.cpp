@@ -42,9 +42,8 @@ void interpolate(Options& o) {
   check_output("--output", s.output, ".gif .webp");
   check_animation("--output", s.output);
   if (s.model.empty()) s.model = shipped_model();
-  auto model = load_model(s);
-  SF_CHECK_AS(NotSupported, !is_xl(model), "interpolate: '", s.model, "' is a model of SDXL, which this command does not take");
-  diffusion::StableDiffusionPipeline pipeline(model.components);
+  auto loaded = load_stable_diffusion("interpolate", s);
+  const diffusion::StableDiffusionPipeline& pipeline = *loaded;
   autograd::NoGrad no_grad;
 
   diffusion::GenerationOptions both = sampling_options(s);
@@ -53,7 +52,7 @@ void interpolate(Options& o) {
   auto embeds = pipeline.encode_prompt(both);
   auto ends = [](const Tensor& t) { return std::pair(t.narrow(0, 0, 1), t.narrow(0, 1, 1)); };
   auto [from, to] = ends(embeds.prompt_embeds);
-  auto [height, width] = pipeline.size(both);
+  auto [height, width] = pipeline.size(both.height, both.width);
   const int64_t scale = pipeline.vae_scale_factor();
   SF_CHECK(height % scale == 0 && width % scale == 0, "interpolate: height and width must be divisible by ", scale, ", got ", height, " and ", width);
   const Shape shape{1, pipeline.unet->config_int("in_channels", 4), height / scale, width / scale};

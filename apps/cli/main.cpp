@@ -8,7 +8,7 @@
 
 #include "apps/cli/commands.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/diffusion/pipelines/denoising.h"
+#include "scaffolding/diffusion/pipelines/run.h"
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <iostream>
 
-#include "apps/cli/animations.h"
 #include "scaffolding/data/resize.h"
 #include "scaffolding/io/image.h"
 #include "scaffolding/train/progress_line.h"
@@ -54,8 +53,7 @@ void StepBar::finish() {
   std::cerr << text << "\n";
 }
 
-void show_preview(const std::string& where, const diffusion::DiffusionPipeline& pipeline, const Tensor& latents) {
-  Tensor picture = pictures_of(pipeline, latents.narrow(0, 0, 1))[0];
+void show_preview(const std::string& where, const Tensor& picture) {
   if (where != "terminal") return io::write_image(where, picture);
   static bool first = true;
   constexpr int64_t kColumns = 48;

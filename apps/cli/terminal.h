@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/core/tensor.h"
 
 namespace sf::cli {
 
@@ -22,8 +22,8 @@ class StepBar {
   Clock::time_point began_, picture_began_, said_;
 };
 
-// What latents look like now: into a file that is replaced each time, or for "terminal" as coloured half blocks.
-void show_preview(const std::string& where, const diffusion::DiffusionPipeline& pipeline, const Tensor& latents);
+// A picture uint8 [3, H, W] that is forming: into a file that is replaced each time, or for "terminal" as coloured half blocks.
+void show_preview(const std::string& where, const Tensor& picture);
 // A picture uint8 [3, H, W] in characters, `columns` wide, two pixels in each.
 std::string half_blocks(const Tensor& picture, int64_t columns);
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "scaffolding/tokenizers/html_unescape.h"
+#include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 #include "scaffolding/tokenizers/unicode.h"
 
@@ -156,5 +157,7 @@ void CLIPTokenizer::save_pretrained(const std::string& folder) const {
   described.added_tokens = added_tokens();
   write_tokenizer_config(described, "CLIPTokenizer", folder);
 }
+
+SF_TOKENIZER(CLIPTokenizer, "CLIPTokenizer, CLIPTokenizerFast");
 
 }  // namespace sf::tokenizers

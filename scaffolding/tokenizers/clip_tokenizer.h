@@ -21,7 +21,8 @@ class CLIPTokenizer : public Tokenizer {
   static CLIPTokenizer from_files(const std::string& vocab_path, const std::string& merges_path, TokenizerConfig config = {});
 
   // Writes vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json; transformers reads them. The folder is made.
-  void save_pretrained(const std::string& folder) const;
+  void save_pretrained(const std::string& folder) const override;
+  const char* class_name() const override { return "CLIPTokenizer"; }
 
   int64_t bos_token_id() const { return *token_to_id(config().bos_token->content); }
   int64_t eos_token_id() const { return *token_to_id(config().eos_token->content); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scaffolding/core/error.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
 #include "scaffolding/tokenizers/unicode.h"
 
@@ -11,6 +12,10 @@ Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
+
+void Tokenizer::save_pretrained(const std::string& folder) const {
+  fail<NotSupported>("save_pretrained: a ", class_name(), " cannot be written to '", folder, "'; copy the tokenizer.json that it was read from");
+}
 
 std::optional<int64_t> Tokenizer::Parts::id(std::string_view token) const {
   auto own = added.id(token);

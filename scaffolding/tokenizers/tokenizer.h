@@ -74,7 +74,11 @@ class Tokenizer {
   static Tokenizer from_pretrained(const std::string& folder);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
-  ~Tokenizer();
+  virtual ~Tokenizer();
+
+  virtual const char* class_name() const { return "PreTrainedTokenizerFast"; }  // transformers'
+  // Writes the files that from_pretrained reads. NotSupported of a tokenizer that was read from a tokenizer.json alone.
+  virtual void save_pretrained(const std::string& folder) const;
 
   // ValueError for a text that is not UTF-8 and for a max_length without room for the special tokens.
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;

@@ -7,7 +7,6 @@
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
 #include "scaffolding/models/text_encoders/clip.h"
-#include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -20,32 +19,36 @@ const io::Object* given(const io::Object& config, const char* field) {
   return value && !value->is(io::Object::None) ? value : nullptr;
 }
 
-template <class M> std::shared_ptr<M> as(const char* what, const std::shared_ptr<models::Model>& model, const char* wanted) {
-  SF_CHECK(model, what, ": is absent");
-  auto typed = std::dynamic_pointer_cast<M>(model);
-  SF_CHECK_AS(TypeError, typed, what, ": must be ", wanted, ", got ", model->type());
-  return typed;
-}
-
-template <class Base, class M> class Native : public Base {
+// Any model, by the names of the forward that it registered.
+class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
  public:
-  explicit Native(std::shared_ptr<M> model) : model_(std::move(model)) {}
-  io::Object config() override { return model_->config(); }
-  DType dtype() override { return model_->dtype(); }
-  Device device() override { return model_->device(); }
-  models::Model* model() override { return model_.get(); }
+  explicit NativeDenoiser(std::shared_ptr<models::Model> model) : ModelComponent(std::move(model)), layer_(*nn::find_layer(*model_)) {}
 
- protected:
-  std::shared_ptr<M> model_;
-};
-
-class NativeDenoiser final : public Native<Denoiser, models::UNet2DConditionModel> {
- public:
-  using Native::Native;
-  Tensor predict(const DenoiserInput& in) override {
-    Tensor none;
-    return (*model_)(in.sample, in.timestep, in.encoder_hidden_states, none, in.timestep_cond, none, none, in.text_embeds, in.time_ids);
+  Tensor predict(const DenoiserCall& call) override {
+    nn::Values values;
+    for (auto& info : layer_.forward_args) values.push_back(info.fallback);
+    std::vector<bool> given(values.size());
+    size_t position = 0;
+    for (auto& a : call) {
+      const size_t i = a.name.empty() ? position++ : place(a.name);
+      if (i < given.size()) given[i] = true;
+      if (a.tensor) values.at(i) = a.tensor;
+    }
+    for (size_t i = 0; i < values.size(); ++i)
+      SF_CHECK_AS(TypeError, given[i] || layer_.forward_args[i].has_default, layer_.name, ": missing argument '", layer_.forward_args[i].name, "'");
+    Value out = model_->call(values);
+    if (auto* all = std::get_if<Tensors>(&out)) return all->at(0);
+    return std::get<Tensor>(out);
   }
+
+ private:
+  size_t place(std::string_view name) const {
+    name.remove_prefix(name.rfind('.') + 1);  // of a dict in Python the entry
+    for (size_t i = 0; i < layer_.forward_args.size(); ++i)
+      if (layer_.forward_args[i].name == name) return i;
+    fail<TypeError>(layer_.name, ": its forward has no argument '", name, "'");
+  }
+  const nn::LayerEntry& layer_;
 };
 
 // One picture at a time, and then in tiles, where the GPU's free memory is short.
@@ -65,9 +68,9 @@ Tensor decode_within_memory(models::AutoencoderKL& vae, const Tensor& latents) {
   return vae.decode(latents);
 }
 
-template <class M> class NativeAutoencoder final : public Native<Autoencoder, M> {
+template <class M> class NativeAutoencoder final : public ModelComponent<Autoencoder, M> {
  public:
-  using Native<Autoencoder, M>::Native;
+  using ModelComponent<Autoencoder, M>::ModelComponent;
   Tensor encode(const Tensor& images, const Generator& generator) override {
     auto latents = this->model_->encode(images);
     if constexpr (std::is_same_v<decltype(latents), Tensor>) return latents;
@@ -80,9 +83,9 @@ template <class M> class NativeAutoencoder final : public Native<Autoencoder, M>
   void to(DType dtype) override { nn::to(*this->model_, {.dtype = dtype}); }
 };
 
-template <class M> class NativeTextEncoder final : public Native<TextEncoder, M> {
+template <class M> class ClipTextEncoder final : public ModelComponent<TextEncoder, M> {
  public:
-  using Native<TextEncoder, M>::Native;
+  using ModelComponent<TextEncoder, M>::ModelComponent;
   TextEncoder::Output encode(const Tensor& input_ids, const Tensor& attention_mask) override {
     constexpr bool projects = std::is_same_v<M, models::CLIPTextModelWithProjection>;
     Tensors all = (*this->model_)(input_ids, attention_mask, Tensor(), true);
@@ -95,7 +98,26 @@ template <class M> class NativeTextEncoder final : public Native<TextEncoder, M>
   Tensor final_layer_norm(const Tensor& hidden_state) override { return this->model_->text_model.final_layer_norm(hidden_state); }
 };
 
+SF_COMPONENT(Autoencoder, models::AutoencoderKL, NativeAutoencoder<models::AutoencoderKL>);
+SF_COMPONENT(Autoencoder, models::AutoencoderTiny, NativeAutoencoder<models::AutoencoderTiny>);
+SF_COMPONENT(TextEncoder, models::CLIPTextModel, ClipTextEncoder<models::CLIPTextModel>);
+SF_COMPONENT(TextEncoder, models::CLIPTextModelWithProjection, ClipTextEncoder<models::CLIPTextModelWithProjection>);
+
 }  // namespace
+
+template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shared_ptr<models::Model> model) {
+  const nn::LayerEntry* layer = model ? nn::find_layer(*model) : nullptr;
+  auto takes_timestep = [&] { return std::any_of(layer->forward_args.begin(), layer->forward_args.end(), [](auto& a) { return a.name == "timestep"; }); };
+  if (layer && takes_timestep()) return std::make_shared<NativeDenoiser>(std::move(model));
+  detail::no_such_component(slot, Denoiser::kKind, {}, model ? model->type() : nullptr);
+}
+
+void detail::no_such_component(const std::string& slot, const char* kind, std::vector<std::string> classes, const char* got) {
+  SF_CHECK(got, slot, ": is absent");
+  std::string wanted;
+  for (size_t i = 0; i < classes.size(); ++i) wanted += (i == 0 ? "" : i + 1 == classes.size() ? " or " : ", ") + classes[i];
+  fail<TypeError>(slot, ": must be ", kind, wanted.empty() ? "" : " (" + wanted + ")", ", got ", got);
+}
 
 int64_t Component::config_int(const char* field, int64_t otherwise) {
   io::Object all = config();
@@ -128,36 +150,35 @@ int64_t Autoencoder::scale_factor() {
   return 8;
 }
 
+namespace {
+struct LatentRange {
+  double factor, shift;
+  Tensor mean, std;  // [1, C, 1, ...], or absent
+};
+LatentRange range_of(Autoencoder& vae, const Tensor& latents) {
+  LatentRange r{vae.config_float("scaling_factor", 1), vae.config_float("shift_factor", 0), {}, {}};
+  auto mean = vae.config_list("latents_mean"), std = vae.config_list("latents_std");
+  if (!mean || !std) return r;
+  auto channels = [&](const std::vector<double>& v) {
+    Shape shape = Shape::filled(latents.ndim(), 1);
+    shape[1] = int64_t(v.size());
+    return tensor(v, shape, kFloat32).to(latents.device()).to(latents.dtype());
+  };
+  r.mean = channels(*mean), r.std = channels(*std);
+  return r;
+}
+}  // namespace
+
 Tensor Autoencoder::scaled(const Tensor& latents) {
-  double factor = config_float("scaling_factor", 1);
-  auto mean = config_list("latents_mean"), std = config_list("latents_std");
-  if (!mean || !std) return factor * latents;
-  auto channels = [&](const std::vector<double>& v) { return tensor(v, {1, int64_t(v.size()), 1, 1}, kFloat32).to(latents.device()).to(latents.dtype()); };
-  return (latents - channels(*mean)) * factor / channels(*std);
+  LatentRange r = range_of(*this, latents);
+  if (r.mean) return (latents - r.mean) * r.factor / r.std;
+  return r.shift != 0 ? (latents - r.shift) * r.factor : r.factor * latents;
 }
 
 Tensor Autoencoder::unscaled(const Tensor& latents) {
-  double factor = config_float("scaling_factor", 1);
-  auto mean = config_list("latents_mean"), std = config_list("latents_std");
-  if (!mean || !std) return latents / factor;
-  auto channels = [&](const std::vector<double>& v) { return tensor(v, {1, int64_t(v.size()), 1, 1}, kFloat32).to(latents.device()).to(latents.dtype()); };
-  return latents * channels(*std) / factor + channels(*mean);
-}
-
-std::shared_ptr<Denoiser> denoiser(std::shared_ptr<models::Model> unet) {
-  return std::make_shared<NativeDenoiser>(as<models::UNet2DConditionModel>("unet", unet, "a UNet2DConditionModel"));
-}
-
-std::shared_ptr<Autoencoder> autoencoder(std::shared_ptr<models::Model> vae) {
-  if (auto tiny = std::dynamic_pointer_cast<models::AutoencoderTiny>(vae)) return std::make_shared<NativeAutoencoder<models::AutoencoderTiny>>(tiny);
-  return std::make_shared<NativeAutoencoder<models::AutoencoderKL>>(as<models::AutoencoderKL>("vae", vae, "an AutoencoderKL or AutoencoderTiny"));
-}
-
-std::shared_ptr<TextEncoder> text_encoder(std::shared_ptr<models::Model> encoder) {
-  if (auto projects = std::dynamic_pointer_cast<models::CLIPTextModelWithProjection>(encoder))
-    return std::make_shared<NativeTextEncoder<models::CLIPTextModelWithProjection>>(projects);
-  return std::make_shared<NativeTextEncoder<models::CLIPTextModel>>(
-      as<models::CLIPTextModel>("text_encoder", encoder, "a CLIPTextModel or CLIPTextModelWithProjection"));
+  LatentRange r = range_of(*this, latents);
+  if (r.mean) return latents * r.std / r.factor + r.mean;
+  return r.shift != 0 ? latents / r.factor + r.shift : latents / r.factor;
 }
 
 }  // namespace sf::diffusion

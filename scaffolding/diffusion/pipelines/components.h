@@ -1,14 +1,19 @@
-// The networks of a pipeline as its loop calls them. C++ models are wrapped by denoiser(), autoencoder() and text_encoder(); a language binding derives
-// from the classes where a model was subclassed or hooked in its language, or is no C++ model at all.
-// A component has the state of its model and is used from one thread at a time.
+// The parts of a pipeline as its run calls them: networks behind the interface of what they do there. C++ models are
+// wrapped by component<Interface>(); a language binding derives from the interfaces where a model was subclassed or
+// hooked in its language, or is no C++ model at all. A family whose models want a wrapper of their own registers it:
+// SF_COMPONENT(TextEncoder, models::CLIPTextModel, Wrapper). A component has the state of its model and is used from
+// one thread at a time.
 #pragma once
 #include <memory>
 
 #include "scaffolding/core/generator.h"
+#include "scaffolding/diffusion/pipelines/denoiser_call.h"
 #include "scaffolding/io/object.h"
 #include "scaffolding/models/model.h"
 
 namespace sf::diffusion {
+
+template <class T> using Ref = std::shared_ptr<T>;
 
 class Component {
  public:
@@ -25,47 +30,90 @@ class Component {
   std::optional<std::vector<double>> config_list(const char* field);
 };
 
-struct DenoiserInput {
-  Tensor sample;                 // [B, C, h, w]
-  Tensor timestep;               // 0-d
-  Tensor encoder_hidden_states;  // [B, tokens, features]
-  Tensor timestep_cond;          // [B, time_cond_proj_dim], of distilled models
-  Tensor text_embeds, time_ids;  // [B, features] and [B, ids], of SDXL
-};
-
-// UNet2DConditionModel.
+// The network that a run calls in each step: a UNet or a transformer.
 class Denoiser : public Component {
  public:
-  virtual Tensor predict(const DenoiserInput& input) = 0;  // [B, out_channels, h, w]
+  static constexpr const char* kKind = "a denoiser, which is called with samples and timesteps";
+  virtual Tensor predict(const DenoiserCall& call) = 0;  // [B, out_channels, ...]
 };
 
-// AutoencoderKL or AutoencoderTiny.
+// Pictures to latents and back.
 class Autoencoder : public Component {
  public:
+  static constexpr const char* kKind = "an autoencoder";
   virtual Tensor encode(const Tensor& images, const Generator& generator) = 0;  // [B, 3, H, W] in [-1, 1] to latents, drawn where they are a distribution
   virtual Tensor decode(const Tensor& latents) = 0;                             // not scaled any more
   virtual void to(DType dtype) = 0;
 
   int64_t scale_factor();          // pixels for each latent
-  Tensor scaled(const Tensor&);    // latents as the denoiser has them, from encode's
+  Tensor scaled(const Tensor&);    // latents [B, C, ...] as the denoiser has them, from encode's
   Tensor unscaled(const Tensor&);  // and back
 };
 
-// CLIPTextModel or CLIPTextModelWithProjection.
 class TextEncoder : public Component {
  public:
+  static constexpr const char* kKind = "a text encoder";
   struct Output {
     Tensor last_hidden_state;  // [B, tokens, features]
     Tensor text_embeds;        // [B, projection_dim]; undefined of a model without projection
     Tensors hidden_states;     // of every layer, the embeddings first
   };
   virtual Output encode(const Tensor& input_ids, const Tensor& attention_mask) = 0;
+  // The norm after the last layer, for pipelines that leave layers out. NotSupported of a model that has none.
   virtual Tensor final_layer_norm(const Tensor& hidden_state) = 0;
 };
 
-// ValueError for a model of another class.
-std::shared_ptr<Denoiser> denoiser(std::shared_ptr<models::Model> unet);
-std::shared_ptr<Autoencoder> autoencoder(std::shared_ptr<models::Model> vae);
-std::shared_ptr<TextEncoder> text_encoder(std::shared_ptr<models::Model> text_encoder);
+// A C++ model behind an interface, for a model M whose calls are those of its class.
+template <class Interface, class M> class ModelComponent : public Interface {
+ public:
+  explicit ModelComponent(std::shared_ptr<M> model) : model_(std::move(model)) {}
+  io::Object config() override { return model_->config(); }
+  DType dtype() override { return model_->dtype(); }
+  Device device() override { return model_->device(); }
+  models::Model* model() override { return model_.get(); }
+
+ protected:
+  std::shared_ptr<M> model_;
+};
+
+// The wrapper of a model for an interface. TypeError naming `slot` and the classes there are for a model that is no
+// such thing, ValueError for none.
+template <class Interface> Ref<Interface> component(const std::string& slot, std::shared_ptr<models::Model> model);
+template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shared_ptr<models::Model> model);  // any model whose forward takes a timestep
+inline Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model) { return component<Denoiser>("unet", std::move(model)); }
+inline Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model) { return component<Autoencoder>("vae", std::move(model)); }
+inline Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model) { return component<TextEncoder>("text_encoder", std::move(model)); }
+
+namespace detail {
+template <class Interface> struct Wrapper {
+  const char* model;                                                    // its class
+  Ref<Interface> (*make)(const std::shared_ptr<models::Model>& model);  // null where the model is of another class
+};
+template <class Interface> std::vector<Wrapper<Interface>>& wrappers() {
+  static std::vector<Wrapper<Interface>> all;
+  return all;
+}
+[[noreturn]] void no_such_component(const std::string& slot, const char* kind, std::vector<std::string> classes, const char* got);
+
+template <class Interface, class M, class W> bool add_component() {
+  wrappers<Interface>().push_back({M::kName, [](const std::shared_ptr<models::Model>& model) -> Ref<Interface> {
+                                     auto typed = std::dynamic_pointer_cast<M>(model);
+                                     return typed ? std::make_shared<W>(typed) : nullptr;
+                                   }});
+  return true;
+}
+}  // namespace detail
+
+template <class Interface> Ref<Interface> component(const std::string& slot, std::shared_ptr<models::Model> model) {
+  std::vector<std::string> classes;
+  for (auto& w : detail::wrappers<Interface>()) {
+    if (Ref<Interface> made = w.make(model)) return made;
+    classes.push_back(w.model);
+  }
+  detail::no_such_component(slot, Interface::kKind, std::move(classes), model ? model->type() : nullptr);
+}
+
+#define SF_COMPONENT(Interface, Model, ...) \
+  [[maybe_unused]] static const bool SF_CAT(sf_component_, __COUNTER__) = ::sf::diffusion::detail::add_component<Interface, Model, __VA_ARGS__>()
 
 }  // namespace sf::diffusion

@@ -14,13 +14,6 @@ namespace sf::diffusion {
 
 namespace {
 
-constexpr size_t kInputs = 6;
-using Inputs = std::array<Tensor, kInputs>;
-
-Inputs inputs_of(const DenoiserInput& in) { return {in.sample, in.timestep, in.encoder_hidden_states, in.timestep_cond, in.text_embeds, in.time_ids}; }
-DenoiserInput input_of(const Inputs& t) { return {t[0], t[1], t[2], t[3], t[4], t[5]}; }
-constexpr size_t kContext = 2;
-
 bool same_kind(const Tensor& a, const Tensor& b) {
   if (!a || !b) return !a && !b;
   return a.dtype() == b.dtype() && a.device() == b.device() && a.shape() == b.shape() && a.strides() == b.strides();
@@ -47,23 +40,31 @@ void add(std::vector<uint64_t>& words, const Tensor& t) {
 
 struct DenoiserGraphs::Graph {
   std::unique_ptr<cuda::CudaGraph> graph;  // goes last, after what lies in its memory
-  Inputs inputs;                           // read by the graph
-  std::array<Given, kInputs> given;
+  DenoiserCall call;                       // of tensors that the graph reads
+  std::vector<Given> given;                // what each of them was written from
   bool keeps_context = false;
-  models::ContextCache context;  // of inputs[kContext]
+  models::ContextCache context;  // of the text among them
   Tensor output;
   int64_t run = 0;  // the last one that used it
 
-  bool takes(const Inputs& in, bool keeps) const {
-    return keeps == keeps_context && std::equal(in.begin(), in.end(), inputs.begin(), [](const Tensor& a, const Tensor& b) { return same_kind(a, b); });
+  bool takes(const DenoiserCall& c, bool keeps) const {
+    return keeps == keeps_context && std::equal(c.begin(), c.end(), call.begin(), call.end(), [](const DenoiserArgument& a, const DenoiserArgument& b) {
+             return a.name == b.name && a.role == b.role && same_kind(a.tensor, b.tensor);
+           });
   }
-  void write(const Inputs& in, int64_t this_run) {
+  bool has_text_of(const DenoiserCall& c) const {
+    for (size_t i = 0; i < c.size(); ++i)
+      if (c[i].role == ArgumentRole::Text && !given[i].is(c[i].tensor)) return false;
+    return true;
+  }
+  void write(const DenoiserCall& c, int64_t this_run) {
     bool context_changed = run != this_run;  // a new run counts as a new text, whatever its address: weights may lie where others did
-    for (size_t i = 0; i < kInputs; ++i) {
-      if (!in[i] || given[i].is(in[i])) continue;
-      inputs[i].copy_(in[i]);
-      given[i] = {in[i], in[i].version()};
-      context_changed = context_changed || i == kContext;
+    for (size_t i = 0; i < c.size(); ++i) {
+      const Tensor& t = c[i].tensor;
+      if (!t || given[i].is(t)) continue;
+      call[i].tensor.copy_(t);
+      given[i] = {t, t.version()};
+      context_changed = context_changed || c[i].role == ArgumentRole::Text;
     }
     if (context_changed) context.refresh();
     run = this_run;
@@ -114,8 +115,7 @@ void DenoiserGraphs::clear() {
   pool_ = 0;
 }
 
-DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const DenoiserInput& input, bool keeps_context) {
-  Inputs in = inputs_of(input);
+DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run) {
   auto take = [&](auto at) -> Graph& {
     graphs_.splice(graphs_.begin(), graphs_, at);
     return *graphs_.front();
@@ -125,33 +125,36 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
   size_t of_this_run = 0;
   for (auto at = graphs_.begin(); at != graphs_.end(); ++at) {
     Graph& g = **at;
-    if (!g.takes(in, keeps_context)) continue;
-    if (g.run == run_ && g.given[kContext].is(in[kContext])) return take(at);
+    if (!g.takes(call, keeps_context)) continue;
+    if (g.run == run && g.has_text_of(call)) return take(at);
     oldest = at;
-    of_this_run += g.run == run_;
+    of_this_run += g.run == run;
   }
-  if (oldest != graphs_.end() && ((*oldest)->run != run_ || of_this_run >= 2)) return take(oldest);
+  if (oldest != graphs_.end() && ((*oldest)->run != run || of_this_run >= 2)) return take(oldest);
 
   if (graphs_.size() >= kMost) graphs_.pop_back();
   if (!pool_) pool_ = cuda::new_graph_pool();
   auto made = std::make_unique<Graph>();
   Graph& g = *made;
   g.keeps_context = keeps_context;
-  g.run = run_;
-  for (size_t i = 0; i < kInputs; ++i) {
-    if (!in[i]) continue;
-    g.inputs[i] = empty_strided(in[i].shape(), in[i].strides(), in[i].dtype(), in[i].device());
-    g.inputs[i].copy_(in[i]);
-    g.given[i] = {in[i], in[i].version()};
+  g.run = run;
+  g.call = call;
+  for (auto& argument : g.call) {
+    const Tensor t = argument.tensor;
+    g.given.push_back({t, t ? t.version() : 0});
+    if (!t) continue;
+    argument.tensor = empty_strided(t.shape(), t.strides(), t.dtype(), t.device());
+    argument.tensor.copy_(t);
   }
-  DenoiserInput own = input_of(g.inputs);
+  const DenoiserCall& own = g.call;
+  const Device device = denoiser.device();
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context) scope.emplace(g.context);
   // On the current stream, whose memory others use too; libraries are loaded, plans made and tables copied here, and the text's part is computed.
   denoiser.predict(own);
   try {
-    accelerator(in[0].device()).empty_cache(in[0].device().index);  // the capture cannot take it back
-    g.graph = cuda::capture([&] { g.output = denoiser.predict(own); }, {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, in[0].device());
+    accelerator(device).empty_cache(device.index);  // the capture cannot take it back
+    g.graph = cuda::capture([&] { g.output = denoiser.predict(own); }, {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, device);
   } catch (const Error& e) {
     fail<RuntimeError>("pipeline: the denoiser cannot be captured as a CUDA graph; capture=False runs it step by step: ", e.what());
   }
@@ -160,32 +163,33 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
   return g;
 }
 
-Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserInput& input, bool keeps_context) {
+Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run) {
   if (Words now = state_of(denoiser); now != state_) {
     clear();
     state_ = std::move(now);
   }
-  Graph& g = graph_for(denoiser, input, keeps_context);
-  g.write(inputs_of(input), run_);
+  Graph& g = graph_for(denoiser, call, keeps_context, run);
+  g.write(call, run);
   g.graph->replay();
   ++replays_;
   return g.output.clone();  // schedulers keep results, and the next replay overwrites this one
 }
 
-DenoiserRun::DenoiserRun(Denoiser& denoiser, DenoiserGraphs& graphs, bool captures, bool keeps_context)
-    : denoiser_(denoiser), graphs_(graphs), captures_(captures && DenoiserGraphs::why_not(denoiser).empty()), keeps_context_(keeps_context) {
-  graphs_.begin_run();
+DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context)
+    : denoiser_(std::move(denoiser)), graphs_(std::move(graphs)), keeps_context_(keeps_context), run_(graphs_->begin_run()) {
+  const bool native = DenoiserGraphs::why_not(*denoiser_).empty();
+  captures_ = captures && native;
   // Convolutions read weights channels-last: of another order each replay would make a copy.
-  if (captures_) nn::to(*denoiser.model(), {.memory_format = MemoryFormat::ChannelsLast});
+  if (captures_) nn::to(*denoiser_->model(), {.memory_format = MemoryFormat::ChannelsLast});
   // With and without graphs, whose numbers are then those of the same products.
-  if (DenoiserGraphs::why_not(denoiser).empty()) models::pack_projections(*denoiser.model());
+  if (native) models::pack_projections(*denoiser_->model());
 }
 
-Tensor DenoiserRun::predict(const DenoiserInput& input) {
-  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled()) return graphs_.predict(denoiser_, input, keeps_context_);
+Tensor DenoiserRun::predict(const DenoiserCall& call) {
+  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled()) return graphs_->predict(*denoiser_, call, keeps_context_, run_);
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);
-  return denoiser_.predict(input);
+  return denoiser_->predict(call);
 }
 
 }  // namespace sf::diffusion

@@ -2,7 +2,6 @@
 // and hands out a copy of the result: a step costs one launch instead of some hundred, with the same numbers.
 // Shared by the pipelines of the same networks and kept from call to call. Used by one thread at a time.
 #pragma once
-#include <array>
 #include <list>
 
 #include "scaffolding/backend/cuda_graph.h"
@@ -26,10 +25,10 @@ class DenoiserGraphs {
   // Why calls of this denoiser are no graphs: it is on the CPU, Python's, or has hooks, which see every call. Empty where they are.
   static std::string why_not(Denoiser& denoiser);
 
-  void begin_run() { ++run_; }  // what is made of the text is computed anew
-  // denoiser.predict(input). Graphs of other weights, adapters, modes and dtypes than the denoiser has now are dropped. keeps_context: what is made of the
-  // text is computed once a run, outside of the graph (models::ContextCache).
-  Tensor predict(Denoiser& denoiser, const DenoiserInput& input, bool keeps_context);
+  int64_t begin_run() { return ++runs_; }  // the number of a run, for which what is made of the text is computed anew
+  // denoiser.predict(call) of that run. Graphs of other weights, adapters, modes and dtypes than the denoiser has now are dropped. keeps_context: what is
+  // made of the text is computed once a run, outside of the graph (models::ContextCache).
+  Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run);
   void clear();  // gives their memory back
   Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }
 
@@ -37,28 +36,29 @@ class DenoiserGraphs {
   struct Graph;
   using Words = std::vector<uint64_t>;
   static Words state_of(Denoiser& denoiser);
-  Graph& graph_for(Denoiser& denoiser, const DenoiserInput& input, bool keeps_context);
+  Graph& graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run);
 
   std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
   Words state_;                               // of the weights that they read
   cuda::GraphPool pool_ = 0;
-  int64_t run_ = 0, captures_ = 0, replays_ = 0;
+  int64_t runs_ = 0, captures_ = 0, replays_ = 0;
 };
 
-// A denoiser as the loops of pipelines call it for the length of one run: captured, and with its text kept, where the options say so.
+// A denoiser as a run calls it: captured, and with its text kept, where the options say so. Runs of one denoiser may take turns.
 class DenoiserRun final : public Denoiser {
  public:
-  DenoiserRun(Denoiser& denoiser, DenoiserGraphs& graphs, bool captures, bool keeps_context);
-  Tensor predict(const DenoiserInput& input) override;
-  io::Object config() override { return denoiser_.config(); }
-  DType dtype() override { return denoiser_.dtype(); }
-  Device device() override { return denoiser_.device(); }
-  models::Model* model() override { return denoiser_.model(); }
+  DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context);
+  Tensor predict(const DenoiserCall& call) override;
+  io::Object config() override { return denoiser_->config(); }
+  DType dtype() override { return denoiser_->dtype(); }
+  Device device() override { return denoiser_->device(); }
+  models::Model* model() override { return denoiser_->model(); }
 
  private:
-  Denoiser& denoiser_;
-  DenoiserGraphs& graphs_;
+  Ref<Denoiser> denoiser_;
+  Ref<DenoiserGraphs> graphs_;
   bool captures_, keeps_context_;
+  int64_t run_;
   models::ContextCache context_;
 };
 

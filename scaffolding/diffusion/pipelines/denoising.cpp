@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scaffolding/backend/cpu/lean_memory.h"
+#include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/guidance.h"
 #include "scaffolding/ops/ops.h"
 
@@ -14,6 +15,8 @@ GuidanceMode guidance_mode(std::string_view name) {
   if (name == "sequential") return GuidanceMode::Sequential;
   fail("guidance_mode: must be 'batched' or 'sequential', got '", name, "'");
 }
+
+const char* name_of(GuidanceMode mode) { return mode == GuidanceMode::Batched ? "batched" : "sequential"; }
 
 void StepSchedule::keep(int64_t begin, int64_t end) {
   timesteps = timesteps.slice(0, begin, end);
@@ -47,23 +50,22 @@ StepOptions step_options(const Scheduler& scheduler, double eta, const Generator
   return options;
 }
 
-Tensor predict_noise(Denoiser& unet, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const Conditioning& c,
-                     const Guidance& guidance) {
+Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const DenoiserCall& told,
+                     const Guidance& guidance, int64_t output_channels) {
   cpu::LeanMemory lean;
-  Tensor timestep = schedule.timestep(i), input = scheduler.scale_model_input(latents, schedule.values[i]);
-  auto call = [&](const Tensor& sample, const Tensor& embeds, const Tensor& text, const Tensor& ids, const Tensor& channels) {
-    return unet.predict({channels ? cat({sample, channels}, 1) : sample, timestep, embeds, c.timestep_cond, text, ids});
+  const Tensor timestep = schedule.timestep(i), input = scheduler.scale_model_input(latents, schedule.values[i]);
+  auto call = [&](const DenoiserCall& arguments, const Tensor& sample) {
+    Tensor out = denoiser.predict(arguments.with(sample, timestep));
+    return output_channels && out.size(1) > output_channels ? out.narrow(1, 0, output_channels) : out;
   };
-  if (!guidance.on()) return call(input, c.prompt_embeds, c.text_embeds, c.time_ids, c.channels);
+  if (!guidance.on()) return call(told, input);
   Tensor uncond, text;
   if (guidance.mode == GuidanceMode::Batched) {
-    Tensors halves = call(cat({input, input}, 0), c.prompt_embeds, c.text_embeds, c.time_ids, c.channels).chunk(2, 0);
+    Tensors halves = call(told, cat({input, input}, 0)).chunk(2, 0);
     uncond = halves[0], text = halves[1];
   } else {
-    int64_t B = latents.size(0);
-    auto half = [&](const Tensor& t, int64_t i) { return t ? t.narrow(0, i * B, B) : t; };
-    auto of = [&](int64_t i) { return call(input, half(c.prompt_embeds, i), half(c.text_embeds, i), half(c.time_ids, i), half(c.channels, i)); };
-    uncond = of(0), text = of(1);
+    const int64_t B = latents.size(0);
+    uncond = call(told.half(0, B), input), text = call(told.half(1, B), input);
   }
   Tensor noise = uncond + guidance.scale * (text - uncond);
   return guidance.rescale > 0 ? rescale_noise_cfg(noise, text, guidance.rescale) : noise;
@@ -77,34 +79,6 @@ Tensor guidance_scale_embedding(double guidance_scale, int64_t batch, int64_t di
   Tensor embedding = cat({sin(x), cos(x)}, 0);
   if (dim % 2) embedding = pad(embedding, {0, 1});
   return embedding.unsqueeze(0).expand({batch, dim}).contiguous().to(dtype).to(device);
-}
-
-StepLoop::StepLoop(const char* who, Scheduler& scheduler, const StepSchedule& schedule, StepCallback callback, StepProgress progress, std::stop_token stop)
-    : who_(who),
-      schedule_(schedule),
-      order_(scheduler.order()),
-      warmup_(std::max<int64_t>(int64_t(schedule.size()) - schedule.num_inference_steps * scheduler.order(), 0)),
-      callback_(std::move(callback)),
-      progress_(std::move(progress)),
-      stop_(std::move(stop)) {
-  if (progress_) progress_(0, schedule.num_inference_steps);
-}
-
-void StepLoop::begin_step() const {
-  if (stop_.stop_requested()) fail<Stopped>(who_, ": stopped after ", done_, " of ", schedule_.num_inference_steps, " steps");
-}
-
-void StepLoop::end_step(size_t i, Guidance& guidance, std::map<std::string, Tensor*> tensors) {
-  if (callback_) {
-    StepState state{.step = int64_t(i), .timestep = schedule_.timestep(i), .tensors = std::move(tensors), .guidance = guidance};
-    callback_(state);
-    interrupt_ = state.interrupt;
-  }
-  int64_t n = int64_t(i) + 1;
-  if (n == int64_t(schedule_.size()) || (n > warmup_ && n % order_ == 0)) {
-    ++done_;
-    if (progress_) progress_(std::min(done_, schedule_.num_inference_steps), schedule_.num_inference_steps);
-  }
 }
 
 }  // namespace sf::diffusion

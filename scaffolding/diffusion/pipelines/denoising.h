@@ -1,23 +1,14 @@
-// What the loops of all pipelines are made of: schedules, guidance, steps with their callback, and the stop on demand.
+// What the steps of all pipelines are made of: schedules, guidance, and the denoiser's guided output.
 #pragma once
-#include <functional>
-#include <map>
-#include <stop_token>
-
-#include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/components.h"
 #include "scaffolding/diffusion/schedulers/scheduler.h"
 
 namespace sf::diffusion {
 
-// A run was stopped before it was done: see GenerationOptions::stop.
-struct Stopped : RuntimeError {
-  using RuntimeError::RuntimeError;
-};
-
 // Batched: one call of the denoiser with both halves, 2 B samples. Sequential: two calls, with half the activations in memory.
 enum class GuidanceMode : uint8_t { Batched, Sequential };
 GuidanceMode guidance_mode(std::string_view name);  // "batched", "sequential"; ValueError otherwise
+const char* name_of(GuidanceMode mode);
 
 struct Guidance {
   double scale = 7.5;  // above 1: on
@@ -26,18 +17,6 @@ struct Guidance {
   bool embedded = false;  // a distilled model takes the scale as an input, and is called once
   bool on() const { return scale > 1 && !embedded; }
 };
-
-// What a callback sees at the end of a step, and may change. Tensors have diffusers' names; with guidance on, those with a negative and a positive
-// half hold both, the negative one first.
-struct StepState {
-  int64_t step = 0;
-  Tensor timestep;  // 0-d
-  std::map<std::string, Tensor*> tensors;
-  Guidance& guidance;
-  bool interrupt = false;  // true: the steps that remain are left out, and what is there is decoded
-};
-using StepCallback = std::function<void(StepState& state)>;
-using StepProgress = std::function<void(int64_t done, int64_t total)>;
 
 // The part of a schedule that is run.
 struct StepSchedule {
@@ -63,34 +42,12 @@ void start_at_strength(const char* who, Scheduler& scheduler, StepSchedule& sche
 // eta and generator, where the scheduler's step takes them.
 StepOptions step_options(const Scheduler& scheduler, double eta, const Generators& generator);
 
-// Samples of one batch with what the denoiser is told about them. With guidance on, all but `timestep_cond` have 2 B samples, negative ones first.
-struct Conditioning {
-  Tensor prompt_embeds, timestep_cond, text_embeds, time_ids;
-  Tensor channels;  // [.., c, h, w]: what an inpainting model takes besides the latents
-};
-// The guided output of the denoiser for latents[B, C, h, w] at step i.
-Tensor predict_noise(Denoiser& unet, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const Conditioning& conditioning,
-                     const Guidance& guidance);
+// The guided output of the denoiser for latents[B, C, ...] at step i. told: the other arguments, where guidance is on with both halves. output_channels: of
+// the output, those that are looked at; 0: all.
+Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const DenoiserCall& told,
+                     const Guidance& guidance, int64_t output_channels = 0);
 
 // Of a distilled model: guidance_scale - 1 for each of the samples as [batch, dim] (Luo et al. 2023, arXiv 2310.04378). Undefined for dim 0.
 Tensor guidance_scale_embedding(double guidance_scale, int64_t batch, int64_t dim, DType dtype, Device device);
-
-// Ends of steps: tells progress, calls back, and looks whether the run should stop.
-class StepLoop {
- public:
-  StepLoop(const char* who, Scheduler& scheduler, const StepSchedule& schedule, StepCallback callback, StepProgress progress, std::stop_token stop);
-  bool interrupted() const { return interrupt_; }
-  void begin_step() const;  // Stopped where that was asked for
-  void end_step(size_t i, Guidance& guidance, std::map<std::string, Tensor*> tensors);
-
- private:
-  const char* who_;
-  const StepSchedule& schedule_;
-  int64_t order_, warmup_, done_ = 0;
-  StepCallback callback_;
-  StepProgress progress_;
-  std::stop_token stop_;
-  bool interrupt_ = false;
-};
 
 }  // namespace sf::diffusion

@@ -1,98 +1,139 @@
-// DiffusionPipeline: networks, tokenizers and a scheduler that together turn prompts into pictures; diffusers' classes and arguments. A call draws
-// from the CPU generator as diffusers does, so that the same seed gives the same picture. Calls run without recording gradients.
-// Shares its components; one call at a time for those.
+// DiffusionPipeline: networks, tokenizers and a scheduler that together turn prompts, labels or pictures into pictures;
+// diffusers' classes and arguments. A call draws from the CPU generator as diffusers does, so that the same seed gives
+// the same picture. Calls run without recording gradients.
+//
+//   struct DiTOptions { std::vector<int64_t> class_labels; ...; OptionFields fields(); };
+//   struct DiTPipeline : PipelineOf<DiTPipeline, DiTOptions> {
+//     static constexpr const char* kName = "DiTPipeline";
+//     Ref<Denoiser> transformer;
+//     Ref<Autoencoder> vae;
+//     Ref<Scheduler> scheduler;
+//     SF_COMPONENTS(transformer, vae, scheduler)
+//     std::unique_ptr<Run> prepare(const DiTOptions& options) const;  // from the checks to the noise
+//   };
+//   SF_PIPELINE(DiTPipeline).family("dit").task(Task::ClassToImage).call("class_labels, ...");  // in the .cpp: registry.h
+//
+// Copies share their components; one call at a time for those.
 #pragma once
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/diffusion/pipelines/component_slots.h"
 #include "scaffolding/diffusion/pipelines/denoiser_graphs.h"
-#include "scaffolding/diffusion/pipelines/denoising.h"
-#include "scaffolding/diffusion/pipelines/image_processor.h"
-#include "scaffolding/diffusion/pipelines/prompt_embedding.h"
-#include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/diffusion/pipelines/option_fields.h"
+#include "scaffolding/diffusion/pipelines/run.h"
 
 namespace sf::diffusion {
 
-struct PipelineComponents {
-  std::shared_ptr<Autoencoder> vae;
-  std::shared_ptr<TextEncoder> text_encoder, text_encoder_2;
-  std::shared_ptr<const tokenizers::CLIPTokenizer> tokenizer, tokenizer_2;
-  std::shared_ptr<Denoiser> unet;
-  std::shared_ptr<Scheduler> scheduler;
-  bool force_zeros_for_empty_prompt = true;  // SDXL: without a negative prompt its embeds are zeros
-  bool requires_aesthetics_score = false;    // SDXL's refiner
-  std::optional<double> guidance_scale;      // what the model's makers advise, for programs to begin with; calls take their own argument
-  std::shared_ptr<DenoiserGraphs> graphs;    // shared by pipelines of the same denoiser; absent: of this one alone
-};
+struct LoadPipelineOptions;
 
-// What a call of every pipeline takes.
-struct GenerationOptions {
-  std::vector<std::string> prompt, negative_prompt;  // one for each sample; a negative prompt may be one for all. Empty: embeds are given
-  std::optional<int64_t> height, width;              // pixels; absent: what the denoiser was trained on
-  int64_t num_inference_steps = 50;
-  std::optional<std::vector<double>> timesteps, sigmas;
-  double guidance_scale = 7.5;  // above 1: classifier-free guidance
-  double guidance_rescale = 0;  // Lin et al. 2023, section 3.4
-  GuidanceMode guidance_mode = GuidanceMode::Batched;
-  std::optional<int64_t> clip_skip;  // layers of the text encoder that are left out
-  PromptSyntax prompt_syntax = PromptSyntax::Plain;
-  int64_t num_images_per_prompt = 1;
-  double eta = 0;  // DDIM
-  Generators generator;
-  Tensor latents;                                // [B, C, h, w] of unit noise, instead of drawing
-  Tensor prompt_embeds, negative_prompt_embeds;  // [prompts, tokens, features], instead of prompts
-  bool output_latents = false;                   // the result is latents, not pictures
-  bool capture = true;                           // on CUDA the denoiser's calls are replays of a graph, unless DenoiserGraphs::why_not
-  bool cache_prompt = true;                      // what the denoiser makes of the text (keys and values of cross-attention) is computed once
-  StepCallback callback_on_step_end;
-  StepProgress progress;
-  std::stop_token stop;  // asked between steps: Stopped is thrown, and nothing is left behind
-};
-
-struct PipelineOutput {
-  Tensor images;                       // [B, 3, H, W] in [0, 1], or latents
-  std::vector<std::string> truncated;  // parts of prompts that did not fit
-};
-
-class DiffusionPipeline : public PipelineComponents {
+class DiffusionPipeline {
  public:
-  explicit DiffusionPipeline(PipelineComponents components) : PipelineComponents(std::move(components)) {
-    if (!graphs) graphs = std::make_shared<DenoiserGraphs>();
-  }
   virtual ~DiffusionPipeline() = default;
   virtual const char* name() const = 0;  // diffusers' class name
-  int64_t vae_scale_factor() const { return vae ? vae->scale_factor() : 8; }
+  virtual ComponentSlots components() = 0;
+  virtual io::Fields fields() { return {}; }  // the other entries of model_index.json, as diffusers' constructor has them
+  virtual std::shared_ptr<DiffusionPipeline> clone() const = 0;
+  virtual AnyOptions make_options() const = 0;
+  // A run of it, before its first step. ValueError for options that contradict each other or do not fit the components.
+  virtual std::unique_ptr<Run> start(const AnyOptions& options) const = 0;
+  // What prompts are encoded to, under the names of the options that take it; empty where there are no prompts.
+  virtual std::vector<std::pair<std::string, Tensor>> encoded_prompt(const AnyOptions&) const { return {}; }
+
+  // Its parts by what they are; null where it has none of the kind, or that one is absent.
+  Ref<Denoiser> the_denoiser() const { return first<Ref<Denoiser>>(); }
+  Ref<Autoencoder> the_autoencoder() const { return first<Ref<Autoencoder>>(); }
+  Ref<Scheduler> the_scheduler() const { return first<Ref<Scheduler>>(); }
+  void set_scheduler(Ref<Scheduler> scheduler);
+
+  int64_t vae_scale_factor() const;  // pixels for each latent
   struct Size {
     int64_t height, width;  // pixels
   };
-  Size size(const GenerationOptions& o) const;  // what was asked for, or what the denoiser was trained on
+  // What was asked for, or what the denoiser was trained on.
+  Size size(std::optional<int64_t> height = {}, std::optional<int64_t> width = {}) const;
+  virtual Tensor decoded(const Tensor& latents) const;  // to pictures in [0, 1], float32
+  // The C++ models that it has, in the order of its components.
+  std::vector<models::Model*> native_models() const;
+
+  std::optional<double> advised_guidance_scale;  // what the model's makers advise, for programs to begin with; calls take their own argument
+  // Shared by pipelines of the same denoiser.
+  Ref<DenoiserGraphs> graphs = std::make_shared<DenoiserGraphs>();
 
  protected:
-  // ValueError for arguments that contradict each other, and for components that are needed and absent.
-  void check_call(const GenerationOptions& o) const;
+  // ValueError naming a component that is needed and absent.
+  void check_components() const;
   void check_image(const Tensor& image) const;
-  int64_t prompts(const GenerationOptions& o) const;  // how many
-  Guidance guidance(const GenerationOptions& o) const;
-  Tensor timestep_cond(const GenerationOptions& o, int64_t batch, DType dtype) const;
-  // Noise [batch, channels, height / 8, width / 8] or the caller's latents, as strong as the scheduler begins.
-  Tensor initial_latents(const GenerationOptions& o, int64_t batch, int64_t channels, int64_t height, int64_t width, DType dtype) const;
-  void check_generators(const GenerationOptions& o, int64_t batch) const;
-  // images[n, 3, H, W] in [-1, 1] to latents, each drawn by its own generator where there is a list of them. Latents come back as they are.
+  void check_generators(const Generators& generators, int64_t batch) const;
+  // Noise [batch, channels, ...] or the caller's latents of that batch and channels, as strong as the scheduler begins.
+  Tensor initial_latents(const Scheduler& scheduler, const Tensor& given, const Generators& generator, const Shape& shape, DType dtype) const;
+  // images[n, 3, H, W] in [-1, 1] to latents, each drawn by its own generator where there is a list of them. Latents
+  // come back as they are.
   Tensor encode_images(const Tensor& images, const Generators& generator, DType dtype) const;
-  Tensor decoded(const Tensor& latents) const;  // to pictures in [0, 1], float32
+
+  template <class O> void begin(Run& run, const O& options) const {
+    run.callback_ = options.callback_on_step_end, run.progress_ = options.progress, run.stop_ = options.stop;
+    run.output_latents = options.output_latents;
+    begin(run, options.capture, options.cache_prompt);
+  }
+
+ private:
+  void begin(Run& run, bool capture, bool cache_prompt) const;
+  template <class T> T first() const {
+    for (auto& slot : const_cast<DiffusionPipeline*>(this)->components())
+      if (auto* place = slot.as<T>()) return *place;
+    return {};
+  }
 };
+
+// The part of a pipeline class that follows from its options. Base: DiffusionPipeline, or what the classes of a family
+// share.
+template <class Self, class O, class Base = DiffusionPipeline> class PipelineOf : public Base {
+ public:
+  using Options = O;
+  using Base::Base;
+  const char* name() const override { return Self::kName; }
+  std::shared_ptr<DiffusionPipeline> clone() const override { return std::make_shared<Self>(self()); }
+  AnyOptions make_options() const override { return AnyOptions::of<O>(); }
+
+  std::unique_ptr<Run> start(const O& options) const {
+    autograd::NoGrad no_grad;
+    std::unique_ptr<Run> run = self().prepare(options);
+    this->begin(*run, options);
+    return run;
+  }
+  std::unique_ptr<Run> start(const AnyOptions& options) const override { return start(options.as<O>()); }
+  std::vector<std::pair<std::string, Tensor>> encoded_prompt(const AnyOptions& options) const override {
+    if constexpr (requires { self().prompt_tensors(options.as<O>()); }) {
+      autograd::NoGrad no_grad;
+      return self().prompt_tensors(options.as<O>());
+    } else {
+      return Base::encoded_prompt(options);
+    }
+  }
+
+  // ValueError for options that contradict each other or do not fit the components; Stopped.
+  PipelineOutput operator()(const O& options) const {
+    std::unique_ptr<Run> run = start(options);
+    while (!run->done()) run->step();
+    return run->finish();
+  }
+
+  // A folder, or a repository of the hub: see load_pipeline (pipeline_files.h).
+  static Self from_pretrained(const std::string& folder, const LoadPipelineOptions& options = {});
+
+ private:
+  const Self& self() const { return static_cast<const Self&>(*this); }
+};
+
+// `made` around another pipeline's components of the same names, which are shared, and its other entries of
+// model_index.json. ValueError naming a component that it needs and the other has not.
+void share_components(const DiffusionPipeline& from, DiffusionPipeline& made);
+template <class P> P from_pipe(const DiffusionPipeline& pipeline) {
+  P made;
+  share_components(pipeline, made);
+  return made;
+}
 
 // samples[n, ...] as often as they fit into a batch, all of them in turn. ValueError where they do not.
 Tensor fill_batch(const char* who, const char* what, const Tensor& samples, int64_t batch);
-
-struct StableDiffusionEmbeds {
-  Tensor prompt_embeds, negative_prompt_embeds;  // [B, tokens, features]; the second undefined without guidance
-  std::vector<std::string> truncated;
-};
-
-// What the pipelines of Stable Diffusion 1 and 2 share.
-class StableDiffusionBase : public DiffusionPipeline {
- public:
-  using DiffusionPipeline::DiffusionPipeline;
-  // Of B = prompts * num_images_per_prompt samples.
-  StableDiffusionEmbeds encode_prompt(const GenerationOptions& options) const;
-};
 
 }  // namespace sf::diffusion

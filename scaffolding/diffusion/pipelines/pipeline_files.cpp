@@ -1,14 +1,15 @@
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/model_folder.h"
+#include "scaffolding/io/object_entries.h"
 #include "scaffolding/io/upload_ring.h"
-#include "scaffolding/models/single_file/single_file.h"
 #include "scaffolding/nn/closest.h"
-#include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/tokenizers/pretrained.h"
 
 namespace sf::diffusion {
 
@@ -17,11 +18,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kIndexFile = "model_index.json";
-// What checks and describes pictures, and makes none.
 constexpr const char* kGuidanceKey = "_guidance_scale";
+// What checks and describes pictures, and makes none.
 constexpr const char* kIgnored[] = {"CLIPImageProcessor",           "CLIPFeatureExtractor", "StableDiffusionSafetyChecker", "CLIPVisionModelWithProjection",
                                     "StableDiffusionXLWatermarker", "SiglipImageProcessor"};
-constexpr const char* kTokenizers[] = {"CLIPTokenizer", "CLIPTokenizerFast"};
 
 std::string text_or_nothing(const io::Object& o, const std::string& where) {
   if (o.is(io::Object::None)) return {};
@@ -82,149 +82,218 @@ void write_pipeline_index(const PipelineIndex& index, const std::string& folder)
   io::write_config_file(io::Object::container(io::Object::Dict, std::move(items)), (fs::path(folder) / kIndexFile).string());
 }
 
-std::string component_kind(const PipelineIndex::Row& row) {
-  if (row.class_name.empty()) return "none";
-  if (models::find_model(row.class_name)) return "model";
-  if (is_one_of(row.class_name, scheduler_names())) return "scheduler";
-  if (is_one_of(row.class_name, kTokenizers)) return "tokenizer";
-  if (is_one_of(row.class_name, kIgnored)) return "ignored";
-  std::vector<std::string> known = scheduler_names();
+ComponentKind component_kind(const PipelineIndex::Row& row) {
+  if (row.class_name.empty()) return ComponentKind::None;
+  if (models::find_model(row.class_name)) return ComponentKind::Model;
+  std::vector<std::string> known = scheduler_names(), tokenizers = tokenizers::tokenizer_classes();
+  if (is_one_of(row.class_name, known)) return ComponentKind::Scheduler;
+  if (is_one_of(row.class_name, tokenizers)) return ComponentKind::Tokenizer;
+  if (is_one_of(row.class_name, kIgnored)) return ComponentKind::Ignored;
   for (auto& entry : models::all_models()) known.push_back(entry.name);
-  known.insert(known.end(), std::begin(kTokenizers), std::end(kTokenizers));
+  known.insert(known.end(), tokenizers.begin(), tokenizers.end());
   fail("pipeline: there is no class '", row.class_name, "' for '", row.name, "'", nn::closest_hint(row.class_name, known));
 }
+
+// ---- plans
+
+namespace {
 
 bool has_weights(const std::string& folder, const std::string& library, const std::string& variant) {
   std::error_code error;
   std::string stem = library == "transformers" ? "model" : "diffusion_pytorch_model";
-  std::string part = variant.empty() ? "" : "." + variant;
   for (auto& entry : fs::directory_iterator(folder, error)) {
     std::string name = entry.path().filename().string();
     bool starts = name.starts_with(stem) || (library == "transformers" && name.starts_with("pytorch_model"));
-    if (starts && (part.empty() || name.find(part + ".") != name.npos)) return true;
+    if (starts && name.find("." + variant + ".") != name.npos) return true;
   }
   return false;
 }
 
-namespace {
+std::string in_folder(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
-void take(PipelineComponents& c, const std::string& name, std::shared_ptr<models::Model> model) {
-  if (name == "unet") c.unet = denoiser(std::move(model));
-  else if (name == "vae") c.vae = autoencoder(std::move(model));
-  else if (name == "text_encoder") c.text_encoder = text_encoder(std::move(model));
-  else if (name == "text_encoder_2") c.text_encoder_2 = text_encoder(std::move(model));
+// The entries of a model_index.json that are fields of the pipeline and say something.
+io::Object fields_in(const PipelineEntry& entry, const io::Object& dict) {
+  io::Object out = io::Object::container(io::Object::Dict);
+  auto made = entry.make();
+  for (auto& field : made->fields())
+    if (auto* value = dict.find(field.name); value && !value->is(io::Object::None)) io::set_entry(out, field.name, *value);
+  return out;
 }
 
-void take_flags(PipelineComponents& c, const io::Object& config) {
-  auto flag = [&](const char* name, bool otherwise) {
-    auto* value = config.find(name);
-    return value && value->is(io::Object::Bool) ? value->as_bool() : otherwise;
-  };
-  c.force_zeros_for_empty_prompt = flag("force_zeros_for_empty_prompt", true);
-  c.requires_aesthetics_score = flag("requires_aesthetics_score", false);
+std::vector<std::string> folders_with_config(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (auto& entry : fs::directory_iterator(folder, error))
+    if (fs::is_regular_file(entry.path() / "config.json", error)) names.push_back(entry.path().filename().string());
+  return names;
 }
 
-std::shared_ptr<const tokenizers::CLIPTokenizer> clip_tokenizer(const std::string& folder) {
-  return std::make_shared<const tokenizers::CLIPTokenizer>(tokenizers::CLIPTokenizer::from_pretrained(folder));
+bool fits(const ComponentSlot& slot, ComponentKind kind) {
+  if (kind == ComponentKind::Model) return slot.is_network();
+  if (kind == ComponentKind::Scheduler) return slot.as<Ref<Scheduler>>();
+  return kind == ComponentKind::Tokenizer && slot.as<Ref<const tokenizers::Tokenizer>>();
 }
 
 }  // namespace
 
-LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipelineOptions& o) {
-  std::string folder = io::resolve_model_folder(name_or_folder, {.hub = o.hub, .variant = o.variant, .use_safetensors = o.use_safetensors});
+LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
   PipelineIndex index = read_pipeline_index(folder);
-  LoadedPipeline out;
-  out.class_name = index.class_name;
-  auto ring = io::UploadRing::of(o.device);  // one for all components
-  bool any_variant = o.variant.empty();
-  for (auto& row : index.rows)
-    if (component_kind(row) == "model") any_variant = any_variant || has_weights((fs::path(folder) / row.name).string(), row.library, o.variant);
-  SF_CHECK(any_variant, "pipeline: no component in ", folder, " has files of the variant '", o.variant, "'");
-  PipelineComponents& c = out.components;
-  for (auto& row : index.rows) {
-    std::string kind = component_kind(row), place = (fs::path(folder) / row.name).string();
-    if (kind == "ignored") out.ignored.push_back(row.name);
-    if (kind == "scheduler" && row.name == "scheduler") c.scheduler = load_scheduler(place);
-    if (kind == "tokenizer") {
-      if (row.name == "tokenizer") c.tokenizer = clip_tokenizer(place);
-      if (row.name == "tokenizer_2") c.tokenizer_2 = clip_tokenizer(place);
-    }
-    if (kind != "model") continue;
-    bool known = is_one_of(row.name, std::initializer_list<const char*>{"unet", "vae", "text_encoder", "text_encoder_2"});
-    if (!known) {
-      out.ignored.push_back(row.name);
+  const std::string where = in_folder(folder, kIndexFile);
+  std::vector<ComponentKind> kinds;
+  for (auto& row : index.rows) kinds.push_back(component_kind(row));
+  LoadPlan plan{.entry = &pipeline_entry(o.class_name.empty() ? index.class_name : o.class_name)};
+  for (auto& row : index.rows) plan.listed.push_back(row.name);
+  bool any_model = false, any_variant = false;
+  auto variant_of = [&](const PipelineIndex::Row& row) {
+    return !o.variant.empty() && has_weights(in_folder(folder, row.name), row.library, o.variant) ? o.variant : std::string();
+  };
+  for (size_t i = 0; i < index.rows.size(); ++i) {
+    if (kinds[i] != ComponentKind::Model) continue;
+    any_model = true, any_variant = any_variant || !variant_of(index.rows[i]).empty();
+  }
+  SF_CHECK(o.variant.empty() || !any_model || any_variant, "DiffusionPipeline: no component in ", folder, " has files of the variant '", o.variant, "'");
+  auto made = plan.entry->make();
+  for (auto& slot : made->components()) {
+    auto row = std::find_if(index.rows.begin(), index.rows.end(), [&](auto& r) { return r.name == slot.name; });
+    if (is_one_of(slot.name, o.passed)) continue;
+    if (row == index.rows.end()) {
+      SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ": ", where, " is of a ", index.class_name, " and has no '", slot.name, "'");
       continue;
     }
-    models::LoadModelOptions options{.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors};
-    if (!o.variant.empty() && has_weights(place, row.library, o.variant)) options.variant = o.variant;
-    take(c, row.name, models::load_model(place, options, row.class_name));
+    const ComponentKind kind = kinds[size_t(row - index.rows.begin())];
+    if (kind == ComponentKind::None) continue;
+    if (std::holds_alternative<Unused*>(slot.place)) {
+      plan.ignored.push_back(slot.name);
+      continue;
+    }
+    SF_CHECK(fits(slot, kind), where, ": '", slot.name, "' cannot be a ", row->class_name);
+    try {
+      plan.entry->check_type(slot.name, row->class_name.c_str());
+    } catch (const TypeError& e) {
+      fail(where, ": ", e.what());
+    }
+    plan.components.push_back({.name = slot.name,
+                               .kind = kind,
+                               .class_name = row->class_name,
+                               .folder = in_folder(folder, row->name),
+                               .variant = kind == ComponentKind::Model ? variant_of(*row) : ""});
   }
-  c.guidance_scale = index.guidance_scale;
-  take_flags(c, index.config);
+  plan.config = fields_in(*plan.entry, index.config);
+  plan.guidance_scale = index.guidance_scale;
+  return plan;
+}
+
+LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& o) {
+  std::error_code error;
+  SF_CHECK(o.config.empty() || fs::is_directory(o.config, error), "from_single_file: config must be a pipeline's folder, got '", o.config, "'");
+  auto of_config = [&](const std::string& name) { return !o.config.empty() && fs::is_directory(in_folder(o.config, name), error); };
+  models::SingleFileOptions options = o.file;
+  for (auto& name : o.config.empty() ? std::vector<std::string>() : folders_with_config(o.config))
+    options.configs[name] = models::load_model_config(o.config, name);
+  LoadPlan plan;
+  // Networks that the caller brings are not looked for in the file.
+  if (!o.class_name.empty()) {
+    auto made = pipeline_entry(o.class_name).make();
+    for (auto& slot : made->components())
+      if (slot.is_network() && !is_one_of(slot.name, o.passed)) options.parts.push_back(slot.name);
+  }
+  plan.file = std::make_shared<models::SingleFile>(path, options);
+  const io::Object index = plan.file->model_index();
+  plan.entry = &pipeline_entry(o.class_name.empty() ? index.find("_class_name")->text() : o.class_name);
+  plan.config = fields_in(*plan.entry, index);
+  auto& parts = plan.file->parts();
+  auto part_of = [&](const std::string& name) { return std::find_if(parts.begin(), parts.end(), [&](auto& p) { return p.name == name; }); };
+  auto made = plan.entry->make();
+  for (auto& slot : made->components()) {
+    if (is_one_of(slot.name, o.passed)) continue;
+    auto part = part_of(slot.name);
+    if (slot.as<Ref<Scheduler>>()) {
+      if (of_config(slot.name)) plan.components.push_back({.name = slot.name, .kind = ComponentKind::Scheduler, .folder = in_folder(o.config, slot.name)});
+      else if (part != parts.end())
+        plan.components.push_back({.name = slot.name, .kind = ComponentKind::Scheduler, .class_name = part->class_name, .config = part->config});
+    } else if (slot.as<Ref<const tokenizers::Tokenizer>>()) {
+      // A tokenizer goes with the text encoder of its number.
+      const std::string encoder = "text_encoder" + slot.name.substr(std::string("tokenizer").size());
+      if (part_of(encoder) == parts.end() && !is_one_of(encoder, o.passed)) continue;
+      plan.components.push_back({.name = slot.name,
+                                 .kind = ComponentKind::Tokenizer,
+                                 .class_name = "CLIPTokenizer",
+                                 .folder = of_config(slot.name) ? in_folder(o.config, slot.name) : ""});
+    } else if (part != parts.end()) {
+      plan.components.push_back({.name = slot.name, .kind = ComponentKind::Model, .class_name = part->class_name});
+    } else {
+      SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ".from_single_file: ", path, " is a ", plan.file->kind().name, " checkpoint and has no '",
+               slot.name, "'");
+    }
+  }
+  return plan;
+}
+
+std::string tokenizer_folder(const LoadPlan& plan, const std::string& name, io::HubOptions hub) {
+  const std::string& repository = plan.file->kind().repository;
+  hub.allow_patterns = {name + "/*"};
+  try {
+    return in_folder(io::snapshot_download(repository, hub), name);
+  } catch (const Error& e) {
+    fail<RuntimeError>("from_single_file: the checkpoint has no ", name, ", and ", repository, " cannot be had; pass ", name, "= or config=folder: ", e.what());
+  }
+}
+
+// ---- loading
+
+static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how, const io::HubOptions& hub) {
+  LoadedPipeline out{plan.entry->make(), plan.ignored};
+  auto ring = io::UploadRing::of(how.device);  // one for all components
+  auto slots = out.pipeline->components();
+  for (auto& source : plan.components) {
+    auto& slot = *std::find_if(slots.begin(), slots.end(), [&](auto& s) { return s.name == source.name; });
+    if (source.kind == ComponentKind::Scheduler) {
+      auto made = source.folder.empty() ? make_scheduler(source.class_name, source.config) : load_scheduler(source.folder);
+      *slot.as<Ref<Scheduler>>() = std::move(made);
+    } else if (source.kind == ComponentKind::Tokenizer) {
+      const std::string folder = source.folder.empty() ? tokenizer_folder(plan, source.name, hub) : source.folder;
+      *slot.as<Ref<const tokenizers::Tokenizer>>() = tokenizers::load_tokenizer(source.class_name, folder);
+    } else {
+      models::LoadModelOptions options = how;
+      options.variant = source.variant;
+      slot.take(plan.file ? plan.file->load(source.name, options) : models::load_model(source.folder, options, source.class_name));
+    }
+  }
+  io::read_fields(plan.entry->name.c_str(), out.pipeline->fields(), plan.config);
+  out.pipeline->advised_guidance_scale = plan.guidance_scale;
   return out;
+}
+
+LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipelineOptions& o) {
+  std::string folder = io::resolve_model_folder(name_or_folder, {.hub = o.hub, .variant = o.variant, .use_safetensors = o.use_safetensors});
+  return carried_out(plan_pipeline(folder, {.class_name = o.class_name, .variant = o.variant}),
+                     {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors}, o.hub);
 }
 
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& o) {
-  models::SingleFileOptions options{.prediction_type = o.prediction_type, .extract_ema = o.extract_ema};
-  std::error_code error;
-  auto in_config = [&](const std::string& name) { return (fs::path(o.config) / name).string(); };
-  for (auto* name : {"unet", "vae", "text_encoder", "text_encoder_2"})
-    if (!o.config.empty() && fs::is_regular_file(in_config(name) + "/config.json", error)) options.configs[name] = models::load_model_config(o.config, name);
-  models::SingleFile file(io::resolve_model_file(path_or_link, o.hub), options);
-  io::Object index = file.model_index();
-  LoadedPipeline out;
-  out.class_name = index.find("_class_name")->text();
-  PipelineComponents& c = out.components;
-  auto tokenizer = [&](const std::string& name) {
-    if (!o.config.empty()) return clip_tokenizer(in_config(name));
-    io::HubOptions hub = o.hub;
-    hub.allow_patterns = {name + "/*"};
-    return clip_tokenizer((fs::path(io::snapshot_download(file.kind().repository, hub)) / name).string());
-  };
-  auto ring = io::UploadRing::of(o.device);  // one for all components
-  for (auto& part : file.parts()) {
-    if (part.name == "scheduler" && !o.config.empty() && fs::is_directory(in_config(part.name), error)) c.scheduler = load_scheduler(in_config(part.name));
-    else if (part.name == "scheduler") c.scheduler = make_scheduler(part.class_name, part.config);
-    else take(c, part.name, file.load(part.name, {.dtype = o.dtype, .device = o.device}));
-    if (part.name == "text_encoder") c.tokenizer = tokenizer("tokenizer");
-    if (part.name == "text_encoder_2") c.tokenizer_2 = tokenizer("tokenizer_2");
-  }
-  take_flags(c, index);
-  return out;
+  SingleFilePlanOptions options{.config = o.config, .file = {.prediction_type = o.prediction_type, .extract_ema = o.extract_ema}};
+  return carried_out(plan_single_file(io::resolve_model_file(path_or_link, o.hub), options), {.dtype = o.dtype, .device = o.device}, o.hub);
 }
 
 void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const models::SaveModelOptions& options) {
-  PipelineIndex index{.class_name = p.name()};
-  auto place = [&](const char* name) { return (fs::path(folder) / name).string(); };
-  auto model = [&](const char* name, Component* component) {
-    if (!component) return index.rows.push_back({name, "", ""});
-    SF_CHECK_AS(NotSupported, component->model(), "pipeline: ", name, " is no model of this library, and cannot be saved from here");
-    models::save_model(*component->model(), place(name), options);
-    index.rows.push_back({name, component->model()->library(), component->model()->type()});
-  };
-  auto tokenizer = [&](const char* name, const tokenizers::CLIPTokenizer* t) {
-    if (!t) return index.rows.push_back({name, "", ""});
-    t->save_pretrained(place(name));
-    index.rows.push_back({name, "transformers", "CLIPTokenizer"});
-  };
-  std::string_view name = p.name();
-  bool xl = name.find("XL") != name.npos;
-  model("vae", p.vae.get());
-  model("text_encoder", p.text_encoder.get());
-  tokenizer("tokenizer", p.tokenizer.get());
-  if (xl) model("text_encoder_2", p.text_encoder_2.get()), tokenizer("tokenizer_2", p.tokenizer_2.get());
-  model("unet", p.unet.get());
-  if (p.scheduler) save_scheduler(*p.scheduler, place("scheduler"));
-  index.rows.push_back({"scheduler", p.scheduler ? "diffusers" : "", p.scheduler ? p.scheduler->name() : ""});
-  index.rows.push_back({"feature_extractor", "", ""});
-  index.rows.push_back({"image_encoder", "", ""});
-  std::vector<io::Object> config;
-  if (xl) config = {"force_zeros_for_empty_prompt", io::Object(p.force_zeros_for_empty_prompt)};
-  else config = {"requires_safety_checker", io::Object(false)};
-  if (xl && name.find("Img2Img") != name.npos) config.insert(config.end(), {"requires_aesthetics_score", io::Object(p.requires_aesthetics_score)});
-  if (!xl) index.rows.push_back({"safety_checker", "", ""});
-  index.config = io::Object::container(io::Object::Dict, std::move(config));
-  index.guidance_scale = p.guidance_scale;
+  auto& pipeline = const_cast<DiffusionPipeline&>(p);
+  PipelineIndex index{.class_name = p.name(), .guidance_scale = p.advised_guidance_scale, .config = io::write_fields(pipeline.fields())};
+  for (auto& slot : pipeline.components()) {
+    PipelineIndex::Row row{slot.name, "", ""};
+    const std::string place = in_folder(folder, slot.name);
+    if (Component* network = slot.network()) {
+      SF_CHECK_AS(NotSupported, network->model(), "pipeline: ", slot.name, " is no model of this library, and cannot be saved from here");
+      models::save_model(*network->model(), place, options);
+      row = {slot.name, network->model()->library(), network->model()->type()};
+    } else if (auto* scheduler = slot.as<Ref<Scheduler>>(); scheduler && *scheduler) {
+      save_scheduler(**scheduler, place);
+      row = {slot.name, "diffusers", (*scheduler)->name()};
+    } else if (auto* tokenizer = slot.as<Ref<const tokenizers::Tokenizer>>(); tokenizer && *tokenizer) {
+      (*tokenizer)->save_pretrained(place);
+      row = {slot.name, "transformers", (*tokenizer)->class_name()};
+    }
+    index.rows.push_back(std::move(row));
+  }
   write_pipeline_index(index, folder);
 }
 

@@ -1,8 +1,11 @@
-// Pipelines in folders, as diffusers writes them: model_index.json, and a folder for each component.
+// Pipelines in folders and single files, as diffusers writes them: model_index.json, and a folder for each component.
+// What is loaded from where is decided once, as a plan, and carried out by C++ here or by a language binding with its
+// own classes.
 #pragma once
-#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/diffusion/pipelines/registry.h"
 #include "scaffolding/io/hub.h"
 #include "scaffolding/models/model_files.h"
+#include "scaffolding/models/single_file/single_file.h"
 
 namespace sf::diffusion {
 
@@ -20,45 +23,86 @@ struct PipelineIndex {
 PipelineIndex read_pipeline_index(const std::string& folder);
 void write_pipeline_index(const PipelineIndex& index, const std::string& folder);  // the folder is made
 
-// "model", "scheduler", "tokenizer", "ignored" (what pictures are checked and described with), or "none". ValueError naming the row for a class
-// that is not known.
-std::string component_kind(const PipelineIndex::Row& row);
+enum class ComponentKind : uint8_t { None, Model, Scheduler, Tokenizer, Ignored };  // Ignored: what pictures are checked and described with
+// ValueError naming the row for a class that is not known.
+ComponentKind component_kind(const PipelineIndex::Row& row);
 
-// Whether a component's folder has weights of that variant.
-bool has_weights(const std::string& folder, const std::string& library, const std::string& variant);
+// ---- what is to be loaded
+
+struct ComponentSource {
+  std::string name;
+  ComponentKind kind = ComponentKind::None;
+  std::string class_name;
+  std::string folder;   // ""; of a model in the single file, of a scheduler by `config`, of a tokenizer in the kind's repository
+  std::string variant;  // of its weights, where it has files of that variant
+  io::Object config = io::Object::container(io::Object::Dict);
+};
+
+struct LoadPlan {
+  const PipelineEntry* entry = nullptr;
+  std::vector<ComponentSource> components;  // in the order of the class
+  std::vector<std::string> ignored;         // components that are there and have no use here
+  std::vector<std::string> listed;          // every component that the folder names
+  io::Object config;                        // the pipeline's other fields, as far as they are given
+  std::optional<double> guidance_scale;
+  std::shared_ptr<models::SingleFile> file;  // of a plan for one
+};
+
+struct PlanOptions {
+  std::string class_name;           // of the pipeline; "": as the files say
+  std::vector<std::string> passed;  // components that the caller brings
+  std::string variant;              // ValueError where no component has files of it
+};
+// ValueError naming the file and what it lacks.
+LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& options = {});
+
+struct SingleFilePlanOptions {
+  std::string class_name;
+  std::vector<std::string> passed;
+  std::string config;  // a pipeline's folder: its tokenizers, which no checkpoint holds, its scheduler, and configs of networks of unusual size; ""
+  models::SingleFileOptions file;
+};
+LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& options);
+// The folder of a tokenizer that a single file's plan has none for: in the repository of the checkpoint's kind.
+// RuntimeError saying what to pass where it cannot be had.
+std::string tokenizer_folder(const LoadPlan& plan, const std::string& name, io::HubOptions hub);
+
+// ---- loading
 
 struct LoadPipelineOptions {
   std::string variant;  // "fp16"; components that have no such files are read without. ValueError where none has
   std::optional<DType> dtype;
   Device device = {};
   std::optional<bool> use_safetensors;
-  io::HubOptions hub;  // where the folder is the name of a repository
+  io::HubOptions hub;      // where the folder is the name of a repository
+  std::string class_name;  // the pipeline's, instead of the folder's
 };
 struct LoadedPipeline {
-  std::string class_name;
-  PipelineComponents components;
+  std::shared_ptr<DiffusionPipeline> pipeline;
   std::vector<std::string> ignored;  // components that have no use here
 };
-// A folder, or a repository of the hub ("organisation/name") in its cache, downloaded where that is allowed.
-// For StableDiffusionPipeline pipe(load_pipeline(folder).components).
+// A folder, or a repository of the hub ("organisation/name") in its cache, downloaded where that is allowed. Of a known
+// class: StableDiffusionPipeline::from_pretrained(folder).
 LoadedPipeline load_pipeline(const std::string& folder, const LoadPipelineOptions& options = {});
 
 struct LoadSingleFileOptions {
   std::optional<DType> dtype;
   Device device = {};
-  std::string config;           // a pipeline's folder: its tokenizers, which no checkpoint holds, its scheduler, and configs of networks of unusual size.
-                                // "": those of the kind, the tokenizers out of the hub's repository of it
+  std::string config;           // as in SingleFilePlanOptions; "": those of the kind, the tokenizers out of the hub's repository of it
   std::string prediction_type;  // "epsilon", "v_prediction"; "": as the kind has it
   bool extract_ema = false;
   io::HubOptions hub;
 };
-// From one checkpoint file of Stable Diffusion 1.x, 2.x or XL, or its address on the hub.
+// From one checkpoint file, or its address on the hub.
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& options = {});
-
-// The text-to-picture pipeline (or the one of that name) of diffusers' class name. ValueError naming those there are for another.
-std::unique_ptr<DiffusionPipeline> make_pipeline(const std::string& class_name, PipelineComponents components);
 
 // Writes every component that is there, and model_index.json last.
 void save_pipeline(const DiffusionPipeline& pipeline, const std::string& folder, const models::SaveModelOptions& options = {});
+
+template <class Self, class O, class Base> Self PipelineOf<Self, O, Base>::from_pretrained(const std::string& folder, const LoadPipelineOptions& options) {
+  LoadPipelineOptions of_this = options;
+  of_this.class_name = Self::kName;
+  return static_cast<Self&>(*load_pipeline(folder, of_this).pipeline);
+}
 
 }  // namespace sf::diffusion

@@ -2,6 +2,7 @@
 #include "scaffolding/diffusion/pipelines/pipelines.h"
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
@@ -29,11 +30,11 @@ StableDiffusionPipeline tiny() {
   vae.down_block_types = {"DownEncoderBlock2D", "DownEncoderBlock2D"};
   vae.up_block_types = {"UpDecoderBlock2D", "UpDecoderBlock2D"};
   vae.norm_num_groups = 4;
-  PipelineComponents c;
+  StableDiffusionPipeline c;
   c.unet = denoiser(std::make_shared<models::UNet2DConditionModel>(unet));
   c.vae = autoencoder(std::make_shared<models::AutoencoderKL>(vae));
   c.scheduler = make_scheduler("DDIMScheduler", io::Object::container(io::Object::Dict));
-  return StableDiffusionPipeline(c);
+  return c;
 }
 
 GenerationOptions options() {
@@ -63,12 +64,10 @@ TEST_F(Pipeline, MakesPicturesAndTellsItsSteps) {
 TEST_F(Pipeline, ComesBackFromItsFolder) {
   auto pipe = tiny();
   save_pipeline(pipe, path("pipe"));
-  LoadedPipeline loaded = load_pipeline(path("pipe"));
-  EXPECT_EQ(loaded.class_name, "StableDiffusionPipeline");
-  StableDiffusionPipeline again(loaded.components);
+  EXPECT_STREQ(load_pipeline(path("pipe")).pipeline->name(), "StableDiffusionPipeline");
+  auto again = StableDiffusionPipeline::from_pretrained(path("pipe"));
   EXPECT_EQ(pipe(options()).images.to_vector(), again(options()).images.to_vector());
-  loaded = load_pipeline(path("pipe"), {.dtype = kBFloat16});
-  EXPECT_EQ(loaded.components.unet->dtype(), kBFloat16);
+  EXPECT_EQ(StableDiffusionPipeline::from_pretrained(path("pipe"), {.dtype = kBFloat16}).unet->dtype(), kBFloat16);
 }
 
 // Counts what is made of the text.
@@ -78,8 +77,8 @@ class Watched final : public Denoiser {
   io::Object config() override { return denoiser_->config(); }
   DType dtype() override { return denoiser_->dtype(); }
   Device device() override { return denoiser_->device(); }
-  Tensor predict(const DenoiserInput& in) override {
-    Tensor out = denoiser_->predict(in);
+  Tensor predict(const DenoiserCall& call) override {
+    Tensor out = denoiser_->predict(call);
     computed.push_back(models::ContextCache::current() ? models::ContextCache::current()->computed() : -1);
     return out;
   }
@@ -112,6 +111,106 @@ TEST_F(Pipeline, KeysAndValuesOfThePromptAreComputedOnceARun) {
   EXPECT_EQ(watched->computed, std::vector<int64_t>(3, -1));
 }
 
+TEST_F(Pipeline, RunsTakeTurnsAndGoOnWhereTheyWere) {
+  auto pipe = tiny();
+  std::vector<std::vector<double>> alone;
+  for (uint64_t seed : {1, 2}) {
+    auto o = options();
+    o.generator[0]->manual_seed(seed);
+    o.negative_prompt_embeds = zeros({2, 5, 16});
+    alone.push_back(pipe(o).images.to_vector());
+  }
+  std::vector<std::unique_ptr<diffusion::Run>> runs;
+  for (uint64_t seed : {1, 2}) {
+    auto o = options();
+    o.generator[0]->manual_seed(seed);
+    o.negative_prompt_embeds = zeros({2, 5, 16});
+    o.scheduler = fresh_scheduler(*pipe.scheduler);
+    runs.push_back(pipe.start(o));
+  }
+  for (size_t i = 0; !runs[1]->done(); ++i) {
+    if (!runs[0]->done()) runs[0]->step();
+    if (i > 0) runs[1]->step();  // one step behind
+  }
+  EXPECT_EQ(runs[0]->at(), 3u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(runs[i]->finish().images.to_vector(), alone[i]);
+  SF_EXPECT_ERROR(RuntimeError, "the run has no step left after 3", runs[0]->step());
+}
+
+// Between steps a batch may lose samples; those that stay become what they would have become.
+TEST_F(Pipeline, RunsGoOnWithSomeOfTheirSamples) {
+  for (const char* scheduler : {"DDIMScheduler", "DPMSolverMultistepScheduler", "PNDMScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler"}) {
+    auto pipe = tiny();
+    pipe.scheduler = make_scheduler(scheduler, io::Object::container(io::Object::Dict));
+    auto o = options();
+    o.num_inference_steps = 6;
+    o.negative_prompt_embeds = zeros({2, 5, 16});
+    Tensor whole = pipe(o).images;
+    o.generator[0]->manual_seed(1);
+    auto run = pipe.start(o);
+    for (int i = 0; i < 3; ++i) run->step();
+    EXPECT_EQ(run->preview().shape(), Shape({2, 3, 16, 16}));
+    SF_EXPECT_ERROR(ValueError, "places in a batch of 2, got 2", run->keep_samples({2}));
+    run->keep_samples({1});
+    while (!run->done()) run->step();
+    Tensor kept = run->finish().images;
+    EXPECT_EQ(kept.shape(), Shape({1, 3, 16, 16}));
+    EXPECT_LT(amax(abs(kept - whole.narrow(0, 1, 1))).item(), 1e-4) << scheduler;
+    EXPECT_GT(amax(abs(kept - whole.narrow(0, 0, 1))).item(), 1e-3) << scheduler;
+  }
+}
+
+TEST_F(Pipeline, AnInterruptedRunShowsWhatIsThere) {
+  auto pipe = tiny();
+  auto run = pipe.start(options());
+  run->step();
+  run->interrupt();
+  EXPECT_TRUE(run->done());
+  EXPECT_EQ(run->finish().images.shape(), Shape({2, 3, 16, 16}));
+}
+
+TEST_F(Pipeline, TheRegistryKnowsClassesByFamilyAndTask) {
+  EXPECT_EQ(pipeline_for("test", "StableDiffusionPipeline", Task::Inpainting).name, "StableDiffusionInpaintPipeline");
+  SF_EXPECT_ERROR(ValueError, "test: knows no pipeline for StableDiffusion3Pipeline; there are",
+                  pipeline_for("test", "StableDiffusion3Pipeline", Task::TextToImage));
+  SF_EXPECT_ERROR(ValueError, "there is no pipeline class 'FluxPipeline'", pipeline_entry("FluxPipeline"));
+  // What a class's lists say agrees: arguments of calls are options, or what Python shapes.
+  for (auto* entry : all_pipelines()) {
+    auto made = entry->make();
+    const AnyOptions options = made->make_options();
+    std::vector<std::string> components;
+    for (auto& slot : made->components()) components.push_back(slot.name);
+    for (auto& name : entry->optional_components) EXPECT_NE(std::find(components.begin(), components.end(), name), components.end()) << entry->name << name;
+    int64_t shaped = 0;
+    for (auto& name : entry->arguments) shaped += options.find(name) == nullptr;
+    EXPECT_LE(shaped, 8) << entry->name;
+    for (const char* name : {"num_inference_steps", "generator", "progress", "stop", "callback_on_step_end"}) EXPECT_TRUE(options.find(name)) << entry->name;
+  }
+}
+
+TEST_F(Pipeline, OptionsFromText) {
+  StableDiffusionXLOptions o;
+  auto fields = o.fields();
+  auto set = [&](const char* name, const char* text) {
+    auto at = std::find_if(fields.begin(), fields.end(), [&](auto& f) { return std::string_view(f.name) == name; });
+    set_from_text(name, *at, text);
+  };
+  set("denoising_end", "0.8");
+  set("original_size", "512,768");
+  set("sigmas", "3,2.5,0");
+  set("guidance_mode", "sequential");
+  set("height", "64");
+  EXPECT_EQ(*o.denoising_end, 0.8);
+  EXPECT_EQ((*o.original_size)[1], 768);
+  EXPECT_EQ(o.sigmas->size(), 3u);
+  EXPECT_EQ(o.guidance_mode, GuidanceMode::Sequential);
+  EXPECT_EQ(*o.height, 64);
+  SF_EXPECT_ERROR(ValueError, "original_size: must be two whole numbers with a comma between, got '512'", set("original_size", "512"));
+  SF_EXPECT_ERROR(ValueError, "denoising_end: must be a number, got '0.8x'", set("denoising_end", "0.8x"));
+  SF_EXPECT_ERROR(ValueError, "guidance_mode", set("guidance_mode", "both"));
+  SF_EXPECT_ERROR(NotSupported, "latents: cannot be given as text", set("latents", "1"));
+}
+
 TEST_F(Pipeline, StopsBetweenSteps) {
   auto pipe = tiny();
   auto o = options();
@@ -124,7 +223,10 @@ TEST_F(Pipeline, StopsBetweenSteps) {
 }
 
 TEST_F(Pipeline, RefusesWrongComponents) {
-  SF_EXPECT_ERROR(TypeError, "unet: must be a UNet2DConditionModel, got AutoencoderKL", denoiser(std::make_shared<models::AutoencoderKL>()));
+  SF_EXPECT_ERROR(TypeError, "unet: must be a denoiser, which is called with samples and timesteps, got AutoencoderKL",
+                  denoiser(std::make_shared<models::AutoencoderKL>()));
+  SF_EXPECT_ERROR(TypeError, "vae: must be an autoencoder (AutoencoderKL or AutoencoderTiny), got UNet2DConditionModel",
+                  autoencoder(std::shared_ptr<models::Model>(tiny().unet, tiny().unet->model())));
   auto pipe = tiny();
   pipe.unet = nullptr;
   SF_EXPECT_ERROR(ValueError, "has no unet", pipe(options()));

@@ -15,6 +15,8 @@ PromptSyntax prompt_syntax(std::string_view name) {
   fail("prompt_syntax: must be 'plain' or 'a1111', got '", name, "'");
 }
 
+const char* name_of(PromptSyntax syntax) { return syntax == PromptSyntax::Plain ? "plain" : "a1111"; }
+
 // ---- weights
 
 namespace {

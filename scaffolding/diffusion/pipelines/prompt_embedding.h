@@ -15,6 +15,7 @@ enum class PromptSyntax : uint8_t {
           // chunks of 75 tokens, and BREAK begins another
 };
 PromptSyntax prompt_syntax(std::string_view name);  // "plain", "a1111"; ValueError otherwise
+const char* name_of(PromptSyntax syntax);
 
 struct WeightedText {
   std::string text;

@@ -33,6 +33,10 @@ Tensor MultistepScheduler::original_of(const std::string& prediction_type, const
   return predicted_original(prediction_type, model_output, sample, at.alpha, at.sigma);
 }
 
+void MultistepScheduler::keep_samples(const Tensor& places) {
+  for (Tensor& t : history_) keep_places(t, places);
+}
+
 void MultistepScheduler::restart() {
   for (Tensor& t : history_) t = {};
   lower_order_nums_ = 0;

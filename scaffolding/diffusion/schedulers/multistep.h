@@ -15,6 +15,7 @@ inline float rounded_log(float x) { return float(std::log(double(x))); }
 class MultistepScheduler : public SigmaScheduler {
  public:
   Tensor add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) override;
+  void keep_samples(const Tensor& places) override;
 
  protected:
   // sample = alpha * signal + sigma * noise, and lambda = log(alpha / sigma), in float32 as diffusers has them.

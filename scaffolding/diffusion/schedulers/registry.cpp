@@ -45,6 +45,8 @@ const std::vector<Entry>& entries() {
 
 }  // namespace
 
+std::unique_ptr<Scheduler> fresh_scheduler(Scheduler& scheduler) { return make_scheduler(scheduler.name(), scheduler.config()); }
+
 std::vector<std::string> scheduler_names() {
   std::vector<std::string> names;
   for (auto& e : entries()) names.push_back(e.name);

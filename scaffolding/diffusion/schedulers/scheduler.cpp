@@ -263,6 +263,10 @@ void SigmaScheduler::set_training_sigmas(const BetaConfig& config, bool rescale_
   set_sigmas(sigmas);
 }
 
+void keep_places(Tensor& samples, const Tensor& places) {
+  if (samples && samples.ndim() > 0) samples = index_select(samples, 0, places.to(samples.device()));
+}
+
 double SigmaScheduler::initial_sigma(const std::string& timestep_spacing) const {
   float most = *std::max_element(sigma_values_.begin(), sigma_values_.end());
   return double(timestep_spacing == "leading" ? std::sqrt(most * most + 1) : most);

@@ -75,6 +75,8 @@ class Scheduler {
   // original_samples with the noise of their timesteps; timesteps: [B] or one for all.
   virtual Tensor add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) = 0;
   virtual Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps);
+  // Between steps: only the samples at these places [n] of the batch go on.
+  virtual void keep_samples(const Tensor& /*places*/) {}
 
   // ---- config
   io::Object config();        // every field, and what a config had besides
@@ -149,6 +151,9 @@ class SigmaScheduler : public Scheduler {
 std::vector<float> finite_alphas(const char* who, const BetaConfig& config, bool rescale_zero_snr);
 std::vector<double> float_rounded(std::vector<double> values);  // through float32
 
+// The samples at places [n] of a tensor [B, ...], or nothing of none.
+void keep_places(Tensor& samples, const Tensor& places);
+
 // ValueError for ranges that cannot be.
 void check_clipping(const char* who, double clip_sample_range, double dynamic_thresholding_ratio, double sample_max_value);
 void check_sigma_range(const char* who, std::optional<double> sigma_min, std::optional<double> sigma_max);
@@ -161,6 +166,8 @@ Tensor per_sample(const char* who, const std::vector<double>& values, const Tens
 // A scheduler by diffusers' class name. ValueError naming those there are for another.
 std::unique_ptr<Scheduler> make_scheduler(const std::string& class_name, const io::Object& config);
 std::vector<std::string> scheduler_names();
+// Another one of the same class and config, without a run: for runs that take turns.
+std::unique_ptr<Scheduler> fresh_scheduler(Scheduler& scheduler);
 // From a folder with scheduler_config.json or that file itself; the class is the file's _class_name.
 std::unique_ptr<Scheduler> load_scheduler(const std::string& path);
 void save_scheduler(Scheduler& scheduler, const std::string& folder);

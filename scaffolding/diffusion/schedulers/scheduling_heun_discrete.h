@@ -32,6 +32,7 @@ class HeunDiscreteScheduler final : public SigmaScheduler {
   double init_noise_sigma() const override { return initial_sigma(config_.timestep_spacing); }
   std::string_view timestep_parameters() const override { return "num_inference_steps, device, timesteps"; }
   Tensor scale_model_input(const Tensor& sample, double timestep) override { return scaled_input(sample, timestep); }
+  void keep_samples(const Tensor& places) override { keep_places(prev_derivative_, places), keep_places(sample_, places); }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;

@@ -23,6 +23,10 @@ class PNDMScheduler final : public AlphaScheduler {
   const char* name() const override { return kName; }
   Fields fields() override { return config_.fields(); }
   Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override { return Scheduler::get_velocity(sample, noise, timesteps); }
+  void keep_samples(const Tensor& places) override {
+    for (Tensor& t : ets_) keep_places(t, places);
+    keep_places(cur_model_output_, places), keep_places(cur_sample_, places);
+  }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;

@@ -43,6 +43,11 @@ class UniPCMultistepScheduler final : public MultistepScheduler {
   // Another scheduler that predicts instead of UniP; the corrector stays. It gets the same number of steps at each set_timesteps(), and the model's own
   // outputs. Null takes it off.
   void set_solver_p(std::shared_ptr<Scheduler> scheduler) { solver_p_ = std::move(scheduler); }
+  void keep_samples(const Tensor& places) override {
+    MultistepScheduler::keep_samples(places);
+    keep_places(last_sample_, places);
+    if (solver_p_) solver_p_->keep_samples(places);
+  }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;

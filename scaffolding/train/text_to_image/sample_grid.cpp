@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
 #include "scaffolding/io/image.h"
 #include "scaffolding/ops/ops.h"
@@ -19,13 +20,14 @@ SampleGrid::SampleGrid(const TextToImageRun& run, std::shared_ptr<const tokenize
   parts_.vae = diffusion::autoencoder(models::load_model(run.place("pipeline/vae")));
   run.move(*parts_.vae->model());
   parts_.scheduler = run.recipe.make_scheduler();
+  parts_.requires_safety_checker = false;
 }
 
 diffusion::StableDiffusionPipeline SampleGrid::pipeline(TextToImageModel& model) const {
-  diffusion::PipelineComponents parts = parts_;
-  parts.text_encoder = diffusion::text_encoder(borrowed(model.text_encoder));
-  parts.unet = diffusion::denoiser(borrowed(model.unet));
-  return diffusion::StableDiffusionPipeline(std::move(parts));
+  diffusion::StableDiffusionPipeline whole = parts_;
+  whole.text_encoder = diffusion::text_encoder(borrowed(model.text_encoder));
+  whole.unet = diffusion::denoiser(borrowed(model.unet));
+  return whole;
 }
 
 void SampleGrid::write(TextToImageModel& model, int64_t step) const {
@@ -51,7 +53,7 @@ void SampleGrid::save_pipeline(TextToImageModel& model) const {
   nn::to(model, as_written);
   nn::to(*parts_.vae->model(), as_written);
   auto whole = pipeline(model);
-  whole.guidance_scale = run_.recipe.denoiser.guidance_scale;
+  whole.advised_guidance_scale = run_.recipe.denoiser.guidance_scale;
   diffusion::save_pipeline(whole, run_.place("pipeline"));
 }
 

@@ -15,7 +15,7 @@ class SampleGrid {
  private:
   diffusion::StableDiffusionPipeline pipeline(TextToImageModel& model) const;
   const TextToImageRun& run_;
-  diffusion::PipelineComponents parts_;
+  diffusion::StableDiffusionPipeline parts_;  // all but the networks that are trained
 };
 
 // Pictures uint8 [3, H, W] of one size side by side, `columns` in a row.

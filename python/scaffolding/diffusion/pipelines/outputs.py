@@ -10,8 +10,9 @@ StableDiffusionPipelineOutput = output(
     "nsfw_content_detected",
     doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor; nsfw_content_detected: None, pictures are not checked.",
 )
+ImagePipelineOutput = output("ImagePipelineOutput", "images", doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.")
 StableDiffusionXLPipelineOutput = output("StableDiffusionXLPipelineOutput", "images", doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.")
-for _cls in (StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput):
+for _cls in (ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput):
     _cls.__module__ = __name__
 
 

@@ -1,25 +1,27 @@
-"""DiffusionPipeline: components with names, from and to folders. The loops are C++; a pipeline's call hands them its components."""
+"""DiffusionPipeline: components with names, from and to folders. Classes, loading and the loops are C++'s; a pipeline's call hands them its components."""
 
+import inspect
 import os
 import warnings
 
-from ... import _core, hub
-from ..._core import _models, _pipelines
+from ... import _core, hub, tokenizers
+from ..._core import _pipelines
 from ...models.modeling import ModelMixin, device_argument
 from ...nn import Module
 from ...nn.module import to_arguments
-from ...tokenizers import CLIPTokenizer
 from .. import schedulers as _schedulers
 from ..configuration import FrozenDict
 from .image_processor import VaeImageProcessor, has_pil
+from .outputs import ImagePipelineOutput
 from .progress_bar import ProgressBar
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # what they ask for is so here, or has no meaning
-_COMPONENT_NAMES = (
-    "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "unet", "scheduler", "safety_checker", "feature_extractor", "image_encoder",
-)  # fmt: skip
-_NETWORKS = ("vae", "text_encoder", "text_encoder_2", "unet")
+_ENTRIES = _pipelines.entries()  # what C++ registered, by class name
+_COMPONENT_NAMES = {name for entry in _ENTRIES.values() for name in entry["components"]}
+# What only Python has of a call: the shape of its result, and what nothing here can do.
+_SHAPED = {"return_dict": True, "callback_on_step_end_tensor_inputs": ("latents",)}
+_REFUSED = ("ip_adapter_image", "ip_adapter_image_embeds", "cross_attention_kwargs")
 _classes = {}
 
 
@@ -44,6 +46,77 @@ def texts(name, value):
     return list(items)
 
 
+def _signature(parameters, rest=False):
+    """self, then the parameters with their defaults."""
+    kind = inspect.Parameter
+    all_of_them = [kind("self", kind.POSITIONAL_OR_KEYWORD)]
+    all_of_them += [kind(name, kind.POSITIONAL_OR_KEYWORD, default=default) for name, default in parameters.items()]
+    return inspect.Signature([*all_of_them, kind("kwargs", kind.VAR_KEYWORD)] if rest else all_of_them)
+
+
+def _constructor(entry, more):
+    parameters = {**dict.fromkeys(entry["components"]), **entry["fields"], **more}
+    signature = _signature(parameters)
+
+    def __init__(self, *args, **kwargs):
+        given = signature.bind(self, *args, **kwargs).arguments
+        values = {**parameters, **{k: v for k, v in given.items() if k != "self"}}
+        self._refuse(values, given)
+        self._register({n: values[n] for n in entry["components"]}, {n: values[n] for n in entry["fields"]})
+
+    __init__.__signature__ = signature
+    return __init__
+
+
+def _call_of(name, entry):
+    defaults = {**_SHAPED, **entry["defaults"]}
+    signature = _signature({n: defaults.get(n) for n in entry["call"]}, rest=True)
+
+    def __call__(self, *args, **kwargs):
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        given = {k: v for k, v in bound.arguments.items() if k not in ("self", "kwargs")}
+        return self._call(given, bound.arguments["kwargs"], given.pop("output_type", None), given.pop("return_dict", True))
+
+    __call__.__signature__ = signature
+    docs = dict(entry["docs"])
+    lines = [f"{n}: {docs[n]}." for n in entry["call"] if docs.get(n)]
+    __call__.__doc__ = "\n        ".join(
+        [
+            f"{entry['doc']} As diffusers makes them: equal seeds of a CPU generator give equal pictures.",
+            "",
+            *lines,
+            'output_type: "pil" (the default where Pillow is), "np" [B, H, W, 3] in [0, 1], "pt" a tensor [B, 3, H, W] in [0, 1], "sf_tensor" a uint8',
+            '    tensor [B, H, W, 3]; both stay on the device of the VAE; or "latent". return_dict: False for a tuple.',
+            "callback_on_step_end(pipe, step, timestep, tensors) returns tensors that replace those of the run, and may set pipe._interrupt;",
+            f"    callback_on_step_end_tensor_inputs are of {', '.join(entry['callbacks'])}.",
+            "seed=: an int instead of a generator. capture=False: on CUDA, no graphs in this call (see enable_cuda_graphs). cache_prompt=False: the",
+            "    denoiser projects the text anew in every step, with the same numbers.",
+            "",
+            "ValueError for arguments that contradict each other or that the components cannot take, KeyboardInterrupt within a step of Ctrl-C.",
+        ]
+    )
+    return __call__
+
+
+def registered(name, base=None, more=None):
+    """A class that C++ registered under that name: with its components, constructor, call and signatures. base: what a family's classes share.
+    more: arguments of the constructor that only Python has."""
+    entry = _ENTRIES[name]
+    members = {
+        "_entry_name": name,
+        "_components": tuple(entry["components"]),
+        "_optional_components": tuple(entry["optional"]),
+        "_options": dict(entry["fields"]),
+        "_callback_tensor_inputs": tuple(entry["callbacks"]),
+        "__init__": _constructor(entry, more or {}),
+        "__call__": _call_of(name, entry),
+        "__doc__": entry["doc"],
+        "__module__": __name__.rpartition(".")[0],
+    }
+    return type(name, (base or DiffusionPipeline,), members)
+
+
 class DiffusionPipeline:
     """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's model_index.json names.
 
@@ -51,16 +124,20 @@ class DiffusionPipeline:
     """
 
     config_name = "model_index.json"
+    _entry_name = ""  # in C++'s registry
     _components = ()  # in diffusers' order
     _optional_components = ()
     _options = {}  # other fields of model_index.json, with their defaults
     _callback_tensor_inputs = ()
-    _output = None
+    _output_class = ImagePipelineOutput
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if cls._components:
-            _classes.setdefault(cls.__name__, cls)
+            _classes[cls.__name__] = cls if cls.__name__ == cls._entry_name else _classes.get(cls.__name__, cls)
+
+    def _refuse(self, values, given):
+        """What a class's constructor says no to, or remembers: values with defaults, and those that were given."""
 
     def _register(self, components, options):
         for name in self._components:
@@ -70,15 +147,14 @@ class DiffusionPipeline:
         self._interrupt = False
         self._graphs, self._captures = _pipelines.DenoiserGraphs(), True
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
-        _pipelines.check_components(self._parts())
+        _pipelines.check_components(self._entry_name, self._parts())
         self.image_processor = VaeImageProcessor(vae_scale_factor=self.vae_scale_factor, vae_latent_channels=self._vae_config("latent_channels", 4))
 
     def _parts(self):
-        parts = {name: getattr(self, name) for name in self._components}
-        return {**parts, **{k: v for k, v in self._set_options.items() if isinstance(v, bool)}}
+        return {**{name: getattr(self, name) for name in self._components}, **self._set_options}
 
     def _vae_config(self, field, otherwise):
-        config = getattr(self.vae, "config", None) or {}
+        config = getattr(getattr(self, "vae", None), "config", None) or {}
         value = config.get(field) if isinstance(config, dict) else getattr(config, field, None)
         return otherwise if value is None else value
 
@@ -105,7 +181,7 @@ class DiffusionPipeline:
     @property
     def vae_scale_factor(self):
         """Pixels for each latent."""
-        return _pipelines.vae_scale_factor(self._parts())
+        return _pipelines.vae_scale_factor(self._entry_name, self._parts())
 
     def _modules(self):
         return [c for c in self.components.values() if isinstance(c, Module)]
@@ -140,7 +216,7 @@ class DiffusionPipeline:
         if missing:
             raise ValueError(f"{cls.__name__}.from_pipe: a {type(pipeline).__name__} has no {', '.join(missing)}")
         made = cls(**{n: have[n] for n in (*cls._components, *cls._options) if n in have})
-        if made.unet is pipeline.unet:
+        if all(getattr(made, n, None) is getattr(pipeline, n, None) for n in ("unet", "transformer")):
             made._graphs, made._captures = pipeline._graphs, pipeline._captures
         return made
 
@@ -165,33 +241,30 @@ class DiffusionPipeline:
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         folder = cls._folder(pretrained_model_name_or_path, variant=variant, use_safetensors=use_safetensors, passed_components=passed, **place)
-        index = _pipelines.read_index(folder)
-        target = pipeline_class(index["class_name"]) if not cls._components else cls
-        unknown = [k for k in kwargs if k not in target._components and k not in target._options and k not in index["rows"]]
-        if unknown:
-            raise TypeError(f"{target.__name__}.from_pretrained: unexpected keyword argument '{unknown[0]}'")
-        dtype = torch_dtype if torch_dtype is not None else dtype
+        plan = _pipelines.plan(folder, cls._entry_name, passed, variant or "")
+        target = cls if cls._components else pipeline_class(plan["class_name"])
+        target._check_keywords("from_pretrained", kwargs, plan["listed"])
         device = device_argument(f"{target.__name__}.from_pretrained", device, device_map)
+        how = {"torch_dtype": torch_dtype if torch_dtype is not None else dtype, "use_safetensors": use_safetensors, "device": device}
         ring = _core._upload_ring(device) if device is not None else None  # one for all networks
-        variants = cls._variants(folder, index, variant)
-        parts, ignored = {}, []
-        for name in target._components:
-            library, class_name, kind = index["rows"].get(name, ("", "", "missing"))
-            if name in kwargs:
-                parts[name] = kwargs[name]
-            elif kind == "missing" and name not in target._optional_components:
-                raise ValueError(f"{target.__name__}: {os.path.join(folder, cls.config_name)} is of a {index['class_name']} and has no '{name}'")
-            elif kind in ("model", "scheduler", "tokenizer") and name not in ("safety_checker", "feature_extractor", "image_encoder"):
-                place = os.path.join(folder, name)
-                how = {"torch_dtype": dtype, "variant": variants.get(name), "use_safetensors": use_safetensors, "device": device}
-                parts[name] = cls._load(place, class_name, kind, how)
-            elif kind not in ("none", "missing"):
-                ignored.append(name)
+        parts = {step["name"]: cls._load(step, how) for step in plan["steps"]}
         del ring
+        ignored = [name for name in plan["ignored"] if name not in kwargs]
         if ignored:
             warnings.warn(f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2)
-        options = {k: kwargs.get(k, index["config"].get(k, v)) for k, v in target._options.items()}
-        return target(**{n: parts.get(n) for n in target._components}, **options)
+        return target._of(parts, plan["config"], kwargs)
+
+    @classmethod
+    def _check_keywords(cls, method, kwargs, listed=()):
+        unknown = [k for k in kwargs if k not in cls._components and k not in cls._options and k not in listed]
+        if unknown:
+            raise TypeError(f"{cls.__name__}.{method}: unexpected keyword argument '{unknown[0]}'")
+
+    @classmethod
+    def _of(cls, parts, config, given):
+        """The pipeline of loaded parts and of what was given instead."""
+        options = {k: given.get(k, config.get(k, v)) for k, v in cls._options.items()}
+        return cls(**{n: given[n] if n in given else parts.get(n) for n in cls._components}, **options)
 
     @classmethod
     def from_single_file(
@@ -217,45 +290,29 @@ class DiffusionPipeline:
         for name in (*_UNUSED, "load_safety_checker"):
             kwargs.pop(name, None)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
-        wanted = [n for n in cls._components if n in _NETWORKS and n not in kwargs]
+        if config is not None and not os.path.isdir(os.fspath(config)):
+            raise FileNotFoundError(2, "from_single_file: config must be a pipeline's folder", os.fspath(config))
+        passed = [k for k in kwargs if k in _COMPONENT_NAMES and (kwargs[k] is not None or not k.startswith("text_encoder"))]
         path = hub.model_file(pretrained_model_link_or_path, **place)
-        configs = cls._configs(config)
-        file = _core._SingleFile(path, configs, prediction_type or "", wanted, extract_ema)
-        index, found = file.model_index(), file.parts()
-        target = cls if cls._components else pipeline_class(index["_class_name"])
-        unknown = [k for k in kwargs if k not in target._components and k not in target._options]
-        if unknown:
-            raise TypeError(f"{target.__name__}.from_single_file: unexpected keyword argument '{unknown[0]}'")
+        found = _pipelines.SingleFilePlan(path, cls._entry_name, passed, "" if config is None else os.fspath(config), prediction_type or "", extract_ema)
+        plan, file = found.steps(), found.file
+        target = cls if cls._components else pipeline_class(plan["class_name"])
+        target._check_keywords("from_single_file", kwargs)
         device = device_argument(f"{target.__name__}.from_single_file", device, device_map)
         ring = _core._upload_ring(device) if device is not None else None  # one for all networks
         parts = {}
-        for name in target._components:
+        for step in plan["steps"]:
+            name = step["name"]
             if name in kwargs:
-                parts[name] = kwargs[name]
-            elif name == "scheduler" and config is not None and os.path.isdir(os.path.join(os.fspath(config), name)):
-                parts[name] = cls._scheduler(os.path.join(os.fspath(config), name))
-            elif name == "scheduler":
-                parts[name] = getattr(_schedulers, found[name][1]).from_config(found[name][2])
-            elif name.startswith("tokenizer"):
-                has_encoder = name.replace("tokenizer", "text_encoder") in found or kwargs.get(name.replace("tokenizer", "text_encoder")) is not None
-                parts[name] = cls._tokenizer(file.repository, config, name, place) if has_encoder else None
-            elif name in found:
-                parts[name] = cls._part(file, name, found[name][1], torch_dtype if torch_dtype is not None else dtype, device)
-            elif name not in target._optional_components:
-                raise ValueError(f"{target.__name__}.from_single_file: {path} is a {file.kind} checkpoint and has no '{name}'")
+                continue
+            if step["kind"] == "model":
+                parts[name] = cls._part(file, name, step["class_name"], torch_dtype if torch_dtype is not None else dtype, device)
+            elif step["kind"] == "scheduler" and not step["folder"]:
+                parts[name] = getattr(_schedulers, step["class_name"]).from_config(step["config"])
+            else:
+                parts[name] = cls._load({**step, "folder": step["folder"] or cls._tokenizer_folder(file.repository, name, place)}, {})
         del ring
-        options = {k: kwargs.get(k, index.get(k, v)) for k, v in target._options.items()}
-        return target(**{n: parts.get(n) for n in target._components}, **options)
-
-    @staticmethod
-    def _configs(folder):
-        """{part: config.json} of the networks that have one in a pipeline's folder."""
-        if folder is None:
-            return {}
-        folder = os.fspath(folder)
-        if not os.path.isdir(folder):
-            raise FileNotFoundError(2, "from_single_file: config must be a pipeline's folder", folder)
-        return {n: _models.load_config(folder, n) for n in _COMPONENT_NAMES if n in _NETWORKS and os.path.isfile(os.path.join(folder, n, "config.json"))}
+        return target._of(parts, plan["config"], kwargs)
 
     @staticmethod
     def _part(file, name, class_name, dtype, device):
@@ -267,12 +324,9 @@ class DiffusionPipeline:
         return model
 
     @staticmethod
-    def _tokenizer(repository, config, name, place):
-        if config is not None and os.path.isdir(os.path.join(os.fspath(config), name)):
-            return CLIPTokenizer.from_pretrained(os.path.join(os.fspath(config), name))
+    def _tokenizer_folder(repository, name, place):
         try:
-            folder = hub.snapshot_download(repository, allow_patterns=[f"{name}/*"], **place)
-            return CLIPTokenizer.from_pretrained(os.path.join(folder, name))
+            return os.path.join(hub.snapshot_download(repository, allow_patterns=[f"{name}/*"], **place), name)
         except (RuntimeError, OSError) as e:
             raise type(e)(f"from_single_file: the checkpoint has no {name}, and {repository} cannot be had; pass {name}= or config=folder: {e}") from e
 
@@ -283,17 +337,6 @@ class DiffusionPipeline:
         return folder if os.path.isdir(folder) else hub.model_folder(folder, **options)
 
     @staticmethod
-    def _variants(folder, index, variant):
-        """{component: variant} of those that have files of the variant."""
-        if not variant:
-            return {}
-        models = {n: library for n, (library, _, kind) in index["rows"].items() if kind == "model"}
-        found = {n: variant for n, library in models.items() if _pipelines.weights_with_variant(os.path.join(folder, n), library, variant)}
-        if models and not found:
-            raise ValueError(f"DiffusionPipeline: no component in {folder} has files of the variant '{variant}'")
-        return found
-
-    @staticmethod
     def _scheduler(place):
         config = _schedulers.DDIMScheduler.load_config(place)
         if config.get("_class_name") not in _schedulers.__all__:
@@ -301,14 +344,15 @@ class DiffusionPipeline:
         return getattr(_schedulers, config["_class_name"]).from_config(config)
 
     @classmethod
-    def _load(cls, place, class_name, kind, options):
-        if kind == "model":
+    def _load(cls, step, how):
+        """A component of a plan, by its Python class."""
+        if step["kind"] == "model":
             from ... import models
 
-            return getattr(models, class_name).from_pretrained(place, **options)
-        if kind == "scheduler":
-            return cls._scheduler(place)
-        return CLIPTokenizer.from_pretrained(place)
+            return getattr(models, step["class_name"]).from_pretrained(step["folder"], variant=step["variant"] or None, **how)
+        if step["kind"] == "scheduler":
+            return cls._scheduler(step["folder"])
+        return getattr(tokenizers, step["class_name"].removesuffix("Fast")).from_pretrained(step["folder"])
 
     def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size="10GB"):
         """Writes each component into a folder of its name, and model_index.json last; diffusers reads it.
@@ -364,7 +408,7 @@ class DiffusionPipeline:
     @property
     def cuda_graphs(self):
         """{"captures", "replays", "kept", "why_not"}: graphs made and replayed so far, those kept, and why the UNet's calls are none ("" where they are)."""
-        why = _pipelines.DenoiserGraphs.why_not(self._parts()) if self._captures else "enable_cuda_graphs(False)"
+        why = _pipelines.DenoiserGraphs.why_not(self._entry_name, self._parts()) if self._captures else "enable_cuda_graphs(False)"
         return {**self._graphs.statistics(), "why_not": why}
 
     def enable_attention_slicing(self, slice_size="auto"):
@@ -383,6 +427,31 @@ class DiffusionPipeline:
 
     # ---- a call
 
+    def _call(self, given, kwargs, output_type, return_dict):
+        self._shape(given)
+        images = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
+        return self._result(images, return_dict)
+
+    def _shape(self, given):
+        """Arguments as people give them to those that the loops take: pictures to tensors."""
+        for name, role in _ENTRIES[self._entry_name]["roles"].items():
+            if given.get(name) is None:
+                raise ValueError(f"{type(self).__name__}: needs an {name}")
+            given[name] = (self.image_processor if role == "picture" else self.mask_processor).preprocess(given[name])
+
+    def _result(self, images, return_dict):
+        return self._output_class(images=images) if return_dict else (images,)
+
+    @property
+    def mask_processor(self):
+        """What makes masks [n, 1, H, W] of 0 and 1."""
+        return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor, do_normalize=False, do_binarize=True, do_convert_grayscale=True)
+
+    def _encoded(self, prompts):
+        """The C++ class's encode_prompt for these options."""
+        given = {k: texts(k, v) if k in _ENTRIES[self._entry_name]["texts"] else v for k, v in prompts.items()}
+        return _pipelines.encode_prompt(self._entry_name, self._parts(), {k: v for k, v in given.items() if v is not None})
+
     def _output_type(self, asked):
         if asked is None:
             return "pil" if has_pil() else "np"
@@ -394,12 +463,11 @@ class DiffusionPipeline:
 
     def _options_of(self, given, others):
         """A call's arguments as the loops take them; refuses those that nothing here can do."""
-        given = {k: v for k, v in given.items() if k not in ("self", "kwargs", "return_dict", "output_type")}
-        for name in ("ip_adapter_image", "ip_adapter_image_embeds"):
-            if given.pop(name, None) is not None:
-                raise NotImplementedError(f"{type(self).__name__}: {name} is not supported: there are no IP adapters")
-        if given.pop("cross_attention_kwargs", None):
-            raise NotImplementedError(f"{type(self).__name__}: cross_attention_kwargs is not supported")
+        given = dict(given)
+        for name in _REFUSED:
+            if given.pop(name, None):
+                why = ": there are no IP adapters" if name.startswith("ip_adapter") else ""
+                raise NotImplementedError(f"{type(self).__name__}: {name} is not supported{why}")
         callback, every, seed = others.pop("callback", None), others.pop("callback_steps", None), others.pop("seed", None)
         given["capture"] = bool(others.pop("capture", True)) and self._captures
         given["cache_prompt"] = bool(others.pop("cache_prompt", True))
@@ -409,7 +477,7 @@ class DiffusionPipeline:
             if given.get("generator") is not None:
                 raise ValueError(f"{type(self).__name__}: takes seed or generator, not both")
             given["generator"] = _core.Generator().manual_seed(seed)
-        for name in ("prompt", "prompt_2", "negative_prompt", "negative_prompt_2"):
+        for name in _ENTRIES[self._entry_name]["texts"]:
             if name in given:
                 given[name] = texts(f"{type(self).__name__}: {name}", given[name])
         end = given.get("callback_on_step_end")
@@ -453,8 +521,7 @@ class DiffusionPipeline:
 
         options = {**options, "output_latents": output_type == "latent", "progress": progress}
         options = {k: v for k, v in options.items() if v is not None}
-        run = getattr(_pipelines, "generate_" + self._core_name)
-        images, truncated = run(self, {**self._parts(), "graphs": self._graphs}, options)
+        images, truncated = _pipelines.generate(self._entry_name, self, {**self._parts(), "graphs": self._graphs}, options)
         if truncated:
             lost = "; ".join(t.strip() for t in truncated)
             warnings.warn(

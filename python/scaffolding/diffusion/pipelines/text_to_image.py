@@ -6,9 +6,8 @@ import re
 
 from ... import _core, hub
 from ..._core import _models
+from .auto_pipeline import AutoPipelineForImage2Image
 from .pipeline import _HUB, DiffusionPipeline
-from .stable_diffusion import StableDiffusionImg2ImgPipeline
-from .stable_diffusion_xl import StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline
 
 _MODELS = {"sd21": "stabilityai/stable-diffusion-2-1", "sdxl": "stabilityai/stable-diffusion-xl-base-1.0"}
 _PARTS = {"unet": ("unet",), "decoder": ("vae",), "encoder": ("vae",), "text_encoder": ("text_encoder", "text_encoder_2")}
@@ -135,14 +134,14 @@ def load_pipeline(model_name, m2d=None, i2i=False, **kwargs):
                 module.to(device)
     if not i2i:
         return pipe
-    return (StableDiffusionXLImg2ImgPipeline if isinstance(pipe, StableDiffusionXLPipeline) else StableDiffusionImg2ImgPipeline).from_pipe(pipe)
+    return AutoPipelineForImage2Image.from_pipe(pipe)
 
 
 def _pipeline(pipeline, model_name, i2i, devices, unet_dtype_str, download_models, scheduler):
     if pipeline is None:
         pipeline = load_pipeline(model_name, models2devices(model_name, devices, unet_dtype_str, download_models), i2i)
-    elif i2i and not isinstance(pipeline, (StableDiffusionImg2ImgPipeline, StableDiffusionXLImg2ImgPipeline)):
-        pipeline = (StableDiffusionXLImg2ImgPipeline if isinstance(pipeline, StableDiffusionXLPipeline) else StableDiffusionImg2ImgPipeline).from_pipe(pipeline)
+    elif i2i:
+        pipeline = AutoPipelineForImage2Image.from_pipe(pipeline)
     if scheduler is not None:
         from .. import schedulers
 

@@ -1,35 +1,31 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion.h"
 
-#include "scaffolding/autograd/mode.h"
-#include "scaffolding/ops/ops.h"
+#include "scaffolding/diffusion/pipelines/registry.h"
 
 namespace sf::diffusion {
 
-PipelineOutput StableDiffusionPipeline::operator()(const GenerationOptions& o) const {
-  autograd::NoGrad no_grad;
+std::unique_ptr<Run> StableDiffusionPipeline::prepare(const GenerationOptions& o) const {
   check_call(o);
-  auto [height, width] = size(o);
-  int64_t batch = prompts(o) * o.num_images_per_prompt;
-  Guidance guidance = this->guidance(o);
-
-  auto [prompt_embeds, negative_prompt_embeds, truncated] = encode_prompt(o);
-  DType dtype = prompt_embeds.dtype();
-  if (guidance.on()) prompt_embeds = cat({negative_prompt_embeds, prompt_embeds}, 0);
-
-  StepSchedule schedule = make_schedule(kName, *scheduler, {o.num_inference_steps, o.timesteps, o.sigmas, unet->device()});
-  Tensor latents = initial_latents(o, batch, unet->config_int("in_channels", 4), height, width, dtype);
-  StepOptions step = step_options(*scheduler, o.eta, o.generator);
-  Tensor cond = timestep_cond(o, batch, dtype);
-
-  DenoiserRun denoiser(*unet, *graphs, o.capture, o.cache_prompt);
-  StepLoop loop(kName, *scheduler, schedule, o.callback_on_step_end, o.progress, o.stop);
-  for (size_t i = 0; i < schedule.size() && !loop.interrupted(); ++i) {
-    loop.begin_step();
-    Tensor noise = predict_noise(denoiser, *scheduler, latents, schedule, i, {.prompt_embeds = prompt_embeds, .timestep_cond = cond}, guidance);
-    latents = scheduler->step(noise, schedule.values[i], latents, step).prev_sample;
-    loop.end_step(i, guidance, {{"latents", &latents}, {"prompt_embeds", &prompt_embeds}, {"negative_prompt_embeds", &negative_prompt_embeds}});
-  }
-  return {o.output_latents ? latents : decoded(latents), truncated};
+  check_cross_attention(o);
+  auto [height, width] = size(o.height, o.width);
+  auto run = std::make_unique<StableDiffusionRun>();
+  prepare_run(*run, o);
+  const int64_t scale = vae_scale_factor();
+  const Shape shape{prompts(o) * o.num_images_per_prompt, unet->config_int("in_channels", 4), height / scale, width / scale};
+  run->latents = initial_latents(*run->scheduler, o.latents, o.generator, shape, run->prompt_embeds().dtype());
+  return run;
 }
+
+SF_PIPELINE(StableDiffusionPipeline)
+    .family("stable-diffusion")
+    .task(Task::TextToImage)
+    .takes("unet", "UNet2DConditionModel")
+    .optional("safety_checker, feature_extractor, image_encoder")
+    .call(
+        "prompt, height, width, num_inference_steps, timesteps, sigmas, guidance_scale, negative_prompt, num_images_per_prompt, eta, generator, latents, "
+        "prompt_embeds, negative_prompt_embeds, ip_adapter_image, ip_adapter_image_embeds, output_type, return_dict, cross_attention_kwargs, "
+        "guidance_rescale, clip_skip, callback_on_step_end, callback_on_step_end_tensor_inputs, guidance_mode, prompt_syntax")
+    .callbacks("latents, prompt_embeds, negative_prompt_embeds")
+    .doc("Text to pictures with Stable Diffusion 1 and 2.");
 
 }  // namespace sf::diffusion

@@ -1,16 +1,12 @@
 // StableDiffusionPipeline: text to pictures with Stable Diffusion 1 and 2 (Rombach et al. 2022, arXiv 2112.10752).
 #pragma once
-#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion/stable_diffusion.h"
 
 namespace sf::diffusion {
 
-class StableDiffusionPipeline : public StableDiffusionBase {
- public:
+struct StableDiffusionPipeline : PipelineOf<StableDiffusionPipeline, GenerationOptions, StableDiffusionBase> {
   static constexpr const char* kName = "StableDiffusionPipeline";
-  using StableDiffusionBase::StableDiffusionBase;
-  const char* name() const override { return kName; }
-  // ValueError for options that contradict each other or do not fit the components; Stopped.
-  PipelineOutput operator()(const GenerationOptions& options) const;
+  std::unique_ptr<Run> prepare(const GenerationOptions& options) const;
 };
 
 }  // namespace sf::diffusion

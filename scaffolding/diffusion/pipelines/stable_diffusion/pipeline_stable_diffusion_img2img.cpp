@@ -1,40 +1,41 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_img2img.h"
 
-#include "scaffolding/autograd/mode.h"
+#include "scaffolding/diffusion/pipelines/registry.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
 
-PipelineOutput StableDiffusionImg2ImgPipeline::operator()(const Img2ImgOptions& o) const {
-  autograd::NoGrad no_grad;
+OptionFields Img2ImgOptions::fields() {
+  return GenerationOptions::fields() + OptionFields{{"image", &image, "the picture, or a list of them", OptionRole::Picture},
+                                                    {"strength", &strength, "how far the result may be from the picture: the share of the steps that is run"}};
+}
+
+std::unique_ptr<Run> StableDiffusionImg2ImgPipeline::prepare(const Img2ImgOptions& o) const {
   check_call(o);
+  check_cross_attention(o);
   check_image(o.image);
-  int64_t batch = prompts(o) * o.num_images_per_prompt;
-  Guidance guidance = this->guidance(o);
-
-  auto [prompt_embeds, negative_prompt_embeds, truncated] = encode_prompt(o);
-  DType dtype = prompt_embeds.dtype();
-  if (guidance.on()) prompt_embeds = cat({negative_prompt_embeds, prompt_embeds}, 0);
-
-  StepSchedule schedule = make_schedule(kName, *scheduler, {o.num_inference_steps, o.timesteps, o.sigmas, unet->device()});
-  start_at_strength(kName, *scheduler, schedule, o.strength);
+  const int64_t batch = prompts(o) * o.num_images_per_prompt;
+  auto run = std::make_unique<StableDiffusionRun>();
+  prepare_run(*run, o, o.strength);
+  const DType dtype = run->prompt_embeds().dtype();
 
   Tensor image = o.generator.size() > 1 ? fill_batch(kName, "images", o.image, batch) : o.image;
   Tensor latents = fill_batch(kName, "images", encode_images(image, o.generator, dtype), batch);
   Tensor noise = randn_tensor(latents.shape(), o.generator, unet->device(), dtype);
-  latents = scheduler->add_noise(latents, noise, schedule.timestep(0));
-  StepOptions step = step_options(*scheduler, o.eta, o.generator);
-  Tensor cond = timestep_cond(o, batch, dtype);
-
-  DenoiserRun denoiser(*unet, *graphs, o.capture, o.cache_prompt);
-  StepLoop loop(kName, *scheduler, schedule, o.callback_on_step_end, o.progress, o.stop);
-  for (size_t i = 0; i < schedule.size() && !loop.interrupted(); ++i) {
-    loop.begin_step();
-    noise = predict_noise(denoiser, *scheduler, latents, schedule, i, {.prompt_embeds = prompt_embeds, .timestep_cond = cond}, guidance);
-    latents = scheduler->step(noise, schedule.values[i], latents, step).prev_sample;
-    loop.end_step(i, guidance, {{"latents", &latents}, {"prompt_embeds", &prompt_embeds}, {"negative_prompt_embeds", &negative_prompt_embeds}});
-  }
-  return {o.output_latents ? latents : decoded(latents), truncated};
+  run->latents = run->scheduler->add_noise(latents, noise, run->schedule.timestep(0));
+  return run;
 }
+
+SF_PIPELINE(StableDiffusionImg2ImgPipeline)
+    .family("stable-diffusion")
+    .task(Task::ImageToImage)
+    .takes("unet", "UNet2DConditionModel")
+    .optional("safety_checker, feature_extractor, image_encoder")
+    .call(
+        "prompt, image, strength, num_inference_steps, timesteps, sigmas, guidance_scale, negative_prompt, num_images_per_prompt, eta, generator, "
+        "prompt_embeds, negative_prompt_embeds, ip_adapter_image, ip_adapter_image_embeds, output_type, return_dict, cross_attention_kwargs, clip_skip, "
+        "callback_on_step_end, callback_on_step_end_tensor_inputs, guidance_rescale, guidance_mode, prompt_syntax")
+    .callbacks("latents, prompt_embeds, negative_prompt_embeds")
+    .doc("A picture changed by a prompt.");
 
 }  // namespace sf::diffusion

@@ -1,7 +1,7 @@
 // StableDiffusionInpaintPipeline: a part of a picture made anew. Denoisers with 9 input channels see the mask and what is left of the picture; with
 // 4 channels the rest of the picture is put back after each step.
 #pragma once
-#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/diffusion/pipelines/stable_diffusion/stable_diffusion.h"
 
 namespace sf::diffusion {
 
@@ -10,14 +10,12 @@ struct InpaintOptions : GenerationOptions {
   Tensor mask;                  // [n, 1, height, width]: 1 where the picture is made anew, 0 where it stays
   Tensor masked_image_latents;  // instead of those of the picture without the part
   double strength = 1;
+  OptionFields fields();
 };
 
-class StableDiffusionInpaintPipeline : public StableDiffusionBase {
- public:
+struct StableDiffusionInpaintPipeline : PipelineOf<StableDiffusionInpaintPipeline, InpaintOptions, StableDiffusionBase> {
   static constexpr const char* kName = "StableDiffusionInpaintPipeline";
-  using StableDiffusionBase::StableDiffusionBase;
-  const char* name() const override { return kName; }
-  PipelineOutput operator()(const InpaintOptions& options) const;
+  std::unique_ptr<Run> prepare(const InpaintOptions& options) const;
 };
 
 }  // namespace sf::diffusion

@@ -8,6 +8,23 @@
 
 namespace sf::diffusion {
 
+OptionFields StableDiffusionXLOptions::fields() {
+  return GenerationOptions::fields() +
+         OptionFields{
+             {"prompt_2", &prompt_2, "for the second text encoder; absent or empty: the same as the first's"},
+             {"negative_prompt_2", &negative_prompt_2, "for the second text encoder; absent or empty: the same as the first's"},
+             {"pooled_prompt_embeds", &pooled_prompt_embeds, "[prompts, features], with prompt_embeds"},
+             {"negative_pooled_prompt_embeds", &negative_pooled_prompt_embeds, "[prompts, features], with negative_prompt_embeds"},
+             {"denoising_end", &denoising_end, "the share of the process after which the run ends, for a refiner to go on"},
+             {"original_size", &original_size, "height,width that the picture is told to have had"},
+             {"target_size", &target_size, "height,width that the picture should look like"},
+             {"crops_coords_top_left", &crops_coords_top_left, "top,left of the part that the picture is told to be"},
+             {"negative_original_size", &negative_original_size, "height,width that it should not look like"},
+             {"negative_target_size", &negative_target_size, "height,width that it should not look like"},
+             {"negative_crops_coords_top_left", &negative_crops_coords_top_left, "top,left that it should not look like"},
+         };
+}
+
 void StableDiffusionXLBase::check_xl(const StableDiffusionXLOptions& o) const {
   SF_CHECK((o.prompt_2.empty() && o.negative_prompt_2.empty()) || !o.prompt_embeds, name(),
            ": takes prompt_2 and negative_prompt_2 with prompt, not with prompt_embeds");
@@ -119,23 +136,35 @@ StableDiffusionXLBase::UpcastVae::~UpcastVae() {
   if (vae_) vae_->to(before_);
 }
 
-Tensor StableDiffusionXLBase::decoded_upcast(const Tensor& latents) const {
+Tensor StableDiffusionXLBase::decoded(const Tensor& latents) const {
+  check_components();
   UpcastVae upcast(*vae, vae->dtype() == kFloat16 && vae->config_bool("force_upcast", true));
-  return decoded(vae->dtype() == kFloat32 ? latents.to(kFloat32) : latents);  // before they are scaled
+  return TextPipeline::decoded(vae->dtype() == kFloat32 ? latents.to(kFloat32) : latents);  // before they are scaled
 }
 
-Tensor StableDiffusionXLBase::run_steps(const StableDiffusionXLOptions& o, const StepSchedule& schedule, Tensor latents, Conditioning told, Guidance guidance,
-                                        const StepOptions& step) const {
-  DenoiserRun denoiser(*unet, *graphs, o.capture, o.cache_prompt);
-  StepLoop loop(name(), *scheduler, schedule, o.callback_on_step_end, o.progress, o.stop);
-  for (size_t i = 0; i < schedule.size() && !loop.interrupted(); ++i) {
-    loop.begin_step();
-    Tensor noise = predict_noise(denoiser, *scheduler, latents, schedule, i, told, guidance);
-    latents = scheduler->step(noise, schedule.values[i], latents, step).prev_sample;
-    loop.end_step(i, guidance,
-                  {{"latents", &latents}, {"prompt_embeds", &told.prompt_embeds}, {"add_text_embeds", &told.text_embeds}, {"add_time_ids", &told.time_ids}});
-  }
-  return latents;
+void StableDiffusionXLBase::tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds, const Tensor& add_time_ids) const {
+  auto both = [&](const Tensor& negative, const Tensor& positive) { return run.guidance.on() ? cat({negative, positive}, 0) : positive; };
+  run.told = {{"", {}, ArgumentRole::Sample},
+              {"", {}, ArgumentRole::Timestep},
+              {"encoder_hidden_states", both(embeds.negative_prompt_embeds, embeds.prompt_embeds), ArgumentRole::Text},
+              {"added_cond_kwargs.text_embeds", both(embeds.negative_pooled_prompt_embeds, embeds.pooled_prompt_embeds), ArgumentRole::PerSample},
+              {"added_cond_kwargs.time_ids", add_time_ids, ArgumentRole::PerSample}};
+  if (Tensor cond = timestep_cond(o, prompts(o) * o.num_images_per_prompt, embeds.prompt_embeds.dtype()))
+    run.told.push_back({"timestep_cond", cond, ArgumentRole::PerSample});
+  run.step_options = step_options(*run.scheduler, o.eta, o.generator);
+  run.truncated = embeds.truncated;
+  run.tensors = {{"latents", &run.latents},
+                 {"prompt_embeds", &run.told.at("encoder_hidden_states")},
+                 {"add_text_embeds", &run.told.at("added_cond_kwargs.text_embeds")},
+                 {"add_time_ids", &run.told.at("added_cond_kwargs.time_ids")}};
+}
+
+std::vector<std::pair<std::string, Tensor>> StableDiffusionXLBase::prompt_tensors(const StableDiffusionXLOptions& o) const {
+  auto e = encode_prompt(o);
+  return {{"prompt_embeds", e.prompt_embeds},
+          {"negative_prompt_embeds", e.negative_prompt_embeds},
+          {"pooled_prompt_embeds", e.pooled_prompt_embeds},
+          {"negative_pooled_prompt_embeds", e.negative_pooled_prompt_embeds}};
 }
 
 }  // namespace sf::diffusion

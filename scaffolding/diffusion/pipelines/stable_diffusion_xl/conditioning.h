@@ -1,12 +1,8 @@
 // What the pipelines of SDXL share (Podell et al. 2023, arXiv 2307.01952): two text encoders, and sizes and crops as conditioning.
 #pragma once
-#include <array>
-
-#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/diffusion/pipelines/text_to_image.h"
 
 namespace sf::diffusion {
-
-using PixelPair = std::array<int64_t, 2>;  // (height, width), or (top, left)
 
 struct StableDiffusionXLOptions : GenerationOptions {
   StableDiffusionXLOptions() { guidance_scale = 5; }
@@ -19,6 +15,7 @@ struct StableDiffusionXLOptions : GenerationOptions {
   PixelPair crops_coords_top_left{0, 0};
   std::optional<PixelPair> negative_original_size, negative_target_size;
   PixelPair negative_crops_coords_top_left{0, 0};
+  OptionFields fields();
 };
 
 struct StableDiffusionXLEmbeds {
@@ -27,11 +24,22 @@ struct StableDiffusionXLEmbeds {
   std::vector<std::string> truncated;
 };
 
-class StableDiffusionXLBase : public DiffusionPipeline {
+class StableDiffusionXLBase : public TextPipeline {
  public:
-  using DiffusionPipeline::DiffusionPipeline;
+  Ref<Autoencoder> vae;
+  Ref<TextEncoder> text_encoder, text_encoder_2;
+  Ref<const tokenizers::Tokenizer> tokenizer, tokenizer_2;
+  Ref<Denoiser> unet;
+  Ref<Scheduler> scheduler;
+  Unused image_encoder, feature_extractor;
+  bool force_zeros_for_empty_prompt = true;  // without a negative prompt its embeds are zeros
+  SF_COMPONENTS(vae, text_encoder, text_encoder_2, tokenizer, tokenizer_2, unet, scheduler, image_encoder, feature_extractor)
+  io::Fields fields() override { return {{"force_zeros_for_empty_prompt", &force_zeros_for_empty_prompt}}; }
+
   // Of B = prompts * num_images_per_prompt samples; negative ones are undefined without guidance.
   StableDiffusionXLEmbeds encode_prompt(const StableDiffusionXLOptions& options) const;
+  std::vector<std::pair<std::string, Tensor>> prompt_tensors(const StableDiffusionXLOptions& options) const;
+  Tensor decoded(const Tensor& latents) const override;  // the autoencoder in float32 where float16 would overflow in it
 
  protected:
   void check_xl(const StableDiffusionXLOptions& o) const;
@@ -39,9 +47,8 @@ class StableDiffusionXLBase : public DiffusionPipeline {
   Tensor time_ids(const std::vector<double>& ids, const Tensor& pooled) const;
   // The schedule's part before denoising_end.
   void end_at(StepSchedule& schedule, std::optional<double> denoising_end) const;
-  // The latents after the schedule's steps. `told` has both halves of a guided batch.
-  Tensor run_steps(const StableDiffusionXLOptions& o, const StepSchedule& schedule, Tensor latents, Conditioning told, Guidance guidance,
-                   const StepOptions& step) const;
+  // What every run of these has after its schedule: the denoiser's arguments, and what callbacks see. add_time_ids: with both halves where guidance is on.
+  void tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds, const Tensor& add_time_ids) const;
   int64_t training_cutoff(double share) const;  // the training timestep at which that share of the process is done
 
   // The autoencoder in float32 where float16 would overflow in it.
@@ -55,7 +62,6 @@ class StableDiffusionXLBase : public DiffusionPipeline {
     Autoencoder* vae_ = nullptr;
     DType before_{};
   };
-  Tensor decoded_upcast(const Tensor& latents) const;
 };
 
 }  // namespace sf::diffusion

@@ -1,46 +1,55 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl.h"
 
-#include "scaffolding/autograd/mode.h"
+#include "scaffolding/diffusion/pipelines/registry.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
 
-PipelineOutput StableDiffusionXLPipeline::operator()(const StableDiffusionXLOptions& o) const {
-  autograd::NoGrad no_grad;
+std::unique_ptr<Run> StableDiffusionXLPipeline::prepare(const StableDiffusionXLOptions& o) const {
   check_call(o);
+  check_cross_attention(o);
   check_xl(o);
-  auto [height, width] = size(o);
-  int64_t batch = prompts(o) * o.num_images_per_prompt;
-  Guidance guidance = this->guidance(o);
+  auto [height, width] = size(o.height, o.width);
+  const int64_t batch = prompts(o) * o.num_images_per_prompt, scale = vae_scale_factor();
+  auto run = std::make_unique<Run>();
+  run->guidance = guidance(o);
 
   StableDiffusionXLEmbeds embeds = encode_prompt(o);
-  DType dtype = embeds.prompt_embeds.dtype();
-  StepSchedule schedule = make_schedule(kName, *scheduler, {o.num_inference_steps, o.timesteps, o.sigmas, unet->device()});
-  Tensor latents = initial_latents(o, batch, unet->config_int("in_channels", 4), height, width, dtype);
-  StepOptions step = step_options(*scheduler, o.eta, o.generator);
+  run->scheduler = o.scheduler ? o.scheduler : scheduler;
+  run->schedule = schedule(*run->scheduler, o);
+  const Shape shape{batch, unet->config_int("in_channels", 4), height / scale, width / scale};
+  run->latents = initial_latents(*run->scheduler, o.latents, o.generator, shape, embeds.prompt_embeds.dtype());
 
   auto ids_of = [&](const PixelPair& original, const PixelPair& crop, const PixelPair& target) {
     return time_ids({double(original[0]), double(original[1]), double(crop[0]), double(crop[1]), double(target[0]), double(target[1])},
                     embeds.pooled_prompt_embeds);
   };
-  PixelPair pixels{height, width};
+  const PixelPair pixels{height, width};
   Tensor add_time_ids = ids_of(o.original_size.value_or(pixels), o.crops_coords_top_left, o.target_size.value_or(pixels)), negative_ids = add_time_ids;
   if (o.negative_original_size && o.negative_target_size)
     negative_ids = ids_of(*o.negative_original_size, o.negative_crops_coords_top_left, *o.negative_target_size);
-  Tensor prompt_embeds = embeds.prompt_embeds, add_text_embeds = embeds.pooled_prompt_embeds;
-  if (guidance.on()) {
-    prompt_embeds = cat({embeds.negative_prompt_embeds, prompt_embeds}, 0);
-    add_text_embeds = cat({embeds.negative_pooled_prompt_embeds, add_text_embeds}, 0);
-    add_time_ids = cat({negative_ids, add_time_ids}, 0);
-  }
+  if (run->guidance.on()) add_time_ids = cat({negative_ids, add_time_ids}, 0);
   // Repeated as diffusers does: with negative sizes of their own, negative and positive rows alternate.
   add_time_ids = repeat(add_time_ids, {batch, 1});
 
-  scheduler->set_begin_index(0);
-  end_at(schedule, o.denoising_end);
-  Tensor cond = timestep_cond(o, batch, dtype);
-  latents = run_steps(o, schedule, latents, {prompt_embeds, cond, add_text_embeds, add_time_ids, {}}, guidance, step);
-  return {o.output_latents ? latents : decoded_upcast(latents), embeds.truncated};
+  run->scheduler->set_begin_index(0);
+  end_at(run->schedule, o.denoising_end);
+  tell(*run, o, embeds, add_time_ids);
+  return run;
 }
+
+SF_PIPELINE(StableDiffusionXLPipeline)
+    .family("stable-diffusion-xl")
+    .task(Task::TextToImage)
+    .takes("unet", "UNet2DConditionModel")
+    .optional("tokenizer, tokenizer_2, text_encoder, text_encoder_2, image_encoder, feature_extractor")
+    .call(
+        "prompt, prompt_2, height, width, num_inference_steps, timesteps, sigmas, denoising_end, guidance_scale, negative_prompt, negative_prompt_2, "
+        "num_images_per_prompt, eta, generator, latents, prompt_embeds, negative_prompt_embeds, pooled_prompt_embeds, negative_pooled_prompt_embeds, "
+        "ip_adapter_image, ip_adapter_image_embeds, output_type, return_dict, cross_attention_kwargs, guidance_rescale, original_size, "
+        "crops_coords_top_left, target_size, negative_original_size, negative_crops_coords_top_left, negative_target_size, clip_skip, "
+        "callback_on_step_end, callback_on_step_end_tensor_inputs, guidance_mode, prompt_syntax")
+    .callbacks("latents, prompt_embeds, add_text_embeds, add_time_ids")
+    .doc("Text to pictures with SDXL. A VAE in float16 whose config has force_upcast decodes in float32.");
 
 }  // namespace sf::diffusion

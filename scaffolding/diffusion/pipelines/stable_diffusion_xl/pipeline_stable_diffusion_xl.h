@@ -4,12 +4,9 @@
 
 namespace sf::diffusion {
 
-class StableDiffusionXLPipeline : public StableDiffusionXLBase {
- public:
+struct StableDiffusionXLPipeline : PipelineOf<StableDiffusionXLPipeline, StableDiffusionXLOptions, StableDiffusionXLBase> {
   static constexpr const char* kName = "StableDiffusionXLPipeline";
-  using StableDiffusionXLBase::StableDiffusionXLBase;
-  const char* name() const override { return kName; }
-  PipelineOutput operator()(const StableDiffusionXLOptions& options) const;
+  std::unique_ptr<Run> prepare(const StableDiffusionXLOptions& options) const;
 };
 
 }  // namespace sf::diffusion

@@ -10,17 +10,17 @@ struct StableDiffusionXLImg2ImgOptions : StableDiffusionXLOptions {
   double strength = 0.3;  // not looked at with denoising_start
   std::optional<double> denoising_start;
   double aesthetic_score = 6, negative_aesthetic_score = 2.5;  // of models with requires_aesthetics_score
+  OptionFields fields();
 };
 
-class StableDiffusionXLImg2ImgPipeline : public StableDiffusionXLBase {
- public:
+struct StableDiffusionXLImg2ImgPipeline : PipelineOf<StableDiffusionXLImg2ImgPipeline, StableDiffusionXLImg2ImgOptions, StableDiffusionXLBase> {
   static constexpr const char* kName = "StableDiffusionXLImg2ImgPipeline";
-  using StableDiffusionXLBase::StableDiffusionXLBase;
-  const char* name() const override { return kName; }
-  PipelineOutput operator()(const StableDiffusionXLImg2ImgOptions& options) const;
+  bool requires_aesthetics_score = false;  // the refiner's denoiser was told scores
+  io::Fields fields() override;
+  std::unique_ptr<Run> prepare(const StableDiffusionXLImg2ImgOptions& options) const;
 
  private:
-  void start_at(StepSchedule& schedule, double denoising_start) const;
+  void start_at(Scheduler& scheduler, StepSchedule& schedule, double denoising_start) const;
 };
 
 }  // namespace sf::diffusion

@@ -1,0 +1,38 @@
+#include "scaffolding/diffusion/pipelines/component_slots.h"
+
+namespace sf::diffusion {
+
+bool ComponentSlot::is_network() const { return as<Ref<Denoiser>>() || as<Ref<Autoencoder>>() || as<Ref<TextEncoder>>(); }
+
+bool ComponentSlot::is_set() const {
+  return std::visit(
+      [](auto* p) {
+        if constexpr (std::is_same_v<decltype(p), Unused*>) return false;
+        else return bool(*p);
+      },
+      place);
+}
+
+Component* ComponentSlot::network() const {
+  if (auto* d = as<Ref<Denoiser>>()) return d->get();
+  if (auto* a = as<Ref<Autoencoder>>()) return a->get();
+  if (auto* t = as<Ref<TextEncoder>>()) return t->get();
+  return nullptr;
+}
+
+void ComponentSlot::take(std::shared_ptr<models::Model> model) const {
+  if (auto* d = as<Ref<Denoiser>>()) *d = component<Denoiser>(name, std::move(model));
+  else if (auto* a = as<Ref<Autoencoder>>()) *a = component<Autoencoder>(name, std::move(model));
+  else if (auto* t = as<Ref<TextEncoder>>()) *t = component<TextEncoder>(name, std::move(model));
+  else fail<TypeError>(name, ": is no network");
+}
+
+std::string_view detail::next_component(std::string_view& names) {
+  const size_t end = names.find(',');
+  std::string_view name = names.substr(0, end);
+  names.remove_prefix(end == names.npos ? names.size() : end + 1);
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  return name;
+}
+
+}  // namespace sf::diffusion

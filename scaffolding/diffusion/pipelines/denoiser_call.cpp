@@ -1,0 +1,52 @@
+#include "scaffolding/diffusion/pipelines/denoiser_call.h"
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::diffusion {
+
+namespace {
+bool has_both_halves(ArgumentRole role) { return role == ArgumentRole::PerSample || role == ArgumentRole::Text || role == ArgumentRole::Channels; }
+}  // namespace
+
+Tensor& DenoiserCall::at(std::string_view name) {
+  for (auto& a : arguments_)
+    if (a.name == name) return a.tensor;
+  fail<RuntimeError>("denoiser: the call has no argument '", name, "'");
+}
+
+Tensor& DenoiserCall::of(ArgumentRole role) {
+  for (auto& a : arguments_)
+    if (a.role == role) return a.tensor;
+  fail<RuntimeError>("denoiser: the call has no argument of the role ", int(role));
+}
+const Tensor& DenoiserCall::of(ArgumentRole role) const { return const_cast<DenoiserCall*>(this)->of(role); }
+
+DenoiserCall DenoiserCall::with(const Tensor& sample, const Tensor& timestep) const {
+  DenoiserCall call;
+  Tensor beside;
+  for (auto& a : arguments_)
+    if (a.role == ArgumentRole::Channels) beside = a.tensor;
+  for (auto& a : arguments_) {
+    if (a.role == ArgumentRole::Channels) continue;
+    call.push_back(a);
+    if (a.role == ArgumentRole::Sample) call[call.size() - 1].tensor = beside ? cat({sample, beside}, 1) : sample;
+    if (a.role == ArgumentRole::Timestep) call[call.size() - 1].tensor = timestep;
+  }
+  return call;
+}
+
+DenoiserCall DenoiserCall::half(int64_t which, int64_t batch) const {
+  DenoiserCall call = *this;
+  for (auto& a : call)
+    if (a.tensor && has_both_halves(a.role)) a.tensor = a.tensor.narrow(0, which * batch, batch);
+  return call;
+}
+
+void DenoiserCall::keep_samples(const Tensor& places, int64_t batch, bool guided) {
+  const Tensor both = guided ? cat({places, places + batch}, 0) : places;
+  for (auto& a : arguments_)
+    if (a.tensor && has_both_halves(a.role)) a.tensor = index_select(a.tensor, 0, both.to(a.tensor.device()));
+}
+
+}  // namespace sf::diffusion

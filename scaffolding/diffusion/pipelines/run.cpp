@@ -1,0 +1,59 @@
+#include "scaffolding/diffusion/pipelines/run.h"
+
+#include <algorithm>
+
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::diffusion {
+
+void Run::step() {
+  SF_CHECK_AS(RuntimeError, !done(), pipeline_->name(), ": the run has no step left after ", at_);
+  if (stop_.stop_requested()) fail<Stopped>(pipeline_->name(), ": stopped after ", done_, " of ", schedule.num_inference_steps, " steps");
+  autograd::NoGrad no_grad;
+  prepare_step();
+  advance(predict_noise(*denoiser_, *scheduler, latents, schedule, at_, told, guidance, output_channels));
+  const size_t i = at_++;
+  if (callback_) {
+    StepState state{.step = int64_t(i), .timestep = schedule.timestep(i), .tensors = tensors, .guidance = guidance};
+    callback_(state);
+    interrupted_ = interrupted_ || state.interrupt;
+  }
+  const int64_t n = int64_t(at_);
+  if (n == int64_t(schedule.size()) || (n > warmup_ && n % scheduler->order() == 0)) {
+    ++done_;
+    if (progress_) progress_(std::min(done_, schedule.num_inference_steps), schedule.num_inference_steps);
+  }
+}
+
+void Run::advance(const Tensor& model_output) { latents = scheduler->step(model_output, schedule.values[at_], latents, step_options).prev_sample; }
+
+PipelineOutput Run::finish() {
+  autograd::NoGrad no_grad;
+  return {output_latents ? latents : pipeline_->decoded(latents), truncated};
+}
+
+Tensor Run::preview(int64_t n) const {
+  autograd::NoGrad no_grad;
+  return pipeline_->decoded(n ? latents.narrow(0, 0, n) : latents);
+}
+
+void Run::keep_samples(const std::vector<int64_t>& places) {
+  const int64_t batch = latents.size(0);
+  for (int64_t p : places) SF_CHECK(p >= 0 && p < batch, pipeline_->name(), ": keep_samples takes places in a batch of ", batch, ", got ", p);
+  SF_CHECK(!places.empty(), pipeline_->name(), ": keep_samples needs at least one place; a run without samples is interrupted");
+  autograd::NoGrad no_grad;
+  const Tensor kept = tensor(places, {int64_t(places.size())}, kInt64);
+  told.keep_samples(kept, batch, guidance.on());
+  latents = index_select(latents, 0, kept.to(latents.device()));
+  scheduler->keep_samples(kept);
+  keep_more(kept);
+  if (step_options.generator.size() > 1) {
+    Generators generators;
+    for (int64_t p : places) generators.push_back(step_options.generator[size_t(p)]);
+    step_options.generator = std::move(generators);
+  }
+}
+
+}  // namespace sf::diffusion

@@ -1,0 +1,88 @@
+// Run: one call of a pipeline between its steps. prepare() makes it; step() does one timestep; finish() makes pictures
+// of what is there. A call drives one to its end; whoever wants to show, stop, thin out or interleave runs drives them
+// itself:
+//   auto run = pipe.start(options);
+//   while (!run->done()) run->step();
+//   PipelineOutput out = run->finish();
+// Runs that take turns need a scheduler each (options.scheduler = fresh_scheduler(*pipe.scheduler)). One thread at a
+// time for those that share networks.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <stop_token>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/denoising.h"
+
+namespace sf::diffusion {
+
+class DiffusionPipeline;
+
+// A run was stopped before it was done, by the token of its options.
+struct Stopped : RuntimeError {
+  using RuntimeError::RuntimeError;
+};
+
+// What a callback sees at the end of a step, and may change. Tensors have diffusers' names; with guidance on, those
+// with a negative and a positive half hold both, the negative one first.
+struct StepState {
+  int64_t step = 0;
+  Tensor timestep;  // 0-d
+  std::map<std::string, Tensor*> tensors;
+  Guidance& guidance;
+  bool interrupt = false;  // true: the steps that remain are left out, and what is there is decoded
+};
+using StepCallback = std::function<void(StepState& state)>;
+using StepProgress = std::function<void(int64_t done, int64_t total)>;
+
+struct PipelineOutput {
+  Tensor images;                       // [B, 3, H, W] in [0, 1], or latents
+  std::vector<std::string> truncated;  // parts of prompts that did not fit
+};
+
+class Run {
+ public:
+  virtual ~Run() = default;
+
+  bool done() const { return interrupted_ || at_ >= schedule.size(); }
+  size_t at() const { return at_; }  // steps of the schedule that were done
+  void step();                       // Stopped where that was asked for; RuntimeError where the run is done
+  PipelineOutput finish();           // at any time between steps
+  // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now; 0: of all.
+  Tensor preview(int64_t n = 0) const;
+  void interrupt() { interrupted_ = true; }  // the steps that remain are left out
+  // Only the samples with these places in the batch go on, in this order. ValueError for places that are not there.
+  void keep_samples(const std::vector<int64_t>& places);
+
+  // What prepare() sets. In `told`, all but the shared have 2 B samples where guidance is on.
+  Ref<Scheduler> scheduler;
+  StepSchedule schedule;
+  StepOptions step_options;
+  Guidance guidance;
+  Tensor latents;  // [B, ...]
+  DenoiserCall told;
+  int64_t output_channels = 0;             // of the denoiser's output, those before the variance that it predicts besides; 0: all
+  std::map<std::string, Tensor*> tensors;  // what a callback sees, by diffusers' names; members of this run
+  std::vector<std::string> truncated;
+  bool output_latents = false;
+
+ protected:
+  virtual void prepare_step() {}  // before each: what a callback changed may have to reach the denoiser
+  // The latents after a step from the denoiser's guided output; families change what is special there.
+  virtual void advance(const Tensor& model_output);
+  virtual void keep_more(const Tensor& /*places*/) {}  // the tensors of B samples that a family has besides
+
+ private:
+  friend class DiffusionPipeline;
+  std::shared_ptr<const DiffusionPipeline> pipeline_;
+  std::shared_ptr<Denoiser> denoiser_;
+  StepCallback callback_;
+  StepProgress progress_;
+  std::stop_token stop_;
+  size_t at_ = 0;
+  int64_t warmup_ = 0, done_ = 0;
+  bool interrupted_ = false;
+};
+
+}  // namespace sf::diffusion

@@ -1,0 +1,74 @@
+#include "scaffolding/diffusion/pipelines/stable_diffusion/stable_diffusion.h"
+
+#include <algorithm>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::diffusion {
+
+StableDiffusionEmbeds StableDiffusionBase::encode_prompt(const GenerationOptions& o) const {
+  int64_t n = prompts(o);
+  bool guided = guidance(o).on();
+  StableDiffusionEmbeds out;
+  TextOptions text{.syntax = o.prompt_syntax};
+  bool needs_encoder = !o.prompt_embeds || (guided && !o.negative_prompt.empty());
+  SF_CHECK(!needs_encoder || (text_encoder && tokenizer), name(), ": has no text_encoder and tokenizer to encode prompts with; pass prompt_embeds");
+  std::vector<std::string> negative = o.negative_prompt.empty() ? std::vector<std::string>{""} : o.negative_prompt;
+  if (text.syntax == PromptSyntax::A1111 && text_encoder && tokenizer) {
+    text.chunks = guided && !o.negative_prompt_embeds ? prompt_chunks(*tokenizer, *text_encoder, negative) : 1;
+    if (o.prompt_embeds) text.chunks = std::max(text.chunks, o.prompt_embeds.size(1) / text_encoder->config_int("max_position_embeddings", 77));
+    else text.chunks = std::max(text.chunks, prompt_chunks(*tokenizer, *text_encoder, o.prompt));
+  }
+  TextLayer layer;
+  if (o.clip_skip) layer = {.from_end = *o.clip_skip, .normalized = true};
+  out.prompt_embeds = o.prompt_embeds;
+  if (!o.prompt_embeds) {
+    text.layer = layer;
+    TextEmbeds positive = embed_prompts(*tokenizer, *text_encoder, o.prompt, text);
+    out.prompt_embeds = positive.embeds;
+    out.truncated = positive.truncated;
+  }
+  DType dtype = text_encoder ? text_encoder->dtype() : unet->dtype();
+  out.prompt_embeds = out.prompt_embeds.to(dtype).to(unet->device());
+  if (guided) {
+    Tensor embeds = o.negative_prompt_embeds;
+    if (!embeds && text_encoder && tokenizer) {
+      text.length = out.prompt_embeds.size(1);
+      // diffusers leaves out layers of the positive prompt only; the web UI of both.
+      text.layer = text.syntax == PromptSyntax::A1111 ? layer : TextLayer();
+      embeds = embed_prompts(*tokenizer, *text_encoder, negative, text).embeds;
+    } else if (!embeds) {
+      embeds = zeros_like(out.prompt_embeds);  // a pipeline without an encoder has no embeds of the empty prompt
+    }
+    embeds = fill_batch(name(), "negative prompts", embeds.to(dtype).to(unet->device()), n);
+    SF_CHECK(embeds.shape() == out.prompt_embeds.shape(), name(), ": prompt_embeds and negative_prompt_embeds must have one shape, got ",
+             out.prompt_embeds.shape(), " and ", embeds.shape());
+    out.negative_prompt_embeds = repeated_samples(embeds, o.num_images_per_prompt);
+  }
+  out.prompt_embeds = repeated_samples(out.prompt_embeds, o.num_images_per_prompt);
+  return out;
+}
+
+void StableDiffusionRun::keep_more(const Tensor& places) {
+  if (negative_prompt_embeds) negative_prompt_embeds = index_select(negative_prompt_embeds, 0, places.to(negative_prompt_embeds.device()));
+}
+
+void StableDiffusionBase::prepare_run(StableDiffusionRun& run, const GenerationOptions& o, std::optional<double> strength) const {
+  run.guidance = guidance(o);
+  auto [prompt_embeds, negative_prompt_embeds, truncated] = encode_prompt(o);
+  const DType dtype = prompt_embeds.dtype();
+  run.truncated = std::move(truncated);
+  run.negative_prompt_embeds = negative_prompt_embeds;
+  if (run.guidance.on()) prompt_embeds = cat({negative_prompt_embeds, prompt_embeds}, 0);
+
+  run.scheduler = o.scheduler ? o.scheduler : scheduler;
+  run.schedule = schedule(*run.scheduler, o);
+  if (strength) start_at_strength(name(), *run.scheduler, run.schedule, *strength);
+  run.step_options = step_options(*run.scheduler, o.eta, o.generator);
+  run.told = {{"", {}, ArgumentRole::Sample}, {"", {}, ArgumentRole::Timestep}, {"encoder_hidden_states", prompt_embeds, ArgumentRole::Text}};
+  if (Tensor cond = timestep_cond(o, prompts(o) * o.num_images_per_prompt, dtype)) run.told.push_back({"timestep_cond", cond, ArgumentRole::PerSample});
+  run.tensors = {{"latents", &run.latents}, {"prompt_embeds", &run.prompt_embeds()}, {"negative_prompt_embeds", &run.negative_prompt_embeds}};
+}
+
+}  // namespace sf::diffusion
