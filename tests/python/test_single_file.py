@@ -296,3 +296,40 @@ def test_configs_that_no_checkpoint_has(v1, config, tmp_path):
         open_file(path, v1["configs"] | {"unet": v1["configs"]["unet"] | config})
     with pytest.raises(ValueError, match="has no part 'controlnet'"):
         open_file(path, {"controlnet": {}})
+
+
+# ---- a denoiser alone, under the names of other programs
+
+
+@pytest.mark.parametrize("prefix", ["", "diffusion_model."])
+def test_a_denoiser_alone(v1, prefix, tmp_path):
+    unet = {prefix + n.removeprefix("model.diffusion_model."): s for n, s in v1["checkpoint"].items() if n.startswith("model.diffusion_model.")}
+    file = open_file(save(unet, tmp_path / "a.safetensors"), v1["configs"])
+    assert file.kind == "v1" and sorted(file.parts()) == ["scheduler", "unet"] and file.unused() == []
+    assert np.array_equal(file.tensor("unet", "conv_out.bias").numpy(), fill(prefix + "out.2.bias", [4]))
+
+
+def save_gguf(shapes, path):
+    """A GGUF file of version 3 without metadata, all float32."""
+    names, at = b"", 0
+    for name, shape in shapes.items():
+        names += struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", len(shape))
+        names += struct.pack(f"<{len(shape)}Q", *reversed(shape)) + struct.pack("<IQ", 0, at)
+        at += -(-4 * int(np.prod(shape)) // 32) * 32
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), 0) + names
+    with open(path, "wb") as f:
+        f.write(head + b"\0" * (-len(head) % 32))
+        for name, shape in shapes.items():
+            data = fill(name, shape).tobytes()
+            f.write(data + b"\0" * (-len(data) % 32))
+    return str(path)
+
+
+def test_a_denoiser_in_gguf(v1, tmp_path):
+    unet = {n.removeprefix("model.diffusion_model."): s for n, s in v1["checkpoint"].items() if n.startswith("model.diffusion_model.")}
+    path = save_gguf(unet, tmp_path / "a.gguf")
+    file = open_file(path, v1["configs"])
+    for name, source, shape in file.rows("unet"):
+        assert np.array_equal(file.tensor("unet", name).numpy(), fill(source, unet[source]).reshape(shape))
+    model = sf.models.UNet2DConditionModel.from_single_file(path, config=v1["configs"]["unet"])
+    assert np.array_equal(model.conv_out.bias.detach().numpy(), fill("out.2.bias", [4]))
