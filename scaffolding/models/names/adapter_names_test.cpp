@@ -1,5 +1,9 @@
 #include "scaffolding/models/names/adapter_names.h"
 
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/test_folder.h"
@@ -67,6 +71,18 @@ TEST(AdapterNames, OfTextEncoders) {
   EXPECT_EQ(whole(second, "text_encoder_2.text_projection"), "text_projection");
   EXPECT_EQ(whole(second, "lora_te_text_model_encoder_layers_1_mlp_fc1"), "nothing");
   EXPECT_EQ(whole(first, "lora_te2_text_model_encoder_layers_1_mlp_fc1"), "nothing");
+}
+
+// What diffusers makes of kohya's keys in diffusers' and in CompVis' names (tests/golden/make_golden_adapter_names.py).
+TEST(AdapterNames, AgreeWithDiffusers) {
+  std::ifstream file(std::string(SF_SOURCE_DIR) + "/tests/golden/adapter_names.json");
+  const auto golden = nlohmann::json::parse(file);
+  for (auto& [part, class_name] : {std::pair{"unet", "UNet2DConditionModel"}, {"text_encoder", "CLIPTextModel"}}) {
+    auto model = tiny(class_name, golden["configs"][part].dump().c_str());
+    auto stems = adapter_stems(*model, class_name, part);
+    EXPECT_GE(golden[part].size(), 24u);
+    for (auto& [stem, module] : golden[part].items()) EXPECT_EQ(whole(stems, stem), module.get<std::string>()) << stem;
+  }
 }
 
 TEST(AdapterNames, OfJoinedTensors) {
