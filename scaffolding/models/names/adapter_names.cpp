@@ -51,51 +51,51 @@ std::string processor_name(const std::string& module) {
   return "";
 }
 
-struct Collector {
-  const std::string& class_name;
-  std::vector<Prefix> prefixes;
-  AdapterStems stems;
-
-  void add(const std::string& stem, const std::vector<AdapterTarget>& targets) {
-    auto [place, fresh] = stems.try_emplace(stem, targets);
-    SF_CHECK(fresh || place->second == targets, class_name, ": an adapter's '", stem, "' would be of '", place->second[0].module, "' and of '",
-             targets[0].module, "'");
-  }
-
-  void add(const NameTable& table, bool own) {
-    for (auto& source : table.sources()) {
-      std::string module = module_of(source.name);
-      if (module.empty() || source.ours.size() < 2 || source.change == NameChange::Transposed) continue;
-      std::vector<AdapterTarget> targets;
-      for (size_t i : source.pieces) {
-        auto& piece = table.pieces()[i];
-        targets.push_back({module_of(table.tensors()[piece.tensor].name), piece.row, piece.rows, piece.source_row, source.ours[0]});
-      }
-      if (std::any_of(targets.begin(), targets.end(), [](auto& t) { return t.module.empty(); })) continue;
-      std::string processor = own ? processor_name(module) : "";
-      for (auto& prefix : prefixes) {
-        add(prefix.text + (prefix.flat ? flat(module) : module), targets);
-        if (!prefix.flat && !processor.empty()) add(prefix.text + processor, targets);
-      }
+// Adds a layout's stems to those of others.
+void add(AdapterStems& stems, const NameTable& table, const std::string& component) {
+  const std::vector<Prefix> prefixes = prefixes_of(component);
+  for (auto& source : table.sources()) {
+    const std::string module = module_of(source.name), processor = processor_name(module);
+    if (module.empty() || source.ours.size() < 2 || source.change == NameChange::Transposed) continue;
+    std::vector<AdapterTarget> targets;
+    for (size_t i : source.pieces) {
+      auto& piece = table.pieces()[i];
+      auto& tensor = table.tensors()[piece.tensor];
+      targets.push_back({module_of(tensor.name), piece.rows, piece.row, tensor.shape[0], piece.source_row, source.ours[0]});
+    }
+    if (std::any_of(targets.begin(), targets.end(), [](auto& t) { return t.module.empty(); })) continue;
+    auto put = [&](const std::string& stem) {
+      auto [place, fresh] = stems.try_emplace(stem, targets);
+      SF_CHECK(fresh || place->second == targets, table.who(), ": an adapter's '", stem, "' would be of '", place->second[0].module, "' and of '",
+               targets[0].module, "'");
+    };
+    for (auto& prefix : prefixes) {
+      put(prefix.text + (prefix.flat ? flat(module) : module));
+      if (!prefix.flat && !processor.empty()) put(prefix.text + processor);
     }
   }
-};
+}
 
 }  // namespace
 
+AdapterStems adapter_stems(const NameTable& table, const std::string& component) {
+  AdapterStems stems;
+  add(stems, table, component);
+  return stems;
+}
+
 AdapterStems adapter_stems(nn::Module& model, const std::string& class_name, const std::string& component) {
-  Collector all{class_name, prefixes_of(component), {}};
-  const TensorList tensors(model);
+  AdapterStems stems;
   std::vector<std::string> layouts = layouts_of(class_name);
-  layouts.insert(layouts.begin(), "own");
+  layouts.push_back("own");
   for (auto& layout : layouts) {
     try {
-      all.add(NameTable(tensors, *find_layout(class_name, layout), class_name + " as '" + layout + "'"), layout == "own");
+      add(stems, name_table(model, class_name, layout), component);
     } catch (const NotSupported&) {
       continue;  // no file of that layout can hold this model, and no adapter has its names
     }
   }
-  return std::move(all.stems);
+  return stems;
 }
 
 }  // namespace sf::models

@@ -6,13 +6,14 @@
 
 namespace sf::models {
 
-// Where some rows of an adapter's update go. An update of a tensor that is joined in the adapter's layout (queries, keys and values) has several targets.
+// Where rows [adapter_row, adapter_row + rows) of an adapter's update go: to rows [row, row + rows) of a module's weight. An update of a tensor that is joined
+// in the adapter's layout, queries, keys and values, has several targets.
 struct AdapterTarget {
-  std::string module;         // ours: "down_blocks.0.attentions.0.proj_in", whose weight is changed
-  int64_t row = 0, rows = 0;  // of the module's weight
-  int64_t adapter_row = 0;    // of the update; its last row behind these
-  int64_t adapter_rows = 0;   // all rows of the update
-  bool whole() const { return rows == adapter_rows; }
+  std::string module;  // ours: "down_blocks.0.attentions.0.proj_in"
+  int64_t rows = 0;
+  int64_t row = 0, module_rows = 0;           // of module_rows in the weight
+  int64_t adapter_row = 0, adapter_rows = 0;  // of adapter_rows in the update
+  bool whole() const { return rows == module_rows && rows == adapter_rows; }
   friend bool operator==(const AdapterTarget&, const AdapterTarget&) = default;
 };
 
@@ -26,5 +27,7 @@ using AdapterStems = std::map<std::string, std::vector<AdapterTarget>>;
 // component: what the pipeline calls the model: "unet", "transformer", "text_encoder", "text_encoder_2". Modules are those whose weight has two dimensions or
 // more. The model may be on Device::Meta. ValueError for a stem that would name two modules.
 AdapterStems adapter_stems(nn::Module& model, const std::string& class_name, const std::string& component);
+// Those of one layout.
+AdapterStems adapter_stems(const NameTable& table, const std::string& component);
 
 }  // namespace sf::models

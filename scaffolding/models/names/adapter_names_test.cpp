@@ -91,10 +91,21 @@ TEST(AdapterNames, OfJoinedTensors) {
   ASSERT_EQ(targets.size(), 3u);
   const char* const names[] = {"q_proj", "k_proj", "v_proj"};
   for (size_t i = 0; i < 3; ++i) {
-    AdapterTarget expected{std::string("text_model.encoder.layers.1.self_attn.") + names[i], 0, 8, int64_t(8 * i), 24};
+    AdapterTarget expected{std::string("text_model.encoder.layers.1.self_attn.") + names[i], 8, 0, 8, int64_t(8 * i), 24};
     EXPECT_TRUE(targets[i] == expected) << targets[i].module << " at " << targets[i].adapter_row;
     EXPECT_FALSE(targets[i].whole());
   }
+}
+
+TEST(AdapterNames, OfUnequalPartsAndHalves) {
+  TensorList model({{"attn.to_q.weight", {4, 4}}, {"proj_mlp.weight", {9, 4}}, {"norm_out.linear.weight", {8, 4}}, {"ff.weight", {6, 4}}});
+  NameRules rules = NameRules().join({"attn.to_q", "proj_mlp"}, "linear1").swap_halves("norm_out.linear", "final.1").split("ff", {"w1", "w3"});
+  AdapterStems stems = adapter_stems(NameTable(model, rules, "Net as 'other'"), "transformer");
+  using Targets = std::vector<AdapterTarget>;
+  EXPECT_TRUE((stems.at("lora_unet_linear1") == Targets{{"attn.to_q", 4, 0, 4, 0, 13}, {"proj_mlp", 9, 0, 9, 4, 13}}));
+  EXPECT_TRUE((stems.at("lora_transformer_final_1") == Targets{{"norm_out.linear", 4, 4, 8, 0, 8}, {"norm_out.linear", 4, 0, 8, 4, 8}}));
+  EXPECT_TRUE((stems.at("diffusion_model.w3") == Targets{{"ff", 3, 3, 6, 0, 3}}));
+  EXPECT_FALSE(stems.at("diffusion_model.w3")[0].whole());
 }
 
 struct Clash : nn::Module {
@@ -108,7 +119,7 @@ struct Clash : nn::Module {
 
 TEST(AdapterNames, StemsOfTwoModules) {
   Clash clash;
-  SF_EXPECT_ERROR(ValueError, "Clash: an adapter's 'lora_unet_a_b' would be of 'a_b' and of 'a.b'", adapter_stems(clash, "Clash", "unet"));
+  SF_EXPECT_ERROR(ValueError, "Clash as 'own': an adapter's 'lora_unet_a_b' would be of 'a_b' and of 'a.b'", adapter_stems(clash, "Clash", "unet"));
 }
 
 }  // namespace

@@ -58,6 +58,8 @@ struct Resolver {
     const std::vector<NameRule> list = rules.of(model);
     RuleTree tree(list, who);
     tensors.reserve(model.size());
+    sources.reserve(model.size());
+    pieces.reserve(model.size());
     for (auto& [tensor, shape] : model) {
       auto match = tree.find(tensor);
       SF_CHECK_AS(NotSupported, match.rule, who, ": no rule names '", tensor, "'");
@@ -185,26 +187,15 @@ NameTable::NameTable(const TensorList& model, const NameRules& rules, std::strin
   sources_ = std::move(resolved.sources);
   pieces_ = std::move(resolved.pieces);
   for (size_t i = 0; i < tensors_.size(); ++i) by_name_[tensors_[i].name] = i;
-  index();
-}
-
-void NameTable::index() {
-  by_source_.clear();
-  for (size_t i = 0; i < sources_.size(); ++i) by_source_[sources_[i].name] = i;
 }
 
 const NamedTensor* NameTable::find(const std::string& name) const {
   auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
-const NameSource* NameTable::find_source(const std::string& source) const {
-  auto found = by_source_.find(source);
-  return found == by_source_.end() ? nullptr : &sources_[found->second];
-}
 
 void NameTable::rename_sources(const std::function<std::string(const std::string&)>& name) {
   for (auto& s : sources_) s.name = name(s.name);
-  index();
 }
 
 NameTable::Differences NameTable::differences(const io::Checkpoint& file) const {

@@ -42,11 +42,11 @@ class NameTable {
   // shapes: rows of a source that two tensors claim, or none; parts of different width; halves of an odd number.
   NameTable(const TensorList& model, const NameRules& rules, std::string who);
 
+  const std::string& who() const { return who_; }
   const std::vector<NamedTensor>& tensors() const { return tensors_; }  // in the order of the model
   const std::vector<NameSource>& sources() const { return sources_; }
   const std::vector<NamePiece>& pieces() const { return pieces_; }
-  const NamedTensor* find(const std::string& name) const;          // of ours; null without one
-  const NameSource* find_source(const std::string& source) const;  // of theirs
+  const NamedTensor* find(const std::string& name) const;  // of ours; null without one
   const NameSource& first_source(const NamedTensor& t) const { return sources_[pieces_[t.pieces[0]].source]; }
 
   // Other names for the sources: with a prefix, or as a program calls their averages.
@@ -64,12 +64,11 @@ class NameTable {
   std::map<std::string, Tensor> write(const std::map<std::string, Tensor>& ours, const std::string& what) const;
 
  private:
-  void index();
   std::string who_;
   std::vector<NamedTensor> tensors_;
   std::vector<NameSource> sources_;
   std::vector<NamePiece> pieces_;
-  std::unordered_map<std::string, size_t> by_name_, by_source_;
+  std::unordered_map<std::string, size_t> by_name_;
 };
 
 // Of a model of this class, which may be on Device::Meta. ValueError for a layout that the class does not have.

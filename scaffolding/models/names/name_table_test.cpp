@@ -100,7 +100,6 @@ TEST(Names, WhereRowsLie) {
   EXPECT_EQ(table.pieces()[swapped->pieces[0]].source_row, 4);
   EXPECT_EQ(table.pieces()[swapped->pieces[1]].source_row, 0);
   EXPECT_FALSE(table.find("nothing"));
-  ASSERT_TRUE(table.find_source("img_in.bias"));
 }
 
 // Stable Diffusion 3: the last block attends from one side only, and its context has two of six shifts, the other way round.
@@ -173,7 +172,7 @@ TEST(Names, TheRuleThatNamesMostCounts) {
   EXPECT_EQ(source("blocks.1.out.weight"), "out1.1.weight");
   table.rename_sources([](const std::string& name) { return "model." + name; });
   EXPECT_EQ(source("head.weight"), "model.head.weight");
-  EXPECT_TRUE(table.find_source("model.special.weight") && !table.find_source("special.weight"));
+  EXPECT_EQ(source("blocks.1.fc.weight"), "model.special.weight");
   EXPECT_EQ(table_of({{"text_model.a", {1}}}, NameRules().rename("text_model", "")).sources()[0].name, "a");
 }
 

@@ -1,6 +1,7 @@
 #include "scaffolding/models/single_file/single_file.h"
 
 #include <algorithm>
+#include <set>
 
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/io/config.h"
@@ -172,9 +173,12 @@ std::unique_ptr<Model> SingleFile::load(const std::string& name, const LoadModel
 }
 
 std::vector<std::string> SingleFile::unused() const {
+  std::set<std::string_view> used;
+  for (auto& [name, table] : names_)
+    for (auto& source : table.sources()) used.insert(source.name);
   std::vector<std::string> out;
   for (auto& n : file_->names())
-    if (std::none_of(names_.begin(), names_.end(), [&](auto& part) { return part.second.find_source(n); })) out.push_back(n);
+    if (!used.count(n)) out.push_back(n);
   return out;
 }
 
