@@ -17,6 +17,7 @@ file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.
      ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
 
 add_library(sf_core OBJECT ${sf_core})
+include(cmake/embedded_configs.cmake)
 
 # Own CPU kernels, compiled once per instruction set, each in its own namespace sf::<isa>; the best supported one wins at run time.
 set(SF_ISAS "base;avx2;avx512;avx512bf16" CACHE STRING "Instruction sets to compile CPU kernels for (x86-64), or native: base and this machine's best")

@@ -7,7 +7,6 @@
 #include "bind_hub.h"
 #include "bind_nn.h"
 #include "bind_object.h"
-#include "scaffolding/io/config.h"
 #include "scaffolding/models/single_file/single_file.h"
 
 namespace sf::py {
@@ -22,9 +21,9 @@ std::map<std::string, io::Object> configs_of(nb::dict dict) {
   return out;
 }
 
-nb::list shapes_of(const KeyRows& rows) {
+nb::list rows_of(const NameTable& table) {
   nb::list out;
-  for (auto& r : rows) out.append(nb::make_tuple(r.name, r.source, nb::steal(wrap_size(r.shape))));
+  for (auto& t : table.tensors()) out.append(nb::make_tuple(t.name, table.first_source(t).name, nb::steal(wrap_size(t.shape))));
   return out;
 }
 
@@ -51,7 +50,7 @@ void bind_single_file(nb::module_& m) {
              for (auto& p : f.parts()) out[p.name.c_str()] = nb::make_tuple(p.library, p.class_name, to_python(p.config));
              return out;
            })
-      .def("rows", [](const SingleFile& f, const std::string& part) { return shapes_of(f.rows(part)); })
+      .def("rows", [](const SingleFile& f, const std::string& part) { return rows_of(f.names(part)); })
       .def("tensor", &SingleFile::tensor, nb::arg("part"), nb::arg("name"))
       .def("unused", &SingleFile::unused)
       .def(
@@ -68,14 +67,14 @@ void bind_single_file(nb::module_& m) {
     nb::dict out;
     for (auto& k : single_file_kinds()) {
       nb::dict parts;
-      for (auto& p : k.parts) parts[p.name.c_str()] = nb::make_tuple(p.library, p.class_name, to_python(io::parse_config(p.config, p.name)));
+      for (auto& p : k.parts) parts[p.name.c_str()] = nb::make_tuple(p.library, p.class_name, to_python(p.config));
       out[k.name.c_str()] = nb::make_tuple(k.title, k.repository, parts);
     }
     return out;
   });
   m.def("_single_file_rows", [](const std::string& kind, const std::string& part, nb::dict config) {
     for (auto& p : single_file_kind(kind).parts)
-      if (p.name == part && p.rows) return shapes_of(p.rows(config.empty() ? io::parse_config(p.config, part) : from_python(config)));
+      if (p.name == part && !p.places.empty()) return rows_of(single_file_names(p, config.empty() ? p.config : from_python(config)));
     fail("single file: ", kind, " has no part '", part, "' with tensors");
   });
   m.def("_single_file_kind_of", [](nb::dict unet_config) { return kind_of_unet(from_python(unet_config)).name; });

@@ -159,6 +159,25 @@ def test_configs_of_the_kinds():
     assert [config_of(k)["unet"]["in_channels"] for k in ("inpainting", "inpainting_v2", "xl_inpaint", "xl_base")] == [9, 9, 9, 4]
 
 
+def test_marks_that_contradict_each_other(tmp_path):
+    """A kind is recognised by what it has and the others have not, in whatever order they are asked."""
+    first, v2, refiner = (
+        "model.diffusion_model.input_blocks.0.0.weight",
+        "cond_stage_model.model.token_embedding.weight",
+        "conditioner.embedders.0.model.positional_embedding",
+    )
+    titles = {
+        "Stable Diffusion XL's refiner, but": [{first: [384, 9, 3, 3]}, {v2: [2, 2], refiner: [2, 2]}, {first: [384, 4, 3, 3], v2: [2, 2]}],
+        "Stable Diffusion 2.x, but": [{v2: [2, 2]}, {first: [320, 4, 3, 3], v2: [2, 2]}],
+        "Stable Diffusion 2.x for inpainting, but": [{first: [320, 9, 3, 3], v2: [2, 2]}],
+        "Stable Diffusion 1.x for inpainting, but": [{first: [320, 9, 3, 3]}],
+    }
+    for title, files in titles.items():
+        for shapes in files:
+            with pytest.raises(ValueError, match=f"is {title} its"):
+                open_file(save(shapes, tmp_path / "a.safetensors"))
+
+
 def test_tensors_borrow_the_file(tmp_path):
     golden = GOLDEN["full"]["xl_base"]
     path = save_empty(golden["checkpoint"], tmp_path / "model.safetensors")
@@ -296,3 +315,58 @@ def test_configs_that_no_checkpoint_has(v1, config, tmp_path):
         open_file(path, v1["configs"] | {"unet": v1["configs"]["unet"] | config})
     with pytest.raises(ValueError, match="has no part 'controlnet'"):
         open_file(path, {"controlnet": {}})
+
+
+@pytest.mark.parametrize(
+    "part, config",
+    [
+        ("vae", {"layers_per_block": 10**9}),
+        ("vae", {"block_out_channels": [32] * 40}),
+        ("vae", {"latent_channels": 10**12}),
+        ("text_encoder", {"num_hidden_layers": 10**9}),
+        ("text_encoder", {"hidden_size": -1}),
+        ("text_encoder", {"vocab_size": 2**60}),
+        ("unet", {"cross_attention_dim": 2**62}),
+    ],
+)
+def test_sizes_that_no_model_has(v1, part, config, tmp_path):
+    path = save(v1["checkpoint"], tmp_path / "a.safetensors")
+    with pytest.raises(ValueError, match="AutoencoderKL|CLIPTextModel|more elements than fit"):
+        open_file(path, v1["configs"] | {part: v1["configs"][part] | config})
+
+
+# ---- a denoiser alone, under the names of other programs
+
+
+@pytest.mark.parametrize("prefix", ["", "diffusion_model."])
+def test_a_denoiser_alone(v1, prefix, tmp_path):
+    unet = {prefix + n.removeprefix("model.diffusion_model."): s for n, s in v1["checkpoint"].items() if n.startswith("model.diffusion_model.")}
+    file = open_file(save(unet, tmp_path / "a.safetensors"), v1["configs"])
+    assert file.kind == "v1" and sorted(file.parts()) == ["scheduler", "unet"] and file.unused() == []
+    assert np.array_equal(file.tensor("unet", "conv_out.bias").numpy(), fill(prefix + "out.2.bias", [4]))
+
+
+def save_gguf(shapes, path):
+    """A GGUF file of version 3 without metadata, all float32."""
+    names, at = b"", 0
+    for name, shape in shapes.items():
+        names += struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", len(shape))
+        names += struct.pack(f"<{len(shape)}Q", *reversed(shape)) + struct.pack("<IQ", 0, at)
+        at += -(-4 * int(np.prod(shape)) // 32) * 32
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), 0) + names
+    with open(path, "wb") as f:
+        f.write(head + b"\0" * (-len(head) % 32))
+        for name, shape in shapes.items():
+            data = fill(name, shape).tobytes()
+            f.write(data + b"\0" * (-len(data) % 32))
+    return str(path)
+
+
+def test_a_denoiser_in_gguf(v1, tmp_path):
+    unet = {n.removeprefix("model.diffusion_model."): s for n, s in v1["checkpoint"].items() if n.startswith("model.diffusion_model.")}
+    path = save_gguf(unet, tmp_path / "a.gguf")
+    file = open_file(path, v1["configs"])
+    for name, source, shape in file.rows("unet"):
+        assert np.array_equal(file.tensor("unet", name).numpy(), fill(source, unet[source]).reshape(shape))
+    model = sf.models.UNet2DConditionModel.from_single_file(path, config=v1["configs"]["unet"])
+    assert np.array_equal(model.conv_out.bias.detach().numpy(), fill("out.2.bias", [4]))

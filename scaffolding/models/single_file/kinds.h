@@ -1,30 +1,39 @@
-// The kinds of model that come as one LDM checkpoint: how each is recognised, what it is made of, and the config of each part.
-// Names of kinds and the recognition are diffusers' (loaders/single_file_utils.py, infer_diffusers_model_type); configs are those of the
+// The kinds of model that come as one checkpoint: how each is recognised, what it is made of, and the config of each part. They are the files of
+// models/configs. Names of kinds and the recognition are diffusers' (loaders/single_file_utils.py, infer_diffusers_model_type); configs are those of the
 // repositories that it takes for each kind.
 #pragma once
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/object.h"
-#include "scaffolding/models/single_file/key_rows.h"
 
 namespace sf::models {
 
+struct SingleFilePlace {
+  std::string layout, prefix;  // "ldm", "model.diffusion_model."
+};
+
 struct SingleFilePart {
-  std::string name;                                       // "unet"
-  std::string library, class_name;                        // "diffusers", "UNet2DConditionModel"
-  std::vector<std::string> prefixes;                      // of its tensors in the checkpoint; the first one that is there
-  std::function<KeyRows(const io::Object& config)> rows;  // null for the scheduler
-  std::string config;                                     // JSON
+  std::string name;                     // "unet"
+  std::string library, class_name;      // "diffusers", "UNet2DConditionModel"
+  std::vector<SingleFilePlace> places;  // of its tensors: the first one that a file has is read, the first of all is written. None: no model
+  io::Object config;
+};
+
+// A tensor that is there, of this shape where one is said; a size that is not said may be any.
+struct SingleFileMark {
+  std::string tensor;
+  std::optional<std::vector<std::optional<int64_t>>> shape;
 };
 
 struct SingleFileKind {
-  std::string name;                   // "v1", "v2", "xl_base", "xl_refiner", "inpainting", "inpainting_v2", "xl_inpaint"
-  std::string title;                  // "Stable Diffusion 1.x"
-  std::string repository;             // whose configs these are
-  std::string model_index;            // JSON: _class_name, and what the pipeline's constructor takes besides parts
+  std::string name;        // "v1", "v2", "xl_base", "xl_refiner", "inpainting", "inpainting_v2", "xl_inpaint"
+  std::string title;       // "Stable Diffusion 1.x"
+  std::string repository;  // whose configs these are
+  std::vector<SingleFileMark> all, any, none;
+  io::Object model_index;             // _class_name, and what the pipeline's constructor takes besides parts
   std::vector<SingleFilePart> parts;  // scheduler, text_encoder, text_encoder_2, unet, vae
 };
 

@@ -9,6 +9,7 @@
 
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/models/model_files.h"
+#include "scaffolding/models/names/name_table.h"
 #include "scaffolding/models/single_file/kinds.h"
 
 namespace sf::models {
@@ -35,25 +36,24 @@ class SingleFile {
   const std::vector<Part>& parts() const { return parts_; }  // sorted by name; "scheduler" has a config alone
   const Part& part(const std::string& name) const;           // ValueError naming those there are
 
-  const KeyRows& rows(const std::string& part) const;  // names and shapes, in the order of the checkpoint's blocks
+  const NameTable& names(const std::string& part) const;  // of its tensors, here and in the file; the scheduler has none
   Tensor tensor(const std::string& part, const std::string& name) const;
   // The part as a model, in eval mode: of options, dtype, device and overrides.
   std::unique_ptr<Model> load(const std::string& part, const LoadModelOptions& options = {}) const;
   std::vector<std::string> unused() const;  // names in the file that belong to no part
 
  private:
-  struct Loaded {
-    KeyRows rows;  // sources with their prefix
-    std::map<std::string, size_t> index;
-  };
   class PartCheckpoint;
   void add_part(const SingleFilePart& part, const std::string& outer, const SingleFileOptions& options);
   std::string path_;
   std::shared_ptr<const io::Checkpoint> file_;
   const SingleFileKind* kind_;
   std::vector<Part> parts_;
-  std::map<std::string, Loaded> loaded_;
+  std::map<std::string, NameTable> names_;  // of each part that is a model
 };
+
+// The names of a part in the place where its kind writes it, for a model with this config.
+NameTable single_file_names(const SingleFilePart& part, const io::Object& config);
 
 // The other way: the tensors of one checkpoint with LDM's names. `parts`: tensors of each part under diffusers' names; `configs`: config.json of each, or the
 // kind's where there is none. ValueError for a tensor that is missing, too many, or of another shape.

@@ -1,0 +1,252 @@
+#include "scaffolding/models/names/name_table.h"
+
+#include <algorithm>
+
+#include "scaffolding/io/checkpoint.h"
+#include "scaffolding/models/names/rule_tree.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::models {
+
+namespace {
+
+int64_t rows_of(const Shape& s) { return s.empty() ? 1 : s[0]; }
+
+Shape with_rows(Shape s, int64_t rows) {
+  if (!s.empty()) s[0] = rows;
+  return s;
+}
+
+NameChange change_of(const Shape& s, NameChange wanted) {
+  bool applies = wanted == NameChange::Flat ? s.size() > 2 : s.size() == 2;
+  return applies ? wanted : NameChange::Same;
+}
+
+Shape in_file(const Shape& ours, NameChange change) {
+  switch (change) {
+    case NameChange::Pointwise: return {ours[0], ours[1], 1, 1};
+    case NameChange::Flat: return {ours[0], numel(ours) / std::max<int64_t>(1, ours[0])};
+    case NameChange::Transposed: return {ours[1], ours[0]};
+    case NameChange::Same: break;
+  }
+  return ours;
+}
+
+// Theirs laid out as ours, and ours as theirs.
+Tensor changed(const Tensor& t, NameChange change, const Shape& to) {
+  if (change == NameChange::Transposed) return transpose(t, 0, 1);
+  return t.shape() == to ? t : reshape(t, to);
+}
+
+Tensor some_rows(const Tensor& t, int64_t row, int64_t rows) { return t.ndim() == 0 || rows == t.size(0) ? t : narrow(t, 0, row, rows); }
+
+// Rows of one of our tensors that are rows of a source.
+struct Claim {
+  size_t tensor;
+  int64_t row, source_row, rows;
+  const NameRule* rule;
+  size_t part;  // of a join
+};
+
+struct Resolver {
+  const std::string& who;
+  std::vector<NamedTensor> tensors;
+  std::vector<NameSource> sources;
+  std::vector<NamePiece> pieces;
+
+  Resolver(const TensorList& model, const NameRules& rules, const std::string& name) : who(name) {
+    const std::vector<NameRule> list = rules.of(model);
+    RuleTree tree(list, who);
+    tensors.reserve(model.size());
+    sources.reserve(model.size());
+    pieces.reserve(model.size());
+    for (auto& [tensor, shape] : model) {
+      auto match = tree.find(tensor);
+      SF_CHECK_AS(NotSupported, match.rule, who, ": no rule names '", tensor, "'");
+      tensors.push_back({tensor, shape, {}});
+      claim(match);
+    }
+    for (auto& source : order_) add_source(source, claims_[source]);
+    for (auto& t : tensors) std::sort(t.pieces.begin(), t.pieces.end(), [&](size_t a, size_t b) { return pieces[a].row < pieces[b].row; });
+  }
+
+ private:
+  void claim(const RuleTree::Match& match) {
+    const NameRule& rule = *match.rule;
+    const NamedTensor& t = tensors.back();
+    const int64_t rows = rows_of(t.shape);
+    auto put = [&](size_t theirs, int64_t row, int64_t source_row, int64_t n) {
+      std::string source = match.theirs(theirs);
+      auto& list = claims_[source];
+      if (list.empty()) order_.push_back(source);
+      list.push_back({tensors.size() - 1, row, source_row, n, &rule, match.part});
+    };
+    SF_CHECK(rule.kind == NameRule::Whole || rule.kind == NameRule::Reshape || !t.shape.empty(), who, ": '", t.name, "' is one number and has no rows to ",
+             rule.kind == NameRule::Join ? "join" : "cut");
+    switch (rule.kind) {
+      case NameRule::Reshape:
+        SF_CHECK(match.rest.empty(), who, ": the rule that reshapes '", rule.ours[0], "' must name one tensor, and '", t.name, "' is another");
+        [[fallthrough]];
+      case NameRule::Whole:
+      case NameRule::Join: return put(0, 0, 0, rows);
+      case NameRule::Slice: return put(0, 0, rule.rows[0], rows);
+      case NameRule::SwapHalves:
+        SF_CHECK(rows % 2 == 0, who, ": '", t.name, "' has no halves, it is ", t.shape);
+        put(0, 0, rows / 2, rows / 2);
+        return put(0, rows / 2, 0, rows / 2);
+      case NameRule::Split: {
+        const int64_t n = int64_t(rule.theirs.size()), equal = rows / n;
+        int64_t row = 0;
+        for (size_t i = 0; i < rule.theirs.size(); ++i) {
+          int64_t size = rule.rows.empty() ? equal : rule.rows[i];
+          put(i, row, 0, size);
+          row += size;
+        }
+        SF_CHECK(row == rows, who, ": '", t.name, "' of ", rows, " rows cannot be ", n, " tensors of ", rule.rows.empty() ? equal : row, " rows",
+                 rule.rows.empty() ? " each" : " together");
+      }
+    }
+  }
+
+  void add_source(const std::string& name, std::vector<Claim>& claims) {
+    place_joins(name, claims);
+    std::stable_sort(claims.begin(), claims.end(), [](auto& a, auto& b) { return a.source_row < b.source_row; });
+    const NamedTensor& first = tensors[claims[0].tensor];
+    NameSource source{name, {}, change_of(first.shape, claims[0].rule->change), first.shape, {}};
+    int64_t end = 0;
+    const NamedTensor* before = nullptr;
+    for (auto& c : claims) {
+      const NamedTensor& t = tensors[c.tensor];
+      SF_CHECK(with_rows(t.shape, 0) == with_rows(first.shape, 0), who, ": parts of '", name, "' differ beside their rows: '", first.name, "' is ", first.shape,
+               " and '", t.name, "' is ", t.shape);
+      SF_CHECK(change_of(t.shape, c.rule->change) == source.change, who, ": '", name, "' lies in two ways, one for '", first.name, "' and one for '", t.name,
+               "'");
+      SF_CHECK(!before || c.source_row >= end, who, ": '", before ? before->name : "", "' and '", t.name, "' are both rows ", c.source_row, " to ",
+               std::min(end, c.source_row + c.rows), " of '", name, "'");
+      SF_CHECK(c.source_row == end, who, ": rows ", end, " to ", c.source_row, " of '", name, "', before those of '", t.name, "', belong to no tensor");
+      end += c.rows;
+      before = &t;
+      source.pieces.push_back(pieces.size());
+      tensors[c.tensor].pieces.push_back(pieces.size());
+      pieces.push_back({c.tensor, sources.size(), c.row, c.source_row, c.rows});
+    }
+    source.ours = with_rows(first.shape, end);
+    source.shape = claims[0].rule->kind == NameRule::Reshape ? reshaped(first, claims[0].rule->shape) : in_file(source.ours, source.change);
+    sources.push_back(std::move(source));
+  }
+
+  // The parts of a join begin where those before them end.
+  void place_joins(const std::string& name, std::vector<Claim>& claims) {
+    std::stable_sort(claims.begin(), claims.end(), [](auto& a, auto& b) { return a.part < b.part; });
+    struct End {
+      size_t parts = 0;
+      int64_t rows = 0;
+    };
+    std::map<const NameRule*, End> ends;
+    for (auto& c : claims) {
+      if (c.rule->kind != NameRule::Join) continue;
+      End& end = ends[c.rule];
+      SF_CHECK(c.part >= end.parts, who, ": two tensors are the part '", c.rule->ours[c.part], "' of '", name, "'");
+      SF_CHECK(c.part == end.parts, who, ": '", name, "' lacks its part '", c.rule->ours[end.parts], "', which the model does not have");
+      c.source_row = end.rows;
+      ++end.parts;
+      end.rows += c.rows;
+    }
+    for (auto& [rule, end] : ends)
+      SF_CHECK(end.parts == rule->ours.size(), who, ": '", name, "' lacks its part '", rule->ours[std::min(end.parts, rule->ours.size() - 1)],
+               "', which the model does not have");
+  }
+
+  Shape reshaped(const NamedTensor& t, Shape to) const {
+    int64_t known = 1, *open = nullptr;
+    for (auto& n : to)
+      if (n < 0 && !open) open = &n;
+      else known *= n;
+    if (open) *open = known > 0 ? numel(t.shape) / known : 0;
+    SF_CHECK(std::all_of(to.begin(), to.end(), [](int64_t n) { return n >= 0; }) && numel(to) == numel(t.shape), who, ": '", t.name, "' is ", t.shape,
+             " and cannot be ", to);
+    return to;
+  }
+
+  std::vector<std::string> order_;
+  std::unordered_map<std::string, std::vector<Claim>> claims_;  // of each source
+};
+
+}  // namespace
+
+bool NameSource::fits(const Shape& s) const {
+  // Some programs write a convolution of one pixel as the linear layer that it is.
+  if (change == NameChange::Pointwise && s.size() >= 2 && s.size() <= 4)
+    return s[0] == ours[0] && s[1] == ours[1] && std::all_of(s.begin() + 2, s.end(), [](int64_t n) { return n == 1; });
+  return s == shape;
+}
+
+NameTable::NameTable(const TensorList& model, const NameRules& rules, std::string who) : who_(std::move(who)) {
+  Resolver resolved(model, rules, who_);
+  tensors_ = std::move(resolved.tensors);
+  sources_ = std::move(resolved.sources);
+  pieces_ = std::move(resolved.pieces);
+  for (size_t i = 0; i < tensors_.size(); ++i) by_name_[tensors_[i].name] = i;
+}
+
+const NamedTensor* NameTable::find(const std::string& name) const {
+  auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+void NameTable::rename_sources(const std::function<std::string(const std::string&)>& name) {
+  for (auto& s : sources_) s.name = name(s.name);
+}
+
+NameTable::Differences NameTable::differences(const io::Checkpoint& file) const {
+  Differences out;
+  for (auto& source : sources_) {
+    if (!file.contains(source.name)) {
+      out.missing.push_back(source.name);
+    } else if (Shape s = file.entry(source.name).shape; !source.fits(s)) {
+      Message m;
+      m << "'" << source.name << "' is " << s << " and should be " << source.shape;
+      out.wrong.push_back(m.str());
+    }
+  }
+  return out;
+}
+
+Tensor NameTable::read(const NamedTensor& t, const std::function<Tensor(const std::string&)>& get) const {
+  Tensors parts;
+  for (size_t i : t.pieces) {
+    const NamePiece& piece = pieces_[i];
+    const NameSource& source = sources_[piece.source];
+    Tensor theirs = get(source.name);
+    SF_CHECK(source.fits(theirs.shape()), who_, ": '", source.name, "' is ", theirs.shape(), " and should be ", source.shape);
+    Tensor rows = some_rows(changed(theirs, source.change, source.ours), piece.source_row, piece.rows);
+    parts.push_back(source.change == NameChange::Transposed ? contiguous(rows) : rows);
+  }
+  return parts.size() == 1 ? parts[0] : cat(parts, 0);
+}
+
+std::map<std::string, Tensor> NameTable::write(const std::map<std::string, Tensor>& ours, const std::string& what) const {
+  for (auto& t : tensors_) {
+    auto found = ours.find(t.name);
+    SF_CHECK(found != ours.end(), what, " lacks '", t.name, "'");
+    SF_CHECK(found->second.shape() == t.shape, what, " has '", t.name, "' of ", found->second.shape(), ", which should be ", t.shape);
+  }
+  std::map<std::string, Tensor> out;
+  for (auto& source : sources_) {
+    Tensors parts;
+    for (size_t i : source.pieces) parts.push_back(some_rows(ours.at(tensors_[pieces_[i].tensor].name), pieces_[i].row, pieces_[i].rows));
+    Tensor joined = changed(parts.size() == 1 ? parts[0] : cat(parts, 0), source.change, source.shape);
+    out[source.name] = source.change == NameChange::Transposed ? contiguous(joined) : joined;
+  }
+  return out;
+}
+
+NameTable name_table(nn::Module& model, const std::string& class_name, const std::string& layout) {
+  const NameRules* rules = find_layout(class_name, layout);
+  std::string have = "own";
+  for (auto& name : layouts_of(class_name)) have += ", " + name;
+  SF_CHECK(rules, class_name, ": has no names in the layout '", layout, "'; there are ", have);
+  return NameTable(TensorList(model), *rules, class_name + " as '" + layout + "'");
+}
+
+}  // namespace sf::models
