@@ -88,7 +88,7 @@ void save_state(Owner& owner, nb::handle part, const std::string& path) {
   owner.write(
       "_write_torch", [&] { return part.attr("state_dict")(); }, path);
 }
-nb::object load_file(const std::string& path) { return module(kTrainer).attr("load")(path); }
+nb::object load_file(const std::string& path) { return module("scaffolding.serialization").attr("load")(path); }
 
 // A part whose file is its state_dict().
 template <class Base> class Stated : public Base {
@@ -113,7 +113,9 @@ class PythonModel final : public ModelPart {
     owner_.write(
         "_write_tensors", [&] { return owner_[names().model].attr("state_dict")(); }, path);
   }
-  void load(const std::string& path, const RunState&) override { owner_[names().model].attr("load_state_dict")(py::module(kTrainer).attr("load_file")(path)); }
+  void load(const std::string& path, const RunState&) override {
+    owner_[names().model].attr("load_state_dict")(py::module("scaffolding.safetensors").attr("load_file")(path));
+  }
 
  private:
   Owner& owner_;

@@ -13,8 +13,7 @@ from ..backends import cpu as _cpu
 from ..nn.module import Module
 from ..optim import EMAModel, Optimizer
 from ..optim.capturable import CapturableOptimizer
-from ..safetensors import _checked, load_file  # noqa: F401  (the run reads and writes by this module's functions)
-from ..serialization import load  # noqa: F401
+from ..safetensors import _checked
 from .interrupt import StopOnInterrupt
 
 _train = _core._train
