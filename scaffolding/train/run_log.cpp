@@ -10,7 +10,7 @@ RunLog::RunLog(const RunOptions& options, const RunState& state, std::optional<i
     : logging_steps_(options.logging_steps), last_step_(last_step), since_(now()) {
   if (!options.output_dir.empty()) {
     metrics_.emplace(options.output_dir + "/metrics.jsonl", state.step);
-    if (options.tensorboard) events_.emplace(options.output_dir + "/logs", state.step);
+    if (options.tensorboard) events_ = std::make_shared<EventFile>(options.output_dir + "/logs", state.step);
   }
   if (progress != Progress::Quiet) progress_.emplace(ProgressOptions{.terminal = progress == Progress::Terminal, .last_step = last_step}, state.step, since_);
 }

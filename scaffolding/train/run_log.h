@@ -2,6 +2,7 @@
 // One thread at a time.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -28,13 +29,13 @@ class RunLog {
   std::string record(const StepRecord& r, RunState& state);
   std::string finish();  // what to show at the end; everything is on the disk
   void sync();
-  EventFile* tensorboard() { return events_ ? &*events_ : nullptr; }  // null where there is none
+  const std::shared_ptr<EventFile>& tensorboard() const { return events_; }  // null where there is none
 
  private:
   int64_t logging_steps_;
   std::optional<int64_t> last_step_;
   std::optional<MetricsFile> metrics_;
-  std::optional<EventFile> events_;
+  std::shared_ptr<EventFile> events_;  // whoever took it may keep it
   std::optional<ProgressLine> progress_;
   double since_;         // when the samples were begun
   int64_t samples_ = 0;  // since then

@@ -3,18 +3,14 @@
 //   train::Trainer trainer(model, optimizer, loader, [&](data::Batch& b) { return nn::mse_loss(model(b.image), b.target); },
 //                          {.run = {.output_dir = "runs/a", .max_epochs = 10}, .scheduler = &schedule});
 //   trainer.fit();
-// Keeps references to all of them. One thread; one run per output_dir.
+// Keeps references to all of them; the loop is TrainingLoop. One thread; one run per output_dir.
 #pragma once
-#include <functional>
 #include <iosfwd>
 
 #include "scaffolding/data/dataloader.h"
-#include "scaffolding/io/object.h"
-#include "scaffolding/nn/module.h"
 #include "scaffolding/optim/optim.h"
-#include "scaffolding/train/checkpoint_folders.h"
-#include "scaffolding/train/nan_guard.h"
-#include "scaffolding/train/run_log.h"
+#include "scaffolding/train/interrupt.h"
+#include "scaffolding/train/training_loop.h"
 
 namespace sf::train {
 
@@ -39,13 +35,6 @@ struct TrainerOptions {
   bool stop_on_interrupt = true;     // the first SIGINT saves a checkpoint and ends fit()
 };
 
-struct FitResult {
-  bool stopped = false;  // by SIGINT or stop()
-  int64_t step = 0, epoch = 0;
-  double loss = 0;         // of the last step
-  std::string checkpoint;  // the newest; empty without an output_dir
-};
-
 class Trainer {
  public:
   // The loss of a batch: 0-d, on the tape. Called under autocast where mixed_precision asks for it.
@@ -58,70 +47,26 @@ class Trainer {
   using PreparedStep = std::function<Tensor(const Tensors& inputs)>;
   Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Prepare prepare, PreparedStep step, TrainerOptions options);
 
-  // Trains to the end of the run, or until stop(). Called again, it goes on. RuntimeError for a loss or a gradient that is not
-  // finite, and for a checkpoint that could not be written; what was written before is whole.
-  FitResult fit();
-  void stop() { stop_ = true; }  // after the step under way; for callbacks
-  std::string save();            // a checkpoint now, between steps; its folder
+  Trainer(const Trainer&) = delete;
 
-  int64_t step() const { return state_.step; }
-  const RunState& state() const { return state_; }
-  double loss();                                                             // of the last step; waits for it
-  optim::GraphedStep::Statistics graphs() const;                             // of captured steps
-  EventFile* tensorboard() { return log_ ? log_->tensorboard() : nullptr; }  // during fit()
+  FitResult fit();                             // see TrainingLoop
+  void stop() { loop_.stop(); }                // after the step under way; for callbacks
+  std::string save() { return loop_.save(); }  // a checkpoint now, between steps; its folder
+
+  int64_t step() const { return state().step; }
+  const RunState& state() const { return loop_.state(); }
+  double loss() { return loop_.loss(); }                                // of the last step; waits for it
+  optim::GraphedStep::Statistics graphs() const;                        // of captured steps
+  EventFile* tensorboard() const { return loop_.tensorboard().get(); }  // during fit()
   // What is wrong with newer checkpoints that resume="latest" passed over.
-  const std::vector<std::string>& damaged_checkpoints() const { return damaged_; }
+  const std::vector<std::string>& damaged_checkpoints() const { return loop_.damaged_checkpoints(); }
 
  private:
-  void load(const std::string& folder);
-  void write_checkpoint(const std::string& folder);
-  void begin();
-  int64_t epochs() const { return loader_.epoch() - epochs_before_; }
-  bool finished() const;
-  std::optional<data::Batch> next_batch();  // of this epoch or the next; none where the data ended
-  bool train_step(StepRecord& record);      // false: the data ended
-  double micro_step(data::Batch& batch);
-  Tensor loss_of(const std::function<Tensor()>& step) const;
-  void backward(Tensor loss);
-  Tensors gradients() const;
-  void make_capturable();
-  bool captured_step();
-  Tensors step_to_capture(const Tensors& inputs);
-  void settle(bool evaluating = false);
-  double update();
-  std::map<std::string, double> evaluate();
-  void show(const std::string& text) const;
-
-  nn::Module& model_;
-  optim::Optimizer& optimizer_;
-  data::DataLoader& loader_;
-  Step step_;
-  Prepare prepare_;
-  PreparedStep prepared_;
-  TrainerOptions o_;
-  Named parameters_;  // of the model
-  Tensors trained_;   // of the optimizer
-  std::optional<CheckpointFolders> checkpoints_;
-  std::optional<optim::GradScaler> scaler_;
-  std::optional<RunLog> log_;
-  std::optional<int64_t> last_step_;
-  RunState state_;
-  std::optional<io::Object> random_states_;  // to be set when fit() begins
-  std::vector<std::string> damaged_;
-  std::string newest_;
-  // Steps that the host has not heard of: their losses and the norm, float64 on the device.
-  struct Pending {
-    StepRecord record;
-    int64_t step, epoch;
-    Tensor results;
-  };
-  std::unique_ptr<optim::GraphedStep> graphed_;
-  std::vector<Pending> pending_;
-  Tensor bad_;  // float32 []: 1 from the first loss or norm on that is not finite
-  double loss_ = 0;
-  int64_t saved_step_ = -1;
-  int64_t epochs_before_ = 0;  // that the loader had finished when the run began
-  bool stop_ = false, begun_ = false;
+  LoopOptions loop_options(const TrainerOptions& o);
+  bool interrupted() const { return interrupt_ && interrupt_->asked(); }
+  bool stop_on_interrupt_;
+  std::optional<StopOnInterrupt> interrupt_;  // during fit()
+  TrainingLoop loop_;
 };
 
 }  // namespace sf::train

@@ -312,6 +312,21 @@ TEST_F(TrainerTest, ShowsProgressWhereItIsTold) {
   EXPECT_NE(shown.str().find("step 12/12 (100 %)"), std::string::npos);
 }
 
+TEST_F(TrainerTest, ACheckpointWithoutAPartChangesNothing) {
+  Training first, second;
+  first.options.run.output_dir = second.options.run.output_dir = path("run");
+  first.options.ema = nullptr;
+  first.trainer().fit();
+  second.options.resume = "latest";
+  std::vector<double> before = second.net.last.weight.to_vector();
+  SF_EXPECT_ERROR(ValueError, "ema.safetensors is missing: the checkpoint is of a run with other parts", second.trainer());
+  EXPECT_EQ(second.net.last.weight.to_vector(), before);
+  second.options.ema = nullptr;
+  Trainer whole = second.trainer();
+  EXPECT_TRUE(std::isnan(whole.fit().loss));  // it had ended: there was no step
+  EXPECT_NE(second.net.last.weight.to_vector(), before);
+}
+
 TEST_F(TrainerTest, RefusesImpossibleArguments) {
   Training run, other;
   auto refused = [&](const char* text, auto change) {

@@ -6,22 +6,20 @@ import threading
 
 
 class StopOnInterrupt:
-    """In the block, the first SIGINT calls note() and sets `asked`; a second one does what it did before: KeyboardInterrupt.
+    """In the block, the first SIGINT calls note(); a second one does what it did before: KeyboardInterrupt.
 
     Python handles signals in the main thread only: elsewhere this does nothing.
     """
 
     def __init__(self, note):
-        self.asked, self._note, self._before = False, note, None
+        self._note, self._before = note, None
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._first)
-        return self
 
     def _first(self, number, frame):
         self._restore()
-        self.asked = True
         with contextlib.suppress(RuntimeError):  # the signal came while the same file was being written to
             self._note()
 
