@@ -1,4 +1,4 @@
-#include "scaffolding/autograd/gradient_map.h"
+#include "scaffolding/optim/gradient_map.h"
 
 #include <cmath>
 
@@ -7,9 +7,8 @@
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/random/random.h"
-#include "scaffolding/ops/view/view.h"
 
-namespace sf::autograd {
+namespace sf::optim {
 
 namespace {
 
@@ -23,7 +22,7 @@ struct Sums {
 Sums sums_of(const Tensor& t, double p, bool poison) {
   Sums total;
   if (t.numel() == 0 || t.device().is_meta()) return total;
-  NoGrad off;
+  autograd::NoGrad off;
   Tensor x = contiguous(t.detach().to(Device::CPU));
   constexpr int64_t kPiece = 1 << 15;
   std::vector<Sums> parts(size_t((x.numel() + kPiece - 1) / kPiece));
@@ -117,7 +116,7 @@ void GradientMap::transform(const std::function<Tensor(const Tensor&, const Tens
 
 // f changes gradients in place: ones that somebody else holds too are copied first.
 void GradientMap::edit(const std::function<void(const Tensor&, Tensor&)>& f) {
-  NoGrad off;
+  autograd::NoGrad off;
   for (auto& [leaf, g] : entries_) {
     bool ours = g.impl()->refs.load() == 1 && g.storage()->refs.load() == 1 && g.is_contiguous() && !g.requires_grad();
     if (!ours) g = g.detach().clone();
@@ -212,18 +211,18 @@ bool GradientMap::has_invalid_values() const {
 }
 
 void GradientMap::apply_to_grads(bool accumulate) const {
-  NoGrad off;
+  autograd::NoGrad off;
   for (auto& [leaf, g] : entries_) {
     if (!accumulate) leaf.set_grad({});
-    accumulate_grad(leaf, g);
+    autograd::accumulate_grad(leaf, g);
   }
 }
 
-GradientMap backward_map(const Tensors& roots, const Tensors& gradients, BackwardOptions options, bool write_grad) {
+GradientMap backward_map(const Tensors& roots, const Tensors& gradients, autograd::BackwardOptions options, bool write_grad) {
   GradientMap map;
-  for (auto& [leaf, g] : leaf_gradients(roots, gradients, options)) map.set(leaf, g);
+  for (auto& [leaf, g] : autograd::leaf_gradients(roots, gradients, options)) map.set(leaf, g);
   if (write_grad) map.apply_to_grads(true);
   return map;
 }
 
-}  // namespace sf::autograd
+}  // namespace sf::optim

@@ -8,7 +8,7 @@
 #include "scaffolding/autograd/engine.h"
 #include "scaffolding/core/generator.h"
 
-namespace sf::autograd {
+namespace sf::optim {
 
 struct GradientStatistics {
   double norm = 0;     // Euclidean
@@ -20,7 +20,7 @@ GradientStatistics statistics_of(const Tensor& t);
 
 class GradientMap {
  public:
-  using Entry = LeafGradient;  // leaf, gradient
+  using Entry = autograd::LeafGradient;  // leaf, gradient
 
   // ---- one gradient
   size_t size() const { return entries_.size(); }
@@ -61,6 +61,6 @@ class GradientMap {
 };
 
 // A backward pass that gives its gradients away. write_grad: adds them to the leaves' .grad as well.
-GradientMap backward_map(const Tensors& roots, const Tensors& gradients = {}, BackwardOptions options = {}, bool write_grad = false);
+GradientMap backward_map(const Tensors& roots, const Tensors& gradients = {}, autograd::BackwardOptions options = {}, bool write_grad = false);
 
-}  // namespace sf::autograd
+}  // namespace sf::optim

@@ -1,4 +1,4 @@
-#include "scaffolding/autograd/gradient_map.h"
+#include "scaffolding/optim/gradient_map.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "scaffolding/ops/factory/factory.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 
-namespace sf::autograd {
+namespace sf::optim {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -154,7 +154,7 @@ TEST_F(GradientMapTest, edits_do_not_reach_tensors_that_share_the_gradient) {
 }
 
 TEST_F(GradientMapTest, hooks_run_and_half_precision_works) {
-  register_hook(x, [](const Tensor& g) { return g * 2.0; });
+  autograd::register_hook(x, [](const Tensor& g) { return g * 2.0; });
   EXPECT_EQ(backward_map({x.sum()}).get(x).to_vector(), (Numbers{2, 2}));
   Tensor h = ones({1000}, kFloat16).requires_grad_();
   GradientMap m = backward_map({(h * 100.0).sum()}, {scalar_tensor(1, kFloat16)});
@@ -163,4 +163,4 @@ TEST_F(GradientMapTest, hooks_run_and_half_precision_works) {
 }
 
 }  // namespace
-}  // namespace sf::autograd
+}  // namespace sf::optim

@@ -1,8 +1,6 @@
 // Dense images, volumes and sequences on the device: outer x size[0] x size[1] x size[2] x inner (spatial::Extent).
 #pragma once
-#include <cuda_runtime.h>
-
-#include "scaffolding/backend/cuda/tables.h"
+#include "scaffolding/backend/cuda/pointers.cuh"
 #include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/spatial/kernel.h"
 
@@ -66,32 +64,5 @@ template <class F> void for_images(const spatial::Extent& e, int64_t units, cons
       f(m);
     }
 }
-
-// The largest of 16, 8, ... bytes that a pixel of `bytes` and all addresses are multiples of.
-template <class... P> int64_t unit_of(int64_t bytes, const P*... at) {
-  int64_t all = (bytes | ... | int64_t(reinterpret_cast<uintptr_t>(at))), unit = 16;
-  while (all % unit != 0) unit /= 2;
-  return unit;
-}
-
-// The device of a kernel's bare pointer.
-inline Device device_of(const void* p, const char* op) {
-  cudaPointerAttributes a;
-  check(cudaPointerGetAttributes(&a, p), op);
-  return Device(Device::CUDA, a.device);
-}
-
-// The host's tables of a call, on the device for as long as this lives.
-struct DeviceTables {
-  Device device;
-  DeviceTable kept[16];
-  int count = 0;
-
-  explicit DeviceTables(Device d) : device(d) {}
-  template <class T> const T* operator()(const T* first, int64_t n) {
-    kept[count] = device_table(device, first, n);
-    return kept[count++]->template as<const T>();
-  }
-};
 
 }  // namespace sf::cuda
