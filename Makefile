@@ -92,10 +92,14 @@ test-gpu: build
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
-EMULATED_TESTS = test_cuda test_cuda_graphs test_cuda_trainer test_cuda_kernel test_cuda_models test_cuda_pipelines \
-  test_cudnn test_cudnn_on_paper \
-  test_pinned_memory test_loading_to_gpu test_quantize test_philox_golden test_matmul_benchmark test_bench_gpu test_gpu_check test_gpu_floor \
-  test_gpu_fusions test_gpu_mlp test_float8_path test_cuda_huge test_cuda_train_program
+EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_graphs backend/cuda/test_cudnn backend/cuda/test_cudnn_on_paper \
+  backend/cuda/test_pinned_memory backend/cuda/test_cuda_huge \
+  train/test_cuda_trainer train/test_cuda_train_program \
+  ops/test_cuda_kernel ops/test_quantize ops/test_philox_golden ops/test_matmul_benchmark ops/test_gpu_mlp \
+  models/test_cuda_models models/test_gpu_fusions models/test_float8_path \
+  diffusion/test_cuda_pipelines \
+  io/test_loading_to_gpu \
+  benchmarks/test_bench_gpu benchmarks/test_gpu_check benchmarks/test_gpu_floor
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
 # Speed, races and what hardware does stay unproven.
 emulated = SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/$(1)/libscaffolding_cuda.so SF_CUDA_LIBRARY_PATH=$(abspath $(BUILD))/$(1)

@@ -1,16 +1,16 @@
-// GradientMap in Python: a mapping from leaves to gradients, with the edits of autograd/gradient_map.h.
+// GradientMap in Python: a mapping from leaves to gradients, with the edits of optim/gradient_map.h.
 #include <nanobind/stl/optional.h>
 
 #include "bind_arguments.h"
 #include "py_callable.h"
-#include "scaffolding/autograd/gradient_map.h"
+#include "scaffolding/optim/gradient_map.h"
 
 namespace sf::py {
 
 namespace {
 
-using autograd::GradientMap;
-using autograd::GradientStatistics;
+using optim::GradientMap;
+using optim::GradientStatistics;
 
 Generator generator_argument(nb::handle o) {
   Generator g;
@@ -126,14 +126,14 @@ void bind_gradient_map(nb::module_& m) {
       "_backward_map",
       [](const Tensors& roots, const Tensors& gradients, bool retain_graph, bool create_graph, bool write_grad) {
         nb::gil_scoped_release release;
-        return autograd::backward_map(roots, gradients, {.retain_graph = retain_graph, .create_graph = create_graph}, write_grad);
+        return optim::backward_map(roots, gradients, {.retain_graph = retain_graph, .create_graph = create_graph}, write_grad);
       },
       nb::arg("roots"), nb::arg("gradients"), nb::arg("retain_graph"), nb::arg("create_graph"), nb::arg("write_grad"));
   tensor_method(
       "backward_map",
       [](const Tensor& t, const Tensor& gradient, bool retain_graph, bool create_graph) {
         nb::gil_scoped_release release;
-        return autograd::backward_map({t}, {gradient}, {.retain_graph = retain_graph, .create_graph = create_graph});
+        return optim::backward_map({t}, {gradient}, {.retain_graph = retain_graph, .create_graph = create_graph});
       },
       nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, nb::arg("create_graph") = false,
       "backward() that leaves .grad alone and gives the gradients as a GradientMap.");

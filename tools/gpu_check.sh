@@ -117,8 +117,9 @@ HARNESS='*_on_test_device:Cuda*:*/Cuda*'
 FAST=$(printf 'op_%s.equals_cpu_on_test_device:' group_norm layer_norm rms_norm softmax scaled_dot_product_attention matmul linear conv2d sum cumsum sort topk nonzero cross_entropy embedding index_add cat max_pool2d interpolate geglu)
 python_tests() {
   local files=() name
-  for name in cuda cuda_graphs cuda_kernel cuda_models cuda_pipelines cudnn pinned_memory loading_to_gpu quantize fuse_cuda_source; do
-    [ -e "tests/python/test_$name.py" ] && files+=("tests/python/test_$name.py")
+  for name in backend/cuda/test_cuda backend/cuda/test_cuda_graphs ops/test_cuda_kernel models/test_cuda_models diffusion/test_cuda_pipelines backend/cuda/test_cudnn \
+    backend/cuda/test_pinned_memory io/test_loading_to_gpu ops/test_quantize ops/test_fuse_cuda_source; do
+    [ -e "tests/python/$name.py" ] && files+=("tests/python/$name.py")
   done
   "$python" -m pytest -q -x --maxfail=20 -p no:cacheprovider "--build-dir=$build" "${files[@]}"
 }

@@ -16,6 +16,11 @@ MAX_LINES = 600  # of a file in scaffolding/; longer ones are split by concept
 MAX_COLUMNS = 160
 FORBIDDEN_FOLDERS = {"utils", "common", "misc", "helpers"}
 ALLOWED_FOLDERS = {"python/scaffolding/utils", "python/scaffolding/nn/utils"}  # paths that the Python API promises
+TEST_CODE = re.compile(r"(_test|_bench|_fuzz)\.cpp$|/(op_test|op_check|test_\w+)\.(h|cpp)$")  # may include what it likes
+# Of other projects, which comments name:
+FOREIGN_FILES = """_tensor_str.py avx_mathfun.h CUDAApplyUtils.cuh cublas_api.h curand_kernel.h DistributionTemplates.h file_download.py
+    ggml-common.h ggml.h jerror.h jpeglib.h llama.cpp MultinomialKernel.cu pickletools.py pipelines/pipeline_loading_utils.py Randperm.cu
+    scaffoldingConfig.cmake simple_tokenizer.py stable-diffusion.cpp tokenization.py train_text_to_image_sdxl.py""".split()
 # An instruction set's object files may share no symbol with another's; these headers bring templates that do.
 NOT_IN_CPU_FILES = {"algorithm", "functional", "map", "memory", "optional", "span", "string", "tuple", "unordered_map", "variant", "vector"}
 
@@ -42,6 +47,75 @@ def check_text(path, text, complain):
         complain(path, len(lines), "no newline at the end of the file")
     if path.parts[0] == "scaffolding" and len(lines) - 1 > MAX_LINES:
         complain(path, MAX_LINES, f"{len(lines) - 1} lines, at most {MAX_LINES}: split it by concept")
+
+
+def layers():
+    """The folders of ARCHITECTURE.md's table, lowest first."""
+    table = (ROOT / "ARCHITECTURE.md").read_text().split("## Layers", 1)[1].split("\n## ", 1)[0]
+    return re.findall(r"^\| `scaffolding/(\w+)/` \|", table, re.MULTILINE)
+
+
+def includes_of(path, files):
+    """(line, file) for each of the repository's files that path includes."""
+    for number, line in enumerate((ROOT / path).read_text().split("\n"), 1):
+        if include := re.match(r'\s*#\s*include "([^"]+)"', line):
+            beside, target = path.parent / include[1], pathlib.PurePosixPath(include[1])
+            if target in files or beside in files:
+                yield number, target if target in files else beside
+
+
+def check_layers(files, complain):
+    """A file of scaffolding/ includes files of its own folder and of those above it in ARCHITECTURE.md's table, and no file itself."""
+    place = {folder: i for i, folder in enumerate(layers())}
+    included = {}
+    for path in sorted(files):
+        if path.suffix not in CPP or TEST_CODE.search(str(path)):
+            continue
+        folder = path.parts[1] if path.parts[0] == "scaffolding" and len(path.parts) > 2 else None  # scaffolding.h is for those who use the library
+        if folder and folder not in place:
+            complain(path, 1, f"scaffolding/{folder}/ is not in ARCHITECTURE.md's table of layers")
+            continue
+        included[path] = []
+        for number, target in includes_of(path, files):
+            if folder and (target.parts[0] != "scaffolding" or len(target.parts) == 2 or TEST_CODE.search(str(target))):
+                complain(path, number, f"the library does not include {target}")
+            elif folder and place.get(target.parts[1], -1) > place[folder]:
+                rule = "move the file to its layer, or declare here what is defined there"
+                complain(path, number, f"{folder}/ may not know {target}: {target.parts[1]}/ comes after it in ARCHITECTURE.md's table of layers; {rule}")
+            else:
+                included[path].append((number, target))
+    check_circles(included, complain)
+
+
+def check_circles(included, complain):
+    done, way = set(), []
+
+    def visit(path):
+        way.append(path)
+        for number, target in included.get(path, ()):
+            if target in way:
+                circle = " -> ".join(str(f) for f in [*way[way.index(target) :], target])
+                complain(path, number, f"includes go round: {circle}")
+            elif target not in done:
+                visit(target)
+        done.add(way.pop())
+
+    for path in included:
+        if path not in done:
+            visit(path)
+
+
+def check_named_files(path, text, endings, complain):
+    """Files that comments and documents name are there. A name with a folder is looked for when that folder is one of ours."""
+    is_cpp, is_document = path.suffix in CPP, path.suffix == ".md"
+    for number, line in enumerate(text.split("\n"), 1):
+        comment = line if is_document else line.partition("//" if is_cpp else "#")[2]
+        for name in re.findall(r"(?<![\w/.<*{}-])((?:[\w-]+/)*[\w-]+(?:\.[a-z]+)?\.(?:h|cpp|cu|cuh|def|py|cmake|sh|md))(?![\w*(])", comment):
+            if name in endings or name in FOREIGN_FILES or re.match(r"x[._]|.*NAME", name):
+                continue
+            folder = name.rpartition("/")[0]
+            if folder in endings if folder else is_cpp and path.parts[0] != "tests":
+                complain(path, number, f"names {name}, which is not there (a file of another project stands in FOREIGN_FILES of tools/lint.py)")
 
 
 def check_cpp(path, text, files, complain):
@@ -152,11 +226,15 @@ def main():
     formatters(files, options.fix, complain)
     check_folders(files, complain)
     check_op_list(files, complain)
+    check_layers(known, complain)
+    endings = {"/".join(p.parts[i:]) for f in files for p in (f, *f.parents) for i in range(len(p.parts))}  # of files' and folders' paths
     for path in files:
         if path.suffix not in (*CPP, ".py", ".md", ".cmake", ".sh", ".txt", ".toml", "") or path.name == "LICENSE":
             continue
         text = (ROOT / path).read_text(errors="replace")
         check_text(path, text, complain)
+        if path.name != "CHANGELOG.md":  # tells of files that went
+            check_named_files(path, text, endings, complain)
         if path.suffix in CPP:
             check_cpp(path, text, known, complain)
         elif path.suffix == ".py":

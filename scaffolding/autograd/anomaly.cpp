@@ -4,14 +4,13 @@
 #include <cmath>
 
 #include "scaffolding/core/parallel.h"
-#include "scaffolding/ops/copy/copy.h"
 
 namespace sf::autograd {
 
 NonFinite count_non_finite(const Tensor& t) {
   if (!t || !is_floating(t.dtype()) || t.device().is_meta() || t.numel() == 0) return {};
   NoGrad off;
-  Tensor x = contiguous(t.detach().to(Device::CPU));
+  Tensor x = t.detach().to(Device::CPU).contiguous();
   std::atomic<int64_t> nan{0}, inf{0};
   visit_dtype(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

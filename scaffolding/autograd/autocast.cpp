@@ -3,7 +3,6 @@
 #include <unordered_map>
 
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/ops/copy/copy.h"
 
 namespace sf::autocast {
 
@@ -33,7 +32,7 @@ Cache& cache() {
 class CastNode final : public autograd::Node {
  public:
   explicit CastNode(DType from) : Node("autocast"), from_(from) {}
-  Tensors apply(Tensors& dys) override { return {to_dtype(dys[0], from_)}; }
+  Tensors apply(Tensors& dys) override { return {dys[0].to(from_)}; }
   void release_saved() override {}
 
  private:
@@ -44,7 +43,7 @@ Tensor shared_cast(const Tensor& t, DType to) {
   Tensor y;
   {
     autograd::NoGrad off;
-    y = to_dtype(t, to);
+    y = t.to(to);
   }
   if (!autograd::any_requires_grad({t})) return y;
   auto node = Ref<autograd::Node>::fresh(new CastNode(t.dtype()));
@@ -105,7 +104,7 @@ Tensor cast(const Tensor& t, Device device, DType to) {
   if (!eligible(t, device) || t.dtype() == to) return t;
   bool keep = state.cache && cache().depth > 0 && t.dtype() == kFloat32 && is_reduced(to) && t.impl()->requires_grad && t.is_leaf() && !t.impl()->base &&
               !autograd::inference_mode_enabled();
-  if (!keep) return to_dtype(t, to);
+  if (!keep) return t.to(to);
   bool recorded = autograd::grad_enabled();
   Kept& kept = cache().casts[t.impl()];
   if (!kept.source || kept.version != t.version() || kept.recorded != recorded || kept.result.dtype() != to)

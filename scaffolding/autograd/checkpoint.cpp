@@ -3,7 +3,6 @@
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/generator.h"
-#include "scaffolding/ops/copy/copy.h"
 
 namespace sf::autograd {
 
@@ -100,10 +99,10 @@ OffloadSaved::OffloadSaved(OffloadOptions options)
         bool narrower = options.dtype && is_floating(t.dtype()) && size_of(*options.dtype) < size_of(t.dtype());
         if (int64_t(t.nbytes()) < options.min_bytes || (t.device() == options.device && !narrower)) return nullptr;
         NoGrad off;
-        Tensor packed = to_device(narrower ? to_dtype(t, *options.dtype) : t, options.device);
+        Tensor packed = (narrower ? t.to(*options.dtype) : t).to(options.device);
         return [packed, dtype = t.dtype(), device = t.device()] {
           NoGrad off;
-          return to_dtype(to_device(packed, device), dtype);
+          return packed.to(device).to(dtype);
         };
       }) {}
 

@@ -3,7 +3,7 @@
 // Both work through SavedTensorHooks, so that parameters inside fn, nesting, several outputs, grad() and higher
 // derivatives work as without. fn must do the same each time; it is kept until the graph is gone.
 #pragma once
-#include "scaffolding/autograd/saved.h"
+#include "scaffolding/autograd/node.h"
 
 namespace sf::autograd {
 

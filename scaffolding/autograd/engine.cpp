@@ -7,10 +7,9 @@
 
 #include "scaffolding/autograd/anomaly.h"
 #include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/called_ops.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/out_of_memory.h"
-#include "scaffolding/ops/copy/copy.h"
-#include "scaffolding/ops/pointwise/pointwise.h"
 
 namespace sf::autograd {
 
@@ -22,7 +21,7 @@ bool is_sole_owner(const Tensor& t) { return t.impl()->refs.load() == 1 && t.sto
 Tensor sum_of(Tensor a, const Tensor& b, bool recording) {
   if (!a) return b;
   if (!recording && is_sole_owner(a) && a.is_contiguous() && a.dtype() == b.dtype()) return a.add_(b);
-  return add(a, b);
+  return add(a, b, 1);
 }
 
 // Passes on several threads may reach one leaf: its .grad is guarded by one of a few locks.
@@ -240,7 +239,7 @@ class Pass {
     for (uint32_t nr = 0; nr < dys.size(); ++nr)
       if (dys[nr]) dys[nr] = run_hooks(n.hooks->on_outputs, nr, std::move(dys[nr]), n.name());
     for (auto& [nr, slot] : n.hooks->retained)
-      if (nr < dys.size() && dys[nr]) *slot = *slot ? add(*slot, dys[nr]) : dys[nr];
+      if (nr < dys.size() && dys[nr]) *slot = *slot ? add(*slot, dys[nr], 1) : dys[nr];
   }
 
   // The inputs get nodes of their own here, so that this inner pass stops at them and runs no hook of theirs.
@@ -302,7 +301,7 @@ void accumulate_grad(const Tensor& t, Tensor g, bool recording) {
       NoGrad off;
       old.add_(g);
     } else if (old) {
-      t.set_grad(add(old, g));
+      t.set_grad(add(old, g, 1));
     } else {
       bool same_layout = g.strides() == t.strides() || (g.is_contiguous() && t.is_contiguous());
       if (recording) {

@@ -4,8 +4,6 @@
 #include <mutex>
 #include <set>
 
-#include "scaffolding/ops/factory/factory.h"
-
 namespace sf::autograd {
 
 // Nodes keep their name as a pointer; names from Python live as long as the process.

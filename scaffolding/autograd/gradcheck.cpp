@@ -4,9 +4,7 @@
 
 #include "scaffolding/autograd/engine.h"
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/ops/copy/copy.h"
-#include "scaffolding/ops/factory/factory.h"
-#include "scaffolding/ops/random/random.h"
+#include "scaffolding/core/generator.h"
 
 namespace sf::autograd {
 
@@ -27,12 +25,12 @@ struct Numeric {
     for (int side = 0; side < 2; ++side) {
       NoGrad off;
       Tensors moved = inputs;
-      Tensor flat = contiguous(inputs[input].detach().clone());
+      Tensor flat = inputs[input].detach().clone().contiguous();
       flat.data<double>()[element] += side ? -eps : eps;
       Tensor x = empty_like(inputs[input]);
-      copy_bytes(x, flat);
+      x.copy_(flat);
       moved[input] = x;
-      for (auto& y : fn(moved)) at[side].push_back(is_real(y) ? contiguous(y.detach().to(kFloat64)) : Tensor());
+      for (auto& y : fn(moved)) at[side].push_back(is_real(y) ? y.detach().to(kFloat64).contiguous() : Tensor());
     }
     Tensors slope;
     for (size_t k = 0; k < at[0].size(); ++k) {
@@ -101,7 +99,7 @@ bool gradcheck(const Fn& fn, const Tensors& inputs, GradcheckOptions o) {
   }
   if (o.check_undefined_grad && ys.size() > 1)  // one output's gradient alone, the others absent: done above for each
     for (auto& y : ys)
-      if (is_real(y) && y.requires_grad()) grad({y}, wanted, {ones_like(y)}, {.retain_graph = true}, true);
+      if (is_real(y) && y.requires_grad()) grad({y}, wanted, {empty_like(y).fill_(1)}, {.retain_graph = true}, true);
   return true;
 }
 
@@ -109,7 +107,12 @@ bool gradgradcheck(const Fn& fn, const Tensors& inputs, Tensors grad_outputs, Gr
   check_inputs("gradgradcheck", inputs);
   if (grad_outputs.empty()) {
     Generator g = make_generator();
-    for (auto& y : fn(inputs)) grad_outputs.push_back(is_real(y) && y.requires_grad() ? randn(y.shape(), g, y.dtype()).requires_grad_() : Tensor());
+    for (auto& y : fn(inputs)) {
+      Tensor& dy = grad_outputs.emplace_back();
+      if (!is_real(y) || !y.requires_grad()) continue;
+      dy = empty(y.shape(), y.dtype(), Device::CPU).requires_grad_();
+      g->normal(dy.dtype(), dy.data_ptr(), dy.numel(), 0, 1);
+    }
   }
   size_t n = inputs.size();
   Tensors all = inputs;

@@ -2,10 +2,10 @@
 // the old, and the tensor takes the new value's place on the tape. Writes through a view reach its base, as in torch:
 // the base's gradient then flows to the written region through the view and everywhere else to the old base. Other views
 // of that base notice by its inplace_epoch, and take their new place on the tape when they are next used.
+#include "scaffolding/autograd/called_ops.h"
 #include "scaffolding/autograd/observer.h"
 #include "scaffolding/autograd/take_over.h"
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/ops/copy/copy.h"
 
 namespace sf::autograd {
 

@@ -44,4 +44,4 @@ std::vector<Saved> save(const Tensors& ts);
 
 }  // namespace sf::autograd
 
-#include "scaffolding/autograd/node.h"  // Saved owns a Node: whoever copies one needs the whole class
+// Saved owns a Node, which is only declared here: whoever has Saved ones includes node.h.

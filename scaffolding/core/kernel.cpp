@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/provider.h"
@@ -125,12 +124,6 @@ void detail::trace_call(const KernelTableBase& t, const KernelEntry& e, const vo
   const double took = seconds_of(CLOCK_MONOTONIC) - wall;
   if (watcher()) watcher()({t, e, args, took, seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu, composed});
   if (trace_on()) std::fprintf(stderr, "sf_trace %-28s %-18s %10.1f us\n", t.name(), provider_label(e).c_str(), took * 1e6);
-}
-
-void detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(), const char* isa) {
-  cpu::Isa level;
-  if (isa && (!cpu::isa_from_name(isa, level) || !cpu::has(level))) return;
-  table.add(device, {provider, isa, priority, fn, supports});
 }
 
 }  // namespace sf

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/print.h"
 
 namespace sf {
@@ -175,7 +174,6 @@ std::string tuple_of(const Shape& s) {
 
 std::string to_string(const Tensor& t, const std::string& prefix, const std::string& dtype_prefix) {
   if (!t) return "tensor(undefined)";
-  autograd::NoGrad off;
   int indent = int(prefix.size());
   std::vector<std::string> suffixes;
   if (t.device().type != Device::CPU) suffixes.push_back("device='" + t.device().str() + "'");
@@ -194,9 +192,7 @@ std::string to_string(const Tensor& t, const std::string& prefix, const std::str
     Tensor host = t.detach().to(Device::CPU);
     content = Printer(host).str(indent);
   }
-  autograd::Edge edge = autograd::edge_of(t);
-  if (edge.node) suffixes.push_back("grad_fn=<" + grad_fn_name(edge.node->name()) + ">");
-  else if (t.requires_grad()) suffixes.push_back("requires_grad=True");
+  if (std::string place = place_on_tape(t); !place.empty()) suffixes.push_back(place);
 
   std::string out = prefix + content;
   auto newline = out.rfind('\n');

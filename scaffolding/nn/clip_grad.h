@@ -1,6 +1,6 @@
 // Gradients of a list of parameters as one vector: its norm, clipping it; and the parameters themselves as one vector (torch.nn.utils).
 // Parameters without a gradient are passed over. Nothing here records; each write bumps the version of what is written. For the gradients of one backward
-// pass as values of their own see autograd/gradient_map.h.
+// pass as values of their own see optim/gradient_map.h.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

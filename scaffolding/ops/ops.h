@@ -28,7 +28,6 @@
 #include "scaffolding/ops/layer_norm/layer_norm.h"
 #include "scaffolding/ops/loss/loss.h"
 #include "scaffolding/ops/matmul/matmul.h"
-#include "scaffolding/ops/ops.h"
 #include "scaffolding/ops/pad/pad.h"
 #include "scaffolding/ops/pixel_shuffle/pixel_shuffle.h"
 #include "scaffolding/ops/pointwise/pointwise.h"

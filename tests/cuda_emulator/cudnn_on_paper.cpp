@@ -1,4 +1,5 @@
-// Our graphs given to the real cuDNN without a GPU: since 9.8 it plans for a device that a description names. Calls of tests/test_cudnn_on_paper.py.
+// Our graphs given to the real cuDNN without a GPU: since 9.8 it plans for a device that is described.
+// Calls of tests/python/backend/cuda/test_cudnn_on_paper.py.
 #include <string>
 
 #include "scaffolding/ops/attention/attention_graph.h"

@@ -3,7 +3,7 @@
     python tests/golden/make_golden_autocast.py      # a Python that has torch
 
 For every call and three kinds of inputs (all float32, all bfloat16, the first bfloat16 and the rest float32): the dtypes of the
-outputs and of the gradients, and the first values; or that torch refuses. tests/python/test_autocast.py reads the file.
+outputs and of the gradients, and the first values; or that torch refuses. tests/python/autograd/test_autocast.py reads the file.
 """
 
 import json

@@ -3,7 +3,7 @@
     python tests/golden/make_golden_models_autoencoders.py      # a Python that has torch and diffusers
 
 Weights and inputs follow hashed_weights.py. Of a gradient the file holds the norm and the values at a few places.
-tests/python/test_models_autoencoders.py repeats the calls.
+tests/python/models/test_models_autoencoders.py repeats the calls.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Usage: /path/to/python-with-transformers tests/golden/make_golden_models_clip.py
 Writes models/clip.json and models/clip.safetensors (outputs whole, gradients at a few places) and keys/<model>.txt. Weights and inputs follow rules that
-tests/python/test_models_clip.py has too (hashed_weights.py).
+tests/python/models/test_models_clip.py has too (hashed_weights.py).
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Usage: /path/to/python-with-diffusers tests/golden/make_golden_models_dit.py
 Writes models/dit.json, models/dit.safetensors (outputs whole, gradients at a few places, their norms) and keys/dit_xl_2.txt. Weights and inputs follow
-hashed_weights.py; tests/python/test_models_dit.py repeats the calls.
+hashed_weights.py; tests/python/models/test_models_dit.py repeats the calls.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 Usage: /path/to/python-with-torch-and-diffusers tests/golden/make_golden_models_unet.py
 Writes models/unet.json (versions, cases) and models/unet.safetensors beside this file, and keys/*.txt: name and shape of every tensor of a state dict.
-Weights and inputs follow a rule that tests/python/test_models_unet.py has too, since the random numbers are the same: they need no storing. diffusers computes
-in float64, so that what is compared is the error of one side.
+Weights and inputs follow a rule that tests/python/models/test_models_unet.py has too, since the random numbers are the same: they need no storing.
+diffusers computes in float64, so that what is compared is the error of one side.
 """
 
 import itertools

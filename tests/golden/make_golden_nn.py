@@ -1,8 +1,8 @@
 """Golden files of layers: for each case what PyTorch has as initial parameters from a seed, state-dict keys, repr, output and gradients.
 
 Usage: /path/to/python-with-torch tests/golden/make_golden_nn.py
-Writes nn.json (cases, reprs, keys) and nn.safetensors (numbers, thinned to 40 values a tensor) beside this file. tests/python/test_nn_golden.py evaluates the
-same expressions with Scaffolding; the random numbers are the same, so that inputs need no storing.
+Writes nn.json (cases, reprs, keys) and nn.safetensors (numbers, thinned to 40 values a tensor) beside this file. tests/python/nn/test_nn_golden.py evaluates
+the same expressions with Scaffolding; the random numbers are the same, so that inputs need no storing.
 """
 
 import json

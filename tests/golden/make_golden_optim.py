@@ -3,7 +3,7 @@
     python tests/golden/make_golden_optim.py      # a Python that has torch and diffusers
 
 Optimizers: the parameters after each of ten steps with fixed gradients, for sets of options, and the state dictionary after
-the fifth. Schedules: the rates of two groups after each step. tests/python/test_optim*.py and test_amp.py read the file.
+the fifth. Schedules: the rates of two groups after each step. tests/python/optim/test_optim*.py and test_amp.py read the file.
 """
 
 import json

@@ -3,7 +3,7 @@
     python tests/golden/make_golden_pipelines.py      # a Python that has torch, diffusers and transformers
 
 cases.json holds configs and calls, pictures.safetensors what came out (uint8 [B, H, W, 3], latents float32), tokenizer/ a small CLIP vocabulary.
-tests/python/test_pipelines.py makes the same pipelines and repeats the calls.
+tests/python/diffusion/test_pipelines.py makes the same pipelines and repeats the calls.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """Golden file of quantised storage: what bitsandbytes (on the CPU) and PyTorch's float8 conversions give.
 
 Usage: /path/to/python-with-torch-and-bitsandbytes tests/golden/make_golden_quantize.py
-Writes quantize.safetensors, made with bitsandbytes 0.50.2 and torch 2.15; tests/python/test_quantize.py compares.
+Writes quantize.safetensors, made with bitsandbytes 0.50.2 and torch 2.15; tests/python/ops/test_quantize.py compares.
 """
 
 import pathlib

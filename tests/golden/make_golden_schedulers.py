@@ -4,7 +4,7 @@
 
 Each case names the class, its config, and the arguments of set_timesteps and step. It holds timesteps, sigmas, some of the
 samples of the run, and add_noise and get_velocity at two timesteps; flow matching has steps of tokens at several timesteps
-besides. tests/python/test_schedulers.py reads the files.
+besides. tests/python/diffusion/test_schedulers.py reads the files.
 """
 
 import inspect

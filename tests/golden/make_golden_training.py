@@ -1,7 +1,8 @@
 """Golden file of the training objective: the losses of 20 steps of a tiny UNet, trained as diffusers' scripts do.
 
 Usage: /path/to/python-with-diffusers tests/golden/make_golden_training.py
-Writes training.json. Weights and data follow hashed_weights.py, noise and timesteps torch's generator; tests/python/test_training.py repeats the runs.
+Writes training.json. Weights and data follow hashed_weights.py, noise and timesteps torch's generator;
+tests/python/diffusion/test_training.py repeats the runs.
 The loops are those of examples/text_to_image/train_text_to_image.py and, for flow matching, examples/dreambooth/train_dreambooth_sd3.py.
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 import scaffolding as sf
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "golden"))  # what the makers of golden files share with the tests
+sys.path[:0] = [str(folder) for folder in pathlib.Path(__file__).parent.rglob("[a-z]*") if folder.is_dir()]  # what tests of other folders are made with
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@
 
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/kernel.h"
 
 namespace sf::cpu {
 
@@ -52,3 +53,11 @@ std::string processor_name() {
 }
 
 }  // namespace sf::cpu
+
+// Kernels for instruction sets that this processor lacks stay out of the tables.
+void sf::detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(),
+                                 const char* isa) {
+  cpu::Isa level;
+  if (isa && (!cpu::isa_from_name(isa, level) || !cpu::has(level))) return;
+  table.add(device, {provider, isa, priority, fn, supports});
+}

@@ -8,7 +8,6 @@
 
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/tensor_view.h"
-#include "scaffolding/ops/matmul/kernel.h"
 
 namespace sf::cpu::onednn {
 
@@ -23,7 +22,6 @@ dnnl::memory::desc any_layout(dnnl::memory::dims sizes, DType t);
 // Equal for equal layouts: names a packed weight, which primitives of many shapes may share.
 int64_t fingerprint(const dnnl::memory::desc& desc);
 dnnl::memory wrap(const dnnl::memory::desc& desc, const void* data);  // data is written through for outputs
-void append(dnnl::post_ops& ops, Activation act);                     // nothing for None
 dnnl::primitive_attr attributes(const dnnl::post_ops& ops = {});      // scratchpad from the caller
 
 // A compiled primitive with the layouts it chose. Executable from any thread at once: scratch memory comes with the call.

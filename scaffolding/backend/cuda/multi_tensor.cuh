@@ -1,7 +1,7 @@
 // Passes over the elements of many tensors, dozens a launch: optimizers and their like.
 #pragma once
-#include "scaffolding/backend/cuda/extent.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/backend/cuda/pointers.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 
 namespace sf::cuda {

@@ -15,4 +15,17 @@ template <class T> DeviceTable device_table(Device device, const T* first, int64
   return device_table(device, static_cast<const void*>(first), size_t(count) * sizeof(T));
 }
 
+// The host's tables of a call, on the device for as long as this lives.
+struct DeviceTables {
+  Device device;
+  DeviceTable kept[16];
+  int count = 0;
+
+  explicit DeviceTables(Device d) : device(d) {}
+  template <class T> const T* operator()(const T* first, int64_t n) {
+    kept[count] = device_table(device, first, n);
+    return kept[count++]->template as<const T>();
+  }
+};
+
 }  // namespace sf::cuda

@@ -1,4 +1,4 @@
-// Schedulers from C++. Whole runs against diffusers are in tests/python/test_schedulers.py.
+// Schedulers from C++. Whole runs against diffusers are in tests/python/diffusion/test_schedulers.py.
 #include <gtest/gtest.h>
 
 #include <cmath>

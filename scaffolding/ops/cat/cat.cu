@@ -1,8 +1,9 @@
 // cat of dense pieces, tril and triu on CUDA: bytes are moved, up to 16 at a time.
 #include <algorithm>
 
-#include "scaffolding/backend/cuda/extent.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/backend/cuda/pointers.cuh"
+#include "scaffolding/backend/cuda/walk.cuh"
 #include "scaffolding/ops/cat/kernel.h"
 
 namespace sf::cuda {

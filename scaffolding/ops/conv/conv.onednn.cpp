@@ -7,6 +7,7 @@
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/core/scratch.h"
 #include "scaffolding/ops/conv/pointwise.h"
+#include "scaffolding/ops/matmul/post_ops.h"
 
 namespace sf {
 namespace {
@@ -138,7 +139,7 @@ std::shared_ptr<const dn::Compiled> primitive_of(const ConvForward& f) {
   return dn::compiled(key, [&](dn::Compiled& out) {
     dnnl::post_ops ops;
     if (f.residual) ops.append_sum(1);
-    dn::append(ops, f.act);
+    append(ops, f.act);
     auto pd = forward_desc(dnnl::prop_kind::forward_inference, activation(f.x), any_weight(f.weight, f.shape.groups, f.weight.dtype), bias_of(f.bias),
                            activation(f.y), geometry(f.shape, f.x, f.weight, f.y), ops);
     out = {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};

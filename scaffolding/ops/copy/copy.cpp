@@ -127,6 +127,33 @@ Tensor& copy_into(Tensor& self, const Tensor& src, bool non_blocking) {
   return autograd::assign_inplace("copy_", self, value.shape() == self.shape() ? value : value.expand(self.shape()));
 }
 
+// ---- to numbers of the host
+
+double Tensor::item() const {
+  SF_CHECK(defined() && numel() == 1, "item: needs a tensor with one element, got ", defined() ? sf::str(shape()) : "no tensor");
+  SF_CHECK_AS(RuntimeError, !device().is_meta(), "item: a meta tensor has no values");
+  char bytes[8];
+  if (device().is_cpu()) std::copy_n(static_cast<const char*>(data_ptr()), itemsize(), bytes);
+  else backend(device()).copy(bytes, Device::CPU, data_ptr(), device(), itemsize());
+  return visit_dtype(dtype(), [&](auto tag) -> double {
+    using T = typename decltype(tag)::type;
+    T v;
+    std::copy_n(bytes, sizeof v, reinterpret_cast<char*>(&v));
+    if constexpr (std::is_arithmetic_v<T>) return double(v);
+    else return to_float(v);
+  });
+}
+
+int64_t Tensor::item_int() const {
+  if (dtype() != kInt64 || !device().is_cpu() || numel() != 1) return int64_t(item());
+  return *data<int64_t>();
+}
+
+std::vector<double> Tensor::to_vector() const {
+  Tensor x = detach().to(Device::CPU).to(kFloat64).contiguous();
+  return {x.data<double>(), x.data<double>() + x.numel()};
+}
+
 SF_OP(clone, "input").doc("A copy of input with storage of its own.").kernels(copy_kernel);
 SF_OP(contiguous, "input").doc("input in row-major memory: itself, or a copy.").like("input.contiguous()").kernels(copy_kernel);
 

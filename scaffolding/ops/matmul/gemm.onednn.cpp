@@ -6,6 +6,7 @@
 #include "scaffolding/backend/cpu/onednn.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/core/scratch.h"
+#include "scaffolding/ops/matmul/post_ops.h"
 
 namespace sf {
 namespace {
@@ -50,7 +51,7 @@ std::shared_ptr<const dn::Compiled> primitive_of(const Gemm& g, const Plan& p) {
   key.add(int64_t(g.act));
   return dn::compiled(key, [&](dn::Compiled& out) {
     dnnl::post_ops ops;
-    dn::append(ops, g.act);
+    append(ops, g.act);
     memory::desc a = plain(p.a), c = plain(p.c);
     memory::desc b = p.packed ? dn::any_layout({1, p.b.sizes[1], p.b.sizes[2]}, p.b.dtype) : plain(p.b);
     memory::desc bias;

@@ -1,9 +1,9 @@
 // Maximum pooling on CUDA: a thread per output. Its gradient: a thread per input, which asks the outputs that see it for their maximum's place, since
 // windows overlap and nothing is added by atomics.
-#include "scaffolding/backend/cuda/extent.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/pool/kernel.h"
+#include "scaffolding/ops/spatial/extent.cuh"
 
 namespace sf::cuda {
 namespace {

@@ -8,7 +8,7 @@
 namespace sf::test {
 
 // Where two codes are equally near, rounding the input to 16 bits or the order of a product's factors decides: codes are compared in float32 and float64 only.
-// torch has none of these ops; tests/python/test_quantize.py compares with bitsandbytes.
+// torch has none of these ops; tests/python/ops/test_quantize.py compares with bitsandbytes.
 SF_OP_TEST(quantize_nf4) {
   sample(randn({5, 64})).no_low_precision().no_golden();
   sample(randn({3, 77})).no_low_precision().no_golden();  // ends within a block and a byte
@@ -39,7 +39,7 @@ SF_OP_TEST(dequantize_blockwise) {
   sample(randint(0, 256, {300}, kUInt8), rand({5}), kBFloat16, 64).no_golden();
   rejects("absmax must have 2 element(s)", randint(0, 256, {5, 100}, kUInt8), rand({3}));
 }
-// Gradients go to input and bias alone, which tests/python/test_quantize.py compares with those of the dequantised weight; one for absmax is refused.
+// Gradients go to input and bias alone, which tests/python/ops/test_quantize.py compares with those of the dequantised weight; one for absmax is refused.
 SF_OP_TEST(linear_nf4) {
   sample(randn({3, 5, 32}), randint(0, 256, {192, 1}, kUInt8), rand({6}), none, none, randn({12}), 12).no_golden().no_grad();
   sample(randn({4, 20}), randint(0, 256, {70, 1}, kUInt8), randint(0, 256, {3}, kUInt8), rand({1}), rand({}), none, 7).no_golden().no_grad();

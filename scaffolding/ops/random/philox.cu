@@ -1,7 +1,7 @@
 // torch's CUDA numbers on CUDA: the launch is torch's own, so that every element comes from the same thread and round (philox_numbers.h).
 #include "scaffolding/backend/cuda/element.cuh"
-#include "scaffolding/backend/cuda/extent.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/backend/cuda/pointers.cuh"
 #include "scaffolding/ops/random/philox_numbers.h"
 
 namespace sf::cuda {

@@ -1,8 +1,8 @@
 // Padding by maps, nearest neighbours, and separable filters (interpolation, averages) on CUDA: each thread gathers what one element of the
 // result is made of, in gradients too, so that nothing is added by atomics.
-#include "scaffolding/backend/cuda/extent.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
+#include "scaffolding/ops/spatial/extent.cuh"
 
 namespace sf::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // unfold and fold on CUDA: a thread per element of the result, which gathers; sums of fold are in a fixed order.
 #include "scaffolding/backend/cuda/element.cuh"
-#include "scaffolding/backend/cuda/extent.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
+#include "scaffolding/ops/spatial/extent.cuh"
 #include "scaffolding/ops/unfold/kernel.h"
 
 namespace sf::cuda {

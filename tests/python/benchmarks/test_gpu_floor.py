@@ -1,0 +1,38 @@
+"""benchmarks/gpu_floor.py in the dry emulator: how many launches the networks ask for, as upper bounds, so that a fusion that gets lost is noticed."""
+
+import os
+import re
+import subprocess
+import sys
+
+import folders
+import pytest
+
+from scaffolding import cuda
+
+SCRIPT = folders.ROOT / "benchmarks" / "gpu_floor.py"
+LIBRARY = os.environ.get("SF_CUDA_LIBRARY", "")
+
+
+# The operations are those of the networks, whatever the kernels: they must not change.
+@pytest.mark.parametrize(
+    ("row", "most_nodes", "gflop"),
+    [
+        ("UNet SD2.1 b2 64x64", 391, 1600.6),
+        ("UNet SDXL b2 128x128", 1078, 13417.5),
+        ("UNet SD2.1 b2 64x64, float8", 391, 1600.6),
+        ("UNet SDXL b2 128x128, float8", 1078, 13417.5),
+        ("VAE decode 512", 118, 2514.5),
+        ("VAE decode 1024", 149, 10470.4),
+        ("training SD2.1 b16", 1828, 39548.3),
+        ("train step 256-512-10 batch 32", 15, 0.0),
+    ],
+)
+def test_launches_stay_below_what_they_were(row, most_nodes, gflop):
+    if "cuda_emulator" not in LIBRARY:
+        pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
+    ran = subprocess.run([sys.executable, SCRIPT, "--row", row], env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1"}, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    nodes, work = re.search(rf"^{re.escape(row)}: (\d+) nodes, ([\d.]+) GFLOP", ran.stdout, re.MULTILINE).groups()
+    assert float(work) == pytest.approx(gflop, rel=1e-4)
+    assert 0 < int(nodes) <= most_nodes, ran.stdout
