@@ -1,6 +1,6 @@
 // DiTTransformer2DModel: diffusion with a transformer over patches, told a class label (Peebles and Xie 2022, arXiv 2212.09748).
 #pragma once
-#include "scaffolding/models/attention.h"
+#include "scaffolding/models/parts/attention.h"
 
 namespace sf::models {
 

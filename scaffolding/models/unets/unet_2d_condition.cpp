@@ -5,9 +5,9 @@
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/models/context_cache.h"
-#include "scaffolding/models/resnet.h"
-#include "scaffolding/models/time_shifts.h"
+#include "scaffolding/models/parts/context_cache.h"
+#include "scaffolding/models/parts/resnet.h"
+#include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {

@@ -1,6 +1,6 @@
 // UNet2DConditionModel: the denoiser of Stable Diffusion 1.x, 2.x and XL.
 #pragma once
-#include "scaffolding/models/embeddings.h"
+#include "scaffolding/models/parts/embeddings.h"
 #include "scaffolding/models/unets/unet_2d_blocks.h"
 #include "scaffolding/nn/embedding.h"
 

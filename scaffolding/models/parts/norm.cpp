@@ -1,4 +1,4 @@
-#include "scaffolding/models/normalization.h"
+#include "scaffolding/models/parts/norm.h"
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/ops/ops.h"

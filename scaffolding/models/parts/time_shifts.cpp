@@ -1,6 +1,6 @@
-#include "scaffolding/models/time_shifts.h"
+#include "scaffolding/models/parts/time_shifts.h"
 
-#include "scaffolding/models/packed_projections.h"
+#include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {

@@ -1,5 +1,5 @@
 // What a network makes of its text is computed once per text, and changes no number.
-#include "scaffolding/models/context_cache.h"
+#include "scaffolding/models/parts/context_cache.h"
 
 #include <gtest/gtest.h>
 

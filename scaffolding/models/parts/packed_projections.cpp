@@ -1,9 +1,9 @@
-#include "scaffolding/models/packed_projections.h"
+#include "scaffolding/models/parts/packed_projections.h"
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/set_data.h"
-#include "scaffolding/models/attention.h"
-#include "scaffolding/models/float8_path.h"
+#include "scaffolding/models/parts/attention.h"
+#include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/cat/cat.h"

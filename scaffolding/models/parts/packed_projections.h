@@ -1,6 +1,6 @@
 // Weights of projections that read the same input, side by side in memory, so that one product does them all where no gradient is recorded.
 #pragma once
-#include "scaffolding/models/resnet.h"
+#include "scaffolding/models/parts/resnet.h"
 
 namespace sf::models {
 

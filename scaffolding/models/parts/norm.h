@@ -1,6 +1,6 @@
 // Normalisations of tokens in transformer blocks, under diffusers' names and keys.
 #pragma once
-#include "scaffolding/models/embeddings.h"
+#include "scaffolding/models/parts/embeddings.h"
 #include "scaffolding/nn/embedding.h"
 #include "scaffolding/nn/linear.h"
 #include "scaffolding/nn/norm.h"

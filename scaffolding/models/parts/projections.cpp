@@ -1,4 +1,4 @@
-#include "scaffolding/models/float8_path.h"
+#include "scaffolding/models/parts/projections.h"
 
 namespace sf::models {
 

@@ -1,7 +1,7 @@
 // Attention between tokens [B, N, C] and the blocks around it, under diffusers' names and keys.
 #pragma once
 #include "scaffolding/models/model.h"
-#include "scaffolding/models/normalization.h"
+#include "scaffolding/models/parts/norm.h"
 #include "scaffolding/nn/dropout.h"
 #include "scaffolding/nn/linear.h"
 #include "scaffolding/nn/norm.h"

@@ -1,8 +1,8 @@
-#include "scaffolding/models/resnet.h"
+#include "scaffolding/models/parts/resnet.h"
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/models/time_shifts.h"
+#include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"

@@ -1,4 +1,4 @@
-#include "scaffolding/models/context_cache.h"
+#include "scaffolding/models/parts/context_cache.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // TimeShifts: what a network's residual blocks make of the time embedding, for all of them at once. In force on its thread for as long as it lives, and
 // only where no gradient is recorded; blocks are asked for in the order they were given.
 #pragma once
-#include "scaffolding/models/resnet.h"
+#include "scaffolding/models/parts/resnet.h"
 
 namespace sf::models {
 

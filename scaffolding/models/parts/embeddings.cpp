@@ -1,4 +1,4 @@
-#include "scaffolding/models/embeddings.h"
+#include "scaffolding/models/parts/embeddings.h"
 
 #include <cmath>
 
