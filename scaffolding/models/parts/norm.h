@@ -39,6 +39,8 @@ struct BlockModulation {
 BlockModulation block_modulation(const Tensor& all);  // [B, 6 C]: adaLN-Zero's
 // adaLN-single's (Chen et al. 2023, arXiv 2310.00426): one [B, 6 C] for all blocks, to which each adds a table [6, C] of its own.
 BlockModulation block_modulation(const Tensor& all, const Tensor& scale_shift_table);
+// The rows of table[n, C] + given[B, n, C] or [B, 1, C], each [B, C].
+Tensors rows_with_table(const Tensor& table, const Tensor& given);
 
 // adaLN-Zero (Peebles and Xie 2022, arXiv 2212.09748): what a transformer block takes from a timestep and a label.
 struct AdaLayerNormZero : nn::Module {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/ops/ops.h"
 
@@ -21,6 +20,10 @@ TEST(Norms, ABlockIsToldSixThingsWithAndWithoutATableOfItsOwn) {
     EXPECT_EQ(difference(with_table[size_t(i)], all.narrow(1, 4 * i, 4) + table.narrow(0, i, 1)), 0);
     EXPECT_EQ(with_table[size_t(i)].shape(), (Shape{2, 4}));
   }
+  const Tensor one = randn({2, 1, 4});  // the same given to each row
+  const Tensors rows = rows_with_table(table.narrow(0, 0, 2), one);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(difference(rows[1], one.squeeze(1) + table.narrow(0, 1, 1)), 0);
 }
 
 TEST(Norms, RowsAreWrittenInFloat8WhereTheyAreReadSoAndNobodyLooks) {
