@@ -9,9 +9,9 @@
 #include "bind_nn.h"
 #include "bind_object.h"
 #include "scaffolding/core/default_device.h"
-#include "scaffolding/models/embeddings.h"
 #include "scaffolding/models/model_files.h"
-#include "scaffolding/models/packed_projections.h"
+#include "scaffolding/models/parts/embeddings.h"
+#include "scaffolding/models/parts/packed_projections.h"
 
 namespace sf::py {
 

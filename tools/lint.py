@@ -147,6 +147,19 @@ def check_python(path, text, complain):
                 complain(path, number, "only tests/golden, benchmarks and programs in tests/conformance may import torch")
 
 
+# How fast a layer is computed is decided once for all models, in models/parts.
+DECIDED_IN_PARTS = re.compile(r"\b(is_looked_at|is_cuda|autocast)\b|[Ff]loat8|LinearFP8|_fp8\b|looked_at\.h|nn/joined\.h")
+
+
+def check_models(path, text, complain):
+    """Models say what is computed; on which device, past whose calls and in which dtype is decided by their parts."""
+    if path.parts[:2] != ("scaffolding", "models") or path.parts[2] == "parts" or path.name.endswith(("_test.cpp", "_bench.cpp")):
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if found := DECIDED_IN_PARTS.search(line):
+            complain(path, number, f"{found[0]} in a model: who looks on, devices, autocast and float8 are decided in scaffolding/models/parts")
+
+
 def check_folders(files, complain):
     for folder in sorted({p for f in files for p in f.parents}):
         if folder.name in FORBIDDEN_FOLDERS and str(folder) not in ALLOWED_FOLDERS:
@@ -237,6 +250,7 @@ def main():
             check_named_files(path, text, endings, complain)
         if path.suffix in CPP:
             check_cpp(path, text, known, complain)
+            check_models(path, text, complain)
         elif path.suffix == ".py":
             check_python(path, text, complain)
         elif path.suffix == ".md":

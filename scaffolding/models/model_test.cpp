@@ -4,8 +4,8 @@
 #include "scaffolding/io/safetensors.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
-#include "scaffolding/models/embeddings.h"
 #include "scaffolding/models/model_files.h"
+#include "scaffolding/models/parts/embeddings.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 

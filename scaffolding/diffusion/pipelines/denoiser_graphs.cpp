@@ -8,7 +8,7 @@
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/models/packed_projections.h"
+#include "scaffolding/models/parts/packed_projections.h"
 
 namespace sf::diffusion {
 

@@ -6,7 +6,7 @@
 
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/diffusion/pipelines/components.h"
-#include "scaffolding/models/context_cache.h"
+#include "scaffolding/models/parts/context_cache.h"
 
 namespace sf::diffusion {
 

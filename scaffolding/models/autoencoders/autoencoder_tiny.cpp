@@ -5,7 +5,7 @@
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
-#include "scaffolding/models/activations.h"
+#include "scaffolding/models/parts/activations.h"
 #include "scaffolding/nn/norm.h"
 #include "scaffolding/nn/shape.h"
 #include "scaffolding/nn/state_dict.h"

@@ -2,9 +2,9 @@
 // the distribution that an encoder gives. Pictures are [B, C, H, W]; inside, they are channels-last.
 #pragma once
 #include "scaffolding/core/generator.h"
-#include "scaffolding/models/attention.h"
 #include "scaffolding/models/model.h"
-#include "scaffolding/models/resnet.h"
+#include "scaffolding/models/parts/attention.h"
+#include "scaffolding/models/parts/resnet.h"
 
 namespace sf::models {
 

@@ -5,9 +5,9 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
+#include "scaffolding/models/parts/attention.h"
+#include "scaffolding/models/parts/feed_forward.h"
 #include "scaffolding/nn/init.h"
-#include "scaffolding/nn/joined.h"
-#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -34,7 +34,7 @@ namespace {
 
 const char* const kWho = "CLIPTextModel";
 
-// transformers' name of an activation -> linear_act's.
+// transformers' name of an activation -> ProjectOptions'.
 constexpr std::pair<std::string_view, const char*> kActivations[] = {{"quick_gelu", "quick_gelu"},
                                                                      {"gelu", "gelu"},
                                                                      {"gelu_new", "gelu_tanh"},
@@ -47,12 +47,6 @@ const char* activation_of(const std::string& hidden_act) {
   for (auto& [name, op] : kActivations)
     if (name == hidden_act) return op;
   fail(kWho, ": hidden_act must be quick_gelu, gelu, gelu_new, gelu_pytorch_tanh, relu, silu or swish, got '", hidden_act, "'");
-}
-
-Tensor activate(const Tensor& x, const std::string& name) {  // a name of linear_act
-  if (name == "quick_gelu") return quick_gelu(x);
-  if (name == "relu") return relu(x);
-  return name == "silu" ? silu(x) : gelu(x, name == "gelu" ? "none" : "tanh");
 }
 
 CLIPTextConfig checked(CLIPTextConfig c) {
@@ -111,11 +105,18 @@ CLIPAttention::CLIPAttention(const CLIPTextConfig& c)
   init_linear(out_proj, c.initializer_factor / std::sqrt(double(c.hidden_size)));
 }
 
-Tensor CLIPAttention::forward(const Tensor& x, const Tensor& mask) const {
-  auto heads = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), num_heads, -1}).transpose(1, 2); };
-  Tensor y = scaled_dot_product_attention(heads(q_proj(x)), heads(k_proj(x)), heads(v_proj(x)), mask, training ? dropout : 0, !mask);
-  return out_proj(y.transpose(1, 2).flatten(2));
+// Values first: the gradients of x are added up in the reverse of this order.
+Tensor CLIPAttention::compute(const Tensor& x, const Tensor& mask, const Tensor& residual) const {
+  const Tensors vkq = project_each({&v_proj, &k_proj, &q_proj}, x);
+  const Tensor y = attend(vkq[2], vkq[1], vkq[0], num_heads, {.mask = mask, .causal = !mask, .dropout = training ? dropout : 0});
+  return project(out_proj, y, {.residual = residual});
 }
+
+Tensor CLIPAttention::beside(const Tensor& residual, const Tensor& x, const Tensor& mask) const {
+  return is_plain(*this) ? compute(x, mask, residual) : residual + (*this)(x, mask);
+}
+
+bool CLIPAttention::pack() { return is_plain(*this) && models::pack({&v_proj, &k_proj, &q_proj}); }
 
 CLIPMLP::CLIPMLP(const CLIPTextConfig& c)
     : activation(activation_of(c.hidden_act)), fc1(c.hidden_size, c.intermediate_size), fc2(c.intermediate_size, c.hidden_size) {
@@ -123,9 +124,9 @@ CLIPMLP::CLIPMLP(const CLIPTextConfig& c)
   init_linear(fc2, branch_std(c));
 }
 
-Tensor CLIPMLP::forward(const Tensor& x) const {
-  if (Tensor y = nn::joined(x, fc1, activation, nullptr, fc2)) return y;
-  return fc2(is_looked_at(fc1) ? activate(fc1(x), activation) : linear_act(x, fc1.weight, fc1.bias, activation));
+Tensor CLIPMLP::forward(const Tensor& x) const { return two_layers(fc1, activation, nullptr, fc2, x); }
+Tensor CLIPMLP::beside(const Tensor& residual, const Tensor& x) const {
+  return is_plain(*this) ? two_layers(fc1, activation, nullptr, fc2, x, residual) : residual + (*this)(x);
 }
 
 CLIPEncoderLayer::CLIPEncoderLayer(const CLIPTextConfig& c)
@@ -133,8 +134,8 @@ CLIPEncoderLayer::CLIPEncoderLayer(const CLIPTextConfig& c)
 
 Tensor CLIPEncoderLayer::forward(const Tensor& hidden_states, const Tensor& mask) const {
   auto layer = [this, mask](const Tensors& in) -> Tensors {
-    Tensor x = in[0] + self_attn(layer_norm1(in[0]), mask);
-    return {x + mlp(layer_norm2(x))};
+    Tensor x = self_attn.beside(in[0], layer_norm1(in[0]), mask);
+    return {mlp.beside(x, layer_norm2(x))};
   };
   return run(layer, {hidden_states})[0];
 }

@@ -2,6 +2,7 @@
 // its last layer) and SDXL (ViT-L and bigG).
 #pragma once
 #include "scaffolding/models/model.h"
+#include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/embedding.h"
 #include "scaffolding/nn/linear.h"
 #include "scaffolding/nn/norm.h"
@@ -27,22 +28,28 @@ struct CLIPTextEmbeddings : nn::Module {
   Tensor forward(const Tensor& input_ids, const Tensor& position_ids = {}) const;  // ids[B, N] -> [B, N, hidden]
 };
 
-struct CLIPAttention : nn::Module {
+struct CLIPAttention : nn::Module, PackedPart {
   int64_t num_heads;
   double dropout;
   nn::Linear k_proj, v_proj, q_proj, out_proj;
   SF_MODULE(CLIPAttention, k_proj, v_proj, q_proj, out_proj)
   explicit CLIPAttention(const CLIPTextConfig& c);
   // mask: bool, broadcasts to [B, heads, N, N]; absent: causal.
-  Tensor forward(const Tensor& hidden_states, const Tensor& mask = {}) const;
+  Tensor forward(const Tensor& hidden_states, const Tensor& mask = {}) const { return compute(hidden_states, mask, {}); }
+  Tensor beside(const Tensor& residual, const Tensor& hidden_states, const Tensor& mask = {}) const;  // residual + (*this)(hidden_states, mask)
+  bool pack() override;
+
+ private:
+  Tensor compute(const Tensor& x, const Tensor& mask, const Tensor& residual) const;
 };
 
 struct CLIPMLP : nn::Module {
-  std::string activation;  // as linear_act names it
+  std::string activation;  // as ProjectOptions names it
   nn::Linear fc1, fc2;
   SF_MODULE(CLIPMLP, fc1, fc2)
   explicit CLIPMLP(const CLIPTextConfig& c);
   Tensor forward(const Tensor& hidden_states) const;
+  Tensor beside(const Tensor& residual, const Tensor& hidden_states) const;  // residual + (*this)(hidden_states)
 };
 
 struct CLIPEncoderLayer : CheckpointedModule {

@@ -4,8 +4,6 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/transformers/dit_transformer_2d.h"
-#include "scaffolding/nn/joined.h"
-#include "scaffolding/nn/looked_at.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -63,10 +61,10 @@ DiTBlock::DiTBlock(const DiTConfig& c)
 
 Tensor DiTBlock::forward(const Tensor& hidden_states, const Tensor& conditioning, const Tensor& text, const Tensor& mask) const {
   auto block = [this, mask, with_text = bool(text)](const Tensors& in) -> Tensors {
-    Tensors m = chunk(adaLN_modulation(silu(in[1])), 6, 1);
-    Tensor x = gated_residual(in[0], m[2], attn1(layer_norm_modulate(in[0], m[1], m[0], {}, {}, kEps)));
-    if (with_text) x = x + attn2(layer_norm(x, {x.size(-1)}, {}, {}, kEps), in[2], mask);
-    return {gated_residual(x, m[5], ff(layer_norm_modulate(x, m[4], m[3], {}, {}, kEps)))};
+    const BlockModulation m = block_modulation(adaLN_modulation(silu(in[1])));
+    Tensor x = gated_residual(in[0], m.gate_msa, attn1(layer_norm_modulate(in[0], m.scale_msa, m.shift_msa, {}, {}, kEps)));
+    if (with_text) x = attn2.beside(x, layer_norm(x, {x.size(-1)}, {}, {}, kEps), in[2], mask);
+    return {gated_residual(x, m.gate_mlp, ff(layer_norm_modulate(x, m.scale_mlp, m.shift_mlp, {}, {}, kEps)))};
   };
   return run(block, text ? Tensors{hidden_states, conditioning, text} : Tensors{hidden_states, conditioning})[0];
 }
@@ -74,8 +72,7 @@ Tensor DiTBlock::forward(const Tensor& hidden_states, const Tensor& conditioning
 DiTTextProjection::DiTTextProjection(int64_t context_dim, int64_t hidden_size) : linear_1(context_dim, hidden_size), linear_2(hidden_size, hidden_size) {}
 
 Tensor DiTTextProjection::forward(const Tensor& text) const {
-  if (Tensor y = nn::joined(text, linear_1, "gelu_tanh", nullptr, linear_2)) return y;
-  return linear_2(is_looked_at(linear_1) ? gelu(linear_1(text), "tanh") : linear_act(text, linear_1.weight, linear_1.bias, "gelu_tanh"));
+  return project_text({&linear_1, &linear_2}, text, [this](const Tensor& t) { return two_layers(linear_1, "gelu_tanh", nullptr, linear_2, t); });
 }
 
 DiTModel::DiTModel(Config config)

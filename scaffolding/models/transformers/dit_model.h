@@ -1,7 +1,10 @@
 // DiTModel: diffusion with a transformer over patches of pictures or videos, told a text. The blocks are DiT's (Peebles and Xie
 // 2022, arXiv 2212.09748) with attention to the text between, as in PixArt-alpha (Chen et al. 2023, arXiv 2310.00426).
 #pragma once
-#include "scaffolding/models/attention.h"
+#include "scaffolding/models/model.h"
+#include "scaffolding/models/parts/attention.h"
+#include "scaffolding/models/parts/feed_forward.h"
+#include "scaffolding/models/parts/norm.h"
 
 namespace sf::models {
 

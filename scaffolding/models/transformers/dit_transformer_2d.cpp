@@ -61,9 +61,9 @@ DiTTransformerBlock::DiTTransformerBlock(const DiTTransformer2DConfig& c)
 
 Tensor DiTTransformerBlock::forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const {
   auto block = [=, this](const Tensors& in) -> Tensors {
-    Tensors m = norm1.forward(timestep, class_labels, in[0].dtype());
-    Tensor x = gated_residual(in[0], m[2], attn1(layer_norm_modulate(in[0], m[1], m[0], {}, {}, kModulatedEps)));
-    return {gated_residual(x, m[5], ff(layer_norm_modulate(x, m[4], m[3], norm3.weight, norm3.bias, norm3.eps)))};
+    const BlockModulation m = norm1.forward(timestep, class_labels, in[0].dtype());
+    Tensor x = gated_residual(in[0], m.gate_msa, attn1(layer_norm_modulate(in[0], m.scale_msa, m.shift_msa, {}, {}, kModulatedEps)));
+    return {gated_residual(x, m.gate_mlp, ff(layer_norm_modulate(x, m.scale_mlp, m.shift_mlp, norm3.weight, norm3.bias, norm3.eps)))};
   };
   return run(block, {hidden_states})[0];
 }

@@ -1,6 +1,9 @@
 // DiTTransformer2DModel: diffusion with a transformer over patches, told a class label (Peebles and Xie 2022, arXiv 2212.09748).
 #pragma once
-#include "scaffolding/models/attention.h"
+#include "scaffolding/models/model.h"
+#include "scaffolding/models/parts/attention.h"
+#include "scaffolding/models/parts/feed_forward.h"
+#include "scaffolding/models/parts/norm.h"
 
 namespace sf::models {
 

@@ -103,8 +103,7 @@ Tensor Transformer2DModel::forward(const Tensor& hidden_states, const Tensor& en
   Tensor h = norm(hidden_states);
   h = linear_in ? (*linear_in)(to_tokens(h)) : to_tokens((*conv_in)(h));
   for (auto& block : transformer_blocks) h = block(h, mask, encoder_hidden_states, encoder_mask, timestep);
-  if (linear_out && hidden_states.is_contiguous(MemoryFormat::ChannelsLast))
-    return to_picture(linear_beside(to_tokens(hidden_states), *linear_out, nullptr, h));
+  if (linear_out && hidden_states.is_contiguous(MemoryFormat::ChannelsLast)) return to_picture(project(*linear_out, h, {.residual = to_tokens(hidden_states)}));
   return (linear_out ? to_picture((*linear_out)(h)) : (*conv_out)(to_picture(h))) + hidden_states;
 }
 

@@ -1,6 +1,6 @@
 // Transformer2DModel: transformer blocks over the pixels of a picture. A model of its own, and the attention of UNets.
 #pragma once
-#include "scaffolding/models/attention.h"
+#include "scaffolding/models/parts/transformer_block.h"
 #include "scaffolding/nn/conv.h"
 
 namespace sf::models {

@@ -1,7 +1,7 @@
 // The levels of UNets, under diffusers' names and keys. Pictures are [B, C, H, W]; with checkpointing on, residual blocks and
 // transformer blocks are computed again in the backward pass one by one.
 #pragma once
-#include "scaffolding/models/resnet.h"
+#include "scaffolding/models/parts/resnet.h"
 #include "scaffolding/models/transformers/transformer_2d.h"
 
 namespace sf::models {

@@ -1,13 +1,8 @@
 #include "scaffolding/models/unets/unet_2d_condition.h"
 
-#include <algorithm>
-
-#include "scaffolding/autograd/autocast.h"
-#include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/models/context_cache.h"
-#include "scaffolding/models/resnet.h"
-#include "scaffolding/models/time_shifts.h"
+#include "scaffolding/models/parts/projections.h"
+#include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -259,8 +254,7 @@ Tensor UNet2DConditionModel::embed(const Tensor& sample, const Tensor& timestep,
   SF_CHECK(timestep.ndim() == 0 || (timestep.ndim() == 1 && (timestep.size(0) == 1 || timestep.size(0) == batch)), kName,
            ": timestep must be one number or one for each of ", batch, " samples, got ", timestep.shape());
   // One row for all samples where nothing but the time is told: their shifts are then biases.
-  const bool alike = sample.device().is_cuda() && !autograd::grad_enabled() && !autocast::active() && timestep.numel() == 1 && !timestep_cond &&
-                     !class_embedding && !add_embedding;
+  const bool alike = TimeShifts::are_joined_on(sample.device()) && timestep.numel() == 1 && !timestep_cond && !class_embedding && !add_embedding;
   Tensor steps = (timestep.ndim() ? timestep : timestep.unsqueeze(0)).expand({alike ? 1 : batch});
   SF_CHECK(!timestep_cond || time_embedding.cond_proj, kName, ": timestep_cond is given, but the config has no time_cond_proj_dim");
   Tensor emb = time_embedding(timestep_embedding(steps, width, timestep_options()).to(sample.dtype()), timestep_cond);
@@ -300,6 +294,8 @@ std::vector<const ResnetBlock2D*> UNet2DConditionModel::timed_blocks() const {
   return blocks;
 }
 
+bool UNet2DConditionModel::pack() { return TimeShifts::pack(timed_blocks()); }
+
 Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep, const Tensor& encoder_hidden_states, const Tensor& class_labels,
                                      const Tensor& timestep_cond, const Tensor& attention_mask, const Tensor& encoder_attention_mask, const Tensor& text_embeds,
                                      const Tensor& time_ids, const Tensors& control_down, const Tensor& control_mid, const Tensors& adapter) const {
@@ -312,12 +308,8 @@ Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep
   const Tensor mask = attention_bias(kName, "attention_mask", attention_mask, input.dtype());
   const Tensor context_mask = attention_bias(kName, "encoder_attention_mask", encoder_attention_mask, input.dtype());
   const Tensor emb = embed(input, timestep, class_labels, timestep_cond, encoder_hidden_states, text_embeds, time_ids);
-  std::optional<TimeShifts> shifts;
-  if (input.device().is_cuda() && !autograd::grad_enabled() && !autocast::active()) {
-    auto blocks = timed_blocks();
-    if (std::all_of(blocks.begin(), blocks.end(), [](auto* b) { return b->takes_shifts(); })) shifts.emplace(emb, std::move(blocks));
-  }
-  const Tensor context = encoder_hid_proj ? project_context(*encoder_hid_proj, encoder_hidden_states) : encoder_hidden_states;
+  const TimeShifts shifts(emb, timed_blocks());
+  const Tensor context = encoder_hid_proj ? project_text(*encoder_hid_proj, encoder_hidden_states) : encoder_hidden_states;
 
   // Channels last from here on, so that pixels are tokens without a copy.
   Tensor h = conv_in(to_channels_last(options.center_input_sample ? 2 * input - 1 : input));

@@ -1,6 +1,7 @@
 // UNet2DConditionModel: the denoiser of Stable Diffusion 1.x, 2.x and XL.
 #pragma once
-#include "scaffolding/models/embeddings.h"
+#include "scaffolding/models/parts/embeddings.h"
+#include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/models/unets/unet_2d_blocks.h"
 #include "scaffolding/nn/embedding.h"
 
@@ -51,7 +52,7 @@ struct UNet2DConditionConfig {
   io::Fields fields();
 };
 
-struct UNet2DConditionModel : ConfiguredModel<UNet2DConditionConfig> {
+struct UNet2DConditionModel : ConfiguredModel<UNet2DConditionConfig>, PackedPart {
   static constexpr const char* kName = "UNet2DConditionModel";
   nn::Conv2d conv_in;
   TimestepEmbedding time_embedding;
@@ -81,9 +82,10 @@ struct UNet2DConditionModel : ConfiguredModel<UNet2DConditionConfig> {
                  const Tensor& time_ids = {}, const Tensors& down_block_additional_residuals = {}, const Tensor& mid_block_additional_residual = {},
                  const Tensors& down_intrablock_additional_residuals = {}) const;
 
-  std::vector<const ResnetBlock2D*> timed_blocks() const;  // the residual blocks, in one order
+  bool pack() override;  // the residual blocks' time projections
 
  private:
+  std::vector<const ResnetBlock2D*> timed_blocks() const;  // the residual blocks, in one order
   Tensor embed(const Tensor& sample, const Tensor& timestep, const Tensor& class_labels, const Tensor& timestep_cond, const Tensor& encoder_hidden_states,
                const Tensor& text_embeds, const Tensor& time_ids) const;
   TimestepOptions timestep_options() const;

@@ -4,7 +4,7 @@ import pytest
 
 import scaffolding as sf
 from scaffolding import cuda
-from scaffolding.models import UNet2DConditionModel
+from scaffolding.models import CLIPTextModel, DiTModel, UNet2DConditionModel
 from scaffolding.profiler import profile
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
@@ -88,6 +88,32 @@ def test_packed_weights_are_saved_moved_and_written_as_others(tmp_path):
     assert not (predict(model) - expected).abs().max() < 1e-6
     there = predict(model)
     assert (predict(model.cpu(), "cpu") - there).abs().max() < 1e-4
+
+
+def text_encoder():
+    sizes = dict(vocab_size=30, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=8)
+    return CLIPTextModel(**sizes), lambda model: model(sf.tensor([[1, 2, 3], [4, 5, 6]], device=model.device))[0]
+
+
+def transformer():
+    sf.manual_seed(1)
+    x, text = sf.randn(2, 4, 8, 8), sf.randn(2, 5, 12)
+    model = DiTModel(patch_size=2, in_channels=4, hidden_size=32, depth=2, num_heads=4, context_dim=12)
+    return model, lambda model: model(x.to(model.device), sf.tensor(7, device=model.device), text.to(model.device)).sample
+
+
+@pytest.mark.parametrize(("make", "residuals"), [(text_encoder, 2), (transformer, 1)])
+def test_every_network_of_such_parts_is_packed_and_adds_residuals_in_products(make, residuals):
+    model, call = make()
+    layers = 2
+    with sf.no_grad():
+        expected = call(model.eval())
+        model = model.to("cuda")
+        apart = calls("gemm", lambda: call(model))
+        assert calls("linear_add", lambda: call(model)) == residuals * layers
+        model.fuse_qkv_projections()
+        assert apart - calls("gemm", lambda: call(model)) == 2 * layers
+        assert (call(model).cpu() - expected).abs().max() < 1e-4
 
 
 def test_hooks_see_each_projection_of_a_packed_attention():

@@ -1,4 +1,4 @@
-#include "scaffolding/models/resnet.h"
+#include "scaffolding/models/parts/resnet.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
-#include "scaffolding/models/normalization.h"
+#include "scaffolding/models/parts/norm.h"
 
+#include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/ops/ops.h"
 
@@ -26,11 +28,28 @@ Tensor TransformerNorm::forward(const Tensor& x, const Tensor& timestep) const {
   return layer_norm_modulate(x, parts[0].expand({batch, dim}), parts[1].expand({batch, dim}), {}, {}, eps);
 }
 
+bool TransformerNorm::writes_float8() const { return !emb && is_plain(*this) && !autograd::grad_enabled() && !autocast::active(); }
+ProjectionInput TransformerNorm::in_float8(const Tensor& x) const { return {layer_norm_fp8(x, weight, bias, eps), x.dtype()}; }
+
+namespace {
+BlockModulation of_rows(const Tensors& m) { return {m[0], m[1], m[2], m[3], m[4], m[5]}; }
+}  // namespace
+
+Tensors rows_with_table(const Tensor& table, const Tensor& given) {
+  const Tensor sum = table.unsqueeze(0) + given;
+  Tensors rows;
+  for (int64_t i = 0; i < sum.size(1); ++i) rows.push_back(sum.select(1, i));
+  return rows;
+}
+
+BlockModulation block_modulation(const Tensor& all) { return of_rows(chunk(all, 6, 1)); }
+BlockModulation block_modulation(const Tensor& all, const Tensor& table) { return of_rows(rows_with_table(table, all.reshape({all.size(0), 6, -1}))); }
+
 AdaLayerNormZero::AdaLayerNormZero(int64_t embedding_dim, int64_t num_embeddings)
     : emb(num_embeddings, embedding_dim), linear(embedding_dim, 6 * embedding_dim) {}
 
-Tensors AdaLayerNormZero::forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const {
-  return chunk(linear(silu(emb.forward(timestep, class_labels, dtype))), 6, 1);
+BlockModulation AdaLayerNormZero::forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const {
+  return block_modulation(linear(silu(emb.forward(timestep, class_labels, dtype))));
 }
 
 }  // namespace sf::models

@@ -1,7 +1,8 @@
 // ContextCache: what a network makes of its text alone, the keys and values of cross-attention above all, kept from one call to the next. A sampling
 // run calls the denoiser dozens of times with one text. In force on a thread for as long as a Scope lives, and only where no gradient is recorded.
-// Owned by whoever runs the network; one thread at a time.
+// Owned by whoever runs the network; one thread at a time. Networks reach it through project_text (projections.h).
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "scaffolding/nn/linear.h"
@@ -22,11 +23,12 @@ class ContextCache {
   };
   static ContextCache* current();  // the calling thread's; null where none is in force
 
-  // projection(context). The result is shared: not to be written.
-  Tensor get(const nn::Linear& projection, const Tensor& context);
+  using Compute = std::function<Tensor(const Tensor& context)>;
+  // compute(context), which reads nothing else but these layers, or what stands in for them. The result is shared: not to be written.
+  Tensor get(const std::vector<const nn::Linear*>& layers, const Tensor& context, const Compute& compute);
   // After contexts were overwritten in place: computes all again, into the memory that the results had.
   void refresh();
-  int64_t computed() const { return computed_; }  // calls of projections so far
+  int64_t computed() const { return computed_; }  // calls of compute so far
 
  private:
   // The same memory, not written since.
@@ -37,17 +39,19 @@ class ContextCache {
     bool is(const Tensor& t) const;
   };
   struct Entry {
-    const nn::Linear* projection;
-    Seen context, weight, bias;
+    std::vector<const nn::Linear*> layers;
+    Compute compute;
+    Seen context;
+    std::vector<Seen> weights;  // of the layers
     Tensor result;
   };
-  static constexpr size_t kMostContexts = 2;  // of a projection: guidance in two calls has two texts
+  static constexpr size_t kMostContexts = 2;  // of the same layers: guidance in two calls has two texts
+
+  static std::vector<Seen> weights_of(const std::vector<const nn::Linear*>& layers);
+  static bool are_weights_of(const Entry& entry);
 
   std::vector<Entry> entries_;  // in the order of their making: one's context may be the result of another
   int64_t computed_ = 0;
 };
-
-// projection(context), from the cache where one is in force. Hooks, and whatever stands in for the projection, see every call.
-Tensor project_context(const nn::Linear& projection, const Tensor& context);
 
 }  // namespace sf::models

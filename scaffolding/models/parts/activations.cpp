@@ -1,4 +1,4 @@
-#include "scaffolding/models/activations.h"
+#include "scaffolding/models/parts/activations.h"
 
 #include "scaffolding/core/error.h"
 

@@ -1,10 +1,10 @@
-#include "scaffolding/models/embeddings.h"
+#include "scaffolding/models/parts/embeddings.h"
 
 #include <cmath>
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/op.h"
-#include "scaffolding/nn/looked_at.h"
+#include "scaffolding/models/parts/attention.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -32,8 +32,7 @@ TimestepEmbedding::TimestepEmbedding(int64_t in_channels, int64_t time_embed_dim
 
 Tensor TimestepEmbedding::forward(const Tensor& sample, const Tensor& condition) const {
   Tensor x = condition && cond_proj ? sample + (*cond_proj)(condition) : sample;
-  if (is_looked_at(linear_1)) return linear_2(silu(linear_1(x)));
-  return linear_2(linear_act(x, linear_1.weight, linear_1.bias, "silu"));
+  return linear_2(project(linear_1, x, {.activation = "silu"}));
 }
 
 AttentionPooling::AttentionPooling(int64_t heads, int64_t embed_dim)
@@ -45,8 +44,7 @@ AttentionPooling::AttentionPooling(int64_t heads, int64_t embed_dim)
 Tensor AttentionPooling::forward(const Tensor& x) const {
   Tensor query = x.mean({1}, true) + positional_embedding;
   Tensor tokens = cat({query, x}, 1);
-  auto heads = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), num_heads, -1}).transpose(1, 2); };
-  return scaled_dot_product_attention(heads(q_proj(query)), heads(k_proj(tokens)), heads(v_proj(tokens))).reshape({x.size(0), -1});
+  return attend(q_proj(query), k_proj(tokens), v_proj(tokens), num_heads).reshape({x.size(0), -1});
 }
 
 TextTimeEmbedding::TextTimeEmbedding(int64_t encoder_dim, int64_t time_embed_dim, int64_t num_heads)

@@ -1,9 +1,9 @@
-#include "scaffolding/models/resnet.h"
+#include "scaffolding/models/parts/resnet.h"
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
-#include "scaffolding/models/time_shifts.h"
-#include "scaffolding/nn/looked_at.h"
+#include "scaffolding/models/parts/projections.h"
+#include "scaffolding/models/parts/time_shifts.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"
 
@@ -36,12 +36,11 @@ bool shrink_in_place(const nn::Conv2d& conv, Tensor& x) {
 }  // namespace
 
 Tensor norm_silu(const nn::GroupNorm& norm, const Tensor& x) {
-  return is_looked_at(norm) ? silu(norm(x)) : group_norm_silu(x, norm.num_groups, norm.weight, norm.bias, norm.eps);
+  return is_plain(norm) ? group_norm_silu(x, norm.num_groups, norm.weight, norm.bias, norm.eps) : silu(norm(x));
 }
 
 Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const Tensor& x, const Tensor& residual) {
-  if (!is_looked_at(conv) && !is_looked_at(norm))
-    return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, residual, norm.eps);
+  if (is_plain(conv) && is_plain(norm)) return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, residual, norm.eps);
   Tensor y = conv(norm_silu(norm, x));
   return residual ? y + residual : y;
 }
@@ -60,8 +59,7 @@ ResnetBlock2D::ResnetBlock2D(int64_t in_channels, int64_t out_channels, const Re
 }
 
 bool ResnetBlock2D::takes_shifts() const {
-  return time_emb_proj && time_emb_proj->bias && conv1.bias && !scale_shift && !skip_time_act && !is_looked_at(*time_emb_proj) && !is_looked_at(conv1) &&
-         !is_looked_at(norm1);
+  return time_emb_proj && time_emb_proj->bias && conv1.bias && !scale_shift && !skip_time_act && is_plain(*time_emb_proj) && is_plain(conv1) && is_plain(norm1);
 }
 
 Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
@@ -73,7 +71,7 @@ Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
     t = time_of(shifts, temb, input.size(0));
     h = norm_silu_conv(norm1, conv1, input, scale_shift ? Tensor() : t);
   }
-  if (conv_shortcut && (is_looked_at(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input))) input = (*conv_shortcut)(input);
+  if (conv_shortcut && (!is_plain(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input))) input = (*conv_shortcut)(input);
   return second_half(h, std::move(input), t);
 }
 
@@ -95,8 +93,8 @@ Tensor ResnetBlock2D::with_skip(const Tensor& input, const Tensor& skip, const T
 }
 
 bool ResnetBlock2D::reads_apart(const Tensor& input, const Tensor& skip) const {
-  if (!input.device().is_cuda() || autocast::active() || !conv_shortcut || scale_shift || is_looked_at(*this)) return false;
-  if (is_looked_at(norm1) || is_looked_at(conv1) || is_looked_at(*conv_shortcut)) return false;
+  if (!input.device().is_cuda() || autocast::active() || !conv_shortcut || scale_shift || !is_plain(*this)) return false;
+  if (!is_plain(norm1) || !is_plain(conv1) || !is_plain(*conv_shortcut)) return false;
   for (auto& t : {input, skip})
     if (t.ndim() != 4 || !t.is_contiguous(MemoryFormat::ChannelsLast) || t.dtype() != conv_shortcut->weight.dtype()) return false;
   return input.size(1) + skip.size(1) == conv_shortcut->weight.size(1) && !autograd::any_requires_grad({input, skip, norm1.weight, conv_shortcut->weight});
@@ -122,7 +120,7 @@ Tensor ResnetBlock2D::second_half(const Tensor& first, Tensor shortcut, const Te
     }
     h = shortcut + conv2(dropout(h));
   } else {
-    const bool in_place = is_sole_owner(shortcut) && shortcut.nbytes() >= kLargePicture && !is_looked_at(conv2) && !is_looked_at(norm2) &&
+    const bool in_place = is_sole_owner(shortcut) && shortcut.nbytes() >= kLargePicture && is_plain(conv2) && is_plain(norm2) &&
                           group_norm_silu_conv2d_into(shortcut, h, norm2.num_groups, norm2.weight, norm2.bias, conv2.weight, conv2.bias, norm2.eps);
     h = in_place ? shortcut : norm_silu_conv(norm2, conv2, h, shortcut);
   }
@@ -138,7 +136,7 @@ Upsample2D::Upsample2D(int64_t channels, int64_t out_channels) : conv(channels, 
 
 Tensor Upsample2D::resize(const Tensor& x, const std::optional<Shape>& output_size) const {
   const bool doubles = !output_size || *output_size == Shape{2 * x.size(2), 2 * x.size(3)};
-  if (doubles && !is_looked_at(conv)) return upsample_conv2d(x, conv.weight, conv.bias);
+  if (doubles && is_plain(conv)) return upsample_conv2d(x, conv.weight, conv.bias);
   return conv(output_size ? interpolate(x, output_size) : interpolate(x, {}, Floats{2, 2}));
 }
 

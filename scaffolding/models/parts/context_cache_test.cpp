@@ -1,9 +1,11 @@
 // What a network makes of its text is computed once per text, and changes no number.
-#include "scaffolding/models/context_cache.h"
+#include "scaffolding/models/parts/context_cache.h"
 
 #include <gtest/gtest.h>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/models/parts/projections.h"
+#include "scaffolding/models/transformers/dit_model.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/ops/ops.h"
 
@@ -85,13 +87,54 @@ TEST_F(ContextCacheTest, ARefreshWritesIntoTheSameMemory) {
   nn::Linear first(4, 6), second(6, 3);
   Tensor context = ones({1, 2, 4});
   ContextCache::Scope scope(cache_);
-  Tensor projected = project_context(first, context), keys = project_context(second, projected);
+  Tensor projected = project_text(first, context), keys = project_text(second, projected);
   context.copy_(full({1, 2, 4}, -3.0, kFloat32));
   cache_.refresh();
   EXPECT_EQ(keys.to_vector(), second(first(context)).to_vector());
-  EXPECT_TRUE(project_context(first, context).is_same(projected));
-  EXPECT_TRUE(project_context(second, projected).is_same(keys));
+  EXPECT_TRUE(project_text(first, context).is_same(projected));
+  EXPECT_TRUE(project_text(second, projected).is_same(keys));
   EXPECT_EQ(cache_.computed(), 4);
+}
+
+TEST_F(ContextCacheTest, TransformersKeepTheirTextToo) {
+  manual_seed(1);
+  DiTModel model(DiTConfig{.in_channels = 4, .hidden_size = 16, .depth = 2, .num_heads = 2, .context_dim = 12});
+  Tensor context = text(1, 12);
+  std::vector<std::vector<double>> want;
+  for (double scale : {1.0, -2.0}) want.push_back(model(latents(scale), step(), context).to_vector());
+  ContextCache::Scope scope(cache_);
+  for (int i = 0; i < 2; ++i)
+    for (size_t at = 0; at < 2; ++at) EXPECT_EQ(model(latents(at ? -2.0 : 1.0), step(), context).to_vector(), want[at]);
+  EXPECT_EQ(cache_.computed(), 1 + 2 * 2);  // the text's projection, and keys and values of two blocks
+  model.text_embedder.linear_2.weight.mul_(scalar_tensor(2.0, kFloat32));
+  EXPECT_NE(model(latents(1), step(), context).to_vector(), want[0]);
+  context.copy_(text(-1, 12));
+  cache_.refresh();
+  const auto refreshed = model(latents(1), step(), context).to_vector();
+  ContextCache other;
+  ContextCache::Scope again(other);
+  EXPECT_EQ(model(latents(1), step(), context).to_vector(), refreshed);
+}
+
+TEST_F(ContextCacheTest, AQuantisedLayersProductsAreKeptAndAnUnknownStandInSeesEveryCall) {
+  nn::Linear to(64, 6);
+  nn::LinearNF4 nf4(64, 6, true, true, {}, to.weight);
+  to.replace_by([&] { return &nf4; });
+  Tensor context = text(1, 64);
+  ContextCache::Scope scope(cache_);
+  const auto want = nf4(context).to_vector();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(project_text(to, context).to_vector(), want);
+  EXPECT_EQ(cache_.computed(), 1);
+  nf4.bias.add_(scalar_tensor(1.0, kFloat32));
+  EXPECT_NE(project_text(to, context).to_vector(), want);
+  EXPECT_EQ(cache_.computed(), 2);
+  nn::Identity unknown;
+  to.replace_by([&] { return &unknown; });
+  EXPECT_EQ(project_text(to, context).to_vector(), context.to_vector());
+  EXPECT_EQ(cache_.computed(), 2);
+  to.replace_by(nullptr);
+  EXPECT_EQ(project_text(to, context).to_vector(), to(context).to_vector());
+  EXPECT_EQ(cache_.computed(), 3);
 }
 
 TEST_F(ContextCacheTest, HooksSeeEveryCallAndGradientsAreRecorded) {
@@ -100,15 +143,15 @@ TEST_F(ContextCacheTest, HooksSeeEveryCallAndGradientsAreRecorded) {
   ContextCache::Scope scope(cache_);
   int calls = 0;
   uint64_t id = to.register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
-  for (int i = 0; i < 3; ++i) project_context(to, context);
+  for (int i = 0; i < 3; ++i) project_text(to, context);
   EXPECT_EQ(calls, 3);
   to.remove_hook(id);
   {
     autograd::EnableGrad on;
-    EXPECT_TRUE(project_context(to, context).requires_grad());
+    EXPECT_TRUE(project_text(to, context).requires_grad());
   }
   EXPECT_EQ(cache_.computed(), 0);
-  project_context(to, context);
+  project_text(to, context);
   EXPECT_EQ(cache_.computed(), 1);
 }
 

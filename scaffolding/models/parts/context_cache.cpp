@@ -1,0 +1,69 @@
+#include "scaffolding/models/parts/context_cache.h"
+
+#include <algorithm>
+
+#include "scaffolding/autograd/mode.h"
+
+namespace sf::models {
+
+namespace {
+
+thread_local ContextCache* in_force = nullptr;
+
+// f(t) for each tensor, absent ones too, of what stands where the layers are.
+template <class F> void each_tensor(const std::vector<const nn::Linear*>& layers, const F& f) {
+  struct Walk : nn::Visitor {
+    const F& f;
+    explicit Walk(const F& function) : f(function) {}
+    void parameter(std::string_view, const Tensor& t) override { f(t); }
+    void buffer(std::string_view, const Tensor& t, bool) override { f(t); }
+  } walk(f);
+  for (const nn::Linear* layer : layers) layer->present()->visit(walk);
+}
+
+}  // namespace
+
+ContextCache::Scope::Scope(ContextCache& cache) : before_(in_force) { in_force = &cache; }
+ContextCache::Scope::~Scope() { in_force = before_; }
+
+ContextCache* ContextCache::current() { return autograd::grad_enabled() ? nullptr : in_force; }
+
+bool ContextCache::Seen::is(const Tensor& t) const {
+  if (!t || !tensor) return !t && !tensor;
+  return t.storage().get() == tensor.storage().get() && t.version() == version && t.data_ptr() == tensor.data_ptr() && t.dtype() == tensor.dtype() &&
+         t.shape() == tensor.shape() && t.strides() == tensor.strides();
+}
+
+std::vector<ContextCache::Seen> ContextCache::weights_of(const std::vector<const nn::Linear*>& layers) {
+  std::vector<Seen> weights;
+  each_tensor(layers, [&](const Tensor& t) { weights.emplace_back(t); });
+  return weights;
+}
+
+bool ContextCache::are_weights_of(const Entry& e) {
+  size_t at = 0;
+  bool same = true;
+  each_tensor(e.layers, [&](const Tensor& t) { same = same && at < e.weights.size() && e.weights[at].is(t), ++at; });
+  return same && at == e.weights.size();
+}
+
+Tensor ContextCache::get(const std::vector<const nn::Linear*>& layers, const Tensor& context, const Compute& compute) {
+  auto mine = [&](const Entry& e) { return e.layers == layers; };
+  for (const Entry& e : entries_)
+    if (mine(e) && e.context.is(context) && are_weights_of(e)) return e.result;
+  if (size_t(std::count_if(entries_.begin(), entries_.end(), mine)) >= kMostContexts) entries_.erase(std::find_if(entries_.begin(), entries_.end(), mine));
+  Tensor result = compute(context);
+  ++computed_;
+  entries_.push_back({layers, compute, Seen(context), weights_of(layers), result});
+  return result;
+}
+
+void ContextCache::refresh() {
+  for (Entry& e : entries_) {
+    e.result.copy_(e.compute(e.context.tensor));
+    ++computed_;
+    e.context = Seen(e.context.tensor), e.weights = weights_of(e.layers);
+  }
+}
+
+}  // namespace sf::models

@@ -1,0 +1,140 @@
+#include "scaffolding/models/parts/projections.h"
+
+#include <algorithm>
+
+#include "scaffolding/autograd/autocast.h"
+#include "scaffolding/autograd/tape.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/models/parts/context_cache.h"
+#include "scaffolding/models/parts/packed_projections.h"
+#include "scaffolding/nn/looked_at.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::models {
+
+using Kind = Projection::Kind;
+
+bool is_plain(const nn::Module& layer) { return !nn::is_looked_at(layer); }
+bool drops(const nn::Dropout& dropout) { return !is_plain(dropout) || (dropout.training && dropout.p.to_double() > 0); }
+
+Projection projection_of(const nn::Linear& layer) {
+  if (is_plain(layer)) return {Kind::Dense};
+  const nn::Module* there = layer.present();
+  if (there == &layer || !is_plain(*there)) return {};
+  if (auto* float8 = dynamic_cast<const nn::LinearFP8*>(there)) {
+    const bool by_rows = float8->dynamic && float8->weight.dtype() == kFloat8E4M3 && float8->scale.ndim() == 2;
+    return by_rows ? Projection{Kind::Float8, float8} : Projection{Kind::Stored};
+  }
+  return {dynamic_cast<const nn::LinearNF4*>(there) ? Kind::Stored : Kind::Called};
+}
+
+bool take_float8(std::initializer_list<const nn::Linear*> layers) {
+  return std::all_of(layers.begin(), layers.end(), [](auto* layer) { return projection_of(*layer).kind == Kind::Float8; });
+}
+
+Tensor activate(const Tensor& x, const std::string& activation) {
+  if (activation == "geglu") return geglu(x);
+  if (activation == "swiglu") return swiglu(x);
+  if (activation == "quick_gelu") return quick_gelu(x);
+  if (activation == "relu") return relu(x);
+  if (activation == "silu") return silu(x);
+  SF_CHECK(activation == "gelu" || activation == "gelu_tanh", "activate: activation must be relu, gelu, gelu_tanh, silu, quick_gelu, geglu or swiglu, got '",
+           activation, "'");
+  return gelu(x, activation == "gelu" ? "none" : "tanh");
+}
+
+namespace {
+Tensor dense_with_activation(const nn::Linear& layer, const Tensor& x, const std::string& activation) {
+  if (activation == "geglu") return linear_geglu(x, layer.weight, layer.bias);
+  if (activation == "swiglu") return linear_swiglu(x, layer.weight, layer.bias);
+  return linear_act(x, layer.weight, layer.bias, activation);
+}
+}  // namespace
+
+Tensor project(const nn::Linear& layer, const ProjectionInput& in, const ProjectOptions& o) {
+  const Projection p = projection_of(layer);
+  const bool dropping = o.dropout && (!o.residual || drops(*o.dropout));
+  const bool only_adds = o.residual && o.activation.empty() && !dropping;
+  Tensor y;
+  if (in.is_float8()) {
+    SF_CHECK(p.kind == Kind::Float8, "project: rows in float8 are for a layer that multiplies in it, got ", layer.present()->type());
+    y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, only_adds ? o.residual : Tensor(), in.dtype);
+    if (only_adds) return y;
+  } else if (p.kind == Kind::Dense && only_adds) {
+    return linear_add(in.x, layer.weight, layer.bias, o.residual);
+  } else if (p.kind == Kind::Dense && !o.activation.empty()) {
+    y = dense_with_activation(layer, in.x, o.activation);
+  } else {
+    y = layer(in.x);
+  }
+  const bool is_activated = o.activation.empty() || (p.kind == Kind::Dense && !in.is_float8());
+  if (!is_activated) y = activate(y, o.activation);
+  if (dropping) y = (*o.dropout)(y);
+  return o.residual ? o.residual + y : y;
+}
+
+namespace {
+
+// Tensors of layers that one product may read as one.
+struct Neighbours {
+  Kind kind = Kind::Called;
+  Tensors weights, scales, biases;  // scales: of Float8. biases: of each layer, or none
+};
+
+// Empty where layers are of several kinds, or of one that products do not read.
+Neighbours neighbours(std::initializer_list<const nn::Linear*> layers) {
+  Neighbours n{projection_of(**layers.begin()).kind};
+  for (const nn::Linear* layer : layers) {
+    const Projection p = projection_of(*layer);
+    if (p.kind != n.kind || (p.kind != Kind::Dense && p.kind != Kind::Float8)) return {};
+    const Tensor& bias = p.float8 ? p.float8->bias : layer->bias;
+    n.weights.push_back(p.float8 ? Tensor(p.float8->weight) : layer->weight);
+    if (p.float8) n.scales.push_back(p.float8->scale);
+    if (bias) n.biases.push_back(bias);
+  }
+  return n.biases.empty() || n.biases.size() == layers.size() ? n : Neighbours{};
+}
+
+Tensors one_product(std::initializer_list<const nn::Linear*> layers, const ProjectionInput& in) {
+  // A CPU's products gain nothing by it.
+  if (!in.is_float8() && (!in.x.device().is_cuda() || autocast::active() || autograd::any_requires_grad({in.x}))) return {};
+  const Neighbours n = neighbours(layers);
+  if (n.weights.empty() || n.kind != (in.is_float8() ? Kind::Float8 : Kind::Dense)) return {};
+  if (!in.is_float8() && (autograd::any_requires_grad(n.weights) || autograd::any_requires_grad(n.biases))) return {};
+  const Tensor weight = side_by_side(n.weights), scale = in.is_float8() ? side_by_side(n.scales) : Tensor(),
+               bias = n.biases.empty() ? Tensor() : side_by_side(n.biases);
+  if (!weight || (in.is_float8() && !scale) || (!n.biases.empty() && !bias)) return {};
+  const Tensor all = in.is_float8() ? linear_of_fp8(in.rows, weight, scale, bias, {}, in.dtype) : linear(in.x, weight, bias);
+  Tensors parts;
+  int64_t at = 0;
+  for (const Tensor& w : n.weights) {
+    parts.push_back(all.narrow(all.ndim() - 1, at, w.size(0)));
+    at += w.size(0);
+  }
+  return parts;
+}
+
+}  // namespace
+
+Tensors project_each(std::initializer_list<const nn::Linear*> layers, const ProjectionInput& in) {
+  Tensors products = one_product(layers, in);
+  if (products.empty())
+    for (const nn::Linear* layer : layers) products.push_back(project(*layer, in));
+  return products;
+}
+
+bool pack(std::initializer_list<const nn::Linear*> layers) {
+  const Neighbours n = neighbours(layers);
+  return !n.weights.empty() && lay_side_by_side({n.weights, n.scales, n.biases});
+}
+
+Tensor project_text(std::initializer_list<const nn::Linear*> layers, const Tensor& text, const std::function<Tensor(const Tensor&)>& compute) {
+  ContextCache* cache = ContextCache::current();
+  const bool may_keep = cache && std::all_of(layers.begin(), layers.end(), [](auto* layer) { return projection_of(*layer).kind != Kind::Called; });
+  return may_keep ? cache->get(layers, text, compute) : compute(text);
+}
+Tensor project_text(const nn::Linear& layer, const Tensor& text) {
+  return project_text({&layer}, text, [&layer](const Tensor& t) { return layer(t); });
+}
+
+}  // namespace sf::models
