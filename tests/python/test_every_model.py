@@ -5,13 +5,13 @@ make_golden_models_*.py (tests/golden/model_fixture.py says how). A model withou
 """
 
 import gzip
-import inspect
 import json
 
 import numpy as np
 import pytest
 from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, cotangent, families, gradient_row, outputs_of, published, thinned
+from signatures import parameters_of, plain, unexplained
 
 import scaffolding as sf
 from scaffolding.backends import cpu
@@ -253,27 +253,6 @@ def test_shapes_on_the_meta_device(name):
 
 
 # ---- signatures
-
-
-def plain(value):
-    return json.loads(json.dumps(value)) if isinstance(value, (tuple, list, dict)) else value
-
-
-def unexplained(ours, theirs, explained):
-    """Names that one side lacks or that differ, and explanations of what does not."""
-    differing = {n for n in {*ours, *theirs} if n not in ours or n not in theirs or ours[n] != theirs[n]}
-    order = [n for n in theirs if n in ours and n not in explained]
-    if [n for n in ours if n in order] != order:
-        differing.add("(their order)")
-    wrong = {n: {"ours": ours.get(n, "absent"), "theirs": theirs.get(n, "absent")} for n in sorted(differing - set(explained))}
-    stale = sorted(n for n in set(explained) - differing if n in ours and n in theirs and list(ours).index(n) == list(theirs).index(n))
-    return wrong, stale
-
-
-def parameters_of(function):
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    taken = [p for p in inspect.signature(function).parameters.values() if p.name != "self" and p.kind not in kinds]
-    return {p.name: {} if p.default is p.empty else {"default": plain(p.default)} for p in taken}
 
 
 @pytest.mark.parametrize(("name", "method"), [(name, method) for name in COVERED for method in MODELS[name]["signatures"]])
