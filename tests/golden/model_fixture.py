@@ -35,6 +35,7 @@ from hashed_weights import hashed_weight
 from model_cases import FOLDER, arguments_of, cotangent, floats, gradient_row, outputs_of, thinned
 from safetensors.numpy import save_file
 
+MOST_PARAMETERS = 20_000_000  # of a case: the tests compute each many times
 torch.set_num_threads(2)
 diffusers.logging.set_verbosity_error()
 transformers.logging.set_verbosity_error()
@@ -127,6 +128,10 @@ class ModelFixture:
 
     def case(self, name, cls, config, arguments, *, method="forward", gradients=True, tolerance=None, dtype=torch.float64):
         """A call of a small model. tolerance: of outputs, relative to the largest value, where 1e-5 is not what float32 can do."""
+        with torch.device("meta"):
+            numbers = sum(t.numel() for t in made(cls, config).parameters())
+        if numbers > MOST_PARAMETERS:
+            raise SystemExit(f"{self.family}: {name} has {numbers / 1e6:.0f} million parameters: give its config fewer layers and channels")
         case = {"name": name, "class": cls.__name__, "config": plain(config), "method": method, "arguments": arguments, "gradients": gradients}
         model, inputs = self.filled(cls, config).to(dtype), {}
 
