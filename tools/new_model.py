@@ -118,7 +118,7 @@ Writes models/@FILE@.json, models/@FILE@.safetensors and keys/: see model_fixtur
 def main():
     fixture = ModelFixture("@FILE@")
     # What the published model's config has besides the defaults. Arguments and fields that ours takes otherwise: differences, each with the reason.
-    fixture.model(@CLASS@, full_size={"@FILE@": {}}, differences={"forward": {}, "config": {}})
+    fixture.model(@CLASS@, full_size={"@FILE@": {}}, differences={"forward": {}, "config": {}}@AS@)
     # Fields that make it small (two layers, few channels), and the arguments of a call. A case for each branch of the model.
     small = {"in_channels": 4}
     fixture.case("plain", @CLASS@, small, {"sample": floats(2, 4, 8, 8)})
@@ -162,7 +162,7 @@ def files_of(options):
     values = {
         "TRANSFORMERS": TRANSFORMERS if library == "transformers" else "", "MODEL_TYPE": options.file, "CONFIG": config, "LAYOUT": options.layout,
         "FOLDER": options.folder, "FILE": options.file, "LIBRARY": library, "IMPORTS": "\n".join(imports), "CLASS": cls, "LIKE": options.like,
-        "NAME": options.name,
+        "NAME": options.name, "AS": "" if cls == options.name else f', name="{options.name}"',
     }  # fmt: skip
 
     def filled(text):

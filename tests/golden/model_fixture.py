@@ -90,19 +90,19 @@ def text_of(document):
 
 class ModelFixture:
     def __init__(self, family):
-        self.family, self.keys, self.tensors = family, {}, {}
+        self.family, self.keys, self.names, self.tensors = family, {}, {}, {}
         versions = {module.__name__: module.__version__ for module in (torch, diffusers, transformers)}
         self.document = {"made_by": versions, "models": {}, "cases": [], "extra": {}}
 
-    def model(self, cls, full_size, differences=None, methods=("forward",), key=lambda name: name, required=None):
-        """A class that the library registers under this name.
+    def model(self, cls, full_size, differences=None, methods=("forward",), key=lambda name: name, required=None, name=None):
+        """A class that the library registers under its name, or under this one.
 
         full_size: {name of a file in keys/: config}. differences: {"config" or a method: {field or argument: why ours differs}}. required: fields
         without which ours refuses to be made.
         """
-        self.keys[cls] = key
+        self.keys[cls], self.names[cls] = key, name or cls.__name__
         library = cls.__module__.split(".")[0]
-        self.document["models"][cls.__name__] = {
+        self.document["models"][self.names[cls]] = {
             "library": library if library in ("diffusers", "transformers") else "reference",
             "config": config_of(cls),
             "signatures": {method: signature(getattr(cls, method)) for method in methods},
@@ -111,11 +111,11 @@ class ModelFixture:
             "checkpointing": bool(getattr(cls, "supports_gradient_checkpointing", getattr(cls, "_supports_gradient_checkpointing", True))),
             "full_size": list(full_size),
         }
-        for name, config in full_size.items():
+        for file, config in full_size.items():
             with torch.device("meta"):
                 state = tensors_of(made(cls, config), key)
-            lines = [f"# {cls.__name__} {json.dumps(config)}", *sorted(f"{k} {list(t.shape)}" for k, t in state.items())]
-            (FOLDER / "keys" / f"{name}.txt").write_text("\n".join(lines) + "\n")
+            lines = [f"# {self.names[cls]} {json.dumps(config)}", *sorted(f"{k} {list(t.shape)}" for k, t in state.items())]
+            (FOLDER / "keys" / f"{file}.txt").write_text("\n".join(lines) + "\n")
 
     def filled(self, cls, config):
         """A model in eval mode whose weights follow the rule."""
@@ -132,7 +132,7 @@ class ModelFixture:
             numbers = sum(t.numel() for t in made(cls, config).parameters())
         if numbers > MOST_PARAMETERS:
             raise SystemExit(f"{self.family}: {name} has {numbers / 1e6:.0f} million parameters: give its config fewer layers and channels")
-        case = {"name": name, "class": cls.__name__, "config": plain(config), "method": method, "arguments": arguments, "gradients": gradients}
+        case = {"name": name, "class": self.names[cls], "config": plain(config), "method": method, "arguments": arguments, "gradients": gradients}
         model, inputs = self.filled(cls, config).to(dtype), {}
 
         def make(path, array, by_rule):

@@ -260,7 +260,7 @@ def test_arguments_are_theirs(name, method):
     """Names, order and defaults; what differs is explained by the family's make_golden_models_*.py."""
     model = MODELS[name]
     wrong, stale = unexplained(parameters_of(getattr(class_of(name), method)), model["signatures"][method], model["differences"].get(method, {}))
-    assert not wrong, f"{name}.{method} differs from {model['library']}'s: {wrong}"
+    assert not wrong, f"{name}.{method} differs from {model['library']}: {wrong}"
     assert not stale, f"{name}.{method}: these do not differ: {stale}"
 
 
@@ -271,5 +271,5 @@ def test_config_fields_are_theirs(name):
         config = fields_of(name, class_of(name)(**model["required"]).config)
     theirs = {**model["config"], **model["required"]}
     wrong, stale = unexplained({n: plain(v) for n, v in config.items()}, theirs, model["differences"].get("config", {}))
-    assert not wrong, f"the config of {name} differs from {model['library']}'s: {wrong}"
+    assert not wrong, f"the config of {name} differs from {model['library']}: {wrong}"
     assert not stale, f"the config of {name}: these do not differ: {stale}"
