@@ -5,7 +5,7 @@
     python tools/new_model.py FluxTransformer2DModel --layout bfl    # its tensors have other names in checkpoints of that program
 
 Run it in the repository. The model that it writes is one convolution: a config, a class that is registered, its Python class, and a script that records what
-the class of --like computes. tests/python/test_every_model.py fails for it by name until that script was run and the numbers agree; docs/extending.md,
+the class of --like computes. test_every_model.py fails for it by name until that script was run and the numbers agree; docs/extending.md,
 "A model", goes on from there.
 """
 

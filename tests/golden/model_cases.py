@@ -1,4 +1,4 @@
-"""What the golden files of models hold, for those who write them (model_fixture.py) and those who compare (tests/python/test_every_model.py).
+"""What the golden files of models hold, for those who write them (model_fixture.py) and those who compare (test_every_model.py).
 
 models/FAMILY.json:
 

@@ -13,7 +13,7 @@ A script make_golden_models_FAMILY.py is a list of cases; run it with a Python t
     fixture.write()
 
 It writes models/FAMILY.json, models/FAMILY.safetensors and keys/NAME.txt for each name in full_size; model_cases.py says what is in them.
-tests/python/test_every_model.py finds them and does the rest for every class that the library registers: keys, outputs, gradients, files, dtypes, the meta
+test_every_model.py finds them and does the rest for every class that the library registers: keys, outputs, gradients, files, dtypes, the meta
 device, signatures. A family's own test file holds only what no other model has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
 
 Everything is computed in float64 from float32 weights, so that what is compared is the error of one side. Small integers in lists are int64 tensors,
@@ -173,7 +173,7 @@ class ModelFixture:
             raise SystemExit(f"{self.family}: {name} has no case, or no model() before its cases")
         (FOLDER / "models" / f"{self.family}.json").write_text(text_of(self.document))
         path = FOLDER / "models" / f"{self.family}.safetensors"
-        save_file(self.tensors, path, metadata=self.document["made_by"])
+        save_file(self.tensors, path)  # versions are in the JSON: a file of metadata has its entries in any order
         path.chmod(0o644)
         print(f"{self.family}: {len(self.document['cases'])} cases, {path.stat().st_size} bytes")
 

@@ -1,4 +1,4 @@
-"""What the golden files of pipelines hold, for those who write them (pipeline_fixture.py) and those who compare (tests/python/test_every_pipeline.py).
+"""What the golden files of pipelines hold, for those who write them (pipeline_fixture.py) and those who compare (test_every_pipeline.py).
 
 pipelines/FAMILY.json:
 

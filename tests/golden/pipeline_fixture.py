@@ -12,7 +12,7 @@ A script make_golden_pipelines_FAMILY.py names the parts and lists calls; run it
     fixture.write()
 
 It writes pipelines/FAMILY.json and pipelines/FAMILY.safetensors; pipeline_cases.py says what is in them and how a call says "a picture" or "a callback".
-tests/python/test_every_pipeline.py finds them and does the rest for every pipeline class of the library: pictures, folders, single files, dtypes, output types,
+test_every_pipeline.py finds them and does the rest for every pipeline class of the library: pictures, folders, single files, dtypes, output types,
 callbacks, signatures. A class's first case is the one that it tries these on: let it be a plain one of few steps. Networks of few channels, and configs in
 which pictures are not clipped, tell errors apart best.
 """
@@ -118,5 +118,5 @@ class PipelineFixture:
             raise SystemExit(f"{self.family}: {name} has no case, or no pipeline() before its cases")
         (FOLDER / f"{self.family}.json").write_text(text_of(json.loads(json.dumps(self.document))))
         path = FOLDER / f"{self.family}.safetensors"
-        save_file(self.pictures, path, metadata=self.document["made_by"])
+        save_file(self.pictures, path)
         path.chmod(0o644)
