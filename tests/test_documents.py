@@ -1,8 +1,8 @@
-"""What the documents and tools say holds: their programs run and print what they say, tools/new_op.py writes files that compile.
+"""What the documents and tools say holds: their programs run and print what they say, tools/new_op.py and tools/new_model.py write files that compile.
 
 Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny random networks, `pictures`, a folder of
 captioned pictures, and `sea.png`, a mask. A block of text after a program is what it prints; `...` stands for anything. `<!-- not run: why -->` before a
-program skips it.
+program skips it. A shell program that calls a tool of the repository finds the tools and the files that they change.
 """
 
 import os
@@ -123,6 +123,9 @@ def test_shell_programs_run(document, number, models, build_dir, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "scaffolding").symlink_to(build_dir / "scaffolding")
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    if "tools/" in block["program"]:
+        (tmp_path / "tools").symlink_to(ROOT / "tools")
+        copy_model_lists(tmp_path)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     run_program(["bash", "-euo", "pipefail", "-c", block["program"]], block, models, tmp_path, PATH=path, PYTHONPATH=import_path())
 
@@ -158,6 +161,55 @@ def test_makefile_has_the_documented_targets():
     for document in (*DOCUMENTS, "CONTRIBUTING.md", "ARCHITECTURE.md"):
         for target in re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / document).read_text(), re.MULTILINE):
             assert target in targets, f"{document} names `make {target}`"
+
+
+def copy_model_lists(root):
+    """What tools/new_model.py adds a line to."""
+    (root / "scaffolding/models").mkdir(parents=True)
+    shutil.copy(ROOT / "scaffolding/models/models.h", root / "scaffolding/models")
+    shutil.copy(ROOT / "README.md", root)
+
+
+@pytest.mark.parametrize("like", ["diffusers.SampleNet2DModel", "transformers.SampleNetModel"])
+def test_new_model_writes_files_that_compile(like, tmp_path):
+    copy_model_lists(tmp_path)
+    name, names = like.split(".")[1], "scaffolding/models/names/name_rules.h"
+    command = [sys.executable, ROOT / "tools/new_model.py", name, "--root", tmp_path, "--like", like]
+    if (ROOT / names).exists():
+        command += ["--layout", "original"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    written = [tmp_path / line.removeprefix("wrote ") for line in printed.split("\n") if line.startswith("wrote ")]
+    header = next(path for path in written if path.suffix == ".h")
+    assert f'#include "{header.relative_to(tmp_path)}"' in (tmp_path / "scaffolding/models/models.h").read_text()
+    (row,) = (line for line in (tmp_path / "README.md").read_text().split("\n") if name in line)
+    table = (tmp_path / "README.md").read_text().split("\n")
+    assert row.count("|") == table[table.index(row) - 1].count("|")
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode != 0 and "exists already" in again.stderr
+    compiler = shutil.which("c++") or shutil.which("g++")
+    for source in written:
+        if source.suffix == ".py":
+            compile(source.read_text(), source, "exec")
+        elif source.suffix == ".cpp":
+            done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT}", source], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+    text = "".join(path.read_text() for path in written)
+    assert "@" not in text.replace("@model_class", "") and (like.startswith("transformers") == ('return "transformers"' in text))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["small_model"], "a model's name is a class name, got 'small_model'"),
+        (["NewModel", "--like", "NewModel"], "--like takes a module and a class such as diffusers.NewModel, got 'NewModel'"),
+        (["NewModel", "--file", "../x"], "a file's name is snake_case, got '../x'"),
+        (["NewModel", "--layout", "a b"], "a layout is one word, got 'a b'"),
+        (["NewModel"], "run it in the repository"),
+    ],
+)
+def test_new_model_refuses(arguments, message, tmp_path):
+    done = subprocess.run([sys.executable, ROOT / "tools/new_model.py", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode != 0 and message in done.stderr and not list(tmp_path.iterdir())
 
 
 def test_new_op_writes_files_that_compile(tmp_path):

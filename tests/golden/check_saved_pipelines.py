@@ -1,4 +1,4 @@
-"""Reads pipelines that Scaffolding saved with diffusers and compares the pictures: the other way of make_golden_pipelines.py.
+"""Reads pipelines that Scaffolding saved with diffusers and compares the pictures: the other way of make_golden_pipelines_stable_diffusion.py.
 
 python tests/golden/check_saved_pipelines.py folder      # a Python that has torch and diffusers; the folder holds what
 #   for name in ("StableDiffusionPipeline", "StableDiffusionXLPipeline"): test_pipelines.make(name).save_pretrained(folder / name) wrote
@@ -8,12 +8,12 @@ import pathlib
 import sys
 
 import diffusers
-import make_golden_pipelines as golden
+import make_golden_pipelines_stable_diffusion as golden
 import torch
 from safetensors.numpy import load_file
 
 folder = pathlib.Path(sys.argv[1])
-pictures = load_file(golden.FOLDER / "pictures.safetensors")
+pictures = load_file(golden.FOLDER / "stable_diffusion.safetensors")
 for name, case in (("StableDiffusionPipeline", "t2i_ddim"), ("StableDiffusionXLPipeline", "xl_ddim")):
     pipe = diffusers.DiffusionPipeline.from_pretrained(folder / name, **({"add_watermarker": False} if "XL" in name else {}))
     assert type(pipe).__name__ == name

@@ -1,25 +1,18 @@
-"""Models under diffusers' and transformers' names: networks with a config, from and to folders."""
+"""Models under diffusers' and transformers' names: networks with a config, from and to folders.
 
-from .autoencoder_kl import AutoencoderKL, DiagonalGaussianDistribution
-from .autoencoder_tiny import AutoencoderTiny
-from .clip import CLIPTextModel, CLIPTextModelWithProjection
-from .dit import DiTModel, DiTTransformer2DModel
+Every module of this package is looked into for its classes; a new one needs no line here.
+"""
+
+import os
+from importlib import import_module
+
+from .autoencoder_kl import DiagonalGaussianDistribution
 from .embeddings import get_timestep_embedding, timestep_embedding
-from .modeling import ModelMixin
-from .transformer_2d import Transformer2DModel
-from .unet_2d_condition import UNet2DConditionModel
+from .modeling import MODEL_CLASSES, ModelMixin
 
-__all__ = [
-    "AutoencoderKL",
-    "AutoencoderTiny",
-    "CLIPTextModel",
-    "CLIPTextModelWithProjection",
-    "DiTModel",
-    "DiTTransformer2DModel",
-    "DiagonalGaussianDistribution",
-    "ModelMixin",
-    "Transformer2DModel",
-    "UNet2DConditionModel",
-    "get_timestep_embedding",
-    "timestep_embedding",
-]
+for _file in sorted(os.listdir(__path__[0])):
+    if _file.endswith(".py") and not _file.startswith("_"):
+        import_module(f"{__name__}.{_file.removesuffix('.py')}")
+globals().update(MODEL_CLASSES)
+
+__all__ = [*sorted(MODEL_CLASSES), "DiagonalGaussianDistribution", "ModelMixin", "get_timestep_embedding", "timestep_embedding"]

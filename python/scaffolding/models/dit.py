@@ -5,8 +5,8 @@ from .modeling import ModelMixin, model_class
 from .outputs import Transformer2DModelOutput
 
 
-def _as_tensor(timestep):
-    return timestep if timestep is None or isinstance(timestep, Tensor) else tensor(timestep)
+def _as_tensor(timestep, device):
+    return timestep if timestep is None or isinstance(timestep, Tensor) else tensor(timestep, device=device)
 
 
 @model_class
@@ -19,7 +19,7 @@ class DiTTransformer2DModel(ModelMixin):
         The label num_embeds_ada_norm stands for no class; in training mode a tenth of the labels become it. cross_attention_kwargs is not used, as there is
         no cross-attention.
         """
-        sample = self.native_forward(hidden_states, _as_tensor(timestep), class_labels)
+        sample = self.native_forward(hidden_states, _as_tensor(timestep, hidden_states.device), class_labels)
         return Transformer2DModelOutput(sample=sample) if return_dict else (sample,)
 
 
@@ -37,5 +37,5 @@ class DiTModel(ModelMixin):
         timestep: a number, or [B]. encoder_hidden_states: [B, M, context_dim], or None for no text; encoder_attention_mask [B, M]: 0 where it is padding.
         ValueError where patch_size does not divide H and W.
         """
-        sample = self.native_forward(hidden_states, _as_tensor(timestep), encoder_hidden_states, encoder_attention_mask)
+        sample = self.native_forward(hidden_states, _as_tensor(timestep, hidden_states.device), encoder_hidden_states, encoder_attention_mask)
         return Transformer2DModelOutput(sample=sample) if return_dict else (sample,)

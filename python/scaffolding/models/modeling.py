@@ -244,6 +244,9 @@ class ModelMixin:
         _models.make(self, self._class_name, arguments, empty=True)
 
 
+MODEL_CLASSES = {}  # by name
+
+
 def model_class(cls):
     """Decorator: `class UNet2DConditionModel(ModelMixin)` becomes a class over the C++ one of its name.
 
@@ -258,6 +261,7 @@ def model_class(cls):
         body["forward"]._calls_native = True
     made = type(cls.__name__, (*cls.__bases__, native), body)
     _core._register_module_type(cls.__name__, made)
+    MODEL_CLASSES[cls.__name__] = made
     return made
 
 

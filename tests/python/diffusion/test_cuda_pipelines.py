@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 
+import golden_pipelines
 import pytest
 import test_pipelines
 from pipeline_inputs import mask, picture
@@ -27,7 +28,7 @@ PICTURES = {
 @pytest.fixture(autouse=True)
 def own_networks(monkeypatch):
     """Networks that move are not those of other tests."""
-    monkeypatch.setattr(test_pipelines, "_made", {})
+    monkeypatch.setattr(golden_pipelines, "made_networks", {})
 
 
 def on_cuda(*args, **kwargs):
@@ -134,7 +135,7 @@ def test_weights_that_a_callback_changes_count_from_the_next_step_on():
     for capture in (False, True):
         pipe = on_cuda()
         results.append(numbers(pipe, capture=capture, callback_on_step_end=change))
-        test_pipelines._made.clear()
+        golden_pipelines.made_networks.clear()
     assert results[0] == results[1]
 
 
@@ -231,7 +232,7 @@ def test_no_step_waits_for_the_gpu(case, pipeline):
     library = emulated()
     cls, config = SCHEDULERS[case]
     pipe = getattr(diffusion, pipeline)(
-        vae=test_pipelines.filled(diffusion.AutoencoderKL, "vae").to("cuda"),
+        vae=test_pipelines.filled("vae").to("cuda"),
         unet=Stub(),
         scheduler=getattr(diffusion, cls)(**config),
         text_encoder=None,

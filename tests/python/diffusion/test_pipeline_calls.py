@@ -35,7 +35,7 @@ def test_there_are_no_graphs_on_the_cpu():
 
 
 def test_the_readme_of_the_first_days():
-    config, vae = golden.DOCUMENT["configs"]["unet"], golden.DOCUMENT["configs"]["vae"]
+    config, vae = golden.CONFIGS["unet"], golden.CONFIGS["vae"]
     pipe = StableDiffusionPipeline(
         unet=diffusion.UNet2DConditionModel(**config),
         scheduler=diffusion.DDPMScheduler(),
@@ -145,7 +145,7 @@ def test_networks_that_are_written_in_python():
         def forward(self, x, t, encoder_hidden_states):
             return x * 0.1 + encoder_hidden_states.mean()
 
-    pipe = StableDiffusionPipeline(unet=Net(), scheduler=scheduler(), vae=filled(diffusion.AutoencoderKL, "vae"))
+    pipe = StableDiffusionPipeline(unet=Net(), scheduler=scheduler(), vae=filled("vae"))
     assert pipe(prompt_embeds=sf.ones(1, 77, 32), num_inference_steps=2).shape == (1, 3, 16, 16)
 
 
@@ -335,9 +335,9 @@ def test_refused_types():
     with pytest.raises(TypeError, match="Generator"):
         pipe("the cat", generator=7)
     with pytest.raises(TypeError, match="unet: must be a UNet2DConditionModel"):
-        StableDiffusionPipeline(unet=filled(diffusion.AutoencoderKL, "vae"))
+        StableDiffusionPipeline(unet=filled("vae"))
     with pytest.raises(TypeError, match="scheduler"):
-        StableDiffusionPipeline(unet=filled(diffusion.UNet2DConditionModel, "unet"), scheduler="ddim")
+        StableDiffusionPipeline(unet=filled("unet"), scheduler="ddim")
     with pytest.raises(ValueError, match="strength"):
         make("StableDiffusionImg2ImgPipeline")("the cat", image=picture(32, 32), strength=1.2)
     with pytest.raises(ValueError, match="leaves no step"):

@@ -1,11 +1,12 @@
 """Layers, pipelines and a training step on a GPU or its emulator: PyTorch's and diffusers' numbers, as the CPU's tests have them."""
 
+import golden_pipelines
 import pytest
 import test_pipelines
 from test_nn_golden import CASES, close, numbers, thinned  # noqa: F401  (numbers is a fixture)
 
 import scaffolding as sf
-from scaffolding import cuda, diffusion, nn
+from scaffolding import cuda, nn
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
 
@@ -47,20 +48,18 @@ def test_layers_have_torchs_values_and_gradients(number, numbers):  # noqa: F811
 
 @pytest.mark.parametrize("name", ["t2i_ddim", "i2i_euler", "inpaint_unet9_strength", "xl_dpm"])
 def test_pictures_are_diffusers(name, monkeypatch):
-    on_the_cpu = test_pipelines.make
-    monkeypatch.setattr(test_pipelines, "_made", {})  # networks that move are not those of other tests
-    monkeypatch.setattr(test_pipelines, "make", lambda *args, **kwargs: on_the_cpu(*args, **kwargs).to("cuda"))
-    test_pipelines.assert_is(name, test_pipelines.run(test_pipelines.CASES[name]))
+    monkeypatch.setattr(golden_pipelines, "made_networks", {})  # networks that move are not those of other tests
+    golden_pipelines.assert_is(name, golden_pipelines.run(golden_pipelines.CASES[name], lambda *args: golden_pipelines.pipeline_of(*args).to("cuda")))
 
 
 @pytest.mark.parametrize("half", [None, sf.bfloat16], ids=["float32", "autocast"])
 def test_a_unet_learns_as_on_the_cpu(half, monkeypatch):
-    monkeypatch.setattr(test_pipelines, "_made", {})
+    monkeypatch.setattr(golden_pipelines, "made_networks", {})
 
     def losses(device):
         sf.manual_seed(1)
-        unet = test_pipelines.filled(diffusion.UNet2DConditionModel, "unet").to(device).train()
-        test_pipelines._made.clear()
+        unet = test_pipelines.filled("unet").to(device).train()
+        golden_pipelines.made_networks.clear()
         noise = test_pipelines.scheduler()
         latents, text = sf.randn(2, 4, 8, 8), sf.randn(2, 7, unet.config.cross_attention_dim)
         target, steps = sf.randn(2, 4, 8, 8), sf.tensor([3, 500])

@@ -4,6 +4,7 @@ by compositions; SF_TEST_DEVICE=cuda by the kernels."""
 import os
 
 import folders
+import golden_pipelines
 import pytest
 import test_pipelines
 from test_gpu_fusions import SMALL
@@ -77,7 +78,7 @@ def test_kernels_give_what_the_ops_one_after_the_other_give():
 def test_a_quantised_denoiser_is_captured(monkeypatch):
     if DEVICE != "cuda":
         pytest.skip("graphs are CUDA's")
-    monkeypatch.setattr(test_pipelines, "_made", {})
+    monkeypatch.setattr(golden_pipelines, "made_networks", {})
     pipe = test_pipelines.make("StableDiffusionPipeline").to("cuda")
     call = {"num_inference_steps": 2, "output_type": "latent", "seed": 0}
     plain = pipe("the cat", **call).images.cpu()

@@ -1,4 +1,4 @@
-"""ModelMixin: making, saving, loading and pickling models, and models among other modules. Their numbers: test_models_golden*.py."""
+"""ModelMixin: making, saving, loading and pickling models, and models among other modules. Their numbers: test_every_model.py."""
 
 import json
 import pickle

@@ -1,86 +1,26 @@
-"""UNet2DConditionModel and Transformer2DModel against diffusers (tests/golden/make_golden_models_unet.py): outputs, gradients, refusals."""
+"""What UNet2DConditionModel and Transformer2DModel have of their own: timesteps, refusals, memory. Their numbers, keys and files: test_every_model.py."""
 
-import json
-import math
 import re
 
 import numpy as np
 import pytest
-from folders import GOLDEN
+from model_cases import families
 
 import scaffolding as sf
 from scaffolding.backends import cpu
 from scaffolding.diffusion import Transformer2DModel, UNet2DConditionModel
 from scaffolding.models import get_timestep_embedding, timestep_embedding
 
-FILE = json.loads((GOLDEN / "models" / "unet.json").read_text())
-CASES = FILE["cases"]
-KINDS = {"UNet2DConditionModel": UNet2DConditionModel, "Transformer2DModel": Transformer2DModel}
+SMALL = {
+    "sample_size": 16, "block_out_channels": [16, 32], "layers_per_block": 1, "cross_attention_dim": 24, "norm_num_groups": 8, "attention_head_dim": 4,
+    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def golden():
-    return {k: v.numpy() for k, v in sf.safetensors.load_file(GOLDEN / "models" / "unet.safetensors").items()}
-
-
-def weight(number, name, shape):
-    """The rule of make_golden_models_unet.py."""
-    sf.manual_seed(1000 + number)
-    values = sf.randn(shape)
-    if len(shape) > 1:
-        return values / math.sqrt(math.prod(shape[1:]))
-    return values * 0.1 + (1.0 if name.endswith("weight") else 0.0)
-
-
-def values(number, name, shape):
-    sf.manual_seed(number)
-    if shape is None:
-        return None
-    if shape == "integers":
-        return sf.tensor([3, 7])
-    if shape == "mask":
-        return sf.tensor([[1, 1, 1, 0, 1, 0, 0], [1, 1, 1, 1, 1, 1, 0]])
-    if name == "timestep":
-        return sf.tensor([961.0, 3.5][: shape[0]]) if shape else sf.tensor(77)
-    if name == "time_ids":
-        return sf.tensor([[1024.0, 1024, 0, 0, 512, 768], [512, 640, 16, 8, 1024, 1024]])
-    if isinstance(shape[0], list):
-        return [sf.randn(s) for s in shape]
-    return sf.randn(shape)
-
-
-def model_of(case):
-    model = KINDS[case["class"]](**case["config"]).eval()
-    state = model.state_dict()
-    model.load_state_dict({k: weight(i, k, list(state[k].shape)) for i, k in enumerate(sorted(state))})
-    return model
-
-
-def call(model, case, change=lambda name, value: value):
-    given = {k: change(k, values(i, k, s)) for i, (k, s) in enumerate(case["inputs"].items())}
-    added = {k: given.pop(k) for k in ("text_embeds", "time_ids") if k in given}
-    if added:
-        given["added_cond_kwargs"] = added
-    return given, model(**given).sample
-
-
-def distance(got, want):
-    return float(np.abs(got.astype(np.float64) - want).max()) / max(float(np.abs(want).max()), 1e-3)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_output(name, golden):
-    with sf.no_grad():
-        _, sample = call(model_of(CASES[name]), CASES[name])
-    want = golden[f"{name}/output"]
-    assert sample.shape == want.shape
-    assert distance(sample.numpy(), want) <= 1e-5
-
-
-@pytest.mark.parametrize("case", FILE["timestep_embeddings"])
+@pytest.mark.parametrize("case", families()["unet"]["extra"]["timestep_embeddings"])
 def test_timestep_embedding(case):
     got = timestep_embedding(sf.tensor(case["timesteps"]), **case["arguments"])
-    assert got.dtype is sf.float32 and distance(got.numpy(), np.array(case["embedding"])) <= 1e-5
+    assert got.dtype is sf.float32 and np.abs(got.numpy() - np.array(case["embedding"])).max() <= 1e-5
 
 
 def test_timestep_embeddings_that_cannot_be():
@@ -88,48 +28,6 @@ def test_timestep_embeddings_that_cannot_be():
         with pytest.raises(ValueError, match=message):
             timestep_embedding(timesteps, dim)
     assert get_timestep_embedding is timestep_embedding
-
-
-def gradients_of(name, checkpointing):
-    case = CASES[name]
-    model = model_of(case)
-    if checkpointing:
-        model.enable_gradient_checkpointing()
-    watched = ("sample", "hidden_states", "encoder_hidden_states")
-    given, sample = call(model, case, lambda k, v: v.requires_grad_() if k in watched and v is not None else v)
-    sf.manual_seed(99)
-    sample.backward(sf.randn(list(sample.shape)))
-    inputs = {k: given[k] for k in watched if given.get(k) is not None}
-    gradients = {k: p.grad for k, p in sorted(model.named_parameters())} | {k: x.grad for k, x in inputs.items()}
-    return {k: np.zeros(1, np.float32) if g is None else g.contiguous().numpy() for k, g in gradients.items()}
-
-
-@pytest.mark.parametrize("name", [k for k, case in CASES.items() if case["gradients"]])
-def test_gradients(name, golden):
-    """The norm of every parameter's gradient, and four of its values, relative to the gradient's own size."""
-    plain = gradients_of(name, False)
-    norms, kept = golden[f"{name}/norms"], golden[f"{name}/kept"]
-    assert len(plain) == len(norms)
-    at = 0
-    typical = float(np.median(norms))
-    for (key, g), norm in zip(plain.items(), norms):
-        flat = g.reshape(-1)
-        some = flat[:: max(1, flat.size // FILE["kept"])][: FILE["kept"]]
-        want, at = kept[at : at + some.size], at + some.size
-        # What is zero in exact arithmetic, such as the gradient of a bias behind which a norm takes the mean out, is rounding on both sides.
-        scale = max(float(norm), (1e-3 if norm < 1e-6 * typical else 1e-4) * typical)
-        assert abs(float(np.linalg.norm(flat.astype(np.float64))) - norm) <= 1e-4 * scale, key
-        assert float(np.abs(some - want).max()) <= 1e-4 * scale, key
-
-
-@pytest.mark.parametrize("name", ["sd15", "sdxl", "transformer"])
-def test_checkpointed_gradients_are_equal(name):
-    plain, again = gradients_of(name, False), gradients_of(name, True)
-    for key in plain:
-        np.testing.assert_array_equal(plain[key], again[key], key)
-
-
-SMALL = CASES["inpainting"]["config"] | {"in_channels": 4}
 
 
 @pytest.mark.parametrize(
@@ -240,23 +138,9 @@ def test_numbers_as_timesteps_and_tuples():
     assert last.is_contiguous(memory_format=sf.channels_last)
 
 
-def test_folder_and_back(tmp_path):
+def test_fields_that_are_a_number_or_a_list_come_back(tmp_path):
     model = UNet2DConditionModel(**{**SMALL, "sample_size": [8, 16]})
     model.save_pretrained(tmp_path)
     again = UNet2DConditionModel.from_pretrained(tmp_path)
     assert again.config["block_out_channels"] == [16, 32] and again.config["sample_size"] == [8, 16] and again.config["attention_head_dim"] == 4
     assert all(again.config[k] == v for k, v in model.config.items() if k != "_use_default_values")
-    for (k, a), (_, b) in zip(sorted(model.state_dict().items()), sorted(again.state_dict().items())):
-        np.testing.assert_array_equal(a.numpy(), b.numpy(), k)
-
-
-def test_half_precision():
-    case = CASES["sdxl"]
-    model = model_of(case)
-    with sf.no_grad():
-        _, want = call(model, case)
-        model.to(sf.bfloat16)
-        half = {"sample", "encoder_hidden_states", "text_embeds"}
-        _, got = call(model, case, lambda k, v: v.to(sf.bfloat16) if k in half else v)
-    assert got.dtype == sf.bfloat16
-    assert distance(got.float().numpy(), want.numpy()) < 0.05

@@ -1,0 +1,80 @@
+"""Pipelines as the golden files describe them (tests/golden/pipeline_cases.py): made of networks with weights by the rule, called, and compared."""
+
+import numpy as np
+import pytest
+from hashed_weights import hashed_weight
+from pipeline_cases import FOLDER, arguments_of, families
+
+import scaffolding as sf
+from scaffolding import diffusion, models
+
+FAMILIES = families()
+CASES = {case["name"]: {**case, "family": family} for family, file in FAMILIES.items() for case in file["cases"]}
+PICTURES = {name: t for family in FAMILIES for name, t in sf.io.load_checkpoint(FOLDER / f"{family}.safetensors").items()}
+made_networks = {}  # by family and name: one of each for all tests
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks of this size wait for their threads most of the time."""
+    threads = sf.get_num_threads()
+    sf.set_num_threads(1)
+    yield
+    sf.set_num_threads(threads)
+
+
+def part(family, name):
+    """A network, a scheduler or a tokenizer by its name in the family's file."""
+    file = FAMILIES[family]
+    if name is None:
+        return None
+    if name in file["schedulers"]:
+        cls, config = file["schedulers"][name]
+        return getattr(diffusion, cls)(**config)
+    if name in file["tokenizers"]:
+        return getattr(sf.tokenizers, file["tokenizers"][name]).from_pretrained(str(FOLDER / name))
+    if (family, name) not in made_networks:
+        cls, config = file["networks"][name]
+        model = getattr(models, cls).from_config(config)
+        model.load_state_dict({k: sf.tensor(hashed_weight(k, tuple(t.shape))) for k, t in model.state_dict().items()})
+        made_networks[family, name] = model.eval()
+    return made_networks[family, name]
+
+
+def pipeline_of(case, family):
+    parts = {component: part(family, name) for component, name in case["components"].items()}
+    return getattr(diffusion, case["pipeline"])(**parts, **case.get("options", {}))
+
+
+def generators(seed):
+    made = [sf.Generator().manual_seed(s) for s in (seed if isinstance(seed, list) else [seed])]
+    return made if isinstance(seed, list) else made[0]
+
+
+def output_of(pipe, case, call=None, **changes):
+    """What the case's call returns, by default with arrays."""
+    arguments = arguments_of(case["call"] if call is None else call, lambda kind, array: sf.tensor(array) if kind == "floats" else array)
+    return pipe(generator=generators(case["seed"]), **{"output_type": "np", **arguments, **changes})
+
+
+def images_of(pipe, case, call=None, **changes):
+    return output_of(pipe, case, call, **changes).images
+
+
+def run(case, make=pipeline_of, **changes):
+    """The case's pictures, uint8 [B, H, W, 3], or latents."""
+    out = images_of(make(case, case["family"]), case, **changes)
+    if "then" in case:
+        out = images_of(make(case["then"], case["family"]), case, case["then"]["call"], image=out, **changes)
+    return out.numpy() if isinstance(out, sf.Tensor) else (out * 255).round().astype("uint8")
+
+
+def assert_is(name, got):
+    """Within 1 of 255 of diffusers' picture; latents within 1e-3."""
+    want = PICTURES[name].numpy()
+    assert got.shape == want.shape
+    if got.dtype == np.uint8:
+        difference = np.abs(got.astype(int) - want.astype(int))
+        assert difference.max() <= 1, f"{difference.max()} of 255, {(difference > 1).mean():.3%} of the values"
+    else:
+        assert np.abs(got - want).max() <= 1e-3 * max(1, np.abs(want).max())

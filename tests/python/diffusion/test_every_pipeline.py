@@ -1,0 +1,213 @@
+"""Every pipeline class against diffusers: pictures, folders, single files, dtypes, output types, callbacks, signatures.
+
+The classes are DiffusionPipeline's in scaffolding.diffusion; what they must make stands in tests/golden/pipelines, one file for a family, written by its
+make_golden_pipelines_*.py (tests/golden/pipeline_fixture.py says how). A class without one fails here by name. What one family has is in test_pipeline*.py.
+"""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+from golden_pipelines import CASES, FAMILIES, assert_is, images_of, one_thread, output_of, pipeline_of, run  # noqa: F401
+from signatures import parameters_of, unexplained
+
+import scaffolding as sf
+from scaffolding import diffusion
+from scaffolding.diffusion import DiffusionPipeline
+from scaffolding.models import ModelMixin
+
+CLASSES = {n: c for n, c in vars(diffusion).items() if isinstance(c, type) and issubclass(c, DiffusionPipeline) and c is not DiffusionPipeline}
+GOLDEN = {name: {**entry, "family": family} for family, file in FAMILIES.items() for name, entry in file["pipelines"].items()}
+FIRST = {}
+for _case in CASES.values():
+    FIRST.setdefault(_case["pipeline"], _case)
+classes = pytest.mark.parametrize("name", [n for n in CLASSES if n in FIRST])
+
+
+def made(name):
+    case = FIRST[name]
+    return pipeline_of(case, case["family"]), case
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_it_has_golden_files(name):
+    assert name in GOLDEN and name in FIRST, (
+        f"no file of tests/golden/pipelines/ has {name}: write a tests/golden/make_golden_pipelines_*.py as tests/golden/pipeline_fixture.py says "
+        "and run it with a Python that has torch and diffusers"
+    )
+
+
+def test_golden_files_are_of_pipelines_that_there_are():
+    assert set(GOLDEN) <= set(CLASSES)
+
+
+@pytest.mark.filterwarnings("ignore:.*was cut off")
+@pytest.mark.parametrize("name", CASES)
+def test_the_picture_is_diffusers(name):
+    assert_is(name, run(CASES[name]))
+
+
+# ---- files
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@classes
+def test_folders_there_and_back(name, tmp_path):
+    pipe, case = made(name)
+    want = images_of(pipe, case)
+    pipe.save_pretrained(tmp_path / "a")
+    index = json.loads((tmp_path / "a" / "model_index.json").read_text())
+    assert index["_class_name"] == name
+    have = {component: row for component, row in GOLDEN[name]["index"].items() if case["components"].get(component) is not None}
+    assert {component: index[component] for component in have} == have
+    for cls in (DiffusionPipeline, CLASSES[name]):
+        again = cls.from_pretrained(tmp_path / "a")
+        assert type(again) is CLASSES[name] and again.config == pipe.config
+        np.testing.assert_array_equal(images_of(again, case), want)
+    again.save_pretrained(tmp_path / "b")
+    assert files_of(tmp_path / "b") == files_of(tmp_path / "a")
+
+
+def networks_of(pipe):
+    return {n: c for n, c in pipe.components.items() if isinstance(c, ModelMixin)}
+
+
+def kinds_of(pipe):
+    """Kinds of checkpoints in one file that are made of a pipeline's networks."""
+    classes = {n: type(c).__name__ for n, c in networks_of(pipe).items()}
+    for kind, (_, _, parts) in sf._core._single_file_kinds().items():
+        if {n: cls for n, (_, cls, _) in parts.items() if n != "scheduler"} == classes:
+            yield kind
+
+
+@pytest.mark.filterwarnings("ignore:.*not known here")
+@classes
+def test_single_files_there_and_back(name, tmp_path):
+    pipe, case = made(name)
+    kind = next(kinds_of(pipe), None)
+    if kind is None:
+        pytest.skip("no kind of checkpoint in one file has these networks")
+    want = images_of(pipe, case)
+    pipe.save_pretrained(tmp_path / "folder")
+    parts = {n: dict(m.state_dict()) for n, m in networks_of(pipe).items()}
+    written = sf._core._to_single_file(kind, parts, {n: dict(m.config) for n, m in networks_of(pipe).items()})
+    sf.safetensors.save_file({k: t.contiguous().clone() for k, t in written.items()}, tmp_path / "model.safetensors")
+    again = CLASSES[name].from_single_file(tmp_path / "model.safetensors", config=tmp_path / "folder", **case["options"])
+    assert type(again) is CLASSES[name] and {n: type(c) for n, c in again.components.items()} == {n: type(c) for n, c in pipe.components.items()}
+    np.testing.assert_allclose(images_of(again, case), want, atol=1e-5)
+
+
+# ---- dtypes, other classes
+
+
+@classes
+@pytest.mark.parametrize("dtype", [sf.bfloat16, sf.float16], ids=str)
+def test_casting_reaches_every_network(name, dtype, monkeypatch):
+    monkeypatch.setattr("golden_pipelines.made_networks", {})  # those of other tests stay as they are
+    pipe, case = made(name)
+    want = images_of(pipe, case)
+    assert pipe.to(dtype) is pipe and pipe.dtype is dtype
+    assert networks_of(pipe) and all(m.dtype is dtype for m in networks_of(pipe).values())
+    got = images_of(pipe, case)
+    assert np.isfinite(got).all() and np.abs(got - want).mean() < 0.05
+
+
+@classes
+def test_loading_in_a_dtype(name, tmp_path):
+    pipe, _ = made(name)
+    pipe.save_pretrained(tmp_path)
+    half = CLASSES[name].from_pretrained(tmp_path, torch_dtype=sf.bfloat16)
+    assert all(m.dtype is sf.bfloat16 for m in networks_of(half).values()) and half.dtype is sf.bfloat16
+
+
+@classes
+@pytest.mark.parametrize("other", CLASSES)
+def test_another_class_shares_the_parts_or_says_what_is_missing(name, other):
+    pipe, case = made(name)
+    try:
+        shared = CLASSES[other].from_pipe(pipe)
+    except ValueError as error:
+        assert str(error).startswith(f"{other}.from_pipe: a {name} has no ")
+        assert other != name
+        return
+    assert type(shared) is CLASSES[other] and all(shared.components[n] is c for n, c in pipe.components.items() if n in shared.components)
+    if other == name:
+        np.testing.assert_array_equal(images_of(shared, case), images_of(pipe, case))
+
+
+# ---- calls
+
+
+@classes
+def test_output_types(name):
+    pipe, case = made(name)
+    array, values, frames = (images_of(pipe, case, output_type=kind) for kind in ("np", "pt", "sf_tensor"))
+    batch, height, width, channels = array.shape
+    assert array.dtype == np.float32 and 0 <= array.min() and array.max() <= 1
+    assert isinstance(values, sf.Tensor) and values.shape == (batch, channels, height, width)
+    np.testing.assert_array_equal(array, values.permute(0, 2, 3, 1).numpy())
+    assert frames.shape == array.shape and frames.dtype is sf.uint8
+    np.testing.assert_array_equal(frames.numpy(), (array * 255).round().astype(np.uint8))
+    image = pytest.importorskip("PIL.Image")
+    pictures = images_of(pipe, case, output_type="pil")
+    assert len(pictures) == batch and isinstance(pictures[0], image.Image)
+    np.testing.assert_array_equal(np.stack([np.array(p) for p in pictures]), frames.numpy())
+    latents = images_of(pipe, case, output_type="latent")
+    assert isinstance(latents, sf.Tensor) and latents.shape[0] == batch and latents.is_floating_point()
+    with pytest.raises(ValueError, match="output_type must be"):
+        images_of(pipe, case, output_type="jpeg")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'no_such_argument'"):
+        images_of(pipe, case, no_such_argument=1)
+
+
+@classes
+def test_callbacks_see_every_step_and_may_end_the_run(name):
+    if "callback_on_step_end" not in GOLDEN[name]["signatures"]["__call__"] and "callback_on_step_end" not in parameters_of(CLASSES[name].__call__):
+        pytest.skip("neither diffusers' nor ours takes callback_on_step_end")
+    pipe, case = made(name)
+    seen = []
+
+    def look(pipe, step, timestep, tensors):
+        seen.append((step, sorted(tensors)))
+        return tensors
+
+    np.testing.assert_array_equal(images_of(pipe, case, callback_on_step_end=look), images_of(pipe, case))
+    assert seen == [(step, ["latents"]) for step in range(pipe.num_timesteps)] and seen
+
+    def stop(pipe, step, timestep, tensors):
+        seen.append(step)
+        pipe._interrupt = True
+        return {"latents": tensors["latents"] * 0.5}
+
+    seen.clear()
+    images_of(pipe, case, callback_on_step_end=stop)
+    assert seen == [0]
+    with pytest.raises(ValueError, match="callback_on_step_end_tensor_inputs"):
+        images_of(pipe, case, callback_on_step_end=look, callback_on_step_end_tensor_inputs=["no such tensor"])
+    with pytest.raises(ZeroDivisionError):
+        images_of(pipe, case, callback_on_step_end=lambda *arguments: 1 / 0)
+
+
+@classes
+def test_equal_seeds_give_equal_pictures(name):
+    pipe, case = made(name)
+    np.testing.assert_array_equal(images_of(pipe, case), images_of(pipe, case))
+    assert np.abs(images_of(pipe, case) - images_of(pipe, {**case, "seed": 12345})).max() > 0.01
+    np.testing.assert_array_equal(output_of(pipe, case, return_dict=False)[0], images_of(pipe, case))
+
+
+# ---- signatures
+
+
+@pytest.mark.parametrize(("name", "method"), [(name, method) for name in CLASSES if name in GOLDEN for method in GOLDEN[name]["signatures"]])
+def test_arguments_are_theirs(name, method):
+    """Names, order and defaults; what differs is explained by the family's make_golden_pipelines_*.py."""
+    ours, entry = parameters_of(getattr(CLASSES[name], method)), GOLDEN[name]
+    wrong, stale = unexplained(ours, entry["signatures"][method], entry["differences"].get(method, {}))
+    assert not wrong, f"{name}.{method} differs from diffusers': {wrong}"
+    assert not stale, f"{name}.{method}: these do not differ: {stale}"
+    assert inspect.getdoc(CLASSES[name].__call__)
