@@ -488,7 +488,7 @@ void bind_image_processor(nb::module_& m) {
 
 // What a plan's steps are: [(name, kind, class, folder, variant, config)]
 nb::dict plan_of(const LoadPlan& plan) {
-  constexpr const char* kKinds[] = {"none", "model", "scheduler", "tokenizer", "ignored"};
+  constexpr const char* kKinds[] = {"none", "model", "scheduler", "tokenizer"};
   nb::list steps;
   for (auto& c : plan.components) {
     nb::dict step;

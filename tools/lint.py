@@ -108,7 +108,7 @@ def check_circles(included, complain):
 def check_named_files(path, text, endings, complain):
     """Files that comments and documents name are there. A name with a folder is looked for when that folder is one of ours."""
     is_cpp, is_document = path.suffix in CPP, path.suffix == ".md"
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate((without_programs(text) if is_document else text).split("\n"), 1):
         comment = line if is_document else line.partition("//" if is_cpp else "#")[2]
         for name in re.findall(r"(?<![\w/.<*{}-])((?:[\w-]+/)*[\w-]+(?:\.[a-z]+)?\.(?:h|cpp|cu|cuh|def|py|cmake|sh|md))(?![\w*(])", comment):
             if name in endings or name in FOREIGN_FILES or re.match(r"x[._]|.*NAME", name):
@@ -178,10 +178,13 @@ def check_op_list(files, complain):
             complain(listing, 1, f"misses {f}")
 
 
-def without_code(text):
+def without_programs(text):
     """A document's text; in place of programs empty lines."""
-    text = re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"`[^`\n]*`", "", text)
+    return re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]*`", "", without_programs(text))
 
 
 def anchors(text):

@@ -19,9 +19,6 @@ namespace {
 
 constexpr const char* kIndexFile = "model_index.json";
 constexpr const char* kGuidanceKey = "_guidance_scale";
-// What checks and describes pictures, and makes none.
-constexpr const char* kIgnored[] = {"CLIPImageProcessor",           "CLIPFeatureExtractor", "StableDiffusionSafetyChecker", "CLIPVisionModelWithProjection",
-                                    "StableDiffusionXLWatermarker", "SiglipImageProcessor"};
 
 std::string text_or_nothing(const io::Object& o, const std::string& where) {
   if (o.is(io::Object::None)) return {};
@@ -88,7 +85,6 @@ ComponentKind component_kind(const PipelineIndex::Row& row) {
   std::vector<std::string> known = scheduler_names(), tokenizers = tokenizers::tokenizer_classes();
   if (is_one_of(row.class_name, known)) return ComponentKind::Scheduler;
   if (is_one_of(row.class_name, tokenizers)) return ComponentKind::Tokenizer;
-  if (is_one_of(row.class_name, kIgnored)) return ComponentKind::Ignored;
   for (auto& entry : models::all_models()) known.push_back(entry.name);
   known.insert(known.end(), tokenizers.begin(), tokenizers.end());
   fail("pipeline: there is no class '", row.class_name, "' for '", row.name, "'", nn::closest_hint(row.class_name, known));
@@ -139,9 +135,14 @@ bool fits(const ComponentSlot& slot, ComponentKind kind) {
 LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
   PipelineIndex index = read_pipeline_index(folder);
   const std::string where = in_folder(folder, kIndexFile);
-  std::vector<ComponentKind> kinds;
-  for (auto& row : index.rows) kinds.push_back(component_kind(row));
   LoadPlan plan{.entry = &pipeline_entry(o.class_name.empty() ? index.class_name : o.class_name)};
+  auto made = plan.entry->make();
+  auto slots = made->components();
+  auto is_unused = [&](const std::string& name) {
+    return std::any_of(slots.begin(), slots.end(), [&](auto& s) { return s.name == name && std::holds_alternative<Unused*>(s.place); });
+  };
+  std::vector<ComponentKind> kinds;  // what checks and describes pictures may be of any class
+  for (auto& row : index.rows) kinds.push_back(is_unused(row.name) || row.class_name.empty() ? ComponentKind::None : component_kind(row));
   for (auto& row : index.rows) plan.listed.push_back(row.name);
   bool any_model = false, any_variant = false;
   auto variant_of = [&](const PipelineIndex::Row& row) {
@@ -152,20 +153,19 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
     any_model = true, any_variant = any_variant || !variant_of(index.rows[i]).empty();
   }
   SF_CHECK(o.variant.empty() || !any_model || any_variant, "DiffusionPipeline: no component in ", folder, " has files of the variant '", o.variant, "'");
-  auto made = plan.entry->make();
-  for (auto& slot : made->components()) {
+  for (auto& slot : slots) {
     auto row = std::find_if(index.rows.begin(), index.rows.end(), [&](auto& r) { return r.name == slot.name; });
     if (is_one_of(slot.name, o.passed)) continue;
     if (row == index.rows.end()) {
       SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ": ", where, " is of a ", index.class_name, " and has no '", slot.name, "'");
       continue;
     }
-    const ComponentKind kind = kinds[size_t(row - index.rows.begin())];
-    if (kind == ComponentKind::None) continue;
-    if (std::holds_alternative<Unused*>(slot.place)) {
+    if (row->class_name.empty()) continue;
+    if (is_unused(slot.name)) {
       plan.ignored.push_back(slot.name);
       continue;
     }
+    const ComponentKind kind = kinds[size_t(row - index.rows.begin())];
     SF_CHECK(fits(slot, kind), where, ": '", slot.name, "' cannot be a ", row->class_name);
     try {
       plan.entry->check_type(slot.name, row->class_name.c_str());

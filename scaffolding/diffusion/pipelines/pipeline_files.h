@@ -23,7 +23,7 @@ struct PipelineIndex {
 PipelineIndex read_pipeline_index(const std::string& folder);
 void write_pipeline_index(const PipelineIndex& index, const std::string& folder);  // the folder is made
 
-enum class ComponentKind : uint8_t { None, Model, Scheduler, Tokenizer, Ignored };  // Ignored: what pictures are checked and described with
+enum class ComponentKind : uint8_t { None, Model, Scheduler, Tokenizer };
 // ValueError naming the row for a class that is not known.
 ComponentKind component_kind(const PipelineIndex::Row& row);
 
