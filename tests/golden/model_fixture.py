@@ -26,6 +26,7 @@ comes from a torch.nn.Module of its name in the script: its constructor's keywor
 
 import inspect
 import json
+import tempfile
 
 import diffusers
 import numpy as np
@@ -88,6 +89,20 @@ def text_of(document):
     return "{\n" + ",\n".join(f" {json.dumps(k)}: {part(v)}" for k, v in document.items()) + "\n}\n"
 
 
+def kept_in_float32(model, key):
+    """{dtype: names of the tensors that loading in it leaves in float32}"""
+    if not hasattr(model, "save_pretrained"):
+        return {}
+    kept = {}
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        for dtype in (torch.float16, torch.bfloat16):
+            loaded = type(model).from_pretrained(folder, **{"dtype" if of_transformers(type(model)) else "torch_dtype": dtype})
+            names = sorted(k for k, t in tensors_of(loaded, key).items() if t.dtype == torch.float32)
+            kept |= {str(dtype).removeprefix("torch."): names} if names else {}
+    return kept
+
+
 class ModelFixture:
     def __init__(self, family):
         self.family, self.keys, self.names, self.tensors = family, {}, {}, {}
@@ -133,7 +148,10 @@ class ModelFixture:
         if numbers > MOST_PARAMETERS:
             raise SystemExit(f"{self.family}: {name} has {numbers / 1e6:.0f} million parameters: give its config fewer layers and channels")
         case = {"name": name, "class": self.names[cls], "config": plain(config), "method": method, "arguments": arguments, "gradients": gradients}
-        model, inputs = self.filled(cls, config).to(dtype), {}
+        entry, model, inputs = self.document["models"][self.names[cls]], self.filled(cls, config), {}
+        if "kept_in_float32" not in entry:
+            entry["kept_in_float32"] = kept_in_float32(model, self.keys[cls])
+        model = model.to(dtype)
 
         def make(path, array, by_rule):
             t = torch.from_numpy(array)

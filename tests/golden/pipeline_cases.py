@@ -15,20 +15,21 @@ pipelines/FAMILY.json:
 
 pipelines/FAMILY.safetensors: what came out of each case, uint8 [B, H, W, 3], or float32 where it is latents.
 
-An argument of a call is as JSON has it, but for {"picture": [height, width]}, {"mask": [height, width]}, {"floats": shape}, {"tuple": [...]} and
-{"callback": name}: see pipeline_inputs.py.
+An argument of a call is as JSON has it, but for {"picture": [height, width]}, {"mask": [height, width]}, {"floats": shape}, {"numbers": [...]},
+{"tuple": [...]} and {"callback": name}: see pipeline_inputs.py.
 """
 
 import json
 import pathlib
 
+import numpy as np
 from pipeline_inputs import CALLBACKS, embeds, mask, picture
 
 FOLDER = pathlib.Path(__file__).parent / "pipelines"
 
 
 def arguments_of(call, make):
-    """The call's keywords. make(kind, array) gives a "picture", a "mask" or a tensor of "floats"."""
+    """The call's keywords. make(kind, array) gives a "picture", a "mask" or a "tensor"."""
 
     def value(name, spec):
         if not isinstance(spec, dict):
@@ -36,9 +37,13 @@ def arguments_of(call, make):
         ((kind, given),) = spec.items()
         if kind == "tuple":
             return tuple(given)
+        if kind == "numbers":
+            return make("tensor", np.array(given))
+        if kind == "floats":
+            return make("tensor", embeds(name, given))
         if kind == "callback":
             return CALLBACKS[given]
-        return make(kind, embeds(name, given) if kind == "floats" else {"picture": picture, "mask": mask}[kind](*given))
+        return make(kind, {"picture": picture, "mask": mask}[kind](*given))
 
     return {name: value(name, spec) for name, spec in call.items()}
 

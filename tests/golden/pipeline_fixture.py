@@ -93,7 +93,7 @@ class PipelineFixture:
         case |= {"then": then} if then else {}
 
         def make(kind, array):
-            return torch.from_numpy(array) if kind == "floats" else PIL.Image.fromarray(array)
+            return torch.from_numpy(array) if kind == "tensor" else PIL.Image.fromarray(array)
 
         def pictures(pipe, call, **more):
             arguments = {"output_type": "np", **arguments_of(call, make), **more}

@@ -53,7 +53,7 @@ def generators(seed):
 
 def output_of(pipe, case, call=None, **changes):
     """What the case's call returns, by default with arrays."""
-    arguments = arguments_of(case["call"] if call is None else call, lambda kind, array: sf.tensor(array) if kind == "floats" else array)
+    arguments = arguments_of(case["call"] if call is None else call, lambda kind, array: sf.tensor(array) if kind == "tensor" else array)
     return pipe(generator=generators(case["seed"]), **{"output_type": "np", **arguments, **changes})
 
 

@@ -130,9 +130,8 @@ def test_another_class_shares_the_parts_or_says_what_is_missing(name, other):
     pipe, case = made(name)
     try:
         shared = CLASSES[other].from_pipe(pipe)
-    except ValueError as error:
-        assert str(error).startswith(f"{other}.from_pipe: a {name} has no ")
-        assert other != name
+    except (TypeError, ValueError) as error:
+        assert other != name and other in str(error)
         return
     assert type(shared) is CLASSES[other] and all(shared.components[n] is c for n, c in pipe.components.items() if n in shared.components)
     if other == name:
