@@ -8,6 +8,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/tokenizers/t5_tokenizer.h"
 
 namespace nb = nanobind;
 
@@ -100,6 +101,10 @@ void bind_tokenizers(nb::module_& m) {
           },
           nb::arg("vocab"), nb::arg("merges"), nb::arg("text_cleaning") = nb::none())
       .def("save_pretrained", &CLIPTokenizer::save_pretrained);
+  nb::class_<T5Tokenizer, Tokenizer>(m, "_T5Tokenizer")
+      .def_static("from_pretrained", [](const std::string& folder) { return T5Tokenizer::from_pretrained(folder); })
+      .def_static("from_file", [](const std::string& path, int64_t extra_ids) { return T5Tokenizer::from_sentencepiece(io::Bytes::map(path), {}, extra_ids); })
+      .def("save_pretrained", &T5Tokenizer::save_pretrained);
   m.def(
       "_train_bpe",
       [](const std::vector<std::string>& texts, int64_t vocab_size, int64_t min_frequency) {

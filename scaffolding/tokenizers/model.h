@@ -49,6 +49,14 @@ struct Model {
 std::unique_ptr<Model> make_model(const JsonPart& part);
 std::unique_ptr<Model> make_unigram(const JsonPart& part);
 
+struct UnigramOptions {
+  std::vector<std::pair<std::string, double>> pieces;  // by id, with finite scores; not empty
+  int64_t unk_id = -1;                                 // -1: unknown characters are an error
+  bool byte_fallback = false;
+  std::string where;  // for messages
+};
+std::unique_ptr<Model> make_unigram(UnigramOptions options);
+
 using Merges = std::vector<std::pair<std::string, std::string>>;
 
 struct BpeOptions {

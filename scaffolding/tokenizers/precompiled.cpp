@@ -31,18 +31,16 @@ std::string from_base64(const JsonPart& part) {
 
 class Precompiled final : public Normalizer {
  public:
-  explicit Precompiled(const JsonPart& part) : where_(part.where()) {
-    if (!part.has("precompiled_charsmap")) return;
-    JsonPart map = part["precompiled_charsmap"];
-    std::string bytes = from_base64(map);
+  // bytes: the trie's size, the trie, and the replacements; or nothing, for no rules.
+  Precompiled(const std::string& bytes, std::string where) : where_(std::move(where)) {
     if (bytes.empty()) return;
     uint32_t size = 0;
     if (bytes.size() >= 4) std::memcpy(&size, bytes.data(), 4);
-    if (bytes.size() < 4 || size % 4 || size > bytes.size() - 4 || size == 0) map.refuse("its trie does not fit into ", bytes.size(), " bytes");
+    SF_CHECK(bytes.size() >= 4 && size % 4 == 0 && size <= bytes.size() - 4 && size > 0, where_, ": its trie does not fit into ", bytes.size(), " bytes");
     units_.resize(size / 4);
     std::memcpy(units_.data(), bytes.data() + 4, size);
     texts_ = bytes.substr(4 + size);
-    require_utf8(texts_, map.where().c_str());
+    require_utf8(texts_, where_.c_str());
   }
 
   std::string apply(std::string text) const override {
@@ -100,6 +98,12 @@ class Precompiled final : public Normalizer {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) { return std::make_unique<Precompiled>(part); }
+std::unique_ptr<Normalizer> make_precompiled(const std::string& charsmap, const std::string& where) { return std::make_unique<Precompiled>(charsmap, where); }
+
+std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) {
+  if (!part.has("precompiled_charsmap")) return make_precompiled("", part.where());
+  JsonPart map = part["precompiled_charsmap"];
+  return make_precompiled(from_base64(map), map.where());
+}
 
 }  // namespace sf::tokenizers

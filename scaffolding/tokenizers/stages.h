@@ -17,6 +17,7 @@ struct Normalizer {
 };
 std::unique_ptr<Normalizer> make_normalizer(const JsonPart& part);
 std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part);  // SentencePiece's charsmap
+std::unique_ptr<Normalizer> make_precompiled(const std::string& charsmap, const std::string& where);
 
 // A part of the text that the model sees alone.
 struct Piece {

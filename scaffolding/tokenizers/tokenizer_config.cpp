@@ -101,6 +101,10 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
 }
 
 void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder) {
+  write_tokenizer_config(config, tokenizer_class, folder, Json::object());
+}
+
+void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder, const Json& more) {
   nlohmann::ordered_json document, map;
   auto& added = document["added_tokens_decoder"] = nlohmann::ordered_json::object();
   for (auto& [id, token] : config.added_tokens) {
@@ -118,6 +122,7 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
   document["padding_side"] = config.padding_side == Side::Left ? "left" : "right";
   document["truncation_side"] = config.truncation_side == Side::Left ? "left" : "right";
   if (config.text_cleaning == TextCleaning::OpenAI) document["text_cleaning"] = "openai";  // transformers does not read it
+  for (auto& [key, value] : more.items()) document[key] = value;
   document["tokenizer_class"] = tokenizer_class;
   for (auto& [name, json] : {std::pair{"tokenizer_config.json", &document}, {"special_tokens_map.json", &map}}) {
     io::ReplacingFile file((std::filesystem::path(folder) / name).string());

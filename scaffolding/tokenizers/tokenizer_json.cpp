@@ -84,17 +84,19 @@ void Tokenizer::Parts::read_stages(const JsonPart& root) {
   if (root.has("padding")) defaults.padding = read_padding(root["padding"]);
 }
 
-Tokenizer Tokenizer::from_json(const io::Bytes& file) {
+std::unique_ptr<Tokenizer::Parts> read_tokenizer_json(const io::Bytes& file) {
   Json document = parse_json(file);
   JsonPart root(document, file.name);
-  auto parts = std::make_unique<Parts>();
+  auto parts = std::make_unique<Tokenizer::Parts>();
   parts->model = make_model(root["model"]);
   parts->read_stages(root);
   if (root.has("added_tokens"))
     for (auto& t : root["added_tokens"].items()) parts->add(read_added_token(t, false), t["id"].integer(0, INT32_MAX - 1), t.where());
   parts->added.index(parts->normalizer.get());
-  return Tokenizer(std::move(parts));
+  return parts;
 }
+
+Tokenizer Tokenizer::from_json(const io::Bytes& file) { return Tokenizer(read_tokenizer_json(file)); }
 
 Tokenizer Tokenizer::from_pretrained(const std::string& folder) {
   Tokenizer out = from_file(folder + "/tokenizer.json");

@@ -33,5 +33,8 @@ struct Tokenizer::Parts {
 };
 
 AddedToken read_added_token(const JsonPart& part, bool special);
+std::unique_ptr<Tokenizer::Parts> read_tokenizer_json(const io::Bytes& file);
+// As the public one, with entries of one class alone.
+void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder, const Json& more);
 
 }  // namespace sf::tokenizers

@@ -16,22 +16,14 @@ constexpr double kUnknownPenalty = 10;  // below the least score, as in Sentence
 
 class Unigram final : public Model {
  public:
-  explicit Unigram(const JsonPart& part) : where_(part.where()), byte_fallback_(part.flag_or("byte_fallback", false)) {
-    JsonPart list = part["vocab"];
-    if (!list.json().is_array() || list.json().empty()) list.refuse("must be a list of [token, score] that is not empty");
+  explicit Unigram(UnigramOptions o) : where_(std::move(o.where)), byte_fallback_(o.byte_fallback), unk_(o.unk_id) {
     double least = std::numeric_limits<double>::infinity();
-    for (auto& entry : list.json()) {
-      auto id = int64_t(scores_.size());
-      if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) list.refuse("entry ", id, " must be [token, score]");
-      double score = entry[1].get<double>();
-      if (!std::isfinite(score)) list.refuse("the score of entry ", id, " must be finite");
-      auto& token = entry[0].get_ref<const std::string&>();
-      vocabulary.add(token, id, list.where());
+    for (auto& [token, score] : o.pieces) {
+      vocabulary.add(token, int64_t(scores_.size()), where_);
       scores_.push_back(score);
       least = std::min(least, score);
     }
     unknown_score_ = least - kUnknownPenalty;
-    if (part.has("unk_id")) unk_ = part["unk_id"].integer(0, int64_t(scores_.size()) - 1);
     build_trie();
   }
 
@@ -118,13 +110,28 @@ class Unigram final : public Model {
   bool byte_fallback_;
   std::vector<double> scores_;
   double unknown_score_ = 0;
-  int64_t unk_ = -1;
+  int64_t unk_;
   std::unordered_map<uint64_t, uint32_t> children_;
   std::vector<int64_t> ids_;  // of the trie's nodes
 };
 
 }  // namespace
 
-std::unique_ptr<Model> make_unigram(const JsonPart& part) { return std::make_unique<Unigram>(part); }
+std::unique_ptr<Model> make_unigram(UnigramOptions options) { return std::make_unique<Unigram>(std::move(options)); }
+
+std::unique_ptr<Model> make_unigram(const JsonPart& part) {
+  JsonPart list = part["vocab"];
+  UnigramOptions o{.byte_fallback = part.flag_or("byte_fallback", false), .where = list.where()};
+  if (!list.json().is_array() || list.json().empty()) list.refuse("must be a list of [token, score] that is not empty");
+  for (auto& entry : list.json()) {
+    const size_t id = o.pieces.size();
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) list.refuse("entry ", id, " must be [token, score]");
+    const double score = entry[1].get<double>();
+    if (!std::isfinite(score)) list.refuse("the score of entry ", id, " must be finite");
+    o.pieces.emplace_back(entry[0].get_ref<const std::string&>(), score);
+  }
+  if (part.has("unk_id")) o.unk_id = part["unk_id"].integer(0, int64_t(o.pieces.size()) - 1);
+  return make_unigram(std::move(o));
+}
 
 }  // namespace sf::tokenizers

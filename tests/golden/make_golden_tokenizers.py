@@ -371,7 +371,8 @@ def fuzz_corpus():
         (FUZZ / f"{name}.json").write_text(json.dumps(j, separators=(",", ":"), ensure_ascii=False), encoding="utf-8")
 
 
-OUT.mkdir(exist_ok=True)
-clip()
-general()
-fuzz_corpus()
+if __name__ == "__main__":
+    OUT.mkdir(exist_ok=True)
+    clip()
+    general()
+    fuzz_corpus()

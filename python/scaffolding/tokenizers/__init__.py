@@ -7,6 +7,7 @@ Size([1, 77])
 Texts that are not Unicode are a UnicodeEncodeError, wrong files a ValueError that names file and rule, missing ones FileNotFoundError.
 """
 
+from .t5 import T5Tokenizer
 from .tokenizer import BatchEncoding, CLIPTokenizer, Tokenizer, train_bpe
 
-__all__ = ["BatchEncoding", "CLIPTokenizer", "Tokenizer", "train_bpe"]
+__all__ = ["BatchEncoding", "CLIPTokenizer", "T5Tokenizer", "Tokenizer", "train_bpe"]
