@@ -11,6 +11,7 @@
 #include "py_callable.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/diffusion/pipelines/pipelines.h"
+#include "scaffolding/tokenizers/pretrained.h"
 
 namespace sf::py {
 
@@ -585,6 +586,7 @@ void bind_pipelines(nb::module_& core) {
       .def("steps", &plan_of)
       .def_prop_ro(
           "file", [](const LoadPlan& plan) { return plan.file.get(); }, nb::rv_policy::reference_internal);
+  m.def("tokenizer_class_of", &tokenizers::tokenizer_class_of);
   m.def("save_index", &save_index);
 }
 

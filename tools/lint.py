@@ -118,6 +118,19 @@ def check_named_files(path, text, endings, complain):
                 complain(path, number, f"names {name}, which is not there (a file of another project stands in FOREIGN_FILES of tools/lint.py)")
 
 
+FAMILIES = re.compile(r"StableDiffusion|UNet2D|CLIP|\bT5|PixArt|\bDiT|Flux|CogVideo")
+
+
+def check_families(path, text, complain):
+    """What all families of pipelines share knows none of them: comments, tests and the list of all headers apart."""
+    shared = path.parts[:3] == ("scaffolding", "diffusion", "pipelines") and len(path.parts) == 4
+    if not shared or path.name == "pipelines.h" or path.stem.endswith(("_test", "_fuzz")):
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if name := FAMILIES.search(line.partition("//")[0]):
+            complain(path, number, f"names {name[0]}: what belongs to one family stands in its folder, and all share only what they register")
+
+
 def check_cpp(path, text, files, complain):
     header = path.suffix in (".h", ".cuh")
     if header and "#pragma once" not in text and "No include guard" not in text:
@@ -253,6 +266,7 @@ def main():
             check_named_files(path, text, endings, complain)
         if path.suffix in CPP:
             check_cpp(path, text, known, complain)
+            check_families(path, text, complain)
             check_models(path, text, complain)
         elif path.suffix == ".py":
             check_python(path, text, complain)

@@ -9,6 +9,7 @@
 #include "scaffolding/io/sharded.h"
 #include "scaffolding/io/torch_file.h"
 #include "scaffolding/io/upload_ring.h"
+#include "scaffolding/models/kept_float32.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -121,6 +122,12 @@ void refuse_lora(const std::string& path, const std::vector<std::string>& names,
 
 }  // namespace
 
+std::string model_class(const std::string& named, const io::Object& config) {
+  const io::Object* norm = named == "Transformer2DModel" && config.is_dict() ? config.find("norm_type") : nullptr;
+  if (!norm || !norm->is(io::Object::String)) return named;
+  return norm->text() == "ada_norm_zero" ? "DiTTransformer2DModel" : norm->text() == "ada_norm_single" ? "PixArtTransformer2DModel" : named;
+}
+
 // A model without memory; fill() gives it tensors.
 static std::unique_ptr<Model> make_empty(const std::string& class_name, const io::Object& config) {
   DefaultDevice nowhere(Device(Device::Meta));
@@ -130,12 +137,14 @@ static std::unique_ptr<Model> make_empty(const std::string& class_name, const io
 static void fill(Model& model, const io::Checkpoint& file, const LoadModelOptions& options) {
   std::map<std::string, Tensor> state;
   auto ring = io::UploadRing::of(options.device);
+  const auto* kept = options.dtype == kFloat16 ? dynamic_cast<const KeptFloat32*>(&model) : nullptr;
   for (auto& name : file.names()) {
     std::string key = model.current_key(name);
     if (key.empty()) continue;
+    const std::optional<DType> dtype = kept && kept->kept_float32(key) ? kFloat32 : options.dtype;
     Tensor t = file.get(name);
-    if (ring) t = ring->upload(t, options.dtype);
-    else if (options.dtype && is_floating(t.dtype())) t = t.dtype() == *options.dtype ? t : converted(t, *options.dtype);
+    if (ring) t = ring->upload(t, dtype);
+    else if (dtype && is_floating(t.dtype())) t = t.dtype() == *dtype ? t : converted(t, *dtype);
     state.emplace(std::move(key), ring ? std::move(t) : to_device(t, options.device));
   }
   if (ring) ring->finish();  // other streams may use the model from now on
@@ -148,7 +157,7 @@ std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOpti
   std::string where = join(join(folder, options.subfolder), "config.json");
   SF_CHECK_AS(NotSupported, !config.find("quantization_config"), "load_model: ", where,
               ": the weights are quantised; from_pretrained of the Python package reads them");
-  auto model = make_empty(class_name.empty() ? class_of(config, where) : class_name, config);
+  auto model = make_empty(class_name.empty() ? model_class(class_of(config, where), config) : class_name, config);
   std::string path = find_weights(folder, model->weights_stem(), options);
   auto file = io::open_checkpoint(path);
   refuse_lora(path, file->names(), *model);

@@ -158,6 +158,6 @@ void CLIPTokenizer::save_pretrained(const std::string& folder) const {
   write_tokenizer_config(described, "CLIPTokenizer", folder);
 }
 
-SF_TOKENIZER(CLIPTokenizer, "CLIPTokenizer, CLIPTokenizerFast");
+SF_TOKENIZER(CLIPTokenizer, "CLIPTokenizer, CLIPTokenizerFast", "merges.txt");
 
 }  // namespace sf::tokenizers

@@ -111,6 +111,6 @@ void T5Tokenizer::save_pretrained(const std::string& folder) const {
   write_tokenizer_config(described, "T5Tokenizer", folder, {{"extra_ids", extra_ids_}});
 }
 
-SF_TOKENIZER(T5Tokenizer, "T5Tokenizer, T5TokenizerFast");
+SF_TOKENIZER(T5Tokenizer, "T5Tokenizer, T5TokenizerFast", "spiece.model");
 
 }  // namespace sf::tokenizers

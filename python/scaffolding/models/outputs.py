@@ -50,6 +50,13 @@ AutoencoderTinyOutput = output("AutoencoderTinyOutput", "latents", doc="latents:
 DecoderOutput = output("DecoderOutput", "sample", "commit_loss", doc="sample: the decoded pictures [B, C, H, W].")
 UNet2DConditionOutput = output("UNet2DConditionOutput", "sample", doc="sample: the prediction [B, out_channels, H, W].")
 Transformer2DModelOutput = output("Transformer2DModelOutput", "sample", doc="sample: [B, in_channels, H, W].")
+BaseModelOutput = output(
+    "BaseModelOutput",
+    "last_hidden_state",
+    "hidden_states",
+    "attentions",
+    doc="last_hidden_state: [B, N, C]; hidden_states: a tuple of [B, N, C], where they were asked for.",
+)
 BaseModelOutputWithPooling = output(
     "BaseModelOutputWithPooling",
     "last_hidden_state",

@@ -95,7 +95,7 @@ Tensor DiffusionPipeline::decoded(const Tensor& latents) const {
   // Scaled in the latents' dtype, as diffusers does; components may have dtypes and devices of their own.
   Tensor z = vae->unscaled(latents.to(vae->device()));
   cpu::LeanMemory::give_back();  // what the denoiser's kernels kept is of no use to the autoencoder's
-  return clamp(vae->decode(z.to(vae->dtype())) * 0.5 + 0.5, 0, 1).to(kFloat32);
+  return vae->decode(z.to(vae->dtype()));
 }
 
 void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {

@@ -167,14 +167,16 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
     }
     const ComponentKind kind = kinds[size_t(row - index.rows.begin())];
     SF_CHECK(fits(slot, kind), where, ": '", slot.name, "' cannot be a ", row->class_name);
+    std::string class_name = row->class_name;
+    if (kind == ComponentKind::Model) class_name = models::model_class(class_name, models::load_model_config(folder, slot.name));
     try {
-      plan.entry->check_type(slot.name, row->class_name.c_str());
+      plan.entry->check_type(slot.name, class_name.c_str());
     } catch (const TypeError& e) {
       fail(where, ": ", e.what());
     }
     plan.components.push_back({.name = slot.name,
                                .kind = kind,
-                               .class_name = row->class_name,
+                               .class_name = class_name,
                                .folder = in_folder(folder, row->name),
                                .variant = kind == ComponentKind::Model ? variant_of(*row) : ""});
   }
@@ -215,10 +217,9 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
       // A tokenizer goes with the text encoder of its number.
       const std::string encoder = "text_encoder" + slot.name.substr(std::string("tokenizer").size());
       if (part_of(encoder) == parts.end() && !is_one_of(encoder, o.passed)) continue;
-      plan.components.push_back({.name = slot.name,
-                                 .kind = ComponentKind::Tokenizer,
-                                 .class_name = "CLIPTokenizer",
-                                 .folder = of_config(slot.name) ? in_folder(o.config, slot.name) : ""});
+      const std::string folder = of_config(slot.name) ? in_folder(o.config, slot.name) : "";
+      plan.components.push_back(
+          {.name = slot.name, .kind = ComponentKind::Tokenizer, .class_name = folder.empty() ? "" : tokenizers::tokenizer_class_of(folder), .folder = folder});
     } else if (part != parts.end()) {
       plan.components.push_back({.name = slot.name, .kind = ComponentKind::Model, .class_name = part->class_name});
     } else {
@@ -252,7 +253,8 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
       *slot.as<Ref<Scheduler>>() = std::move(made);
     } else if (source.kind == ComponentKind::Tokenizer) {
       const std::string folder = source.folder.empty() ? tokenizer_folder(plan, source.name, hub) : source.folder;
-      *slot.as<Ref<const tokenizers::Tokenizer>>() = tokenizers::load_tokenizer(source.class_name, folder);
+      *slot.as<Ref<const tokenizers::Tokenizer>>() =
+          tokenizers::load_tokenizer(source.class_name.empty() ? tokenizers::tokenizer_class_of(folder) : source.class_name, folder);
     } else {
       models::LoadModelOptions options = how;
       options.variant = source.variant;

@@ -29,14 +29,16 @@ void Run::step() {
 
 void Run::advance(const Tensor& model_output) { latents = scheduler->step(model_output, schedule.values[at_], latents, step_options).prev_sample; }
 
+Tensor Run::pictures_of(const Tensor& of) const { return clamp(shaped(pipeline_->decoded(of)) * 0.5 + 0.5, 0, 1).to(kFloat32); }
+
 PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
-  return {output_latents ? latents : pipeline_->decoded(latents), truncated};
+  return {output_latents ? latents : pictures_of(latents), truncated};
 }
 
 Tensor Run::preview(int64_t n) const {
   autograd::NoGrad no_grad;
-  return pipeline_->decoded(n ? latents.narrow(0, 0, n) : latents);
+  return pictures_of(n ? latents.narrow(0, 0, n) : latents);
 }
 
 void Run::keep_samples(const std::vector<int64_t>& places) {

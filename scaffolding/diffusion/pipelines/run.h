@@ -72,9 +72,12 @@ class Run {
   // The latents after a step from the denoiser's guided output; families change what is special there.
   virtual void advance(const Tensor& model_output);
   virtual void keep_more(const Tensor& /*places*/) {}  // the tensors of B samples that a family has besides
+  // Decoded values [B, 3, H, W], about -1 to 1, as large as was asked for: of a family that computes in another size.
+  virtual Tensor shaped(const Tensor& values) const { return values; }
 
  private:
   friend class DiffusionPipeline;
+  Tensor pictures_of(const Tensor& latents) const;  // [B, 3, H, W] in [0, 1], float32
   std::shared_ptr<const DiffusionPipeline> pipeline_;
   std::shared_ptr<Denoiser> denoiser_;
   StepCallback callback_;

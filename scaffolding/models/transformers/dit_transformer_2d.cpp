@@ -1,6 +1,7 @@
 #include "scaffolding/models/transformers/dit_transformer_2d.h"
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/models/transformers/transformer_2d.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -77,6 +78,8 @@ DiTTransformer2DModel::DiTTransformer2DModel(Config config)
   for (int64_t i = 0; i < options.num_layers; ++i) transformer_blocks.emplace_back(options);
 }
 
+io::Object DiTTransformer2DModel::flat_config(const io::Object& config) { return without_unused_fields(config, Config().fields()); }
+
 Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const {
   check_defined(kName, "hidden_states", hidden_states);
   const int64_t patch = options.patch_size;
@@ -85,7 +88,7 @@ Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor&
   SF_CHECK(hidden_states.size(2) % patch == 0 && hidden_states.size(3) % patch == 0, kName, ": patch_size ", patch, " must divide height and width, got ",
            hidden_states.shape());
   const int64_t batch = hidden_states.size(0);
-  Tensor t = batch_of_timesteps(kName, timestep, batch);
+  Tensor t = batch_of_timesteps(kName, timestep, batch).to(hidden_states.device());
   check_defined(kName, "class_labels", class_labels);
   check_shape(kName, "class_labels", class_labels, {batch});
 

@@ -41,6 +41,7 @@ struct DiTTransformer2DModel : ConfiguredModel<DiTTransformer2DConfig> {
   nn::Linear proj_out_1, proj_out_2;
   SF_MODULE(DiTTransformer2DModel, pos_embed, transformer_blocks, proj_out_1, proj_out_2)
   explicit DiTTransformer2DModel(Config config = {});
+  static io::Object flat_config(const io::Object& config);  // of files from when the class was Transformer2DModel, without its other fields
   // hidden_states[B, in_channels, H, W] with sides that patch_size divides; timestep[] or [B]; class_labels[B] below num_embeds_ada_norm,
   // which itself stands for no class -> [B, out_channels, H, W].
   Tensor forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const;

@@ -1,5 +1,7 @@
 #include "scaffolding/models/transformers/transformer_2d.h"
 
+#include <algorithm>
+
 #include "scaffolding/core/error.h"
 #include "scaffolding/ops/ops.h"
 
@@ -105,6 +107,23 @@ Tensor Transformer2DModel::forward(const Tensor& hidden_states, const Tensor& en
   for (auto& block : transformer_blocks) h = block(h, mask, encoder_hidden_states, encoder_mask, timestep);
   if (linear_out && hidden_states.is_contiguous(MemoryFormat::ChannelsLast)) return to_picture(project(*linear_out, h, {.residual = to_tokens(hidden_states)}));
   return (linear_out ? to_picture((*linear_out)(h)) : (*conv_out)(to_picture(h))) + hidden_states;
+}
+
+io::Object without_unused_fields(const io::Object& config, const io::Fields& own) {
+  if (!config.is_dict()) return config;
+  Transformer2DConfig every;
+  auto names = [](const io::Fields& fields, const io::Object& key) {
+    return key.is(io::Object::String) && std::any_of(fields.begin(), fields.end(), [&](auto& field) { return key.text() == field.name; });
+  };
+  auto says_nothing = [](const io::Object& value) {
+    return value.is(io::Object::None) || (value.is(io::Object::Bool) && !value.as_bool()) || (value.is(io::Object::String) && value.text() == "default");
+  };
+  const io::Fields all = every.fields();
+  std::vector<io::Object> items;
+  auto& have = config.items();
+  for (size_t i = 0; i + 1 < have.size(); i += 2)
+    if (!names(all, have[i]) || names(own, have[i]) || !says_nothing(have[i + 1])) items.insert(items.end(), {have[i], have[i + 1]});
+  return io::Object::container(io::Object::Dict, std::move(items));
 }
 
 SF_MODEL(Transformer2DModel)

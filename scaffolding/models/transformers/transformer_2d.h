@@ -46,4 +46,8 @@ struct Transformer2DModel : ConfiguredModel<Transformer2DConfig> {
                  const Tensor& encoder_attention_mask = {}) const;
 };
 
+// A config without the fields of Transformer2DModel that are not among `own` and say nothing: diffusers once had one class for all of these models, whose
+// files name all fields.
+io::Object without_unused_fields(const io::Object& config, const io::Fields& own);
+
 }  // namespace sf::models

@@ -2,29 +2,35 @@
 
 >>> pipe = StableDiffusionPipeline.from_pretrained("stable-diffusion-v1-5")
 >>> pipe("a photo of an astronaut", generator=sf.Generator().manual_seed(0)).images[0].save("astronaut.png")
+
+A class is made from what C++ registered. Every module of this package is looked into for those that shape arguments in Python; a new one needs no line here.
 """
+
+import os
+from importlib import import_module
 
 from .auto_pipeline import AutoPipelineForImage2Image, AutoPipelineForInpainting, AutoPipelineForText2Image
 from .image_processor import VaeImageProcessor
-from .outputs import StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput
-from .pipeline import DiffusionPipeline
+from .outputs import ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput
+from .pipeline import PIPELINE_CLASSES, DiffusionPipeline, register_the_rest
 from .progress_bar import ProgressBar
-from .stable_diffusion import StableDiffusionImg2ImgPipeline, StableDiffusionInpaintPipeline, StableDiffusionPipeline
-from .stable_diffusion_xl import StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline
 from .text_to_image import auto_devices, get_profile_config, img2img, load_from_hf, load_pipeline, models2devices, resolve_profile, txt2img_sd21, txt2img_sdxl
 
+for _file in sorted(os.listdir(__path__[0])):
+    if _file.endswith(".py") and not _file.startswith("_"):
+        import_module(f"{__name__}.{_file.removesuffix('.py')}")
+register_the_rest()
+globals().update(PIPELINE_CLASSES)
+
 __all__ = [
+    *sorted(PIPELINE_CLASSES),
     "AutoPipelineForImage2Image",
     "AutoPipelineForInpainting",
     "AutoPipelineForText2Image",
     "DiffusionPipeline",
+    "ImagePipelineOutput",
     "ProgressBar",
-    "StableDiffusionImg2ImgPipeline",
-    "StableDiffusionInpaintPipeline",
-    "StableDiffusionPipeline",
     "StableDiffusionPipelineOutput",
-    "StableDiffusionXLImg2ImgPipeline",
-    "StableDiffusionXLPipeline",
     "StableDiffusionXLPipelineOutput",
     "VaeImageProcessor",
     "auto_devices",

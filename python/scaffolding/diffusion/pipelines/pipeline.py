@@ -22,7 +22,8 @@ _COMPONENT_NAMES = {name for entry in _ENTRIES.values() for name in entry["compo
 # What only Python has of a call: the shape of its result, and what nothing here can do.
 _SHAPED = {"return_dict": True, "callback_on_step_end_tensor_inputs": ("latents",)}
 _REFUSED = ("ip_adapter_image", "ip_adapter_image_embeds", "cross_attention_kwargs")
-_classes = {}
+PIPELINE_CLASSES = {}  # the registered ones, by name
+_classes = {}  # and those of users
 
 
 def pipeline_class(name):
@@ -114,7 +115,15 @@ def registered(name, base=None, more=None):
         "__doc__": entry["doc"],
         "__module__": __name__.rpartition(".")[0],
     }
-    return type(name, (base or DiffusionPipeline,), members)
+    PIPELINE_CLASSES[name] = type(name, (base or DiffusionPipeline,), members)
+    return PIPELINE_CLASSES[name]
+
+
+def register_the_rest():
+    """Classes for those that no module of this package shapes."""
+    for name in _ENTRIES:
+        if name not in PIPELINE_CLASSES:
+            registered(name)
 
 
 class DiffusionPipeline:
@@ -134,7 +143,7 @@ class DiffusionPipeline:
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if cls._components:
-            _classes[cls.__name__] = cls if cls.__name__ == cls._entry_name else _classes.get(cls.__name__, cls)
+            _classes.setdefault(cls.__name__, cls)
 
     def _refuse(self, values, given):
         """What a class's constructor says no to, or remembers: values with defaults, and those that were given."""
@@ -352,7 +361,8 @@ class DiffusionPipeline:
             return getattr(models, step["class_name"]).from_pretrained(step["folder"], variant=step["variant"] or None, **how)
         if step["kind"] == "scheduler":
             return cls._scheduler(step["folder"])
-        return getattr(tokenizers, step["class_name"].removesuffix("Fast")).from_pretrained(step["folder"])
+        class_name = step["class_name"] or _pipelines.tokenizer_class_of(step["folder"])
+        return getattr(tokenizers, class_name.removesuffix("Fast")).from_pretrained(step["folder"])
 
     def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size="10GB"):
         """Writes each component into a folder of its name, and model_index.json last; diffusers reads it.
