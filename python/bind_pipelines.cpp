@@ -1,4 +1,5 @@
 // Pipelines: the C++ loops around components that Python objects own. Called by python/scaffolding/diffusion/pipelines.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -570,6 +571,10 @@ void bind_pipelines(nb::module_& core) {
   m.def("default_size", [](const std::string& class_name, nb::dict parts) {  // (height, width) in pixels
     auto size = pipeline_of(class_name, parts)->size();
     return nb::make_tuple(size.height, size.width);
+  });
+  m.def("labels", [](const std::string& class_name, nb::dict parts) { return pipeline_of(class_name, parts)->labels(); });
+  m.def("get_label_ids", [](const std::string& class_name, nb::dict parts, const std::vector<std::string>& names) {
+    return pipeline_of(class_name, parts)->get_label_ids(names);
   });
   m.def("component_row", &component_row, nb::arg("component").none());
   m.def("read_class_name", [](const std::string& folder) { return read_pipeline_index(folder).class_name; });

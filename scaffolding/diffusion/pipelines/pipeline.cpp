@@ -3,6 +3,7 @@
 #include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/registry.h"
+#include "scaffolding/nn/closest.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -21,6 +22,19 @@ Tensor fill_batch(const char* who, const char* what, const Tensor& samples, int6
 void DiffusionPipeline::set_scheduler(Ref<Scheduler> scheduler) {
   for (auto& slot : components())
     if (auto* place = slot.as<Ref<Scheduler>>()) *place = std::move(scheduler);
+}
+
+std::vector<int64_t> DiffusionPipeline::get_label_ids(const std::vector<std::string>& names) const {
+  const auto all = labels();
+  std::vector<std::string> known;
+  for (auto& [label, id] : all) known.push_back(label);
+  std::vector<int64_t> ids;
+  for (auto& wanted : names) {
+    auto at = all.find(wanted);
+    if (at == all.end()) fail(name(), ": there is no label '", wanted, "'", nn::closest_hint(wanted, known));
+    ids.push_back(at->second);
+  }
+  return ids;
 }
 
 std::vector<models::Model*> DiffusionPipeline::native_models() const {

@@ -38,6 +38,11 @@ class DiffusionPipeline {
   // What prompts are encoded to, under the names of the options that take it; empty where there are no prompts.
   virtual std::vector<std::pair<std::string, Tensor>> encoded_prompt(const AnyOptions&) const { return {}; }
 
+  // Of a pipeline whose calls take numbers of classes: the classes' numbers by their names.
+  virtual std::map<std::string, int64_t> labels() const { return {}; }
+  // ValueError naming the closest one for a name that is not there.
+  std::vector<int64_t> get_label_ids(const std::vector<std::string>& names) const;
+
   // Its parts by what they are; null where it has none of the kind, or that one is absent.
   Ref<Denoiser> the_denoiser() const { return first<Ref<Denoiser>>(); }
   Ref<Autoencoder> the_autoencoder() const { return first<Ref<Autoencoder>>(); }

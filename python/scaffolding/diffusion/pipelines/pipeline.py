@@ -453,6 +453,15 @@ class DiffusionPipeline:
         return self._output_class(images=images) if return_dict else (images,)
 
     @property
+    def labels(self):
+        """{name: number} of the classes that calls take; empty where they take none."""
+        return _pipelines.labels(self._entry_name, self._parts())
+
+    def get_label_ids(self, label):
+        """The numbers of classes by their names, one or a list. ValueError naming the closest one for a name that is not there."""
+        return _pipelines.get_label_ids(self._entry_name, self._parts(), [label] if isinstance(label, str) else list(label))
+
+    @property
     def mask_processor(self):
         """What makes masks [n, 1, H, W] of 0 and 1."""
         return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor, do_normalize=False, do_binarize=True, do_convert_grayscale=True)
