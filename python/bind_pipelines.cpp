@@ -282,7 +282,8 @@ PixelPair pixels(const NamedArguments& a, const char* name) {
 std::vector<int64_t> integers(const NamedArguments& a, const char* name) {
   if (PyLong_Check(a.get(name).ptr())) return {*a.integer(name)};
   std::vector<int64_t> out;
-  for (double v : a.numbers(name).value()) {
+  const std::vector<double> numbers = a.numbers(name).value();
+  for (double v : numbers) {
     SF_CHECK_AS(TypeError, v == std::floor(v), "pipeline: ", name, " must be integers, got ", v);
     out.push_back(int64_t(v));
   }
@@ -313,7 +314,9 @@ nb::object default_of(const OptionField& field) {
   return std::visit(
       Overloaded{[](bool* v) -> nb::object { return nb::bool_(*v); }, [](int64_t* v) -> nb::object { return nb::int_(*v); },
                  [](double* v) -> nb::object { return nb::float_(*v); }, [](PixelPair* v) -> nb::object { return nb::make_tuple((*v)[0], (*v)[1]); },
-                 [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); }, [](auto*) -> nb::object { return nb::none(); }},
+                 [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); },
+                 [](std::vector<std::string>* v) -> nb::object { return v->empty() ? nb::none() : nb::object(nb::str(v->at(0).c_str())); },
+                 [](auto*) -> nb::object { return nb::none(); }},
       field.place);
 }
 
@@ -427,10 +430,11 @@ nb::dict entry_of(const PipelineEntry& entry) {
     if (std::find(entry.arguments.begin(), entry.arguments.end(), f.name) != entry.arguments.end()) all[f.name] = default_of(f);
     if (f.role != OptionRole::Plain) roles[f.name] = f.role == OptionRole::Picture ? "picture" : "mask";
   }
-  nb::list call, texts, docs;
+  nb::list call, texts, docs, required;
   for (auto& name : entry.arguments) call.append(name);
   for (auto& f : options.fields()) {
     if (std::holds_alternative<std::vector<std::string>*>(f.place)) texts.append(f.name);
+    if (std::holds_alternative<std::vector<int64_t>*>(f.place)) required.append(f.name);
     docs.append(nb::make_tuple(f.name, f.doc));
   }
   out["family"] = entry.family_name;
@@ -442,6 +446,7 @@ nb::dict entry_of(const PipelineEntry& entry) {
   out["defaults"] = all;
   out["roles"] = roles;
   out["texts"] = texts;
+  out["required"] = required;
   out["docs"] = docs;
   out["callbacks"] = entry.callback_tensors;
   out["doc"] = entry.help;

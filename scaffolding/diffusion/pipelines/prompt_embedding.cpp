@@ -158,8 +158,9 @@ TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& enco
     if (int64_t(whole.ids.size()) > length) embeds.truncated.push_back(tokenizer.decode({whole.ids.begin() + length - 1, whole.ids.end() - 1}));
   Shape shape{int64_t(prompts.size()), length};
   Device device = encoder.device();
-  Tensor attention = encoder.config_bool("use_attention_mask", false) ? tensor(mask, shape, kInt64).to(device) : Tensor();
-  auto out = encoder.encode(tensor(ids, shape, kInt64).to(device), attention);
+  embeds.attention_mask = tensor(mask, shape, kInt64).to(device);
+  const bool masked = o.masked || encoder.config_bool("use_attention_mask", false);
+  auto out = encoder.encode(tensor(ids, shape, kInt64).to(device), masked ? embeds.attention_mask : Tensor());
   embeds.embeds = layer_of(encoder, out, o.layer);
   embeds.pooled = out.text_embeds;
   return embeds;

@@ -35,14 +35,16 @@ struct TextLayer {
 struct TextEmbeds {
   Tensor embeds;                       // [B, tokens, features]
   Tensor pooled;                       // [B, projection_dim], of the first chunk; undefined of an encoder without projection
+  Tensor attention_mask;               // int64 [B, tokens] of Plain: 0 where a token is padding
   std::vector<std::string> truncated;  // what was cut off, of the prompts that were too long
 };
 
 struct TextOptions {
   PromptSyntax syntax = PromptSyntax::Plain;
   TextLayer layer;
-  int64_t length = 0;  // Plain: tokens to pad to and cut at; 0: what the encoder takes
-  int64_t chunks = 1;  // A1111: at least so many
+  int64_t length = 0;   // Plain: tokens to pad to and cut at; 0: what the encoder takes
+  int64_t chunks = 1;   // A1111: at least so many
+  bool masked = false;  // Plain: the encoder does not look at padding, whatever its config says
 };
 // How many chunks the longest of the prompts takes.
 int64_t prompt_chunks(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, const std::vector<std::string>& prompts);

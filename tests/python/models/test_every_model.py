@@ -220,7 +220,8 @@ def test_single_files_there_and_back(kind, tmp_path):
 # ---- dtypes and devices
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(sf.bfloat16, 0.05), (sf.float16, 0.01)], ids=["bfloat16", "float16"])
+# T5's states in bfloat16 are off by 5.4 % in PyTorch too: they grow from block to block.
+@pytest.mark.parametrize(("dtype", "tolerance"), [(sf.bfloat16, 0.06), (sf.float16, 0.01)], ids=["bfloat16", "float16"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_half_precision_is_near(name, dtype, tolerance):
     case = CASES[name]

@@ -70,7 +70,7 @@ def _constructor(entry, more):
 
 
 def _call_of(name, entry):
-    defaults = {**_SHAPED, **entry["defaults"]}
+    defaults = {**_SHAPED, **entry["defaults"], **dict.fromkeys(entry["required"], inspect.Parameter.empty)}
     signature = _signature({n: defaults.get(n) for n in entry["call"]}, rest=True)
 
     def __call__(self, *args, **kwargs):
@@ -224,7 +224,10 @@ class DiffusionPipeline:
         missing = [n for n in cls._components if n not in have and n not in cls._optional_components]
         if missing:
             raise ValueError(f"{cls.__name__}.from_pipe: a {type(pipeline).__name__} has no {', '.join(missing)}")
-        made = cls(**{n: have[n] for n in (*cls._components, *cls._options) if n in have})
+        try:
+            made = cls(**{n: have[n] for n in (*cls._components, *cls._options) if n in have})
+        except TypeError as e:
+            raise TypeError(f"{cls.__name__}.from_pipe: of a {type(pipeline).__name__}, {e}") from None
         if all(getattr(made, n, None) is getattr(pipeline, n, None) for n in ("unet", "transformer")):
             made._graphs, made._captures = pipeline._graphs, pipeline._captures
         return made
@@ -484,12 +487,14 @@ class DiffusionPipeline:
         """A call's arguments as the loops take them; refuses those that nothing here can do."""
         given = dict(given)
         for name in _REFUSED:
-            if given.pop(name, None):
+            asked = given.pop(name, None)
+            if asked is not None and not (isinstance(asked, dict) and not asked):
                 why = ": there are no IP adapters" if name.startswith("ip_adapter") else ""
                 raise NotImplementedError(f"{type(self).__name__}: {name} is not supported{why}")
         callback, every, seed = others.pop("callback", None), others.pop("callback_steps", None), others.pop("seed", None)
         given["capture"] = bool(others.pop("capture", True)) and self._captures
-        given["cache_prompt"] = bool(others.pop("cache_prompt", True))
+        if any(name == "cache_prompt" for name, _ in _ENTRIES[self._entry_name]["docs"]):
+            given["cache_prompt"] = bool(others.pop("cache_prompt", True))
         if others:
             raise TypeError(f"{type(self).__name__}: unexpected keyword argument '{next(iter(others))}'")
         if seed is not None:
