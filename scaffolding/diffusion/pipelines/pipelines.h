@@ -1,8 +1,9 @@
 // Every pipeline, and their files.
 #pragma once
-#include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/dit/pipeline_dit.h"
+#include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
+#include "scaffolding/diffusion/pipelines/pixart/pipeline_pixart_sigma.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_img2img.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/pipeline_stable_diffusion_inpaint.h"
