@@ -1,6 +1,5 @@
 """DiffusionPipeline: components with names, from and to folders. Classes, loading and the loops are C++'s; a pipeline's call hands them its components."""
 
-import inspect
 import os
 import warnings
 
@@ -19,6 +18,8 @@ _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only") 
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # what they ask for is so here, or has no meaning
 _ENTRIES = _pipelines.entries()  # what C++ registered, by class name
 _COMPONENT_NAMES = {name for entry in _ENTRIES.values() for name in entry["components"]}
+ABSENT = object()  # the default of a component for classes that want to know whether it was given
+_REQUIRED = object()
 # What only Python has of a call: the shape of its result, and what nothing here can do.
 _SHAPED = {"return_dict": True, "callback_on_step_end_tensor_inputs": ("latents",)}
 _REFUSED = ("ip_adapter_image", "ip_adapter_image_embeds", "cross_attention_kwargs")
@@ -47,39 +48,32 @@ def texts(name, value):
     return list(items)
 
 
-def _signature(parameters, rest=False):
-    """self, then the parameters with their defaults."""
-    kind = inspect.Parameter
-    all_of_them = [kind("self", kind.POSITIONAL_OR_KEYWORD)]
-    all_of_them += [kind(name, kind.POSITIONAL_OR_KEYWORD, default=default) for name, default in parameters.items()]
-    return inspect.Signature([*all_of_them, kind("kwargs", kind.VAR_KEYWORD)] if rest else all_of_them)
+def _function(name, defaults, body, rest=""):
+    """A method with these parameters and defaults, for signatures that people and tools can read."""
+    places = {f"_{i}": default for i, default in enumerate(defaults.values())}
+    parameters = ", ".join(n if d is _REQUIRED else f"{n}=_{i}" for i, (n, d) in enumerate(defaults.items()))
+    given = ", ".join(f"{n!r}: {n}" for n in defaults)
+    made = {"_body": body}
+    exec(f"def {name}(self, {parameters}{rest and ', **' + rest}): return _body(self, {{{given}}}, {rest or 'None'})", {**places, **made}, made)
+    return made[name]
 
 
 def _constructor(entry, more):
-    parameters = {**dict.fromkeys(entry["components"]), **entry["fields"], **more}
-    signature = _signature(parameters)
-
-    def __init__(self, *args, **kwargs):
-        given = signature.bind(self, *args, **kwargs).arguments
-        values = {**parameters, **{k: v for k, v in given.items() if k != "self"}}
-        self._refuse(values, given)
+    def body(self, given, _):
+        self._look_at(given)
+        values = {n: None if v is ABSENT else v for n, v in given.items()}
         self._register({n: values[n] for n in entry["components"]}, {n: values[n] for n in entry["fields"]})
 
-    __init__.__signature__ = signature
-    return __init__
+    return _function("__init__", {**dict.fromkeys(entry["components"]), **entry["fields"], **more}, body)
 
 
 def _call_of(name, entry):
-    defaults = {**_SHAPED, **entry["defaults"], **dict.fromkeys(entry["required"], inspect.Parameter.empty)}
-    signature = _signature({n: defaults.get(n) for n in entry["call"]}, rest=True)
+    defaults = {**_SHAPED, **entry["defaults"], **dict.fromkeys(entry["required"], _REQUIRED)}
 
-    def __call__(self, *args, **kwargs):
-        bound = signature.bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        given = {k: v for k, v in bound.arguments.items() if k not in ("self", "kwargs")}
-        return self._call(given, bound.arguments["kwargs"], given.pop("output_type", None), given.pop("return_dict", True))
+    def body(self, given, kwargs):
+        return self._call(given, kwargs, given.pop("output_type", None), given.pop("return_dict", True))
 
-    __call__.__signature__ = signature
+    __call__ = _function("__call__", {n: defaults.get(n) for n in entry["call"]}, body, "kwargs")
     docs = dict(entry["docs"])
     lines = [f"{n}: {docs[n]}." for n in entry["call"] if docs.get(n)]
     __call__.__doc__ = "\n        ".join(
@@ -102,7 +96,7 @@ def _call_of(name, entry):
 
 def registered(name, base=None, more=None):
     """A class that C++ registered under that name: with its components, constructor, call and signatures. base: what a family's classes share.
-    more: arguments of the constructor that only Python has."""
+    more: defaults of the constructor that are others in Python, and arguments that only Python has."""
     entry = _ENTRIES[name]
     members = {
         "_entry_name": name,
@@ -145,8 +139,8 @@ class DiffusionPipeline:
         if cls._components:
             _classes.setdefault(cls.__name__, cls)
 
-    def _refuse(self, values, given):
-        """What a class's constructor says no to, or remembers: values with defaults, and those that were given."""
+    def _look_at(self, given):
+        """What a class's constructor refuses or remembers of its arguments."""
 
     def _register(self, components, options):
         for name in self._components:

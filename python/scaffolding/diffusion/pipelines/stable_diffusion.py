@@ -4,15 +4,15 @@ from ... import _core
 from ..._core import _pipelines
 from .image_processor import picture_of
 from .outputs import ImageTensor, StableDiffusionPipelineOutput
-from .pipeline import DiffusionPipeline, registered
+from .pipeline import ABSENT, DiffusionPipeline, registered
 
 
 class _StableDiffusion(DiffusionPipeline):
     """Made of networks, a tokenizer and a scheduler, or by from_pretrained. A pipeline that was made of unet, scheduler and vae without text encoder and
     tokenizer is called with prompt_embeds, and returns pictures as a tensor [B, 3, H, W] in [0, 1] where no output_type asks for others."""
 
-    def _refuse(self, values, given):
-        self._returns_tensor = "text_encoder" not in given and "tokenizer" not in given
+    def _look_at(self, given):
+        self._returns_tensor = given["text_encoder"] is ABSENT and given["tokenizer"] is ABSENT
 
     def _call(self, given, kwargs, output_type, return_dict):
         as_tensor = output_type is None and self._returns_tensor
@@ -48,8 +48,9 @@ class _StableDiffusion(DiffusionPipeline):
         return self._encoded(options)
 
 
-StableDiffusionPipeline = registered("StableDiffusionPipeline", _StableDiffusion)
-StableDiffusionImg2ImgPipeline = registered("StableDiffusionImg2ImgPipeline", _StableDiffusion)
+_DEFAULTS = {"text_encoder": ABSENT, "tokenizer": ABSENT}
+StableDiffusionPipeline = registered("StableDiffusionPipeline", _StableDiffusion, _DEFAULTS)
+StableDiffusionImg2ImgPipeline = registered("StableDiffusionImg2ImgPipeline", _StableDiffusion, _DEFAULTS)
 
 
 class _Inpaint(_StableDiffusion):
@@ -82,4 +83,4 @@ class _Inpaint(_StableDiffusion):
         """Picture and mask are tensors already."""
 
 
-StableDiffusionInpaintPipeline = registered("StableDiffusionInpaintPipeline", _Inpaint)
+StableDiffusionInpaintPipeline = registered("StableDiffusionInpaintPipeline", _Inpaint, _DEFAULTS)

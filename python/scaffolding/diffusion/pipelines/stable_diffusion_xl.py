@@ -15,8 +15,8 @@ class _StableDiffusionXL(DiffusionPipeline):
 
     _output_class = StableDiffusionXLPipelineOutput
 
-    def _refuse(self, values, given):
-        if values["add_watermarker"]:
+    def _look_at(self, given):
+        if given["add_watermarker"]:
             raise ValueError(f"{type(self).__name__}: pictures are not marked; add_watermarker must be None or False")
 
     def _shape(self, given):
