@@ -245,7 +245,10 @@ def test_new_model_writes_further_pipelines_of_a_family(tmp_path):
         (["NewModel", "--task", "inpainting"], "--pipeline and --family go together, and --task with them"),
         (["NewModel", "--pipeline", "New", "--family", "new"], "a pipeline's name is a class name such as DiTPipeline, got 'New'"),
         (["NewModel", "--pipeline", "NewPipeline", "--family", "New"], "a family's name is snake_case, got 'New'"),
-        (["NewModel", "--pipeline", "NewPipeline", "--family", "new", "--folder", "autoencoders"], "with its denoiser, of transformers or unets"),
+        (
+            ["NewModel", "--pipeline", "NewPipeline", "--family", "new", "--folder", "autoencoders"],
+            "--pipeline goes with its denoiser, of transformers or unets",
+        ),
     ],
 )
 def test_new_model_refuses(arguments, message, tmp_path):

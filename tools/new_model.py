@@ -1,7 +1,7 @@
 """Writes the files of a new model, and of a pipeline around it, with tests that fail until they are finished.
 
     python tools/new_model.py T5EncoderModel --like transformers.T5EncoderModel --folder text_encoders --file t5
-    python tools/new_model.py FluxTransformer2DModel --layout bfl    # its tensors have other names in checkpoints of that program
+    python tools/new_model.py FluxTransformer2DModel --layout bfl    # what another program calls its tensors
     python tools/new_model.py PixArtTransformer2DModel --pipeline PixArtSigmaPipeline --family pixart
     python tools/new_model.py DiTTransformer2DModel --pipeline DiTPipeline --family dit --task class-to-image
 
@@ -67,7 +67,8 @@ namespace {
   const char* who = @NAME@::kName;
   const int64_t out = c.out_channels.value_or(c.in_channels);
   for (auto& [name, value] : {std::pair{"in_channels", c.in_channels}, {"out_channels", out}})
-    SF_CHECK(value > 0 && value <= kMostChannels, who, ": ", name, " must be between 1 and ", kMostChannels, ", got ", value);
+    SF_CHECK(value > 0 && value <= kMostChannels, who, ": ", name, " must be between 1 and ", kMostChannels, ", got ",
+             value);
   return c;
 }
 
@@ -124,9 +125,10 @@ Writes models/@FILE@.json, models/@FILE@.safetensors and keys/: see model_fixtur
 
 def main():
     fixture = ModelFixture("@FILE@")
-    # What the published model's config has besides the defaults. Arguments and fields that ours takes otherwise: differences, each with the reason.
+    # full_size: what the published model's config has besides the defaults. differences: arguments and fields that ours
+    # takes otherwise, each with the reason.
     fixture.model(@CLASS@, full_size={"@FILE@": {}}, differences={"forward": {}, "config": {}}@AS@)
-    # Fields that make it small (two layers, few channels), and the arguments of a call. A case for each branch of the model.
+    # Fields that make it small (two layers, few channels), and the arguments of a call. A case for each branch.
     small = {"in_channels": 4}
     fixture.case("plain", @CLASS@, small, {@EXAMPLE@})
     fixture.write()
@@ -199,10 +201,11 @@ def model_files(options):
     library = module.split(".")[0]
     takes = ARGUMENTS[options.task if not options.task or options.task in ARGUMENTS else "text"]
     values = {
-        "TRANSFORMERS": TRANSFORMERS if library == "transformers" else "", "MODEL_TYPE": options.file, "LAYOUT": options.layout,
-        "CONFIG": options.name.removesuffix("Model") + "Config", "FOLDER": options.folder, "FILE": options.file, "LIBRARY": library,
-        "IMPORTS": imports_of({module: [cls], "model_fixture": ["ModelFixture", "floats"]}), "CLASS": cls, "LIKE": options.like,
-        "NAME": options.name, "AS": "" if cls == options.name else f', name="{options.name}"', "ARGUMENTS": ", ".join(takes),
+        "TRANSFORMERS": TRANSFORMERS if library == "transformers" else "", "MODEL_TYPE": options.file,
+        "LAYOUT": options.layout, "CONFIG": options.name.removesuffix("Model") + "Config", "FOLDER": options.folder,
+        "FILE": options.file, "LIBRARY": library, "CLASS": cls, "LIKE": options.like, "NAME": options.name,
+        "IMPORTS": imports_of({module: [cls], "model_fixture": ["ModelFixture", "floats"]}),
+        "AS": "" if cls == options.name else f', name="{options.name}"', "ARGUMENTS": ", ".join(takes),
         "PARAMETERS": ", ".join(f"const Tensor& {name}" for name in takes),
         "DEFINED": "".join(f'  check_defined(kName, "{name}", {name});\n' for name in takes),
         "EXAMPLE": ", ".join(f'"{name}": {value}' for name, value in takes.items()),
@@ -229,9 +232,10 @@ def pipeline_files(options):
     if with_text:
         imports.setdefault("transformers", set()).update({"CLIPTextModel", "CLIPTokenizer"})
     values = {
-        **templates.TEXT_TASKS.get(options.task, {}), "PIPELINE": options.pipeline, "OPTIONS": options.pipeline.removesuffix("Pipeline") + "Options",
-        "DENOISER": denoiser, "NAME": options.name, "FAMILY": options.family, "FAMILY_NAME": options.family.replace("_", "-"),
-        "PIPELINE_FILE": file, "TASK": TASKS[options.task], "PIPELINE_SCRIPT_FILE": script, "CLASS": cls, "IMPORTS": imports_of(imports),
+        **templates.TEXT_TASKS.get(options.task, {}), "PIPELINE": options.pipeline,
+        "OPTIONS": options.pipeline.removesuffix("Pipeline") + "Options", "DENOISER": denoiser, "NAME": options.name,
+        "FAMILY": options.family, "FAMILY_NAME": options.family.replace("_", "-"), "PIPELINE_FILE": file,
+        "TASK": TASKS[options.task], "PIPELINE_SCRIPT_FILE": script, "CLASS": cls, "IMPORTS": imports_of(imports),
         "TEXT": templates.TEXT_CONFIG if with_text else "", "TEXT_PARTS": templates.TEXT_PARTS if with_text else "",
         "CALL": templates.EXAMPLE_CALL[options.task], "SMALL": templates.SMALL[denoiser],
         "PARTS": ", ".join(f'"{name}": "{part}"' for name, part in parts.items()),
@@ -276,7 +280,7 @@ def checked(options):
         if not re.fullmatch(r"[A-Z][A-Za-z0-9]*Pipeline", options.pipeline):
             sys.exit(f"new_model: a pipeline's name is a class name such as DiTPipeline, got '{options.pipeline}'")
         if options.folder not in ("transformers", "unets"):
-            sys.exit(f"new_model: a pipeline is named with its denoiser, of transformers or unets, got --folder {options.folder}")
+            sys.exit(f"new_model: --pipeline goes with its denoiser, of transformers or unets, got --folder {options.folder}")
     if not (options.root / "scaffolding/models/models.h").exists():
         sys.exit(f"new_model: run it in the repository: there is no {options.root / 'scaffolding/models/models.h'}")
     return options

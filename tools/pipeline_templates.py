@@ -76,7 +76,7 @@ std::unique_ptr<Run> @PIPELINE@::prepare(const @OPTIONS@& o) const {
   run->step_options = step_options(*run->scheduler, o.eta, o.generator);
   const DType dtype = text.dtype();
   const int64_t batch = prompts(o) * o.num_images_per_prompt;
-@LATENTS@  // The denoiser's arguments by the names of its forward, and what guidance and the prompt's cache do with each.
+@LATENTS@  // The denoiser's arguments by the names of its forward; what guidance and the prompt's cache do with each.
   run->told = {{"", {}, ArgumentRole::Sample},
                {"timestep", {}, ArgumentRole::Timestep},
                {"encoder_hidden_states", text, ArgumentRole::Text}};
@@ -109,8 +109,8 @@ NOISY_PICTURE = """  start_at_strength(kName, *run->scheduler, run->schedule, o.
   run->latents = run->scheduler->add_noise(latents, noise, run->schedule.timestep(0));
 """
 MASKED = """  run->image_latents = latents, run->noise = noise;
-  const Tensor mask = interpolate(o.mask.to(@DENOISER@->device()), Shape{latents.size(2), latents.size(3)}).to(dtype);
-  run->mask = fill_batch(kName, "masks", mask, batch);
+  const Shape inner{latents.size(2), latents.size(3)};
+  run->mask = fill_batch(kName, "masks", interpolate(o.mask.to(@DENOISER@->device()), inner).to(dtype), batch);
 """
 MASKED_RUN = """
 namespace {
@@ -140,7 +140,14 @@ IMAGE_MEMBERS = """  Tensor image;           // [n, 3, H, W] in [-1, 1] as VaeIm
 IMAGE_FIELDS = """      {"image", &image, "the picture, or a list of them", OptionRole::Picture},
       {"strength", &strength, "how far the result may be from the picture: the share of the steps that is run"},
 """
-MASK_CHECKS = """  const bool is_mask = o.mask && o.mask.ndim() == 4 && o.mask.size(1) == 1 && is_floating(o.mask.dtype());
+MASK_MEMBER = """\
+  Tensor mask;            // [n, 1, H, W]: 1 where the picture is made anew, 0 where it stays
+"""
+MASK_FIELD = """\
+      {"mask_image", &mask, "white where the picture is made anew", OptionRole::Mask},
+"""
+MASK_CHECKS = """\
+  const bool is_mask = o.mask && o.mask.ndim() == 4 && o.mask.size(1) == 1 && is_floating(o.mask.dtype());
   SF_CHECK(is_mask, kName, ": mask_image must be [n, 1, height, width]");
 """
 # What pipelines with prompts differ in, by task.
@@ -156,8 +163,8 @@ TEXT_TASKS = {
         "TAKES": "image, strength, ",
     },
     "inpainting": {
-        "MEMBERS": IMAGE_MEMBERS + "  Tensor mask;            // [n, 1, H, W]: 1 where the picture is made anew, 0 where it stays\n",
-        "FIELDS": IMAGE_FIELDS + '      {"mask_image", &mask, "white where the picture is made anew", OptionRole::Mask},\n',
+        "MEMBERS": IMAGE_MEMBERS + MASK_MEMBER,
+        "FIELDS": IMAGE_FIELDS + MASK_FIELD,
         "CHECKS": "  check_image(o.image);\n" + MASK_CHECKS,
         "RUN": "MaskedRun",
         "RUN_STRUCT": MASKED_RUN,
@@ -246,7 +253,8 @@ std::unique_ptr<Run> @PIPELINE@::prepare(const @OPTIONS@& o) const {
   run->guidance = {.scale = o.guidance_scale, .mode = o.guidance_mode};
   run->scheduler = o.scheduler ? o.scheduler : scheduler;
   const Device device = @DENOISER@->device();
-  run->schedule = make_schedule(kName, *run->scheduler, {.num_inference_steps = o.num_inference_steps, .device = device});
+  run->schedule =
+      make_schedule(kName, *run->scheduler, {.num_inference_steps = o.num_inference_steps, .device = device});
   run->step_options = step_options(*run->scheduler, 0, o.generator);
   auto [height, width] = size();
   const int64_t channels = @DENOISER@->config_int("in_channels", 4), scale = vae_scale_factor();
@@ -285,8 +293,8 @@ Writes pipelines/@FAMILY@.json and pipelines/@FAMILY@.safetensors: see pipeline_
 
 @IMPORTS@
 
-VAE = {"block_out_channels": [16, 32], "down_block_types": ["DownEncoderBlock2D"] * 2, "norm_num_groups": 8, "sample_size": 32,
-       "up_block_types": ["UpDecoderBlock2D"] * 2}  # fmt: skip
+VAE = {"block_out_channels": [16, 32], "down_block_types": ["DownEncoderBlock2D"] * 2, "norm_num_groups": 8,
+       "up_block_types": ["UpDecoderBlock2D"] * 2, "sample_size": 32}  # fmt: skip
 @TEXT@
 
 def main():
@@ -296,8 +304,9 @@ def main():
     fixture.network("vae", AutoencoderKL, VAE)
 @TEXT_PARTS@    fixture.scheduler("ddim", DDIMScheduler, {"clip_sample": False})
     # Arguments that ours takes otherwise on purpose, each with the reason.
-    fixture.pipeline(@PIPELINE@, differences={"__call__": {"guidance_mode": "ours: both halves in one call of the network, or two"}})
-    # The first case is the one that files, dtypes and callbacks are tried on: a plain one of few steps. A case for each branch after it.
+    ours = {"guidance_mode": "ours: both halves in one call of the network, or two"}
+    fixture.pipeline(@PIPELINE@, differences={"__call__": ours})
+    # Files, dtypes and callbacks are tried on the first case: a plain one of few steps. After it one for each branch.
     parts = {@PARTS@}
     fixture.case("@FAMILY@_ddim", @PIPELINE@, parts, {@CALL@"num_inference_steps": 4})
     fixture.write()
@@ -307,8 +316,8 @@ if __name__ == "__main__":
     main()
 '''
 TEXT_CONFIG = """# Of pipelines/tokenizer/, a small CLIP vocabulary.
-TEXT = {"vocab_size": 531, "hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 4, "bos_token_id": 529,
-        "eos_token_id": 530, "pad_token_id": 1}  # fmt: skip
+TEXT = {"vocab_size": 531, "hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "bos_token_id": 529, "eos_token_id": 530, "pad_token_id": 1}  # fmt: skip
 
 
 def key(name):
@@ -320,11 +329,14 @@ TEXT_PARTS = """    fixture.network("text", CLIPTextModel, TEXT, key)
 """
 # Of the golden script, by the denoiser's name: what most of them have.
 SMALL = {
-    "transformer": '{"num_layers": 2, "num_attention_heads": 2, "attention_head_dim": 12, "in_channels": 4, "out_channels": 4, "sample_size": 16}',
+    "transformer": """{
+        "num_layers": 2, "num_attention_heads": 2, "attention_head_dim": 12, "in_channels": 4, "out_channels": 4,
+        "sample_size": 16,
+    }""",
     "unet": """{
-        "sample_size": 16, "in_channels": 4, "out_channels": 4, "layers_per_block": 1, "block_out_channels": [16, 32], "norm_num_groups": 8,
-        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"], "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"],
-        "cross_attention_dim": 32, "attention_head_dim": 4,
+        "sample_size": 16, "in_channels": 4, "out_channels": 4, "layers_per_block": 1, "block_out_channels": [16, 32],
+        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"], "norm_num_groups": 8, "cross_attention_dim": 32,
+        "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"], "attention_head_dim": 4,
     }""",
 }
 # What a call of the golden script takes, by task.
