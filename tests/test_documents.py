@@ -164,26 +164,19 @@ def test_makefile_has_the_documented_targets():
 
 
 def copy_model_lists(root):
-    """What tools/new_model.py adds a line to."""
-    (root / "scaffolding/models").mkdir(parents=True)
-    shutil.copy(ROOT / "scaffolding/models/models.h", root / "scaffolding/models")
+    """What tools/new_model.py adds a line to, and the models that there are."""
+    (root / "scaffolding/diffusion/pipelines").mkdir(parents=True)
+    shutil.copy(ROOT / "scaffolding/diffusion/pipelines/pipelines.h", root / "scaffolding/diffusion/pipelines")
+    shutil.copytree(ROOT / "scaffolding/models", root / "scaffolding/models")
     shutil.copy(ROOT / "README.md", root)
+    shutil.copytree(ROOT / "docs", root / "docs", ignore=lambda folder, names: [n for n in names if pathlib.Path(n).suffix not in ("", ".md")])
 
 
-@pytest.mark.parametrize("like", ["diffusers.SampleNet2DModel", "transformers.SampleNetModel"])
-def test_new_model_writes_files_that_compile(like, tmp_path):
-    copy_model_lists(tmp_path)
-    name, names = like.split(".")[1], "scaffolding/models/names/name_rules.h"
-    command = [sys.executable, ROOT / "tools/new_model.py", name, "--root", tmp_path, "--like", like]
-    if (ROOT / names).exists():
-        command += ["--layout", "original"]
+def new_model(root, *arguments):
+    """The files that it wrote, which compile."""
+    command = [sys.executable, ROOT / "tools/new_model.py", *arguments, "--root", root]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    written = [tmp_path / line.removeprefix("wrote ") for line in printed.split("\n") if line.startswith("wrote ")]
-    header = next(path for path in written if path.suffix == ".h")
-    assert f'#include "{header.relative_to(tmp_path)}"' in (tmp_path / "scaffolding/models/models.h").read_text()
-    (row,) = (line for line in (tmp_path / "README.md").read_text().split("\n") if name in line)
-    table = (tmp_path / "README.md").read_text().split("\n")
-    assert row.count("|") == table[table.index(row) - 1].count("|")
+    written = [root / line.removeprefix("wrote ") for line in printed.split("\n") if line.startswith("wrote ")]
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode != 0 and "exists already" in again.stderr
     compiler = shutil.which("c++") or shutil.which("g++")
@@ -191,10 +184,53 @@ def test_new_model_writes_files_that_compile(like, tmp_path):
         if source.suffix == ".py":
             compile(source.read_text(), source, "exec")
         elif source.suffix == ".cpp":
-            done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT}", source], capture_output=True, text=True)
+            done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{root}", f"-I{ROOT}", source], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
-    text = "".join(path.read_text() for path in written)
-    assert "@" not in text.replace("@model_class", "") and (like.startswith("transformers") == ('return "transformers"' in text))
+    assert "@" not in "".join(path.read_text() for path in written).replace("@model_class", "")
+    return [str(path.relative_to(root)) for path in written]
+
+
+@pytest.mark.parametrize("like", ["diffusers.SampleNet2DModel", "transformers.SampleNetModel"])
+def test_new_model_writes_files_that_compile(like, tmp_path):
+    copy_model_lists(tmp_path)
+    name = like.split(".")[1]
+    written = new_model(tmp_path, name, "--like", like, "--layout", "original")
+    header, source = written[:2]
+    assert f'#include "{header}"' in (tmp_path / "scaffolding/models/models.h").read_text()
+    assert like.startswith("transformers") == ('return "transformers"' in (tmp_path / header).read_text())
+    assert f"SF_MODEL({name})" in (tmp_path / source).read_text()
+    tables = [path.read_text().split("\n") for path in (tmp_path / "README.md", *(tmp_path / "docs").rglob("*.md"))]
+    (rows,) = ([lines[i - 1], lines[i]] for lines in tables for i in range(1, len(lines)) if f"`{name}` |" in lines[i])
+    assert rows[0].count("|") == rows[1].count("|")
+
+
+@pytest.mark.parametrize("task", ["text-to-image", "image-to-image", "inpainting", "class-to-image"])
+def test_new_model_writes_pipelines_that_compile(task, tmp_path):
+    copy_model_lists(tmp_path)
+    written = new_model(tmp_path, "SampleTransformer2DModel", "--pipeline", "SampleSigmaPipeline", "--family", "sample", "--task", task)
+    assert written == [
+        "scaffolding/models/transformers/sample_transformer_2d.h",
+        "scaffolding/models/transformers/sample_transformer_2d.cpp",
+        "python/scaffolding/models/sample_transformer_2d.py",
+        "tests/golden/make_golden_models_sample_transformer_2d.py",
+        "scaffolding/diffusion/pipelines/sample/pipeline_sample_sigma.h",
+        "scaffolding/diffusion/pipelines/sample/pipeline_sample_sigma.cpp",
+        "tests/golden/make_golden_pipelines_sample.py",
+    ]
+    for document, header in (("models/models.h", written[0]), ("diffusion/pipelines/pipelines.h", written[4])):
+        assert f'#include "{header}"' in (tmp_path / "scaffolding" / document).read_text()
+    registered = (tmp_path / written[5]).read_text()
+    assert "SF_PIPELINE(SampleSigmaPipeline)" in registered and '.family("sample")' in registered
+
+
+def test_new_model_writes_further_pipelines_of_a_family(tmp_path):
+    copy_model_lists(tmp_path)
+    arguments = ["UNet2DConditionModel", "--family", "sample"]
+    first = new_model(tmp_path, *arguments, "--pipeline", "SamplePipeline")
+    stem = "scaffolding/diffusion/pipelines/sample/pipeline_sample"
+    assert first == [f"{stem}.h", f"{stem}.cpp", "tests/golden/make_golden_pipelines_sample.py"]  # the model is there, and it is a unet
+    assert "SF_COMPONENTS(vae, text_encoder, tokenizer, unet, scheduler)" in (tmp_path / first[0]).read_text()
+    assert new_model(tmp_path, *arguments, "--pipeline", "SampleImg2ImgPipeline", "--task", "image-to-image") == [f"{stem}_img2img.h", f"{stem}_img2img.cpp"]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +241,14 @@ def test_new_model_writes_files_that_compile(like, tmp_path):
         (["NewModel", "--file", "../x"], "a file's name is snake_case, got '../x'"),
         (["NewModel", "--layout", "a b"], "a layout is one word, got 'a b'"),
         (["NewModel"], "run it in the repository"),
+        (["NewModel", "--pipeline", "NewPipeline"], "--pipeline and --family go together"),
+        (["NewModel", "--task", "inpainting"], "--pipeline and --family go together, and --task with them"),
+        (["NewModel", "--pipeline", "New", "--family", "new"], "a pipeline's name is a class name such as DiTPipeline, got 'New'"),
+        (["NewModel", "--pipeline", "NewPipeline", "--family", "New"], "a family's name is snake_case, got 'New'"),
+        (
+            ["NewModel", "--pipeline", "NewPipeline", "--family", "new", "--folder", "autoencoders"],
+            "--pipeline goes with its denoiser, of transformers or unets",
+        ),
     ],
 )
 def test_new_model_refuses(arguments, message, tmp_path):

@@ -33,8 +33,8 @@ def made(name):
 @pytest.mark.parametrize("name", CLASSES)
 def test_it_has_golden_files(name):
     assert name in GOLDEN and name in FIRST, (
-        f"no file of tests/golden/pipelines/ has {name}: write a tests/golden/make_golden_pipelines_*.py as tests/golden/pipeline_fixture.py says "
-        "and run it with a Python that has torch and diffusers"
+        f"no file of tests/golden/pipelines/ has {name}: run its tests/golden/make_golden_pipelines_*.py with a Python that has torch and diffusers "
+        "(tools/new_model.py writes such a script, tests/golden/pipeline_fixture.py says what goes into one)"
     )
 
 
