@@ -21,8 +21,9 @@ FORMING = ("rocket, fluent 3d, on a blue background", 3, (1, 2, 4, 8, 20))
 README_PART = """<!-- pictures -->
 ![24 icons, each from a line of words](docs/pictures/sheet.png)
 
-*{first}, ... One row after the other: [the prompts](docs/pictures/prompts.txt), seeds 1 to {count}, nothing left out. The model is {megabytes:.0f} MB,
-comes with the program and was trained by it ([the recipe](models/emoji-128/train.json)); how far it got is in [its card](models/emoji-128/README.md).*
+*{first}, ... One row after the other: [the prompts](docs/pictures/prompts.txt),
+seeds 1 to {count}, nothing left out. The model is {megabytes:.0f} MB, comes with the program and was trained by it
+([the recipe](models/emoji-128/train.json)); how far it got is in [its card](models/emoji-128/README.md).*
 <!-- /pictures -->"""
 GUIDE_PART = """<!-- pictures -->
 ![One picture after 1, 2, 4, 8 and 20 steps](pictures/forming.png)
