@@ -3,6 +3,7 @@
     docs/pictures/sheet.png               24 prompts of docs/pictures/prompts.txt; the README begins with it
     docs/pictures/contact_sheet.png       48 prompts of models/emoji-128/contact_sheet.txt, uncurated; in the model's card too
     docs/pictures/forming.png             one picture after 1, 2, 4, 8 and 20 steps
+    docs/pictures/between.png             nine pictures on the way from one prompt to another
     tests/golden/shipped_model.png        what tests/test_shipped_model.py compares with
 
 and what stands between <!-- pictures --> and <!-- /pictures --> in the README and in docs/first_picture.md.
@@ -13,16 +14,18 @@ import subprocess
 import sys
 import tempfile
 
-from PIL import Image
+from PIL import Image, ImageSequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs/pictures"
 FORMING = ("rocket, fluent 3d, on a blue background", 3, (1, 2, 4, 8, 20))
+BETWEEN = ("red apple, fluent 3d", "green apple, fluent 3d", "--frames", "9", "--seed", "1")  # as the README says it
 README_PART = """<!-- pictures -->
 ![24 icons, each from a line of words](docs/pictures/sheet.png)
 
-*{first}, ... One row after the other: [the prompts](docs/pictures/prompts.txt), seeds 1 to {count}, nothing left out. The model is {megabytes:.0f} MB,
-comes with the program and was trained by it ([the recipe](models/emoji-128/train.json)); how far it got is in [its card](models/emoji-128/README.md).*
+*{first}, ... One row after the other: [the prompts](docs/pictures/prompts.txt),
+seeds 1 to {count}, nothing left out. The model is {megabytes:.0f} MB, comes with the program and was trained by it
+([the recipe](models/emoji-128/train.json)); how far it got is in [its card](models/emoji-128/README.md).*
 <!-- /pictures -->"""
 GUIDE_PART = """<!-- pictures -->
 ![One picture after 1, 2, 4, 8 and 20 steps](pictures/forming.png)
@@ -42,6 +45,13 @@ def save(picture, path):
     print(f"{path.relative_to(ROOT)}: {picture.width}x{picture.height}, {path.stat().st_size // 1000} kB")
 
 
+def row_of(pictures):
+    row = Image.new("RGB", (sum(p.width for p in pictures), pictures[0].height))
+    for i, picture in enumerate(pictures):
+        row.paste(picture, (i * picture.width, 0))
+    return row
+
+
 def sheet(program, lines, columns, output, folder):
     subprocess.run(
         [program, "demo", "--prompts", lines, "--columns", str(columns), "--seed", "1", "--output", folder, "--quiet"], check=True, stdout=subprocess.DEVNULL
@@ -58,10 +68,13 @@ def forming(program, folder):
             [program, "txt2img", prompt, "--seed", str(seed), "--steps", str(count), "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL
         )
         steps.append(Image.open(path).convert("RGB"))
-    row = Image.new("RGB", (sum(p.width for p in steps), steps[0].height))
-    for i, picture in enumerate(steps):
-        row.paste(picture, (i * picture.width, 0))
-    save(row, PICTURES / "forming.png")
+    save(row_of(steps), PICTURES / "forming.png")
+
+
+def between(program, folder):
+    path = folder / "between.webp"
+    subprocess.run([program, "interpolate", *BETWEEN, "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    save(row_of([frame.convert("RGB") for frame in ImageSequence.Iterator(Image.open(path))]), PICTURES / "between.png")
 
 
 def replace_part(path, part):
@@ -90,6 +103,7 @@ def main(build):
         sheet(program, PICTURES / "prompts.txt", 8, PICTURES / "sheet.png", folder / "sheet")
         sheet(program, ROOT / "models/emoji-128/contact_sheet.txt", 12, PICTURES / "contact_sheet.png", folder / "contact")
         forming(program, folder)
+        between(program, folder)
     subprocess.run([sys.executable, ROOT / "tests/test_shipped_model.py", build], check=True)
     write_documents()
 
