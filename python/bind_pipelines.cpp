@@ -379,8 +379,7 @@ NamedArguments arguments_of(const std::string& class_name, const OptionFields& f
   return NamedArguments(class_name, std::move(names), options);
 }
 
-// (images, truncated texts)
-nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {
+std::unique_ptr<Run> start(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {
   auto pipeline = pipeline_of(class_name, parts);
   const AnyOptions options = pipeline->make_options();
   NamedArguments a = arguments_of(class_name, options.fields(), given);
@@ -388,14 +387,27 @@ nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict part
   StepEnd end(pipe, a);
   options.at<StepCallback>("callback_on_step_end") = end;
   options.at<StepProgress>("progress") = end.progress();
+  nb::gil_scoped_release release;
+  return pipeline->start(options);
+}
+
+nb::tuple finished(Run& run) {
   PipelineOutput out;
   {
     nb::gil_scoped_release release;
-    auto run = pipeline->start(options);
-    while (!run->done()) run->step();
-    out = run->finish();
+    out = run.finish();
   }
   return nb::make_tuple(out.images, out.truncated);
+}
+
+// (images, truncated texts)
+nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {
+  auto run = start(class_name, pipe, parts, given);
+  {
+    nb::gil_scoped_release release;
+    while (!run->done()) run->step();
+  }
+  return finished(*run);
 }
 
 // The tensors in diffusers' order; None for those that are not made.
@@ -565,6 +577,21 @@ void bind_pipelines(nb::module_& core) {
     fail("pipeline: there is no task '", task, "'");
   });
   m.def("generate", &generate);
+  auto released = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<Run>(m, "Run")
+      .def_prop_ro("done", &Run::done)
+      .def_prop_ro("at", &Run::at)
+      .def_prop_ro("steps", [](const Run& run) { return run.schedule.size(); })
+      .def_prop_rw(
+          "latents", [](const Run& run) { return run.latents; }, [](Run& run, const Tensor& latents) { run.latents = latents; })
+      .def("step", &Run::step, released)
+      .def("interrupt", &Run::interrupt)
+      .def("keep_samples", &Run::keep_samples, released)
+      .def("preview", &Run::preview, nb::arg("n") = 0, released)
+      .def("finish", &finished);
+  m.def(
+      "start", [](const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) { return start(class_name, pipe, parts, given).release(); },
+      nb::rv_policy::take_ownership);
   m.def("encode_prompt", &encode_prompt);
   m.def("parse_weights", [](const std::string& prompt) {
     nb::list out;

@@ -290,8 +290,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     diffusion::share_components(*pipeline, *made);
     pipeline = made;
   }
-  if (device != Device())
-    for (models::Model* m : pipeline->native_models()) nn::to(*m, {.device = device});
+  if (device != Device()) pipeline->to({.device = device});
   if (!s.guidance) s.guidance = pipeline->advised_guidance_scale.value_or(kGuidance);
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");

@@ -170,9 +170,12 @@ std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOpti
 }
 
 std::unique_ptr<Model> load_model(const io::Checkpoint& weights, const std::string& class_name, const io::Object& config, const LoadModelOptions& options) {
-  auto model = make_empty(class_name, merged(config, options.overrides));
-  fill(*model, weights, options);
-  return model;
+  return load_model(weights, make_empty(class_name, merged(config, options.overrides)), options);
+}
+
+std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr<Model> made, const LoadModelOptions& options) {
+  fill(*made, weights, options);
+  return made;
 }
 
 void save_model(Model& model, const std::string& folder, const SaveModelOptions& options) {

@@ -22,6 +22,8 @@ struct LoadModelOptions {
 std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options = {}, const std::string& class_name = {});
 // The same from a checkpoint that is open: of options, dtype, device and overrides.
 std::unique_ptr<Model> load_model(const io::Checkpoint& weights, const std::string& class_name, const io::Object& config, const LoadModelOptions& options = {});
+// The same into a model that was made on the meta device.
+std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr<Model> made, const LoadModelOptions& options = {});
 // The class of a model whose file, or pipeline's index, names this one: diffusers' first files of DiT and PixArt name Transformer2DModel, and norm_type tells.
 std::string model_class(const std::string& named, const io::Object& config);
 io::Object load_model_config(const std::string& folder, const std::string& subfolder = {});

@@ -44,6 +44,11 @@ std::vector<models::Model*> DiffusionPipeline::native_models() const {
   return out;
 }
 
+void DiffusionPipeline::to(const nn::ToOptions& options) {
+  graphs->clear();
+  for (models::Model* model : native_models()) nn::to(*model, options);
+}
+
 int64_t DiffusionPipeline::vae_scale_factor() const {
   auto vae = the_autoencoder();
   return vae ? vae->scale_factor() : 8;

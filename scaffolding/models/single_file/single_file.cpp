@@ -73,7 +73,7 @@ SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options
            prediction, "'");
   for (auto& part : parts_) {
     if (part.name == "scheduler" && !prediction.empty()) part.config = with(part.config, "prediction_type", prediction.c_str());
-    if (part.name == "unet" && base && !options.configs.count("unet")) part.config = with(part.config, "sample_size", int64_t(64));
+    if (part.name == "unet" && base && !options.configs.count("unet")) part.config = with(part.config, "sample_size", int64_t(64)), made_.erase(part.name);
   }
 }
 
@@ -108,6 +108,7 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
   SF_CHECK(wrong.empty(), path_, ": is ", kind_->title, ", but of its ", part.name, " ", wrong.size(), wrong.size() == 1 ? " tensor has" : " tensors have",
            " another shape: ", listed(wrong), "; for a model of another size pass its config");
   names_.emplace(part.name, std::move(*table));
+  made_.emplace(part.name, std::move(model));
   parts_.push_back({part.name, part.library, part.class_name, config});
 }
 
@@ -169,6 +170,8 @@ class SingleFile::PartCheckpoint final : public io::Checkpoint {
 std::unique_ptr<Model> SingleFile::load(const std::string& name, const LoadModelOptions& options) const {
   const Part& p = part(name);
   SF_CHECK(names_.count(name), path_, ": its ", name, " is no model");
+  auto made = made_.extract(name);
+  if (made && options.overrides.items().empty()) return load_model(PartCheckpoint(*this, name), std::move(made.mapped()), options);
   return load_model(PartCheckpoint(*this, name), p.class_name, p.config, options);
 }
 

@@ -26,6 +26,7 @@ class SingleFile {
   // RuntimeError when the file cannot be read; ValueError when it is damaged, is no such model, lacks tensors of a part that it has, or has some of another
   // shape; NotSupported for models of other families.
   explicit SingleFile(const std::string& path, const SingleFileOptions& options = {});
+  SingleFile(const SingleFile&) = delete;
 
   struct Part {
     std::string name, library, class_name;
@@ -49,7 +50,8 @@ class SingleFile {
   std::shared_ptr<const io::Checkpoint> file_;
   const SingleFileKind* kind_;
   std::vector<Part> parts_;
-  std::map<std::string, NameTable> names_;  // of each part that is a model
+  std::map<std::string, NameTable> names_;                      // of each part that is a model
+  mutable std::map<std::string, std::unique_ptr<Model>> made_;  // without memory, for the first load of each part
 };
 
 // The names of a part in the place where its kind writes it, for a model with this config.

@@ -361,3 +361,44 @@ def test_embeds_of_a_prompt_are_those_of_the_run():
     a = pipe("the cat", negative_prompt="dog", **call).images
     b = pipe(prompt_embeds=positive, negative_prompt_embeds=negative, **call).images
     np.testing.assert_array_equal(a, b)
+
+
+# ---- runs between their steps
+
+
+def test_a_run_in_steps_is_the_call():
+    pipe = make()
+    call = {"num_inference_steps": 3, "output_type": "np"}
+    want = [pipe("the cat", seed=s, **call).images for s in (0, 1)]
+    runs = [pipe.start("the cat", seed=s, **call) for s in (0, 1)]
+    while not all(r.done for r in runs):  # in turn, each with its own scheduler
+        for r in runs:
+            r.step()
+    assert [r.at for r in runs] == [3, 3] and runs[0].steps == 3
+    for r, images in zip(runs, want):
+        np.testing.assert_array_equal(r.finish().images, images)
+    with pytest.raises(RuntimeError, match="no step left after 3"):
+        runs[0].step()
+
+
+def test_what_a_run_can_do_between_steps():
+    pipe = make()
+    generators = [sf.Generator().manual_seed(s) for s in (3, 7)]
+    run = pipe.start(["the dog", "the cat"], generator=generators, num_inference_steps=4, output_type="np")
+    run.step()
+    assert run.preview(1, "np").shape == (1, 32, 32, 3)
+    run.keep_samples([1])
+    while not run.done:
+        run.step()
+    alone = pipe("the cat", generator=sf.Generator().manual_seed(7), num_inference_steps=4, output_type="np").images
+    assert np.abs(run.finish().images - alone).max() < 1e-4
+    run = pipe.start("the cat", num_inference_steps=4, seed=0, output_type="latent")
+    with pytest.raises(ValueError, match="latents must stay of shape"):
+        run.latents = run.latents[:, :2]
+    with pytest.raises(ValueError, match="places in a batch of 1, got 1"):
+        run.keep_samples([1])
+    run.latents = run.latents * 0
+    run.interrupt()
+    assert run.done and float(run.finish().images.abs().max()) == 0
+    with pytest.raises(TypeError, match="unexpected keyword argument 'promt'"):
+        pipe.start(promt="the cat")

@@ -14,6 +14,7 @@ from .image_processor import VaeImageProcessor
 from .outputs import ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput
 from .pipeline import PIPELINE_CLASSES, DiffusionPipeline, register_the_rest
 from .progress_bar import ProgressBar
+from .run import PipelineRun
 from .text_to_image import auto_devices, get_profile_config, img2img, load_from_hf, load_pipeline, models2devices, resolve_profile, txt2img_sd21, txt2img_sdxl
 
 for _file in sorted(os.listdir(__path__[0])):
@@ -29,6 +30,7 @@ __all__ = [
     "AutoPipelineForText2Image",
     "DiffusionPipeline",
     "ImagePipelineOutput",
+    "PipelineRun",
     "ProgressBar",
     "StableDiffusionPipelineOutput",
     "StableDiffusionXLPipelineOutput",

@@ -13,6 +13,7 @@ from ..configuration import FrozenDict
 from .image_processor import VaeImageProcessor, has_pil
 from .outputs import ImagePipelineOutput
 from .progress_bar import ProgressBar
+from .run import PipelineRun
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # what they ask for is so here, or has no meaning
@@ -70,10 +71,14 @@ def _constructor(entry, more):
 def _call_of(name, entry):
     defaults = {**_SHAPED, **entry["defaults"], **dict.fromkeys(entry["required"], _REQUIRED)}
 
-    def body(self, given, kwargs):
-        return self._call(given, kwargs, given.pop("output_type", None), given.pop("return_dict", True))
+    def taken(self, given, kwargs):
+        return given, kwargs, given.pop("output_type", None), given.pop("return_dict", True)
 
-    __call__ = _function("__call__", {n: defaults.get(n) for n in entry["call"]}, body, "kwargs")
+    def body(self, given, kwargs):
+        return self._call(*taken(self, given, kwargs))
+
+    parameters = {n: defaults.get(n) for n in entry["call"]}
+    __call__ = _function("__call__", parameters, body, "kwargs")
     docs = dict(entry["docs"])
     lines = [f"{n}: {docs[n]}." for n in entry["call"] if docs.get(n)]
     __call__.__doc__ = "\n        ".join(
@@ -91,13 +96,14 @@ def _call_of(name, entry):
             "ValueError for arguments that contradict each other or that the components cannot take, KeyboardInterrupt within a step of Ctrl-C.",
         ]
     )
-    return __call__
+    return __call__, _function("_arguments_of_call", parameters, taken, "kwargs")
 
 
 def registered(name, base=None, more=None):
     """A class that C++ registered under that name: with its components, constructor, call and signatures. base: what a family's classes share.
     more: defaults of the constructor that are others in Python, and arguments that only Python has."""
     entry = _ENTRIES[name]
+    call, arguments_of_call = _call_of(name, entry)
     members = {
         "_entry_name": name,
         "_components": tuple(entry["components"]),
@@ -105,7 +111,8 @@ def registered(name, base=None, more=None):
         "_options": dict(entry["fields"]),
         "_callback_tensor_inputs": tuple(entry["callbacks"]),
         "__init__": _constructor(entry, more or {}),
-        "__call__": _call_of(name, entry),
+        "__call__": call,
+        "_arguments_of_call": arguments_of_call,
         "__doc__": entry["doc"],
         "__module__": __name__.rpartition(".")[0],
     }
@@ -526,8 +533,20 @@ class DiffusionPipeline:
 
         return both, list(dict.fromkeys([*inputs, "latents"]))
 
-    def _generate(self, options, output_type):
-        """(images as asked for, and the tensor of values [B, C, H, W] in [0, 1] or latents)"""
+    def start(self, *args, **kwargs):
+        """A call's arguments to a run between its steps, a PipelineRun: for whoever shows, stops, thins out or interleaves runs.
+
+        It has a scheduler of its own, equal to the pipeline's. Raises what a call with these arguments raises.
+        """
+        given, others, output_type, return_dict = type(self)._arguments_of_call(self, *args, **kwargs)
+        self._shape(given)
+        output_type = self._output_type(output_type)
+        options = self._options_for_run(self._options_of(given, others), output_type)
+        scheduler = type(self.scheduler).from_config(self.scheduler.config)
+        parts = {**self._parts(), "scheduler": scheduler, "graphs": self._graphs}
+        return PipelineRun(self, _pipelines.start(self._entry_name, self, parts, options), output_type, return_dict)
+
+    def _options_for_run(self, options, output_type):
         self._interrupt = False
         self._guidance_scale = float(options.get("guidance_scale", 0.0))
         self._guidance_rescale = float(options.get("guidance_rescale") or 0.0)
@@ -538,13 +557,24 @@ class DiffusionPipeline:
             bar(done, total)
 
         options = {**options, "output_latents": output_type == "latent", "progress": progress}
-        options = {k: v for k, v in options.items() if v is not None}
+        return {k: v for k, v in options.items() if v is not None}
+
+    def _generate(self, options, output_type):
+        """Images as asked for."""
+        options = self._options_for_run(options, output_type)
         images, truncated = _pipelines.generate(self._entry_name, self, {**self._parts(), "graphs": self._graphs}, options)
+        self._warn_of(truncated, 4)
+        return self.image_processor.from_unit_range(images, output_type)
+
+    def _finished(self, images, truncated, output_type, return_dict):
+        self._warn_of(truncated, 4)
+        return self._result(self.image_processor.from_unit_range(images, output_type), return_dict)
+
+    def _warn_of(self, truncated, stacklevel):
         if truncated:
             lost = "; ".join(t.strip() for t in truncated)
             warnings.warn(
                 f"{type(self).__name__}: the text encoder does not take so many tokens, and this part of the prompt was cut off: {lost}."
                 " prompt_syntax='a1111' takes prompts of any length",
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
-        return self.image_processor.from_unit_range(images, output_type)

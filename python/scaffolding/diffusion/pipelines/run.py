@@ -1,0 +1,51 @@
+"""PipelineRun: a pipeline's call between its steps."""
+
+
+class PipelineRun:
+    """What `pipe.start(...)` gives. Runs of one pipeline may take turns: each has a scheduler of its own.
+
+    >>> run = pipe.start("a lighthouse", num_inference_steps=30, seed=7)
+    >>> while not run.done:
+    ...     run.step()
+    >>> run.finish().images[0].save("lighthouse.png")
+    """
+
+    def __init__(self, pipe, core, output_type, return_dict):
+        self._pipe, self._core, self._output_type, self._return_dict = pipe, core, output_type, return_dict
+
+    done = property(lambda self: self._core.done, doc="Whether no step is left: all were done, or the run was interrupted.")
+    at = property(lambda self: self._core.at, doc="Steps of the schedule that were done.")
+    steps = property(lambda self: self._core.steps, doc="Steps of the schedule.")
+
+    @property
+    def latents(self):
+        """What becomes the pictures, [B, ...]; may be replaced between steps."""
+        return self._core.latents
+
+    @latents.setter
+    def latents(self, latents):
+        if latents.shape != self._core.latents.shape:
+            raise ValueError(f"PipelineRun: latents must stay of shape {tuple(self._core.latents.shape)}, got {tuple(latents.shape)}")
+        self._core.latents = latents
+
+    def step(self):
+        """One step of the schedule. RuntimeError where none is left."""
+        self._core.step()
+
+    def interrupt(self):
+        """Leaves out the steps that remain."""
+        self._core.interrupt()
+
+    def keep_samples(self, places):
+        """Only the samples with these places in the batch go on. ValueError for places that are not there, and for none."""
+        self._core.keep_samples([int(p) for p in places])
+
+    def preview(self, n=0, output_type=None):
+        """Pictures of the first n samples as they are now; 0: of all."""
+        pipe = self._pipe
+        return pipe.image_processor.from_unit_range(self._core.preview(n), pipe._output_type(output_type))
+
+    def finish(self):
+        """The pipeline's result of what is there, as a call returns it."""
+        images, truncated = self._core.finish()
+        return self._pipe._finished(images, truncated, self._output_type, self._return_dict)
