@@ -124,7 +124,8 @@ template <class Self, class O, class Base = DiffusionPipeline> class PipelineOf 
   }
 
   // A folder, or a repository of the hub: see load_pipeline (pipeline_files.h).
-  static Self from_pretrained(const std::string& folder, const LoadPipelineOptions& options = {});
+  static Self from_pretrained(const std::string& folder, const LoadPipelineOptions& options);
+  static Self from_pretrained(const std::string& folder);
 
  private:
   const Self& self() const { return static_cast<const Self&>(*this); }

@@ -105,4 +105,8 @@ template <class Self, class O, class Base> Self PipelineOf<Self, O, Base>::from_
   return static_cast<Self&>(*load_pipeline(folder, of_this).pipeline);
 }
 
+template <class Self, class O, class Base> Self PipelineOf<Self, O, Base>::from_pretrained(const std::string& folder) {
+  return from_pretrained(folder, LoadPipelineOptions());
+}
+
 }  // namespace sf::diffusion
