@@ -94,7 +94,7 @@ target_link_libraries(scaffolding PRIVATE ${sf_image_libraries} ${sf_text_librar
 foreach(format PNG JPEG WEBP)
   if(SF_${format})
     string(TOLOWER ${format} file)
-    set_source_files_properties(scaffolding/io/image_${file}.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITH_${format})
+    set_source_files_properties(scaffolding/io/pictures/image_${file}.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITH_${format})
   endif()
 endforeach()
 set(sf_animation "")
@@ -103,10 +103,10 @@ foreach(format GIF WEBP_ANIMATION)
     list(APPEND sf_animation SF_WITH_${format})
   endif()
 endforeach()
-set_source_files_properties(scaffolding/io/animation.cpp scaffolding/io/animation_gif.cpp scaffolding/io/animation_webp.cpp
+set_source_files_properties(scaffolding/io/pictures/animation.cpp scaffolding/io/pictures/animation_gif.cpp scaffolding/io/pictures/animation_webp.cpp
                             PROPERTIES COMPILE_DEFINITIONS "${sf_animation}")
 if(SF_CURL)
-  set_source_files_properties(scaffolding/io/http.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITH_CURL INCLUDE_DIRECTORIES ${SF_CURL_INCLUDE})
+  set_source_files_properties(scaffolding/io/hub/http.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITH_CURL INCLUDE_DIRECTORIES ${SF_CURL_INCLUDE})
 endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT SF_SANITIZE)
   target_link_options(scaffolding PRIVATE -Wl,-z,defs)   # a kernel whose table no file defines fails here, not at start

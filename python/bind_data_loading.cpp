@@ -9,7 +9,7 @@
 
 #include "bind_generator.h"
 #include "scaffolding/data/data.h"
-#include "scaffolding/io/animation.h"
+#include "scaffolding/io/pictures/animation.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::py {

@@ -5,7 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "scaffolding/io/model_folder.h"
+#include "scaffolding/io/hub/model_folder.h"
 
 namespace sf::py {
 

@@ -12,11 +12,11 @@
 #include "bind_arguments.h"
 #include "bind_object.h"
 #include "scaffolding/io/checkpoint.h"
-#include "scaffolding/io/gguf.h"
-#include "scaffolding/io/npy.h"
-#include "scaffolding/io/safetensors.h"
-#include "scaffolding/io/sharded.h"
-#include "scaffolding/io/torch_file.h"
+#include "scaffolding/io/formats/gguf.h"
+#include "scaffolding/io/formats/npy.h"
+#include "scaffolding/io/formats/safetensors.h"
+#include "scaffolding/io/formats/sharded.h"
+#include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/upload_ring.h"
 
 namespace sf::py {

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "bind_arguments.h"
-#include "scaffolding/io/pickle.h"
+#include "scaffolding/io/formats/pickle.h"
 #include "scaffolding/io/upload_ring.h"
 
 namespace sf::py {

@@ -1,7 +1,7 @@
 #include "apps/cli/animations.h"
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/io/animation.h"
+#include "scaffolding/io/pictures/animation.h"
 
 namespace sf::cli {
 

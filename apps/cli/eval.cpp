@@ -16,7 +16,7 @@
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/io/shipped_models.h"
+#include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/evaluation/icon_judge.h"
 #include "scaffolding/train/interrupt.h"

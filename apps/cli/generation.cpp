@@ -14,8 +14,8 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
-#include "scaffolding/io/image.h"
-#include "scaffolding/io/shipped_models.h"
+#include "scaffolding/io/hub/shipped_models.h"
+#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/train/interrupt.h"
 
 namespace sf::cli {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/diffusion/pipelines/pipelines.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 
 namespace sf::cli {
 

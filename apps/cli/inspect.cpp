@@ -11,7 +11,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/config.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 
 namespace sf::cli {
 

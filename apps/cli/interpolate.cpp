@@ -11,7 +11,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/slerp.h"
-#include "scaffolding/io/animation.h"
+#include "scaffolding/io/pictures/animation.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/interrupt.h"
 

@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "scaffolding/data/resize.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/train/progress_line.h"
 
 namespace sf::cli {

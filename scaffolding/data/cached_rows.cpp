@@ -6,7 +6,7 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/config.h"
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::data {

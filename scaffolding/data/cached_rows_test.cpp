@@ -1,7 +1,7 @@
 #include "scaffolding/data/cached_rows.h"
 
 #include "scaffolding/data/dataloader.h"
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/ops/ops.h"
 

@@ -6,4 +6,4 @@
 #include "scaffolding/data/icon_dataset.h"
 #include "scaffolding/data/image_dataset.h"
 #include "scaffolding/data/transforms.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf::data {

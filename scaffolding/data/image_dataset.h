@@ -9,7 +9,7 @@
 #include "scaffolding/data/metadata.h"
 #include "scaffolding/data/tar.h"
 #include "scaffolding/data/transforms.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 
 namespace sf::data {
 

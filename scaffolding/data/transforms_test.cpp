@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "scaffolding/data/picture_kernel.h"
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 
 namespace sf::data {
 namespace {

@@ -5,11 +5,11 @@
 #include <mutex>
 
 #include "scaffolding/io/byte_reader.h"
-#include "scaffolding/io/gguf.h"
-#include "scaffolding/io/npy.h"
-#include "scaffolding/io/safetensors.h"
-#include "scaffolding/io/sharded.h"
-#include "scaffolding/io/torch_file.h"
+#include "scaffolding/io/formats/gguf.h"
+#include "scaffolding/io/formats/npy.h"
+#include "scaffolding/io/formats/safetensors.h"
+#include "scaffolding/io/formats/sharded.h"
+#include "scaffolding/io/formats/torch_file.h"
 
 namespace sf::io {
 

@@ -6,7 +6,7 @@
 
 #include "benchmarks/bench.h"
 #include "scaffolding/io/checkpoint.h"
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/ops/factory/factory.h"
 
 namespace sf::bench {

@@ -6,12 +6,12 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "scaffolding/io/gguf.h"
-#include "scaffolding/io/npy.h"
-#include "scaffolding/io/safetensors.h"
-#include "scaffolding/io/sharded.h"
+#include "scaffolding/io/formats/gguf.h"
+#include "scaffolding/io/formats/npy.h"
+#include "scaffolding/io/formats/safetensors.h"
+#include "scaffolding/io/formats/sharded.h"
+#include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/test_folder.h"
-#include "scaffolding/io/torch_file.h"
 #include "scaffolding/ops/factory/factory.h"
 
 namespace sf::io {

@@ -1,7 +1,7 @@
 #include "scaffolding/models/model.h"
 
 #include "scaffolding/io/checkpoint.h"
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
 #include "scaffolding/models/model_files.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/op_check.h"
 #include "scaffolding/ops/op_listing.h"

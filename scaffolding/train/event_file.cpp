@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "scaffolding/autograd/mode.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::train {

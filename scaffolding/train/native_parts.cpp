@@ -4,8 +4,8 @@
 
 #include <iostream>
 
-#include "scaffolding/io/safetensors.h"
-#include "scaffolding/io/torch_file.h"
+#include "scaffolding/io/formats/safetensors.h"
+#include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/copy/pinned.h"
 #include "scaffolding/ops/ops.h"

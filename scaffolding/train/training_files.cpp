@@ -5,8 +5,8 @@
 
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/generator.h"
-#include "scaffolding/io/safetensors.h"
-#include "scaffolding/io/torch_file.h"
+#include "scaffolding/io/formats/safetensors.h"
+#include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/train/appending_file.h"
 
 namespace sf::train {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {

@@ -1,5 +1,5 @@
 // VaeImageProcessor: pictures to the tensors that an autoencoder takes, and back; diffusers' class and numbers. Pictures are uint8 [C, H, W] as
-// io/image.h has them and are resized with Pillow's arithmetic; tensors are [B, C, H, W].
+// io/pictures/image.h has them and are resized with Pillow's arithmetic; tensors are [B, C, H, W].
 // Immutable after construction: any thread may use it.
 #pragma once
 #include <array>

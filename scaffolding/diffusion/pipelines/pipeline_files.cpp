@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/io/model_folder.h"
+#include "scaffolding/io/hub/model_folder.h"
 #include "scaffolding/io/object_entries.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/closest.h"

@@ -3,7 +3,7 @@
 // own classes.
 #pragma once
 #include "scaffolding/diffusion/pipelines/registry.h"
-#include "scaffolding/io/hub.h"
+#include "scaffolding/io/hub/hub.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/single_file/single_file.h"
 

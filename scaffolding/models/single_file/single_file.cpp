@@ -5,7 +5,7 @@
 
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/io/config.h"
-#include "scaffolding/io/torch_file.h"
+#include "scaffolding/io/formats/torch_file.h"
 
 namespace sf::models {
 

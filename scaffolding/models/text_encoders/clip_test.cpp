@@ -2,7 +2,7 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/io/checkpoint.h"
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/io/test_folder.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/nn/state_dict.h"

@@ -3,7 +3,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
-#include "scaffolding/io/safetensors.h"
+#include "scaffolding/io/formats/safetensors.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::train {

@@ -5,7 +5,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
-#include "scaffolding/io/image.h"
+#include "scaffolding/io/pictures/image.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::train {

@@ -1,8 +1,0 @@
-#include "scaffolding/core/fuzz_target.h"
-#include "scaffolding/io/image.h"
-
-SF_FUZZ_TARGET(image) {
-  static const std::string name = "fuzz";
-  sf::io::image_info({data, size}, name);
-  sf::io::decode_image({data, size}, name, {.bits = size % 2 ? 16 : 8, .max_pixels = 1 << 18});
-}
