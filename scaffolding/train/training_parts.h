@@ -1,5 +1,5 @@
 // The parts of a run as TrainingLoop drives them. Trainer implements them over C++'s objects (native_parts.h), Python's Trainer over Python's
-// (python/bind_trainer.cpp), where subclasses, hooks and whatever has the right methods are reached. One thread at a time.
+// (python/bindings/train/bind_trainer.cpp), where subclasses, hooks and whatever has the right methods are reached. One thread at a time.
 #pragma once
 #include <memory>
 
