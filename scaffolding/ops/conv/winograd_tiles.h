@@ -1,0 +1,175 @@
+// The tiles of a Winograd convolution between memory and the products: where they stand in a picture, how they are
+// transformed on the way in, and how a tile of y is stored with bias, residual and activation.
+// Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
+#pragma once
+#include "scaffolding/ops/conv/kernel.h"
+#include "scaffolding/ops/conv/winograd_product.h"
+
+namespace sf {
+namespace SF_ISA {
+
+struct Tiles {
+  int64_t batch, down, across;
+  SF_INLINE int64_t count() const { return batch * down * across; }
+  SF_INLINE void place(int64_t tile, int64_t& n, int64_t& row, int64_t& col) const {
+    col = tile % across * kTile;
+    row = tile / across % down * kTile;
+    n = tile / (across * down);
+  }
+};
+SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) { return {batch, ceil_div(height, kTile), ceil_div(width, kTile)}; }
+
+// to[col * rows + row] = from[row * cols + col] for a block of at most L x L, in registers where it is a whole one.
+SF_INLINE void transpose_block(const float* from, float* to, int64_t rows, int64_t cols, int64_t r0, int64_t c0) {
+  if (r0 + L <= rows && c0 + L <= cols) {
+    MulF32::Vec v[L];
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) v[i] = load(from + (r0 + i) * cols + c0).v;
+    transpose<MulF32::Vec, L>(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) store_vec<MulF32>(to + (c0 + i) * rows + r0, v[i]);
+    return;
+  }
+  for (int64_t r = r0; r < min64(r0 + L, rows); ++r)
+    for (int64_t c = c0; c < min64(c0 + L, cols); ++c) to[c * rows + r] = from[r * cols + c];
+}
+
+// to[i][col][row] = from[i][row][col] for count matrices. Four blocks in a row along the side whose rows are long: each of these is on a page of its own.
+static void transpose_each(const float* from, float* to, int64_t count, int64_t rows, int64_t cols) {
+  if (count * rows * cols == 0) return;
+  constexpr int64_t kSide = 4 * L;
+  const bool across = cols > rows;
+  const int64_t parts = ceil_div(across ? cols : rows, kSide);
+  parallel_for(count * parts, max64(1, 4096 / (kSide * min64(rows, cols))), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      const float* a = from + at / parts * rows * cols;
+      float* b = to + at / parts * rows * cols;
+      const int64_t first = at % parts * kSide, last = min64(first + kSide, across ? cols : rows);
+      for (int64_t k = 0; k < (across ? rows : cols); k += L)
+        for (int64_t j = first; j < last; j += L) transpose_block(a, b, rows, cols, across ? k : j, across ? j : k);
+    }
+  });
+}
+
+// An activation of the call as channels-last memory: its own bytes, or a copy.
+class Laid {
+ public:
+  Laid(const TensorView& t, int slot, bool read) : plain_(t.as<float>()), data_(plain_) {
+    if (!t || t.is_channels_last()) return;
+    count_ = t.sizes[0], channels_ = t.sizes[1], pixels_ = t.sizes[2] * t.sizes[3];
+    data_ = static_cast<float*>(scratch(size_t(t.numel()) * 4, slot));
+    if (read) transpose_each(plain_, data_, count_, channels_, pixels_);
+  }
+  SF_INLINE float* data() const { return data_; }
+  void write_back() const {
+    if (data_ != plain_) transpose_each(data_, plain_, count_, pixels_, channels_);
+  }
+
+ private:
+  float *plain_, *data_;
+  int64_t count_ = 0, channels_ = 0, pixels_ = 0;
+};
+
+template <class T> struct Image {  // channels-last
+  const T* data;
+  int64_t batch, height, width, channels;
+};
+
+// Transformed tiles [point][c / block][tile][c % block]: the channels of one block are what a product reads, its tiles one after another.
+struct Planes {
+  float* data;
+  int64_t plane, block, tiles;
+  SF_INLINE float* at(int64_t tile, int64_t c) const { return data + c / block * tiles * block + tile * block + c % block; }
+};
+#if defined(__AVX512F__)
+// For few tiles: [c / 16][tile / 4][point][tile % 4][c % 16].
+struct FewPlanes {
+  float* data;
+  int64_t groups;
+  static constexpr int64_t plane = kFewGroup * L;
+  SF_INLINE float* at(int64_t tile, int64_t c) const {
+    return data + (c / kFewChannels * groups + tile / kFewGroup) * kFewSums + tile % kFewGroup * L + c % kFewChannels;
+  }
+};
+#endif
+
+// Tiles t0 .. t1 of the image; a tile starts at (row - pad, col - pad). kSize 6: B' d B of the input; kSize 4: A y A' of the gradient.
+template <int kSize, class T, class P>
+static void transform_tiles(const Image<T>& x, const Tiles& tiles, int64_t pad_y, int64_t pad_x, int64_t t0, int64_t t1, const P& out) {
+  parallel_for(t1 - t0, max64(1, 2048 / x.channels), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      int64_t n, r0, c0;
+      tiles.place(t0 + t, n, r0, c0);
+      r0 -= pad_y, c0 -= pad_x;
+      const T* base = x.data + ((n * x.height + r0) * x.width + c0) * x.channels;
+      const bool inside = r0 >= 0 && c0 >= 0 && r0 + kSize <= x.height && c0 + kSize <= x.width;
+      uint64_t valid = 0;  // bit 8 r + c: the pixel is in the image
+      for (int r = 0; r < kSize; ++r)
+        for (int c = 0; c < kSize; ++c)
+          if (r0 + r >= 0 && r0 + r < x.height && c0 + c >= 0 && c0 + c < x.width) valid |= uint64_t(1) << (8 * r + c);
+      const int64_t down = x.width * x.channels;
+      for (int64_t ch = 0; ch < x.channels; ch += L) {
+        float* to = out.at(t, ch);
+        auto store_point = [&](int r, int c, vf v) { store(to + (r * kInput + c) * out.plane, v); };
+        auto load_inside = [&](int r, int c) { return load(base + r * down + c * x.channels + ch); };
+        auto load_edge = [&](int r, int c) { return valid >> (8 * r + c) & 1 ? load(base + r * down + c * x.channels + ch) : vf(0.f); };
+        if constexpr (kSize == 6) {
+          auto one = [](const vf(&a)[6], vf(&b)[6]) __attribute__((always_inline)) { transform_input(a, b); };
+          if (inside) transform_2d<6, 6>(load_inside, store_point, one);
+          else transform_2d<6, 6>(load_edge, store_point, one);
+        } else {
+          auto one = [](const vf(&a)[4], vf(&b)[6]) __attribute__((always_inline)) { transform_gradient(a, b); };
+          if (inside) transform_2d<4, 6>(load_inside, store_point, one);
+          else transform_2d<4, 6>(load_edge, store_point, one);
+        }
+      }
+    }
+  });
+}
+
+template <class T> struct Output {
+  T* data;
+  int64_t height, width, channels;
+  const void* bias;  // [channels] or null
+  DType bias_type;
+  const T* residual;  // as data, or null; may be data itself: a place is read before it is written
+  Activation act;
+  const float* shift = nullptr;  // [batch][channels] for all pixels alike, or null
+};
+
+// y of one tile and one strip from m[point][strip].
+template <class T>
+[[gnu::noinline]] static void store_tile(const Output<T>& y, int64_t n, int64_t row, int64_t col, int64_t o0, int vecs, const float* m, int64_t plane) {
+  const int rows = int(min64(kTile, y.height - row)), cols = int(min64(kTile, y.width - col));
+  const int64_t first = ((n * y.height + row) * y.width + col) * y.channels + o0;
+  for (int j = 0; j < vecs; ++j) {
+    vf out[kTile][kTile];
+    const float* from = m + j * L;
+    // Rows first here: m is 6x6 and out is 4x4.
+    vf half[kTile][kInput];
+#pragma GCC unroll 6
+    for (int c = 0; c < kInput; ++c) {
+      vf a[6], b[4];
+#pragma GCC unroll 6
+      for (int r = 0; r < kInput; ++r) a[r] = load(from + (r * kInput + c) * plane);
+      transform_output(a, b);
+#pragma GCC unroll 4
+      for (int r = 0; r < kTile; ++r) half[r][c] = b[r];
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kTile; ++r) transform_output(half[r], out[r]);
+    vf bias = y.bias ? load_as(y.bias, y.bias_type, o0 + j * L, L) : vf(0.f);
+    if (y.shift) bias += load(y.shift + n * y.channels + o0 + j * L);
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < cols; ++c) {
+        const int64_t at = first + (r * y.width + c) * y.channels + j * L;
+        vf v = out[r][c] + bias;
+        if (y.residual) v += load(y.residual + at);
+        if (y.act != Activation::None) v = activate(y.act, v);
+        store(y.data + at, v);
+      }
+  }
+}
+
+}  // namespace SF_ISA
+}  // namespace sf
