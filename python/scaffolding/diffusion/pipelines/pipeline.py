@@ -364,7 +364,7 @@ class DiffusionPipeline:
         if step["kind"] == "model":
             from ... import models
 
-            return getattr(models, step["class_name"]).from_pretrained(step["folder"], variant=step["variant"] or None, **how)
+            return getattr(models, step["class_name"])._of_folder(step["folder"], "", step["variant"], config=step["config"], **how)
         if step["kind"] == "scheduler":
             return cls._scheduler(step["folder"])
         class_name = step["class_name"] or _pipelines.tokenizer_class_of(step["folder"])
