@@ -84,8 +84,8 @@ std::string find_weights(const std::string& folder, const std::string& stem, con
 // config.json's, or where there is none and the class can tell, that of the weights.
 static io::Object found_config(const std::string& folder, const LoadModelOptions& options, const std::string& class_name) {
   auto* entry = find_model(class_name);
-  if (!entry || !entry->config_of_weights || is_file(join(join(folder, options.subfolder), "config.json"))) {
-    io::Object config = load_model_config(folder, options.subfolder);
+  if (options.config || !entry || !entry->config_of_weights || is_file(join(join(folder, options.subfolder), "config.json"))) {
+    io::Object config = options.config ? *options.config : load_model_config(folder, options.subfolder);
     return entry && entry->flat_config ? entry->flat_config(config) : config;
   }
   auto file = io::open_checkpoint(find_weights(folder, "model", options));

@@ -11,6 +11,7 @@ struct LoadModelOptions {
   std::optional<DType> dtype;  // floating tensors in this one; absent: as the file has them
   Device device = {};
   std::optional<bool> use_safetensors;                             // absent: safetensors where there are any, else .bin
+  std::optional<io::Object> config;                                // what config.json says, of a caller who has read it; absent: it is read
   io::Object overrides = io::Object::container(io::Object::Dict);  // config fields that replace those of config.json
 };
 

@@ -75,6 +75,13 @@ TEST_F(ModelFiles, ConfigsAreCheckedAndOverridden) {
   SF_EXPECT_ERROR(ValueError, "there is no file " + path("model/config.json"), load_model(folder));
 }
 
+TEST_F(ModelFiles, AConfigThatWasReadIsNotReadAgain) {
+  const std::string folder = saved();
+  const io::Object config = load_model_config(folder);
+  std::filesystem::remove(path("model/config.json"));
+  expect_same(*load_model(folder, {.config = config}));
+}
+
 TEST_F(ModelFiles, UnfamiliarFieldsAreKept) {
   std::string folder = saved();
   write("model/config.json", R"({"_class_name": "AutoencoderTiny", "encoder_block_out_channels": [8, 8], "decoder_block_out_channels": [8, 8],

@@ -427,7 +427,9 @@ nb::tuple encode_prompt(const std::string& class_name, nb::dict parts, nb::dict 
 }
 
 const char* kind_of_slot(const ComponentSlot& slot) {
-  if (slot.is_network()) return "model";
+  if (slot.as<Ref<Denoiser>>()) return "denoiser";
+  if (slot.as<Ref<Autoencoder>>()) return "autoencoder";
+  if (slot.as<Ref<TextEncoder>>()) return "text_encoder";
   if (slot.as<Ref<Scheduler>>()) return "scheduler";
   return slot.as<Ref<const tokenizers::Tokenizer>>() ? "tokenizer" : "unused";
 }

@@ -36,13 +36,14 @@ std::optional<DType> optional_dtype(nb::handle o) {
 }
 
 void load(nb::handle self, const std::string& class_name, const std::string& folder, const std::string& subfolder, const std::string& variant, nb::handle dtype,
-          std::optional<bool> use_safetensors, nb::handle device, nb::dict overrides) {
+          std::optional<bool> use_safetensors, nb::handle device, nb::handle config, nb::dict overrides) {
   models::LoadModelOptions options;
   options.subfolder = subfolder;
   options.variant = variant;
   options.dtype = optional_dtype(dtype);
   options.use_safetensors = use_safetensors;
   if (!device.is_none() && !to_device(device.ptr(), options.device)) wrong_argument("from_pretrained", "device", "a device", device.ptr());
+  if (!config.is_none()) options.config = from_python(config);
   options.overrides = from_python(overrides);
   adopt(reinterpret_cast<PyModule*>(self.ptr()), models::load_model(folder, options, class_name), true);
 }
@@ -67,7 +68,7 @@ void bind_models(nb::module_& core) {
       },
       nb::arg("self"), nb::arg("class_name"), nb::arg("config"), nb::arg("empty") = false);
   m.def("load", &load, nb::arg("self"), nb::arg("class_name"), nb::arg("folder"), nb::arg("subfolder"), nb::arg("variant"), nb::arg("dtype").none(),
-        nb::arg("use_safetensors").none(), nb::arg("device").none(), nb::arg("overrides"));
+        nb::arg("use_safetensors").none(), nb::arg("device").none(), nb::arg("config").none(), nb::arg("overrides"));
   m.def("save", [](nb::handle self, const std::string& folder, const std::string& variant, bool safe_serialization, uint64_t max_shard_size) {
     models::save_model(model_of(self), folder, {variant, safe_serialization, max_shard_size});
   });

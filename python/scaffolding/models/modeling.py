@@ -128,16 +128,23 @@ class ModelMixin:
         if not low_cpu_mem_usage:
             warnings.warn("from_pretrained: low_cpu_mem_usage=False has no effect: models are never in memory twice", stacklevel=2)
         device = device_argument(f"{cls.__name__}.from_pretrained", device, device_map)
-        model = cls.__new__(cls)
         folder = os.fspath(pretrained_model_name_or_path)
         if not os.path.isdir(folder):
             place = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token, "local_files_only": local_files_only}
             folder = hub.model_folder(folder, subfolder=subfolder, variant=variant, use_safetensors=use_safetensors, **place)
             subfolder = None
-        if quantized_files.is_quantized(folder, subfolder):
-            quantized_files.load(model, folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, kwargs)
-            return model
-        _models.load(model, cls._class_name, folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, kwargs)
+        return cls._of_folder(folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, overrides=kwargs)
+
+    @classmethod
+    def _of_folder(cls, folder, subfolder, variant, torch_dtype, use_safetensors, device, config=None, overrides=None):
+        """config: what config.json says, where that was read before."""
+        model = cls.__new__(cls)
+        if config is None and os.path.isfile(os.path.join(folder, subfolder, "config.json")):
+            config = _models.load_config(folder, subfolder)
+        if config is not None and config.get("quantization_config") is not None:
+            quantized_files.load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors, device, overrides or {})
+        else:
+            _models.load(model, cls._class_name, folder, subfolder, variant, torch_dtype, use_safetensors, device, config, overrides or {})
         return model
 
     @classmethod

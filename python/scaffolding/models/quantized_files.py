@@ -35,13 +35,6 @@ def layers_of(model):
     return {name: m for name, m in model.named_modules() if name and isinstance(m, kinds)}
 
 
-def is_quantized(folder, subfolder):
-    """Whether a folder's config.json says so."""
-    if not os.path.isfile(os.path.join(folder, subfolder or "", "config.json")):
-        return False
-    return _models.load_config(folder, subfolder or "").get("quantization_config") is not None
-
-
 # ---- writing
 
 
@@ -98,9 +91,9 @@ def _float8_config(layers):
 # ---- reading
 
 
-def load(model, folder, subfolder, variant, torch_dtype, use_safetensors, device, overrides):
-    """Makes `model`, of a folder whose config.json has a quantization_config, in eval mode."""
-    config = dict(_models.load_config(folder, subfolder))
+def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors, device, overrides):
+    """Makes `model`, of a folder whose config.json, `config`, has a quantization_config, in eval mode."""
+    config = dict(config)
     how = config.pop("quantization_config")
     config.pop("_use_default_values", None)
     where = os.path.join(folder, subfolder, "config.json")

@@ -167,18 +167,18 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
     }
     const ComponentKind kind = kinds[size_t(row - index.rows.begin())];
     SF_CHECK(fits(slot, kind), where, ": '", slot.name, "' cannot be a ", row->class_name);
-    std::string class_name = row->class_name;
-    if (kind == ComponentKind::Model) class_name = models::model_class(class_name, models::load_model_config(folder, slot.name));
+    ComponentSource source{.name = slot.name, .kind = kind, .class_name = row->class_name, .folder = in_folder(folder, row->name)};
+    if (kind == ComponentKind::Model) {
+      source.config = models::load_model_config(source.folder);
+      source.class_name = models::model_class(row->class_name, source.config);
+      source.variant = variant_of(*row);
+    }
     try {
-      plan.entry->check_type(slot.name, class_name.c_str());
+      plan.entry->check_type(slot.name, source.class_name.c_str());
     } catch (const TypeError& e) {
       fail(where, ": ", e.what());
     }
-    plan.components.push_back({.name = slot.name,
-                               .kind = kind,
-                               .class_name = class_name,
-                               .folder = in_folder(folder, row->name),
-                               .variant = kind == ComponentKind::Model ? variant_of(*row) : ""});
+    plan.components.push_back(std::move(source));
   }
   plan.config = fields_in(*plan.entry, index.config);
   plan.guidance_scale = index.guidance_scale;
@@ -258,6 +258,7 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
     } else {
       models::LoadModelOptions options = how;
       options.variant = source.variant;
+      if (!plan.file) options.config = source.config;
       slot.take(plan.file ? plan.file->load(source.name, options) : models::load_model(source.folder, options, source.class_name));
     }
   }

@@ -35,7 +35,7 @@ struct ComponentSource {
   std::string class_name;
   std::string folder;   // ""; of a model in the single file, of a scheduler by `config`, of a tokenizer in the kind's repository
   std::string variant;  // of its weights, where it has files of that variant
-  io::Object config = io::Object::container(io::Object::Dict);
+  io::Object config = io::Object::container(io::Object::Dict);  // of a model, what its folder's config.json says
 };
 
 struct LoadPlan {

@@ -36,6 +36,16 @@ struct AttentionOptions {
   bool upcast_attention = false;  // scores in float32, which ours always are
 };
 
+// Of a transformer whose config has diffusers' fields.
+template <class Config> AttentionOptions attention_options_of(const Config& c, std::optional<int64_t> cross_attention_dim = {}) {
+  return {.cross_attention_dim = cross_attention_dim,
+          .heads = c.num_attention_heads,
+          .dim_head = c.attention_head_dim,
+          .dropout = c.dropout,
+          .bias = c.attention_bias,
+          .upcast_attention = c.upcast_attention};
+}
+
 struct Attention : nn::Module, PackedPart {
   int64_t heads;
   double rescale_output_factor;

@@ -99,6 +99,13 @@ PatchEmbed::PatchEmbed(int64_t sample_size, int64_t patch, int64_t in_channels, 
       interpolation_scale(scale),
       proj(in_channels, embed_dim, nn::Ints(patch), {.stride = nn::Ints(patch)}) {}
 
+void PatchEmbed::check(const char* who, const Tensor& hidden_states) const {
+  check_defined(who, "hidden_states", hidden_states);
+  const Shape& shape = hidden_states.shape();
+  SF_CHECK(shape.size() == 4 && shape[1] == proj.in_channels, who, ": hidden_states must be [B, ", proj.in_channels, ", H, W], got ", shape);
+  SF_CHECK(shape[2] % patch_size == 0 && shape[3] % patch_size == 0, who, ": patch_size ", patch_size, " must divide height and width, got ", shape);
+}
+
 Tensor PatchEmbed::forward(const Tensor& latent) const {
   Tensor x = proj(latent);
   const int64_t h = x.size(2), w = x.size(3), half = x.size(1) / 2;
@@ -110,6 +117,16 @@ Tensor PatchEmbed::forward(const Tensor& latent) const {
   Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
   Tensor positions = cat({columns, rows}, -1).reshape({1, h * w, 2 * half}).to(x.device());
   return (x.flatten(2).transpose(1, 2) + positions).to(latent.dtype());
+}
+
+Tensor PatchEmbed::picture(const Tensor& tokens, const Tensor& like) const {
+  return unpatchified(tokens, 1, like.size(-2) / patch_size, like.size(-1) / patch_size, patch_size).select(2, 0);
+}
+
+Tensor unpatchified(const Tensor& tokens, int64_t f, int64_t h, int64_t w, int64_t patch) {
+  const int64_t batch = tokens.size(0), channels = tokens.size(2) / (patch * patch);
+  Tensor x = tokens.reshape({batch, f, h, w, patch, patch, channels}).permute({0, 6, 1, 2, 4, 3, 5});
+  return x.reshape({batch, channels, f, h * patch, w * patch});
 }
 
 }  // namespace sf::models

@@ -81,7 +81,13 @@ struct PatchEmbed : nn::Module {
   nn::Conv2d proj;
   SF_MODULE(PatchEmbed, proj)
   PatchEmbed(int64_t sample_size, int64_t patch_size, int64_t in_channels, int64_t embed_dim, double interpolation_scale = 1);
+  void check(const char* who, const Tensor& hidden_states) const;  // ValueError for what is no such picture
   Tensor forward(const Tensor& latent) const;
+  // The way back: tokens [B, N, patch_size^2 * channels] of a picture [B, ..., H, W] as [B, channels, H, W].
+  Tensor picture(const Tensor& tokens, const Tensor& like) const;
 };
+
+// Tokens [B, f * h * w, patch_size^2 * channels] of patches as pictures [B, channels, f, h * patch_size, w * patch_size].
+Tensor unpatchified(const Tensor& tokens, int64_t f, int64_t h, int64_t w, int64_t patch_size);
 
 }  // namespace sf::models

@@ -11,26 +11,18 @@ std::optional<int64_t> embeddings_of(const char* who, const TransformerBlockOpti
   SF_CHECK(o.num_embeds_ada_norm, who, ": norm_type 'ada_norm' needs num_embeds_ada_norm");
   return o.num_embeds_ada_norm;
 }
-AttentionOptions attention_options(const TransformerBlockOptions& o, std::optional<int64_t> cross_attention_dim) {
-  return {.cross_attention_dim = cross_attention_dim,
-          .heads = o.num_attention_heads,
-          .dim_head = o.attention_head_dim,
-          .dropout = o.dropout,
-          .bias = o.attention_bias,
-          .upcast_attention = o.upcast_attention};
-}
 constexpr double kAdaNormEps = 1e-5;  // AdaLayerNorm has its own
 }  // namespace
 
 BasicTransformerBlock::BasicTransformerBlock(const char* who, int64_t dim, const TransformerBlockOptions& o)
     : only_cross_attention(o.only_cross_attention),
       norm1(dim, o.norm_type == "ada_norm" ? kAdaNormEps : o.norm_eps, o.norm_elementwise_affine, embeddings_of(who, o)),
-      attn1(dim, attention_options(o, o.only_cross_attention ? o.cross_attention_dim : std::nullopt)),
+      attn1(dim, attention_options_of(o, o.only_cross_attention ? o.cross_attention_dim : std::nullopt)),
       norm3(dim, o.norm_eps, o.norm_elementwise_affine),
       ff(dim, {.activation_fn = o.activation_fn, .dropout = o.dropout}) {
   if (!o.cross_attention_dim && !o.double_self_attention) return;
   norm2.emplace(dim, o.norm_type == "ada_norm" ? kAdaNormEps : o.norm_eps, o.norm_elementwise_affine, embeddings_of(who, o));
-  attn2.emplace(dim, attention_options(o, o.double_self_attention ? std::nullopt : o.cross_attention_dim));
+  attn2.emplace(dim, attention_options_of(o, o.double_self_attention ? std::nullopt : o.cross_attention_dim));
 }
 
 Tensor BasicTransformerBlock::compute(const Tensor& x, const Tensor& mask, const Tensor& context, const Tensor& context_mask, const Tensor& timestep) const {

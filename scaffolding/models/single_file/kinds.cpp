@@ -31,8 +31,7 @@ std::vector<SingleFileMark> marks(const io::Object& conditions, const char* key)
   return out;
 }
 
-SingleFileKind kind_of(const EmbeddedConfig& file) {
-  const io::Object json = io::parse_config(file.text, std::string("models/configs/") + file.name + ".json");
+SingleFileKind kind_of(const io::Object& json) {
   const io::Object& conditions = required(json, "recognised_by");
   SingleFileKind kind{required(json, "name").text(), required(json, "title").text(), required(json, "repository").text(), marks(conditions, "all"),
                       marks(conditions, "any"),      marks(conditions, "none"),      required(json, "model_index"),       {}};
@@ -50,43 +49,32 @@ SingleFileKind kind_of(const EmbeddedConfig& file) {
   return kind;
 }
 
-std::vector<SingleFileKind> read_kinds() {
+// Another family, by tensors of which only it has one: with or without "model.diffusion_model." before them.
+struct Other {
+  std::string title;
+  std::vector<SingleFileMark> any;
+};
+
+struct Known {
   std::vector<SingleFileKind> kinds;
-  for (auto& file : embedded_configs()) kinds.push_back(kind_of(file));
-  return kinds;
+  std::vector<Other> others;  // in the order in which they are asked for
+};
+
+const Known& known() {
+  static const Known all = [] {
+    Known read;
+    for (auto& file : embedded_configs()) {
+      const io::Object json = io::parse_config(file.text, std::string("models/configs/") + file.name + ".json");
+      if (auto* others = json.find("not_supported"))
+        for (auto& other : others->items()) read.others.push_back({required(other, "title").text(), marks(other, "any")});
+      else read.kinds.push_back(kind_of(json));
+    }
+    return read;
+  }();
+  return all;
 }
 
 // ---- recognition
-
-// Other families, by a tensor that only they have: with or without "model.diffusion_model." before it.
-struct Other {
-  const char* title;
-  std::vector<const char*> any;
-};
-const std::vector<Other>& others() {
-  static const std::vector<Other> list = {
-      {"Stable Diffusion 3", {"joint_blocks.0.context_block.adaLN_modulation.1.bias"}},
-      {"FLUX.2", {"single_stream_modulation.lin.weight"}},
-      {"FLUX.3", {"early_stream_modulations.image.lin.weight"}},
-      {"Chroma", {"distilled_guidance_layer.in_proj.bias", "distilled_guidance_layer.in_proj.weight"}},
-      {"FLUX.1", {"double_blocks.0.img_attn.norm.key_norm.scale"}},
-      {"Stable Cascade", {"clip_txt_mapper.weight", "down_blocks.1.0.channelwise.0.weight"}},
-      {"AuraFlow", {"double_layers.0.attn.w2q.weight"}},
-      {"LTX-Video", {"patchify_proj.weight"}},
-      {"HunyuanVideo", {"txt_in.individual_token_refiner.blocks.0.adaLN_modulation.1.bias"}},
-      {"Mochi", {"blocks.0.attn.qkv_x.weight"}},
-      {"Wan", {"head.modulation", "decoder.middle.0.residual.0.gamma"}},
-      {"Lumina 2", {"cap_embedder.0.weight"}},
-      {"Sana", {"blocks.0.cross_attn.kv_linear.weight"}},
-      {"Cosmos", {"net.x_embedder.proj.1.weight"}},
-      {"HiDream", {"double_stream_blocks.0.block.adaLN_modulation.1.bias"}},
-      {"Qwen-Image", {"txt_in.text_norm.weight", "transformer_blocks.0.attn.add_k_proj.weight"}},
-      {"Playground 2.5", {"edm_mean"}},
-      {"a ControlNet", {"control_model.time_embed.0.weight", "controlnet_cond_embedding.conv_in.weight", "input_hint_block.0.weight"}},
-      {"AnimateDiff", {"down_blocks.0.motion_modules.0.temporal_transformer.norm.weight"}},
-  };
-  return list;
-}
 
 bool is_lora_name(const std::string& n) {
   for (const char* mark : {"lora_up", "lora_down", ".lora_A", ".lora_B", "lora_unet_", "lora_te", ".hada_w", ".lokr_", ".lora.up", ".lora.down", "_lora."})
@@ -129,10 +117,7 @@ struct Contents {
 
 }  // namespace
 
-const std::vector<SingleFileKind>& single_file_kinds() {
-  static const std::vector<SingleFileKind> kinds = read_kinds();
-  return kinds;
-}
+const std::vector<SingleFileKind>& single_file_kinds() { return known().kinds; }
 
 const SingleFileKind& single_file_kind(const std::string& name) {
   std::string have;
@@ -153,9 +138,9 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
            " tensors are named so), not a model; load the model first and the LoRA into it");
   for (const char* n : {"emb_params", "string_to_param.*", "clip_l", "clip_g"})
     SF_CHECK(!has(n), path, ": is a textual inversion (an embedding of words), not a model");
-  for (auto& other : others())
-    for (const char* mark : other.any)
-      SF_CHECK_AS(NotSupported, !has(mark) && !has(unet + mark), path, ": is ", other.title,
+  for (auto& other : known().others)
+    for (auto& mark : other.any)
+      SF_CHECK_AS(NotSupported, !contents.has(mark) && !contents.has({unet + mark.tensor, mark.shape}), path, ": is ", other.title,
                   ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL");
   for (const char* n : {"down_blocks.0.resnets.0.conv1.weight", "encoder.down_blocks.0.resnets.0.conv1.weight", "text_model.final_layer_norm.weight"})
     SF_CHECK(!has(n), path, ": is one part of a pipeline in diffusers' names, not a whole checkpoint; load its folder by from_pretrained");
@@ -183,15 +168,19 @@ const SingleFileKind& kind_of_unet(const io::Object& config) {
     return found && !found->is(io::Object::None);
   };
   const int64_t context = number(config, "cross_attention_dim", 1280), channels = number(config, "in_channels", 4);
-  SF_CHECK_AS(NotSupported, channels == 4 || channels == 9, "single file: no kind has a UNet of ", channels, " input channels");
   const SingleFileKind* best = nullptr;
   int closest = -1;
+  bool has_channels = false;
   for (auto& kind : single_file_kinds())
     for (auto& part : kind.parts) {
-      if (part.class_name != "UNet2DConditionModel" || added(part.config) != added(config)) continue;
-      const int near = 2 * (number(part.config, "cross_attention_dim", 1280) == context) + (number(part.config, "in_channels", 4) == channels);
+      if (part.class_name != "UNet2DConditionModel") continue;
+      const bool same_channels = number(part.config, "in_channels", 4) == channels;
+      has_channels |= same_channels;
+      if (added(part.config) != added(config)) continue;
+      const int near = 2 * (number(part.config, "cross_attention_dim", 1280) == context) + same_channels;
       if (near > closest) best = &kind, closest = near;
     }
+  SF_CHECK_AS(NotSupported, has_channels, "single file: no kind has a UNet of ", channels, " input channels");
   SF_CHECK_AS(NotSupported, best, "single file: no kind has such a UNet");
   return *best;
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "scaffolding/core/error.h"
 #include "scaffolding/models/parts/attention.h"
+#include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/nn/init.h"
 #include "scaffolding/ops/ops.h"
 
@@ -43,15 +43,14 @@ constexpr std::string_view kGate = "gated-";
 constexpr double kMostFloat16 = 65504;
 
 T5Config checked(T5Config c) {
-  for (auto& [name, value] : {std::pair{"vocab_size", c.vocab_size},
-                              {"d_model", c.d_model},
-                              {"d_kv", c.d_kv},
-                              {"d_ff", c.d_ff},
-                              {"num_heads", c.num_heads},
-                              {"relative_attention_num_buckets", c.relative_attention_num_buckets},
-                              {"relative_attention_max_distance", c.relative_attention_max_distance}})
-    SF_CHECK(value > 0 && value <= kMostChannels, kWho, ": ", name, " must be between 1 and ", kMostChannels, ", got ", value);
-  SF_CHECK(c.num_layers > 0 && c.num_layers <= kMostLayers, kWho, ": num_layers must be between 1 and ", kMostLayers, ", got ", c.num_layers);
+  check_sizes(kWho, {{"vocab_size", c.vocab_size},
+                     {"d_model", c.d_model},
+                     {"d_kv", c.d_kv},
+                     {"d_ff", c.d_ff},
+                     {"num_heads", c.num_heads},
+                     {"relative_attention_num_buckets", c.relative_attention_num_buckets},
+                     {"relative_attention_max_distance", c.relative_attention_max_distance}});
+  check_num_layers(kWho, c.num_layers);
   SF_CHECK(c.relative_attention_num_buckets >= 4 && c.relative_attention_max_distance > c.relative_attention_num_buckets / 4, kWho,
            ": relative_attention_num_buckets must be at least 4 and relative_attention_max_distance above a quarter of it, got ",
            c.relative_attention_num_buckets, " and ", c.relative_attention_max_distance);

@@ -2,8 +2,7 @@
 
 #include <numeric>
 
-#include "scaffolding/core/error.h"
-#include "scaffolding/models/transformers/dit_transformer_2d.h"
+#include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -19,14 +18,13 @@ constexpr int64_t kTimestepChannels = 256;
 constexpr double kEps = 1e-6;
 
 DiTConfig checked(DiTConfig c) {
-  for (auto& [name, value] : {std::pair{"patch_size", c.patch_size},
-                              {"in_channels", c.in_channels},
-                              {"hidden_size", c.hidden_size},
-                              {"depth", c.depth},
-                              {"num_heads", c.num_heads},
-                              {"context_dim", c.context_dim},
-                              {"out_channels", c.out_channels.value_or(1)}})
-    SF_CHECK(value > 0 && value <= kMostChannels, DiTModel::kName, ": ", name, " must be between 1 and ", kMostChannels, ", got ", value);
+  check_sizes(DiTModel::kName, {{"patch_size", c.patch_size},
+                                {"in_channels", c.in_channels},
+                                {"hidden_size", c.hidden_size},
+                                {"depth", c.depth},
+                                {"num_heads", c.num_heads},
+                                {"context_dim", c.context_dim},
+                                {"out_channels", c.out_channels.value_or(1)}});
   SF_CHECK(c.depth <= kMostLayers, DiTModel::kName, ": depth must be at most ", kMostLayers, ", got ", c.depth);
   SF_CHECK(c.hidden_size % c.num_heads == 0, DiTModel::kName, ": num_heads must divide hidden_size, got ", c.num_heads, " and ", c.hidden_size);
   SF_CHECK(c.hidden_size % 2 == 0, DiTModel::kName, ": hidden_size must be even, got ", c.hidden_size);

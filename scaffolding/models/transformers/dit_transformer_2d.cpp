@@ -1,6 +1,6 @@
 #include "scaffolding/models/transformers/dit_transformer_2d.h"
 
-#include "scaffolding/core/error.h"
+#include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/models/transformers/transformer_2d.h"
 #include "scaffolding/ops/ops.h"
 
@@ -34,31 +34,18 @@ DiTTransformer2DConfig checked(DiTTransformer2DConfig c) {
   SF_CHECK_AS(NotSupported, c.norm_type == "ada_norm_zero", who, ": norm_type must be ada_norm_zero, got '", c.norm_type, "'");
   SF_CHECK(c.num_embeds_ada_norm.value_or(0) > 0, who, ": num_embeds_ada_norm, the number of classes, must be above 0, got ",
            c.num_embeds_ada_norm.value_or(0));
-  for (auto& [name, value] : {std::pair{"num_attention_heads", c.num_attention_heads},
-                              {"attention_head_dim", c.attention_head_dim},
-                              {"in_channels", c.in_channels},
-                              {"out_channels", c.out_channels.value_or(c.in_channels)},
-                              {"patch_size", c.patch_size},
-                              {"num_embeds_ada_norm", *c.num_embeds_ada_norm}})
-    SF_CHECK(value > 0 && value <= kMostChannels, who, ": ", name, " must be between 1 and ", kMostChannels, ", got ", value);
-  SF_CHECK(c.num_attention_heads * c.attention_head_dim % 4 == 0, who, ": num_attention_heads * attention_head_dim must be a multiple of 4, got ",
-           c.num_attention_heads * c.attention_head_dim);
-  SF_CHECK(c.num_layers > 0 && c.num_layers <= kMostLayers, who, ": num_layers must be between 1 and ", kMostLayers, ", got ", c.num_layers);
-  SF_CHECK(c.sample_size >= c.patch_size, who, ": patch_size must be at most sample_size, got ", c.patch_size, " and ", c.sample_size);
+  check_sizes(who, {{"num_embeds_ada_norm", *c.num_embeds_ada_norm}});
+  check_patch_transformer(who, c);
   return c;
 }
 
 }  // namespace
 
 DiTTransformerBlock::DiTTransformerBlock(const DiTTransformer2DConfig& c)
-    : norm1(c.num_attention_heads * c.attention_head_dim, *c.num_embeds_ada_norm),
-      attn1(c.num_attention_heads * c.attention_head_dim, {.heads = c.num_attention_heads,
-                                                           .dim_head = c.attention_head_dim,
-                                                           .dropout = c.dropout,
-                                                           .bias = c.attention_bias,
-                                                           .upcast_attention = c.upcast_attention}),
-      norm3(c.num_attention_heads * c.attention_head_dim, c.norm_eps, c.norm_elementwise_affine),
-      ff(c.num_attention_heads * c.attention_head_dim, {.activation_fn = c.activation_fn, .dropout = c.dropout}) {}
+    : norm1(token_channels(c), *c.num_embeds_ada_norm),
+      attn1(token_channels(c), attention_options_of(c)),
+      norm3(token_channels(c), c.norm_eps, c.norm_elementwise_affine),
+      ff(token_channels(c), {.activation_fn = c.activation_fn, .dropout = c.dropout}) {}
 
 Tensor DiTTransformerBlock::forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const {
   auto block = [=, this](const Tensors& in) -> Tensors {
@@ -71,22 +58,16 @@ Tensor DiTTransformerBlock::forward(const Tensor& hidden_states, const Tensor& t
 
 DiTTransformer2DModel::DiTTransformer2DModel(Config config)
     : ConfiguredModel(checked(std::move(config))),
-      pos_embed(options.sample_size, options.patch_size, options.in_channels, options.num_attention_heads * options.attention_head_dim),
-      proj_out_1(options.num_attention_heads * options.attention_head_dim, 2 * options.num_attention_heads * options.attention_head_dim),
-      proj_out_2(options.num_attention_heads * options.attention_head_dim,
-                 options.patch_size * options.patch_size * options.out_channels.value_or(options.in_channels)) {
+      pos_embed(options.sample_size, options.patch_size, options.in_channels, token_channels(options)),
+      proj_out_1(token_channels(options), 2 * token_channels(options)),
+      proj_out_2(token_channels(options), options.patch_size * options.patch_size * options.out_channels.value_or(options.in_channels)) {
   for (int64_t i = 0; i < options.num_layers; ++i) transformer_blocks.emplace_back(options);
 }
 
 io::Object DiTTransformer2DModel::flat_config(const io::Object& config) { return without_unused_fields(config, Config().fields()); }
 
 Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const {
-  check_defined(kName, "hidden_states", hidden_states);
-  const int64_t patch = options.patch_size;
-  SF_CHECK(hidden_states.ndim() == 4 && hidden_states.size(1) == options.in_channels, kName, ": hidden_states must be [B, ", options.in_channels,
-           ", H, W], got ", hidden_states.shape());
-  SF_CHECK(hidden_states.size(2) % patch == 0 && hidden_states.size(3) % patch == 0, kName, ": patch_size ", patch, " must divide height and width, got ",
-           hidden_states.shape());
+  pos_embed.check(kName, hidden_states);
   const int64_t batch = hidden_states.size(0);
   Tensor t = batch_of_timesteps(kName, timestep, batch).to(hidden_states.device());
   check_defined(kName, "class_labels", class_labels);
@@ -96,13 +77,7 @@ Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor&
   for (auto& block : transformer_blocks) x = block(x, t, class_labels);
   Tensors m = chunk(proj_out_1(silu(transformer_blocks[0].norm1.emb.forward(t, class_labels, x.dtype()))), 2, 1);
   x = proj_out_2(layer_norm_modulate(x, m[1], m[0], {}, {}, kModulatedEps));
-  return unpatchified(x, 1, hidden_states.size(2) / patch, hidden_states.size(3) / patch, patch).select(2, 0);
-}
-
-Tensor unpatchified(const Tensor& tokens, int64_t f, int64_t h, int64_t w, int64_t patch) {
-  const int64_t batch = tokens.size(0), channels = tokens.size(2) / (patch * patch);
-  Tensor x = tokens.reshape({batch, f, h, w, patch, patch, channels}).permute({0, 6, 1, 2, 4, 3, 5});
-  return x.reshape({batch, channels, f, h * patch, w * patch});
+  return pos_embed.picture(x, hidden_states);
 }
 
 SF_MODEL(DiTTransformer2DModel)

@@ -47,7 +47,4 @@ struct DiTTransformer2DModel : ConfiguredModel<DiTTransformer2DConfig> {
   Tensor forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const;
 };
 
-// Tokens [B, f * h * w, patch_size^2 * channels] of patches as pictures [B, channels, f, h * patch_size, w * patch_size].
-Tensor unpatchified(const Tensor& tokens, int64_t f, int64_t h, int64_t w, int64_t patch_size);
-
 }  // namespace sf::models

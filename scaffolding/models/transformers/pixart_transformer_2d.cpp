@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "scaffolding/core/error.h"
-#include "scaffolding/models/transformers/dit_transformer_2d.h"
+#include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/models/transformers/transformer_2d.h"
 #include "scaffolding/ops/ops.h"
 
@@ -40,40 +39,21 @@ const char* const kWho = PixArtTransformer2DModel::kName;
 constexpr int64_t kTimestepChannels = 256;
 constexpr double kOutEps = 1e-6;
 
-int64_t width_of(const PixArtTransformer2DConfig& c) { return c.num_attention_heads * c.attention_head_dim; }
 bool has_sizes(const PixArtTransformer2DConfig& c) { return c.use_additional_conditions.value_or(c.sample_size == 128); }
 
 PixArtTransformer2DConfig checked(PixArtTransformer2DConfig c) {
   SF_CHECK_AS(NotSupported, c.norm_type == "ada_norm_single", kWho, ": norm_type must be ada_norm_single, got '", c.norm_type, "'");
   SF_CHECK_AS(NotSupported, c.attention_type.value_or("default") == "default", kWho, ": attention_type must be default, got '", *c.attention_type, "'");
-  for (auto& [name, value] : {std::pair{"num_attention_heads", c.num_attention_heads},
-                              {"attention_head_dim", c.attention_head_dim},
-                              {"in_channels", c.in_channels},
-                              {"out_channels", c.out_channels.value_or(c.in_channels)},
-                              {"patch_size", c.patch_size},
-                              {"sample_size", c.sample_size},
-                              {"cross_attention_dim", c.cross_attention_dim.value_or(1)},
-                              {"caption_channels", c.caption_channels.value_or(1)}})
-    SF_CHECK(value > 0 && value <= kMostChannels, kWho, ": ", name, " must be between 1 and ", kMostChannels, ", got ", value);
-  SF_CHECK(width_of(c) % 4 == 0, kWho, ": num_attention_heads * attention_head_dim must be a multiple of 4, got ", width_of(c));
-  SF_CHECK(!has_sizes(c) || width_of(c) % 3 == 0, kWho,
-           ": num_attention_heads * attention_head_dim must be a multiple of 3 with use_additional_conditions, got ", width_of(c));
-  SF_CHECK(!c.caption_channels || !c.cross_attention_dim || *c.cross_attention_dim == width_of(c), kWho,
+  check_patch_transformer(kWho, c);
+  check_sizes(
+      kWho, {{"sample_size", c.sample_size}, {"cross_attention_dim", c.cross_attention_dim.value_or(1)}, {"caption_channels", c.caption_channels.value_or(1)}});
+  SF_CHECK(!has_sizes(c) || token_channels(c) % 3 == 0, kWho,
+           ": num_attention_heads * attention_head_dim must be a multiple of 3 with use_additional_conditions, got ", token_channels(c));
+  SF_CHECK(!c.caption_channels || !c.cross_attention_dim || *c.cross_attention_dim == token_channels(c), kWho,
            ": cross_attention_dim must be num_attention_heads * attention_head_dim with caption_channels, got ", c.cross_attention_dim.value_or(0), " and ",
-           width_of(c));
-  SF_CHECK(c.num_layers > 0 && c.num_layers <= kMostLayers, kWho, ": num_layers must be between 1 and ", kMostLayers, ", got ", c.num_layers);
-  SF_CHECK(c.sample_size >= c.patch_size, kWho, ": patch_size must be at most sample_size, got ", c.patch_size, " and ", c.sample_size);
+           token_channels(c));
   SF_CHECK(c.interpolation_scale.value_or(1) > 0, kWho, ": interpolation_scale must be above 0, got ", *c.interpolation_scale);
   return c;
-}
-
-AttentionOptions attention_options(const PixArtTransformer2DConfig& c, std::optional<int64_t> cross_attention_dim) {
-  return {.cross_attention_dim = cross_attention_dim,
-          .heads = c.num_attention_heads,
-          .dim_head = c.attention_head_dim,
-          .dropout = c.dropout,
-          .bias = c.attention_bias,
-          .upcast_attention = c.upcast_attention};
 }
 
 Tensor table(int64_t rows, int64_t channels) { return nn::parameter(randn({rows, channels}) / std::sqrt(double(channels))); }
@@ -100,12 +80,12 @@ AdaLayerNormSingle::AdaLayerNormSingle(int64_t embedding_dim, bool use_additiona
     : emb(embedding_dim, use_additional_conditions), linear(embedding_dim, 6 * embedding_dim) {}
 
 PixArtTransformerBlock::PixArtTransformerBlock(const PixArtTransformer2DConfig& c)
-    : scale_shift_table(table(6, width_of(c))),
-      norm1(width_of(c), c.norm_eps, c.norm_elementwise_affine),
-      attn1(width_of(c), attention_options(c, {})),
-      norm2(width_of(c), c.norm_eps, c.norm_elementwise_affine),
-      ff(width_of(c), {.activation_fn = c.activation_fn, .dropout = c.dropout}) {
-  if (c.cross_attention_dim) attn2.emplace(width_of(c), attention_options(c, c.cross_attention_dim));
+    : scale_shift_table(table(6, token_channels(c))),
+      norm1(token_channels(c), c.norm_eps, c.norm_elementwise_affine),
+      attn1(token_channels(c), attention_options_of(c)),
+      norm2(token_channels(c), c.norm_eps, c.norm_elementwise_affine),
+      ff(token_channels(c), {.activation_fn = c.activation_fn, .dropout = c.dropout}) {
+  if (c.cross_attention_dim) attn2.emplace(token_channels(c), attention_options_of(c, c.cross_attention_dim));
 }
 
 Tensor PixArtTransformerBlock::forward(const Tensor& hidden_states, const Tensor& modulation, const Tensor& text, const Tensor& mask,
@@ -122,25 +102,20 @@ Tensor PixArtTransformerBlock::forward(const Tensor& hidden_states, const Tensor
 
 PixArtTransformer2DModel::PixArtTransformer2DModel(Config config)
     : ConfiguredModel(checked(std::move(config))),
-      pos_embed(options.sample_size, options.patch_size, options.in_channels, width_of(options),
+      pos_embed(options.sample_size, options.patch_size, options.in_channels, token_channels(options),
                 options.interpolation_scale.value_or(double(std::max<int64_t>(options.sample_size / 64, 1)))),
-      scale_shift_table(table(2, width_of(options))),
-      proj_out(width_of(options), options.patch_size * options.patch_size * options.out_channels.value_or(options.in_channels)),
-      adaln_single(width_of(options), has_sizes(options)) {
+      scale_shift_table(table(2, token_channels(options))),
+      proj_out(token_channels(options), options.patch_size * options.patch_size * options.out_channels.value_or(options.in_channels)),
+      adaln_single(token_channels(options), has_sizes(options)) {
   for (int64_t i = 0; i < options.num_layers; ++i) transformer_blocks.emplace_back(options);
-  if (options.caption_channels) caption_projection.emplace(*options.caption_channels, width_of(options));
+  if (options.caption_channels) caption_projection.emplace(*options.caption_channels, token_channels(options));
 }
 
 io::Object PixArtTransformer2DModel::flat_config(const io::Object& config) { return without_unused_fields(config, Config().fields()); }
 
 Tensor PixArtTransformer2DModel::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& timestep, const Tensor& resolution,
                                          const Tensor& aspect_ratio, const Tensor& attention_mask, const Tensor& encoder_attention_mask) const {
-  check_defined(kWho, "hidden_states", hidden_states);
-  const int64_t patch = options.patch_size;
-  SF_CHECK(hidden_states.ndim() == 4 && hidden_states.size(1) == options.in_channels, kWho, ": hidden_states must be [B, ", options.in_channels,
-           ", H, W], got ", hidden_states.shape());
-  SF_CHECK(hidden_states.size(2) % patch == 0 && hidden_states.size(3) % patch == 0, kWho, ": patch_size ", patch, " must divide height and width, got ",
-           hidden_states.shape());
+  pos_embed.check(kWho, hidden_states);
   const int64_t batch = hidden_states.size(0);
   Tensor text = encoder_hidden_states;
   const std::optional<int64_t> channels = options.caption_channels ? options.caption_channels : options.cross_attention_dim;
@@ -164,7 +139,7 @@ Tensor PixArtTransformer2DModel::forward(const Tensor& hidden_states, const Tens
 
   Tensors m = rows_with_table(scale_shift_table, embedded.unsqueeze(1));
   x = proj_out(layer_norm_modulate(x, m[1], m[0], {}, {}, kOutEps));
-  return unpatchified(x, 1, hidden_states.size(2) / patch, hidden_states.size(3) / patch, patch).select(2, 0);
+  return pos_embed.picture(x, hidden_states);
 }
 
 SF_MODEL(PixArtTransformer2DModel)

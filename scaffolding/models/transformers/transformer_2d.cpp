@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "scaffolding/core/error.h"
+#include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -45,9 +45,8 @@ Transformer2DConfig checked(Transformer2DConfig c) {
   SF_CHECK_AS(NotSupported, c.attention_type == "default", who, ": attention_type must be default, got '", c.attention_type, "'");
   SF_CHECK_AS(NotSupported, !c.caption_channels, who, ": caption_channels belongs to patches, which are not supported, got ", *c.caption_channels);
   SF_CHECK(c.in_channels, who, ": needs in_channels");
-  SF_CHECK(*c.in_channels > 0 && c.num_attention_heads > 0 && c.attention_head_dim > 0 && c.num_layers >= 0, who,
-           ": in_channels, num_attention_heads and attention_head_dim must be positive, got ", *c.in_channels, ", ", c.num_attention_heads, " and ",
-           c.attention_head_dim);
+  check_sizes(who, {{"in_channels", *c.in_channels}, {"num_attention_heads", c.num_attention_heads}, {"attention_head_dim", c.attention_head_dim}});
+  SF_CHECK(c.num_layers >= 0, who, ": num_layers must not be negative, got ", c.num_layers);
   SF_CHECK(c.num_layers <= kMostLayers, who, ": num_layers must be at most ", kMostLayers, ", got ", c.num_layers);
   SF_CHECK(!c.out_channels || *c.out_channels == *c.in_channels, who, ": out_channels must be in_channels, which are added to it, got ", *c.out_channels,
            " and ", *c.in_channels);
@@ -59,7 +58,7 @@ Transformer2DConfig checked(Transformer2DConfig c) {
 Transformer2DModel::Transformer2DModel(Config config)
     : ConfiguredModel(checked(std::move(config))), norm(options.norm_num_groups, *options.in_channels, kGroupNormEps) {
   const auto& o = options;
-  const int64_t channels = *o.in_channels, inner = o.num_attention_heads * o.attention_head_dim;
+  const int64_t channels = *o.in_channels, inner = token_channels(o);
   if (o.use_linear_projection) {
     linear_in.emplace(channels, inner);
   } else {

@@ -134,8 +134,19 @@ def test_another_class_shares_the_parts_or_says_what_is_missing(name, other):
         assert other != name and other in str(error)
         return
     assert type(shared) is CLASSES[other] and all(shared.components[n] is c for n, c in pipe.components.items() if n in shared.components)
+    assert shared._graphs is pipe._graphs
     if other == name:
         np.testing.assert_array_equal(images_of(shared, case), images_of(pipe, case))
+
+
+@classes
+def test_graphs_are_of_one_denoiser(name):
+    pipe, case = made(name)
+    (denoiser,) = [n for n, kind in sf._core._pipelines.entries()[name]["components"].items() if kind == "denoiser"]
+    network = pipe.components[denoiser]
+    another = type(network).from_config(network.config)
+    assert CLASSES[name].from_pipe(pipe, **{denoiser: another})._graphs is not pipe._graphs
+    assert CLASSES[name].from_pipe(pipe, scheduler=type(pipe.scheduler).from_config(pipe.scheduler.config))._graphs is pipe._graphs
 
 
 # ---- calls

@@ -45,6 +45,15 @@ def test_a_pipeline_comes_back_from_its_folder(saved):
     assert shared.unet is i2i.unet and type(shared) is diffusion.StableDiffusionInpaintPipeline
 
 
+def test_configs_are_read_once(saved, monkeypatch):
+    plan = sf._core._pipelines.plan(str(saved / "sd"), "", [], "")
+    assert {step["name"]: step["config"].get("_class_name") for step in plan["steps"] if step["kind"] == "model"} == {
+        "vae": "AutoencoderKL", "unet": "UNet2DConditionModel", "text_encoder": None,
+    }  # fmt: skip
+    monkeypatch.setattr(sf._core._models, "load_config", lambda *_: pytest.fail("the plan has read it"))
+    assert StableDiffusionPipeline.from_pretrained(saved / "sd").unet.config.cross_attention_dim == make().unet.config.cross_attention_dim
+
+
 def test_variants(saved):
     assert (saved / "xl" / "unet" / "diffusion_pytorch_model.fp16.safetensors").exists()
     pipe = diffusion.DiffusionPipeline.from_pretrained(saved / "xl", variant="fp16")

@@ -82,9 +82,18 @@ def test_impossible_fields(change, sentence):
         UNet2DConditionModel(**{**SMALL, **change})
 
 
-def test_a_transformer_of_too_many_layers():
-    with pytest.raises(ValueError, match="Transformer2DModel: num_layers must be at most 1000, got 1000000000"):
-        Transformer2DModel(in_channels=8, num_attention_heads=1, attention_head_dim=8, norm_num_groups=4, num_layers=10**9)
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        ({"num_layers": 10**9}, "num_layers must be at most 1000, got 1000000000"),
+        ({"num_layers": -1}, "num_layers must not be negative, got -1"),
+        ({"in_channels": 0}, "in_channels must be between 1 and 1048576, got 0"),
+        ({"num_attention_heads": 2**40, "attention_head_dim": 2**40}, "num_attention_heads must be between 1 and 1048576, got 1099511627776"),
+    ],
+)
+def test_an_impossible_transformer(change, sentence):
+    with pytest.raises(ValueError, match="Transformer2DModel: " + sentence):
+        Transformer2DModel(**{"in_channels": 8, "num_attention_heads": 1, "attention_head_dim": 8, "norm_num_groups": 4, **change})
 
 
 def test_gradient_checkpointing_takes_less_memory():

@@ -293,6 +293,16 @@ def test_files_that_are_something_else(error, message, names, tmp_path):
         open_file(save(names, tmp_path / "a.safetensors"))
 
 
+OTHERS = json.loads((folders.ROOT / "scaffolding/models/configs/not_supported.json").read_text())["not_supported"]
+
+
+@pytest.mark.parametrize("prefix", ["", "model.diffusion_model.", "state_dict."])
+@pytest.mark.parametrize("family, tensor", [(other["title"], mark[0]) for other in OTHERS for mark in other["any"]])
+def test_other_families_are_refused_by_name(family, tensor, prefix, tmp_path):
+    with pytest.raises(NotImplementedError, match=f"is {family}, which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL"):
+        open_file(save({prefix + tensor: [4]}, tmp_path / "a.safetensors"))
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -108,6 +108,7 @@ def registered(name, base=None, more=None):
         "_entry_name": name,
         "_components": tuple(entry["components"]),
         "_optional_components": tuple(entry["optional"]),
+        "_denoisers": tuple(n for n, kind in entry["components"].items() if kind == "denoiser"),
         "_options": dict(entry["fields"]),
         "_callback_tensor_inputs": tuple(entry["callbacks"]),
         "__init__": _constructor(entry, more or {}),
@@ -137,6 +138,7 @@ class DiffusionPipeline:
     _entry_name = ""  # in C++'s registry
     _components = ()  # in diffusers' order
     _optional_components = ()
+    _denoisers = ()  # the components that run in each step
     _options = {}  # other fields of model_index.json, with their defaults
     _callback_tensor_inputs = ()
     _output_class = ImagePipelineOutput
@@ -229,7 +231,7 @@ class DiffusionPipeline:
             made = cls(**{n: have[n] for n in (*cls._components, *cls._options) if n in have})
         except TypeError as e:
             raise TypeError(f"{cls.__name__}.from_pipe: of a {type(pipeline).__name__}, {e}") from None
-        if all(getattr(made, n, None) is getattr(pipeline, n, None) for n in ("unet", "transformer")):
+        if all(getattr(made, n) is getattr(pipeline, n, None) for n in cls._denoisers):
             made._graphs, made._captures = pipeline._graphs, pipeline._captures
         return made
 
@@ -362,7 +364,7 @@ class DiffusionPipeline:
         if step["kind"] == "model":
             from ... import models
 
-            return getattr(models, step["class_name"]).from_pretrained(step["folder"], variant=step["variant"] or None, **how)
+            return getattr(models, step["class_name"])._of_folder(step["folder"], "", step["variant"], config=step["config"], **how)
         if step["kind"] == "scheduler":
             return cls._scheduler(step["folder"])
         class_name = step["class_name"] or _pipelines.tokenizer_class_of(step["folder"])

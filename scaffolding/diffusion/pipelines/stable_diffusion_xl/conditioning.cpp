@@ -26,6 +26,8 @@ OptionFields StableDiffusionXLOptions::fields() {
 }
 
 void StableDiffusionXLBase::check_xl(const StableDiffusionXLOptions& o) const {
+  check_call(o);
+  check_cross_attention(o);
   SF_CHECK((o.prompt_2.empty() && o.negative_prompt_2.empty()) || !o.prompt_embeds, name(),
            ": takes prompt_2 and negative_prompt_2 with prompt, not with prompt_embeds");
   SF_CHECK(o.negative_prompt_2.empty() || !o.negative_prompt_embeds, name(), ": takes negative_prompt_2 or negative_prompt_embeds, not both");
@@ -127,8 +129,8 @@ void StableDiffusionXLBase::end_at(StepSchedule& schedule, std::optional<double>
   schedule.num_inference_steps = n;
 }
 
-StableDiffusionXLBase::UpcastVae::UpcastVae(Autoencoder& vae, bool wanted) {
-  if (!wanted) return;
+StableDiffusionXLBase::UpcastVae::UpcastVae(Autoencoder& vae) {
+  if (vae.dtype() != kFloat16 || !vae.config_bool("force_upcast", true)) return;
   vae_ = &vae, before_ = vae.dtype();
   vae.to(kFloat32);
 }
@@ -138,11 +140,20 @@ StableDiffusionXLBase::UpcastVae::~UpcastVae() {
 
 Tensor StableDiffusionXLBase::decoded(const Tensor& latents) const {
   check_components();
-  UpcastVae upcast(*vae, vae->dtype() == kFloat16 && vae->config_bool("force_upcast", true));
+  UpcastVae upcast(*vae);
   return TextPipeline::decoded(vae->dtype() == kFloat32 ? latents.to(kFloat32) : latents);  // before they are scaled
 }
 
+StableDiffusionXLEmbeds StableDiffusionXLBase::prepare_run(Run& run, const StableDiffusionXLOptions& o) const {
+  run.guidance = guidance(o);
+  StableDiffusionXLEmbeds embeds = encode_prompt(o);
+  run.scheduler = o.scheduler ? o.scheduler : scheduler;
+  run.schedule = schedule(*run.scheduler, o);
+  return embeds;
+}
+
 void StableDiffusionXLBase::tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds, const Tensor& add_time_ids) const {
+  end_at(run.schedule, o.denoising_end);
   auto both = [&](const Tensor& negative, const Tensor& positive) { return run.guidance.on() ? cat({negative, positive}, 0) : positive; };
   run.told = {{"", {}, ArgumentRole::Sample},
               {"", {}, ArgumentRole::Timestep},

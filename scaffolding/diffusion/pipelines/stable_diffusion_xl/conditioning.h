@@ -42,19 +42,20 @@ class StableDiffusionXLBase : public TextPipeline {
   Tensor decoded(const Tensor& latents) const override;  // the autoencoder in float32 where float16 would overflow in it
 
  protected:
-  void check_xl(const StableDiffusionXLOptions& o) const;
+  void check_xl(const StableDiffusionXLOptions& o) const;  // what all runs of these check
+  // The beginning of every run: its guidance and schedule. Returns the prompts' embeds.
+  StableDiffusionXLEmbeds prepare_run(Run& run, const StableDiffusionXLOptions& o) const;
   // [1, n] of the numbers; ValueError where the denoiser wants more or fewer.
   Tensor time_ids(const std::vector<double>& ids, const Tensor& pooled) const;
-  // The schedule's part before denoising_end.
-  void end_at(StepSchedule& schedule, std::optional<double> denoising_end) const;
-  // What every run of these has after its schedule: the denoiser's arguments, and what callbacks see. add_time_ids: with both halves where guidance is on.
+  // And its end: the schedule without what is behind denoising_end, the denoiser's arguments, and what callbacks see. add_time_ids: with both halves where
+  // guidance is on.
   void tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds, const Tensor& add_time_ids) const;
   int64_t training_cutoff(double share) const;  // the training timestep at which that share of the process is done
 
   // The autoencoder in float32 where float16 would overflow in it.
   class UpcastVae {
    public:
-    explicit UpcastVae(Autoencoder& vae, bool wanted);
+    explicit UpcastVae(Autoencoder& vae);
     ~UpcastVae();
     UpcastVae(const UpcastVae&) = delete;
 
@@ -62,6 +63,9 @@ class StableDiffusionXLBase : public TextPipeline {
     Autoencoder* vae_ = nullptr;
     DType before_{};
   };
+
+ private:
+  void end_at(StepSchedule& schedule, std::optional<double> denoising_end) const;
 };
 
 }  // namespace sf::diffusion

@@ -6,17 +6,11 @@
 namespace sf::diffusion {
 
 std::unique_ptr<Run> StableDiffusionXLPipeline::prepare(const StableDiffusionXLOptions& o) const {
-  check_call(o);
-  check_cross_attention(o);
   check_xl(o);
   auto [height, width] = size(o.height, o.width);
   const int64_t batch = prompts(o) * o.num_images_per_prompt, scale = vae_scale_factor();
   auto run = std::make_unique<Run>();
-  run->guidance = guidance(o);
-
-  StableDiffusionXLEmbeds embeds = encode_prompt(o);
-  run->scheduler = o.scheduler ? o.scheduler : scheduler;
-  run->schedule = schedule(*run->scheduler, o);
+  const StableDiffusionXLEmbeds embeds = prepare_run(*run, o);
   const Shape shape{batch, unet->config_int("in_channels", 4), height / scale, width / scale};
   run->latents = initial_latents(*run->scheduler, o.latents, o.generator, shape, embeds.prompt_embeds.dtype());
 
@@ -33,7 +27,6 @@ std::unique_ptr<Run> StableDiffusionXLPipeline::prepare(const StableDiffusionXLO
   add_time_ids = repeat(add_time_ids, {batch, 1});
 
   run->scheduler->set_begin_index(0);
-  end_at(run->schedule, o.denoising_end);
   tell(*run, o, embeds, add_time_ids);
   return run;
 }

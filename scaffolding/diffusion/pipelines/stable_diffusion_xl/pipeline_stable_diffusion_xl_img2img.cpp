@@ -35,22 +35,16 @@ void StableDiffusionXLImg2ImgPipeline::start_at(Scheduler& steps, StepSchedule& 
 }
 
 std::unique_ptr<Run> StableDiffusionXLImg2ImgPipeline::prepare(const StableDiffusionXLImg2ImgOptions& o) const {
-  check_call(o);
-  check_cross_attention(o);
   check_xl(o);
   check_image(o.image);
   auto inside = [](std::optional<double> share) { return share && *share > 0 && *share < 1; };
   SF_CHECK(!inside(o.denoising_start) || !inside(o.denoising_end) || *o.denoising_start < *o.denoising_end, kName,
            ": denoising_start must be below denoising_end, got ", *o.denoising_start, " and ", *o.denoising_end);
-  int64_t batch = prompts(o) * o.num_images_per_prompt;
+  const int64_t batch = prompts(o) * o.num_images_per_prompt;
   auto run = std::make_unique<Run>();
-  run->guidance = guidance(o);
-
-  StableDiffusionXLEmbeds embeds = encode_prompt(o);
-  DType dtype = embeds.prompt_embeds.dtype();
-  run->scheduler = o.scheduler ? o.scheduler : scheduler;
+  const StableDiffusionXLEmbeds embeds = prepare_run(*run, o);
+  const DType dtype = embeds.prompt_embeds.dtype();
   Scheduler& steps = *run->scheduler;
-  run->schedule = schedule(steps, o);
   if (inside(o.denoising_start)) start_at(steps, run->schedule, *o.denoising_start);
   else start_at_strength(kName, steps, run->schedule, o.strength);
 
@@ -58,7 +52,7 @@ std::unique_ptr<Run> StableDiffusionXLImg2ImgPipeline::prepare(const StableDiffu
   if (!latents) {
     Tensor image = o.generator.size() > 1 ? fill_batch(kName, "images", o.image, batch) : o.image;
     {
-      UpcastVae upcast(*vae, vae->dtype() == kFloat16 && vae->config_bool("force_upcast", true));
+      UpcastVae upcast(*vae);
       latents = encode_images(image, o.generator, dtype);
     }
     latents = fill_batch(kName, "images", latents, batch);
@@ -78,7 +72,6 @@ std::unique_ptr<Run> StableDiffusionXLImg2ImgPipeline::prepare(const StableDiffu
   // Without an aesthetic score diffusers gives the positive crop to both.
   const PixelPair& crop = requires_aesthetics_score ? o.negative_crops_coords_top_left : o.crops_coords_top_left;
   if (run->guidance.on()) add_time_ids = cat({ids_of(negative_original, crop, negative_target, o.negative_aesthetic_score), add_time_ids}, 0);
-  end_at(run->schedule, o.denoising_end);
   run->latents = latents;
   tell(*run, o, embeds, add_time_ids);
   return run;
