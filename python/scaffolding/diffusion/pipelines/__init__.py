@@ -12,8 +12,9 @@ from importlib import import_module
 from .auto_pipeline import AutoPipelineForImage2Image, AutoPipelineForInpainting, AutoPipelineForText2Image
 from .image_processor import VaeImageProcessor
 from .outputs import ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput
-from .pipeline import PIPELINE_CLASSES, DiffusionPipeline, register_the_rest
+from .pipeline import DiffusionPipeline
 from .progress_bar import ProgressBar
+from .registration import PIPELINE_CLASSES, register_the_rest
 from .run import PipelineRun
 from .text_to_image import auto_devices, get_profile_config, img2img, load_from_hf, load_pipeline, models2devices, resolve_profile, txt2img_sd21, txt2img_sdxl
 

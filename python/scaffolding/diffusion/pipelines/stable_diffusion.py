@@ -4,7 +4,8 @@ from ... import _core
 from ..._core import _pipelines
 from .image_processor import picture_of
 from .outputs import ImageTensor, StableDiffusionPipelineOutput
-from .pipeline import ABSENT, DiffusionPipeline, registered
+from .pipeline import DiffusionPipeline
+from .registration import ABSENT, registered
 
 
 class _StableDiffusion(DiffusionPipeline):

@@ -1,7 +1,8 @@
 """SDXL, under diffusers' names and arguments: what the registered classes shape in Python."""
 
 from .outputs import StableDiffusionXLPipelineOutput
-from .pipeline import DiffusionPipeline, registered
+from .pipeline import DiffusionPipeline
+from .registration import registered
 
 
 def _absent(text):

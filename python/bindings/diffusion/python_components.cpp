@@ -1,0 +1,272 @@
+// Components that Python objects own, as C++'s pipelines call them.
+#include "python/bindings/diffusion/python_components.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "python/bindings/core/bind_generator.h"
+#include "python/bindings/core/py_callable.h"
+#include "python/bindings/diffusion/bind_schedulers.h"
+#include "python/bindings/io/bind_object.h"
+#include "python/bindings/nn/bind_nn.h"
+#include "scaffolding/diffusion/pipelines/pipelines.h"
+#include "scaffolding/tokenizers/pretrained.h"
+
+namespace sf::py {
+
+using namespace diffusion;
+using diffusion::Ref;
+
+namespace {
+
+// A tensor, the first of a tuple, or the first of these attributes that there is.
+Tensor tensor_in(nb::handle result, std::initializer_list<const char*> attributes, const char* who) {
+  if (is_tensor(result.ptr())) return tensor_of(result.ptr());
+  for (auto* name : attributes)
+    if (nb::hasattr(result, name) && is_tensor(nb::object(result.attr(name)).ptr())) return tensor_of(nb::object(result.attr(name)).ptr());
+  if (PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) > 0) return tensor_in(PyTuple_GET_ITEM(result.ptr(), 0), attributes, who);
+  wrong_argument(who, "the output", "a tensor", result.ptr());
+}
+
+// A component that only Python knows, or whose calls go through Python: subclasses, hooks, or any object with diffusers' methods and a config.
+template <class Base> class PythonPart : public Base {
+ public:
+  explicit PythonPart(nb::handle object) : object_(object) {}
+  io::Object config() override {
+    nb::gil_scoped_acquire gil;
+    nb::dict plain;  // what a config file can hold; the rest is of no interest to a pipeline
+    nb::object config = nb::getattr(get(), "config", nb::none());
+    auto simple = [](nb::handle v) {
+      return v.is_none() || PyBool_Check(v.ptr()) || PyLong_Check(v.ptr()) || PyFloat_Check(v.ptr()) || PyUnicode_Check(v.ptr()) || PyList_Check(v.ptr()) ||
+             PyTuple_Check(v.ptr());
+    };
+    if (!PyDict_Check(config.ptr())) config = nb::getattr(config, "__dict__", nb::dict());
+    for (auto [key, value] : nb::cast<nb::dict>(config))
+      if (PyUnicode_Check(key.ptr()) && simple(value)) plain[key] = value;
+    return from_python(plain);
+  }
+  DType dtype() override {
+    nb::gil_scoped_acquire gil;
+    DType t = kFloat32;
+    if (nb::object o = nb::getattr(get(), "dtype", nb::none()); !o.is_none()) to_dtype(o.ptr(), t);
+    return t;
+  }
+  Device device() override {
+    nb::gil_scoped_acquire gil;
+    Device d;
+    if (nb::object o = nb::getattr(get(), "device", nb::none()); !o.is_none()) to_device(o.ptr(), d);
+    return d;
+  }
+
+ protected:
+  nb::handle get() const { return object_.get(); }
+
+ private:
+  Held object_;
+};
+
+class PythonDenoiser final : public PythonPart<Denoiser> {
+ public:
+  using PythonPart::PythonPart;
+  Tensor predict(const DenoiserCall& call) override {
+    nb::gil_scoped_acquire gil;
+    nb::list positional;
+    nb::dict keywords;
+    for (auto& a : call) {
+      if (!a.tensor) continue;
+      const size_t dot = a.name.find('.');
+      if (a.name.empty()) positional.append(a.tensor);
+      else if (dot == a.name.npos) keywords[a.name.c_str()] = a.tensor;
+      else dict_in(keywords, a.name.substr(0, dot))[a.name.substr(dot + 1).c_str()] = a.tensor;
+    }
+    return tensor_in(get()(*positional, **keywords), {"sample"}, "denoiser");
+  }
+
+ private:
+  static nb::dict dict_in(nb::dict& all, const std::string& name) {
+    if (!all.contains(name.c_str())) all[name.c_str()] = nb::dict();
+    return nb::cast<nb::dict>(all[name.c_str()]);
+  }
+};
+
+class PythonAutoencoder final : public PythonPart<Autoencoder> {
+ public:
+  using PythonPart::PythonPart;
+  Tensor encode(const Tensor& images, const Generator& generator) override {
+    nb::gil_scoped_acquire gil;
+    nb::object out = get().attr("encode")(images);
+    if (PyTuple_Check(out.ptr()) && PyTuple_GET_SIZE(out.ptr()) > 0) out = nb::borrow(PyTuple_GET_ITEM(out.ptr(), 0));
+    nb::object g = generator ? wrap_generator(generator) : nb::none();
+    if (nb::hasattr(out, "latent_dist")) return nb::cast<Tensor>(out.attr("latent_dist").attr("sample")(g));
+    return tensor_in(out, {"latents"}, "vae.encode");
+  }
+  Tensor decode(const Tensor& latents) override {
+    nb::gil_scoped_acquire gil;
+    return tensor_in(get().attr("decode")(latents), {"sample"}, "vae.decode");
+  }
+  void to(DType dtype) override {
+    nb::gil_scoped_acquire gil;
+    get().attr("to")(nb::arg("dtype") = steal(to_object(Value(dtype))));
+  }
+};
+
+class PythonTextEncoder final : public PythonPart<TextEncoder> {
+ public:
+  using PythonPart::PythonPart;
+  Output encode(const Tensor& ids, const Tensor& mask) override {
+    nb::gil_scoped_acquire gil;
+    nb::dict keywords;
+    keywords["output_hidden_states"] = true;
+    if (mask) keywords["attention_mask"] = mask;
+    nb::object out = get()(ids, **keywords);
+    Output result;
+    result.last_hidden_state = tensor_in(out, {"last_hidden_state"}, "text_encoder");
+    if (nb::object t = nb::getattr(out, "text_embeds", nb::none()); is_tensor(t.ptr())) result.text_embeds = tensor_of(t.ptr());
+    if (nb::object h = nb::getattr(out, "hidden_states", nb::none()); !h.is_none()) result.hidden_states = nb::cast<Tensors>(h);
+    return result;
+  }
+  Tensor final_layer_norm(const Tensor& x) override {
+    nb::gil_scoped_acquire gil;
+    return tensor_in(get().attr("text_model").attr("final_layer_norm")(x), {}, "text_encoder");
+  }
+};
+
+// A scheduler of which Python overrides something: a subclass of a C++ one, called by its methods. It keeps the run's place itself.
+class PythonScheduler final : public Scheduler {
+ public:
+  PythonScheduler(nb::handle object, Scheduler& native) : object_(object), native_(native), name_(Py_TYPE(object.ptr())->tp_name) {
+    num_train_timesteps_ = native.num_train_timesteps();
+  }
+  static bool overrides(nb::handle object) {
+    nb::handle base = nb::type<Scheduler>();
+    for (auto* method : {"step", "set_timesteps", "scale_model_input", "add_noise", "set_begin_index", "timesteps", "order", "init_noise_sigma"}) {
+      nb::str name(method);
+      if (_PyType_Lookup(Py_TYPE(object.ptr()), name.ptr()) != _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base.ptr()), name.ptr())) return true;
+    }
+    return false;
+  }
+
+  const char* name() const override { return name_.c_str(); }
+  Fields fields() override { return native_.fields(); }
+  std::string_view timestep_parameters() const override { return native_.timestep_parameters(); }
+  std::string_view step_parameters() const override { return native_.step_parameters(); }
+  int64_t order() const override { return with<int64_t>("order"); }
+  double init_noise_sigma() const override { return with<double>("init_noise_sigma"); }
+  Tensor scale_model_input(const Tensor& sample, double timestep) override {
+    nb::gil_scoped_acquire gil;
+    begin();
+    return nb::cast<Tensor>(get().attr("scale_model_input")(sample, at(timestep)));
+  }
+  void keep_samples(const Tensor& places) override { native_.keep_samples(places); }
+  Tensor add_noise(const Tensor& samples, const Tensor& noise, const Tensor& timesteps) override {
+    nb::gil_scoped_acquire gil;
+    begin();
+    return nb::cast<Tensor>(get().attr("add_noise")(samples, noise, timesteps.ndim() ? timesteps : timesteps.unsqueeze(0)));
+  }
+
+ protected:
+  void make_schedule(const TimestepOptions& o, int64_t) override {
+    nb::gil_scoped_acquire gil;
+    nb::dict keywords;
+    keywords["device"] = steal(device_object(o.device));
+    if (o.timesteps) keywords["timesteps"] = *o.timesteps;
+    else if (o.sigmas) keywords["sigmas"] = *o.sigmas;
+    else keywords["num_inference_steps"] = o.num_inference_steps.value();
+    get().attr("set_timesteps")(**keywords);
+    Tensor timesteps = nb::cast<Tensor>(get().attr("timesteps"));
+    set_schedule(timesteps.to_vector(), timesteps.dtype(), o.device);
+    begun_ = false;
+  }
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& o) override {
+    nb::gil_scoped_acquire gil;
+    begin();
+    nb::dict keywords;
+    if (o.eta != 0) keywords["eta"] = o.eta;
+    if (o.generator.size() == 1) keywords["generator"] = wrap_generator(o.generator[0]);
+    if (o.generator.size() > 1) {
+      nb::list all;
+      for (auto& g : o.generator) all.append(wrap_generator(g));
+      keywords["generator"] = all;
+    }
+    return {tensor_in(get().attr("step")(model_output, at(timestep), sample, **keywords), {"prev_sample"}, name()), Tensor()};
+  }
+
+ private:
+  nb::handle get() const { return object_.get(); }
+  template <class T> T with(const char* attribute) const {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<T>(get().attr(attribute));
+  }
+  // The timestep as the model gets it: 0-d, of the schedule's dtype.
+  Tensor at(double timestep) const { return scalar_tensor(timestep, timesteps().dtype()); }
+  void begin() {
+    if (!begun_ && begin_index()) get().attr("set_begin_index")(*begin_index());
+    begun_ = true;
+  }
+  Held object_;
+  Scheduler& native_;
+  std::string name_;
+  bool begun_ = false;
+};
+
+std::shared_ptr<Scheduler> scheduler_of(nb::handle o, const std::string& name) {
+  Scheduler* native = nullptr;
+  if (!nb::try_cast(o, native) || !native) wrong_argument("pipeline", name, "a scheduler of scaffolding.diffusion", o.ptr());
+  if (PythonScheduler::overrides(o)) return std::make_shared<PythonScheduler>(o, *native);
+  return {native, [held = Held(o)](Scheduler*) {}};
+}
+
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(nb::handle o, const std::string& name) {
+  const tokenizers::Tokenizer* tokenizer = nullptr;
+  if (!nb::hasattr(o, "_core") || !nb::try_cast(nb::object(o.attr("_core")), tokenizer) || !tokenizer)
+    wrong_argument("pipeline", name, "a tokenizer of scaffolding.tokenizers", o.ptr());
+  return {tokenizer, [held = Held(o)](const tokenizers::Tokenizer*) {}};
+}
+
+// The C++ model of a Python object, kept alive by it; null where calls must go through Python.
+std::shared_ptr<models::Model> native_model(nb::handle o, std::initializer_list<const char*> methods) {
+  if (!is_module(o.ptr())) return nullptr;
+  auto* self = reinterpret_cast<PyModule*>(o.ptr());
+  auto* model = self->native ? dynamic_cast<models::Model*>(self->module) : nullptr;
+  if (!model || (self->extension && self->extension->calls())) return nullptr;
+  PyTypeObject* own = python_type_of(*self->module);
+  for (auto* method : methods) {
+    nb::str name(method);
+    if (self->dict && PyDict_GetItemWithError(self->dict, name.ptr())) return nullptr;
+    if (_PyType_Lookup(Py_TYPE(o.ptr()), name.ptr()) != _PyType_Lookup(own, name.ptr())) return nullptr;
+  }
+  return {model, [held = Held(o)](models::Model*) {}};
+}
+
+}  // namespace
+
+std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts) {
+  const PipelineEntry& entry = pipeline_entry(class_name);
+  auto pipeline = entry.make();
+  for (auto& slot : pipeline->components()) {
+    if (!parts.contains(slot.name.c_str()) || parts[slot.name.c_str()].is_none()) continue;
+    nb::object o = parts[slot.name.c_str()];
+    auto network = [&]<class Part>(Part* place, std::initializer_list<const char*> methods, auto make) {
+      if (auto model = native_model(o, methods)) {
+        entry.check_type(slot.name, model->type());
+        slot.take(std::move(model));
+      } else {
+        *place = make();
+      }
+    };
+    if (auto* d = slot.as<Ref<Denoiser>>()) network(d, {}, [&] { return std::make_shared<PythonDenoiser>(o); });
+    else if (auto* a = slot.as<Ref<Autoencoder>>()) network(a, {"encode", "decode"}, [&] { return std::make_shared<PythonAutoencoder>(o); });
+    else if (auto* t = slot.as<Ref<TextEncoder>>()) network(t, {}, [&] { return std::make_shared<PythonTextEncoder>(o); });
+    else if (auto* k = slot.as<Ref<const tokenizers::Tokenizer>>()) *k = tokenizer_of(o, slot.name);
+    else if (auto* s = slot.as<Ref<Scheduler>>()) *s = scheduler_of(o, slot.name);
+  }
+  nb::dict fields;
+  for (auto& field : pipeline->fields())
+    if (parts.contains(field.name) && !parts[field.name].is_none()) fields[field.name] = parts[field.name];
+  io::read_fields(entry.name.c_str(), pipeline->fields(), from_python(fields));
+  if (parts.contains("graphs")) pipeline->graphs = nb::cast<std::shared_ptr<DenoiserGraphs>>(parts["graphs"]);
+  return pipeline;
+}
+
+}  // namespace sf::py

@@ -1,0 +1,16 @@
+// The parts of a pipeline in Python as the C++ loops see them: models of ours as they are, whatever Python overrides or
+// brings along by calls through Python. They hold their objects; any thread may use and drop them.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "python/bindings/core/bind_arguments.h"
+#include "scaffolding/diffusion/pipelines/pipeline.h"
+
+namespace sf::py {
+
+// The class's pipeline around Python's components: {name: component}, with the class's other fields and "graphs".
+// TypeError for a component of another kind.
+std::unique_ptr<diffusion::DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts);
+
+}  // namespace sf::py
