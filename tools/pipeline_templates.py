@@ -218,23 +218,12 @@ CLASS_SOURCE = """#include "scaffolding/diffusion/pipelines/@FAMILY@/@PIPELINE_F
 namespace sf::diffusion {
 
 OptionFields @OPTIONS@::fields() {
-  return {
+  const OptionFields own{
       {"class_labels", &class_labels, "numbers of the classes, one for each picture"},
-      {"num_inference_steps", &num_inference_steps, "steps of the scheduler: more take longer"},
       {"guidance_scale", &guidance_scale, "how closely to follow the class; on above 1"},
-      {"guidance_mode",
-       choice<&sf::diffusion::guidance_mode, static_cast<const char* (*)(GuidanceMode)>(&name_of)>(&guidance_mode),
-       "'batched' calls the denoiser once with both halves, 'sequential' twice with half the memory"},
-      {"generator", &generator, "one, or one for each picture"},
-      {"latents", &latents, "unit noise [B, C, h, w] instead of drawing it"},
-      {"output_latents", &output_latents, "latents instead of pictures"},
-      {"capture", &capture, "on CUDA: the denoiser's calls are replays of a graph"},
       {"cache_prompt", &cache_prompt, "what the denoiser makes of the text is computed once a run"},
-      {"callback_on_step_end", &callback_on_step_end,
-       "called at the end of each step with its tensors, which it may replace"},
-      {"progress", &progress, "told how many steps are done"},
-      {"stop", &stop, "ends the run between steps"},
   };
+  return own + fields_of_every_call(*this);
 }
 
 std::unique_ptr<Run> @PIPELINE@::prepare(const @OPTIONS@& o) const {

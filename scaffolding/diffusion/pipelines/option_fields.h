@@ -52,6 +52,22 @@ using OptionFields = std::vector<OptionField>;
 
 OptionFields operator+(OptionFields a, const OptionFields& b);
 
+// The fields that every call has: an options struct has members of these names.
+template <class O> OptionFields fields_of_every_call(O& o) {
+  return {
+      {"num_inference_steps", &o.num_inference_steps, "steps of the scheduler: more take longer"},
+      {"guidance_mode", choice<&guidance_mode, static_cast<const char* (*)(GuidanceMode)>(&name_of)>(&o.guidance_mode),
+       "'batched' calls the denoiser once with both halves, 'sequential' twice with half the memory"},
+      {"generator", &o.generator, "one, or one for each picture"},
+      {"latents", &o.latents, "unit noise [B, C, h, w] instead of drawing it"},
+      {"output_latents", &o.output_latents, "latents instead of pictures"},
+      {"capture", &o.capture, "on CUDA: the denoiser's calls are replays of a graph"},
+      {"callback_on_step_end", &o.callback_on_step_end, "called at the end of each step with its tensors, which it may replace"},
+      {"progress", &o.progress, "told how many steps are done"},
+      {"stop", &o.stop, "ends the run between steps"},
+  };
+}
+
 // A field from text, as a command line has it: numbers, true and false, choices, lists and pairs of numbers with commas
 // between, and texts. ValueError naming `who` for text that is none, NotSupported for a field that text cannot say
 // (tensors, generators, callbacks).

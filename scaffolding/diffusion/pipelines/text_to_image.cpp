@@ -7,34 +7,25 @@
 namespace sf::diffusion {
 
 OptionFields GenerationOptions::fields() {
-  return {
+  const OptionFields own{
       {"prompt", &prompt, "what the pictures show: a text or a list of them"},
       {"negative_prompt", &negative_prompt, "what they should not show: one for all, or one for each prompt"},
       {"height", &height, "pixels; absent: what the model was trained on"},
       {"width", &width, "pixels; absent: what the model was trained on"},
-      {"num_inference_steps", &num_inference_steps, "steps of the scheduler: more take longer"},
       {"timesteps", &timesteps, "timesteps of one's own, where the scheduler takes them"},
       {"sigmas", &sigmas, "noise levels of one's own, where the scheduler takes them"},
       {"guidance_scale", &guidance_scale, "how closely to follow the prompt; on above 1"},
       {"guidance_rescale", &guidance_rescale, "against pictures that guidance has overexposed: 0 to 1"},
-      {"guidance_mode", choice<&sf::diffusion::guidance_mode, static_cast<const char* (*)(GuidanceMode)>(&name_of)>(&guidance_mode),
-       "'batched' calls the denoiser once with both halves, 'sequential' twice with half the memory"},
       {"clip_skip", &clip_skip, "layers of the text encoder that are left out, from its end"},
       {"prompt_syntax", choice<&sf::diffusion::prompt_syntax, static_cast<const char* (*)(PromptSyntax)>(&name_of)>(&prompt_syntax),
        "'plain' is diffusers'; 'a1111' understands (word:1.2), [word] and BREAK and takes prompts of any length"},
       {"num_images_per_prompt", &num_images_per_prompt, "pictures of each prompt"},
       {"eta", &eta, "DDIM: 0 adds no noise in the steps, 1 as much as DDPM"},
-      {"generator", &generator, "one, or one for each picture"},
-      {"latents", &latents, "unit noise [B, C, h, w] instead of drawing it"},
       {"prompt_embeds", &prompt_embeds, "[prompts, tokens, features] instead of prompts"},
       {"negative_prompt_embeds", &negative_prompt_embeds, "[prompts, tokens, features] instead of negative prompts"},
-      {"output_latents", &output_latents, "latents instead of pictures"},
-      {"capture", &capture, "on CUDA: the denoiser's calls are replays of a graph"},
       {"cache_prompt", &cache_prompt, "what the denoiser makes of the text is computed once a run"},
-      {"callback_on_step_end", &callback_on_step_end, "called at the end of each step with its tensors, which it may replace"},
-      {"progress", &progress, "told how many steps are done"},
-      {"stop", &stop, "ends the run between steps"},
   };
+  return own + fields_of_every_call(*this);
 }
 
 namespace {
