@@ -16,10 +16,10 @@ from .progress_bar import ProgressBar
 from .run import PipelineRun
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
-_UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # what they ask for is so here, or has no meaning
+_UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # so here, or meaningless
 _ENTRIES = _pipelines.entries()  # what C++ registered, by class name
 _COMPONENT_NAMES = {name for entry in _ENTRIES.values() for name in entry["components"]}
-_REFUSED = ("ip_adapter_image", "ip_adapter_image_embeds", "cross_attention_kwargs")  # of a call: what nothing here can do
+_REFUSED = ("ip_adapter_image", "ip_adapter_image_embeds", "cross_attention_kwargs")  # what nothing here can do
 _classes = {}  # by name: the registered ones and those of users
 
 
@@ -410,7 +410,8 @@ class DiffusionPipeline:
             if asked is not None and not (isinstance(asked, dict) and not asked):
                 why = ": there are no IP adapters" if name.startswith("ip_adapter") else ""
                 raise NotImplementedError(f"{type(self).__name__}: {name} is not supported{why}")
-        callback, every, seed = others.pop("callback", None), others.pop("callback_steps", None), others.pop("seed", None)
+        callback, every = others.pop("callback", None), others.pop("callback_steps", None)
+        seed = others.pop("seed", None)
         given["capture"] = bool(others.pop("capture", True)) and self._captures
         if any(name == "cache_prompt" for name, _ in _ENTRIES[self._entry_name]["docs"]):
             given["cache_prompt"] = bool(others.pop("cache_prompt", True))
