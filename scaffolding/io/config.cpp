@@ -254,9 +254,10 @@ Object parse_config(std::string_view text, const std::string& where) {
       SF_CHECK(depth < kConfigDepth, where, ": JSON nested deeper than ", kConfigDepth);
       return true;
     };
-    json tree = json::parse(without_words(text), shallow);
+    const bool has_words = text.find("NaN") != text.npos || text.find("Infinity") != text.npos;
+    json tree = has_words ? json::parse(without_words(text), shallow) : json::parse(text, shallow);
     SF_CHECK(tree.is_object(), where, ": must be a JSON object, got ", tree.type_name());
-    words_back(tree);
+    if (has_words) words_back(tree);
     return object_of(tree);
   } catch (const json::exception& e) {
     fail(where, ": is no JSON: ", e.what());

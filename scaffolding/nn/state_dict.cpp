@@ -13,10 +13,19 @@ namespace {
 void collect(Module& m, const std::string& prefix, StateDict& out) {
   Descent down(m);
   struct Own : Visitor {
-    std::vector<std::pair<std::string, Tensor>> parameters, buffers;
+    const std::string& prefix;
+    StateDict& out;
+    std::vector<std::pair<std::string, Tensor>> buffers;
     std::vector<std::pair<std::string, Module*>> modules;
+    Own(const std::string& p, StateDict& o) : prefix(p), out(o) {}
+    void add(std::string_view name, const Tensor& t) {
+      std::string key;
+      key.reserve(prefix.size() + name.size());
+      key.append(prefix).append(name);
+      out.emplace_back(std::move(key), t);
+    }
     void parameter(std::string_view name, const Tensor& t) override {
-      if (t) t.impl()->is_parameter = true, parameters.emplace_back(name, t);
+      if (t) t.impl()->is_parameter = true, add(name, t);
     }
     void buffer(std::string_view name, const Tensor& t, bool persistent) override {
       if (t && persistent) buffers.emplace_back(name, t);
@@ -24,10 +33,9 @@ void collect(Module& m, const std::string& prefix, StateDict& out) {
     void module(std::string_view name, Module* child) override {
       if (child) modules.emplace_back(name, child);
     }
-  } own;
+  } own(prefix, out);
   m.visit_all(own);
-  for (auto& [name, t] : own.parameters) out.emplace_back(prefix + name, t);
-  for (auto& [name, t] : own.buffers) out.emplace_back(prefix + name, t);
+  for (auto& [name, t] : own.buffers) own.add(name, t);
   for (auto& [name, child] : own.modules) collect(*child, prefix + name + ".", out);
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
@@ -111,7 +111,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool stop(std::string why) { return problem = std::move(why), false; }
   bool refuse(const char* what) { return stop(std::string(what) + (where_ == Start ? " is the whole header" : " stands at '" + shown(key_) + "'")); }
 
-  std::set<std::string> names_;
+  std::unordered_set<std::string> names_;
   std::string key_;
   int field_ = 0, seen_ = 0, offsets_ = 0;
 };
@@ -123,15 +123,18 @@ uint64_t read_little_endian(const std::byte* p) {
 }
 
 void check_layout(const std::string& path, std::vector<SafetensorsEntry>& entries, uint64_t data_bytes) {
+  std::string who;
   for (auto& e : entries) {
+    who.assign(path).append(": tensor '").append(e.name).append("'");
     const Format* f = find_format(e.dtype);
-    SF_CHECK(f, path, ": tensor '", e.name, "' has the unknown dtype '", e.dtype, "'");
+    SF_CHECK(f, who, " has the unknown dtype '", e.dtype, "'");
     SF_CHECK(e.begin <= e.end && e.end <= data_bytes, path, ": tensor '", e.name, "' has data_offsets [", e.begin, ", ", e.end, "] in a file with ", data_bytes,
              " bytes of data");
-    SF_CHECK(e.end - e.begin == checked_bytes(path + ": tensor '" + e.name + "'", e.shape, uint64_t(f->bits)), path, ": tensor '", e.name, "' of ", e.dtype,
-             " ", e.shape, " does not fill its ", e.end - e.begin, " bytes of data");
+    SF_CHECK(e.end - e.begin == checked_bytes(who, e.shape, uint64_t(f->bits)), path, ": tensor '", e.name, "' of ", e.dtype, " ", e.shape,
+             " does not fill its ", e.end - e.begin, " bytes of data");
   }
-  std::stable_sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  auto before = [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); };
+  if (!std::is_sorted(entries.begin(), entries.end(), before)) std::stable_sort(entries.begin(), entries.end(), before);
   uint64_t at = 0;
   for (auto& e : entries) {
     SF_CHECK(e.begin == at, path, ": tensor '", e.name, "' begins at byte ", e.begin, " of the data, the one before it ends at ", at);
@@ -163,12 +166,14 @@ SafetensorsFile::SafetensorsFile(const Bytes& file) {
   SF_CHECK(header >= 2 && bytes[8] == std::byte('{'), path, ": the header is not a JSON object");
   auto* text = reinterpret_cast<const char*>(bytes + 8);
   HeaderReader reader;
+  reader.entries.reserve(std::min<uint64_t>(header / 128, 4096));  // growing copies them: room for a usual file, and little for a long header of nothing
   bool fine = nlohmann::json::sax_parse(text, text + header, &reader);
   SF_CHECK(fine, path, ": ", reader.problem);
   c->entries = std::move(reader.entries);
   c->metadata = std::move(reader.metadata);
   c->data = file.slice(8 + header, size - 8 - header);
   check_layout(path, c->entries, size - 8 - header);
+  c->index.reserve(c->entries.size());
   for (size_t i = 0; i < c->entries.size(); ++i) c->index[c->entries[i].name] = i;
   content_ = std::move(c);
 }

@@ -58,8 +58,7 @@ void add(AdapterStems& stems, const NameTable& table, const std::string& compone
     const std::string module = module_of(source.name), processor = processor_name(module);
     if (module.empty() || source.ours.size() < 2 || source.change == NameChange::Transposed) continue;
     std::vector<AdapterTarget> targets;
-    for (size_t i : source.pieces) {
-      auto& piece = table.pieces()[i];
+    for (auto& piece : table.pieces(source)) {
       auto& tensor = table.tensors()[piece.tensor];
       targets.push_back({module_of(tensor.name), piece.rows, piece.row, tensor.shape[0], piece.source_row, source.ours[0]});
     }

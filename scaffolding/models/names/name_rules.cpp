@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "scaffolding/nn/state_dict.h"
 
@@ -10,14 +11,22 @@ namespace sf::models {
 namespace {
 
 std::vector<TensorList::Entry> entries_of(nn::Module& model) {
+  auto tensors = nn::state_dict(model, "", true);
   std::vector<TensorList::Entry> out;
-  for (auto& [name, t] : nn::state_dict(model)) out.emplace_back(name, t.shape());
+  out.reserve(tensors.size());
+  for (auto& [name, t] : tensors) out.emplace_back(std::move(name), t.shape());
   return out;
 }
 
 std::map<std::string, std::map<std::string, NameRules>>& registry() {
   static std::map<std::string, std::map<std::string, NameRules>> layouts;  // of classes
   return layouts;
+}
+
+std::vector<std::string> one(std::string name) {  // a list in braces would copy it
+  std::vector<std::string> out;
+  out.push_back(std::move(name));
+  return out;
 }
 
 const NameRules& own_names() {
@@ -29,16 +38,19 @@ const NameRules& own_names() {
 
 TensorList::TensorList(nn::Module& model) : TensorList(entries_of(model)) {}
 
-TensorList::TensorList(std::vector<Entry> tensors) : tensors_(std::move(tensors)) {
-  for (auto& [name, shape] : tensors_) sorted_.push_back(name);
-  std::sort(sorted_.begin(), sorted_.end());
+TensorList::TensorList(std::vector<Entry> tensors) : tensors_(std::move(tensors)), sorted_(tensors_.size()) {
+  std::iota(sorted_.begin(), sorted_.end(), size_t(0));
+  std::sort(sorted_.begin(), sorted_.end(), [&](size_t a, size_t b) { return tensors_[a].first < tensors_[b].first; });
 }
 
 bool TensorList::has(const std::string& name) const {
-  if (std::binary_search(sorted_.begin(), sorted_.end(), name)) return true;
-  std::string under = name + ".";
-  auto at = std::lower_bound(sorted_.begin(), sorted_.end(), under);
-  return at != sorted_.end() && at->compare(0, under.size(), under) == 0;
+  auto from = [&](const std::string& first) {
+    return std::lower_bound(sorted_.begin(), sorted_.end(), first, [&](size_t i, const std::string& n) { return tensors_[i].first < n; });
+  };
+  const std::string under = name + ".";
+  if (auto at = from(under); at != sorted_.end() && tensors_[*at].first.starts_with(under)) return true;
+  auto at = from(name);
+  return at != sorted_.end() && tensors_[*at].first == name;
 }
 
 int64_t TensorList::count(const std::string& list) const {
@@ -52,30 +64,33 @@ NameRules& NameRules::add(NameRule rule) {
   return *this;
 }
 NameRules& NameRules::rename(std::string ours, std::string theirs, NameChange change) {
-  return add({.ours = {std::move(ours)}, .theirs = {std::move(theirs)}, .change = change});
+  return add({.ours = one(std::move(ours)), .theirs = one(std::move(theirs)), .change = change});
 }
 NameRules& NameRules::same(std::initializer_list<const char*> names) {
   for (const char* name : names) rename(name, name);
   return *this;
 }
 NameRules& NameRules::join(std::vector<std::string> ours, std::string theirs, NameChange change) {
-  return add({.kind = NameRule::Join, .ours = std::move(ours), .theirs = {std::move(theirs)}, .change = change});
+  return add({.kind = NameRule::Join, .ours = std::move(ours), .theirs = one(std::move(theirs)), .change = change});
 }
 NameRules& NameRules::split(std::string ours, std::vector<std::string> theirs, std::vector<int64_t> rows) {
-  return add({.kind = NameRule::Split, .ours = {std::move(ours)}, .theirs = std::move(theirs), .rows = std::move(rows)});
+  return add({.kind = NameRule::Split, .ours = one(std::move(ours)), .theirs = std::move(theirs), .rows = std::move(rows)});
 }
 NameRules& NameRules::slice(std::string ours, std::string theirs, int64_t first_row) {
-  return add({.kind = NameRule::Slice, .ours = {std::move(ours)}, .theirs = {std::move(theirs)}, .rows = {first_row}});
+  return add({.kind = NameRule::Slice, .ours = one(std::move(ours)), .theirs = one(std::move(theirs)), .rows = {first_row}});
 }
 NameRules& NameRules::swap_halves(std::string ours, std::string theirs) {
-  return add({.kind = NameRule::SwapHalves, .ours = {std::move(ours)}, .theirs = {std::move(theirs)}});
+  return add({.kind = NameRule::SwapHalves, .ours = one(std::move(ours)), .theirs = one(std::move(theirs))});
 }
 NameRules& NameRules::reshape(std::string ours, std::string theirs, Shape theirs_shape) {
-  return add({.kind = NameRule::Reshape, .ours = {std::move(ours)}, .theirs = {std::move(theirs)}, .shape = theirs_shape});
+  return add({.kind = NameRule::Reshape, .ours = one(std::move(ours)), .theirs = one(std::move(theirs)), .shape = theirs_shape});
 }
 
 NameRules& NameRules::inside(const std::string& ours, const std::string& theirs, const NameRules& rules) {
-  auto under = [](const std::string& part, std::string& name) { name = part.empty() || name.empty() ? part + name : part + "." + name; };
+  auto under = [](const std::string& part, std::string& name) {
+    if (!part.empty() && !name.empty()) name.insert(0, 1, '.');
+    name.insert(0, part);
+  };
   for (NameRule rule : rules.rules_) {
     for (auto& name : rule.ours) under(ours, name);
     for (auto& name : rule.theirs) under(theirs, name);

@@ -34,11 +34,12 @@ class TensorList {
   auto begin() const { return tensors_.begin(); }
   auto end() const { return tensors_.end(); }
   size_t size() const { return tensors_.size(); }
+  std::vector<Entry> release() && { return std::move(tensors_); }
   bool has(const std::string& name) const;       // a tensor, or a module with tensors
   int64_t count(const std::string& list) const;  // modules of a list: 4 where "down_blocks.0..." to "down_blocks.3..." are
  private:
   std::vector<Entry> tensors_;
-  std::vector<std::string> sorted_;
+  std::vector<size_t> sorted_;  // places in tensors_, by name
 };
 
 // How a whole tensor of theirs lies. A tensor of fewer dimensions under the same rule, a bias, lies as ours.

@@ -40,10 +40,9 @@ Tensor changed(const Tensor& t, NameChange change, const Shape& to) {
 
 Tensor some_rows(const Tensor& t, int64_t row, int64_t rows) { return t.ndim() == 0 || rows == t.size(0) ? t : narrow(t, 0, row, rows); }
 
-// Rows of one of our tensors that are rows of a source.
+// Rows of one of our tensors that are rows of a source, and why.
 struct Claim {
-  size_t tensor;
-  int64_t row, source_row, rows;
+  NamePiece piece;
   const NameRule* rule;
   size_t part;  // of a join
 };
@@ -52,22 +51,38 @@ struct Resolver {
   const std::string& who;
   std::vector<NamedTensor> tensors;
   std::vector<NameSource> sources;
-  std::vector<NamePiece> pieces;
+  std::vector<NamePiece> of_tensors, of_sources;
 
-  Resolver(const TensorList& model, const NameRules& rules, const std::string& name) : who(name) {
+  Resolver(TensorList model, const NameRules& rules, const std::string& name) : who(name) {
     const std::vector<NameRule> list = rules.of(model);
-    RuleTree tree(list, who);
+    const RuleTree tree(list, who);
+    size_t cuts = 1;  // of one tensor, at most
+    for (auto& rule : list) cuts = std::max(cuts, rule.theirs.size());
     tensors.reserve(model.size());
     sources.reserve(model.size());
-    pieces.reserve(model.size());
-    for (auto& [tensor, shape] : model) {
-      auto match = tree.find(tensor);
-      SF_CHECK_AS(NotSupported, match.rule, who, ": no rule names '", tensor, "'");
-      tensors.push_back({tensor, shape, {}});
+    claims_.reserve(model.size());
+    places_ = NameIndex(model.size() * cuts);
+    for (auto& [tensor, shape] : std::move(model).release()) {
+      tensors.push_back({std::move(tensor), shape, {claims_.size(), 0}});
+      NamedTensor& t = tensors.back();
+      auto match = tree.find(t.name);
+      SF_CHECK_AS(NotSupported, match.rule, who, ": no rule names '", t.name, "'");
       claim(match);
+      t.pieces.count = claims_.size() - t.pieces.first;
     }
-    for (auto& source : order_) add_source(source, claims_[source]);
-    for (auto& t : tensors) std::sort(t.pieces.begin(), t.pieces.end(), [&](size_t a, size_t b) { return pieces[a].row < pieces[b].row; });
+    std::vector<Claim*> ordered;
+    ordered.reserve(claims_.size());
+    for (auto& c : claims_) ordered.push_back(&c);
+    std::stable_sort(ordered.begin(), ordered.end(),
+                     [](auto* a, auto* b) { return std::pair(a->piece.source, a->part) < std::pair(b->piece.source, b->part); });
+    of_sources.reserve(claims_.size());
+    for (auto first = ordered.begin(); first != ordered.end();) {
+      auto last = std::find_if(first, ordered.end(), [&](auto* c) { return c->piece.source != (*first)->piece.source; });
+      lay(sources[(*first)->piece.source], {first, last});
+      first = last;
+    }
+    of_tensors.reserve(claims_.size());
+    for (auto& c : claims_) of_tensors.push_back(c.piece);
   }
 
  private:
@@ -76,10 +91,7 @@ struct Resolver {
     const NamedTensor& t = tensors.back();
     const int64_t rows = rows_of(t.shape);
     auto put = [&](size_t theirs, int64_t row, int64_t source_row, int64_t n) {
-      std::string source = match.theirs(theirs);
-      auto& list = claims_[source];
-      if (list.empty()) order_.push_back(source);
-      list.push_back({tensors.size() - 1, row, source_row, n, &rule, match.part});
+      claims_.push_back({{tensors.size() - 1, place(match.theirs(theirs)), row, source_row, n}, &rule, match.part});
     };
     SF_CHECK(rule.kind == NameRule::Whole || rule.kind == NameRule::Reshape || !t.shape.empty(), who, ": '", t.name, "' is one number and has no rows to ",
              rule.kind == NameRule::Join ? "join" : "cut");
@@ -108,49 +120,56 @@ struct Resolver {
     }
   }
 
-  void add_source(const std::string& name, std::vector<Claim>& claims) {
-    place_joins(name, claims);
-    std::stable_sort(claims.begin(), claims.end(), [](auto& a, auto& b) { return a.source_row < b.source_row; });
-    const NamedTensor& first = tensors[claims[0].tensor];
-    NameSource source{name, {}, change_of(first.shape, claims[0].rule->change), first.shape, {}};
+  size_t place(std::string name) {
+    sources.emplace_back().name = std::move(name);
+    const size_t place = places_.add(sources, sources.size() - 1);
+    if (place + 1 < sources.size()) sources.pop_back();
+    return place;
+  }
+
+  // claims: all that there are on the source, by part.
+  void lay(NameSource& source, std::span<Claim*> claims) {
+    place_joins(source.name, claims);
+    if (claims.size() > 1) std::stable_sort(claims.begin(), claims.end(), [](auto* a, auto* b) { return a->piece.source_row < b->piece.source_row; });
+    const NameRule& rule = *claims[0]->rule;
+    const NamedTensor& first = tensors[claims[0]->piece.tensor];
+    source.change = change_of(first.shape, rule.change);
+    source.pieces = {of_sources.size(), claims.size()};
     int64_t end = 0;
     const NamedTensor* before = nullptr;
-    for (auto& c : claims) {
+    for (auto* claim : claims) {
+      const NamePiece& c = claim->piece;
       const NamedTensor& t = tensors[c.tensor];
-      SF_CHECK(with_rows(t.shape, 0) == with_rows(first.shape, 0), who, ": parts of '", name, "' differ beside their rows: '", first.name, "' is ", first.shape,
-               " and '", t.name, "' is ", t.shape);
-      SF_CHECK(change_of(t.shape, c.rule->change) == source.change, who, ": '", name, "' lies in two ways, one for '", first.name, "' and one for '", t.name,
-               "'");
+      SF_CHECK(with_rows(t.shape, 0) == with_rows(first.shape, 0), who, ": parts of '", source.name, "' differ beside their rows: '", first.name, "' is ",
+               first.shape, " and '", t.name, "' is ", t.shape);
+      SF_CHECK(change_of(t.shape, claim->rule->change) == source.change, who, ": '", source.name, "' lies in two ways, one for '", first.name,
+               "' and one for '", t.name, "'");
       SF_CHECK(!before || c.source_row >= end, who, ": '", before ? before->name : "", "' and '", t.name, "' are both rows ", c.source_row, " to ",
-               std::min(end, c.source_row + c.rows), " of '", name, "'");
-      SF_CHECK(c.source_row == end, who, ": rows ", end, " to ", c.source_row, " of '", name, "', before those of '", t.name, "', belong to no tensor");
+               std::min(end, c.source_row + c.rows), " of '", source.name, "'");
+      SF_CHECK(c.source_row == end, who, ": rows ", end, " to ", c.source_row, " of '", source.name, "', before those of '", t.name, "', belong to no tensor");
       end += c.rows;
       before = &t;
-      source.pieces.push_back(pieces.size());
-      tensors[c.tensor].pieces.push_back(pieces.size());
-      pieces.push_back({c.tensor, sources.size(), c.row, c.source_row, c.rows});
+      of_sources.push_back(c);
     }
     source.ours = with_rows(first.shape, end);
-    source.shape = claims[0].rule->kind == NameRule::Reshape ? reshaped(first, claims[0].rule->shape) : in_file(source.ours, source.change);
-    sources.push_back(std::move(source));
+    source.shape = rule.kind == NameRule::Reshape ? reshaped(first, rule.shape) : in_file(source.ours, source.change);
   }
 
   // The parts of a join begin where those before them end.
-  void place_joins(const std::string& name, std::vector<Claim>& claims) {
-    std::stable_sort(claims.begin(), claims.end(), [](auto& a, auto& b) { return a.part < b.part; });
+  void place_joins(const std::string& name, std::span<Claim*> claims) {
     struct End {
       size_t parts = 0;
       int64_t rows = 0;
     };
     std::map<const NameRule*, End> ends;
-    for (auto& c : claims) {
-      if (c.rule->kind != NameRule::Join) continue;
-      End& end = ends[c.rule];
-      SF_CHECK(c.part >= end.parts, who, ": two tensors are the part '", c.rule->ours[c.part], "' of '", name, "'");
-      SF_CHECK(c.part == end.parts, who, ": '", name, "' lacks its part '", c.rule->ours[end.parts], "', which the model does not have");
-      c.source_row = end.rows;
+    for (auto* c : claims) {
+      if (c->rule->kind != NameRule::Join) continue;
+      End& end = ends[c->rule];
+      SF_CHECK(c->part >= end.parts, who, ": two tensors are the part '", c->rule->ours[c->part], "' of '", name, "'");
+      SF_CHECK(c->part == end.parts, who, ": '", name, "' lacks its part '", c->rule->ours[end.parts], "', which the model does not have");
+      c->piece.source_row = end.rows;
       ++end.parts;
-      end.rows += c.rows;
+      end.rows += c->piece.rows;
     }
     for (auto& [rule, end] : ends)
       SF_CHECK(end.parts == rule->ours.size(), who, ": '", name, "' lacks its part '", rule->ours[std::min(end.parts, rule->ours.size() - 1)],
@@ -168,8 +187,8 @@ struct Resolver {
     return to;
   }
 
-  std::vector<std::string> order_;
-  std::unordered_map<std::string, std::vector<Claim>> claims_;  // of each source
+  std::vector<Claim> claims_;  // in the order of the tensors and their rows
+  NameIndex places_;           // of the sources
 };
 
 }  // namespace
@@ -181,17 +200,19 @@ bool NameSource::fits(const Shape& s) const {
   return s == shape;
 }
 
-NameTable::NameTable(const TensorList& model, const NameRules& rules, std::string who) : who_(std::move(who)) {
-  Resolver resolved(model, rules, who_);
+NameTable::NameTable(TensorList model, const NameRules& rules, std::string who) : who_(std::move(who)) {
+  Resolver resolved(std::move(model), rules, who_);
   tensors_ = std::move(resolved.tensors);
   sources_ = std::move(resolved.sources);
-  pieces_ = std::move(resolved.pieces);
-  for (size_t i = 0; i < tensors_.size(); ++i) by_name_[tensors_[i].name] = i;
+  of_tensors_ = std::move(resolved.of_tensors);
+  of_sources_ = std::move(resolved.of_sources);
+  by_name_ = NameIndex(tensors_.size());
+  for (size_t i = 0; i < tensors_.size(); ++i) by_name_.add(tensors_, i);
 }
 
-const NamedTensor* NameTable::find(const std::string& name) const {
-  auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+const NamedTensor* NameTable::find(std::string_view name) const {
+  const size_t place = by_name_.find(tensors_, name);
+  return place == NameIndex::kNone ? nullptr : &tensors_[place];
 }
 
 void NameTable::rename_sources(const std::function<std::string(const std::string&)>& name) {
@@ -214,8 +235,7 @@ NameTable::Differences NameTable::differences(const io::Checkpoint& file) const 
 
 Tensor NameTable::read(const NamedTensor& t, const std::function<Tensor(const std::string&)>& get) const {
   Tensors parts;
-  for (size_t i : t.pieces) {
-    const NamePiece& piece = pieces_[i];
+  for (auto& piece : pieces(t)) {
     const NameSource& source = sources_[piece.source];
     Tensor theirs = get(source.name);
     SF_CHECK(source.fits(theirs.shape()), who_, ": '", source.name, "' is ", theirs.shape(), " and should be ", source.shape);
@@ -234,7 +254,7 @@ std::map<std::string, Tensor> NameTable::write(const std::map<std::string, Tenso
   std::map<std::string, Tensor> out;
   for (auto& source : sources_) {
     Tensors parts;
-    for (size_t i : source.pieces) parts.push_back(some_rows(ours.at(tensors_[pieces_[i].tensor].name), pieces_[i].row, pieces_[i].rows));
+    for (auto& piece : pieces(source)) parts.push_back(some_rows(ours.at(tensors_[piece.tensor].name), piece.row, piece.rows));
     Tensor joined = changed(parts.size() == 1 ? parts[0] : cat(parts, 0), source.change, source.shape);
     out[source.name] = source.change == NameChange::Transposed ? contiguous(joined) : joined;
   }

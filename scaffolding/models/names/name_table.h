@@ -3,9 +3,11 @@
 #pragma once
 #include <functional>
 #include <map>
-#include <unordered_map>
+#include <span>
+#include <string_view>
 
 #include "scaffolding/core/tensor.h"
+#include "scaffolding/models/names/name_index.h"
 #include "scaffolding/models/names/name_rules.h"
 
 namespace sf::io {
@@ -20,10 +22,14 @@ struct NamePiece {
   int64_t row, source_row, rows;
 };
 
+struct PieceRange {  // of one tensor's pieces, or one source's, in the order of its rows: NameTable::pieces()
+  size_t first = 0, count = 0;
+};
+
 struct NamedTensor {
   std::string name;
   Shape shape;
-  std::vector<size_t> pieces;  // in the order of its rows
+  PieceRange pieces;
 };
 
 // A tensor of their file.
@@ -31,8 +37,8 @@ struct NameSource {
   std::string name;
   Shape shape;  // in the file
   NameChange change;
-  Shape ours;                  // the same values laid out as ours
-  std::vector<size_t> pieces;  // in the order of its rows
+  Shape ours;  // the same values laid out as ours
+  PieceRange pieces;
   bool fits(const Shape& s) const;
 };
 
@@ -40,14 +46,15 @@ class NameTable {
  public:
   // who: "UNet2DConditionModel as 'ldm'", for errors. NotSupported for a tensor that no rule names; ValueError for rules that contradict each other or the
   // shapes: rows of a source that two tensors claim, or none; parts of different width; halves of an odd number.
-  NameTable(const TensorList& model, const NameRules& rules, std::string who);
+  NameTable(TensorList model, const NameRules& rules, std::string who);
 
   const std::string& who() const { return who_; }
   const std::vector<NamedTensor>& tensors() const { return tensors_; }  // in the order of the model
   const std::vector<NameSource>& sources() const { return sources_; }
-  const std::vector<NamePiece>& pieces() const { return pieces_; }
-  const NamedTensor* find(const std::string& name) const;  // of ours; null without one
-  const NameSource& first_source(const NamedTensor& t) const { return sources_[pieces_[t.pieces[0]].source]; }
+  std::span<const NamePiece> pieces(const NamedTensor& t) const { return {of_tensors_.data() + t.pieces.first, t.pieces.count}; }
+  std::span<const NamePiece> pieces(const NameSource& s) const { return {of_sources_.data() + s.pieces.first, s.pieces.count}; }
+  const NamedTensor* find(std::string_view name) const;  // of ours; null without one
+  const NameSource& first_source(const NamedTensor& t) const { return sources_[pieces(t)[0].source]; }
 
   // Other names for the sources: with a prefix, or as a program calls their averages.
   void rename_sources(const std::function<std::string(const std::string&)>& name);
@@ -67,8 +74,8 @@ class NameTable {
   std::string who_;
   std::vector<NamedTensor> tensors_;
   std::vector<NameSource> sources_;
-  std::vector<NamePiece> pieces_;
-  std::unordered_map<std::string, size_t> by_name_;
+  std::vector<NamePiece> of_tensors_, of_sources_;  // the same pieces, one tensor's or one source's together
+  NameIndex by_name_;                               // of tensors_
 };
 
 // Of a model of this class, which may be on Device::Meta. ValueError for a layout that the class does not have.

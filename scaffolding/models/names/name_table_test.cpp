@@ -90,15 +90,15 @@ TEST(Names, FluxThereAndBack) {
 TEST(Names, WhereRowsLie) {
   NameTable table = table_of(flux_model(), flux());
   const NamedTensor* mlp = table.find("single_transformer_blocks.0.proj_mlp.bias");
-  ASSERT_TRUE(mlp && mlp->pieces.size() == 1);
-  const NamePiece& piece = table.pieces()[mlp->pieces[0]];
+  ASSERT_TRUE(mlp && table.pieces(*mlp).size() == 1);
+  const NamePiece& piece = table.pieces(*mlp)[0];
   EXPECT_EQ(table.sources()[piece.source].name, "single_blocks.0.linear1.bias");
   EXPECT_EQ(piece.source_row, 12);
   EXPECT_EQ(piece.rows, 9);
   const NamedTensor* swapped = table.find("norm_out.linear.weight");
-  ASSERT_TRUE(swapped && swapped->pieces.size() == 2);
-  EXPECT_EQ(table.pieces()[swapped->pieces[0]].source_row, 4);
-  EXPECT_EQ(table.pieces()[swapped->pieces[1]].source_row, 0);
+  ASSERT_TRUE(swapped && table.pieces(*swapped).size() == 2);
+  EXPECT_EQ(table.pieces(*swapped)[0].source_row, 4);
+  EXPECT_EQ(table.pieces(*swapped)[1].source_row, 0);
   EXPECT_FALSE(table.find("nothing"));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "scaffolding/models/names/name_rules.h"
@@ -13,21 +14,24 @@ class RuleTree {
   // ValueError for two rules of one name, and for a placeholder of theirs that is none of ours.
   RuleTree(const std::vector<NameRule>& rules, const std::string& who);
 
+  // It points into the name that was looked for, too.
   struct Match {
-    const NameRule* rule = nullptr;      // null: no rule names the tensor
-    size_t part = 0;                     // which of the rule's ours
-    std::vector<std::string> numbers;    // what its placeholders stand for
-    std::string rest;                    // what follows: "weight", or nothing
-    std::string theirs(size_t i) const;  // the name of the i-th of theirs
+    const NameRule* rule = nullptr;             // null: no rule names the tensor
+    size_t part = 0;                            // which of the rule's ours
+    std::span<const std::string_view> holders;  // its placeholders
+    std::vector<std::string_view> numbers;      // what they stand for
+    std::string_view rest;                      // what follows: "weight", or nothing
+    std::string theirs(size_t i) const;         // the name of the i-th of theirs
   };
-  Match find(const std::string& name) const;
+  Match find(std::string_view name) const;
 
  private:
   struct Node {
-    std::map<std::string, Node, std::less<>> named;
+    std::map<std::string_view, Node> named;
     std::unique_ptr<Node> number;
     const NameRule* rule = nullptr;
     size_t part = 0;
+    std::vector<std::string_view> holders;
   };
   struct Search;
   Node root_;

@@ -132,10 +132,12 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
   const Contents contents(file, outer);
   auto has = [&](const std::string& name) { return contents.has(name); };
   const std::string unet = Contents::kDenoiser, first = unet + Contents::kFirst;
-  auto names = file.names();
-  size_t lora = size_t(std::count_if(names.begin(), names.end(), is_lora_name));
-  SF_CHECK(lora == 0 || has(first), path, ": is a LoRA (", lora, " of its ", names.size(),
-           " tensors are named so), not a model; load the model first and the LoRA into it");
+  if (!has(first)) {
+    const auto names = file.names();
+    const size_t lora = size_t(std::count_if(names.begin(), names.end(), is_lora_name));
+    SF_CHECK(lora == 0, path, ": is a LoRA (", lora, " of its ", names.size(),
+             " tensors are named so), not a model; load the model first and the LoRA into it");
+  }
   for (const char* n : {"emb_params", "string_to_param.*", "clip_l", "clip_g"})
     SF_CHECK(!has(n), path, ": is a textual inversion (an embedding of words), not a model");
   for (auto& other : known().others)
@@ -154,6 +156,7 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
               ", which is not supported yet; supported are 4 and, for inpainting, 9");
   for (auto& kind : single_file_kinds())
     if (contents.is(kind)) return kind;
+  const auto names = file.names();
   fail(path, ": is no Stable Diffusion checkpoint: there is no tensor '", first, "' or another that belongs to one; it has ", names.size(),
        names.empty() ? "" : " tensors such as '", names.empty() ? "" : names.front(), names.empty() ? "" : "'");
 }

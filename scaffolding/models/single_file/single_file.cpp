@@ -94,7 +94,12 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
     auto& sources = found->second.sources();
     if (std::none_of(sources.begin(), sources.end(), [&](auto& s) { return file_->contains(place + s.name); })) continue;
     table = std::move(found->second);
-    table->rename_sources([&](const std::string& name) { return place + name; });
+    table->rename_sources([&](const std::string& name) {
+      std::string out;
+      out.reserve(place.size() + name.size());
+      out.append(place).append(name);
+      return out;
+    });
     break;
   }
   if (!table) return;
