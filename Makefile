@@ -8,26 +8,34 @@ PY := .venv/bin/python
 generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 
 # After `make demo`, which compiles for this processor alone.
-every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
+every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
+  grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan \
+  test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
-# Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures into $(BUILD)/demo/grid.png.
+# Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures
+# into $(BUILD)/demo/grid.png.
 demo:
 	tools/setup.sh --program
-	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) -DCMAKE_BUILD_TYPE=Release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DSF_ISAS=native) $(CMAKE_ARGS)
+	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) \
+	  -DCMAKE_BUILD_TYPE=Release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DSF_ISAS=native) $(CMAKE_ARGS)
 	cmake --build $(BUILD) --parallel $(JOBS) --target scaffolding_program
 	$(BUILD)/scaffolding demo --output $(BUILD)/demo
 
-# Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package that .venv/bin/python imports.
+# Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package
+# that .venv/bin/python imports.
 build:
 	tools/setup.sh
-	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) -DCMAKE_BUILD_TYPE=Release -DSF_BUILD_PYTHON=ON $(every_isa) $(CMAKE_ARGS)
+	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) \
+	  -DCMAKE_BUILD_TYPE=Release -DSF_BUILD_PYTHON=ON $(every_isa) $(CMAKE_ARGS)
 	cmake --build $(BUILD) --parallel $(JOBS)
-	$(PY) -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'scaffolding_build.pth').write_text('$(abspath $(BUILD))/python\n')"
+	$(PY) -c "import pathlib, sysconfig; \
+	  pathlib.Path(sysconfig.get_path('purelib'), 'scaffolding_build.pth').write_text('$(abspath $(BUILD))/python\n')"
 
-# The C++ library and program with CMake alone, no Python. In a folder as deep as that of `make build`: ccache then has every object.
+# The C++ library and program with CMake alone, no Python. In a folder as deep as that of `make build`:
+# ccache then has every object.
 build-cmake:
 	cmake -S . -B $(BUILD)-cmake $(call generator,$(BUILD)-cmake) -DCMAKE_BUILD_TYPE=Release
 	cmake --build $(BUILD)-cmake --parallel $(JOBS)
@@ -53,13 +61,15 @@ deb-room: deb
 wheel:
 	tools/setup.sh
 	rm -f dist/scaffolding-*.whl
-	CXX="$${CXX:-c++}" $(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist -C build-dir=$(BUILD)-wheel .
+	CXX="$${CXX:-c++}" $(PY) -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
+	  --wheel-dir dist -C build-dir=$(BUILD)-wheel .
 
 # The wheel in an empty virtual environment, where it makes a picture.
 clean-room: wheel
 	$(PY) tests/clean_room.py dist/scaffolding-*.whl
 
-# The pictures of the documents and of the tests, from the model in models/emoji-128: after its weights have changed. docs/pictures, and the README's part.
+# The pictures of the documents and of the tests, from the model in models/emoji-128: after its weights have changed.
+# docs/pictures, and the README's part.
 pictures: build
 	$(PY) tools/make_pictures.py $(BUILD)
 
@@ -69,61 +79,73 @@ test: build
 	$(PY) tools/run_tests.py $(BUILD)
 
 # The tests of what has threads, under ThreadSanitizer: loops, autograd, memory, data, downloads, training.
-TSAN_TESTS := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*:GradientMapTest.*:inplace.*:inference_mode.*:LeanMemory.*
-TSAN_TESTS := $(TSAN_TESTS):KernelWatcher.*:ProcessGroup.*:Cache.*:DataLoader.*:Buckets.*:DatasetTest.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*:RunLogTest.*:TrainerTest.*
+TSAN_TESTS := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*:GradientMapTest.*
+TSAN_TESTS := $(TSAN_TESTS):inplace.*:inference_mode.*:LeanMemory.*:KernelWatcher.*:ProcessGroup.*:Cache.*:DataLoader.*
+TSAN_TESTS := $(TSAN_TESTS):Buckets.*:DatasetTest.*:HubCacheTest.*:Safetensors.*:RowGemm.*:random.*:RunLogTest.*
+TSAN_TESTS := $(TSAN_TESTS):TrainerTest.*
 tsan:
 	tools/setup.sh
 	cmake --preset tsan
 	cmake --build build/tsan --parallel $(JOBS) --target scaffolding_tests
 	SF_NUM_THREADS=2 setarch -R build/tsan/scaffolding_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
 
-# libscaffolding_cuda.so beside libscaffolding.so, and the checks that need no GPU. SF_CUDA_ARCHS in CMAKE_ARGS says for which GPUs.
+# libscaffolding_cuda.so beside libscaffolding.so, and the checks that need no GPU.
+# SF_CUDA_ARCHS in CMAKE_ARGS says for which GPUs.
 cuda: CMAKE_ARGS += -DSF_BUILD_CUDA=ON
 cuda: build
 	$(PY) -m pytest -q tests/test_cuda_library.py --build-dir=$(BUILD)
 
-# Every sample of every op that has CUDA kernels, on the GPU and on the CPU. Without a GPU it proves nothing, and says so.
+# Every sample of every op that has CUDA kernels, on the GPU and on the CPU. Without a GPU it proves nothing,
+# and says so.
 test-gpu: CMAKE_ARGS += -DSF_BUILD_TESTS=ON $(if $(shell command -v nvcc),-DSF_BUILD_CUDA=ON)
 test-gpu: build
 	@if $(BUILD)/scaffolding devices | grep -q '^cuda:0: available'; then \
-	  SF_TEST_DEVICE=cuda $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*_on_test_device:Cuda*:*/Cuda*'; \
+	  SF_TEST_DEVICE=cuda $(PY) tools/run_tests.py $(BUILD) --cpp \
+	    --gtest=--gtest_filter='*_on_test_device:Cuda*:*/Cuda*'; \
 	else \
 	  echo "test-gpu: skipped. Unproven here: no GPU, so that no CUDA kernel ran and no test counts as passed."; \
 	  $(BUILD)/scaffolding devices | grep '^cuda'; \
 	fi
 
-EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_graphs backend/cuda/test_cudnn backend/cuda/test_cudnn_on_paper \
-  backend/cuda/test_pinned_memory backend/cuda/test_cuda_huge \
+EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_graphs \
+  backend/cuda/test_cudnn backend/cuda/test_cudnn_on_paper backend/cuda/test_pinned_memory backend/cuda/test_cuda_huge \
   train/test_cuda_trainer train/test_cuda_train_program \
   ops/test_cuda_kernel ops/test_quantize ops/test_philox_golden ops/test_matmul_benchmark ops/test_gpu_mlp \
   models/test_cuda_models models/test_gpu_fusions models/test_float8_path \
   diffusion/test_cuda_pipelines \
   io/test_loading_to_gpu \
   benchmarks/test_bench_gpu benchmarks/test_gpu_check benchmarks/test_gpu_floor
-# The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides, bounds, in both orders of threads.
-# Speed, races and what hardware does stay unproven.
-emulated = SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off SF_CUDA_LIBRARY=$(abspath $(BUILD))/$(1)/libscaffolding_cuda.so SF_CUDA_LIBRARY_PATH=$(abspath $(BUILD))/$(1)
+# The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides,
+# bounds, in both orders of threads. Speed, races and what hardware does stay unproven.
+emulated = SF_TEST_DEVICE=cuda SF_KERNEL_CACHE=off \
+  SF_CUDA_LIBRARY=$(abspath $(BUILD))/$(1)/libscaffolding_cuda.so \
+  SF_CUDA_LIBRARY_PATH=$(abspath $(BUILD))/$(1)
 test-cuda-emulator: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON
 test-cuda-emulator: build
-	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_EMULATOR_ORDER=reverse"; do \
+	for how in "SF_CUDA_CACHE=0 SF_CUDA_EMULATOR_ORDER=forward" \
+	    "SF_CUDA_CACHE=1 SF_CUDA_CONV_MB=0 SF_CUDA_EMULATOR_ORDER=reverse"; do \
 	  env $$how $(call emulated,cuda_emulator) \
-	    $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='*_on_test_device:*survives_failed_allocations:Cuda*:*/Cuda*' || exit 1; \
+	    $(PY) tools/run_tests.py $(BUILD) --cpp \
+	      --gtest=--gtest_filter='*_on_test_device:*survives_failed_allocations:Cuda*:*/Cuda*' || exit 1; \
 	done
 	$(call emulated,cuda_emulator) PYTHONPATH=$(BUILD)/python \
 	  $(PY) -m pytest -q --build-dir=$(BUILD) $(EMULATED_TESTS:%=tests/python/%.py)
 
-# The same kernels with each access of memory watched: races of threads, blocks and streams, and vectors at odd addresses (tests/cuda_emulator/races.h).
+# The same kernels with each access of memory watched: races of threads, blocks and streams, and vectors at odd
+# addresses (tests/cuda_emulator/races.h).
 none :=
 space := $(none) $(none)
 # Ops whose threads work together; attention and convolutions take minutes each: RACES=scaled_dot_product_attention
-RACES = softmax layer_norm rms_norm group_norm sum mean var amax argmax cumsum cumprod sort topk gather scatter* index_* embedding cross_entropy nonzero cat
+RACES = softmax layer_norm rms_norm group_norm sum mean var amax argmax cumsum cumprod sort topk \
+  gather scatter* index_* embedding cross_entropy nonzero cat
 test-cuda-races: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON -DSF_CUDA_RACES=ON
 test-cuda-races: build
 	env SF_CUDA_CACHE=1 $(call emulated,cuda_races) \
-	  $(PY) tools/run_tests.py $(BUILD) --cpp --gtest=--gtest_filter='CudaRaces*:$(subst $(space),:,$(RACES:%=op_%.equals_cpu_on_test_device))'
+	  $(PY) tools/run_tests.py $(BUILD) --cpp \
+	    --gtest=--gtest_filter='CudaRaces*:$(subst $(space),:,$(RACES:%=op_%.equals_cpu_on_test_device))'
 
-# Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang is, else
-# with the mutations that the tests make.
+# Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang
+# is, else with the mutations that the tests make.
 FUZZ_SECONDS ?= 10
 FUZZ_CXX ?= $(shell for c in clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14; do \
   [ -e "$$($$c -print-file-name=libclang_rt.fuzzer-$$(uname -m).a 2>/dev/null)" ] && { command -v $$c; break; }; done)
@@ -132,7 +154,8 @@ fuzz: build
 ifeq ($(FUZZ_CXX),)
 	SF_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BUILD)/scaffolding_tests --gtest_filter='*FuzzTarget*'
 else
-	FUZZ_SECONDS=$(FUZZ_SECONDS) cmake -S tests/fuzz -B $(BUILD)/fuzz $(call generator,$(BUILD)/fuzz) -DCMAKE_CXX_COMPILER=$(FUZZ_CXX) -DSF_LIBRARY=$(abspath $(BUILD))/libscaffolding.so
+	FUZZ_SECONDS=$(FUZZ_SECONDS) cmake -S tests/fuzz -B $(BUILD)/fuzz $(call generator,$(BUILD)/fuzz) \
+	  -DCMAKE_CXX_COMPILER=$(FUZZ_CXX) -DSF_LIBRARY=$(abspath $(BUILD))/libscaffolding.so
 	cmake --build $(BUILD)/fuzz --parallel $(JOBS)
 	cmake --build $(BUILD)/fuzz --parallel 1 --target run
 endif
@@ -143,13 +166,18 @@ bench: CMAKE_ARGS += -DSF_BUILD_BENCHMARKS=ON
 bench: build
 	$(PY) benchmarks/table.py $(BUILD) --torch-python $(TORCH_PYTHON) $(BENCH_ARGS)
 
-# Ops, networks, training steps and a picture on a GPU beside PyTorch's and the GPU's limits.      make bench-gpu BENCH_ARGS="--filter UNet --seconds 120"
+# Ops, networks, training steps and a picture on a GPU beside PyTorch's and the GPU's limits.
+#   make bench-gpu BENCH_ARGS="--filter UNet --seconds 120"
 bench-gpu: cuda
-	PYTHONPATH=$(BUILD)/python $(PY) benchmarks/gpu $(if $(wildcard $(TORCH_PYTHON)),--torch-python $(TORCH_PYTHON)) $(BENCH_ARGS)
+	PYTHONPATH=$(BUILD)/python \
+	  $(PY) benchmarks/gpu $(if $(wildcard $(TORCH_PYTHON)),--torch-python $(TORCH_PYTHON)) $(BENCH_ARGS)
 
-# All of that on a machine with a GPU in one call of under ten minutes, a time limit for each stage, results in OUT (build/gpu_check): tools/gpu_check.sh.
-# gpu-pack: what a machine needs for it that has CUDA's toolkit, pip's nvidia packages and Python but none of the libraries that the build needs.
-#   make gpu-pack GPU_PACK_ARGS="--python python3.12 --wheels FOLDER"       then there, in a checkout with build-gpu/gpu_pack.tar.xz: tools/gpu_check.sh
+# All of that on a machine with a GPU in one call of under ten minutes, a time limit for each stage, results in OUT
+# (build/gpu_check): tools/gpu_check.sh.
+# gpu-pack: what a machine needs for it that has CUDA's toolkit, pip's nvidia packages and Python but none of the
+# libraries that the build needs.
+#   make gpu-pack GPU_PACK_ARGS="--python python3.12 --wheels FOLDER"
+#   then there, in a checkout with build-gpu/gpu_pack.tar.xz: tools/gpu_check.sh
 gpu-check: cuda
 	PYTHON=$(PY) tools/gpu_check.sh --build $(BUILD) $(GPU_CHECK_ARGS)
 gpu-check: CMAKE_ARGS += -DSF_BUILD_TESTS=ON

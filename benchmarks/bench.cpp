@@ -28,7 +28,9 @@ static std::vector<Row>& rows() {
 }
 Rows::Rows(void (*add)(std::vector<Row>&)) { add(rows()); }
 
-Tensor random(const Shape& size, DType dtype, bool requires_grad) { return randn(size).to(dtype).requires_grad_(requires_grad); }
+Tensor random(const Shape& size, DType dtype, bool requires_grad) {
+  return randn(size).to(dtype).requires_grad_(requires_grad);
+}
 Tensor random_channels_last(const Shape& size, DType dtype, bool requires_grad) {
   return randn(size).to(dtype).contiguous(MemoryFormat::ChannelsLast).requires_grad_(requires_grad);
 }
@@ -67,7 +69,8 @@ int64_t calls_for(const std::function<void()>& call, double seconds) {
     Time start = now();
     for (int64_t i = 0; i < n; ++i) call();
     double took = (now() - start).wall;
-    if (took > seconds / 8 || n > (int64_t(1) << 40)) return std::max<int64_t>(1, int64_t(double(n) * seconds / std::max(took, 1e-9)));
+    if (took > seconds / 8 || n > (int64_t(1) << 40))
+      return std::max<int64_t>(1, int64_t(double(n) * seconds / std::max(took, 1e-9)));
   }
 }
 Time sample(const std::function<void()>& call, int64_t calls) {
@@ -117,13 +120,17 @@ double cold_bytes() {
 // How many times a row's bytes go into those.
 int64_t turns(double bytes) { return std::max<int64_t>(2, int64_t(std::ceil(cold_bytes() / bytes))); }
 
-// Bytes read and written per second by memcpy, each thread copying its share of `bytes` / 2; one of `turns` places in turn.
+// Bytes read and written per second by memcpy, each thread copying its share of `bytes` / 2;
+// one of `turns` places in turn.
 class Copier {
  public:
-  Copier(double bytes, int64_t turns) : n_(int64_t(bytes / 2)), turns_(turns), from_(size_t(n_ * turns), 'a'), to_(size_t(n_ * turns), 'b') {}
+  Copier(double bytes, int64_t turns)
+      : n_(int64_t(bytes / 2)), turns_(turns), from_(size_t(n_ * turns), 'a'), to_(size_t(n_ * turns), 'b') {}
   void operator()() {
     const int64_t at = n_ * (next_++ % turns_);
-    parallel_for(n_, 1 << 16, [&](int64_t begin, int64_t end) { std::memcpy(to_.data() + at + begin, from_.data() + at + begin, size_t(end - begin)); });
+    parallel_for(n_, 1 << 16, [&](int64_t begin, int64_t end) {
+      std::memcpy(to_.data() + at + begin, from_.data() + at + begin, size_t(end - begin));
+    });
     asm volatile("" : : "r"(to_.data()) : "memory");
   }
 
@@ -179,10 +186,11 @@ void measure(const Row& row, const Settings& s) {
       share_cpu.push_back(row.work / t.cpu / around.cpu);
     }
     std::printf(
-        "{\"name\": \"%s\", \"wall\": %.4g, \"cpu\": %.4g, \"work\": %.6g, \"roof\": \"%s\", \"peak\": %.4g, \"share\": %.4g, \"share_cpu\": %.4g, "
+        "{\"name\": \"%s\", \"wall\": %.4g, \"cpu\": %.4g, \"work\": %.6g, \"roof\": \"%s\", \"peak\": %.4g, "
+        "\"share\": %.4g, \"share_cpu\": %.4g, "
         "\"goal\": \"%s\", \"goal_value\": %g, \"threads\": %d}\n",
-        row.name.c_str(), median(wall), median(cpu), row.work, kRoofs[int(row.roof)], median(peak), median(share_wall), median(share_cpu),
-        kGoals[int(row.goal.kind)], row.goal.value, num_threads());
+        row.name.c_str(), median(wall), median(cpu), row.work, kRoofs[int(row.roof)], median(peak), median(share_wall),
+        median(share_cpu), kGoals[int(row.goal.kind)], row.goal.value, num_threads());
     std::fflush(stdout);
   }
   set_num_threads(before);
@@ -197,13 +205,15 @@ void print_peaks(const Settings& s) {
       if (!reinterpret_cast<bool (*)(const Peak&)>(e.supports)({dtype, 0, nullptr})) continue;
       std::vector<double> rates;
       for (int r = 0; r < (s.quick ? 1 : 5); ++r) rates.push_back(flop_rate(e, dtype, seconds).wall);
-      std::printf("{\"peak\": \"%s %s %s\", \"flop_per_second\": %.4g}\n", dtype == kFloat32 ? "f32" : "bf16", e.provider, e.isa ? e.isa : "", median(rates));
+      std::printf("{\"peak\": \"%s %s %s\", \"flop_per_second\": %.4g}\n", dtype == kFloat32 ? "f32" : "bf16",
+                  e.provider, e.isa ? e.isa : "", median(rates));
     }
   Copier copier(cold_bytes(), 1);
   std::vector<double> rates;
   for (int r = 0; r < (s.quick ? 1 : 9); ++r) rates.push_back(cold_bytes() / sample([&] { copier(); }, 1).wall);
   std::printf("{\"peak\": \"memcpy past the caches\", \"bytes_per_second\": %.4g}\n", median(rates));
-  std::printf("{\"processor\": \"%s\", \"isa\": \"%s\", \"threads\": %d}\n", cpu::processor_name().c_str(), cpu::name(cpu::best()), num_threads());
+  std::printf("{\"processor\": \"%s\", \"isa\": \"%s\", \"threads\": %d}\n", cpu::processor_name().c_str(),
+              cpu::name(cpu::best()), num_threads());
 }
 
 // Rows that take a second or more on two cores are left out of a quick run.

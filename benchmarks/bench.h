@@ -1,5 +1,5 @@
-// The benchmark harness: what a row is, and how rows get into scaffolding_bench. Rows stand in *_bench.cpp beside the code
-// they time; each registers itself with one static Rows object. Single-threaded; rows live as long as the process.
+// The benchmark harness: what a row is, and how rows get into scaffolding_bench. Rows stand in *_bench.cpp beside the
+// code they time; each registers itself with one static Rows object. Single-threaded; rows live as long as the process.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,8 +10,9 @@
 namespace sf::bench {
 
 // What bounds a row: its rate is given as a share of this, measured between the row's own samples.
-// Copy: the bandwidth of memory. Row and memcpy alike walk through arrays of four times the last cache in all, as STREAM
-// prescribes: prepare() is called until its inputs fill them, the calls take turns, and each holds on to its output.
+// Copy: the bandwidth of memory. Row and memcpy alike walk through arrays of four times the last cache in all, as
+// STREAM prescribes: prepare() is called until its inputs fill them, the calls take turns,
+// and each holds on to its output.
 enum class Roof { None, F32, BF16, Copy };
 
 struct Goal {

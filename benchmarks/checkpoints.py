@@ -1,10 +1,12 @@
 """Reading checkpoint files: time and resident memory beside `cat` and, where it is installed, PyTorch.
 
-    PYTHONPATH=build/python python benchmarks/checkpoints.py [--torch-python PYTHON] [--megabytes 1024] [--sharded 5000] [--threads N]
+    PYTHONPATH=build/python python benchmarks/checkpoints.py [--torch-python PYTHON] [--megabytes 1024] [--sharded 5000]
+    [--threads N]
 
-Each row in a process of its own, in turn, the best of --rounds: "MB/s" is the files' size over the time until every tensor has been copied
-once into memory that is there already, with the files in the page cache, or "cold": not in it. "resident" is what opening and
-reading added. Both packages copy with all their threads, `cat` has one; --threads 1 gives them one too.
+Each row in a process of its own, in turn, the best of --rounds: "MB/s" is the files' size over the time until every
+tensor has been copied once into memory that is there already, with the files in the page cache, or "cold": not in it.
+"resident" is what opening and reading added. Both packages copy with all their threads, `cat` has one;
+--threads 1 gives them one too.
 """
 
 import argparse
@@ -41,7 +43,9 @@ def sparse_shards(folder):
 
 
 def sharded_checkpoint(folder, megabytes):
-    """`megabytes` in shards of a quarter each, tensors of 16 MB; returns the index. One shard at a time is in memory."""
+    """`megabytes` in shards of a quarter each, tensors of 16 MB; returns the index.
+    One shard at a time is in memory.
+    """
     import scaffolding as sf
     from scaffolding.safetensors import save_file
 
@@ -125,7 +129,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON"))
     parser.add_argument("--megabytes", type=int, default=1024, help="of the single files")
-    parser.add_argument("--sharded", type=int, default=5000, metavar="MEGABYTES", help="of the checkpoint in four shards; 0: without these rows")
+    parser.add_argument(
+        "--sharded",
+        type=int,
+        default=5000,
+        metavar="MEGABYTES",
+        help="of the checkpoint in four shards; 0: without these rows",
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", help="for the files; else a temporary one")
@@ -138,7 +148,9 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         folder = pathlib.Path(folder)
         # The files in the page cache and a copy of them; the disk holds the files once.
-        available = next(int(line.split()[1]) * 1024 for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
+        available = next(
+            int(line.split()[1]) * 1024 for line in open("/proc/meminfo") if line.startswith("MemAvailable")
+        )
         room = min(available * 2 // 5, shutil.disk_usage(folder).free // 2) // 1_000_000
         if options.sharded > room:
             print(f"{room} MB in shards instead of {options.sharded}: there is no more room")
@@ -165,7 +177,9 @@ def main():
         whole = [("all of .safetensors", folder / "x.safetensors", one), ("all of .pt", folder / "x.pt", one)]
         if options.sharded:
             shards = sharded_checkpoint(folder, options.sharded)
-            whole += [(f"all of {options.sharded} MB in shards{cold}", shards, shards_of(shards)) for cold in ("", ", cold")]
+            whole += [
+                (f"all of {options.sharded} MB in shards{cold}", shards, shards_of(shards)) for cold in ("", ", cold")
+            ]
         rows = {}
         for what, _, files in whole:
             if not what.endswith(".pt"):
@@ -175,7 +189,9 @@ def main():
         for who, python in (("ours", sys.executable), ("peer", options.torch_python)):
             if python:
                 for what, path, *_ in [("one of 5 GB", index), *whole]:
-                    rows[f"{who}, {what}"] = lambda row=f"{who}, {what}", python=python, path=path: ask(python, row, path)
+                    rows[f"{who}, {what}"] = lambda row=f"{who}, {what}", python=python, path=path: ask(
+                        python, row, path
+                    )
         best = {row: [] for row in rows}
         for _ in range(options.rounds):  # in turn, so that what else the machine does falls on all alike
             for row, run in rows.items():
@@ -184,7 +200,9 @@ def main():
             result = min(results, key=lambda r: r["seconds"])
             size = sizes.get(row.split(", ", 1)[1])
             rate = f"{size / result['seconds'] / 1e6:8.0f} MB/s" if size else ""
-            print(f"{row:38s} {result['seconds'] * 1e3:9.2f} ms {rate:>14s}  resident {result['resident'] / 1e6:8.1f} MB")
+            print(
+                f"{row:38s} {result['seconds'] * 1e3:9.2f} ms {rate:>14s}  resident {result['resident'] / 1e6:8.1f} MB"
+            )
 
 
 if __name__ == "__main__":

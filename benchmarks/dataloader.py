@@ -1,11 +1,13 @@
-"""Pictures per second through the DataLoader: 128x128 WebP decoded, resized to 64 and batched by 32 as floats, two workers.
+"""Pictures per second through the DataLoader: 128x128 WebP decoded, resized to 64 and batched by 32 as floats, two
+workers.
 
     PYTHONPATH=build/dev/python .venv/bin/python benchmarks/dataloader.py [--torch-python PYTHON]
 
-Prints ours, PyTorch's DataLoader with Pillow (two processes, kept from epoch to epoch), and the limit: the same files decoded
-by libwebp into planes on two threads and nothing else. Programs take turns, --rounds times; medians of three epochs of each; "cpu" counts per
-second of processor time, which other programs disturb less. The pictures are emoji128's where it is there, else drawn; "lossy" is RGB of quality
-80, "lossless" RGBA that is composited over white first.
+Prints ours, PyTorch's DataLoader with Pillow (two processes, kept from epoch to epoch), and the limit: the same files
+decoded by libwebp into planes on two threads and nothing else. Programs take turns, --rounds times; medians of three
+epochs of each; "cpu" counts per second of processor time, which other programs disturb less. The pictures are
+emoji128's where it is there, else drawn; "lossy" is RGB of quality 80,
+"lossless" RGBA that is composited over white first.
 """
 
 import argparse
@@ -28,11 +30,16 @@ BATCH, WORKERS = 32, 2
 
 
 def pictures(kind, decode, encode):
-    """The folder of COUNT files, made if it is not there. decode(bytes) gives a numpy array [128, 128, 4], encode(array) bytes."""
+    """The folder of COUNT files, made if it is not there. decode(bytes) gives a numpy array [128, 128, 4],
+    encode(array) bytes.
+    """
     import numpy
 
     emoji = SHARED / "emoji128" / "emoji128.tar"
-    folder = pathlib.Path(tempfile.gettempdir()) / f"scaffolding_bench_{kind}_{'emoji' if emoji.exists() else 'drawn'}_{COUNT}"
+    folder = (
+        pathlib.Path(tempfile.gettempdir())
+        / f"scaffolding_bench_{kind}_{'emoji' if emoji.exists() else 'drawn'}_{COUNT}"
+    )
     if (folder / "done").exists():
         return folder
     folder.mkdir(exist_ok=True)
@@ -44,7 +51,9 @@ def pictures(kind, decode, encode):
             rgba = decode(tar.extractfile(members[i * len(members) // COUNT]).read())
         else:
             a, b, c, d = numpy.random.default_rng(i).integers(20, 100, 4)
-            rgba = numpy.stack([x * 2, y * 2, (x * a + y * b) // 64, 255 * ((x - 64) ** 2 + (y - 64) ** 2 < (c + d) ** 2 // 4)], -1)
+            rgba = numpy.stack(
+                [x * 2, y * 2, (x * a + y * b) // 64, 255 * ((x - 64) ** 2 + (y - 64) ** 2 < (c + d) ** 2 // 4)], -1
+            )
             rgba = rgba.clip(0, 255).astype(numpy.uint8)
         if kind == "lossy":
             alpha = rgba[:, :, 3:].astype(int)
@@ -74,7 +83,9 @@ def our_pictures(kind):
     def encode(pixels):
         return sf.data.encode_image(sf.tensor(pixels).permute(2, 0, 1), "webp", quality=80, lossless=kind == "lossless")
 
-    return pictures(kind, lambda b: numpy.ascontiguousarray(sf.data.decode_image(b, "RGBA").permute(1, 2, 0).numpy()), encode)
+    return pictures(
+        kind, lambda b: numpy.ascontiguousarray(sf.data.decode_image(b, "RGBA").permute(1, 2, 0).numpy()), encode
+    )
 
 
 def ours(kind):
@@ -123,7 +134,9 @@ def peer(kind):
         Image.fromarray(pixels).save(out, "webp", quality=80, lossless=kind == "lossless")
         return out.getvalue()
 
-    files = sorted(pictures(kind, lambda b: numpy.asarray(Image.open(io.BytesIO(b)).convert("RGBA")), encode).glob("*.webp"))
+    files = sorted(
+        pictures(kind, lambda b: numpy.asarray(Image.open(io.BytesIO(b)).convert("RGBA")), encode).glob("*.webp")
+    )
 
     class Pictures(torch.utils.data.Dataset):
         def __len__(self):
@@ -138,7 +151,9 @@ def peer(kind):
             pixels = numpy.array(image.convert("RGB").resize((64, 64), Image.BILINEAR))
             return torch.from_numpy(pixels).permute(2, 0, 1).contiguous().float().div_(127.5).sub_(1)
 
-    loader = torch.utils.data.DataLoader(Pictures(), batch_size=BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=True)
+    loader = torch.utils.data.DataLoader(
+        Pictures(), batch_size=BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=True
+    )
 
     def worker_seconds():  # of living workers, from the kernel: they count as children only when they end
         total = 0
@@ -178,7 +193,11 @@ def main():
                     answers.append(json.loads(done.stdout.strip().splitlines()[-1]))
                 elif not answers:
                     print(f"without {who}: {done.stderr.strip().splitlines()[-1]}")
-        results = {who: {key: statistics.median(a[key] for a in answers) for key in answers[0]} for who, answers in rounds.items() if answers}
+        results = {
+            who: {key: statistics.median(a[key] for a in answers) for key in answers[0]}
+            for who, answers in rounds.items()
+            if answers
+        }
         for who, r in results.items():
             print(f"{kind:8} {who:6} {COUNT / r['wall']:8.0f} pictures/s   {COUNT / r['cpu']:8.0f} per cpu second")
         if len(results) == 3:

@@ -1,10 +1,13 @@
-"""A picture of a small model from nothing to pixels: start-up, loading, 128x128 in 20 steps with guidance, memory; beside diffusers on PyTorch.
+"""A picture of a small model from nothing to pixels: start-up, loading, 128x128 in 20 steps with guidance, memory;
+beside diffusers on PyTorch.
 
-    PYTHONPATH=build/python python benchmarks/emoji.py models/emoji-128 --program build/scaffolding [--torch-python PYTHON]
+    PYTHONPATH=build/python python benchmarks/emoji.py models/emoji-128 --program build/scaffolding [--torch-python
+    PYTHON]
 
-Each row is a process of its own, several rounds of all in turn, medians. "import" and "load" are start-up, which a newcomer waits for each time; "first" is the
-first picture of a process, "next" the following one. "peak" is the largest resident memory. The floor is what the products and convolutions of the picture
-would take at the speed of a 1536^3 product on this machine.
+Each row is a process of its own, several rounds of all in turn, medians. "import" and "load" are start-up, which a
+newcomer waits for each time; "first" is the first picture of a process, "next" the following one. "peak" is the largest
+resident memory. The floor is what the products and convolutions of the picture would take at the speed of a 1536^3
+product on this machine.
 """
 
 import argparse
@@ -32,7 +35,12 @@ def flop_of(pipe, call, conv, linear):
         weight = module.weight
         total[0] += 2 * output.numel() * weight.numel() // weight.shape[0]
 
-    hooks = [m.register_forward_hook(count) for part in (pipe.unet, pipe.vae, pipe.text_encoder) for m in part.modules() if isinstance(m, (conv, linear))]
+    hooks = [
+        m.register_forward_hook(count)
+        for part in (pipe.unet, pipe.vae, pipe.text_encoder)
+        for m in part.modules()
+        if isinstance(m, (conv, linear))
+    ]
     call()
     for hook in hooks:
         hook.remove()
@@ -60,14 +68,22 @@ def measure(library, model, steps, threads):
     pipe.set_progress_bar_config(disable=True)
 
     def call(steps=steps):
-        return pipe(PROMPT, num_inference_steps=steps, guidance_scale=5.0, generator=framework.Generator().manual_seed(0))
+        return pipe(
+            PROMPT, num_inference_steps=steps, guidance_scale=5.0, generator=framework.Generator().manual_seed(0)
+        )
 
     ends = []
     for _ in range(3):
         start = time.perf_counter()
         call()
         ends.append(time.perf_counter() - start)
-    out = {"import": imported - began, "load": loaded - imported, "first": ends[0], "next": min(ends[1:]), "peak": peak_megabytes()}
+    out = {
+        "import": imported - began,
+        "load": loaded - imported,
+        "first": ends[0],
+        "next": min(ends[1:]),
+        "peak": peak_megabytes(),
+    }
     if library == "ours":
         # Hooks count a pass of each network; the denoiser's is called `steps` times.
         layers = framework.nn.Conv2d, framework.nn.Linear
@@ -85,7 +101,20 @@ def measure(library, model, steps, threads):
 def run_program(program, model, steps, threads):
     """The whole process: seconds and megabytes, as the kernel counts them."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    command = [program, "txt2img", PROMPT, "--model", model, "--steps", str(steps), "--seed", "0", "-q", "-o", "/tmp/scaffolding-benchmark.png"]
+    command = [
+        program,
+        "txt2img",
+        PROMPT,
+        "--model",
+        model,
+        "--steps",
+        str(steps),
+        "--seed",
+        "0",
+        "-q",
+        "-o",
+        "/tmp/scaffolding-benchmark.png",
+    ]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     _, status, usage = os.wait4(process.pid, 0)
@@ -114,23 +143,44 @@ def main():
         for library, python in (("ours", sys.executable), ("diffusers", o.torch_python)):
             if not python:
                 continue
-            command = [python, __file__, o.model, "--measure", library, "--steps", str(o.steps), "--threads", str(o.threads)]
+            command = [
+                python,
+                __file__,
+                o.model,
+                "--measure",
+                library,
+                "--steps",
+                str(o.steps),
+                "--threads",
+                str(o.threads),
+            ]
             began = time.perf_counter()
             done = subprocess.run(command, capture_output=True, text=True, env=environment)
             if done.returncode != 0:
                 sys.exit(done.stderr.strip().split("\n")[-1])
-            rows.setdefault(library, []).append(json.loads(done.stdout.split("\n")[-2]) | {"process": time.perf_counter() - began})
+            rows.setdefault(library, []).append(
+                json.loads(done.stdout.split("\n")[-2]) | {"process": time.perf_counter() - began}
+            )
     medians = {name: {key: statistics.median(r[key] for r in runs) for key in runs[0]} for name, runs in rows.items()}
     print(f"{'':10}" + "".join(f"{h:>10}" for h in ("import s", "load s", "first s", "next s", "peak MB", "floor s")))
     for name in ("ours", "diffusers"):
         if name in medians:
             cells = (medians[name].get(key) for key in ("import", "load", "first", "next", "peak", "floor"))
-            print(f"{name:10}" + "".join(f"{'' if c is None else format(c, '.0f' if c > 50 else '.3f'):>10}" for c in cells))
+            print(
+                f"{name:10}"
+                + "".join(f"{'' if c is None else format(c, '.0f' if c > 50 else '.3f'):>10}" for c in cells)
+            )
     if "program" in medians:
-        print(f"the program, from start to file: {medians['program']['whole']:.3f} s, peak {medians['program']['peak']:.0f} MB")
+        print(
+            f"the program, from start to file: {medians['program']['whole']:.3f} s, peak "
+            f"{medians['program']['peak']:.0f} MB"
+        )
     if "diffusers" in medians:
         a, b = medians["ours"], medians["diffusers"]
-        print(f"picture: {a['next'] / b['next']:.2f} of diffusers' time; start-up: {(a['import'] + a['load']) / (b['import'] + b['load']):.3f} of it")
+        print(
+            f"picture: {a['next'] / b['next']:.2f} of diffusers' time; start-up: "
+            f"{(a['import'] + a['load']) / (b['import'] + b['load']):.3f} of it"
+        )
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     SF_CUDA_EMULATOR_DRY=1 SF_CUDA_LIBRARY=build/cuda_emulator/libscaffolding_cuda.so PYTHONPATH=build/python \\
         python benchmarks/gpu_floor.py [--row TEXT] [--operands KERNEL]
 
-Nothing is computed where the emulator (tests/cuda_emulator) is dry, so that this needs neither a GPU nor memory. `roof` is the sum over calls of the larger of
-operations / 785 TFLOP/s and bytes / 4.25 TB/s, each operand touched once; a node of a graph is 1.3 us: what kernels without waste would take. What a prompt's
-text alone decides (keys and values of cross-attention) is computed once per prompt and listed apart.
+Nothing is computed where the emulator (tests/cuda_emulator) is dry, so that this needs neither a GPU nor memory. `roof`
+is the sum over calls of the larger of operations / 785 TFLOP/s and bytes / 4.25 TB/s, each operand touched once; a node
+of a graph is 1.3 us: what kernels without waste would take. What a prompt's text alone decides (keys and values of
+cross-attention) is computed once per prompt and listed apart.
 """
 
 import argparse
@@ -56,7 +57,11 @@ def unet(config, batch, pixels, float8=False):
     if float8:
         model.quantize_fp8()
     model.fuse_qkv_projections()  # as pipelines do
-    x, text, time = random(batch, 4, pixels, pixels), random(batch, 77, config["cross_attention_dim"]), sf.full((), 500, device="cuda")
+    x, text, time = (
+        random(batch, 4, pixels, pixels),
+        random(batch, 77, config["cross_attention_dim"]),
+        sf.full((), 500, device="cuda"),
+    )
     more = {}
     if "addition_embed_type" in config:
         more["added_cond_kwargs"] = {"text_embeds": random(batch, 1280), "time_ids": random(batch, 6)}
@@ -80,9 +85,15 @@ def vae(pixels):
 
 
 def training(config, batch, pixels):
-    """Weights in bfloat16 with float32 ones behind them; gradients are clipped, in passes of which the launches alone are counted."""
+    """Weights in bfloat16 with float32 ones behind them; gradients are clipped,
+    in passes of which the launches alone are counted.
+    """
     model = on_gpu(lambda: UNet2DConditionModel(**config)).train()
-    x, noise, text = random(batch, 4, pixels, pixels), random(batch, 4, pixels, pixels), random(batch, 77, config["cross_attention_dim"])
+    x, noise, text = (
+        random(batch, 4, pixels, pixels),
+        random(batch, 4, pixels, pixels),
+        random(batch, 77, config["cross_attention_dim"]),
+    )
     time = sf.full((batch,), 500, device="cuda")
     optimizer = sf.optim.AdamW(model.parameters(), lr=1e-4, master_weights=True)
 
@@ -143,7 +154,11 @@ def table(events, rows=40):
     for e in events:
         kinds.setdefault((e.key, e.provider), []).append(e)
     ordered = sorted(kinds.items(), key=lambda item: -sum(roof(e) + NODE * sum(e.counted) for e in item[1]))
-    print(f"  {'kernel':32}{'provider':12}{'calls':>6}" + "".join(f"{k:>10}" for k in KINDS) + f"{'GFLOP':>10}{'MB':>9}{'roof ms':>9}{'+ nodes':>9}")
+    print(
+        f"  {'kernel':32}{'provider':12}{'calls':>6}"
+        + "".join(f"{k:>10}" for k in KINDS)
+        + f"{'GFLOP':>10}{'MB':>9}{'roof ms':>9}{'+ nodes':>9}"
+    )
     for (key, provider), group in ordered[:rows]:
         nodes = [sum(e.counted[i] for e in group) for i in range(len(group[0].counted))]
         work, size, least = (sum(f(e) for e in group) for f in (lambda e: e.flops, lambda e: e.bytes, roof))
@@ -171,12 +186,21 @@ def main():
         once = [e for e in prof.events() if is_text_alone(e) and "UNet" in name]
         events = [e for e in prof.events() if e not in once]
         nodes, least = sum(sum(e.counted) for e in events), sum(map(roof, events))
-        print(f"{name}: {nodes} nodes, {sum(e.flops for e in events) / 1e9:.1f} GFLOP, {sum(e.bytes for e in events) / 1e6:.1f} MB")
-        print(f"  roof {1e3 * least:.3f} ms, with nodes {1e3 * (least + NODE * nodes):.3f} ms; goal {goal}, {1e3 * seconds:.2f} ms", end="")
+        print(
+            f"{name}: {nodes} nodes, {sum(e.flops for e in events) / 1e9:.1f} GFLOP, "
+            f"{sum(e.bytes for e in events) / 1e6:.1f} MB"
+        )
+        print(
+            f"  roof {1e3 * least:.3f} ms, with nodes {1e3 * (least + NODE * nodes):.3f} ms; goal {goal}, "
+            f"{1e3 * seconds:.2f} ms",
+            end="",
+        )
         print(f"; for a prompt {len(once)} calls, {1e3 * sum(map(roof, once)):.3f} ms" if once else "")
         table(events)
         if a.operands:
-            for (provider, shapes), n in Counter((e.provider, e.input_shapes) for e in events if e.key == a.operands).most_common():
+            for (provider, shapes), n in Counter(
+                (e.provider, e.input_shapes) for e in events if e.key == a.operands
+            ).most_common():
                 print(f"    {n:5} {a.operands} {provider}: {shapes}")
 
 

@@ -3,11 +3,12 @@
     python benchmarks/load_to_gpu.py --gigabytes 5 --dtype bfloat16
     python benchmarks/load_to_gpu.py --gigabytes 5 --way module
 
-Writes a checkpoint of layers of 256 MB (at most) into a temporary folder, loads it in a process of its own (--way module: into a module on the CPU, whose
-memory is the file's pages, which then goes to the GPU by .to) and prints the resident memory of that process: anonymous pages and those of files (RssAnon +
-RssFile), looked at every 2 ms, and the kernel's own highest value of everything (VmHWM). With the emulator of tests/cuda_emulator,
-SF_CUDA_EMULATOR_MEMORY=apart makes what stands for the GPU's memory shared memory, which only VmHWM counts, and only while the emulated GPU works on it.
-What the driver's own context takes on a real machine is in neither then.
+Writes a checkpoint of layers of 256 MB (at most) into a temporary folder, loads it in a process of its own (--way
+module: into a module on the CPU, whose memory is the file's pages, which then goes to the GPU by .to) and prints the
+resident memory of that process: anonymous pages and those of files (RssAnon + RssFile), looked at every 2 ms, and the
+kernel's own highest value of everything (VmHWM). With the emulator of tests/cuda_emulator,
+SF_CUDA_EMULATOR_MEMORY=apart makes what stands for the GPU's memory shared memory, which only VmHWM counts, and only
+while the emulated GPU works on it. What the driver's own context takes on a real machine is in neither then.
 """
 
 import argparse
@@ -54,7 +55,10 @@ def write(path, gigabytes, layer_bytes, kind):
         sf.save({f"layer.{i}": sf.full((layer_bytes // 4096, 1024), i + 1.0) for i in range(layers)}, path)
         return layers
     shape = [layer_bytes // 4096, 1024]
-    header = {f"layer.{i}": {"dtype": "F32", "shape": shape, "data_offsets": [i * layer_bytes, (i + 1) * layer_bytes]} for i in range(layers)}
+    header = {
+        f"layer.{i}": {"dtype": "F32", "shape": shape, "data_offsets": [i * layer_bytes, (i + 1) * layer_bytes]}
+        for i in range(layers)
+    }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
@@ -85,7 +89,14 @@ def load(path, dtype, way):
         for value in (x[0, 0], x[-1, -1], x[x.shape[0] // 2, 511]):
             assert value.item() == expected, (name, value.item())
     size = os.path.getsize(path)
-    said = {"before": before, "most": most, "everything": everything, "seconds": seconds, "bytes": size, "device": sf.cuda.get_device_name()}
+    said = {
+        "before": before,
+        "most": most,
+        "everything": everything,
+        "seconds": seconds,
+        "bytes": size,
+        "device": sf.cuda.get_device_name(),
+    }
     print(json.dumps(said))
 
 
@@ -114,7 +125,9 @@ def main():
         path = os.path.join(folder, f"model.{a.kind}")
         write(path, a.gigabytes, a.layer_mb << 20, a.kind)
         m = measured(path, a.dtype, a.way)
-    print(f"{m['bytes'] / 1e9:.2f} GB of {a.kind} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end="")
+    print(
+        f"{m['bytes'] / 1e9:.2f} GB of {a.kind} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end=""
+    )
     print(f"at most {m['most']:.0f} MB while it was loaded (VmHWM {m['everything']:.0f} MB), ", end="")
     print(f"{m['seconds']:.1f} s, {m['bytes'] / m['seconds'] / 1e9:.2f} GB/s")
 

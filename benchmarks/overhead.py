@@ -1,4 +1,6 @@
-"""What the Python package costs: one tiny op on the tape, a layer, a step of an optimizer, the import, the wheel. See serve.py."""
+"""What the Python package costs: one tiny op on the tape, a layer, a step of an optimizer, the import, the wheel.
+See serve.py.
+"""
 
 import pathlib
 import statistics
@@ -11,7 +13,10 @@ from serve import main
 import scaffolding as sf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-IMPORT = "import time; wall, cpu = time.perf_counter(), time.process_time(); import scaffolding; print(time.perf_counter() - wall, time.process_time() - cpu)"
+IMPORT = (
+    "import time; wall, cpu = time.perf_counter(), time.process_time(); import scaffolding; "
+    "print(time.perf_counter() - wall, time.process_time() - cpu)"
+)
 
 
 def add():
@@ -33,7 +38,10 @@ def linear_call():
 
 def import_time():
     """Seconds of `import scaffolding` in fresh interpreters; the files are in the page cache after the first."""
-    runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout.split() for _ in range(6)]
+    runs = [
+        subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(6)
+    ]
     walls, cpus = zip(*((float(wall), float(cpu)) for wall, cpu in runs[1:]))
     return {"wall": statistics.median(walls), "cpu": statistics.median(cpus)}
 
@@ -41,7 +49,10 @@ def import_time():
 ROWS = {
     "add [2] with gradient, Python": (add, {"goal": "seconds", "goal_value": 400e-9, "threads": 1}),
     "AdamW step of 4 small tensors, Python": (optimizer_step, {"goal": "seconds", "goal_value": 5e-6, "threads": 1}),
-    "Linear(8, 8) of [4, 8] with gradient, Python": (linear_call, {"goal": "seconds", "goal_value": 1e-6, "threads": 1}),
+    "Linear(8, 8) of [4, 8] with gradient, Python": (
+        linear_call,
+        {"goal": "seconds", "goal_value": 1e-6, "threads": 1},
+    ),
     "import scaffolding": (import_time, {"goal": "seconds", "goal_value": 0.1}),
     "dataloader webp lossy, 2 workers": (lambda: dataloader.ours("lossy"), {"goal": "speedup", "goal_value": 3}),
     "dataloader webp lossless, 2 workers": (lambda: dataloader.ours("lossless"), {"goal": "speedup", "goal_value": 3}),

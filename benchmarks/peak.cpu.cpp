@@ -1,5 +1,6 @@
-// Chains of multiply-adds that do not wait for each other: 12 hide a latency of 4 cycles on two ports and fit 16 registers; with 32 registers 24,
-// since twelve vdpbf16ps of 6 cycles just fill two ports: 10 % below what a matrix product reaches.
+// Chains of multiply-adds that do not wait for each other: 12 hide a latency of 4 cycles on two ports and fit 16
+// registers; with 32 registers 24, since twelve vdpbf16ps of 6 cycles just fill two ports:
+// 10 % below what a matrix product reaches.
 #include "benchmarks/peak.h"
 
 #include "scaffolding/backend/cpu/simd.h"
@@ -46,7 +47,9 @@ void bfloat16(const bench::Peak& p) {
   vi_raw ones = vi_raw{} + 0x3f803f80;
   SF_KEEP_IN_REGISTER(ones);
   chains(
-      p.rounds, [&](vf s) __attribute__((always_inline)) { return vf((vf_raw)_mm512_dpbf16_ps((__m512)s.v, (__m512bh)ones, (__m512bh)ones)); });
+      p.rounds, [&](vf s) __attribute__((always_inline)) {
+        return vf((vf_raw)_mm512_dpbf16_ps((__m512)s.v, (__m512bh)ones, (__m512bh)ones));
+      });
   *p.flop = kChains * 4.0 * kLanes * double(p.rounds);
 }
 bool is_bfloat16(const bench::Peak& p) { return p.dtype == kBFloat16; }

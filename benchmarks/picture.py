@@ -1,9 +1,11 @@
-"""A whole picture with Stable Diffusion 1.5's networks and random weights: time of its parts, and the most memory that it takes above the weights.
+"""A whole picture with Stable Diffusion 1.5's networks and random weights: time of its parts, and the most memory that
+it takes above the weights.
 
-    PYTHONPATH=build/python python benchmarks/picture.py [--steps 20] [--size 512] [--dtype f32|bf16] [--guidance sequential|batched] [--tiling]
+    PYTHONPATH=build/python python benchmarks/picture.py [--steps 20] [--size 512] [--dtype f32|bf16] [--guidance
+    sequential|batched] [--tiling]
 
-The prompt's embeds are random: tokenizing and CLIP, which runs once, are left out. "peak" is the largest resident memory of the call above that before it,
-which holds the weights in use.
+The prompt's embeds are random: tokenizing and CLIP, which runs once, are left out. "peak" is the largest resident
+memory of the call above that before it, which holds the weights in use.
 """
 
 import argparse
@@ -15,7 +17,12 @@ import time
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 import scaffolding as sf  # noqa: E402  (libgomp reads its settings while it is loaded)
-from scaffolding.diffusion import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel  # noqa: E402
+from scaffolding.diffusion import (  # noqa: E402
+    AutoencoderKL,
+    DDIMScheduler,
+    StableDiffusionPipeline,
+    UNet2DConditionModel,
+)
 
 UNET = {"sample_size": 64, "cross_attention_dim": 768}
 VAE = {
@@ -45,7 +52,9 @@ def main():
     sf.manual_seed(0)
     unet, vae = UNet2DConditionModel(**UNET).eval().to(dtype), AutoencoderKL(**VAE).eval().to(dtype)
     weights = sum(p.numel() * p.element_size() for model in (unet, vae) for p in model.parameters())
-    pipe = StableDiffusionPipeline(unet=unet, scheduler=DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False), vae=vae)
+    pipe = StableDiffusionPipeline(
+        unet=unet, scheduler=DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False), vae=vae
+    )
     pipe.set_progress_bar_config(disable=True)
     if o.tiling:
         vae.enable_tiling()
@@ -66,8 +75,14 @@ def main():
     )
     done = time.perf_counter()
     each = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else ends[0] - began
-    print(f"{o.size}x{o.size}, {o.steps} steps, {o.dtype}, {o.guidance} guidance: {done - began:.1f} s ({each:.2f} s a step, decoding {done - ends[-1]:.1f} s)")
-    print(f"weights {weights / 1e6:.0f} MB, resident before {before / 1e6:.0f} MB, peak above that {(status('VmHWM') - before) / 1e6:.0f} MB")
+    print(
+        f"{o.size}x{o.size}, {o.steps} steps, {o.dtype}, {o.guidance} guidance: {done - began:.1f} s ({each:.2f} s a "
+        f"step, decoding {done - ends[-1]:.1f} s)"
+    )
+    print(
+        f"weights {weights / 1e6:.0f} MB, resident before {before / 1e6:.0f} MB, peak above that "
+        f"{(status('VmHWM') - before) / 1e6:.0f} MB"
+    )
 
 
 if __name__ == "__main__":

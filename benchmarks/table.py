@@ -2,9 +2,10 @@
 
     python benchmarks/table.py build [--torch-python PYTHON] [--filter TEXT] [--threads N] [--rounds N] [--quick]
 
-Row by row, each program in turn and several rounds of it, so that what else the machine does falls on all alike; medians of
-the rounds. "peak" is what a loop of multiply-adds or a memcpy of the same bytes reaches in the same process between the
-row's samples, in wall time; "(cpu)" says the same per second of processor time, which other programs disturb less.
+Row by row, each program in turn and several rounds of it, so that what else the machine does falls on all alike;
+medians of the rounds. "peak" is what a loop of multiply-adds or a memcpy of the same bytes reaches in the same process
+between the row's samples, in wall time; "(cpu)" says the same per second of processor time,
+which other programs disturb less.
 "met" says "yes" where both reach the goal, "wall" or "cpu" where one does: the machine was not quiet then.
 """
 
@@ -32,7 +33,13 @@ class Program:
 
     def ask(self, name):
         if self.process is None:
-            self.process = subprocess.Popen([*self.command, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment)
+            self.process = subprocess.Popen(
+                [*self.command, "--serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=self.environment,
+            )
         self.process.stdin.write(name + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -64,7 +71,9 @@ def judge(ours, peer):
     if goal == "seconds":
         return f"<= {duration(value)}", met(ours["wall"] <= value, ours["cpu"] <= value)
     if goal == "speedup":
-        return f">= {value:g} x peer", met(peer["wall"] >= value * ours["wall"], peer["cpu"] >= value * ours["cpu"]) if peer else "?"
+        return f">= {value:g} x peer", met(
+            peer["wall"] >= value * ours["wall"], peer["cpu"] >= value * ours["cpu"]
+        ) if peer else "?"
     if goal == "peer_bytes":
         return "<= peer", met(ours["bytes"] <= peer["bytes"], True) if peer else "?"
     if goal == "bytes":
@@ -100,14 +109,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=pathlib.Path, help="build folder with scaffolding_bench (and python/scaffolding)")
     parser.add_argument("--python", default=sys.executable, help="a Python that imports scaffolding")
-    parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON", sys.executable), help="a Python that has torch, where there is one")
+    parser.add_argument(
+        "--torch-python",
+        default=os.environ.get("TORCH_PYTHON", sys.executable),
+        help="a Python that has torch, where there is one",
+    )
     parser.add_argument("--filter", default="", help="only rows whose names contain this")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="each row once, heavy rows not at all: do the programs run?")
+    parser.add_argument(
+        "--quick", action="store_true", help="each row once, heavy rows not at all: do the programs run?"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write all answers to this file too")
     options = parser.parse_args()
-    arguments = ["--threads", str(options.threads), "--filter", options.filter, "--repeats", "3"] + (["--quick"] if options.quick else [])
+    arguments = ["--threads", str(options.threads), "--filter", options.filter, "--repeats", "3"] + (
+        ["--quick"] if options.quick else []
+    )
     bench = options.build / "scaffolding_bench"
     waits = {"GOMP_SPINCOUNT": "2000"} | os.environ  # what the Python package sets for itself
     own = [Program([bench], arguments, waits)]
@@ -124,7 +141,9 @@ def main():
             print(f"without the {names}: {error}", file=sys.stderr)
             own.append(None)
     *programs, peer = own
-    peaks = subprocess.run([bench, "--peaks", *arguments], capture_output=True, text=True, check=True).stdout.splitlines()
+    peaks = subprocess.run(
+        [bench, "--peaks", *arguments], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for peak in map(json.loads, peaks):
         print("  ".join(f"{k} {v / 1e9:.1f} G" if k.endswith("second") else f"{v}" for k, v in peak.items()))
 
@@ -142,7 +161,11 @@ def main():
             print(f"{len(lines) - 1:3d}  " + "  ".join(filter(None, lines[-1])), file=sys.stderr)
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:
-        print("  ".join(cell.ljust(w) if i in (0, 7) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip())
+        print(
+            "  ".join(
+                cell.ljust(w) if i in (0, 7) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))
+            ).rstrip()
+        )
     if options.json:
         options.json.write_text(json.dumps(log, indent=1) + "\n")
 

@@ -1,4 +1,6 @@
-"""The rows of scaffolding_bench in PyTorch, each as a user who knows PyTorch would write it. Needs torch; see serve.py."""
+"""The rows of scaffolding_bench in PyTorch, each as a user who knows PyTorch would write it. Needs torch;
+see serve.py.
+"""
 
 import importlib.util
 import itertools
@@ -67,7 +69,9 @@ def clip(dtype):
 
 
 def in_turn(prepare, numel, dtype):
-    """Calls on arrays that fill four times the last cache, each holding its output: what scaffolding_bench does for such rows (bench.h)."""
+    """Calls on arrays that fill four times the last cache, each holding its output:
+    what scaffolding_bench does for such rows (bench.h).
+    """
     cold = min(4 * max(os.sysconf(LEVEL3_CACHE_SIZE), 32 << 20), 1 << 30)
     calls = [prepare() for _ in range(1 if QUICK else max(2, -(-cold // (2 * numel * dtype.itemsize))))]
     outputs, order = [None] * len(calls), itertools.count()
@@ -116,7 +120,9 @@ def gate(dtype, compiled):
 
 
 def mlp(dtype):
-    x, w1, b1, w2, b2 = (random(*shape, dtype=dtype, grad=True) for shape in ((512, 384), (1536, 384), (1536,), (384, 1536), (384,)))
+    x, w1, b1, w2, b2 = (
+        random(*shape, dtype=dtype, grad=True) for shape in ((512, 384), (1536, 384), (1536,), (384, 1536), (384,))
+    )
     return lambda: F.linear(F.gelu(F.linear(x, w1, b1), approximate="tanh"), w2, b2).sum().backward()
 
 
@@ -179,7 +185,11 @@ def sizes_of_50_million():
 
 row("AdamW 50M f32", lambda: optimizer(torch.optim.AdamW, torch.float32, sizes_of_50_million()))
 row("SGD momentum 50M f32", lambda: optimizer(torch.optim.SGD, torch.float32, sizes_of_50_million(), momentum=0.9))
-row("AdamW step of 4 small tensors, Python", lambda: optimizer(torch.optim.AdamW, torch.float32, [(64, 32), (64,), (10, 64), (10,)]), threads=1)
+row(
+    "AdamW step of 4 small tensors, Python",
+    lambda: optimizer(torch.optim.AdamW, torch.float32, [(64, 32), (64,), (10, 64), (10,)]),
+    threads=1,
+)
 if importlib.util.find_spec("transformers"):
     for tag, dtype in DTYPES.items():
         row(f"CLIP ViT-L [2,77] {tag}", lambda t=dtype: clip(t))

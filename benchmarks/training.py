@@ -1,7 +1,8 @@
-"""Training steps through modules and optimizer objects in Python: the same text for the package and for PyTorch. See serve.py.
+"""Training steps through modules and optimizer objects in Python: the same text for the package and for PyTorch. See
+serve.py.
 
-`rows(torch)` takes either module. Peak memory is what a fresh interpreter's resident memory grew to over that after the imports, in three steps.
-"""
+`rows(torch)` takes either module. Peak memory is what a fresh interpreter's resident memory grew to over that after the
+imports, in three steps."""
 
 import importlib
 import pathlib
@@ -36,7 +37,9 @@ def mlp_step(torch):
             return self.fc2(torch.nn.functional.silu(self.fc1(x)))
 
     model = MLP()
-    return step_of(torch, model, torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01), torch.randn(32, 256))
+    return step_of(
+        torch, model, torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01), torch.randn(32, 256)
+    )
 
 
 def resnet_step(torch, small_images):
@@ -62,7 +65,9 @@ def resident(field):
 
 def memory_of_resnet(torch, small_images):
     text = f"import training; training.report_memory({torch.__name__!r}, {small_images})"
-    result = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=pathlib.Path(__file__).parent)
+    result = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=pathlib.Path(__file__).parent
+    )
     return {"bytes": int(result.stdout)}
 
 

@@ -1,11 +1,12 @@
-"""The UNet of Stable Diffusion beside diffusers' where that is installed: a pass of Stable Diffusion 1.5, and a training step of a smaller one.
+"""The UNet of Stable Diffusion beside diffusers' where that is installed: a pass of Stable Diffusion 1.5, and a
+training step of a smaller one.
 
     PYTHONPATH=build/python python benchmarks/unet.py [--torch-python PYTHON] [--rounds N] [--threads N] [--row TEXT]
 
-Rows: "pass" is one sample at 64x64 latents, in float32 and bfloat16; "train" is forward, backward and AdamW of 50 million parameters, 8 samples at 32x32
-latents in float32. Weights are random. Each measurement is in a process of its own, in turn, and the best of the rounds counts. "cpu" is processor
-time over threads, which other programs disturb less than time on the clock. OMP_WAIT_POLICY is passive for both, or waiting threads would count as work.
-"""
+Rows: "pass" is one sample at 64x64 latents, in float32 and bfloat16; "train" is forward, backward and AdamW of 50
+million parameters, 8 samples at 32x32 latents in float32. Weights are random. Each measurement is in a process of its
+own, in turn, and the best of the rounds counts. "cpu" is processor time over threads, which other programs disturb less
+than time on the clock. OMP_WAIT_POLICY is passive for both, or waiting threads would count as work."""
 
 import argparse
 import json
@@ -58,7 +59,9 @@ def child(which, row, threads):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch and diffusers")
+    parser.add_argument(
+        "--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch and diffusers"
+    )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--row", default="", help="only rows whose name has this in it")
@@ -73,11 +76,21 @@ def main():
         for _ in range(options.rounds):
             for which, python in programs.items():
                 command = [python, __file__, "--threads", str(options.threads), "--child", which, row]
-                result = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+                result = json.loads(
+                    subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1]
+                )
                 best[which] = {k: min(v, best.get(which, result)[k]) for k, v in result.items()}
         for which, b in best.items():
-            share = f", {100 * b['cpu'] / best['torch']['cpu']:.0f} % of torch's processor time" if which == "ours" and "torch" in best else ""
-            print(f"{row:10} {which:6} wall {b['wall']:.2f} s, cpu {b['cpu']:.2f} s, {b['parameters'] / 1e6:.0f} million parameters{share}", flush=True)
+            share = (
+                f", {100 * b['cpu'] / best['torch']['cpu']:.0f} % of torch's processor time"
+                if which == "ours" and "torch" in best
+                else ""
+            )
+            print(
+                f"{row:10} {which:6} wall {b['wall']:.2f} s, cpu {b['cpu']:.2f} s, {b['parameters'] / 1e6:.0f} "
+                f"million parameters{share}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""The autoencoder of Stable Diffusion decoding 64x64 latents to 512x512 pixels: time and peak memory, beside diffusers where it is installed.
+"""The autoencoder of Stable Diffusion decoding 64x64 latents to 512x512 pixels: time and peak memory, beside diffusers
+where it is installed.
 
-    PYTHONPATH=build/python python benchmarks/vae.py [--torch-python PYTHON] [--rounds N] [--threads N] [--dtype f32] [--latents 64]
+    PYTHONPATH=build/python python benchmarks/vae.py [--torch-python PYTHON] [--rounds N] [--threads N] [--dtype f32]
+    [--latents 64]
 
-Each measurement is in a process of its own, in turn, and the best of the rounds counts. "cpu" is processor time over threads, which other programs
-disturb less than time on the clock. "peak" is the largest resident memory during a decode above that before it, which holds the weights. "floor" is
-what the multiplications would take at the machine's peak, without Winograd's savings; it is measured by benchmarks/table.py's loop, or given by --gflops.
-"""
+Each measurement is in a process of its own, in turn, and the best of the rounds counts. "cpu" is processor time over
+threads, which other programs disturb less than time on the clock. "peak" is the largest resident memory during a decode
+above that before it, which holds the weights. "floor" is what the multiplications would take at the machine's peak,
+without Winograd's savings; it is measured by benchmarks/table.py's loop, or given by --gflops."""
 
 import argparse
 import gc
@@ -55,7 +57,11 @@ def child(which, latents, dtype, threads):
         before, start, start_cpu = status("VmRSS"), time.perf_counter(), time.process_time()
         with lib.no_grad():
             picture = model.decode(z).sample
-        now = {"wall": time.perf_counter() - start, "cpu": (time.process_time() - start_cpu) / threads, "peak": status("VmHWM") - before}
+        now = {
+            "wall": time.perf_counter() - start,
+            "cpu": (time.process_time() - start_cpu) / threads,
+            "peak": status("VmHWM") - before,
+        }
         best = {k: max(v, best.get(k, 0)) if k == "peak" else min(v, best.get(k, v)) for k, v in now.items()}
         del picture
     print(json.dumps(best | {"weights": before}))
@@ -63,7 +69,9 @@ def child(which, latents, dtype, threads):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch and diffusers")
+    parser.add_argument(
+        "--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch and diffusers"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
@@ -82,9 +90,24 @@ def main():
     found = {}
     for _ in range(options.rounds):
         for name, python in programs.items():
-            command = [python, __file__, "--child", name, "--latents", str(options.latents), "--dtype", options.dtype, "--threads", str(options.threads)]
+            command = [
+                python,
+                __file__,
+                "--child",
+                name,
+                "--latents",
+                str(options.latents),
+                "--dtype",
+                options.dtype,
+                "--threads",
+                str(options.threads),
+            ]
             environment = os.environ | {"OMP_NUM_THREADS": str(options.threads), "OMP_WAIT_POLICY": "PASSIVE"}
-            answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.splitlines()[-1])
+            answer = json.loads(
+                subprocess.run(
+                    command, check=True, capture_output=True, text=True, env=environment
+                ).stdout.splitlines()[-1]
+            )
             for key, value in answer.items():
                 found.setdefault(name, {}).setdefault(key, []).append(value)
     print(f"decode {options.latents}x{options.latents} latents, {options.dtype}, {options.threads} threads")
@@ -96,7 +119,10 @@ def main():
     for name in ("ours", "ours tiled"):
         if name in found and name.replace("ours", "torch") in found:
             ours, torch = found[name], found[name.replace("ours", "torch")]
-            print(f"{name} / torch: wall {min(ours['wall']) / min(torch['wall']):.2f}, cpu {min(ours['cpu']) / min(torch['cpu']):.2f}")
+            print(
+                f"{name} / torch: wall {min(ours['wall']) / min(torch['wall']):.2f}, cpu "
+                f"{min(ours['cpu']) / min(torch['cpu']):.2f}"
+            )
 
 
 if __name__ == "__main__":

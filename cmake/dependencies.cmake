@@ -2,8 +2,8 @@
 find_package(OpenMP REQUIRED)
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.9 REQUIRED)   # headers only, private to .cpp files
-find_package(ZLIB REQUIRED)                # private to .cpp files: deflated entries of zip archives, and their checksums
-find_package(Eigen3 REQUIRED NO_MODULE)    # headers only, private to train/evaluation/symmetric_matrix.cpp
+find_package(ZLIB REQUIRED)   # private to .cpp files: deflated entries of zip archives, and their checksums
+find_package(Eigen3 REQUIRED NO_MODULE)   # headers only, private to train/evaluation/symmetric_matrix.cpp
 option(SF_ONEDNN "Use oneDNN (libdnnl) for GEMM and convolution where it is found" ON)
 if(SF_ONEDNN)
   # The library itself before its CMake package: Debian's asks for OpenCL's headers, which nothing here uses.
@@ -11,7 +11,8 @@ if(SF_ONEDNN)
   find_path(SF_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
   if(SF_DNNL_LIBRARY AND SF_DNNL_INCLUDE)
     add_library(DNNL::dnnl UNKNOWN IMPORTED)
-    set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${SF_DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${SF_DNNL_INCLUDE})
+    set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${SF_DNNL_LIBRARY}
+                          INTERFACE_INCLUDE_DIRECTORIES ${SF_DNNL_INCLUDE})
   else()
     find_package(dnnl CONFIG QUIET)
   endif()
@@ -22,7 +23,8 @@ if(SF_ONEDNN)
 endif()
 # Pictures: each format is part of the default build and can be left out; reading one then says so.
 set(sf_image_libraries "")
-foreach(format "PNG;png;png.h;libpng-dev" "JPEG;jpeg;jpeglib.h;libjpeg62-turbo-dev" "WEBP;webp;webp/decode.h;libwebp-dev")
+foreach(format "PNG;png;png.h;libpng-dev" "JPEG;jpeg;jpeglib.h;libjpeg62-turbo-dev"
+        "WEBP;webp;webp/decode.h;libwebp-dev")
   list(GET format 0 upper)
   list(GET format 1 library)
   list(GET format 2 header)
@@ -32,7 +34,8 @@ foreach(format "PNG;png;png.h;libpng-dev" "JPEG;jpeg;jpeglib.h;libjpeg62-turbo-d
     find_library(SF_${upper}_LIBRARY ${library})
     find_path(SF_${upper}_INCLUDE ${header})
     if(NOT SF_${upper}_LIBRARY OR NOT SF_${upper}_INCLUDE)
-      message(FATAL_ERROR "lib${library} not found: install it (Debian: ${package}), or build without ${upper} pictures by -DSF_${upper}=OFF")
+      message(FATAL_ERROR "lib${library} not found: install it (Debian: ${package}), "
+                          "or build without ${upper} pictures by -DSF_${upper}=OFF")
     endif()
     add_library(sf_${library} INTERFACE)
     target_include_directories(sf_${library} SYSTEM INTERFACE ${SF_${upper}_INCLUDE})
@@ -91,7 +94,8 @@ if(SF_CURL)
   find_path(SF_CURL_INCLUDE curl/curl.h)
   if(NOT SF_CURL_INCLUDE)
     set(SF_CURL OFF)
-    message(STATUS "libcurl's header not found: models are found in the hub's cache, and nothing is downloaded (Debian: libcurl4-openssl-dev)")
+    message(STATUS "libcurl's header not found: models are found in the hub's cache, and nothing is downloaded "
+                   "(Debian: libcurl4-openssl-dev)")
   endif()
 endif()
 find_program(SF_CCACHE ccache)

@@ -1,4 +1,5 @@
-# scaffolding/models/configs/*.json as text in the library, so that known models are recognised without any file beside it.
+# scaffolding/models/configs/*.json as text in the library, so that known models are recognised without any file beside
+# it.
 file(GLOB sf_configs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/models/configs/*.json)
 set(sf_config_entries "")
 foreach(file ${sf_configs})

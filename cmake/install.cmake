@@ -25,19 +25,22 @@ foreach(header ${sf_headers})
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT development)
 endforeach()
-install(EXPORT scaffoldingTargets NAMESPACE scaffolding:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
+install(EXPORT scaffoldingTargets NAMESPACE scaffolding::
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
 configure_package_config_file(cmake/scaffoldingConfig.cmake.in ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/scaffoldingConfig.cmake ${PROJECT_BINARY_DIR}/scaffoldingConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/scaffolding COMPONENT development)
 if(TARGET scaffolding_cuda)
-  install(TARGETS scaffolding_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)   # where the core library looks for it
+  # Where the core library looks for it.
+  install(TARGETS scaffolding_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 endif()
 if(TARGET scaffolding_program)
   install(TARGETS scaffolding_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endif()
-# The model that comes with the program: io/hub/shipped_models.cpp looks for it beside the library, in a build folder too.
+# The model that comes with the program: io/hub/shipped_models.cpp looks for it beside the library,
+# in a build folder too.
 install(DIRECTORY models/emoji-128 DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding/models COMPONENT runtime)
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/scaffolding)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${PROJECT_BINARY_DIR}/share/scaffolding/models SYMBOLIC)

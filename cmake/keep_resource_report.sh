@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs a compiler and keeps what ptxas says of each kernel (registers, shared memory, spills) beside the object, as OBJECT.resources: the build stays quiet,
-# and tests/test_cuda_library.py reads it. Outside ccache, which repeats a compiler's messages with the object that it kept.
+# Runs a compiler and keeps what ptxas says of each kernel (registers, shared memory, spills) beside the object, as
+# OBJECT.resources: the build stays quiet, and tests/test_cuda_library.py reads it. Outside ccache, which repeats a
+# compiler's messages with the object that it kept.
 object=
 previous=
 for argument; do

@@ -1,11 +1,14 @@
-# `cpack -G DEB` in a build folder (`make deb`): one Debian package with the program, the library, its headers and the model.
-# The libraries that it needs are asked of the binaries (dpkg-shlibdeps); libcurl is loaded at run time, for downloads alone.
+# `cpack -G DEB` in a build folder (`make deb`): one Debian package with the program, the library, its headers and the
+# model. The libraries that it needs are asked of the binaries (dpkg-shlibdeps); libcurl is loaded at run time, for
+# downloads alone.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME scaffolding)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_CONTACT "The authors of Scaffolding <scaffolding@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "deep learning for diffusion models: program, library and a small model")
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Scaffolding trains and runs diffusion models without PyTorch. The package has the program\n scaffolding, the C++ library with its headers, and a model that draws icons from words.")
+string(CONCAT CPACK_DEBIAN_PACKAGE_DESCRIPTION
+       "Scaffolding trains and runs diffusion models without PyTorch. The package has the program\n"
+       " scaffolding, the C++ library with its headers, and a model that draws icons from words.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL runtime development)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)

@@ -1,6 +1,8 @@
 # The suffix of a file says which library it goes into. A new file needs no edit here.
-#   x.cpp core · x.cpu.cpp core, once per instruction set · x.onednn.cpp core where oneDNN is · x.accelerate.cpp core on Apple
-#   x.cu, x.cuda.cpp, x.cudnn.cpp libscaffolding_cuda.so · x_test.cpp tests · x_bench.cpp benchmarks · x_fuzz.cpp fuzz targets
+#   x.cpp core · x.cpu.cpp core, once per instruction set
+#   x.onednn.cpp core where oneDNN is · x.accelerate.cpp core on Apple
+#   x.cu, x.cuda.cpp, x.cudnn.cpp libscaffolding_cuda.so
+#   x_test.cpp tests · x_bench.cpp benchmarks · x_fuzz.cpp fuzz targets
 file(GLOB_RECURSE sf_all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cpp)
 
 set(sf_cpu ${sf_all})
@@ -8,19 +10,22 @@ list(FILTER sf_cpu INCLUDE REGEX "\\.cpu\\.cpp$")
 set(sf_onednn ${sf_all})
 list(FILTER sf_onednn INCLUDE REGEX "\\.onednn\\.cpp$")
 set(sf_core ${sf_all})
-list(FILTER sf_core EXCLUDE REGEX "(/op_check\\.cpp|/[^/]*\\.[a-z0-9]+\\.cpp|_test\\.cpp|_bench\\.cpp|_fuzz\\.cpp|/backend/cuda/.*)$")
+list(FILTER sf_core EXCLUDE REGEX
+     "(/op_check\\.cpp|/[^/]*\\.[a-z0-9]+\\.cpp|_test\\.cpp|_bench\\.cpp|_fuzz\\.cpp|/backend/cuda/.*)$")
 set(sf_tests ${sf_all})
 list(FILTER sf_tests INCLUDE REGEX "(_test|_fuzz|/ops/op_check)\\.cpp$")   # the tests drive the fuzz targets too
 set(sf_benches ${sf_all})
 list(FILTER sf_benches INCLUDE REGEX "_bench\\.cpp$")
-file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cu ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp
-     ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
+file(GLOB_RECURSE sf_cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cu
+     ${PROJECT_SOURCE_DIR}/scaffolding/*.cuda.cpp ${PROJECT_SOURCE_DIR}/scaffolding/*.cudnn.cpp)
 
 add_library(sf_core OBJECT ${sf_core})
 include(cmake/embedded_configs.cmake)
 
-# Own CPU kernels, compiled once per instruction set, each in its own namespace sf::<isa>; the best supported one wins at run time.
-set(SF_ISAS "base;avx2;avx512;avx512bf16" CACHE STRING "Instruction sets to compile CPU kernels for (x86-64), or native: base and this machine's best")
+# Own CPU kernels, compiled once per instruction set, each in its own namespace sf::<isa>;
+# the best supported one wins at run time.
+set(SF_ISAS "base;avx2;avx512;avx512bf16" CACHE STRING
+    "Instruction sets to compile CPU kernels for (x86-64), or native: base and this machine's best")
 if(SF_ISAS STREQUAL "native")   # what backend/cpu/isa.cpp would choose
   set(SF_ISAS base)
   file(READ /proc/cpuinfo sf_cpuinfo LIMIT 20000)
@@ -46,16 +51,21 @@ set(isa_priority_base 0)
 set(isa_priority_avx2 1)
 set(isa_priority_avx512 2)
 set(isa_priority_avx512bf16 3)
-if(NOT avx512 IN_LIST SF_ISAS)   # float32 kernels that avx512bf16 has nothing to add to are then compiled for it all the same
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_winograd.cpu.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITHOUT_AVX512)
+if(NOT avx512 IN_LIST SF_ISAS)
+  # Float32 kernels that avx512bf16 has nothing to add to are then compiled for it all the same.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/conv/conv_winograd.cpu.cpp
+                              PROPERTIES COMPILE_DEFINITIONS SF_WITHOUT_AVX512)
 endif()
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")   # eight vectors side by side, not one after the other: a chain of one is longer than what processors look ahead
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/fuse/fuse_steps.cpu.cpp PROPERTIES COMPILE_OPTIONS "-fschedule-insns;-fsched-pressure")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Eight vectors side by side, not one after the other: a chain of one is longer than what processors look ahead.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/scaffolding/ops/fuse/fuse_steps.cpu.cpp
+                              PROPERTIES COMPILE_OPTIONS "-fschedule-insns;-fsched-pressure")
 endif()
 set(sf_isa_objects "")
 foreach(isa ${SF_ISAS})
   add_library(sf_cpu_${isa} OBJECT ${sf_cpu})
-  target_compile_options(sf_cpu_${isa} PRIVATE ${isa_flags_${isa}} -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+  target_compile_options(sf_cpu_${isa} PRIVATE ${isa_flags_${isa}}
+                         -ffp-contract=fast -fno-math-errno -fno-trapping-math)
   target_compile_definitions(sf_cpu_${isa} PRIVATE SF_ISA=${isa} SF_ISA_PRIORITY=${isa_priority_${isa}})
   list(APPEND sf_isa_objects sf_cpu_${isa})
 endforeach()
@@ -69,8 +79,8 @@ endif()
 
 target_link_libraries(sf_core PRIVATE nlohmann_json::nlohmann_json ZLIB::ZLIB Eigen3::Eigen)
 
-# One shared library. Base objects come first: where two instruction sets share a weak symbol after all, the linker keeps
-# the base one (tests/check_isa_symbols.py sees to it that they do not).
+# One shared library. Base objects come first: where two instruction sets share a weak symbol after all, the linker
+# keeps the base one (tests/check_isa_symbols.py sees to it that they do not).
 add_library(scaffolding SHARED)
 add_library(scaffolding::scaffolding ALIAS scaffolding)
 foreach(part ${sf_object_libraries})
@@ -94,7 +104,8 @@ target_link_libraries(scaffolding PRIVATE ${sf_image_libraries} ${sf_text_librar
 foreach(format PNG JPEG WEBP)
   if(SF_${format})
     string(TOLOWER ${format} file)
-    set_source_files_properties(scaffolding/io/pictures/image_${file}.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITH_${format})
+    set_source_files_properties(scaffolding/io/pictures/image_${file}.cpp
+                                PROPERTIES COMPILE_DEFINITIONS SF_WITH_${format})
   endif()
 endforeach()
 set(sf_animation "")
@@ -103,10 +114,12 @@ foreach(format GIF WEBP_ANIMATION)
     list(APPEND sf_animation SF_WITH_${format})
   endif()
 endforeach()
-set_source_files_properties(scaffolding/io/pictures/animation.cpp scaffolding/io/pictures/animation_gif.cpp scaffolding/io/pictures/animation_webp.cpp
+set_source_files_properties(scaffolding/io/pictures/animation.cpp scaffolding/io/pictures/animation_gif.cpp
+                            scaffolding/io/pictures/animation_webp.cpp
                             PROPERTIES COMPILE_DEFINITIONS "${sf_animation}")
 if(SF_CURL)
-  set_source_files_properties(scaffolding/io/hub/http.cpp PROPERTIES COMPILE_DEFINITIONS SF_WITH_CURL INCLUDE_DIRECTORIES ${SF_CURL_INCLUDE})
+  set_source_files_properties(scaffolding/io/hub/http.cpp
+                              PROPERTIES COMPILE_DEFINITIONS SF_WITH_CURL INCLUDE_DIRECTORIES ${SF_CURL_INCLUDE})
 endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT SF_SANITIZE)
   target_link_options(scaffolding PRIVATE -Wl,-z,defs)   # a kernel whose table no file defines fails here, not at start

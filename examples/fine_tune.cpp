@@ -1,5 +1,6 @@
 // A text-to-image model goes on learning from captioned pictures: fine_tune MODEL PICTURES OUTPUT [resolution]
-// PICTURES: a folder with picture.txt beside picture.png, or a metadata.jsonl. One pass; train_text_to_image.cpp has what a long run wants.
+// PICTURES: a folder with picture.txt beside picture.png, or a metadata.jsonl. One pass;
+// train_text_to_image.cpp has what a long run wants.
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,8 +14,10 @@ int main(int argc, char** argv) try {
   const int64_t size = argc > 4 ? std::atoll(argv[4]) : 128;
   namespace t = sf::data::transforms;
   sf::data::ImageOptions options;
-  options.transform = t::compose({t::resize({size}), t::center_crop({size}), t::to_float(), t::normalize({0.5}, {0.5})});
-  sf::data::DataLoader loader(std::make_shared<sf::data::ImageFolder>(argv[2], options), {.batch_size = 4, .shuffle = true});
+  options.transform =
+      t::compose({t::resize({size}), t::center_crop({size}), t::to_float(), t::normalize({0.5}, {0.5})});
+  sf::data::DataLoader loader(std::make_shared<sf::data::ImageFolder>(argv[2], options),
+                              {.batch_size = 4, .shuffle = true});
 
   sf::optim::AdamW optimizer(sf::nn::parameters(unet), {.lr = 1e-4});
   unet.train();
@@ -25,7 +28,9 @@ int main(int argc, char** argv) try {
       latents = pipe.vae->scaled(pipe.vae->encode(batch.image, {}));
       text = pipe.encode_prompt({.prompt = batch.caption, .guidance_scale = 1}).prompt_embeds;
     }
-    auto model = [&](const sf::Tensor& x, const sf::Tensor& step, const sf::Tensor& condition) { return unet.forward(x, step, condition); };
+    auto model = [&](const sf::Tensor& x, const sf::Tensor& step, const sf::Tensor& condition) {
+      return unet.forward(x, step, condition);
+    };
     sf::Tensor loss = sf::diffusion::diffusion_loss(model, *noise, latents, text);
     loss.backward();
     optimizer.step();

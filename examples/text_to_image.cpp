@@ -4,7 +4,9 @@
 
 #include "scaffolding/scaffolding.h"
 
-static void print_step(int64_t step, int64_t steps) { std::printf("%lld of %lld\n", static_cast<long long>(step), static_cast<long long>(steps)); }
+static void print_step(int64_t step, int64_t steps) {
+  std::printf("%lld of %lld\n", static_cast<long long>(step), static_cast<long long>(steps));
+}
 
 int main(int argc, char** argv) try {
   if (argc < 3) return std::fprintf(stderr, "usage: text_to_image MODEL PROMPT [steps]\n"), 2;

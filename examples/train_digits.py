@@ -1,4 +1,5 @@
-"""Trains a small convolutional network to read digits that the program draws itself: a 5x7 font, shifted and covered with noise.
+"""Trains a small convolutional network to read digits that the program draws itself: a 5x7 font, shifted and covered
+with noise.
 
     python examples/train_digits.py [output_dir]
 

@@ -18,15 +18,19 @@ struct Mlp : nn::Module {
 };
 
 // z[N, 1] = sin(3 x) cos(2 y) of points [N, 2].
-static sf::Tensor surface(const sf::Tensor& points) { return sf::sin(points.narrow(1, 0, 1) * 3.0) * sf::cos(points.narrow(1, 1, 1) * 2.0); }
+static sf::Tensor surface(const sf::Tensor& points) {
+  return sf::sin(points.narrow(1, 0, 1) * 3.0) * sf::cos(points.narrow(1, 1, 1) * 2.0);
+}
 
 int main(int argc, char** argv) try {
   sf::manual_seed(0);
   sf::Tensor points = sf::rand({2048, 2}) * 2.0 - 1.0, unseen = sf::rand({512, 2}) * 2.0 - 1.0;
   Mlp net;
-  data::DataLoader loader(std::make_shared<data::TensorDataset>(points, surface(points)), {.batch_size = 64, .shuffle = true});
+  data::DataLoader loader(std::make_shared<data::TensorDataset>(points, surface(points)),
+                          {.batch_size = 64, .shuffle = true});
   optim::AdamW optimizer(nn::parameters(net), {.lr = 3e-3});
-  auto schedule = optim::get_scheduler("cosine", optimizer, {.num_warmup_steps = 20, .num_training_steps = 60 * loader.size()});
+  auto schedule =
+      optim::get_scheduler("cosine", optimizer, {.num_warmup_steps = 20, .num_training_steps = 60 * loader.size()});
   optim::EMAModel ema(nn::parameters(net), {.decay = 0.98});
 
   train::TrainerOptions options;
@@ -35,13 +39,17 @@ int main(int argc, char** argv) try {
   options.run.eval_steps = 5 * loader.size();
   options.scheduler = schedule.get();
   options.ema = &ema;
-  options.evaluate = [&] { return std::map<std::string, double>{{"error", sf::mse_loss(net(unseen), surface(unseen)).item()}}; };
+  options.evaluate = [&] {
+    return std::map<std::string, double>{{"error", sf::mse_loss(net(unseen), surface(unseen)).item()}};
+  };
   if (argc > 1) options.run.output_dir = argv[1], options.resume = "latest";
   train::Trainer trainer(
-      net, optimizer, loader, [&](data::Batch& batch) { return sf::mse_loss(net(batch.image), batch.target); }, options);
+      net, optimizer, loader, [&](data::Batch& batch) { return sf::mse_loss(net(batch.image), batch.target); },
+      options);
   train::FitResult result = trainer.fit();
   double error = trainer.state().best.at("error").lowest;
-  std::printf("%lld steps, mean squared error %.2g at points it has not seen\n", static_cast<long long>(result.step), error);
+  std::printf("%lld steps, mean squared error %.2g at points it has not seen\n", static_cast<long long>(result.step),
+              error);
   return error < 0.01 ? 0 : 1;
 } catch (const sf::Error& e) {
   std::fprintf(stderr, "train_mlp: %s\n", e.what());

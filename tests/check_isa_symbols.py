@@ -18,10 +18,13 @@ def leaks(build):
     found, objects = [], 0
     for folder in sorted(build.glob("CMakeFiles/sf_cpu_*.dir")):
         isa = folder.name.removeprefix("sf_cpu_").removesuffix(".dir")
-        own = re.compile(rf"(2sf|S_){len(isa)}{isa}")  # a template argument of that namespace makes a symbol its own, too
+        # a template argument of that namespace makes a symbol its own, too
+        own = re.compile(rf"(2sf|S_){len(isa)}{isa}")
         for path in sorted(folder.rglob("*.o")):
             objects += 1
-            for line in subprocess.run(["nm", "--defined-only", path], capture_output=True, text=True, check=True).stdout.splitlines():
+            for line in subprocess.run(
+                ["nm", "--defined-only", path], capture_output=True, text=True, check=True
+            ).stdout.splitlines():
                 kind, symbol = line.split()[-2:]
                 shared = kind.isupper() or kind in "uvw"
                 if shared and not own.search(symbol) and not symbol.startswith(("__odr_asan", "DW.ref", ".L")):

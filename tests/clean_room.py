@@ -1,11 +1,12 @@
-"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package: `make clean-room`.
+"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package:
+`make clean-room`.
 Or unpacks a Debian package and makes a picture with its program: `make deb-room`.
 
     python tests/clean_room.py dist/scaffolding-0.1.0-*.whl
     python tests/clean_room.py build-cmake/scaffolding_0.1.0_amd64.deb
 
-The environment sees no other packages and no files of the repository. Without weights in models/emoji-128 the pictures are left out, and it says so.
-"""
+The environment sees no other packages and no files of the repository. Without weights in models/emoji-128 the pictures
+are left out, and it says so."""
 
 import os
 import pathlib
@@ -33,16 +34,34 @@ assert abs((picture * 255).round() - of_the_program).max() <= 1, "the package an
 """
 
 
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SF_", "VIRTUAL_ENV", "LD_"))}
+CLEAN = {
+    name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SF_", "VIRTUAL_ENV", "LD_"))
+}
 
 
 def run(place, *command):
     print("clean-room:", *[str(c).replace(str(place), "") if len(str(c)) < 200 else "..." for c in command], flush=True)
-    subprocess.run([str(c) for c in command], check=True, cwd=place, env=CLEAN | {"HF_HUB_OFFLINE": "1", "HOME": str(place)})
+    subprocess.run(
+        [str(c) for c in command], check=True, cwd=place, env=CLEAN | {"HF_HUB_OFFLINE": "1", "HOME": str(place)}
+    )
 
 
 def make_picture(place, program):
-    run(place, program, "txt2img", "red apple, fluent 3d", "--steps", 4, "--guidance", 5, "--seed", 7, "--output", "apple.png", "--quiet")
+    run(
+        place,
+        program,
+        "txt2img",
+        "red apple, fluent 3d",
+        "--steps",
+        4,
+        "--guidance",
+        5,
+        "--seed",
+        7,
+        "--output",
+        "apple.png",
+        "--quiet",
+    )
 
 
 def check_wheel(wheel, place):
@@ -55,7 +74,12 @@ def check_wheel(wheel, place):
         sys.exit(f"clean-room: the wheel is larger than {LARGEST} bytes, the model aside")
     run(place, sys.executable, "-m", "venv", "empty")
     python, program = place / "empty/bin/python", place / "empty/bin/scaffolding"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel.resolve()], check=True, cwd=place, env=CLEAN)
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel.resolve()],
+        check=True,
+        cwd=place,
+        env=CLEAN,
+    )
     run(place, program, "version")
     if has_model:
         make_picture(place, program)
@@ -69,7 +93,11 @@ def check_debian_package(package, place):
     fields = subprocess.run(["dpkg-deb", "-f", package, "Depends"], check=True, capture_output=True, text=True).stdout
     if "libstdc++6" not in fields:
         sys.exit(f"clean-room: {package.name} does not name the libraries that it needs: Depends: {fields}")
-    for needed in ("usr/bin/scaffolding", "usr/include/scaffolding/scaffolding.h", "usr/share/man/man1/scaffolding.1.gz"):
+    for needed in (
+        "usr/bin/scaffolding",
+        "usr/include/scaffolding/scaffolding.h",
+        "usr/share/man/man1/scaffolding.1.gz",
+    ):
         if not (place / needed).exists() and not (place / needed.removesuffix(".gz")).exists():
             sys.exit(f"clean-room: {package.name} has no {needed}")
     run(place, place / "usr/bin/scaffolding", "version")

@@ -20,7 +20,9 @@ def build_dir(request):
 @pytest.fixture(scope="session")
 def program(build_dir):
     def run(*args, **options):
-        return subprocess.run([str(build_dir / "scaffolding"), *map(str, args)], capture_output=True, text=True, timeout=300, **options)
+        return subprocess.run(
+            [str(build_dir / "scaffolding"), *map(str, args)], capture_output=True, text=True, timeout=300, **options
+        )
 
     return run
 

@@ -1,4 +1,6 @@
-"""A data set of drawn squares and a recipe for a tiny model of them: what the tests of the program train, make pictures with and measure."""
+"""A data set of drawn squares and a recipe for a tiny model of them: what the tests of the program train,
+make pictures with and measure.
+"""
 
 import io
 import json
@@ -19,7 +21,13 @@ RECIPE = {
         "sample_size": 64,
         "mid_block_add_attention": False,
     },
-    "text_encoder": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu"},
+    "text_encoder": {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "hidden_act": "gelu",
+    },
     "unet": {
         "sample_size": 8,
         "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
@@ -38,8 +46,22 @@ RECIPE = {
         "timestep_spacing": "trailing",
         "clip_sample": False,
     },
-    "autoencoder_training": {"max_steps": 4, "batch_size": 4, "warmup_steps": 1, "checkpointing_steps": 2, "logging_steps": 1, "num_workers": 0},
-    "text_encoder_training": {"max_steps": 4, "batch_size": 4, "warmup_steps": 1, "checkpointing_steps": 2, "logging_steps": 1, "num_workers": 0},
+    "autoencoder_training": {
+        "max_steps": 4,
+        "batch_size": 4,
+        "warmup_steps": 1,
+        "checkpointing_steps": 2,
+        "logging_steps": 1,
+        "num_workers": 0,
+    },
+    "text_encoder_training": {
+        "max_steps": 4,
+        "batch_size": 4,
+        "warmup_steps": 1,
+        "checkpointing_steps": 2,
+        "logging_steps": 1,
+        "num_workers": 0,
+    },
     "denoiser_training": {
         "max_steps": 6,
         "batch_size": 4,
@@ -55,8 +77,8 @@ RECIPE = {
 
 
 def draw_icons(folder, name="icons.tar", styles=("flat",), heldout=()):
-    """A tar of squares of three colours and sizes on transparent ground, and their metadata.jsonl. "striped": every other row is darker. heldout: the
-    names of files whose split is heldout_combo."""
+    """A tar of squares of three colours and sizes on transparent ground, and their metadata.jsonl. "striped": every
+    other row is darker. heldout: the names of files whose split is heldout_combo."""
     rows, pictures = [], {}
     for style in styles:
         for colour, rgb in {"red": (220, 30, 30), "green": (30, 160, 60), "blue": (30, 60, 220)}.items():
@@ -72,7 +94,16 @@ def draw_icons(folder, name="icons.tar", styles=("flat",), heldout=()):
                 sf.io.write_image(str(path), picture)
                 pictures[file] = path.read_bytes()
                 split = "heldout_combo" if file in heldout else "train"
-                rows.append({"file_name": file, "caption": f"{colour} square", "keywords": [colour, "box"], "style": style, "split": split, "group": colour})
+                rows.append(
+                    {
+                        "file_name": file,
+                        "caption": f"{colour} square",
+                        "keywords": [colour, "box"],
+                        "style": style,
+                        "split": split,
+                        "group": colour,
+                    }
+                )
     pictures["metadata.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows).encode()
     with tarfile.open(folder / name, "w", format=tarfile.USTAR_FORMAT) as tar:
         for file, data in pictures.items():

@@ -5,4 +5,5 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
-SHARED = pathlib.Path(os.environ.get("SF_SHARED_DATA", ROOT.parent / "shared" / "data"))  # data sets that are not in the repository
+# data sets that are not in the repository
+SHARED = pathlib.Path(os.environ.get("SF_SHARED_DATA", ROOT.parent / "shared" / "data"))

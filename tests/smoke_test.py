@@ -1,4 +1,6 @@
-"""An end-to-end check of every major part: PYTHONPATH=. python tests/smoke_test.py, or pytest. Some seconds; prints a line per part."""
+"""An end-to-end check of every major part: PYTHONPATH=. python tests/smoke_test.py, or pytest. Some seconds;
+prints a line per part.
+"""
 
 import math
 import sys
@@ -44,7 +46,9 @@ def test_autograd():
 
 def test_functional():
     x = sf.randn(4, 10)
-    assert F.softmax(x, dim=-1).sum(-1).allclose(sf.ones(4)) and F.log_softmax(x, -1).allclose(F.softmax(x, -1).log(), atol=1e-5)
+    assert F.softmax(x, dim=-1).sum(-1).allclose(sf.ones(4)) and F.log_softmax(x, -1).allclose(
+        F.softmax(x, -1).log(), atol=1e-5
+    )
     assert F.cross_entropy(sf.zeros(3, 10), sf.tensor([1, 2, 3])).item() - math.log(10) < 1e-6
     assert F.layer_norm(x, (10,)).mean(-1).abs().max().item() < 1e-5
     q = sf.randn(1, 2, 5, 8)
@@ -96,7 +100,9 @@ def test_training():
 
 
 def test_convolutions():
-    assert nn.Conv1d(2, 3, 3)(sf.randn(1, 2, 9)).shape == (1, 3, 7) and nn.Conv3d(2, 3, 3)(sf.randn(1, 2, 4, 4, 4)).shape == (1, 3, 2, 2, 2)
+    assert nn.Conv1d(2, 3, 3)(sf.randn(1, 2, 9)).shape == (1, 3, 7) and nn.Conv3d(2, 3, 3)(
+        sf.randn(1, 2, 4, 4, 4)
+    ).shape == (1, 3, 2, 2, 2)
     assert nn.ConvTranspose2d(4, 2, 2, stride=2)(sf.randn(1, 4, 3, 3)).shape == (1, 2, 6, 6)
     x = sf.randn(1, 2, 5, 5)
     assert F.conv2d(x, sf.ones(1, 2, 5, 5)).item() - x.sum().item() < 1e-4
@@ -106,7 +112,10 @@ def test_devices():
     import scaffolding.backends.cuda as cuda
     import scaffolding.backends.mps as mps
 
-    print(f"    cuda: {'yes' if cuda.is_available() else 'no'}, mps: {'yes' if mps.is_available() else 'no'}, {sf.get_num_threads()} threads")
+    print(
+        f"    cuda: {'yes' if cuda.is_available() else 'no'}, mps: {'yes' if mps.is_available() else 'no'}, "
+        f"{sf.get_num_threads()} threads"
+    )
     x = sf.randn(16, 16)
     for device in ["cpu"] + ["cuda"] * cuda.is_available() + ["mps"] * mps.is_available():
         y = x.to(device)

@@ -55,7 +55,10 @@ def test_the_program_times_a_model(build_dir):
         # The work as the ops define it, whatever kernels run.
         assert abs(float(re.search(r"([\d.]+) GFLOP at", text)[1]) - 2.3) < 0.2, text
         weights, above, resident = map(
-            int, re.search(r"weights (\d+) MB, at most (\d+) MB of tensors above them; the process held at most (\d+) MB", text).groups()
+            int,
+            re.search(
+                r"weights (\d+) MB, at most (\d+) MB of tensors above them; the process held at most (\d+) MB", text
+            ).groups(),
         )
         assert weights == {"f32": 5, "bf16": 2}[dtype] and 0 < above < 20 and weights + above < resident < 500
         assert re.search(r"gemm \S+ +\d+ .*%", text) and "between kernels" in text
@@ -67,7 +70,12 @@ def test_the_program_times_a_model(build_dir):
 def test_both_ways_of_multiplying_bfloat16(build_dir, by_dot_products):
     """A processor takes the faster one; each must be right on all that have it."""
     tests = "--gtest_filter=*conv*:*linear*:*matmul*:*attention*:*addmm*"
-    subprocess.run([build_dir / "scaffolding_tests", tests], env=os.environ | {"SF_BF16_DOT": by_dot_products}, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [build_dir / "scaffolding_tests", tests],
+        env=os.environ | {"SF_BF16_DOT": by_dot_products},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def test_one_version_everywhere(build_dir):

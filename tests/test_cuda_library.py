@@ -1,4 +1,6 @@
-"""libscaffolding_cuda.so on a machine without a GPU: what is in it, what it needs, what it says. Nothing here runs a kernel."""
+"""libscaffolding_cuda.so on a machine without a GPU: what is in it, what it needs, what it says.
+Nothing here runs a kernel.
+"""
 
 import dataclasses
 import os
@@ -30,7 +32,8 @@ def architectures(library):
     section = re.search(r"\.nv_fatbin\s+\S+\s+\S+\s+(\S+)\s+(\S+)", output("readelf", "-SW", library))
     offset, size = int(section[1], 16), int(section[2], 16)
     data, found, at = library.read_bytes()[offset : offset + size], set(), 0
-    while (at := data.find(b"\x50\xed\x55\xba", at)) >= 0:  # a container: magic, version, bytes of the header, bytes of the entries
+    # a container: magic, version, bytes of the header, bytes of the entries
+    while (at := data.find(b"\x50\xed\x55\xba", at)) >= 0:
         header, length = struct.unpack_from("<HQ", data, at + 6)
         entry, end = at + header, at + header + length
         while entry < end:
@@ -45,7 +48,9 @@ def architectures(library):
 def test_there_is_machine_code_for_each_gpu_that_was_asked_for(build_dir, library):
     asked = re.search(r"SF_CUDA_ARCHS:\w+=(.*)", (build_dir / "CMakeCache.txt").read_text())[1]
     asked = "80;86;89;90a;100;120" if asked == "release" else asked
-    assert architectures(library) == {int(re.match(r"\d+", a)[0]) for a in asked.split(";") if not a.endswith("-virtual")}
+    assert architectures(library) == {
+        int(re.match(r"\d+", a)[0]) for a in asked.split(";") if not a.endswith("-virtual")
+    }
 
 
 def test_the_library_of_all_gpus_is_small_enough_for_a_package(library):
@@ -64,7 +69,9 @@ def test_neither_library_needs_the_driver_or_the_toolkit_to_load(build_dir, libr
     undefined = [line.split()[-1] for line in output("nm", "-D", "--undefined-only", library).split("\n") if line]
     assert not [s for s in undefined if re.match(r"cu[A-Z]|cuda[A-Z]|__cuda", s)]
     exported = [line.split()[-1] for line in output("nm", "-D", "--defined-only", library).split("\n") if line]
-    assert not [s for s in exported if re.match(r"cu[A-Z]|cuda[A-Z]", s)], "a second CUDA runtime of the process would meet this one"
+    assert not [
+        s for s in exported if re.match(r"cu[A-Z]|cuda[A-Z]", s)
+    ], "a second CUDA runtime of the process would meet this one"
 
 
 def test_a_missing_driver_is_named(build_dir, library, tmp_path):
@@ -100,13 +107,18 @@ def kernels(build_dir, library):
     """Every kernel, from the reports that cmake/keep_resource_report.sh kept."""
     pattern = (
         r"Compiling entry function '(\S+)' for '(\w+)'\n(?:ptxas info +: Function properties for \S+\n)?"
-        r" +(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\nptxas info +: Used (\d+) registers(.*)"
+        r" +(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\nptxas info +: Used (\d+) "
+        r"registers(.*)"
     )
     found = []
     for report in (build_dir / "CMakeFiles" / "scaffolding_cuda.dir").rglob("*.resources"):
         for name, arch, stack, stores, loads, registers, rest in re.findall(pattern, report.read_text()):
             shared = re.search(r"(\d+) bytes smem", rest)
-            found.append(Kernel(name, arch, int(stack), int(stores) + int(loads), int(registers), int(shared[1]) if shared else 0))
+            found.append(
+                Kernel(
+                    name, arch, int(stack), int(stores) + int(loads), int(registers), int(shared[1]) if shared else 0
+                )
+            )
     names = output("c++filt", input="\n".join(k.name for k in found)).split("\n")
     for kernel, name in zip(found, names):
         kernel.name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
@@ -134,11 +146,15 @@ def test_every_kernel_fits_the_block_that_it_is_launched_with(kernels):
     for k in kernels:
         registers = -(-k.registers // 8) * 8 * threads_of(k.name)  # given out in eights a thread
         if registers > 65536 or k.shared > 48 << 10:
-            wrong.append(f"{k.name} for {k.arch}: {k.registers} registers in blocks of {threads_of(k.name)}, {k.shared} bytes of shared memory")
+            wrong.append(
+                f"{k.name} for {k.arch}: {k.registers} registers in blocks of {threads_of(k.name)}, {k.shared} bytes "
+                "of shared memory"
+            )
     assert not wrong, "\n".join(wrong)
 
 
-# Kernels that keep more than eight registers in local memory, bytes of a thread at most: CUDA's own reduction of large angles, then ours, each a loss of speed.
+# Kernels that keep more than eight registers in local memory, bytes of a thread at most: CUDA's own reduction of large
+# angles, then ours, each a loss of speed.
 LOCAL_MEMORY = {
     "sin_fn": 40,
     "cos_fn": 40,
@@ -152,5 +168,9 @@ def test_no_kernel_but_those_known_uses_local_memory(kernels):
     def known(k):
         return max((most for name, most in LOCAL_MEMORY.items() if name in k.name), default=32)
 
-    wrong = [f"{k.name} for {k.arch}: {k.stack} bytes of stack, {k.spills} of spills" for k in kernels if k.stack > known(k) and "cub::" not in k.name]
+    wrong = [
+        f"{k.name} for {k.arch}: {k.stack} bytes of stack, {k.spills} of spills"
+        for k in kernels
+        if k.stack > known(k) and "cub::" not in k.name
+    ]
     assert not wrong, "\n".join(wrong)

@@ -1,8 +1,10 @@
-"""What the documents and tools say holds: their programs run and print what they say, tools/new_op.py and tools/new_model.py write files that compile.
+"""What the documents and tools say holds: their programs run and print what they say, tools/new_op.py and
+tools/new_model.py write files that compile.
 
-Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny random networks, `pictures`, a folder of
-captioned pictures, and `sea.png`, a mask. A block of text after a program is what it prints; `...` stands for anything. `<!-- not run: why -->` before a
-program skips it. A shell program that calls a tool of the repository finds the tools and the files that they change.
+Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny
+random networks, `pictures`, a folder of captioned pictures, and `sea.png`, a mask. A block of text after a program is
+what it prints; `...` stands for anything. `<!-- not run: why -->` before a program skips it. A shell program that calls
+a tool of the repository finds the tools and the files that they change.
 """
 
 import os
@@ -17,7 +19,9 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<why>.*?) -->\n)?```(?P<language>\w+)\n(?P<program>.*?)^```\n(?:\n```text\n(?P<prints>.*?)^```)?", re.MULTILINE | re.DOTALL
+    r"^(?:<!-- not run: (?P<why>.*?) "
+    r"-->\n)?```(?P<language>\w+)\n(?P<program>.*?)^```\n(?:\n```text\n(?P<prints>.*?)^```)?",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -31,7 +35,13 @@ def blocks(document, language):
 
 def save_tiny_pipeline(folder):
     import scaffolding as sf
-    from scaffolding.diffusion import AutoencoderKL, CLIPTextModel, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+    from scaffolding.diffusion import (
+        AutoencoderKL,
+        CLIPTextModel,
+        DDIMScheduler,
+        StableDiffusionPipeline,
+        UNet2DConditionModel,
+    )
 
     sf.manual_seed(0)
     tokenizer = sf.tokenizers.train_bpe(["a lighthouse at dusk, in oil", "in watercolour"], vocab_size=530)
@@ -45,7 +55,13 @@ def save_tiny_pipeline(folder):
             sample_size=64,
         ),
         text_encoder=CLIPTextModel(
-            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, hidden_act="gelu", **ends
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            hidden_act="gelu",
+            **ends,
         ),
         tokenizer=tokenizer,
         unet=UNet2DConditionModel(
@@ -58,7 +74,14 @@ def save_tiny_pipeline(folder):
             cross_attention_dim=32,
             attention_head_dim=2,
         ),
-        scheduler=DDIMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, clip_sample=False, set_alpha_to_one=False),
+        scheduler=DDIMScheduler(
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            steps_offset=1,
+            clip_sample=False,
+            set_alpha_to_one=False,
+        ),
     ).save_pretrained(folder)
 
 
@@ -87,16 +110,27 @@ def run_program(command, block, models, folder, **environment):
     for path in models.iterdir():
         (folder / path.name).symlink_to(path)
     (folder / "emoji-128").symlink_to(models / "stable-diffusion-2-1")
-    quiet = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "SF_NUM_THREADS": "1", "SF_MODEL": str(folder / "emoji-128")}
+    quiet = {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(folder / "hub"),
+        "SF_NUM_THREADS": "1",
+        "SF_MODEL": str(folder / "emoji-128"),
+    }
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet | environment, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     if block["prints"] is not None:
         expected = ".*?".join(re.escape(part) for part in block["prints"].rstrip().split("..."))
-        assert re.fullmatch(expected, done.stdout.rstrip(), re.DOTALL), f"it printed\n{done.stdout}and not\n{block['prints']}"
+        assert re.fullmatch(
+            expected, done.stdout.rstrip(), re.DOTALL
+        ), f"it printed\n{done.stdout}and not\n{block['prints']}"
 
 
 def numbered(language):
-    return [pytest.param(document, number, id=f"{document}-{number}") for document in DOCUMENTS for number in range(len(programs(document, language)))]
+    return [
+        pytest.param(document, number, id=f"{document}-{number}")
+        for document in DOCUMENTS
+        for number in range(len(programs(document, language)))
+    ]
 
 
 @pytest.mark.parametrize(("document", "number"), numbered("python"))
@@ -105,7 +139,8 @@ def test_python_programs_run(document, number, models, tmp_path):
     block = programs(document, "python")[number]
     if block["why"]:
         pytest.skip(f"not run: {block['why']}")
-    program = f"import os, scaffolding\nos.chdir({str(tmp_path)!r})\n" + block["program"]  # the package may lie in a relative path
+    # the package may lie in a relative path
+    program = f"import os, scaffolding\nos.chdir({str(tmp_path)!r})\n" + block["program"]
     run_program([sys.executable, "-W", "error", "-c", program], block, models, tmp_path, PYTHONPATH=import_path())
 
 
@@ -127,7 +162,14 @@ def test_shell_programs_run(document, number, models, build_dir, tmp_path):
         (tmp_path / "tools").symlink_to(ROOT / "tools")
         copy_model_lists(tmp_path)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    run_program(["bash", "-euo", "pipefail", "-c", block["program"]], block, models, tmp_path, PATH=path, PYTHONPATH=import_path())
+    run_program(
+        ["bash", "-euo", "pipefail", "-c", block["program"]],
+        block,
+        models,
+        tmp_path,
+        PATH=path,
+        PYTHONPATH=import_path(),
+    )
 
 
 @pytest.mark.parametrize(("document", "number"), numbered("cpp"))
@@ -143,11 +185,15 @@ def test_the_program_for_a_picture(build_dir, tmp_path):
     if not program.exists():
         pytest.skip(f"{program} is not built: -DSF_BUILD_EXAMPLES=ON")
     save_tiny_pipeline(tmp_path / "model")
-    done = subprocess.run([program, tmp_path / "model", "a lighthouse", "2"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [program, tmp_path / "model", "a lighthouse", "2"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[-2] == "2 of 2" and (tmp_path / "picture.png").stat().st_size > 100
     offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
-    wrong = subprocess.run([program, tmp_path / "nowhere", "a lighthouse"], cwd=tmp_path, capture_output=True, text=True, env=offline)
+    wrong = subprocess.run(
+        [program, tmp_path / "nowhere", "a lighthouse"], cwd=tmp_path, capture_output=True, text=True, env=offline
+    )
     assert wrong.returncode == 1 and wrong.stderr.startswith("text_to_image: "), wrong.stderr
 
 
@@ -169,7 +215,11 @@ def copy_model_lists(root):
     shutil.copy(ROOT / "scaffolding/diffusion/pipelines/pipelines.h", root / "scaffolding/diffusion/pipelines")
     shutil.copytree(ROOT / "scaffolding/models", root / "scaffolding/models")
     shutil.copy(ROOT / "README.md", root)
-    shutil.copytree(ROOT / "docs", root / "docs", ignore=lambda folder, names: [n for n in names if pathlib.Path(n).suffix not in ("", ".md")])
+    shutil.copytree(
+        ROOT / "docs",
+        root / "docs",
+        ignore=lambda folder, names: [n for n in names if pathlib.Path(n).suffix not in ("", ".md")],
+    )
 
 
 def new_model(root, *arguments):
@@ -184,7 +234,11 @@ def new_model(root, *arguments):
         if source.suffix == ".py":
             compile(source.read_text(), source, "exec")
         elif source.suffix == ".cpp":
-            done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{root}", f"-I{ROOT}", source], capture_output=True, text=True)
+            done = subprocess.run(
+                [compiler, "-std=c++20", "-fsyntax-only", f"-I{root}", f"-I{ROOT}", source],
+                capture_output=True,
+                text=True,
+            )
             assert done.returncode == 0, done.stderr
     assert "@" not in "".join(path.read_text() for path in written).replace("@model_class", "")
     return [str(path.relative_to(root)) for path in written]
@@ -207,7 +261,9 @@ def test_new_model_writes_files_that_compile(like, tmp_path):
 @pytest.mark.parametrize("task", ["text-to-image", "image-to-image", "inpainting", "class-to-image"])
 def test_new_model_writes_pipelines_that_compile(task, tmp_path):
     copy_model_lists(tmp_path)
-    written = new_model(tmp_path, "SampleTransformer2DModel", "--pipeline", "SampleSigmaPipeline", "--family", "sample", "--task", task)
+    written = new_model(
+        tmp_path, "SampleTransformer2DModel", "--pipeline", "SampleSigmaPipeline", "--family", "sample", "--task", task
+    )
     assert written == [
         "scaffolding/models/transformers/sample_transformer_2d.h",
         "scaffolding/models/transformers/sample_transformer_2d.cpp",
@@ -228,22 +284,32 @@ def test_new_model_writes_further_pipelines_of_a_family(tmp_path):
     arguments = ["UNet2DConditionModel", "--family", "sample"]
     first = new_model(tmp_path, *arguments, "--pipeline", "SamplePipeline")
     stem = "scaffolding/diffusion/pipelines/sample/pipeline_sample"
-    assert first == [f"{stem}.h", f"{stem}.cpp", "tests/golden/make_golden_pipelines_sample.py"]  # the model is there, and it is a unet
+    # the model is there, and it is a unet
+    assert first == [f"{stem}.h", f"{stem}.cpp", "tests/golden/make_golden_pipelines_sample.py"]
     assert "SF_COMPONENTS(vae, text_encoder, tokenizer, unet, scheduler)" in (tmp_path / first[0]).read_text()
-    assert new_model(tmp_path, *arguments, "--pipeline", "SampleImg2ImgPipeline", "--task", "image-to-image") == [f"{stem}_img2img.h", f"{stem}_img2img.cpp"]
+    assert new_model(tmp_path, *arguments, "--pipeline", "SampleImg2ImgPipeline", "--task", "image-to-image") == [
+        f"{stem}_img2img.h",
+        f"{stem}_img2img.cpp",
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["small_model"], "a model's name is a class name, got 'small_model'"),
-        (["NewModel", "--like", "NewModel"], "--like takes a module and a class such as diffusers.NewModel, got 'NewModel'"),
+        (
+            ["NewModel", "--like", "NewModel"],
+            "--like takes a module and a class such as diffusers.NewModel, got 'NewModel'",
+        ),
         (["NewModel", "--file", "../x"], "a file's name is snake_case, got '../x'"),
         (["NewModel", "--layout", "a b"], "a layout is one word, got 'a b'"),
         (["NewModel"], "run it in the repository"),
         (["NewModel", "--pipeline", "NewPipeline"], "--pipeline and --family go together"),
         (["NewModel", "--task", "inpainting"], "--pipeline and --family go together, and --task with them"),
-        (["NewModel", "--pipeline", "New", "--family", "new"], "a pipeline's name is a class name such as DiTPipeline, got 'New'"),
+        (
+            ["NewModel", "--pipeline", "New", "--family", "new"],
+            "a pipeline's name is a class name such as DiTPipeline, got 'New'",
+        ),
         (["NewModel", "--pipeline", "NewPipeline", "--family", "New"], "a family's name is snake_case, got 'New'"),
         (
             ["NewModel", "--pipeline", "NewPipeline", "--family", "new", "--folder", "autoencoders"],
@@ -252,7 +318,9 @@ def test_new_model_writes_further_pipelines_of_a_family(tmp_path):
     ],
 )
 def test_new_model_refuses(arguments, message, tmp_path):
-    done = subprocess.run([sys.executable, ROOT / "tools/new_model.py", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/new_model.py", *arguments], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode != 0 and message in done.stderr and not list(tmp_path.iterdir())
 
 
@@ -267,5 +335,9 @@ def test_new_op_writes_files_that_compile(tmp_path):
     assert again.returncode != 0 and "exists already" in again.stderr
     compiler = shutil.which("c++") or shutil.which("g++")
     for source in sorted((ops / "sample_of_an_op").glob("*.cpp")):
-        done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT}", source], capture_output=True, text=True)
+        done = subprocess.run(
+            [compiler, "-std=c++20", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT}", source],
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr

@@ -16,7 +16,9 @@ EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 
 def run(*command):
     # One thread: the networks are small, and what they learn is the same on every machine.
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=os.environ | {"SF_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, env=os.environ | {"SF_NUM_THREADS": "1"}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -58,8 +60,9 @@ def train_mlp_in_python(sf, folder, end=None):
     loader = DataLoader(TensorDataset(points, surface(points)), batch_size=64, shuffle=True)
     optimizer = sf.optim.AdamW(net.parameters(), lr=3e-3)
     trainer = sf.train.Trainer(
-        net, optimizer, loader, lambda batch: nn.functional.mse_loss(net(batch[0]), batch[1]), folder, max_epochs=60, max_grad_norm=1.0,
-        scheduler=sf.optim.get_scheduler("cosine", optimizer, num_warmup_steps=20, num_training_steps=60 * len(loader)),
+        net, optimizer, loader, lambda batch: nn.functional.mse_loss(net(batch[0]), batch[1]), folder, max_epochs=60,
+        max_grad_norm=1.0, scheduler=sf.optim.get_scheduler("cosine", optimizer, num_warmup_steps=20,
+                                                            num_training_steps=60 * len(loader)),
         ema=sf.optim.EMAModel(net.parameters(), decay=0.98), eval_steps=5 * len(loader),
         evaluate=lambda: {"error": nn.functional.mse_loss(net(unseen), surface(unseen)).item()},
         resume="latest", on_step_end=lambda t: t.stop() if t.step == end else None, quiet=True,
@@ -79,7 +82,9 @@ def test_a_run_goes_on_in_the_other_language(build_dir, tmp_path):
         assert train_mlp_in_python(sf, tmp_path / "python first", end=700).step == 700
         run(program, tmp_path / "python first")
 
-        interrupted = subprocess.Popen([program, tmp_path / "c++ first"], env=os.environ | {"SF_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
+        interrupted = subprocess.Popen(
+            [program, tmp_path / "c++ first"], env=os.environ | {"SF_NUM_THREADS": "1"}, stderr=subprocess.PIPE
+        )
         while interrupted.poll() is None and not (tmp_path / "c++ first" / "checkpoint-500").is_dir():
             time.sleep(0.01)
         interrupted.send_signal(signal.SIGINT)
@@ -104,15 +109,17 @@ def tiny_model(sf, folder):
     tokenizer = sf.tokenizers.train_bpe(["a red square on white", "a blue square on black"], vocab_size=530)
     tokenizer.save_pretrained(folder / "tokenizer")
     CLIPTextModel(
-        vocab_size=530, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=16,
-        eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.bos_token_id,
+        vocab_size=530, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=16, eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.bos_token_id,
     ).save_pretrained(folder / "text_encoder")  # fmt: skip
     AutoencoderKL(
-        block_out_channels=[8, 16], down_block_types=["DownEncoderBlock2D"] * 2, up_block_types=["UpDecoderBlock2D"] * 2, norm_num_groups=4, sample_size=16
+        block_out_channels=[8, 16], down_block_types=["DownEncoderBlock2D"] * 2,
+        up_block_types=["UpDecoderBlock2D"] * 2, norm_num_groups=4, sample_size=16
     ).save_pretrained(folder / "vae")  # fmt: skip
     UNet2DConditionModel(
-        sample_size=8, block_out_channels=[16, 32], layers_per_block=1, norm_num_groups=8, down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
-        up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"], cross_attention_dim=32, attention_head_dim=2,
+        sample_size=8, block_out_channels=[16, 32], layers_per_block=1, norm_num_groups=8,
+        down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"], up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"],
+        cross_attention_dim=32, attention_head_dim=2,
     ).save_pretrained(folder / "unet")  # fmt: skip
     DDPMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear").save_config(folder / "scheduler")
 
@@ -124,7 +131,9 @@ def captioned_squares(sf, folder):
         picture = sf.zeros(3, 20, 24, dtype=sf.uint8) + 255 * (i % 2)
         picture[2 * (i % 2), 4:12, i : i + 8] = 255 * (1 - i % 2)
         sf.data.write_image(str(folder / f"{i}.png"), picture)
-        lines.append(json.dumps({"file_name": f"{i}.png", "text": ["a blue square on black", "a red square on white"][i % 2]}))
+        lines.append(
+            json.dumps({"file_name": f"{i}.png", "text": ["a blue square on black", "a red square on white"][i % 2]})
+        )
     (folder / "metadata.jsonl").write_text("\n".join(lines))
 
 
@@ -133,7 +142,18 @@ def test_train_text_to_image(build_dir, tmp_path):
     tiny_model(sf, tmp_path / "model")
     captioned_squares(sf, tmp_path / "pictures")
     command = [tmp_path / "model", tmp_path / "pictures"]
-    options = ["--resolution", 16, "--max_train_steps", 12, "--learning_rate", 1e-3, "--snr_gamma", 5, "--noise_offset", 0.05]
+    options = [
+        "--resolution",
+        16,
+        "--max_train_steps",
+        12,
+        "--learning_rate",
+        1e-3,
+        "--snr_gamma",
+        5,
+        "--noise_offset",
+        0.05,
+    ]
     before = sf.models.UNet2DConditionModel.from_pretrained(tmp_path / "model", subfolder="unet")
 
     def check(shown, output):
@@ -141,13 +161,19 @@ def test_train_text_to_image(build_dir, tmp_path):
         after = sf.models.UNet2DConditionModel.from_pretrained(output / "unet")
         assert any(not sf.equal(a, b) for a, b in zip(before.parameters(), after.parameters()))
         rows = sf.data.CachedRows(output / "latents")
-        assert len(rows) == 12 and rows[0]["latents"].shape == (4, 8, 8) and rows[0]["encoder_hidden_states"].shape == (16, 32)
+        assert (
+            len(rows) == 12
+            and rows[0]["latents"].shape == (4, 8, 8)
+            and rows[0]["encoder_hidden_states"].shape == (16, 32)
+        )
         assert (output / "checkpoint-12").is_dir()
 
     python = [sys.executable, EXAMPLES / "train_text_to_image.py", *command]
     check(run(*python, tmp_path / "a", *options, "--ema_decay", 0.9, "--gradient_checkpointing"), tmp_path / "a")
     run(*python, tmp_path / "a", *options, "--ema_decay", 0.9)  # goes on from the end: nothing is left to do
-    shown = run(*python, tmp_path / "flow", *options[:4], "--prediction_type", "flow_prediction", "--mixed_precision", "bf16")
+    shown = run(
+        *python, tmp_path / "flow", *options[:4], "--prediction_type", "flow_prediction", "--mixed_precision", "bf16"
+    )
     check(shown, tmp_path / "flow")
 
     program = build_dir / "examples" / "train_text_to_image"

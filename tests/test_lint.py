@@ -6,7 +6,10 @@ import pathlib
 import folders
 import pytest
 
-TABLE = "# A map\n\n## Layers\n| Folder | What it is |\n|---|---|\n| `scaffolding/core/` | below |\n| `scaffolding/nn/` | above |\n\n## Next\n"
+TABLE = (
+    "# A map\n\n## Layers\n| Folder | What it is |\n|---|---|\n| `scaffolding/core/` | below |\n| "
+    "`scaffolding/nn/` | above |\n\n## Next\n"
+)
 
 
 @pytest.fixture
@@ -44,7 +47,9 @@ def test_a_layer_knows_those_before_it_only(checked):
 
 
 def test_every_folder_of_the_library_is_a_layer(checked):
-    assert checked(layers, {"scaffolding/odd/a.h": ""}) == ["scaffolding/odd/a.h:1: scaffolding/odd/ is not in ARCHITECTURE.md's table of layers"]
+    assert checked(layers, {"scaffolding/odd/a.h": ""}) == [
+        "scaffolding/odd/a.h:1: scaffolding/odd/ is not in ARCHITECTURE.md's table of layers"
+    ]
 
 
 def test_the_library_includes_neither_tests_nor_its_own_summary(checked):
@@ -53,13 +58,18 @@ def test_the_library_includes_neither_tests_nor_its_own_summary(checked):
         "scaffolding/core/test_rows.h": "",
         "scaffolding/core/a.h": includes("scaffolding/scaffolding.h", "scaffolding/core/test_rows.h"),
     }
-    assert [said.rpartition(" ")[2] for said in checked(layers, files)] == ["scaffolding/scaffolding.h", "scaffolding/core/test_rows.h"]
+    assert [said.rpartition(" ")[2] for said in checked(layers, files)] == [
+        "scaffolding/scaffolding.h",
+        "scaffolding/core/test_rows.h",
+    ]
 
 
 def test_circles_of_includes(checked):
     a, b, c = (f"scaffolding/core/{name}.h" for name in "abc")
     assert checked(layers, {a: includes(b, c), b: includes(c), c: ""}) == []
-    assert checked(layers, {a: includes(b), b: includes(c), c: includes(a)}) == [f"{c}:1: includes go round: {a} -> {b} -> {c} -> {a}"]
+    assert checked(layers, {a: includes(b), b: includes(c), c: includes(a)}) == [
+        f"{c}:1: includes go round: {a} -> {b} -> {c} -> {a}"
+    ]
     assert checked(layers, {a: includes(a), b: "", c: ""}) == [f"{a}:1: includes go round: {a} -> {a}"]
 
 

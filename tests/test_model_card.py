@@ -9,12 +9,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def safetensors(path, shapes):
-    header = json.dumps({name: {"dtype": "F16", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}).encode()
+    header = json.dumps(
+        {name: {"dtype": "F16", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    ).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header)
 
 
 def make_card(folder, *options):
-    done = subprocess.run([sys.executable, ROOT / "tools/model_card.py", folder, *options], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/model_card.py", folder, *options], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return (folder / "README.md").read_text()
 
@@ -38,7 +42,9 @@ def test_a_card(tmp_path):
     (model / "train.json").write_text((ROOT / "models/emoji-128/train.json").read_text())
     for stage in ("text_encoder", "denoiser"):
         (run / stage).mkdir(parents=True)
-        (run / stage / "metrics.jsonl").write_text("".join(json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 101)))
+        (run / stage / "metrics.jsonl").write_text(
+            "".join(json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 101))
+        )
     text = make_card(model)
     assert "Not measured yet" in text and "hardware that was not noted" in text
     (tmp_path / "eval.json").write_text(json.dumps({"top5_train": 0.815, "held_out": {"top5": 0.42}, "note": "x"}))
@@ -56,4 +62,8 @@ def test_a_card(tmp_path):
     text = make_card(model, "--eval", tmp_path / "eval.json", "--eval-before", tmp_path / "before.json")
     assert "| Figure | ships | before |" in text and "| held out: top5 | 0.42 | 0.3 |" in text
     for notice in ("Copyright Google LLC and the Noto Emoji authors", "Copyright (c) Microsoft Corporation"):
-        assert notice in text and notice.split("Copyright")[1].split(" and")[0].strip("( c)")[:6] in (ROOT / "models/emoji-128/LICENSES.md").read_text()
+        assert (
+            notice in text
+            and notice.split("Copyright")[1].split(" and")[0].strip("( c)")[:6]
+            in (ROOT / "models/emoji-128/LICENSES.md").read_text()
+        )

@@ -1,4 +1,5 @@
-"""The ops that Apple's Accelerate has, against NumPy in float64, within 1e-5: PYTHONPATH=build/python python tests/test_mps_ops.py, or pytest.
+"""The ops that Apple's Accelerate has, against NumPy in float64, within 1e-5: PYTHONPATH=build/python python
+tests/test_mps_ops.py, or pytest.
 
 On the device mps where there is one, else on the CPU: the same calls, and the same limit.
 """
@@ -49,7 +50,11 @@ def test_activations():
     x = draw(33, 65)
     check(sf.sigmoid, sigmoid, x)
     check(F.silu, lambda x: x * sigmoid(x), x)
-    check(lambda x: F.gelu(x, approximate="tanh"), lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))), x)
+    check(
+        lambda x: F.gelu(x, approximate="tanh"),
+        lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        x,
+    )
 
 
 def test_functions():

@@ -1,4 +1,6 @@
-"""tools/make_noto_data.py: names, keywords and splits as it reads them, and the whole tar where Debian's packages are installed."""
+"""tools/make_noto_data.py: names, keywords and splits as it reads them,
+and the whole tar where Debian's packages are installed.
+"""
 
 import importlib.util
 import io
@@ -33,12 +35,16 @@ def test_names_leave_out_skin_tones_flags_of_regions_and_what_is_not_fully_quali
         encoding="utf-8",
     )
     rows = list(tool.names(tmp_path / "emoji-test.txt"))
-    assert rows == [([0x2692, 0xFE0F], "hammer and pick", "Objects", "tool"), ([0x1F9F0], "woman's toolbox", "Objects", "tool")]
+    assert rows == [
+        ([0x2692, 0xFE0F], "hammer and pick", "Objects", "tool"),
+        ([0x1F9F0], "woman's toolbox", "Objects", "tool"),
+    ]
 
 
 def test_keywords_are_those_of_the_annotations(tool, tmp_path):
     (tmp_path / "en.xml").write_text(
-        '<ldml><annotations><annotation cp="⚒">hammer | tool</annotation><annotation cp="⚒" type="tts">hammer and pick</annotation></annotations></ldml>',
+        '<ldml><annotations><annotation cp="⚒">hammer | tool</annotation><annotation cp="⚒" type="tts">hammer and '
+        "pick</annotation></annotations></ldml>",
         encoding="utf-8",
     )
     assert tool.keywords([tmp_path / "en.xml"]) == {"⚒": ["hammer", "tool"]}
@@ -50,7 +56,9 @@ def test_a_name_is_held_out_wherever_it_stands(tool):
 
 
 def test_missing_packages_are_named(tmp_path):
-    done = subprocess.run([sys.executable, TOOL, tmp_path / "out.tar", "--root", tmp_path], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, TOOL, tmp_path / "out.tar", "--root", tmp_path], capture_output=True, text=True
+    )
     assert done.returncode == 1 and "install fonts-noto-color-emoji unicode-data unicode-cldr-core" in done.stderr
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,6 @@
-"""What is installed and packed works where it is put: the program finds its library and the model that comes with it."""
+"""What is installed and packed works where it is put:
+the program finds its library and the model that comes with it.
+"""
 
 import json
 import os
@@ -10,7 +12,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "models/emoji-128"
-needs_weights = pytest.mark.skipif(not (MODEL / "model_index.json").exists(), reason="models/emoji-128 has no weights yet")
+needs_weights = pytest.mark.skipif(
+    not (MODEL / "model_index.json").exists(), reason="models/emoji-128 has no weights yet"
+)
 
 
 def run(*command, ok=True, **environment):
@@ -73,7 +77,9 @@ def test_the_debian_package(build_dir, tmp_path):
         assert "installed" in run("dpkg-query", "-W", "-f", "${Status}", dependency.split()[0]).stdout
     run("dpkg-deb", "-x", package, tmp_path / "root")
     program = tmp_path / "root/usr/bin/scaffolding"
-    assert str(tmp_path / "root/usr/lib/libscaffolding.so") in os.path.realpath(run("ldd", program).stdout.split("libscaffolding.so.0 => ")[1].split()[0])
+    assert str(tmp_path / "root/usr/lib/libscaffolding.so") in os.path.realpath(
+        run("ldd", program).stdout.split("libscaffolding.so.0 => ")[1].split()[0]
+    )
     assert (tmp_path / "root/usr/share/scaffolding/models/emoji-128/train.json").exists()
     if (MODEL / "model_index.json").exists():
         run(program, "txt2img", "red apple, noto", "--steps", 2, "--seed", 1, "--output", tmp_path / "a.png")
@@ -98,5 +104,17 @@ def test_the_demo_draws_its_sheet(program, tmp_path):
     assert tuple(sf.io.read_image(str(tmp_path / "sheet/grid.png")).shape) == (3, 256, 512)
     assert len(list((tmp_path / "sheet").glob("*.png"))) == 9
     (tmp_path / "prompts.txt").write_text("red apple\n\ncat face\n")
-    run(program, "demo", "--output", tmp_path / "two", "--steps", 2, "--prompts", tmp_path / "prompts.txt", "--columns", 1, "--quiet")
+    run(
+        program,
+        "demo",
+        "--output",
+        tmp_path / "two",
+        "--steps",
+        2,
+        "--prompts",
+        tmp_path / "prompts.txt",
+        "--columns",
+        1,
+        "--quiet",
+    )
     assert tuple(sf.io.read_image(str(tmp_path / "two/grid.png")).shape) == (3, 256, 128)

@@ -14,18 +14,27 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests/golden/shipped_model.png"
 PROMPT = ("red apple, fluent 3d, on a blue background", "--steps", "20", "--seed", "7")
 
-pytestmark = pytest.mark.skipif(not (ROOT / "models/emoji-128/model_index.json").exists(), reason="models/emoji-128 has no weights yet")
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "models/emoji-128/model_index.json").exists(), reason="models/emoji-128 has no weights yet"
+)
 
 
 def make_picture(build, path, **environment):
     clean = {name: value for name, value in os.environ.items() if name != "SF_MODEL"}
-    subprocess.run([build / "scaffolding", "txt2img", *PROMPT, "--output", path, "--quiet"], check=True, env=clean | environment, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [build / "scaffolding", "txt2img", *PROMPT, "--output", path, "--quiet"],
+        check=True,
+        env=clean | environment,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 @pytest.mark.parametrize("isa", ["avx2", "avx512", "avx512bf16"])
 def test_the_picture_is_the_stored_one(build_dir, tmp_path, isa):
     sf = pytest.importorskip("scaffolding")
-    compiled = subprocess.run([build_dir / "scaffolding", "ops", "add", "--where"], capture_output=True, text=True, check=True).stdout
+    compiled = subprocess.run(
+        [build_dir / "scaffolding", "ops", "add", "--where"], capture_output=True, text=True, check=True
+    ).stdout
     if f"native-{isa}" not in compiled.split():
         pytest.skip(f"this build has no kernels for {isa}, or this processor does not run them")
     assert REFERENCE.exists(), f"{REFERENCE} is missing: python tests/test_shipped_model.py {build_dir}"
@@ -33,7 +42,9 @@ def test_the_picture_is_the_stored_one(build_dir, tmp_path, isa):
     picture, expected = (sf.io.read_image(str(path)).float() for path in (tmp_path / "a.png", REFERENCE))
     assert tuple(picture.shape) == (3, 128, 128) and picture.std().item() > 10, "the picture is one colour"
     difference = (picture - expected).abs()
-    assert difference.mean().item() < 1 and difference.max().item() <= 32, f"differs by {difference.mean().item():.2f} on average"
+    assert (
+        difference.mean().item() < 1 and difference.max().item() <= 32
+    ), f"differs by {difference.mean().item():.2f} on average"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 #!/bin/bash
-# Everything that needs a GPU, in one call of under ten minutes: devices, the op harness, the Python tests, the benchmark beside PyTorch's, a profile, memcheck
-# and racecheck. Each stage has its own time limit, so that one that hangs costs itself alone; the summary comes last and is also in the output folder.
+# Everything that needs a GPU, in one call of under ten minutes: devices, the op harness, the Python tests, the
+# benchmark beside PyTorch's, a profile, memcheck and racecheck. Each stage has its own time limit, so that one that
+# hangs costs itself alone; the summary comes last and is also in the output folder.
 #   tools/gpu_check.sh [--pack FILE | --build FOLDER] [--seconds N] [--stages LIST] [--tiny]
-# --pack: what tools/gpu_pack.sh wrote, for a machine that lacks what our build needs (build-gpu/gpu_pack.tar.xz where it is there). --build: a build folder
-# with libscaffolding_cuda.so (build). --stages: some of devices,ops,bench,profile,python,memcheck,racecheck,counters. --tiny: small shapes, to try it in the emulator.
-# PYTHON (python3): with pytest and numpy, of the version that was packed for. TORCH_PYTHON (PYTHON, if it has torch): PyTorch's side of the benchmark.
+# --pack: what tools/gpu_pack.sh wrote, for a machine that lacks what our build needs (build-gpu/gpu_pack.tar.xz where
+# it is there). --build: a build folder with libscaffolding_cuda.so (build).
+# --stages: some of devices,ops,bench,profile,python,memcheck,racecheck,counters.
+# --tiny: small shapes, to try it in the emulator.
+# PYTHON (python3): with pytest and numpy, of the version that was packed for.
+# TORCH_PYTHON (PYTHON, if it has torch): PyTorch's side of the benchmark.
 # OUT (build/gpu_check): where results go, as a few files of less than 16 MB. Changes no setting of the GPU.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -41,21 +45,28 @@ if [ -n "$pack" ]; then
   build=$scratch/pack
   mkdir "$build"
   # Python, because a bare machine may lack xz.
-  "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$pack" "$build" || fail "$pack cannot be unpacked"
+  "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$pack" "$build" ||
+    fail "$pack cannot be unpacked"
   packed=$(cat "$build/python_version") there=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-  [ "$packed" = "$there" ] || fail "$pack is for Python $packed, and $python is $there: tools/gpu_pack.sh --python, or PYTHON="
+  [ "$packed" = "$there" ] ||
+    fail "$pack is for Python $packed, and $python is $there: tools/gpu_pack.sh --python, or PYTHON="
   source_folder=$(cat "$build/source_folder")   # the C++ tests read golden files there
-  if [ ! -e "$source_folder" ]; then mkdir -p "$(dirname "$source_folder")" && ln -s "$PWD" "$source_folder" || say "no $source_folder: tests that read golden files fail"; fi
+  if [ ! -e "$source_folder" ]; then
+    mkdir -p "$(dirname "$source_folder")" && ln -s "$PWD" "$source_folder" ||
+      say "no $source_folder: tests that read golden files fail"
+  fi
 fi
 build=$(realpath "$build")
 [ -e "$build/scaffolding_tests" ] || fail "$build has no scaffolding_tests: make test-gpu builds them"
 if [ -n "$tiny" ] && [ -e "$build/cuda_emulator" ]; then
-  export SF_CUDA_LIBRARY=${SF_CUDA_LIBRARY:-$build/cuda_emulator/libscaffolding_cuda.so} SF_CUDA_LIBRARY_PATH=${SF_CUDA_LIBRARY_PATH:-$build/cuda_emulator}
+  export SF_CUDA_LIBRARY=${SF_CUDA_LIBRARY:-$build/cuda_emulator/libscaffolding_cuda.so}
+  export SF_CUDA_LIBRARY_PATH=${SF_CUDA_LIBRARY_PATH:-$build/cuda_emulator}
 fi
 export PYTHONPATH=$build/python SF_TEST_DEVICE=cuda PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 export SF_KERNEL_CACHE=${SF_KERNEL_CACHE:-$scratch/kernels}
 # CUDA's libraries from pip's nvidia packages, beside the system's
-nvidia=$("$python" -c 'import glob, sysconfig; print(":".join(sorted(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib"))))')
+nvidia=$("$python" -c 'import glob, sysconfig
+print(":".join(sorted(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib"))))')
 export SF_CUDA_LIBRARY_PATH=${SF_CUDA_LIBRARY_PATH:-$nvidia}
 
 # stage NAME SECONDS COMMAND...: runs it, unless it is not asked for or no time is left, and notes how it ended.
@@ -80,7 +91,10 @@ last_line() { grep -v '^ *$' "$logs" | tail -1 | cut -c1-200; }
 
 report_devices() {
   "$build/scaffolding" devices
-  if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv; fi
+  if command -v nvidia-smi >/dev/null; then
+    nvidia-smi --format=csv \
+      --query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,clocks.mem,temperature.gpu,power.draw
+  fi
   "$build/scaffolding" env
   nproc
   "$build/scaffolding" devices | grep -E '^cuda(:0)?: '
@@ -94,7 +108,8 @@ run_ops() {
   rm -f "$scratch"/ops_*
   trap 'report_ops; exit 124' TERM   # the time is over: what there is
   for ((i = 0; i < shards; ++i)); do
-    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i "$@" "$build/scaffolding_tests" --gtest_color=no "--gtest_filter=$filter" >"$scratch/ops_$i" 2>&1 &
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i "$@" "$build/scaffolding_tests" --gtest_color=no \
+      "--gtest_filter=$filter" >"$scratch/ops_$i" 2>&1 &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || failed=$((failed + 1)); done
@@ -106,19 +121,28 @@ run_ops() {
 report_ops() {
   local file
   for file in "$scratch"/ops_*; do
-    awk '/^\[ RUN/ {test = $0; text = ""; next} /^\[       OK/ {test = ""; next} /^\[  FAILED/ && test {print test "\n" text $0; test = ""; next} {text = text $0 "\n"}
+    awk '/^\[ RUN/ {test = $0; text = ""; next}
+      /^\[       OK/ {test = ""; next}
+      /^\[  FAILED/ && test {print test "\n" text $0; test = ""; next}
+      {text = text $0 "\n"}
       END {if (test) print "not ended: " test "\n" text}' "$file"
   done
-  cat "$scratch"/ops_* | awk '/^\[ RUN/ {run++} /^\[       OK/ {ok++} /^\[  SKIPPED.*ms\)/ {skipped++} END {print run + 0 " tests begun, " ok + 0 " passed, " skipped + 0 " skipped" more}' more="${1:-; the time was over}"
+  cat "$scratch"/ops_* |
+    awk '/^\[ RUN/ {run++} /^\[       OK/ {ok++} /^\[  SKIPPED.*ms\)/ {skipped++}
+      END {print run + 0 " tests begun, " ok + 0 " passed, " skipped + 0 " skipped" more}' \
+      more="${1:-; the time was over}"
 }
 
 HARNESS='*_on_test_device:Cuda*:*/Cuda*'
 # Ops with shared memory, warps, atomics, matrix units and libraries; small samples.
-FAST=$(printf 'op_%s.equals_cpu_on_test_device:' group_norm layer_norm rms_norm softmax scaled_dot_product_attention matmul linear conv2d sum cumsum sort topk nonzero cross_entropy embedding index_add cat max_pool2d interpolate geglu)
+FAST=$(printf 'op_%s.equals_cpu_on_test_device:' \
+  group_norm layer_norm rms_norm softmax scaled_dot_product_attention matmul linear conv2d sum cumsum sort topk \
+  nonzero cross_entropy embedding index_add cat max_pool2d interpolate geglu)
 python_tests() {
   local files=() name
-  for name in backend/cuda/test_cuda backend/cuda/test_cuda_graphs ops/test_cuda_kernel models/test_cuda_models diffusion/test_cuda_pipelines backend/cuda/test_cudnn \
-    backend/cuda/test_pinned_memory io/test_loading_to_gpu ops/test_quantize ops/test_fuse_cuda_source; do
+  for name in backend/cuda/test_cuda backend/cuda/test_cuda_graphs ops/test_cuda_kernel models/test_cuda_models \
+    diffusion/test_cuda_pipelines backend/cuda/test_cudnn backend/cuda/test_pinned_memory io/test_loading_to_gpu \
+    ops/test_quantize ops/test_fuse_cuda_source; do
     [ -e "tests/python/$name.py" ] && files+=("tests/python/$name.py")
   done
   "$python" -m pytest -q -x --maxfail=20 -p no:cacheprovider "--build-dir=$build" "${files[@]}"
@@ -126,7 +150,10 @@ python_tests() {
 
 bench() {
   local torch=${TORCH_PYTHON:-} options=(--output "$out" --seconds "$1" --row-limit 90)
-  if [ -z "$torch" ] && "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then torch=$python; fi
+  if [ -z "$torch" ] &&
+    "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then
+    torch=$python
+  fi
   if [ -n "$torch" ]; then options+=(--torch-python "$torch"); fi
   if [ -d "$build/packages" ]; then options+=(--torch-path "$build/packages"); fi
   "$python" benchmarks/gpu "${options[@]}" $tiny
@@ -136,7 +163,8 @@ bench() {
 profile() { "$python" benchmarks/gpu/kernel_times.py --output "$out" $tiny; }
 counters() {
   command -v ncu >/dev/null || { echo "there is no ncu"; return 77; }
-  ncu --clock-control none --profile-from-start off --section SpeedOfLight --section LaunchStats --section Occupancy --csv --page raw --log-file "$out/ncu.csv" \
+  ncu --clock-control none --profile-from-start off \
+    --section SpeedOfLight --section LaunchStats --section Occupancy --csv --page raw --log-file "$out/ncu.csv" \
     "$python" benchmarks/gpu/kernel_times.py --ncu --filter "UNet SD2.1 b2" $tiny
 }
 
@@ -148,7 +176,9 @@ sanitizer() {
 export -f report_devices run_ops report_ops python_tests bench profile counters sanitizer
 export build out scratch python tiny HARNESS FAST
 stage devices 30 bash -c report_devices
-if grep -q '^devices: [FE]' "$summary"; then fail "no GPU that this build can use: nothing else is run, and nothing is proven"; fi
+if grep -q '^devices: [FE]' "$summary"; then
+  fail "no GPU that this build can use: nothing else is run, and nothing is proven"
+fi
 stage ops 100 bash -c 'run_ops "$HARNESS" 4 env'
 stage bench 225 bash -c 'bench 205'
 stage profile 45 bash -c profile

@@ -13,23 +13,50 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPP = (".cpp", ".h", ".cu", ".cuh", ".def")
 MAX_LINES = 600  # of a file in scaffolding/; longer ones are split by concept
-MAX_COLUMNS = 160
+MAX_COLUMNS = 120
 FORBIDDEN_FOLDERS = {"utils", "common", "misc", "helpers"}
 ALLOWED_FOLDERS = {"python/scaffolding/utils", "python/scaffolding/nn/utils"}  # paths that the Python API promises
-TEST_CODE = re.compile(r"(_test|_bench|_fuzz)\.cpp$|/(op_test|op_check|test_\w+)\.(h|cpp)$")  # may include what it likes
+# may include what it likes
+TEST_CODE = re.compile(r"(_test|_bench|_fuzz)\.cpp$|/(op_test|op_check|test_\w+)\.(h|cpp)$")
 # Of other projects, which comments name:
-FOREIGN_FILES = """_tensor_str.py avx_mathfun.h CUDAApplyUtils.cuh cublas_api.h curand_kernel.h DistributionTemplates.h file_download.py
-    ggml-common.h ggml.h jerror.h jpeglib.h llama.cpp MultinomialKernel.cu pickletools.py pipelines/pipeline_loading_utils.py Randperm.cu
-    scaffoldingConfig.cmake simple_tokenizer.py stable-diffusion.cpp tokenization.py train_text_to_image_sdxl.py""".split()
+FOREIGN_FILES = """_tensor_str.py avx_mathfun.h CUDAApplyUtils.cuh cublas_api.h curand_kernel.h
+    DistributionTemplates.h file_download.py ggml-common.h ggml.h jerror.h jpeglib.h llama.cpp MultinomialKernel.cu
+    pickletools.py pipelines/pipeline_loading_utils.py Randperm.cu scaffoldingConfig.cmake simple_tokenizer.py
+    stable-diffusion.cpp tokenization.py train_text_to_image_sdxl.py""".split()
 # An instruction set's object files may share no symbol with another's; these headers bring templates that do.
-NOT_IN_CPU_FILES = {"algorithm", "functional", "map", "memory", "optional", "span", "string", "tuple", "unordered_map", "variant", "vector"}
+NOT_IN_CPU_FILES = {
+    "algorithm",
+    "functional",
+    "map",
+    "memory",
+    "optional",
+    "span",
+    "string",
+    "tuple",
+    "unordered_map",
+    "variant",
+    "vector",
+}
 
 
 def tracked():
-    listing = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
-    names = listing.stdout.split("\n") if listing.returncode == 0 else [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")]
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    names = (
+        listing.stdout.split("\n") if listing.returncode == 0 else [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")]
+    )
     skip = ("build/", "dist/", ".venv", ".git/")
     return sorted(pathlib.PurePosixPath(n) for n in names if n and not n.startswith(skip) and (ROOT / n).is_file())
+
+
+def is_wrapped(path, line):
+    """Whether the line has to end at MAX_COLUMNS: code and prose, not rows of tables and .def files, nor links."""
+    if path.suffix == ".md":
+        return not line.startswith("|") and len(re.sub(r"\]\([^)]*\)|<[^>]*>", "", line)) > MAX_COLUMNS
+    if path.suffix == ".def":
+        return line.lstrip().startswith("//")
+    return path.suffix != ".txt" or path.name == "CMakeLists.txt"
 
 
 def check_text(path, text, complain):
@@ -41,7 +68,7 @@ def check_text(path, text, complain):
             complain(path, number, "trailing space")
         if "\t" in line and path.name != "Makefile":
             complain(path, number, "a tab")
-        if path.suffix in (*CPP, ".py") and len(line) > MAX_COLUMNS:
+        if len(line) > MAX_COLUMNS and is_wrapped(path, line):
             complain(path, number, f"{len(line)} columns, at most {MAX_COLUMNS}")
     if text and not text.endswith("\n"):
         complain(path, len(lines), "no newline at the end of the file")
@@ -65,13 +92,16 @@ def includes_of(path, files):
 
 
 def check_layers(files, complain):
-    """A file of scaffolding/ includes files of its own folder and of those above it in ARCHITECTURE.md's table, and no file itself."""
+    """A file of scaffolding/ includes files of its own folder and of those above it in ARCHITECTURE.md's table,
+    and no file itself.
+    """
     place = {folder: i for i, folder in enumerate(layers())}
     included = {}
     for path in sorted(files):
         if path.suffix not in CPP or TEST_CODE.search(str(path)):
             continue
-        folder = path.parts[1] if path.parts[0] == "scaffolding" and len(path.parts) > 2 else None  # scaffolding.h is for those who use the library
+        # scaffolding.h is for those who use the library
+        folder = path.parts[1] if path.parts[0] == "scaffolding" and len(path.parts) > 2 else None
         if folder and folder not in place:
             complain(path, 1, f"scaffolding/{folder}/ is not in ARCHITECTURE.md's table of layers")
             continue
@@ -81,7 +111,12 @@ def check_layers(files, complain):
                 complain(path, number, f"the library does not include {target}")
             elif folder and place.get(target.parts[1], -1) > place[folder]:
                 rule = "move the file to its layer, or declare here what is defined there"
-                complain(path, number, f"{folder}/ may not know {target}: {target.parts[1]}/ comes after it in ARCHITECTURE.md's table of layers; {rule}")
+                complain(
+                    path,
+                    number,
+                    f"{folder}/ may not know {target}: {target.parts[1]}/ comes after it in ARCHITECTURE.md's table "
+                    f"of layers; {rule}",
+                )
             else:
                 included[path].append((number, target))
     check_circles(included, complain)
@@ -106,16 +141,25 @@ def check_circles(included, complain):
 
 
 def check_named_files(path, text, endings, complain):
-    """Files that comments and documents name are there. A name with a folder is looked for when that folder is one of ours."""
+    """Files that comments and documents name are there.
+    A name with a folder is looked for when that folder is one of ours.
+    """
     is_cpp, is_document = path.suffix in CPP, path.suffix == ".md"
     for number, line in enumerate((without_programs(text) if is_document else text).split("\n"), 1):
         comment = line if is_document else line.partition("//" if is_cpp else "#")[2]
-        for name in re.findall(r"(?<![\w/.<*{}-])((?:[\w-]+/)*[\w-]+(?:\.[a-z]+)?\.(?:h|cpp|cu|cuh|def|py|cmake|sh|md))(?![\w*(])", comment):
+        for name in re.findall(
+            r"(?<![\w/.<*{}-])((?:[\w-]+/)*[\w-]+(?:\.[a-z]+)?\.(?:h|cpp|cu|cuh|def|py|cmake|sh|md))(?![\w*(])", comment
+        ):
             if name in endings or name in FOREIGN_FILES or re.match(r"x[._]|.*NAME", name):
                 continue
             folder = name.rpartition("/")[0]
             if folder in endings if folder else is_cpp and path.parts[0] != "tests":
-                complain(path, number, f"names {name}, which is not there (a file of another project stands in FOREIGN_FILES of tools/lint.py)")
+                complain(
+                    path,
+                    number,
+                    f"names {name}, which is not there (a file of another project stands in FOREIGN_FILES of "
+                    "tools/lint.py)",
+                )
 
 
 FAMILIES = re.compile(r"StableDiffusion|UNet2D|CLIP|\bT5|PixArt|\bDiT|Flux|CogVideo")
@@ -128,7 +172,12 @@ def check_families(path, text, complain):
         return
     for number, line in enumerate(text.split("\n"), 1):
         if name := FAMILIES.search(line.partition("//")[0]):
-            complain(path, number, f"names {name[0]}: what belongs to one family stands in its folder, and all share only what they register")
+            complain(
+                path,
+                number,
+                f"names {name[0]}: what belongs to one family stands in its folder, and all share only what they "
+                "register",
+            )
 
 
 def check_cpp(path, text, files, complain):
@@ -146,31 +195,65 @@ def check_cpp(path, text, files, complain):
                 complain(path, number, f"there is no file {target}")
             elif target not in files and path.parts[0] == "scaffolding":
                 complain(path, number, "includes are written from the root: scaffolding/...")
-        if re.match(r"#include <(cub|thrust)/", line) and str(path) != "scaffolding/backend/cuda/cub.cu" and path.parts[0] == "scaffolding":
-            complain(path, number, "CUB takes seconds to compile and is included by backend/cuda/cub.cu alone, Thrust by nothing: call what cub.h offers")
-        if (include := re.match(r"#include <([^>]+)>", line)) and path.name.endswith(".cpu.cpp") and include[1] in NOT_IN_CPU_FILES:
-            complain(path, number, f"<{include[1]}> in a file that is compiled per instruction set: its templates would be shared between them")
+        if (
+            re.match(r"#include <(cub|thrust)/", line)
+            and str(path) != "scaffolding/backend/cuda/cub.cu"
+            and path.parts[0] == "scaffolding"
+        ):
+            complain(
+                path,
+                number,
+                "CUB takes seconds to compile and is included by backend/cuda/cub.cu alone, Thrust by nothing: call "
+                "what cub.h offers",
+            )
+        if (
+            (include := re.match(r"#include <([^>]+)>", line))
+            and path.name.endswith(".cpu.cpp")
+            and include[1] in NOT_IN_CPU_FILES
+        ):
+            complain(
+                path,
+                number,
+                f"<{include[1]}> in a file that is compiled per instruction set: its templates would be shared "
+                "between them",
+            )
 
 
 def check_python(path, text, complain):
     for number, line in enumerate(text.split("\n"), 1):
         if re.match(r"\s*(import|from)\s+torch\b", line) and path.parts[:2] != ("tests", "golden"):
-            # Benchmarks print PyTorch's times where it is installed; programs of the conformance tests are read with their imports renamed.
-            if path.parts[0] != "benchmarks" and (path.parts[:2] != ("tests", "conformance") or path.name.startswith(("test_", "conftest"))):
-                complain(path, number, "only tests/golden, benchmarks and programs in tests/conformance may import torch")
+            # Benchmarks print PyTorch's times where it is installed;
+            # programs of the conformance tests are read with their imports renamed.
+            if path.parts[0] != "benchmarks" and (
+                path.parts[:2] != ("tests", "conformance") or path.name.startswith(("test_", "conftest"))
+            ):
+                complain(
+                    path, number, "only tests/golden, benchmarks and programs in tests/conformance may import torch"
+                )
 
 
 # How fast a layer is computed is decided once for all models, in models/parts.
-DECIDED_IN_PARTS = re.compile(r"\b(is_looked_at|is_cuda|autocast)\b|[Ff]loat8|LinearFP8|_fp8\b|looked_at\.h|nn/joined\.h")
+DECIDED_IN_PARTS = re.compile(
+    r"\b(is_looked_at|is_cuda|autocast)\b|[Ff]loat8|LinearFP8|_fp8\b|looked_at\.h|nn/joined\.h"
+)
 
 
 def check_models(path, text, complain):
     """Models say what is computed; on which device, past whose calls and in which dtype is decided by their parts."""
-    if path.parts[:2] != ("scaffolding", "models") or path.parts[2] == "parts" or path.name.endswith(("_test.cpp", "_bench.cpp")):
+    if (
+        path.parts[:2] != ("scaffolding", "models")
+        or path.parts[2] == "parts"
+        or path.name.endswith(("_test.cpp", "_bench.cpp"))
+    ):
         return
     for number, line in enumerate(text.split("\n"), 1):
         if found := DECIDED_IN_PARTS.search(line):
-            complain(path, number, f"{found[0]} in a model: who looks on, devices, autocast and float8 are decided in scaffolding/models/parts")
+            complain(
+                path,
+                number,
+                f"{found[0]} in a model: who looks on, devices, autocast and float8 are decided in "
+                "scaffolding/models/parts",
+            )
 
 
 def check_folders(files, complain):
@@ -187,7 +270,13 @@ def check_op_list(files, complain):
     listing = pathlib.PurePosixPath("scaffolding/ops/ops.h")
     text = (ROOT / listing).read_text()
     for f in files:
-        if f.parts[:2] == ("scaffolding", "ops") and f.suffix == ".h" and f.stem == f.parts[-2] and f != listing and f'#include "{f}"' not in text:
+        if (
+            f.parts[:2] == ("scaffolding", "ops")
+            and f.suffix == ".h"
+            and f.stem == f.parts[-2]
+            and f != listing
+            and f'#include "{f}"' not in text
+        ):
             complain(listing, 1, f"misses {f}")
 
 
@@ -226,10 +315,18 @@ def formatters(files, fix, complain):
     clang_format, ruff = environment / "clang-format", environment / "ruff"
     if not clang_format.exists() or not ruff.exists():
         sys.exit('lint: clang-format and ruff are not installed here; run tools/setup.sh or pip install ".[dev]"')
-    commands = [[clang_format, "-i", *cpp], [ruff, "check", "--fix", "-q", *python], [ruff, "format", "-q", *python]] if fix else []
+    commands = (
+        [[clang_format, "-i", *cpp], [ruff, "check", "--fix", "-q", *python], [ruff, "format", "-q", *python]]
+        if fix
+        else []
+    )
     for command in commands:
         subprocess.run(command, cwd=ROOT)
-    for command in ([clang_format, "--dry-run", *cpp], [ruff, "check", "--output-format=concise", "-q", *python], [ruff, "format", "--check", "-q", *python]):
+    for command in (
+        [clang_format, "--dry-run", *cpp],
+        [ruff, "check", "--output-format=concise", "-q", *python],
+        [ruff, "format", "--check", "-q", *python],
+    ):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         output = done.stdout + done.stderr
         if command[0] == clang_format:
@@ -237,7 +334,9 @@ def formatters(files, fix, complain):
             for f in where:
                 complain(f, 0, "is not formatted: run `make format`")
         elif done.returncode:
-            for line in output.strip().split("\n") if output.strip() else ["Python files are not formatted: run `make format`"]:
+            for line in (
+                output.strip().split("\n") if output.strip() else ["Python files are not formatted: run `make format`"]
+            ):
                 complain(line, 0, "ruff")
 
 
@@ -256,7 +355,8 @@ def main():
     check_folders(files, complain)
     check_op_list(files, complain)
     check_layers(known, complain)
-    endings = {"/".join(p.parts[i:]) for f in files for p in (f, *f.parents) for i in range(len(p.parts))}  # of files' and folders' paths
+    # of files' and folders' paths
+    endings = {"/".join(p.parts[i:]) for f in files for p in (f, *f.parents) for i in range(len(p.parts))}
     for path in files:
         if path.suffix not in (*CPP, ".py", ".md", ".cmake", ".sh", ".txt", ".toml", "") or path.name == "LICENSE":
             continue

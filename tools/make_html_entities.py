@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Writes scaffolding/tokenizers/html_entities.def: HTML's named character references, as Python's html.entities has them (HTML 5)."""
+"""Writes scaffolding/tokenizers/html_entities.def: HTML's named character references,
+as Python's html.entities has them (HTML 5).
+"""
 
 import html.entities
 import pathlib
 
 WIDTH = 156
 HEAD = """\
-// HTML's named character references: name=code points in hexadecimal. Names with and without a semicolon are names of their own.
+// HTML's named character references: name=code points in hexadecimal.
+// Names with and without a semicolon are names of their own.
 // Made by tools/make_html_entities.py from Python's html.entities.html5.
 """
 

@@ -1,13 +1,13 @@
 """The Noto part of the icons that models/emoji-128 is trained on, from three Debian packages and nothing else.
 
-    apt-get install python3-fonttools python3-pil                  # or: pip install fonttools pillow
-    python3 tools/make_noto_data.py --download noto.tar            # fetches the packages with apt-get, needs no root and installs nothing
-    python3 tools/make_noto_data.py noto.tar                       # where they are installed
+    apt-get install python3-fonttools python3-pil         # or: pip install fonttools pillow
+    python3 tools/make_noto_data.py --download noto.tar   # fetches the packages with apt-get; needs no root
+    python3 tools/make_noto_data.py noto.tar              # where they are installed
     scaffolding train --config models/emoji-128/train.json --data noto.tar --output runs/noto
 
-fonts-noto-color-emoji has the pictures (128 pixels high, in the font's CBDT table), unicode-data their names and groups (emoji-test.txt), unicode-cldr-core
-the keywords (CLDR's annotations). Skin tones and the flags of regions are left out. The tar begins with metadata.jsonl; then come
-noto/<codepoints>.webp, lossless, with transparency. About 30 seconds.
+fonts-noto-color-emoji has the pictures (128 pixels high, in the font's CBDT table), unicode-data their names and groups
+(emoji-test.txt), unicode-cldr-core the keywords (CLDR's annotations). Skin tones and the flags of regions are left out.
+The tar begins with metadata.jsonl; then come noto/<codepoints>.webp, lossless, with transparency. About 30 seconds.
 """
 
 import argparse
@@ -26,7 +26,10 @@ import xml.etree.ElementTree as ElementTree
 PACKAGES = ("fonts-noto-color-emoji", "unicode-data", "unicode-cldr-core")
 FONT = "usr/share/fonts/truetype/noto/NotoColorEmoji.ttf"
 EMOJI_TEST = "usr/share/unicode/emoji/emoji-test.txt"
-ANNOTATIONS = ("usr/share/unicode/cldr/common/annotations/en.xml", "usr/share/unicode/cldr/common/annotationsDerived/en.xml")
+ANNOTATIONS = (
+    "usr/share/unicode/cldr/common/annotations/en.xml",
+    "usr/share/unicode/cldr/common/annotationsDerived/en.xml",
+)
 SKIN_TONES = set(range(0x1F3FB, 0x1F400))
 VARIATION = 0xFE0F
 SIZE = 128
@@ -67,7 +70,9 @@ def keywords(paths):
     for path in paths:
         for entry in ElementTree.parse(path).iter("annotation"):
             if entry.get("type") != "tts":
-                found[entry.get("cp").replace(chr(VARIATION), "")] = [ascii_text(word).strip() for word in entry.text.split("|")]
+                found[entry.get("cp").replace(chr(VARIATION), "")] = [
+                    ascii_text(word).strip() for word in entry.text.split("|")
+                ]
     return found
 
 
@@ -79,7 +84,9 @@ class Pictures:
 
         font = TTFont(path)
         self.cmap = font.getBestCmap()
-        self.bitmaps = max(zip(font["CBLC"].strikes, font["CBDT"].strikeData), key=lambda s: s[0].bitmapSizeTable.ppemY)[1]
+        self.bitmaps = max(
+            zip(font["CBLC"].strikes, font["CBDT"].strikeData), key=lambda s: s[0].bitmapSizeTable.ppemY
+        )[1]
         self.ligatures = {}
         for lookup in font["GSUB"].table.LookupList.Lookup:
             for table in lookup.SubTable:
@@ -136,7 +143,14 @@ def write_data(root, output):
             "caption": name,
             "keywords": [w for w in words.get("".join(map(chr, plain)), []) if w and w != name],
         }
-        row |= {"style": "noto", "group": group, "subgroup": subgroup, "emoji": "".join(map(chr, codepoints)), "codepoints": code, "split": split_of(name)}
+        row |= {
+            "style": "noto",
+            "group": group,
+            "subgroup": subgroup,
+            "emoji": "".join(map(chr, codepoints)),
+            "codepoints": code,
+            "split": split_of(name),
+        }
         rows.append(row)
         files[row["file_name"]] = square(png)
     text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows).encode()
@@ -153,16 +167,25 @@ def write_data(root, output):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=pathlib.Path, help="the tar to write")
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path("/"), help="where the packages are unpacked, if not installed")
-    parser.add_argument("--download", action="store_true", help="fetch the packages with apt-get into a temporary folder")
+    parser.add_argument(
+        "--root", type=pathlib.Path, default=pathlib.Path("/"), help="where the packages are unpacked, if not installed"
+    )
+    parser.add_argument(
+        "--download", action="store_true", help="fetch the packages with apt-get into a temporary folder"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         root = download(pathlib.Path(temporary)) if options.download else options.root
         lacking = [path for path in (FONT, EMOJI_TEST, *ANNOTATIONS) if not (root / path).exists()]
         if lacking:
-            sys.exit(f"make_noto_data: {root / lacking[0]} is not there; install {' '.join(PACKAGES)}, or give --download")
+            sys.exit(
+                f"make_noto_data: {root / lacking[0]} is not there; install {' '.join(PACKAGES)}, or give --download"
+            )
         rows, missing = write_data(root, options.output)
-    print(f"{options.output}: {len(rows)} pictures; the font has none for {len(missing)} names{': ' if missing else ''}{', '.join(missing[:5])}")
+    print(
+        f"{options.output}: {len(rows)} pictures; the font has none for {len(missing)} "
+        f"names{': ' if missing else ''}{', '.join(missing[:5])}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Every picture of the documents, from the shipped model with fixed seeds: `make pictures`, after its weights have changed.
+"""Every picture of the documents, from the shipped model with fixed seeds: `make pictures`, after its weights have
+changed.
 
     docs/pictures/sheet.png               24 prompts of docs/pictures/prompts.txt; the README begins with it
-    docs/pictures/contact_sheet.png       48 prompts of models/emoji-128/contact_sheet.txt, uncurated; in the model's card too
+    docs/pictures/contact_sheet.png       48 prompts of models/emoji-128/contact_sheet.txt, uncurated; in the card too
     docs/pictures/forming.png             one picture after 1, 2, 4, 8 and 20 steps
     docs/pictures/between.png             nine pictures on the way from one prompt to another
     tests/golden/shipped_model.png        what tests/test_shipped_model.py compares with
@@ -54,7 +55,9 @@ def row_of(pictures):
 
 def sheet(program, lines, columns, output, folder):
     subprocess.run(
-        [program, "demo", "--prompts", lines, "--columns", str(columns), "--seed", "1", "--output", folder, "--quiet"], check=True, stdout=subprocess.DEVNULL
+        [program, "demo", "--prompts", lines, "--columns", str(columns), "--seed", "1", "--output", folder, "--quiet"],
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     save(Image.open(folder / "grid.png").convert("RGB"), output)
 
@@ -65,7 +68,9 @@ def forming(program, folder):
     for count in all_steps:
         path = folder / f"{count}.png"
         subprocess.run(
-            [program, "txt2img", prompt, "--seed", str(seed), "--steps", str(count), "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL
+            [program, "txt2img", prompt, "--seed", str(seed), "--steps", str(count), "--output", path, "--quiet"],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         steps.append(Image.open(path).convert("RGB"))
     save(row_of(steps), PICTURES / "forming.png")
@@ -73,7 +78,9 @@ def forming(program, folder):
 
 def between(program, folder):
     path = folder / "between.webp"
-    subprocess.run([program, "interpolate", *BETWEEN, "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [program, "interpolate", *BETWEEN, "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL
+    )
     save(row_of([frame.convert("RGB") for frame in ImageSequence.Iterator(Image.open(path))]), PICTURES / "between.png")
 
 
@@ -89,9 +96,14 @@ def replace_part(path, part):
 def write_documents():
     lines = prompts(PICTURES / "prompts.txt")
     size = sum(p.stat().st_size for p in (ROOT / "models/emoji-128").rglob("*") if p.is_file()) / 1e6
-    replace_part(ROOT / "README.md", README_PART.format(first=", ".join(f"“{line}”" for line in lines[:2]), count=len(lines), megabytes=size))
+    replace_part(
+        ROOT / "README.md",
+        README_PART.format(first=", ".join(f"“{line}”" for line in lines[:2]), count=len(lines), megabytes=size),
+    )
     prompt, seed, steps = FORMING
-    replace_part(ROOT / "docs/first_picture.md", GUIDE_PART.format(prompt=prompt, seed=seed, steps=", ".join(map(str, steps))))
+    replace_part(
+        ROOT / "docs/first_picture.md", GUIDE_PART.format(prompt=prompt, seed=seed, steps=", ".join(map(str, steps)))
+    )
 
 
 def main(build):
@@ -101,7 +113,9 @@ def main(build):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         sheet(program, PICTURES / "prompts.txt", 8, PICTURES / "sheet.png", folder / "sheet")
-        sheet(program, ROOT / "models/emoji-128/contact_sheet.txt", 12, PICTURES / "contact_sheet.png", folder / "contact")
+        sheet(
+            program, ROOT / "models/emoji-128/contact_sheet.txt", 12, PICTURES / "contact_sheet.png", folder / "contact"
+        )
         forming(program, folder)
         between(program, folder)
     subprocess.run([sys.executable, ROOT / "tests/test_shipped_model.py", build], check=True)

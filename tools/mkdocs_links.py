@@ -1,4 +1,6 @@
-"""MkDocs knows nothing outside of docs/: what the documents link to elsewhere in the repository (examples, recipes) becomes a file of the site."""
+"""MkDocs knows nothing outside of docs/: what the documents link to elsewhere in the repository (examples, recipes)
+becomes a file of the site.
+"""
 
 import pathlib
 import posixpath
@@ -28,6 +30,10 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):
     def inside(match):
         path = outside(page.file.src_uri, match[1])
-        return match[0] if path is None else "](" + posixpath.relpath(f"source/{path}.txt", posixpath.dirname(page.file.src_uri) or ".")
+        return (
+            match[0]
+            if path is None
+            else "](" + posixpath.relpath(f"source/{path}.txt", posixpath.dirname(page.file.src_uri) or ".")
+        )
 
     return LINK.sub(inside, markdown)

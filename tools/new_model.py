@@ -158,7 +158,11 @@ def file_name(class_name, family=None):
     if flat and class_name.lower().startswith(flat):
         return "_".join(filter(None, [family, file_name(class_name[len(flat) :])]))
     class_name = class_name.replace("UNet", "Unet").replace("Img2Img", "Img2img")
-    words = re.sub(r"(?<=\dD)(?=[A-Z])|(?<=[a-z])(?=[A-Z]|\d(?!img))|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name.removesuffix("Model").removesuffix("Pipeline"))
+    words = re.sub(
+        r"(?<=\dD)(?=[A-Z])|(?<=[a-z])(?=[A-Z]|\d(?!img))|(?<=[A-Z])(?=[A-Z][a-z])",
+        "_",
+        class_name.removesuffix("Model").removesuffix("Pipeline"),
+    )
     return words.lower()
 
 
@@ -171,7 +175,9 @@ def with_row(text, row):
     last = rows[0]
     while last + 1 < len(lines) and lines[last + 1].startswith("|"):
         last += 1
-    return "\n".join([*lines[: last + 1], row + " |" * (lines[last].count("|") - row.count("|") - 1) + " |", *lines[last + 1 :]])
+    return "\n".join(
+        [*lines[: last + 1], row + " |" * (lines[last].count("|") - row.count("|") - 1) + " |", *lines[last + 1 :]]
+    )
 
 
 def filled(files, values):
@@ -194,7 +200,12 @@ def model_files(options):
     """{path: text} of a model's files."""
     place = f"scaffolding/models/{options.folder}/{options.file}"
     script = f"tests/golden/make_golden_models_{options.file}.py"
-    files = {f"{place}.h": HEADER, f"{place}.cpp": SOURCE, f"python/scaffolding/models/{options.file}.py": PYTHON, script: SCRIPT}
+    files = {
+        f"{place}.h": HEADER,
+        f"{place}.cpp": SOURCE,
+        f"python/scaffolding/models/{options.file}.py": PYTHON,
+        script: SCRIPT,
+    }
     if options.layout:
         files[f"{place}_names.cpp"] = LAYOUT
     module, _, cls = options.like.rpartition(".")
@@ -217,7 +228,10 @@ def pipeline_files(options):
     """{path: text} of a pipeline's files."""
     with_text = options.task in templates.TEXT_TASKS
     file = "pipeline_" + file_name(options.pipeline, options.family)
-    place, script = f"scaffolding/diffusion/pipelines/{options.family}/{file}", f"make_golden_pipelines_{options.family}.py"
+    place, script = (
+        f"scaffolding/diffusion/pipelines/{options.family}/{file}",
+        f"make_golden_pipelines_{options.family}.py",
+    )
     files = {
         f"{place}.h": templates.PIPELINE_HEADER if with_text else templates.CLASS_HEADER,
         f"{place}.cpp": templates.PIPELINE_SOURCE if with_text else templates.CLASS_SOURCE,
@@ -226,8 +240,13 @@ def pipeline_files(options):
         files[f"tests/golden/{script}"] = templates.PIPELINE_SCRIPT
     module, _, cls = options.like.rpartition(".")
     denoiser = "unet" if options.folder == "unets" else "transformer"
-    parts = {denoiser: denoiser, "vae": "vae", "scheduler": "ddim"} | ({"tokenizer": "tokenizer", "text_encoder": "text"} if with_text else {})
-    imports = {"diffusers": {"AutoencoderKL", "DDIMScheduler", options.pipeline}, "pipeline_fixture": {"PipelineFixture"}}
+    parts = {denoiser: denoiser, "vae": "vae", "scheduler": "ddim"} | (
+        {"tokenizer": "tokenizer", "text_encoder": "text"} if with_text else {}
+    )
+    imports = {
+        "diffusers": {"AutoencoderKL", "DDIMScheduler", options.pipeline},
+        "pipeline_fixture": {"PipelineFixture"},
+    }
     imports.setdefault(module, set()).add(cls)
     if with_text:
         imports.setdefault("transformers", set()).update({"CLIPTextModel", "CLIPTokenizer"})
@@ -280,7 +299,9 @@ def checked(options):
         if not re.fullmatch(r"[A-Z][A-Za-z0-9]*Pipeline", options.pipeline):
             sys.exit(f"new_model: a pipeline's name is a class name such as DiTPipeline, got '{options.pipeline}'")
         if options.folder not in ("transformers", "unets"):
-            sys.exit(f"new_model: --pipeline goes with its denoiser, of transformers or unets, got --folder {options.folder}")
+            sys.exit(
+                f"new_model: --pipeline goes with its denoiser, of transformers or unets, got --folder {options.folder}"
+            )
     if not (options.root / "scaffolding/models/models.h").exists():
         sys.exit(f"new_model: run it in the repository: there is no {options.root / 'scaffolding/models/models.h'}")
     return options
@@ -300,9 +321,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="the class's name, as diffusers or transformers have it where they do")
     parser.add_argument("--like", help="the class whose numbers it must give; diffusers.<name> without it")
-    parser.add_argument("--folder", default="transformers", help="of scaffolding/models/: transformers, unets, autoencoders, text_encoders")
+    parser.add_argument(
+        "--folder",
+        default="transformers",
+        help="of scaffolding/models/: transformers, unets, autoencoders, text_encoders",
+    )
     parser.add_argument("--file", help="the files' name; made from the class's without it")
-    parser.add_argument("--layout", default="", help="a program whose checkpoints call the tensors otherwise: a file of names for it")
+    parser.add_argument(
+        "--layout", default="", help="a program whose checkpoints call the tensors otherwise: a file of names for it"
+    )
     parser.add_argument("--pipeline", help="diffusers' class of a pipeline that calls the model in its steps")
     parser.add_argument("--family", help="the pipeline's folder, in scaffolding/diffusion/pipelines/")
     parser.add_argument("--task", choices=TASKS, help="what the pipeline makes of what; text-to-image without it")
@@ -317,7 +344,10 @@ def main():
         (options.root / path).parent.mkdir(parents=True, exist_ok=True)
         (options.root / path).write_text(text)
         print(f"wrote {path}")
-    for document, folder in (("models/models.h", "scaffolding/models"), ("diffusion/pipelines/pipelines.h", "scaffolding/diffusion")):
+    for document, folder in (
+        ("models/models.h", "scaffolding/models"),
+        ("diffusion/pipelines/pipelines.h", "scaffolding/diffusion"),
+    ):
         for path in files:
             if path.startswith(folder) and path.endswith(".h"):
                 include(options.root / "scaffolding" / document, path)
@@ -333,7 +363,11 @@ def main():
 def add_row(options):
     """A row for the model in the document that has the table of them."""
     for document in (options.root / "README.md", *sorted((options.root / "docs").rglob("*.md"))):
-        text = with_row(document.read_text(), f"| `{options.name}` | what it is | {options.like.split('.')[0]}") if document.exists() else None
+        text = (
+            with_row(document.read_text(), f"| `{options.name}` | what it is | {options.like.split('.')[0]}")
+            if document.exists()
+            else None
+        )
         if text is not None:
             document.write_text(text)
             print(f"a row in {document.relative_to(options.root)}")

@@ -23,7 +23,8 @@ Tensor NAME(const Tensor& input);
 
 }  // namespace sf
 """,
-    "kernel.h": """// The contract of NAME with backends. Both tensors are contiguous and have one floating dtype and one shape.
+    "kernel.h": """// The contract of NAME with backends. Both tensors are contiguous and have one floating dtype and
+// one shape.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
@@ -105,7 +106,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="the op's name, as PyTorch has it where it does")
     parser.add_argument("--like", help="what its values equal; torch.<name> without it")
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent, help=argparse.SUPPRESS
+    )
     options = parser.parse_args()
     name = options.name
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
@@ -116,7 +119,9 @@ def main():
         sys.exit(f"new_op: {folder} exists already")
     listing = ops / "ops.h"
     lines = listing.read_text().splitlines()
-    includes = sorted({line for line in lines if line.startswith("#include")} | {f'#include "scaffolding/ops/{name}/{name}.h"'})
+    includes = sorted(
+        {line for line in lines if line.startswith("#include")} | {f'#include "scaffolding/ops/{name}/{name}.h"'}
+    )
     listing.write_text("\n".join([line for line in lines if not line.startswith("#include")] + includes) + "\n")
     folder.mkdir()
     type_name = "".join(part.capitalize() for part in name.split("_"))
@@ -124,7 +129,10 @@ def main():
         text = text.replace("NAME", name).replace("TYPE", type_name).replace("LIKE", options.like or f"torch.{name}")
         (folder / file.replace("NAME", name)).write_text(text)
         print(f"wrote scaffolding/ops/{name}/{file.replace('NAME', name)}")
-    print(f"next: build, run build/dev/scaffolding_tests --gtest_filter='op_{name}*', and see CONTRIBUTING.md, \"Add an op\"")
+    print(
+        f"next: build, run build/dev/scaffolding_tests --gtest_filter='op_{name}*', and see CONTRIBUTING.md, \"Add an "
+        'op"'
+    )
 
 
 if __name__ == "__main__":

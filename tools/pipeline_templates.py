@@ -152,7 +152,15 @@ MASK_CHECKS = """\
 """
 # What pipelines with prompts differ in, by task.
 TEXT_TASKS = {
-    "text-to-image": {"MEMBERS": "", "FIELDS": "", "CHECKS": "", "RUN": "Run", "RUN_STRUCT": "", "LATENTS": NOISE, "TAKES": "height, width, latents, "},
+    "text-to-image": {
+        "MEMBERS": "",
+        "FIELDS": "",
+        "CHECKS": "",
+        "RUN": "Run",
+        "RUN_STRUCT": "",
+        "LATENTS": NOISE,
+        "TAKES": "height, width, latents, ",
+    },
     "image-to-image": {
         "MEMBERS": IMAGE_MEMBERS,
         "FIELDS": IMAGE_FIELDS,

@@ -23,7 +23,9 @@ def run_cpp(build, results, arguments):
     for i in range(shards):
         report, log = results / f"cpp_{i}.json", results / f"cpp_{i}.log"
         report.unlink(missing_ok=True)
-        environment = {"GOMP_SPINCOUNT": "2000"} | os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}
+        environment = (
+            {"GOMP_SPINCOUNT": "2000"} | os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}
+        )
         command = [build / "scaffolding_tests", "--gtest_brief=1", f"--gtest_output=json:{report}", *arguments]
         process = subprocess.Popen(command, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT)
         processes.append((process, report, log))
@@ -48,7 +50,9 @@ def run_cpp(build, results, arguments):
 def run_python(build, results, arguments):
     report = results / "python.xml"
     report.unlink(missing_ok=True)
-    code = subprocess.call([sys.executable, "-m", "pytest", "-q", f"--build-dir={build}", f"--junitxml={report}", *arguments])
+    code = subprocess.call(
+        [sys.executable, "-m", "pytest", "-q", f"--build-dir={build}", f"--junitxml={report}", *arguments]
+    )
     if code == 5:  # nothing collected
         return 0, 0, 0
     if not report.exists():
@@ -64,10 +68,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--cpp", action="store_true", help="C++ tests only")
-    parser.add_argument("--gtest", action="append", default=[], help="an argument for scaffolding_tests, such as --gtest=--gtest_filter=op_add*")
+    parser.add_argument(
+        "--gtest",
+        action="append",
+        default=[],
+        help="an argument for scaffolding_tests, such as --gtest=--gtest_filter=op_add*",
+    )
     options = parser.parse_args()
     build = options.build.resolve()
-    # A shell's background jobs ignore Ctrl-C and so would their children; what has a handler here is the default in them.
+    # A shell's background jobs ignore Ctrl-C and so would their children;
+    # what has a handler here is the default in them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     results = build / "test_results"
     results.mkdir(exist_ok=True)
@@ -77,7 +87,10 @@ def main():
             continue
         start = time.time()
         counts = run(build, results, arguments)
-        print(f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {time.time() - start:.0f} s", flush=True)
+        print(
+            f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {time.time() - start:.0f} s",
+            flush=True,
+        )
         total = [a + b for a, b in zip(total, counts)]
     (results / "total.json").write_text(json.dumps({"passed": total[0], "failed": total[1]}))
     print(f"{total[0]} passed, {total[1]} failed")

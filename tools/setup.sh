@@ -13,9 +13,14 @@ command -v "$compiler" >/dev/null || compiler=g++
 has_command() { command -v "$1" >/dev/null; }
 has_header() { printf '#include <%s>\n' "$1" | "$compiler" -std=c++17 -E -x c++ - >/dev/null 2>&1; }
 good_python() {
-  "$1" -c 'import ensurepip, os, sys, sysconfig, venv; assert sys.version_info >= (3, 10); os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null
+  "$1" -c 'import ensurepip, os, sys, sysconfig, venv
+assert sys.version_info >= (3, 10)
+os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null
 }
-good_cmake() { has_command cmake && cmake --version | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'; }
+good_cmake() {
+  has_command cmake &&
+    cmake --version | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'
+}
 
 required=() optional=()
 look() {
@@ -31,7 +36,8 @@ look() {
   has_header jpeglib.h || required+=(libjpeg62-turbo-dev)
   has_header webp/decode.h || required+=(libwebp-dev)
   has_header utf8proc.h || required+=(libutf8proc-dev)
-  printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$compiler" -E -x c++ - >/dev/null 2>&1 || required+=(libpcre2-dev)
+  printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$compiler" -E -x c++ - >/dev/null 2>&1 ||
+    required+=(libpcre2-dev)
   if ((!program_only)); then
     has_header gtest/gtest.h || required+=(libgtest-dev)
     good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
@@ -54,7 +60,8 @@ if ((${#wanted[@]})); then
   if has_command apt-get && { [ "$(id -u)" = 0 ] || { has_command sudo && "${as_root[@]}" true; }; }; then
     echo "setup: installing ${wanted[*]}"
     "${as_root[@]}" apt-get -qq update
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${wanted[@]}" >/dev/null || true
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+      "${wanted[@]}" >/dev/null || true
     has_command "$compiler" || compiler=g++
     look
   fi
@@ -78,7 +85,8 @@ except ImportError:   # Python 3.10
     from pip._vendor import tomli as tomllib
 
 project = tomllib.load(open("pyproject.toml", "rb"))
-needs = project["build-system"]["requires"] + project["project"]["dependencies"] + project["project"]["optional-dependencies"]["dev"]
+needs = project["build-system"]["requires"] + project["project"]["dependencies"]
+needs += project["project"]["optional-dependencies"]["dev"]
 def missing(need):
     name, version = re.match(r"([\w.-]+)(?:\[.*?\])?\s*(?:[=>]=\s*([\d.]+))?", need).groups()
     try:

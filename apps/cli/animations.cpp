@@ -7,8 +7,10 @@ namespace sf::cli {
 
 void check_animation(const char* option, const std::string& path) {
   auto format = io::animation_format(path);
-  SF_CHECK_AS(NotSupported, io::can_write(format), option, ": this build cannot write ", format == io::AnimationFormat::GIF ? "GIF" : "animated WebP", "; use ",
-              format == io::AnimationFormat::GIF ? ".webp, or build with giflib (Debian: libgif-dev)" : ".gif, or build with libwebpmux");
+  SF_CHECK_AS(NotSupported, io::can_write(format), option, ": this build cannot write ",
+              format == io::AnimationFormat::GIF ? "GIF" : "animated WebP", "; use ",
+              format == io::AnimationFormat::GIF ? ".webp, or build with giflib (Debian: libgif-dev)"
+                                                 : ".gif, or build with libwebpmux");
 }
 
 void save_forming(const std::string& path, Tensors steps, const Tensor& picture) {

@@ -77,19 +77,23 @@ double megabytes_resident_at_most() {
 void print_kinds(const std::map<std::string, Kind>& kinds, Time total, Time peak) {
   std::vector<std::pair<std::string, Kind>> rows(kinds.begin(), kinds.end());
   std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.time.cpu > b.second.time.cpu; });
-  std::cout << "  " << std::left << std::setw(36) << "kernel" << std::right << std::setw(7) << "calls" << std::setw(11) << "wall ms" << std::setw(11)
-            << "cpu ms" << std::setw(8) << "share" << std::setw(10) << "GFLOP/s" << std::setw(9) << "of peak\n";
+  std::cout << "  " << std::left << std::setw(36) << "kernel" << std::right << std::setw(7) << "calls" << std::setw(11)
+            << "wall ms" << std::setw(11) << "cpu ms" << std::setw(8) << "share" << std::setw(10) << "GFLOP/s"
+            << std::setw(9) << "of peak\n";
   Time rest = total;
   for (auto& [name, k] : rows) {
     rest.wall -= k.time.wall, rest.cpu -= k.time.cpu;
-    std::cout << "  " << std::left << std::setw(36) << name << std::right << std::setw(7) << k.calls << std::fixed << std::setprecision(1) << std::setw(11)
-              << k.time.wall * 1e3 << std::setw(11) << k.time.cpu * 1e3 << std::setw(7) << 100 * k.time.cpu / total.cpu << "%";
+    std::cout << "  " << std::left << std::setw(36) << name << std::right << std::setw(7) << k.calls << std::fixed
+              << std::setprecision(1) << std::setw(11) << k.time.wall * 1e3 << std::setw(11) << k.time.cpu * 1e3
+              << std::setw(7) << 100 * k.time.cpu / total.cpu << "%";
     if (k.flop > 0)
-      std::cout << std::setw(10) << k.flop / k.time.wall / 1e9 << std::setw(7) << std::setprecision(0) << 100 * k.flop / k.time.cpu / peak.cpu << "%";
+      std::cout << std::setw(10) << k.flop / k.time.wall / 1e9 << std::setw(7) << std::setprecision(0)
+                << 100 * k.flop / k.time.cpu / peak.cpu << "%";
     std::cout << "\n";
   }
-  std::cout << "  " << std::left << std::setw(43) << "between kernels" << std::right << std::setprecision(1) << std::setw(11) << rest.wall * 1e3
-            << std::setw(11) << rest.cpu * 1e3 << std::setw(7) << 100 * rest.cpu / total.cpu << "%\n";
+  std::cout << "  " << std::left << std::setw(43) << "between kernels" << std::right << std::setprecision(1)
+            << std::setw(11) << rest.wall * 1e3 << std::setw(11) << rest.cpu * 1e3 << std::setw(7)
+            << 100 * rest.cpu / total.cpu << "%\n";
 }
 
 void run(const Options& o) {
@@ -98,7 +102,8 @@ void run(const Options& o) {
     if (o.name == m.name || o.name + "-unet" == m.name) model = &m;
   SF_CHECK(model, "bench: there is no model '", o.name, "'; `scaffolding bench` lists them");
   SF_CHECK(o.dtype == "f32" || o.dtype == "bf16", "bench: dtype must be f32 or bf16, got '", o.dtype, "'");
-  SF_CHECK(o.batch > 0 && o.repeats > 0, "bench: batch and repeats must be positive, got ", o.batch, " and ", o.repeats);
+  SF_CHECK(o.batch > 0 && o.repeats > 0, "bench: batch and repeats must be positive, got ", o.batch, " and ",
+           o.repeats);
   const DType dtype = o.dtype == "f32" ? kFloat32 : kBFloat16;
   autograd::NoGrad off;
   auto pass = model->prepare(dtype, o.batch);
@@ -125,20 +130,24 @@ void run(const Options& o) {
     watched = timed(pass);
   }
   const int threads = num_threads();
-  std::cout << std::fixed << model->name << ": " << model->what << ", batch " << o.batch << ", " << o.dtype << ", " << threads << " threads, random weights\n"
-            << std::setprecision(3) << "  pass " << best.wall << " s, processor time / threads " << best.cpu / threads << " s\n"
-            << std::setprecision(1) << "  " << flop / 1e9 << " GFLOP at " << flop / best.wall / 1e9 << " GFLOP/s: " << std::setprecision(0)
-            << 100 * flop / best.wall / peak.wall << "% of what a 1536^3 product reaches (" << std::setprecision(1) << peak.wall / 1e9
+  std::cout << std::fixed << model->name << ": " << model->what << ", batch " << o.batch << ", " << o.dtype << ", "
+            << threads << " threads, random weights\n"
+            << std::setprecision(3) << "  pass " << best.wall << " s, processor time / threads " << best.cpu / threads
+            << " s\n"
+            << std::setprecision(1) << "  " << flop / 1e9 << " GFLOP at " << flop / best.wall / 1e9
+            << " GFLOP/s: " << std::setprecision(0) << 100 * flop / best.wall / peak.wall
+            << "% of what a 1536^3 product reaches (" << std::setprecision(1) << peak.wall / 1e9
             << " GFLOP/s), by processor time " << std::setprecision(0) << 100 * flop / best.cpu / peak.cpu << "%\n"
-            << "  weights " << weights << " MB, at most " << peak_memory - weights << " MB of tensors above them; the process held at most " << resident
-            << " MB\n";
+            << "  weights " << weights << " MB, at most " << peak_memory - weights
+            << " MB of tensors above them; the process held at most " << resident << " MB\n";
   print_kinds(kinds, watched, peak);
 }
 
 }  // namespace
 
 void add_bench(CLI::App& program) {
-  auto* command = program.add_subcommand("bench", "Time one pass of a model with random weights, and where the time goes");
+  auto* command =
+      program.add_subcommand("bench", "Time one pass of a model with random weights, and where the time goes");
   auto o = std::make_shared<Options>();
   command->add_option("name", o->name, "A model, such as sd15-unet or sd15; lists them without it");
   command->add_option("--dtype", o->dtype, "f32 or bf16")->capture_default_str();

@@ -13,8 +13,8 @@ namespace sf::cli {
 
 namespace {
 
-// A model made on the meta device, given weights that keep activations at their size. One block of random numbers serves all: drawing
-// billions would take longer than what is timed.
+// A model made on the meta device, given weights that keep activations at their size. One block of random numbers
+// serves all: drawing billions would take longer than what is timed.
 void fill(nn::Module& model, DType dtype) {
   const int64_t block = 1 << 20;
   const Tensor numbers = randn({block});
@@ -49,7 +49,8 @@ template <class M> std::shared_ptr<M> make(typename M::Config config, DType dtyp
 std::function<void()> unet(const models::UNet2DConditionConfig& config, DType dtype, int64_t batch, int64_t pixels) {
   auto model = make<models::UNet2DConditionModel>(config, dtype);
   auto input = [&](const Shape& size) { return randn(size).to(dtype); };
-  Tensor sample = input({batch, 4, pixels, pixels}), text = input({batch, 77, config.cross_attention_dim.as_int()}), embeds, ids;
+  Tensor sample = input({batch, 4, pixels, pixels}), text = input({batch, 77, config.cross_attention_dim.as_int()}),
+         embeds, ids;
   if (config.addition_embed_type) embeds = input({batch, 1280}), ids = full({batch, 6}, double(8 * pixels));
   Tensor timestep = full({}, 500.0);
   return [=] { (*model)(sample, timestep, text, Tensor(), Tensor(), Tensor(), Tensor(), embeds, ids); };

@@ -1,4 +1,5 @@
-// The program's commands and options as data, read from CLI11's tree: what shell completions, the man page and the list of examples are written from.
+// The program's commands and options as data, read from CLI11's tree: what shell completions, the man page and the list
+// of examples are written from.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>

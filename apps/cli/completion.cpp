@@ -1,4 +1,5 @@
-// `scaffolding completion`: what a shell needs to complete this program's command lines, written from the tree of commands.
+// `scaffolding completion`: what a shell needs to complete this program's command lines,
+// written from the tree of commands.
 #include <memory>
 #include <sstream>
 
@@ -29,7 +30,8 @@ std::string escaped(const std::string& text, const std::string& special) {
 // In single quotes, as all three shells read them; fish also takes backslashes there.
 std::string quoted(const std::string& text, bool fish = false) {
   std::string out = "'";
-  for (char c : fish ? escaped(text, "\\'") : text) out += !fish && c == '\'' ? std::string("'\\''") : std::string(1, c);
+  for (char c : fish ? escaped(text, "\\'") : text)
+    out += !fish && c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
 
@@ -39,7 +41,8 @@ std::string bash(const std::vector<CommandEntry>& all) {
   for (auto& c : all) names.push_back(c.name);
   out << "# bash completion for scaffolding, written by `scaffolding completion bash`\n"
          "_scaffolding() {\n"
-         "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words=\n"
+         "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} "
+         "words=\n"
          "  COMPREPLY=()\n"
          "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
          "    COMPREPLY=($(compgen -W '"
@@ -56,7 +59,8 @@ std::string bash(const std::vector<CommandEntry>& all) {
       if (!o.names.empty()) long_names.push_back(o.names.back());
     out << "      " << c.name << ":-*) words='" << joined(long_names) << "' ;;\n";
     for (auto& o : c.options)
-      if (o.names.empty() && !o.choices.empty()) out << "      " << c.name << ":*) words='" << joined(o.choices) << "' ;;\n";
+      if (o.names.empty() && !o.choices.empty())
+        out << "      " << c.name << ":*) words='" << joined(o.choices) << "' ;;\n";
   }
   out << "    esac\n  fi\n"
          "  if [ -n \"$words\" ]; then\n"
@@ -72,7 +76,8 @@ std::string bash(const std::vector<CommandEntry>& all) {
 
 std::string zsh(const std::vector<CommandEntry>& all) {
   std::ostringstream out;
-  out << "#compdef scaffolding\n# zsh completion for scaffolding, written by `scaffolding completion zsh`\n_scaffolding() {\n  local -a commands\n  "
+  out << "#compdef scaffolding\n# zsh completion for scaffolding, written by `scaffolding completion "
+         "zsh`\n_scaffolding() {\n  local -a commands\n  "
          "commands=(\n";
   for (auto& c : all) out << "    " << quoted(c.name + ":" + escaped(c.description, ":")) << "\n";
   out << "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  case $words[2] in\n";
@@ -81,19 +86,23 @@ std::string zsh(const std::vector<CommandEntry>& all) {
     for (auto& o : c.options) {
       std::string values = o.choices.empty() ? "_files" : "(" + joined(o.choices) + ")";
       std::string said = "[" + escaped(o.description, "[]:\\") + "]";
-      for (auto& name : o.names) out << " \\\n        " << quoted(name + said + (o.value.empty() ? "" : ":" + o.value + ":" + values));
+      for (auto& name : o.names)
+        out << " \\\n        " << quoted(name + said + (o.value.empty() ? "" : ":" + o.value + ":" + values));
       if (o.names.empty()) out << " \\\n        " << quoted(":" + o.positional + ":" + values);
     }
     out << "\n      ;;\n";
   }
-  out << "  esac\n}\nif [ \"$funcstack[1]\" = _scaffolding ]; then _scaffolding \"$@\"; else compdef _scaffolding scaffolding; fi\n";
+  out << "  esac\n}\nif [ \"$funcstack[1]\" = _scaffolding ]; then _scaffolding \"$@\"; else compdef _scaffolding "
+         "scaffolding; fi\n";
   return out.str();
 }
 
 std::string fish(const std::vector<CommandEntry>& all) {
   std::ostringstream out;
   out << "# fish completion for scaffolding, written by `scaffolding completion fish`\n";
-  for (auto& c : all) out << "complete -c scaffolding -n __fish_use_subcommand -f -a " << c.name << " -d " << quoted(c.description, true) << "\n";
+  for (auto& c : all)
+    out << "complete -c scaffolding -n __fish_use_subcommand -f -a " << c.name << " -d " << quoted(c.description, true)
+        << "\n";
   for (auto& c : all)
     for (auto& o : c.options) {
       if (o.names.empty() && o.choices.empty()) continue;
@@ -119,7 +128,8 @@ void add_completion(CLI::App& program) {
   scaffolding completion fish --output ~/.config/fish/completions/scaffolding.fish)");
   command->callback([&program, shell, output] {
     auto all = commands(program);
-    SF_CHECK(*shell == "bash" || *shell == "zsh" || *shell == "fish", "completion: there are bash, zsh and fish, got '", *shell, "'");
+    SF_CHECK(*shell == "bash" || *shell == "zsh" || *shell == "fish", "completion: there are bash, zsh and fish, got '",
+             *shell, "'");
     print_text(*shell == "bash" ? bash(all) : *shell == "zsh" ? zsh(all) : fish(all), *output);
   });
 }

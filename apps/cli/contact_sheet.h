@@ -12,7 +12,8 @@ struct SheetPicture {
   std::string caption;
 };
 
-// uint8 [3, height, width]: `columns` pictures in a row on white, with their captions in small letters, cut after four lines.
+// uint8 [3, height, width]: `columns` pictures in a row on white, with their captions in small letters,
+// cut after four lines.
 Tensor contact_sheet(const std::vector<SheetPicture>& pictures, int64_t columns);
 
 }  // namespace sf::cli

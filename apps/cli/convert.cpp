@@ -1,4 +1,5 @@
-// `scaffolding convert`: models between one checkpoint file and diffusers' folders, and weights between formats and dtypes.
+// `scaffolding convert`: models between one checkpoint file and diffusers' folders,
+// and weights between formats and dtypes.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -28,14 +29,18 @@ struct Options {
 
 using Weights = std::map<std::string, Tensor>;
 
-std::optional<DType> wanted_dtype(const Options& o) { return o.dtype.empty() ? std::nullopt : std::optional(dtype_of("--dtype", o.dtype)); }
+std::optional<DType> wanted_dtype(const Options& o) {
+  return o.dtype.empty() ? std::nullopt : std::optional(dtype_of("--dtype", o.dtype));
+}
 
 bool has_suffix(const std::string& path, std::initializer_list<const char*> suffixes) {
   std::string suffix = fs::path(path).extension().string();
   return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return suffix == s; });
 }
 bool is_safetensors(const std::string& path) { return has_suffix(path, {".safetensors"}); }
-bool is_weights_file(const std::string& path) { return has_suffix(path, {".safetensors", ".pt", ".pth", ".bin", ".ckpt"}); }
+bool is_weights_file(const std::string& path) {
+  return has_suffix(path, {".safetensors", ".pt", ".pth", ".bin", ".ckpt"});
+}
 
 void write_weights(Weights weights, const Options& o) {
   if (auto dtype = wanted_dtype(o))
@@ -74,13 +79,15 @@ void convert(const Options& o) {
   SF_CHECK(o.force || !fs::exists(o.output), "convert: '", o.output, "' is there already; --force replaces it");
   wanted_dtype(o);  // refused before anything is read
   if (fs::is_directory(o.input)) {
-    SF_CHECK(is_weights_file(o.output), "convert: a folder becomes a file that ends in .safetensors or .ckpt, got '", o.output, "'");
+    SF_CHECK(is_weights_file(o.output), "convert: a folder becomes a file that ends in .safetensors or .ckpt, got '",
+             o.output, "'");
     if (fs::exists(fs::path(o.input) / "model_index.json")) folder_to_file(o);
     else write_weights(io::load_checkpoint(o.input), o);
   } else if (is_weights_file(o.output)) {
     write_weights(io::load_checkpoint(o.input), o);
   } else {
-    SF_CHECK(!fs::path(o.output).has_extension(), "convert: the output must be a folder, or end in .safetensors, .pt, .bin or .ckpt, got '", o.output, "'");
+    SF_CHECK(!fs::path(o.output).has_extension(),
+             "convert: the output must be a folder, or end in .safetensors, .pt, .bin or .ckpt, got '", o.output, "'");
     file_to_folder(o);
   }
   std::cout << o.output << "\n";
@@ -89,12 +96,16 @@ void convert(const Options& o) {
 }  // namespace
 
 void add_convert(CLI::App& program) {
-  auto* command = program.add_subcommand("convert", "Convert a model between one file and a folder, or weights between formats and dtypes");
+  auto* command = program.add_subcommand(
+      "convert", "Convert a model between one file and a folder, or weights between formats and dtypes");
   auto o = std::make_shared<Options>();
   command->add_option("input", o->input, "A checkpoint file, or a folder in diffusers' layout")->required();
-  command->add_option("output", o->output, "A file (.safetensors, .pt, .bin, .ckpt), or a folder for a whole model")->required();
-  command->add_option("--dtype", o->dtype, "Floating tensors become float32, bfloat16 or float16; without it they stay as they are");
-  command->add_option("--config", o->config, "A folder of a model of this kind: its tokenizers, which no checkpoint file holds");
+  command->add_option("output", o->output, "A file (.safetensors, .pt, .bin, .ckpt), or a folder for a whole model")
+      ->required();
+  command->add_option("--dtype", o->dtype,
+                      "Floating tensors become float32, bfloat16 or float16; without it they stay as they are");
+  command->add_option("--config", o->config,
+                      "A folder of a model of this kind: its tokenizers, which no checkpoint file holds");
   command->add_flag("--force", o->force, "Replace what is there");
   command->footer(R"(Examples:
   scaffolding convert v1-5-pruned.safetensors stable-diffusion-1-5     a folder for diffusers

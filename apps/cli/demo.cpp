@@ -72,14 +72,16 @@ void demo(DemoSettings& s) {
   if (s.picture.quiet) return;
   std::printf("\n%6.2f s  loading the model\n", loading);
   for (size_t i = 0; i < prompts.size(); ++i)
-    std::printf("%6.2f s  %s (seed %lld)\n", seconds[i], prompts[i].c_str(), static_cast<long long>(s.seed + int64_t(i)));
+    std::printf("%6.2f s  %s (seed %lld)\n", seconds[i], prompts[i].c_str(),
+                static_cast<long long>(s.seed + int64_t(i)));
   std::printf("\nAll of them, %lld in a row: %s\n", static_cast<long long>(s.columns), fs::absolute(sheet).c_str());
 }
 
 }  // namespace
 
 void add_demo(CLI::App& program) {
-  auto* c = program.add_subcommand("demo", "A sheet of pictures from the model that comes with the program, and how long each took");
+  auto* c = program.add_subcommand(
+      "demo", "A sheet of pictures from the model that comes with the program, and how long each took");
   auto s = std::make_shared<DemoSettings>();
   c->add_option("-o,--output", s->folder, "The folder for the pictures and grid.png")->capture_default_str();
   c->add_option("-m,--model", s->picture.model, "Another model, as txt2img takes it");
@@ -87,9 +89,12 @@ void add_demo(CLI::App& program) {
   c->add_option("-s,--seed", s->seed, "Of the first picture; each next one has the next seed")
       ->capture_default_str()
       ->check(CLI::Range(int64_t(0), INT64_MAX / 2));
-  c->add_option("--columns", s->columns, "Pictures in a row of the sheet")->capture_default_str()->check(CLI::Range(1, 100));
+  c->add_option("--columns", s->columns, "Pictures in a row of the sheet")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
   c->add_option("--steps", s->picture.steps, "Of the sampler")->capture_default_str();
-  c->add_option("-g,--guidance", s->picture.guidance, "How closely to follow the prompt; 1 is off. Without it, what the model advises, or 5");
+  c->add_option("-g,--guidance", s->picture.guidance,
+                "How closely to follow the prompt; 1 is off. Without it, what the model advises, or 5");
   c->add_flag("-q,--quiet", s->picture.quiet, "No progress and no times");
   c->footer(R"(Examples:
   scaffolding demo

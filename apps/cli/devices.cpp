@@ -8,7 +8,8 @@
 namespace sf::cli {
 
 static void print_devices() {
-  std::cout << "cpu: " << cpu::processor_name() << ", kernels for " << cpu::name(cpu::best()) << ", " << num_threads() << " threads\n";
+  std::cout << "cpu: " << cpu::processor_name() << ", kernels for " << cpu::name(cpu::best()) << ", " << num_threads()
+            << " threads\n";
   for (auto [type, name] : {std::pair(DeviceType::CUDA, "cuda"), std::pair(DeviceType::MPS, "mps")}) {
     std::string why;
     if (!backend_available(type, &why)) {
@@ -20,14 +21,15 @@ static void print_devices() {
       std::cout << Device(type, i).str() << ": available";
       if (type == Device::CUDA) {
         DeviceProperties p = accelerator(Device(type, i)).properties(i);
-        std::cout << ", " << p.name << ", compute capability " << p.major << "." << p.minor << ", " << p.multiprocessors << " multiprocessors, "
-                  << (p.total_memory >> 20) << " MiB";
+        std::cout << ", " << p.name << ", compute capability " << p.major << "." << p.minor << ", " << p.multiprocessors
+                  << " multiprocessors, " << (p.total_memory >> 20) << " MiB";
       }
       std::cout << "\n";
     }
     if (type == Device::CUDA) {
       int version = accelerator(Device(type)).cudnn_version(0, &why);
-      if (version) std::cout << "cuDNN: " << version / 10000 << "." << version / 100 % 100 << "." << version % 100 << "\n";
+      if (version)
+        std::cout << "cuDNN: " << version / 10000 << "." << version / 100 % 100 << "." << version % 100 << "\n";
       else std::cout << "cuDNN: not available: " << why << "\n";
     }
   }

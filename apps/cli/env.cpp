@@ -10,7 +10,8 @@ void sf::cli::add_env(CLI::App& program) {
   command->callback([] {
     for (auto& v : env::all()) {
       bool set = std::getenv(v.name) != nullptr;
-      std::cout << v.name << " = '" << env::text(v.name) << "'" << (set ? "" : " (default)") << "\n    " << v.help << "\n";
+      std::cout << v.name << " = '" << env::text(v.name) << "'" << (set ? "" : " (default)") << "\n    " << v.help
+                << "\n";
     }
   });
 }

@@ -1,4 +1,5 @@
-// `scaffolding eval`: how good a text-to-image model of icons is, in figures that mean the same for every model and every day.
+// `scaffolding eval`: how good a text-to-image model of icons is,
+// in figures that mean the same for every model and every day.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -39,7 +40,8 @@ struct Options {
 // The data and what of them was left out: of the recipe, where it lies beside the model or is named.
 void read_recipe(Options& o) {
   std::error_code error;
-  std::string folder = io::is_shipped_model(o.sampling.model) ? io::find_shipped_model(o.sampling.model).value_or("") : o.sampling.model;
+  std::string folder =
+      io::is_shipped_model(o.sampling.model) ? io::find_shipped_model(o.sampling.model).value_or("") : o.sampling.model;
   std::string beside = (fs::path(folder) / "train.json").string();
   if (o.config.empty() && fs::exists(beside, error)) o.config = beside;
   if (!o.config.empty()) {
@@ -51,7 +53,8 @@ void read_recipe(Options& o) {
   SF_CHECK(fs::is_regular_file(o.data, error), "--data: there is no file '", o.data, "'");
 }
 
-Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline& pipeline, const std::vector<train::EvaluationPrompt>& prompts) {
+Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline& pipeline,
+                      const std::vector<train::EvaluationPrompt>& prompts) {
   const GenerationSettings& s = o.sampling;
   train::StopOnInterrupt interrupt;
   std::stop_source stop;
@@ -87,7 +90,11 @@ Tensor round_trip(const diffusion::StableDiffusionPipeline& pipeline, const Tens
 
 double rounded(double share) { return std::round(share * 1e4) / 1e4; }
 ordered_json json_of(const train::RetrievalFigures& f) {
-  return {{"pictures", f.pictures}, {"top1", rounded(f.top1)}, {"top5", rounded(f.top5)}, {"style", rounded(f.style)}, {"texture", rounded(f.texture)}};
+  return {{"pictures", f.pictures},
+          {"top1", rounded(f.top1)},
+          {"top5", rounded(f.top5)},
+          {"style", rounded(f.style)},
+          {"texture", rounded(f.texture)}};
 }
 std::string percent(const ordered_json& share) {
   std::ostringstream out;
@@ -95,7 +102,8 @@ std::string percent(const ordered_json& share) {
   return out.str();
 }
 
-ordered_json figures(const train::IconJudge& judge, const std::vector<train::EvaluationPrompt>& prompts, const Tensors& pictures, uint64_t seed) {
+ordered_json figures(const train::IconJudge& judge, const std::vector<train::EvaluationPrompt>& prompts,
+                     const Tensors& pictures, uint64_t seed) {
   ordered_json sets = ordered_json::object(), colours = ordered_json::object();
   std::vector<std::string> names;
   for (auto& p : prompts)
@@ -106,7 +114,8 @@ ordered_json figures(const train::IconJudge& judge, const std::vector<train::Eva
     std::vector<train::EvaluationPrompt> asked;
     Tensors made;
     for (size_t i = 0; i < prompts.size(); ++i)
-      if (prompts[i].set == name) asked.push_back(prompts[i]), made.push_back(pictures[i]), on_white.push_back(pictures[i]);
+      if (prompts[i].set == name)
+        asked.push_back(prompts[i]), made.push_back(pictures[i]), on_white.push_back(pictures[i]);
     auto f = judge.retrieval(asked, made);
     sets[name] = json_of(f);
     styles += f.style * double(f.pictures);
@@ -123,18 +132,23 @@ ordered_json figures(const train::IconJudge& judge, const std::vector<train::Eva
     ++all, ++named;
     if (found == prompts[i].background) ++hits, ++right;
   }
-  for (auto& [name, counts] : of_colour) colours[name] = std::to_string(counts.second) + "/" + std::to_string(counts.first);
-  return {{"sets", sets},
-          {"style", rounded(styles / double(on_white.size()))},
-          {"frechet", on_white.size() > 1 ? ordered_json(rounded(judge.frechet(on_white))) : ordered_json()},
-          {"frechet_of_real_icons",
-           rounded(judge.frechet_of_real(std::clamp<int64_t>(int64_t(on_white.size()), 2, std::max<int64_t>(2, judge.icons().size() / 2)), seed))},
-          {"background", {{"pictures", named}, {"right", named ? rounded(double(right) / double(named)) : 0.0}, {"by_colour", colours}}},
-          {"white_where_none_is_named", rounded(double(white) / double(on_white.size()))}};
+  for (auto& [name, counts] : of_colour)
+    colours[name] = std::to_string(counts.second) + "/" + std::to_string(counts.first);
+  return {
+      {"sets", sets},
+      {"style", rounded(styles / double(on_white.size()))},
+      {"frechet", on_white.size() > 1 ? ordered_json(rounded(judge.frechet(on_white))) : ordered_json()},
+      {"frechet_of_real_icons",
+       rounded(judge.frechet_of_real(
+           std::clamp<int64_t>(int64_t(on_white.size()), 2, std::max<int64_t>(2, judge.icons().size() / 2)), seed))},
+      {"background",
+       {{"pictures", named}, {"right", named ? rounded(double(right) / double(named)) : 0.0}, {"by_colour", colours}}},
+      {"white_where_none_is_named", rounded(double(white) / double(on_white.size()))}};
 }
 
 // One row a picture, to see what went wrong.
-ordered_json each_prompt(const train::IconJudge& judge, const std::vector<train::EvaluationPrompt>& prompts, const Tensors& pictures) {
+ordered_json each_prompt(const train::IconJudge& judge, const std::vector<train::EvaluationPrompt>& prompts,
+                         const Tensors& pictures) {
   ordered_json rows = ordered_json::array();
   auto all = judge.judge(prompts, pictures);
   for (size_t i = 0; i < all.size(); ++i)
@@ -149,19 +163,23 @@ ordered_json each_prompt(const train::IconJudge& judge, const std::vector<train:
 
 void print(const ordered_json& r) {
   auto row = [](const std::string& name, const ordered_json& f) {
-    std::cout << "  " << std::left << std::setw(26) << name << std::right << std::setw(6) << f["pictures"].get<int64_t>() << std::setw(10) << percent(f["top1"])
-              << std::setw(10) << percent(f["top5"]) << std::setw(10) << percent(f["style"]) << std::setw(10) << percent(f["texture"]) << "\n";
+    std::cout << "  " << std::left << std::setw(26) << name << std::right << std::setw(6)
+              << f["pictures"].get<int64_t>() << std::setw(10) << percent(f["top1"]) << std::setw(10)
+              << percent(f["top5"]) << std::setw(10) << percent(f["style"]) << std::setw(10) << percent(f["texture"])
+              << "\n";
   };
   std::cout << "                             count     top-1     top-5     style   texture\n";
   for (auto& [name, f] : r["sets"].items()) row(name, f);
-  std::cout << "background as named         " << std::setw(7) << r["background"]["pictures"].get<int64_t>() << std::setw(10)
-            << percent(r["background"]["right"]) << "\nwhite where none is named          " << std::setw(10) << percent(r["white_where_none_is_named"])
-            << "\nstyle as named                     " << std::setw(10) << percent(r["style"]) << "\nFrechet distance                   " << std::setw(10)
+  std::cout << "background as named         " << std::setw(7) << r["background"]["pictures"].get<int64_t>()
+            << std::setw(10) << percent(r["background"]["right"]) << "\nwhite where none is named          "
+            << std::setw(10) << percent(r["white_where_none_is_named"]) << "\nstyle as named                     "
+            << std::setw(10) << percent(r["style"]) << "\nFrechet distance                   " << std::setw(10)
             << r["frechet"] << "   (as many real icons: " << r["frechet_of_real_icons"] << ")\n"
             << "the same of real icons, changed\n";
   for (auto& f : r["self_check"]["rows"]) row(f["change"], f);
-  std::cout << "background recognised              " << std::setw(10) << percent(r["self_check"]["background"]) << "\nby chance, top-5                   "
-            << std::setw(10) << percent(r["self_check"]["chance_top5"]) << "\n";
+  std::cout << "background recognised              " << std::setw(10) << percent(r["self_check"]["background"])
+            << "\nby chance, top-5                   " << std::setw(10) << percent(r["self_check"]["chance_top5"])
+            << "\n";
 }
 
 void evaluate(Options& o) {
@@ -206,12 +224,14 @@ void evaluate(Options& o) {
   report["self_check"] = {{"rows", rows},
                           {"background", rounded(train::background_check(judge, kChecked, seed))},
                           {"chance_top5", rounded(5 * double(styles.size()) / double(icons->size()))}};
-  report["seconds"] = std::round(10 * std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()) / 10;
+  report["seconds"] =
+      std::round(10 * std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()) / 10;
   if (!o.sheet.empty()) {
     // Uncurated: evenly from all that was made.
     std::vector<SheetPicture> shown;
     const size_t count = std::min(pictures.size(), size_t(o.sheet_pictures));
-    for (size_t i = 0; i < count; ++i) shown.push_back({pictures[i * pictures.size() / count], prompts[i * pictures.size() / count].prompt});
+    for (size_t i = 0; i < count; ++i)
+      shown.push_back({pictures[i * pictures.size() / count], prompts[i * pictures.size() / count].prompt});
     io::write_image(o.sheet, contact_sheet(shown, 8), {.quality = 92});
   }
   report["prompts"] = each_prompt(judge, prompts, pictures);
@@ -229,12 +249,19 @@ void add_eval(CLI::App& program) {
   o->sampling.seed = 0;
   add_sampling_options(*command, o->sampling, "model,-m,--model");
   command->add_option("--data", o->data, "The tar with the real icons, instead of the recipe's");
-  command->add_option("--config", o->config, "The recipe that the model was trained by; train.json in its folder where it is there");
-  command->add_option("--left-out-groups", o->left_out_groups, "Groups of icons that are left out, instead of the recipe's");
-  command->add_option("--splits", o->splits, "train, heldout_combo, heldout_name: whose captions are prompts")->capture_default_str();
-  command->add_option("--count", o->count, "How many captions of the split train")->capture_default_str()->check(CLI::Range(1, 1000000));
+  command->add_option("--config", o->config,
+                      "The recipe that the model was trained by; train.json in its folder where it is there");
+  command->add_option("--left-out-groups", o->left_out_groups,
+                      "Groups of icons that are left out, instead of the recipe's");
+  command->add_option("--splits", o->splits, "train, heldout_combo, heldout_name: whose captions are prompts")
+      ->capture_default_str();
+  command->add_option("--count", o->count, "How many captions of the split train")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
   command->add_option("--sheet", o->sheet, "A picture with uncurated pictures and their prompts");
-  command->add_option("--sheet-pictures", o->sheet_pictures, "How many of them")->capture_default_str()->check(CLI::Range(1, 1000));
+  command->add_option("--sheet-pictures", o->sheet_pictures, "How many of them")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   command->add_option("-o,--output", o->output, "A file for the report and what each picture was taken for, .json");
   command->footer(R"(Examples:
   scaffolding eval models/emoji-128
@@ -242,8 +269,9 @@ void add_eval(CLI::App& program) {
   scaffolding eval runs/mine/pipeline --config mine.json --splits train heldout_combo heldout_name
   scaffolding eval models/emoji-128 --count 40 --steps 10 --json
 
-Each picture is compared with all real icons of the style it was asked for; top-1 and top-5 say how often the right one is nearest, or among the nearest
-five. How that is measured, and what the other figures are, is in docs/program.md.)");
+Each picture is compared with all real icons of the style it was asked for; top-1 and top-5 say how
+often the right one is nearest, or among the nearest five. How that is measured, and what the other figures are, is in
+docs/program.md.)");
   command->callback([o] { evaluate(*o); });
 }
 

@@ -28,7 +28,8 @@ DType dtype_of(const char* option, const std::string& name) {
 bool is_picture(const std::string& path) {
   char head[12] = {};
   std::ifstream(path, std::ios::binary).read(head, sizeof head);
-  return !std::memcmp(head, "\x89PNG", 4) || !std::memcmp(head, "\xff\xd8\xff", 3) || (!std::memcmp(head, "RIFF", 4) && !std::memcmp(head + 8, "WEBP", 4));
+  return !std::memcmp(head, "\x89PNG", 4) || !std::memcmp(head, "\xff\xd8\xff", 3) ||
+         (!std::memcmp(head, "RIFF", 4) && !std::memcmp(head + 8, "WEBP", 4));
 }
 
 std::string count_text(int64_t n) {

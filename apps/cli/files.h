@@ -7,9 +7,10 @@
 
 namespace sf::cli {
 
-DType dtype_of(const char* option, const std::string& name);  // float32, bfloat16, float16; ValueError naming the option for another
-bool is_picture(const std::string& path);                     // by its first bytes: PNG, JPEG or WebP
-std::string count_text(int64_t n);                            // 1234567: "1.23 M"
+// float32, bfloat16, float16; ValueError naming the option for another
+DType dtype_of(const char* option, const std::string& name);
+bool is_picture(const std::string& path);  // by its first bytes: PNG, JPEG or WebP
+std::string count_text(int64_t n);         // 1234567: "1.23 M"
 // To standard output, or into a file, which appears whole or not at all.
 void print_text(const std::string& text, const std::string& file);
 

@@ -66,7 +66,8 @@ void take(const ordered_json& in, std::map<std::string, std::string>& values) { 
 }
 template <class T> void take(const ordered_json& in, std::optional<T>& value) { value = in.get<T>(); }
 
-ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed, int64_t batch, int64_t place, int64_t width, int64_t height) {
+ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed, int64_t batch, int64_t place,
+                           int64_t width, int64_t height) {
   s.seed = seed;
   s.batch_of = batch;
   s.place = place;
@@ -80,18 +81,20 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
 }
 
 // As AUTOMATIC1111's web UI writes it, which many programs read.
-std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64_t seed, int64_t width, int64_t height) {
+std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64_t seed, int64_t width,
+                       int64_t height) {
   std::string out = s.prompt + "\n";
   if (!s.negative_prompt.empty()) out += "Negative prompt: " + s.negative_prompt + "\n";
   char numbers[200];
-  std::snprintf(numbers, sizeof numbers, "Steps: %lld, Sampler: %s, CFG scale: %g, Seed: %lld, Size: %lldx%lld", static_cast<long long>(s.steps),
-                s.sampler.empty() ? scheduler : s.sampler.c_str(), *s.guidance, static_cast<long long>(seed), static_cast<long long>(width),
-                static_cast<long long>(height));
+  std::snprintf(numbers, sizeof numbers, "Steps: %lld, Sampler: %s, CFG scale: %g, Seed: %lld, Size: %lldx%lld",
+                static_cast<long long>(s.steps), s.sampler.empty() ? scheduler : s.sampler.c_str(), *s.guidance,
+                static_cast<long long>(seed), static_cast<long long>(width), static_cast<long long>(height));
   return out + numbers + ", Model: " + fs::path(s.model).filename().string() + ", Version: scaffolding " + version();
 }
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
 }
 
 // A prompt as a part of a file's name.
@@ -133,10 +136,11 @@ std::string option_name(const std::string& field) {
 
 // Fields of a call that the program says in other words, or not at all.
 bool has_words_of_its_own(std::string_view field) {
-  constexpr std::string_view kFields[] = {"prompt",         "negative_prompt",       "height",         "width",         "num_inference_steps",
-                                          "guidance_scale", "guidance_rescale",      "clip_skip",      "prompt_syntax", "eta",
-                                          "strength",       "num_images_per_prompt", "output_latents", "capture",       "cache_prompt",
-                                          "guidance_mode"};
+  constexpr std::string_view kFields[] = {
+      "prompt",         "negative_prompt",       "height",         "width",         "num_inference_steps",
+      "guidance_scale", "guidance_rescale",      "clip_skip",      "prompt_syntax", "eta",
+      "strength",       "num_images_per_prompt", "output_latents", "capture",       "cache_prompt",
+      "guidance_mode"};
   return std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields);
 }
 
@@ -178,15 +182,18 @@ void check_output(const char* option, const std::string& path, const std::string
   std::string known = " " + suffixes + " ", spelled = suffixes;
   replace_all(spelled, " ", ", ");
   if (auto last = spelled.rfind(", "); last != std::string::npos) spelled.replace(last, 2, " or ");
-  SF_CHECK(!suffix.empty() && known.find(" " + suffix + " ") != std::string::npos, option, ": must end in ", spelled, ", got '", path, "'");
-  SF_CHECK(fs::path(path).filename().string().size() <= 255, option, ": a file's name has at most 255 bytes, got ", fs::path(path).filename().string().size());
+  SF_CHECK(!suffix.empty() && known.find(" " + suffix + " ") != std::string::npos, option, ": must end in ", spelled,
+           ", got '", path, "'");
+  SF_CHECK(fs::path(path).filename().string().size() <= 255, option, ": a file's name has at most 255 bytes, got ",
+           fs::path(path).filename().string().size());
   fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   SF_CHECK(!fs::is_directory(path, error), option, ": '", path, "' is a folder");
   if (!folder.empty()) fs::create_directories(folder, error);
-  SF_CHECK(folder.empty() || fs::is_directory(folder, error), option, ": cannot make the folder '", folder.string(), "'");
-  SF_CHECK(access(folder.empty() ? "." : folder.c_str(), W_OK) == 0, option, ": the folder '", folder.empty() ? "." : folder.string(),
-           "' cannot be written to");
+  SF_CHECK(folder.empty() || fs::is_directory(folder, error), option, ": cannot make the folder '", folder.string(),
+           "'");
+  SF_CHECK(access(folder.empty() ? "." : folder.c_str(), W_OK) == 0, option, ": the folder '",
+           folder.empty() ? "." : folder.string(), "' cannot be written to");
 }
 
 void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
@@ -196,7 +203,8 @@ void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer
   add_sampling_options(c, s);
   c.add_option("--like", s.like, "A picture: repeats it exactly; options given besides change it");
   c.add_option("--preview", s.preview, "A file that shows the picture forming, or 'terminal'");
-  c.add_option("--save-steps", s.save_steps, "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
+  c.add_option("--save-steps", s.save_steps,
+               "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
   for (auto* entry : diffusion::all_pipelines()) {
     if (std::find(tasks.begin(), tasks.end(), entry->its_task) == tasks.end()) continue;
     const auto options = entry->make()->make_options();
@@ -214,25 +222,32 @@ void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer
 void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model) {
   c.add_option("-n,--negative-prompt", s.negative_prompt, "What it should not show");
   c.add_option(model, s.model,
-               "A folder in diffusers' layout, a checkpoint file, or organisation/name on the hub; without one, the small model that comes with the program");
+               "A folder in diffusers' layout, a checkpoint file, or organisation/name on the hub; without one, the "
+               "small model that comes with the program");
   c.add_option("-b,--batch", s.batch, "How many at a time")->capture_default_str()->check(CLI::Range(1, 1024));
-  c.add_option("-s,--seed", s.seed, "Of the first picture; each next one has the next seed. Without one, a new one each time")
+  c.add_option("-s,--seed", s.seed,
+               "Of the first picture; each next one has the next seed. Without one, a new one each time")
       ->check(CLI::Range(int64_t(0), INT64_MAX - 1));
   c.add_option("--steps", s.steps, "Of the sampler: more take longer")->capture_default_str();
-  c.add_option("-g,--guidance", s.guidance, "How closely to follow the prompt; 1 is off. Without it, what the model advises, or 5");
-  c.add_option("--guidance-rescale", s.guidance_rescale, "Against pictures that guidance has overexposed: 0 to 1")->capture_default_str();
+  c.add_option("-g,--guidance", s.guidance,
+               "How closely to follow the prompt; 1 is off. Without it, what the model advises, or 5");
+  c.add_option("--guidance-rescale", s.guidance_rescale, "Against pictures that guidance has overexposed: 0 to 1")
+      ->capture_default_str();
   c.add_option("--width", s.width, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
   c.add_option("--height", s.height, "Pixels, a multiple of 8")->check(CLI::Range(8, 16384));
   std::string names;
   for (auto& name : sampler_names()) names += (names.empty() ? "" : ", ") + name;
   c.add_option("--sampler", s.sampler, "Instead of the model's own: " + names);
-  c.add_option("--scheduler-option", s.scheduler_options, "A field of the sampler's config: field=value; may be given again");
+  c.add_option("--scheduler-option", s.scheduler_options,
+               "A field of the sampler's config: field=value; may be given again");
   c.add_option("--eta", s.eta, "Noise of ddim's steps: 0 to 1")->capture_default_str();
   c.add_option("--clip-skip", s.clip_skip, "Layers of the text encoder to leave out");
-  c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and prompts of any length")->capture_default_str();
+  c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and prompts of any length")
+      ->capture_default_str();
   c.add_option("--dtype", s.dtype, "float32, bfloat16 or float16")->capture_default_str();
   c.add_option("--device", s.device, "Where the networks run: cpu, cuda or cuda:1")->capture_default_str();
-  c.add_flag("--no-capture", s.no_capture, "On CUDA, launch each operation by itself instead of captured graphs; the pictures are the same");
+  c.add_flag("--no-capture", s.no_capture,
+             "On CUDA, launch each operation by itself instead of captured graphs; the pictures are the same");
   c.add_flag("-q,--quiet", s.quiet, "No progress");
   c.add_flag("--json", s.json, "For programs: a line of JSON for each picture on standard output");
 }
@@ -241,7 +256,8 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
   if (settings.like.empty()) return;
   io::ImageInfo info = io::image_info(settings.like);
   auto text = info.text.find(kTextKey);
-  SF_CHECK(text != info.text.end(), "--like: ", settings.like, " does not say how it was made; it must be a PNG made by this program");
+  SF_CHECK(text != info.text.end(), "--like: ", settings.like,
+           " does not say how it was made; it must be a PNG made by this program");
   ordered_json saved = ordered_json::parse(text->second, nullptr, false);
   SF_CHECK(saved.is_object(), "--like: what ", settings.like, " says about itself cannot be read");
   each_setting(settings, [&](const char* name, auto& value, const char* option) {
@@ -256,8 +272,8 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
   });
   // Another seed or number of pictures is another batch: only the picture itself is repeated to the last bit.
   bool same = command.count("--seed") + command.count("--count") + command.count("--batch") == 0;
-  bool sound = settings.batch_of >= 1 && settings.batch_of <= 1024 && settings.place >= 0 && settings.place < settings.batch_of &&
-               settings.seed.value_or(0) >= settings.place;
+  bool sound = settings.batch_of >= 1 && settings.batch_of <= 1024 && settings.place >= 0 &&
+               settings.place < settings.batch_of && settings.seed.value_or(0) >= settings.place;
   if (same && sound) settings.batch = settings.count = settings.batch_of;
   else settings.batch_of = 1, settings.place = 0;
   if (settings.seed) *settings.seed -= settings.place;
@@ -265,7 +281,8 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 
 std::string shipped_model() { return io::default_model(); }
 
-std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
+std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
+                                                         std::initializer_list<diffusion::Task> tasks) {
   std::error_code error;
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
@@ -274,8 +291,10 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     SF_CHECK(!is_picture(s.model), "--model: '", s.model, "' is a picture");
     loaded = diffusion::load_single_file_pipeline(s.model, {.dtype = dtype});
   } else {
-    bool path = s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
-    SF_CHECK(!path || io::is_shipped_model(s.model) || fs::is_directory(s.model, error), "--model: there is no '", s.model, "'");
+    bool path =
+        s.model.starts_with('/') || s.model.starts_with('.') || std::count(s.model.begin(), s.model.end(), '/') != 1;
+    SF_CHECK(!path || io::is_shipped_model(s.model) || fs::is_directory(s.model, error), "--model: there is no '",
+             s.model, "'");
     diffusion::LoadPipelineOptions options;
     options.dtype = dtype;
     loaded = diffusion::load_pipeline(s.model, options);
@@ -284,7 +303,8 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   const auto& family = diffusion::pipeline_entry(pipeline->name()).family_name;
   auto can = [&](diffusion::Task task) { return diffusion::find_pipeline(family, task) != nullptr; };
   auto task = std::find_if(tasks.begin(), tasks.end(), can);
-  const auto& entry = diffusion::pipeline_for(std::string(command), pipeline->name(), task == tasks.end() ? *tasks.begin() : *task);
+  const auto& entry =
+      diffusion::pipeline_for(std::string(command), pipeline->name(), task == tasks.end() ? *tasks.begin() : *task);
   if (entry.name != pipeline->name()) {
     std::shared_ptr<diffusion::DiffusionPipeline> made = entry.make();
     diffusion::share_components(*pipeline, *made);
@@ -294,14 +314,16 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   if (!s.guidance) s.guidance = pipeline->advised_guidance_scale.value_or(kGuidance);
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
-  if (!s.sampler.empty() || !s.scheduler_options.empty()) pipeline->set_scheduler(make_sampler(s.sampler, *scheduler, s.scheduler_options));
+  if (!s.sampler.empty() || !s.scheduler_options.empty())
+    pipeline->set_scheduler(make_sampler(s.sampler, *scheduler, s.scheduler_options));
   return pipeline;
 }
 
 std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command, GenerationSettings& s) {
   auto pipeline = load_model(command, s, {diffusion::Task::TextToImage});
   auto typed = std::dynamic_pointer_cast<diffusion::StableDiffusionPipeline>(pipeline);
-  SF_CHECK_AS(NotSupported, typed, command, ": '", s.model, "' is a ", pipeline->name(), ", which this command does not take");
+  SF_CHECK_AS(NotSupported, typed, command, ": '", s.model, "' is a ", pipeline->name(),
+              ", which this command does not take");
   return typed;
 }
 
@@ -331,8 +353,8 @@ void check_outputs(const GenerationSettings& s) {
 
 }  // namespace
 
-void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given,
-              const std::function<void(const Tensor& picture)>& made) {
+void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
+              const std::map<std::string, Tensor>& given, const std::function<void(const Tensor& picture)>& made) {
   check_outputs(s);
   const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
@@ -347,20 +369,23 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     if (given.count("image") && o.find("strength")) o.at<double>("strength") = s.strength;
     // Each sample of the batch is told the same.
     if (o.find("prompt")) o.at<std::vector<std::string>>("prompt").assign(size_t(batch), s.prompt);
-    if (o.find("negative_prompt")) o.at<std::vector<std::string>>("negative_prompt").assign(size_t(batch), s.negative_prompt);
+    if (o.find("negative_prompt"))
+      o.at<std::vector<std::string>>("negative_prompt").assign(size_t(batch), s.negative_prompt);
     if (o.find("class_labels")) {
       auto& labels = o.at<std::vector<int64_t>>("class_labels");
       SF_CHECK(!labels.empty(), kind, ": a ", pipeline.name(), " needs --class-labels");
       labels = std::vector<int64_t>(size_t(batch), labels[0]);
     }
     auto& generators = o.at<diffusion::Generators>("generator");
-    for (int64_t i = 0; i < batch; ++i) generators.push_back(make_generator()), generators.back()->manual_seed(uint64_t(first + done + i));
+    for (int64_t i = 0; i < batch; ++i)
+      generators.push_back(make_generator()), generators.back()->manual_seed(uint64_t(first + done + i));
     o.at<std::stop_token>("stop") = stop.get_token();
     o.at<diffusion::StepProgress>("progress") = [&](int64_t step, int64_t steps) {
       if (interrupt.asked()) stop.request_stop();
       bar.step(done, batch, step, steps);
     };
-    std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));  // the pictures after each step, for each of the batch
+    // the pictures after each step, for each of the batch
+    std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));
     auto run = pipeline.start(o);
     while (!run->done()) {
       run->step();
@@ -379,7 +404,8 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       io::ImageWriteOptions writing;
       writing.quality = 95;
       if (path.ends_with(".png"))
-        writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)}, {kTextKey, settings.dump()}};
+        writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)},
+                        {kTextKey, settings.dump()}};
       io::write_image(path, pictures[i], writing);
       bar.clear();
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
@@ -395,7 +421,8 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
         for (auto& file : written) std::cout << file << std::endl;
     }
     for (auto& part : output.truncated)
-      std::cerr << "scaffolding: the prompt is too long; left out is: " << (part.size() > 80 ? part.substr(0, 80) + "..." : part) << "\n";
+      std::cerr << "scaffolding: the prompt is too long; left out is: "
+                << (part.size() > 80 ? part.substr(0, 80) + "..." : part) << "\n";
     done += batch;
   }
   bar.finish();

@@ -17,19 +17,22 @@ struct GenerationSettings {
   std::optional<double> guidance;  // absent: what the model advises, or 5; load_model settles it
   double guidance_rescale = 0, eta = 0;
   std::optional<int64_t> seed;  // of the first picture; the next has the next one. Absent: drawn
-  std::string dtype = "float32", device = "cpu", prompt_syntax = "plain", output = "{seed}.png", like, preview, save_steps;
+  std::string dtype = "float32", device = "cpu", prompt_syntax = "plain", output = "{seed}.png", like, preview,
+              save_steps;
   bool quiet = false, json = false, no_capture = false;
   // Of a picture that is repeated: the batch it was made in, whose sums its last bits depend on, and its place there.
   int64_t batch_of = 1, place = 0;
   // img2img and inpaint
   std::string image, mask;
   double strength = 0.75;
-  std::map<std::string, std::string> options;  // of the pipeline's call besides, by the names of its fields, as they were written
+  // of the pipeline's call besides, by the names of its fields, as they were written
+  std::map<std::string, std::string> options;
 };
 
 // The options of txt2img, img2img and inpaint, on `command`, with what calls of the tasks' pipelines take besides; and
 // those that every command with a model and a sampler has.
-void add_generation_options(CLI::App& command, GenerationSettings& settings, std::initializer_list<diffusion::Task> tasks);
+void add_generation_options(CLI::App& command, GenerationSettings& settings,
+                            std::initializer_list<diffusion::Task> tasks);
 void add_sampling_options(CLI::App& command, GenerationSettings& settings, const char* model = "-m,--model");
 
 // One batch's options but for prompts and generators. ValueError for a syntax that there is not.
@@ -44,14 +47,17 @@ void read_like(const CLI::App& command, GenerationSettings& settings);
 
 // Makes `count` pictures and writes them. Prints their paths, or a line of JSON for each. given: pictures and masks, by
 // the names of the options that take them; made: gets each picture that was written, uint8 [3, H, W].
-void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline, const std::map<std::string, Tensor>& given = {},
+void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline,
+              const std::map<std::string, Tensor>& given = {},
               const std::function<void(const Tensor& picture)>& made = {});
 
 // The pipeline of one of the tasks for the model that was asked for (a folder, a checkpoint file, or a repository of
 // the hub), with the scheduler that was asked for. ValueError naming `command` and what is wrong with them.
-std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& settings, std::initializer_list<diffusion::Task> tasks);
+std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& settings,
+                                                         std::initializer_list<diffusion::Task> tasks);
 // The same for a command that needs this class.
-std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command, GenerationSettings& settings);
+std::shared_ptr<diffusion::StableDiffusionPipeline> load_stable_diffusion(const char* command,
+                                                                          GenerationSettings& settings);
 
 // A picture named on the command line, uint8 [C, H, W]. ValueError naming the option for what is none.
 Tensor input_picture(const char* option, const std::string& path, io::ImageMode mode);

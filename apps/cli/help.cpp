@@ -40,10 +40,12 @@ void write_options(std::ostream& out, const std::vector<OptionEntry>& options) {
 
 std::string man_page(CLI::App& program) {
   std::ostringstream out;
-  out << ".TH SCAFFOLDING 1 \"\" \"scaffolding " << version() << "\" \"User Commands\"\n.SH NAME\nscaffolding \\- run and train diffusion models\n"
+  out << ".TH SCAFFOLDING 1 \"\" \"scaffolding " << version()
+      << "\" \"User Commands\"\n.SH NAME\nscaffolding \\- run and train diffusion models\n"
       << ".SH SYNOPSIS\n.B scaffolding\n\\fIcommand\\fR [\\fIoptions\\fR]\n.SH DESCRIPTION\n"
       << roff(program.get_description()) << ".\n"
-      << "Pictures are made from prompts by a model that comes with the program, or by others in the layout of diffusers or in one checkpoint file.\n"
+      << "Pictures are made from prompts by a model that comes with the program, or by others in the layout of "
+         "diffusers or in one checkpoint file.\n"
       << "Results are printed on standard output, and everything else on standard error.\n.SH COMMANDS\n";
   for (auto& c : commands(program)) {
     out << ".SS scaffolding " << roff(c.name) << "\n" << roff(c.description) << ".\n";
@@ -53,7 +55,8 @@ std::string man_page(CLI::App& program) {
     for (auto& line : c.examples) out << roff(line) << "\n";
     out << ".RE\n.fi\n";
   }
-  out << ".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 2\nWhat was asked for cannot be done; one line on standard error says why. No file is left half written.\n"
+  out << ".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 2\nWhat was asked for cannot be done; one line on standard error "
+         "says why. No file is left half written.\n"
       << ".TP\n.B 130\nStopped by Ctrl\\-C.\n.SH ENVIRONMENT\n";
   for (auto& v : env::all()) out << ".TP\n.B " << roff(v.name) << "\n" << roff(v.help) << "\n";
   return out.str();

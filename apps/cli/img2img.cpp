@@ -15,7 +15,7 @@ void add_img2img(CLI::App& program) {
   command->add_option("--strength", s->strength, "How much of it may change: above 0, to 1")->capture_default_str();
   command->footer(R"(Examples:
   scaffolding img2img "red apple, noto" --image apple.png --strength 0.6
-  scaffolding img2img "a lighthouse in oil" --image photo.jpg --model ~/models/stable-diffusion-2-1 --width 512 --height 512)");
+  scaffolding img2img "a lighthouse in oil" --image photo.jpg --model ~/models/sd21 --width 512 --height 512)");
   command->callback([command, s] {
     read_like(*command, *s);
     Tensor picture = input_picture("--image", s->image, io::ImageMode::RGB);

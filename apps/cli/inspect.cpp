@@ -54,31 +54,45 @@ void inspect_checkpoint(const std::string& path, const Options& o) {
     all += elements(entries.back().shape);
   }
   if (o.json) {
-    ordered_json out{{"path", path}, {"kind", file->kind()}, {"parameters", all}, {"metadata", file->metadata()}, {"tensors", ordered_json::object()}};
+    ordered_json out{{"path", path},
+                     {"kind", file->kind()},
+                     {"parameters", all},
+                     {"metadata", file->metadata()},
+                     {"tensors", ordered_json::object()}};
     for (auto& e : entries)
-      if (e.name.find(o.contains) != std::string::npos) out["tensors"][e.name] = {{"dtype", e.dtype}, {"shape", shape_json(e.shape)}};
+      if (e.name.find(o.contains) != std::string::npos)
+        out["tensors"][e.name] = {{"dtype", e.dtype}, {"shape", shape_json(e.shape)}};
     std::cout << out.dump(2) << "\n";
     return;
   }
-  std::cout << path << ": " << file->kind() << ", " << entries.size() << " tensors, " << count_text(all) << " parameters\n";
+  std::cout << path << ": " << file->kind() << ", " << entries.size() << " tensors, " << count_text(all)
+            << " parameters\n";
   for (auto& [dtype, n] : by_dtype) std::cout << "  " << dtype << ": " << count_text(n) << "\n";
-  for (auto& [key, value] : file->metadata()) std::cout << "  " << key << ": " << (value.size() > 200 ? value.substr(0, 200) + "..." : value) << "\n";
+  for (auto& [key, value] : file->metadata())
+    std::cout << "  " << key << ": " << (value.size() > 200 ? value.substr(0, 200) + "..." : value) << "\n";
   if (!o.tensors && o.contains.empty()) return;
   size_t width = 0;
   for (auto& e : entries) width = std::max(width, e.name.size());
   for (auto& e : entries)
     if (e.name.find(o.contains) != std::string::npos)
-      std::cout << "  " << std::left << std::setw(int(width) + 2) << e.name << std::setw(6) << e.dtype << shape_text(e.shape) << "\n";
+      std::cout << "  " << std::left << std::setw(int(width) + 2) << e.name << std::setw(6) << e.dtype
+                << shape_text(e.shape) << "\n";
 }
 
 void inspect_picture(const std::string& path, const Options& o) {
   io::ImageInfo info = io::image_info(path);
   if (o.json) {
-    std::cout << ordered_json{{"path", path}, {"format", io::name(info.format)}, {"width", info.width}, {"height", info.height}, {"text", info.text}}.dump(2)
+    std::cout << ordered_json{{"path", path},
+                              {"format", io::name(info.format)},
+                              {"width", info.width},
+                              {"height", info.height},
+                              {"text", info.text}}
+                     .dump(2)
               << "\n";
     return;
   }
-  std::cout << path << ": " << io::name(info.format) << ", " << info.width << "x" << info.height << ", " << info.bits << " bits\n";
+  std::cout << path << ": " << io::name(info.format) << ", " << info.width << "x" << info.height << ", " << info.bits
+            << " bits\n";
   for (auto& [key, value] : info.text) std::cout << key << ":\n" << value << "\n";
 }
 
@@ -87,13 +101,16 @@ void inspect_folder(const fs::path& folder, const Options& o) {
   if (!fs::exists(folder / "model_index.json")) {
     if (fs::exists(folder / "config.json") && !o.json) {
       io::Object config = io::read_config_file((folder / "config.json").string());
-      if (auto* name = config.find("_class_name"); name && name->is(io::Object::String)) std::cout << name->text() << "\n";
+      if (auto* name = config.find("_class_name"); name && name->is(io::Object::String))
+        std::cout << name->text() << "\n";
     }
     return inspect_checkpoint(folder.string(), o);
   }
   io::Object index = io::read_config_file((folder / "model_index.json").string());
   auto* name = index.find("_class_name");
-  if (!o.json) std::cout << folder.string() << ": " << (name && name->is(io::Object::String) ? name->text() : "a pipeline without a class") << "\n";
+  if (!o.json)
+    std::cout << folder.string() << ": "
+              << (name && name->is(io::Object::String) ? name->text() : "a pipeline without a class") << "\n";
   std::vector<fs::path> parts;
   for (auto& entry : fs::directory_iterator(folder))
     if (entry.is_directory()) parts.push_back(entry.path());
@@ -119,12 +136,16 @@ void inspect(const Options& o) {
 void add_inspect(CLI::App& program) {
   auto* command = program.add_subcommand("inspect", "Show what is in a checkpoint, a model's folder or a picture");
   auto o = std::make_shared<Options>();
-  command->add_option("path", o->path, "safetensors, .pt, .ckpt, GGUF, npz; a folder in diffusers' layout; PNG, JPEG or WebP")->required();
+  command
+      ->add_option("path", o->path,
+                   "safetensors, .pt, .ckpt, GGUF, npz; a folder in diffusers' layout; PNG, JPEG or WebP")
+      ->required();
   command->add_flag("--tensors", o->tensors, "List every tensor with dtype and shape");
   command->add_option("--contains", o->contains, "List the tensors whose names contain this");
   command->add_flag("--json", o->json, "For programs: JSON on standard output");
   command->footer(
-      "Examples:\n  scaffolding inspect model.safetensors --tensors\n  scaffolding inspect picture.png     the prompt and settings it was made with");
+      "Examples:\n  scaffolding inspect model.safetensors --tensors\n  scaffolding inspect picture.png     the prompt "
+      "and settings it was made with");
   command->callback([o] { inspect(*o); });
 }
 

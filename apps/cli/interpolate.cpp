@@ -54,7 +54,8 @@ void interpolate(Options& o) {
   auto [from, to] = ends(embeds.prompt_embeds);
   auto [height, width] = pipeline.size(both.height, both.width);
   const int64_t scale = pipeline.vae_scale_factor();
-  SF_CHECK(height % scale == 0 && width % scale == 0, "interpolate: height and width must be divisible by ", scale, ", got ", height, " and ", width);
+  SF_CHECK(height % scale == 0 && width % scale == 0, "interpolate: height and width must be divisible by ", scale,
+           ", got ", height, " and ", width);
   const Shape shape{1, pipeline.unet->config_int("in_channels", 4), height / scale, width / scale};
   const int64_t seed = s.seed ? *s.seed : int64_t(std::random_device{}());
   Tensor first = noise(seed, shape), last = o.to_seed ? noise(*o.to_seed, shape) : first;
@@ -116,10 +117,15 @@ void add_interpolate(CLI::App& program) {
   command->add_option("from", o->from, "The prompt of the first picture")->required();
   command->add_option("to", o->to, "The prompt of the last one")->required();
   command->add_option("-o,--output", o->sampling.output, "The animation: .gif or .webp")->capture_default_str();
-  command->add_option("--frames", o->frames, "How many pictures the walk has")->capture_default_str()->check(CLI::Range(2, 10000));
+  command->add_option("--frames", o->frames, "How many pictures the walk has")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 10000));
   command->add_option("--fps", o->fps, "Pictures per second")->capture_default_str();
-  command->add_option("--loop", o->loop, "How often it plays; 0 is for ever")->capture_default_str()->check(CLI::Range(0, 65535));
-  command->add_option("--to-seed", o->to_seed, "Walk from --seed's noise to this seed's too; without it the noise stays")
+  command->add_option("--loop", o->loop, "How often it plays; 0 is for ever")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  command
+      ->add_option("--to-seed", o->to_seed, "Walk from --seed's noise to this seed's too; without it the noise stays")
       ->check(CLI::Range(int64_t(0), INT64_MAX - 1));
   command->add_flag("--back", o->back, "And back again, so that it loops without a jump");
   add_sampling_options(*command, o->sampling);

@@ -1,4 +1,5 @@
-// The program `scaffolding`. Exit status: 0 done, 2 what was asked for cannot be (one line on standard error says why), 130 stopped by Ctrl-C.
+// The program `scaffolding`. Exit status: 0 done, 2 what was asked for cannot be (one line on standard error says why),
+// 130 stopped by Ctrl-C.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,8 +31,9 @@ int refuse(const std::string& why) {
 
 }  // namespace
 
-// libgomp's threads spin for milliseconds at the end of each region, which takes the processor from whoever else wants it. It reads its settings
-// while it is loaded, before main: so the program begins again with them, unless the user has chosen.
+// libgomp's threads spin for milliseconds at the end of each region, which takes the processor from whoever else wants
+// it. It reads its settings while it is loaded, before main: so the program begins again with them,
+// unless the user has chosen.
 static void wait_sparingly(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
   setenv("GOMP_SPINCOUNT", "2000", 1);

@@ -23,7 +23,8 @@ static void print_providers(const OpEntry& op, const char* indent) {
 }
 
 static void print_op(const OpEntry& op) {
-  std::cout << op.name << "(" << op.params << ")\n  " << op.help << "\n  like: " << op.reference << "\n  gradient: " << (op.differentiable ? "yes" : "no")
+  std::cout << op.name << "(" << op.params << ")\n  " << op.help << "\n  like: " << op.reference
+            << "\n  gradient: " << (op.differentiable ? "yes" : "no")
             << (op.has_inplace ? "; in place: " + op.name + "_" : "") << "\n  providers, first asked first:\n";
   print_providers(op, "    ");
 }

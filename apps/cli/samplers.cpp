@@ -53,11 +53,13 @@ std::vector<std::string> sampler_names() {
   return names;
 }
 
-std::unique_ptr<diffusion::Scheduler> make_sampler(const std::string& name, diffusion::Scheduler& own, const std::vector<std::string>& scheduler_options) {
+std::unique_ptr<diffusion::Scheduler> make_sampler(const std::string& name, diffusion::Scheduler& own,
+                                                   const std::vector<std::string>& scheduler_options) {
   std::string class_name = own.name();
   Object config = Object::container(Object::Dict), present = own.config();
   for (size_t i = 0; i + 1 < present.items().size(); i += 2)
-    if (std::string key = present.items()[i].text(); key != "_use_default_values") io::set_entry(config, key, present.items()[i + 1]);
+    if (std::string key = present.items()[i].text(); key != "_use_default_values")
+      io::set_entry(config, key, present.items()[i + 1]);
   if (!name.empty()) {
     auto found = std::find_if(samplers().begin(), samplers().end(), [&](auto& s) { return name == s.name; });
     if (found == samplers().end()) {
@@ -78,8 +80,8 @@ std::unique_ptr<diffusion::Scheduler> make_sampler(const std::string& name, diff
   for (auto& option : scheduler_options) {
     std::string key = option.substr(0, option.find('='));
     auto fields = made->fields();
-    SF_CHECK(std::any_of(fields.begin(), fields.end(), [&](auto& f) { return key == f.name; }), "--scheduler-option: ", class_name, " has no field '", key,
-             "'");
+    SF_CHECK(std::any_of(fields.begin(), fields.end(), [&](auto& f) { return key == f.name; }),
+             "--scheduler-option: ", class_name, " has no field '", key, "'");
   }
   return made;
 }

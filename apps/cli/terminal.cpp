@@ -13,7 +13,12 @@
 namespace sf::cli {
 
 StepBar::StepBar(bool silent, int64_t pictures)
-    : silent_(silent), terminal_(isatty(STDERR_FILENO)), pictures_(pictures), began_(Clock::now()), picture_began_(began_), said_(began_) {}
+    : silent_(silent),
+      terminal_(isatty(STDERR_FILENO)),
+      pictures_(pictures),
+      began_(Clock::now()),
+      picture_began_(began_),
+      said_(began_) {}
 
 void StepBar::step(int64_t done, int64_t batch, int64_t step, int64_t steps) {
   if (silent_) return;
@@ -27,8 +32,10 @@ void StepBar::step(int64_t done, int64_t batch, int64_t step, int64_t steps) {
   int64_t filled = steps > 0 ? kWidth * step / steps : 0;
   std::string line;
   if (pictures_ > 1)
-    line += "picture " + std::to_string(done + 1) + (batch > 1 ? "-" + std::to_string(done + batch) : "") + "/" + std::to_string(pictures_) + " ";
-  line += "[" + std::string(size_t(filled), '=') + std::string(size_t(kWidth - filled), ' ') + "] step " + std::to_string(step) + "/" + std::to_string(steps);
+    line += "picture " + std::to_string(done + 1) + (batch > 1 ? "-" + std::to_string(done + batch) : "") + "/" +
+            std::to_string(pictures_) + " ";
+  line += "[" + std::string(size_t(filled), '=') + std::string(size_t(kWidth - filled), ' ') + "] step " +
+          std::to_string(step) + "/" + std::to_string(steps);
   if (each > 0) {
     char speed[40];
     std::snprintf(speed, sizeof speed, ", %.3g steps/s, ", 1 / each);
@@ -49,7 +56,8 @@ void StepBar::finish() {
   if (silent_) return;
   double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   char text[80];
-  std::snprintf(text, sizeof text, "%lld picture%s in %.1f s", static_cast<long long>(pictures_), pictures_ == 1 ? "" : "s", seconds);
+  std::snprintf(text, sizeof text, "%lld picture%s in %.1f s", static_cast<long long>(pictures_),
+                pictures_ == 1 ? "" : "s", seconds);
   std::cerr << text << "\n";
 }
 
@@ -73,8 +81,8 @@ std::string half_blocks(const Tensor& picture, int64_t columns) {
   for (int64_t y = 0; y < rows; ++y) {
     for (int64_t x = 0; x < columns; ++x) {
       const uint8_t *top = p + 2 * y * columns + x, *bottom = top + columns;
-      std::snprintf(text, sizeof text, "\033[38;2;%d;%d;%dm\033[48;2;%d;%d;%dm\xe2\x96\x80", top[0], top[plane], top[2 * plane], bottom[0], bottom[plane],
-                    bottom[2 * plane]);
+      std::snprintf(text, sizeof text, "\033[38;2;%d;%d;%dm\033[48;2;%d;%d;%dm\xe2\x96\x80", top[0], top[plane],
+                    top[2 * plane], bottom[0], bottom[plane], bottom[2 * plane]);
       out += text;
     }
     out += "\033[0m\n";

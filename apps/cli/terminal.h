@@ -7,7 +7,8 @@
 
 namespace sf::cli {
 
-// "picture 2/4 [=====>    ] step 11/20, 8.3 steps/s, 1.1 s left": rewritten on a terminal, else a line for each picture that takes longer than a second.
+// "picture 2/4 [=====>    ] step 11/20, 8.3 steps/s, 1.1 s left": rewritten on a terminal, else a line for
+// each picture that takes longer than a second.
 class StepBar {
  public:
   StepBar(bool silent, int64_t pictures);
@@ -22,7 +23,8 @@ class StepBar {
   Clock::time_point began_, picture_began_, said_;
 };
 
-// A picture uint8 [3, H, W] that is forming: into a file that is replaced each time, or for "terminal" as coloured half blocks.
+// A picture uint8 [3, H, W] that is forming: into a file that is replaced each time,
+// or for "terminal" as coloured half blocks.
 void show_preview(const std::string& where, const Tensor& picture);
 // A picture uint8 [3, H, W] in characters, `columns` wide, two pixels in each.
 std::string half_blocks(const Tensor& picture, int64_t columns);

@@ -29,8 +29,8 @@ void train(const Options& o) {
   run.cuda_graph = o.cuda_graph;
   if (!o.quiet) run.say = [](const std::string& text) { std::cerr << text << std::endl; };
   if (!o.pretrained.empty()) train::take_pretrained(run, o.pretrained);
-  bool done =
-      train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) && train::train_text_encoder(run) && train::train_denoiser(run);
+  bool done = train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) &&
+              train::train_text_encoder(run) && train::train_denoiser(run);
   if (done) std::cout << run.place("pipeline") << "\n";
   else std::cerr << "stopped; the same command goes on from here\n";
 }
@@ -41,11 +41,18 @@ void add_train(CLI::App& program) {
   auto* command = program.add_subcommand("train", "Train a text-to-image model from captioned icons");
   auto o = std::make_shared<Options>();
   command->add_option("--config", o->config, "The recipe, such as models/emoji-128/train.json")->required();
-  command->add_option("-o,--output", o->output, "The folder of the run: checkpoints, logs and the model; a run that was stopped goes on")->required();
+  command
+      ->add_option("-o,--output", o->output,
+                   "The folder of the run: checkpoints, logs and the model; a run that was stopped goes on")
+      ->required();
   command->add_option("--data", o->data, "The tar with the pictures, instead of the recipe's");
-  command->add_option("--pretrained", o->pretrained, "A pipeline's folder whose weights the run starts from: its UNet and text encoder are trained on");
-  command->add_option("--device", o->device, "Where the networks are trained: cpu, cuda or cuda:1")->capture_default_str();
-  command->add_flag("--cuda-graph", o->cuda_graph, "On CUDA: each step is one captured graph, which small models gain most from");
+  command->add_option(
+      "--pretrained", o->pretrained,
+      "A pipeline's folder whose weights the run starts from: its UNet and text encoder are trained on");
+  command->add_option("--device", o->device, "Where the networks are trained: cpu, cuda or cuda:1")
+      ->capture_default_str();
+  command->add_flag("--cuda-graph", o->cuda_graph,
+                    "On CUDA: each step is one captured graph, which small models gain most from");
   command->add_flag("--smoke", o->smoke, "The whole chain in a minute with a tiny model, to see that everything works");
   command->add_flag("-q,--quiet", o->quiet, "No progress");
   command->footer(R"(Examples:

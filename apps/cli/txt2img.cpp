@@ -21,7 +21,8 @@ void add_txt2img(CLI::App& program) {
   scaffolding txt2img --like picture.png --seed 7)");
   command->callback([command, s] {
     read_like(*command, *s);
-    const bool says_something = !s->prompt.empty() || command->count("--prompt") > 0 || !s->like.empty() || s->options.count("class_labels");
+    const bool says_something =
+        !s->prompt.empty() || command->count("--prompt") > 0 || !s->like.empty() || s->options.count("class_labels");
     SF_CHECK(says_something, "txt2img: needs a prompt");
     if (s->model.empty()) s->model = shipped_model();
     generate("txt2img", *s, *load_model("txt2img", *s, kTasks));

@@ -1,11 +1,13 @@
-"""Time on a GPU beside PyTorch's: single ops, the networks of Stable Diffusion, training steps, a picture from end to end.
+"""Time on a GPU beside PyTorch's: single ops, the networks of Stable Diffusion, training steps, a picture from end to
+end.
 
-    PYTHONPATH=build/python python benchmarks/gpu [--torch-python PYTHON] [--torch-path FOLDER] [--filter TEXT] [--seconds N] [--output FOLDER]
+    PYTHONPATH=build/python python benchmarks/gpu [--torch-python PYTHON] [--torch-path FOLDER] [--filter TEXT]
+    [--seconds N] [--output FOLDER]
 
-Medians of CUDA events around replays of a graph, on random data. "eager" is PyTorch as it is, "PyTorch's best" the fastest of eager, a CUDA graph and
-torch.compile, in channels_last. "floor" is counted FLOP and bytes at the two ceilings that the first two rows measure. Rows run in order of importance until
---seconds are over; the rest is listed as not measured. Each library has a process of its own, and a row that fails or hangs costs that row alone.
-"""
+Medians of CUDA events around replays of a graph, on random data. "eager" is PyTorch as it is, "PyTorch's best" the
+fastest of eager, a CUDA graph and torch.compile, in channels_last. "floor" is counted FLOP and bytes at the two
+ceilings that the first two rows measure. Rows run in order of importance until --seconds are over; the rest is listed
+as not measured. Each library has a process of its own, and a row that fails or hangs costs that row alone."""
 
 import argparse
 import json
@@ -32,7 +34,9 @@ class Worker:
         self.command, self.environment, self.process, self.facts = command, environment, None, {}
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment)
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment
+        )
         self.facts = self.read(START_LIMIT)
 
     def read(self, limit):
@@ -98,13 +102,23 @@ def workers(options, scratch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch")
-    parser.add_argument("--torch-path", type=pathlib.Path, help="a folder of packages or wheels for that Python, such as diffusers")
-    parser.add_argument("--filter", default="", help="only rows whose name has one of these in it, separated by |; the two ceilings always run")
+    parser.add_argument(
+        "--torch-path", type=pathlib.Path, help="a folder of packages or wheels for that Python, such as diffusers"
+    )
+    parser.add_argument(
+        "--filter",
+        default="",
+        help="only rows whose name has one of these in it, separated by |; the two ceilings always run",
+    )
     parser.add_argument("--seconds", type=float, default=3600, help="no row begins after so long")
     parser.add_argument("--row-seconds", type=float, default=1.0, help="how long a row's samples are taken")
-    parser.add_argument("--row-limit", type=float, default=150, help="how long a row may take before its process is ended")
+    parser.add_argument(
+        "--row-limit", type=float, default=150, help="how long a row may take before its process is ended"
+    )
     parser.add_argument("--output", type=pathlib.Path, help="a folder for bench_gpu.json and bench_gpu.txt")
-    parser.add_argument("--tiny", action="store_true", help="small shapes, each row once: to see that it works, in the emulator, say")
+    parser.add_argument(
+        "--tiny", action="store_true", help="small shapes, each row once: to see that it works, in the emulator, say"
+    )
     parser.add_argument("--list", action="store_true", help="print the rows")
     options = parser.parse_args()
     wanted = [name for name in ROWS if name in (COPY, GEMM) or any(part in name for part in options.filter.split("|"))]
@@ -129,7 +143,13 @@ def run(options, wanted, ours, peer):
         text = report.text(ROWS, results, limits, not_measured, judged=not options.tiny)
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
-            document = {"ours": ours.facts, "peer": peer.facts if peer else None, "ceilings": limits, "rows": results, "not_measured": not_measured}
+            document = {
+                "ours": ours.facts,
+                "peer": peer.facts if peer else None,
+                "ceilings": limits,
+                "rows": results,
+                "not_measured": not_measured,
+            }
             (options.output / "bench_gpu.json").write_text(json.dumps(document, indent=1))
             (options.output / "bench_gpu.txt").write_text(text + "\n")
         return text
@@ -144,9 +164,18 @@ def run(options, wanted, ours, peer):
         asked += [("peer", peer, how) for how in row.peer if peer and not row.peer_of]
         for side, worker, how in asked:
             limit = max(5.0, min(options.row_limit, options.seconds - (time.monotonic() - begin)))
-            request = {"row": name, "how": how, "tiny": options.tiny, "seconds": 0 if options.tiny else options.row_seconds}
+            request = {
+                "row": name,
+                "how": how,
+                "tiny": options.tiny,
+                "seconds": 0 if options.tiny else options.row_seconds,
+            }
             entry[side][how] = answer = worker.ask(request, limit)
-            said = f"{answer['ms']:.4f} ms, {answer['took']:.1f} s in all" if "ms" in answer else f"failed: {answer['error']}"
+            said = (
+                f"{answer['ms']:.4f} ms, {answer['took']:.1f} s in all"
+                if "ms" in answer
+                else f"failed: {answer['error']}"
+            )
             print(f"  {name}, {'PyTorch' if side == 'peer' else 'ours'}, {how}: {said}", file=sys.stderr, flush=True)
         save()
     print(save(), flush=True)

@@ -1,7 +1,8 @@
 """Time of a Work, by either library: their names for streams, events and graphs are the same.
 
-graph: replays of all its calls in one CUDA graph. eager: the calls one by one, launches included. compile: torch.compile's functions, in a graph. host: time
-on the clock until the last call returned, of which the device's part is small. wall: time on the clock until the device is done. Medians.
+graph: replays of all its calls in one CUDA graph. eager: the calls one by one, launches included. compile:
+torch.compile's functions, in a graph. host: time on the clock until the last call returned, of which the device's part
+is small. wall: time on the clock until the device is done. Medians.
 """
 
 import statistics
@@ -24,7 +25,12 @@ def measure(lib, work, how, seconds):
 def summary(samples):
     quarter = len(samples) // 4
     ordered = sorted(samples)
-    return {"ms": statistics.median(samples), "low": ordered[quarter], "high": ordered[-1 - quarter], "samples": len(samples)}
+    return {
+        "ms": statistics.median(samples),
+        "low": ordered[quarter],
+        "high": ordered[-1 - quarter],
+        "samples": len(samples),
+    }
 
 
 def on_the_clock(lib, work, how, seconds):

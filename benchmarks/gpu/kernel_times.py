@@ -1,10 +1,12 @@
-"""Where the time of a network goes on a GPU: each kernel call of a pass or a training step, its time on the device beside its floor.
+"""Where the time of a network goes on a GPU: each kernel call of a pass or a training step, its time on the device
+beside its floor.
 
     PYTHONPATH=build/python python benchmarks/gpu/kernel_times.py [--filter TEXT] [--output FOLDER] [--tiny]
     ncu --profile-from-start off ... python benchmarks/gpu/kernel_times.py --ncu --filter "UNet SD2.1 b2"
 
-An event is recorded after each call while the GPU is still busy with work queued before, so that no launch is waited for. What no kernel table serves, such
-as copies, counts to the call after it. floor: operations at 785 TFLOP/s or bytes at 4.25 TB/s, whichever takes longer.
+An event is recorded after each call while the GPU is still busy with work queued before, so that no launch is waited
+for. What no kernel table serves, such as copies, counts to the call after it. floor: operations at 785 TFLOP/s or bytes
+at 4.25 TB/s, whichever takes longer.
 """
 
 import argparse
@@ -68,7 +70,10 @@ def table(name, calls):
         row[0] += 1
         row[1] += us
         row[2] += floor_us(event)
-    lines = [f"{name}: {sum(us for _, us in calls) / 1e3:.2f} ms in {len(calls)} calls, floors {sum(floor_us(e) for e, _ in calls) / 1e3:.2f} ms"]
+    lines = [
+        f"{name}: {sum(us for _, us in calls) / 1e3:.2f} ms in {len(calls)} calls, floors "
+        f"{sum(floor_us(e) for e, _ in calls) / 1e3:.2f} ms"
+    ]
     lines.append(f"  {'kernel':34}{'provider':18}{'calls':>7}{'ms':>9}{'floor':>9}{'over':>9}")
     for (key, provider), (count, us, floor) in sorted(rows.items(), key=lambda r: r[1][2] - r[1][1])[:25]:
         lines.append(f"  {key:34}{provider:18}{count:7}{us / 1e3:9.3f}{floor / 1e3:9.3f}{(us - floor) / 1e3:9.3f}")
@@ -104,13 +109,27 @@ def main():
                 continue
             calls = calls_of(work, options.tiny)
         print(table(name, calls), flush=True)
-        lines += [(name, e.key, e.provider, e.input_shapes, f"{us:.2f}", f"{floor_us(e):.2f}", f"{e.flops:.0f}", f"{e.bytes:.0f}") for e, us in calls]
+        lines += [
+            (
+                name,
+                e.key,
+                e.provider,
+                e.input_shapes,
+                f"{us:.2f}",
+                f"{floor_us(e):.2f}",
+                f"{e.flops:.0f}",
+                f"{e.bytes:.0f}",
+            )
+            for e, us in calls
+        ]
         del work
         cuda.empty_cache()
     if options.output and lines:
         options.output.mkdir(parents=True, exist_ok=True)
         with (options.output / "kernels.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([("network", "kernel", "provider", "operands", "us", "floor us", "flop", "bytes"), *lines])
+            csv.writer(file).writerows(
+                [("network", "kernel", "provider", "operands", "us", "floor us", "flop", "bytes"), *lines]
+            )
     return 0
 
 

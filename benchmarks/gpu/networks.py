@@ -1,4 +1,6 @@
-"""Rows of whole networks, with random weights: passes of the UNets, the VAE's decoder, a picture from end to end, training steps."""
+"""Rows of whole networks, with random weights: passes of the UNets, the VAE's decoder, a picture from end to end,
+training steps.
+"""
 
 import contextlib
 
@@ -56,7 +58,8 @@ TINY_VAE = {
     "sample_size": 16,
 }
 
-# Latents' pixels, multiplications and additions of one sample's pass at that size (not at others: attention grows faster than the area), parameters.
+# Latents' pixels, multiplications and additions of one sample's pass at that size (not at others: attention grows
+# faster than the area), parameters.
 UNET_FLOP = {"sd21": (64, 1609e9 / 2, 866e6), "sdxl": (128, 13522e9 / 2, 2567e6)}
 VAE_FLOP = {64: 2515e9, 128: 10470e9}
 
@@ -104,7 +107,12 @@ def unet(lib, kind, batch, pixels, tiny=False, fp8=False):
     x, steps, text, added = unet_inputs(lib, kind, tiny, batch, pixels, lib.bfloat16)
     flop, weights = unet_flop(kind, batch, pixels)
     rate = 2 if fp8 else 1
-    return Work([lambda: model(x, steps, text, added_cond_kwargs=added).sample], flop=flop, moved=weights / rate, tensor_rate=rate)
+    return Work(
+        [lambda: model(x, steps, text, added_cond_kwargs=added).sample],
+        flop=flop,
+        moved=weights / rate,
+        tensor_rate=rate,
+    )
 
 
 def vae_decode(lib, pixels, tiny=False):
@@ -120,7 +128,12 @@ def picture(lib, pixels, steps, tiny=False, capture=True):
     else:
         from diffusers import EulerDiscreteScheduler, StableDiffusionXLPipeline
     network = make_unet(lib, "sdxl", tiny, lib.bfloat16).eval()
-    vae = make(lib, "AutoencoderKL", (TINY_VAE if tiny else VAE) | {"force_upcast": False, "scaling_factor": 0.13025}, lib.bfloat16).eval()
+    vae = make(
+        lib,
+        "AutoencoderKL",
+        (TINY_VAE if tiny else VAE) | {"force_upcast": False, "scaling_factor": 0.13025},
+        lib.bfloat16,
+    ).eval()
     scheduler = EulerDiscreteScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
     parts = dict.fromkeys(("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2"))
     pipe = StableDiffusionXLPipeline(unet=network, vae=vae, scheduler=scheduler, **parts)

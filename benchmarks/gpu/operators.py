@@ -16,16 +16,25 @@ def matmul(lib, n):
 
 
 def conv(lib, n, c, pixels, out):
-    x, w = (t.contiguous(memory_format=lib.channels_last) for t in (bf16(lib, n, c, pixels, pixels), bf16(lib, out, c, 3, 3)))
+    x, w = (
+        t.contiguous(memory_format=lib.channels_last)
+        for t in (bf16(lib, n, c, pixels, pixels), bf16(lib, out, c, 3, 3))
+    )
     bias = bf16(lib, out)
     moved = 2 * (n * (c + out) * pixels * pixels + 9 * c * out)
-    return Work([lambda: lib.nn.functional.conv2d(x, w, bias, padding=1)] * 4, flop=18 * n * c * out * pixels * pixels, moved=moved)
+    return Work(
+        [lambda: lib.nn.functional.conv2d(x, w, bias, padding=1)] * 4,
+        flop=18 * n * c * out * pixels * pixels,
+        moved=moved,
+    )
 
 
 def attention(lib, n, heads, length, width, backward=False, cudnn=True):
     """cudnn: whether cuDNN may serve it; else our own kernels do, or what torch chooses by itself."""
     # [n, length, heads, width] in memory, as the projections leave it
-    q, k, v, dy = (bf16(lib, n, length, heads, width).transpose(1, 2).detach().requires_grad_(backward) for _ in range(4))
+    q, k, v, dy = (
+        bf16(lib, n, length, heads, width).transpose(1, 2).detach().requires_grad_(backward) for _ in range(4)
+    )
     numel = n * heads * length * width
     flop = 4 * numel * length
     if ours(lib):
@@ -37,7 +46,11 @@ def attention(lib, n, heads, length, width, backward=False, cudnn=True):
     else:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        order = [SDPBackend.CUDNN_ATTENTION] if cudnn and device(lib) == "cuda" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        order = (
+            [SDPBackend.CUDNN_ATTENTION]
+            if cudnn and device(lib) == "cuda"
+            else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        )
 
         def sdpa():
             with sdpa_kernel(order):
@@ -46,14 +59,23 @@ def attention(lib, n, heads, length, width, backward=False, cudnn=True):
     if not backward:
         return Work([sdpa] * 4, flop=flop, moved=8 * numel)
     y, dy = sdpa(), dy.detach()
-    return Work([lambda: lib.autograd.grad(y, (q, k, v), dy, retain_graph=True)] * 4, flop=2.5 * flop, moved=16 * numel, grad=True)
+    return Work(
+        [lambda: lib.autograd.grad(y, (q, k, v), dy, retain_graph=True)] * 4,
+        flop=2.5 * flop,
+        moved=16 * numel,
+        grad=True,
+    )
 
 
 def group_norm_silu(lib, n, c, pixels):
     f, groups = lib.nn.functional, math.gcd(32, c)
 
     def prepare():
-        x, w, b = bf16(lib, n, c, pixels, pixels).contiguous(memory_format=lib.channels_last), bf16(lib, c), bf16(lib, c)
+        x, w, b = (
+            bf16(lib, n, c, pixels, pixels).contiguous(memory_format=lib.channels_last),
+            bf16(lib, c),
+            bf16(lib, c),
+        )
         if ours(lib):
             return lambda: f.group_norm_silu(x, groups, w, b)
         return lambda: f.silu(f.group_norm(x, groups, w, b))
@@ -161,4 +183,7 @@ def dequantize_nf4(lib, rows, cols):
     codes, absmax = lib.quantize_nf4(lib.randn(rows, cols, device="cuda"))
     small, nested = lib.quantize_blockwise(absmax - absmax.mean())
     offset, size = absmax.mean(), (rows, cols)
-    return Work([lambda: lib.dequantize_nf4(codes, small, size, lib.bfloat16, nested_absmax=nested, offset=offset)], moved=2.5 * rows * cols)
+    return Work(
+        [lambda: lib.dequantize_nf4(codes, small, size, lib.bfloat16, nested_absmax=nested, offset=offset)],
+        moved=2.5 * rows * cols,
+    )

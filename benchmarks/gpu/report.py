@@ -50,7 +50,19 @@ def line_of(name, row, entry, limits, judged=True):
     unit = row.goal[1] if row.goal and row.goal[1] in SCALE else row.unit
     ours, peer = best_of(entry["ours"]), best_of(entry["peer"])
     eager = entry["peer"].get("eager", {})
-    cells = [name, "-", time_text(eager["ms"], unit) if "ms" in eager else "-", "-", "-", goal_text(row), "-", "-", "-", "-", ""]
+    cells = [
+        name,
+        "-",
+        time_text(eager["ms"], unit) if "ms" in eager else "-",
+        "-",
+        "-",
+        goal_text(row),
+        "-",
+        "-",
+        "-",
+        "-",
+        "",
+    ]
     if peer:
         cells[3] = f"{time_text(peer[1]['ms'], unit)} {peer[0]}"
     if not ours:
@@ -67,7 +79,9 @@ def line_of(name, row, entry, limits, judged=True):
     if rate:
         cells[8] = f"{rate_of(answer, rate):.3g} {rate}"
     if row.goal_gb:
-        cells[9] = f"{answer.get('peak_bytes', 0) / 1e9:.1f}" + (f" / {peer[1]['peak_bytes'] / 1e9:.1f}" if peer and "peak_bytes" in peer[1] else "")
+        cells[9] = f"{answer.get('peak_bytes', 0) / 1e9:.1f}" + (
+            f" / {peer[1]['peak_bytes'] / 1e9:.1f}" if peer and "peak_bytes" in peer[1] else ""
+        )
     reached = met(row, answer) if judged else None
     cells[10] = "" if reached is None else "yes" if reached else "no"
     return cells
@@ -82,16 +96,32 @@ def goal_text(row):
 
 def table(lines):
     widths = [max(len(line[i]) for line in [HEAD, *lines]) for i in range(len(HEAD))]
-    return "\n".join("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))) for line in [HEAD, *lines])
+    return "\n".join(
+        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths)))
+        for line in [HEAD, *lines]
+    )
 
 
 def text(rows, results, limits, not_measured, judged=True):
-    parts = [f"ceilings of this run: {limits['bytes'] / 1e12:.2f} TB/s (copy), {limits['flop'] / 1e12:.0f} TFLOP/s (bfloat16 product of 8192)"]
+    parts = [
+        f"ceilings of this run: {limits['bytes'] / 1e12:.2f} TB/s (copy), {limits['flop'] / 1e12:.0f} TFLOP/s "
+        "(bfloat16 product of 8192)"
+    ]
     for track in ("lossless", "quantised"):
-        lines = [line_of(name, rows[name], entry, limits, judged) for name, entry in results.items() if rows[name].track == track]
+        lines = [
+            line_of(name, rows[name], entry, limits, judged)
+            for name, entry in results.items()
+            if rows[name].track == track
+        ]
         if lines:
             parts.append(f"{track}\n{table(lines)}")
-    errors = [f"{name}, {side}, {how}: {a['error']}" for name, e in results.items() for side in ("ours", "peer") for how, a in e[side].items() if "error" in a]
+    errors = [
+        f"{name}, {side}, {how}: {a['error']}"
+        for name, e in results.items()
+        for side in ("ours", "peer")
+        for how, a in e[side].items()
+        if "error" in a
+    ]
     if errors:
         parts.append("failed:\n  " + "\n  ".join(errors))
     if not_measured:

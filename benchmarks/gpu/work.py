@@ -1,4 +1,6 @@
-"""Work: what a row times. Makers in operators.py and networks.py write it once for both libraries: `lib` is scaffolding or torch."""
+"""Work: what a row times. Makers in operators.py and networks.py write it once for both libraries:
+`lib` is scaffolding or torch.
+"""
 
 import dataclasses
 

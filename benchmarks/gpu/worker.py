@@ -1,4 +1,5 @@
-"""One library's process: reads rows as lines of JSON, writes a line for each. python worker.py scaffolding|torch. What libraries print goes to stderr.
+"""One library's process: reads rows as lines of JSON, writes a line for each. python worker.py scaffolding|torch. What
+libraries print goes to stderr.
 
 A row that crashes or hangs takes this process along and no other row: __main__.py starts another.
 """
@@ -17,7 +18,12 @@ def device_facts(lib):
     if not lib.cuda.is_available():
         return {"device": "none", "version": lib.__version__}
     properties = lib.cuda.get_device_properties(0)
-    return {"device": properties.name, "version": lib.__version__, "cudnn": lib.backends.cudnn.version(), "memory": properties.total_memory}
+    return {
+        "device": properties.name,
+        "version": lib.__version__,
+        "cudnn": lib.backends.cudnn.version(),
+        "memory": properties.total_memory,
+    }
 
 
 def answer(lib, request):
@@ -30,16 +36,24 @@ def answer(lib, request):
     if gpu:
         lib.cuda.reset_peak_memory_stats()
     lib.backends.cudnn.enabled = True
-    lib.backends.cudnn.benchmark = True  # the fastest of what the libraries propose, found by the calls before those that are timed
+    # the fastest of what the libraries propose, found by the calls before those that are timed
+    lib.backends.cudnn.benchmark = True
     if lib.__name__ == "scaffolding":
         lib.backends.cuda.matmul.benchmark = True
     lib.manual_seed(0)
     start = time.perf_counter()
-    # On one stream from the first tensor on: torch computes gradients on the stream of their forward ops, and the default stream cannot be captured.
+    # On one stream from the first tensor on: torch computes gradients on the stream of their forward ops, and the
+    # default stream cannot be captured.
     with lib.cuda.stream(lib.cuda.Stream()) if gpu else contextlib.nullcontext():
         work = row.make(lib, request["tiny"], how)
         result = measure(lib, work, row.clock or how, request["seconds"])
-    result |= {"flop": work.flop, "moved": work.moved, "in_turn": work.in_turn, "tensor_rate": work.tensor_rate, "images": work.images}
+    result |= {
+        "flop": work.flop,
+        "moved": work.moved,
+        "in_turn": work.in_turn,
+        "tensor_rate": work.tensor_rate,
+        "images": work.images,
+    }
     if gpu:
         result["peak_bytes"] = lib.cuda.max_memory_allocated()
         result["reserved_bytes"] = lib.cuda.max_memory_reserved()

@@ -19,7 +19,25 @@ from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_e
 from ._random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from .amp import autocast
 from .serialization import load, save
-from . import amp, autograd, backends, cuda, data, diffusion, distributed, hub, io, models, nn, optim, profiler, safetensors, tokenizers, train, utils
+from . import (
+    amp,
+    autograd,
+    backends,
+    cuda,
+    data,
+    diffusion,
+    distributed,
+    hub,
+    io,
+    models,
+    nn,
+    optim,
+    profiler,
+    safetensors,
+    tokenizers,
+    train,
+    utils,
+)
 
 __version__ = "0.1.0"
 

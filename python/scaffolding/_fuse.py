@@ -9,15 +9,16 @@ __all__ = ["fuse"]
 
 
 def fuse(function):
-    """A function that computes what `function` computes, in one pass over memory: one loop over blocks that stay in the first cache on the CPU, one
-    generated kernel on CUDA. Also a decorator.
+    """A function that computes what `function` computes, in one pass over memory: one loop over blocks that stay in the
+    first cache on the CPU, one generated kernel on CUDA. Also a decorator.
 
-    `function` takes tensors (and numbers, strings, None) and returns one tensor. It may apply pointwise ops and casts; inputs broadcast. A view, a
-    reduction, a write in place or a tensor that is no argument is a ValueError that names the op. The function is run once for each set of shapes, dtypes,
-    layouts and other arguments, on tensors without values: what it computes from Python values is then fixed.
+    `function` takes tensors (and numbers, strings, None) and returns one tensor. It may apply pointwise ops and casts;
+    inputs broadcast. A view, a reduction, a write in place or a tensor that is no argument is a ValueError that names
+    the op. The function is run once for each set of shapes, dtypes, layouts and other arguments, on tensors without
+    values: what it computes from Python values is then fixed.
 
-    On the CPU the result equals the unfused function's bit for bit, 16-bit intermediate results included. Gradients of any order are those of the unfused
-    function, whose ops backward runs again: only the arguments are kept until then.
+    On the CPU the result equals the unfused function's bit for bit, 16-bit intermediate results included. Gradients of
+    any order are those of the unfused function, whose ops backward runs again: only the arguments are kept until then.
 
     >>> gate = sf.fuse(lambda x, a, b: sf.nn.functional.silu(x * a + b))
     """
@@ -38,12 +39,16 @@ class _FusedFunction:
         values = (*args, *(kwargs[name] for name in names))
         is_tensor = tuple(isinstance(v, Tensor) for v in values)
         # repr: 0.0 == -0.0, and nan is not nan
-        constants = tuple((type(v), repr(v) if isinstance(v, float) else v) for v, tensor in zip(values, is_tensor) if not tensor)
+        constants = tuple(
+            (type(v), repr(v) if isinstance(v, float) else v) for v, tensor in zip(values, is_tensor) if not tensor
+        )
         key = (names, is_tensor, constants)
         try:
             fused = self._by_constants.get(key)
         except TypeError:
-            strange = next(type(v).__name__ for v, tensor in zip(values, is_tensor) if not tensor and type(v).__hash__ is None)
+            strange = next(
+                type(v).__name__ for v, tensor in zip(values, is_tensor) if not tensor and type(v).__hash__ is None
+            )
             raise TypeError(f"fuse: arguments must be tensors or constants such as numbers, got {strange}") from None
         if fused is None:
             count, function = len(args), self.__wrapped__

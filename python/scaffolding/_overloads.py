@@ -47,7 +47,10 @@ def _result_type(name, *fields):
     return type(name, (_NamedResult,), {"__slots__": (), "_fields": fields, "__module__": __name__, **members})
 
 
-_RESULTS = {name: _result_type(name, "values", "indices") for name in ("max", "min", "sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin")}
+_RESULTS = {
+    name: _result_type(name, "values", "indices")
+    for name in ("max", "min", "sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin")
+}
 
 
 def _named(name, values):
@@ -83,7 +86,8 @@ def _extremum(name, reduce_all, along, elementwise):
 
     extremum.__name__ = extremum.__qualname__ = name
     extremum.__doc__ = (
-        f"{name}(input): the {name}imum of all elements. {name}(input, dim, keepdim=False): values and indices along dim.\n"
+        f"{name}(input): the {name}imum of all elements. {name}(input, dim, keepdim=False): values and indices along "
+        "dim.\n"
         f"{name}(input, other): elementwise, as {elementwise}."
     )
     return _export(extremum)

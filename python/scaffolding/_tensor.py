@@ -14,7 +14,9 @@ def _method(function):
 
 def _new(factory):
     def new(self, *args, dtype=None, device=None, requires_grad=False, **kwargs):
-        return factory(*args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kwargs)
+        return factory(
+            *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kwargs
+        )
 
     return new
 
@@ -71,12 +73,16 @@ def as_subclass(self, cls):
     return _core._make_subclass(cls, self, self.requires_grad and self.is_leaf, False)
 
 
-Tensor._make_subclass = staticmethod(lambda cls, data, require_grad=False: _core._make_subclass(cls, data, require_grad, False))
+Tensor._make_subclass = staticmethod(
+    lambda cls, data, require_grad=False: _core._make_subclass(cls, data, require_grad, False)
+)
 
 
 @_method
 def record_stream(self, stream):
-    """Says that work given to a stream uses this tensor: once freed, its memory is reused only after that work. For tensors made on another stream."""
+    """Says that work given to a stream uses this tensor: once freed, its memory is reused only after that work.
+    For tensors made on another stream.
+    """
     _core._cuda_record_stream(self, stream._handle)
 
 
@@ -119,7 +125,9 @@ def __deepcopy__(self, memo):
         raise RuntimeError("deepcopy: only leaves can be copied; detach() the tensor first")
     copy = self.detach().clone()
     if self.__class__ is not Tensor:
-        copy = _core._make_subclass(self.__class__, copy, self.requires_grad, hasattr(self.__class__, "_is_parameter_class"))
+        copy = _core._make_subclass(
+            self.__class__, copy, self.requires_grad, hasattr(self.__class__, "_is_parameter_class")
+        )
     elif self.requires_grad:
         copy.requires_grad_()
     memo[id(self)] = copy
@@ -137,7 +145,9 @@ def __deepcopy__(self, memo):
 def __copy__(self):
     copy = self.detach()
     if self.__class__ is not Tensor:
-        copy = _core._make_subclass(self.__class__, copy, self.requires_grad, hasattr(self.__class__, "_is_parameter_class"))
+        copy = _core._make_subclass(
+            self.__class__, copy, self.requires_grad, hasattr(self.__class__, "_is_parameter_class")
+        )
     elif self.requires_grad:
         copy.requires_grad_()
     copy.__dict__.update(self.__dict__)

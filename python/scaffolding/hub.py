@@ -1,8 +1,10 @@
-"""Model repositories of the Hugging Face hub: found in the cache on this machine, downloaded into it where that is allowed.
+"""Model repositories of the Hugging Face hub: found in the cache on this machine, downloaded into it where that is
+allowed.
 
-The cache is the one of huggingface_hub, in the same place and with the same layout, so that both share what either downloaded. Downloads go on
-where an earlier one was cut and are compared with the file's checksum. Read from the environment: HF_HUB_CACHE, HF_HOME, HF_ENDPOINT, HF_TOKEN,
-HF_HUB_OFFLINE, HF_HUB_DISABLE_PROGRESS_BARS, HF_HUB_ETAG_TIMEOUT, HF_HUB_DOWNLOAD_TIMEOUT.
+The cache is the one of huggingface_hub, in the same place and with the same layout, so that both share what either
+downloaded. Downloads go on where an earlier one was cut and are compared with the file's checksum. Read from the
+environment: HF_HUB_CACHE, HF_HOME, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HUB_DISABLE_PROGRESS_BARS,
+HF_HUB_ETAG_TIMEOUT, HF_HUB_DOWNLOAD_TIMEOUT.
 
 What cannot be had is a RuntimeError that says why and what to do; names that cannot be are a ValueError.
 """
@@ -13,7 +15,14 @@ import time
 
 from . import _core
 
-__all__ = ["hf_hub_download", "list_repo_files", "model_file", "model_folder", "snapshot_download", "try_to_load_from_cache"]
+__all__ = [
+    "hf_hub_download",
+    "list_repo_files",
+    "model_file",
+    "model_folder",
+    "snapshot_download",
+    "try_to_load_from_cache",
+]
 
 _hub = _core._hub
 
@@ -96,12 +105,15 @@ def hf_hub_download(
 ):
     """The path of a repository's file in the cache, downloaded if it is not there or changed.
 
-    repo_id: "organisation/name". revision: a branch ("main"), tag or commit. token: text, None or True for the environment's, False for none.
+    repo_id: "organisation/name". revision: a branch ("main"), tag or commit. token: text, None or True for the
+    environment's, False for none.
     Where the server does not answer, what is in the cache serves.
     """
     name = f"{subfolder}/{filename}" if subfolder else filename
     with _Bar(name) as bar:
-        return _hub.download(repo_id, name, _options(revision, cache_dir, token, local_files_only, force_download, endpoint), bar)
+        return _hub.download(
+            repo_id, name, _options(revision, cache_dir, token, local_files_only, force_download, endpoint), bar
+        )
 
 
 def snapshot_download(
@@ -117,7 +129,9 @@ def snapshot_download(
     max_workers=8,
     endpoint=None,
 ):
-    """The folder with a repository's files in the cache, all or those that the patterns let through ("*.json", "unet/"; * crosses folders)."""
+    """The folder with a repository's files in the cache, all or those that the patterns let through ("*.json",
+    "unet/"; * crosses folders).
+    """
     options = _options(
         revision,
         cache_dir,
@@ -157,17 +171,35 @@ def model_folder(
     local_files_only=False,
     endpoint=None,
 ):
-    """The folder that a pipeline or a component (subfolder="unet") is loaded from: a folder as it is, or a repository of the hub, of which the needed
-    files are downloaded by diffusers' rules: safetensors where every component has them, files of the variant ("fp16") before plain ones, nothing
-    for passed_components."""
+    """The folder that a pipeline or a component (subfolder="unet") is loaded from: a folder as it is, or a repository
+    of the hub, of which the needed files are downloaded by diffusers' rules: safetensors where every component has
+    them, files of the variant ("fp16") before plain ones, nothing for passed_components."""
     options = _options(revision, cache_dir, token, local_files_only, force_download, endpoint)
     with _Bar(os.fspath(name_or_path)) as bar:
-        return _hub.model_folder(os.fspath(name_or_path), options, subfolder or "", variant or "", use_safetensors, list(passed_components), bar)
+        return _hub.model_folder(
+            os.fspath(name_or_path),
+            options,
+            subfolder or "",
+            variant or "",
+            use_safetensors,
+            list(passed_components),
+            bar,
+        )
 
 
-def model_file(path_or_link, *, revision=None, cache_dir=None, force_download=False, token=None, local_files_only=False, endpoint=None):
+def model_file(
+    path_or_link,
+    *,
+    revision=None,
+    cache_dir=None,
+    force_download=False,
+    token=None,
+    local_files_only=False,
+    endpoint=None,
+):
     """The path of a checkpoint file: a file as it is, or one of a repository of the hub by its page's address
-    ("https://huggingface.co/organisation/name/blob/main/file.safetensors") or as "organisation/name/file.safetensors"."""
+    ("https://huggingface.co/organisation/name/blob/main/file.safetensors") or as "organisation/name/file.safetensors".
+    """
     link = os.fspath(path_or_link)
     options = _options(revision, cache_dir, token, local_files_only, force_download, endpoint)
     with _Bar(link.rsplit("/", 1)[-1]) as bar:

@@ -1,14 +1,25 @@
-"""Checkpoint files of every kind: one way into all of them, shards, NumPy's and llama.cpp's formats; and pictures (data/image.py).
+"""Checkpoint files of every kind: one way into all of them, shards, NumPy's and llama.cpp's formats; and pictures
+(data/image.py).
 
-Files are mapped: tensors borrow their pages where the format allows it, and the files must not be truncated while they live.
-Damaged files are a ValueError, unreadable ones a RuntimeError or FileNotFoundError, types that do not exist here NotImplementedError.
+Files are mapped: tensors borrow their pages where the format allows it,
+and the files must not be truncated while they live.
+Damaged files are a ValueError, unreadable ones a RuntimeError or FileNotFoundError,
+types that do not exist here NotImplementedError.
 """
 
 import os
 import re
 
 from . import _core
-from .data.image import can_write_animation, decode_image, encode_image, image_info, read_image, save_animation, write_image
+from .data.image import (
+    can_write_animation,
+    decode_image,
+    encode_image,
+    image_info,
+    read_image,
+    save_animation,
+    write_image,
+)
 from .serialization import _path_or_data
 
 __all__ = [
@@ -34,7 +45,8 @@ __all__ = [
 
 
 class Placeholder:
-    """Stands for an object of a checkpoint whose class is not known here: its name, arguments and state, and nothing else.
+    """Stands for an object of a checkpoint whose class is not known here: its name, arguments and state, and nothing
+    else.
 
     Hashable by identity, since checkpoints have classes as keys.
     """
@@ -50,8 +62,8 @@ class Placeholder:
 
 
 class Checkpoint:
-    """A checkpoint file opened by open_checkpoint: its tensors by name, read one by one. kind: "safetensors", "sharded",
-    "torch", "gguf", "npz" or "npy"."""
+    """A checkpoint file opened by open_checkpoint: its tensors by name, read one by one. kind: "safetensors",
+    "sharded", "torch", "gguf", "npz" or "npy"."""
 
     def __init__(self, file):
         self._file = file
@@ -87,7 +99,8 @@ class Checkpoint:
 
 def open_checkpoint(path):
     """Opens a checkpoint, whose kind is recognised by its content: safetensors, the index of a sharded one
-    (*.index.json; shards are opened when their first tensor is asked for), PyTorch's files, GGUF, .npz, .npy; or a folder with one of them.
+    (*.index.json; shards are opened when their first tensor is asked for), PyTorch's files, GGUF, .npz, .npy; or a
+    folder with one of them.
 
     Of PyTorch's files the tensors of nested dicts are named with their keys joined by dots: "state_dict.conv.weight".
     """
@@ -106,7 +119,9 @@ def _bytes_of_size(size):
         return size
     found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?)B", size, re.IGNORECASE) if isinstance(size, str) else None
     if not found:
-        raise ValueError(f'save_sharded: max_shard_size must be a number of bytes or a text such as "5GB" or "200MiB", got {size!r}')
+        raise ValueError(
+            f'save_sharded: max_shard_size must be a number of bytes or a text such as "5GB" or "200MiB", got {size!r}'
+        )
     return int(found[1]) * (1024 if found[3] else 1000) ** " KMGT".index(found[2].upper() or " ")
 
 
@@ -114,7 +129,8 @@ def save_sharded(tensors, path, max_shard_size="5GB", metadata=None):
     """Writes a dict of tensors as path ("folder/model.safetensors"), or as several files of at most max_shard_size and
     path + ".index.json", with the names that diffusers and transformers give them. Returns the file to open.
 
-    All files are on the disk before the first takes its place; what an earlier save left under these names is removed then.
+    All files are on the disk before the first takes its place;
+    what an earlier save left under these names is removed then.
     """
     from .safetensors import _checked
 
@@ -134,8 +150,9 @@ def _source(f):
 
 
 def load_npy(f):
-    """The array of an .npy file (a path or a file object) as a tensor. Column-major arrays keep their strides; uint16, uint32
-    and uint64 come as int32, int64 and int64. Arrays of objects, structures, text, dates and complex numbers are refused."""
+    """The array of an .npy file (a path or a file object) as a tensor. Column-major arrays keep their strides; uint16,
+    uint32 and uint64 come as int32, int64 and int64. Arrays of objects, structures, text,
+    dates and complex numbers are refused."""
     return _core._load_npy(_source(f))
 
 
@@ -185,8 +202,8 @@ class GGUFFile:
         return self._file.describe(name)[0]
 
     def get_tensor(self, name, dtype=None):
-        """The tensor. Quantised ones are converted to dtype: float32 (the default), float16 or bfloat16; others keep their type.
-        NotImplementedError for the IQ, TQ and MXFP4 types."""
+        """The tensor. Quantised ones are converted to dtype: float32 (the default), float16 or bfloat16; others keep
+        their type. NotImplementedError for the IQ, TQ and MXFP4 types."""
         return self._file.get(name, dtype or _core.float32)
 
 

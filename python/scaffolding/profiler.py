@@ -1,4 +1,5 @@
-"""Which kernels run, on what, and what they have to do at least: floating-point operations, and bytes of memory where each operand is touched once.
+"""Which kernels run, on what, and what they have to do at least: floating-point operations, and bytes of memory where
+each operand is touched once.
 
 >>> import scaffolding as sf
 >>> with sf.profiler.profile() as prof:
@@ -20,7 +21,8 @@ class KernelEvent(typing.NamedTuple):
     flops: float
     bytes: float
     cpu_time_total: float  # microseconds on the host: on CUDA the time to launch
-    counted: tuple = ()  # by how much the counter's numbers grew up to the end of this call, since the end of the one before
+    # by how much the counter's numbers grew up to the end of this call, since the end of the one before
+    counted: tuple = ()
 
 
 class KernelAverage:
@@ -34,13 +36,16 @@ class KernelAverages(list):
         """A row for each kernel and provider, the largest `sort_by` (count, flops, bytes, cpu_time_total) first."""
         rows = sorted(self, key=lambda r: -getattr(r, sort_by))[:row_limit]
         lines = [f"{'kernel':34}{'provider':16}{'calls':>7}{'GFLOP':>10}{'MB':>10}{'host us':>11}"]
-        lines += [f"{r.key:34}{r.provider:16}{r.count:7}{r.flops / 1e9:10.2f}{r.bytes / 1e6:10.1f}{r.cpu_time_total:11.0f}" for r in rows]
+        lines += [
+            f"{r.key:34}{r.provider:16}{r.count:7}{r.flops / 1e9:10.2f}{r.bytes / 1e6:10.1f}{r.cpu_time_total:11.0f}"
+            for r in rows
+        ]
         return "\n".join(lines)
 
 
 class profile:
-    """Records the kernel calls of all threads while it is entered; one at a time. counter, which: a ctypes function `int64_t counter(int which)` and a tuple of
-    what it is asked for after each call, numbers that only grow."""
+    """Records the kernel calls of all threads while it is entered; one at a time. counter, which: a ctypes function
+    `int64_t counter(int which)` and a tuple of what it is asked for after each call, numbers that only grow."""
 
     def __init__(self, *, counter=None, which=()):
         self._counter, self._which = counter, list(which) if counter is not None else []
@@ -54,7 +59,10 @@ class profile:
     def __exit__(self, *exc):
         rows = self._watch.take()
         del self._watch
-        self._events += [KernelEvent(key, who, shapes, flops, size, 1e6 * seconds, tuple(n)) for key, who, shapes, flops, size, seconds, n in rows]
+        self._events += [
+            KernelEvent(key, who, shapes, flops, size, 1e6 * seconds, tuple(n))
+            for key, who, shapes, flops, size, seconds, n in rows
+        ]
 
     def events(self):
         return list(self._events)

@@ -13,17 +13,21 @@ def _path_or_data(f, method):
         return os.fspath(f) if not isinstance(os.fspath(f), bytes) else os.fsdecode(os.fspath(f))
     if hasattr(f, method):
         return f
-    raise TypeError(f"{'load' if method == 'read' else 'save'}: f must be a path or a file object with {method}(), got {type(f).__name__}")
+    raise TypeError(
+        f"{'load' if method == 'read' else 'save'}: f must be a path or a file object with {method}(), got "
+        f"{type(f).__name__}"
+    )
 
 
 def save(obj, f, *, pickle_protocol=2, _use_new_zipfile_serialization=True):
     """Writes obj to a path or a file object, as torch.save does; torch.load(weights_only=True) reads the file.
 
-    obj: tensors, parameters, numbers, strings, bytes, None, dtypes, devices, and dicts, OrderedDicts, Counters, lists, tuples,
-    sets and Sizes of them. Tensors that share memory share it again after loading; subclasses of Tensor but for Parameter are
-    saved as tensors, tensors without their Python attributes, NumPy's scalars as Python's numbers. A path is replaced as a whole:
-    until everything is on the disk, it keeps what it had. A path that ends in .safetensors gets that format, for which obj must be
-    a dict of names and tensors.
+    obj: tensors, parameters, numbers, strings, bytes, None, dtypes, devices, and dicts, OrderedDicts, Counters, lists,
+    tuples, sets and Sizes of them. Tensors that share memory share it again after loading; subclasses of Tensor but for
+    Parameter are saved as tensors, tensors without their Python attributes, NumPy's scalars as Python's numbers.
+    A path is replaced as a whole:
+    until everything is on the disk, it keeps what it had. A path that ends in .safetensors gets that format, for which
+    obj must be a dict of names and tensors.
 
     TypeError names the place of an object that cannot be saved; RuntimeError says why a file cannot be written.
     """
@@ -46,7 +50,9 @@ def _default_place(location):
     device = _core.device(location)
     if device.type == "cuda" and not _core._backend_available("cuda")[0]:
         raise RuntimeError(
-            f"load: a tensor was saved from {location}, and there is no CUDA here ({_core._backend_available('cuda')[1]}); " "pass map_location='cpu'"
+            f"load: a tensor was saved from {location}, and there is no CUDA here "
+            f"({_core._backend_available('cuda')[1]}); "
+            "pass map_location='cpu'"
         )
     return device
 
@@ -56,11 +62,16 @@ def _placing(map_location):
     if map_location is None:
         return _default_place
     if isinstance(map_location, dict):
-        return lambda location: _core.device(map_location[location]) if location in map_location else _default_place(location)
+        return (
+            lambda location: _core.device(map_location[location])
+            if location in map_location
+            else _default_place(location)
+        )
     if callable(map_location):
 
         def place(location):
-            storage = _core.empty(0)  # what torch hands over is a storage on the CPU; the answer tells where it should be
+            # what torch hands over is a storage on the CPU; the answer tells where it should be
+            storage = _core.empty(0)
             answer = map_location(storage, location)
             return _default_place(location) if answer is None else getattr(answer, "device", answer)
 
@@ -72,16 +83,21 @@ def _placing(map_location):
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, placeholders=False):
     """Reads what sf.save or torch.save wrote (.pt .pth .bin .ckpt, zip or older format), or a .safetensors file.
 
-    f: a path or a file object. map_location: where tensors go, whatever device they were saved from: a device, a dict of
-    names, or a function of (storage, location). Without it they go where they were. mmap: tensors borrow the file's pages, which are
-    read when they are touched (the default; the file must not be truncated meanwhile), or with False the whole file is read now.
+    f: a path or a file object. map_location: where tensors go, whatever device they were saved from: a device, a dict
+    of names, or a function of (storage, location). Without it they go where they were. mmap: tensors borrow the file's
+    pages, which are read when they are touched (the default; the file must not be truncated meanwhile), or with False
+    the whole file is read now.
 
     Nothing in a file is executed: weights_only must be True. Classes other than those that checkpoints are made of are
     a ValueError that names them; with placeholders=True they become scaffolding.io.Placeholder, which does nothing.
-    ValueError for damaged files, RuntimeError for unreadable ones, NotImplementedError for complex and quantised tensors.
+    ValueError for damaged files, RuntimeError for unreadable ones,
+    NotImplementedError for complex and quantised tensors.
     """
     if not weights_only:
-        raise ValueError("load: weights_only must be True: files can run no code here; placeholders=True reads those with unknown classes")
+        raise ValueError(
+            "load: weights_only must be True: files can run no code here; placeholders=True reads those with unknown "
+            "classes"
+        )
     if pickle_module is not None:
         raise ValueError("load: takes no pickle_module: no pickle is executed")
     place = _placing(map_location)

@@ -61,15 +61,17 @@ static void check(const char* op, const char* what, const char* from, const Tens
     if (!made) continue;
     NonFinite before = count_all(sources);
     if (!made.nan && before) continue;  // an Inf passed on
-    fail<RuntimeError>("detect_anomaly: ", op, ": ", what, " ", i, " of shape ", results[i].shape(), " has ", made.nan, " NaN and ", made.inf, " Inf; ", from,
-                       " (", shapes(sources), ") ",
+    fail<RuntimeError>("detect_anomaly: ", op, ": ", what, " ", i, " of shape ", results[i].shape(), " has ", made.nan,
+                       " NaN and ", made.inf, " Inf; ", from, " (", shapes(sources), ") ",
                        before.nan   ? "already contained NaN"
                        : before.inf ? "contained Inf"
                                     : "were finite");
   }
 }
 
-void check_forward_finite(const char* op, const Tensors& outputs, const Tensors& inputs) { check(op, "output", "its inputs", outputs, inputs); }
+void check_forward_finite(const char* op, const Tensors& outputs, const Tensors& inputs) {
+  check(op, "output", "its inputs", outputs, inputs);
+}
 void check_backward_finite(const char* op, const Tensors& output_gradients, const Tensors& input_gradients) {
   check(op, "backward: the gradient of input", "the gradients of its outputs", input_gradients, output_gradients);
 }

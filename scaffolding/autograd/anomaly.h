@@ -1,5 +1,5 @@
-// detect_anomaly: names the op that made the first NaN or Inf, in forward or backward, with shapes. Every recorded op is
-// checked, one more pass over its results: for debugging. Per thread.
+// detect_anomaly: names the op that made the first NaN or Inf, in forward or backward, with shapes. Every recorded op
+// is checked, one more pass over its results: for debugging. Per thread.
 //   A NaN in a result is an error. An Inf is one only where every input was finite, so that masks of -inf pass.
 #pragma once
 #include "scaffolding/autograd/mode.h"

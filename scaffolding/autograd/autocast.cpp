@@ -27,8 +27,8 @@ Cache& cache() {
   return c;
 }
 
-// A conversion that can be walked again: the cast of a parameter is shared by all that is computed within a scope, of which
-// there may be several backward passes.
+// A conversion that can be walked again: the cast of a parameter is shared by all that is computed within a scope, of
+// which there may be several backward passes.
 class CastNode final : public autograd::Node {
  public:
   explicit CastNode(DType from) : Node("autocast"), from_(from) {}
@@ -66,7 +66,8 @@ State enter(Device device, const Options& options) {
   State before = detail::state, now = before;
   DeviceState& d = device.is_cuda() ? now.cuda : now.cpu;
   if (options.dtype)
-    SF_CHECK_AS(TypeError, is_reduced(*options.dtype), "autocast: dtype must be bfloat16 or float16, got ", *options.dtype, "; pass enabled=False for float32");
+    SF_CHECK_AS(TypeError, is_reduced(*options.dtype), "autocast: dtype must be bfloat16 or float16, got ",
+                *options.dtype, "; pass enabled=False for float32");
   d = {options.enabled, options.dtype.value_or(d.dtype)};
   now.cache = options.cache_enabled;
   set(now);
@@ -102,8 +103,8 @@ DType widest(DType a, const Tensor& t, Device device) {
 
 Tensor cast(const Tensor& t, Device device, DType to) {
   if (!eligible(t, device) || t.dtype() == to) return t;
-  bool keep = state.cache && cache().depth > 0 && t.dtype() == kFloat32 && is_reduced(to) && t.impl()->requires_grad && t.is_leaf() && !t.impl()->base &&
-              !autograd::inference_mode_enabled();
+  bool keep = state.cache && cache().depth > 0 && t.dtype() == kFloat32 && is_reduced(to) && t.impl()->requires_grad &&
+              t.is_leaf() && !t.impl()->base && !autograd::inference_mode_enabled();
   if (!keep) return t.to(to);
   bool recorded = autograd::grad_enabled();
   Kept& kept = cache().casts[t.impl()];

@@ -128,12 +128,13 @@ template <class F, class... A> auto run(detail::Plan plan, F f, const A&... args
 #define SF_AUTOCAST(fn, ...)                                                                       \
   static_assert(::sf::autocast::entry_of(#fn) >= 0, "autograd/autocast.def does not list the op"); \
   SF_AUTOCAST_IF_LISTED(fn, __VA_ARGS__)
-#define SF_AUTOCAST_IF_LISTED(fn, ...)                                                                                                  \
-  if constexpr (constexpr int sf_entry = ::sf::autocast::entry_of(#fn); sf_entry >= 0)                                                  \
-    if (::sf::autocast::active()) [[unlikely]]                                                                                          \
-      if (auto sf_plan = ::sf::autocast::detail::plan(::sf::autocast::kTable[sf_entry], ::sf::autocast::detail::first_of(__VA_ARGS__)); \
-          sf_plan.policy != ::sf::autocast::Policy::Own)                                                                                \
-  return ::sf::autocast::run(                                                                                                           \
+#define SF_AUTOCAST_IF_LISTED(fn, ...)                                                                \
+  if constexpr (constexpr int sf_entry = ::sf::autocast::entry_of(#fn); sf_entry >= 0)                \
+    if (::sf::autocast::active()) [[unlikely]]                                                        \
+      if (auto sf_plan = ::sf::autocast::detail::plan(::sf::autocast::kTable[sf_entry],               \
+                                                      ::sf::autocast::detail::first_of(__VA_ARGS__)); \
+          sf_plan.policy != ::sf::autocast::Policy::Own)                                              \
+  return ::sf::autocast::run(                                                                         \
       sf_plan, [](const auto&... args) { return fn(args...); }, __VA_ARGS__)
 
 }  // namespace sf::autocast

@@ -8,8 +8,8 @@ namespace sf::autograd {
 
 namespace {
 
-// One checkpointed call. The i-th tensor that fn's ops save has slot i: filled by the second run, freed when the op that
-// wanted it lets go of it. Owned by the slots' holders, that is by the tape.
+// One checkpointed call. The i-th tensor that fn's ops save has slot i: filled by the second run, freed when the op
+// that wanted it lets go of it. Owned by the slots' holders, that is by the tape.
 struct Frame {
   CheckpointFunction fn;
   std::vector<Saved> inputs;  // saved outside this frame's hooks: an enclosing checkpoint packs them in turn
@@ -41,7 +41,10 @@ struct SlotHolder {
 // Puts a generator's state back, whatever happens in between.
 class RngState {
  public:
-  RngState(Generator g, const std::vector<uint8_t>& state) : generator_(std::move(g)), before_(generator_->get_state()) { generator_->set_state(state); }
+  RngState(Generator g, const std::vector<uint8_t>& state)
+      : generator_(std::move(g)), before_(generator_->get_state()) {
+    generator_->set_state(state);
+  }
   ~RngState() { generator_->set_state(before_); }
 
  private:
@@ -58,16 +61,17 @@ void Frame::recompute() {
   if (!rng.empty()) restore.emplace(default_generator(rng_device), rng);
   size_t next = 0;
   SavedTensorHooks collect([&](const Tensor& t) -> std::function<Tensor()> {
-    SF_CHECK_AS(RuntimeError, next < slots.size() && slots[next].shape == t.shape() && slots[next].dtype == t.dtype(), "checkpoint: the second run saved ",
-                t.dtype(), t.shape(), " as tensor ", next, ", the first ", next < slots.size() ? str(slots[next].shape) : std::string("nothing"),
+    SF_CHECK_AS(RuntimeError, next < slots.size() && slots[next].shape == t.shape() && slots[next].dtype == t.dtype(),
+                "checkpoint: the second run saved ", t.dtype(), t.shape(), " as tensor ", next, ", the first ",
+                next < slots.size() ? str(slots[next].shape) : std::string("nothing"),
                 "; fn must do the same each time");
     if (slots[next].alive) slots[next].value = t;
     ++next;
     return [] { return Tensor(); };  // this run's graph is never walked
   });
   fn(again);
-  SF_CHECK_AS(RuntimeError, next == slots.size(), "checkpoint: the second run saved ", next, " tensors, the first ", slots.size(),
-              "; fn must do the same each time");
+  SF_CHECK_AS(RuntimeError, next == slots.size(), "checkpoint: the second run saved ", next, " tensors, the first ",
+              slots.size(), "; fn must do the same each time");
 }
 
 }  // namespace

@@ -17,9 +17,10 @@ struct CheckpointOptions {
 Tensors checkpoint(CheckpointFunction fn, const Tensors& inputs, CheckpointOptions options = {});
 
 struct OffloadOptions {
-  Device device = {};               // where saved tensors wait
-  std::optional<DType> dtype = {};  // floating tensors wait in this dtype (bfloat16, float8_e4m3fn): lossy. Wider ones only
-  int64_t min_bytes = 1 << 12;      // smaller tensors stay where they are
+  Device device = {};  // where saved tensors wait
+  // floating tensors wait in this dtype (bfloat16, float8_e4m3fn): lossy. Wider ones only
+  std::optional<DType> dtype = {};
+  int64_t min_bytes = 1 << 12;  // smaller tensors stay where they are
 };
 
 // While alive, tensors saved for backward on this thread are moved.

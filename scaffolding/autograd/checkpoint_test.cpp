@@ -157,7 +157,11 @@ Tensor eight_ops(Tensor h) {
 TEST(checkpoint, needs_less_memory) {
   Numbers want, got;
   size_t plain = peak_of_chain(eight_ops, want);
-  size_t less = peak_of_chain([](const Tensor& h) { return checkpoint([](const Tensors& in) -> Tensors { return {eight_ops(in[0])}; }, {h})[0]; }, got);
+  size_t less = peak_of_chain(
+      [](const Tensor& h) {
+        return checkpoint([](const Tensors& in) -> Tensors { return {eight_ops(in[0])}; }, {h})[0];
+      },
+      got);
   EXPECT_EQ(want, got);
   EXPECT_GE(plain, 128u) << "tensors";
   EXPECT_LE(less, 40u) << "16 inputs and the 8 of one segment, and what is being computed";
@@ -167,7 +171,11 @@ TEST(checkpoint_offload, keeps_saved_tensors_in_a_smaller_dtype) {
   Numbers want, got;
   size_t plain = peak_of_chain(eight_ops, want);
   size_t less = peak_of_chain(
-      [](const Tensor& h) { return checkpoint_offload([](const Tensors& in) -> Tensors { return {eight_ops(in[0])}; }, {h}, {.dtype = kBFloat16})[0]; }, got);
+      [](const Tensor& h) {
+        return checkpoint_offload([](const Tensors& in) -> Tensors { return {eight_ops(in[0])}; }, {h},
+                                  {.dtype = kBFloat16})[0];
+      },
+      got);
   EXPECT_NEAR(got[0], want[0], 0.05 * want[0]);
   EXPECT_LE(less, plain * 6 / 10);
 }

@@ -37,8 +37,10 @@ Tensor run_hooks(const std::shared_ptr<HookList>& list, uint32_t output_nr, Tens
     if (entry.output_nr != output_nr) continue;
     Tensor edited = entry.call(g);
     if (!edited) continue;
-    SF_CHECK_AS(RuntimeError, edited.shape() == g.shape(), what, ": a hook returned a gradient of shape ", edited.shape(), " instead of ", g.shape());
-    SF_CHECK_AS(RuntimeError, edited.device() == g.device(), what, ": a hook returned a gradient on ", edited.device(), " instead of ", g.device());
+    SF_CHECK_AS(RuntimeError, edited.shape() == g.shape(), what, ": a hook returned a gradient of shape ",
+                edited.shape(), " instead of ", g.shape());
+    SF_CHECK_AS(RuntimeError, edited.device() == g.device(), what, ": a hook returned a gradient on ", edited.device(),
+                " instead of ", g.device());
     g = edited.dtype() == g.dtype() ? edited : edited.to(g.dtype());
   }
   return g;
@@ -58,7 +60,9 @@ struct LeafState {
 class Pass {
  public:
   enum Target { Leaves, Captured, Collected };
-  Pass(BackwardOptions o, Target target) : options_(o), target_(target) { options_.retain_graph |= options_.create_graph; }
+  Pass(BackwardOptions o, Target target) : options_(o), target_(target) {
+    options_.retain_graph |= options_.create_graph;
+  }
 
   void want(const char* op, const Tensor& t) {
     check_defined(op, "input", t);
@@ -96,10 +100,12 @@ class Pass {
  private:
   static Tensor starting_gradient(const Tensor& root, const Tensor& g) {
     if (!g) {
-      SF_CHECK_AS(RuntimeError, root.numel() == 1, "backward: a gradient must be given for an output of more than one element, got ", root.shape());
+      SF_CHECK_AS(RuntimeError, root.numel() == 1,
+                  "backward: a gradient must be given for an output of more than one element, got ", root.shape());
       return scalar_tensor(1, root.dtype(), root.device()).expand(root.shape());
     }
-    SF_CHECK(g.shape() == root.shape(), "backward: gradient must have the output's shape ", root.shape(), ", got ", g.shape());
+    SF_CHECK(g.shape() == root.shape(), "backward: gradient must have the output's shape ", root.shape(), ", got ",
+             g.shape());
     check_same_device("backward", root, g);
     return g.dtype() == root.dtype() ? g : g.to(root.dtype());
   }
@@ -129,7 +135,8 @@ class Pass {
     std::sort(order_.begin(), order_.end(), [](Node* a, Node* b) { return a->seq() < b->seq(); });
     for (Node* n : order_) {
       bool needed = false;
-      for (auto& e : n->edges) needed = needed || (e && wanted_.count(key_of(e))) || (e.node && nodes_[e.node.get()].needed);
+      for (auto& e : n->edges)
+        needed = needed || (e && wanted_.count(key_of(e))) || (e.node && nodes_[e.node.get()].needed);
       nodes_[n].needed = needed;
     }
   }
@@ -201,10 +208,12 @@ class Pass {
         std::string text = e.what();
         const std::string asked = " asked for";
         const size_t at = text.find(asked);
-        if (e.module() || at == text.npos || text.compare(at + asked.size(), 4, " by ") == 0) throw;  // it says who asked
+        // it says who asked
+        if (e.module() || at == text.npos || text.compare(at + asked.size(), 4, " by ") == 0) throw;
         throw OutOfMemory(text.insert(at + asked.size(), std::string(" by the gradient of ") + n.name()));
       }
-      SF_CHECK_AS(RuntimeError, dxs.size() <= n.edges.size(), n.name(), ": backward returned ", dxs.size(), " gradients for ", n.edges.size(), " inputs");
+      SF_CHECK_AS(RuntimeError, dxs.size() <= n.edges.size(), n.name(), ": backward returned ", dxs.size(),
+                  " gradients for ", n.edges.size(), " inputs");
       if (anomaly_detection_enabled()) check_backward_finite(n.name(), incoming, dxs);
       if (!options_.retain_graph) {
         n.release_saved();
@@ -229,8 +238,10 @@ class Pass {
     const Shape& want = e.node ? e.node->outputs[e.nr].shape : e.leaf->sizes;
     DType dtype = e.node ? e.node->outputs[e.nr].dtype : e.leaf->dtype;
     Device device = e.node ? e.node->outputs[e.nr].device : e.leaf->device;
-    SF_CHECK_AS(RuntimeError, g.shape() == want, n.name(), ": backward returned a gradient of shape ", g.shape(), " for input ", i, " of shape ", want);
-    SF_CHECK_AS(RuntimeError, g.device() == device, n.name(), ": backward returned a gradient on ", g.device(), " for input ", i, " on ", device);
+    SF_CHECK_AS(RuntimeError, g.shape() == want, n.name(), ": backward returned a gradient of shape ", g.shape(),
+                " for input ", i, " of shape ", want);
+    SF_CHECK_AS(RuntimeError, g.device() == device, n.name(), ": backward returned a gradient on ", g.device(),
+                " for input ", i, " on ", device);
     if (g.dtype() != dtype) g = g.to(dtype);
     return g;  // moved: a second owner would make accumulate_grad copy it
   }
@@ -260,7 +271,8 @@ class Pass {
         roots.push_back(ys[i]);
         gradients.push_back(dys[i]);
       }
-    Tensors found = grad(roots, wanted, gradients, {.retain_graph = true, .create_graph = true}, true), dxs(inputs.size());
+    Tensors found = grad(roots, wanted, gradients, {.retain_graph = true, .create_graph = true}, true),
+            dxs(inputs.size());
     for (size_t i = 0, j = 0; i < inputs.size(); ++i)
       if (inputs[i].requires_grad()) dxs[i] = found[j++];
     return dxs;
@@ -276,17 +288,21 @@ class Pass {
   Tensors captured_;
   std::vector<LeafGradient> collected_;
   struct Later {
-    bool operator()(const std::pair<uint64_t, Ref<Node>>& a, const std::pair<uint64_t, Ref<Node>>& b) const { return a.first < b.first; }
+    bool operator()(const std::pair<uint64_t, Ref<Node>>& a, const std::pair<uint64_t, Ref<Node>>& b) const {
+      return a.first < b.first;
+    }
   };
   std::priority_queue<std::pair<uint64_t, Ref<Node>>, std::vector<std::pair<uint64_t, Ref<Node>>>, Later> ready_;
 };
 
 void check_roots(const char* what, const Tensors& roots, const Tensors& gradients) {
   SF_CHECK_AS(RuntimeError, !roots.empty(), what, ": no outputs given");
-  SF_CHECK(gradients.empty() || gradients.size() == roots.size(), what, ": got ", gradients.size(), " gradients for ", roots.size(), " outputs");
+  SF_CHECK(gradients.empty() || gradients.size() == roots.size(), what, ": got ", gradients.size(), " gradients for ",
+           roots.size(), " outputs");
   for (auto& r : roots) {
     check_defined(what, "output", r);
-    SF_CHECK_AS(RuntimeError, r.requires_grad(), what, ": the output does not require a gradient: no input of it does, or it was made under no_grad");
+    SF_CHECK_AS(RuntimeError, r.requires_grad(), what,
+                ": the output does not require a gradient: no input of it does, or it was made under no_grad");
   }
 }
 
@@ -331,7 +347,8 @@ void backward(const Tensors& roots, const Tensors& gradients, BackwardOptions op
     if (pass.captured()[i]) accumulate_grad(inputs[i], pass.captured()[i], options.create_graph);
 }
 
-Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, BackwardOptions options, bool allow_unused) {
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, BackwardOptions options,
+             bool allow_unused) {
   if (outputs.empty() && allow_unused) return Tensors(inputs.size());
   check_roots("grad", outputs, grad_outputs);
   Pass pass(options, Pass::Captured);
@@ -339,7 +356,8 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   pass.run(outputs, grad_outputs);
   if (!allow_unused)
     for (auto& g : pass.captured())
-      SF_CHECK_AS(RuntimeError, g.defined(), "grad: an input was not used to compute the outputs; pass allow_unused=True to get None for it");
+      SF_CHECK_AS(RuntimeError, g.defined(),
+                  "grad: an input was not used to compute the outputs; pass allow_unused=True to get None for it");
   return std::move(pass.captured());
 }
 

@@ -27,7 +27,8 @@ template <class F> std::string refusal(const F& f) {
   }
   return "accepted";
 }
-#define EXPECT_REFUSED(text, expression) EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
+#define EXPECT_REFUSED(text, expression) \
+  EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
 
 TEST(backward, accumulates_into_leaves) {
   Tensor x = leaf({2, 3});

@@ -22,15 +22,16 @@ void FunctionContext::mark_non_differentiable(const Tensors& outputs) { constant
 
 Tensors FunctionContext::saved_tensors() const {
   SF_CHECK_AS(RuntimeError, !released_, node_ ? node_->name() : "Function",
-              ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True the first time");
+              ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True "
+              "the first time");
   Tensors out;
   for (auto& k : kept_) {
     if (k.output < 0) {
       out.push_back(k.saved.get());
       continue;
     }
-    SF_CHECK_AS(RuntimeError, k.alias.version() == k.version, node_ ? node_->name() : "Function", ": its output ", k.alias.shape(),
-                ", needed for the gradient, was modified in place; clone it before");
+    SF_CHECK_AS(RuntimeError, k.alias.version() == k.version, node_ ? node_->name() : "Function", ": its output ",
+                k.alias.shape(), ", needed for the gradient, was modified in place; clone it before");
     Tensor y = k.alias.detach();
     if (node_ && grad_enabled() && size_t(k.output) < node_->outputs.size()) {
       y.impl()->grad_fn = Ref<Node>(node_);
@@ -55,8 +56,8 @@ class FunctionNode final : public Node {
       for (size_t i = 0; i < dys.size(); ++i)
         if (!dys[i] && outputs[i].dtype != kBool) dys[i] = zeros(outputs[i].shape, outputs[i].dtype, outputs[i].device);
     Tensors dxs = backward_(*ctx_, dys);
-    SF_CHECK_AS(RuntimeError, dxs.size() == edges.size(), name(), ": backward must return one gradient per argument of forward, ", edges.size(), ", got ",
-                dxs.size());
+    SF_CHECK_AS(RuntimeError, dxs.size() == edges.size(), name(),
+                ": backward must return one gradient per argument of forward, ", edges.size(), ", got ", dxs.size());
     return dxs;
   }
   void release_saved() override {
@@ -85,7 +86,8 @@ class FunctionNode final : public Node {
   FunctionBackward backward_;
 };
 
-FunctionCall::FunctionCall(Tensors arguments) : arguments_(std::move(arguments)), context_(std::make_shared<FunctionContext>()) {
+FunctionCall::FunctionCall(Tensors arguments)
+    : arguments_(std::move(arguments)), context_(std::make_shared<FunctionContext>()) {
   for (auto& t : arguments_) context_->needs_.push_back(grad_enabled() && t.requires_grad());
 }
 
@@ -96,9 +98,11 @@ Tensors FunctionCall::record(const std::string& name, Tensors outputs, FunctionB
     if (taped && (contains(arguments_, y) || y.requires_grad())) {
       Tensor alias = y.detach();  // an input handed through, or a tensor that is on the tape already
       std::replace_if(
-          context_->to_save_.begin(), context_->to_save_.end(), [&](const Tensor& t) { return t.is_same(y) && !contains(arguments_, y); }, alias);
+          context_->to_save_.begin(), context_->to_save_.end(),
+          [&](const Tensor& t) { return t.is_same(y) && !contains(arguments_, y); }, alias);
       std::replace_if(
-          context_->constants_.begin(), context_->constants_.end(), [&](const Tensor& t) { return t.is_same(y); }, alias);
+          context_->constants_.begin(), context_->constants_.end(), [&](const Tensor& t) { return t.is_same(y); },
+          alias);
       y = alias;
     }
   }
@@ -118,8 +122,11 @@ Tensors FunctionCall::record(const std::string& name, Tensors outputs, FunctionB
   return outputs;
 }
 
-Tensors custom(const std::string& name, const Tensors& outputs, const Tensors& inputs, std::function<Tensors(const Tensors& grads)> backward) {
-  return FunctionCall(inputs).record(name, outputs, [backward = std::move(backward)](FunctionContext&, const Tensors& grads) { return backward(grads); });
+Tensors custom(const std::string& name, const Tensors& outputs, const Tensors& inputs,
+               std::function<Tensors(const Tensors& grads)> backward) {
+  return FunctionCall(inputs).record(
+      name, outputs,
+      [backward = std::move(backward)](FunctionContext&, const Tensors& grads) { return backward(grads); });
 }
 
 }  // namespace sf::autograd

@@ -26,9 +26,11 @@ namespace sf::autograd {
 class FunctionContext {
  public:
   // ---- in forward
-  void save_for_backward(const Tensors& tensors) { to_save_ = tensors; }  // inputs, outputs or others; the last call counts
-  void mark_non_differentiable(const Tensors& outputs);                   // integer outputs are so anyway
-  void set_materialize_grads(bool on) { materialize_ = on; }              // absent gradients of outputs become zeros (on by default)
+  // inputs, outputs or others; the last call counts
+  void save_for_backward(const Tensors& tensors) { to_save_ = tensors; }
+  void mark_non_differentiable(const Tensors& outputs);  // integer outputs are so anyway
+  // absent gradients of outputs become zeros (on by default)
+  void set_materialize_grads(bool on) { materialize_ = on; }
   bool needs_input_grad(size_t argument) const { return argument < needs_.size() && needs_[argument]; }
   std::map<std::string, Value> saved_data;  // anything that is not a tensor
   // ---- in backward
@@ -64,7 +66,8 @@ struct FunctionCall {
 };
 
 // The shortest way: outputs computed by the caller under NoGrad, and a closure over what it needs.
-Tensors custom(const std::string& name, const Tensors& outputs, const Tensors& inputs, std::function<Tensors(const Tensors& grads)> backward);
+Tensors custom(const std::string& name, const Tensors& outputs, const Tensors& inputs,
+               std::function<Tensors(const Tensors& grads)> backward);
 
 template <class F> struct Function {
   template <class... A> static auto apply(A&&... arguments) {

@@ -20,7 +20,8 @@ template <class F> std::string refusal(const F& f) {
   }
   return "accepted";
 }
-#define EXPECT_REFUSED(text, expression) EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
+#define EXPECT_REFUSED(text, expression) \
+  EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
 
 struct Cube : Function<Cube> {
   static constexpr const char* kName = "cube";
@@ -146,7 +147,8 @@ struct WrongShape : Function<WrongShape> {
   static Tensors backward(FunctionContext&, const Tensors&) { return {ones({7})}; }
 };
 TEST(Function, wrong_gradients_are_refused) {
-  EXPECT_REFUSED("one gradient per argument of forward, 2, got 1", TooFew::apply(leaf({1}), leaf({2})).sum().backward());
+  EXPECT_REFUSED("one gradient per argument of forward, 2, got 1",
+                 TooFew::apply(leaf({1}), leaf({2})).sum().backward());
   EXPECT_REFUSED("gradient of shape [7] for input 0 of shape [1]", WrongShape::apply(leaf({1})).sum().backward());
 }
 

@@ -35,7 +35,8 @@ struct Numeric {
     Tensors slope;
     for (size_t k = 0; k < at[0].size(); ++k) {
       Tensor d = at[0][k] ? at[0][k].clone() : Tensor();
-      for (int64_t i = 0; d && i < d.numel(); ++i) d.data<double>()[i] = (d.data<double>()[i] - at[1][k].data<double>()[i]) / (2 * eps);
+      for (int64_t i = 0; d && i < d.numel(); ++i)
+        d.data<double>()[i] = (d.data<double>()[i] - at[1][k].data<double>()[i]) / (2 * eps);
       slope.push_back(d);
     }
     return slope;
@@ -47,7 +48,8 @@ bool check_inputs(const char* what, const Tensors& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!is_checked(inputs[i])) continue;
     any = true;
-    SF_CHECK_AS(TypeError, inputs[i].dtype() == kFloat64, what, ": input ", i, " must be float64 (float32 differences are noise), got ", inputs[i].dtype());
+    SF_CHECK_AS(TypeError, inputs[i].dtype() == kFloat64, what, ": input ", i,
+                " must be float64 (float32 differences are noise), got ", inputs[i].dtype());
     SF_CHECK(inputs[i].is_leaf(), what, ": input ", i, " must be a leaf");
   }
   SF_CHECK(any, what, ": no input requires a gradient");
@@ -91,8 +93,9 @@ bool gradcheck(const Fn& fn, const Tensors& inputs, GradcheckOptions o) {
         for (size_t j = 0; j < analytic.size(); ++j) {
           double want = columns[i][j][k].data<double>()[e], got = analytic[j];
           if (std::fabs(want - got) <= o.atol + o.rtol * std::fabs(want)) continue;
-          return report(o, "gradcheck: d output ", int64_t(k), "[", e, "] / d input ", int64_t(i), "[", int64_t(j), "]: backward gives ", got,
-                        ", finite differences ", want, " (output ", ys[k].shape(), ", input ", inputs[i].shape(), ")");
+          return report(o, "gradcheck: d output ", int64_t(k), "[", e, "] / d input ", int64_t(i), "[", int64_t(j),
+                        "]: backward gives ", got, ", finite differences ", want, " (output ", ys[k].shape(),
+                        ", input ", inputs[i].shape(), ")");
         }
       }
     }

@@ -17,6 +17,7 @@ struct GradcheckOptions {
 bool gradcheck(const std::function<Tensors(const Tensors&)>& fn, const Tensors& inputs, GradcheckOptions options = {});
 
 // gradcheck of the gradients: second derivatives. grad_outputs are random (seeded) unless given.
-bool gradgradcheck(const std::function<Tensors(const Tensors&)>& fn, const Tensors& inputs, Tensors grad_outputs = {}, GradcheckOptions options = {});
+bool gradgradcheck(const std::function<Tensors(const Tensors&)>& fn, const Tensors& inputs, Tensors grad_outputs = {},
+                   GradcheckOptions options = {});
 
 }  // namespace sf::autograd

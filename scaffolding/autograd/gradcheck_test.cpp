@@ -23,7 +23,8 @@ template <class F> std::string refusal(const F& f) {
   }
   return "accepted";
 }
-#define EXPECT_REFUSED(text, expression) EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
+#define EXPECT_REFUSED(text, expression) \
+  EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
 
 Tensor leaf(std::initializer_list<double> v, DType t = kFloat64) { return tensor(v, t).requires_grad_(); }
 
@@ -72,7 +73,8 @@ TEST(gradcheck, refuses_what_it_cannot_check) {
   EXPECT_REFUSED("must be float64", gradcheck(fn, {leaf({1}, kFloat32)}));
   EXPECT_REFUSED("no input requires a gradient", gradcheck(fn, {ones({1}, kFloat64)}));
   EXPECT_REFUSED("must be a leaf", gradcheck(fn, {leaf({1}) * 1.0}));
-  EXPECT_REFUSED("no output requires a gradient", gradcheck([](const Tensors& in) -> Tensors { return {in[0].detach()}; }, {leaf({1})}));
+  EXPECT_REFUSED("no output requires a gradient",
+                 gradcheck([](const Tensors& in) -> Tensors { return {in[0].detach()}; }, {leaf({1})}));
 }
 
 TEST(gradcheck, in_place_writes_through_views) {
@@ -101,7 +103,8 @@ TEST(detect_anomaly, names_the_op_whose_result_is_the_first_nan) {
   EXPECT_NO_THROW(sqrt(x) * 2.0) << "off by default";
   AnomalyMode on;
   EXPECT_TRUE(anomaly_detection_enabled());
-  EXPECT_REFUSED("detect_anomaly: sqrt: output 0 of shape [3] has 1 NaN and 0 Inf; its inputs (float64[3]) were finite", sqrt(x) * 2.0);
+  EXPECT_REFUSED("detect_anomaly: sqrt: output 0 of shape [3] has 1 NaN and 0 Inf; its inputs (float64[3]) were finite",
+                 sqrt(x) * 2.0);
   EXPECT_REFUSED("detect_anomaly: log", log(leaf({0.0})));
   EXPECT_REFUSED("already contained NaN", leaf({NAN}) * 2.0);
   Tensor mask = full({2}, -INFINITY, kFloat64);
@@ -111,7 +114,8 @@ TEST(detect_anomaly, names_the_op_whose_result_is_the_first_nan) {
 TEST(detect_anomaly, names_the_op_whose_gradient_is_the_first_nan) {
   AnomalyMode on;
   Tensor x = leaf({0, 4});
-  EXPECT_REFUSED("detect_anomaly: sqrt: backward: the gradient of input 0 of shape [2] has 0 NaN and 1 Inf", (sqrt(x * 1.0) * 3.0).sum().backward());
+  EXPECT_REFUSED("detect_anomaly: sqrt: backward: the gradient of input 0 of shape [2] has 0 NaN and 1 Inf",
+                 (sqrt(x * 1.0) * 3.0).sum().backward());
   EXPECT_REFUSED("detect_anomaly: bad_backward: backward", (BadBackward::apply(x) * 2.0).sum().backward());
   {
     AnomalyMode off(false);

@@ -30,7 +30,8 @@ HookHandle register_hook(const Tensor& t, TensorHook hook) {
 
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
   check_defined("register_post_accumulate_grad_hook", "tensor", leaf);
-  SF_CHECK_AS(RuntimeError, leaf.requires_grad() && leaf.is_leaf(), "register_post_accumulate_grad_hook: needs a leaf that requires a gradient");
+  SF_CHECK_AS(RuntimeError, leaf.requires_grad() && leaf.is_leaf(),
+              "register_post_accumulate_grad_hook: needs a leaf that requires a gradient");
   auto& list = meta_of(leaf).post_accumulate;
   if (!list) list = std::make_shared<std::vector<std::pair<uint64_t, std::function<void(const Tensor&)>>>>();
   uint64_t id = next_id();

@@ -1,7 +1,8 @@
-// In-place writes on the tape. An in-place op is its out-of-place twin plus assign_inplace: the new bytes are copied over
-// the old, and the tensor takes the new value's place on the tape. Writes through a view reach its base, as in torch:
-// the base's gradient then flows to the written region through the view and everywhere else to the old base. Other views
-// of that base notice by its inplace_epoch, and take their new place on the tape when they are next used.
+// In-place writes on the tape. An in-place op is its out-of-place twin plus assign_inplace: the new bytes are copied
+// over the old, and the tensor takes the new value's place on the tape. Writes through a view reach its base,
+// as in torch:
+// the base's gradient then flows to the written region through the view and everywhere else to the old base. Other
+// views of that base notice by its inplace_epoch, and take their new place on the tape when they are next used.
 #include "scaffolding/autograd/called_ops.h"
 #include "scaffolding/autograd/observer.h"
 #include "scaffolding/autograd/take_over.h"
@@ -31,15 +32,19 @@ void check_inplace(const char* op, const Tensor& self) {
   SF_CHECK_AS(RuntimeError, !grad_enabled() || !t->requires_grad || t->grad_fn, op,
               ": a leaf that requires a gradient cannot be written in place; use no_grad or the out-of-place op");
   TensorImpl* base = t->base.get();
-  SF_CHECK_AS(RuntimeError, !grad_enabled() || !base || !base->requires_grad || base->grad_fn, op,
-              ": a view of a leaf that requires a gradient cannot be written in place; use no_grad or the out-of-place op");
-  SF_CHECK_AS(RuntimeError, !is_overlapping(*t), op, ": an expanded tensor has several elements in one place and cannot be written in place; clone() it first");
+  SF_CHECK_AS(
+      RuntimeError, !grad_enabled() || !base || !base->requires_grad || base->grad_fn, op,
+      ": a view of a leaf that requires a gradient cannot be written in place; use no_grad or the out-of-place op");
+  SF_CHECK_AS(
+      RuntimeError, !is_overlapping(*t), op,
+      ": an expanded tensor has several elements in one place and cannot be written in place; clone() it first");
   SF_CHECK_AS(RuntimeError, !t->inference || inference_mode_enabled(), op,
               ": a tensor made in inference_mode cannot be written in place outside it; clone() it first");
 }
 
 // The part of `grad` (laid out as base) that a view with the given geometry covers.
-static Tensor region_of(const Tensor& grad, const TensorImpl& base, const Shape& sizes, const Shape& strides, int64_t offset) {
+static Tensor region_of(const Tensor& grad, const TensorImpl& base, const Shape& sizes, const Shape& strides,
+                        int64_t offset) {
   return grad.as_strided(sizes, strides, grad.storage_offset() + offset - base.offset);
 }
 
@@ -52,7 +57,8 @@ static Tensor in_layout_of(const Tensor& grad, const TensorImpl& base) {
 // y takes the place of `t` on the tape. A gradient that t retains follows it to its new node, as in torch.
 static void take_place(TensorImpl* t, const Tensor& y) {
   std::shared_ptr<Tensor> kept = t->meta ? t->meta->retained : nullptr;
-  if (kept && t->grad_fn && t->grad_fn->hooks) std::erase_if(t->grad_fn->hooks->retained, [&](auto& entry) { return entry.second == kept; });
+  if (kept && t->grad_fn && t->grad_fn->hooks)
+    std::erase_if(t->grad_fn->hooks->retained, [&](auto& entry) { return entry.second == kept; });
   t->grad_fn = y.impl()->grad_fn;
   t->output_nr = y.impl()->output_nr;
   if (kept && t->grad_fn) t->grad_fn->hooks_or_new().retained.push_back({t->output_nr, kept});
@@ -78,16 +84,20 @@ static Tensor constant_over(const char* op, const Tensor& self, const Tensor& y)
 Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   check_defined(op, "self", self);
   check_inplace(op, self);
-  SF_CHECK(y.shape() == self.shape(), op, ": the result of shape ", y.shape(), " does not fit in the tensor of shape ", self.shape());
-  SF_CHECK_AS(TypeError, y.dtype() == self.dtype() || is_floating(self.dtype()) || (!is_floating(y.dtype()) && (self.dtype() != kBool)), op,
-              ": a result of dtype ", y.dtype(), " cannot be stored in a ", self.dtype(), " tensor; convert it first");
+  SF_CHECK(y.shape() == self.shape(), op, ": the result of shape ", y.shape(), " does not fit in the tensor of shape ",
+           self.shape());
+  SF_CHECK_AS(
+      TypeError,
+      y.dtype() == self.dtype() || is_floating(self.dtype()) || (!is_floating(y.dtype()) && (self.dtype() != kBool)),
+      op, ": a result of dtype ", y.dtype(), " cannot be stored in a ", self.dtype(), " tensor; convert it first");
   Tensor value = y.dtype() == self.dtype() ? y : y.to(self.dtype());
   TensorImpl* t = self.impl();
   TensorImpl* base = t->base.get();
   bool taped = grad_enabled() && (value.requires_grad() || self.requires_grad() || (base && base->grad_fn));
   Edge old_base;
   SF_CHECK_AS(RuntimeError, !taped || !t->no_grad_view, op,
-              ": the tensor is a view made under no_grad, so its base would not see the gradient; make the view while recording, or clone() it");
+              ": the tensor is a view made under no_grad, so its base would not see the gradient; make the view while "
+              "recording, or clone() it");
   if (taped && base) {
     SF_CHECK_AS(RuntimeError, !is_overlapping(*base), op, ": the tensor is a view of an expanded tensor ", base->sizes,
                 ", which has several elements in one place; clone() that first");
@@ -111,7 +121,8 @@ Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y) {
   base_geometry->sizes = base->sizes;
   base_geometry->strides = base->strides;
   base_geometry->offset = base->offset;
-  auto backward = [geometry = base_geometry, sizes = t->sizes, strides = t->strides, offset = t->offset](const Tensor& dy) -> Tensors {
+  auto backward = [geometry = base_geometry, sizes = t->sizes, strides = t->strides,
+                   offset = t->offset](const Tensor& dy) -> Tensors {
     Tensor rest = in_layout_of(dy, *geometry);
     Tensor region = region_of(rest, *geometry, sizes, strides, offset);
     Tensor inner = region.clone();
@@ -136,7 +147,8 @@ static bool has_own_memory(const TensorImpl& t, uint32_t users) {
 }
 static Tensor& exchange(const char* op, Tensor& self, const Tensor& y) {
   TensorImpl *t = self.impl(), *from = y.impl();
-  if (from->base || !from->grad_fn || from->dtype != t->dtype || from->sizes != t->sizes || from->strides != t->strides || from->offset)
+  if (from->base || !from->grad_fn || from->dtype != t->dtype || from->sizes != t->sizes ||
+      from->strides != t->strides || from->offset)
     return assign_inplace(op, self, y);
   check_inplace(op, self);
   t->storage = from->storage;

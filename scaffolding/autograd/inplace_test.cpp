@@ -25,7 +25,8 @@ template <class F> std::string refusal(const F& f) {
   }
   return "accepted";
 }
-#define EXPECT_REFUSED(text, expression) EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
+#define EXPECT_REFUSED(text, expression) \
+  EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
 
 TEST(inplace, a_chain_of_writes_has_the_gradient_of_the_out_of_place_chain) {
   Tensor x = leaf({1, 2, 3}), w = leaf({4, 5, 6});
@@ -243,8 +244,8 @@ TEST(inplace, an_op_whose_gradient_reads_what_it_overwrites_has_its_gradient) {
     return gradient(x);
   };
   using F = std::function<Tensor(const Tensor&)>;
-  for (const F& f : {F([](const Tensor& x) { return silu(x); }), F([](const Tensor& x) { return exp(x); }), F([&](const Tensor& x) { return x * w; }),
-                     F([](const Tensor& x) { return x * x; })}) {
+  for (const F& f : {F([](const Tensor& x) { return silu(x); }), F([](const Tensor& x) { return exp(x); }),
+                     F([&](const Tensor& x) { return x * w; }), F([](const Tensor& x) { return x * x; })}) {
     Numbers want = gradient_of([&](Tensor& h) { return f(h); });
     EXPECT_EQ(gradient_of([&](Tensor& h) { return overwrite("f_", h, f); }), want);
     EXPECT_EQ(gradient_of([&](Tensor& h) {

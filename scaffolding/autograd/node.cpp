@@ -12,8 +12,8 @@ constinit thread_local Mode mode __attribute__((tls_model("initial-exec")));
 
 thread_local constinit uint64_t Node::last_seq __attribute__((tls_model("initial-exec"))) = 0;
 
-// Deleting a node drops its edges and saved tensors, which may drop the last owner of the next node, and so on: a chain of
-// a million nodes would recurse a million deep. The outermost call keeps a list and works it off instead.
+// Deleting a node drops its edges and saved tensors, which may drop the last owner of the next node, and so on: a chain
+// of a million nodes would recurse a million deep. The outermost call keeps a list and works it off instead.
 void Node::destroy(Node* n) {
   static thread_local constinit Node* doomed __attribute__((tls_model("initial-exec"))) = nullptr;
   static thread_local constinit bool working __attribute__((tls_model("initial-exec"))) = false;
@@ -28,7 +28,8 @@ void Node::destroy(Node* n) {
 
 void Node::check_not_released(bool alive) const {
   SF_CHECK_AS(RuntimeError, alive, name_,
-              ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True the first time");
+              ": backward a second time through the same graph, whose saved tensors are freed; pass retain_graph=True "
+              "the first time");
 }
 
 void Node::save_output(const Tensor& y) { output_ = Saved(y); }  // y is not on the tape yet: an alias of its bytes
@@ -63,7 +64,8 @@ Saved::Saved(const Tensor& t) {
     tensor_ = t;
     return;
   }
-  if (auto unpack = detail::pack_saved(t.detach())) unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
+  if (auto unpack = detail::pack_saved(t.detach()))
+    unpack_ = std::make_shared<std::function<Tensor()>>(std::move(unpack));
   else tensor_ = t.detach();
 }
 
@@ -72,8 +74,9 @@ Tensor Saved::get() const {
   if (unpack_) {
     t = (*unpack_)();
   } else if (tensor_) {
-    SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(), " needed for the gradient was modified in place (version ",
-                tensor_.version(), ", saved at ", version_, "); use the out-of-place op or clone it before");
+    SF_CHECK_AS(RuntimeError, tensor_.version() == version_, "backward: a tensor ", tensor_.shape(),
+                " needed for the gradient was modified in place (version ", tensor_.version(), ", saved at ", version_,
+                "); use the out-of-place op or clone it before");
   }
   if (!grad_fn_ || !grad_enabled()) return t;
   t = t.detach();
@@ -130,7 +133,8 @@ void detail::attach(Ref<Node> node, Tensor& y, uint32_t nr) {
 }
 
 void refuse_gradient(const char* op, const Inputs& inputs) {
-  SF_CHECK_AS(RuntimeError, !any_requires_grad(inputs), op, ": has no gradient; detach its input or run it under no_grad");
+  SF_CHECK_AS(RuntimeError, !any_requires_grad(inputs), op,
+              ": has no gradient; detach its input or run it under no_grad");
 }
 
 }  // namespace sf::autograd

@@ -77,9 +77,10 @@ class Node : public RefCounted, public Pooled {
 
 // What only some tensors have.
 struct GradMeta {
-  Tensor grad;                       // of a leaf
-  std::shared_ptr<Tensor> retained;  // of another tensor after retain_grad(): shared with its node, which must not own the tensor
-  std::shared_ptr<HookList> hooks;   // leaves: before accumulation
+  Tensor grad;  // of a leaf
+  // of another tensor after retain_grad(): shared with its node, which must not own the tensor
+  std::shared_ptr<Tensor> retained;
+  std::shared_ptr<HookList> hooks;  // leaves: before accumulation
   std::shared_ptr<std::vector<std::pair<uint64_t, std::function<void(const Tensor&)>>>> post_accumulate;
 };
 GradMeta& meta_of(const Tensor& t);  // makes one if needed

@@ -14,8 +14,9 @@ namespace {
 // 256-512-10 with relu, batch 32, AdamW: forward, loss, backward, step.
 struct SmallNetwork {
   Tensor x = random({32, 256}, kFloat32), target = randint(0, 10, {32});
-  Tensors params{(random({512, 256}, kFloat32) * 0.06).detach(), zeros({512}), (random({10, 512}, kFloat32) * 0.04).detach(), zeros({10})}, exp_avgs,
-      exp_avg_sqs;
+  Tensors params{(random({512, 256}, kFloat32) * 0.06).detach(), zeros({512}),
+                 (random({10, 512}, kFloat32) * 0.04).detach(), zeros({10})},
+      exp_avgs, exp_avg_sqs;
   int64_t steps = 0;
 
   SmallNetwork() {
@@ -38,8 +39,9 @@ struct SmallNetwork {
 }  // namespace
 
 static Rows overhead_rows([](std::vector<Row>& rows) {
-  rows.push_back({"add [2] with gradient, C++", Roof::None, 0, seconds(100e-9),
-                  [] { return [a = random({2}, kFloat32, true), b = random({2}, kFloat32, true)] { keep(add(a, b)); }; }, 1});
+  rows.push_back(
+      {"add [2] with gradient, C++", Roof::None, 0, seconds(100e-9),
+       [] { return [a = random({2}, kFloat32, true), b = random({2}, kFloat32, true)] { keep(add(a, b)); }; }, 1});
   // Counted as six FLOP per weight and sample, though nothing asks for the gradient of x.
   rows.push_back({"train step 256-512-10 batch 32", Roof::F32, 6.0 * 32 * (256 * 512 + 512 * 10), share(1 / 1.5),
                   [] { return [net = std::make_shared<SmallNetwork>()] { net->step(); }; }, 1});

@@ -9,7 +9,8 @@ uint64_t data_moves() { return moves; }
 
 void set_data(const Tensor& target, const Tensor& source) {
   TensorImpl *to = target.impl(), *from = source.impl();
-  SF_CHECK_AS(RuntimeError, !to->requires_grad || is_floating(from->dtype), "data: a tensor that requires a gradient cannot hold ", from->dtype);
+  SF_CHECK_AS(RuntimeError, !to->requires_grad || is_floating(from->dtype),
+              "data: a tensor that requires a gradient cannot hold ", from->dtype);
   if (to->data != from->data) ++moves;
   to->storage = from->storage;
   to->data = from->data;

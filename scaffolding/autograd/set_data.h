@@ -1,5 +1,5 @@
-// tensor.data = other: the tensor shows other's memory from now on. Its identity, gradient, hooks and place on the tape stay,
-// so that whoever holds the tensor (an optimizer, a second module) sees the new values.
+// tensor.data = other: the tensor shows other's memory from now on. Its identity, gradient, hooks and place on the tape
+// stay, so that whoever holds the tensor (an optimizer, a second module) sees the new values.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

@@ -4,9 +4,10 @@
 //     return {dy * b.get(), dy * a.get()};
 //   });
 //
-// A closure returns one gradient per input (an empty Tensor for none), already of the input's shape. Second derivatives:
-// a closure written with ops is differentiated by running it with recording on; one that calls kernels directly passes a
-// `reference` too, the op as maths, which is differentiated instead when create_graph is set.
+// A closure returns one gradient per input (an empty Tensor for none), already of the input's shape.
+// Second derivatives:
+// a closure written with ops is differentiated by running it with recording on; one that calls kernels directly passes
+// a `reference` too, the op as maths, which is differentiated instead when create_graph is set.
 // A closure that takes (dy, y) gets the op's output as well, without keeping a cycle alive.
 // Ops with several outputs record with Tensors and get Tensors of gradients (absent ones empty).
 #pragma once
@@ -69,14 +70,16 @@ template <class F> class ClosureNode final : public Node {
     drop_output();
     reference = nullptr;
   }
-  static constexpr bool kWantsOutput = !std::is_invocable_v<F&, const Tensors&> && std::is_invocable_v<F&, const Tensor&, const Tensor&>;
+  static constexpr bool kWantsOutput =
+      !std::is_invocable_v<F&, const Tensors&> && std::is_invocable_v<F&, const Tensor&, const Tensor&>;
 
  private:
   std::optional<F> f_;
 };
 }  // namespace detail
 
-template <class F> Tensor record(const char* name, Tensor y, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
+template <class F>
+Tensor record(const char* name, Tensor y, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
   if (detail::mode.anomaly) [[unlikely]]
     detail::check_anomaly(name, y, inputs);
   if (!any_requires_grad(inputs)) return y;
@@ -90,7 +93,8 @@ template <class F> Tensor record(const char* name, Tensor y, const Inputs& input
 }
 
 // Several outputs; integer ones (indices) may stay off the tape: they are passed by but get no gradient.
-template <class F> void record_outputs(const char* name, Tensors& ys, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
+template <class F>
+void record_outputs(const char* name, Tensors& ys, const Inputs& inputs, F&& backward, Reference reference = nullptr) {
   if (detail::mode.anomaly) [[unlikely]]
     for (auto& y : ys) detail::check_anomaly(name, y, inputs);
   if (!any_requires_grad(inputs)) return;
@@ -105,7 +109,8 @@ template <class F> void record_outputs(const char* name, Tensors& ys, const Inpu
 void refuse_gradient(const char* op, const Inputs& inputs);  // RuntimeError when a gradient would be needed
 
 // y = f(self, ...) computed out of place becomes the new value of self: bytes, tape and version counter.
-// Refuses leaves that require a gradient (as torch does) and views whose base is on the tape get their base's tape mended.
+// Refuses leaves that require a gradient (as torch does) and views whose base is on the tape get their base's tape
+// mended.
 Tensor& assign_inplace(const char* op, Tensor& self, const Tensor& y);
 // To be called by ops that write self's bytes without recording (no gradient wanted): checks and bumps the version.
 void check_inplace(const char* op, const Tensor& self);

@@ -1,4 +1,5 @@
-// What core/tensor.h promises and only the tape can give: the making and the end of a tensor, which carry its place there, and its gradient.
+// What core/tensor.h promises and only the tape can give: the making and the end of a tensor, which carry its place
+// there, and its gradient.
 #include "scaffolding/core/tensor.h"
 
 #include "scaffolding/autograd/tape.h"
@@ -50,15 +51,16 @@ Tensor Tensor::strided(Ref<Storage> storage, const Shape& sizes, const Shape& st
 
 static size_t checked_bytes(const Shape& size, int64_t numel, DType dtype) {
   size_t bytes;
-  SF_CHECK(!__builtin_mul_overflow(size_t(numel), size_of(dtype), &bytes) && bytes < (size_t(1) << 62), "empty: ", size, " of ", dtype,
-           " needs more bytes than can be addressed");
+  SF_CHECK(!__builtin_mul_overflow(size_t(numel), size_of(dtype), &bytes) && bytes < (size_t(1) << 62), "empty: ", size,
+           " of ", dtype, " needs more bytes than can be addressed");
   return bytes;
 }
 
 Tensor empty(const Shape& size, std::optional<DType> dtype, std::optional<Device> device) {
   DType t = dtype.value_or(default_dtype());
   int64_t n = numel(size);
-  Ref<TensorImpl> y = header(Storage::allocate(checked_bytes(size, n, t), device ? *device : default_device()), size, 0, t);
+  Ref<TensorImpl> y =
+      header(Storage::allocate(checked_bytes(size, n, t), device ? *device : default_device()), size, 0, t);
   y->strides = contiguous_strides(size);
   y->numel = n;
   return Tensor(std::move(y));
@@ -71,8 +73,8 @@ Tensor empty_strided(const Shape& size, const Shape& strides, DType dtype, Devic
   for (int64_t i = 0; i < size.size(); ++i) {
     SF_CHECK(strides[i] >= 0, "empty_strided: strides must not be negative, got ", strides);
     int64_t step;
-    SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), strides[i], &step) && !__builtin_add_overflow(span, step, &span) &&
-                 span < (int64_t(1) << 59),
+    SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), strides[i], &step) &&
+                 !__builtin_add_overflow(span, step, &span) && span < (int64_t(1) << 59),
              "empty_strided: ", size, " with strides ", strides, " needs more bytes than can be addressed");
   }
   size_t bytes = numel(size) == 0 ? 0 : size_t(span) * size_of(dtype);
@@ -102,7 +104,8 @@ Tensor empty_like(const Tensor& x, std::optional<DType> dtype) {
 // ---- gradients
 
 Tensor& Tensor::requires_grad_(bool on) {
-  SF_CHECK_AS(TypeError, !on || (is_floating(dtype()) && !is_float8(dtype())), "requires_grad_: only floating-point tensors have gradients, got ", dtype());
+  SF_CHECK_AS(TypeError, !on || (is_floating(dtype()) && !is_float8(dtype())),
+              "requires_grad_: only floating-point tensors have gradients, got ", dtype());
   SF_CHECK_AS(RuntimeError, on || is_leaf(), "requires_grad_: only a leaf can be taken off the tape; use detach()");
   SF_CHECK_AS(RuntimeError, !on || !impl_->inference || inference_mode_enabled(),
               "requires_grad_: the tensor was made in inference_mode; clone it outside first");

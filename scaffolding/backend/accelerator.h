@@ -1,4 +1,5 @@
-// Accelerator: a backend whose devices have memory of their own, and what it tells about them. Thread-safe, as every Backend.
+// Accelerator: a backend whose devices have memory of their own, and what it tells about them. Thread-safe,
+// as every Backend.
 #pragma once
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/core/error.h"
@@ -15,8 +16,8 @@ struct DeviceProperties {
 struct MemoryStatistics {
   size_t allocated = 0, max_allocated = 0, reserved = 0, max_reserved = 0;
   size_t free = 0, total = 0;  // of the device, whoever uses it
-  // Fragmentation: what is reserved and not allocated, in how many pieces. split_free lies in segments of which another part is in use, so that
-  // no larger tensor fits and the device does not get it back.
+  // Fragmentation: what is reserved and not allocated, in how many pieces. split_free lies in segments of which another
+  // part is in use, so that no larger tensor fits and the device does not get it back.
   size_t segments = 0, free_blocks = 0, largest_free_block = 0, split_free = 0;
   size_t in_graph_pools = 0;              // reserved for captured graphs alone
   size_t retries = 0, out_of_memory = 0;  // allocations that emptied the cache first; that failed
@@ -27,12 +28,14 @@ struct PinnedStatistics {
   size_t allocated = 0, reserved = 0, max_reserved = 0;
 };
 
-// Streams are queues of work that run in order each, events places in them. A handle owns nothing and is null for the default stream.
+// Streams are queues of work that run in order each, events places in them.
+// A handle owns nothing and is null for the default stream.
 using StreamHandle = void*;
 using EventHandle = void*;
 using GraphHandle = void*;  // captured work, ready to run
 
-// Which calls that may break a capture are errors while one is going on: of any thread, of its own, or none. As CUDA's cudaStreamCaptureMode.
+// Which calls that may break a capture are errors while one is going on: of any thread, of its own, or none.
+// As CUDA's cudaStreamCaptureMode.
 enum class CaptureMode { Global, ThreadLocal, Relaxed };
 
 // A kernel that was compiled while the program runs. Loaded once, it lives as long as the process.
@@ -64,9 +67,11 @@ class Accelerator : public Backend {
   virtual void record_event(int index, EventHandle e, StreamHandle s) = 0;
   virtual void synchronize_event(int index, EventHandle e) = 0;
   virtual bool event_done(int index, EventHandle e) = 0;
-  virtual double milliseconds_between(int index, EventHandle start, EventHandle end) = 0;  // both made with timing, and done
+  // both made with timing, and done
+  virtual double milliseconds_between(int index, EventHandle start, EventHandle end) = 0;
 
-  virtual void record_stream(int index, const void* data, StreamHandle s) = 0;  // data: from allocate; reused only after what s has by its release
+  // data: from allocate; reused only after what s has by its release
+  virtual void record_stream(int index, const void* data, StreamHandle s) = 0;
 
   // ---- pinned host memory: pages that stay where they are, which the device copies while the program goes on
   virtual void* allocate_pinned(size_t bytes) = 0;
@@ -74,20 +79,24 @@ class Accelerator : public Backend {
   virtual bool is_pinned(const void* data) = 0;  // by whomever
   virtual PinnedStatistics pinned_memory() = 0;
   virtual void empty_pinned_cache() = 0;
-  // On the current stream of the GPU, without waiting where the host's side is pinned. Pageable memory is read before this returns; the host's side must not
-  // be pageable memory that is written. A capturing graph keeps the pinned memory, and its replays copy what is in it then.
+  // On the current stream of the GPU, without waiting where the host's side is pinned. Pageable memory is read before
+  // this returns; the host's side must not be pageable memory that is written. A capturing graph keeps the pinned
+  // memory, and its replays copy what is in it then.
   virtual void copy_async(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) = 0;
 
   // ---- behind CudaGraph, which checks calls. On the calling thread's current stream, which is not the default one.
   virtual void begin_capture(int index, uint64_t pool, CaptureMode mode) = 0;
   virtual GraphHandle end_capture(int index) = 0;  // RuntimeError when the capture is broken; it is over then too
   virtual void launch_graph(int index, GraphHandle g) = 0;
-  virtual void destroy_graph(int index, GraphHandle g, uint64_t pool) = 0;          // g may be null, where the capture failed; waits for the device
-  virtual void write_words(int index, void* data, const uint64_t (&words)[2]) = 0;  // by a kernel, so that nothing waits
+  virtual void destroy_graph(int index, GraphHandle g,
+                             uint64_t pool) = 0;  // g may be null, where the capture failed; waits for the device
+  // by a kernel, so that nothing waits
+  virtual void write_words(int index, void* data, const uint64_t (&words)[2]) = 0;
 
   virtual KernelHandle load_kernel(int index, const void* image, const char* entry) = 0;
   // On the current stream, without waiting; arguments point at the values. `name` is for errors.
-  virtual void launch_kernel(int index, KernelHandle kernel, const KernelLaunch& l, void** arguments, const char* name) = 0;
+  virtual void launch_kernel(int index, KernelHandle kernel, const KernelLaunch& l, void** arguments,
+                             const char* name) = 0;
 };
 
 // RuntimeError as backend(); ValueError for the CPU and its like.

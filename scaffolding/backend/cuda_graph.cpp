@@ -15,7 +15,10 @@ thread_local CudaGraph* recording_graph = nullptr;
 class SideStream {
  public:
   explicit SideStream(Device device)
-      : gpu_(accelerator(device)), index_(device.index), before_(gpu_.current_stream(index_)), stream_(gpu_.make_stream(index_)) {
+      : gpu_(accelerator(device)),
+        index_(device.index),
+        before_(gpu_.current_stream(index_)),
+        stream_(gpu_.make_stream(index_)) {
     wait(stream_, before_);
     gpu_.set_current_stream(index_, stream_);
   }
@@ -47,7 +50,9 @@ GraphPool new_graph_pool() {
 
 CudaGraph* CudaGraph::recording() { return recording_graph; }
 
-CudaGraph::CudaGraph(Device device) : device_(device) { SF_CHECK(device.is_cuda(), "CUDAGraph: needs a CUDA device, got ", device); }
+CudaGraph::CudaGraph(Device device) : device_(device) {
+  SF_CHECK(device.is_cuda(), "CUDAGraph: needs a CUDA device, got ", device);
+}
 
 CudaGraph::~CudaGraph() {
   try {
@@ -58,12 +63,15 @@ CudaGraph::~CudaGraph() {
 }
 
 void CudaGraph::capture_begin(GraphPool pool, CaptureMode mode) {
-  SF_CHECK_AS(RuntimeError, !recording_graph, "CUDAGraph.capture_begin: this thread captures a graph already; end that first");
-  SF_CHECK_AS(RuntimeError, !captured(), "CUDAGraph.capture_begin: this graph holds a capture already; call reset() before another one");
+  SF_CHECK_AS(RuntimeError, !recording_graph,
+              "CUDAGraph.capture_begin: this thread captures a graph already; end that first");
+  SF_CHECK_AS(RuntimeError, !captured(),
+              "CUDAGraph.capture_begin: this graph holds a capture already; call reset() before another one");
   Accelerator& gpu = accelerator(device_);
   stream_ = gpu.current_stream(device_.index);
   SF_CHECK_AS(RuntimeError, stream_,
-              "CUDAGraph.capture_begin: the default stream cannot be captured; make another one current: with sf.cuda.stream(sf.cuda.Stream())");
+              "CUDAGraph.capture_begin: the default stream cannot be captured; make another one current: with "
+              "sf.cuda.stream(sf.cuda.Stream())");
   reset();
   pool_ = pool ? pool : new_graph_pool();
   // Not of the pool: a captured op may write to what it used before in the capture.
@@ -74,7 +82,8 @@ void CudaGraph::capture_begin(GraphPool pool, CaptureMode mode) {
 }
 
 void CudaGraph::capture_end() {
-  SF_CHECK_AS(RuntimeError, recording_graph == this, "CUDAGraph.capture_end: this thread does not capture this graph; call capture_begin first");
+  SF_CHECK_AS(RuntimeError, recording_graph == this,
+              "CUDAGraph.capture_end: this thread does not capture this graph; call capture_begin first");
   Accelerator& gpu = accelerator(device_);
   StreamHandle now = gpu.current_stream(device_.index);
   gpu.set_current_stream(device_.index, stream_);
@@ -90,7 +99,8 @@ void CudaGraph::capture_end() {
 }
 
 void CudaGraph::replay() {
-  SF_CHECK_AS(RuntimeError, captured(), "CUDAGraph.replay: nothing was captured; use the graph in `with sf.cuda.graph(g):` first");
+  SF_CHECK_AS(RuntimeError, captured(),
+              "CUDAGraph.replay: nothing was captured; use the graph in `with sf.cuda.graph(g):` first");
   SF_CHECK_AS(RuntimeError, !recording_graph, "CUDAGraph.replay: a replay cannot be part of a capture");
   for (auto& prepare : prepare_) prepare();
   Accelerator& gpu = accelerator(device_);
@@ -119,7 +129,8 @@ void CudaGraph::reset() {
   kept_.clear();
 }
 
-const uint64_t* CudaGraph::words_before_replay(const void* owner, const std::function<std::pair<uint64_t, uint64_t>()>& next) {
+const uint64_t* CudaGraph::words_before_replay(const void* owner,
+                                               const std::function<std::pair<uint64_t, uint64_t>()>& next) {
   auto at = std::find_if(words_.begin(), words_.end(), [&](const Words& w) { return w.owner == owner; });
   size_t i = size_t(at - words_.begin());
   if (at == words_.end()) {
@@ -135,7 +146,8 @@ void CudaGraph::keep_alive(std::shared_ptr<const void> owner) { kept_.push_back(
 
 void refuse_while_capturing(const char* op, const char* what) {
   SF_CHECK_AS(RuntimeError, !CudaGraph::recording(), op, ": ", what,
-              " is not allowed while a CUDA graph is captured, since a replay runs without the host: do it before, or run the code once before it is captured");
+              " is not allowed while a CUDA graph is captured, since a replay runs without the host: do it before, or "
+              "run the code once before it is captured");
 }
 
 std::unique_ptr<CudaGraph> capture(const std::function<void()>& f, const CaptureOptions& options, Device device) {

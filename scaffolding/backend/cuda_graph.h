@@ -1,7 +1,9 @@
-// CudaGraph: work of one stream, captured once and run again as a whole: no Python, no shape checks, no launches one by one.
-// What is captured does not run. A replay repeats it on the same memory: inputs are written into the tensors that it read, results are in the
-// tensors that it returned. Its memory comes from a pool that nobody else uses while a graph of it lives. Random numbers go on from replay to
-// replay as if the ops were called. What needs the host (item(), copies from and to it) is refused while capturing.
+// CudaGraph: work of one stream, captured once and run again as a whole: no Python, no shape checks,
+// no launches one by one.
+// What is captured does not run. A replay repeats it on the same memory: inputs are written into the tensors that it
+// read, results are in the tensors that it returned. Its memory comes from a pool that nobody else uses while a graph
+// of it lives. Random numbers go on from replay to replay as if the ops were called. What needs the host (item(),
+// copies from and to it) is refused while capturing.
 // One thread captures a graph; replays of one graph must not overlap, which those on one stream do not.
 #pragma once
 #include <functional>
@@ -23,12 +25,13 @@ class CudaGraph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  // From here the current stream's work is captured, which must not be the default stream's. Graphs that share a pool are replayed in the order
-  // of their capture and never at once: each may overwrite what the ones before it returned.
+  // From here the current stream's work is captured, which must not be the default stream's. Graphs that share a pool
+  // are replayed in the order of their capture and never at once: each may overwrite what the ones before it returned.
   void capture_begin(GraphPool pool = 0, CaptureMode mode = CaptureMode::Global);
-  void capture_end();  // on the same thread and stream. RuntimeError when something broke the capture; the graph is empty then
-  void replay();       // on the current stream, which it does not wait for. RuntimeError for a graph without a capture
-  void reset();        // forgets the capture, gives the memory back that no tensor uses; waits for the device
+  // on the same thread and stream. RuntimeError when something broke the capture; the graph is empty then
+  void capture_end();
+  void replay();  // on the current stream, which it does not wait for. RuntimeError for a graph without a capture
+  void reset();   // forgets the capture, gives the memory back that no tensor uses; waits for the device
 
   Device device() const { return device_; }
   GraphPool pool() const { return pool_; }  // 0 before a capture
@@ -42,8 +45,8 @@ class CudaGraph {
   void keep_alive(std::shared_ptr<const void> owner);  // as long as the capture
 
   // ---- for what is on the host, while it is captured
-  // Called before each replay, in the order of registration: writes what the replay reads (a learning rate that a schedule changed), or throws where the
-  // capture is of no use any more.
+  // Called before each replay, in the order of registration: writes what the replay reads (a learning rate that a
+  // schedule changed), or throws where the capture is of no use any more.
   void before_replay(std::function<void()> prepare);
 
  private:
@@ -65,7 +68,8 @@ class CudaGraph {
   std::vector<std::shared_ptr<const void>> kept_;
 };
 
-// RuntimeError while the calling thread captures: CUDA would refuse too, but break the capture and not say what was asked.
+// RuntimeError while the calling thread captures: CUDA would refuse too,
+// but break the capture and not say what was asked.
 void refuse_while_capturing(const char* op, const char* what);
 
 struct CaptureOptions {
@@ -77,6 +81,7 @@ struct CaptureOptions {
 // Captures f on a stream of its own. What f assigns to tensors outside of it are the graph's results:
 //   auto step = cuda::capture([&] { noise = unet(latents, t, text); });
 //   latents.copy_(next); step->replay();
-std::unique_ptr<CudaGraph> capture(const std::function<void()>& f, const CaptureOptions& options = {}, Device device = Device(Device::CUDA, 0));
+std::unique_ptr<CudaGraph> capture(const std::function<void()>& f, const CaptureOptions& options = {},
+                                   Device device = Device(Device::CUDA, 0));
 
 }  // namespace sf::cuda

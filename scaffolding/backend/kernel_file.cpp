@@ -78,7 +78,9 @@ bool read_kernel_file(const std::string& key, KernelImage& image) {
   std::string held;
   size_t at = magic;
   KernelImage read;
-  if (!take(bytes, at, held) || held != key || !take(bytes, at, read.entry) || !take(bytes, at, read.cubin) || at != bytes.size()) return false;
+  if (!take(bytes, at, held) || held != key || !take(bytes, at, read.entry) || !take(bytes, at, read.cubin) ||
+      at != bytes.size())
+    return false;
   image = std::move(read);
   return true;
 }

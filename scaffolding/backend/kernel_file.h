@@ -1,5 +1,6 @@
-// Compiled kernels as files of SF_KERNEL_CACHE, one per key. A file holds its whole key and a checksum: one that was cut, changed or belongs to another
-// key is not read. A folder that cannot be written keeps nothing, and every process compiles for itself.
+// Compiled kernels as files of SF_KERNEL_CACHE, one per key. A file holds its whole key and a checksum: one that was
+// cut, changed or belongs to another key is not read. A folder that cannot be written keeps nothing,
+// and every process compiles for itself.
 #pragma once
 #include "scaffolding/backend/nvrtc.h"
 

@@ -35,7 +35,8 @@ fs::path folder_of(const void* address) {
 std::vector<fs::path> pip_folders(const fs::path& own) {
   std::vector<fs::path> folders;
   std::error_code none;
-  for (auto& package : fs::directory_iterator(own.parent_path() / "nvidia", none)) folders.push_back(package.path() / "lib");
+  for (auto& package : fs::directory_iterator(own.parent_path() / "nvidia", none))
+    folders.push_back(package.path() / "lib");
   return folders;
 }
 
@@ -72,13 +73,14 @@ Library::Library(const char* file, const void* neighbour, const char* package) {
   try_path(file);
   for (auto& folder : pip_folders(own)) try_path(folder / file);
   for (auto& folder : toolkit_folders()) try_path(folder / file);
-  SF_CHECK_AS(RuntimeError, handle_, "cuda: ", file, " is missing: it was looked for in ", looked, ". Install it (pip install ", package,
-              ") or name its folder in SF_CUDA_LIBRARY_PATH");
+  SF_CHECK_AS(RuntimeError, handle_, "cuda: ", file, " is missing: it was looked for in ", looked,
+              ". Install it (pip install ", package, ") or name its folder in SF_CUDA_LIBRARY_PATH");
 }
 
 void* Library::symbol(const char* name) const {
   void* f = dlsym(handle_, name);
-  SF_CHECK_AS(RuntimeError, f, "cuda: ", path_, " has no ", name, ": it is of another version than this build was made for");
+  SF_CHECK_AS(RuntimeError, f, "cuda: ", path_, " has no ", name,
+              ": it is of another version than this build was made for");
   return f;
 }
 

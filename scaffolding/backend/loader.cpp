@@ -97,7 +97,8 @@ Backend& backend(Device device) {
   SF_CHECK_AS(RuntimeError, backend_available(device.type, &why), device, ": not available: ", why);
   if (device.type == Device::MPS) return g_cpu;
   Backend& b = *g_backends[int(device.type)];
-  SF_CHECK_AS(RuntimeError, device.index < b.device_count(), device, ": not available: this machine has ", b.device_count(), " such device(s)");
+  SF_CHECK_AS(RuntimeError, device.index < b.device_count(), device, ": not available: this machine has ",
+              b.device_count(), " such device(s)");
   return b;
 }
 

@@ -72,7 +72,8 @@ const Nvrtc& nvrtc() {
 }
 
 void check(int status, const std::string& name) {
-  SF_CHECK_AS(RuntimeError, status == kSuccess, "cuda: kernel '", name, "': NVRTC: ", nvrtc().error_string(status), " (status ", status, ")");
+  SF_CHECK_AS(RuntimeError, status == kSuccess, "cuda: kernel '", name, "': NVRTC: ", nvrtc().error_string(status),
+              " (status ", status, ")");
 }
 
 std::vector<std::string> include_folders() {
@@ -145,7 +146,8 @@ KernelImage compile(const KernelSource& k, const std::string& arch, const std::v
     fail_to_compile(k, log.c_str());
   }
   SF_CHECK_AS(
-      RuntimeError, status == kSuccess, "cuda: kernel '", k.name, "' for ", arch, ": NVRTC: ", rtc.error_string(status), " (options:",
+      RuntimeError, status == kSuccess, "cuda: kernel '", k.name, "' for ", arch, ": NVRTC: ", rtc.error_string(status),
+      " (options:",
       [&] {
         std::string all;
         for (auto& o : options) all += " " + o;

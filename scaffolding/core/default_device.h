@@ -1,5 +1,5 @@
-// The device of tensors made without one. The CPU, unless a guard on this thread says otherwise: under Device::Meta a whole model
-// is made without memory and without drawing initial values, to be filled from a file.
+// The device of tensors made without one. The CPU, unless a guard on this thread says otherwise: under Device::Meta a
+// whole model is made without memory and without drawing initial values, to be filled from a file.
 #pragma once
 #include "scaffolding/core/device.h"
 

@@ -18,8 +18,9 @@ Device::Device(std::string_view text) {
     auto digits = text.substr(colon + 1);
     int value = -1;
     auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    SF_CHECK(ec == std::errc() && end == digits.data() + digits.size() && value >= 0 && value < 128 && (type == CUDA || value == 0), "device: '", text,
-             "' has no such index");
+    SF_CHECK(ec == std::errc() && end == digits.data() + digits.size() && value >= 0 && value < 128 &&
+                 (type == CUDA || value == 0),
+             "device: '", text, "' has no such index");
     index = int8_t(value);
     return;
   }

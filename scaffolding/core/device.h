@@ -13,7 +13,8 @@ struct Device {
   DeviceType type = DeviceType::CPU;
   int8_t index = 0;
 
-  static constexpr DeviceType CPU = DeviceType::CPU, CUDA = DeviceType::CUDA, MPS = DeviceType::MPS, Meta = DeviceType::Meta;
+  static constexpr DeviceType CPU = DeviceType::CPU, CUDA = DeviceType::CUDA, MPS = DeviceType::MPS,
+                              Meta = DeviceType::Meta;
   constexpr Device() = default;
   constexpr Device(DeviceType t, int i = 0) : type(t), index(int8_t(i)) {}
   explicit Device(std::string_view text);  // "cpu", "cuda", "cuda:1", "mps", "meta"; ValueError otherwise

@@ -7,11 +7,25 @@
 
 namespace sf {
 
-enum class DType : uint8_t { UInt8, Int8, Int16, Int32, Int64, Float16, Float32, Float64, Bool, BFloat16, Float8E4M3, Float8E5M2 };
+enum class DType : uint8_t {
+  UInt8,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  Float16,
+  Float32,
+  Float64,
+  Bool,
+  BFloat16,
+  Float8E4M3,
+  Float8E5M2
+};
 inline constexpr int kNumDTypes = 12;
 
-inline constexpr DType kUInt8 = DType::UInt8, kInt8 = DType::Int8, kInt16 = DType::Int16, kInt32 = DType::Int32, kInt64 = DType::Int64,
-                       kFloat16 = DType::Float16, kFloat32 = DType::Float32, kFloat64 = DType::Float64, kBool = DType::Bool, kBFloat16 = DType::BFloat16,
+inline constexpr DType kUInt8 = DType::UInt8, kInt8 = DType::Int8, kInt16 = DType::Int16, kInt32 = DType::Int32,
+                       kInt64 = DType::Int64, kFloat16 = DType::Float16, kFloat32 = DType::Float32,
+                       kFloat64 = DType::Float64, kBool = DType::Bool, kBFloat16 = DType::BFloat16,
                        kFloat8E4M3 = DType::Float8E4M3, kFloat8E5M2 = DType::Float8E5M2;
 
 SF_INLINE constexpr size_t size_of(DType t) {
@@ -19,7 +33,9 @@ SF_INLINE constexpr size_t size_of(DType t) {
   return bytes[int(t)];
 }
 SF_INLINE constexpr bool is_float8(DType t) { return t == kFloat8E4M3 || t == kFloat8E5M2; }
-SF_INLINE constexpr bool is_floating(DType t) { return t == kFloat32 || t == kFloat64 || t == kFloat16 || t == kBFloat16 || is_float8(t); }
+SF_INLINE constexpr bool is_floating(DType t) {
+  return t == kFloat32 || t == kFloat64 || t == kFloat16 || t == kBFloat16 || is_float8(t);
+}
 SF_INLINE constexpr bool is_integral(DType t) { return !is_floating(t) && t != kBool; }
 // 16-bit floats compute in float32; the others in their own type.
 SF_INLINE constexpr bool is_reduced(DType t) { return t == kFloat16 || t == kBFloat16; }

@@ -1,8 +1,8 @@
 // Fuzz targets: a reader of bytes of unknown origin, given anything. In x_fuzz.cpp beside the reader:
 //   SF_FUZZ_TARGET(gguf) { io::GgufFile(io::Bytes::borrow(data, size, "fuzz")); }
 // sf::Error is the right answer to nonsense; a crash, a sanitizer's report or another exception is a bug.
-// tests/fuzz builds each target with libFuzzer; without clang, fuzz_target_test.cpp drives all of them with mutations of
-// the corpus in tests/fuzz_corpus/<name>. Targets keep no state.
+// tests/fuzz builds each target with libFuzzer; without clang, fuzz_target_test.cpp drives all of them with mutations
+// of the corpus in tests/fuzz_corpus/<name>. Targets keep no state.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Drives the fuzz targets without libFuzzer: every file of their corpora, then mutations of them for SF_FUZZ_SECONDS each.
+// Drives the fuzz targets without libFuzzer: every file of their corpora,
+// then mutations of them for SF_FUZZ_SECONDS each.
 // Each input lies in memory of exactly its size, so that AddressSanitizer sees the first byte too many.
 #include "scaffolding/core/fuzz_target.h"
 
@@ -67,7 +68,9 @@ Input mutated(const std::vector<Input>& corpus, std::mt19937_64& random) {
       case 3: input.resize(at); break;
       case 4: input.insert(input.begin() + long(at), 1 + below(8), uint8_t(random())); break;
       case 5:
-        if (!input.empty()) input.erase(input.begin() + long(at), input.begin() + long(at + 1 + below(std::min<size_t>(8, input.size() - at))));
+        if (!input.empty())
+          input.erase(input.begin() + long(at),
+                      input.begin() + long(at + 1 + below(std::min<size_t>(8, input.size() - at))));
         break;
       case 6: {  // a piece of another file
         const Input& other = corpus[below(corpus.size())];
@@ -99,10 +102,12 @@ TEST_P(FuzzTarget, survives_its_corpus_and_mutations_of_it) {
   good = 0;
   for (; std::chrono::steady_clock::now() < end; ++cases) good += accepted(target, mutated(corpus, random));
   RecordProperty("cases", int(cases));
-  std::cout << target.name << ": " << cases << " mutations of " << corpus.size() << " files, seed " << seed << ", " << good << " accepted\n";
+  std::cout << target.name << ": " << cases << " mutations of " << corpus.size() << " files, seed " << seed << ", "
+            << good << " accepted\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(all, FuzzTarget, testing::ValuesIn(targets()), [](auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(all, FuzzTarget, testing::ValuesIn(targets()),
+                         [](auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace sf::fuzz

@@ -36,7 +36,7 @@ class GeneratorImpl : public RefCounted {
   virtual void normal(DType t, void* p, int64_t n, double mean, double std, bool one_by_one = false) = 0;
   virtual void integers(DType t, void* p, int64_t n, uint64_t range, int64_t base) = 0;  // base + [0, range)
   virtual void integers_full(DType t, void* p, int64_t n) = 0;                           // all 64 bits
-  virtual void integers_natural(DType t, void* p, int64_t n) = 0;                        // 0 .. what the dtype counts exactly
+  virtual void integers_natural(DType t, void* p, int64_t n) = 0;  // 0 .. what the dtype counts exactly
   virtual void bernoulli(DType t, void* p, int64_t n, double probability) = 0;
   virtual void bernoulli(DType t, void* p, int64_t n, DType probability_dtype, const void* probability) = 0;
   virtual void exponential(DType t, void* p, int64_t n, double lambda) = 0;

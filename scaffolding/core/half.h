@@ -1,6 +1,6 @@
 // The 16- and 8-bit floating-point types as plain bits, with conversions to and from float.
-// Conversions round to nearest even; constexpr, so that CUDA kernels may call them. Safe to include from files compiled for
-// an instruction set: everything inlines.
+// Conversions round to nearest even; constexpr, so that CUDA kernels may call them. Safe to include from files compiled
+// for an instruction set: everything inlines.
 #pragma once
 #include <bit>
 #include <cstdint>

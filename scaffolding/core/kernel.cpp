@@ -74,7 +74,8 @@ double seconds_of(clockid_t clock) {
 }
 bool matches(const Pin& p, const KernelTableBase& t, const KernelEntry& e) {
   std::string_view table = t.name();
-  return (p.table == "*" || table.starts_with(p.table)) && (p.provider == e.provider || p.provider == provider_label(e));
+  return (p.table == "*" || table.starts_with(p.table)) &&
+         (p.provider == e.provider || p.provider == provider_label(e));
 }
 }  // namespace
 
@@ -102,7 +103,8 @@ KernelWatcher::~KernelWatcher() {
   detail::kernel_watch = trace_on() || !pins().empty();
 }
 
-const KernelEntry* detail::pick_pinned(const KernelTableBase& t, DeviceType d, const void* args, bool (*ask)(const KernelEntry&, const void*)) {
+const KernelEntry* detail::pick_pinned(const KernelTableBase& t, DeviceType d, const void* args,
+                                       bool (*ask)(const KernelEntry&, const void*)) {
   for (auto& p : pins())
     for (int i = 0; i < t.count(d); ++i)
       if (matches(p, t, t.entry(d, i)) && ask(t.entry(d, i), args)) return &t.entry(d, i);
@@ -123,7 +125,8 @@ void detail::trace_call(const KernelTableBase& t, const KernelEntry& e, const vo
   ++calls;
   const double took = seconds_of(CLOCK_MONOTONIC) - wall;
   if (watcher()) watcher()({t, e, args, took, seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu, composed});
-  if (trace_on()) std::fprintf(stderr, "sf_trace %-28s %-18s %10.1f us\n", t.name(), provider_label(e).c_str(), took * 1e6);
+  if (trace_on())
+    std::fprintf(stderr, "sf_trace %-28s %-18s %10.1f us\n", t.name(), provider_label(e).c_str(), took * 1e6);
 }
 
 }  // namespace sf

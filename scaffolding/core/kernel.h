@@ -37,9 +37,11 @@ class KernelTableBase {
 
 namespace detail {
 // Called by SF_KERNEL. Ignores kernels whose instruction set this processor lacks (or SF_ISA forbids).
-void register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(), const char* isa);
+void register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(),
+                     void (*supports)(), const char* isa);
 extern bool kernel_watch;  // SF_TRACE, SF_PROVIDER or a test pins providers: take the slow path
-const KernelEntry* pick_pinned(const KernelTableBase& table, DeviceType device, const void* args, bool (*ask)(const KernelEntry&, const void*));
+const KernelEntry* pick_pinned(const KernelTableBase& table, DeviceType device, const void* args,
+                               bool (*ask)(const KernelEntry&, const void*));
 void trace_call(const KernelTableBase& table, const KernelEntry& e, const void* args);
 }  // namespace detail
 
@@ -102,14 +104,15 @@ template <class Args> class KernelTable : public KernelTableBase {
 #endif
 
 // SF_KERNEL(table, DeviceType::CPU, "native", priority, function, supports or nullptr)
-#define SF_KERNEL(table, device, provider, priority, fn, supports) SF_KERNEL_(table, device, provider, priority, fn, supports, __COUNTER__)
-#define SF_KERNEL_(table, device, provider, priority, fn, supports, n)                                                                            \
-  SF_KERNEL_CTOR static void SF_CAT(sf_register_kernel_, n)() {                                                                                   \
-    using Table = std::remove_cvref_t<decltype(table)>;                                                                                           \
-    Table::Fn kernel = fn;                                                                                                                        \
-    Table::Supports accepts = supports;                                                                                                           \
-    ::sf::detail::register_kernel(table, device, provider, priority, reinterpret_cast<void (*)()>(kernel), reinterpret_cast<void (*)()>(accepts), \
-                                  SF_KERNEL_ISA);                                                                                                 \
+#define SF_KERNEL(table, device, provider, priority, fn, supports) \
+  SF_KERNEL_(table, device, provider, priority, fn, supports, __COUNTER__)
+#define SF_KERNEL_(table, device, provider, priority, fn, supports, n)                                     \
+  SF_KERNEL_CTOR static void SF_CAT(sf_register_kernel_, n)() {                                            \
+    using Table = std::remove_cvref_t<decltype(table)>;                                                    \
+    Table::Fn kernel = fn;                                                                                 \
+    Table::Supports accepts = supports;                                                                    \
+    ::sf::detail::register_kernel(table, device, provider, priority, reinterpret_cast<void (*)()>(kernel), \
+                                  reinterpret_cast<void (*)()>(accepts), SF_KERNEL_ISA);                   \
   }
 
 }  // namespace sf

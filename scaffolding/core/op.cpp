@@ -70,21 +70,24 @@ Value parse_default(const char* op, std::string_view s, ArgKind kind) {
 }  // namespace
 
 const char* name(ArgKind k) {
-  static constexpr const char* names[] = {"a tensor", "a list of tensors", "an integer", "a number", "a bool",   "a number",
-                                          "integers", "numbers",           "a string",   "a dtype",  "a device", "a generator"};
+  static constexpr const char* names[] = {"a tensor", "a list of tensors", "an integer", "a number",
+                                          "a bool",   "a number",          "integers",   "numbers",
+                                          "a string", "a dtype",           "a device",   "a generator"};
   return names[int(k)];
 }
 
 void detail::wrong_kind(ArgKind wanted, const Value& got) {
-  static constexpr const char* names[] = {"None",    "a tensor",          "a bool",  "an integer", "a float",    "a string", "integers",
-                                          "numbers", "a list of tensors", "a dtype", "a device",   "a generator"};
+  static constexpr const char* names[] = {"None",     "a tensor",   "a bool",  "an integer",        "a float",
+                                          "a string", "integers",   "numbers", "a list of tensors", "a dtype",
+                                          "a device", "a generator"};
   fail<TypeError>("op: an argument must be ", name(wanted), ", got ", names[got.index()]);
 }
 
 std::vector<ArgInfo> detail::parse_params(const char* owner, std::string_view params, std::span<const ArgType> types) {
   std::vector<ArgInfo> out;
   auto parts = split(params);
-  SF_CHECK_AS(RuntimeError, parts.size() == types.size(), owner, ": names ", parts.size(), " parameters for ", types.size(), " arguments");
+  SF_CHECK_AS(RuntimeError, parts.size() == types.size(), owner, ": names ", parts.size(), " parameters for ",
+              types.size(), " arguments");
   for (size_t i = 0; i < parts.size(); ++i) {
     auto eq = parts[i].find('=');
     ArgInfo a{std::string(trim(parts[i].substr(0, eq))), types[i].kind, types[i].optional, eq != parts[i].npos, {}};
@@ -95,7 +98,8 @@ std::vector<ArgInfo> detail::parse_params(const char* owner, std::string_view pa
   return out;
 }
 
-OpEntry& detail::add_op(const char* name, std::string_view params, std::span<const ArgType> types, Value (*call)(std::span<const Value>), bool several) {
+OpEntry& detail::add_op(const char* name, std::string_view params, std::span<const ArgType> types,
+                        Value (*call)(std::span<const Value>), bool several) {
   OpEntry& e = registry()[name];
   SF_CHECK_AS(RuntimeError, e.name.empty(), "SF_OP: ", name, " is defined twice");
   e.name = name;
@@ -124,7 +128,8 @@ OpEntry* find_op(std::string_view name) {
 Value call_op(std::string_view name, std::vector<Value> args) {
   OpEntry* op = find_op(name);
   SF_CHECK(op, "call_op: there is no op '", name, "'");
-  SF_CHECK_AS(TypeError, args.size() <= op->args.size(), name, ": takes at most ", op->args.size(), " arguments, got ", args.size());
+  SF_CHECK_AS(TypeError, args.size() <= op->args.size(), name, ": takes at most ", op->args.size(), " arguments, got ",
+              args.size());
   for (size_t i = args.size(); i < op->args.size(); ++i) {
     SF_CHECK_AS(TypeError, op->args[i].has_default, name, ": missing argument '", op->args[i].name, "'");
     args.push_back(op->args[i].fallback);

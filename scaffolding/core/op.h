@@ -4,9 +4,9 @@
 //       .doc("Normalise each of num_groups channel groups of input[N, C, ...], then scale and shift per channel.")
 //       .like("torch.nn.functional.group_norm");
 //
-// Types and arity come from the function (a wrong count of names is a compile error). Python, the command line, the tests
-// and docs/ops.md read the registry; nobody keeps a second list. `like` names the function whose values and gradients
-// the golden files hold: a dotted path called with our names as keywords, or a Python expression over them.
+// Types and arity come from the function (a wrong count of names is a compile error). Python, the command line, the
+// tests and docs/ops.md read the registry; nobody keeps a second list. `like` names the function whose values and
+// gradients the golden files hold: a dotted path called with our names as keywords, or a Python expression over them.
 // The kernels of an op are in KernelTables: see kernel.h.
 #pragma once
 #include <array>
@@ -65,12 +65,15 @@ struct ArgType {
   ArgKind kind;
   bool optional;
 };
-OpEntry& add_op(const char* name, std::string_view params, std::span<const ArgType> types, Value (*call)(std::span<const Value>), bool several);
+OpEntry& add_op(const char* name, std::string_view params, std::span<const ArgType> types,
+                Value (*call)(std::span<const Value>), bool several);
 
 template <class F> struct Signature;
 template <class R, class... A> struct Signature<R (*)(A...)> {
   static constexpr size_t arity = sizeof...(A);
-  static std::array<ArgType, sizeof...(A)> types() { return {ArgType{arg_type<std::remove_cvref_t<A>>::kind, is_optional<std::remove_cvref_t<A>>}...}; }
+  static std::array<ArgType, sizeof...(A)> types() {
+    return {ArgType{arg_type<std::remove_cvref_t<A>>::kind, is_optional<std::remove_cvref_t<A>>}...};
+  }
   template <auto F, size_t... I> static Value call(std::span<const Value> v, std::index_sequence<I...>) {
     if constexpr (std::is_void_v<R>) {
       F(unbox<std::remove_cvref_t<A>>(v[I])...);
@@ -88,13 +91,17 @@ template <auto F> OpEntry& register_op(const char* name, Params<Signature<declty
   using S = Signature<decltype(F)>;
   static const auto types = S::types();
   return add_op(
-      name, p.text, types, [](std::span<const Value> v) { return S::template call<F>(v, std::make_index_sequence<S::arity>{}); }, S::several);
+      name, p.text, types,
+      [](std::span<const Value> v) { return S::template call<F>(v, std::make_index_sequence<S::arity>{}); },
+      S::several);
 }
 
 }  // namespace detail
 
-#define SF_OP(fn, params) static const ::sf::OpEntry& SF_CAT(sf_op_, __COUNTER__) = ::sf::detail::register_op<&fn>(#fn, params)
+#define SF_OP(fn, params) \
+  static const ::sf::OpEntry& SF_CAT(sf_op_, __COUNTER__) = ::sf::detail::register_op<&fn>(#fn, params)
 // When the C++ name cannot be the op's name (and, or, not).
-#define SF_OP_NAMED(name, fn, params) static const ::sf::OpEntry& SF_CAT(sf_op_, __COUNTER__) = ::sf::detail::register_op<&fn>(name, params)
+#define SF_OP_NAMED(name, fn, params) \
+  static const ::sf::OpEntry& SF_CAT(sf_op_, __COUNTER__) = ::sf::detail::register_op<&fn>(name, params)
 
 }  // namespace sf

@@ -1,4 +1,5 @@
-// OutOfMemory: a device's memory does not suffice. Modules whose calls it leaves add their names, so that it says which part of a model asked.
+// OutOfMemory: a device's memory does not suffice. Modules whose calls it leaves add their names,
+// so that it says which part of a model asked.
 #pragma once
 #include "scaffolding/core/error.h"
 

@@ -57,7 +57,8 @@ ComputeScope::~ComputeScope() {
 
 // work(i, count) for every i < count on a thread of its own; count is `wanted` or fewer.
 template <class Work> static void run_team(int wanted, const Work& work) {
-#if defined(__SANITIZE_THREAD__)  // which does not see the barriers of OpenMP's library and takes every region for a race
+// which does not see the barriers of OpenMP's library and takes every region for a race
+#if defined(__SANITIZE_THREAD__)
   std::vector<std::thread> team;
   for (int i = 1; i < wanted; ++i) team.emplace_back([&work, i, wanted] { work(i, wanted); });
   work(0, wanted);

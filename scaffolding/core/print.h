@@ -18,7 +18,8 @@ PrintOptions& print_options();  // process-wide; not locked
 
 // "tensor([1., 2.], requires_grad=True)"; prefix is "tensor(" or the name of a subclass with its bracket.
 std::string to_string(const Tensor& t, const std::string& prefix = "tensor(", const std::string& dtype_prefix = "");
-std::string grad_fn_name(const char* op);    // "log_softmax" -> "LogSoftmaxBackward0"
-std::string place_on_tape(const Tensor& t);  // "grad_fn=<AddBackward0>", "requires_grad=True" or nothing; defined by autograd/
+std::string grad_fn_name(const char* op);  // "log_softmax" -> "LogSoftmaxBackward0"
+std::string place_on_tape(
+    const Tensor& t);  // "grad_fn=<AddBackward0>", "requires_grad=True" or nothing; defined by autograd/
 
 }  // namespace sf

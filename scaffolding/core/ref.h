@@ -51,7 +51,8 @@ template <class T> class Ref {
   void drop() {
     if (!p_) return;
     // Only an owner can make another: a sole one may skip the atomic subtraction, which costs 5 ns.
-    if (p_->refs.load(std::memory_order_acquire) == 1 || p_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) T::destroy(p_);
+    if (p_->refs.load(std::memory_order_acquire) == 1 || p_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      T::destroy(p_);
   }
   T* p_ = nullptr;
 };

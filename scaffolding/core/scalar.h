@@ -24,7 +24,9 @@ class Scalar {
   DType dtype() const { return kind_ == Float ? default_dtype() : kind_ == Int ? kInt64 : kBool; }
 
  private:
-  static int64_t saturated(double d) { return d != d ? 0 : d >= 9.2233720368547758e18 ? INT64_MAX : d <= -9.2233720368547758e18 ? INT64_MIN : int64_t(d); }
+  static int64_t saturated(double d) {
+    return d != d ? 0 : d >= 9.2233720368547758e18 ? INT64_MAX : d <= -9.2233720368547758e18 ? INT64_MIN : int64_t(d);
+  }
   Kind kind_;
   union {
     int64_t i_;

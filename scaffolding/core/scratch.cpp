@@ -15,7 +15,8 @@ constexpr size_t kAlignment = 64;
 // From here on in huge pages: walking through a packed matrix in pages of 4 KiB costs a product of 1024 rows 3 %.
 constexpr size_t kHugePage = size_t(2) << 20;
 
-// `bytes` is a multiple of kAlignment. A last part of a huge page stays in small ones, of which only those that are used count.
+// `bytes` is a multiple of kAlignment. A last part of a huge page stays in small ones,
+// of which only those that are used count.
 void* allocate(size_t bytes) {
   if (bytes < kHugePage) return std::aligned_alloc(kAlignment, bytes);
   void* p = nullptr;
@@ -55,7 +56,8 @@ void* scratch(size_t bytes, int slot) {
   b.size[slot] = 0;
   size_t rounded = bytes < kAlignment ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* p = rounded < bytes ? nullptr : allocate(rounded);
-  SF_CHECK_AS(RuntimeError, p, "scratch: no memory for a kernel's working buffer of ", (unsigned long)bytes, " bytes; free tensors or use fewer threads");
+  SF_CHECK_AS(RuntimeError, p, "scratch: no memory for a kernel's working buffer of ", (unsigned long)bytes,
+              " bytes; free tensors or use fewer threads");
   b.data[slot] = p;
   b.size[slot] = rounded;
   return p;

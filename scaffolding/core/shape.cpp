@@ -16,7 +16,9 @@ int64_t numel(const Shape& s) {
     zero |= d == 0;
   }
   // A zero does not excuse the others: strides are products of them.
-  for (auto d : s) SF_CHECK(!__builtin_mul_overflow(n, std::max<int64_t>(d, 1), &n), "shape: ", s, " has more elements than fit in 63 bits");
+  for (auto d : s)
+    SF_CHECK(!__builtin_mul_overflow(n, std::max<int64_t>(d, 1), &n), "shape: ", s,
+             " has more elements than fit in 63 bits");
   return zero ? 0 : n;
 }
 
@@ -27,7 +29,8 @@ Shape contiguous_strides(const Shape& sizes) {
 }
 
 Shape channels_last_strides(const Shape& sizes) {
-  SF_CHECK(sizes.size() >= 3 && sizes.size() <= 5, "channels_last: needs a 3-D, 4-D or 5-D tensor [N, C, ...], got ", sizes);
+  SF_CHECK(sizes.size() >= 3 && sizes.size() <= 5, "channels_last: needs a 3-D, 4-D or 5-D tensor [N, C, ...], got ",
+           sizes);
   Shape st = Shape::filled(sizes.size(), 1);
   int64_t step = std::max<int64_t>(sizes[1], 1);
   for (int64_t i = sizes.size() - 1; i >= 2; --i) {
@@ -43,7 +46,8 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
   int64_t n = out.size();
   for (int64_t i = 1; i <= n; ++i) {
     int64_t x = i <= a.size() ? a[a.size() - i] : 1, y = i <= b.size() ? b[b.size() - i] : 1;
-    SF_CHECK(x == y || x == 1 || y == 1, op, ": shapes ", a, " and ", b, " do not broadcast at dimension ", n - i, " (", x, " against ", y, ")");
+    SF_CHECK(x == y || x == 1 || y == 1, op, ": shapes ", a, " and ", b, " do not broadcast at dimension ", n - i, " (",
+             x, " against ", y, ")");
     out[n - i] = x == 1 ? y : x;
   }
   return out;

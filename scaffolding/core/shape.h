@@ -56,7 +56,9 @@ class Shape {
   }
   bool contains(int64_t v) const { return std::find(begin(), end(), v) != end(); }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
-  friend bool operator==(const Shape& a, const Shape& b) { return a.n_ == b.n_ && std::equal(a.begin(), a.end(), b.begin()); }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return a.n_ == b.n_ && std::equal(a.begin(), a.end(), b.begin());
+  }
 
  private:
   static int32_t checked(int64_t n) {
@@ -70,7 +72,7 @@ class Shape {
 std::string str(const Shape& s);  // "[2, 3]"
 int64_t numel(const Shape& s);    // product; ValueError on a negative size or overflow
 Shape contiguous_strides(const Shape& sizes);
-Shape channels_last_strides(const Shape& sizes);                         // NHWC order for 4-D, NDHWC for 5-D, NLC for 3-D
+Shape channels_last_strides(const Shape& sizes);  // NHWC order for 4-D, NDHWC for 5-D, NLC for 3-D
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);  // ValueError naming both when they do not fit
 int64_t wrap_dim(const char* op, int64_t dim, int64_t ndim);             // -1 -> ndim-1; IndexError when out of range
 Shape wrap_dims(const char* op, const Shape& dims, int64_t ndim);        // each wrapped, no repeats; empty means all

@@ -1,6 +1,7 @@
 // Storage: a block of bytes on one device, shared by the tensors that view it.
 // Owned by Ref; the last owner gives the bytes back to the allocator (or to whoever lent them).
-// The version counts in-place writes, so that the tape can refuse stale saved tensors. Not locked: one writer at a time.
+// The version counts in-place writes, so that the tape can refuse stale saved tensors. Not locked:
+// one writer at a time.
 #pragma once
 #include <functional>
 

@@ -26,18 +26,22 @@ Device default_device() { return t_default_device; }
 DefaultDevice::DefaultDevice(Device device) : before_(t_default_device) { t_default_device = device; }
 DefaultDevice::~DefaultDevice() { t_default_device = before_; }
 
-void check_defined(const char* op, const char* name, const Tensor& t) { SF_CHECK_AS(TypeError, t.defined(), op, ": ", name, " must be a tensor, got None"); }
+void check_defined(const char* op, const char* name, const Tensor& t) {
+  SF_CHECK_AS(TypeError, t.defined(), op, ": ", name, " must be a tensor, got None");
+}
 
 void check_shape(const char* op, const char* name, const Tensor& t, const Shape& want) {
   SF_CHECK(!t || t.shape() == want, op, ": ", name, " must have shape ", want, ", got ", t.shape());
 }
 
 void check_floating(const char* op, const char* name, const Tensor& t) {
-  SF_CHECK_AS(TypeError, is_floating(t.dtype()) && !is_float8(t.dtype()), op, ": ", name, " must be a floating-point tensor, got ", t.dtype());
+  SF_CHECK_AS(TypeError, is_floating(t.dtype()) && !is_float8(t.dtype()), op, ": ", name,
+              " must be a floating-point tensor, got ", t.dtype());
 }
 
 void check_same_device(const char* op, const Tensor& a, const Tensor& b) {
-  SF_CHECK(!b || a.device() == b.device(), op, ": tensors must be on one device, got ", a.device(), " and ", b.device());
+  SF_CHECK(!b || a.device() == b.device(), op, ": tensors must be on one device, got ", a.device(), " and ",
+           b.device());
 }
 
 }  // namespace sf

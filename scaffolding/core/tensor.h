@@ -88,7 +88,8 @@ class Tensor {
   uint32_t version() const { return impl_->storage->version; }
   void* data_ptr() const { return impl_->data; }
   template <class T> T* data() const {
-    SF_CHECK_AS(TypeError, dtype_of<T>::value == dtype(), "data: the tensor is ", dtype(), ", asked for as ", dtype_of<T>::value);
+    SF_CHECK_AS(TypeError, dtype_of<T>::value == dtype(), "data: the tensor is ", dtype(), ", asked for as ",
+                dtype_of<T>::value);
     return static_cast<T*>(impl_->data);
   }
   double item() const;                    // the one element, as double; ValueError when numel() != 1
@@ -156,7 +157,8 @@ class Tensor {
 Tensor empty(const Shape& size, std::optional<DType> dtype = {}, std::optional<Device> device = {});
 Tensor empty_strided(const Shape& size, const Shape& strides, DType dtype, Device device);
 Tensor empty_like(const Tensor& input, std::optional<DType> dtype = {});  // keeps channels-last and permuted layouts
-Tensor zeros(const Shape& size, std::optional<DType> dtype = {}, std::optional<Device> device = {}, bool requires_grad = false);
+Tensor zeros(const Shape& size, std::optional<DType> dtype = {}, std::optional<Device> device = {},
+             bool requires_grad = false);
 Tensor zeros_like(const Tensor& input, std::optional<DType> dtype = {});
 Tensor scalar_tensor(const Scalar& value, std::optional<DType> dtype = {}, std::optional<Device> device = {});  // 0-d
 

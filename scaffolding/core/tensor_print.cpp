@@ -28,7 +28,8 @@ std::string grad_fn_name(const char* op) {
 
 namespace {
 
-std::string format_real(const char* conversion, double v, int precision) {  // "%.*f" or "%.*e", with Python's inf and nan
+std::string format_real(const char* conversion, double v,
+                        int precision) {  // "%.*f" or "%.*e", with Python's inf and nan
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
   char buffer[400];
@@ -196,7 +197,8 @@ std::string to_string(const Tensor& t, const std::string& prefix, const std::str
 
   std::string out = prefix + content;
   auto newline = out.rfind('\n');
-  int64_t last = newline == out.npos ? int64_t(out.size()) + 2 : int64_t(out.size() - newline) + 1;  // rfind gives -1 in torch's sum
+  // rfind gives -1 in torch's sum
+  int64_t last = newline == out.npos ? int64_t(out.size()) + 2 : int64_t(out.size() - newline) + 1;
   for (auto& s : suffixes) {
     if (last + int64_t(s.size()) + 2 > print_options().linewidth) {
       out += ",\n" + std::string(size_t(indent), ' ') + s;

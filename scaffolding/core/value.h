@@ -9,7 +9,8 @@
 namespace sf {
 
 using Floats = std::vector<double>;
-using Value = std::variant<std::monostate, Tensor, bool, int64_t, double, std::string, Shape, Floats, Tensors, DType, Device, Generator>;
+using Value = std::variant<std::monostate, Tensor, bool, int64_t, double, std::string, Shape, Floats, Tensors, DType,
+                           Device, Generator>;
 
 Tensor wrapped(const Scalar& s);  // a number as a 0-d tensor that does not widen dtypes (ops/pointwise)
 
@@ -65,7 +66,8 @@ template <class T> T unbox(const Value& v) {
     if (auto* b = std::get_if<bool>(&v)) return *b;
     if (auto* i = std::get_if<int64_t>(&v)) return *i;
     if (auto* d = std::get_if<double>(&v)) return *d;
-    if (auto* t = std::get_if<Tensor>(&v); t && *t) return is_floating(t->dtype()) ? Scalar(t->item()) : Scalar(t->item_int());
+    if (auto* t = std::get_if<Tensor>(&v); t && *t)
+      return is_floating(t->dtype()) ? Scalar(t->item()) : Scalar(t->item_int());
     wrong_kind(ArgKind::Scalar, v);
   } else if constexpr (std::is_same_v<T, double>) {
     if (auto* d = std::get_if<double>(&v)) return *d;

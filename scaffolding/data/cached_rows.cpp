@@ -40,8 +40,10 @@ RowWriter::RowWriter(const std::string& folder, int64_t rows_per_file, std::stri
   std::error_code error;
   fs::create_directories(folder, error);
   SF_CHECK(fs::is_directory(folder, error), "RowWriter: cannot make the folder ", folder);
-  SF_CHECK(!fs::exists(index_name(folder), error), "RowWriter: ", folder, " holds a cache already; read it with CachedRows or remove it");
-  for (int64_t i = 0; i < kMostFiles && fs::remove(file_name(folder, i), error); ++i) {}  // of a writer that did not finish
+  SF_CHECK(!fs::exists(index_name(folder), error), "RowWriter: ", folder,
+           " holds a cache already; read it with CachedRows or remove it");
+  // of a writer that did not finish
+  for (int64_t i = 0; i < kMostFiles && fs::remove(file_name(folder, i), error); ++i) {}
 }
 
 void RowWriter::add(const std::map<std::string, Tensor>& rows) {
@@ -49,15 +51,16 @@ void RowWriter::add(const std::map<std::string, Tensor>& rows) {
   const int64_t n = rows.begin()->second && rows.begin()->second.ndim() ? rows.begin()->second.size(0) : 0;
   for (auto& [name, t] : rows) {
     check_defined("RowWriter.add", name.c_str(), t);
-    SF_CHECK(t.ndim() > 0 && t.size(0) == n && n > 0, "RowWriter.add: ", name, " must be [N, ...] with the N of the others, above 0, got ", t.shape());
+    SF_CHECK(t.ndim() > 0 && t.size(0) == n && n > 0, "RowWriter.add: ", name,
+             " must be [N, ...] with the N of the others, above 0, got ", t.shape());
     if (parts_.empty()) continue;
     auto known = parts_.find(name);
-    SF_CHECK(known != parts_.end() && parts_.size() == rows.size(), "RowWriter.add: the names must be those of the first call, got '", name, "' among ",
-             rows.size());
+    SF_CHECK(known != parts_.end() && parts_.size() == rows.size(),
+             "RowWriter.add: the names must be those of the first call, got '", name, "' among ", rows.size());
     if (known->second.empty()) continue;
     const Tensor& first = known->second.front();
-    SF_CHECK(row_shape(t) == row_shape(first) && t.dtype() == first.dtype(), "RowWriter.add: rows of ", name, " must be as before, ", first.dtype(), " ",
-             row_shape(first), ", got ", t.dtype(), " ", row_shape(t));
+    SF_CHECK(row_shape(t) == row_shape(first) && t.dtype() == first.dtype(), "RowWriter.add: rows of ", name,
+             " must be as before, ", first.dtype(), " ", row_shape(first), ", got ", t.dtype(), " ", row_shape(t));
   }
   for (auto& [name, t] : rows) parts_[name].push_back(t.detach().cpu());
   size_ += n;
@@ -80,20 +83,23 @@ void RowWriter::write_file(int64_t rows) {
 void RowWriter::finish() {
   SF_CHECK(size_ > 0, "RowWriter.finish: no rows were added");
   if (pending_ > 0) write_file(pending_);
-  io::write_config_file(
-      io::Object::container(io::Object::Dict, {"rows", size_, "rows_per_file", rows_per_file_, "about", io::Object(std::string_view(about_))}),
-      index_name(folder_));
+  io::write_config_file(io::Object::container(io::Object::Dict, {"rows", size_, "rows_per_file", rows_per_file_,
+                                                                 "about", io::Object(std::string_view(about_))}),
+                        index_name(folder_));
 }
 
 CachedRows::CachedRows(const std::string& folder, const std::optional<std::string>& about) {
   const std::string index = index_name(folder);
   std::error_code error;
-  SF_CHECK(fs::is_regular_file(index, error), "CachedRows: there is no file ", index, "; RowWriter.finish() writes it when a cache is whole");
+  SF_CHECK(fs::is_regular_file(index, error), "CachedRows: there is no file ", index,
+           "; RowWriter.finish() writes it when a cache is whole");
   io::Object dict = io::read_config_file(index);
   io::read_fields(index.c_str(), {{"rows", &size_}, {"rows_per_file", &rows_per_file_}, {"about", &about_}}, dict);
-  SF_CHECK(!about || *about == about_, "CachedRows: the rows in ", folder, " are about '", about_, "', not '", *about, "'; remove the folder or give another");
-  SF_CHECK(size_ > 0 && rows_per_file_ > 0 && (size_ - 1) / rows_per_file_ < kMostFiles, index, ": rows and rows_per_file must be above 0 and need at most ",
-           kMostFiles, " files, got ", size_, " and ", rows_per_file_);
+  SF_CHECK(!about || *about == about_, "CachedRows: the rows in ", folder, " are about '", about_, "', not '", *about,
+           "'; remove the folder or give another");
+  SF_CHECK(size_ > 0 && rows_per_file_ > 0 && (size_ - 1) / rows_per_file_ < kMostFiles, index,
+           ": rows and rows_per_file must be above 0 and need at most ", kMostFiles, " files, got ", size_, " and ",
+           rows_per_file_);
   const int64_t count = (size_ - 1) / rows_per_file_ + 1;
   for (int64_t i = 0; i < count; ++i) {
     const std::string path = file_name(folder, i);
@@ -103,8 +109,9 @@ CachedRows::CachedRows(const std::string& folder, const std::optional<std::strin
     for (auto& [name, t] : file) {
       SF_CHECK(t.ndim() > 0 && t.size(0) == rows, path, ": ", name, " must have ", rows, " rows, got ", t.shape());
       auto first = files_[0].find(name);
-      SF_CHECK(first != files_[0].end() && row_shape(t) == row_shape(first->second) && t.dtype() == first->second.dtype(), path, ": rows of ", name,
-               " must be as those of the first file, got ", t.dtype(), " ", t.shape());
+      SF_CHECK(
+          first != files_[0].end() && row_shape(t) == row_shape(first->second) && t.dtype() == first->second.dtype(),
+          path, ": rows of ", name, " must be as those of the first file, got ", t.dtype(), " ", t.shape());
     }
   }
 }
@@ -126,7 +133,8 @@ CachedRowsDataset::CachedRowsDataset(const std::string& folder, std::string imag
     : rows_(folder), image_(std::move(image)), target_(std::move(target)) {
   auto names = rows_.names();
   auto check = [&](const std::string& name) {
-    SF_CHECK(std::find(names.begin(), names.end(), name) != names.end(), "CachedRowsDataset: ", folder, " has no rows of '", name, "'");
+    SF_CHECK(std::find(names.begin(), names.end(), name) != names.end(), "CachedRowsDataset: ", folder,
+             " has no rows of '", name, "'");
   };
   check(image_);
   if (!target_.empty()) check(target_);

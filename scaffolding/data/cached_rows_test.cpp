@@ -72,7 +72,8 @@ TEST_F(Cache, KnowsWhatItIsAbout) {
   writer.finish();
   EXPECT_EQ(CachedRows(path("cache")).about(), "pictures at 512");
   EXPECT_EQ(CachedRows(path("cache"), "pictures at 512").size(), 5);
-  SF_EXPECT_ERROR(ValueError, "are about 'pictures at 512', not 'pictures at 768'", CachedRows(path("cache"), "pictures at 768"));
+  SF_EXPECT_ERROR(ValueError, "are about 'pictures at 512', not 'pictures at 768'",
+                  CachedRows(path("cache"), "pictures at 768"));
 }
 
 TEST_F(Cache, WhatDoesNotFitIsRefused) {
@@ -83,18 +84,22 @@ TEST_F(Cache, WhatDoesNotFitIsRefused) {
   SF_EXPECT_ERROR(ValueError, "must be [N, ...]", writer.add({{"x", zeros({})}}));
   SF_EXPECT_ERROR(ValueError, "with the N of the others", writer.add({{"x", zeros({2})}, {"y", zeros({3})}}));
   writer.add({{"x", zeros({2, 3})}});
-  SF_EXPECT_ERROR(ValueError, "rows of x must be as before, float32 [1, 3], got float32 [1, 4]", writer.add({{"x", zeros({2, 4})}}));
+  SF_EXPECT_ERROR(ValueError, "rows of x must be as before, float32 [1, 3], got float32 [1, 4]",
+                  writer.add({{"x", zeros({2, 4})}}));
   SF_EXPECT_ERROR(ValueError, "rows of x must be as before", writer.add({{"x", zeros({2, 3}, kInt64)}}));
   SF_EXPECT_ERROR(ValueError, "the names must be those of the first call", writer.add({{"y", zeros({2, 3})}}));
-  SF_EXPECT_ERROR(ValueError, "the names must be those of the first call", writer.add({{"x", zeros({2, 3})}, {"y", zeros({2, 3})}}));
+  SF_EXPECT_ERROR(ValueError, "the names must be those of the first call",
+                  writer.add({{"x", zeros({2, 3})}, {"y", zeros({2, 3})}}));
   EXPECT_EQ(writer.size(), 2);
 }
 
 TEST_F(Cache, DamageIsFound) {
   fill(5, 5, 2);
-  io::save_safetensors({{"latents", zeros({1, 2, 3})}, {"number", zeros({1}, kInt64)}}, path("cache/rows-00001.safetensors"));
+  io::save_safetensors({{"latents", zeros({1, 2, 3})}, {"number", zeros({1}, kInt64)}},
+                       path("cache/rows-00001.safetensors"));
   SF_EXPECT_ERROR(ValueError, "must have 2 rows, got [1, 2, 3]", CachedRows(path("cache")));
-  io::save_safetensors({{"latents", zeros({2, 3})}, {"number", zeros({2}, kInt64)}}, path("cache/rows-00001.safetensors"));
+  io::save_safetensors({{"latents", zeros({2, 3})}, {"number", zeros({2}, kInt64)}},
+                       path("cache/rows-00001.safetensors"));
   SF_EXPECT_ERROR(ValueError, "must be as those of the first file", CachedRows(path("cache")));
   io::save_safetensors({{"latents", zeros({2, 2, 3})}}, path("cache/rows-00001.safetensors"));
   SF_EXPECT_ERROR(ValueError, "must have the tensors of the first file", CachedRows(path("cache")));

@@ -8,12 +8,14 @@
 
 namespace sf::data {
 
-std::vector<std::vector<int64_t>> bucket_batches(const std::vector<int64_t>& order, const std::vector<uint32_t>& bucket_of, int64_t batch_size,
+std::vector<std::vector<int64_t>> bucket_batches(const std::vector<int64_t>& order,
+                                                 const std::vector<uint32_t>& bucket_of, int64_t batch_size,
                                                  bool drop_last) {
   std::map<uint32_t, std::vector<int64_t>> open;
   std::vector<std::vector<int64_t>> batches;
   for (int64_t index : order) {
-    SF_CHECK_AS(IndexError, index >= 0 && size_t(index) < bucket_of.size(), "bucket_batches: index must be below ", bucket_of.size(), ", got ", index);
+    SF_CHECK_AS(IndexError, index >= 0 && size_t(index) < bucket_of.size(), "bucket_batches: index must be below ",
+                bucket_of.size(), ", got ", index);
     auto& batch = open[bucket_of[size_t(index)]];
     batch.push_back(index);
     if (int64_t(batch.size()) == batch_size) batches.push_back(std::exchange(batch, {}));
@@ -40,7 +42,8 @@ std::vector<uint32_t> buckets_of(const ImageDataset& dataset, const AspectBucket
           info.width = info.height = 1;  // the loader will report and skip it
         }
         bool turned = dataset.options().read.apply_orientation && info.orientation >= 5;
-        out[size_t(i)] = uint32_t(turned ? buckets.nearest(info.width, info.height) : buckets.nearest(info.height, info.width));
+        out[size_t(i)] =
+            uint32_t(turned ? buckets.nearest(info.width, info.height) : buckets.nearest(info.height, info.width));
       } catch (...) {
         std::lock_guard guard(lock);
         error = std::current_exception();
@@ -56,14 +59,17 @@ std::vector<uint32_t> buckets_of(const ImageDataset& dataset, const AspectBucket
   return out;
 }
 
-DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options) : dataset_(std::move(dataset)), options_(std::move(options)) {
+DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
+    : dataset_(std::move(dataset)), options_(std::move(options)) {
   SF_CHECK(dataset_, "DataLoader: needs a dataset");
   SF_CHECK(dataset_->size() > 0, "DataLoader: the dataset is empty");
   SF_CHECK(options_.batch_size > 0, "DataLoader: batch_size must be positive, got ", options_.batch_size);
-  SF_CHECK(options_.num_workers >= 0 && options_.num_workers <= 1024, "DataLoader: num_workers must be 0 to 1024, got ", options_.num_workers);
-  SF_CHECK(options_.prefetch_factor > 0, "DataLoader: prefetch_factor must be positive, got ", options_.prefetch_factor);
-  SF_CHECK(!options_.drop_last || options_.buckets || dataset_->size() >= options_.batch_size, "DataLoader: drop_last leaves no batch of ", options_.batch_size,
-           " in a dataset of ", dataset_->size());
+  SF_CHECK(options_.num_workers >= 0 && options_.num_workers <= 1024, "DataLoader: num_workers must be 0 to 1024, got ",
+           options_.num_workers);
+  SF_CHECK(options_.prefetch_factor > 0, "DataLoader: prefetch_factor must be positive, got ",
+           options_.prefetch_factor);
+  SF_CHECK(!options_.drop_last || options_.buckets || dataset_->size() >= options_.batch_size,
+           "DataLoader: drop_last leaves no batch of ", options_.batch_size, " in a dataset of ", dataset_->size());
   if (options_.buckets) {
     auto* images = dynamic_cast<const ImageDataset*>(dataset_.get());
     SF_CHECK_AS(TypeError, images, "DataLoader: buckets need an ImageDataset");
@@ -73,12 +79,14 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
 
 int64_t DataLoader::size() const {
   auto batches = [&](int64_t samples) {
-    return options_.drop_last ? samples / options_.batch_size : (samples + options_.batch_size - 1) / options_.batch_size;
+    return options_.drop_last ? samples / options_.batch_size
+                              : (samples + options_.batch_size - 1) / options_.batch_size;
   };
   if (!options_.buckets) return batches(dataset_->size());
   std::vector<int64_t> counts(options_.buckets->sizes().size());
   for (uint32_t b : bucket_of_) ++counts[b];
-  return std::accumulate(counts.begin(), counts.end(), int64_t(0), [&](int64_t sum, int64_t n) { return sum + batches(n); });
+  return std::accumulate(counts.begin(), counts.end(), int64_t(0),
+                         [&](int64_t sum, int64_t n) { return sum + batches(n); });
 }
 
 std::vector<int64_t> DataLoader::order(const Generator& generator) const {
@@ -130,7 +138,8 @@ void DataLoader::start() {
   submitted_ = size_t(now_.batches);
   int64_t position = 0;
   for (size_t i = 0; i < submitted_ && i < batches_.size(); ++i) position += int64_t(batches_[i].size());
-  prefetcher_ = std::make_unique<Prefetcher>(dataset_, PrefetchOptions{options_.num_workers, now_.epoch_seed, position, options_.prefetch_bytes, true});
+  prefetcher_ = std::make_unique<Prefetcher>(
+      dataset_, PrefetchOptions{options_.num_workers, now_.epoch_seed, position, options_.prefetch_bytes, true});
 }
 
 std::optional<Batch> DataLoader::next() {
@@ -183,10 +192,12 @@ DataLoaderState DataLoader::state() const {
 }
 
 void DataLoader::load_state(const DataLoaderState& state) {
-  SF_CHECK(state.epoch >= 0 && state.batches >= 0 && state.batches <= size(), "DataLoader: the state stands at batch ", state.batches, ", an epoch here has ",
-           size());
-  SF_CHECK(state.batches == 0 || !options_.shuffle || !state.order_generator.empty(), "DataLoader: the state is of a loader without shuffle");
-  if (options_.shuffle && state.batches > 0) make_generator()->set_state(state.order_generator);  // refuses bytes that are none
+  SF_CHECK(state.epoch >= 0 && state.batches >= 0 && state.batches <= size(), "DataLoader: the state stands at batch ",
+           state.batches, ", an epoch here has ", size());
+  SF_CHECK(state.batches == 0 || !options_.shuffle || !state.order_generator.empty(),
+           "DataLoader: the state is of a loader without shuffle");
+  // refuses bytes that are none
+  if (options_.shuffle && state.batches > 0) make_generator()->set_state(state.order_generator);
   stop();
   now_ = state;
   epoch_ = state.epoch;

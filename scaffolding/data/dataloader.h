@@ -1,5 +1,6 @@
-// DataLoader: batches of a Dataset, epoch after epoch, with PyTorch's arguments and PyTorch's shuffle: the same generator
-// seed gives the same order as torch.utils.data.DataLoader. Order and augmentation do not depend on num_workers.
+// DataLoader: batches of a Dataset, epoch after epoch, with PyTorch's arguments and PyTorch's shuffle: the same
+// generator seed gives the same order as torch.utils.data.DataLoader.
+// Order and augmentation do not depend on num_workers.
 //   data::DataLoader loader(dataset, {.batch_size = 32, .shuffle = true, .num_workers = 2});
 //   for (data::Batch& batch : loader) step(batch.image, batch.target);
 // Used from one thread. Leaving the loop early stops the workers.
@@ -23,7 +24,8 @@ struct DataLoaderOptions {
   Generator generator;          // of shuffle; the default generator where not given
   int64_t prefetch_factor = 2;  // batches that each worker works ahead
   int64_t prefetch_bytes = 0;   // 0: SF_PREFETCH_MB
-  // Every batch holds pictures of one bucket; the dataset must be an ImageDataset with transforms::to_bucket of the same.
+  // Every batch holds pictures of one bucket; the dataset must be an ImageDataset with transforms::to_bucket of the
+  // same.
   std::optional<AspectBuckets> buckets;
   std::function<void(const Skipped&)> on_skip;  // called for each broken sample, in the caller's thread
 };
@@ -86,10 +88,13 @@ class DataLoader {
   int64_t epoch_ = 0, skipped_ = 0;
 };
 
-// The indices `order` in batches of one bucket each: a batch is emitted when its bucket has batch_size samples, and what is
-// left over at the end, unless drop_last, in the order of the buckets.
-std::vector<std::vector<int64_t>> bucket_batches(const std::vector<int64_t>& order, const std::vector<uint32_t>& bucket_of, int64_t batch_size, bool drop_last);
-// The bucket of each sample, from the headers of the files, read by `num_threads` threads. A broken file counts as square.
+// The indices `order` in batches of one bucket each: a batch is emitted when its bucket has batch_size samples, and
+// what is left over at the end, unless drop_last, in the order of the buckets.
+std::vector<std::vector<int64_t>> bucket_batches(const std::vector<int64_t>& order,
+                                                 const std::vector<uint32_t>& bucket_of, int64_t batch_size,
+                                                 bool drop_last);
+// The bucket of each sample, from the headers of the files, read by `num_threads` threads.
+// A broken file counts as square.
 std::vector<uint32_t> buckets_of(const ImageDataset& dataset, const AspectBuckets& buckets, int64_t num_threads = 1);
 
 }  // namespace sf::data

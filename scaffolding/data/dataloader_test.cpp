@@ -59,7 +59,8 @@ TEST(DataLoader, shuffles_as_torch_does) {
     manual_seed(seed);
     DataLoader global(data, {.batch_size = 5, .shuffle = true, .drop_last = true});
     for (auto& epoch : want["shuffle default " + std::to_string(seed)]) EXPECT_EQ(epoch_of(global), epoch.get<Order>());
-    EXPECT_EQ(randint(0, 1 << 30, {2}).to_vector(), want["next draw " + std::to_string(seed)].get<std::vector<double>>());
+    EXPECT_EQ(randint(0, 1 << 30, {2}).to_vector(),
+              want["next draw " + std::to_string(seed)].get<std::vector<double>>());
   }
 }
 
@@ -88,7 +89,10 @@ TEST(DataLoader, goes_on_where_it_was_stopped) {
   for (bool own_generator : {true, false})
     for (int64_t workers : {0, 2}) {
       auto make = [&](uint64_t seed) {
-        return DataLoaderOptions{.batch_size = 4, .shuffle = true, .num_workers = workers, .generator = own_generator ? seeded(seed) : Generator()};
+        return DataLoaderOptions{.batch_size = 4,
+                                 .shuffle = true,
+                                 .num_workers = workers,
+                                 .generator = own_generator ? seeded(seed) : Generator()};
       };
       auto data = std::make_shared<Counting>();
       manual_seed(3);
@@ -124,7 +128,9 @@ TEST(DataLoader, broken_samples_are_left_out_and_counted) {
   };
   for (int64_t workers : {0, 2}) {
     std::vector<std::string> seen;
-    DataLoader loader(data, {.batch_size = 4, .num_workers = workers, .on_skip = [&](const Skipped& s) { seen.push_back(s.reason); }});
+    DataLoader loader(data, {.batch_size = 4, .num_workers = workers, .on_skip = [&](const Skipped& s) {
+                               seen.push_back(s.reason);
+                             }});
     EXPECT_EQ(epoch_of(loader), (Order{{0, 1, 3}, {4, 5, 6}, {13, 14, 15}, {16, 18, 19}, {20, 21}}));
     EXPECT_EQ(loader.skipped(), 9);
     EXPECT_EQ(seen[0], "x2.png: is broken");

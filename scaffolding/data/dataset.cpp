@@ -9,13 +9,16 @@ namespace sf::data {
 
 TensorDataset::TensorDataset(Tensor image, Tensor target) : image_(std::move(image)), target_(std::move(target)) {
   check_defined("TensorDataset", "image", image_);
-  SF_CHECK(image_.ndim() >= 1 && image_.size(0) > 0, "TensorDataset: image must have at least one row, got ", image_.shape());
-  SF_CHECK(!target_ || (target_.ndim() >= 1 && target_.size(0) == image_.size(0)), "TensorDataset: target must have as many rows as image, got ",
-           target_ ? target_.shape() : Shape{}, " for ", image_.shape());
+  SF_CHECK(image_.ndim() >= 1 && image_.size(0) > 0, "TensorDataset: image must have at least one row, got ",
+           image_.shape());
+  SF_CHECK(!target_ || (target_.ndim() >= 1 && target_.size(0) == image_.size(0)),
+           "TensorDataset: target must have as many rows as image, got ", target_ ? target_.shape() : Shape{}, " for ",
+           image_.shape());
 }
 
 Sample TensorDataset::get(int64_t index, SampleRandom&) const {
-  SF_CHECK_AS(IndexError, index >= 0 && index < size(), "TensorDataset: index must be 0 to ", size() - 1, ", got ", index);
+  SF_CHECK_AS(IndexError, index >= 0 && index < size(), "TensorDataset: index must be 0 to ", size() - 1, ", got ",
+              index);
   Sample s;
   s.image = image_[index];
   if (target_) s.target = target_[index];
@@ -29,13 +32,15 @@ namespace {
 Tensor stacked(const std::vector<Sample>& samples, Tensor Sample::*field, const char* what) {
   const Tensor& first = samples[0].*field;
   if (!first) {
-    for (auto& s : samples) SF_CHECK(!(s.*field), "DataLoader: '", s.name, "' has a ", what, ", '", samples[0].name, "' has none");
+    for (auto& s : samples)
+      SF_CHECK(!(s.*field), "DataLoader: '", s.name, "' has a ", what, ", '", samples[0].name, "' has none");
     return {};
   }
   for (auto& s : samples) {
     const Tensor& t = s.*field;
-    SF_CHECK(t && t.shape() == first.shape() && t.dtype() == first.dtype(), "DataLoader: every ", what, " of a batch must have one shape and dtype, but '",
-             samples[0].name, "' is ", first.shape(), " ", first.dtype(), " and '", s.name, "' ", t ? t.shape() : Shape{}, " ", t ? t.dtype() : first.dtype(),
+    SF_CHECK(t && t.shape() == first.shape() && t.dtype() == first.dtype(), "DataLoader: every ", what,
+             " of a batch must have one shape and dtype, but '", samples[0].name, "' is ", first.shape(), " ",
+             first.dtype(), " and '", s.name, "' ", t ? t.shape() : Shape{}, " ", t ? t.dtype() : first.dtype(),
              "; resize and crop them to one size, or batch them by AspectBuckets");
   }
   Shape shape{int64_t(samples.size())};

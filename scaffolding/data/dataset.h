@@ -58,8 +58,8 @@ class TensorDataset final : public Dataset {
   Tensor image_, target_;
 };
 
-// Stacks the samples into one batch. Their images (and their targets) must agree in shape and dtype: ValueError naming two
-// that do not.
+// Stacks the samples into one batch. Their images (and their targets) must agree in shape and dtype: ValueError naming
+// two that do not.
 Batch collate(std::vector<Sample> samples);
 
 }  // namespace sf::data

@@ -32,7 +32,8 @@ template <class E = ValueError> void refused(const std::string& text, const std:
 class DatasetTest : public testing::Test {
  protected:
   DatasetTest() {
-    folder_ = fs::temp_directory_path() / ("sf_dataset_" + std::to_string(getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() / ("sf_dataset_" + std::to_string(getpid()) +
+                                           testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_);
   }
   ~DatasetTest() override { fs::remove_all(folder_); }
@@ -51,7 +52,8 @@ class DatasetTest : public testing::Test {
 TEST_F(DatasetTest, a_folder_with_metadata_has_its_captions) {
   write("a.png", png(1));
   write("sub/b.png", png(2));
-  write("metadata.jsonl", "{\"file_name\": \"sub/b.png\", \"text\": \"two\", \"n\": 2}\n\n{\"file_name\": \"a.png\", \"text\": null}\n");
+  write("metadata.jsonl",
+        "{\"file_name\": \"sub/b.png\", \"text\": \"two\", \"n\": 2}\n\n{\"file_name\": \"a.png\", \"text\": null}\n");
   ImageFolder d(path());
   ASSERT_EQ(d.size(), 2);
   EXPECT_TRUE(d.has_captions());
@@ -66,23 +68,26 @@ TEST_F(DatasetTest, a_folder_with_metadata_has_its_captions) {
 
 TEST_F(DatasetTest, a_missing_caption_column_lists_those_that_are_there) {
   write("a.png", png(1));
-  write("metadata.jsonl", "{\"file_name\": \"a.png\", \"caption\": \"c\", \"style\": \"s\"}\n{\"file_name\": \"a.png\", \"caption\": \"c\"}\n");
-  refused("metadata.jsonl line 1: has no column 'title'; there are 'caption', 'file_name', 'style'", [&] { ImageFolder(path(), {.caption_column = "title"}); });
+  write("metadata.jsonl",
+        "{\"file_name\": \"a.png\", \"caption\": \"c\", \"style\": \"s\"}\n{\"file_name\": \"a.png\", \"caption\": "
+        "\"c\"}\n");
+  refused("metadata.jsonl line 1: has no column 'title'; there are 'caption', 'file_name', 'style'",
+          [&] { ImageFolder(path(), {.caption_column = "title"}); });
   refused("line 2: has no column 'style'", [&] { ImageFolder(path(), {.caption_column = "style"}); });
   EXPECT_EQ(ImageFolder(path()).caption(1), "c");
 }
 
 TEST_F(DatasetTest, metadata_that_is_malformed_is_refused_with_its_line) {
-  for (auto [text, why] :
-       std::vector<std::pair<std::string, std::string>>{{"{\"file_name\": \"a.png\"}\n[1]", "line 2: must be a JSON object"},
-                                                        {"{\"file_name\"", "line 1: is no JSON"},
-                                                        {"{\"text\": \"x\"}", "has no column 'file_name'"},
-                                                        {"{\"file_name\": 3}", "'file_name' must be a string, got number"},
-                                                        {"{\"file_name\": \"../a.png\"}", "below the folder, got '../a.png'"},
-                                                        {"{\"file_name\": \"/etc/x.png\"}", "below the folder"},
-                                                        {"{\"file_name\": \"a\", \"text\": \"\xff\"}", "is no JSON"},
-                                                        {"{\"file_name\":" + std::string(100, '[') + std::string(100, ']') + "}", "deeper than 64"},
-                                                        {"\n \n", "has no rows"}}) {
+  for (auto [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"{\"file_name\": \"a.png\"}\n[1]", "line 2: must be a JSON object"},
+           {"{\"file_name\"", "line 1: is no JSON"},
+           {"{\"text\": \"x\"}", "has no column 'file_name'"},
+           {"{\"file_name\": 3}", "'file_name' must be a string, got number"},
+           {"{\"file_name\": \"../a.png\"}", "below the folder, got '../a.png'"},
+           {"{\"file_name\": \"/etc/x.png\"}", "below the folder"},
+           {"{\"file_name\": \"a\", \"text\": \"\xff\"}", "is no JSON"},
+           {"{\"file_name\":" + std::string(100, '[') + std::string(100, ']') + "}", "deeper than 64"},
+           {"\n \n", "has no rows"}}) {
     write("metadata.jsonl", text);
     refused(why, [&] { ImageFolder{path()}; });
   }
@@ -137,9 +142,11 @@ TEST_F(DatasetTest, what_is_not_there_is_said_at_construction) {
 }
 
 TEST_F(DatasetTest, a_tar_groups_by_key) {
-  write("0.tar", tar_entry("./s/", "", '5') + tar_entry("s/1.png", png(1)) + tar_entry("s/1.txt", "one\n") + tar_entry("s/1.cls", "7") +
-                     tar_entry("s/2.txt", "two") + tar_entry("s/2.png", png(2)) + tar_entry("s/2.cls", "3") + kTarEnd);
-  write("1.tar", tar_entry("3.jpeg", io::encode_image(empty({3, 4, 4}, kUInt8).fill_(9), io::ImageFormat::JPEG)) + tar_entry("3.txt", "three") + kTarEnd);
+  write("0.tar", tar_entry("./s/", "", '5') + tar_entry("s/1.png", png(1)) + tar_entry("s/1.txt", "one\n") +
+                     tar_entry("s/1.cls", "7") + tar_entry("s/2.txt", "two") + tar_entry("s/2.png", png(2)) +
+                     tar_entry("s/2.cls", "3") + kTarEnd);
+  write("1.tar", tar_entry("3.jpeg", io::encode_image(empty({3, 4, 4}, kUInt8).fill_(9), io::ImageFormat::JPEG)) +
+                     tar_entry("3.txt", "three") + kTarEnd);
   WebDataset d({path("{0..1}.tar")});
   ASSERT_EQ(d.size(), 3);
   Sample s = get(d, 1);
@@ -152,11 +159,14 @@ TEST_F(DatasetTest, a_tar_groups_by_key) {
 }
 
 TEST_F(DatasetTest, a_tar_with_json_or_metadata) {
-  write("j.tar", tar_entry("1.png", png(1)) + tar_entry("1.json", "{\"caption\": \"one\", \"alt\": \"eins\"}") + kTarEnd);
+  write("j.tar",
+        tar_entry("1.png", png(1)) + tar_entry("1.json", "{\"caption\": \"one\", \"alt\": \"eins\"}") + kTarEnd);
   EXPECT_EQ(get(WebDataset({path("j.tar")}), 0).caption, "one");
   EXPECT_EQ(get(WebDataset({path("j.tar")}, {.caption_column = "alt"}), 0).caption, "eins");
-  refused("has no column 'x'; there are 'alt', 'caption'", [&] { WebDataset({path("j.tar")}, {.caption_column = "x"}); });
-  write("m.tar", tar_entry("metadata.jsonl", "{\"file_name\": \"p/1.png\", \"caption\": \"one\"}") + tar_entry("1.png", png(5), '0', "p") + kTarEnd);
+  refused("has no column 'x'; there are 'alt', 'caption'",
+          [&] { WebDataset({path("j.tar")}, {.caption_column = "x"}); });
+  write("m.tar", tar_entry("metadata.jsonl", "{\"file_name\": \"p/1.png\", \"caption\": \"one\"}") +
+                     tar_entry("1.png", png(5), '0', "p") + kTarEnd);
   EXPECT_EQ(get(WebDataset({path("m.tar")}), 0).image[2][3][3].item(), 5);
   write("m.tar", tar_entry("metadata.jsonl", "{\"file_name\": \"gone.png\", \"caption\": \"one\"}") + kTarEnd);
   refused("the archive has no 'gone.png'", [&] { WebDataset({path("m.tar")}); });
@@ -165,8 +175,9 @@ TEST_F(DatasetTest, a_tar_with_json_or_metadata) {
 TEST_F(DatasetTest, long_names_of_pax_and_gnu_are_read) {
   std::string name = std::string(120, 'd') + "/x.png", record = " path=" + name + "\n";
   record = std::to_string(record.size() + 3) + record;
-  write("a.tar", tar_entry("pax", record, 'x') + tar_entry("short.png", png(1)) + tar_entry("././@LongLink", name + std::string(1, '\0'), 'L') +
-                     tar_entry("other.png", png(2)) + tar_entry("z.png", png(3)) + kTarEnd);
+  write("a.tar", tar_entry("pax", record, 'x') + tar_entry("short.png", png(1)) +
+                     tar_entry("././@LongLink", name + std::string(1, '\0'), 'L') + tar_entry("other.png", png(2)) +
+                     tar_entry("z.png", png(3)) + kTarEnd);
   TarFile t(path("a.tar"));
   ASSERT_EQ(t.members().size(), 3u);
   EXPECT_EQ(t.members()[0].name, name);
@@ -245,7 +256,9 @@ TEST(Collate, refuses_what_does_not_stack) {
     s.image = empty(shape, kUInt8).fill_(1);
     return s;
   };
-  refused("'a' is [3, 4, 4] uint8 and 'b' [3, 4, 5] uint8", [&] { collate({sample("a", {3, 4, 4}), sample("b", {3, 4, 5})}); });
+  refused("'a' is [3, 4, 4] uint8 and 'b' [3, 4, 5] uint8", [&] {
+    collate({sample("a", {3, 4, 4}), sample("b", {3, 4, 5})});
+  });
   Sample labelled = sample("b", {3, 4, 4});
   labelled.target = empty({}, kInt64).fill_(1);
   refused("'b' has a target, 'a' has none", [&] { collate({sample("a", {3, 4, 4}), labelled}); });

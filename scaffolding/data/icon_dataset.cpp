@@ -34,7 +34,9 @@ Icon icon_of(const std::string& row, int64_t index, const std::string& name) {
   return icon;
 }
 
-bool has(const std::vector<std::string>& list, const std::string& item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+bool has(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
 
 }  // namespace
 
@@ -48,10 +50,12 @@ const std::vector<NamedColour>& background_colours() {
 }
 
 std::string icon_prompt(const std::string& caption, const std::string& style, const std::string& background) {
-  return caption + (style.empty() ? "" : ", " + style) + (background.empty() ? "" : ", on a " + background + " background");
+  return caption + (style.empty() ? "" : ", " + style) +
+         (background.empty() ? "" : ", on a " + background + " background");
 }
 
-IconDataset::IconDataset(const std::string& tar_path, IconOptions options) : pictures_({tar_path}, reading()), options_(std::move(options)) {
+IconDataset::IconDataset(const std::string& tar_path, IconOptions options)
+    : pictures_({tar_path}, reading()), options_(std::move(options)) {
   SF_CHECK(options_.size > 0, "IconDataset: size must be above 0, got ", options_.size);
   for (int64_t i = 0; i < pictures_.size(); ++i) {
     Icon icon = icon_of(pictures_.metadata(i), i, pictures_.sample_name(i));
@@ -71,7 +75,8 @@ std::string IconDataset::sample_name(int64_t index) const { return pictures_.sam
 Tensor IconDataset::picture(int64_t index, const std::array<uint8_t, 3>& background) const {
   SampleRandom unused(0);
   Tensor rgb = (*transforms::composite(background))(pictures_.picture(icon(index).index), unused);
-  if (rgb.size(1) != options_.size || rgb.size(2) != options_.size) rgb = (*transforms::resize({options_.size, options_.size}, Filter::Lanczos))(rgb, unused);
+  if (rgb.size(1) != options_.size || rgb.size(2) != options_.size)
+    rgb = (*transforms::resize({options_.size, options_.size}, Filter::Lanczos))(rgb, unused);
   static const TransformPtr floats = transforms::compose({transforms::to_float(), transforms::normalize({0.5}, {0.5})});
   return (*floats)(rgb, unused);
 }
@@ -91,7 +96,9 @@ std::string IconDataset::prompt(int64_t index, const std::string& background, Sa
 
 Sample IconDataset::get(int64_t index, SampleRandom& random) const {
   auto& colours = background_colours();
-  const NamedColour* colour = random.uniform() < options_.background_probability ? &colours[size_t(random.below(int64_t(colours.size())))] : nullptr;
+  const NamedColour* colour = random.uniform() < options_.background_probability
+                                  ? &colours[size_t(random.below(int64_t(colours.size())))]
+                                  : nullptr;
   Sample sample;
   sample.image = picture(index, (colour ? *colour : colours[0]).rgb);
   sample.caption = prompt(index, colour ? colour->name : "", random);

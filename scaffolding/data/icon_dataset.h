@@ -1,6 +1,6 @@
-// IconDataset: captioned icons with transparency, as training pairs of a text-to-image model. Each time a sample is drawn it stands on
-// another background, and its prompt says so: "red apple, fluent 3d, on a blue background". A prompt may lose its style, or be
-// a few keywords instead of the caption, so that free prompts work too.
+// IconDataset: captioned icons with transparency, as training pairs of a text-to-image model. Each time a sample is
+// drawn it stands on another background, and its prompt says so: "red apple, fluent 3d, on a blue background". A prompt
+// may lose its style, or be a few keywords instead of the caption, so that free prompts work too.
 // Data: a tar of pictures with a metadata.jsonl whose rows have file_name, caption, keywords, style, group and split.
 // Thread-safe, as every Dataset.
 #pragma once

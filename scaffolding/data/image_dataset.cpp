@@ -44,7 +44,8 @@ std::vector<std::string> files_below(const std::string& root) {
   while (it != end) {
     std::string file = it->path().filename().string();
     if (file.starts_with('.')) it.disable_recursion_pending();
-    else if (it->is_regular_file(error)) names.push_back(fs::path(it->path()).lexically_relative(root).generic_string());
+    else if (it->is_regular_file(error))
+      names.push_back(fs::path(it->path()).lexically_relative(root).generic_string());
     it.increment(error);
     SF_CHECK_AS(RuntimeError, !error, root, ": cannot list: ", error.message());
   }
@@ -61,12 +62,14 @@ Tensor label_tensor(int64_t label) {
 // a-{000..002}.tar: a-000.tar, a-001.tar, a-002.tar
 std::vector<std::string> expanded(const std::string& path) {
   size_t open = path.find('{'), dots = path.find("..", open), close = path.find('}', open);
-  if (open == std::string::npos || dots == std::string::npos || close == std::string::npos || dots > close) return {path};
+  if (open == std::string::npos || dots == std::string::npos || close == std::string::npos || dots > close)
+    return {path};
   std::string first = path.substr(open + 1, dots - open - 1), last = path.substr(dots + 2, close - dots - 2);
   auto digits = [](const std::string& s) {
     return !s.empty() && s.size() <= 9 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
   };
-  SF_CHECK(digits(first) && digits(last) && std::stol(first) <= std::stol(last), "WebDataset: a range in braces must be {first..last}, got '", path, "'");
+  SF_CHECK(digits(first) && digits(last) && std::stol(first) <= std::stol(last),
+           "WebDataset: a range in braces must be {first..last}, got '", path, "'");
   std::vector<std::string> out;
   for (long i = std::stol(first); i <= std::stol(last); ++i) {
     std::string n = std::to_string(i);
@@ -84,7 +87,9 @@ const ImageDataset::Item& ImageDataset::item(int64_t index) const {
   return items_[size_t(index)];
 }
 
-void ImageDataset::check_not_empty(const std::string& what) const { SF_CHECK(!items_.empty(), what, ": holds no pictures (.png, .jpg, .jpeg, .webp)"); }
+void ImageDataset::check_not_empty(const std::string& what) const {
+  SF_CHECK(!items_.empty(), what, ": holds no pictures (.png, .jpg, .jpeg, .webp)");
+}
 
 std::vector<uint8_t> ImageDataset::bytes_of(const Place& p, const std::string& name) const {
   if (p.tar >= 0) return tars_[size_t(p.tar)]->read({name, p.offset, p.size});
@@ -95,7 +100,8 @@ std::vector<uint8_t> ImageDataset::bytes_of(const Place& p, const std::string& n
 Tensor ImageDataset::decoded(const Item& it) const {
   if (it.image.tar < 0) return io::read_image(it.image.path, options_.read);
   const TarFile& tar = *tars_[size_t(it.image.tar)];
-  return io::decode_image(tar.read({it.name, it.image.offset, it.image.size}), tar.path() + ":" + it.name, options_.read);
+  return io::decode_image(tar.read({it.name, it.image.offset, it.image.size}), tar.path() + ":" + it.name,
+                          options_.read);
 }
 
 Tensor ImageDataset::picture(int64_t index) const { return decoded(item(index)); }
@@ -166,12 +172,13 @@ ImageFolder::ImageFolder(const std::string& root, ImageOptions options) : ImageD
     if (fs::is_regular_file(inside(file), error)) {
       std::string text = text_of(inside(file));
       from_metadata(root,
-                    file == "metadata.jsonl" ? read_jsonl(text, inside(file), options_.caption_column) : read_csv(text, inside(file), options_.caption_column),
+                    file == "metadata.jsonl" ? read_jsonl(text, inside(file), options_.caption_column)
+                                             : read_csv(text, inside(file), options_.caption_column),
                     inside(file));
       return;
     }
-  SF_CHECK(options_.caption_column.empty(), "ImageFolder: caption_column '", options_.caption_column, "' needs a metadata.jsonl or metadata.csv in '", root,
-           "'");
+  SF_CHECK(options_.caption_column.empty(), "ImageFolder: caption_column '", options_.caption_column,
+           "' needs a metadata.jsonl or metadata.csv in '", root, "'");
   std::vector<std::string> names = files_below(root);
   int64_t with_caption = 0;
   std::string without;
@@ -195,20 +202,24 @@ ImageFolder::ImageFolder(const std::string& root, ImageOptions options) : ImageD
   check_not_empty("ImageFolder: '" + root + "'");
   has_captions_ = with_caption > 0;
   if (has_captions_) {
-    SF_CHECK(with_caption == size() || options_.allow_missing_captions, "ImageFolder: ", size() - with_caption, " of ", size(), " pictures in '", root,
-             "' have no caption file, the first is '", without, "'; write them, or pass allow_missing_captions");
+    SF_CHECK(with_caption == size() || options_.allow_missing_captions, "ImageFolder: ", size() - with_caption, " of ",
+             size(), " pictures in '", root, "' have no caption file, the first is '", without,
+             "'; write them, or pass allow_missing_captions");
     return;
   }
   if (!in_classes) return;
   std::sort(classes.begin(), classes.end());  // "a.b/" sorts before "a/" among paths, not among names
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   classes_ = std::move(classes);
-  for (auto& it : items_) it.label = std::lower_bound(classes_.begin(), classes_.end(), it.name.substr(0, it.name.find('/'))) - classes_.begin();
+  for (auto& it : items_)
+    it.label =
+        std::lower_bound(classes_.begin(), classes_.end(), it.name.substr(0, it.name.find('/'))) - classes_.begin();
 }
 
 void ImageFolder::from_metadata(const std::string& root, const Metadata& m, const std::string& file) {
   for (auto& row : m.rows) {
-    SF_CHECK(stays_inside(row.file_name), file, ": file_name must be a path below the folder, got '", row.file_name, "'");
+    SF_CHECK(stays_inside(row.file_name), file, ": file_name must be a path below the folder, got '", row.file_name,
+             "'");
     Item it;
     it.name = row.file_name;
     it.image.path = (fs::path(root) / row.file_name).string();
@@ -250,7 +261,8 @@ void WebDataset::add_tar(const std::string& path) {
   for (auto& m : tar.members())
     if (m.name == "metadata.jsonl" || m.name == "metadata.csv") {
       std::string where = path + ":" + m.name;
-      Metadata table = m.name.ends_with("l") ? read_jsonl(text(m), where, options_.caption_column) : read_csv(text(m), where, options_.caption_column);
+      Metadata table = m.name.ends_with("l") ? read_jsonl(text(m), where, options_.caption_column)
+                                             : read_csv(text(m), where, options_.caption_column);
       std::unordered_map<std::string_view, const TarFile::Member*> by_name;
       for (auto& o : tar.members()) by_name[o.name] = &o;
       for (auto& row : table.rows) {
@@ -264,8 +276,8 @@ void WebDataset::add_tar(const std::string& path) {
         items_.push_back(std::move(it));
       }
       bool captions = !table.caption_column.empty();
-      SF_CHECK(before == 0 || captions == has_captions_, "WebDataset: '", path, "' ", captions ? "has" : "lacks", " captions, the archives before it ",
-               captions ? "lack" : "have", " them");
+      SF_CHECK(before == 0 || captions == has_captions_, "WebDataset: '", path, "' ", captions ? "has" : "lacks",
+               " captions, the archives before it ", captions ? "lack" : "have", " them");
       has_captions_ = captions;
       return;
     }
@@ -289,8 +301,8 @@ void WebDataset::add_tar(const std::string& path) {
       it.json_file = place(m);
     } else if (ext == "cls") {
       std::string s = trimmed(text(m));
-      SF_CHECK(!s.empty() && s.size() <= 9 && s.find_first_not_of("0123456789") == std::string::npos, path, ": '", m.name, "' must hold a class number, got '",
-               s.substr(0, 40), "'");
+      SF_CHECK(!s.empty() && s.size() <= 9 && s.find_first_not_of("0123456789") == std::string::npos, path, ": '",
+               m.name, "' must hold a class number, got '", s.substr(0, 40), "'");
       it.label = std::stol(s);
     }
   }
@@ -303,24 +315,28 @@ void WebDataset::add_tar(const std::string& path) {
       if (!it.caption_file && it.json_file) {
         json_column_ = options_.caption_column;
         auto bytes = bytes_of(it.json_file, it.name);
-        json_caption({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path + ":" + it.name + " (its .json)", json_column_);
+        json_caption({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path + ":" + it.name + " (its .json)",
+                     json_column_);
       }
-      SF_CHECK(captioned || !from_json, path, ": '", it.name, "' has no .json to hold caption_column '", options_.caption_column, "'");
+      SF_CHECK(captioned || !from_json, path, ": '", it.name, "' has no .json to hold caption_column '",
+               options_.caption_column, "'");
       has_captions_ = captioned;
     }
-    SF_CHECK(captioned == has_captions_ || (has_captions_ && options_.allow_missing_captions), path, ": '", it.name, "' ", captioned ? "has" : "lacks",
-             " a caption, the samples before it ", captioned ? "lack" : "have", " one; complete them, or pass allow_missing_captions");
+    SF_CHECK(captioned == has_captions_ || (has_captions_ && options_.allow_missing_captions), path, ": '", it.name,
+             "' ", captioned ? "has" : "lacks", " a caption, the samples before it ", captioned ? "lack" : "have",
+             " one; complete them, or pass allow_missing_captions");
     items_.push_back(std::move(it));
   }
 }
 
 // ---- ImageFiles
 
-ImageFiles::ImageFiles(const std::vector<std::string>& paths, const std::vector<std::string>& captions, ImageOptions options)
+ImageFiles::ImageFiles(const std::vector<std::string>& paths, const std::vector<std::string>& captions,
+                       ImageOptions options)
     : ImageDataset(std::move(options)) {
   SF_CHECK(!paths.empty(), "ImageFiles: needs at least one path");
-  SF_CHECK(captions.empty() || captions.size() == paths.size(), "ImageFiles: captions must be none or one for each of ", paths.size(), " paths, got ",
-           captions.size());
+  SF_CHECK(captions.empty() || captions.size() == paths.size(), "ImageFiles: captions must be none or one for each of ",
+           paths.size(), " paths, got ", captions.size());
   SF_CHECK(options_.caption_column.empty(), "ImageFiles: has no columns; pass captions instead of caption_column");
   for (size_t i = 0; i < paths.size(); ++i) {
     Item it;

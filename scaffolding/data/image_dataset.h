@@ -1,5 +1,6 @@
-// Data sets of pictures: folders, WebDataset tars, lists of files. Construction lists the samples and checks captions and
-// columns; pictures are opened when a sample is asked for. One that cannot be decoded is BrokenSample, and remembered.
+// Data sets of pictures: folders, WebDataset tars, lists of files. Construction lists the samples and checks captions
+// and columns; pictures are opened when a sample is asked for. One that cannot be decoded is BrokenSample,
+// and remembered.
 // Thread-safe, as every Dataset.
 #pragma once
 #include <map>
@@ -15,8 +16,8 @@ namespace sf::data {
 
 struct ImageOptions {
   io::ImageReadOptions read{.mode = io::ImageMode::RGB};
-  TransformPtr transform;               // may be null
-  std::string caption_column;           // of metadata.jsonl, metadata.csv or a tar's .json; empty: text, caption or prompt
+  TransformPtr transform;      // may be null
+  std::string caption_column;  // of metadata.jsonl, metadata.csv or a tar's .json; empty: text, caption or prompt
   bool allow_missing_captions = false;  // some pictures of a folder without .txt beside them: an empty caption
 };
 
@@ -30,9 +31,9 @@ class ImageDataset : public Dataset {
   std::string caption(int64_t index) const;
   const std::vector<std::string>& classes() const { return classes_; }  // of the labels; empty where there are none
   int64_t label(int64_t index) const { return item(index).label; }      // -1 where there is none
-  std::string metadata(int64_t index) const;                            // the sample's row as JSON; empty where there is none
-  io::ImageInfo info(int64_t index) const;                              // of the file's header
-  Tensor picture(int64_t index) const;                                  // decoded, not transformed
+  std::string metadata(int64_t index) const;  // the sample's row as JSON; empty where there is none
+  io::ImageInfo info(int64_t index) const;    // of the file's header
+  Tensor picture(int64_t index) const;        // decoded, not transformed
   const ImageOptions& options() const { return options_; }
 
   // What get() found broken so far, each once.
@@ -69,9 +70,10 @@ class ImageDataset : public Dataset {
   mutable std::map<int64_t, Skipped> skipped_;
 };
 
-// A folder and those below it, in the order of their paths. The first of these that is there says what belongs to a picture:
-// metadata.jsonl or metadata.csv in the folder (file_name and a caption column), picture.txt beside picture.png, else the
-// names of the first subfolders are classes and give labels. `n/x.png` is a picture's name.
+// A folder and those below it, in the order of their paths. The first of these that is there says what belongs to a
+// picture:
+// metadata.jsonl or metadata.csv in the folder (file_name and a caption column), picture.txt beside picture.png, else
+// the names of the first subfolders are classes and give labels. `n/x.png` is a picture's name.
 class ImageFolder : public ImageDataset {
  public:
   explicit ImageFolder(const std::string& path, ImageOptions options = {});
@@ -80,8 +82,8 @@ class ImageFolder : public ImageDataset {
   void from_metadata(const std::string& root, const Metadata& m, const std::string& file);
 };
 
-// Tars of samples key.jpg, key.txt, key.json, key.cls (github.com/webdataset), or of pictures and a metadata.jsonl. A path may
-// hold one range in braces (shard-{000..012}.tar) or be a folder of tars.
+// Tars of samples key.jpg, key.txt, key.json, key.cls (github.com/webdataset), or of pictures and a metadata.jsonl. A
+// path may hold one range in braces (shard-{000..012}.tar) or be a folder of tars.
 class WebDataset : public ImageDataset {
  public:
   explicit WebDataset(const std::vector<std::string>& paths, ImageOptions options = {});
@@ -93,7 +95,8 @@ class WebDataset : public ImageDataset {
 // The files named, with a caption each or none at all.
 class ImageFiles : public ImageDataset {
  public:
-  explicit ImageFiles(const std::vector<std::string>& paths, const std::vector<std::string>& captions = {}, ImageOptions options = {});
+  explicit ImageFiles(const std::vector<std::string>& paths, const std::vector<std::string>& captions = {},
+                      ImageOptions options = {});
 };
 
 }  // namespace sf::data

@@ -68,7 +68,9 @@ bool is_utf8(std::string_view s) {
       if ((d & 0xC0) != 0x80) return false;
       point = point << 6 | (d & 0x3F);
     }
-    if ((more == 2 && (point < 0x800 || (point >= 0xD800 && point < 0xE000))) || (more == 3 && (point < 0x10000 || point > 0x10FFFF))) return false;
+    if ((more == 2 && (point < 0x800 || (point >= 0xD800 && point < 0xE000))) ||
+        (more == 3 && (point < 0x10000 || point > 0x10FFFF)))
+      return false;
     i += size_t(more) + 1;
   }
   return true;
@@ -77,7 +79,8 @@ bool is_utf8(std::string_view s) {
 std::string json_caption(std::string_view text, const std::string& name, std::string& key) {
   json row = parsed(text, name);
   key = column_of(key, [&](const char* c) { return row.contains(c); });
-  if (key.empty()) fail(name, ": has none of 'text', 'caption' and 'prompt'; pass caption_column, one of ", list_of(keys_of(row)));
+  if (key.empty())
+    fail(name, ": has none of 'text', 'caption' and 'prompt'; pass caption_column, one of ", list_of(keys_of(row)));
   return string_under(row, key, name);
 }
 
@@ -124,7 +127,8 @@ Metadata read_csv(std::string_view text, const std::string& name, const std::str
           cell += text[at];
         }
         ++at;
-        SF_CHECK(at >= text.size() || text[at] == ',' || text[at] == '\n' || text[at] == '\r', name, " line ", line, ": text behind a closing quote");
+        SF_CHECK(at >= text.size() || text[at] == ',' || text[at] == '\n' || text[at] == '\r', name, " line ", line,
+                 ": text behind a closing quote");
       } else {
         while (at < text.size() && text[at] != ',' && text[at] != '\n' && text[at] != '\r') cell += text[at++];
       }
@@ -142,14 +146,18 @@ Metadata read_csv(std::string_view text, const std::string& name, const std::str
   };
   std::vector<std::string> columns, cells;
   SF_CHECK(next_row(columns), name, ": is empty; its first row must name the columns");
-  auto position = [&](const std::string& c) { return size_t(std::find(columns.begin(), columns.end(), c) - columns.begin()); };
+  auto position = [&](const std::string& c) {
+    return size_t(std::find(columns.begin(), columns.end(), c) - columns.begin());
+  };
   auto has = [&](const std::string& c) { return position(c) < columns.size(); };
   SF_CHECK(has("file_name"), name, ": has no column 'file_name'; there are ", list_of(columns));
   m.caption_column = column_of(caption_column, has);
-  SF_CHECK(m.caption_column.empty() || has(m.caption_column), name, ": has no column '", m.caption_column, "'; there are ", list_of(columns));
+  SF_CHECK(m.caption_column.empty() || has(m.caption_column), name, ": has no column '", m.caption_column,
+           "'; there are ", list_of(columns));
   for (int64_t row_line = line; next_row(cells); row_line = line) {
     if (cells.size() == 1 && cells[0].empty()) continue;
-    SF_CHECK(cells.size() == columns.size(), name, " line ", row_line, ": has ", cells.size(), " cells, the header ", columns.size());
+    SF_CHECK(cells.size() == columns.size(), name, " line ", row_line, ": has ", cells.size(), " cells, the header ",
+             columns.size());
     json row = json::object();
     for (size_t i = 0; i < cells.size(); ++i) row[columns[i]] = cells[i];
     MetadataRow r{cells[position("file_name")], {}, row.dump()};

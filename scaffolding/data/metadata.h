@@ -22,7 +22,8 @@ struct Metadata {
 Metadata read_jsonl(std::string_view text, const std::string& name, const std::string& caption_column);
 Metadata read_csv(std::string_view text, const std::string& name, const std::string& caption_column);
 
-// The string under `key` of the JSON object `text`; `key` empty: as above. ValueError listing the keys where there is none.
+// The string under `key` of the JSON object `text`; `key` empty: as above.
+// ValueError listing the keys where there is none.
 std::string json_caption(std::string_view text, const std::string& name, std::string& key);
 
 bool is_utf8(std::string_view s);

@@ -23,24 +23,31 @@ template <int C> SF_INLINE void column_plain(const uint8_t* in, uint8_t* out, co
   }
 }
 #ifdef __AVX2__
-// Four taps of up to four channels at a time: 16-bit products of pairs of taps (pmaddwd), once with the upper and once with
-// the lower 11 bits of the weights, so that the sum is exact.
+// Four taps of up to four channels at a time: 16-bit products of pairs of taps (pmaddwd), once with the upper and once
+// with the lower 11 bits of the weights, so that the sum is exact.
 struct PairWeights {
   __m256i upper, lower;  // [w0 w1 w0 w1 ...] of 16 bits in the lower lane, [w2 w3 ...] in the upper
 };
 SF_INLINE PairWeights pair_weights(const int32_t* w) {
   const __m256i spread = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
   __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(w));
-  __m128i upper = _mm_packs_epi32(_mm_srai_epi32(four, 11), four), lower = _mm_packs_epi32(_mm_and_si128(four, _mm_set1_epi32(2047)), four);
-  return {_mm256_permutevar8x32_epi32(_mm256_castsi128_si256(upper), spread), _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(lower), spread)};
+  __m128i upper = _mm_packs_epi32(_mm_srai_epi32(four, 11), four),
+          lower = _mm_packs_epi32(_mm_and_si128(four, _mm_set1_epi32(2047)), four);
+  return {_mm256_permutevar8x32_epi32(_mm256_castsi128_si256(upper), spread),
+          _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(lower), spread)};
 }
 // One output pixel; reads 16 bytes from each fourth tap on. `first` are the weights of the first four.
-template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, const PairWeights& first, const int32_t* w, int n) {
+template <int C>
+SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, const PairWeights& first, const int32_t* w, int n) {
   // The lower lane pairs taps 0 and 1, the upper one taps 2 and 3, channel by channel, widened to 16 bits.
-  const __m256i pairs =
-      C == 4 ? _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1, 8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1)
-             : _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, 6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
-  auto taps = [&](int k) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * C))), pairs); };
+  const __m256i pairs = C == 4 ? _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1, 8, -1, 12, -1,
+                                                  9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1)
+                               : _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, 6, -1, 9,
+                                                  -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
+  auto taps = [&](int k) {
+    return _mm256_shuffle_epi8(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * C))), pairs);
+  };
   __m256i x = taps(0), upper = _mm256_madd_epi16(x, first.upper), lower = _mm256_madd_epi16(x, first.lower);
   for (int k = 4; k < n; k += 4) {
     PairWeights more = pair_weights(w + k);
@@ -49,7 +56,8 @@ template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, co
     lower = _mm256_add_epi32(lower, _mm256_madd_epi16(x, more.lower));
   }
   __m256i both = _mm256_add_epi32(_mm256_slli_epi32(upper, 11), lower);
-  __m128i sum = _mm_add_epi32(_mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)), _mm_set1_epi32(1 << (kBits - 1)));
+  __m128i sum = _mm_add_epi32(_mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)),
+                              _mm_set1_epi32(1 << (kBits - 1)));
   sum = _mm_srai_epi32(sum, kBits);
   auto pixel = uint32_t(_mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(sum, sum), sum)));
   __builtin_memcpy(out, &pixel, C);
@@ -57,8 +65,8 @@ template <int C> SF_INLINE void column_pairs(const uint8_t* in, uint8_t* out, co
 #endif
 
 #ifdef __AVX2__
-// Weights without negative ones and with at most 7 fractional bits, as half or a quarter of a size has (eighths, 32nds): sums of 8-bit products are exact
-// in 16 bits.
+// Weights without negative ones and with at most 7 fractional bits, as half or a quarter of a size has (eighths,
+// 32nds): sums of 8-bit products are exact in 16 bits.
 constexpr int kShortBits = 7, kUnused = kBits - kShortBits;
 SF_INLINE bool are_short(const int32_t* w, int n) {
   int32_t bits = 0, sum = 0;
@@ -81,7 +89,9 @@ SF_INLINE Lanes gather(const uint8_t* const* at, int64_t offset) {
 SF_INLINE Lanes shuffle(Lanes v, Lanes by) { return _mm512_shuffle_epi8(v, by); }
 SF_INLINE Lanes pair_sums(Lanes x, Lanes w) { return _mm512_madd_epi16(x, w); }
 SF_INLINE Lanes plus(Lanes x, Lanes y) { return _mm512_add_epi32(x, y); }
-SF_INLINE Lanes joined(Lanes upper, Lanes lower) { return plus(plus(_mm512_slli_epi32(upper, 11), lower), _mm512_set1_epi32(1 << (kBits - 1))); }
+SF_INLINE Lanes joined(Lanes upper, Lanes lower) {
+  return plus(plus(_mm512_slli_epi32(upper, 11), lower), _mm512_set1_epi32(1 << (kBits - 1)));
+}
 // The lanes' pixels, four bytes each.
 SF_INLINE __m128i pixels_of(Lanes sum) {
   sum = _mm512_srai_epi32(sum, kBits);
@@ -95,13 +105,16 @@ SF_INLINE Lanes every_short(int v) { return _mm512_set1_epi16(short(v)); }
 SF_INLINE Lanes load_row(const uint8_t* p) { return _mm512_loadu_si512(p); }
 // Sums of products with kShortBits fractional bits as bytes: those of x, then those of y, in each lane.
 SF_INLINE Lanes rounded_bytes(Lanes x, Lanes y) {
-  auto rounded = [](Lanes v) { return _mm512_srli_epi16(_mm512_add_epi16(v, _mm512_set1_epi16(1 << (kShortBits - 1))), kShortBits); };
+  auto rounded = [](Lanes v) {
+    return _mm512_srli_epi16(_mm512_add_epi16(v, _mm512_set1_epi16(1 << (kShortBits - 1))), kShortBits);
+  };
   return _mm512_packus_epi16(rounded(x), rounded(y));
 }
 // Sums in the lower and the upper half of each lane added; the lanes' pixels, four bytes each.
 SF_INLINE __m128i short_pixels_of(Lanes sum) {
   sum = _mm512_add_epi16(sum, _mm512_bsrli_epi128(sum, 8));
-  return _mm512_castsi512_si128(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), rounded_bytes(sum, sum)));
+  return _mm512_castsi512_si128(_mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), rounded_bytes(sum, sum)));
 }
 #else
 using Lanes = __m256i;
@@ -114,7 +127,9 @@ SF_INLINE Lanes gather(const uint8_t* const* at, int64_t offset) {
 SF_INLINE Lanes shuffle(Lanes v, Lanes by) { return _mm256_shuffle_epi8(v, by); }
 SF_INLINE Lanes pair_sums(Lanes x, Lanes w) { return _mm256_madd_epi16(x, w); }
 SF_INLINE Lanes plus(Lanes x, Lanes y) { return _mm256_add_epi32(x, y); }
-SF_INLINE Lanes joined(Lanes upper, Lanes lower) { return plus(plus(_mm256_slli_epi32(upper, 11), lower), _mm256_set1_epi32(1 << (kBits - 1))); }
+SF_INLINE Lanes joined(Lanes upper, Lanes lower) {
+  return plus(plus(_mm256_slli_epi32(upper, 11), lower), _mm256_set1_epi32(1 << (kBits - 1)));
+}
 SF_INLINE __m128i pixels_of(Lanes sum) {
   sum = _mm256_srai_epi32(sum, kBits);
   __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
@@ -127,17 +142,21 @@ SF_INLINE Lanes high_bytes(Lanes x, Lanes y) { return _mm256_unpackhi_epi8(x, y)
 SF_INLINE Lanes every_short(int v) { return _mm256_set1_epi16(short(v)); }
 SF_INLINE Lanes load_row(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 SF_INLINE Lanes rounded_bytes(Lanes x, Lanes y) {
-  auto rounded = [](Lanes v) { return _mm256_srli_epi16(_mm256_add_epi16(v, _mm256_set1_epi16(1 << (kShortBits - 1))), kShortBits); };
+  auto rounded = [](Lanes v) {
+    return _mm256_srli_epi16(_mm256_add_epi16(v, _mm256_set1_epi16(1 << (kShortBits - 1))), kShortBits);
+  };
   return _mm256_packus_epi16(rounded(x), rounded(y));
 }
 SF_INLINE __m128i short_pixels_of(Lanes sum) {
   sum = _mm256_add_epi16(sum, _mm256_bsrli_epi128(sum, 8));
-  return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(rounded_bytes(sum, sum), _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0)));
+  return _mm256_castsi256_si128(
+      _mm256_permutevar8x32_epi32(rounded_bytes(sum, sum), _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0)));
 }
 #endif
 
 // The loop of columns_together for short weights: one product of all four taps of a group.
-template <int C> SF_INLINE void short_columns(const ResizePass& a, int64_t x, const uint8_t* const* at, int groups, int64_t rows) {
+template <int C>
+SF_INLINE void short_columns(const ResizePass& a, int64_t x, const uint8_t* const* at, int groups, int64_t rows) {
   constexpr int kGroups = 4;
   alignas(64) int16_t table[kGroups][kLanes][8];
   for (int g = 0; g < groups; ++g)
@@ -148,21 +167,23 @@ template <int C> SF_INLINE void short_columns(const ResizePass& a, int64_t x, co
     __builtin_memcpy(&v, table[g], sizeof v);
     return v;
   };
-  const Lanes pairs =
-      every(C == 4 ? _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15) : _mm_setr_epi8(0, 3, 1, 4, 2, 5, -1, -1, 6, 9, 7, 10, 8, 11, -1, -1));
-  const __m128i together =
-      C == 4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) : _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+  const Lanes pairs = every(C == 4 ? _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15)
+                                   : _mm_setr_epi8(0, 3, 1, 4, 2, 5, -1, -1, 6, 9, 7, 10, 8, 11, -1, -1));
+  const __m128i together = C == 4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+                                  : _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
   const Lanes first = weights(0);
   uint8_t* out = a.out + x * C;
   for (int64_t y = 0; y < rows; ++y, out += a.out_size * C) {
     Lanes sum = short_sums(shuffle(gather(at, y * a.in_size * C), pairs), first);
-    for (int g = 1; g < groups; ++g) sum = plus_short(sum, short_sums(shuffle(gather(at, y * a.in_size * C + g * 4 * C), pairs), weights(g)));
+    for (int g = 1; g < groups; ++g)
+      sum = plus_short(sum, short_sums(shuffle(gather(at, y * a.in_size * C + g * 4 * C), pairs), weights(g)));
     __m128i pixels = _mm_shuffle_epi8(short_pixels_of(sum), together);
     __builtin_memcpy(out, &pixels, kLanes * C);
   }
 }
 
-// Output pixels x to x + kLanes - 1 of all rows but those, at the end, where a vector would reach behind the picture; says how many rows those are not.
+// Output pixels x to x + kLanes - 1 of all rows but those, at the end, where a vector would reach behind the picture;
+// says how many rows those are not.
 template <int C> SF_INLINE int64_t columns_together(const ResizePass& a, int64_t x) {
   constexpr int kGroups = 4;  // of four taps
   int64_t row = a.in_size * C, furthest = 0;
@@ -200,13 +221,14 @@ template <int C> SF_INLINE int64_t columns_together(const ResizePass& a, int64_t
                                    : _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
   const Lanes second = every(C == 4 ? _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1)
                                     : _mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
-  const __m128i together =
-      C == 4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) : _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+  const __m128i together = C == 4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+                                  : _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
   const Lanes upper01 = weights(0, 0), upper23 = weights(0, 1), lower01 = weights(0, 2), lower23 = weights(0, 3);
   uint8_t* out = a.out + x * C;
   for (int64_t y = 0; y < rows; ++y, out += a.out_size * C) {
     Lanes v = gather(at, y * row), taps01 = shuffle(v, first), taps23 = shuffle(v, second);
-    Lanes upper = plus(pair_sums(taps01, upper01), pair_sums(taps23, upper23)), lower = plus(pair_sums(taps01, lower01), pair_sums(taps23, lower23));
+    Lanes upper = plus(pair_sums(taps01, upper01), pair_sums(taps23, upper23)),
+          lower = plus(pair_sums(taps01, lower01), pair_sums(taps23, lower23));
     for (int g = 1; g < groups; ++g) {
       v = gather(at, y * row + g * 4 * C), taps01 = shuffle(v, first), taps23 = shuffle(v, second);
       upper = plus(upper, plus(pair_sums(taps01, weights(g, 0)), pair_sums(taps23, weights(g, 1))));
@@ -231,7 +253,8 @@ template <int C> static void column(const ResizePass& a, int64_t x, int64_t y) {
   // Vectors read up to 16 bytes behind the last tap, which the picture must have.
   const uint8_t* last = a.in + a.rows * a.in_size * C - ((n + 3) / 4 * 4 * C + 16);
   if (C >= 3)
-    for (; y < a.rows && in <= last; ++y, in += a.in_size * C, out += a.out_size * C) column_pairs<kWide>(in, out, first, w, n);
+    for (; y < a.rows && in <= last; ++y, in += a.in_size * C, out += a.out_size * C)
+      column_pairs<kWide>(in, out, first, w, n);
 #endif
   for (; y < a.rows; ++y, in += a.in_size * C, out += a.out_size * C) column_plain<C>(in, out, w, n);
 }
@@ -253,17 +276,20 @@ SF_INLINE void row_pairs(const uint8_t* in, int64_t row, uint8_t* out, const int
   __m256i upper[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()}, lower[2] = {upper[0], upper[0]};
   for (int k = 0; k < n; k += 2) {
     __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k * row));
-    __m128i second = k + 1 < n ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + (k + 1) * row)) : first;  // its weight is zero
+    // its weight is zero
+    __m128i second = k + 1 < n ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + (k + 1) * row)) : first;
     __m256i hi = _mm256_set1_epi32(((w[k] >> 11) & 0xFFFF) | (w[k + 1] >> 11) << 16);
     __m256i lo = _mm256_set1_epi32((w[k] & 2047) | (w[k + 1] & 2047) << 16);
-    __m256i x[2] = {_mm256_cvtepu8_epi16(_mm_unpacklo_epi8(first, second)), _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(first, second))};
+    __m256i x[2] = {_mm256_cvtepu8_epi16(_mm_unpacklo_epi8(first, second)),
+                    _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(first, second))};
     for (int h = 0; h < 2; ++h) {
       upper[h] = _mm256_add_epi32(upper[h], _mm256_madd_epi16(x[h], hi));
       lower[h] = _mm256_add_epi32(lower[h], _mm256_madd_epi16(x[h], lo));
     }
   }
   for (int h = 0; h < 2; ++h) {
-    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(upper[h], 11), lower[h]), _mm256_set1_epi32(1 << (kBits - 1)));
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(upper[h], 11), lower[h]),
+                                   _mm256_set1_epi32(1 << (kBits - 1)));
     sum = _mm256_srai_epi32(sum, kBits);
     __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(out + 8 * h), _mm_packus_epi16(words, words));
@@ -276,7 +302,8 @@ SF_INLINE void row_pairs(const uint8_t* in, int64_t row, uint8_t* out, const int
 SF_INLINE void short_row(const uint8_t* in, int64_t row, uint8_t* out, const int32_t* w, int n) {
   Lanes low = every_short(0), high = low;
   for (int k = 0; k < n; k += 2) {
-    Lanes first = load_row(in + k * row), second = k + 1 < n ? load_row(in + (k + 1) * row) : first, pair = every_short(short_pair(w + k));
+    Lanes first = load_row(in + k * row), second = k + 1 < n ? load_row(in + (k + 1) * row) : first,
+          pair = every_short(short_pair(w + k));
     low = plus_short(low, short_sums(low_bytes(first, second), pair));
     high = plus_short(high, short_sums(high_bytes(first, second), pair));
   }
@@ -339,11 +366,13 @@ template <int C> static void composite_of(const CompositePixels& a) {
   if constexpr (C == 4) {  // four pixels at a time; 16 bytes are written for 12
     const __m128i alphas = _mm_setr_epi8(3, 3, 3, 3, 7, 7, 7, 7, 11, 11, 11, 11, 15, 15, 15, 15);
     const __m128i colours = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-    const __m256i under = _mm256_set1_epi64x(int64_t(a.colour[0]) | int64_t(a.colour[1]) << 16 | int64_t(a.colour[2]) << 32);
+    const __m256i under =
+        _mm256_set1_epi64x(int64_t(a.colour[0]) | int64_t(a.colour[1]) << 16 | int64_t(a.colour[2]) << 32);
     for (; i + 6 <= a.pixels; i += 4) {
       __m128i in = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a.in + i * 4));
       __m256i x = _mm256_cvtepu8_epi16(in), alpha = _mm256_cvtepu8_epi16(_mm_shuffle_epi8(in, alphas));
-      __m256i v = _mm256_add_epi16(_mm256_mullo_epi16(x, alpha), _mm256_mullo_epi16(under, _mm256_sub_epi16(_mm256_set1_epi16(255), alpha)));
+      __m256i v = _mm256_add_epi16(_mm256_mullo_epi16(x, alpha),
+                                   _mm256_mullo_epi16(under, _mm256_sub_epi16(_mm256_set1_epi16(255), alpha)));
       v = _mm256_add_epi16(v, _mm256_set1_epi16(128));
       v = _mm256_srli_epi16(_mm256_add_epi16(v, _mm256_srli_epi16(v, 8)), 8);
       __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));

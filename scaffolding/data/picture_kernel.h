@@ -5,9 +5,10 @@
 
 namespace sf::data {
 
-// One direction of a resize: out[o] = clip((sum over k of in[first[o] + k] * weight[o, k] + 2^21) >> 22), Pillow's integers.
-// Along columns: in [rows, in_size, C], out [rows, out_size, C]. Along rows: in [in_size, rows * C], out [out_size, rows * C]
-// (the name `rows` then counts pixels of a row).
+// One direction of a resize: out[o] = clip((sum over k of in[first[o] + k] * weight[o, k] + 2^21) >> 22),
+// Pillow's integers.
+// Along columns: in [rows, in_size, C], out [rows, out_size, C]. Along rows: in [in_size, rows * C], out [out_size,
+// rows * C] (the name `rows` then counts pixels of a row).
 struct ResizePass {
   const uint8_t* in;
   uint8_t* out;

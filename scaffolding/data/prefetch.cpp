@@ -22,7 +22,10 @@ struct Prefetcher::Slot {
 
 namespace {
 
-int64_t bytes_of(const Sample& s) { return int64_t(s.image ? s.image.nbytes() : 0) + int64_t(s.target ? s.target.nbytes() : 0) + int64_t(s.caption.size()); }
+int64_t bytes_of(const Sample& s) {
+  return int64_t(s.image ? s.image.nbytes() : 0) + int64_t(s.target ? s.target.nbytes() : 0) +
+         int64_t(s.caption.size());
+}
 
 // The current exception with the sample's name in front; of the same type for the library's own.
 std::exception_ptr named(const std::string& name) {
@@ -51,7 +54,8 @@ std::exception_ptr named(const std::string& name) {
 Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, const PrefetchOptions& options)
     : dataset_(std::move(dataset)), options_(options), position_(options.first_position) {
   SF_CHECK(dataset_, "DataLoader: needs a dataset");
-  SF_CHECK(options.num_workers >= 0 && options.num_workers <= 1024, "DataLoader: num_workers must be 0 to 1024, got ", options.num_workers);
+  SF_CHECK(options.num_workers >= 0 && options.num_workers <= 1024, "DataLoader: num_workers must be 0 to 1024, got ",
+           options.num_workers);
   if (options_.max_bytes <= 0) options_.max_bytes = env::integer("SF_PREFETCH_MB") << 20;
   try {
     for (int64_t i = 0; i < options.num_workers; ++i) workers_.emplace_back([this] { work(); });
@@ -131,7 +135,8 @@ void Prefetcher::finish(Slot& slot) {
       std::vector<Sample> good;
       std::vector<Skipped> skipped;
       for (size_t i = 0; i < slot.indices.size(); ++i)
-        if (slot.is_broken[i]) skipped.push_back({slot.indices[i], dataset_->sample_name(slot.indices[i]), slot.reasons[i]});
+        if (slot.is_broken[i])
+          skipped.push_back({slot.indices[i], dataset_->sample_name(slot.indices[i]), slot.reasons[i]});
         else good.push_back(std::move(slot.samples[i]));
       if (options_.collate) slot.batch = collate(std::move(good));
       else {
@@ -200,7 +205,8 @@ Batch Prefetcher::take() {
 }
 
 void Prefetcher::check_any_whole() const {
-  SF_CHECK_AS(RuntimeError, delivered_ > 0 || first_skipped_.empty(), "DataLoader: every sample is broken; the first: ", first_skipped_);
+  SF_CHECK_AS(RuntimeError, delivered_ > 0 || first_skipped_.empty(),
+              "DataLoader: every sample is broken; the first: ", first_skipped_);
 }
 
 }  // namespace sf::data

@@ -1,6 +1,7 @@
 // Prefetcher: batches of a Dataset made by worker threads, handed out in the order in which they were asked for.
-// The owner submits and takes from one thread; workers touch the dataset only. Samples are decoded one by one, so that many
-// workers serve one batch. What is ready but not wanted next is bounded by `max_bytes`. The destructor stops and joins.
+// The owner submits and takes from one thread; workers touch the dataset only. Samples are decoded one by one, so that
+// many workers serve one batch. What is ready but not wanted next is bounded by `max_bytes`.
+// The destructor stops and joins.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -30,8 +31,8 @@ class Prefetcher {
   int64_t pending() const { return int64_t(slots_.size()); }  // submitted, not yet taken
   // True when take() will not wait; waits at most that long. With pending() == 0 it is a RuntimeError.
   bool ready_within(double seconds);
-  // The oldest pending batch. Throws what a sample of it threw, with the sample's name before it; broken samples are left out
-  // and listed.
+  // The oldest pending batch. Throws what a sample of it threw, with the sample's name before it; broken samples are
+  // left out and listed.
   Batch take();
   // RuntimeError when everything that was taken was broken. To be asked at the end of an epoch.
   void check_any_whole() const;

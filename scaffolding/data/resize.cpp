@@ -17,7 +17,8 @@ Filter filter(std::string_view name) {
   static constexpr std::string_view names[] = {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"};
   for (int i = 0; i < 6; ++i)
     if (names[i] == name) return Filter(i);
-  fail("resize: interpolation must be 'nearest', 'box', 'bilinear', 'hamming', 'bicubic' or 'lanczos', got '", name, "'");
+  fail("resize: interpolation must be 'nearest', 'box', 'bilinear', 'hamming', 'bicubic' or 'lanczos', got '", name,
+       "'");
 }
 
 namespace {
@@ -30,7 +31,9 @@ double value(Filter f, double x) {
   switch (f) {
     case Filter::Box: return x > -0.5 && x <= 0.5 ? 1 : 0;
     case Filter::Bilinear: return std::max(0.0, 1 - std::abs(x));
-    case Filter::Hamming: x = std::abs(x); return x == 0 ? 1 : x >= 1 ? 0 : sinc(x) * (0.54 + 0.46 * std::cos(x * M_PI));
+    case Filter::Hamming:
+      x = std::abs(x);
+      return x == 0 ? 1 : x >= 1 ? 0 : sinc(x) * (0.54 + 0.46 * std::cos(x * M_PI));
     case Filter::Bicubic: {  // Keys' a = -0.5
       x = std::abs(x);
       return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
@@ -54,7 +57,8 @@ Weights weights_of(Filter f, int64_t in_size, int64_t out_size) {
   std::vector<double> k(size_t(w.taps));
   for (int64_t o = 0; o < out_size; ++o) {
     double centre = (double(o) + 0.5) * scale, sum = 0;
-    int64_t first = std::max<int64_t>(int64_t(centre - support + 0.5), 0), n = std::min<int64_t>(int64_t(centre + support + 0.5), in_size) - first;
+    int64_t first = std::max<int64_t>(int64_t(centre - support + 0.5), 0),
+            n = std::min<int64_t>(int64_t(centre + support + 0.5), in_size) - first;
     for (int64_t i = 0; i < n; ++i) sum += k[size_t(i)] = value(f, (double(i + first) - centre + 0.5) / widen);
     for (int64_t i = 0; i < n; ++i) {
       double v = (sum != 0 ? k[size_t(i)] / sum : k[size_t(i)]) * (1 << 22);
@@ -88,7 +92,8 @@ Tensor resized(Tensor x, int64_t height, int64_t width, Filter f) {
     if (in_size == out_size) return;
     const Weights& w = kept_weights(f, in_size, out_size);
     Tensor y = empty(shape, kUInt8);
-    ResizePass p{x.data<uint8_t>(), y.data<uint8_t>(), rows, in_size, out_size, int(C), along_rows, w.first.data(), w.count.data(), w.weight.data(), w.taps};
+    ResizePass p{x.data<uint8_t>(), y.data<uint8_t>(), rows,           in_size,         out_size, int(C),
+                 along_rows,        w.first.data(),    w.count.data(), w.weight.data(), w.taps};
     picture_resize.find(Device::CPU, p)(p);
     x = y;
   };
@@ -104,7 +109,8 @@ Tensor nearest(const Tensor& x, int64_t height, int64_t width) {
   uint8_t* to = y.data<uint8_t>();
   for (int64_t i = 0; i < height; ++i) {
     const uint8_t* row = x.data<uint8_t>() + std::min(H - 1, int64_t((double(i) + 0.5) * step_y)) * W * C;
-    for (int64_t j = 0; j < width; ++j, to += C) std::copy_n(row + std::min(W - 1, int64_t((double(j) + 0.5) * step_x)) * C, C, to);
+    for (int64_t j = 0; j < width; ++j, to += C)
+      std::copy_n(row + std::min(W - 1, int64_t((double(j) + 0.5) * step_x)) * C, C, to);
   }
   return y;
 }
@@ -138,11 +144,12 @@ void unpremultiply(const Tensor& x) {
 
 Tensor resize(const Tensor& image, int64_t height, int64_t width, Filter f) {
   check_defined("resize", "image", image);
-  SF_CHECK_AS(TypeError, image.dtype() == kUInt8 && image.device().is_cpu(), "resize: image must be uint8 on the CPU, got ", image.dtype(), " on ",
-              image.device());
-  SF_CHECK(image.ndim() == 3 && image.size(0) >= 1 && image.size(0) <= 4 && image.numel() > 0, "resize: image must be [C, H, W] with C = 1 to 4, got ",
-           image.shape());
-  SF_CHECK(height > 0 && width > 0 && height < (1 << 24) && width < (1 << 24), "resize: size must be positive and below 2^24, got ", height, " x ", width);
+  SF_CHECK_AS(TypeError, image.dtype() == kUInt8 && image.device().is_cpu(),
+              "resize: image must be uint8 on the CPU, got ", image.dtype(), " on ", image.device());
+  SF_CHECK(image.ndim() == 3 && image.size(0) >= 1 && image.size(0) <= 4 && image.numel() > 0,
+           "resize: image must be [C, H, W] with C = 1 to 4, got ", image.shape());
+  SF_CHECK(height > 0 && width > 0 && height < (1 << 24) && width < (1 << 24),
+           "resize: size must be positive and below 2^24, got ", height, " x ", width);
   Tensor x = image.permute({1, 2, 0}).contiguous();
   if (x.size(0) != height || x.size(1) != width) {
     bool alpha = x.size(2) % 2 == 0;

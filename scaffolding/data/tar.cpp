@@ -20,8 +20,8 @@ constexpr uint64_t kMemberBytes = uint64_t(1) << 31;  // what read() takes into 
 
 // POSIX.1-1988 ustar; GNU tar's base-256 numbers.
 struct Header {
-  char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, linkname[100], magic[6], version[2], uname[32], gname[32], devmajor[8],
-      devminor[8], prefix[155], padding[12];
+  char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, linkname[100], magic[6], version[2],
+      uname[32], gname[32], devmajor[8], devminor[8], prefix[155], padding[12];
 };
 static_assert(sizeof(Header) == kBlock);
 
@@ -124,25 +124,31 @@ void TarFile::list() {
     SF_CHECK(size_ - at >= kBlock, path_, ": is a tar archive that ends inside a header, at byte ", at);
     Header h;
     read_at(at, &h, kBlock);
-    if (h.name[0] == 0 && std::string_view(reinterpret_cast<char*>(&h), kBlock).find_first_not_of('\0') == std::string_view::npos) return;
+    if (h.name[0] == 0 &&
+        std::string_view(reinterpret_cast<char*>(&h), kBlock).find_first_not_of('\0') == std::string_view::npos)
+      return;
     SF_CHECK(checksum_fits(h), path_,
-             at == 0 ? ": is no tar archive (compressed archives must be unpacked first)" : ": is a damaged tar archive: wrong checksum of the header at byte ",
+             at == 0 ? ": is no tar archive (compressed archives must be unpacked first)"
+                     : ": is a damaged tar archive: wrong checksum of the header at byte ",
              at == 0 ? std::string() : std::to_string(at));
     uint64_t bytes;
     SF_CHECK(number(h.size, bytes), path_, ": is a damaged tar archive: a size that is no number at byte ", at);
     bool header_of_next = h.type == 'x' || h.type == 'L';
     if (has_pax_size && !header_of_next) bytes = pax_size;
     at += kBlock;
-    SF_CHECK(bytes <= size_ - at, path_, ": is a tar archive cut short: '", field(h.name), "' has ", bytes, " bytes, ", size_ - at, " are left");
+    SF_CHECK(bytes <= size_ - at, path_, ": is a tar archive cut short: '", field(h.name), "' has ", bytes, " bytes, ",
+             size_ - at, " are left");
     if (header_of_next || h.type == 'g' || h.type == 'K') {
-      SF_CHECK(bytes <= kNameBytes, path_, ": is a damaged tar archive: an extended header of ", bytes, " bytes at byte ", at);
+      SF_CHECK(bytes <= kNameBytes, path_, ": is a damaged tar archive: an extended header of ", bytes,
+               " bytes at byte ", at);
       std::string text(bytes, '\0');
       read_at(at, text.data(), bytes);
       if (h.type == 'L') {
         long_name = text.substr(0, text.find('\0'));
         has_long_name = true;
       } else if (h.type == 'x') {
-        SF_CHECK(pax_records(text, pax_path, has_pax_path, pax_size, has_pax_size), path_, ": is a damaged tar archive: a pax header at byte ", at);
+        SF_CHECK(pax_records(text, pax_path, has_pax_path, pax_size, has_pax_size), path_,
+                 ": is a damaged tar archive: a pax header at byte ", at);
       }
     } else {
       SF_CHECK(h.type != 'S', path_, ": has a sparse file, which is not read: '", field(h.name), "'");

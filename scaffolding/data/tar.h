@@ -1,6 +1,6 @@
 // tar archives (ustar, pax and GNU long names), read in place: a list of the files in it, and their bytes on demand.
-// Owns the open file; const use is thread-safe. An archive that is damaged or cut short is a ValueError with its name, before
-// memory of a size that it names is taken.
+// Owns the open file; const use is thread-safe. An archive that is damaged or cut short is a ValueError with its name,
+// before memory of a size that it names is taken.
 #pragma once
 #include <cstdint>
 #include <string>

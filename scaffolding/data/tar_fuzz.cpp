@@ -16,7 +16,8 @@ SF_FUZZ_TARGET(tar) {
       unlink(path);
     }
   } file{mkstemp(path), path};
-  SF_CHECK_AS(RuntimeError, file.fd >= 0 && write(file.fd, data, size) == ssize_t(size), "tar_fuzz: cannot write to /tmp");
+  SF_CHECK_AS(RuntimeError, file.fd >= 0 && write(file.fd, data, size) == ssize_t(size),
+              "tar_fuzz: cannot write to /tmp");
   sf::data::TarFile tar(path);
   for (auto& m : tar.members()) tar.read(m);
 }

@@ -7,7 +7,8 @@
 namespace sf::data {
 
 // One entry of a ustar archive.
-inline std::string tar_entry(const std::string& name, const std::string& content, char type = '0', const std::string& prefix = "") {
+inline std::string tar_entry(const std::string& name, const std::string& content, char type = '0',
+                             const std::string& prefix = "") {
   std::string h(512, '\0');
   std::memcpy(h.data(), name.data(), std::min<size_t>(name.size(), 100));
   std::snprintf(h.data() + 124, 12, "%011o", unsigned(content.size()));

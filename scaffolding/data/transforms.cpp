@@ -10,7 +10,8 @@
 namespace sf::data {
 
 AspectBuckets::AspectBuckets(int64_t area, int64_t multiple_of, double max_aspect) {
-  SF_CHECK(multiple_of > 0 && area >= multiple_of * multiple_of, "AspectBuckets: area must hold a square of multiple_of=", multiple_of, ", got ", area);
+  SF_CHECK(multiple_of > 0 && area >= multiple_of * multiple_of,
+           "AspectBuckets: area must hold a square of multiple_of=", multiple_of, ", got ", area);
   SF_CHECK(max_aspect >= 1 && max_aspect <= 64, "AspectBuckets: max_aspect must be 1 to 64, got ", max_aspect);
   SF_CHECK(area <= int64_t(1) << 30, "AspectBuckets: area must be at most 2^30 pixels, got ", area);
   for (int64_t w = multiple_of; w * multiple_of <= area; w += multiple_of) {
@@ -20,13 +21,18 @@ AspectBuckets::AspectBuckets(int64_t area, int64_t multiple_of, double max_aspec
     if (!sizes_.empty() && sizes_.back().height == h) sizes_.back().width = w;
     else sizes_.push_back({h, w});
   }
-  SF_CHECK(!sizes_.empty(), "AspectBuckets: no size fits area=", area, ", multiple_of=", multiple_of, ", max_aspect=", max_aspect);
+  SF_CHECK(!sizes_.empty(), "AspectBuckets: no size fits area=", area, ", multiple_of=", multiple_of,
+           ", max_aspect=", max_aspect);
 }
 
 size_t AspectBuckets::nearest(int64_t height, int64_t width) const {
   SF_CHECK(height > 0 && width > 0, "AspectBuckets: a picture has a positive size, got ", height, " x ", width);
-  auto distance = [&](const Size& s) { return std::abs(std::log(double(s.width) / double(s.height)) - std::log(double(width) / double(height))); };
-  return size_t(std::min_element(sizes_.begin(), sizes_.end(), [&](auto& a, auto& b) { return distance(a) < distance(b); }) - sizes_.begin());
+  auto distance = [&](const Size& s) {
+    return std::abs(std::log(double(s.width) / double(s.height)) - std::log(double(width) / double(height)));
+  };
+  return size_t(
+      std::min_element(sizes_.begin(), sizes_.end(), [&](auto& a, auto& b) { return distance(a) < distance(b); }) -
+      sizes_.begin());
 }
 
 namespace transforms {
@@ -49,18 +55,25 @@ std::string text(const Shape& v) {
 }
 
 void check_image(const char* op, const Tensor& x) {
-  SF_CHECK(x && x.ndim() == 3 && x.numel() > 0, op, ": image must be [C, H, W] and not empty, got ", x ? x.shape() : Shape{});
+  SF_CHECK(x && x.ndim() == 3 && x.numel() > 0, op, ": image must be [C, H, W] and not empty, got ",
+           x ? x.shape() : Shape{});
 }
 Shape square(const char* op, const Shape& size) {
-  SF_CHECK((size.size() == 1 || size.size() == 2) && size[0] > 0 && size[size.size() - 1] > 0, op, ": size must be one or two positive numbers, got ", size);
+  SF_CHECK((size.size() == 1 || size.size() == 2) && size[0] > 0 && size[size.size() - 1] > 0, op,
+           ": size must be one or two positive numbers, got ", size);
   return {size[0], size[size.size() - 1]};
 }
-Tensor cropped(const Tensor& x, int64_t top, int64_t left, const Shape& size) { return x.narrow(1, top, size[0]).narrow(2, left, size[1]); }
+Tensor cropped(const Tensor& x, int64_t top, int64_t left, const Shape& size) {
+  return x.narrow(1, top, size[0]).narrow(2, left, size[1]);
+}
 
 Tensor resized(const Tensor& x, int64_t height, int64_t width, Filter f) {
   if (x.dtype() == kUInt8) return data::resize(x, height, width, f);
-  SF_CHECK(f == Filter::Bilinear || f == Filter::Bicubic, "Resize: a float image is resized by 'bilinear' or 'bicubic'; others need uint8");
-  return interpolate(x.unsqueeze(0), Shape{height, width}, {}, f == Filter::Bilinear ? "bilinear" : "bicubic", false, {}, true).squeeze(0);
+  SF_CHECK(f == Filter::Bilinear || f == Filter::Bicubic,
+           "Resize: a float image is resized by 'bilinear' or 'bicubic'; others need uint8");
+  return interpolate(x.unsqueeze(0), Shape{height, width}, {}, f == Filter::Bilinear ? "bilinear" : "bicubic", false,
+                     {}, true)
+      .squeeze(0);
 }
 
 Tensor padded(const Tensor& x, int64_t left, int64_t top, int64_t right, int64_t bottom, double fill) {
@@ -95,7 +108,9 @@ struct Resize final : Transform {
     int64_t longer = int64_t(double(n) * double(std::max(H, W)) / double(std::min(H, W)));
     return H <= W ? resized(x, n, longer, f) : resized(x, longer, n, f);
   }
-  std::string str() const override { return "Resize(" + (size.size() == 1 ? std::to_string(size[0]) : text(size)) + ")"; }
+  std::string str() const override {
+    return "Resize(" + (size.size() == 1 ? std::to_string(size[0]) : text(size)) + ")";
+  }
 };
 
 struct Crop final : Transform {
@@ -108,12 +123,14 @@ struct Crop final : Transform {
     check_image(op, image);
     Tensor x = padding ? padded(image, padding, padding, padding, padding, fill) : image;
     int64_t H = x.size(1), W = x.size(2);
-    SF_CHECK(H >= size[0] && W >= size[1], op, ": the image must be at least ", size[0], " x ", size[1], ", got ", H, " x ", W, "; put a Resize before it");
+    SF_CHECK(H >= size[0] && W >= size[1], op, ": the image must be at least ", size[0], " x ", size[1], ", got ", H,
+             " x ", W, "; put a Resize before it");
     if (random) {
       int64_t top = r.below(H - size[0] + 1), left = r.below(W - size[1] + 1);
       return cropped(x, top, left, size);
     }
-    return cropped(x, int64_t(std::nearbyint(double(H - size[0]) / 2)), int64_t(std::nearbyint(double(W - size[1]) / 2)), size);
+    return cropped(x, int64_t(std::nearbyint(double(H - size[0]) / 2)),
+                   int64_t(std::nearbyint(double(W - size[1]) / 2)), size);
   }
   std::string str() const override { return (random ? "RandomCrop(" : "CenterCrop(") + text(size) + ")"; }
 };
@@ -162,7 +179,9 @@ struct Flip final : Transform {
     }
     return to.permute({2, 0, 1});
   }
-  std::string str() const override { return std::string(horizontal ? "RandomHorizontalFlip(" : "RandomVerticalFlip(") + text(p) + ")"; }
+  std::string str() const override {
+    return std::string(horizontal ? "RandomHorizontalFlip(" : "RandomVerticalFlip(") + text(p) + ")";
+  }
 };
 
 struct Pad final : Transform {
@@ -199,16 +218,20 @@ struct ToFloat final : Transform {
     return y;
   }
   static void check_channels(const Floats& mean, int64_t C) {
-    SF_CHECK(mean.size() == 1 || int64_t(mean.size()) == C, "Normalize: mean and std have ", mean.size(), " channels, the image ", C);
+    SF_CHECK(mean.size() == 1 || int64_t(mean.size()) == C, "Normalize: mean and std have ", mean.size(),
+             " channels, the image ", C);
   }
-  std::string str() const override { return normalizes ? "ToFloat(), Normalize(" + text(mean) + ", " + text(std) + ")" : "ToFloat()"; }
+  std::string str() const override {
+    return normalizes ? "ToFloat(), Normalize(" + text(mean) + ", " + text(std) + ")" : "ToFloat()";
+  }
 };
 
 struct Normalize final : Transform {
   Floats mean, std;
   Tensor operator()(const Tensor& x, SampleRandom&) const override {
     check_image("Normalize", x);
-    SF_CHECK_AS(TypeError, x.is_floating_point(), "Normalize: image must be a float tensor (put ToFloat before it), got ", x.dtype());
+    SF_CHECK_AS(TypeError, x.is_floating_point(),
+                "Normalize: image must be a float tensor (put ToFloat before it), got ", x.dtype());
     int64_t C = x.size(0);
     ToFloat::check_channels(mean, C);
     Tensor m = empty({C, 1, 1}, kFloat64), s = empty({C, 1, 1}, kFloat64);
@@ -225,8 +248,9 @@ struct Composite final : Transform {
   std::optional<Colour> colour;
   Tensor operator()(const Tensor& image, SampleRandom& r) const override {
     check_image("Composite", image);
-    SF_CHECK(image.dtype() == kUInt8 && (image.size(0) == 2 || image.size(0) == 4), "Composite: image must be uint8 with alpha (2 or 4 channels), got ",
-             image.dtype(), " with ", image.size(0), "; read it with mode 'RGBA'");
+    SF_CHECK(image.dtype() == kUInt8 && (image.size(0) == 2 || image.size(0) == 4),
+             "Composite: image must be uint8 with alpha (2 or 4 channels), got ", image.dtype(), " with ",
+             image.size(0), "; read it with mode 'RGBA'");
     Tensor x = image.permute({1, 2, 0}).contiguous();
     int64_t C = x.size(2);
     Tensor y = empty({x.size(0), x.size(1), C - 1}, kUInt8);
@@ -251,9 +275,11 @@ struct ToBucket final : Transform {
     int64_t H = x.size(1), W = x.size(2);
     auto size = buckets.sizes()[buckets.nearest(H, W)];
     double scale = std::max(double(size.height) / double(H), double(size.width) / double(W));
-    int64_t h = std::max(size.height, int64_t(std::llround(double(H) * scale))), w = std::max(size.width, int64_t(std::llround(double(W) * scale)));
+    int64_t h = std::max(size.height, int64_t(std::llround(double(H) * scale))),
+            w = std::max(size.width, int64_t(std::llround(double(W) * scale)));
     Tensor y = resized(x, h, w, f);
-    int64_t top = random ? r.below(h - size.height + 1) : (h - size.height) / 2, left = random ? r.below(w - size.width + 1) : (w - size.width) / 2;
+    int64_t top = random ? r.below(h - size.height + 1) : (h - size.height) / 2,
+            left = random ? r.below(w - size.width + 1) : (w - size.width) / 2;
     return cropped(y, top, left, {size.height, size.width});
   }
   std::string str() const override { return "ToBucket(" + std::to_string(buckets.sizes().size()) + " sizes)"; }
@@ -267,7 +293,8 @@ TransformPtr compose(std::vector<TransformPtr> parts) {
   auto c = std::make_shared<Compose>();
   for (auto& p : parts) {
     SF_CHECK_AS(TypeError, p, "Compose: a part is missing");
-    if (auto* nested = dynamic_cast<const Compose*>(p.get())) c->parts.insert(c->parts.end(), nested->parts.begin(), nested->parts.end());
+    if (auto* nested = dynamic_cast<const Compose*>(p.get()))
+      c->parts.insert(c->parts.end(), nested->parts.begin(), nested->parts.end());
     else c->parts.push_back(p);
   }
   for (size_t i = 0; i + 1 < c->parts.size(); ++i) {
@@ -306,8 +333,10 @@ TransformPtr random_crop(const Shape& size, int64_t padding, double fill) {
   t->fill = fill;
   return t;
 }
-TransformPtr random_resized_crop(const Shape& size, std::array<double, 2> scale, std::array<double, 2> ratio, Filter filter) {
-  SF_CHECK(scale[0] > 0 && scale[0] <= scale[1] && ratio[0] > 0 && ratio[0] <= ratio[1], "RandomResizedCrop: scale and ratio must be positive and ascending");
+TransformPtr random_resized_crop(const Shape& size, std::array<double, 2> scale, std::array<double, 2> ratio,
+                                 Filter filter) {
+  SF_CHECK(scale[0] > 0 && scale[0] <= scale[1] && ratio[0] > 0 && ratio[0] <= ratio[1],
+           "RandomResizedCrop: scale and ratio must be positive and ascending");
   auto t = std::make_shared<RandomResizedCrop>();
   t->size = square("RandomResizedCrop", size);
   t->scale = scale;
@@ -336,7 +365,8 @@ TransformPtr pad(const Shape& padding, double fill) {
 }
 TransformPtr to_float() { return std::make_shared<ToFloat>(); }
 TransformPtr normalize(const Floats& mean, const Floats& std) {
-  SF_CHECK(!mean.empty() && mean.size() == std.size(), "Normalize: mean and std must have one number each, or one for each channel, got ", mean.size(), " and ",
+  SF_CHECK(!mean.empty() && mean.size() == std.size(),
+           "Normalize: mean and std must have one number each, or one for each channel, got ", mean.size(), " and ",
            std.size());
   for (double s : std) SF_CHECK(s != 0, "Normalize: std must not be zero");
   auto t = std::make_shared<Normalize>();

@@ -1,7 +1,7 @@
 // Transforms of pictures, as torchvision's: pure functions of an image [C, H, W] and the sample's random numbers.
 // uint8 images pass through with their pixels side by side in memory; to_float makes them contiguous float32 in [0, 1].
-// Immutable after construction: one transform serves all workers. Impossible arguments are a ValueError at construction, an
-// image that a transform cannot take one when it is applied.
+// Immutable after construction: one transform serves all workers. Impossible arguments are a ValueError at
+// construction, an image that a transform cannot take one when it is applied.
 #pragma once
 #include <array>
 #include <memory>
@@ -28,7 +28,8 @@ class AspectBuckets {
   struct Size {
     int64_t height, width;
   };
-  // Both sides are multiples of `multiple_of`, height * width <= area, and the longer side at most max_aspect times the other.
+  // Both sides are multiples of `multiple_of`, height * width <= area,
+  // and the longer side at most max_aspect times the other.
   AspectBuckets(int64_t area, int64_t multiple_of = 64, double max_aspect = 2);
   const std::vector<Size>& sizes() const { return sizes_; }  // by aspect ratio, tall first
   size_t nearest(int64_t height, int64_t width) const;       // the bucket of the closest aspect ratio
@@ -43,19 +44,23 @@ using Colour = std::array<uint8_t, 3>;
 
 // In order; a to_float before a normalize becomes one pass.
 TransformPtr compose(std::vector<TransformPtr> parts);
-// size: {n} makes the shorter side n and keeps the aspect ratio (torchvision's rounding), {height, width} is exact. Pillow's
-// arithmetic for uint8, interpolate's with antialias for float images (bilinear and bicubic only).
+// size: {n} makes the shorter side n and keeps the aspect ratio (torchvision's rounding), {height, width} is exact.
+// Pillow's arithmetic for uint8, interpolate's with antialias for float images (bilinear and bicubic only).
 TransformPtr resize(const Shape& size, Filter filter = Filter::Bilinear);
-TransformPtr center_crop(const Shape& size);                                                    // {n} is {n, n}
-TransformPtr random_crop(const Shape& size, int64_t padding = 0, double fill = 0);              // after a border of `padding` pixels
+TransformPtr center_crop(const Shape& size);  // {n} is {n, n}
+TransformPtr random_crop(const Shape& size, int64_t padding = 0,
+                         double fill = 0);  // after a border of `padding` pixels
 TransformPtr random_resized_crop(const Shape& size, std::array<double, 2> scale = {0.08, 1.0},  // torchvision's
                                  std::array<double, 2> ratio = {3. / 4, 4. / 3}, Filter filter = Filter::Bilinear);
 TransformPtr random_horizontal_flip(double p = 0.5);
 TransformPtr random_vertical_flip(double p = 0.5);
-TransformPtr pad(const Shape& padding, double fill = 0);        // {all}, {left/right, top/bottom} or {left, top, right, bottom}
-TransformPtr to_float();                                        // uint8 [0, 255] to float32 [0, 1]
-TransformPtr normalize(const Floats& mean, const Floats& std);  // (x - mean[c]) / std[c]; one number serves all channels
-// An image with alpha (LA, RGBA) over a colour, a random one of each sample where none is given. Images without are refused.
+TransformPtr pad(const Shape& padding,
+                 double fill = 0);  // {all}, {left/right, top/bottom} or {left, top, right, bottom}
+TransformPtr to_float();            // uint8 [0, 255] to float32 [0, 1]
+// (x - mean[c]) / std[c]; one number serves all channels
+TransformPtr normalize(const Floats& mean, const Floats& std);
+// An image with alpha (LA, RGBA) over a colour, a random one of each sample where none is given.
+// Images without are refused.
 TransformPtr composite(std::optional<Colour> colour);
 // Resized to cover the bucket of its aspect ratio and cropped to it, in the middle or anywhere.
 TransformPtr to_bucket(const AspectBuckets& buckets, bool random = false, Filter filter = Filter::Bicubic);

@@ -34,7 +34,8 @@ TEST(Resize, equals_pillow_bit_for_bit) {
   for (auto& e : golden.entries()) {
     size_t first = e.name.find('.'), second = e.name.find('.', first + 1);
     if (second == std::string::npos) continue;
-    Tensor in = golden.get(e.name.substr(0, first) + ".input").permute({2, 0, 1}), want = golden.get(e.name).permute({2, 0, 1});
+    Tensor in = golden.get(e.name.substr(0, first) + ".input").permute({2, 0, 1}),
+           want = golden.get(e.name).permute({2, 0, 1});
     Tensor got = resize(in, want.size(1), want.size(2), filter(e.name.substr(first + 1, second - first - 1)));
     EXPECT_EQ(got.to_vector(), want.to_vector()) << e.name;
     ++seen;
@@ -44,7 +45,8 @@ TEST(Resize, equals_pillow_bit_for_bit) {
 
 TEST(Resize, every_instruction_set_gives_the_same_bytes) {
   const int32_t first[] = {0, 3, 5}, count[] = {4, 4, 3},
-                weight[] = {1 << 20, 1 << 20, 1 << 20, 1 << 20, -1 << 19, 5 << 19, 5 << 19, -1 << 19, 1 << 21, 1 << 20, 1 << 20, 0};
+                weight[] = {1 << 20, 1 << 20,  1 << 20, 1 << 20, -1 << 19, 5 << 19,
+                            5 << 19, -1 << 19, 1 << 21, 1 << 20, 1 << 20,  0};
   for (int C = 1; C <= 4; ++C)
     for (bool along_rows : {false, true}) {
       Tensor in = noise({8, 8, C});
@@ -59,9 +61,11 @@ TEST(Resize, every_instruction_set_gives_the_same_bytes) {
     }
 }
 
-// Weights that are eighths and such have kernels of their own; what they give is what the formula of picture_kernel.h says.
+// Weights that are eighths and such have kernels of their own;
+// what they give is what the formula of picture_kernel.h says.
 TEST(Resize, short_weights_are_exact) {
-  for (auto [name, factor] : {std::pair{"bilinear", 2}, {"bilinear", 4}, {"box", 2}, {"box", 8}, {"bicubic", 2}, {"bilinear", 1}})
+  for (auto [name, factor] :
+       {std::pair{"bilinear", 2}, {"bilinear", 4}, {"box", 2}, {"box", 8}, {"bicubic", 2}, {"bilinear", 1}})
     for (int C = 1; C <= 4; ++C)
       for (bool along_rows : {false, true}) {
         int64_t out_size = 13, in_size = out_size * factor, rows = 70, taps = (3 * factor + 3) / 4 * 4;
@@ -73,16 +77,20 @@ TEST(Resize, short_weights_are_exact) {
           count[size_t(o)] = int32_t(std::min<int64_t>(in_size, int64_t(centre) + reach) - first[size_t(o)]);
           auto value = [&](int64_t k) {
             double d = std::abs((double(first[size_t(o)] + k) + 0.5 - centre) / factor);
-            return std::string(name) == "box" ? 1 : std::string(name) == "bicubic" ? (1.5 * d - 2.5) * d * d + 1 : 1 - d;
+            return std::string(name) == "box"       ? 1
+                   : std::string(name) == "bicubic" ? (1.5 * d - 2.5) * d * d + 1
+                                                    : 1 - d;
           };
           for (int32_t k = 0; k < count[size_t(o)]; ++k) sum += value(k);
-          for (int32_t k = 0; k < count[size_t(o)]; ++k) weight[size_t(o * taps + k)] = int32_t(std::lround(value(k) / sum * (1 << 22)));
+          for (int32_t k = 0; k < count[size_t(o)]; ++k)
+            weight[size_t(o * taps + k)] = int32_t(std::lround(value(k) / sum * (1 << 22)));
         }
         Tensor in = noise({rows, in_size, C}, uint32_t(factor * 10 + C));
         for (int64_t i = 0; i < in.numel(); i += 7) in.data<uint8_t>()[i] = 255;
         for (int i = 0; i < picture_resize.count(DeviceType::CPU); ++i) {
           std::vector<uint8_t> out(size_t(rows * out_size * C));
-          ResizePass p{in.data<uint8_t>(), out.data(), rows, in_size, out_size, C, along_rows, first.data(), count.data(), weight.data(), int(taps)};
+          ResizePass p{in.data<uint8_t>(), out.data(),   rows,         in_size,       out_size, C,
+                       along_rows,         first.data(), count.data(), weight.data(), int(taps)};
           reinterpret_cast<void (*)(const ResizePass&)>(picture_resize.entry(DeviceType::CPU, i).fn)(p);
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t o = 0; o < out_size; ++o)
@@ -90,9 +98,11 @@ TEST(Resize, short_weights_are_exact) {
                 int64_t sum = 1 << 21;
                 for (int32_t k = 0; k < count[size_t(o)]; ++k) {
                   int64_t at = first[size_t(o)] + k;
-                  sum += int64_t(in.data<uint8_t>()[(along_rows ? at * rows + r : r * in_size + at) * C + c]) * weight[size_t(o * taps + k)];
+                  sum += int64_t(in.data<uint8_t>()[(along_rows ? at * rows + r : r * in_size + at) * C + c]) *
+                         weight[size_t(o * taps + k)];
                 }
-                ASSERT_EQ(out[size_t((along_rows ? o * rows + r : r * out_size + o) * C + c)], std::clamp<int64_t>(sum >> 22, 0, 255))
+                ASSERT_EQ(out[size_t((along_rows ? o * rows + r : r * out_size + o) * C + c)],
+                          std::clamp<int64_t>(sum >> 22, 0, 255))
                     << name << " " << factor << ", " << C << " channels, kernel " << i << ", " << r << " " << o;
               }
         }
@@ -115,7 +125,8 @@ TEST(Transforms, a_single_size_is_the_shorter_side) {
 TEST(Transforms, crops_and_flips_move_pixels) {
   Tensor x = noise({3, 6, 8});
   EXPECT_EQ(applied(transforms::center_crop({4}), x).to_vector(), x.slice(1, 1, 5).slice(2, 2, 6).to_vector());
-  Tensor mirrored = applied(transforms::random_horizontal_flip(1), x), upside = applied(transforms::random_vertical_flip(1), x);
+  Tensor mirrored = applied(transforms::random_horizontal_flip(1), x),
+         upside = applied(transforms::random_vertical_flip(1), x);
   Tensor as_float = applied(transforms::random_horizontal_flip(1), x.to(kFloat32));
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(mirrored.select(2, i).to_vector(), x.select(2, 7 - i).to_vector());
   for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(upside.select(1, i).to_vector(), x.select(1, 5 - i).to_vector());
@@ -156,7 +167,8 @@ TEST(Transforms, to_float_and_normalize_join) {
   Tensor x = noise({3, 5, 4});
   auto both = transforms::compose({transforms::to_float(), transforms::normalize({0.5, 0.4, 0.3}, {0.5, 0.25, 0.125})});
   EXPECT_EQ(both->str(), "Compose([ToFloat(), Normalize([0.5, 0.4, 0.3], [0.5, 0.25, 0.125])])");
-  Tensor y = applied(both, x), apart = applied(transforms::normalize({0.5, 0.4, 0.3}, {0.5, 0.25, 0.125}), applied(transforms::to_float(), x));
+  Tensor y = applied(both, x), apart = applied(transforms::normalize({0.5, 0.4, 0.3}, {0.5, 0.25, 0.125}),
+                                               applied(transforms::to_float(), x));
   EXPECT_TRUE(y.is_contiguous());
   EXPECT_EQ(y.dtype(), kFloat32);
   auto a = y.to_vector(), b = apart.to_vector();
@@ -166,8 +178,11 @@ TEST(Transforms, to_float_and_normalize_join) {
     EXPECT_NEAR(a[i], (x.to_vector()[i] / 255 - m[c]) / s[c], 2e-6);
     EXPECT_NEAR(a[i], b[i], 2e-6);
   }
-  EXPECT_EQ(applied(transforms::compose({transforms::to_float(), transforms::normalize({0.5}, {0.5})}), x).shape(), x.shape());
-  refused("have 2 channels", [&] { applied(transforms::normalize({0.5, 0.5}, {1, 1}), applied(transforms::to_float(), x)); });
+  EXPECT_EQ(applied(transforms::compose({transforms::to_float(), transforms::normalize({0.5}, {0.5})}), x).shape(),
+            x.shape());
+  refused("have 2 channels", [&] {
+    applied(transforms::normalize({0.5, 0.5}, {1, 1}), applied(transforms::to_float(), x));
+  });
   refused<TypeError>("must be a float tensor", [&] { applied(transforms::normalize({0.5}, {1}), x); });
   refused<TypeError>("must be uint8", [&] { applied(transforms::to_float(), x.to(kFloat32)); });
   refused("must not be zero", [] { transforms::normalize({0}, {0}); });

@@ -8,9 +8,10 @@ namespace sf::diffusion {
 Tensor slerp(const Tensor& from, const Tensor& to, double t, std::optional<int64_t> dim) {
   check_defined("slerp", "from", from);
   check_defined("slerp", "to", to);
-  SF_CHECK(from.shape() == to.shape() && from.ndim() > 0, "slerp: from and to must have one shape with a dimension, got ", from.shape(), " and ", to.shape());
-  SF_CHECK_AS(TypeError, is_floating(from.dtype()) && from.dtype() == to.dtype(), "slerp: from and to must have one floating dtype, got ", from.dtype(),
-              " and ", to.dtype());
+  SF_CHECK(from.shape() == to.shape() && from.ndim() > 0,
+           "slerp: from and to must have one shape with a dimension, got ", from.shape(), " and ", to.shape());
+  SF_CHECK_AS(TypeError, is_floating(from.dtype()) && from.dtype() == to.dtype(),
+              "slerp: from and to must have one floating dtype, got ", from.dtype(), " and ", to.dtype());
   if (!dim) return slerp(from.reshape({from.numel()}), to.reshape({to.numel()}), t, 0).reshape(from.shape());
   Tensor a = from.to(kFloat32), b = to.to(kFloat32);
   auto length = [&](const Tensor& x) { return clamp(sqrt(sum(x * x, {*dim}, true)), 1e-12, std::nullopt); };
@@ -23,7 +24,8 @@ Tensor slerp(const Tensor& from, const Tensor& to, double t, std::optional<int64
   Tensor angle = atan2(sine, cosine);
   Tensor straight = lt(sine, full_like(sine, 1e-3));
   Tensor safe = where(straight, ones_like(sine), sine);
-  Tensor weight_a = where(straight, full_like(sine, 1 - t), sin(angle * (1 - t)) / safe), weight_b = where(straight, full_like(sine, t), sin(angle * t) / safe);
+  Tensor weight_a = where(straight, full_like(sine, 1 - t), sin(angle * (1 - t)) / safe),
+         weight_b = where(straight, full_like(sine, t), sin(angle * t) / safe);
   return ((unit_a * weight_a + unit_b * weight_b) * (length_a * (1 - t) + length_b * t)).to(from.dtype());
 }
 

@@ -41,25 +41,30 @@ std::string prediction_type_of(Scheduler& scheduler, const TrainingOptions& o) {
   if (flow) type = "flow_prediction";
   if (o.prediction_type) type = *o.prediction_type;
   check_one_of(kWho, "prediction_type", type, {"epsilon", "v_prediction", "sample", "flow_prediction"});
-  SF_CHECK(flow == (type == "flow_prediction"), kWho, ": prediction_type ", type, " does not go with ", scheduler.name());
+  SF_CHECK(flow == (type == "flow_prediction"), kWho, ": prediction_type ", type, " does not go with ",
+           scheduler.name());
   return type;
 }
 
 void check(const TrainingOptions& o, bool flow) {
   check_one_of(kWho, "weighting_scheme", o.weighting_scheme, {"none", "sigma_sqrt", "logit_normal", "mode", "cosmap"});
-  SF_CHECK(flow || o.weighting_scheme == "none", kWho, ": weighting_scheme is for flow matching, got '", o.weighting_scheme, "'");
+  SF_CHECK(flow || o.weighting_scheme == "none", kWho, ": weighting_scheme is for flow matching, got '",
+           o.weighting_scheme, "'");
   SF_CHECK(!flow || !o.snr_gamma, kWho, ": snr_gamma does not go with flow matching; it has weighting_scheme");
   SF_CHECK(o.snr_gamma.value_or(1) > 0, kWho, ": snr_gamma must be above 0, got ", o.snr_gamma.value_or(0));
-  SF_CHECK(o.condition_dropout >= 0 && o.condition_dropout <= 1, kWho, ": condition_dropout must be between 0 and 1, got ", o.condition_dropout);
-  SF_CHECK(std::isfinite(o.noise_offset) && std::isfinite(o.input_perturbation), kWho, ": noise_offset and input_perturbation must be finite, got ",
-           o.noise_offset, " and ", o.input_perturbation);
+  SF_CHECK(o.condition_dropout >= 0 && o.condition_dropout <= 1, kWho,
+           ": condition_dropout must be between 0 and 1, got ", o.condition_dropout);
+  SF_CHECK(std::isfinite(o.noise_offset) && std::isfinite(o.input_perturbation), kWho,
+           ": noise_offset and input_perturbation must be finite, got ", o.noise_offset, " and ", o.input_perturbation);
   check_one_of(kWho, "timestep_bias_strategy", o.timestep_bias_strategy, {"none", "earlier", "later", "range"});
-  SF_CHECK(!flow || o.timestep_bias_strategy == "none", kWho, ": timestep_bias_strategy does not go with flow matching; it has weighting_scheme");
-  SF_CHECK(o.timestep_bias_multiplier > 0 && std::isfinite(o.timestep_bias_multiplier), kWho, ": timestep_bias_multiplier must be above 0, got ",
-           o.timestep_bias_multiplier);
-  SF_CHECK(o.timestep_bias_portion > 0 && o.timestep_bias_portion <= 1, kWho, ": timestep_bias_portion must be above 0 and at most 1, got ",
-           o.timestep_bias_portion);
-  SF_CHECK(o.logit_std > 0 && std::isfinite(o.logit_mean), kWho, ": logit_std must be above 0 and logit_mean finite, got ", o.logit_std, " and ", o.logit_mean);
+  SF_CHECK(!flow || o.timestep_bias_strategy == "none", kWho,
+           ": timestep_bias_strategy does not go with flow matching; it has weighting_scheme");
+  SF_CHECK(o.timestep_bias_multiplier > 0 && std::isfinite(o.timestep_bias_multiplier), kWho,
+           ": timestep_bias_multiplier must be above 0, got ", o.timestep_bias_multiplier);
+  SF_CHECK(o.timestep_bias_portion > 0 && o.timestep_bias_portion <= 1, kWho,
+           ": timestep_bias_portion must be above 0 and at most 1, got ", o.timestep_bias_portion);
+  SF_CHECK(o.logit_std > 0 && std::isfinite(o.logit_mean), kWho,
+           ": logit_std must be above 0 and logit_mean finite, got ", o.logit_std, " and ", o.logit_mean);
 }
 
 // Numbers for each sample are drawn where the generator is.
@@ -68,7 +73,8 @@ Device place_of(const Generator& generator) { return generator ? generator->devi
 // Timesteps as places in the training schedule of flow matching, whose first is the noisiest.
 std::vector<int64_t> drawn_places(int64_t batch, int64_t steps, const TrainingOptions& o, const Generator& generator) {
   std::vector<double> u;
-  if (o.weighting_scheme == "logit_normal") u = sigmoid(randn({batch}, generator, kFloat32, place_of(generator)) * o.logit_std + o.logit_mean).to_vector();
+  if (o.weighting_scheme == "logit_normal")
+    u = sigmoid(randn({batch}, generator, kFloat32, place_of(generator)) * o.logit_std + o.logit_mean).to_vector();
   else u = rand({batch}, generator, kFloat32, place_of(generator)).to_vector();
   std::vector<int64_t> places;
   for (double x : u) {
@@ -85,20 +91,22 @@ std::vector<int64_t> drawn_places(int64_t batch, int64_t steps, const TrainingOp
 Tensor drawn_timesteps(int64_t batch, int64_t steps, const TrainingOptions& o, const Generator& generator) {
   if (o.timestep_bias_strategy == "none") return randint(0, steps, {batch}, generator, kInt64, place_of(generator));
   const auto portion = int64_t(o.timestep_bias_portion * double(steps));
-  int64_t begin = o.timestep_bias_strategy == "later" ? steps - portion : 0, end = o.timestep_bias_strategy == "earlier" ? portion : steps;
+  int64_t begin = o.timestep_bias_strategy == "later" ? steps - portion : 0,
+          end = o.timestep_bias_strategy == "earlier" ? portion : steps;
   if (o.timestep_bias_strategy == "range") {
     begin = o.timestep_bias_begin;
     end = o.timestep_bias_end;
-    SF_CHECK(begin >= 0 && begin < end && end <= steps, kWho, ": timestep_bias_begin and _end must be a part of the scheduler's ", steps, " timesteps, got ",
-             begin, " and ", end);
+    SF_CHECK(begin >= 0 && begin < end && end <= steps, kWho,
+             ": timestep_bias_begin and _end must be a part of the scheduler's ", steps, " timesteps, got ", begin,
+             " and ", end);
   }
   std::vector<float> weights(size_t(steps), 1.f);
   std::fill(weights.begin() + begin, weights.begin() + end, float(o.timestep_bias_multiplier));
   return multinomial(tensor(weights, {steps}).to(place_of(generator)), batch, true, generator);
 }
 
-void flow_batch(TrainingBatch& b, Scheduler& scheduler, const Tensor& latents, const Tensor& noise, const Tensor& seen_noise, const TrainingOptions& o,
-                const TrainingDraws& draws) {
+void flow_batch(TrainingBatch& b, Scheduler& scheduler, const Tensor& latents, const Tensor& noise,
+                const Tensor& seen_noise, const TrainingOptions& o, const TrainingDraws& draws) {
   const int64_t steps = scheduler.num_train_timesteps();
   SF_CHECK(scheduler.timesteps().numel() == steps && !scheduler.num_inference_steps(), kWho,
            ": the scheduler has the schedule of a run; train with one whose set_timesteps was not called");
@@ -113,14 +121,16 @@ void flow_batch(TrainingBatch& b, Scheduler& scheduler, const Tensor& latents, c
   std::vector<double> schedule = scheduler.timesteps().to_vector(), sigmas = scheduler.sigmas().to_vector(), weights;
   for (double t : b.timesteps.to_vector()) {
     double sigma = sigmas[size_t(std::find(schedule.begin(), schedule.end(), t) - schedule.begin())];
-    weights.push_back(o.weighting_scheme == "cosmap" ? 2 / (std::numbers::pi * (1 - 2 * sigma + 2 * sigma * sigma)) : 1 / (sigma * sigma));
+    weights.push_back(o.weighting_scheme == "cosmap" ? 2 / (std::numbers::pi * (1 - 2 * sigma + 2 * sigma * sigma))
+                                                     : 1 / (sigma * sigma));
   }
   b.weights = tensor(weights, {latents.size(0)}, kFloat32).to(latents.device());
 }
 
-// min(SNR, gamma) is the weight of the loss of a prediction of the clean latents; the others are this one divided by what turns
-// their error into that.
-Tensor snr_weights(const Scheduler& scheduler, const Tensor& timesteps, const std::string& prediction_type, double gamma) {
+// min(SNR, gamma) is the weight of the loss of a prediction of the clean latents; the others are this one divided by
+// what turns their error into that.
+Tensor snr_weights(const Scheduler& scheduler, const Tensor& timesteps, const std::string& prediction_type,
+                   double gamma) {
   std::vector<double> weights;
   for (double snr : compute_snr(scheduler, timesteps).to_vector()) {
     if (prediction_type == "epsilon") weights.push_back(std::min(1.0, gamma / snr));  // 1 where no signal is left
@@ -131,13 +141,15 @@ Tensor snr_weights(const Scheduler& scheduler, const Tensor& timesteps, const st
 
 }  // namespace
 
-TrainingBatch training_batch(Scheduler& scheduler, const Tensor& latents, const TrainingOptions& o, const TrainingDraws& draws) {
+TrainingBatch training_batch(Scheduler& scheduler, const Tensor& latents, const TrainingOptions& o,
+                             const TrainingDraws& draws) {
   const std::string type = prediction_type_of(scheduler, o);
   const bool flow = type == "flow_prediction";
   check(o, flow);
   check_defined(kWho, "latents", latents);
   check_floating(kWho, "latents", latents);
-  SF_CHECK(latents.ndim() >= 2 && latents.size(0) > 0, kWho, ": latents must be [B, C, ...] with at least one sample, got ", latents.shape());
+  SF_CHECK(latents.ndim() >= 2 && latents.size(0) > 0, kWho,
+           ": latents must be [B, C, ...] with at least one sample, got ", latents.shape());
   check_shape(kWho, "noise", draws.noise, latents.shape());
   check_shape(kWho, "timesteps", draws.timesteps, {latents.size(0)});
   const int64_t batch = latents.size(0);
@@ -157,13 +169,17 @@ TrainingBatch training_batch(Scheduler& scheduler, const Tensor& latents, const 
   if (flow) {
     flow_batch(b, scheduler, latents, noise, seen, o, draws);
   } else {
-    if (!b.timesteps) b.timesteps = drawn_timesteps(batch, scheduler.num_train_timesteps(), o, draws.generator).to(latents.device());
+    if (!b.timesteps)
+      b.timesteps = drawn_timesteps(batch, scheduler.num_train_timesteps(), o, draws.generator).to(latents.device());
     b.noisy_latents = scheduler.add_noise(latents, seen, b.timesteps);
-    b.target = type == "epsilon" ? noise : type == "sample" ? latents : scheduler.get_velocity(latents, noise, b.timesteps);
+    b.target = type == "epsilon"  ? noise
+               : type == "sample" ? latents
+                                  : scheduler.get_velocity(latents, noise, b.timesteps);
     if (o.snr_gamma) b.weights = snr_weights(scheduler, b.timesteps, type, *o.snr_gamma);
   }
   if (o.condition_dropout > 0)
-    b.dropped = lt(rand({batch}, draws.generator, kFloat32, place_of(draws.generator)), wrapped(o.condition_dropout)).to(latents.device());
+    b.dropped = lt(rand({batch}, draws.generator, kFloat32, place_of(draws.generator)), wrapped(o.condition_dropout))
+                    .to(latents.device());
   return b;
 }
 
@@ -182,17 +198,19 @@ Tensor drop_condition(const Tensor& condition, const Tensor& dropped, const Tens
   check_defined("drop_condition", "condition", condition);
   check_shape("drop_condition", "dropped", dropped, {condition.size(0)});
   Tensor null = null_condition ? null_condition : zeros({}, condition.dtype(), condition.device());
-  SF_CHECK(broadcast_shapes("drop_condition", null.shape(), condition.shape()) == condition.shape(), "drop_condition: null_condition ", null.shape(),
-           " does not broadcast to condition ", condition.shape());
+  SF_CHECK(broadcast_shapes("drop_condition", null.shape(), condition.shape()) == condition.shape(),
+           "drop_condition: null_condition ", null.shape(), " does not broadcast to condition ", condition.shape());
   Shape shape = Shape::filled(condition.ndim(), 1);
   shape[0] = condition.size(0);
   return where(dropped.reshape(shape), null.to(condition.dtype()), condition);
 }
 
-Tensor diffusion_loss(const TrainedModel& model, Scheduler& scheduler, const Tensor& latents, const Tensor& condition, const TrainingOptions& options,
-                      const TrainingDraws& draws, const Tensor& null_condition) {
+Tensor diffusion_loss(const TrainedModel& model, Scheduler& scheduler, const Tensor& latents, const Tensor& condition,
+                      const TrainingOptions& options, const TrainingDraws& draws, const Tensor& null_condition) {
   TrainingBatch b = training_batch(scheduler, latents, options, draws);
-  return training_loss(model(b.noisy_latents, b.timesteps, condition ? drop_condition(condition, b.dropped, null_condition) : condition), b);
+  return training_loss(
+      model(b.noisy_latents, b.timesteps, condition ? drop_condition(condition, b.dropped, null_condition) : condition),
+      b);
 }
 
 Tensor compute_snr(const Scheduler& scheduler, const Tensor& timesteps) {
@@ -200,7 +218,8 @@ Tensor compute_snr(const Scheduler& scheduler, const Tensor& timesteps) {
   SF_CHECK_AS(TypeError, !alphas.empty(), "compute_snr: ", scheduler.name(), " has no alphas_cumprod");
   std::vector<double> snr;
   for (double t : timesteps.to_vector()) {
-    SF_CHECK(t >= 0 && t < double(alphas.size()), "compute_snr: timesteps must be 0 to ", alphas.size() - 1, ", got ", t);
+    SF_CHECK(t >= 0 && t < double(alphas.size()), "compute_snr: timesteps must be 0 to ", alphas.size() - 1, ", got ",
+             t);
     auto a = float(alphas[size_t(t)]);
     float ratio = std::sqrt(a) / std::sqrt(1 - a);
     snr.push_back(double(ratio * ratio));

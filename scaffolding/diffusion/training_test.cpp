@@ -37,7 +37,9 @@ TEST(Training, FlowMatchingTakesItsScheduler) {
   FlowMatchEulerDiscreteScheduler flow;
   TrainingBatch b = training_batch(flow, zeros({8, 1}), {.weighting_scheme = "sigma_sqrt"});
   Tensor sigma = b.timesteps / 1000;
-  for (int64_t i = 0; i < 8; ++i) EXPECT_NEAR(b.weights.to_vector()[size_t(i)] * sigma.to_vector()[size_t(i)] * sigma.to_vector()[size_t(i)], 1, 1e-4);
+  for (int64_t i = 0; i < 8; ++i)
+    EXPECT_NEAR(b.weights.to_vector()[size_t(i)] * sigma.to_vector()[size_t(i)] * sigma.to_vector()[size_t(i)], 1,
+                1e-4);
   EulerDiscreteScheduler euler;
   EXPECT_THROW(training_batch(euler, zeros({1, 1})), TypeError);
   EXPECT_THROW(training_batch(flow, zeros({1, 1}), {.snr_gamma = 5}), ValueError);
@@ -47,7 +49,9 @@ TEST(Training, GradientsReachTheModel) {
   DDPMScheduler scheduler;
   Tensor weight = ones({1}).requires_grad_();
   auto model = [&](const Tensor& noisy, const Tensor&, const Tensor&) { return noisy * weight; };
-  diffusion_loss(model, scheduler, randn({4, 2, 3, 3}), {}, {.noise_offset = 0.1, .input_perturbation = 0.1, .condition_dropout = 0.5}).backward();
+  diffusion_loss(model, scheduler, randn({4, 2, 3, 3}), {},
+                 {.noise_offset = 0.1, .input_perturbation = 0.1, .condition_dropout = 0.5})
+      .backward();
   ASSERT_TRUE(weight.grad());
   EXPECT_NE(weight.grad().item(), 0);
 }

@@ -70,8 +70,12 @@ struct ProcessGroup::Ring {
   int rank, size;
   double timeout;
 
-  Deadline deadline() const { return std::chrono::steady_clock::now() + std::chrono::nanoseconds(int64_t(timeout * 1e9)); }
-  void exchange(const void* out, size_t out_bytes, void* in, size_t in_bytes) { Socket::exchange(next, out, out_bytes, previous, in, in_bytes, deadline()); }
+  Deadline deadline() const {
+    return std::chrono::steady_clock::now() + std::chrono::nanoseconds(int64_t(timeout * 1e9));
+  }
+  void exchange(const void* out, size_t out_bytes, void* in, size_t in_bytes) {
+    Socket::exchange(next, out, out_bytes, previous, in, in_bytes, deadline());
+  }
 
   // Every process learns whether its neighbour makes the same call.
   void agree(const char* name, int64_t bytes, DType dtype, int64_t detail = 0) {
@@ -81,8 +85,9 @@ struct ProcessGroup::Ring {
     exchange(&mine, sizeof mine, &theirs, sizeof theirs);
     theirs.name[sizeof theirs.name - 1] = 0;
     bool same = !std::memcmp(&mine, &theirs, sizeof mine);
-    SF_CHECK_AS(RuntimeError, same, name, ": every process must make the same call; rank ", rank, " has ", bytes, " bytes of ", dtype, ", ", previous.peer(),
-                " calls ", theirs.name, " with ", theirs.bytes, " bytes", same || theirs.detail == detail ? "" : " and another source or reduction");
+    SF_CHECK_AS(RuntimeError, same, name, ": every process must make the same call; rank ", rank, " has ", bytes,
+                " bytes of ", dtype, ", ", previous.peer(), " calls ", theirs.name, " with ", theirs.bytes, " bytes",
+                same || theirs.detail == detail ? "" : " and another source or reduction");
   }
 
   // Each process adds up one of `size` parts while all travel once around the ring; then the sums travel around.
@@ -98,7 +103,8 @@ struct ProcessGroup::Ring {
       exchange(data + first(out) * item, bytes(out), received.data(), bytes(in));
       with_type(t.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        combine(reinterpret_cast<T*>(data) + first(in), reinterpret_cast<const T*>(received.data()), first(in + 1) - first(in), how);
+        combine(reinterpret_cast<T*>(data) + first(in), reinterpret_cast<const T*>(received.data()),
+                first(in + 1) - first(in), how);
       });
     }
     int whole = part_of(rank + 1);
@@ -126,7 +132,8 @@ struct ProcessGroup::Ring {
 
   void all_gather(const std::vector<Tensor>& parts) {
     for (int step = 0; step + 1 < size; ++step) {
-      const Tensor &out = parts[size_t((rank - step + size) % size)], &in = parts[size_t((rank - step - 1 + size) % size)];
+      const Tensor &out = parts[size_t((rank - step + size) % size)],
+                   &in = parts[size_t((rank - step - 1 + size) % size)];
       exchange(out.data_ptr(), out.nbytes(), in.data_ptr(), in.nbytes());
     }
   }
@@ -134,10 +141,13 @@ struct ProcessGroup::Ring {
 
 // Rank 0 hears from every process where its neighbour can find it, and tells all.
 ProcessGroup::ProcessGroup(const GroupOptions& o) : options_(o) {
-  SF_CHECK(o.world_size > 0 && o.world_size <= 65536, "ProcessGroup: world_size must be 1 to 65536, got ", o.world_size);
-  SF_CHECK(o.rank >= 0 && o.rank < o.world_size, "ProcessGroup: rank must be 0 to ", o.world_size - 1, ", got ", o.rank);
+  SF_CHECK(o.world_size > 0 && o.world_size <= 65536, "ProcessGroup: world_size must be 1 to 65536, got ",
+           o.world_size);
+  SF_CHECK(o.rank >= 0 && o.rank < o.world_size, "ProcessGroup: rank must be 0 to ", o.world_size - 1, ", got ",
+           o.rank);
   SF_CHECK(o.port > 0 && o.port < 65536, "ProcessGroup: port must be 1 to 65535, got ", o.port);
-  SF_CHECK(o.timeout_seconds > 0 && o.timeout_seconds < 1e8, "ProcessGroup: timeout_seconds must be positive and below 1e8, got ", o.timeout_seconds);
+  SF_CHECK(o.timeout_seconds > 0 && o.timeout_seconds < 1e8,
+           "ProcessGroup: timeout_seconds must be positive and below 1e8, got ", o.timeout_seconds);
   if (o.world_size == 1) return;
   auto ring = std::make_unique<Ring>();
   ring->rank = o.rank, ring->size = o.world_size, ring->timeout = o.timeout_seconds;
@@ -152,8 +162,10 @@ ProcessGroup::ProcessGroup(const GroupOptions& o) : options_(o) {
       Hello h;
       s.receive(&h, sizeof h, deadline);
       SF_CHECK_AS(RuntimeError, h.magic == kMagic, "ProcessGroup: ", s.peer(), " does not speak this protocol");
-      SF_CHECK(h.world_size == o.world_size, "ProcessGroup: rank ", h.rank, " has world_size=", h.world_size, ", rank 0 has ", o.world_size);
-      SF_CHECK(h.rank > 0 && h.rank < o.world_size && where[size_t(h.rank)].port == 0, "ProcessGroup: two processes have rank ", h.rank);
+      SF_CHECK(h.world_size == o.world_size, "ProcessGroup: rank ", h.rank, " has world_size=", h.world_size,
+               ", rank 0 has ", o.world_size);
+      SF_CHECK(h.rank > 0 && h.rank < o.world_size && where[size_t(h.rank)].port == 0,
+               "ProcessGroup: two processes have rank ", h.rank);
       Address& a = where[size_t(h.rank)];
       std::strncpy(a.host, s.remote_address().c_str(), sizeof a.host - 1);
       a.port = h.port;
@@ -176,7 +188,8 @@ ProcessGroup::ProcessGroup(const GroupOptions& o) : options_(o) {
   ring->previous = listener->accept(deadline);
   Hello mine{kMagic, o.world_size, o.rank, 0}, theirs;
   ring->exchange(&mine, sizeof mine, &theirs, sizeof theirs);
-  SF_CHECK_AS(RuntimeError, theirs.magic == kMagic && theirs.rank == previous, "ProcessGroup: another program has connected from ", ring->previous.peer());
+  SF_CHECK_AS(RuntimeError, theirs.magic == kMagic && theirs.rank == previous,
+              "ProcessGroup: another program has connected from ", ring->previous.peer());
   ring->next.set_peer("rank " + std::to_string(next));
   ring->previous.set_peer("rank " + std::to_string(previous));
   ring_ = std::move(ring);
@@ -186,9 +199,12 @@ ProcessGroup::~ProcessGroup() = default;
 
 void ProcessGroup::all_reduce(const Tensor& t, Reduction how) {
   check_defined("all_reduce", "tensor", t);
-  bool sixteen = t.dtype() == kFloat16 || t.dtype() == kBFloat16, floating = sixteen || t.dtype() == kFloat32 || t.dtype() == kFloat64;
-  SF_CHECK_AS(TypeError, floating || t.dtype() == kInt32 || t.dtype() == kInt64, "all_reduce: tensors must be floating, int32 or int64, got ", t.dtype());
-  SF_CHECK_AS(TypeError, floating || how != Reduction::Mean, "all_reduce: the mean needs floating tensors, got ", t.dtype());
+  bool sixteen = t.dtype() == kFloat16 || t.dtype() == kBFloat16,
+       floating = sixteen || t.dtype() == kFloat32 || t.dtype() == kFloat64;
+  SF_CHECK_AS(TypeError, floating || t.dtype() == kInt32 || t.dtype() == kInt64,
+              "all_reduce: tensors must be floating, int32 or int64, got ", t.dtype());
+  SF_CHECK_AS(TypeError, floating || how != Reduction::Mean, "all_reduce: the mean needs floating tensors, got ",
+              t.dtype());
   Tensor values = dense("all_reduce", sixteen ? t.detach().to(kFloat32) : t);
   if (!ring_) return;
   ring_->agree("all_reduce", int64_t(values.nbytes()), t.dtype(), int64_t(how));
@@ -206,12 +222,14 @@ void ProcessGroup::broadcast(const Tensor& t, int source) {
 }
 
 void ProcessGroup::all_gather(const std::vector<Tensor>& into, const Tensor& t) {
-  SF_CHECK(int(into.size()) == size(), "all_gather: needs a tensor for each of ", size(), " processes, got ", into.size());
+  SF_CHECK(int(into.size()) == size(), "all_gather: needs a tensor for each of ", size(), " processes, got ",
+           into.size());
   std::vector<Tensor> parts;
   for (auto& p : into) {
     parts.push_back(dense("all_gather", p));
-    SF_CHECK(p.numel() == t.numel() && p.dtype() == t.dtype(), "all_gather: every tensor must be like the gathered one, ", t.shape(), " ", t.dtype(), ", got ",
-             p.shape(), " ", p.dtype());
+    SF_CHECK(p.numel() == t.numel() && p.dtype() == t.dtype(),
+             "all_gather: every tensor must be like the gathered one, ", t.shape(), " ", t.dtype(), ", got ", p.shape(),
+             " ", p.dtype());
   }
   Tensor own = dense("all_gather", t);
   if (own.nbytes() > 0) std::memcpy(parts[size_t(rank())].data_ptr(), own.data_ptr(), own.nbytes());
@@ -226,7 +244,8 @@ void ProcessGroup::barrier() {
   if (!ring_) return;
   int64_t nothing = 0, received;
   ring_->agree("barrier", 0, kInt64);
-  // What comes in step k was sent by a neighbour who had heard from its own k - 1 times: after size - 1 steps all have come.
+  // What comes in step k was sent by a neighbour who had heard from its own k - 1 times:
+  // after size - 1 steps all have come.
   for (int step = 0; step + 1 < size(); ++step) ring_->exchange(&nothing, sizeof nothing, &received, sizeof received);
 }
 

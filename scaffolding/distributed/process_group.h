@@ -1,6 +1,7 @@
-// ProcessGroup: processes that work on one thing together, on one machine or several, each with a rank, joined by TCP in a ring.
-// Owned by whoever made it. Its calls are collective: every process makes the same ones, in the same order, with tensors of one size and dtype;
-// what differs is a RuntimeError in the processes that see it. One thread at a time.
+// ProcessGroup: processes that work on one thing together, on one machine or several, each with a rank,
+// joined by TCP in a ring.
+// Owned by whoever made it. Its calls are collective: every process makes the same ones, in the same order, with
+// tensors of one size and dtype; what differs is a RuntimeError in the processes that see it. One thread at a time.
 //   ProcessGroup group({.address = "10.0.0.1", .port = 29500, .rank = rank, .world_size = 4});
 //   group.all_reduce(gradient, Reduction::Mean);
 #pragma once
@@ -33,9 +34,10 @@ class ProcessGroup {
 
   // In place; afterwards all processes hold the same bits. Numbers of 16 bits travel and are added as float32.
   void all_reduce(const Tensor& t, Reduction how = Reduction::Sum);
-  void broadcast(const Tensor& t, int source);                        // into t of every process but source's
-  void all_gather(const std::vector<Tensor>& into, const Tensor& t);  // into[i] becomes t of rank i; sizes and dtypes are those of t
-  void barrier();                                                     // returns when every process has called it
+  void broadcast(const Tensor& t, int source);  // into t of every process but source's
+  // into[i] becomes t of rank i; sizes and dtypes are those of t
+  void all_gather(const std::vector<Tensor>& into, const Tensor& t);
+  void barrier();  // returns when every process has called it
 
  private:
   struct Ring;

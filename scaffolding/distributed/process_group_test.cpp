@@ -77,7 +77,8 @@ TEST(ProcessGroup, EveryReductionAndDtype) {
       EXPECT_EQ(reduced(Reduction::Max), 4);
       if (is_floating(dtype)) EXPECT_EQ(reduced(Reduction::Mean), 3);
     }
-    SF_EXPECT_ERROR(TypeError, "the mean needs floating tensors, got int64", g.all_reduce(full({2}, 1, kInt64), Reduction::Mean));
+    SF_EXPECT_ERROR(TypeError, "the mean needs floating tensors, got int64",
+                    g.all_reduce(full({2}, 1, kInt64), Reduction::Mean));
     SF_EXPECT_ERROR(TypeError, "must be floating, int32 or int64, got bool", g.all_reduce(full({2}, 1, kBool)));
     Tensor columns = full({4, 4}, r, kFloat32);
     g.all_reduce(columns.narrow(1, 1, 2));
@@ -115,7 +116,8 @@ TEST(ProcessGroup, BarriersWaitForTheLast) {
 
 TEST(ProcessGroup, CallsThatDifferAreRefused) {
   auto errors = together(2, [](ProcessGroup& g) { g.all_reduce(full({2 + g.rank()}, 1.0, kFloat32)); });
-  EXPECT_NE(errors[0].find("all_reduce: every process must make the same call; rank 0 has 8 bytes of float32, rank 1 calls all_reduce with 12 bytes"),
+  EXPECT_NE(errors[0].find("all_reduce: every process must make the same call; rank 0 has 8 bytes of float32, rank 1 "
+                           "calls all_reduce with 12 bytes"),
             std::string::npos)
       << errors[0];
   errors = together(2, [](ProcessGroup& g) { g.rank() ? g.barrier() : g.broadcast(full({2}, 1.0, kFloat32), 0); });
@@ -148,8 +150,10 @@ TEST(ProcessGroup, RefusesWhatCannotBe) {
   SF_EXPECT_ERROR(ValueError, "rank must be 0 to 1, got 2", ProcessGroup({.rank = 2, .world_size = 2}));
   SF_EXPECT_ERROR(ValueError, "world_size must be", ProcessGroup({.world_size = 0}));
   SF_EXPECT_ERROR(ValueError, "port must be", ProcessGroup({.port = 70000}));
-  SF_EXPECT_ERROR(RuntimeError, "nobody answers", ProcessGroup({.port = free_port(), .rank = 1, .world_size = 2, .timeout_seconds = 0.2}));
-  SF_EXPECT_ERROR(RuntimeError, "not every process has come", ProcessGroup({.port = free_port(), .world_size = 2, .timeout_seconds = 0.2}));
+  SF_EXPECT_ERROR(RuntimeError, "nobody answers",
+                  ProcessGroup({.port = free_port(), .rank = 1, .world_size = 2, .timeout_seconds = 0.2}));
+  SF_EXPECT_ERROR(RuntimeError, "not every process has come",
+                  ProcessGroup({.port = free_port(), .world_size = 2, .timeout_seconds = 0.2}));
   ProcessGroup alone({});
   SF_EXPECT_ERROR(ValueError, "source must be 0 to 0, got 1", alone.broadcast(full({1}, 1.0), 1));
 }

@@ -21,10 +21,13 @@ namespace sf::distributed {
 
 namespace {
 
-[[noreturn]] void fail_errno(const std::string& who, const char* what) { fail<RuntimeError>("distributed: ", who, ": ", what, ": ", std::strerror(errno)); }
+[[noreturn]] void fail_errno(const std::string& who, const char* what) {
+  fail<RuntimeError>("distributed: ", who, ": ", what, ": ", std::strerror(errno));
+}
 
 int milliseconds_to(Deadline deadline) {
-  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
   return int(std::clamp<int64_t>(left, 0, 1 << 30));
 }
 
@@ -50,7 +53,9 @@ Addresses resolved(const std::string& address, int port, int flags) {
 
 std::string text_of(const sockaddr_storage& a, socklen_t size) {
   char host[NI_MAXHOST];
-  return getnameinfo(reinterpret_cast<const sockaddr*>(&a), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "";
+  return getnameinfo(reinterpret_cast<const sockaddr*>(&a), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0
+             ? host
+             : "";
 }
 
 void prepare(int fd) {  // small messages go at once, and no call waits inside the kernel
@@ -84,14 +89,17 @@ Socket Socket::connect(const std::string& address, int port, Deadline deadline) 
       pollfd p{s.fd_, POLLOUT, 0};
       int error = 0;
       socklen_t size = sizeof error;
-      if (wait_for(&p, 1, deadline) && getsockopt(s.fd_, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0) return s;
+      if (wait_for(&p, 1, deadline) && getsockopt(s.fd_, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0)
+        return s;
     }
-    SF_CHECK_AS(RuntimeError, std::chrono::steady_clock::now() < deadline, "distributed: ", peer, ": nobody answers; is rank 0 running there?");
+    SF_CHECK_AS(RuntimeError, std::chrono::steady_clock::now() < deadline, "distributed: ", peer,
+                ": nobody answers; is rank 0 running there?");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 
-void Socket::exchange(Socket& to, const void* out, size_t out_bytes, Socket& from, void* in, size_t in_bytes, Deadline deadline) {
+void Socket::exchange(Socket& to, const void* out, size_t out_bytes, Socket& from, void* in, size_t in_bytes,
+                      Deadline deadline) {
   auto* send_at = static_cast<const char*>(out);
   auto* receive_at = static_cast<char*>(in);
   while (out_bytes > 0 || in_bytes > 0) {
@@ -104,7 +112,8 @@ void Socket::exchange(Socket& to, const void* out, size_t out_bytes, Socket& fro
     if (in_bytes > 0) {
       ssize_t n = ::recv(from.fd_, receive_at, in_bytes, 0);
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) fail_errno(from.peer_, "cannot receive");
-      SF_CHECK_AS(RuntimeError, n != 0, "distributed: ", from.peer_, ": has closed the connection; that process has ended");
+      SF_CHECK_AS(RuntimeError, n != 0, "distributed: ", from.peer_,
+                  ": has closed the connection; that process has ended");
       if (n > 0) receive_at += n, in_bytes -= size_t(n), waits = false;
     }
     if (!waits || (out_bytes == 0 && in_bytes == 0)) continue;
@@ -153,7 +162,8 @@ Listener::Listener(const std::string& address, int port) {
   sockaddr_storage a{};
   socklen_t size = sizeof a;
   getsockname(fd_, reinterpret_cast<sockaddr*>(&a), &size);
-  port_ = ntohs(a.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a).sin6_port : reinterpret_cast<sockaddr_in&>(a).sin_port);
+  port_ = ntohs(a.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a).sin6_port
+                                        : reinterpret_cast<sockaddr_in&>(a).sin_port);
 }
 
 Listener::~Listener() {
@@ -169,9 +179,11 @@ Socket Listener::accept(Deadline deadline) {
       s.set_peer(s.remote_address());
       return s;
     }
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) fail_errno("port " + std::to_string(port_), "cannot accept");
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED)
+      fail_errno("port " + std::to_string(port_), "cannot accept");
     pollfd p{fd_, POLLIN, 0};
-    SF_CHECK_AS(RuntimeError, wait_for(&p, 1, deadline), "distributed: port ", port_, ": not every process has come before the timeout");
+    SF_CHECK_AS(RuntimeError, wait_for(&p, 1, deadline), "distributed: port ", port_,
+                ": not every process has come before the timeout");
   }
 }
 

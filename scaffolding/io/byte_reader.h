@@ -10,12 +10,15 @@ namespace sf::io {
 
 class ByteReader {
  public:
-  explicit ByteReader(const Bytes& bytes, uint64_t at = 0) : bytes_(bytes), at_(at) { SF_CHECK(at <= bytes.size, bytes.name, ": ends before byte ", at); }
+  explicit ByteReader(const Bytes& bytes, uint64_t at = 0) : bytes_(bytes), at_(at) {
+    SF_CHECK(at <= bytes.size, bytes.name, ": ends before byte ", at);
+  }
   uint64_t at() const { return at_; }
   uint64_t left() const { return bytes_.size - at_; }
   const std::string& name() const { return bytes_.name; }
   void need(uint64_t n) const {
-    SF_CHECK(n <= left(), bytes_.name, ": is cut short or damaged: ", n, " more bytes are needed at byte ", at_, ", ", left(), " are left");
+    SF_CHECK(n <= left(), bytes_.name, ": is cut short or damaged: ", n, " more bytes are needed at byte ", at_, ", ",
+             left(), " are left");
   }
   template <class T> T get() {
     need(sizeof(T));

@@ -27,7 +27,9 @@ class SafetensorsCheckpoint final : public Checkpoint {
     return out;
   }
   bool contains(const std::string& name) const override { return file_.contains(name); }
-  CheckpointEntry entry(const std::string& name) const override { return {name, file_.entry(name).dtype, file_.entry(name).shape}; }
+  CheckpointEntry entry(const std::string& name) const override {
+    return {name, file_.entry(name).dtype, file_.entry(name).shape};
+  }
   Tensor get(const std::string& name) const override { return file_.get(name); }
   std::map<std::string, std::string> metadata() const override { return file_.metadata(); }
 
@@ -45,7 +47,9 @@ class GgufCheckpoint final : public Checkpoint {
     return out;
   }
   bool contains(const std::string& name) const override { return file_.contains(name); }
-  CheckpointEntry entry(const std::string& name) const override { return {name, std::string(file_.entry(name).format->name), file_.entry(name).shape}; }
+  CheckpointEntry entry(const std::string& name) const override {
+    return {name, std::string(file_.entry(name).format->name), file_.entry(name).shape};
+  }
   Tensor get(const std::string& name) const override { return file_.get(name); }
 
  private:
@@ -57,7 +61,9 @@ class NpzCheckpoint final : public Checkpoint {
   explicit NpzCheckpoint(const Bytes& file) : file_(file) {}
   const char* kind() const override { return "npz"; }
   std::vector<std::string> names() const override { return file_.names(); }
-  bool contains(const std::string& name) const override { return std::count(file_.names().begin(), file_.names().end(), name) > 0; }
+  bool contains(const std::string& name) const override {
+    return std::count(file_.names().begin(), file_.names().end(), name) > 0;
+  }
   CheckpointEntry entry(const std::string& name) const override {
     NpyHeader h = file_.header(name);
     return {name, h.kind + std::to_string(h.item), h.shape};
@@ -71,7 +77,8 @@ class NpzCheckpoint final : public Checkpoint {
 // What is in memory anyway: a torch file's tree (whose tensors still borrow the file), an .npy file's array.
 class TreeCheckpoint final : public Checkpoint {
  public:
-  TreeCheckpoint(const char* kind, std::string file, std::vector<std::pair<std::string, Tensor>> tensors) : kind_(kind), file_(std::move(file)) {
+  TreeCheckpoint(const char* kind, std::string file, std::vector<std::pair<std::string, Tensor>> tensors)
+      : kind_(kind), file_(std::move(file)) {
     for (auto& [name, t] : tensors) {
       SF_CHECK(tensors_.emplace(name, t).second, file_, ": two tensors have the name '", name, "'");
       names_.push_back(name);
@@ -106,7 +113,8 @@ class ShardedCheckpoint final : public Checkpoint {
       auto [it, fresh] = shards_.try_emplace(file);
       if (!fresh) continue;
       it->second.path = (folder / file).string();
-      SF_CHECK_AS(RuntimeError, fs::is_regular_file(it->second.path, error), path_, ": the shard '", file, "' that holds '", name, "' is not there");
+      SF_CHECK_AS(RuntimeError, fs::is_regular_file(it->second.path, error), path_, ": the shard '", file,
+                  "' that holds '", name, "' is not there");
     }
   }
   const char* kind() const override { return "sharded"; }
@@ -135,7 +143,8 @@ class ShardedCheckpoint final : public Checkpoint {
       SF_CHECK(!is_shard_index(file), path_, ": the shard '", it->second, "' is itself an index");
       auto opened = open_checkpoint(file);
       for (auto& [tensor, where] : index_.weight_map)
-        SF_CHECK(where != it->second || opened->contains(tensor), path_, ": the index says that '", tensor, "' is in ", where, ", which has no such tensor");
+        SF_CHECK(where != it->second || opened->contains(tensor), path_, ": the index says that '", tensor, "' is in ",
+                 where, ", which has no such tensor");
       shard.open = std::move(opened);
     }
     return *shard.open;
@@ -149,7 +158,8 @@ class ShardedCheckpoint final : public Checkpoint {
 
 // The one file of a folder that is meant by its name: an index before a checkpoint.
 std::string in_folder(const std::string& folder) {
-  for (std::vector<std::string_view> endings : {std::vector<std::string_view>{".index.json"}, {".safetensors"}, {".gguf"}, {".bin", ".pt", ".pth", ".ckpt"}}) {
+  for (std::vector<std::string_view> endings :
+       {std::vector<std::string_view>{".index.json"}, {".safetensors"}, {".gguf"}, {".bin", ".pt", ".pth", ".ckpt"}}) {
     std::vector<std::string> found;
     for (auto& e : fs::directory_iterator(folder)) {
       std::string name = e.path().filename().string();
@@ -157,7 +167,8 @@ std::string in_folder(const std::string& folder) {
         if (name.ends_with(ending)) found.push_back(e.path().string());
     }
     std::sort(found.begin(), found.end());
-    SF_CHECK(found.size() <= 1, folder, ": has several checkpoints, such as ", found[0], " and ", found[1], "; name one");
+    SF_CHECK(found.size() <= 1, folder, ": has several checkpoints, such as ", found[0], " and ", found[1],
+             "; name one");
     if (found.size() == 1) return found[0];
   }
   fail(folder, ": is a folder without a checkpoint");
@@ -172,19 +183,25 @@ bool looks_like_safetensors(const Bytes& file) {
 
 std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
   if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file);
-  if (is_npy(file)) return std::make_shared<TreeCheckpoint>("npy", file.name, std::vector<std::pair<std::string, Tensor>>{{"array", load_npy(file)}});
+  if (is_npy(file))
+    return std::make_shared<TreeCheckpoint>("npy", file.name,
+                                            std::vector<std::pair<std::string, Tensor>>{{"array", load_npy(file)}});
   if (ZipReader::recognises(file)) {
     ZipReader zip(file);
     auto& entries = zip.entries();
-    bool arrays = !entries.empty() && std::all_of(entries.begin(), entries.end(), [](auto& e) { return e.name.ends_with(".npy"); });
+    bool arrays = !entries.empty() &&
+                  std::all_of(entries.begin(), entries.end(), [](auto& e) { return e.name.ends_with(".npy"); });
     if (arrays) return std::make_shared<NpzCheckpoint>(file);
   }
   // Placeholders do nothing, and a program that asks for tensors does not see them.
   if (ZipReader::recognises(file) || is_pickle(file))
-    return std::make_shared<TreeCheckpoint>("torch", file.name, named_tensors(load_torch(file, {.placeholders = true})));
+    return std::make_shared<TreeCheckpoint>("torch", file.name,
+                                            named_tensors(load_torch(file, {.placeholders = true})));
   if (looks_like_safetensors(file)) return std::make_shared<SafetensorsCheckpoint>(file);
   if (is_shard_index(file)) return std::make_shared<ShardedCheckpoint>(file);
-  fail(file.name, ": is no checkpoint that is known here: safetensors, an index of shards, PyTorch's zip or pickle, GGUF, .npy or .npz");
+  fail(file.name,
+       ": is no checkpoint that is known here: safetensors, an index of shards, PyTorch's zip or pickle, GGUF, .npy or "
+       ".npz");
 }
 
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {

@@ -29,8 +29,8 @@ class Checkpoint {
   virtual std::map<std::string, std::string> metadata() const { return {}; }
 };
 
-// `path`: a file, or a folder that holds one index or one checkpoint. Of a torch file the tensors of nested dicts and lists are
-// offered with their keys joined by dots ("state_dict.conv.weight"). An .npy file offers one, "array".
+// `path`: a file, or a folder that holds one index or one checkpoint. Of a torch file the tensors of nested dicts and
+// lists are offered with their keys joined by dots ("state_dict.conv.weight"). An .npy file offers one, "array".
 // Shards are opened when their first tensor is asked for. ValueError when the file is damaged or of no known kind.
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path);
 std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file);  // a sharded one needs a path

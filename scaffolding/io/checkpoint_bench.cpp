@@ -15,7 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("sf_bench_" + std::to_string(getpid()))) { fs::create_directories(path); }
+  Folder() : path(fs::temp_directory_path() / ("sf_bench_" + std::to_string(getpid()))) {
+    fs::create_directories(path);
+  }
   ~Folder() { fs::remove_all(path); }
   fs::path path;
 };
@@ -24,8 +26,9 @@ struct Folder {
 void write_sparse(const fs::path& path, const std::string& prefix, int count, uint64_t bytes) {
   std::string header = "{";
   for (int i = 0; i < count; ++i)
-    header += (i ? ",\"" : "\"") + prefix + std::to_string(i) + "\":{\"dtype\":\"F32\",\"shape\":[" + std::to_string(bytes / 4) + "],\"data_offsets\":[" +
-              std::to_string(uint64_t(i) * bytes) + "," + std::to_string(uint64_t(i + 1) * bytes) + "]}";
+    header += (i ? ",\"" : "\"") + prefix + std::to_string(i) + "\":{\"dtype\":\"F32\",\"shape\":[" +
+              std::to_string(bytes / 4) + "],\"data_offsets\":[" + std::to_string(uint64_t(i) * bytes) + "," +
+              std::to_string(uint64_t(i + 1) * bytes) + "]}";
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   uint64_t length = header.size();
@@ -42,12 +45,17 @@ std::function<void()> one_of_many() {
   constexpr uint64_t kBytes = 4'000'000;
   std::string map;
   for (int shard : {1, 2}) {
-    std::string file = "model-0000" + std::to_string(shard) + "-of-00002.safetensors", prefix = "layers." + std::to_string(shard) + ".weight.";
+    std::string file = "model-0000" + std::to_string(shard) + "-of-00002.safetensors",
+                prefix = "layers." + std::to_string(shard) + ".weight.";
     write_sparse(folder->path / file, prefix, 625, kBytes);
-    for (int i = 0; i < 625; ++i) map += (map.empty() ? "\"" : ",\"") + prefix + std::to_string(i) + "\":\"" + file + "\"";
+    for (int i = 0; i < 625; ++i)
+      map += (map.empty() ? "\"" : ",\"") + prefix + std::to_string(i) + "\":\"" + file + "\"";
   }
-  std::ofstream(folder->path / "model.safetensors.index.json") << "{\"metadata\":{\"total_size\":5000000000},\"weight_map\":{" << map << "}}";
-  return [folder] { keep(io::open_checkpoint(folder->path / "model.safetensors.index.json")->get("layers.2.weight.300").clone()); };
+  std::ofstream(folder->path / "model.safetensors.index.json")
+      << "{\"metadata\":{\"total_size\":5000000000},\"weight_map\":{" << map << "}}";
+  return [folder] {
+    keep(io::open_checkpoint(folder->path / "model.safetensors.index.json")->get("layers.2.weight.300").clone());
+  };
 }
 
 // 64 tensors of 4 MB into tensors that are there already, as load_state_dict does.

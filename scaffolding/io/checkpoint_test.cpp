@@ -93,7 +93,9 @@ TEST_F(CheckpointFile, malformed_files_are_refused_for_the_right_reason) {
         for (auto& [name, t] : load_checkpoint(file)) t.to_vector();
     };
     std::string what = error_of<Error>(read);
-    EXPECT_TRUE(what.find(text.substr(0, text.find('|'))) != std::string::npos || what.find(text.substr(text.find('|') + 1)) != std::string::npos) << what;
+    EXPECT_TRUE(what.find(text.substr(0, text.find('|'))) != std::string::npos ||
+                what.find(text.substr(text.find('|') + 1)) != std::string::npos)
+        << what;
     EXPECT_NE(what.find(fs::path(file).filename().string()), std::string::npos) << what;
   }
   EXPECT_GT(files, 100);
@@ -137,7 +139,8 @@ TEST_F(CheckpointFile, the_shared_foreign_checkpoints_load) {
 // ---- shards
 
 std::map<std::string, Tensor> four_tensors() {
-  return {{"a", full({10}, 1.0)}, {"b", full({10}, 2.0)}, {"c", full({10}, 3.0)}, {"d", full({100}, 4.0)}};  // 40, 40, 40 and 400 bytes
+  // 40, 40, 40 and 400 bytes
+  return {{"a", full({10}, 1.0)}, {"b", full({10}, 2.0)}, {"c", full({10}, 3.0)}, {"d", full({100}, 4.0)}};
 }
 
 TEST_F(CheckpointFile, shards_are_written_and_read) {
@@ -181,7 +184,8 @@ TEST_F(CheckpointFile, shards_are_opened_when_they_are_needed_and_checked_then) 
 }
 
 TEST_F(CheckpointFile, shards_of_other_formats_are_read_through_their_index) {
-  save_torch(Object::container(Object::Dict, {Object("a"), Object(tensor({1, 2}))}), path("pytorch_model-00001-of-00001.bin"));
+  save_torch(Object::container(Object::Dict, {Object("a"), Object(tensor({1, 2}))}),
+             path("pytorch_model-00001-of-00001.bin"));
   write("pytorch_model.bin.index.json", R"({"metadata": {}, "weight_map": {"a": "pytorch_model-00001-of-00001.bin"}})");
   EXPECT_EQ(load_checkpoint(path("pytorch_model.bin.index.json")).at("a").to_vector(), (std::vector<double>{1, 2}));
 }
@@ -202,7 +206,8 @@ TEST_F(CheckpointFile, a_full_disk_keeps_the_previous_file) {
   save_torch(Object(tensor({1})), path("x.pt"));
   save_sharded_safetensors(four_tensors(), path("m.safetensors"), 100);
   size_t before = files();
-  std::string old = bytes_of(path("x.safetensors")), old_torch = bytes_of(path("x.pt")), old_shard = bytes_of(path("m-00001-of-00003.safetensors"));
+  std::string old = bytes_of(path("x.safetensors")), old_torch = bytes_of(path("x.pt")),
+              old_shard = bytes_of(path("m-00001-of-00003.safetensors"));
   rlimit limit, small;
   getrlimit(RLIMIT_FSIZE, &limit);
   auto handler = std::signal(SIGXFSZ, SIG_IGN);  // write() then fails with EFBIG, as it does with ENOSPC on a full disk
@@ -211,7 +216,8 @@ TEST_F(CheckpointFile, a_full_disk_keeps_the_previous_file) {
   setrlimit(RLIMIT_FSIZE, &small);
   SF_EXPECT_ERROR(RuntimeError, "cannot write", save_safetensors({{"a", big}}, path("x.safetensors")));
   SF_EXPECT_ERROR(RuntimeError, "cannot write", save_torch(tree, path("x.pt")));
-  SF_EXPECT_ERROR(RuntimeError, "cannot write", save_sharded_safetensors({{"a", tensor({5})}, {"b", big}}, path("m.safetensors"), 100));
+  SF_EXPECT_ERROR(RuntimeError, "cannot write",
+                  save_sharded_safetensors({{"a", tensor({5})}, {"b", big}}, path("m.safetensors"), 100));
   setrlimit(RLIMIT_FSIZE, &limit);
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(bytes_of(path("x.safetensors")), old);

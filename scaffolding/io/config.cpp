@@ -111,7 +111,8 @@ void format(std::string& out, const Object& o, size_t indent) {
     case Object::String: out += text(o.text()); return;
     default: break;
   }
-  SF_CHECK_AS(TypeError, o.is_sequence() || o.is_dict(), "save_config: cannot write ", Object::name(o.kind()), " as JSON");
+  SF_CHECK_AS(TypeError, o.is_sequence() || o.is_dict(), "save_config: cannot write ", Object::name(o.kind()),
+              " as JSON");
   bool dict = o.is_dict();
   auto& items = o.items();
   if (items.empty()) {
@@ -130,8 +131,8 @@ void format(std::string& out, const Object& o, size_t indent) {
   out += dict ? "}" : "]";
 }
 
-// Python's json module reads and writes these three words, which JSON itself does not have. They pass the parser as strings
-// that begin with a control character, and words_back makes numbers of them.
+// Python's json module reads and writes these three words, which JSON itself does not have. They pass the parser as
+// strings that begin with a control character, and words_back makes numbers of them.
 std::string without_words(std::string_view text) {
   std::string out;
   bool in_string = false;
@@ -179,7 +180,8 @@ ConfigRest read_fields(const char* who, const Fields& fields, const Object& dict
   std::vector<bool> named(fields.size());
   auto& items = dict.items();
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Object::String)) fail<TypeError>(who, ": the keys of a config must be strings, got ", Object::name(items[i].kind()));
+    if (!items[i].is(Object::String))
+      fail<TypeError>(who, ": the keys of a config must be strings, got ", Object::name(items[i].kind()));
     const std::string& key = items[i].text();
     if (std::find(keep.begin(), keep.end(), key) != keep.end()) continue;
     auto f = std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return key == field.name; });
@@ -207,7 +209,8 @@ std::vector<int64_t> ints_for_blocks(const char* who, const char* field, const O
     return v;
   };
   if (!value.is_sequence()) return std::vector<int64_t>(n, number(value));
-  SF_CHECK(value.items().size() == n, who, ": ", field, " must have one entry for each of the ", n, " blocks, got ", value.items().size());
+  SF_CHECK(value.items().size() == n, who, ": ", field, " must have one entry for each of the ", n, " blocks, got ",
+           value.items().size());
   std::vector<int64_t> out;
   for (auto& item : value.items()) out.push_back(number(item));
   return out;

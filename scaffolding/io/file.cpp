@@ -25,7 +25,9 @@
 
 namespace sf::io {
 
-[[noreturn]] static void fail_errno(const std::string& path, const char* what) { fail<RuntimeError>(path, ": ", what, ": ", std::strerror(errno)); }
+[[noreturn]] static void fail_errno(const std::string& path, const char* what) {
+  fail<RuntimeError>(path, ": ", what, ": ", std::strerror(errno));
+}
 
 namespace {
 // The mappings that live now, by their first byte.
@@ -39,7 +41,8 @@ Mappings& mappings() {
 }
 }  // namespace
 
-// Drops those of the pages that are as the file has them. A page that was written is memory of its own, which the file cannot give again.
+// Drops those of the pages that are as the file has them. A page that was written is memory of its own,
+// which the file cannot give again.
 static void drop_unwritten(uintptr_t begin, uintptr_t end, uintptr_t page) {
   constexpr uint64_t kInMemory = uint64_t(1) << 63, kOfTheFile = uint64_t(1) << 61;
   std::array<uint64_t, 2048> pages;  // what the kernel says of each
@@ -75,7 +78,8 @@ void release_mapped(const void* data, uint64_t size) {
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO must not wait for a writer
+  // O_NONBLOCK: opening a FIFO must not wait for a writer
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_errno(path, "cannot open");
   struct Close {
     int fd;
@@ -133,10 +137,13 @@ Bytes Bytes::take(std::string bytes, const std::string& name) {
   return {std::move(kept), p, size, name};
 }
 
-Bytes Bytes::borrow(const void* data, uint64_t size, const std::string& name) { return {nullptr, static_cast<const std::byte*>(data), size, name}; }
+Bytes Bytes::borrow(const void* data, uint64_t size, const std::string& name) {
+  return {nullptr, static_cast<const std::byte*>(data), size, name};
+}
 
 Bytes Bytes::slice(uint64_t offset, uint64_t length) const {
-  SF_CHECK(offset <= size && length <= size - offset, name, ": bytes ", offset, " to ", offset, " + ", length, " lie outside of its ", size, " bytes");
+  SF_CHECK(offset <= size && length <= size - offset, name, ": bytes ", offset, " to ", offset, " + ", length,
+           " lie outside of its ", size, " bytes");
   return {owner, data ? data + offset : nullptr, length, name};
 }
 
@@ -149,7 +156,8 @@ ReplacingFile::ReplacingFile(const std::string& path) : path_(path) {
   fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno(temporary_, "cannot create");
   struct stat old;
-  if (stat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);  // who may read it stays as it was
+  // who may read it stays as it was
+  if (stat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);
 }
 
 ReplacingFile::~ReplacingFile() {

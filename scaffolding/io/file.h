@@ -23,12 +23,14 @@ class MappedFile {
   uint64_t size_ = 0;
 };
 
-// Pages of mapped files that lie within the range need no memory from now on; they are read again when they are touched. Pages that were written stay, as
-// does other memory, and everything where the kernel does not say what was written (/proc/self/pagemap).
+// Pages of mapped files that lie within the range need no memory from now on; they are read again when they are
+// touched. Pages that were written stay, as does other memory, and everything where the kernel does not say what was
+// written (/proc/self/pagemap).
 void release_mapped(const void* data, uint64_t size);
 
-// A range of bytes and what keeps it alive: a mapped file, a file that was read, or memory. Readers of every format take
-// one, so that all of them read from paths and from buffers alike. Copies share the bytes; const use is thread-safe.
+// A range of bytes and what keeps it alive: a mapped file, a file that was read, or memory. Readers of every format
+// take one, so that all of them read from paths and from buffers alike. Copies share the bytes;
+// const use is thread-safe.
 struct Bytes {
   std::shared_ptr<const void> owner;
   const std::byte* data = nullptr;

@@ -13,7 +13,8 @@ namespace {
 
 class MappedFileTest : public TestFolder {};
 
-// KB in memory of the mapping that begins there, as the kernel counts them. It may have taken cold pages back by itself.
+// KB in memory of the mapping that begins there, as the kernel counts them.
+// It may have taken cold pages back by itself.
 int64_t resident(const void* begin) {
   std::ostringstream address;
   address << std::hex << reinterpret_cast<uintptr_t>(begin) << "-";

@@ -18,7 +18,9 @@ void Node::destroy(Node* n) {
   pending = nullptr;
 }
 
-Object::Object(std::string_view text, Kind kind) : kind_(kind), node_(Ref<Node>::fresh(new Node)) { node_->text = text; }
+Object::Object(std::string_view text, Kind kind) : kind_(kind), node_(Ref<Node>::fresh(new Node)) {
+  node_->text = text;
+}
 
 Object::Object(const Tensor& t, bool parameter, std::string_view location) : Object(location, TensorValue) {
   node_->tensor = t;
@@ -32,17 +34,23 @@ Object Object::container(Kind kind, std::vector<Object> items) {
 }
 
 const char* Object::name(Kind kind) {
-  constexpr const char* names[] = {"None",      "a bool",      "an int",        "a float", "a dtype",   "an int",   "a complex number", "a string",
-                                   "bytes",     "a bytearray", "a list",        "a tuple", "a Size",    "a set",    "a dict",           "an OrderedDict",
-                                   "a Counter", "a tensor",    "a device name", "a class", "an object", "a storage"};
+  constexpr const char* names[] = {"None",           "a bool",           "an int",   "a float",       "a dtype",
+                                   "an int",         "a complex number", "a string", "bytes",         "a bytearray",
+                                   "a list",         "a tuple",          "a Size",   "a set",         "a dict",
+                                   "an OrderedDict", "a Counter",        "a tensor", "a device name", "a class",
+                                   "an object",      "a storage"};
   return names[kind];
 }
 
-[[noreturn]] static void wrong(const char* wanted, Object::Kind got) { fail<TypeError>("checkpoint: needs ", wanted, ", got ", Object::name(got)); }
+[[noreturn]] static void wrong(const char* wanted, Object::Kind got) {
+  fail<TypeError>("checkpoint: needs ", wanted, ", got ", Object::name(got));
+}
 
 bool Object::as_bool() const { return kind_ == Bool ? i_ != 0 : (wrong("a bool", kind_), false); }
 int64_t Object::as_int() const { return kind_ == Int || kind_ == Bool ? i_ : (wrong("an int", kind_), 0); }
-double Object::as_float() const { return kind_ == Float ? d_ : kind_ == Int || kind_ == Bool ? double(i_) : (wrong("a number", kind_), 0.0); }
+double Object::as_float() const {
+  return kind_ == Float ? d_ : kind_ == Int || kind_ == Bool ? double(i_) : (wrong("a number", kind_), 0.0);
+}
 DType Object::as_dtype() const { return kind_ == Type ? DType(i_) : (wrong("a dtype", kind_), kFloat32); }
 const std::string& Object::text() const {
   if (!node_) wrong("text", kind_);
@@ -83,9 +91,13 @@ std::vector<std::pair<std::string, Tensor>> named_tensors(const Object& root) {
     size_t step = o.is_dict() ? 2 : 1;
     for (size_t i = items.size(); i >= step; i -= step) {  // backwards, so that the first is taken from the stack first
       const Object& key = items[i - step];
-      std::string name = step == 1 ? std::to_string(i - 1) : key.is(Object::String) ? key.text() : key.is(Object::Int) ? std::to_string(key.as_int()) : "";
+      std::string name = step == 1                ? std::to_string(i - 1)
+                         : key.is(Object::String) ? key.text()
+                         : key.is(Object::Int)    ? std::to_string(key.as_int())
+                                                  : "";
       if (name.empty() && step == 2 && !key.is(Object::String)) continue;  // a key that has no spelling
-      SF_CHECK(path.size() + name.size() < kMaxName, "checkpoint: the keys that lead to a tensor have more than ", kMaxName, " characters");
+      SF_CHECK(path.size() + name.size() < kMaxName, "checkpoint: the keys that lead to a tensor have more than ",
+               kMaxName, " characters");
       todo.push_back({path.empty() ? name : path + "." + name, items[i - 1]});
     }
   }

@@ -4,7 +4,8 @@
 
 namespace sf::io {
 
-// Gives a string key of the dict this value: in its place, or at the end where the key is new. TypeError for what is no dict.
+// Gives a string key of the dict this value: in its place, or at the end where the key is new.
+// TypeError for what is no dict.
 void set_entry(const Object& dict, std::string_view key, Object value);
 
 }  // namespace sf::io

@@ -13,7 +13,8 @@ class TestFolder : public testing::Test {
  protected:
   TestFolder() {
     auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::temp_directory_path() / ("sf_" + std::to_string(getpid()) + test->test_suite_name() + test->name());
+    folder_ = std::filesystem::temp_directory_path() /
+              ("sf_" + std::to_string(getpid()) + test->test_suite_name() + test->name());
     std::filesystem::create_directories(folder_);
   }
   ~TestFolder() override { std::filesystem::remove_all(folder_); }
@@ -26,7 +27,9 @@ class TestFolder : public testing::Test {
     std::ifstream in(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  size_t files() const { return size_t(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator())); }
+  size_t files() const {
+    return size_t(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
+  }
   std::filesystem::path folder_;
 };
 

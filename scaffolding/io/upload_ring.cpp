@@ -77,7 +77,8 @@ void UploadRing::push(char* dst, const char* src, size_t bytes) {
     if (!buffers_[current_].data || filled_ == buffer_bytes_) next_buffer();
     char* at = buffers_[current_].data + filled_;
     size_t n = std::min(bytes, buffer_bytes_ - filled_);
-    parallel_for(int64_t(n), kPiece, [&](int64_t begin, int64_t end) { std::memcpy(at + begin, src + begin, size_t(end - begin)); });
+    parallel_for(int64_t(n), kPiece,
+                 [&](int64_t begin, int64_t end) { std::memcpy(at + begin, src + begin, size_t(end - begin)); });
     gpu_.copy_async(dst, device_, at, Device(), n);
     mark();
     release_mapped(src, n);
@@ -87,7 +88,8 @@ void UploadRing::push(char* dst, const char* src, size_t bytes) {
 }
 
 Tensor UploadRing::upload(const Tensor& from, std::optional<DType> dtype) {
-  SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), "load: not allowed while a CUDA graph is captured, since a replay reads no file; load before");
+  SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(),
+              "load: not allowed while a CUDA graph is captured, since a replay reads no file; load before");
   Tensor dense = packed(from.detach()), to = empty_strided(from.shape(), dense.strides(), from.dtype(), device_);
   push(static_cast<char*>(to.data_ptr()), static_cast<const char*>(dense.data_ptr()), dense.nbytes());
   return dtype && is_floating(to.dtype()) ? to_dtype(to, *dtype) : to;

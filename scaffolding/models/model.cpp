@@ -29,7 +29,9 @@ Tensors CheckpointedModule::run(const std::function<Tensors(const Tensors&)>& fo
   return autograd::checkpoint(forward, inputs);
 }
 
-const char* Model::weights_stem() const { return std::string_view(library()) == "transformers" ? "model" : "diffusion_pytorch_model"; }
+const char* Model::weights_stem() const {
+  return std::string_view(library()) == "transformers" ? "model" : "diffusion_pytorch_model";
+}
 io::Object Model::config() { return io::whole_config(fields(), rest_); }
 
 // Which class it is stands under other names in transformers' files.
@@ -40,7 +42,8 @@ io::Object Model::saved_config() {
   auto& entries = diffusers.items();
   for (size_t i = 0; i + 1 < entries.size(); i += 2) {
     const std::string& key = entries[i].text();
-    if (key == "_class_name" || key == "architectures" || key == "model_type" || key == "torch_dtype" || key == "dtype") continue;
+    if (key == "_class_name" || key == "architectures" || key == "model_type" || key == "torch_dtype" || key == "dtype")
+      continue;
     items.insert(items.end(), {entries[i], entries[i + 1]});
   }
   items.insert(items.end(), {"model_type", model_type(), "torch_dtype", io::Object(name(dtype()))});
@@ -73,7 +76,8 @@ nn::LayerEntry& detail::add_model(nn::LayerEntry& layer, ModelEntry entry) {
   layer.home = "models";
   entry.layer = &layer;
   auto& all = registry();
-  auto place = std::lower_bound(all.begin(), all.end(), entry.name, [](const ModelEntry& e, const std::string& name) { return e.name < name; });
+  auto place = std::lower_bound(all.begin(), all.end(), entry.name,
+                                [](const ModelEntry& e, const std::string& name) { return e.name < name; });
   all.insert(place, std::move(entry));
   return layer;
 }

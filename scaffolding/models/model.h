@@ -1,7 +1,10 @@
-// Model: a module with a config, by which it is made, saved and found again. Classes, config fields and state-dict keys are
-// diffusers' and transformers'.
+// Model: a module with a config, by which it is made, saved and found again. Classes, config fields and state-dict keys
+// are diffusers' and transformers'.
 //
-//   struct AutoencoderTinyConfig { int64_t in_channels = 3; ...; io::Fields fields() { return {{"in_channels", &in_channels}, ...}; } };
+//   struct AutoencoderTinyConfig {
+//     int64_t in_channels = 3;
+//     io::Fields fields() { return {{"in_channels", &in_channels}, ...}; }
+//   };
 //   struct AutoencoderTiny : ConfiguredModel<AutoencoderTinyConfig> {
 //     static constexpr const char* kName = "AutoencoderTiny";
 //     explicit AutoencoderTiny(Config config = {});
@@ -10,7 +13,8 @@
 //   };
 //   SF_MODEL(AutoencoderTiny).forward<&AutoencoderTiny::forward>("sample").doc("...");     // in the .cpp
 //
-// A model's constructor makes its tensors on default_device() in float32: under DefaultDevice(Device::Meta) it costs nothing.
+// A model's constructor makes its tensors on default_device() in float32: under DefaultDevice(Device::Meta)
+// it costs nothing.
 #pragma once
 #include "scaffolding/io/config.h"
 #include "scaffolding/nn/layer.h"
@@ -21,7 +25,8 @@ struct CheckpointEntry;
 
 namespace sf::models {
 
-// A part whose forward is computed again in the backward pass when its model's enable_gradient_checkpointing() was called.
+// A part whose forward is computed again in the backward pass when its model's enable_gradient_checkpointing()
+// was called.
 struct CheckpointedModule : nn::Module {
   bool gradient_checkpointing = false;
 
@@ -32,9 +37,10 @@ struct CheckpointedModule : nn::Module {
 
 class Model : public nn::Module {
  public:
-  virtual io::Fields fields() = 0;                             // of the config
-  virtual const char* library() const { return "diffusers"; }  // or "transformers": whose files and model_index.json rows it has
-  virtual const char* model_type() const { return ""; }        // in configs of transformers
+  virtual io::Fields fields() = 0;  // of the config
+  // or "transformers": whose files and model_index.json rows it has
+  virtual const char* library() const { return "diffusers"; }
+  virtual const char* model_type() const { return ""; }  // in configs of transformers
   virtual const char* config_file() const { return "config.json"; }
   const char* weights_stem() const;  // "diffusion_pytorch_model" or "model"
 
@@ -90,7 +96,8 @@ template <class M> nn::LayerEntry& register_model(const char* name) {
                    [](const io::Object& dict) -> std::unique_ptr<Model> {
                      typename M::Config config;
                      io::ConfigRest rest;
-                     if constexpr (requires { &M::flat_config; }) rest = io::read_fields(M::kName, config.fields(), M::flat_config(dict));
+                     if constexpr (requires { &M::flat_config; })
+                       rest = io::read_fields(M::kName, config.fields(), M::flat_config(dict));
                      else rest = io::read_fields(M::kName, config.fields(), dict);
                      auto model = std::make_unique<M>(std::move(config));
                      model->set_config_rest(std::move(rest));
@@ -108,6 +115,7 @@ template <class M> nn::LayerEntry& register_model(const char* name) {
 }
 }  // namespace detail
 
-#define SF_MODEL(Type) static const ::sf::nn::LayerEntry& SF_CAT(sf_model_, __COUNTER__) = ::sf::models::detail::register_model<Type>(#Type)
+#define SF_MODEL(Type) \
+  static const ::sf::nn::LayerEntry& SF_CAT(sf_model_, __COUNTER__) = ::sf::models::detail::register_model<Type>(#Type)
 
 }  // namespace sf::models

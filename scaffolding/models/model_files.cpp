@@ -19,7 +19,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string join(const std::string& folder, const std::string& name) { return name.empty() ? folder : (fs::path(folder) / name).string(); }
+std::string join(const std::string& folder, const std::string& name) {
+  return name.empty() ? folder : (fs::path(folder) / name).string();
+}
 
 bool is_file(const std::string& path) {
   std::error_code error;
@@ -54,7 +56,8 @@ io::Object merged(const io::Object& config, const io::Object& overrides) {
 
 io::Object load_model_config(const std::string& folder, const std::string& subfolder) {
   std::string path = join(join(folder, subfolder), "config.json");
-  SF_CHECK(is_file(path), "load_model: there is no file ", path, "; a model's folder holds config.json and its weights");
+  SF_CHECK(is_file(path), "load_model: there is no file ", path,
+           "; a model's folder holds config.json and its weights");
   return io::read_config_file(path);
 }
 
@@ -66,25 +69,30 @@ std::string find_weights(const std::string& folder, const std::string& stem, con
     return is_file(join(place, name));
   };
   if (options.use_safetensors.value_or(true)) {
-    for (const std::string& name : {with_variant(stem, options.variant, ".safetensors"), with_variant(stem + ".safetensors.index", options.variant, ".json"),
+    for (const std::string& name : {with_variant(stem, options.variant, ".safetensors"),
+                                    with_variant(stem + ".safetensors.index", options.variant, ".json"),
                                     with_variant(stem, options.variant, ".safetensors.index.json")})
       if (exists(name)) return join(place, name);
   }
   if (!options.use_safetensors.value_or(false)) {
     std::string bin = stem == "model" ? "pytorch_model" : stem;
-    for (const std::string& name : {with_variant(bin, options.variant, ".bin"), with_variant(bin + ".bin.index", options.variant, ".json"),
-                                    with_variant(bin, options.variant, ".bin.index.json")})
+    for (const std::string& name :
+         {with_variant(bin, options.variant, ".bin"), with_variant(bin + ".bin.index", options.variant, ".json"),
+          with_variant(bin, options.variant, ".bin.index.json")})
       if (exists(name)) return join(place, name);
   }
-  std::string lora =
-      is_file(join(place, "pytorch_lora_weights.safetensors")) ? "; pytorch_lora_weights.safetensors is a LoRA, which changes a model and is none" : "";
+  std::string lora = is_file(join(place, "pytorch_lora_weights.safetensors"))
+                         ? "; pytorch_lora_weights.safetensors is a LoRA, which changes a model and is none"
+                         : "";
   fail("load_model: there are no weights in ", place, "; looked for ", looked, lora);
 }
 
 // config.json's, or where there is none and the class can tell, that of the weights.
-static io::Object found_config(const std::string& folder, const LoadModelOptions& options, const std::string& class_name) {
+static io::Object found_config(const std::string& folder, const LoadModelOptions& options,
+                               const std::string& class_name) {
   auto* entry = find_model(class_name);
-  if (options.config || !entry || !entry->config_of_weights || is_file(join(join(folder, options.subfolder), "config.json"))) {
+  if (options.config || !entry || !entry->config_of_weights ||
+      is_file(join(join(folder, options.subfolder), "config.json"))) {
     io::Object config = options.config ? *options.config : load_model_config(folder, options.subfolder);
     return entry && entry->flat_config ? entry->flat_config(config) : config;
   }
@@ -96,7 +104,8 @@ static io::Object found_config(const std::string& folder, const LoadModelOptions
 
 namespace {
 
-// A file's tensor in another dtype, piece by piece: the file's pages go as soon as they are converted, so that a model is never in memory twice.
+// A file's tensor in another dtype, piece by piece: the file's pages go as soon as they are converted, so that a model
+// is never in memory twice.
 Tensor converted(const Tensor& t, DType dtype) {
   constexpr int64_t kPiece = 1 << 22;  // elements
   if (!t.is_contiguous()) return to_dtype(t, dtype);
@@ -112,12 +121,14 @@ Tensor converted(const Tensor& t, DType dtype) {
 
 // A LoRA's file in a model's place is worth a better message than a thousand missing keys.
 void refuse_lora(const std::string& path, const std::vector<std::string>& names, Model& model) {
-  auto lora = std::find_if(names.begin(), names.end(), [](const std::string& name) { return name.find("lora") != name.npos; });
+  auto lora =
+      std::find_if(names.begin(), names.end(), [](const std::string& name) { return name.find("lora") != name.npos; });
   if (lora == names.end()) return;
   auto keys = nn::state_dict(model);
   for (auto& [key, t] : keys)
     if (std::find(names.begin(), names.end(), key) != names.end()) return;
-  fail(path, ": holds a LoRA (tensors as '", *lora, "'), which changes a model and is none itself; load the model that it was made for");
+  fail(path, ": holds a LoRA (tensors as '", *lora,
+       "'), which changes a model and is none itself; load the model that it was made for");
 }
 
 }  // namespace
@@ -125,7 +136,9 @@ void refuse_lora(const std::string& path, const std::vector<std::string>& names,
 std::string model_class(const std::string& named, const io::Object& config) {
   const io::Object* norm = named == "Transformer2DModel" && config.is_dict() ? config.find("norm_type") : nullptr;
   if (!norm || !norm->is(io::Object::String)) return named;
-  return norm->text() == "ada_norm_zero" ? "DiTTransformer2DModel" : norm->text() == "ada_norm_single" ? "PixArtTransformer2DModel" : named;
+  return norm->text() == "ada_norm_zero"     ? "DiTTransformer2DModel"
+         : norm->text() == "ada_norm_single" ? "PixArtTransformer2DModel"
+                                             : named;
 }
 
 // A model without memory; fill() gives it tensors.
@@ -152,7 +165,8 @@ static void fill(Model& model, const io::Checkpoint& file, const LoadModelOption
   model.eval();
 }
 
-std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options, const std::string& class_name) {
+std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOptions& options,
+                                  const std::string& class_name) {
   io::Object config = merged(found_config(folder, options, class_name), options.overrides);
   std::string where = join(join(folder, options.subfolder), "config.json");
   SF_CHECK_AS(NotSupported, !config.find("quantization_config"), "load_model: ", where,
@@ -169,11 +183,13 @@ std::unique_ptr<Model> load_model(const std::string& folder, const LoadModelOpti
   return model;
 }
 
-std::unique_ptr<Model> load_model(const io::Checkpoint& weights, const std::string& class_name, const io::Object& config, const LoadModelOptions& options) {
+std::unique_ptr<Model> load_model(const io::Checkpoint& weights, const std::string& class_name,
+                                  const io::Object& config, const LoadModelOptions& options) {
   return load_model(weights, make_empty(class_name, merged(config, options.overrides)), options);
 }
 
-std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr<Model> made, const LoadModelOptions& options) {
+std::unique_ptr<Model> load_model(const io::Checkpoint& weights, std::unique_ptr<Model> made,
+                                  const LoadModelOptions& options) {
   fill(*made, weights, options);
   return made;
 }
@@ -186,10 +202,12 @@ void save_model(Model& model, const std::string& folder, const SaveModelOptions&
   for (auto& [name, t] : nn::state_dict(model)) state.emplace(name, t);
   const std::string stem = model.weights_stem();
   if (options.safe_serialization) {
-    io::save_sharded_safetensors(state, join(folder, with_variant(stem, options.variant, ".safetensors")), options.max_shard_size, {{"format", "pt"}});
+    io::save_sharded_safetensors(state, join(folder, with_variant(stem, options.variant, ".safetensors")),
+                                 options.max_shard_size, {{"format", "pt"}});
   } else {
     std::vector<io::Object> items;
-    for (auto& [name, t] : nn::state_dict(model)) items.insert(items.end(), {io::Object(std::string_view(name)), io::Object(t)});
+    for (auto& [name, t] : nn::state_dict(model))
+      items.insert(items.end(), {io::Object(std::string_view(name)), io::Object(t)});
     io::save_torch(io::Object::container(io::Object::OrderedDict, std::move(items)),
                    join(folder, with_variant(stem == "model" ? "pytorch_model" : stem, options.variant, ".bin")));
   }

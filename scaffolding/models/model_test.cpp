@@ -30,7 +30,9 @@ class ModelFiles : public io::TestFolder {
     save_model(model, path("model"), options);
     return path("model");
   }
-  void expect_same(Model& loaded) { EXPECT_EQ(largest(dynamic_cast<AutoencoderTiny&>(loaded).encode(input_).detach() - values_), 0); }
+  void expect_same(Model& loaded) {
+    EXPECT_EQ(largest(dynamic_cast<AutoencoderTiny&>(loaded).encode(input_).detach() - values_), 0);
+  }
   Tensor input_ = randn({1, 3, 16, 16}), values_;
 };
 
@@ -52,7 +54,8 @@ TEST_F(ModelFiles, ShardsAndTorchFilesAndVariants) {
   EXPECT_TRUE(std::filesystem::exists(path("model/diffusion_pytorch_model.fp16.bin")));
   expect_same(*load_model(path("model"), {.variant = "fp16"}));
   SF_EXPECT_ERROR(ValueError, "looked for diffusion_pytorch_model.safetensors", load_model(path("model")));
-  SF_EXPECT_ERROR(ValueError, "diffusion_pytorch_model.fp16.safetensors", load_model(path("model"), {.variant = "fp16", .use_safetensors = true}));
+  SF_EXPECT_ERROR(ValueError, "diffusion_pytorch_model.fp16.safetensors",
+                  load_model(path("model"), {.variant = "fp16", .use_safetensors = true}));
 }
 
 TEST_F(ModelFiles, InAnotherDtype) {
@@ -66,7 +69,8 @@ TEST_F(ModelFiles, ConfigsAreCheckedAndOverridden) {
   io::Object overrides = io::Object::container(io::Object::Dict, {"scaling_factor", 2.5});
   EXPECT_EQ(dynamic_cast<AutoencoderTiny&>(*load_model(folder, {.overrides = overrides})).options.scaling_factor, 2.5);
   overrides.items()[1] = "much";
-  SF_EXPECT_ERROR(TypeError, "AutoencoderTiny: scaling_factor must be a number, got a string", load_model(folder, {.overrides = overrides}));
+  SF_EXPECT_ERROR(TypeError, "AutoencoderTiny: scaling_factor must be a number, got a string",
+                  load_model(folder, {.overrides = overrides}));
   write("model/config.json", R"({"_class_name": "AutoencoderTinny"})");
   SF_EXPECT_ERROR(ValueError, "no model 'AutoencoderTinny' (closest: 'AutoencoderTiny')", load_model(folder));
   write("model/config.json", R"({"in_channels": 3})");
@@ -84,7 +88,9 @@ TEST_F(ModelFiles, AConfigThatWasReadIsNotReadAgain) {
 
 TEST_F(ModelFiles, UnfamiliarFieldsAreKept) {
   std::string folder = saved();
-  write("model/config.json", R"({"_class_name": "AutoencoderTiny", "encoder_block_out_channels": [8, 8], "decoder_block_out_channels": [8, 8],
+  write(
+      "model/config.json",
+      R"({"_class_name": "AutoencoderTiny", "encoder_block_out_channels": [8, 8], "decoder_block_out_channels": [8, 8],
         "num_encoder_blocks": [1, 1], "num_decoder_blocks": [1, 1], "colour": "blue"})");
   auto model = load_model(folder);
   ASSERT_TRUE(model->config().find("colour"));
@@ -124,9 +130,11 @@ TEST(Model, CheckpointingGivesTheSameGradients) {
 }
 
 TEST(Model, TimestepEmbeddingChecksItsArguments) {
-  SF_EXPECT_ERROR(ValueError, "timestep_embedding: timesteps must have one dimension", timestep_embedding(zeros({2, 2}), 8));
+  SF_EXPECT_ERROR(ValueError, "timestep_embedding: timesteps must have one dimension",
+                  timestep_embedding(zeros({2, 2}), 8));
   SF_EXPECT_ERROR(ValueError, "timestep_embedding: embedding_dim must be above 1", timestep_embedding(zeros({2}), 1));
-  SF_EXPECT_ERROR(ValueError, "downscale_freq_shift must not be half of embedding_dim, got 1 and 2", timestep_embedding(zeros({2}), 2));
+  SF_EXPECT_ERROR(ValueError, "downscale_freq_shift must not be half of embedding_dim, got 1 and 2",
+                  timestep_embedding(zeros({2}), 2));
   SF_EXPECT_ERROR(ValueError, "max_period must be positive", timestep_embedding(zeros({2}), 4, {.max_period = 0}));
   EXPECT_EQ(timestep_embedding(zeros({2}), 5).shape(), (Shape{2, 5}));
 }

@@ -59,12 +59,15 @@ Tensor GLU::forward(const Tensor& x) const {
 }
 Tensor PReLU::forward(const Tensor& x) const { return prelu(x, weight); }
 
-int64_t SoftmaxNd::dim_for(const Tensor& x) const { return dim ? *dim : x.ndim() == 0 || x.ndim() == 1 || x.ndim() == 3 ? 0 : 1; }
+int64_t SoftmaxNd::dim_for(const Tensor& x) const {
+  return dim ? *dim : x.ndim() == 0 || x.ndim() == 1 || x.ndim() == 3 ? 0 : 1;
+}
 Tensor Softmax::forward(const Tensor& x) const { return softmax(x, dim_for(x)); }
 Tensor Softmin::forward(const Tensor& x) const { return softmin(x, dim_for(x)); }
 Tensor LogSoftmax::forward(const Tensor& x) const { return log_softmax(x, dim_for(x)); }
 
-Hardtanh::Hardtanh(Number least, Number most, bool in_place) : InplaceActivation(in_place), min_val(least), max_val(most) {
+Hardtanh::Hardtanh(Number least, Number most, bool in_place)
+    : InplaceActivation(in_place), min_val(least), max_val(most) {
   SF_CHECK(max_val > min_val, "Hardtanh: max_val must be larger than min_val, got ", max_val, " and ", min_val);
 }
 GELU::GELU(const std::string& a) : approximate(a) {
@@ -76,10 +79,14 @@ PReLU::PReLU(int64_t n, double init, const TensorOptions& o) : num_parameters(n)
   init::constant_(weight, init);
 }
 
-std::string LeakyReLU::extra_repr() const { return "negative_slope=" + text(negative_slope) + (inplace ? ", inplace=True" : ""); }
+std::string LeakyReLU::extra_repr() const {
+  return "negative_slope=" + text(negative_slope) + (inplace ? ", inplace=True" : "");
+}
 std::string ELU::extra_repr() const { return "alpha=" + text(alpha) + (inplace ? ", inplace=True" : ""); }
 std::string CELU::extra_repr() const { return "alpha=" + text(alpha) + (inplace ? ", inplace=True" : ""); }
-std::string Hardtanh::extra_repr() const { return "min_val=" + text(min_val) + ", max_val=" + text(max_val) + (inplace ? ", inplace=True" : ""); }
+std::string Hardtanh::extra_repr() const {
+  return "min_val=" + text(min_val) + ", max_val=" + text(max_val) + (inplace ? ", inplace=True" : "");
+}
 std::string GELU::extra_repr() const { return "approximate=" + quoted(approximate); }
 std::string Softplus::extra_repr() const { return "beta=" + text(beta) + ", threshold=" + text(threshold); }
 std::string GLU::extra_repr() const { return "dim=" + text(dim); }
@@ -99,29 +106,42 @@ SF_LAYER(ReLU, "inplace=False", &make_inplace<ReLU>).doc("max(input, 0).").with(
 SF_LAYER(ReLU6, "inplace=False", &make_inplace<ReLU6>).doc("input limited to [0, 6].").with(inplace_fields<ReLU6>);
 SF_LAYER(SiLU, "inplace=False", &make_inplace<SiLU>).doc("input * sigmoid(input).").with(inplace_fields<SiLU>);
 SF_LAYER(Mish, "inplace=False", &make_inplace<Mish>).doc("input * tanh(softplus(input)).").with(inplace_fields<Mish>);
-SF_LAYER(Hardswish, "inplace=False", &make_inplace<Hardswish>).doc("input * relu6(input + 3) / 6.").with(inplace_fields<Hardswish>);
-SF_LAYER(Hardsigmoid, "inplace=False", &make_inplace<Hardsigmoid>).doc("relu6(input + 3) / 6.").with(inplace_fields<Hardsigmoid>);
-SF_LAYER(SELU, "inplace=False", &make_inplace<SELU>).doc("The self-normalising exponential linear unit.").with(inplace_fields<SELU>);
+SF_LAYER(Hardswish, "inplace=False", &make_inplace<Hardswish>)
+    .doc("input * relu6(input + 3) / 6.")
+    .with(inplace_fields<Hardswish>);
+SF_LAYER(Hardsigmoid, "inplace=False", &make_inplace<Hardsigmoid>)
+    .doc("relu6(input + 3) / 6.")
+    .with(inplace_fields<Hardsigmoid>);
+SF_LAYER(SELU, "inplace=False", &make_inplace<SELU>)
+    .doc("The self-normalising exponential linear unit.")
+    .with(inplace_fields<SELU>);
 SF_LAYER(Tanh, "", &make_plain<Tanh>).doc("Hyperbolic tangent.").forward<&Tanh::forward>("input");
 SF_LAYER(Sigmoid, "", &make_plain<Sigmoid>).doc("1 / (1 + exp(-input)).").forward<&Sigmoid::forward>("input");
 SF_LAYER(LogSigmoid, "", &make_plain<LogSigmoid>).doc("log(sigmoid(input)).").forward<&LogSigmoid::forward>("input");
 SF_LAYER(Softsign, "", &make_plain<Softsign>).doc("input / (1 + |input|).").forward<&Softsign::forward>("input");
 SF_LAYER(Tanhshrink, "", &make_plain<Tanhshrink>).doc("input - tanh(input).").forward<&Tanhshrink::forward>("input");
-SF_LAYER(Softmax2d, "", &make_plain<Softmax2d>).doc("softmax over the channels of input[N, C, H, W].").forward<&Softmax2d::forward>("input");
-SF_LAYER(LeakyReLU, "negative_slope=0.01, inplace=False", [](Number slope, bool inplace) { return std::make_unique<LeakyReLU>(slope, inplace); })
+SF_LAYER(Softmax2d, "", &make_plain<Softmax2d>)
+    .doc("softmax over the channels of input[N, C, H, W].")
+    .forward<&Softmax2d::forward>("input");
+SF_LAYER(LeakyReLU, "negative_slope=0.01, inplace=False",
+         [](Number slope, bool inplace) { return std::make_unique<LeakyReLU>(slope, inplace); })
     .doc("input where positive, else negative_slope * input.")
     .with(inplace_fields<LeakyReLU>)
     .field<&LeakyReLU::negative_slope>("negative_slope");
-SF_LAYER(ELU, "alpha=1.0, inplace=False", [](Number alpha, bool inplace) { return std::make_unique<ELU>(alpha, inplace); })
+SF_LAYER(ELU, "alpha=1.0, inplace=False",
+         [](Number alpha, bool inplace) { return std::make_unique<ELU>(alpha, inplace); })
     .doc("input where positive, else alpha * (exp(input) - 1).")
     .with(inplace_fields<ELU>)
     .field<&ELU::alpha>("alpha");
-SF_LAYER(CELU, "alpha=1.0, inplace=False", [](Number alpha, bool inplace) { return std::make_unique<CELU>(alpha, inplace); })
+SF_LAYER(CELU, "alpha=1.0, inplace=False",
+         [](Number alpha, bool inplace) { return std::make_unique<CELU>(alpha, inplace); })
     .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
     .with(inplace_fields<CELU>)
     .field<&CELU::alpha>("alpha");
 SF_LAYER(Hardtanh, "min_val=-1.0, max_val=1.0, inplace=False",
-         [](Number min_val, Number max_val, bool inplace) { return std::make_unique<Hardtanh>(min_val, max_val, inplace); })
+         [](Number min_val, Number max_val, bool inplace) {
+           return std::make_unique<Hardtanh>(min_val, max_val, inplace);
+         })
     .doc("input limited to [min_val, max_val].")
     .with(inplace_fields<Hardtanh>)
     .field<&Hardtanh::min_val>("min_val")
@@ -130,7 +150,8 @@ SF_LAYER(GELU, "approximate='none'", [](std::string approximate) { return std::m
     .doc("input * normal_cdf(input); approximate='tanh' for its approximation.")
     .forward<&GELU::forward>("input")
     .field<&GELU::approximate>("approximate");
-SF_LAYER(Softplus, "beta=1.0, threshold=20.0", [](Number beta, Number threshold) { return std::make_unique<Softplus>(beta, threshold); })
+SF_LAYER(Softplus, "beta=1.0, threshold=20.0",
+         [](Number beta, Number threshold) { return std::make_unique<Softplus>(beta, threshold); })
     .doc("log(1 + exp(beta * input)) / beta.")
     .forward<&Softplus::forward>("input")
     .field<&Softplus::beta>("beta")
@@ -146,8 +167,14 @@ SF_LAYER(PReLU, "num_parameters=1, init=0.25, device=None, dtype=None",
     .doc("LeakyReLU with a trained slope, one or one per channel.")
     .forward<&PReLU::forward>("input")
     .field<&PReLU::num_parameters>("num_parameters");
-SF_LAYER(Softmax, "dim=None", &make_dim<Softmax>).doc("softmax along dim.").forward<&Softmax::forward>("input").field<&SoftmaxNd::dim>("dim");
-SF_LAYER(Softmin, "dim=None", &make_dim<Softmin>).doc("softmax of -input along dim.").forward<&Softmin::forward>("input").field<&SoftmaxNd::dim>("dim");
+SF_LAYER(Softmax, "dim=None", &make_dim<Softmax>)
+    .doc("softmax along dim.")
+    .forward<&Softmax::forward>("input")
+    .field<&SoftmaxNd::dim>("dim");
+SF_LAYER(Softmin, "dim=None", &make_dim<Softmin>)
+    .doc("softmax of -input along dim.")
+    .forward<&Softmin::forward>("input")
+    .field<&SoftmaxNd::dim>("dim");
 SF_LAYER(LogSoftmax, "dim=None", &make_dim<LogSoftmax>)
     .doc("log(softmax(input)) along dim.")
     .forward<&LogSoftmax::forward>("input")

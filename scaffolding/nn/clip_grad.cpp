@@ -19,7 +19,8 @@ constinit KernelTable<ScaleAll> scale_all{"scale_all"};
 
 namespace {
 
-// The tensors for a pass over all of them at once, or nothing where they are not of one device, of another kind, or have gaps.
+// The tensors for a pass over all of them at once, or nothing where they are not of one device, of another kind,
+// or have gaps.
 std::vector<GradientPart> parts_of(const Tensors& tensors, Device device) {
   std::vector<GradientPart> parts;
   for (const Tensor& t : tensors) {
@@ -54,7 +55,10 @@ Tensors gradients_of(const char* function, const Tensors& parameters) {
 
 Reduction partial_of(double p) {
   if (std::isinf(p)) return p > 0 ? Reduction::AbsMax : Reduction::AbsMin;
-  return p == 0 ? Reduction::NonzeroSum : p == 1 ? Reduction::AbsSum : p == 2 ? Reduction::SquareSum : Reduction::PowerSum;
+  return p == 0   ? Reduction::NonzeroSum
+         : p == 1 ? Reduction::AbsSum
+         : p == 2 ? Reduction::SquareSum
+                  : Reduction::PowerSum;
 }
 
 }  // namespace
@@ -74,7 +78,8 @@ Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_if_no
   Tensor total = what == Reduction::SquareSum ? square_sum_at_once(filled) : Tensor();
   if (!total) {
     for (const Tensor& t : filled)
-      parts.push_back(reduction::run(function, what, t, reduction::dims_of(function, t, {}, false), kFloat64, norm_type).to(tensors[0].device()));
+      parts.push_back(reduction::run(function, what, t, reduction::dims_of(function, t, {}, false), kFloat64, norm_type)
+                          .to(tensors[0].device()));
     Tensor all = stack(parts, 0);
     total = !std::isinf(norm_type) ? sum(all) : norm_type > 0 ? amax(all) : amin(all);
   }
@@ -82,8 +87,9 @@ Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_if_no
   if (what == Reduction::PowerSum) total = pow(total, wrapped(1 / norm_type));
   DType first = tensors[0].dtype();
   total = total.to(is_reduced(first) ? kFloat32 : first);
-  SF_CHECK_AS(RuntimeError, !error_if_nonfinite || total.device().is_meta() || std::isfinite(total.item()), function, ": the total norm of order ", norm_type,
-              " is non-finite (", total.item(), "), so gradients cannot be clipped by it; pass error_if_nonfinite=False to scale them by it anyway");
+  SF_CHECK_AS(RuntimeError, !error_if_nonfinite || total.device().is_meta() || std::isfinite(total.item()), function,
+              ": the total norm of order ", norm_type, " is non-finite (", total.item(),
+              "), so gradients cannot be clipped by it; pass error_if_nonfinite=False to scale them by it anyway");
   return total;
 }
 
@@ -148,8 +154,8 @@ void vector_to_parameters(const Tensor& vec, const Tensors& parameters) {
     check_defined(function, "a parameter", p);
     wanted += p.numel();
   }
-  SF_CHECK(vec.ndim() == 1 && vec.numel() == wanted, function, ": vec must be a vector of ", wanted, " elements, as many as the parameters have, got ",
-           vec.shape());
+  SF_CHECK(vec.ndim() == 1 && vec.numel() == wanted, function, ": vec must be a vector of ", wanted,
+           " elements, as many as the parameters have, got ", vec.shape());
   autograd::NoGrad off;
   int64_t at = 0;
   for (Tensor p : parameters) {

@@ -27,12 +27,15 @@ __device__ Piece piece_of(const Parts& parts) {
   return p;
 }
 
-// f(pointer, how many) for the thread's elements, in runs of one vector, and of one element where memory does not allow vectors and at the end.
+// f(pointer, how many) for the thread's elements, in runs of one vector,
+// and of one element where memory does not allow vectors and at the end.
 template <class T, class F> __device__ void for_my_elements(const Piece& p, const F& f) {
   constexpr int V = lanes_for<T>();
   T* data = static_cast<T*>(p.part.data);
-  const int64_t body = reinterpret_cast<uintptr_t>(data) % (sizeof(T) * V) == 0 ? p.first + (p.end - p.first) / V * V : p.first;
-  for (int64_t i = p.first + int64_t(threadIdx.x) * V; i < body; i += int64_t(kThreads) * V) f(data + i, std::integral_constant<int, V>());
+  const int64_t body =
+      reinterpret_cast<uintptr_t>(data) % (sizeof(T) * V) == 0 ? p.first + (p.end - p.first) / V * V : p.first;
+  for (int64_t i = p.first + int64_t(threadIdx.x) * V; i < body; i += int64_t(kThreads) * V)
+    f(data + i, std::integral_constant<int, V>());
   for (int64_t i = body + threadIdx.x; i < p.end; i += kThreads) f(data + i, std::integral_constant<int, 1>());
 }
 template <class F> __device__ void with_type(DType t, const F& f) {
@@ -100,7 +103,9 @@ void square_sum(const SquareSumOfAll& s) {
 }
 
 void scale(const ScaleAll& s) {
-  for_parts(s.parts, s.count, [&](const Parts& p, unsigned n) { launch("clip_grads_with_norm_", s.device, n, scale_elements, p, Numbers(s.factor)); });
+  for_parts(s.parts, s.count, [&](const Parts& p, unsigned n) {
+    launch("clip_grads_with_norm_", s.device, n, scale_elements, p, Numbers(s.factor));
+  });
 }
 
 SF_KERNEL(nn::square_sum_of_all, DeviceType::CUDA, "native", 0, square_sum, nullptr)

@@ -1,4 +1,5 @@
-// Passes over all gradients of a model at once: the contract with backends. Where no provider supports a call, there is a pass for each tensor.
+// Passes over all gradients of a model at once: the contract with backends. Where no provider supports a call,
+// there is a pass for each tensor.
 #pragma once
 #include "scaffolding/core/kernel.h"
 

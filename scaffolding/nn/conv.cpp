@@ -50,9 +50,12 @@ ConvNd::ConvNd(const char* name, int64_t dims, int64_t in, int64_t out, const In
     amounts.single = padding.amounts.size() == 1;
     padding.amounts = amounts.spread(name, "padding", dims, 0);
   }
-  SF_CHECK(!padding.same || all_are(stride, 1), name, ": padding='same' is not supported for strided convolutions, got stride ", stride);
-  SF_CHECK(padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" || padding_mode == "circular", name,
-           ": padding_mode must be one of zeros, reflect, replicate, circular, but got padding_mode='", padding_mode, "'");
+  SF_CHECK(!padding.same || all_are(stride, 1), name,
+           ": padding='same' is not supported for strided convolutions, got stride ", stride);
+  SF_CHECK(
+      padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" || padding_mode == "circular",
+      name, ": padding_mode must be one of zeros, reflect, replicate, circular, but got padding_mode='", padding_mode,
+      "'");
   weight = make_weight(out, in / groups, kernel_size, o.tensor);
   if (o.bias) bias = parameter(empty({out}, o.tensor.dtype, o.tensor.device));
   reset_parameters();
@@ -77,7 +80,8 @@ Tensor ConvNd::forward(const Tensor& input) const {
 }
 
 std::string ConvNd::extra_repr() const {
-  std::string s = text(in_channels) + ", " + text(out_channels) + ", kernel_size=" + text(kernel_size) + ", stride=" + text(stride);
+  std::string s =
+      text(in_channels) + ", " + text(out_channels) + ", kernel_size=" + text(kernel_size) + ", stride=" + text(stride);
   if (padding.same) s += ", padding=same";
   else if (!all_are(padding.amounts, 0)) s += ", padding=" + text(padding.amounts);
   if (!all_are(dilation, 1)) s += ", dilation=" + text(dilation);
@@ -87,7 +91,8 @@ std::string ConvNd::extra_repr() const {
   return s;
 }
 
-ConvTransposeNd::ConvTransposeNd(const char* name, int64_t dims, int64_t in, int64_t out, const Ints& kernel, const ConvTransposeOptions& o)
+ConvTransposeNd::ConvTransposeNd(const char* name, int64_t dims, int64_t in, int64_t out, const Ints& kernel,
+                                 const ConvTransposeOptions& o)
     : in_channels(in), out_channels(out), groups(o.groups) {
   check_channels(name, in, out, groups);
   kernel_size = kernel.spread(name, "kernel_size", dims, 1);
@@ -106,12 +111,14 @@ Shape ConvTransposeNd::output_padding_for(const Tensor& input, Shape output_size
   int64_t dims = kernel_size.size(), first = input.ndim() - dims;
   if (output_size.size() == dims + first)
     for (int64_t i = 0; i < first; ++i) output_size.erase(0);
-  SF_CHECK(output_size.size() == dims, type(), ": output_size must have ", dims, " or ", dims + first, " elements, got ", output_size);
+  SF_CHECK(output_size.size() == dims, type(), ": output_size must have ", dims, " or ", dims + first,
+           " elements, got ", output_size);
   Shape extra;
   for (int64_t d = 0; d < dims; ++d) {
     int64_t least = (input.size(first + d) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel_size[d] - 1) + 1;
-    SF_CHECK(output_size[d] >= least && output_size[d] < least + stride[d], type(), ": requested an output size of ", output_size, ", but dimension ", d,
-             " allows ", least, " to ", least + stride[d] - 1, " for an input of ", input.shape());
+    SF_CHECK(output_size[d] >= least && output_size[d] < least + stride[d], type(), ": requested an output size of ",
+             output_size, ", but dimension ", d, " allows ", least, " to ", least + stride[d] - 1, " for an input of ",
+             input.shape());
     extra.push_back(output_size[d] - least);
   }
   return extra;
@@ -119,14 +126,16 @@ Shape ConvTransposeNd::output_padding_for(const Tensor& input, Shape output_size
 
 Tensor ConvTransposeNd::forward(const Tensor& input, const std::optional<Shape>& output_size) const {
   int64_t dims = kernel_size.size();
-  SF_CHECK(input.ndim() == dims + 1 || input.ndim() == dims + 2, type(), ": expected ", dims + 1, "D (unbatched) or ", dims + 2,
-           "D (batched) input, but got input of size ", input.shape());
+  SF_CHECK(input.ndim() == dims + 1 || input.ndim() == dims + 2, type(), ": expected ", dims + 1, "D (unbatched) or ",
+           dims + 2, "D (batched) input, but got input of size ", input.shape());
   auto* conv = dims == 1 ? conv_transpose1d : dims == 2 ? conv_transpose2d : conv_transpose3d;
-  return conv(input, weight, bias, stride, padding, output_size ? output_padding_for(input, *output_size) : output_padding, groups, dilation);
+  return conv(input, weight, bias, stride, padding,
+              output_size ? output_padding_for(input, *output_size) : output_padding, groups, dilation);
 }
 
 std::string ConvTransposeNd::extra_repr() const {
-  std::string s = text(in_channels) + ", " + text(out_channels) + ", kernel_size=" + text(kernel_size) + ", stride=" + text(stride);
+  std::string s =
+      text(in_channels) + ", " + text(out_channels) + ", kernel_size=" + text(kernel_size) + ", stride=" + text(stride);
   if (!all_are(padding, 0)) s += ", padding=" + text(padding);
   if (!all_are(dilation, 1)) s += ", dilation=" + text(dilation);
   if (!all_are(output_padding, 0)) s += ", output_padding=" + text(output_padding);
@@ -138,18 +147,24 @@ std::string ConvTransposeNd::extra_repr() const {
 // ---- registration
 
 template <class C>
-static std::unique_ptr<C> make_conv(int64_t in_channels, int64_t out_channels, Ints kernel_size, Ints stride, ConvPadding padding, Ints dilation,
-                                    int64_t groups, bool bias, std::string padding_mode, std::optional<Device> device, std::optional<DType> dtype) {
-  return std::make_unique<C>(in_channels, out_channels, kernel_size,
-                             ConvOptions{stride, padding, dilation, groups, bias, std::move(padding_mode), TensorOptions{device, dtype}});
+static std::unique_ptr<C> make_conv(int64_t in_channels, int64_t out_channels, Ints kernel_size, Ints stride,
+                                    ConvPadding padding, Ints dilation, int64_t groups, bool bias,
+                                    std::string padding_mode, std::optional<Device> device,
+                                    std::optional<DType> dtype) {
+  return std::make_unique<C>(
+      in_channels, out_channels, kernel_size,
+      ConvOptions{stride, padding, dilation, groups, bias, std::move(padding_mode), TensorOptions{device, dtype}});
 }
 template <class C>
-static std::unique_ptr<C> make_transposed(int64_t in_channels, int64_t out_channels, Ints kernel_size, Ints stride, Ints padding, Ints output_padding,
-                                          int64_t groups, bool bias, Ints dilation, std::string padding_mode, std::optional<Device> device,
+static std::unique_ptr<C> make_transposed(int64_t in_channels, int64_t out_channels, Ints kernel_size, Ints stride,
+                                          Ints padding, Ints output_padding, int64_t groups, bool bias, Ints dilation,
+                                          std::string padding_mode, std::optional<Device> device,
                                           std::optional<DType> dtype) {
-  SF_CHECK(padding_mode == "zeros", "ConvTranspose: Only \"zeros\" padding mode is supported, got '", padding_mode, "'");
-  return std::make_unique<C>(in_channels, out_channels, kernel_size,
-                             ConvTransposeOptions{stride, padding, output_padding, groups, bias, dilation, TensorOptions{device, dtype}});
+  SF_CHECK(padding_mode == "zeros", "ConvTranspose: Only \"zeros\" padding mode is supported, got '", padding_mode,
+           "'");
+  return std::make_unique<C>(
+      in_channels, out_channels, kernel_size,
+      ConvTransposeOptions{stride, padding, output_padding, groups, bias, dilation, TensorOptions{device, dtype}});
 }
 
 template <class C> static LayerEntry& conv_fields(LayerEntry& e) {
@@ -175,18 +190,22 @@ template <class C> static LayerEntry& transposed_fields(LayerEntry& e) {
       .template field<&ConvTransposeNd::groups>("groups");
 }
 
-#define SF_CONV(Type, shape)                                                                                                                              \
-  SF_LAYER(Type,                                                                                                                                          \
-           "in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode='zeros', device=None, dtype=None", \
-           &make_conv<Type>)                                                                                                                              \
-      .doc("Convolution of input[N, in_channels, " shape "] with weight[out_channels, in_channels / groups, kernel...].")                                 \
+#define SF_CONV(Type, shape)                                                                                \
+  SF_LAYER(Type,                                                                                            \
+           "in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, " \
+           "padding_mode='zeros', device=None, dtype=None",                                                 \
+           &make_conv<Type>)                                                                                \
+      .doc("Convolution of input[N, in_channels, " shape                                                    \
+           "] with weight[out_channels, in_channels / groups, kernel...].")                                 \
       .with(conv_fields<Type>)
-#define SF_CONV_TRANSPOSE(Type, shape)                                                                                                              \
-  SF_LAYER(Type,                                                                                                                                    \
-           "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, padding_mode='zeros', " \
-           "device=None, dtype=None",                                                                                                               \
-           &make_transposed<Type>)                                                                                                                  \
-      .doc("Transposed convolution of input[N, in_channels, " shape "] with weight[in_channels, out_channels / groups, kernel...].")                \
+#define SF_CONV_TRANSPOSE(Type, shape)                                                                            \
+  SF_LAYER(Type,                                                                                                  \
+           "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, " \
+           "dilation=1, padding_mode='zeros', "                                                                   \
+           "device=None, dtype=None",                                                                             \
+           &make_transposed<Type>)                                                                                \
+      .doc("Transposed convolution of input[N, in_channels, " shape                                               \
+           "] with weight[in_channels, out_channels / groups, kernel...].")                                       \
       .with(transposed_fields<Type>)
 SF_CONV(Conv1d, "L");
 SF_CONV(Conv2d, "H, W");

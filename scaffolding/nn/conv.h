@@ -26,7 +26,8 @@ struct ConvNd : Module {
   Tensor weight;  // [out_channels, in_channels / groups, kernel...]
   Tensor bias;    // [out_channels], or absent
 
-  ConvNd(const char* name, int64_t dims, int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvOptions& options);
+  ConvNd(const char* name, int64_t dims, int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
+         const ConvOptions& options);
   Tensor forward(const Tensor& input) const;  // [N, in_channels, ...] or [in_channels, ...]
   void reset_parameters();
   std::string extra_repr() const override;
@@ -65,7 +66,8 @@ struct ConvTransposeNd : Module {
   Tensor weight;  // [in_channels, out_channels / groups, kernel...]
   Tensor bias;    // [out_channels], or absent
 
-  ConvTransposeNd(const char* name, int64_t dims, int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTransposeOptions& options);
+  ConvTransposeNd(const char* name, int64_t dims, int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
+                  const ConvTransposeOptions& options);
   // output_size chooses among the sizes that a stride leaves open: spatial sizes, or all of them.
   Tensor forward(const Tensor& input, const std::optional<Shape>& output_size = {}) const;
   void reset_parameters();
@@ -76,17 +78,20 @@ struct ConvTransposeNd : Module {
 };
 struct ConvTranspose1d : ConvTransposeNd {
   SF_MODULE(ConvTranspose1d, weight, bias)
-  ConvTranspose1d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTransposeOptions& o = {})
+  ConvTranspose1d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
+                  const ConvTransposeOptions& o = {})
       : ConvTransposeNd("ConvTranspose1d", 1, in_channels, out_channels, kernel_size, o) {}
 };
 struct ConvTranspose2d : ConvTransposeNd {
   SF_MODULE(ConvTranspose2d, weight, bias)
-  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTransposeOptions& o = {})
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
+                  const ConvTransposeOptions& o = {})
       : ConvTransposeNd("ConvTranspose2d", 2, in_channels, out_channels, kernel_size, o) {}
 };
 struct ConvTranspose3d : ConvTransposeNd {
   SF_MODULE(ConvTranspose3d, weight, bias)
-  ConvTranspose3d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTransposeOptions& o = {})
+  ConvTranspose3d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
+                  const ConvTransposeOptions& o = {})
       : ConvTransposeNd("ConvTranspose3d", 3, in_channels, out_channels, kernel_size, o) {}
 };
 

@@ -1,4 +1,5 @@
-// Dropout layers: in training, elements or whole channels are zeroed with probability p and the rest scaled by 1 / (1 - p).
+// Dropout layers: in training, elements or whole channels are zeroed with probability p and the rest scaled by 1 / (1 -
+// p).
 #pragma once
 #include "scaffolding/nn/layer.h"
 

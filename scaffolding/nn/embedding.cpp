@@ -14,9 +14,11 @@ Embedding::Embedding(int64_t rows, int64_t dim, const EmbeddingOptions& o)
       max_norm(o.max_norm),
       norm_type(o.norm_type),
       scale_grad_by_freq(o.scale_grad_by_freq) {
-  SF_CHECK(rows >= 0 && dim >= 0, "Embedding: num_embeddings and embedding_dim must not be negative, got ", rows, " and ", dim);
+  SF_CHECK(rows >= 0 && dim >= 0, "Embedding: num_embeddings and embedding_dim must not be negative, got ", rows,
+           " and ", dim);
   if (padding_idx) {
-    SF_CHECK(*padding_idx >= -rows && *padding_idx < rows, "Embedding: Padding_idx must be within num_embeddings, got ", *padding_idx, " for ", rows);
+    SF_CHECK(*padding_idx >= -rows && *padding_idx < rows, "Embedding: Padding_idx must be within num_embeddings, got ",
+             *padding_idx, " for ", rows);
     if (*padding_idx < 0) *padding_idx += rows;
   }
   if (o.weight) {
@@ -50,13 +52,16 @@ std::string Embedding::extra_repr() const {
 }
 
 SF_LAYER(Embedding,
-         "num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, _weight=None, "
+         "num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, "
+         "sparse=False, _weight=None, "
          "_freeze=False, device=None, dtype=None",
-         [](int64_t num_embeddings, int64_t embedding_dim, std::optional<int64_t> padding_idx, std::optional<Number> max_norm, Number norm_type,
-            bool scale_grad_by_freq, bool sparse, Tensor weight, bool freeze, std::optional<Device> device, std::optional<DType> dtype) {
+         [](int64_t num_embeddings, int64_t embedding_dim, std::optional<int64_t> padding_idx,
+            std::optional<Number> max_norm, Number norm_type, bool scale_grad_by_freq, bool sparse, Tensor weight,
+            bool freeze, std::optional<Device> device, std::optional<DType> dtype) {
            SF_CHECK_AS(NotSupported, !sparse, "Embedding: sparse gradients are not supported; leave sparse=False");
            auto e = std::make_unique<Embedding>(num_embeddings, embedding_dim,
-                                                EmbeddingOptions{padding_idx, max_norm, norm_type, scale_grad_by_freq, weight, TensorOptions{device, dtype}});
+                                                EmbeddingOptions{padding_idx, max_norm, norm_type, scale_grad_by_freq,
+                                                                 weight, TensorOptions{device, dtype}});
            if (freeze) e->weight.requires_grad_(false);
            return e;
          })

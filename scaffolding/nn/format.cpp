@@ -15,7 +15,9 @@ std::string text(double d) {
   double size = std::fabs(d);
   bool scientific = size != 0 && (size < 1e-4 || size >= 1e16);
   char buffer[64];
-  auto end = std::to_chars(buffer, buffer + sizeof buffer, d, scientific ? std::chars_format::scientific : std::chars_format::fixed).ptr;
+  auto end = std::to_chars(buffer, buffer + sizeof buffer, d,
+                           scientific ? std::chars_format::scientific : std::chars_format::fixed)
+                 .ptr;
   std::string s(buffer, end);
   return scientific || s.find('.') != s.npos ? s : s + ".0";
 }

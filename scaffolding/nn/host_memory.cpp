@@ -13,7 +13,8 @@ namespace sf::nn {
 
 void release_host_memory(Module& m) {
   for (auto& p : named_parameters(m))
-    if (p.tensor.device().is_cpu() && p.tensor.storage()) cpu::forget_packed(p.tensor.storage()->data, p.tensor.storage()->bytes);
+    if (p.tensor.device().is_cpu() && p.tensor.storage())
+      cpu::forget_packed(p.tensor.storage()->data, p.tensor.storage()->bytes);
   trim_scratch();
   cpu::empty_cache();
   if (Accelerator* gpu = loaded_accelerator()) gpu->empty_pinned_cache();

@@ -18,18 +18,22 @@ void check_floating_tensor(const char* function, const Tensor& t) {
   check_defined(function, "tensor", t);
   check_floating(function, "tensor", t);
 }
-void check_std(const char* function, double std) { SF_CHECK(std >= 0, function, ": std must not be negative, got ", std); }
+void check_std(const char* function, double std) {
+  SF_CHECK(std >= 0, function, ": std must not be negative, got ", std);
+}
 
 Fans fans_of(const char* function, const Tensor& t) {
-  SF_CHECK(t.ndim() >= 2, function, ": fan in and fan out can not be computed for tensor with fewer than 2 dimensions, got shape ", t.shape());
+  SF_CHECK(t.ndim() >= 2, function,
+           ": fan in and fan out can not be computed for tensor with fewer than 2 dimensions, got shape ", t.shape());
   int64_t receptive_field = 1;
   for (int64_t i = 2; i < t.ndim(); ++i) receptive_field *= t.shape()[i];
   return {t.shape()[1] * receptive_field, t.shape()[0] * receptive_field};
 }
 
 double gain_of(const char* function, const std::string& nonlinearity, std::optional<double> param) {
-  if (nonlinearity == "linear" || nonlinearity == "sigmoid" || nonlinearity == "conv1d" || nonlinearity == "conv2d" || nonlinearity == "conv3d" ||
-      nonlinearity == "conv_transpose1d" || nonlinearity == "conv_transpose2d" || nonlinearity == "conv_transpose3d")
+  if (nonlinearity == "linear" || nonlinearity == "sigmoid" || nonlinearity == "conv1d" || nonlinearity == "conv2d" ||
+      nonlinearity == "conv3d" || nonlinearity == "conv_transpose1d" || nonlinearity == "conv_transpose2d" ||
+      nonlinearity == "conv_transpose3d")
     return 1;
   if (nonlinearity == "tanh") return 5.0 / 3;
   if (nonlinearity == "relu") return std::sqrt(2.0);
@@ -38,7 +42,8 @@ double gain_of(const char* function, const std::string& nonlinearity, std::optio
     return std::sqrt(2.0 / (1 + slope * slope));
   }
   if (nonlinearity == "selu") return 3.0 / 4;
-  fail(function, ": unsupported nonlinearity '", nonlinearity, "'; it is one of linear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, ",
+  fail(function, ": unsupported nonlinearity '", nonlinearity,
+       "'; it is one of linear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, ",
        "conv_transpose3d, sigmoid, tanh, relu, leaky_relu, selu");
 }
 
@@ -51,7 +56,8 @@ double xavier_std(const char* function, const Tensor& t, double gain) {
 double kaiming_std(const char* function, const Tensor& t, double a, std::string mode, const std::string& nonlinearity) {
   for (char& c : mode)
     if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  SF_CHECK(mode == "fan_in" || mode == "fan_out", function, ": mode '", mode, "' is not supported, use 'fan_in' or 'fan_out'");
+  SF_CHECK(mode == "fan_in" || mode == "fan_out", function, ": mode '", mode,
+           "' is not supported, use 'fan_in' or 'fan_out'");
   Fans fans = fans_of(function, t);
   return gain_of(function, nonlinearity, a) / std::sqrt(double(mode == "fan_in" ? fans.in : fans.out));
 }
@@ -79,9 +85,11 @@ void redraw_outside(Tensor t, double mean, double std, double a, double b, const
   if (!result.is_same(t)) t.copy_(result);
 }
 
-// Uniform candidates, each accepted with probability density / largest density: where [a, b] holds little of the distribution.
+// Uniform candidates, each accepted with probability density / largest density: where [a,
+// b] holds little of the distribution.
 void accept_uniform(Tensor t, double mean, double std, double a, double b, const Generator& generator) {
-  double mode = std::max(a, std::min(mean, b)), deviations = (mode - mean) / std, log_peak = -0.5 * deviations * deviations;
+  double mode = std::max(a, std::min(mean, b)), deviations = (mode - mean) / std,
+         log_peak = -0.5 * deviations * deviations;
   auto rejected = [&](const Tensor& candidates) {
     Tensor z = (candidates - mean) / std, log_density = z * z * -0.5 - log_peak;
     return gt(log(sf::uniform_(empty_like(t), 0, 1, generator)), log_density);
@@ -104,7 +112,8 @@ struct Reflections {
   Tensor v, t;    // v[b, m - first], t[b, b]
 };
 
-// Reflects the columns [first, first + b) of a matrix, rows of at[n, m], into an upper triangle; b columns of R stay in at.
+// Reflects the columns [first, first + b) of a matrix, rows of at[n, m], into an upper triangle;
+// b columns of R stay in at.
 Reflections reflect_panel(const Tensor& at, int64_t first, int64_t b) {
   int64_t m = at.shape()[1], length = m - first;
   Tensor v = zeros({b, length}, kFloat64), t = zeros({b, b}, kFloat64);
@@ -139,7 +148,8 @@ Reflections reflect_panel(const Tensor& at, int64_t first, int64_t b) {
   return {first, v, t};
 }
 
-// The Q, transposed, of the QR decomposition of a[m, n], m >= n, whose R has a positive diagonal; at[n, m] is a, transposed, and is used up.
+// The Q, transposed, of the QR decomposition of a[m, n], m >= n, whose R has a positive diagonal; at[n, m] is a,
+// transposed, and is used up.
 Tensor orthonormal_rows(const Tensor& at) {
   int64_t n = at.shape()[0], m = at.shape()[1];
   std::vector<Reflections> panels;
@@ -163,7 +173,9 @@ Tensor orthonormal_rows(const Tensor& at) {
 
 }  // namespace
 
-double calculate_gain(const std::string& nonlinearity, std::optional<double> param) { return gain_of("calculate_gain", nonlinearity, param); }
+double calculate_gain(const std::string& nonlinearity, std::optional<double> param) {
+  return gain_of("calculate_gain", nonlinearity, param);
+}
 
 Fans calculate_fan_in_and_fan_out(const Tensor& tensor) {
   check_defined("calculate_fan_in_and_fan_out", "tensor", tensor);
@@ -185,7 +197,8 @@ Tensor trunc_normal_(Tensor tensor, double mean, double std, double a, double b,
   SF_CHECK(std > 0, "trunc_normal_: std must be positive, got ", std);
   SF_CHECK(a < b, "trunc_normal_: a must be less than b, got a=", a, " and b=", b);
   double share = norm_cdf((b - mean) / std) - norm_cdf((a - mean) / std);
-  SF_CHECK(share > 0.3 || std::isfinite(b - a), "trunc_normal_: a and b must be finite where they leave less than 0.3 of the distribution, got a=", a,
+  SF_CHECK(share > 0.3 || std::isfinite(b - a),
+           "trunc_normal_: a and b must be finite where they leave less than 0.3 of the distribution, got a=", a,
            " and b=", b);
   if (tensor.device().is_meta() || tensor.numel() == 0) return tensor;
   autograd::NoGrad off;
@@ -207,8 +220,10 @@ Tensor eye_(Tensor tensor) {
 Tensor dirac_(Tensor tensor, int64_t groups) {
   check_defined("dirac_", "tensor", tensor);
   const Shape& sizes = tensor.shape();
-  SF_CHECK(tensor.ndim() >= 3 && tensor.ndim() <= 5, "dirac_: only tensors with 3, 4, or 5 dimensions are supported, got shape ", sizes);
-  SF_CHECK(groups > 0 && sizes[0] % groups == 0, "dirac_: dim 0 must be divisible by groups, got shape ", sizes, " and groups=", groups);
+  SF_CHECK(tensor.ndim() >= 3 && tensor.ndim() <= 5,
+           "dirac_: only tensors with 3, 4, or 5 dimensions are supported, got shape ", sizes);
+  SF_CHECK(groups > 0 && sizes[0] % groups == 0, "dirac_: dim 0 must be divisible by groups, got shape ", sizes,
+           " and groups=", groups);
   if (tensor.device().is_meta()) return tensor;
   autograd::NoGrad off;
   Tensor value = zeros(sizes, tensor.dtype());
@@ -234,14 +249,16 @@ Tensor xavier_normal_(Tensor tensor, double gain, const Generator& generator) {
   return init::normal_(std::move(tensor), 0, std, generator);
 }
 
-Tensor kaiming_uniform_(Tensor tensor, double a, const std::string& mode, const std::string& nonlinearity, const Generator& generator) {
+Tensor kaiming_uniform_(Tensor tensor, double a, const std::string& mode, const std::string& nonlinearity,
+                        const Generator& generator) {
   check_floating_tensor("kaiming_uniform_", tensor);
   if (tensor.numel() == 0) return tensor;
   double bound = std::sqrt(3.0) * kaiming_std("kaiming_uniform_", tensor, a, mode, nonlinearity);
   return init::uniform_(std::move(tensor), -bound, bound, generator);
 }
 
-Tensor kaiming_normal_(Tensor tensor, double a, const std::string& mode, const std::string& nonlinearity, const Generator& generator) {
+Tensor kaiming_normal_(Tensor tensor, double a, const std::string& mode, const std::string& nonlinearity,
+                       const Generator& generator) {
   check_floating_tensor("kaiming_normal_", tensor);
   if (tensor.numel() == 0) return tensor;
   double std = kaiming_std("kaiming_normal_", tensor, a, mode, nonlinearity);
@@ -250,7 +267,8 @@ Tensor kaiming_normal_(Tensor tensor, double a, const std::string& mode, const s
 
 Tensor orthogonal_(Tensor tensor, double gain, const Generator& generator) {
   check_floating_tensor("orthogonal_", tensor);
-  SF_CHECK(tensor.ndim() >= 2, "orthogonal_: only tensors with 2 or more dimensions are supported, got shape ", tensor.shape());
+  SF_CHECK(tensor.ndim() >= 2, "orthogonal_: only tensors with 2 or more dimensions are supported, got shape ",
+           tensor.shape());
   if (tensor.numel() == 0 || tensor.device().is_meta()) return tensor;
   autograd::NoGrad off;
   int64_t rows = tensor.shape()[0], cols = tensor.numel() / rows;

@@ -37,8 +37,10 @@ Tensor call(const std::string& name, const Tensor& x, const std::vector<std::str
   if (name == "dirac_") return init::dirac_(x, int64_t(number(0, 1)));
   if (name == "xavier_uniform_") return init::xavier_uniform_(x, number(0, 1));
   if (name == "xavier_normal_") return init::xavier_normal_(x, number(0, 1));
-  if (name == "kaiming_uniform_") return init::kaiming_uniform_(x, number(0, 0), word(1, "fan_in"), word(2, "leaky_relu"));
-  if (name == "kaiming_normal_") return init::kaiming_normal_(x, number(0, 0), word(1, "fan_in"), word(2, "leaky_relu"));
+  if (name == "kaiming_uniform_")
+    return init::kaiming_uniform_(x, number(0, 0), word(1, "fan_in"), word(2, "leaky_relu"));
+  if (name == "kaiming_normal_")
+    return init::kaiming_normal_(x, number(0, 0), word(1, "fan_in"), word(2, "leaky_relu"));
   if (name == "orthogonal_") return init::orthogonal_(x, number(0, 1));
   if (name == "sparse_") return init::sparse_(x, number(0, 0), number(1, 0.01));
   ADD_FAILURE() << "unknown function " << name;
@@ -68,10 +70,14 @@ TEST(nn_init, every_call_gives_torchs_numbers) {
     EXPECT_TRUE(y.is_leaf()) << line;
     EXPECT_EQ(y.version() > version, y.numel() > 0) << line;
     std::vector<double> got = y.detach().to_vector();
-    double step = y.dtype() == kFloat64 ? 1e-15 : y.dtype() == kBFloat16 ? 0.008 : y.dtype() == kFloat16 ? 0.001 : 1.2e-7;
+    double step = y.dtype() == kFloat64    ? 1e-15
+                  : y.dtype() == kBFloat16 ? 0.008
+                  : y.dtype() == kFloat16  ? 0.001
+                                           : 1.2e-7;
     for (double want; words >> want; ++index) {
       ASSERT_LT(index, int64_t(got.size())) << line;
-      double tolerance = name == "orthogonal_" ? 1e-5 : step * std::abs(want);  // torch's QR is LAPACK's, in the tensor's dtype
+      // torch's QR is LAPACK's, in the tensor's dtype
+      double tolerance = name == "orthogonal_" ? 1e-5 : step * std::abs(want);
       ASSERT_NEAR(got[size_t(index)], want, tolerance) << line.substr(0, line.find('|')) << "at " << index;
     }
     ASSERT_EQ(index, int64_t(got.size())) << line;
@@ -91,7 +97,8 @@ TEST(nn_init, a_generator_is_drawn_from_and_the_default_one_left_alone) {
   Generator g = make_generator();
   g->manual_seed(5);
   auto before = default_generator()->get_state();
-  Tensor a = init::kaiming_uniform_(empty({4, 4}), 0, "fan_in", "relu", g), b = init::kaiming_uniform_(empty({4, 4}), 0, "fan_in", "relu", g);
+  Tensor a = init::kaiming_uniform_(empty({4, 4}), 0, "fan_in", "relu", g),
+         b = init::kaiming_uniform_(empty({4, 4}), 0, "fan_in", "relu", g);
   EXPECT_NE(a.to_vector(), b.to_vector());
   g->manual_seed(5);
   EXPECT_EQ(init::kaiming_uniform_(empty({4, 4}), 0, "fan_in", "relu", g).to_vector(), a.to_vector());
@@ -123,11 +130,14 @@ template <class E, class F> void expect_refusal(const char* text, const F& f) {
 TEST(nn_init, impossible_arguments_are_refused_before_anything_is_written) {
   Tensor v = full({3}, 7.0), m = full({3, 3}, 7.0), counts = full({3, 3}, 7, kInt64);
   uint32_t version = m.version();
-  expect_refusal<ValueError>("xavier_uniform_: fan in and fan out can not be computed for tensor with fewer than 2 dimensions",
-                             [&] { init::xavier_uniform_(v); });
+  expect_refusal<ValueError>(
+      "xavier_uniform_: fan in and fan out can not be computed for tensor with fewer than 2 dimensions",
+      [&] { init::xavier_uniform_(v); });
   expect_refusal<ValueError>("kaiming_normal_: fan in and fan out", [&] { init::kaiming_normal_(v); });
-  expect_refusal<ValueError>("mode 'fan_avg' is not supported, use 'fan_in' or 'fan_out'", [&] { init::kaiming_normal_(m, 0, "fan_avg"); });
-  expect_refusal<ValueError>("unsupported nonlinearity 'gelu'", [&] { init::kaiming_uniform_(m, 0, "fan_in", "gelu"); });
+  expect_refusal<ValueError>("mode 'fan_avg' is not supported, use 'fan_in' or 'fan_out'",
+                             [&] { init::kaiming_normal_(m, 0, "fan_avg"); });
+  expect_refusal<ValueError>("unsupported nonlinearity 'gelu'",
+                             [&] { init::kaiming_uniform_(m, 0, "fan_in", "gelu"); });
   expect_refusal<ValueError>("eye_: only tensors with 2 dimensions", [&] { init::eye_(v); });
   expect_refusal<ValueError>("dirac_: only tensors with 3, 4, or 5 dimensions", [&] { init::dirac_(m); });
   expect_refusal<ValueError>("dim 0 must be divisible by groups", [&] { init::dirac_(empty({4, 2, 3}), 3); });

@@ -27,7 +27,8 @@ TEST(CudaJoined, a_sequential_has_two_layers_as_one_op_unless_a_hook_wants_to_se
   Tensor joined = net(x).cpu();
   int seen = 0;
   for (size_t part : {1, 2, 3}) {
-    const uint64_t hook = net[part].register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++seen, Value(); });
+    const uint64_t hook =
+        net[part].register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++seen, Value(); });
     EXPECT_EQ(last_op(net, x), "linear") << part;
     EXPECT_LE(amax(abs(net(x).cpu() - joined)).item(), 1e-5) << part;
     net[part].remove_hook(hook);

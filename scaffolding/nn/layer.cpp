@@ -15,13 +15,15 @@ std::map<std::string, LayerEntry, std::less<>>& registry() {
 }  // namespace
 
 Shape Ints::spread(const char* layer, const char* name, int64_t dims, int64_t least) const {
-  SF_CHECK(values.size() == dims || (single && values.size() == 1), layer, ": ", name, " must be one number or ", dims, " numbers, got ", values);
+  SF_CHECK(values.size() == dims || (single && values.size() == 1), layer, ": ", name, " must be one number or ", dims,
+           " numbers, got ", values);
   Shape out = values.size() == dims ? values : Shape::filled(dims, values[0]);
   for (int64_t v : out) SF_CHECK(v >= least, layer, ": ", name, " must be at least ", least, ", got ", values);
   return out;
 }
 
-LayerEntry& detail::add_layer(const char* name, std::type_index type, std::string_view params, std::span<const sf::detail::ArgType> types,
+LayerEntry& detail::add_layer(const char* name, std::type_index type, std::string_view params,
+                              std::span<const sf::detail::ArgType> types,
                               std::unique_ptr<Module> (*make)(std::span<const Value>)) {
   LayerEntry& e = registry()[name];
   SF_CHECK_AS(RuntimeError, e.name.empty(), "SF_LAYER: ", name, " is defined twice");
@@ -64,7 +66,8 @@ const LayerEntry* find_layer(const Module& m) {
 
 namespace {
 void complete(const std::string& who, const std::vector<ArgInfo>& infos, Values& args) {
-  SF_CHECK_AS(TypeError, args.size() <= infos.size(), who, ": takes at most ", infos.size(), " arguments, got ", args.size());
+  SF_CHECK_AS(TypeError, args.size() <= infos.size(), who, ": takes at most ", infos.size(), " arguments, got ",
+              args.size());
   for (size_t i = args.size(); i < infos.size(); ++i) {
     SF_CHECK_AS(TypeError, infos[i].has_default, who, ": missing argument '", infos[i].name, "'");
     args.push_back(infos[i].fallback);

@@ -7,8 +7,8 @@
 //       .forward<&Linear::forward>("input")
 //       .field<&Linear::in_features>("in_features");
 //
-// Types and arity come from the function. The Python class (constructor, forward, attributes, pickling) is made from the
-// registry: there is no binding per layer.
+// Types and arity come from the function. The Python class (constructor, forward, attributes, pickling) is made from
+// the registry: there is no binding per layer.
 #pragma once
 #include <map>
 #include <typeindex>
@@ -100,16 +100,18 @@ struct LayerEntry {
   std::string home = "nn";  // the part of the library that shows it: models are layers too
 };
 
-const std::vector<LayerEntry*>& all_layers();                                    // sorted by name
-const LayerEntry* find_layer(std::string_view name);                             // null when unknown
-const LayerEntry* find_layer(const Module& m);                                   // by the object's exact type
-Value call_layer(const LayerEntry& layer, const Module& m, const Values& args);  // missing trailing arguments take their defaults
+const std::vector<LayerEntry*>& all_layers();         // sorted by name
+const LayerEntry* find_layer(std::string_view name);  // null when unknown
+const LayerEntry* find_layer(const Module& m);        // by the object's exact type
+// missing trailing arguments take their defaults
+Value call_layer(const LayerEntry& layer, const Module& m, const Values& args);
 // By name with boxed arguments, as from a configuration file.
 std::unique_ptr<Module> make_layer(std::string_view name, Values args);
 
 namespace detail {
 
-LayerEntry& add_layer(const char* name, std::type_index type, std::string_view params, std::span<const sf::detail::ArgType> types,
+LayerEntry& add_layer(const char* name, std::type_index type, std::string_view params,
+                      std::span<const sf::detail::ArgType> types,
                       std::unique_ptr<Module> (*make)(std::span<const Value>));
 void add_forward(LayerEntry& e, std::string_view params, std::span<const sf::detail::ArgType> types);
 
@@ -121,7 +123,8 @@ template <class T> sf::detail::ArgType arg_type_of() {
 // The function that makes an M: a captureless lambda or a plain function.
 template <class M, class R, class... A> struct Maker { static inline R (*function)(A...) = nullptr; };
 
-template <class M, class R, class... A> LayerEntry& register_maker(const char* name, std::string_view params, R (*f)(A...)) {
+template <class M, class R, class... A>
+LayerEntry& register_maker(const char* name, std::string_view params, R (*f)(A...)) {
   static const std::array<sf::detail::ArgType, sizeof...(A)> types{arg_type_of<A>()...};
   Maker<M, R, A...>::function = f;
   auto make = [](std::span<const Value> v) -> std::unique_ptr<Module> {
@@ -132,12 +135,15 @@ template <class M, class R, class... A> LayerEntry& register_maker(const char* n
   };
   return add_layer(name, typeid(M), params, types, make);
 }
-template <class M, class F> LayerEntry& register_layer(const char* name, std::string_view params, F f) { return register_maker<M>(name, params, +f); }
+template <class M, class F> LayerEntry& register_layer(const char* name, std::string_view params, F f) {
+  return register_maker<M>(name, params, +f);
+}
 
 template <class F> struct Forward;
 template <class M, class R, class... A> struct Forward<R (M::*)(A...) const> {
   using Class = M;
-  static constexpr bool unary = std::is_same_v<R, Tensor> && sizeof...(A) > 0 && std::is_same_v<std::tuple_element_t<0, std::tuple<A..., void>>, const Tensor&>;
+  static constexpr bool unary = std::is_same_v<R, Tensor> && sizeof...(A) > 0 &&
+                                std::is_same_v<std::tuple_element_t<0, std::tuple<A..., void>>, const Tensor&>;
   static constexpr size_t arity = sizeof...(A);
   static std::array<sf::detail::ArgType, sizeof...(A)> types() { return {arg_type_of<A>()...}; }
   template <auto F> static Value call(const Module& m, std::span<const Value> v) {
@@ -193,12 +199,14 @@ template <auto M> LayerEntry& LayerEntry::field(const char* field_name) {
 template <auto F> LayerEntry& LayerEntry::method(const char* method_name, std::string_view method_params) {
   using S = detail::Forward<decltype(F)>;
   static const auto types = S::types();
-  methods.push_back(
-      {method_name, std::string(method_params), sf::detail::parse_params((name + "." + method_name).c_str(), method_params, types), &S::template call<F>});
+  methods.push_back({method_name, std::string(method_params),
+                     sf::detail::parse_params((name + "." + method_name).c_str(), method_params, types),
+                     &S::template call<F>});
   return *this;
 }
 
-#define SF_LAYER(Type, params, ...) \
-  static const ::sf::nn::LayerEntry& SF_CAT(sf_layer_, __COUNTER__) = ::sf::nn::detail::register_layer<Type>(#Type, params, __VA_ARGS__)
+#define SF_LAYER(Type, params, ...)                                   \
+  static const ::sf::nn::LayerEntry& SF_CAT(sf_layer_, __COUNTER__) = \
+      ::sf::nn::detail::register_layer<Type>(#Type, params, __VA_ARGS__)
 
 }  // namespace sf::nn

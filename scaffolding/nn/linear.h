@@ -30,7 +30,8 @@ struct Bilinear : Module {
   Tensor bias;    // [out_features], or absent
   SF_MODULE(Bilinear, weight, bias)
 
-  Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true, const TensorOptions& options = {});
+  Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true,
+           const TensorOptions& options = {});
   Tensor forward(const Tensor& input1, const Tensor& input2) const;
   void reset_parameters();
   std::string extra_repr() const override;

@@ -37,14 +37,16 @@ struct CrossEntropyLoss : Loss {
   int64_t ignore_index;
   double label_smoothing;
   SF_MODULE(CrossEntropyLoss, weight)
-  explicit CrossEntropyLoss(Tensor weight = {}, int64_t ignore_index = -100, const std::string& how = "mean", double label_smoothing = 0);
+  explicit CrossEntropyLoss(Tensor weight = {}, int64_t ignore_index = -100, const std::string& how = "mean",
+                            double label_smoothing = 0);
   Tensor forward(const Tensor& input, const Tensor& target) const;
 };
 struct NLLLoss : Loss {
   Buffer weight;  // [C], or absent
   int64_t ignore_index;
   SF_MODULE(NLLLoss, weight)
-  explicit NLLLoss(Tensor w = {}, int64_t ignore = -100, const std::string& how = "mean") : Loss("NLLLoss", how), weight(w), ignore_index(ignore) {}
+  explicit NLLLoss(Tensor w = {}, int64_t ignore = -100, const std::string& how = "mean")
+      : Loss("NLLLoss", how), weight(w), ignore_index(ignore) {}
   Tensor forward(const Tensor& input, const Tensor& target) const;
 };
 struct BCELoss : Loss {
@@ -56,7 +58,8 @@ struct BCELoss : Loss {
 struct BCEWithLogitsLoss : Loss {
   Buffer weight, pos_weight;
   SF_MODULE(BCEWithLogitsLoss, weight, pos_weight)
-  explicit BCEWithLogitsLoss(Tensor w = {}, const std::string& how = "mean", Tensor pos = {}) : Loss("BCEWithLogitsLoss", how), weight(w), pos_weight(pos) {}
+  explicit BCEWithLogitsLoss(Tensor w = {}, const std::string& how = "mean", Tensor pos = {})
+      : Loss("BCEWithLogitsLoss", how), weight(w), pos_weight(pos) {}
   Tensor forward(const Tensor& input, const Tensor& target) const;
 };
 struct KLDivLoss : Loss {
@@ -68,26 +71,30 @@ struct KLDivLoss : Loss {
 struct HingeEmbeddingLoss : Loss {
   double margin;
   SF_MODULE(HingeEmbeddingLoss)
-  explicit HingeEmbeddingLoss(double m = 1, const std::string& how = "mean") : Loss("HingeEmbeddingLoss", how), margin(m) {}
+  explicit HingeEmbeddingLoss(double m = 1, const std::string& how = "mean")
+      : Loss("HingeEmbeddingLoss", how), margin(m) {}
   Tensor forward(const Tensor& input, const Tensor& target) const;
 };
 struct MarginRankingLoss : Loss {
   double margin;
   SF_MODULE(MarginRankingLoss)
-  explicit MarginRankingLoss(double m = 0, const std::string& how = "mean") : Loss("MarginRankingLoss", how), margin(m) {}
+  explicit MarginRankingLoss(double m = 0, const std::string& how = "mean")
+      : Loss("MarginRankingLoss", how), margin(m) {}
   Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const;
 };
 struct CosineEmbeddingLoss : Loss {
   double margin;
   SF_MODULE(CosineEmbeddingLoss)
-  explicit CosineEmbeddingLoss(double m = 0, const std::string& how = "mean") : Loss("CosineEmbeddingLoss", how), margin(m) {}
+  explicit CosineEmbeddingLoss(double m = 0, const std::string& how = "mean")
+      : Loss("CosineEmbeddingLoss", how), margin(m) {}
   Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const;
 };
 struct TripletMarginLoss : Loss {
   double margin, p, eps;
   bool swap;
   SF_MODULE(TripletMarginLoss)
-  explicit TripletMarginLoss(double margin = 1, double p = 2, double eps = 1e-6, bool swap = false, const std::string& how = "mean");
+  explicit TripletMarginLoss(double margin = 1, double p = 2, double eps = 1e-6, bool swap = false,
+                             const std::string& how = "mean");
   Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
 };
 struct PoissonNLLLoss : Loss {
@@ -100,7 +107,8 @@ struct PoissonNLLLoss : Loss {
 struct MultiLabelSoftMarginLoss : Loss {
   Buffer weight;  // [C], or absent
   SF_MODULE(MultiLabelSoftMarginLoss, weight)
-  explicit MultiLabelSoftMarginLoss(Tensor w = {}, const std::string& how = "mean") : Loss("MultiLabelSoftMarginLoss", how), weight(w) {}
+  explicit MultiLabelSoftMarginLoss(Tensor w = {}, const std::string& how = "mean")
+      : Loss("MultiLabelSoftMarginLoss", how), weight(w) {}
   Tensor forward(const Tensor& input, const Tensor& target) const;
 };
 struct GaussianNLLLoss : Loss {

@@ -27,7 +27,8 @@ struct Module::Side {
   uint64_t last_id = 0;
   Extension* extension = nullptr;
   std::function<Module*()> replacement;
-  bool intercepted = false;  // extension->calls(), as of the last change: asking it may need a lock that a call does not hold
+  // extension->calls(), as of the last change: asking it may need a lock that a call does not hold
+  bool intercepted = false;
 };
 
 Module::Module() = default;
@@ -58,7 +59,8 @@ void Module::visit_all(Visitor& v) {
 thread_local int Descent::depth_ = 0;
 Descent::Descent(const Module& m) {
   constexpr int kDeepest = 300;  // people's models stay below 20
-  SF_CHECK_AS(RuntimeError, depth_ < kDeepest, m.type(), ": modules are nested ", kDeepest, " deep; does one contain itself?");
+  SF_CHECK_AS(RuntimeError, depth_ < kDeepest, m.type(), ": modules are nested ", kDeepest,
+              " deep; does one contain itself?");
   ++depth_;
 }
 
@@ -129,12 +131,14 @@ Value Module::run_hooks(const Values& given, const std::function<Value(const Val
     if (Values changed = hook(self, args); !changed.empty()) args = std::move(changed);
   Value output = forward(args);
   for (auto& [id, hook] : std::vector(side_->after))
-    if (Value changed = hook(self, args, output); !std::holds_alternative<std::monostate>(changed)) output = std::move(changed);
+    if (Value changed = hook(self, args, output); !std::holds_alternative<std::monostate>(changed))
+      output = std::move(changed);
   return output;
 }
 
 namespace {
-// The calls by C++ callers that are on their way through Python: their forward takes arguments that forward_tensors cannot.
+// The calls by C++ callers that are on their way through Python:
+// their forward takes arguments that forward_tensors cannot.
 struct UnderWay {
   const Module* module;
   const Values* args;
@@ -165,7 +169,10 @@ Value Module::call_slowly(const Values& args, const std::function<Value(const Va
     }
   }
   struct Scope : UnderWay {
-    Scope(const Module* m, const Values* a, const std::function<Value(const Values&)>* f) : UnderWay{m, a, f, t_under_way} { t_under_way = this; }
+    Scope(const Module* m, const Values* a, const std::function<Value(const Values&)>* f)
+        : UnderWay{m, a, f, t_under_way} {
+      t_under_way = this;
+    }
     ~Scope() { t_under_way = outer; }
   } scope(this, &args, &forward);
   return side_->extension->call(args);
@@ -204,7 +211,8 @@ Value Module::forward_tensors(const Values& args) {
   for (const UnderWay* call = t_under_way; call; call = call->outer)
     if (call->module == this) return (*call->forward)(of_the_kinds_of(*call->args, args));
   fail<NotSupported>(type(),
-                     ": is not registered as a layer (SF_LAYER), and its forward takes or returns more than tensors: it cannot be called without its C++ type");
+                     ": is not registered as a layer (SF_LAYER), and its forward takes or returns more than tensors: "
+                     "it cannot be called without its C++ type");
 }
 
 static Value call_in_turn(const std::vector<std::shared_ptr<Module>>& modules, Value x) {
@@ -254,7 +262,8 @@ struct Members : Visitor {
   std::string prefix;
   Module* owner;
   std::vector<NamedTensor>& out;
-  Members(Kind k, std::string p, Module* m, std::vector<NamedTensor>& o) : kind(k), prefix(std::move(p)), owner(m), out(o) {}
+  Members(Kind k, std::string p, Module* m, std::vector<NamedTensor>& o)
+      : kind(k), prefix(std::move(p)), owner(m), out(o) {}
   void parameter(std::string_view name, const Tensor& t) override {
     if (kind != Kind::Parameters || !t) return;
     t.impl()->is_parameter = true;
@@ -267,7 +276,8 @@ struct Members : Visitor {
 
 std::string dotted(const std::string& prefix) { return prefix.empty() ? prefix : prefix + "."; }
 
-void walk(Module& m, const std::string& name, Module* parent, std::unordered_set<Module*>* seen, std::vector<NamedModule>& out) {
+void walk(Module& m, const std::string& name, Module* parent, std::unordered_set<Module*>* seen,
+          std::vector<NamedModule>& out) {
   Descent down(m);
   if (seen && !seen->insert(&m).second) return;
   out.push_back({name, &m, parent});
@@ -345,12 +355,14 @@ Tensor converted(const Tensor& t, const ToOptions& o, io::UploadRing* ring) {
   } else {
     if (o.dtype && t.is_floating_point()) y = y.to(*o.dtype);
     if (o.device && *o.device != t.device()) {
-      SF_CHECK_AS(NotSupported, !t.device().is_meta(), "to: tensors on the meta device have no values to move; use to_empty");
+      SF_CHECK_AS(NotSupported, !t.device().is_meta(),
+                  "to: tensors on the meta device have no values to move; use to_empty");
       y = y.to(*o.device);
     }
   }
   bool image = t.ndim() == 4 || t.ndim() == 5;
-  if (o.memory_format == MemoryFormat::Contiguous || (o.memory_format == MemoryFormat::ChannelsLast && image)) y = y.contiguous(o.memory_format);
+  if (o.memory_format == MemoryFormat::Contiguous || (o.memory_format == MemoryFormat::ChannelsLast && image))
+    y = y.contiguous(o.memory_format);
   return y;
 }
 
@@ -370,7 +382,8 @@ std::shared_ptr<io::UploadRing> ring_for(Module& m, const ToOptions& options) {
 }  // namespace
 
 void to(Module& m, const ToOptions& options) {
-  SF_CHECK_AS(TypeError, !options.dtype || is_floating(*options.dtype), "to: modules convert to floating dtypes only, got ", *options.dtype);
+  SF_CHECK_AS(TypeError, !options.dtype || is_floating(*options.dtype),
+              "to: modules convert to floating dtypes only, got ", *options.dtype);
   autograd::NoGrad no_grad;
   auto ring = ring_for(m, options);
   each_tensor(m, [&](const Tensor& t) {
@@ -424,13 +437,15 @@ std::string repr(Module& m, bool is_list) {
     size_t n = 1;
     while (is_list && i + n < shown.size() && shown[i + n].second == shown[i].second) ++n;
     std::string line = n == 1 ? "(" + shown[i].first + "): " + shown[i].second
-                              : "(" + shown[i].first + "-" + shown[i + n - 1].first + "): " + std::to_string(n) + " x " + shown[i].second;
+                              : "(" + shown[i].first + "-" + shown[i + n - 1].first + "): " + std::to_string(n) +
+                                    " x " + shown[i].second;
     lines += "\n  " + indented(line);
     i += n;
   }
   Extension* e = m.extension();
   std::string type = e ? e->type() : m.type(), extra = e ? e->extra_repr() : m.extra_repr();
-  if (lines.empty()) return type + "(" + (extra.find('\n') == extra.npos ? extra : "\n  " + indented(extra) + "\n") + ")";
+  if (lines.empty())
+    return type + "(" + (extra.find('\n') == extra.npos ? extra : "\n  " + indented(extra) + "\n") + ")";
   return type + "(" + (extra.empty() ? "" : "\n  " + indented(extra)) + lines + "\n)";
 }
 

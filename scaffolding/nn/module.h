@@ -10,9 +10,10 @@
 //     Tensor forward(const Tensor& x) const;
 //   };
 //
-// SF_MODULE names the members once; everything that walks a model (state dicts, loading, to(), printing) is a Visitor of
-// those names. Modules are values: they may be members, moved, and copied, where a copy shares the tensors.
-// Members that Python adds to a module (attributes, hooks, subclasses) come in through Extension, so that C++ sees them too.
+// SF_MODULE names the members once; everything that walks a model (state dicts, loading, to(), printing) is a Visitor
+// of those names. Modules are values: they may be members, moved, and copied, where a copy shares the tensors.
+// Members that Python adds to a module (attributes, hooks, subclasses) come in through Extension,
+// so that C++ sees them too.
 // Not locked: one module is used from one thread at a time, except for forward() in eval mode.
 #pragma once
 #include <functional>
@@ -34,7 +35,8 @@ using Values = std::vector<Value>;
 // A leaf that requires a gradient, shown as nn.Parameter in Python.
 Tensor parameter(const Tensor& data, bool requires_grad = true);
 
-// A tensor that belongs to a module's state but is not trained. Those that are not persistent are not in the state dict.
+// A tensor that belongs to a module's state but is not trained.
+// Those that are not persistent are not in the state dict.
 struct Buffer : Tensor {
   bool persistent = true;
   Buffer() = default;
@@ -76,7 +78,7 @@ class Module {
 
   virtual const char* type() const = 0;  // the class's name
   virtual void visit(Visitor&) {}        // the members of SF_MODULE
-  void visit_all(Visitor& v);            // and those that Python added; members that were replaced as what stands in for them
+  void visit_all(Visitor& v);  // and those that Python added; members that were replaced as what stands in for them
   virtual std::string extra_repr() const { return {}; }
   virtual bool is_list() const { return false; }  // printed with equal neighbours as one line
   virtual void train(bool mode = true);           // itself and all below
@@ -96,8 +98,9 @@ class Module {
   Extension* extension() const;
   void calls_changed();  // after extension()->calls() or the hooks changed
 
-  // Puts m in the place of this member of a C++ class: walks of the class see m, and its calls of this module reach m (an adapter around this one, say).
-  // What the class reads from this module's members directly, it reads as before. m is asked for each time; null takes it off again.
+  // Puts m in the place of this member of a C++ class: walks of the class see m, and its calls of this module reach m
+  // (an adapter around this one, say). What the class reads from this module's members directly, it reads as before. m
+  // is asked for each time; null takes it off again.
   void replace_by(std::function<Module*()> m);
   Module* present() const;  // what stands in for this one, or this one
 
@@ -108,7 +111,8 @@ class Module {
 
  protected:
   virtual Value forward_boxed(const Values& args);
-  virtual Value forward_tensors(const Values& args);  // of types that are not registered as layers: forward with tensors only
+  // of types that are not registered as layers: forward with tensors only
+  virtual Value forward_tensors(const Values& args);
   template <class M> Value call_tensors(const M& m, const Values& args) {
     auto tensor = [&](size_t i) -> const Tensor& { return std::get<Tensor>(args[i]); };
     bool tensors = true;
@@ -129,10 +133,17 @@ class Module {
   static void visit_one(Visitor& v, std::string_view name, const Buffer& t) { v.buffer(name, t, t.persistent); }
   static void visit_one(Visitor& v, std::string_view name, const Tensor& t) { v.parameter(name, t); }
   static void visit_one(Visitor& v, std::string_view name, Module& m) { v.module(name, &m); }
-  template <class T> static void visit_one(Visitor& v, std::string_view name, std::optional<T>& m) { v.module(name, m ? &*m : nullptr); }
-  template <class T> static void visit_one(Visitor& v, std::string_view name, std::shared_ptr<T>& m) { v.module(name, m.get()); }
-  template <class T> static void visit_one(Visitor& v, std::string_view name, std::unique_ptr<T>& m) { v.module(name, m.get()); }
-  template <class... M> static void visit_members([[maybe_unused]] Visitor& v, [[maybe_unused]] std::string_view names, M&... members) {
+  template <class T> static void visit_one(Visitor& v, std::string_view name, std::optional<T>& m) {
+    v.module(name, m ? &*m : nullptr);
+  }
+  template <class T> static void visit_one(Visitor& v, std::string_view name, std::shared_ptr<T>& m) {
+    v.module(name, m.get());
+  }
+  template <class T> static void visit_one(Visitor& v, std::string_view name, std::unique_ptr<T>& m) {
+    v.module(name, m.get());
+  }
+  template <class... M>
+  static void visit_members([[maybe_unused]] Visitor& v, [[maybe_unused]] std::string_view names, M&... members) {
     (visit_one(v, next_name(names), members), ...);
   }
   template <class R> static R unboxed(const Value& v) {
@@ -149,9 +160,12 @@ class Module {
         throw;
       }
     }
-    if constexpr ((std::is_constructible_v<Value, A> && ...) && (std::is_same_v<R, Value> || std::is_constructible_v<Value, R>)) {
+    if constexpr ((std::is_constructible_v<Value, A> && ...) &&
+                  (std::is_same_v<R, Value> || std::is_constructible_v<Value, R>)) {
       auto forward = [&m](const Values& v) -> Value {
-        return [&]<size_t... I>(std::index_sequence<I...>)->Value { return m.forward(unboxed<std::remove_cvref_t<A>>(v.at(I))...); }
+        return [&]<size_t... I>(std::index_sequence<I...>)->Value {
+          return m.forward(unboxed<std::remove_cvref_t<A>>(v.at(I))...);
+        }
         (std::index_sequence_for<A...>());
       };
       return unboxed<R>(m.call_slowly(Values{Value(std::forward<A>(a))...}, forward));
@@ -213,7 +227,8 @@ template <class T> class ModuleList : public Module {
   std::vector<std::shared_ptr<T>> items_;
 };
 
-// Children of different types by number, as in diffusers' to_out = [Linear, Dropout]: get<0>() is the Linear, its keys begin with "to_out.0".
+// Children of different types by number, as in diffusers' to_out = [Linear, Dropout]: get<0>() is the Linear,
+// its keys begin with "to_out.0".
 template <class... T> class ModuleTuple : public Module {
  public:
   explicit ModuleTuple(T... items) : items_(std::move(items)...) {}
@@ -268,7 +283,8 @@ class Descent {
   static thread_local int depth_;
 };
 
-// ---- walking. Names are dotted paths. What is shared is listed once, under its first name, unless remove_duplicate is false.
+// ---- walking. Names are dotted paths. What is shared is listed once, under its first name,
+// unless remove_duplicate is false.
 struct NamedTensor {
   std::string name;
   Tensor tensor;
@@ -282,14 +298,16 @@ struct NamedModule {
 };
 std::vector<NamedModule> named_children(Module& m);  // absent ones left out
 std::vector<NamedModule> named_modules(Module& m, const std::string& prefix = "", bool remove_duplicate = true);
-std::vector<NamedTensor> named_parameters(Module& m, const std::string& prefix = "", bool recurse = true, bool remove_duplicate = true);
-std::vector<NamedTensor> named_buffers(Module& m, const std::string& prefix = "", bool recurse = true, bool remove_duplicate = true);
+std::vector<NamedTensor> named_parameters(Module& m, const std::string& prefix = "", bool recurse = true,
+                                          bool remove_duplicate = true);
+std::vector<NamedTensor> named_buffers(Module& m, const std::string& prefix = "", bool recurse = true,
+                                       bool remove_duplicate = true);
 Tensors parameters(Module& m);
 Module& get_submodule(Module& m, std::string_view path);  // ValueError naming the closest paths
 
 // ---- changing all tensors
-// Converts parameter by parameter, so that at most one is in memory twice. dtype applies to floating tensors only. Tensors
-// keep their identity: shared ones stay shared and an optimizer keeps its parameters. Gradients move along.
+// Converts parameter by parameter, so that at most one is in memory twice. dtype applies to floating tensors only.
+// Tensors keep their identity: shared ones stay shared and an optimizer keeps its parameters. Gradients move along.
 struct ToOptions {
   std::optional<Device> device;
   std::optional<DType> dtype;

@@ -59,9 +59,10 @@ std::vector<std::string> keys(nn::Module& m) {
 
 TEST(Module, MemberNamesAreStateDictKeys) {
   Net net;
-  EXPECT_EQ(keys(net), (std::vector<std::string>{"in.weight", "in.bias", "blocks.0.scale", "blocks.0.count", "blocks.0.fc.weight", "blocks.0.fc.bias",
-                                                 "blocks.1.scale", "blocks.1.count", "blocks.1.fc.weight", "blocks.1.fc.bias", "blocks.1.shortcut.weight",
-                                                 "blocks.1.shortcut.bias", "head.1.weight"}));
+  EXPECT_EQ(keys(net), (std::vector<std::string>{
+                           "in.weight", "in.bias", "blocks.0.scale", "blocks.0.count", "blocks.0.fc.weight",
+                           "blocks.0.fc.bias", "blocks.1.scale", "blocks.1.count", "blocks.1.fc.weight",
+                           "blocks.1.fc.bias", "blocks.1.shortcut.weight", "blocks.1.shortcut.bias", "head.1.weight"}));
   EXPECT_EQ(nn::named_buffers(net).size(), 4u);
   EXPECT_EQ(nn::parameters(net).size(), 11u);
 }
@@ -91,7 +92,10 @@ TEST(Module, LoadNamesMissingUnexpectedAndWrongShapedKeys) {
     std::string text = e.what();
     EXPECT_NE(text.find("Missing key(s) in state_dict: \"in.weight\" (closest: 'in.wieght')"), text.npos) << text;
     EXPECT_NE(text.find("Unexpected key(s) in state_dict: \"in.wieght\" (closest: 'in.weight')"), text.npos) << text;
-    EXPECT_NE(text.find("size mismatch for in.bias: copying a param with shape [7] from checkpoint, the shape in current model is [3]"), text.npos) << text;
+    EXPECT_NE(text.find("size mismatch for in.bias: copying a param with shape [7] from checkpoint, the shape in "
+                        "current model is [3]"),
+              text.npos)
+        << text;
   }
 }
 
@@ -109,7 +113,8 @@ TEST(Module, NothingIsLoadedWhenSomethingDoesNotFit) {
 TEST(Module, AssignTakesTheGivenMemoryAndKeepsTheParameter) {
   nn::Linear fc(2, 2, true, {.device = Device(Device::Meta)});
   Tensor handle = fc.weight, given = ones({2, 2});
-  EXPECT_THROW(nn::load_state_dict(fc, {{"weight", given}, {"bias", zeros({2})}}), RuntimeError);  // no memory to copy into
+  // no memory to copy into
+  EXPECT_THROW(nn::load_state_dict(fc, {{"weight", given}, {"bias", zeros({2})}}), RuntimeError);
   nn::load_state_dict(fc, {{"weight", given}, {"bias", zeros({2})}}, {.assign = true});
   EXPECT_EQ(handle.data_ptr(), given.data_ptr());
   EXPECT_TRUE(handle.requires_grad());
@@ -151,12 +156,13 @@ TEST(Module, TrainReachesAllBelow) {
 TEST(Module, HooksRunWhereverTheLayerIsCalled) {
   Net net;
   int calls = 0;
-  uint64_t id = net.blocks[0].fc.register_forward_hook([&](nn::Module& m, const nn::Values& args, const Value& y) -> Value {
-    ++calls;
-    EXPECT_STREQ(m.type(), "Linear");
-    EXPECT_EQ(args.size(), 1u);
-    return zeros_like(std::get<Tensor>(y));
-  });
+  uint64_t id =
+      net.blocks[0].fc.register_forward_hook([&](nn::Module& m, const nn::Values& args, const Value& y) -> Value {
+        ++calls;
+        EXPECT_STREQ(m.type(), "Linear");
+        EXPECT_EQ(args.size(), 1u);
+        return zeros_like(std::get<Tensor>(y));
+      });
   Tensor x = net(ones({1, 2}));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(net.blocks[0](ones({1, 3})).to_vector(), (std::vector<double>{0, 0, 0}));

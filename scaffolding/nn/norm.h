@@ -13,7 +13,8 @@ struct BatchNormOptions {
   TensorOptions tensor = {};
 };
 
-// What batch and instance normalisation of input[N, num_features, ...] share. In training statistics are the input's and move the running ones;
+// What batch and instance normalisation of input[N, num_features, ...] share. In training statistics are the input's
+// and move the running ones;
 // in eval mode the running ones are used, where they are kept.
 struct RunningNorm : Module {
   int64_t num_features;
@@ -38,15 +39,18 @@ struct BatchNorm : RunningNorm {
 };
 struct BatchNorm1d : BatchNorm {  // [N, C] or [N, C, L]
   SF_MODULE(BatchNorm1d, weight, bias, running_mean, running_var, num_batches_tracked)
-  explicit BatchNorm1d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNorm("BatchNorm1d", 2, 3, num_features, o) {}
+  explicit BatchNorm1d(int64_t num_features, const BatchNormOptions& o = {})
+      : BatchNorm("BatchNorm1d", 2, 3, num_features, o) {}
 };
 struct BatchNorm2d : BatchNorm {
   SF_MODULE(BatchNorm2d, weight, bias, running_mean, running_var, num_batches_tracked)
-  explicit BatchNorm2d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNorm("BatchNorm2d", 4, 4, num_features, o) {}
+  explicit BatchNorm2d(int64_t num_features, const BatchNormOptions& o = {})
+      : BatchNorm("BatchNorm2d", 4, 4, num_features, o) {}
 };
 struct BatchNorm3d : BatchNorm {
   SF_MODULE(BatchNorm3d, weight, bias, running_mean, running_var, num_batches_tracked)
-  explicit BatchNorm3d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNorm("BatchNorm3d", 5, 5, num_features, o) {}
+  explicit BatchNorm3d(int64_t num_features, const BatchNormOptions& o = {})
+      : BatchNorm("BatchNorm3d", 5, 5, num_features, o) {}
 };
 
 inline constexpr double kDefaultMomentum = 0.1;
@@ -61,15 +65,18 @@ struct InstanceNorm : RunningNorm {
 };
 struct InstanceNorm1d : InstanceNorm {
   SF_MODULE(InstanceNorm1d, weight, bias, running_mean, running_var, num_batches_tracked)
-  explicit InstanceNorm1d(int64_t num_features, const BatchNormOptions& o = instance_norm_defaults()) : InstanceNorm("InstanceNorm1d", 1, num_features, o) {}
+  explicit InstanceNorm1d(int64_t num_features, const BatchNormOptions& o = instance_norm_defaults())
+      : InstanceNorm("InstanceNorm1d", 1, num_features, o) {}
 };
 struct InstanceNorm2d : InstanceNorm {
   SF_MODULE(InstanceNorm2d, weight, bias, running_mean, running_var, num_batches_tracked)
-  explicit InstanceNorm2d(int64_t num_features, const BatchNormOptions& o = instance_norm_defaults()) : InstanceNorm("InstanceNorm2d", 2, num_features, o) {}
+  explicit InstanceNorm2d(int64_t num_features, const BatchNormOptions& o = instance_norm_defaults())
+      : InstanceNorm("InstanceNorm2d", 2, num_features, o) {}
 };
 struct InstanceNorm3d : InstanceNorm {
   SF_MODULE(InstanceNorm3d, weight, bias, running_mean, running_var, num_batches_tracked)
-  explicit InstanceNorm3d(int64_t num_features, const BatchNormOptions& o = instance_norm_defaults()) : InstanceNorm("InstanceNorm3d", 3, num_features, o) {}
+  explicit InstanceNorm3d(int64_t num_features, const BatchNormOptions& o = instance_norm_defaults())
+      : InstanceNorm("InstanceNorm3d", 3, num_features, o) {}
 };
 
 struct LayerNorm : Module {
@@ -79,7 +86,8 @@ struct LayerNorm : Module {
   Tensor weight, bias;  // [normalized_shape], or absent
   SF_MODULE(LayerNorm, weight, bias)
 
-  explicit LayerNorm(const Shape& normalized_shape, Number eps = 1e-5, bool elementwise_affine = true, bool bias = true, const TensorOptions& options = {});
+  explicit LayerNorm(const Shape& normalized_shape, Number eps = 1e-5, bool elementwise_affine = true, bool bias = true,
+                     const TensorOptions& options = {});
   Tensor forward(const Tensor& input) const;
   void reset_parameters();
   std::string extra_repr() const override;
@@ -92,7 +100,8 @@ struct RMSNorm : Module {
   Tensor weight;  // [normalized_shape], or absent
   SF_MODULE(RMSNorm, weight)
 
-  explicit RMSNorm(const Shape& normalized_shape, std::optional<Number> eps = {}, bool elementwise_affine = true, const TensorOptions& options = {});
+  explicit RMSNorm(const Shape& normalized_shape, std::optional<Number> eps = {}, bool elementwise_affine = true,
+                   const TensorOptions& options = {});
   Tensor forward(const Tensor& x) const;
   void reset_parameters();
   std::string extra_repr() const override;
@@ -105,7 +114,8 @@ struct GroupNorm : Module {
   Tensor weight, bias;  // [num_channels], or absent
   SF_MODULE(GroupNorm, weight, bias)
 
-  GroupNorm(int64_t num_groups, int64_t num_channels, Number eps = 1e-5, bool affine = true, bool bias = true, const TensorOptions& options = {});
+  GroupNorm(int64_t num_groups, int64_t num_channels, Number eps = 1e-5, bool affine = true, bool bias = true,
+            const TensorOptions& options = {});
   Tensor forward(const Tensor& input) const;
   void reset_parameters();
   std::string extra_repr() const override;

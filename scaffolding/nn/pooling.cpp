@@ -5,9 +5,15 @@
 
 namespace sf::nn {
 
-AvgPoolNd::AvgPoolNd(const char* name, int64_t n, const Ints& kernel, const std::optional<Ints>& step, const Ints& pad, bool ceil, bool include_pad,
-                     std::optional<int64_t> divisor)
-    : dims(n), kernel_size(kernel), stride(step.value_or(kernel)), padding(pad), ceil_mode(ceil), count_include_pad(include_pad), divisor_override(divisor) {
+AvgPoolNd::AvgPoolNd(const char* name, int64_t n, const Ints& kernel, const std::optional<Ints>& step, const Ints& pad,
+                     bool ceil, bool include_pad, std::optional<int64_t> divisor)
+    : dims(n),
+      kernel_size(kernel),
+      stride(step.value_or(kernel)),
+      padding(pad),
+      ceil_mode(ceil),
+      count_include_pad(include_pad),
+      divisor_override(divisor) {
   kernel_size.spread(name, "kernel_size", n, 1);
   stride.spread(name, "stride", n, 1);
   padding.spread(name, "padding", n, 0);
@@ -25,11 +31,19 @@ Tensor AvgPoolNd::forward(const Tensor& input) const {
   return (dims == 2 ? avg_pool2d : avg_pool3d)(input, k, s, p, ceil_mode, count_include_pad, divisor_override);
 }
 
-std::string AvgPoolNd::extra_repr() const { return "kernel_size=" + text(kernel_size) + ", stride=" + text(stride) + ", padding=" + text(padding); }
+std::string AvgPoolNd::extra_repr() const {
+  return "kernel_size=" + text(kernel_size) + ", stride=" + text(stride) + ", padding=" + text(padding);
+}
 
-MaxPoolNd::MaxPoolNd(const char* name, int64_t n, const Ints& kernel, const std::optional<Ints>& step, const Ints& pad, const Ints& dil, bool indices,
-                     bool ceil)
-    : dims(n), kernel_size(kernel), stride(step.value_or(kernel)), padding(pad), dilation(dil), return_indices(indices), ceil_mode(ceil) {
+MaxPoolNd::MaxPoolNd(const char* name, int64_t n, const Ints& kernel, const std::optional<Ints>& step, const Ints& pad,
+                     const Ints& dil, bool indices, bool ceil)
+    : dims(n),
+      kernel_size(kernel),
+      stride(step.value_or(kernel)),
+      padding(pad),
+      dilation(dil),
+      return_indices(indices),
+      ceil_mode(ceil) {
   kernel_size.spread(name, "kernel_size", n, 1);
   stride.spread(name, "stride", n, 1);
   padding.spread(name, "padding", n, 0);
@@ -50,11 +64,12 @@ Value MaxPoolNd::forward_value(const Tensor& input) const {
 }
 
 std::string MaxPoolNd::extra_repr() const {
-  return "kernel_size=" + text(kernel_size) + ", stride=" + text(stride) + ", padding=" + text(padding) + ", dilation=" + text(dilation) +
-         ", ceil_mode=" + text(ceil_mode);
+  return "kernel_size=" + text(kernel_size) + ", stride=" + text(stride) + ", padding=" + text(padding) +
+         ", dilation=" + text(dilation) + ", ceil_mode=" + text(ceil_mode);
 }
 
-AdaptivePoolNd::AdaptivePoolNd(const char* name, int64_t n, const Ints& size, bool indices) : dims(n), output_size(size), return_indices(indices) {
+AdaptivePoolNd::AdaptivePoolNd(const char* name, int64_t n, const Ints& size, bool indices)
+    : dims(n), output_size(size), return_indices(indices) {
   output_size.spread(name, "output_size", n, -1);
 }
 
@@ -65,13 +80,19 @@ std::string AdaptivePoolNd::extra_repr() const {
 }
 
 Tensor AdaptiveAvgPoolNd::forward(const Tensor& input) const {
-  return (dims == 1 ? adaptive_avg_pool1d : dims == 2 ? adaptive_avg_pool2d : adaptive_avg_pool3d)(input, output_size.values);
+  return (dims == 1   ? adaptive_avg_pool1d
+          : dims == 2 ? adaptive_avg_pool2d
+                      : adaptive_avg_pool3d)(input, output_size.values);
 }
 Tensor AdaptiveMaxPoolNd::forward(const Tensor& input) const {
-  return (dims == 1 ? adaptive_max_pool1d : dims == 2 ? adaptive_max_pool2d : adaptive_max_pool3d)(input, output_size.values);
+  return (dims == 1   ? adaptive_max_pool1d
+          : dims == 2 ? adaptive_max_pool2d
+                      : adaptive_max_pool3d)(input, output_size.values);
 }
 std::tuple<Tensor, Tensor> AdaptiveMaxPoolNd::forward_with_indices(const Tensor& input) const {
-  auto* pool = dims == 1 ? adaptive_max_pool1d_with_indices : dims == 2 ? adaptive_max_pool2d_with_indices : adaptive_max_pool3d_with_indices;
+  auto* pool = dims == 1   ? adaptive_max_pool1d_with_indices
+               : dims == 2 ? adaptive_max_pool2d_with_indices
+                           : adaptive_max_pool3d_with_indices;
   return pool(input, output_size.values);
 }
 Value AdaptiveMaxPoolNd::forward_value(const Tensor& input) const {
@@ -82,15 +103,18 @@ Value AdaptiveMaxPoolNd::forward_value(const Tensor& input) const {
 // ---- registration
 
 template <class T>
-static std::unique_ptr<T> make_avg(Ints kernel_size, std::optional<Ints> stride, Ints padding, bool ceil_mode, bool count_include_pad,
-                                   std::optional<int64_t> divisor_override) {
+static std::unique_ptr<T> make_avg(Ints kernel_size, std::optional<Ints> stride, Ints padding, bool ceil_mode,
+                                   bool count_include_pad, std::optional<int64_t> divisor_override) {
   return std::make_unique<T>(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 template <class T>
-static std::unique_ptr<T> make_max(Ints kernel_size, std::optional<Ints> stride, Ints padding, Ints dilation, bool return_indices, bool ceil_mode) {
+static std::unique_ptr<T> make_max(Ints kernel_size, std::optional<Ints> stride, Ints padding, Ints dilation,
+                                   bool return_indices, bool ceil_mode) {
   return std::make_unique<T>(kernel_size, stride, padding, dilation, return_indices, ceil_mode);
 }
-template <class T> static std::unique_ptr<T> make_adaptive(Ints output_size) { return std::make_unique<T>(output_size); }
+template <class T> static std::unique_ptr<T> make_adaptive(Ints output_size) {
+  return std::make_unique<T>(output_size);
+}
 template <class T> static std::unique_ptr<T> make_adaptive_max(Ints output_size, bool return_indices) {
   return std::make_unique<T>(output_size, return_indices);
 }
@@ -122,8 +146,10 @@ static LayerEntry& adaptive_max_fields(LayerEntry& e) {
       .field<&AdaptivePoolNd::return_indices>("return_indices");
 }
 
-static constexpr const char* kAvg = "kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None";
-static constexpr const char* kMax = "kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False";
+static constexpr const char* kAvg =
+    "kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None";
+static constexpr const char* kMax =
+    "kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False";
 SF_LAYER(AvgPool1d, "kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True",
          [](Ints kernel_size, std::optional<Ints> stride, Ints padding, bool ceil_mode, bool count_include_pad) {
            return std::make_unique<AvgPool1d>(kernel_size, stride, padding, ceil_mode, count_include_pad);

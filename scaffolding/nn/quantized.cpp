@@ -13,11 +13,13 @@ namespace sf::nn {
 namespace {
 void check_weight(const char* layer, const Tensor& dense, int64_t out, int64_t in) {
   check_defined(layer, "weight", dense);
-  SF_CHECK(dense.shape() == Shape({out, in}), layer, ": weight must have shape ", Shape{out, in}, ", got ", dense.shape());
+  SF_CHECK(dense.shape() == Shape({out, in}), layer, ": weight must have shape ", Shape{out, in}, ", got ",
+           dense.shape());
 }
 }  // namespace
 
-LinearNF4::LinearNF4(int64_t in, int64_t out, bool with_bias, bool compress, const TensorOptions& options, const Tensor& dense)
+LinearNF4::LinearNF4(int64_t in, int64_t out, bool with_bias, bool compress, const TensorOptions& options,
+                     const Tensor& dense)
     : in_features(in), out_features(out), compress_statistics(compress) {
   SF_CHECK(in >= 0 && out >= 0, "LinearNF4: in_features and out_features must not be negative, got ", in, " and ", out);
   Device place = options.device.value_or(Device());
@@ -40,8 +42,8 @@ void LinearNF4::set_weight(const Tensor& dense) {
 }
 
 Tensor LinearNF4::forward(const Tensor& input) const {
-  SF_CHECK(input.ndim() > 0 && input.shape().back() == in_features, "LinearNF4: the last size of the input must be in_features=", in_features, ", got ",
-           input.shape());
+  SF_CHECK(input.ndim() > 0 && input.shape().back() == in_features,
+           "LinearNF4: the last size of the input must be in_features=", in_features, ", got ", input.shape());
   return linear_nf4(input, weight, absmax, nested_absmax, offset, bias, out_features);
 }
 
@@ -50,11 +52,12 @@ std::string LinearNF4::extra_repr() const {
          (compress_statistics ? "" : ", compress_statistics=False");
 }
 
-LinearFP8::LinearFP8(int64_t in, int64_t out, bool with_bias, bool per_row, bool quantises_input, DType weight_dtype, const TensorOptions& options,
-                     const Tensor& dense)
+LinearFP8::LinearFP8(int64_t in, int64_t out, bool with_bias, bool per_row, bool quantises_input, DType weight_dtype,
+                     const TensorOptions& options, const Tensor& dense)
     : in_features(in), out_features(out), dynamic(quantises_input) {
   SF_CHECK(in >= 0 && out >= 0, "LinearFP8: in_features and out_features must not be negative, got ", in, " and ", out);
-  SF_CHECK_AS(TypeError, is_float8(weight_dtype), "LinearFP8: weight_dtype must be float8_e4m3fn or float8_e5m2, got ", weight_dtype);
+  SF_CHECK_AS(TypeError, is_float8(weight_dtype), "LinearFP8: weight_dtype must be float8_e4m3fn or float8_e5m2, got ",
+              weight_dtype);
   Device place = options.device.value_or(Device());
   weight = Buffer(zeros({out, in}, weight_dtype, place));
   scale = Buffer(ones(per_row ? Shape{out, 1} : Shape{}, kFloat32, place));
@@ -76,24 +79,30 @@ Tensor LinearFP8::forward(const Tensor& input) const {
 
 std::string LinearFP8::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +
-         ", weight_dtype=" + std::string(name(weight.dtype())) + (scale.ndim() > 0 ? "" : ", per_row=False") + (dynamic ? ", dynamic=True" : "");
+         ", weight_dtype=" + std::string(name(weight.dtype())) + (scale.ndim() > 0 ? "" : ", per_row=False") +
+         (dynamic ? ", dynamic=True" : "");
 }
 
-SF_LAYER(LinearNF4, "in_features, out_features, bias=True, compress_statistics=True, device=None, dtype=None, _weight=None",
-         [](int64_t in_features, int64_t out_features, bool bias, bool compress, std::optional<Device> device, std::optional<DType> dtype,
-            const Tensor& dense) {
-           return std::make_unique<LinearNF4>(in_features, out_features, bias, compress, TensorOptions{device, dtype}, dense);
+SF_LAYER(LinearNF4,
+         "in_features, out_features, bias=True, compress_statistics=True, device=None, dtype=None, _weight=None",
+         [](int64_t in_features, int64_t out_features, bool bias, bool compress, std::optional<Device> device,
+            std::optional<DType> dtype, const Tensor& dense) {
+           return std::make_unique<LinearNF4>(in_features, out_features, bias, compress, TensorOptions{device, dtype},
+                                              dense);
          })
     .doc("Linear with a frozen weight in NormalFloat4, zeros at first; scaffolding.nn.quantize_ makes it of a Linear.")
     .forward<&LinearNF4::forward>("input")
     .field<&LinearNF4::in_features>("in_features")
     .field<&LinearNF4::out_features>("out_features")
     .field<&LinearNF4::compress_statistics>("compress_statistics");
-SF_LAYER(LinearFP8, "in_features, out_features, bias=True, per_row=True, dynamic=False, weight_dtype=None, device=None, dtype=None, _weight=None",
-         [](int64_t in_features, int64_t out_features, bool bias, bool per_row, bool dynamic, std::optional<DType> weight_dtype, std::optional<Device> device,
-            std::optional<DType> dtype, const Tensor& dense) {
-           return std::make_unique<LinearFP8>(in_features, out_features, bias, per_row, dynamic, weight_dtype.value_or(kFloat8E4M3),
-                                              TensorOptions{device, dtype}, dense);
+SF_LAYER(LinearFP8,
+         "in_features, out_features, bias=True, per_row=True, dynamic=False, weight_dtype=None, device=None, "
+         "dtype=None, _weight=None",
+         [](int64_t in_features, int64_t out_features, bool bias, bool per_row, bool dynamic,
+            std::optional<DType> weight_dtype, std::optional<Device> device, std::optional<DType> dtype,
+            const Tensor& dense) {
+           return std::make_unique<LinearFP8>(in_features, out_features, bias, per_row, dynamic,
+                                              weight_dtype.value_or(kFloat8E4M3), TensorOptions{device, dtype}, dense);
          })
     .doc("Linear with a frozen weight in float8, zeros at first; scaffolding.nn.quantize_ makes it of a Linear.")
     .forward<&LinearFP8::forward>("input")

@@ -45,7 +45,8 @@ struct ChannelShuffle : Module {
 struct Unfold : Module {
   Ints kernel_size, dilation, padding, stride;
   SF_MODULE(Unfold)
-  explicit Unfold(const Ints& k, const Ints& d = 1, const Ints& p = 0, const Ints& s = 1) : kernel_size(k), dilation(d), padding(p), stride(s) {}
+  explicit Unfold(const Ints& k, const Ints& d = 1, const Ints& p = 0, const Ints& s = 1)
+      : kernel_size(k), dilation(d), padding(p), stride(s) {}
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
@@ -71,8 +72,8 @@ struct Upsample : Module {
   std::string mode;
   std::optional<bool> align_corners, recompute_scale_factor;
   SF_MODULE(Upsample)
-  Upsample(std::optional<Ints> size, std::optional<Factors> scale_factor, const std::string& mode = "nearest", std::optional<bool> align_corners = {},
-           std::optional<bool> recompute_scale_factor = {});
+  Upsample(std::optional<Ints> size, std::optional<Factors> scale_factor, const std::string& mode = "nearest",
+           std::optional<bool> align_corners = {}, std::optional<bool> recompute_scale_factor = {});
   Tensor forward(const Tensor& input) const;
   std::string extra_repr() const override;
 };
@@ -99,15 +100,16 @@ struct PadNd : Module {
     SF_MODULE(Type)                                                              \
     explicit Type(const Ints& padding) : PadNd(#Type, mode, dims, padding, 0) {} \
   };
-#define SF_PADS(dims)                                                                                                           \
-  SF_PAD(ZeroPad##dims##d, "constant", dims)                                                                                    \
-  SF_PAD(ReflectionPad##dims##d, "reflect", dims)                                                                               \
-  SF_PAD(ReplicationPad##dims##d, "replicate", dims)                                                                            \
-  SF_PAD(CircularPad##dims##d, "circular", dims)                                                                                \
-  struct ConstantPad##dims##d : PadNd {                                                                                         \
-    SF_MODULE(ConstantPad##dims##d)                                                                                             \
-    ConstantPad##dims##d(const Ints& padding, Number fill) : PadNd("ConstantPad" #dims "d", "constant", dims, padding, fill) {} \
-    std::string extra_repr() const override;                                                                                    \
+#define SF_PADS(dims)                                                        \
+  SF_PAD(ZeroPad##dims##d, "constant", dims)                                 \
+  SF_PAD(ReflectionPad##dims##d, "reflect", dims)                            \
+  SF_PAD(ReplicationPad##dims##d, "replicate", dims)                         \
+  SF_PAD(CircularPad##dims##d, "circular", dims)                             \
+  struct ConstantPad##dims##d : PadNd {                                      \
+    SF_MODULE(ConstantPad##dims##d)                                          \
+    ConstantPad##dims##d(const Ints& padding, Number fill)                   \
+        : PadNd("ConstantPad" #dims "d", "constant", dims, padding, fill) {} \
+    std::string extra_repr() const override;                                 \
   };
 SF_PADS(1)
 SF_PADS(2)

@@ -57,17 +57,23 @@ std::string key_errors(const StateDict& own, const LoadReport& report) {
   std::vector<std::string> names;
   for (auto& [name, t] : own) names.push_back(name);
   std::string out;
-  if (!report.missing_keys.empty()) out += "\n\tMissing key(s) in state_dict: " + listed(report.missing_keys, report.unexpected_keys);
+  if (!report.missing_keys.empty())
+    out += "\n\tMissing key(s) in state_dict: " + listed(report.missing_keys, report.unexpected_keys);
   if (!report.unexpected_keys.empty())
-    out += "\n\tUnexpected key(s) in state_dict: " + listed(report.unexpected_keys, report.missing_keys.empty() ? names : report.missing_keys);
+    out += "\n\tUnexpected key(s) in state_dict: " +
+           listed(report.unexpected_keys, report.missing_keys.empty() ? names : report.missing_keys);
   return out;
 }
 
-std::string error_title(Module& m) { return "Error(s) in loading state_dict for " + std::string(m.extension() ? m.extension()->type() : m.type()) + ":"; }
+std::string error_title(Module& m) {
+  return "Error(s) in loading state_dict for " + std::string(m.extension() ? m.extension()->type() : m.type()) + ":";
+}
 
 }  // namespace
 
-std::string state_dict_errors(Module& m, const LoadReport& report) { return error_title(m) + key_errors(state_dict(m, "", true), report); }
+std::string state_dict_errors(Module& m, const LoadReport& report) {
+  return error_title(m) + key_errors(state_dict(m, "", true), report);
+}
 
 StateDict state_dict(Module& m, const std::string& prefix, bool keep_vars) {
   StateDict out;
@@ -93,9 +99,10 @@ LoadReport load_state_dict(Module& m, const std::map<std::string, Tensor>& state
     SF_CHECK_AS(TypeError, given, "load_state_dict: '", name, "' is not a tensor");
     bool one_element = t.ndim() == 0 && given.numel() == 1 && given.ndim() == 1;  // torch's old scalars
     if (given.shape() != t.shape() && !one_element)
-      errors += "\n\tsize mismatch for " + name + ": copying a param with shape " + str(given.shape()) + " from checkpoint, the shape in current model is " +
-                str(t.shape()) + ".";
-    else if (!options.assign && t.device().is_meta()) errors += "\n\t" + name + " is on the meta device and has no memory to copy into; pass assign=True.";
+      errors += "\n\tsize mismatch for " + name + ": copying a param with shape " + str(given.shape()) +
+                " from checkpoint, the shape in current model is " + str(t.shape()) + ".";
+    else if (!options.assign && t.device().is_meta())
+      errors += "\n\t" + name + " is on the meta device and has no memory to copy into; pass assign=True.";
   }
   for (auto& [name, t] : unseen) report.unexpected_keys.push_back(name);
   if (options.strict) errors = key_errors(own, report) + errors;

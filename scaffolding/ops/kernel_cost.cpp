@@ -96,7 +96,9 @@ struct Costs {
     views(c.x, c.dy, c.dweight, c.dbias);
     cost.flop = double(c.dy.numel()) * per_output(c.dweight);
   }
-  static double scores(const TensorView& q, const TensorView& k) { return double(q.numel()) / double(std::max<int64_t>(1, q.sizes[3])) * double(k.sizes[2]); }
+  static double scores(const TensorView& q, const TensorView& k) {
+    return double(q.numel()) / double(std::max<int64_t>(1, q.sizes[3])) * double(k.sizes[2]);
+  }
   void of(const AttentionForward& a) {
     views(a.q, a.k, a.v, a.mask, a.y, a.lse);
     cost.flop = 2.0 * scores(a.q, a.k) * double(a.q.sizes[3] + a.v.sizes[3]);
@@ -105,14 +107,22 @@ struct Costs {
     views(a.q, a.k, a.v, a.mask, a.y, a.lse, a.dy, a.dq, a.dk, a.dv, a.dmask);
     cost.flop = 2.0 * scores(a.q, a.k) * double(3 * a.q.sizes[3] + 2 * a.v.sizes[3]);
   }
-  void of(const BatchNormForward& f) { views(f.x, f.weight, f.bias, f.running_mean, f.running_var, f.y, f.mean, f.rstd); }
+  void of(const BatchNormForward& f) {
+    views(f.x, f.weight, f.bias, f.running_mean, f.running_var, f.y, f.mean, f.rstd);
+  }
   void of(const BatchNormBackward& b) { views(b.x, b.dy, b.weight, b.mean, b.rstd, b.dx, b.dweight, b.dbias); }
   void of(const GroupNormForward& f) { views(f.x, f.beside, f.weight, f.bias, f.y, f.mean, f.rstd); }
   void of(const GroupNormBackward& b) { views(b.x, b.dy, b.weight, b.bias, b.mean, b.rstd, b.dx, b.dweight, b.dbias); }
-  void of(const LayerNormForward& f) { views(f.x, f.residual, f.sum, f.weight, f.bias, f.scale, f.shift, f.y, f.mean, f.rstd); }
-  void of(const LayerNormBackward& b) { views(b.x, b.dy, b.dsum, b.weight, b.bias, b.scale, b.mean, b.rstd, b.dx, b.dweight, b.dbias, b.dscale, b.dshift); }
+  void of(const LayerNormForward& f) {
+    views(f.x, f.residual, f.sum, f.weight, f.bias, f.scale, f.shift, f.y, f.mean, f.rstd);
+  }
+  void of(const LayerNormBackward& b) {
+    views(b.x, b.dy, b.dsum, b.weight, b.bias, b.scale, b.mean, b.rstd, b.dx, b.dweight, b.dbias, b.dscale, b.dshift);
+  }
   void of(const RmsNormForward& f) { views(f.x, f.residual, f.sum, f.weight, f.scale, f.shift, f.y, f.rstd); }
-  void of(const RmsNormBackward& b) { views(b.x, b.dy, b.dsum, b.weight, b.scale, b.rstd, b.dx, b.dweight, b.dscale, b.dshift); }
+  void of(const RmsNormBackward& b) {
+    views(b.x, b.dy, b.dsum, b.weight, b.scale, b.rstd, b.dx, b.dweight, b.dscale, b.dshift);
+  }
   void of(const SoftmaxForward& f) { views(f.x, f.y); }
   void of(const SoftmaxBackward& b) { views(b.y, b.dy, b.dx); }
   void of(const GluForward& f) { views(f.hidden, f.gate, f.y); }
@@ -163,15 +173,20 @@ struct Costs {
   void of(const CatRows& c) {
     for (int64_t i = 0; i < c.count; ++i) cost.bytes += 2.0 * double(c.rows) * double(c.row_bytes[i]);
   }
-  static double extent(const spatial::Extent& e) { return double(e.outer) * double(e.size[0] * e.size[1] * e.size[2]) * double(e.inner); }
+  static double extent(const spatial::Extent& e) {
+    return double(e.outer) * double(e.size[0] * e.size[1] * e.size[2]) * double(e.inner);
+  }
   void of(const Remap& r) { cost.bytes = (extent(r.from) + extent(r.to)) * double(size_of(r.dtype)); }
-  void of(const RemapBackward& r) { cost.bytes = (extent(r.dx_extent) + extent(r.dy_extent)) * double(size_of(r.dtype)); }
+  void of(const RemapBackward& r) {
+    cost.bytes = (extent(r.dx_extent) + extent(r.dy_extent)) * double(size_of(r.dtype));
+  }
   void of(const Resample& r) { cost.bytes = (extent(r.from) + extent(r.to)) * double(size_of(r.dtype)); }
   void of(const AdamWStep& s) {
     for (int64_t i = 0; i < s.count; ++i) {
       const AdamWTensor& t = s.tensors[i];
       const double moments = t.param_dtype == kFloat64 ? 8 : 4, param = double(size_of(t.param_dtype));
-      double each = param + double(size_of(t.grad_dtype)) + 4 * moments + (t.master ? 8 : param);  // a master is read in the parameter's place
+      // a master is read in the parameter's place
+      double each = param + double(size_of(t.grad_dtype)) + 4 * moments + (t.master ? 8 : param);
       if (t.max_exp_avg_sq) each += 2 * moments;
       cost.bytes += each * double(t.numel);
     }
@@ -188,13 +203,15 @@ template <class Args> KernelCost read(const void* args) {
 std::map<const KernelTableBase*, Reader> make_readers() {
   std::map<const KernelTableBase*, Reader> m;
   auto add = [&]<class... Args>(const KernelTable<Args>&... table) { ((m[&table] = read<Args>), ...); };
-  add(gemm, linear_gradient, linear_add_kernel, mlp_hidden, mlp_hidden_gradient, gated_linear, scaled_product, conv_forward, prepared_conv_forward,
-      conv_backward_data, conv_backward_weights, attention_forward, attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward,
-      group_norm_backward, layer_norm_forward, layer_norm_backward, rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward, glu_forward,
-      glu_backward, scale_rows, copy_kernel, fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel, arg_reduce_kernel, scan_kernel, rope_apply,
-      sort_kernel, take_kernel, scatter_kernel, put_kernel, positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize,
-      fp8_quantize, fp8_dequantize, layer_norm_fp8_kernel, geglu_fp8_kernel, philox_kernel, philox_chances, philox_categories, philox_shuffle, cat_kernel,
-      remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
+  add(gemm, linear_gradient, linear_add_kernel, mlp_hidden, mlp_hidden_gradient, gated_linear, scaled_product,
+      conv_forward, prepared_conv_forward, conv_backward_data, conv_backward_weights, attention_forward,
+      attention_backward, batch_norm_forward, batch_norm_backward, group_norm_forward, group_norm_backward,
+      layer_norm_forward, layer_norm_backward, rms_norm_forward, rms_norm_backward, softmax_forward, softmax_backward,
+      glu_forward, glu_backward, scale_rows, copy_kernel, fill_kernel, apply_mask_kernel, where_kernel, reduce_kernel,
+      arg_reduce_kernel, scan_kernel, rope_apply, sort_kernel, take_kernel, scatter_kernel, put_kernel,
+      positions_kernel, cross_entropy_forward, cross_entropy_backward, block_quantize, block_dequantize, fp8_quantize,
+      fp8_dequantize, layer_norm_fp8_kernel, geglu_fp8_kernel, philox_kernel, philox_chances, philox_categories,
+      philox_shuffle, cat_kernel, remap_kernel, remap_backward_kernel, resample_kernel, adamw_step);
   auto pointwise = [&](const PointwiseTable& t) {
     m[static_cast<const KernelTable<PointwiseRow>*>(&t)] = read<PointwiseRow>, m[&t.views] = read<PointwiseViews>;
   };

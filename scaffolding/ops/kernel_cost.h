@@ -1,4 +1,5 @@
-// What a kernel call has to do at least, from its arguments alone: for profiles, and for tables beside a machine's limits.
+// What a kernel call has to do at least, from its arguments alone: for profiles,
+// and for tables beside a machine's limits.
 #pragma once
 #include "scaffolding/core/provider.h"
 
@@ -6,7 +7,10 @@ namespace sf {
 
 // Of a call that is composed of others, neither: they report theirs.
 struct KernelCost {
-  double flop = 0;       // multiplications and additions of products, convolutions and attention as the op defines them; 0 for what only passes over memory
+  double flop =
+      // multiplications and additions of products, convolutions and attention as the op defines them;
+      // 0 for what only passes over memory
+      0;
   double bytes = 0;      // each operand read or written once
   std::string operands;  // "bfloat16 [2, 320, 64, 64] channels-last, ..."
 };

@@ -1,5 +1,5 @@
-// The ways in which CUDA kernels move tensors (vectors, tiles, single elements), each with layouts, widths and addresses that take it, on a GPU or in the
-// emulator against the CPU. The samples of the ops are smaller than a tile.
+// The ways in which CUDA kernels move tensors (vectors, tiles, single elements), each with layouts, widths and
+// addresses that take it, on a GPU or in the emulator against the CPU. The samples of the ops are smaller than a tile.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,8 @@ namespace {
 
 constexpr DType kTypes[] = {kFloat32, kFloat16, kBFloat16};
 
-// Tensors in the memory of one device; a view of one is made there, so that addresses and strides are those of the view.
+// Tensors in the memory of one device; a view of one is made there,
+// so that addresses and strides are those of the view.
 using On = std::function<Tensor(const Tensor&)>;
 
 class CudaLayouts : public testing::Test {
@@ -48,10 +49,11 @@ class CudaLayouts : public testing::Test {
       auto a = here[i].to_vector(), b = there[i].cpu().to_vector();
       int wrong = 0;
       for (size_t k = 0; k < a.size() && wrong < 3; ++k) {
-        bool equal = a[k] == b[k] || (a[k] != a[k] && b[k] != b[k]) || std::abs(a[k] - b[k]) <= tolerance * std::max(1., std::abs(a[k]));
+        bool equal = a[k] == b[k] || (a[k] != a[k] && b[k] != b[k]) ||
+                     std::abs(a[k] - b[k]) <= tolerance * std::max(1., std::abs(a[k]));
         if (!equal)
-          ++wrong, ADD_FAILURE() << "result " << i << " of " << str(here[i].shape()) << " " << name(here[i].dtype()) << " at " << k << ": " << b[k] << ", not "
-                                 << a[k];
+          ++wrong, ADD_FAILURE() << "result " << i << " of " << str(here[i].shape()) << " " << name(here[i].dtype())
+                                 << " at " << k << ": " << b[k] << ", not " << a[k];
       }
     }
   }
@@ -63,7 +65,8 @@ Tensor whole(const Shape& size) { return randint(0, 40, size); }
 
 TEST_F(CudaLayouts, transposed_copies_of_every_item_size) {
   for (DType t : {kUInt8, kBFloat16, kFloat32, kInt64})
-    for (Shape s : {Shape{64, 64}, Shape{72, 136}, Shape{16, 144}, Shape{17, 45}, Shape{130, 16}, Shape{33, 1}, Shape{5, 200}, Shape{0, 64}}) {
+    for (Shape s : {Shape{64, 64}, Shape{72, 136}, Shape{16, 144}, Shape{17, 45}, Shape{130, 16}, Shape{33, 1},
+                    Shape{5, 200}, Shape{0, 64}}) {
       Tensor x = whole(s).to(t);
       same(0, [&](const On& on) { return Tensors{contiguous(on(x).transpose(0, 1))}; });
     }
@@ -80,7 +83,8 @@ TEST_F(CudaLayouts, images_change_their_order_of_dimensions) {
     }
   Tensor heads = randn({2, 37, 3, 24}), video = randn({2, 20, 3, 5, 16});
   same(0, [&](const On& on) {
-    return Tensors{contiguous(on(heads).transpose(1, 2)), contiguous(on(heads).permute({0, 2, 3, 1})), contiguous(on(video).permute({4, 0, 2, 3, 1}))};
+    return Tensors{contiguous(on(heads).transpose(1, 2)), contiguous(on(heads).permute({0, 2, 3, 1})),
+                   contiguous(on(video).permute({4, 0, 2, 3, 1}))};
   });
 }
 
@@ -89,7 +93,10 @@ TEST_F(CudaLayouts, transposed_copies_convert) {
     for (DType to : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt32})
       for (Shape s : {Shape{72, 64}, Shape{35, 33}}) {
         Tensor x = (randn(s) * 9).to(from);
-        same(0, [&](const On& on) { return Tensors{contiguous(to_dtype(on(x).transpose(0, 1), to)), contiguous(to_dtype(on(x), to).transpose(0, 1))}; });
+        same(0, [&](const On& on) {
+          return Tensors{contiguous(to_dtype(on(x).transpose(0, 1), to)),
+                         contiguous(to_dtype(on(x), to).transpose(0, 1))};
+        });
       }
 }
 
@@ -119,10 +126,11 @@ TEST_F(CudaLayouts, views_that_begin_anywhere) {
 TEST_F(CudaLayouts, operands_that_broadcast_or_are_strided) {
   for (DType t : kTypes) {
     double one = t == kFloat32 ? 1e-6 : 0;  // one operation, rounded once
-    Tensor x = randn({2, 24, 5, 6}).to(t), bias = randn({24}).to(t), tokens = randn({3, 7, 40}).to(t), row = randn({3, 1, 40}).to(t),
-           column = randn({3, 7, 1}).to(t);
+    Tensor x = randn({2, 24, 5, 6}).to(t), bias = randn({24}).to(t), tokens = randn({3, 7, 40}).to(t),
+           row = randn({3, 1, 40}).to(t), column = randn({3, 7, 1}).to(t);
     same(one, [&](const On& on) {
-      Tensor nhwc = on(x).contiguous(MemoryFormat::ChannelsLast), b = on(bias), k = on(tokens), r = on(row), c = on(column);
+      Tensor nhwc = on(x).contiguous(MemoryFormat::ChannelsLast), b = on(bias), k = on(tokens), r = on(row),
+             c = on(column);
       Tensors halves = k.chunk(2, 2);
       return Tensors{nhwc + b.reshape({24, 1, 1}),
                      on(x) + b.reshape({24, 1, 1}),
@@ -156,13 +164,15 @@ TEST_F(CudaLayouts, activations_of_16_bits_are_within_a_step_of_exact_ones) {
   for (double x = 1e-6; x < 4; x *= 1.1) v.push_back(x), v.push_back(-x);
   for (DType t : {kFloat16, kBFloat16}) {
     Tensor x = tensor(v, {int64_t(v.size())}, kFloat64).to(t), exact = x.to(kFloat64);
-    double step = t == kFloat16 ? 1.0 / 1024 : 1.0 / 128, smallest = t == kFloat16 ? 6e-8 : 2e-7;  // 2e-7: float32 beside 1, as in PyTorch's
-    std::pair<const char*, std::function<Tensor(const Tensor&)>> all[] = {{"silu", [](const Tensor& z) { return silu(z); }},
-                                                                          {"sigmoid", [](const Tensor& z) { return sigmoid(z); }},
-                                                                          {"tanh", [](const Tensor& z) { return tanh(z); }},
-                                                                          {"gelu", [](const Tensor& z) { return gelu(z); }},
-                                                                          {"gelu_tanh", [](const Tensor& z) { return gelu(z, "tanh"); }},
-                                                                          {"rsqrt", [](const Tensor& z) { return rsqrt(z); }}};
+    // 2e-7: float32 beside 1, as in PyTorch's
+    double step = t == kFloat16 ? 1.0 / 1024 : 1.0 / 128, smallest = t == kFloat16 ? 6e-8 : 2e-7;
+    std::pair<const char*, std::function<Tensor(const Tensor&)>> all[] = {
+        {"silu", [](const Tensor& z) { return silu(z); }},
+        {"sigmoid", [](const Tensor& z) { return sigmoid(z); }},
+        {"tanh", [](const Tensor& z) { return tanh(z); }},
+        {"gelu", [](const Tensor& z) { return gelu(z); }},
+        {"gelu_tanh", [](const Tensor& z) { return gelu(z, "tanh"); }},
+        {"rsqrt", [](const Tensor& z) { return rsqrt(z); }}};
     for (auto& [what, f] : all) {
       auto got = f(x.to(Device::CUDA)).cpu().to_vector(), want = f(exact).to_vector(), at = exact.to_vector();
       for (size_t i = 0; i < got.size(); ++i) {
@@ -178,7 +188,8 @@ TEST_F(CudaLayouts, activations_of_16_bits_are_within_a_step_of_exact_ones) {
 
 TEST_F(CudaLayouts, rows_are_joined) {
   for (DType t : {kUInt8, kBFloat16, kFloat32})
-    for (Shape widths : {Shape{8, 24}, Shape{3, 5}, Shape{16, 0, 32}, Shape{1, 2, 3, 4, 5, 6, 7}, Shape{320}, Shape{16, 16, 16, 16, 16}}) {
+    for (Shape widths : {Shape{8, 24}, Shape{3, 5}, Shape{16, 0, 32}, Shape{1, 2, 3, 4, 5, 6, 7}, Shape{320},
+                         Shape{16, 16, 16, 16, 16}}) {
       Tensors pieces;
       for (int64_t w : widths) pieces.push_back(whole({97, w}).to(t));
       same(0, [&](const On& on) {
@@ -188,7 +199,10 @@ TEST_F(CudaLayouts, rows_are_joined) {
       });
     }
   Tensor a = randn({2, 16, 5, 4}), b = randn({2, 8, 5, 4});
-  same(0, [&](const On& on) { return Tensors{cat({on(a).contiguous(MemoryFormat::ChannelsLast), on(b).contiguous(MemoryFormat::ChannelsLast)}, 1)}; });
+  same(0, [&](const On& on) {
+    return Tensors{
+        cat({on(a).contiguous(MemoryFormat::ChannelsLast), on(b).contiguous(MemoryFormat::ChannelsLast)}, 1)};
+  });
   same(0, [&](const On& on) {
     Tensor x = on(a).detach().requires_grad_(), y = on(b).detach().requires_grad_();
     Tensor z = cat({x, y}, 1);
@@ -209,7 +223,10 @@ TEST_F(CudaLayouts, images_are_enlarged_and_pooled) {
         Tensor x = randn({2, channels, 6, 5}).to(t);
         auto layout = [&](const Tensor& z) { return last ? z.contiguous(MemoryFormat::ChannelsLast) : z; };
         double tolerance = t == kFloat32 ? 1e-5 : t == kFloat16 ? 4e-3 : 3e-2;
-        same(0, [&](const On& on) { return Tensors{interpolate(layout(on(x)), {}, Floats{2.0, 2.0}, "nearest"), max_pool2d(layout(on(x)), {3}, {2}, {1})}; });
+        same(0, [&](const On& on) {
+          return Tensors{interpolate(layout(on(x)), {}, Floats{2.0, 2.0}, "nearest"),
+                         max_pool2d(layout(on(x)), {3}, {2}, {1})};
+        });
         same(tolerance, [&](const On& on) {
           Tensors all;
           for (const char* how : {"nearest", "bilinear", "area"}) {
@@ -236,11 +253,12 @@ TEST_F(CudaLayouts, images_are_enlarged_and_pooled) {
 TEST_F(CudaLayouts, rows_are_scaled_and_shifted) {
   for (DType t : kTypes)
     for (int64_t cols : {64, 19}) {
-      Tensor x = randn({2, 5, cols}).to(t), scale = randn({2, cols}).to(t), shift = randn({2, cols}).to(t), gate = randn({1, cols}).to(t),
-             all = randn({1, 5, cols}).to(t);
+      Tensor x = randn({2, 5, cols}).to(t), scale = randn({2, cols}).to(t), shift = randn({2, cols}).to(t),
+             gate = randn({1, cols}).to(t), all = randn({1, 5, cols}).to(t);
       double tolerance = t == kFloat32 ? 1e-5 : t == kFloat16 ? 2e-3 : 1.6e-2;
       same(tolerance, [&](const On& on) {
-        return Tensors{modulate(on(x), on(scale), on(shift)), gated_residual(on(x), on(scale), on(x)), gated_residual(on(all), on(gate), on(all))};
+        return Tensors{modulate(on(x), on(scale), on(shift)), gated_residual(on(x), on(scale), on(x)),
+                       gated_residual(on(all), on(gate), on(all))};
       });
     }
 }
@@ -258,12 +276,14 @@ TEST_F(CudaLayouts, positions_rotate_in_both_orders_and_tables) {
             same(tolerance, [&](const On& on) {
               Tensors all;
               for (bool inverse : {false, true}) {
-                Tensor in = on(x).slice(3, from), c = on(cos), s = on(sin), out = zeros({2, 7, 3, 40}, t, in.device()).slice(3, from);
+                Tensor in = on(x).slice(3, from), c = on(cos), s = on(sin),
+                       out = zeros({2, 7, 3, 40}, t, in.device()).slice(3, from);
                 auto tables = [&](const Tensor& z) { return z.expand({2, 7, 3, z.shape().back()}); };
                 RopeApply call{in, tables(c), tables(s), out, interleaved, paired, inverse};
                 rope_apply.find(in.device(), call)(call);
                 Tensor self = clone(in).transpose(1, 2);
-                RopeApply again{self, tables(c).transpose(1, 2), tables(s).transpose(1, 2), self, interleaved, paired, inverse};
+                RopeApply again{self,   tables(c).transpose(1, 2), tables(s).transpose(1, 2), self, interleaved, paired,
+                                inverse};
                 rope_apply.find(in.device(), again)(again);
                 all.push_back(out), all.push_back(self);
               }
@@ -279,8 +299,10 @@ TEST_F(CudaLayouts, heads_that_share_their_angles) {
         Tensor x = randn({1, 66, 64, 128}).to(t), cos = randn({66, 96}), sin = randn({66, 96});
         same(t == kFloat32 ? 1e-5 : 1.6e-2, [&](const On& on) {
           auto turn = [&](const Tensor& z) { return heads_first ? z.transpose(1, 2) : z; };
-          Tensor in = turn(on(x)), out = zeros(in.shape(), t, in.device()), c = on(cos).reshape({66, 1, 96}), s = on(sin).reshape({66, 1, 96});
-          RopeApply call{in, turn(c.expand({1, 66, 64, 96})), turn(s.expand({1, 66, 64, 96})), out, interleaved, false, false};
+          Tensor in = turn(on(x)), out = zeros(in.shape(), t, in.device()), c = on(cos).reshape({66, 1, 96}),
+                 s = on(sin).reshape({66, 1, 96});
+          RopeApply call{
+              in, turn(c.expand({1, 66, 64, 96})), turn(s.expand({1, 66, 64, 96})), out, interleaved, false, false};
           rope_apply.find(in.device(), call)(call);
           return Tensors{out};
         });
@@ -296,12 +318,13 @@ TEST_F(CudaLayouts, rows_are_looked_up_and_added) {
         double tolerance = t == kBFloat16 ? 1e-2 : 1e-5;
         same(0, [&](const On& on) {
           Tensor w = on(table).slice(1, from);
-          return Tensors{index_select(w, 0, on(at).reshape({123})), index(w, {on(at)}), index_select(w, 1, on(tensor({2., 0., 5.}, kInt64))),
-                         embedding(on(at), w)};
+          return Tensors{index_select(w, 0, on(at).reshape({123})), index(w, {on(at)}),
+                         index_select(w, 1, on(tensor({2., 0., 5.}, kInt64))), embedding(on(at), w)};
         });
         same(tolerance, [&](const On& on) {
           Tensor w = on(table).slice(1, from), r = on(rows).slice(1, from);
-          return Tensors{index_add(w, 0, on(few), r), index_copy(w, 0, on(few), r), index_put(w, {on(few)}, r, true), index_put(w, {on(few)}, r)};
+          return Tensors{index_add(w, 0, on(few), r), index_copy(w, 0, on(few), r), index_put(w, {on(few)}, r, true),
+                         index_put(w, {on(few)}, r)};
         });
       }
 }

@@ -5,7 +5,9 @@
 #include "scaffolding/ops/op_listing.h"
 
 // Read by AddressSanitizer where it is linked in: one allocation of gigabytes is a bug of an op, not a wish.
-extern "C" const char* __asan_default_options() { return "max_allocation_size_mb=4096:detect_stack_use_after_return=1"; }
+extern "C" const char* __asan_default_options() {
+  return "max_allocation_size_mb=4096:detect_stack_use_after_return=1";
+}
 
 //   scaffolding_tests [GoogleTest flags]
 //   scaffolding_tests --dump-samples FOLDER   every op's samples, for tests/golden/make_golden.py
@@ -27,7 +29,8 @@ int main(int argc, char** argv) {
     std::cerr << e.what() << "\n";
     return 1;
   }
-  std::cerr << "usage: scaffolding_tests [--dump-samples FOLDER | --table FILE | --env-table FILE | --autocast-table FILE | --bench [NAME] |\n"
+  std::cerr << "usage: scaffolding_tests [--dump-samples FOLDER | --table FILE | --env-table FILE | --autocast-table "
+               "FILE | --bench [NAME] |\n"
                "                          GoogleTest flags]\n";
   return 2;
 }

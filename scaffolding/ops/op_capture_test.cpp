@@ -1,4 +1,5 @@
-// SF_TEST_DEVICE=cuda: the samples of every op and their gradients, captured in a graph with one draw of their numbers and replayed with another.
+// SF_TEST_DEVICE=cuda: the samples of every op and their gradients, captured in a graph with one draw of their numbers
+// and replayed with another.
 #include <cmath>
 
 #include "scaffolding/autograd/engine.h"
@@ -19,12 +20,17 @@ struct Refusal {
   std::string_view op, says;
 };
 constexpr Refusal kNeedTheHost[] = {
-    {"index", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},  // by a mask
+    // by a mask
+    {"index", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
     {"index_put", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
     {"masked_select", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
     {"nonzero", "nonzero: a result whose shape depends on values is not allowed while a CUDA graph is captured"},
-    {"one_hot", "one_hot: reading the number of classes from the values (pass num_classes) is not allowed while a CUDA graph is captured"},
-    {"repeat_interleave", "repeat_interleave: a result whose shape depends on the values of repeats is not allowed while a CUDA graph is captured"},
+    {"one_hot",
+     "one_hot: reading the number of classes from the values (pass num_classes) is not allowed while a CUDA graph is "
+     "captured"},
+    {"repeat_interleave",
+     "repeat_interleave: a result whose shape depends on the values of repeats is not allowed while a CUDA graph is "
+     "captured"},
 };
 
 struct CudnnScope {
@@ -36,7 +42,8 @@ struct CudnnScope {
 // A call with tensors on the device that stay where they are, while their values are those of one draw or another.
 class Call {
  public:
-  Call(const OpEntry& op, std::vector<Value> args, const std::vector<Value>& drawn_again, bool gradients, Device device) : op_(op) {
+  Call(const OpEntry& op, std::vector<Value> args, const std::vector<Value>& drawn_again, bool gradients, Device device)
+      : op_(op) {
     auto copies = [&](const std::vector<Value>& values) {
       Tensors all;
       map_tensors(values, [&](const Tensor& x) { return all.emplace_back(x.to(device)); });
@@ -130,13 +137,16 @@ class Call {
 }  // namespace
 
 void check_captured(const OpEntry& op, OpTest& t) {
-  CudnnScope settings({.deterministic = true, .allow_tf32 = false});  // two replays give the same bits, and tolerances are those of float32
+  // two replays give the same bits, and tolerances are those of float32
+  CudnnScope settings({.deterministic = true, .allow_tf32 = false});
   Device device(env::text("SF_TEST_DEVICE"));
   std::string why, missing;
-  if (!backend_available(device.type, &why)) GTEST_SKIP() << "unproven here: " << device.str() << " is not available: " << why;
+  if (!backend_available(device.type, &why))
+    GTEST_SKIP() << "unproven here: " << device.str() << " is not available: " << why;
   auto drawn_again = t.drawn_again();
   ASSERT_EQ(drawn_again.size(), t.all.size());
-  auto refusal = std::find_if(std::begin(kNeedTheHost), std::end(kNeedTheHost), [&](auto& r) { return r.op == op.name; });
+  auto refusal =
+      std::find_if(std::begin(kNeedTheHost), std::end(kNeedTheHost), [&](auto& r) { return r.op == op.name; });
   int replays = 0, refused = 0, changed = 0, factories = 0, different = 0;
   for (size_t i = 0; i < t.all.size(); ++i) {
     const Sample& sample = *t.all[i];
@@ -181,7 +191,8 @@ void check_captured(const OpEntry& op, OpTest& t) {
         Tensors got = call.on_host();
         double tol = op.is_random ? 0 : 4 * tolerance(dtype, reduction_length(args, expected));
         for (size_t k = 0; k < got.size(); ++k) {
-          expect_close(got[k], expected[k], is_floating(got[k].dtype()) ? tol : 0, "result of replay " + std::to_string(time));
+          expect_close(got[k], expected[k], is_floating(got[k].dtype()) ? tol : 0,
+                       "result of replay " + std::to_string(time));
           if (time == 0) continue;
           if (op.is_random) changed += got[k].to_vector() != first[k].to_vector();
           else expect_close(got[k], first[k], 0, "bits of the second replay");
@@ -190,11 +201,14 @@ void check_captured(const OpEntry& op, OpTest& t) {
       }
     }
   }
-  EXPECT_TRUE(refusal == std::end(kNeedTheHost) || refused > 0) << op.name << " is listed as one that cannot be captured, but was";
-  EXPECT_TRUE(different > 0 || factories == replays || refused > 0) << "every draw of the samples is the same: make some with randn or its like";
+  EXPECT_TRUE(refusal == std::end(kNeedTheHost) || refused > 0)
+      << op.name << " is listed as one that cannot be captured, but was";
+  EXPECT_TRUE(different > 0 || factories == replays || refused > 0)
+      << "every draw of the samples is the same: make some with randn or its like";
   EXPECT_TRUE(!op.is_random || replays == 0 || changed > 0) << "replays draw the same numbers again";
   if (!missing.empty()) GTEST_SKIP() << "unproven in part: " << missing;
-  if (!replays && !refused) GTEST_SKIP() << "unproven here: no sample of " << op.name << " has a tensor on " << device.str();
+  if (!replays && !refused)
+    GTEST_SKIP() << "unproven here: no sample of " << op.name << " has a tensor on " << device.str();
 }
 
 }  // namespace sf::test

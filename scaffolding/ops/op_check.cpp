@@ -47,9 +47,13 @@ std::string describe(const OpEntry& op, const std::vector<Value>& args) {
   return s + ")";
 }
 
-static double epsilon(DType t) { return t == kBFloat16 ? 0x1p-8 : t == kFloat16 ? 0x1p-11 : t == kFloat32 ? 0x1p-24 : 0x1p-53; }
+static double epsilon(DType t) {
+  return t == kBFloat16 ? 0x1p-8 : t == kFloat16 ? 0x1p-11 : t == kFloat32 ? 0x1p-24 : 0x1p-53;
+}
 
-double tolerance(DType dtype, double length) { return epsilon(dtype) * (6 + 0.5 * std::sqrt(length)) + (is_reduced(dtype) ? 4e-7 : 1e-7); }
+double tolerance(DType dtype, double length) {
+  return epsilon(dtype) * (6 + 0.5 * std::sqrt(length)) + (is_reduced(dtype) ? 4e-7 : 1e-7);
+}
 
 // Element counts of inputs over outputs bounds the reduction length.
 double reduction_length(const std::vector<Value>& args, const Tensors& ys) {
@@ -73,7 +77,8 @@ void expect_close(const Tensor& got, const Tensor& want, double tol, const std::
     scale += b[i] * b[i];
   }
   // A result that should be zero (a gradient that cancels) is compared with 1.
-  double relative = std::sqrt(err) / std::max(std::sqrt(scale), 1e-2 * std::sqrt(double(std::max<size_t>(a.size(), 1))));
+  double relative =
+      std::sqrt(err) / std::max(std::sqrt(scale), 1e-2 * std::sqrt(double(std::max<size_t>(a.size(), 1))));
   EXPECT_LE(relative, tol) << what;
 }
 
@@ -138,7 +143,8 @@ Evaluation evaluate(const OpEntry& op, const std::vector<Value>& args, bool want
   if (!want_gradients || leaves.empty()) return e;
   Tensor loss = weighted_sum(ys, cotangents(ys));
   if (!loss || !loss.requires_grad()) return e;
-  for (auto& g : autograd::grad({loss}, leaves, {}, {}, true)) e.gradients.push_back(g ? to_dtype(g, kFloat64) : Tensor());
+  for (auto& g : autograd::grad({loss}, leaves, {}, {}, true))
+    e.gradients.push_back(g ? to_dtype(g, kFloat64) : Tensor());
   return e;
 }
 
@@ -200,7 +206,8 @@ void check_gradients(const OpEntry& op, const OpTest& t) {
           loss[side] = w ? w.item() : 0;
         }
         double numeric = (loss[0] - loss[1]) / (2 * h);
-        EXPECT_NEAR(analytic[size_t(i)], numeric, 2e-6 * std::max({1.0, std::fabs(numeric), std::fabs(loss[0])})) << "input " << k << " element " << i;
+        EXPECT_NEAR(analytic[size_t(i)], numeric, 2e-6 * std::max({1.0, std::fabs(numeric), std::fabs(loss[0])}))
+            << "input " << k << " element " << i;
       }
     }
   }
@@ -229,7 +236,8 @@ void check_second_derivatives(const OpEntry& op, const OpTest& t) {
     Tensors weights = cotangents(leaves);
     Tensor directional;
     for (size_t i = 0; i < leaves.size(); ++i)
-      if (first[i]) directional = directional ? directional + (first[i] * weights[i]).sum() : (first[i] * weights[i]).sum();
+      if (first[i])
+        directional = directional ? directional + (first[i] * weights[i]).sum() : (first[i] * weights[i]).sum();
     if (!directional) continue;
     Tensors second(leaves.size());
     if (directional.requires_grad()) second = autograd::grad({directional}, leaves, {}, {}, true);
@@ -241,7 +249,8 @@ void check_second_derivatives(const OpEntry& op, const OpTest& t) {
     constexpr double h = 1e-5;
     for (int side = 0; side < 2; ++side) {
       size_t index = 0;
-      auto moved = map_tensors(args, [&](const Tensor& x) { return is_real(x) ? x + direction[index++] * (side ? -h : h) : x; });
+      auto moved =
+          map_tensors(args, [&](const Tensor& x) { return is_real(x) ? x + direction[index++] * (side ? -h : h) : x; });
       Evaluation e = evaluate(op, moved, true);
       side_value[side] = 0;
       for (size_t i = 0; i < e.gradients.size(); ++i)
@@ -256,7 +265,9 @@ std::vector<std::string> provider_labels(const OpEntry& op) {
   std::vector<std::string> labels{""};
   for (auto* table : op.tables)
     for (int i = 0; i < table->count(Device::CPU); ++i)
-      if (auto l = provider_label(table->entry(Device::CPU, i)); std::find(labels.begin(), labels.end(), l) == labels.end()) labels.push_back(l);
+      if (auto l = provider_label(table->entry(Device::CPU, i));
+          std::find(labels.begin(), labels.end(), l) == labels.end())
+        labels.push_back(l);
   return labels;
 }
 
@@ -277,15 +288,18 @@ void check_providers(const OpEntry& op, const OpTest& t) {
         if (!label.empty()) pin_provider("*", label);
         SCOPED_TRACE(describe(op, rounded) + " provider " + (label.empty() ? "default" : label));
         Evaluation e = evaluate(op, rounded, op.differentiable && s->grad);
-        Evaluation inference = evaluate(op, rounded, false);  // fused ops may take another path where nothing is recorded
+        // fused ops may take another path where nothing is recorded
+        Evaluation inference = evaluate(op, rounded, false);
         unpin_providers();
         ASSERT_EQ(inference.values.size(), exact.values.size());
-        for (size_t i = 0; i < e.values.size(); ++i) expect_close(inference.values[i], exact.values[i], tol, "value without gradients");
+        for (size_t i = 0; i < e.values.size(); ++i)
+          expect_close(inference.values[i], exact.values[i], tol, "value without gradients");
         ASSERT_EQ(e.values.size(), exact.values.size());
         for (size_t i = 0; i < e.values.size(); ++i) expect_close(e.values[i], exact.values[i], tol, "value");
         for (size_t i = 0; i < e.gradients.size(); ++i) {
           ASSERT_EQ(e.gradients[i].defined(), exact.gradients[i].defined());
-          if (e.gradients[i]) expect_close(e.gradients[i], exact.gradients[i], 4 * tol, "gradient of input " + std::to_string(i));
+          if (e.gradients[i])
+            expect_close(e.gradients[i], exact.gradients[i], 4 * tol, "gradient of input " + std::to_string(i));
         }
       }
     }

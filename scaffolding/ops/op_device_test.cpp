@@ -31,7 +31,9 @@ std::vector<std::string> labels_there(const OpEntry& op) {
   std::vector<std::string> labels{""};
   for (auto* table : op.tables)
     for (int i = 1; i < table->count(g_device.type); ++i)
-      if (auto l = provider_label(table->entry(g_device.type, i)); std::find(labels.begin(), labels.end(), l) == labels.end()) labels.push_back(l);
+      if (auto l = provider_label(table->entry(g_device.type, i));
+          std::find(labels.begin(), labels.end(), l) == labels.end())
+        labels.push_back(l);
   return labels;
 }
 
@@ -47,7 +49,8 @@ void compare(const Evaluation& e, const Evaluation& here, const Evaluation& exac
   ASSERT_EQ(e.gradients.size(), exact.gradients.size());
   for (size_t i = 0; i < e.gradients.size(); ++i) {
     ASSERT_EQ(e.gradients[i].defined(), exact.gradients[i].defined());
-    if (e.gradients[i]) expect_close(e.gradients[i], exact.gradients[i], 4 * tol, "gradient of input " + std::to_string(i));
+    if (e.gradients[i])
+      expect_close(e.gradients[i], exact.gradients[i], 4 * tol, "gradient of input " + std::to_string(i));
   }
 }
 
@@ -58,7 +61,8 @@ void check_device(const OpEntry& op, const OpTest& t) {
   g_op = &op;
   g_device = Device(env::text("SF_TEST_DEVICE"));
   std::string why, missing;
-  if (!backend_available(g_device.type, &why)) GTEST_SKIP() << "unproven here: " << g_device.str() << " is not available: " << why;
+  if (!backend_available(g_device.type, &why))
+    GTEST_SKIP() << "unproven here: " << g_device.str() << " is not available: " << why;
   if (op.is_random) GTEST_SKIP() << op.name << " draws: random_device_test.cpp compares the numbers";
   if (t.all.empty()) GTEST_SKIP() << "unproven here: " << op.name << " has no sample to compare";
   OpEntry moved = op;
@@ -90,8 +94,8 @@ void check_device(const OpEntry& op, const OpTest& t) {
   if (!missing.empty()) GTEST_SKIP() << "unproven in part: " << missing;
 }
 
-// Each allocation of an op and its gradient fails once, which only the emulator of tests/cuda_emulator can do; without its cache, behind which most
-// allocations ask nobody.
+// Each allocation of an op and its gradient fails once, which only the emulator of tests/cuda_emulator can do; without
+// its cache, behind which most allocations ask nobody.
 void check_failed_allocations(const OpEntry& op, const OpTest& t) {
   g_op = &op;
   g_device = Device(env::text("SF_TEST_DEVICE"));
@@ -104,7 +108,8 @@ void check_failed_allocations(const OpEntry& op, const OpTest& t) {
   Accelerator& gpu = accelerator(g_device);
   constexpr size_t kSamples = 2;
   for (size_t i = 0; i < t.all.size() && i < kSamples; ++i) {
-    auto args = map_tensors(complete(op, *t.all[i]), [](const Tensor& x) { return to_dtype_keeping_layout(x, kFloat32); });
+    auto args =
+        map_tensors(complete(op, *t.all[i]), [](const Tensor& x) { return to_dtype_keeping_layout(x, kFloat32); });
     bool any = false;
     map_tensors(args, [&](const Tensor& x) {
       any = true;

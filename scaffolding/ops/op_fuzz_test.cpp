@@ -1,6 +1,7 @@
-// Calls every registered op with random arguments: wrong shapes, dtypes, devices and numbers of arguments, sizes of zero
-// and of 2^40, NaN and infinity, strided and expanded tensors, numbers at the ends of their range. An op may refuse with
-// sf::Error or compute; anything else (a crash, std::bad_alloc, a sanitizer's report, a call that takes seconds) fails.
+// Calls every registered op with random arguments: wrong shapes, dtypes, devices and numbers of arguments, sizes of
+// zero and of 2^40, NaN and infinity, strided and expanded tensors, numbers at the ends of their range. An op may
+// refuse with sf::Error or compute; anything else (a crash, std::bad_alloc, a sanitizer's report,
+// a call that takes seconds) fails.
 // Half of the calls are samples of the op's own test with some arguments replaced: those get past the checks.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -62,7 +63,8 @@ class CrashReport {
   void (*old_[5])(int) = {};
 };
 
-// Tensors beyond kMemory are refused. Memory that ops take by other ways ends in std::bad_alloc, not in a dying machine;
+// Tensors beyond kMemory are refused. Memory that ops take by other ways ends in std::bad_alloc,
+// not in a dying machine;
 // AddressSanitizer reserves terabytes of addresses and has its own limit (main_test.cpp).
 class MemoryLimits {
  public:
@@ -88,8 +90,8 @@ std::string text_of(const Value& v) {
     std::string operator()(std::monostate) const { return "None"; }
     std::string operator()(const Tensor& t) const {
       if (!t) return "Tensor()";
-      return std::string(name(t.dtype())) + str(t.shape()) + "/" + str(t.strides()) + (t.device().is_cpu() ? "" : "@" + t.device().str()) +
-             (t.requires_grad() ? "*" : "");
+      return std::string(name(t.dtype())) + str(t.shape()) + "/" + str(t.strides()) +
+             (t.device().is_cpu() ? "" : "@" + t.device().str()) + (t.requires_grad() ? "*" : "");
     }
     std::string operator()(bool b) const { return b ? "True" : "False"; }
     std::string operator()(int64_t i) const { return std::to_string(i); }
@@ -143,7 +145,8 @@ class Fuzzer {
 
  private:
   int64_t size() {
-    if (meta_ && chance(30)) return one_of<int64_t>({int64_t(1) << 20, int64_t(1) << 31, int64_t(1) << 40, (int64_t(1) << 62) + 1});
+    if (meta_ && chance(30))
+      return one_of<int64_t>({int64_t(1) << 20, int64_t(1) << 31, int64_t(1) << 40, (int64_t(1) << 62) + 1});
     return chance(10) ? 0 : chance(5) ? 17 + below(60) : 1 + below(6);
   }
   Shape shape() {
@@ -155,11 +158,14 @@ class Fuzzer {
   DType dtype() { return chance(55) ? kFloat32 : DType(below(kNumDTypes)); }
   int64_t integer() {
     if (chance(80)) return below(9) - 3;
-    return one_of<int64_t>({100, -100, 1 << 16, INT32_MAX, INT32_MIN, int64_t(1) << 40, INT64_MAX, INT64_MIN, INT64_MIN + 1});
+    return one_of<int64_t>(
+        {100, -100, 1 << 16, INT32_MAX, INT32_MIN, int64_t(1) << 40, INT64_MAX, INT64_MIN, INT64_MIN + 1});
   }
   double real() {
     constexpr double inf = std::numeric_limits<double>::infinity();
-    return chance(60) ? double(below(2000) - 1000) / 256 : one_of<double>({0, -0.0, 1, -1, 0.5, 1e-5, 1e-320, 1e30, 1e308, -1e308, inf, -inf, std::nan("")});
+    return chance(60)
+               ? double(below(2000) - 1000) / 256
+               : one_of<double>({0, -0.0, 1, -1, 0.5, 1e-5, 1e-320, 1e30, 1e308, -1e308, inf, -inf, std::nan("")});
   }
 
   Tensor filled(const Shape& sizes, DType t) {
@@ -179,7 +185,8 @@ class Fuzzer {
       case 2: return n >= 1 && x.size(n - 1) > 1 ? x.narrow(n - 1, 1, x.size(n - 1) - 1) : x;
       case 3: return n < kMaxDims ? x.unsqueeze(0).expand(Shape(x.shape())) : x;
       case 4: return n >= 3 && n <= 5 ? x.contiguous(MemoryFormat::ChannelsLast) : x;
-      default: return n < kMaxDims && x.numel() < 1000 ? x.unsqueeze(n).expand(with_back(x.shape(), 1 + below(300))) : x;
+      default:
+        return n < kMaxDims && x.numel() < 1000 ? x.unsqueeze(n).expand(with_back(x.shape(), 1 + below(300))) : x;
     }
   }
   static Shape with_back(Shape s, int64_t v) {
@@ -237,7 +244,8 @@ class Fuzzer {
       case ArgKind::Ints: {
         Shape s;
         bool plain = chance(85);
-        for (int64_t n = chance(5) ? below(kMaxDims + 1) : below(4); n > 0; --n) s.push_back(plain ? below(5) - (chance(20) ? 2 : 0) : integer());
+        for (int64_t n = chance(5) ? below(kMaxDims + 1) : below(4); n > 0; --n)
+          s.push_back(plain ? below(5) - (chance(20) ? 2 : 0) : integer());
         return s;
       }
       case ArgKind::Floats: {
@@ -247,7 +255,9 @@ class Fuzzer {
       }
       case ArgKind::Str: return words[below(std::size(words))];
       case ArgKind::DType: return dtype();
-      case ArgKind::Device: return one_of<Device>({Device(Device::CPU), Device(Device::Meta), Device(Device::MPS), Device(Device::CUDA, 99)});
+      case ArgKind::Device:
+        return one_of<Device>(
+            {Device(Device::CPU), Device(Device::Meta), Device(Device::MPS), Device(Device::CUDA, 99)});
       default: return std::monostate{};
     }
   }
@@ -317,9 +327,10 @@ TEST(Fuzz, every_op_computes_or_refuses_with_an_error) {
     double took = seconds_since(began);
     EXPECT_LT(took, kSecondsForOne) << what;
   }
-  std::printf("fuzz: seed %llu, %lld calls of %zu ops, %lld refused, %.1f s\n", static_cast<unsigned long long>(seed), static_cast<long long>(done),
-              all_ops().size(), static_cast<long long>(refused), seconds_since(start));
-  EXPECT_GT(done - refused, done / 20) << "hardly a call passed the checks: the arguments are too random to test anything";
+  std::printf("fuzz: seed %llu, %lld calls of %zu ops, %lld refused, %.1f s\n", static_cast<unsigned long long>(seed),
+              static_cast<long long>(done), all_ops().size(), static_cast<long long>(refused), seconds_since(start));
+  EXPECT_GT(done - refused, done / 20)
+      << "hardly a call passed the checks: the arguments are too random to test anything";
 }
 
 TEST(Fuzz, the_memory_limit_refuses_and_recovers) {

@@ -1,5 +1,6 @@
-// Values and gradients against torch's. torch is not needed to run the tests: make_golden.py evaluated every sample with
-// the op's `like` and wrote tests/golden/ops/<op>.safetensors, with a hash of the sample that tells a stale fixture.
+// Values and gradients against torch's. torch is not needed to run the tests: make_golden.py evaluated every sample
+// with the op's `like` and wrote tests/golden/ops/<op>.safetensors,
+// with a hash of the sample that tells a stale fixture.
 //   sample.<i>           (metadata) the hash of sample i
 //   sample.<i>.out.<k>   (metadata) dtype and shape of output k; (tensor) its values
 //   sample.<i>.grad.<k>  gradient of the k-th floating input of sum(y * c), c from cotangents()
@@ -21,7 +22,9 @@ namespace {
 
 using nlohmann::json;
 
-std::string fixture_path(const std::string& op) { return std::string(SF_SOURCE_DIR) + "/tests/golden/ops/" + op + ".safetensors"; }
+std::string fixture_path(const std::string& op) {
+  return std::string(SF_SOURCE_DIR) + "/tests/golden/ops/" + op + ".safetensors";
+}
 
 std::string hex(double d) {
   char text[40];
@@ -29,8 +32,8 @@ std::string hex(double d) {
   return text;
 }
 
-// FNV-1a over what a sample is. Real numbers are rounded first: a sample made with exp() differs by its last bit from one
-// processor to another, and is the same sample.
+// FNV-1a over what a sample is. Real numbers are rounded first: a sample made with exp() differs by its last bit from
+// one processor to another, and is the same sample.
 class Hash {
  public:
   void add(const void* p, size_t bytes) {
@@ -41,7 +44,9 @@ class Hash {
     add("|", 1);
   }
   void add(double d) {
-    double r = std::isfinite(d) ? std::nearbyint(double(float(d)) * 0x1p20) + 0.0 : std::isnan(d) ? 0.5 : std::copysign(0.25, d);
+    double r = std::isfinite(d) ? std::nearbyint(double(float(d)) * 0x1p20) + 0.0
+               : std::isnan(d)  ? 0.5
+                                : std::copysign(0.25, d);
     add(&r, sizeof r);
   }
   void add(const Tensor& t) {
@@ -143,7 +148,8 @@ void check_sample(const OpEntry& op, const Sample& s, const io::SafetensorsFile&
   for (size_t i = 0; i < count; ++i) {
     std::string name = key + ".out." + std::to_string(i);
     const Tensor& y = e.all[i];
-    ASSERT_EQ(std::string(sf::name(y.dtype())) + " " + str(y.shape()), file.metadata().at(name)) << "output " << i << " against torch's";
+    ASSERT_EQ(std::string(sf::name(y.dtype())) + " " + str(y.shape()), file.metadata().at(name))
+        << "output " << i << " against torch's";
     Tensor want = file.get(name);
     if (is_real(y)) expect_close(kept(y), want, tol, "output " + std::to_string(i));
     else EXPECT_EQ(kept(y).to_vector(), want.to_vector()) << "output " << i;
@@ -156,7 +162,8 @@ void check_sample(const OpEntry& op, const Sample& s, const io::SafetensorsFile&
   });
   for (size_t i = 0; i < inputs.size(); ++i) {  // no gradient and a gradient of zeros are the same here
     std::string name = key + ".grad." + std::to_string(i);
-    Tensor got = i < e.gradients.size() && e.gradients[i] ? kept(e.gradients[i]) : kept(zeros(inputs[i].shape(), kFloat64));
+    Tensor got =
+        i < e.gradients.size() && e.gradients[i] ? kept(e.gradients[i]) : kept(zeros(inputs[i].shape(), kFloat64));
     Tensor want = file.contains(name) ? file.get(name) : zeros(got.shape(), kFloat64);
     expect_close(got, want, 4 * tol, "gradient of input " + std::to_string(i));
   }
@@ -167,8 +174,9 @@ void check_sample(const OpEntry& op, const Sample& s, const io::SafetensorsFile&
 void check_golden(const OpEntry& op, const OpTest& t) {
   if (!wants_fixture(op, t)) return;
   std::string path = fixture_path(op.name);
-  ASSERT_TRUE(std::filesystem::exists(path)) << op.name << " has samples and no golden file; run `make golden` and commit tests/golden/ops/" << op.name
-                                             << ".safetensors";
+  ASSERT_TRUE(std::filesystem::exists(path))
+      << op.name << " has samples and no golden file; run `make golden` and commit tests/golden/ops/" << op.name
+      << ".safetensors";
   io::SafetensorsFile file(path);
   for (size_t i = 0; i < t.all.size(); ++i) {
     if (!t.all[i]->golden) continue;
@@ -197,13 +205,18 @@ void dump_samples(const std::string& folder) {
       json list = json::array();
       for (size_t k = 0; k < args.size(); ++k) {
         const ArgInfo& a = op->args[k];
-        if (auto* one = std::get_if<int64_t>(&args[k]); one && a.kind == ArgKind::Ints) args[k] = Shape{*one};  // as the op sees it
+        // as the op sees it
+        if (auto* one = std::get_if<int64_t>(&args[k]); one && a.kind == ArgKind::Ints) args[k] = Shape{*one};
         json value = encode(args[k], std::to_string(i) + "." + a.name, tensors);
         std::map<std::string, Tensor> unused;
         json fallback = a.has_default ? encode(a.fallback, "", unused) : json("");
-        list.push_back({{"name", a.name}, {"value", value}, {"is_default", a.has_default && value == fallback}, {"is_tensor", a.kind == ArgKind::Tensor}});
+        list.push_back({{"name", a.name},
+                        {"value", value},
+                        {"is_default", a.has_default && value == fallback},
+                        {"is_tensor", a.kind == ArgKind::Tensor}});
       }
-      samples.push_back({{"index", i}, {"hash", hash_of(*op, s)}, {"gradients", op->differentiable && s.grad}, {"args", list}});
+      samples.push_back(
+          {{"index", i}, {"hash", hash_of(*op, s)}, {"gradients", op->differentiable && s.grad}, {"args", list}});
     }
     std::ofstream out(folder + "/" + op->name + ".json");
     out << json{{"op", op->name}, {"like", op->reference}, {"samples", samples}}.dump(1) << "\n";

@@ -1,4 +1,5 @@
-// docs/ops.md, docs/env.md and docs/autocast.md, written from the registries, and the tests that they and the ops' own tests are complete.
+// docs/ops.md, docs/env.md and docs/autocast.md, written from the registries,
+// and the tests that they and the ops' own tests are complete.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -21,7 +22,8 @@ std::string cell(const std::string& s) {
   return out;
 }
 
-// "add: native; add_backward: native, onednn". Without instruction sets: which of them there are depends on the machine.
+// "add: native; add_backward: native, onednn". Without instruction sets:
+// which of them there are depends on the machine.
 std::string providers(const OpEntry& op) {
   std::string out;
   for (auto* table : op.tables) {
@@ -51,14 +53,16 @@ std::map<std::string, size_t> sample_counts() {
 std::string ops_document() {
   auto counts = sample_counts();
   std::ostringstream out;
-  out << "# Ops\n\nWritten by `make docs` from the registry; do not edit. Every op is a C++ function in namespace `sf` and a Python function of\n"
-         "`scaffolding`, with these names and defaults. *Gradient*: recorded on the tape. *Like*: what the values and gradients are tested\n"
-         "against. *CPU kernels*: kernel table and who offers kernels for it; `scaffolding ops NAME` shows the order and the instruction sets.\n"
-         "*Samples*: calls in the op's test, each of them checked in every way the harness has.\n\n"
+  out << "# Ops\n\nWritten by `make docs` from the registry; do not edit. Every op is a C++ function in namespace `sf` "
+         "and a Python\nfunction of `scaffolding`, with these names and defaults. *Gradient*: recorded on the tape. "
+         "*Like*: what the values and\ngradients are tested against. *CPU kernels*: kernel table and who offers "
+         "kernels for it; `scaffolding ops NAME` shows\nthe order and the instruction sets. *Samples*: calls in the "
+         "op's test, each of them checked in every way the harness\nhas.\n\n"
       << "| Op | What it does | Gradient | Like | CPU kernels | Samples |\n|---|---|---|---|---|---|\n";
   for (auto* op : all_ops())
-    out << "| `" << cell(op->name + (op->has_inplace ? "`, `" + op->name + "_" : "")) << "`<br>`(" << cell(op->params) << ")` | " << cell(op->help) << " | "
-        << (op->differentiable ? "yes" : "no") << " | " << (op->is_random ? "random" : "`" + cell(op->reference) + "`") << " | " << providers(*op) << " | "
+    out << "| `" << cell(op->name + (op->has_inplace ? "`, `" + op->name + "_" : "")) << "`<br>`(" << cell(op->params)
+        << ")` | " << cell(op->help) << " | " << (op->differentiable ? "yes" : "no") << " | "
+        << (op->is_random ? "random" : "`" + cell(op->reference) + "`") << " | " << providers(*op) << " | "
         << counts[op->name] << " |\n";
   out << "\n" << all_ops().size() << " ops.\n";
   return out.str();
@@ -66,21 +70,26 @@ std::string ops_document() {
 
 std::string environment_document() {
   std::ostringstream out;
-  out << "# Environment variables\n\nWritten by `make docs` from core/env.cpp; do not edit. Read once, at first use; `scaffolding env` prints their values.\n\n"
+  out << "# Environment variables\n\nWritten by `make docs` from core/env.cpp; do not edit. Read once, at first use; "
+         "`scaffolding env` prints their values.\n\n"
          "| Variable | Default | What it does |\n|---|---|---|\n";
-  for (auto& v : env::all()) out << "| `" << v.name << "` | " << (*v.fallback ? "`" + std::string(v.fallback) + "`" : "") << " | " << cell(v.help) << " |\n";
+  for (auto& v : env::all())
+    out << "| `" << v.name << "` | " << (*v.fallback ? "`" + std::string(v.fallback) + "`" : "") << " | "
+        << cell(v.help) << " |\n";
   return out.str();
 }
 
 std::string autocast_document() {
   static constexpr const char* kNames[] = {"", "lower", "float32", "widest"};
   std::ostringstream out;
-  out << "# Autocast\n\nWritten by `make docs` from autograd/autocast.def; do not edit. What `autocast` does to the floating inputs of an op, by device:\n"
-         "*lower* converts them to autocast's dtype (bfloat16 on the CPU and float16 on CUDA, unless another is given), *float32* to float32,\n"
-         "*widest* to the widest type among them. Ops that are not listed, and devices without an entry, run in the types that they are\n"
-         "given; float64 stays as it is. The lists are PyTorch's; fused ops follow what they fuse.\n\n"
+  out << "# Autocast\n\nWritten by `make docs` from autograd/autocast.def; do not edit. What `autocast` does to the "
+         "floating inputs of an op, by\ndevice: *lower* converts them to autocast's dtype (bfloat16 on the CPU and "
+         "float16 on CUDA, unless another is given),\n*float32* to float32, *widest* to the widest type among them. "
+         "Ops that are not listed, and devices without an entry, run\nin the types that they are given; float64 "
+         "stays as it is. The lists are PyTorch's; fused ops follow what they fuse.\n\n"
          "| Op | CPU | CUDA |\n|---|---|---|\n";
-  for (auto& e : autocast::kTable) out << "| `" << e.op << "` | " << kNames[int(e.cpu)] << " | " << kNames[int(e.cuda)] << " |\n";
+  for (auto& e : autocast::kTable)
+    out << "| `" << e.op << "` | " << kNames[int(e.cpu)] << " | " << kNames[int(e.cuda)] << " |\n";
   return out.str();
 }
 
@@ -108,11 +117,13 @@ TEST(Documents, ops_md_is_what_the_registry_says) {
 }
 
 TEST(Documents, env_md_is_what_the_registry_says) {
-  EXPECT_TRUE(file_text("docs/env.md") == environment_document()) << "docs/env.md is stale; run `make docs` and commit it";
+  EXPECT_TRUE(file_text("docs/env.md") == environment_document())
+      << "docs/env.md is stale; run `make docs` and commit it";
 }
 
 TEST(Documents, autocast_md_is_what_the_table_says) {
-  EXPECT_TRUE(file_text("docs/autocast.md") == autocast_document()) << "docs/autocast.md is stale; run `make docs` and commit it";
+  EXPECT_TRUE(file_text("docs/autocast.md") == autocast_document())
+      << "docs/autocast.md is stale; run `make docs` and commit it";
 }
 
 TEST(Registry, every_op_has_a_test_with_samples) {
@@ -135,9 +146,11 @@ TEST(Registry, every_op_has_a_doc_and_a_reference_that_is_tested) {
     for (auto& s : t->all)
       if (s->golden) golden.insert(t->name);
   }
-  // torch has none of these; tests/python/ops/test_quantize.py compares them with bitsandbytes' numbers, and with torch's float8 conversions.
-  const std::set<std::string> elsewhere = {"quantize_nf4",   "dequantize_nf4", "quantize_blockwise", "dequantize_blockwise", "linear_nf4", "quantize_fp8",
-                                           "dequantize_fp8", "scaled_mm",      "linear_fp8"};
+  // torch has none of these; tests/python/ops/test_quantize.py compares them with bitsandbytes' numbers, and with
+  // torch's float8 conversions.
+  const std::set<std::string> elsewhere = {"quantize_nf4",         "dequantize_nf4", "quantize_blockwise",
+                                           "dequantize_blockwise", "linear_nf4",     "quantize_fp8",
+                                           "dequantize_fp8",       "scaled_mm",      "linear_fp8"};
   std::vector<std::string> undocumented, unlike;
   for (auto* op : all_ops()) {
     if (op->help.empty()) undocumented.push_back(op->name);

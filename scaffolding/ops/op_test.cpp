@@ -49,7 +49,8 @@ Tensor OpTest::distinct(const Shape& size) {
   int64_t n = t.numel();
   double shift = 0.37 + 0.29 * double(distinct_calls_++ % 3);  // so that two such tensors have no value in common
   for (int64_t i = 0; i < n; ++i) t.data<double>()[i] = (double(i) - double(n) / 2 + shift) * 0.125;
-  for (int64_t i = n - 1; i > 0; --i) std::swap(t.data<double>()[i], t.data<double>()[int64_t(next() % uint64_t(i + 1))]);
+  for (int64_t i = n - 1; i > 0; --i)
+    std::swap(t.data<double>()[i], t.data<double>()[int64_t(next() % uint64_t(i + 1))]);
   return t;
 }
 

@@ -8,8 +8,8 @@
 //
 // Each sample: the shape on Device::Meta equals the real one; gradients and second derivatives against finite
 // differences in float64; every provider x dtype against the float64 result, values and gradients; values and gradients
-// against torch's (tests/golden); with SF_TEST_DEVICE, values and gradients on that device, called and captured in a graph
-// that is replayed. Tolerances come from dtype and reduction length, never from hand.
+// against torch's (tests/golden); with SF_TEST_DEVICE, values and gradients on that device, called and captured in a
+// graph that is replayed. Tolerances come from dtype and reduction length, never from hand.
 // Floating inputs are made in float64 and converted; random numbers depend on the op's name and the sample only.
 #pragma once
 #include <gtest/gtest.h>
@@ -61,7 +61,9 @@ class OpTest {
     return *all.back();
   }
   // The call throws sf::Error, and its message contains text.
-  template <class... A> void rejects(const char* text, A&&... a) { refused.push_back({text, {to_value(std::forward<A>(a))...}}); }
+  template <class... A> void rejects(const char* text, A&&... a) {
+    refused.push_back({text, {to_value(std::forward<A>(a))...}});
+  }
 
  private:
   static Value to_value(const Value& v) { return v; }

@@ -1,5 +1,5 @@
-// scaffolding_tests --bench: the samples of the tests, timed. They are small, so that this shows what a call costs before
-// the arithmetic does; rows of real sizes are in *_bench.cpp.
+// scaffolding_tests --bench: the samples of the tests, timed. They are small, so that this shows what a call costs
+// before the arithmetic does; rows of real sizes are in *_bench.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,7 +35,8 @@ template <class F> double microseconds(const F& f) {
 // The pass from given gradients of the outputs to the gradients of the floating inputs; NaN where there is none.
 double backward_microseconds(const OpEntry& op, const std::vector<Value>& args) {
   Tensors leaves;
-  auto with_leaves = map_tensors(args, [&](const Tensor& t) { return is_real(t) ? leaves.emplace_back(leaf_of(t)) : t; });
+  auto with_leaves =
+      map_tensors(args, [&](const Tensor& t) { return is_real(t) ? leaves.emplace_back(leaf_of(t)) : t; });
   Tensors ys, dys;
   for (auto& y : outputs(call_seeded(op, with_leaves)))
     if (y && y.requires_grad()) {
@@ -67,9 +68,11 @@ void time_samples(const std::string& filter) {
             autograd::NoGrad off;
             call_seeded(*op, rounded);
           });
-          double backward = op->differentiable && s->grad ? backward_microseconds(*op, rounded) : std::numeric_limits<double>::quiet_NaN();
+          double backward = op->differentiable && s->grad ? backward_microseconds(*op, rounded)
+                                                          : std::numeric_limits<double>::quiet_NaN();
           unpin_providers();
-          std::printf("%12.2f %12.2f  %s %s\n", forward, backward, describe(*op, rounded).c_str(), label.empty() ? "default" : label.c_str());
+          std::printf("%12.2f %12.2f  %s %s\n", forward, backward, describe(*op, rounded).c_str(),
+                      label.empty() ? "default" : label.c_str());
         }
       }
     }

@@ -24,7 +24,9 @@ namespace {
 
 enum { kStep, kRow, kColumn, kVariance };
 
-double epsilon_of(DType t) { return t == kFloat64 ? 0x1p-52 : t == kFloat32 ? 0x1p-23 : t == kFloat16 ? 0x1p-10 : 0x1p-7; }
+double epsilon_of(DType t) {
+  return t == kFloat64 ? 0x1p-52 : t == kFloat32 ? 0x1p-23 : t == kFloat16 ? 0x1p-10 : 0x1p-7;
+}
 double root_mean_square(const Tensor& x) { return x.numel() ? std::sqrt(mean(square(x)).item()) : 0; }
 
 // A statistic of p, whose shape is checked; zeros at first.
@@ -51,7 +53,8 @@ Shape AdafactorOptions::slot_shape(size_t slot, const Tensor& param) {
 
 void AdafactorOptions::step(std::span<Update> updates) const {
   SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), kName,
-              ".step: cannot be part of a CUDA graph, since the size of its steps is computed on the host; capture AdamW or AdamW8bit with capturable=True");
+              ".step: cannot be part of a CUDA graph, since the size of its steps is computed on the host; capture "
+              "AdamW or AdamW8bit with capturable=True");
   autograd::NoGrad off;
   for (const Update& u : updates) {
     check_update(kName, u);

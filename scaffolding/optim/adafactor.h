@@ -1,15 +1,16 @@
-// Adafactor (Shazeer and Stern 2018): second moments of matrices as a row and a column, so that state is sublinear in the
-// parameters. torch.optim.Adafactor's arithmetic and options.
+// Adafactor (Shazeer and Stern 2018): second moments of matrices as a row and a column, so that state is sublinear in
+// the parameters. torch.optim.Adafactor's arithmetic and options.
 #pragma once
 #include "scaffolding/optim/update.h"
 
 namespace sf::optim {
 
 struct AdafactorOptions {
-  double lr = 1e-2;                                              // the largest relative step
-  double beta2_decay = -0.8;                                     // beta2 at step t is 1 - t^beta2_decay
-  std::array<std::optional<double>, 2> eps{std::nullopt, 1e-3};  // floors of the moments (none: the dtype's epsilon) and of the weights' size
-  double d = 1;                                                  // updates of a larger root mean square are scaled down
+  double lr = 1e-2;           // the largest relative step
+  double beta2_decay = -0.8;  // beta2 at step t is 1 - t^beta2_decay
+  // floors of the moments (none: the dtype's epsilon) and of the weights' size
+  std::array<std::optional<double>, 2> eps{std::nullopt, 1e-3};
+  double d = 1;  // updates of a larger root mean square are scaled down
   double weight_decay = 0;
   bool maximize = false;
 

@@ -13,7 +13,8 @@ void check_adam(double lr, const std::array<double, 2>& betas, double eps, doubl
   SF_CHECK(lr >= 0, "Invalid learning rate: ", python_number(lr));
   SF_CHECK(eps >= 0, "Invalid epsilon value: ", python_number(eps));
   for (int i = 0; i < 2; ++i)
-    SF_CHECK(betas[size_t(i)] >= 0 && betas[size_t(i)] < 1, "Invalid beta parameter at index ", i, ": ", python_number(betas[size_t(i)]));
+    SF_CHECK(betas[size_t(i)] >= 0 && betas[size_t(i)] < 1, "Invalid beta parameter at index ", i, ": ",
+             python_number(betas[size_t(i)]));
   SF_CHECK(weight_decay >= 0, "Invalid weight_decay value: ", python_number(weight_decay));
 }
 
@@ -60,7 +61,8 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
       bool behind = master_weights && is_reduced(u.param.dtype());
       if (behind) prepare_master(kName, master, u.param);
       const Tensor* grad = &u.grad;
-      if (u.grad.dtype() != u.param.dtype() && (moment == kFloat64 || u.grad.dtype() == kFloat64)) grad = &keep.emplace_back(to_dtype(*grad, u.param.dtype()));
+      if (u.grad.dtype() != u.param.dtype() && (moment == kFloat64 || u.grad.dtype() == kFloat64))
+        grad = &keep.emplace_back(to_dtype(*grad, u.param.dtype()));
       if (!same_layout(*grad, u.param)) {
         Tensor moved = laid_out_as(*grad, u.param);
         grad = &keep.emplace_back(std::move(moved));
@@ -75,8 +77,13 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
                  .param_dtype = u.param.dtype(),
                  .grad_dtype = grad->dtype()};
     }
-    AdamWStep s{
-        .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize, .decoupled = decoupled_weight_decay};
+    AdamWStep s{.lr = lr,
+                .beta1 = betas[0],
+                .beta2 = betas[1],
+                .eps = eps,
+                .weight_decay = weight_decay,
+                .maximize = maximize,
+                .decoupled = decoupled_weight_decay};
     // One kernel call for each run of params with the same step count and device: nearly always one.
     if (capturable) {
       for (const DeviceCount& d : device_counts(kName, dense, kStep)) {
@@ -90,7 +97,9 @@ template <bool decoupled> void AdamFamily<decoupled>::step(std::span<Update> upd
     for (size_t begin = capturable ? n : 0, end; begin < n; begin = end) {
       double count = advance_step(dense[begin].slots[kStep]);
       Device device = dense[begin].param.device();
-      for (end = begin + 1; end < n && dense[end].param.device() == device && *static_cast<float*>(dense[end].slots[kStep].data_ptr()) + 1 == count; ++end)
+      for (end = begin + 1; end < n && dense[end].param.device() == device &&
+                            *static_cast<float*>(dense[end].slots[kStep].data_ptr()) + 1 == count;
+           ++end)
         advance_step(dense[end].slots[kStep]);
       s.tensors = &list[begin];
       s.count = int64_t(end - begin);

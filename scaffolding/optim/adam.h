@@ -1,7 +1,8 @@
 // Adam and AdamW: torch.optim's arithmetic, options and names of states. All tensors of a step go through one kernel in
 // one pass over their memory (ops/adamw).
-// Statistics of 16-bit params are float32 (torch keeps them in 16 bits). With master_weights a float32 copy of such a param
-// is trained and the param is its rounding: without one, updates smaller than half a unit in the last place are lost.
+// Statistics of 16-bit params are float32 (torch keeps them in 16 bits). With master_weights a float32 copy of such a
+// param is trained and the param is its rounding: without one,
+// updates smaller than half a unit in the last place are lost.
 #pragma once
 #include "scaffolding/optim/update.h"
 

@@ -50,13 +50,15 @@ void prepare_scales(const char* name, Tensor& slot, const Tensor& param) {
   Shape blocks = AdamW8bitOptions::slot_shape(kAvgScale, param);
   if (!slot) slot = zeros(blocks, kFloat32, param.device());
   check_shape(AdamW8bitOptions::kName, name, slot, blocks);
-  SF_CHECK_AS(TypeError, slot.dtype() == kFloat32, AdamW8bitOptions::kName, ": ", name, " must be float32, got ", slot.dtype());
+  SF_CHECK_AS(TypeError, slot.dtype() == kFloat32, AdamW8bitOptions::kName, ": ", name, " must be float32, got ",
+              slot.dtype());
   slot = slot.contiguous();
 }
 
 void prepare_codes(const char* name, Tensor& slot, const Tensor& param) {
-  SF_CHECK_AS(TypeError, !slot || slot.dtype() == kUInt8, AdamW8bitOptions::kName, ": ", name, " of a param of ", param.numel(),
-              " elements must be uint8, got ", slot ? slot.dtype() : kUInt8, "; was min_8bit_size another?");
+  SF_CHECK_AS(TypeError, !slot || slot.dtype() == kUInt8, AdamW8bitOptions::kName, ": ", name, " of a param of ",
+              param.numel(), " elements must be uint8, got ", slot ? slot.dtype() : kUInt8,
+              "; was min_8bit_size another?");
   prepare_slot(AdamW8bitOptions::kName, name, slot, param, kUInt8);
 }
 
@@ -111,9 +113,11 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
       bool behind = master_weights && is_reduced(u.param.dtype());
       if (behind) prepare_master(kName, slots[kMaster], u.param);
       if (!on_device) prepare_step(slots[kStep]);
-      double count = on_device ? 1 : advance_step(slots[kStep]), correction1 = 1 - std::pow(betas[0], count), correction2 = 1 - std::pow(betas[1], count);
+      double count = on_device ? 1 : advance_step(slots[kStep]), correction1 = 1 - std::pow(betas[0], count),
+             correction2 = 1 - std::pow(betas[1], count);
       Tensor grad = u.grad;
-      if (grad.dtype() != u.param.dtype() && (moment == kFloat64 || grad.dtype() == kFloat64)) grad = to_dtype(grad, u.param.dtype());
+      if (grad.dtype() != u.param.dtype() && (moment == kFloat64 || grad.dtype() == kFloat64))
+        grad = to_dtype(grad, u.param.dtype());
       grad = laid_out_as(grad, u.param);
       float* master = behind ? static_cast<float*>(slots[kMaster].data_ptr()) : nullptr;
       if (small) {
@@ -125,7 +129,8 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
                       .numel = u.param.numel(),
                       .param_dtype = u.param.dtype(),
                       .grad_dtype = grad.dtype()};
-        AdamWStep s{&t, 1, lr, betas[0], betas[1], eps, weight_decay, correction1, correction2, 1, maximize, true, on_device};
+        AdamWStep s{&t,          1,           lr, betas[0], betas[1], eps,      weight_decay,
+                    correction1, correction2, 1,  maximize, true,     on_device};
         auto kernel = adamw_step.find(u.param.device(), s);
         SF_CHECK_AS(NotSupported, kernel, kName, ": no kernel on ", u.param.device());
         kernel(s);
@@ -140,12 +145,14 @@ void AdamW8bitOptions::step(std::span<Update> updates) const {
                           .numel = u.param.numel(),
                           .param_dtype = u.param.dtype(),
                           .grad_dtype = grad.dtype()};
-        QuantizedAdamStep s{&t, 1, &map_of(true), &map_of(false), lr, betas[0], betas[1], eps, weight_decay, correction1, correction2, maximize, on_device};
+        QuantizedAdamStep s{&t,           1,           &map_of(true), &map_of(false), lr,       betas[0], betas[1], eps,
+                            weight_decay, correction1, correction2,   maximize,       on_device};
         auto kernel = quantized_adam_step.find(u.param.device(), s);
         SF_CHECK_AS(NotSupported, kernel, kName, ": no kernel on ", u.param.device());
         kernel(s);
       }
-      for (const Tensor* t : {&u.param, &slots[kAvg], &slots[kSquare], &slots[kAvgScale], &slots[kSquareScale], &slots[kMaster]})
+      for (const Tensor* t :
+           {&u.param, &slots[kAvg], &slots[kSquare], &slots[kAvgScale], &slots[kSquareScale], &slots[kMaster]})
         if (*t) autograd::bump_version(*t);
     }
   });

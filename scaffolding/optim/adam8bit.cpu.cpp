@@ -25,7 +25,9 @@ SF_INLINE vf gather(const float* table, vi_raw index) {
   return out;
 #endif
 }
-SF_INLINE vi_raw gather(const int32_t* table, vi_raw index) { return bits(gather(reinterpret_cast<const float*>(table), index)); }
+SF_INLINE vi_raw gather(const int32_t* table, vi_raw index) {
+  return bits(gather(reinterpret_cast<const float*>(table), index));
+}
 
 SF_INLINE vi_raw load_codes(const uint8_t* p, int n) {
   vb_raw codes{};
@@ -47,13 +49,15 @@ SF_INLINE vi_raw nearest(const DynamicMap& map, vf x) {
   return k - (x > gather(map.midpoints, k)).m;  // a true lane is -1
 }
 
-template <class P, class G> static void quantized_update(const QuantizedAdamStep& a, const QuantizedTensor& t, int64_t begin, int64_t count) {
+template <class P, class G>
+static void quantized_update(const QuantizedAdamStep& a, const QuantizedTensor& t, int64_t begin, int64_t count) {
   P* param = static_cast<P*>(t.param) + begin;
   const G* grad = static_cast<const G*>(t.grad) + begin;
   float* master = t.master ? t.master + begin : nullptr;
   const DynamicMap &avg_map = *a.avg_map, &square_map = *a.square_map;
-  const vf sign(a.maximize ? -1.f : 1.f), decay(1 - a.lr * a.weight_decay), lerp(1 - a.beta1), beta2(a.beta2), fresh(1 - a.beta2),
-      eps(a.eps * __builtin_sqrt(a.bias_correction2)), size(a.lr / a.bias_correction1 * __builtin_sqrt(a.bias_correction2));
+  const vf sign(a.maximize ? -1.f : 1.f), decay(1 - a.lr * a.weight_decay), lerp(1 - a.beta1), beta2(a.beta2),
+      fresh(1 - a.beta2), eps(a.eps * __builtin_sqrt(a.bias_correction2)),
+      size(a.lr / a.bias_correction1 * __builtin_sqrt(a.bias_correction2));
   alignas(64) float m[kBlock], v[kBlock];
   float signed_levels[256];  // by index
   for (int i = 0; i < 256; ++i) signed_levels[i] = i < 127 ? -avg_map.levels[127 - i] : avg_map.levels[i - 127];
@@ -69,7 +73,8 @@ template <class P, class G> static void quantized_update(const QuantizedAdamStep
     vf m_max(0.f), v_max(0.f);
     each_vector<float>(
         n, [&](int64_t i, int lanes) __attribute__((always_inline)) {
-          vf g = load_n(grad + at + i, lanes) * sign, p = master ? load_n(master + at + i, lanes) : load_n(param + at + i, lanes);
+          vf g = load_n(grad + at + i, lanes) * sign,
+             p = master ? load_n(master + at + i, lanes) : load_n(param + at + i, lanes);
           vf avg_new = load_n(m + i, lanes), square_new = load_n(v + i, lanes);
           avg_new = fma(lerp, g - avg_new, avg_new);
           square_new = fma(fresh, g * g, square_new * beta2);
@@ -110,10 +115,12 @@ static void quantized_adam(const QuantizedAdamStep& a) {
 }
 static bool quantized_adam_supports(const QuantizedAdamStep& a) {
   for (int64_t i = 0; i < a.count; ++i)
-    if (a.tensors[i].param_dtype == kFloat64 || !is_pair(a.tensors[i].param_dtype, a.tensors[i].grad_dtype)) return false;
+    if (a.tensors[i].param_dtype == kFloat64 || !is_pair(a.tensors[i].param_dtype, a.tensors[i].grad_dtype))
+      return false;
   return true;
 }
-SF_KERNEL(optim::quantized_adam_step, DeviceType::CPU, "native", SF_ISA_PRIORITY, quantized_adam, quantized_adam_supports)
+SF_KERNEL(optim::quantized_adam_step, DeviceType::CPU, "native", SF_ISA_PRIORITY, quantized_adam,
+          quantized_adam_supports)
 
 }  // namespace SF_ISA
 }  // namespace sf

@@ -1,6 +1,7 @@
-// AdamW with moments in eight bits on CUDA: a block of threads per block of 256 values, a thread per value, dozens of tensors a launch.
-// A moment is read, updated and written as the nearest level of its map once the block's new scale is known; nothing but the values
-// themselves goes to memory.
+// AdamW with moments in eight bits on CUDA: a block of threads per block of 256 values, a thread per value,
+// dozens of tensors a launch.
+// A moment is read, updated and written as the nearest level of its map once the block's new scale is known; nothing
+// but the values themselves goes to memory.
 #include <cstring>
 
 #include "scaffolding/backend/cuda/capture.h"
@@ -33,8 +34,10 @@ struct Rates {
     Rates r = *this;
     if (!numbers) return r;
     r.decay = float(1 - numbers[kStepLr] * numbers[kStepWeightDecay]);
-    r.lerp = float(1 - numbers[kStepBeta1]), r.beta2 = float(numbers[kStepBeta2]), r.fresh = float(1 - numbers[kStepBeta2]);
-    r.eps = float(numbers[kStepEps] * numbers[kStepRootCorrection2]), r.size = float(numbers[kStepSize] * numbers[kStepRootCorrection2]);
+    r.lerp = float(1 - numbers[kStepBeta1]), r.beta2 = float(numbers[kStepBeta2]),
+    r.fresh = float(1 - numbers[kStepBeta2]);
+    r.eps = float(numbers[kStepEps] * numbers[kStepRootCorrection2]),
+    r.size = float(numbers[kStepSize] * numbers[kStepRootCorrection2]);
     return r;
   }
 };
@@ -49,8 +52,8 @@ __device__ int nearest(const DynamicMap& map, float x) {
   return x > map.midpoints[k] ? k + 1 : k;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    update_blocks(TensorBatch<QuantizedTensor> batch, Rates rates, const DynamicMap* avg_map, const DynamicMap* square_map) {
+__global__ void __launch_bounds__(kThreads) update_blocks(TensorBatch<QuantizedTensor> batch, Rates rates,
+                                                          const DynamicMap* avg_map, const DynamicMap* square_map) {
   using G = RowThreads<kThreads>;
   if (rates.skip()) return;
   const Rates r = rates.of_now();
@@ -61,7 +64,8 @@ __global__ void __launch_bounds__(kThreads)
   float avg = 0, square = 0;
   if (real) {
     Numbers param = numbers_at(t.param, t.param_dtype);
-    float g = r.sign * entry<float>(numbers_at(t.grad, t.grad_dtype), i), p = t.master ? t.master[i] : entry<float>(param, i);
+    float g = r.sign * entry<float>(numbers_at(t.grad, t.grad_dtype), i),
+          p = t.master ? t.master[i] : entry<float>(param, i);
     int code = t.avg[i];
     avg = (code < 127 ? -avg_map->levels[127 - code] : avg_map->levels[code - 127]) * t.avg_scale[block];
     square = square_map->levels[t.square[i]] * t.square_scale[block];
@@ -71,7 +75,8 @@ __global__ void __launch_bounds__(kThreads)
     if (t.master) t.master[i] = p;
     param.set(i, p);
   }
-  float magnitude = ::fabsf(avg), avg_scale = G::max(magnitude), square_scale = G::max(square);  // after every thread has read the old scales
+  // after every thread has read the old scales
+  float magnitude = ::fabsf(avg), avg_scale = G::max(magnitude), square_scale = G::max(square);
   if (threadIdx.x == 0) t.avg_scale[block] = avg_scale, t.square_scale[block] = square_scale;
   if (!real) return;
   magnitude *= avg_scale > 0 ? 1 / avg_scale : 0.0f;
@@ -82,13 +87,17 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void quantized_adam(const QuantizedAdamStep& s) {
-  if (!s.numbers) refuse_while_capturing("adamw8bit", "an optimizer whose step count and learning rate are numbers of the host (capturable=False)");
+  if (!s.numbers)
+    refuse_while_capturing(
+        "adamw8bit", "an optimizer whose step count and learning rate are numbers of the host (capturable=False)");
   Device device = device_of_step("adamw_8bit", s.tensors, s.count, [](const QuantizedTensor& t) { return t.param; });
   DeviceTable avg_map = device_table(device, s.avg_map, 1), square_map = device_table(device, s.square_map, 1);
   auto all = [](const QuantizedTensor&) { return true; };
-  for_tensor_batches(s.tensors, s.count, kThreads, all, all, [&](const TensorBatch<QuantizedTensor>& batch, unsigned blocks) {
-    launch("adamw_8bit", device, blocks, update_blocks, batch, Rates(s), avg_map->as<const DynamicMap>(), square_map->as<const DynamicMap>());
-  });
+  for_tensor_batches(s.tensors, s.count, kThreads, all, all,
+                     [&](const TensorBatch<QuantizedTensor>& batch, unsigned blocks) {
+                       launch("adamw_8bit", device, blocks, update_blocks, batch, Rates(s),
+                              avg_map->as<const DynamicMap>(), square_map->as<const DynamicMap>());
+                     });
 }
 bool supports(const QuantizedAdamStep& s) {
   for (int64_t i = 0; i < s.count; ++i)

@@ -17,8 +17,8 @@ struct AdamW8bitOptions {
   Tensor settings_there, found_inf;
 
   static constexpr const char* kName = "AdamW8bit";
-  // state1 and state2 are uint8 of the parameter's shape (or the float moments of a small one), absmax1 and absmax2 float32,
-  // one for each block: bitsandbytes' names.
+  // state1 and state2 are uint8 of the parameter's shape (or the float moments of a small one), absmax1 and absmax2
+  // float32, one for each block: bitsandbytes' names.
   static constexpr std::array kSlots{"step", "state1", "state2", "absmax1", "absmax2", "master"};
   template <class Self, class F> static void fields(Self& o, F&& f) {
     f("lr", o.lr);

@@ -15,7 +15,8 @@ namespace sf::optim {
 constinit KernelTable<NumbersOfStep> numbers_of_step{"optimizer_numbers"};
 
 static void need_first_step(const char* rule, bool done) {
-  SF_CHECK_AS(RuntimeError, done, rule, ".step: the first step makes the state and cannot be captured; call step() once before the capture");
+  SF_CHECK_AS(RuntimeError, done, rule,
+              ".step: the first step makes the state and cannot be captured; call step() once before the capture");
 }
 
 const Tensor& DeviceSettings::there(const char* rule) const {
@@ -33,7 +34,9 @@ const Tensor& DeviceSettings::write(const char* rule, const Settings& now, Devic
   } else {
     for (size_t i = 0; i < now.size(); ++i) {
       if (now[i] == written_[i]) continue;
-      SF_CHECK_AS(RuntimeError, !capturing, rule, ": an option that is set while a graph is captured would be set in every replay; set it between replays");
+      SF_CHECK_AS(
+          RuntimeError, !capturing, rule,
+          ": an option that is set while a graph is captured would be set in every replay; set it between replays");
       there_.narrow(0, int64_t(i), 1).fill_(now[i]);
     }
   }
@@ -43,7 +46,8 @@ const Tensor& DeviceSettings::write(const char* rule, const Settings& now, Devic
 
 Device capturable_device(const char* rule, const Tensors& params) {
   for (const Tensor& p : params)
-    SF_CHECK(p.device().is_cuda() && p.device() == params[0].device(), rule, ": capturable=True needs parameters on one CUDA device, got one on ", p.device());
+    SF_CHECK(p.device().is_cuda() && p.device() == params[0].device(), rule,
+             ": capturable=True needs parameters on one CUDA device, got one on ", p.device());
   return params.at(0).device();
 }
 
@@ -80,11 +84,11 @@ std::vector<DeviceCount> device_counts(const char* rule, std::span<Update> updat
 
 Tensor numbers_of(const char* rule, const Tensor& settings, const Tensor& count, const Tensor& found_inf) {
   check_shape(rule, "settings", settings, {5});
-  SF_CHECK(settings.dtype() == kFloat64 && settings.device().is_cuda(), rule, ": settings must be float64 on CUDA, got ", settings.dtype(), " on ",
-           settings.device());
+  SF_CHECK(settings.dtype() == kFloat64 && settings.device().is_cuda(), rule,
+           ": settings must be float64 on CUDA, got ", settings.dtype(), " on ", settings.device());
   if (found_inf) {
-    SF_CHECK(found_inf.numel() == 1 && found_inf.dtype() == kFloat32, rule, ": found_inf must be one float32 element, got ", found_inf.dtype(), " ",
-             found_inf.shape());
+    SF_CHECK(found_inf.numel() == 1 && found_inf.dtype() == kFloat32, rule,
+             ": found_inf must be one float32 element, got ", found_inf.dtype(), " ", found_inf.shape());
     check_same_device(rule, settings, found_inf);
   }
   Tensor numbers = empty({kStepNumbers}, kFloat64, settings.device());
@@ -105,7 +109,8 @@ void expect_revision(const char* rule, std::shared_ptr<const int64_t> revision) 
   if (!graph) return;
   graph->before_replay([rule, revision, then = *revision] {
     SF_CHECK_AS(RuntimeError, *revision == then, rule,
-                ": its state was loaded, its groups or an option that a step is built from changed since the graph was captured, "
+                ": its state was loaded, its groups or an option that a step is built from changed since the graph was "
+                "captured, "
                 "which would go on with what was; capture again (GraphedStep.reset)");
   });
 }

@@ -14,7 +14,8 @@ namespace sf::optim {
 constinit KernelTable<LerpStep> lerp_step{"ema_lerp"};
 
 static void lerp(const Tensors& averages, const Tensors& values, double weight, const Tensor& there) {
-  SF_CHECK(averages.size() == values.size(), "lerp_: lists must be equally long, got ", averages.size(), " averages and ", values.size(), " values");
+  SF_CHECK(averages.size() == values.size(), "lerp_: lists must be equally long, got ", averages.size(),
+           " averages and ", values.size(), " values");
   autograd::NoGrad off;
   std::vector<LerpTensor> list;
   Tensors keep;
@@ -28,7 +29,8 @@ static void lerp(const Tensors& averages, const Tensors& values, double weight, 
   for (size_t i = 0; i < averages.size(); ++i) {
     const Tensor& average = averages[i];
     if (!is_dense(average)) {  // a view with holes: through the op
-      SF_CHECK(!there, "lerp_: an average that is a view with holes cannot follow in a captured step; make it contiguous");
+      SF_CHECK(!there,
+               "lerp_: an average that is a view with holes cannot follow in a captured step; make it contiguous");
       average.detach().copy_(average.detach().clone().mul_(1 - weight).add_(values[i].detach(), weight));
       continue;
     }
@@ -49,7 +51,8 @@ void lerp_(const Tensors& averages, const Tensors& values, double weight) { lerp
 
 void lerp_(const Tensors& averages, const Tensors& values, const Tensor& weight) {
   check_shape("lerp_", "weight", weight, {});
-  SF_CHECK(weight.dtype() == kFloat64 && weight.device().is_cuda(), "lerp_: weight must be float64 on CUDA, got ", weight.dtype(), " on ", weight.device());
+  SF_CHECK(weight.dtype() == kFloat64 && weight.device().is_cuda(), "lerp_: weight must be float64 on CUDA, got ",
+           weight.dtype(), " on ", weight.device());
   for (const Tensor& t : averages) check_same_device("lerp_", weight, t);
   lerp(averages, values, 0, weight);
 }
@@ -63,7 +66,8 @@ double ema_decay(const EmaOptions& o, int64_t optimization_step) {
 
 static void check_options(const EmaOptions& o) {
   SF_CHECK(o.decay >= 0 && o.decay <= 1, "EMAModel: Decay must be between 0 and 1, got ", python_number(o.decay));
-  SF_CHECK(o.min_decay >= 0 && o.min_decay <= 1, "EMAModel: min_decay must be between 0 and 1, got ", python_number(o.min_decay));
+  SF_CHECK(o.min_decay >= 0 && o.min_decay <= 1, "EMAModel: min_decay must be between 0 and 1, got ",
+           python_number(o.min_decay));
   SF_CHECK(o.inv_gamma > 0, "EMAModel: inv_gamma must be positive, got ", python_number(o.inv_gamma));
 }
 
@@ -78,10 +82,12 @@ EMAModel::EMAModel(const Tensors& parameters, const EmaOptions& options) {
 }
 
 void EMAModel::check(const char* op, const Tensors& parameters) const {
-  SF_CHECK(parameters.size() == shadow_.size(), op, ": made for ", shadow_.size(), " parameters, got ", parameters.size());
+  SF_CHECK(parameters.size() == shadow_.size(), op, ": made for ", shadow_.size(), " parameters, got ",
+           parameters.size());
   for (size_t i = 0; i < shadow_.size(); ++i) {
     check_defined(op, "parameter", parameters[i]);
-    SF_CHECK(parameters[i].shape() == shadow_[i].shape(), op, ": parameter ", i, " must have shape ", shadow_[i].shape(), ", got ", parameters[i].shape());
+    SF_CHECK(parameters[i].shape() == shadow_[i].shape(), op, ": parameter ", i, " must have shape ",
+             shadow_[i].shape(), ", got ", parameters[i].shape());
   }
 }
 
@@ -91,10 +97,12 @@ void EMAModel::step(const Tensors& parameters) {
   Progress& now = *progress_;
   const Device device = shadow_[0].device();
   if (cuda::CudaGraph* graph = cuda::CudaGraph::recording()) {
-    SF_CHECK_AS(RuntimeError, now.weight_there, "EMAModel.step: the first step makes what captured ones read; call step() once before the capture");
+    SF_CHECK_AS(RuntimeError, now.weight_there,
+                "EMAModel.step: the first step makes what captured ones read; call step() once before the capture");
     graph->before_replay([progress = progress_, revision = now.revision] {
       SF_CHECK_AS(RuntimeError, progress->revision == revision,
-                  "EMAModel: averages were loaded or moved since the graph was captured, which would go on with those before; capture again");
+                  "EMAModel: averages were loaded or moved since the graph was captured, which would go on with those "
+                  "before; capture again");
       progress->decay = ema_decay(progress->options, ++progress->step);
       progress->weight_there.fill_(1 - progress->decay);
     });
@@ -136,7 +144,8 @@ void EMAModel::store(const Tensors& parameters) {
 }
 
 void EMAModel::restore(const Tensors& parameters) {
-  SF_CHECK_AS(RuntimeError, !stored_.empty(), "This ExponentialMovingAverage has no `store()`ed weights to `restore()`");
+  SF_CHECK_AS(RuntimeError, !stored_.empty(),
+              "This ExponentialMovingAverage has no `store()`ed weights to `restore()`");
   check("EMAModel.restore", parameters);
   overwrite(parameters, stored_);
   stored_.clear();

@@ -23,8 +23,8 @@ class EMAModel {
  public:
   explicit EMAModel(const Tensors& parameters, const EmaOptions& options = {});
   EMAModel(EMAModel&&) = default;
-  // After an optimizer step. Parameters that require no gradient are copied. In a captured step every replay counts and follows with the decay of its count;
-  // a step before the capture makes room for it (RuntimeError).
+  // After an optimizer step. Parameters that require no gradient are copied. In a captured step every replay counts and
+  // follows with the decay of its count; a step before the capture makes room for it (RuntimeError).
   void step(const Tensors& parameters);
   void copy_to(const Tensors& parameters) const;  // the averages become the weights
   void store(const Tensors& parameters);          // keeps the weights, to

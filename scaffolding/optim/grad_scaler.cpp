@@ -38,11 +38,14 @@ static void unscale(const Tensors& grads, double factor, const float* scale, con
   for (const Tensor& g : grads) autograd::bump_version(g);
 }
 
-void unscale_(const Tensors& grads, double factor, const Tensor& found_inf) { unscale(grads, factor, nullptr, found_inf); }
+void unscale_(const Tensors& grads, double factor, const Tensor& found_inf) {
+  unscale(grads, factor, nullptr, found_inf);
+}
 
 static void check_there(const char* op, const char* name, const Tensor& t) {
   check_shape(op, name, t, {});
-  SF_CHECK(t.dtype() == kFloat32 && t.device().is_cuda(), op, ": ", name, " must be float32 on CUDA, got ", t.dtype(), " on ", t.device());
+  SF_CHECK(t.dtype() == kFloat32 && t.device().is_cuda(), op, ": ", name, " must be float32 on CUDA, got ", t.dtype(),
+           " on ", t.device());
 }
 
 void unscale_there_(const Tensors& grads, const Tensor& scale, const Tensor& found_inf) {
@@ -51,7 +54,8 @@ void unscale_there_(const Tensors& grads, const Tensor& scale, const Tensor& fou
   unscale(grads, 1, scale.data<float>(), found_inf);
 }
 
-void update_scale_there(const Tensor& scale, const Tensor& tracker, const Tensor& found_inf, const GradScalerOptions& o) {
+void update_scale_there(const Tensor& scale, const Tensor& tracker, const Tensor& found_inf,
+                        const GradScalerOptions& o) {
   const char* op = "GradScaler.update";
   check_there(op, "scale", scale);
   check_there(op, "the growth tracker", tracker);
@@ -87,7 +91,8 @@ GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), st
 
 static void refuse_host_scale(const char* method) {
   SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), "GradScaler.", method,
-              ": the scale would stay that of the capture in every replay; make the scaler with capturable=true, and call it once before the capture");
+              ": the scale would stay that of the capture in every replay; make the scaler with capturable=true, and "
+              "call it once before the capture");
 }
 
 const Tensor& GradScaler::scale_there(Device device) {
@@ -116,7 +121,8 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   if (!options_.enabled) return;
   Stage& stage = stages_[&optimizer];
   SF_CHECK_AS(RuntimeError, !stage.stepped, "unscale_() is being called after step().");
-  SF_CHECK_AS(RuntimeError, !stage.found_inf, "unscale_() has already been called on this optimizer since the last update().");
+  SF_CHECK_AS(RuntimeError, !stage.found_inf,
+              "unscale_() has already been called on this optimizer since the last update().");
   Tensors grads;
   for (size_t g = 0; g < optimizer.num_groups(); ++g)
     for (const Tensor& p : optimizer.params(g))
@@ -137,7 +143,8 @@ void GradScaler::unscale_(Optimizer& optimizer) {
 
 void GradScaler::also_skip(Optimizer& optimizer, const Tensor& flag) {
   Stage& stage = stages_[&optimizer];
-  SF_CHECK_AS(RuntimeError, options_.capturable && stage.found_inf, "GradScaler.also_skip: needs capturable=true, and a call of unscale_() before");
+  SF_CHECK_AS(RuntimeError, options_.capturable && stage.found_inf,
+              "GradScaler.also_skip: needs capturable=true, and a call of unscale_() before");
   stage.found_inf = maximum(stage.found_inf, flag);
 }
 
@@ -178,7 +185,8 @@ void GradScaler::update(std::optional<double> new_scale) {
 }
 
 void GradScaler::load_state(const ScaleState& state) {
-  SF_CHECK(state.scale > 0 && state.growth_tracker >= 0, "GradScaler: the saved scale must be positive, got ", python_number(state.scale));
+  SF_CHECK(state.scale > 0 && state.growth_tracker >= 0, "GradScaler: the saved scale must be positive, got ",
+           python_number(state.scale));
   state_ = state;
   if (!scale_there_) return;
   refuse_host_scale("load_state");

@@ -8,7 +8,8 @@
 
 namespace sf::optim {
 
-// grads *= factor, all in one pass. found_inf, a float32 element on their device, becomes 1 when one was infinite or NaN.
+// grads *= factor, all in one pass. found_inf, a float32 element on their device,
+// becomes 1 when one was infinite or NaN.
 void unscale_(const Tensors& grads, double factor, const Tensor& found_inf);
 // The same with a factor of 1 / scale, float32 [] on the gradients' CUDA device.
 void unscale_there_(const Tensors& grads, const Tensor& scale, const Tensor& found_inf);
@@ -19,8 +20,8 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;  // after one with
   int64_t growth_interval = 2000;
   bool enabled = true;  // otherwise scale() and unscale_() do nothing and step() steps
-  // The scale and its count are in device memory and nothing waits for the device, so that a step can be part of a CUDA graph; for optimizers with
-  // capturable=true.
+  // The scale and its count are in device memory and nothing waits for the device, so that a step can be part of a CUDA
+  // graph; for optimizers with capturable=true.
   bool capturable = false;
 };
 
@@ -30,16 +31,20 @@ struct ScaleState {
 };
 ScaleState next_scale(const ScaleState& now, bool found_inf, const GradScalerOptions& options);
 // The same for a scale and a count in CUDA memory, float32 [] each, as found_inf.
-void update_scale_there(const Tensor& scale, const Tensor& tracker, const Tensor& found_inf, const GradScalerOptions& options);
+void update_scale_there(const Tensor& scale, const Tensor& tracker, const Tensor& found_inf,
+                        const GradScalerOptions& options);
 
 class GradScaler {
  public:
   explicit GradScaler(const GradScalerOptions& options = {});
   Tensor scale(const Tensor& loss);
-  void unscale_(Optimizer& optimizer);                       // before clipping; step() does it otherwise. RuntimeError the second time
-  void also_skip(Optimizer& optimizer, const Tensor& flag);  // with capturable, after unscale_(): step() changes nothing either where flag is not 0
-  bool step(Optimizer& optimizer);                           // false when the step was skipped; with capturable always true, since only the device knows
-  void update(std::optional<double> new_scale = {});         // after every step()
+  void unscale_(Optimizer& optimizer);  // before clipping; step() does it otherwise. RuntimeError the second time
+  // with capturable, after unscale_(): step() changes nothing either where flag is not 0
+  void also_skip(Optimizer& optimizer, const Tensor& flag);
+  bool step(
+      Optimizer&
+          optimizer);  // false when the step was skipped; with capturable always true, since only the device knows
+  void update(std::optional<double> new_scale = {});  // after every step()
   // With capturable these wait for the device.
   double get_scale() const { return options_.enabled ? state().scale : 1; }
   int64_t growth_tracker() const { return state().growth_tracker; }

@@ -58,7 +58,9 @@ Sums sums_of(const Tensor& t, double p, bool poison) {
   return total;
 }
 
-double root(const Sums& s, double p) { return p == INFINITY ? s.abs_max : p == 2 ? std::sqrt(s.power) : p == 1 ? s.power : std::pow(s.power, 1 / p); }
+double root(const Sums& s, double p) {
+  return p == INFINITY ? s.abs_max : p == 2 ? std::sqrt(s.power) : p == 1 ? s.power : std::pow(s.power, 1 / p);
+}
 double norm_of(const Tensor& t, double p) { return root(sums_of(t, p, true), p); }
 void check_norm_type(double p) { SF_CHECK(p > 0, "GradientMap: norm_type must be positive, got ", p); }
 
@@ -79,8 +81,10 @@ Tensor GradientMap::get(const Tensor& leaf) const {
 void GradientMap::set(const Tensor& leaf, const Tensor& gradient) {
   check_defined("GradientMap.set", "leaf", leaf);
   check_defined("GradientMap.set", "gradient", gradient);
-  SF_CHECK(gradient.shape() == leaf.shape(), "GradientMap.set: gradient must have the leaf's shape ", leaf.shape(), ", got ", gradient.shape());
-  SF_CHECK_AS(TypeError, gradient.dtype() == leaf.dtype(), "GradientMap.set: gradient must have the leaf's dtype ", leaf.dtype(), ", got ", gradient.dtype());
+  SF_CHECK(gradient.shape() == leaf.shape(), "GradientMap.set: gradient must have the leaf's shape ", leaf.shape(),
+           ", got ", gradient.shape());
+  SF_CHECK_AS(TypeError, gradient.dtype() == leaf.dtype(), "GradientMap.set: gradient must have the leaf's dtype ",
+              leaf.dtype(), ", got ", gradient.dtype());
   check_same_device("GradientMap.set", leaf, gradient);
   auto [it, is_new] = index_.try_emplace(leaf.impl(), entries_.size());
   if (is_new) entries_.push_back({leaf, gradient});
@@ -142,8 +146,8 @@ double GradientMap::norm(double norm_type) const {
 double GradientMap::clip_norm(double max_norm, double norm_type, bool error_if_nonfinite) {
   SF_CHECK(max_norm >= 0, "clip_norm: max_norm must not be negative, got ", max_norm);
   double before = norm(norm_type);
-  SF_CHECK_AS(RuntimeError, !error_if_nonfinite || std::isfinite(before), "clip_norm: the norm of the gradients is ", before,
-              "; find the op with detect_anomaly, or pass error_if_nonfinite=False");
+  SF_CHECK_AS(RuntimeError, !error_if_nonfinite || std::isfinite(before), "clip_norm: the norm of the gradients is ",
+              before, "; find the op with detect_anomaly, or pass error_if_nonfinite=False");
   double factor = max_norm / (before + 1e-6);
   if (!(factor >= 1)) scale(factor);
   return before;
@@ -155,7 +159,8 @@ void GradientMap::clip_value(double limit) {
 }
 
 void GradientMap::clip_adaptive(double clip_factor, double eps, bool unit_wise) {
-  SF_CHECK(clip_factor > 0 && eps >= 0, "clip_adaptive: clip_factor must be positive and eps not negative, got ", clip_factor, " and ", eps);
+  SF_CHECK(clip_factor > 0 && eps >= 0, "clip_adaptive: clip_factor must be positive and eps not negative, got ",
+           clip_factor, " and ", eps);
   auto clip = [&](const Tensor& leaf, Tensor& g) {
     double limit = clip_factor * std::max(norm_of(leaf, 2), eps), norm = norm_of(g, 2);
     if (norm > limit) g.mul_(limit / norm);
@@ -218,7 +223,8 @@ void GradientMap::apply_to_grads(bool accumulate) const {
   }
 }
 
-GradientMap backward_map(const Tensors& roots, const Tensors& gradients, autograd::BackwardOptions options, bool write_grad) {
+GradientMap backward_map(const Tensors& roots, const Tensors& gradients, autograd::BackwardOptions options,
+                         bool write_grad) {
   GradientMap map;
   for (auto& [leaf, g] : autograd::leaf_gradients(roots, gradients, options)) map.set(leaf, g);
   if (write_grad) map.apply_to_grads(true);

@@ -1,5 +1,5 @@
-// GradientMap: the gradients of a backward pass as values of the user's own. Clip, normalise, add noise, measure, set and
-// take them, then hand them to the optimizer with apply_to_grads(), or not.
+// GradientMap: the gradients of a backward pass as values of the user's own. Clip, normalise, add noise, measure, set
+// and take them, then hand them to the optimizer with apply_to_grads(), or not.
 // Owns its gradients, by leaf and in the order in which backward finished them; editing never touches .grad. Edits drop
 // a recorded graph (create_graph). One thread at a time.
 #pragma once
@@ -61,6 +61,7 @@ class GradientMap {
 };
 
 // A backward pass that gives its gradients away. write_grad: adds them to the leaves' .grad as well.
-GradientMap backward_map(const Tensors& roots, const Tensors& gradients = {}, autograd::BackwardOptions options = {}, bool write_grad = false);
+GradientMap backward_map(const Tensors& roots, const Tensors& gradients = {}, autograd::BackwardOptions options = {},
+                         bool write_grad = false);
 
 }  // namespace sf::optim

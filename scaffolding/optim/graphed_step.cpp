@@ -35,8 +35,8 @@ void GraphedStep::reset() {
 Tensors GraphedStep::operator()(const Tensors& in) {
   SF_CHECK(!in.empty(), "GraphedStep: needs inputs, whose shapes tell steps apart");
   for (const Tensor& t : in)
-    SF_CHECK(t && t.device().is_cuda() && t.device() == in[0].device(), "GraphedStep: inputs must be tensors on one CUDA device, got ",
-             t ? t.device().str() : "none");
+    SF_CHECK(t && t.device().is_cuda() && t.device() == in[0].device(),
+             "GraphedStep: inputs must be tensors on one CUDA device, got ", t ? t.device().str() : "none");
   if (moves_ != autograd::data_moves()) reset();
   Tensors results = run(in);
   moves_ = autograd::data_moves();  // the step's own are part of the graph
@@ -60,10 +60,12 @@ Tensors GraphedStep::run(const Tensors& in) {
   g.write(in);
   if (!g.graph) {
     SF_CHECK_AS(RuntimeError, !autocast::active() || !autocast::state().cache,
-                "GraphedStep: autocast keeps casts of weights until it ends, which replays would go on reading; enter it inside of the step");
+                "GraphedStep: autocast keeps casts of weights until it ends, which replays would go on reading; enter "
+                "it inside of the step");
     if (!pool_) pool_ = cuda::new_graph_pool();
     accelerator(in[0].device()).empty_cache(in[0].device().index);  // the capture cannot take it back
-    g.graph = cuda::capture([&] { g.outputs = step_(g.inputs); }, {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, in[0].device());
+    g.graph = cuda::capture([&] { g.outputs = step_(g.inputs); },
+                            {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, in[0].device());
     ++captures_;
   }
   g.graph->replay();

@@ -1,11 +1,17 @@
-// GraphedStep: a training step (forward, loss, backward, clipping, optimizer) as one CUDA graph for each shape of its inputs.
+// GraphedStep: a training step (forward, loss, backward, clipping, optimizer) as one CUDA graph for each shape of its
+// inputs.
 //   optim::GraphedStep step([&](const Tensors& in) -> Tensors {
-//     optimizer.zero_grad();  Tensor loss = mse_loss(net(in[0]), in[1]);  loss.backward();  optimizer.step();  return {loss.detach()};
+//     optimizer.zero_grad();
+//     Tensor loss = mse_loss(net(in[0]), in[1]);
+//     loss.backward();
+//     optimizer.step();
+//     return {loss.detach()};
 //   });
-//   for (auto& batch : batches) losses.push_back(step({batch.x, batch.y})[0]);       // the numbers of calling it each time
-// The first call with a shape runs the step op by op, which makes gradients and the optimizer's state; the second captures, and from then on a call is a
-// replay. The optimizer must be capturable (see AdamW). What the step reads besides its inputs must stay where it is: after weights were replaced, reset().
-// Tensors that are given other memory (module.to, tensor.data) between two calls are noticed, and all is captured anew.
+//   for (auto& batch : batches) losses.push_back(step({batch.x, batch.y})[0]);  // the numbers of calling it each time
+// The first call with a shape runs the step op by op, which makes gradients and the optimizer's state; the second
+// captures, and from then on a call is a replay. The optimizer must be capturable (see AdamW). What the step reads
+// besides its inputs must stay where it is: after weights were replaced, reset(). Tensors that are given other memory
+// (module.to, tensor.data) between two calls are noticed, and all is captured anew.
 // Used by one thread at a time.
 #pragma once
 #include <functional>

@@ -1,5 +1,5 @@
-// Passes over many tensors at once: the contract with backends. Pointers address numel elements each on the device, in one
-// order; arrays of descriptors live on the host for the duration of the call. AdamW's is in ops/adamw.
+// Passes over many tensors at once: the contract with backends. Pointers address numel elements each on the device, in
+// one order; arrays of descriptors live on the host for the duration of the call. AdamW's is in ops/adamw.
 #pragma once
 #include "scaffolding/core/kernel.h"
 #include "scaffolding/ops/adamw/kernel.h"
@@ -60,8 +60,8 @@ struct UnscaleStep {
 };
 extern KernelTable<UnscaleStep> unscale_step;
 
-// The numbers of a captured step from a group's settings {lr, beta1, beta2, eps, weight_decay}: advances the step count, unless the step is skipped, and
-// works out the bias corrections of the new one. CUDA only.
+// The numbers of a captured step from a group's settings {lr, beta1, beta2, eps, weight_decay}: advances the step
+// count, unless the step is skipped, and works out the bias corrections of the new one. CUDA only.
 struct NumbersOfStep {
   const double* settings = nullptr;
   float* count = nullptr;            // null: no bias correction
@@ -71,7 +71,8 @@ struct NumbersOfStep {
 };
 extern KernelTable<NumbersOfStep> numbers_of_step;
 
-// GradScaler's update of a scale in device memory: grows after `interval` steps in a row without overflow, shrinks after one with. CUDA only.
+// GradScaler's update of a scale in device memory: grows after `interval` steps in a row without overflow, shrinks
+// after one with. CUDA only.
 struct ScaleUpdate {
   float *scale = nullptr, *tracker = nullptr;
   const float* found_inf = nullptr;
@@ -80,17 +81,18 @@ struct ScaleUpdate {
 };
 extern KernelTable<ScaleUpdate> scale_update;
 
-// AdamW with moments in eight bits: blocks of kBlock values share a scale, the largest magnitude in the block, and each value
-// is the index of the nearest level of a dynamic map (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
+// AdamW with moments in eight bits: blocks of kBlock values share a scale, the largest magnitude in the block, and each
+// value is the index of the nearest level of a dynamic map (Dettmers et al. 2022,
+// "8-bit Optimizers via Block-wise Quantization").
 // Between reading and writing the moments the arithmetic is AdamW's, in float32.
 inline constexpr int64_t kBlock = 256;
-// Levels of a map for magnitudes in [0, 1]. The first moment has 7 bits and a sign: index 127 + k for +levels[k], 127 - k for
-// -levels[k], k < 128. The second has 8 bits: index k.
+// Levels of a map for magnitudes in [0, 1]. The first moment has 7 bits and a sign: index 127 + k for +levels[k], 127 -
+// k for -levels[k], k < 128. The second has 8 bits: index k.
 struct DynamicMap {
   static constexpr int kLowestExponent = 127 - 24, kCells = 25 << 8;  // cells of 1/256 of a power of two, from 2^-24 on
   float levels[257];                                                  // ascending; one past the last is infinite
   float midpoints[256];                                               // between k and k + 1
-  int32_t cells[kCells];                                              // the level nearest to the cell's smallest value; a cell holds at most one midpoint
+  int32_t cells[kCells];  // the level nearest to the cell's smallest value; a cell holds at most one midpoint
   int count;
 };
 struct QuantizedTensor {

@@ -14,8 +14,8 @@ class LRScheduler {
  public:
   virtual ~LRScheduler() = default;
   LRScheduler(const LRScheduler&) = delete;
-  virtual void step();                                                 // the next epoch
-  virtual void step(int64_t epoch);                                    // jumps there: by the closed form where there is one
+  virtual void step();               // the next epoch
+  virtual void step(int64_t epoch);  // jumps there: by the closed form where there is one
   const std::vector<double>& get_last_lr() const { return last_lr_; }  // by group
   int64_t last_epoch() const { return last_epoch_; }
   Optimizer& optimizer() const { return optimizer_; }
@@ -71,13 +71,16 @@ class MultiplicativeLR : public LRScheduler {  // lr * factor(epoch)
 // A schedule given by a struct of options with chained() and closed(), listed below.
 template <class Formula> class FormulaLR : public LRScheduler {
  public:
-  FormulaLR(Optimizer& optimizer, const Formula& formula, int64_t last_epoch = -1) : LRScheduler(optimizer, last_epoch), formula_(formula) {
+  FormulaLR(Optimizer& optimizer, const Formula& formula, int64_t last_epoch = -1)
+      : LRScheduler(optimizer, last_epoch), formula_(formula) {
     formula_.check();
     start();
   }
 
  protected:
-  double chained(size_t group, double lr, bool initial) const override { return formula_.chained(lr, base_lr(group), last_epoch_, initial); }
+  double chained(size_t group, double lr, bool initial) const override {
+    return formula_.chained(lr, base_lr(group), last_epoch_, initial);
+  }
   std::optional<double> closed(size_t group) const override { return formula_.closed(base_lr(group), last_epoch_); }
 
  private:
@@ -173,7 +176,8 @@ class OneCycleLR : public LRScheduler {  // also moves momentum, or the first be
 // One schedule after the other: the i-th begins at epoch milestones[i - 1], counting from 0 again.
 class SequentialLR : public LRScheduler {
  public:
-  SequentialLR(Optimizer& optimizer, std::vector<std::unique_ptr<LRScheduler>> schedulers, std::vector<int64_t> milestones);
+  SequentialLR(Optimizer& optimizer, std::vector<std::unique_ptr<LRScheduler>> schedulers,
+               std::vector<int64_t> milestones);
   void step() override;
   void step(int64_t epoch) override;
   std::map<std::string, Value> state_dict() const override;  // the parts' under "0.", "1.", ...
@@ -208,8 +212,8 @@ class ChainedScheduler : public LRScheduler {
   std::vector<std::unique_ptr<LRScheduler>> parts_;
 };
 
-// diffusers' schedules by name: constant, constant_with_warmup, piecewise_constant, linear, cosine, cosine_with_restarts,
-// polynomial. ValueError for another name and for counts that a schedule needs and did not get,
+// diffusers' schedules by name: constant, constant_with_warmup, piecewise_constant, linear, cosine,
+// cosine_with_restarts, polynomial. ValueError for another name and for counts that a schedule needs and did not get,
 // or that cannot be: negative warm-up steps, training steps or cycles that are not positive.
 struct GetSchedulerOptions {
   std::string step_rules;  // of piecewise_constant: "1:10,0.1:20,0.005"
@@ -218,6 +222,7 @@ struct GetSchedulerOptions {
   int64_t last_epoch = -1;
 };
 LambdaLR::Factor warmup_factor(const std::string& name, double base_lr, const GetSchedulerOptions& options);
-std::unique_ptr<LambdaLR> get_scheduler(const std::string& name, Optimizer& optimizer, const GetSchedulerOptions& options = {});
+std::unique_ptr<LambdaLR> get_scheduler(const std::string& name, Optimizer& optimizer,
+                                        const GetSchedulerOptions& options = {});
 
 }  // namespace sf::optim

@@ -121,9 +121,13 @@ TEST(lr_scheduler, diffusers_schedules_by_name) {
   };
   expect_rates(run("constant", {}, 3), [](int) { return 1; });
   expect_rates(run("constant_with_warmup", {.num_warmup_steps = 4}, 8), [](int t) { return std::min(1.0, t / 4.0); });
-  expect_rates(run("linear", {.num_warmup_steps = 2, .num_training_steps = 6}, 8), [](int t) { return t < 2 ? t / 2.0 : std::max(0.0, (6 - t) / 4.0); });
-  expect_rates(run("cosine", {.num_warmup_steps = 0, .num_training_steps = 8}, 8), [](int t) { return 0.5 * (1 + std::cos(std::numbers::pi * t / 8)); });
-  expect_rates(run("piecewise_constant", {.step_rules = "1:2,0.1:5,0.01"}, 8), [](int t) { return t < 2 ? 1 : t < 5 ? 0.1 : 0.01; });
+  expect_rates(run("linear", {.num_warmup_steps = 2, .num_training_steps = 6}, 8),
+               [](int t) { return t < 2 ? t / 2.0 : std::max(0.0, (6 - t) / 4.0); });
+  expect_rates(run("cosine", {.num_warmup_steps = 0, .num_training_steps = 8}, 8),
+               [](int t) { return 0.5 * (1 + std::cos(std::numbers::pi * t / 8)); });
+  expect_rates(run("piecewise_constant", {.step_rules = "1:2,0.1:5,0.01"}, 8), [](int t) {
+    return t < 2 ? 1 : t < 5 ? 0.1 : 0.01;
+  });
   optim::SGD opt({leaf()}, {.lr = 1});
   EXPECT_THROW(optim::get_scheduler("parabola", opt), ValueError);
   EXPECT_THROW(optim::get_scheduler("linear", opt, {.num_warmup_steps = 3}), ValueError);
@@ -143,7 +147,9 @@ TEST(lr_scheduler, refuses_impossible_arguments) {
   EXPECT_THROW(optim::ConstantLR(opt, {.total_iters = -1}), ValueError);
   EXPECT_THROW(optim::get_scheduler("constant_with_warmup", opt, {.num_warmup_steps = -1}), ValueError);
   EXPECT_THROW(optim::get_scheduler("linear", opt, {.num_warmup_steps = 1, .num_training_steps = 0}), ValueError);
-  EXPECT_THROW(optim::get_scheduler("cosine_with_restarts", opt, {.num_warmup_steps = 1, .num_training_steps = 9, .num_cycles = 0}), ValueError);
+  EXPECT_THROW(optim::get_scheduler("cosine_with_restarts", opt,
+                                    {.num_warmup_steps = 1, .num_training_steps = 9, .num_cycles = 0}),
+               ValueError);
   optim::SGD fresh({leaf()}, {.lr = 1});
   EXPECT_THROW(optim::StepLR(fresh, {.step_size = 2}, 3), ValueError);  // no initial rate is known
 }

@@ -27,8 +27,9 @@ template <class A> struct Sgd {
         nesterov(s.nesterov),
         numbers(s.numbers) {}
   static bool aligned(const SgdTensor& t) {
-    return aligned_for_neighbours(t.param, size_of(t.param_dtype)) && aligned_for_neighbours(t.grad, size_of(t.grad_dtype)) &&
-           aligned_for_neighbours(t.buffer, sizeof(A)) && aligned_for_neighbours(t.master, sizeof(float));
+    return aligned_for_neighbours(t.param, size_of(t.param_dtype)) &&
+           aligned_for_neighbours(t.grad, size_of(t.grad_dtype)) && aligned_for_neighbours(t.buffer, sizeof(A)) &&
+           aligned_for_neighbours(t.master, sizeof(float));
   }
   __device__ Sgd of_now() const {
     Sgd s = *this;
@@ -62,9 +63,12 @@ template <class A> struct Sgd {
 };
 
 void sgd(const SgdStep& s) {
-  if (!s.numbers) refuse_while_capturing("sgd", "an optimizer whose learning rate and momentum are numbers of the host (capturable=False)");
+  if (!s.numbers)
+    refuse_while_capturing("sgd",
+                           "an optimizer whose learning rate and momentum are numbers of the host (capturable=False)");
   for (int64_t i = 0; i < s.count; ++i)
-    if (s.tensors[i].first && s.tensors[i].buffer) refuse_while_capturing("sgd", "a first step, which starts the momentum anew in every replay,");
+    if (s.tensors[i].first && s.tensors[i].buffer)
+      refuse_while_capturing("sgd", "a first step, which starts the momentum anew in every replay,");
   Device device = device_of_step("sgd", s.tensors, s.count, [](const SgdTensor& t) { return t.param; });
   auto wide = [](const SgdTensor& t) { return t.param_dtype == kFloat64; };
   each_tensor_element(
@@ -77,7 +81,8 @@ template <class A> struct Lerp {
   const double* there;
   explicit Lerp(const LerpStep& s) : weight(A(s.weight)), there(s.weight_there) {}
   static bool aligned(const LerpTensor& t) {
-    return aligned_for_neighbours(t.average, size_of(t.average_dtype)) && aligned_for_neighbours(t.value, size_of(t.value_dtype));
+    return aligned_for_neighbours(t.average, size_of(t.average_dtype)) &&
+           aligned_for_neighbours(t.value, size_of(t.value_dtype));
   }
   __device__ Lerp of_now() const {
     Lerp now = *this;

@@ -14,7 +14,8 @@ template <class T, class F> static void each_piece(const T* tensors, int64_t cou
     int64_t first = 0;  // of tensor i, counting through all
     for (int64_t i = 0; i < count && first < end; ++i) {
       int64_t units = (tensors[i].numel + unit - 1) / unit;
-      int64_t from = (begin > first ? begin - first : 0) * unit, to = (end - first < units ? end - first : units) * unit;
+      int64_t from = (begin > first ? begin - first : 0) * unit,
+              to = (end - first < units ? end - first : units) * unit;
       if (to > tensors[i].numel) to = tensors[i].numel;
       if (from < to) f(tensors[i], from, to - from);
       first += units;

@@ -1,4 +1,5 @@
-// Optimizers, schedules of learning rates, averages of weights and loss scaling: torch.optim and diffusers.optimization in C++.
+// Optimizers, schedules of learning rates, averages of weights and loss scaling:
+// torch.optim and diffusers.optimization in C++.
 #pragma once
 #include "scaffolding/optim/adafactor.h"
 #include "scaffolding/optim/adam.h"

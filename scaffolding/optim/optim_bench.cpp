@@ -30,12 +30,15 @@ template <class Optimizer, class Options> std::function<void()> stepping(DType t
 
 static Rows optim_rows([](std::vector<Row>& rows) {
   // Bytes a parameter: float32 AdamW reads p, g, m, v and writes p, m, v.
-  rows.push_back({"AdamW 50M f32", Roof::Copy, 28.0 * kCount, share(0.8), [] { return stepping<optim::AdamW>(kFloat32, optim::AdamWOptions{}); }});
+  rows.push_back({"AdamW 50M f32", Roof::Copy, 28.0 * kCount, share(0.8),
+                  [] { return stepping<optim::AdamW>(kFloat32, optim::AdamWOptions{}); }});
   rows.push_back({"AdamW 50M bf16, master weights", Roof::Copy, 28.0 * kCount, share(0.8),
                   [] { return stepping<optim::AdamW>(kBFloat16, optim::AdamWOptions{.master_weights = true}); }});
-  rows.push_back({"AdamW8bit 50M f32", Roof::Copy, 16.0 * kCount, {}, [] { return stepping<optim::AdamW8bit>(kFloat32, optim::AdamW8bitOptions{}); }});
-  rows.push_back(
-      {"SGD momentum 50M f32", Roof::Copy, 20.0 * kCount, share(0.8), [] { return stepping<optim::SGD>(kFloat32, optim::SGDOptions{.momentum = 0.9}); }});
+  rows.push_back({"AdamW8bit 50M f32", Roof::Copy, 16.0 * kCount, {}, [] {
+                    return stepping<optim::AdamW8bit>(kFloat32, optim::AdamW8bitOptions{});
+                  }});
+  rows.push_back({"SGD momentum 50M f32", Roof::Copy, 20.0 * kCount, share(0.8),
+                  [] { return stepping<optim::SGD>(kFloat32, optim::SGDOptions{.momentum = 0.9}); }});
 });
 
 }  // namespace sf::bench

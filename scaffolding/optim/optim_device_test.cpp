@@ -1,5 +1,5 @@
-// Steps of SGD, averages of weights and unscaling on a CUDA device (or the emulator) against the CPU: more tensors than a launch takes,
-// one longer than a block's share, every dtype.
+// Steps of SGD, averages of weights and unscaling on a CUDA device (or the emulator) against the CPU: more tensors than
+// a launch takes, one longer than a block's share, every dtype.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,8 +47,12 @@ class CudaOptim : public testing::Test {
   static void expect_close(const Tensors& got, const Tensors& want, const char* what) {
     for (size_t k = 0; k < got.size(); ++k) {
       auto a = got[k].detach().cpu().to_vector(), b = want[k].detach().to_vector();
-      double eps = want[k].dtype() == kFloat64 ? 1e-14 : want[k].dtype() == kFloat32 ? 1e-6 : want[k].dtype() == kFloat16 ? 2e-3 : 1e-2;
-      for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], eps * (1 + std::fabs(b[i]))) << what << ", tensor " << k << " element " << i;
+      double eps = want[k].dtype() == kFloat64   ? 1e-14
+                   : want[k].dtype() == kFloat32 ? 1e-6
+                   : want[k].dtype() == kFloat16 ? 2e-3
+                                                 : 1e-2;
+      for (size_t i = 0; i < a.size(); ++i)
+        ASSERT_NEAR(a[i], b[i], eps * (1 + std::fabs(b[i]))) << what << ", tensor " << k << " element " << i;
     }
   }
 };
@@ -60,8 +64,11 @@ TEST_F(CudaOptim, sgd_steps_as_on_the_cpu) {
     for (bool nesterov : {false, true}) {
       Tensors values = some(50, t), grads = some(50, t), params[2];
       for (int side = 0; side < 2; ++side) {
-        for (size_t i = 0; i < values.size(); ++i) params[side].push_back((side ? there(values[i], i) : values[i].clone()).requires_grad_());
-        optim::SGD opt(params[side], {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = nesterov, .master_weights = is_reduced(t)});
+        for (size_t i = 0; i < values.size(); ++i)
+          params[side].push_back((side ? there(values[i], i) : values[i].clone()).requires_grad_());
+        optim::SGD opt(
+            params[side],
+            {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = nesterov, .master_weights = is_reduced(t)});
         for (int step = 0; step < 3; ++step) {
           for (size_t i = 0; i < values.size(); ++i) params[side][i].set_grad(side ? grads[i].cuda() : grads[i]);
           opt.step();
@@ -76,8 +83,10 @@ TEST_F(CudaOptim, adamw_steps_as_on_the_cpu) {
     for (bool amsgrad : {false, true}) {
       Tensors values = some(50, t), grads = some(50, t), params[2];
       for (int side = 0; side < 2; ++side) {
-        for (size_t i = 0; i < values.size(); ++i) params[side].push_back((side ? there(values[i], i) : values[i].clone()).requires_grad_());
-        optim::AdamW opt(params[side], {.lr = 0.01, .weight_decay = 0.1, .amsgrad = amsgrad, .master_weights = is_reduced(t)});
+        for (size_t i = 0; i < values.size(); ++i)
+          params[side].push_back((side ? there(values[i], i) : values[i].clone()).requires_grad_());
+        optim::AdamW opt(params[side],
+                         {.lr = 0.01, .weight_decay = 0.1, .amsgrad = amsgrad, .master_weights = is_reduced(t)});
         for (int step = 0; step < 3; ++step) {
           for (size_t i = 0; i < values.size(); ++i) params[side][i].set_grad(side ? grads[i].cuda() : grads[i]);
           opt.step();

@@ -17,7 +17,9 @@ Tensor Optimizer::step(const std::function<Tensor()>& closure) {
   return loss;
 }
 
-void Optimizer::step_unless(const Tensor&) { fail<NotSupported>(std::string(name()) + ".step_unless: its steps cannot be skipped on the device"); }
+void Optimizer::step_unless(const Tensor&) {
+  fail<NotSupported>(std::string(name()) + ".step_unless: its steps cannot be skipped on the device");
+}
 
 void Optimizer::zero_grad(bool set_to_none) {
   for (const Tensors& group : params_)
@@ -44,8 +46,10 @@ void Optimizer::add_params(const char* name, Tensors params) {
     check_defined(name, "param", p);
     check_floating(name, "param", p);
     SF_CHECK(p.is_leaf(), "can't optimize a non-leaf Tensor");
-    SF_CHECK(known.insert(p.impl()).second, before > 0 ? "some parameters appear in more than one parameter group" : "optimizer: a parameter appears twice",
-             ", number ", i, " of the group");
+    SF_CHECK(
+        known.insert(p.impl()).second,
+        before > 0 ? "some parameters appear in more than one parameter group" : "optimizer: a parameter appears twice",
+        ", number ", i, " of the group");
   }
   params_.push_back(std::move(params));
   initial_lr_.emplace_back();
@@ -58,12 +62,13 @@ void Optimizer::load_initial_lr(const StateDict& saved) {
 }
 
 void Optimizer::check_load(const StateDict& saved) const {
-  SF_CHECK(saved.param_groups.size() == params_.size(), "loaded state dict has a different number of parameter groups, ", saved.param_groups.size(), " for ",
+  SF_CHECK(saved.param_groups.size() == params_.size(),
+           "loaded state dict has a different number of parameter groups, ", saved.param_groups.size(), " for ",
            params_.size());
   for (size_t g = 0; g < params_.size(); ++g)
     SF_CHECK(saved.param_groups[g].params.size() == params_[g].size(),
-             "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: ", saved.param_groups[g].params.size(),
-             " params for ", params_[g].size());
+             "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: ",
+             saved.param_groups[g].params.size(), " params for ", params_[g].size());
 }
 
 namespace detail {
@@ -72,7 +77,9 @@ Value to_option(double v) { return v; }
 Value to_option(bool v) { return v; }
 Value to_option(int64_t v) { return v; }
 Value to_option(const std::array<double, 2>& v) { return Floats{v[0], v[1]}; }
-Value to_option(const std::array<std::optional<double>, 2>& v) { return Floats{v[0].value_or(NAN), v[1].value_or(NAN)}; }
+Value to_option(const std::array<std::optional<double>, 2>& v) {
+  return Floats{v[0].value_or(NAN), v[1].value_or(NAN)};
+}
 
 void from_option(const char*, double& to, const Value& v) { to = sf::detail::unbox<double>(v); }
 void from_option(const char*, int64_t& to, const Value& v) { to = sf::detail::unbox<int64_t>(v); }

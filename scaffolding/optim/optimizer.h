@@ -29,14 +29,17 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   virtual const char* name() const = 0;
   virtual void step() = 0;  // params without a gradient stay as they are
-  // A step that changes nothing where found_inf, float32 [] on the params' device, is not 0: without asking the device, for groups with capturable=true.
+  // A step that changes nothing where found_inf, float32 [] on the params' device, is not 0: without asking the device,
+  // for groups with capturable=true.
   virtual void step_unless(const Tensor& found_inf);
-  Tensor step(const std::function<Tensor()>& closure);  // closure computes the loss and its gradients, with recording on
+  // closure computes the loss and its gradients, with recording on
+  Tensor step(const std::function<Tensor()>& closure);
   void zero_grad(bool set_to_none = true);
 
   size_t num_groups() const { return params_.size(); }
   const Tensors& params(size_t group = 0) const { return params_.at(group); }
-  // Options by name: a double, a bool or, for betas and eps, Floats. ValueError for an unknown name or a value out of range.
+  // Options by name: a double, a bool or, for betas and eps, Floats.
+  // ValueError for an unknown name or a value out of range.
   virtual Value option(size_t group, const std::string& name) const = 0;
   virtual void set_option(size_t group, const std::string& name, const Value& value) = 0;
   double lr(size_t group = 0) const { return std::get<double>(option(group, "lr")); }
@@ -45,8 +48,8 @@ class Optimizer {
   // The rate that a group began with; set by the first schedule made on the optimizer, saved with the group.
   std::optional<double>& initial_lr(size_t group) { return initial_lr_.at(group); }
 
-  // The tensors are shared with the optimizer: clone them to keep them. load_state_dict copies; it refuses another number
-  // of groups or params, state of unknown names and of other shapes, before anything changes.
+  // The tensors are shared with the optimizer: clone them to keep them. load_state_dict copies; it refuses another
+  // number of groups or params, state of unknown names and of other shapes, before anything changes.
   virtual StateDict state_dict() const = 0;
   virtual void load_state_dict(const StateDict& saved) = 0;
 
@@ -72,7 +75,8 @@ void from_option(const char* name, int64_t& to, const Value& v);
 void from_option(const char* name, std::array<std::optional<double>, 2>& to, const Value& v);
 }  // namespace detail
 
-// An Optimizer for a rule: a struct of options with kName, kSlots, slot_shape(), fields(), check() and step() (see adam.h).
+// An Optimizer for a rule: a struct of options with kName, kSlots, slot_shape(), fields(), check() and step()
+// (see adam.h).
 template <class Rule> class RuleOptimizer final : public Optimizer {
  public:
   struct Group {
@@ -100,7 +104,8 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
 
   void step() override { run({}); }
   void step_unless(const Tensor& found_inf) override {
-    for (const Rule& o : options_) SF_CHECK_AS(RuntimeError, is_capturable(o), Rule::kName, ".step_unless: needs groups with capturable=true");
+    for (const Rule& o : options_)
+      SF_CHECK_AS(RuntimeError, is_capturable(o), Rule::kName, ".step_unless: needs groups with capturable=true");
     run(found_inf);
   }
 
@@ -122,7 +127,8 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     });
     SF_CHECK(known, Rule::kName, ": has no option '", name, "'");
     changed.check();
-    if (is_frozen(name) || (name == "momentum" && (sf::detail::unbox<double>(option(group, name)) == 0) != (sf::detail::unbox<double>(value) == 0)))
+    if (is_frozen(name) || (name == "momentum" && (sf::detail::unbox<double>(option(group, name)) == 0) !=
+                                                      (sf::detail::unbox<double>(value) == 0)))
       ++*revision_;
     Rule before = std::exchange(options_[group], changed);
     try {
@@ -155,10 +161,12 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
     for (size_t g = 0; g < params_.size(); ++g) {
       Rule::fields(options[g], [&](const char* field, auto& v) {
         if (std::string(field) == "capturable") return;  // how this one's steps run is none of the saved run's business
-        if (auto it = saved.param_groups[g].options.find(field); it != saved.param_groups[g].options.end()) detail::from_option(field, v, it->second);
+        if (auto it = saved.param_groups[g].options.find(field); it != saved.param_groups[g].options.end())
+          detail::from_option(field, v, it->second);
       });
       options[g].check();
-      for (size_t i = 0; i < params_[g].size(); ++i) state[g].push_back(loaded(params_[g][i], saved.param_groups[g].params[i], saved));
+      for (size_t i = 0; i < params_[g].size(); ++i)
+        state[g].push_back(loaded(params_[g][i], saved.param_groups[g].params[i], saved));
     }
     options_ = std::move(options);
     state_ = std::move(state);
@@ -204,7 +212,8 @@ template <class Rule> class RuleOptimizer final : public Optimizer {
   void keep_settings(size_t g) {
     if constexpr (requires(Rule r) { r.settings_there; })
       if (options_[g].capturable)
-        options_[g].settings_there = settings_[g].write(Rule::kName, options_[g].settings(), capturable_device(Rule::kName, params_[g]));
+        options_[g].settings_there =
+            settings_[g].write(Rule::kName, options_[g].settings(), capturable_device(Rule::kName, params_[g]));
   }
   using State = std::array<Tensor, kMaxSlots>;
   static State loaded(const Tensor& param, int64_t id, const StateDict& saved) {

@@ -97,27 +97,38 @@ TEST(optim, state_dict_resumes_every_rule) {
     return v;
   };
   auto check = [&](auto make) { EXPECT_EQ(run(make, false), run(make, true)); };
-  check([](Tensors p) { return std::make_unique<optim::AdamW>(std::move(p), optim::AdamWOptions{.lr = 0.1, .amsgrad = true}); });
-  check([](Tensors p) { return std::make_unique<optim::Adam>(std::move(p), optim::AdamOptions{.lr = 0.1, .weight_decay = 0.1}); });
+  check([](Tensors p) {
+    return std::make_unique<optim::AdamW>(std::move(p), optim::AdamWOptions{.lr = 0.1, .amsgrad = true});
+  });
+  check([](Tensors p) {
+    return std::make_unique<optim::Adam>(std::move(p), optim::AdamOptions{.lr = 0.1, .weight_decay = 0.1});
+  });
   check([](Tensors p) { return std::make_unique<optim::AdamW8bit>(std::move(p), optim::AdamW8bitOptions{.lr = 0.1}); });
   check([](Tensors p) { return std::make_unique<optim::Adafactor>(std::move(p), optim::AdafactorOptions{.lr = 0.1}); });
-  check([](Tensors p) { return std::make_unique<optim::SGD>(std::move(p), optim::SGDOptions{.lr = 0.1, .momentum = 0.5}); });
+  check([](Tensors p) {
+    return std::make_unique<optim::SGD>(std::move(p), optim::SGDOptions{.lr = 0.1, .momentum = 0.5});
+  });
 }
 
 TEST(optim, refusals_say_what_came) {
   Tensor p = parameter({1}), q = parameter({1});
   EXPECT_EQ(message([&] { optim::AdamW({p}, {.lr = -1}); }), "Invalid learning rate: -1.0");
   EXPECT_EQ(message([&] { optim::Adam({p}, {.betas = {0.9, 1}}); }), "Invalid beta parameter at index 1: 1.0");
-  EXPECT_EQ(message([&] { optim::SGD({p}, {.nesterov = true}); }), "Nesterov momentum requires a momentum and zero dampening");
+  EXPECT_EQ(message([&] { optim::SGD({p}, {.nesterov = true}); }),
+            "Nesterov momentum requires a momentum and zero dampening");
   EXPECT_EQ(message([&] { optim::SGD(Tensors{}); }), "optimizer got an empty parameter list");
   EXPECT_EQ(message([&] { optim::SGD({p * p}); }), "can't optimize a non-leaf Tensor");
-  EXPECT_NE(message([&] { optim::SGD({{{p}, {}}, {{p}, {}}}); }).find("more than one parameter group"), std::string::npos);
+  EXPECT_NE(message([&] {
+              optim::SGD({{{p}, {}}, {{p}, {}}});
+            }).find("more than one parameter group"),
+            std::string::npos);
   optim::AdamW opt({p});
   EXPECT_NE(message([&] { opt.option(0, "speed"); }).find("has no option 'speed'"), std::string::npos);
   EXPECT_EQ(message([&] { opt.set_lr(-3); }), "Invalid learning rate: -3.0");
   EXPECT_EQ(opt.lr(), 1e-3);
   StateDict two = optim::AdamW({p, q}).state_dict();
-  EXPECT_NE(message([&] { opt.load_state_dict(two); }).find("doesn't match the size of optimizer's group"), std::string::npos);
+  EXPECT_NE(message([&] { opt.load_state_dict(two); }).find("doesn't match the size of optimizer's group"),
+            std::string::npos);
   StateDict odd = opt.state_dict();
   odd.state[0]["speed"] = p;
   EXPECT_NE(message([&] { opt.load_state_dict(odd); }).find("has no 'speed'"), std::string::npos);
@@ -138,7 +149,8 @@ TEST(optim, dense_says_whether_memory_has_holes) {
   EXPECT_TRUE(optim::is_dense(zeros({0, 3}).transpose(0, 1)));
 }
 
-// Sizes around vector and block widths, 16-bit types, layouts without and with holes: the same steps as on plain memory.
+// Sizes around vector and block widths, 16-bit types, layouts without and with holes:
+// the same steps as on plain memory.
 TEST(optim, rules_do_not_care_about_sizes_and_layouts) {
   auto run = [](auto make, const Tensor& data, const Tensor& grad) {
     Tensor p = data.detach();
@@ -166,8 +178,14 @@ TEST(optim, rules_do_not_care_about_sizes_and_layouts) {
         EXPECT_EQ(want, run(make, holes, grad)) << str(size);
       }
   };
-  check([](Tensors p) { return std::make_unique<optim::AdamW>(std::move(p), optim::AdamWOptions{.lr = 0.1, .amsgrad = true, .master_weights = true}); });
-  check([](Tensors p) { return std::make_unique<optim::SGD>(std::move(p), optim::SGDOptions{.lr = 0.1, .momentum = 0.5, .master_weights = true}); });
+  check([](Tensors p) {
+    return std::make_unique<optim::AdamW>(std::move(p),
+                                          optim::AdamWOptions{.lr = 0.1, .amsgrad = true, .master_weights = true});
+  });
+  check([](Tensors p) {
+    return std::make_unique<optim::SGD>(std::move(p),
+                                        optim::SGDOptions{.lr = 0.1, .momentum = 0.5, .master_weights = true});
+  });
 }
 
 TEST(optim, eight_bit_blocks_of_every_length) {

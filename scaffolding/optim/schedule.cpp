@@ -11,22 +11,29 @@ namespace sf::optim::schedule {
 
 using std::numbers::pi;
 
-double step(double lr, int64_t epoch, int64_t step_size, double gamma) { return epoch == 0 || epoch % step_size != 0 ? lr : lr * gamma; }
-double step_closed(double base, int64_t epoch, int64_t step_size, double gamma) { return base * std::pow(gamma, double(epoch / step_size)); }
+double step(double lr, int64_t epoch, int64_t step_size, double gamma) {
+  return epoch == 0 || epoch % step_size != 0 ? lr : lr * gamma;
+}
+double step_closed(double base, int64_t epoch, int64_t step_size, double gamma) {
+  return base * std::pow(gamma, double(epoch / step_size));
+}
 
 double multi_step(double lr, int64_t epoch, const std::vector<int64_t>& milestones, double gamma) {
   auto [first, last] = std::equal_range(milestones.begin(), milestones.end(), epoch);
   return first == last ? lr : lr * std::pow(gamma, double(last - first));
 }
 double multi_step_closed(double base, int64_t epoch, const std::vector<int64_t>& milestones, double gamma) {
-  return base * std::pow(gamma, double(std::upper_bound(milestones.begin(), milestones.end(), epoch) - milestones.begin()));
+  return base *
+         std::pow(gamma, double(std::upper_bound(milestones.begin(), milestones.end(), epoch) - milestones.begin()));
 }
 
 double constant(double lr, int64_t epoch, double factor, int64_t total_iters) {
   if (epoch == 0) return lr * factor;
   return epoch != total_iters ? lr : lr * (1 / factor);
 }
-double constant_closed(double base, int64_t epoch, double factor, int64_t total_iters) { return base * (epoch >= total_iters ? 1 : factor); }
+double constant_closed(double base, int64_t epoch, double factor, int64_t total_iters) {
+  return base * (epoch >= total_iters ? 1 : factor);
+}
 
 double linear(double lr, int64_t epoch, double start_factor, double end_factor, int64_t total_iters) {
   if (epoch == 0) return lr * start_factor;
@@ -35,7 +42,8 @@ double linear(double lr, int64_t epoch, double start_factor, double end_factor, 
   return lr * (1 + slope / (double(total_iters) * start_factor + double(epoch - 1) * slope));
 }
 double linear_closed(double base, int64_t epoch, double start_factor, double end_factor, int64_t total_iters) {
-  return base * (start_factor + (end_factor - start_factor) * double(std::min(total_iters, epoch)) / double(total_iters));
+  return base *
+         (start_factor + (end_factor - start_factor) * double(std::min(total_iters, epoch)) / double(total_iters));
 }
 
 double polynomial(double lr, int64_t epoch, int64_t total_iters, double power) {
@@ -48,8 +56,10 @@ double polynomial_closed(double base, int64_t epoch, int64_t total_iters, double
 }
 
 double cosine_annealing(double lr, double base, int64_t epoch, double T_max, double eta_min) {
-  if (std::fmod(double(epoch - 1) - T_max, 2 * T_max) == 0) return lr + (base - eta_min) * (1 - std::cos(pi / T_max)) / 2;
-  return (1 + std::cos(pi * double(epoch) / T_max)) / (1 + std::cos(pi * double(epoch - 1) / T_max)) * (lr - eta_min) + eta_min;
+  if (std::fmod(double(epoch - 1) - T_max, 2 * T_max) == 0)
+    return lr + (base - eta_min) * (1 - std::cos(pi / T_max)) / 2;
+  return (1 + std::cos(pi * double(epoch) / T_max)) / (1 + std::cos(pi * double(epoch - 1) / T_max)) * (lr - eta_min) +
+         eta_min;
 }
 double cosine_annealing_closed(double base, double epoch, double T_max, double eta_min) {
   return eta_min + (base - eta_min) * (1 + std::cos(pi * epoch / T_max)) / 2;
@@ -86,12 +96,16 @@ Triangle triangle(int64_t epoch, double step_size_up, double step_size_down) {
 
 // ---- diffusers
 
-static double warmup(int64_t step, int64_t warmup_steps) { return double(step) / double(std::max<int64_t>(1, warmup_steps)); }
+static double warmup(int64_t step, int64_t warmup_steps) {
+  return double(step) / double(std::max<int64_t>(1, warmup_steps));
+}
 static double progress(int64_t step, int64_t warmup_steps, int64_t training_steps) {
   return double(step - warmup_steps) / double(std::max<int64_t>(1, training_steps - warmup_steps));
 }
 
-double constant_with_warmup(int64_t step, int64_t warmup_steps) { return step < warmup_steps ? warmup(step, warmup_steps) : 1; }
+double constant_with_warmup(int64_t step, int64_t warmup_steps) {
+  return step < warmup_steps ? warmup(step, warmup_steps) : 1;
+}
 
 double linear_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double f_min, double f_max) {
   if (step < warmup_steps) return f_max * warmup(step, warmup_steps);
@@ -110,7 +124,8 @@ double cosine_with_restarts(int64_t step, int64_t warmup_steps, int64_t training
   return p >= 1 ? 0 : std::max(0.0, 0.5 * (1 + std::cos(pi * std::fmod(num_cycles * p, 1.0))));
 }
 
-double polynomial_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double base, double lr_end, double power) {
+double polynomial_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double base, double lr_end,
+                              double power) {
   if (step < warmup_steps) return warmup(step, warmup_steps);
   if (step > training_steps) return lr_end / base;
   double left = 1 - double(step - warmup_steps) / double(training_steps - warmup_steps);
@@ -132,7 +147,8 @@ Pieces::Pieces(const std::string& rules) {
   for (size_t comma; (comma = rest.find(',')) != rest.npos; rest.remove_prefix(comma + 1)) {
     std::string_view rule = rest.substr(0, comma);
     size_t colon = rule.find(':');
-    SF_CHECK(colon != rule.npos, "piecewise_constant: step_rules must read like '1:10,0.1:20,0.005', got '", rules, "'");
+    SF_CHECK(colon != rule.npos, "piecewise_constant: step_rules must read like '1:10,0.1:20,0.005', got '", rules,
+             "'");
     before_.push_back({number<int64_t>(rule.substr(colon + 1), rules), number<double>(rule.substr(0, colon), rules)});
   }
   last_ = number<double>(rest, rules);

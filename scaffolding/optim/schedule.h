@@ -1,6 +1,7 @@
 // The formulas of learning-rate schedules: torch.optim.lr_scheduler's and diffusers.optimization's, for C++ and Python.
-// epoch counts scheduler steps from 0. `lr` is a group's present rate, `base` the one that it began with. The chained forms
-// compute the next rate from the present one, so that schedules multiply; the closed forms need only base and epoch.
+// epoch counts scheduler steps from 0. `lr` is a group's present rate, `base` the one that it began with. The chained
+// forms compute the next rate from the present one, so that schedules multiply;
+// the closed forms need only base and epoch.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -45,10 +46,12 @@ Triangle triangle(int64_t epoch, double step_size_up, double step_size_down);
 
 // ---- diffusers: factors of the base rate, with a linear warm-up over warmup_steps
 double constant_with_warmup(int64_t step, int64_t warmup_steps);
-double linear_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double f_min = 0, double f_max = 1);
+double linear_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double f_min = 0,
+                          double f_max = 1);
 double cosine_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double num_cycles = 0.5);
 double cosine_with_restarts(int64_t step, int64_t warmup_steps, int64_t training_steps, double num_cycles = 1);
-double polynomial_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double base, double lr_end = 1e-7, double power = 1);
+double polynomial_with_warmup(int64_t step, int64_t warmup_steps, int64_t training_steps, double base,
+                              double lr_end = 1e-7, double power = 1);
 
 // "1:10,0.1:20,0.005": 1 before step 10, 0.1 before step 20, then 0.005. ValueError when it does not read so.
 struct Pieces {

@@ -36,7 +36,8 @@ void SGDOptions::step(std::span<Update> updates) const {
       }
       if (behind) prepare_master(kName, master, u.param);
       Tensor grad = u.grad;
-      if (grad.dtype() != u.param.dtype() && (wide == kFloat64 || grad.dtype() == kFloat64)) grad = to_dtype(grad, u.param.dtype());
+      if (grad.dtype() != u.param.dtype() && (wide == kFloat64 || grad.dtype() == kFloat64))
+        grad = to_dtype(grad, u.param.dtype());
       grad = laid_out_as(grad, u.param);
       list[i] = {.param = u.param.data_ptr(),
                  .grad = grad.data_ptr(),

@@ -14,7 +14,8 @@ template <class P, class G> static void sgd_update(const SgdStep& a, const SgdTe
   const G* grad = static_cast<const G*>(t.grad) + begin;
   A* buffer = t.buffer ? static_cast<A*>(t.buffer) + begin : nullptr;
   A* master = sizeof(P) == 2 && t.master ? reinterpret_cast<A*>(t.master) + begin : nullptr;
-  const V sign(a.maximize ? -1.0 : 1.0), decay(a.weight_decay), momentum(a.momentum), damped(1 - a.dampening), lr(-a.lr);
+  const V sign(a.maximize ? -1.0 : 1.0), decay(a.weight_decay), momentum(a.momentum), damped(1 - a.dampening),
+      lr(-a.lr);
   each_vector<P>(
       count, [&](int64_t i, int n) __attribute__((always_inline)) {
         V g = load_n(grad + i, n) * sign, p = master ? load_n(master + i, n) : load_n(param + i, n);
@@ -32,7 +33,9 @@ template <class P, class G> static void sgd_update(const SgdStep& a, const SgdTe
 
 static void sgd(const SgdStep& a) {
   each_piece(a.tensors, a.count, 1, [&](const SgdTensor& t, int64_t begin, int64_t count) {
-    visit_pair(t.param_dtype, t.grad_dtype, [&](auto p, auto g) { sgd_update<typename decltype(p)::type, typename decltype(g)::type>(a, t, begin, count); });
+    visit_pair(t.param_dtype, t.grad_dtype, [&](auto p, auto g) {
+      sgd_update<typename decltype(p)::type, typename decltype(g)::type>(a, t, begin, count);
+    });
   });
 }
 static bool sgd_supports(const SgdStep& a) {

@@ -10,7 +10,8 @@ namespace sf::optim {
 
 void check_update(const char* rule, const Update& u) {
   check_floating(rule, "param", u.param);
-  SF_CHECK_AS(TypeError, !is_float8(u.param.dtype()), rule, ": a param of ", u.param.dtype(), " cannot be trained; train a wider one and convert it");
+  SF_CHECK_AS(TypeError, !is_float8(u.param.dtype()), rule, ": a param of ", u.param.dtype(),
+              " cannot be trained; train a wider one and convert it");
   check_floating(rule, "grad", u.grad);
   check_shape(rule, "grad", u.grad, u.param.shape());
   check_same_device(rule, u.param, u.grad);

@@ -30,7 +30,8 @@ bool same_layout(const Tensor& a, const Tensor& b);
 // t itself, or its values in memory laid out as param's.
 Tensor laid_out_as(const Tensor& t, const Tensor& param);
 
-// A statistic of param's shape: made of zeros on first use; one that was loaded with another dtype or layout is converted.
+// A statistic of param's shape: made of zeros on first use; one that was loaded with another dtype or layout is
+// converted.
 void prepare_slot(const char* rule, const char* name, Tensor& slot, const Tensor& param, DType dtype);
 // The same for float32 weights behind a 16-bit param, which begin as its values.
 void prepare_master(const char* rule, Tensor& slot, const Tensor& param);

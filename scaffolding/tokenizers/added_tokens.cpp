@@ -9,7 +9,8 @@ void TokenTrie::add(std::string_view text, int64_t id) {
   if (text.empty()) return;
   uint32_t node = 0;
   for (char c : text) {
-    auto [at, is_new] = children_.try_emplace((uint64_t(node) << 8) | static_cast<unsigned char>(c), uint32_t(ids_.size()));
+    auto [at, is_new] =
+        children_.try_emplace((uint64_t(node) << 8) | static_cast<unsigned char>(c), uint32_t(ids_.size()));
     if (is_new) ids_.push_back(-1);
     node = at->second;
   }
@@ -55,7 +56,8 @@ std::vector<AddedTokens::Span> AddedTokens::split(std::string_view text, bool no
     size_t begin = i, end = i + bytes;
     i = end;  // white space that rstrip takes may still begin the next token, as in the tokenizers package
     size_t at = end;
-    if (token.single_word && ((begin > 0 && is_word(last_character(text.substr(0, begin)))) || (end < text.size() && is_word(next_character(text, at)))))
+    if (token.single_word && ((begin > 0 && is_word(last_character(text.substr(0, begin)))) ||
+                              (end < text.size() && is_word(next_character(text, at)))))
       continue;
     while (token.lstrip && begin > done && is_whitespace(last_character(text.substr(0, begin)))) do
         --begin;

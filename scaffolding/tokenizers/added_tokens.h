@@ -1,4 +1,5 @@
-// AddedTokens: finds added tokens in texts, the longest of those that begin first. Owned by a tokenizer; const use is thread-safe.
+// AddedTokens: finds added tokens in texts, the longest of those that begin first. Owned by a tokenizer;
+// const use is thread-safe.
 #pragma once
 #include <map>
 #include <string>

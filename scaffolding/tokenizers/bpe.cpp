@@ -19,17 +19,21 @@ struct Bpe::Cache {
   TextMap<std::vector<int64_t>> words;
 };
 
-Bpe::Bpe(Vocabulary v, const Merges& merges, BpeOptions options, const std::string& where) : options_(std::move(options)), cache_(new Cache) {
+Bpe::Bpe(Vocabulary v, const Merges& merges, BpeOptions options, const std::string& where)
+    : options_(std::move(options)), cache_(new Cache) {
   vocabulary = std::move(v);
-  SF_CHECK(options_.unk_token.empty() || vocabulary.id(options_.unk_token), where, ": unk_token '", options_.unk_token, "' is not in the vocabulary");
+  SF_CHECK(options_.unk_token.empty() || vocabulary.id(options_.unk_token), where, ": unk_token '", options_.unk_token,
+           "' is not in the vocabulary");
   size_t prefix = options_.continuing_subword_prefix.size();
   uint32_t rank = 0;
   merges_.reserve(merges.size());
   for (auto& [left, right] : merges) {
     auto a = vocabulary.id(left), b = vocabulary.id(right);
-    SF_CHECK(a && b, where, ": merge ", rank, " ('", left, "' '", right, "') joins a token that is not in the vocabulary");
+    SF_CHECK(a && b, where, ": merge ", rank, " ('", left, "' '", right,
+             "') joins a token that is not in the vocabulary");
     auto joined = vocabulary.id(left + right.substr(std::min(prefix, right.size())));
-    SF_CHECK(joined, where, ": merge ", rank, " ('", left, "' '", right, "') makes a token that is not in the vocabulary");
+    SF_CHECK(joined, where, ": merge ", rank, " ('", left, "' '", right,
+             "') makes a token that is not in the vocabulary");
     merges_.insert_or_assign(key(*a, *b), Merge{rank, *joined});
     ++rank;
   }
@@ -43,7 +47,8 @@ Merges Bpe::merges() const {
   std::sort(order.begin(), order.end());
   Merges out;
   out.reserve(order.size());
-  for (auto& [rank, k] : order) out.emplace_back(*vocabulary.token(int64_t(k >> 32)), *vocabulary.token(int64_t(k & 0xFFFFFFFF)));
+  for (auto& [rank, k] : order)
+    out.emplace_back(*vocabulary.token(int64_t(k >> 32)), *vocabulary.token(int64_t(k & 0xFFFFFFFF)));
   return out;
 }
 
@@ -89,7 +94,8 @@ void Bpe::merge(std::vector<int64_t>& symbols) const {
   struct Candidate {
     uint32_t rank, at;
     int64_t id;
-    bool operator<(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }  // the heap's top is the least
+    // the heap's top is the least
+    bool operator<(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
   };
   auto n = uint32_t(symbols.size());
   std::vector<uint32_t> next(n), before(n);

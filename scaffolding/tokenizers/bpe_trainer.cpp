@@ -30,7 +30,8 @@ struct Word {
 
 class Trainer {
  public:
-  Trainer(std::vector<Word> words, std::vector<std::string> tokens) : words_(std::move(words)), tokens_(std::move(tokens)) {
+  Trainer(std::vector<Word> words, std::vector<std::string> tokens)
+      : words_(std::move(words)), tokens_(std::move(tokens)) {
     for (uint32_t id = 0; id < tokens_.size(); ++id) ids_[tokens_[id]] = id;
     for (uint32_t w = 0; w < words_.size(); ++w) count_pairs(w, 1);
     for (auto& [pair, entry] : pairs_) heap_.push({entry.count, pair});
@@ -109,8 +110,8 @@ class Trainer {
 }  // namespace
 
 CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOptions& options) {
-  SF_CHECK(options.vocab_size >= kBytes + 2 && options.vocab_size <= 10'000'000, "train_bpe: vocab_size must be between ", kBytes + 2, " and 10000000, got ",
-           options.vocab_size);
+  SF_CHECK(options.vocab_size >= kBytes + 2 && options.vocab_size <= 10'000'000,
+           "train_bpe: vocab_size must be between ", kBytes + 2, " and 10000000, got ", options.vocab_size);
   SF_CHECK(options.min_frequency >= 1, "train_bpe: min_frequency must be at least 1, got ", options.min_frequency);
   SF_CHECK(options.model_max_length > 2, "train_bpe: model_max_length must be above 2, got ", options.model_max_length);
   TokenizerConfig config;
@@ -120,7 +121,9 @@ CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOpt
     for (auto& t : tokens) vocabulary.add(t, vocabulary.next_id(), "train_bpe");
     for (const char* t : {"<|startoftext|>", "<|endoftext|>"}) vocabulary.add(t, vocabulary.next_id(), "train_bpe");
     auto parts = std::make_unique<Tokenizer::Parts>();
-    parts->model = std::make_unique<Bpe>(std::move(vocabulary), merges, BpeOptions{.unk_token = "<|endoftext|>", .end_of_word_suffix = kSuffix}, "train_bpe");
+    parts->model =
+        std::make_unique<Bpe>(std::move(vocabulary), merges,
+                              BpeOptions{.unk_token = "<|endoftext|>", .end_of_word_suffix = kSuffix}, "train_bpe");
     return CLIPTokenizer::make(std::move(parts), config, "train_bpe");
   };
   auto tokens = byte_tokens();

@@ -79,8 +79,9 @@ Merges read_merges(const std::string& path) {
     if (row.ends_with('\r')) row.remove_suffix(1);
     if (row.empty() || (line == 1 && row.starts_with("#version"))) continue;
     size_t space = row.find(' ');
-    SF_CHECK(space != 0 && space + 1 < row.size() && space != std::string_view::npos && row.find(' ', space + 1) == std::string_view::npos, path, ": line ",
-             line, " must be two tokens with a space between, got '", row.substr(0, 80), "'");
+    SF_CHECK(space != 0 && space + 1 < row.size() && space != std::string_view::npos &&
+                 row.find(' ', space + 1) == std::string_view::npos,
+             path, ": line ", line, " must be two tokens with a space between, got '", row.substr(0, 80), "'");
     merges.emplace_back(row.substr(0, space), row.substr(space + 1));
   }
   return merges;
@@ -112,14 +113,16 @@ CLIPTokenizer CLIPTokenizer::make(std::unique_ptr<Parts> parts, TokenizerConfig 
   return CLIPTokenizer(std::move(parts));
 }
 
-CLIPTokenizer CLIPTokenizer::from_files(const std::string& vocab_path, const std::string& merges_path, TokenizerConfig config) {
+CLIPTokenizer CLIPTokenizer::from_files(const std::string& vocab_path, const std::string& merges_path,
+                                        TokenizerConfig config) {
   Json document = parse_json(io::Bytes::map(vocab_path));
   auto parts = std::make_unique<Parts>();
   std::string unk = config.unk_token ? config.unk_token->content : "<|endoftext|>";
   Vocabulary vocabulary = read_vocabulary({document, vocab_path});
   SF_CHECK(vocabulary.id(unk), vocab_path, ": the vocabulary has no '", unk, "'");
-  parts->model = std::make_unique<Bpe>(std::move(vocabulary), read_merges(merges_path),
-                                       BpeOptions{.unk_token = unk, .end_of_word_suffix = std::string(kSuffix)}, merges_path);
+  parts->model =
+      std::make_unique<Bpe>(std::move(vocabulary), read_merges(merges_path),
+                            BpeOptions{.unk_token = unk, .end_of_word_suffix = std::string(kSuffix)}, merges_path);
   return make(std::move(parts), std::move(config), vocab_path);
 }
 
@@ -128,15 +131,18 @@ CLIPTokenizer CLIPTokenizer::from_pretrained(const std::string& folder, std::opt
   config.text_cleaning = cleaning.value_or(config.text_cleaning);
   std::string vocab = folder + "/vocab.json", merges = folder + "/merges.txt", json = folder + "/tokenizer.json";
   if (fs::exists(vocab) && fs::exists(merges)) return from_files(vocab, merges, std::move(config));
-  SF_CHECK_AS(RuntimeError, fs::exists(json), "CLIPTokenizer: '", folder, "' has neither vocab.json and merges.txt nor tokenizer.json");
+  SF_CHECK_AS(RuntimeError, fs::exists(json), "CLIPTokenizer: '", folder,
+              "' has neither vocab.json and merges.txt nor tokenizer.json");
   Json document = parse_json(io::Bytes::map(json));
   JsonPart root(document, json);
   auto parts = std::make_unique<Parts>();
   auto bpe = make_bpe(root["model"]);
-  if (bpe->options().end_of_word_suffix != kSuffix) root["model"].refuse("CLIP's words end in '", kSuffix, "', got '", bpe->options().end_of_word_suffix, "'");
+  if (bpe->options().end_of_word_suffix != kSuffix)
+    root["model"].refuse("CLIP's words end in '", kSuffix, "', got '", bpe->options().end_of_word_suffix, "'");
   parts->model = std::move(bpe);
   if (root.has("added_tokens"))
-    for (auto& t : root["added_tokens"].items()) parts->add(read_added_token(t, false), t["id"].integer(0, INT32_MAX - 1), t.where());
+    for (auto& t : root["added_tokens"].items())
+      parts->add(read_added_token(t, false), t["id"].integer(0, INT32_MAX - 1), t.where());
   return make(std::move(parts), std::move(config), json);
 }
 
@@ -145,7 +151,8 @@ void CLIPTokenizer::save_pretrained(const std::string& folder) const {
   fs::create_directories(folder, error);
   SF_CHECK_AS(RuntimeError, !error, "save_pretrained: '", folder, "' cannot be made: ", error.message());
   std::string vocab = "{", merges = "#version: 0.2\n";
-  for (auto& [id, token] : vocabulary(false)) vocab += (vocab.size() > 1 ? "," : "") + Json(token).dump() + ":" + std::to_string(id);
+  for (auto& [id, token] : vocabulary(false))
+    vocab += (vocab.size() > 1 ? "," : "") + Json(token).dump() + ":" + std::to_string(id);
   vocab += "}\n";
   for (auto& [left, right] : static_cast<const Bpe&>(*parts_->model).merges()) merges += left + " " + right + "\n";
   for (auto& [name, text] : {std::pair{"vocab.json", &vocab}, {"merges.txt", &merges}}) {

@@ -1,6 +1,7 @@
 // CLIPTokenizer: the tokenizer of CLIP's text encoders (Stable Diffusion 1, 2, XL), with transformers' files and ids.
-// Text is brought to NFC (or cleaned as OpenAI did, TextCleaning), white space to single spaces, letters to lower case; words are split by
-// CLIP's pattern and encoded by byte-level BPE whose last symbol ends in </w>. Thread-safe as Tokenizer is.
+// Text is brought to NFC (or cleaned as OpenAI did, TextCleaning), white space to single spaces, letters to lower case;
+// words are split by CLIP's pattern and encoded by byte-level BPE whose last symbol ends in </w>.
+// Thread-safe as Tokenizer is.
 #pragma once
 #include "scaffolding/tokenizers/tokenizer.h"
 
@@ -14,13 +15,16 @@ struct BpeTrainOptions {
 
 class CLIPTokenizer : public Tokenizer {
  public:
-  // A folder with vocab.json and merges.txt, or tokenizer.json; tokenizer_config.json and special_tokens_map.json where present
-  // (pad_token "!" is how SD 2 and SDXL's second encoder pad; without one it is end-of-text). ValueError for wrong files.
+  // A folder with vocab.json and merges.txt, or tokenizer.json; tokenizer_config.json and special_tokens_map.json where
+  // present (pad_token "!" is how SD 2 and SDXL's second encoder pad; without one it is end-of-text).
+  // ValueError for wrong files.
   // `cleaning` stands over the file's "text_cleaning" ("transformers" or "openai", a key of our own).
   static CLIPTokenizer from_pretrained(const std::string& folder, std::optional<TextCleaning> cleaning = {});
-  static CLIPTokenizer from_files(const std::string& vocab_path, const std::string& merges_path, TokenizerConfig config = {});
+  static CLIPTokenizer from_files(const std::string& vocab_path, const std::string& merges_path,
+                                  TokenizerConfig config = {});
 
-  // Writes vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json; transformers reads them. The folder is made.
+  // Writes vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json; transformers reads them.
+  // The folder is made.
   void save_pretrained(const std::string& folder) const override;
   const char* class_name() const override { return "CLIPTokenizer"; }
 
@@ -34,7 +38,8 @@ class CLIPTokenizer : public Tokenizer {
   friend CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOptions& options);
 };
 
-// A vocabulary of one's own from texts, by merging the most frequent pair again and again (Sennrich et al. 2016, section 3.2).
+// A vocabulary of one's own from texts, by merging the most frequent pair again and again (Sennrich et al. 2016,
+// section 3.2).
 // Ties go to the smaller ids, so that equal texts in any order give equal files. ValueError for sizes that cannot be.
 CLIPTokenizer train_bpe(const std::vector<std::string>& texts, const BpeTrainOptions& options = {});
 

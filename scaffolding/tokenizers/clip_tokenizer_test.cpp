@@ -34,7 +34,8 @@ std::string whole_vocabulary() {
 class CLIPTokenizerTest : public io::TestFolder {
  protected:
   CLIPTokenizer with_config(const std::string& source, const Json& config) const {
-    for (const char* name : {"vocab.json", "merges.txt"}) fs::copy_file(fs::path(source) / name, folder_ / name, fs::copy_options::overwrite_existing);
+    for (const char* name : {"vocab.json", "merges.txt"})
+      fs::copy_file(fs::path(source) / name, folder_ / name, fs::copy_options::overwrite_existing);
     fs::remove(folder_ / "tokenizer_config.json");
     if (!config.empty()) write("tokenizer_config.json", config.dump());
     return CLIPTokenizer::from_pretrained(folder_.string());
@@ -75,11 +76,13 @@ TEST_F(CLIPTokenizerTest, gives_transformers_ids_with_the_whole_vocabulary) {
 TEST_F(CLIPTokenizerTest, gives_the_ids_of_openai) {
   std::string source = whole_vocabulary();
   if (source.empty()) GTEST_SKIP() << "CLIP's whole vocabulary is not here (SF_SHARED_DATA)";
-  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(source), theirs = CLIPTokenizer::from_pretrained(source, TextCleaning::OpenAI);
-  // OpenAI turns HTML's character references into characters and does not bring texts to NFC. transformers does the contrary, and for the two rows
-  // where it matters gives these ids.
+  CLIPTokenizer tok = CLIPTokenizer::from_pretrained(source),
+                theirs = CLIPTokenizer::from_pretrained(source, TextCleaning::OpenAI);
+  // OpenAI turns HTML's character references into characters and does not bring texts to NFC. transformers does the
+  // contrary, and for the two rows where it matters gives these ids.
   const std::map<std::string, std::vector<int64_t>> transformers{
-      {"&lt;html&gt; &amp;amp; entities", {261, 3333, 282, 18231, 261, 4725, 282, 261, 6259, 282, 6259, 282, 38134}}, {"e\xCC\x81 combining", {4166, 23561}}};
+      {"&lt;html&gt; &amp;amp; entities", {261, 3333, 282, 18231, 261, 4725, 282, 261, 6259, 282, 6259, 282, 38134}},
+      {"e\xCC\x81 combining", {4166, 23561}}};
   std::ifstream lines(source + "/golden.jsonl");
   size_t rows = 0, different = 0;
   for (std::string line; std::getline(lines, line); ++rows) {
@@ -98,14 +101,16 @@ TEST_F(CLIPTokenizerTest, gives_the_ids_of_openai) {
 TEST_F(CLIPTokenizerTest, the_cleaning_is_saved_and_named) {
   CLIPTokenizer tok = CLIPTokenizer::from_pretrained(kGolden + "clip_small", TextCleaning::OpenAI);
   tok.save_pretrained(path("saved"));
-  CLIPTokenizer again = CLIPTokenizer::from_pretrained(path("saved")), plain = CLIPTokenizer::from_pretrained(path("saved"), TextCleaning::Transformers);
+  CLIPTokenizer again = CLIPTokenizer::from_pretrained(path("saved")),
+                plain = CLIPTokenizer::from_pretrained(path("saved"), TextCleaning::Transformers);
   const char *escaped = "a&amp;lt;b", *meant = "a<b";
   EXPECT_EQ(again.encode(escaped).ids, plain.encode(meant).ids);
   EXPECT_NE(plain.encode(escaped).ids, plain.encode(meant).ids);
   EXPECT_EQ(again.encode("  A \t\n B ").ids, plain.encode("a b").ids);
   write("tokenizer_config.json", R"({"text_cleaning": "ftfy"})");
   for (const char* name : {"vocab.json", "merges.txt"}) fs::copy_file(kGolden + "clip_small/" + name, folder_ / name);
-  SF_EXPECT_ERROR(ValueError, "text_cleaning: must be transformers or openai, got 'ftfy'", CLIPTokenizer::from_pretrained(folder_.string()));
+  SF_EXPECT_ERROR(ValueError, "text_cleaning: must be transformers or openai, got 'ftfy'",
+                  CLIPTokenizer::from_pretrained(folder_.string()));
 }
 
 TEST_F(CLIPTokenizerTest, reads_tokenizer_json_and_its_own_files_alike) {
@@ -118,8 +123,14 @@ TEST_F(CLIPTokenizerTest, reads_tokenizer_json_and_its_own_files_alike) {
   std::istringstream lines(merges);
   std::string line;
   for (std::getline(lines, line); std::getline(lines, line);) list.push_back(line);
-  Json document{{"model", {{"type", "BPE"}, {"unk_token", "<|endoftext|>"}, {"end_of_word_suffix", "</w>"}, {"vocab", Json::parse(vocab)}, {"merges", list}}},
-                {"added_tokens", {{{"id", 1014}, {"content", "<cat-toy>"}, {"normalized", false}, {"special", false}}}}};
+  Json document{
+      {"model",
+       {{"type", "BPE"},
+        {"unk_token", "<|endoftext|>"},
+        {"end_of_word_suffix", "</w>"},
+        {"vocab", Json::parse(vocab)},
+        {"merges", list}}},
+      {"added_tokens", {{{"id", 1014}, {"content", "<cat-toy>"}, {"normalized", false}, {"special", false}}}}};
   write("tokenizer.json", document.dump());
   CLIPTokenizer third = CLIPTokenizer::from_pretrained(folder_.string());
   for (const char* text : {"A photo of <cat-toy>!", "caf\xC3\xA9 <|endoftext|> 12"}) {
@@ -135,18 +146,22 @@ TEST_F(CLIPTokenizerTest, wrong_files_are_refused_by_name_and_rule) {
     return CLIPTokenizer::from_files(write("vocab.json", vocab), write("merges.txt", merges));
   };
   const std::string ends = R"("<|startoftext|>":1,"<|endoftext|>":2)";
-  SF_EXPECT_ERROR(RuntimeError, "has neither vocab.json and merges.txt nor tokenizer.json", CLIPTokenizer::from_pretrained(path("nothing")));
+  SF_EXPECT_ERROR(RuntimeError, "has neither vocab.json and merges.txt nor tokenizer.json",
+                  CLIPTokenizer::from_pretrained(path("nothing")));
   SF_EXPECT_ERROR(ValueError, "vocab.json: the vocabulary has no '<|endoftext|>'", broken("{}", ""));
   SF_EXPECT_ERROR(ValueError, "the vocabulary has no '<|startoftext|>'", broken(R"({"<|endoftext|>":2})", ""));
   SF_EXPECT_ERROR(ValueError, "vocab.json: must be an object of tokens and ids, got array", broken("[]", ""));
-  SF_EXPECT_ERROR(ValueError, "merges.txt: line 2 must be two tokens", broken("{" + ends + "}", "#version: 0.2\nabc\n"));
+  SF_EXPECT_ERROR(ValueError, "merges.txt: line 2 must be two tokens",
+                  broken("{" + ends + "}", "#version: 0.2\nabc\n"));
   SF_EXPECT_ERROR(ValueError, "merges.txt: line 1 must be two tokens", broken("{" + ends + "}", "a b c\n"));
   SF_EXPECT_ERROR(ValueError, "merges.txt: merge 0 ('a' 'b') joins a token", broken("{" + ends + "}", "a b\n"));
-  SF_EXPECT_ERROR(ValueError, "makes a token that is not in the vocabulary", broken("{\"a\":0,\"b\":3," + ends + "}", "a b\n"));
+  SF_EXPECT_ERROR(ValueError, "makes a token that is not in the vocabulary",
+                  broken("{\"a\":0,\"b\":3," + ends + "}", "a b\n"));
   write("vocab.json", "{" + ends + "}");
   write("merges.txt", "");
   write("tokenizer_config.json", R"({"model_max_length": "long"})");
-  SF_EXPECT_ERROR(ValueError, "tokenizer_config.json.model_max_length: must be a number", CLIPTokenizer::from_pretrained(folder_.string()));
+  SF_EXPECT_ERROR(ValueError, "tokenizer_config.json.model_max_length: must be a number",
+                  CLIPTokenizer::from_pretrained(folder_.string()));
   write("tokenizer_config.json", R"({"padding_side": "up"})");
   SF_EXPECT_ERROR(ValueError, "must be left or right", CLIPTokenizer::from_pretrained(folder_.string()));
   write("tokenizer_config.json", R"({"added_tokens_decoder": {"2": {"content": "x"}}})");
@@ -156,7 +171,8 @@ TEST_F(CLIPTokenizerTest, wrong_files_are_refused_by_name_and_rule) {
 TEST_F(CLIPTokenizerTest, tokens_of_older_files_are_found) {
   for (const char* name : {"vocab.json", "merges.txt"}) fs::copy_file(kGolden + "clip_small/" + name, folder_ / name);
   write("added_tokens.json", R"({"<cat-toy>": 1015, "<dog-toy>": 1014})");
-  write("special_tokens_map.json", R"({"pad_token": "!", "additional_special_tokens": ["<mask>", {"content": "<dog-toy>"}]})");
+  write("special_tokens_map.json",
+        R"({"pad_token": "!", "additional_special_tokens": ["<mask>", {"content": "<dog-toy>"}]})");
   CLIPTokenizer tok = CLIPTokenizer::from_pretrained(folder_.string());
   EXPECT_EQ(tok.encode("<cat-toy><mask> <dog-toy>").ids, (std::vector<int64_t>{1012, 1015, 1016, 1014, 1013}));
   EXPECT_EQ(tok.pad_token_id(), 0);
@@ -167,7 +183,9 @@ TEST_F(CLIPTokenizerTest, tokens_of_older_files_are_found) {
 TEST_F(CLIPTokenizerTest, threads_share_one) {
   CLIPTokenizer tok = CLIPTokenizer::from_pretrained(kGolden + "clip_small");
   std::vector<std::string> texts;
-  for (int i = 0; i < 200; ++i) texts.push_back("a photo of cat number " + std::to_string(i * 7919) + " caf\xC3\xA9 " + std::string(size_t(i % 30), 'z'));
+  for (int i = 0; i < 200; ++i)
+    texts.push_back("a photo of cat number " + std::to_string(i * 7919) + " caf\xC3\xA9 " +
+                    std::string(size_t(i % 30), 'z'));
   CLIPTokenizer other = CLIPTokenizer::from_pretrained(kGolden + "clip_small");
   auto want = other.encode_batch(texts);
   std::atomic<int> wrong = 0;
@@ -193,7 +211,8 @@ std::string random_text(std::mt19937& rng) {
     } else if (c < 0x10000) {
       out += char(0xE0 | (c >> 12)), out += char(0x80 | ((c >> 6) & 63)), out += char(0x80 | (c & 63));
     } else {
-      out += char(0xF0 | (c >> 18)), out += char(0x80 | ((c >> 12) & 63)), out += char(0x80 | ((c >> 6) & 63)), out += char(0x80 | (c & 63));
+      out += char(0xF0 | (c >> 18)), out += char(0x80 | ((c >> 12) & 63)), out += char(0x80 | ((c >> 6) & 63)),
+          out += char(0x80 | (c & 63));
     }
   };
   for (uint32_t n = pick(60); n > 0; --n) {
@@ -248,7 +267,8 @@ std::vector<std::string> captions() {
   std::mt19937 rng(5);
   for (int i = 0; i < 400; ++i) {
     std::string s;
-    for (uint32_t n = 3 + uint32_t(rng() % 8); n > 0; --n) s += std::string(words[rng() % 16]) + (rng() % 5 ? " " : ", ");
+    for (uint32_t n = 3 + uint32_t(rng() % 8); n > 0; --n)
+      s += std::string(words[rng() % 16]) + (rng() % 5 ? " " : ", ");
     out.push_back(s);
   }
   return out;
@@ -269,7 +289,8 @@ TEST_F(CLIPTokenizerTest, training_gives_the_same_files_for_the_same_texts) {
   for (auto& text : texts) {
     EXPECT_EQ(again.encode(text).ids, tok.encode(text).ids);
   }
-  EXPECT_EQ(again.decode(again.encode("A photo of the caf\xC3\xA9, don't!").ids, true), "a photo of the caf\xC3\xA9 , don 't !");
+  EXPECT_EQ(again.decode(again.encode("A photo of the caf\xC3\xA9, don't!").ids, true),
+            "a photo of the caf\xC3\xA9 , don 't !");
   EXPECT_LT(again.encode("a photo of the cat").ids.size(), 12u) << "frequent words are few tokens";
 }
 

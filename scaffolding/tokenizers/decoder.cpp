@@ -15,7 +15,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   if (from.empty()) return;
   std::string out;
   size_t done = 0;
-  for (size_t at; (at = text.find(from, done)) != std::string::npos; done = at + from.size()) out.append(text, done, at - done).append(to);
+  for (size_t at; (at = text.find(from, done)) != std::string::npos; done = at + from.size())
+    out.append(text, done, at - done).append(to);
   text = out.append(text, done);
   SF_CHECK(text.size() <= kMaxText, "tokenizer: the text grows beyond ", kMaxText, " bytes");
 }
@@ -80,7 +81,8 @@ void clean_up(std::string& text) {
 }
 
 struct WordPieceDecoder final : Decoder {
-  explicit WordPieceDecoder(const JsonPart& part) : prefix(part.text_or("prefix", "##")), cleanup(part.flag_or("cleanup", true)) {}
+  explicit WordPieceDecoder(const JsonPart& part)
+      : prefix(part.text_or("prefix", "##")), cleanup(part.flag_or("cleanup", true)) {}
   Tokens apply(Tokens tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0) tokens[i] = tokens[i].starts_with(prefix) ? tokens[i].substr(prefix.size()) : " " + tokens[i];
@@ -110,7 +112,10 @@ struct ByteFallbackDecoder final : Decoder {
     if (t.size() != 6 || !t.starts_with("<0x") || t[5] != '>') return -1;
     int v = 0;
     for (char c : {t[3], t[4]}) {
-      int d = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+      int d = c >= '0' && c <= '9'   ? c - '0'
+              : c >= 'A' && c <= 'F' ? c - 'A' + 10
+              : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                     : -1;
       if (d < 0) return -1;
       v = v * 16 + d;
     }
@@ -151,7 +156,9 @@ struct Fuse final : Decoder {
 
 struct StripDecoder final : Decoder {
   explicit StripDecoder(const JsonPart& part)
-      : content(part["content"].text()), start(part["start"].integer(0, 1 << 20)), stop(part["stop"].integer(0, 1 << 20)) {
+      : content(part["content"].text()),
+        start(part["start"].integer(0, 1 << 20)),
+        stop(part["stop"].integer(0, 1 << 20)) {
     if (content.empty() || character_bytes(content, 0) != content.size()) part.refuse("content must be one character");
   }
   Tokens apply(Tokens tokens) const override {

@@ -39,11 +39,14 @@ const Entities& entities() {
 
 // What HTML 5 makes of a number that is no character: those of Windows-1252, U+FFFD, or nothing.
 void append_reference(std::string& out, uint32_t number) {
-  constexpr char32_t kWindows[] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6, 0x2030, 0x160, 0x2039, 0x152, 0x8D, 0x17D, 0x8F,
-                                   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014, 0x2DC, 0x2122, 0x161, 0x203A, 0x153, 0x9D, 0x17E, 0x178};
+  constexpr char32_t kWindows[] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021,
+                                   0x2C6,  0x2030, 0x160,  0x2039, 0x152,  0x8D,   0x17D,  0x8F,
+                                   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+                                   0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E,  0x178};
   if (number == 0 || (number >= 0xD800 && number < 0xE000) || number > 0x10FFFF) return append_character(out, 0xFFFD);
   if (number >= 0x80 && number < 0xA0) return append_character(out, kWindows[number - 0x80]);
-  bool control = (number < 0x20 && number != '\t' && number != '\n' && number != '\f' && number != '\r') || number == 0x7F;
+  bool control =
+      (number < 0x20 && number != '\t' && number != '\n' && number != '\f' && number != '\r') || number == 0x7F;
   bool no_character = (number >= 0xFDD0 && number <= 0xFDEF) || (number & 0xFFFE) == 0xFFFE;
   if (!control && !no_character) append_character(out, number);
 }
@@ -68,7 +71,10 @@ size_t numeric(std::string_view s, std::string& out) {
 // A name at the beginning of `s`, or the longest known beginning of it.
 size_t named(std::string_view s, std::string& out) {
   size_t end = 0;
-  for (size_t n = 0; n < kLongestName && end < s.size() && std::string_view("\t\n\f <&#;").find(s[end]) == std::string_view::npos; ++n) next_character(s, end);
+  for (size_t n = 0;
+       n < kLongestName && end < s.size() && std::string_view("\t\n\f <&#;").find(s[end]) == std::string_view::npos;
+       ++n)
+    next_character(s, end);
   if (end == 0) return 0;
   if (end < s.size() && s[end] == ';') ++end;
   for (; end > 1; --end)

@@ -21,11 +21,13 @@ TEST(HtmlUnescape, gives_what_python_gives) {
        "&ere \xC2\xA9"
        "2"},
       {"&bne;", "=\xE2\x83\xA5"},
-      {"&#0;&#x80;&#x9f;&#xD800;&#x110000;&#99999999999999999999;", "\xEF\xBF\xBD\xE2\x82\xAC\xC5\xB8\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+      {"&#0;&#x80;&#x9f;&#xD800;&#x110000;&#99999999999999999999;",
+       "\xEF\xBF\xBD\xE2\x82\xAC\xC5\xB8\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
       {"a&#1;b&#xFFFE;c&#x7f;d&#13;e&#12;f", "abcd\re\ff"},
       {"&#; &#x; &#xg; &; &", "&#; &#x; &#xg; &; &"},
       {"&unknown; &caf\xC3\xA9;", "&unknown; &caf\xC3\xA9;"},
-      {"&CounterClockwiseContourIntegral; &CounterClockwiseContourIntegra;", "\xE2\x88\xB3 &CounterClockwiseContourIntegra;"},
+      {"&CounterClockwiseContourIntegral; &CounterClockwiseContourIntegra;",
+       "\xE2\x88\xB3 &CounterClockwiseContourIntegra;"},
       {"&&lt;lt;", "&<lt;"},
   };
   for (auto& [text, want] : cases) EXPECT_EQ(html_unescape(text), want) << text;

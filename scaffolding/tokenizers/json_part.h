@@ -1,5 +1,5 @@
-// JsonPart: a value inside a JSON file of unknown origin together with where it stands, so that every refusal names file
-// and place. Private to tokenizers/: nlohmann's headers stay out of the public ones. Borrows the document.
+// JsonPart: a value inside a JSON file of unknown origin together with where it stands, so that every refusal names
+// file and place. Private to tokenizers/: nlohmann's headers stay out of the public ones. Borrows the document.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -33,7 +33,9 @@ class JsonPart {
   double number() const;
 
   // Members that may be missing or null.
-  std::string text_or(const char* key, const char* otherwise) const { return has(key) ? (*this)[key].text() : otherwise; }
+  std::string text_or(const char* key, const char* otherwise) const {
+    return has(key) ? (*this)[key].text() : otherwise;
+  }
   bool flag_or(const char* key, bool otherwise) const { return has(key) ? (*this)[key].flag() : otherwise; }
 
   template <class... P> [[noreturn]] void refuse(const P&... what) const { fail(where_, ": ", what...); }

@@ -1,4 +1,5 @@
-// Model: what turns one piece of text into ids. BPE, Unigram, WordPiece and WordLevel, as the tokenizers package has them.
+// Model: what turns one piece of text into ids. BPE, Unigram, WordPiece and WordLevel,
+// as the tokenizers package has them.
 // Made once; const use is thread-safe. Every id lies in [0, 2^31) and belongs to one token.
 #pragma once
 #include <cstdint>

@@ -80,7 +80,8 @@ struct Replace final : Normalizer {
     if (regex) {
       for (auto [begin, end] : regex->find_all(text)) replace(begin, end);
     } else {
-      for (size_t at = 0; (at = text.find(literal, at)) != std::string::npos; at += literal.size()) replace(at, at + literal.size());
+      for (size_t at = 0; (at = text.find(literal, at)) != std::string::npos; at += literal.size())
+        replace(at, at + literal.size());
     }
     out.append(text, done);
     return out;
@@ -92,12 +93,15 @@ struct Replace final : Normalizer {
 // BERT's: https://github.com/google-research/bert, tokenization.py
 struct Bert final : Normalizer {
   explicit Bert(const JsonPart& part)
-      : clean(part.flag_or("clean_text", true)), chinese(part.flag_or("handle_chinese_chars", true)), lower(part.flag_or("lowercase", true)) {
+      : clean(part.flag_or("clean_text", true)),
+        chinese(part.flag_or("handle_chinese_chars", true)),
+        lower(part.flag_or("lowercase", true)) {
     strip_accents = part.flag_or("strip_accents", lower);
   }
   static bool is_chinese(char32_t c) {
-    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
-           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+           (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
   }
   std::string apply(std::string text) const override {
     std::string out;
@@ -110,7 +114,8 @@ struct Bert final : Normalizer {
       append_character(out, c);
       if (apart) out += ' ';
     }
-    if (strip_accents) out = filtered(normalize(out, NormalForm::NFD), [](char32_t c) { return !is_nonspacing_mark(c); });
+    if (strip_accents)
+      out = filtered(normalize(out, NormalForm::NFD), [](char32_t c) { return !is_nonspacing_mark(c); });
     return lower ? lowercase(out) : out;
   }
   bool clean, chinese, lower, strip_accents;
@@ -138,7 +143,8 @@ std::unique_ptr<Normalizer> make_normalizer(const JsonPart& part) {
   if (type == "NFKD") return std::make_unique<Form>(NormalForm::NFKD);
   if (type == "Lowercase") return std::make_unique<Lowercase>();
   if (type == "StripAccents") return std::make_unique<StripAccents>();
-  if (type == "Strip") return std::make_unique<StripSpace>(part.flag_or("strip_left", true), part.flag_or("strip_right", true));
+  if (type == "Strip")
+    return std::make_unique<StripSpace>(part.flag_or("strip_left", true), part.flag_or("strip_right", true));
   if (type == "Replace") return std::make_unique<Replace>(part);
   if (type == "Prepend") return std::make_unique<Prepend>(part["prepend"].text());
   if (type == "ByteLevel") return std::make_unique<ByteLevelText>();

@@ -22,7 +22,8 @@ Behavior behavior_of(const JsonPart& part) {
 }
 
 // Matches in order, without overlaps, become the pieces of `piece`; what lies between them too. Empty ones are dropped.
-void split(const Piece& piece, const std::vector<Range>& matches, bool invert, Behavior behavior, std::vector<Piece>& out) {
+void split(const Piece& piece, const std::vector<Range>& matches, bool invert, Behavior behavior,
+           std::vector<Piece>& out) {
   struct Part {
     size_t begin, end;
     bool match;
@@ -92,8 +93,10 @@ struct ByCharacter final : PreTokenizer {
 };
 
 struct ByPattern final : PreTokenizer {
-  ByPattern(const std::string& pattern, const std::string& where, Behavior b, bool i) : regex(std::in_place, pattern, where), behavior(b), invert(i) {}
-  explicit ByPattern(const JsonPart& part) : behavior(behavior_of(part["behavior"])), invert(part.flag_or("invert", false)) {
+  ByPattern(const std::string& pattern, const std::string& where, Behavior b, bool i)
+      : regex(std::in_place, pattern, where), behavior(b), invert(i) {}
+  explicit ByPattern(const JsonPart& part)
+      : behavior(behavior_of(part["behavior"])), invert(part.flag_or("invert", false)) {
     JsonPart pattern = part["pattern"];
     if (pattern.has("Regex")) {
       regex.emplace(pattern["Regex"].text(), pattern.where());
@@ -110,7 +113,8 @@ struct ByPattern final : PreTokenizer {
     if (regex) return regex->find_all(text);
     std::vector<Range> out;
     if (!literal.empty())
-      for (size_t at = 0; (at = text.find(literal, at)) != std::string::npos; at += literal.size()) out.push_back({at, at + literal.size()});
+      for (size_t at = 0; (at = text.find(literal, at)) != std::string::npos; at += literal.size())
+        out.push_back({at, at + literal.size()});
     return out;
   }
   std::optional<Regex> regex;
@@ -123,7 +127,8 @@ struct ByPattern final : PreTokenizer {
 struct ByteLevel final : PreTokenizer {
   explicit ByteLevel(const JsonPart& part) : prefix(part.flag_or("add_prefix_space", true)) {
     if (part.flag_or("use_regex", true))
-      words.emplace(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", part.where(), Behavior::Isolated, false);
+      words.emplace(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", part.where(),
+                    Behavior::Isolated, false);
   }
   std::vector<Piece> apply(std::vector<Piece> pieces) const override {
     if (prefix)
@@ -138,11 +143,14 @@ struct ByteLevel final : PreTokenizer {
 };
 
 struct Metaspace final : PreTokenizer {
-  explicit Metaspace(const JsonPart& part) : replacement(part.text_or("replacement", "\xE2\x96\x81")), splits(part.flag_or("split", true)) {
+  explicit Metaspace(const JsonPart& part)
+      : replacement(part.text_or("replacement", "\xE2\x96\x81")), splits(part.flag_or("split", true)) {
     require_utf8(replacement, part.where().c_str());
-    if (replacement.empty() || character_bytes(replacement, 0) != replacement.size()) part.refuse("replacement must be one character");
+    if (replacement.empty() || character_bytes(replacement, 0) != replacement.size())
+      part.refuse("replacement must be one character");
     scheme = part.text_or("prepend_scheme", part.flag_or("add_prefix_space", true) ? "always" : "never");
-    if (scheme != "always" && scheme != "never" && scheme != "first") part.refuse("prepend_scheme must be always, never or first, got '", scheme, "'");
+    if (scheme != "always" && scheme != "never" && scheme != "first")
+      part.refuse("prepend_scheme must be always, never or first, got '", scheme, "'");
   }
   std::vector<Piece> apply(std::vector<Piece> pieces) const override {
     std::vector<Piece> out;
@@ -155,7 +163,8 @@ struct Metaspace final : PreTokenizer {
           marked.text += c;
         }
       }
-      if ((scheme == "always" || (scheme == "first" && p.first)) && !marked.text.starts_with(replacement)) marked.text.insert(0, replacement);
+      if ((scheme == "always" || (scheme == "first" && p.first)) && !marked.text.starts_with(replacement))
+        marked.text.insert(0, replacement);
       if (!splits) {
         out.push_back(std::move(marked));
         continue;
@@ -197,10 +206,16 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer(const JsonPart& part) {
   if (type == "ByteLevel") return std::make_unique<ByteLevel>(part);
   if (type == "Metaspace") return std::make_unique<Metaspace>(part);
   if (type == "Split") return std::make_unique<ByPattern>(part);
-  if (type == "Whitespace") return std::make_unique<ByPattern>(R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)", part.where(), Behavior::Removed, true);
+  if (type == "Whitespace")
+    return std::make_unique<ByPattern>(R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)", part.where(),
+                                       Behavior::Removed, true);
   if (type == "WhitespaceSplit") return std::make_unique<ByCharacter>(is_whitespace, Behavior::Removed);
-  if (type == "Digits") return std::make_unique<ByCharacter>(is_numeric, part.flag_or("individual_digits", false) ? Behavior::Isolated : Behavior::Contiguous);
-  if (type == "Punctuation") return std::make_unique<ByCharacter>(is_punctuation, part.has("behavior") ? behavior_of(part["behavior"]) : Behavior::Isolated);
+  if (type == "Digits")
+    return std::make_unique<ByCharacter>(
+        is_numeric, part.flag_or("individual_digits", false) ? Behavior::Isolated : Behavior::Contiguous);
+  if (type == "Punctuation")
+    return std::make_unique<ByCharacter>(is_punctuation,
+                                         part.has("behavior") ? behavior_of(part["behavior"]) : Behavior::Isolated);
   if (type == "BertPreTokenizer") {
     parts.push_back(std::make_unique<ByCharacter>(is_whitespace, Behavior::Removed));
     parts.push_back(std::make_unique<ByCharacter>(is_punctuation, Behavior::Isolated));

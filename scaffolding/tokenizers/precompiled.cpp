@@ -1,6 +1,7 @@
 // SentencePiece's normalization rules: a double-array trie (darts-clone) from UTF-8 prefixes to replacements, and the
-// replacements, each ended by a zero byte. As in spm_precompiled, which the tokenizers package uses: a grapheme of fewer than
-// six bytes is looked up as a whole, then characters alone, and the shortest prefix that the trie knows decides.
+// replacements, each ended by a zero byte. As in spm_precompiled, which the tokenizers package uses: a grapheme of
+// fewer than six bytes is looked up as a whole, then characters alone,
+// and the shortest prefix that the trie knows decides.
 #include <cstring>
 #include <optional>
 
@@ -16,7 +17,12 @@ std::string from_base64(const JsonPart& part) {
   uint32_t bits = 0;
   int held = 0;
   for (char c : part.text()) {
-    int v = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+    int v = c >= 'A' && c <= 'Z'   ? c - 'A'
+            : c >= 'a' && c <= 'z' ? c - 'a' + 26
+            : c >= '0' && c <= '9' ? c - '0' + 52
+            : c == '+'             ? 62
+            : c == '/'             ? 63
+                                   : -1;
     if (c == '=') break;
     if (v < 0) part.refuse("must be base64");
     bits = (bits << 6) | uint32_t(v);
@@ -36,7 +42,8 @@ class Precompiled final : public Normalizer {
     if (bytes.empty()) return;
     uint32_t size = 0;
     if (bytes.size() >= 4) std::memcpy(&size, bytes.data(), 4);
-    SF_CHECK(bytes.size() >= 4 && size % 4 == 0 && size <= bytes.size() - 4 && size > 0, where_, ": its trie does not fit into ", bytes.size(), " bytes");
+    SF_CHECK(bytes.size() >= 4 && size % 4 == 0 && size <= bytes.size() - 4 && size > 0, where_,
+             ": its trie does not fit into ", bytes.size(), " bytes");
     units_.resize(size / 4);
     std::memcpy(units_.data(), bytes.data() + 4, size);
     texts_ = bytes.substr(4 + size);
@@ -85,7 +92,8 @@ class Precompiled final : public Normalizer {
       if ((u >> 8) & 1) {
         size_t begin = unit(node) & 0x7FFFFFFF;
         SF_CHECK(begin <= texts_.size(), where_, ": a replacement lies outside of its text");
-        SF_CHECK(begin == texts_.size() || (static_cast<unsigned char>(texts_[begin]) & 0xC0) != 0x80, where_, ": a replacement begins within a character");
+        SF_CHECK(begin == texts_.size() || (static_cast<unsigned char>(texts_[begin]) & 0xC0) != 0x80, where_,
+                 ": a replacement begins within a character");
         return std::string_view(texts_).substr(begin, std::min(texts_.find('\0', begin), texts_.size()) - begin);
       }
     }
@@ -98,7 +106,9 @@ class Precompiled final : public Normalizer {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_precompiled(const std::string& charsmap, const std::string& where) { return std::make_unique<Precompiled>(charsmap, where); }
+std::unique_ptr<Normalizer> make_precompiled(const std::string& charsmap, const std::string& where) {
+  return std::make_unique<Precompiled>(charsmap, where);
+}
 
 std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) {
   if (!part.has("precompiled_charsmap")) return make_precompiled("", part.where());

@@ -21,10 +21,10 @@ using LoadTokenizer = std::shared_ptr<const Tokenizer> (*)(const std::string& fo
 bool add_tokenizer(std::string_view names, const char* file, LoadTokenizer load);
 }  // namespace detail
 
-#define SF_TOKENIZER(Type, names, file)                                                                                                          \
-  [[maybe_unused]] static const bool SF_CAT(sf_tokenizer_, __COUNTER__) =                                                                        \
-      ::sf::tokenizers::detail::add_tokenizer(names, file, [](const std::string& folder) -> std::shared_ptr<const ::sf::tokenizers::Tokenizer> { \
-        return std::make_shared<const Type>(Type::from_pretrained(folder));                                                                      \
+#define SF_TOKENIZER(Type, names, file)                                                                            \
+  [[maybe_unused]] static const bool SF_CAT(sf_tokenizer_, __COUNTER__) = ::sf::tokenizers::detail::add_tokenizer( \
+      names, file, [](const std::string& folder) -> std::shared_ptr<const ::sf::tokenizers::Tokenizer> {           \
+        return std::make_shared<const Type>(Type::from_pretrained(folder));                                        \
       })
 
 }  // namespace sf::tokenizers

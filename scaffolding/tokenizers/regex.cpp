@@ -14,9 +14,12 @@ constexpr size_t kMaxPattern = 20'000;       // bytes
 constexpr uint32_t kMatchLimit = 2'000'000;  // steps of one match
 constexpr uint32_t kHeapLimit = 64 * 1024;   // KiB
 
-// Unicode's White_Space and word characters, where PCRE2's \s takes U+180E too and its \w knows neither marks nor connectors.
+// Unicode's White_Space and word characters, where PCRE2's \s takes U+180E too and its \w knows neither marks nor
+// connectors.
 constexpr const char* kSpace = "\\p{Z}\\t-\\r\\x{85}";
-constexpr const char* kWord = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}";
+constexpr const char* kWord =
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{"
+    "1F189}";
 
 std::string translate(const std::string& pattern, const std::string& where) {
   std::string out;
@@ -33,8 +36,8 @@ std::string translate(const std::string& pattern, const std::string& where) {
         out += in_class ? std::string(set) : std::string(inverse ? "[^" : "[") + set + "]";
       }
     } else if (in_class) {
-      SF_CHECK_AS(NotSupported, (c != '[' || pattern[i + 1] == ':') && (c != '&' || pattern[i + 1] != '&'), where, ": regex '", pattern,
-                  "' has a set within a set, which is not supported");
+      SF_CHECK_AS(NotSupported, (c != '[' || pattern[i + 1] == ':') && (c != '&' || pattern[i + 1] != '&'), where,
+                  ": regex '", pattern, "' has a set within a set, which is not supported");
       in_class = c != ']';
       if (c == '[') {  // [:alpha:]
         size_t end = pattern.find(":]", i);
@@ -69,13 +72,15 @@ Regex::Regex(const std::string& pattern, const std::string& where) : where_(wher
   SF_CHECK(pattern.size() <= kMaxPattern, where, ": a regex of ", pattern.size(), " bytes is too long");
   require_utf8(pattern, where.c_str());
   std::string translated = translate(pattern, where);
-  std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
+  std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(
+      pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
   SF_CHECK_AS(RuntimeError, context != nullptr, where, ": no memory for a regex");
   pcre2_set_parens_nest_limit(context.get(), 50);
   int error = 0;
   PCRE2_SIZE at = 0;
-  auto* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, context.get());
+  auto* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, context.get());
   SF_CHECK(code, where, ": regex '", pattern, "' is refused: ", reason(error));
   code_ = std::shared_ptr<void>(code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); });
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is none, pcre2_match interprets
@@ -83,8 +88,10 @@ Regex::Regex(const std::string& pattern, const std::string& where) : where_(wher
 
 std::vector<Range> Regex::find_all(std::string_view text) const {
   auto* code = static_cast<pcre2_code*>(code_.get());
-  std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
-  std::unique_ptr<pcre2_match_context, void (*)(pcre2_match_context*)> context(pcre2_match_context_create(nullptr), pcre2_match_context_free);
+  std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(pcre2_match_data_create(1, nullptr),
+                                                                      pcre2_match_data_free);
+  std::unique_ptr<pcre2_match_context, void (*)(pcre2_match_context*)> context(pcre2_match_context_create(nullptr),
+                                                                               pcre2_match_context_free);
   SF_CHECK_AS(RuntimeError, data && context, where_, ": no memory to match a regex");
   pcre2_set_match_limit(context.get(), kMatchLimit);
   pcre2_set_heap_limit(context.get(), kHeapLimit);
@@ -93,7 +100,8 @@ std::vector<Range> Regex::find_all(std::string_view text) const {
   size_t at = 0, last_end = size_t(-1);
   while (at <= text.size()) {
     int rc = pcre2_match(code, chars, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), context.get());
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = pcre2_match(code, chars, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), context.get());
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+      rc = pcre2_match(code, chars, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), context.get());
     if (rc == PCRE2_ERROR_NOMATCH) break;
     SF_CHECK(rc >= 0, where_, ": the regex cannot be matched with a text of ", text.size(), " bytes: ", reason(rc));
     const PCRE2_SIZE* found = pcre2_get_ovector_pointer(data.get());

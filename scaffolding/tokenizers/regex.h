@@ -1,5 +1,6 @@
-// Regex: a pattern of a tokenizer.json, by PCRE2. The files are written for Oniguruma; what differs is translated (\s, \w, ^ and $)
-// or refused. Matching is bounded: a pattern that backtracks for too long is a ValueError. Immutable; const use is thread-safe.
+// Regex: a pattern of a tokenizer.json, by PCRE2. The files are written for Oniguruma; what differs is translated (\s,
+// \w, ^ and $) or refused. Matching is bounded: a pattern that backtracks for too long is a ValueError. Immutable;
+// const use is thread-safe.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// Protobuf's wire format, as far as SentencePiece's messages need it: https://protobuf.dev/programming-guides/encoding. The messages' fields are
-// sentencepiece_model.proto's.
+// Protobuf's wire format, as far as SentencePiece's messages need it: https://protobuf.dev/programming-guides/encoding.
+// The messages' fields are sentencepiece_model.proto's.
 #include "scaffolding/tokenizers/sentencepiece_model.h"
 
 #include <cmath>
@@ -53,7 +53,8 @@ class Message {
   static constexpr int kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
 
   uint64_t of(int wire, uint64_t value) const {
-    SF_CHECK(wire_ == wire, bytes_.name, ": is no SentencePiece model, or damaged: field ", field_, " of a message has the wire type ", wire_, ", not ", wire);
+    SF_CHECK(wire_ == wire, bytes_.name, ": is no SentencePiece model, or damaged: field ", field_,
+             " of a message has the wire type ", wire_, ", not ", wire);
     return value;
   }
   uint64_t varint() {
@@ -103,12 +104,14 @@ void read_trainer_spec(Message message, SentencePieceModel& model, const std::st
 }  // namespace
 
 SentencePieceModel read_sentencepiece_model(const io::Bytes& file) {
-  SF_CHECK(file.size <= kMostBytes, file.name, ": a SentencePiece model may have ", kMostBytes, " bytes, got ", file.size);
+  SF_CHECK(file.size <= kMostBytes, file.name, ": a SentencePiece model may have ", kMostBytes, " bytes, got ",
+           file.size);
   SentencePieceModel model;
   Message message(file);
   while (message.next()) {
     if (message.field() == 1) {
-      SF_CHECK(model.pieces.size() < kMostPieces, file.name, ": a SentencePiece model may have ", kMostPieces, " pieces");
+      SF_CHECK(model.pieces.size() < kMostPieces, file.name, ": a SentencePiece model may have ", kMostPieces,
+               " pieces");
       model.pieces.push_back(read_piece(Message(message.bytes()), model.pieces.size(), file.name));
     }
     if (message.field() == 2) read_trainer_spec(Message(message.bytes()), model, file.name);

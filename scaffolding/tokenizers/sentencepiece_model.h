@@ -1,4 +1,5 @@
-// SentencePieceModel: what a SentencePiece file (spiece.model, tokenizer.model) holds, a protobuf message of unknown origin. Plain data.
+// SentencePieceModel: what a SentencePiece file (spiece.model, tokenizer.model) holds,
+// a protobuf message of unknown origin. Plain data.
 #pragma once
 #include <cstdint>
 #include <string>

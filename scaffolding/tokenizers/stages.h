@@ -1,5 +1,5 @@
-// The stages of a Hugging Face tokenizer.json around its model: Normalizer, PreTokenizer, Decoder. Named and behaving as in
-// the tokenizers package. Made once from a file; const use is thread-safe. Texts are valid UTF-8.
+// The stages of a Hugging Face tokenizer.json around its model: Normalizer, PreTokenizer, Decoder. Named and behaving
+// as in the tokenizers package. Made once from a file; const use is thread-safe. Texts are valid UTF-8.
 #pragma once
 #include <memory>
 #include <string>

@@ -20,13 +20,17 @@ constexpr const char *kJson = "tokenizer.json", *kSpiece = "spiece.model";
 // As transformers' T5Tokenizer builds them; SentencePiece itself makes single spaces of white space and a mark of each.
 constexpr const char* kStages = R"json({
   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-    {"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true}]},
+    {"type": "WhitespaceSplit"},
+    {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true}]},
   "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true}
 })json";
 constexpr const char* kByteDecoder = R"json({"decoder": {"type": "Sequence", "decoders": [
-  {"type": "ByteFallback"}, {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true}]}})json";
+  {"type": "ByteFallback"},
+  {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true}]}})json";
 
-AddedToken special(std::string content) { return {.content = std::move(content), .normalized = false, .special = true}; }
+AddedToken special(std::string content) {
+  return {.content = std::move(content), .normalized = false, .special = true};
+}
 
 void name_special_tokens(TokenizerConfig& config) {
   if (!config.eos_token) config.eos_token = special("</s>");
@@ -48,9 +52,11 @@ T5Tokenizer::T5Tokenizer(std::unique_ptr<Parts> parts, io::Bytes file, const cha
     : Tokenizer(std::move(parts)), file_(std::move(file)), file_name_(file_name), extra_ids_(extra_ids) {}
 
 T5Tokenizer T5Tokenizer::from_sentencepiece(const io::Bytes& file, TokenizerConfig config, int64_t extra_ids) {
-  SF_CHECK(extra_ids >= 0 && extra_ids <= kMostExtraIds, "T5Tokenizer: extra_ids must be between 0 and ", kMostExtraIds, ", got ", extra_ids);
+  SF_CHECK(extra_ids >= 0 && extra_ids <= kMostExtraIds, "T5Tokenizer: extra_ids must be between 0 and ", kMostExtraIds,
+           ", got ", extra_ids);
   SentencePieceModel model = read_sentencepiece_model(file);
-  SF_CHECK(model.kind == SentencePieceModel::Kind::Unigram, file.name, ": T5's vocabularies are Unigram models, and this is one of type ", int(model.kind));
+  SF_CHECK(model.kind == SentencePieceModel::Kind::Unigram, file.name,
+           ": T5's vocabularies are Unigram models, and this is one of type ", int(model.kind));
   auto parts = std::make_unique<Parts>();
   UnigramOptions unigram{.unk_id = model.unk_id, .byte_fallback = model.byte_fallback, .where = file.name};
   std::set<std::string_view> own;
@@ -64,7 +70,8 @@ T5Tokenizer T5Tokenizer::from_sentencepiece(const io::Bytes& file, TokenizerConf
     if (!own.count(extra.back())) unigram.pieces.emplace_back(extra.back(), 0.0);
   }
   parts->model = make_unigram(std::move(unigram));
-  if (!model.precompiled_charsmap.empty()) parts->normalizer = make_precompiled(model.precompiled_charsmap, file.name + ": precompiled_charsmap");
+  if (!model.precompiled_charsmap.empty())
+    parts->normalizer = make_precompiled(model.precompiled_charsmap, file.name + ": precompiled_charsmap");
   Json stages = Json::parse(kStages);
   if (model.byte_fallback) stages.update(Json::parse(kByteDecoder));
   parts->read_stages({stages, "T5Tokenizer"});
@@ -88,7 +95,8 @@ T5Tokenizer T5Tokenizer::from_pretrained(const std::string& folder) {
   TokenizerConfig config = read_tokenizer_config(folder);
   const std::string json = folder + "/" + kJson, spiece = folder + "/" + kSpiece;
   if (!fs::exists(json)) {
-    SF_CHECK_AS(RuntimeError, fs::exists(spiece), "T5Tokenizer: '", folder, "' has neither tokenizer.json nor spiece.model");
+    SF_CHECK_AS(RuntimeError, fs::exists(spiece), "T5Tokenizer: '", folder,
+                "' has neither tokenizer.json nor spiece.model");
     return from_sentencepiece(io::Bytes::map(spiece), std::move(config), read_extra_ids(folder));
   }
   io::Bytes file = io::Bytes::map(json);

@@ -1,5 +1,5 @@
-// T5Tokenizer: the tokenizer of T5's encoders (PixArt, SD 3, FLUX), with transformers' files and ids: SentencePiece's normalization and Unigram model over
-// the text's words, and </s> behind. Thread-safe as Tokenizer is.
+// T5Tokenizer: the tokenizer of T5's encoders (PixArt, SD 3, FLUX), with transformers' files and ids: SentencePiece's
+// normalization and Unigram model over the text's words, and </s> behind. Thread-safe as Tokenizer is.
 #pragma once
 #include "scaffolding/tokenizers/tokenizer.h"
 
@@ -9,12 +9,16 @@ class T5Tokenizer : public Tokenizer {
  public:
   static constexpr int64_t kExtraIds = 100;
 
-  // A folder with tokenizer.json, or spiece.model; tokenizer_config.json and special_tokens_map.json where present. ValueError for wrong files.
+  // A folder with tokenizer.json, or spiece.model; tokenizer_config.json and special_tokens_map.json where present.
+  // ValueError for wrong files.
   static T5Tokenizer from_pretrained(const std::string& folder);
-  // spiece.model. extra_ids: tokens <extra_id_0>, <extra_id_1>, ... behind its vocabulary, the first with the largest id, of which those count that it has.
-  static T5Tokenizer from_sentencepiece(const io::Bytes& file, TokenizerConfig config = {}, int64_t extra_ids = kExtraIds);
+  // spiece.model. extra_ids: tokens <extra_id_0>, <extra_id_1>, ... behind its vocabulary, the first with the largest
+  // id, of which those count that it has.
+  static T5Tokenizer from_sentencepiece(const io::Bytes& file, TokenizerConfig config = {},
+                                        int64_t extra_ids = kExtraIds);
 
-  // Writes the file that was read, tokenizer_config.json and special_tokens_map.json; transformers reads them. The folder is made.
+  // Writes the file that was read, tokenizer_config.json and special_tokens_map.json; transformers reads them.
+  // The folder is made.
   void save_pretrained(const std::string& folder) const override;
   const char* class_name() const override { return "T5Tokenizer"; }
 

@@ -41,7 +41,9 @@ std::string varint(uint64_t v) {
 }
 std::string number(int field, uint64_t v) { return varint(uint64_t(field) << 3) + varint(v); }
 std::string bytes(int field, const std::string& s) { return varint(uint64_t(field) << 3 | 2) + varint(s.size()) + s; }
-std::string real(int field, float v) { return varint(uint64_t(field) << 3 | 5) + std::string(reinterpret_cast<char*>(&v), 4); }
+std::string real(int field, float v) {
+  return varint(uint64_t(field) << 3 | 5) + std::string(reinterpret_cast<char*>(&v), 4);
+}
 std::string piece(const std::string& text, float score = -1, uint64_t type = 1) {
   return bytes(1, bytes(1, text) + real(2, score) + (type == 1 ? "" : number(3, type)));
 }
@@ -49,7 +51,8 @@ const std::string kLeast = piece("<pad>", 0, 3) + piece("</s>", 0, 3) + piece("<
 const std::string kMark = "\xE2\x96\x81";
 
 T5Tokenizer from_text(const std::string& message, int64_t extra_ids = 2) {
-  return T5Tokenizer::from_sentencepiece(io::Bytes::copy(message.data(), message.size(), "spiece.model"), {}, extra_ids);
+  return T5Tokenizer::from_sentencepiece(io::Bytes::copy(message.data(), message.size(), "spiece.model"), {},
+                                         extra_ids);
 }
 
 class T5TokenizerTest : public io::TestFolder {};
@@ -91,11 +94,13 @@ TEST_F(T5TokenizerTest, all_rules_of_nfkc) {
   const std::string path = SF_SOURCE_DIR "/../shared/data/sentencepiece/test_model.model";
   if (!fs::exists(path)) GTEST_SKIP() << "there is no " << path;
   const Json file = golden();
-  compare(T5Tokenizer::from_sentencepiece(io::Bytes::map(path)), file["plain"], file["results"]["test_model"]["rows"], false);
+  compare(T5Tokenizer::from_sentencepiece(io::Bytes::map(path)), file["plain"], file["results"]["test_model"]["rows"],
+          false);
 }
 
 TEST_F(T5TokenizerTest, what_is_saved_is_read_back) {
-  T5Tokenizer tok = T5Tokenizer::from_sentencepiece(io::Bytes::map(kGolden + "t5_small.model"), {.model_max_length = 30}, 7);
+  T5Tokenizer tok =
+      T5Tokenizer::from_sentencepiece(io::Bytes::map(kGolden + "t5_small.model"), {.model_max_length = 30}, 7);
   EXPECT_EQ(tok.add_tokens({{.content = "<cat-toy>"}}), 1);
   const std::string folder = (folder_ / "saved").string(), text = "a <cat-toy> photo<extra_id_6> of";
   tok.save_pretrained(folder);
@@ -119,7 +124,8 @@ TEST_F(T5TokenizerTest, a_tokenizer_json_goes_before_a_model) {
 }
 
 TEST_F(T5TokenizerTest, the_smallest_model_and_fields_that_are_not_known) {
-  T5Tokenizer tok = from_text(kLeast + piece(kMark + "a") + bytes(77, "later") + number(78, ~0ull) + real(79, 1) + varint(80 << 3 | 1) + std::string(8, 'x'));
+  T5Tokenizer tok = from_text(kLeast + piece(kMark + "a") + bytes(77, "later") + number(78, ~0ull) + real(79, 1) +
+                              varint(80 << 3 | 1) + std::string(8, 'x'));
   EXPECT_EQ(tok.encode("a b").ids, (std::vector<int64_t>{3, 2, 1}));
   EXPECT_EQ(tok.token_to_id("<extra_id_0>"), 5);
   EXPECT_EQ(tok.token_to_id("<extra_id_1>"), 4);
@@ -148,7 +154,8 @@ TEST_F(T5TokenizerTest, wrong_models_are_refused) {
   SF_EXPECT_ERROR(ValueError, "T5's vocabularies are Unigram models, and this is one of type 2",
                   T5Tokenizer::from_sentencepiece(io::Bytes::map(kGolden + "t5_bpe.model")));
   SF_EXPECT_ERROR(ValueError, "extra_ids must be between 0 and 100000, got -1", from_text(kLeast, -1));
-  SF_EXPECT_ERROR(RuntimeError, "neither tokenizer.json nor spiece.model", T5Tokenizer::from_pretrained(folder_.string()));
+  SF_EXPECT_ERROR(RuntimeError, "neither tokenizer.json nor spiece.model",
+                  T5Tokenizer::from_pretrained(folder_.string()));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 void Tokenizer::save_pretrained(const std::string& folder) const {
-  fail<NotSupported>("save_pretrained: a ", class_name(), " cannot be written to '", folder, "'; copy the tokenizer.json that it was read from");
+  fail<NotSupported>("save_pretrained: a ", class_name(), " cannot be written to '", folder,
+                     "'; copy the tokenizer.json that it was read from");
 }
 
 std::optional<int64_t> Tokenizer::Parts::id(std::string_view token) const {
@@ -36,7 +37,8 @@ int64_t Tokenizer::Parts::add(const AddedToken& token, int64_t wanted, const std
   SF_CHECK(!known || *known == wanted, where, ": '", token.content, "' has the ids ", *known, " and ", wanted);
   const std::string* other = model->vocabulary.token(wanted);
   if (!other && added.find(wanted)) other = &added.find(wanted)->content;
-  SF_CHECK(!other || *other == token.content, where, ": '", *other, "' and '", token.content, "' both have id ", wanted);
+  SF_CHECK(!other || *other == token.content, where, ": '", *other, "' and '", token.content, "' both have id ",
+           wanted);
   added.add(token, wanted);
   return wanted;
 }
@@ -57,7 +59,9 @@ void Tokenizer::Parts::tokens_of(std::string_view text, std::vector<int64_t>& id
     if (normalizer) part = normalizer->apply(std::move(part));
     for (auto& inner : added.split(part, true)) {
       if (inner.id >= 0) ids.push_back(inner.id);
-      else pieces_of(std::string_view(part).substr(inner.begin, inner.end - inner.begin), span.begin == 0 && inner.begin == 0, ids);
+      else
+        pieces_of(std::string_view(part).substr(inner.begin, inner.end - inner.begin),
+                  span.begin == 0 && inner.begin == 0, ids);
     }
   }
 }
@@ -70,22 +74,26 @@ void pad(Encoding& e, int64_t longest, const Padding& p) {
   auto missing = length - int64_t(e.ids.size());
   if (missing <= 0) return;
   e.ids.insert(p.side == Side::Right ? e.ids.end() : e.ids.begin(), size_t(missing), p.id);
-  e.attention_mask.insert(p.side == Side::Right ? e.attention_mask.end() : e.attention_mask.begin(), size_t(missing), 0);
+  e.attention_mask.insert(p.side == Side::Right ? e.attention_mask.end() : e.attention_mask.begin(), size_t(missing),
+                          0);
 }
 
 }  // namespace
 
-std::vector<Encoding> Tokenizer::encode_batch(const std::vector<std::string>& texts, const EncodeOptions& options) const {
+std::vector<Encoding> Tokenizer::encode_batch(const std::vector<std::string>& texts,
+                                              const EncodeOptions& options) const {
   size_t special = options.add_special_tokens ? parts_->before.size() + parts_->after.size() : 0;
   if (options.truncation) {
-    SF_CHECK(options.truncation->max_length >= int64_t(special), "encode: max_length must have room for ", special, " special tokens, got ",
-             options.truncation->max_length);
+    SF_CHECK(options.truncation->max_length >= int64_t(special), "encode: max_length must have room for ", special,
+             " special tokens, got ", options.truncation->max_length);
   }
   if (options.padding) {
     auto& p = *options.padding;
     constexpr int64_t kLongest = 1 << 24;  // tokens
-    SF_CHECK(p.length >= 0 && p.length <= kLongest, "encode: the padded length must be between 0 and ", kLongest, ", got ", p.length);
-    SF_CHECK(p.multiple_of >= 0 && p.multiple_of <= kLongest, "encode: pad_to_multiple_of must be between 0 and ", kLongest, ", got ", p.multiple_of);
+    SF_CHECK(p.length >= 0 && p.length <= kLongest, "encode: the padded length must be between 0 and ", kLongest,
+             ", got ", p.length);
+    SF_CHECK(p.multiple_of >= 0 && p.multiple_of <= kLongest, "encode: pad_to_multiple_of must be between 0 and ",
+             kLongest, ", got ", p.multiple_of);
   }
   std::vector<Encoding> out(texts.size());
   int64_t longest = 0;
@@ -114,7 +122,9 @@ std::vector<Encoding> Tokenizer::encode_batch(const std::vector<std::string>& te
   return out;
 }
 
-Encoding Tokenizer::encode(std::string_view text, const EncodeOptions& options) const { return std::move(encode_batch({std::string(text)}, options)[0]); }
+Encoding Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  return std::move(encode_batch({std::string(text)}, options)[0]);
+}
 
 const EncodeOptions& Tokenizer::defaults() const { return parts_->defaults; }
 
@@ -122,7 +132,8 @@ const TokenizerConfig& Tokenizer::config() const { return parts_->config; }
 
 EncodeOptions Tokenizer::fixed_length(int64_t length) const {
   auto& c = parts_->config;
-  SF_CHECK(length > 0 || c.model_max_length < INT64_MAX, "encode: padding to max_length needs a max_length: this tokenizer has no model_max_length");
+  SF_CHECK(length > 0 || c.model_max_length < INT64_MAX,
+           "encode: padding to max_length needs a max_length: this tokenizer has no model_max_length");
   SF_CHECK(c.pad_token, "encode: padding needs a pad token, and this tokenizer has none");
   if (length <= 0) length = c.model_max_length;
   return {.truncation = Truncation{length, c.truncation_side},
@@ -162,7 +173,9 @@ std::vector<std::pair<int64_t, std::string>> Tokenizer::vocabulary(bool with_add
   return out;
 }
 
-std::vector<std::pair<int64_t, AddedToken>> Tokenizer::added_tokens() const { return {parts_->added.all().begin(), parts_->added.all().end()}; }
+std::vector<std::pair<int64_t, AddedToken>> Tokenizer::added_tokens() const {
+  return {parts_->added.all().begin(), parts_->added.all().end()};
+}
 
 int64_t Tokenizer::add_tokens(const std::vector<AddedToken>& tokens) {
   for (auto& t : tokens) {

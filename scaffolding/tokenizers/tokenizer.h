@@ -1,5 +1,5 @@
-// Tokenizer: text to ids and back, read from a Hugging Face tokenizer.json; its results are those of the tokenizers package
-// (without BPE's dropout, which is for training).
+// Tokenizer: text to ids and back, read from a Hugging Face tokenizer.json; its results are those of the tokenizers
+// package (without BPE's dropout, which is for training).
 // Owns its tables. Const use is thread-safe; add_tokens must be alone.
 #pragma once
 #include <cstdint>
@@ -46,10 +46,11 @@ struct AddedToken {
   bool special = false;      // decode can leave it out
 };
 
-// What CLIPTokenizer does to a text before its words are split. Both make white space single spaces and letters lower case.
+// What CLIPTokenizer does to a text before its words are split.
+// Both make white space single spaces and letters lower case.
 enum class TextCleaning {
   Transformers,  // NFC
-  OpenAI,        // OpenAI's and OpenCLIP's own tokenizer: HTML's character references become characters, twice over; no NFC
+  OpenAI,  // OpenAI's and OpenCLIP's own tokenizer: HTML's character references become characters, twice over; no NFC
 };
 
 // What tokenizer_config.json, special_tokens_map.json and added_tokens.json say.
@@ -62,7 +63,8 @@ struct TokenizerConfig {
 };
 // ValueError naming file and rule for what is wrong in them; a file that is not there says nothing.
 TokenizerConfig read_tokenizer_config(const std::string& folder);
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder);
+void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
+                            const std::string& folder);
 
 class Tokenizer {
  public:
@@ -94,7 +96,8 @@ class Tokenizer {
   std::optional<std::string> id_to_token(int64_t id) const;
   std::vector<std::pair<int64_t, std::string>> vocabulary(bool with_added = true) const;  // by id
   std::vector<std::pair<int64_t, AddedToken>> added_tokens() const;                       // by id
-  // Tokens that are new take the next free ids; known ones are looked for in texts from now on. Returns how many are new.
+  // Tokens that are new take the next free ids; known ones are looked for in texts from now on.
+  // Returns how many are new.
   int64_t add_tokens(const std::vector<AddedToken>& tokens);
   size_t size() const;  // of the vocabulary, with added tokens
 

@@ -9,10 +9,11 @@ namespace sf::tokenizers {
 
 namespace {
 
-constexpr std::pair<const char*, std::optional<AddedToken> TokenizerConfig::*> kSpecial[] = {{"bos_token", &TokenizerConfig::bos_token},
-                                                                                             {"eos_token", &TokenizerConfig::eos_token},
-                                                                                             {"unk_token", &TokenizerConfig::unk_token},
-                                                                                             {"pad_token", &TokenizerConfig::pad_token}};
+constexpr std::pair<const char*, std::optional<AddedToken> TokenizerConfig::*> kSpecial[] = {
+    {"bos_token", &TokenizerConfig::bos_token},
+    {"eos_token", &TokenizerConfig::eos_token},
+    {"unk_token", &TokenizerConfig::unk_token},
+    {"pad_token", &TokenizerConfig::pad_token}};
 
 // A string, or an object with a string's flags.
 AddedToken special_token(const JsonPart& part) {
@@ -32,7 +33,8 @@ void read_special(const JsonPart& root, TokenizerConfig& config) {
 // Special tokens without a role; their ids are the vocabulary's, or the next free ones.
 void read_extra(const JsonPart& root, TokenizerConfig& config) {
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    if (!root.has(key) || !root[key].json().is_array()) continue;  // newer files may have an object of names for attributes here
+    // newer files may have an object of names for attributes here
+    if (!root.has(key) || !root[key].json().is_array()) continue;
     for (auto& t : root[key].items()) config.added_tokens.emplace_back(-1, special_token(t));
   }
 }
@@ -45,12 +47,17 @@ Side side_of(const JsonPart& root, const char* key) {
 
 TextCleaning cleaning_of(const JsonPart& root) {
   std::string name = root.text_or("text_cleaning", "transformers");
-  if (name != "transformers" && name != "openai") root["text_cleaning"].refuse("must be transformers or openai, got '", name, "'");
+  if (name != "transformers" && name != "openai")
+    root["text_cleaning"].refuse("must be transformers or openai, got '", name, "'");
   return name == "openai" ? TextCleaning::OpenAI : TextCleaning::Transformers;
 }
 
 Json described(const AddedToken& t) {
-  return {{"content", t.content}, {"lstrip", t.lstrip}, {"normalized", t.normalized}, {"rstrip", t.rstrip}, {"single_word", t.single_word}};
+  return {{"content", t.content},
+          {"lstrip", t.lstrip},
+          {"normalized", t.normalized},
+          {"rstrip", t.rstrip},
+          {"single_word", t.single_word}};
 }
 
 }  // namespace
@@ -66,7 +73,8 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
       JsonPart length = root["model_max_length"];
       double v = length.number();  // transformers writes 1e30 for "no limit"
       if (!(v >= 1)) length.refuse("must be at least 1");
-      if (v < 1e9) config.model_max_length = length.json().is_number_float() ? int64_t(v) : length.integer(1, 1'000'000'000);
+      if (v < 1e9)
+        config.model_max_length = length.json().is_number_float() ? int64_t(v) : length.integer(1, 1'000'000'000);
     }
     config.padding_side = side_of(root, "padding_side");
     config.truncation_side = side_of(root, "truncation_side");
@@ -87,7 +95,8 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   if (std::filesystem::exists(path)) {
     Json document = parse_json(io::Bytes::map(path));
     for (auto& [id, token] : read_vocabulary({document, path}).sorted()) {
-      auto same = std::find_if(config.added_tokens.begin(), config.added_tokens.end(), [&, &t = token](auto& known) { return known.second.content == t; });
+      auto same = std::find_if(config.added_tokens.begin(), config.added_tokens.end(),
+                               [&, &t = token](auto& known) { return known.second.content == t; });
       if (same == config.added_tokens.end()) config.added_tokens.emplace_back(id, AddedToken{.content = token});
     }
   }
@@ -100,11 +109,13 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   return config;
 }
 
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder) {
+void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
+                            const std::string& folder) {
   write_tokenizer_config(config, tokenizer_class, folder, Json::object());
 }
 
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder, const Json& more) {
+void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
+                            const std::string& folder, const Json& more) {
   nlohmann::ordered_json document, map;
   auto& added = document["added_tokens_decoder"] = nlohmann::ordered_json::object();
   for (auto& [id, token] : config.added_tokens) {
@@ -121,7 +132,8 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
   if (config.model_max_length < INT64_MAX) document["model_max_length"] = config.model_max_length;
   document["padding_side"] = config.padding_side == Side::Left ? "left" : "right";
   document["truncation_side"] = config.truncation_side == Side::Left ? "left" : "right";
-  if (config.text_cleaning == TextCleaning::OpenAI) document["text_cleaning"] = "openai";  // transformers does not read it
+  // transformers does not read it
+  if (config.text_cleaning == TextCleaning::OpenAI) document["text_cleaning"] = "openai";
   for (auto& [key, value] : more.items()) document[key] = value;
   document["tokenizer_class"] = tokenizer_class;
   for (auto& [name, json] : {std::pair{"tokenizer_config.json", &document}, {"special_tokens_map.json", &map}}) {
@@ -135,8 +147,8 @@ void write_tokenizer_config(const TokenizerConfig& config, const std::string& to
 void Tokenizer::Parts::add_configured(const std::string& where) {
   for (auto& [id, token] : config.added_tokens)
     if (id >= 0 || !added.id(token.content)) add(token, id, where);
-  // Of two roles of one token the one that is looked for in the text as it is decides, as in transformers: SD 1.5's pad_token, a
-  // plain string, over its eos_token.
+  // Of two roles of one token the one that is looked for in the text as it is decides, as in transformers: SD 1.5's
+  // pad_token, a plain string, over its eos_token.
   std::vector<AddedToken> special;
   for (auto& [key, member] : kSpecial) {
     if (!(config.*member)) continue;

@@ -25,7 +25,8 @@ Padding read_padding(const JsonPart& part) {
   if (part.has("pad_to_multiple_of")) p.multiple_of = part["pad_to_multiple_of"].integer(0, kMaxLength);
   JsonPart strategy = part["strategy"];
   if (strategy.json().is_object()) p.length = strategy["Fixed"].integer(0, kMaxLength);
-  else if (strategy.text() != "BatchLongest") strategy.refuse("must be BatchLongest or {\"Fixed\": length}, got '", strategy.text(), "'");
+  else if (strategy.text() != "BatchLongest")
+    strategy.refuse("must be BatchLongest or {\"Fixed\": length}, got '", strategy.text(), "'");
   return p;
 }
 
@@ -91,7 +92,8 @@ std::unique_ptr<Tokenizer::Parts> read_tokenizer_json(const io::Bytes& file) {
   parts->model = make_model(root["model"]);
   parts->read_stages(root);
   if (root.has("added_tokens"))
-    for (auto& t : root["added_tokens"].items()) parts->add(read_added_token(t, false), t["id"].integer(0, INT32_MAX - 1), t.where());
+    for (auto& t : root["added_tokens"].items())
+      parts->add(read_added_token(t, false), t["id"].integer(0, INT32_MAX - 1), t.where());
   parts->added.index(parts->normalizer.get());
   return parts;
 }

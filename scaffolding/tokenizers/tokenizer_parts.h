@@ -23,7 +23,8 @@ struct Tokenizer::Parts {
   // Everything but model and added tokens, from the members of a tokenizer.json that are there.
   void read_stages(const JsonPart& root);
   void read_post_processor(const JsonPart& part);
-  // An id of -1 asks for the vocabulary's, or the next free one. ValueError naming `where` for an id that is another token's.
+  // An id of -1 asks for the vocabulary's, or the next free one.
+  // ValueError naming `where` for an id that is another token's.
   int64_t add(const AddedToken& token, int64_t id, const std::string& where);
   void add_configured(const std::string& where);  // the config's tokens
   std::optional<int64_t> id(std::string_view token) const;
@@ -35,6 +36,7 @@ struct Tokenizer::Parts {
 AddedToken read_added_token(const JsonPart& part, bool special);
 std::unique_ptr<Tokenizer::Parts> read_tokenizer_json(const io::Bytes& file);
 // As the public one, with entries of one class alone.
-void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class, const std::string& folder, const Json& more);
+void write_tokenizer_config(const TokenizerConfig& config, const std::string& tokenizer_class,
+                            const std::string& folder, const Json& more);
 
 }  // namespace sf::tokenizers

@@ -13,7 +13,8 @@ namespace sf::tokenizers {
 
 namespace {
 
-// Bytes of the well-formed character at `at`; 0 and the number of bytes to skip where there is none (Unicode, table 3-7).
+// Bytes of the well-formed character at `at`; 0 and the number of bytes to skip where there is none (Unicode,
+// table 3-7).
 struct Decoded {
   size_t bytes, skip;
 };
@@ -120,9 +121,11 @@ std::string normalize(std::string_view text, NormalForm form) {
   options |= form == NormalForm::NFC || form == NormalForm::NFKC ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::NFKC || form == NormalForm::NFKD) options |= UTF8PROC_COMPAT;
   utf8proc_uint8_t* out = nullptr;
-  auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), utf8proc_ssize_t(text.size()), &out, utf8proc_option_t(options));
+  auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), utf8proc_ssize_t(text.size()), &out,
+                        utf8proc_option_t(options));
   std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(out, std::free);
-  SF_CHECK_AS(RuntimeError, n >= 0, "tokenizer: Unicode normalization of ", text.size(), " bytes: ", utf8proc_errmsg(n));
+  SF_CHECK_AS(RuntimeError, n >= 0, "tokenizer: Unicode normalization of ", text.size(),
+              " bytes: ", utf8proc_errmsg(n));
   return {reinterpret_cast<const char*>(out), size_t(n)};
 }
 
@@ -165,11 +168,13 @@ bool is_punctuation(char32_t c) {
 bool is_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   auto k = category(c);
-  return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CN || k == UTF8PROC_CATEGORY_CO;
+  return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CN ||
+         k == UTF8PROC_CATEGORY_CO;
 }
 bool is_word(char32_t c) {
   auto k = category(c);
-  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D;
+  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC || c == 0x200C ||
+         c == 0x200D;
 }
 
 std::vector<size_t> grapheme_starts(std::string_view text) {
@@ -179,7 +184,8 @@ std::vector<size_t> grapheme_starts(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     size_t at = i;
     char32_t c = next_character(text, i);
-    if (at == 0 || utf8proc_grapheme_break_stateful(utf8proc_int32_t(before), utf8proc_int32_t(c), &state)) starts.push_back(at);
+    if (at == 0 || utf8proc_grapheme_break_stateful(utf8proc_int32_t(before), utf8proc_int32_t(c), &state))
+      starts.push_back(at);
     before = c;
   }
   starts.push_back(text.size());

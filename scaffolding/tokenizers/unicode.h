@@ -1,4 +1,5 @@
-// UTF-8 text and Unicode's properties, by utf8proc. Texts are valid UTF-8 once require_utf8 has seen them. Free functions;
+// UTF-8 text and Unicode's properties, by utf8proc. Texts are valid UTF-8 once require_utf8 has seen them.
+// Free functions;
 // any thread.
 #pragma once
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace sf::tokenizers {
 
 // ValueError naming `who` and the first wrong byte's position.
 void require_utf8(std::string_view text, const char* who);
-// What is not UTF-8 becomes U+FFFD, one for each maximal part of a character, as Rust's and Python's lossy decoders have it.
+// What is not UTF-8 becomes U+FFFD, one for each maximal part of a character,
+// as Rust's and Python's lossy decoders have it.
 std::string repair_utf8(std::string_view bytes);
 
 // The character at `at`, which moves behind it. The text is valid.
@@ -33,8 +35,8 @@ bool is_control(char32_t c);                                 // C* without tab, 
 bool is_word(char32_t c);                                    // \w
 std::vector<size_t> grapheme_starts(std::string_view text);  // byte offsets, and the text's size at the end
 
-// Byte-level BPE writes every byte as a printable character: 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF as themselves, the others as
-// U+0100 and up (GPT-2's bytes_to_unicode).
+// Byte-level BPE writes every byte as a printable character: 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF as themselves, the
+// others as U+0100 and up (GPT-2's bytes_to_unicode).
 std::string byte_level(std::string_view bytes);
 const std::string& byte_character(unsigned char byte);
 int byte_of_character(char32_t c);  // -1 for any other character

@@ -1,4 +1,5 @@
-// Unigram: the segmentation whose tokens' log probabilities have the largest sum (Viterbi), by the tokenizers package's rules.
+// Unigram: the segmentation whose tokens' log probabilities have the largest sum (Viterbi),
+// by the tokenizers package's rules.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -125,7 +126,8 @@ std::unique_ptr<Model> make_unigram(const JsonPart& part) {
   if (!list.json().is_array() || list.json().empty()) list.refuse("must be a list of [token, score] that is not empty");
   for (auto& entry : list.json()) {
     const size_t id = o.pieces.size();
-    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) list.refuse("entry ", id, " must be [token, score]");
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
+      list.refuse("entry ", id, " must be [token, score]");
     const double score = entry[1].get<double>();
     if (!std::isfinite(score)) list.refuse("the score of entry ", id, " must be finite");
     o.pieces.emplace_back(entry[0].get_ref<const std::string&>(), score);

@@ -60,7 +60,8 @@ struct WordLevel final : Model {
 std::unique_ptr<Model> make_model(const JsonPart& part) {
   // Files from before version 0.9 have no type: a list of scores is Unigram's, merges are BPE's.
   std::string type = part.text_or("type", "");
-  if (type.empty()) type = part.has("merges") ? "BPE" : part.has("vocab") && part["vocab"].json().is_array() ? "Unigram" : "WordPiece";
+  if (type.empty())
+    type = part.has("merges") ? "BPE" : part.has("vocab") && part["vocab"].json().is_array() ? "Unigram" : "WordPiece";
   if (type == "BPE") return make_bpe(part);
   if (type == "Unigram") return make_unigram(part);
   if (type == "WordPiece") return std::make_unique<WordPiece>(part);

@@ -29,6 +29,8 @@ void AppendingFile::write(const void* data, size_t bytes) {
   }
 }
 
-void AppendingFile::sync() { SF_CHECK_AS(RuntimeError, fsync(fd_) == 0, path_, ": cannot sync: ", std::strerror(errno)); }
+void AppendingFile::sync() {
+  SF_CHECK_AS(RuntimeError, fsync(fd_) == 0, path_, ": cannot sync: ", std::strerror(errno));
+}
 
 }  // namespace sf::train

@@ -1,5 +1,6 @@
-// AppendingFile: a file that grows: a log, or one of a checkpoint. What was written survives the end of the process, however
-// it ends; sync() makes it survive the machine's. Errors are RuntimeError naming path and reason. One thread at a time.
+// AppendingFile: a file that grows: a log, or one of a checkpoint. What was written survives the end of the process,
+// however it ends; sync() makes it survive the machine's. Errors are RuntimeError naming path and reason.
+// One thread at a time.
 #pragma once
 #include <string_view>
 

@@ -35,7 +35,9 @@ static void sync_path(const std::string& path) {
   SF_CHECK_AS(RuntimeError, !failed || failed == EINVAL, path, ": cannot sync: ", std::strerror(failed));
 }
 
-static uint32_t crc_of(const io::Bytes& file) { return uint32_t(crc32_z(0, reinterpret_cast<const unsigned char*>(file.chars()), size_t(file.size))); }
+static uint32_t crc_of(const io::Bytes& file) {
+  return uint32_t(crc32_z(0, reinterpret_cast<const unsigned char*>(file.chars()), size_t(file.size)));
+}
 
 // The step of "checkpoint-<step>", or -1.
 static int64_t step_of(const std::string& name) {
@@ -53,16 +55,19 @@ static std::vector<fs::directory_entry> entries(const std::string& folder) {
   return out;
 }
 
-CheckpointFolders::CheckpointFolders(const std::string& output_dir, std::optional<int64_t> total_limit) : output_dir_(output_dir), total_limit_(total_limit) {
+CheckpointFolders::CheckpointFolders(const std::string& output_dir, std::optional<int64_t> total_limit)
+    : output_dir_(output_dir), total_limit_(total_limit) {
   std::error_code error;
   fs::create_directories(output_dir, error);
-  SF_CHECK_AS(RuntimeError, !error && fs::is_directory(output_dir, error), "Trainer: output_dir must be a folder, and ", output_dir,
-              " cannot be made: ", error ? error.message() : "there is a file of that name");
-  SF_CHECK_AS(RuntimeError, access(output_dir.c_str(), W_OK | X_OK) == 0, "Trainer: output_dir must be writable, and ", output_dir,
-              " is not: ", std::strerror(errno));
+  SF_CHECK_AS(RuntimeError, !error && fs::is_directory(output_dir, error), "Trainer: output_dir must be a folder, and ",
+              output_dir, " cannot be made: ", error ? error.message() : "there is a file of that name");
+  SF_CHECK_AS(RuntimeError, access(output_dir.c_str(), W_OK | X_OK) == 0, "Trainer: output_dir must be writable, and ",
+              output_dir, " is not: ", std::strerror(errno));
 }
 
-std::string CheckpointFolders::path(int64_t step) const { return output_dir_ + "/" + std::string(kPrefix) + std::to_string(step); }
+std::string CheckpointFolders::path(int64_t step) const {
+  return output_dir_ + "/" + std::string(kPrefix) + std::to_string(step);
+}
 std::string CheckpointFolders::temporary(int64_t step) const { return path(step) + ".tmp"; }
 
 std::vector<int64_t> CheckpointFolders::steps() const {
@@ -111,7 +116,8 @@ std::string CheckpointFolders::commit(int64_t step) {
   std::error_code error;
   if (fs::exists(target, error)) fs::remove_all(target, error);  // damaged: find() passed it over
   check(error, target, "cannot remove");
-  SF_CHECK_AS(RuntimeError, std::rename(folder.c_str(), target.c_str()) == 0, target, ": cannot rename: ", std::strerror(errno));
+  SF_CHECK_AS(RuntimeError, std::rename(folder.c_str(), target.c_str()) == 0, target,
+              ": cannot rename: ", std::strerror(errno));
   sync_path(output_dir_);
   if (!total_limit_) return target;
   std::vector<int64_t> older = steps();
@@ -148,7 +154,8 @@ std::optional<CheckpointFolders::Found> CheckpointFolders::find(const std::strin
   if (resume != "latest") {
     std::error_code error;
     std::string folder = fs::exists(resume, error) ? resume : output_dir_ + "/" + resume;
-    SF_CHECK(fs::is_directory(folder, error), "Trainer: resume must be \"latest\" or a checkpoint folder, and there is no ", resume);
+    SF_CHECK(fs::is_directory(folder, error),
+             "Trainer: resume must be \"latest\" or a checkpoint folder, and there is no ", resume);
     verify_checkpoint(folder);
     bool from_here = false;
     for (int64_t step : there) {
@@ -157,8 +164,8 @@ std::optional<CheckpointFolders::Found> CheckpointFolders::find(const std::strin
       SF_CHECK(step == there.back(), "Trainer: resume=", resume, " would leave ", path(there.back()),
                " of the abandoned run behind; remove what is newer, or choose another output_dir");
     }
-    SF_CHECK(from_here || there.empty(), "Trainer: resume=", resume, " is of another run than the ", kPrefix, there.back(), " that output_dir ", output_dir_,
-             " holds already; choose another output_dir");
+    SF_CHECK(from_here || there.empty(), "Trainer: resume=", resume, " is of another run than the ", kPrefix,
+             there.back(), " that output_dir ", output_dir_, " holds already; choose another output_dir");
     return Found{folder, {}};
   }
   Found found;
@@ -169,7 +176,8 @@ std::optional<CheckpointFolders::Found> CheckpointFolders::find(const std::strin
     } catch (const Error& e) {
       found.damaged.push_back(e.what());
     }
-  SF_CHECK(found.damaged.empty(), "Trainer: no checkpoint in ", output_dir_, " is whole; of the newest, ", found.damaged[0]);
+  SF_CHECK(found.damaged.empty(), "Trainer: no checkpoint in ", output_dir_, " is whole; of the newest, ",
+           found.damaged[0]);
   return {};
 }
 
@@ -179,16 +187,19 @@ void verify_checkpoint(const std::string& folder) {
   SF_CHECK(fs::is_regular_file(manifest, error), manifest, ": is missing; the checkpoint is not whole");
   io::Bytes bytes = io::Bytes::read(manifest);
   Json j = Json::parse(bytes.chars(), bytes.chars() + bytes.size, nullptr, false);
-  SF_CHECK(j.is_object() && j.contains("files") && j["files"].is_object(), manifest, ": is damaged; the checkpoint cannot be checked");
+  SF_CHECK(j.is_object() && j.contains("files") && j["files"].is_object(), manifest,
+           ": is damaged; the checkpoint cannot be checked");
   for (auto& [name, facts] : j["files"].items()) {
-    SF_CHECK(name.find('/') == std::string::npos && facts.is_object() && facts.value("size", Json()).is_number_unsigned() &&
-                 facts.value("crc32", Json()).is_number_unsigned(),
+    SF_CHECK(name.find('/') == std::string::npos && facts.is_object() &&
+                 facts.value("size", Json()).is_number_unsigned() && facts.value("crc32", Json()).is_number_unsigned(),
              manifest, ": is damaged; the checkpoint cannot be checked");
     std::string path = folder + "/" + name;
     SF_CHECK(fs::is_regular_file(path, error), path, ": is missing from the checkpoint");
     io::Bytes file = io::Bytes::map(path);
-    SF_CHECK(file.size == facts["size"].get<uint64_t>(), path, ": has ", file.size, " bytes, ", facts["size"].get<uint64_t>(), " were written");
-    SF_CHECK(crc_of(file) == facts["crc32"].get<uint64_t>(), path, ": is damaged: its checksum is not the one that was written");
+    SF_CHECK(file.size == facts["size"].get<uint64_t>(), path, ": has ", file.size, " bytes, ",
+             facts["size"].get<uint64_t>(), " were written");
+    SF_CHECK(crc_of(file) == facts["crc32"].get<uint64_t>(), path,
+             ": is damaged: its checksum is not the one that was written");
   }
 }
 

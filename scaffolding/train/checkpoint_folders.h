@@ -1,7 +1,9 @@
-// CheckpointFolders: output_dir/checkpoint-<step>/, each whole or not there. A checkpoint is written into a folder beside, every
-// file is synced, manifest.json lists them with size and checksum, and a rename gives it its name; only then are old ones removed.
+// CheckpointFolders: output_dir/checkpoint-<step>/, each whole or not there. A checkpoint is written into a folder
+// beside, every file is synced, manifest.json lists them with size and checksum, and a rename gives it its name; only
+// then are old ones removed.
 //   std::string folder = checkpoints.begin(40);  ...write files into it...  checkpoints.commit(40);
-// One thread at a time, one run per output_dir. RuntimeError where the disk does not allow it, ValueError for damaged files.
+// One thread at a time, one run per output_dir. RuntimeError where the disk does not allow it,
+// ValueError for damaged files.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -29,8 +31,9 @@ class CheckpointFolders {
     std::string path;
     std::vector<std::string> damaged;  // what is wrong with the newer ones that were passed over
   };
-  // The checkpoint to go on from. "latest": the newest that is whole, none where there are no checkpoints; else a path, or a
-  // name in output_dir, which must be whole and the newest there. Empty: none, and ValueError where there are some already.
+  // The checkpoint to go on from. "latest": the newest that is whole, none where there are no checkpoints; else a path,
+  // or a name in output_dir, which must be whole and the newest there. Empty: none,
+  // and ValueError where there are some already.
   std::optional<Found> find(const std::string& resume) const;
 
  private:

@@ -68,8 +68,8 @@ TEST_F(CheckpointFoldersTest, DamageIsFoundAndNamed) {
 TEST_F(CheckpointFoldersTest, HostileManifestsAreRefused) {
   CheckpointFolders c(path("run"));
   save(c, 1);
-  for (const char* text : {"", "[]", "{\"files\": 3}", "{\"files\": {\"../x\": {\"size\": 1, \"crc32\": 1}}}", "{\"files\": {\"weights\": {\"size\": -1}}}",
-                           "{\"files\": {\"weights\": []}}"}) {
+  for (const char* text : {"", "[]", "{\"files\": 3}", "{\"files\": {\"../x\": {\"size\": 1, \"crc32\": 1}}}",
+                           "{\"files\": {\"weights\": {\"size\": -1}}}", "{\"files\": {\"weights\": []}}"}) {
     std::ofstream(c.path(1) + "/manifest.json", std::ios::binary) << text;
     SF_EXPECT_ERROR(ValueError, "manifest.json: is damaged", verify_checkpoint(c.path(1)));
   }

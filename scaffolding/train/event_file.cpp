@@ -71,8 +71,10 @@ std::string new_path(const std::string& folder) {
   static std::atomic<int> count{0};
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);
-  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return folder + "/events.out.tfevents." + std::to_string(seconds) + "." + host + "." + std::to_string(getpid()) + "." + std::to_string(count++);
+  auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return folder + "/events.out.tfevents." + std::to_string(seconds) + "." + host + "." + std::to_string(getpid()) +
+         "." + std::to_string(count++);
 }
 
 }  // namespace
@@ -90,7 +92,8 @@ uint32_t masked_crc32c(std::string_view bytes) {
 
 EventFile::EventFile(const std::string& folder, int64_t after_step) : file_(new_path(folder)) {
   add_event(0, field(event::kFileVersion, "brain.Event:2"));
-  if (after_step > 0) add_event(after_step + 1, field(event::kSessionLog, field(session_log::kStatus, session_log::kStart)));
+  if (after_step > 0)
+    add_event(after_step + 1, field(event::kSessionLog, field(session_log::kStatus, session_log::kStart)));
 }
 
 void EventFile::add_event(int64_t step, const std::string& fields) {
@@ -102,7 +105,8 @@ void EventFile::add_event(int64_t step, const std::string& fields) {
 
 void EventFile::add_scalars(const std::map<std::string, double>& values, int64_t step) {
   std::string all;
-  for (auto& [tag, v] : values) all += field(summary::kValue, field(value::kTag, tag) + field(value::kSimpleValue, float(v)));
+  for (auto& [tag, v] : values)
+    all += field(summary::kValue, field(value::kTag, tag) + field(value::kSimpleValue, float(v)));
   add_event(step, field(event::kSummary, all));
 }
 
@@ -112,12 +116,14 @@ void EventFile::add_image(const std::string& tag, const Tensor& image, int64_t s
   autograd::NoGrad off;
   Tensor bytes = image.detach().cpu();
   if (is_floating(bytes.dtype())) bytes = clamp(bytes.to(kFloat32) * 255.0, 0, 255).to(kUInt8);
-  SF_CHECK_AS(TypeError, bytes.dtype() == kUInt8, "add_image: image must be uint8, or floating in [0, 1], got ", image.dtype());
+  SF_CHECK_AS(TypeError, bytes.dtype() == kUInt8, "add_image: image must be uint8, or floating in [0, 1], got ",
+              image.dtype());
   int64_t channels = bytes.ndim() == 2 ? 1 : bytes.size(0);
   std::string png = io::encode_image(bytes, io::ImageFormat::PNG);
-  std::string message =
-      field(picture::kHeight, bytes.size(-2)) + field(picture::kWidth, bytes.size(-1)) + field(picture::kColorspace, channels) + field(picture::kEncoded, png);
-  add_event(step, field(event::kSummary, field(summary::kValue, field(value::kTag, tag) + field(value::kImage, message))));
+  std::string message = field(picture::kHeight, bytes.size(-2)) + field(picture::kWidth, bytes.size(-1)) +
+                        field(picture::kColorspace, channels) + field(picture::kEncoded, png);
+  add_event(step,
+            field(event::kSummary, field(summary::kValue, field(value::kTag, tag) + field(value::kImage, message))));
 }
 
 }  // namespace sf::train

@@ -1,5 +1,6 @@
-// EventFile: what TensorBoard reads: records of tensorflow's TFRecord format (length, masked CRC-32C, data, masked CRC-32C),
-// each a tensorflow.Event message (tensorboard/compat/proto/event.proto, summary.proto), encoded here by hand.
+// EventFile: what TensorBoard reads: records of tensorflow's TFRecord format (length, masked CRC-32C, data, masked
+// CRC-32C), each a tensorflow.Event message (tensorboard/compat/proto/event.proto, summary.proto),
+// encoded here by hand.
 // One thread at a time. What was added survives the end of the process. RuntimeError where the file cannot be written.
 #pragma once
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace sf::train {
 
 class EventFile {
  public:
-  // A new file events.out.tfevents.<time>.<host>.<process>.<number> in `folder`, which is made. A run that goes on after a step
-  // says so: TensorBoard then forgets what earlier files of the folder hold of later steps.
+  // A new file events.out.tfevents.<time>.<host>.<process>.<number> in `folder`, which is made. A run that goes on
+  // after a step says so: TensorBoard then forgets what earlier files of the folder hold of later steps.
   explicit EventFile(const std::string& folder, int64_t after_step = 0);
 
   void add_scalar(const std::string& tag, double value, int64_t step) { add_scalars({{tag, value}}, step); }

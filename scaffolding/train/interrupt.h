@@ -1,5 +1,5 @@
-// StopOnInterrupt: while it lives, the first SIGINT (Ctrl-C) is noted instead of ending the process; a second one does what
-// it did before. One at a time in a process; made and destroyed in the same thread.
+// StopOnInterrupt: while it lives, the first SIGINT (Ctrl-C) is noted instead of ending the process; a second one does
+// what it did before. One at a time in a process; made and destroyed in the same thread.
 #pragma once
 #include <csignal>
 

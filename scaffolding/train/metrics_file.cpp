@@ -21,7 +21,8 @@ static std::string kept_lines(const io::Bytes& file, int64_t after_step) {
     std::string_view line = rest.substr(0, end + 1);
     rest.remove_prefix(end + 1);
     Json j = Json::parse(line, nullptr, false);
-    if (j.is_object() && j.contains("step") && j["step"].is_number_integer() && j["step"].get<int64_t>() <= after_step) kept += line;
+    if (j.is_object() && j.contains("step") && j["step"].is_number_integer() && j["step"].get<int64_t>() <= after_step)
+      kept += line;
   }
   return kept;
 }

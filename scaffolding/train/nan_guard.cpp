@@ -19,8 +19,10 @@ void check_loss(double loss, int64_t step, const Named& parameters) {
     return;
   for (auto& p : parameters)
     if (double norm = norm_of(p.tensor); !std::isfinite(norm))
-      fail<RuntimeError>("Trainer: the loss is ", spelled(loss), " at step ", step, ": the parameter '", p.name, "' was ", spelled(norm), " already");
-  fail<RuntimeError>("Trainer: the loss is ", spelled(loss), " at step ", step, "; every parameter is finite, the weights are those of step ", step - 1);
+      fail<RuntimeError>("Trainer: the loss is ", spelled(loss), " at step ", step, ": the parameter '", p.name,
+                         "' was ", spelled(norm), " already");
+  fail<RuntimeError>("Trainer: the loss is ", spelled(loss), " at step ", step,
+                     "; every parameter is finite, the weights are those of step ", step - 1);
 }
 
 void check_gradients(double norm, int64_t step, const Named& parameters) {
@@ -28,8 +30,10 @@ void check_gradients(double norm, int64_t step, const Named& parameters) {
     return;
   for (auto& p : parameters)
     if (double of_one = norm_of(p.tensor.grad()); !std::isfinite(of_one))
-      fail<RuntimeError>("Trainer: the gradient of '", p.name, "' is ", spelled(of_one), " at step ", step, "; the weights are those of step ", step - 1);
-  fail<RuntimeError>("Trainer: the norm of the gradients is ", spelled(norm), " at step ", step, "; the weights are those of step ", step - 1);
+      fail<RuntimeError>("Trainer: the gradient of '", p.name, "' is ", spelled(of_one), " at step ", step,
+                         "; the weights are those of step ", step - 1);
+  fail<RuntimeError>("Trainer: the norm of the gradients is ", spelled(norm), " at step ", step,
+                     "; the weights are those of step ", step - 1);
 }
 
 void note_not_finite(const Tensor& values, Tensor& flag) {

@@ -12,7 +12,8 @@ void check_loss(double loss, int64_t step, const Named& parameters);
 // For a norm of all gradients: names the first parameter whose gradient is not finite.
 void check_gradients(double norm, int64_t step, const Named& parameters);
 
-// flag, float32 [] on the values' device, becomes 1 where a value is not finite, and stays what it is where all are: nothing waits for the device.
+// flag, float32 [] on the values' device, becomes 1 where a value is not finite, and stays what it is where all are:
+// nothing waits for the device.
 void note_not_finite(const Tensor& values, Tensor& flag);
 
 }  // namespace sf::train

@@ -18,7 +18,8 @@ Tensors uploaded(const Tensors& tensors, Device device) {
   for (const Tensor& t : tensors) {
     check_defined("Trainer", "what prepare made of a batch", t);
     bool uploads = device.is_cuda() && t.device().is_cpu();
-    out.push_back(uploads ? to_device(pin_memory(t), device, true) : to_device(t, device));  // a copy from pinned memory waits for nothing
+    // a copy from pinned memory waits for nothing
+    out.push_back(uploads ? to_device(pin_memory(t), device, true) : to_device(t, device));
   }
   return out;
 }
@@ -53,7 +54,9 @@ class NativeModel final : public ModelPart {
     for (auto& [name, t] : nn::state_dict(model_)) weights[name] = t;
     write_safetensors(weights, path);
   }
-  void load(const std::string& path, const RunState&) override { nn::load_state_dict(model_, io::load_safetensors(path)); }
+  void load(const std::string& path, const RunState&) override {
+    nn::load_state_dict(model_, io::load_safetensors(path));
+  }
 
  private:
   nn::Module& model_;
@@ -66,7 +69,8 @@ class NativeData final : public DataPart {
   }
   NativeData(data::DataLoader& loader, Trainer::Prepare prepare, Trainer::PreparedStep step, Device device)
       : loader_(loader), prepare_(std::move(prepare)), prepared_(std::move(step)), device_(device) {
-    SF_CHECK(prepare_ && prepared_, "Trainer: needs a function that prepares a batch and one that gives the loss of what was prepared");
+    SF_CHECK(prepare_ && prepared_,
+             "Trainer: needs a function that prepares a batch and one that gives the loss of what was prepared");
   }
   std::optional<int64_t> size() const override { return loader_.size(); }
   int64_t epoch() const override { return loader_.epoch(); }
@@ -74,7 +78,9 @@ class NativeData final : public DataPart {
   int64_t samples() const override { return batch_->size(); }
   Tensor loss() override { return prepared_ ? prepared_(uploaded(prepare_(*batch_), device_)) : step_(*batch_); }
   Inputs inputs() override {
-    SF_CHECK(prepared_, "Trainer: cuda_graph needs a step in two parts, of which `prepare` is what the host does; give both to the constructor");
+    SF_CHECK(prepared_,
+             "Trainer: cuda_graph needs a step in two parts, of which `prepare` is what the host does; give both to "
+             "the constructor");
     Inputs out{uploaded(prepare_(*batch_), device_)};
     SF_CHECK(!out.tensors.empty() && out.tensors.size() == count_.value_or(out.tensors.size()),
              "Trainer: prepare must give as many tensors for each batch, got ", out.tensors.size());
@@ -83,7 +89,9 @@ class NativeData final : public DataPart {
   }
   Tensor loss(const Inputs& inputs) override { return prepared_(inputs.tensors); }
   void save(const std::string& path) const override { write_torch(to_object(loader_.state()), path); }
-  void load(const std::string& path, const RunState&) override { loader_.load_state(loader_state(io::load_torch(path))); }
+  void load(const std::string& path, const RunState&) override {
+    loader_.load_state(loader_state(io::load_torch(path)));
+  }
 
  private:
   data::DataLoader& loader_;
@@ -100,7 +108,8 @@ class NativeOptimizer final : public OptimizerPart {
   explicit NativeOptimizer(optim::Optimizer& optimizer) : optimizer_(optimizer) {}
   Tensors params() const override {
     Tensors out;
-    for (size_t g = 0; g < optimizer_.num_groups(); ++g) out.insert(out.end(), optimizer_.params(g).begin(), optimizer_.params(g).end());
+    for (size_t g = 0; g < optimizer_.num_groups(); ++g)
+      out.insert(out.end(), optimizer_.params(g).begin(), optimizer_.params(g).end());
     return out;
   }
   void zero_grad() override { optimizer_.zero_grad(); }
@@ -111,13 +120,17 @@ class NativeOptimizer final : public OptimizerPart {
       try {
         optimizer_.set_option(g, "capturable", true);
       } catch (const ValueError& e) {
-        fail(std::string("Trainer: cuda_graph needs an optimizer that can be captured (Adam, AdamW, AdamW8bit, SGD): ") + e.what());
+        fail(
+            std::string("Trainer: cuda_graph needs an optimizer that can be captured (Adam, AdamW, AdamW8bit, SGD): ") +
+            e.what());
       }
     }
   }
   void step_unless(const Tensor& found_inf) override { optimizer_.step_unless(found_inf); }
   void save(const std::string& path) const override { write_torch(to_object(optimizer_.state_dict()), path); }
-  void load(const std::string& path, const RunState&) override { optimizer_.load_state_dict(optimizer_state(io::load_torch(path))); }
+  void load(const std::string& path, const RunState&) override {
+    optimizer_.load_state_dict(optimizer_state(io::load_torch(path)));
+  }
 
  private:
   optim::Optimizer& optimizer_;
@@ -128,7 +141,9 @@ class NativeSchedule final : public SchedulePart {
   explicit NativeSchedule(optim::LRScheduler& scheduler) : scheduler_(scheduler) {}
   void step() override { scheduler_.step(); }
   void save(const std::string& path) const override { write_torch(to_object(scheduler_.state_dict()), path); }
-  void load(const std::string& path, const RunState&) override { scheduler_.load_state_dict(scheduler_state(io::load_torch(path))); }
+  void load(const std::string& path, const RunState&) override {
+    scheduler_.load_state_dict(scheduler_state(io::load_torch(path)));
+  }
 
  private:
   optim::LRScheduler& scheduler_;
@@ -136,15 +151,20 @@ class NativeSchedule final : public SchedulePart {
 
 class NativeScaler final : public ScalerPart {
  public:
-  NativeScaler(optim::Optimizer& optimizer, bool capturable) : optimizer_(optimizer), scaler_({.capturable = capturable}) {}
+  NativeScaler(optim::Optimizer& optimizer, bool capturable)
+      : optimizer_(optimizer), scaler_({.capturable = capturable}) {}
   Tensor scale(const Tensor& loss) override { return scaler_.scale(loss); }
   void unscale_() override { scaler_.unscale_(optimizer_); }
   void also_skip(const Tensor& flag) override { scaler_.also_skip(optimizer_, flag); }
   void step() override { scaler_.step(optimizer_); }
   void update() override { scaler_.update(); }
   double get_scale() const override { return scaler_.get_scale(); }
-  void save(const std::string& path) const override { write_torch(to_object(scaler_.state(), scaler_.options()), path); }
-  void load(const std::string& path, const RunState&) override { scaler_.load_state(scaler_state(io::load_torch(path))); }
+  void save(const std::string& path) const override {
+    write_torch(to_object(scaler_.state(), scaler_.options()), path);
+  }
+  void load(const std::string& path, const RunState&) override {
+    scaler_.load_state(scaler_state(io::load_torch(path)));
+  }
 
  private:
   optim::Optimizer& optimizer_;
@@ -153,7 +173,8 @@ class NativeScaler final : public ScalerPart {
 
 class NativeAverages final : public AveragesPart {
  public:
-  NativeAverages(optim::EMAModel& ema, nn::Module& model) : ema_(ema), names_(parameter_names(model)), parameters_(nn::parameters(model)) {}
+  NativeAverages(optim::EMAModel& ema, nn::Module& model)
+      : ema_(ema), names_(parameter_names(model)), parameters_(nn::parameters(model)) {}
   size_t size() const override { return ema_.shadow_params().size(); }
   int64_t optimization_step() const override { return ema_.optimization_step(); }
   void step() override { ema_.step(parameters_); }
@@ -213,8 +234,10 @@ class NativeHost final : public Host {
   std::function<bool()> interrupted_;
 };
 
-Parts around(std::unique_ptr<DataPart> data, nn::Module& model, optim::Optimizer& optimizer, const TrainerOptions& o, std::function<bool()> interrupted) {
-  SF_CHECK(!o.scheduler || &o.scheduler->optimizer() == &optimizer, "Trainer: the scheduler must be one of this optimizer");
+Parts around(std::unique_ptr<DataPart> data, nn::Module& model, optim::Optimizer& optimizer, const TrainerOptions& o,
+             std::function<bool()> interrupted) {
+  SF_CHECK(!o.scheduler || &o.scheduler->optimizer() == &optimizer,
+           "Trainer: the scheduler must be one of this optimizer");
   Parts parts;
   parts.model = std::make_unique<NativeModel>(model);
   parts.data = std::move(data);
@@ -229,13 +252,14 @@ Parts around(std::unique_ptr<DataPart> data, nn::Module& model, optim::Optimizer
 
 }  // namespace
 
-Parts native_parts(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Trainer::Step step, const TrainerOptions& options,
-                   std::function<bool()> interrupted) {
-  return around(std::make_unique<NativeData>(loader, std::move(step)), model, optimizer, options, std::move(interrupted));
+Parts native_parts(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Trainer::Step step,
+                   const TrainerOptions& options, std::function<bool()> interrupted) {
+  return around(std::make_unique<NativeData>(loader, std::move(step)), model, optimizer, options,
+                std::move(interrupted));
 }
 
-Parts native_parts(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Trainer::Prepare prepare, Trainer::PreparedStep step,
-                   const TrainerOptions& options, std::function<bool()> interrupted) {
+Parts native_parts(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Trainer::Prepare prepare,
+                   Trainer::PreparedStep step, const TrainerOptions& options, std::function<bool()> interrupted) {
   auto data = std::make_unique<NativeData>(loader, std::move(prepare), std::move(step), device_of(model));
   return around(std::move(data), model, optimizer, options, std::move(interrupted));
 }

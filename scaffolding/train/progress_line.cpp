@@ -56,7 +56,8 @@ std::string ProgressLine::text() const {
   if (options_.last_step) {
     int64_t total = std::max<int64_t>(*options_.last_step, 1);
     double part = std::min(1.0, double(step_) / double(total));
-    std::snprintf(b, sizeof b, "step %lld/%lld (%d %%)", static_cast<long long>(step_), static_cast<long long>(total), int(100 * part));
+    std::snprintf(b, sizeof b, "step %lld/%lld (%d %%)", static_cast<long long>(step_), static_cast<long long>(total),
+                  int(100 * part));
     out = b;
     if (options_.terminal) {
       constexpr int kWidth = 20;
@@ -69,7 +70,8 @@ std::string ProgressLine::text() const {
   double rate = samples_ / step_seconds_;
   std::snprintf(b, sizeof b, ", loss %.4g, %.*f samples/s", loss_, rate < 10 ? 2 : 0, rate);
   out += b;
-  if (options_.last_step && step_ < *options_.last_step) out += ", " + spelled_duration(double(*options_.last_step - step_) * step_seconds_) + " left";
+  if (options_.last_step && step_ < *options_.last_step)
+    out += ", " + spelled_duration(double(*options_.last_step - step_) * step_seconds_) + " left";
   return out;
 }
 

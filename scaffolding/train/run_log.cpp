@@ -4,7 +4,9 @@
 
 namespace sf::train {
 
-static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+static double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 RunLog::RunLog(const RunOptions& options, const RunState& state, std::optional<int64_t> last_step, Progress progress)
     : logging_steps_(options.logging_steps), last_step_(last_step), since_(now()) {
@@ -12,7 +14,9 @@ RunLog::RunLog(const RunOptions& options, const RunState& state, std::optional<i
     metrics_.emplace(options.output_dir + "/metrics.jsonl", state.step);
     if (options.tensorboard) events_ = std::make_shared<EventFile>(options.output_dir + "/logs", state.step);
   }
-  if (progress != Progress::Quiet) progress_.emplace(ProgressOptions{.terminal = progress == Progress::Terminal, .last_step = last_step}, state.step, since_);
+  if (progress != Progress::Quiet)
+    progress_.emplace(ProgressOptions{.terminal = progress == Progress::Terminal, .last_step = last_step}, state.step,
+                      since_);
 }
 
 std::string RunLog::record(const StepRecord& r, RunState& state) {

@@ -1,4 +1,5 @@
-// RunLog: what a run says about itself: metrics.jsonl, TensorBoard's files and the progress line, from one record of each step.
+// RunLog: what a run says about itself: metrics.jsonl, TensorBoard's files and the progress line,
+// from one record of each step.
 // One thread at a time.
 #pragma once
 #include <map>
@@ -24,8 +25,8 @@ enum class Progress : uint8_t { Quiet, Lines, Terminal };
 class RunLog {
  public:
   RunLog(const RunOptions& options, const RunState& state, std::optional<int64_t> last_step, Progress progress);
-  // After state.step went up. Adds the step to state's sums, writes a line where one is due (every logging_steps, with an
-  // evaluation, at the last step) and returns what to show now, often nothing.
+  // After state.step went up. Adds the step to state's sums, writes a line where one is due (every logging_steps, with
+  // an evaluation, at the last step) and returns what to show now, often nothing.
   std::string record(const StepRecord& r, RunState& state);
   std::string finish();  // what to show at the end; everything is on the disk
   void sync();

@@ -38,7 +38,8 @@ TEST_F(RunLogTest, MetricsHaveEachStepOnce) {
   }
   std::ofstream(name, std::ios::app) << "{\"step\": 4, \"lo";
   { MetricsFile file(name, 2); }
-  EXPECT_EQ(bytes_of(name), "{\"step\":1,\"epoch\":0,\"loss\":0.1}\n{\"step\":2,\"epoch\":0,\"loss\":null,\"lr\":1e-300}\n");
+  EXPECT_EQ(bytes_of(name),
+            "{\"step\":1,\"epoch\":0,\"loss\":0.1}\n{\"step\":2,\"epoch\":0,\"loss\":null,\"lr\":1e-300}\n");
 }
 
 TEST(ProgressLine, IsRewrittenOnATerminalOnly) {

@@ -19,9 +19,10 @@ void RunOptions::check(std::optional<int64_t> batches) const {
   check_positive("logging_steps", logging_steps);
   check_positive("eval_steps", eval_steps);
   SF_CHECK(max_steps || max_epochs, "Trainer: one of max_steps and max_epochs must say when the run ends");
-  SF_CHECK(!max_grad_norm || (*max_grad_norm > 0 && std::isfinite(*max_grad_norm)), "Trainer: max_grad_norm must be positive, got ", max_grad_norm.value_or(0));
-  SF_CHECK(mixed_precision == "no" || mixed_precision == "bf16" || mixed_precision == "fp16", "Trainer: mixed_precision must be 'no', 'bf16' or 'fp16', got '",
-           mixed_precision, "'");
+  SF_CHECK(!max_grad_norm || (*max_grad_norm > 0 && std::isfinite(*max_grad_norm)),
+           "Trainer: max_grad_norm must be positive, got ", max_grad_norm.value_or(0));
+  SF_CHECK(mixed_precision == "no" || mixed_precision == "bf16" || mixed_precision == "fp16",
+           "Trainer: mixed_precision must be 'no', 'bf16' or 'fp16', got '", mixed_precision, "'");
   SF_CHECK(total_steps(batches) != 0, "Trainer: max_epochs=", max_epochs.value_or(0), " of ", batches.value_or(0),
            " batches make no step of gradient_accumulation_steps=", gradient_accumulation_steps);
 }

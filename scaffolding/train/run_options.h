@@ -14,7 +14,7 @@ struct RunOptions {
   std::string mixed_precision = "no";            // "bf16", or "fp16" with a scaled loss
   std::optional<int64_t> checkpointing_steps = 500;
   std::optional<int64_t> checkpoints_total_limit;  // how many are kept; without one, all
-  int64_t logging_steps = 10;                      // lines of metrics.jsonl and points in TensorBoard: each the mean loss since the last
+  int64_t logging_steps = 10;  // lines of metrics.jsonl and points in TensorBoard: each the mean loss since the last
   std::optional<int64_t> eval_steps;
   bool tensorboard = true;  // event files in output_dir/logs
 

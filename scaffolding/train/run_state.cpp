@@ -25,7 +25,9 @@ template <class T> static Json or_null(const std::optional<T>& v) { return v ? J
 
 void save_run_state(const RunState& s, const RunOptions& o, const std::string& path) {
   Json best = Json::object();
-  for (auto& [name, e] : s.best) best[name] = {{"lowest", e.lowest}, {"lowest_step", e.lowest_step}, {"highest", e.highest}, {"highest_step", e.highest_step}};
+  for (auto& [name, e] : s.best)
+    best[name] = {
+        {"lowest", e.lowest}, {"lowest_step", e.lowest_step}, {"highest", e.highest}, {"highest_step", e.highest_step}};
   Json config = {{"output_dir", o.output_dir},
                  {"max_steps", or_null(o.max_steps)},
                  {"max_epochs", or_null(o.max_epochs)},
@@ -37,8 +39,9 @@ void save_run_state(const RunState& s, const RunOptions& o, const std::string& p
                  {"logging_steps", o.logging_steps},
                  {"eval_steps", or_null(o.eval_steps)},
                  {"tensorboard", o.tensorboard}};
-  Json j = {{"format", kFormat},          {"step", s.step},         {"epoch", s.epoch}, {"samples", s.samples}, {"loss_sum", s.loss_sum},
-            {"loss_steps", s.loss_steps}, {"ema_step", s.ema_step}, {"best", best},     {"config", config}};
+  Json j = {{"format", kFormat},      {"step", s.step},         {"epoch", s.epoch},
+            {"samples", s.samples},   {"loss_sum", s.loss_sum}, {"loss_steps", s.loss_steps},
+            {"ema_step", s.ema_step}, {"best", best},           {"config", config}};
   AppendingFile(path).write(j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -54,11 +57,13 @@ RunState load_run_state(const std::string& path) {
     s.loss_sum = j.at("loss_sum");
     s.loss_steps = j.at("loss_steps");
     s.ema_step = j.at("ema_step");
-    for (auto& [name, e] : j.at("best").items()) s.best[name] = {e.at("lowest"), e.at("highest"), e.at("lowest_step"), e.at("highest_step")};
+    for (auto& [name, e] : j.at("best").items())
+      s.best[name] = {e.at("lowest"), e.at("highest"), e.at("lowest_step"), e.at("highest_step")};
   } catch (const Json::exception& e) {
     fail(path, ": is no trainer_state.json: ", e.what());
   }
-  SF_CHECK(s.step >= 0 && s.epoch >= 0 && s.samples >= 0 && s.loss_steps >= 0 && s.ema_step >= 0, path, ": counts must not be negative");
+  SF_CHECK(s.step >= 0 && s.epoch >= 0 && s.samples >= 0 && s.loss_steps >= 0 && s.ema_step >= 0, path,
+           ": counts must not be negative");
   return s;
 }
 

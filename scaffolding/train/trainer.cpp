@@ -11,13 +11,18 @@ LoopOptions Trainer::loop_options(const TrainerOptions& o) {
   return out;
 }
 
-Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Step step, TrainerOptions options)
+Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Step step,
+                 TrainerOptions options)
     : stop_on_interrupt_(options.stop_on_interrupt),
-      loop_(native_parts(model, optimizer, loader, std::move(step), options, [this] { return interrupted(); }), loop_options(options)) {}
+      loop_(native_parts(model, optimizer, loader, std::move(step), options, [this] { return interrupted(); }),
+            loop_options(options)) {}
 
-Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Prepare prepare, PreparedStep step, TrainerOptions options)
+Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, data::DataLoader& loader, Prepare prepare,
+                 PreparedStep step, TrainerOptions options)
     : stop_on_interrupt_(options.stop_on_interrupt),
-      loop_(native_parts(model, optimizer, loader, std::move(prepare), std::move(step), options, [this] { return interrupted(); }), loop_options(options)) {}
+      loop_(native_parts(model, optimizer, loader, std::move(prepare), std::move(step), options,
+                         [this] { return interrupted(); }),
+            loop_options(options)) {}
 
 FitResult Trainer::fit() {
   struct Leave {

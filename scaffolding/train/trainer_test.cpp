@@ -34,7 +34,8 @@ struct Training {
   optim::AdamW optimizer{nn::parameters(net), {.lr = 1e-2}};
   optim::CosineAnnealingLR schedule{optimizer, {.T_max = 12}};
   optim::EMAModel ema{nn::parameters(net), {.decay = 0.9}};
-  data::DataLoader loader{std::make_shared<data::TensorDataset>(x, y), {.batch_size = 8, .shuffle = true, .num_workers = 1}};
+  data::DataLoader loader{std::make_shared<data::TensorDataset>(x, y),
+                          {.batch_size = 8, .shuffle = true, .num_workers = 1}};
   TrainerOptions options{.run = {.max_steps = 12,
                                  .gradient_accumulation_steps = 2,
                                  .max_grad_norm = 1.0,
@@ -63,7 +64,8 @@ struct CudaTraining {
   data::DataLoader loader{std::make_shared<data::TensorDataset>(x, y), {.batch_size = 8, .shuffle = true}};
   std::unique_ptr<Trainer> trainer;
 
-  CudaTraining(const std::string& folder, bool captured, const std::string& precision, int64_t accumulate, int64_t steps = 14) {
+  CudaTraining(const std::string& folder, bool captured, const std::string& precision, int64_t accumulate,
+               int64_t steps = 14) {
     nn::to(net, {.device = Device("cuda")});
     optimizer = std::make_unique<optim::AdamW>(nn::parameters(net), optim::AdamWOptions{.lr = 1e-2});
     schedule = std::make_unique<optim::CosineAnnealingLR>(*optimizer, optim::CosineAnnealingOptions{.T_max = 20});
@@ -180,18 +182,26 @@ TEST_F(CudaTrainer, refuses_to_capture_what_it_cannot) {
   };
   TrainerOptions options{.run = {.max_steps = 1}, .quiet = true, .cuda_graph = true};
   auto whole = [&](data::Batch& b) { return mse_loss(run.net(b.image.cuda()), b.target.cuda()); };
-  EXPECT_NE(message([&] { Trainer(run.net, *run.optimizer, run.loader, whole, options).fit(); }).find("needs a step in two parts"), std::string::npos);
+  EXPECT_NE(message([&] {
+              Trainer(run.net, *run.optimizer, run.loader, whole, options).fit();
+            }).find("needs a step in two parts"),
+            std::string::npos);
   optim::Adafactor adafactor(nn::parameters(run.net), {});
-  EXPECT_NE(message([&] { Trainer(run.net, adafactor, run.loader, whole, options); }).find("Adafactor: has no option 'capturable'"), std::string::npos);
+  EXPECT_NE(message([&] {
+              Trainer(run.net, adafactor, run.loader, whole, options);
+            }).find("Adafactor: has no option 'capturable'"),
+            std::string::npos);
   nn::Linear here(5, 2);
   optim::SGD sgd(nn::parameters(here), {});
-  EXPECT_NE(message([&] { Trainer(here, sgd, run.loader, whole, options); }).find("needs a model on CUDA, got one on cpu"), std::string::npos);
+  EXPECT_NE(
+      message([&] { Trainer(here, sgd, run.loader, whole, options); }).find("needs a model on CUDA, got one on cpu"),
+      std::string::npos);
 }
 
 TEST(TrainingFiles, StatesThatOnlyPythonHasAreRefused) {
   auto state = [](io::Object seed, io::Object sampler) {
-    return io::Object::container(io::Object::Dict,
-                                 {"epoch", int64_t(1), "batches", int64_t(0), "base_seed", seed, "sampler", sampler, "generator", io::Object()});
+    return io::Object::container(io::Object::Dict, {"epoch", int64_t(1), "batches", int64_t(0), "base_seed", seed,
+                                                    "sampler", sampler, "generator", io::Object()});
   };
   EXPECT_EQ(loader_state(state({}, {})).epoch, 1);
   EXPECT_THROW(loader_state(state(int64_t(7), {})), ValueError);
@@ -227,7 +237,8 @@ TEST_F(TrainerTest, ARunThatBreaksOffGoesOnBitForBit) {
     for (auto& file : std::filesystem::directory_iterator(path("whole/checkpoint-12"))) {
       std::string name = file.path().filename().string();
       if (name == "trainer_state.json" || name == "manifest.json") continue;  // they know their folder
-      EXPECT_EQ(bytes_of(folder + "/checkpoint-12/" + name), bytes_of(file.path().string())) << name << " after " << end;
+      EXPECT_EQ(bytes_of(folder + "/checkpoint-12/" + name), bytes_of(file.path().string()))
+          << name << " after " << end;
     }
   }
 }
@@ -280,7 +291,10 @@ TEST_F(TrainerTest, WhatIsNotFiniteStopsBeforeTheWeights) {
   Training other;
   Trainer named(
       other.net, other.optimizer, other.loader,
-      [&](data::Batch& b) { return mse_loss(other.net(b.image), b.target) + sum(sqrt(other.net.norm.weight * 0.0) * 0.0); }, other.options);
+      [&](data::Batch& b) {
+        return mse_loss(other.net(b.image), b.target) + sum(sqrt(other.net.norm.weight * 0.0) * 0.0);
+      },
+      other.options);
   SF_EXPECT_ERROR(RuntimeError, "the gradient of 'norm.weight' is nan at step 1", named.fit());
 }
 
@@ -319,7 +333,8 @@ TEST_F(TrainerTest, ACheckpointWithoutAPartChangesNothing) {
   first.trainer().fit();
   second.options.resume = "latest";
   std::vector<double> before = second.net.last.weight.to_vector();
-  SF_EXPECT_ERROR(ValueError, "ema.safetensors is missing: the checkpoint is of a run with other parts", second.trainer());
+  SF_EXPECT_ERROR(ValueError, "ema.safetensors is missing: the checkpoint is of a run with other parts",
+                  second.trainer());
   EXPECT_EQ(second.net.last.weight.to_vector(), before);
   second.options.ema = nullptr;
   Trainer whole = second.trainer();
@@ -335,14 +350,16 @@ TEST_F(TrainerTest, RefusesImpossibleArguments) {
     SF_EXPECT_ERROR(ValueError, text, run.trainer());
     run.options = before;
   };
-  refused("gradient_accumulation_steps must be a positive number, got 0", [](auto& o) { o.run.gradient_accumulation_steps = 0; });
+  refused("gradient_accumulation_steps must be a positive number, got 0",
+          [](auto& o) { o.run.gradient_accumulation_steps = 0; });
   refused("mixed_precision must be", [](auto& o) { o.run.mixed_precision = "fp8"; });
   refused("the scheduler must be one of this optimizer", [&](auto& o) { o.scheduler = &other.schedule; });
   refused("evaluate and eval_steps", [](auto& o) { o.run.eval_steps = 3; });
   refused("resume needs an output_dir", [](auto& o) { o.resume = "latest"; });
   nn::Linear small(1, 1);
-  SF_EXPECT_ERROR(ValueError, "that the model does not have",
-                  Trainer(small, run.optimizer, run.loader, [](data::Batch&) { return Tensor(); }, {.run = {.max_steps = 1}}));
+  SF_EXPECT_ERROR(
+      ValueError, "that the model does not have",
+      Trainer(small, run.optimizer, run.loader, [](data::Batch&) { return Tensor(); }, {.run = {.max_steps = 1}}));
 }
 
 TEST_F(TrainerTest, TrainsInSixteenBits) {
@@ -351,7 +368,8 @@ TEST_F(TrainerTest, TrainsInSixteenBits) {
     run.options.run.mixed_precision = precision;
     run.options.run.output_dir = path(precision);
     EXPECT_EQ(run.trainer().fit().step, 12) << precision;
-    EXPECT_EQ(std::filesystem::exists(path(std::string(precision) + "/checkpoint-12/scaler.pt")), precision == std::string("fp16"));
+    EXPECT_EQ(std::filesystem::exists(path(std::string(precision) + "/checkpoint-12/scaler.pt")),
+              precision == std::string("fp16"));
   }
 }
 

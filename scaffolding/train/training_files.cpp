@@ -60,7 +60,8 @@ static Object to_object(const Value& v) {
     for (double d : *f) items.emplace_back(d);
     return Object::container(Object::List, std::move(items));
   }
-  SF_CHECK_AS(TypeError, std::holds_alternative<std::monostate>(v), "checkpoint: a state holds a value of a kind that cannot be saved");
+  SF_CHECK_AS(TypeError, std::holds_alternative<std::monostate>(v),
+              "checkpoint: a state holds a value of a kind that cannot be saved");
   return {};
 }
 
@@ -95,7 +96,8 @@ Object to_object(const optim::StateDict& state) {
     entries.emplace_back("params", Object::container(Object::List, std::move(params)));
     groups.push_back(dict(std::move(entries)));
   }
-  return dict({{"state", Object::container(Object::Dict, std::move(by_param))}, {"param_groups", Object::container(Object::List, std::move(groups))}});
+  return dict({{"state", Object::container(Object::Dict, std::move(by_param))},
+               {"param_groups", Object::container(Object::List, std::move(groups))}});
 }
 
 optim::StateDict optimizer_state(const Object& o) {
@@ -135,10 +137,14 @@ Object to_object(const std::map<std::string, Value>& state) {
   return dict(std::move(entries));
 }
 
-// A schedule written by Python has its options beside what it counts; only numbers and lists of them can be a state's here.
+// A schedule written by Python has its options beside what it counts;
+// only numbers and lists of them can be a state's here.
 static bool is_value(const Object& o) {
-  if (o.is_sequence()) return std::all_of(o.items().begin(), o.items().end(), [](const Object& i) { return i.is(Object::Int) || i.is(Object::Float); });
-  return o.is(Object::None) || o.is(Object::Bool) || o.is(Object::Int) || o.is(Object::Float) || o.is(Object::String) || o.is(Object::TensorValue);
+  if (o.is_sequence())
+    return std::all_of(o.items().begin(), o.items().end(),
+                       [](const Object& i) { return i.is(Object::Int) || i.is(Object::Float); });
+  return o.is(Object::None) || o.is(Object::Bool) || o.is(Object::Int) || o.is(Object::Float) || o.is(Object::String) ||
+         o.is(Object::TensorValue);
 }
 
 std::map<std::string, Value> scheduler_state(const Object& o) {
@@ -194,13 +200,17 @@ data::DataLoaderState loader_state(const Object& o) {
   s.epoch = at(o, "epoch").as_int();
   s.batches = at(o, "batches").as_int();
   if (const Object& seed = at(o, "base_seed"); !seed.is(Object::None)) {
-    SF_CHECK(s.batches > 0, "checkpoint: its epoch has begun and has handed out no batch: such a state only Python's DataLoader takes");
+    SF_CHECK(
+        s.batches > 0,
+        "checkpoint: its epoch has begun and has handed out no batch: such a state only Python's DataLoader takes");
     s.epoch_seed = uint64_t(seed.as_int());
   }
   if (const Object& sampler = at(o, "sampler"); !sampler.is(Object::None)) {
     const Object* order = sampler.is_dict() ? sampler.find("sampler") : nullptr;
-    SF_CHECK(order && order->is_dict(), "checkpoint: its order of samples is of a sampler that only Python has; go on with it there");
-    if (const Object* state = order->find("generator_state"); state && !state->is(Object::None)) s.order_generator = bytes_of(*state);
+    SF_CHECK(order && order->is_dict(),
+             "checkpoint: its order of samples is of a sampler that only Python has; go on with it there");
+    if (const Object* state = order->find("generator_state"); state && !state->is(Object::None))
+      s.order_generator = bytes_of(*state);
   }
   if (const Object& generator = at(o, "generator"); !generator.is(Object::None)) s.generator = bytes_of(generator);
   return s;
@@ -213,6 +223,8 @@ Object to_object(const optim::ScaleState& s, const optim::GradScalerOptions& opt
                {"growth_interval", options.growth_interval},
                {"_growth_tracker", s.growth_tracker}});
 }
-optim::ScaleState scaler_state(const Object& o) { return {at(o, "scale").as_float(), at(o, "_growth_tracker").as_int()}; }
+optim::ScaleState scaler_state(const Object& o) {
+  return {at(o, "scale").as_float(), at(o, "_growth_tracker").as_int()};
+}
 
 }  // namespace sf::train

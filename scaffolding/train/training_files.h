@@ -1,5 +1,5 @@
-// The states of a run's parts as trees for torch's file format, and back: the trees that Python's state_dict()s give, so that a run begun in one language
-// goes on in the other. ValueError or TypeError for trees of other shapes.
+// The states of a run's parts as trees for torch's file format, and back: the trees that Python's state_dict()s give,
+// so that a run begun in one language goes on in the other. ValueError or TypeError for trees of other shapes.
 #pragma once
 #include "scaffolding/data/dataloader.h"
 #include "scaffolding/io/object.h"
@@ -7,7 +7,8 @@
 
 namespace sf::train {
 
-// New files of a checkpoint under way: CheckpointFolders::commit syncs them, so that they need not be replaced one by one.
+// New files of a checkpoint under way: CheckpointFolders::commit syncs them,
+// so that they need not be replaced one by one.
 void write_torch(const io::Object& object, const std::string& path);
 void write_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path);
 

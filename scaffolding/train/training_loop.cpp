@@ -21,14 +21,17 @@ TrainingLoop::TrainingLoop(Parts parts, LoopOptions options)
       host_decides_(parts_.scaler && (parts_.scheduler || parts_.ema)),
       loss_(std::numeric_limits<double>::quiet_NaN()) {
   o_.run.check(parts_.data->size());
-  SF_CHECK(bool(o_.evaluate) == o_.run.eval_steps.has_value(), "Trainer: evaluate and eval_steps must be given together");
+  SF_CHECK(bool(o_.evaluate) == o_.run.eval_steps.has_value(),
+           "Trainer: evaluate and eval_steps must be given together");
   SF_CHECK(o_.resume.empty() || !o_.run.output_dir.empty(), "Trainer: resume needs an output_dir");
   for (const Tensor& p : trained_) {
-    bool known = std::any_of(parameters_.begin(), parameters_.end(), [&](auto& named) { return named.tensor.is_same(p); });
-    SF_CHECK(known, "Trainer: the optimizer has a parameter of shape ", p.shape(), " that the model does not have; a checkpoint would miss it");
+    bool known =
+        std::any_of(parameters_.begin(), parameters_.end(), [&](auto& named) { return named.tensor.is_same(p); });
+    SF_CHECK(known, "Trainer: the optimizer has a parameter of shape ", p.shape(),
+             " that the model does not have; a checkpoint would miss it");
   }
-  SF_CHECK(!parts_.ema || parts_.ema->size() == parameters_.size(), "Trainer: ema must be made from the model's ", parameters_.size(), " parameters, it has ",
-           parts_.ema ? parts_.ema->size() : 0);
+  SF_CHECK(!parts_.ema || parts_.ema->size() == parameters_.size(), "Trainer: ema must be made from the model's ",
+           parameters_.size(), " parameters, it has ", parts_.ema ? parts_.ema->size() : 0);
   if (o_.cuda_graph) {
     SF_CHECK(device_.is_cuda(), "Trainer: cuda_graph=True needs a model on CUDA, got one on ", device_);
     parts_.optimizer->make_capturable();
@@ -97,7 +100,8 @@ void TrainingLoop::save_if(bool due) {
 void TrainingLoop::load(const std::string& folder) {
   auto path = [&](const std::string& name) { return folder + "/" + name; };
   for (auto& [name, part] : files())
-    SF_CHECK(std::filesystem::exists(path(name)), "Trainer: ", path(name), " is missing: the checkpoint is of a run with other parts");
+    SF_CHECK(std::filesystem::exists(path(name)), "Trainer: ", path(name),
+             " is missing: the checkpoint is of a run with other parts");
   RunState state = load_run_state(path(kState));
   for (auto& [name, part] : files()) part->load(path(name), state);
   state_ = std::move(state);
@@ -108,7 +112,10 @@ void TrainingLoop::load(const std::string& folder) {
 
 // ---- the loop
 
-bool TrainingLoop::finished() const { return (o_.run.max_steps && state_.step >= *o_.run.max_steps) || (o_.run.max_epochs && epochs() >= *o_.run.max_epochs); }
+bool TrainingLoop::finished() const {
+  return (o_.run.max_steps && state_.step >= *o_.run.max_steps) ||
+         (o_.run.max_epochs && epochs() >= *o_.run.max_epochs);
+}
 
 void TrainingLoop::begin() {
   stop_ = false;
@@ -195,12 +202,14 @@ Tensor TrainingLoop::loss_of(const std::function<Tensor()>& step) const {
   {
     std::optional<autocast::Autocast> on;
     if (o_.run.mixed_precision != "no")
-      on.emplace(device_, autocast::Options{.dtype = o_.run.mixed_precision == "fp16" ? kFloat16 : kBFloat16, .cache_enabled = autocast::state().cache});
+      on.emplace(device_, autocast::Options{.dtype = o_.run.mixed_precision == "fp16" ? kFloat16 : kBFloat16,
+                                            .cache_enabled = autocast::state().cache});
     loss = step();
   }
-  SF_CHECK_AS(TypeError, loss && loss.numel() == 1 && loss.requires_grad(),
-              "Trainer: step must return the loss, a tensor of one element that requires a gradient, got ",
-              loss ? "a tensor of shape " + str(loss.shape()) + (loss.requires_grad() ? "" : " without gradient") : "nothing");
+  SF_CHECK_AS(
+      TypeError, loss && loss.numel() == 1 && loss.requires_grad(),
+      "Trainer: step must return the loss, a tensor of one element that requires a gradient, got ",
+      loss ? "a tensor of shape " + str(loss.shape()) + (loss.requires_grad() ? "" : " without gradient") : "nothing");
   return loss;
 }
 
@@ -224,7 +233,8 @@ Tensors TrainingLoop::gradients() const {
   Tensors grads;
   for (const Tensor& p : trained_)
     if (Tensor g = p.grad()) grads.push_back(g);
-  SF_CHECK_AS(RuntimeError, !grads.empty(), "Trainer: no parameter of the optimizer got a gradient; the loss does not depend on them");
+  SF_CHECK_AS(RuntimeError, !grads.empty(),
+              "Trainer: no parameter of the optimizer got a gradient; the loss does not depend on them");
   return grads;
 }
 
@@ -239,8 +249,10 @@ double TrainingLoop::update() {
     if (o_.run.max_grad_norm && std::isfinite(value)) nn::clip_grads_with_norm_(trained_, *o_.run.max_grad_norm, norm);
   }
   const bool finite = std::isfinite(value);
-  // A scaled loss may overflow: the scaler skips the step and lowers the scale. Where it is below 1 already, that is not why.
-  if (!finite && (!parts_.scaler || parts_.scaler->get_scale() < 1)) check_gradients(value, state_.step + 1, parameters_);
+  // A scaled loss may overflow: the scaler skips the step and lowers the scale. Where it is below 1 already,
+  // that is not why.
+  if (!finite && (!parts_.scaler || parts_.scaler->get_scale() < 1))
+    check_gradients(value, state_.step + 1, parameters_);
   if (parts_.scaler) {
     parts_.scaler->step();
     parts_.scaler->update();
@@ -259,7 +271,8 @@ void TrainingLoop::follow(bool averages) {
 
 // ---- captured steps
 
-// The losses of inputs, the batches one after the other, and the norm: float64 [batches + 1]. Everything up to the averages.
+// The losses of inputs, the batches one after the other, and the norm: float64 [batches + 1].
+// Everything up to the averages.
 Tensors TrainingLoop::step_to_capture(const Tensors& inputs, const Forms& forms) {
   parts_.optimizer->zero_grad();
   Tensors numbers;
@@ -304,7 +317,9 @@ bool TrainingLoop::captured_step() {
   }
   now.lr = parts_.optimizer->lr();
   auto& graphed = graphs_[forms];
-  if (!graphed) graphed = std::make_unique<optim::GraphedStep>([this, forms](const Tensors& in) { return step_to_capture(in, forms); });
+  if (!graphed)
+    graphed =
+        std::make_unique<optim::GraphedStep>([this, forms](const Tensors& in) { return step_to_capture(in, forms); });
   now.results = (*graphed)(inputs)[0];
   bool stepped = true;
   if (host_decides_) {
@@ -340,7 +355,8 @@ void TrainingLoop::settle(bool evaluation_due) {
       check_loss(losses[i], p.step, parameters_);
       record.loss += losses[i] / double(n);
     }
-    if (!std::isfinite(record.grad_norm) && (!parts_.scaler || parts_.scaler->get_scale() < 1)) check_gradients(record.grad_norm, p.step, parameters_);
+    if (!std::isfinite(record.grad_norm) && (!parts_.scaler || parts_.scaler->get_scale() < 1))
+      check_gradients(record.grad_norm, p.step, parameters_);
     loss_ = record.loss;
     state_.step = p.step, state_.epoch = p.epoch;
     if (evaluation_due && k + 1 == pending.size()) record.evaluation = evaluate();

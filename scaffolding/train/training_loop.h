@@ -1,6 +1,6 @@
-// TrainingLoop: the loop of a training run over its parts: accumulation, clipping, mixed precision, schedule, averages, captured steps, evaluation,
-// checkpoints from which a run goes on bit for bit, metrics, and a stop before NaN reaches the weights. Trainer, in C++ and in Python, is a face of it.
-// One thread; one run per output_dir.
+// TrainingLoop: the loop of a training run over its parts: accumulation, clipping, mixed precision, schedule, averages,
+// captured steps, evaluation, checkpoints from which a run goes on bit for bit, metrics, and a stop before NaN reaches
+// the weights. Trainer, in C++ and in Python, is a face of it. One thread; one run per output_dir.
 #pragma once
 #include <functional>
 #include <map>
@@ -24,10 +24,11 @@ struct LoopOptions {
   std::optional<uint64_t> seed;  // of the default generators, set when a run begins anew
   std::string resume;            // "latest", or a checkpoint folder
   bool cuda_graph = false;
-  std::function<std::map<std::string, double>()> evaluate;  // in eval mode, without recording, on the averaged weights where there are some
+  // in eval mode, without recording, on the averaged weights where there are some
+  std::function<std::map<std::string, double>()> evaluate;
   std::function<void()> on_step_end;
   std::function<void(const std::string& folder)> on_checkpoint;  // after each that was written
-  std::function<void()> save;                                    // called where a checkpoint is due, to call TrainingLoop::save; may be empty
+  std::function<void()> save;  // called where a checkpoint is due, to call TrainingLoop::save; may be empty
 };
 
 class TrainingLoop {
@@ -36,21 +37,22 @@ class TrainingLoop {
   TrainingLoop(Parts parts, LoopOptions options);
   TrainingLoop(const TrainingLoop&) = delete;
 
-  // Trains to the end of the run, or until stop(). Called again, it goes on. RuntimeError for a loss or a gradient that is not
-  // finite, and for a checkpoint that could not be written; what was written before is whole.
+  // Trains to the end of the run, or until stop(). Called again, it goes on. RuntimeError for a loss or a gradient that
+  // is not finite, and for a checkpoint that could not be written; what was written before is whole.
   FitResult fit();
   void stop() { stop_ = true; }  // after the step under way; for callbacks
   std::string save();            // a checkpoint now, between steps; its folder
 
   const RunState& state() const { return state_; }
-  double loss();                                                                                   // of the last step; waits for it
-  std::vector<optim::GraphedStep::Statistics> graphs() const;                                      // of captured steps, for each form of batches
+  double loss();                                               // of the last step; waits for it
+  std::vector<optim::GraphedStep::Statistics> graphs() const;  // of captured steps, for each form of batches
   std::shared_ptr<EventFile> tensorboard() const { return log_ ? log_->tensorboard() : nullptr; }  // during fit()
   // What is wrong with newer checkpoints that resume="latest" passed over.
   const std::vector<std::string>& damaged_checkpoints() const { return damaged_; }
 
  private:
-  std::vector<std::pair<std::string, Part*>> files() const;  // of a checkpoint, in the order in which they are written and read
+  // of a checkpoint, in the order in which they are written and read
+  std::vector<std::pair<std::string, Part*>> files() const;
   void load(const std::string& folder);
   void save_if(bool due);
   void begin();
@@ -78,7 +80,8 @@ class TrainingLoop {
   Named parameters_;  // of the model
   Tensors trained_;   // of the optimizer
   Device device_;
-  bool host_decides_;  // with a scale only the device knows whether a step was skipped, and a schedule and averages have to
+  // with a scale only the device knows whether a step was skipped, and a schedule and averages have to
+  bool host_decides_;
   std::optional<CheckpointFolders> checkpoints_;
   std::optional<RunLog> log_;
   RunState state_;

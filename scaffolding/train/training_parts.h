@@ -1,5 +1,6 @@
-// The parts of a run as TrainingLoop drives them. Trainer implements them over C++'s objects (native_parts.h), Python's Trainer over Python's
-// (python/bindings/train/bind_trainer.cpp), where subclasses, hooks and whatever has the right methods are reached. One thread at a time.
+// The parts of a run as TrainingLoop drives them. Trainer implements them over C++'s objects (native_parts.h), Python's
+// Trainer over Python's (python/bindings/train/bind_trainer.cpp), where subclasses, hooks and whatever has the right
+// methods are reached. One thread at a time.
 #pragma once
 #include <memory>
 
@@ -27,12 +28,13 @@ class DataPart : public Part {
  public:
   virtual std::optional<int64_t> size() const = 0;  // batches of an epoch, where that is known
   virtual int64_t epoch() const = 0;                // finished ones
-  virtual bool next() = 0;                          // takes the next batch of the epoch under way, begun where there is none; false at its end
-  virtual int64_t samples() const = 0;              // of the batch that was taken
-  virtual Tensor loss() = 0;                        // of the batch that was taken: one element, on the tape
-  virtual void pause() {}                           // the run ends here and may go on; nothing works ahead
+  virtual bool next() = 0;  // takes the next batch of the epoch under way, begun where there is none; false at its end
+  virtual int64_t samples() const = 0;  // of the batch that was taken
+  virtual Tensor loss() = 0;            // of the batch that was taken: one element, on the tape
+  virtual void pause() {}               // the run ends here and may go on; nothing works ahead
 
-  // For captured steps: the batch that was taken as tensors on the model's device. `form` numbers the ways in which tensors make a batch.
+  // For captured steps: the batch that was taken as tensors on the model's device.
+  // `form` numbers the ways in which tensors make a batch.
   struct Inputs {
     Tensors tensors;
     int64_t form = 0;
@@ -48,8 +50,9 @@ class OptimizerPart : public Part {
   virtual void step() = 0;
   virtual Value lr() const = 0;  // of the first group: a double, or where captured steps read it a tensor
 
-  virtual void make_capturable() = 0;                     // ValueError where its steps are computed on the host
-  virtual void step_unless(const Tensor& found_inf) = 0;  // changes nothing where found_inf, float32 [] on the device, is not 0
+  virtual void make_capturable() = 0;  // ValueError where its steps are computed on the host
+  // changes nothing where found_inf, float32 [] on the device, is not 0
+  virtual void step_unless(const Tensor& found_inf) = 0;
 };
 
 class SchedulePart : public Part {

@@ -1,9 +1,12 @@
-"""The UNets of Stable Diffusion 2.1 and XL at full size against diffusers: one pass at 32x32 latents in float32, with seeded random weights.
+"""The UNets of Stable Diffusion 2.1 and XL at full size against diffusers: one pass at 32x32 latents in float32, with
+seeded random weights.
 
-    PYTHONPATH=build/dev/python python tests/conformance/full_size_unet.py --torch-python PYTHON [--model sd21|sdxl|sd15]
+    PYTHONPATH=build/dev/python python tests/conformance/full_size_unet.py --torch-python PYTHON [--model
+    sd21|sdxl|sd15]
 
-PYTHON is one that has torch and diffusers; without --model it does sd21 and sdxl one after the other. Prints the largest difference relative to the largest
-value, and fails above 1e-4. Memory and space for a temporary folder: 4 GB for sd21, 11 GB for sdxl; each side runs in a process of its own.
+PYTHON is one that has torch and diffusers; without --model it does sd21 and sdxl one after the other. Prints the
+largest difference relative to the largest value, and fails above 1e-4. Memory and space for a temporary folder: 4 GB
+for sd21, 11 GB for sdxl; each side runs in a process of its own.
 """
 
 import argparse
@@ -34,13 +37,19 @@ def write_theirs(name, folder):
                 p.normal_(std=p[0].numel() ** -0.5)
             else:
                 p.normal_(std=0.1).add_(1.0 if key.endswith("weight") else 0.0)
-        inputs = {"sample": torch.randn(1, 4, 32, 32), "timestep": torch.tensor(481.0), "encoder_hidden_states": torch.randn(1, 77, TEXT[name])}
+        inputs = {
+            "sample": torch.randn(1, 4, 32, 32),
+            "timestep": torch.tensor(481.0),
+            "encoder_hidden_states": torch.randn(1, 77, TEXT[name]),
+        }
         added = {}
         if name == "sdxl":
             added = {"text_embeds": torch.randn(1, 1280), "time_ids": torch.tensor([[256.0, 256, 0, 0, 256, 256]])}
         output = model(**inputs, added_cond_kwargs=added).sample
     model.save_pretrained(folder, max_shard_size="20GB")
-    save_file({k: t.contiguous() for k, t in {**inputs, **added, "output": output}.items()}, folder / "expected.safetensors")
+    save_file(
+        {k: t.contiguous() for k, t in {**inputs, **added, "output": output}.items()}, folder / "expected.safetensors"
+    )
 
 
 def compare(name, torch_python):
@@ -70,7 +79,10 @@ def main():
         return write_theirs(options.model, options.write)
     if not options.torch_python:
         parser.error("--torch-python or TORCH_PYTHON must name a Python that has torch and diffusers")
-    return int(max(compare(name, options.torch_python) for name in ([options.model] if options.model else ["sd21", "sdxl"])) > 1e-4)
+    return int(
+        max(compare(name, options.torch_python) for name in ([options.model] if options.model else ["sd21", "sdxl"]))
+        > 1e-4
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""The autoencoder of Stable Diffusion at full size against diffusers: a decode of 64x64 latents and an encoding, with seeded random weights.
+"""The autoencoder of Stable Diffusion at full size against diffusers: a decode of 64x64 latents and an encoding, with
+seeded random weights.
 
-    PYTHONPATH=build/dev/python python tests/conformance/full_size_vae.py --torch-python PYTHON      # one that has torch and diffusers
+    PYTHONPATH=build/dev/python python tests/conformance/full_size_vae.py --torch-python PYTHON
+
+PYTHON is one that has torch and diffusers.
 
 Prints the largest differences relative to the largest value, and fails above 1e-4. It takes about a minute and 4 GB.
 """
@@ -33,7 +36,12 @@ def write_theirs(folder):
             if p.ndim > 1:
                 p.normal_(std=p[0].numel() ** -0.5)
         latents, picture = torch.randn(1, 4, 64, 64), torch.rand(1, 3, 256, 256) * 2 - 1
-        out = {"latents": latents, "picture": picture, "decoded": model.decode(latents).sample, "moments": model.encode(picture).latent_dist.parameters}
+        out = {
+            "latents": latents,
+            "picture": picture,
+            "decoded": model.decode(latents).sample,
+            "moments": model.encode(picture).latent_dist.parameters,
+        }
     model.save_pretrained(folder)
     save_file({k: t.contiguous() for k, t in out.items()}, folder / "expected.safetensors")
 
@@ -56,7 +64,10 @@ def main():
         want = sf.safetensors.load_file(pathlib.Path(folder) / "expected.safetensors")
         model = AutoencoderKL.from_pretrained(folder)
         with sf.no_grad():
-            got = {"decoded": model.decode(want["latents"]).sample, "moments": model.encode(want["picture"]).latent_dist.parameters}
+            got = {
+                "decoded": model.decode(want["latents"]).sample,
+                "moments": model.encode(want["picture"]).latent_dist.parameters,
+            }
     worst = 0
     for name, t in got.items():
         difference = ((t - want[name]).abs().max() / want[name].abs().max()).item()

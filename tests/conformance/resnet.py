@@ -1,4 +1,6 @@
-"""ResNet-18 (He et al. 2015), as one would write it against torch, trained on made-up pictures whose class is the colour of a square."""
+"""ResNet-18 (He et al. 2015), as one would write it against torch,
+trained on made-up pictures whose class is the colour of a square.
+"""
 
 import torch
 import torch.nn as nn
@@ -29,7 +31,15 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, block=BasicBlock, layers=(2, 2, 2, 2), num_classes=10, width=64, small_images=False, zero_init_residual=False):
+    def __init__(
+        self,
+        block=BasicBlock,
+        layers=(2, 2, 2, 2),
+        num_classes=10,
+        width=64,
+        small_images=False,
+        zero_init_residual=False,
+    ):
         super().__init__()
         self.inputs = width
         if small_images:  # 32 x 32: no halving before the first block
@@ -109,7 +119,14 @@ def main(steps=20, batch=8, size=64, width=32):
         logits = model(images[:batch])
     accuracy = (logits.argmax(dim=1) == labels[:batch]).float().mean().item()
     batches = model.bn1.num_batches_tracked.item()
-    return {"start": start, "losses": losses, "logits": logits[0].tolist(), "accuracy": accuracy, "batches": batches, "rate": schedule.get_last_lr()[0]}
+    return {
+        "start": start,
+        "losses": losses,
+        "logits": logits[0].tolist(),
+        "accuracy": accuracy,
+        "batches": batches,
+        "rate": schedule.get_last_lr()[0],
+    }
 
 
 if __name__ == "__main__":

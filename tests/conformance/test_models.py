@@ -1,4 +1,6 @@
-"""Programs written against torch run with the imports renamed and give torch's numbers (tests/golden/conformance.json)."""
+"""Programs written against torch run with the imports renamed and give torch's numbers
+(tests/golden/conformance.json).
+"""
 
 import json
 import pathlib
@@ -55,4 +57,8 @@ def test_resnet():
     assert len(got["losses"]) == 20
     assert got["losses"] == pytest.approx(want["losses"], rel=1e-4)
     assert got["logits"] == pytest.approx(want["logits"], rel=5e-3, abs=5e-3)
-    assert got["accuracy"] == want["accuracy"] and got["batches"] == 20 and got["rate"] == pytest.approx(want["rate"], abs=1e-12)
+    assert (
+        got["accuracy"] == want["accuracy"]
+        and got["batches"] == 20
+        and got["rate"] == pytest.approx(want["rate"], abs=1e-12)
+    )

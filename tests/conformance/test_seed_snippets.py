@@ -199,7 +199,12 @@ def run(snippet, **names):
 
 
 def test_every_program_of_the_documents_is_here_word_for_word():
-    documents = pathlib.Path(os.environ.get("SF_SHARED_DATA", pathlib.Path(__file__).resolve().parents[3] / "shared" / "data")).parent / "seeds"
+    documents = (
+        pathlib.Path(
+            os.environ.get("SF_SHARED_DATA", pathlib.Path(__file__).resolve().parents[3] / "shared" / "data")
+        ).parent
+        / "seeds"
+    )
     if not documents.exists():
         pytest.skip(f"no documents in {documents}")
     here = {value.strip() for name, value in globals().items() if name.isupper() and isinstance(value, str)}
@@ -276,7 +281,11 @@ def test_cpu_shadows():
 
 def test_convolutions():
     scope = run(CONVOLUTIONS)
-    assert scope["out"].shape == (4, 64, 32, 32) and scope["out3d"].shape == (1, 64, 16, 32, 32) and scope["out_up"].shape == (4, 32, 64, 64)
+    assert (
+        scope["out"].shape == (4, 64, 32, 32)
+        and scope["out3d"].shape == (1, 64, 16, 32, 32)
+        and scope["out_up"].shape == (4, 32, 64, 64)
+    )
 
 
 def test_generator():
@@ -288,12 +297,40 @@ def test_layer_table():
     assert nn.Linear(8, 3)(sf.ones(2, 8)).shape == (2, 3) and nn.Embedding(10, 4)(sf.tensor([1, 2])).shape == (2, 4)
     assert nn.Conv1d(8, 4, 3)(sf.randn(2, 8, 9)).shape == (2, 4, 7) and nn.Conv2d(8, 4, 3)(image).shape == (2, 4, 6, 6)
     assert nn.Conv3d(8, 4, 3)(video).shape == (1, 4, 2, 2, 2)
-    assert nn.ConvTranspose2d(8, 4, 2)(image).shape == (2, 4, 9, 9) and nn.ConvTranspose3d(8, 4, 2)(video).shape == (1, 4, 5, 5, 5)
-    for layer in (nn.BatchNorm2d(8), nn.GroupNorm(4, 8), nn.Dropout(0.1), nn.SiLU(), nn.ReLU(), nn.GELU(), nn.Tanh(), nn.Sigmoid()):
+    assert nn.ConvTranspose2d(8, 4, 2)(image).shape == (2, 4, 9, 9) and nn.ConvTranspose3d(8, 4, 2)(video).shape == (
+        1,
+        4,
+        5,
+        5,
+        5,
+    )
+    for layer in (
+        nn.BatchNorm2d(8),
+        nn.GroupNorm(4, 8),
+        nn.Dropout(0.1),
+        nn.SiLU(),
+        nn.ReLU(),
+        nn.GELU(),
+        nn.Tanh(),
+        nn.Sigmoid(),
+    ):
         assert layer(image).shape == image.shape
-    assert nn.BatchNorm3d(8)(video).shape == video.shape and nn.LayerNorm(8)(image).shape == nn.RMSNorm(8)(image).shape == image.shape
-    assert nn.AvgPool2d(2)(image).shape == nn.MaxPool2d(2)(image).shape == nn.AdaptiveAvgPool2d(4)(image).shape == (2, 8, 4, 4)
-    assert nn.Upsample(scale_factor=2)(image).shape == (2, 8, 16, 16) and nn.PixelShuffle(2)(image).shape == (2, 2, 16, 16)
+    assert (
+        nn.BatchNorm3d(8)(video).shape == video.shape
+        and nn.LayerNorm(8)(image).shape == nn.RMSNorm(8)(image).shape == image.shape
+    )
+    assert (
+        nn.AvgPool2d(2)(image).shape
+        == nn.MaxPool2d(2)(image).shape
+        == nn.AdaptiveAvgPool2d(4)(image).shape
+        == (2, 8, 4, 4)
+    )
+    assert nn.Upsample(scale_factor=2)(image).shape == (2, 8, 16, 16) and nn.PixelShuffle(2)(image).shape == (
+        2,
+        2,
+        16,
+        16,
+    )
 
 
 def test_module_methods():
@@ -308,7 +345,14 @@ def test_module_methods():
 
 def test_factory_table():
     assert sf.tensor([1, 2]).shape == (2,)
-    assert sf.zeros(2, 3).shape == sf.ones(2, 3).shape == sf.randn(2, 3).shape == sf.rand(2, 3).shape == sf.empty(2, 3).shape == (2, 3)
+    assert (
+        sf.zeros(2, 3).shape
+        == sf.ones(2, 3).shape
+        == sf.randn(2, 3).shape
+        == sf.rand(2, 3).shape
+        == sf.empty(2, 3).shape
+        == (2, 3)
+    )
     assert sf.randint(0, 5, (2,)).shape == (2,) and sf.arange(0, 6, 2).tolist() == [0, 2, 4]
     assert sf.linspace(0, 1, 3).tolist() == [0, 0.5, 1] and sf.full((2,), 3.0).tolist() == [3, 3]
     for name in ("zeros", "ones", "randn", "rand", "empty"):
@@ -318,10 +362,31 @@ def test_factory_table():
 
 def test_operations_table():
     x, y = sf.rand(2, 2) + 0.5, sf.rand(2, 2) + 0.5
-    for result in (x + y, x - y, x * y, x / y, x**y, x @ y, sf.matmul(x, y), sf.exp(x), sf.log(x), sf.sigmoid(x), sf.softmax(x, dim=-1), sf.softmax(x, -1)):
+    for result in (
+        x + y,
+        x - y,
+        x * y,
+        x / y,
+        x**y,
+        x @ y,
+        sf.matmul(x, y),
+        sf.exp(x),
+        sf.log(x),
+        sf.sigmoid(x),
+        sf.softmax(x, dim=-1),
+        sf.softmax(x, -1),
+    ):
         assert result.shape == (2, 2)
-    assert sf.cat([x, y], 0).shape == sf.cat([x, y], dim=0).shape == (4, 2) and sf.stack([x, y], dim=0).shape == (2, 2, 2)
-    assert x.sum().shape == x.mean().shape == () and x.reshape((4,)).shape == (4,) and x.transpose(0, 1).is_contiguous() is False
+    assert sf.cat([x, y], 0).shape == sf.cat([x, y], dim=0).shape == (4, 2) and sf.stack([x, y], dim=0).shape == (
+        2,
+        2,
+        2,
+    )
+    assert (
+        x.sum().shape == x.mean().shape == ()
+        and x.reshape((4,)).shape == (4,)
+        and x.transpose(0, 1).is_contiguous() is False
+    )
     assert x.transpose(0, 1).contiguous().is_contiguous()
 
 

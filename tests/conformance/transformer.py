@@ -1,4 +1,6 @@
-"""A decoder-only transformer on characters, as one would write it against torch: pre-norm blocks, fused query/key/value, a head tied to the embedding."""
+"""A decoder-only transformer on characters, as one would write it against torch: pre-norm blocks, fused
+query/key/value, a head tied to the embedding.
+"""
 
 import math
 
@@ -7,8 +9,10 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 TEXT = (
-    "The first rule of building is to know what stands on what. A beam rests on two posts, a floor rests on its beams, and the roof rests on the walls. "
-    "Take one away and the others tell you how much it carried. So it is with programs: write the part that carries, try it, and only then the part above.\n"
+    "The first rule of building is to know what stands on what. A beam rests on two posts, a floor rests on its beams, "
+    "and the roof rests on the walls. "
+    "Take one away and the others tell you how much it carried. So it is with programs: write the part that carries, "
+    "try it, and only then the part above.\n"
 )
 
 
@@ -111,7 +115,9 @@ def main(steps=20, batch=8):
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 5) * 0.5 * (1 + math.cos(math.pi * step / steps)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / 5) * 0.5 * (1 + math.cos(math.pi * step / steps))
+    )
 
     losses, norms = [], []
     model.train()
@@ -128,7 +134,13 @@ def main(steps=20, batch=8):
         losses.append(loss.item())
     model.eval()
     text = model.generate(data[:8].unsqueeze(0), 16, temperature=0.8, top_k=5)
-    return {"start": start, "losses": losses, "norms": norms, "generated": text[0].tolist(), "rate": schedule.get_last_lr()[0]}
+    return {
+        "start": start,
+        "losses": losses,
+        "norms": norms,
+        "generated": text[0].tolist(),
+        "rate": schedule.get_last_lr()[0],
+    }
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-// A stand-in for libcublasLt.so.13, so that what we ask of it is computed and checked: layouts, leading dimensions, transposes, batch
-// strides, epilogues, alignments that were promised, workspace. It refuses what the documentation of cublasLtMatmul does not list. Sums in double.
+// A stand-in for libcublasLt.so.13, so that what we ask of it is computed and checked: layouts, leading dimensions,
+// transposes, batch strides, epilogues, alignments that were promised, workspace. It refuses what the documentation of
+// cublasLtMatmul does not list. Sums in double.
 #include <cublasLt.h>
 #include <math.h>
 
@@ -21,9 +22,12 @@ struct EmulatedMatmulDesc {
   void* aux = nullptr;
   int64_t aux_ld = 0, aux_batch = 0;
   const float *scale_a = nullptr, *scale_b = nullptr;
-  int32_t scale_mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, scale_mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  int32_t scale_mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+          scale_mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   int32_t bias_type = -1;  // the result's
-  cudaDataType_t type_of_bias(cudaDataType_t result) const { return bias_type < 0 ? result : cudaDataType_t(bias_type); }
+  cudaDataType_t type_of_bias(cudaDataType_t result) const {
+    return bias_type < 0 ? result : cudaDataType_t(bias_type);
+  }
 };
 struct EmulatedMatrixLayout {
   cudaDataType_t type;
@@ -80,7 +84,8 @@ double round_tf32(double x) {
 constexpr uint32_t kDrelu = 8, kSumOfColumns = 16, kDgelu = 64, kAux = 128;
 // The mask of signs, whose distances are in bits.
 bool has_mask(uint32_t epilogue) { return (epilogue & kAux) && (epilogue & (CUBLASLT_EPILOGUE_RELU | kDrelu)); }
-// DGELU and DRELU: the product times the slope of the activation at what the forward pass kept; with BGRAD the bias' gradient is the sum over columns of that.
+// DGELU and DRELU: the product times the slope of the activation at what the forward pass kept; with BGRAD the bias'
+// gradient is the sum over columns of that.
 bool is_gradient(uint32_t epilogue) { return epilogue & (kDrelu | kDgelu); }
 double gelu_slope(double x) {
   const double k = 0.79788456080286536, t = tanh(k * (x + 0.044715 * x * x * x));
@@ -98,14 +103,17 @@ void run(void* argument) {
     for (int64_t col = 0; col < j->d.cols; ++col) {
       if (s.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
         double sum = 0;
-        for (int64_t k = 0; k < inner; ++k) sum += read(j->B, j->b.type, s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld);
+        for (int64_t k = 0; k < inner; ++k)
+          sum += read(j->B, j->b.type, s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld);
         write(const_cast<void*>(s.bias), s.type_of_bias(j->d.type), col, sum);
       }
       for (int64_t row = 0; row < j->d.rows; ++row) {
         double sum = 0;
         for (int64_t k = 0; k < inner; ++k) {
-          double x = read(j->A, j->a.type, n * j->a.batch_offset + (s.transa == CUBLAS_OP_N ? row + k * j->a.ld : k + row * j->a.ld));
-          double y = read(j->B, j->b.type, n * j->b.batch_offset + (s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld));
+          double x = read(j->A, j->a.type,
+                          n * j->a.batch_offset + (s.transa == CUBLAS_OP_N ? row + k * j->a.ld : k + row * j->a.ld));
+          double y = read(j->B, j->b.type,
+                          n * j->b.batch_offset + (s.transb == CUBLAS_OP_N ? k + col * j->b.ld : col + k * j->b.ld));
           sum += tf32 ? round_tf32(x) * round_tf32(y) : x * y;
         }
         int64_t at = n * j->d.batch_offset + row + col * j->d.ld;
@@ -127,11 +135,13 @@ void run(void* argument) {
         }
         if (s.epilogue & kSumOfColumns) gradient_of_bias[size_t(row)] += v;
         if (s.epilogue & CUBLASLT_EPILOGUE_RELU) v = v < 0 ? 0 : v;
-        if (s.epilogue & CUBLASLT_EPILOGUE_GELU) v = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
+        if (s.epilogue & CUBLASLT_EPILOGUE_GELU)
+          v = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
         write(j->D, j->d.type, at, v);
       }
     }
-  for (size_t row = 0; row < gradient_of_bias.size(); ++row) write(const_cast<void*>(s.bias), s.type_of_bias(j->d.type), int64_t(row), gradient_of_bias[row]);
+  for (size_t row = 0; row < gradient_of_bias.size(); ++row)
+    write(const_cast<void*>(s.bias), s.type_of_bias(j->d.type), int64_t(row), gradient_of_bias[row]);
 }
 void drop(void* argument) { delete static_cast<Job*>(argument); }
 
@@ -143,11 +153,13 @@ uint32_t alignment_of(const void* p) {
 }
 
 // What would be wrong with the call, as the library would answer.
-cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& a, const EmulatedMatrixLayout& b, const EmulatedMatrixLayout& d) {
+cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& a, const EmulatedMatrixLayout& b,
+                       const EmulatedMatrixLayout& d) {
   for (auto* m : {&a, &b, &d})
     if (m->rows <= 0 || m->cols <= 0 || m->ld < m->rows || m->batch < 1) return CUBLAS_STATUS_INVALID_VALUE;
   bool ta = s.transa == CUBLAS_OP_T, tb = s.transb == CUBLAS_OP_T;
-  if ((ta ? a.cols : a.rows) != d.rows || (tb ? b.rows : b.cols) != d.cols || (ta ? a.rows : a.cols) != (tb ? b.cols : b.rows))
+  if ((ta ? a.cols : a.rows) != d.rows || (tb ? b.rows : b.cols) != d.cols ||
+      (ta ? a.rows : a.cols) != (tb ? b.cols : b.rows))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (a.batch != d.batch || b.batch != d.batch) return CUBLAS_STATUS_INVALID_VALUE;
   bool wide = a.type == CUDA_R_64F;
@@ -155,11 +167,15 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
   auto is_short = [](cudaDataType_t t) { return t == CUDA_R_16F || t == CUDA_R_16BF; };
   if ((s.epilogue & (CUBLASLT_EPILOGUE_BIAS | kSumOfColumns)) && !s.bias) return CUBLAS_STATUS_INVALID_VALUE;
   if (is_float8(a.type) || is_float8(b.type)) {
-    if (!is_float8(a.type) || !is_float8(b.type) || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!ta || tb || s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F || !(is_short(d.type) || d.type == CUDA_R_32F))
+    if (!is_float8(a.type) || !is_float8(b.type) || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2))
       return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (a.rows % 16 != 0 || a.ld % 16 != 0 || b.ld % 16 != 0 || d.rows % 16 != 0 || s.scale_mode_a != s.scale_mode_b) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (s.epilogue != CUBLASLT_EPILOGUE_DEFAULT && s.epilogue != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!ta || tb || s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F ||
+        !(is_short(d.type) || d.type == CUDA_R_32F))
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (a.rows % 16 != 0 || a.ld % 16 != 0 || b.ld % 16 != 0 || d.rows % 16 != 0 || s.scale_mode_a != s.scale_mode_b)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (s.epilogue != CUBLASLT_EPILOGUE_DEFAULT && s.epilogue != CUBLASLT_EPILOGUE_BIAS)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
     cudaDataType_t bias = d.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
     if (s.epilogue == CUBLASLT_EPILOGUE_BIAS && s.type_of_bias(d.type) != bias) return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
@@ -174,7 +190,8 @@ cublasStatus_t examine(const EmulatedMatmulDesc& s, const EmulatedMatrixLayout& 
   if (s.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (wide && s.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   const int64_t unit = has_mask(s.epilogue) ? 128 : 8;
-  if ((s.epilogue & kAux) && (!s.aux || s.aux_ld % unit != 0 || s.aux_ld < d.rows || s.aux_batch % unit != 0)) return CUBLAS_STATUS_INVALID_VALUE;
+  if ((s.epilogue & kAux) && (!s.aux || s.aux_ld % unit != 0 || s.aux_ld < d.rows || s.aux_batch % unit != 0))
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (is_gradient(s.epilogue) && d.batch != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -188,7 +205,8 @@ SF_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) {
   return CUBLAS_STATUS_SUCCESS;
 }
 SF_EXPORT size_t cublasLtGetVersion() { return 130000; }
-SF_EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute, cudaDataType_t scale) {
+SF_EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
+                                                  cudaDataType_t scale) {
   *d = new EmulatedMatmulDesc{compute, scale};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -196,7 +214,8 @@ SF_EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
   delete d;
   return CUBLAS_STATUS_SUCCESS;
 }
-SF_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void* value, size_t bytes) {
+SF_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what,
+                                                        const void* value, size_t bytes) {
   auto take = [&](auto& field) {
     if (bytes != sizeof field) return CUBLAS_STATUS_INVALID_VALUE;
     std::memcpy(&field, value, bytes);
@@ -218,7 +237,8 @@ SF_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, 
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
-SF_EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld) {
+SF_EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataType type, uint64_t rows,
+                                                    uint64_t cols, int64_t ld) {
   *m = new EmulatedMatrixLayout{type, int64_t(rows), int64_t(cols), ld};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -226,7 +246,9 @@ SF_EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) {
   delete m;
   return CUBLAS_STATUS_SUCCESS;
 }
-SF_EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m, cublasLtMatrixLayoutAttribute_t what, const void* value, size_t bytes) {
+SF_EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m,
+                                                          cublasLtMatrixLayoutAttribute_t what, const void* value,
+                                                          size_t bytes) {
   bool count = what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
   if (bytes != (count ? sizeof m->batch : sizeof m->batch_offset)) return CUBLAS_STATUS_INVALID_VALUE;
   if (count) std::memcpy(&m->batch, value, bytes);
@@ -241,8 +263,9 @@ SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreferenc
   delete p;
   return CUBLAS_STATUS_SUCCESS;
 }
-SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what, const void* value,
-                                                              size_t bytes) {
+SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                              cublasLtMatmulPreferenceAttributes_t what,
+                                                              const void* value, size_t bytes) {
   bool workspace = what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
   if (bytes != (workspace ? sizeof p->workspace : sizeof p->alignment[0])) return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace) std::memcpy(&p->workspace, value, bytes);
@@ -250,18 +273,23 @@ SF_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPref
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// An algorithm's words are the alignments it counts on, its number, and how the epilogue's pointers were aligned when heuristics were asked ("depend on its
-// value to determine expected pointer alignment"). It wants some workspace, as those that split sums do. Number 1 refuses when it is run, as the real ones
-// sometimes do, the others differ in their workspace.
+// An algorithm's words are the alignments it counts on, its number, and how the epilogue's pointers were aligned when
+// heuristics were asked ("depend on its value to determine expected pointer alignment"). It wants some workspace, as
+// those that split sums do. Number 1 refuses when it is run, as the real ones sometimes do,
+// the others differ in their workspace.
 constexpr int kAlgorithms = 3, kRefuses = 1;
 static size_t workspace_of(int algorithm) { return size_t(1024) << algorithm; }
 static int64_t g_runs[kAlgorithms] = {}, g_questions = 0;
 // For tests: how often an algorithm ran, and how often heuristics were asked.
-SF_EXPORT int64_t sf_cublaslt_emulator_runs(int64_t algorithm) { return algorithm >= 0 && algorithm < kAlgorithms ? g_runs[algorithm] : -1; }
+SF_EXPORT int64_t sf_cublaslt_emulator_runs(int64_t algorithm) {
+  return algorithm >= 0 && algorithm < kAlgorithms ? g_runs[algorithm] : -1;
+}
 SF_EXPORT int64_t sf_cublaslt_emulator_questions() { return g_questions; }
 
-SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t p, int wanted,
+SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t s,
+                                                        cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                                        cublasLtMatmulPreference_t p, int wanted,
                                                         cublasLtMatmulHeuristicResult_t* result, int* found) {
   *found = 0;
   ++g_questions;
@@ -280,8 +308,10 @@ SF_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-SF_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                                 cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo,
+SF_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t s,
+                                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                 cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                                 const cublasLtMatmulAlgo_t* algo,
                                                  cublasLtMatmulHeuristicResult_t* result) {
   if (!handle || !algo) return CUBLAS_STATUS_INVALID_VALUE;
   cublasStatus_t status = examine(*s, *a, *b, *d);
@@ -291,9 +321,11 @@ SF_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublas
   return CUBLAS_STATUS_SUCCESS;
 }
 
-SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, const void* alpha, const void* A, cublasLtMatrixLayout_t a,
-                                        const void* B, cublasLtMatrixLayout_t b, const void* beta, const void* C, cublasLtMatrixLayout_t, void* D,
-                                        cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes,
+SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t s, const void* alpha,
+                                        const void* A, cublasLtMatrixLayout_t a, const void* B,
+                                        cublasLtMatrixLayout_t b, const void* beta, const void* C,
+                                        cublasLtMatrixLayout_t, void* D, cublasLtMatrixLayout_t d,
+                                        const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes,
                                         cudaStream_t stream) {
   if (!handle || !algo || (workspace_bytes > 0 && !workspace)) return CUBLAS_STATUS_INVALID_VALUE;
   cublasStatus_t status = examine(*s, *a, *b, *d);
@@ -301,10 +333,15 @@ SF_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
   const void* pointers[] = {A, B, C, D};
   for (int i = 0; i < 4; ++i)
     if (!aligned(pointers[i], uint32_t(algo->data[i]))) return CUBLAS_STATUS_INVALID_VALUE;
-  if (!aligned(s->bias, uint32_t(algo->data[5])) || !aligned(s->aux, uint32_t(algo->data[6]))) return CUBLAS_STATUS_INVALID_VALUE;
-  if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4]))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!aligned(s->bias, uint32_t(algo->data[5])) || !aligned(s->aux, uint32_t(algo->data[6])))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (algo->data[4] >= kAlgorithms || algo->data[4] == kRefuses || workspace_bytes < workspace_of(int(algo->data[4])))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   ++g_runs[algo->data[4]];
-  auto number = [&](const void* p) { return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p)); };
-  sf_cuda_emulator_queue(stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)}, drop);
+  auto number = [&](const void* p) {
+    return s->scale == CUDA_R_64F ? *static_cast<const double*>(p) : double(*static_cast<const float*>(p));
+  };
+  sf_cuda_emulator_queue(
+      stream, run, new Job{*s, *a, *b, *d, A, B, C, D, workspace, workspace_bytes, number(alpha), number(beta)}, drop);
   return CUBLAS_STATUS_SUCCESS;
 }

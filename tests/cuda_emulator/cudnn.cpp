@@ -1,5 +1,6 @@
-// A stand-in for libcudnn.so.9: the descriptors of its graph interface, checked as its documentation says (types, counts, order of calls, shapes), engines
-// with notes and knobs, and plans that compute any graph of convolutions, pointwise functions, reductions, matrix products and reshapes one op after another.
+// A stand-in for libcudnn.so.9: the descriptors of its graph interface, checked as its documentation says (types,
+// counts, order of calls, shapes), engines with notes and knobs, and plans that compute any graph of convolutions,
+// pointwise functions, reductions, matrix products and reshapes one op after another.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -147,11 +148,14 @@ std::shared_ptr<Object> object_of(RawDescriptor d) {
   return at == objects().end() ? nullptr : at->second;
 }
 
-// Engine 3 is proposed first and refuses to become a plan; 0 rounds float32 to TF32; 1 exists for filters, and adds in no fixed order; 2 is plain.
+// Engine 3 is proposed first and refuses to become a plan; 0 rounds float32 to TF32; 1 exists for filters, and adds in
+// no fixed order; 2 is plain.
 constexpr int64_t kEngines = 4;
 constexpr int kKnob = 11;
 
-bool is_filter(const Object& graph) { return graph.all(A::GraphOperations)[0]->kind == Kind::ConvolutionBackwardFilter; }
+bool is_filter(const Object& graph) {
+  return graph.all(A::GraphOperations)[0]->kind == Kind::ConvolutionBackwardFilter;
+}
 std::vector<int> notes_of(const Object& engine) {
   switch (engine.integer(A::EngineIndex)) {
     case 0: return {int(Note::TensorCore)};
@@ -159,10 +163,13 @@ std::vector<int> notes_of(const Object& engine) {
     default: return {};
   }
 }
-int64_t workspace_of(const Object& plan) { return 256 + 256 * plan.one(A::PlanEngineConfig)->one(A::ConfigEngine)->integer(A::EngineIndex); }
+int64_t workspace_of(const Object& plan) {
+  return 256 + 256 * plan.one(A::PlanEngineConfig)->one(A::ConfigEngine)->integer(A::EngineIndex);
+}
 
 std::shared_ptr<Object> config(const std::shared_ptr<Object>& graph, int64_t index) {
-  auto engine = std::make_shared<Object>(Kind::Engine), knob = std::make_shared<Object>(Kind::KnobChoice), c = std::make_shared<Object>(Kind::EngineConfig);
+  auto engine = std::make_shared<Object>(Kind::Engine), knob = std::make_shared<Object>(Kind::KnobChoice),
+       c = std::make_shared<Object>(Kind::EngineConfig);
   engine->keep(A::EngineGraph, graph);
   engine->keep(A::EngineIndex, Type::Int64, 1, &index);
   int64_t value = index + 1;
@@ -189,19 +196,24 @@ std::vector<std::shared_ptr<Object>> proposals(const Object& heuristics) {
 
 Status finalize(Object& o) {
   for (auto& r : kRules)
-    if (r.kind == o.kind && r.needed && !o.has(r.attribute)) return refuse(kBadParameter, "attribute " + std::to_string(int(r.attribute)) + " is not set");
+    if (r.kind == o.kind && r.needed && !o.has(r.attribute))
+      return refuse(kBadParameter, "attribute " + std::to_string(int(r.attribute)) + " is not set");
   switch (o.kind) {
     case Kind::Engine:
-      if (o.integer(A::EngineIndex) < 0 || o.integer(A::EngineIndex) >= kEngines) return refuse(kBadParameter, "no such engine");
+      if (o.integer(A::EngineIndex) < 0 || o.integer(A::EngineIndex) >= kEngines)
+        return refuse(kBadParameter, "no such engine");
       return kSuccess;
-    case Kind::KnobChoice: return o.enumerator(A::KnobChoiceType) == kKnob ? kSuccess : refuse(kNotSupported, "no such knob");
+    case Kind::KnobChoice:
+      return o.enumerator(A::KnobChoiceType) == kKnob ? kSuccess : refuse(kNotSupported, "no such knob");
     case Kind::ExecutionPlan: {
       auto engine = o.one(A::PlanEngineConfig)->one(A::ConfigEngine);
       if (engine->integer(A::EngineIndex) == 3) return refuse(kNotSupportedSharedMemory, "shared memory");
       return kSuccess;
     }
     case Kind::VariantPack:
-      return o.count(A::VariantIds) == o.count(A::VariantPointers) ? kSuccess : refuse(kBadParameter, "as many pointers as ids are needed");
+      return o.count(A::VariantIds) == o.count(A::VariantPointers)
+                 ? kSuccess
+                 : refuse(kBadParameter, "as many pointers as ids are needed");
     case Kind::OperationGraph: return check_graph(o);
     default: return check_shapes(o);
   }
@@ -216,7 +228,8 @@ struct Job {
 };
 void run(void* argument) {
   Job* j = static_cast<Job*>(argument);
-  if (j->workspace) std::memset(j->workspace, 0x5a, size_t(workspace_of(*j->plan)));  // whoever still needs those bytes finds out
+  // whoever still needs those bytes finds out
+  if (j->workspace) std::memset(j->workspace, 0x5a, size_t(workspace_of(*j->plan)));
   auto engine = j->plan->one(A::PlanEngineConfig)->one(A::ConfigEngine);
   compute(*engine->one(A::EngineGraph), j->memory, j->numbers, engine->integer(A::EngineIndex) < 2);
 }
@@ -304,7 +317,8 @@ SF_EXPORT Status cudnnBackendFinalize(RawDescriptor d) {
   return s;
 }
 
-SF_EXPORT Status cudnnBackendGetAttribute(RawDescriptor d, Attribute a, Type type, int64_t wanted, int64_t* count, void* values) {
+SF_EXPORT Status cudnnBackendGetAttribute(RawDescriptor d, Attribute a, Type type, int64_t wanted, int64_t* count,
+                                          void* values) {
   std::lock_guard guard(lock());
   auto o = object_of(d);
   if (!o || !o->finalized) return refuse(kNotFinalized, "not finalized");
@@ -340,7 +354,8 @@ SF_EXPORT Status cudnnBackendGetAttribute(RawDescriptor d, Attribute a, Type typ
 SF_EXPORT Status cudnnBackendExecute(EmulatedHandle* h, RawDescriptor plan_handle, RawDescriptor pack_handle) {
   std::lock_guard guard(lock());
   auto plan = object_of(plan_handle), pack = object_of(pack_handle);
-  if (!h || !plan || !pack || plan->kind != Kind::ExecutionPlan || pack->kind != Kind::VariantPack || !plan->finalized || !pack->finalized)
+  if (!h || !plan || !pack || plan->kind != Kind::ExecutionPlan || pack->kind != Kind::VariantPack ||
+      !plan->finalized || !pack->finalized)
     return refuse(kNotFinalized, "execute needs a handle, a plan and a variant pack");
   std::map<int64_t, void*> given;
   auto ids = pack->integers(A::VariantIds);
@@ -359,7 +374,8 @@ SF_EXPORT Status cudnnBackendExecute(EmulatedHandle* h, RawDescriptor plan_handl
       auto at = given.find(id);
       if (at == given.end() || !at->second) return refuse(kBadParameter, "no memory for tensor " + std::to_string(id));
       if (t->flag(A::TensorIsByValue)) std::memcpy(&job->numbers[id], at->second, sizeof(float));
-      else if (reinterpret_cast<uintptr_t>(at->second) % uintptr_t(t->integer(A::TensorAlignment)) != 0) return refuse(kMisaligned, "a pointer is not aligned");
+      else if (reinterpret_cast<uintptr_t>(at->second) % uintptr_t(t->integer(A::TensorAlignment)) != 0)
+        return refuse(kMisaligned, "a pointer is not aligned");
       else job->memory[id] = at->second;
     }
   ++g_runs[plan->one(A::PlanEngineConfig)->one(A::ConfigEngine)->integer(A::EngineIndex)];
@@ -369,5 +385,7 @@ SF_EXPORT Status cudnnBackendExecute(EmulatedHandle* h, RawDescriptor plan_handl
 }
 
 // For tests: how often an engine ran, and how often heuristics were asked.
-SF_EXPORT int64_t sf_cudnn_emulator_runs(int64_t engine) { return engine >= 0 && engine < kEngines ? g_runs[engine] : -1; }
+SF_EXPORT int64_t sf_cudnn_emulator_runs(int64_t engine) {
+  return engine >= 0 && engine < kEngines ? g_runs[engine] : -1;
+}
 SF_EXPORT int64_t sf_cudnn_emulator_questions() { return g_questions; }

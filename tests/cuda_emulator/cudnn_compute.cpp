@@ -1,5 +1,5 @@
-// The mathematics of the stand-in for cuDNN: shapes that fit together, and graphs computed one operation after another, sums in double. A tensor between two
-// operations is rounded to its type, as one in memory is.
+// The mathematics of the stand-in for cuDNN: shapes that fit together, and graphs computed one operation after another,
+// sums in double. A tensor between two operations is rounded to its type, as one in memory is.
 #include <cmath>
 #include <set>
 
@@ -16,11 +16,15 @@ struct Names {  // of a convolution's tensors
   A x, w, y, convolution, alpha, beta;
 };
 Names names_of(Kind k) {
-  if (k == Kind::ConvolutionForward) return {A::ForwardX, A::ForwardW, A::ForwardY, A::ForwardConvolution, A::ForwardAlpha, A::ForwardBeta};
-  if (k == Kind::ConvolutionBackwardData) return {A::DataDx, A::DataW, A::DataDy, A::DataConvolution, A::DataAlpha, A::DataBeta};
+  if (k == Kind::ConvolutionForward)
+    return {A::ForwardX, A::ForwardW, A::ForwardY, A::ForwardConvolution, A::ForwardAlpha, A::ForwardBeta};
+  if (k == Kind::ConvolutionBackwardData)
+    return {A::DataDx, A::DataW, A::DataDy, A::DataConvolution, A::DataAlpha, A::DataBeta};
   return {A::FilterX, A::FilterDw, A::FilterDy, A::FilterConvolution, A::FilterAlpha, A::FilterBeta};
 }
-bool is_convolution(Kind k) { return k == Kind::ConvolutionForward || k == Kind::ConvolutionBackwardData || k == Kind::ConvolutionBackwardFilter; }
+bool is_convolution(Kind k) {
+  return k == Kind::ConvolutionForward || k == Kind::ConvolutionBackwardData || k == Kind::ConvolutionBackwardFilter;
+}
 A result_of(Kind k) {
   switch (k) {
     case Kind::ConvolutionForward: return A::ForwardY;
@@ -58,11 +62,13 @@ bool broadcasts(const Dims& from, const Dims& to) {
 
 Status check_tensor(const Object& t) {
   Dims n = sizes(t), s = t.integers(A::TensorStrides);
-  if (n.size() != s.size() || n.size() < 3) return refuse(kBadParameter, "a tensor needs as many strides as sizes, and three at least");
+  if (n.size() != s.size() || n.size() < 3)
+    return refuse(kBadParameter, "a tensor needs as many strides as sizes, and three at least");
   for (size_t i = 0; i < n.size(); ++i)
     if (n[i] <= 0 || s[i] <= 0) return refuse(kBadParameter, "sizes and strides must be positive");
   int64_t a = t.integer(A::TensorAlignment);
-  if (a <= 0 || a % bytes_of(type(t)) != 0) return refuse(kBadParameter, "the alignment must be a multiple of an element");
+  if (a <= 0 || a % bytes_of(type(t)) != 0)
+    return refuse(kBadParameter, "the alignment must be a multiple of an element");
   return kSuccess;
 }
 
@@ -71,24 +77,30 @@ Status check_convolution(const Object& o) {
   auto c = o.one(n.convolution);
   Dims x = sizes(*o.one(n.x)), w = sizes(*o.one(n.w)), y = sizes(*o.one(n.y));
   size_t dims = size_t(c->integer(A::ConvolutionSpatialDims));
-  if (x.size() != dims + 2 || w.size() != x.size() || y.size() != x.size()) return refuse(kShapeMismatch, "dimensions of a convolution");
-  Dims pre = c->integers(A::ConvolutionPrePaddings), post = c->integers(A::ConvolutionPostPaddings), stride = c->integers(A::ConvolutionStrides),
-       dilation = c->integers(A::ConvolutionDilations);
-  if (pre.size() != dims || post.size() != dims || stride.size() != dims || dilation.size() != dims) return refuse(kBadParameter, "numbers of a convolution");
-  if (x[0] != y[0] || x[1] % w[1] != 0 || y[1] != w[0] || w[0] % (x[1] / w[1]) != 0) return refuse(kShapeMismatch, "channels of a convolution");
+  if (x.size() != dims + 2 || w.size() != x.size() || y.size() != x.size())
+    return refuse(kShapeMismatch, "dimensions of a convolution");
+  Dims pre = c->integers(A::ConvolutionPrePaddings), post = c->integers(A::ConvolutionPostPaddings),
+       stride = c->integers(A::ConvolutionStrides), dilation = c->integers(A::ConvolutionDilations);
+  if (pre.size() != dims || post.size() != dims || stride.size() != dims || dilation.size() != dims)
+    return refuse(kBadParameter, "numbers of a convolution");
+  if (x[0] != y[0] || x[1] % w[1] != 0 || y[1] != w[0] || w[0] % (x[1] / w[1]) != 0)
+    return refuse(kShapeMismatch, "channels of a convolution");
   for (size_t i = 0; i < dims; ++i) {
     int64_t room = x[i + 2] + pre[i] + post[i] - dilation[i] * (w[i + 2] - 1) - 1;
     if (room < 0 || room / stride[i] + 1 != y[i + 2]) return refuse(kShapeMismatch, "sizes of a convolution");
   }
-  if (c->enumerator(A::ConvolutionMode) != sf::cuda::cudnn::kCrossCorrelation) return refuse(kNotSupportedPattern, "only cross-correlations are known here");
+  if (c->enumerator(A::ConvolutionMode) != sf::cuda::cudnn::kCrossCorrelation)
+    return refuse(kNotSupportedPattern, "only cross-correlations are known here");
   return kSuccess;
 }
 
 Status check_matmul(const Object& o) {
-  Dims a = sizes(*o.one(A::OperationMatmulA)), b = sizes(*o.one(A::OperationMatmulB)), c = sizes(*o.one(A::OperationMatmulC));
+  Dims a = sizes(*o.one(A::OperationMatmulA)), b = sizes(*o.one(A::OperationMatmulB)),
+       c = sizes(*o.one(A::OperationMatmulC));
   size_t n = c.size();
   if (n < 3 || a.size() != n || b.size() != n) return refuse(kShapeMismatch, "dimensions of a product");
-  if (a[n - 2] != c[n - 2] || b[n - 1] != c[n - 1] || a[n - 1] != b[n - 2]) return refuse(kShapeMismatch, "sizes of a product");
+  if (a[n - 2] != c[n - 2] || b[n - 1] != c[n - 1] || a[n - 1] != b[n - 2])
+    return refuse(kShapeMismatch, "sizes of a product");
   for (size_t i = 0; i + 2 < n; ++i)  // heads of b may serve several of a
     if (a[i] != c[i] || c[i] % b[i] != 0) return refuse(kShapeMismatch, "batches of a product");
   return kSuccess;
@@ -98,15 +110,18 @@ Status check_pointwise(const Object& o) {
   auto p = o.one(A::OperationPointwise);
   Dims y = sizes(*o.one(A::OperationPointwiseY));
   for (A a : {A::OperationPointwiseX, A::OperationPointwiseB, A::OperationPointwiseT})
-    if (auto t = o.one(a); t && !broadcasts(sizes(*t), y)) return refuse(kShapeMismatch, "operands of a pointwise function");
+    if (auto t = o.one(a); t && !broadcasts(sizes(*t), y))
+      return refuse(kShapeMismatch, "operands of a pointwise function");
   Pointwise f = Pointwise(p->enumerator(A::PointwiseMode));
-  bool two = f == Pointwise::Add || f == Pointwise::Mul || f == Pointwise::Div || f == Pointwise::Sub || f == Pointwise::CompareGreaterEqual;
+  bool two = f == Pointwise::Add || f == Pointwise::Mul || f == Pointwise::Div || f == Pointwise::Sub ||
+             f == Pointwise::CompareGreaterEqual;
   bool three = f == Pointwise::Select;
   if (bool(o.one(A::OperationPointwiseB)) != (two || three) || bool(o.one(A::OperationPointwiseT)) != three)
     return refuse(kBadParameter, "number of operands of a pointwise function");
   if (f == Pointwise::Index && (!p->has(A::PointwiseAxis) || p->integer(A::PointwiseAxis) >= int64_t(y.size())))
     return refuse(kBadParameter, "an index needs an axis");
-  if (three && type(*o.one(A::OperationPointwiseT)) != DataType::Boolean) return refuse(kBadParameter, "what selects must be boolean");
+  if (three && type(*o.one(A::OperationPointwiseT)) != DataType::Boolean)
+    return refuse(kBadParameter, "what selects must be boolean");
   return kSuccess;
 }
 
@@ -127,8 +142,8 @@ Status check_shapes(const Object& o) {
   return kSuccess;
 }
 
-// Every tensor is written once, before it is read; what is virtual is written in the graph and read in it. Supported are a convolution with what follows it,
-// and attention, which has matrix products; neither in float64.
+// Every tensor is written once, before it is read; what is virtual is written in the graph and read in it. Supported
+// are a convolution with what follows it, and attention, which has matrix products; neither in float64.
 Status check_graph(const Object& graph) {
   std::set<int64_t> written, read, inputs;
   bool products = false;
@@ -140,16 +155,20 @@ Status check_graph(const Object& graph) {
       int64_t id = t->integer(A::TensorId);
       if (type(*t) == DataType::Double) return refuse(kNotSupportedType, "float64");
       if (id == result) continue;
-      if (t->flag(A::TensorIsVirtual) && !written.count(id)) return refuse(kBadParameter, "a virtual tensor is read that no operation wrote");
+      if (t->flag(A::TensorIsVirtual) && !written.count(id))
+        return refuse(kBadParameter, "a virtual tensor is read that no operation wrote");
       if (!written.count(id)) inputs.insert(id);
       read.insert(id);
     }
-    if (!written.insert(result).second || inputs.count(result)) return refuse(kBadParameter, "a tensor is written twice, or after it was read");
-    if (o->kind != Kind::OperationPointwise && !products && &o != &ops.front()) return refuse(kNotSupportedPattern, "no engine for this graph");
+    if (!written.insert(result).second || inputs.count(result))
+      return refuse(kBadParameter, "a tensor is written twice, or after it was read");
+    if (o->kind != Kind::OperationPointwise && !products && &o != &ops.front())
+      return refuse(kNotSupportedPattern, "no engine for this graph");
   }
   if (!products && !is_convolution(ops.front()->kind)) return refuse(kNotSupportedPattern, "no engine for this graph");
   for (auto& o : ops)
-    if (auto t = o->one(result_of(o->kind)); t->flag(A::TensorIsVirtual) && !read.count(t->integer(A::TensorId)) && !products)
+    if (auto t = o->one(result_of(o->kind));
+        t->flag(A::TensorIsVirtual) && !read.count(t->integer(A::TensorId)) && !products)
       return refuse(kBadParameter, "a virtual tensor that nobody reads");
   return kSuccess;
 }
@@ -259,7 +278,8 @@ struct Machine {
   void convolve(const Object& o) {
     Names names = names_of(o.kind);
     auto c = o.one(names.convolution);
-    Dims pre = c->integers(A::ConvolutionPrePaddings), stride = c->integers(A::ConvolutionStrides), dilation = c->integers(A::ConvolutionDilations);
+    Dims pre = c->integers(A::ConvolutionPrePaddings), stride = c->integers(A::ConvolutionStrides),
+         dilation = c->integers(A::ConvolutionDilations);
     const Object &tx = *o.one(names.x), &tw = *o.one(names.w), &ty = *o.one(names.y);
     Dims x = sizes(tx), w = sizes(tw), y = sizes(ty);
     A written = result_of(o.kind);
@@ -270,8 +290,10 @@ struct Machine {
       return v;
     };
     std::vector<double> X = operand(names.x, tx), W = operand(names.w, tw), Y = operand(names.y, ty);
-    int64_t groups = x[1] / w[1], per = w[0] / groups, pixels = count(x) / x[0] / x[1], outs = count(y) / y[0] / y[1], taps = count(w) / w[0] / w[1];
-    Dims image(x.begin() + 2, x.end()), out(y.begin() + 2, y.end()), kernel(w.begin() + 2, w.end()), image_strides = dense(image);
+    int64_t groups = x[1] / w[1], per = w[0] / groups, pixels = count(x) / x[0] / x[1], outs = count(y) / y[0] / y[1],
+            taps = count(w) / w[0] / w[1];
+    Dims image(x.begin() + 2, x.end()), out(y.begin() + 2, y.end()), kernel(w.begin() + 2, w.end()),
+        image_strides = dense(image);
     std::vector<int64_t> seen(size_t(outs * taps), -1);  // which pixel an output sees through a tap
     size_t k = 0;
     each(out, [&](const Dims& at) {
@@ -389,7 +411,8 @@ struct Machine {
 
 }  // namespace
 
-void compute(const Object& graph, const std::map<int64_t, void*>& memory, const std::map<int64_t, float>& numbers, bool tf32) {
+void compute(const Object& graph, const std::map<int64_t, void*>& memory, const std::map<int64_t, float>& numbers,
+             bool tf32) {
   Machine m{memory, numbers, tf32, {}};
   for (auto& o : graph.all(A::GraphOperations)) {
     if (is_convolution(o->kind)) m.convolve(*o);

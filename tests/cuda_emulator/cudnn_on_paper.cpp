@@ -13,8 +13,8 @@ namespace {
 using Report = void (*)(const char* line);
 using What = Graph::Convolution;
 
-ConvolutionGraph convolution(DType dtype, Dims x, int64_t out, Dims kernel, int64_t padding, int64_t stride = 1, int64_t groups = 1,
-                             What what = What::Forward) {
+ConvolutionGraph convolution(DType dtype, Dims x, int64_t out, Dims kernel, int64_t padding, int64_t stride = 1,
+                             int64_t groups = 1, What what = What::Forward) {
   ConvolutionGraph c;
   size_t dims = kernel.size();
   c.what = what, c.dtype = dtype, c.x = x;
@@ -41,9 +41,10 @@ void plan(const std::string& name, Graph built, const Target& target, const Wish
         Plan first(graph, target, std::move(config));
         Choice choice = first.choice();
         Plan again(graph, target, choice);  // as from the file
-        line += "engine " + std::to_string(choice.engine) + ", " + std::to_string(choice.knobs.size()) + " knobs, workspace " +
-                std::to_string(first.workspace()) + " bytes";
-        if (again.workspace() != first.workspace() || again.choice().knobs != choice.knobs || again.choice().engine != choice.engine)
+        line += "engine " + std::to_string(choice.engine) + ", " + std::to_string(choice.knobs.size()) +
+                " knobs, workspace " + std::to_string(first.workspace()) + " bytes";
+        if (again.workspace() != first.workspace() || again.choice().knobs != choice.knobs ||
+            again.choice().engine != choice.engine)
           line += ", DIFFERENT AGAIN";
         return report(line.c_str());
       } catch (const Failure& f) {
@@ -62,7 +63,9 @@ void convolutions(const Target& target, bool compile, Report report) {
   for (DType t : {kBFloat16, kFloat16, kFloat32})
     for (bool exact : {false, true}) {
       if (exact && t != kFloat32) continue;
-      auto name = [&](const char* what) { return std::string(what) + " " + std::string(sf::name(t)) + (exact ? " exact" : ""); };
+      auto name = [&](const char* what) {
+        return std::string(what) + " " + std::string(sf::name(t)) + (exact ? " exact" : "");
+      };
       auto ask = [&](const char* what, const ConvolutionGraph& c, Wishes wishes = {}) {
         wishes.exact_float32 = exact;
         plan(name(what), graph_of(c), target, wishes, report);
@@ -99,9 +102,11 @@ void convolutions(const Target& target, bool compile, Report report) {
       for (What what : {What::Data, What::Filter}) {
         std::string gradient = what == What::Data ? "data gradient" : "filter gradient";
         ask((gradient + ", 3x3").c_str(), convolution(t, {2, 320, 64, 64}, 640, {3, 3}, 1, 1, 1, what));
-        ask((gradient + ", 3x3, deterministic").c_str(), convolution(t, {2, 320, 64, 64}, 640, {3, 3}, 1, 1, 1, what), {.deterministic = true});
+        ask((gradient + ", 3x3, deterministic").c_str(), convolution(t, {2, 320, 64, 64}, 640, {3, 3}, 1, 1, 1, what),
+            {.deterministic = true});
         ask((gradient + ", stride 2").c_str(), convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 2, 1, what));
-        ask((gradient + ", three dimensions").c_str(), convolution(t, {1, 64, 8, 32, 32}, 64, {3, 3, 3}, 1, 1, 1, what));
+        ask((gradient + ", three dimensions").c_str(),
+            convolution(t, {1, 64, 8, 32, 32}, 64, {3, 3, 3}, 1, 1, 1, what));
         ask((gradient + ", 4 channels").c_str(), convolution(t, {2, 4, 64, 64}, 320, {3, 3}, 1, 1, 1, what));
       }
       ask("2 groups", convolution(t, {2, 320, 64, 64}, 320, {3, 3}, 1, 1, 2));
@@ -109,8 +114,9 @@ void convolutions(const Target& target, bool compile, Report report) {
     }
 }
 
-// What the UNets of Stable Diffusion 2.1 (64x64) and XL (128x128), two samples each, and the autoencoder's decoder (512x512, 1024x1024) ask for in bfloat16, as
-// the layers give it: first convolutions of residual blocks with a bias, second ones with a residual too, the shortcuts, and the resamplers.
+// What the UNets of Stable Diffusion 2.1 (64x64) and XL (128x128), two samples each, and the autoencoder's decoder
+// (512x512, 1024x1024) ask for in bfloat16, as the layers give it: first convolutions of residual blocks with a bias,
+// second ones with a residual too, the shortcuts, and the resamplers.
 void networks(const Target& target, Report report) {
   auto ask = [&](const std::string& what, ConvolutionGraph c, bool residual) {
     c.bias = kBFloat16;
@@ -137,7 +143,8 @@ void networks(const Target& target, Report report) {
                          {64, 640, {320, 640, 960, 1280, 1920}, true},
                          {32, 1280, {640, 1280, 1920, 2560}, false}}) {
     for (int64_t in : l.in) block(2, in, l.out, l.pixels);
-    if (l.down) ask("3x3, stride 2", convolution(kBFloat16, {2, l.out, l.pixels, l.pixels}, l.out, {3, 3}, 1, 2), false);
+    if (l.down)
+      ask("3x3, stride 2", convolution(kBFloat16, {2, l.out, l.pixels, l.pixels}, l.out, {3, 3}, 1, 2), false);
   }
   for (int64_t pixels : {64, 128}) {
     ask("conv_in", convolution(kBFloat16, {2, 4, pixels, pixels}, 320, {3, 3}, 1), false);
@@ -153,13 +160,15 @@ void networks(const Target& target, Report report) {
   }
 }
 
-// Heads side by side in a row, as projections leave them; in_one: queries, keys and values side by side in a row, as one projection leaves the three.
-AttentionGraph attention(DType t, int64_t heads, int64_t key_heads, int64_t queries, int64_t keys, int64_t width, int64_t value_width, bool causal = false,
-                         bool in_one = false) {
+// Heads side by side in a row, as projections leave them; in_one: queries, keys and values side by side in a row, as
+// one projection leaves the three.
+AttentionGraph attention(DType t, int64_t heads, int64_t key_heads, int64_t queries, int64_t keys, int64_t width,
+                         int64_t value_width, bool causal = false, bool in_one = false) {
   auto rows = [](int64_t n, int64_t length, int64_t w) { return Dims{length * n * w, w, n * w, 1}; };
   if (in_one) {
     const Dims row{3 * queries * heads * width, width, 3 * heads * width, 1};
-    return {t, 2, heads, heads, queries, queries, width, width, row, row, row, rows(heads, queries, width), causal, 0.125f, false};
+    return {t,      2,      heads, heads, queries, queries, width, width, row, row, row, rows(heads, queries, width),
+            causal, 0.125f, false};
   }
   return {t,
           2,
@@ -183,16 +192,21 @@ void attentions(const Target& target, Report report) {
     const char* name;
     AttentionGraph a;
   };
-  for (const Case& c :
-       {Case{"self-attention d64", attention(kBFloat16, 10, 10, 4096, 4096, 64, 64)}, Case{"d40 float16", attention(kFloat16, 8, 8, 4096, 4096, 40, 40)},
-        Case{"cross-attention 77", attention(kBFloat16, 10, 10, 1024, 77, 64, 64)}, Case{"causal 77", attention(kBFloat16, 12, 12, 77, 77, 64, 64, true)},
-        Case{"grouped", attention(kBFloat16, 12, 4, 256, 256, 64, 64, true)}, Case{"d128", attention(kBFloat16, 24, 24, 4096, 4096, 128, 128)},
-        Case{"d40 of 4096", attention(kBFloat16, 8, 8, 4096, 4096, 40, 40)}, Case{"d80 of 1024", attention(kBFloat16, 8, 8, 1024, 1024, 80, 80)},
-        Case{"d80 over 77", attention(kBFloat16, 8, 8, 1024, 77, 80, 80)}, Case{"d160 of 256", attention(kBFloat16, 8, 8, 256, 256, 160, 160)},
-        Case{"d64 in one of 4096", attention(kBFloat16, 5, 5, 4096, 4096, 64, 64, false, true)},
-        Case{"d64 in one of 64", attention(kBFloat16, 20, 20, 64, 64, 64, 64, false, true)},
-        Case{"d64 in one of 1024", attention(kBFloat16, 20, 20, 1024, 1024, 64, 64, false, true)}, Case{"d160", attention(kFloat16, 8, 8, 64, 77, 160, 160)},
-        Case{"d8, 5 by 7, values narrower", attention(kBFloat16, 3, 3, 5, 7, 64, 8)}}) {
+  for (const Case& c : {Case{"self-attention d64", attention(kBFloat16, 10, 10, 4096, 4096, 64, 64)},
+                        Case{"d40 float16", attention(kFloat16, 8, 8, 4096, 4096, 40, 40)},
+                        Case{"cross-attention 77", attention(kBFloat16, 10, 10, 1024, 77, 64, 64)},
+                        Case{"causal 77", attention(kBFloat16, 12, 12, 77, 77, 64, 64, true)},
+                        Case{"grouped", attention(kBFloat16, 12, 4, 256, 256, 64, 64, true)},
+                        Case{"d128", attention(kBFloat16, 24, 24, 4096, 4096, 128, 128)},
+                        Case{"d40 of 4096", attention(kBFloat16, 8, 8, 4096, 4096, 40, 40)},
+                        Case{"d80 of 1024", attention(kBFloat16, 8, 8, 1024, 1024, 80, 80)},
+                        Case{"d80 over 77", attention(kBFloat16, 8, 8, 1024, 77, 80, 80)},
+                        Case{"d160 of 256", attention(kBFloat16, 8, 8, 256, 256, 160, 160)},
+                        Case{"d64 in one of 4096", attention(kBFloat16, 5, 5, 4096, 4096, 64, 64, false, true)},
+                        Case{"d64 in one of 64", attention(kBFloat16, 20, 20, 64, 64, 64, 64, false, true)},
+                        Case{"d64 in one of 1024", attention(kBFloat16, 20, 20, 1024, 1024, 64, 64, false, true)},
+                        Case{"d160", attention(kFloat16, 8, 8, 64, 77, 160, 160)},
+                        Case{"d8, 5 by 7, values narrower", attention(kBFloat16, 3, 3, 5, 7, 64, 8)}}) {
     AttentionGraph a = c.a;
     plan(std::string("attention, ") + c.name, graph_of(a), target, {}, report);
     a.lse = true;
@@ -200,15 +214,17 @@ void attentions(const Target& target, Report report) {
     AttentionGradientGraph g{a, a.y, a.q, a.k, a.v, true};
     plan(std::string("attention gradients, ") + c.name, graph_of(g), target, {}, report);
     g.accumulate = false;
-    plan(std::string("attention gradients, deterministic, ") + c.name, graph_of(g), target, {.deterministic = true}, report);
+    plan(std::string("attention gradients, deterministic, ") + c.name, graph_of(g), target, {.deterministic = true},
+         report);
   }
 }
 
 }  // namespace
 
-// `properties`: cuDNN's description of a GPU, JSON. compile: also what cuDNN has to compile, which takes half a second a graph. One line per graph; a first
-// line that begins with "missing" where there is no such library.
-extern "C" __attribute__((visibility("default"))) void sf_cudnn_on_paper(const char* properties, bool compile, Report report) {
+// `properties`: cuDNN's description of a GPU, JSON. compile: also what cuDNN has to compile, which takes half a second
+// a graph. One line per graph; a first line that begins with "missing" where there is no such library.
+extern "C" __attribute__((visibility("default"))) void sf_cudnn_on_paper(const char* properties, bool compile,
+                                                                         Report report) {
   if (!functions()) return report("missing");
   try {
     Descriptor gpu(Kind::DeviceProperties);

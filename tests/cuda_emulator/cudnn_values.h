@@ -1,4 +1,5 @@
-// What the stand-in for cuDNN keeps of a descriptor, and what it computes with it. For one process; calls hold the lock of cudnn.cpp.
+// What the stand-in for cuDNN keeps of a descriptor, and what it computes with it. For one process;
+// calls hold the lock of cudnn.cpp.
 #pragma once
 #include <cstring>
 #include <map>
@@ -24,8 +25,9 @@ using sf::cuda::cudnn::ReduceOp;
 using sf::cuda::cudnn::Status;
 using sf::cuda::cudnn::Type;
 
-constexpr Status kBadParameter = 2000, kMisaligned = 2003, kNotFinalized = 2004, kShapeMismatch = 2008, kBadAttributeType = 2010, kNotSupported = 3000,
-                 kNotSupportedPattern = 3001, kNotSupportedType = 3003, kNotSupportedSharedMemory = 3010;
+constexpr Status kBadParameter = 2000, kMisaligned = 2003, kNotFinalized = 2004, kShapeMismatch = 2008,
+                 kBadAttributeType = 2010, kNotSupported = 3000, kNotSupportedPattern = 3001, kNotSupportedType = 3003,
+                 kNotSupportedSharedMemory = 3010;
 
 using Dims = std::vector<int64_t>;
 
@@ -50,7 +52,9 @@ class Object {
   int64_t count(Attribute a) const { return values_.at(a).count; }
   const void* bytes(Attribute a) const { return values_.at(a).bytes.data(); }
   std::shared_ptr<Object> one(Attribute a) const { return has(a) ? values_.at(a).parts.at(0) : nullptr; }
-  std::vector<std::shared_ptr<Object>> all(Attribute a) const { return has(a) ? values_.at(a).parts : std::vector<std::shared_ptr<Object>>(); }
+  std::vector<std::shared_ptr<Object>> all(Attribute a) const {
+    return has(a) ? values_.at(a).parts : std::vector<std::shared_ptr<Object>>();
+  }
   Dims integers(Attribute a) const {
     Dims d(size_t(count(a)));
     std::memcpy(d.data(), bytes(a), sizeof(int64_t) * d.size());
@@ -79,14 +83,18 @@ class Object {
     std::string bytes;
     std::vector<std::shared_ptr<Object>> parts;
   };
-  static bool wide(Type t) { return t == Type::Int64 || t == Type::Double || t == Type::Handle || t == Type::VoidPointer; }
+  static bool wide(Type t) {
+    return t == Type::Int64 || t == Type::Double || t == Type::Handle || t == Type::VoidPointer;
+  }
   std::map<Attribute, Value> values_;
 };
 
 Status refuse(Status s, const std::string& why);
 Status check_shapes(const Object& o);  // of a tensor, a convolution or an operation with all its attributes
 Status check_graph(const Object& graph);
-// Runs every operation of a graph. memory: of the tensors in memory, by id; numbers: those by value. tf32: float32 operands of products are rounded.
-void compute(const Object& graph, const std::map<int64_t, void*>& memory, const std::map<int64_t, float>& numbers, bool tf32);
+// Runs every operation of a graph. memory: of the tensors in memory, by id; numbers: those by value. tf32: float32
+// operands of products are rounded.
+void compute(const Object& graph, const std::map<int64_t, void*>& memory, const std::map<int64_t, float>& numbers,
+             bool tf32);
 
 }  // namespace cudnn_emulator

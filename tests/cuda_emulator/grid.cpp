@@ -1,6 +1,7 @@
-// Threads of a block as contexts of one processor thread. A context runs one emulated thread after the other until one has to
-// wait; then another context goes on with the threads that have not started. Kernels without barriers never switch. A warp runs
-// until all of its threads wait for the block: what other warps do meanwhile, they do before or after, never in step.
+// Threads of a block as contexts of one processor thread. A context runs one emulated thread after the other until one
+// has to wait; then another context goes on with the threads that have not started. Kernels without barriers never
+// switch. A warp runs until all of its threads wait for the block: what other warps do meanwhile,
+// they do before or after, never in step.
 #include "grid.h"
 
 #include <setjmp.h>
@@ -69,7 +70,8 @@ unsigned nth(unsigned i) { return backwards ? unsigned(threads.size()) - 1 - i :
 
 void enter(unsigned t) {
   current = t;
-  races::now.thread = uint16_t(t), races::now.barriers = uint32_t(threads[t].barriers), races::now.warp_barriers = uint16_t(threads[t].warp_barriers);
+  races::now.thread = uint16_t(t), races::now.barriers = uint32_t(threads[t].barriers),
+  races::now.warp_barriers = uint16_t(threads[t].warp_barriers);
   threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
 }
 
@@ -85,7 +87,8 @@ void run_threads() {
       (*body)();
       races::inside = false;
       threads[current].state = State::Done;
-      if (!threads[current].copies.empty()) stop("a thread ended with copies to shared memory that it never waited for");
+      if (!threads[current].copies.empty())
+        stop("a thread ended with copies to shared memory that it never waited for");
       ++ended;
     }
     Place self;
@@ -164,8 +167,10 @@ void run_block(unsigned count) {
         }
       }
     }
-    if (at_barrier == count - ended) at_barrier = 0, ++barriers_opened, races::open_barrier(count);  // everybody who has not ended is there
-    else if (!moved) stop("deadlock: threads of a block wait for each other at different barriers, shuffles or ballots");
+    // everybody who has not ended is there
+    if (at_barrier == count - ended) at_barrier = 0, ++barriers_opened, races::open_barrier(count);
+    else if (!moved)
+      stop("deadlock: threads of a block wait for each other at different barriers, shuffles or ballots");
   }
 }
 
@@ -200,7 +205,8 @@ const Warp& take_part(unsigned mask, const Given& value) {
 }  // namespace
 
 void stop(const char* why) {
-  std::fprintf(stderr, "CUDA emulator: %s (block %u of %u, thread %u of %u)\n", why, blockIdx.x, gridDim.x, threadIdx.x, blockDim.x);
+  std::fprintf(stderr, "CUDA emulator: %s (block %u of %u, thread %u of %u)\n", why, blockIdx.x, gridDim.x, threadIdx.x,
+               blockDim.x);
   std::abort();
 }
 
@@ -307,4 +313,6 @@ void run_grid(const dim3& grid, const dim3& block, size_t shared, const std::fun
 
 }  // namespace cuda_emulator
 
-extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_bank_conflicts() { return cuda_emulator::bank_conflicts; }
+extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_bank_conflicts() {
+  return cuda_emulator::bank_conflicts;
+}

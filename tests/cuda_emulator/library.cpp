@@ -31,23 +31,28 @@ size_t bytes_of(const Elf64_Ehdr& h) { return size_t(h.e_shoff) + size_t(h.e_she
 
 }  // namespace
 
-cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned jit_options, cudaLibraryOption*, void**,
-                                unsigned options) {
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned jit_options,
+                                cudaLibraryOption*, void**, unsigned options) {
   if (!library || !code || jit_options > 0 || options > 0) return cuda_emulator::failed(cudaErrorInvalidValue);
   Elf64_Ehdr header;
   std::memcpy(&header, code, sizeof header);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return cuda_emulator::failed(cudaErrorInvalidKernelImage);
   if (header.e_machine == kCudaMachine) {
-    std::fprintf(stderr, "CUDA emulator: this binary is for a GPU; let SF_CUDA_LIBRARY_PATH name the folder of the emulator's libnvrtc.so.13\n");
+    std::fprintf(stderr,
+                 "CUDA emulator: this binary is for a GPU; let SF_CUDA_LIBRARY_PATH name the folder of the emulator's "
+                 "libnvrtc.so.13\n");
     return cuda_emulator::failed(cudaErrorInvalidKernelImage);
   }
   int fd = memfd_create("kernels", MFD_CLOEXEC);
-  if (fd < 0 || write(fd, code, bytes_of(header)) != ssize_t(bytes_of(header))) return cuda_emulator::failed(cudaErrorMemoryAllocation);
+  if (fd < 0 || write(fd, code, bytes_of(header)) != ssize_t(bytes_of(header)))
+    return cuda_emulator::failed(cudaErrorMemoryAllocation);
   // The file stays open: the loader takes an equal name for an equal library.
-  void* opened = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);  // for as long as the process
+  // for as long as the process
+  void* opened = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!opened) std::fprintf(stderr, "CUDA emulator: %s\n", dlerror());
   auto* arch = opened ? static_cast<const int*>(dlsym(opened, "sf_emulated_arch")) : nullptr;
-  auto* kernel = opened ? static_cast<const cuda_emulator::ModuleKernel*>(dlsym(opened, "sf_emulated_kernels")) : nullptr;
+  auto* kernel =
+      opened ? static_cast<const cuda_emulator::ModuleKernel*>(dlsym(opened, "sf_emulated_kernels")) : nullptr;
   if (!arch || !kernel) return cuda_emulator::failed(cudaErrorInvalidKernelImage);
   // A cubin runs on GPUs of its major version from its minor one on.
   int device = 0, major = 0, minor = 0;

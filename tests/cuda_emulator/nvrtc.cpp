@@ -1,6 +1,7 @@
-// libnvrtc.so.13 of the emulator: compiles kernels from source for this processor, with the C++ compiler that is found when it is asked (CXX, c++). What it
-// calls a cubin is a shared object whose table of kernels library.cpp reads. As NVRTC it sees no headers of the host, refuses options that it does
-// not know, names kernels only by name expressions, and gives a log in NVRTC's form.
+// libnvrtc.so.13 of the emulator: compiles kernels from source for this processor, with the C++ compiler that is found
+// when it is asked (CXX, c++). What it calls a cubin is a shared object whose table of kernels library.cpp reads. As
+// NVRTC it sees no headers of the host, refuses options that it does not know, names kernels only by name expressions,
+// and gives a log in NVRTC's form.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,7 +84,8 @@ bool translate(const std::vector<std::string>& options, std::vector<std::string>
       arguments.push_back("-U" + v);
     } else {
       static const std::regex without_meaning_here(
-          "-G|-g|--device-debug|-lineinfo|--generate-line-info|-w|--disable-warnings|-default-device|--device-as-default-execution-space|--restrict|-restrict|"
+          "-G|-g|--device-debug|-lineinfo|--generate-line-info|-w|--disable-warnings|-default-device|--device-as-"
+          "default-execution-space|--restrict|-restrict|"
           "-use_fast_math|--use_fast_math|-extra-device-vectorization|--extra-device-vectorization|"
           "--?(fmad|ftz|prec-sqrt|prec-div|maxrregcount|split-compile)=.+");
       if (!std::regex_match(o, without_meaning_here)) return false;
@@ -118,7 +120,8 @@ const std::map<std::string, std::string> kInstructions = {
     {"cvt.rn.bf16.f32 %0, %1;", "%0 = cuda_emulator::bfloat16_of_float(%1)"},
 };
 
-// asm statements as calls; lines stay where they are. An instruction that is not emulated becomes an error of the compiler.
+// asm statements as calls; lines stay where they are. An instruction that is not emulated becomes an error of the
+// compiler.
 std::string without_asm(const std::string& s) {
   std::string out;
   for (size_t at = 0; at < s.size();) {
@@ -166,7 +169,8 @@ std::string without_asm(const std::string& s) {
     std::string text = "static_assert(false, \"the emulator does not know the instruction `" + instruction + "`\")";
     if (known != kInstructions.end()) text = known->second;
     for (size_t k = 0; k < operands.size() && known != kInstructions.end(); ++k)
-      if (size_t place = text.find("%" + std::to_string(k)); place != std::string::npos) text.replace(place, 2, operands[k]);
+      if (size_t place = text.find("%" + std::to_string(k)); place != std::string::npos)
+        text.replace(place, 2, operands[k]);
     out += text;
     at = i + 1;
   }
@@ -175,7 +179,8 @@ std::string without_asm(const std::string& s) {
 
 // extern __shared__ T name[]: an object that turns into a pointer to the block's dynamic shared memory.
 std::string with_dynamic_shared(const std::string& s) {
-  static const std::regex form(R"(extern\s+__shared__\s+(?:(?:__align__|alignas)\s*\(\s*\d+\s*\)\s*)?([A-Za-z_][\w:<>, ]*?)\s+(\w+)\s*\[\s*\]\s*;)");
+  static const std::regex form(R"(extern\s+__shared__\s+(?:(?:__align__|alignas)\s*\(\s*\d+\s*\)\s*)?)"
+                               R"(([A-Za-z_][\w:<>, ]*?)\s+(\w+)\s*\[\s*\]\s*;)");
   return std::regex_replace(s, form, "cuda_emulator::DynamicShared<$1> $2;");
 }
 
@@ -184,10 +189,12 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// g++ and clang++: "kernel.cu:3:14: error: 'b' was not declared in this scope"; NVRTC: "kernel.cu(3): error: identifier "b" is undefined".
+// g++ and clang++: "kernel.cu:3:14: error: 'b' was not declared in this scope"; NVRTC: "kernel.cu(3): error:
+// identifier "b" is undefined".
 std::string as_nvrtc_writes(const std::string& log) {
-  static const std::regex place(R"(^([^\s:]+):(\d+):(?:\d+:)? (?:fatal )?(error|warning): (.*)$)"), undeclared(R"('(\w+)' was not declared in this scope.*)"),
-      unknown(R"(use of undeclared identifier '(\w+)'.*)"), missing(R"((\S+): No such file or directory)"), lost(R"('(\S+)' file not found)");
+  static const std::regex place(R"(^([^\s:]+):(\d+):(?:\d+:)? (?:fatal )?(error|warning): (.*)$)"),
+      undeclared(R"('(\w+)' was not declared in this scope.*)"), unknown(R"(use of undeclared identifier '(\w+)'.*)"),
+      missing(R"((\S+): No such file or directory)"), lost(R"('(\S+)' file not found)");
   std::istringstream lines(log);
   std::string line, out;
   int errors = 0;
@@ -196,12 +203,14 @@ std::string as_nvrtc_writes(const std::string& log) {
     if (!std::regex_match(line, found, place)) continue;
     std::string text = found[4];
     for (auto* form : {&undeclared, &unknown}) text = std::regex_replace(text, *form, "identifier \"$1\" is undefined");
-    for (auto* form : {&missing, &lost}) text = std::regex_replace(text, *form, "could not open source file \"$1\" (no directories in search list)");
+    for (auto* form : {&missing, &lost})
+      text = std::regex_replace(text, *form, "could not open source file \"$1\" (no directories in search list)");
     out += found[1].str() + "(" + found[2].str() + "): " + found[3].str() + ": " + text + "\n\n";
     errors += found[3] == "error";
   }
   if (errors == 0) return log;  // of the linker, say
-  return out + std::to_string(errors) + (errors == 1 ? " error" : " errors") + " detected in the compilation of \"kernel.cu\".\n";
+  return out + std::to_string(errors) + (errors == 1 ? " error" : " errors") +
+         " detected in the compilation of \"kernel.cu\".\n";
 }
 
 int run(const std::vector<std::string>& command, const fs::path& folder, std::string& output) {
@@ -259,7 +268,8 @@ SF_EXPORT const char* nvrtcGetErrorString(int status) {
   }
 }
 
-SF_EXPORT int nvrtcCreateProgram(void** p, const char* source, const char* name, int headers, const char* const*, const char* const*) {
+SF_EXPORT int nvrtcCreateProgram(void** p, const char* source, const char* name, int headers, const char* const*,
+                                 const char* const*) {
   if (!p || !source || headers != 0) return kInvalidInput;  // headers as text are not emulated
   *p = new Program{source, name ? name : "default_program", {}, {}, {}, {}};
   return kSuccess;
@@ -293,7 +303,8 @@ SF_EXPORT int nvrtcCompileProgram(void* handle, int count, const char* const* op
   std::string pattern = (fs::temp_directory_path() / "sf_nvrtc_XXXXXX").string();
   if (!mkdtemp(pattern.data())) return kProgramCreationFailed;
   fs::path folder = pattern, file = folder / "kernel.cpp", made = folder / "kernel.so";
-  std::string text = "#include \"builtins.h\"\n#line 1 \"" + p.name + "\"\n" + with_dynamic_shared(without_asm(p.source)) + "\n#line 1 \"name_expressions\"\n";
+  std::string text = "#include \"builtins.h\"\n#line 1 \"" + p.name + "\"\n" +
+                     with_dynamic_shared(without_asm(p.source)) + "\n#line 1 \"name_expressions\"\n";
   text += "extern \"C\" SF_EMULATOR_API const int sf_emulated_arch = SF_EMULATED_ARCH;\n";
   text += "extern \"C\" SF_EMULATOR_API const cuda_emulator::ModuleKernel sf_emulated_kernels[] = {\n";
   for (size_t i = 0; i < p.expressions.size(); ++i)
@@ -302,15 +313,17 @@ SF_EXPORT int nvrtcCompileProgram(void* handle, int count, const char* const* op
   std::ofstream(file) << text;
   const char* compiler = std::getenv("CXX");
   std::vector<std::string> command = words_of(compiler && *compiler ? compiler : "c++");
-  const char* no_headers_but[] = {"-nostdinc", "-nostdinc++", "-I" SF_EMULATOR_SOURCE "/kernel_include", "-I" SF_EMULATOR_SOURCE "/include"};
-  for (const char* a :
-       {"-shared", "-fPIC", "-O1", "-ffp-contract=off", "-fno-exceptions", "-fno-strict-aliasing", "-fvisibility=hidden", "-w", "-fdiagnostics-color=never"})
+  const char* no_headers_but[] = {"-nostdinc", "-nostdinc++", "-I" SF_EMULATOR_SOURCE "/kernel_include",
+                                  "-I" SF_EMULATOR_SOURCE "/include"};
+  for (const char* a : {"-shared", "-fPIC", "-O1", "-ffp-contract=off", "-fno-exceptions", "-fno-strict-aliasing",
+                        "-fvisibility=hidden", "-w", "-fdiagnostics-color=never"})
     command.emplace_back(a);
   command.insert(command.end(), std::begin(no_headers_but), std::end(no_headers_but));
   for (auto& a : words_of(sf_cuda_emulator_compile_options())) command.push_back(a);
   command.insert(command.end(), arguments.begin(), arguments.end());
   // Relative names: the same source gives the same bytes.
-  for (const std::string& a : {file.filename().string(), std::string("-o"), made.filename().string()}) command.push_back(a);
+  for (const std::string& a : {file.filename().string(), std::string("-o"), made.filename().string()})
+    command.push_back(a);
   command.push_back(fs::absolute(emulator.dli_fname).string());
   command.emplace_back("-lm");
   std::string output;

@@ -1,4 +1,5 @@
-// The functions that -fsanitize=thread and -fsanitize=alignment call, and what they remember of each byte: who wrote it last and who has read it since.
+// The functions that -fsanitize=thread and -fsanitize=alignment call, and what they remember of each byte: who wrote it
+// last and who has read it since.
 #include "races.h"
 
 #include <dlfcn.h>
@@ -91,8 +92,9 @@ bool work_before(uint32_t work) {
 // ---- order inside of a grid by fences and atomics: what a thread knows of others
 
 struct Known {
-  uint32_t barriers = 0;                                        // of all threads of a block: what came before its barriers-th
-  std::map<uint16_t, std::pair<uint32_t, uint16_t>> of_thread;  // of one thread: what came before these numbers of barriers, and at them
+  uint32_t barriers = 0;  // of all threads of a block: what came before its barriers-th
+  // of one thread: what came before these numbers of barriers, and at them
+  std::map<uint16_t, std::pair<uint32_t, uint16_t>> of_thread;
 };
 using Knowledge = std::map<uint32_t, Known>;  // by block
 void learn(Knowledge& to, const Knowledge& from) {
@@ -151,10 +153,12 @@ std::vector<Segment> segments() {
   std::vector<Segment> all;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* to) {
-        bool ours = std::strstr(info->dlpi_name, "libscaffolding_cuda.so") || std::strstr(info->dlpi_name, "/proc/self/fd/");
+        bool ours =
+            std::strstr(info->dlpi_name, "libscaffolding_cuda.so") || std::strstr(info->dlpi_name, "/proc/self/fd/");
         for (int i = 0; ours && i < info->dlpi_phnum; ++i)
           if (auto& p = info->dlpi_phdr[i]; p.p_type == PT_LOAD && p.p_flags & PF_W)
-            static_cast<std::vector<Segment>*>(to)->push_back({info->dlpi_addr + p.p_vaddr, info->dlpi_addr + p.p_vaddr + p.p_memsz});
+            static_cast<std::vector<Segment>*>(to)->push_back(
+                {info->dlpi_addr + p.p_vaddr, info->dlpi_addr + p.p_vaddr + p.p_memsz});
         return 0;
       },
       &all);
@@ -177,7 +181,8 @@ Page* page_of(uintptr_t at) {
     if (!shared)
       for (auto& s : segments()) shared = shared || (number >= s.begin / kPage && number <= (s.end - 1) / kPage);
     at_page = pages.emplace(number, nullptr).first;
-    if (shared || is_device_memory(number * kPage, kPage)) at_page->second = std::make_unique<Page>(), at_page->second->is_shared = shared;
+    if (shared || is_device_memory(number * kPage, kPage))
+      at_page->second = std::make_unique<Page>(), at_page->second->is_shared = shared;
   }
   r = {number, at_page->second.get()};
   return r.page;
@@ -192,10 +197,12 @@ void report(const Stamp& s, uintptr_t at, size_t bytes, bool write, bool was_wri
   Dl_info place{};
   dladdr(pc, &place);
   std::fprintf(stderr,
-               "CUDA emulator: race: thread %u of block %u %s %zu bytes at %#zx that %s %u of block %u%s %s, and nothing orders the two\n"
+               "CUDA emulator: race: thread %u of block %u %s %zu bytes at %#zx that %s %u of block %u%s %s, and "
+               "nothing orders the two\n"
                "  in work %u of stream %d; %s+%#zx (addr2line -Cfie)\n",
-               now.thread, now.block, write ? "writes" : "reads", bytes, size_t(at), name_of(other.who), other.by.thread, other.by.block,
-               other.by.work == now.work ? "" : " of other work", was_write ? "wrote" : "read", now.work, selected, place.dli_fname ? place.dli_fname : "?",
+               now.thread, now.block, write ? "writes" : "reads", bytes, size_t(at), name_of(other.who),
+               other.by.thread, other.by.block, other.by.work == now.work ? "" : " of other work",
+               was_write ? "wrote" : "read", now.work, selected, place.dli_fname ? place.dli_fname : "?",
                size_t(static_cast<const char*>(pc) - static_cast<const char*>(place.dli_fbase)));
   const char* how = std::getenv("SF_CUDA_EMULATOR_RACES");
   if (!how || std::strcmp(how, "count") != 0) std::abort();
@@ -215,7 +222,8 @@ void add_reader(Stamp& r, bool atomic) {
   auto widen = [&](Stamp& s) {
     if (s.by.work != now.work || s.by.block != now.block || s.atomic != atomic) return false;
     if (s.who == kThread && s.by.thread == now.thread) return s = mine, true;
-    bool one_warp = s.who != kBlockOf && s.by.thread / 32 == now.thread / 32 && s.by.warp_barriers == now.warp_barriers && s.by.barriers == now.barriers;
+    bool one_warp = s.who != kBlockOf && s.by.thread / 32 == now.thread / 32 &&
+                    s.by.warp_barriers == now.warp_barriers && s.by.barriers == now.barriers;
     s.who = one_warp ? kWarpOf : kBlockOf;
     s.by.barriers = std::max(s.by.barriers, now.barriers);
     return true;
@@ -249,7 +257,8 @@ void touched(uintptr_t at, size_t bytes, bool write, bool atomic, const void* pc
       if (of_others(b.write)) b.write = {};
       if (of_others(b.read)) replace(b.read, {});
     }
-    if (b.write && !(atomic && b.write.atomic) && !before(b.write)) report(b.write, at, bytes, write, true, pc), b.write = {};
+    if (b.write && !(atomic && b.write.atomic) && !before(b.write))
+      report(b.write, at, bytes, write, true, pc), b.write = {};
     if (write) {
       if (b.read && !(atomic && b.read.atomic) && !before(b.read)) report(b.read, at, bytes, write, false, pc);
       replace(b.read, {});
@@ -282,9 +291,13 @@ void join(int stream, int other, uint64_t place) { raise(streams()[size_t(stream
 void host_waited(int other, uint64_t place) { raise(host, clock_of(other, place)); }
 Clock host_clock() { return host; }
 void join(int stream, const Clock& c) { raise(streams()[size_t(stream)].clock, c); }
-void touch(const void* at, size_t bytes, bool write) { touched(reinterpret_cast<uintptr_t>(at), bytes, write, false, __builtin_return_address(0)); }
+void touch(const void* at, size_t bytes, bool write) {
+  touched(reinterpret_cast<uintptr_t>(at), bytes, write, false, __builtin_return_address(0));
+}
 void forget(const void* at, size_t bytes) {
-  for (uintptr_t p = reinterpret_cast<uintptr_t>(at) / kPage; p <= (reinterpret_cast<uintptr_t>(at) + bytes) / kPage; ++p) pages.erase(p);
+  for (uintptr_t p = reinterpret_cast<uintptr_t>(at) / kPage; p <= (reinterpret_cast<uintptr_t>(at) + bytes) / kPage;
+       ++p)
+    pages.erase(p);
   std::fill(std::begin(recent), std::end(recent), Recent());
 }
 
@@ -332,7 +345,9 @@ using cuda_emulator::races::inside;
 using cuda_emulator::races::touched;
 
 // The number of races that were found, with SF_CUDA_EMULATOR_RACES=count; without, the first one ends the program.
-extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_races() { return cuda_emulator::races::found; }
+extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_races() {
+  return cuda_emulator::races::found;
+}
 
 #define SF_CALLED extern "C" __attribute__((visibility("default")))
 #define SF_ACCESS(name, bytes, write)                                                                       \
@@ -370,23 +385,29 @@ SF_CALLED void __tsan_vptr_read(void*) {}
 SF_CALLED void __tsan_vptr_update(void*, void*) {}
 
 // Atomics of the host's code in these files.
-#define SF_HOST_ATOMICS(bits)                                                                                                                 \
-  SF_CALLED uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t* a, int) { return __atomic_load_n(a, __ATOMIC_SEQ_CST); } \
-  SF_CALLED void __tsan_atomic##bits##_store(volatile uint##bits##_t* a, uint##bits##_t v, int) { __atomic_store_n(a, v, __ATOMIC_SEQ_CST); } \
-  SF_CALLED uint##bits##_t __tsan_atomic##bits##_exchange(volatile uint##bits##_t* a, uint##bits##_t v, int) {                                \
-    return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST);                                                                                       \
-  }                                                                                                                                           \
-  SF_CALLED uint##bits##_t __tsan_atomic##bits##_fetch_add(volatile uint##bits##_t* a, uint##bits##_t v, int) {                               \
-    return __atomic_fetch_add(a, v, __ATOMIC_SEQ_CST);                                                                                        \
-  }                                                                                                                                           \
-  SF_CALLED uint##bits##_t __tsan_atomic##bits##_fetch_sub(volatile uint##bits##_t* a, uint##bits##_t v, int) {                               \
-    return __atomic_fetch_sub(a, v, __ATOMIC_SEQ_CST);                                                                                        \
-  }                                                                                                                                           \
-  SF_CALLED bool __tsan_atomic##bits##_compare_exchange_strong(volatile uint##bits##_t* a, uint##bits##_t* c, uint##bits##_t v, int, int) {   \
-    return __atomic_compare_exchange_n(a, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                                                   \
-  }                                                                                                                                           \
-  SF_CALLED bool __tsan_atomic##bits##_compare_exchange_weak(volatile uint##bits##_t* a, uint##bits##_t* c, uint##bits##_t v, int, int) {     \
-    return __atomic_compare_exchange_n(a, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                                                   \
+#define SF_HOST_ATOMICS(bits)                                                                                   \
+  SF_CALLED uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t* a, int) {                  \
+    return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                                                \
+  }                                                                                                             \
+  SF_CALLED void __tsan_atomic##bits##_store(volatile uint##bits##_t* a, uint##bits##_t v, int) {               \
+    __atomic_store_n(a, v, __ATOMIC_SEQ_CST);                                                                   \
+  }                                                                                                             \
+  SF_CALLED uint##bits##_t __tsan_atomic##bits##_exchange(volatile uint##bits##_t* a, uint##bits##_t v, int) {  \
+    return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST);                                                         \
+  }                                                                                                             \
+  SF_CALLED uint##bits##_t __tsan_atomic##bits##_fetch_add(volatile uint##bits##_t* a, uint##bits##_t v, int) { \
+    return __atomic_fetch_add(a, v, __ATOMIC_SEQ_CST);                                                          \
+  }                                                                                                             \
+  SF_CALLED uint##bits##_t __tsan_atomic##bits##_fetch_sub(volatile uint##bits##_t* a, uint##bits##_t v, int) { \
+    return __atomic_fetch_sub(a, v, __ATOMIC_SEQ_CST);                                                          \
+  }                                                                                                             \
+  SF_CALLED bool __tsan_atomic##bits##_compare_exchange_strong(volatile uint##bits##_t* a, uint##bits##_t* c,   \
+                                                               uint##bits##_t v, int, int) {                    \
+    return __atomic_compare_exchange_n(a, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                     \
+  }                                                                                                             \
+  SF_CALLED bool __tsan_atomic##bits##_compare_exchange_weak(volatile uint##bits##_t* a, uint##bits##_t* c,     \
+                                                             uint##bits##_t v, int, int) {                      \
+    return __atomic_compare_exchange_n(a, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                     \
   }
 SF_HOST_ATOMICS(8)
 SF_HOST_ATOMICS(16)
@@ -395,7 +416,8 @@ SF_HOST_ATOMICS(64)
 SF_CALLED void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 SF_CALLED void __tsan_atomic_signal_fence(int) {}
 
-// -fsanitize=alignment: a load or store through a pointer that is not aligned for its type. As UBSan's runtime declares it.
+// -fsanitize=alignment: a load or store through a pointer that is not aligned for its type.
+// As UBSan's runtime declares it.
 struct SourceLocation {
   const char* file;
   uint32_t line, column;
@@ -406,7 +428,7 @@ struct TypeMismatch {
   unsigned char log_alignment, kind;
 };
 SF_CALLED void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* m, uintptr_t at) {
-  std::fprintf(stderr, "CUDA emulator: %s:%u:%u: an address %#zx that is not aligned to %u bytes\n", m->where.file, m->where.line, m->where.column, size_t(at),
-               1u << m->log_alignment);
+  std::fprintf(stderr, "CUDA emulator: %s:%u:%u: an address %#zx that is not aligned to %u bytes\n", m->where.file,
+               m->where.line, m->where.column, size_t(at), 1u << m->log_alignment);
   cuda_emulator::stop("misaligned address");
 }

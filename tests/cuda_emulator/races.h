@@ -1,7 +1,8 @@
-// Finds accesses of one byte that nothing orders, one of them a write: of threads of a block, of blocks, and of pieces of work on streams. Which threads
-// ran in which order here does not matter. What orders, as the CUDA C++ Programming Guide has it: __syncthreads all threads of a block, __syncwarp those of
-// a warp (shuffles and ballots do not); a fence before an atomic and one after another thread's later atomic on the same word; the order of a stream,
-// events and waits of the host between streams. For one thread of the host at a time: under the runtime's lock.
+// Finds accesses of one byte that nothing orders, one of them a write: of threads of a block, of blocks, and of pieces
+// of work on streams. Which threads ran in which order here does not matter. What orders, as the CUDA C++ Programming
+// Guide has it: __syncthreads all threads of a block, __syncwarp those of a warp (shuffles and ballots do not); a fence
+// before an atomic and one after another thread's later atomic on the same word; the order of a stream, events and
+// waits of the host between streams. For one thread of the host at a time: under the runtime's lock.
 #pragma once
 #include <cstddef>
 #include <cstdint>

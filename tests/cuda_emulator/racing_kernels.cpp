@@ -49,7 +49,8 @@ __global__ void load_four(float* data, int from) {
   data[8] = x.v[0];
 }
 
-template <class... P, class... A> void start(cudaStream_t s, unsigned blocks, unsigned threads, void (*kernel)(P...), A... args) {
+template <class... P, class... A>
+void start(cudaStream_t s, unsigned blocks, unsigned threads, void (*kernel)(P...), A... args) {
   cudaLaunchConfig_t c;
   c.gridDim = dim3(blocks), c.blockDim = dim3(threads), c.stream = s;
   cudaLaunchKernelEx(&c, kernel, args...);
@@ -58,7 +59,9 @@ template <class... P, class... A> void start(cudaStream_t s, unsigned blocks, un
 }  // namespace
 
 // data: 64 floats and a count that is 0. fault: what is wrong, kNone for nothing; which: the kernel, by its fault.
-extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_run_racing_kernel(int which, bool wrong, float* data, unsigned* count, cudaStream_t s) {
+extern "C" __attribute__((visibility("default"))) int sf_cuda_emulator_run_racing_kernel(int which, bool wrong,
+                                                                                         float* data, unsigned* count,
+                                                                                         cudaStream_t s) {
   switch (which) {
     case kNoBarrier: start(s, 1, 64, reverse_block, data, !wrong); break;
     case kNoWarpBarrier: start(s, 1, 32, reverse_warp, data, !wrong); break;

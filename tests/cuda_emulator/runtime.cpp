@@ -1,5 +1,5 @@
-// The runtime's devices, memory, copies and launches on this processor (streams.cpp has the rest). Memory is open while work runs and
-// closed otherwise; behind each block lies a page that is always closed, and a new block is full of NaNs.
+// The runtime's devices, memory, copies and launches on this processor (streams.cpp has the rest). Memory is open while
+// work runs and closed otherwise; behind each block lies a page that is always closed, and a new block is full of NaNs.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -38,11 +38,14 @@ struct Block {
   int device = 0;
 };
 
-std::map<char*, Block> blocks;                                 // by first byte
-std::map<char*, size_t> host_blocks;                           // pinned ones: by first byte, their bytes
-std::map<std::pair<const void*, int>, int> dynamic_shared_of;  // kernels that asked for more than kUnaskedShared, by device
-constexpr size_t kUnaskedShared = 48 << 10;                    // CUDA C++ Programming Guide, "Shared Memory"
-size_t used = 0, total_memory = size_t(std::getenv("SF_CUDA_EMULATOR_DRY") || std::getenv("SF_CUDA_EMULATOR_BLOCKS") ? 139 : 8) << 30;
+std::map<char*, Block> blocks;        // by first byte
+std::map<char*, size_t> host_blocks;  // pinned ones: by first byte, their bytes
+// kernels that asked for more than kUnaskedShared, by device
+std::map<std::pair<const void*, int>, int> dynamic_shared_of;
+constexpr size_t kUnaskedShared = 48 << 10;  // CUDA C++ Programming Guide, "Shared Memory"
+size_t used = 0,
+       total_memory = size_t(std::getenv("SF_CUDA_EMULATOR_DRY") || std::getenv("SF_CUDA_EMULATOR_BLOCKS") ? 139 : 8)
+                      << 30;
 int open_depth = 0;
 int64_t allocations_until_failure = -1;
 // What kernels may ask of a GPU: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
@@ -50,8 +53,9 @@ struct Gpu {
   const char* name;
   int major, minor, most_shared, threads, multiprocessors;  // bytes of a block, threads of a multiprocessor
 };
-constexpr Gpu kGpus[] = {{"sm_90", 9, 0, 227 << 10, 2048, 132}, {"sm_80", 8, 0, 163 << 10, 2048, 108},   {"sm_86", 8, 6, 99 << 10, 1536, 84},
-                         {"sm_89", 8, 9, 99 << 10, 1536, 128},  {"sm_100", 10, 0, 227 << 10, 2048, 148}, {"sm_120", 12, 0, 99 << 10, 1536, 170}};
+constexpr Gpu kGpus[] = {{"sm_90", 9, 0, 227 << 10, 2048, 132},   {"sm_80", 8, 0, 163 << 10, 2048, 108},
+                         {"sm_86", 8, 6, 99 << 10, 1536, 84},     {"sm_89", 8, 9, 99 << 10, 1536, 128},
+                         {"sm_100", 10, 0, 227 << 10, 2048, 148}, {"sm_120", 12, 0, 99 << 10, 1536, 170}};
 // That of SF_CUDA_EMULATOR_GPU, or the first.
 const Gpu& gpu() {
   static const Gpu& chosen = []() -> const Gpu& {
@@ -69,8 +73,9 @@ void protect(int how) {
     if (mprotect(block.mapping, block.mapped - kPage, how) != 0) stop("mprotect failed");
 }
 
-// SF_CUDA_EMULATOR_MEMORY=apart: device memory is shared memory of an unnamed file, and none of it counts as the process's own while no work runs, so that
-// VmHWM says what a program needs of the host. Without, it is like any other memory.
+// SF_CUDA_EMULATOR_MEMORY=apart: device memory is shared memory of an unnamed file, and none of it counts as the
+// process's own while no work runs, so that VmHWM says what a program needs of the host. Without,
+// it is like any other memory.
 bool is_apart() {
   static const char* memory = std::getenv("SF_CUDA_EMULATOR_MEMORY");
   return memory && std::strcmp(memory, "apart") == 0;
@@ -88,10 +93,12 @@ char* map_device_memory(size_t bytes) {
   }
   int fd = is_apart() ? memfd_create("device memory", MFD_CLOEXEC) : -1;
   if (is_apart() && (fd < 0 || ftruncate(fd, off_t(bytes)) != 0)) return nullptr;
-  // Large ones in huge pages where the system has them: all blocks are opened and closed around each piece of work, which takes a time per page.
+  // Large ones in huge pages where the system has them: all blocks are opened and closed around each piece of work,
+  // which takes a time per page.
   constexpr size_t kHuge = size_t(2) << 20;
   size_t spare = !is_apart() && bytes > kHuge ? kHuge : 0;
-  void* mapping = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, is_apart() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+  void* mapping = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
+                       is_apart() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
   if (fd >= 0) close(fd);
   if (mapping == MAP_FAILED) return nullptr;
   char* start = static_cast<char*>(mapping);
@@ -130,7 +137,8 @@ void explain_fault(int signal, siginfo_t* info, void*) {
       if (open_depth > 0) stop("out of bounds");
       std::abort();
     }
-  if (open_depth > 0 && cuda_emulator::only_ends()) stop("an address far outside of every block: an index that overflowed");
+  if (open_depth > 0 && cuda_emulator::only_ends())
+    stop("an address far outside of every block: an index that overflowed");
   ::signal(signal, SIG_DFL);
 }
 
@@ -167,7 +175,8 @@ cuda_emulator::OpenMemory::~OpenMemory() {
 
 bool cuda_emulator::is_device_memory(uintptr_t at, size_t bytes) {
   auto next = blocks.upper_bound(reinterpret_cast<char*>(at + bytes - 1));
-  return next != blocks.begin() && reinterpret_cast<uintptr_t>(std::prev(next)->first) + std::prev(next)->second.bytes > at;
+  return next != blocks.begin() &&
+         reinterpret_cast<uintptr_t>(std::prev(next)->first) + std::prev(next)->second.bytes > at;
 }
 
 // For tests: after n more allocations that succeed, all fail until n is negative.
@@ -185,18 +194,20 @@ extern "C" __attribute__((visibility("default"))) size_t sf_cuda_emulator_bytes_
   return used;
 }
 
-// For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given to streams: kernels (3), calls of
-// libraries (4), copies (5), fills (6).
+// For tests: the number of waits (0), copies to the host (1) and from it (2) since the program began; of what was given
+// to streams: kernels (3), calls of libraries (4), copies (5), fills (6).
 extern "C" __attribute__((visibility("default"))) int64_t sf_cuda_emulator_count(int which) {
   std::lock_guard guard(lock);
-  const int64_t all[] = {counts.waits, counts.to_host, counts.from_host, counts.kernels, counts.library_calls, counts.copies, counts.fills};
+  const int64_t all[] = {counts.waits,         counts.to_host, counts.from_host, counts.kernels,
+                         counts.library_calls, counts.copies,  counts.fills};
   return which >= 0 && which < 7 ? all[which] : -1;
 }
 
 // For nvrtc.cpp: how kernels from source are compiled besides.
 extern "C" __attribute__((visibility("default"))) const char* sf_cuda_emulator_compile_options() {
 #ifdef SF_EMULATOR_RACES
-  return "-DSF_EMULATOR_RACES -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment -fno-sanitize-recover=alignment -nodefaultlibs";
+  return "-DSF_EMULATOR_RACES -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment "
+         "-fno-sanitize-recover=alignment -nodefaultlibs";
 #else
   return "";
 #endif
@@ -204,7 +215,8 @@ extern "C" __attribute__((visibility("default"))) const char* sf_cuda_emulator_c
 
 // For the stand-ins of CUDA's libraries: work on a stream, done where its kernels are.
 // A captured graph does it again and again: the argument is dropped when nobody will.
-extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*), void* argument, void (*drop)(void*)) {
+extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cudaStream_t stream, void (*work)(void*),
+                                                                              void* argument, void (*drop)(void*)) {
   std::lock_guard guard(lock);
   ++counts.library_calls;
   queue(stream, [work, kept = std::shared_ptr<void>(argument, drop)] { work(kept.get()); });
@@ -213,11 +225,13 @@ extern "C" __attribute__((visibility("default"))) void sf_cuda_emulator_queue(cu
 cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& c, const void* function, std::function<void()> kernel) {
   std::lock_guard guard(lock);
   uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
-  bool grid = c.gridDim.x > 0 && c.gridDim.x <= INT32_MAX && c.gridDim.y > 0 && c.gridDim.y <= 65535 && c.gridDim.z > 0 && c.gridDim.z <= 65535;
+  bool grid = c.gridDim.x > 0 && c.gridDim.x <= INT32_MAX && c.gridDim.y > 0 && c.gridDim.y <= 65535 &&
+              c.gridDim.z > 0 && c.gridDim.z <= 65535;
   if (!grid || threads == 0 || threads > 1024) return failed(cudaErrorInvalidConfiguration);
   if (int d = stream_of(c.stream).device; d >= 0 && d != current_device) return failed(cudaErrorInvalidResourceHandle);
   auto most = dynamic_shared_of.find({function, current_device});
-  if (c.dynamicSmemBytes > (most == dynamic_shared_of.end() ? kUnaskedShared : size_t(most->second))) return failed(cudaErrorInvalidValue);
+  if (c.dynamicSmemBytes > (most == dynamic_shared_of.end() ? kUnaskedShared : size_t(most->second)))
+    return failed(cudaErrorInvalidValue);
   ++counts.kernels;
   queue(c.stream, [grid = c.gridDim, block = c.blockDim, shared = c.dynamicSmemBytes, kernel = std::move(kernel)] {
     run_grid(grid, block, shared, kernel, reverse_order());
@@ -280,7 +294,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int device) {
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute a, int value) {
   std::lock_guard guard(lock);
-  if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > gpu().most_shared) return failed(cudaErrorInvalidValue);
+  if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > gpu().most_shared)
+    return failed(cudaErrorInvalidValue);
   dynamic_shared_of[{kernel, current_device}] = value;
   return cudaSuccess;
 }
@@ -347,7 +362,8 @@ cudaError_t cudaFree(void* data) {
   if (!is_dry() && mprotect(b.mapping, b.mapped - kPage, PROT_READ) != 0) stop("mprotect failed");
   bool was_filled = !is_dry() && !(cuda_emulator::only_ends() && b.bytes >= size_t(16) << 20);
   auto is_fresh = [](char byte) { return static_cast<unsigned char>(byte) == kFresh; };
-  if (was_filled && !(std::all_of(b.mapping, it->first, is_fresh) && std::all_of(it->first + b.bytes, b.mapping + b.mapped - kPage, is_fresh)))
+  if (was_filled && !(std::all_of(b.mapping, it->first, is_fresh) &&
+                      std::all_of(it->first + b.bytes, b.mapping + b.mapped - kPage, is_fresh)))
     stop("bytes beside a block were written");
   used -= b.bytes;
   blocks.erase(it);
@@ -358,7 +374,10 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
   std::lock_guard guard(lock);
   auto* block = block_with(p);
-  *a = {block ? cudaMemoryTypeDevice : is_pinned(p) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered, block ? block->second.device : -1};
+  *a = {block          ? cudaMemoryTypeDevice
+        : is_pinned(p) ? cudaMemoryTypeHost
+                       : cudaMemoryTypeUnregistered,
+        block ? block->second.device : -1};
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -389,17 +408,21 @@ cudaError_t cudaFreeHost(void* data) {
   host_blocks.erase(it);
   return cudaSuccess;
 }
-// As "API synchronization behavior" of CUDA's manual has it: pageable memory is read before the call returns, and written before it returns.
+// As "API synchronization behavior" of CUDA's manual has it: pageable memory is read before the call returns, and
+// written before it returns.
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind, cudaStream_t s) {
   std::lock_guard guard(lock);
   if (!fits(dst, bytes) || !fits(src, bytes)) return failed(cudaErrorInvalidValue);
   bool from_pageable = !block_with(src) && !is_pinned(src), to_pageable = !block_with(dst) && !is_pinned(dst);
-  if ((from_pageable || to_pageable) && breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
-  counts.to_host += !block_with(dst), counts.from_host += !block_with(src), counts.waits += to_pageable, ++counts.copies;
+  if ((from_pageable || to_pageable) && breaks_capture_of(stream_of(s)))
+    return failed(cudaErrorStreamCaptureUnsupported);
+  counts.to_host += !block_with(dst), counts.from_host += !block_with(src), counts.waits += to_pageable,
+      ++counts.copies;
   if (is_dry()) {
     if (!block_with(dst)) std::memset(dst, 0, bytes);
   } else if (from_pageable) {
-    auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
+    auto staged =
+        std::make_shared<std::vector<char>>(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
     queue(s, [=] {
       races::begin_work();
       races::touch(dst, bytes, true);
@@ -410,7 +433,9 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
       races::begin_work();
       races::touch(src, bytes, false);
       races::touch(dst, bytes, true);
-      for_bytes(bytes, [=](size_t from, size_t n) { std::memmove(static_cast<char*>(dst) + from, static_cast<const char*>(src) + from, n); });
+      for_bytes(bytes, [=](size_t from, size_t n) {
+        std::memmove(static_cast<char*>(dst) + from, static_cast<const char*>(src) + from, n);
+      });
     });
   }
   if (to_pageable) run_all(stream_of(s));

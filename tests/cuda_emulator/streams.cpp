@@ -66,7 +66,8 @@ void cuda_emulator::run_device() {
   for (EmulatedStream* s : streams) run_all(*s);
 }
 
-// The default stream waits for all blocking streams and they for it (CUDA Runtime API, "Stream synchronization behavior").
+// The default stream waits for all blocking streams and they for it (CUDA Runtime API,
+// "Stream synchronization behavior").
 void cuda_emulator::queue(cudaStream_t handle, std::function<void()> work) {
   EmulatedStream& s = stream_of(handle);
   if (s.graph) {
@@ -94,7 +95,8 @@ bool cuda_emulator::breaks_captures() {
   if (thread_mode == cudaStreamCaptureModeRelaxed) return false;
   for (EmulatedGraph* g : captures) {
     bool mine = g->thread == std::this_thread::get_id();
-    bool forbids = mine ? g->mode != cudaStreamCaptureModeRelaxed : g->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
+    bool forbids = mine ? g->mode != cudaStreamCaptureModeRelaxed
+                        : g->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
     if (forbids) g->invalid = broken = true;
   }
   return broken;
@@ -142,7 +144,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   std::lock_guard guard(lock);
   EmulatedStream& waits = stream_of(s);
   if (e->graph) {
-    if (!captures.count(e->graph) || (waits.graph && waits.graph != e->graph)) return failed(cudaErrorStreamCaptureIsolation);
+    if (!captures.count(e->graph) || (waits.graph && waits.graph != e->graph))
+      return failed(cudaErrorStreamCaptureIsolation);
     waits.graph = e->graph;
     e->graph->streams.insert(&waits);
     // The captured order holds what is waited for; work of the event's stream behind it counts as waited for too.
@@ -228,10 +231,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   EmulatedStream& s = stream_of(handle);
   if (!s.graph || s.graph->origin != &s) return failed(cudaErrorStreamCaptureUnmatched);
   EmulatedGraph* g = s.graph;
-  if (g->mode != cudaStreamCaptureModeRelaxed && g->thread != std::this_thread::get_id()) return failed(cudaErrorStreamCaptureWrongThread);
+  if (g->mode != cudaStreamCaptureModeRelaxed && g->thread != std::this_thread::get_id())
+    return failed(cudaErrorStreamCaptureWrongThread);
   for (EmulatedStream* one : g->streams) one->graph = nullptr;
   captures.erase(g);
-  cudaError_t status = g->invalid ? cudaErrorStreamCaptureInvalidated : g->unjoined.empty() ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
+  cudaError_t status = g->invalid            ? cudaErrorStreamCaptureInvalidated
+                       : g->unjoined.empty() ? cudaSuccess
+                                             : cudaErrorStreamCaptureUnjoined;
   if (status == cudaSuccess) *graph = g;
   else delete g;
   return status == cudaSuccess ? status : failed(status);
@@ -246,7 +252,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   std::lock_guard guard(lock);
-  if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);  // child graphs are not emulated
+  // child graphs are not emulated
+  if (breaks_capture_of(stream_of(s))) return failed(cudaErrorStreamCaptureUnsupported);
   queue(s, [work = exec->work] {
     for (auto& one : *work) one();
   });

@@ -1,5 +1,6 @@
-// Streams, events and captures of the emulated runtime, and what its other half (runtime.cpp) shares with them. Work on streams is kept back until something
-// waits for it, as late as CUDA allows: a program that forgets to wait reads old bytes.
+// Streams, events and captures of the emulated runtime, and what its other half (runtime.cpp) shares with them. Work on
+// streams is kept back until something waits for it, as late as CUDA allows:
+// a program that forgets to wait reads old bytes.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -47,7 +48,8 @@ struct EmulatedEvent {
 namespace cuda_emulator {
 
 extern std::recursive_mutex lock;  // of all that follows
-// What a program asked of the host so far: waits for a stream, an event or the device, and copies to and from host memory.
+// What a program asked of the host so far: waits for a stream, an event or the device,
+// and copies to and from host memory.
 struct Counts {
   int64_t waits = 0, to_host = 0, from_host = 0;
   int64_t kernels = 0, library_calls = 0, copies = 0, fills = 0;  // given to streams or to graphs that are captured
@@ -55,7 +57,8 @@ struct Counts {
 extern Counts counts;
 extern thread_local int current_device;
 
-// SF_CUDA_EMULATOR_DRY=1: calls are checked and counted, and nothing runs. Memory is addresses alone, as much as an H200 has; what is copied to the host is 0.
+// SF_CUDA_EMULATOR_DRY=1: calls are checked and counted, and nothing runs. Memory is addresses alone, as much as an
+// H200 has; what is copied to the host is 0.
 bool is_dry();
 
 // Device memory is open to the calling thread for as long as this lives.
@@ -69,7 +72,8 @@ void queue(cudaStream_t stream, std::function<void()> work);
 void run_all(EmulatedStream& s);  // as the host waits for it
 void run_device();
 
-// Calls that CUDA's manual lists as unsafe while a stream is captured ("Stream capture modes"): they break the captures that forbid them.
+// Calls that CUDA's manual lists as unsafe while a stream is captured ("Stream capture modes"):
+// they break the captures that forbid them.
 bool breaks_captures();
 bool breaks_capture_of(EmulatedStream& s);  // waiting for, or asking about, a stream that is captured
 bool breaks_any_capture();

@@ -1,4 +1,5 @@
-"""Shows that scaffolding.hub and huggingface_hub share one cache: each accepts what the other downloaded, from the server of the tests.
+"""Shows that scaffolding.hub and huggingface_hub share one cache: each accepts what the other downloaded, from the
+server of the tests.
 
     PYTHONPATH=build/dev/python PYTHON_WITH_HUGGINGFACE_HUB tests/golden/check_hub_cache.py
 
@@ -16,7 +17,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 from hub_server import COMMIT, Server
 
 REPO = "org/tiny"
-server = Server({REPO: {"config.json": b"{}", "unet/model.safetensors": random.Random(1).randbytes(300_000), "README.md": b"words"}})
+server = Server(
+    {REPO: {"config.json": b"{}", "unet/model.safetensors": random.Random(1).randbytes(300_000), "README.md": b"words"}}
+)
 home = tempfile.mkdtemp()
 os.environ |= {"HF_HOME": home, "HF_ENDPOINT": server.url, "HF_HUB_DISABLE_XET": "1"}
 
@@ -50,7 +53,9 @@ before = len(server.requests)
 for cache in (ours, theirs):
     path = huggingface_hub.try_to_load_from_cache(REPO, "unet/model.safetensors", cache_dir=cache)
     assert path == hub.try_to_load_from_cache(REPO, "unet/model.safetensors", cache_dir=cache) and os.path.isfile(path)
-    assert huggingface_hub.try_to_load_from_cache(REPO, "none.json", cache_dir=cache) is huggingface_hub._CACHED_NO_EXIST
+    assert (
+        huggingface_hub.try_to_load_from_cache(REPO, "none.json", cache_dir=cache) is huggingface_hub._CACHED_NO_EXIST
+    )
     folder = huggingface_hub.snapshot_download(REPO, cache_dir=cache, local_files_only=True)
     assert folder == hub.snapshot_download(REPO, cache_dir=cache, local_files_only=True)
     assert sorted(f.path for f in huggingface_hub.get_cached_repo_tree(REPO, cache_dir=cache)) == sorted(

@@ -1,4 +1,5 @@
-"""Reads a run's event files with TensorBoard itself and compares them with metrics.jsonl (needs the package tensorboard):
+"""Reads a run's event files with TensorBoard itself and compares them with metrics.jsonl (needs the package
+tensorboard):
 
 python check_tensorboard.py make <folder>      # with Scaffolding: a run, and its continuation
 python check_tensorboard.py read <folder>      # with a Python that has tensorboard

@@ -1,4 +1,6 @@
-"""Weights and inputs by a rule, so that golden files of models hold none: both sides compute them from names and shapes."""
+"""Weights and inputs by a rule, so that golden files of models hold none:
+both sides compute them from names and shapes.
+"""
 
 import zlib
 
@@ -24,4 +26,6 @@ def hashed_weight(name, shape):
 
 def places(name, numel, count=16):
     """Places in a tensor of which a golden file holds the values."""
-    return (np.abs(hashed("places of " + name, (count,)).astype(np.float64)) * numel).astype(np.int64).clip(0, numel - 1)
+    return (
+        (np.abs(hashed("places of " + name, (count,)).astype(np.float64)) * numel).astype(np.int64).clip(0, numel - 1)
+    )

@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 
 DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "I32": torch.int32,
-    "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
 }  # fmt: skip
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 REAL = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -43,7 +44,11 @@ def load(path):
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        flat = torch.frombuffer(bytearray(data[begin:end]), dtype=DTYPES[entry["dtype"]]) if end > begin else torch.empty(0, dtype=DTYPES[entry["dtype"]])
+        flat = (
+            torch.frombuffer(bytearray(data[begin:end]), dtype=DTYPES[entry["dtype"]])
+            if end > begin
+            else torch.empty(0, dtype=DTYPES[entry["dtype"]])
+        )
         tensors[name] = flat.reshape(entry["shape"])
     return tensors
 
@@ -97,7 +102,9 @@ def call(like, args):
     fewer = {a["name"]: a["decoded"] for a in args if not (a["is_default"] and a["decoded"] is None)}
     fewest = {a["name"]: a["decoded"] for a in args if not a["is_default"]}
     wrapped = {
-        a["name"]: torch.tensor(a["decoded"]) if a["is_tensor"] and isinstance(a["decoded"], (int, float)) else a["decoded"]
+        a["name"]: torch.tensor(a["decoded"])
+        if a["is_tensor"] and isinstance(a["decoded"], (int, float))
+        else a["decoded"]
         for a in args
         if not a["is_default"]
     }
@@ -157,7 +164,9 @@ def evaluate(like, sample, tensors):
         facts[f"{key}.out.{i}"] = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
     facts[key] = sample["hash"]
     if sample["gradients"] and leaves:
-        pairs = [(y, c) for y, c in zip(outputs, cotangents(outputs)) if y.dtype in REAL and y.requires_grad and y.numel()]
+        pairs = [
+            (y, c) for y, c in zip(outputs, cotangents(outputs)) if y.dtype in REAL and y.requires_grad and y.numel()
+        ]
         if pairs:
             loss = sum((y.to(torch.float64) * c).sum() for y, c in pairs)
             for i, g in enumerate(torch.autograd.grad(loss, leaves, allow_unused=True)):
@@ -195,7 +204,9 @@ def main():
                 all_made.update(some)
                 all_facts.update(facts)
         except Exception as e:  # every op's trouble is reported in one run
-            failures.append(f"{op['op']}, {where}: {op['like']}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}")
+            failures.append(
+                f"{op['op']}, {where}: {op['like']}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"
+            )
             continue
         save(target, all_made, all_facts)
         made += 1
@@ -204,7 +215,10 @@ def main():
             if old.stem not in wanted:
                 old.unlink()
     total = sum(f.stat().st_size for f in options.out.glob("*.safetensors"))
-    print(f"{made} fixtures made with torch {torch.__version__}; {len(list(options.out.glob('*.safetensors')))} fixtures, {total / 1e6:.2f} MB")
+    print(
+        f"{made} fixtures made with torch {torch.__version__}; {len(list(options.out.glob('*.safetensors')))} "
+        f"fixtures, {total / 1e6:.2f} MB"
+    )
     for f in failures:
         print(f"FAILED {f}", file=sys.stderr)
     sys.exit(1 if failures else 0)

@@ -2,8 +2,9 @@
 
 python tests/golden/make_golden_adapter_names.py        # with torch, diffusers and transformers
 
-Keys are made of the names of a tiny SDXL UNet in diffusers and in CompVis' code (tests/golden/single_file.json.gz), and of a text encoder in transformers.
-A pair of matrices filled with the key's number goes through diffusers' conversion, so that each answer is known by what it holds.
+Keys are made of the names of a tiny SDXL UNet in diffusers and in CompVis' code (tests/golden/single_file.json.gz), and
+of a text encoder in transformers. A pair of matrices filled with the key's number goes through diffusers' conversion,
+so that each answer is known by what it holds.
 """
 
 import gzip
@@ -34,7 +35,10 @@ def module_of(key):
 def converted(stems, sgm_config=None):
     state = {}
     for number, stem in enumerate(stems):
-        state |= {stem + ".lora_down.weight": torch.full((1, 4), float(number)), stem + ".lora_up.weight": torch.full((4, 1), float(number))}
+        state |= {
+            stem + ".lora_down.weight": torch.full((1, 4), float(number)),
+            stem + ".lora_up.weight": torch.full((4, 1), float(number)),
+        }
     if sgm_config:
         state = lora._maybe_map_sgm_blocks_to_diffusers(state, sgm_config)
     answers, _ = lora._convert_non_diffusers_lora_to_diffusers(state)
@@ -51,14 +55,24 @@ def main():
     with torch.device("meta"):
         unet = diffusers.UNet2DConditionModel.from_config(TINY["configs"]["unet"])
         text = transformers.CLIPTextModel(transformers.CLIPTextConfig(**TINY["configs"]["text_encoder"]))
-    ours = [n for n in weights((n, t.shape) for n, t in unet.state_dict().items()) if re.match("(down|mid|up)_block", n)]
+    ours = [
+        n for n in weights((n, t.shape) for n, t in unet.state_dict().items()) if re.match("(down|mid|up)_block", n)
+    ]
     ldm = "model.diffusion_model."
     theirs = weights((n.removeprefix(ldm), s) for n, s in TINY["checkpoint"].items() if n.startswith(ldm))
     theirs = [n for n in theirs if re.match("(input|output)_blocks|middle_block", n) and n != "input_blocks.0.0"]
     flat = lambda prefix, names: [prefix + n.replace(".", "_") for n in names]  # noqa: E731
-    layers = [f"text_model.{n.removeprefix('text_model.')}" for n in weights((n, t.shape) for n, t in text.state_dict().items()) if "layers" in n]
+    layers = [
+        f"text_model.{n.removeprefix('text_model.')}"
+        for n in weights((n, t.shape) for n, t in text.state_dict().items())
+        if "layers" in n
+    ]
     golden = {
-        "versions": {"torch": torch.__version__, "diffusers": diffusers.__version__, "transformers": transformers.__version__},
+        "versions": {
+            "torch": torch.__version__,
+            "diffusers": diffusers.__version__,
+            "transformers": transformers.__version__,
+        },
         "configs": {part: TINY["configs"][part] for part in ("unet", "text_encoder")},
         "unet": converted(flat("lora_unet_", ours)) | converted(flat("lora_unet_", theirs), unet.config),
         "text_encoder": converted(flat("lora_te_", layers)) | converted(flat("lora_te1_", layers)),

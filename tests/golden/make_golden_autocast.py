@@ -2,8 +2,9 @@
 
     python tests/golden/make_golden_autocast.py      # a Python that has torch
 
-For every call and three kinds of inputs (all float32, all bfloat16, the first bfloat16 and the rest float32): the dtypes of the
-outputs and of the gradients, and the first values; or that torch refuses. tests/python/autograd/test_autocast.py reads the file.
+For every call and three kinds of inputs (all float32, all bfloat16, the first bfloat16 and the rest float32): the
+dtypes of the outputs and of the gradients, and the first values; or that torch refuses.
+tests/python/autograd/test_autocast.py reads the file.
 """
 
 import json
@@ -32,7 +33,12 @@ CALLS = {
     "conv_transpose1d": ("F.conv_transpose1d(a, b)", [1, 2, 6], [2, 3, 3]),
     "conv_transpose2d": ("F.conv_transpose2d(a, b)", [1, 2, 4, 4], [2, 3, 3, 3]),
     "conv_transpose3d": ("F.conv_transpose3d(a, b)", [1, 2, 3, 3, 3], [2, 3, 2, 2, 2]),
-    "scaled_dot_product_attention": ("F.scaled_dot_product_attention(a, b, c)", [1, 2, 3, 8], [1, 2, 4, 8], [1, 2, 4, 8]),
+    "scaled_dot_product_attention": (
+        "F.scaled_dot_product_attention(a, b, c)",
+        [1, 2, 3, 8],
+        [1, 2, 4, 8],
+        [1, 2, 4, 8],
+    ),
     "cat": ("torch.cat([a, b])", [2, 3], [1, 3]),
     "stack": ("torch.stack([a, b])", [2, 3], [2, 3]),
     "mse_loss": ("F.mse_loss(a, b)", [3, 4], [3, 4]),
@@ -97,7 +103,10 @@ KINDS = {
 
 def inputs(name, shapes, dtypes):
     generator = torch.Generator().manual_seed(len(name) + 31 * sum(map(ord, name)))
-    return [(torch.randn(shape, generator=generator, dtype=torch.float64) * 1e4).round().div(1e4).to(t) for shape, t in zip(shapes, dtypes)]
+    return [
+        (torch.randn(shape, generator=generator, dtype=torch.float64) * 1e4).round().div(1e4).to(t)
+        for shape, t in zip(shapes, dtypes)
+    ]
 
 
 def short(dtype):

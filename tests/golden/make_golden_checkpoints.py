@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes checkpoints/: small files by PyTorch, NumPy and gguf-py, and what each holds as <file>.expected.safetensors.
 
-Needs torch, numpy, safetensors and gguf (python -m pip install gguf); tests read the files only. torch 2.15, numpy 2.4, gguf 0.19.
+Needs torch, numpy, safetensors and gguf (python -m pip install gguf); tests read the files only. torch 2.15,
+numpy 2.4, gguf 0.19.
 The expected tensors have the names that named_tensors gives them: keys joined with dots.
 """
 
@@ -16,7 +17,20 @@ import torch
 from safetensors.torch import save_file
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "checkpoints"
-DTYPES = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+DTYPES = (
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)
 
 
 def named(tree, prefix=""):
@@ -57,7 +71,24 @@ def torch_tree():
         "leaf": torch.ones(2, requires_grad=True),
         "model": module.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "others": ["text é", b"\x00\xff", bytearray(b"ab"), 1, -1, 300, 70000, 2**40, 2**80, -(2**80), 1.5, True, None, (), {1, 2}, 1 + 2j],
+        "others": [
+            "text é",
+            b"\x00\xff",
+            bytearray(b"ab"),
+            1,
+            -1,
+            300,
+            70000,
+            2**40,
+            2**80,
+            -(2**80),
+            1.5,
+            True,
+            None,
+            (),
+            {1, 2},
+            1 + 2j,
+        ],
         "torch": (torch.float16, torch.device("cpu"), torch.Size([2, 3])),
         "collections": [OrderedDict(a=1), Counter("aab")],
     }
@@ -104,7 +135,15 @@ def write_gguf():
     writer.add_array("numbers", [1, 2, 3])
     writer.add_array("words", ["a", "", "bc"])
     expected = {}
-    plain = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64}
+    plain = {
+        "F32": np.float32,
+        "F16": np.float16,
+        "F64": np.float64,
+        "I8": np.int8,
+        "I16": np.int16,
+        "I32": np.int32,
+        "I64": np.int64,
+    }
     for name, kind in plain.items():
         values = np.arange(6).reshape(2, 3).astype(kind)
         writer.add_tensor(name, values)
@@ -134,8 +173,17 @@ def main():
     small = {"weight": torch.arange(6.0).reshape(2, 3), "epoch": 3, "t": torch.ones(3).to(torch.float8_e5m2)}
     torch.save(small, FOLDER / "protocol4.pt", pickle_protocol=4)
     expect("protocol4.pt", small)
-    arrays = {"array": np.arange(6.0).reshape(2, 3), "column": np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3)), "flags": np.array([True, False])}
-    with_numpy = {**arrays, "scalar": np.float32(1.5), "count": np.int64(7), "args": argparse.Namespace(lr=0.1, name="run")}
+    arrays = {
+        "array": np.arange(6.0).reshape(2, 3),
+        "column": np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3)),
+        "flags": np.array([True, False]),
+    }
+    with_numpy = {
+        **arrays,
+        "scalar": np.float32(1.5),
+        "count": np.int64(7),
+        "args": argparse.Namespace(lr=0.1, name="run"),
+    }
     torch.save(with_numpy, FOLDER / "numpy.pt")
     expect("numpy.pt", with_numpy)
     for protocol in (3, 4, 5):  # 3 has bytes of its own, 4 short names and frames, 5 bytearrays

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes clip_grad.json: total norms and clipped gradients from torch.nn.utils. Needs torch; tests read the file only.
 
-Gradients are grad(i, n), made by the same integer arithmetic in nn/clip_grad_test.cpp; each case has the sizes of its parameters.
+Gradients are grad(i, n), made by the same integer arithmetic in nn/clip_grad_test.cpp;
+each case has the sizes of its parameters.
 """
 
 import json
@@ -37,7 +38,9 @@ def main():
         if "clip_value" in case:
             clip_grad_value_(parameters, case["clip_value"])
         else:
-            case["total"] = clip_grad_norm_(parameters, case["max_norm"], math.inf if case["norm_type"] == "inf" else case["norm_type"]).item()
+            case["total"] = clip_grad_norm_(
+                parameters, case["max_norm"], math.inf if case["norm_type"] == "inf" else case["norm_type"]
+            ).item()
         case["clipped"] = [float(f"{v:.9g}") for p in parameters for v in p.grad[:8].tolist()]
         cases.append(case)
     path = pathlib.Path(__file__).with_name("clip_grad.json")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes conformance.json: what the programs of tests/conformance give with torch. Needs torch; tests read the file only.
+"""Writes conformance.json: what the programs of tests/conformance give with torch. Needs torch; tests read the file
+only.
 
-Each program's main() runs as it is: initial weights come from torch's generator, so a difference there shows in "start" (sums of absolute values).
-"""
+Each program's main() runs as it is: initial weights come from torch's generator, so a difference there shows in "start"
+(sums of absolute values)."""
 
 import importlib.util
 import json

@@ -1,7 +1,8 @@
 """Golden files for pictures and data loading, from Pillow and torch: tests/golden/data/.
 
 TORCH_PYTHON tests/golden/make_golden_data.py [folder of shared data]
-resize.safetensors: PIL.Image.resize of random pictures; orders.json: torch.utils.data.DataLoader, random_split and samplers;
+resize.safetensors: PIL.Image.resize of random pictures; orders.json: torch.utils.data.DataLoader,
+random_split and samplers;
 pngsuite.json: what Pillow decodes PngSuite's files to; photo.*: small pictures that Pillow wrote, and their pixels.
 """
 
@@ -16,11 +17,22 @@ import PIL
 import torch
 from PIL import Image
 from safetensors.numpy import save_file
-from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, random_split
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    random_split,
+)
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE / "data"
-SHARED = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SF_SHARED_DATA", HERE.parent.parent.parent / "shared" / "data"))
+SHARED = pathlib.Path(
+    sys.argv[1]
+    if len(sys.argv) > 1
+    else os.environ.get("SF_SHARED_DATA", HERE.parent.parent.parent / "shared" / "data")
+)
 MADE_BY = f"torch {torch.__version__}, Pillow {PIL.__version__}"
 FILTERS = {"nearest": 0, "box": 4, "bilinear": 2, "hamming": 5, "bicubic": 3, "lanczos": 1}
 MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
@@ -66,14 +78,24 @@ def orders():
         loader = DataLoader(data, batch_size=7)
         out[f"sequential {seed}"] = batches(loader)
         out[f"next draw after sequential {seed}"] = torch.randint(0, 1 << 30, (2,)).tolist()
-        out[f"replacement {seed}"] = list(RandomSampler(data, replacement=True, num_samples=75, generator=generator(seed)))
+        out[f"replacement {seed}"] = list(
+            RandomSampler(data, replacement=True, num_samples=75, generator=generator(seed))
+        )
         out[f"several rounds {seed}"] = list(RandomSampler(data, num_samples=50, generator=generator(seed)))
         out[f"subset {seed}"] = list(SubsetRandomSampler([5, 3, 9, 1, 7], generator=generator(seed)))
         weights = [0.1, 0.9, 0.4, 0.7, 3.0, 0.6]
         out[f"weighted {seed}"] = list(WeightedRandomSampler(weights, 9, generator=generator(seed)))
         out[f"split {seed}"] = [s.indices for s in random_split(data, [3, 12, 8], generator=generator(seed))]
-        out[f"split fractions {seed}"] = [s.indices for s in random_split(data, [0.3, 0.3, 0.4], generator=generator(seed))]
-    for shuffle, drop_last, epoch in ((True, False, 0), (True, False, 3), (True, True, 1), (False, False, 0), (False, True, 0)):
+        out[f"split fractions {seed}"] = [
+            s.indices for s in random_split(data, [0.3, 0.3, 0.4], generator=generator(seed))
+        ]
+    for shuffle, drop_last, epoch in (
+        (True, False, 0),
+        (True, False, 3),
+        (True, True, 1),
+        (False, False, 0),
+        (False, True, 0),
+    ):
         parts = []
         for rank in range(4):
             sampler = DistributedSampler(data, 4, rank, shuffle, seed=7, drop_last=drop_last)
@@ -100,7 +122,11 @@ def pngsuite():
 
 def photo():
     y, x = np.mgrid[0:24, 0:40].astype(np.float64)
-    rgb = np.stack([127 + 120 * np.sin(x / 7), 127 + 120 * np.cos(y / 5), 4 * x + 3 * y], -1).clip(0, 255).astype(np.uint8)
+    rgb = (
+        np.stack([127 + 120 * np.sin(x / 7), 127 + 120 * np.cos(y / 5), 4 * x + 3 * y], -1)
+        .clip(0, 255)
+        .astype(np.uint8)
+    )
     alpha = (x * 6).clip(0, 255).astype(np.uint8)
     rgba = np.dstack([rgb, alpha])
     tensors = {}

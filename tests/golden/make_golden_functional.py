@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes functional.json: the parameters (name and default) of every function of torch.nn.functional. Needs torch; tests read the file only.
+"""Writes functional.json: the parameters (name and default) of every function of torch.nn.functional. Needs torch;
+tests read the file only.
 
-Functions written in Python tell their own; those written in C++ say it in the first lines of their documentation; those that choose by return_indices
-have the parameters of their *_with_indices twin.
+Functions written in Python tell their own; those written in C++ say it in the first lines of their documentation; those
+that choose by return_indices have the parameters of their *_with_indices twin.
 """
 
 import inspect
@@ -45,7 +46,12 @@ def parameters(name, function):
 def main():
     found = {"torch": torch.__version__}
     for name, function in sorted(vars(F).items()):
-        if name.startswith(("_", "has_torch_function")) or name in NOT_FUNCTIONS_OF_TENSORS or inspect.isclass(function) or not callable(function):
+        if (
+            name.startswith(("_", "has_torch_function"))
+            or name in NOT_FUNCTIONS_OF_TENSORS
+            or inspect.isclass(function)
+            or not callable(function)
+        ):
             continue
         if name == "conv_tbc":  # its documentation has no parameter list
             found[name] = [["input"], ["weight"], ["bias"], ["pad", 0]]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes init.txt: what torch.nn.init makes of tensors. Needs torch; tests read the file only.
 
-A line is one call after manual_seed(seed), on a tensor filled with 3; a shape that ends in t is a transposed view, so not contiguous:
+A line is one call after manual_seed(seed), on a tensor filled with 3; a shape that ends in t is a transposed view,
+so not contiguous:
     seed function dtype shape arguments... | first_index value value ...
 Values are in row-major order, from first_index on (long results: the last 64 only). nn/init_test.cpp repeats the calls.
 """
@@ -87,7 +88,10 @@ def main():
         assert y is x
         values = y.detach().double().contiguous().flatten().tolist()
         first = max(0, len(values) - KEPT)
-        lines.append(f"{seed} {call} | {first} " + " ".join(f"{v:.17g}" if dtype == "float64" else f"{v:.9g}" for v in values[first:]))
+        lines.append(
+            f"{seed} {call} | {first} "
+            + " ".join(f"{v:.17g}" if dtype == "float64" else f"{v:.9g}" for v in values[first:])
+        )
     path = pathlib.Path(__file__).with_name("init.txt")
     path.write_text("\n".join(lines) + "\n")
     print(path, path.stat().st_size, "bytes")

@@ -2,8 +2,9 @@
 
     python tests/golden/make_golden_models_autoencoders.py      # a Python that has torch and diffusers
 
-Writes models/autoencoders.json, models/autoencoders.safetensors and keys/: see model_fixture.py. What is drawn from a distribution, its divergences, and
-tiles are for test_models_autoencoders.py; those are computed in float32, since draws depend on the dtype.
+Writes models/autoencoders.json, models/autoencoders.safetensors and keys/: see model_fixture.py. What is drawn from a
+distribution, its divergences, and tiles are for test_models_autoencoders.py; those are computed in float32,
+since draws depend on the dtype.
 """
 
 import torch
@@ -112,15 +113,21 @@ def kl(fixture, name, config, sizes):
         fixture.extra(f"{name}.sample", posterior.sample(torch.Generator().manual_seed(5)))
         fixture.extra(f"{name}.samples", posterior.sample([torch.Generator().manual_seed(i) for i in range(batch)]))
         fixture.extra(f"{name}.kl", posterior.kl())
-        fixture.extra(f"{name}.kl_other", posterior.kl(DiagonalGaussianDistribution(tensor("other", posterior.parameters.shape))))
+        fixture.extra(
+            f"{name}.kl_other", posterior.kl(DiagonalGaussianDistribution(tensor("other", posterior.parameters.shape)))
+        )
         fixture.extra(f"{name}.nll", posterior.nll(tensor("near", posterior.mean.shape)))
-        drawn = model(tensor("picture", picture), sample_posterior=True, generator=torch.Generator().manual_seed(3)).sample
+        drawn = model(
+            tensor("picture", picture), sample_posterior=True, generator=torch.Generator().manual_seed(3)
+        ).sample
         fixture.extra(f"{name}.forward", drawn)
     parameters = posterior.parameters.clone().requires_grad_()
     posterior = DiagonalGaussianDistribution(parameters)
     (posterior.kl().mean() + (posterior.mode() ** 2).mean()).backward()
     fixture.extra(f"{name}.kl_gradient", parameters.grad)
-    fixture.case(f"{name}: decode", AutoencoderKL, config, {"z": floats(*posterior.mean.shape, name="latents")}, method="decode")
+    fixture.case(
+        f"{name}: decode", AutoencoderKL, config, {"z": floats(*posterior.mean.shape, name="latents")}, method="decode"
+    )
 
 
 def main():
@@ -130,7 +137,9 @@ def main():
         "use_midblock_gn": "TAEF2's pool branches, which diffusers' class has not",
         "block_out_channels": "diffusers writes it into the config itself: pipelines count its entries",
     }
-    fixture.model(AutoencoderTiny, {"autoencoder_tiny": {}}, {"config": config}, methods=("forward", "encode", "decode"))
+    fixture.model(
+        AutoencoderTiny, {"autoencoder_tiny": {}}, {"config": config}, methods=("forward", "encode", "decode")
+    )
     for name, case in KL.items():
         kl(fixture, name, **case)
     for name, (sizes, side, overlap) in TILED.items():
@@ -147,8 +156,18 @@ def main():
     for name, config in TINY.items():
         fixture.case(f"tiny {name}: encode", AutoencoderTiny, config, {"x": picture}, method="encode")
         latents = fixture.document["cases"][-1]["outputs"]["latents"]
-        fixture.case(f"tiny {name}: decode", AutoencoderTiny, config, {"x": floats(*latents, name="latents")}, method="decode")
-        fixture.case(f"tiny {name}: by way of 8 bits", AutoencoderTiny, config, {"sample": picture}, gradients=False, tolerance=1e-4, dtype=torch.float32)
+        fixture.case(
+            f"tiny {name}: decode", AutoencoderTiny, config, {"x": floats(*latents, name="latents")}, method="decode"
+        )
+        fixture.case(
+            f"tiny {name}: by way of 8 bits",
+            AutoencoderTiny,
+            config,
+            {"sample": picture},
+            gradients=False,
+            tolerance=1e-4,
+            dtype=torch.float32,
+        )
     model = fixture.filled(AutoencoderTiny, TINY["plain"])
     model.enable_tiling()
     model.tile_sample_min_size, model.tile_latent_min_size, model.tile_overlap_factor = 64, 8, 0.25

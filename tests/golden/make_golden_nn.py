@@ -1,8 +1,10 @@
-"""Golden files of layers: for each case what PyTorch has as initial parameters from a seed, state-dict keys, repr, output and gradients.
+"""Golden files of layers: for each case what PyTorch has as initial parameters from a seed, state-dict keys, repr,
+output and gradients.
 
 Usage: /path/to/python-with-torch tests/golden/make_golden_nn.py
-Writes nn.json (cases, reprs, keys) and nn.safetensors (numbers, thinned to 40 values a tensor) beside this file. tests/python/nn/test_nn_golden.py evaluates
-the same expressions with Scaffolding; the random numbers are the same, so that inputs need no storing.
+Writes nn.json (cases, reprs, keys) and nn.safetensors (numbers, thinned to 40 values a tensor) beside this file.
+tests/python/nn/test_nn_golden.py evaluates the same expressions with Scaffolding; the random numbers are the same, so
+that inputs need no storing.
 """
 
 import json
@@ -144,22 +146,43 @@ CASES = [
     ("nn.ReplicationPad3d(1)", "randn(1, 2, 2, 3, 4)"),
     ("nn.CircularPad1d(2)", "randn(1, 2, 4)"),
     ("nn.MultiheadAttention(8, 2)", "randn(4, 3, 8), randn(5, 3, 8), randn(5, 3, 8)"),
-    ("nn.MultiheadAttention(8, 4, bias=False, batch_first=True)", "randn(3, 4, 8), randn(3, 5, 8), randn(3, 5, 8)", "need_weights=False"),
-    ("nn.MultiheadAttention(8, 2, kdim=6, vdim=5)", "randn(4, 3, 8), randn(5, 3, 6), randn(5, 3, 5)", "average_attn_weights=False"),
-    ("nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)", "randn(4, 3, 8), randn(5, 3, 8), randn(5, 3, 8)"),
+    (
+        "nn.MultiheadAttention(8, 4, bias=False, batch_first=True)",
+        "randn(3, 4, 8), randn(3, 5, 8), randn(3, 5, 8)",
+        "need_weights=False",
+    ),
+    (
+        "nn.MultiheadAttention(8, 2, kdim=6, vdim=5)",
+        "randn(4, 3, 8), randn(5, 3, 6), randn(5, 3, 5)",
+        "average_attn_weights=False",
+    ),
+    (
+        "nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)",
+        "randn(4, 3, 8), randn(5, 3, 8), randn(5, 3, 8)",
+    ),
     (
         "nn.MultiheadAttention(8, 2, batch_first=True)",
         "randn(2, 4, 8), randn(2, 4, 8), randn(2, 4, 8)",
-        "attn_mask=torch.ones(4, 4).triu(1) > 0, key_padding_mask=torch.tensor([[False, False, False, True], [False, False, False, False]])",
+        (
+            "attn_mask=torch.ones(4, 4).triu(1) > 0, key_padding_mask=torch.tensor([[False, False, False, True], "
+            "[False, False, False, False]])"
+        ),
     ),
     (
         "nn.MultiheadAttention(8, 2, batch_first=True)",
         "randn(2, 4, 8), randn(2, 4, 8), randn(2, 4, 8)",
         "attn_mask=torch.ones(4, 4).triu(1) > 0, is_causal=True, need_weights=False",
     ),
-    ("nn.MultiheadAttention(8, 2)", "randn(4, 8), randn(5, 8), randn(5, 8)", "attn_mask=torch.arange(40.0).reshape(2, 4, 5) / 9"),
+    (
+        "nn.MultiheadAttention(8, 2)",
+        "randn(4, 8), randn(5, 8), randn(5, 8)",
+        "attn_mask=torch.arange(40.0).reshape(2, 4, 5) / 9",
+    ),
     ("nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0)", "randn(4, 3, 8)"),
-    ("nn.TransformerEncoderLayer(8, 2, 12, 0.0, 'gelu', batch_first=True, norm_first=True, bias=False)", "randn(3, 4, 8)"),
+    (
+        "nn.TransformerEncoderLayer(8, 2, 12, 0.0, 'gelu', batch_first=True, norm_first=True, bias=False)",
+        "randn(3, 4, 8)",
+    ),
     ("eval:nn.TransformerEncoderLayer(8, 2, 12)", "randn(4, 3, 8)", "src_key_padding_mask=torch.zeros(3, 4) > 0"),
     ("nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0), 2, nn.LayerNorm(8))", "randn(4, 3, 8)"),
     ("nn.MSELoss()", "randn(3, 4), randn(3, 4)"),
@@ -168,7 +191,10 @@ CASES = [
     ("nn.SmoothL1Loss(beta=0.5)", "randn(3, 4), randn(3, 4)"),
     ("nn.HuberLoss(delta=0.7)", "randn(3, 4), randn(3, 4)"),
     ("nn.CrossEntropyLoss()", "randn(4, 5), randint(0, 5, (4,))"),
-    ("nn.CrossEntropyLoss(torch.arange(1.0, 6.0), ignore_index=2, label_smoothing=0.1)", "randn(4, 5, 3), randint(0, 5, (4, 3))"),
+    (
+        "nn.CrossEntropyLoss(torch.arange(1.0, 6.0), ignore_index=2, label_smoothing=0.1)",
+        "randn(4, 5, 3), randint(0, 5, (4, 3))",
+    ),
     ("nn.NLLLoss()", "randn(4, 5), randint(0, 5, (4,))"),
     ("nn.BCELoss()", "randn(3, 4).sigmoid(), randn(3, 4).sigmoid()"),
     ("nn.BCEWithLogitsLoss(pos_weight=torch.arange(1.0, 5.0))", "randn(3, 4), randn(3, 4).sigmoid()"),
@@ -182,11 +208,15 @@ CASES = [
     ("nn.CosineSimilarity(dim=0, eps=1e-4)", "randn(4, 3), randn(4, 3)"),
     ("nn.PairwiseDistance(p=1.0)", "randn(4, 3), randn(4, 3)"),
     (
-        "nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))",
+        "nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), "
+        "nn.Flatten(), nn.Linear(16, 3))",
         "randn(2, 3, 6, 6)",
     ),
     ("nn.PoissonNLLLoss()", "randn(3, 4), randint(0, 5, (3, 4)).float()"),
-    ("nn.PoissonNLLLoss(log_input=False, full=True, reduction='sum')", "randn(3, 4).exp(), randint(1, 6, (3, 4)).float()"),
+    (
+        "nn.PoissonNLLLoss(log_input=False, full=True, reduction='sum')",
+        "randn(3, 4).exp(), randint(1, 6, (3, 4)).float()",
+    ),
     ("nn.GaussianNLLLoss()", "randn(3, 4), randn(3, 4), randn(3, 4).exp()"),
     ("nn.GaussianNLLLoss(full=True, eps=0.5, reduction='none')", "randn(3, 4), randn(3, 4), randn(3, 4).exp()"),
     ("nn.MultiLabelSoftMarginLoss()", "randn(3, 4), randint(0, 2, (3, 4))"),
@@ -211,7 +241,8 @@ def run(number, layer, inputs, kwargs=""):
     keys = {k: list(v.shape) for k, v in module.state_dict().items()}
     module.train(not evaluate)
     arguments = list(eval(f"({inputs},)", scope))
-    trained = [a.is_floating_point() and not bool((a.abs() == 1).all()) for a in arguments]  # labels of -1 and 1 are constants
+    # labels of -1 and 1 are constants
+    trained = [a.is_floating_point() and not bool((a.abs() == 1).all()) for a in arguments]
     leaves = [a.detach().requires_grad_() if t else a for a, t in zip(arguments, trained)]
     # in-place layers must not write a leaf; `* 1` is the same for all
     outputs = module(*[a * 1 if a.requires_grad else a for a in leaves], **eval(f"dict({kwargs})", scope))
@@ -243,7 +274,9 @@ def main():
         cases.append(entry)
         assert all(math.isfinite(v) for t in numbers.values() for v in t.double().tolist()), case
         tensors.update(numbers)
-    (HERE / "nn.json").write_text(json.dumps({"torch": torch.__version__, "kept": KEPT, "cases": cases}, indent=1) + "\n")
+    (HERE / "nn.json").write_text(
+        json.dumps({"torch": torch.__version__, "kept": KEPT, "cases": cases}, indent=1) + "\n"
+    )
     save_file(tensors, HERE / "nn.safetensors", metadata={"torch": torch.__version__})
 
 

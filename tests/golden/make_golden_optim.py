@@ -1,9 +1,11 @@
-"""Writes tests/golden/optim.json: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and torch's GradScaler compute.
+"""Writes tests/golden/optim.json: what torch's optimizers and schedules, diffusers' schedules and EMAModel, and torch's
+GradScaler compute.
 
     python tests/golden/make_golden_optim.py      # a Python that has torch and diffusers
 
-Optimizers: the parameters after each of ten steps with fixed gradients, for sets of options, and the state dictionary after
-the fifth. Schedules: the rates of two groups after each step. tests/python/optim/test_optim*.py and test_amp.py read the file.
+Optimizers: the parameters after each of ten steps with fixed gradients, for sets of options, and the state dictionary
+after the fifth. Schedules: the rates of two groups after each step.
+tests/python/optim/test_optim*.py and test_amp.py read the file.
 """
 
 import json
@@ -29,7 +31,10 @@ def numbers(t):
 
 torch.manual_seed(7)
 INITIAL = {name: torch.randn(shape, dtype=torch.float64) for name, shape in SHAPES.items()}
-GRADS = [{name: torch.randn(shape, dtype=torch.float64) * (0.1 + 0.3 * (t % 3)) for name, shape in SHAPES.items()} for t in range(STEPS)]
+GRADS = [
+    {name: torch.randn(shape, dtype=torch.float64) * (0.1 + 0.3 * (t % 3)) for name, shape in SHAPES.items()}
+    for t in range(STEPS)
+]
 
 OPTIMIZERS = {
     "adamw": ("AdamW", {}, {}),
@@ -49,7 +54,11 @@ OPTIMIZERS = {
     "sgd_nesterov": ("SGD", {"lr": 0.1, "momentum": 0.8, "nesterov": True, "weight_decay": 0.05, "maximize": True}, {}),
     "sgd_groups": ("SGD", {"lr": 0.1, "momentum": 0.9}, {"w": {"lr": 0.01, "momentum": 0.5}}),
     "adafactor": ("Adafactor", {}, {}),
-    "adafactor_options": ("Adafactor", {"lr": 0.1, "beta2_decay": -0.5, "eps": (1e-5, 1e-2), "d": 1.5, "weight_decay": 0.1, "maximize": True}, {}),
+    "adafactor_options": (
+        "Adafactor",
+        {"lr": 0.1, "beta2_decay": -0.5, "eps": (1e-5, 1e-2), "d": 1.5, "weight_decay": 0.1, "maximize": True},
+        {},
+    ),
 }
 
 
@@ -67,7 +76,11 @@ def plain(o):
 def run_optimizer(name, options, special):
     dtypes = special.get("dtypes", {})
     params = {n: INITIAL[n].to(getattr(torch, dtypes.get(n, "float32")), copy=True).requires_grad_() for n in SHAPES}
-    groups = [{"params": [p], **special.get(n, {})} for n, p in params.items()] if any(n in special for n in SHAPES) else list(params.values())
+    groups = (
+        [{"params": [p], **special.get(n, {})} for n, p in params.items()]
+        if any(n in special for n in SHAPES)
+        else list(params.values())
+    )
     optimizer = getattr(torch.optim, name)(groups, **options)
     values, middle = [], None
     for t in range(STEPS):
@@ -77,7 +90,14 @@ def run_optimizer(name, options, special):
         values.append([x for p in params.values() for x in numbers(p)])
         if t == 4:
             middle = plain(optimizer.state_dict())
-    return {"class": name, "options": options, "special": special, "values": values, "state_dict": middle, "repr": repr(optimizer)}
+    return {
+        "class": name,
+        "options": options,
+        "special": special,
+        "values": values,
+        "state_dict": middle,
+        "repr": repr(optimizer),
+    }
 
 
 # ---- schedules
@@ -96,7 +116,10 @@ SCHEDULES = {
     "exponential": "ExponentialLR(o, 0.8)",
     "polynomial": "PolynomialLR(o, total_iters=9, power=1.5)",
     "one_cycle": "OneCycleLR(o, max_lr=[0.5, 0.2], total_steps=20)",
-    "one_cycle_linear": "OneCycleLR(o, max_lr=0.5, epochs=4, steps_per_epoch=5, anneal_strategy='linear', three_phase=True, pct_start=0.25)",
+    "one_cycle_linear": (
+        "OneCycleLR(o, max_lr=0.5, epochs=4, steps_per_epoch=5, anneal_strategy='linear', three_phase=True, "
+        "pct_start=0.25)"
+    ),
     "cyclic": "CyclicLR(o, 0.01, 0.1, step_size_up=3, step_size_down=5)",
     "cyclic_2": "CyclicLR(o, 0.01, [0.1, 0.2], step_size_up=3, mode='triangular2', cycle_momentum=False)",
     "cyclic_exp": "CyclicLR(o, 0.01, 0.1, step_size_up=4, mode='exp_range', gamma=0.95)",
@@ -207,12 +230,26 @@ def main():
         "grads": [{n: numbers(t) for n, t in g.items()} for g in GRADS],
         "optimizers": {name: run_optimizer(*case) for name, case in OPTIMIZERS.items()},
         "schedules": {
-            name: {"make": text, **run_schedule(lambda o: eval(text, {**vars(torch.optim.lr_scheduler), "o": o}))} for name, text in SCHEDULES.items()
+            name: {"make": text, **run_schedule(lambda o: eval(text, {**vars(torch.optim.lr_scheduler), "o": o}))}
+            for name, text in SCHEDULES.items()
         },
         "jumps": {
-            name: jumps(SCHEDULES[name]) for name in ("cosine", "warm_restarts", "step", "multi_step", "linear", "constant", "exponential", "polynomial")
+            name: jumps(SCHEDULES[name])
+            for name in (
+                "cosine",
+                "warm_restarts",
+                "step",
+                "multi_step",
+                "linear",
+                "constant",
+                "exponential",
+                "polynomial",
+            )
         },
-        "named": {name: {"options": options, **run_schedule(lambda o: get_scheduler(name, o, **options))} for name, options in NAMED.items()},
+        "named": {
+            name: {"options": options, **run_schedule(lambda o: get_scheduler(name, o, **options))}
+            for name, options in NAMED.items()
+        },
         "plateau": plateau(),
         "ema": {name: run_ema(options) for name, options in EMAS.items()},
         "scaler": run_scaler(),

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes philox.json: what torch's kernels on a GPU draw for a tensor of chances, for categories and for permutations.
 
-No GPU made these numbers: they are computed here from Philox4x32-10 (Salmon et al., 2011), tested against the authors' known answers, and from which
-thread and counter each kernel takes its words in torch 2.x (CUDAApplyUtils.cuh, DistributionTemplates.h, MultinomialKernel.cu, Randperm.cu). Needs
-Python alone. The running sums of categories are exact in these cases, so that no order of adding matters.
+No GPU made these numbers: they are computed here from Philox4x32-10 (Salmon et al., 2011), tested against the authors'
+known answers, and from which thread and counter each kernel takes its words in torch 2.x (CUDAApplyUtils.cuh,
+DistributionTemplates.h, MultinomialKernel.cu, Randperm.cu). Needs Python alone. The running sums of categories are
+exact in these cases, so that no order of adding matters.
 """
 
 import json
@@ -66,7 +67,8 @@ class Generator:
     def bernoulli(self, chances):
         at = self.take(10)
         streams = [Stream(self.seed, t, at) for t in range((len(chances) + 3) // 4)]
-        return [int(streams[i // 4].unit() <= p) for i, p in enumerate(chances)]  # in order, so that a thread's words follow on
+        # in order, so that a thread's words follow on
+        return [int(streams[i // 4].unit() <= p) for i, p in enumerate(chances)]
 
     def multinomial(self, rows, samples):
         at = self.take(4 * ((len(rows) - 1) // min(len(rows), 65535) + 1))

@@ -2,16 +2,24 @@
 
     python tests/golden/make_golden_pipelines_dit.py      # a Python that has torch, diffusers and transformers
 
-Writes pipelines/dit.json and .safetensors (see pipeline_fixture.py). Schedulers are as facebook/DiT-XL-2-256 has them; those whose step scales its sample are
-left out, since diffusers' pipeline scales the latents for good there.
+Writes pipelines/dit.json and .safetensors (see pipeline_fixture.py). Schedulers are as facebook/DiT-XL-2-256 has them;
+those whose step scales its sample are left out, since diffusers' pipeline scales the latents for good there.
 """
 
 from diffusers import AutoencoderKL, DDIMScheduler, DiTPipeline, DiTTransformer2DModel, DPMSolverMultistepScheduler
 from pipeline_fixture import PipelineFixture
 
-TRANSFORMER = {"num_attention_heads": 2, "attention_head_dim": 12, "in_channels": 4, "out_channels": 8, "num_layers": 2, "sample_size": 16}
-VAE = {"block_out_channels": [16, 32], "in_channels": 3, "out_channels": 3, "down_block_types": ["DownEncoderBlock2D"] * 2,
-       "up_block_types": ["UpDecoderBlock2D"] * 2, "latent_channels": 4, "norm_num_groups": 8, "layers_per_block": 1, "sample_size": 32}  # fmt: skip
+TRANSFORMER = {
+    "num_attention_heads": 2,
+    "attention_head_dim": 12,
+    "in_channels": 4,
+    "out_channels": 8,
+    "num_layers": 2,
+    "sample_size": 16,
+}
+VAE = {"block_out_channels": [16, 32], "in_channels": 3, "out_channels": 3,
+       "down_block_types": ["DownEncoderBlock2D"] * 2, "up_block_types": ["UpDecoderBlock2D"] * 2, "latent_channels": 4,
+       "norm_num_groups": 8, "layers_per_block": 1, "sample_size": 32}  # fmt: skip
 PUBLISHED = {"beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear"}
 TWO = {"class_labels": [207, 3], "num_inference_steps": 5}
 
@@ -28,7 +36,9 @@ fixture.pipeline(DiTPipeline, differences={"__call__": dict.fromkeys(more, ours)
 
 
 def case(name, call, scheduler="ddim", transformer="transformer", seed=0):
-    fixture.case(f"dit_{name}", DiTPipeline, {"transformer": transformer, "vae": "vae", "scheduler": scheduler}, call, seed=seed)
+    fixture.case(
+        f"dit_{name}", DiTPipeline, {"transformer": transformer, "vae": "vae", "scheduler": scheduler}, call, seed=seed
+    )
 
 
 case("ddim", TWO)

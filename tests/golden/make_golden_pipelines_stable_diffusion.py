@@ -1,8 +1,9 @@
 """Golden files of Stable Diffusion's pipelines: what diffusers' make of them with tiny networks.
 
-    python tests/golden/make_golden_pipelines_stable_diffusion.py      # a Python that has torch, diffusers and transformers
+    python tests/golden/make_golden_pipelines_stable_diffusion.py    # with torch, diffusers, transformers
 
-Writes pipelines/stable_diffusion.json and .safetensors (see pipeline_fixture.py), and pipelines/tokenizer*/, a small CLIP vocabulary.
+Writes pipelines/stable_diffusion.json and .safetensors (see pipeline_fixture.py), and pipelines/tokenizer*/,
+a small CLIP vocabulary.
 """
 
 import json
@@ -15,7 +16,8 @@ from pipeline_fixture import PipelineFixture
 from pipeline_inputs import CALLBACKS
 
 warnings.simplefilter("ignore")
-if not hasattr(transformers.CLIPTextModel, "text_model"):  # transformers 5 made it the model itself, which diffusers' clip_skip does not know yet
+# transformers 5 made it the model itself, which diffusers' clip_skip does not know yet
+if not hasattr(transformers.CLIPTextModel, "text_model"):
     transformers.CLIPTextModel.text_model = property(lambda self: self)
 
 # ---- the tokenizer
@@ -54,7 +56,13 @@ def bytes_to_unicode():
 
 def write_tokenizer(folder, pad):
     letters = bytes_to_unicode()
-    vocab = [*letters, *(c + "</w>" for c in letters), *(m.replace(" ", "") for m in MERGES), "<|startoftext|>", "<|endoftext|>"]
+    vocab = [
+        *letters,
+        *(c + "</w>" for c in letters),
+        *(m.replace(" ", "") for m in MERGES),
+        "<|startoftext|>",
+        "<|endoftext|>",
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(vocab)}, ensure_ascii=True) + "\n")
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(MERGES) + "\n")
@@ -74,15 +82,19 @@ def write_tokenizer(folder, pad):
 
 
 def configs(vocab):
-    text = {"vocab_size": vocab, "hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 77,
-            "projection_dim": 32, "hidden_act": "gelu", "bos_token_id": vocab - 2, "eos_token_id": vocab - 1, "pad_token_id": 1}  # fmt: skip
-    unet = {"sample_size": 16, "in_channels": 4, "out_channels": 4, "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"], "norm_num_groups": 8,
-            "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"], "block_out_channels": [16, 32], "layers_per_block": 1, "cross_attention_dim": 32,
-            "attention_head_dim": 4}  # fmt: skip
-    xl = {**unet, "attention_head_dim": [2, 4], "use_linear_projection": True, "addition_embed_type": "text_time", "addition_time_embed_dim": 8,
-          "transformer_layers_per_block": [1, 2], "projection_class_embeddings_input_dim": 80, "cross_attention_dim": 64}  # fmt: skip
-    vae = {"block_out_channels": [16, 32], "in_channels": 3, "out_channels": 3, "down_block_types": ["DownEncoderBlock2D"] * 2,
-           "up_block_types": ["UpDecoderBlock2D"] * 2, "latent_channels": 4, "norm_num_groups": 8, "layers_per_block": 1, "sample_size": 32}  # fmt: skip
+    text = {"vocab_size": vocab, "hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 4,
+            "num_attention_heads": 4, "max_position_embeddings": 77, "projection_dim": 32, "hidden_act": "gelu",
+            "bos_token_id": vocab - 2, "eos_token_id": vocab - 1, "pad_token_id": 1}  # fmt: skip
+    unet = {"sample_size": 16, "in_channels": 4, "out_channels": 4,
+            "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"], "norm_num_groups": 8,
+            "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"], "block_out_channels": [16, 32],
+            "layers_per_block": 1, "cross_attention_dim": 32, "attention_head_dim": 4}  # fmt: skip
+    xl = {**unet, "attention_head_dim": [2, 4], "use_linear_projection": True, "addition_embed_type": "text_time",
+          "addition_time_embed_dim": 8, "transformer_layers_per_block": [1, 2],
+          "projection_class_embeddings_input_dim": 80, "cross_attention_dim": 64}  # fmt: skip
+    vae = {"block_out_channels": [16, 32], "in_channels": 3, "out_channels": 3,
+           "down_block_types": ["DownEncoderBlock2D"] * 2, "up_block_types": ["UpDecoderBlock2D"] * 2,
+           "latent_channels": 4, "norm_num_groups": 8, "layers_per_block": 1, "sample_size": 32}  # fmt: skip
     return {
         "text": text,
         "unet": unet,
@@ -91,7 +103,12 @@ def configs(vocab):
         "xl": xl,
         "refiner": {**xl, "projection_class_embeddings_input_dim": 72, "cross_attention_dim": 32},
         "vae": vae,
-        "xl_vae": {**vae, "scaling_factor": 0.13025, "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.1, 0.9, 1.2, 1.0]},
+        "xl_vae": {
+            **vae,
+            "scaling_factor": 0.13025,
+            "latents_mean": [0.1, -0.2, 0.3, 0.0],
+            "latents_std": [1.1, 0.9, 1.2, 1.0],
+        },
     }
 
 
@@ -106,7 +123,16 @@ SCHEDULERS = {
     "heun": ("HeunDiscreteScheduler", SD),
     "unipc": ("UniPCMultistepScheduler", SD),
     "lcm": ("LCMScheduler", SD),
-    "v": ("DDIMScheduler", {**SD, "prediction_type": "v_prediction", "rescale_betas_zero_snr": True, "timestep_spacing": "trailing", "clip_sample": False}),
+    "v": (
+        "DDIMScheduler",
+        {
+            **SD,
+            "prediction_type": "v_prediction",
+            "rescale_betas_zero_snr": True,
+            "timestep_spacing": "trailing",
+            "clip_sample": False,
+        },
+    ),
 }
 
 # ---- the calls
@@ -119,7 +145,13 @@ TWO = {**PROMPT, "prompt": ["a photo of the cat", "the red dog and the cat runni
 
 def components(pipeline, unet, scheduler):
     """Names of the parts, as the fixture has them, and options of the constructor."""
-    parts = {"unet": unet, "vae": "xl_vae" if "XL" in pipeline else "vae", "scheduler": scheduler, "tokenizer": "tokenizer", "text_encoder": "text"}
+    parts = {
+        "unet": unet,
+        "vae": "xl_vae" if "XL" in pipeline else "vae",
+        "scheduler": scheduler,
+        "tokenizer": "tokenizer",
+        "text_encoder": "text",
+    }
     if "XL" not in pipeline:
         return parts, {}
     parts |= {"text_encoder_2": "text_2", "tokenizer_2": "tokenizer_2"}
@@ -132,11 +164,22 @@ def case(name, pipeline, call, scheduler="ddim", unet=None, seed=0, then=None, *
     """inputs: arguments of the call as pipeline_cases.py writes them."""
     unet = unet or ("xl" if "XL" in pipeline else "unet")
     parts, options = components(pipeline, unet, scheduler)
-    return {"name": name, "cls": getattr(diffusers, pipeline), "components": parts, "options": options, "call": {**call, **inputs}, "seed": seed, "then": then}
+    return {
+        "name": name,
+        "cls": getattr(diffusers, pipeline),
+        "components": parts,
+        "options": options,
+        "call": {**call, **inputs},
+        "seed": seed,
+        "then": then,
+    }
 
 
 def changing(callback):
-    return {"callback_on_step_end": {"callback": callback}, "callback_on_step_end_tensor_inputs": ["latents", "prompt_embeds"]}
+    return {
+        "callback_on_step_end": {"callback": callback},
+        "callback_on_step_end_tensor_inputs": ["latents", "prompt_embeds"],
+    }
 
 
 def cases():
@@ -169,11 +212,25 @@ def cases():
         yield case(f"t2i_callback_{c}", T2I, PROMPT, **changing(c))
     for s in ("ddim", "euler", "dpm", "heun", "euler_a", "pndm"):
         yield case(f"i2i_{s}", I2I, {**PROMPT, "strength": 0.6}, s, image={"picture": [40, 32]})
-    yield case("i2i_two", I2I, {**TWO, "num_images_per_prompt": 2, "num_inference_steps": 8, "strength": 0.75}, "euler", image={"picture": [32, 32]})
+    yield case(
+        "i2i_two",
+        I2I,
+        {**TWO, "num_images_per_prompt": 2, "num_inference_steps": 8, "strength": 0.75},
+        "euler",
+        image={"picture": [32, 32]},
+    )
     yield case("i2i_generators", I2I, {**TWO, "strength": 0.8}, "euler", seed=[8, 9], image={"picture": [32, 32]})
     yield case("i2i_odd_size", I2I, {**PROMPT, "strength": 1.0}, image={"picture": [33, 47]})
     for u in ("unet", "unet9"):
-        yield case(f"inpaint_{u}", INPAINT, {**PROMPT, "height": 32, "width": 32}, "euler", u, image={"picture": [50, 44]}, mask_image={"mask": [50, 44]})
+        yield case(
+            f"inpaint_{u}",
+            INPAINT,
+            {**PROMPT, "height": 32, "width": 32},
+            "euler",
+            u,
+            image={"picture": [50, 44]},
+            mask_image={"mask": [50, 44]},
+        )
         yield case(
             f"inpaint_{u}_strength",
             INPAINT,
@@ -202,19 +259,41 @@ def cases():
             mask_image={"mask": [72, 60]},
         )
     yield from (case(f"xl_{s}", XL, {**PROMPT, "guidance_scale": 5.0}, s) for s in ("euler", "ddim", "dpm"))
-    yield case("xl_negative", XL, {**PROMPT, "negative_prompt": "dog", "prompt_2": "red cat", "negative_prompt_2": "the"}, "euler")
+    yield case(
+        "xl_negative",
+        XL,
+        {**PROMPT, "negative_prompt": "dog", "prompt_2": "red cat", "negative_prompt_2": "the"},
+        "euler",
+    )
     yield case("xl_negative_2_alone", XL, {**PROMPT, "negative_prompt_2": "dog"}, "euler")
     yield case("xl_empty_2", XL, {**PROMPT, "prompt_2": "", "negative_prompt": "dog", "negative_prompt_2": ""}, "euler")
-    sizes = {"original_size": [64, 48], "crops_coords_top_left": [4, 8], "target_size": [40, 40], "negative_original_size": [16, 16]}
+    sizes = {
+        "original_size": [64, 48],
+        "crops_coords_top_left": [4, 8],
+        "target_size": [40, 40],
+        "negative_original_size": [16, 16],
+    }
     sizes |= {"negative_target_size": [24, 32], "negative_crops_coords_top_left": [1, 2]}
     sizes = {name: {"tuple": value} for name, value in sizes.items()} | {"height": 40, "width": 24}
     yield case("xl_sizes", XL, {**PROMPT, **sizes}, "euler")
-    yield case("xl_two", XL, {**TWO, "negative_prompt": ["dog", "cat"], "num_images_per_prompt": 2, "guidance_rescale": 0.5}, "euler")
+    yield case(
+        "xl_two",
+        XL,
+        {**TWO, "negative_prompt": ["dog", "cat"], "num_images_per_prompt": 2, "guidance_rescale": 0.5},
+        "euler",
+    )
     yield case("xl_clip_skip", XL, {**PROMPT, "clip_skip": 1}, "euler")
     yield case("xl_no_guidance", XL, {**PROMPT, "guidance_scale": 0.0}, "euler")
     yield case("xl_shift", XL, PROMPT, "euler", **changing("shift"))
     yield case("xl_i2i", XLI2I, {**PROMPT, "strength": 0.6}, "euler", image={"picture": [32, 40]})
-    yield case("xl_i2i_two", XLI2I, {**TWO, "strength": 0.8, "negative_original_size": {"tuple": [16, 16]}}, "ddim", image={"picture": [32, 32]}, seed=[1, 2])
+    yield case(
+        "xl_i2i_two",
+        XLI2I,
+        {**TWO, "strength": 0.8, "negative_original_size": {"tuple": [16, 16]}},
+        "ddim",
+        image={"picture": [32, 32]},
+        seed=[1, 2],
+    )
     yield case(
         "xl_refiner",
         XLI2I,
@@ -224,13 +303,23 @@ def cases():
         image={"picture": [32, 32]},
     )
     seconds = {"prompt_2": "red dog", "negative_prompt": "dog", "negative_prompt_2": "the"}
-    yield case("xl_refiner_2", XLI2I, {**PROMPT, **seconds, "strength": 0.5}, "euler", "refiner", image={"picture": [32, 32]})
+    yield case(
+        "xl_refiner_2", XLI2I, {**PROMPT, **seconds, "strength": 0.5}, "euler", "refiner", image={"picture": [32, 32]}
+    )
     # An end before the first step leaves the noise, a start behind the last one the picture.
     yield case("xl_no_step_to_the_end", XL, {**PROMPT, "denoising_end": 0.001}, "euler")
-    yield case("xl_i2i_no_step_from_the_start", XLI2I, {**PROMPT, "denoising_start": 0.999}, "euler", image={"picture": [32, 32]})
+    yield case(
+        "xl_i2i_no_step_from_the_start",
+        XLI2I,
+        {**PROMPT, "denoising_start": 0.999},
+        "euler",
+        image={"picture": [32, 32]},
+    )
     for s in ("euler", "heun", "dpm"):
-        yield case(f"xl_hand_over_{s}", XL, {**PROMPT, "num_inference_steps": 8, "denoising_end": 0.6, "output_type": "latent"}, s,
-                   then={"pipeline": XLI2I, "components": components(XLI2I, "xl", s)[0], "options": {"requires_aesthetics_score": False},
+        yield case(f"xl_hand_over_{s}", XL, {**PROMPT, "num_inference_steps": 8, "denoising_end": 0.6,
+                                             "output_type": "latent"}, s,
+                   then={"pipeline": XLI2I, "components": components(XLI2I, "xl", s)[0],
+                         "options": {"requires_aesthetics_score": False},
                          "call": {**PROMPT, "num_inference_steps": 8, "denoising_start": 0.6}})  # fmt: skip
 
 
@@ -257,7 +346,9 @@ def main():
             fixture.network("text", transformers.CLIPTextModel, config, key)
             fixture.network("text_2", transformers.CLIPTextModelWithProjection, config, key)
         else:
-            fixture.network(name, diffusers.AutoencoderKL if name.endswith("vae") else diffusers.UNet2DConditionModel, config)
+            fixture.network(
+                name, diffusers.AutoencoderKL if name.endswith("vae") else diffusers.UNet2DConditionModel, config
+            )
     for name, (cls, config) in SCHEDULERS.items():
         fixture.scheduler(name, getattr(diffusers, cls), config)
     for name in ("tokenizer", "tokenizer_2"):
@@ -265,7 +356,9 @@ def main():
     for name in (T2I, I2I, INPAINT, XL, XLI2I):
         unchecked = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
         differences = {"__call__": CALL | RESCALE if name in (I2I, INPAINT) else CALL}
-        fixture.pipeline(getattr(diffusers, name), differences, {"add_watermarker": False} if "XL" in name else unchecked)
+        fixture.pipeline(
+            getattr(diffusers, name), differences, {"add_watermarker": False} if "XL" in name else unchecked
+        )
     for c in cases():
         fixture.case(**c)
     fixture.write()

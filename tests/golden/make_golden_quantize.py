@@ -13,13 +13,18 @@ from safetensors.torch import save_file
 HERE = pathlib.Path(__file__).parent
 torch.manual_seed(7)
 out = {"nf4_table": F.get_4bit_type("nf4", "cpu"), "dynamic_map": F.create_dynamic_map()}
-for name, shape, dtype in [("whole", (33, 64), torch.float32), ("large", (300, 128), torch.bfloat16), ("zeros", (4, 64), torch.float32)]:
+for name, shape, dtype in [
+    ("whole", (33, 64), torch.float32),
+    ("large", (300, 128), torch.bfloat16),
+    ("zeros", (4, 64), torch.float32),
+]:
     x = (torch.randn(shape) * torch.logspace(-3, 1, shape[0]).unsqueeze(1)).to(dtype)
     if name == "zeros":
         x[1:3] = 0
     plain, state = F.quantize_4bit(x, blocksize=64, quant_type="nf4")
     codes, nested = F.quantize_4bit(x, blocksize=64, quant_type="nf4", compress_statistics=True)
-    # Given as float64, bitsandbytes compares with every entry, as its CUDA code does; its code for float32 on the CPU finds one that is near.
+    # Given as float64, bitsandbytes compares with every entry, as its CUDA code does;
+    # its code for float32 on the CPU finds one that is near.
     eight, eight_absmax = torch.ops.bitsandbytes.quantize_blockwise.default(x.double(), F.create_dynamic_map(), 256)
     out |= {
         f"{name}.x": x,
@@ -48,7 +53,9 @@ import bitsandbytes as bnb  # noqa: E402
 
 layers = {}
 for name, nested in [("nested", True), ("plain", False)]:
-    layer = bnb.nn.Linear4bit(128, 160, bias=True, compute_dtype=torch.bfloat16, compress_statistics=nested, quant_type="nf4")
+    layer = bnb.nn.Linear4bit(
+        128, 160, bias=True, compute_dtype=torch.bfloat16, compress_statistics=nested, quant_type="nf4"
+    )
     dense = (torch.randn(160, 128) * torch.logspace(-2, 0, 160).unsqueeze(1)).to(torch.bfloat16)
     layer.weight = bnb.nn.Params4bit(dense.clone(), requires_grad=False, compress_statistics=nested, quant_type="nf4")
     layer = layer.to("cpu")

@@ -11,7 +11,10 @@ import pathlib
 
 import torch
 
-DTYPES = {t: getattr(torch, t) for t in ("float32", "float64", "float16", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")}
+DTYPES = {
+    t: getattr(torch, t)
+    for t in ("float32", "float64", "float16", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")
+}
 UNSIGNED = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 KEPT = 40
 
@@ -57,7 +60,9 @@ def call(g, name, *args):
     if name == "sliced_rand":
         return torch.zeros(rest[0], 2 * rest[1], dtype=kind)[:, ::2].uniform_(generator=g)
     if name == "channels_last_randn":
-        return torch.empty(2, 3, rest[0], rest[0], dtype=kind).to(memory_format=torch.channels_last).normal_(generator=g)
+        return (
+            torch.empty(2, 3, rest[0], rest[0], dtype=kind).to(memory_format=torch.channels_last).normal_(generator=g)
+        )
     raise ValueError(name)
 
 
@@ -94,7 +99,16 @@ def sequences():
     yield "seed 11"
     for dtype in ("int64", "int32", "int16", "uint8", "float32", "float16", "bfloat16", "float64"):
         yield f"randint {dtype} 20 0 100"
-    for low, high in ((-5, 5), (0, 2**28 - 1), (0, 2**28), (-(2**31), 2**31), (0, 2**32), (-7, 2**40), (-(2**62), 2**62), (-(2**63), 2**63 - 1)):
+    for low, high in (
+        (-5, 5),
+        (0, 2**28 - 1),
+        (0, 2**28),
+        (-(2**31), 2**31),
+        (0, 2**32),
+        (-7, 2**40),
+        (-(2**62), 2**62),
+        (-(2**63), 2**63 - 1),
+    ):
         yield f"randint int64 6 {low} {high}"
     yield "randint bool 20 0 2"
     yield "randint int8 20 -128 128"

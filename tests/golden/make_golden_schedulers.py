@@ -2,9 +2,9 @@
 
     python tests/golden/make_golden_schedulers.py [class ...]      # a Python that has torch, diffusers and scipy
 
-Each case names the class, its config, and the arguments of set_timesteps and step. It holds timesteps, sigmas, some of the
-samples of the run, and add_noise and get_velocity at two timesteps; flow matching has steps of tokens at several timesteps
-besides. tests/python/diffusion/test_schedulers.py reads the files.
+Each case names the class, its config, and the arguments of set_timesteps and step. It holds timesteps, sigmas, some of
+the samples of the run, and add_noise and get_velocity at two timesteps; flow matching has steps of tokens at several
+timesteps besides. tests/python/diffusion/test_schedulers.py reads the files.
 """
 
 import inspect
@@ -26,7 +26,9 @@ SEED = 11
 
 
 def model(x, t, channels):
-    """The model's place: a function of sample and timestep. In float64 and then rounded, so that both sides give the scheduler the same bits."""
+    """The model's place: a function of sample and timestep. In float64 and then rounded,
+    so that both sides give the scheduler the same bits.
+    """
     y = 0.7 * torch.sin(x.double() * 1.3) + 0.1 * math.cos(float(t) / 100)
     return (torch.cat([y, 0.3 * torch.cos(x.double()) ** 2], 1) if channels == 2 else y).to(x.dtype)
 
@@ -48,7 +50,11 @@ STEPS = [1, 2, 4, 10, 25, 50]
 
 
 def case(config, steps, set_timesteps=None, step=None, seed=None, dtype="float32"):
-    c = {"config": config, "set_timesteps": set_timesteps if set_timesteps is not None else {"num_inference_steps": steps}, "step": step or {}}
+    c = {
+        "config": config,
+        "set_timesteps": set_timesteps if set_timesteps is not None else {"num_inference_steps": steps},
+        "step": step or {},
+    }
     if seed is not None:
         c["seed"] = seed
     if dtype != "float32":
@@ -70,18 +76,40 @@ def shared_fields(cls):
     betas = SD if "beta_schedule" in has else {}
     out = [case({**betas, "num_train_timesteps": 500}, 10, **seed)]
     if "trained_betas" in has:
-        out.append(case({"num_train_timesteps": 50, "trained_betas": [round(0.001 * (i + 1), 3) for i in range(50)]}, 10, **seed))
+        out.append(
+            case(
+                {"num_train_timesteps": 50, "trained_betas": [round(0.001 * (i + 1), 3) for i in range(50)]}, 10, **seed
+            )
+        )
         out.append(case({"beta_schedule": "linear", "beta_start": 0.0002, "beta_end": 0.015}, 10, **seed))
     if "steps_offset" in has and cls != "LCMScheduler":  # whose first timestep it would put past the last of training
         out.append(case({**betas, "steps_offset": 2, "timestep_spacing": "leading"}, 10, **seed))
     if "thresholding" in has:
-        out.append(case({**betas, "thresholding": True, "dynamic_thresholding_ratio": 0.8, "sample_max_value": 1.2}, 10, **seed))
+        out.append(
+            case(
+                {**betas, "thresholding": True, "dynamic_thresholding_ratio": 0.8, "sample_max_value": 1.2}, 10, **seed
+            )
+        )
     if "clip_sample" in has:
         out.append(case({**betas, "clip_sample": True, "clip_sample_range": 0.6}, 10, **seed))
     if "rescale_betas_zero_snr" in has:
-        out += every({**betas, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, [2, 25], **seed)
+        out += every(
+            {
+                **betas,
+                "rescale_betas_zero_snr": True,
+                "prediction_type": "v_prediction",
+                "timestep_spacing": "trailing",
+            },
+            [2, 25],
+            **seed,
+        )
     if cls == "UniPCMultistepScheduler":
-        c = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "use_dynamic_shifting": True, "time_shift_type": "linear"}
+        c = {
+            "use_flow_sigmas": True,
+            "prediction_type": "flow_prediction",
+            "use_dynamic_shifting": True,
+            "time_shift_type": "linear",
+        }
         out.append(case(c, None, set_timesteps={"num_inference_steps": 10, "mu": 1.8}))
     for dtype in ("float64", "float16", "bfloat16"):
         out.append(case(betas, 4, dtype=dtype, **seed))
@@ -117,7 +145,9 @@ def ddpm():
     for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS):
         out.append(case({**SD, **c, "steps_offset": 1 if c["timestep_spacing"] == "leading" else 0}, 10, seed=SEED))
     out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction"}, 10, seed=SEED))
-    out.append(case({**SD, "thresholding": True, "dynamic_thresholding_ratio": 0.8, "sample_max_value": 2.0}, 10, seed=SEED))
+    out.append(
+        case({**SD, "thresholding": True, "dynamic_thresholding_ratio": 0.8, "sample_max_value": 2.0}, 10, seed=SEED)
+    )
     out.append(case(SD, None, set_timesteps={"timesteps": [900, 500, 321, 20, 0]}, seed=SEED))
     return out
 
@@ -136,8 +166,15 @@ def euler():
     out.append(case({**SD, "use_karras_sigmas": True, "sigma_min": 0.1, "sigma_max": 9.0}, 10))
     out.append(case({**SD, "interpolation_type": "log_linear", "use_karras_sigmas": True}, 10))
     out.append(case({**SD, "final_sigmas_type": "sigma_min"}, 10))
-    out.append(case({**SD, "timestep_type": "continuous", "prediction_type": "v_prediction", "use_karras_sigmas": True}, 10))
-    out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, 10))
+    out.append(
+        case({**SD, "timestep_type": "continuous", "prediction_type": "v_prediction", "use_karras_sigmas": True}, 10)
+    )
+    out.append(
+        case(
+            {**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"},
+            10,
+        )
+    )
     out.append(case(SD, None, set_timesteps={"timesteps": [999, 700, 250, 24]}))
     out.append(case(SD, None, set_timesteps={"sigmas": [14.6, 5.0, 1.2, 0.3, 0.0]}))
     out.append(case(SD, 10, step={"s_churn": 5.0, "s_noise": 1.1, "s_tmin": 0.2, "s_tmax": 10.0}, seed=SEED))
@@ -151,7 +188,13 @@ def euler_ancestral():
         out += every({**c}, [n for n in STEPS if n != 4 or c.get("beta_schedule") != "squaredcos_cap_v2"], seed=SEED)
     for c in grid(prediction_type=["epsilon", "v_prediction"], timestep_spacing=SPACINGS):
         out.append(case({**SD, **c, "steps_offset": 1}, 10, seed=SEED))
-    out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, 10, seed=SEED))
+    out.append(
+        case(
+            {**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"},
+            10,
+            seed=SEED,
+        )
+    )
     return out
 
 
@@ -159,13 +202,24 @@ def dpm():
     out = []
     for c in BETAS:
         out += every({**c})
-    algorithms = [{"algorithm_type": a, "final_sigmas_type": f} for a, f in [("dpmsolver++", "zero"), ("dpmsolver++", "sigma_min"), ("dpmsolver", "sigma_min")]]
+    algorithms = [
+        {"algorithm_type": a, "final_sigmas_type": f}
+        for a, f in [("dpmsolver++", "zero"), ("dpmsolver++", "sigma_min"), ("dpmsolver", "sigma_min")]
+    ]
     for a in algorithms:
         for c in grid(solver_order=[1, 2, 3], solver_type=["midpoint", "heun"]):
             out.append(case({**SD, **a, **c}, 10))
-    for c in grid(algorithm_type=["sde-dpmsolver++", "sde-dpmsolver"], solver_order=[1, 2], solver_type=["midpoint", "heun"]):
+    for c in grid(
+        algorithm_type=["sde-dpmsolver++", "sde-dpmsolver"], solver_order=[1, 2], solver_type=["midpoint", "heun"]
+    ):
         out.append(case({**SD, **c, "final_sigmas_type": "sigma_min"}, 10, seed=SEED))
-    out.append(case({**SD, "algorithm_type": "sde-dpmsolver++", "solver_order": 3, "final_sigmas_type": "sigma_min"}, 10, seed=SEED))
+    out.append(
+        case(
+            {**SD, "algorithm_type": "sde-dpmsolver++", "solver_order": 3, "final_sigmas_type": "sigma_min"},
+            10,
+            seed=SEED,
+        )
+    )
     out.append(case({**SD, "algorithm_type": "sde-dpmsolver++"}, 25, seed=SEED))
     for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS):
         out.append(case({**SD, **c, "steps_offset": 1}, 10))
@@ -173,12 +227,21 @@ def dpm():
     out += curves(SD)
     out.append(case({**SD, "use_lu_lambdas": True}, 10))
     out.append(case({"beta_schedule": "squaredcos_cap_v2", "use_karras_sigmas": True}, 10))
-    for c in [{"lower_order_final": False}, {"euler_at_final": True, "final_sigmas_type": "sigma_min"}, {"lower_order_final": False, "solver_order": 3}]:
+    for c in [
+        {"lower_order_final": False},
+        {"euler_at_final": True, "final_sigmas_type": "sigma_min"},
+        {"lower_order_final": False, "solver_order": 3},
+    ]:
         out += every({**SD, **c}, [4, 25])
     out.append(case({**SD, "lambda_min_clipped": -5.1, "beta_schedule": "squaredcos_cap_v2"}, 10))
     out.append(case({**SD, "thresholding": True, "sample_max_value": 1.5}, 10))
     out.append(case({**SD, "thresholding": True, "algorithm_type": "dpmsolver", "final_sigmas_type": "sigma_min"}, 10))
-    out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, 10))
+    out.append(
+        case(
+            {**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"},
+            10,
+        )
+    )
     flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": 3.0}
     out += every(flow)
     for c in grid(solver_order=[1, 3], solver_type=["midpoint", "heun"]):
@@ -217,11 +280,23 @@ def flow():
     out += curves({"shift": 3.0}, (4, 10))
     out += every({"shift": 3.0, "stochastic_sampling": True}, [1, 4, 10], seed=SEED)
     out += every({"shift": 3.0, "shift_terminal": 0.1, "use_karras_sigmas": True}, [4, 10])
-    out.append(case({"use_dynamic_shifting": True, "shift_terminal": 0.02}, None, set_timesteps={"num_inference_steps": 10, "mu": 0.8}))
+    out.append(
+        case(
+            {"use_dynamic_shifting": True, "shift_terminal": 0.02},
+            None,
+            set_timesteps={"num_inference_steps": 10, "mu": 0.8},
+        )
+    )
     out.append(case({"invert_sigmas": True}, 4))
     out.append(case({"shift": 3.0}, None, set_timesteps={"sigmas": [1.0, 0.7, 0.3, 0.1]}))
     out.append(case({"shift": 3.0}, None, set_timesteps={"timesteps": [1000.0, 700.5, 300.0]}))
-    out.append(case({}, None, set_timesteps={"timesteps": [1000.0, 700.5, 300.0], "sigmas": [1.0, 0.7, 0.3], "num_inference_steps": 3}))
+    out.append(
+        case(
+            {},
+            None,
+            set_timesteps={"timesteps": [1000.0, 700.5, 300.0], "sigmas": [1.0, 0.7, 0.3], "num_inference_steps": 3},
+        )
+    )
     return out
 
 
@@ -247,14 +322,24 @@ def unipc():
         out.append(case({**SD, **c, "steps_offset": 1}, 10))
         out.append(case({**SD, **c, "predict_x0": False, "final_sigmas_type": "sigma_min"}, 4))
     out += curves(SD)
-    out.append(case({**SD, "use_karras_sigmas": True, "sigma_min": 0.1, "sigma_max": 9.0, "final_sigmas_type": "sigma_min"}, 10))
+    out.append(
+        case(
+            {**SD, "use_karras_sigmas": True, "sigma_min": 0.1, "sigma_max": 9.0, "final_sigmas_type": "sigma_min"}, 10
+        )
+    )
     out += every({**SD, "lower_order_final": False, "solver_order": 3, "final_sigmas_type": "sigma_min"}, [4, 25])
     out.append(case({**SD, "disable_corrector": [0, 3], "solver_order": 3}, 10))
     out.append(case({**SD, "thresholding": True, "sample_max_value": 1.5}, 10))
-    out.append(case({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, 10))
+    out.append(
+        case(
+            {**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"},
+            10,
+        )
+    )
     flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction"}
     out += every({**flow, "flow_shift": 3.0})
-    for c in grid(solver_order=[1, 3], solver_type=["bh1", "bh2"], final_sigmas_type=["sigma_min"]):  # diffusers' bh1 has NaN where no noise is left
+    # diffusers' bh1 has NaN where no noise is left
+    for c in grid(solver_order=[1, 3], solver_type=["bh1", "bh2"], final_sigmas_type=["sigma_min"]):
         out.append(case({**flow, **c}, 10))
     out.append(case({**flow, "shift_terminal": 0.1}, 10))
     out.append(case({**flow, "use_karras_sigmas": True}, 10))
@@ -265,8 +350,9 @@ def unipc():
 
 def lcm():
     out = every({}, seed=SEED)
-    for c in [{"beta_schedule": "linear"}, {"beta_schedule": "squaredcos_cap_v2"}, {"timestep_scaling": 3.0}, {"clip_sample": True}, {"thresholding": True},
-              {"set_alpha_to_one": False}, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction"}]:  # fmt: skip
+    for c in [{"beta_schedule": "linear"}, {"beta_schedule": "squaredcos_cap_v2"}, {"timestep_scaling": 3.0},
+              {"clip_sample": True}, {"thresholding": True}, {"set_alpha_to_one": False},
+              {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction"}]:  # fmt: skip
         out += every(c, [4], seed=SEED)
     for p in PREDICTIONS:
         out.append(case({"prediction_type": p}, 10, seed=SEED))
@@ -279,8 +365,10 @@ def lcm():
 
 def cogvideox(seed=None):
     out = every({}, seed=seed)
-    for c in [{"beta_schedule": "linear"}, {"beta_schedule": "squaredcos_cap_v2"}, {"snr_shift_scale": 1.0}, {"set_alpha_to_one": False},
-              {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}]:  # fmt: skip
+    for c in [{"beta_schedule": "linear"}, {"beta_schedule": "squaredcos_cap_v2"}, {"snr_shift_scale": 1.0},
+              {"set_alpha_to_one": False},
+              {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction",
+               "timestep_spacing": "trailing"}]:  # fmt: skip
         out += every(c, [4, 10], seed=seed)
     for c in grid(prediction_type=PREDICTIONS, timestep_spacing=SPACINGS):
         out.append(case(c, 10, seed=seed))
@@ -307,7 +395,9 @@ def numbers(t):
     """Nine digits tell float32 numbers apart; integers stay short."""
     if t is None:
         return None
-    return [int(v) if abs(v) < 1e15 and v == int(v) else float(f"{v:.9g}") for v in t.detach().double().flatten().tolist()]
+    return [
+        int(v) if abs(v) < 1e15 and v == int(v) else float(f"{v:.9g}") for v in t.detach().double().flatten().tolist()
+    ]
 
 
 def run(cls, c):
@@ -319,12 +409,21 @@ def run(cls, c):
     scheduler.set_timesteps(**arguments)
     generator = torch.Generator().manual_seed(c["seed"]) if "seed" in c else None
     takes_generator = {"generator": generator} if generator is not None else {}
-    sample = (torch.randn(SHAPE, generator=torch.Generator().manual_seed(3)) * float(getattr(scheduler, "init_noise_sigma", 1))).to(dtype)
+    sample = (
+        torch.randn(SHAPE, generator=torch.Generator().manual_seed(3))
+        * float(getattr(scheduler, "init_noise_sigma", 1))
+    ).to(dtype)
     timesteps = scheduler.timesteps
     if len(timesteps) > 1 and timesteps[0] == timesteps[1]:
         scheduler.set_begin_index(0)  # else a run begins at the second of equal timesteps, and has no sigma at its end
     keep = sorted({0, len(timesteps) // 2, len(timesteps) - 1})
-    out = {"timesteps": numbers(timesteps), "sigmas": numbers(getattr(scheduler, "sigmas", None)), "keep": keep, "samples": [], "original": None}
+    out = {
+        "timesteps": numbers(timesteps),
+        "sigmas": numbers(getattr(scheduler, "sigmas", None)),
+        "keep": keep,
+        "samples": [],
+        "original": None,
+    }
     if len(out["timesteps"]) > 12 and cls not in ("PNDMScheduler", "HeunDiscreteScheduler"):
         out["timesteps"] = out["timesteps"][::5]
         out["sigmas"] = out["sigmas"] and out["sigmas"][::5]
@@ -352,7 +451,9 @@ def noised(cls, config):
     x, noise = (torch.randn((2, 1, 2), generator=torch.Generator().manual_seed(s)) for s in (5, 6))
     at = torch.stack([scheduler.timesteps[0], scheduler.timesteps[2]])
     out = {"config": config, "velocity": None}
-    out["noisy"] = numbers(scheduler.scale_noise(x, at, noise) if cls.startswith("Flow") else scheduler.add_noise(x, noise, at))
+    out["noisy"] = numbers(
+        scheduler.scale_noise(x, at, noise) if cls.startswith("Flow") else scheduler.add_noise(x, noise, at)
+    )
     # diffusers' Euler takes the place in the run for a training timestep.
     if hasattr(scheduler, "get_velocity") and cls != "EulerDiscreteScheduler":
         out["velocity"] = numbers(scheduler.get_velocity(x, noise, at))
@@ -368,7 +469,9 @@ def per_token():
         y, x = (torch.randn((2, 3, 4), generator=torch.Generator().manual_seed(s)) for s in (5, 6))
         at = [[1000.0, 700.0, 250.5], [20.0, 500.0, 999.0]]
         generator = torch.Generator().manual_seed(SEED)
-        sample = scheduler.step(y, scheduler.timesteps[0], x, per_token_timesteps=torch.tensor(at), generator=generator).prev_sample
+        sample = scheduler.step(
+            y, scheduler.timesteps[0], x, per_token_timesteps=torch.tensor(at), generator=generator
+        ).prev_sample
         out.append({"config": config, "per_token_timesteps": at, "sample": numbers(sample)})
     return out
 
@@ -376,7 +479,10 @@ def per_token():
 def other_predictors():
     """Runs of UniPCMultistepScheduler with solver_p."""
     out = []
-    for cls, config, steps in (("DDIMScheduler", {}, 10), ("DDIMScheduler", {"set_alpha_to_one": False, "clip_sample": False}, 6)):
+    for cls, config, steps in (
+        ("DDIMScheduler", {}, 10),
+        ("DDIMScheduler", {"set_alpha_to_one": False, "clip_sample": False}, 6),
+    ):
         predictor = getattr(diffusers, cls)(beta_schedule="scaled_linear", **config)
         scheduler = diffusers.UniPCMultistepScheduler(beta_schedule="scaled_linear", solver_p=predictor)
         scheduler.set_timesteps(steps)
@@ -397,9 +503,19 @@ def main():
         has = inspect.signature(getattr(diffusers, cls).__init__).parameters
         configs = [{}]
         if "beta_schedule" in has:
-            configs += [{**SD, "steps_offset": 1, "timestep_spacing": "leading"}, {"beta_schedule": "squaredcos_cap_v2"}]
+            configs += [
+                {**SD, "steps_offset": 1, "timestep_spacing": "leading"},
+                {"beta_schedule": "squaredcos_cap_v2"},
+            ]
         if "rescale_betas_zero_snr" in has:
-            configs.append({**SD, "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"})
+            configs.append(
+                {
+                    **SD,
+                    "rescale_betas_zero_snr": True,
+                    "prediction_type": "v_prediction",
+                    "timestep_spacing": "trailing",
+                }
+            )
         if "use_flow_sigmas" in has:
             configs.append({"use_flow_sigmas": True, "prediction_type": "flow_prediction"})
         file = {

@@ -2,12 +2,13 @@
 
     TORCH_PYTHON tests/golden/make_golden_single_file.py BUILD/dev/single_file_kinds.json
 
-The argument is what `python -c "import json, scaffolding as sf; print(json.dumps(sf._core._single_file_kinds()))"` prints: the configs of each
-kind. The names in an LDM checkpoint are generated here as CompVis' modules nest (ldm/modules/diffusionmodules/openaimodel.py and model.py), and OpenCLIP's
-(open_clip/transformer.py). diffusers' own converters turn them into diffusers' names, which must be exactly those of the model that the config makes.
+The argument is what `python -c "import json, scaffolding as sf; print(json.dumps(sf._core._single_file_kinds()))"`
+prints: the configs of each kind. The names in an LDM checkpoint are generated here as CompVis' modules nest
+(ldm/modules/diffusionmodules/openaimodel.py and model.py), and OpenCLIP's (open_clip/transformer.py). diffusers' own
+converters turn them into diffusers' names, which must be exactly those of the model that the config makes.
 
-For every kind at full size: "name source shape" of each tensor, source being the LDM tensor it came from. For every kind in miniature: the CRC-32 of each
-converted tensor's bytes, the LDM tensors being filled by `fill`.
+For every kind at full size: "name source shape" of each tensor, source being the LDM tensor it came from. For every
+kind in miniature: the CRC-32 of each converted tensor's bytes, the LDM tensors being filled by `fill`.
 """
 
 import gzip
@@ -39,18 +40,28 @@ def with_bias(name, *weight):
 
 
 def res_block(name, c_in, c_out, time):
-    out = with_bias(name + ".in_layers.0", c_in) | with_bias(name + ".in_layers.2", c_out, c_in, 3, 3) | with_bias(name + ".emb_layers.1", c_out, time)
+    out = (
+        with_bias(name + ".in_layers.0", c_in)
+        | with_bias(name + ".in_layers.2", c_out, c_in, 3, 3)
+        | with_bias(name + ".emb_layers.1", c_out, time)
+    )
     out |= with_bias(name + ".out_layers.0", c_out) | with_bias(name + ".out_layers.3", c_out, c_out, 3, 3)
     return out | (with_bias(name + ".skip_connection", c_out, c_in, 1, 1) if c_in != c_out else {})
 
 
 def spatial_transformer(name, c, context, depth, linear):
     project = (c, c) if linear else (c, c, 1, 1)
-    out = with_bias(name + ".norm", c) | with_bias(name + ".proj_in", *project) | with_bias(name + ".proj_out", *project)
+    out = (
+        with_bias(name + ".norm", c) | with_bias(name + ".proj_in", *project) | with_bias(name + ".proj_out", *project)
+    )
     for i in range(depth):
         block = f"{name}.transformer_blocks.{i}"
         for attn, width in (("attn1", c), ("attn2", context)):
-            out |= {f"{block}.{attn}.to_q.weight": [c, c], f"{block}.{attn}.to_k.weight": [c, width], f"{block}.{attn}.to_v.weight": [c, width]}
+            out |= {
+                f"{block}.{attn}.to_q.weight": [c, c],
+                f"{block}.{attn}.to_k.weight": [c, width],
+                f"{block}.{attn}.to_v.weight": [c, width],
+            }
             out |= with_bias(f"{block}.{attn}.to_out.0", c, c)
         out |= with_bias(block + ".ff.net.0.proj", 8 * c, c) | with_bias(block + ".ff.net.2", c, 4 * c)
         for n in (1, 2, 3):
@@ -81,7 +92,9 @@ def ldm_unet(config):
             skips.append(c)
             n += 1
     out |= (
-        res_block("middle_block.0", c, c, time) | spatial_transformer("middle_block.1", c, context, depth[-1], linear) | res_block("middle_block.2", c, c, time)
+        res_block("middle_block.0", c, c, time)
+        | spatial_transformer("middle_block.1", c, context, depth[-1], linear)
+        | res_block("middle_block.2", c, c, time)
     )
     n = 0
     for level in reversed(range(len(channels))):
@@ -98,7 +111,11 @@ def ldm_unet(config):
 
 
 def vae_block(name, c_in, c_out):
-    out = with_bias(name + ".norm1", c_in) | with_bias(name + ".conv1", c_out, c_in, 3, 3) | with_bias(name + ".norm2", c_out)
+    out = (
+        with_bias(name + ".norm1", c_in)
+        | with_bias(name + ".conv1", c_out, c_in, 3, 3)
+        | with_bias(name + ".norm2", c_out)
+    )
     out |= with_bias(name + ".conv2", c_out, c_out, 3, 3)
     return out | (with_bias(name + ".nin_shortcut", c_out, c_in, 1, 1) if c_in != c_out else {})
 
@@ -107,7 +124,11 @@ def ldm_vae(config):
     channels, layers, z = config["block_out_channels"], config["layers_per_block"], config["latent_channels"]
 
     def middle(part, c):
-        out = vae_block(part + ".mid.block_1", c, c) | with_bias(part + ".mid.attn_1.norm", c) | vae_block(part + ".mid.block_2", c, c)
+        out = (
+            vae_block(part + ".mid.block_1", c, c)
+            | with_bias(part + ".mid.attn_1.norm", c)
+            | vae_block(part + ".mid.block_2", c, c)
+        )
         for name in ("q", "k", "v", "proj_out"):
             out |= with_bias(f"{part}.mid.attn_1.{name}", c, c, 1, 1)
         return out
@@ -133,24 +154,36 @@ def ldm_vae(config):
 
 def open_clip(config, layers):
     c = config["hidden_size"]
-    out = {"positional_embedding": [config["max_position_embeddings"], c], "text_projection": [c, config["projection_dim"]], "logit_scale": []}
+    out = {
+        "positional_embedding": [config["max_position_embeddings"], c],
+        "text_projection": [c, config["projection_dim"]],
+        "logit_scale": [],
+    }
     for i in range(layers):
         block = f"transformer.resblocks.{i}"
-        out |= with_bias(block + ".ln_1", c) | {block + ".attn.in_proj_weight": [3 * c, c], block + ".attn.in_proj_bias": [3 * c]}
+        out |= with_bias(block + ".ln_1", c) | {
+            block + ".attn.in_proj_weight": [3 * c, c],
+            block + ".attn.in_proj_bias": [3 * c],
+        }
         out |= with_bias(block + ".attn.out_proj", c, c) | with_bias(block + ".ln_2", c)
-        out |= with_bias(block + ".mlp.c_fc", config["intermediate_size"], c) | with_bias(block + ".mlp.c_proj", c, config["intermediate_size"])
+        out |= with_bias(block + ".mlp.c_fc", config["intermediate_size"], c) | with_bias(
+            block + ".mlp.c_proj", c, config["intermediate_size"]
+        )
     return out | {"token_embedding.weight": [config["vocab_size"], c]} | with_bias("ln_final", c)
 
 
 def transformers_clip(config):
     model = clip_model("CLIPTextModel", config)
     names = {"text_model." + k.removeprefix("text_model."): list(v.shape) for k, v in model.state_dict().items()}
-    return {"text_model.embeddings.position_ids": [1, config["max_position_embeddings"]], **names}  # as files of that time have it
+    # as files of that time have it
+    return {"text_model.embeddings.position_ids": [1, config["max_position_embeddings"]], **names}
 
 
 def clip_model(name, config):
     with torch.device("meta"):
-        return getattr(transformers, name)(transformers.CLIPTextConfig(**{k: v for k, v in config.items() if k != "architectures"}))
+        return getattr(transformers, name)(
+            transformers.CLIPTextConfig(**{k: v for k, v in config.items() if k != "architectures"})
+        )
 
 
 def prefixed(prefix, tensors):
@@ -158,16 +191,23 @@ def prefixed(prefix, tensors):
 
 
 def checkpoint(kind, parts):
-    out = prefixed("model.diffusion_model.", ldm_unet(parts["unet"])) | prefixed("first_stage_model.", ldm_vae(parts["vae"]))
+    out = prefixed("model.diffusion_model.", ldm_unet(parts["unet"])) | prefixed(
+        "first_stage_model.", ldm_vae(parts["vae"])
+    )
     xl = kind.startswith("xl")
     if "text_encoder_2" in parts:
         place = "conditioner.embedders.0.model." if kind == "xl_refiner" else "conditioner.embedders.1.model."
         out |= prefixed(place, open_clip(parts["text_encoder_2"], parts["text_encoder_2"]["num_hidden_layers"]))
     if "text_encoder" in parts and kind.endswith("v2"):
         h = parts["text_encoder"]  # the last layer is there and not used, and so is a square projection
-        out |= prefixed("cond_stage_model.model.", open_clip(h | {"projection_dim": h["hidden_size"]}, h["num_hidden_layers"] + 1))
+        out |= prefixed(
+            "cond_stage_model.model.", open_clip(h | {"projection_dim": h["hidden_size"]}, h["num_hidden_layers"] + 1)
+        )
     elif "text_encoder" in parts:
-        out |= prefixed("conditioner.embedders.0.transformer." if xl else "cond_stage_model.transformer.", transformers_clip(parts["text_encoder"]))
+        out |= prefixed(
+            "conditioner.embedders.0.transformer." if xl else "cond_stage_model.transformer.",
+            transformers_clip(parts["text_encoder"]),
+        )
     return out | {"betas": [1000], "model_ema.decay": []}
 
 
@@ -176,13 +216,17 @@ def checkpoint(kind, parts):
 
 def converted(kind, part, config, tensors):
     if part == "unet":
-        return ldm.convert_ldm_unet_checkpoint(tensors, {"class_embed_type": None, "addition_embed_type": None, **config})
+        return ldm.convert_ldm_unet_checkpoint(
+            tensors, {"class_embed_type": None, "addition_embed_type": None, **config}
+        )
     if part == "vae":
         return ldm.convert_ldm_vae_checkpoint(tensors, config)
     if part == "text_encoder" and not kind.endswith("v2"):
         out = ldm.convert_ldm_clip_checkpoint(tensors)
         return {k: v for k, v in out.items() if not k.endswith("position_ids")}
-    place = {"xl_refiner": "conditioner.embedders.0.model."}.get(kind, "conditioner.embedders.1.model." if kind.startswith("xl") else "cond_stage_model.model.")
+    place = {"xl_refiner": "conditioner.embedders.0.model."}.get(
+        kind, "conditioner.embedders.1.model." if kind.startswith("xl") else "cond_stage_model.model."
+    )
     model = type("Model", (), {"config": type("Config", (), {"hidden_size": config["hidden_size"]})})
     return ldm.convert_open_clip_checkpoint(model, tensors, prefix=place)
 
@@ -190,18 +234,44 @@ def converted(kind, part, config, tensors):
 def expected(part, class_name, config):
     if part.startswith("text"):
         state = clip_model(class_name, config).state_dict()
-        return {k if k.startswith(("text_model.", "text_projection")) else "text_model." + k: list(v.shape) for k, v in state.items()}
+        return {
+            k if k.startswith(("text_model.", "text_projection")) else "text_model." + k: list(v.shape)
+            for k, v in state.items()
+        }
     with torch.device("meta"):
         state = getattr(diffusers, class_name).from_config(config).state_dict()
     return {k: list(v.shape) for k, v in state.items()}
 
 
-UNET = {"block_out_channels": [32, 64], "cross_attention_dim": 16, "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "layers_per_block": 2}
+UNET = {
+    "block_out_channels": [32, 64],
+    "cross_attention_dim": 16,
+    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+    "layers_per_block": 2,
+}
 UNET |= {"up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "sample_size": 8}
-UNET_XL = UNET | {"down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"], "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"]}
-UNET_XL |= {"transformer_layers_per_block": [1, 2], "projection_class_embeddings_input_dim": 24, "addition_time_embed_dim": 8}
-VAE = {"block_out_channels": [32, 64], "down_block_types": ["DownEncoderBlock2D"] * 2, "up_block_types": ["UpDecoderBlock2D"] * 2, "layers_per_block": 1}
-CLIP = {"hidden_size": 8, "intermediate_size": 12, "num_attention_heads": 2, "vocab_size": 20, "max_position_embeddings": 7}
+UNET_XL = UNET | {
+    "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
+    "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"],
+}
+UNET_XL |= {
+    "transformer_layers_per_block": [1, 2],
+    "projection_class_embeddings_input_dim": 24,
+    "addition_time_embed_dim": 8,
+}
+VAE = {
+    "block_out_channels": [32, 64],
+    "down_block_types": ["DownEncoderBlock2D"] * 2,
+    "up_block_types": ["UpDecoderBlock2D"] * 2,
+    "layers_per_block": 1,
+}
+CLIP = {
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_attention_heads": 2,
+    "vocab_size": 20,
+    "max_position_embeddings": 7,
+}
 
 
 def miniature(parts):
@@ -212,20 +282,34 @@ def miniature(parts):
         elif part == "vae":
             out[part] = config | VAE
         elif part.startswith("text"):
-            layers = 23 if config["num_hidden_layers"] == 23 else 2  # 23: diffusers knows the last one of 24 by its name
-            out[part] = config | CLIP | {"num_hidden_layers": layers, "projection_dim": 6 if part == "text_encoder_2" else 8}
+            # 23: diffusers knows the last one of 24 by its name
+            layers = 23 if config["num_hidden_layers"] == 23 else 2
+            out[part] = (
+                config | CLIP | {"num_hidden_layers": layers, "projection_dim": 6 if part == "text_encoder_2" else 8}
+            )
     return out
 
 
 def main():
     kinds = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    golden = {"versions": {"torch": torch.__version__, "diffusers": diffusers.__version__, "transformers": transformers.__version__}, "full": {}, "tiny": {}}
+    golden = {
+        "versions": {
+            "torch": torch.__version__,
+            "diffusers": diffusers.__version__,
+            "transformers": transformers.__version__,
+        },
+        "full": {},
+        "tiny": {},
+    }
     for kind, (_, repository, parts) in kinds.items():
         parts = {p: v for p, v in parts.items() if p != "scheduler"}
         shapes = checkpoint(kind, {p: config for p, (_, _, config) in parts.items()})
         tensors = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
         inferred = ldm.infer_diffusers_model_type(tensors)
-        assert inferred == kind and ldm.DIFFUSERS_DEFAULT_PIPELINE_PATHS[kind]["pretrained_model_name_or_path"] == repository, (kind, inferred)
+        assert (
+            inferred == kind
+            and ldm.DIFFUSERS_DEFAULT_PIPELINE_PATHS[kind]["pretrained_model_name_or_path"] == repository
+        ), (kind, inferred)
         names = {id(t): name for name, t in tensors.items()}
         full = {"checkpoint": {name: list(shape) for name, shape in shapes.items()}, "parts": {}}
         for part, (_, class_name, config) in parts.items():

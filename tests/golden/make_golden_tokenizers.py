@@ -1,9 +1,10 @@
 """Golden files for tokenizers, from transformers and tokenizers: tests/golden/tokenizers/.
 
 TORCH_PYTHON tests/golden/make_golden_tokenizers.py [folder of shared data]
-clip.json: CLIPTokenizer over strings of every kind, with the whole vocabulary of clip/ in the shared data and with clip_small/, its first
-merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.json: what the tokenizers package makes of strings;
-tests/fuzz_corpus/tokenizer_json: the same with a few tokens each. Training breaks ties by chance, so that a second run gives other files.
+clip.json: CLIPTokenizer over strings of every kind, with the whole vocabulary of clip/ in the shared data and with
+clip_small/, its first merges; <name>.json: small tokenizer.json files of every stage, trained here; cases.json: what
+the tokenizers package makes of strings; tests/fuzz_corpus/tokenizer_json: the same with a few tokens each. Training
+breaks ties by chance, so that a second run gives other files.
 """
 
 import base64
@@ -23,7 +24,11 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE / "tokenizers"
 FUZZ = HERE.parent / "fuzz_corpus" / "tokenizer_json"
-SHARED = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SF_SHARED_DATA", HERE.parent.parent.parent / "shared" / "data"))
+SHARED = pathlib.Path(
+    sys.argv[1]
+    if len(sys.argv) > 1
+    else os.environ.get("SF_SHARED_DATA", HERE.parent.parent.parent / "shared" / "data")
+)
 MADE_BY = f"transformers {transformers.__version__}, tokenizers {tokenizers.__version__}"
 
 TRICKY = [
@@ -100,8 +105,15 @@ def random_strings(n, seed, length=24):
             return rng.choice(" \t\n\u00a0\u3000'")
         while True:
             c = chr(rng.randrange(0xA0, 0x3000) if kind < 0.85 else rng.randrange(0x3000, 0x30000))
-            stable = old.category(c) == unicodedata.category(c) and old.normalize("NFC", c) == unicodedata.normalize("NFC", c)
-            if old.category(c) not in ("Cn", "Cs", "Co") and stable and c.lower() == c.swapcase().lower() and not 0x10A0 <= ord(c) <= 0x10FF:
+            stable = old.category(c) == unicodedata.category(c) and old.normalize("NFC", c) == unicodedata.normalize(
+                "NFC", c
+            )
+            if (
+                old.category(c) not in ("Cn", "Cs", "Co")
+                and stable
+                and c.lower() == c.swapcase().lower()
+                and not 0x10A0 <= ord(c) <= 0x10FF
+            ):
                 return c
 
     return ["".join(character() for _ in range(rng.randrange(1, length))) for _ in range(n)]
@@ -112,14 +124,26 @@ def small_clip():
     folder.mkdir(parents=True, exist_ok=True)
     merges = (SHARED / "clip/merges.txt").read_text(encoding="utf-8").split("\n")[:501]
     vocab = json.loads((SHARED / "clip/vocab.json").read_text(encoding="utf-8"))
-    tokens = [t for t, i in sorted(vocab.items(), key=lambda e: e[1]) if i < 512 + 500] + ["<|startoftext|>", "<|endoftext|>"]
+    tokens = [t for t, i in sorted(vocab.items(), key=lambda e: e[1]) if i < 512 + 500] + [
+        "<|startoftext|>",
+        "<|endoftext|>",
+    ]
     (folder / "merges.txt").write_text("\n".join(merges) + "\n", encoding="utf-8")
-    (folder / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(tokens)}, ensure_ascii=False), encoding="utf-8")
+    (folder / "vocab.json").write_text(
+        json.dumps({t: i for i, t in enumerate(tokens)}, ensure_ascii=False), encoding="utf-8"
+    )
     return folder
 
 
 def token(content):
-    return {"__type": "AddedToken", "content": content, "lstrip": False, "normalized": True, "rstrip": False, "single_word": False}
+    return {
+        "__type": "AddedToken",
+        "content": content,
+        "lstrip": False,
+        "normalized": True,
+        "rstrip": False,
+        "single_word": False,
+    }
 
 
 CLIP_CONFIGS = {
@@ -163,7 +187,9 @@ def clip():
             for text in out["strings"]:
                 fixed = tok(text, padding="max_length", max_length=77, truncation=True)
                 ids = tok(text)["input_ids"]
-                rows.append([ids, sum(fixed["attention_mask"]), tok.decode(ids, skip_special_tokens=True), tok.decode(ids)])
+                rows.append(
+                    [ids, sum(fixed["attention_mask"]), tok.decode(ids, skip_special_tokens=True), tok.decode(ids)]
+                )
                 assert fixed["input_ids"][: len(ids)] == (ids if len(ids) <= 77 else ids[:76] + ids[-1:])
                 assert all(i == tok.pad_token_id for i in fixed["input_ids"][len(ids) :])
             out["results"][f"{size}/{name}"] = {"pad": tok.pad_token_id, "rows": rows}
@@ -173,13 +199,31 @@ def clip():
 
 # ---- tokenizer.json files
 
-WORDS = "the quick brown fox jumps over a lazy dog while two painters draw pictures of cats and dogs in oil on canvas at night with bright stars".split()
+WORDS = (
+    "the quick brown fox jumps over a lazy dog while two painters draw pictures of cats and dogs in oil on canvas "
+    "at night with bright stars"
+).split()
 
 
 def corpus(n=400):
     rng = random.Random(3)
-    extra = ["caf\u00e9", "na\u00efve", "\u65e5\u672c\u8a9e", "don't", "it's", "1234", "\u0434\u043e\u043c", "x-y", "3.5", "\U0001f600"]
-    return [" ".join(rng.choice(WORDS + extra) for _ in range(rng.randrange(3, 12))).capitalize() + rng.choice([".", "!", "", "?"]) for _ in range(n)]
+    extra = [
+        "caf\u00e9",
+        "na\u00efve",
+        "\u65e5\u672c\u8a9e",
+        "don't",
+        "it's",
+        "1234",
+        "\u0434\u043e\u043c",
+        "x-y",
+        "3.5",
+        "\U0001f600",
+    ]
+    return [
+        " ".join(rng.choice(WORDS + extra) for _ in range(rng.randrange(3, 12))).capitalize()
+        + rng.choice([".", "!", "", "?"])
+        for _ in range(n)
+    ]
 
 
 def charsmap(rules):
@@ -223,7 +267,10 @@ def build():
     t = Tokenizer(models.BPE())
     t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     t.post_processor = processors.ByteLevel(trim_offsets=False)
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    t.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
+    )
     t.add_special_tokens(["<|im_start|>", "<|im_end|>"])
     t.add_tokens([AddedToken(" cat", single_word=True), AddedToken("Dog", lstrip=True, rstrip=True, normalized=True)])
     made["gpt2"] = t
@@ -231,9 +278,18 @@ def build():
     t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     special = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=450, special_tokens=special, limit_alphabet=40, max_token_length=8, show_progress=False))
-    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    t.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B", special_tokens=[("<s>", 1), ("</s>", 2)])
+    t.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=450, special_tokens=special, limit_alphabet=40, max_token_length=8, show_progress=False
+        ),
+    )
+    t.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
     t.enable_padding(direction="left", pad_id=2, pad_token="</s>", pad_to_multiple_of=8)
     t.enable_truncation(20, direction="left")
     j = json.loads(t.to_str())
@@ -243,7 +299,10 @@ def build():
     t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, ignore_merges=True))
     t.normalizer = normalizers.Replace(" ", "\u2581")
     t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=350, special_tokens=["<pad>", "<eos>", "<bos>", "<unk>"], show_progress=False))
+    t.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(vocab_size=350, special_tokens=["<pad>", "<eos>", "<bos>", "<unk>"], show_progress=False),
+    )
     t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     t.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 2)])
     t.enable_padding(length=32, pad_id=0, pad_token="<pad>", direction="left")
@@ -252,7 +311,12 @@ def build():
     t = Tokenizer(models.Unigram())
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
     t.pre_tokenizer, t.decoder = pre_tokenizers.Metaspace(prepend_scheme="always"), decoders.Metaspace()
-    t.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=200, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
+    t.train_from_iterator(
+        texts,
+        trainers.UnigramTrainer(
+            vocab_size=200, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
+        ),
+    )
     t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     made["t5"] = t
     j = json.loads(t.to_str())
@@ -269,7 +333,10 @@ def build():
         "\ufb01": "fi",
     }
     strip = {"type": "Strip", "strip_left": False, "strip_right": True}
-    j["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap(rules)}, strip]}
+    j["normalizer"] = {
+        "type": "Sequence",
+        "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap(rules)}, strip],
+    }
     j["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, j["pre_tokenizer"]]}
     made["t5_charsmap"] = j
     j = json.loads(t.to_str())
@@ -278,37 +345,69 @@ def build():
     j["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}
     j["decoder"] = {
         "type": "Sequence",
-        "decoders": [{"type": "ByteFallback"}, {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}],
+        "decoders": [
+            {"type": "ByteFallback"},
+            {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False},
+        ],
     }
     made["unigram_bytes"] = j
 
     t = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=False))
-    t.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()])
-    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation()])
+    t.normalizer = normalizers.Sequence(
+        [normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()]
+    )
+    t.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation()]
+    )
     t.decoder = decoders.BPEDecoder()
     special = ["<unk>", "<s>", "</s>"]
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=200, special_tokens=special, end_of_word_suffix="</w>", limit_alphabet=30, show_progress=False))
+    t.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=200, special_tokens=special, end_of_word_suffix="</w>", limit_alphabet=30, show_progress=False
+        ),
+    )
     t.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 1))
     made["suffix"] = t
 
     t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    t.normalizer, t.pre_tokenizer, t.decoder = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
-    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=150, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    t.normalizer, t.pre_tokenizer, t.decoder = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+        decoders.WordPiece(),
+    )
+    t.train_from_iterator(
+        texts,
+        trainers.WordPieceTrainer(
+            vocab_size=150, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False
+        ),
+    )
     t.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     made["bert"] = t
 
-    pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| "
+        r"?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
     t = Tokenizer(models.BPE(ignore_merges=True))
     t.normalizer, t.decoder = normalizers.NFC(), decoders.ByteLevel()
     t.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    t.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
+    )
     t.add_special_tokens(["<|begin|>", "<|end|>"])
     t.post_processor = processors.Sequence(
         [
             processors.ByteLevel(trim_offsets=False),
-            processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", t.token_to_id("<|begin|>"))]),
+            processors.TemplateProcessing(
+                single="<|begin|> $A", special_tokens=[("<|begin|>", t.token_to_id("<|begin|>"))]
+            ),
         ]
     )
     made["llama3"] = t
@@ -316,9 +415,13 @@ def build():
     for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"):
         words = Tokenizer(models.BPE())
         words.normalizer = normalizers.NFKD()
-        words.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"[\s\d]|-"), behavior), pre_tokenizers.Digits(individual_digits=False)])
+        words.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(Regex(r"[\s\d]|-"), behavior), pre_tokenizers.Digits(individual_digits=False)]
+        )
         alphabet = [chr(c) for c in range(32, 127)] + ["\n", "\t"]
-        words.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=160, initial_alphabet=alphabet, show_progress=False))
+        words.train_from_iterator(
+            texts, trainers.BpeTrainer(vocab_size=160, initial_alphabet=alphabet, show_progress=False)
+        )
         made[f"split_{behavior}"] = words
     return made
 
@@ -338,7 +441,9 @@ def general():
     for name, t in build().items():
         text = t.to_str() if isinstance(t, Tokenizer) else json.dumps(t)
         tok = Tokenizer.from_str(text)
-        (OUT / f"{name}.json").write_text(json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+        (OUT / f"{name}.json").write_text(
+            json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         rows = []
         for s in strings:
             e = tok.encode(s)
@@ -356,7 +461,18 @@ def general():
 
 def fuzz_corpus():
     """The same files with a few tokens each."""
-    for name in ("bert", "gemma", "gpt2", "llama", "llama3", "suffix", "t5", "t5_charsmap", "unigram_bytes", "split_merged_with_next"):
+    for name in (
+        "bert",
+        "gemma",
+        "gpt2",
+        "llama",
+        "llama3",
+        "suffix",
+        "t5",
+        "t5_charsmap",
+        "unigram_bytes",
+        "split_merged_with_next",
+    ):
         j = json.loads((OUT / f"{name}.json").read_text(encoding="utf-8"))
         model = j["model"]
         if model["type"] == "Unigram":

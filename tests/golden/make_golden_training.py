@@ -3,7 +3,8 @@
 Usage: /path/to/python-with-diffusers tests/golden/make_golden_training.py
 Writes training.json. Weights and data follow hashed_weights.py, noise and timesteps torch's generator;
 tests/python/diffusion/test_training.py repeats the runs.
-The loops are those of examples/text_to_image/train_text_to_image.py and, for flow matching, examples/dreambooth/train_dreambooth_sd3.py.
+The loops are those of examples/text_to_image/train_text_to_image.py and, for flow matching,
+examples/dreambooth/train_dreambooth_sd3.py.
 """
 
 import json
@@ -19,14 +20,17 @@ from hashed_weights import hashed, hashed_weight
 HERE = pathlib.Path(__file__).parent
 STEPS, BATCH = 20, 4
 UNET = {
-    "sample_size": 8, "in_channels": 4, "out_channels": 4, "block_out_channels": [16, 32], "layers_per_block": 1, "norm_num_groups": 8,
-    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "cross_attention_dim": 24,
-    "attention_head_dim": 2,
+    "sample_size": 8, "in_channels": 4, "out_channels": 4, "block_out_channels": [16, 32], "layers_per_block": 1,
+    "norm_num_groups": 8, "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+    "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "cross_attention_dim": 24, "attention_head_dim": 2,
 }  # fmt: skip
 SD = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 RUNS = {
     "epsilon": {"scheduler": SD, "options": {"snr_gamma": 5.0, "noise_offset": 0.1}},
-    "v": {"scheduler": {**SD, "prediction_type": "v_prediction", "rescale_betas_zero_snr": True}, "options": {"snr_gamma": 5.0}},
+    "v": {
+        "scheduler": {**SD, "prediction_type": "v_prediction", "rescale_betas_zero_snr": True},
+        "options": {"snr_gamma": 5.0},
+    },
     "plain": {"scheduler": SD, "options": {}},
     "sample": {
         "scheduler": {"prediction_type": "sample", "beta_schedule": "squaredcos_cap_v2"},
@@ -38,9 +42,17 @@ RUNS = {
     },
     "range": {
         "scheduler": SD,
-        "options": {"timestep_bias_strategy": "range", "timestep_bias_multiplier": 9.0, "timestep_bias_begin": 100, "timestep_bias_end": 300},
+        "options": {
+            "timestep_bias_strategy": "range",
+            "timestep_bias_multiplier": 9.0,
+            "timestep_bias_begin": 100,
+            "timestep_bias_end": 300,
+        },
     },
-    "flow": {"scheduler": {"shift": 3.0}, "options": {"weighting_scheme": "logit_normal", "logit_mean": 0.2, "logit_std": 0.9}},
+    "flow": {
+        "scheduler": {"shift": 3.0},
+        "options": {"weighting_scheme": "logit_normal", "logit_mean": 0.2, "logit_std": 0.9},
+    },
     "flow_cosmap": {"scheduler": {}, "options": {"weighting_scheme": "cosmap", "noise_offset": 0.05}},
     "flow_mode": {"scheduler": {}, "options": {"weighting_scheme": "mode", "mode_scale": 1.1}},
 }
@@ -49,7 +61,9 @@ RUNS = {
 def data(step):
     """Latents and embedded captions of a step: three batches in turn."""
     n = step % 3
-    return torch.from_numpy(hashed(f"latents {n}", (BATCH, 4, 8, 8))), torch.from_numpy(hashed(f"captions {n}", (BATCH, 5, 24)))
+    return torch.from_numpy(hashed(f"latents {n}", (BATCH, 4, 8, 8))), torch.from_numpy(
+        hashed(f"captions {n}", (BATCH, 5, 24))
+    )
 
 
 def noised(latents, o):
@@ -72,7 +86,11 @@ def drawn_timesteps(count, steps, o):
     if strategy is None:
         return torch.randint(0, steps, (count,)).long()
     portion = int(o.get("timestep_bias_portion", 0.25) * steps)
-    part = {"later": slice(-portion, None), "earlier": slice(0, portion), "range": slice(o.get("timestep_bias_begin"), o.get("timestep_bias_end"))}
+    part = {
+        "later": slice(-portion, None),
+        "earlier": slice(0, portion),
+        "range": slice(o.get("timestep_bias_begin"), o.get("timestep_bias_end")),
+    }
     weights = torch.ones(steps)
     weights[part[strategy]] *= o["timestep_bias_multiplier"]
     return torch.multinomial(weights / weights.sum(), count, replacement=True).long()
@@ -83,7 +101,9 @@ def alpha_loss(unet, scheduler, latents, text, o):
     timesteps = drawn_timesteps(len(latents), scheduler.config.num_train_timesteps, o)
     noisy = scheduler.add_noise(latents, seen, timesteps)
     kind = scheduler.config.prediction_type
-    target = {"epsilon": noise, "sample": latents, "v_prediction": scheduler.get_velocity(latents, noise, timesteps)}[kind]
+    target = {"epsilon": noise, "sample": latents, "v_prediction": scheduler.get_velocity(latents, noise, timesteps)}[
+        kind
+    ]
     prediction = unet(noisy, timesteps, dropped(text, o), return_dict=False)[0]
     if "snr_gamma" not in o:
         return F.mse_loss(prediction.float(), target.float(), reduction="mean")
@@ -96,7 +116,9 @@ def alpha_loss(unet, scheduler, latents, text, o):
 
 def flow_loss(unet, scheduler, latents, text, o):
     noise, seen = noised(latents, o)
-    u = compute_density_for_timestep_sampling(o["weighting_scheme"], len(latents), o.get("logit_mean"), o.get("logit_std"), o.get("mode_scale"))
+    u = compute_density_for_timestep_sampling(
+        o["weighting_scheme"], len(latents), o.get("logit_mean"), o.get("logit_std"), o.get("mode_scale")
+    )
     indices = (u * scheduler.config.num_train_timesteps).long()
     timesteps = scheduler.timesteps[indices]
     sigmas = scheduler.sigmas[indices].reshape(-1, 1, 1, 1)
@@ -104,7 +126,9 @@ def flow_loss(unet, scheduler, latents, text, o):
     prediction = unet(noisy, timesteps, text, return_dict=False)[0]
     weighting = compute_loss_weighting_for_sd3(o["weighting_scheme"], sigmas)
     target = noise - latents
-    return torch.mean((weighting.float() * (prediction.float() - target.float()) ** 2).reshape(len(target), -1), 1).mean()
+    return torch.mean(
+        (weighting.float() * (prediction.float() - target.float()) ** 2).reshape(len(target), -1), 1
+    ).mean()
 
 
 def run(name, scheduler, options):

@@ -48,7 +48,9 @@ def call(name, *arguments):
 
 
 def storage(key="0", kind="FloatStorage", numel=4, location="cpu"):
-    return tuple_of(text("storage"), b"ctorch\n" + kind.encode() + b"\n", text(key), text(location), number(numel)) + b"Q"
+    return (
+        tuple_of(text("storage"), b"ctorch\n" + kind.encode() + b"\n", text(key), text(location), number(numel)) + b"Q"
+    )
 
 
 def tensor(offset=0, size=(4,), stride=(1,), **of):
@@ -70,7 +72,13 @@ def pickled(program):
 def archive(program, data=b"\0" * 16, root="archive", compression=zipfile.ZIP_STORED, extra=()):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as z:
-        for name, content in [("data.pkl", pickled(program)), ("byteorder", b"little"), *extra, ("data/0", data), ("version", b"3\n")]:
+        for name, content in [
+            ("data.pkl", pickled(program)),
+            ("byteorder", b"little"),
+            *extra,
+            ("data/0", data),
+            ("version", b"3\n"),
+        ]:
             z.writestr(zipfile.ZipInfo(f"{root}/{name}", (1980, 1, 1, 0, 0, 0)), content, compression)
     return out.getvalue()
 
@@ -153,7 +161,11 @@ def torch_files():
     bad("pickle_persistent.pkl", pickled(text("x") + b"Q"), "storages outside")
     bad("pickle_global_line.pkl", pickled(b"c" + b"a" * 3000), "does not end")
     bad("pickle_latin1.pkl", pickled(call("_codecs.encode", text("é€"), text("latin1"))), "character over 255")
-    bad("pickle_numpy_object.pkl", pickled(call("numpy.core.multiarray.scalar", call("numpy.dtype", text("O8"), b"\x89", b"\x88"), text("x"))), "O8")
+    bad(
+        "pickle_numpy_object.pkl",
+        pickled(call("numpy.core.multiarray.scalar", call("numpy.dtype", text("O8"), b"\x89", b"\x88"), text("x"))),
+        "O8",
+    )
     legacy = (CHECKPOINTS / "legacy.pt").read_bytes()
     bad("legacy_cut.pt", legacy[:-20], "is cut short")
     bad("legacy_version.pt", legacy.replace(b"M\xe9\x03.", b"M\xea\x03.", 1), "unknown version")
@@ -176,7 +188,8 @@ def overlapping(good, first, second):
     data = bytearray(zipfile_bytes([("a/data.pkl", b"x" * 8), ("a/data.pkk", b"y" * 8)]))
     at = bytes(data).rindex(b"PK\x01\x02")
     local = struct.unpack_from("<I", data, at + 42)[0]
-    # A local header inside the first entry's data would need its name too: make the first entry's data reach over the second.
+    # A local header inside the first entry's data would need its name too:
+    # make the first entry's data reach over the second.
     one = bytes(data).index(b"PK\x01\x02")
     struct.pack_into("<II", data, one + 20, local + 8, local + 8)
     return bytes(data)
@@ -212,8 +225,14 @@ def npy_files():
     bad("npy_shape_product.npy", npy(of(shape="(4294967296, 4294967296)")), "more bytes than fit")
     bad("npy_shape_zero_product.npy", npy(of(shape="(0, 4294967296, 4294967296)"), b""), "more bytes than fit")
     bad("npy_dims.npy", npy(of(shape="(" + "1, " * 13 + ")")), "dimensions")
-    bad("npy_key_twice.npy", npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n"), "twice")
-    bad("npy_key_unknown.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}\n"), "none of NumPy's")
+    bad(
+        "npy_key_twice.npy", npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n"), "twice"
+    )
+    bad(
+        "npy_key_unknown.npy",
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}\n"),
+        "none of NumPy's",
+    )
     bad("npy_key_missing.npy", npy("{'descr': '<f4', 'shape': (4,), }\n"), "needs descr")
     bad("npy_rest.npy", npy(of() + "x"), "goes on")
     bad("npy_fortran.npy", npy(of(fortran="None")), "True or False")
@@ -234,7 +253,12 @@ def gguf(values=(), tensors=(), data=b"", version=3, counts=None):
     for key, kind, value in values:
         out += string(key) + struct.pack("<I", kind) + value
     for name, dims, kind, offset in tensors:
-        out += string(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims) + struct.pack("<IQ", kind, offset)
+        out += (
+            string(name)
+            + struct.pack("<I", len(dims))
+            + b"".join(struct.pack("<Q", d) for d in dims)
+            + struct.pack("<IQ", kind, offset)
+        )
     return out + b"\0" * (-len(out) % 32) + data
 
 
@@ -245,7 +269,11 @@ def gguf_files():
     bad("gguf_big_endian.gguf", gguf(version=0x03000000), "version 50331648")
     bad("gguf_counts.gguf", gguf(counts=(2**60, 0)), "do not fit")
     bad("gguf_values.gguf", gguf(counts=(0, 2**60)), "do not fit")
-    bad("gguf_key_length.gguf", b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**63) + b"x" * 40, "is cut short")
+    bad(
+        "gguf_key_length.gguf",
+        b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**63) + b"x" * 40,
+        "is cut short",
+    )
     bad("gguf_value_type.gguf", gguf([("k", 13, b"\0" * 16)]), "unknown type 13")
     bad("gguf_array_count.gguf", gguf([("k", 9, struct.pack("<IQ", 0, 2**62))]), "does not fit")
     bad("gguf_array_deep.gguf", gguf([("k", 9, struct.pack("<IQ", 9, 1) * 20)]), "nested")
@@ -318,7 +346,11 @@ def corpus():
     ]
     add("gguf", "small.gguf", gguf(values, [("a", (2, 2), 0, 0), ("b", (32, 1), 8, 32)], b"\0" * 32 + q8))
     for kind, size in ((2, 18), (3, 20), (6, 22), (7, 24), (10, 84), (11, 110), (12, 144), (13, 176), (14, 210)):
-        add("gguf", f"type{kind}.gguf", gguf([], [("a", (32 if kind < 10 else 256,), kind, 0)], bytes(i * 37 % 251 for i in range(size))))
+        add(
+            "gguf",
+            f"type{kind}.gguf",
+            gguf([], [("a", (32 if kind < 10 else 256,), kind, 0)], bytes(i * 37 % 251 for i in range(size))),
+        )
     header = json.dumps(
         {
             "__metadata__": {"k": "v"},
@@ -340,16 +372,46 @@ def corpus():
             indent=2,
         ).encode(),
     )
-    ddim = {"_class_name": "DDIMScheduler", "beta_schedule": "scaled_linear", "clip_sample": False, "trained_betas": None, "steps_offset": 1}
+    ddim = {
+        "_class_name": "DDIMScheduler",
+        "beta_schedule": "scaled_linear",
+        "clip_sample": False,
+        "trained_betas": None,
+        "steps_offset": 1,
+    }
     add("scheduler_config", "ddim.json", json.dumps(ddim, indent=2).encode())
-    unipc = {"_class_name": "UniPCMultistepScheduler", "disable_corrector": [0, 1], "use_karras_sigmas": True, "sigma_max": 9.5, "other": {"a": [None]}}
+    unipc = {
+        "_class_name": "UniPCMultistepScheduler",
+        "disable_corrector": [0, 1],
+        "use_karras_sigmas": True,
+        "sigma_max": 9.5,
+        "other": {"a": [None]},
+    }
     add("scheduler_config", "unipc.json", json.dumps(unipc).encode())
-    dpm = {"_class_name": "DPMSolverMultistepScheduler", "lambda_min_clipped": -math.inf, "trained_betas": [0.01] * 8, "num_train_timesteps": 8}
+    dpm = {
+        "_class_name": "DPMSolverMultistepScheduler",
+        "lambda_min_clipped": -math.inf,
+        "trained_betas": [0.01] * 8,
+        "num_train_timesteps": 8,
+    }
     add("scheduler_config", "dpm.json", json.dumps(dpm).encode())
-    large = {"rfilename": "unet/model.safetensors", "size": 400, "blobId": "b" * 40, "lfs": {"sha256": "c" * 64, "size": 400, "pointerSize": 134}}
+    large = {
+        "rfilename": "unet/model.safetensors",
+        "size": 400,
+        "blobId": "b" * 40,
+        "lfs": {"sha256": "c" * 64, "size": 400, "pointerSize": 134},
+    }
     small = {"rfilename": ".gitattributes", "size": 3, "blobId": "d" * 40}
-    add("repo_listing", "blobs.json", json.dumps({"id": "org/name", "sha": "a" * 40, "private": False, "siblings": [small, large]}).encode())
-    add("repo_listing", "names.json", json.dumps({"sha": "0123456789" * 4, "siblings": [{"rfilename": "a/b/c"}, {"rfilename": "..d"}]}).encode())
+    add(
+        "repo_listing",
+        "blobs.json",
+        json.dumps({"id": "org/name", "sha": "a" * 40, "private": False, "siblings": [small, large]}).encode(),
+    )
+    add(
+        "repo_listing",
+        "names.json",
+        json.dumps({"sha": "0123456789" * 4, "siblings": [{"rfilename": "a/b/c"}, {"rfilename": "..d"}]}).encode(),
+    )
     add("shard_index", "escapes.json", rb'{"weight_map":{"\u00e9\ud83d\ude00\n":"a b"},"other":[true,false,-1e5]}')
 
 

@@ -1,25 +1,30 @@
-"""What the golden files of models hold, for those who write them (model_fixture.py) and those who compare (test_every_model.py).
+"""What the golden files of models hold, for those who write them (model_fixture.py) and those who compare
+(test_every_model.py).
 
 models/FAMILY.json:
 
     made_by   versions of torch, diffusers, transformers
     models    by class name:
-                library              whose class it is: diffusers, transformers, or "reference" where the script writes one itself
+                library              whose class it is: diffusers, transformers, or "reference" where the script writes
+                                     one itself
                 config               its fields and their defaults
                 signatures           of forward and other methods: {argument: {} or {"default": value}}
                 required             {field: value} without which ours cannot be made
                 differences          {"config" or a method: {field or argument: why ours differs}}
                 checkpointing        whether theirs can compute parts again in the backward pass
                 kept_in_float32      {dtype: tensors of the first case that loading in it leaves in float32}
-                full_size            names of files keys/NAME.txt: a line "# CLASS CONFIG", then name and shape of every tensor
-    cases     calls of small models: name, class, config, method, arguments, outputs (name: shape), inputs (those with a gradient), gradients, tolerance
+                full_size            names of files keys/NAME.txt: a line "# CLASS CONFIG", then name and shape of every
+                                     tensor
+    cases     calls of small models: name, class, config, method, arguments, outputs (name: shape), inputs (those with a
+              gradient), gradients, tolerance
     extra     shapes of tensors and other things that only a family's own tests read
 
-models/FAMILY.safetensors: CASE/OUTPUT, thinned to MOST values; CASE/gradients, a row for each parameter in the order of sorted names: the norm and KEPT values;
-CASE/gradient of INPUT. Weights and inputs follow hashed_weights.py, so that files hold none.
+models/FAMILY.safetensors: CASE/OUTPUT, thinned to MOST values; CASE/gradients, a row for each parameter in the order of
+sorted names: the norm and KEPT values; CASE/gradient of INPUT. Weights and inputs follow hashed_weights.py,
+so that files hold none.
 
-An argument is a number, a text or None as it is; a list, which is a tensor of these numbers; {"values": 77}, a tensor without dimensions;
-`floats(...)`, a tensor of numbers by rule; {"list": [...]} or {"dict": {...}} of such.
+An argument is a number, a text or None as it is; a list, which is a tensor of these numbers; {"values": 77}, a tensor
+without dimensions; `floats(...)`, a tensor of numbers by rule; {"list": [...]} or {"dict": {...}} of such.
 """
 
 import json
@@ -38,7 +43,9 @@ def floats(*shape, name=None):
 
 
 def arguments_of(case, make):
-    """The call's keywords. make(path, array, by_rule) gives a tensor; paths of parts are "added_cond_kwargs.text_embeds", "residuals.0"."""
+    """The call's keywords. make(path, array, by_rule) gives a tensor; paths of parts are
+    "added_cond_kwargs.text_embeds", "residuals.0".
+    """
 
     def value(path, spec):
         if isinstance(spec, list) or (isinstance(spec, dict) and "values" in spec):
@@ -56,7 +63,9 @@ def arguments_of(case, make):
 
 
 def outputs_of(output, tensor_type, name="output"):
-    """{name: tensor} of what a call returned: a tensor, a tuple, a dict of those, or a distribution with `parameters`."""
+    """{name: tensor} of what a call returned: a tensor, a tuple, a dict of those,
+    or a distribution with `parameters`.
+    """
     if isinstance(output, tensor_type):
         return {name: output}
     inner = "" if name == "output" else name + "."
@@ -95,4 +104,8 @@ def published(name):
     """(class name, config, {key: shape}) of keys/NAME.txt"""
     head, *lines = (FOLDER / "keys" / f"{name}.txt").read_text().splitlines()
     class_name, config = head.removeprefix("# ").split(" ", 1)
-    return class_name, json.loads(config), {key: json.loads(shape) for key, shape in (line.split(" ", 1) for line in lines)}
+    return (
+        class_name,
+        json.loads(config),
+        {key: json.loads(shape) for key, shape in (line.split(" ", 1) for line in lines)},
+    )

@@ -1,6 +1,8 @@
-"""Writes the golden files of a family of models: what diffusers or transformers compute with small networks, and the keys of the published ones.
+"""Writes the golden files of a family of models: what diffusers or transformers compute with small networks, and the
+keys of the published ones.
 
-A script make_golden_models_FAMILY.py is a list of cases; run it with a Python that has torch, diffusers and transformers:
+A script make_golden_models_FAMILY.py is a list of cases; run it with a Python that has torch,
+diffusers and transformers:
 
     from diffusers import DiTTransformer2DModel
     from model_fixture import ModelFixture, floats
@@ -9,19 +11,22 @@ A script make_golden_models_FAMILY.py is a list of cases; run it with a Python t
     fixture.model(DiTTransformer2DModel, full_size={"dit_xl_2": {"num_layers": 28, "out_channels": 8}},
                   differences={"forward": {"some_argument": "why ours differs from theirs"}, "config": {}})
     tiny = {"num_attention_heads": 2, "attention_head_dim": 10, "num_layers": 2}
-    fixture.case("plain", DiTTransformer2DModel, tiny, {"hidden_states": floats(2, 4, 8, 8), "timestep": [17, 903], "class_labels": [3, 7]})
-    fixture.write()
+    fixture.case("plain", DiTTransformer2DModel, tiny, {"hidden_states": floats(2, 4, 8, 8), "timestep": [17, 903],
+    "class_labels": [3, 7]}) fixture.write()
 
-It writes models/FAMILY.json, models/FAMILY.safetensors and keys/NAME.txt for each name in full_size; model_cases.py says what is in them.
-test_every_model.py finds them and does the rest for every class that the library registers: keys, outputs, gradients, files, dtypes, the meta
-device, signatures. A family's own test file holds only what no other model has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
+It writes models/FAMILY.json, models/FAMILY.safetensors and keys/NAME.txt for each name in full_size; model_cases.py
+says what is in them. test_every_model.py finds them and does the rest for every class that the library registers: keys,
+outputs, gradients, files, dtypes, the meta device, signatures. A family's own test file holds only what no other model
+has; numbers for it go through `fixture.extra(name, tensor_or_json)`.
 
-Everything is computed in float64 from float32 weights, so that what is compared is the error of one side. Small integers in lists are int64 tensors,
-lists of floats float32 ones (timesteps), which keep their dtype; `floats(...)` becomes float64 and gets a gradient. Choose a first case that trains
-(gradients=True): files, casts and checkpointing are tried on a class's first one.
+Everything is computed in float64 from float32 weights, so that what is compared is the error of one side. Small
+integers in lists are int64 tensors, lists of floats float32 ones (timesteps), which keep their dtype; `floats(...)`
+becomes float64 and gets a gradient. Choose a first case that trains (gradients=True): files, casts and checkpointing
+are tried on a class's first one.
 
-Where a file's keys are not those of the class at hand (transformers 5 left out a prefix), pass key=function to model(). A network that neither library has
-comes from a torch.nn.Module of its name in the script: its constructor's keywords are the config.
+Where a file's keys are not those of the class at hand (transformers 5 left out a prefix), pass key=function to model().
+A network that neither library has comes from a torch.nn.Module of its name in the script:
+its constructor's keywords are the config.
 """
 
 import inspect
@@ -51,7 +56,11 @@ def plain(value):
 
 
 def signature(function):
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self" and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    parameters = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.name != "self" and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     return {p.name: {} if p.default is p.empty else {"default": plain(p.default)} for p in parameters}
 
 
@@ -97,7 +106,9 @@ def kept_in_float32(model, key):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         for dtype in (torch.float16, torch.bfloat16):
-            loaded = type(model).from_pretrained(folder, **{"dtype" if of_transformers(type(model)) else "torch_dtype": dtype})
+            loaded = type(model).from_pretrained(
+                folder, **{"dtype" if of_transformers(type(model)) else "torch_dtype": dtype}
+            )
             names = sorted(k for k, t in tensors_of(loaded, key).items() if t.dtype == torch.float32)
             kept |= {str(dtype).removeprefix("torch."): names} if names else {}
     return kept
@@ -109,11 +120,13 @@ class ModelFixture:
         versions = {module.__name__: module.__version__ for module in (torch, diffusers, transformers)}
         self.document = {"made_by": versions, "models": {}, "cases": [], "extra": {}}
 
-    def model(self, cls, full_size, differences=None, methods=("forward",), key=lambda name: name, required=None, name=None):
+    def model(
+        self, cls, full_size, differences=None, methods=("forward",), key=lambda name: name, required=None, name=None
+    ):
         """A class that the library registers under its name, or under this one.
 
-        full_size: {name of a file in keys/: config}. differences: {"config" or a method: {field or argument: why ours differs}}. required: fields
-        without which ours refuses to be made.
+        full_size: {name of a file in keys/: config}. differences: {"config" or a method: {field or argument: why ours
+        differs}}. required: fields without which ours refuses to be made.
         """
         self.keys[cls], self.names[cls] = key, name or cls.__name__
         library = cls.__module__.split(".")[0]
@@ -123,13 +136,18 @@ class ModelFixture:
             "signatures": {method: signature(getattr(cls, method)) for method in methods},
             "required": required or {},
             "differences": differences or {},
-            "checkpointing": bool(getattr(cls, "supports_gradient_checkpointing", getattr(cls, "_supports_gradient_checkpointing", True))),
+            "checkpointing": bool(
+                getattr(cls, "supports_gradient_checkpointing", getattr(cls, "_supports_gradient_checkpointing", True))
+            ),
             "full_size": list(full_size),
         }
         for file, config in full_size.items():
             with torch.device("meta"):
                 state = tensors_of(made(cls, config), key)
-            lines = [f"# {self.names[cls]} {json.dumps(config)}", *sorted(f"{k} {list(t.shape)}" for k, t in state.items())]
+            lines = [
+                f"# {self.names[cls]} {json.dumps(config)}",
+                *sorted(f"{k} {list(t.shape)}" for k, t in state.items()),
+            ]
             (FOLDER / "keys" / f"{file}.txt").write_text("\n".join(lines) + "\n")
 
     def filled(self, cls, config):
@@ -141,13 +159,27 @@ class ModelFixture:
                     t.copy_(torch.from_numpy(hashed_weight(name, tuple(t.shape))))
         return model
 
-    def case(self, name, cls, config, arguments, *, method="forward", gradients=True, tolerance=None, dtype=torch.float64):
-        """A call of a small model. tolerance: of outputs, relative to the largest value, where 1e-5 is not what float32 can do."""
+    def case(
+        self, name, cls, config, arguments, *, method="forward", gradients=True, tolerance=None, dtype=torch.float64
+    ):
+        """A call of a small model. tolerance: of outputs, relative to the largest value,
+        where 1e-5 is not what float32 can do.
+        """
         with torch.device("meta"):
             numbers = sum(t.numel() for t in made(cls, config).parameters())
         if numbers > MOST_PARAMETERS:
-            raise SystemExit(f"{self.family}: {name} has {numbers / 1e6:.0f} million parameters: give its config fewer layers and channels")
-        case = {"name": name, "class": self.names[cls], "config": plain(config), "method": method, "arguments": arguments, "gradients": gradients}
+            raise SystemExit(
+                f"{self.family}: {name} has {numbers / 1e6:.0f} million parameters: give its config fewer layers and "
+                "channels"
+            )
+        case = {
+            "name": name,
+            "class": self.names[cls],
+            "config": plain(config),
+            "method": method,
+            "arguments": arguments,
+            "gradients": gradients,
+        }
         entry, model, inputs = self.document["models"][self.names[cls]], self.filled(cls, config), {}
         if "kept_in_float32" not in entry:
             entry["kept_in_float32"] = kept_in_float32(model, self.keys[cls])
@@ -167,7 +199,10 @@ class ModelFixture:
         if gradients:
             sum((y * torch.from_numpy(cotangent(k, y.shape)).to(dtype)).sum() for k, y in outputs.items()).backward()
             parameters = {self.keys[cls](k): p for k, p in model.named_parameters()}
-            rows = [gradient_row(k, np.zeros(p.shape) if p.grad is None else p.grad.numpy()) for k, p in sorted(parameters.items())]
+            rows = [
+                gradient_row(k, np.zeros(p.shape) if p.grad is None else p.grad.numpy())
+                for k, p in sorted(parameters.items())
+            ]
             self.tensors[f"{name}/gradients"] = np.stack(rows)
             case["inputs"] = [path for path, t in inputs.items() if t.grad is not None]
             for path in case["inputs"]:
@@ -180,7 +215,9 @@ class ModelFixture:
         self.tensors[name] = thinned(name, tensor.detach().float().numpy())
 
     def extra(self, name, value):
-        """What only the family's own tests read: a tensor, thinned, whose shape stands in the JSON, or anything that JSON has."""
+        """What only the family's own tests read: a tensor, thinned, whose shape stands in the JSON,
+        or anything that JSON has.
+        """
         if isinstance(value, torch.Tensor):
             self.put(name, value)
             value = list(value.shape)

@@ -1,4 +1,5 @@
-"""What the golden files of pipelines hold, for those who write them (pipeline_fixture.py) and those who compare (test_every_pipeline.py).
+"""What the golden files of pipelines hold, for those who write them (pipeline_fixture.py) and those who compare
+(test_every_pipeline.py).
 
 pipelines/FAMILY.json:
 
@@ -10,13 +11,14 @@ pipelines/FAMILY.json:
                   signatures   of __init__, __call__, from_pretrained: {argument: {} or {"default": value}}
                   differences  {method: {argument: why ours differs}}
                   index        {component: [library, class]} as model_index.json names them
-    cases       name, pipeline, components (by name in the three tables, or null), options of the constructor, call, seed (a list: one for each picture);
-                then: pipeline, components and call of a second one that goes on with the first one's latents as its image
+    cases       name, pipeline, components (by name in the three tables, or null), options of the constructor, call,
+                seed (a list: one for each picture); then: pipeline, components and call of a second one that goes on
+                with the first one's latents as its image
 
 pipelines/FAMILY.safetensors: what came out of each case, uint8 [B, H, W, 3], or float32 where it is latents.
 
-An argument of a call is as JSON has it, but for {"picture": [height, width]}, {"mask": [height, width]}, {"floats": shape}, {"numbers": [...]},
-{"tuple": [...]} and {"callback": name}: see pipeline_inputs.py.
+An argument of a call is as JSON has it, but for {"picture": [height, width]}, {"mask": [height, width]}, {"floats":
+shape}, {"numbers": [...]}, {"tuple": [...]} and {"callback": name}: see pipeline_inputs.py.
 """
 
 import json

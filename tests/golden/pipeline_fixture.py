@@ -1,6 +1,8 @@
-"""Writes the golden files of a family of pipelines: pictures that diffusers makes with tiny networks whose weights are hashed_weights.py's.
+"""Writes the golden files of a family of pipelines: pictures that diffusers makes with tiny networks whose weights are
+hashed_weights.py's.
 
-A script make_golden_pipelines_FAMILY.py names the parts and lists calls; run it with a Python that has torch, diffusers and transformers:
+A script make_golden_pipelines_FAMILY.py names the parts and lists calls; run it with a Python that has torch,
+diffusers and transformers:
 
     fixture = PipelineFixture("dit")
     fixture.network("transformer", DiTTransformer2DModel, {"num_layers": 2, ...})
@@ -11,10 +13,11 @@ A script make_golden_pipelines_FAMILY.py names the parts and lists calls; run it
     fixture.case("labels", DiTPipeline, parts, {"class_labels": [1, 2], "num_inference_steps": 4}, seed=3)
     fixture.write()
 
-It writes pipelines/FAMILY.json and pipelines/FAMILY.safetensors; pipeline_cases.py says what is in them and how a call says "a picture" or "a callback".
-test_every_pipeline.py finds them and does the rest for every pipeline class of the library: pictures, folders, single files, dtypes, output types,
-callbacks, signatures. A class's first case is the one that it tries these on: let it be a plain one of few steps. Networks of few channels, and configs in
-which pictures are not clipped, tell errors apart best.
+It writes pipelines/FAMILY.json and pipelines/FAMILY.safetensors; pipeline_cases.py says what is in them and how a call
+says "a picture" or "a callback". test_every_pipeline.py finds them and does the rest for every pipeline class of the
+library: pictures, folders, single files, dtypes, output types, callbacks, signatures. A class's first case is the one
+that it tries these on: let it be a plain one of few steps. Networks of few channels, and configs in which pictures are
+not clipped, tell errors apart best.
 """
 
 import inspect
@@ -32,12 +35,17 @@ from safetensors.numpy import save_file
 
 # Where every pipeline of ours differs from diffusers'; a family's own differences are its script's.
 PARTS = "a pipeline may be made of some parts, and asks for the others where it needs them"
-LOADED = dict.fromkeys(("torch_dtype", "variant", "use_safetensors", "dtype", "device", "device_map"), "diffusers takes it among **kwargs")
+LOADED = dict.fromkeys(
+    ("torch_dtype", "variant", "use_safetensors", "dtype", "device", "device_map"), "diffusers takes it among **kwargs"
+)
 OUTPUT = "None is 'pil' where Pillow is, 'np' where it is not"
 
 
 def differences_of(signatures, more):
-    usual = {"__init__": {n: PARTS for n, p in signatures["__init__"].items() if "default" not in p}, "from_pretrained": LOADED}
+    usual = {
+        "__init__": {n: PARTS for n, p in signatures["__init__"].items() if "default" not in p},
+        "from_pretrained": LOADED,
+    }
     usual["__call__"] = {"output_type": OUTPUT} if "output_type" in signatures["__call__"] else {}
     return {method: {**usual.get(method, {}), **(more or {}).get(method, {})} for method in {**usual, **(more or {})}}
 
@@ -47,7 +55,14 @@ class PipelineFixture:
         torch.set_num_threads(1)
         versions = {module.__name__: module.__version__ for module in (torch, diffusers, transformers)}
         self.family, self.parts, self.classes, self.only_theirs, self.pictures = family, {None: None}, {}, {}, {}
-        self.document = {"made_by": versions, "networks": {}, "schedulers": {}, "tokenizers": {}, "pipelines": {}, "cases": []}
+        self.document = {
+            "made_by": versions,
+            "networks": {},
+            "schedulers": {},
+            "tokenizers": {},
+            "pipelines": {},
+            "cases": [],
+        }
 
     def network(self, name, cls, config, key=lambda name: name):
         """key: as in model_fixture.py."""
@@ -71,25 +86,45 @@ class PipelineFixture:
     def pipeline(self, cls, differences=None, only_theirs=None):
         """A class that the library has under this name.
 
-        differences: {method: {argument: why ours differs}} beside those that all pipelines have. only_theirs: what diffusers' constructor is given besides.
-        """
+        differences: {method: {argument: why ours differs}} beside those that all pipelines have. only_theirs: what
+        diffusers' constructor is given besides."""
         self.classes[cls.__name__], self.only_theirs[cls.__name__] = cls, only_theirs or {}
         methods = ("__init__", "__call__", "from_pretrained")
         signatures = {method: signature(inspect.unwrap(getattr(cls, method))) for method in methods}
         for names in signatures.values():
             names.pop("cls", None)
-        self.document["pipelines"][cls.__name__] = {"signatures": signatures, "differences": differences_of(signatures, differences), "index": {}}
+        self.document["pipelines"][cls.__name__] = {
+            "signatures": signatures,
+            "differences": differences_of(signatures, differences),
+            "index": {},
+        }
 
     def made(self, class_name, components, options):
-        parts = {name: self.parts[part]() if inspect.isfunction(self.parts[part]) else self.parts[part] for name, part in components.items()}
+        parts = {
+            name: self.parts[part]() if inspect.isfunction(self.parts[part]) else self.parts[part]
+            for name, part in components.items()
+        }
         pipe = self.classes[class_name](**parts, **options, **self.only_theirs[class_name])
         pipe.set_progress_bar_config(disable=True)
         index = self.document["pipelines"][class_name]["index"]  # of the first case
-        index.update({k: list(row) for k, row in pipe.config.items() if not index and isinstance(row, (list, tuple)) and row[0] is not None})
+        index.update(
+            {
+                k: list(row)
+                for k, row in pipe.config.items()
+                if not index and isinstance(row, (list, tuple)) and row[0] is not None
+            }
+        )
         return pipe
 
     def case(self, name, cls, components, call, *, seed=0, options=None, then=None):
-        case = {"name": name, "pipeline": cls.__name__, "components": components, "options": options or {}, "call": call, "seed": seed}
+        case = {
+            "name": name,
+            "pipeline": cls.__name__,
+            "components": components,
+            "options": options or {},
+            "call": call,
+            "seed": seed,
+        }
         case |= {"then": then} if then else {}
 
         def make(kind, array):
@@ -104,10 +139,18 @@ class PipelineFixture:
 
         out = pictures(self.made(cls.__name__, components, case["options"]), call)
         if then:
-            out = pictures(self.made(then["pipeline"], then["components"], then.get("options", {})), then["call"], image=out)
+            out = pictures(
+                self.made(then["pipeline"], then["components"], then.get("options", {})), then["call"], image=out
+            )
         if isinstance(out, list):
             out = np.stack([np.array(i) for i in out])
-        out = out.numpy() if isinstance(out, torch.Tensor) else out if out.dtype == np.uint8 else (out * 255).round().astype("uint8")
+        out = (
+            out.numpy()
+            if isinstance(out, torch.Tensor)
+            else out
+            if out.dtype == np.uint8
+            else (out * 255).round().astype("uint8")
+        )
         self.pictures[name] = np.ascontiguousarray(out)
         self.document["cases"].append(case)
         clipped = float(((out == 0) | (out == 255)).mean())

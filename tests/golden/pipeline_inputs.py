@@ -1,4 +1,6 @@
-"""What the calls of the pipelines' golden files are given besides prompts: pictures, masks and embeds by a rule, and callbacks."""
+"""What the calls of the pipelines' golden files are given besides prompts: pictures, masks and embeds by a rule,
+and callbacks.
+"""
 
 import numpy as np
 from hashed_weights import hashed

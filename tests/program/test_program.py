@@ -1,4 +1,6 @@
-"""The program from end to end: a tiny model trained from drawn icons, pictures made with it, and what is asked wrongly."""
+"""The program from end to end: a tiny model trained from drawn icons, pictures made with it,
+and what is asked wrongly.
+"""
 
 import json
 import os
@@ -18,7 +20,10 @@ def test_training_leaves_a_pipeline_logs_and_samples(run_folder):
     index = json.loads((run_folder / "pipeline/model_index.json").read_text())
     assert index["_class_name"] == "StableDiffusionPipeline" and index["unet"] == ["diffusers", "UNet2DConditionModel"]
     assert index["_guidance_scale"] == 4
-    assert load_file(str(run_folder / "pipeline/unet/diffusion_pytorch_model.safetensors"))["conv_in.weight"].dtype == sf.float16
+    assert (
+        load_file(str(run_folder / "pipeline/unet/diffusion_pytorch_model.safetensors"))["conv_in.weight"].dtype
+        == sf.float16
+    )
     steps = [json.loads(line)["step"] for line in (run_folder / "denoiser/metrics.jsonl").read_text().splitlines()]
     assert steps == [1, 2, 3, 4, 5, 6]
     grid = sf.io.read_image(str(run_folder / "denoiser/samples/step-000003.png"))
@@ -33,17 +38,31 @@ def test_training_again_does_nothing(program, recipe, run_folder):
 
 def test_a_killed_training_goes_on_to_the_same_weights(build_dir, program, recipe, run_folder, tmp_path):
     """kill -9 in the middle of the last stage, then the same command: the weights of the run that was left alone."""
-    command = [str(build_dir / "scaffolding"), "train", "--config", str(recipe), "--output", str(tmp_path / "run"), "--quiet"]
+    command = [
+        str(build_dir / "scaffolding"),
+        "train",
+        "--config",
+        str(recipe),
+        "--output",
+        str(tmp_path / "run"),
+        "--quiet",
+    ]
     process = subprocess.Popen(command)
     deadline = time.monotonic() + 120
-    while not (tmp_path / "run/denoiser/checkpoint-2/manifest.json").exists() and process.poll() is None and time.monotonic() < deadline:
+    while (
+        not (tmp_path / "run/denoiser/checkpoint-2/manifest.json").exists()
+        and process.poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = program("train", "--config", recipe, "--output", tmp_path / "run", "--quiet")
     assert done.returncode == 0, done.stderr
     for part in ("vae/diffusion_pytorch_model", "unet/diffusion_pytorch_model", "text_encoder/model"):
-        assert (tmp_path / f"run/pipeline/{part}.safetensors").read_bytes() == (run_folder / f"pipeline/{part}.safetensors").read_bytes(), part
+        assert (tmp_path / f"run/pipeline/{part}.safetensors").read_bytes() == (
+            run_folder / f"pipeline/{part}.safetensors"
+        ).read_bytes(), part
 
 
 def test_training_starts_from_a_pipelines_weights(program, recipe, model, tmp_path):
@@ -57,14 +76,29 @@ def test_training_starts_from_a_pipelines_weights(program, recipe, model, tmp_pa
     done = program(*command, model)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "run/autoencoder").exists() and not (tmp_path / "run/text_encoder").exists()
-    for part in ("vae/diffusion_pytorch_model", "unet/diffusion_pytorch_model", "text_encoder/model"):  # nothing is learned at such a rate
+    # nothing is learned at such a rate
+    for part in ("vae/diffusion_pytorch_model", "unet/diffusion_pytorch_model", "text_encoder/model"):
         ours, theirs = (load_file(str(folder / f"{part}.safetensors")) for folder in (tmp_path / "run/pipeline", model))
         assert all((ours[key] == theirs[key]).all().item() for key in theirs), part
 
 
 def test_txt2img_writes_pictures_with_their_settings(program, model, tmp_path):
     done = program(
-        "txt2img", "red square, flat", "--model", model, "--steps", 3, "--seed", 4, "--count", 3, "--batch", 2, "-o", tmp_path / "{seed}.png", "--quiet"
+        "txt2img",
+        "red square, flat",
+        "--model",
+        model,
+        "--steps",
+        3,
+        "--seed",
+        4,
+        "--count",
+        3,
+        "--batch",
+        2,
+        "-o",
+        tmp_path / "{seed}.png",
+        "--quiet",
     )
     assert done.returncode == 0, done.stderr
     paths = done.stdout.split()
@@ -73,7 +107,9 @@ def test_txt2img_writes_pictures_with_their_settings(program, model, tmp_path):
     assert pictures[0].shape == (3, 64, 64)
     assert (pictures[0] != pictures[1]).any().item()
     text = sf.io.image_info(paths[1])["text"]
-    assert text["parameters"].startswith("red square, flat\nSteps: 3, Sampler: DDIMScheduler, CFG scale: 4, Seed: 5, Size: 64x64")
+    assert text["parameters"].startswith(
+        "red square, flat\nSteps: 3, Sampler: DDIMScheduler, CFG scale: 4, Seed: 5, Size: 64x64"
+    )
     assert json.loads(text["scaffolding"])["seed"] == 5
 
 
@@ -86,7 +122,20 @@ def test_guidance_is_what_the_model_advises(program, model, tmp_path):
     def used(advice, *options):
         fields = {k: v for k, v in index.items() if k != "_guidance_scale"}
         (folder / "model_index.json").write_text(json.dumps(fields | advice))
-        done = program("txt2img", "red square", "--model", folder, "--steps", 1, "--seed", 1, "-o", tmp_path / "a.png", "--quiet", *options)
+        done = program(
+            "txt2img",
+            "red square",
+            "--model",
+            folder,
+            "--steps",
+            1,
+            "--seed",
+            1,
+            "-o",
+            tmp_path / "a.png",
+            "--quiet",
+            *options,
+        )
         if done.returncode:
             return done
         return json.loads(sf.io.image_info(str(tmp_path / "a.png"))["text"]["scaffolding"])["guidance"]
@@ -98,33 +147,82 @@ def test_guidance_is_what_the_model_advises(program, model, tmp_path):
 
 
 def test_like_repeats_a_picture_to_the_last_bit(program, model, tmp_path):
-    program("txt2img", "green square", "--model", model, "--steps", 3, "--seed", 1, "--count", 2, "--batch", 2, "-o", tmp_path / "{seed}.png", "-q")
+    program(
+        "txt2img",
+        "green square",
+        "--model",
+        model,
+        "--steps",
+        3,
+        "--seed",
+        1,
+        "--count",
+        2,
+        "--batch",
+        2,
+        "-o",
+        tmp_path / "{seed}.png",
+        "-q",
+    )
     done = program("txt2img", "--like", tmp_path / "2.png", "-o", tmp_path / "again.png", "-q")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.png").read_bytes() == (tmp_path / "2.png").read_bytes()
-    assert program("txt2img", "--like", tmp_path / "2.png", "--seed", 7, "-o", tmp_path / "other.png", "-q").returncode == 0
+    assert (
+        program("txt2img", "--like", tmp_path / "2.png", "--seed", 7, "-o", tmp_path / "other.png", "-q").returncode
+        == 0
+    )
     assert (tmp_path / "other.png").read_bytes() != (tmp_path / "2.png").read_bytes()
 
 
 def test_json_is_for_programs(program, model, tmp_path):
-    done = program("txt2img", "box", "--model", model, "--steps", 2, "--json", "--sampler", "euler-a", "-o", tmp_path / "a.webp")
+    done = program(
+        "txt2img", "box", "--model", model, "--steps", 2, "--json", "--sampler", "euler-a", "-o", tmp_path / "a.webp"
+    )
     row = json.loads(done.stdout)
     assert row["path"] == str(tmp_path / "a.webp") and row["settings"]["sampler"] == "euler-a" and done.stderr == ""
 
 
 def test_img2img_and_inpaint(program, model, tmp_path):
     program("txt2img", "red square", "--model", model, "--steps", 2, "-o", tmp_path / "a.png", "-q")
-    done = program("img2img", "blue square", "--image", tmp_path / "a.png", "--model", model, "--steps", 4, "--strength", 0.5, "-o", tmp_path / "b.png", "-q")
+    done = program(
+        "img2img",
+        "blue square",
+        "--image",
+        tmp_path / "a.png",
+        "--model",
+        model,
+        "--steps",
+        4,
+        "--strength",
+        0.5,
+        "-o",
+        tmp_path / "b.png",
+        "-q",
+    )
     assert done.returncode == 0, done.stderr
     mask = sf.zeros(1, 64, 64, dtype=sf.uint8)
     mask[:, :, :32] = 255
     sf.io.write_image(str(tmp_path / "mask.png"), mask)
-    arguments = ("blue square", "--image", tmp_path / "a.png", "--model", model, "--steps", 3, "-o", tmp_path / "c.png", "-q")
+    arguments = (
+        "blue square",
+        "--image",
+        tmp_path / "a.png",
+        "--model",
+        model,
+        "--steps",
+        3,
+        "-o",
+        tmp_path / "c.png",
+        "-q",
+    )
     done = program("inpaint", *arguments, "--mask", tmp_path / "mask.png")
     assert done.returncode == 0, done.stderr
     assert sf.io.read_image(str(tmp_path / "c.png")).shape == (3, 64, 64)
     sf.io.write_image(str(tmp_path / "small.png"), mask[:, :32])
-    refused(program("inpaint", *arguments, "--mask", tmp_path / "small.png"), "--mask: must have the picture's size 64x64, got 64x32")
+    refused(
+        program("inpaint", *arguments, "--mask", tmp_path / "small.png"),
+        "--mask: must have the picture's size 64x64, got 64x32",
+    )
 
 
 def test_convert(program, model, tmp_path):
@@ -152,9 +250,19 @@ def test_inspect(program, model, tmp_path):
 
 
 def test_interrupt_stops_within_a_step(build_dir, model, tmp_path):
-    # A picture that takes minutes, and a first progress line: the signal comes in the middle on a fast machine and on a slow one.
+    # A picture that takes minutes, and a first progress line: the signal comes in the middle on a fast machine and on a
+    # slow one.
     sizes = ["--steps", "1000", "--width", "768", "--height", "768"]
-    command = [str(build_dir / "scaffolding"), "txt2img", "red square", "--model", str(model), *sizes, "-o", str(tmp_path / "a.png")]
+    command = [
+        str(build_dir / "scaffolding"),
+        "txt2img",
+        "red square",
+        "--model",
+        str(model),
+        *sizes,
+        "-o",
+        str(tmp_path / "a.png"),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr.readline()
     process.send_signal(signal.SIGINT)
@@ -198,7 +306,10 @@ def test_wrong_files_are_refused(program, model, tmp_path, recipe):
     wrong = json.loads(recipe.read_text())
     wrong["denoiser_training"]["steps"] = 3
     (tmp_path / "wrong.json").write_text(json.dumps(wrong))
-    refused(program("train", "--config", tmp_path / "wrong.json", "-o", tmp_path / "run"), "denoiser_training: has no field 'steps'")
+    refused(
+        program("train", "--config", tmp_path / "wrong.json", "-o", tmp_path / "run"),
+        "denoiser_training: has no field 'steps'",
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -215,5 +326,7 @@ def test_help_teaches_with_examples(program):
 
 
 def test_the_model_of_the_environment(program, model, tmp_path):
-    done = program("txt2img", "square", "--steps", 2, "-o", tmp_path / "a.png", "-q", env=os.environ | {"SF_MODEL": str(model)})
+    done = program(
+        "txt2img", "square", "--steps", 2, "-o", tmp_path / "a.png", "-q", env=os.environ | {"SF_MODEL": str(model)}
+    )
     assert done.returncode == 0, done.stderr

@@ -18,14 +18,21 @@ def frames_of(path):
         for i in range(image.n_frames):
             image.seek(i)
             rgb = image.convert("RGB")
-            pictures.append(sf.tensor(list(rgb.tobytes()), dtype=sf.uint8).view(rgb.height, rgb.width, 3).permute(2, 0, 1))
+            pictures.append(
+                sf.tensor(list(rgb.tobytes()), dtype=sf.uint8).view(rgb.height, rgb.width, 3).permute(2, 0, 1)
+            )
             durations.append(image.info["duration"])
         return pictures, durations, image.info.get("loop")
 
 
 def gradients(count, size=48):
     ramp = sf.linspace(0, 255, size)
-    return [sf.stack([ramp.expand(size, size), ramp.unsqueeze(1).expand(size, size), sf.full((size, size), 40.0 * i)]).to(sf.uint8) for i in range(count)]
+    return [
+        sf.stack([ramp.expand(size, size), ramp.unsqueeze(1).expand(size, size), sf.full((size, size), 40.0 * i)]).to(
+            sf.uint8
+        )
+        for i in range(count)
+    ]
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -83,10 +90,26 @@ def test_wrong_animations_are_refused(tmp_path, arguments, error, text):
 @pytest.mark.skipif(not FORMATS, reason="built without libraries for animations")
 def test_save_steps_shows_the_picture_forming(program, model, tmp_path):
     suffix = FORMATS[-1]
-    arguments = ("--model", model, "--steps", 5, "--seed", 3, "--count", 2, "--batch", 2, "-o", tmp_path / "{seed}.png", "-q")
+    arguments = (
+        "--model",
+        model,
+        "--steps",
+        5,
+        "--seed",
+        3,
+        "--count",
+        2,
+        "--batch",
+        2,
+        "-o",
+        tmp_path / "{seed}.png",
+        "-q",
+    )
     done = program("txt2img", "red square", *arguments, "--save-steps", tmp_path / f"forming-{{seed}}{suffix}")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(tmp_path / name) for name in ("3.png", f"forming-3{suffix}", "4.png", f"forming-4{suffix}")]
+    assert done.stdout.split() == [
+        str(tmp_path / name) for name in ("3.png", f"forming-3{suffix}", "4.png", f"forming-4{suffix}")
+    ]
     pictures, durations, _ = frames_of(tmp_path / f"forming-4{suffix}")
     assert len(pictures) == 5 and durations[-1] >= 1500
     assert (pictures[-1].float() - sf.io.read_image(tmp_path / "4.png").float()).abs().mean().item() < 16
@@ -106,7 +129,12 @@ def test_interpolate_walks_from_one_prompt_to_the_other(program, model, tmp_path
     pictures, _, _ = frames_of(walk)
     assert len(pictures) == 5 and pictures[0].shape == (3, 64, 64)
     # The first frame is the picture that txt2img makes of the first prompt from the same noise.
-    assert program("txt2img", "red square", "--model", model, "--steps", 3, "--seed", 1, "-o", tmp_path / "red.png", "-q").returncode == 0
+    assert (
+        program(
+            "txt2img", "red square", "--model", model, "--steps", 3, "--seed", 1, "-o", tmp_path / "red.png", "-q"
+        ).returncode
+        == 0
+    )
     assert (pictures[0].float() - sf.io.read_image(tmp_path / "red.png").float()).abs().mean().item() < 16
     done = program("interpolate", "red square", "red square", *arguments, "--to-seed", 2, "--back", "-q")
     assert done.returncode == 0, done.stderr
@@ -121,14 +149,33 @@ def test_walks_that_cannot_be_are_refused(program, model, tmp_path):
     refused(program(*arguments, "-o", walk, "--fps", 0), "--fps: must be above 0")
     refused(program(*arguments, "-o", walk, "--frames", 1), "--frames")
     refused(program(*arguments, "-o", walk, "--width", 100), "divisible by 8")
-    refused(program("txt2img", "a", "--model", model, "--save-steps", tmp_path / "a.png", "-q"), "--save-steps: must end in .gif or .webp")
-    refused(program("txt2img", "a", "--model", model, "--preview", tmp_path / "a.gif", "-q"), "--preview: must end in .png")
+    refused(
+        program("txt2img", "a", "--model", model, "--save-steps", tmp_path / "a.png", "-q"),
+        "--save-steps: must end in .gif or .webp",
+    )
+    refused(
+        program("txt2img", "a", "--model", model, "--preview", tmp_path / "a.gif", "-q"), "--preview: must end in .png"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_preview_leaves_the_last_look_in_a_file(program, model, tmp_path):
-    done = program("txt2img", "square", "--model", model, "--steps", 3, "--preview", tmp_path / "now.png", "-o", tmp_path / "a.png", "-q")
+    done = program(
+        "txt2img",
+        "square",
+        "--model",
+        model,
+        "--steps",
+        3,
+        "--preview",
+        tmp_path / "now.png",
+        "-o",
+        tmp_path / "a.png",
+        "-q",
+    )
     assert done.returncode == 0, done.stderr
     assert (sf.io.read_image(tmp_path / "now.png") == sf.io.read_image(tmp_path / "a.png")).all().item()
-    done = program("txt2img", "square", "--model", model, "--steps", 2, "--preview", "terminal", "-o", tmp_path / "a.png", "-q")
+    done = program(
+        "txt2img", "square", "--model", model, "--steps", 2, "--preview", "terminal", "-o", tmp_path / "a.png", "-q"
+    )
     assert done.returncode == 0 and "\u2580" in done.stderr

@@ -93,7 +93,19 @@ def test_sizes_that_do_not_fit(call, command, tmp_path):
 
 
 def test_the_last_seed_is_one_and_the_next_is_none(program, model, tmp_path):
-    arguments = ("txt2img", "square", "--model", model, "--steps", 1, "-q", "-o", tmp_path / "{seed}.png", "--seed", 2**63 - 2)
+    arguments = (
+        "txt2img",
+        "square",
+        "--model",
+        model,
+        "--steps",
+        1,
+        "-q",
+        "-o",
+        tmp_path / "{seed}.png",
+        "--seed",
+        2**63 - 2,
+    )
     assert program(*arguments).returncode == 0
     refused(program(*arguments, "--count", 3), "--seed: 9223372036854775806 is too large for 3 pictures")
 
@@ -109,7 +121,20 @@ def test_a_prompt_of_ten_thousand_characters(program, model, call, command, tmp_
 @pytest.mark.parametrize("prompt", ["", "\x01\x02", "\u2603 \U0001f34e", "(((", "a" * 10000])
 def test_prompts_of_any_kind(call, prompt, program, model, tmp_path):
     for syntax in ("plain", "weighted"):
-        done = program("txt2img", "--prompt", prompt, "--model", model, "--steps", 1, "-q", "-o", tmp_path / "out/{prompt}.png", "--prompt-syntax", syntax)
+        done = program(
+            "txt2img",
+            "--prompt",
+            prompt,
+            "--model",
+            model,
+            "--steps",
+            1,
+            "-q",
+            "-o",
+            tmp_path / "out/{prompt}.png",
+            "--prompt-syntax",
+            syntax,
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -149,12 +174,17 @@ def test_a_folder_that_cannot_be_written_to(call, command, read_only):
 
 
 def test_converting_and_training_into_a_folder_that_cannot_be_written_to(program, model, recipe, read_only):
-    refused(program("convert", model / "unet/diffusion_pytorch_model.safetensors", f"{read_only}/one.safetensors"), str(read_only))
+    refused(
+        program("convert", model / "unet/diffusion_pytorch_model.safetensors", f"{read_only}/one.safetensors"),
+        str(read_only),
+    )
     refused(program("train", "--config", recipe, "-o", f"{read_only}/run", "-q"), str(read_only))
 
 
 def limited(size):
-    """Files may not grow beyond so many bytes, as on a disk that is full (the write fails with an error instead of a signal)."""
+    """Files may not grow beyond so many bytes, as on a disk that is full (the write fails with an error instead of a
+    signal).
+    """
 
     def limit():
         import signal
@@ -176,7 +206,12 @@ def test_a_full_disk_keeps_what_was_there(call, program, model, tmp_path):
     before = (tmp_path / "out/a.png").read_bytes()
     refused(call("txt2img", "--seed", 2, preexec_fn=limited(100)), "out/a.png")
     assert (tmp_path / "out/a.png").read_bytes() == before
-    done = program("convert", model / "unet/diffusion_pytorch_model.safetensors", tmp_path / "out/one.safetensors", preexec_fn=limited(2000))
+    done = program(
+        "convert",
+        model / "unet/diffusion_pytorch_model.safetensors",
+        tmp_path / "out/one.safetensors",
+        preexec_fn=limited(2000),
+    )
     refused(done, "one.safetensors")
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["a.png"]
 
@@ -214,7 +249,10 @@ def test_recipes_that_are_wrong(program, recipe, tmp_path):
     refused(program("train", "--config", tmp_path / "icons.tar", "-o", tmp_path / "run"), "icons.tar")
     sf.io.write_image(tmp_path / "a.png", sf.zeros(3, 8, 8, dtype=sf.uint8))
     shutil.copy(recipe, tmp_path / "train.json")
-    refused(program("train", "--config", tmp_path / "train.json", "--data", tmp_path / "a.png", "-o", tmp_path / "run"), "a.png")
+    refused(
+        program("train", "--config", tmp_path / "train.json", "--data", tmp_path / "a.png", "-o", tmp_path / "run"),
+        "a.png",
+    )
 
 
 def test_what_inspect_and_convert_cannot_read(program, model, tmp_path):

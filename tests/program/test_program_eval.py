@@ -18,7 +18,22 @@ def icons(tmp_path_factory):
 @pytest.fixture(scope="module")
 def evaluated(program, model, icons, tmp_path_factory):
     folder = tmp_path_factory.mktemp("eval")
-    done = program("eval", model, "--data", icons, "--count", 4, "--steps", 2, "--json", "-q", "--sheet", folder / "sheet.png", "-o", folder / "report.json")
+    done = program(
+        "eval",
+        model,
+        "--data",
+        icons,
+        "--count",
+        4,
+        "--steps",
+        2,
+        "--json",
+        "-q",
+        "--sheet",
+        folder / "sheet.png",
+        "-o",
+        folder / "report.json",
+    )
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)
 
@@ -29,7 +44,12 @@ def test_the_report_has_every_figure(evaluated):
     assert report["icons"] == 18 and report["steps"] == 2 and report["seed"] == 0
     assert report["sets"]["train"]["pictures"] == 4 and report["sets"]["heldout_combo"]["pictures"] == 2
     assert report["pictures"] == 4 + 2 + report["background"]["pictures"] and report["background"]["pictures"] > 0
-    for share in (report["style"], report["background"]["right"], report["white_where_none_is_named"], *report["sets"]["train"].values()):
+    for share in (
+        report["style"],
+        report["background"]["right"],
+        report["white_where_none_is_named"],
+        *report["sets"]["train"].values(),
+    ):
         assert 0 <= share <= 4
     assert report["frechet"] > report["frechet_of_real_icons"]  # six steps of training paint noise
 
@@ -54,7 +74,21 @@ def test_the_sheet_shows_pictures_with_their_prompts(evaluated):
 
 
 def test_people_get_a_table_and_groups_can_be_left_out(program, model, icons):
-    done = program("eval", model, "--data", icons, "--count", 2, "--steps", 1, "--splits", "train", "--left-out-groups", "red", "-q")
+    done = program(
+        "eval",
+        model,
+        "--data",
+        icons,
+        "--count",
+        2,
+        "--steps",
+        1,
+        "--splits",
+        "train",
+        "--left-out-groups",
+        "red",
+        "-q",
+    )
     assert done.returncode == 0, done.stderr
     for text in ("top-1", "background as named", "Frechet distance", "moved by 2 pixels"):
         assert text in done.stdout
@@ -70,7 +104,10 @@ def test_evaluations_that_cannot_be_are_refused(program, model, recipe, icons, t
     refused(program("eval", model, "-q"), "eval: needs --data")
     refused(program("eval", model, "--data", tmp_path / "none.tar", "-q"), "--data: there is no file")
     refused(program("eval", model, "--data", model / "model_index.json", "-q"), "model_index.json")
-    refused(program("eval", model, "--data", recipe.parent / "icons.tar", "-q", "--steps", 1, "--splits", "train"), "two styles")
+    refused(
+        program("eval", model, "--data", recipe.parent / "icons.tar", "-q", "--steps", 1, "--splits", "train"),
+        "two styles",
+    )
     refused(program("eval", model, "--data", icons, "--splits", "test", "-q"), "no icons of the split 'test'")
     refused(program("eval", model, "--data", icons, "--sheet", tmp_path / "sheet.gif", "-q"), "--sheet: must end in")
     assert list(tmp_path.iterdir()) == []

@@ -54,7 +54,12 @@ def test_the_man_page_names_every_command_and_option(program, commands, tmp_path
     for section in ("NAME", "SYNOPSIS", "EXIT STATUS", "ENVIRONMENT"):
         assert f".SH {section}\n" in page
     if shutil.which("man"):
-        done = subprocess.run(["man", "--warnings", "-l", tmp_path / "scaffolding.1"], capture_output=True, text=True, env={"LC_ALL": "C", "MANWIDTH": "100"})
+        done = subprocess.run(
+            ["man", "--warnings", "-l", tmp_path / "scaffolding.1"],
+            capture_output=True,
+            text=True,
+            env={"LC_ALL": "C", "MANWIDTH": "100"},
+        )
         assert done.returncode == 0 and done.stderr == ""
 
 
@@ -62,7 +67,10 @@ def completed(script, line):
     """What bash offers for the last word of a command line."""
     words = line.split(" ")
     quoted = " ".join(map(shlex.quote, words))
-    setup = f"source {shlex.quote(str(script))}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _scaffolding; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    setup = (
+        f"source {shlex.quote(str(script))}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _scaffolding; "
+        f"printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
     return subprocess.run(["bash", "-c", setup], capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -91,4 +99,6 @@ def test_completions_are_programs_of_their_shell(program, tmp_path, shell):
 def test_the_build_has_written_them(build_dir):
     if not (build_dir / "share/scaffolding.1").exists():
         pytest.skip("only the program was built")
-    assert {"scaffolding.bash", "_scaffolding", "scaffolding.fish", "scaffolding.1"} <= {p.name for p in (build_dir / "share").iterdir()}
+    assert {"scaffolding.bash", "_scaffolding", "scaffolding.fish", "scaffolding.1"} <= {
+        p.name for p in (build_dir / "share").iterdir()
+    }

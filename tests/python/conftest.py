@@ -6,7 +6,8 @@ import pytest
 
 import scaffolding as sf
 
-sys.path[:0] = [str(folder) for folder in pathlib.Path(__file__).parent.rglob("[a-z]*") if folder.is_dir()]  # what tests of other folders are made with
+# what tests of other folders are made with
+sys.path[:0] = [str(folder) for folder in pathlib.Path(__file__).parent.rglob("[a-z]*") if folder.is_dir()]
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,11 @@ def test_nothing_slow_is_imported():  # the time itself is a row of benchmarks/o
 def test_threads_wait_shortly_unless_the_user_says_otherwise():
     def spins(**extra):
         code = "import os, scaffolding; print(os.environ.get('GOMP_SPINCOUNT'))"
-        environment = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")} | {"OMP_DISPLAY_ENV": "VERBOSE"} | extra
+        environment = (
+            {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+            | {"OMP_DISPLAY_ENV": "VERBOSE"}
+            | extra
+        )
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
         shown = re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
         if not shown:
@@ -37,8 +41,10 @@ def test_threads_wait_shortly_unless_the_user_says_otherwise():
 
 def test_submodules():
     run(
-        "import scaffolding.nn.functional as F, scaffolding.nn as nn, scaffolding.autograd, scaffolding.utils.checkpoint, scaffolding.backends.mps,"
-        " scaffolding.backends.cuda, scaffolding.backends.cudnn; import scaffolding as sf; sf.backends.cudnn.is_available(), sf.cuda.device_count()"
+        "import scaffolding.nn.functional as F, scaffolding.nn as nn, scaffolding.autograd, "
+        "scaffolding.utils.checkpoint, scaffolding.backends.mps,"
+        " scaffolding.backends.cuda, scaffolding.backends.cudnn; import scaffolding as sf; "
+        "sf.backends.cudnn.is_available(), sf.cuda.device_count()"
     )
 
 
@@ -59,6 +65,9 @@ def test_backends_describe_themselves():
     before = cpu.memory_allocated()
     x = sf.zeros(1 << 20)
     assert cpu.memory_allocated() >= before + x.nbytes and cpu.max_memory_allocated() >= cpu.memory_allocated()
-    assert sf.cuda.is_available() == (sf.cuda.device_count() > 0) and sf.backends.cuda.is_available() == sf.cuda.is_available()
+    assert (
+        sf.cuda.is_available() == (sf.cuda.device_count() > 0)
+        and sf.backends.cuda.is_available() == sf.cuda.is_available()
+    )
     assert isinstance(sf.backends.mps.is_available(), bool) and isinstance(sf.backends.cudnn.is_available(), bool)
     assert sf.cuda.is_available() or sf.cuda.why_not()

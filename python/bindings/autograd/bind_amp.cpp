@@ -21,7 +21,8 @@ Device device_of(const char* who, nb::handle type) {
 nb::object table() {
   static constexpr const char* kNames[] = {"own", "lower", "float32", "widest"};
   nb::dict out;
-  for (const autocast::Entry& e : autocast::kTable) out[nb::str(e.op.data(), e.op.size())] = nb::make_tuple(kNames[int(e.cpu)], kNames[int(e.cuda)]);
+  for (const autocast::Entry& e : autocast::kTable)
+    out[nb::str(e.op.data(), e.op.size())] = nb::make_tuple(kNames[int(e.cpu)], kNames[int(e.cuda)]);
   return out;
 }
 
@@ -48,10 +49,13 @@ void bind_amp(nb::module_& m) {
         if (device_type.is_none()) return autocast::state().cuda.enabled;
         return autocast::of(device_of("is_autocast_enabled", device_type).type).enabled;
       },
-      nb::arg("device_type") = nb::none(), "Whether autocast is in force for a device type; without one, for cuda, as in torch.");
+      nb::arg("device_type") = nb::none(),
+      "Whether autocast is in force for a device type; without one, for cuda, as in torch.");
   m.def(
       "get_autocast_dtype",
-      [](nb::handle device_type) { return nb::borrow(dtype_object(autocast::of(device_of("get_autocast_dtype", device_type).type).dtype)); },
+      [](nb::handle device_type) {
+        return nb::borrow(dtype_object(autocast::of(device_of("get_autocast_dtype", device_type).type).dtype));
+      },
       nb::arg("device_type"), "The type that autocast uses, or would use, on a device type.");
   m.def(
       "set_autocast_dtype",
@@ -65,7 +69,8 @@ void bind_amp(nb::module_& m) {
       },
       nb::arg("device_type"), nb::arg("dtype"), "The type that autocast uses on a device type when none is given.");
   m.def(
-      "is_autocast_cache_enabled", [] { return autocast::state().cache; }, "Whether casts of parameters are kept within a scope.");
+      "is_autocast_cache_enabled", [] { return autocast::state().cache; },
+      "Whether casts of parameters are kept within a scope.");
   m.def("_autocast_table", &table);
   m.def(
       "_unscale",
@@ -75,11 +80,15 @@ void bind_amp(nb::module_& m) {
       },
       nb::arg("grads"), nb::arg("factor"), nb::arg("found_inf"));
   m.def("_unscale_there", &optim::unscale_there_, nb::arg("grads"), nb::arg("scale"), nb::arg("found_inf"));
-  m.def("_update_scale_there", [](const Tensor& scale, const Tensor& tracker, const Tensor& found_inf, double growth, double backoff, int64_t interval) {
-    optim::update_scale_there(scale, tracker, found_inf, {.growth_factor = growth, .backoff_factor = backoff, .growth_interval = interval});
+  m.def("_update_scale_there", [](const Tensor& scale, const Tensor& tracker, const Tensor& found_inf, double growth,
+                                  double backoff, int64_t interval) {
+    optim::update_scale_there(scale, tracker, found_inf,
+                              {.growth_factor = growth, .backoff_factor = backoff, .growth_interval = interval});
   });
-  m.def("_next_scale", [](double scale, int64_t tracker, bool found_inf, double growth, double backoff, int64_t interval) {
-    auto next = optim::next_scale({scale, tracker}, found_inf, {.growth_factor = growth, .backoff_factor = backoff, .growth_interval = interval});
+  m.def("_next_scale", [](double scale, int64_t tracker, bool found_inf, double growth, double backoff,
+                          int64_t interval) {
+    auto next = optim::next_scale({scale, tracker}, found_inf,
+                                  {.growth_factor = growth, .backoff_factor = backoff, .growth_interval = interval});
     return nb::make_tuple(next.scale, next.growth_tracker);
   });
   m.def(
@@ -89,8 +98,11 @@ void bind_amp(nb::module_& m) {
         optim::lerp_(averages, values, weight);
       },
       nb::arg("averages"), nb::arg("values"), nb::arg("weight"));
-  m.def("_ema_lerp_there", [](const Tensors& averages, const Tensors& values, const Tensor& weight) { optim::lerp_(averages, values, weight); });
-  m.def("_ema_decay", [](double decay, double min_decay, int64_t update_after_step, bool use_ema_warmup, double inv_gamma, double power, int64_t step) {
+  m.def("_ema_lerp_there", [](const Tensors& averages, const Tensors& values, const Tensor& weight) {
+    optim::lerp_(averages, values, weight);
+  });
+  m.def("_ema_decay", [](double decay, double min_decay, int64_t update_after_step, bool use_ema_warmup,
+                         double inv_gamma, double power, int64_t step) {
     return optim::ema_decay({decay, min_decay, update_after_step, use_ema_warmup, inv_gamma, power}, step);
   });
 }

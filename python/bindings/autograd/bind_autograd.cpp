@@ -28,7 +28,8 @@ nb::object edge_object(const autograd::Edge& e) {
 void bind_nodes(nb::module_& m) {
   auto node = nb::class_<PyNode>(m, "Node");
   node.def(
-          "name", [](const PyNode& n) { return n.node ? grad_fn_name(*n.node) : std::string("AccumulateGrad"); }, "The recorded op, as torch would call it.")
+          "name", [](const PyNode& n) { return n.node ? grad_fn_name(*n.node) : std::string("AccumulateGrad"); },
+          "The recorded op, as torch would call it.")
       .def_prop_ro("next_functions",
                    [](const PyNode& n) {
                      nb::list out;
@@ -41,9 +42,12 @@ void bind_nodes(nb::module_& m) {
                      if (n.node) throw nb::attribute_error("variable: only AccumulateGrad nodes have one");
                      return n.leaf;
                    })
-      .def("__repr__", [](const PyNode& n) { return "<" + (n.node ? grad_fn_name(*n.node) : std::string("AccumulateGrad")) + ">"; })
+      .def("__repr__",
+           [](const PyNode& n) { return "<" + (n.node ? grad_fn_name(*n.node) : std::string("AccumulateGrad")) + ">"; })
       .def("__hash__", [](const PyNode& n) { return reinterpret_cast<intptr_t>(n.identity()) >> 4; })
-      .def("__eq__", [](const PyNode& a, nb::handle b) { return nb::isinstance<PyNode>(b) && nb::inst_ptr<PyNode>(b)->identity() == a.identity(); });
+      .def("__eq__", [](const PyNode& a, nb::handle b) {
+        return nb::isinstance<PyNode>(b) && nb::inst_ptr<PyNode>(b)->identity() == a.identity();
+      });
   node.attr("__module__") = "scaffolding.autograd";
 }
 
@@ -81,22 +85,27 @@ void bind_autograd(nb::module_& m) {
       nb::arg("roots"), nb::arg("gradients"), nb::arg("retain_graph"), nb::arg("create_graph"), nb::arg("inputs"));
   m.def(
       "_grad",
-      [](const Tensors& outputs, const Tensors& inputs, const Tensors& gradients, bool retain_graph, bool create_graph, bool allow_unused) {
+      [](const Tensors& outputs, const Tensors& inputs, const Tensors& gradients, bool retain_graph, bool create_graph,
+         bool allow_unused) {
         nb::gil_scoped_release release;
-        return autograd::grad(outputs, inputs, gradients, {.retain_graph = retain_graph, .create_graph = create_graph}, allow_unused);
+        return autograd::grad(outputs, inputs, gradients, {.retain_graph = retain_graph, .create_graph = create_graph},
+                              allow_unused);
       },
-      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients"), nb::arg("retain_graph"), nb::arg("create_graph"), nb::arg("allow_unused"));
+      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients"), nb::arg("retain_graph"), nb::arg("create_graph"),
+      nb::arg("allow_unused"));
   tensor_method(
       "backward",
       [](const Tensor& t, const Tensor& gradient, nb::handle retain_graph, bool create_graph, nb::handle inputs) {
         bool retain = retain_graph.is_none() ? create_graph : PyObject_IsTrue(retain_graph.ptr()) == 1;
         Tensors only;
         if (is_tensor(inputs.ptr())) only = {tensor_of(inputs.ptr())};
-        else if (!inputs.is_none() && !nb::try_cast(inputs, only)) wrong_argument("backward", "inputs", "a list of tensors", inputs.ptr());
+        else if (!inputs.is_none() && !nb::try_cast(inputs, only))
+          wrong_argument("backward", "inputs", "a list of tensors", inputs.ptr());
         nb::gil_scoped_release release;
         autograd::backward({t}, {gradient}, {.retain_graph = retain, .create_graph = create_graph}, only);
       },
-      nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(), nb::arg("create_graph") = false, nb::arg("inputs") = nb::none(),
+      nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(), nb::arg("create_graph") = false,
+      nb::arg("inputs") = nb::none(),
       "Adds the gradient of this tensor (times `gradient`) to .grad of every leaf it depends on.");
   tensor_method(
       "detach", [](const Tensor& t) { return t.detach(); }, "The same memory, off the tape.");
@@ -119,7 +128,8 @@ void bind_autograd(nb::module_& m) {
       },
       nb::arg("requires_grad") = true, "Switches recording for this leaf.");
   tensor_method(
-      "retain_grad", [](const Tensor& t) { t.retain_grad(); }, "Keeps .grad of this non-leaf tensor in the next backward.");
+      "retain_grad", [](const Tensor& t) { t.retain_grad(); },
+      "Keeps .grad of this non-leaf tensor in the next backward.");
 }
 
 }  // namespace sf::py

@@ -17,7 +17,8 @@ struct SavedTensors {
 };
 
 Tensor optional_tensor(const char* op, nb::handle o) {
-  if (!o.is_none() && !is_tensor(o.ptr())) fail<TypeError>(op, ": takes tensors and None, got ", Py_TYPE(o.ptr())->tp_name);
+  if (!o.is_none() && !is_tensor(o.ptr()))
+    fail<TypeError>(op, ": takes tensors and None, got ", Py_TYPE(o.ptr())->tp_name);
   return o.is_none() ? Tensor() : tensor_of(o.ptr());
 }
 Tensors tensor_list(const char* op, nb::handle items) {
@@ -31,17 +32,21 @@ Tensors gradients_of(const std::string& name, nb::object result, size_t argument
   if (!PyTuple_Check(result.ptr()) && !PyList_Check(result.ptr())) result = nb::make_tuple(result);
   size_t count = nb::len(result);
   while (count > arguments && nb::object(result[count - 1]).is_none()) --count;
-  SF_CHECK_AS(RuntimeError, count == arguments, name, ": backward returned ", count, " gradients for ", arguments, " inputs");
+  SF_CHECK_AS(RuntimeError, count == arguments, name, ": backward returned ", count, " gradients for ", arguments,
+              " inputs");
   Tensors out;
   for (size_t i = 0; i < count; ++i) {
     nb::object g = result[i];
-    if (!g.is_none() && !is_tensor(g.ptr())) fail<TypeError>(name, ": backward must return tensors or None, got ", Py_TYPE(g.ptr())->tp_name, " for input ", i);
+    if (!g.is_none() && !is_tensor(g.ptr()))
+      fail<TypeError>(name, ": backward must return tensors or None, got ", Py_TYPE(g.ptr())->tp_name, " for input ",
+                      i);
     out.push_back(g.is_none() ? Tensor() : tensor_of(g.ptr()));
   }
   return out;
 }
 
-Tensors call_backward(const std::string& name, const Held& function, const Held& context, size_t arguments, FunctionContext& saved, const Tensors& dys) {
+Tensors call_backward(const std::string& name, const Held& function, const Held& context, size_t arguments,
+                      FunctionContext& saved, const Tensors& dys) {
   nb::gil_scoped_acquire gil;
   nb::list args;
   args.append(context.get());
@@ -53,7 +58,8 @@ Tensors call_backward(const std::string& name, const Held& function, const Held&
     FunctionContext* before;
     ~Visit() { *at = before; }
   } visit{&slot->context, std::exchange(slot->context, &saved)};
-  return gradients_of(name, steal(PyObject_Call(function.get().attr("backward").ptr(), nb::tuple(args).ptr(), nullptr)), arguments);
+  return gradients_of(name, steal(PyObject_Call(function.get().attr("backward").ptr(), nb::tuple(args).ptr(), nullptr)),
+                      arguments);
 }
 
 bool contains(nb::tuple items, nb::handle o) {
@@ -62,8 +68,8 @@ bool contains(nb::tuple items, nb::handle o) {
   return false;
 }
 
-// After forward ran without recording: puts its outputs on the tape. `dirty` inputs, written in place, take their output's
-// place on the tape themselves; other inputs that are outputs come back as aliases.
+// After forward ran without recording: puts its outputs on the tape. `dirty` inputs, written in place, take their
+// output's place on the tape themselves; other inputs that are outputs come back as aliases.
 nb::object record(nb::handle function, nb::handle context, nb::tuple args, nb::tuple outputs, nb::tuple dirty) {
   Tensors arguments;
   for (nb::handle a : args) arguments.push_back(is_tensor(a.ptr()) ? tensor_of(a.ptr()) : Tensor());
@@ -82,7 +88,8 @@ nb::object record(nb::handle function, nb::handle context, nb::tuple args, nb::t
     ys.push_back(tensor_of(o.ptr()));
     if (recording && contains(dirty, o)) autograd::check_inplace(name.c_str(), ys.back());
   }
-  auto backward = [name, function = Held(function), context = Held(context), count = arguments.size()](FunctionContext& saved, const Tensors& dys) {
+  auto backward = [name, function = Held(function), context = Held(context), count = arguments.size()](
+                      FunctionContext& saved, const Tensors& dys) {
     return call_backward(name, function, context, count, saved, dys);
   };
   ys = call.record(name, std::move(ys), backward);

@@ -11,7 +11,8 @@ Tensor GradientHook::operator()(const Tensor& g) const {
   Held keep = function;  // it may remove itself
   nb::object result = keep.get()(steal(wrap(g)));
   if (result.is_none()) return {};
-  SF_CHECK_AS(TypeError, is_tensor(result.ptr()), "hook: must return a tensor or None, got ", Py_TYPE(result.ptr())->tp_name);
+  SF_CHECK_AS(TypeError, is_tensor(result.ptr()), "hook: must return a tensor or None, got ",
+              Py_TYPE(result.ptr())->tp_name);
   return tensor_of(result.ptr());
 }
 
@@ -74,16 +75,18 @@ class SavedHooks {
   SavedHooks(const SavedHooks&) = delete;
   SavedHooks(nb::handle pack, nb::handle unpack) : pack_(pack), unpack_(unpack) {}
   void enter() {
-    entered_.push_back(std::make_unique<autograd::SavedTensorHooks>([pack = pack_, unpack = unpack_](const Tensor& t) -> std::function<Tensor()> {
-      nb::gil_scoped_acquire gil;
-      Held packed(pack.get()(steal(wrap(t))));
-      return [packed, unpack]() -> Tensor {
-        nb::gil_scoped_acquire gil;
-        nb::object o = unpack.get()(packed.get());
-        SF_CHECK_AS(TypeError, is_tensor(o.ptr()), "saved_tensors_hooks: unpack must return a tensor, got ", Py_TYPE(o.ptr())->tp_name);
-        return tensor_of(o.ptr());
-      };
-    }));
+    entered_.push_back(std::make_unique<autograd::SavedTensorHooks>(
+        [pack = pack_, unpack = unpack_](const Tensor& t) -> std::function<Tensor()> {
+          nb::gil_scoped_acquire gil;
+          Held packed(pack.get()(steal(wrap(t))));
+          return [packed, unpack]() -> Tensor {
+            nb::gil_scoped_acquire gil;
+            nb::object o = unpack.get()(packed.get());
+            SF_CHECK_AS(TypeError, is_tensor(o.ptr()), "saved_tensors_hooks: unpack must return a tensor, got ",
+                        Py_TYPE(o.ptr())->tp_name);
+            return tensor_of(o.ptr());
+          };
+        }));
   }
   void exit() { entered_.pop_back(); }
 

@@ -1,4 +1,5 @@
-// Python callables among a tensor's gradient hooks. Types of their own, so that the garbage collector can find the callables:
+// Python callables among a tensor's gradient hooks. Types of their own,
+// so that the garbage collector can find the callables:
 // a hook that uses its own tensor (`x.register_hook(lambda g: g * x)`) is a cycle through C++.
 #pragma once
 #include "python/bindings/core/py_callable.h"

@@ -1,4 +1,5 @@
-// What scaffolding.cuda asks of a GPU: properties, memory, streams and events. Everything raises the reason why there is no GPU.
+// What scaffolding.cuda asks of a GPU: properties, memory, streams and events.
+// Everything raises the reason why there is no GPU.
 #include "python/bindings/backend/bind_cuda.h"
 
 #include <nanobind/stl/string.h>
@@ -48,8 +49,9 @@ void bind_cuda(nb::module_& m) {
   });
   m.def("_cuda_memory", [](int i) {
     MemoryStatistics s = gpu(i).memory(i);
-    return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.free, s.total, s.segments, s.free_blocks, s.largest_free_block,
-                          s.split_free, s.in_graph_pools, s.retries, s.out_of_memory);
+    return nb::make_tuple(s.allocated, s.max_allocated, s.reserved, s.max_reserved, s.free, s.total, s.segments,
+                          s.free_blocks, s.largest_free_block, s.split_free, s.in_graph_pools, s.retries,
+                          s.out_of_memory);
   });
   m.def("_cuda_pinned_memory", [] {
     Accelerator* a = loaded_accelerator();
@@ -78,17 +80,20 @@ void bind_cuda(nb::module_& m) {
   });
 
   m.def("_cuda_make_stream", [](int i) { return number(gpu(i).make_stream(i)); });
-  m.def("_cuda_destroy_stream", [](int i, uintptr_t s) { without_lock(i, [&](Accelerator& a) { a.destroy_stream(i, pointer(s)); }); });
+  m.def("_cuda_destroy_stream",
+        [](int i, uintptr_t s) { without_lock(i, [&](Accelerator& a) { a.destroy_stream(i, pointer(s)); }); });
   m.def("_cuda_current_stream", [](int i) { return number(gpu(i).current_stream(i)); });
   m.def("_cuda_set_current_stream", [](int i, uintptr_t s) { gpu(i).set_current_stream(i, pointer(s)); });
-  m.def("_cuda_synchronize_stream", [](int i, uintptr_t s) { without_lock(i, [&](Accelerator& a) { a.synchronize_stream(i, pointer(s)); }); });
+  m.def("_cuda_synchronize_stream",
+        [](int i, uintptr_t s) { without_lock(i, [&](Accelerator& a) { a.synchronize_stream(i, pointer(s)); }); });
   m.def("_cuda_stream_done", [](int i, uintptr_t s) { return gpu(i).stream_done(i, pointer(s)); });
   m.def("_cuda_stream_wait", [](int i, uintptr_t s, uintptr_t e) { gpu(i).stream_wait(i, pointer(s), pointer(e)); });
 
   m.def("_cuda_make_event", [](int i, bool timing) { return number(gpu(i).make_event(i, timing)); });
   m.def("_cuda_destroy_event", [](int i, uintptr_t e) { gpu(i).destroy_event(i, pointer(e)); });
   m.def("_cuda_record_event", [](int i, uintptr_t e, uintptr_t s) { gpu(i).record_event(i, pointer(e), pointer(s)); });
-  m.def("_cuda_synchronize_event", [](int i, uintptr_t e) { without_lock(i, [&](Accelerator& a) { a.synchronize_event(i, pointer(e)); }); });
+  m.def("_cuda_synchronize_event",
+        [](int i, uintptr_t e) { without_lock(i, [&](Accelerator& a) { a.synchronize_event(i, pointer(e)); }); });
   m.def("_cuda_event_done", [](int i, uintptr_t e) { return gpu(i).event_done(i, pointer(e)); });
   m.def("_cuda_graph_pool", &cuda::new_graph_pool);
   m.def("_cuda_before_replay", [](nb::handle f) {
@@ -118,14 +123,17 @@ void bind_cuda(nb::module_& m) {
       });
   nb::class_<cuda::CudaGraph>(m, "_CudaGraph")
       .def("__init__", [](cuda::CudaGraph* self, int i) { new (self) cuda::CudaGraph(Device(Device::CUDA, i)); })
-      .def("capture_begin", [](cuda::CudaGraph& g, uint64_t pool, int mode) { g.capture_begin(pool, CaptureMode(mode)); })
+      .def("capture_begin",
+           [](cuda::CudaGraph& g, uint64_t pool, int mode) { g.capture_begin(pool, CaptureMode(mode)); })
       .def("capture_end", &cuda::CudaGraph::capture_end)
       .def("replay", &cuda::CudaGraph::replay)
       .def("reset", &cuda::CudaGraph::reset)
       .def("pool", &cuda::CudaGraph::pool)
       .def("captured", &cuda::CudaGraph::captured);
 
-  m.def("_cuda_milliseconds_between", [](int i, uintptr_t start, uintptr_t end) { return gpu(i).milliseconds_between(i, pointer(start), pointer(end)); });
+  m.def("_cuda_milliseconds_between", [](int i, uintptr_t start, uintptr_t end) {
+    return gpu(i).milliseconds_between(i, pointer(start), pointer(end));
+  });
 }
 
 }  // namespace sf::py

@@ -16,7 +16,8 @@ void wrong_argument(std::string_view op, std::string_view name, std::string_view
 
 bool is_numpy_scalar(PyObject* o) {
   const char* name = Py_TYPE(o)->tp_name;
-  return !std::strncmp(name, "numpy.", 6) && std::strcmp(name, "numpy.ndarray") != 0 && PyObject_HasAttrString(o, "item") && PyObject_HasAttrString(o, "dtype");
+  return !std::strncmp(name, "numpy.", 6) && std::strcmp(name, "numpy.ndarray") != 0 &&
+         PyObject_HasAttrString(o, "item") && PyObject_HasAttrString(o, "dtype");
 }
 bool is_numpy_array(PyObject* o) {
   for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
@@ -127,7 +128,8 @@ static std::string utf8(PyObject* text) {
 }
 
 Value to_value(const std::string& op, const ArgInfo& info, PyObject* o) {
-  if (o == Py_None && (info.optional || info.kind == ArgKind::Tensor || info.kind == ArgKind::Generator)) return std::monostate{};
+  if (o == Py_None && (info.optional || info.kind == ArgKind::Tensor || info.kind == ArgKind::Generator))
+    return std::monostate{};
   switch (info.kind) {
     case ArgKind::Tensor: {
       if (is_tensor(o)) return tensor_of(o);
@@ -204,13 +206,15 @@ nb::object scalar_object(const Tensor& t) {
 
 nb::object interned_names(const std::vector<ArgInfo>& args) {
   nb::object names = steal(PyTuple_New(Py_ssize_t(args.size())));
-  for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(names.ptr(), Py_ssize_t(i), checked(PyUnicode_InternFromString(args[i].name.c_str())));
+  for (size_t i = 0; i < args.size(); ++i)
+    PyTuple_SET_ITEM(names.ptr(), Py_ssize_t(i), checked(PyUnicode_InternFromString(args[i].name.c_str())));
   return names;
 }
 
 // The parameter list is in Python syntax: evaluating a lambda with it gives the true signature.
 nb::object signature_of(const std::string& parameters) {
-  nb::object inspect = nb::module_::import_("inspect"), builtins = nb::module_::import_("builtins"), math = nb::module_::import_("math");
+  nb::object inspect = nb::module_::import_("inspect"), builtins = nb::module_::import_("builtins"),
+             math = nb::module_::import_("math");
   nb::dict scope;
   scope["inf"] = math.attr("inf");
   nb::object function = builtins.attr("eval")(nb::str(("lambda " + parameters + ": None").c_str()), scope);
@@ -228,7 +232,8 @@ PyObject* to_object(Value v) {
     PyObject* operator()(Shape& s) { return wrap_size(s); }
     PyObject* operator()(Floats& f) {
       nb::object list = steal(PyList_New(Py_ssize_t(f.size())));
-      for (size_t i = 0; i < f.size(); ++i) PyList_SET_ITEM(list.ptr(), Py_ssize_t(i), checked(PyFloat_FromDouble(f[i])));
+      for (size_t i = 0; i < f.size(); ++i)
+        PyList_SET_ITEM(list.ptr(), Py_ssize_t(i), checked(PyFloat_FromDouble(f[i])));
       return list.release().ptr();
     }
     PyObject* operator()(Tensors& ts) { return wrap_tuple(ts); }

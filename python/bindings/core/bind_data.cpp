@@ -10,7 +10,9 @@ namespace sf::py {
 
 namespace {
 
-bool is_sequence(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o) || (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o)); }
+bool is_sequence(PyObject* o) {
+  return PyList_Check(o) || PyTuple_Check(o) || (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o));
+}
 
 // ---- the shape and dtype of nested data
 
@@ -39,9 +41,11 @@ class Inference {
 
  private:
   void dimension(int64_t depth, int64_t n) {
-    SF_CHECK(leaf_depth_ < 0 || depth < leaf_depth_, "tensor: expected a number at depth ", depth, ", got a sequence of length ", n);
+    SF_CHECK(leaf_depth_ < 0 || depth < leaf_depth_, "tensor: expected a number at depth ", depth,
+             ", got a sequence of length ", n);
     if (depth == shape.size()) shape.push_back(n);
-    SF_CHECK(shape[depth] == n, "tensor: expected a sequence of length ", shape[depth], " at dimension ", depth, ", got length ", n);
+    SF_CHECK(shape[depth] == n, "tensor: expected a sequence of length ", shape[depth], " at dimension ", depth,
+             ", got length ", n);
   }
   void leaf_depth(int64_t depth) {
     SF_CHECK(leaf_depth_ < 0 || leaf_depth_ == depth, "tensor: expected a sequence at depth ", depth, ", got a number");
@@ -69,8 +73,10 @@ template <class T> T element(PyObject* o) {
     return s.to_bool();
   } else if constexpr (std::is_integral_v<T>) {
     double d = s.to_double();
-    bool fits = s.is_float() ? d >= double(std::numeric_limits<T>::min()) - 0.5 && d < double(std::numeric_limits<T>::max()) + 1
-                             : (s.to_int() >= std::numeric_limits<T>::min() || std::is_unsigned_v<T>)&&s.to_int() <= int64_t(std::numeric_limits<T>::max());
+    bool fits = s.is_float()
+                    ? d >= double(std::numeric_limits<T>::min()) - 0.5 && d < double(std::numeric_limits<T>::max()) + 1
+                    : (s.to_int() >= std::numeric_limits<T>::min() || std::is_unsigned_v<T>)&&s.to_int() <=
+                          int64_t(std::numeric_limits<T>::max());
     SF_CHECK(fits, "tensor: ", d, " does not fit in ", dtype_of<T>::value);
     return T(s.to_int());
   } else if constexpr (std::is_floating_point_v<T>) {
@@ -88,13 +94,15 @@ template <class T> void fill(PyObject* o, int64_t left, T*& out) {
     return;
   }
   if (is_tensor(o) || is_numpy_array(o)) {
-    Tensor t = (is_tensor(o) ? tensor_of(o).detach() : from_numpy(o)).to(Device::CPU).to(dtype_of<T>::value).contiguous();
+    Tensor t =
+        (is_tensor(o) ? tensor_of(o).detach() : from_numpy(o)).to(Device::CPU).to(dtype_of<T>::value).contiguous();
     std::copy_n(t.data<T>(), t.numel(), out);
     out += t.numel();
     return;
   }
   nb::object items = steal(PySequence_Fast(o, "tensor: not a sequence"));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) fill(PySequence_Fast_GET_ITEM(items.ptr(), i), left - 1, out);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i)
+    fill(PySequence_Fast_GET_ITEM(items.ptr(), i), left - 1, out);
 }
 
 Tensor from_sequence(PyObject* o, std::optional<DType> dtype) {
@@ -162,10 +170,12 @@ Tensor as_subclass_data(PyObject* args) {  // Tensor(), Tensor(2, 3), Tensor([1,
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   PyObject* first = n ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (n == 1 && is_tensor(first)) return tensor_of(first).detach();
-  if (n == 1 && !PyLong_Check(first) && Py_TYPE(first) != size_type) return convert("Tensor", first, default_dtype(), {}, true);
+  if (n == 1 && !PyLong_Check(first) && Py_TYPE(first) != size_type)
+    return convert("Tensor", first, default_dtype(), {}, true);
   Shape size;
   if (n == 0) size = {0};
-  else if (!to_shape(n == 1 ? first : args, size)) fail<TypeError>("Tensor: needs sizes or a sequence of values; see scaffolding.tensor");
+  else if (!to_shape(n == 1 ? first : args, size))
+    fail<TypeError>("Tensor: needs sizes or a sequence of values; see scaffolding.tensor");
   return empty(size);
 }
 
@@ -173,7 +183,9 @@ Tensor as_subclass_data(PyObject* args) {  // Tensor(), Tensor(2, 3), Tensor([1,
 
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
-    if (type == tensor_type) SF_CHECK_AS(TypeError, !kwargs || PyDict_GET_SIZE(kwargs) == 0, "Tensor: takes no keyword arguments; see scaffolding.tensor");
+    if (type == tensor_type)
+      SF_CHECK_AS(TypeError, !kwargs || PyDict_GET_SIZE(kwargs) == 0,
+                  "Tensor: takes no keyword arguments; see scaffolding.tensor");
     return wrap_as(type, as_subclass_data(args));
   });
 }
@@ -182,18 +194,22 @@ void bind_data(nb::module_& m) {
   m.def(
       "tensor",
       [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool pinned) {
-        Tensor t = convert("tensor", data.ptr(), dtype_argument("tensor", dtype), device_argument("tensor", device), true);
+        Tensor t =
+            convert("tensor", data.ptr(), dtype_argument("tensor", dtype), device_argument("tensor", device), true);
         if (pinned) t = pin_memory(t);
         return requires_grad ? t.requires_grad_() : t;
       },
-      nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,
-      nb::arg("pin_memory") = false, "A new tensor with a copy of data: numbers, nested sequences of them, arrays, tensors.");
+      nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      nb::arg("requires_grad") = false, nb::arg("pin_memory") = false,
+      "A new tensor with a copy of data: numbers, nested sequences of them, arrays, tensors.");
   m.def(
       "as_tensor",
       [](nb::handle data, nb::handle dtype, nb::handle device) {
-        return convert("as_tensor", data.ptr(), dtype_argument("as_tensor", dtype), device_argument("as_tensor", device), false);
+        return convert("as_tensor", data.ptr(), dtype_argument("as_tensor", dtype),
+                       device_argument("as_tensor", device), false);
       },
-      nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), "data as a tensor, sharing its memory where possible.");
+      nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      "data as a tensor, sharing its memory where possible.");
   tensor_method(
       "tolist",
       [](const Tensor& t) {

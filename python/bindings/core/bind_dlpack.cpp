@@ -66,18 +66,22 @@ template <class Managed> void drop_capsule(PyObject* capsule) {
   m->deleter(m);
 }
 
-// The array API's numbers for CUDA's streams: 1 is the default one, others are handles, -1 asks for no order. None is the default one.
+// The array API's numbers for CUDA's streams: 1 is the default one, others are handles, -1 asks for no order.
+// None is the default one.
 constexpr int64_t kDefaultStream = 1, kPerThreadStream = 2, kNoOrder = -1;
 
 // What the consumer queues on its stream runs after what is queued on ours.
 void order_before(const Tensor& t, nb::handle stream) {
   int64_t consumer = stream.is_none() ? (t.device().is_cuda() ? kDefaultStream : kNoOrder) : nb::cast<int64_t>(stream);
   if (consumer == kNoOrder) return;
-  SF_CHECK(t.device().is_cuda(), "__dlpack__: stream belongs to tensors on CUDA, got stream=", consumer, " for one on ", t.device());
-  SF_CHECK(consumer > 0 && consumer != kPerThreadStream, "__dlpack__: stream must be 1 (the default one), a stream's handle or -1 (no order), got ", consumer);
+  SF_CHECK(t.device().is_cuda(), "__dlpack__: stream belongs to tensors on CUDA, got stream=", consumer, " for one on ",
+           t.device());
+  SF_CHECK(consumer > 0 && consumer != kPerThreadStream,
+           "__dlpack__: stream must be 1 (the default one), a stream's handle or -1 (no order), got ", consumer);
   Accelerator& gpu = accelerator(t.device());
   int index = t.device().index;
-  StreamHandle ours = gpu.current_stream(index), theirs = consumer == kDefaultStream ? nullptr : reinterpret_cast<StreamHandle>(consumer);
+  StreamHandle ours = gpu.current_stream(index),
+               theirs = consumer == kDefaultStream ? nullptr : reinterpret_cast<StreamHandle>(consumer);
   if (ours == theirs) return;
   EventHandle queued = gpu.make_event(index, false);
   gpu.record_event(index, queued, ours);
@@ -85,14 +89,16 @@ void order_before(const Tensor& t, nb::handle stream) {
   gpu.destroy_event(index, queued);
 }
 
-nb::object to_dlpack(const Tensor& self, nb::handle stream, nb::handle max_version, nb::handle device, nb::handle copy) {
+nb::object to_dlpack(const Tensor& self, nb::handle stream, nb::handle max_version, nb::handle device,
+                     nb::handle copy) {
   SF_CHECK_AS(RuntimeError, !self.requires_grad(), "__dlpack__: the tensor requires a gradient; use tensor.detach()");
   Tensor t = self;
   if (!device.is_none()) {
     auto [type, id] = nb::cast<std::pair<int, int>>(device);
     dlpack::Device have = dl_device(t);
     if (type != have.type || id != have.id) {
-      SF_CHECK(type == dlpack::kCPU && copy.ptr() != Py_False, "__dlpack__: cannot give the tensor on another device without a copy");
+      SF_CHECK(type == dlpack::kCPU && copy.ptr() != Py_False,
+               "__dlpack__: cannot give the tensor on another device without a copy");
       t = t.to(Device::CPU);
     }
   }
@@ -100,7 +106,8 @@ nb::object to_dlpack(const Tensor& self, nb::handle stream, nb::handle max_versi
   if (copied) t = t.clone();
   order_before(t, stream);
   bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
-  if (!versioned) return steal(PyCapsule_New(exported<dlpack::ManagedTensor>(t), kOld, drop_capsule<dlpack::ManagedTensor>));
+  if (!versioned)
+    return steal(PyCapsule_New(exported<dlpack::ManagedTensor>(t), kOld, drop_capsule<dlpack::ManagedTensor>));
   auto* m = exported<dlpack::ManagedTensorVersioned>(t);
   m->version = {1, 0};
   m->flags = copied ? dlpack::kCopied : 0;
@@ -116,8 +123,11 @@ template <class Managed> Tensor imported(Managed* m) {
   });
   const dlpack::Tensor& d = m->dl_tensor;
   Device device;
-  if (d.device.type == dlpack::kCUDA || d.device.type == dlpack::kCUDAManaged) device = Device(Device::CUDA, d.device.id);
-  else SF_CHECK(d.device.type == dlpack::kCPU || d.device.type == dlpack::kCUDAHost, "from_dlpack: unknown device type ", int(d.device.type));
+  if (d.device.type == dlpack::kCUDA || d.device.type == dlpack::kCUDAManaged)
+    device = Device(Device::CUDA, d.device.id);
+  else
+    SF_CHECK(d.device.type == dlpack::kCPU || d.device.type == dlpack::kCUDAHost, "from_dlpack: unknown device type ",
+             int(d.device.type));
   DType t = dtype_of(d.dtype);
   Shape sizes(d.shape, d.ndim), strides = d.strides ? Shape(d.strides, d.ndim) : contiguous_strides(sizes);
   int64_t span = 1;
@@ -149,7 +159,8 @@ Tensor from_capsule(PyObject* capsule) {
 Tensor from_dlpack(PyObject* object) {
   nb::handle o(object);
   if (PyCapsule_CheckExact(o.ptr())) return from_capsule(o.ptr());
-  SF_CHECK_AS(TypeError, nb::hasattr(o, "__dlpack__"), "from_dlpack: the object has no __dlpack__: ", Py_TYPE(o.ptr())->tp_name);
+  SF_CHECK_AS(TypeError, nb::hasattr(o, "__dlpack__"),
+              "from_dlpack: the object has no __dlpack__: ", Py_TYPE(o.ptr())->tp_name);
   nb::object method = o.attr("__dlpack__"), capsule, stream = nb::none();
   if (nb::hasattr(o, "__dlpack_device__")) {
     auto [type, id] = nb::cast<std::pair<int, int>>(o.attr("__dlpack_device__")());
@@ -168,14 +179,15 @@ Tensor from_dlpack(PyObject* object) {
 }
 
 void bind_dlpack(nb::module_& m) {
-  tensor_method("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
-                nb::arg("copy") = nb::none());
+  tensor_method("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
+                nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none());
   tensor_method("__dlpack_device__", [](const Tensor& t) {
     dlpack::Device d = dl_device(t);
     return nb::make_tuple(d.type, d.id);
   });
   m.def(
-      "from_dlpack", [](nb::handle o) { return from_dlpack(o.ptr()); }, nb::arg("ext_tensor"), "A tensor that shares the memory of another library's tensor.");
+      "from_dlpack", [](nb::handle o) { return from_dlpack(o.ptr()); }, nb::arg("ext_tensor"),
+      "A tensor that shares the memory of another library's tensor.");
 }
 
 }  // namespace sf::py

@@ -24,10 +24,13 @@ nb::handle g_device_type;
 DType dtype_of_object(PyObject* o) { return reinterpret_cast<PyDType*>(o)->t; }
 
 PyObject* dtype_repr(PyObject* o) { return PyUnicode_FromFormat("scaffolding.%s", name(dtype_of_object(o)).data()); }
-PyObject* dtype_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(name(dtype_of_object(o)).data()); }  // a global of the module
+// a global of the module
+PyObject* dtype_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(name(dtype_of_object(o)).data()); }
 PyObject* dtype_itemsize(PyObject* o, void*) { return PyLong_FromSize_t(size_of(dtype_of_object(o))); }
 PyObject* dtype_is_floating(PyObject* o, void*) { return PyBool_FromLong(is_floating(dtype_of_object(o))); }
-PyObject* dtype_is_signed(PyObject* o, void*) { return PyBool_FromLong(dtype_of_object(o) != kUInt8 && dtype_of_object(o) != kBool); }
+PyObject* dtype_is_signed(PyObject* o, void*) {
+  return PyBool_FromLong(dtype_of_object(o) != kUInt8 && dtype_of_object(o) != kBool);
+}
 PyObject* dtype_is_complex(PyObject*, void*) { Py_RETURN_FALSE; }
 PyObject* dtype_name(PyObject* o, void*) { return PyUnicode_FromString(name(dtype_of_object(o)).data()); }
 PyObject* dtype_module(PyObject*, void*) { return PyUnicode_FromString("scaffolding"); }
@@ -46,7 +49,8 @@ PyTypeObject* make_dtype_type() {
                          {Py_tp_methods, methods},
                          {Py_tp_doc, const_cast<char*>("The type of a tensor's elements.")},
                          {0, nullptr}};
-  PyType_Spec spec{"scaffolding.dtype", sizeof(PyDType), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  PyType_Spec spec{"scaffolding.dtype", sizeof(PyDType), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                   slots};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 
@@ -70,9 +74,12 @@ nb::object finfo(nb::handle type) {
     int digits, min_exponent;
     double max;
   };
-  static constexpr Row rows[] = {
-      {kFloat16, 11, -14, 65504}, {kBFloat16, 8, -126, 0x1.fep127}, {kFloat32, 24, -126, 0x1.fffffep127}, {kFloat64, 53, -1022, 0x1.fffffffffffffp1023},
-      {kFloat8E4M3, 4, -6, 448},  {kFloat8E5M2, 3, -14, 57344}};
+  static constexpr Row rows[] = {{kFloat16, 11, -14, 65504},
+                                 {kBFloat16, 8, -126, 0x1.fep127},
+                                 {kFloat32, 24, -126, 0x1.fffffep127},
+                                 {kFloat64, 53, -1022, 0x1.fffffffffffffp1023},
+                                 {kFloat8E4M3, 4, -6, 448},
+                                 {kFloat8E5M2, 3, -14, 57344}};
   const Row& r = *std::find_if(std::begin(rows), std::end(rows), [&](const Row& row) { return row.t == t; });
   nb::object info = nb::module_::import_("types").attr("SimpleNamespace")();
   double eps = std::ldexp(1, 1 - r.digits), tiny = std::ldexp(1, r.min_exponent);
@@ -111,18 +118,24 @@ void bind_devices(nb::module_& m) {
           "__init__", [](Device* self, const std::string& type) { new (self) Device(type); }, nb::arg("type"))
       .def(
           "__init__",
-          [](Device* self, const std::string& type, int index) { new (self) Device(index > 0 || type == "cuda" ? type + ":" + std::to_string(index) : type); },
+          [](Device* self, const std::string& type, int index) {
+            new (self) Device(index > 0 || type == "cuda" ? type + ":" + std::to_string(index) : type);
+          },
           nb::arg("type"), nb::arg("index"))
       .def(
           "__init__", [](Device* self, const Device& other) { new (self) Device(other); }, nb::arg("device"))
-      .def_prop_ro("type", [](const Device& d) { return Device(d.type).str().substr(0, Device(d.type).str().find(':')); })
-      .def_prop_ro("index", [](const Device& d) { return d.is_cuda() ? nb::object(nb::int_(int(d.index))) : nb::object(nb::none()); })
+      .def_prop_ro("type",
+                   [](const Device& d) { return Device(d.type).str().substr(0, Device(d.type).str().find(':')); })
+      .def_prop_ro(
+          "index",
+          [](const Device& d) { return d.is_cuda() ? nb::object(nb::int_(int(d.index))) : nb::object(nb::none()); })
       .def("__str__", &Device::str)
       .def("__repr__",
            [](const Device& d) {
              std::string s = d.str();
              auto colon = s.find(':');
-             return "device(type='" + s.substr(0, colon) + "'" + (colon == s.npos ? "" : ", index=" + s.substr(colon + 1)) + ")";
+             return "device(type='" + s.substr(0, colon) + "'" +
+                    (colon == s.npos ? "" : ", index=" + s.substr(colon + 1)) + ")";
            })
       .def("__hash__", [](const Device& d) { return int(d.type) * 128 + d.index; })
       .def("__eq__",
@@ -139,17 +152,16 @@ void bind_devices(nb::module_& m) {
           },
           "Tensors that this thread makes without a device are made here until the block ends.")
       .def(
-          "__exit__", [](const Device&, nb::handle, nb::handle, nb::handle) { t_default_devices.pop_back(); }, nb::arg("type").none(), nb::arg("value").none(),
-          nb::arg("traceback").none());
+          "__exit__", [](const Device&, nb::handle, nb::handle, nb::handle) { t_default_devices.pop_back(); },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none());
   device.attr("__module__") = "scaffolding";
   g_device_type = device;
 }
 
 void bind_memory_formats(nb::module_& m) {
   auto format = nb::class_<PyMemoryFormat>(m, "memory_format");
-  format.def("__repr__", [](const PyMemoryFormat& f) { return std::string("scaffolding.") + f.name; }).def("__reduce__", [](const PyMemoryFormat& f) {
-    return nb::str(f.name);
-  });
+  format.def("__repr__", [](const PyMemoryFormat& f) { return std::string("scaffolding.") + f.name; })
+      .def("__reduce__", [](const PyMemoryFormat& f) { return nb::str(f.name); });
   format.attr("__module__") = "scaffolding";
   static constexpr PyMemoryFormat all[] = {{MemoryFormat::Preserve, "preserve_format"},
                                            {MemoryFormat::Contiguous, "contiguous_format"},
@@ -190,8 +202,9 @@ void bind_dtype(nb::module_& m) {
     reinterpret_cast<PyDType*>(g_dtypes[i])->t = DType(i);
     m.attr(name(DType(i)).data()) = nb::handle(g_dtypes[i]);
   }
-  static constexpr std::pair<const char*, DType> aliases[] = {{"half", kFloat16}, {"float", kFloat32}, {"double", kFloat64},
-                                                              {"short", kInt16},  {"int", kInt32},     {"long", kInt64}};
+  static constexpr std::pair<const char*, DType> aliases[] = {{"half", kFloat16},   {"float", kFloat32},
+                                                              {"double", kFloat64}, {"short", kInt16},
+                                                              {"int", kInt32},      {"long", kInt64}};
   for (auto& [alias, t] : aliases) m.attr(alias) = nb::handle(g_dtypes[int(t)]);
   bind_devices(m);
   bind_memory_formats(m);
@@ -200,7 +213,10 @@ void bind_dtype(nb::module_& m) {
   m.def("iinfo", &iinfo, nb::arg("type"), "Limits of an integer dtype: bits, max, min.");
   m.def(
       "promote_types",
-      [](nb::handle a, nb::handle b) { return as_dtype(promote(require_dtype("promote_types", "type1", a), require_dtype("promote_types", "type2", b))); },
+      [](nb::handle a, nb::handle b) {
+        return as_dtype(
+            promote(require_dtype("promote_types", "type1", a), require_dtype("promote_types", "type2", b)));
+      },
       nb::arg("type1"), nb::arg("type2"), "The smallest dtype that holds both.");
   m.def(
       "can_cast",
@@ -223,7 +239,8 @@ void bind_dtype(nb::module_& m) {
       nb::arg("tensor1"), nb::arg("tensor2"), "The dtype in which two operands compute.");
   m.def("get_default_dtype", [] { return as_dtype(default_dtype()); });
   m.def(
-      "set_default_dtype", [](nb::handle d) { set_default_dtype(require_dtype("set_default_dtype", "d", d)); }, nb::arg("d"));
+      "set_default_dtype", [](nb::handle d) { set_default_dtype(require_dtype("set_default_dtype", "d", d)); },
+      nb::arg("d"));
 }
 
 }  // namespace sf::py

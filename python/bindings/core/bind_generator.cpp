@@ -19,7 +19,8 @@ static Device device_of(const char* op, nb::handle o) {
 void bind_generator(nb::module_& m) {
   auto generator = nb::class_<PyGenerator>(m, "Generator");
   generator.doc() =
-      "A seeded stream of random numbers, equal to torch's for the same seed. Generator(\"cpu\", algorithm=\"cuda\", threads=n) computes\n"
+      "A seeded stream of random numbers, equal to torch's for the same seed. Generator(\"cpu\", algorithm=\"cuda\", "
+      "threads=n) computes\n"
       "the numbers of torch's CUDA generator on the CPU; n is the number of GPU threads of the launch it stands for.";
   generator
       .def(
@@ -37,11 +38,14 @@ void bind_generator(nb::module_& m) {
           },
           nb::arg("seed"), "Starts the stream of this seed; returns the generator.")
       .def(
-          "seed", [](const PyGenerator& g) { return g.generator->seed(); }, "Seeds with a number from the system; returns it.")
+          "seed", [](const PyGenerator& g) { return g.generator->seed(); },
+          "Seeds with a number from the system; returns it.")
       .def(
-          "initial_seed", [](const PyGenerator& g) { return g.generator->initial_seed(); }, "The seed the stream started from.")
+          "initial_seed", [](const PyGenerator& g) { return g.generator->initial_seed(); },
+          "The seed the stream started from.")
       .def(
-          "clone_state", [](const PyGenerator& g) { return PyGenerator{g.generator->clone()}; }, "Another generator at the same place of the same stream.")
+          "clone_state", [](const PyGenerator& g) { return PyGenerator{g.generator->clone()}; },
+          "Another generator at the same place of the same stream.")
       .def(
           "get_state",
           [](const PyGenerator& g) {
@@ -54,20 +58,24 @@ void bind_generator(nb::module_& m) {
       .def(
           "set_state",
           [](nb::handle self, const Tensor& state) {
-            SF_CHECK_AS(TypeError, state && state.dtype() == kUInt8, "set_state: new_state must be a uint8 tensor from get_state");
+            SF_CHECK_AS(TypeError, state && state.dtype() == kUInt8,
+                        "set_state: new_state must be a uint8 tensor from get_state");
             Tensor host = state.to(Device::CPU).contiguous();
-            nb::inst_ptr<PyGenerator>(self)->generator->set_state({host.data<uint8_t>(), host.data<uint8_t>() + host.numel()});
+            nb::inst_ptr<PyGenerator>(self)->generator->set_state(
+                {host.data<uint8_t>(), host.data<uint8_t>() + host.numel()});
             return nb::borrow(self);
           },
           nb::arg("new_state"), "Goes to a place that get_state gave.")
       .def_prop_ro("device", [](const PyGenerator& g) { return g.generator->device; })
       .def_prop_ro("algorithm", [](const PyGenerator& g) { return g.generator->algorithm(); })
       .def("__repr__", [](const PyGenerator& g) {
-        return "<scaffolding.Generator device='" + g.generator->device.str() + "' algorithm='" + g.generator->algorithm() + "'>";
+        return "<scaffolding.Generator device='" + g.generator->device.str() + "' algorithm='" +
+               g.generator->algorithm() + "'>";
       });
   generator.attr("__module__") = "scaffolding";
   m.def(
-      "_default_generator", [](nb::handle device) { return PyGenerator{default_generator(device_of("default_generator", device))}; },
+      "_default_generator",
+      [](nb::handle device) { return PyGenerator{default_generator(device_of("default_generator", device))}; },
       nb::arg("device") = nb::none());
   m.def("_manual_seed", &manual_seed, nb::arg("seed"));
 }

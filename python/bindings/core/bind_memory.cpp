@@ -24,9 +24,12 @@ Tensor view_dtype(const Tensor& x, DType t) {
   int64_t from = int64_t(size_of(x.dtype())), to = int64_t(size_of(t)), offset = x.storage_offset() * from;
   Shape sizes = x.shape(), strides = x.strides();
   if (from != to) {
-    SF_CHECK(x.ndim() > 0, "view: a 0-d tensor of ", x.dtype(), " cannot be seen as ", t, ", whose elements have another size");
-    SF_CHECK(strides.back() == 1 || sizes.back() == 1, "view: the last dimension must be contiguous to be seen as ", t, ", got strides ", x.strides());
-    SF_CHECK(sizes.back() * from % to == 0 && offset % to == 0, "view: the last dimension of ", x.shape(), " is not a whole number of ", t);
+    SF_CHECK(x.ndim() > 0, "view: a 0-d tensor of ", x.dtype(), " cannot be seen as ", t,
+             ", whose elements have another size");
+    SF_CHECK(strides.back() == 1 || sizes.back() == 1, "view: the last dimension must be contiguous to be seen as ", t,
+             ", got strides ", x.strides());
+    SF_CHECK(sizes.back() * from % to == 0 && offset % to == 0, "view: the last dimension of ", x.shape(),
+             " is not a whole number of ", t);
     sizes.back() = sizes.back() * from / to;
     for (int64_t i = 0; i + 1 < x.ndim(); ++i) {
       SF_CHECK(strides[i] * from % to == 0, "view: strides ", x.strides(), " are not whole numbers of ", t);
@@ -64,7 +67,8 @@ Tensor from_dense_bytes(nb::bytes data, nb::handle dtype, const Shape& size, con
   DType t;
   if (!to_dtype(dtype.ptr(), t)) wrong_argument("unpickle", "dtype", "a dtype", dtype.ptr());
   Tensor y = empty_strided(size, stride, t, Device());
-  SF_CHECK(data.size() == y.nbytes() && (y.numel() == 0 || is_dense(y)), "unpickle: ", data.size(), " bytes do not fill ", size, " of ", t);
+  SF_CHECK(data.size() == y.nbytes() && (y.numel() == 0 || is_dense(y)), "unpickle: ", data.size(),
+           " bytes do not fill ", size, " of ", t);
   if (y.numel()) std::memcpy(y.data_ptr(), data.c_str(), y.nbytes());
   return y;
 }
@@ -95,14 +99,16 @@ void bind_memory(nb::module_& m) {
     bool available = backend_available(device_named(device).type, &why);
     return std::pair(available, available ? std::string() : why);
   });
-  m.def("_cpu_memory", [] { return nb::make_tuple(cpu::allocated_bytes(), cpu::max_allocated_bytes(), cpu::cached_bytes()); });
+  m.def("_cpu_memory",
+        [] { return nb::make_tuple(cpu::allocated_bytes(), cpu::max_allocated_bytes(), cpu::cached_bytes()); });
   m.def("_cpu_reset_peak", &cpu::reset_peak);
   m.def("_cpu_empty_cache", &cpu::empty_cache);
   m.def("_providers", [] {  // of kernels that are registered now
     nb::set names;
     for (KernelTableBase* table = KernelTableBase::first(); table; table = table->next())
       for (int d = 0; d < kNumDeviceTypes; ++d)
-        for (int i = 0; i < table->count(DeviceType(d)); ++i) names.add(nb::str(table->entry(DeviceType(d), i).provider));
+        for (int i = 0; i < table->count(DeviceType(d)); ++i)
+          names.add(nb::str(table->entry(DeviceType(d), i).provider));
     return names;
   });
   m.def("_instruction_sets", [] {

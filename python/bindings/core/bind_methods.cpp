@@ -25,7 +25,9 @@ PyObject* tensor_repr(PyObject* self) {
 
 namespace {
 
-Tensor in_layout(const Tensor& t, MemoryFormat format) { return format == MemoryFormat::Preserve ? t : t.contiguous(format); }
+Tensor in_layout(const Tensor& t, MemoryFormat format) {
+  return format == MemoryFormat::Preserve ? t : t.contiguous(format);
+}
 
 MemoryFormat require_format(const char* op, nb::handle o, MemoryFormat fallback) {
   MemoryFormat f = fallback;
@@ -123,20 +125,26 @@ void bind_conversions() {
         int64_t index;
         if (!device.is_none()) {
           if (to_int(device.ptr(), index)) d = Device(Device::CUDA, int(index));
-          else if (!to_device(device.ptr(), d) || !d.is_cuda()) wrong_argument("cuda", "device", "a cuda device or its index", device.ptr());
+          else if (!to_device(device.ptr(), d) || !d.is_cuda())
+            wrong_argument("cuda", "device", "a cuda device or its index", device.ptr());
         }
         return to_device(t, d, non_blocking);
       },
       nb::arg("device") = nb::none(), nb::arg("non_blocking") = false, "The tensor on a CUDA device.");
   tensor_method(
       "pin_memory", [](const Tensor& t, nb::handle) { return pin_memory(t); }, nb::arg("device") = nb::none(),
-      "The tensor in pinned host memory, from which a GPU copies while the program goes on: itself where it is there already. RuntimeError without a GPU.");
+      "The tensor in pinned host memory, from which a GPU copies while the program goes on: itself where it is there "
+      "already. RuntimeError without a GPU.");
   tensor_method(
-      "is_pinned", [](const Tensor& t, nb::handle) { return is_pinned(t); }, nb::arg("device") = nb::none(), "Whether the memory is pinned.");
+      "is_pinned", [](const Tensor& t, nb::handle) { return is_pinned(t); }, nb::arg("device") = nb::none(),
+      "Whether the memory is pinned.");
   tensor_method(
       "mps", [](const Tensor& t) { return t.to(Device::MPS); }, "The tensor on the Accelerate device of a Mac.");
   tensor_method(
-      "contiguous", [](const Tensor& t, nb::handle format) { return t.contiguous(require_format("contiguous", format, MemoryFormat::Contiguous)); },
+      "contiguous",
+      [](const Tensor& t, nb::handle format) {
+        return t.contiguous(require_format("contiguous", format, MemoryFormat::Contiguous));
+      },
       nb::arg("memory_format") = nb::none(), "The tensor in row-major or channels-last memory: itself, or a copy.");
   tensor_method(
       "clone",
@@ -150,7 +158,10 @@ void bind_conversions() {
 
 void bind_layout() {
   tensor_method(
-      "size", [](const Tensor& t, std::optional<int64_t> dim) { return dim ? nb::object(nb::int_(t.size(*dim))) : steal(wrap_size(t.shape())); },
+      "size",
+      [](const Tensor& t, std::optional<int64_t> dim) {
+        return dim ? nb::object(nb::int_(t.size(*dim))) : steal(wrap_size(t.shape()));
+      },
       nb::arg("dim") = nb::none(), "The sizes of all dimensions, or of one.");
   tensor_method(
       "stride",
@@ -166,14 +177,19 @@ void bind_layout() {
     tensor_method(
         name, [](const Tensor& t) { return t.numel(); }, "The number of elements.");
   tensor_method(
-      "storage_offset", [](const Tensor& t) { return t.storage_offset(); }, "Elements before the first one in the shared memory.");
+      "storage_offset", [](const Tensor& t) { return t.storage_offset(); },
+      "Elements before the first one in the shared memory.");
   tensor_method(
-      "data_ptr", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); }, "The address of the first element.");
+      "data_ptr", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); },
+      "The address of the first element.");
   tensor_method(
       "element_size", [](const Tensor& t) { return t.itemsize(); }, "Bytes per element.");
   tensor_method("get_device", [](const Tensor& t) { return t.device().is_cuda() ? int(t.device().index) : -1; });
   tensor_method(
-      "is_contiguous", [](const Tensor& t, nb::handle format) { return t.is_contiguous(require_format("is_contiguous", format, MemoryFormat::Contiguous)); },
+      "is_contiguous",
+      [](const Tensor& t, nb::handle format) {
+        return t.is_contiguous(require_format("is_contiguous", format, MemoryFormat::Contiguous));
+      },
       nb::arg("memory_format") = nb::none(), "Whether the elements lie in row-major (or channels-last) order.");
   tensor_method("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); });
   tensor_method("is_complex", [](const Tensor&) { return false; });
@@ -181,7 +197,9 @@ void bind_layout() {
   tensor_method("is_inference", [](const Tensor& t) { return t.impl()->inference; });
   tensor_method(
       "is_set_to",
-      [](const Tensor& t, const Tensor& other) { return t.data_ptr() == other.data_ptr() && t.shape() == other.shape() && t.strides() == other.strides(); },
+      [](const Tensor& t, const Tensor& other) {
+        return t.data_ptr() == other.data_ptr() && t.shape() == other.shape() && t.strides() == other.strides();
+      },
       nb::arg("tensor"), "Whether both show the same memory in the same way.");
   tensor_method("_storage_address", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.storage().get()); });
 }
@@ -222,19 +240,22 @@ void bind_values() {
         }
         return nb::borrow(self);
       },
-      nb::arg("src"), nb::arg("non_blocking") = false, "Overwrites the elements with those of src, broadcast and converted.");
+      nb::arg("src"), nb::arg("non_blocking") = false,
+      "Overwrites the elements with those of src, broadcast and converted.");
   tensor_method("__format__", [](nb::handle self, nb::handle spec) {
     const Tensor& t = tensor_of(self.ptr());
-    if (t.ndim() == 0 && PyUnicode_GetLength(spec.ptr()) > 0) return steal(PyObject_Format(scalar_object(t).ptr(), spec.ptr()));
-    return steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__format__", "OO", self.ptr(), spec.ptr()));
+    if (t.ndim() == 0 && PyUnicode_GetLength(spec.ptr()) > 0)
+      return steal(PyObject_Format(scalar_object(t).ptr(), spec.ptr()));
+    return steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__format__", "OO", self.ptr(),
+                                     spec.ptr()));
   });
 }
 
 void bind_print_options(nb::module_& m) {
   m.def(
       "_set_printoptions",
-      [](std::optional<int> precision, std::optional<double> threshold, std::optional<int64_t> edgeitems, std::optional<int> linewidth,
-         std::optional<bool> sci_mode) {
+      [](std::optional<int> precision, std::optional<double> threshold, std::optional<int64_t> edgeitems,
+         std::optional<int> linewidth, std::optional<bool> sci_mode) {
         PrintOptions& o = print_options();
         o.precision = std::clamp(precision.value_or(o.precision), 0, 30);
         if (threshold) o.threshold = *threshold >= 9e18 ? INT64_MAX : int64_t(*threshold);
@@ -242,7 +263,8 @@ void bind_print_options(nb::module_& m) {
         o.linewidth = linewidth.value_or(o.linewidth);
         o.sci_mode = sci_mode;
       },
-      nb::arg("precision").none(), nb::arg("threshold").none(), nb::arg("edgeitems").none(), nb::arg("linewidth").none(), nb::arg("sci_mode").none());
+      nb::arg("precision").none(), nb::arg("threshold").none(), nb::arg("edgeitems").none(),
+      nb::arg("linewidth").none(), nb::arg("sci_mode").none());
   m.def("_get_printoptions", [] {
     const PrintOptions& o = print_options();
     return nb::make_tuple(o.precision, o.threshold, o.edgeitems, o.linewidth, o.sci_mode);

@@ -71,7 +71,8 @@ Tensor bitor_(const Tensor& a, const Tensor& b) { return call2("bitwise_or", a, 
 Tensor bitxor_(const Tensor& a, const Tensor& b) { return call2("bitwise_xor", a, b); }
 Tensor matmul_(const Tensor& a, const Tensor& b) { return call2("matmul", a, b); }
 void check_shift(const char* op, const Tensor& a, const Tensor& b) {
-  SF_CHECK_AS(TypeError, !is_floating(a.dtype()) && !is_floating(b.dtype()), op, ": needs integer tensors, got ", a.dtype(), " and ", b.dtype());
+  SF_CHECK_AS(TypeError, !is_floating(a.dtype()) && !is_floating(b.dtype()), op, ": needs integer tensors, got ",
+              a.dtype(), " and ", b.dtype());
 }
 Tensor lshift_(const Tensor& a, const Tensor& b) {
   check_shift("<<", a, b);
@@ -107,15 +108,21 @@ bool no_modulus(PyObject* modulus) {
   PyErr_SetString(PyExc_TypeError, "pow: the three-argument form is not defined for tensors");
   return false;
 }
-PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) { return no_modulus(modulus) ? binary<sf::pow>(a, b) : nullptr; }
-PyObject* power_inplace(PyObject* a, PyObject* b, PyObject* modulus) { return no_modulus(modulus) ? inplace<ipow>(a, b) : nullptr; }
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  return no_modulus(modulus) ? binary<sf::pow>(a, b) : nullptr;
+}
+PyObject* power_inplace(PyObject* a, PyObject* b, PyObject* modulus) {
+  return no_modulus(modulus) ? inplace<ipow>(a, b) : nullptr;
+}
 PyObject* positive(PyObject* a) { return Py_NewRef(a); }
 
 int truth(PyObject* a) {
   const Tensor& t = tensor_of(a);
   if (t.numel() != 1) {
-    PyErr_SetString(PyExc_RuntimeError, t.numel() ? "bool: the truth of a tensor with more than one element is ambiguous; use .any() or .all()"
-                                                  : "bool: the truth of a tensor without elements is ambiguous");
+    PyErr_SetString(PyExc_RuntimeError,
+                    t.numel()
+                        ? "bool: the truth of a tensor with more than one element is ambiguous; use .any() or .all()"
+                        : "bool: the truth of a tensor without elements is ambiguous");
     return -1;
   }
   nb::object o = nb::steal(guarded([&] { return scalar_object(t).release().ptr(); }));
@@ -136,8 +143,8 @@ PyObject* to_python_int(PyObject* a) {
 PyObject* to_python_index(PyObject* a) {
   return guarded([&] {
     const Tensor& t = tensor_of(a);
-    SF_CHECK_AS(TypeError, t.numel() == 1 && !is_floating(t.dtype()), "index: only an integer tensor with one element is an index, got ", t.dtype(), " ",
-                t.shape());
+    SF_CHECK_AS(TypeError, t.numel() == 1 && !is_floating(t.dtype()),
+                "index: only an integer tensor with one element is an index, got ", t.dtype(), " ", t.shape());
     return PyLong_FromLongLong(t.item_int());
   });
 }

@@ -43,8 +43,10 @@ bool dtype_of_format(const Py_buffer& b, DType& out) {
 
 [[noreturn]] void unsupported(PyObject* array, const char* otherwise) {
   std::string what = otherwise ? otherwise : "bytes";
-  if (PyObject_HasAttrString(array, "dtype")) what = nb::cast<std::string>(steal(PyObject_Str(nb::object(nb::handle(array).attr("dtype")).ptr())));
-  fail<TypeError>("from_numpy: cannot read ", what, "; supported are bool, uint8, int8, int16, int32, int64, float16, float32 and float64");
+  if (PyObject_HasAttrString(array, "dtype"))
+    what = nb::cast<std::string>(steal(PyObject_Str(nb::object(nb::handle(array).attr("dtype")).ptr())));
+  fail<TypeError>("from_numpy: cannot read ", what,
+                  "; supported are bool, uint8, int8, int16, int32, int64, float16, float32 and float64");
 }
 
 struct HeldBuffer {
@@ -71,21 +73,25 @@ Tensor from_numpy(PyObject* array) {
   DType t;
   if (!dtype_of_format(b, t)) {
     SF_CHECK(!b.format || (*b.format != '>' && *b.format != '<'),
-             "from_numpy: the array's byte order differs from the machine's; use array.astype(array.dtype.newbyteorder('='))");
+             "from_numpy: the array's byte order differs from the machine's; use "
+             "array.astype(array.dtype.newbyteorder('='))");
     unsupported(array, b.format);
   }
   Shape sizes, strides;
   int64_t span = 1;
   bool empty_array = false;
   for (int i = 0; i < b.ndim; ++i) {
-    SF_CHECK(b.strides[i] >= 0 || b.shape[i] <= 1, "from_numpy: an array with a negative stride cannot be shared; use array.copy()");
-    SF_CHECK(b.strides[i] % b.itemsize == 0 || b.shape[i] <= 1, "from_numpy: strides must be whole elements; use array.copy()");
+    SF_CHECK(b.strides[i] >= 0 || b.shape[i] <= 1,
+             "from_numpy: an array with a negative stride cannot be shared; use array.copy()");
+    SF_CHECK(b.strides[i] % b.itemsize == 0 || b.shape[i] <= 1,
+             "from_numpy: strides must be whole elements; use array.copy()");
     sizes.push_back(b.shape[i]);
     strides.push_back(b.shape[i] <= 1 ? 1 : b.strides[i] / b.itemsize);
     empty_array |= b.shape[i] == 0;
     span += std::max<int64_t>(b.shape[i] - 1, 0) * strides.back();
   }
-  SF_CHECK(reinterpret_cast<uintptr_t>(b.buf) % size_t(b.itemsize) == 0 || empty_array, "from_numpy: the array is not aligned; use array.copy()");
+  SF_CHECK(reinterpret_cast<uintptr_t>(b.buf) % size_t(b.itemsize) == 0 || empty_array,
+           "from_numpy: the array is not aligned; use array.copy()");
   auto storage = Storage::borrow(b.buf, empty_array ? 0 : size_t(span * b.itemsize), Device(), [held] {});
   return Tensor::strided(std::move(storage), sizes, strides, 0, t);
 }
@@ -100,7 +106,8 @@ struct TensorBuffer {
 PyTypeObject* buffer_type = nullptr;
 
 const char* format_of(DType t) {
-  static constexpr const char* formats[kNumDTypes] = {"B", "b", "h", "i", sizeof(long) == 8 ? "l" : "q", "e", "f", "d", "?", nullptr, nullptr, nullptr};
+  static constexpr const char* formats[kNumDTypes] = {
+      "B", "b", "h", "i", sizeof(long) == 8 ? "l" : "q", "e", "f", "d", "?", nullptr, nullptr, nullptr};
   return formats[int(t)];
 }
 
@@ -139,7 +146,8 @@ PyTypeObject* make_buffer_type() {
                          {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                          {Py_tp_dealloc, reinterpret_cast<void*>(buffer_dealloc)},
                          {0, nullptr}};
-  PyType_Spec spec{"scaffolding._TensorBuffer", sizeof(TensorBuffer), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  PyType_Spec spec{"scaffolding._TensorBuffer", sizeof(TensorBuffer), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 
@@ -150,8 +158,10 @@ nb::object buffer_of(const Tensor& t) {
 }
 
 nb::object numpy_of(const Tensor& t, bool force) {
-  SF_CHECK_AS(RuntimeError, force || !t.requires_grad(), "numpy: the tensor requires a gradient; use tensor.detach().numpy()");
-  SF_CHECK_AS(TypeError, force || t.device().is_cpu(), "numpy: the tensor is on ", t.device(), "; use tensor.cpu() first");
+  SF_CHECK_AS(RuntimeError, force || !t.requires_grad(),
+              "numpy: the tensor requires a gradient; use tensor.detach().numpy()");
+  SF_CHECK_AS(TypeError, force || t.device().is_cpu(), "numpy: the tensor is on ", t.device(),
+              "; use tensor.cpu() first");
   SF_CHECK_AS(TypeError, format_of(t.dtype()), "numpy: has no ", t.dtype(), "; use tensor.float() first");
   Tensor host = t.detach().to(Device::CPU);
   SF_CHECK_AS(RuntimeError, !host.device().is_meta(), "numpy: a meta tensor has no values");
@@ -168,15 +178,19 @@ void bind_numpy(nb::module_& m) {
         if (!is_numpy_array(array.ptr())) wrong_argument("from_numpy", "ndarray", "a numpy array", array.ptr());
         Tensor t = from_numpy(array.ptr());
         if (!nb::cast<bool>(array.attr("flags").attr("writeable")) &&
-            PyErr_WarnEx(PyExc_UserWarning, "from_numpy: the array is read-only, but writes to the tensor will change it; copy it first", 1) != 0)
+            PyErr_WarnEx(PyExc_UserWarning,
+                         "from_numpy: the array is read-only, but writes to the tensor will change it; copy it first",
+                         1) != 0)
           throw_python_error();
         return t;
       },
       nb::arg("ndarray"), "A tensor that shares the array's memory.");
   m.def(
-      "_from_buffer", [](nb::handle o) { return from_numpy(o.ptr()); }, "A tensor over any object with the buffer protocol.");
+      "_from_buffer", [](nb::handle o) { return from_numpy(o.ptr()); },
+      "A tensor over any object with the buffer protocol.");
   m.def("_to_buffer", [](const Tensor& t) { return buffer_of(t); });
-  tensor_method("numpy", &numpy_of, nb::kw_only(), nb::arg("force") = false, "A numpy array that shares the tensor's memory.");
+  tensor_method("numpy", &numpy_of, nb::kw_only(), nb::arg("force") = false,
+                "A numpy array that shares the tensor's memory.");
   tensor_method(
       "__array__",
       [](const Tensor& t, nb::handle dtype, nb::handle copy) {
@@ -185,7 +199,8 @@ void bind_numpy(nb::module_& m) {
         return a.attr("astype")(dtype, nb::arg("copy") = copy.ptr() == Py_True);
       },
       nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
-  nb::handle(reinterpret_cast<PyObject*>(tensor_type)).attr("__array_priority__") = 1000;  // array + tensor asks the tensor
+  // array + tensor asks the tensor
+  nb::handle(reinterpret_cast<PyObject*>(tensor_type)).attr("__array_priority__") = 1000;
 }
 
 }  // namespace sf::py

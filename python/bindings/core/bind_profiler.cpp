@@ -23,12 +23,16 @@ struct Record {
   std::vector<int64_t> counted;
 };
 
-// Kernels report from whatever thread runs them, which must not wait for the interpreter: whoever has it may be waiting for them.
+// Kernels report from whatever thread runs them, which must not wait for the interpreter:
+// whoever has it may be waiting for them.
 class Watch {
  public:
   using Counter = int64_t (*)(int which);
   Watch(uintptr_t counter, std::vector<int> which)
-      : counter_(reinterpret_cast<Counter>(counter)), which_(std::move(which)), before_(now()), watcher_([this](const KernelCall& call) { report(call); }) {}
+      : counter_(reinterpret_cast<Counter>(counter)),
+        which_(std::move(which)),
+        before_(now()),
+        watcher_([this](const KernelCall& call) { report(call); }) {}
 
   nb::list take() {
     std::vector<Record> taken;
@@ -37,7 +41,9 @@ class Watch {
       taken.swap(records_);
     }
     nb::list rows;
-    for (Record& r : taken) rows.append(nb::make_tuple(r.kernel, r.provider, r.cost.operands, r.cost.flop, r.cost.bytes, r.seconds, r.counted));
+    for (Record& r : taken)
+      rows.append(
+          nb::make_tuple(r.kernel, r.provider, r.cost.operands, r.cost.flop, r.cost.bytes, r.seconds, r.counted));
     return rows;
   }
 
@@ -69,7 +75,9 @@ class Watch {
 
 void bind_profiler(nb::module_& m) {
   // counter: the address of a C function of which of its numbers, 0 with no `which`. Watches for as long as it lives.
-  nb::class_<Watch>(m, "_KernelWatch").def(nb::init<uintptr_t, std::vector<int>>(), nb::arg("counter"), nb::arg("which")).def("take", &Watch::take);
+  nb::class_<Watch>(m, "_KernelWatch")
+      .def(nb::init<uintptr_t, std::vector<int>>(), nb::arg("counter"), nb::arg("which"))
+      .def("take", &Watch::take);
 }
 
 }  // namespace sf::py

@@ -50,7 +50,8 @@ void dealloc(PyObject* o) {
   auto* self = reinterpret_cast<PyTensor*>(o);
   PyTypeObject* type = Py_TYPE(o);
   PyObject_GC_UnTrack(o);
-  if (self->t && self->t.impl()->python == o) self->t.impl()->python = nullptr;  // first: what follows may run Python code
+  // first: what follows may run Python code
+  if (self->t && self->t.impl()->python == o) self->t.impl()->python = nullptr;
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
   Py_CLEAR(self->dict);
   self->t.~Tensor();
@@ -88,7 +89,9 @@ PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict)
                          {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef dict_getset{"__dict__", get_dict, PyObject_GenericSetDict, nullptr, nullptr};
 
-const char* const kTensorDoc = "A multi-dimensional array with an optional place on the autograd tape.\n\nMade by scaffolding.tensor, zeros, randn and others.";
+const char* const kTensorDoc =
+    "A multi-dimensional array with an optional place on the autograd tape.\n\nMade by scaffolding.tensor, zeros, "
+    "randn and others.";
 
 PyTypeObject* make_tensor_type() {
   static std::vector<PyGetSetDef> getset;
@@ -115,7 +118,8 @@ PyTypeObject* make_tensor_type() {
   };
   for (PyType_Slot* s = number_slots; s->slot; ++s) slots.push_back(*s);
   slots.push_back({0, nullptr});
-  PyType_Spec spec{"scaffolding.Tensor", sizeof(PyTensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
+  PyType_Spec spec{"scaffolding.Tensor", sizeof(PyTensor), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 
@@ -130,7 +134,9 @@ PyObject* size_from(PyObject* tuple) {  // steals a tuple
   Py_DECREF(tuple);
   return s;
 }
-PyObject* size_subscript(PyObject* self, PyObject* index) { return size_from(PyTuple_Type.tp_as_mapping->mp_subscript(self, index)); }
+PyObject* size_subscript(PyObject* self, PyObject* index) {
+  return size_from(PyTuple_Type.tp_as_mapping->mp_subscript(self, index));
+}
 PyObject* size_concat(PyObject* a, PyObject* b) { return size_from(PyTuple_Type.tp_as_sequence->sq_concat(a, b)); }
 PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return size_from(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -162,8 +168,9 @@ PyObject* size_reduce(PyObject* self, PyObject*) {
 }
 
 PyTypeObject* make_size_type() {
-  static PyMethodDef methods[] = {
-      {"numel", size_numel, METH_NOARGS, "The product of the sizes."}, {"__reduce__", size_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+  static PyMethodDef methods[] = {{"numel", size_numel, METH_NOARGS, "The product of the sizes."},
+                                  {"__reduce__", size_reduce, METH_NOARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
   PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
                          {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                          {Py_tp_str, reinterpret_cast<void*>(size_str)},
@@ -270,10 +277,12 @@ void bind_tensor(nb::module_& m) {
   tensor_type = make_tensor_type();
   m.attr("Size") = nb::handle(reinterpret_cast<PyObject*>(size_type));
   m.attr("Tensor") = nb::handle(reinterpret_cast<PyObject*>(tensor_type));
-  m.def("_register_parameter_type", [](nb::handle type) { parameter_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
+  m.def("_register_parameter_type",
+        [](nb::handle type) { parameter_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
   m.def("_make_subclass", [](nb::handle type, const Tensor& data, bool requires_grad, bool parameter) {
     auto* cls = reinterpret_cast<PyTypeObject*>(type.ptr());
-    SF_CHECK_AS(TypeError, PyType_Check(type.ptr()) && PyType_IsSubtype(cls, tensor_type), "_make_subclass: needs a subclass of Tensor");
+    SF_CHECK_AS(TypeError, PyType_Check(type.ptr()) && PyType_IsSubtype(cls, tensor_type),
+                "_make_subclass: needs a subclass of Tensor");
     check_defined("_make_subclass", "data", data);
     Tensor t = data.detach();
     t.impl()->is_parameter = parameter;

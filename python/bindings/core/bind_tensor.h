@@ -62,7 +62,8 @@ class MaybeRelease {
 
 // Adds a nanobind function to the Tensor type.
 template <class F, class... Extra> void tensor_method(const char* name, F&& f, const Extra&... extra) {
-  nb::cpp_function_def(std::forward<F>(f), nb::scope(reinterpret_cast<PyObject*>(tensor_type)), nb::name(name), nb::is_method(), extra...);
+  nb::cpp_function_def(std::forward<F>(f), nb::scope(reinterpret_cast<PyObject*>(tensor_type)), nb::name(name),
+                       nb::is_method(), extra...);
 }
 
 // One file each; called once by the module in this order.

@@ -42,7 +42,8 @@ inline int position_of(const Parameters& f, PyObject* keyword) {
 
 // x.reshape(2, 3), x.permute(0, 2, 1), einsum("ij,jk", a, b): a last parameter that is a list takes what is left.
 inline bool takes_the_rest(const ArgInfo& last, PyObject* first) {
-  if (last.kind == ArgKind::Ints) return PyLong_Check(first) || (!PyTuple_Check(first) && !PyList_Check(first) && PyIndex_Check(first));
+  if (last.kind == ArgKind::Ints)
+    return PyLong_Check(first) || (!PyTuple_Check(first) && !PyList_Check(first) && PyIndex_Check(first));
   return last.kind == ArgKind::Tensors && is_tensor(first);
 }
 
@@ -59,10 +60,13 @@ inline Shape with_holes(const std::string& owner, const ArgInfo& info, PyObject*
 }
 
 inline Value layer_value(const std::string& owner, const ArgInfo& info, PyObject* o) {
-  if (info.kind == ArgKind::Ints && PyLong_Check(o) && !PyBool_Check(o)) return to_value(owner, ArgInfo{info.name, ArgKind::Int, false, false, {}}, o);
+  if (info.kind == ArgKind::Ints && PyLong_Check(o) && !PyBool_Check(o))
+    return to_value(owner, ArgInfo{info.name, ArgKind::Int, false, false, {}}, o);
   if (info.kind == ArgKind::Ints && PyUnicode_Check(o)) return std::string(text(o));
-  if (info.kind == ArgKind::Ints && PyTuple_Check(o) && PySequence_Contains(o, Py_None) == 1) return with_holes(owner, info, o);
-  if (info.kind == ArgKind::Floats && (PyFloat_Check(o) || PyLong_Check(o))) return to_value(owner, ArgInfo{info.name, ArgKind::Float, false, false, {}}, o);
+  if (info.kind == ArgKind::Ints && PyTuple_Check(o) && PySequence_Contains(o, Py_None) == 1)
+    return with_holes(owner, info, o);
+  if (info.kind == ArgKind::Floats && (PyFloat_Check(o) || PyLong_Check(o)))
+    return to_value(owner, ArgInfo{info.name, ArgKind::Float, false, false, {}}, o);
   return to_value(owner, info, o);
 }
 
@@ -91,10 +95,12 @@ class Arguments {
         !(given > wanted && PyBool_Check(args[given - 1]))) {
       for (size_t i = 0; i + 1 < wanted; ++i) set(i, args[i]);
       nb::object rest = steal(PyTuple_New(Py_ssize_t(given - wanted + 1)));
-      for (size_t i = wanted - 1; i < given; ++i) PyTuple_SET_ITEM(rest.ptr(), Py_ssize_t(i + 1 - wanted), Py_NewRef(args[i]));
+      for (size_t i = wanted - 1; i < given; ++i)
+        PyTuple_SET_ITEM(rest.ptr(), Py_ssize_t(i + 1 - wanted), Py_NewRef(args[i]));
       set(wanted - 1, rest.ptr());
     } else {
-      SF_CHECK_AS(TypeError, given <= wanted, name, ": takes at most ", wanted, " arguments (", p_.text, "), got ", given);
+      SF_CHECK_AS(TypeError, given <= wanted, name, ": takes at most ", wanted, " arguments (", p_.text, "), got ",
+                  given);
       for (size_t i = 0; i < given; ++i) set(i, args[i]);
     }
     Py_ssize_t count = keywords ? PyTuple_GET_SIZE(keywords) : 0;

@@ -1,4 +1,5 @@
-// The arguments of a call from Python by the names of its parameters, for functions whose parameters are known at run time only.
+// The arguments of a call from Python by the names of its parameters,
+// for functions whose parameters are known at run time only.
 // Needs the GIL.
 #pragma once
 #include <algorithm>
@@ -23,9 +24,11 @@ inline std::vector<std::string> split(std::string_view list) {
 // A call's arguments by the names of its parameters; TypeError for what fits none.
 class [[gnu::visibility("hidden")]] NamedArguments {
  public:
-  NamedArguments(std::string function, std::vector<std::string> parameters, const nb::args& args, const nb::kwargs& kwargs)
+  NamedArguments(std::string function, std::vector<std::string> parameters, const nb::args& args,
+                 const nb::kwargs& kwargs)
       : function_(std::move(function)), parameters_(std::move(parameters)), given_(parameters_.size()) {
-    if (args.size() > parameters_.size()) fail<TypeError>(function_, ": takes at most ", parameters_.size(), " arguments, got ", args.size());
+    if (args.size() > parameters_.size())
+      fail<TypeError>(function_, ": takes at most ", parameters_.size(), " arguments, got ", args.size());
     for (size_t i = 0; i < args.size(); ++i) given_[i] = nb::borrow(args[i]);
     read(kwargs);
   }
@@ -67,7 +70,8 @@ class [[gnu::visibility("hidden")]] NamedArguments {
     nb::handle o = get(name);
     if (!o.is_valid()) return {};
     nb::object list = nb::hasattr(o, "tolist") ? o.attr("tolist")() : nb::borrow(o);
-    if (!PyList_Check(list.ptr()) && !PyTuple_Check(list.ptr())) wrong_argument(function_, name, "a list of numbers", o.ptr());
+    if (!PyList_Check(list.ptr()) && !PyTuple_Check(list.ptr()))
+      wrong_argument(function_, name, "a list of numbers", o.ptr());
     std::vector<double> out;
     for (nb::handle item : list) out.push_back(number_of(name, item));
     return out;
@@ -78,7 +82,8 @@ class [[gnu::visibility("hidden")]] NamedArguments {
     if (!o.is_valid()) return out;
     bool list = PyList_Check(o.ptr()) || PyTuple_Check(o.ptr());
     auto add = [&](nb::handle g) {
-      if (!to_generator(g.ptr(), out.emplace_back())) wrong_argument(function_, name, "a Generator or a list of them", g.ptr());
+      if (!to_generator(g.ptr(), out.emplace_back()))
+        wrong_argument(function_, name, "a Generator or a list of them", g.ptr());
     };
     if (!list) add(o);
     else
@@ -93,7 +98,8 @@ class [[gnu::visibility("hidden")]] NamedArguments {
     auto add = [&](nb::handle text) {
       Py_ssize_t n = 0;
       if (!PyUnicode_Check(text.ptr())) wrong_argument(function_, name, "a str or a list of them", text.ptr());
-      const char* s = PyUnicode_AsUTF8AndSize(text.ptr(), &n);  // UnicodeEncodeError, a ValueError, for half of a surrogate pair
+      // UnicodeEncodeError, a ValueError, for half of a surrogate pair
+      const char* s = PyUnicode_AsUTF8AndSize(text.ptr(), &n);
       if (!s) throw_python_error();
       out.emplace_back(s, size_t(n));
     };
@@ -118,7 +124,9 @@ class [[gnu::visibility("hidden")]] NamedArguments {
       given_[i] = nb::borrow(value);
     }
   }
-  size_t place(std::string_view name) const { return size_t(std::find(parameters_.begin(), parameters_.end(), name) - parameters_.begin()); }
+  size_t place(std::string_view name) const {
+    return size_t(std::find(parameters_.begin(), parameters_.end(), name) - parameters_.begin());
+  }
   std::string function_;
   std::vector<std::string> parameters_;
   std::vector<nb::object> given_;

@@ -16,8 +16,8 @@ PyObject* tensor_iter(PyObject* self);
 
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);  // bind_data.cpp
 PyObject* tensor_repr(PyObject* self);                                       // bind_methods.cpp
-Tensor from_numpy(PyObject* array);                                          // bind_numpy.cpp: shares the array's memory
-Tensor from_dlpack(PyObject* object);                                        // bind_dlpack.cpp: shares another library's memory
+Tensor from_numpy(PyObject* array);    // bind_numpy.cpp: shares the array's memory
+Tensor from_dlpack(PyObject* object);  // bind_dlpack.cpp: shares another library's memory
 
 // Tensors stay as they are, numbers and numpy scalars become 0-d tensors that do not widen dtypes, arrays are shared.
 // Null when the object is none of these.

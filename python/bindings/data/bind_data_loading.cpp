@@ -19,7 +19,9 @@ namespace {
 using namespace data;
 
 // File names are bytes; Python's own way to show those that are no UTF-8.
-nb::object text(const std::string& s) { return steal(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "surrogateescape")); }
+nb::object text(const std::string& s) {
+  return steal(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "surrogateescape"));
+}
 
 nb::list texts(const std::vector<std::string>& v) {
   nb::list out;
@@ -96,9 +98,12 @@ Tensor transformed(const Transform& t, const Tensor& image, std::optional<uint64
   return t(image, own ? *own : *current_random);
 }
 
-std::span<const uint8_t> bytes_of(const nb::bytes& b) { return {reinterpret_cast<const uint8_t*>(b.c_str()), b.size()}; }
+std::span<const uint8_t> bytes_of(const nb::bytes& b) {
+  return {reinterpret_cast<const uint8_t*>(b.c_str()), b.size()};
+}
 
-io::ImageReadOptions read_options(const std::string& mode, int bits, bool orientation, std::optional<int64_t> max_pixels) {
+io::ImageReadOptions read_options(const std::string& mode, int bits, bool orientation,
+                                  std::optional<int64_t> max_pixels) {
   return {io::image_mode(mode), bits, orientation, max_pixels};
 }
 
@@ -120,90 +125,112 @@ nb::dict info_dict(const io::ImageInfo& i) {
 void bind_images(nb::module_& d) {
   d.def(
       "read_image",
-      [](const std::string& path, const std::string& mode, int bits, bool orientation, std::optional<int64_t> max_pixels) {
+      [](const std::string& path, const std::string& mode, int bits, bool orientation,
+         std::optional<int64_t> max_pixels) {
         auto options = read_options(mode, bits, orientation, max_pixels);
         nb::gil_scoped_release release;
         return io::planar_image(io::read_image(path, options));
       },
-      nb::arg("path"), nb::arg("mode"), nb::arg("bits"), nb::arg("apply_exif_orientation"), nb::arg("max_pixels") = nb::none());
+      nb::arg("path"), nb::arg("mode"), nb::arg("bits"), nb::arg("apply_exif_orientation"),
+      nb::arg("max_pixels") = nb::none());
   d.def(
       "decode_image",
-      [](const nb::bytes& input, const std::string& mode, int bits, bool orientation, std::optional<int64_t> max_pixels, const std::string& name) {
+      [](const nb::bytes& input, const std::string& mode, int bits, bool orientation, std::optional<int64_t> max_pixels,
+         const std::string& name) {
         auto options = read_options(mode, bits, orientation, max_pixels);
         nb::gil_scoped_release release;
         return io::planar_image(io::decode_image(bytes_of(input), name, options));
       },
-      nb::arg("input"), nb::arg("mode"), nb::arg("bits"), nb::arg("apply_exif_orientation"), nb::arg("max_pixels") = nb::none(),
-      nb::arg("name") = "decode_image");
+      nb::arg("input"), nb::arg("mode"), nb::arg("bits"), nb::arg("apply_exif_orientation"),
+      nb::arg("max_pixels") = nb::none(), nb::arg("name") = "decode_image");
   d.def("image_info", [](const std::string& path) { return info_dict(io::image_info(path)); });
-  d.def("image_info_of", [](const nb::bytes& input) { return info_dict(io::image_info(bytes_of(input), "image_info")); });
+  d.def("image_info_of",
+        [](const nb::bytes& input) { return info_dict(io::image_info(bytes_of(input), "image_info")); });
   auto options = [](int quality, bool lossless, int compression, const std::map<std::string, std::string>& text) {
     return io::ImageWriteOptions{quality, lossless, compression, text};
   };
-  d.def("write_image",
-        [options](const std::string& path, const Tensor& image, int quality, bool lossless, int compression, std::map<std::string, std::string> text) {
-          nb::gil_scoped_release release;
-          io::write_image(path, image, options(quality, lossless, compression, text));
-        });
-  d.def("encode_image",
-        [options](const Tensor& image, const std::string& format, int quality, bool lossless, int compression, std::map<std::string, std::string> text) {
-          std::string out;
-          {
-            nb::gil_scoped_release release;
-            out = io::encode_image(image, io::image_format(format), options(quality, lossless, compression, text));
-          }
-          return nb::bytes(out.data(), out.size());
-        });
-  d.def("save_animation",
-        [](const std::string& path, const Tensors& frames, double fps, int64_t loop, std::vector<int64_t> durations, int quality, bool lossless, bool dither) {
-          nb::gil_scoped_release release;
-          io::save_animation(path, frames, {fps, loop, std::move(durations), quality, lossless, dither});
-        });
+  d.def("write_image", [options](const std::string& path, const Tensor& image, int quality, bool lossless,
+                                 int compression, std::map<std::string, std::string> text) {
+    nb::gil_scoped_release release;
+    io::write_image(path, image, options(quality, lossless, compression, text));
+  });
+  d.def("encode_image", [options](const Tensor& image, const std::string& format, int quality, bool lossless,
+                                  int compression, std::map<std::string, std::string> text) {
+    std::string out;
+    {
+      nb::gil_scoped_release release;
+      out = io::encode_image(image, io::image_format(format), options(quality, lossless, compression, text));
+    }
+    return nb::bytes(out.data(), out.size());
+  });
+  d.def("save_animation", [](const std::string& path, const Tensors& frames, double fps, int64_t loop,
+                             std::vector<int64_t> durations, int quality, bool lossless, bool dither) {
+    nb::gil_scoped_release release;
+    io::save_animation(path, frames, {fps, loop, std::move(durations), quality, lossless, dither});
+  });
   d.def("can_write_animation", [](const std::string& path) { return io::can_write(io::animation_format(path)); });
-  d.def("convert_image", [](const Tensor& image, const std::string& mode) { return io::planar_image(io::convert_image(image, io::image_mode(mode))); });
+  d.def("convert_image", [](const Tensor& image, const std::string& mode) {
+    return io::planar_image(io::convert_image(image, io::image_mode(mode)));
+  });
 }
 
 void bind_transforms(nb::module_& d) {
   nb::class_<AspectBuckets>(d, "AspectBuckets",
-                            "Picture sizes of one area by aspect ratio: both sides are multiples of multiple_of, height * width <= area, and the longer\n"
+                            "Picture sizes of one area by aspect ratio: both sides are multiples of multiple_of, "
+                            "height * width <= area, and the longer\n"
                             "side at most max_aspect times the shorter.")
-      .def(nb::init<int64_t, int64_t, double>(), nb::arg("area"), nb::arg("multiple_of") = 64, nb::arg("max_aspect") = 2.0)
+      .def(nb::init<int64_t, int64_t, double>(), nb::arg("area"), nb::arg("multiple_of") = 64,
+           nb::arg("max_aspect") = 2.0)
       .def_prop_ro("sizes",
                    [](const AspectBuckets& b) {
                      nb::list out;
                      for (auto& s : b.sizes()) out.append(nb::make_tuple(s.height, s.width));
                      return out;
                    })
-      .def("nearest", &AspectBuckets::nearest, nb::arg("height"), nb::arg("width"), "The bucket (an index of sizes) of the closest aspect ratio.");
-  nb::class_<Transform>(d, "Transform", "A native transform of images [C, H, W]: call it, compose it, give it to a data set.")
+      .def("nearest", &AspectBuckets::nearest, nb::arg("height"), nb::arg("width"),
+           "The bucket (an index of sizes) of the closest aspect ratio.");
+  nb::class_<Transform>(d, "Transform",
+                        "A native transform of images [C, H, W]: call it, compose it, give it to a data set.")
       .def("__call__", &transformed, nb::arg("image"), nb::arg("seed") = nb::none())
       .def("__repr__", &Transform::str);
   auto mutable_ptr = [](TransformPtr t) { return std::const_pointer_cast<Transform>(std::move(t)); };
-  d.def("resize", [=](const Shape& size, const std::string& f) { return mutable_ptr(transforms::resize(size, filter(f))); });
+  d.def("resize",
+        [=](const Shape& size, const std::string& f) { return mutable_ptr(transforms::resize(size, filter(f))); });
   d.def("compose", [=](nb::list parts) {
     std::vector<TransformPtr> v;
     for (nb::handle p : parts) v.push_back(nb::cast<std::shared_ptr<Transform>>(p));
     return mutable_ptr(transforms::compose(v));
   });
   d.def("center_crop", [=](const Shape& size) { return mutable_ptr(transforms::center_crop(size)); });
-  d.def("random_crop", [=](const Shape& size, int64_t padding, double fill) { return mutable_ptr(transforms::random_crop(size, padding, fill)); });
-  d.def("random_resized_crop", [=](const Shape& size, std::array<double, 2> scale, std::array<double, 2> ratio, const std::string& f) {
-    return mutable_ptr(transforms::random_resized_crop(size, scale, ratio, filter(f)));
+  d.def("random_crop", [=](const Shape& size, int64_t padding, double fill) {
+    return mutable_ptr(transforms::random_crop(size, padding, fill));
   });
+  d.def("random_resized_crop",
+        [=](const Shape& size, std::array<double, 2> scale, std::array<double, 2> ratio, const std::string& f) {
+          return mutable_ptr(transforms::random_resized_crop(size, scale, ratio, filter(f)));
+        });
   d.def("random_horizontal_flip", [=](double p) { return mutable_ptr(transforms::random_horizontal_flip(p)); });
   d.def("random_vertical_flip", [=](double p) { return mutable_ptr(transforms::random_vertical_flip(p)); });
   d.def("pad", [=](const Shape& padding, double fill) { return mutable_ptr(transforms::pad(padding, fill)); });
   d.def("to_float", [=] { return mutable_ptr(transforms::to_float()); });
-  d.def("normalize", [=](const Floats& mean, const Floats& std) { return mutable_ptr(transforms::normalize(mean, std)); });
+  d.def("normalize",
+        [=](const Floats& mean, const Floats& std) { return mutable_ptr(transforms::normalize(mean, std)); });
   d.def(
-      "composite", [=](std::optional<std::array<uint8_t, 3>> colour) { return mutable_ptr(transforms::composite(colour)); }, nb::arg("colour").none());
-  d.def("to_bucket", [=](const AspectBuckets& b, bool random, const std::string& f) { return mutable_ptr(transforms::to_bucket(b, random, filter(f))); });
-  d.def("set_sample_random", [](uint64_t epoch_seed, uint64_t index, uint64_t position) { current_random.emplace(epoch_seed, index, position); });
+      "composite",
+      [=](std::optional<std::array<uint8_t, 3>> colour) { return mutable_ptr(transforms::composite(colour)); },
+      nb::arg("colour").none());
+  d.def("to_bucket", [=](const AspectBuckets& b, bool random, const std::string& f) {
+    return mutable_ptr(transforms::to_bucket(b, random, filter(f)));
+  });
+  d.def("set_sample_random", [](uint64_t epoch_seed, uint64_t index, uint64_t position) {
+    current_random.emplace(epoch_seed, index, position);
+  });
   d.def("clear_sample_random", [] { current_random.reset(); });
 }
 
-ImageOptions image_options(const std::string& mode, bool orientation, std::optional<int64_t> max_pixels, const std::string& caption_column,
-                           bool allow_missing_captions, std::shared_ptr<Transform> transform) {
+ImageOptions image_options(const std::string& mode, bool orientation, std::optional<int64_t> max_pixels,
+                           const std::string& caption_column, bool allow_missing_captions,
+                           std::shared_ptr<Transform> transform) {
   return {read_options(mode, 8, orientation, max_pixels), std::move(transform), caption_column, allow_missing_captions};
 }
 
@@ -245,35 +272,44 @@ void bind_datasets(nb::module_& d) {
       .def_prop_ro("skipped", [](const ImageDataset& s) { return skipped_list(s.skipped()); });
   d.def(
       "image_folder",
-      [](const std::string& path, const std::string& mode, bool orientation, std::optional<int64_t> max_pixels, const std::string& caption_column, bool missing,
+      [](const std::string& path, const std::string& mode, bool orientation, std::optional<int64_t> max_pixels,
+         const std::string& caption_column, bool missing,
          std::shared_ptr<Transform> transform) -> std::shared_ptr<ImageDataset> {
-        return std::make_shared<ImageFolder>(path, image_options(mode, orientation, max_pixels, caption_column, missing, transform));
+        return std::make_shared<ImageFolder>(
+            path, image_options(mode, orientation, max_pixels, caption_column, missing, transform));
       },
-      nb::arg("path"), nb::arg("mode"), nb::arg("orientation"), nb::arg("max_pixels").none(), nb::arg("caption_column"), nb::arg("missing"),
-      nb::arg("transform").none());
+      nb::arg("path"), nb::arg("mode"), nb::arg("orientation"), nb::arg("max_pixels").none(), nb::arg("caption_column"),
+      nb::arg("missing"), nb::arg("transform").none());
   d.def(
       "web_dataset",
-      [](const std::vector<std::string>& paths, const std::string& mode, bool orientation, std::optional<int64_t> max_pixels, const std::string& caption_column,
-         bool missing, std::shared_ptr<Transform> transform) -> std::shared_ptr<ImageDataset> {
-        return std::make_shared<WebDataset>(paths, image_options(mode, orientation, max_pixels, caption_column, missing, transform));
+      [](const std::vector<std::string>& paths, const std::string& mode, bool orientation,
+         std::optional<int64_t> max_pixels, const std::string& caption_column, bool missing,
+         std::shared_ptr<Transform> transform) -> std::shared_ptr<ImageDataset> {
+        return std::make_shared<WebDataset>(
+            paths, image_options(mode, orientation, max_pixels, caption_column, missing, transform));
       },
-      nb::arg("paths"), nb::arg("mode"), nb::arg("orientation"), nb::arg("max_pixels").none(), nb::arg("caption_column"), nb::arg("missing"),
-      nb::arg("transform").none());
+      nb::arg("paths"), nb::arg("mode"), nb::arg("orientation"), nb::arg("max_pixels").none(),
+      nb::arg("caption_column"), nb::arg("missing"), nb::arg("transform").none());
   d.def(
       "image_files",
-      [](const std::vector<std::string>& paths, const std::vector<std::string>& captions, const std::string& mode, bool orientation,
-         std::optional<int64_t> max_pixels, std::shared_ptr<Transform> transform) -> std::shared_ptr<ImageDataset> {
-        return std::make_shared<ImageFiles>(paths, captions, image_options(mode, orientation, max_pixels, "", false, transform));
+      [](const std::vector<std::string>& paths, const std::vector<std::string>& captions, const std::string& mode,
+         bool orientation, std::optional<int64_t> max_pixels,
+         std::shared_ptr<Transform> transform) -> std::shared_ptr<ImageDataset> {
+        return std::make_shared<ImageFiles>(paths, captions,
+                                            image_options(mode, orientation, max_pixels, "", false, transform));
       },
-      nb::arg("paths"), nb::arg("captions"), nb::arg("mode"), nb::arg("orientation"), nb::arg("max_pixels").none(), nb::arg("transform").none());
+      nb::arg("paths"), nb::arg("captions"), nb::arg("mode"), nb::arg("orientation"), nb::arg("max_pixels").none(),
+      nb::arg("transform").none());
   d.def("bucket_batches", &bucket_batches);
   nb::class_<Prefetcher>(d, "Prefetcher")
       .def(
           "__init__",
-          [](Prefetcher* self, std::shared_ptr<ImageDataset> dataset, int64_t num_workers, uint64_t epoch_seed, int64_t first_position, bool collate) {
+          [](Prefetcher* self, std::shared_ptr<ImageDataset> dataset, int64_t num_workers, uint64_t epoch_seed,
+             int64_t first_position, bool collate) {
             new (self) Prefetcher(dataset, {num_workers, epoch_seed, first_position, 0, collate});
           },
-          nb::arg("dataset"), nb::arg("num_workers"), nb::arg("epoch_seed"), nb::arg("first_position"), nb::arg("collate"))
+          nb::arg("dataset"), nb::arg("num_workers"), nb::arg("epoch_seed"), nb::arg("first_position"),
+          nb::arg("collate"))
       .def("submit", &Prefetcher::submit)
       .def_prop_ro("pending", &Prefetcher::pending)
       .def("ready_within", &Prefetcher::ready_within, nb::call_guard<nb::gil_scoped_release>())

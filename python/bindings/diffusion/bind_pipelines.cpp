@@ -26,7 +26,8 @@ using diffusion::Ref;
 
 PixelPair pixels(const NamedArguments& a, const char* name) {
   Shape s;
-  SF_CHECK_AS(TypeError, to_shape(a.get(name).ptr(), s) && s.size() == 2, "pipeline: ", name, " must be two integers, (height, width) or (top, left)");
+  SF_CHECK_AS(TypeError, to_shape(a.get(name).ptr(), s) && s.size() == 2, "pipeline: ", name,
+              " must be two integers, (height, width) or (top, left)");
   return PixelPair{s[0], s[1]};
 }
 
@@ -49,32 +50,40 @@ void read(const NamedArguments& a, const OptionFields& fields) {
   for (auto& field : fields) {
     const char* name = field.name;
     if (!a.get(name).is_valid()) continue;
-    std::visit(Overloaded{[&](bool* v) { *v = a.boolean(name, *v); }, [&](int64_t* v) { *v = a.integer(name).value(); },
-                          [&](std::optional<int64_t>* v) { *v = a.integer(name); }, [&](double* v) { *v = a.number(name, *v); },
-                          [&](std::optional<double>* v) { *v = a.number(name, 0); }, [&](std::vector<std::string>* v) { *v = a.texts(name); },
-                          [&](std::optional<std::vector<double>>* v) { *v = a.numbers(name); }, [&](std::vector<int64_t>* v) { *v = integers(a, name); },
-                          [&](Tensor* v) { *v = a.tensor(name); }, [&](Generators* v) { *v = a.generators(name); }, [&](PixelPair* v) { *v = pixels(a, name); },
-                          [&](std::optional<PixelPair>* v) { *v = pixels(a, name); }, [&](const ChoiceField& v) { v.set(v.place, a.texts(name).at(0)); },
-                          [](auto*) {}},  // callbacks: StepEnd
-               field.place);
+    std::visit(
+        Overloaded{
+            [&](bool* v) { *v = a.boolean(name, *v); }, [&](int64_t* v) { *v = a.integer(name).value(); },
+            [&](std::optional<int64_t>* v) { *v = a.integer(name); }, [&](double* v) { *v = a.number(name, *v); },
+            [&](std::optional<double>* v) { *v = a.number(name, 0); },
+            [&](std::vector<std::string>* v) { *v = a.texts(name); },
+            [&](std::optional<std::vector<double>>* v) { *v = a.numbers(name); },
+            [&](std::vector<int64_t>* v) { *v = integers(a, name); }, [&](Tensor* v) { *v = a.tensor(name); },
+            [&](Generators* v) { *v = a.generators(name); }, [&](PixelPair* v) { *v = pixels(a, name); },
+            [&](std::optional<PixelPair>* v) { *v = pixels(a, name); },
+            [&](const ChoiceField& v) { v.set(v.place, a.texts(name).at(0)); }, [](auto*) {}},  // callbacks: StepEnd
+        field.place);
   }
 }
 
 // A field's default as Python shows it in the signature.
 nb::object default_of(const OptionField& field) {
-  return std::visit(
-      Overloaded{[](bool* v) -> nb::object { return nb::bool_(*v); }, [](int64_t* v) -> nb::object { return nb::int_(*v); },
-                 [](double* v) -> nb::object { return nb::float_(*v); }, [](PixelPair* v) -> nb::object { return nb::make_tuple((*v)[0], (*v)[1]); },
-                 [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); },
-                 [](std::vector<std::string>* v) -> nb::object { return v->empty() ? nb::none() : nb::object(nb::str(v->at(0).c_str())); },
-                 [](auto*) -> nb::object { return nb::none(); }},
-      field.place);
+  return std::visit(Overloaded{[](bool* v) -> nb::object { return nb::bool_(*v); },
+                               [](int64_t* v) -> nb::object { return nb::int_(*v); },
+                               [](double* v) -> nb::object { return nb::float_(*v); },
+                               [](PixelPair* v) -> nb::object { return nb::make_tuple((*v)[0], (*v)[1]); },
+                               [](const ChoiceField& v) -> nb::object { return nb::str(v.get(v.place).c_str()); },
+                               [](std::vector<std::string>* v) -> nb::object {
+                                 return v->empty() ? nb::none() : nb::object(nb::str(v->at(0).c_str()));
+                               },
+                               [](auto*) -> nb::object { return nb::none(); }},
+                    field.place);
 }
 
 // What Python wants to see at the end of a step: signals, the callback, the pipeline's attributes, the progress bar.
 class StepEnd {
  public:
-  StepEnd(nb::handle pipe, const NamedArguments& a) : pipe_(pipe), names_(a.texts("callback_on_step_end_tensor_inputs")) {
+  StepEnd(nb::handle pipe, const NamedArguments& a)
+      : pipe_(pipe), names_(a.texts("callback_on_step_end_tensor_inputs")) {
     if (nb::handle f = a.get("callback_on_step_end"); f.is_valid()) callback_ = Held(f);
     if (nb::handle f = a.get("progress"); f.is_valid()) progress_ = Held(f);
   }
@@ -101,16 +110,19 @@ class StepEnd {
     nb::dict given;
     for (auto& name : names_) {
       auto at = state.tensors.find(name);
-      SF_CHECK(at != state.tensors.end(), "pipeline: callback_on_step_end_tensor_inputs must be of ", list(state), ", got '", name, "'");
+      SF_CHECK(at != state.tensors.end(), "pipeline: callback_on_step_end_tensor_inputs must be of ", list(state),
+               ", got '", name, "'");
       given[name.c_str()] = *at->second;
     }
     nb::object changed = callback_.get()(pipe_.get(), state.step, state.timestep, given);
     if (changed.is_none()) return;
-    if (!PyDict_Check(changed.ptr())) wrong_argument("callback_on_step_end", "the result", "a dict of tensors", changed.ptr());
+    if (!PyDict_Check(changed.ptr()))
+      wrong_argument("callback_on_step_end", "the result", "a dict of tensors", changed.ptr());
     for (auto [key, value] : nb::cast<nb::dict>(changed)) {
       auto at = state.tensors.find(nb::cast<std::string>(key));
       if (at == state.tensors.end()) continue;
-      if (!value.is_none() && !is_tensor(value.ptr())) wrong_argument("callback_on_step_end", nb::cast<std::string>(key), "a tensor", value.ptr());
+      if (!value.is_none() && !is_tensor(value.ptr()))
+        wrong_argument("callback_on_step_end", nb::cast<std::string>(key), "a tensor", value.ptr());
       *at->second = value.is_none() ? Tensor() : tensor_of(value.ptr());
     }
   }
@@ -192,7 +204,8 @@ nb::dict entry_of(const PipelineEntry& entry) {
   for (auto& slot : made->components()) components[slot.name.c_str()] = kind_of_slot(slot);
   const io::Object defaults = io::write_fields(made->fields());
   for (auto& f : options.fields()) {
-    if (std::find(entry.arguments.begin(), entry.arguments.end(), f.name) != entry.arguments.end()) all[f.name] = default_of(f);
+    if (std::find(entry.arguments.begin(), entry.arguments.end(), f.name) != entry.arguments.end())
+      all[f.name] = default_of(f);
     if (f.role != OptionRole::Plain) roles[f.name] = f.role == OptionRole::Picture ? "picture" : "mask";
   }
   nb::list call, texts, docs, required;
@@ -226,7 +239,8 @@ nb::dict plan_of(const LoadPlan& plan) {
   nb::list steps;
   for (auto& c : plan.components) {
     nb::dict step;
-    step["name"] = c.name, step["kind"] = kKinds[size_t(c.kind)], step["class_name"] = c.class_name, step["folder"] = c.folder, step["variant"] = c.variant;
+    step["name"] = c.name, step["kind"] = kKinds[size_t(c.kind)], step["class_name"] = c.class_name,
+    step["folder"] = c.folder, step["variant"] = c.variant;
     step["config"] = to_python(c.config);
     steps.append(step);
   }
@@ -243,7 +257,8 @@ nb::dict plan_of(const LoadPlan& plan) {
 nb::tuple component_row(nb::handle o) {
   if (o.is_none()) return nb::make_tuple("", "");
   if (is_module(o.ptr()))
-    if (auto* model = dynamic_cast<models::Model*>(reinterpret_cast<PyModule*>(o.ptr())->module)) return nb::make_tuple(model->library(), model->type());
+    if (auto* model = dynamic_cast<models::Model*>(reinterpret_cast<PyModule*>(o.ptr())->module))
+      return nb::make_tuple(model->library(), model->type());
   Scheduler* scheduler = nullptr;
   if (nb::try_cast(o, scheduler) && scheduler) return nb::make_tuple("diffusers", scheduler->name());
   const tokenizers::Tokenizer* tokenizer = nullptr;
@@ -256,7 +271,8 @@ void save_index(const std::string& folder, const std::string& class_name, nb::di
   PipelineIndex index{.class_name = class_name};
   for (auto [name, row] : rows) {
     auto parts = nb::cast<nb::tuple>(row);
-    index.rows.push_back({nb::cast<std::string>(name), nb::cast<std::string>(parts[0]), nb::cast<std::string>(parts[1])});
+    index.rows.push_back(
+        {nb::cast<std::string>(name), nb::cast<std::string>(parts[0]), nb::cast<std::string>(parts[1])});
   }
   index.config = from_python(config);
   write_pipeline_index(index, folder);
@@ -278,8 +294,9 @@ void bind_pipelines(nb::module_& core) {
              out["kept"] = s.kept;
              return out;
            })
-      .def_static("why_not",
-                  [](const std::string& class_name, nb::dict parts) { return DenoiserGraphs::why_not(*pipeline_of(class_name, parts)->the_denoiser()); });
+      .def_static("why_not", [](const std::string& class_name, nb::dict parts) {
+        return DenoiserGraphs::why_not(*pipeline_of(class_name, parts)->the_denoiser());
+      });
   bind_image_processor(m);
   m.def("entries", [] {
     nb::dict out;
@@ -298,42 +315,54 @@ void bind_pipelines(nb::module_& core) {
       .def_prop_ro("at", &Run::at)
       .def_prop_ro("steps", [](const Run& run) { return run.schedule.size(); })
       .def_prop_rw(
-          "latents", [](const Run& run) { return run.latents; }, [](Run& run, const Tensor& latents) { run.latents = latents; })
+          "latents", [](const Run& run) { return run.latents; },
+          [](Run& run, const Tensor& latents) { run.latents = latents; })
       .def("step", &Run::step, released)
       .def("interrupt", &Run::interrupt)
       .def("keep_samples", &Run::keep_samples, released)
       .def("preview", &Run::preview, nb::arg("n") = 0, released)
       .def("finish", &finished);
   m.def(
-      "start", [](const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) { return start(class_name, pipe, parts, given).release(); },
+      "start",
+      [](const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {
+        return start(class_name, pipe, parts, given).release();
+      },
       nb::rv_policy::take_ownership);
   m.def("encode_prompt", &encode_prompt);
   m.def("parse_weights", [](const std::string& prompt) {
     nb::list out;
-    for (auto& part : parse_weights(prompt)) out.append(nb::make_tuple(part.new_chunk ? std::string("BREAK") : part.text, part.new_chunk ? -1.0 : part.weight));
+    for (auto& part : parse_weights(prompt))
+      out.append(
+          nb::make_tuple(part.new_chunk ? std::string("BREAK") : part.text, part.new_chunk ? -1.0 : part.weight));
     return out;
   });
   m.def("check_components", [](const std::string& class_name, nb::dict parts) { pipeline_of(class_name, parts); });
-  m.def("vae_scale_factor", [](const std::string& class_name, nb::dict parts) { return pipeline_of(class_name, parts)->vae_scale_factor(); });
+  m.def("vae_scale_factor", [](const std::string& class_name, nb::dict parts) {
+    return pipeline_of(class_name, parts)->vae_scale_factor();
+  });
   m.def("default_size", [](const std::string& class_name, nb::dict parts) {  // (height, width) in pixels
     auto size = pipeline_of(class_name, parts)->size();
     return nb::make_tuple(size.height, size.width);
   });
-  m.def("labels", [](const std::string& class_name, nb::dict parts) { return pipeline_of(class_name, parts)->labels(); });
+  m.def("labels",
+        [](const std::string& class_name, nb::dict parts) { return pipeline_of(class_name, parts)->labels(); });
   m.def("get_label_ids", [](const std::string& class_name, nb::dict parts, const std::vector<std::string>& names) {
     return pipeline_of(class_name, parts)->get_label_ids(names);
   });
   m.def("component_row", &component_row, nb::arg("component").none());
   m.def("read_class_name", [](const std::string& folder) { return read_pipeline_index(folder).class_name; });
-  m.def("plan", [](const std::string& folder, const std::string& class_name, const std::vector<std::string>& passed, const std::string& variant) {
+  m.def("plan", [](const std::string& folder, const std::string& class_name, const std::vector<std::string>& passed,
+                   const std::string& variant) {
     return plan_of(plan_pipeline(folder, {.class_name = class_name, .passed = passed, .variant = variant}));
   });
   nb::class_<LoadPlan>(m, "SingleFilePlan")
-      .def(nb::new_([](const std::string& path, const std::string& class_name, const std::vector<std::string>& passed, const std::string& config,
-                       const std::string& prediction_type, bool extract_ema) {
+      .def(nb::new_([](const std::string& path, const std::string& class_name, const std::vector<std::string>& passed,
+                       const std::string& config, const std::string& prediction_type, bool extract_ema) {
         nb::gil_scoped_release released;
-        return plan_single_file(
-            path, {.class_name = class_name, .passed = passed, .config = config, .file = {.prediction_type = prediction_type, .extract_ema = extract_ema}});
+        return plan_single_file(path, {.class_name = class_name,
+                                       .passed = passed,
+                                       .config = config,
+                                       .file = {.prediction_type = prediction_type, .extract_ema = extract_ema}});
       }))
       .def("steps", &plan_of)
       .def_prop_ro(

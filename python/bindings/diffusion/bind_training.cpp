@@ -19,12 +19,15 @@ using namespace diffusion;
 static void bind_cached_rows(nb::module_ m) {
   using namespace data;
   nb::class_<RowWriter>(m, "RowWriter", "Writes rows of tensors into a folder, file by file.")
-      .def(nb::init<const std::string&, int64_t, std::string>(), nb::arg("folder"), nb::arg("rows_per_file") = 256, nb::arg("about") = "")
-      .def("add", &RowWriter::add, nb::arg("rows"), "Tensors [N, ...] by name, with the names, dtypes and further sizes of the first call.")
+      .def(nb::init<const std::string&, int64_t, std::string>(), nb::arg("folder"), nb::arg("rows_per_file") = 256,
+           nb::arg("about") = "")
+      .def("add", &RowWriter::add, nb::arg("rows"),
+           "Tensors [N, ...] by name, with the names, dtypes and further sizes of the first call.")
       .def("finish", &RowWriter::finish, "After the last row: without it the folder holds no cache.")
       .def("__len__", &RowWriter::size);
   nb::class_<CachedRows>(m, "CachedRows")
-      .def(nb::init<const std::string&, const std::optional<std::string>&>(), nb::arg("folder"), nb::arg("about").none() = nb::none())
+      .def(nb::init<const std::string&, const std::optional<std::string>&>(), nb::arg("folder"),
+           nb::arg("about").none() = nb::none())
       .def("about", &CachedRows::about)
       .def("names", &CachedRows::names)
       .def("get", &CachedRows::get, nb::arg("index"))
@@ -41,24 +44,30 @@ void bind_training(nb::module_& core) {
       .def_ro("weights", &TrainingBatch::weights, "Of the samples' losses [B], float32; None: all 1.")
       .def_ro("dropped", &TrainingBatch::dropped, "Which samples learn without their condition [B], bool; None: none.")
       .def(
-          "loss", [](const TrainingBatch& b, const Tensor& prediction) { return training_loss(prediction, b); }, nb::arg("prediction"),
-          "The weighted mean squared difference of prediction and target: a float32 number.")
+          "loss", [](const TrainingBatch& b, const Tensor& prediction) { return training_loss(prediction, b); },
+          nb::arg("prediction"), "The weighted mean squared difference of prediction and target: a float32 number.")
       .def(
-          "drop", [](const TrainingBatch& b, const Tensor& condition, const Tensor& null) { return drop_condition(condition, b.dropped, null); },
+          "drop",
+          [](const TrainingBatch& b, const Tensor& condition, const Tensor& null) {
+            return drop_condition(condition, b.dropped, null);
+          },
           nb::arg("condition"), nb::arg("null_condition") = nb::none(),
           "condition[B, ...] with null_condition (of one sample; None: zeros) for the samples that were chosen.");
   m.def(
       "training_batch",
-      [](Scheduler& scheduler, const Tensor& latents, nb::dict options, const Tensor& noise, const Tensor& timesteps, nb::handle generator) {
+      [](Scheduler& scheduler, const Tensor& latents, nb::dict options, const Tensor& noise, const Tensor& timesteps,
+         nb::handle generator) {
         TrainingOptions o;
         ConfigRest rest = read_fields("training_batch", o.fields(), from_python(options));
-        if (!rest.unknown.items().empty()) fail<TypeError>("training_batch: unexpected keyword argument '", rest.unknown.items()[0].text(), "'");
+        if (!rest.unknown.items().empty())
+          fail<TypeError>("training_batch: unexpected keyword argument '", rest.unknown.items()[0].text(), "'");
         TrainingDraws draws{noise, timesteps, {}};
         if (!generator.is_none() && !to_generator(generator.ptr(), draws.generator))
           wrong_argument("training_batch", "generator", "a Generator", generator.ptr());
         return training_batch(scheduler, latents, o, draws);
       },
-      nb::arg("scheduler"), nb::arg("latents"), nb::arg("options"), nb::arg("noise").none(), nb::arg("timesteps").none(), nb::arg("generator").none());
+      nb::arg("scheduler"), nb::arg("latents"), nb::arg("options"), nb::arg("noise").none(),
+      nb::arg("timesteps").none(), nb::arg("generator").none());
   m.def("compute_snr", &compute_snr, nb::arg("noise_scheduler"), nb::arg("timesteps"));
 }
 

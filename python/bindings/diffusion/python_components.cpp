@@ -24,12 +24,15 @@ namespace {
 Tensor tensor_in(nb::handle result, std::initializer_list<const char*> attributes, const char* who) {
   if (is_tensor(result.ptr())) return tensor_of(result.ptr());
   for (auto* name : attributes)
-    if (nb::hasattr(result, name) && is_tensor(nb::object(result.attr(name)).ptr())) return tensor_of(nb::object(result.attr(name)).ptr());
-  if (PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) > 0) return tensor_in(PyTuple_GET_ITEM(result.ptr(), 0), attributes, who);
+    if (nb::hasattr(result, name) && is_tensor(nb::object(result.attr(name)).ptr()))
+      return tensor_of(nb::object(result.attr(name)).ptr());
+  if (PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) > 0)
+    return tensor_in(PyTuple_GET_ITEM(result.ptr(), 0), attributes, who);
   wrong_argument(who, "the output", "a tensor", result.ptr());
 }
 
-// A component that only Python knows, or whose calls go through Python: subclasses, hooks, or any object with diffusers' methods and a config.
+// A component that only Python knows, or whose calls go through Python: subclasses, hooks, or any object with
+// diffusers' methods and a config.
 template <class Base> class PythonPart : public Base {
  public:
   explicit PythonPart(nb::handle object) : object_(object) {}
@@ -38,8 +41,8 @@ template <class Base> class PythonPart : public Base {
     nb::dict plain;  // what a config file can hold; the rest is of no interest to a pipeline
     nb::object config = nb::getattr(get(), "config", nb::none());
     auto simple = [](nb::handle v) {
-      return v.is_none() || PyBool_Check(v.ptr()) || PyLong_Check(v.ptr()) || PyFloat_Check(v.ptr()) || PyUnicode_Check(v.ptr()) || PyList_Check(v.ptr()) ||
-             PyTuple_Check(v.ptr());
+      return v.is_none() || PyBool_Check(v.ptr()) || PyLong_Check(v.ptr()) || PyFloat_Check(v.ptr()) ||
+             PyUnicode_Check(v.ptr()) || PyList_Check(v.ptr()) || PyTuple_Check(v.ptr());
     };
     if (!PyDict_Check(config.ptr())) config = nb::getattr(config, "__dict__", nb::dict());
     for (auto [key, value] : nb::cast<nb::dict>(config))
@@ -122,8 +125,10 @@ class PythonTextEncoder final : public PythonPart<TextEncoder> {
     nb::object out = get()(ids, **keywords);
     Output result;
     result.last_hidden_state = tensor_in(out, {"last_hidden_state"}, "text_encoder");
-    if (nb::object t = nb::getattr(out, "text_embeds", nb::none()); is_tensor(t.ptr())) result.text_embeds = tensor_of(t.ptr());
-    if (nb::object h = nb::getattr(out, "hidden_states", nb::none()); !h.is_none()) result.hidden_states = nb::cast<Tensors>(h);
+    if (nb::object t = nb::getattr(out, "text_embeds", nb::none()); is_tensor(t.ptr()))
+      result.text_embeds = tensor_of(t.ptr());
+    if (nb::object h = nb::getattr(out, "hidden_states", nb::none()); !h.is_none())
+      result.hidden_states = nb::cast<Tensors>(h);
     return result;
   }
   Tensor final_layer_norm(const Tensor& x) override {
@@ -132,17 +137,22 @@ class PythonTextEncoder final : public PythonPart<TextEncoder> {
   }
 };
 
-// A scheduler of which Python overrides something: a subclass of a C++ one, called by its methods. It keeps the run's place itself.
+// A scheduler of which Python overrides something: a subclass of a C++ one, called by its methods.
+// It keeps the run's place itself.
 class PythonScheduler final : public Scheduler {
  public:
-  PythonScheduler(nb::handle object, Scheduler& native) : object_(object), native_(native), name_(Py_TYPE(object.ptr())->tp_name) {
+  PythonScheduler(nb::handle object, Scheduler& native)
+      : object_(object), native_(native), name_(Py_TYPE(object.ptr())->tp_name) {
     num_train_timesteps_ = native.num_train_timesteps();
   }
   static bool overrides(nb::handle object) {
     nb::handle base = nb::type<Scheduler>();
-    for (auto* method : {"step", "set_timesteps", "scale_model_input", "add_noise", "set_begin_index", "timesteps", "order", "init_noise_sigma"}) {
+    for (auto* method : {"step", "set_timesteps", "scale_model_input", "add_noise", "set_begin_index", "timesteps",
+                         "order", "init_noise_sigma"}) {
       nb::str name(method);
-      if (_PyType_Lookup(Py_TYPE(object.ptr()), name.ptr()) != _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base.ptr()), name.ptr())) return true;
+      if (_PyType_Lookup(Py_TYPE(object.ptr()), name.ptr()) !=
+          _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base.ptr()), name.ptr()))
+        return true;
     }
     return false;
   }
@@ -162,7 +172,8 @@ class PythonScheduler final : public Scheduler {
   Tensor add_noise(const Tensor& samples, const Tensor& noise, const Tensor& timesteps) override {
     nb::gil_scoped_acquire gil;
     begin();
-    return nb::cast<Tensor>(get().attr("add_noise")(samples, noise, timesteps.ndim() ? timesteps : timesteps.unsqueeze(0)));
+    return nb::cast<Tensor>(
+        get().attr("add_noise")(samples, noise, timesteps.ndim() ? timesteps : timesteps.unsqueeze(0)));
   }
 
  protected:
@@ -189,7 +200,8 @@ class PythonScheduler final : public Scheduler {
       for (auto& g : o.generator) all.append(wrap_generator(g));
       keywords["generator"] = all;
     }
-    return {tensor_in(get().attr("step")(model_output, at(timestep), sample, **keywords), {"prev_sample"}, name()), Tensor()};
+    return {tensor_in(get().attr("step")(model_output, at(timestep), sample, **keywords), {"prev_sample"}, name()),
+            Tensor()};
   }
 
  private:
@@ -212,7 +224,8 @@ class PythonScheduler final : public Scheduler {
 
 std::shared_ptr<Scheduler> scheduler_of(nb::handle o, const std::string& name) {
   Scheduler* native = nullptr;
-  if (!nb::try_cast(o, native) || !native) wrong_argument("pipeline", name, "a scheduler of scaffolding.diffusion", o.ptr());
+  if (!nb::try_cast(o, native) || !native)
+    wrong_argument("pipeline", name, "a scheduler of scaffolding.diffusion", o.ptr());
   if (PythonScheduler::overrides(o)) return std::make_shared<PythonScheduler>(o, *native);
   return {native, [held = Held(o)](Scheduler*) {}};
 }
@@ -256,8 +269,10 @@ std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb
       }
     };
     if (auto* d = slot.as<Ref<Denoiser>>()) network(d, {}, [&] { return std::make_shared<PythonDenoiser>(o); });
-    else if (auto* a = slot.as<Ref<Autoencoder>>()) network(a, {"encode", "decode"}, [&] { return std::make_shared<PythonAutoencoder>(o); });
-    else if (auto* t = slot.as<Ref<TextEncoder>>()) network(t, {}, [&] { return std::make_shared<PythonTextEncoder>(o); });
+    else if (auto* a = slot.as<Ref<Autoencoder>>())
+      network(a, {"encode", "decode"}, [&] { return std::make_shared<PythonAutoencoder>(o); });
+    else if (auto* t = slot.as<Ref<TextEncoder>>())
+      network(t, {}, [&] { return std::make_shared<PythonTextEncoder>(o); });
     else if (auto* k = slot.as<Ref<const tokenizers::Tokenizer>>()) *k = tokenizer_of(o, slot.name);
     else if (auto* s = slot.as<Ref<Scheduler>>()) *s = scheduler_of(o, slot.name);
   }

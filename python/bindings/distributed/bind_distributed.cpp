@@ -18,7 +18,8 @@ void bind_distributed(nb::module_& core) {
       .value("PRODUCT", Reduction::Product)
       .value("MIN", Reduction::Min)
       .value("MAX", Reduction::Max);
-  nb::class_<ProcessGroup>(m, "ProcessGroup", "Processes that work together, joined by TCP in a ring; made by init_process_group.")
+  nb::class_<ProcessGroup>(m, "ProcessGroup",
+                           "Processes that work together, joined by TCP in a ring; made by init_process_group.")
       .def(
           "__init__",
           [](ProcessGroup* self, const std::string& address, int port, int rank, int world_size, double timeout) {

@@ -47,9 +47,10 @@ void bind_hub(nb::module_& m) {
   hub.def("flag", &hub_flag);
   hub.def("matches_pattern", &matches_pattern);
   hub.def("find_in_cache", &find_in_cache);
-  hub.def("download", [](const std::string& repo, const std::string& file, const HubOptions& options, nb::handle progress) {
-    return download(options, progress, [&](const HubOptions& o) { return hub_download(repo, file, o); });
-  });
+  hub.def("download",
+          [](const std::string& repo, const std::string& file, const HubOptions& options, nb::handle progress) {
+            return download(options, progress, [&](const HubOptions& o) { return hub_download(repo, file, o); });
+          });
   hub.def("snapshot", [](const std::string& repo, const HubOptions& options, nb::handle progress) {
     return download(options, progress, [&](const HubOptions& o) { return snapshot_download(repo, o); });
   });
@@ -59,17 +60,21 @@ void bind_hub(nb::module_& m) {
     for (auto& f : listing.files) names.push_back(f.path);
     return names;
   });
-  hub.def("model_folder", [](const std::string& name, const HubOptions& options, const std::string& subfolder, const std::string& variant,
-                             std::optional<bool> use_safetensors, const std::vector<std::string>& passed, nb::handle progress) {
-    return download(options, progress, [&](const HubOptions& o) { return resolve_model_folder(name, {o, subfolder, variant, use_safetensors, passed}); });
+  hub.def("model_folder", [](const std::string& name, const HubOptions& options, const std::string& subfolder,
+                             const std::string& variant, std::optional<bool> use_safetensors,
+                             const std::vector<std::string>& passed, nb::handle progress) {
+    return download(options, progress, [&](const HubOptions& o) {
+      return resolve_model_folder(name, {o, subfolder, variant, use_safetensors, passed});
+    });
   });
   hub.def("model_file", [](const std::string& link, const HubOptions& options, nb::handle progress) {
     return download(options, progress, [&](const HubOptions& o) { return resolve_model_file(link, o); });
   });
-  hub.def("pipeline_files", [](const std::vector<std::string>& files, const std::vector<std::string>& folders, const std::string& variant,
-                               std::optional<bool> use_safetensors, const std::vector<std::string>& passed) {
-    return pipeline_files(files, folders, {{}, "", variant, use_safetensors, passed});
-  });
+  hub.def("pipeline_files",
+          [](const std::vector<std::string>& files, const std::vector<std::string>& folders, const std::string& variant,
+             std::optional<bool> use_safetensors, const std::vector<std::string>& passed) {
+            return pipeline_files(files, folders, {{}, "", variant, use_safetensors, passed});
+          });
 }
 
 }  // namespace sf::py

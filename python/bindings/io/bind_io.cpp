@@ -105,7 +105,8 @@ void save_npy(const Tensor& array, nb::handle f) {
 void save_npz(const TensorMap& arrays, nb::handle f) {
   save_to(f, [&](io::Sink& sink) { io::save_npz(arrays, sink); });
 }
-std::string save_sharded(const TensorMap& tensors, const std::string& path, uint64_t max_shard_size, const io::Metadata& metadata) {
+std::string save_sharded(const TensorMap& tensors, const std::string& path, uint64_t max_shard_size,
+                         const io::Metadata& metadata) {
   nb::gil_scoped_release release;
   return io::save_sharded_safetensors(tensors, path, max_shard_size, metadata);
 }
@@ -123,7 +124,8 @@ void bind_io(nb::module_& m) {
   m.def("_load_torch", &load_torch, nb::arg("source"), nb::arg("place"), nb::arg("mmap"), nb::arg("placeholders"));
   m.def("_save_torch", &save_torch, nb::arg("obj").none(), nb::arg("f"));
   m.def("_save_safetensors", &save_safetensors, nb::arg("tensors"), nb::arg("f"), nb::arg("metadata"));
-  m.def("_save_sharded", &save_sharded, nb::arg("tensors"), nb::arg("path"), nb::arg("max_shard_size"), nb::arg("metadata"));
+  m.def("_save_sharded", &save_sharded, nb::arg("tensors"), nb::arg("path"), nb::arg("max_shard_size"),
+        nb::arg("metadata"));
   m.def("_load_npy", [](nb::handle source) { return io::load_npy(bytes_of(source)); });
   m.def("_save_npy", &save_npy, nb::arg("array"), nb::arg("f"));
   m.def("_load_npz", &load_npz);
@@ -138,7 +140,8 @@ void bind_io(nb::module_& m) {
         io::CheckpointEntry e = c.entry(name);
         return nb::make_tuple(e.dtype, nb::steal(wrap_size(e.shape)));
       });
-  m.def("_open_checkpoint", [](nb::handle path) { return std::const_pointer_cast<io::Checkpoint>(io::open_checkpoint(existing(path))); });
+  m.def("_open_checkpoint",
+        [](nb::handle path) { return std::const_pointer_cast<io::Checkpoint>(io::open_checkpoint(existing(path))); });
   nb::class_<io::GgufFile>(m, "_GgufFile")
       .def("__init__", [](io::GgufFile* self, nb::handle source) { new (self) io::GgufFile(bytes_of(source)); })
       .def_prop_ro("version", &io::GgufFile::version)
@@ -172,7 +175,8 @@ void bind_io(nb::module_& m) {
     return io::UploadRing::of(d);
   });
   nb::class_<io::SafetensorsFile>(m, "_SafetensorsFile")
-      .def("__init__", [](io::SafetensorsFile* self, nb::handle source) { new (self) io::SafetensorsFile(bytes_of(source)); })
+      .def("__init__",
+           [](io::SafetensorsFile* self, nb::handle source) { new (self) io::SafetensorsFile(bytes_of(source)); })
       .def("keys",
            [](const io::SafetensorsFile& f) {
              nb::list names;

@@ -56,7 +56,8 @@ class Reader {
     switch (o.kind()) {
       case Object::BigInt: {
         nb::object bytes = steal(PyBytes_FromStringAndSize(o.text().data(), Py_ssize_t(o.text().size())));
-        return nb::handle(reinterpret_cast<PyObject*>(&PyLong_Type)).attr("from_bytes")(bytes, "little", nb::arg("signed") = true);
+        return nb::handle(reinterpret_cast<PyObject*>(&PyLong_Type))
+            .attr("from_bytes")(bytes, "little", nb::arg("signed") = true);
       }
       case Object::String: return text_of(o.text());
       case Object::Blob: return steal(PyBytes_FromStringAndSize(o.text().data(), Py_ssize_t(o.text().size())));
@@ -147,14 +148,16 @@ class Writer {
     if (PyBool_Check(o)) return Object(o == Py_True);
     if (PyLong_Check(o)) return integer(o);
     if (PyFloat_Check(o)) return Object(PyFloat_AS_DOUBLE(o));
-    if (PyComplex_Check(o)) return Object::container(Object::Complex, {Object(PyComplex_RealAsDouble(o)), Object(PyComplex_ImagAsDouble(o))});
+    if (PyComplex_Check(o))
+      return Object::container(Object::Complex, {Object(PyComplex_RealAsDouble(o)), Object(PyComplex_ImagAsDouble(o))});
     if (is_numpy_scalar(o)) return object(nb::object(h.attr("item")()));
     for (int i = 0; i < kNumDTypes; ++i)
       if (dtype_object(DType(i)) == o) return Object(DType(i));
     auto it = memo_.find(o);
     if (it != memo_.end()) return it->second;
     if (!open_.insert(o).second) fail("save: ", path_, " contains itself");
-    if (open_.size() > size_t(io::kMaxPickleDepth)) fail("save: ", path_.substr(0, 100), "... is nested more than ", io::kMaxPickleDepth, " deep");
+    if (open_.size() > size_t(io::kMaxPickleDepth))
+      fail("save: ", path_.substr(0, 100), "... is nested more than ", io::kMaxPickleDepth, " deep");
     Object made = of_object(h);
     open_.erase(o);
     memo_.emplace(o, made);
@@ -170,7 +173,8 @@ class Writer {
     nb::handle h(o);
     auto bits = nb::cast<int64_t>(h.attr("bit_length")());
     nb::object bytes = h.attr("to_bytes")(bits / 8 + 1, "little", nb::arg("signed") = true);
-    return Object(std::string_view(PyBytes_AS_STRING(bytes.ptr()), size_t(PyBytes_GET_SIZE(bytes.ptr()))), Object::BigInt);
+    return Object(std::string_view(PyBytes_AS_STRING(bytes.ptr()), size_t(PyBytes_GET_SIZE(bytes.ptr()))),
+                  Object::BigInt);
   }
   Object of_object(nb::handle h) {
     PyObject* o = h.ptr();
@@ -181,8 +185,10 @@ class Writer {
       PyErr_Clear();
       fail("save: ", path_, " is a string that has no UTF-8 encoding");
     }
-    if (PyBytes_Check(o)) return Object(std::string_view(PyBytes_AS_STRING(o), size_t(PyBytes_GET_SIZE(o))), Object::Blob);
-    if (PyByteArray_Check(o)) return Object(std::string_view(PyByteArray_AS_STRING(o), size_t(PyByteArray_GET_SIZE(o))), Object::ByteArray);
+    if (PyBytes_Check(o))
+      return Object(std::string_view(PyBytes_AS_STRING(o), size_t(PyBytes_GET_SIZE(o))), Object::Blob);
+    if (PyByteArray_Check(o))
+      return Object(std::string_view(PyByteArray_AS_STRING(o), size_t(PyByteArray_GET_SIZE(o))), Object::ByteArray);
     if (is_tensor(o)) {
       const Tensor& t = tensor_of(o);
       SF_CHECK_AS(RuntimeError, !t.device().is_meta(), "save: ", path_, " is on the meta device and has no bytes");
@@ -210,9 +216,10 @@ class Writer {
     if (type.is(attribute("collections", "Counter"))) return dict(h, Object::Counter);
     Device device;
     if (!PyUnicode_Check(o) && to_device(o, device)) return Object(device.str(), Object::DeviceName);
-    fail<TypeError>(
-        "save: ", path_, " is of type ", nb::cast<std::string>(type.attr("__module__")), ".", nb::cast<std::string>(type.attr("__qualname__")),
-        ", which cannot be saved; tensors, numbers, strings, bytes, lists, tuples, sets and dicts of them can (a module or optimizer: its state_dict())");
+    fail<TypeError>("save: ", path_, " is of type ", nb::cast<std::string>(type.attr("__module__")), ".",
+                    nb::cast<std::string>(type.attr("__qualname__")),
+                    ", which cannot be saved; tensors, numbers, strings, bytes, lists, tuples, sets and dicts of them "
+                    "can (a module or optimizer: its state_dict())");
   }
   Object sequence(nb::handle h, Object::Kind kind) {
     Object made = Object::container(kind);
@@ -241,7 +248,8 @@ class Writer {
   }
   Object set(nb::handle h) {  // in an order that does not depend on addresses, so that equal sets give equal files
     Object made = Object::container(Object::Set);
-    for (nb::handle item : attribute("builtins", "sorted")(h, nb::arg("key") = attribute("builtins", "repr"))) made.items().push_back(object(item));
+    for (nb::handle item : attribute("builtins", "sorted")(h, nb::arg("key") = attribute("builtins", "repr")))
+      made.items().push_back(object(item));
     return made;
   }
 

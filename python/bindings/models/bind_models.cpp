@@ -1,5 +1,5 @@
-// Models: modules that are made from a config and live in folders. Their classes are layers (bind_nn_layer.cpp); what is here is
-// called by python/scaffolding/models/modeling.py.
+// Models: modules that are made from a config and live in folders. Their classes are layers (bind_nn_layer.cpp); what
+// is here is called by python/scaffolding/models/modeling.py.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -31,18 +31,21 @@ const models::ModelEntry& entry_of(const std::string& class_name) {
 
 std::optional<DType> optional_dtype(nb::handle o) {
   std::optional<DType> dtype;
-  if (!o.is_none() && !to_dtype(o.ptr(), dtype.emplace())) wrong_argument("from_pretrained", "torch_dtype", "a dtype", o.ptr());
+  if (!o.is_none() && !to_dtype(o.ptr(), dtype.emplace()))
+    wrong_argument("from_pretrained", "torch_dtype", "a dtype", o.ptr());
   return dtype;
 }
 
-void load(nb::handle self, const std::string& class_name, const std::string& folder, const std::string& subfolder, const std::string& variant, nb::handle dtype,
-          std::optional<bool> use_safetensors, nb::handle device, nb::handle config, nb::dict overrides) {
+void load(nb::handle self, const std::string& class_name, const std::string& folder, const std::string& subfolder,
+          const std::string& variant, nb::handle dtype, std::optional<bool> use_safetensors, nb::handle device,
+          nb::handle config, nb::dict overrides) {
   models::LoadModelOptions options;
   options.subfolder = subfolder;
   options.variant = variant;
   options.dtype = optional_dtype(dtype);
   options.use_safetensors = use_safetensors;
-  if (!device.is_none() && !to_device(device.ptr(), options.device)) wrong_argument("from_pretrained", "device", "a device", device.ptr());
+  if (!device.is_none() && !to_device(device.ptr(), options.device))
+    wrong_argument("from_pretrained", "device", "a device", device.ptr());
   if (!config.is_none()) options.config = from_python(config);
   options.overrides = from_python(overrides);
   adopt(reinterpret_cast<PyModule*>(self.ptr()), models::load_model(folder, options, class_name), true);
@@ -67,32 +70,39 @@ void bind_models(nb::module_& core) {
         adopt(reinterpret_cast<PyModule*>(self.ptr()), entry_of(class_name).make(from_python(config)), true);
       },
       nb::arg("self"), nb::arg("class_name"), nb::arg("config"), nb::arg("empty") = false);
-  m.def("load", &load, nb::arg("self"), nb::arg("class_name"), nb::arg("folder"), nb::arg("subfolder"), nb::arg("variant"), nb::arg("dtype").none(),
-        nb::arg("use_safetensors").none(), nb::arg("device").none(), nb::arg("config").none(), nb::arg("overrides"));
-  m.def("save", [](nb::handle self, const std::string& folder, const std::string& variant, bool safe_serialization, uint64_t max_shard_size) {
+  m.def("load", &load, nb::arg("self"), nb::arg("class_name"), nb::arg("folder"), nb::arg("subfolder"),
+        nb::arg("variant"), nb::arg("dtype").none(), nb::arg("use_safetensors").none(), nb::arg("device").none(),
+        nb::arg("config").none(), nb::arg("overrides"));
+  m.def("save", [](nb::handle self, const std::string& folder, const std::string& variant, bool safe_serialization,
+                   uint64_t max_shard_size) {
     models::save_model(model_of(self), folder, {variant, safe_serialization, max_shard_size});
   });
   m.def("weights_stem", [](nb::handle self) { return std::string(model_of(self).weights_stem()); });
   m.def("current_key", [](nb::handle self, const std::string& key) { return model_of(self).current_key(key); });
   m.def(
       "find_weights",
-      [](nb::handle self, const std::string& folder, const std::string& subfolder, const std::string& variant, std::optional<bool> use_safetensors) {
+      [](nb::handle self, const std::string& folder, const std::string& subfolder, const std::string& variant,
+         std::optional<bool> use_safetensors) {
         models::LoadModelOptions options;
         options.subfolder = subfolder, options.variant = variant, options.use_safetensors = use_safetensors;
         return models::find_weights(folder, model_of(self).weights_stem(), options);
       },
       nb::arg("self"), nb::arg("folder"), nb::arg("subfolder"), nb::arg("variant"), nb::arg("use_safetensors").none());
-  m.def("load_config", [](const std::string& folder, const std::string& subfolder) { return to_python(models::load_model_config(folder, subfolder)); });
+  m.def("load_config", [](const std::string& folder, const std::string& subfolder) {
+    return to_python(models::load_model_config(folder, subfolder));
+  });
   m.def("config", [](nb::handle self) { return to_python(model_of(self).config()); });
   m.def("unknown", [](nb::handle self) { return to_python(model_of(self).config_rest().unknown); });
   m.def("config_json", [](nb::handle self) { return io::format_config(model_of(self).saved_config()); });
-  m.def("enable_gradient_checkpointing", [](nb::handle self, bool on) { model_of(self).enable_gradient_checkpointing(on); });
+  m.def("enable_gradient_checkpointing",
+        [](nb::handle self, bool on) { model_of(self).enable_gradient_checkpointing(on); });
   m.def("is_gradient_checkpointing", [](nb::handle self) { return model_of(self).is_gradient_checkpointing(); });
   m.def("pack_projections", [](nb::handle self) { models::pack_projections(model_of(self)); });
-  m.def("timestep_embedding",
-        [](const Tensor& timesteps, int64_t embedding_dim, bool flip_sin_to_cos, double downscale_freq_shift, double scale, int64_t max_period) {
-          return models::timestep_embedding(timesteps, embedding_dim, {flip_sin_to_cos, downscale_freq_shift, scale, max_period});
-        });
+  m.def("timestep_embedding", [](const Tensor& timesteps, int64_t embedding_dim, bool flip_sin_to_cos,
+                                 double downscale_freq_shift, double scale, int64_t max_period) {
+    return models::timestep_embedding(timesteps, embedding_dim,
+                                      {flip_sin_to_cos, downscale_freq_shift, scale, max_period});
+  });
   m.def("dtype", [](nb::handle self) { return steal(to_object(Value(model_of(self).dtype()))); });
   m.def("device", [](nb::handle self) { return steal(to_object(Value(model_of(self).device()))); });
 }

@@ -23,7 +23,8 @@ std::map<std::string, io::Object> configs_of(nb::dict dict) {
 
 nb::list rows_of(const NameTable& table) {
   nb::list out;
-  for (auto& t : table.tensors()) out.append(nb::make_tuple(t.name, table.first_source(t).name, nb::steal(wrap_size(t.shape))));
+  for (auto& t : table.tensors())
+    out.append(nb::make_tuple(t.name, table.first_source(t).name, nb::steal(wrap_size(t.shape))));
   return out;
 }
 
@@ -33,21 +34,22 @@ void bind_single_file(nb::module_& m) {
   nb::class_<SingleFile>(m, "_SingleFile")
       .def(
           "__init__",
-          [](SingleFile* self, const std::string& path, nb::dict configs, const std::string& prediction_type, const std::vector<std::string>& parts,
-             bool extract_ema) {
+          [](SingleFile* self, const std::string& path, nb::dict configs, const std::string& prediction_type,
+             const std::vector<std::string>& parts, bool extract_ema) {
             SingleFileOptions options{configs_of(configs), prediction_type, parts, extract_ema};
             nb::gil_scoped_release released;
             new (self) SingleFile(path, options);
           },
-          nb::arg("path"), nb::arg("configs") = nb::dict(), nb::arg("prediction_type") = "", nb::arg("parts") = std::vector<std::string>(),
-          nb::arg("extract_ema") = false)
+          nb::arg("path"), nb::arg("configs") = nb::dict(), nb::arg("prediction_type") = "",
+          nb::arg("parts") = std::vector<std::string>(), nb::arg("extract_ema") = false)
       .def_prop_ro("kind", [](const SingleFile& f) { return f.kind().name; })
       .def_prop_ro("repository", [](const SingleFile& f) { return f.kind().repository; })
       .def("model_index", [](const SingleFile& f) { return to_python(f.model_index()); })
       .def("parts",
            [](const SingleFile& f) {
              nb::dict out;
-             for (auto& p : f.parts()) out[p.name.c_str()] = nb::make_tuple(p.library, p.class_name, to_python(p.config));
+             for (auto& p : f.parts())
+               out[p.name.c_str()] = nb::make_tuple(p.library, p.class_name, to_python(p.config));
              return out;
            })
       .def("rows", [](const SingleFile& f, const std::string& part) { return rows_of(f.names(part)); })
@@ -55,10 +57,13 @@ void bind_single_file(nb::module_& m) {
       .def("unused", &SingleFile::unused)
       .def(
           "load",
-          [](const SingleFile& f, nb::handle self, const std::string& part, nb::handle dtype, nb::handle device, nb::dict overrides) {
+          [](const SingleFile& f, nb::handle self, const std::string& part, nb::handle dtype, nb::handle device,
+             nb::dict overrides) {
             LoadModelOptions options;
-            if (!dtype.is_none() && !to_dtype(dtype.ptr(), options.dtype.emplace())) wrong_argument("from_single_file", "torch_dtype", "a dtype", dtype.ptr());
-            if (!device.is_none() && !to_device(device.ptr(), options.device)) wrong_argument("from_single_file", "device", "a device", device.ptr());
+            if (!dtype.is_none() && !to_dtype(dtype.ptr(), options.dtype.emplace()))
+              wrong_argument("from_single_file", "torch_dtype", "a dtype", dtype.ptr());
+            if (!device.is_none() && !to_device(device.ptr(), options.device))
+              wrong_argument("from_single_file", "device", "a device", device.ptr());
             options.overrides = from_python(overrides);
             adopt(reinterpret_cast<PyModule*>(self.ptr()), f.load(part, options), true);
           },
@@ -74,13 +79,14 @@ void bind_single_file(nb::module_& m) {
   });
   m.def("_single_file_rows", [](const std::string& kind, const std::string& part, nb::dict config) {
     for (auto& p : single_file_kind(kind).parts)
-      if (p.name == part && !p.places.empty()) return rows_of(single_file_names(p, config.empty() ? p.config : from_python(config)));
+      if (p.name == part && !p.places.empty())
+        return rows_of(single_file_names(p, config.empty() ? p.config : from_python(config)));
     fail("single file: ", kind, " has no part '", part, "' with tensors");
   });
   m.def("_single_file_kind_of", [](nb::dict unet_config) { return kind_of_unet(from_python(unet_config)).name; });
-  m.def("_to_single_file", [](const std::string& kind, const std::map<std::string, std::map<std::string, Tensor>>& parts, nb::dict configs) {
-    return to_single_file(kind, parts, configs_of(configs));
-  });
+  m.def("_to_single_file",
+        [](const std::string& kind, const std::map<std::string, std::map<std::string, Tensor>>& parts,
+           nb::dict configs) { return to_single_file(kind, parts, configs_of(configs)); });
 }
 
 }  // namespace sf::py

@@ -1,4 +1,5 @@
-// torch.nn.utils: scaffolding/nn/clip_grad.h as _core._clip_grad, with positional arguments only; the Python face is python/scaffolding/nn/utils/.
+// torch.nn.utils: scaffolding/nn/clip_grad.h as _core._clip_grad, with positional arguments only; the Python face is
+// python/scaffolding/nn/utils/.
 #include "python/bindings/core/bind_tensor.h"
 #include "scaffolding/nn/clip_grad.h"
 

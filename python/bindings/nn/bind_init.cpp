@@ -1,5 +1,5 @@
-// torch.nn.init: scaffolding/nn/init.h as _core._init, with positional arguments only; names, defaults and documentation are in
-// python/scaffolding/nn/init.py.
+// torch.nn.init: scaffolding/nn/init.h as _core._init, with positional arguments only; names, defaults and
+// documentation are in python/scaffolding/nn/init.py.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -16,7 +16,8 @@ namespace init = nn::init;
 // Calls fill(generator), with the GIL released where the tensor is large.
 Tensor drawn(const char* function, const Tensor& t, nb::handle generator, const auto& fill) {
   Generator g;
-  if (!generator.is_none() && !to_generator(generator.ptr(), g)) wrong_argument(function, "generator", "a Generator", generator.ptr());
+  if (!generator.is_none() && !to_generator(generator.ptr(), g))
+    wrong_argument(function, "generator", "a Generator", generator.ptr());
   MaybeRelease release(t && t.numel() > kReleaseAbove);
   return fill(g);
 }
@@ -40,7 +41,8 @@ void bind_init(nb::module_& core) {
   m.def(
       "trunc_normal_",
       [](const Tensor& t, double mean, double std, double a, double b, nb::handle generator) {
-        return drawn("trunc_normal_", t, generator, [&](const Generator& g) { return init::trunc_normal_(t, mean, std, a, b, g); });
+        return drawn("trunc_normal_", t, generator,
+                     [&](const Generator& g) { return init::trunc_normal_(t, mean, std, a, b, g); });
       },
       nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   m.def("constant_", [](const Tensor& t, nb::handle val) {
@@ -53,25 +55,29 @@ void bind_init(nb::module_& core) {
   m.def(
       "xavier_uniform_",
       [](const Tensor& t, double gain, nb::handle generator) {
-        return drawn("xavier_uniform_", t, generator, [&](const Generator& g) { return init::xavier_uniform_(t, gain, g); });
+        return drawn("xavier_uniform_", t, generator,
+                     [&](const Generator& g) { return init::xavier_uniform_(t, gain, g); });
       },
       nb::arg(), nb::arg(), nb::arg().none());
   m.def(
       "xavier_normal_",
       [](const Tensor& t, double gain, nb::handle generator) {
-        return drawn("xavier_normal_", t, generator, [&](const Generator& g) { return init::xavier_normal_(t, gain, g); });
+        return drawn("xavier_normal_", t, generator,
+                     [&](const Generator& g) { return init::xavier_normal_(t, gain, g); });
       },
       nb::arg(), nb::arg(), nb::arg().none());
   m.def(
       "kaiming_uniform_",
       [](const Tensor& t, double a, const std::string& mode, const std::string& nonlinearity, nb::handle generator) {
-        return drawn("kaiming_uniform_", t, generator, [&](const Generator& g) { return init::kaiming_uniform_(t, a, mode, nonlinearity, g); });
+        return drawn("kaiming_uniform_", t, generator,
+                     [&](const Generator& g) { return init::kaiming_uniform_(t, a, mode, nonlinearity, g); });
       },
       nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   m.def(
       "kaiming_normal_",
       [](const Tensor& t, double a, const std::string& mode, const std::string& nonlinearity, nb::handle generator) {
-        return drawn("kaiming_normal_", t, generator, [&](const Generator& g) { return init::kaiming_normal_(t, a, mode, nonlinearity, g); });
+        return drawn("kaiming_normal_", t, generator,
+                     [&](const Generator& g) { return init::kaiming_normal_(t, a, mode, nonlinearity, g); });
       },
       nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   m.def(

@@ -19,12 +19,14 @@ struct LayerClass {
   std::vector<PyGetSetDef> fields;
   std::string spec_name;
 };
-auto& g_classes = *new std::unordered_map<PyTypeObject*, std::unique_ptr<LayerClass>>;  // never freed: it outlives the interpreter
+// never freed: it outlives the interpreter
+auto& g_classes = *new std::unordered_map<PyTypeObject*, std::unique_ptr<LayerClass>>;
 
 const LayerClass* class_of(PyTypeObject* type) {
   PyObject* mro = type->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i)
-    if (auto it = g_classes.find(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))); it != g_classes.end()) return it->second.get();
+    if (auto it = g_classes.find(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))); it != g_classes.end())
+      return it->second.get();
   return nullptr;
 }
 
@@ -54,10 +56,14 @@ PyObject* forward_signature(PyObject* f, void*) {
   return guarded([&] { return signature_of("self, " + cls_of(f).layer->forward_params).release().ptr(); });
 }
 PyObject* forward_name(PyObject*, void*) { return PyUnicode_FromString("forward"); }
-PyObject* forward_qualname(PyObject* f, void*) { return PyUnicode_FromString((cls_of(f).layer->name + ".forward").c_str()); }
+PyObject* forward_qualname(PyObject* f, void*) {
+  return PyUnicode_FromString((cls_of(f).layer->name + ".forward").c_str());
+}
 
 PyTypeObject* make_forward_type() {
-  static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Forward, vectorcall), READONLY, nullptr}, {nullptr, 0, 0, 0, nullptr}};
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(Forward, vectorcall), READONLY, nullptr},
+      {nullptr, 0, 0, 0, nullptr}};
   static PyGetSetDef getset[] = {{"__signature__", forward_signature, nullptr, nullptr, nullptr},
                                  {"__name__", forward_name, nullptr, nullptr, nullptr},
                                  {"__qualname__", forward_qualname, nullptr, nullptr, nullptr},
@@ -68,14 +74,18 @@ PyTypeObject* make_forward_type() {
                          {Py_tp_getset, getset},
                          {0, nullptr}};
   PyType_Spec spec{"scaffolding.nn.LayerForward", sizeof(Forward), 0,
-                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+                       Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                   slots};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 
 // ---- construction
 
-// The module of a class from positional and keyword arguments; `where` replaces the device, for a module whose values come later.
-std::unique_ptr<nn::Module> make(const LayerClass& cls, PyObject* args, PyObject* kwargs, nb::object* remembered, std::optional<Device> where = {}) {
+// The module of a class from positional and keyword arguments; `where` replaces the device,
+// for a module whose values come later.
+std::unique_ptr<nn::Module> make(const LayerClass& cls, PyObject* args, PyObject* kwargs, nb::object* remembered,
+                                 std::optional<Device> where = {}) {
   std::vector<PyObject*> all;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) all.push_back(PyTuple_GET_ITEM(args, i));
   nb::object keywords;
@@ -90,7 +100,8 @@ std::unique_ptr<nn::Module> make(const LayerClass& cls, PyObject* args, PyObject
   nn::Values values(arguments.values().begin(), arguments.values().end());
   if (remembered) {
     *remembered = steal(PyTuple_New(Py_ssize_t(values.size())));
-    for (size_t i = 0; i < values.size(); ++i) PyTuple_SET_ITEM(remembered->ptr(), Py_ssize_t(i), checked(to_object(values[i])));
+    for (size_t i = 0; i < values.size(); ++i)
+      PyTuple_SET_ITEM(remembered->ptr(), Py_ssize_t(i), checked(to_object(values[i])));
   }
   if (where)
     for (size_t i = 0; i < values.size(); ++i)
@@ -118,8 +129,8 @@ int layer_init(PyObject* o, PyObject* args, PyObject* kwargs) {
 nn::Module* layer_module(PyObject* o, const nn::LayerField& field) {
   auto* self = reinterpret_cast<PyModule*>(o);
   const LayerClass* cls = class_of(Py_TYPE(o));
-  SF_CHECK_AS(RuntimeError, self->module && cls && self->native && nn::find_layer(*self->module) == cls->layer, Py_TYPE(o)->tp_name,
-              ": is not ready, call super().__init__() first to have '", field.name, "'");
+  SF_CHECK_AS(RuntimeError, self->module && cls && self->native && nn::find_layer(*self->module) == cls->layer,
+              Py_TYPE(o)->tp_name, ": is not ready, call super().__init__() first to have '", field.name, "'");
   return self->module;
 }
 
@@ -145,11 +156,13 @@ int set_field(PyObject* o, PyObject* value, void* closure) {
 }
 
 PyTypeObject* make_layer_type(LayerClass& cls) {
-  for (auto& field : cls.layer->fields) cls.fields.push_back({field.name.c_str(), get_field, set_field, nullptr, const_cast<nn::LayerField*>(&field)});
+  for (auto& field : cls.layer->fields)
+    cls.fields.push_back({field.name.c_str(), get_field, set_field, nullptr, const_cast<nn::LayerField*>(&field)});
   cls.fields.push_back({nullptr, nullptr, nullptr, nullptr, nullptr});
   cls.spec_name = "scaffolding.nn." + cls.layer->name;
   static std::vector<std::unique_ptr<std::string>> docs;
-  docs.push_back(std::make_unique<std::string>(cls.layer->name + "(" + cls.layer->params + ")\n--\n\n" + cls.layer->help));
+  docs.push_back(
+      std::make_unique<std::string>(cls.layer->name + "(" + cls.layer->params + ")\n--\n\n" + cls.layer->help));
   PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(layer_init)},
                          {Py_tp_dealloc, reinterpret_cast<void*>(module_type->tp_dealloc)},
                          {Py_tp_traverse, reinterpret_cast<void*>(module_type->tp_traverse)},
@@ -159,8 +172,8 @@ PyTypeObject* make_layer_type(LayerClass& cls) {
                          {Py_tp_getattro, reinterpret_cast<void*>(module_getattro)},
                          {Py_tp_setattro, reinterpret_cast<void*>(module_setattro)},
                          {0, nullptr}};
-  PyType_Spec spec{cls.spec_name.c_str(), sizeof(PyModule), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-                   slots};
+  PyType_Spec spec{cls.spec_name.c_str(), sizeof(PyModule), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
   nb::object bases = nb::steal(PyTuple_Pack(1, module_type));
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpecWithBases(&spec, bases.ptr())));
 }
@@ -229,7 +242,8 @@ PyObject* call_forward(PyObject* f, PyModule* self, PyObject* const* args, size_
       Value y;
       {
         MaybeRelease release(arguments.large());
-        y = m->has_hooks() ? m->call_native({arguments.values().begin(), arguments.values().end()}) : layer.call(*m, arguments.values());
+        y = m->has_hooks() ? m->call_native({arguments.values().begin(), arguments.values().end()})
+                           : layer.call(*m, arguments.values());
       }
       return to_object(std::move(y));
     } catch (OutOfMemory& e) {
@@ -263,7 +277,9 @@ void bind_layers(nb::module_& m) {
   }
   m.attr("_layer_names") = names;
   m.def("_rebuild_layer", &rebuild);
-  m.def("_layer_method", [](nb::handle o, const char* name, nb::args args, nb::kwargs kwargs) { return steal(call_method(o, name, args, kwargs)); });
+  m.def("_layer_method", [](nb::handle o, const char* name, nb::args args, nb::kwargs kwargs) {
+    return steal(call_method(o, name, args, kwargs));
+  });
   m.def("_layer_fields", [](nb::handle self) {
     nb::list names;
     if (const nn::LayerEntry* layer = nn::find_layer(module_of(self, "_layer_fields")))

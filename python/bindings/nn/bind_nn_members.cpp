@@ -62,9 +62,11 @@ PyObject* no_attribute(PyObject* o, PyObject* name) {
 // ---- registering
 
 void check_name(const char* what, PyObject* name) {
-  if (!PyUnicode_Check(name)) raise(PyExc_TypeError, std::string(what) + " name should be a string. Got " + type_of(name));
+  if (!PyUnicode_Check(name))
+    raise(PyExc_TypeError, std::string(what) + " name should be a string. Got " + type_of(name));
   std::string_view s = view(name);
-  if (s.find('.') != s.npos) raise(PyExc_KeyError, std::string(what) + " name can't contain \".\", got: " + std::string(s));
+  if (s.find('.') != s.npos)
+    raise(PyExc_KeyError, std::string(what) + " name can't contain \".\", got: " + std::string(s));
   if (s.empty()) raise(PyExc_KeyError, std::string(what) + " name can't be empty string \"\"");
 }
 
@@ -79,7 +81,9 @@ void check_free(PyObject* o, PyObject* name, PyObject* dict, NativeMember::Kind 
   PyErr_Clear();
 }
 
-Tensor& native_slot(PyModule* self, PyObject* name) { return const_cast<Tensor&>(*native_member(*self->module, view(name)).tensor); }
+Tensor& native_slot(PyModule* self, PyObject* name) {
+  return const_cast<Tensor&>(*native_member(*self->module, view(name)).tensor);
+}
 
 void set_native_tensor(PyModule* self, PyObject* name, PyObject* value) {
   native_slot(self, name) = is_tensor(value) ? tensor_of(value) : Tensor();
@@ -88,26 +92,31 @@ void set_native_tensor(PyModule* self, PyObject* name, PyObject* value) {
 }
 
 void check_ready(PyModule* self, const char* what) {
-  if (!self->module) raise(PyExc_AttributeError, std::string("cannot assign ") + what + " before Module.__init__() call");
+  if (!self->module)
+    raise(PyExc_AttributeError, std::string("cannot assign ") + what + " before Module.__init__() call");
 }
 
 void put_parameter(PyObject* o, PyObject* name, PyObject* value) {
   PyModule* self = cast(o);
   if (value != Py_None) {
     if (!is_parameter(value))
-      raise(PyExc_TypeError, "cannot assign '" + type_of(value) + "' object to parameter '" + name_of(name) + "' (nn.Parameter or None required)");
+      raise(PyExc_TypeError, "cannot assign '" + type_of(value) + "' object to parameter '" + name_of(name) +
+                                 "' (nn.Parameter or None required)");
     if (!tensor_of(value).is_leaf())
-      raise(PyExc_ValueError, "Cannot assign non-leaf Tensor to parameter '" + name_of(name) + "'. Model parameters must be created explicitly. To express '" +
-                                  name_of(name) + "' as a function of another Tensor, compute the value in the forward() method.");
+      raise(PyExc_ValueError, "Cannot assign non-leaf Tensor to parameter '" + name_of(name) +
+                                  "'. Model parameters must be created explicitly. To express '" + name_of(name) +
+                                  "' as a function of another Tensor, compute the value in the forward() method.");
   }
-  if (self->native && native_member(*self->module, view(name)).kind == NativeMember::Parameter) return set_native_tensor(self, name, value);
+  if (self->native && native_member(*self->module, view(name)).kind == NativeMember::Parameter)
+    return set_native_tensor(self, name, value);
   store(self->parameters, name, value);
   keep_state(self);
 }
 
 void put_buffer(PyObject* o, PyObject* name, PyObject* value, bool persistent) {
   PyModule* self = cast(o);
-  if (self->native && native_member(*self->module, view(name)).kind == NativeMember::Buffer) return set_native_tensor(self, name, value);
+  if (self->native && native_member(*self->module, view(name)).kind == NativeMember::Buffer)
+    return set_native_tensor(self, name, value);
   store(self->buffers, name, value);
   if (persistent) {
     if (self->transient) PySet_Discard(self->transient, name);
@@ -118,13 +127,17 @@ void put_buffer(PyObject* o, PyObject* name, PyObject* value, bool persistent) {
   keep_state(self);
 }
 
-// `value` is called and walked in the place of a member of a C++ class. The member itself stays where it is, for an adapter that keeps it inside.
+// `value` is called and walked in the place of a member of a C++ class. The member itself stays where it is, for an
+// adapter that keeps it inside.
 void replace_native_module(PyModule* self, PyObject* name, nn::Module* member, PyObject* value) {
   auto who = [&] { return Py_TYPE(reinterpret_cast<PyObject*>(self))->tp_name; };
-  SF_CHECK_AS(TypeError, member, who(), ": '", view(name), "' is an absent member of a C++ module, which would not call what is put there");
-  SF_CHECK_AS(TypeError, value != Py_None, who(), ": '", view(name), "' is a member of a C++ module, which calls it, and cannot be None; assign a module");
+  SF_CHECK_AS(TypeError, member, who(), ": '", view(name),
+              "' is an absent member of a C++ module, which would not call what is put there");
+  SF_CHECK_AS(TypeError, value != Py_None, who(), ": '", view(name),
+              "' is a member of a C++ module, which calls it, and cannot be None; assign a module");
   PyModule* stand_in = cast(value);
-  SF_CHECK_AS(RuntimeError, stand_in->module, who(), ": ", type_of(value), " is not ready: call super().__init__() first");
+  SF_CHECK_AS(RuntimeError, stand_in->module, who(), ": ", type_of(value),
+              " is not ready: call super().__init__() first");
   nb::object member_object = nb::steal(wrap_module(*member, self));
   keep_state(cast(member_object.ptr()));
   bool same = stand_in->module == member;
@@ -138,7 +151,8 @@ void replace_native_module(PyModule* self, PyObject* name, nn::Module* member, P
 void put_module(PyObject* o, PyObject* name, PyObject* value) {
   PyModule* self = cast(o);
   if (self->native)
-    if (NativeMember m = native_member(*self->module, view(name)); m.kind == NativeMember::Module) return replace_native_module(self, name, m.module, value);
+    if (NativeMember m = native_member(*self->module, view(name)); m.kind == NativeMember::Module)
+      return replace_native_module(self, name, m.module, value);
   store(self->modules, name, value);
   keep_state(self);
 }
@@ -155,13 +169,15 @@ void register_buffer(nb::handle o, nb::handle name, nb::handle tensor, bool pers
   check_name("buffer", name.ptr());
   check_free(o.ptr(), name.ptr(), cast(o.ptr())->buffers, NativeMember::Buffer);
   if (!tensor.is_none() && !is_tensor(tensor.ptr()))
-    raise(PyExc_TypeError, "cannot assign '" + type_of(tensor.ptr()) + "' object to buffer '" + name_of(name.ptr()) + "' (Tensor or None required)");
+    raise(PyExc_TypeError, "cannot assign '" + type_of(tensor.ptr()) + "' object to buffer '" + name_of(name.ptr()) +
+                               "' (Tensor or None required)");
   put_buffer(o.ptr(), name.ptr(), tensor.ptr(), persistent);
 }
 
 void add_module(nb::handle o, nb::handle name, nb::handle module) {
   check_ready(cast(o.ptr()), "module");
-  if (!module.is_none() && !is_module(module.ptr())) raise(PyExc_TypeError, type_of(module.ptr()) + " is not a Module subclass");
+  if (!module.is_none() && !is_module(module.ptr()))
+    raise(PyExc_TypeError, type_of(module.ptr()) + " is not a Module subclass");
   check_name("module", name.ptr());
   check_free(o.ptr(), name.ptr(), cast(o.ptr())->modules, NativeMember::Module);
   put_module(o.ptr(), name.ptr(), module.ptr());
@@ -227,9 +243,12 @@ bool assign_member(PyObject* o, PyObject* name, PyObject* value) {
   if (kind == Kind::None) return false;
   bool none = value == Py_None;
   const char* wanted = kind == Kind::Parameter ? "parameter" : kind == Kind::Module ? "child module" : "buffer";
-  const char* rule = kind == Kind::Parameter ? "nn.Parameter or None" : kind == Kind::Module ? "nn.Module or None" : "Tensor, Buffer or None";
+  const char* rule = kind == Kind::Parameter ? "nn.Parameter or None"
+                     : kind == Kind::Module  ? "nn.Module or None"
+                                             : "Tensor, Buffer or None";
   if (!none && !(kind == Kind::Buffer && is_tensor(value)))
-    raise(PyExc_TypeError, "cannot assign '" + type_of(value) + "' as " + wanted + " '" + name_of(name) + "' (" + rule + " expected)");
+    raise(PyExc_TypeError,
+          "cannot assign '" + type_of(value) + "' as " + wanted + " '" + name_of(name) + "' (" + rule + " expected)");
   if (kind == Kind::Parameter) put_parameter(o, name, value);
   else if (kind == Kind::Module) put_module(o, name, value);
   else put_buffer(o, name, value, buffer_persistence(self, name, value));
@@ -245,12 +264,14 @@ bool delete_member(PyObject* o, PyObject* name) {
     return true;
   }
   if (self->native && native_member(*self->module, view(name)).kind != NativeMember::None)
-    fail<TypeError>(Py_TYPE(o)->tp_name, ": '", view(name), "' is part of the layer and cannot be deleted; assign None");
+    fail<TypeError>(Py_TYPE(o)->tp_name, ": '", view(name),
+                    "' is part of the layer and cannot be deleted; assign None");
   return false;
 }
 
 void set_native(nb::handle o, nb::handle name, nb::handle value) {  // for the live tables of members (nn/members.py)
-  if (!assign_member(o.ptr(), name.ptr(), value.ptr())) raise(PyExc_KeyError, "'" + name_of(name.ptr()) + "' is not a member");
+  if (!assign_member(o.ptr(), name.ptr(), value.ptr()))
+    raise(PyExc_KeyError, "'" + name_of(name.ptr()) + "' is not a member");
 }
 
 }  // namespace
@@ -281,10 +302,13 @@ void bind_members(nb::module_& m) {
   g_persistent = checked(PyUnicode_InternFromString("persistent"));
   module_method("register_parameter", &register_parameter, nb::arg("name"), nb::arg("param").none(),
                 "Adds a parameter under a name; None keeps the name without a parameter.");
-  module_method("register_buffer", &register_buffer, nb::arg("name"), nb::arg("tensor").none(), nb::arg("persistent") = true,
+  module_method("register_buffer", &register_buffer, nb::arg("name"), nb::arg("tensor").none(),
+                nb::arg("persistent") = true,
                 "Adds a tensor that is state but not trained. Only persistent ones are in state_dict().");
-  module_method("add_module", &add_module, nb::arg("name"), nb::arg("module").none(), "Adds a child module under a name.");
-  module_method("register_module", &add_module, nb::arg("name"), nb::arg("module").none(), "Adds a child module under a name.");
+  module_method("add_module", &add_module, nb::arg("name"), nb::arg("module").none(),
+                "Adds a child module under a name.");
+  module_method("register_module", &add_module, nb::arg("name"), nb::arg("module").none(),
+                "Adds a child module under a name.");
   module_method(
       "__getattr__",
       [](nb::handle o, nb::handle name) {
@@ -294,7 +318,8 @@ void bind_members(nb::module_& m) {
       },
       nb::arg("name"));
   module_method("_set_member", &set_native, nb::arg("name"), nb::arg("value").none());
-  m.def("_register_buffer_type", [](nb::handle type) { g_buffer_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
+  m.def("_register_buffer_type",
+        [](nb::handle type) { g_buffer_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
 }
 
 }  // namespace sf::py

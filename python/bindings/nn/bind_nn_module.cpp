@@ -42,7 +42,8 @@ PyObject* own_forward(PyModule* self) {  // borrowed: what stands in the object 
   return self->dict ? PyDict_GetItemWithError(self->dict, g_forward_name) : nullptr;
 }
 
-// A model's forward in Python that only shapes arguments and results around the C++ one: C++ callers need not come by it.
+// A model's forward in Python that only shapes arguments and results around the C++ one:
+// C++ callers need not come by it.
 bool calls_native(PyObject* f) { return PyFunction_Check(f) && PyObject_HasAttrString(f, "_calls_native"); }
 
 class PythonExtension final : public nn::Extension {
@@ -51,12 +52,16 @@ class PythonExtension final : public nn::Extension {
 
   void visit(nn::Visitor& v) override {
     nb::gil_scoped_acquire gil;
-    each(self_->parameters, [&](PyObject* name, PyObject* value) { v.parameter(text(name), is_tensor(value) ? tensor_of(value) : Tensor()); });
+    each(self_->parameters, [&](PyObject* name, PyObject* value) {
+      v.parameter(text(name), is_tensor(value) ? tensor_of(value) : Tensor());
+    });
     each(self_->buffers, [&](PyObject* name, PyObject* value) {
       bool persistent = !self_->transient || PySet_Contains(self_->transient, name) != 1;
       v.buffer(text(name), is_tensor(value) ? tensor_of(value) : Tensor(), persistent);
     });
-    each(self_->modules, [&](PyObject* name, PyObject* value) { v.module(text(name), is_module(value) ? cast(value)->module : nullptr); });
+    each(self_->modules, [&](PyObject* name, PyObject* value) {
+      v.module(text(name), is_module(value) ? cast(value)->module : nullptr);
+    });
   }
 
   bool calls() const override {
@@ -74,12 +79,14 @@ class PythonExtension final : public nn::Extension {
     nb::object tuple = steal(PyTuple_New(Py_ssize_t(args.size())));
     for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(tuple.ptr(), Py_ssize_t(i), checked(to_object(args[i])));
     nb::object keywords;
-    if (PyObject* f = own_forward(self_) ? nullptr : _PyType_Lookup(Py_TYPE(object(self_)), g_forward_name); f && calls_native(f)) {
+    if (PyObject* f = own_forward(self_) ? nullptr : _PyType_Lookup(Py_TYPE(object(self_)), g_forward_name);
+        f && calls_native(f)) {
       keywords = steal(PyDict_New());
       PyDict_SetItemString(keywords.ptr(), "return_dict", Py_False);
     }
     nb::object result = steal(PyObject_Call(object(self_), tuple.ptr(), keywords.ptr()));
-    if (keywords.is_valid() && PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) == 1) return any_value(PyTuple_GET_ITEM(result.ptr(), 0));
+    if (keywords.is_valid() && PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) == 1)
+      return any_value(PyTuple_GET_ITEM(result.ptr(), 0));
     return any_value(result.ptr());
   }
 
@@ -170,17 +177,18 @@ int module_init(PyObject* o, PyObject* args, PyObject* kwargs) {
 int module_traverse(PyObject* o, visitproc visit, void* arg) {
   PyModule* self = cast(o);
   Py_VISIT(Py_TYPE(o));
-  for (PyObject* part : {object(self->owner), self->dict, self->parameters, self->buffers, self->modules, self->transient, self->shown, self->replaced,
-                         self->kept, self->hooks, self->arguments})
+  for (PyObject* part : {object(self->owner), self->dict, self->parameters, self->buffers, self->modules,
+                         self->transient, self->shown, self->replaced, self->kept, self->hooks, self->arguments})
     Py_VISIT(part);
   return 0;
 }
 
-// Leaves `owner` alone: objects of parts further in rely on it to keep the C++ module alive, and no cycle consists of owners only.
+// Leaves `owner` alone: objects of parts further in rely on it to keep the C++ module alive,
+// and no cycle consists of owners only.
 int module_clear(PyObject* o) {
   PyModule* self = cast(o);
-  for (PyObject** part : {&self->dict, &self->parameters, &self->buffers, &self->modules, &self->transient, &self->shown, &self->replaced, &self->kept,
-                          &self->hooks, &self->arguments})
+  for (PyObject** part : {&self->dict, &self->parameters, &self->buffers, &self->modules, &self->transient,
+                          &self->shown, &self->replaced, &self->kept, &self->hooks, &self->arguments})
     Py_CLEAR(*part);
   return 0;
 }
@@ -241,7 +249,8 @@ PyObject* call_without_hooks(PyObject* o, PyObject* const* args, size_t nargsf, 
   PyObject* f = _PyType_Lookup(Py_TYPE(o), g_forward_name);
   if (!f && self->native) return call_part(*self->module, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
   if (!f) {
-    PyErr_Format(PyExc_NotImplementedError, "Module [%s] is missing the required \"forward\" function", Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_NotImplementedError, "Module [%s] is missing the required \"forward\" function",
+                 Py_TYPE(o)->tp_name);
     return nullptr;
   }
   if (Py_TYPE(f) == forward_type) return call_forward(f, self, args, size_t(PyVectorcall_NARGS(nargsf)), keywords);
@@ -264,7 +273,8 @@ void name_in_error(const nn::Module& m) {
 PyObject* module_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   PyModule* self = cast(o);
   if (!self->module) return not_initialised(o);
-  PyObject* result = self->hooks ? call_with_self(g_hooked_call, o, args, nargsf, keywords) : call_without_hooks(o, args, nargsf, keywords);
+  PyObject* result = self->hooks ? call_with_self(g_hooked_call, o, args, nargsf, keywords)
+                                 : call_without_hooks(o, args, nargsf, keywords);
   if (!result && PyErr_ExceptionMatches(out_of_memory_type)) name_in_error(*self->module);
   return result;
 }
@@ -279,7 +289,9 @@ PyObject* module_repr(PyObject* o) {
 
 // ---- attributes that every module has
 
-PyObject* get_training(PyObject* o, void*) { return cast(o)->module ? PyBool_FromLong(cast(o)->module->training) : not_initialised(o); }
+PyObject* get_training(PyObject* o, void*) {
+  return cast(o)->module ? PyBool_FromLong(cast(o)->module->training) : not_initialised(o);
+}
 int set_training(PyObject* o, PyObject* value, void*) {
   if (!cast(o)->module) return not_initialised(o), -1;
   int on = value ? PyObject_IsTrue(value) : 0;
@@ -309,7 +321,8 @@ PyObject* get_transient(PyObject* o, void*) {
   return Py_XNewRef(self->transient);
 }
 int set_transient(PyObject* o, PyObject* value, void*) {
-  if (!value || !PySet_Check(value)) return PyErr_SetString(PyExc_TypeError, "_non_persistent_buffers_set: must be a set"), -1;
+  if (!value || !PySet_Check(value))
+    return PyErr_SetString(PyExc_TypeError, "_non_persistent_buffers_set: must be a set"), -1;
   Py_XSETREF(cast(o)->transient, Py_NewRef(value));
   return 0;
 }
@@ -331,7 +344,8 @@ PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(PyModule,
                          {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {"training", get_training, set_training, "Whether the module behaves as in training (dropout, batch statistics).", nullptr},
+    {"training", get_training, set_training, "Whether the module behaves as in training (dropout, batch statistics).",
+     nullptr},
     {"_python_parameters", get_part<&PyModule::parameters>, set_part<&PyModule::parameters>, nullptr, nullptr},
     {"_python_buffers", get_part<&PyModule::buffers>, set_part<&PyModule::buffers>, nullptr, nullptr},
     {"_python_modules", get_part<&PyModule::modules>, set_part<&PyModule::modules>, nullptr, nullptr},
@@ -345,8 +359,10 @@ PyGetSetDef getset[] = {
 PyMethodDef methods[] = {{nullptr, nullptr, 0, nullptr}};
 
 const char* const kDoc =
-    "A piece of a network: tensors to train (Parameter), tensors that are state (Buffer) and other modules, by attribute name.\n\n"
-    "Subclasses call super().__init__(), assign members and define forward(); calling the module runs forward and its hooks.";
+    "A piece of a network: tensors to train (Parameter), tensors that are state (Buffer) and other modules, by "
+    "attribute name.\n\n"
+    "Subclasses call super().__init__(), assign members and define forward(); calling the module runs forward and its "
+    "hooks.";
 
 PyTypeObject* make_module_type() {
   PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(module_new)},
@@ -363,12 +379,13 @@ PyTypeObject* make_module_type() {
                          {Py_tp_methods, methods},
                          {Py_tp_doc, const_cast<char*>(kDoc)},
                          {0, nullptr}};
-  PyType_Spec spec{"scaffolding.nn.Module", sizeof(PyModule), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-                   slots};
+  PyType_Spec spec{"scaffolding.nn.Module", sizeof(PyModule), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 
-// A subclass written in Python gets CPython's slower attribute lookup, because Module has a __getattr__ for super() to find.
+// A subclass written in Python gets CPython's slower attribute lookup, because Module has a __getattr__ for super()
+// to find.
 // Where the subclass has none of its own, ours does the same faster.
 void init_subclass(nb::handle type) {
   auto* t = reinterpret_cast<PyTypeObject*>(type.ptr());
@@ -386,7 +403,8 @@ void init_subclass(nb::handle type) {
 PyModule& module_object(nb::handle o, const char* op) {
   SF_CHECK_AS(TypeError, is_module(o.ptr()), op, ": needs a module, got ", Py_TYPE(o.ptr())->tp_name);
   auto* m = cast(o.ptr());
-  SF_CHECK_AS(RuntimeError, m->module, op, ": ", Py_TYPE(o.ptr())->tp_name, " is not ready: call super().__init__() first");
+  SF_CHECK_AS(RuntimeError, m->module, op, ": ", Py_TYPE(o.ptr())->tp_name,
+              " is not ready: call super().__init__() first");
   return *m;
 }
 
@@ -394,8 +412,10 @@ void adopt(PyModule* self, std::unique_ptr<nn::Module> m, bool native) {
   if (self->module && !self->owner) release_parts(*self->module);
   release(self);
   Py_CLEAR(self->owner);
-  for (PyObject** part : {&self->transient, &self->shown, &self->replaced, &self->kept, &self->hooks, &self->arguments}) Py_CLEAR(*part);
-  for (PyObject** part : {&self->parameters, &self->buffers, &self->modules}) Py_XSETREF(*part, native ? nullptr : checked(PyDict_New()));
+  for (PyObject** part : {&self->transient, &self->shown, &self->replaced, &self->kept, &self->hooks, &self->arguments})
+    Py_CLEAR(*part);
+  for (PyObject** part : {&self->parameters, &self->buffers, &self->modules})
+    Py_XSETREF(*part, native ? nullptr : checked(PyDict_New()));
   show(self, m.release(), native);
   self->module->calls_changed();
 }
@@ -448,7 +468,8 @@ NativeMember native_member(nn::Module& m, std::string_view name) {
 PyObject* show_tensor(PyModule* self, PyObject* name, const Tensor& t) {
   if (!t) return Py_NewRef(Py_None);
   if (self->shown)
-    if (PyObject* o = PyDict_GetItemWithError(self->shown, name); o && is_tensor(o) && tensor_of(o).is_same(t)) return Py_NewRef(o);
+    if (PyObject* o = PyDict_GetItemWithError(self->shown, name); o && is_tensor(o) && tensor_of(o).is_same(t))
+      return Py_NewRef(o);
   PyObject* o = checked(wrap(t));
   if (!self->shown) self->shown = checked(PyDict_New());
   if (PyDict_SetItem(self->shown, name, o) < 0) throw_python_error();
@@ -477,7 +498,9 @@ Value any_value(PyObject* o) {
   if (to_dtype(o, dtype)) return dtype;
   Device device;
   if (!PyUnicode_Check(o) && to_device(o, device)) return device;
-  fail<TypeError>("module: C++ code calls this module, which takes and returns tensors, numbers, strings and lists of them, got ", Py_TYPE(o)->tp_name);
+  fail<TypeError>(
+      "module: C++ code calls this module, which takes and returns tensors, numbers, strings and lists of them, got ",
+      Py_TYPE(o)->tp_name);
 }
 
 // The C++ module of a layer that is called as its class was made; null where something of it was replaced in Python.
@@ -507,7 +530,9 @@ void bind_nn(nb::module_& m) {
   bind_walks(m);
   m.def("_init_module_subclass", &init_subclass);
   m.def("_set_hooked_call", [](nb::handle f) { Py_XSETREF(g_hooked_call, Py_NewRef(f.ptr())); });
-  m.def("_register_module_type", [](const char* name, nb::handle type) { types_by_name()[name] = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())); });
+  m.def("_register_module_type", [](const char* name, nb::handle type) {
+    types_by_name()[name] = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr()));
+  });
   m.def("_call_forward", [](nb::handle self, nb::tuple args, nb::dict kwargs) {  // without hooks
     nb::object keywords = nb::steal(PyDict_Size(kwargs.ptr()) > 0 ? PySequence_Tuple(kwargs.ptr()) : nullptr);
     module_object(self, "forward");

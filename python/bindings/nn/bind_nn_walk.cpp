@@ -62,7 +62,8 @@ std::vector<nn::NamedModule> children_of(nb::handle self, const char* op, bool u
 
 nb::dict state_dict(nb::handle self, const std::string& prefix, bool keep_vars) {
   nb::dict out;
-  for (auto& [name, t] : nn::state_dict(module_of(self, "state_dict"), prefix, true)) out[str(name)] = keep_vars ? steal(wrap(t)) : steal(wrap(t.detach()));
+  for (auto& [name, t] : nn::state_dict(module_of(self, "state_dict"), prefix, true))
+    out[str(name)] = keep_vars ? steal(wrap(t)) : steal(wrap(t.detach()));
   return out;
 }
 
@@ -71,9 +72,11 @@ nb::tuple load_state_dict(nb::handle self, nb::handle state, bool strict, bool a
   nb::object items = state.attr("items")();
   for (nb::handle item : items) {
     nb::object name = item[0], value = item[1];
-    SF_CHECK_AS(TypeError, PyUnicode_Check(name.ptr()), "load_state_dict: keys must be strings, got ", Py_TYPE(name.ptr())->tp_name);
+    SF_CHECK_AS(TypeError, PyUnicode_Check(name.ptr()), "load_state_dict: keys must be strings, got ",
+                Py_TYPE(name.ptr())->tp_name);
     std::string key = nb::cast<std::string>(name);
-    SF_CHECK_AS(TypeError, is_tensor(value.ptr()), "load_state_dict: '", key, "' must be a tensor, got ", Py_TYPE(value.ptr())->tp_name);
+    SF_CHECK_AS(TypeError, is_tensor(value.ptr()), "load_state_dict: '", key, "' must be a tensor, got ",
+                Py_TYPE(value.ptr())->tp_name);
     tensors[key] = tensor_of(value.ptr());
   }
   nn::LoadReport report = nn::load_state_dict(module_of(self, "load_state_dict"), tensors, {strict, assign});
@@ -83,7 +86,8 @@ nb::tuple load_state_dict(nb::handle self, nb::handle state, bool strict, bool a
   return nb::make_tuple(missing, unexpected);
 }
 
-std::string state_dict_errors(nb::handle self, const std::vector<std::string>& missing, const std::vector<std::string>& unexpected) {
+std::string state_dict_errors(nb::handle self, const std::vector<std::string>& missing,
+                              const std::vector<std::string>& unexpected) {
   return nn::state_dict_errors(module_of(self, "load_state_dict"), {missing, unexpected});
 }
 
@@ -99,12 +103,15 @@ void convert(nb::handle self, nb::handle device, nb::handle dtype, nb::handle me
     SF_CHECK_AS(TypeError, to_dtype(dtype.ptr(), t), "to: dtype must be a dtype");
     o.dtype = t;
   }
-  if (!memory_format.is_none()) SF_CHECK_AS(TypeError, to_memory_format(memory_format.ptr(), o.memory_format), "to: memory_format must be a memory format");
+  if (!memory_format.is_none())
+    SF_CHECK_AS(TypeError, to_memory_format(memory_format.ptr(), o.memory_format),
+                "to: memory_format must be a memory format");
   nn::Module& m = module_of(self, "to");
   nn::to(m, o);
 }
 
-nb::list member_names(nb::handle self, const std::string& kind) {  // of the C++ class: "parameters", "buffers", "modules"
+nb::list member_names(nb::handle self,
+                      const std::string& kind) {  // of the C++ class: "parameters", "buffers", "modules"
   struct Names : nn::Visitor {
     char kind;
     nb::list out;
@@ -130,26 +137,36 @@ void bind_walks(nb::module_& m) {
   module_method(
       "named_parameters",
       [](nb::handle self, const std::string& prefix, bool recurse, bool remove_duplicate) {
-        return named(nn::named_parameters(module_of(self, "named_parameters"), prefix, recurse, remove_duplicate), true);
+        return named(nn::named_parameters(module_of(self, "named_parameters"), prefix, recurse, remove_duplicate),
+                     true);
       },
       nb::arg("prefix") = "", nb::arg("recurse") = true, nb::arg("remove_duplicate") = true,
       "Iterates over (dotted name, parameter): the module's own, then those of its children.");
   module_method(
-      "parameters", [](nb::handle self, bool recurse) { return named(nn::named_parameters(module_of(self, "parameters"), "", recurse), false); },
+      "parameters",
+      [](nb::handle self, bool recurse) {
+        return named(nn::named_parameters(module_of(self, "parameters"), "", recurse), false);
+      },
       nb::arg("recurse") = true, "Iterates over the parameters; each once, also when two modules share it.");
   module_method(
       "named_buffers",
       [](nb::handle self, const std::string& prefix, bool recurse, bool remove_duplicate) {
         return named(nn::named_buffers(module_of(self, "named_buffers"), prefix, recurse, remove_duplicate), true);
       },
-      nb::arg("prefix") = "", nb::arg("recurse") = true, nb::arg("remove_duplicate") = true, "Iterates over (dotted name, buffer).");
+      nb::arg("prefix") = "", nb::arg("recurse") = true, nb::arg("remove_duplicate") = true,
+      "Iterates over (dotted name, buffer).");
   module_method(
-      "buffers", [](nb::handle self, bool recurse) { return named(nn::named_buffers(module_of(self, "buffers"), "", recurse), false); },
+      "buffers",
+      [](nb::handle self, bool recurse) {
+        return named(nn::named_buffers(module_of(self, "buffers"), "", recurse), false);
+      },
       nb::arg("recurse") = true, "Iterates over the buffers.");
   module_method(
-      "children", [](nb::handle self) { return iterator(module_list(children_of(self, "children", true), false)); }, "Iterates over the child modules.");
+      "children", [](nb::handle self) { return iterator(module_list(children_of(self, "children", true), false)); },
+      "Iterates over the child modules.");
   module_method(
-      "named_children", [](nb::handle self) { return iterator(module_list(children_of(self, "named_children", true), true)); },
+      "named_children",
+      [](nb::handle self) { return iterator(module_list(children_of(self, "named_children", true), true)); },
       "Iterates over (name, child module).");
   module_method(
       "named_modules",
@@ -167,7 +184,8 @@ void bind_walks(nb::module_& m) {
       nb::arg("memo") = nb::none(), nb::arg("prefix") = "", nb::arg("remove_duplicate") = true,
       "Iterates over (dotted name, module): the module itself under '', then all below it.");
   module_method(
-      "modules", [](nb::handle self) { return iterator(module_list(nn::named_modules(module_of(self, "modules")), false)); },
+      "modules",
+      [](nb::handle self) { return iterator(module_list(nn::named_modules(module_of(self, "modules")), false)); },
       "Iterates over the module itself and all below it.");
   module_method(
       "train",
@@ -177,8 +195,8 @@ void bind_walks(nb::module_& m) {
       },
       nb::arg("mode") = true, "Sets training mode here and below; returns the module.");
   module_method(
-      "zero_grad", [](nb::handle self, bool set_to_none) { nn::zero_grad(module_of(self, "zero_grad"), set_to_none); }, nb::arg("set_to_none") = true,
-      "Drops the gradients of all parameters, or fills them with zeros.");
+      "zero_grad", [](nb::handle self, bool set_to_none) { nn::zero_grad(module_of(self, "zero_grad"), set_to_none); },
+      nb::arg("set_to_none") = true, "Drops the gradients of all parameters, or fills them with zeros.");
   module_method(
       "requires_grad_",
       [](nb::handle self, bool requires_grad) {
@@ -196,10 +214,12 @@ void bind_walks(nb::module_& m) {
   m.def("_state_dict", &state_dict);
   m.def("_load_state_dict", &load_state_dict);
   m.def("_state_dict_errors", &state_dict_errors);
-  m.def("_convert_module", &convert, nb::arg("module"), nb::arg("device").none(), nb::arg("dtype").none(), nb::arg("memory_format").none());
+  m.def("_convert_module", &convert, nb::arg("module"), nb::arg("device").none(), nb::arg("dtype").none(),
+        nb::arg("memory_format").none());
   m.def("_member_names", &member_names);
   m.def("_list_repr", [](nb::handle self) { return str(nn::repr(module_of(self, "repr"), true)); });
-  m.def("_release_host_memory", [](nb::handle self) { nn::release_host_memory(module_of(self, "_release_cpu_shadows")); });
+  m.def("_release_host_memory",
+        [](nb::handle self) { nn::release_host_memory(module_of(self, "_release_cpu_shadows")); });
 }
 
 }  // namespace sf::py

@@ -21,7 +21,8 @@ std::vector<KernelArgument> arguments_of(const std::string& name, nb::handle ite
     Scalar s;
     if (is_tensor(o.ptr())) all.emplace_back(tensor_of(o.ptr()));
     else if (!to_scalar(o.ptr(), s))
-      fail<TypeError>("cuda: kernel '", name, "': argument ", int64_t(all.size()), " must be a tensor or a number, got ", Py_TYPE(o.ptr())->tp_name);
+      fail<TypeError>("cuda: kernel '", name, "': argument ", int64_t(all.size()),
+                      " must be a tensor or a number, got ", Py_TYPE(o.ptr())->tp_name);
     else if (s.is_float()) all.emplace_back(s.to_double());
     else if (s.kind() == Scalar::Bool) all.emplace_back(s.to_bool());
     else all.emplace_back(s.to_int());
@@ -39,8 +40,8 @@ Device device_of(nb::handle o) {
 
 void bind_cuda_kernel(nb::module_& m) {
   nb::class_<Kernel>(m, "_CudaKernel")
-      .def(nb::init<std::string, std::string, std::vector<std::string>, std::optional<std::vector<std::string>>>(), nb::arg("source"), nb::arg("name"),
-           nb::arg("options"), nb::arg("parameters").none())
+      .def(nb::init<std::string, std::string, std::vector<std::string>, std::optional<std::vector<std::string>>>(),
+           nb::arg("source"), nb::arg("name"), nb::arg("options"), nb::arg("parameters").none())
       .def_prop_ro("name", &Kernel::name)
       .def_prop_ro("parameters",
                    [](const Kernel& k) {
@@ -63,7 +64,8 @@ void bind_cuda_kernel(nb::module_& m) {
              nb::gil_scoped_release release;
              k.load(d);
            })
-      .def("launch", [](const Kernel& k, std::array<int64_t, 3> grid, std::array<int64_t, 3> block, nb::handle arguments, int64_t shared_memory) {
+      .def("launch", [](const Kernel& k, std::array<int64_t, 3> grid, std::array<int64_t, 3> block,
+                        nb::handle arguments, int64_t shared_memory) {
         auto values = arguments_of(k.name(), arguments);
         nb::gil_scoped_release release;
         k.launch({grid, block, shared_memory}, values);

@@ -59,7 +59,8 @@ class Given {
  public:
   Given(const char* op, std::initializer_list<const char*> names, nb::args args, const nb::dict& others)
       : op_(op), names_(names.begin(), names.end()), values_(names.size()) {
-    SF_CHECK_AS(TypeError, args.size() <= names_.size(), op, ": takes at most ", names_.size(), " positional arguments, got ", args.size());
+    SF_CHECK_AS(TypeError, args.size() <= names_.size(), op, ": takes at most ", names_.size(),
+                " positional arguments, got ", args.size());
     for (size_t i = 0; i < args.size(); ++i) values_[i] = args[i];
     for (auto [key, value] : others) {
       std::string name = nb::cast<std::string>(key);
@@ -157,11 +158,17 @@ void bind_sized(nb::module_& m) {
       [](const Shape& s, const Options& o) { return zeros(s, o.dtype, o.device); });
   add("ones", "ones(*size, dtype=None, device=None, requires_grad=False)\n\nA tensor of ones.",
       [](const Shape& s, const Options& o) { return ones(s, o.dtype, o.device); });
-  add("empty", "empty(*size, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None)\n\nA tensor whose values are not set.",
-      [](const Shape& s, const Options& o) { return o.pinned && !o.device ? empty_pinned(s, o.dtype) : empty(s, o.dtype, o.device); });
+  add("empty",
+      "empty(*size, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None)\n\nA tensor "
+      "whose values are not set.",
+      [](const Shape& s, const Options& o) {
+        return o.pinned && !o.device ? empty_pinned(s, o.dtype) : empty(s, o.dtype, o.device);
+      });
   add("rand", "rand(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nUniform numbers of [0, 1).",
       [](const Shape& s, const Options& o) { return random_op("rand", {s}, o, count_of(s)); });
-  add("randn", "randn(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nNormal numbers of mean 0 and deviation 1.",
+  add("randn",
+      "randn(*size, generator=None, dtype=None, device=None, requires_grad=False)\n\nNormal numbers of mean 0 and "
+      "deviation 1.",
       [](const Shape& s, const Options& o) { return random_op("randn", {s}, o, count_of(s)); });
 }
 
@@ -179,11 +186,15 @@ void bind_valued(nb::module_& m) {
       [](nb::args args, nb::kwargs kwargs) {
         Options o = read_options("arange", kwargs);
         if (args.size() == 1 && !o.others.contains("end"))
-          return finish(arange(0, Given("arange", {"end", "step", "start"}, args, o.others).scalar(0), 1, o.dtype, o.device), o);
+          return finish(
+              arange(0, Given("arange", {"end", "step", "start"}, args, o.others).scalar(0), 1, o.dtype, o.device), o);
         Given g("arange", {"start", "end", "step"}, args, o.others);
-        return finish(arange(g.has(0) ? g.scalar(0) : Scalar(0), g.scalar(1), g.has(2) ? g.scalar(2) : Scalar(1), o.dtype, o.device), o);
+        return finish(arange(g.has(0) ? g.scalar(0) : Scalar(0), g.scalar(1), g.has(2) ? g.scalar(2) : Scalar(1),
+                             o.dtype, o.device),
+                      o);
       },
-      "arange(start=0, end, step=1, *, dtype=None, device=None, requires_grad=False)\n\n[start, end) in steps; int64 when all three are integers.");
+      "arange(start=0, end, step=1, *, dtype=None, device=None, requires_grad=False)\n\n[start, end) in steps; int64 "
+      "when all three are integers.");
   m.def(
       "linspace",
       [](nb::args args, nb::kwargs kwargs) {
@@ -191,7 +202,8 @@ void bind_valued(nb::module_& m) {
         Given g("linspace", {"start", "end", "steps"}, args, o.others);
         return finish(linspace(g.scalar(0), g.scalar(1), g.integer(2), o.dtype, o.device), o);
       },
-      "linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)\n\nsteps numbers from start to end, both included.");
+      "linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)\n\nsteps numbers from start to "
+      "end, both included.");
   m.def(
       "eye",
       [](nb::args args, nb::kwargs kwargs) {
@@ -205,14 +217,18 @@ void bind_valued(nb::module_& m) {
       [](nb::args args, nb::kwargs kwargs) {
         Options o = read_options("empty_strided", kwargs);
         Given g("empty_strided", {"size", "stride"}, args, o.others);
-        return finish(empty_strided(g.shape(0), g.shape(1), o.dtype.value_or(default_dtype()), o.device.value_or(Device())), o);
+        return finish(
+            empty_strided(g.shape(0), g.shape(1), o.dtype.value_or(default_dtype()), o.device.value_or(Device())), o);
       },
-      "empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)\n\nA tensor with the given layout whose values are not set.");
+      "empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)\n\nA tensor with the given layout "
+      "whose values are not set.");
   m.def(
       "scalar_tensor",
       [](nb::args args, nb::kwargs kwargs) {
         Options o = read_options("scalar_tensor", kwargs);
-        return finish(scalar_tensor(Given("scalar_tensor", {"s"}, args, o.others).scalar(0), o.dtype.value_or(default_dtype()), o.device), o);
+        return finish(scalar_tensor(Given("scalar_tensor", {"s"}, args, o.others).scalar(0),
+                                    o.dtype.value_or(default_dtype()), o.device),
+                      o);
       },
       "scalar_tensor(s, *, dtype=None, device=None, requires_grad=False)\n\nA 0-d tensor.");
 }
@@ -230,7 +246,8 @@ void bind_random(nb::module_& m) {
         Given g("randint", {"low", "high", "size"}, args, o.others);
         return random_op("randint", {g.integer(0), g.integer(1), g.shape(2)}, o, count_of(g.shape(2)));
       },
-      "randint(low=0, high, size, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\nIntegers of [low, high).");
+      "randint(low=0, high, size, *, generator=None, dtype=int64, device=None, requires_grad=False)\n\nIntegers of "
+      "[low, high).");
   m.def(
       "randperm",
       [](nb::args args, nb::kwargs kwargs) {
@@ -248,8 +265,11 @@ void bind_like(nb::module_& m) {
         name,
         [=](nb::args args, nb::kwargs kwargs) {
           Options o = read_options(name, kwargs);
-          Given g = valued ? Given(name, {"input", "fill_value"}, args, o.others) : Given(name, {"input"}, args, o.others);
-          Tensor x = g.tensor(0), t = o.device ? empty_like(empty_strided(x.shape(), x.strides(), x.dtype(), Device::Meta), o.dtype) : Tensor();
+          Given g =
+              valued ? Given(name, {"input", "fill_value"}, args, o.others) : Given(name, {"input"}, args, o.others);
+          Tensor x = g.tensor(0),
+                 t = o.device ? empty_like(empty_strided(x.shape(), x.strides(), x.dtype(), Device::Meta), o.dtype)
+                              : Tensor();
           t = o.device ? empty_strided(t.shape(), t.strides(), t.dtype(), *o.device) : empty_like(x, o.dtype);
           if (o.format == MemoryFormat::Contiguous && !t.is_contiguous()) t = empty(t.shape(), t.dtype(), t.device());
           t.fill_(valued ? g.scalar(1) : value);
@@ -257,12 +277,22 @@ void bind_like(nb::module_& m) {
         },
         doc);
   };
-  add_filled("zeros_like", "zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nZeros in input's shape and layout.",
+  add_filled("zeros_like",
+             "zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nZeros in "
+             "input's shape and layout.",
              false, 0);
-  add_filled("ones_like", "ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nOnes in input's shape and layout.", false,
-             1);
-  add_filled("full_like", "full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nOne value in input's shape and layout.", true, 0);
-  add_filled("empty_like", "empty_like(input, *, dtype=None, device=None, requires_grad=False)\n\nA tensor in input's shape and layout.", false, 0);
+  add_filled("ones_like",
+             "ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None)\n\nOnes in input's "
+             "shape and layout.",
+             false, 1);
+  add_filled("full_like",
+             "full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False)\n\nOne value in input's "
+             "shape and layout.",
+             true, 0);
+  add_filled(
+      "empty_like",
+      "empty_like(input, *, dtype=None, device=None, requires_grad=False)\n\nA tensor in input's shape and layout.",
+      false, 0);
   for (const char* name : {"rand_like", "randn_like"})
     m.def(
         name,
@@ -283,7 +313,8 @@ void bind_like(nb::module_& m) {
         Given g("randint_like", {"input", "low", "high"}, args, o.others);
         return random_op("randint_like", {g.tensor(0), g.integer(1), g.integer(2)}, o, g.tensor(0).numel(), true);
       },
-      "randint_like(input, low=0, high, *, dtype=None, device=None)\n\nIntegers of [low, high) in input's shape and layout.");
+      "randint_like(input, low=0, high, *, dtype=None, device=None)\n\nIntegers of [low, high) in input's shape and "
+      "layout.");
 }
 
 }  // namespace

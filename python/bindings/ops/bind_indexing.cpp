@@ -41,7 +41,8 @@ Item slice_item(PyObject* o) {
 }
 
 Item advanced_item(Tensor t) {
-  SF_CHECK_AS(IndexError, !is_floating(t.dtype()), "index: tensors used as indices must hold integers or bools, got ", t.dtype());
+  SF_CHECK_AS(IndexError, !is_floating(t.dtype()), "index: tensors used as indices must hold integers or bools, got ",
+              t.dtype());
   if (t.dtype() == kUInt8) t = to_dtype(t, kBool);  // bytes are masks, as in torch
   Item item{Item::Advanced};
   item.consumed = t.dtype() == kBool ? t.ndim() : 1;
@@ -90,7 +91,8 @@ Item item_of(PyObject* o) {
   }
   if (PyList_Check(o) || PyTuple_Check(o) || PyObject_CheckBuffer(o)) return advanced_item(list_index(o));
   if (PySequence_Check(o) && !PyUnicode_Check(o)) return advanced_item(list_index(steal(PySequence_List(o)).ptr()));
-  fail<IndexError>("index: must be an integer, slice, None, Ellipsis, tensor, list or bool mask, got ", Py_TYPE(o)->tp_name);
+  fail<IndexError>("index: must be an integer, slice, None, Ellipsis, tensor, list or bool mask, got ",
+                   Py_TYPE(o)->tp_name);
 }
 
 struct Parsed {
@@ -110,7 +112,8 @@ Parsed parse(const Tensor& x, PyObject* index) {
     consumed += item.consumed;
     ellipses += item.kind == Item::Ellipsis;
   }
-  SF_CHECK_AS(IndexError, consumed <= x.ndim(), "index: too many indices (", consumed, ") for a tensor of shape ", x.shape());
+  SF_CHECK_AS(IndexError, consumed <= x.ndim(), "index: too many indices (", consumed, ") for a tensor of shape ",
+              x.shape());
   SF_CHECK_AS(IndexError, ellipses <= 1, "index: only one Ellipsis is allowed");
 
   Parsed p{x, {}};
@@ -120,7 +123,8 @@ Parsed parse(const Tensor& x, PyObject* index) {
     switch (item.kind) {
       case Item::Int: {
         int64_t n = p.view.shape()[dim];
-        SF_CHECK_AS(IndexError, item.value >= -n && item.value < n, "index: ", item.value, " is out of range for dimension ", x_dim, " of ", x.shape());
+        SF_CHECK_AS(IndexError, item.value >= -n && item.value < n, "index: ", item.value,
+                    " is out of range for dimension ", x_dim, " of ", x.shape());
         p.view = select(p.view, dim, item.value);
         break;
       }
@@ -137,9 +141,10 @@ Parsed parse(const Tensor& x, PyObject* index) {
           t = unsqueeze(t, 0);
         }
         for (int64_t i = 0; t.dtype() == kBool && i < t.ndim(); ++i)
-          SF_CHECK_AS(IndexError, t.shape()[i] == p.view.shape()[dim + i], "index: the mask of shape ", t.shape(), " does not fit dimension ", x_dim + i,
-                      " of ", x.shape());
-        for (; covered < dim; ++covered) p.indices.emplace_back();  // a mask is one entry, however many dimensions it has
+          SF_CHECK_AS(IndexError, t.shape()[i] == p.view.shape()[dim + i], "index: the mask of shape ", t.shape(),
+                      " does not fit dimension ", x_dim + i, " of ", x.shape());
+        // a mask is one entry, however many dimensions it has
+        for (; covered < dim; ++covered) p.indices.emplace_back();
         int64_t spans = t.dtype() == kBool ? t.ndim() : 1;
         p.indices.push_back(t.device() == x.device() ? t : to_device(t, x.device()));
         covered += spans;
@@ -156,8 +161,8 @@ Tensor value_tensor(PyObject* o, const Tensor& like) {
   if (is_tensor(o)) return tensor_of(o);
   Scalar s;
   if (to_scalar(o, s)) {
-    SF_CHECK_AS(TypeError, !s.is_float() || is_floating(like.dtype()) || !std::isnan(s.to_double()), "index: NaN cannot be stored in a ", like.dtype(),
-                " tensor");
+    SF_CHECK_AS(TypeError, !s.is_float() || is_floating(like.dtype()) || !std::isnan(s.to_double()),
+                "index: NaN cannot be stored in a ", like.dtype(), " tensor");
     return scalar_tensor(s, like.dtype(), like.device());
   }
   if (is_numpy_array(o)) return clone(from_numpy(o));
@@ -210,7 +215,8 @@ PyObject* tensor_getitem(PyObject* self, PyObject* index) {
       int64_t i = 0;
       to_int(index, i);
       SF_CHECK_AS(IndexError, x.ndim() > 0, "index: a 0-d tensor cannot be indexed with a number; use item()");
-      SF_CHECK_AS(IndexError, i >= -x.shape()[0] && i < x.shape()[0], "index: ", i, " is out of range for dimension 0 of ", x.shape());
+      SF_CHECK_AS(IndexError, i >= -x.shape()[0] && i < x.shape()[0], "index: ", i,
+                  " is out of range for dimension 0 of ", x.shape());
       return wrap(select(x, 0, i));
     }
     Parsed p = parse(x, index);

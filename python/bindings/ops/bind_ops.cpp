@@ -18,8 +18,8 @@ struct OpFunction {
   PyObject* names;      // tuple of interned argument names
   PyObject* name;       // "silu" or "silu_"
   PyObject* signature;  // inspect.Signature, made on first use
-  PyObject* second;     // Python function for calls whose arguments do not fit this op: torch's other forms; may be null
-  std::string* shown;   // owned: the parameter list to show instead of the op's: that of the second form; may be null
+  PyObject* second;    // Python function for calls whose arguments do not fit this op: torch's other forms; may be null
+  std::string* shown;  // owned: the parameter list to show instead of the op's: that of the second form; may be null
   bool inplace;
 };
 PyTypeObject* op_type = nullptr;
@@ -46,7 +46,8 @@ std::vector<Value> with_input(std::span<const Value> values, const Tensor& x, co
   return out;
 }
 
-// The op whose second form runs on this thread: when that calls the op again with arguments that do not fit, it is an error.
+// The op whose second form runs on this thread: when that calls the op again with arguments that do not fit,
+// it is an error.
 thread_local const OpFunction* t_in_second_form = nullptr;
 
 PyObject* call_second_form(const OpFunction& f, PyObject* const* args, size_t nargsf, PyObject* keywords) {
@@ -76,7 +77,8 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
     if (!f.inplace) return to_object(run(*f.op, arguments));
     std::span<const Value> values = arguments.values();
     auto* target = std::get_if<Tensor>(&values[0]);
-    SF_CHECK_AS(TypeError, target && *target && !(*target).impl()->is_scalar, text(f.name), ": ", f.op->args[0].name, " must be a tensor");
+    SF_CHECK_AS(TypeError, target && *target && !(*target).impl()->is_scalar, text(f.name), ": ", f.op->args[0].name,
+                " must be a tensor");
     Tensor x = *target;
     {
       MaybeRelease release(arguments.large());
@@ -115,7 +117,8 @@ PyObject* get_signature(PyObject* self, void*) {
 }
 PyObject* get_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
 PyObject* get_module(PyObject*, void*) { return PyUnicode_FromString("scaffolding"); }
-PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }  // a global of the package
+// a global of the package
+PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
 
 void op_dealloc(PyObject* self) {
   auto* f = reinterpret_cast<OpFunction*>(self);
@@ -130,10 +133,15 @@ void op_dealloc(PyObject* self) {
 }
 
 PyTypeObject* make_op_type() {
-  static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(OpFunction, vectorcall), READONLY, nullptr}, {nullptr, 0, 0, 0, nullptr}};
-  static PyGetSetDef getset[] = {{"__doc__", get_doc, nullptr, nullptr, nullptr},       {"__signature__", get_signature, nullptr, nullptr, nullptr},
-                                 {"__name__", get_name, nullptr, nullptr, nullptr},     {"__qualname__", get_name, nullptr, nullptr, nullptr},
-                                 {"__module__", get_module, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpFunction, vectorcall), READONLY, nullptr},
+      {nullptr, 0, 0, 0, nullptr}};
+  static PyGetSetDef getset[] = {{"__doc__", get_doc, nullptr, nullptr, nullptr},
+                                 {"__signature__", get_signature, nullptr, nullptr, nullptr},
+                                 {"__name__", get_name, nullptr, nullptr, nullptr},
+                                 {"__qualname__", get_name, nullptr, nullptr, nullptr},
+                                 {"__module__", get_module, nullptr, nullptr, nullptr},
+                                 {nullptr, nullptr, nullptr, nullptr, nullptr}};
   static PyMethodDef methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
   PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                          {Py_tp_descr_get, reinterpret_cast<void*>(op_get)},
@@ -144,12 +152,15 @@ PyTypeObject* make_op_type() {
                          {Py_tp_methods, methods},
                          {0, nullptr}};
   PyType_Spec spec{"scaffolding.OpFunction", sizeof(OpFunction), 0,
-                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+                       Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                   slots};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 
 nb::object make_op(const OpEntry* op, bool inplace) {
-  SF_CHECK_AS(RuntimeError, op->args.size() <= kMaxArguments, op->name, ": has more than ", kMaxArguments, " arguments");
+  SF_CHECK_AS(RuntimeError, op->args.size() <= kMaxArguments, op->name, ": has more than ", kMaxArguments,
+              " arguments");
   auto* f = reinterpret_cast<OpFunction*>(checked(op_type->tp_alloc(op_type, 0)));
   nb::object hold = nb::steal(reinterpret_cast<PyObject*>(f));
   f->vectorcall = op_vectorcall;

@@ -33,7 +33,8 @@ void transform(GradientMap& map, nb::handle function) {
   map.transform([&](const Tensor& leaf, const Tensor& g) -> Tensor {
     nb::object result = function(steal(wrap(leaf)), steal(wrap(g)));
     if (result.is_none()) return {};
-    if (!is_tensor(result.ptr())) wrong_argument("transform", "the function's result", "a tensor or None", result.ptr());
+    if (!is_tensor(result.ptr()))
+      wrong_argument("transform", "the function's result", "a tensor or None", result.ptr());
     return tensor_of(result.ptr());
   });
 }
@@ -57,8 +58,9 @@ void bind_statistics(nb::module_& m) {
       .def_ro("nan", &GradientStatistics::nan, "How many are NaN.")
       .def_ro("inf", &GradientStatistics::inf, "How many are infinite.")
       .def("__repr__", [](const GradientStatistics& s) {
-        nb::object text = nb::str("GradientStatistics(norm={:.6g}, abs_max={:.6g}, mean={:.6g}, count={}, nan={}, inf={})")
-                              .attr("format")(s.norm, s.abs_max, s.mean, s.count, s.nan, s.inf);
+        nb::object text =
+            nb::str("GradientStatistics(norm={:.6g}, abs_max={:.6g}, mean={:.6g}, count={}, nan={}, inf={})")
+                .attr("format")(s.norm, s.abs_max, s.mean, s.count, s.nan, s.inf);
         return text;
       });
   statistics.attr("__module__") = "scaffolding.autograd";
@@ -69,11 +71,15 @@ void bind_statistics(nb::module_& m) {
 void bind_gradient_map(nb::module_& m) {
   bind_statistics(m);
   auto map = nb::class_<GradientMap>(m, "GradientMap");
-  map.doc() = "The gradients of a backward pass, by leaf, as values to clip, normalise, measure, set and take before the optimizer sees them.";
+  map.doc() =
+      "The gradients of a backward pass, by leaf, as values to clip, normalise, measure, set and take before the "
+      "optimizer sees them.";
   map.def("__len__", &GradientMap::size)
-      .def("__contains__", [](const GradientMap& g, nb::handle leaf) { return is_tensor(leaf.ptr()) && g.contains(tensor_of(leaf.ptr())); })
+      .def("__contains__", [](const GradientMap& g,
+                              nb::handle leaf) { return is_tensor(leaf.ptr()) && g.contains(tensor_of(leaf.ptr())); })
       .def("__getitem__", &require)
-      .def("__setitem__", [](GradientMap& g, nb::handle leaf, const Tensor& gradient) { g.set(leaf_argument(leaf), gradient); })
+      .def("__setitem__",
+           [](GradientMap& g, nb::handle leaf, const Tensor& gradient) { g.set(leaf_argument(leaf), gradient); })
       .def("__delitem__",
            [](GradientMap& g, nb::handle leaf) {
              require(g, leaf);
@@ -81,7 +87,8 @@ void bind_gradient_map(nb::module_& m) {
            })
       .def("__iter__", [](const GradientMap& g) { return nb::iter(listed(g, leaf_of)); })
       .def(
-          "keys", [](const GradientMap& g) { return listed(g, leaf_of); }, "The leaves, in the order in which backward finished them.")
+          "keys", [](const GradientMap& g) { return listed(g, leaf_of); },
+          "The leaves, in the order in which backward finished them.")
       .def(
           "values", [](const GradientMap& g) { return listed(g, gradient_of); }, "The gradients.")
       .def(
@@ -101,32 +108,43 @@ void bind_gradient_map(nb::module_& m) {
           },
           nb::arg("leaf"), "The gradient, which leaves the map.")
       .def("clear", &GradientMap::clear)
-      .def("__repr__", [](const GradientMap& g) { return nb::str("<GradientMap of {} gradients>").attr("format")(g.size()); });
-  map.def("transform", &transform, nb::arg("function"), "function(leaf, gradient) returns the new gradient, or None to drop it.")
+      .def("__repr__",
+           [](const GradientMap& g) { return nb::str("<GradientMap of {} gradients>").attr("format")(g.size()); });
+  map.def("transform", &transform, nb::arg("function"),
+          "function(leaf, gradient) returns the new gradient, or None to drop it.")
       .def("scale", &GradientMap::scale, nb::arg("factor"), "Multiplies every gradient.")
       .def("norm", &GradientMap::norm, nb::arg("norm_type") = 2.0, "The norm of all gradients as one vector.")
-      .def("clip_norm", &GradientMap::clip_norm, nb::arg("max_norm"), nb::arg("norm_type") = 2.0, nb::arg("error_if_nonfinite") = false,
+      .def("clip_norm", &GradientMap::clip_norm, nb::arg("max_norm"), nb::arg("norm_type") = 2.0,
+           nb::arg("error_if_nonfinite") = false,
            "Scales all so that their norm is at most max_norm; returns the norm before.")
       .def("clip_value", &GradientMap::clip_value, nb::arg("limit"), "Limits every element to [-limit, limit].")
-      .def("clip_adaptive", &GradientMap::clip_adaptive, nb::arg("clip_factor") = 0.01, nb::arg("eps") = 1e-3, nb::arg("unit_wise") = false,
+      .def("clip_adaptive", &GradientMap::clip_adaptive, nb::arg("clip_factor") = 0.01, nb::arg("eps") = 1e-3,
+           nb::arg("unit_wise") = false,
            "Limits each gradient's norm to clip_factor times its leaf's norm (at least eps).")
-      .def("normalize", &GradientMap::normalize, nb::arg("norm_type") = 2.0, nb::arg("each") = false, nb::arg("eps") = 1e-12,
-           "Scales to norm 1, together or each gradient by itself.")
+      .def("normalize", &GradientMap::normalize, nb::arg("norm_type") = 2.0, nb::arg("each") = false,
+           nb::arg("eps") = 1e-12, "Scales to norm 1, together or each gradient by itself.")
       .def(
-          "add_noise", [](GradientMap& g, double std, nb::handle generator) { g.add_noise(std, generator_argument(generator)); }, nb::arg("std"),
-          nb::arg("generator") = nb::none(), "Adds normal noise.")
+          "add_noise",
+          [](GradientMap& g, double std, nb::handle generator) { g.add_noise(std, generator_argument(generator)); },
+          nb::arg("std"), nb::arg("generator") = nb::none(), "Adds normal noise.")
       .def(
-          "statistics", [](const GradientMap& g, nb::handle leaf) { return leaf.is_none() ? g.statistics() : g.statistics(leaf_argument(leaf)); },
-          nb::arg("leaf") = nb::none(), "Norm, largest absolute value, mean and the number of NaN and Inf, of one gradient or of all.")
+          "statistics",
+          [](const GradientMap& g, nb::handle leaf) {
+            return leaf.is_none() ? g.statistics() : g.statistics(leaf_argument(leaf));
+          },
+          nb::arg("leaf") = nb::none(),
+          "Norm, largest absolute value, mean and the number of NaN and Inf, of one gradient or of all.")
       .def("has_invalid_values", &GradientMap::has_invalid_values, "Whether any element is NaN or infinite.")
-      .def("apply_to_grads", &GradientMap::apply_to_grads, nb::arg("accumulate") = false, "Puts the gradients into .grad of their leaves.");
+      .def("apply_to_grads", &GradientMap::apply_to_grads, nb::arg("accumulate") = false,
+           "Puts the gradients into .grad of their leaves.");
   map.attr("__module__") = "scaffolding.autograd";
 
   m.def(
       "_backward_map",
       [](const Tensors& roots, const Tensors& gradients, bool retain_graph, bool create_graph, bool write_grad) {
         nb::gil_scoped_release release;
-        return optim::backward_map(roots, gradients, {.retain_graph = retain_graph, .create_graph = create_graph}, write_grad);
+        return optim::backward_map(roots, gradients, {.retain_graph = retain_graph, .create_graph = create_graph},
+                                   write_grad);
       },
       nb::arg("roots"), nb::arg("gradients"), nb::arg("retain_graph"), nb::arg("create_graph"), nb::arg("write_grad"));
   tensor_method(

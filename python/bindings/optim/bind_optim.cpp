@@ -56,7 +56,8 @@ void read_option(const char* rule, const char* name, std::optional<double>& to, 
   if (o != Py_None) read_option(rule, name, to.emplace(), o);
 }
 template <class T> void read_option(const char* rule, const char* name, std::array<T, 2>& to, PyObject* o) {
-  if (!(PyTuple_Check(o) || PyList_Check(o)) || PySequence_Fast_GET_SIZE(o) != 2) wrong_argument(rule, name, "a pair of numbers", o);
+  if (!(PyTuple_Check(o) || PyList_Check(o)) || PySequence_Fast_GET_SIZE(o) != 2)
+    wrong_argument(rule, name, "a pair of numbers", o);
   for (int i = 0; i < 2; ++i) read_option(rule, name, to[size_t(i)], PySequence_Fast_GET_ITEM(o, i));
 }
 
@@ -79,7 +80,9 @@ template <class Rule> Rule read_options(nb::handle group) {
   const Names& names = names_of<Rule>();
   Rule rule;
   size_t i = 0;
-  Rule::fields(rule, [&](const char* name, auto& member) { read_option(Rule::kName, name, member, require(Rule::kName, group.ptr(), names.options[i++])); });
+  Rule::fields(rule, [&](const char* name, auto& member) {
+    read_option(Rule::kName, name, member, require(Rule::kName, group.ptr(), names.options[i++]));
+  });
   return rule;
 }
 
@@ -165,7 +168,8 @@ template <class Rule> void bind_rule(nb::module_& m) {
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); ++i) all.push_back(tensor_of(PyList_GET_ITEM(params, i)));
       return there.write(Rule::kName, read_options<Rule>(group).settings(), optim::capturable_device(Rule::kName, all));
     });
-  // Refuses a tensor of a param's state that has another shape than the rule's; names that the rule does not know may be anything.
+  // Refuses a tensor of a param's state that has another shape than the rule's;
+  // names that the rule does not know may be anything.
   m.def(("_" + name + "_check_state").c_str(), [](const Tensor& param, const char* slot, const Tensor& value) {
     for (size_t i = 0; i < Rule::kSlots.size(); ++i)
       if (!std::strcmp(slot, Rule::kSlots[i])) check_shape(Rule::kName, slot, value, Rule::slot_shape(i, param));
@@ -175,9 +179,9 @@ template <class Rule> void bind_rule(nb::module_& m) {
 }  // namespace
 
 void bind_optim(nb::module_& m) {
-  nb::class_<optim::DeviceSettings>(m, "_DeviceSettings").def(nb::init<>()).def("there", [](const optim::DeviceSettings& s, const char* rule) {
-    return s.there(rule);
-  });
+  nb::class_<optim::DeviceSettings>(m, "_DeviceSettings")
+      .def(nb::init<>())
+      .def("there", [](const optim::DeviceSettings& s, const char* rule) { return s.there(rule); });
   bind_rule<optim::AdamOptions>(m);
   bind_rule<optim::AdamWOptions>(m);
   bind_rule<optim::AdamW8bitOptions>(m);

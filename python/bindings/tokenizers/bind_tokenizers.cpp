@@ -25,15 +25,16 @@ Side side_of(const std::string& name, const char* what) {
 
 std::optional<TextCleaning> cleaning_named(const std::optional<std::string>& name) {
   if (!name) return {};
-  SF_CHECK(*name == "transformers" || *name == "openai", "CLIPTokenizer: text_cleaning must be 'transformers' or 'openai', got '", *name, "'");
+  SF_CHECK(*name == "transformers" || *name == "openai",
+           "CLIPTokenizer: text_cleaning must be 'transformers' or 'openai', got '", *name, "'");
   return *name == "openai" ? TextCleaning::OpenAI : TextCleaning::Transformers;
 }
 
 // Lists of ids and of mask values, one each for a text.
-std::pair<std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>> encode(const Tokenizer& tok, const std::vector<std::string>& texts,
-                                                                                       bool add_special_tokens, std::optional<int64_t> max_length,
-                                                                                       const std::string& truncation_side, std::optional<int64_t> padded,
-                                                                                       int64_t multiple_of, const std::string& padding_side, int64_t pad_id) {
+std::pair<std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>> encode(
+    const Tokenizer& tok, const std::vector<std::string>& texts, bool add_special_tokens,
+    std::optional<int64_t> max_length, const std::string& truncation_side, std::optional<int64_t> padded,
+    int64_t multiple_of, const std::string& padding_side, int64_t pad_id) {
   nb::gil_scoped_release release;
   EncodeOptions options{.add_special_tokens = add_special_tokens};
   if (max_length) options.truncation = Truncation{*max_length, side_of(truncation_side, "truncation_side")};
@@ -46,7 +47,9 @@ std::pair<std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>> 
   return out;
 }
 
-nb::object content(const std::optional<AddedToken>& token) { return token ? nb::object(nb::str(token->content.c_str())) : nb::none(); }
+nb::object content(const std::optional<AddedToken>& token) {
+  return token ? nb::object(nb::str(token->content.c_str())) : nb::none();
+}
 
 nb::dict config(const Tokenizer& tok) {
   auto& c = tok.config();
@@ -74,8 +77,9 @@ void bind_tokenizers(nb::module_& m) {
   nb::class_<Tokenizer>(m, "_Tokenizer")
       .def_static("from_file", &Tokenizer::from_file)
       .def_static("from_pretrained", [](const std::string& folder) { return Tokenizer::from_pretrained(folder); })
-      .def("encode", &encode, nb::arg("texts"), nb::arg("add_special_tokens"), nb::arg("max_length").none(), nb::arg("truncation_side"),
-           nb::arg("padded").none(), nb::arg("multiple_of"), nb::arg("padding_side"), nb::arg("pad_id"))
+      .def("encode", &encode, nb::arg("texts"), nb::arg("add_special_tokens"), nb::arg("max_length").none(),
+           nb::arg("truncation_side"), nb::arg("padded").none(), nb::arg("multiple_of"), nb::arg("padding_side"),
+           nb::arg("pad_id"))
       .def("decode", &Tokenizer::decode, nb::arg("ids"), nb::arg("skip_special_tokens"))
       .def("token_to_id", [](const Tokenizer& tok, const std::string& token) { return tok.token_to_id(token); })
       .def("id_to_token", &Tokenizer::id_to_token)
@@ -92,18 +96,24 @@ void bind_tokenizers(nb::module_& m) {
   nb::class_<CLIPTokenizer, Tokenizer>(m, "_CLIPTokenizer")
       .def_static(
           "from_pretrained",
-          [](const std::string& folder, std::optional<std::string> cleaning) { return CLIPTokenizer::from_pretrained(folder, cleaning_named(cleaning)); },
+          [](const std::string& folder, std::optional<std::string> cleaning) {
+            return CLIPTokenizer::from_pretrained(folder, cleaning_named(cleaning));
+          },
           nb::arg("folder"), nb::arg("text_cleaning") = nb::none())
       .def_static(
           "from_files",
           [](const std::string& vocab, const std::string& merges, std::optional<std::string> cleaning) {
-            return CLIPTokenizer::from_files(vocab, merges, {.text_cleaning = cleaning_named(cleaning).value_or(TextCleaning::Transformers)});
+            return CLIPTokenizer::from_files(
+                vocab, merges, {.text_cleaning = cleaning_named(cleaning).value_or(TextCleaning::Transformers)});
           },
           nb::arg("vocab"), nb::arg("merges"), nb::arg("text_cleaning") = nb::none())
       .def("save_pretrained", &CLIPTokenizer::save_pretrained);
   nb::class_<T5Tokenizer, Tokenizer>(m, "_T5Tokenizer")
       .def_static("from_pretrained", [](const std::string& folder) { return T5Tokenizer::from_pretrained(folder); })
-      .def_static("from_file", [](const std::string& path, int64_t extra_ids) { return T5Tokenizer::from_sentencepiece(io::Bytes::map(path), {}, extra_ids); })
+      .def_static("from_file",
+                  [](const std::string& path, int64_t extra_ids) {
+                    return T5Tokenizer::from_sentencepiece(io::Bytes::map(path), {}, extra_ids);
+                  })
       .def("save_pretrained", &T5Tokenizer::save_pretrained);
   m.def(
       "_train_bpe",

@@ -1,5 +1,5 @@
-// What Python's Trainer and SummaryWriter need of scaffolding/train/, as _core._train: the settings of a run, the files of a checkpoint and of TensorBoard.
-// The loop is bind_trainer.cpp's.
+// What Python's Trainer and SummaryWriter need of scaffolding/train/, as _core._train: the settings of a run, the files
+// of a checkpoint and of TensorBoard. The loop is bind_trainer.cpp's.
 #include "python/bindings/train/bind_train.h"
 
 #include <nanobind/stl/map.h>

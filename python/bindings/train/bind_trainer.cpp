@@ -1,5 +1,6 @@
-// TrainingLoop over Python's objects, as _core._train.TrainingRun: every part of the run is reached by its methods, so that subclasses, hooks and objects
-// with the same methods take part. The interpreter's lock is held, but for what Aside marks.
+// TrainingLoop over Python's objects, as _core._train.TrainingRun: every part of the run is reached by its methods, so
+// that subclasses, hooks and objects with the same methods take part. The interpreter's lock is held,
+// but for what Aside marks.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -20,11 +21,14 @@ using namespace train;
 // What is looked up at every step, as interned strings.
 struct Names {
   static PyObject* of(const char* text) { return checked(PyUnicode_InternFromString(text)); }
-  PyObject *model = of("model"), *optimizer = of("optimizer"), *loader = of("loader"), *scheduler = of("scheduler"), *scaler = of("_scaler"), *ema = of("ema"),
-           *parameters = of("_parameters"), *step_function = of("_step_function"), *prepare = of("_prepare"), *on_step_end = of("_on_step_end"),
-           *on_checkpoint = of("_on_checkpoint"), *evaluate = of("_evaluate"), *stateful = of("_stateful"), *device = of("_device"), *quiet = of("_quiet"),
-           *save = of("save"), *make_capturable = of("_make_capturable"), *step = of("step"), *zero_grad = of("zero_grad"), *epoch = of("epoch"),
-           *param_groups = of("param_groups"), *params = of("params"), *lr = of("lr"), *found_inf = of("found_inf");
+  PyObject *model = of("model"), *optimizer = of("optimizer"), *loader = of("loader"), *scheduler = of("scheduler"),
+           *scaler = of("_scaler"), *ema = of("ema"), *parameters = of("_parameters"),
+           *step_function = of("_step_function"), *prepare = of("_prepare"), *on_step_end = of("_on_step_end"),
+           *on_checkpoint = of("_on_checkpoint"), *evaluate = of("_evaluate"), *stateful = of("_stateful"),
+           *device = of("_device"), *quiet = of("_quiet"), *save = of("save"),
+           *make_capturable = of("_make_capturable"), *step = of("step"), *zero_grad = of("zero_grad"),
+           *epoch = of("epoch"), *param_groups = of("param_groups"), *params = of("params"), *lr = of("lr"),
+           *found_inf = of("found_inf");
 };
 const Names& names() {
   static const Names n;
@@ -33,13 +37,16 @@ const Names& names() {
 
 nb::object attribute(nb::handle o, PyObject* name) { return steal(PyObject_GetAttr(o.ptr(), name)); }
 nb::object call(nb::handle o, PyObject* method) { return steal(PyObject_CallMethodNoArgs(o.ptr(), method)); }
-nb::object call(nb::handle o, PyObject* method, nb::handle argument) { return steal(PyObject_CallMethodOneArg(o.ptr(), method, argument.ptr())); }
+nb::object call(nb::handle o, PyObject* method, nb::handle argument) {
+  return steal(PyObject_CallMethodOneArg(o.ptr(), method, argument.ptr()));
+}
 std::string class_name(nb::handle o) { return nb::cast<std::string>(o.type().attr("__name__")); }
 nb::module_ module(const char* name) { return nb::module_::import_(name); }
-constexpr char kTrainer[] = "scaffolding.train.trainer", kNested[] = "scaffolding.train.nested", kRandomStates[] = "scaffolding.train.random_states";
+constexpr char kTrainer[] = "scaffolding.train.trainer", kNested[] = "scaffolding.train.nested",
+               kRandomStates[] = "scaffolding.train.random_states";
 
-// The Trainer in Python, which owns the run. Its attributes are looked up when they are used: the run holds no reference that the collector of cycles
-// could not see.
+// The Trainer in Python, which owns the run. Its attributes are looked up when they are used: the run holds no
+// reference that the collector of cycles could not see.
 class Owner {
  public:
   explicit Owner(nb::handle trainer) : weak_(steal(PyWeakref_NewRef(trainer.ptr(), nullptr))) {}
@@ -67,7 +74,8 @@ class Owner {
     }
   }
 
-  // Writes what state() gives by a function of trainer.py. Errors of Python that say why a file cannot be written are told as C++'s are, and kept.
+  // Writes what state() gives by a function of trainer.py. Errors of Python that say why a file cannot be written are
+  // told as C++'s are, and kept.
   template <class F> void write(const char* writer, const F& state, const std::string& path) {
     try {
       module(kTrainer).attr(writer)(state(), path);
@@ -127,7 +135,8 @@ int64_t samples_of(nb::object batch) {
     PyObject *b = batch.ptr(), *first = nullptr;
     Py_ssize_t at = 0;
     if (PyDict_Check(b)) PyDict_Next(b, &at, nullptr, &first);
-    else if ((PyList_Check(b) || PyTuple_Check(b)) && PySequence_Fast_GET_SIZE(b) > 0) first = PySequence_Fast_GET_ITEM(b, 0);
+    else if ((PyList_Check(b) || PyTuple_Check(b)) && PySequence_Fast_GET_SIZE(b) > 0)
+      first = PySequence_Fast_GET_ITEM(b, 0);
     if (!first) break;
     batch = nb::borrow(first);
   }
@@ -185,7 +194,9 @@ class PythonData final : public Stated<DataPart> {
  private:
   Tensor loss_of(const nb::object& batch) const {
     nb::object loss = owner_[names().step_function](batch);
-    if (!is_tensor(loss.ptr())) fail<TypeError>("Trainer: step must return the loss, a tensor of one element that requires a gradient, got ", class_name(loss));
+    if (!is_tensor(loss.ptr()))
+      fail<TypeError>("Trainer: step must return the loss, a tensor of one element that requires a gradient, got ",
+                      class_name(loss));
     return tensor_of(loss.ptr());
   }
   Device device_;
@@ -280,7 +291,9 @@ class Stateful final : public Part {
     owner_.write(
         "_write_torch", [&] { return part().attr(is_generator() ? "get_state" : "state_dict")(); }, path);
   }
-  void load(const std::string& path, const RunState&) override { part().attr(is_generator() ? "set_state" : "load_state_dict")(load_file(path)); }
+  void load(const std::string& path, const RunState&) override {
+    part().attr(is_generator() ? "set_state" : "load_state_dict")(load_file(path));
+  }
 
  private:
   nb::object part() const { return owner_[names().stateful][name_.c_str()]; }
@@ -337,9 +350,11 @@ class PythonHost final : public Host {
 };
 
 std::map<std::string, double> numbers_of(nb::handle result) {
-  if (!PyDict_Check(result.ptr())) fail<TypeError>("Trainer: evaluate must return a dict of numbers, got ", class_name(result));
+  if (!PyDict_Check(result.ptr()))
+    fail<TypeError>("Trainer: evaluate must return a dict of numbers, got ", class_name(result));
   std::map<std::string, double> out;
-  for (auto [name, value] : nb::borrow<nb::dict>(result)) out[nb::str(name).c_str()] = nb::cast<double>(nb::float_(value));
+  for (auto [name, value] : nb::borrow<nb::dict>(result))
+    out[nb::str(name).c_str()] = nb::cast<double>(nb::float_(value));
   return out;
 }
 
@@ -359,12 +374,17 @@ nb::dict best_of(const RunState& s) {
 // A TrainingLoop of the attributes of a Trainer.
 class TrainingRun {
  public:
-  TrainingRun(nb::handle trainer, const RunOptions& run, std::optional<uint64_t> seed, const std::string& resume, bool cuda_graph) : owner_(trainer) {
+  TrainingRun(nb::handle trainer, const RunOptions& run, std::optional<uint64_t> seed, const std::string& resume,
+              bool cuda_graph)
+      : owner_(trainer) {
     owner_.within([&] {
       LoopOptions o{.run = run, .seed = seed, .resume = resume, .cuda_graph = cuda_graph};
       if (owner_.has(names().evaluate)) o.evaluate = [this] { return numbers_of(owner_[names().evaluate]()); };
       if (owner_.has(names().on_step_end)) o.on_step_end = [this] { owner_[names().on_step_end](owner_.trainer()); };
-      if (owner_.has(names().on_checkpoint)) o.on_checkpoint = [this](const std::string& folder) { owner_[names().on_checkpoint](owner_.trainer(), folder); };
+      if (owner_.has(names().on_checkpoint))
+        o.on_checkpoint = [this](const std::string& folder) {
+          owner_[names().on_checkpoint](owner_.trainer(), folder);
+        };
       o.save = [this] { call(owner_.trainer(), names().save); };
       loop_.emplace(parts(), std::move(o));
     });
@@ -385,7 +405,8 @@ class TrainingRun {
     if (owner_.has(names().scaler)) parts.scaler = std::make_unique<PythonScaler>(owner_);
     if (owner_.has(names().ema)) parts.ema = std::make_unique<PythonAverages>(owner_, model->module());
     for (nb::handle name : owner_[names().stateful])
-      parts.stateful.emplace_back(nb::cast<std::string>(name), std::make_unique<Stateful>(owner_, nb::cast<std::string>(name)));
+      parts.stateful.emplace_back(nb::cast<std::string>(name),
+                                  std::make_unique<Stateful>(owner_, nb::cast<std::string>(name)));
     parts.random = std::make_unique<PythonRandom>(owner_);
     parts.host = std::make_unique<PythonHost>(owner_);
     parts.model = std::move(model);
@@ -399,12 +420,13 @@ class TrainingRun {
 
 void bind_trainer(nb::module_& m) {
   nb::class_<TrainingRun>(m, "TrainingRun")
-      .def(nb::init<nb::handle, const RunOptions&, std::optional<uint64_t>, const std::string&, bool>(), nb::arg("trainer"), nb::arg("options"),
-           nb::arg("seed").none(), nb::arg("resume"), nb::arg("cuda_graph"))
+      .def(nb::init<nb::handle, const RunOptions&, std::optional<uint64_t>, const std::string&, bool>(),
+           nb::arg("trainer"), nb::arg("options"), nb::arg("seed").none(), nb::arg("resume"), nb::arg("cuda_graph"))
       .def("fit",
            [](TrainingRun& r) {
              FitResult f = r.within([](TrainingLoop& loop) { return loop.fit(); });
-             return nb::make_tuple(f.stopped, f.step, f.epoch, f.loss, f.checkpoint.empty() ? nb::object(nb::none()) : nb::object(nb::cast(f.checkpoint)));
+             return nb::make_tuple(f.stopped, f.step, f.epoch, f.loss,
+                                   f.checkpoint.empty() ? nb::object(nb::none()) : nb::object(nb::cast(f.checkpoint)));
            })
       .def("stop", [](TrainingRun& r) { r.loop().stop(); })
       .def("save", [](TrainingRun& r) { return r.within([](TrainingLoop& loop) { return loop.save(); }); })
@@ -414,7 +436,8 @@ void bind_trainer(nb::module_& m) {
              nb::list out;
              for (auto& s : r.loop().graphs()) {
                nb::dict counts;
-               counts["eager"] = s.eager, counts["captures"] = s.captures, counts["replays"] = s.replays, counts["kept"] = s.kept;
+               counts["eager"] = s.eager, counts["captures"] = s.captures, counts["replays"] = s.replays,
+               counts["kept"] = s.kept;
                out.append(counts);
              }
              return out;

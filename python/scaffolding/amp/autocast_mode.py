@@ -9,11 +9,14 @@ from ..backends import cpu as _cpu
 
 
 class autocast(_Switch):
-    """Ops of the table (docs/autocast.md) run in `dtype` or float32, whatever their inputs are; gradients come back in the inputs' types.
+    """Ops of the table (docs/autocast.md) run in `dtype` or float32, whatever their inputs are; gradients come back in
+    the inputs' types.
 
-    device_type: "cpu" or "cuda". dtype: bfloat16 or float16; by default bfloat16 on cpu and float16 on cuda. enabled=False
-    switches autocast off within an enclosing block. cache_enabled: cast a parameter once in a block, not at every use.
-    Call backward() outside of the block or inside: it runs without autocast. Warns and does nothing on "cuda" without CUDA.
+    device_type: "cpu" or "cuda". dtype: bfloat16 or float16; by default bfloat16 on cpu and float16 on cuda.
+    enabled=False switches autocast off within an enclosing block. cache_enabled: cast a parameter once in a block,
+    not at every use.
+    Call backward() outside of the block or inside: it runs without autocast.
+    Warns and does nothing on "cuda" without CUDA.
     """
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
@@ -21,13 +24,18 @@ class autocast(_Switch):
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         if not is_autocast_available(device_type):
-            raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'; there are 'cpu' and 'cuda'")
+            raise RuntimeError(
+                f"User specified an unsupported autocast device_type '{device_type}'; there are 'cpu' and 'cuda'"
+            )
         self.device = device_type
         self.fast_dtype = _core.get_autocast_dtype(device_type) if dtype is None else dtype
         self._enabled = bool(enabled)
         self._cache_enabled = _core.is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         if self._enabled and self.fast_dtype not in (_core.bfloat16, _core.float16):
-            raise ValueError(f"autocast: dtype must be bfloat16 or float16, got {self.fast_dtype}; enabled=False runs everything in float32")
+            raise ValueError(
+                f"autocast: dtype must be bfloat16 or float16, got {self.fast_dtype}; enabled=False runs everything in "
+                "float32"
+            )
         if self._enabled and device_type == "cuda" and not _core._backend_available("cuda")[0]:
             warnings.warn("User provided device_type of 'cuda', but CUDA is not available. Disabling", stacklevel=2)
             self._enabled = False
@@ -35,7 +43,11 @@ class autocast(_Switch):
             _cpu._warn_if_bf16_is_emulated()
 
     def __enter__(self):
-        self._before.append(_core._autocast_enter(self.device, self.fast_dtype if self._enabled else None, self._enabled, self._cache_enabled))
+        self._before.append(
+            _core._autocast_enter(
+                self.device, self.fast_dtype if self._enabled else None, self._enabled, self._cache_enabled
+            )
+        )
         return self
 
     def __exit__(self, *_):
@@ -53,19 +65,23 @@ def is_autocast_available(device_type):
 
 
 def autocast_table():
-    """{op: (policy on cpu, policy on cuda)}: "lower" (autocast's dtype), "float32", "widest" (of the inputs) or "own"."""
+    """{op: (policy on cpu, policy on cuda)}: "lower" (autocast's dtype), "float32", "widest" (of the inputs)
+    or "own".
+    """
     return _core._autocast_table()
 
 
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
-    """Decorates the forward of an autograd.Function. cast_inputs: floating tensors are converted to that dtype and forward
-    runs without autocast; without it, forward runs as the caller does, and backward as forward did."""
+    """Decorates the forward of an autograd.Function. cast_inputs: floating tensors are converted to that dtype and
+    forward runs without autocast; without it, forward runs as the caller does, and backward as forward did."""
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
     def cast(value):
         if isinstance(value, _core.Tensor):
-            eligible = value.is_floating_point() and value.device.type == device_type and value.dtype is not _core.float64
+            eligible = (
+                value.is_floating_point() and value.device.type == device_type and value.dtype is not _core.float64
+            )
             return value.to(cast_inputs) if eligible else value
         if isinstance(value, dict):
             return {cast(k): cast(v) for k, v in value.items()}

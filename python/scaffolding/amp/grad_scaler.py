@@ -9,23 +9,41 @@ from .._core import Tensor
 
 def _refuse_capture(method):
     if _core._cuda_is_capturing():
-        raise RuntimeError(f"GradScaler.{method}: the scale would stay that of the capture in every replay; make the scaler with capturable=True")
+        raise RuntimeError(
+            f"GradScaler.{method}: the scale would stay that of the capture in every replay; make the scaler with "
+            "capturable=True"
+        )
 
 
 class GradScaler:
     """scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update(): torch.amp.GradScaler's rules.
 
-    The scale grows by growth_factor after growth_interval steps without overflow and shrinks by backoff_factor after one
-    with, which step() skips. unscale_(optimizer) before clipping gradients. enabled=False: everything passes through.
-    capturable=True: the scale and its count are in device memory and nothing waits for the device, so that a step can be part of a CUDA graph; for
-    optimizers with capturable=True.
+    The scale grows by growth_factor after growth_interval steps without overflow and shrinks by backoff_factor after
+    one with, which step() skips. unscale_(optimizer) before clipping gradients. enabled=False:
+    everything passes through.
+    capturable=True: the scale and its count are in device memory and nothing waits for the device, so that a step can
+    be part of a CUDA graph; for optimizers with capturable=True.
     """
 
-    def __init__(self, device="cuda", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True, *, capturable=False):
+    def __init__(
+        self,
+        device="cuda",
+        init_scale=2.0**16,
+        growth_factor=2.0,
+        backoff_factor=0.5,
+        growth_interval=2000,
+        enabled=True,
+        *,
+        capturable=False,
+    ):
         self._device = device
         self._enabled = bool(enabled)
         if self._enabled and device == "cuda" and not _core._backend_available("cuda")[0]:
-            warnings.warn("GradScaler is enabled for cuda, but CUDA is not available.  Disabling; GradScaler('cpu') scales on the CPU.", stacklevel=2)
+            warnings.warn(
+                "GradScaler is enabled for cuda, but CUDA is not available.  Disabling; GradScaler('cpu') scales on "
+                "the CPU.",
+                stacklevel=2,
+            )
             self._enabled = False
         if not growth_factor > 1.0:
             raise ValueError(f"The growth factor must be > 1.0, got {growth_factor}")
@@ -64,7 +82,10 @@ class GradScaler:
             raise ValueError(f"GradScaler.scale: capturable=True needs CUDA tensors, got one on {outputs.device}")
         if self._there is None:
             _refuse_capture("scale before the first step outside of a graph")
-            self._there = [_core.full((), x, dtype=_core.float32, device=outputs.device) for x in (self._scale, float(self._growth_tracker))]
+            self._there = [
+                _core.full((), x, dtype=_core.float32, device=outputs.device)
+                for x in (self._scale, float(self._growth_tracker))
+            ]
         return self._there[0]
 
     def unscale_(self, optimizer):
@@ -94,7 +115,9 @@ class GradScaler:
         self._stages[id(optimizer)] = [found, False]
 
     def _also_skip(self, optimizer, flag):
-        """With capturable, after unscale_: step() changes nothing either where flag, float32 [] on the device, is not 0."""
+        """With capturable, after unscale_: step() changes nothing either where flag, float32 [] on the device,
+        is not 0.
+        """
         stage = self._stages[id(optimizer)]
         stage[0] = [_core.maximum(found, flag) for found in stage[0]]
 
@@ -113,8 +136,13 @@ class GradScaler:
             raise RuntimeError("No inf checks were recorded for this optimizer.")
         result = None
         if self._capturable:
-            if not getattr(optimizer, "_step_supports_amp_scaling", False) or not all(map(optimizer._is_capturable, optimizer.param_groups)):
-                raise RuntimeError("GradScaler.step: capturable=True needs an optimizer with capturable=True: Adam, AdamW, AdamW8bit or SGD")
+            if not getattr(optimizer, "_step_supports_amp_scaling", False) or not all(
+                map(optimizer._is_capturable, optimizer.param_groups)
+            ):
+                raise RuntimeError(
+                    "GradScaler.step: capturable=True needs an optimizer with capturable=True: Adam, AdamW, AdamW8bit "
+                    "or SGD"
+                )
             (optimizer.found_inf,) = stage[0]
             try:
                 result = optimizer.step(*args, **kwargs)
@@ -168,7 +196,10 @@ class GradScaler:
             def before_replay():
                 now = scaler()
                 if now is not None and now._rules() != rules:
-                    raise RuntimeError("GradScaler: growth_factor, backoff_factor or growth_interval changed since the graph was captured; capture again")
+                    raise RuntimeError(
+                        "GradScaler: growth_factor, backoff_factor or growth_interval changed since the graph was "
+                        "captured; capture again"
+                    )
 
             _core._cuda_before_replay(before_replay)
 
@@ -226,7 +257,9 @@ class GradScaler:
         if not self._enabled:
             return
         if len(state_dict) == 0:
-            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]

@@ -38,10 +38,20 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     retain = create_graph if retain_graph is None else retain_graph
     if return_map:
         return _core._backward_map(tensors, gradients, retain, create_graph, False)
-    _core._backward(tensors, gradients, retain, create_graph, [] if inputs is None else _as_list("backward: inputs", inputs))
+    _core._backward(
+        tensors, gradients, retain, create_graph, [] if inputs is None else _as_list("backward: inputs", inputs)
+    )
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None, materialize_grads=False):
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    allow_unused=None,
+    materialize_grads=False,
+):
     """The gradients of outputs (times grad_outputs) for inputs, as a tuple; .grad is not touched."""
     outputs = _as_list("grad: outputs", outputs)
     inputs = _as_list("grad: inputs", inputs)

@@ -23,7 +23,9 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Context manager: tensors saved for backward wait in host memory. pin_memory: in pinned memory, to which and from which the GPU copies without a wait."""
+    """Context manager: tensors saved for backward wait in host memory. pin_memory: in pinned memory,
+    to which and from which the GPU copies without a wait.
+    """
 
     def __init__(self, pin_memory=False):
         def keep(t):

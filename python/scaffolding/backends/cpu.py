@@ -41,8 +41,8 @@ def providers():
 
 
 def has_bf16():
-    """Whether the processor multiplies bfloat16 itself (AVX512-BF16, AMX) and kernels for it were compiled; elsewhere bfloat16
-    is emulated: computed in float32 and rounded, correct but not faster than float32."""
+    """Whether the processor multiplies bfloat16 itself (AVX512-BF16, AMX) and kernels for it were compiled; elsewhere
+    bfloat16 is emulated: computed in float32 and rounded, correct but not faster than float32."""
     return "avx512bf16" in _core._instruction_sets()
 
 

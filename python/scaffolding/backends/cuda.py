@@ -14,7 +14,9 @@ class _Matmul:
 
     @property
     def allow_tf32(self):
-        """Whether products of float32 matrices may round their operands to TF32 for the tensor cores. False at first."""
+        """Whether products of float32 matrices may round their operands to TF32 for the tensor cores.
+        False at first.
+        """
         return _core._cuda_allow_tf32()
 
     @allow_tf32.setter
@@ -23,8 +25,9 @@ class _Matmul:
 
     @property
     def benchmark(self):
-        """Whether the first product of a kind times the algorithms that cuBLASLt proposes and keeps the fastest, in SF_KERNEL_CACHE too, as
-        backends.cudnn.benchmark does for convolutions. False at first. Another algorithm may round differently."""
+        """Whether the first product of a kind times the algorithms that cuBLASLt proposes and keeps the fastest, in
+        SF_KERNEL_CACHE too, as backends.cudnn.benchmark does for convolutions. False at first.
+        Another algorithm may round differently."""
         return _core._cuda_matmul_benchmark()
 
     @benchmark.setter

@@ -1,8 +1,9 @@
-"""cuDNN, a provider of the CUDA library's convolutions and attention: torch.backends.cudnn's settings, for the whole process.
+"""cuDNN, a provider of the CUDA library's convolutions and attention: torch.backends.cudnn's settings, for the whole
+process.
 
-enabled: False leaves its kernels out. benchmark: the first call of a shape times the plans that cuDNN proposes and keeps the fastest. deterministic: no plan
-whose sums depend on the order of threads. allow_tf32: float32 convolutions may round their operands to TF32. A change holds from the next call on.
-"""
+enabled: False leaves its kernels out. benchmark: the first call of a shape times the plans that cuDNN proposes and
+keeps the fastest. deterministic: no plan whose sums depend on the order of threads. allow_tf32: float32 convolutions
+may round their operands to TF32. A change holds from the next call on."""
 
 import sys
 import types

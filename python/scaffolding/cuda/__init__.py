@@ -1,4 +1,6 @@
-"""CUDA devices, under torch.cuda's names. Without a GPU is_available() is False, why_not() says why, and whatever needs one raises that reason."""
+"""CUDA devices, under torch.cuda's names. Without a GPU is_available() is False, why_not() says why,
+and whatever needs one raises that reason.
+"""
 
 from .. import _core
 from .devices import (
@@ -12,7 +14,14 @@ from .devices import (
     why_not,
 )
 from .._core import OutOfMemoryError
-from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables, make_graphed_step
+from .graphs import (
+    CUDAGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+    make_graphed_step,
+)
 from .kernel import Kernel, ensure_kernel
 from .memory import (
     empty_cache,

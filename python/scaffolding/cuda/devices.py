@@ -26,7 +26,9 @@ def current_device():
 
 
 def device_index(device):
-    """The number of a device given as None, a number, a name or a device. Raises the reason where there is no such GPU."""
+    """The number of a device given as None, a number, a name or a device.
+    Raises the reason where there is no such GPU.
+    """
     if not isinstance(device, int):
         given = _core.device("cuda" if device is None else device)
         if given.type != "cuda":
@@ -38,8 +40,12 @@ def device_index(device):
     return device
 
 
-DeviceProperties = namedtuple("DeviceProperties", "name total_memory major minor multi_processor_count max_threads_per_multi_processor")
-DeviceProperties.__doc__ = "What a GPU is: its name, bytes of memory, compute capability (major, minor) and multiprocessors."
+DeviceProperties = namedtuple(
+    "DeviceProperties", "name total_memory major minor multi_processor_count max_threads_per_multi_processor"
+)
+DeviceProperties.__doc__ = (
+    "What a GPU is: its name, bytes of memory, compute capability (major, minor) and multiprocessors."
+)
 
 
 def get_device_properties(device=None):

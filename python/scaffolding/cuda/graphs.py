@@ -1,7 +1,7 @@
 """Work of a stream, captured once and replayed as a whole, under torch.cuda's names.
 
-What is captured does not run. A replay repeats it on the same memory: write inputs into the tensors that were read, read results from those that were
-made. Nothing that needs the host (item(), copies from and to it) may be captured.
+What is captured does not run. A replay repeats it on the same memory: write inputs into the tensors that were read,
+read results from those that were made. Nothing that needs the host (item(), copies from and to it) may be captured.
 """
 
 import gc
@@ -29,7 +29,9 @@ def is_current_stream_capturing():
 
 
 class CUDAGraph:
-    """Captured work. Use `with sf.cuda.graph(g): ...`, then g.replay(). Random numbers go on from replay to replay as if the ops were called."""
+    """Captured work. Use `with sf.cuda.graph(g): ...`, then g.replay().
+    Random numbers go on from replay to replay as if the ops were called.
+    """
 
     def __init__(self, device=None):
         self.device_index = device_index(device)
@@ -38,7 +40,10 @@ class CUDAGraph:
     def capture_begin(self, pool=None, capture_error_mode="global"):
         """From here the current stream's work is captured; not the default stream's."""
         if capture_error_mode not in _MODES:
-            raise ValueError(f"CUDAGraph.capture_begin: capture_error_mode must be one of {', '.join(_MODES)}, got {capture_error_mode!r}")
+            raise ValueError(
+                f"CUDAGraph.capture_begin: capture_error_mode must be one of {', '.join(_MODES)}, got "
+                f"{capture_error_mode!r}"
+            )
         self._graph.capture_begin(pool or 0, _MODES.index(capture_error_mode))
 
     def capture_end(self):
@@ -61,8 +66,8 @@ class CUDAGraph:
 
 
 class graph:
-    """Captures the block's work into a CUDAGraph, on a stream of its own unless one is given. Run the same code once before: libraries are loaded
-    and small tables copied by the first call, which cannot be part of a graph."""
+    """Captures the block's work into a CUDAGraph, on a stream of its own unless one is given. Run the same code once
+    before: libraries are loaded and small tables copied by the first call, which cannot be part of a graph."""
 
     _streams = {}
 
@@ -96,13 +101,16 @@ class graph:
 
 
 def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
-    """Callables whose forward and backward passes are replays of graphs: functions or modules of tensors, one or a tuple of them, with a tuple of
-    sample arguments each (which say shapes, dtypes and requires_grad). Give them in the order in which they will run. Modules are changed in place,
-    for the training mode they are in; the other mode runs as before. Results are overwritten by the next call."""
+    """Callables whose forward and backward passes are replays of graphs: functions or modules of tensors, one or a
+    tuple of them, with a tuple of sample arguments each (which say shapes, dtypes and requires_grad). Give them in the
+    order in which they will run. Modules are changed in place, for the training mode they are in; the other mode runs
+    as before. Results are overwritten by the next call."""
     single = not isinstance(callables, (tuple, list))
     functions, samples = ((callables,), (sample_args,)) if single else (tuple(callables), tuple(sample_args))
     if len(functions) != len(samples):
-        raise ValueError(f"make_graphed_callables: one tuple of sample_args per callable, got {len(functions)} and {len(samples)}")
+        raise ValueError(
+            f"make_graphed_callables: one tuple of sample_args per callable, got {len(functions)} and {len(samples)}"
+        )
     for arguments in samples:
         for a in arguments:
             if not isinstance(a, _core.Tensor) or a.device.type != "cuda":
@@ -122,7 +130,8 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
     current_stream(index).wait_stream(side)
     for part in parts:
         part.capture_forward(index, pool)
-    for part in reversed(parts):  # gradients come in this order, and graphs of a pool replay in the order of their capture
+    # gradients come in this order, and graphs of a pool replay in the order of their capture
+    for part in reversed(parts):
         part.capture_backward(index, pool)
     graphed = tuple(part.graphed() for part in parts)
     return graphed[0] if single else graphed
@@ -145,7 +154,10 @@ class GraphedStep:
             else:
                 keys, tensors = None, [results]
             if not all(isinstance(t, _core.Tensor) for t in tensors):
-                raise TypeError(f"make_graphed_step: the step must return tensors, or a tuple, list or dict of them, or None, got {type(results).__name__}")
+                raise TypeError(
+                    "make_graphed_step: the step must return tensors, or a tuple, list or dict of them, or None, got "
+                    f"{type(results).__name__}"
+                )
             packing[:] = [keys]
             return tensors
 
@@ -168,16 +180,19 @@ class GraphedStep:
         return self._core.statistics()
 
     def reset(self):
-        """Forgets all graphs and gives their memory back: after weights were replaced. Tensors that are given other memory are noticed."""
+        """Forgets all graphs and gives their memory back: after weights were replaced.
+        Tensors that are given other memory are noticed.
+        """
         self._core.reset()
 
 
 def make_graphed_step(step):
     """`step(*tensors)`, a whole training step, as one CUDA graph for each shape of its inputs, with the same numbers.
 
-    The step zeroes gradients, computes the loss, calls backward() and the optimizer (capturable=True), and returns tensors, such as the
-    loss. The first call with a shape runs it op by op, which makes gradients and the optimizer's state; the second captures it; from then on a call copies its
-    inputs into the graph's and replays. Eight shapes are kept. Schedules step outside. autocast belongs inside. May decorate the function.
+    The step zeroes gradients, computes the loss, calls backward() and the optimizer (capturable=True), and returns
+    tensors, such as the loss. The first call with a shape runs it op by op, which makes gradients and the optimizer's
+    state; the second captures it; from then on a call copies its inputs into the graph's and replays. Eight shapes are
+    kept. Schedules step outside. autocast belongs inside. May decorate the function.
     """
     return GraphedStep(step)
 
@@ -233,7 +248,8 @@ class _Part:
                 for static, given in zip(part.arguments, inputs):
                     if static.shape != given.shape or static.dtype is not given.dtype:
                         raise ValueError(
-                            f"make_graphed_callables: captured for {static.dtype} {list(static.shape)}, got {given.dtype} {list(given.shape)}; "
+                            f"make_graphed_callables: captured for {static.dtype} {list(static.shape)}, got "
+                            f"{given.dtype} {list(given.shape)}; "
                             "capture another one for each shape"
                         )
                     if static.data_ptr() != given.data_ptr():
@@ -252,7 +268,9 @@ class _Part:
 
         def call(*arguments):
             if len(arguments) != len(part.arguments):
-                raise TypeError(f"make_graphed_callables: captured with {len(part.arguments)} arguments, got {len(arguments)}")
+                raise TypeError(
+                    f"make_graphed_callables: captured with {len(part.arguments)} arguments, got {len(arguments)}"
+                )
             outputs = Graphed.apply(*arguments, *part.inputs[len(part.arguments) :])
             return outputs[0] if part.one_output else outputs
 

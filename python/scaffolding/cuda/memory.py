@@ -45,13 +45,17 @@ def empty_cache():
 
 
 def host_memory_stats():
-    """Pinned host memory in bytes, by torch's names: in tensors (active) and with what is kept for the next ones (allocated)."""
+    """Pinned host memory in bytes, by torch's names: in tensors (active)
+    and with what is kept for the next ones (allocated).
+    """
     active, allocated, most = _core._cuda_pinned_memory()
     return {"active_bytes.current": active, "allocated_bytes.current": allocated, "allocated_bytes.peak": most}
 
 
 def memory_summary(device=None):
-    """The figures above as a table to print, with what is reserved and cannot be used for a large tensor: fragmentation."""
+    """The figures above as a table to print, with what is reserved and cannot be used for a large tensor:
+    fragmentation.
+    """
     index = device_index(device)
     stats = memory_stats(index)
     free, total = mem_get_info(index)

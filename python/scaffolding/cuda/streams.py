@@ -7,8 +7,9 @@ from .devices import device_index
 
 
 class Stream:
-    """A queue whose work runs in order, beside that of other streams. Use as `with sf.cuda.stream(s):`. A tensor made on one stream and used on
-    another needs wait_stream or wait_event between them, and x.record_stream(s) where it is freed before the other has done with it."""
+    """A queue whose work runs in order, beside that of other streams. Use as `with sf.cuda.stream(s):`. A tensor made
+    on one stream and used on another needs wait_stream or wait_event between them, and x.record_stream(s) where it is
+    freed before the other has done with it."""
 
     def __init__(self, device=None):
         self.device_index = device_index(device)

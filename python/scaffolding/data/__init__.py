@@ -1,8 +1,19 @@
-"""Pictures: reading and writing them, data sets of them, transforms. The DataLoader is scaffolding.utils.data.DataLoader."""
+"""Pictures: reading and writing them, data sets of them, transforms.
+The DataLoader is scaffolding.utils.data.DataLoader.
+"""
 
 from .._core import _data
 from ..utils.data import DataLoader
-from .image import can_write_animation, convert_image, decode_image, encode_image, image_info, read_image, save_animation, write_image
+from .image import (
+    can_write_animation,
+    convert_image,
+    decode_image,
+    encode_image,
+    image_info,
+    read_image,
+    save_animation,
+    write_image,
+)
 from . import transforms
 from .cached_rows import CachedRows, RowWriter, cache_rows
 from .datasets import BucketBatchSampler, ImageFiles, ImageFolder, WebDataset

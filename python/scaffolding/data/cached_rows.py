@@ -1,4 +1,6 @@
-"""Rows of tensors in a folder: latents and embedded captions that are computed once and read in every epoch of a training."""
+"""Rows of tensors in a folder: latents and embedded captions that are computed once and read in every epoch of a
+training.
+"""
 
 import os
 
@@ -10,10 +12,12 @@ RowWriter = _data.RowWriter
 
 
 def cache_rows(folder, batches, encode=None, rows_per_file=256, about=""):
-    """Computes `encode(batch)` of every batch, without gradients, and writes the rows into a folder; returns it as CachedRows.
+    """Computes `encode(batch)` of every batch, without gradients, and writes the rows into a folder; returns it as
+    CachedRows.
 
-    encode returns a dict of tensors [N, ...] by name; without it the batches are such dicts. A folder with a whole cache is read and nothing is computed;
-    what was not finished is begun anew. rows_per_file rows are in memory at a time. about: text that says what the rows are computed from and how;
+    encode returns a dict of tensors [N, ...] by name; without it the batches are such dicts. A folder with a whole
+    cache is read and nothing is computed; what was not finished is begun anew. rows_per_file rows are in memory at a
+    time. about: text that says what the rows are computed from and how;
     ValueError where the folder's were computed otherwise.
     """
     folder = os.fspath(folder)
@@ -27,10 +31,11 @@ def cache_rows(folder, batches, encode=None, rows_per_file=256, about=""):
 
 
 class CachedRows(Dataset):
-    """The rows that cache_rows wrote: a data set whose samples are dicts of tensors, mapped from the files and not copied.
+    """The rows that cache_rows wrote: a data set whose samples are dicts of tensors, mapped from the files and not
+    copied.
 
-    ValueError for a folder without a whole cache, for files that do not fit together, and, where `about` is given, for rows about something else.
-    """
+    ValueError for a folder without a whole cache, for files that do not fit together, and, where `about` is given, for
+    rows about something else."""
 
     def __init__(self, folder, about=None):
         self.folder = os.fspath(folder)

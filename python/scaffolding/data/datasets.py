@@ -1,7 +1,7 @@
 """Data sets of pictures with captions or labels, decoded in C++.
 
-A sample is a dict: image (uint8 [C, H, W], or what transform makes of it), text (where there are captions), label (where there
-are classes), name, index. A batch has tensors for image, label and index, lists for text and name.
+A sample is a dict: image (uint8 [C, H, W], or what transform makes of it), text (where there are captions), label
+(where there are classes), name, index. A batch has tensors for image, label and index, lists for text and name.
 """
 
 import os
@@ -74,47 +74,92 @@ def _native_transform(transform):
 class ImageFolder(_ImageDataset):
     """The pictures of a folder and of those below it.
 
-    What belongs to a picture is said by the first of these that is there: metadata.jsonl or metadata.csv (column file_name, and
-    the text under caption_column: by default text, caption or prompt); picture.txt beside picture.png; the names of the first
-    subfolders, which become `classes` and give labels.
+    What belongs to a picture is said by the first of these that is there: metadata.jsonl or metadata.csv (column
+    file_name, and the text under caption_column: by default text, caption or prompt); picture.txt beside picture.png;
+    the names of the first subfolders, which become `classes` and give labels.
 
-    mode: "RGB", "RGBA", "L", "LA" or "keep". Raises ValueError for a missing folder, one without pictures, a caption_column that
-    is not there (naming those that are), and pictures without a caption file where others have one, unless allow_missing_captions.
+    mode: "RGB", "RGBA", "L", "LA" or "keep". Raises ValueError for a missing folder, one without pictures, a
+    caption_column that is not there (naming those that are), and pictures without a caption file where others have one,
+    unless allow_missing_captions.
     """
 
-    def __init__(self, root, transform=None, *, mode="RGB", caption_column=None, allow_missing_captions=False, apply_exif_orientation=True, max_pixels=None):
+    def __init__(
+        self,
+        root,
+        transform=None,
+        *,
+        mode="RGB",
+        caption_column=None,
+        allow_missing_captions=False,
+        apply_exif_orientation=True,
+        max_pixels=None,
+    ):
         native = _data.image_folder(
-            os.fspath(root), mode, apply_exif_orientation, max_pixels, caption_column or "", allow_missing_captions, _native_transform(transform)
+            os.fspath(root),
+            mode,
+            apply_exif_orientation,
+            max_pixels,
+            caption_column or "",
+            allow_missing_captions,
+            _native_transform(transform),
         )
         super().__init__(native, transform)
 
 
 class WebDataset(_ImageDataset):
-    """Tar archives of samples key.jpg, key.txt, key.json, key.cls, or of pictures and a metadata.jsonl; not unpacked, in any order.
+    """Tar archives of samples key.jpg, key.txt, key.json, key.cls, or of pictures and a metadata.jsonl; not unpacked,
+    in any order.
 
-    urls: a path or several; each may hold a range (shard-{000..012}.tar) or be a folder of tars. Other arguments as ImageFolder's;
+    urls: a path or several; each may hold a range (shard-{000..012}.tar) or be a folder of tars.
+    Other arguments as ImageFolder's;
     caption_column is a key of the .json files or a column of metadata.jsonl.
     """
 
-    def __init__(self, urls, transform=None, *, mode="RGB", caption_column=None, allow_missing_captions=False, apply_exif_orientation=True, max_pixels=None):
+    def __init__(
+        self,
+        urls,
+        transform=None,
+        *,
+        mode="RGB",
+        caption_column=None,
+        allow_missing_captions=False,
+        apply_exif_orientation=True,
+        max_pixels=None,
+    ):
         paths = [os.fspath(u) for u in ([urls] if isinstance(urls, (str, os.PathLike)) else urls)]
-        native = _data.web_dataset(paths, mode, apply_exif_orientation, max_pixels, caption_column or "", allow_missing_captions, _native_transform(transform))
+        native = _data.web_dataset(
+            paths,
+            mode,
+            apply_exif_orientation,
+            max_pixels,
+            caption_column or "",
+            allow_missing_captions,
+            _native_transform(transform),
+        )
         super().__init__(native, transform)
 
 
 class ImageFiles(_ImageDataset):
     """The files named, with a caption each or none at all."""
 
-    def __init__(self, paths, captions=None, transform=None, *, mode="RGB", apply_exif_orientation=True, max_pixels=None):
+    def __init__(
+        self, paths, captions=None, transform=None, *, mode="RGB", apply_exif_orientation=True, max_pixels=None
+    ):
         paths = [os.fspath(p) for p in paths]
-        super().__init__(_data.image_files(paths, list(captions or []), mode, apply_exif_orientation, max_pixels, _native_transform(transform)), transform)
+        super().__init__(
+            _data.image_files(
+                paths, list(captions or []), mode, apply_exif_orientation, max_pixels, _native_transform(transform)
+            ),
+            transform,
+        )
 
 
 class BucketBatchSampler(Sampler):
     """Batches whose pictures share an aspect-ratio bucket, for a DataLoader's batch_sampler.
 
-    dataset: an ImageFolder, WebDataset or ImageFiles; its headers are read once, by num_threads threads. Samples are taken in
-    RandomSampler's order (shuffle) or their own, and a batch is given out when its bucket has batch_size of them.
+    dataset: an ImageFolder, WebDataset or ImageFiles; its headers are read once, by num_threads threads. Samples are
+    taken in RandomSampler's order (shuffle) or their own, and a batch is given out when its bucket has batch_size of
+    them.
     """
 
     def __init__(self, dataset, buckets, batch_size, shuffle=True, drop_last=False, generator=None, num_threads=2):
@@ -130,7 +175,10 @@ class BucketBatchSampler(Sampler):
         counts = {}
         for b in self.bucket_of:
             counts[b] = counts.get(b, 0) + 1
-        return sum(n // self.batch_size if self.drop_last else (n + self.batch_size - 1) // self.batch_size for n in counts.values())
+        return sum(
+            n // self.batch_size if self.drop_last else (n + self.batch_size - 1) // self.batch_size
+            for n in counts.values()
+        )
 
     def state_dict(self):
         return {"sampler": self.sampler.state_dict()}

@@ -1,7 +1,8 @@
-"""Transforms of images [C, H, W], with torchvision's names. Each is a Transform that runs in C++, in the loader's workers.
+"""Transforms of images [C, H, W], with torchvision's names. Each is a Transform that runs in C++, in the loader's
+workers.
 
-Called by itself, `t(image)` draws its random numbers from a seed of the default generator, `t(image, seed)` from that seed; in a
-DataLoader they depend on epoch and sample alone.
+Called by itself, `t(image)` draws its random numbers from a seed of the default generator, `t(image, seed)` from that
+seed; in a DataLoader they depend on epoch and sample alone.
 """
 
 from .._core import _data
@@ -85,8 +86,8 @@ def Normalize(mean, std):
 
 
 def Composite(color=(255, 255, 255)):
-    """An image with alpha (LA or RGBA, uint8) over a colour: out = rgb * a + color * (1 - a). color: three numbers of 0..255,
-    or "random" for another one each time. ValueError for an image without alpha.
+    """An image with alpha (LA or RGBA, uint8) over a colour: out = rgb * a + color * (1 - a). color: three numbers of
+    0..255, or "random" for another one each time. ValueError for an image without alpha.
     """
     if color == "random":
         return _data.composite(None)

@@ -6,8 +6,9 @@ from .._core import Generator, _diffusion
 def randn_tensor(shape, seed=None, generator=None, device=None, dtype=None):
     """Noise of a normal distribution in the given shape, with torch's numbers for a seed or a CPU generator.
 
-    seed: an int; or, as diffusers' second argument, a generator or a list of them. generator: one for the batch, or a list with
-    one for each sample, whose sample then does not depend on the batch. ValueError for a list of another length.
+    seed: an int; or, as diffusers' second argument, a generator or a list of them. generator: one for the batch, or a
+    list with one for each sample, whose sample then does not depend on the batch.
+    ValueError for a list of another length.
     """
     if seed is not None:
         if generator is not None:
@@ -17,16 +18,18 @@ def randn_tensor(shape, seed=None, generator=None, device=None, dtype=None):
 
 
 def slerp(v0, v1, t, dim=None):
-    """The point at t from 0 (v0) to 1 (v1) of the walk on a sphere, between two noises or embeddings of one shape, in their dtype.
+    """The point at t from 0 (v0) to 1 (v1) of the walk on a sphere, between two noises or embeddings of one shape, in
+    their dtype.
 
-    dim: along which each pair of vectors has an angle of its own; None: the tensors are one vector each. Lengths go straight from one to the other.
-    ValueError for two shapes, TypeError for two dtypes or one that is not floating.
+    dim: along which each pair of vectors has an angle of its own; None: the tensors are one vector each. Lengths go
+    straight from one to the other. ValueError for two shapes, TypeError for two dtypes or one that is not floating.
     """
     return _diffusion.slerp(v0, v1, t, dim)
 
 
 def get_beta_schedule(schedule, num_timesteps, beta_start=0.0001, beta_end=0.02):
-    """betas[num_timesteps], float32. schedule: linear, scaled_linear, squaredcos_cap_v2 or cosine, sigmoid, exp, laplace.
+    """betas[num_timesteps], float32. schedule: linear, scaled_linear, squaredcos_cap_v2 or cosine, sigmoid, exp,
+    laplace.
 
     ValueError for another name, no timesteps, or betas outside [0, 1).
     """
@@ -42,13 +45,17 @@ def rescale_noise_cfg(noise_pred, noise_pred_text, guidance_rescale=0.7):
 
 
 def classifier_free_guidance(model, latents, timesteps, prompt_embeds, negative_prompt_embeds, guidance_scale=7.5):
-    """negative + guidance_scale * (prompt - negative), from one call model(latents, timesteps, embeds) of twice the batch.
+    """negative + guidance_scale * (prompt - negative), from one call model(latents, timesteps, embeds) of twice the
+    batch.
 
-    latents: [B, ...]. timesteps: a number, a 0-d tensor or [B]. prompt_embeds, negative_prompt_embeds: [B, ...], one shape.
+    latents: [B, ...]. timesteps: a number, a 0-d tensor or [B]. prompt_embeds, negative_prompt_embeds: [B, ...],
+    one shape.
     The model returns a tensor, a tuple that begins with one, or an object with `.sample`.
     """
     if isinstance(timesteps, (int, float)):
         from .._core import tensor
 
         timesteps = tensor(timesteps)
-    return _diffusion.classifier_free_guidance(model, latents, timesteps, prompt_embeds, negative_prompt_embeds, guidance_scale)
+    return _diffusion.classifier_free_guidance(
+        model, latents, timesteps, prompt_embeds, negative_prompt_embeds, guidance_scale
+    )

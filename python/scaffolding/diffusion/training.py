@@ -1,4 +1,6 @@
-"""The training objective of diffusion models, with the numbers and the order of draws of diffusers' training scripts."""
+"""The training objective of diffusion models, with the numbers and the order of draws of diffusers' training
+scripts.
+"""
 
 from .._core import Tensor, _diffusion
 
@@ -6,20 +8,28 @@ TrainingBatch = _diffusion.TrainingBatch
 
 
 def training_batch(scheduler, latents, noise=None, timesteps=None, generator=None, **options):
-    """What the model sees at one step, and what it should answer: `noisy_latents`, `timesteps`, `target`, `loss(prediction)`.
+    """What the model sees at one step, and what it should answer: `noisy_latents`, `timesteps`, `target`,
+    `loss(prediction)`.
 
-    latents: [B, C, ...], as the model takes them (times the autoencoder's scaling_factor). noise, timesteps[B]: instead of drawing them;
+    latents: [B, C, ...], as the model takes them (times the autoencoder's scaling_factor). noise, timesteps[B]:
+    instead of drawing them;
     the rest is drawn from `generator`, or the default one. Options, each off unless given:
 
-    - prediction_type: epsilon, v_prediction, sample or flow_prediction (FlowMatchEulerDiscreteScheduler's); as the scheduler's config says.
+    - prediction_type: epsilon, v_prediction, sample or flow_prediction (FlowMatchEulerDiscreteScheduler's); as the
+      scheduler's config says.
     - snr_gamma: min-SNR weights (Hang et al. 2023, which takes 5). Not with flow matching.
-    - noise_offset: noise that all pixels of a channel share, 0.05 to 0.1. input_perturbation: noise that the model sees and is not asked for, 0.1.
-    - condition_dropout: the share of samples to be trained without their condition; which ones `drop(condition)` applies.
-    - timestep_bias_strategy: "earlier", "later" (timestep_bias_portion of the schedule, 0.25) or "range" (timestep_bias_begin to timestep_bias_end):
-      these timesteps are drawn timestep_bias_multiplier times as often as the others. Not with flow matching.
-    - weighting_scheme, of flow matching: "none", "logit_normal" (logit_mean, logit_std), "mode" (mode_scale), "sigma_sqrt", "cosmap".
+    - noise_offset: noise that all pixels of a channel share, 0.05 to 0.1. input_perturbation: noise that the model sees
+      and is not asked for, 0.1.
+    - condition_dropout: the share of samples to be trained without their condition;
+      which ones `drop(condition)` applies.
+    - timestep_bias_strategy: "earlier", "later" (timestep_bias_portion of the schedule, 0.25) or "range"
+      (timestep_bias_begin to timestep_bias_end): these timesteps are drawn timestep_bias_multiplier times as often as
+      the others. Not with flow matching.
+    - weighting_scheme, of flow matching: "none", "logit_normal" (logit_mean, logit_std), "mode" (mode_scale),
+      "sigma_sqrt", "cosmap".
 
-    ValueError for options that do not go with the scheduler, TypeError for a scheduler that models are not trained with.
+    ValueError for options that do not go with the scheduler, TypeError for a scheduler that models are not trained
+    with.
     """
     given = {k: v for k, v in options.items() if v is not None}
     return _diffusion.training_batch(scheduler, latents, given, noise, timesteps, generator)
@@ -50,11 +60,13 @@ def diffusion_loss(
     timestep_bias_end=1000,
     **model_kwargs,
 ):
-    """The loss of `model(noisy_latents, timesteps, encoder_hidden_states, **model_kwargs)` at one batch: a float32 number with a gradient.
+    """The loss of `model(noisy_latents, timesteps, encoder_hidden_states, **model_kwargs)` at one batch: a float32
+    number with a gradient.
 
-    The model returns a tensor, a tuple that begins with one, or an object with `.sample`; without encoder_hidden_states it gets none. With
-    condition_dropout some samples get null_condition (of one sample, [1, N, C] or [N, C]: the embedded empty prompt; zeros without one) instead
-    of encoder_hidden_states[B, N, C], and zeros for text_embeds of added_cond_kwargs. The other arguments are training_batch's.
+    The model returns a tensor, a tuple that begins with one, or an object with `.sample`; without encoder_hidden_states
+    it gets none. With condition_dropout some samples get null_condition (of one sample, [1, N, C] or [N, C]: the
+    embedded empty prompt; zeros without one) instead of encoder_hidden_states[B, N, C], and zeros for text_embeds of
+    added_cond_kwargs. The other arguments are training_batch's.
     """
     batch = training_batch(
         scheduler,
@@ -88,5 +100,7 @@ def diffusion_loss(
 
 
 def compute_snr(noise_scheduler, timesteps):
-    """The signal-to-noise ratio at timesteps[...] of a scheduler with alphas_cumprod: alphas_cumprod / (1 - alphas_cumprod), float32."""
+    """The signal-to-noise ratio at timesteps[...] of a scheduler with alphas_cumprod:
+    alphas_cumprod / (1 - alphas_cumprod), float32.
+    """
     return _diffusion.compute_snr(noise_scheduler, timesteps)

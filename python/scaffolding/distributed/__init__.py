@@ -1,6 +1,7 @@
 """Processes that train one model together, under torch.distributed's names.
 
-The processes are joined by TCP in a ring (scaffolding/distributed/process_group.h); tensors of a GPU travel through the memory of its host.
+The processes are joined by TCP in a ring (scaffolding/distributed/process_group.h);
+tensors of a GPU travel through the memory of its host.
 """
 
 import datetime
@@ -28,15 +29,19 @@ def _from_environment(what, names):
     for name in names:
         if name in os.environ:
             return int(os.environ[name])
-    raise ValueError(f"init_process_group: {what} is not given and none of {', '.join(names)} is set; use torchrun, mpirun or srun, or pass it")
+    raise ValueError(
+        f"init_process_group: {what} is not given and none of {', '.join(names)} is set; use torchrun, mpirun or srun, "
+        "or pass it"
+    )
 
 
 def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1):
     """Joins the processes; returns when all have come. To be called once in each, before anything else here.
 
-    backend: "tcp", or "gloo" for scripts that say so. init_method: "env://" takes MASTER_ADDR and MASTER_PORT (127.0.0.1 and 29500 where they are not
-    set), "tcp://address:port" says where rank 0 listens. rank, world_size: else from RANK and WORLD_SIZE, as torchrun sets them, or mpirun's and srun's.
-    timeout: a timedelta or seconds, for joining and for each call (half an hour).
+    backend: "tcp", or "gloo" for scripts that say so. init_method: "env://" takes MASTER_ADDR and MASTER_PORT
+    (127.0.0.1 and 29500 where they are not set), "tcp://address:port" says where rank 0 listens. rank, world_size: else
+    from RANK and WORLD_SIZE, as torchrun sets them, or mpirun's and srun's. timeout: a timedelta or seconds, for
+    joining and for each call (half an hour).
     """
     global _world
     if _world is not None:
@@ -55,7 +60,13 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
         rank = _from_environment("rank", ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"])
     if world_size < 0:
         world_size = _from_environment("world_size", ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"])
-    seconds = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else 1800.0 if timeout is None else float(timeout)
+    seconds = (
+        timeout.total_seconds()
+        if isinstance(timeout, datetime.timedelta)
+        else 1800.0
+        if timeout is None
+        else float(timeout)
+    )
     _world = ProcessGroup(address, int(port), rank, world_size, seconds)
 
 
@@ -72,7 +83,9 @@ def _group(op, group):
             raise TypeError(f"{op}: group must be a ProcessGroup, got {type(group).__name__}")
         return group
     if _world is None:
-        raise ValueError(f"{op}: default process group has not been initialized, please make sure to call init_process_group")
+        raise ValueError(
+            f"{op}: default process group has not been initialized, please make sure to call init_process_group"
+        )
     return _world
 
 

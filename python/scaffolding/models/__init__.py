@@ -15,4 +15,10 @@ for _file in sorted(os.listdir(__path__[0])):
         import_module(f"{__name__}.{_file.removesuffix('.py')}")
 globals().update(MODEL_CLASSES)
 
-__all__ = [*sorted(MODEL_CLASSES), "DiagonalGaussianDistribution", "ModelMixin", "get_timestep_embedding", "timestep_embedding"]
+__all__ = [
+    *sorted(MODEL_CLASSES),
+    "DiagonalGaussianDistribution",
+    "ModelMixin",
+    "get_timestep_embedding",
+    "timestep_embedding",
+]

@@ -10,10 +10,11 @@ DiagonalGaussianDistribution = _models.DiagonalGaussianDistribution
 
 @model_class
 class AutoencoderKL(AutoencoderMixin, ModelMixin):
-    """The autoencoder of Stable Diffusion: pictures [B, 3, H, W] in [-1, 1] to distributions of latents [B, 4, H / 8, W / 8], latents to pictures.
+    """The autoencoder of Stable Diffusion: pictures [B, 3, H, W] in [-1, 1] to distributions of latents [B, 4, H / 8, W
+    / 8], latents to pictures.
 
-    `tile_sample_min_size` and `tile_latent_min_size` are the sides of tiles in pixels and in latents, `tile_overlap_factor` is the part of a side
-    that neighbours share; see `enable_tiling`.
+    `tile_sample_min_size` and `tile_latent_min_size` are the sides of tiles in pixels and in latents,
+    `tile_overlap_factor` is the part of a side that neighbours share; see `enable_tiling`.
     """
 
     _moments, _decode = native_method("moments"), native_method("decode")
@@ -26,12 +27,16 @@ class AutoencoderKL(AutoencoderMixin, ModelMixin):
         return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
 
     def decode(self, z, return_dict=True, generator=None):
-        """Pictures of latents z[B, 4, h, w], which are not scaled: divide those of a pipeline by config.scaling_factor first."""
+        """Pictures of latents z[B, 4, h, w], which are not scaled:
+        divide those of a pipeline by config.scaling_factor first.
+        """
         sample = self._decode(z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
     def decode_bytes(self, latents, dtype, sliced=False, tiled=False):
-        """About the memory that `decode` takes on CUDA for latents of this shape and dtype: pipelines slice and tile where it is more than is free."""
+        """About the memory that `decode` takes on CUDA for latents of this shape and dtype:
+        pipelines slice and tile where it is more than is free.
+        """
         return self._decode_bytes(list(latents), dtype, sliced, tiled)
 
     def tiled_encode(self, x, return_dict=True):

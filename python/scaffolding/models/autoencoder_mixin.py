@@ -13,7 +13,9 @@ class AutoencoderMixin:
         self.use_slicing = False
 
     def enable_tiling(self):
-        """Pictures above `tile_sample_min_size` in overlapping tiles with blended seams: the memory of one tile, and nearly the same result."""
+        """Pictures above `tile_sample_min_size` in overlapping tiles with blended seams: the memory of one tile,
+        and nearly the same result.
+        """
         self.use_tiling = True
 
     def disable_tiling(self):

@@ -10,10 +10,11 @@ from .outputs import AutoencoderTinyOutput, DecoderOutput
 
 @model_class
 class AutoencoderTiny(AutoencoderMixin, ModelMixin):
-    """TAESD: pictures [B, 3, H, W] in [-1, 1] to latents [B, 4, H / 8, W / 8] and back, with 1.2 million parameters each way.
+    """TAESD: pictures [B, 3, H, W] in [-1, 1] to latents [B, 4, H / 8, W / 8] and back, with 1.2 million parameters
+    each way.
 
-    use_midblock_gn=True adds the pool branches of TAEF2, for FLUX.2's latents [B, 32, H / 8, W / 8]; diffusers' class has none. See `from_taesd`.
-    """
+    use_midblock_gn=True adds the pool branches of TAEF2, for FLUX.2's latents [B, 32, H / 8, W / 8]; diffusers' class
+    has none. See `from_taesd`."""
 
     _encode, _decode = native_method("encode"), native_method("decode")
     scale_latents = native_method("scale_latents")
@@ -21,10 +22,11 @@ class AutoencoderTiny(AutoencoderMixin, ModelMixin):
 
     @classmethod
     def from_taesd(cls, encoder, decoder, torch_dtype=None):
-        """A model from the two files that TAESD's authors publish (taesd, taesdxl, taesd3, taef1, taef2; .pth or .safetensors), in eval mode.
+        """A model from the two files that TAESD's authors publish (taesd, taesdxl, taesd3, taef1, taef2; .pth or
+        .safetensors), in eval mode.
 
-        Latent channels and TAEF2's pool branches are seen from the files. torch_dtype: absent, the files'. ValueError for files of something else.
-        Pictures are [-1, 1] here too, where the authors' own program has [0, 1].
+        Latent channels and TAEF2's pool branches are seen from the files. torch_dtype: absent, the files'. ValueError
+        for files of something else. Pictures are [-1, 1] here too, where the authors' own program has [0, 1].
         """
         model = cls.__new__(cls)
         _models.load_taesd(model, os.fspath(encoder), os.fspath(decoder), torch_dtype)

@@ -6,7 +6,9 @@ from .outputs import BaseModelOutputWithPooling, CLIPTextModelOutput
 
 def _named(call, output, names, arguments, output_attentions, output_hidden_states, return_dict):
     if output_attentions:
-        raise NotImplementedError(f"{output.__name__}: attention weights are never stored; output_attentions must be False")
+        raise NotImplementedError(
+            f"{output.__name__}: attention weights are never stored; output_attentions must be False"
+        )
     tensors = call(*arguments, bool(output_hidden_states))
     values = dict(zip(names, tensors))
     if output_hidden_states:
@@ -17,24 +19,61 @@ def _named(call, output, names, arguments, output_attentions, output_hidden_stat
 
 @model_class
 class CLIPTextModel(ModelMixin):
-    """Token ids to the vectors that a UNet attends to: transformers' CLIPTextModel, with its config fields and state-dict keys."""
+    """Token ids to the vectors that a UNet attends to: transformers' CLIPTextModel,
+    with its config fields and state-dict keys.
+    """
 
-    def forward(self, input_ids=None, attention_mask=None, position_ids=None, output_attentions=None, output_hidden_states=None, return_dict=None):
-        """last_hidden_state [B, N, hidden_size] and pooler_output [B, hidden_size], the vector at the end-of-text token, of input_ids[B, N].
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        position_ids=None,
+        output_attentions=None,
+        output_hidden_states=None,
+        return_dict=None,
+    ):
+        """last_hidden_state [B, N, hidden_size] and pooler_output [B, hidden_size], the vector at the end-of-text
+        token, of input_ids[B, N].
 
-        attention_mask[B, N]: 0 where a token is padding. output_hidden_states: the embeddings and every layer's output too, before the final norm.
-        """
+        attention_mask[B, N]: 0 where a token is padding. output_hidden_states: the embeddings and every layer's output
+        too, before the final norm."""
         names = ("last_hidden_state", "pooler_output")
         arguments = (input_ids, attention_mask, position_ids)
-        return _named(self.native_forward, BaseModelOutputWithPooling, names, arguments, output_attentions, output_hidden_states, return_dict)
+        return _named(
+            self.native_forward,
+            BaseModelOutputWithPooling,
+            names,
+            arguments,
+            output_attentions,
+            output_hidden_states,
+            return_dict,
+        )
 
 
 @model_class
 class CLIPTextModelWithProjection(ModelMixin):
     """CLIPTextModel with a projection of the pooled vector into the space that pictures and texts share."""
 
-    def forward(self, input_ids=None, attention_mask=None, position_ids=None, output_attentions=None, output_hidden_states=None, return_dict=None):
-        """text_embeds [B, projection_dim] and last_hidden_state [B, N, hidden_size] of input_ids[B, N]; the rest as in CLIPTextModel."""
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        position_ids=None,
+        output_attentions=None,
+        output_hidden_states=None,
+        return_dict=None,
+    ):
+        """text_embeds [B, projection_dim] and last_hidden_state [B, N, hidden_size] of input_ids[B, N];
+        the rest as in CLIPTextModel.
+        """
         names = ("text_embeds", "last_hidden_state")
         arguments = (input_ids, attention_mask, position_ids)
-        return _named(self.native_forward, CLIPTextModelOutput, names, arguments, output_attentions, output_hidden_states, return_dict)
+        return _named(
+            self.native_forward,
+            CLIPTextModelOutput,
+            names,
+            arguments,
+            output_attentions,
+            output_hidden_states,
+            return_dict,
+        )

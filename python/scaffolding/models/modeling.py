@@ -31,8 +31,16 @@ def device_argument(who, device, device_map):
         return device
     if device is not None:
         raise TypeError(f"{who}: device and device_map are two names of one argument; pass one")
-    if not isinstance(device_map, (str, _core.device)) or device_map in ("auto", "balanced", "balanced_low_0", "sequential"):
-        raise NotImplementedError(f'{who}: device_map must be one device, such as "cuda", got {device_map!r}; a model is not split over devices')
+    if not isinstance(device_map, (str, _core.device)) or device_map in (
+        "auto",
+        "balanced",
+        "balanced_low_0",
+        "sequential",
+    ):
+        raise NotImplementedError(
+            f'{who}: device_map must be one device, such as "cuda", got {device_map!r}; a model is not split over '
+            "devices"
+        )
     return device_map
 
 
@@ -72,10 +80,11 @@ class ModelMixin:
 
     @classmethod
     def from_config(cls, config=None, **kwargs):
-        """A model with initial values from the fields of a config (a dict, or another model's `.config`); keywords override.
+        """A model with initial values from the fields of a config (a dict, or another model's `.config`); keywords
+        override.
 
-        Entries that are no fields are kept in `.config`, with a warning. TypeError for a field of another type, ValueError for an impossible one.
-        """
+        Entries that are no fields are kept in `.config`, with a warning. TypeError for a field of another type,
+        ValueError for an impossible one."""
         if not isinstance(config, dict):
             raise TypeError(f"{cls.__name__}.from_config: config must be a dict, got {type(config).__name__}")
         model = cls.__new__(cls)
@@ -85,10 +94,23 @@ class ModelMixin:
         return model
 
     def _warn_of_unknown(self):
-        known = {"architectures", "model_type", "torch_dtype", "dtype", "transformers_version", "return_dict", "output_attentions", "output_hidden_states"}
+        known = {
+            "architectures",
+            "model_type",
+            "torch_dtype",
+            "dtype",
+            "transformers_version",
+            "return_dict",
+            "output_attentions",
+            "output_hidden_states",
+        }
         strange = sorted(k for k in _models.unknown(self) if not k.startswith("_") and k not in known)
         if strange:
-            warnings.warn(f"{type(self).__name__}: its config has fields that are not known here: {', '.join(strange)}; they are kept", stacklevel=3)
+            warnings.warn(
+                f"{type(self).__name__}: its config has fields that are not known here: {', '.join(strange)}; they "
+                "are kept",
+                stacklevel=3,
+            )
 
     @classmethod
     def load_config(cls, pretrained_model_name_or_path, subfolder=None):
@@ -114,26 +136,42 @@ class ModelMixin:
         local_files_only=False,
         **kwargs,
     ):
-        """A model from a folder with config.json and weights (safetensors, in shards or not, or torch's .bin), in eval mode.
+        """A model from a folder with config.json and weights (safetensors, in shards or not, or torch's .bin), in eval
+        mode.
 
-        Instead of a folder the name of a repository of the hub ("organisation/name"), found in the local cache or downloaded into it
-        (scaffolding.hub): revision, cache_dir, force_download, token and local_files_only are for that.
-        subfolder: below it. variant: "fp16" for files of that name. torch_dtype: floating tensors in this dtype instead of the file's; the
-        file's tensors are mapped, not copied, where no conversion is wanted. device (or device_map, a device in diffusers' words): where the model goes; to
-        a GPU tensor by tensor through a few pinned buffers, converted there. Other keywords replace fields of the config.
-        A folder whose weights are quantised (config.json has quantization_config) gives a model with LinearNF4 or LinearFP8 layers; they are read as
-        bitsandbytes' NF4 and as save_pretrained writes float8. ValueError naming the files looked for or what is wrong with quantised weights, RuntimeError
-        naming keys that do not fit or why nothing could be downloaded, NotImplementedError for other ways of quantising.
+        Instead of a folder the name of a repository of the hub ("organisation/name"), found in the local cache or
+        downloaded into it (scaffolding.hub): revision, cache_dir, force_download,
+        token and local_files_only are for that.
+        subfolder: below it. variant: "fp16" for files of that name. torch_dtype: floating tensors in this dtype instead
+        of the file's; the file's tensors are mapped, not copied, where no conversion is wanted. device (or device_map,
+        a device in diffusers' words): where the model goes; to a GPU tensor by tensor through a few pinned buffers,
+        converted there. Other keywords replace fields of the config.
+        A folder whose weights are quantised (config.json has quantization_config) gives a model with LinearNF4 or
+        LinearFP8 layers; they are read as bitsandbytes' NF4 and as save_pretrained writes float8. ValueError naming the
+        files looked for or what is wrong with quantised weights, RuntimeError naming keys that do not fit or why
+        nothing could be downloaded, NotImplementedError for other ways of quantising.
         """
         if not low_cpu_mem_usage:
-            warnings.warn("from_pretrained: low_cpu_mem_usage=False has no effect: models are never in memory twice", stacklevel=2)
+            warnings.warn(
+                "from_pretrained: low_cpu_mem_usage=False has no effect: models are never in memory twice", stacklevel=2
+            )
         device = device_argument(f"{cls.__name__}.from_pretrained", device, device_map)
         folder = os.fspath(pretrained_model_name_or_path)
         if not os.path.isdir(folder):
-            place = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token, "local_files_only": local_files_only}
-            folder = hub.model_folder(folder, subfolder=subfolder, variant=variant, use_safetensors=use_safetensors, **place)
+            place = {
+                "revision": revision,
+                "cache_dir": cache_dir,
+                "force_download": force_download,
+                "token": token,
+                "local_files_only": local_files_only,
+            }
+            folder = hub.model_folder(
+                folder, subfolder=subfolder, variant=variant, use_safetensors=use_safetensors, **place
+            )
             subfolder = None
-        return cls._of_folder(folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, overrides=kwargs)
+        return cls._of_folder(
+            folder, subfolder or "", variant or "", torch_dtype, use_safetensors, device, overrides=kwargs
+        )
 
     @classmethod
     def _of_folder(cls, folder, subfolder, variant, torch_dtype, use_safetensors, device, config=None, overrides=None):
@@ -142,9 +180,22 @@ class ModelMixin:
         if config is None and os.path.isfile(os.path.join(folder, subfolder, "config.json")):
             config = _models.load_config(folder, subfolder)
         if config is not None and config.get("quantization_config") is not None:
-            quantized_files.load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors, device, overrides or {})
+            quantized_files.load(
+                model, config, folder, subfolder, variant, torch_dtype, use_safetensors, device, overrides or {}
+            )
         else:
-            _models.load(model, cls._class_name, folder, subfolder, variant, torch_dtype, use_safetensors, device, config, overrides or {})
+            _models.load(
+                model,
+                cls._class_name,
+                folder,
+                subfolder,
+                variant,
+                torch_dtype,
+                use_safetensors,
+                device,
+                config,
+                overrides or {},
+            )
         return model
 
     @classmethod
@@ -164,20 +215,33 @@ class ModelMixin:
         local_files_only=False,
         **kwargs,
     ):
-        """The model out of a Stable Diffusion checkpoint in one file (.safetensors or .ckpt of 1.x, 2.x, XL), in eval mode.
+        """The model out of a Stable Diffusion checkpoint in one file (.safetensors or .ckpt of 1.x, 2.x, XL), in eval
+        mode.
 
-        The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision, cache_dir, force_download,
-        token and local_files_only are for that. config: a dict, or a folder with config.json, for a model of another size than its kind has.
-        torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. device, device_map: as in from_pretrained. extract_ema: a
-        UNet's averaged weights. Other keywords replace fields of the config.
-        ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape; NotImplementedError for other families of models.
-        """
-        places = {p: None for _, _, parts in _core._single_file_kinds().values() for p, (_, name, _) in parts.items() if name == cls._class_name}
+        The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision,
+        cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
+        config.json, for a model of another size than its kind has. torch_dtype: floating tensors in this dtype; without
+        one they are mapped, not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged
+        weights. Other keywords replace fields of the config.
+        ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape;
+        NotImplementedError for other families of models."""
+        places = {
+            p: None
+            for _, _, parts in _core._single_file_kinds().values()
+            for p, (_, name, _) in parts.items()
+            if name == cls._class_name
+        }
         if not places:
             raise TypeError(f"{cls.__name__}.from_single_file: no checkpoint has a {cls._class_name}")
         if config is not None and not isinstance(config, dict):
             config = cls.load_config(config)
-        place = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token, "local_files_only": local_files_only}
+        place = {
+            "revision": revision,
+            "cache_dir": cache_dir,
+            "force_download": force_download,
+            "token": token,
+            "local_files_only": local_files_only,
+        }
         path = hub.model_file(pretrained_model_link_or_path_or_dict, **place)
         configs = {} if config is None else {place: {**config, **kwargs} for place in places}
         file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
@@ -189,16 +253,21 @@ class ModelMixin:
     def save_pretrained(self, save_directory, variant=None, safe_serialization=True, max_shard_size="10GB"):
         """Writes config.json and the weights into a folder, which is made where it is not there.
 
-        variant: "fp16" for files of that name. safe_serialization: False for PyTorch's .bin. max_shard_size: bytes of a file, or a text such as "5GB".
-        Of a model that nn.quantize_ changed, config.json gets a quantization_config; NF4 layers have bitsandbytes' names and metadata.
+        variant: "fp16" for files of that name. safe_serialization: False for PyTorch's .bin. max_shard_size: bytes of a
+        file, or a text such as "5GB". Of a model that nn.quantize_ changed, config.json gets a quantization_config; NF4
+        layers have bitsandbytes' names and metadata.
         """
         if quantized_files.layers_of(self):
-            quantized_files.save(self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size))
+            quantized_files.save(
+                self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size)
+            )
             return
         _models.save(self, os.fspath(save_directory), variant or "", safe_serialization, size_in_bytes(max_shard_size))
 
     def enable_gradient_checkpointing(self):
-        """Parts are computed again in the backward pass instead of keeping what it needs: the same gradients with less memory."""
+        """Parts are computed again in the backward pass instead of keeping what it needs:
+        the same gradients with less memory.
+        """
         _models.enable_gradient_checkpointing(self, True)
 
     def disable_gradient_checkpointing(self):
@@ -206,21 +275,27 @@ class ModelMixin:
         _models.enable_gradient_checkpointing(self, False)
 
     def fuse_qkv_projections(self):
-        """Lays weights that read the same input side by side in memory: each self-attention's queries, keys and values, and a UNet's time projections. On CUDA
-        one product does them all then, where no gradient is recorded. Names and values stay. Pipelines do so themselves."""
+        """Lays weights that read the same input side by side in memory: each self-attention's queries, keys and values,
+        and a UNet's time projections. On CUDA one product does them all then, where no gradient is recorded. Names and
+        values stay. Pipelines do so themselves."""
         _models.pack_projections(self)
 
     def quantize_fp8(self):
-        """For sampling on GPUs that multiply in float8: the projections of transformer blocks whose input a norm or a GEGLU makes (attn1's to_q, to_k and to_v,
-        attn2's to_q, both of the feed-forward) become LinearFP8 with scales of rows; norms and GEGLU then write float8 themselves. Output projections, keys
-        and values of the text, time projections and convolutions stay in 16 bits. The weights are frozen and the 16-bit ones are gone. Returns the model.
+        """For sampling on GPUs that multiply in float8: the projections of transformer blocks whose input a norm or a
+        GEGLU makes (attn1's to_q, to_k and to_v, attn2's to_q, both of the feed-forward) become LinearFP8 with scales
+        of rows; norms and GEGLU then write float8 themselves. Output projections, keys and values of the text, time
+        projections and convolutions stay in 16 bits. The weights are frozen and the 16-bit ones are gone.
+        Returns the model.
 
-        RuntimeError on a GPU whose products know no scales of rows (compute capability other than 9.0), ValueError where no layer fits."""
+        RuntimeError on a GPU whose products know no scales of rows (compute capability other than 9.0),
+        ValueError where no layer fits."""
         device = self.device
         if device.type == "cuda" and (capability := cuda.get_device_capability(device)) != (9, 0):
             raise RuntimeError(
-                f"quantize_fp8: float8 products with scales of rows need compute capability 9.0, and {cuda.get_device_name(device)} has "
-                f"{capability[0]}.{capability[1]}; nn.quantize_(model, 'float8_e4m3fn') stores weights in float8 on any GPU"
+                "quantize_fp8: float8 products with scales of rows need compute capability 9.0, and "
+                f"{cuda.get_device_name(device)} has "
+                f"{capability[0]}.{capability[1]}; nn.quantize_(model, 'float8_e4m3fn') stores weights in float8 on "
+                "any GPU"
             )
 
         def fits(layer, name):
@@ -257,7 +332,8 @@ MODEL_CLASSES = {}  # by name
 def model_class(cls):
     """Decorator: `class UNet2DConditionModel(ModelMixin)` becomes a class over the C++ one of its name.
 
-    Its forward, if it writes one, shapes arguments and results around `self.native_forward(...)`; C++ callers go past it.
+    Its forward, if it writes one, shapes arguments and results around `self.native_forward(...)`;
+    C++ callers go past it.
     """
     native = getattr(_core, "_layer_" + cls.__name__)
     body = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}

@@ -45,7 +45,9 @@ def output(name, *fields, doc):
     return type(name, (BaseOutput,), {"_names": fields, "__doc__": doc, "__module__": __name__})
 
 
-AutoencoderKLOutput = output("AutoencoderKLOutput", "latent_dist", doc="latent_dist: a DiagonalGaussianDistribution of [B, C, h, w].")
+AutoencoderKLOutput = output(
+    "AutoencoderKLOutput", "latent_dist", doc="latent_dist: a DiagonalGaussianDistribution of [B, C, h, w]."
+)
 AutoencoderTinyOutput = output("AutoencoderTinyOutput", "latents", doc="latents: [B, C, h, w].")
 DecoderOutput = output("DecoderOutput", "sample", "commit_loss", doc="sample: the decoded pictures [B, C, H, W].")
 UNet2DConditionOutput = output("UNet2DConditionOutput", "sample", doc="sample: the prediction [B, out_channels, H, W].")
@@ -63,7 +65,10 @@ BaseModelOutputWithPooling = output(
     "pooler_output",
     "hidden_states",
     "attentions",
-    doc="last_hidden_state: [B, N, C]; pooler_output: [B, C]; hidden_states: a tuple of [B, N, C], where they were asked for.",
+    doc=(
+        "last_hidden_state: [B, N, C]; pooler_output: [B, C]; hidden_states: a tuple of [B, N, C], where they were "
+        "asked for."
+    ),
 )
 CLIPTextModelOutput = output(
     "CLIPTextModelOutput",
@@ -71,5 +76,8 @@ CLIPTextModelOutput = output(
     "last_hidden_state",
     "hidden_states",
     "attentions",
-    doc="text_embeds: [B, projection_dim]; last_hidden_state: [B, N, C]; hidden_states: a tuple of [B, N, C], where they were asked for.",
+    doc=(
+        "text_embeds: [B, projection_dim]; last_hidden_state: [B, N, C]; hidden_states: a tuple of [B, N, C], "
+        "where they were asked for."
+    ),
 )

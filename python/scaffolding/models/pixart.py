@@ -7,7 +7,9 @@ from .outputs import Transformer2DModelOutput
 
 @model_class
 class PixArtTransformer2DModel(ModelMixin):
-    """A transformer over patches of latents, told a timestep and a text (PixArt-alpha and PixArt-Sigma), with diffusers' config fields and keys."""
+    """A transformer over patches of latents, told a timestep and a text (PixArt-alpha and PixArt-Sigma),
+    with diffusers' config fields and keys.
+    """
 
     def forward(
         self,
@@ -20,10 +22,12 @@ class PixArtTransformer2DModel(ModelMixin):
         encoder_attention_mask=None,
         return_dict=True,
     ):
-        """hidden_states [B, in_channels, H, W] to [B, out_channels, H, W]. encoder_hidden_states: [B, M, caption_channels]; timestep: a number, or [B].
+        """hidden_states [B, in_channels, H, W] to [B, out_channels, H, W]. encoder_hidden_states: [B, M,
+        caption_channels]; timestep: a number, or [B].
 
-        added_cond_kwargs: with use_additional_conditions "resolution" [B, 2] and "aspect_ratio" [B, 1] of the picture. Masks: [B, tokens], 1 where a token is
-        seen, or [B, 1, tokens], added to scores. cross_attention_kwargs is not used.
+        added_cond_kwargs: with use_additional_conditions "resolution" [B, 2] and "aspect_ratio" [B, 1] of the picture.
+        Masks: [B, tokens], 1 where a token is seen, or [B, 1, tokens], added to scores.
+        cross_attention_kwargs is not used.
         """
         sizes = added_cond_kwargs or {}
         sample = self.native_forward(

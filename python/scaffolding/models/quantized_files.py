@@ -1,6 +1,7 @@
-"""Folders of models whose linear layers are quantised. NF4 has the names and the metadata that bitsandbytes gives a Linear4bit and diffusers and transformers
-save: X.weight, X.weight.absmax, .quant_map, .nested_absmax, .nested_quant_map and a JSON text as bytes, .quant_state.bitsandbytes__nf4. Of float8, for
-which there is no such custom, the layer's own: X.weight and X.scale.
+"""Folders of models whose linear layers are quantised. NF4 has the names and the metadata that bitsandbytes gives a
+Linear4bit and diffusers and transformers save: X.weight, X.weight.absmax, .quant_map, .nested_absmax, .nested_quant_map
+and a JSON text as bytes, .quant_state.bitsandbytes__nf4. Of float8, for which there is no such custom,
+the layer's own: X.weight and X.scale.
 
 What a file says of a layer is checked against the model before it is used: sizes, block sizes, tables, dtypes.
 """
@@ -44,7 +45,10 @@ def save(model, folder, variant, safe_serialization, max_shard_size):
     layers = layers_of(model)
     of_nf4 = {name for name, m in layers.items() if isinstance(m, _core._layer_LinearNF4)}
     if of_nf4 and len(of_nf4) < len(layers):
-        raise ValueError(f"save_pretrained: layers in NF4 and in float8 have no common file format, got {len(of_nf4)} of {len(layers)} layers in NF4")
+        raise ValueError(
+            f"save_pretrained: layers in NF4 and in float8 have no common file format, got {len(of_nf4)} of "
+            f"{len(layers)} layers in NF4"
+        )
     state = dict(model.state_dict())
     for name in of_nf4:
         state |= nf4_entries(state, name, layers[name], model.dtype)
@@ -52,7 +56,12 @@ def save(model, folder, variant, safe_serialization, max_shard_size):
     config["quantization_config"] = _nf4_config(model, layers) if of_nf4 else _float8_config(layers)
     os.makedirs(folder, exist_ok=True)
     stem = _models.weights_stem(model)
-    _core._save_sharded(state, os.path.join(folder, f"{stem}.{variant}.safetensors" if variant else f"{stem}.safetensors"), max_shard_size, {"format": "pt"})
+    _core._save_sharded(
+        state,
+        os.path.join(folder, f"{stem}.{variant}.safetensors" if variant else f"{stem}.safetensors"),
+        max_shard_size,
+        {"format": "pt"},
+    )
     path = os.path.join(folder, "config.json")
     with open(path + ".tmp", "w", encoding="utf-8") as f:
         f.write(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -65,7 +74,12 @@ def nf4_entries(state, name, layer, dtype):
     """Takes a layer's buffers out of a state dict; returns bitsandbytes' entries for them."""
     absmax, nested, offset = (state.pop(f"{name}.{part}", None) for part in ("absmax", "nested_absmax", "offset"))
     table, nested_table = tables()
-    facts = {"quant_type": "nf4", "blocksize": BLOCK, "dtype": str(dtype).removeprefix("scaffolding."), "shape": [layer.out_features, layer.in_features]}
+    facts = {
+        "quant_type": "nf4",
+        "blocksize": BLOCK,
+        "dtype": str(dtype).removeprefix("scaffolding."),
+        "shape": [layer.out_features, layer.in_features],
+    }
     entries = {f"{name}.weight.absmax": absmax, f"{name}.weight.quant_map": table}
     if nested is not None:
         facts |= {"nested_blocksize": NESTED_BLOCK, "nested_dtype": "float32", "nested_offset": offset.item()}
@@ -77,15 +91,19 @@ def _nf4_config(model, layers):
     nested = any(m.compress_statistics for m in layers.values())
     kept = [name for name, m in model.named_modules() if type(m) is _core._layer_Linear]
     return {
-        "_load_in_4bit": True, "_load_in_8bit": False, "load_in_4bit": True, "load_in_8bit": False, "quant_method": "bitsandbytes",
-        "bnb_4bit_compute_dtype": str(model.dtype).removeprefix("scaffolding."), "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4",
-        "bnb_4bit_use_double_quant": nested, "llm_int8_enable_fp32_cpu_offload": False, "llm_int8_has_fp16_weight": False,
+        "_load_in_4bit": True, "_load_in_8bit": False, "load_in_4bit": True, "load_in_8bit": False,
+        "quant_method": "bitsandbytes", "bnb_4bit_compute_dtype": str(model.dtype).removeprefix("scaffolding."),
+        "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": nested,
+        "llm_int8_enable_fp32_cpu_offload": False, "llm_int8_has_fp16_weight": False,
         "llm_int8_skip_modules": kept or None, "llm_int8_threshold": 6.0,
     }  # fmt: skip
 
 
 def _float8_config(layers):
-    return {"quant_method": "scaffolding", "layers": {name: {"dynamic": bool(m.dynamic)} for name, m in sorted(layers.items())}}
+    return {
+        "quant_method": "scaffolding",
+        "layers": {name: {"dynamic": bool(m.dynamic)} for name, m in sorted(layers.items())},
+    }
 
 
 # ---- reading
@@ -113,16 +131,24 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
             state |= _nf4_layer(model, layers, name, lambda part, name=name: _tensor(file, entries, path, name + part))
     else:
         for name in dynamic:
-            state |= _float8_layer(model, layers, name, dynamic[name], lambda part, name=name: _tensor(file, entries, path, name + part))
+            state |= _float8_layer(
+                model, layers, name, dynamic[name], lambda part, name=name: _tensor(file, entries, path, name + part)
+            )
     used = {".weight.absmax", ".weight.quant_map", ".weight.nested_absmax", ".weight.nested_quant_map", STATE}
-    taken = {name + part for name, m in layers_of(model).items() if isinstance(m, _core._layer_LinearNF4) for part in used}
+    taken = {
+        name + part for name, m in layers_of(model).items() if isinstance(m, _core._layer_LinearNF4) for part in used
+    }
     for key in entries.keys() - state.keys() - taken:
         state[key] = file.get(entries[key])
     kept = {f"{name}.{buffer}" for name, m in layers_of(model).items() for buffer, _ in m.named_buffers()}
     ring = _core._upload_ring(device) if device is not None else None
     for key, tensor in state.items():
         placed = ring.upload(tensor) if ring else tensor if device is None else tensor.to(device)
-        state[key] = placed.to(torch_dtype) if torch_dtype is not None and placed.is_floating_point() and key not in kept else placed
+        state[key] = (
+            placed.to(torch_dtype)
+            if torch_dtype is not None and placed.is_floating_point() and key not in kept
+            else placed
+        )
     if ring:
         ring.finish()
     try:
@@ -133,18 +159,29 @@ def load(model, config, folder, subfolder, variant, torch_dtype, use_safetensors
 
 
 def _float8_layers(how, where):
-    """{layer: whether it quantises its input} of a config that says float8; None for one of NF4. NotImplementedError for others."""
+    """{layer: whether it quantises its input} of a config that says float8; None for one of NF4.
+    NotImplementedError for others.
+    """
     method = how.get("quant_method") if isinstance(how, dict) else None
     if method == "bitsandbytes":
         if how.get("load_in_4bit", how.get("_load_in_4bit")) is not True or how.get("bnb_4bit_quant_type") != "nf4":
-            raise NotImplementedError(f"from_pretrained: {where}: of bitsandbytes' formats NF4 is read, not {how.get('bnb_4bit_quant_type', 'eight bits')}")
+            raise NotImplementedError(
+                f"from_pretrained: {where}: of bitsandbytes' formats NF4 is read, not "
+                f"{how.get('bnb_4bit_quant_type', 'eight bits')}"
+            )
         if how.get("bnb_4bit_quant_storage", "uint8") != "uint8":
-            raise NotImplementedError(f"from_pretrained: {where}: bnb_4bit_quant_storage must be uint8, got {how['bnb_4bit_quant_storage']!r}")
+            raise NotImplementedError(
+                f"from_pretrained: {where}: bnb_4bit_quant_storage must be uint8, got {how['bnb_4bit_quant_storage']!r}"
+            )
         return None
     if method != "scaffolding":
-        raise NotImplementedError(f"from_pretrained: {where}: quant_method must be bitsandbytes or scaffolding, got {method!r}")
+        raise NotImplementedError(
+            f"from_pretrained: {where}: quant_method must be bitsandbytes or scaffolding, got {method!r}"
+        )
     layers = how.get("layers")
-    if not isinstance(layers, dict) or not all(isinstance(v, dict) and isinstance(v.get("dynamic"), bool) for v in layers.values()):
+    if not isinstance(layers, dict) or not all(
+        isinstance(v, dict) and isinstance(v.get("dynamic"), bool) for v in layers.values()
+    ):
         raise ValueError(f'from_pretrained: {where}: quantization_config.layers must be {{name: {{"dynamic": bool}}}}')
     return {name: v["dynamic"] for name, v in layers.items()}
 
@@ -158,13 +195,18 @@ def _tensor(file, entries, path, key):
 def _checked(what, tensor, dtypes, shape):
     names = [str(t).removeprefix("scaffolding.") for t in dtypes]
     if tensor.dtype not in dtypes or list(tensor.shape) != list(shape):
-        raise ValueError(f"from_pretrained: {what} must be {' or '.join(names)} {list(shape)}, got {tensor.dtype} {list(tensor.shape)}")
+        raise ValueError(
+            f"from_pretrained: {what} must be {' or '.join(names)} {list(shape)}, got {tensor.dtype} "
+            f"{list(tensor.shape)}"
+        )
     return tensor
 
 
 def _layer(layers, name):
     if name not in layers:
-        raise ValueError(f"from_pretrained: the weights of {name!r} are quantised, but the model has no Linear of that name")
+        raise ValueError(
+            f"from_pretrained: the weights of {name!r} are quantised, but the model has no Linear of that name"
+        )
     return layers[name]
 
 
@@ -183,8 +225,16 @@ def nf4_facts(name, text, out_features, in_features):
     if "nested_blocksize" not in facts and "nested_offset" not in facts:
         return False, 0.0
     offset = facts.get("nested_offset")
-    if facts.get("nested_blocksize") != NESTED_BLOCK or isinstance(offset, bool) or not isinstance(offset, (int, float)) or not math.isfinite(offset):
-        raise ValueError(f"{where}: nested_blocksize must be {NESTED_BLOCK} and nested_offset a number, got {facts.get('nested_blocksize')!r} and {offset!r}")
+    if (
+        facts.get("nested_blocksize") != NESTED_BLOCK
+        or isinstance(offset, bool)
+        or not isinstance(offset, (int, float))
+        or not math.isfinite(offset)
+    ):
+        raise ValueError(
+            f"{where}: nested_blocksize must be {NESTED_BLOCK} and nested_offset a number, got "
+            f"{facts.get('nested_blocksize')!r} and {offset!r}"
+        )
     return True, float(offset)
 
 
@@ -194,27 +244,39 @@ def _nf4_layer(model, layers, name, part):
     out, inside = linear.out_features, linear.in_features
     text = part(STATE)
     if text.dtype != _core.uint8 or text.ndim != 1 or text.numel() > 1 << 16:
-        raise ValueError(f"from_pretrained: {name}{STATE} must be bytes of a JSON text, got {text.dtype} {list(text.shape)}")
+        raise ValueError(
+            f"from_pretrained: {name}{STATE} must be bytes of a JSON text, got {text.dtype} {list(text.shape)}"
+        )
     nested, offset = nf4_facts(name, text, out, inside)
     blocks = -(-out * inside // BLOCK)
     table, nested_table = tables()
     _same_table(name + ".weight.quant_map", part(".weight.quant_map"), table)
     state = {f"{name}.weight": _checked(f"{name}.weight", part(".weight"), [_core.uint8], [-(-out * inside // 2), 1])}
-    absmax = _checked(f"{name}.weight.absmax", part(".weight.absmax"), [_core.uint8 if nested else _core.float32], [blocks])
+    absmax = _checked(
+        f"{name}.weight.absmax", part(".weight.absmax"), [_core.uint8 if nested else _core.float32], [blocks]
+    )
     state[f"{name}.absmax"] = absmax
     if nested:
         _same_table(name + ".weight.nested_quant_map", part(".weight.nested_quant_map"), nested_table)
         sizes = [-(-blocks // NESTED_BLOCK)]
-        state[f"{name}.nested_absmax"] = _checked(f"{name}.weight.nested_absmax", part(".weight.nested_absmax"), [_core.float32], sizes)
+        state[f"{name}.nested_absmax"] = _checked(
+            f"{name}.weight.nested_absmax", part(".weight.nested_absmax"), [_core.float32], sizes
+        )
         state[f"{name}.offset"] = _core.tensor(offset, dtype=_core.float32)
-    replace_layer(model, name, _with_bias(linear, _core._layer_LinearNF4(inside, out, linear.bias is not None, nested, device="meta")))
+    replace_layer(
+        model,
+        name,
+        _with_bias(linear, _core._layer_LinearNF4(inside, out, linear.bias is not None, nested, device="meta")),
+    )
     return state
 
 
 def _same_table(what, tensor, table):
     _checked(what, tensor, [_core.float32], table.shape)
     if max(abs(a - b) for a, b in zip(tensor.tolist(), table.tolist(), strict=True)) > 1e-6:
-        raise ValueError(f"from_pretrained: {what} is another table than NF4's, which is the only one that is computed with")
+        raise ValueError(
+            f"from_pretrained: {what} is another table than NF4's, which is the only one that is computed with"
+        )
 
 
 def _float8_layer(model, layers, name, dynamic, part):

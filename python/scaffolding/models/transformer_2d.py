@@ -6,7 +6,9 @@ from .outputs import Transformer2DModelOutput
 
 @model_class
 class Transformer2DModel(ModelMixin):
-    """Transformer blocks over the pixels of a picture, beside a residual. Of diffusers' three kinds of input, the continuous one."""
+    """Transformer blocks over the pixels of a picture, beside a residual. Of diffusers' three kinds of input,
+    the continuous one.
+    """
 
     def forward(
         self,
@@ -20,10 +22,14 @@ class Transformer2DModel(ModelMixin):
         encoder_attention_mask=None,
         return_dict=True,
     ):
-        """hidden_states [B, in_channels, H, W] to the same shape. encoder_hidden_states: [B, M, cross_attention_dim]; without, the pixels themselves.
+        """hidden_states [B, in_channels, H, W] to the same shape. encoder_hidden_states: [B, M, cross_attention_dim];
+        without, the pixels themselves.
 
-        timestep: whole numbers, for norm_type "ada_norm". Masks: [B, tokens], 1 where a token is seen. added_cond_kwargs and class_labels belong to
-        inputs that this class does not take and are not used, as in diffusers.
+        timestep: whole numbers, for norm_type "ada_norm". Masks: [B, tokens], 1 where a token is seen.
+        added_cond_kwargs and class_labels belong to inputs that this class does not take and are not used,
+        as in diffusers.
         """
-        sample = self.native_forward(hidden_states, encoder_hidden_states, timestep, attention_mask, encoder_attention_mask)
+        sample = self.native_forward(
+            hidden_states, encoder_hidden_states, timestep, attention_mask, encoder_attention_mask
+        )
         return Transformer2DModelOutput(sample=sample) if return_dict else (sample,)

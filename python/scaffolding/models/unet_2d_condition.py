@@ -28,18 +28,25 @@ class UNet2DConditionModel(ModelMixin):
         encoder_attention_mask=None,
         return_dict=True,
     ):
-        """The prediction [B, out_channels, H, W] for sample [B, in_channels, H, W], of any size, at a timestep (a number, [] or [B]).
+        """The prediction [B, out_channels, H, W] for sample [B, in_channels, H, W], of any size, at a timestep (a
+        number, [] or [B]).
 
-        encoder_hidden_states: [B, M, cross_attention_dim]. class_labels: [B], or [B, dim] where the config has a projection. timestep_cond:
-        [B, time_cond_proj_dim], a distilled model's embedded guidance scale. Masks: [B, tokens], 1 where a token is seen. added_cond_kwargs: SDXL's
-        text_embeds [B, dim] and time_ids [B, 6]. Residuals: a ControlNet's (down_block_..., mid_block_...), a T2I-Adapter's (down_intrablock_...).
-        """
+        encoder_hidden_states: [B, M, cross_attention_dim]. class_labels: [B], or [B, dim] where the config has a
+        projection. timestep_cond:
+        [B, time_cond_proj_dim], a distilled model's embedded guidance scale. Masks: [B, tokens], 1 where a token is
+        seen. added_cond_kwargs: SDXL's text_embeds [B, dim] and time_ids [B, 6]. Residuals: a ControlNet's
+        (down_block_..., mid_block_...), a T2I-Adapter's (down_intrablock_...)."""
         added = dict(added_cond_kwargs or {})
         text_embeds, time_ids = added.pop("text_embeds", None), added.pop("time_ids", None)
         if added:
-            raise NotImplementedError(f"UNet2DConditionModel: added_cond_kwargs has no use for {', '.join(sorted(added))}")
+            raise NotImplementedError(
+                f"UNet2DConditionModel: added_cond_kwargs has no use for {', '.join(sorted(added))}"
+            )
         if any(value is not None for value in (cross_attention_kwargs or {}).values()):
-            raise NotImplementedError(f"UNet2DConditionModel: cross_attention_kwargs has no use for {', '.join(sorted(cross_attention_kwargs))}")
+            raise NotImplementedError(
+                "UNet2DConditionModel: cross_attention_kwargs has no use for "
+                f"{', '.join(sorted(cross_attention_kwargs))}"
+            )
         if not isinstance(timestep, _core.Tensor):
             timestep = _core.tensor(timestep, device=sample.device)
         sample = self.native_forward(

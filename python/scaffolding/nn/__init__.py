@@ -14,12 +14,16 @@ from .parallel import DataParallel
 globals().update({_name: getattr(_core, "_layer_" + _name) for _name in _core._layer_names})
 
 
-def _embedding_from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+def _embedding_from_pretrained(
+    cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False
+):
     """An Embedding over given values[num_embeddings, embedding_dim], not trained unless freeze=False."""
     if embeddings.dim() != 2:
         raise ValueError("Embeddings parameter is expected to be 2-dimensional")
     rows, columns = embeddings.shape
-    return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight=embeddings, _freeze=freeze)
+    return cls(
+        rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight=embeddings, _freeze=freeze
+    )
 
 
 _core._layer_Embedding.from_pretrained = classmethod(_embedding_from_pretrained)

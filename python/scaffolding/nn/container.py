@@ -21,7 +21,11 @@ def _called_on_cuda(modules, input):
     # Linear, ReLU or GELU by tanh, Linear are one op there, whose gradient takes fewer passes.
     linear, at = _core._layer_Linear, 0
     while at < len(modules):
-        joined = _core._joined(input, *modules[at : at + 3]) if type(modules[at]) is linear and at + 2 < len(modules) else None
+        joined = (
+            _core._joined(input, *modules[at : at + 3])
+            if type(modules[at]) is linear and at + 2 < len(modules)
+            else None
+        )
         at, input = (at + 1, modules[at](input)) if joined is None else (at + 3, joined)
     return input
 
@@ -251,7 +255,10 @@ class ModuleDict(Module):
     def update(self, modules):
         """Adds the modules of a mapping or of (key, module) pairs."""
         if not hasattr(modules, "__iter__"):
-            raise TypeError(f"ModuleDict.update should be called with an iterable of key/value pairs, but got {type(modules).__name__}")
+            raise TypeError(
+                "ModuleDict.update should be called with an iterable of key/value pairs, but got "
+                f"{type(modules).__name__}"
+            )
         pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
         for i, pair in enumerate(pairs):
             if not isinstance(pair, (tuple, list)):

@@ -1,7 +1,7 @@
 """Functional ops under torch.nn.functional's names and with its arguments.
 
-Most are ops as they are (see scaffolding.<name>). A call that only torch's signature allows (inplace=, return_indices=, size_average=, softmax without dim) is
-translated here and made again. Random ops take a `generator` keyword as well.
+Most are ops as they are (see scaffolding.<name>). A call that only torch's signature allows (inplace=, return_indices=,
+size_average=, softmax without dim) is translated here and made again. Random ops take a `generator` keyword as well.
 """
 
 import warnings
@@ -11,14 +11,15 @@ from .multi_head_attention import multi_head_attention_forward
 
 # Ops whose signature is torch's already, and fused ones of our own.
 _OPS = """
-add_layer_norm add_rms_norm apply_rotary_emb cat_group_norm_silu feature_dropout geglu group_norm_silu layer_norm_modulate mlp quick_gelu
-rms_norm_modulate swiglu
-max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices
-adaptive_max_pool3d_with_indices
-adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear celu_ channel_shuffle conv1d conv2d
-conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ fold gaussian_nll_loss gelu group_norm gumbel_softmax hardshrink
-hardtanh_ huber_loss instance_norm interpolate layer_norm leaky_relu_ linear logsigmoid normalize pad pairwise_distance pixel_shuffle
-pixel_unshuffle prelu relu_ rms_norm scaled_dot_product_attention selu_ sigmoid softplus softshrink softsign tanh tanhshrink threshold_ unfold
+add_layer_norm add_rms_norm apply_rotary_emb cat_group_norm_silu feature_dropout geglu group_norm_silu
+layer_norm_modulate mlp quick_gelu rms_norm_modulate swiglu
+max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d_with_indices
+adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear celu_
+channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ fold
+gaussian_nll_loss gelu group_norm gumbel_softmax hardshrink hardtanh_ huber_loss instance_norm interpolate layer_norm
+leaky_relu_ linear logsigmoid normalize pad pairwise_distance pixel_shuffle pixel_unshuffle prelu relu_ rms_norm
+scaled_dot_product_attention selu_ sigmoid softplus softshrink softsign tanh tanhshrink threshold_ unfold
 """.split()
 __all__ = list(_OPS)
 globals().update({name: getattr(_core, name) for name in _OPS})
@@ -112,7 +113,11 @@ def _perhaps_indices(op, arguments):
 
 
 for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
-    _form(_name, "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False", _perhaps_indices)
+    _form(
+        _name,
+        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
+        _perhaps_indices,
+    )
 for _name in ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"):
     _form(_name, "input, output_size, return_indices=False", _perhaps_indices)
 
@@ -124,7 +129,9 @@ def _old_reduction(op, arguments):
     size_average, reduce = arguments.pop("size_average", None), arguments.pop("reduce", None)
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-        warnings.warn(f"{op.__name__}: size_average and reduce are deprecated, use reduction='{reduction}'", stacklevel=5)
+        warnings.warn(
+            f"{op.__name__}: size_average and reduce are deprecated, use reduction='{reduction}'", stacklevel=5
+        )
         arguments["reduction"] = reduction
     return op(**arguments)
 
@@ -134,7 +141,10 @@ for _name, _params in {
     "binary_cross_entropy": f"input, target, weight=None, {_OLD}",
     "binary_cross_entropy_with_logits": f"input, target, weight=None, {_OLD}, pos_weight=None",
     "cosine_embedding_loss": f"input1, input2, target, margin=0, {_OLD}",
-    "cross_entropy": "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0",
+    "cross_entropy": (
+        "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', "
+        "label_smoothing=0.0"
+    ),
     "hinge_embedding_loss": f"input, target, margin=1.0, {_OLD}",
     "kl_div": f"input, target, {_OLD}, log_target=False",
     "l1_loss": f"input, target, {_OLD}, weight=None",
@@ -142,7 +152,9 @@ for _name, _params in {
     "mse_loss": f"input, target, {_OLD}, weight=None",
     "multilabel_soft_margin_loss": f"input, target, weight=None, {_OLD}",
     "nll_loss": "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'",
-    "poisson_nll_loss": "input, target, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, reduction='mean'",
+    "poisson_nll_loss": (
+        "input, target, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, reduction='mean'"
+    ),
     "smooth_l1_loss": f"input, target, {_OLD}, beta=1.0",
     "soft_margin_loss": f"input, target, {_OLD}",
     "triplet_margin_loss": f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_OLD}",
@@ -178,7 +190,11 @@ def _embedding(op, arguments):
     return op(**arguments)
 
 
-_form("embedding", "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False", _embedding)
+_form(
+    "embedding",
+    "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False",
+    _embedding,
+)
 
 
 # ---- interpolate's older names

@@ -1,4 +1,6 @@
-"""Hooks of modules. Those of a module are in one dict by kind, module._hooks; a module without hooks has none and is called without this file."""
+"""Hooks of modules. Those of a module are in one dict by kind, module._hooks;
+a module without hooks has none and is called without this file.
+"""
 
 from collections import OrderedDict
 
@@ -62,7 +64,9 @@ def call(module, *args, **kwargs):
             changed = hook(module, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
+                    raise RuntimeError(
+                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                    )
                 args, kwargs = changed
         else:
             changed = hook(module, args)
@@ -147,7 +151,9 @@ class _Boundary:
     def _replaced(self, grads, changed, what):
         changed = changed if isinstance(changed, tuple) else (changed,)
         if len(changed) != len(grads):
-            raise RuntimeError(f"Backward hook returned an invalid number of {what}, got {len(changed)}, but expected {len(grads)}")
+            raise RuntimeError(
+                f"Backward hook returned an invalid number of {what}, got {len(changed)}, but expected {len(grads)}"
+            )
         return changed
 
     def _at_outputs(self, grads):

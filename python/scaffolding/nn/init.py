@@ -1,21 +1,24 @@
 """Initial values of parameters: torch.nn.init.
 
-Each function fills the tensor in place without recording a gradient, and returns it. With a CPU generator (`generator`, or the default one) the numbers are
-torch's for the same seed, dtype and shape. A shape or argument that a function has no meaning for is a ValueError, and nothing is drawn or written then.
-fan_in and fan_out are those of tensor[out, in, receptive field...].
+Each function fills the tensor in place without recording a gradient, and returns it. With a CPU generator (`generator`,
+or the default one) the numbers are torch's for the same seed, dtype and shape. A shape or argument that a function has
+no meaning for is a ValueError, and nothing is drawn or written then. fan_in and fan_out are those of tensor[out, in,
+receptive field...].
 """
 
 import warnings
 
 from .._core import _init
 
-__all__ = """calculate_gain uniform_ normal_ trunc_normal_ constant_ ones_ zeros_ eye_ dirac_ xavier_uniform_ xavier_normal_ kaiming_uniform_
-kaiming_normal_ orthogonal_ sparse_ uniform normal constant eye dirac xavier_uniform xavier_normal kaiming_uniform kaiming_normal orthogonal
-sparse""".split()
+__all__ = """calculate_gain uniform_ normal_ trunc_normal_ constant_ ones_ zeros_ eye_ dirac_ xavier_uniform_
+xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ sparse_ uniform normal constant eye dirac xavier_uniform
+xavier_normal kaiming_uniform kaiming_normal orthogonal sparse""".split()
 
 
 def calculate_gain(nonlinearity, param=None):
-    """The gain that keeps the deviation of activations through `nonlinearity` (a name in nn.functional); param is leaky_relu's slope, 0.01 unless given."""
+    """The gain that keeps the deviation of activations through `nonlinearity` (a name in nn.functional);
+    param is leaky_relu's slope, 0.01 unless given.
+    """
     return _init.calculate_gain(nonlinearity, param)
 
 
@@ -32,7 +35,11 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """Normal numbers cut to [a, b]; best when a <= mean <= b."""
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn("trunc_normal_: mean is more than 2 std from [a, b], so that few of the numbers are as likely as they should be", stacklevel=2)
+        warnings.warn(
+            "trunc_normal_: mean is more than 2 std from [a, b], so that few of the numbers are as likely as they "
+            "should be",
+            stacklevel=2,
+        )
     return _init.trunc_normal_(tensor, mean, std, a, b, generator)
 
 
@@ -57,7 +64,9 @@ def eye_(tensor):
 
 
 def dirac_(tensor, groups=1):
-    """tensor[O, I, kernel...] with 1 to 3 kernel dimensions: a convolution that hands the first channels of each group on unchanged."""
+    """tensor[O, I, kernel...] with 1 to 3 kernel dimensions:
+    a convolution that hands the first channels of each group on unchanged.
+    """
     return _init.dirac_(tensor, groups)
 
 
@@ -77,24 +86,32 @@ def _warn_if_empty(name, tensor):
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Uniform numbers of deviation gain / sqrt(fan) (He et al. 2015): the gain of `nonlinearity` (a: leaky_relu's slope), the fan that mode names."""
+    """Uniform numbers of deviation gain / sqrt(fan) (He et al. 2015): the gain of `nonlinearity` (a:
+    leaky_relu's slope), the fan that mode names.
+    """
     _warn_if_empty("kaiming_uniform_", tensor)
     return _init.kaiming_uniform_(tensor, a, mode, nonlinearity, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Normal numbers of deviation gain / sqrt(fan) (He et al. 2015): the gain of `nonlinearity` (a: leaky_relu's slope), the fan that mode names."""
+    """Normal numbers of deviation gain / sqrt(fan) (He et al. 2015): the gain of `nonlinearity` (a:
+    leaky_relu's slope), the fan that mode names.
+    """
     _warn_if_empty("kaiming_normal_", tensor)
     return _init.kaiming_normal_(tensor, a, mode, nonlinearity, generator)
 
 
 def orthogonal_(tensor, gain=1, generator=None):
-    """Orthonormal rows (or columns, where these are fewer) times gain (Saxe et al. 2013); dimensions after the first count as one."""
+    """Orthonormal rows (or columns, where these are fewer) times gain (Saxe et al. 2013);
+    dimensions after the first count as one.
+    """
     return _init.orthogonal_(tensor, gain, generator)
 
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
-    """Normal numbers, with ceil(sparsity * rows) zeros in each column of tensor[rows, columns]; which ones comes from the default generator, as in torch."""
+    """Normal numbers, with ceil(sparsity * rows) zeros in each column of tensor[rows, columns];
+    which ones comes from the default generator, as in torch.
+    """
     return _init.sparse_(tensor, sparsity, std, generator)
 
 
@@ -111,7 +128,9 @@ def _calculate_correct_fan(tensor, mode):
 
 def _deprecated(function):
     def old(*args, **kwargs):
-        warnings.warn(f"nn.init.{old.__name__} is deprecated in favor of nn.init.{function.__name__}", FutureWarning, stacklevel=2)
+        warnings.warn(
+            f"nn.init.{old.__name__} is deprecated in favor of nn.init.{function.__name__}", FutureWarning, stacklevel=2
+        )
         return function(*args, **kwargs)
 
     old.__name__ = old.__qualname__ = function.__name__[:-1]

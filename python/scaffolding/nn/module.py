@@ -1,4 +1,6 @@
-"""Module: the base of all layers and models. The class is in C++ (bind_nn_module.cpp); this file adds what reads better in Python."""
+"""Module: the base of all layers and models. The class is in C++ (bind_nn_module.cpp);
+this file adds what reads better in Python.
+"""
 
 import copyreg
 from collections import OrderedDict, namedtuple
@@ -17,7 +19,11 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
     __slots__ = ()
 
     def __repr__(self):
-        return "<All keys matched successfully>" if not self.missing_keys and not self.unexpected_keys else super().__repr__()
+        return (
+            "<All keys matched successfully>"
+            if not self.missing_keys and not self.unexpected_keys
+            else super().__repr__()
+        )
 
     __str__ = __repr__
 
@@ -59,7 +65,9 @@ for _kind in ("parameters", "buffers", "modules"):
 
 @_method
 def __dir__(self):
-    names = set(object.__dir__(self)) | set(self.__dict__) | set(self._parameters) | set(self._buffers) | set(self._modules)
+    names = (
+        set(object.__dir__(self)) | set(self.__dict__) | set(self._parameters) | set(self._buffers) | set(self._modules)
+    )
     return sorted(n for n in names if not n[:1].isdigit())
 
 
@@ -117,8 +125,8 @@ def get_buffer(self, target):
 
 @_method
 def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
-    """Parameters and persistent buffers by dotted name, in the order of the modules. The tensors share the module's memory and are detached
-    unless keep_vars."""
+    """Parameters and persistent buffers by dotted name, in the order of the modules. The tensors share the module's
+    memory and are detached unless keep_vars."""
     if args:  # torch's positional form: destination, prefix, keep_vars
         destination, prefix, keep_vars = (list(args) + [prefix, keep_vars][len(args) - 1 :])[:3]
     state = OrderedDict() if destination is None else destination
@@ -130,10 +138,11 @@ def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
 
 @_method
 def load_state_dict(self, state_dict, strict=True, assign=False):
-    """Copies the values of a state dict into the module; with assign the module takes the given tensors' memory and dtype instead.
+    """Copies the values of a state dict into the module; with assign the module takes the given tensors' memory and
+    dtype instead.
 
-    RuntimeError lists missing, unexpected and wrong-shaped keys with the closest names, and nothing is changed; strict=False passes over missing
-    and unexpected ones. Returns (missing_keys, unexpected_keys)."""
+    RuntimeError lists missing, unexpected and wrong-shaped keys with the closest names, and nothing is changed;
+    strict=False passes over missing and unexpected ones. Returns (missing_keys, unexpected_keys)."""
     if not hasattr(state_dict, "items"):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
     if not state_hooks.any_below(self, state_hooks.LOADING):
@@ -157,7 +166,11 @@ def eval(self):
 
 def to_arguments(args, kwargs):
     """(device, dtype, memory_format) of a call of to(), None for what is not given."""
-    device, dtype, memory_format = kwargs.pop("device", None), kwargs.pop("dtype", None), kwargs.pop("memory_format", None)
+    device, dtype, memory_format = (
+        kwargs.pop("device", None),
+        kwargs.pop("dtype", None),
+        kwargs.pop("memory_format", None),
+    )
     kwargs.pop("non_blocking", None)
     if kwargs:
         raise TypeError(f"to: unexpected argument '{next(iter(kwargs))}'; it takes device, dtype, memory_format")
@@ -177,10 +190,12 @@ def to_arguments(args, kwargs):
 
 @_method
 def to(self, *args, **kwargs):
-    """to(device), to(dtype), to(device, dtype), to(tensor), memory_format=: moves and converts the module in place, a parameter at a time; returns it.
+    """to(device), to(dtype), to(device, dtype), to(tensor), memory_format=: moves and converts the module in place, a
+    parameter at a time; returns it.
 
-    dtype applies to floating tensors. Parameters keep their identity: an optimizer made before stays valid. From the CPU to a GPU large modules go through
-    a few pinned buffers, and memory that shows a file's bytes, such as from_pretrained's, is released as it is read."""
+    dtype applies to floating tensors. Parameters keep their identity: an optimizer made before stays valid. From the
+    CPU to a GPU large modules go through a few pinned buffers, and memory that shows a file's bytes, such as
+    from_pretrained's, is released as it is read."""
     _core._convert_module(self, *to_arguments(args, kwargs))
     return self
 
@@ -194,7 +209,12 @@ def _cast(name, dtype):
     return cast
 
 
-for _name, _dtype in {"float": _core.float32, "double": _core.float64, "half": _core.float16, "bfloat16": _core.bfloat16}.items():
+for _name, _dtype in {
+    "float": _core.float32,
+    "double": _core.float64,
+    "half": _core.float16,
+    "bfloat16": _core.bfloat16,
+}.items():
     setattr(Module, _name, _cast(_name, _dtype))
 
 
@@ -243,12 +263,13 @@ def _get_name(self):
 
 @_method
 def _release_cpu_shadows(self):
-    """Gives back host memory that the module can do without: packed copies of its weights, which the next forward makes anew, and freed blocks that
-    the allocator keeps for reuse. The system gets it at once (malloc_trim)."""
+    """Gives back host memory that the module can do without: packed copies of its weights, which the next forward makes
+    anew, and freed blocks that the allocator keeps for reuse. The system gets it at once (malloc_trim)."""
     _core._release_host_memory(self)
 
 
-# ---- copying and pickling. A layer is made from its constructor's arguments without drawing initial values, then its members are put in.
+# ---- copying and pickling. A layer is made from its constructor's arguments without drawing initial values,
+# then its members are put in.
 
 
 def _native_modules(module, prefix=""):
@@ -284,11 +305,17 @@ def __getstate__(self):
             path: (
                 module.training,
                 {name: getattr(module, name) for name in _core._layer_fields(module)},
-                {name: getattr(module, name) for kind in ("parameters", "buffers") for name in _core._member_names(module, kind)},
+                {
+                    name: getattr(module, name)
+                    for kind in ("parameters", "buffers")
+                    for name in _core._member_names(module, kind)
+                },
             )
             for path, module in _native_modules(self)
         }
-        state["replaced"] = {path: dict(module._replaced_modules) for path, module in _native_modules(self) if module._replaced_modules}
+        state["replaced"] = {
+            path: dict(module._replaced_modules) for path, module in _native_modules(self) if module._replaced_modules
+        }
     return state
 
 
@@ -327,26 +354,33 @@ def __reduce_ex__(self, protocol):
 
 @_method
 def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-    """hook(module, args) before forward; what it returns replaces the arguments. with_kwargs: hook(module, args, kwargs) -> (args, kwargs)."""
+    """hook(module, args) before forward; what it returns replaces the arguments. with_kwargs: hook(module, args,
+    kwargs) -> (args, kwargs).
+    """
     return hooks.register(self, "forward_pre", hook, prepend, with_kwargs)
 
 
 @_method
 def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-    """hook(module, args, output) after forward; what it returns replaces the output. with_kwargs: hook(module, args, kwargs, output).
+    """hook(module, args, output) after forward; what it returns replaces the output. with_kwargs: hook(module, args,
+    kwargs, output).
     always_call: also after an exception."""
     return hooks.register(self, "forward", hook, prepend, with_kwargs, always_call)
 
 
 @_method
 def register_full_backward_hook(self, hook, prepend=False):
-    """hook(module, grad_input, grad_output) when the gradients of the module's inputs are known; what it returns replaces grad_input."""
+    """hook(module, grad_input, grad_output) when the gradients of the module's inputs are known;
+    what it returns replaces grad_input.
+    """
     return hooks.register(self, "backward", hook, prepend)
 
 
 @_method
 def register_full_backward_pre_hook(self, hook, prepend=False):
-    """hook(module, grad_output) before the gradients of the module are computed; what it returns replaces grad_output."""
+    """hook(module, grad_output) before the gradients of the module are computed;
+    what it returns replaces grad_output.
+    """
     return hooks.register(self, "backward_pre", hook, prepend)
 
 
@@ -358,7 +392,9 @@ def register_state_dict_pre_hook(self, hook):
 
 @_method
 def register_state_dict_post_hook(self, hook):
-    """hook(module, state_dict, prefix, local_metadata) after state_dict() has the module's tensors and those below it; it may change the dict in place."""
+    """hook(module, state_dict, prefix, local_metadata) after state_dict() has the module's tensors and those below it;
+    it may change the dict in place.
+    """
     hook._from_public_api = True
     return hooks.register(self, "state_dict", hook)
 
@@ -371,8 +407,9 @@ def _register_state_dict_hook(self, hook):
 
 @_method
 def register_load_state_dict_pre_hook(self, hook):
-    """hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs) before load_state_dict() looks at the dict; it may
-    change in place the copy that it is given: of all keys that begin with prefix."""
+    """hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs) before
+    load_state_dict() looks at the dict; it may change in place the copy that it is given:
+    of all keys that begin with prefix."""
     return hooks.register(self, "load_state_dict_pre", hook)
 
 
@@ -384,5 +421,7 @@ def _register_load_state_dict_pre_hook(self, hook, with_module=False):
 
 @_method
 def register_load_state_dict_post_hook(self, hook):
-    """hook(module, incompatible_keys) after load_state_dict() has copied; it may take names off incompatible_keys.missing_keys and .unexpected_keys."""
+    """hook(module, incompatible_keys) after load_state_dict() has copied; it may take names off
+    incompatible_keys.missing_keys and .unexpected_keys.
+    """
     return hooks.register(self, "load_state_dict_post", hook)

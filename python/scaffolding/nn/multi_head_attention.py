@@ -1,4 +1,6 @@
-"""multi_head_attention_forward: nn.MultiheadAttention's arithmetic (scaffolding/nn/attention.cpp) on weights that the caller has."""
+"""multi_head_attention_forward: nn.MultiheadAttention's arithmetic (scaffolding/nn/attention.cpp)
+on weights that the caller has.
+"""
 
 import math
 
@@ -11,7 +13,9 @@ def _additive(name, mask, dtype):
     if mask is None or mask.is_floating_point():
         return mask
     if mask.dtype is not _core.bool:
-        raise TypeError(f"multi_head_attention_forward: only bool and floating types of {name} are supported, got {mask.dtype}")
+        raise TypeError(
+            f"multi_head_attention_forward: only bool and floating types of {name} are supported, got {mask.dtype}"
+        )
     return _core.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
 
 
@@ -42,15 +46,21 @@ def multi_head_attention_forward(
     average_attn_weights=True,
     is_causal=False,
 ):
-    """Attention with num_heads heads: query[L, N, E], key[S, N, kdim], value[S, N, vdim], or without N -> (output[L, N, E], weights[N, L, S] or None).
+    """Attention with num_heads heads: query[L, N, E], key[S, N, kdim], value[S, N, vdim], or without N -> (output[L, N,
+    E], weights[N, L, S] or None).
 
-    in_proj_weight[3 E, E], or with use_separate_proj_weight the three of their own. static_k, static_v [N * num_heads, S, E / num_heads] stand for the
-    projected keys and values."""
+    in_proj_weight[3 E, E], or with use_separate_proj_weight the three of their own. static_k, static_v [N * num_heads,
+    S, E / num_heads] stand for the projected keys and values."""
     who, batched = "multi_head_attention_forward", query.dim() == 3
     if not batched and query.dim() != 2:
-        raise ValueError(f"{who}: query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor")
+        raise ValueError(
+            f"{who}: query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
     if query.shape[-1] != embed_dim_to_check or embed_dim_to_check % num_heads:
-        raise ValueError(f"{who}: was expecting embedding dimension of {embed_dim_to_check}, divisible by {num_heads} heads, but got {query.shape[-1]}")
+        raise ValueError(
+            f"{who}: was expecting embedding dimension of {embed_dim_to_check}, divisible by {num_heads} heads, but "
+            f"got {query.shape[-1]}"
+        )
     if is_causal and attn_mask is None:
         raise ValueError(f"{who}: need attn_mask if specifying the is_causal hint")
     if not batched:

@@ -6,14 +6,16 @@ _FORMATS = ("nf4", "float8_e4m3fn", "float8_e5m2")
 
 
 def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, per_row=True, dynamic=False):
-    """Replaces the linear layers of a model, in place, by LinearNF4 or LinearFP8, whose weights take a quarter or half of 16 bits; returns the model.
+    """Replaces the linear layers of a model, in place, by LinearNF4 or LinearFP8, whose weights take a quarter or half
+    of 16 bits; returns the model.
 
-    dtype: "nf4", or float8_e4m3fn or float8_e5m2 (names or dtypes). filter_fn(module, name): False keeps a layer as it is; without one all are replaced,
-    but for those whose weight another module shares. compress_statistics: NF4's magnitudes of blocks in eight bits. per_row, dynamic: see LinearFP8.
+    dtype: "nf4", or float8_e4m3fn or float8_e5m2 (names or dtypes). filter_fn(module, name): False keeps a layer as it
+    is; without one all are replaced, but for those whose weight another module shares. compress_statistics: NF4's
+    magnitudes of blocks in eight bits. per_row, dynamic: see LinearFP8.
 
-    The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is quantised must keep its dtypes.
-    `save_pretrained` writes what `from_pretrained` reads, NF4 under bitsandbytes' names. TypeError for another dtype, ValueError where no layer is
-    replaced.
+    The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is
+    quantised must keep its dtypes. `save_pretrained` writes what `from_pretrained` reads, NF4 under bitsandbytes'
+    names. TypeError for another dtype, ValueError where no layer is replaced.
 
     >>> unet = scaffolding.nn.quantize_(unet.to(scaffolding.bfloat16), "nf4")
     """
@@ -21,13 +23,17 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
     if format not in _FORMATS:
         raise TypeError(f"quantize_: dtype must be one of {', '.join(_FORMATS)}, got {dtype!r}")
     linear, nf4, fp8 = _core._layer_Linear, _core._layer_LinearNF4, _core._layer_LinearFP8
-    users, parameters = {}, list(model.named_parameters(remove_duplicate=False))  # held: an object that nobody holds gives its id away
+    # held: an object that nobody holds gives its id away
+    users, parameters = {}, list(model.named_parameters(remove_duplicate=False))
     for _, parameter in parameters:
         users[id(parameter)] = users.get(id(parameter), 0) + 1
     chosen = [
         (name, module)
         for name, module in model.named_modules()
-        if type(module) is linear and name and users[id(module.weight)] == 1 and (filter_fn is None or filter_fn(module, name))
+        if type(module) is linear
+        and name
+        and users[id(module.weight)] == 1
+        and (filter_fn is None or filter_fn(module, name))
     ]
     if not chosen:
         raise ValueError(f"quantize_: {type(model).__name__} has no Linear to replace")

@@ -43,8 +43,8 @@ def save(module, state, prefix, keep_vars):
 
 
 def before_loading(module, state_dict, strict):
-    """A copy of `state_dict` as the hooks before loading leave it; a module's hooks see the keys that begin with its path. RuntimeError for what they
-    list as errors."""
+    """A copy of `state_dict` as the hooks before loading leave it; a module's hooks see the keys that begin with its
+    path. RuntimeError for what they list as errors."""
     state, errors = OrderedDict(state_dict), []
     for path, m in module.named_modules(remove_duplicate=False):
         prefix = path + "." if path else ""
@@ -60,10 +60,14 @@ def before_loading(module, state_dict, strict):
 
 
 def after_loading(module, keys, strict):
-    """Hooks after loading may take names off keys.missing_keys and keys.unexpected_keys; what is left is an error where strict."""
+    """Hooks after loading may take names off keys.missing_keys and keys.unexpected_keys;
+    what is left is an error where strict.
+    """
     for m in reversed(list(module.modules())):  # children before their parents
         for hook in of(m, "load_state_dict_post"):
             if hook(m, keys) is not None:
-                raise RuntimeError("Hooks registered with `register_load_state_dict_post_hook` are not expected to return new values")
+                raise RuntimeError(
+                    "Hooks registered with `register_load_state_dict_post_hook` are not expected to return new values"
+                )
     if strict and (keys.missing_keys or keys.unexpected_keys):
         raise RuntimeError(_core._state_dict_errors(module, keys.missing_keys, keys.unexpected_keys))

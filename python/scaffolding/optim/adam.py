@@ -7,14 +7,17 @@ from .optimizer import _refuse
 class Adam(CapturableOptimizer):
     """Adam (Kingma and Ba 2015) with weight decay as part of the gradient; options as torch.optim.Adam.
 
-    All tensors of a step are updated by one C++ call in one pass over their memory, so foreach and fused change nothing.
+    All tensors of a step are updated by one C++ call in one pass over their memory,
+    so foreach and fused change nothing.
     Statistics are float32 for 16-bit parameters, float64 for float64. master_weights=True keeps a float32 copy of each
-    16-bit parameter, trains that, and rounds it into the parameter: without it, updates below half a unit in the last place
-    are lost. state: step (0-d float32), exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq, with master_weights master.
+    16-bit parameter, trains that, and rounds it into the parameter: without it, updates below half a unit in the last
+    place are lost. state: step (0-d float32), exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq,
+    with master_weights master.
     ValueError for a negative lr, eps or weight_decay, and betas outside [0, 1).
 
-    capturable=True: step count and options are in device memory, so that step() can be part of a CUDA graph and GradScaler(capturable=True) can skip it
-    there. Each replay takes lr, betas, eps and weight_decay from the group as they are then, so that schedules work as ever; lr may be a CUDA tensor too.
+    capturable=True: step count and options are in device memory, so that step() can be part of a CUDA graph and
+    GradScaler(capturable=True) can skip it there. Each replay takes lr, betas, eps and weight_decay from the group as
+    they are then, so that schedules work as ever; lr may be a CUDA tensor too.
     A step before the capture makes the state.
     """
 
@@ -57,7 +60,9 @@ class Adam(CapturableOptimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay beside the gradient (Loshchilov and Hutter 2019); options as torch.optim.AdamW and Adam's."""
+    """Adam with weight decay beside the gradient (Loshchilov and Hutter 2019);
+    options as torch.optim.AdamW and Adam's.
+    """
 
     _rule = "AdamW"
 
@@ -102,10 +107,12 @@ class AdamW(Adam):
 class AdamW8bit(CapturableOptimizer):
     """AdamW whose moments take two bytes a parameter instead of eight, as bitsandbytes.optim.AdamW8bit.
 
-    Blocks of 256 values share a scale; each value is the index of the nearest of 256 levels of the dynamic map (Dettmers et
-    al. 2022). The update between reading and writing the moments is AdamW's; weight decay comes before it, as in torch.
+    Blocks of 256 values share a scale; each value is the index of the nearest of 256 levels of the dynamic map
+    (Dettmers et al. 2022). The update between reading and writing the moments is AdamW's;
+    weight decay comes before it, as in torch.
     Tensors of fewer than min_8bit_size elements, and float64 ones, keep full moments. master_weights: as Adam's.
-    state: step, state1, state2 (uint8 of the parameter's shape), absmax1, absmax2 (float32, one per block). capturable: as Adam's.
+    state: step, state1, state2 (uint8 of the parameter's shape), absmax1, absmax2 (float32, one per block).
+    capturable: as Adam's.
     """
 
     _rule = "AdamW8bit"

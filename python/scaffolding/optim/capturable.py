@@ -11,9 +11,9 @@ _READ_ANEW = {"params", "lr", "betas", "eps", "weight_decay", "momentum", "dampe
 
 
 class CapturableOptimizer(RuleOptimizer):
-    """An optimizer that keeps step count and options of groups with capturable=True in device memory. A replay takes learning rate, betas, momentum, eps and
-    weight decay from the group as they are then: numbers, or for lr a CUDA tensor. A replay after load_state_dict, or after another option or the list of
-    groups changed, is a RuntimeError."""
+    """An optimizer that keeps step count and options of groups with capturable=True in device memory. A replay takes
+    learning rate, betas, momentum, eps and weight decay from the group as they are then: numbers, or for lr a CUDA
+    tensor. A replay after load_state_dict, or after another option or the list of groups changed, is a RuntimeError."""
 
     _step_supports_amp_scaling = True
 
@@ -34,7 +34,8 @@ class CapturableOptimizer(RuleOptimizer):
             raise ValueError(f"{type(self).__name__}: capturable=True needs parameters on CUDA")
 
     def __setstate__(self, state):
-        # How steps run, and where lr is, stays this optimizer's: a run goes on from a checkpoint of one that captured, and the reverse.
+        # How steps run, and where lr is, stays this optimizer's: a run goes on from a checkpoint of one that captured,
+        # and the reverse.
         before = self.__dict__.get("param_groups", ())
         super().__setstate__(state)
         for old, group in zip(before, self.param_groups):
@@ -56,7 +57,9 @@ class CapturableOptimizer(RuleOptimizer):
         self._settings = []  # of groups, in device memory
 
     def step(self, closure=None):
-        """Updates every parameter that has a gradient. With a closure: calls it first, with recording on, and returns its loss."""
+        """Updates every parameter that has a gradient. With a closure: calls it first, with recording on,
+        and returns its loss.
+        """
         return self._step(closure, self._step_group)
 
     def _step_group(self, group):
@@ -72,7 +75,10 @@ class CapturableOptimizer(RuleOptimizer):
             _core._cuda_before_replay(_BeforeReplay(self, index))
         else:
             there = self._write(index)
-        self._update(self.state, dict(group, lr=0.0, capturable=True, _settings=there, _found_inf=getattr(self, "found_inf", None)))
+        self._update(
+            self.state,
+            dict(group, lr=0.0, capturable=True, _settings=there, _found_inf=getattr(self, "found_inf", None)),
+        )
 
     def _write(self, index):
         group = self.param_groups[index]
@@ -86,7 +92,9 @@ class CapturableOptimizer(RuleOptimizer):
     def _frozen(self, index):
         """What a captured step of a group is built from."""
         group = self.param_groups[index]
-        options = tuple((name, value) for name, value in group.items() if name in self.defaults and name not in _READ_ANEW)
+        options = tuple(
+            (name, value) for name, value in group.items() if name in self.defaults and name not in _READ_ANEW
+        )
         lr = id(group["lr"]) if isinstance(group["lr"], Tensor) else None
         return self._revision, lr, group.get("momentum", 0) == 0, tuple(map(id, group["params"])), options
 
@@ -100,10 +108,14 @@ class _BeforeReplay:
     def __call__(self):
         optimizer = self.optimizer()
         if optimizer is None:
-            raise RuntimeError("a CUDA graph with an optimizer's step cannot be replayed when the optimizer, which has the state that it writes, is gone")
+            raise RuntimeError(
+                "a CUDA graph with an optimizer's step cannot be replayed when the optimizer, which has the state that "
+                "it writes, is gone"
+            )
         if optimizer._frozen(self.index) != self.frozen:
             raise RuntimeError(
-                f"{type(optimizer).__name__}: its state was loaded, its groups or an option that a step is built from changed since the graph was captured, "
+                f"{type(optimizer).__name__}: its state was loaded, its groups or an option that a step is built from "
+                "changed since the graph was captured, "
                 "which would go on with what was; capture again (reset() of the graphed step)"
             )
         optimizer._write(self.index)

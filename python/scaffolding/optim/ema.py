@@ -22,7 +22,10 @@ class _BeforeReplay:
     def __call__(self):
         ema = self.ema()
         if ema is None or any(a is not b for a, b in zip(ema.shadow_params, self.shadow)):
-            raise RuntimeError("EMAModel: averages were loaded or moved since the graph was captured, which would go on with those before; capture again")
+            raise RuntimeError(
+                "EMAModel: averages were loaded or moved since the graph was captured, which would go on with those "
+                "before; capture again"
+            )
         ema._advance()
         ema._weight_there.fill_(1 - ema.cur_decay_value)
 
@@ -30,9 +33,10 @@ class _BeforeReplay:
 class EMAModel:
     """Shadow parameters that follow a model's: shadow += (1 - decay) * (parameter - shadow) after each step.
 
-    The decay is (1 + step) / (10 + step), or 1 - (1 + step / inv_gamma) ** -power with use_ema_warmup, kept between min_decay
-    and decay; 0 until update_after_step. Parameters that require no gradient are copied. foreach changes nothing: all
-    tensors are always updated in one pass. model_cls and model_config serve save_pretrained and from_pretrained.
+    The decay is (1 + step) / (10 + step), or 1 - (1 + step / inv_gamma) ** -power with use_ema_warmup, kept between
+    min_decay and decay; 0 until update_after_step. Parameters that require no gradient are copied. foreach changes
+    nothing: all tensors are always updated in one pass. model_cls and model_config serve save_pretrained and
+    from_pretrained.
     """
 
     def __init__(
@@ -49,7 +53,10 @@ class EMAModel:
         model_config=None,
     ):
         if isinstance(parameters, Tensor) or hasattr(parameters, "parameters"):
-            raise TypeError(f"EMAModel: parameters must be an iterable of parameters (model.parameters()), got {type(parameters).__name__}")
+            raise TypeError(
+                "EMAModel: parameters must be an iterable of parameters (model.parameters()), got "
+                f"{type(parameters).__name__}"
+            )
         _check_decay("Decay", decay)
         _check_decay("min_decay", min_decay)
         parameters = list(parameters)
@@ -94,7 +101,15 @@ class EMAModel:
 
     def get_decay(self, optimization_step):
         """The decay at a step counting from 1."""
-        return _core._ema_decay(self.decay, self.min_decay, self.update_after_step, self.use_ema_warmup, self.inv_gamma, self.power, optimization_step)
+        return _core._ema_decay(
+            self.decay,
+            self.min_decay,
+            self.update_after_step,
+            self.use_ema_warmup,
+            self.inv_gamma,
+            self.power,
+            optimization_step,
+        )
 
     def _matched(self, parameters):
         parameters = list(parameters)
@@ -107,16 +122,20 @@ class EMAModel:
 
     @no_grad()
     def step(self, parameters):
-        """After an optimizer step: moves the averages towards the parameters. In a captured step every replay counts, and moves them by the decay of its
-        count; a step before the capture makes room for it (RuntimeError)."""
+        """After an optimizer step: moves the averages towards the parameters. In a captured step every replay counts,
+        and moves them by the decay of its count; a step before the capture makes room for it (RuntimeError)."""
         parameters = self._matched(parameters)
         capturing = _core._cuda_is_capturing()
         if not capturing:
             self._advance()
             if self.shadow_params[0].device.type == "cuda" and self._weight_there is None:
-                self._weight_there = _core.full((), 1 - self.cur_decay_value, dtype=_core.float64, device=self.shadow_params[0].device)
+                self._weight_there = _core.full(
+                    (), 1 - self.cur_decay_value, dtype=_core.float64, device=self.shadow_params[0].device
+                )
         elif self._weight_there is None:
-            raise RuntimeError("EMAModel.step: the first step makes what captured ones read; call step() once before the capture")
+            raise RuntimeError(
+                "EMAModel.step: the first step makes what captured ones read; call step() once before the capture"
+            )
         averages, values = [], []
         for shadow, p in zip(self.shadow_params, parameters):
             if p.requires_grad:
@@ -175,8 +194,12 @@ class EMAModel:
         }
 
     def load_state_dict(self, state_dict):
-        """Takes over a copy of what state_dict() gave. ValueError, before anything changes, when it does not read so."""
-        values = {name: state_dict.get(name, getattr(self, name)) for name in self.state_dict() if name != "shadow_params"}
+        """Takes over a copy of what state_dict() gave. ValueError, before anything changes,
+        when it does not read so.
+        """
+        values = {
+            name: state_dict.get(name, getattr(self, name)) for name in self.state_dict() if name != "shadow_params"
+        }
         _check_decay("Decay", values["decay"])
         if not isinstance(values["min_decay"], float):
             raise ValueError("Invalid min_decay")

@@ -1,4 +1,6 @@
-"""Schedules of learning rates: torch.optim.lr_scheduler's classes, arguments and state. The formulas are in C++ (optim/schedule.h)."""
+"""Schedules of learning rates: torch.optim.lr_scheduler's classes, arguments and state.
+The formulas are in C++ (optim/schedule.h).
+"""
 
 import types
 from bisect import bisect_right
@@ -35,7 +37,8 @@ class _LambdaScheduler(LRScheduler):
     def load_state_dict(self, state_dict):
         """Takes over what state_dict() gave."""
         self.__dict__.update({key: value for key, value in state_dict.items() if key != "lr_lambdas"})
-        for function, saved in zip(self.lr_lambdas, state_dict.get("lr_lambdas", ())):  # C++ keeps nothing of its functions
+        # C++ keeps nothing of its functions
+        for function, saved in zip(self.lr_lambdas, state_dict.get("lr_lambdas", ())):
             if saved is not None:
                 function.__dict__.update(saved)
 
@@ -174,7 +177,10 @@ class CosineAnnealingLR(LRScheduler):
             return self._rates()
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
-        return [_formula.cosine_annealing(lr, base, self.last_epoch, self.T_max, self.eta_min) for base, lr in zip(self.base_lrs, self._rates(), strict=True)]
+        return [
+            _formula.cosine_annealing(lr, base, self.last_epoch, self.T_max, self.eta_min)
+            for base, lr in zip(self.base_lrs, self._rates(), strict=True)
+        ]
 
     def _get_closed_form_lr(self):
         return self._each_base(_formula.cosine_annealing_closed, self.T_max, self.eta_min)
@@ -272,15 +278,26 @@ class OneCycleLR(LRScheduler):
 
     def get_lr(self):
         if self.last_epoch > self.total_steps:
-            raise ValueError(f"Tried to step {self.last_epoch} times. The specified number of total steps is {self.total_steps}")
+            raise ValueError(
+                f"Tried to step {self.last_epoch} times. The specified number of total steps is {self.total_steps}"
+            )
         phase, fraction = _formula.one_cycle(self.last_epoch, self.total_steps, self.pct_start, self.three_phase)
         cosine = self._anneal_func_type == "cos"
-        rates = ("initial_lr", "max_lr", "initial_lr", "min_lr") if self.three_phase else ("initial_lr", "max_lr", "min_lr")
+        rates = (
+            ("initial_lr", "max_lr", "initial_lr", "min_lr") if self.three_phase else ("initial_lr", "max_lr", "min_lr")
+        )
         momenta = ("max_momentum", "base_momentum", "max_momentum", "max_momentum")
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
-                _set_momentum(group, self.use_beta1, _formula.anneal(group[momenta[phase]], group[momenta[phase + 1]], fraction, cosine))
-        return [_formula.anneal(group[rates[phase]], group[rates[phase + 1]], fraction, cosine) for group in self.optimizer.param_groups]
+                _set_momentum(
+                    group,
+                    self.use_beta1,
+                    _formula.anneal(group[momenta[phase]], group[momenta[phase + 1]], fraction, cosine),
+                )
+        return [
+            _formula.anneal(group[rates[phase]], group[rates[phase + 1]], fraction, cosine)
+            for group in self.optimizer.param_groups
+        ]
 
 
 def _prepare_momentum(optimizer, base_momentum, max_momentum, begins):
@@ -288,7 +305,10 @@ def _prepare_momentum(optimizer, base_momentum, max_momentum, begins):
     if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
         raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
     use_beta1 = "betas" in optimizer.defaults
-    base, highest = _per_group("base_momentum", optimizer, base_momentum), _per_group("max_momentum", optimizer, max_momentum)
+    base, highest = (
+        _per_group("base_momentum", optimizer, base_momentum),
+        _per_group("max_momentum", optimizer, max_momentum),
+    )
     if begins:
         for group, low, high in zip(optimizer.param_groups, base, highest):
             _set_momentum(group, use_beta1, high)
@@ -359,14 +379,20 @@ class CyclicLR(LRScheduler):
         height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
-                _set_momentum(group, self.use_beta1, group["max_momentum"] - (group["max_momentum"] - group["base_momentum"]) * height)
+                _set_momentum(
+                    group,
+                    self.use_beta1,
+                    group["max_momentum"] - (group["max_momentum"] - group["base_momentum"]) * height,
+                )
         return [base + (high - base) * height for base, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self):
         """Everything but the optimizer and a scale_fn that is a function."""
         state = super().state_dict()
         function = state.pop("_scale_fn_custom")
-        state["_scale_fn_custom"] = None if function is None or isinstance(function, types.FunctionType) else dict(function.__dict__)
+        state["_scale_fn_custom"] = (
+            None if function is None or isinstance(function, types.FunctionType) else dict(function.__dict__)
+        )
         return state
 
     def load_state_dict(self, state_dict):
@@ -387,10 +413,14 @@ class _Combined(LRScheduler):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
-                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires a metric when calling `step`, but got one at index {i}."
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires a metric when calling "
+                    f"`step`, but got one at index {i}."
                 )
             if scheduler.optimizer is not optimizer:
-                raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but the one at index {i} has another.")
+                raise ValueError(
+                    f"{name} expects all schedulers to belong to the same optimizer, but the one at index {i} has "
+                    "another."
+                )
 
     def state_dict(self):
         """Everything but the optimizer, with the state of each scheduler."""
@@ -412,8 +442,10 @@ class SequentialLR(_Combined):
         self._check(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, "
-                f"but got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}"
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
+                "milestone points, "
+                f"but got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
+                f"{len(milestones)}"
             )
         _require_ascending("SequentialLR", milestones)
         self._schedulers = schedulers

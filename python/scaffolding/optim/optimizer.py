@@ -1,4 +1,6 @@
-"""Optimizer: the base class. Groups, state and state dictionaries are torch.optim.Optimizer's, subclasses are written the same way."""
+"""Optimizer: the base class. Groups, state and state dictionaries are torch.optim.Optimizer's,
+subclasses are written the same way.
+"""
 
 import functools
 import itertools
@@ -70,7 +72,9 @@ def _with_hooks(step):
             result = hook(self, args, kwargs)
             if result is not None:
                 if not (isinstance(result, tuple) and len(result) == 2):
-                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
+                    )
                 args, kwargs = result
         out = step(self, *args, **kwargs)
         for hook in (*post.values(), *_global_post_hooks.values()):
@@ -82,7 +86,9 @@ def _with_hooks(step):
 
 
 def _typename(o):
-    return f"{type(o).__module__}.{type(o).__qualname__}" if type(o).__module__ not in ("builtins",) else type(o).__name__
+    return (
+        f"{type(o).__module__}.{type(o).__qualname__}" if type(o).__module__ not in ("builtins",) else type(o).__name__
+    )
 
 
 class Optimizer:
@@ -101,10 +107,14 @@ class Optimizer:
         self.defaults = defaults
         self._make_hooks()
         if isinstance(params, Tensor):
-            raise TypeError(f"params argument given to the optimizer should be an iterable of Tensors or dicts, but got {_typename(params)}")
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                f"{_typename(params)}"
+            )
         if isinstance(params, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change between runs. "
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. "
                 "Please use a list instead."
             )
         self.state = defaultdict(dict)
@@ -118,7 +128,14 @@ class Optimizer:
             self.add_param_group(param_group)
 
     def _make_hooks(self):
-        for name in ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"):
+        for name in (
+            "step_pre",
+            "step_post",
+            "state_dict_pre",
+            "state_dict_post",
+            "load_state_dict_pre",
+            "load_state_dict_post",
+        ):
             self.__dict__.setdefault(f"_optimizer_{name}_hooks", OrderedDict())
 
     def __getstate__(self):
@@ -146,7 +163,8 @@ class Optimizer:
             params = [params]
         elif isinstance(params, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change between runs. "
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. "
                 "Please use a list instead."
             )
         params = list(params)
@@ -174,7 +192,10 @@ class Optimizer:
             known.update(id(p) for p in group["params"])
             if ("param_names" in complete) != ("param_names" in group):
                 kind = "with names" if "param_names" in complete else "without names"
-                raise ValueError(f"all optimizer param groups should be with/without names. cannot add param group {kind} to the optimizer")
+                raise ValueError(
+                    f"all optimizer param groups should be with/without names. cannot add param group {kind} to the "
+                    "optimizer"
+                )
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         self._check_group(complete)
@@ -225,8 +246,8 @@ class Optimizer:
     # ---- saving
 
     def state_dict(self):
-        """{"state": {index: {name: tensor}}, "param_groups": [options and indices]}, as torch's: plain dictionaries, lists,
-        numbers and tensors, which are shared with the optimizer."""
+        """{"state": {index: {name: tensor}}, "param_groups": [options and indices]}, as torch's: plain dictionaries,
+        lists, numbers and tensors, which are shared with the optimizer."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         index = {}
@@ -276,7 +297,9 @@ class Optimizer:
         params = {}
         for group, saved in zip(groups, saved_groups):
             if len(group["params"]) != len(saved["params"]):
-                raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                )
             params.update(zip(saved["params"], group["params"]))
         state = defaultdict(dict)
         for key, value in state_dict["state"].items():
@@ -328,10 +351,18 @@ class RuleOptimizer(Optimizer):
 
     def _state_dtype(self, param, name, value):
         # Statistics of 16-bit parameters are float32.
-        return value.dtype if not value.is_floating_point() else _core.float64 if param.dtype == _core.float64 else _core.float32
+        return (
+            value.dtype
+            if not value.is_floating_point()
+            else _core.float64
+            if param.dtype == _core.float64
+            else _core.float32
+        )
 
     def step(self, closure=None):
-        """Updates every parameter that has a gradient. With a closure: calls it first, with recording on, and returns its loss."""
+        """Updates every parameter that has a gradient. With a closure: calls it first, with recording on,
+        and returns its loss.
+        """
         state, update = self.state, self._update
         return self._step(closure, lambda group: update(state, group))
 

@@ -12,7 +12,8 @@ def _per_group(name, optimizer, value):
         return [value] * len(optimizer.param_groups)
     if len(value) != len(optimizer.param_groups):
         raise ValueError(
-            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups has {len(optimizer.param_groups)}."
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups "
+            f"has {len(optimizer.param_groups)}."
         )
     return list(value)
 
@@ -52,7 +53,8 @@ class LRScheduler:
             for i, group in enumerate(optimizer.param_groups):
                 if "initial_lr" not in group:
                     raise KeyError(
-                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with last_epoch >= 0; "
+                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                        "last_epoch >= 0; "
                         "load the optimizer's state first"
                     )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
@@ -88,13 +90,17 @@ class LRScheduler:
         """Goes to the next epoch, or jumps to one; call it after optimizer.step()."""
         if epoch is None and self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the schedule is skipped. "
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the schedule is "
+                "skipped. "
                 "Call `optimizer.step()` first.",
                 UserWarning,
                 stacklevel=2,
             )
         if _core._cuda_is_capturing():
-            raise RuntimeError(f"{type(self).__name__}.step: a schedule counts on the host, where no replay would call it; step it between the replays")
+            raise RuntimeError(
+                f"{type(self).__name__}.step: a schedule counts on the host, where no replay would call it; step it "
+                "between the replays"
+            )
         self._step_count += 1
         self._update_lr(epoch)
 

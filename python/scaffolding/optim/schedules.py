@@ -45,31 +45,55 @@ def get_piecewise_constant_schedule(optimizer, step_rules, last_epoch=-1):
     return LambdaLR(optimizer, lambda step, pieces=_formula.Pieces(step_rules): pieces.factor(step), last_epoch)
 
 
-def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, last_epoch=-1, f_min=0.0, f_max=1.0):
+def get_linear_schedule_with_warmup(
+    optimizer, num_warmup_steps, num_training_steps, last_epoch=-1, f_min=0.0, f_max=1.0
+):
     """Up in num_warmup_steps, then a straight line down to f_min at num_training_steps."""
     _check_counts("linear", num_warmup_steps, num_training_steps)
-    return LambdaLR(optimizer, lambda step: _formula.linear_with_warmup(step, num_warmup_steps, num_training_steps, f_min, f_max), last_epoch)
+    return LambdaLR(
+        optimizer,
+        lambda step: _formula.linear_with_warmup(step, num_warmup_steps, num_training_steps, f_min, f_max),
+        last_epoch,
+    )
 
 
 def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1):
     """Up in num_warmup_steps, then num_cycles of a cosine."""
     _check_counts("cosine", num_warmup_steps, num_training_steps, num_cycles)
-    return LambdaLR(optimizer, lambda step: _formula.cosine_with_warmup(step, num_warmup_steps, num_training_steps, num_cycles), last_epoch)
+    return LambdaLR(
+        optimizer,
+        lambda step: _formula.cosine_with_warmup(step, num_warmup_steps, num_training_steps, num_cycles),
+        last_epoch,
+    )
 
 
-def get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=1, last_epoch=-1):
+def get_cosine_with_hard_restarts_schedule_with_warmup(
+    optimizer, num_warmup_steps, num_training_steps, num_cycles=1, last_epoch=-1
+):
     """Up in num_warmup_steps, then num_cycles half cosines, each from the full rate to 0."""
     _check_counts("cosine_with_restarts", num_warmup_steps, num_training_steps, num_cycles)
-    return LambdaLR(optimizer, lambda step: _formula.cosine_with_restarts(step, num_warmup_steps, num_training_steps, num_cycles), last_epoch)
+    return LambdaLR(
+        optimizer,
+        lambda step: _formula.cosine_with_restarts(step, num_warmup_steps, num_training_steps, num_cycles),
+        last_epoch,
+    )
 
 
-def get_polynomial_decay_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, lr_end=1e-7, power=1.0, last_epoch=-1):
+def get_polynomial_decay_schedule_with_warmup(
+    optimizer, num_warmup_steps, num_training_steps, lr_end=1e-7, power=1.0, last_epoch=-1
+):
     """Up in num_warmup_steps, then a power law down to lr_end."""
     _check_counts("polynomial", num_warmup_steps, num_training_steps)
     lr_init = optimizer.defaults["lr"]
     if not (lr_init > lr_end):
         raise ValueError(f"lr_end ({lr_end}) must be smaller than initial lr ({lr_init})")
-    return LambdaLR(optimizer, lambda step: _formula.polynomial_with_warmup(step, num_warmup_steps, num_training_steps, lr_init, lr_end, power), last_epoch)
+    return LambdaLR(
+        optimizer,
+        lambda step: _formula.polynomial_with_warmup(
+            step, num_warmup_steps, num_training_steps, lr_init, lr_end, power
+        ),
+        last_epoch,
+    )
 
 
 def get_scheduler(
@@ -84,8 +108,8 @@ def get_scheduler(
 ):
     """A schedule by its name (a string or SchedulerType), as diffusers.optimization.get_scheduler.
 
-    ValueError for an unknown name, for num_warmup_steps, num_training_steps or step_rules missing where needed, for a negative number of warm-up steps, and
-    for numbers of training steps or cycles that are not positive."""
+    ValueError for an unknown name, for num_warmup_steps, num_training_steps or step_rules missing where needed, for a
+    negative number of warm-up steps, and for numbers of training steps or cycles that are not positive."""
     name = SchedulerType(name)
     if name == SchedulerType.CONSTANT:
         return get_constant_schedule(optimizer, last_epoch)
@@ -100,8 +124,12 @@ def get_scheduler(
     if num_training_steps is None:
         raise ValueError(f"{name} requires `num_training_steps`, please provide that argument.")
     if name == SchedulerType.COSINE_WITH_RESTARTS:
-        return get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles, last_epoch)
+        return get_cosine_with_hard_restarts_schedule_with_warmup(
+            optimizer, num_warmup_steps, num_training_steps, num_cycles, last_epoch
+        )
     if name == SchedulerType.POLYNOMIAL:
-        return get_polynomial_decay_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, power=power, last_epoch=last_epoch)
+        return get_polynomial_decay_schedule_with_warmup(
+            optimizer, num_warmup_steps, num_training_steps, power=power, last_epoch=last_epoch
+        )
     make = get_linear_schedule_with_warmup if name == SchedulerType.LINEAR else get_cosine_schedule_with_warmup
     return make(optimizer, num_warmup_steps, num_training_steps, last_epoch=last_epoch)

@@ -9,8 +9,8 @@ class SGD(CapturableOptimizer):
     """Gradient descent with momentum, dampening and Nesterov's form; options as torch.optim.SGD.
 
     All tensors of a step are updated in one pass, so foreach and fused change nothing. master_weights: as Adam's.
-    state: momentum_buffer, with master_weights master. ValueError for negative options, and nesterov without momentum or
-    with dampening. capturable: as Adam's; lr as a CUDA tensor is capturable too.
+    state: momentum_buffer, with master_weights master. ValueError for negative options, and nesterov without momentum
+    or with dampening. capturable: as Adam's; lr as a CUDA tensor is capturable too.
     """
 
     _rule = "SGD"

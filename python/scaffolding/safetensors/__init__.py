@@ -1,7 +1,7 @@
 """safetensors files, with the interface of the package of that name.
 
-A file is mapped: its tensors borrow its pages, which are read when they are touched, and writing into one changes memory, never
-the file. The file must not be truncated while tensors of it live.
+A file is mapped: its tensors borrow its pages, which are read when they are touched, and writing into one changes
+memory, never the file. The file must not be truncated while tensors of it live.
 """
 
 import os
@@ -30,7 +30,9 @@ def _checked(tensors, metadata):
         raise TypeError(f"save_file: tensors must be a dict, got {type(tensors).__name__}")
     for name, tensor in tensors.items():
         if not isinstance(name, str) or not isinstance(tensor, _core.Tensor):
-            raise TypeError(f"save_file: tensors must be a dict of names and tensors, got {name!r}: {type(tensor).__name__}")
+            raise TypeError(
+                f"save_file: tensors must be a dict of names and tensors, got {name!r}: {type(tensor).__name__}"
+            )
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"save_file: metadata must be strings, got {key!r}: {value!r}")
@@ -40,7 +42,8 @@ def _checked(tensors, metadata):
 def save_file(tensors, filename, metadata=None):
     """Writes a dict of tensors to a path, which keeps what it had until everything is on the disk.
 
-    Equal content gives equal bytes. metadata: a dict of strings. Tensors may be strided and may share memory: each is written by itself.
+    Equal content gives equal bytes. metadata: a dict of strings. Tensors may be strided and may share memory:
+    each is written by itself.
     """
     _core._save_safetensors(_checked(tensors, metadata)[0], os.fspath(filename), dict(metadata or {}))
 
@@ -75,8 +78,9 @@ class _Slice:
 class safe_open:  # noqa: N801  (the package's name)
     """A file opened for reading by name; also a context manager.
 
-    framework: any of the names that the package knows; the tensors are Scaffolding's. device: where tensors go. On their way to a GPU they take a few
-    pinned buffers of host memory (SF_UPLOAD_BUFFERS, SF_UPLOAD_BUFFER_MB), however large the file is.
+    framework: any of the names that the package knows; the tensors are Scaffolding's. device: where tensors go. On
+    their way to a GPU they take a few pinned buffers of host memory (SF_UPLOAD_BUFFERS, SF_UPLOAD_BUFFER_MB),
+    however large the file is.
     """
 
     def __init__(self, filename, framework="pt", device="cpu"):

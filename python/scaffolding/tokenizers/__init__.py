@@ -4,7 +4,8 @@
 >>> tokenizer("a photo", padding="max_length", truncation=True, return_tensors="sf").input_ids.shape
 Size([1, 77])
 
-Texts that are not Unicode are a UnicodeEncodeError, wrong files a ValueError that names file and rule, missing ones FileNotFoundError.
+Texts that are not Unicode are a UnicodeEncodeError, wrong files a ValueError that names file and rule,
+missing ones FileNotFoundError.
 """
 
 from .t5 import T5Tokenizer

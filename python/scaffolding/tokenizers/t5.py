@@ -8,10 +8,12 @@ from .tokenizer import Tokenizer, _existing
 
 
 class T5Tokenizer(Tokenizer):
-    """The tokenizer of T5's encoders (PixArt, SD 3, FLUX): SentencePiece's Unigram over words with "\u2581" before them, and "</s>" behind a text.
+    """The tokenizer of T5's encoders (PixArt, SD 3, FLUX): SentencePiece's Unigram over words with "\u2581" before
+    them, and "</s>" behind a text.
 
-    T5Tokenizer.from_pretrained(folder) reads tokenizer.json, or spiece.model where there is none, and what tokenizer_config.json and
-    special_tokens_map.json say; T5Tokenizer(vocab_file) reads a spiece.model. extra_ids: tokens "<extra_id_0>", ... behind the vocabulary.
+    T5Tokenizer.from_pretrained(folder) reads tokenizer.json, or spiece.model where there is none, and what
+    tokenizer_config.json and special_tokens_map.json say; T5Tokenizer(vocab_file) reads a spiece.model. extra_ids:
+    tokens "<extra_id_0>", ... behind the vocabulary.
     """
 
     def __init__(self, vocab_file, *, extra_ids=100):
@@ -22,7 +24,9 @@ class T5Tokenizer(Tokenizer):
     @classmethod
     def from_pretrained(cls, folder, *, subfolder=None):
         """Reads a folder as save_pretrained of transformers writes it."""
-        return cls(_core._T5Tokenizer.from_pretrained(_existing(os.path.join(folder, subfolder) if subfolder else folder)))
+        return cls(
+            _core._T5Tokenizer.from_pretrained(_existing(os.path.join(folder, subfolder) if subfolder else folder))
+        )
 
     @classmethod
     def from_file(cls, path):
@@ -30,5 +34,7 @@ class T5Tokenizer(Tokenizer):
         return cls(path)
 
     def save_pretrained(self, save_directory):
-        """Writes the spiece.model or tokenizer.json that was read, tokenizer_config.json and special_tokens_map.json, as transformers reads them."""
+        """Writes the spiece.model or tokenizer.json that was read, tokenizer_config.json and special_tokens_map.json,
+        as transformers reads them.
+        """
         self._core.save_pretrained(os.fspath(save_directory))

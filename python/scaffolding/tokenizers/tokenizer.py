@@ -10,7 +10,9 @@ _LARGE = int(1e30)  # what transformers says where a model has no limit
 
 
 class BatchEncoding(dict):
-    """What a tokenizer returns: input_ids and attention_mask, as items and as attributes. Lists, arrays or tensors [texts, tokens]."""
+    """What a tokenizer returns: input_ids and attention_mask, as items and as attributes. Lists,
+    arrays or tensors [texts, tokens].
+    """
 
     def __getattr__(self, name):
         try:
@@ -34,14 +36,15 @@ def _existing(path):
 
 
 class Tokenizer:
-    """A tokenizer.json: BPE, Unigram, WordPiece or WordLevel, with the normalizers, pre-tokenizers, post-processors, decoders and added
-    tokens of the tokenizers package, and its results.
+    """A tokenizer.json: BPE, Unigram, WordPiece or WordLevel, with the normalizers, pre-tokenizers, post-processors,
+    decoders and added tokens of the tokenizers package, and its results.
 
-    Tokenizer.from_file(path), or Tokenizer.from_pretrained(folder), which also reads tokenizer_config.json and special_tokens_map.json.
+    Tokenizer.from_file(path), or Tokenizer.from_pretrained(folder), which also reads tokenizer_config.json and
+    special_tokens_map.json.
     Single texts only: pairs are not encoded.
 
-    bos_token, eos_token, unk_token, pad_token (str or None) and their ids; model_max_length: tokens that the model takes, 1e30 without a
-    limit; padding_side, truncation_side: "right" or "left".
+    bos_token, eos_token, unk_token, pad_token (str or None) and their ids; model_max_length: tokens that the model
+    takes, 1e30 without a limit; padding_side, truncation_side: "right" or "left".
     """
 
     model_input_names = ["input_ids", "attention_mask"]
@@ -102,12 +105,13 @@ class Tokenizer:
     ):
         """Encodes a text, or a list of texts.
 
-        padding: False, True or "longest" (of the list), or "max_length"; truncation: False or True. max_length: tokens, with the special
-        ones, or None for model_max_length; given alone, it cuts. return_tensors: None for lists (flat for one text), "sf" or "pt" for
-        Scaffolding's tensors, "np" for arrays: int64 [texts, tokens].
+        padding: False, True or "longest" (of the list), or "max_length"; truncation: False or True. max_length: tokens,
+        with the special ones, or None for model_max_length; given alone, it cuts. return_tensors: None for lists (flat
+        for one text), "sf" or "pt" for Scaffolding's tensors, "np" for arrays: int64 [texts, tokens].
 
-        Returns a BatchEncoding of input_ids and attention_mask (1 for a token, 0 for padding). ValueError for padding without a pad token
-        or length, for a max_length without room for the special tokens, and for tensors of texts that differ in length.
+        Returns a BatchEncoding of input_ids and attention_mask (1 for a token, 0 for padding). ValueError for padding
+        without a pad token or length, for a max_length without room for the special tokens,
+        and for tensors of texts that differ in length.
         """
         single = isinstance(text, str)
         texts = [text] if single else list(text)
@@ -137,7 +141,10 @@ class Tokenizer:
         for key, rows in out.items():
             if return_tensors is not None:
                 if len({len(row) for row in rows}) > 1:
-                    raise ValueError("tokenizer: texts of different lengths make no tensor: pass padding=True or padding='max_length', truncation=True")
+                    raise ValueError(
+                        "tokenizer: texts of different lengths make no tensor: pass padding=True or "
+                        "padding='max_length', truncation=True"
+                    )
                 tensor = _core.tensor(rows, dtype=_core.int64).reshape(len(rows), len(rows[0]) if rows else 0)
                 out[key] = tensor.numpy() if return_tensors == "np" else tensor
             elif single:
@@ -152,7 +159,9 @@ class Tokenizer:
             raise ValueError(f"tokenizer: padding must be False, True, 'longest' or 'max_length', got {padding!r}")
         known = self.model_max_length if self.model_max_length < _LARGE else None
         length = known if max_length is None else operator.index(max_length)
-        cut = truncation in (True, "longest_first", "only_first") or (truncation is None and max_length is not None and padding in (None, False))
+        cut = truncation in (True, "longest_first", "only_first") or (
+            truncation is None and max_length is not None and padding in (None, False)
+        )
         padded = 0 if padding in (True, "longest") else length if padding == "max_length" else None
         if padding == "max_length" and length is None:
             raise ValueError("tokenizer: padding='max_length' needs max_length: this tokenizer has no model_max_length")
@@ -215,37 +224,51 @@ class Tokenizer:
 
 
 class CLIPTokenizer(Tokenizer):
-    """The tokenizer of CLIP's text encoders (Stable Diffusion 1, 2, XL): lower case, NFC, byte-level BPE with "</w>", 77 tokens.
+    """The tokenizer of CLIP's text encoders (Stable Diffusion 1, 2, XL): lower case, NFC, byte-level BPE with "</w>",
+    77 tokens.
 
-    CLIPTokenizer.from_pretrained(folder) reads vocab.json and merges.txt, or tokenizer.json, and what tokenizer_config.json and
-    special_tokens_map.json say (a pad_token of "!" is how SD 2 and SDXL's second encoder pad); CLIPTokenizer(vocab_file, merges_file).
+    CLIPTokenizer.from_pretrained(folder) reads vocab.json and merges.txt, or tokenizer.json, and what
+    tokenizer_config.json and special_tokens_map.json say (a pad_token of "!" is how SD 2 and SDXL's second encoder
+    pad); CLIPTokenizer(vocab_file, merges_file).
 
-    text_cleaning: "transformers" (NFC; its ids), or "openai": that of OpenAI's and OpenCLIP's own tokenizers, which turn HTML's character
-    references (&lt;) into characters and know no NFC. It is saved with the tokenizer.
+    text_cleaning: "transformers" (NFC; its ids), or "openai": that of OpenAI's and OpenCLIP's own tokenizers, which
+    turn HTML's character references (&lt;) into characters and know no NFC. It is saved with the tokenizer.
     """
 
     def __init__(self, vocab_file, merges_file=None, *, text_cleaning=None):
         if isinstance(vocab_file, _core._CLIPTokenizer):
             super().__init__(vocab_file)
         else:
-            super().__init__(_core._CLIPTokenizer.from_files(_existing(vocab_file), _existing(merges_file), text_cleaning))
+            super().__init__(
+                _core._CLIPTokenizer.from_files(_existing(vocab_file), _existing(merges_file), text_cleaning)
+            )
 
     @classmethod
     def from_pretrained(cls, folder, *, subfolder=None, text_cleaning=None):
         """Reads a folder as save_pretrained of transformers writes it; text_cleaning stands over what was saved."""
-        return cls(_core._CLIPTokenizer.from_pretrained(_existing(os.path.join(folder, subfolder) if subfolder else folder), text_cleaning))
+        return cls(
+            _core._CLIPTokenizer.from_pretrained(
+                _existing(os.path.join(folder, subfolder) if subfolder else folder), text_cleaning
+            )
+        )
 
     @classmethod
     def from_file(cls, path):
-        raise NotImplementedError("CLIPTokenizer: from_pretrained reads a folder with tokenizer.json; Tokenizer.from_file reads the file alone")
+        raise NotImplementedError(
+            "CLIPTokenizer: from_pretrained reads a folder with tokenizer.json; Tokenizer.from_file reads the file "
+            "alone"
+        )
 
     def save_pretrained(self, save_directory):
-        """Writes vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json, as transformers reads them."""
+        """Writes vocab.json, merges.txt, tokenizer_config.json and special_tokens_map.json,
+        as transformers reads them.
+        """
         self._core.save_pretrained(os.fspath(save_directory))
 
 
 def train_bpe(texts, vocab_size=4096, min_frequency=2):
-    """A CLIPTokenizer with a vocabulary of its own, from an iterable of str: the most frequent pair of tokens is merged until there are
-    vocab_size tokens (at least 514: the bytes, at a word's end or not, and the two special tokens) or no pair occurs min_frequency times.
+    """A CLIPTokenizer with a vocabulary of its own, from an iterable of str: the most frequent pair of tokens is merged
+    until there are vocab_size tokens (at least 514: the bytes, at a word's end or not, and the two special tokens) or
+    no pair occurs min_frequency times.
     Equal texts in any order give equal files."""
     return CLIPTokenizer(_core._train_bpe(list(texts), vocab_size, min_frequency))

@@ -13,7 +13,8 @@ def flatten(batch, place="the batch"):
         items, keys = [(f"{place}[{i}]", v) for i, v in enumerate(batch)], (type(batch),)
     else:
         raise TypeError(
-            "Trainer: cuda_graph=True needs batches of tensors in lists, tuples and dicts, since a replay would repeat anything else; "
+            "Trainer: cuda_graph=True needs batches of tensors in lists, tuples and dicts, since a replay would repeat "
+            "anything else; "
             f"got {type(batch).__name__} in {place}: make tensors of it in `prepare`"
         )
     tensors, parts = [], []

@@ -7,7 +7,9 @@ from .. import _core
 
 
 def get(device):
-    """The default generators of the CPU and of `device`, Python's `random`, and NumPy's global one where NumPy is imported."""
+    """The default generators of the CPU and of `device`, Python's `random`,
+    and NumPy's global one where NumPy is imported.
+    """
     states = {"cpu": _core._default_generator().get_state(), "python": random.getstate()}
     if device.type == "cuda":
         states["cuda"] = _core._default_generator(device).get_state()

@@ -1,4 +1,6 @@
-"""Trainer: the loop around a step function. The loop itself is TrainingLoop, in scaffolding/train/; _core._train.TrainingRun is one over Python's objects."""
+"""Trainer: the loop around a step function. The loop itself is TrainingLoop, in scaffolding/train/;
+_core._train.TrainingRun is one over Python's objects.
+"""
 
 import operator
 import os
@@ -17,7 +19,17 @@ from ..safetensors import _checked
 from .interrupt import StopOnInterrupt
 
 _train = _core._train
-_OWN_FILES = {"model", "optimizer", "scheduler", "scaler", "ema", "dataloader", "random_states", "trainer_state", "manifest"}
+_OWN_FILES = {
+    "model",
+    "optimizer",
+    "scheduler",
+    "scaler",
+    "ema",
+    "dataloader",
+    "random_states",
+    "trainer_state",
+    "manifest",
+}
 
 
 class FitResult(typing.NamedTuple):
@@ -60,20 +72,26 @@ class Trainer:
     scheduler: stepped after each step of the optimizer. ema: an EMAModel of model.parameters().
     seed: of the default generators, when a run begins anew. Seed before the model is made too, for its initial weights.
     checkpointing_steps: between checkpoints; None: only one at the end. checkpoints_total_limit: how many are kept.
-    resume: "latest" (begins anew where there is none), or a checkpoint folder. The run then goes on bit for bit as if it had
-    never ended: weights, optimizer, schedule, ema, scaler, default generators, Python's and NumPy's, position in the data.
-    stateful: {name: object} of more that a checkpoint should hold: Generators, or objects with state_dict and load_state_dict.
+    resume: "latest" (begins anew where there is none), or a checkpoint folder. The run then goes on bit for bit as if
+    it had never ended: weights, optimizer, schedule, ema, scaler, default generators, Python's and NumPy's,
+    position in the data.
+    stateful: {name: object} of more that a checkpoint should hold: Generators,
+    or objects with state_dict and load_state_dict.
     logging_steps: between lines of metrics.jsonl; each has the mean loss since the one before.
-    evaluate: called every eval_steps steps in eval mode without gradients, with the averaged weights where there is an ema;
+    evaluate: called every eval_steps steps in eval mode without gradients,
+    with the averaged weights where there is an ema;
     gives a dict of numbers for the metrics. on_step_end(trainer), on_checkpoint(trainer, folder): called after each.
     quiet: no progress line on standard error.
-    prepare: what the host does for a step: a function of a batch whose result step gets instead of it (captions as tokens, numbers that are drawn there).
-    cuda_graph: on CUDA, a step (all of its batches, to the averages) is captured once for each shape and replayed, with the same numbers. Batches, or what
-    prepare gives, are tensors in lists, tuples and dicts, which are moved to the GPU; step must do the same for every batch, since replays run without
-    Python. The optimizer becomes capturable. Nothing waits for the GPU but every logging_steps, before an evaluation, a checkpoint and the end (with fp16, a
-    schedule or averages: every step). That is where a loss that is NaN is found; from its step on, no weight has changed. Reading `loss` waits.
+    prepare: what the host does for a step: a function of a batch whose result step gets instead of it (captions as
+    tokens, numbers that are drawn there). cuda_graph: on CUDA, a step (all of its batches, to the averages) is captured
+    once for each shape and replayed, with the same numbers. Batches, or what prepare gives, are tensors in lists,
+    tuples and dicts, which are moved to the GPU; step must do the same for every batch, since replays run without
+    Python. The optimizer becomes capturable. Nothing waits for the GPU but every logging_steps, before an evaluation, a
+    checkpoint and the end (with fp16, a schedule or averages: every step). That is where a loss that is NaN is found;
+    from its step on, no weight has changed. Reading `loss` waits.
 
-    Raises ValueError or TypeError for arguments that are impossible or contradict each other, and for damaged checkpoints.
+    Raises ValueError or TypeError for arguments that are impossible or contradict each other,
+    and for damaged checkpoints.
     """
 
     def __init__(
@@ -111,9 +129,14 @@ class Trainer:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"Trainer: optimizer must be an optim.Optimizer, got {type(optimizer).__name__}")
         if not all(hasattr(loader, name) for name in ("__iter__", "epoch", "state_dict", "load_state_dict")):
-            raise TypeError(f"Trainer: loader must be a utils.data.DataLoader, which knows where in the data it is, got {type(loader).__name__}")
+            raise TypeError(
+                "Trainer: loader must be a utils.data.DataLoader, which knows where in the data it is, got "
+                f"{type(loader).__name__}"
+            )
         if not callable(step):
-            raise TypeError(f"Trainer: step must be a function of a batch that returns the loss, got {type(step).__name__}")
+            raise TypeError(
+                f"Trainer: step must be a function of a batch that returns the loss, got {type(step).__name__}"
+            )
         if prepare is not None and not callable(prepare):
             raise TypeError(f"Trainer: prepare must be a function of a batch, got {type(prepare).__name__}")
         if scheduler is not None and getattr(scheduler, "optimizer", None) is not optimizer:
@@ -122,14 +145,22 @@ class Trainer:
             raise TypeError(f"Trainer: ema must be an optim.EMAModel, got {type(ema).__name__}")
         for name, part in (stateful or {}).items():
             if not str(name).isidentifier() or name in _OWN_FILES:
-                raise ValueError(f"Trainer: a name in stateful must be an identifier and none of {sorted(_OWN_FILES)}, got {name!r}")
-            if not isinstance(part, Generator) and not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
-                raise TypeError(f"Trainer: stateful[{name!r}] must have state_dict and load_state_dict, got {type(part).__name__}")
+                raise ValueError(
+                    f"Trainer: a name in stateful must be an identifier and none of {sorted(_OWN_FILES)}, got {name!r}"
+                )
+            if not isinstance(part, Generator) and not (
+                hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
+            ):
+                raise TypeError(
+                    f"Trainer: stateful[{name!r}] must have state_dict and load_state_dict, got {type(part).__name__}"
+                )
         options = _train.RunOptions()
         options.output_dir = "" if output_dir is None else os.fspath(output_dir)
         options.max_steps = _count("max_steps", max_steps)
         options.max_epochs = _count("max_epochs", max_epochs)
-        options.gradient_accumulation_steps = _count("gradient_accumulation_steps", gradient_accumulation_steps, required=True)
+        options.gradient_accumulation_steps = _count(
+            "gradient_accumulation_steps", gradient_accumulation_steps, required=True
+        )
         options.max_grad_norm = None if max_grad_norm is None else float(max_grad_norm)
         options.mixed_precision = str(mixed_precision or "no")
         options.checkpointing_steps = _count("checkpointing_steps", checkpointing_steps)
@@ -144,16 +175,21 @@ class Trainer:
         self._stateful = dict(stateful or {})
         self._parameters = list(model.parameters())
         self._device = self._parameters[0].device if self._parameters else _core.device("cpu")
-        self._scaler = GradScaler(self._device.type, capturable=bool(cuda_graph)) if options.mixed_precision == "fp16" else None
+        self._scaler = (
+            GradScaler(self._device.type, capturable=bool(cuda_graph)) if options.mixed_precision == "fp16" else None
+        )
         if options.mixed_precision == "bf16" and self._device.type == "cpu":
             _cpu._warn_if_bf16_is_emulated()
         seed = None if seed is None else int(seed) & 0xFFFFFFFFFFFFFFFF
-        self._run = _train.TrainingRun(self, options, seed, "" if resume is None else os.fspath(resume), bool(cuda_graph))
+        self._run = _train.TrainingRun(
+            self, options, seed, "" if resume is None else os.fspath(resume), bool(cuda_graph)
+        )
 
     def _make_capturable(self):
         if not isinstance(self.optimizer, CapturableOptimizer):
             raise ValueError(
-                f"Trainer: cuda_graph=True needs an optimizer that can be captured (Adam, AdamW, AdamW8bit, SGD), got {type(self.optimizer).__name__}, "
+                "Trainer: cuda_graph=True needs an optimizer that can be captured (Adam, AdamW, AdamW8bit, SGD), got "
+                f"{type(self.optimizer).__name__}, "
                 "whose steps are computed on the host"
             )
         for group in self.optimizer.param_groups:
@@ -163,7 +199,9 @@ class Trainer:
     @property
     def _captured(self):
         """The graphs of a run with cuda_graph, by the order of their batches' forms."""
-        return types.SimpleNamespace(graphs={i: types.SimpleNamespace(statistics=s) for i, s in enumerate(self._run.graphs())})
+        return types.SimpleNamespace(
+            graphs={i: types.SimpleNamespace(statistics=s) for i, s in enumerate(self._run.graphs())}
+        )
 
     @property
     def step(self):
@@ -206,8 +244,9 @@ class Trainer:
     def fit(self):
         """Trains to the end of the run; called again, goes on. Returns a FitResult.
 
-        The first Ctrl-C ends it after the step under way, with a checkpoint; a second one at once. RuntimeError for a loss or
-        gradient that is not finite, before it reaches the weights, and for a checkpoint that could not be written."""
+        The first Ctrl-C ends it after the step under way, with a checkpoint; a second one at once. RuntimeError for a
+        loss or gradient that is not finite, before it reaches the weights,
+        and for a checkpoint that could not be written."""
         with StopOnInterrupt(self._interrupted):
             return FitResult(*self._run.fit())
 

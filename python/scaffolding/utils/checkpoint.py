@@ -9,7 +9,9 @@ from .._core import Tensor
 
 
 class _Call:
-    """A call as a function of its tensors: arguments of other kinds stay, the result is flattened to a list of tensors."""
+    """A call as a function of its tensors: arguments of other kinds stay,
+    the result is flattened to a list of tensors.
+    """
 
     def __init__(self, function, args, kwargs):
         self._function, self._args, self._kwargs = function, args, kwargs
@@ -50,7 +52,11 @@ def _unflatten(structure, tensors):
         return next(tensors)
     if isinstance(structure, (tuple, list)):
         items = [_unflatten(s, tensors) for s in structure]
-        return type(structure)(*items) if hasattr(structure, "_fields") and not isinstance(structure, list) else type(structure)(items)
+        return (
+            type(structure)(*items)
+            if hasattr(structure, "_fields") and not isinstance(structure, list)
+            else type(structure)(items)
+        )
     if isinstance(structure, dict):
         return {name: _unflatten(s, tensors) for name, s in structure.items()}
     return structure
@@ -69,7 +75,8 @@ def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **k
 def checkpoint_offload(function, *args, device="cpu", dtype=None, min_bytes=1 << 12, **kwargs):
     """function(*args, **kwargs), whose saved tensors wait for backward on another device, or in a smaller dtype.
 
-    Tensors of less than min_bytes stay where they are. A dtype (bfloat16, float8_e4m3fn) makes the gradients less exact.
+    Tensors of less than min_bytes stay where they are. A dtype (bfloat16, float8_e4m3fn)
+    makes the gradients less exact.
     """
     call = _Call(function, args, kwargs)
     return call.result(_core._checkpoint_offload(call.run, call.tensors, device, dtype, min_bytes))

@@ -38,7 +38,9 @@ class SummaryWriter:
         """A picture, uint8 or floating in [0, 1]; dataformats: "CHW", "HWC" or "HW"."""
         if dataformats not in ("CHW", "HWC", "HW"):
             raise ValueError(f"add_image: dataformats must be 'CHW', 'HWC' or 'HW', got {dataformats!r}")
-        self._open().add_image(tag, img_tensor.permute(2, 0, 1) if dataformats == "HWC" else img_tensor, int(global_step))
+        self._open().add_image(
+            tag, img_tensor.permute(2, 0, 1) if dataformats == "HWC" else img_tensor, int(global_step)
+        )
 
     def flush(self):
         """Everything that was added is on the disk."""

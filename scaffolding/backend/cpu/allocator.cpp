@@ -1,5 +1,6 @@
 // Host memory, kept between steps: a fresh mmap of a large activation costs a page fault per 4 KiB, several times the
-// memory traffic of the op that fills it. Freed blocks wait in lists by size class; at most SF_CPU_CACHE_MB stay cached.
+// memory traffic of the op that fills it. Freed blocks wait in lists by size class;
+// at most SF_CPU_CACHE_MB stay cached.
 // LeanMemory gives freed blocks back sooner. Under AddressSanitizer nothing is cached, so that use after free is seen.
 #include <sys/mman.h>
 
@@ -68,7 +69,8 @@ void* from_system(size_t bytes) {
   if (bytes >= kHuge) {
     const size_t huge = bytes / kPage * kPage;  // the rest in small pages, of which only those that are used count
     bytes = whole_pages(bytes);
-    char* mapped = static_cast<char*>(mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* mapped =
+        static_cast<char*>(mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (mapped == MAP_FAILED) return nullptr;
     const size_t before = (kPage - reinterpret_cast<uintptr_t>(mapped) % kPage) % kPage;
     if (before > 0) munmap(mapped, before);
@@ -103,8 +105,8 @@ struct Local {
   int count[kSmallClasses] = {};
 };
 constinit thread_local bool t_gone = false;  // blocks freed while the thread ends go to the system
-// On the heap: the library has initial-exec thread-locals, so all of its thread-local storage must fit in the few hundred
-// bytes that the loader keeps free for libraries opened at run time, as a Python module is.
+// On the heap: the library has initial-exec thread-locals, so all of its thread-local storage must fit in the few
+// hundred bytes that the loader keeps free for libraries opened at run time, as a Python module is.
 constinit thread_local Local* t_local = nullptr;
 Local* make_local() {
   struct Owner {
@@ -182,15 +184,16 @@ void* allocate(size_t bytes) {
 #endif
   if (size_t limit = memory_limit(); limit > 0 && g_used + g_cached + size > limit) {
     empty_cache();
-    SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20, " MiB in use, the limit is ",
-                limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
+    SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ",
+                g_used.load() >> 20, " MiB in use, the limit is ", limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
   }
   void* p = from_system(size);
   if (!p) {
     empty_cache();
     p = from_system(size);
   }
-  SF_CHECK_AS(RuntimeError, p, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20, " MiB in use");
+  SF_CHECK_AS(RuntimeError, p, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20,
+              " MiB in use");
   count_allocated(size);
   return p;
 }
@@ -211,7 +214,8 @@ void release(void* data, size_t bytes) {
   } else if (size <= cache_limit()) {
     Shared& s = shared();
     std::lock_guard guard(s.lock);
-    while (g_cached + size > cache_limit() && drop_oldest(s)) {}  // what a program no longer asks for gives way to what it does
+    // what a program no longer asks for gives way to what it does
+    while (g_cached + size > cache_limit() && drop_oldest(s)) {}
     s.free[c].push_back(data);
     g_cached += size;
     return;

@@ -1,5 +1,6 @@
-// Whether products of bfloat16 numbers go through vdpbf16ps. AMD's cores do twice as many multiply-adds with it as with float32; Intel's do
-// half as many (Sapphire Rapids without AMX, one core: 84 GFLOP/s against 174), so that widening to float32 is faster and more exact.
+// Whether products of bfloat16 numbers go through vdpbf16ps. AMD's cores do twice as many multiply-adds with it as with
+// float32; Intel's do half as many (Sapphire Rapids without AMX, one core: 84 GFLOP/s against 174), so that widening to
+// float32 is faster and more exact.
 #pragma once
 
 namespace sf::cpu {

@@ -25,8 +25,8 @@ static Isa detect() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
     found = Isa::avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512cd"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
       found = __builtin_cpu_supports("avx512bf16") ? Isa::avx512bf16 : Isa::avx512;
   }
 #endif
@@ -55,8 +55,8 @@ std::string processor_name() {
 }  // namespace sf::cpu
 
 // Kernels for instruction sets that this processor lacks stay out of the tables.
-void sf::detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority, void (*fn)(), void (*supports)(),
-                                 const char* isa) {
+void sf::detail::register_kernel(KernelTableBase& table, DeviceType device, const char* provider, int priority,
+                                 void (*fn)(), void (*supports)(), const char* isa) {
   cpu::Isa level;
   if (isa && (!cpu::isa_from_name(isa, level) || !cpu::has(level))) return;
   table.add(device, {provider, isa, priority, fn, supports});

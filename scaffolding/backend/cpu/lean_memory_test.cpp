@@ -30,7 +30,8 @@ TEST(HostMemory, WhatIsNoLongerAskedForGivesWayInTheCache) {
   GTEST_SKIP() << "nothing is cached under AddressSanitizer";
 #endif
   empty_cache();
-  const size_t old_size = size_t(128) << 20, new_size = size_t(40) << 20, limit = size_t(env::integer("SF_CPU_CACHE_MB")) << 20;
+  const size_t old_size = size_t(128) << 20, new_size = size_t(40) << 20,
+               limit = size_t(env::integer("SF_CPU_CACHE_MB")) << 20;
   if (limit < old_size) GTEST_SKIP() << "SF_CPU_CACHE_MB is below 128";
   std::vector<void*> old;
   for (size_t i = 0; i <= limit / old_size; ++i) old.push_back(allocate(old_size));  // none of it is touched

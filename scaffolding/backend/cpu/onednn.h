@@ -1,6 +1,7 @@
-// oneDNN behind our kernels: engine, cache of compiled primitives, and small translations. Included by *.onednn.cpp only.
-// Builds with oneDNN 2.6 and oneDNN 3. Calls are made inside sf::ComputeScope and never inside parallel_for: the library
-// starts its own OpenMP team.
+// oneDNN behind our kernels: engine, cache of compiled primitives, and small translations.
+// Included by *.onednn.cpp only.
+// Builds with oneDNN 2.6 and oneDNN 3. Calls are made inside sf::ComputeScope and never inside parallel_for: the
+// library starts its own OpenMP team.
 #pragma once
 #include <dnnl.hpp>
 #include <initializer_list>
@@ -24,7 +25,8 @@ int64_t fingerprint(const dnnl::memory::desc& desc);
 dnnl::memory wrap(const dnnl::memory::desc& desc, const void* data);  // data is written through for outputs
 dnnl::primitive_attr attributes(const dnnl::post_ops& ops = {});      // scratchpad from the caller
 
-// A compiled primitive with the layouts it chose. Executable from any thread at once: scratch memory comes with the call.
+// A compiled primitive with the layouts it chose. Executable from any thread at once:
+// scratch memory comes with the call.
 struct Compiled {
   dnnl::primitive primitive;
   dnnl::memory::desc src, weights, dst;  // of whatever the primitive calls so, diff_ for backward
@@ -39,7 +41,8 @@ struct Key {
   void add(int64_t w) { words[count++] = w; }
   void add(const TensorView& t);  // dtype, sizes, strides
 };
-// The primitive of `key`, built on first use. A dnnl::error from `build` makes an entry that is not ok. Inside a ComputeScope:
+// The primitive of `key`, built on first use. A dnnl::error from `build` makes an entry that is not ok.
+// Inside a ComputeScope:
 // a primitive divides its work for the threads it may use at that moment, so their number is part of its name.
 std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx, Compiled& out), void* ctx);
 template <class F> std::shared_ptr<const Compiled> compiled(const Key& key, const F& build) {

@@ -114,7 +114,8 @@ std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx
 void run(const Compiled& c, std::initializer_list<Arg> args) {
   std::unordered_map<int, memory> map;
   for (const Arg& a : args) map.emplace(a.index, a.memory);
-  if (size_t bytes = c.scratchpad.get_size()) map.emplace(DNNL_ARG_SCRATCHPAD, wrap(c.scratchpad, scratch(bytes, kScratchSlot)));
+  if (size_t bytes = c.scratchpad.get_size())
+    map.emplace(DNNL_ARG_SCRATCHPAD, wrap(c.scratchpad, scratch(bytes, kScratchSlot)));
   c.primitive.execute(stream(), map);
   const_cast<dnnl::stream&>(stream()).wait();
 }

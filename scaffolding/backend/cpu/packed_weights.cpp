@@ -58,7 +58,9 @@ void remove(Table& t, PackedEntry* e) {
   unref(e);
 }
 
-bool same_layout(const PackedKey& a, const PackedKey& b) { return a.format == b.format && std::memcmp(a.layout, b.layout, sizeof a.layout) == 0; }
+bool same_layout(const PackedKey& a, const PackedKey& b) {
+  return a.format == b.format && std::memcmp(a.layout, b.layout, sizeof a.layout) == 0;
+}
 
 PackedEntry* find_or_add(const PackedKey& key, size_t bytes) {
   Table& t = table();

@@ -1,7 +1,8 @@
 // Packed copies of weights, kept between calls because a weight is read thousands of times for every write.
-// An entry belongs to the bytes it was made from: (address, version, layout). A call with a newer version replaces it, and
-// forget_packed() drops what was made from storage that goes away. Least recently used entries go when the byte limit is
-// reached. Thread-safe; an entry in use stays alive until its last user is done, whatever happens to the table.
+// An entry belongs to the bytes it was made from: (address, version, layout). A call with a newer version replaces it,
+// and forget_packed() drops what was made from storage that goes away. Least recently used entries go when the byte
+// limit is reached. Thread-safe; an entry in use stays alive until its last user is done,
+// whatever happens to the table.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,9 +25,10 @@ PackedEntry* acquire_packed(const PackedKey& key, size_t bytes, void (*fill)(voi
 void release_packed(PackedEntry* entry);
 void* packed_bytes(PackedEntry* entry);
 
-void forget_packed(const void* data, size_t bytes);  // the storage destructor calls this: whatever was packed from its bytes goes
-void set_packed_limit(size_t bytes);                 // SF_PACKED_WEIGHTS_MB unless set; 0 turns the cache off
-size_t packed_total();                               // bytes kept now
+// the storage destructor calls this: whatever was packed from its bytes goes
+void forget_packed(const void* data, size_t bytes);
+void set_packed_limit(size_t bytes);  // SF_PACKED_WEIGHTS_MB unless set; 0 turns the cache off
+size_t packed_total();                // bytes kept now
 
 // Owner of one use of an entry. Everything inlines: files compiled for an instruction set include this header.
 class PackedWeight {
@@ -34,7 +36,8 @@ class PackedWeight {
   template <class F>
   SF_INLINE PackedWeight(const PackedKey& key, size_t bytes, const F& fill)
       : entry_(key.version ? acquire_packed(
-                                 key, bytes, [](void* ctx, void* p) { (*static_cast<const F*>(ctx))(p); }, const_cast<F*>(&fill))
+                                 key, bytes, [](void* ctx, void* p) { (*static_cast<const F*>(ctx))(p); },
+                                 const_cast<F*>(&fill))
                            : nullptr) {}
   SF_INLINE ~PackedWeight() {
     if (entry_) release_packed(entry_);

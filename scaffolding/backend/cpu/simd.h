@@ -199,7 +199,9 @@ template <class T> SF_INLINE void store_half_n(T* p, vf x, int n) {
 SF_INLINE void store_n(BFloat16* p, vf x, int n) { n == kLanes ? store(p, x) : store_half_n(p, x, n); }
 SF_INLINE void store_n(Half* p, vf x, int n) { n == kLanes ? store(p, x) : store_half_n(p, x, n); }
 #elif defined(__AVX2__)
-SF_INLINE __m256i first_lanes(int n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+SF_INLINE __m256i first_lanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
 SF_INLINE vf load_n(const float* p, int n, float fill = 0) {
   if (n == kLanes) return load(p);
   __m256i m = first_lanes(n);

@@ -1,12 +1,12 @@
-// Maths on vectors of float32 (vf), with scalar overloads of the same names for double and float, so that one expression
-// template over T serves all three:
+// Maths on vectors of float32 (vf), with scalar overloads of the same names for double and float, so that one
+// expression template over T serves all three:
 //   template <class T> T silu(T x) { return x * sigmoid(x); }        // T = vf, double or float
 //
 // Largest errors found against double libm (every 127th float, each instruction set), in units in the last place:
 //   exp 1.1  exp2 1.1  expm1 1.4  log 0.8  log2 1.2  log10 2.1  log1p 1.5  sqrt 0.5  rsqrt 1.5  sin, cos 1.5  tan 3.1
 //   atan, atan2 2.0  tanh 1.3  sigmoid 2.2  erf 1.1  pow 1.3  exp_fast, exp2_fast 2.2
-// relative also near the zeros of expm1, log1p, tanh, erf and sin; infinities, NaN, denormals and gradual underflow come
-// out as libm's. Scalars call libm.
+// relative also near the zeros of expm1, log1p, tanh, erf and sin; infinities, NaN, denormals and gradual underflow
+// come out as libm's. Scalars call libm.
 // Included only by *.cpu.cpp files, like simd.h: everything inlines, nothing is seen by another instruction set.
 //
 // Method: argument reduction by adding 1.5 * 2^23 (rounds to an integer and leaves it in the low bits), then a minimax
@@ -22,7 +22,8 @@ typedef uint32_t vu_raw __attribute__((vector_size(kLanes * 4)));
 
 template <class T> SF_INLINE T constant(double x) { return T(x); }
 
-// ---- scalars: libm under the same names ------------------------------------------------------------------------------
+// ---- scalars: libm under the same names
+// ------------------------------------------------------------------------------
 #define SF_SCALAR_1(name, fn)                                   \
   SF_INLINE double name(double x) { return __builtin_##fn(x); } \
   SF_INLINE float name(float x) { return __builtin_##fn##f(x); }
@@ -70,7 +71,8 @@ SF_INLINE float fma(float a, float b, float c) { return a * b + c; }
 SF_INLINE bool any(bool m) { return m; }
 SF_INLINE bool all(bool m) { return m; }
 
-// ---- vectors: bits and comparisons -----------------------------------------------------------------------------------
+// ---- vectors: bits and comparisons
+// -----------------------------------------------------------------------------------
 SF_INLINE bool any(vm m) {
 #if defined(__AVX512DQ__)
   return _mm512_movepi32_mask((__m512i)m.m) != 0;
@@ -89,8 +91,9 @@ SF_INLINE bool all(vm m) { return !any(!m); }
 SF_INLINE vm isnan(vf x) { return x != x; }
 SF_INLINE vm isinf(vf x) { return {vi_raw(bits(abs(x)) == 0x7f800000)}; }
 SF_INLINE vf copysign(vf x, vf s) { return from_bits((bits(x) & 0x7fffffff) | (bits(s) & INT32_MIN)); }
-SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), vf(0.f))); }  // 0 for NaN, as torch.sign
-SF_INLINE vf maximum(vf a, vf b) { return select(isnan(a), a, max(a, b)); }                               // NaN if either is, as torch.maximum
+// 0 for NaN, as torch.sign
+SF_INLINE vf sign(vf x) { return select(x > vf(0.f), vf(1.f), select(x < vf(0.f), vf(-1.f), vf(0.f))); }
+SF_INLINE vf maximum(vf a, vf b) { return select(isnan(a), a, max(a, b)); }  // NaN if either is, as torch.maximum
 SF_INLINE vf minimum(vf a, vf b) { return select(isnan(a), a, min(a, b)); }
 
 #if defined(__AVX512F__)
@@ -129,7 +132,8 @@ SF_INLINE vf sqrt(vf x) {
 }
 SF_INLINE vf rsqrt(vf x) { return vf(1.f) / sqrt(x); }
 
-// ---- exponentials ----------------------------------------------------------------------------------------------------
+// ---- exponentials
+// ----------------------------------------------------------------------------------------------------
 inline constexpr float kRoundMagic = 0x1.8p23f;  // t = x + kRoundMagic holds round(x) in its low bits, |x| < 2^22
 
 // p * 2^n where t = n + kRoundMagic and |n| <= 252; overflows to infinity and underflows gradually.
@@ -301,8 +305,9 @@ SF_INLINE float normal_cdf(float x, float& density) {
   return float(c);
 }
 
-// ---- logarithms ------------------------------------------------------------------------------------------------------
-// x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); returns y with log(1 + f) = f + y. x > 0 and normal or denormal.
+// ---- logarithms
+// ------------------------------------------------------------------------------------------------------ x = 2^e (1 +
+// f) with 1 + f in [sqrt(1/2), sqrt(2)); returns y with log(1 + f) = f + y. x > 0 and normal or denormal.
 SF_INLINE vf log_reduce(vf x, vf& f, vf& e) {
   vm tiny = x < vf(0x1p-126f);
   vi_raw ix = bits(select(tiny, x * vf(0x1p23f), x));
@@ -351,7 +356,8 @@ SF_INLINE vf log1p(vf x) {
   return log(u) + select(abs(x) < vf(0.9f), lost / u, vf(0.f));
 }
 
-// ---- trigonometry ----------------------------------------------------------------------------------------------------
+// ---- trigonometry
+// ----------------------------------------------------------------------------------------------------
 inline constexpr float kTrigLimit = 1e5f;  // beyond it libm, lane by lane
 
 // A vector of kLanes doubles, as two halves: where float32 has too few bits (pow, and trigonometry without FMA).
@@ -362,9 +368,11 @@ struct vd2 {
 };
 SF_INLINE vd2 widen(vf x) {
 #if defined(__AVX512DQ__)
-  return {(vd_raw)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x.v)), (vd_raw)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x.v, 1))};
+  return {(vd_raw)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x.v)),
+          (vd_raw)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x.v, 1))};
 #elif defined(__AVX__)
-  return {(vd_raw)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x.v)), (vd_raw)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x.v, 1))};
+  return {(vd_raw)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x.v)),
+          (vd_raw)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x.v, 1))};
 #elif defined(__SSE2__)
   return {(vd_raw)_mm_cvtps_pd((__m128)x.v), (vd_raw)_mm_cvtps_pd(_mm_movehl_ps((__m128)x.v, (__m128)x.v))};
 #else
@@ -375,9 +383,11 @@ SF_INLINE vd2 widen(vf x) {
 }
 SF_INLINE vf narrow(vd2 x) {
 #if defined(__AVX512DQ__)
-  return (vf_raw)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)x.lo)), _mm512_cvtpd_ps((__m512d)x.hi), 1);
+  return (vf_raw)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)x.lo)),
+                                    _mm512_cvtpd_ps((__m512d)x.hi), 1);
 #elif defined(__AVX__)
-  return (vf_raw)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)x.lo)), _mm256_cvtpd_ps((__m256d)x.hi), 1);
+  return (vf_raw)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)x.lo)),
+                                      _mm256_cvtpd_ps((__m256d)x.hi), 1);
 #elif defined(__SSE2__)
   return (vf_raw)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)x.lo), _mm_cvtpd_ps((__m128d)x.hi));
 #else
@@ -481,8 +491,9 @@ SF_INLINE vf atan2(vf y, vf x) {
 }
 SF_INLINE vf atan(vf x) { return atan2(x, vf(1.f)); }
 
-// ---- pow -------------------------------------------------------------------------------------------------------------
-// y * log2(x) in double (2e-11 relative), so that the result keeps float's 24 bits when it is as large as 2^127.
+// ---- pow
+// ------------------------------------------------------------------------------------------------------------- y *
+// log2(x) in double (2e-11 relative), so that the result keeps float's 24 bits when it is as large as 2^127.
 SF_INLINE vd_raw log2_mantissa(vd_raw m) {  // m in [sqrt(1/2), sqrt(2)): 2 atanh(q) / ln 2
   vd_raw q = (m - 1.0) / (m + 1.0), s = q * q;
   vd_raw p = s * (1.0 / 13) + 1.0 / 11;

@@ -133,7 +133,9 @@ template <class A> static void write_converted(const TensorView& v, int64_t begi
 SF_INLINE int64_t row_grain(int64_t columns) { return columns >= 8192 ? 1 : 8192 / (columns > 0 ? columns : 1); }
 
 // Whether an op from x to y, rows of whole vectors, writes past the caches.
-SF_INLINE bool streams(const void* x, const void* y, int64_t bytes) { return x != y && bytes >= cpu::stream_bytes() && (uintptr_t(y) & 63) == 0; }
+SF_INLINE bool streams(const void* x, const void* y, int64_t bytes) {
+  return x != y && bytes >= cpu::stream_bytes() && (uintptr_t(y) & 63) == 0;
+}
 
 }  // namespace SF_ISA
 }  // namespace sf

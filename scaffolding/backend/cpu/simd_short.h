@@ -1,5 +1,5 @@
-// Maths for results that are stored as bfloat16: relative errors of 2^-12, an eighth of that type's own rounding, at half the
-// cost of simd_math.h. The functions on Vec<T> at the end choose by the type that is stored.
+// Maths for results that are stored as bfloat16: relative errors of 2^-12, an eighth of that type's own rounding, at
+// half the cost of simd_math.h. The functions on Vec<T> at the end choose by the type that is stored.
 // Included only by *.cpu.cpp files and the headers beside them; everything inlines.
 #pragma once
 #include <type_traits>
@@ -9,7 +9,8 @@
 namespace sf {
 namespace SF_ISA {
 
-// 1 / d for d in [2^-126, 2^126], 1.2e-7 relative: a division occupies the divider for as long as eight multiplications.
+// 1 / d for d in [2^-126, 2^126], 1.2e-7 relative: a division occupies the divider for as long as eight
+// multiplications.
 SF_INLINE vf reciprocal(vf d) {
 #if defined(__AVX512F__)
   vf r = (vf_raw)_mm512_rcp14_ps((__m512)d.v);
@@ -31,9 +32,11 @@ SF_INLINE vf reciprocal_short(vf d) {
 // e^x, 1.2e-4 relative, for finite x with -1e4 < x < 88. 0 below the normal numbers.
 SF_INLINE vf exp_short(vf x) {
 #if defined(__AVX512F__)
-  // x = v ln2 + r with v a multiple of 1/16; 2^(v - floor v) from a table; e^r = 1 + r, the table's factor halves the error.
-  const __m512 table = _mm512_setr_ps(1.0001169f, 1.0443959f, 1.0906353f, 1.1389219f, 1.1893462f, 1.2420031f, 1.2969912f, 1.3544140f, 1.4143790f, 1.4769989f,
-                                      1.5423913f, 1.6106788f, 1.6819896f, 1.7564577f, 1.8342227f, 1.9154307f);
+  // x = v ln2 + r with v a multiple of 1/16; 2^(v - floor v) from a table; e^r = 1 + r,
+  // the table's factor halves the error.
+  const __m512 table =
+      _mm512_setr_ps(1.0001169f, 1.0443959f, 1.0906353f, 1.1389219f, 1.1893462f, 1.2420031f, 1.2969912f, 1.3544140f,
+                     1.4143790f, 1.4769989f, 1.5423913f, 1.6106788f, 1.6819896f, 1.7564577f, 1.8342227f, 1.9154307f);
   constexpr float kMagic = 0x1.8p19f;  // u = kMagic + v holds 16 v in its low bits
   vf u = fma(x, vf(1.44269504f), vf(kMagic)), v = u - vf(kMagic), r = fma(v, vf(-0.69314718f), x);
   vf p = (vf_raw)_mm512_permutexvar_ps((__m512i)u.v, table);
@@ -50,8 +53,9 @@ SF_INLINE vf exp_short(vf x) {
 SF_INLINE vf sigmoid_short(vf x) {
 #if defined(__AVX512DQ__)
   // exp_short(-x) with the sign in the constants, and one instruction for both bounds: the smaller magnitude, x's sign.
-  const __m512 table = _mm512_setr_ps(1.0001169f, 1.0443959f, 1.0906353f, 1.1389219f, 1.1893462f, 1.2420031f, 1.2969912f, 1.3544140f, 1.4143790f, 1.4769989f,
-                                      1.5423913f, 1.6106788f, 1.6819896f, 1.7564577f, 1.8342227f, 1.9154307f);
+  const __m512 table =
+      _mm512_setr_ps(1.0001169f, 1.0443959f, 1.0906353f, 1.1389219f, 1.1893462f, 1.2420031f, 1.2969912f, 1.3544140f,
+                     1.4143790f, 1.4769989f, 1.5423913f, 1.6106788f, 1.6819896f, 1.7564577f, 1.8342227f, 1.9154307f);
   constexpr float kMagic = 0x1.8p19f;
   vf c = (vf_raw)_mm512_range_ps((__m512)x.v, _mm512_set1_ps(200.f), 0x2);
   vf u = fma(c, vf(-1.44269504f), vf(kMagic)), v = u - vf(kMagic);
@@ -63,8 +67,8 @@ SF_INLINE vf sigmoid_short(vf x) {
 #endif
 }
 
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|), and log Phi(-a) is nearly a parabola: our minimax fit on [0, 6], 2e-4 relative for
-// a < 3.5 and 3e-3 at 6, where the product is 6e-9.
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), and log Phi(-a) is nearly a parabola: our minimax fit on [0, 6], 2e-4 relative
+// for a < 3.5 and 3e-3 at 6, where the product is 6e-9.
 SF_INLINE vf gelu_short(vf x) {
   vf a = min(vf(16.f), abs(x));  // NaN passes
   vf p = vf(-0.000168251165f);
@@ -91,23 +95,26 @@ template <class T, class V> SF_INLINE V silu_for(V z) {
   else return z / (V(1.f) + exp_fast(-z));
 }
 
-// z sigmoid(z) from t = kSiluScale<T> z, for callers whose own coefficients can take the scale in: 17 and 11 operations instead of
-// 21 and 13 (float32, bfloat16). 2^t is 2^v 2^r, v a multiple of 1/16, and 1 / (scale (1 + 2^v 2^r)) comes of one multiply-add.
+// z sigmoid(z) from t = kSiluScale<T> z, for callers whose own coefficients can take the scale in: 17 and 11 operations
+// instead of 21 and 13 (float32, bfloat16). 2^t is 2^v 2^r, v a multiple of 1/16, and 1 / (scale (1 + 2^v 2^r))
+// comes of one multiply-add.
 #if defined(__AVX512F__)
 template <class T> inline constexpr double kSiluScale = std::is_same_v<T, double> ? 1 : -1.4426950408889634;
 template <class T> SF_INLINE double silu_scaled(double t) { return t / (1 + exp_fast(-t)); }
 template <class T> SF_INLINE vf silu_scaled(vf t) {
   constexpr float kMagic = 0x1.8p19f, kScale = float(kSiluScale<T>);
   if constexpr (kShort<T>) {  // 2^(k/16), times what halves the error of 1 + r ln2. No bounds: 2^v saturates
-    const __m512 powers = _mm512_setr_ps(1.0001169f, 1.0443959f, 1.0906353f, 1.1389219f, 1.1893462f, 1.2420031f, 1.2969912f, 1.3544140f, 1.4143790f, 1.4769989f,
-                                         1.5423913f, 1.6106788f, 1.6819896f, 1.7564577f, 1.8342227f, 1.9154307f);
+    const __m512 powers =
+        _mm512_setr_ps(1.0001169f, 1.0443959f, 1.0906353f, 1.1389219f, 1.1893462f, 1.2420031f, 1.2969912f, 1.3544140f,
+                       1.4143790f, 1.4769989f, 1.5423913f, 1.6106788f, 1.6819896f, 1.7564577f, 1.8342227f, 1.9154307f);
     vf u = t + vf(kMagic), v = u - vf(kMagic), r = t - v;
     vf p = (vf_raw)_mm512_permutexvar_ps((__m512i)u.v, powers);
     vf s = (vf_raw)_mm512_scalef_ps((__m512)p.v, (__m512)v.v);
     return t * reciprocal_short(fma(s, fma(r, vf(0.69314718f * kScale), vf(kScale)), vf(kScale)));
   } else {
-    const __m512 powers = _mm512_setr_ps(1.f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f, 1.29683955f, 1.35425555f, 1.41421356f,
-                                         1.47682615f, 1.54221083f, 1.61049033f, 1.68179283f, 1.75625216f, 1.83400809f, 1.91520656f);
+    const __m512 powers = _mm512_setr_ps(1.f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f,
+                                         1.29683955f, 1.35425555f, 1.41421356f, 1.47682615f, 1.54221083f, 1.61049033f,
+                                         1.68179283f, 1.75625216f, 1.83400809f, 1.91520656f);
     vf c = min(vf(125.f), t);  // NaN passes
     vf u = c + vf(kMagic), v = u - vf(kMagic), r = c - v;
     vf p = (vf_raw)_mm512_permutexvar_ps((__m512i)u.v, powers);

@@ -1,6 +1,6 @@
 // StridedLoop: walks up to four operands over one common shape, whatever their strides.
-// Dimensions are sorted by the first operand's strides (the output's) and merged where memory allows, so that most calls
-// become one long row. Compiled once (base instruction set); rows are handed to kernels.
+// Dimensions are sorted by the first operand's strides (the output's) and merged where memory allows, so that most
+// calls become one long row. Compiled once (base instruction set); rows are handed to kernels.
 #pragma once
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/shape.h"

@@ -1,12 +1,14 @@
-// runs_on: whether a build for some CUDA architectures has code that a GPU can run. Plain arithmetic, known without a GPU.
+// runs_on: whether a build for some CUDA architectures has code that a GPU can run. Plain arithmetic,
+// known without a GPU.
 #pragma once
 #include <string_view>
 
 namespace sf::cuda {
 
 // archs: the list the library was compiled for, "80-real,90a-real,120"; capability: 10 * major + minor of the GPU.
-// "80-real" is machine code, which runs on capabilities 8.0 to 8.9; "90a" is for 9.0 alone; "-virtual" is PTX, which the
-// driver compiles for any GPU from that capability on; no suffix means both (CUDA C++ Programming Guide, "Compute capability").
+// "80-real" is machine code, which runs on capabilities 8.0 to 8.9; "90a" is for 9.0 alone; "-virtual" is PTX, which
+// the driver compiles for any GPU from that capability on; no suffix means both (CUDA C++ Programming Guide,
+// "Compute capability").
 constexpr bool runs_on(std::string_view archs, int capability) {
   while (!archs.empty()) {
     std::string_view arch = archs.substr(0, archs.find(','));

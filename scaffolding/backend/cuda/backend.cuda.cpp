@@ -23,7 +23,8 @@ class CudaBackend final : public Accelerator {
   void copy(void* dst, Device dst_device, const void* src, Device src_device, size_t bytes) override {
     if (bytes == 0) return;
     if (dst_device.is_cpu() || src_device.is_cpu()) refuse_while_capturing("copy", "a copy from or to host memory");
-    if (dst_device.is_cuda() && src_device.is_cuda() && dst_device.index != src_device.index) return copy_between(dst, dst_device, src, src_device, bytes);
+    if (dst_device.is_cuda() && src_device.is_cuda() && dst_device.index != src_device.index)
+      return copy_between(dst, dst_device, src, src_device, bytes);
     Device gpu = dst_device.is_cuda() ? dst_device : src_device;
     Stream stream = Stream::current(gpu.index);
     DeviceScope scope(gpu.index);
@@ -76,7 +77,9 @@ class CudaBackend final : public Accelerator {
     check(cudaMemGetInfo(&m.free, &m.total), "cuda");
     return m;
   }
-  int cudnn_version(int index, std::string* why) override { return cudnn::usable(index, why) ? int(cudnn::api().version()) : 0; }
+  int cudnn_version(int index, std::string* why) override {
+    return cudnn::usable(index, why) ? int(cudnn::api().version()) : 0;
+  }
   void reset_peak(int index) override {
     check_usable(index);
     CachingAllocator::of(index).reset_peak();
@@ -149,20 +152,27 @@ class CudaBackend final : public Accelerator {
     return double(ms);
   }
 
-  void record_stream(int index, const void* data, StreamHandle s) override { CachingAllocator::of(index).record_stream(data, stream_of(s)); }
+  void record_stream(int index, const void* data, StreamHandle s) override {
+    CachingAllocator::of(index).record_stream(data, stream_of(s));
+  }
 
   void begin_capture(int index, uint64_t pool, CaptureMode mode) override { cuda::begin_capture(index, pool, mode); }
   GraphHandle end_capture(int index) override { return cuda::end_capture(index); }
   void launch_graph(int index, GraphHandle g) override { cuda::launch_graph(index, static_cast<cudaGraphExec_t>(g)); }
-  void destroy_graph(int index, GraphHandle g, uint64_t pool) override { cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool); }
-  void write_words(int index, void* data, const uint64_t (&words)[2]) override { cuda::write_words(index, data, words); }
+  void destroy_graph(int index, GraphHandle g, uint64_t pool) override {
+    cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool);
+  }
+  void write_words(int index, void* data, const uint64_t (&words)[2]) override {
+    cuda::write_words(index, data, words);
+  }
 
   KernelHandle load_kernel(int index, const void* image, const char* entry) override {
     check_usable(index);
     DeviceScope scope(index);
     return cuda::load_kernel(image, entry);
   }
-  void launch_kernel(int index, KernelHandle kernel, const KernelLaunch& l, void** arguments, const char* name) override {
+  void launch_kernel(int index, KernelHandle kernel, const KernelLaunch& l, void** arguments,
+                     const char* name) override {
     check_usable(index);
     DeviceScope scope(index);
     cuda::launch_kernel(kernel, l, Stream::current(index).handle, arguments, name);

@@ -25,7 +25,8 @@ const cudaStream_t kEnded = reinterpret_cast<cudaStream_t>(~uintptr_t(0));
 }  // namespace
 
 bool CachingAllocator::BySize::operator()(const Block* a, const Block* b) const {
-  return std::tuple(std::less<>()(a->stream, b->stream) ? -1 : int(a->stream != b->stream), a->size, a->data) < std::tuple(0, b->size, b->data);
+  return std::tuple(std::less<>()(a->stream, b->stream) ? -1 : int(a->stream != b->stream), a->size, a->data) <
+         std::tuple(0, b->size, b->data);
 }
 
 CachingAllocator& CachingAllocator::of(int device) {
@@ -70,11 +71,12 @@ CachingAllocator::Block* CachingAllocator::take_free(Pool& pool, size_t size) {
   return nullptr;
 }
 
-// Sizes of segments and of remainders worth keeping are PyTorch's (c10/cuda/CUDACachingAllocator.cpp): 2 MiB for blocks up to 1 MiB, 20 MiB
-// for those below 10, else the next multiple of 2 MiB.
+// Sizes of segments and of remainders worth keeping are PyTorch's (c10/cuda/CUDACachingAllocator.cpp): 2 MiB for blocks
+// up to 1 MiB, 20 MiB for those below 10, else the next multiple of 2 MiB.
 CachingAllocator::Block* CachingAllocator::new_segment(Pool& pool, size_t size) {
   size_t bytes = size;
-  if (keeps_blocks()) bytes = size <= kSmall ? 2 * kMiB : size < 10 * kMiB ? 20 * kMiB : (size + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
+  if (keeps_blocks())
+    bytes = size <= kSmall ? 2 * kMiB : size < 10 * kMiB ? 20 * kMiB : (size + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
   DeviceScope scope(device_);
   void* data = nullptr;
   cudaError_t status;
@@ -167,9 +169,11 @@ void CachingAllocator::release(void* data) {
 void CachingAllocator::record_stream(const void* data, cudaStream_t stream) {
   std::lock_guard lock(mutex_);
   auto at = blocks_.find(data);
-  SF_CHECK(at != blocks_.end() && at->second->in_use, "record_stream: needs a tensor of cuda:", device_, " whose memory this library allocated");
+  SF_CHECK(at != blocks_.end() && at->second->in_use, "record_stream: needs a tensor of cuda:", device_,
+           " whose memory this library allocated");
   Block& block = *at->second;
-  if (stream != block.stream && std::find(block.used_on.begin(), block.used_on.end(), stream) == block.used_on.end()) block.used_on.push_back(stream);
+  if (stream != block.stream && std::find(block.used_on.begin(), block.used_on.end(), stream) == block.used_on.end())
+    block.used_on.push_back(stream);
 }
 
 // Free at once, or after what the other streams have been given so far.
@@ -256,7 +260,8 @@ void CachingAllocator::give_back_segments(Pool& pool) {
 
 void CachingAllocator::empty_cache() {
   std::lock_guard lock(mutex_);
-  SF_CHECK_AS(RuntimeError, captures_ == 0, "empty_cache: not allowed while a CUDA graph is captured: it waits for the device");
+  SF_CHECK_AS(RuntimeError, captures_ == 0,
+              "empty_cache: not allowed while a CUDA graph is captured: it waits for the device");
   pass_events(true);
   empty_cache_locked();
 }
@@ -359,10 +364,13 @@ void CachingAllocator::fail_out_of_memory(size_t size) {
   std::string largest;
   for (size_t i = 0; i < most; ++i) largest += (i ? ", " : " (the largest: ") + mib(used[i]);
   if (most) largest += ")";
-  fail<OutOfMemory>("cuda:", device_, ": out of memory: ", mib(size), " asked for, ", mib(free), " of ", mib(total), " free, ", mib(statistics_.allocated),
-                    " in ", used.size(), " tensors of this process", largest, ", ", mib(cached), " in free blocks too small for it or kept for graphs. ",
-                    captures_ > 0 ? "The cache is not given back while a CUDA graph is captured: call empty_cache() before. " : "",
-                    "Try a smaller batch, 16 bits, gradient checkpointing in training, or tiled decoding (enable_vae_tiling) for large pictures");
+  fail<OutOfMemory>(
+      "cuda:", device_, ": out of memory: ", mib(size), " asked for, ", mib(free), " of ", mib(total), " free, ",
+      mib(statistics_.allocated), " in ", used.size(), " tensors of this process", largest, ", ", mib(cached),
+      " in free blocks too small for it or kept for graphs. ",
+      captures_ > 0 ? "The cache is not given back while a CUDA graph is captured: call empty_cache() before. " : "",
+      "Try a smaller batch, 16 bits, gradient checkpointing in training, or tiled decoding (enable_vae_tiling) for "
+      "large pictures");
 }
 
 }  // namespace sf::cuda

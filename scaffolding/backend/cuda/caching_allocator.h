@@ -1,9 +1,11 @@
-// CachingAllocator: device memory kept between steps, because cudaMalloc and cudaFree synchronise the device. Segments come from cudaMalloc
-// and are split into blocks; neighbours that are free become one block again, as in PyTorch's CUDACachingAllocator.
-// Owns every segment until empty_cache(). A block belongs to the stream it was allocated on and is reused there at once; where other streams
-// used it too (record_stream, or freed while another is current), only after an event of theirs. Segments of a stream that was destroyed go to
-// the stream that asks next. What a graph allocates while it is captured
-// comes from its pool and goes to nobody else while a graph of that pool lives. Thread-safe; one allocator and one lock per device.
+// CachingAllocator: device memory kept between steps, because cudaMalloc and cudaFree synchronise the device. Segments
+// come from cudaMalloc and are split into blocks; neighbours that are free become one block again,
+// as in PyTorch's CUDACachingAllocator.
+// Owns every segment until empty_cache(). A block belongs to the stream it was allocated on and is reused there at
+// once; where other streams used it too (record_stream, or freed while another is current), only after an event of
+// theirs. Segments of a stream that was destroyed go to the stream that asks next. What a graph allocates while it is
+// captured comes from its pool and goes to nobody else while a graph of that pool lives. Thread-safe;
+// one allocator and one lock per device.
 #pragma once
 #include <deque>
 #include <map>
@@ -25,8 +27,9 @@ class CachingAllocator {
   void release(void* data);
   void record_stream(const void* data, cudaStream_t stream);  // data: where a block in use begins
   void forget_stream(cudaStream_t stream);                    // before it is destroyed; it has done its work
-  void empty_cache();  // waits for the device, then gives it segments without a block in use; not while a graph is captured
-  void reset_peak();   // the largest numbers are those of now
+  // waits for the device, then gives it segments without a block in use; not while a graph is captured
+  void empty_cache();
+  void reset_peak();  // the largest numbers are those of now
   MemoryStatistics statistics();
 
   // While the calling thread captures (CudaGraph::recording), what it allocates comes from that graph's pool.

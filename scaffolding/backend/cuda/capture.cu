@@ -54,7 +54,8 @@ void destroy_graph(int device, cudaGraphExec_t graph, uint64_t pool) {
 }
 
 void write_words(int device, void* data, const uint64_t (&words)[2]) {
-  launch("CUDAGraph.replay", Device(Device::CUDA, device), 1, write_two, static_cast<uint64_t*>(data), words[0], words[1]);
+  launch("CUDAGraph.replay", Device(Device::CUDA, device), 1, write_two, static_cast<uint64_t*>(data), words[0],
+         words[1]);
 }
 
 }  // namespace sf::cuda

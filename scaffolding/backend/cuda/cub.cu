@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kThreads) fill_starts(int* starts, int rows, i
   if (i <= rows) starts[i] = i * n;
 }
 
-// One block of CUB's segmented sort per row: a GPU is full of some dozen rows. Fewer rows, if long, each get the whole device in turn.
+// One block of CUB's segmented sort per row: a GPU is full of some dozen rows. Fewer rows, if long,
+// each get the whole device in turn.
 constexpr int64_t kFewRows = 8, kLongRow = 1 << 16;
 
 // Returns whether what is sorted lies in the second buffers.
@@ -36,14 +37,16 @@ template <class K> bool sort_some(const char* op, Device device, const KeyedRows
   cub::DoubleBuffer<uint32_t> at(r.at + offset, r.other_at + offset);
   cudaStream_t stream = Stream::current(device.index).handle;
   if (rows == 1) {
-    with_temporary(op, device,
-                   [&](void* temporary, size_t& bytes) { return cub::DeviceRadixSort::SortPairs(temporary, bytes, keys, at, int(r.n), 0, r.bits, stream); });
+    with_temporary(op, device, [&](void* temporary, size_t& bytes) {
+      return cub::DeviceRadixSort::SortPairs(temporary, bytes, keys, at, int(r.n), 0, r.bits, stream);
+    });
   } else {
     Scratch starts(device, size_t(rows + 1) * sizeof(int));
     launch(op, device, blocks_for(rows + 1, 1), fill_starts, starts.as<int>(), int(rows), int(r.n));
     with_temporary(op, device, [&](void* temporary, size_t& bytes) {
-      return cub::DeviceSegmentedRadixSort::SortPairs(temporary, bytes, keys, at, int(rows * r.n), int(rows), starts.as<const int>(),
-                                                      starts.as<const int>() + 1, 0, r.bits, stream);
+      return cub::DeviceSegmentedRadixSort::SortPairs(temporary, bytes, keys, at, int(rows * r.n), int(rows),
+                                                      starts.as<const int>(), starts.as<const int>() + 1, 0, r.bits,
+                                                      stream);
     });
   }
   return at.Current() != r.at + offset;
@@ -59,7 +62,9 @@ template <class K> const uint32_t* sort_all(const char* op, Device device, const
     if (in_other == first_in_other) continue;
     // The last rows may be sorted by another kernel, with another number of passes between the buffers.
     uint32_t *from = (in_other ? r.other_at : r.at) + row * r.n, *to = (in_other ? r.at : r.other_at) + row * r.n;
-    check(cudaMemcpyAsync(to, from, size_t(rows * r.n) * sizeof(uint32_t), cudaMemcpyDeviceToDevice, Stream::current(device.index).handle), op);
+    check(cudaMemcpyAsync(to, from, size_t(rows * r.n) * sizeof(uint32_t), cudaMemcpyDeviceToDevice,
+                          Stream::current(device.index).handle),
+          op);
   }
   return first_in_other ? r.other_at : r.at;
 }
@@ -76,7 +81,9 @@ const uint32_t* sort_rows(const char* op, Device device, const KeyedRows& r) {
 
 void exclusive_sum(const char* op, Device device, int64_t* data, int64_t n) {
   cudaStream_t stream = Stream::current(device.index).handle;
-  with_temporary(op, device, [&](void* temporary, size_t& bytes) { return cub::DeviceScan::ExclusiveSum(temporary, bytes, data, data, n, stream); });
+  with_temporary(op, device, [&](void* temporary, size_t& bytes) {
+    return cub::DeviceScan::ExclusiveSum(temporary, bytes, data, data, n, stream);
+  });
 }
 
 }  // namespace sf::cuda

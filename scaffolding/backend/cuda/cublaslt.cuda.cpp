@@ -10,7 +10,8 @@
 namespace sf::cuda {
 
 static CublasLt load() {
-  Library lib(("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)).c_str(), reinterpret_cast<const void*>(&check_cublas));
+  Library lib(("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)).c_str(),
+              reinterpret_cast<const void*>(&check_cublas));
   CublasLt f{};
   lib.find(f.create, "cublasLtCreate");
   lib.find(f.version, "cublasLtGetVersion");

@@ -24,8 +24,8 @@ struct CublasLt {
   decltype(&cublasLtMatmul) matmul;
 };
 
-const CublasLt& cublaslt();                                // RuntimeError naming the library and where it was looked for
-cublasLtHandle_t cublaslt_handle(int device);              // made on first use, for the process
+const CublasLt& cublaslt();                    // RuntimeError naming the library and where it was looked for
+cublasLtHandle_t cublaslt_handle(int device);  // made on first use, for the process
 void check_cublas(cublasStatus_t status, const char* op);  // RuntimeError "<op>: cuBLASLt: ..."
 cudaDataType_t cuda_type(DType t);                         // of a floating dtype
 

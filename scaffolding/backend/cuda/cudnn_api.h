@@ -1,5 +1,6 @@
-// The part of cuDNN's graph interface that is used here, as cudnn_graph.h of version 9 declares it: that header need not be there, only the library at run
-// time. Where the header is, cudnn_api.cudnn.cpp compares the numbers. Plain values and function types; nothing is linked.
+// The part of cuDNN's graph interface that is used here, as cudnn_graph.h of version 9 declares it: that header need
+// not be there, only the library at run time. Where the header is, cudnn_api.cudnn.cpp compares the numbers. Plain
+// values and function types; nothing is linked.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,7 +11,8 @@ namespace sf::cuda::cudnn {
 
 using Handle = struct OpaqueHandle*;
 using RawDescriptor = void*;
-using Status = int;  // 0, or a number by its thousands: 1 not started, 2 bad parameter, 3 not supported, 4 internal, 5 execution
+// 0, or a number by its thousands: 1 not started, 2 bad parameter, 3 not supported, 4 internal, 5 execution
+using Status = int;
 
 constexpr Status kSuccess = 0;
 constexpr bool is_unsupported(Status s) { return s / 1000 == 3; }

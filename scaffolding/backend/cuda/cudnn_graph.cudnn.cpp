@@ -1,4 +1,5 @@
-// As cuDNN's documentation of the backend API orders it: tensors, ops, operation graph, engine heuristics, engine configurations, execution plan.
+// As cuDNN's documentation of the backend API orders it: tensors, ops, operation graph, engine heuristics, engine
+// configurations, execution plan.
 #include "scaffolding/backend/cuda/cudnn_graph.h"
 
 #include <algorithm>
@@ -29,7 +30,8 @@ int64_t Descriptor::integer(Attribute a) const {
   return value;
 }
 
-Id Graph::add(DataType type, const Dims& sizes, const Dims& strides, int64_t alignment, bool is_virtual, bool by_value) {
+Id Graph::add(DataType type, const Dims& sizes, const Dims& strides, int64_t alignment, bool is_virtual,
+              bool by_value) {
   Descriptor t(Kind::Tensor);
   Id id = Id(tensors_.size()) + 1;
   t.set(Attribute::TensorDataType, type);
@@ -43,8 +45,12 @@ Id Graph::add(DataType type, const Dims& sizes, const Dims& strides, int64_t ali
   tensors_.push_back(std::move(t));
   return id;
 }
-Id Graph::tensor(DataType type, const Dims& sizes, const Dims& strides, int64_t alignment) { return add(type, sizes, strides, alignment, false, false); }
-Id Graph::hidden(DataType type, const Dims& sizes, const Dims& strides) { return add(type, sizes, strides, 16, true, false); }
+Id Graph::tensor(DataType type, const Dims& sizes, const Dims& strides, int64_t alignment) {
+  return add(type, sizes, strides, alignment, false, false);
+}
+Id Graph::hidden(DataType type, const Dims& sizes, const Dims& strides) {
+  return add(type, sizes, strides, 16, true, false);
+}
 Id Graph::number(float value, size_t dims) {
   Id id = add(DataType::Float, Dims(dims, 1), Dims(dims, 1), sizeof value, false, true);
   numbers_.emplace_back(id, value);
@@ -68,9 +74,11 @@ void Graph::convolve(Convolution what, Id x, Id w, Id y, const Window& window) {
     A x, w, y, convolution, alpha, beta;
   };
   static constexpr Names kNames[] = {
-      {Kind::ConvolutionForward, A::ForwardX, A::ForwardW, A::ForwardY, A::ForwardConvolution, A::ForwardAlpha, A::ForwardBeta},
+      {Kind::ConvolutionForward, A::ForwardX, A::ForwardW, A::ForwardY, A::ForwardConvolution, A::ForwardAlpha,
+       A::ForwardBeta},
       {Kind::ConvolutionBackwardData, A::DataDx, A::DataW, A::DataDy, A::DataConvolution, A::DataAlpha, A::DataBeta},
-      {Kind::ConvolutionBackwardFilter, A::FilterX, A::FilterDw, A::FilterDy, A::FilterConvolution, A::FilterAlpha, A::FilterBeta},
+      {Kind::ConvolutionBackwardFilter, A::FilterX, A::FilterDw, A::FilterDy, A::FilterConvolution, A::FilterAlpha,
+       A::FilterBeta},
   };
   const Names& n = kNames[int(what)];
   Descriptor op(n.kind);
@@ -163,17 +171,20 @@ bool fulfils(const Descriptor& config, const Wishes& wishes) {
   Descriptor engine = held(config, Attribute::ConfigEngine, Kind::Engine);
   int notes[kNotes] = {};
   int64_t count = 0;
-  check(api().get(engine.raw(), Attribute::EngineNumericalNotes, Type::NumericalNote, kNotes, &count, notes), "ask for numerical notes");
+  check(api().get(engine.raw(), Attribute::EngineNumericalNotes, Type::NumericalNote, kNotes, &count, notes),
+        "ask for numerical notes");
   for (int64_t i = 0; i < std::min<int64_t>(count, kNotes); ++i) {
     if (wishes.deterministic && notes[i] == int(Note::Nondeterministic)) return false;
-    if (wishes.exact_float32 && (notes[i] == int(Note::TensorCore) || notes[i] == int(Note::DownConvertInputs))) return false;
+    if (wishes.exact_float32 && (notes[i] == int(Note::TensorCore) || notes[i] == int(Note::DownConvertInputs)))
+      return false;
   }
   return true;
 }
 
 constexpr int64_t kMostProposals = 64;
 
-void propose(std::vector<Descriptor>& to, HeuristicMode mode, const Graph& graph, const Target& target, const Wishes& wishes) {
+void propose(std::vector<Descriptor>& to, HeuristicMode mode, const Graph& graph, const Target& target,
+             const Wishes& wishes) {
   Descriptor heuristics(Kind::EngineHeuristics);
   heuristics.set(Attribute::HeuristicsGraph, graph.descriptor());
   heuristics.set(Attribute::HeuristicsMode, Type::HeuristicMode, 1, &mode);
@@ -185,7 +196,8 @@ void propose(std::vector<Descriptor>& to, HeuristicMode mode, const Graph& graph
   std::vector<RawDescriptor> raw;
   for (int64_t i = 0; i < kMostProposals; ++i) raw.push_back(configs.emplace_back(Kind::EngineConfig).raw());
   int64_t count = 0;
-  check(api().get(heuristics.raw(), Attribute::HeuristicsResults, Type::Descriptor, kMostProposals, &count, raw.data()), "heuristics' results");
+  check(api().get(heuristics.raw(), Attribute::HeuristicsResults, Type::Descriptor, kMostProposals, &count, raw.data()),
+        "heuristics' results");
   for (int64_t i = 0; i < std::min(count, kMostProposals); ++i)
     if (fulfils(configs[size_t(i)], wishes)) to.push_back(std::move(configs[size_t(i)]));
 }
@@ -244,7 +256,8 @@ Choice Plan::choice() const {
   std::vector<RawDescriptor> raw;
   for (int i = 0; i < kKnobs; ++i) raw.push_back(knobs.emplace_back(Kind::KnobChoice).raw());
   int64_t count = 0, one = 0;
-  check(api().get(config_.raw(), Attribute::ConfigKnobChoices, Type::Descriptor, kKnobs, &count, raw.data()), "ask for knobs");
+  check(api().get(config_.raw(), Attribute::ConfigKnobChoices, Type::Descriptor, kKnobs, &count, raw.data()),
+        "ask for knobs");
   for (int64_t i = 0; i < std::min<int64_t>(count, kKnobs); ++i) {
     int type = 0;
     check(api().get(raw[size_t(i)], Attribute::KnobChoiceType, Type::KnobType, 1, &one, &type), "ask a knob");

@@ -1,5 +1,6 @@
-// A cuDNN operation graph: tensors by number, ops between them, and plans that run it. Descriptors are owned and destroyed here; nothing is linked.
-// Building is for one thread; a finished Plan may be run by any, one at a time (execution_lock).
+// A cuDNN operation graph: tensors by number, ops between them, and plans that run it. Descriptors are owned and
+// destroyed here; nothing is linked. Building is for one thread; a finished Plan may be run by any,
+// one at a time (execution_lock).
 #pragma once
 #include <map>
 #include <memory>
@@ -42,7 +43,8 @@ class Descriptor {
   RawDescriptor raw_ = nullptr;
 };
 
-// Where plans are to run: on a device, or, as in a test without one, on the GPU that a description of cuDNN's (9.8 and later) names.
+// Where plans are to run: on a device, or, as in a test without one,
+// on the GPU that a description of cuDNN's (9.8 and later) names.
 struct Target {
   Handle handle = nullptr;
   const Descriptor* properties = nullptr;
@@ -53,9 +55,10 @@ using Dims = std::vector<int64_t>;
 
 class Graph {
  public:
-  Id tensor(DataType type, const Dims& sizes, const Dims& strides, int64_t alignment);  // in memory, which each run names
-  Id hidden(DataType type, const Dims& sizes, const Dims& strides);                     // between two ops
-  Id number(float value, size_t dims);                                                  // one element, fixed here
+  // in memory, which each run names
+  Id tensor(DataType type, const Dims& sizes, const Dims& strides, int64_t alignment);
+  Id hidden(DataType type, const Dims& sizes, const Dims& strides);  // between two ops
+  Id number(float value, size_t dims);                               // one element, fixed here
 
   struct Window {
     Dims padding, stride, dilation;  // one number for each spatial dimension

@@ -13,7 +13,9 @@
 
 namespace sf::cuda::cudnn {
 
-int64_t alignment(const TensorView& t) { return int64_t(1) << std::countr_zero(reinterpret_cast<uintptr_t>(t.data) | 16); }
+int64_t alignment(const TensorView& t) {
+  return int64_t(1) << std::countr_zero(reinterpret_cast<uintptr_t>(t.data) | 16);
+}
 
 void PlanKey::add(const TensorView& t) {
   if (!t.defined()) return add(-1);
@@ -32,7 +34,8 @@ std::string PlanKey::text() const {
 bool PlanKey::operator<(const PlanKey& o) const {
   if (op_ != o.op_) return std::less<const char*>()(op_, o.op_);
   if (count_ != o.count_) return count_ < o.count_;
-  return std::lexicographical_compare(numbers_.begin(), numbers_.begin() + count_, o.numbers_.begin(), o.numbers_.begin() + count_);
+  return std::lexicographical_compare(numbers_.begin(), numbers_.begin() + count_, o.numbers_.begin(),
+                                      o.numbers_.begin() + count_);
 }
 
 struct PlannedGraph {
@@ -78,9 +81,10 @@ void write_choice(const std::string& key, const Choice& choice) {
   write_kernel_file(key, {"cudnn plan", text});
 }
 
-// The first `most` of the proposals that become plans. An engine may refuse when it is asked to be a plan; what is no refusal, such as a driver that does
-// not load the kernel, is an error where nothing else came of it.
-std::vector<std::shared_ptr<const Plan>> first_plans(const std::shared_ptr<const Graph>& graph, const Target& target, const Wishes& wishes, size_t most) {
+// The first `most` of the proposals that become plans. An engine may refuse when it is asked to be a plan; what is no
+// refusal, such as a driver that does not load the kernel, is an error where nothing else came of it.
+std::vector<std::shared_ptr<const Plan>> first_plans(const std::shared_ptr<const Graph>& graph, const Target& target,
+                                                     const Wishes& wishes, size_t most) {
   std::vector<std::shared_ptr<const Plan>> plans;
   std::string broken;
   for (Descriptor& config : proposals(*graph, target, wishes)) {
@@ -91,7 +95,8 @@ std::vector<std::shared_ptr<const Plan>> first_plans(const std::shared_ptr<const
     }
     if (plans.size() == most) break;
   }
-  SF_CHECK_AS(RuntimeError, !plans.empty() || broken.empty(), broken, ". scaffolding.backends.cudnn.enabled = False does without cuDNN");
+  SF_CHECK_AS(RuntimeError, !plans.empty() || broken.empty(), broken,
+              ". scaffolding.backends.cudnn.enabled = False does without cuDNN");
   return plans;
 }
 

@@ -1,5 +1,6 @@
-// Plans of cuDNN by what they are for: kept in memory by key, and which engine was chosen on disk (kernel_file.h) by key, device and cuDNN's version, so
-// that a later process asks no heuristics and times nothing. Thread-safe. A plan is shared: it outlives its place in the table.
+// Plans of cuDNN by what they are for: kept in memory by key, and which engine was chosen on disk (kernel_file.h) by
+// key, device and cuDNN's version, so that a later process asks no heuristics and times nothing. Thread-safe. A plan is
+// shared: it outlives its place in the table.
 #pragma once
 #include <array>
 #include <functional>
@@ -35,8 +36,8 @@ using PlanEntry = std::shared_ptr<PlannedGraph>;
 
 // Null where cuDNN has no plan. `build` makes the graph, not yet finalized; it is called when the key is new.
 PlanEntry find_plan(int device, PlanKey key, const Wishes& wishes, const std::function<Graph()>& build);
-// On the device's current stream, with a workspace of the allocator. With CudnnSettings::benchmark the first run of an entry times its rivals, on the same
-// memory: what a graph writes must not be what it reads.
+// On the device's current stream, with a workspace of the allocator. With CudnnSettings::benchmark the first run of an
+// entry times its rivals, on the same memory: what a graph writes must not be what it reads.
 void run_plan(int device, const PlanEntry& entry, std::span<const std::pair<Id, void*>> memory);
 
 }  // namespace sf::cuda::cudnn

@@ -28,8 +28,8 @@ int capability_of(int device) {
 }
 
 [[noreturn]] void fail_no_code(int device, int capability) {
-  fail<RuntimeError>("GPU ", device, " has compute capability ", capability / 10, ".", capability % 10, "; this build has kernels for ", SF_CUDA_ARCHS,
-                     ". Rebuild with -DSF_CUDA_ARCHS=", capability);
+  fail<RuntimeError>("GPU ", device, " has compute capability ", capability / 10, ".", capability % 10,
+                     "; this build has kernels for ", SF_CUDA_ARCHS, ". Rebuild with -DSF_CUDA_ARCHS=", capability);
 }
 
 // The compute capability of every GPU. Asking for it makes no context, so that GPUs nobody uses stay untouched.
@@ -39,7 +39,8 @@ std::vector<int> read_capabilities() {
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorNoDevice) return {};
   if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&version) == cudaSuccess)
-    fail<RuntimeError>("the NVIDIA driver is too old: it supports CUDA ", version_text(version), ", this build needs ", version_text(CUDART_VERSION));
+    fail<RuntimeError>("the NVIDIA driver is too old: it supports CUDA ", version_text(version), ", this build needs ",
+                       version_text(CUDART_VERSION));
   check(status, "cuda");
   std::vector<int> capabilities;
   bool usable = false;
@@ -61,7 +62,8 @@ const std::vector<int>& capabilities() {
 int device_count() { return int(capabilities().size()); }
 
 void check_usable(int device) {
-  SF_CHECK_AS(RuntimeError, device >= 0 && device < device_count(), "cuda:", device, ": not available: this machine has ", device_count(), " such device(s)");
+  SF_CHECK_AS(RuntimeError, device >= 0 && device < device_count(), "cuda:", device,
+              ": not available: this machine has ", device_count(), " such device(s)");
   if (!runs_on(SF_CUDA_ARCHS, capabilities()[size_t(device)])) fail_no_code(device, capabilities()[size_t(device)]);
 }
 

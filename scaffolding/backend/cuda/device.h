@@ -8,11 +8,12 @@ namespace sf::cuda {
 
 inline constexpr int kMaxDevices = 64;
 
-// RuntimeError "<op>: CUDA error: <text> (<name>)". An error of an earlier kernel may surface here: launches do not wait.
+// RuntimeError "<op>: CUDA error: <text> (<name>)". An error of an earlier kernel may surface here:
+// launches do not wait.
 void check(cudaError_t status, const char* op);
 
-// Number of GPUs the driver shows. RuntimeError with the reason when the driver is missing or too old, or when no GPU can
-// run this build's kernels.
+// Number of GPUs the driver shows. RuntimeError with the reason when the driver is missing or too old, or when no GPU
+// can run this build's kernels.
 int device_count();
 // RuntimeError when this GPU cannot run this build's kernels, or does not exist.
 void check_usable(int device);

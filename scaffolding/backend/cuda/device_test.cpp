@@ -31,7 +31,8 @@ void expect_same(const Tensor& got, const Tensor& want, const std::string& what)
   ASSERT_EQ(str(got.shape()), str(want.shape())) << what;
   auto a = got.to_vector(), b = want.to_vector();
   for (size_t i = 0; i < a.size(); ++i)
-    ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) << what << ": element " << i << " is " << a[i] << ", expected " << b[i];
+    ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])))
+        << what << ": element " << i << " is " << a[i] << ", expected " << b[i];
 }
 
 // Whole numbers from -50 to 50: exact in every dtype that computes, and so are their sums.
@@ -61,7 +62,9 @@ TEST_F(Cuda, handles_every_length_and_alignment) {
   for (DType t : {kFloat64, kFloat32, kBFloat16, kInt8}) {
     Tensor x = to_dtype(numbers({3000}), t), y = x.cuda();
     for (int64_t n : {1, 7, 8, 9, 255, 256, 257, 2047, 2048, 2049, 2900})
-      for (int64_t at : {0, 1, 3, 8}) expect_same((y.narrow(0, at, n) + y.narrow(0, 16 - at, n)).cpu(), x.narrow(0, at, n) + x.narrow(0, 16 - at, n), "add");
+      for (int64_t at : {0, 1, 3, 8})
+        expect_same((y.narrow(0, at, n) + y.narrow(0, 16 - at, n)).cpu(), x.narrow(0, at, n) + x.narrow(0, 16 - at, n),
+                    "add");
   }
 }
 
@@ -90,7 +93,8 @@ TEST_F(Cuda, sums_few_and_many_terms_near_and_far) {
     Tensor x = to_dtype(numbers({70, 3, 500}), t), y = x.cuda();
     for (const Shape& dim : {Shape{}, Shape{0}, Shape{1}, Shape{2}, Shape{0, 2}, Shape{1, 2}}) {
       expect_same(y.sum(dim, false, kFloat64).cpu(), x.sum(dim, false, kFloat64), "sum over " + str(dim));
-      expect_same(y.transpose(0, 2).sum(dim, true, kFloat64).cpu(), x.transpose(0, 2).sum(dim, true, kFloat64), "sum of a transpose over " + str(dim));
+      expect_same(y.transpose(0, 2).sum(dim, true, kFloat64).cpu(), x.transpose(0, 2).sum(dim, true, kFloat64),
+                  "sum of a transpose over " + str(dim));
     }
     Tensor wide = to_dtype(numbers({40, 20000}), t);
     expect_same(wide.cuda().sum({0}, false, kFloat64).cpu(), wide.sum({0}, false, kFloat64), "many sums side by side");
@@ -103,7 +107,8 @@ TEST_F(Cuda, steps_of_adamw_equal_those_of_the_cpu) {
     DType param, grad;
     bool master;
   };
-  for (const Kind& k : {Kind{kFloat32, kFloat32, false}, Kind{kBFloat16, kFloat32, true}, Kind{kFloat16, kFloat16, false}, Kind{kFloat64, kFloat64, false}}) {
+  for (const Kind& k : {Kind{kFloat32, kFloat32, false}, Kind{kBFloat16, kFloat32, true},
+                        Kind{kFloat16, kFloat16, false}, Kind{kFloat64, kFloat64, false}}) {
     DType moment = k.param == kFloat64 ? kFloat64 : kFloat32;
     Tensors results[2];
     for (Device device : {Device(), Device("cuda")}) {
@@ -117,7 +122,8 @@ TEST_F(Cuda, steps_of_adamw_equal_those_of_the_cpu) {
         v.push_back(zeros(size, moment, device));
         masters.push_back(k.master ? x.clone().to(device) : Tensor());
       }
-      for (int64_t step = 1; step <= 3; ++step) adamw_(params, grads, m, v, step, {.lr = 0.1, .grad_scale = 0.5, .maximize = step == 3}, masters);
+      for (int64_t step = 1; step <= 3; ++step)
+        adamw_(params, grads, m, v, step, {.lr = 0.1, .grad_scale = 0.5, .maximize = step == 3}, masters);
       for (Tensors* list : {&params, &m, &v, &masters})
         for (auto& t : *list)
           if (t) results[device.is_cuda()].push_back(t.cpu());
@@ -125,7 +131,8 @@ TEST_F(Cuda, steps_of_adamw_equal_those_of_the_cpu) {
     for (size_t i = 0; i < results[0].size(); ++i) {
       auto a = results[0][i].to_vector(), b = results[1][i].to_vector();
       double tolerance = is_reduced(results[0][i].dtype()) ? 8e-3 : 1e-5;
-      for (size_t j = 0; j < a.size(); ++j) ASSERT_NEAR(a[j], b[j], tolerance * std::max(1.0, std::abs(a[j]))) << name(k.param) << ", tensor " << i;
+      for (size_t j = 0; j < a.size(); ++j)
+        ASSERT_NEAR(a[j], b[j], tolerance * std::max(1.0, std::abs(a[j]))) << name(k.param) << ", tensor " << i;
     }
   }
 }

@@ -35,10 +35,12 @@ TEST_F(CudaEmulator, says_what_it_is) {
 }
 
 TEST_F(CudaEmulator, every_failed_allocation_is_an_error_and_leaks_nothing) {
-  if (env::flag("SF_CUDA_CACHE")) GTEST_SKIP() << "the cache asks for many blocks at a time: SF_CUDA_CACHE=0 lets each allocation fail";
+  if (env::flag("SF_CUDA_CACHE"))
+    GTEST_SKIP() << "the cache asks for many blocks at a time: SF_CUDA_CACHE=0 lets each allocation fail";
   Accelerator& gpu = accelerator(Device("cuda"));
   auto step = [] {
-    Tensor x = arange(0, 64 * 48, 1, kFloat32).reshape({64, 48}).cuda().requires_grad_(), w = ones({48}, kFloat32).cuda().requires_grad_();
+    Tensor x = arange(0, 64 * 48, 1, kFloat32).reshape({64, 48}).cuda().requires_grad_(),
+           w = ones({48}, kFloat32).cuda().requires_grad_();
     Tensor filter = full({2, 1, 3, 3}, 0.01, kFloat32).cuda().requires_grad_();
     Tensor y = linear(layer_norm(x, {48}, w) * x, full({48, 48}, 1e-3, kFloat32).cuda(), w).reshape({1, 2, 64, 24});
     y = scaled_dot_product_attention(y, y, y);

@@ -29,7 +29,9 @@ std::vector<double> values(const Tensor& t) { return t.cpu().to_vector(); }
 
 // A stream that is current for as long as this lives.
 struct OnStream {
-  explicit OnStream(StreamHandle s) : before(accelerator(kGpu).current_stream(0)) { accelerator(kGpu).set_current_stream(0, s); }
+  explicit OnStream(StreamHandle s) : before(accelerator(kGpu).current_stream(0)) {
+    accelerator(kGpu).set_current_stream(0, s);
+  }
   ~OnStream() { accelerator(kGpu).set_current_stream(0, before); }
   StreamHandle before;
 };
@@ -161,7 +163,8 @@ TEST_F(CudaGraphs, what_needs_the_host_is_refused_by_name_and_the_next_capture_w
   refused("waiting for the device", [&] { gpu().synchronize(0); });
   refused("waiting for a stream", [&] { gpu().synchronize_stream(0, gpu().current_stream(0)); });
   refused("a result whose shape depends on values", [&] { nonzero(x); });
-  EXPECT_NE(error_of([&] { cuda::capture([&] { gpu().empty_cache(0); }, {.warmup = 0}); }).find("not allowed while"), std::string::npos);
+  EXPECT_NE(error_of([&] { cuda::capture([&] { gpu().empty_cache(0); }, {.warmup = 0}); }).find("not allowed while"),
+            std::string::npos);
   auto graph = cuda::capture([&] { y = index_select(x * 5.0, 0, index); });
   graph->replay();
   EXPECT_EQ(values(y), std::vector<double>({5, 5}));
@@ -300,8 +303,8 @@ TEST_F(CudaGraphs, out_of_memory_says_who_has_it) {
   Tensor large = empty({3 << 20}, kFloat32, kGpu);
   size_t failures = gpu().memory(0).out_of_memory;
   std::string message = error_of([] { empty({int64_t(1) << 44}, kFloat32, kGpu); });
-  for (const char* part :
-       {"out of memory: 67108864.0 MiB asked for", "tensors of this process (the largest: 12.0 MiB", "in free blocks", "Try a smaller batch"})
+  for (const char* part : {"out of memory: 67108864.0 MiB asked for", "tensors of this process (the largest: 12.0 MiB",
+                           "in free blocks", "Try a smaller batch"})
     EXPECT_NE(message.find(part), std::string::npos) << message;
   EXPECT_EQ(gpu().memory(0).out_of_memory, failures + 1);
 }

@@ -9,7 +9,9 @@ namespace sf::cuda {
 inline constexpr int kThreads = 256;  // of a block: eight warps, and up to 255 registers a thread still fit
 
 // Blocks of kThreads that cover n items, per_thread each. n < 2^31 keeps the number below the grid's limit.
-constexpr unsigned blocks_for(int64_t n, int per_thread) { return unsigned((n + int64_t(kThreads) * per_thread - 1) / (int64_t(kThreads) * per_thread)); }
+constexpr unsigned blocks_for(int64_t n, int per_thread) {
+  return unsigned((n + int64_t(kThreads) * per_thread - 1) / (int64_t(kThreads) * per_thread));
+}
 
 struct Blocks {
   unsigned count;
@@ -17,9 +19,11 @@ struct Blocks {
   size_t shared = 0;            // bytes of dynamic shared memory of a block
 };
 
-template <class... P, class... A> void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), A&&... args) {
+template <class... P, class... A>
+void launch(const char* op, Device device, Blocks blocks, void (*kernel)(P...), A&&... args) {
   DeviceScope scope(device.index);
-  if (blocks.shared > 48 << 10) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(blocks.shared)), op);
+  if (blocks.shared > 48 << 10)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(blocks.shared)), op);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks.count);
   config.blockDim = dim3(blocks.threads);
@@ -27,7 +31,8 @@ template <class... P, class... A> void launch(const char* op, Device device, Blo
   config.stream = Stream::current(device.index).handle;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<A&&>(args)...), op);
 }
-template <class... P, class... A> void launch(const char* op, Device device, unsigned blocks, void (*kernel)(P...), A&&... args) {
+template <class... P, class... A>
+void launch(const char* op, Device device, unsigned blocks, void (*kernel)(P...), A&&... args) {
   launch(op, device, Blocks{blocks}, kernel, static_cast<A&&>(args)...);
 }
 

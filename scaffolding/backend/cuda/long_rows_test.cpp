@@ -1,4 +1,5 @@
-// Ops whose kernels work in pieces, on rows longer than a piece: the samples of the ops end before. Needs a GPU or the emulator.
+// Ops whose kernels work in pieces, on rows longer than a piece: the samples of the ops end before.
+// Needs a GPU or the emulator.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,7 +63,8 @@ TEST_F(CudaLongRows, sorts_rows_beyond_a_tile_and_keeps_equals_in_order) {
 }
 
 TEST_F(CudaLongRows, sorts_every_dtype_by_the_bits_of_its_own) {
-  for (auto [rows, n] : {std::pair<int64_t, int64_t>{3, 1500}, {1, 9000}, {2, 70000}})  // many rows at once, one, and few long ones in turn
+  // many rows at once, one, and few long ones in turn
+  for (auto [rows, n] : {std::pair<int64_t, int64_t>{3, 1500}, {1, 9000}, {2, 70000}})
     for (DType t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kBool, kFloat16, kBFloat16, kFloat32, kFloat64}) {
       Tensor x = to_dtype(randint(-120, 120, {n, rows}), t).t();
       if (is_floating(t)) {
@@ -77,7 +79,8 @@ TEST_F(CudaLongRows, sorts_every_dtype_by_the_bits_of_its_own) {
         auto [v0, at0] = sort(x, 1, descending);
         EXPECT_EQ(at.cpu().to_vector(), at0.to_vector()) << name(t) << " " << rows << " x " << n;
         auto got = v.cpu().to_vector(), want = v0.to_vector();
-        for (size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) << name(t) << " at " << i;
+        for (size_t i = 0; i < got.size(); ++i)
+          ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) << name(t) << " at " << i;
       }
     }
 }
@@ -100,14 +103,17 @@ TEST_F(CudaLongRows, finds_what_is_not_zero_in_order) {
       EXPECT_EQ(nonzero(x.cuda()).cpu().to_vector(), nonzero(x).to_vector()) << n;
       Tensor f = to_dtype(x, kBFloat16).reshape({1, n}).expand({3, n});
       EXPECT_EQ(nonzero(f.cuda()).cpu().to_vector(), nonzero(f).to_vector()) << n;
-      EXPECT_EQ(masked_select(x.cuda(), ne(x, wrapped(0.0)).cuda()).cpu().to_vector(), masked_select(x, ne(x, wrapped(0.0))).to_vector());
+      EXPECT_EQ(masked_select(x.cuda(), ne(x, wrapped(0.0)).cuda()).cpu().to_vector(),
+                masked_select(x, ne(x, wrapped(0.0))).to_vector());
     }
 }
 
 TEST_F(CudaLongRows, adds_many_points_in_their_order_and_the_same_bits_twice) {
   constexpr int64_t kPoints = 9000, kPlaces = 37;  // more than one block of a sort takes
   Tensor at = randint(0, kPlaces, {kPoints}), from = randn({kPoints, 3}) * 1e4;
-  auto once = [&] { return index_add(zeros({kPlaces, 3}, kFloat32, Device("cuda")), 0, at.cuda(), from.cuda()).cpu().to_vector(); };
+  auto once = [&] {
+    return index_add(zeros({kPlaces, 3}, kFloat32, Device("cuda")), 0, at.cuda(), from.cuda()).cpu().to_vector();
+  };
   auto got = once(), want = index_add(zeros({kPlaces, 3}), 0, at, from).to_vector();
   EXPECT_EQ(got, once());
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 0.5) << i;
@@ -122,12 +128,16 @@ TEST_F(CudaLongRows, adds_many_points_in_their_order_and_the_same_bits_twice) {
 TEST_F(CudaLongRows, joins_pieces_of_every_alignment) {
   for (DType t : {kUInt8, kFloat16, kFloat32, kFloat64})
     for (int64_t first : {1, 3, 16, 40}) {
-      Tensor a = to_dtype(randint(0, 100, {20, first}), t), b = to_dtype(randint(0, 100, {20, 32}), t), odd = to_dtype(randint(0, 100, {20 * 16 + 1}), t);
-      Tensor c = odd.slice(0, 1).reshape({20, 16}), c_there = odd.cuda().slice(0, 1).reshape({20, 16});  // not aligned for vectors
-      EXPECT_EQ(cat({a.cuda(), b.cuda(), c_there}, 1).cpu().to_vector(), cat({a, b, c}, 1).to_vector()) << name(t) << " " << first;
+      Tensor a = to_dtype(randint(0, 100, {20, first}), t), b = to_dtype(randint(0, 100, {20, 32}), t),
+             odd = to_dtype(randint(0, 100, {20 * 16 + 1}), t);
+      // not aligned for vectors
+      Tensor c = odd.slice(0, 1).reshape({20, 16}), c_there = odd.cuda().slice(0, 1).reshape({20, 16});
+      EXPECT_EQ(cat({a.cuda(), b.cuda(), c_there}, 1).cpu().to_vector(), cat({a, b, c}, 1).to_vector())
+          << name(t) << " " << first;
     }
   Tensors many, many_there;
-  for (int64_t i = 0; i < 70; ++i) many.push_back(full({20, 2}, double(i), kFloat32)), many_there.push_back(many.back().cuda());
+  for (int64_t i = 0; i < 70; ++i)
+    many.push_back(full({20, 2}, double(i), kFloat32)), many_there.push_back(many.back().cuda());
   EXPECT_EQ(cat(many_there, 1).cpu().to_vector(), cat(many, 1).to_vector());
 }
 

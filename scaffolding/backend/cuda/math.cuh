@@ -41,8 +41,8 @@ __device__ inline float reciprocal_fast(float x) {
 #endif
 }
 
-// exp((x - top) * scale) for numbers that come from elements of T. Those of 16 bits take one multiply-add and one instruction more,
-// since expf alone is eight: `unit` is the factor that of() wants x and top to be multiplied with.
+// exp((x - top) * scale) for numbers that come from elements of T. Those of 16 bits take one multiply-add and one
+// instruction more, since expf alone is eight: `unit` is the factor that of() wants x and top to be multiplied with.
 template <class T, bool kShort = sizeof(T) == 2> struct Exponential {
   template <class A> __device__ static A unit(A scale) { return scale; }
   template <class A> __device__ static A of(A z) { return exp_of(z); }
@@ -54,15 +54,17 @@ template <class T> struct Exponential<T, true> {
   __device__ static float natural(float z) { return z * 0.693147181f; }  // ln(2)
 };
 
-// For results that are rounded to 16 bits: within a few units of float32's last place, by the GPU's own instructions instead of a
-// dozen. The quotient of what is above 2^126 is 0.
+// For results that are rounded to 16 bits: within a few units of float32's last place, by the GPU's own instructions
+// instead of a dozen. The quotient of what is above 2^126 is 0.
 __device__ inline float exp_fast(float x) { return ::__expf(x); }
 __device__ inline float divide_fast(float a, float b) { return ::__fdividef(a, b); }
 
-// The normal distribution's integral, of relative error 1e-6 on both sides: erfc(z) = t exp(P(t) - z^2) with t = 1 / (1 + z / 2), the
-// Chebyshev fit of Numerical Recipes in C, 6.2 ("erfcc"). No branch, where erff has two that a warp walks one after the other.
+// The normal distribution's integral, of relative error 1e-6 on both sides: erfc(z) = t exp(P(t) - z^2) with t = 1 /
+// (1 + z / 2), the Chebyshev fit of Numerical Recipes in C, 6.2 ("erfcc"). No branch, where erff has two that a warp
+// walks one after the other.
 __device__ inline float normal_cdf_fast(float x) {
-  const float coefficients[] = {-0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f, 1.00002368f, -1.26551223f};
+  const float coefficients[] = {-0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f,
+                                0.09678418f,  0.37409196f, 1.00002368f,  -1.26551223f};
   float z = 0.70710678f * ::fabsf(x), t = divide_fast(1.0f, 1.0f + 0.5f * z), p = 0.17087277f;
 #pragma unroll
   for (int k = 0; k < 9; ++k) p = p * t + coefficients[k];

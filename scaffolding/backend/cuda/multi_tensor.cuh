@@ -44,8 +44,11 @@ template <int V, class A> __device__ inline void write_numbers(void* data, DType
     default: return as(double());
   }
 }
-// Whether vectors of kNeighbours elements of this size can be moved from a tensor's first element on; null tensors do not matter.
-inline bool aligned_for_neighbours(const void* p, size_t item) { return reinterpret_cast<uintptr_t>(p) % (item * kNeighbours) == 0; }
+// Whether vectors of kNeighbours elements of this size can be moved from a tensor's first element on;
+// null tensors do not matter.
+inline bool aligned_for_neighbours(const void* p, size_t item) {
+  return reinterpret_cast<uintptr_t>(p) % (item * kNeighbours) == 0;
+}
 
 // As many descriptors of tensors as fit into 3 KiB of arguments, of the 4 KiB there are.
 template <class T> struct TensorBatch {
@@ -75,7 +78,8 @@ template <class T, class F> __global__ void __launch_bounds__(kThreads) tensor_e
                 end = first + kElementsPerBlock < t.numel ? first + kElementsPerBlock : t.numel;
   if (batch.vectors[k] && end - first == kElementsPerBlock) {
 #pragma unroll 2
-    for (int64_t i = first + threadIdx.x * kNeighbours; i < end; i += kThreads * kNeighbours) f.template update<kNeighbours>(t, i);
+    for (int64_t i = first + threadIdx.x * kNeighbours; i < end; i += kThreads * kNeighbours)
+      f.template update<kNeighbours>(t, i);
   } else {
 #pragma unroll 1
     for (int64_t i = first + threadIdx.x; i < end; i += kThreads) f.template update<1>(t, i);
@@ -84,7 +88,8 @@ template <class T, class F> __global__ void __launch_bounds__(kThreads) tensor_e
 
 // run(batch, blocks) for batches of the tensors that are wanted, a block for every `per_block` elements of one.
 template <class T, class Wanted, class Aligned, class Run>
-void for_tensor_batches(const T* tensors, int64_t count, int64_t per_block, const Wanted& wanted, const Aligned& aligned, const Run& run) {
+void for_tensor_batches(const T* tensors, int64_t count, int64_t per_block, const Wanted& wanted,
+                        const Aligned& aligned, const Run& run) {
   TensorBatch<T> batch;
   uint32_t blocks = 0;
   auto flush = [&] {
@@ -103,17 +108,21 @@ void for_tensor_batches(const T* tensors, int64_t count, int64_t per_block, cons
   flush();
 }
 
-// Every element of the tensors that are wanted. F is plain data; on the device f.of_now() has the numbers of this moment, f.skip() says
-// that nothing is to be done, and f.update<V>(tensor, i) does the V elements from i on; on the host F::aligned(tensor) says whether V may
-// be kNeighbours.
+// Every element of the tensors that are wanted. F is plain data; on the device f.of_now() has the numbers of this
+// moment, f.skip() says that nothing is to be done, and f.update<V>(tensor, i) does the V elements from i on; on the
+// host F::aligned(tensor) says whether V may be kNeighbours.
 template <class T, class Wanted, class F>
-void each_tensor_element(const char* op, Device device, const T* tensors, int64_t count, const Wanted& wanted, const F& f) {
+void each_tensor_element(const char* op, Device device, const T* tensors, int64_t count, const Wanted& wanted,
+                         const F& f) {
   for_tensor_batches(tensors, count, kElementsPerBlock, wanted, F::aligned,
-                     [&](const TensorBatch<T>& batch, unsigned blocks) { launch(op, device, blocks, tensor_elements<T, F>, batch, f); });
+                     [&](const TensorBatch<T>& batch, unsigned blocks) {
+                       launch(op, device, blocks, tensor_elements<T, F>, batch, f);
+                     });
 }
 
 // A step does not name its device: it is the one of the memory.
-template <class T, class Memory> Device device_of_step(const char* op, const T* tensors, int64_t count, const Memory& memory) {
+template <class T, class Memory>
+Device device_of_step(const char* op, const T* tensors, int64_t count, const Memory& memory) {
   for (int64_t i = 0; i < count; ++i)
     if (tensors[i].numel > 0) return device_of(memory(tensors[i]), op);
   return Device(Device::CUDA, 0);

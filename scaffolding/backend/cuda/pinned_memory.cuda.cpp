@@ -51,8 +51,10 @@ void* PinnedMemory::allocate(size_t bytes) {
     }
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
-      fail<RuntimeError>("pin_memory: the system pins no more host memory: ", size >> 10, " KiB asked for, ", statistics_.allocated >> 10,
-                         " KiB are pinned by this process. Pin fewer tensors, or smaller ones (fewer batches ahead in a DataLoader)");
+      fail<RuntimeError>(
+          "pin_memory: the system pins no more host memory: ", size >> 10, " KiB asked for, ",
+          statistics_.allocated >> 10,
+          " KiB are pinned by this process. Pin fewer tensors, or smaller ones (fewer batches ahead in a DataLoader)");
     }
     check(status, "pin_memory");
     statistics_.reserved += size;

@@ -1,6 +1,8 @@
-// PinnedMemory: host pages that the GPUs copy by themselves, kept between uses because pinning and unpinning wait for every device.
-// Owns every block until empty_cache(). A block that a copy was queued on is handed out again only when the event behind that copy has passed.
-// Thread-safe; one for the process, since pinned pages serve all devices (cudaHostAllocPortable).
+// PinnedMemory: host pages that the GPUs copy by themselves,
+// kept between uses because pinning and unpinning wait for every device.
+// Owns every block until empty_cache(). A block that a copy was queued on is handed out again only when the event
+// behind that copy has passed. Thread-safe; one for the process, since pinned pages serve all devices
+// (cudaHostAllocPortable).
 #pragma once
 #include <map>
 #include <memory>
@@ -17,10 +19,11 @@ class PinnedMemory {
   static PinnedMemory& instance();
   void* allocate(size_t bytes);  // RuntimeError saying how much is pinned when the system gives no more
   void release(void* data);
-  bool contains(const void* data);                     // a byte of a block in use
-  void used_by(const void* data, Stream stream);       // after a copy was queued there; memory of others passes
-  std::shared_ptr<const void> hold(const void* data);  // the block that the byte is in stays until this goes; null for memory of others
-  void empty_cache();                                  // waits for copies; blocks in use stay
+  bool contains(const void* data);                // a byte of a block in use
+  void used_by(const void* data, Stream stream);  // after a copy was queued there; memory of others passes
+  // the block that the byte is in stays until this goes; null for memory of others
+  std::shared_ptr<const void> hold(const void* data);
+  void empty_cache();  // waits for copies; blocks in use stay
   PinnedStatistics statistics();
 
  private:

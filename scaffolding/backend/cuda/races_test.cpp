@@ -1,4 +1,5 @@
-// What the emulator of `make test-cuda-races` (tests/cuda_emulator/races.cpp) finds, shown on kernels and streams with one thing wrong each. Skips elsewhere.
+// What the emulator of `make test-cuda-races` (tests/cuda_emulator/races.cpp) finds, shown on kernels and streams with
+// one thing wrong each. Skips elsewhere.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +47,9 @@ TEST_F(CudaRaces, finds_what_is_wrong_in_a_kernel_and_nothing_where_it_is_right)
                           "two lanes write one word"};
   for (int fault = 1; fault <= 5; ++fault) {
     Tensor data = full({64}, 1, kFloat32).cuda(), count = full({1}, 0, kInt32).cuda();
-    auto start = [&](bool wrong) { run_(fault, wrong, data.data<float>(), reinterpret_cast<unsigned*>(count.data<int32_t>()), nullptr); };
+    auto start = [&](bool wrong) {
+      run_(fault, wrong, data.data<float>(), reinterpret_cast<unsigned*>(count.data<int32_t>()), nullptr);
+    };
     EXPECT_EQ(races([&] { start(false); }), 0) << faults[fault] << ": the right kernel";
     EXPECT_GT(races([&] { start(true); }), 0) << faults[fault];
   }
@@ -79,7 +82,8 @@ TEST_F(CudaRaces, streams_need_an_event_between_them) {
   gpu().destroy_stream(0, second);
 }
 
-// A block that was freed on one stream is another tensor's on another stream at once, unless the allocator knows better.
+// A block that was freed on one stream is another tensor's on another stream at once,
+// unless the allocator knows better.
 TEST_F(CudaRaces, the_allocator_hands_no_block_to_a_stream_that_does_not_wait) {
   std::vector<StreamHandle> streams;
   for (int i = 0; i < 3; ++i) streams.push_back(gpu().make_stream(0));

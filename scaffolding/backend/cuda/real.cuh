@@ -1,4 +1,5 @@
-// real_t<T>: the type that elements of a floating type are computed in, and numbers whose floating dtype a kernel learns at run time.
+// real_t<T>: the type that elements of a floating type are computed in,
+// and numbers whose floating dtype a kernel learns at run time.
 #pragma once
 #include "scaffolding/backend/cuda/vec.cuh"
 #include "scaffolding/core/tensor_view.h"
@@ -26,7 +27,8 @@ template <class F> bool as_float(DType t, const F& f) {
   }
 }
 
-// Weights, biases and their gradients, which may have another dtype than the activations. Dense; null where there is none.
+// Weights, biases and their gradients, which may have another dtype than the activations. Dense;
+// null where there is none.
 struct Numbers {
   void* data = nullptr;
   DType dtype = kFloat32;

@@ -1,5 +1,6 @@
-// Reductions along and across memory, at the sizes where their kernels change: few and many results, short and long, pieces, odd widths, addresses that
-// are not aligned, memory with gaps. Against the same numbers in float64 on the CPU. Needs a GPU or the emulator.
+// Reductions along and across memory, at the sizes where their kernels change: few and many results, short and long,
+// pieces, odd widths, addresses that are not aligned, memory with gaps. Against the same numbers in float64 on the CPU.
+// Needs a GPU or the emulator.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,7 +94,8 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-void compare(const Case& c, const char* op, DType t, const Tensor& dense, const std::function<Tensor(const Tensor&)>& f) {
+void compare(const Case& c, const char* op, DType t, const Tensor& dense,
+             const std::function<Tensor(const Tensor&)>& f) {
   SCOPED_TRACE(std::string(op) + " over " + c.what + " in " + std::string(name(t)));
   Tensor x = to_dtype(dense, t), exact = f(c.view(to_dtype(x, kFloat64))), got = f(c.view(x.cuda()));
   const double length = double(exact.numel() > 0 ? c.view(x).numel() / exact.numel() : 1);
@@ -118,8 +120,10 @@ TEST_F(CudaReductions, norms_and_deviations_of_floats) {
   for (DType t : {kFloat32, kBFloat16})
     for (auto& c : cases()) {
       Tensor x = randn(c.shape) + 5.0;
-      for (double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) compare(c, "norm", t, x, [&](const Tensor& v) { return norm(v, p, c.dim); });
-      compare(c, "logsumexp", t, x, [&](const Tensor& v) { return logsumexp(v, c.dim.empty() ? every_dim(v) : c.dim); });
+      for (double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()})
+        compare(c, "norm", t, x, [&](const Tensor& v) { return norm(v, p, c.dim); });
+      compare(c, "logsumexp", t, x,
+              [&](const Tensor& v) { return logsumexp(v, c.dim.empty() ? every_dim(v) : c.dim); });
       compare(c, "var", t, x, [&](const Tensor& v) { return var(v, c.dim, 0); });
     }
 }
@@ -128,7 +132,8 @@ TEST_F(CudaReductions, whole_numbers_and_booleans) {
   for (DType t : {kInt64, kInt32, kUInt8, kBool})
     for (auto& c : cases()) {
       SCOPED_TRACE(std::string(c.what) + " in " + std::string(name(t)));
-      Tensor x = to_dtype(randint(0, 2, c.shape) * randint(0, 100, c.shape), t), there = c.view(x.cuda()), here = c.view(x);
+      Tensor x = to_dtype(randint(0, 2, c.shape) * randint(0, 100, c.shape), t), there = c.view(x.cuda()),
+             here = c.view(x);
       EXPECT_EQ(sum(there, c.dim).cpu().to_vector(), sum(here, c.dim).to_vector());
       EXPECT_EQ(any(there, c.dim).cpu().to_vector(), any(here, c.dim).to_vector());
       EXPECT_EQ(all(there, c.dim).cpu().to_vector(), all(here, c.dim).to_vector());
@@ -142,7 +147,8 @@ TEST_F(CudaReductions, places_of_extrema) {
       if (c.dim.size() > 1) continue;
       SCOPED_TRACE(std::string(c.what) + " in " + std::string(name(t)));
       Tensor x = to_dtype(randint(0, 60, c.shape), t);  // with equals
-      if (is_floating(t)) x.reshape({-1}).slice(0, 0, std::min<int64_t>(x.numel(), 20)).select(0, 7).fill_(std::nan(""));
+      if (is_floating(t))
+        x.reshape({-1}).slice(0, 0, std::min<int64_t>(x.numel(), 20)).select(0, 7).fill_(std::nan(""));
       Tensor there = c.view(x.cuda()), here = c.view(x);
       std::optional<int64_t> dim = c.dim.empty() ? std::nullopt : std::optional<int64_t>(c.dim[0]);
       EXPECT_EQ(argmax(there, dim).cpu().to_vector(), argmax(here, dim).to_vector());
@@ -161,7 +167,8 @@ TEST_F(CudaReductions, sums_may_leave_the_range_of_float32_on_the_way) {
   for (DType t : {kFloat32, kBFloat16})
     for (Shape shape : {Shape{4, 4096}, Shape{4096, 16}})
       for (int64_t dim : {0, 1}) {
-        const double huge = to_dtype(full({1}, 3e38), t).item(), big = to_dtype(full({1}, 1e20), t).item(), tiny = to_dtype(full({1}, 1e-25), t).item();
+        const double huge = to_dtype(full({1}, 3e38), t).item(), big = to_dtype(full({1}, 1e20), t).item(),
+                     tiny = to_dtype(full({1}, 1e-25), t).item();
         const double n = double(shape[dim]);
         auto there = [&](double x) { return full(shape, x, t).cuda(); };
         EXPECT_EQ(mean(there(huge), {dim}).cpu().to_vector()[1], huge);

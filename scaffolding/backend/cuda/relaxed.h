@@ -1,4 +1,5 @@
-// Relaxed: a scope in which the calling thread may allocate and ask for events while a graph is captured: memory is no part of the graph.
+// Relaxed: a scope in which the calling thread may allocate and ask for events while a graph is captured:
+// memory is no part of the graph.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,6 @@
-// softmax, norms and losses over rows of every length at which their kernels change: part of a warp, a warp, a block, rows that registers do not hold;
-// whole and odd widths, aligned and not. Values and gradients against the same numbers in float64 on the CPU. Needs a GPU or the emulator.
+// softmax, norms and losses over rows of every length at which their kernels change: part of a warp, a warp, a block,
+// rows that registers do not hold; whole and odd widths, aligned and not. Values and gradients against the same numbers
+// in float64 on the CPU. Needs a GPU or the emulator.
 #include <gtest/gtest.h>
 
 #include "scaffolding/backend/backend.h"
@@ -30,12 +31,15 @@ class CudaRowKernels : public testing::Test {
 
 using Function = std::function<Tensor(const Tensors&)>;
 
-// f and its gradients at x, there and in float64 here. offset: the first input there begins so many elements behind an aligned address.
+// f and its gradients at x, there and in float64 here. offset:
+// the first input there begins so many elements behind an aligned address.
 void compare(const std::string& what, const Function& f, const Tensors& inputs, DType dtype, int64_t offset = 0) {
-  SCOPED_TRACE(what + " of " + str(inputs[0].shape()) + " " + std::string(name(dtype)) + " from " + std::to_string(offset));
+  SCOPED_TRACE(what + " of " + str(inputs[0].shape()) + " " + std::string(name(dtype)) + " from " +
+               std::to_string(offset));
   Tensors here, there;
   for (auto& x : inputs) {
-    Tensor rounded = is_floating(x.dtype()) && x.dtype() != kFloat64 ? to_dtype(x, dtype) : x;  // float64: a parameter that keeps its dtype
+    // float64: a parameter that keeps its dtype
+    Tensor rounded = is_floating(x.dtype()) && x.dtype() != kFloat64 ? to_dtype(x, dtype) : x;
     here.push_back(is_floating(x.dtype()) ? to_dtype(rounded, kFloat64).requires_grad_() : x);
     Tensor moved = rounded.cuda();
     if (there.empty() && offset > 0) {
@@ -50,7 +54,8 @@ void compare(const std::string& what, const Function& f, const Tensors& inputs, 
   const double length = double(inputs[0].size(-1)), tol = test::tolerance(dtype, length);
   test::expect_close(got.cpu(), want, tol, "value");
   for (size_t i = 0; i < here.size(); ++i)
-    if (is_floating(here[i].dtype())) test::expect_close(there[i].grad().cpu(), here[i].grad(), 4 * tol, "gradient of input " + std::to_string(i));
+    if (is_floating(here[i].dtype()))
+      test::expect_close(there[i].grad().cpu(), here[i].grad(), 4 * tol, "gradient of input " + std::to_string(i));
 }
 
 constexpr int64_t kWidths[] = {1, 3, 8, 24, 64, 77, 320, 1032, 1111, 2056, 16392};
@@ -86,7 +91,8 @@ TEST_F(CudaRowKernels, rows_of_minus_infinity_and_nan_are_as_on_the_cpu) {
         auto f = [&](const Tensor& in) { return log ? log_softmax(in, -1) : softmax(in, -1); };
         auto got = f(x.cuda()).cpu().to_vector(), want = f(x).to_vector();
         for (size_t i = 0; i < got.size(); ++i)
-          ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])) || std::fabs(got[i] - want[i]) <= 0.02 * std::fabs(want[i]) + 1e-3)
+          ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])) ||
+                      std::fabs(got[i] - want[i]) <= 0.02 * std::fabs(want[i]) + 1e-3)
               << log << " " << name(t) << " " << cols << " " << i << ": " << got[i] << " for " << want[i];
       }
     }
@@ -104,13 +110,16 @@ TEST_F(CudaRowKernels, norms_of_every_length) {
     compare(
         "bare layer_norm", [=](const Tensors& in) { return layer_norm(in[0], {cols}); }, {x}, t, offset);
     compare(
-        "layer_norm with parameters in float64", [=](const Tensors& in) { return layer_norm(in[0], {cols}, in[1], in[2]); },
+        "layer_norm with parameters in float64",
+        [=](const Tensors& in) { return layer_norm(in[0], {cols}, in[1], in[2]); },
         {x, to_dtype(w, kFloat64), to_dtype(b, kFloat64)}, t, offset);
     auto both = [](const std::tuple<Tensor, Tensor>& y) { return std::get<0>(y) + std::get<1>(y); };
     compare(
-        "add_layer_norm", [=](const Tensors& in) { return both(add_layer_norm(in[0], in[1], in[2], in[3])); }, {x, randn({rows, cols}), w, b}, t, offset);
+        "add_layer_norm", [=](const Tensors& in) { return both(add_layer_norm(in[0], in[1], in[2], in[3])); },
+        {x, randn({rows, cols}), w, b}, t, offset);
     compare(
-        "add_rms_norm", [=](const Tensors& in) { return both(add_rms_norm(in[0], in[1], in[2])); }, {x, randn({rows, cols}), w}, t, offset);
+        "add_rms_norm", [=](const Tensors& in) { return both(add_rms_norm(in[0], in[1], in[2])); },
+        {x, randn({rows, cols}), w}, t, offset);
     Tensor batches = randn({2, rows, cols});
     compare(
         "modulate", [=](const Tensors& in) { return layer_norm_modulate(in[0], in[1], in[2], in[3], in[4]); },
@@ -127,13 +136,17 @@ TEST_F(CudaRowKernels, gradients_of_norms_over_many_rows) {
     }
   Tensor x = randn({3, 300, 40}), one = randn({3, 40});
   compare(
-      "modulate", [=](const Tensors& in) { return layer_norm_modulate(in[0], in[1], in[2]); }, {x, one, randn({3, 40})}, kFloat32);
+      "modulate", [=](const Tensors& in) { return layer_norm_modulate(in[0], in[1], in[2]); }, {x, one, randn({3, 40})},
+      kFloat32);
 }
 
 TEST_F(CudaRowKernels, scale_and_shift_may_be_parts_of_one_tensor) {
   for (int64_t cols : {40, 41})
     compare(
-        "modulate", [=](const Tensors& in) { return layer_norm_modulate(in[0], in[1].slice(1, 0, cols), in[1].slice(1, cols, 2 * cols)); },
+        "modulate",
+        [=](const Tensors& in) {
+          return layer_norm_modulate(in[0], in[1].slice(1, 0, cols), in[1].slice(1, cols, 2 * cols));
+        },
         {randn({2, 5, cols}), randn({2, 2 * cols})}, kBFloat16);
 }
 
@@ -143,13 +156,15 @@ TEST_F(CudaRowKernels, cross_entropy_of_every_length) {
     target.select(0, 0).fill_(-100);
     for (double smoothing : {0.0, 0.1})
       compare(
-          "cross_entropy", [=](const Tensors& in) { return cross_entropy(in[0], in[1], {}, -100, "none", smoothing); }, {x, target}, t, offset);
+          "cross_entropy", [=](const Tensors& in) { return cross_entropy(in[0], in[1], {}, -100, "none", smoothing); },
+          {x, target}, t, offset);
   });
 }
 
 TEST_F(CudaRowKernels, batch_norm_in_both_layouts) {
   for (DType t : {kFloat32, kBFloat16, kFloat64})
-    for (Shape shape : {Shape{3, 5, 5, 16}, Shape{2, 8, 8, 24}, Shape{5, 3, 3, 7}, Shape{2, 70, 70, 8}, Shape{3, 16, 4, 9}, Shape{700, 1, 1, 40}}) {
+    for (Shape shape : {Shape{3, 5, 5, 16}, Shape{2, 8, 8, 24}, Shape{5, 3, 3, 7}, Shape{2, 70, 70, 8},
+                        Shape{3, 16, 4, 9}, Shape{700, 1, 1, 40}}) {
       const int64_t c = shape[3];
       Tensor x = randn(shape) * 2.0 + 1.0, w = randn({c}), b = randn({c});
       compare(
@@ -160,7 +175,8 @@ TEST_F(CudaRowKernels, batch_norm_in_both_layouts) {
           {x, w, b}, t);
       Tensor plane = x.permute({0, 3, 1, 2}).contiguous();
       compare(
-          "batch_norm", [](const Tensors& in) { return batch_norm(in[0], {}, {}, in[1], in[2], true); }, {plane, w, b}, t);
+          "batch_norm", [](const Tensors& in) { return batch_norm(in[0], {}, {}, in[1], in[2], true); }, {plane, w, b},
+          t);
       auto known = [](const Tensors& in) {
         Device d = in[0].device();
         int64_t n = in[0].size(1);

@@ -1,5 +1,6 @@
-// Kernels over rows of contiguous elements: some lanes of a warp per short row, a block per long one. A thread keeps its part of the row in
-// registers, so that device memory gives it once; only rows of more than 32 KiB are read again, from the cache.
+// Kernels over rows of contiguous elements: some lanes of a warp per short row, a block per long one. A thread keeps
+// its part of the row in registers, so that device memory gives it once; only rows of more than 32 KiB are read again,
+// from the cache.
 #pragma once
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/math.cuh"
@@ -43,8 +44,9 @@ template <int kGroup> struct RowThreads {
   }
 };
 
-// The threads of one row as a kernel is told at run time: a block (kGroup = kThreads), or `width` neighbouring lanes of a warp, a power of two
-// (kGroup = kWarp). Short rows take few lanes, so that what a row costs besides its elements is shared by many elements of each lane.
+// The threads of one row as a kernel is told at run time: a block (kGroup = kThreads), or `width` neighbouring lanes of
+// a warp, a power of two (kGroup = kWarp). Short rows take few lanes, so that what a row costs besides its elements is
+// shared by many elements of each lane.
 template <int kGroup> struct RowGroup {
   static_assert(kGroup == kWarp || kGroup == kThreads);
   unsigned width;
@@ -76,9 +78,11 @@ template <int kGroup> struct RowGroup {
 // For kernels whose threads keep rows: two blocks on each multiprocessor, so that one loads while the other computes.
 #define SF_ROW_KERNEL __global__ void __launch_bounds__(kThreads, 2)
 
-// f(first, k) for each run of V elements of a row that belongs to this thread; V divides cols. K > 0: there are at most K of them, and k is a
-// constant in the unrolled code, so that arrays with an entry for each stay in registers; first is an int then. K = 0: any number, k is 0.
-template <int V, int K, int kGroup, class F> __device__ inline void for_my_columns(const RowGroup<kGroup>& g, int64_t cols, const F& f) {
+// f(first, k) for each run of V elements of a row that belongs to this thread; V divides cols. K > 0: there are at most
+// K of them, and k is a constant in the unrolled code, so that arrays with an entry for each stay in registers; first
+// is an int then. K = 0: any number, k is 0.
+template <int V, int K, int kGroup, class F>
+__device__ inline void for_my_columns(const RowGroup<kGroup>& g, int64_t cols, const F& f) {
   if constexpr (K > 0) {
     int n = int(cols), c = g.lane() * V, step = g.step() * V, first = 0;
 #pragma unroll
@@ -92,8 +96,10 @@ template <int V, int K, int kGroup, class F> __device__ inline void for_my_colum
   }
 }
 
-// The same for all K runs up to the row's end, of all lanes: f(first, k, whether the run is in the row). No branch around what lanes do together.
-template <int V, int K, int kGroup, class F> __device__ inline void for_all_columns(const RowGroup<kGroup>& g, int64_t cols, const F& f) {
+// The same for all K runs up to the row's end, of all lanes: f(first, k, whether the run is in the row). No branch
+// around what lanes do together.
+template <int V, int K, int kGroup, class F>
+__device__ inline void for_all_columns(const RowGroup<kGroup>& g, int64_t cols, const F& f) {
   if constexpr (K > 0) {
     int n = int(cols), c = g.lane() * V, step = g.step() * V, first = 0;
 #pragma unroll
@@ -111,7 +117,8 @@ template <int V, class T> __device__ inline void widen_lanes(const Vec<T, V>& bi
 #pragma unroll
   for (int i = 0; i < V; ++i) x[i] = widen(bits.v[i]);
 }
-// A vector while it waits in registers. Elements of 16 bits stay in pairs: nvcc gives each member of a Vec a register of its own.
+// A vector while it waits in registers. Elements of 16 bits stay in pairs:
+// nvcc gives each member of a Vec a register of its own.
 template <class T, int V, bool kPairs = (sizeof(T) == 2 && V % 2 == 0)> struct Held {
   Vec<T, V> bits;
   __device__ void widen_to(real_t<T> (&x)[V]) const { widen_lanes<V>(bits, x); }
@@ -131,7 +138,8 @@ template <class T, int V> struct alignas(sizeof(T) * V) Held<T, V, true> {
 };
 
 template <int V, class T> __device__ inline void read_lanes(const T* p, real_t<T> (&x)[V]) {
-  Held<T, V> bits = *reinterpret_cast<const Held<T, V>*>(p);  // a copy: of a reference, nvcc loads the elements one by one
+  // a copy: of a reference, nvcc loads the elements one by one
+  Held<T, V> bits = *reinterpret_cast<const Held<T, V>*>(p);
   bits.widen_to(x);
 }
 template <int V, class T> __device__ inline void write_lanes(T* p, const real_t<T> (&x)[V]) {
@@ -141,13 +149,15 @@ template <int V, class T> __device__ inline void write_lanes(T* p, const real_t<
   *reinterpret_cast<Vec<T, V>*>(p) = bits;
 }
 
-// A thread's runs of one row: kept in registers as they are stored (K > 0; all loads are issued at once), or read again each time (K = 0).
+// A thread's runs of one row: kept in registers as they are stored (K > 0; all loads are issued at once),
+// or read again each time (K = 0).
 template <class T, int V, int K> struct RowRuns {
   const T* row;
   Held<T, V> kept[K > 0 ? K : 1];
 
   template <int kGroup> __device__ RowRuns(const RowGroup<kGroup>& g, const T* from, int64_t cols) : row(from) {
-    if constexpr (K > 0) for_my_columns<V, K>(g, cols, [&](auto c, int k) { kept[k] = *reinterpret_cast<const Held<T, V>*>(from + c); });
+    if constexpr (K > 0)
+      for_my_columns<V, K>(g, cols, [&](auto c, int k) { kept[k] = *reinterpret_cast<const Held<T, V>*>(from + c); });
   }
   template <class Column> __device__ void get(Column c, int k, real_t<T> (&x)[V]) const {
     if constexpr (K > 0) kept[k].widen_to(x);
@@ -155,8 +165,8 @@ template <class T, int V, int K> struct RowRuns {
   }
 };
 
-// The same with elements in their arithmetic type, for kernels that look at them several times: twice the registers for 16 bits, fewer instructions.
-// Lanes behind the row's end hold zeros.
+// The same with elements in their arithmetic type, for kernels that look at them several times: twice the registers for
+// 16 bits, fewer instructions. Lanes behind the row's end hold zeros.
 template <class T, int V, int K> struct WideRuns {
   const T* row;
   real_t<T> kept[K > 0 ? K : 1][V];
@@ -181,7 +191,8 @@ template <class T, int V, int K> struct WideRuns {
   }
 };
 
-// V entries of n from the i-th on; where V > 1 their address is a multiple of 16 bytes (vector_entries). T: the dtype that is asked for first.
+// V entries of n from the i-th on; where V > 1 their address is a multiple of 16 bytes (vector_entries). T: the dtype
+// that is asked for first.
 template <int V, class S, class A> __device__ inline void read_entries_of(const S* p, A (&x)[V]) {
   constexpr int kAtOnce = V * sizeof(S) > 16 ? int(16 / sizeof(S)) : V;
 #pragma unroll
@@ -205,10 +216,12 @@ inline bool vector_entries(const Numbers& n, int64_t stride = 0) {
   return reinterpret_cast<uintptr_t>(n.data) % 16 == 0 && stride * int64_t(size_of(n.dtype)) % 16 == 0;
 }
 
-// The largest x of the thread's row and the sum of exp(x - top), in units of Exponential<T>::unit(1), reading device memory once.
+// The largest x of the thread's row and the sum of exp(x - top), in units of Exponential<T>::unit(1),
+// reading device memory once.
 template <class A> struct RowExponentials { A top, total; };
 template <int V, class T, int kGroup>
-__device__ inline RowExponentials<real_t<T>> row_exponentials(const RowGroup<kGroup>& g, const T* x, int64_t cols, real_t<T> unit) {
+__device__ inline RowExponentials<real_t<T>> row_exponentials(const RowGroup<kGroup>& g, const T* x, int64_t cols,
+                                                              real_t<T> unit) {
   using A = real_t<T>;
   using E = Exponential<T>;
   // Four runs at a time: as many loads in flight, and one more exponential for the change of `top` among them.
@@ -255,11 +268,13 @@ template <class T, int V, class... P> bool aligned_rows(int64_t cols, const P*..
 
 template <int n> using int_constant = std::integral_constant<int, n>;
 
-// Calls f(group, V, K, blocks, width) with the first three as constants: RowGroup's kGroup, the vector's length, and how many runs a thread
-// keeps (0: reads again). By the sizes alone.
+// Calls f(group, V, K, blocks, width) with the first three as constants: RowGroup's kGroup, the vector's length, and
+// how many runs a thread keeps (0: reads again). By the sizes alone.
 template <class T, class F> void choose_rows(int64_t rows, int64_t cols, bool vectors, const F& f) {
   constexpr int V = lanes_for<T>(), K = 8;
-  auto warps = [&](auto v, auto k, unsigned width) { f(int_constant<kWarp>(), v, k, unsigned((rows * width + kThreads - 1) / kThreads), width); };
+  auto warps = [&](auto v, auto k, unsigned width) {
+    f(int_constant<kWarp>(), v, k, unsigned((rows * width + kThreads - 1) / kThreads), width);
+  };
   int64_t runs = cols / V;
   if (!vectors) {
     if (cols <= 1024) warps(int_constant<1>(), int_constant<0>(), kWarp);

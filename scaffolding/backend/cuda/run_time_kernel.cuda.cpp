@@ -17,10 +17,12 @@ KernelHandle load_kernel(const void* image, const char* entry) {
   return kernel;
 }
 
-void launch_kernel(KernelHandle kernel, const KernelLaunch& l, cudaStream_t stream, void** arguments, const char* name) {
+void launch_kernel(KernelHandle kernel, const KernelLaunch& l, cudaStream_t stream, void** arguments,
+                   const char* name) {
   constexpr unsigned kWithoutAsking = 48 << 10;  // bytes of shared memory that a block gets by default
   const std::string op = std::string("kernel '") + name + "'";
-  if (l.shared_memory > kWithoutAsking) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(l.shared_memory)), op.c_str());
+  if (l.shared_memory > kWithoutAsking)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(l.shared_memory)), op.c_str());
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(l.grid[0], l.grid[1], l.grid[2]);
   config.blockDim = dim3(l.block[0], l.block[1], l.block[2]);

@@ -1,5 +1,5 @@
-// Scratch: device memory for the length of a call. Freed to the allocator while the kernels that use it may still be queued: they
-// run before whatever takes the block next on this stream.
+// Scratch: device memory for the length of a call. Freed to the allocator while the kernels that use it may still be
+// queued: they run before whatever takes the block next on this stream.
 #pragma once
 #include "scaffolding/backend/cuda/caching_allocator.h"
 

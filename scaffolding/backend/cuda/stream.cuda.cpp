@@ -17,7 +17,9 @@ void Stream::synchronize() const {
   check(cudaStreamSynchronize(handle), "synchronize");
 }
 
-StreamScope::StreamScope(Stream stream) : previous_(Stream::current(stream.device)) { current_streams[stream.device] = stream.handle; }
+StreamScope::StreamScope(Stream stream) : previous_(Stream::current(stream.device)) {
+  current_streams[stream.device] = stream.handle;
+}
 StreamScope::~StreamScope() { current_streams[previous_.device] = previous_.handle; }
 
 }  // namespace sf::cuda

@@ -1,5 +1,6 @@
-// Small tables that the host makes and kernels read (which input an output shows, weights of a filter): kept on the device by content, so
-// that a step repeated with the same sizes copies nothing and waits for nothing. A new table waits once until it is there.
+// Small tables that the host makes and kernels read (which input an output shows, weights of a filter): kept on the
+// device by content, so that a step repeated with the same sizes copies nothing and waits for nothing. A new table
+// waits once until it is there.
 // Thread-safe. A pointer is good as long as its handle lives: hold it until the kernel is launched.
 #pragma once
 #include <memory>

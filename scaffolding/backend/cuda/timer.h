@@ -1,4 +1,5 @@
-// Timer: how long work on a stream takes, by two events. Waits for it; not while a graph is captured. One thread uses one.
+// Timer: how long work on a stream takes, by two events. Waits for it; not while a graph is captured.
+// One thread uses one.
 #pragma once
 #include "scaffolding/backend/cuda/device.h"
 

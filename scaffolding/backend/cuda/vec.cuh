@@ -1,4 +1,5 @@
-// Vectors of elements that move in one instruction (up to 16 bytes), and conversions between storage and arithmetic types.
+// Vectors of elements that move in one instruction (up to 16 bytes),
+// and conversions between storage and arithmetic types.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -24,6 +25,8 @@ template <class T> __device__ inline T widen(T x) { return x; }
 
 template <class T> __device__ inline T narrow(float x) { return T(x); }
 template <> __device__ inline Half narrow<Half>(float x) { return {__half_as_ushort(__float2half_rn(x))}; }
-template <> __device__ inline BFloat16 narrow<BFloat16>(float x) { return {__bfloat16_as_ushort(__float2bfloat16_rn(x))}; }
+template <> __device__ inline BFloat16 narrow<BFloat16>(float x) {
+  return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+}
 
 }  // namespace sf::cuda

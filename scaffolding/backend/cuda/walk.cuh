@@ -6,8 +6,8 @@
 
 namespace sf::cuda {
 
-// Division by a fixed 1 <= d < 2^31 as a multiplication, for 0 <= n < 2^31 (Granlund and Montgomery, "Division by Invariant
-// Integers using Multiplication", 1994, figure 4.1).
+// Division by a fixed 1 <= d < 2^31 as a multiplication, for 0 <= n < 2^31 (Granlund and Montgomery, "Division by
+// Invariant Integers using Multiplication", 1994, figure 4.1).
 struct Divider {
   uint32_t d = 1, magic = 1, shift = 0;
 
@@ -23,7 +23,8 @@ template <int N> struct Walk {
   char* data[N];
   uint32_t n = 0;
   int32_t ndim = 0;
-  bool vectors = false;          // along dimension 0 each operand is dense and aligned for vectors of `lanes`, or one element for all
+  bool vectors =
+      false;  // along dimension 0 each operand is dense and aligned for vectors of `lanes`, or one element for all
   Divider sizes[kMaxDims];       // [0] is the innermost
   int64_t strides[N][kMaxDims];  // in bytes
 
@@ -40,7 +41,8 @@ template <int N> struct Walk {
   }
 };
 
-// item: bytes of an element of each operand. Vectors may leave a rest behind where one dimension is all there is; in rows they must fill them.
+// item: bytes of an element of each operand. Vectors may leave a rest behind where one dimension is all there is; in
+// rows they must fill them.
 template <int N> Walk<N> make_walk(const cpu::StridedLoop& loop, const size_t (&item)[N], int lanes) {
   Walk<N> w;
   w.n = uint32_t(loop.sizes[0] * loop.rows);
@@ -50,7 +52,8 @@ template <int N> Walk<N> make_walk(const cpu::StridedLoop& loop, const size_t (&
   for (int k = 0; k < N; ++k) {
     w.data[k] = loop.data[k];
     for (int d = 0; d < kMaxDims; ++d) w.strides[k][d] = d < loop.ndim ? loop.strides[k][d] : 0;
-    bool dense = w.strides[k][0] == int64_t(item[k]) && reinterpret_cast<uintptr_t>(w.data[k]) % (item[k] * size_t(lanes)) == 0;
+    bool dense =
+        w.strides[k][0] == int64_t(item[k]) && reinterpret_cast<uintptr_t>(w.data[k]) % (item[k] * size_t(lanes)) == 0;
     for (int d = 1; d < loop.ndim; ++d) dense = dense && w.strides[k][d] % (int64_t(item[k]) * lanes) == 0;
     w.vectors = w.vectors && (dense || (k > 0 && w.strides[k][0] == 0));
   }

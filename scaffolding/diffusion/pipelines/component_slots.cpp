@@ -2,7 +2,9 @@
 
 namespace sf::diffusion {
 
-bool ComponentSlot::is_network() const { return as<Ref<Denoiser>>() || as<Ref<Autoencoder>>() || as<Ref<TextEncoder>>(); }
+bool ComponentSlot::is_network() const {
+  return as<Ref<Denoiser>>() || as<Ref<Autoencoder>>() || as<Ref<TextEncoder>>();
+}
 
 bool ComponentSlot::is_set() const {
   return std::visit(

@@ -16,7 +16,8 @@ namespace sf::diffusion {
 // A component that diffusers has and that has no use here: what checks or describes pictures.
 struct Unused {};
 
-using SlotPlace = std::variant<Ref<Denoiser>*, Ref<Autoencoder>*, Ref<TextEncoder>*, Ref<const tokenizers::Tokenizer>*, Ref<Scheduler>*, Unused*>;
+using SlotPlace = std::variant<Ref<Denoiser>*, Ref<Autoencoder>*, Ref<TextEncoder>*, Ref<const tokenizers::Tokenizer>*,
+                               Ref<Scheduler>*, Unused*>;
 
 struct ComponentSlot {
   std::string name;  // of its folder, as model_index.json has it
@@ -43,7 +44,9 @@ template <class... T> ComponentSlots component_slots(std::string_view names, T&.
 }
 }  // namespace detail
 
-#define SF_COMPONENTS(...) \
-  ::sf::diffusion::ComponentSlots components() override { return ::sf::diffusion::detail::component_slots(#__VA_ARGS__, __VA_ARGS__); }
+#define SF_COMPONENTS(...)                                                      \
+  ::sf::diffusion::ComponentSlots components() override {                       \
+    return ::sf::diffusion::detail::component_slots(#__VA_ARGS__, __VA_ARGS__); \
+  }
 
 }  // namespace sf::diffusion

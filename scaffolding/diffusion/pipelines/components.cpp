@@ -18,7 +18,8 @@ const io::Object* given(const io::Object& config, const char* field) {
 // Any model, by the names of the forward that it registered.
 class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
  public:
-  explicit NativeDenoiser(std::shared_ptr<models::Model> model) : ModelComponent(std::move(model)), layer_(*nn::find_layer(*model_)) {}
+  explicit NativeDenoiser(std::shared_ptr<models::Model> model)
+      : ModelComponent(std::move(model)), layer_(*nn::find_layer(*model_)) {}
 
   Tensor predict(const DenoiserCall& call) override {
     nn::Values values;
@@ -31,7 +32,8 @@ class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
       if (a.tensor) values.at(i) = a.tensor;
     }
     for (size_t i = 0; i < values.size(); ++i)
-      SF_CHECK_AS(TypeError, given[i] || layer_.forward_args[i].has_default, layer_.name, ": missing argument '", layer_.forward_args[i].name, "'");
+      SF_CHECK_AS(TypeError, given[i] || layer_.forward_args[i].has_default, layer_.name, ": missing argument '",
+                  layer_.forward_args[i].name, "'");
     Value out = model_->call(values);
     if (auto* all = std::get_if<Tensors>(&out)) return all->at(0);
     return std::get<Tensor>(out);
@@ -51,15 +53,20 @@ class NativeDenoiser final : public ModelComponent<Denoiser, models::Model> {
 
 template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shared_ptr<models::Model> model) {
   const nn::LayerEntry* layer = model ? nn::find_layer(*model) : nullptr;
-  auto takes_timestep = [&] { return std::any_of(layer->forward_args.begin(), layer->forward_args.end(), [](auto& a) { return a.name == "timestep"; }); };
+  auto takes_timestep = [&] {
+    return std::any_of(layer->forward_args.begin(), layer->forward_args.end(),
+                       [](auto& a) { return a.name == "timestep"; });
+  };
   if (layer && takes_timestep()) return std::make_shared<NativeDenoiser>(std::move(model));
   detail::no_such_component(slot, Denoiser::kKind, {}, model ? model->type() : nullptr);
 }
 
-void detail::no_such_component(const std::string& slot, const char* kind, std::vector<std::string> classes, const char* got) {
+void detail::no_such_component(const std::string& slot, const char* kind, std::vector<std::string> classes,
+                               const char* got) {
   SF_CHECK(got, slot, ": is absent");
   std::string wanted;
-  for (size_t i = 0; i < classes.size(); ++i) wanted += (i == 0 ? "" : i + 1 == classes.size() ? " or " : ", ") + classes[i];
+  for (size_t i = 0; i < classes.size(); ++i)
+    wanted += (i == 0 ? "" : i + 1 == classes.size() ? " or " : ", ") + classes[i];
   fail<TypeError>(slot, ": must be ", kind, wanted.empty() ? "" : " (" + wanted + ")", ", got ", got);
 }
 

@@ -41,8 +41,9 @@ class Denoiser : public Component {
 class Autoencoder : public Component {
  public:
   static constexpr const char* kKind = "an autoencoder";
-  virtual Tensor encode(const Tensor& images, const Generator& generator) = 0;  // [B, 3, H, W] in [-1, 1] to latents, drawn where they are a distribution
-  virtual Tensor decode(const Tensor& latents) = 0;                             // not scaled any more
+  // [B, 3, H, W] in [-1, 1] to latents, drawn where they are a distribution
+  virtual Tensor encode(const Tensor& images, const Generator& generator) = 0;
+  virtual Tensor decode(const Tensor& latents) = 0;  // not scaled any more
   virtual void to(DType dtype) = 0;
 
   int64_t scale_factor();          // pixels for each latent
@@ -79,10 +80,17 @@ template <class Interface, class M> class ModelComponent : public Interface {
 // The wrapper of a model for an interface. TypeError naming `slot` and the classes there are for a model that is no
 // such thing, ValueError for none.
 template <class Interface> Ref<Interface> component(const std::string& slot, std::shared_ptr<models::Model> model);
-template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shared_ptr<models::Model> model);  // any model whose forward takes a timestep
-inline Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model) { return component<Denoiser>("unet", std::move(model)); }
-inline Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model) { return component<Autoencoder>("vae", std::move(model)); }
-inline Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model) { return component<TextEncoder>("text_encoder", std::move(model)); }
+// any model whose forward takes a timestep
+template <> Ref<Denoiser> component<Denoiser>(const std::string& slot, std::shared_ptr<models::Model> model);
+inline Ref<Denoiser> denoiser(std::shared_ptr<models::Model> model) {
+  return component<Denoiser>("unet", std::move(model));
+}
+inline Ref<Autoencoder> autoencoder(std::shared_ptr<models::Model> model) {
+  return component<Autoencoder>("vae", std::move(model));
+}
+inline Ref<TextEncoder> text_encoder(std::shared_ptr<models::Model> model) {
+  return component<TextEncoder>("text_encoder", std::move(model));
+}
 
 namespace detail {
 template <class Interface> struct Wrapper {
@@ -93,7 +101,8 @@ template <class Interface> std::vector<Wrapper<Interface>>& wrappers() {
   static std::vector<Wrapper<Interface>> all;
   return all;
 }
-[[noreturn]] void no_such_component(const std::string& slot, const char* kind, std::vector<std::string> classes, const char* got);
+[[noreturn]] void no_such_component(const std::string& slot, const char* kind, std::vector<std::string> classes,
+                                    const char* got);
 
 template <class Interface, class M, class W> bool add_component() {
   wrappers<Interface>().push_back({M::kName, [](const std::shared_ptr<models::Model>& model) -> Ref<Interface> {
@@ -113,7 +122,8 @@ template <class Interface> Ref<Interface> component(const std::string& slot, std
   detail::no_such_component(slot, Interface::kKind, std::move(classes), model ? model->type() : nullptr);
 }
 
-#define SF_COMPONENT(Interface, Model, ...) \
-  [[maybe_unused]] static const bool SF_CAT(sf_component_, __COUNTER__) = ::sf::diffusion::detail::add_component<Interface, Model, __VA_ARGS__>()
+#define SF_COMPONENT(Interface, Model, ...)                               \
+  [[maybe_unused]] static const bool SF_CAT(sf_component_, __COUNTER__) = \
+      ::sf::diffusion::detail::add_component<Interface, Model, __VA_ARGS__>()
 
 }  // namespace sf::diffusion

@@ -6,7 +6,9 @@
 namespace sf::diffusion {
 
 namespace {
-bool has_both_halves(ArgumentRole role) { return role == ArgumentRole::PerSample || role == ArgumentRole::Text || role == ArgumentRole::Channels; }
+bool has_both_halves(ArgumentRole role) {
+  return role == ArgumentRole::PerSample || role == ArgumentRole::Text || role == ArgumentRole::Channels;
+}
 }  // namespace
 
 Tensor& DenoiserCall::at(std::string_view name) {

@@ -19,8 +19,9 @@ enum class ArgumentRole : uint8_t {
 };
 
 struct DenoiserArgument {
-  std::string name;  // "" is positional; "added_cond_kwargs.time_ids" is the entry of a dict in Python, and `time_ids` in C++
-  Tensor tensor;     // absent: not given
+  std::string
+      name;  // "" is positional; "added_cond_kwargs.time_ids" is the entry of a dict in Python, and `time_ids` in C++
+  Tensor tensor;  // absent: not given
   ArgumentRole role = ArgumentRole::PerSample;
 };
 

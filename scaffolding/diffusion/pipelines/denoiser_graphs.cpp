@@ -48,9 +48,11 @@ struct DenoiserGraphs::Graph {
   int64_t run = 0;  // the last one that used it
 
   bool takes(const DenoiserCall& c, bool keeps) const {
-    return keeps == keeps_context && std::equal(c.begin(), c.end(), call.begin(), call.end(), [](const DenoiserArgument& a, const DenoiserArgument& b) {
-             return a.name == b.name && a.role == b.role && same_kind(a.tensor, b.tensor);
-           });
+    return keeps == keeps_context && std::equal(c.begin(), c.end(), call.begin(), call.end(),
+                                                [](const DenoiserArgument& a, const DenoiserArgument& b) {
+                                                  return a.name == b.name && a.role == b.role &&
+                                                         same_kind(a.tensor, b.tensor);
+                                                });
   }
   bool has_text_of(const DenoiserCall& c) const {
     for (size_t i = 0; i < c.size(); ++i)
@@ -58,7 +60,8 @@ struct DenoiserGraphs::Graph {
     return true;
   }
   void write(const DenoiserCall& c, int64_t this_run) {
-    bool context_changed = run != this_run;  // a new run counts as a new text, whatever its address: weights may lie where others did
+    // a new run counts as a new text, whatever its address: weights may lie where others did
+    bool context_changed = run != this_run;
     for (size_t i = 0; i < c.size(); ++i) {
       const Tensor& t = c[i].tensor;
       if (!t || given[i].is(t)) continue;
@@ -103,8 +106,8 @@ DenoiserGraphs::Words DenoiserGraphs::state_of(Denoiser& denoiser) {
   };
   const autocast::DeviceState& cast = autocast::of(DeviceType::CUDA);
   CudnnSettings cudnn = cudnn_settings();
-  uint64_t settings = uint64_t(matmul_allow_tf32()) | uint64_t(cudnn.allow_tf32) << 1 | uint64_t(cudnn.enabled) << 2 | uint64_t(cudnn.deterministic) << 3 |
-                      uint64_t(matmul_benchmark()) << 4;
+  uint64_t settings = uint64_t(matmul_allow_tf32()) | uint64_t(cudnn.allow_tf32) << 1 | uint64_t(cudnn.enabled) << 2 |
+                      uint64_t(cudnn.deterministic) << 3 | uint64_t(matmul_benchmark()) << 4;
   Words words{settings, cast.enabled ? 1 + uint64_t(cast.dtype) : 0};
   Walk(words).module("", denoiser.model());
   return words;
@@ -115,7 +118,8 @@ void DenoiserGraphs::clear() {
   pool_ = 0;
 }
 
-DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run) {
+DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context,
+                                                 int64_t run) {
   auto take = [&](auto at) -> Graph& {
     graphs_.splice(graphs_.begin(), graphs_, at);
     return *graphs_.front();
@@ -150,13 +154,16 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
   const Device device = denoiser.device();
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context) scope.emplace(g.context);
-  // On the current stream, whose memory others use too; libraries are loaded, plans made and tables copied here, and the text's part is computed.
+  // On the current stream, whose memory others use too; libraries are loaded, plans made and tables copied here, and
+  // the text's part is computed.
   denoiser.predict(own);
   try {
     accelerator(device).empty_cache(device.index);  // the capture cannot take it back
-    g.graph = cuda::capture([&] { g.output = denoiser.predict(own); }, {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, device);
+    g.graph = cuda::capture([&] { g.output = denoiser.predict(own); },
+                            {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, device);
   } catch (const Error& e) {
-    fail<RuntimeError>("pipeline: the denoiser cannot be captured as a CUDA graph; capture=False runs it step by step: ", e.what());
+    fail<RuntimeError>(
+        "pipeline: the denoiser cannot be captured as a CUDA graph; capture=False runs it step by step: ", e.what());
   }
   ++captures_;
   graphs_.push_front(std::move(made));
@@ -176,7 +183,10 @@ Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, boo
 }
 
 DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context)
-    : denoiser_(std::move(denoiser)), graphs_(std::move(graphs)), keeps_context_(keeps_context), run_(graphs_->begin_run()) {
+    : denoiser_(std::move(denoiser)),
+      graphs_(std::move(graphs)),
+      keeps_context_(keeps_context),
+      run_(graphs_->begin_run()) {
   const bool native = DenoiserGraphs::why_not(*denoiser_).empty();
   captures_ = captures && native;
   // Convolutions read weights channels-last: of another order each replay would make a copy.
@@ -186,7 +196,8 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
 }
 
 Tensor DenoiserRun::predict(const DenoiserCall& call) {
-  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled()) return graphs_->predict(*denoiser_, call, keeps_context_, run_);
+  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled())
+    return graphs_->predict(*denoiser_, call, keeps_context_, run_);
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);
   return denoiser_->predict(call);

@@ -1,5 +1,6 @@
-// DenoiserGraphs: a denoiser's calls as CUDA graphs, one for each shape of its inputs. A call writes the inputs into the graph's own tensors, replays,
-// and hands out a copy of the result: a step costs one launch instead of some hundred, with the same numbers.
+// DenoiserGraphs: a denoiser's calls as CUDA graphs, one for each shape of its inputs. A call writes the inputs into
+// the graph's own tensors, replays, and hands out a copy of the result: a step costs one launch instead of some
+// hundred, with the same numbers.
 // Shared by the pipelines of the same networks and kept from call to call. Used by one thread at a time.
 #pragma once
 #include <list>
@@ -12,7 +13,8 @@ namespace sf::diffusion {
 
 class DenoiserGraphs {
  public:
-  static constexpr size_t kMost = 4;  // graphs that are kept; the one that was longest without use goes first. They share their memory.
+  // graphs that are kept; the one that was longest without use goes first. They share their memory.
+  static constexpr size_t kMost = 4;
   struct Statistics {
     int64_t captures = 0, replays = 0;  // since this object was made
     size_t kept = 0;
@@ -22,12 +24,14 @@ class DenoiserGraphs {
   DenoiserGraphs(const DenoiserGraphs&) = delete;
   DenoiserGraphs& operator=(const DenoiserGraphs&) = delete;
 
-  // Why calls of this denoiser are no graphs: it is on the CPU, Python's, or has hooks, which see every call. Empty where they are.
+  // Why calls of this denoiser are no graphs: it is on the CPU, Python's, or has hooks, which see every call.
+  // Empty where they are.
   static std::string why_not(Denoiser& denoiser);
 
   int64_t begin_run() { return ++runs_; }  // the number of a run, for which what is made of the text is computed anew
-  // denoiser.predict(call) of that run. Graphs of other weights, adapters, modes and dtypes than the denoiser has now are dropped. keeps_context: what is
-  // made of the text is computed once a run, outside of the graph (models::ContextCache).
+  // denoiser.predict(call) of that run. Graphs of other weights, adapters, modes and dtypes than the denoiser has now
+  // are dropped. keeps_context: what is made of the text is computed once a run,
+  // outside of the graph (models::ContextCache).
   Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run);
   void clear();  // gives their memory back
   Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }
@@ -44,7 +48,8 @@ class DenoiserGraphs {
   int64_t runs_ = 0, captures_ = 0, replays_ = 0;
 };
 
-// A denoiser as a run calls it: captured, and with its text kept, where the options say so. Runs of one denoiser may take turns.
+// A denoiser as a run calls it: captured, and with its text kept, where the options say so.
+// Runs of one denoiser may take turns.
 class DenoiserRun final : public Denoiser {
  public:
   DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context);

@@ -36,7 +36,8 @@ StepSchedule make_schedule(const char* who, Scheduler& scheduler, const Schedule
 void start_at_strength(const char* who, Scheduler& scheduler, StepSchedule& schedule, double strength) {
   SF_CHECK(strength >= 0 && strength <= 1, who, ": strength must be in [0, 1], got ", strength);
   int64_t n = schedule.num_inference_steps, steps = std::min(int64_t(double(n) * strength), n), start = n - steps;
-  SF_CHECK(steps >= 1, who, ": strength ", strength, " leaves no step of ", n, "; use more steps or a greater strength");
+  SF_CHECK(steps >= 1, who, ": strength ", strength, " leaves no step of ", n,
+           "; use more steps or a greater strength");
   schedule.keep(start * scheduler.order(), int64_t(schedule.size()));
   schedule.num_inference_steps = steps;
   scheduler.set_begin_index(start * scheduler.order());
@@ -50,8 +51,8 @@ StepOptions step_options(const Scheduler& scheduler, double eta, const Generator
   return options;
 }
 
-Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const DenoiserCall& told,
-                     const Guidance& guidance, int64_t output_channels) {
+Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule,
+                     size_t i, const DenoiserCall& told, const Guidance& guidance, int64_t output_channels) {
   cpu::LeanMemory lean;
   const Tensor timestep = schedule.timestep(i), input = scheduler.scale_model_input(latents, schedule.values[i]);
   auto call = [&](const DenoiserCall& arguments, const Tensor& sample) {

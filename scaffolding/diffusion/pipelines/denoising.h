@@ -5,7 +5,8 @@
 
 namespace sf::diffusion {
 
-// Batched: one call of the denoiser with both halves, 2 B samples. Sequential: two calls, with half the activations in memory.
+// Batched: one call of the denoiser with both halves, 2 B samples. Sequential: two calls,
+// with half the activations in memory.
 enum class GuidanceMode : uint8_t { Batched, Sequential };
 GuidanceMode guidance_mode(std::string_view name);  // "batched", "sequential"; ValueError otherwise
 const char* name_of(GuidanceMode mode);
@@ -25,7 +26,8 @@ struct StepSchedule {
   int64_t num_inference_steps = 0;
   size_t size() const { return values.size(); }
   Tensor timestep(size_t i) const { return timesteps.select(0, int64_t(i)); }
-  Tensor timestep_on_host(size_t i) const { return scalar_tensor(values[i], timesteps.dtype()); }  // for those who read it
+  // for those who read it
+  Tensor timestep_on_host(size_t i) const { return scalar_tensor(values[i], timesteps.dtype()); }
   void keep(int64_t begin, int64_t end);
 };
 
@@ -42,12 +44,13 @@ void start_at_strength(const char* who, Scheduler& scheduler, StepSchedule& sche
 // eta and generator, where the scheduler's step takes them.
 StepOptions step_options(const Scheduler& scheduler, double eta, const Generators& generator);
 
-// The guided output of the denoiser for latents[B, C, ...] at step i. told: the other arguments, where guidance is on with both halves. output_channels: of
-// the output, those that are looked at; 0: all.
-Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule, size_t i, const DenoiserCall& told,
-                     const Guidance& guidance, int64_t output_channels = 0);
+// The guided output of the denoiser for latents[B, C, ...] at step i. told: the other arguments, where guidance is on
+// with both halves. output_channels: of the output, those that are looked at; 0: all.
+Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule,
+                     size_t i, const DenoiserCall& told, const Guidance& guidance, int64_t output_channels = 0);
 
-// Of a distilled model: guidance_scale - 1 for each of the samples as [batch, dim] (Luo et al. 2023, arXiv 2310.04378). Undefined for dim 0.
+// Of a distilled model: guidance_scale - 1 for each of the samples as [batch, dim] (Luo et al. 2023,
+// arXiv 2310.04378). Undefined for dim 0.
 Tensor guidance_scale_embedding(double guidance_scale, int64_t batch, int64_t dim, DType dtype, Device device);
 
 }  // namespace sf::diffusion

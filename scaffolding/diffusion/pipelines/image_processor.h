@@ -1,5 +1,6 @@
-// VaeImageProcessor: pictures to the tensors that an autoencoder takes, and back; diffusers' class and numbers. Pictures are uint8 [C, H, W] as
-// io/pictures/image.h has them and are resized with Pillow's arithmetic; tensors are [B, C, H, W].
+// VaeImageProcessor: pictures to the tensors that an autoencoder takes, and back; diffusers' class and numbers.
+// Pictures are uint8 [C, H, W] as io/pictures/image.h has them and are resized with Pillow's arithmetic;
+// tensors are [B, C, H, W].
 // Immutable after construction: any thread may use it.
 #pragma once
 #include <array>
@@ -39,10 +40,11 @@ class VaeImageProcessor {
   explicit VaeImageProcessor(ImageProcessorOptions options = {}) : options_(options) {}
   const ImageProcessorOptions& options() const { return options_; }
 
-  // uint8 pictures of one size [C, H, W], or of any where do_resize is on -> float32 [B, C, height, width]. ValueError for others.
+  // uint8 pictures of one size [C, H, W], or of any where do_resize is on -> float32 [B, C, height, width].
+  // ValueError for others.
   Tensor preprocess(const Tensors& pictures, const PreprocessOptions& options = {}) const;
-  // Values in [0, 1], or in [-1, 1] where some are negative: [B, C, H, W], resized by the nearest pixel. Latents (vae_latent_channels of channels)
-  // come back as they are.
+  // Values in [0, 1], or in [-1, 1] where some are negative: [B, C, H, W], resized by the nearest pixel. Latents
+  // (vae_latent_channels of channels) come back as they are.
   Tensor preprocess(const Tensor& images, const PreprocessOptions& options = {}) const;
   // [-1, 1] to [0, 1], clamped.
   Tensor denormalize(const Tensor& images) const;
@@ -53,11 +55,14 @@ class VaeImageProcessor {
   // A picture uint8 [C, H, W] in another size.
   Tensor resize(const Tensor& picture, int64_t height, int64_t width, ResizeMode mode = ResizeMode::Default) const;
 
-  // Around what is not black in a mask uint8 [C, H, W], `pad` pixels wider, and grown towards the aspect ratio of width x height.
+  // Around what is not black in a mask uint8 [C, H, W], `pad` pixels wider,
+  // and grown towards the aspect ratio of width x height.
   // ValueError for a mask that is black all over.
   static CropBox crop_region(const Tensor& mask, int64_t width, int64_t height, int64_t pad = 0);
-  // The picture [3, h, w] where the mask is white, over init_image [3, H, W] where it is black. crop: where the picture belongs in it.
-  Tensor apply_overlay(const Tensor& mask, const Tensor& init_image, const Tensor& picture, std::optional<CropBox> crop = {}) const;
+  // The picture [3, h, w] where the mask is white, over init_image [3, H, W] where it is black. crop:
+  // where the picture belongs in it.
+  Tensor apply_overlay(const Tensor& mask, const Tensor& init_image, const Tensor& picture,
+                       std::optional<CropBox> crop = {}) const;
 
  private:
   ImageProcessorOptions options_;

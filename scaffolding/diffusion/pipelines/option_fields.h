@@ -32,9 +32,10 @@ template <auto Parse, auto Name, class E> ChoiceField choice(E* place) {
           [](const void* p) { return std::string(Name(*static_cast<const E*>(p))); }};
 }
 
-using OptionPlace = std::variant<bool*, int64_t*, double*, std::optional<int64_t>*, std::optional<double>*, std::vector<std::string>*,
-                                 std::optional<std::vector<double>>*, std::vector<int64_t>*, Tensor*, Generators*, PixelPair*, std::optional<PixelPair>*,
-                                 ChoiceField, StepCallback*, StepProgress*, std::stop_token*>;
+using OptionPlace =
+    std::variant<bool*, int64_t*, double*, std::optional<int64_t>*, std::optional<double>*, std::vector<std::string>*,
+                 std::optional<std::vector<double>>*, std::vector<int64_t>*, Tensor*, Generators*, PixelPair*,
+                 std::optional<PixelPair>*, ChoiceField, StepCallback*, StepProgress*, std::stop_token*>;
 
 enum class OptionRole : uint8_t {
   Plain,
@@ -62,7 +63,8 @@ template <class O> OptionFields fields_of_every_call(O& o) {
       {"latents", &o.latents, "unit noise [B, C, h, w] instead of drawing it"},
       {"output_latents", &o.output_latents, "latents instead of pictures"},
       {"capture", &o.capture, "on CUDA: the denoiser's calls are replays of a graph"},
-      {"callback_on_step_end", &o.callback_on_step_end, "called at the end of each step with its tensors, which it may replace"},
+      {"callback_on_step_end", &o.callback_on_step_end,
+       "called at the end of each step with its tensors, which it may replace"},
       {"progress", &o.progress, "told how many steps are done"},
       {"stop", &o.stop, "ends the run between steps"},
   };

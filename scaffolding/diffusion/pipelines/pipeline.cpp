@@ -9,7 +9,9 @@
 namespace sf::diffusion {
 
 namespace {
-ComponentSlots slots_of(const DiffusionPipeline& pipeline) { return const_cast<DiffusionPipeline&>(pipeline).components(); }
+ComponentSlots slots_of(const DiffusionPipeline& pipeline) {
+  return const_cast<DiffusionPipeline&>(pipeline).components();
+}
 }  // namespace
 
 Tensor fill_batch(const char* who, const char* what, const Tensor& samples, int64_t batch) {
@@ -75,23 +77,27 @@ void DiffusionPipeline::check_components() const {
 void DiffusionPipeline::check_image(const Tensor& image) const {
   auto vae = the_autoencoder();
   check_defined(name(), "image", image);
-  SF_CHECK(image.ndim() == 4 && image.numel() > 0 && is_floating(image.dtype()), name(), ": image must be [n, channels, height, width], got ", image.shape());
+  SF_CHECK(image.ndim() == 4 && image.numel() > 0 && is_floating(image.dtype()), name(),
+           ": image must be [n, channels, height, width], got ", image.shape());
   int64_t latent = vae ? vae->config_int("latent_channels", 4) : 4, seen = vae ? vae->config_int("in_channels", 3) : 3;
-  SF_CHECK(image.size(1) == latent || (vae && image.size(1) == seen), name(), ": image must have ", seen, " channels, or be latents of ", latent, ", got ",
-           image.shape());
+  SF_CHECK(image.size(1) == latent || (vae && image.size(1) == seen), name(), ": image must have ", seen,
+           " channels, or be latents of ", latent, ", got ", image.shape());
 }
 
 void DiffusionPipeline::check_generators(const Generators& generators, int64_t batch) const {
-  SF_CHECK(generators.size() < 2 || int64_t(generators.size()) == batch, name(), ": a list of generators must have one for each picture, got ",
-           generators.size(), " for ", batch);
+  SF_CHECK(generators.size() < 2 || int64_t(generators.size()) == batch, name(),
+           ": a list of generators must have one for each picture, got ", generators.size(), " for ", batch);
 }
 
-Tensor DiffusionPipeline::initial_latents(const Scheduler& scheduler, const Tensor& given, const Generators& generator, const Shape& shape, DType dtype) const {
+Tensor DiffusionPipeline::initial_latents(const Scheduler& scheduler, const Tensor& given, const Generators& generator,
+                                          const Shape& shape, DType dtype) const {
   const Device device = the_denoiser()->device();
   Tensor noise = given ? given.to(device) : randn_tensor(shape, generator, device, dtype);
-  auto fits = [&] { return noise.ndim() == int64_t(shape.size()) && noise.size(0) == shape[0] && noise.size(1) == shape[1]; };
-  SF_CHECK(!given || fits(), name(), ": latents must be [", shape[0], ", ", shape[1], ", ", shape.size() == 4 ? "h, w" : "frames, h, w", "], got ",
-           noise.shape());
+  auto fits = [&] {
+    return noise.ndim() == int64_t(shape.size()) && noise.size(0) == shape[0] && noise.size(1) == shape[1];
+  };
+  SF_CHECK(!given || fits(), name(), ": latents must be [", shape[0], ", ", shape[1], ", ",
+           shape.size() == 4 ? "h, w" : "frames, h, w", "], got ", noise.shape());
   return noise * scheduler.init_noise_sigma();
 }
 
@@ -102,7 +108,8 @@ Tensor DiffusionPipeline::encode_images(const Tensor& images, const Generators& 
   if (images.size(1) == (vae ? vae->config_int("latent_channels", 4) : images.size(1))) return latents(images);
   Tensor x = images.to(vae->device()).to(vae->dtype());
   if (generator.size() < 2) return vae->scaled(latents(vae->encode(x, generator.empty() ? Generator() : generator[0])));
-  SF_CHECK(int64_t(generator.size()) >= x.size(0), name(), ": a list of generators must have one for each picture, got ", generator.size(), " for ", x.size(0));
+  SF_CHECK(int64_t(generator.size()) >= x.size(0), name(),
+           ": a list of generators must have one for each picture, got ", generator.size(), " for ", x.size(0));
   Tensors parts;
   for (int64_t i = 0; i < x.size(0); ++i) parts.push_back(vae->encode(x.narrow(0, i, 1), generator[size_t(i)]));
   return vae->scaled(latents(cat(parts, 0)));
@@ -120,7 +127,8 @@ Tensor DiffusionPipeline::decoded(const Tensor& latents) const {
 void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {
   run.pipeline_ = clone();
   run.denoiser_ = std::make_shared<DenoiserRun>(the_denoiser(), graphs, capture, cache_prompt);
-  run.warmup_ = std::max<int64_t>(int64_t(run.schedule.size()) - run.schedule.num_inference_steps * run.scheduler->order(), 0);
+  run.warmup_ =
+      std::max<int64_t>(int64_t(run.schedule.size()) - run.schedule.num_inference_steps * run.scheduler->order(), 0);
   if (run.progress_) run.progress_(0, run.schedule.num_inference_steps);
 }
 
@@ -128,7 +136,8 @@ void share_components(const DiffusionPipeline& from, DiffusionPipeline& made) {
   const PipelineEntry* entry = find_pipeline(made.name());
   auto have = slots_of(from);
   for (auto& slot : made.components()) {
-    auto same = std::find_if(have.begin(), have.end(), [&](auto& s) { return s.name == slot.name && s.place.index() == slot.place.index(); });
+    auto same = std::find_if(have.begin(), have.end(),
+                             [&](auto& s) { return s.name == slot.name && s.place.index() == slot.place.index(); });
     if (same != have.end()) {
       std::visit(
           [&](auto* to) {
@@ -136,7 +145,8 @@ void share_components(const DiffusionPipeline& from, DiffusionPipeline& made) {
           },
           slot.place);
     } else {
-      SF_CHECK(!entry || entry->is_optional(slot.name), "from_pipe: a ", from.name(), " has no ", slot.name, ", which a ", made.name(), " needs");
+      SF_CHECK(!entry || entry->is_optional(slot.name), "from_pipe: a ", from.name(), " has no ", slot.name,
+               ", which a ", made.name(), " needs");
     }
   }
   io::read_fields(made.name(), made.fields(), io::write_fields(const_cast<DiffusionPipeline&>(from).fields()));

@@ -11,7 +11,7 @@
 //     SF_COMPONENTS(transformer, vae, scheduler)
 //     std::unique_ptr<Run> prepare(const DiTOptions& options) const;  // from the checks to the noise
 //   };
-//   SF_PIPELINE(DiTPipeline).family("dit").task(Task::ClassToImage).call("class_labels, ...");  // in the .cpp: registry.h
+//   SF_PIPELINE(DiTPipeline).family("dit").task(Task::ClassToImage).call("class_labels, ...");  // .cpp: registry.h
 //
 // Copies share their components; one call at a time for those.
 #pragma once
@@ -30,7 +30,8 @@ class DiffusionPipeline {
   virtual ~DiffusionPipeline() = default;
   virtual const char* name() const = 0;  // diffusers' class name
   virtual ComponentSlots components() = 0;
-  virtual io::Fields fields() { return {}; }  // the other entries of model_index.json, as diffusers' constructor has them
+  // the other entries of model_index.json, as diffusers' constructor has them
+  virtual io::Fields fields() { return {}; }
   virtual std::shared_ptr<DiffusionPipeline> clone() const = 0;
   virtual AnyOptions make_options() const = 0;
   // A run of it, before its first step. ValueError for options that contradict each other or do not fit the components.
@@ -60,7 +61,8 @@ class DiffusionPipeline {
   // The C++ models that it has, in the order of its components.
   std::vector<models::Model*> native_models() const;
 
-  std::optional<double> advised_guidance_scale;  // what the model's makers advise, for programs to begin with; calls take their own argument
+  // what the model's makers advise, for programs to begin with; calls take their own argument
+  std::optional<double> advised_guidance_scale;
   // Shared by pipelines of the same denoiser.
   Ref<DenoiserGraphs> graphs = std::make_shared<DenoiserGraphs>();
 
@@ -70,7 +72,8 @@ class DiffusionPipeline {
   void check_image(const Tensor& image) const;
   void check_generators(const Generators& generators, int64_t batch) const;
   // Noise [batch, channels, ...] or the caller's latents of that batch and channels, as strong as the scheduler begins.
-  Tensor initial_latents(const Scheduler& scheduler, const Tensor& given, const Generators& generator, const Shape& shape, DType dtype) const;
+  Tensor initial_latents(const Scheduler& scheduler, const Tensor& given, const Generators& generator,
+                         const Shape& shape, DType dtype) const;
   // images[n, 3, H, W] in [-1, 1] to latents, each drawn by its own generator where there is a list of them. Latents
   // come back as they are.
   Tensor encode_images(const Tensor& images, const Generators& generator, DType dtype) const;

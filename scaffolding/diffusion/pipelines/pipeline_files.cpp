@@ -26,15 +26,17 @@ std::string text_or_nothing(const io::Object& o, const std::string& where) {
   return o.text();
 }
 
-bool is_one_of(const std::string& name, const auto& list) { return std::find(std::begin(list), std::end(list), name) != std::end(list); }
+bool is_one_of(const std::string& name, const auto& list) {
+  return std::find(std::begin(list), std::end(list), name) != std::end(list);
+}
 
 }  // namespace
 
 PipelineIndex read_pipeline_index(const std::string& folder) {
   std::string path = (fs::path(folder) / kIndexFile).string();
   std::error_code error;
-  SF_CHECK(fs::is_regular_file(path, error), "pipeline: there is no file ", path, "; a pipeline's folder holds ", kIndexFile,
-           " and a folder for each component");
+  SF_CHECK(fs::is_regular_file(path, error), "pipeline: there is no file ", path, "; a pipeline's folder holds ",
+           kIndexFile, " and a folder for each component");
   io::Object dict = io::read_config_file(path);
   PipelineIndex index;
   auto* name = dict.find("_class_name");
@@ -69,14 +71,17 @@ void write_pipeline_index(const PipelineIndex& index, const std::string& folder)
   fs::create_directories(folder, error);
   SF_CHECK(fs::is_directory(folder, error), "pipeline: cannot make the folder ", folder);
   // diffusers reads the version to know which old mistakes a file may have.
-  std::vector<io::Object> items{"_class_name", io::Object(std::string_view(index.class_name)), "_diffusers_version", "0.31.0"};
+  std::vector<io::Object> items{"_class_name", io::Object(std::string_view(index.class_name)), "_diffusers_version",
+                                "0.31.0"};
   if (index.guidance_scale) items.insert(items.end(), {kGuidanceKey, io::Object(*index.guidance_scale)});
   items.insert(items.end(), index.config.items().begin(), index.config.items().end());
   for (auto& row : index.rows) {
     auto text = [](const std::string& s) { return s.empty() ? io::Object() : io::Object(std::string_view(s)); };
-    items.insert(items.end(), {io::Object(std::string_view(row.name)), io::Object::container(io::Object::List, {text(row.library), text(row.class_name)})});
+    items.insert(items.end(), {io::Object(std::string_view(row.name)),
+                               io::Object::container(io::Object::List, {text(row.library), text(row.class_name)})});
   }
-  io::write_config_file(io::Object::container(io::Object::Dict, std::move(items)), (fs::path(folder) / kIndexFile).string());
+  io::write_config_file(io::Object::container(io::Object::Dict, std::move(items)),
+                        (fs::path(folder) / kIndexFile).string());
 }
 
 ComponentKind component_kind(const PipelineIndex::Row& row) {
@@ -87,7 +92,8 @@ ComponentKind component_kind(const PipelineIndex::Row& row) {
   if (is_one_of(row.class_name, tokenizers)) return ComponentKind::Tokenizer;
   for (auto& entry : models::all_models()) known.push_back(entry.name);
   known.insert(known.end(), tokenizers.begin(), tokenizers.end());
-  fail("pipeline: there is no class '", row.class_name, "' for '", row.name, "'", nn::closest_hint(row.class_name, known));
+  fail("pipeline: there is no class '", row.class_name, "' for '", row.name, "'",
+       nn::closest_hint(row.class_name, known));
 }
 
 // ---- plans
@@ -112,7 +118,8 @@ io::Object fields_in(const PipelineEntry& entry, const io::Object& dict) {
   io::Object out = io::Object::container(io::Object::Dict);
   auto made = entry.make();
   for (auto& field : made->fields())
-    if (auto* value = dict.find(field.name); value && !value->is(io::Object::None)) io::set_entry(out, field.name, *value);
+    if (auto* value = dict.find(field.name); value && !value->is(io::Object::None))
+      io::set_entry(out, field.name, *value);
   return out;
 }
 
@@ -139,25 +146,30 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
   auto made = plan.entry->make();
   auto slots = made->components();
   auto is_unused = [&](const std::string& name) {
-    return std::any_of(slots.begin(), slots.end(), [&](auto& s) { return s.name == name && std::holds_alternative<Unused*>(s.place); });
+    return std::any_of(slots.begin(), slots.end(),
+                       [&](auto& s) { return s.name == name && std::holds_alternative<Unused*>(s.place); });
   };
   std::vector<ComponentKind> kinds;  // what checks and describes pictures may be of any class
-  for (auto& row : index.rows) kinds.push_back(is_unused(row.name) || row.class_name.empty() ? ComponentKind::None : component_kind(row));
+  for (auto& row : index.rows)
+    kinds.push_back(is_unused(row.name) || row.class_name.empty() ? ComponentKind::None : component_kind(row));
   for (auto& row : index.rows) plan.listed.push_back(row.name);
   bool any_model = false, any_variant = false;
   auto variant_of = [&](const PipelineIndex::Row& row) {
-    return !o.variant.empty() && has_weights(in_folder(folder, row.name), row.library, o.variant) ? o.variant : std::string();
+    return !o.variant.empty() && has_weights(in_folder(folder, row.name), row.library, o.variant) ? o.variant
+                                                                                                  : std::string();
   };
   for (size_t i = 0; i < index.rows.size(); ++i) {
     if (kinds[i] != ComponentKind::Model) continue;
     any_model = true, any_variant = any_variant || !variant_of(index.rows[i]).empty();
   }
-  SF_CHECK(o.variant.empty() || !any_model || any_variant, "DiffusionPipeline: no component in ", folder, " has files of the variant '", o.variant, "'");
+  SF_CHECK(o.variant.empty() || !any_model || any_variant, "DiffusionPipeline: no component in ", folder,
+           " has files of the variant '", o.variant, "'");
   for (auto& slot : slots) {
     auto row = std::find_if(index.rows.begin(), index.rows.end(), [&](auto& r) { return r.name == slot.name; });
     if (is_one_of(slot.name, o.passed)) continue;
     if (row == index.rows.end()) {
-      SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ": ", where, " is of a ", index.class_name, " and has no '", slot.name, "'");
+      SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ": ", where, " is of a ", index.class_name,
+               " and has no '", slot.name, "'");
       continue;
     }
     if (row->class_name.empty()) continue;
@@ -167,7 +179,8 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
     }
     const ComponentKind kind = kinds[size_t(row - index.rows.begin())];
     SF_CHECK(fits(slot, kind), where, ": '", slot.name, "' cannot be a ", row->class_name);
-    ComponentSource source{.name = slot.name, .kind = kind, .class_name = row->class_name, .folder = in_folder(folder, row->name)};
+    ComponentSource source{
+        .name = slot.name, .kind = kind, .class_name = row->class_name, .folder = in_folder(folder, row->name)};
     if (kind == ComponentKind::Model) {
       source.config = models::load_model_config(source.folder);
       source.class_name = models::model_class(row->class_name, source.config);
@@ -187,8 +200,11 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& o) {
 
 LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& o) {
   std::error_code error;
-  SF_CHECK(o.config.empty() || fs::is_directory(o.config, error), "from_single_file: config must be a pipeline's folder, got '", o.config, "'");
-  auto of_config = [&](const std::string& name) { return !o.config.empty() && fs::is_directory(in_folder(o.config, name), error); };
+  SF_CHECK(o.config.empty() || fs::is_directory(o.config, error),
+           "from_single_file: config must be a pipeline's folder, got '", o.config, "'");
+  auto of_config = [&](const std::string& name) {
+    return !o.config.empty() && fs::is_directory(in_folder(o.config, name), error);
+  };
   models::SingleFileOptions options = o.file;
   for (auto& name : o.config.empty() ? std::vector<std::string>() : folders_with_config(o.config))
     options.configs[name] = models::load_model_config(o.config, name);
@@ -204,27 +220,36 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
   plan.entry = &pipeline_entry(o.class_name.empty() ? index.find("_class_name")->text() : o.class_name);
   plan.config = fields_in(*plan.entry, index);
   auto& parts = plan.file->parts();
-  auto part_of = [&](const std::string& name) { return std::find_if(parts.begin(), parts.end(), [&](auto& p) { return p.name == name; }); };
+  auto part_of = [&](const std::string& name) {
+    return std::find_if(parts.begin(), parts.end(), [&](auto& p) { return p.name == name; });
+  };
   auto made = plan.entry->make();
   for (auto& slot : made->components()) {
     if (is_one_of(slot.name, o.passed)) continue;
     auto part = part_of(slot.name);
     if (slot.as<Ref<Scheduler>>()) {
-      if (of_config(slot.name)) plan.components.push_back({.name = slot.name, .kind = ComponentKind::Scheduler, .folder = in_folder(o.config, slot.name)});
+      if (of_config(slot.name))
+        plan.components.push_back(
+            {.name = slot.name, .kind = ComponentKind::Scheduler, .folder = in_folder(o.config, slot.name)});
       else if (part != parts.end())
-        plan.components.push_back({.name = slot.name, .kind = ComponentKind::Scheduler, .class_name = part->class_name, .config = part->config});
+        plan.components.push_back({.name = slot.name,
+                                   .kind = ComponentKind::Scheduler,
+                                   .class_name = part->class_name,
+                                   .config = part->config});
     } else if (slot.as<Ref<const tokenizers::Tokenizer>>()) {
       // A tokenizer goes with the text encoder of its number.
       const std::string encoder = "text_encoder" + slot.name.substr(std::string("tokenizer").size());
       if (part_of(encoder) == parts.end() && !is_one_of(encoder, o.passed)) continue;
       const std::string folder = of_config(slot.name) ? in_folder(o.config, slot.name) : "";
-      plan.components.push_back(
-          {.name = slot.name, .kind = ComponentKind::Tokenizer, .class_name = folder.empty() ? "" : tokenizers::tokenizer_class_of(folder), .folder = folder});
+      plan.components.push_back({.name = slot.name,
+                                 .kind = ComponentKind::Tokenizer,
+                                 .class_name = folder.empty() ? "" : tokenizers::tokenizer_class_of(folder),
+                                 .folder = folder});
     } else if (part != parts.end()) {
       plan.components.push_back({.name = slot.name, .kind = ComponentKind::Model, .class_name = part->class_name});
     } else {
-      SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ".from_single_file: ", path, " is a ", plan.file->kind().name, " checkpoint and has no '",
-               slot.name, "'");
+      SF_CHECK(plan.entry->is_optional(slot.name), plan.entry->name, ".from_single_file: ", path, " is a ",
+               plan.file->kind().name, " checkpoint and has no '", slot.name, "'");
     }
   }
   return plan;
@@ -236,30 +261,34 @@ std::string tokenizer_folder(const LoadPlan& plan, const std::string& name, io::
   try {
     return in_folder(io::snapshot_download(repository, hub), name);
   } catch (const Error& e) {
-    fail<RuntimeError>("from_single_file: the checkpoint has no ", name, ", and ", repository, " cannot be had; pass ", name, "= or config=folder: ", e.what());
+    fail<RuntimeError>("from_single_file: the checkpoint has no ", name, ", and ", repository, " cannot be had; pass ",
+                       name, "= or config=folder: ", e.what());
   }
 }
 
 // ---- loading
 
-static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how, const io::HubOptions& hub) {
+static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelOptions& how,
+                                  const io::HubOptions& hub) {
   LoadedPipeline out{plan.entry->make(), plan.ignored};
   auto ring = io::UploadRing::of(how.device);  // one for all components
   auto slots = out.pipeline->components();
   for (auto& source : plan.components) {
     auto& slot = *std::find_if(slots.begin(), slots.end(), [&](auto& s) { return s.name == source.name; });
     if (source.kind == ComponentKind::Scheduler) {
-      auto made = source.folder.empty() ? make_scheduler(source.class_name, source.config) : load_scheduler(source.folder);
+      auto made =
+          source.folder.empty() ? make_scheduler(source.class_name, source.config) : load_scheduler(source.folder);
       *slot.as<Ref<Scheduler>>() = std::move(made);
     } else if (source.kind == ComponentKind::Tokenizer) {
       const std::string folder = source.folder.empty() ? tokenizer_folder(plan, source.name, hub) : source.folder;
-      *slot.as<Ref<const tokenizers::Tokenizer>>() =
-          tokenizers::load_tokenizer(source.class_name.empty() ? tokenizers::tokenizer_class_of(folder) : source.class_name, folder);
+      *slot.as<Ref<const tokenizers::Tokenizer>>() = tokenizers::load_tokenizer(
+          source.class_name.empty() ? tokenizers::tokenizer_class_of(folder) : source.class_name, folder);
     } else {
       models::LoadModelOptions options = how;
       options.variant = source.variant;
       if (!plan.file) options.config = source.config;
-      slot.take(plan.file ? plan.file->load(source.name, options) : models::load_model(source.folder, options, source.class_name));
+      slot.take(plan.file ? plan.file->load(source.name, options)
+                          : models::load_model(source.folder, options, source.class_name));
     }
   }
   io::read_fields(plan.entry->name.c_str(), out.pipeline->fields(), plan.config);
@@ -268,24 +297,30 @@ static LoadedPipeline carried_out(const LoadPlan& plan, const models::LoadModelO
 }
 
 LoadedPipeline load_pipeline(const std::string& name_or_folder, const LoadPipelineOptions& o) {
-  std::string folder = io::resolve_model_folder(name_or_folder, {.hub = o.hub, .variant = o.variant, .use_safetensors = o.use_safetensors});
+  std::string folder = io::resolve_model_folder(
+      name_or_folder, {.hub = o.hub, .variant = o.variant, .use_safetensors = o.use_safetensors});
   return carried_out(plan_pipeline(folder, {.class_name = o.class_name, .variant = o.variant}),
                      {.dtype = o.dtype, .device = o.device, .use_safetensors = o.use_safetensors}, o.hub);
 }
 
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& o) {
-  SingleFilePlanOptions options{.config = o.config, .file = {.prediction_type = o.prediction_type, .extract_ema = o.extract_ema}};
-  return carried_out(plan_single_file(io::resolve_model_file(path_or_link, o.hub), options), {.dtype = o.dtype, .device = o.device}, o.hub);
+  SingleFilePlanOptions options{.config = o.config,
+                                .file = {.prediction_type = o.prediction_type, .extract_ema = o.extract_ema}};
+  return carried_out(plan_single_file(io::resolve_model_file(path_or_link, o.hub), options),
+                     {.dtype = o.dtype, .device = o.device}, o.hub);
 }
 
 void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const models::SaveModelOptions& options) {
   auto& pipeline = const_cast<DiffusionPipeline&>(p);
-  PipelineIndex index{.class_name = p.name(), .guidance_scale = p.advised_guidance_scale, .config = io::write_fields(pipeline.fields())};
+  PipelineIndex index{.class_name = p.name(),
+                      .guidance_scale = p.advised_guidance_scale,
+                      .config = io::write_fields(pipeline.fields())};
   for (auto& slot : pipeline.components()) {
     PipelineIndex::Row row{slot.name, "", ""};
     const std::string place = in_folder(folder, slot.name);
     if (Component* network = slot.network()) {
-      SF_CHECK_AS(NotSupported, network->model(), "pipeline: ", slot.name, " is no model of this library, and cannot be saved from here");
+      SF_CHECK_AS(NotSupported, network->model(), "pipeline: ", slot.name,
+                  " is no model of this library, and cannot be saved from here");
       models::save_model(*network->model(), place, options);
       row = {slot.name, network->model()->library(), network->model()->type()};
     } else if (auto* scheduler = slot.as<Ref<Scheduler>>(); scheduler && *scheduler) {

@@ -16,7 +16,7 @@ struct PipelineIndex {
   };
   std::string class_name;  // of the pipeline
   std::vector<Row> rows;
-  std::optional<double> guidance_scale;                         // "_guidance_scale", a key of our own which diffusers passes over
+  std::optional<double> guidance_scale;  // "_guidance_scale", a key of our own which diffusers passes over
   io::Object config = io::Object::container(io::Object::Dict);  // its other fields
 };
 // ValueError naming file and entry for what is none.
@@ -33,8 +33,9 @@ struct ComponentSource {
   std::string name;
   ComponentKind kind = ComponentKind::None;
   std::string class_name;
-  std::string folder;   // ""; of a model in the single file, of a scheduler by `config`, of a tokenizer in the kind's repository
-  std::string variant;  // of its weights, where it has files of that variant
+  std::string
+      folder;  // ""; of a model in the single file, of a scheduler by `config`, of a tokenizer in the kind's repository
+  std::string variant;                                          // of its weights, where it has files of that variant
   io::Object config = io::Object::container(io::Object::Dict);  // of a model, what its folder's config.json says
 };
 
@@ -59,7 +60,9 @@ LoadPlan plan_pipeline(const std::string& folder, const PlanOptions& options = {
 struct SingleFilePlanOptions {
   std::string class_name;
   std::vector<std::string> passed;
-  std::string config;  // a pipeline's folder: its tokenizers, which no checkpoint holds, its scheduler, and configs of networks of unusual size; ""
+  // a pipeline's folder: its tokenizers, which no checkpoint holds, its scheduler, and configs of networks of unusual
+  // size; ""
+  std::string config;
   models::SingleFileOptions file;
 };
 LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& options);
@@ -88,7 +91,8 @@ LoadedPipeline load_pipeline(const std::string& folder, const LoadPipelineOption
 struct LoadSingleFileOptions {
   std::optional<DType> dtype;
   Device device = {};
-  std::string config;           // as in SingleFilePlanOptions; "": those of the kind, the tokenizers out of the hub's repository of it
+  std::string
+      config;  // as in SingleFilePlanOptions; "": those of the kind, the tokenizers out of the hub's repository of it
   std::string prediction_type;  // "epsilon", "v_prediction"; "": as the kind has it
   bool extract_ema = false;
   io::HubOptions hub;
@@ -97,9 +101,11 @@ struct LoadSingleFileOptions {
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& options = {});
 
 // Writes every component that is there, and model_index.json last.
-void save_pipeline(const DiffusionPipeline& pipeline, const std::string& folder, const models::SaveModelOptions& options = {});
+void save_pipeline(const DiffusionPipeline& pipeline, const std::string& folder,
+                   const models::SaveModelOptions& options = {});
 
-template <class Self, class O, class Base> Self PipelineOf<Self, O, Base>::from_pretrained(const std::string& folder, const LoadPipelineOptions& options) {
+template <class Self, class O, class Base>
+Self PipelineOf<Self, O, Base>::from_pretrained(const std::string& folder, const LoadPipelineOptions& options) {
   LoadPipelineOptions of_this = options;
   of_this.class_name = Self::kName;
   return static_cast<Self&>(*load_pipeline(folder, of_this).pipeline);

@@ -102,7 +102,8 @@ TEST_F(Pipeline, KeysAndValuesOfThePromptAreComputedOnceARun) {
   o.negative_prompt_embeds = zeros({2, 5, 16});
   o.guidance_mode = GuidanceMode::Sequential;
   pipe(o);
-  EXPECT_EQ(watched->computed, (std::vector<int64_t>{kProjections, 2 * kProjections, 2 * kProjections, 2 * kProjections, 2 * kProjections, 2 * kProjections}));
+  EXPECT_EQ(watched->computed, (std::vector<int64_t>{kProjections, 2 * kProjections, 2 * kProjections, 2 * kProjections,
+                                                     2 * kProjections, 2 * kProjections}));
   watched->computed.clear();
   o = options();
   o.negative_prompt_embeds = zeros({2, 5, 16});
@@ -139,7 +140,8 @@ TEST_F(Pipeline, RunsTakeTurnsAndGoOnWhereTheyWere) {
 
 // Between steps a batch may lose samples; those that stay become what they would have become.
 TEST_F(Pipeline, RunsGoOnWithSomeOfTheirSamples) {
-  for (const char* scheduler : {"DDIMScheduler", "DPMSolverMultistepScheduler", "PNDMScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler"}) {
+  for (const char* scheduler : {"DDIMScheduler", "DPMSolverMultistepScheduler", "PNDMScheduler",
+                                "UniPCMultistepScheduler", "HeunDiscreteScheduler"}) {
     auto pipe = tiny();
     pipe.scheduler = make_scheduler(scheduler, io::Object::container(io::Object::Dict));
     auto o = options();
@@ -180,11 +182,13 @@ TEST_F(Pipeline, TheRegistryKnowsClassesByFamilyAndTask) {
     const AnyOptions options = made->make_options();
     std::vector<std::string> components;
     for (auto& slot : made->components()) components.push_back(slot.name);
-    for (auto& name : entry->optional_components) EXPECT_NE(std::find(components.begin(), components.end(), name), components.end()) << entry->name << name;
+    for (auto& name : entry->optional_components)
+      EXPECT_NE(std::find(components.begin(), components.end(), name), components.end()) << entry->name << name;
     int64_t shaped = 0;
     for (auto& name : entry->arguments) shaped += options.find(name) == nullptr;
     EXPECT_LE(shaped, 8) << entry->name;
-    for (const char* name : {"num_inference_steps", "generator", "progress", "stop", "callback_on_step_end"}) EXPECT_TRUE(options.find(name)) << entry->name;
+    for (const char* name : {"num_inference_steps", "generator", "progress", "stop", "callback_on_step_end"})
+      EXPECT_TRUE(options.find(name)) << entry->name;
   }
 }
 
@@ -205,7 +209,8 @@ TEST_F(Pipeline, OptionsFromText) {
   EXPECT_EQ(o.sigmas->size(), 3u);
   EXPECT_EQ(o.guidance_mode, GuidanceMode::Sequential);
   EXPECT_EQ(*o.height, 64);
-  SF_EXPECT_ERROR(ValueError, "original_size: must be two whole numbers with a comma between, got '512'", set("original_size", "512"));
+  SF_EXPECT_ERROR(ValueError, "original_size: must be two whole numbers with a comma between, got '512'",
+                  set("original_size", "512"));
   SF_EXPECT_ERROR(ValueError, "denoising_end: must be a number, got '0.8x'", set("denoising_end", "0.8x"));
   SF_EXPECT_ERROR(ValueError, "guidance_mode", set("guidance_mode", "both"));
   SF_EXPECT_ERROR(NotSupported, "latents: cannot be given as text", set("latents", "1"));
@@ -235,8 +240,10 @@ TEST_F(Pipeline, RefusesWrongComponents) {
   o.prompt_embeds = {};
   o.prompt = {"cat"};
   SF_EXPECT_ERROR(ValueError, "has no text_encoder", pipe(o));
-  write("model_index.json", R"({"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet3DConditionMode"]})");
-  SF_EXPECT_ERROR(ValueError, "no class 'UNet3DConditionMode' for 'unet' (closest: 'UNet2DConditionModel')", load_pipeline(folder_.string()));
+  write("model_index.json",
+        R"({"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet3DConditionMode"]})");
+  SF_EXPECT_ERROR(ValueError, "no class 'UNet3DConditionMode' for 'unet' (closest: 'UNet2DConditionModel')",
+                  load_pipeline(folder_.string()));
 }
 
 TEST_F(Pipeline, ResizesAsPillow) {

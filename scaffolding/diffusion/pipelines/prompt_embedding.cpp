@@ -37,8 +37,8 @@ std::optional<double> weight_at(std::string_view s, size_t at, size_t& end) {
   double value = 0;
   size_t begin = s[from] == '+' ? digits : from;
   auto [stop, error] = std::from_chars(s.data() + begin, s.data() + to, value);
-  SF_CHECK(error == std::errc() && stop == s.data() + to && std::isfinite(value), "prompt: a weight must be a number as in (word:1.2), got '",
-           s.substr(from, to - from), "'");
+  SF_CHECK(error == std::errc() && stop == s.data() + to && std::isfinite(value),
+           "prompt: a weight must be a number as in (word:1.2), got '", s.substr(from, to - from), "'");
   end = close + 1;
   return value;
 }
@@ -47,7 +47,8 @@ std::optional<double> weight_at(std::string_view s, size_t at, size_t& end) {
 void add_text(std::vector<WeightedText>& out, std::string_view text) {
   for (size_t at = 0;;) {
     size_t found = text.find("BREAK", at);
-    while (found != text.npos && ((found > 0 && is_word(text[found - 1])) || (found + 5 < text.size() && is_word(text[found + 5]))))
+    while (found != text.npos &&
+           ((found > 0 && is_word(text[found - 1])) || (found + 5 < text.size() && is_word(text[found + 5]))))
       found = text.find("BREAK", found + 1);
     std::string_view part = text.substr(at, found == text.npos ? found : found - at);
     if (found != text.npos)
@@ -67,7 +68,8 @@ std::vector<WeightedText> parse_weights(std::string_view s) {
   std::vector<size_t> round, square;  // where in `out` the open brackets begin
   auto open = [&](std::vector<size_t>& brackets) {
     brackets.push_back(out.size());
-    SF_CHECK(round.size() + square.size() <= kDepth, "prompt: more than ", kDepth, " brackets within each other; write \\( for a bracket that is text");
+    SF_CHECK(round.size() + square.size() <= kDepth, "prompt: more than ", kDepth,
+             " brackets within each other; write \\( for a bracket that is text");
   };
   auto close = [&](std::vector<size_t>& brackets, double factor) {
     for (size_t i = brackets.back(); i < out.size(); ++i) out[i].weight *= factor;
@@ -99,7 +101,8 @@ std::vector<WeightedText> parse_weights(std::string_view s) {
   while (!square.empty()) close(square, 1 / 1.1);
   std::vector<WeightedText> joined;
   for (auto& part : out) {
-    if (!joined.empty() && !part.new_chunk && !joined.back().new_chunk && joined.back().weight == part.weight) joined.back().text += part.text;
+    if (!joined.empty() && !part.new_chunk && !joined.back().new_chunk && joined.back().weight == part.weight)
+      joined.back().text += part.text;
     else joined.push_back(std::move(part));
   }
   return joined;
@@ -113,7 +116,8 @@ int64_t token_limit(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder
   return std::min(tokenizer.config().model_max_length, encoder.config_int("max_position_embeddings", 77));
 }
 
-int64_t special_id(const tokenizers::Tokenizer& tokenizer, const std::optional<tokenizers::AddedToken>& token, const char* name) {
+int64_t special_id(const tokenizers::Tokenizer& tokenizer, const std::optional<tokenizers::AddedToken>& token,
+                   const char* name) {
   SF_CHECK(token, "prompt: the tokenizer has no ", name);
   return tokenizer.token_to_id(token->content).value();
 }
@@ -140,13 +144,14 @@ std::vector<Chunk> chunks_of(const tokenizers::Tokenizer& tokenizer, const std::
 Tensor layer_of(TextEncoder& encoder, const TextEncoder::Output& out, const TextLayer& layer) {
   if (!layer.from_end) return out.last_hidden_state;
   auto n = int64_t(out.hidden_states.size());
-  SF_CHECK(*layer.from_end >= 0 && *layer.from_end < n, "prompt: clip_skip asks for layer ", *layer.from_end, " from the end of a text encoder that has ", n,
-           " outputs");
+  SF_CHECK(*layer.from_end >= 0 && *layer.from_end < n, "prompt: clip_skip asks for layer ", *layer.from_end,
+           " from the end of a text encoder that has ", n, " outputs");
   const Tensor& h = out.hidden_states[size_t(n - 1 - *layer.from_end)];
   return layer.normalized ? encoder.final_layer_norm(h) : h;
 }
 
-TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, const std::vector<std::string>& prompts, const TextOptions& o) {
+TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder,
+                       const std::vector<std::string>& prompts, const TextOptions& o) {
   int64_t length = o.length ? o.length : token_limit(tokenizer, encoder);
   TextEmbeds embeds;
   std::vector<int64_t> ids, mask;
@@ -155,7 +160,8 @@ TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& enco
     mask.insert(mask.end(), e.attention_mask.begin(), e.attention_mask.end());
   }
   for (auto& whole : tokenizer.encode_batch(prompts))
-    if (int64_t(whole.ids.size()) > length) embeds.truncated.push_back(tokenizer.decode({whole.ids.begin() + length - 1, whole.ids.end() - 1}));
+    if (int64_t(whole.ids.size()) > length)
+      embeds.truncated.push_back(tokenizer.decode({whole.ids.begin() + length - 1, whole.ids.end() - 1}));
   Shape shape{int64_t(prompts.size()), length};
   Device device = encoder.device();
   embeds.attention_mask = tensor(mask, shape, kInt64).to(device);
@@ -166,13 +172,16 @@ TextEmbeds embed_plain(const tokenizers::Tokenizer& tokenizer, TextEncoder& enco
   return embeds;
 }
 
-TextEmbeds embed_weighted(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, const std::vector<std::string>& prompts, const TextOptions& o) {
+TextEmbeds embed_weighted(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder,
+                          const std::vector<std::string>& prompts, const TextOptions& o) {
   int64_t limit = token_limit(tokenizer, encoder), n = int64_t(prompts.size());
-  int64_t bos = special_id(tokenizer, tokenizer.config().bos_token, "bos_token"), eos = special_id(tokenizer, tokenizer.config().eos_token, "eos_token"),
+  int64_t bos = special_id(tokenizer, tokenizer.config().bos_token, "bos_token"),
+          eos = special_id(tokenizer, tokenizer.config().eos_token, "eos_token"),
           pad = special_id(tokenizer, tokenizer.config().pad_token, "pad_token");
   std::vector<std::vector<Chunk>> all;
   size_t count = size_t(o.chunks);
-  for (auto& prompt : prompts) count = std::max(count, all.emplace_back(chunks_of(tokenizer, prompt, size_t(limit - 2))).size());
+  for (auto& prompt : prompts)
+    count = std::max(count, all.emplace_back(chunks_of(tokenizer, prompt, size_t(limit - 2))).size());
   TextEmbeds embeds;
   Tensors parts;
   std::vector<double> all_weights(size_t(n) * count * size_t(limit), 1);  // [n, count * limit]
@@ -180,7 +189,8 @@ TextEmbeds embed_weighted(const tokenizers::Tokenizer& tokenizer, TextEncoder& e
     std::vector<int64_t> ids;
     for (size_t b = 0; b < size_t(n); ++b) {
       Chunk chunk = c < all[b].size() ? all[b][c] : Chunk();
-      std::copy(chunk.weights.begin(), chunk.weights.end(), all_weights.begin() + int64_t((b * count + c) * size_t(limit) + 1));
+      std::copy(chunk.weights.begin(), chunk.weights.end(),
+                all_weights.begin() + int64_t((b * count + c) * size_t(limit) + 1));
       chunk.ids.insert(chunk.ids.begin(), bos);
       chunk.ids.push_back(eos);
       chunk.ids.resize(size_t(limit), pad);
@@ -194,7 +204,8 @@ TextEmbeds embed_weighted(const tokenizers::Tokenizer& tokenizer, TextEncoder& e
   embeds.embeds = plain;
   if (std::all_of(all_weights.begin(), all_weights.end(), [](double w) { return w == 1; })) return embeds;
   // The mean of each sample stays: weights turn the embedding's direction, and not the strength of the whole prompt.
-  Tensor x = plain.to(kFloat32), weights = tensor(all_weights, {n, plain.size(1), 1}, kFloat32).to(plain.device()), y = x * weights;
+  Tensor x = plain.to(kFloat32), weights = tensor(all_weights, {n, plain.size(1), 1}, kFloat32).to(plain.device()),
+         y = x * weights;
   Tensor before = x.mean({1, 2}, true), after = y.mean({1, 2}, true);
   embeds.embeds = where(eq(after, wrapped(0.0)), y, y * (before / after)).to(plain.dtype());
   return embeds;
@@ -202,17 +213,22 @@ TextEmbeds embed_weighted(const tokenizers::Tokenizer& tokenizer, TextEncoder& e
 
 }  // namespace
 
-int64_t prompt_chunks(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, const std::vector<std::string>& prompts) {
+int64_t prompt_chunks(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder,
+                      const std::vector<std::string>& prompts) {
   size_t n = 1, length = size_t(token_limit(tokenizer, encoder) - 2);
   for (auto& prompt : prompts) n = std::max(n, chunks_of(tokenizer, prompt, length).size());
   return int64_t(n);
 }
 
-TextEmbeds embed_prompts(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, const std::vector<std::string>& prompts, const TextOptions& options) {
+TextEmbeds embed_prompts(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder,
+                         const std::vector<std::string>& prompts, const TextOptions& options) {
   SF_CHECK(!prompts.empty(), "prompt: needs at least one prompt");
-  return options.syntax == PromptSyntax::Plain ? embed_plain(tokenizer, encoder, prompts, options) : embed_weighted(tokenizer, encoder, prompts, options);
+  return options.syntax == PromptSyntax::Plain ? embed_plain(tokenizer, encoder, prompts, options)
+                                               : embed_weighted(tokenizer, encoder, prompts, options);
 }
 
-Tensor repeated_samples(const Tensor& embeds, int64_t n) { return n == 1 || !embeds ? embeds : repeat_interleave(embeds, scalar_tensor(n, kInt64), 0); }
+Tensor repeated_samples(const Tensor& embeds, int64_t n) {
+  return n == 1 || !embeds ? embeds : repeat_interleave(embeds, scalar_tensor(n, kInt64), 0);
+}
 
 }  // namespace sf::diffusion

@@ -42,7 +42,8 @@ bool PipelineEntry::is_optional(std::string_view component) const {
 }
 
 void PipelineEntry::check_type(const std::string& component, const char* model) const {
-  for (auto& [name_, wanted] : types) SF_CHECK_AS(TypeError, name_ != component || wanted == model, component, ": must be a ", wanted, ", got ", model);
+  for (auto& [name_, wanted] : types)
+    SF_CHECK_AS(TypeError, name_ != component || wanted == model, component, ": must be a ", wanted, ", got ", model);
 }
 
 PipelineEntry& detail::add_pipeline(PipelineEntry entry) { return registry().emplace_back(std::move(entry)); }
@@ -68,7 +69,8 @@ const PipelineEntry* find_pipeline(std::string_view family, Task task) {
 
 const PipelineEntry& pipeline_entry(const std::string& class_name) {
   auto* entry = find_pipeline(class_name);
-  if (!entry) fail("DiffusionPipeline: there is no pipeline class '", class_name, "'; there are ", list_of(all_pipelines()));
+  if (!entry)
+    fail("DiffusionPipeline: there is no pipeline class '", class_name, "'; there are ", list_of(all_pipelines()));
   return *entry;
 }
 

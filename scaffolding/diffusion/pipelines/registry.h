@@ -23,15 +23,18 @@ struct PipelineEntry {
   Task its_task = Task::TextToImage;
   std::vector<std::string> optional_components;            // which may be absent from a folder
   std::vector<std::pair<std::string, std::string>> types;  // the classes of components that only certain ones fit
-  std::vector<std::string> arguments;                      // of the call in Python, in diffusers' order: fields of the options, and what Python shapes
-  std::vector<std::string> callback_tensors;               // what callback_on_step_end may ask for
+  std::vector<std::string>
+      arguments;  // of the call in Python, in diffusers' order: fields of the options, and what Python shapes
+  std::vector<std::string> callback_tensors;  // what callback_on_step_end may ask for
   std::string help;
   std::unique_ptr<DiffusionPipeline> (*make)() = nullptr;  // without components
 
   PipelineEntry& family(std::string s) { return family_name = std::move(s), *this; }
   PipelineEntry& task(Task t) { return its_task = t, *this; }
   PipelineEntry& optional(std::string_view names);
-  PipelineEntry& takes(std::string component, std::string model) { return types.emplace_back(std::move(component), std::move(model)), *this; }
+  PipelineEntry& takes(std::string component, std::string model) {
+    return types.emplace_back(std::move(component), std::move(model)), *this;
+  }
   PipelineEntry& call(std::string_view names);
   PipelineEntry& callbacks(std::string_view names);
   PipelineEntry& doc(std::string s) { return help = std::move(s), *this; }
@@ -53,8 +56,10 @@ namespace detail {
 PipelineEntry& add_pipeline(PipelineEntry entry);
 }
 
-#define SF_PIPELINE(Type)                                                                                                 \
-  static const ::sf::diffusion::PipelineEntry& SF_CAT(sf_pipeline_, __COUNTER__) = ::sf::diffusion::detail::add_pipeline( \
-      {.name = Type::kName, .make = []() -> std::unique_ptr<::sf::diffusion::DiffusionPipeline> { return std::make_unique<Type>(); }})
+#define SF_PIPELINE(Type)                                                          \
+  static const ::sf::diffusion::PipelineEntry& SF_CAT(sf_pipeline_, __COUNTER__) = \
+      ::sf::diffusion::detail::add_pipeline(                                       \
+          {.name = Type::kName,                                                    \
+           .make = []() -> std::unique_ptr<::sf::diffusion::DiffusionPipeline> { return std::make_unique<Type>(); }})
 
 }  // namespace sf::diffusion

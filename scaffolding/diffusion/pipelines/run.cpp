@@ -10,7 +10,8 @@ namespace sf::diffusion {
 
 void Run::step() {
   SF_CHECK_AS(RuntimeError, !done(), pipeline_->name(), ": the run has no step left after ", at_);
-  if (stop_.stop_requested()) fail<Stopped>(pipeline_->name(), ": stopped after ", done_, " of ", schedule.num_inference_steps, " steps");
+  if (stop_.stop_requested())
+    fail<Stopped>(pipeline_->name(), ": stopped after ", done_, " of ", schedule.num_inference_steps, " steps");
   autograd::NoGrad no_grad;
   prepare_step();
   advance(predict_noise(*denoiser_, *scheduler, latents, schedule, at_, told, guidance, output_channels));
@@ -27,9 +28,13 @@ void Run::step() {
   }
 }
 
-void Run::advance(const Tensor& model_output) { latents = scheduler->step(model_output, schedule.values[at_], latents, step_options).prev_sample; }
+void Run::advance(const Tensor& model_output) {
+  latents = scheduler->step(model_output, schedule.values[at_], latents, step_options).prev_sample;
+}
 
-Tensor Run::pictures_of(const Tensor& of) const { return clamp(shaped(pipeline_->decoded(of)) * 0.5 + 0.5, 0, 1).to(kFloat32); }
+Tensor Run::pictures_of(const Tensor& of) const {
+  return clamp(shaped(pipeline_->decoded(of)) * 0.5 + 0.5, 0, 1).to(kFloat32);
+}
 
 PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
@@ -43,8 +48,10 @@ Tensor Run::preview(int64_t n) const {
 
 void Run::keep_samples(const std::vector<int64_t>& places) {
   const int64_t batch = latents.size(0);
-  for (int64_t p : places) SF_CHECK(p >= 0 && p < batch, pipeline_->name(), ": keep_samples takes places in a batch of ", batch, ", got ", p);
-  SF_CHECK(!places.empty(), pipeline_->name(), ": keep_samples needs at least one place; a run without samples is interrupted");
+  for (int64_t p : places)
+    SF_CHECK(p >= 0 && p < batch, pipeline_->name(), ": keep_samples takes places in a batch of ", batch, ", got ", p);
+  SF_CHECK(!places.empty(), pipeline_->name(),
+           ": keep_samples needs at least one place; a run without samples is interrupted");
   autograd::NoGrad no_grad;
   const Tensor kept = tensor(places, {int64_t(places.size())}, kInt64);
   told.keep_samples(kept, batch, guidance.on());

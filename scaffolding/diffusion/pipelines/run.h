@@ -62,7 +62,7 @@ class Run {
   Guidance guidance;
   Tensor latents;  // [B, ...]
   DenoiserCall told;
-  int64_t output_channels = 0;             // of the denoiser's output, those before the variance that it predicts besides; 0: all
+  int64_t output_channels = 0;  // of the denoiser's output, those before the variance that it predicts besides; 0: all
   std::map<std::string, Tensor*> tensors;  // what a callback sees, by diffusers' names; members of this run
   std::vector<std::string> truncated;
   bool output_latents = false;

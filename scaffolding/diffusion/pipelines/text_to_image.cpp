@@ -17,7 +17,8 @@ OptionFields GenerationOptions::fields() {
       {"guidance_scale", &guidance_scale, "how closely to follow the prompt; on above 1"},
       {"guidance_rescale", &guidance_rescale, "against pictures that guidance has overexposed: 0 to 1"},
       {"clip_skip", &clip_skip, "layers of the text encoder that are left out, from its end"},
-      {"prompt_syntax", choice<&sf::diffusion::prompt_syntax, static_cast<const char* (*)(PromptSyntax)>(&name_of)>(&prompt_syntax),
+      {"prompt_syntax",
+       choice<&sf::diffusion::prompt_syntax, static_cast<const char* (*)(PromptSyntax)>(&name_of)>(&prompt_syntax),
        "'plain' is diffusers'; 'a1111' understands (word:1.2), [word] and BREAK and takes prompts of any length"},
       {"num_images_per_prompt", &num_images_per_prompt, "pictures of each prompt"},
       {"eta", &eta, "DDIM: 0 adds no noise in the steps, 1 as much as DDPM"},
@@ -32,41 +33,49 @@ namespace {
 
 void check_embeds(const char* who, const char* name, const Tensor& t, int64_t ndim) {
   if (!t) return;
-  SF_CHECK(t.ndim() == ndim && t.numel() > 0, who, ": ", name, " must be ", ndim == 3 ? "[prompts, tokens, features]" : "[prompts, features]", ", got ",
-           t.shape());
+  SF_CHECK(t.ndim() == ndim && t.numel() > 0, who, ": ", name, " must be ",
+           ndim == 3 ? "[prompts, tokens, features]" : "[prompts, features]", ", got ", t.shape());
   check_floating(who, name, t);
 }
 
 // A smaller list may be one text for all.
 void check_count(const char* who, const char* name, const std::vector<std::string>& texts, int64_t prompts) {
-  SF_CHECK(texts.empty() || texts.size() == 1 || int64_t(texts.size()) == prompts, who, ": ", name, " must be one text, or one for each of ", prompts,
-           " prompts, got ", texts.size());
+  SF_CHECK(texts.empty() || texts.size() == 1 || int64_t(texts.size()) == prompts, who, ": ", name,
+           " must be one text, or one for each of ", prompts, " prompts, got ", texts.size());
 }
 
 }  // namespace
 
-int64_t TextPipeline::prompts(const GenerationOptions& o) const { return o.prompt_embeds ? o.prompt_embeds.size(0) : int64_t(o.prompt.size()); }
+int64_t TextPipeline::prompts(const GenerationOptions& o) const {
+  return o.prompt_embeds ? o.prompt_embeds.size(0) : int64_t(o.prompt.size());
+}
 
 void TextPipeline::check_call(const GenerationOptions& o) const {
   check_components();
-  SF_CHECK(the_autoencoder() || o.output_latents, name(), ": has no vae to decode latents with; ask for output_type='latent'");
+  SF_CHECK(the_autoencoder() || o.output_latents, name(),
+           ": has no vae to decode latents with; ask for output_type='latent'");
   for (auto [what, v] : {std::pair{"height", o.height}, {"width", o.width}})
-    SF_CHECK(!v || (*v > 0 && *v % 8 == 0 && *v % vae_scale_factor() == 0), name(), ": height and width must be divisible by ",
-             std::max<int64_t>(8, vae_scale_factor()), ", got ", what, "=", *v);
+    SF_CHECK(!v || (*v > 0 && *v % 8 == 0 && *v % vae_scale_factor() == 0), name(),
+             ": height and width must be divisible by ", std::max<int64_t>(8, vae_scale_factor()), ", got ", what, "=",
+             *v);
   SF_CHECK(std::isfinite(o.guidance_scale), name(), ": guidance_scale must be finite, got ", o.guidance_scale);
-  SF_CHECK(std::isfinite(o.guidance_rescale) && o.guidance_rescale >= 0, name(), ": guidance_rescale must be finite and not negative, got ",
-           o.guidance_rescale);
+  SF_CHECK(std::isfinite(o.guidance_rescale) && o.guidance_rescale >= 0, name(),
+           ": guidance_rescale must be finite and not negative, got ", o.guidance_rescale);
   SF_CHECK(std::isfinite(o.eta), name(), ": eta must be finite, got ", o.eta);
-  SF_CHECK(o.num_images_per_prompt >= 1, name(), ": num_images_per_prompt must be at least 1, got ", o.num_images_per_prompt);
-  SF_CHECK(!o.clip_skip || *o.clip_skip >= 0, name(), ": clip_skip must not be negative, got ", o.clip_skip.value_or(0));
+  SF_CHECK(o.num_images_per_prompt >= 1, name(), ": num_images_per_prompt must be at least 1, got ",
+           o.num_images_per_prompt);
+  SF_CHECK(!o.clip_skip || *o.clip_skip >= 0, name(), ": clip_skip must not be negative, got ",
+           o.clip_skip.value_or(0));
   SF_CHECK(o.prompt.empty() || !o.prompt_embeds, name(), ": takes prompt or prompt_embeds, not both");
   SF_CHECK(!o.prompt.empty() || o.prompt_embeds, name(), ": needs prompt or prompt_embeds");
-  SF_CHECK(o.negative_prompt.empty() || !o.negative_prompt_embeds, name(), ": takes negative_prompt or negative_prompt_embeds, not both");
+  SF_CHECK(o.negative_prompt.empty() || !o.negative_prompt_embeds, name(),
+           ": takes negative_prompt or negative_prompt_embeds, not both");
   check_embeds(name(), "prompt_embeds", o.prompt_embeds, 3);
   check_embeds(name(), "negative_prompt_embeds", o.negative_prompt_embeds, 3);
   if (o.prompt_embeds && o.negative_prompt_embeds)
-    SF_CHECK(o.prompt_embeds.shape() == o.negative_prompt_embeds.shape(), name(), ": prompt_embeds and negative_prompt_embeds must have one shape, got ",
-             o.prompt_embeds.shape(), " and ", o.negative_prompt_embeds.shape());
+    SF_CHECK(o.prompt_embeds.shape() == o.negative_prompt_embeds.shape(), name(),
+             ": prompt_embeds and negative_prompt_embeds must have one shape, got ", o.prompt_embeds.shape(), " and ",
+             o.negative_prompt_embeds.shape());
   check_count(name(), "negative_prompt", o.negative_prompt, prompts(o));
   check_generators(o.generator, prompts(o) * o.num_images_per_prompt);
 }
@@ -76,7 +85,8 @@ void TextPipeline::check_cross_attention(const GenerationOptions& o) const {
   auto denoiser = the_denoiser();
   int64_t wanted = denoiser->config_int("cross_attention_dim", o.prompt_embeds.size(2));
   SF_CHECK(denoiser->config_int("encoder_hid_dim", 0) || wanted == o.prompt_embeds.size(2), name(),
-           ": prompt_embeds must have the denoiser's cross_attention_dim ", wanted, " of features, got ", o.prompt_embeds.shape());
+           ": prompt_embeds must have the denoiser's cross_attention_dim ", wanted, " of features, got ",
+           o.prompt_embeds.shape());
 }
 
 Guidance TextPipeline::guidance(const GenerationOptions& o) const {
@@ -86,7 +96,8 @@ Guidance TextPipeline::guidance(const GenerationOptions& o) const {
 
 Tensor TextPipeline::timestep_cond(const GenerationOptions& o, int64_t batch, DType dtype) const {
   auto denoiser = the_denoiser();
-  return guidance_scale_embedding(o.guidance_scale, batch, denoiser->config_int("time_cond_proj_dim", 0), dtype, denoiser->device());
+  return guidance_scale_embedding(o.guidance_scale, batch, denoiser->config_int("time_cond_proj_dim", 0), dtype,
+                                  denoiser->device());
 }
 
 StepSchedule TextPipeline::schedule(Scheduler& scheduler, const GenerationOptions& o) const {

@@ -6,8 +6,9 @@
 namespace sf::diffusion {
 
 struct GenerationOptions {
-  std::vector<std::string> prompt, negative_prompt;  // one for each sample; a negative prompt may be one for all. Empty: embeds are given
-  std::optional<int64_t> height, width;              // pixels; absent: what the denoiser was trained on
+  // one for each sample; a negative prompt may be one for all. Empty: embeds are given
+  std::vector<std::string> prompt, negative_prompt;
+  std::optional<int64_t> height, width;  // pixels; absent: what the denoiser was trained on
   int64_t num_inference_steps = 50;
   std::optional<std::vector<double>> timesteps, sigmas;
   double guidance_scale = 7.5;  // above 1: classifier-free guidance
@@ -21,8 +22,9 @@ struct GenerationOptions {
   Tensor latents;                                // [B, C, h, w] of unit noise, instead of drawing
   Tensor prompt_embeds, negative_prompt_embeds;  // [prompts, tokens, features], instead of prompts
   bool output_latents = false;                   // the result is latents, not pictures
-  bool capture = true;                           // on CUDA the denoiser's calls are replays of a graph, unless DenoiserGraphs::why_not
-  bool cache_prompt = true;                      // what the denoiser makes of the text (keys and values of cross-attention) is computed once
+  bool capture = true;  // on CUDA the denoiser's calls are replays of a graph, unless DenoiserGraphs::why_not
+  bool cache_prompt =
+      true;  // what the denoiser makes of the text (keys and values of cross-attention) is computed once
   StepCallback callback_on_step_end;
   StepProgress progress;
   std::stop_token stop;      // asked between steps: Stopped is thrown, and nothing is left behind
@@ -39,7 +41,8 @@ class TextPipeline : public DiffusionPipeline {
   void check_cross_attention(const GenerationOptions& o) const;
   int64_t prompts(const GenerationOptions& o) const;  // how many
   Guidance guidance(const GenerationOptions& o) const;
-  Tensor timestep_cond(const GenerationOptions& o, int64_t batch, DType dtype) const;  // of a denoiser that takes the guidance scale
+  // of a denoiser that takes the guidance scale
+  Tensor timestep_cond(const GenerationOptions& o, int64_t batch, DType dtype) const;
   StepSchedule schedule(Scheduler& scheduler, const GenerationOptions& o) const;
 };
 

@@ -9,15 +9,17 @@ namespace sf::diffusion {
 
 namespace {
 
-constexpr int64_t kMostTimesteps = 1 << 20;  // a thousand times what models have; tables of that size take some megabytes
+// a thousand times what models have; tables of that size take some megabytes
+constexpr int64_t kMostTimesteps = 1 << 20;
 
-// As torch.linspace counts on processors with fused multiplication and addition: from both ends, each value rounded once. Another order of operations
-// gives other last digits, which small differences of sigmas multiply.
+// As torch.linspace counts on processors with fused multiplication and addition: from both ends, each value rounded
+// once. Another order of operations gives other last digits, which small differences of sigmas multiply.
 std::vector<float> line(double start, double end, int64_t n) {
   const auto first = float(start), last = float(end);
   const float step = n > 1 ? (last - first) / float(n - 1) : 0;
   std::vector<float> out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(i < n / 2 || n == 1 ? std::fma(step, float(i), first) : std::fma(-step, float(n - i - 1), last));
+  for (int64_t i = 0; i < n; ++i)
+    out.push_back(i < n / 2 || n == 1 ? std::fma(step, float(i), first) : std::fma(-step, float(n - i - 1), last));
   return out;
 }
 
@@ -51,21 +53,24 @@ Fields BetaConfig::fields() {
           {"trained_betas", &trained_betas}};
 }
 
-std::vector<float> get_beta_schedule(const std::string& schedule, int64_t num_timesteps, double beta_start, double beta_end) {
+std::vector<float> get_beta_schedule(const std::string& schedule, int64_t num_timesteps, double beta_start,
+                                     double beta_end) {
   BetaConfig config{num_timesteps, beta_start, beta_end, schedule, {}};
   check_betas("get_beta_schedule", config);
   return betas_of("get_beta_schedule", config);
 }
 
 void check_betas(const char* who, const BetaConfig& c) {
-  SF_CHECK(c.num_train_timesteps > 0 && c.num_train_timesteps <= kMostTimesteps, who, ": num_train_timesteps must be from 1 to ", kMostTimesteps, ", got ",
-           c.num_train_timesteps);
+  SF_CHECK(c.num_train_timesteps > 0 && c.num_train_timesteps <= kMostTimesteps, who,
+           ": num_train_timesteps must be from 1 to ", kMostTimesteps, ", got ", c.num_train_timesteps);
   for (auto [name, beta] : {std::pair{"beta_start", c.beta_start}, {"beta_end", c.beta_end}})
     SF_CHECK(beta >= 0 && beta < 1, who, ": ", name, " must be at least 0 and below 1, got ", beta);
   if (!c.trained_betas) return;
-  SF_CHECK(int64_t(c.trained_betas->size()) == c.num_train_timesteps, who, ": trained_betas must have num_train_timesteps=", c.num_train_timesteps,
-           " numbers, got ", c.trained_betas->size());
-  for (double beta : *c.trained_betas) SF_CHECK(beta >= 0 && beta <= 1, who, ": trained_betas must be from 0 to 1, got ", beta);
+  SF_CHECK(int64_t(c.trained_betas->size()) == c.num_train_timesteps, who,
+           ": trained_betas must have num_train_timesteps=", c.num_train_timesteps, " numbers, got ",
+           c.trained_betas->size());
+  for (double beta : *c.trained_betas)
+    SF_CHECK(beta >= 0 && beta <= 1, who, ": trained_betas must be from 0 to 1, got ", beta);
 }
 
 std::vector<float> betas_of(const char* who, const BetaConfig& c, bool rescale_zero_snr) {
@@ -89,7 +94,9 @@ std::vector<float> betas_of(const char* who, const BetaConfig& c, bool rescale_z
     betas = line(-6, 6, n);
     for (float& b : betas) b = 1 / (1 + std::exp(-b)) * float(c.beta_end - c.beta_start) + float(c.beta_start);
   } else {
-    fail(who, ": beta_schedule must be linear, scaled_linear, squaredcos_cap_v2, cosine, sigmoid, exp or laplace, got '", schedule, "'");
+    fail(who,
+         ": beta_schedule must be linear, scaled_linear, squaredcos_cap_v2, cosine, sigmoid, exp or laplace, got '",
+         schedule, "'");
   }
   return rescale_zero_snr ? rescale_zero_terminal_snr(betas) : betas;
 }
@@ -98,7 +105,8 @@ std::vector<float> rescale_zero_terminal_snr(const std::vector<float>& betas) {
   std::vector<float> root = alphas_cumprod_of(betas);
   for (float& a : root) a = std::sqrt(a);
   float first = root.front(), last = root.back();
-  SF_CHECK(first != last, "rescale_betas_zero_snr: the betas must add noise, got the same signal at the first and the last timestep");
+  SF_CHECK(first != last,
+           "rescale_betas_zero_snr: the betas must add noise, got the same signal at the first and the last timestep");
   float stretch = first / (first - last);
   std::vector<float> out;
   float before = 1;

@@ -18,8 +18,10 @@ struct BetaConfig {
   Fields fields();
 };
 
-// betas[num_timesteps] in float32. schedule: linear, scaled_linear, squaredcos_cap_v2 (also cosine), sigmoid, exp, laplace.
-std::vector<float> get_beta_schedule(const std::string& schedule, int64_t num_timesteps, double beta_start, double beta_end);
+// betas[num_timesteps] in float32. schedule: linear, scaled_linear, squaredcos_cap_v2 (also cosine), sigmoid, exp,
+// laplace.
+std::vector<float> get_beta_schedule(const std::string& schedule, int64_t num_timesteps, double beta_start,
+                                     double beta_end);
 std::vector<float> betas_of(const char* who, const BetaConfig& config, bool rescale_zero_snr = false);
 
 // Betas whose last timestep keeps no signal (Lin et al. 2023, arXiv 2305.08891, algorithm 1).

@@ -44,26 +44,33 @@ void CogVideoXScheduler::set_up_shifted(const char* who) {
   check_betas(who, config_);
   check_one_of(who, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   check_one_of(who, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
-  SF_CHECK(config_.snr_shift_scale > 0 && std::isfinite(config_.snr_shift_scale), who, ": snr_shift_scale must be positive, got ", config_.snr_shift_scale);
+  SF_CHECK(config_.snr_shift_scale > 0 && std::isfinite(config_.snr_shift_scale), who,
+           ": snr_shift_scale must be positive, got ", config_.snr_shift_scale);
   check_clipping(who, config_.clip_sample_range, 1, config_.sample_max_value);
   in_float64_ = config_.beta_schedule == "scaled_linear" && !config_.trained_betas;
   if (in_float64_) {
     double product = 1;
     std::vector<double> alphas;
-    for (double root : linspace(std::sqrt(config_.beta_start), std::sqrt(config_.beta_end), config_.num_train_timesteps, kFloat64).to_vector())
+    for (double root :
+         linspace(std::sqrt(config_.beta_start), std::sqrt(config_.beta_end), config_.num_train_timesteps, kFloat64)
+             .to_vector())
       alphas.push_back(product *= 1 - root * root);
     set_alphas(shifted(alphas, config_.snr_shift_scale, config_.rescale_betas_zero_snr), config_.set_alpha_to_one);
   } else {
-    set_alphas(shifted(alphas_cumprod_of(betas_of(who, config_)), config_.snr_shift_scale, config_.rescale_betas_zero_snr), config_.set_alpha_to_one);
+    set_alphas(
+        shifted(alphas_cumprod_of(betas_of(who, config_)), config_.snr_shift_scale, config_.rescale_betas_zero_snr),
+        config_.set_alpha_to_one);
   }
 }
 
 void CogVideoXScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
-  set_schedule(spaced_timesteps({name(), config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset}), kInt64, o.device);
+  set_schedule(spaced_timesteps({name(), config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset}),
+               kInt64, o.device);
   num_inference_steps_ = n;
 }
 
-template <class T> Tensor CogVideoXScheduler::original_sample(const Tensor& model_output, int64_t timestep, const Tensor& sample) const {
+template <class T>
+Tensor CogVideoXScheduler::original_sample(const Tensor& model_output, int64_t timestep, const Tensor& sample) const {
   auto alpha = alpha_at<T>(timestep), beta = 1 - alpha;
   return predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta));
 }

@@ -1,5 +1,5 @@
-// CogVideoXScheduler: what both samplers of CogVideoX share: a noise schedule shifted towards noise (Yang et al. 2024, arXiv
-// 2408.06072), kept in float64 where it is scaled_linear.
+// CogVideoXScheduler: what both samplers of CogVideoX share: a noise schedule shifted towards noise (Yang et al. 2024,
+// arXiv 2408.06072), kept in float64 where it is scaled_linear.
 #pragma once
 #include "scaffolding/diffusion/schedulers/scheduler.h"
 

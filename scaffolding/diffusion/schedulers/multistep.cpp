@@ -9,7 +9,8 @@
 
 namespace sf::diffusion {
 
-void MultistepScheduler::set_up_levels(const BetaConfig& config, bool rescale_zero_snr, bool flow, int64_t solver_order) {
+void MultistepScheduler::set_up_levels(const BetaConfig& config, bool rescale_zero_snr, bool flow,
+                                       int64_t solver_order) {
   set_training_sigmas(config, rescale_zero_snr);
   flow_ = flow;
   history_.resize(size_t(solver_order));
@@ -22,11 +23,13 @@ MultistepScheduler::Level MultistepScheduler::level_of(float sigma) const {
 }
 
 int64_t MultistepScheduler::index_for_timestep(double timestep) const {
-  if (std::find(timestep_values_.begin(), timestep_values_.end(), timestep) == timestep_values_.end()) return int64_t(timestep_values_.size()) - 1;
+  if (std::find(timestep_values_.begin(), timestep_values_.end(), timestep) == timestep_values_.end())
+    return int64_t(timestep_values_.size()) - 1;
   return SigmaScheduler::index_for_timestep(timestep);
 }
 
-Tensor MultistepScheduler::original_of(const std::string& prediction_type, const Tensor& model_output, const Tensor& sample) const {
+Tensor MultistepScheduler::original_of(const std::string& prediction_type, const Tensor& model_output,
+                                       const Tensor& sample) const {
   float sigma = sigma_values_[place()];
   if (prediction_type == "flow_prediction") return sample - sigma * model_output;
   Level at = level_of(sigma);
@@ -65,7 +68,8 @@ std::vector<double> time_shifted(const std::string& type, double mu, std::vector
 
 std::vector<double> stretched_to(double terminal, std::vector<double> t) {
   double scale = (1 - t.back()) / (1 - terminal);
-  SF_CHECK(scale != 0, "set_timesteps: shift_terminal=", terminal, " needs a schedule that ends below 1, got ", t.size(), " steps; take more");
+  SF_CHECK(scale != 0, "set_timesteps: shift_terminal=", terminal, " needs a schedule that ends below 1, got ",
+           t.size(), " steps; take more");
   for (double& x : t) x = 1 - (1 - x) / scale;
   return t;
 }

@@ -6,8 +6,8 @@
 
 namespace sf::diffusion {
 
-// Exponentials and logarithms of float32 rounded once. libm's own for float are often wrong in the last place, torch's hardly ever, and the samplers'
-// differences of nearly equal numbers multiply that.
+// Exponentials and logarithms of float32 rounded once. libm's own for float are often wrong in the last place, torch's
+// hardly ever, and the samplers' differences of nearly equal numbers multiply that.
 inline float rounded_exp(float x) { return float(std::exp(double(x))); }
 inline float rounded_expm1(float x) { return float(std::expm1(double(x))); }
 inline float rounded_log(float x) { return float(std::log(double(x))); }
@@ -28,7 +28,8 @@ class MultistepScheduler : public SigmaScheduler {
   void set_up_levels(const BetaConfig& config, bool rescale_zero_snr, bool flow, int64_t solver_order);
   // A timestep that is none of the schedule's is taken for the last one, as in diffusers.
   int64_t index_for_timestep(double timestep) const override;
-  // The original that a model's output says at this step. flow_prediction, of sample = (1 - sigma) * original + sigma * noise, says their difference.
+  // The original that a model's output says at this step. flow_prediction, of sample = (1 - sigma) * original + sigma *
+  // noise, says their difference.
   Tensor original_of(const std::string& prediction_type, const Tensor& model_output, const Tensor& sample) const;
   void restart();                       // before a run
   void remember(const Tensor& output);  // the newest is history(0)

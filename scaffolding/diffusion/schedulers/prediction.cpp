@@ -13,13 +13,16 @@ namespace sf::diffusion {
 
 namespace {
 
-// torch.quantile's linear interpolation between the two values around the rank; NaN where one of the n values is. Reorders them.
+// torch.quantile's linear interpolation between the two values around the rank; NaN where one of the n values is.
+// Reorders them.
 float quantile(float* values, int64_t n, float ratio) {
-  if (std::any_of(values, values + n, [](float v) { return std::isnan(v); })) return std::numeric_limits<float>::quiet_NaN();
+  if (std::any_of(values, values + n, [](float v) { return std::isnan(v); }))
+    return std::numeric_limits<float>::quiet_NaN();
   const float rank = ratio * float(n - 1);
   const auto below = int64_t(rank);
   std::nth_element(values, values + below, values + n);
-  const float low = values[below], high = below + 1 < n ? *std::min_element(values + below + 1, values + n) : low, weight = rank - float(below);
+  const float low = values[below], high = below + 1 < n ? *std::min_element(values + below + 1, values + n) : low,
+              weight = rank - float(below);
   return weight < 0.5f ? low + weight * (high - low) : high - (high - low) * (1 - weight);
 }
 
@@ -32,24 +35,28 @@ Tensor quantiles(const Tensor& values, float ratio) {
   auto at = [&](int64_t i) { return sorted.narrow(1, std::min(i, n - 1), 1); };
   const Tensor low = at(below), high = at(below + 1), last = at(n - 1);
   const float weight = rank - float(below);
-  return where(ne(last, last), last, weight < 0.5f ? low + double(weight) * (high - low) : high - (high - low) * double(1 - weight));
+  return where(ne(last, last), last,
+               weight < 0.5f ? low + double(weight) * (high - low) : high - (high - low) * double(1 - weight));
 }
 
 }  // namespace
 
-Tensor predicted_original(const std::string& type, const Tensor& model_output, const Tensor& sample, double alpha, double sigma) {
+Tensor predicted_original(const std::string& type, const Tensor& model_output, const Tensor& sample, double alpha,
+                          double sigma) {
   if (type == "epsilon") return (sample - sigma * model_output) / alpha;
   if (type == "sample") return model_output;
   return alpha * sample - sigma * model_output;
 }
 
-Tensor predicted_epsilon(const std::string& type, const Tensor& model_output, const Tensor& sample, double alpha, double sigma) {
+Tensor predicted_epsilon(const std::string& type, const Tensor& model_output, const Tensor& sample, double alpha,
+                         double sigma) {
   if (type == "epsilon") return model_output;
   if (type == "sample") return (sample - alpha * model_output) / sigma;
   return alpha * model_output + sigma * sample;
 }
 
-Tensor sigma_prediction(const std::string& type, const Tensor& model_output, const Tensor& sample, float sigma, float sigma_hat) {
+Tensor sigma_prediction(const std::string& type, const Tensor& model_output, const Tensor& sample, float sigma,
+                        float sigma_hat) {
   if (type == "epsilon") return sample - sigma_hat * model_output;
   if (type != "v_prediction") return model_output;
   float power = sigma * sigma + 1;
@@ -63,7 +70,8 @@ Tensor threshold_sample(const Tensor& sample, double ratio, double max_value) {
   Shape shape{batch};
   while (int64_t(shape.size()) < x.ndim()) shape.push_back(1);
   if (x.device().is_cuda()) {
-    Tensor limits = clamp(quantiles(abs(x.detach()).to(kFloat32).reshape({batch, n}), float(ratio)), 1.0, double(float(max_value)));
+    Tensor limits =
+        clamp(quantiles(abs(x.detach()).to(kFloat32).reshape({batch, n}), float(ratio)), 1.0, double(float(max_value)));
     Tensor s = limits.to(x.dtype()).reshape(shape);
     return (minimum(maximum(x, -s), s) / s).to(sample.dtype());
   }
@@ -71,7 +79,8 @@ Tensor threshold_sample(const Tensor& sample, double ratio, double max_value) {
   Tensor limits = empty(shape, kFloat32, Device::CPU);
   float *from = magnitudes.data<float>(), *to = limits.data<float>();
   parallel_for(batch, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) to[b] = std::min(std::max(quantile(from + b * n, n, float(ratio)), 1.0f), float(max_value));
+    for (int64_t b = begin; b < end; ++b)
+      to[b] = std::min(std::max(quantile(from + b * n, n, float(ratio)), 1.0f), float(max_value));
   });
   Tensor s = limits.to(x.dtype()).to(x.device());
   return (minimum(maximum(x, -s), s) / s).to(sample.dtype());

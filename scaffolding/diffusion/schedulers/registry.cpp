@@ -45,7 +45,9 @@ const std::vector<Entry>& entries() {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> fresh_scheduler(Scheduler& scheduler) { return make_scheduler(scheduler.name(), scheduler.config()); }
+std::unique_ptr<Scheduler> fresh_scheduler(Scheduler& scheduler) {
+  return make_scheduler(scheduler.name(), scheduler.config());
+}
 
 std::vector<std::string> scheduler_names() {
   std::vector<std::string> names;
@@ -64,7 +66,8 @@ std::unique_ptr<Scheduler> make_scheduler(const std::string& class_name, const i
 
 std::unique_ptr<Scheduler> load_scheduler(const std::string& path) {
   std::error_code error;
-  std::string file = std::filesystem::is_directory(path, error) ? (std::filesystem::path(path) / kConfigFile).string() : path;
+  std::string file =
+      std::filesystem::is_directory(path, error) ? (std::filesystem::path(path) / kConfigFile).string() : path;
   io::Object dict = io::read_config_file(file);
   auto* name = dict.find("_class_name");
   SF_CHECK(name && name->is(io::Object::String), file, ": has no _class_name");

@@ -23,25 +23,27 @@ bool names(std::string_view parameters, std::string_view name) {
 }
 
 std::vector<double> timesteps_of(const char* who, const Tensor& timesteps) {
-  SF_CHECK(timesteps && timesteps.ndim() <= 1 && timesteps.numel() > 0, who, ": timesteps must be a tensor of one timestep for each sample");
+  SF_CHECK(timesteps && timesteps.ndim() <= 1 && timesteps.numel() > 0, who,
+           ": timesteps must be a tensor of one timestep for each sample");
   return timesteps.to_vector();
 }
 
 }  // namespace
 
-Tensor randn_tensor(const Shape& shape, const Generators& generators, std::optional<Device> device, std::optional<DType> dtype) {
+Tensor randn_tensor(const Shape& shape, const Generators& generators, std::optional<Device> device,
+                    std::optional<DType> dtype) {
   Device target = device.value_or(Device());
   for (auto& g : generators)
-    SF_CHECK(!g || g->device.type == target.type || g->device.type == DeviceType::CPU, "randn_tensor: cannot make a tensor on ", target,
-             " with a generator on ", g->device);
+    SF_CHECK(!g || g->device.type == target.type || g->device.type == DeviceType::CPU,
+             "randn_tensor: cannot make a tensor on ", target, " with a generator on ", g->device);
   auto draw = [&](const Shape& size, const Generator& g) {
     Tensor noise = randn(size, g, dtype, g ? g->device : target);
     // From pinned memory the copy is only queued; any other would wait for what the GPU does.
     return noise.device().is_cpu() && target.is_cuda() ? to_device(pin_memory(noise), target, true) : noise.to(target);
   };
   if (generators.size() < 2) return draw(shape, generators.empty() ? Generator() : generators[0]);
-  SF_CHECK(shape.size() > 0 && shape[0] == int64_t(generators.size()), "randn_tensor: a list of generators must have one for each sample, got ",
-           generators.size(), " for ", shape);
+  SF_CHECK(shape.size() > 0 && shape[0] == int64_t(generators.size()),
+           "randn_tensor: a list of generators must have one for each sample, got ", generators.size(), " for ", shape);
   Shape one = shape;
   one[0] = 1;
   Tensors parts;
@@ -49,7 +51,8 @@ Tensor randn_tensor(const Shape& shape, const Generators& generators, std::optio
   return cat(parts, 0);
 }
 
-void check_one_of(const char* who, const char* field, const std::string& value, std::initializer_list<const char*> allowed) {
+void check_one_of(const char* who, const char* field, const std::string& value,
+                  std::initializer_list<const char*> allowed) {
   std::string list;
   for (auto* a : allowed) {
     if (value == a) return;
@@ -59,11 +62,12 @@ void check_one_of(const char* who, const char* field, const std::string& value, 
 }
 
 Tensor per_sample(const char* who, const std::vector<double>& values, const Tensor& like) {
-  SF_CHECK(like.ndim() > 0 && (values.size() == 1 || int64_t(values.size()) == like.size(0)), who, ": timesteps must be one for each sample, got ",
-           values.size(), " for ", like.shape());
+  SF_CHECK(like.ndim() > 0 && (values.size() == 1 || int64_t(values.size()) == like.size(0)), who,
+           ": timesteps must be one for each sample, got ", values.size(), " for ", like.shape());
   Shape shape;
   for (int64_t i = 0; i < like.ndim(); ++i) shape.push_back(i ? 1 : int64_t(values.size()));
-  if (values.size() == 1) return full(shape, values[0], like.dtype(), like.device());  // an argument of a kernel, which no copy waits for
+  // an argument of a kernel, which no copy waits for
+  if (values.size() == 1) return full(shape, values[0], like.dtype(), like.device());
   return tensor(values, shape, kFloat64).to(like.dtype()).to(like.device());
 }
 
@@ -78,10 +82,11 @@ std::vector<double> float_rounded(std::vector<double> values) {
   return values;
 }
 
-void check_clipping(const char* who, double clip_sample_range, double dynamic_thresholding_ratio, double sample_max_value) {
+void check_clipping(const char* who, double clip_sample_range, double dynamic_thresholding_ratio,
+                    double sample_max_value) {
   SF_CHECK(clip_sample_range > 0, who, ": clip_sample_range must be positive, got ", clip_sample_range);
-  SF_CHECK(dynamic_thresholding_ratio >= 0 && dynamic_thresholding_ratio <= 1, who, ": dynamic_thresholding_ratio must be from 0 to 1, got ",
-           dynamic_thresholding_ratio);
+  SF_CHECK(dynamic_thresholding_ratio >= 0 && dynamic_thresholding_ratio <= 1, who,
+           ": dynamic_thresholding_ratio must be from 0 to 1, got ", dynamic_thresholding_ratio);
   SF_CHECK(sample_max_value > 0, who, ": sample_max_value must be positive, got ", sample_max_value);
 }
 
@@ -101,23 +106,27 @@ void Scheduler::set_timesteps(int64_t num_inference_steps, Device device) {
 
 void Scheduler::set_timesteps(const TimestepOptions& o) {
   auto takes = [&](const char* parameter, bool given) {
-    if (given && !names(timestep_parameters(), parameter)) fail(name(), ": set_timesteps takes no ", parameter, ", only ", timestep_parameters());
+    if (given && !names(timestep_parameters(), parameter))
+      fail(name(), ": set_timesteps takes no ", parameter, ", only ", timestep_parameters());
   };
   takes("timesteps", o.timesteps.has_value());
   takes("sigmas", o.sigmas.has_value());
   takes("mu", o.mu.has_value());
   takes("original_inference_steps", o.original_inference_steps.has_value());
   takes("strength", o.strength != 1);
-  SF_CHECK(o.num_inference_steps || o.timesteps || o.sigmas, name(), ": set_timesteps needs num_inference_steps, or a schedule of one's own");
+  SF_CHECK(o.num_inference_steps || o.timesteps || o.sigmas, name(),
+           ": set_timesteps needs num_inference_steps, or a schedule of one's own");
   for (auto* list : {&o.timesteps, &o.sigmas}) {
     if (!*list) continue;
     SF_CHECK(!(*list)->empty(), name(), ": timesteps and sigmas must not be empty");
-    for (double v : **list) SF_CHECK(std::isfinite(v) && v >= 0, name(), ": timesteps and sigmas must be finite and not below 0, got ", v);
+    for (double v : **list)
+      SF_CHECK(std::isfinite(v) && v >= 0, name(), ": timesteps and sigmas must be finite and not below 0, got ", v);
   }
   int64_t n = 0;
   if (o.num_inference_steps) {
     n = *o.num_inference_steps;
-    SF_CHECK(n >= 1 && n <= num_train_timesteps_, name(), ": num_inference_steps must be from 1 to num_train_timesteps=", num_train_timesteps_, ", got ", n);
+    SF_CHECK(n >= 1 && n <= num_train_timesteps_, name(),
+             ": num_inference_steps must be from 1 to num_train_timesteps=", num_train_timesteps_, ", got ", n);
   }
   make_schedule(o, n);
   set_up_ = true;
@@ -126,12 +135,13 @@ void Scheduler::set_timesteps(const TimestepOptions& o) {
 }
 
 void Scheduler::set_begin_index(int64_t index) {
-  SF_CHECK(index >= 0 && index <= int64_t(timestep_values_.size()), name(), ": begin_index must be in the schedule of ", timestep_values_.size(),
-           " timesteps, got ", index);
+  SF_CHECK(index >= 0 && index <= int64_t(timestep_values_.size()), name(), ": begin_index must be in the schedule of ",
+           timestep_values_.size(), " timesteps, got ", index);
   begin_index_ = index;
 }
 
-StepOutput Scheduler::step(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) {
+StepOutput Scheduler::step(const Tensor& model_output, double timestep, const Tensor& sample,
+                           const StepOptions& options) {
   check_defined(name(), "model_output", model_output);
   check_defined(name(), "sample", sample);
   check_floating(name(), "model_output", model_output);
@@ -139,16 +149,20 @@ StepOutput Scheduler::step(const Tensor& model_output, double timestep, const Te
   check_same_device(name(), model_output, sample);
   SF_CHECK_AS(RuntimeError, set_up_ || !needs_set_timesteps(), name(), ": step needs set_timesteps first");
   Shape wanted = sample.shape();
-  if (learns_variance() && sample.ndim() > 1 && model_output.ndim() == sample.ndim()) wanted[1] = std::max(wanted[1], model_output.size(1));
-  SF_CHECK(sample.ndim() > 0 && model_output.shape() == wanted, name(), ": model_output must have the shape of sample ", sample.shape(), ", got ",
-           model_output.shape());
+  if (learns_variance() && sample.ndim() > 1 && model_output.ndim() == sample.ndim())
+    wanted[1] = std::max(wanted[1], model_output.size(1));
+  SF_CHECK(sample.ndim() > 0 && model_output.shape() == wanted, name(), ": model_output must have the shape of sample ",
+           sample.shape(), ", got ", model_output.shape());
   SF_CHECK(std::isfinite(timestep), name(), ": timestep must be finite, got ", timestep);
-  SF_CHECK(!(options.variance_noise && !options.generator.empty()), name(), ": takes a generator or variance_noise, not both");
+  SF_CHECK(!(options.variance_noise && !options.generator.empty()), name(),
+           ": takes a generator or variance_noise, not both");
   if (options.variance_noise) check_shape(name(), "variance_noise", options.variance_noise, sample.shape());
   return advance(model_output, timestep, sample, options);
 }
 
-Tensor Scheduler::get_velocity(const Tensor&, const Tensor&, const Tensor&) { fail<NotSupported>(name(), ": has no get_velocity, as in diffusers"); }
+Tensor Scheduler::get_velocity(const Tensor&, const Tensor&, const Tensor&) {
+  fail<NotSupported>(name(), ": has no get_velocity, as in diffusers");
+}
 
 void Scheduler::set_schedule(const std::vector<double>& timesteps, DType dtype, Device device) {
   Tensor t = tensor(timesteps, {int64_t(timesteps.size())}, kFloat64).to(dtype);
@@ -170,10 +184,11 @@ int64_t Scheduler::index_of(double timestep) const {
 void Scheduler::check_custom_timesteps(const std::vector<double>& timesteps) const {
   for (size_t i = 0; i < timesteps.size(); ++i) {
     SF_CHECK(timesteps[i] == std::trunc(timesteps[i]), name(), ": timesteps must be integers, got ", timesteps[i]);
-    SF_CHECK(i == 0 || timesteps[i] < timesteps[i - 1], name(), ": timesteps must descend, got ", timesteps[i], " after ", timesteps[i ? i - 1 : 0]);
+    SF_CHECK(i == 0 || timesteps[i] < timesteps[i - 1], name(), ": timesteps must descend, got ", timesteps[i],
+             " after ", timesteps[i ? i - 1 : 0]);
   }
-  SF_CHECK(timesteps.front() < double(num_train_timesteps_), name(), ": timesteps must be below num_train_timesteps=", num_train_timesteps_, ", got ",
-           timesteps.front());
+  SF_CHECK(timesteps.front() < double(num_train_timesteps_), name(),
+           ": timesteps must be below num_train_timesteps=", num_train_timesteps_, ", got ", timesteps.front());
 }
 
 int64_t Scheduler::index_for_timestep(double timestep) const {
@@ -185,24 +200,27 @@ int64_t Scheduler::index_for_timestep(double timestep) const {
 
 void Scheduler::start_index(double timestep) {
   if (!step_index_) step_index_ = begin_index_ ? *begin_index_ : index_for_timestep(timestep);
-  SF_CHECK_AS(RuntimeError, *step_index_ < int64_t(timestep_values_.size()), name(), ": the run of ", timestep_values_.size(),
-              " timesteps is over; call set_timesteps for another");
+  SF_CHECK_AS(RuntimeError, *step_index_ < int64_t(timestep_values_.size()), name(), ": the run of ",
+              timestep_values_.size(), " timesteps is over; call set_timesteps for another");
 }
 
 float Scheduler::sigma_at(int64_t index) const {
-  SF_CHECK_AS(IndexError, index >= 0 && index < int64_t(sigma_values_.size()), name(), ": no sigma ", index, " in a schedule of ", sigma_values_.size());
+  SF_CHECK_AS(IndexError, index >= 0 && index < int64_t(sigma_values_.size()), name(), ": no sigma ", index,
+              " in a schedule of ", sigma_values_.size());
   return sigma_values_[size_t(index)];
 }
 
 std::vector<int64_t> Scheduler::indices_for(const Tensor& timesteps) const {
   std::vector<int64_t> out;
-  for (double t : timesteps_of(name(), timesteps)) out.push_back(!begin_index_ ? index_for_timestep(t) : step_index_ ? *step_index_ : *begin_index_);
+  for (double t : timesteps_of(name(), timesteps))
+    out.push_back(!begin_index_ ? index_for_timestep(t) : step_index_ ? *step_index_ : *begin_index_);
   return out;
 }
 
 int64_t Scheduler::training_timestep(double timestep) const {
   SF_CHECK(timestep >= 0 && timestep < double(num_train_timesteps_) && timestep == std::trunc(timestep), name(),
-           ": timestep must be an integer from 0 to num_train_timesteps - 1 = ", num_train_timesteps_ - 1, ", got ", timestep);
+           ": timestep must be an integer from 0 to num_train_timesteps - 1 = ", num_train_timesteps_ - 1, ", got ",
+           timestep);
   return int64_t(timestep);
 }
 

@@ -1,4 +1,5 @@
-// Scheduler: the sampler of a diffusion model. It turns noise into a sample by steps, each from one output of the model.
+// Scheduler: the sampler of a diffusion model. It turns noise into a sample by steps,
+// each from one output of the model.
 // Classes, config fields, arguments and numbers are diffusers' (0.42). A scheduler has the state of one sampling run.
 // Not locked: one thread at a time.
 #pragma once
@@ -12,12 +13,14 @@
 
 namespace sf::diffusion {
 
-// None: the device's default stream. One: for the whole batch. As many as the batch has samples: each draws its own sample, so
-// that a sample does not depend on the batch it is made in.
+// None: the device's default stream. One: for the whole batch. As many as the batch has samples: each draws its own
+// sample, so that a sample does not depend on the batch it is made in.
 using Generators = std::vector<Generator>;
 
-// Noise of a normal distribution, the numbers of torch's generators. With CPU generators it is drawn there and moved to `device`.
-Tensor randn_tensor(const Shape& shape, const Generators& generators = {}, std::optional<Device> device = {}, std::optional<DType> dtype = {});
+// Noise of a normal distribution, the numbers of torch's generators.
+// With CPU generators it is drawn there and moved to `device`.
+Tensor randn_tensor(const Shape& shape, const Generators& generators = {}, std::optional<Device> device = {},
+                    std::optional<DType> dtype = {});
 
 struct TimestepOptions {
   std::optional<int64_t> num_inference_steps;
@@ -32,16 +35,18 @@ struct StepOptions {
   double eta = 0;                         // DDIM: 0 adds no noise, 1 as much as DDPM
   bool use_clipped_model_output = false;  // DDIM: the noise that goes with the clipped prediction
   Generators generator;
-  Tensor variance_noise;                                                                          // instead of drawing, like the sample
-  double s_churn = 0, s_tmin = 0, s_tmax = std::numeric_limits<double>::infinity(), s_noise = 1;  // Karras et al. 2022, algorithm 2
-  Tensor per_token_timesteps;                                                                     // flow matching: [B, tokens], in training timesteps
-  Tensor old_pred_original_sample;                                                                // CogVideoXDPM: the previous step's prediction
-  std::optional<double> timestep_back;                                                            // CogVideoXDPM: the previous step's timestep
+  Tensor variance_noise;  // instead of drawing, like the sample
+  // Karras et al. 2022, algorithm 2
+  double s_churn = 0, s_tmin = 0, s_tmax = std::numeric_limits<double>::infinity(), s_noise = 1;
+  Tensor per_token_timesteps;           // flow matching: [B, tokens], in training timesteps
+  Tensor old_pred_original_sample;      // CogVideoXDPM: the previous step's prediction
+  std::optional<double> timestep_back;  // CogVideoXDPM: the previous step's timestep
 };
 
 struct StepOutput {
-  Tensor prev_sample;           // one step less noisy
-  Tensor pred_original_sample;  // the sample without noise as predicted from here; undefined where diffusers' class gives none
+  Tensor prev_sample;  // one step less noisy
+  // the sample without noise as predicted from here; undefined where diffusers' class gives none
+  Tensor pred_original_sample;
 };
 
 class Scheduler {
@@ -50,9 +55,9 @@ class Scheduler {
   Scheduler() = default;
   Scheduler(const Scheduler&) = delete;
 
-  virtual const char* name() const = 0;                  // diffusers' class name
-  virtual Fields fields() = 0;                           // of the config
-  virtual int64_t order() const { return 1; }            // calls of the model for each entry of a schedule without repetitions
+  virtual const char* name() const = 0;        // diffusers' class name
+  virtual Fields fields() = 0;                 // of the config
+  virtual int64_t order() const { return 1; }  // calls of the model for each entry of a schedule without repetitions
   virtual double init_noise_sigma() const { return 1; }  // what unit noise is multiplied by before the first step
   // The arguments of diffusers' methods of the same name, in its order.
   virtual std::string_view timestep_parameters() const { return "num_inference_steps, device"; }
@@ -62,8 +67,9 @@ class Scheduler {
   // ---- a run. ValueError for no steps, for more than the training had, for an option that this class does not take.
   void set_timesteps(int64_t num_inference_steps, Device device = {});
   void set_timesteps(const TimestepOptions& options);
-  const Tensor& timesteps() const { return timesteps_; }  // what the model is called with; int64, or float32 where fractions occur
-  const Tensor& sigmas() const { return sigmas_; }        // one more than timesteps; undefined where the class has none
+  // what the model is called with; int64, or float32 where fractions occur
+  const Tensor& timesteps() const { return timesteps_; }
+  const Tensor& sigmas() const { return sigmas_; }  // one more than timesteps; undefined where the class has none
   std::optional<int64_t> num_inference_steps() const { return num_inference_steps_; }
   std::optional<int64_t> step_index() const { return step_index_; }
   std::optional<int64_t> begin_index() const { return begin_index_; }
@@ -89,7 +95,8 @@ class Scheduler {
 
  protected:
   virtual void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) = 0;
-  virtual StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) = 0;
+  virtual StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                             const StepOptions& options) = 0;
   virtual bool learns_variance() const { return false; }  // the model's output may have more channels than the sample
   virtual bool needs_set_timesteps() const { return true; }
 
@@ -100,7 +107,8 @@ class Scheduler {
   virtual int64_t index_for_timestep(double timestep) const;
   void check_custom_timesteps(const std::vector<double>& timesteps) const;  // whole, descending, below the training's
   float sigma_at(int64_t index) const;
-  std::vector<int64_t> indices_for(const Tensor& timesteps) const;  // as add_noise picks sigmas: the run's place once it has one
+  // as add_noise picks sigmas: the run's place once it has one
+  std::vector<int64_t> indices_for(const Tensor& timesteps) const;
   size_t place() const { return size_t(step_index_.value()); }
   int64_t training_timestep(double timestep) const;                      // as an index; ValueError for what is none
   Tensor alphas_for(const Tensor& timesteps, const Tensor& like) const;  // per_sample alphas_cumprod
@@ -123,12 +131,16 @@ class Scheduler {
 class AlphaScheduler : public Scheduler {
  public:
   Tensor add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) override;
-  Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override { return velocity(sample, noise, timesteps); }
+  Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override {
+    return velocity(sample, noise, timesteps);
+  }
 
  protected:
   void set_alphas(std::vector<double> alphas_cumprod, bool set_alpha_to_one);
   // T: the dtype diffusers has the table in. Timesteps below 0 are the end of the run.
-  template <class T> T alpha_at(int64_t timestep) const { return T(timestep >= 0 ? alphas_cumprod_.at(size_t(timestep)) : final_alpha_); }
+  template <class T> T alpha_at(int64_t timestep) const {
+    return T(timestep >= 0 ? alphas_cumprod_.at(size_t(timestep)) : final_alpha_);
+  }
 
   double final_alpha_ = 1;
 };
@@ -155,10 +167,12 @@ std::vector<double> float_rounded(std::vector<double> values);  // through float
 void keep_places(Tensor& samples, const Tensor& places);
 
 // ValueError for ranges that cannot be.
-void check_clipping(const char* who, double clip_sample_range, double dynamic_thresholding_ratio, double sample_max_value);
+void check_clipping(const char* who, double clip_sample_range, double dynamic_thresholding_ratio,
+                    double sample_max_value);
 void check_sigma_range(const char* who, std::optional<double> sigma_min, std::optional<double> sigma_max);
 // ValueError naming those allowed.
-void check_one_of(const char* who, const char* field, const std::string& value, std::initializer_list<const char*> allowed);
+void check_one_of(const char* who, const char* field, const std::string& value,
+                  std::initializer_list<const char*> allowed);
 
 // values[B] for a batch, shaped to broadcast over `like`, in its dtype and on its device.
 Tensor per_sample(const char* who, const std::vector<double>& values, const Tensor& like);

@@ -35,7 +35,8 @@ TEST(Scheduler, ConfigOfAClass) {
   DDIMScheduler scheduler(config);
   EXPECT_EQ(scheduler.config().find("beta_schedule")->text(), "scaled_linear");
   config.beta_end = 2;
-  EXPECT_EQ(error_of<ValueError>([&] { DDIMScheduler bad(config); }), "DDIMScheduler: beta_end must be at least 0 and below 1, got 2");
+  EXPECT_EQ(error_of<ValueError>([&] { DDIMScheduler bad(config); }),
+            "DDIMScheduler: beta_end must be at least 0 and below 1, got 2");
   EXPECT_EQ(error_of<ValueError>([] { make_scheduler("DDIM", io::Object::container(io::Object::Dict)); }).substr(0, 36),
             "make_scheduler: no scheduler 'DDIM';");
 }
@@ -45,13 +46,16 @@ TEST(Scheduler, OptionsThatAClassDoesNotTake) {
   TimestepOptions options;
   options.num_inference_steps = 10;
   options.sigmas = {{1.0, 0.5}};
-  EXPECT_EQ(error_of<ValueError>([&] { scheduler.set_timesteps(options); }), "PNDMScheduler: set_timesteps takes no sigmas, only num_inference_steps, device");
+  EXPECT_EQ(error_of<ValueError>([&] { scheduler.set_timesteps(options); }),
+            "PNDMScheduler: set_timesteps takes no sigmas, only num_inference_steps, device");
   EXPECT_FALSE(scheduler.num_inference_steps().has_value()) << "a refused call changes nothing";
 }
 
 TEST(SchedulerConfig, JsonOfPythonsWords) {
-  io::Object dict =
-      io::parse_config(R"({"a": -Infinity, "b": [NaN, Infinity, 1], "c": "NaN \" Infinity", "d": {"e": null, "f": true}, "g": 9223372036854775807})", "test");
+  io::Object dict = io::parse_config(
+      R"({"a": -Infinity, "b": [NaN, Infinity, 1], "c": "NaN \" Infinity", "d": {"e": null, "f": true}, )"
+      R"("g": 9223372036854775807})",
+      "test");
   EXPECT_EQ(dict.find("a")->as_float(), -INFINITY);
   EXPECT_TRUE(std::isnan(dict.find("b")->items()[0].as_float()));
   EXPECT_EQ(dict.find("c")->text(), "NaN \" Infinity");
@@ -61,8 +65,9 @@ TEST(SchedulerConfig, JsonOfPythonsWords) {
 
 TEST(SchedulerConfig, HostileText) {
   std::string deep(100000, '[');
-  for (std::string text : {std::string(), std::string("nul"), std::string("[]"), "{\"a\":" + deep, std::string("{\"a\": 1e999}"),
-                           std::string("{\"a\": \"\xff\"}"), std::string("{\"a\": \"\\"), std::string("{\"a\": 1, }")})
+  for (std::string text :
+       {std::string(), std::string("nul"), std::string("[]"), "{\"a\":" + deep, std::string("{\"a\": 1e999}"),
+        std::string("{\"a\": \"\xff\"}"), std::string("{\"a\": \"\\"), std::string("{\"a\": 1, }")})
     EXPECT_THROW(io::parse_config(text, "test"), ValueError) << text.substr(0, 20);
 }
 

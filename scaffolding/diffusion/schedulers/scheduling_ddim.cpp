@@ -34,22 +34,28 @@ DDIMScheduler::DDIMScheduler(DDIMConfig config) : config_(std::move(config)) {
 }
 
 void DDIMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
-  set_schedule(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset}), kInt64, o.device);
+  set_schedule(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset}),
+               kInt64, o.device);
   num_inference_steps_ = n;
 }
 
-StepOutput DDIMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& o) {
+StepOutput DDIMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                                  const StepOptions& o) {
   int64_t t = training_timestep(timestep), prev = t - num_train_timesteps_ / *num_inference_steps_;
   auto alpha = alpha_at<float>(t), alpha_prev = alpha_at<float>(prev), beta = 1 - alpha;
   float root_alpha = std::sqrt(alpha), root_beta = std::sqrt(beta);
-  Tensor original = limited(config_, predicted_original(config_.prediction_type, model_output, sample, root_alpha, root_beta));
+  Tensor original =
+      limited(config_, predicted_original(config_.prediction_type, model_output, sample, root_alpha, root_beta));
   float variance = (1 - alpha_prev) / beta * (1 - alpha / alpha_prev);
   float std = float(o.eta) * std::sqrt(variance);
-  Tensor epsilon = o.use_clipped_model_output ? predicted_epsilon("sample", original, sample, root_alpha, root_beta)
-                                              : predicted_epsilon(config_.prediction_type, model_output, sample, root_alpha, root_beta);
+  Tensor epsilon = o.use_clipped_model_output
+                       ? predicted_epsilon("sample", original, sample, root_alpha, root_beta)
+                       : predicted_epsilon(config_.prediction_type, model_output, sample, root_alpha, root_beta);
   Tensor prev_sample = std::sqrt(alpha_prev) * original + std::sqrt(1 - alpha_prev - std * std) * epsilon;
   if (o.eta > 0) {
-    Tensor noise = o.variance_noise ? o.variance_noise : randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());
+    Tensor noise = o.variance_noise
+                       ? o.variance_noise
+                       : randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());
     prev_sample = prev_sample + std * noise;
   }
   return {prev_sample, original};

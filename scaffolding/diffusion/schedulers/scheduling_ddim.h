@@ -32,7 +32,8 @@ class DDIMScheduler final : public AlphaScheduler {
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   DDIMConfig config_;

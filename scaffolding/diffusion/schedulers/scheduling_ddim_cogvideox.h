@@ -16,7 +16,8 @@ class CogVideoXDDIMScheduler final : public CogVideoXScheduler {
   }
 
  protected:
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   template <class T> StepOutput advance_in(const Tensor& model_output, int64_t timestep, const Tensor& sample) const;

@@ -26,7 +26,8 @@ Fields DDPMConfig::fields() {
 
 DDPMScheduler::DDPMScheduler(DDPMConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
-  check_one_of(kName, "variance_type", config_.variance_type, {"fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"});
+  check_one_of(kName, "variance_type", config_.variance_type,
+               {"fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"});
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_clipping(kName, config_.clip_sample_range, config_.dynamic_thresholding_ratio, config_.sample_max_value);
@@ -43,7 +44,8 @@ void DDPMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
     num_inference_steps_ = int64_t(o.timesteps->size());
     return;
   }
-  set_schedule(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset}), kInt64, o.device);
+  set_schedule(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset}),
+               kInt64, o.device);
   num_inference_steps_ = n;
 }
 
@@ -57,15 +59,19 @@ StepOutput DDPMScheduler::advance(const Tensor& output, double timestep, const T
   int64_t t = training_timestep(timestep), prev = previous_timestep(t);
   Tensor model_output = output, predicted_variance;
   if (learned_) {
-    SF_CHECK(sample.ndim() > 1 && output.size(1) == 2 * sample.size(1), kName, ": variance_type=", config_.variance_type,
-             " needs a model_output with twice the channels of sample ", sample.shape(), ", got ", output.shape());
+    SF_CHECK(sample.ndim() > 1 && output.size(1) == 2 * sample.size(1), kName,
+             ": variance_type=", config_.variance_type, " needs a model_output with twice the channels of sample ",
+             sample.shape(), ", got ", output.shape());
     model_output = output.narrow(1, 0, sample.size(1));
     predicted_variance = output.narrow(1, sample.size(1), sample.size(1));
   }
   auto alpha = alpha_at<float>(t), alpha_prev = alpha_at<float>(prev);
-  float beta = 1 - alpha, beta_prev = 1 - alpha_prev, current_alpha = alpha / alpha_prev, current_beta = 1 - current_alpha;
-  Tensor original = limited(config_, predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta)));
-  Tensor prev_sample = std::sqrt(alpha_prev) * current_beta / beta * original + std::sqrt(current_alpha) * beta_prev / beta * sample;
+  float beta = 1 - alpha, beta_prev = 1 - alpha_prev, current_alpha = alpha / alpha_prev,
+        current_beta = 1 - current_alpha;
+  Tensor original = limited(
+      config_, predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta)));
+  Tensor prev_sample =
+      std::sqrt(alpha_prev) * current_beta / beta * original + std::sqrt(current_alpha) * beta_prev / beta * sample;
   if (t == 0) return {prev_sample, original};
 
   Tensor noise = randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());

@@ -5,8 +5,8 @@
 namespace sf::diffusion {
 
 struct DDPMConfig : BetaConfig {
-  // fixed_small, fixed_small_log, fixed_large, fixed_large_log, learned, learned_range: of the noise that a step adds. For the
-  // learned ones the model's output has twice the sample's channels.
+  // fixed_small, fixed_small_log, fixed_large, fixed_large_log, learned, learned_range: of the noise that a step adds.
+  // For the learned ones the model's output has twice the sample's channels.
   std::string variance_type = "fixed_small";
   bool clip_sample = true;
   std::string prediction_type = "epsilon";
@@ -33,7 +33,8 @@ class DDPMScheduler final : public AlphaScheduler {
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
   bool learns_variance() const override { return learned_; }
   bool needs_set_timesteps() const override { return false; }  // without it a step is one of the training's
 

@@ -13,7 +13,8 @@ CogVideoXDPMScheduler::CogVideoXDPMScheduler(CogVideoXConfig config) {
   set_up_shifted(kName);
 }
 
-StepOutput CogVideoXDPMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& o) {
+StepOutput CogVideoXDPMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                                          const StepOptions& o) {
   int64_t t = training_timestep(timestep);
   if (o.old_pred_original_sample) {
     check_shape(kName, "old_pred_original_sample", o.old_pred_original_sample, sample.shape());
@@ -22,7 +23,9 @@ StepOutput CogVideoXDPMScheduler::advance(const Tensor& model_output, double tim
   return in_float64_ ? advance_in<double>(model_output, t, sample, o) : advance_in<float>(model_output, t, sample, o);
 }
 
-template <class T> StepOutput CogVideoXDPMScheduler::advance_in(const Tensor& model_output, int64_t t, const Tensor& sample, const StepOptions& o) const {
+template <class T>
+StepOutput CogVideoXDPMScheduler::advance_in(const Tensor& model_output, int64_t t, const Tensor& sample,
+                                             const StepOptions& o) const {
   int64_t prev = previous_timestep(t);
   auto alpha = alpha_at<T>(t), alpha_prev = alpha_at<T>(prev);
   auto lambda = [](T a) { return std::log(std::sqrt(a / (1 - a))); };

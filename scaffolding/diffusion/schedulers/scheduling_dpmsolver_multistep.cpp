@@ -40,14 +40,18 @@ Fields DPMSolverMultistepConfig::fields() {
 
 DPMSolverMultistepScheduler::DPMSolverMultistepScheduler(DPMSolverMultistepConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
-  SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= 3, kName, ": solver_order must be 1, 2 or 3, got ", config_.solver_order);
+  SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= 3, kName, ": solver_order must be 1, 2 or 3, got ",
+           config_.solver_order);
   // Names of other solvers in configs that are shared between schedulers.
   if (config_.algorithm_type == "deis") config_.algorithm_type = "dpmsolver++";
-  if (config_.solver_type == "logrho" || config_.solver_type == "bh1" || config_.solver_type == "bh2") config_.solver_type = "midpoint";
-  check_one_of(kName, "algorithm_type", config_.algorithm_type, {"dpmsolver", "dpmsolver++", "sde-dpmsolver", "sde-dpmsolver++"});
+  if (config_.solver_type == "logrho" || config_.solver_type == "bh1" || config_.solver_type == "bh2")
+    config_.solver_type = "midpoint";
+  check_one_of(kName, "algorithm_type", config_.algorithm_type,
+               {"dpmsolver", "dpmsolver++", "sde-dpmsolver", "sde-dpmsolver++"});
   check_one_of(kName, "solver_type", config_.solver_type, {"midpoint", "heun"});
   if (predicts_original()) {
-    check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction", "flow_prediction"});
+    check_one_of(kName, "prediction_type", config_.prediction_type,
+                 {"epsilon", "sample", "v_prediction", "flow_prediction"});
   } else {
     check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   }
@@ -56,9 +60,12 @@ DPMSolverMultistepScheduler::DPMSolverMultistepScheduler(DPMSolverMultistepConfi
   check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential"});
   if (config_.variance_type) check_one_of(kName, "variance_type", *config_.variance_type, {"learned", "learned_range"});
   SF_CHECK(predicts_original() || config_.final_sigmas_type != "zero", kName,
-           ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config_.algorithm_type, "; pass final_sigmas_type=sigma_min");
-  SF_CHECK(config_.algorithm_type != "sde-dpmsolver" || config_.solver_order < 3, kName, ": sde-dpmsolver has no third order, got solver_order=3");
-  SF_CHECK(config_.flow_shift > 0 && std::isfinite(config_.flow_shift), kName, ": flow_shift must be positive, got ", config_.flow_shift);
+           ": final_sigmas_type=zero needs dpmsolver++ or sde-dpmsolver++, got algorithm_type=", config_.algorithm_type,
+           "; pass final_sigmas_type=sigma_min");
+  SF_CHECK(config_.algorithm_type != "sde-dpmsolver" || config_.solver_order < 3, kName,
+           ": sde-dpmsolver has no third order, got solver_order=3");
+  SF_CHECK(config_.flow_shift > 0 && std::isfinite(config_.flow_shift), kName, ": flow_shift must be positive, got ",
+           config_.flow_shift);
   SF_CHECK(!std::isnan(config_.lambda_min_clipped), kName, ": lambda_min_clipped must be a number, got NaN");
   check_clipping(kName, 1, config_.dynamic_thresholding_ratio, config_.sample_max_value);
   sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
@@ -68,7 +75,8 @@ DPMSolverMultistepScheduler::DPMSolverMultistepScheduler(DPMSolverMultistepConfi
 void DPMSolverMultistepScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   SF_CHECK(!(o.num_inference_steps && o.timesteps), kName, ": takes num_inference_steps or timesteps, not both");
   SF_CHECK(!o.mu || config_.use_dynamic_shifting, kName, ": mu needs use_dynamic_shifting");
-  SigmaCurve curve = sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
+  SigmaCurve curve =
+      sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
   SF_CHECK(!o.timesteps || (curve == SigmaCurve::None && !config_.use_lu_lambdas), kName,
            ": takes no timesteps where the config asks for Karras, exponential or beta sigmas or Lu's lambdas");
   double shift = o.mu ? std::exp(*o.mu) : config_.flow_shift;
@@ -86,20 +94,22 @@ void DPMSolverMultistepScheduler::make_schedule(const TimestepOptions& o, int64_
       if (std::log(std::sqrt(alpha)) - std::log(std::sqrt(1 - alpha)) >= float(config_.lambda_min_clipped)) break;
       --last;
     }
-    timesteps =
-        spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, true, last, config_.timestep_spacing != "trailing"});
+    timesteps = spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, true,
+                                  last, config_.timestep_spacing != "trailing"});
   }
   std::vector<double> levels;
   bool whole = config_.beta_schedule != "squaredcos_cap_v2";
   auto take_timesteps = [&](bool rounded) {
     timesteps.clear();
-    for (double s : levels) timesteps.push_back(rounded ? std::nearbyint(sigma_to_timestep(s, logs)) : sigma_to_timestep(s, logs));
+    for (double s : levels)
+      timesteps.push_back(rounded ? std::nearbyint(sigma_to_timestep(s, logs)) : sigma_to_timestep(s, logs));
   };
   if (curve == SigmaCurve::Karras) {
     levels = karras_sigmas(double(table.front()), double(table.back()), n);
     take_timesteps(whole);
   } else if (config_.use_lu_lambdas) {
-    for (double l : linspace64(0, 1, n)) levels.push_back(std::exp(double(logs.back()) + l * (double(logs.front()) - double(logs.back()))));
+    for (double l : linspace64(0, 1, n))
+      levels.push_back(std::exp(double(logs.back()) + l * (double(logs.front()) - double(logs.back()))));
     take_timesteps(whole);
   } else if (curve != SigmaCurve::None) {
     levels = curve_sigmas(curve, double(table.front()), double(table.back()), n);
@@ -129,16 +139,21 @@ Tensor DPMSolverMultistepScheduler::convert(const Tensor& output, const Tensor& 
   Tensor model_output = output.shape() == sample.shape() ? output : output.narrow(1, 0, sample.size(1));
   if (predicts_original()) {
     Tensor original = original_of(type, model_output, sample);
-    return config_.thresholding ? threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value) : original;
+    return config_.thresholding
+               ? threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value)
+               : original;
   }
   Level at = level_at(*step_index_);
   Tensor epsilon = predicted_epsilon(type, model_output, sample, at.alpha, at.sigma);
   if (!config_.thresholding) return epsilon;
   Tensor original = predicted_original("epsilon", epsilon, sample, at.alpha, at.sigma);
-  return predicted_epsilon("sample", threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value), sample, at.alpha, at.sigma);
+  return predicted_epsilon("sample",
+                           threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value),
+                           sample, at.alpha, at.sigma);
 }
 
-StepOutput DPMSolverMultistepScheduler::advance(const Tensor& output, double timestep, const Tensor& sample, const StepOptions& o) {
+StepOutput DPMSolverMultistepScheduler::advance(const Tensor& output, double timestep, const Tensor& sample,
+                                                const StepOptions& o) {
   start_index(timestep);
   auto steps = int64_t(timestep_values_.size()), at = *step_index_;
   bool few = config_.lower_order_final && steps < 15;
@@ -147,21 +162,23 @@ StepOutput DPMSolverMultistepScheduler::advance(const Tensor& output, double tim
   Tensor converted = convert(output, sample);
   Tensor noise;
   if (stochastic()) {
-    noise =
-        o.variance_noise ? o.variance_noise.to(converted.device()).to(kFloat32) : randn_tensor(converted.shape(), o.generator, converted.device(), kFloat32);
+    noise = o.variance_noise ? o.variance_noise.to(converted.device()).to(kFloat32)
+                             : randn_tensor(converted.shape(), o.generator, converted.device(), kFloat32);
   }
   remember(converted);
   int64_t order = 3;
   if (config_.solver_order == 1 || lower_order_nums_ < 1 || last_first_order) order = 1;
   else if (config_.solver_order == 2 || lower_order_nums_ < 2 || last_second_order) order = 2;
-  // An earlier model's output may be missing where a run begins in the middle of a schedule: lower_order_nums_ counts them.
+  // An earlier model's output may be missing where a run begins in the middle of a schedule:
+  // lower_order_nums_ counts them.
   Tensor prev_sample = update(order, sample.to(kFloat32), noise).to(converted.dtype());
   lower_order_nums_ = std::min(lower_order_nums_ + 1, config_.solver_order);
   ++*step_index_;
   return {prev_sample, {}};
 }
 
-// Each algorithm is x = a * sample + c0 * D0 + c1 * D1 + c2 * D2 + n * noise, with D1 and D2 differences of model outputs.
+// Each algorithm is x = a * sample + c0 * D0 + c1 * D1 + c2 * D2 + n * noise,
+// with D1 and D2 differences of model outputs.
 Tensor DPMSolverMultistepScheduler::update(int64_t order, const Tensor& sample, const Tensor& noise) const {
   int64_t i = *step_index_;
   Level t = level_at(i + 1), s0 = level_at(i);

@@ -1,5 +1,5 @@
-// DPM-Solver and DPM-Solver++: Lu et al. 2022, arXiv 2206.00927 and 2211.01095; multistep, of first to third order, as ordinary
-// or stochastic differential equation.
+// DPM-Solver and DPM-Solver++: Lu et al. 2022, arXiv 2206.00927 and 2211.01095; multistep, of first to third order, as
+// ordinary or stochastic differential equation.
 #pragma once
 #include "scaffolding/diffusion/schedulers/multistep.h"
 
@@ -41,11 +41,14 @@ class DPMSolverMultistepScheduler final : public MultistepScheduler {
   const char* name() const override { return kName; }
   Fields fields() override { return config_.fields(); }
   std::string_view timestep_parameters() const override { return "num_inference_steps, device, mu, timesteps"; }
-  std::string_view step_parameters() const override { return "model_output, timestep, sample, generator, variance_noise, return_dict"; }
+  std::string_view step_parameters() const override {
+    return "model_output, timestep, sample, generator, variance_noise, return_dict";
+  }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
   bool learns_variance() const override { return config_.variance_type.has_value(); }
 
  private:

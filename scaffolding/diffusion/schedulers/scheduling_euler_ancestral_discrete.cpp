@@ -19,7 +19,8 @@ Fields EulerAncestralDiscreteConfig::fields() {
   return f;
 }
 
-EulerAncestralDiscreteScheduler::EulerAncestralDiscreteScheduler(EulerAncestralDiscreteConfig config) : config_(std::move(config)) {
+EulerAncestralDiscreteScheduler::EulerAncestralDiscreteScheduler(EulerAncestralDiscreteConfig config)
+    : config_(std::move(config)) {
   check_betas(kName, config_);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "v_prediction"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
@@ -27,7 +28,8 @@ EulerAncestralDiscreteScheduler::EulerAncestralDiscreteScheduler(EulerAncestralD
 }
 
 void EulerAncestralDiscreteScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
-  auto timesteps = float_rounded(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, false}));
+  auto timesteps = float_rounded(
+      spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, false}));
   auto levels = interpolate(timesteps, training_sigmas_);
   std::vector<float> sigmas(levels.begin(), levels.end());
   sigmas.push_back(0);
@@ -36,7 +38,8 @@ void EulerAncestralDiscreteScheduler::make_schedule(const TimestepOptions& o, in
   set_sigmas(sigmas);
 }
 
-StepOutput EulerAncestralDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input, const StepOptions& o) {
+StepOutput EulerAncestralDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input,
+                                                    const StepOptions& o) {
   start_index(timestep);
   Tensor sample = input.to(kFloat32);
   float from = sigma_values_[place()], to = sigma_values_[place() + 1];

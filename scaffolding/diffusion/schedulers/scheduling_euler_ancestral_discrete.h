@@ -26,7 +26,8 @@ class EulerAncestralDiscreteScheduler final : public SigmaScheduler {
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   EulerAncestralDiscreteConfig config_;

@@ -28,7 +28,8 @@ Fields EulerDiscreteConfig::fields() {
 
 EulerDiscreteScheduler::EulerDiscreteScheduler(EulerDiscreteConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
-  check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "original_sample", "v_prediction"});
+  check_one_of(kName, "prediction_type", config_.prediction_type,
+               {"epsilon", "sample", "original_sample", "v_prediction"});
   check_one_of(kName, "interpolation_type", config_.interpolation_type, {"linear", "log_linear"});
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_one_of(kName, "timestep_type", config_.timestep_type, {"discrete", "continuous"});
@@ -45,7 +46,8 @@ EulerDiscreteScheduler::EulerDiscreteScheduler(EulerDiscreteConfig config) : con
 void EulerDiscreteScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   SF_CHECK(o.num_inference_steps.has_value() + o.timesteps.has_value() + o.sigmas.has_value() == 1, kName,
            ": takes one of num_inference_steps, timesteps and sigmas");
-  SigmaCurve curve = sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
+  SigmaCurve curve =
+      sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
   SF_CHECK(!o.timesteps || (curve == SigmaCurve::None && !continuous()), kName,
            ": takes no timesteps where the config asks for Karras, exponential or beta sigmas or continuous timesteps");
   const std::vector<float>& table = training_sigmas_;
@@ -58,7 +60,8 @@ void EulerDiscreteScheduler::make_schedule(const TimestepOptions& o, int64_t n) 
     for (size_t i = 0; i + 1 < sigmas.size(); ++i) timesteps.push_back(sigma_to_timestep(sigmas[i], logs));
   } else {
     timesteps = o.timesteps ? float_rounded(*o.timesteps)
-                            : float_rounded(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, false}));
+                            : float_rounded(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n,
+                                                              config_.steps_offset, false}));
     if (config_.interpolation_type == "linear") {
       levels = interpolate(timesteps, table);
     } else {
@@ -66,7 +69,8 @@ void EulerDiscreteScheduler::make_schedule(const TimestepOptions& o, int64_t n) 
       levels = line.to_vector();
     }
     if (curve != SigmaCurve::None) {
-      levels = curve_sigmas(curve, config_.sigma_min.value_or(levels.back()), config_.sigma_max.value_or(levels.front()), int64_t(timesteps.size()));
+      levels = curve_sigmas(curve, config_.sigma_min.value_or(levels.back()),
+                            config_.sigma_max.value_or(levels.front()), int64_t(timesteps.size()));
       timesteps.clear();
       for (double s : levels) timesteps.push_back(sigma_to_timestep(s, logs));
     }
@@ -82,12 +86,14 @@ void EulerDiscreteScheduler::make_schedule(const TimestepOptions& o, int64_t n) 
   set_sigmas(sigmas);
 }
 
-StepOutput EulerDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input, const StepOptions& o) {
+StepOutput EulerDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input,
+                                           const StepOptions& o) {
   start_index(timestep);
   Tensor sample = input.to(kFloat32);
   float sigma = sigma_values_[place()];
   double gamma = 0;
-  if (o.s_tmin <= double(sigma) && double(sigma) <= o.s_tmax) gamma = std::min(o.s_churn / double(sigma_values_.size() - 1), std::sqrt(2.0) - 1);
+  if (o.s_tmin <= double(sigma) && double(sigma) <= o.s_tmax)
+    gamma = std::min(o.s_churn / double(sigma_values_.size() - 1), std::sqrt(2.0) - 1);
   float sigma_hat = sigma * float(gamma + 1);
   if (gamma > 0) {
     Tensor noise = randn_tensor(model_output.shape(), o.generator, model_output.device(), model_output.dtype());

@@ -29,14 +29,19 @@ class EulerDiscreteScheduler final : public SigmaScheduler {
   Fields fields() override { return config_.fields(); }
   double init_noise_sigma() const override { return initial_sigma(config_.timestep_spacing); }
   std::string_view timestep_parameters() const override { return "num_inference_steps, device, timesteps, sigmas"; }
-  std::string_view step_parameters() const override { return "model_output, timestep, sample, s_churn, s_tmin, s_tmax, s_noise, generator, return_dict"; }
+  std::string_view step_parameters() const override {
+    return "model_output, timestep, sample, s_churn, s_tmin, s_tmax, s_noise, generator, return_dict";
+  }
   Tensor scale_model_input(const Tensor& sample, double timestep) override { return scaled_input(sample, timestep); }
   // Of the timesteps themselves; diffusers looks up their place in the schedule instead, which runs the other way.
-  Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override { return velocity(sample, noise, timesteps); }
+  Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override {
+    return velocity(sample, noise, timesteps);
+  }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   bool continuous() const { return config_.timestep_type == "continuous" && config_.prediction_type == "v_prediction"; }

@@ -27,7 +27,8 @@ Fields FlowMatchEulerDiscreteConfig::fields() {
           {"stochastic_sampling", &stochastic_sampling}};
 }
 
-FlowMatchEulerDiscreteScheduler::FlowMatchEulerDiscreteScheduler(FlowMatchEulerDiscreteConfig config) : config_(std::move(config)) {
+FlowMatchEulerDiscreteScheduler::FlowMatchEulerDiscreteScheduler(FlowMatchEulerDiscreteConfig config)
+    : config_(std::move(config)) {
   BetaConfig size;
   size.num_train_timesteps = config_.num_train_timesteps;
   check_betas(kName, size);
@@ -62,7 +63,8 @@ void FlowMatchEulerDiscreteScheduler::make_schedule(const TimestepOptions& o, in
   for (auto [name, list] : {std::pair{"sigmas", &o.sigmas}, {"timesteps", &o.timesteps}}) {
     if (!*list) continue;
     auto length = int64_t((*list)->size());
-    SF_CHECK(n == 0 || n == length, kName, ": ", name, " must have as many entries as there are steps, ", n, ", got ", length);
+    SF_CHECK(n == 0 || n == length, kName, ": ", name, " must have as many entries as there are steps, ", n, ", got ",
+             length);
     n = length;
   }
   auto training = double(num_train_timesteps_);
@@ -73,9 +75,11 @@ void FlowMatchEulerDiscreteScheduler::make_schedule(const TimestepOptions& o, in
     levels = o.timesteps ? *o.timesteps : linspace64(sigma_max_ * training, sigma_min_ * training, n);
     for (double& s : levels) s /= training;
   }
-  levels = config_.use_dynamic_shifting ? time_shifted(config_.time_shift_type, *o.mu, levels) : flow_shifted(shift_, levels);
+  levels = config_.use_dynamic_shifting ? time_shifted(config_.time_shift_type, *o.mu, levels)
+                                        : flow_shifted(shift_, levels);
   if (config_.shift_terminal.value_or(0) != 0) levels = stretched_to(*config_.shift_terminal, levels);
-  SigmaCurve curve = sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
+  SigmaCurve curve =
+      sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
   if (curve != SigmaCurve::None) levels = curve_sigmas(curve, levels.back(), levels.front(), n);
   std::vector<float> sigmas(levels.begin(), levels.end());
   if (config_.invert_sigmas)
@@ -89,14 +93,17 @@ void FlowMatchEulerDiscreteScheduler::make_schedule(const TimestepOptions& o, in
   set_sigmas(sigmas);
 }
 
-StepOutput FlowMatchEulerDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input, const StepOptions& o) {
+StepOutput FlowMatchEulerDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input,
+                                                    const StepOptions& o) {
   start_index(timestep);
   Tensor sample = input.to(kFloat32), current, next, dt;
   if (o.per_token_timesteps) {
-    // Each token goes down to the next lower noise level of the schedule; diffusers' step is their difference, positive.
+    // Each token goes down to the next lower noise level of the schedule; diffusers' step is their difference,
+    // positive.
     const Tensor& tokens = o.per_token_timesteps;
     SF_CHECK(sample.ndim() == 3 && tokens.shape() == Shape({sample.size(0), sample.size(1)}), kName,
-             ": per_token_timesteps must be [B, tokens] of sample [B, tokens, C] ", sample.shape(), ", got ", tokens.shape());
+             ": per_token_timesteps must be [B, tokens] of sample [B, tokens, C] ", sample.shape(), ", got ",
+             tokens.shape());
     std::vector<float> from, to;
     for (double t : tokens.to_vector()) {
       from.push_back(float(t) / float(num_train_timesteps_));
@@ -127,7 +134,8 @@ StepOutput FlowMatchEulerDiscreteScheduler::advance(const Tensor& model_output, 
   return {o.per_token_timesteps ? prev_sample : prev_sample.to(model_output.dtype()), {}};
 }
 
-Tensor FlowMatchEulerDiscreteScheduler::add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) {
+Tensor FlowMatchEulerDiscreteScheduler::add_noise(const Tensor& original_samples, const Tensor& noise,
+                                                  const Tensor& timesteps) {
   check_noise(original_samples, noise);
   std::vector<double> values;
   for (int64_t i : indices_for(timesteps)) values.push_back(double(sigma_at(i)));

@@ -1,5 +1,5 @@
-// Euler's method for flow matching (Lipman et al. 2022, arXiv 2210.02747; Esser et al. 2024, arXiv 2403.03206): the model predicts
-// noise minus signal, and sample = (1 - sigma) signal + sigma noise.
+// Euler's method for flow matching (Lipman et al. 2022, arXiv 2210.02747; Esser et al. 2024, arXiv 2403.03206): the
+// model predicts noise minus signal, and sample = (1 - sigma) signal + sigma noise.
 #pragma once
 #include "scaffolding/diffusion/schedulers/scheduler.h"
 
@@ -31,7 +31,8 @@ class FlowMatchEulerDiscreteScheduler final : public SigmaScheduler {
   Fields fields() override { return config_.fields(); }
   std::string_view timestep_parameters() const override { return "num_inference_steps, device, sigmas, mu, timesteps"; }
   std::string_view step_parameters() const override {
-    return "model_output, timestep, sample, s_churn, s_tmin, s_tmax, s_noise, generator, per_token_timesteps, return_dict";
+    return "model_output, timestep, sample, s_churn, s_tmin, s_tmax, s_noise, generator, per_token_timesteps, "
+           "return_dict";
   }
   // diffusers' scale_noise: sigma * noise + (1 - sigma) * original_samples.
   Tensor add_noise(const Tensor& original_samples, const Tensor& noise, const Tensor& timesteps) override;
@@ -40,7 +41,8 @@ class FlowMatchEulerDiscreteScheduler final : public SigmaScheduler {
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   FlowMatchEulerDiscreteConfig config_;

@@ -37,10 +37,13 @@ HeunDiscreteScheduler::HeunDiscreteScheduler(HeunDiscreteConfig config) : config
 
 void HeunDiscreteScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   SF_CHECK(!(o.num_inference_steps && o.timesteps), kName, ": takes num_inference_steps or timesteps, not both");
-  SigmaCurve curve = sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
-  SF_CHECK(!o.timesteps || curve == SigmaCurve::None, kName, ": takes no timesteps where the config asks for Karras, exponential or beta sigmas");
+  SigmaCurve curve =
+      sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
+  SF_CHECK(!o.timesteps || curve == SigmaCurve::None, kName,
+           ": takes no timesteps where the config asks for Karras, exponential or beta sigmas");
   auto timesteps = o.timesteps ? float_rounded(*o.timesteps)
-                               : float_rounded(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, false}));
+                               : float_rounded(spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_,
+                                                                 n, config_.steps_offset, false}));
   auto levels = interpolate(timesteps, training_sigmas_);
   if (curve != SigmaCurve::None) {
     auto logs = log_of(training_sigmas_);
@@ -62,7 +65,8 @@ void HeunDiscreteScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   prev_derivative_ = sample_ = {};
 }
 
-StepOutput HeunDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input, const StepOptions&) {
+StepOutput HeunDiscreteScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input,
+                                          const StepOptions&) {
   start_index(timestep);
   bool first = !prev_derivative_;
   SF_CHECK_AS(RuntimeError, first || *step_index_ > 0, kName, ": a run cannot begin with the second half of a step");

@@ -32,11 +32,14 @@ class HeunDiscreteScheduler final : public SigmaScheduler {
   double init_noise_sigma() const override { return initial_sigma(config_.timestep_spacing); }
   std::string_view timestep_parameters() const override { return "num_inference_steps, device, timesteps"; }
   Tensor scale_model_input(const Tensor& sample, double timestep) override { return scaled_input(sample, timestep); }
-  void keep_samples(const Tensor& places) override { keep_places(prev_derivative_, places), keep_places(sample_, places); }
+  void keep_samples(const Tensor& places) override {
+    keep_places(prev_derivative_, places), keep_places(sample_, places);
+  }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   HeunDiscreteConfig config_;

@@ -29,8 +29,10 @@ Fields LCMConfig::fields() {
 LCMScheduler::LCMScheduler(LCMConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
   check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
-  SF_CHECK(config_.original_inference_steps >= 1, kName, ": original_inference_steps must be positive, got ", config_.original_inference_steps);
-  SF_CHECK(std::isfinite(config_.timestep_scaling), kName, ": timestep_scaling must be finite, got ", config_.timestep_scaling);
+  SF_CHECK(config_.original_inference_steps >= 1, kName, ": original_inference_steps must be positive, got ",
+           config_.original_inference_steps);
+  SF_CHECK(std::isfinite(config_.timestep_scaling), kName, ": timestep_scaling must be finite, got ",
+           config_.timestep_scaling);
   check_clipping(kName, config_.clip_sample_range, config_.dynamic_thresholding_ratio, config_.sample_max_value);
   auto alphas = alphas_cumprod_of(betas_of(kName, config_, config_.rescale_betas_zero_snr));
   set_alphas({alphas.begin(), alphas.end()}, config_.set_alpha_to_one);
@@ -49,10 +51,12 @@ void LCMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
     return;
   }
   int64_t original = o.original_inference_steps.value_or(config_.original_inference_steps);
-  SF_CHECK(original >= 1 && original <= num_train_timesteps_, kName, ": original_inference_steps must be from 1 to num_train_timesteps=", num_train_timesteps_,
-           ", got ", original);
+  SF_CHECK(original >= 1 && original <= num_train_timesteps_, kName,
+           ": original_inference_steps must be from 1 to num_train_timesteps=", num_train_timesteps_, ", got ",
+           original);
   int64_t spacing = num_train_timesteps_ / original, available = int64_t(double(original) * o.strength);
-  SF_CHECK(n <= available, kName, ": num_inference_steps must be at most original_inference_steps * strength = ", available, ", got ", n);
+  SF_CHECK(n <= available, kName,
+           ": num_inference_steps must be at most original_inference_steps * strength = ", available, ", got ", n);
   std::vector<double> timesteps;
   double stride = double(available) / double(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -63,7 +67,8 @@ void LCMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   num_inference_steps_ = n;
 }
 
-StepOutput LCMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& o) {
+StepOutput LCMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                                 const StepOptions& o) {
   start_index(timestep);
   int64_t t = training_timestep(timestep);
   int64_t prev = place() + 1 < timestep_values_.size() ? int64_t(timestep_values_[place() + 1]) : t;
@@ -72,7 +77,8 @@ StepOutput LCMScheduler::advance(const Tensor& model_output, double timestep, co
   constexpr float kSigmaData = 0.5f;
   float scaled = float(t) * float(config_.timestep_scaling), power = scaled * scaled + kSigmaData * kSigmaData;
   float c_skip = kSigmaData * kSigmaData / power, c_out = scaled / std::sqrt(power);
-  Tensor original = limited(config_, predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta)));
+  Tensor original = limited(
+      config_, predicted_original(config_.prediction_type, model_output, sample, std::sqrt(alpha), std::sqrt(beta)));
   Tensor denoised = c_out * original + c_skip * sample, prev_sample = denoised;
   if (*step_index_ != *num_inference_steps_ - 1) {
     Tensor noise = randn_tensor(model_output.shape(), o.generator, model_output.device(), denoised.dtype());

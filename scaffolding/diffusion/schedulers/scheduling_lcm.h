@@ -33,13 +33,16 @@ class LCMScheduler final : public AlphaScheduler {
   explicit LCMScheduler(LCMConfig config = {});
   const char* name() const override { return kName; }
   Fields fields() override { return config_.fields(); }
-  std::string_view timestep_parameters() const override { return "num_inference_steps, device, original_inference_steps, timesteps, strength"; }
+  std::string_view timestep_parameters() const override {
+    return "num_inference_steps, device, original_inference_steps, timesteps, strength";
+  }
   std::string_view step_parameters() const override { return "model_output, timestep, sample, generator, return_dict"; }
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
   // pred_original_sample is diffusers' `denoised`.
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   LCMConfig config_;

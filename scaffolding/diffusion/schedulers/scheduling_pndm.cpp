@@ -33,7 +33,8 @@ PNDMScheduler::PNDMScheduler(PNDMConfig config) : config_(std::move(config)) {
 }
 
 void PNDMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
-  SF_CHECK(config_.skip_prk_steps || n >= kOrder, kName, ": the Runge-Kutta steps need num_inference_steps of at least ", kOrder, ", got ", n,
+  SF_CHECK(config_.skip_prk_steps || n >= kOrder, kName,
+           ": the Runge-Kutta steps need num_inference_steps of at least ", kOrder, ", got ", n,
            "; pass skip_prk_steps=true for fewer");
   auto descending = spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset});
   std::vector<int64_t> prk;
@@ -61,11 +62,13 @@ void PNDMScheduler::make_schedule(const TimestepOptions& o, int64_t n) {
   cur_model_output_ = cur_sample_ = {};
 }
 
-StepOutput PNDMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions&) {
+StepOutput PNDMScheduler::advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                                  const StepOptions&) {
   // Steps between training timesteps (leading with an offset) may lie beyond them by less than a step.
   SF_CHECK(timestep == std::trunc(timestep), kName, ": timestep must be an integer, got ", timestep);
   bool warm_up = counter_ < int64_t(prk_timesteps_.size());
-  Tensor prev_sample = warm_up ? runge_kutta(model_output, int64_t(timestep), sample) : multistep(model_output, int64_t(timestep), sample);
+  Tensor prev_sample = warm_up ? runge_kutta(model_output, int64_t(timestep), sample)
+                               : multistep(model_output, int64_t(timestep), sample);
   ++counter_;
   return {prev_sample, {}};
 }
@@ -117,7 +120,8 @@ Tensor PNDMScheduler::multistep(const Tensor& output, int64_t timestep, const Te
 }
 
 // Equation 9, with the roots cancelled as in the paper's code.
-Tensor PNDMScheduler::previous(const Tensor& sample, int64_t timestep, int64_t prev_timestep, const Tensor& output) const {
+Tensor PNDMScheduler::previous(const Tensor& sample, int64_t timestep, int64_t prev_timestep,
+                               const Tensor& output) const {
   auto alpha = alpha_at<float>(training_timestep(double(timestep))), alpha_prev = alpha_at<float>(prev_timestep);
   float beta = 1 - alpha, beta_prev = 1 - alpha_prev;
   Tensor epsilon = predicted_epsilon(config_.prediction_type, output, sample, std::sqrt(alpha), std::sqrt(beta));

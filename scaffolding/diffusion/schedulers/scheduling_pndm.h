@@ -22,7 +22,9 @@ class PNDMScheduler final : public AlphaScheduler {
   explicit PNDMScheduler(PNDMConfig config = {});
   const char* name() const override { return kName; }
   Fields fields() override { return config_.fields(); }
-  Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override { return Scheduler::get_velocity(sample, noise, timesteps); }
+  Tensor get_velocity(const Tensor& sample, const Tensor& noise, const Tensor& timesteps) override {
+    return Scheduler::get_velocity(sample, noise, timesteps);
+  }
   void keep_samples(const Tensor& places) override {
     for (Tensor& t : ets_) keep_places(t, places);
     keep_places(cur_model_output_, places), keep_places(cur_sample_, places);
@@ -30,7 +32,8 @@ class PNDMScheduler final : public AlphaScheduler {
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   Tensor runge_kutta(const Tensor& model_output, int64_t timestep, const Tensor& sample);

@@ -69,24 +69,28 @@ Fields UniPCMultistepConfig::fields() {
 
 UniPCMultistepScheduler::UniPCMultistepScheduler(UniPCMultistepConfig config) : config_(std::move(config)) {
   check_betas(kName, config_);
-  SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= kMostOrder, kName, ": solver_order must be from 1 to ", kMostOrder, ", got ",
-           config_.solver_order);
+  SF_CHECK(config_.solver_order >= 1 && config_.solver_order <= kMostOrder, kName, ": solver_order must be from 1 to ",
+           kMostOrder, ", got ", config_.solver_order);
   // Names of other solvers in configs that are shared between schedulers.
-  if (config_.solver_type == "midpoint" || config_.solver_type == "heun" || config_.solver_type == "logrho") config_.solver_type = "bh2";
+  if (config_.solver_type == "midpoint" || config_.solver_type == "heun" || config_.solver_type == "logrho")
+    config_.solver_type = "bh2";
   check_one_of(kName, "solver_type", config_.solver_type, {"bh1", "bh2"});
   if (config_.predict_x0) {
-    check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction", "flow_prediction"});
+    check_one_of(kName, "prediction_type", config_.prediction_type,
+                 {"epsilon", "sample", "v_prediction", "flow_prediction"});
   } else {
     check_one_of(kName, "prediction_type", config_.prediction_type, {"epsilon", "sample", "v_prediction"});
   }
   check_one_of(kName, "timestep_spacing", config_.timestep_spacing, {"linspace", "leading", "trailing"});
   check_one_of(kName, "final_sigmas_type", config_.final_sigmas_type, {"zero", "sigma_min"});
   check_one_of(kName, "time_shift_type", config_.time_shift_type, {"exponential", "linear"});
-  SF_CHECK_AS(NotSupported, !config_.solver_p, kName, ": solver_p must be a scheduler or null, got '", config_.solver_p.value_or(""), "'");
+  SF_CHECK_AS(NotSupported, !config_.solver_p, kName, ": solver_p must be a scheduler or null, got '",
+              config_.solver_p.value_or(""), "'");
   SF_CHECK(!config_.shift_terminal || config_.use_flow_sigmas, kName, ": shift_terminal needs use_flow_sigmas");
   SF_CHECK(!config_.shift_terminal || (*config_.shift_terminal >= 0 && *config_.shift_terminal < 1), kName,
            ": shift_terminal must be at least 0 and below 1, got ", config_.shift_terminal.value_or(0));
-  SF_CHECK(config_.flow_shift > 0 && std::isfinite(config_.flow_shift), kName, ": flow_shift must be positive, got ", config_.flow_shift);
+  SF_CHECK(config_.flow_shift > 0 && std::isfinite(config_.flow_shift), kName, ": flow_shift must be positive, got ",
+           config_.flow_shift);
   check_clipping(kName, 1, config_.dynamic_thresholding_ratio, config_.sample_max_value);
   check_sigma_range(kName, config_.sigma_min, config_.sigma_max);
   sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
@@ -101,10 +105,12 @@ void UniPCMultistepScheduler::make_schedule(const TimestepOptions& o, int64_t n)
   std::vector<float> table = training_sigmas_;
   if (o.sigmas) table.assign(o.sigmas->begin(), o.sigmas->end());
   std::vector<double> timesteps, levels;
-  SigmaCurve curve = sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
+  SigmaCurve curve =
+      sigma_curve(kName, config_.use_karras_sigmas, config_.use_exponential_sigmas, config_.use_beta_sigmas);
   float last = 0;
   if (curve != SigmaCurve::None) {
-    levels = curve_sigmas(curve, config_.sigma_min.value_or(double(table.front())), config_.sigma_max.value_or(double(table.back())), n);
+    levels = curve_sigmas(curve, config_.sigma_min.value_or(double(table.front())),
+                          config_.sigma_max.value_or(double(table.back())), n);
     bool karras = curve == SigmaCurve::Karras;
     auto logs = log_of(table);
     for (double& s : levels) {
@@ -125,14 +131,15 @@ void UniPCMultistepScheduler::make_schedule(const TimestepOptions& o, int64_t n)
       levels = linspace64(1, 1 / training, n + 1);
       levels.pop_back();
     }
-    levels = config_.use_dynamic_shifting ? time_shifted(config_.time_shift_type, *o.mu, levels) : flow_shifted(config_.flow_shift, levels);
+    levels = config_.use_dynamic_shifting ? time_shifted(config_.time_shift_type, *o.mu, levels)
+                                          : flow_shifted(config_.flow_shift, levels);
     if (config_.shift_terminal.value_or(0) != 0) levels = stretched_to(*config_.shift_terminal, levels);
     if (std::abs(levels.front() - 1) < kBelowOne) levels.front() -= kBelowOne;
     for (double s : levels) timesteps.push_back(s * training);
     last = float(levels.back());
   } else {
-    timesteps =
-        spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, true, 0, config_.timestep_spacing != "trailing"});
+    timesteps = spaced_timesteps({kName, config_.timestep_spacing, num_train_timesteps_, n, config_.steps_offset, true,
+                                  0, config_.timestep_spacing != "trailing"});
     levels = interpolate(timesteps, table);
     last = table.front();
   }
@@ -154,10 +161,12 @@ Tensor UniPCMultistepScheduler::convert(const Tensor& model_output, const Tensor
     return predicted_epsilon(type, model_output, sample, at.alpha, at.sigma);
   }
   Tensor original = original_of(type, model_output, sample);
-  return config_.thresholding ? threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value) : original;
+  return config_.thresholding ? threshold_sample(original, config_.dynamic_thresholding_ratio, config_.sample_max_value)
+                              : original;
 }
 
-StepOutput UniPCMultistepScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input, const StepOptions&) {
+StepOutput UniPCMultistepScheduler::advance(const Tensor& model_output, double timestep, const Tensor& input,
+                                            const StepOptions&) {
   start_index(timestep);
   int64_t at = *step_index_, steps = int64_t(timestep_values_.size());
   auto& without = config_.disable_corrector;
@@ -168,7 +177,8 @@ StepOutput UniPCMultistepScheduler::advance(const Tensor& model_output, double t
   int64_t order = config_.lower_order_final ? std::min(config_.solver_order, steps - at) : config_.solver_order;
   this_order_ = std::min(order, lower_order_nums_ + 1);
   last_sample_ = sample;
-  Tensor predicted = solver_p_ ? solver_p_->step(model_output, timestep, sample).prev_sample : update(at, this_order_, sample, {});
+  Tensor predicted =
+      solver_p_ ? solver_p_->step(model_output, timestep, sample).prev_sample : update(at, this_order_, sample, {});
   Tensor prev_sample = predicted.to(sample.dtype());
   lower_order_nums_ = std::min(lower_order_nums_ + 1, config_.solver_order);
   ++*step_index_;
@@ -176,7 +186,8 @@ StepOutput UniPCMultistepScheduler::advance(const Tensor& model_output, double t
 }
 
 // Section 3 of the paper; the coefficients rho solve R rho = b so that the update has the order.
-Tensor UniPCMultistepScheduler::update(int64_t from, int64_t order, const Tensor& sample, const Tensor& corrected) const {
+Tensor UniPCMultistepScheduler::update(int64_t from, int64_t order, const Tensor& sample,
+                                       const Tensor& corrected) const {
   Level t = level_at(from + 1), s0 = level_at(from);
   float h = t.lambda - s0.lambda, hh = config_.predict_x0 ? -h : h;
   float phi_1 = rounded_expm1(hh), phi_k = phi_1 / hh - 1, B_h = config_.solver_type == "bh1" ? hh : phi_1;
@@ -213,7 +224,8 @@ Tensor UniPCMultistepScheduler::update(int64_t from, int64_t order, const Tensor
     Tensor part = rhos.back() * (corrected - m0);
     residual = residual ? residual + part : part;
   }
-  float kept = config_.predict_x0 ? t.sigma / s0.sigma : t.alpha / s0.alpha, scale = config_.predict_x0 ? t.alpha : t.sigma;
+  float kept = config_.predict_x0 ? t.sigma / s0.sigma : t.alpha / s0.alpha,
+        scale = config_.predict_x0 ? t.alpha : t.sigma;
   Tensor x = kept * sample - scale * phi_1 * m0;
   return residual ? x - scale * B_h * residual : x;
 }

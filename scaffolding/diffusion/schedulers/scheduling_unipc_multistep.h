@@ -1,4 +1,5 @@
-// UniPC: Zhao et al. 2023, arXiv 2302.04867: a predictor and a corrector of any order from one call of the model a step.
+// UniPC: Zhao et al. 2023, arXiv 2302.04867: a predictor and a corrector of any order from one call of the model a
+// step.
 #pragma once
 #include "scaffolding/diffusion/schedulers/multistep.h"
 
@@ -40,8 +41,8 @@ class UniPCMultistepScheduler final : public MultistepScheduler {
   const char* name() const override { return kName; }
   Fields fields() override { return config_.fields(); }
   std::string_view timestep_parameters() const override { return "num_inference_steps, device, sigmas, mu"; }
-  // Another scheduler that predicts instead of UniP; the corrector stays. It gets the same number of steps at each set_timesteps(), and the model's own
-  // outputs. Null takes it off.
+  // Another scheduler that predicts instead of UniP; the corrector stays. It gets the same number of steps at each
+  // set_timesteps(), and the model's own outputs. Null takes it off.
   void set_solver_p(std::shared_ptr<Scheduler> scheduler) { solver_p_ = std::move(scheduler); }
   void keep_samples(const Tensor& places) override {
     MultistepScheduler::keep_samples(places);
@@ -51,7 +52,8 @@ class UniPCMultistepScheduler final : public MultistepScheduler {
 
  protected:
   void make_schedule(const TimestepOptions& options, int64_t num_inference_steps) override;
-  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample, const StepOptions& options) override;
+  StepOutput advance(const Tensor& model_output, double timestep, const Tensor& sample,
+                     const StepOptions& options) override;
 
  private:
   Tensor convert(const Tensor& model_output, const Tensor& sample) const;

@@ -15,7 +15,8 @@ double incomplete_beta(double x, double a, double b) {
   if (x >= 1) return 1;
   if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(1 - x, b, a);
   constexpr double kTiny = 1e-300;
-  double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x)) / a;
+  double front =
+      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x)) / a;
   auto away = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
   double c = 1, d = 1 / away(1 - (a + b) * x / (a + 1)), h = d;
   for (int m = 1; m < 500; ++m) {
@@ -137,13 +138,18 @@ std::vector<double> exponential_sigmas(double sigma_min, double sigma_max, int64
 
 std::vector<double> beta_sigmas(double sigma_min, double sigma_max, int64_t n) {
   std::vector<double> out;
-  for (double x : linspace64(0, 1, n)) out.push_back(sigma_min + beta_quantile(1 - x, 0.6, 0.6) * (sigma_max - sigma_min));
+  for (double x : linspace64(0, 1, n))
+    out.push_back(sigma_min + beta_quantile(1 - x, 0.6, 0.6) * (sigma_max - sigma_min));
   return out;
 }
 
 SigmaCurve sigma_curve(const char* who, bool karras, bool exponential, bool beta) {
-  SF_CHECK(karras + exponential + beta <= 1, who, ": only one of use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas can be true");
-  return karras ? SigmaCurve::Karras : exponential ? SigmaCurve::Exponential : beta ? SigmaCurve::Beta : SigmaCurve::None;
+  SF_CHECK(karras + exponential + beta <= 1, who,
+           ": only one of use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas can be true");
+  return karras        ? SigmaCurve::Karras
+         : exponential ? SigmaCurve::Exponential
+         : beta        ? SigmaCurve::Beta
+                       : SigmaCurve::None;
 }
 
 std::vector<double> curve_sigmas(SigmaCurve curve, double sigma_min, double sigma_max, int64_t n) {

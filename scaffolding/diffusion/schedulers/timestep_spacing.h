@@ -1,5 +1,5 @@
-// Which of the training timesteps, and which noise levels, a run of fewer steps visits. Numbers are numpy's, as diffusers has
-// them: float64 unless said, rounding of halves to even.
+// Which of the training timesteps, and which noise levels, a run of fewer steps visits. Numbers are numpy's, as
+// diffusers has them: float64 unless said, rounding of halves to even.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -33,7 +33,8 @@ template <class T> double sigma_to_timestep(T sigma, const std::vector<float>& l
 // n noise levels from sigma_max down to sigma_min.
 std::vector<double> karras_sigmas(double sigma_min, double sigma_max, int64_t n);       // Karras et al. 2022, rho 7
 std::vector<double> exponential_sigmas(double sigma_min, double sigma_max, int64_t n);  // equal ratios
-std::vector<double> beta_sigmas(double sigma_min, double sigma_max, int64_t n);         // Lee et al. 2024, arXiv 2407.12173: Beta(0.6, 0.6)
+std::vector<double> beta_sigmas(double sigma_min, double sigma_max,
+                                int64_t n);  // Lee et al. 2024, arXiv 2407.12173: Beta(0.6, 0.6)
 
 // Which of the three a config asks for, if any. ValueError for more than one.
 enum class SigmaCurve : uint8_t { None, Karras, Exponential, Beta };

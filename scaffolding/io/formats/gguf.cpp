@@ -13,19 +13,23 @@ namespace {
 
 // ggml.h's enum ggml_type; block and bytes from ggml-common.h.
 constexpr GgufFormat kFormats[] = {
-    {"F32", 0, 1, 4, true},          {"F16", 1, 1, 2, true},          {"Q4_0", 2, 32, 18, true},       {"Q4_1", 3, 32, 20, true},
-    {"Q5_0", 6, 32, 22, true},       {"Q5_1", 7, 32, 24, true},       {"Q8_0", 8, 32, 34, true},       {"Q8_1", 9, 32, 36, false},
-    {"Q2_K", 10, 256, 84, true},     {"Q3_K", 11, 256, 110, true},    {"Q4_K", 12, 256, 144, true},    {"Q5_K", 13, 256, 176, true},
-    {"Q6_K", 14, 256, 210, true},    {"Q8_K", 15, 256, 292, false},   {"IQ2_XXS", 16, 256, 66, false}, {"IQ2_XS", 17, 256, 74, false},
-    {"IQ3_XXS", 18, 256, 98, false}, {"IQ1_S", 19, 256, 50, false},   {"IQ4_NL", 20, 32, 18, false},   {"IQ3_S", 21, 256, 110, false},
-    {"IQ2_S", 22, 256, 82, false},   {"IQ4_XS", 23, 256, 136, false}, {"I8", 24, 1, 1, true},          {"I16", 25, 1, 2, true},
-    {"I32", 26, 1, 4, true},         {"I64", 27, 1, 8, true},         {"F64", 28, 1, 8, true},         {"IQ1_M", 29, 256, 56, false},
-    {"BF16", 30, 1, 2, true},        {"TQ1_0", 34, 256, 54, false},   {"TQ2_0", 35, 256, 66, false},   {"MXFP4", 39, 32, 17, false},
+    {"F32", 0, 1, 4, true},          {"F16", 1, 1, 2, true},          {"Q4_0", 2, 32, 18, true},
+    {"Q4_1", 3, 32, 20, true},       {"Q5_0", 6, 32, 22, true},       {"Q5_1", 7, 32, 24, true},
+    {"Q8_0", 8, 32, 34, true},       {"Q8_1", 9, 32, 36, false},      {"Q2_K", 10, 256, 84, true},
+    {"Q3_K", 11, 256, 110, true},    {"Q4_K", 12, 256, 144, true},    {"Q5_K", 13, 256, 176, true},
+    {"Q6_K", 14, 256, 210, true},    {"Q8_K", 15, 256, 292, false},   {"IQ2_XXS", 16, 256, 66, false},
+    {"IQ2_XS", 17, 256, 74, false},  {"IQ3_XXS", 18, 256, 98, false}, {"IQ1_S", 19, 256, 50, false},
+    {"IQ4_NL", 20, 32, 18, false},   {"IQ3_S", 21, 256, 110, false},  {"IQ2_S", 22, 256, 82, false},
+    {"IQ4_XS", 23, 256, 136, false}, {"I8", 24, 1, 1, true},          {"I16", 25, 1, 2, true},
+    {"I32", 26, 1, 4, true},         {"I64", 27, 1, 8, true},         {"F64", 28, 1, 8, true},
+    {"IQ1_M", 29, 256, 56, false},   {"BF16", 30, 1, 2, true},        {"TQ1_0", 34, 256, 54, false},
+    {"TQ2_0", 35, 256, 66, false},   {"MXFP4", 39, 32, 17, false},
 };
 
 bool plain_dtype(const GgufFormat& f, DType& out) {
-  constexpr std::pair<std::string_view, DType> plain[] = {{"F32", kFloat32}, {"F16", kFloat16}, {"BF16", kBFloat16}, {"F64", kFloat64},
-                                                          {"I8", kInt8},     {"I16", kInt16},   {"I32", kInt32},     {"I64", kInt64}};
+  constexpr std::pair<std::string_view, DType> plain[] = {{"F32", kFloat32}, {"F16", kFloat16}, {"BF16", kBFloat16},
+                                                          {"F64", kFloat64}, {"I8", kInt8},     {"I16", kInt16},
+                                                          {"I32", kInt32},   {"I64", kInt64}};
   for (auto& [name, t] : plain)
     if (name == f.name) return out = t, true;
   return false;
@@ -48,7 +52,8 @@ std::pair<uint32_t, uint64_t> array_of(ByteReader& in, int depth) {
   SF_CHECK(depth < kMaxArrayDepth, in.name(), ": metadata arrays are nested more than ", kMaxArrayDepth, " deep");
   uint32_t type = type_of(in);
   auto count = in.get<uint64_t>();
-  SF_CHECK(count <= in.left() / kSmallest[type], in.name(), ": a metadata array of ", count, " values does not fit in the file");
+  SF_CHECK(count <= in.left() / kSmallest[type], in.name(), ": a metadata array of ", count,
+           " values does not fit in the file");
   return {type, count};
 }
 
@@ -115,11 +120,12 @@ GgufFile::GgufFile(const Bytes& file) {
   SF_CHECK(recognises(file), name, ": is no GGUF file: it does not begin with GGUF");
   ByteReader in(file, 4);
   c->version = in.get<uint32_t>();
-  SF_CHECK_AS(NotSupported, c->version >= 2 && c->version <= 3, name, ": is a GGUF file of version ", c->version, "; versions 2 and 3 are read");
+  SF_CHECK_AS(NotSupported, c->version >= 2 && c->version <= 3, name, ": is a GGUF file of version ", c->version,
+              "; versions 2 and 3 are read");
   auto tensors = in.get<uint64_t>();
   c->values = in.get<uint64_t>();
-  SF_CHECK(c->values <= in.left() / 13 && tensors <= in.left() / 24, name, ": ", tensors, " tensors and ", c->values, " values do not fit in a file of ",
-           file.size, " bytes");
+  SF_CHECK(c->values <= in.left() / 13 && tensors <= in.left() / 24, name, ": ", tensors, " tensors and ", c->values,
+           " values do not fit in a file of ", file.size, " bytes");
   c->values_at = in.at();
   uint64_t alignment = 32;
   std::unordered_set<std::string_view> keys;
@@ -130,7 +136,8 @@ GgufFile::GgufFile(const Bytes& file) {
     if (key == "general.alignment") {
       SF_CHECK(type == 4, name, ": general.alignment must be a uint32");
       alignment = ByteReader(in).get<uint32_t>();
-      SF_CHECK(alignment >= 8 && alignment <= (1u << 20) && (alignment & (alignment - 1)) == 0, name, ": general.alignment cannot be ", alignment);
+      SF_CHECK(alignment >= 8 && alignment <= (1u << 20) && (alignment & (alignment - 1)) == 0, name,
+               ": general.alignment cannot be ", alignment);
     }
     skip_value(in, type, 0);
   }
@@ -138,7 +145,8 @@ GgufFile::GgufFile(const Bytes& file) {
     GgufEntry e;
     e.name = text_of(in);
     auto dims = in.get<uint32_t>();
-    SF_CHECK(dims <= kMaxDims, name, ": tensor '", e.name, "' has ", dims, " dimensions, at most ", kMaxDims, " are supported");
+    SF_CHECK(dims <= kMaxDims, name, ": tensor '", e.name, "' has ", dims, " dimensions, at most ", kMaxDims,
+             " are supported");
     for (uint32_t d = 0; d < dims; ++d) {
       auto size = in.get<uint64_t>();
       SF_CHECK(size <= uint64_t(INT64_MAX), name, ": tensor '", e.name, "' has a size over 2^63");
@@ -151,7 +159,8 @@ GgufFile::GgufFile(const Bytes& file) {
     c->entries.push_back(std::move(e));
   }
   uint64_t data = (in.at() + alignment - 1) / alignment * alignment;
-  SF_CHECK(data <= file.size || tensors == 0, name, ": the data would begin at byte ", data, " of a file of ", file.size);
+  SF_CHECK(data <= file.size || tensors == 0, name, ": the data would begin at byte ", data, " of a file of ",
+           file.size);
   data = std::min(data, file.size);
   c->data = file.slice(data, file.size - data);
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
@@ -159,21 +168,23 @@ GgufFile::GgufFile(const Bytes& file) {
     GgufEntry& e = c->entries[i];
     std::string who = name + ": tensor '" + e.name + "'";
     int64_t row = e.shape.empty() ? 1 : e.shape.back();
-    SF_CHECK(row % e.format->block == 0, who, " of ", std::string(e.format->name), " ", e.shape, " has rows that are no multiple of ", e.format->block);
+    SF_CHECK(row % e.format->block == 0, who, " of ", std::string(e.format->name), " ", e.shape,
+             " has rows that are no multiple of ", e.format->block);
     // In blocks first: a product in bits would overflow for sizes that are fine.
     Shape blocks = e.shape;
     if (!blocks.empty()) blocks[blocks.size() - 1] = row / e.format->block;
     e.bytes = checked_bytes(who, blocks, uint64_t(8) * e.format->bytes);
     checked_bytes(who, e.shape, 64);  // what it becomes
     SF_CHECK(e.offset % alignment == 0, who, " begins at byte ", e.offset, ", which is no multiple of ", alignment);
-    SF_CHECK(e.offset <= c->data.size && e.bytes <= c->data.size - e.offset, who, " of ", e.bytes, " bytes at ", e.offset, " reaches beyond the ", c->data.size,
-             " bytes of data");
+    SF_CHECK(e.offset <= c->data.size && e.bytes <= c->data.size - e.offset, who, " of ", e.bytes, " bytes at ",
+             e.offset, " reaches beyond the ", c->data.size, " bytes of data");
     if (e.bytes) ranges.push_back({e.offset, e.offset + e.bytes});
     SF_CHECK(c->index.emplace(e.name, i).second, name, ": there are two tensors called '", e.name, "'");
   }
   std::sort(ranges.begin(), ranges.end());
   for (size_t i = 1; i < ranges.size(); ++i)
-    SF_CHECK(ranges[i - 1].second <= ranges[i].first, name, ": two tensors overlap at byte ", ranges[i].first, " of the data");
+    SF_CHECK(ranges[i - 1].second <= ranges[i].first, name, ": two tensors overlap at byte ", ranges[i].first,
+             " of the data");
   content_ = std::move(c);
 }
 
@@ -201,10 +212,10 @@ Tensor GgufFile::get(std::string_view name, DType dtype) const {
   Bytes bytes = content_->data.slice(e.offset, e.bytes);
   DType plain;
   if (plain_dtype(*e.format, plain)) return tensor_of_bytes(bytes, e.shape, plain);
-  SF_CHECK_AS(NotSupported, e.format->readable, content_->file.name, ": tensor '", e.name, "' is quantised as ", std::string(e.format->name),
-              ", which is not read");
-  SF_CHECK_AS(TypeError, dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16, "gguf: quantised tensors become float32, float16 or bfloat16, got ",
-              dtype);
+  SF_CHECK_AS(NotSupported, e.format->readable, content_->file.name, ": tensor '", e.name, "' is quantised as ",
+              std::string(e.format->name), ", which is not read");
+  SF_CHECK_AS(TypeError, dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16,
+              "gguf: quantised tensors become float32, float16 or bfloat16, got ", dtype);
   Tensor out = empty(e.shape, dtype);
   dequantize_gguf(*e.format, bytes.data, int64_t(e.bytes / e.format->bytes), out);
   return out;

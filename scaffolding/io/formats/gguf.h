@@ -1,5 +1,6 @@
 // GGUF files of llama.cpp and stable-diffusion.cpp (ggml/docs/gguf.md), versions 2 and 3, read only.
-// The constructor checks all metadata and every tensor's place before anything is allocated for them. const use is thread-safe.
+// The constructor checks all metadata and every tensor's place before anything is allocated for them.
+// const use is thread-safe.
 #pragma once
 #include <memory>
 #include <string>
@@ -37,7 +38,7 @@ class GgufFile {
   const std::vector<GgufEntry>& entries() const;
   bool contains(std::string_view name) const;
   const GgufEntry& entry(std::string_view name) const;  // ValueError for a name the file does not have
-  Object metadata() const;                              // a dict; made anew by each call, because vocabularies are large
+  Object metadata() const;  // a dict; made anew by each call, because vocabularies are large
 
   // Plain types (F32, F16, BF16, F64, I8 to I64) are borrowed and keep theirs; quantised ones are converted to `dtype`:
   // float32, float16 or bfloat16. NotSupported for the formats that are not read (IQ*, TQ*, MXFP4).

@@ -1,5 +1,5 @@
-// The block formats of ggml (ggml-quants.c, dequantize_row_*). A block holds 32 or, for the K formats, 256 numbers: small
-// integers times scales, which the K formats store as integers themselves.
+// The block formats of ggml (ggml-quants.c, dequantize_row_*). A block holds 32 or, for the K formats, 256 numbers:
+// small integers times scales, which the K formats store as integers themselves.
 #include <cstring>
 
 #include "scaffolding/core/parallel.h"
@@ -84,7 +84,8 @@ void q3_k(const Byte* b, float* y) {  // 32 bytes of third bits; 64 bytes; 12 by
     for (int shift = 0; shift < 8; shift += 2, ++bit)
       for (int part = 0; part < 2; ++part) {
         float scale = d * float(scales[n++]);
-        for (int l = 16 * part; l < 16 * part + 16; ++l) *y++ = scale * float((q[l] >> shift & 3) - (high[l] >> bit & 1 ? 0 : 4));
+        for (int l = 16 * part; l < 16 * part + 16; ++l)
+          *y++ = scale * float((q[l] >> shift & 3) - (high[l] >> bit & 1 ? 0 : 4));
       }
 }
 // Eight scales and eight minima of six bits in 12 bytes.
@@ -125,8 +126,9 @@ void q6_k(const Byte* b, float* y) {  // 128 bytes of low bits; 64 of high bits;
 
 using Decode = void (*)(const Byte*, float*);
 Decode decoder(std::string_view name) {
-  constexpr std::pair<std::string_view, Decode> all[] = {{"Q4_0", q4_0}, {"Q4_1", q4_1}, {"Q5_0", q5_0}, {"Q5_1", q5_1}, {"Q8_0", q8_0},
-                                                         {"Q2_K", q2_k}, {"Q3_K", q3_k}, {"Q4_K", q4_k}, {"Q5_K", q5_k}, {"Q6_K", q6_k}};
+  constexpr std::pair<std::string_view, Decode> all[] = {{"Q4_0", q4_0}, {"Q4_1", q4_1}, {"Q5_0", q5_0}, {"Q5_1", q5_1},
+                                                         {"Q8_0", q8_0}, {"Q2_K", q2_k}, {"Q3_K", q3_k}, {"Q4_K", q4_k},
+                                                         {"Q5_K", q5_k}, {"Q6_K", q6_k}};
   for (auto& [n, f] : all)
     if (n == name) return f;
   fail<NotSupported>("gguf: the format ", std::string(name), " is not read");

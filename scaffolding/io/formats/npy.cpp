@@ -27,7 +27,8 @@ class HeaderParser {
       std::string_view key = quoted();
       expect(':');
       int bit = key == "descr" ? 1 : key == "fortran_order" ? 2 : key == "shape" ? 4 : 0;
-      if (!bit || (seen & bit)) refuse("has the key '", std::string(key), bit ? "' twice" : "', which is none of NumPy's");
+      if (!bit || (seen & bit))
+        refuse("has the key '", std::string(key), bit ? "' twice" : "', which is none of NumPy's");
       seen |= bit;
       if (bit == 1) descr(h);
       else if (bit == 2) h.fortran = boolean();
@@ -44,7 +45,9 @@ class HeaderParser {
   }
 
  private:
-  template <class... P> [[noreturn]] void refuse(const P&... why) const { fail(file_, ": the .npy header ", why..., " (at its byte ", at_, ")"); }
+  template <class... P> [[noreturn]] void refuse(const P&... why) const {
+    fail(file_, ": the .npy header ", why..., " (at its byte ", at_, ")");
+  }
   void spaces() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
   }
@@ -79,7 +82,8 @@ class HeaderParser {
   }
   void descr(NpyHeader& h) {
     spaces();
-    SF_CHECK_AS(NotSupported, text_.substr(at_, 1) != "[", file_, ": holds a structured array; save its fields as arrays of their own");
+    SF_CHECK_AS(NotSupported, text_.substr(at_, 1) != "[", file_,
+                ": holds a structured array; save its fields as arrays of their own");
     std::string_view d = quoted();
     char order = d.empty() ? 0 : d[0];
     if (order == '<' || order == '>' || order == '|' || order == '=') d.remove_prefix(1);
@@ -87,7 +91,8 @@ class HeaderParser {
     h.kind = d == "?" ? 'b' : sized ? d[0] : 0;
     h.item = d == "?" ? 1 : sized ? d[1] - '0' : 0;
     h.big_endian = order == '>';
-    bool known = (h.kind == 'b' && h.item == 1) || ((h.kind == 'i' || h.kind == 'u') && (h.item == 1 || h.item == 2 || h.item == 4 || h.item == 8)) ||
+    bool known = (h.kind == 'b' && h.item == 1) ||
+                 ((h.kind == 'i' || h.kind == 'u') && (h.item == 1 || h.item == 2 || h.item == 4 || h.item == 8)) ||
                  (h.kind == 'f' && (h.item == 2 || h.item == 4 || h.item == 8));
     SF_CHECK_AS(NotSupported, known, file_, ": holds an array of NumPy's type '", std::string(d.substr(0, 40)),
                 "'; bool, integers and float16, float32 and float64 are read");
@@ -100,7 +105,8 @@ class HeaderParser {
       int64_t v = 0;
       size_t begin = at_;
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
-        if (__builtin_mul_overflow(v, int64_t(10), &v) || __builtin_add_overflow(v, int64_t(text_[at_] - '0'), &v)) refuse("has a size over 2^63");
+        if (__builtin_mul_overflow(v, int64_t(10), &v) || __builtin_add_overflow(v, int64_t(text_[at_] - '0'), &v))
+          refuse("has a size over 2^63");
       if (at_ == begin) refuse("has a size that is no number");
       word("L");  // Python 2's long
       if (s.size() == kMaxDims) refuse("has more than ", kMaxDims, " dimensions");
@@ -164,20 +170,24 @@ constexpr std::string_view kEnding = ".npy";
 
 }  // namespace
 
-bool is_npy(const Bytes& file) { return file.size >= kMagic.size() && std::memcmp(file.data, kMagic.data(), kMagic.size()) == 0; }
+bool is_npy(const Bytes& file) {
+  return file.size >= kMagic.size() && std::memcmp(file.data, kMagic.data(), kMagic.size()) == 0;
+}
 
 NpyHeader read_npy_header(const Bytes& file) {
   SF_CHECK(is_npy(file), file.name, ": is no .npy file: it does not begin with \\x93NUMPY");
   ByteReader in(file, kMagic.size());
   auto major = in.get<uint8_t>();
   in.skip(1);
-  SF_CHECK(major >= 1 && major <= 3, file.name, ": is a .npy file of version ", int(major), "; versions 1 to 3 are read");
+  SF_CHECK(major >= 1 && major <= 3, file.name, ": is a .npy file of version ", int(major),
+           "; versions 1 to 3 are read");
   uint64_t length = major == 1 ? in.get<uint16_t>() : in.get<uint32_t>();
   SF_CHECK(length <= kMaxHeader, file.name, ": the .npy header cannot have ", length, " bytes");
   NpyHeader h = HeaderParser(file.name, in.text(length)).parse();
   h.data = in.at();
   uint64_t want = checked_bytes(file.name + ": the array", h.shape, uint64_t(8 * h.item));
-  SF_CHECK(want == in.left(), file.name, ": an array of shape ", h.shape, " and ", h.item, "-byte elements has ", want, " bytes, the file has ", in.left());
+  SF_CHECK(want == in.left(), file.name, ": an array of shape ", h.shape, " and ", h.item, "-byte elements has ", want,
+           " bytes, the file has ", in.left());
   return h;
 }
 
@@ -201,7 +211,8 @@ void save_npy(const Tensor& array, Sink& sink) {
 
 NpzFile::NpzFile(const Bytes& file) : zip_(file) {
   for (auto& e : zip_.entries()) {
-    SF_CHECK(e.name.size() > kEnding.size() && e.name.ends_with(kEnding), file.name, ": is no .npz file: it has an entry '", e.name, "'");
+    SF_CHECK(e.name.size() > kEnding.size() && e.name.ends_with(kEnding), file.name,
+             ": is no .npz file: it has an entry '", e.name, "'");
     names_.push_back(e.name.substr(0, e.name.size() - kEnding.size()));
   }
 }

@@ -1,5 +1,5 @@
-// NumPy's .npy and .npz (numpy/lib/format.py), without NumPy. The header is read by a parser of exactly the dict that NumPy
-// writes; nothing is evaluated. Arrays borrow the file's bytes where order of bytes and alignment allow.
+// NumPy's .npy and .npz (numpy/lib/format.py), without NumPy. The header is read by a parser of exactly the dict that
+// NumPy writes; nothing is evaluated. Arrays borrow the file's bytes where order of bytes and alignment allow.
 // const use is thread-safe.
 #pragma once
 #include <map>

@@ -7,7 +7,8 @@ namespace sf::io {
 
 namespace {
 
-// The opcodes of protocols 2 to 5 (CPython's pickletools.py). Text opcodes of protocols 0 and 1 are left out but for GLOBAL.
+// The opcodes of protocols 2 to 5 (CPython's pickletools.py).
+// Text opcodes of protocols 0 and 1 are left out but for GLOBAL.
 enum Op : uint8_t {
   kMark = '(',
   kStop = '.',
@@ -65,7 +66,8 @@ enum Op : uint8_t {
 
 class Machine {
  public:
-  Machine(ByteReader& in, const UnpickleOptions& options) : in_(in), options_(options), budget_((uint64_t(16) << 20) + 8 * in.left()) {}
+  Machine(ByteReader& in, const UnpickleOptions& options)
+      : in_(in), options_(options), budget_((uint64_t(16) << 20) + 8 * in.left()) {}
   // Lists may contain each other in a ring, which counting references never frees.
   ~Machine() {
     if (!finished_)
@@ -75,7 +77,8 @@ class Machine {
 
   Object run() {
     for (uint64_t count = 0;; ++count) {
-      SF_CHECK(count < kMaxPickleOperations, in_.name(), ": the pickle has more than ", kMaxPickleOperations, " operations");
+      SF_CHECK(count < kMaxPickleOperations, in_.name(), ": the pickle has more than ", kMaxPickleOperations,
+               " operations");
       auto op = in_.get<uint8_t>();
       if (op == kStop) break;
       step(Op(op));
@@ -87,7 +90,9 @@ class Machine {
   }
 
  private:
-  template <class... P> [[noreturn]] void refuse(const P&... why) const { fail(in_.name(), ": the pickle is damaged before byte ", in_.at(), ": ", why...); }
+  template <class... P> [[noreturn]] void refuse(const P&... why) const {
+    fail(in_.name(), ": the pickle is damaged before byte ", in_.at(), ": ", why...);
+  }
 
   void push(Object o) { stack_.push_back(std::move(o)); }
   void push_container(Object::Kind kind, std::vector<Object> items = {}) {
@@ -107,7 +112,8 @@ class Machine {
   }
   std::vector<Object> pop_mark() {
     if (marks_.empty()) refuse("it takes away a mark that it did not set");
-    std::vector<Object> items(std::make_move_iterator(stack_.begin() + int64_t(marks_.back())), std::make_move_iterator(stack_.end()));
+    std::vector<Object> items(std::make_move_iterator(stack_.begin() + int64_t(marks_.back())),
+                              std::make_move_iterator(stack_.end()));
     stack_.resize(marks_.back());
     marks_.pop_back();
     return items;
@@ -122,14 +128,16 @@ class Machine {
   void append(std::vector<Object> items) {
     Object& list = top();
     if (!list.is(Object::List)) refuse("it appends to ", Object::name(list.kind()));
-    list.items().insert(list.items().end(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
+    list.items().insert(list.items().end(), std::make_move_iterator(items.begin()),
+                        std::make_move_iterator(items.end()));
   }
   void set_items(std::vector<Object> items) {
     Object& dict = top();
     if (!dict.is_dict()) refuse("it sets items of ", Object::name(dict.kind()));
     if (items.size() % 2) refuse("a key has no value");
     for (size_t i = 0; i < items.size(); i += 2) check_key(items[i], 0);
-    dict.items().insert(dict.items().end(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
+    dict.items().insert(dict.items().end(), std::make_move_iterator(items.begin()),
+                        std::make_move_iterator(items.end()));
   }
   void check_key(const Object& key, int depth) const {
     switch (key.kind()) {
@@ -170,11 +178,13 @@ class Machine {
     containers_.push_back(stack_.back());
     spend(stack_.back());
   }
-  // A call copies its arguments, and the memo can give it the same ones a million times: a small file would fill the memory.
+  // A call copies its arguments, and the memo can give it the same ones a million times:
+  // a small file would fill the memory.
   void spend(const Object& made) {
     const Node& node = *made.node();
     bool borrowed = made.is(Object::TensorValue) && node.tensor.storage()->lender;
-    spent_ += node.text.size() + node.items.size() * sizeof(Object) + (made.is(Object::TensorValue) && !borrowed ? node.tensor.nbytes() : 0);
+    spent_ += node.text.size() + node.items.size() * sizeof(Object) +
+              (made.is(Object::TensorValue) && !borrowed ? node.tensor.nbytes() : 0);
     SF_CHECK(spent_ <= budget_, in_.name(), ": the pickle makes objects of more than ", budget_, " bytes by calls");
   }
 
@@ -182,7 +192,8 @@ class Machine {
     switch (op) {
       case kProto: {
         auto version = in_.get<uint8_t>();
-        SF_CHECK(version >= 2 && version <= 5, in_.name(), ": is a pickle of protocol ", int(version), "; protocols 2 to 5 are read");
+        SF_CHECK(version >= 2 && version <= 5, in_.name(), ": is a pickle of protocol ", int(version),
+                 "; protocols 2 to 5 are read");
         return;
       }
       case kFrame: return void(in_.get<uint64_t>());
@@ -252,7 +263,8 @@ class Machine {
       }
       case kStackGlobal: {
         Object name = pop(), module = pop();
-        if (!name.is(Object::String) || !module.is(Object::String)) refuse("the name of a global is ", Object::name(name.kind()));
+        if (!name.is(Object::String) || !module.is(Object::String))
+          refuse("the name of a global is ", Object::name(name.kind()));
         return push(find_global(in_.name(), module.text(), name.text(), options_.placeholders));
       }
       case kReduce:
@@ -297,8 +309,10 @@ class Machine {
     auto enter = [&](const Object& o) {
       if (!o.node()) return 0;
       auto [it, fresh] = depth.try_emplace(o.node(), kOpen);
-      SF_CHECK(fresh || it->second != kOpen, in_.name(), ": the pickle holds ", Object::name(o.kind()), " that contains itself");
-      SF_CHECK(path.size() <= size_t(kMaxPickleDepth), in_.name(), ": the pickle is nested more than ", kMaxPickleDepth, " deep");
+      SF_CHECK(fresh || it->second != kOpen, in_.name(), ": the pickle holds ", Object::name(o.kind()),
+               " that contains itself");
+      SF_CHECK(path.size() <= size_t(kMaxPickleDepth), in_.name(), ": the pickle is nested more than ", kMaxPickleDepth,
+               " deep");
       if (fresh) path.push_back({o.node(), 0});
       return fresh ? 0 : it->second;
     };

@@ -1,6 +1,7 @@
-// Python's pickle format, protocols 2 to 5, without Python: a checkpoint's pickle says how to build lists, dicts and tensors
-// and may name any function to call. Only the names in pickle_globals.cpp mean something here; nothing is looked up,
-// imported or executed. Reading checks lengths, stack, memo, nesting and the number of operations. Single-threaded.
+// Python's pickle format, protocols 2 to 5, without Python: a checkpoint's pickle says how to build lists, dicts and
+// tensors and may name any function to call. Only the names in pickle_globals.cpp mean something here; nothing is
+// looked up, imported or executed. Reading checks lengths, stack, memo, nesting and the number of operations.
+// Single-threaded.
 #pragma once
 #include <functional>
 
@@ -13,7 +14,8 @@ struct UnpickleOptions {
   // What a persistent id stands for: torch's storages. Without it a pickle that has one is refused.
   std::function<Object(const Object& id)> persistent_load;
   // The tensor over a storage that persistent_load made: storage, offset, size, stride, dtype.
-  std::function<Tensor(const Object& storage, int64_t offset, const Shape& size, const Shape& stride, DType dtype)> rebuild_tensor;
+  std::function<Tensor(const Object& storage, int64_t offset, const Shape& size, const Shape& stride, DType dtype)>
+      rebuild_tensor;
   // Names that are not known become Global and Instance objects, which do nothing; otherwise they are ValueErrors.
   bool placeholders = false;
 };
@@ -36,7 +38,8 @@ std::string pickle(const Object& object, const std::function<PickledStorage(cons
 
 // ---- for pickle.cpp and pickle_globals.cpp
 Object find_global(const std::string& file, std::string_view module, std::string_view name, bool placeholders);
-Object reduce_global(const std::string& file, const Object& callable, const Object& arguments, const UnpickleOptions& options);
+Object reduce_global(const std::string& file, const Object& callable, const Object& arguments,
+                     const UnpickleOptions& options);
 void build_state(const std::string& file, Object& object, const Object& state);
 
 // "FloatStorage" and its dtype; false for storages of types that do not exist here.

@@ -11,7 +11,9 @@ SF_FUZZ_TARGET(pickle) {
     storage.node()->text = "FloatStorage";
     return storage;
   };
-  options.rebuild_tensor = [](const Object&, int64_t, const sf::Shape& size, const sf::Shape&, sf::DType t) { return sf::empty({size.size()}, t); };
+  options.rebuild_tensor = [](const Object&, int64_t, const sf::Shape& size, const sf::Shape&, sf::DType t) {
+    return sf::empty({size.size()}, t);
+  };
   ByteReader in(Bytes::borrow(data, size, "fuzz"));
   Object object = unpickle(in, options);
   named_tensors(object);

@@ -1,5 +1,5 @@
-// What names in pickles mean: torch's, OrderedDict's and NumPy's own ways of storing themselves. Everything else is refused
-// or becomes a placeholder that does nothing.
+// What names in pickles mean: torch's, OrderedDict's and NumPy's own ways of storing themselves. Everything else is
+// refused or becomes a placeholder that does nothing.
 #include <cstring>
 
 #include "scaffolding/io/formats/pickle.h"
@@ -13,9 +13,10 @@ struct StorageType {
   std::string_view name;
   DType dtype;
 };
-constexpr StorageType kStorages[] = {{"FloatStorage", kFloat32}, {"HalfStorage", kFloat16}, {"BFloat16Storage", kBFloat16}, {"DoubleStorage", kFloat64},
-                                     {"LongStorage", kInt64},    {"IntStorage", kInt32},    {"ShortStorage", kInt16},       {"CharStorage", kInt8},
-                                     {"ByteStorage", kUInt8},    {"BoolStorage", kBool},    {"UntypedStorage", kUInt8}};
+constexpr StorageType kStorages[] = {
+    {"FloatStorage", kFloat32}, {"HalfStorage", kFloat16}, {"BFloat16Storage", kBFloat16}, {"DoubleStorage", kFloat64},
+    {"LongStorage", kInt64},    {"IntStorage", kInt32},    {"ShortStorage", kInt16},       {"CharStorage", kInt8},
+    {"ByteStorage", kUInt8},    {"BoolStorage", kBool},    {"UntypedStorage", kUInt8}};
 
 constexpr std::string_view kKnown[] = {"collections.OrderedDict",
                                        "collections.Counter",
@@ -53,10 +54,12 @@ struct Arguments {
   std::vector<Object>& items;
 
   [[noreturn]] void wrong(size_t i, const char* wanted) const {
-    fail(file, ": ", callable, " needs ", wanted, " as argument ", i, ", got ", i < items.size() ? Object::name(items[i].kind()) : "nothing");
+    fail(file, ": ", callable, " needs ", wanted, " as argument ", i, ", got ",
+         i < items.size() ? Object::name(items[i].kind()) : "nothing");
   }
   void count(size_t at_least, size_t at_most) const {
-    SF_CHECK(items.size() >= at_least && items.size() <= at_most, file, ": ", callable, " takes ", at_least, " to ", at_most, " arguments, got ", items.size());
+    SF_CHECK(items.size() >= at_least && items.size() <= at_most, file, ": ", callable, " takes ", at_least, " to ",
+             at_most, " arguments, got ", items.size());
   }
   const Object& get(size_t i, Object::Kind kind) const {
     if (i >= items.size() || !items[i].is(kind)) wrong(i, Object::name(kind));
@@ -66,7 +69,8 @@ struct Arguments {
   Shape shape(size_t i) const {
     if (i >= items.size() || !items[i].is_sequence()) wrong(i, "a tuple of ints");
     auto& list = items[i].items();
-    SF_CHECK(list.size() <= size_t(kMaxDims), file, ": a tensor has ", list.size(), " dimensions, at most ", kMaxDims, " are supported");
+    SF_CHECK(list.size() <= size_t(kMaxDims), file, ": a tensor has ", list.size(), " dimensions, at most ", kMaxDims,
+             " are supported");
     Shape s;
     for (auto& o : list) {
       if (!o.is(Object::Int)) wrong(i, "a tuple of ints");
@@ -83,7 +87,9 @@ Object rebuild_tensor(const Arguments& a, const UnpickleOptions& options) {
   const Object& storage = a.get(0, Object::Storage);
   DType t;
   if (v3) t = a.get(6, Object::Type).as_dtype();
-  else SF_CHECK_AS(NotSupported, dtype_of_storage(storage.text(), t), a.file, ": holds a tensor of ", storage.text(), ", a type that Scaffolding cannot hold");
+  else
+    SF_CHECK_AS(NotSupported, dtype_of_storage(storage.text(), t), a.file, ": holds a tensor of ", storage.text(),
+                ", a type that Scaffolding cannot hold");
   Tensor tensor = options.rebuild_tensor(storage, a.integer(1), a.shape(2), a.shape(3), t);
   if (a.items.size() > 4 && a.get(4, Object::Bool).as_bool() && is_floating(t)) tensor.requires_grad_();
   return Object(tensor, false, storage.items().at(0).text());
@@ -93,7 +99,8 @@ Object rebuild_tensor(const Arguments& a, const UnpickleOptions& options) {
 void set_attributes(const std::string& file, Object& tensor, const Object& state) {
   bool pair = state.is(Object::Tuple) && state.items().size() == 2;
   const Object& attributes = pair ? state.items()[0] : state;
-  SF_CHECK(attributes.is(Object::Dict) || attributes.is(Object::None), file, ": a tensor has ", Object::name(attributes.kind()), " as its attributes");
+  SF_CHECK(attributes.is(Object::Dict) || attributes.is(Object::None), file, ": a tensor has ",
+           Object::name(attributes.kind()), " as its attributes");
   tensor.node()->state = attributes;
 }
 
@@ -102,10 +109,12 @@ void set_attributes(const std::string& file, Object& tensor, const Object& state
 constexpr std::string_view kNumpyDtype = "numpy.dtype:";  // text of the Global that stands for one, followed by "f4"
 
 DType numpy_dtype(const std::string& file, const Object& o) {
-  SF_CHECK(o.is(Object::Global) && o.text().starts_with(kNumpyDtype), file, ": a NumPy value has ", Object::name(o.kind()), " as its dtype");
+  SF_CHECK(o.is(Object::Global) && o.text().starts_with(kNumpyDtype), file, ": a NumPy value has ",
+           Object::name(o.kind()), " as its dtype");
   std::string_view name = std::string_view(o.text()).substr(kNumpyDtype.size());
-  constexpr std::pair<std::string_view, DType> types[] = {{"f2", kFloat16}, {"f4", kFloat32}, {"f8", kFloat64}, {"i1", kInt8}, {"i2", kInt16},
-                                                          {"i4", kInt32},   {"i8", kInt64},   {"u1", kUInt8},   {"b1", kBool}};
+  constexpr std::pair<std::string_view, DType> types[] = {{"f2", kFloat16}, {"f4", kFloat32}, {"f8", kFloat64},
+                                                          {"i1", kInt8},    {"i2", kInt16},   {"i4", kInt32},
+                                                          {"i8", kInt64},   {"u1", kUInt8},   {"b1", kBool}};
   for (auto& [n, t] : types)
     if (n == name) return t;
   fail<NotSupported>(file, ": holds a NumPy value of dtype ", std::string(name), ", which Scaffolding cannot hold");
@@ -143,13 +152,15 @@ Tensor array_from_state(const std::string& file, const Object& state) {
 Object encode_latin1(const Arguments& a) {
   a.count(2, 2);
   const std::string& text = a.get(0, Object::String).text();
-  SF_CHECK(a.get(1, Object::String).text() == "latin1", a.file, ": bytes are encoded as '", a.items[1].text(), "', not latin1");
+  SF_CHECK(a.get(1, Object::String).text() == "latin1", a.file, ": bytes are encoded as '", a.items[1].text(),
+           "', not latin1");
   std::string bytes;
   bytes.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     auto c = uint8_t(text[i]);
     if (c >= 0x80) {
-      SF_CHECK((c == 0xc2 || c == 0xc3) && i + 1 < text.size() && (uint8_t(text[i + 1]) & 0xc0) == 0x80, a.file, ": latin1 text has a character over 255");
+      SF_CHECK((c == 0xc2 || c == 0xc3) && i + 1 < text.size() && (uint8_t(text[i + 1]) & 0xc0) == 0x80, a.file,
+               ": latin1 text has a character over 255");
       c = uint8_t((c << 6) | (uint8_t(text[++i]) & 0x3f));
     }
     bytes += char(c);
@@ -178,15 +189,18 @@ Object find_global(const std::string& file, std::string_view module, std::string
     DType t;
     if (dtype_from_name(name, t)) return t;
   }
-  if ((module == "torch" || module == "torch.cuda" || module == "torch.storage") && name.ends_with("Storage")) return global(name);
+  if ((module == "torch" || module == "torch.cuda" || module == "torch.storage") && name.ends_with("Storage"))
+    return global(name);
   for (auto known : kKnown)
     if (full == known) return global(full);
   SF_CHECK(placeholders, file, ": refers to ", full,
-           ", which is not among the names that checkpoints may use; placeholders=True reads the file with inert objects in its place");
+           ", which is not among the names that checkpoints may use; placeholders=True reads the file with inert "
+           "objects in its place");
   return global(full);
 }
 
-Object reduce_global(const std::string& file, const Object& callable, const Object& arguments, const UnpickleOptions& options) {
+Object reduce_global(const std::string& file, const Object& callable, const Object& arguments,
+                     const UnpickleOptions& options) {
   SF_CHECK(callable.is(Object::Global), file, ": the pickle calls ", Object::name(callable.kind()));
   const std::string& name = callable.text();
   Arguments a{file, name, arguments.items()};
@@ -195,8 +209,9 @@ Object reduce_global(const std::string& file, const Object& callable, const Obje
     Object dict = Object::container(Object::OrderedDict);
     if (a.items.empty()) return dict;
     for (auto& pair : a.get(0, Object::List).items()) {  // Python 2 passed a list of [key, value]
-      SF_CHECK(pair.is_sequence() && pair.items().size() == 2 && (!pair.items()[0].node() || pair.items()[0].is(Object::String)), file,
-               ": OrderedDict takes pairs of key and value");
+      SF_CHECK(pair.is_sequence() && pair.items().size() == 2 &&
+                   (!pair.items()[0].node() || pair.items()[0].is(Object::String)),
+               file, ": OrderedDict takes pairs of key and value");
       dict.items().push_back(pair.items()[0]);
       dict.items().push_back(pair.items()[1]);
     }
@@ -208,8 +223,10 @@ Object reduce_global(const std::string& file, const Object& callable, const Obje
   }
   if (name == "builtins.set") {
     a.count(0, 1);
-    Object set = Object::container(Object::Set, a.items.empty() ? std::vector<Object>() : a.get(0, Object::List).items());
-    for (auto& o : set.items()) SF_CHECK(!o.node() || o.is(Object::String) || o.is(Object::Blob), file, ": a set holds ", Object::name(o.kind()));
+    Object set =
+        Object::container(Object::Set, a.items.empty() ? std::vector<Object>() : a.get(0, Object::List).items());
+    for (auto& o : set.items())
+      SF_CHECK(!o.node() || o.is(Object::String) || o.is(Object::Blob), file, ": a set holds ", Object::name(o.kind()));
     return set;
   }
   if (name == "builtins.complex") {
@@ -218,7 +235,8 @@ Object reduce_global(const std::string& file, const Object& callable, const Obje
   }
   if (name == "builtins.bytearray" || name == "builtins.bytes") {
     a.count(0, 2);
-    return Object(a.items.empty() ? "" : a.get(0, Object::Blob).text(), name == "builtins.bytes" ? Object::Blob : Object::ByteArray);
+    return Object(a.items.empty() ? "" : a.get(0, Object::Blob).text(),
+                  name == "builtins.bytes" ? Object::Blob : Object::ByteArray);
   }
   if (name == "_codecs.encode") return encode_latin1(a);
   if (name == "torch.Size") {
@@ -243,7 +261,8 @@ Object reduce_global(const std::string& file, const Object& callable, const Obje
   }
   if (name == "torch._tensor._rebuild_from_type_v2") {  // (how to make it, class, arguments, attributes)
     a.count(4, 4);
-    SF_CHECK(a.get(0, Object::Global).text().starts_with("torch._utils._rebuild_"), file, ": ", name, " calls ", a.items[0].text());
+    SF_CHECK(a.get(0, Object::Global).text().starts_with("torch._utils._rebuild_"), file, ": ", name, " calls ",
+             a.items[0].text());
     Object made = reduce_global(file, a.items[0], a.get(2, Object::Tuple), options);
     set_attributes(file, made, a.items[3]);
     return made;
@@ -265,9 +284,11 @@ void build_state(const std::string& file, Object& object, const Object& state) {
     SF_CHECK(state.is(Object::Dict), file, ": an OrderedDict has ", Object::name(state.kind()), " as its attributes");
     object.node()->state = state;
   } else if (object.is(Object::Global) && object.text().starts_with(kNumpyDtype)) {
-    SF_CHECK(state.is(Object::Tuple) && state.items().size() >= 2 && state.items()[1].is(Object::String), file, ": a NumPy dtype has a state of another kind");
+    SF_CHECK(state.is(Object::Tuple) && state.items().size() >= 2 && state.items()[1].is(Object::String), file,
+             ": a NumPy dtype has a state of another kind");
     const std::string& order = state.items()[1].text();
-    SF_CHECK_AS(NotSupported, order == "<" || order == "|" || order == "=", file, ": holds NumPy values of byte order '", order, "'");
+    SF_CHECK_AS(NotSupported, order == "<" || order == "|" || order == "=", file,
+                ": holds NumPy values of byte order '", order, "'");
   } else if (object.is(Object::TensorValue) && object.tensor().numel() == 0 && state.is(Object::Tuple)) {
     object.node()->tensor = array_from_state(file, state);  // in its node, which the memo may have already
   } else if (object.is(Object::Instance)) {

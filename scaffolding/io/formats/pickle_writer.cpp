@@ -224,7 +224,8 @@ class Writer {
       case Object::Global:
       case Object::Instance:
       case Object::Storage:
-        fail<TypeError>("save: ", Object::name(o.kind()), " ('", o.text(), "') cannot be saved: it stands for something that is not known here");
+        fail<TypeError>("save: ", Object::name(o.kind()), " ('", o.text(),
+                        "') cannot be saved: it stands for something that is not known here");
     }
     remember(o);
   }
@@ -242,6 +243,8 @@ class Writer {
 
 }  // namespace
 
-std::string pickle(const Object& object, const std::function<PickledStorage(const Object&)>& persistent_id) { return Writer(persistent_id).run(object); }
+std::string pickle(const Object& object, const std::function<PickledStorage(const Object&)>& persistent_id) {
+  return Writer(persistent_id).run(object);
+}
 
 }  // namespace sf::io

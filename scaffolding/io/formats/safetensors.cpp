@@ -21,10 +21,26 @@ struct Format {
   std::optional<DType> dtype;  // none: the format has it, Scaffolding does not
 };
 constexpr Format kFormats[] = {
-    {"F64", 64, kFloat64},       {"F32", 32, kFloat32},       {"F16", 16, kFloat16}, {"BF16", 16, kBFloat16}, {"I64", 64, kInt64},
-    {"I32", 32, kInt32},         {"I16", 16, kInt16},         {"I8", 8, kInt8},      {"U8", 8, kUInt8},       {"BOOL", 8, kBool},
-    {"F8_E4M3", 8, kFloat8E4M3}, {"F8_E5M2", 8, kFloat8E5M2}, {"U16", 16, {}},       {"U32", 32, {}},         {"U64", 64, {}},
-    {"F8_E8M0", 8, {}},          {"F6_E2M3", 6, {}},          {"F6_E3M2", 6, {}},    {"F4", 4, {}},           {"C64", 64, {}},
+    {"F64", 64, kFloat64},
+    {"F32", 32, kFloat32},
+    {"F16", 16, kFloat16},
+    {"BF16", 16, kBFloat16},
+    {"I64", 64, kInt64},
+    {"I32", 32, kInt32},
+    {"I16", 16, kInt16},
+    {"I8", 8, kInt8},
+    {"U8", 8, kUInt8},
+    {"BOOL", 8, kBool},
+    {"F8_E4M3", 8, kFloat8E4M3},
+    {"F8_E5M2", 8, kFloat8E5M2},
+    {"U16", 16, {}},
+    {"U32", 32, {}},
+    {"U64", 64, {}},
+    {"F8_E8M0", 8, {}},
+    {"F6_E2M3", 6, {}},
+    {"F6_E3M2", 6, {}},
+    {"F4", 4, {}},
+    {"C64", 64, {}},
 };
 
 const Format* find_format(std::string_view name) {
@@ -47,7 +63,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return refuse("an object");
   }
   bool end_object() override {
-    if (where_ == Entry && seen_ != 7) return stop("tensor '" + entries.back().name + "' needs dtype, shape and data_offsets");
+    if (where_ == Entry && seen_ != 7)
+      return stop("tensor '" + entries.back().name + "' needs dtype, shape and data_offsets");
     where_ = where_ == Top ? Done : Top;
     return true;
   }
@@ -74,14 +91,16 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_array() override {
     where_ = Entry;
-    if (field_ == 4 && offsets_ != 2) return stop("data_offsets of '" + shown(entries.back().name) + "' must be two numbers");
+    if (field_ == 4 && offsets_ != 2)
+      return stop("data_offsets of '" + shown(entries.back().name) + "' must be two numbers");
     return true;
   }
   bool number_unsigned(uint64_t v) override {
     if (where_ != Array) return refuse("a number");
     SafetensorsEntry& e = entries.back();
     if (field_ == 2) {
-      if (e.shape.size() == kMaxDims) return stop("tensor '" + shown(e.name) + "' has more than " + std::to_string(kMaxDims) + " dimensions");
+      if (e.shape.size() == kMaxDims)
+        return stop("tensor '" + shown(e.name) + "' has more than " + std::to_string(kMaxDims) + " dimensions");
       if (v > uint64_t(INT64_MAX)) return stop("tensor '" + shown(e.name) + "' has a size over 2^63");
       e.shape.push_back(int64_t(v));
     } else {
@@ -109,7 +128,9 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   enum { Start, Top, Meta, Entry, Array, Done } where_ = Start;
   static std::string shown(const std::string& s) { return s.size() <= 80 ? s : s.substr(0, 80) + "..."; }
   bool stop(std::string why) { return problem = std::move(why), false; }
-  bool refuse(const char* what) { return stop(std::string(what) + (where_ == Start ? " is the whole header" : " stands at '" + shown(key_) + "'")); }
+  bool refuse(const char* what) {
+    return stop(std::string(what) + (where_ == Start ? " is the whole header" : " stands at '" + shown(key_) + "'"));
+  }
 
   std::unordered_set<std::string> names_;
   std::string key_;
@@ -128,16 +149,19 @@ void check_layout(const std::string& path, std::vector<SafetensorsEntry>& entrie
     who.assign(path).append(": tensor '").append(e.name).append("'");
     const Format* f = find_format(e.dtype);
     SF_CHECK(f, who, " has the unknown dtype '", e.dtype, "'");
-    SF_CHECK(e.begin <= e.end && e.end <= data_bytes, path, ": tensor '", e.name, "' has data_offsets [", e.begin, ", ", e.end, "] in a file with ", data_bytes,
-             " bytes of data");
-    SF_CHECK(e.end - e.begin == checked_bytes(who, e.shape, uint64_t(f->bits)), path, ": tensor '", e.name, "' of ", e.dtype, " ", e.shape,
-             " does not fill its ", e.end - e.begin, " bytes of data");
+    SF_CHECK(e.begin <= e.end && e.end <= data_bytes, path, ": tensor '", e.name, "' has data_offsets [", e.begin, ", ",
+             e.end, "] in a file with ", data_bytes, " bytes of data");
+    SF_CHECK(e.end - e.begin == checked_bytes(who, e.shape, uint64_t(f->bits)), path, ": tensor '", e.name, "' of ",
+             e.dtype, " ", e.shape, " does not fill its ", e.end - e.begin, " bytes of data");
   }
-  auto before = [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); };
+  auto before = [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  };
   if (!std::is_sorted(entries.begin(), entries.end(), before)) std::stable_sort(entries.begin(), entries.end(), before);
   uint64_t at = 0;
   for (auto& e : entries) {
-    SF_CHECK(e.begin == at, path, ": tensor '", e.name, "' begins at byte ", e.begin, " of the data, the one before it ends at ", at);
+    SF_CHECK(e.begin == at, path, ": tensor '", e.name, "' begins at byte ", e.begin,
+             " of the data, the one before it ends at ", at);
     at = e.end;
   }
   SF_CHECK(at == data_bytes, path, ": ", data_bytes - at, " bytes follow the last tensor");
@@ -162,11 +186,13 @@ SafetensorsFile::SafetensorsFile(const Bytes& file) {
   uint64_t size = file.size;
   SF_CHECK(size >= 8, path, ": a safetensors file begins with 8 bytes of header length, this file has ", size);
   uint64_t header = read_little_endian(bytes);
-  SF_CHECK(header <= kMaxHeader && header <= size - 8, path, ": the header cannot have ", header, " bytes in a file of ", size);
+  SF_CHECK(header <= kMaxHeader && header <= size - 8, path, ": the header cannot have ", header,
+           " bytes in a file of ", size);
   SF_CHECK(header >= 2 && bytes[8] == std::byte('{'), path, ": the header is not a JSON object");
   auto* text = reinterpret_cast<const char*>(bytes + 8);
   HeaderReader reader;
-  reader.entries.reserve(std::min<uint64_t>(header / 128, 4096));  // growing copies them: room for a usual file, and little for a long header of nothing
+  // growing copies them: room for a usual file, and little for a long header of nothing
+  reader.entries.reserve(std::min<uint64_t>(header / 128, 4096));
   bool fine = nlohmann::json::sax_parse(text, text + header, &reader);
   SF_CHECK(fine, path, ": ", reader.problem);
   c->entries = std::move(reader.entries);
@@ -192,7 +218,8 @@ Tensor SafetensorsFile::get(std::string_view name) const {
   const Format& f = *find_format(e.dtype);
   Bytes bytes = content_->data.slice(e.begin, e.end - e.begin);
   if (f.name == "U16" || f.name == "U32" || f.name == "U64") return widened_unsigned(bytes, e.shape, f.bits / 8);
-  SF_CHECK_AS(NotSupported, f.dtype, content_->path, ": tensor '", e.name, "' has dtype ", e.dtype, ", which Scaffolding cannot hold");
+  SF_CHECK_AS(NotSupported, f.dtype, content_->path, ": tensor '", e.name, "' has dtype ", e.dtype,
+              ", which Scaffolding cannot hold");
   return tensor_of_bytes(bytes, e.shape, *f.dtype);
 }
 
@@ -225,11 +252,13 @@ Plan planned(const std::map<std::string, Tensor>& tensors, const Metadata& metad
   for (auto& [name, t] : tensors) {
     SF_CHECK(name != "__metadata__", "save_safetensors: '__metadata__' cannot name a tensor");
     SF_CHECK_AS(TypeError, t.defined(), "save_safetensors: '", name, "' must be a tensor, got None");
-    SF_CHECK_AS(RuntimeError, !t.device().is_meta(), "save_safetensors: '", name, "' is on the meta device and has no bytes");
+    SF_CHECK_AS(RuntimeError, !t.device().is_meta(), "save_safetensors: '", name,
+                "' is on the meta device and has no bytes");
     order.push_back({&name, t.detach()});
   }
   // Large items first: every tensor is then aligned, because the header is padded to 8 bytes.
-  std::stable_sort(order.begin(), order.end(), [](auto& a, auto& b) { return a.second.itemsize() > b.second.itemsize(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [](auto& a, auto& b) { return a.second.itemsize() > b.second.itemsize(); });
   std::string header = "{";
   if (!metadata.empty()) {
     header += "\"__metadata__\":{";
@@ -250,7 +279,8 @@ Plan planned(const std::map<std::string, Tensor>& tensors, const Metadata& metad
   if (header.size() > 1) header.pop_back();
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  SF_CHECK(header.size() <= kMaxHeader, "save_safetensors: the names and metadata need ", header.size(), " bytes, at most ", kMaxHeader, " are allowed");
+  SF_CHECK(header.size() <= kMaxHeader, "save_safetensors: the names and metadata need ", header.size(),
+           " bytes, at most ", kMaxHeader, " are allowed");
   uint64_t length = header.size();
   return {std::move(order), std::string(reinterpret_cast<const char*>(&length), 8) + header};
 }
@@ -262,7 +292,9 @@ void write(const Plan& plan, Sink& sink) {
 
 }  // namespace
 
-void save_safetensors(const std::map<std::string, Tensor>& tensors, Sink& sink, const Metadata& metadata) { write(planned(tensors, metadata), sink); }
+void save_safetensors(const std::map<std::string, Tensor>& tensors, Sink& sink, const Metadata& metadata) {
+  write(planned(tensors, metadata), sink);
+}
 
 void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path, const Metadata& metadata) {
   Plan plan = planned(tensors, metadata);  // what cannot be saved is found before a file is made

@@ -51,7 +51,8 @@ std::map<std::string, Tensor> load_safetensors(const std::string& path);
 
 // Writes the tensors (from any device, any strides) to a temporary file beside `path`, syncs it and renames it, so that
 // `path` holds the old file or the whole new one. Equal content gives equal bytes: data lies by item size, then name.
-void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path, const Metadata& metadata = {});
+void save_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path,
+                      const Metadata& metadata = {});
 void save_safetensors(const std::map<std::string, Tensor>& tensors, Sink& sink, const Metadata& metadata = {});
 
 }  // namespace sf::io

@@ -39,9 +39,11 @@ class Safetensors : public TestFolder {
 const std::string kFour(16, '\0');  // the data of one F32 [2, 2]
 
 TEST_F(Safetensors, what_was_written_is_read) {
-  std::map<std::string, Tensor> in = {
-      {"weight", tensor({1, -2, 0.5, 4}).reshape({2, 2})}, {"nothing", empty({0, 5}, kInt16)}, {"scalar", full({}, 3.5, kFloat64)}};
-  for (DType t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBFloat16, kFloat8E4M3, kFloat8E5M2})
+  std::map<std::string, Tensor> in = {{"weight", tensor({1, -2, 0.5, 4}).reshape({2, 2})},
+                                      {"nothing", empty({0, 5}, kInt16)},
+                                      {"scalar", full({}, 3.5, kFloat64)}};
+  for (DType t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBFloat16, kFloat8E4M3,
+                  kFloat8E5M2})
     in["of." + std::string(name(t))] = tensor({0, 1, 1}).to(t);
   save_safetensors(in, path(), {{"format", "pt"}, {"k", "v \u00e9 \"quoted\"\n"}});
   SafetensorsFile file(path());
@@ -78,8 +80,10 @@ TEST_F(Safetensors, writing_into_a_loaded_tensor_leaves_the_file_alone) {
 
 TEST_F(Safetensors, equal_content_gives_equal_bytes) {
   Tensor x = tensor({1, 2, 3, 4, 5, 6}).reshape({2, 3});
-  save_safetensors({{"b", x.transpose(0, 1)}, {"a", x}, {"n", tensor({1}).to(kInt8)}}, path("one"), {{"z", "1"}, {"y", "2"}});
-  save_safetensors({{"n", tensor({1}).to(kInt8)}, {"a", x.clone()}, {"b", x.transpose(0, 1).contiguous()}}, path("two"), {{"y", "2"}, {"z", "1"}});
+  save_safetensors({{"b", x.transpose(0, 1)}, {"a", x}, {"n", tensor({1}).to(kInt8)}}, path("one"),
+                   {{"z", "1"}, {"y", "2"}});
+  save_safetensors({{"n", tensor({1}).to(kInt8)}, {"a", x.clone()}, {"b", x.transpose(0, 1).contiguous()}}, path("two"),
+                   {{"y", "2"}, {"z", "1"}});
   EXPECT_EQ(bytes_of(path("one")), bytes_of(path("two")));
   auto loaded = load_safetensors(path("one"));
   save_safetensors(loaded, path("two"), SafetensorsFile(path("one")).metadata());
@@ -124,9 +128,10 @@ TEST_F(Safetensors, unreadable_paths_are_runtime_errors) {
 }
 
 TEST_F(Safetensors, unaligned_data_and_odd_bools_are_copied) {
-  SafetensorsFile file(write(R"({"b":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},"f":{"dtype":"F32","shape":[],"data_offsets":[1,5]},)"
-                             R"("c":{"dtype":"U16","shape":[1],"data_offsets":[5,7]}})",
-                             std::string("\x02\x00\x00\x80\x3f\xff\xff", 7)));
+  SafetensorsFile file(write(
+      R"({"b":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},"f":{"dtype":"F32","shape":[],"data_offsets":[1,5]},)"
+      R"("c":{"dtype":"U16","shape":[1],"data_offsets":[5,7]}})",
+      std::string("\x02\x00\x00\x80\x3f\xff\xff", 7)));
   EXPECT_EQ(file.get("b").to_vector(), (std::vector<double>{1}));
   EXPECT_EQ(file.get("f").item(), 1.0);
   EXPECT_EQ(file.get("c").dtype(), kInt32);
@@ -186,7 +191,8 @@ TEST_F(Safetensors, wrong_shapes_and_offsets_are_refused) {
   refused("follow the last", one("2,2", "0,16"), kFour + "x");
   refused("begins at byte 4", one("3", "4,16"), kFour);
   refused("follow the last", "{}", "x");
-  std::string pair = R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"b":{"dtype":"F32","shape":[4],"data_offsets":[)";
+  std::string pair =
+      R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"b":{"dtype":"F32","shape":[4],"data_offsets":[)";
   refused("begins at byte 0", pair + "0,16]}}", kFour);
   refused("begins at byte 8", pair + "8,24]}}", kFour + kFour.substr(8));
   refused("begins at byte 20", pair + "20,36]}}", kFour + kFour + "abcd");
@@ -230,7 +236,8 @@ TEST_F(Safetensors, the_shared_collection_is_accepted_and_refused_as_its_manifes
   fs::path collection;
   if (const char* set = std::getenv("SF_SHARED_DATA")) collection = fs::path(set) / "safetensors_malformed";
   for (fs::path up = fs::path(SF_SOURCE_DIR); up.has_relative_path() && collection.empty(); up = up.parent_path())
-    if (fs::path here = up.parent_path() / "shared/data/safetensors_malformed"; fs::exists(here / "MANIFEST.jsonl")) collection = here;
+    if (fs::path here = up.parent_path() / "shared/data/safetensors_malformed"; fs::exists(here / "MANIFEST.jsonl"))
+      collection = here;
   if (collection.empty()) GTEST_SKIP() << "no shared/data/safetensors_malformed beside the repository";
   std::ifstream manifest(collection / "MANIFEST.jsonl");
   int files = 0;

@@ -37,14 +37,19 @@ class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
     if (--depth_ == 1) in_map_ = in_metadata_ = false;
     return true;
   }
-  bool start_array(size_t) override { return depth_ == 0 || in_map_ || (depth_ == 1 && key_ == "weight_map") ? refuse("an array") : deeper(); }
+  bool start_array(size_t) override {
+    return depth_ == 0 || in_map_ || (depth_ == 1 && key_ == "weight_map") ? refuse("an array") : deeper();
+  }
   bool end_array() override { return --depth_, true; }
   bool key(std::string& k) override { return key_ = std::move(k), true; }
   bool string(std::string& s) override {
     if (depth_ == 2 && in_map_) {
-      if (s.empty() || s == "." || s == ".." || s.find('/') != std::string::npos || s.find('\\') != std::string::npos || s.find('\0') != std::string::npos)
-        return stop("the file name of tensor '" + shown(key_) + "' is '" + shown(s) + "', which must name a file in the index's own folder");
-      if (!index.weight_map.emplace(key_, std::move(s)).second) return stop("tensor '" + shown(key_) + "' appears twice");
+      if (s.empty() || s == "." || s == ".." || s.find('/') != std::string::npos || s.find('\\') != std::string::npos ||
+          s.find('\0') != std::string::npos)
+        return stop("the file name of tensor '" + shown(key_) + "' is '" + shown(s) +
+                    "', which must name a file in the index's own folder");
+      if (!index.weight_map.emplace(key_, std::move(s)).second)
+        return stop("tensor '" + shown(key_) + "' appears twice");
       return true;
     }
     return value(s, "a string");
@@ -62,7 +67,9 @@ class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
  private:
   static std::string shown(const std::string& s) { return s.size() <= 80 ? s : s.substr(0, 80) + "..."; }
   bool stop(std::string why) { return problem = std::move(why), false; }
-  bool refuse(const char* what) { return stop(std::string(what) + (depth_ == 0 ? " is the whole index" : " stands at '" + shown(key_) + "'")); }
+  bool refuse(const char* what) {
+    return stop(std::string(what) + (depth_ == 0 ? " is the whole index" : " stands at '" + shown(key_) + "'"));
+  }
   bool deeper() { return ++depth_ <= 64 || stop("it is nested more than 64 deep"); }
   bool value(const std::string& text, const char* what) {
     if (depth_ == 0 || in_map_ || (depth_ == 1 && key_ == "weight_map")) return refuse(what);
@@ -110,7 +117,8 @@ ShardIndex read_shard_index(const Bytes& file) {
   return std::move(reader.index);
 }
 
-std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path, uint64_t max_shard_size, const Metadata& metadata) {
+std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path,
+                                     uint64_t max_shard_size, const Metadata& metadata) {
   constexpr std::string_view kEnding = ".safetensors";
   SF_CHECK(path.ends_with(kEnding), "save_sharded: the path must end in .safetensors, got '", path, "'");
   SF_CHECK(max_shard_size > 0, "save_sharded: max_shard_size must be positive");
@@ -129,7 +137,8 @@ std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensor
   std::string index_path = path + ".index.json";
   std::set<std::string> names;
   std::vector<std::unique_ptr<ReplacingFile>> files;
-  auto json = nlohmann::ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", nlohmann::ordered_json::object()}};
+  auto json =
+      nlohmann::ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", nlohmann::ordered_json::object()}};
   for (size_t i = 0; i < shards.size(); ++i) {
     std::string name = shards.size() == 1 ? stem + std::string(kEnding) : shard_name(stem, i + 1, shards.size());
     files.push_back(std::make_unique<ReplacingFile>((folder / name).string()));

@@ -19,11 +19,12 @@ ShardIndex read_shard_index(const Bytes& file);
 
 inline constexpr uint64_t kDefaultShardSize = 5'000'000'000;  // diffusers' "5GB"
 
-// Writes `path` ("folder/model.safetensors") or, where the tensors have more than max_shard_size bytes, shards of at most
-// that (a larger tensor gets one of its own), filled in the order of the names, and path + ".index.json". All files are on the disk
-// before the first takes its place; the index comes last. What an earlier save left under these names is removed then.
+// Writes `path` ("folder/model.safetensors") or, where the tensors have more than max_shard_size bytes, shards of at
+// most that (a larger tensor gets one of its own), filled in the order of the names, and path + ".index.json". All
+// files are on the disk before the first takes its place; the index comes last.
+// What an earlier save left under these names is removed then.
 // Returns the file to open: the index or `path`.
-std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path, uint64_t max_shard_size = kDefaultShardSize,
-                                     const Metadata& metadata = {});
+std::string save_sharded_safetensors(const std::map<std::string, Tensor>& tensors, const std::string& path,
+                                     uint64_t max_shard_size = kDefaultShardSize, const Metadata& metadata = {});
 
 }  // namespace sf::io

@@ -22,26 +22,30 @@ class Storages {
 
   // ("storage", type, key, location, numel) and, before PyTorch 1.6, a view. `bytes` finds the data of a key.
   template <class F> Object load(const std::string& file, const Object& id, const F& bytes) {
-    SF_CHECK(id.is(Object::Tuple) && id.items().size() >= 5 && id.items().size() <= 6, file, ": a storage is not named as PyTorch names it");
+    SF_CHECK(id.is(Object::Tuple) && id.items().size() >= 5 && id.items().size() <= 6, file,
+             ": a storage is not named as PyTorch names it");
     auto& p = id.items();
-    SF_CHECK(p[0].is(Object::String) && p[0].text() == "storage" && p[1].is(Object::Global) && p[2].is(Object::String) && p[3].is(Object::String) &&
-                 p[4].is(Object::Int) && p[4].as_int() >= 0,
+    SF_CHECK(p[0].is(Object::String) && p[0].text() == "storage" && p[1].is(Object::Global) &&
+                 p[2].is(Object::String) && p[3].is(Object::String) && p[4].is(Object::Int) && p[4].as_int() >= 0,
              file, ": a storage is not named as PyTorch names it");
-    SF_CHECK_AS(NotSupported, p.size() == 5 || p[5].is(Object::None), file, ": storages that are views of others (PyTorch before 0.4) are not read");
+    SF_CHECK_AS(NotSupported, p.size() == 5 || p[5].is(Object::None), file,
+                ": storages that are views of others (PyTorch before 0.4) are not read");
     DType t;
-    SF_CHECK_AS(NotSupported, dtype_of_storage(p[1].text(), t), file, ": holds a ", p[1].text(), ", a type that Scaffolding cannot hold");
+    SF_CHECK_AS(NotSupported, dtype_of_storage(p[1].text(), t), file, ": holds a ", p[1].text(),
+                ", a type that Scaffolding cannot hold");
     const std::string& key = p[2].text();
     auto [it, fresh] = index_.try_emplace(key, items.size());
     uint64_t want = checked_bytes(file + ": storage '" + key + "'", {p[4].as_int()}, 8 * size_of(t));
     if (fresh) items.push_back({key, bytes(key, want), {}, false});
-    SF_CHECK(items[it->second].bytes.size == want, file, ": storage '", key, "' of ", p[4].as_int(), " ", t, " needs ", want, " bytes, the file has ",
-             items[it->second].bytes.size);
+    SF_CHECK(items[it->second].bytes.size == want, file, ": storage '", key, "' of ", p[4].as_int(), " ", t, " needs ",
+             want, " bytes, the file has ", items[it->second].bytes.size);
     Object o = Object::container(Object::Storage, {p[3], int64_t(it->second)});
     o.node()->text = p[1].text();
     return o;
   }
 
-  Tensor rebuild(const std::string& file, const Object& storage, int64_t offset, const Shape& size, const Shape& stride, DType t) {
+  Tensor rebuild(const std::string& file, const Object& storage, int64_t offset, const Shape& size, const Shape& stride,
+                 DType t) {
     Item& item = items[size_t(storage.items()[1].as_int())];
     SF_CHECK(size.size() == stride.size(), file, ": a tensor has sizes ", size, " and strides ", stride);
     int64_t elements = int64_t(item.bytes.size / size_of(t));
@@ -51,11 +55,13 @@ class Storages {
     if (fits && !size.contains(0)) {
       for (int64_t i = 0; i < size.size(); ++i) {
         int64_t step;
-        fits = fits && !__builtin_mul_overflow(size[i] - 1, stride[i], &step) && !__builtin_add_overflow(last, step, &last);
+        fits = fits && !__builtin_mul_overflow(size[i] - 1, stride[i], &step) &&
+               !__builtin_add_overflow(last, step, &last);
       }
       fits = fits && last < elements;
     }
-    SF_CHECK(fits, file, ": a tensor of sizes ", size, ", strides ", stride, " and offset ", offset, " lies outside of its storage of ", elements, " ", t);
+    SF_CHECK(fits, file, ": a tensor of sizes ", size, ", strides ", stride, " and offset ", offset,
+             " lies outside of its storage of ", elements, " ", t);
     if (!item.storage) {
       bool aligned = reinterpret_cast<uintptr_t>(item.bytes.data) % 8 == 0;
       if (!aligned) item.bytes = Bytes::copy(item.bytes.data, item.bytes.size, file);
@@ -63,7 +69,8 @@ class Storages {
       item.storage = Storage::borrow(data, size_t(item.bytes.size), Device::CPU, [keep = item.bytes.owner] {});
     }
     if (t == kBool && !item.clean_bool) {
-      item.clean_bool = std::all_of(item.bytes.data, item.bytes.data + item.bytes.size, [](std::byte b) { return b <= std::byte(1); });
+      item.clean_bool = std::all_of(item.bytes.data, item.bytes.data + item.bytes.size,
+                                    [](std::byte b) { return b <= std::byte(1); });
       SF_CHECK(item.clean_bool, file, ": a bool tensor has bytes other than 0 and 1");
     }
     return Tensor::strided(item.storage, size, stride, offset, t);
@@ -78,7 +85,8 @@ class Storages {
 std::string root_of(const ZipReader& zip) {
   constexpr std::string_view kEnd = "/data.pkl";
   for (auto& e : zip.entries())
-    if (e.name.size() > kEnd.size() && e.name.ends_with(kEnd) && e.name.find('/') == e.name.size() - kEnd.size()) return e.name.substr(0, e.name.find('/') + 1);
+    if (e.name.size() > kEnd.size() && e.name.ends_with(kEnd) && e.name.find('/') == e.name.size() - kEnd.size())
+      return e.name.substr(0, e.name.find('/') + 1);
   return "";
 }
 
@@ -86,10 +94,12 @@ Object load_zip(const ZipReader& zip, const TorchLoadOptions& options) {
   const std::string& file = zip.name();
   std::string root = root_of(zip);
   SF_CHECK(!root.empty(), file, ": is a zip archive, but none of PyTorch's: it has no data.pkl");
-  SF_CHECK_AS(NotSupported, !zip.find(root + "constants.pkl"), file, ": is a TorchScript program; save its state_dict() with torch.save instead");
+  SF_CHECK_AS(NotSupported, !zip.find(root + "constants.pkl"), file,
+              ": is a TorchScript program; save its state_dict() with torch.save instead");
   if (auto* order = zip.find(root + "byteorder")) {
     Bytes text = zip.read(*order, true);
-    SF_CHECK_AS(NotSupported, std::string_view(text.chars(), text.size) == "little", file, ": was saved on a big-endian machine");
+    SF_CHECK_AS(NotSupported, std::string_view(text.chars(), text.size) == "little", file,
+                ": was saved on a big-endian machine");
   }
   Storages storages;
   UnpickleOptions o;
@@ -98,7 +108,8 @@ Object load_zip(const ZipReader& zip, const TorchLoadOptions& options) {
     return storages.load(file, id, [&](const std::string& key, uint64_t want) {
       const ZipEntry* e = zip.find(root + "data/" + key);
       SF_CHECK(e, file, ": storage '", key, "' is missing");
-      SF_CHECK(e->size == want, file, ": storage '", key, "' needs ", want, " bytes, the file has ", e->size);  // before it is inflated
+      // before it is inflated
+      SF_CHECK(e->size == want, file, ": storage '", key, "' needs ", want, " bytes, the file has ", e->size);
       return zip.read(*e, false);
     });
   };
@@ -112,8 +123,8 @@ Object load_zip(const ZipReader& zip, const TorchLoadOptions& options) {
 
 constexpr std::string_view kLegacyMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 
-// Before PyTorch 1.6: magic number, version, facts about the machine, the object, the keys of the storages and, for each,
-// its length and its bytes. The bytes stand behind the pickle that needs them, so that it is read twice.
+// Before PyTorch 1.6: magic number, version, facts about the machine, the object, the keys of the storages and, for
+// each, its length and its bytes. The bytes stand behind the pickle that needs them, so that it is read twice.
 Object load_pickles(const Bytes& file, const TorchLoadOptions& options) {
   UnpickleOptions plain;
   plain.placeholders = options.placeholders;
@@ -121,10 +132,12 @@ Object load_pickles(const Bytes& file, const TorchLoadOptions& options) {
   Object magic = unpickle(in, plain);
   if (!(magic.is(Object::BigInt) && magic.text() == kLegacyMagic)) return magic;  // a plain pickle
   Object version = unpickle(in, plain);
-  SF_CHECK(version.is(Object::Int) && version.as_int() == 1001, file.name, ": is of an unknown version of PyTorch's older format");
+  SF_CHECK(version.is(Object::Int) && version.as_int() == 1001, file.name,
+           ": is of an unknown version of PyTorch's older format");
   Object machine = unpickle(in, plain);
   const Object* little = machine.find("little_endian");
-  SF_CHECK_AS(NotSupported, !little || (little->is(Object::Bool) && little->as_bool()), file.name, ": was saved on a big-endian machine");
+  SF_CHECK_AS(NotSupported, !little || (little->is(Object::Bool) && little->as_bool()), file.name,
+              ": was saved on a big-endian machine");
 
   Storages storages;
   std::map<std::string, Bytes> bytes;
@@ -132,7 +145,9 @@ Object load_pickles(const Bytes& file, const TorchLoadOptions& options) {
   uint64_t begin = in.at();
   // First the lengths of the storages only: each stands for bytes that are not known yet.
   o.persistent_load = [&](const Object& id) {
-    return storages.load(file.name, id, [&](const std::string&, uint64_t want) { return Bytes{nullptr, nullptr, want, file.name}; });
+    return storages.load(file.name, id, [&](const std::string&, uint64_t want) {
+      return Bytes{nullptr, nullptr, want, file.name};
+    });
   };
   o.rebuild_tensor = [](const Object&, int64_t, const Shape&, const Shape&, DType t) { return empty({0}, t); };
   unpickle(in, o);
@@ -141,7 +156,8 @@ Object load_pickles(const Bytes& file, const TorchLoadOptions& options) {
   std::map<std::string, uint64_t> lengths;
   for (auto& item : storages.items) lengths[item.key] = item.bytes.size;
   for (auto& key : keys.items()) {
-    SF_CHECK(key.is(Object::String) && lengths.count(key.text()), file.name, ": the list of storages names one that no tensor has");
+    SF_CHECK(key.is(Object::String) && lengths.count(key.text()), file.name,
+             ": the list of storages names one that no tensor has");
     in.skip(8);  // elements: the pickle said it
     uint64_t at = in.at();
     in.skip(lengths[key.text()]);
@@ -165,17 +181,22 @@ Object load_pickles(const Bytes& file, const TorchLoadOptions& options) {
 }  // namespace
 
 bool is_torch_zip(const ZipReader& zip) { return !root_of(zip).empty(); }
-bool is_pickle(const Bytes& file) { return file.size >= 3 && file.data[0] == std::byte(0x80) && uint8_t(file.data[1]) >= 2 && uint8_t(file.data[1]) <= 5; }
+bool is_pickle(const Bytes& file) {
+  return file.size >= 3 && file.data[0] == std::byte(0x80) && uint8_t(file.data[1]) >= 2 && uint8_t(file.data[1]) <= 5;
+}
 
 Object load_torch(const Bytes& file, const TorchLoadOptions& options) {
   if (ZipReader::recognises(file)) return load_zip(ZipReader(file), options);
   SF_CHECK_AS(NotSupported, file.size < 262 || std::string_view(file.chars() + 257, 5) != "ustar", file.name,
               ": is in PyTorch's tar format of before 2017; load it with an older PyTorch and save it again");
-  SF_CHECK(is_pickle(file), file.name, ": is no file of torch.save: it begins neither as a zip archive nor as a pickle");
+  SF_CHECK(is_pickle(file), file.name,
+           ": is no file of torch.save: it begins neither as a zip archive nor as a pickle");
   return load_pickles(file, options);
 }
 
-Object load_torch(const std::string& path, const TorchLoadOptions& options) { return load_torch(Bytes::map(path), options); }
+Object load_torch(const std::string& path, const TorchLoadOptions& options) {
+  return load_torch(Bytes::map(path), options);
+}
 
 void save_torch(const Object& object, Sink& sink) {
   struct Kept {
@@ -187,17 +208,20 @@ void save_torch(const Object& object, Sink& sink) {
   std::string program = pickle(object, [&](const Object& o) {
     const Tensor& t = o.tensor();
     check_defined("save", "tensor", t);
-    SF_CHECK_AS(RuntimeError, !t.device().is_meta(), "save: a tensor of ", t.shape(), " is on the meta device and has no bytes");
+    SF_CHECK_AS(RuntimeError, !t.device().is_meta(), "save: a tensor of ", t.shape(),
+                " is on the meta device and has no bytes");
     auto [it, fresh] = index.try_emplace(t.storage().get(), kept.size());
     if (fresh) kept.push_back({t.storage(), t.dtype()});
-    SF_CHECK_AS(RuntimeError, kept[it->second].dtype == t.dtype(), "save: two tensors see the same memory as ", kept[it->second].dtype, " and as ", t.dtype(),
-                "; save a clone of one");
+    SF_CHECK_AS(RuntimeError, kept[it->second].dtype == t.dtype(), "save: two tensors see the same memory as ",
+                kept[it->second].dtype, " and as ", t.dtype(), "; save a clone of one");
     std::string_view type = storage_of_dtype(t.dtype());
-    return PickledStorage{std::string(type.empty() ? "UntypedStorage" : type), std::to_string(it->second), t.device().str(),
-                          int64_t(t.storage()->bytes / t.itemsize())};
+    return PickledStorage{std::string(type.empty() ? "UntypedStorage" : type), std::to_string(it->second),
+                          t.device().str(), int64_t(t.storage()->bytes / t.itemsize())};
   });
   ZipWriter zip(sink);
-  auto add = [&](const std::string& name, std::string_view text) { zip.add("archive/" + name, text.data(), text.size()); };
+  auto add = [&](const std::string& name, std::string_view text) {
+    zip.add("archive/" + name, text.data(), text.size());
+  };
   add("data.pkl", program);
   add(".format_version", "1");
   add(".storage_alignment", "64");

@@ -1,6 +1,7 @@
-// Files of torch.save: .pt .pth .bin .ckpt. Read are the zip format (PyTorch 1.6 and later) and the one before it; written
-// is the zip format, which torch.load(weights_only=True) reads. Nothing in a file is executed (pickle.h).
-// Tensors borrow the file's bytes where these are stored uncompressed and aligned, and share storages as they did when saved.
+// Files of torch.save: .pt .pth .bin .ckpt. Read are the zip format (PyTorch 1.6 and later) and the one before it;
+// written is the zip format, which torch.load(weights_only=True) reads. Nothing in a file is executed (pickle.h).
+// Tensors borrow the file's bytes where these are stored uncompressed and aligned,
+// and share storages as they did when saved.
 #pragma once
 #include "scaffolding/io/formats/zip.h"
 #include "scaffolding/io/object.h"

@@ -10,7 +10,9 @@ namespace {
 class TorchFile : public TestFolder {};
 
 Object dict(std::vector<Object> items) { return Object::container(Object::Dict, std::move(items)); }
-Object read(const std::string& bytes, bool placeholders = false) { return load_torch(Bytes::borrow(bytes.data(), bytes.size(), "test"), {placeholders}); }
+Object read(const std::string& bytes, bool placeholders = false) {
+  return load_torch(Bytes::borrow(bytes.data(), bytes.size(), "test"), {placeholders});
+}
 Object saved_and_loaded(const Object& o) {
   MemorySink sink;
   save_torch(o, sink);
@@ -22,21 +24,35 @@ TEST_F(TorchFile, what_was_saved_is_loaded) {
   Object ordered = Object::container(Object::OrderedDict, {Object("k"), Object(1.5)});
   ordered.node()->state = attributes;
   std::string big(300, '\x7f');
-  Object tree = dict(
-      {Object("none"),    Object(),
-       Object("yes"),     Object(true),
-       Object("ints"),    Object::container(Object::List, {int64_t(0), int64_t(255), int64_t(65535), int64_t(-1), int64_t(INT32_MIN), INT64_MAX, INT64_MIN}),
-       Object("long"),    Object(big, Object::BigInt),
-       Object("bytes"),   Object(std::string_view("\x00\x7f\x80\xff", 4), Object::Blob),
-       Object("array"),   Object("ab", Object::ByteArray),
-       Object("tuple"),   Object::container(Object::Tuple, {Object("x"), Object::container(Object::Tuple)}),
-       Object("set"),     Object::container(Object::Set, {int64_t(3)}),
-       Object("size"),    Object::container(Object::Size, {int64_t(2)}),
-       Object("dtype"),   Object(kBFloat16),
-       Object("device"),  Object("cuda:1", Object::DeviceName),
-       Object("complex"), Object::container(Object::Complex, {Object(1.0), Object(-2.0)}),
-       Object("ordered"), ordered,
-       Object("counter"), Object::container(Object::Counter, {Object("a"), int64_t(2)})});
+  Object tree = dict({Object("none"),
+                      Object(),
+                      Object("yes"),
+                      Object(true),
+                      Object("ints"),
+                      Object::container(Object::List, {int64_t(0), int64_t(255), int64_t(65535), int64_t(-1),
+                                                       int64_t(INT32_MIN), INT64_MAX, INT64_MIN}),
+                      Object("long"),
+                      Object(big, Object::BigInt),
+                      Object("bytes"),
+                      Object(std::string_view("\x00\x7f\x80\xff", 4), Object::Blob),
+                      Object("array"),
+                      Object("ab", Object::ByteArray),
+                      Object("tuple"),
+                      Object::container(Object::Tuple, {Object("x"), Object::container(Object::Tuple)}),
+                      Object("set"),
+                      Object::container(Object::Set, {int64_t(3)}),
+                      Object("size"),
+                      Object::container(Object::Size, {int64_t(2)}),
+                      Object("dtype"),
+                      Object(kBFloat16),
+                      Object("device"),
+                      Object("cuda:1", Object::DeviceName),
+                      Object("complex"),
+                      Object::container(Object::Complex, {Object(1.0), Object(-2.0)}),
+                      Object("ordered"),
+                      ordered,
+                      Object("counter"),
+                      Object::container(Object::Counter, {Object("a"), int64_t(2)})});
   Object got = saved_and_loaded(tree);
   EXPECT_TRUE(got.find("none")->is(Object::None));
   EXPECT_TRUE(got.find("yes")->as_bool());
@@ -59,10 +75,11 @@ TEST_F(TorchFile, what_was_saved_is_loaded) {
 
 TEST_F(TorchFile, tensors_keep_dtypes_strides_and_shared_memory) {
   Tensor base = arange(0, 24).reshape({2, 3, 4});
-  Object tree =
-      dict({Object("base"), Object(base), Object("view"), Object(base.transpose(0, 2)), Object("part"), Object(base.select(0, 1)), Object("parameter"),
-            Object(full({2}, 1.5).requires_grad_(), true), Object("empty"), Object(empty({0, 3})), Object("scalar"), Object(full({}, 2.0))});
-  for (DType t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBFloat16, kFloat8E4M3, kFloat8E5M2}) {
+  Object tree = dict({Object("base"), Object(base), Object("view"), Object(base.transpose(0, 2)), Object("part"),
+                      Object(base.select(0, 1)), Object("parameter"), Object(full({2}, 1.5).requires_grad_(), true),
+                      Object("empty"), Object(empty({0, 3})), Object("scalar"), Object(full({}, 2.0))});
+  for (DType t : {kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBFloat16, kFloat8E4M3,
+                  kFloat8E5M2}) {
     tree.items().push_back(Object(name(t)));
     tree.items().push_back(Object(tensor({0, 1, 1}).to(t)));
   }

@@ -10,7 +10,8 @@ namespace sf::io {
 
 namespace {
 
-constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
+constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
+                   kLocator64 = 0x07064b50;
 constexpr uint64_t kEndBytes = 22, kCentralBytes = 46, kLocalBytes = 30, kLocatorBytes = 20;
 // Deflate cannot do better: 258 bytes for two bits (zlib's documentation, "Maximum Compression Factor").
 constexpr uint64_t kMaxRatio = 1032;
@@ -21,12 +22,14 @@ struct Directory {
 
 // The end record is the last thing in the file but for a comment of up to 65535 bytes.
 Directory find_directory(const Bytes& file) {
-  SF_CHECK(file.size >= kEndBytes, file.name, ": a zip archive has at least ", kEndBytes, " bytes, this file has ", file.size);
+  SF_CHECK(file.size >= kEndBytes, file.name, ": a zip archive has at least ", kEndBytes, " bytes, this file has ",
+           file.size);
   uint64_t first = file.size - kEndBytes - std::min<uint64_t>(file.size - kEndBytes, 65535);
   for (uint64_t at = file.size - kEndBytes + 1; at-- > first;) {
     ByteReader in(file, at);
     if (in.get<uint32_t>() != kEnd) continue;
-    auto disk = in.get<uint16_t>(), first_disk = in.get<uint16_t>(), here = in.get<uint16_t>(), entries = in.get<uint16_t>();
+    auto disk = in.get<uint16_t>(), first_disk = in.get<uint16_t>(), here = in.get<uint16_t>(),
+         entries = in.get<uint16_t>();
     auto bytes = in.get<uint32_t>(), offset = in.get<uint32_t>();
     auto comment = in.get<uint16_t>();
     if (comment != in.left()) continue;
@@ -55,9 +58,12 @@ Directory find_directory(const Bytes& file) {
       }
     }
     SF_CHECK(!large, file.name, ": the zip64 record is missing");
-    SF_CHECK((disk == 0 || disk == 0xffff) && (first_disk == 0 || first_disk == 0xffff) && here == entries, file.name, ": is one part of a split zip archive");
-    SF_CHECK(d.offset <= end && d.bytes <= end - d.offset, file.name, ": the directory of ", d.bytes, " bytes at byte ", d.offset, " lies outside of the file");
-    SF_CHECK(d.entries <= d.bytes / kCentralBytes, file.name, ": ", d.entries, " entries do not fit in a directory of ", d.bytes, " bytes");
+    SF_CHECK((disk == 0 || disk == 0xffff) && (first_disk == 0 || first_disk == 0xffff) && here == entries, file.name,
+             ": is one part of a split zip archive");
+    SF_CHECK(d.offset <= end && d.bytes <= end - d.offset, file.name, ": the directory of ", d.bytes, " bytes at byte ",
+             d.offset, " lies outside of the file");
+    SF_CHECK(d.entries <= d.bytes / kCentralBytes, file.name, ": ", d.entries, " entries do not fit in a directory of ",
+             d.bytes, " bytes");
     return d;
   }
   fail(file.name, ": the end of the zip archive is missing; the file is cut short or damaged");
@@ -82,7 +88,8 @@ void read_zip64(const std::string& file, std::string_view extra, ZipEntry& e, ui
 
 // The data of an entry begin behind its local header, which repeats the name and has an extra field of its own.
 void locate(const Bytes& file, const Directory& d, uint64_t offset, ZipEntry& e) {
-  SF_CHECK(offset < d.offset && d.offset - offset >= kLocalBytes, file.name, ": entry '", e.name, "' begins at byte ", offset, ", outside of the data");
+  SF_CHECK(offset < d.offset && d.offset - offset >= kLocalBytes, file.name, ": entry '", e.name, "' begins at byte ",
+           offset, ", outside of the data");
   ByteReader in(file, offset);
   SF_CHECK(in.get<uint32_t>() == kLocal, file.name, ": entry '", e.name, "' has no header at byte ", offset);
   in.skip(2 + 2);
@@ -92,8 +99,8 @@ void locate(const Bytes& file, const Directory& d, uint64_t offset, ZipEntry& e)
   SF_CHECK(in.text(name) == e.name, file.name, ": the two headers of entry '", e.name, "' differ");
   in.skip(extra);
   e.offset = in.at();
-  SF_CHECK(e.offset <= d.offset && e.compressed <= d.offset - e.offset, file.name, ": entry '", e.name, "' of ", e.compressed,
-           " bytes reaches beyond the data of the file");
+  SF_CHECK(e.offset <= d.offset && e.compressed <= d.offset - e.offset, file.name, ": entry '", e.name, "' of ",
+           e.compressed, " bytes reaches beyond the data of the file");
 }
 
 }  // namespace
@@ -126,18 +133,22 @@ ZipReader::ZipReader(const Bytes& file) : file_(file) {
     read_zip64(file.name, in.text(extra), e, offset);
     in.skip(comment);
     SF_CHECK_AS(NotSupported, !(flags & 1), file.name, ": entry '", e.name, "' is encrypted");
-    SF_CHECK_AS(NotSupported, e.method == 0 || e.method == 8, file.name, ": entry '", e.name, "' is compressed with method ", int(e.method),
-                "; stored and deflated entries are read");
-    SF_CHECK(e.method == 8 || e.compressed == e.size, file.name, ": entry '", e.name, "' is stored, but its two sizes are ", e.compressed, " and ", e.size);
-    SF_CHECK(e.size / kMaxRatio <= e.compressed, file.name, ": entry '", e.name, "' cannot hold ", e.size, " bytes in ", e.compressed);
+    SF_CHECK_AS(NotSupported, e.method == 0 || e.method == 8, file.name, ": entry '", e.name,
+                "' is compressed with method ", int(e.method), "; stored and deflated entries are read");
+    SF_CHECK(e.method == 8 || e.compressed == e.size, file.name, ": entry '", e.name,
+             "' is stored, but its two sizes are ", e.compressed, " and ", e.size);
+    SF_CHECK(e.size / kMaxRatio <= e.compressed, file.name, ": entry '", e.name, "' cannot hold ", e.size, " bytes in ",
+             e.compressed);
     locate(file, d, offset, e);
     ranges.push_back({offset, e.offset + e.compressed});
     entries_.push_back(std::move(e));
   }
   for (size_t i = 0; i < entries_.size(); ++i)
-    SF_CHECK(index_.emplace(entries_[i].name, i).second, file.name, ": the name '", entries_[i].name, "' appears twice");
+    SF_CHECK(index_.emplace(entries_[i].name, i).second, file.name, ": the name '", entries_[i].name,
+             "' appears twice");
   std::sort(ranges.begin(), ranges.end());
-  for (size_t i = 1; i < ranges.size(); ++i) SF_CHECK(ranges[i - 1].second <= ranges[i].first, file.name, ": two entries overlap at byte ", ranges[i].first);
+  for (size_t i = 1; i < ranges.size(); ++i)
+    SF_CHECK(ranges[i - 1].second <= ranges[i].first, file.name, ": two entries overlap at byte ", ranges[i].first);
 }
 
 const ZipEntry* ZipReader::find(std::string_view name) const {
@@ -145,7 +156,9 @@ const ZipEntry* ZipReader::find(std::string_view name) const {
   return it == index_.end() ? nullptr : &entries_[it->second];
 }
 
-static uint32_t crc_of(const void* data, uint64_t size) { return uint32_t(crc32_z(0, static_cast<const unsigned char*>(data), size_t(size))); }
+static uint32_t crc_of(const void* data, uint64_t size) {
+  return uint32_t(crc32_z(0, static_cast<const unsigned char*>(data), size_t(size)));
+}
 
 static Bytes inflated(const Bytes& in, const ZipEntry& e) {
   std::string out(size_t(e.size), '\0');
@@ -169,7 +182,8 @@ static Bytes inflated(const Bytes& in, const ZipEntry& e) {
     written += before_out - z.avail_out;
     if (state == Z_OK && before_in == z.avail_in && before_out == z.avail_out) break;
   }
-  SF_CHECK(state == Z_STREAM_END && written == e.size, in.name, ": the compressed data of entry '", e.name, "' are damaged");
+  SF_CHECK(state == Z_STREAM_END && written == e.size, in.name, ": the compressed data of entry '", e.name,
+           "' are damaged");
   SF_CHECK(crc_of(out.data(), out.size()) == e.crc, in.name, ": the data of entry '", e.name, "' are damaged (CRC)");
   return Bytes::take(std::move(out), in.name);
 }
@@ -177,7 +191,9 @@ static Bytes inflated(const Bytes& in, const ZipEntry& e) {
 Bytes ZipReader::read(const ZipEntry& e, bool check) const {
   Bytes bytes = file_.slice(e.offset, e.compressed);
   if (e.method == 8) return inflated(bytes, e);
-  if (check) SF_CHECK(crc_of(bytes.data, bytes.size) == e.crc, file_.name, ": the data of entry '", e.name, "' are damaged (CRC)");
+  if (check)
+    SF_CHECK(crc_of(bytes.data, bytes.size) == e.crc, file_.name, ": the data of entry '", e.name,
+             "' are damaged (CRC)");
   return bytes;
 }
 

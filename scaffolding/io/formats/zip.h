@@ -1,5 +1,5 @@
-// Zip archives, as PyTorch and NumPy use them: the central directory is read, stored entries are borrowed, deflated ones
-// inflated with zlib. zip64 both ways; no encryption, no spanning, no other methods.
+// Zip archives, as PyTorch and NumPy use them: the central directory is read, stored entries are borrowed, deflated
+// ones inflated with zlib. zip64 both ways; no encryption, no spanning, no other methods.
 // A ZipReader is thread-safe; a ZipWriter belongs to one thread.
 #pragma once
 #include <string>
@@ -20,16 +20,16 @@ struct ZipEntry {
   uint64_t offset = 0;  // of the compressed bytes in the file
 };
 
-// The constructor checks every entry: that its local header agrees, that its data lie inside the file and overlap no other
-// entry's, that sizes are possible for its method, and that names are unique. ValueError otherwise.
+// The constructor checks every entry: that its local header agrees, that its data lie inside the file and overlap no
+// other entry's, that sizes are possible for its method, and that names are unique. ValueError otherwise.
 class ZipReader {
  public:
   explicit ZipReader(const Bytes& file);
   static bool recognises(const Bytes& file);
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* find(std::string_view name) const;  // null when there is none
-  // The entry's bytes, borrowed where they are stored. check: the CRC of stored bytes too, which reads them all; that of
-  // deflated ones is always checked. ValueError when it is wrong.
+  // The entry's bytes, borrowed where they are stored. check: the CRC of stored bytes too, which reads them all; that
+  // of deflated ones is always checked. ValueError when it is wrong.
   Bytes read(const ZipEntry& entry, bool check) const;
   const std::string& name() const { return file_.name; }
 

@@ -6,7 +6,8 @@ SF_FUZZ_TARGET(zip) {
   for (auto& e : zip.entries()) {
     try {
       zip.read(e, true);
-    } catch (const sf::ValueError&) {  // the checksums of most mutations are wrong; the other entries are still of interest
+    } catch (
+        const sf::ValueError&) {  // the checksums of most mutations are wrong; the other entries are still of interest
     }
   }
 }

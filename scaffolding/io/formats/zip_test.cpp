@@ -50,8 +50,10 @@ TEST_F(Zip, many_entries_make_a_zip64_directory) {
 }
 
 TEST_F(Zip, npz_and_npy_are_written_and_read) {
-  std::map<std::string, Tensor> in = {{"a", tensor({1, -2, 0.5}).reshape({3, 1})}, {"none", empty({0, 2}, kInt16)}, {"scalar", full({}, 7, kInt64)}};
-  for (DType t : {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64}) in[std::string(name(t))] = tensor({0, 1, 1}).to(t);
+  std::map<std::string, Tensor> in = {
+      {"a", tensor({1, -2, 0.5}).reshape({3, 1})}, {"none", empty({0, 2}, kInt16)}, {"scalar", full({}, 7, kInt64)}};
+  for (DType t : {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64})
+    in[std::string(name(t))] = tensor({0, 1, 1}).to(t);
   in["turned"] = arange(0, 6).reshape({2, 3}).transpose(0, 1);
   MemorySink sink;
   save_npz(in, sink);
@@ -64,7 +66,8 @@ TEST_F(Zip, npz_and_npy_are_written_and_read) {
     EXPECT_EQ(got.to_vector(), want.to_vector()) << name;
   }
   MemorySink nothing;
-  SF_EXPECT_ERROR(TypeError, "NumPy has no bfloat16", (save_npz({{"a", tensor({1})}, {"b", tensor({1}).to(kBFloat16)}}, nothing), 0));
+  SF_EXPECT_ERROR(TypeError, "NumPy has no bfloat16",
+                  (save_npz({{"a", tensor({1})}, {"b", tensor({1}).to(kBFloat16)}}, nothing), 0));
   EXPECT_TRUE(nothing.bytes.empty());
   SF_EXPECT_ERROR(ValueError, "there is no array 'x'", file.get("x"));
 }

@@ -77,7 +77,9 @@ struct Library {
     void* handle = nullptr;
     for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"})
       if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    SF_CHECK_AS(NotSupported, handle, "http: libcurl.so.4 is not on this machine, so nothing can be downloaded; install it (Debian: libcurl4)");
+    SF_CHECK_AS(
+        NotSupported, handle,
+        "http: libcurl.so.4 is not on this machine, so nothing can be downloaded; install it (Debian: libcurl4)");
     auto load = [&](auto& f, const char* name) {
       f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(handle, name));
       SF_CHECK_AS(NotSupported, f, "http: this machine's libcurl has no ", name);
@@ -101,7 +103,8 @@ const Library& library() {
   return loaded;
 }
 
-// What libcurl's callbacks work on. Exceptions must not pass through C: they are kept, the transfer is stopped, and send() throws them.
+// What libcurl's callbacks work on. Exceptions must not pass through C: they are kept, the transfer is stopped,
+// and send() throws them.
 struct Transfer {
   const HttpRequest& request;
   HttpResponse response;
@@ -150,7 +153,8 @@ size_t on_header(char* data, size_t size, size_t count, void* self) {
   });
 }
 size_t on_body(char* data, size_t size, size_t count, void* self) {
-  return static_cast<Transfer*>(self)->guarded(size * count, [&] { return static_cast<Transfer*>(self)->take(data, size * count); });
+  return static_cast<Transfer*>(self)->guarded(size * count,
+                                               [&] { return static_cast<Transfer*>(self)->take(data, size * count); });
 }
 int on_tick(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto* transfer = static_cast<Transfer*>(self);
@@ -174,7 +178,8 @@ Http::~Http() = default;
 HttpResponse Http::send(const HttpRequest& request) {
   url_origin(request.url);
   for (auto& line : request.headers)
-    SF_CHECK(std::none_of(line.begin(), line.end(), [](unsigned char c) { return c < 32 && c != '\t'; }), "http: a header must be one line of text");
+    SF_CHECK(std::none_of(line.begin(), line.end(), [](unsigned char c) { return c < 32 && c != '\t'; }),
+             "http: a header must be one line of text");
   if (!curl_) curl_ = std::make_unique<Curl>();
   auto& [lib, handle] = *curl_;
   SF_CHECK_AS(RuntimeError, handle, "http: libcurl has no memory for a request");
@@ -215,17 +220,21 @@ HttpResponse Http::send(const HttpRequest& request) {
   lib.slist_free_all(lines);
   lib.easy_setopt(handle, CURLOPT_ERRORBUFFER, static_cast<char*>(nullptr));
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
-  SF_CHECK_AS(RuntimeError, !transfer.too_long, "http: the answer of ", request.url, " is longer than ", request.max_body, " bytes");
+  SF_CHECK_AS(RuntimeError, !transfer.too_long, "http: the answer of ", request.url, " is longer than ",
+              request.max_body, " bytes");
   if (code != CURLE_OK && !transfer.refused) {
     std::string why = reason[0] ? reason : lib.easy_strerror(code);
-    bool tls = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CONNECT_ERROR;
+    bool tls =
+        code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CONNECT_ERROR;
     if (tls) why += "; is the package ca-certificates installed, or does a proxy answer in the server's place?";
     throw HttpError(request.method + " " + request.url + ": " + why, !tls);
   }
   char* target = nullptr;
-  if (transfer.response.status / 100 == 3 && lib.easy_getinfo(handle, CURLINFO_REDIRECT_URL, &target) == CURLE_OK && target)
+  if (transfer.response.status / 100 == 3 && lib.easy_getinfo(handle, CURLINFO_REDIRECT_URL, &target) == CURLE_OK &&
+      target)
     transfer.response.location = target;
-  if (!transfer.begun && !transfer.refused && transfer.response.status / 100 == 2 && request.head) request.head(transfer.response);
+  if (!transfer.begun && !transfer.refused && transfer.response.status / 100 == 2 && request.head)
+    request.head(transfer.response);
   return std::move(transfer.response);
 }
 
@@ -236,7 +245,8 @@ Http::Http() = default;
 Http::~Http() = default;
 HttpResponse Http::send(const HttpRequest& request) {
   fail<NotSupported>("http: this build has no libcurl, so ", request.url,
-                     " cannot be asked; build with it (Debian: libcurl4-openssl-dev) or put the files into the hub's cache folder by other means");
+                     " cannot be asked; build with it (Debian: libcurl4-openssl-dev) or put the files into the hub's "
+                     "cache folder by other means");
 }
 
 #endif

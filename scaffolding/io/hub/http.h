@@ -1,5 +1,6 @@
-// Http: requests over libcurl, which is loaded when the first one is made. Certificates are verified; redirects are reported, not followed,
-// since the caller decides who may see its token. One thread at a time; a connection is kept between requests.
+// Http: requests over libcurl, which is loaded when the first one is made. Certificates are verified; redirects are
+// reported, not followed, since the caller decides who may see its token. One thread at a time;
+// a connection is kept between requests.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,7 +13,8 @@
 
 namespace sf::io {
 
-// No answer, or one that ended early: name resolution, connection, TLS, timeouts. Worth another try, except TLS (`again` false).
+// No answer, or one that ended early: name resolution, connection, TLS, timeouts. Worth another try,
+// except TLS (`again` false).
 struct HttpError : RuntimeError {
   HttpError(const std::string& what, bool worth_retrying) : RuntimeError(what), again(worth_retrying) {}
   bool again;
@@ -22,8 +24,9 @@ struct HttpRequest {
   std::string method = "GET";  // or HEAD
   std::string url;             // http or https
   std::vector<std::string> headers = {};
-  double timeout = 10;                                        // seconds: to connect, and without a byte; for HEAD the whole request
-  std::function<bool(const char*, size_t)> body = {};         // of a 2xx answer, piece by piece; false ends the request. Without one: kept, up to max_body
+  double timeout = 10;  // seconds: to connect, and without a byte; for HEAD the whole request
+  std::function<bool(const char*, size_t)> body =
+      {};  // of a 2xx answer, piece by piece; false ends the request. Without one: kept, up to max_body
   std::function<void(const struct HttpResponse&)> head = {};  // of a 2xx answer, before its body
   std::function<void()> tick = {};                            // called several times a second; may throw
   uint64_t max_body = uint64_t(64) << 20;
@@ -51,7 +54,8 @@ class Http {
   std::unique_ptr<Curl> curl_;
 };
 
-// "https://host:443" of a URL, for telling whether two are served by the same; ValueError unless it is http or https with a host.
+// "https://host:443" of a URL, for telling whether two are served by the same;
+// ValueError unless it is http or https with a host.
 std::string url_origin(const std::string& url);
 std::string url_quoted(const std::string& text, bool keep_slashes);  // percent-encoded, as Python's urllib.parse.quote
 

@@ -23,12 +23,15 @@ const char* why_offline(const HubOptions& options) {
 }
 
 // "what", where it was expected, and what to do.
-[[noreturn]] void fail_not_cached(const std::string& repo_id, const HubCache& cache, const HubOptions& options, const std::string& what, const char* why) {
+[[noreturn]] void fail_not_cached(const std::string& repo_id, const HubCache& cache, const HubOptions& options,
+                                  const std::string& what, const char* why) {
   std::string commit = cache.commit_of(options.revision);
   std::string expected = commit.empty() ? cache.folder() + "/refs/" + options.revision : cache.snapshot(commit);
-  throw HubError(HubError::NotCached, "hub: " + what + " of " + repo_id + " is not on this machine and nothing is downloaded, since " + why + "; expected " +
-                                          expected + ". Download it where there is a network and copy the folder " +
-                                          fs::path(cache.folder()).filename().string() + " into " + fs::path(cache.folder()).parent_path().string());
+  throw HubError(HubError::NotCached,
+                 "hub: " + what + " of " + repo_id + " is not on this machine and nothing is downloaded, since " + why +
+                     "; expected " + expected + ". Download it where there is a network and copy the folder " +
+                     fs::path(cache.folder()).filename().string() + " into " +
+                     fs::path(cache.folder()).parent_path().string());
 }
 
 std::string cached_file(const HubCache& cache, const std::string& filename, const std::string& revision) {
@@ -39,15 +42,17 @@ std::string cached_file(const HubCache& cache, const std::string& filename, cons
 }
 
 // The steps of huggingface_hub's _hf_hub_download_to_cache_dir.
-std::string download_one(HubClient& client, const std::string& repo_id, const HubCache& cache, const std::string& filename, const std::string& revision,
-                         const HubOptions& options, Meter& meter, bool counted, const std::function<void()>& tick) {
+std::string download_one(HubClient& client, const std::string& repo_id, const HubCache& cache,
+                         const std::string& filename, const std::string& revision, const HubOptions& options,
+                         Meter& meter, bool counted, const std::function<void()>& tick) {
   std::string cached = options.force_download ? "" : cached_file(cache, filename, revision);
   if (!cached.empty() && is_commit(revision)) return cached;
   if (const char* why = why_offline(options)) {
     SF_CHECK(!options.force_download, "hub: force_download needs the network, but ", why);
     if (!cached.empty()) return cached;
     if (std::string commit = cache.commit_of(revision); !commit.empty() && cache.known_missing(commit, filename))
-      throw HubError(HubError::Missing, "hub: " + repo_id + " has no file '" + filename + "', as the server said when it was last asked");
+      throw HubError(HubError::Missing,
+                     "hub: " + repo_id + " has no file '" + filename + "', as the server said when it was last asked");
     fail_not_cached(repo_id, cache, options, "file '" + filename + "'", why);
   }
   HubClient::Metadata file;
@@ -82,8 +87,9 @@ std::string download_one(HubClient& client, const std::string& repo_id, const Hu
 
 bool wanted(const HubOptions& options, const std::string& path) {
   auto any = [&](const std::vector<std::string>& patterns) {
-    return std::any_of(patterns.begin(), patterns.end(),
-                       [&](const std::string& p) { return matches_pattern(!p.empty() && p.back() == '/' ? p + "*" : p, path); });
+    return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
+      return matches_pattern(!p.empty() && p.back() == '/' ? p + "*" : p, path);
+    });
   };
   return (options.allow_patterns.empty() || any(options.allow_patterns)) && !any(options.ignore_patterns);
 }
@@ -91,7 +97,8 @@ bool wanted(const HubOptions& options, const std::string& path) {
 HubProgress progress_of(const Meter& meter, size_t files) { return {meter.done, meter.total, meter.files, files}; }
 
 // Lets threads of their own download the files, while this one reports. The first error ends all.
-void download_all(const std::string& repo_id, const HubCache& cache, const std::vector<RepoFile>& files, const std::string& commit, const HubOptions& options) {
+void download_all(const std::string& repo_id, const HubCache& cache, const std::vector<RepoFile>& files,
+                  const std::string& commit, const HubOptions& options) {
   Meter meter;
   for (auto& f : files) meter.total += f.size.value_or(0);
   std::atomic<size_t> next{0}, running{0};
@@ -107,7 +114,8 @@ void download_all(const std::string& repo_id, const HubCache& cache, const std::
       for (size_t i; (i = next++) < files.size(); ++meter.files) {
         bool there = !options.force_download && is_file(cache.pointer(commit, files[i].path));
         if (there) meter.done += files[i].size.value_or(0);
-        if (!there) download_one(client, repo_id, cache, files[i].path, commit, options, meter, files[i].size.has_value(), tick);
+        if (!there)
+          download_one(client, repo_id, cache, files[i].path, commit, options, meter, files[i].size.has_value(), tick);
       }
     } catch (const Stopped&) {  // another one's error
     } catch (...) {
@@ -148,7 +156,8 @@ std::string listed(const std::vector<std::string>& names) {
 
 bool hub_offline() { return hub_flag("HF_HUB_OFFLINE") || hub_flag("TRANSFORMERS_OFFLINE"); }
 
-std::optional<std::string> find_in_cache(const std::string& repo_id, const std::string& filename, const HubOptions& options) {
+std::optional<std::string> find_in_cache(const std::string& repo_id, const std::string& filename,
+                                         const HubOptions& options) {
   HubCache cache(options.cache_dir, repo_id);
   check_repo_path(filename);
   std::string path = cached_file(cache, filename, options.revision);
@@ -210,30 +219,37 @@ std::string snapshot_download(const std::string& repo_id, const HubOptions& opti
       auto tick = [&] {
         if (options.progress) options.progress({});
       };
-      RepoListing now = HubClient(repo_id, options, meter, tick).listing(options.revision, cached ? 0 : options.retries);
+      RepoListing now =
+          HubClient(repo_id, options, meter, tick).listing(options.revision, cached ? 0 : options.retries);
       commit = now.commit;
       files = std::move(now.files);
       cache.prepare();
       cache.write_tree(commit, *files);
       cache.write_ref(options.revision, commit);
     } catch (const HubError& e) {
-      if (!cached || options.force_download || (e.reason != HubError::Unreachable && e.reason != HubError::Denied)) throw;
+      if (!cached || options.force_download || (e.reason != HubError::Unreachable && e.reason != HubError::Denied))
+        throw;
       why = e.what();
     }
   }
-  if (!why.empty() && !cached) fail_not_cached(repo_id, cache, options, "revision '" + options.revision + "'", why.c_str());
+  if (!why.empty() && !cached)
+    fail_not_cached(repo_id, cache, options, "revision '" + options.revision + "'", why.c_str());
   std::vector<RepoFile> chosen;
-  if (files) std::copy_if(files->begin(), files->end(), std::back_inserter(chosen), [&](const RepoFile& f) { return wanted(options, f.path); });
+  if (files)
+    std::copy_if(files->begin(), files->end(), std::back_inserter(chosen),
+                 [&](const RepoFile& f) { return wanted(options, f.path); });
   if (files && !files->empty() && chosen.empty())
-    throw HubError(HubError::Missing,
-                   "hub: none of the " + std::to_string(files->size()) + " files of " + repo_id + " is let through by allow_patterns and ignore_patterns");
+    throw HubError(HubError::Missing, "hub: none of the " + std::to_string(files->size()) + " files of " + repo_id +
+                                          " is let through by allow_patterns and ignore_patterns");
   if (why.empty()) {
     download_all(repo_id, cache, chosen, commit, options);
   } else {
     std::vector<std::string> missing;  // without a list nobody can tell: the folder is returned as it is
     for (auto& f : chosen)
       if (!is_file(cache.pointer(commit, f.path))) missing.push_back(f.path);
-    if (!missing.empty()) fail_not_cached(repo_id, cache, options, std::to_string(missing.size()) + " of the files (" + listed(missing) + ")", why.c_str());
+    if (!missing.empty())
+      fail_not_cached(repo_id, cache, options,
+                      std::to_string(missing.size()) + " of the files (" + listed(missing) + ")", why.c_str());
   }
   return cache.snapshot(commit);
 }

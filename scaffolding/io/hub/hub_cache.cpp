@@ -111,14 +111,16 @@ std::string default_hub_cache() {
 }
 
 bool is_commit(const std::string& s) {
-  return s.size() == 40 && std::all_of(s.begin(), s.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return s.size() == 40 &&
+         std::all_of(s.begin(), s.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 bool is_repo_id(const std::string& id) {
   size_t slash = id.find('/');
   auto part = [](const std::string& s) {
     auto word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
-    return !s.empty() && s.size() <= 96 && word(static_cast<unsigned char>(s.front())) && word(static_cast<unsigned char>(s.back())) &&
+    return !s.empty() && s.size() <= 96 && word(static_cast<unsigned char>(s.front())) &&
+           word(static_cast<unsigned char>(s.back())) &&
            std::all_of(s.begin(), s.end(), [&](unsigned char c) { return word(c) || c == '-' || c == '.'; });
   };
   if (id.find("--") != std::string::npos || id.find("..") != std::string::npos) return false;
@@ -127,20 +129,26 @@ bool is_repo_id(const std::string& id) {
 }
 
 void check_repo_id(const std::string& id) {
-  SF_CHECK(is_repo_id(id), "hub: a repository is called 'name' or 'organisation/name', of letters, digits, '-', '_' and '.', without '--' or '..', got '", id,
-           "'");
+  SF_CHECK(is_repo_id(id),
+           "hub: a repository is called 'name' or 'organisation/name', of letters, digits, '-', '_' and '.', without "
+           "'--' or '..', got '",
+           id, "'");
 }
 
 void check_repo_path(const std::string& path) {
-  auto refuse = [&](const char* why) { fail("hub: the file name '", path.substr(0, 200), "' ", why, ", and would be written outside of the cache"); };
+  auto refuse = [&](const char* why) {
+    fail("hub: the file name '", path.substr(0, 200), "' ", why, ", and would be written outside of the cache");
+  };
   SF_CHECK(!path.empty() && path.back() != '/', "hub: '", path, "' is no file name");
   if (path.front() == '/' || path.find('\\') != std::string::npos) refuse("is an absolute path or has a backslash");
-  if (std::any_of(path.begin(), path.end(), [](unsigned char c) { return c < 32 || c == 127; })) refuse("has a control character");
+  if (std::any_of(path.begin(), path.end(), [](unsigned char c) { return c < 32 || c == 127; }))
+    refuse("has a control character");
   for (size_t at = 0; at <= path.size();) {
     size_t end = std::min(path.find('/', at), path.size());
     std::string part = path.substr(at, end - at);
     if (part.empty() || part == "." || part == "..") refuse("has an empty part, '.' or '..'");
-    if (part.size() >= 2 && part[1] == ':' && std::isalpha(static_cast<unsigned char>(part[0]))) refuse("names a drive");
+    if (part.size() >= 2 && part[1] == ':' && std::isalpha(static_cast<unsigned char>(part[0])))
+      refuse("names a drive");
     at = end + 1;
   }
 }
@@ -150,8 +158,9 @@ void check_revision(const std::string& revision) {
   for (size_t at = 0; good && at <= revision.size();) {
     size_t end = std::min(revision.find('/', at), revision.size());
     std::string part = revision.substr(at, end - at);
-    good = !part.empty() && part != "." && part != ".." &&
-           std::none_of(part.begin(), part.end(), [](unsigned char c) { return c <= 32 || c == 127 || std::strchr("\\:?*[~^", c); });
+    good = !part.empty() && part != "." && part != ".." && std::none_of(part.begin(), part.end(), [](unsigned char c) {
+      return c <= 32 || c == 127 || std::strchr("\\:?*[~^", c);
+    });
     at = end + 1;
   }
   SF_CHECK(good, "hub: a revision is a branch, a tag or a commit, got '", revision, "'");
@@ -234,7 +243,9 @@ std::string HubCache::pointer(const std::string& commit, const std::string& path
 
 std::string HubCache::blob(const std::string& etag) const { return folder_ + "/blobs/" + etag; }
 
-bool HubCache::known_missing(const std::string& commit, const std::string& path) const { return exists(folder_ + "/.no_exist/" + commit + "/" + path); }
+bool HubCache::known_missing(const std::string& commit, const std::string& path) const {
+  return exists(folder_ + "/.no_exist/" + commit + "/" + path);
+}
 
 void HubCache::write_ref(const std::string& revision, const std::string& commit) const {
   check_revision(revision);
@@ -275,7 +286,8 @@ void HubCache::prepare() const {
 std::optional<std::vector<RepoFile>> HubCache::read_tree(const std::string& commit) const {
   std::string text = small_file(folder_ + "/trees/" + commit + ".json", kMaxTree);
   auto tree = nlohmann::json::parse(text, nullptr, false);
-  if (!tree.is_object() || tree.value("format_version", nlohmann::json()) != 1) return {};  // a newer program's; huggingface_hub ignores it too
+  // a newer program's; huggingface_hub ignores it too
+  if (!tree.is_object() || tree.value("format_version", nlohmann::json()) != 1) return {};
   std::vector<RepoFile> files;
   auto found = tree.find("files");
   if (found == tree.end() || !found->is_object()) return {};
@@ -311,7 +323,8 @@ int HubCache::open_lock(const std::string& etag) const {
 
 bool HubCache::Lock::try_lock() const {
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
-  SF_CHECK_AS(RuntimeError, errno == EWOULDBLOCK || errno == EINTR, "hub: cannot lock a file of the cache: ", std::strerror(errno));
+  SF_CHECK_AS(RuntimeError, errno == EWOULDBLOCK || errno == EINTR,
+              "hub: cannot lock a file of the cache: ", std::strerror(errno));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return false;
 }

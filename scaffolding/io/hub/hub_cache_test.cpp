@@ -38,7 +38,8 @@ TEST_F(HubCacheTest, a_list_of_files_is_read_as_it_was_written) {
   EXPECT_EQ((*tree)[1].path, "b/c");
   EXPECT_EQ((*tree)[1].size, uint64_t(5) << 32);
   EXPECT_EQ((*tree)[1].sha256, "s2");
-  for (std::string damaged : {"", "{", "[]", "{\"format_version\": 2, \"files\": {}}", "{\"format_version\": 1, \"files\": {\"a\": 1}}"}) {
+  for (std::string damaged :
+       {"", "{", "[]", "{\"format_version\": 2, \"files\": {}}", "{\"format_version\": 1, \"files\": {\"a\": 1}}"}) {
     write("models--org--name/trees/" + kCommit + ".json", damaged);
     EXPECT_FALSE(cache.read_tree(kCommit)) << damaged;
   }
@@ -71,7 +72,8 @@ TEST_F(HubCacheTest, a_damaged_ref_is_none) {
 TEST(HubNames, paths_in_a_repository) {
   for (const char* good : {"a", "a/b.c", ".gitattributes", "a..b", "unet/model-00001-of-00002.safetensors", "ü/€"})
     EXPECT_NO_THROW(check_repo_path(good)) << good;
-  for (const char* bad : {"", "/a", "a/", "a//b", "..", "../a", "a/..", "a/./b", "a\\b", "c:/x", "a/D:b", "a\nb", "\x7f"})
+  for (const char* bad :
+       {"", "/a", "a/", "a//b", "..", "../a", "a/..", "a/./b", "a\\b", "c:/x", "a/D:b", "a\nb", "\x7f"})
     EXPECT_THROW(check_repo_path(bad), ValueError) << bad;
 }
 

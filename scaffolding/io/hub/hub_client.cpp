@@ -51,25 +51,33 @@ std::string token_from_environment() {
   return trimmed(token);
 }
 
-bool worth_retrying(long status) { return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504; }
+bool worth_retrying(long status) {
+  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+}
 
 // W/"abc" and "abc" are abc. It becomes a file name, so anything else than a plain word is refused.
 std::string checked_etag(std::string etag, const std::string& url) {
   if (etag.rfind("W/", 0) == 0) etag = etag.substr(2);
   etag.erase(std::remove(etag.begin(), etag.end(), '"'), etag.end());
-  bool good = !etag.empty() && etag.size() <= 200 && etag[0] != '.' && std::all_of(etag.begin(), etag.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == '=';
-  });
-  if (!good) refuse_as(HubError::Broken, "hub: ", url, " has no ETag that could name a file, got '", etag.substr(0, 100), "'");
+  bool good = !etag.empty() && etag.size() <= 200 && etag[0] != '.' &&
+              std::all_of(etag.begin(), etag.end(), [](unsigned char c) {
+                return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == '=';
+              });
+  if (!good)
+    refuse_as(HubError::Broken, "hub: ", url, " has no ETag that could name a file, got '", etag.substr(0, 100), "'");
   return etag;
 }
 
 std::optional<uint64_t> number(const std::string& text) {
-  if (text.empty() || text.size() > 18 || !std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); })) return {};
+  if (text.empty() || text.size() > 18 ||
+      !std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); }))
+    return {};
   return std::strtoull(text.c_str(), nullptr, 10);
 }
 
-bool is_hex(const std::string& s, size_t digits) { return s.size() == digits && s.find_first_not_of("0123456789abcdef") == std::string::npos; }
+bool is_hex(const std::string& s, size_t digits) {
+  return s.size() == digits && s.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
 
 }  // namespace
 
@@ -79,7 +87,8 @@ HubClient::HubClient(const std::string& repo_id, const HubOptions& options, Mete
   if (endpoint_.empty()) endpoint_ = "https://huggingface.co";
   while (endpoint_.size() > 1 && endpoint_.back() == '/') endpoint_.pop_back();
   token_ = options.token ? trimmed(*options.token) : token_from_environment();
-  SF_CHECK(std::all_of(token_.begin(), token_.end(), [](unsigned char c) { return c > 32 && c < 127; }), "hub: the token has a character that no token has");
+  SF_CHECK(std::all_of(token_.begin(), token_.end(), [](unsigned char c) { return c > 32 && c < 127; }),
+           "hub: the token has a character that no token has");
   url_origin(endpoint_);
 }
 
@@ -90,7 +99,8 @@ bool HubClient::trusted(const std::string& url) const {
 }
 
 std::vector<std::string> HubClient::headers_for(const std::string& url) const {
-  std::vector<std::string> out = {"Accept-Encoding: identity"};  // sizes and checksums are of the file, not of a compressed form
+  // sizes and checksums are of the file, not of a compressed form
+  std::vector<std::string> out = {"Accept-Encoding: identity"};
   if (!token_.empty() && trusted(url)) out.push_back("Authorization: Bearer " + token_);
   return out;
 }
@@ -113,16 +123,19 @@ void HubClient::refuse(const HttpResponse& answer, const std::string& what) cons
   if (code == "GatedRepo" || (answer.status == 403 && code.empty()))
     refuse_as(HubError::Denied, "hub: ", repo_id_, " is gated", status, ": ask for access at ", page, " and ",
               token_.empty() ? login : "pass the token of an account that has it");
-  if (code == "RevisionNotFound") refuse_as(HubError::Missing, "hub: ", repo_id_, " has no such branch, tag or commit as ", what, " needs", status);
+  if (code == "RevisionNotFound")
+    refuse_as(HubError::Missing, "hub: ", repo_id_, " has no such branch, tag or commit as ", what, " needs", status);
   if (code == "EntryNotFound") refuse_as(HubError::Missing, "hub: ", repo_id_, " has no ", what, status);
   if (answer.status == 401 || code == "RepoNotFound")
-    refuse_as(answer.status == 401 ? HubError::Denied : HubError::Missing, "hub: ", repo_id_, " does not exist at ", endpoint_,
-              token_.empty() ? ", or is private" : ", or the token may not read it", status, ": check the name", token_.empty() ? "; for a private one " : "",
-              token_.empty() ? login : "");
-  if (answer.status == 404) refuse_as(HubError::Missing, "hub: ", endpoint_, " has no ", what, " of ", repo_id_, status);
-  if (answer.status / 100 == 3) refuse_as(HubError::Broken, "hub: ", endpoint_, " redirects ", what, " of ", repo_id_, " without end", status);
-  refuse_as(worth_retrying(answer.status) || answer.status / 100 == 5 ? HubError::Unreachable : HubError::Denied, "hub: ", endpoint_, " refuses ", what, " of ",
-            repo_id_, status);
+    refuse_as(answer.status == 401 ? HubError::Denied : HubError::Missing, "hub: ", repo_id_, " does not exist at ",
+              endpoint_, token_.empty() ? ", or is private" : ", or the token may not read it", status,
+              ": check the name", token_.empty() ? "; for a private one " : "", token_.empty() ? login : "");
+  if (answer.status == 404)
+    refuse_as(HubError::Missing, "hub: ", endpoint_, " has no ", what, " of ", repo_id_, status);
+  if (answer.status / 100 == 3)
+    refuse_as(HubError::Broken, "hub: ", endpoint_, " redirects ", what, " of ", repo_id_, " without end", status);
+  refuse_as(worth_retrying(answer.status) || answer.status / 100 == 5 ? HubError::Unreachable : HubError::Denied,
+            "hub: ", endpoint_, " refuses ", what, " of ", repo_id_, status);
 }
 
 // Follows redirects; with `stay` only those among trusted hosts, and the one that leads away is the answer.
@@ -130,7 +143,11 @@ HttpResponse HubClient::ask(const std::string& method, std::string url, int retr
   for (int failures = 0, redirects = 0;;) {
     HttpResponse answer;
     try {
-      answer = http_.send({.method = method, .url = url, .headers = headers_for(url), .timeout = seconds("HF_HUB_ETAG_TIMEOUT", 10), .tick = tick_});
+      answer = http_.send({.method = method,
+                           .url = url,
+                           .headers = headers_for(url),
+                           .timeout = seconds("HF_HUB_ETAG_TIMEOUT", 10),
+                           .tick = tick_});
     } catch (const HttpError& e) {
       if (!e.again || failures >= retries) throw HubError(HubError::Unreachable, std::string("hub: ") + e.what());
       wait(failures++, nullptr);
@@ -146,8 +163,10 @@ HttpResponse HubClient::ask(const std::string& method, std::string url, int retr
   }
 }
 
-HubClient::Metadata HubClient::metadata(const HubCache& cache, const std::string& path, const std::string& revision, int retries) {
-  std::string url = endpoint_ + "/" + repo_id_ + "/resolve/" + url_quoted(revision, false) + "/" + url_quoted(path, true);
+HubClient::Metadata HubClient::metadata(const HubCache& cache, const std::string& path, const std::string& revision,
+                                        int retries) {
+  std::string url =
+      endpoint_ + "/" + repo_id_ + "/resolve/" + url_quoted(revision, false) + "/" + url_quoted(path, true);
   HttpResponse answer = ask("HEAD", url, retries, true);
   Metadata out;
   out.commit = answer.header("x-repo-commit");
@@ -160,20 +179,24 @@ HubClient::Metadata HubClient::metadata(const HubCache& cache, const std::string
     refuse(answer, "file '" + path + "'");
   }
   if (!is_commit(out.commit))
-    refuse_as(HubError::Broken, "hub: ", endpoint_,
-              " does not answer as a hub does (no commit in X-Repo-Commit); is HF_ENDPOINT right, or does a proxy answer?");
+    refuse_as(
+        HubError::Broken, "hub: ", endpoint_,
+        " does not answer as a hub does (no commit in X-Repo-Commit); is HF_ENDPOINT right, or does a proxy answer?");
   std::string linked = answer.header("x-linked-etag");
   out.etag = checked_etag(linked.empty() ? answer.header("etag") : linked, url);
   std::string size = answer.header("x-linked-size");
   out.size = number(size.empty() && !away ? answer.header("content-length") : size);
-  // Not where it leads to now: such links are signed for a short time, and a download that is resumed later needs a new one.
+  // Not where it leads to now: such links are signed for a short time,
+  // and a download that is resumed later needs a new one.
   out.url = endpoint_ + "/" + repo_id_ + "/resolve/" + out.commit + "/" + url_quoted(path, true);
   return out;
 }
 
 RepoListing parse_repo_listing(const std::string& body, const std::string& whose) {
   auto json = nlohmann::json::parse(body, nullptr, false);
-  auto bad = [&](const std::string& what) { refuse_as(HubError::Broken, "hub: the list of files of ", whose, " ", what); };
+  auto bad = [&](const std::string& what) {
+    refuse_as(HubError::Broken, "hub: the list of files of ", whose, " ", what);
+  };
   if (!json.is_object()) bad("is no JSON object");
   auto text = [](const nlohmann::json& in, const char* key) {
     auto found = in.find(key);
@@ -188,7 +211,8 @@ RepoListing parse_repo_listing(const std::string& body, const std::string& whose
     if (!entry.is_object()) bad("has an entry that is no object");
     RepoFile f{text(entry, "rfilename"), {}, text(entry, "blobId"), ""};
     check_repo_path(f.path);
-    if (auto size = entry.find("size"); size != entry.end() && size->is_number_unsigned()) f.size = size->get<uint64_t>();
+    if (auto size = entry.find("size"); size != entry.end() && size->is_number_unsigned())
+      f.size = size->get<uint64_t>();
     if (auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) f.sha256 = text(*lfs, "sha256");
     out.files.push_back(std::move(f));
   }
@@ -202,8 +226,8 @@ RepoListing HubClient::listing(const std::string& revision, int retries) {
   return parse_repo_listing(answer.body, repo_id_ + " from " + endpoint_);
 }
 
-// The file that grows, and the checksum of what it has so far. An etag of 64 digits is the file's SHA-256, one of 40 is git's
-// SHA-1 of "blob <size>\0" and the bytes; others say nothing about the content.
+// The file that grows, and the checksum of what it has so far. An etag of 64 digits is the file's SHA-256, one of 40 is
+// git's SHA-1 of "blob <size>\0" and the bytes; others say nothing about the content.
 struct HubClient::Receiving {
   std::string path;
   int fd = -1;
@@ -216,7 +240,9 @@ struct HubClient::Receiving {
   ~Receiving() {
     if (fd >= 0) close(fd);
   }
-  [[noreturn]] void fail_errno(const char* what) const { fail<RuntimeError>("hub: cannot ", what, " ", path, ": ", std::strerror(errno)); }
+  [[noreturn]] void fail_errno(const char* what) const {
+    fail<RuntimeError>("hub: cannot ", what, " ", path, ": ", std::strerror(errno));
+  }
 
   void open_file() {
     fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -273,15 +299,18 @@ struct HubClient::Receiving {
 void HubClient::receive(Receiving& to, const Metadata& file) {
   std::string url = file.url;
   for (int redirects = 0;; ++redirects) {
-    HttpRequest request{.url = url, .headers = headers_for(url), .timeout = seconds("HF_HUB_DOWNLOAD_TIMEOUT", 10), .tick = tick_};
+    HttpRequest request{
+        .url = url, .headers = headers_for(url), .timeout = seconds("HF_HUB_DOWNLOAD_TIMEOUT", 10), .tick = tick_};
     if (to.have > 0) request.headers.push_back("Range: bytes=" + std::to_string(to.have) + "-");
     bool too_long = false;
     request.head = [&](const HttpResponse& answer) {
       std::string range = answer.header("content-range"), encoding = answer.header("content-encoding");
-      if (!encoding.empty() && encoding != "identity") refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends ", file.etag, " compressed, unasked");
+      if (!encoding.empty() && encoding != "identity")
+        refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends ", file.etag, " compressed, unasked");
       bool continues = answer.status == 206 && range.rfind("bytes " + std::to_string(to.have) + "-", 0) == 0;
       if (to.have > 0 && !continues) to.restart();
-      if (answer.status == 206 && !continues) refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends another part of the file than it was asked for");
+      if (answer.status == 206 && !continues)
+        refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends another part of the file than it was asked for");
       auto total = number(continues ? range.substr(range.rfind('/') + 1) : answer.header("content-length"));
       if (!to.size && total) {
         to.size = total;
@@ -289,21 +318,27 @@ void HubClient::receive(Receiving& to, const Metadata& file) {
         if (to.have == 0) to.start_sum();
       }
       if (to.size && total && *to.size != *total)
-        refuse_as(HubError::Broken, "hub: ", url_origin(url), " offers ", *total, " bytes of a file that has ", *to.size);
+        refuse_as(HubError::Broken, "hub: ", url_origin(url), " offers ", *total, " bytes of a file that has ",
+                  *to.size);
     };
     request.body = [&](const char* data, size_t bytes) { return to.take(data, bytes) || (too_long = true, false); };
     HttpResponse answer = http_.send(request);
-    if (too_long) refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends more than the ", *to.size, " bytes that the file has");
+    if (too_long)
+      refuse_as(HubError::Broken, "hub: ", url_origin(url), " sends more than the ", *to.size,
+                " bytes that the file has");
     if (!answer.location.empty() && redirects < kMaxRedirects) {
       if (url_origin(endpoint_)[4] == 's' && url_origin(answer.location)[4] != 's')
-        refuse_as(HubError::Broken, "hub: ", endpoint_, " redirects to an address without encryption, ", url_origin(answer.location));
+        refuse_as(HubError::Broken, "hub: ", endpoint_, " redirects to an address without encryption, ",
+                  url_origin(answer.location));
       url = answer.location;
       continue;
     }
     if (answer.status == 416) return to.restart();  // what is there is no beginning of this file
-    if (worth_retrying(answer.status)) throw HttpError("GET " + url_origin(url) + ": HTTP " + std::to_string(answer.status), true);
+    if (worth_retrying(answer.status))
+      throw HttpError("GET " + url_origin(url) + ": HTTP " + std::to_string(answer.status), true);
     if (answer.status / 100 != 2 && !trusted(url))
-      refuse_as(HubError::Unreachable, "hub: ", url_origin(url), ", where ", endpoint_, " keeps the file, refuses to send it (HTTP ", answer.status, ")");
+      refuse_as(HubError::Unreachable, "hub: ", url_origin(url), ", where ", endpoint_,
+                " keeps the file, refuses to send it (HTTP ", answer.status, ")");
     if (answer.status / 100 != 2) refuse(answer, "the bytes");
     if (!to.size) to.size = to.have;
     return;
@@ -322,8 +357,9 @@ void HubClient::fetch(const HubCache& cache, const std::string& path, const Meta
   struct statvfs disk;
   uint64_t wanted = to.size ? *to.size - to.have : 0;
   if (fstatvfs(to.fd, &disk) == 0)
-    SF_CHECK_AS(RuntimeError, wanted <= uint64_t(disk.f_bavail) * disk.f_frsize, "hub: ", path, " of ", repo_id_, " needs ", wanted, " bytes, the disk of ",
-                blob, " has ", uint64_t(disk.f_bavail) * disk.f_frsize, " left");
+    SF_CHECK_AS(RuntimeError, wanted <= uint64_t(disk.f_bavail) * disk.f_frsize, "hub: ", path, " of ", repo_id_,
+                " needs ", wanted, " bytes, the disk of ", blob, " has ", uint64_t(disk.f_bavail) * disk.f_frsize,
+                " left");
   bool damaged = false;
   for (int failures = 0;;) {
     uint64_t before = to.have;
@@ -339,8 +375,9 @@ void HubClient::fetch(const HubCache& cache, const std::string& path, const Meta
       if (sum == file.etag) break;
       to.restart();  // an earlier run's bytes may be the damaged ones: once more from the start
       if (damaged)
-        refuse_as(HubError::Broken, "hub: ", path, " of ", repo_id_, " arrived twice with the checksum ", sum, " instead of ", file.etag,
-                  "; it was not kept. Something between here and ", endpoint_, " changes it");
+        refuse_as(HubError::Broken, "hub: ", path, " of ", repo_id_, " arrived twice with the checksum ", sum,
+                  " instead of ", file.etag, "; it was not kept. Something between here and ", endpoint_,
+                  " changes it");
       damaged = true;
       continue;
     }

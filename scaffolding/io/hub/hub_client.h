@@ -15,7 +15,8 @@ struct Meter {
   std::atomic<bool> stop{false};
 };
 
-// The answer to api/models/<id>/revision/<revision>. HubError Broken for what is no such thing, ValueError for names that are no paths in a repository.
+// The answer to api/models/<id>/revision/<revision>. HubError Broken for what is no such thing, ValueError for names
+// that are no paths in a repository.
 RepoListing parse_repo_listing(const std::string& body, const std::string& whose);
 
 class HubClient {

@@ -6,5 +6,6 @@ SF_FUZZ_TARGET(repo_listing) {
   auto listing = sf::io::parse_repo_listing({reinterpret_cast<const char*>(data), size}, "fuzz");
   SF_CHECK_AS(RuntimeError, sf::io::is_commit(listing.commit), "internal: a commit got through");
   for (auto& f : listing.files)
-    SF_CHECK_AS(RuntimeError, f.path.find("..") != 0 && f.path.find("/../") == std::string::npos && f.path[0] != '/', "internal: a path got through");
+    SF_CHECK_AS(RuntimeError, f.path.find("..") != 0 && f.path.find("/../") == std::string::npos && f.path[0] != '/',
+                "internal: a path got through");
 }

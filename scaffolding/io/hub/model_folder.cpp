@@ -19,9 +19,13 @@ namespace {
 constexpr const char* kPrefixes[] = {"diffusion_pytorch_model", "pytorch_model", "model", "weights"};
 constexpr const char* kSuffixes[] = {"bin", "safetensors", "onnx", "pb"};
 
-std::string folder_of(const std::string& path) { return path.find('/') == std::string::npos ? "" : path.substr(0, path.rfind('/')); }
+std::string folder_of(const std::string& path) {
+  return path.find('/') == std::string::npos ? "" : path.substr(0, path.rfind('/'));
+}
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-bool ends_with(const std::string& s, const std::string& end) { return s.size() >= end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
+bool ends_with(const std::string& s, const std::string& end) {
+  return s.size() >= end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0;
+}
 
 // "-00001-of-00002" at i: the position after it, else i.
 size_t after_shard(const std::string& s, size_t i) {
@@ -31,7 +35,8 @@ size_t after_shard(const std::string& s, size_t i) {
   return i + 15;
 }
 
-// What a weights file's name says: diffusion_pytorch_model.fp16-00001-of-00002.safetensors, model.safetensors.index.fp16.json.
+// What a weights file's name says: diffusion_pytorch_model.fp16-00001-of-00002.safetensors,
+// model.safetensors.index.fp16.json.
 bool is_weights(const std::string& name, const std::string& variant) {
   for (std::string prefix : kPrefixes) {
     if (!variant.empty()) prefix += "." + variant;
@@ -43,7 +48,9 @@ bool is_weights(const std::string& name, const std::string& variant) {
   return false;
 }
 bool is_index(const std::string& name, const std::string& variant, bool legacy) {
-  std::string end = variant.empty() ? ".index.json" : legacy ? "." + variant + ".index.json" : ".index." + variant + ".json";
+  std::string end = variant.empty() ? ".index.json"
+                    : legacy        ? "." + variant + ".index.json"
+                                    : ".index." + variant + ".json";
   for (const char* prefix : kPrefixes)
     for (const char* suffix : kSuffixes)
       if (name == std::string(prefix) + "." + suffix + end) return true;
@@ -93,7 +100,8 @@ std::vector<std::string> chosen_weights(const Folders& folders, const ModelFolde
       std::string stem = name.substr(0, name.find(".index"));  // the index of what is not loaded is not needed either
       std::string path = folder.empty() ? name : folder + "/" + name;
       if (has_weights_suffix(name)) present.push_back(path);
-      if (ends_with(stem, other) || ends_with(name, "msgpack") || ends_with(name, "onnx") || ends_with(name, "pb")) continue;
+      if (ends_with(stem, other) || ends_with(name, "msgpack") || ends_with(name, "onnx") || ends_with(name, "pb"))
+        continue;
       if (is_weights(name, "") || is_index(name, "", false)) plain.push_back(path);
       if (!variant.empty() && (is_weights(name, variant) || is_index(name, variant, false))) current.push_back(path);
       if (!variant.empty() && (is_legacy_shard(name, variant) || is_index(name, variant, true))) legacy.push_back(path);
@@ -105,7 +113,8 @@ std::vector<std::string> chosen_weights(const Folders& folders, const ModelFolde
   if (!variant.empty() && !any_variant) {
     std::string have;
     for (size_t i = 0; i < std::min<size_t>(4, present.size()); ++i) have += (i ? ", " : "") + present[i];
-    fail("from_pretrained: there are no weights of variant '", variant, "'; there are ", have.empty() ? "none at all" : have);
+    fail("from_pretrained: there are no weights of variant '", variant, "'; there are ",
+         have.empty() ? "none at all" : have);
   }
   return out;
 }
@@ -115,7 +124,8 @@ bool takes_safetensors(const Folders& weights, const ModelFolderOptions& options
   if (options.use_safetensors == true) {
     std::string where;
     for (auto& [folder, names] : weights)
-      if (!all_have_safetensors({{folder, names}}, options.variant)) where += (where.empty() ? "" : ", ") + (folder.empty() ? "the repository" : folder);
+      if (!all_have_safetensors({{folder, names}}, options.variant))
+        where += (where.empty() ? "" : ", ") + (folder.empty() ? "the repository" : folder);
     SF_CHECK(all, "from_pretrained: use_safetensors is set, but there are none in ", where);
   }
   return all && options.use_safetensors != false;
@@ -140,18 +150,24 @@ std::vector<std::string> component_folders(const std::string& model_index) {
 
 }  // namespace
 
-std::vector<std::string> pipeline_files(const std::vector<std::string>& files, const std::vector<std::string>& folders, const ModelFolderOptions& options) {
-  auto is_in = [](const std::vector<std::string>& list, const std::string& s) { return std::find(list.begin(), list.end(), s) != list.end(); };
+std::vector<std::string> pipeline_files(const std::vector<std::string>& files, const std::vector<std::string>& folders,
+                                        const ModelFolderOptions& options) {
+  auto is_in = [](const std::vector<std::string>& list, const std::string& s) {
+    return std::find(list.begin(), list.end(), s) != list.end();
+  };
   Folders weights;
   for (auto& [folder, names] : grouped(files))
-    if (is_in(folders, folder) && !is_in(options.passed_components, folder) && std::any_of(names.begin(), names.end(), has_weights_suffix))
+    if (is_in(folders, folder) && !is_in(options.passed_components, folder) &&
+        std::any_of(names.begin(), names.end(), has_weights_suffix))
       weights[folder] = names;
   std::vector<std::string> out = chosen_weights(weights, options, takes_safetensors(weights, options));
   for (auto& f : files) {
     std::string folder = folder_of(f), top = f.substr(0, f.find('/'));
     bool root = f == "model_index.json" || f == "config.json" || f == "scheduler_config.json";
     bool config = weights.count(folder) && name_of(f) == "config.json";
-    bool no_model = is_in(folders, top) && !folder.empty() && !weights.count(top) && !is_in(options.passed_components, top);  // a tokenizer, a scheduler
+    // a tokenizer, a scheduler
+    bool no_model =
+        is_in(folders, top) && !folder.empty() && !weights.count(top) && !is_in(options.passed_components, top);
     if (root || config || no_model) out.push_back(f);
   }
   std::sort(out.begin(), out.end());
@@ -173,7 +189,8 @@ std::vector<std::string> component_files(const std::vector<std::string>& files, 
     out = chosen_weights(weights, options, takes_safetensors(weights, options));
   }
   for (auto& name : found->second)  // configs and vocabularies; indices were chosen with the weights
-    if ((ends_with(name, ".json") || ends_with(name, ".txt") || ends_with(name, ".model")) && name.find(".index.") == std::string::npos)
+    if ((ends_with(name, ".json") || ends_with(name, ".txt") || ends_with(name, ".model")) &&
+        name.find(".index.") == std::string::npos)
       out.push_back(options.subfolder.empty() ? name : options.subfolder + "/" + name);
   return out;
 }
@@ -184,20 +201,24 @@ std::string resolve_model_file(const std::string& path_or_link, const HubOptions
   if (fs::exists(local, ignored)) return local;
   std::string rest = path_or_link, endpoint = options.endpoint.empty() ? environment("HF_ENDPOINT") : options.endpoint;
   for (const std::string& prefix :
-       {endpoint + "/", std::string("https://huggingface.co/"), std::string("https://hf.co/"), std::string("huggingface.co/"), std::string("hf.co/")})
-    if (prefix.size() > 1 && rest.size() == path_or_link.size() && rest.rfind(prefix, 0) == 0) rest = rest.substr(prefix.size());
+       {endpoint + "/", std::string("https://huggingface.co/"), std::string("https://hf.co/"),
+        std::string("huggingface.co/"), std::string("hf.co/")})
+    if (prefix.size() > 1 && rest.size() == path_or_link.size() && rest.rfind(prefix, 0) == 0)
+      rest = rest.substr(prefix.size());
   rest = rest.substr(0, rest.find('?'));  // ?download=true
   size_t first = rest.find('/'), second = first == std::string::npos ? first : rest.find('/', first + 1);
   std::string repo = rest.substr(0, second), file = second == std::string::npos ? "" : rest.substr(second + 1);
   HubOptions hub = options;
   for (const char* page : {"blob/", "resolve/"})
-    if (size_t slash = file.find('/', std::string(page).size()); file.rfind(page, 0) == 0 && slash != std::string::npos) {
+    if (size_t slash = file.find('/', std::string(page).size());
+        file.rfind(page, 0) == 0 && slash != std::string::npos) {
       hub.revision = file.substr(std::string(page).size(), slash - std::string(page).size());
       file = file.substr(slash + 1);
       break;
     }
   SF_CHECK(is_repo_id(repo) && first != std::string::npos && !file.empty(), "from_single_file: '", path_or_link,
-           "' is neither a file nor one of a repository, as organisation/name/file or https://huggingface.co/organisation/name/blob/main/file");
+           "' is neither a file nor one of a repository, as organisation/name/file or "
+           "https://huggingface.co/organisation/name/blob/main/file");
   return hub_download(repo, file, hub);
 }
 
@@ -210,10 +231,12 @@ std::string resolve_model_folder(const std::string& name_or_path, const ModelFol
     local = *shipped;
   }
   if (fs::is_directory(local, ignored)) {
-    SF_CHECK(fs::is_directory(local + below, ignored), "from_pretrained: ", local, " has no folder '", options.subfolder, "'");
+    SF_CHECK(fs::is_directory(local + below, ignored), "from_pretrained: ", local, " has no folder '",
+             options.subfolder, "'");
     return local + below;
   }
-  SF_CHECK(is_repo_id(name_or_path), "from_pretrained: '", name_or_path, "' is neither a folder nor a repository called 'organisation/name'");
+  SF_CHECK(is_repo_id(name_or_path), "from_pretrained: '", name_or_path,
+           "' is neither a folder nor a repository called 'organisation/name'");
   if (!options.subfolder.empty()) check_repo_path(options.subfolder);
   HubOptions hub = options.hub;
   RepoListing listing;
@@ -235,7 +258,8 @@ std::string resolve_model_folder(const std::string& name_or_path, const ModelFol
   for (auto& f : listing.files) files.push_back(f.path);
   bool pipeline = options.subfolder.empty() && std::count(files.begin(), files.end(), "model_index.json") > 0;
   std::vector<std::string> chosen =
-      pipeline ? pipeline_files(files, component_folders(hub_download(name_or_path, "model_index.json", hub)), options) : component_files(files, options);
+      pipeline ? pipeline_files(files, component_folders(hub_download(name_or_path, "model_index.json", hub)), options)
+               : component_files(files, options);
   SF_CHECK(!chosen.empty(), "from_pretrained: ", name_or_path, " has no file that a model is loaded from");
   hub.allow_patterns.clear();
   hub.ignore_patterns.clear();

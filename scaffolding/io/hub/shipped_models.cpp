@@ -33,7 +33,8 @@ std::vector<std::string> shipped_model_places(const std::string& name) {
   std::error_code ignored;
   fs::path library = fs::canonical(info.dli_fname, ignored);
   std::vector<std::string> out;
-  for (const char* share : kShares) out.push_back((library.parent_path() / share / "scaffolding/models" / name).lexically_normal().string());
+  for (const char* share : kShares)
+    out.push_back((library.parent_path() / share / "scaffolding/models" / name).lexically_normal().string());
   return out;
 }
 
@@ -54,7 +55,8 @@ std::string default_model() {
     SF_CHECK(has_model(expand_user(chosen)), "SF_MODEL: there is no model_index.json in '", chosen, "'");
     return chosen;
   }
-  SF_CHECK(find_shipped_model(kEmoji), "--model: none was named, and ", no_shipped_model(kEmoji), "; name one, or set SF_MODEL");
+  SF_CHECK(find_shipped_model(kEmoji), "--model: none was named, and ", no_shipped_model(kEmoji),
+           "; name one, or set SF_MODEL");
   return kEmoji;
 }
 

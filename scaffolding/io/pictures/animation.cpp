@@ -23,35 +23,42 @@ AnimationFormat animation_format(const std::string& path) {
 static std::vector<int64_t> durations_of(size_t frames, AnimationFormat format, const AnimationOptions& o) {
   const double most = format == AnimationFormat::GIF ? 100 : 1000;
   if (o.durations.empty()) {
-    SF_CHECK(o.fps > 0 && o.fps <= most, "save_animation: fps must be above 0, to ", most, " in this format, got ", o.fps);
+    SF_CHECK(o.fps > 0 && o.fps <= most, "save_animation: fps must be above 0, to ", most, " in this format, got ",
+             o.fps);
     // The places of pictures on the clock are rounded, not their durations, so that the whole keeps its length.
     const double tick = format == AnimationFormat::GIF ? 10 : 1;
     std::vector<int64_t> all;
     for (size_t i = 0; i < frames; ++i)
-      all.push_back(int64_t(tick * (std::round(1000 / tick * double(i + 1) / o.fps) - std::round(1000 / tick * double(i) / o.fps))));
+      all.push_back(int64_t(
+          tick * (std::round(1000 / tick * double(i + 1) / o.fps) - std::round(1000 / tick * double(i) / o.fps))));
     return all;
   }
-  SF_CHECK(o.durations.size() == frames, "save_animation: needs a duration for each of ", frames, " frames, got ", o.durations.size());
-  for (int64_t d : o.durations) SF_CHECK(d > 0 && d <= 655350, "save_animation: durations must be 1 to 655350 milliseconds, got ", d);
+  SF_CHECK(o.durations.size() == frames, "save_animation: needs a duration for each of ", frames, " frames, got ",
+           o.durations.size());
+  for (int64_t d : o.durations)
+    SF_CHECK(d > 0 && d <= 655350, "save_animation: durations must be 1 to 655350 milliseconds, got ", d);
   return o.durations;
 }
 
 std::string encode_animation(const Tensors& frames, AnimationFormat format, const AnimationOptions& options) {
   SF_CHECK(!frames.empty() && frames.size() <= 65536, "save_animation: needs 1 to 65536 frames, got ", frames.size());
-  SF_CHECK(options.loop >= 0 && options.loop <= 65535, "save_animation: loop must be 0 (for ever) to 65535, got ", options.loop);
-  SF_CHECK(options.quality >= 1 && options.quality <= 100, "save_animation: quality must be 1 to 100, got ", options.quality);
+  SF_CHECK(options.loop >= 0 && options.loop <= 65535, "save_animation: loop must be 0 (for ever) to 65535, got ",
+           options.loop);
+  SF_CHECK(options.quality >= 1 && options.quality <= 100, "save_animation: quality must be 1 to 100, got ",
+           options.quality);
   AnimationOptions o = options;
   o.durations = durations_of(frames.size(), format, options);
   const int64_t limit = format == AnimationFormat::GIF ? 65535 : 16383;
   Tensors pixels;
   for (auto& frame : frames) {
     check_defined("save_animation", "frames", frame);
-    SF_CHECK_AS(TypeError, frame.dtype() == kUInt8 && frame.device().is_cpu(), "save_animation: frames must be uint8 on the CPU, got ", frame.dtype(), " on ",
-                frame.device());
-    SF_CHECK(frame.ndim() == 3 && (frame.size(0) == 1 || frame.size(0) == 3) && frame.size(1) > 0 && frame.size(2) > 0 && frame.size(1) <= limit &&
-                 frame.size(2) <= limit,
+    SF_CHECK_AS(TypeError, frame.dtype() == kUInt8 && frame.device().is_cpu(),
+                "save_animation: frames must be uint8 on the CPU, got ", frame.dtype(), " on ", frame.device());
+    SF_CHECK(frame.ndim() == 3 && (frame.size(0) == 1 || frame.size(0) == 3) && frame.size(1) > 0 &&
+                 frame.size(2) > 0 && frame.size(1) <= limit && frame.size(2) <= limit,
              "save_animation: frames must be [C, H, W] with C = 1 or 3 and sides to ", limit, ", got ", frame.shape());
-    SF_CHECK(frame.shape() == frames[0].shape(), "save_animation: frames must have one size, got ", frames[0].shape(), " and ", frame.shape());
+    SF_CHECK(frame.shape() == frames[0].shape(), "save_animation: frames must have one size, got ", frames[0].shape(),
+             " and ", frame.shape());
     pixels.push_back(convert_image(frame, ImageMode::RGB).permute({1, 2, 0}).contiguous());
   }
   return format == AnimationFormat::GIF ? gif_animation(pixels, o) : webp_animation(pixels, o);

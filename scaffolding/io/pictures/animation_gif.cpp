@@ -57,7 +57,8 @@ std::string gif_animation(const Tensors& pixels, const AnimationOptions& options
     const int64_t again = options.loop == 0 ? 0 : options.loop - 1;
     const GifByteType name[] = "NETSCAPE2.0";
     const GifByteType block[] = {1, GifByteType(again & 255), GifByteType(again >> 8)};
-    check(EGifPutExtensionLeader(gif.file, APPLICATION_EXT_FUNC_CODE) == GIF_OK && EGifPutExtensionBlock(gif.file, 11, name) == GIF_OK &&
+    check(EGifPutExtensionLeader(gif.file, APPLICATION_EXT_FUNC_CODE) == GIF_OK &&
+              EGifPutExtensionBlock(gif.file, 11, name) == GIF_OK &&
               EGifPutExtensionBlock(gif.file, 3, block) == GIF_OK && EGifPutExtensionTrailer(gif.file) == GIF_OK,
           gif.file, 0);
   }
@@ -83,7 +84,8 @@ std::string gif_animation(const Tensors& pixels, const AnimationOptions& options
 
 namespace sf::io {
 std::string gif_animation(const Tensors&, const AnimationOptions&) {
-  fail<NotSupported>("this build writes no GIF: rebuild with -DSF_GIF=ON and giflib (Debian: libgif-dev), or write .webp");
+  fail<NotSupported>(
+      "this build writes no GIF: rebuild with -DSF_GIF=ON and giflib (Debian: libgif-dev), or write .webp");
 }
 }  // namespace sf::io
 

@@ -12,7 +12,8 @@ std::string webp_animation(const Tensors& pixels, const AnimationOptions& option
   const int H = int(pixels[0].size(0)), W = int(pixels[0].size(1));
   WebPAnimEncoderOptions how;
   WebPConfig config;
-  SF_CHECK_AS(RuntimeError, WebPAnimEncoderOptionsInit(&how) && WebPConfigInit(&config), "libwebpmux's version does not fit its headers");
+  SF_CHECK_AS(RuntimeError, WebPAnimEncoderOptionsInit(&how) && WebPConfigInit(&config),
+              "libwebpmux's version does not fit its headers");
   how.anim_params.loop_count = int(options.loop);
   config.quality = float(options.quality);
   config.lossless = options.lossless;
@@ -27,7 +28,9 @@ std::string webp_animation(const Tensors& pixels, const AnimationOptions& option
   WebPDataInit(&o.data);
   o.encoder = WebPAnimEncoderNew(W, H, &how);
   SF_CHECK_AS(RuntimeError, o.encoder, "save_animation: libwebpmux has no memory");
-  auto check = [&](int done) { SF_CHECK_AS(RuntimeError, done, "save_animation: WebP: ", WebPAnimEncoderGetError(o.encoder)); };
+  auto check = [&](int done) {
+    SF_CHECK_AS(RuntimeError, done, "save_animation: WebP: ", WebPAnimEncoderGetError(o.encoder));
+  };
   int64_t at = 0;
   for (size_t i = 0; i < pixels.size(); ++i) {
     struct Picture {
@@ -38,7 +41,8 @@ std::string webp_animation(const Tensors& pixels, const AnimationOptions& option
     p.picture.use_argb = 1;
     p.picture.width = W;
     p.picture.height = H;
-    SF_CHECK_AS(RuntimeError, WebPPictureImportRGB(&p.picture, pixels[i].data<uint8_t>(), W * 3), "save_animation: libwebp has no memory");
+    SF_CHECK_AS(RuntimeError, WebPPictureImportRGB(&p.picture, pixels[i].data<uint8_t>(), W * 3),
+                "save_animation: libwebp has no memory");
     check(WebPAnimEncoderAdd(o.encoder, &p.picture, int(at), &config));
     at += options.durations[i];
     SF_CHECK(at <= INT32_MAX, "save_animation: WebP's clock ends after 24 days");
@@ -54,7 +58,9 @@ std::string webp_animation(const Tensors& pixels, const AnimationOptions& option
 
 namespace sf::io {
 std::string webp_animation(const Tensors&, const AnimationOptions&) {
-  fail<NotSupported>("this build writes no animated WebP: rebuild with -DSF_WEBP=ON and libwebpmux (Debian: libwebp-dev), or write .gif");
+  fail<NotSupported>(
+      "this build writes no animated WebP: rebuild with -DSF_WEBP=ON and libwebpmux (Debian: libwebp-dev), or write "
+      ".gif");
 }
 }  // namespace sf::io
 

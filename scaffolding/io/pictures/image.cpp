@@ -46,7 +46,9 @@ void check_pixels(const ImageBytes& in, int64_t width, int64_t height, int64_t m
 int exif_orientation(std::span<const uint8_t> tiff) {
   if (tiff.size() < 8) return 1;
   bool big = tiff[0] == 'M';
-  auto u16 = [&](size_t i) { return big ? uint32_t(tiff[i] << 8 | tiff[i + 1]) : uint32_t(tiff[i + 1] << 8 | tiff[i]); };
+  auto u16 = [&](size_t i) {
+    return big ? uint32_t(tiff[i] << 8 | tiff[i + 1]) : uint32_t(tiff[i + 1] << 8 | tiff[i]);
+  };
   auto u32 = [&](size_t i) { return big ? u16(i) << 16 | u16(i + 2) : u16(i + 2) << 16 | u16(i); };
   size_t at = u32(4);
   if (u16(2) != 42 || at > tiff.size() - 2) return 1;
@@ -73,7 +75,8 @@ static ImageFormat format_of(const ImageBytes& in) {
 
 // ---- pixels [H, W, C] in place or into a new tensor
 
-// 1 upright; 2 mirrored; 3 turned by 180; 4 upside down; 5 transposed; 6, 8 turned; 7 transposed along the other diagonal.
+// 1 upright; 2 mirrored; 3 turned by 180; 4 upside down; 5 transposed; 6, 8 turned;
+// 7 transposed along the other diagonal.
 template <class T> static Tensor oriented(const Tensor& x, int orientation) {
   int64_t H = x.size(0), W = x.size(1), C = x.size(2);
   bool swap = orientation >= 5;
@@ -101,7 +104,10 @@ template <class T> static Tensor converted(const Tensor& x, int64_t to_channels,
   T* to = y.data<T>();
   bool grey_in = C <= 2, alpha_in = C % 2 == 0, grey_out = to_channels <= 2, alpha_out = to_channels % 2 == 0;
   for (int64_t i = 0; i < pixels; ++i, from += C) {
-    if (grey_out) *to++ = grey_in ? from[0] : T((int64_t(from[0]) * 19595 + int64_t(from[1]) * 38470 + int64_t(from[2]) * 7471 + 0x8000) >> 16);
+    if (grey_out)
+      *to++ = grey_in
+                  ? from[0]
+                  : T((int64_t(from[0]) * 19595 + int64_t(from[1]) * 38470 + int64_t(from[2]) * 7471 + 0x8000) >> 16);
     else
       for (int k = 0; k < 3; ++k) *to++ = from[grey_in ? 0 : k];
     if (alpha_out) *to++ = alpha_in ? from[C - 1] : opaque;
@@ -111,28 +117,33 @@ template <class T> static Tensor converted(const Tensor& x, int64_t to_channels,
 
 static Tensor in_mode(const Tensor& pixels, ImageMode mode) {
   if (mode == ImageMode::Keep || int64_t(mode) == pixels.size(2)) return pixels;
-  return pixels.dtype() == kUInt8 ? converted<uint8_t>(pixels, int64_t(mode), 255) : converted<int32_t>(pixels, int64_t(mode), 65535);
+  return pixels.dtype() == kUInt8 ? converted<uint8_t>(pixels, int64_t(mode), 255)
+                                  : converted<int32_t>(pixels, int64_t(mode), 65535);
 }
 
 static Tensor widened(const Tensor& pixels) {
   if (pixels.dtype() != kUInt8) return pixels;
   Tensor y = empty(pixels.shape(), kInt32);
-  std::transform(pixels.data<uint8_t>(), pixels.data<uint8_t>() + pixels.numel(), y.data<int32_t>(), [](uint8_t v) { return v * 257; });
+  std::transform(pixels.data<uint8_t>(), pixels.data<uint8_t>() + pixels.numel(), y.data<int32_t>(),
+                 [](uint8_t v) { return v * 257; });
   return y;
 }
 
 static Tensor rows_of_pixels(const char* op, const Tensor& image) {
   check_defined(op, "image", image);
-  SF_CHECK_AS(TypeError, image.dtype() == kUInt8, op, ": image must be uint8 (multiply a float image of 0..1 by 255 and convert it), got ", image.dtype());
+  SF_CHECK_AS(TypeError, image.dtype() == kUInt8, op,
+              ": image must be uint8 (multiply a float image of 0..1 by 255 and convert it), got ", image.dtype());
   SF_CHECK(image.device().is_cpu(), op, ": image must be on the CPU, got ", image.device());
   Tensor x = image.detach();
   if (x.ndim() == 2) x = x.unsqueeze(0);
-  SF_CHECK(x.ndim() == 3 && x.size(0) >= 1 && x.size(0) <= 4 && x.size(1) > 0 && x.size(2) > 0, op, ": image must be [C, H, W] with C = 1 to 4, got ",
-           image.shape());
+  SF_CHECK(x.ndim() == 3 && x.size(0) >= 1 && x.size(0) <= 4 && x.size(1) > 0 && x.size(2) > 0, op,
+           ": image must be [C, H, W] with C = 1 to 4, got ", image.shape());
   return x.permute({1, 2, 0}).contiguous();
 }
 
-Tensor convert_image(const Tensor& image, ImageMode mode) { return in_mode(rows_of_pixels("convert_image", image), mode).permute({2, 0, 1}); }
+Tensor convert_image(const Tensor& image, ImageMode mode) {
+  return in_mode(rows_of_pixels("convert_image", image), mode).permute({2, 0, 1});
+}
 
 template <class T> static void copy_planes_of(const Tensor& image, T* to) {
   int64_t C = image.size(0), pixels = image.size(1) * image.size(2);
@@ -166,7 +177,9 @@ Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, con
   SF_CHECK(limits.max_pixels > 0, "read_image: max_pixels must be positive, got ", limits.max_pixels);
   ImageFormat f = format_of(in);
   ImageInfo info;
-  Tensor x = f == ImageFormat::PNG ? png_pixels(in, limits, info) : f == ImageFormat::JPEG ? jpeg_pixels(in, limits, info) : webp_pixels(in, limits, info);
+  Tensor x = f == ImageFormat::PNG    ? png_pixels(in, limits, info)
+             : f == ImageFormat::JPEG ? jpeg_pixels(in, limits, info)
+                                      : webp_pixels(in, limits, info);
   if (options.bits == 16) x = widened(x);
   x = in_mode(x, options.mode);
   if (options.apply_orientation && info.orientation != 1)
@@ -175,7 +188,8 @@ Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, con
 }
 
 static std::vector<uint8_t> read_whole(const std::string& path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO must not wait for a writer
+  // O_NONBLOCK: opening a FIFO must not wait for a writer
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   SF_CHECK_AS(RuntimeError, fd >= 0, path, ": cannot open: ", std::strerror(errno));
   struct Close {
     int fd;
@@ -210,14 +224,18 @@ Tensor read_image(const std::string& path, const ImageReadOptions& options) {
 // ---- writing
 
 std::string encode_image(const Tensor& image, ImageFormat format, const ImageWriteOptions& options) {
-  SF_CHECK(options.quality >= 1 && options.quality <= 100, "write_image: quality must be 1 to 100, got ", options.quality);
-  SF_CHECK(options.compression >= 0 && options.compression <= 9, "write_image: compression must be 0 to 9, got ", options.compression);
-  SF_CHECK(options.text.empty() || format == ImageFormat::PNG, "write_image: text is written to PNG only, got it for ", name(format));
+  SF_CHECK(options.quality >= 1 && options.quality <= 100, "write_image: quality must be 1 to 100, got ",
+           options.quality);
+  SF_CHECK(options.compression >= 0 && options.compression <= 9, "write_image: compression must be 0 to 9, got ",
+           options.compression);
+  SF_CHECK(options.text.empty() || format == ImageFormat::PNG, "write_image: text is written to PNG only, got it for ",
+           name(format));
   SF_CHECK(!options.lossless || format != ImageFormat::JPEG, "write_image: JPEG is never lossless; use PNG or WebP");
   Tensor pixels = rows_of_pixels("write_image", image);
   if (format == ImageFormat::PNG) return png_encode(pixels, options);
   if (format == ImageFormat::JPEG) {
-    SF_CHECK(pixels.size(2) % 2 == 1, "write_image: JPEG has no transparency, got ", pixels.size(2), " channels; composite over a colour first");
+    SF_CHECK(pixels.size(2) % 2 == 1, "write_image: JPEG has no transparency, got ", pixels.size(2),
+             " channels; composite over a colour first");
     return jpeg_encode(pixels, options);
   }
   if (pixels.size(2) <= 2) pixels = in_mode(pixels, pixels.size(2) == 1 ? ImageMode::RGB : ImageMode::RGBA);
@@ -226,7 +244,8 @@ std::string encode_image(const Tensor& image, ImageFormat format, const ImageWri
 
 void write_image(const std::string& path, const Tensor& image, const ImageWriteOptions& options) {
   std::string suffix = std::filesystem::path(path).extension().string();
-  SF_CHECK(!suffix.empty(), "write_image: the path needs a suffix that says the format (.png, .jpg, .webp), got '", path, "'");
+  SF_CHECK(!suffix.empty(), "write_image: the path needs a suffix that says the format (.png, .jpg, .webp), got '",
+           path, "'");
   std::string bytes = encode_image(image, image_format(suffix), options);
   ReplacingFile file(path);
   file.write(bytes.data(), bytes.size());

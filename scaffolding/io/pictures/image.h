@@ -1,8 +1,9 @@
 // Pictures: PNG, JPEG and WebP files to tensors and back. The kind of a file is told by its content, not by its name.
 // Pictures are uint8 tensors [C, H, W] that lie in memory as rows of pixels (strides of [H, W, C]); C is 1 (L), 2 (LA),
 // 3 (RGB) or 4 (RGBA, straight alpha). Functions only: any thread may call any of them.
-// A file that is corrupt, cut short, or larger than allowed is a ValueError with the file's name, before memory of a size
-// that the file names is taken; one that cannot be opened is a RuntimeError; a format left out of this build NotSupported.
+// A file that is corrupt, cut short, or larger than allowed is a ValueError with the file's name, before memory of a
+// size that the file names is taken; one that cannot be opened is a RuntimeError;
+// a format left out of this build NotSupported.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -36,7 +37,10 @@ struct ImageInfo {
 
 struct ImageReadOptions {
   ImageMode mode = ImageMode::Keep;
-  int bits = 8;                       // 16: an int32 tensor of 0..65535; 8-bit samples are multiplied by 257. With 8, 16-bit samples lose their low byte
+  int bits =
+      // 16: an int32 tensor of 0..65535; 8-bit samples are multiplied by 257. With 8,
+      // 16-bit samples lose their low byte
+      8;
   bool apply_orientation = true;      // turns and mirrors the picture upright
   std::optional<int64_t> max_pixels;  // SF_IMAGE_MAX_PIXELS where not given
 };
@@ -54,18 +58,20 @@ ImageInfo image_info(const std::string& path);
 Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, const ImageReadOptions& options = {});
 Tensor read_image(const std::string& path, const ImageReadOptions& options = {});
 
-// image: uint8 [C, H, W] or [H, W], any strides, on the CPU. JPEG has no transparency: C is 1 or 3. WebP has no grey: L is
-// written as RGB, LA as RGBA.
+// image: uint8 [C, H, W] or [H, W], any strides, on the CPU. JPEG has no transparency: C is 1 or 3. WebP has no grey: L
+// is written as RGB, LA as RGBA.
 std::string encode_image(const Tensor& image, ImageFormat format, const ImageWriteOptions& options = {});
 // The format is that of the path's suffix. The file appears whole or not at all.
 void write_image(const std::string& path, const Tensor& image, const ImageWriteOptions& options = {});
 
-// The picture with its channels one after the other in memory, as most code wants it. One thread's work, unlike contiguous().
+// The picture with its channels one after the other in memory, as most code wants it. One thread's work,
+// unlike contiguous().
 Tensor planar_image(const Tensor& image);
 // The same, of any uint8 [C, H, W] whose pixels lie side by side, into memory of its size.
 void copy_planes(const Tensor& image, uint8_t* to);
 
-// The picture in another mode. L is 0.299 R + 0.587 G + 0.114 B (ITU-R 601, Pillow's integers); alpha is dropped, or added as opaque.
+// The picture in another mode. L is 0.299 R + 0.587 G + 0.114 B (ITU-R 601, Pillow's integers); alpha is dropped,
+// or added as opaque.
 Tensor convert_image(const Tensor& image, ImageMode mode);
 
 }  // namespace sf::io

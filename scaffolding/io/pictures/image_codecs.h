@@ -10,8 +10,8 @@ struct ImageBytes {
   const std::string& name;
 };
 
-// `max_pixels`: checked after the header and before pixels are allocated. Pixels: [H, W, C] contiguous, uint8, or int32 for
-// samples of 16 bits when `bits` is 16. `info` is filled on the way; PNG reads text behind the pixels too.
+// `max_pixels`: checked after the header and before pixels are allocated. Pixels: [H, W, C] contiguous, uint8, or int32
+// for samples of 16 bits when `bits` is 16. `info` is filled on the way; PNG reads text behind the pixels too.
 struct ImageLimits {
   int64_t max_pixels;
   int bits;
@@ -30,7 +30,8 @@ std::string jpeg_encode(const Tensor& pixels, const ImageWriteOptions& options);
 std::string webp_encode(const Tensor& pixels, const ImageWriteOptions& options);
 
 void check_pixels(const ImageBytes& in, int64_t width, int64_t height, int64_t max_pixels);
-int exif_orientation(std::span<const uint8_t> tiff);  // of an EXIF block that starts with its TIFF header; 1 where it says nothing
+// of an EXIF block that starts with its TIFF header; 1 where it says nothing
+int exif_orientation(std::span<const uint8_t> tiff);
 
 [[noreturn]] inline void broken_image(const ImageBytes& in, ImageFormat format, const char* why) {
   fail<ValueError>(in.name, ": is no whole ", name(format), " picture: ", why);

@@ -1,5 +1,5 @@
-// JPEG through libjpeg(-turbo). Errors come by longjmp: every function that calls setjmp here keeps only plain data in its
-// frame, and all memory belongs to the Reader or Writer of its caller.
+// JPEG through libjpeg(-turbo). Errors come by longjmp: every function that calls setjmp here keeps only plain data in
+// its frame, and all memory belongs to the Reader or Writer of its caller.
 #include <cstring>
 
 #include "scaffolding/io/pictures/image_codecs.h"
@@ -31,7 +31,8 @@ void on_error(j_common_ptr c) {
 // Warnings about missing or damaged data are errors here: libjpeg would paint the rest grey. Others are harmless.
 void on_message(j_common_ptr c, int level) {
   int code = c->err->msg_code;
-  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE || code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC))
+  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
+                    code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC))
     on_error(c);
 }
 
@@ -121,10 +122,12 @@ Tensor jpeg_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& i
   bool cmyk = r.c.num_components == 4;
   int64_t C = cmyk ? 4 : int64_t(info.mode);
   Tensor pixels = empty({info.height, info.width, C}, kUInt8);
-  if (!read_pixels(r, pixels.data<uint8_t>(), size_t(info.width * C))) broken_image(in, ImageFormat::JPEG, r.errors.message);
+  if (!read_pixels(r, pixels.data<uint8_t>(), size_t(info.width * C)))
+    broken_image(in, ImageFormat::JPEG, r.errors.message);
   if (!cmyk) return pixels;
   Tensor rgb = empty({info.height, info.width, 3}, kUInt8);
-  rgb_of_cmyk(pixels.data<uint8_t>(), rgb.data<uint8_t>(), info.height * info.width, r.c.saw_Adobe_marker);  // Adobe's programs store them inverted
+  // Adobe's programs store them inverted
+  rgb_of_cmyk(pixels.data<uint8_t>(), rgb.data<uint8_t>(), info.height * info.width, r.c.saw_Adobe_marker);
   return rgb;
 }
 
@@ -173,7 +176,8 @@ bool write_all(Writer& w, const uint8_t* pixels, int64_t height, int64_t width, 
 
 std::string jpeg_encode(const Tensor& pixels, const ImageWriteOptions& options) {
   Writer w;
-  SF_CHECK(write_all(w, pixels.data<uint8_t>(), pixels.size(0), pixels.size(1), int(pixels.size(2)), options.quality), "write_image: JPEG: ", w.errors.message);
+  SF_CHECK(write_all(w, pixels.data<uint8_t>(), pixels.size(0), pixels.size(1), int(pixels.size(2)), options.quality),
+           "write_image: JPEG: ", w.errors.message);
   return {reinterpret_cast<char*>(w.out), w.out_bytes};
 }
 
@@ -182,7 +186,9 @@ std::string jpeg_encode(const Tensor& pixels, const ImageWriteOptions& options) 
 #else
 
 namespace sf::io {
-[[noreturn]] static void absent() { fail<NotSupported>("this build reads and writes no JPEG: rebuild with -DSF_JPEG=ON and libjpeg"); }
+[[noreturn]] static void absent() {
+  fail<NotSupported>("this build reads and writes no JPEG: rebuild with -DSF_JPEG=ON and libjpeg");
+}
 ImageInfo jpeg_info(const ImageBytes&) { absent(); }
 Tensor jpeg_pixels(const ImageBytes&, const ImageLimits&, ImageInfo&) { absent(); }
 std::string jpeg_encode(const Tensor&, const ImageWriteOptions&) { absent(); }

@@ -1,5 +1,5 @@
-// PNG through libpng. libpng reports errors by longjmp: every function that calls setjmp here keeps only plain data in its
-// frame, and all memory belongs to the Reader or Writer of its caller, whose destructor runs as usual.
+// PNG through libpng. libpng reports errors by longjmp: every function that calls setjmp here keeps only plain data in
+// its frame, and all memory belongs to the Reader or Writer of its caller, whose destructor runs as usual.
 #include <cstring>
 
 #include "scaffolding/io/pictures/image_codecs.h"
@@ -101,7 +101,8 @@ void fill_info(Reader& r, ImageInfo& info) {
   info.bits = r.bits;
   info.palette = r.colour == PNG_COLOR_TYPE_PALETTE;
   bool alpha = (r.colour & PNG_COLOR_MASK_ALPHA) || r.transparent;
-  info.mode = r.colour & PNG_COLOR_MASK_COLOR ? (alpha ? ImageMode::RGBA : ImageMode::RGB) : (alpha ? ImageMode::LA : ImageMode::L);
+  info.mode = r.colour & PNG_COLOR_MASK_COLOR ? (alpha ? ImageMode::RGBA : ImageMode::RGB)
+                                              : (alpha ? ImageMode::LA : ImageMode::L);
 #ifdef PNG_eXIf_SUPPORTED
   png_uint_32 exif_bytes = 0;
   png_bytep exif = nullptr;
@@ -134,12 +135,15 @@ Tensor png_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& in
   if (!read_header(r)) broken_image(in, ImageFormat::PNG, r.failure.message);
   check_pixels(in, r.width, r.height, limits.max_pixels);
   // Deflate packs at most 1032 to 1: a short file that names many pixels is cut short or means harm.
-  if (png_get_rowbytes(r.png, r.info) / 1032 * r.height > in.bytes.size()) broken_image(in, ImageFormat::PNG, "it is too short for its size");
+  if (png_get_rowbytes(r.png, r.info) / 1032 * r.height > in.bytes.size())
+    broken_image(in, ImageFormat::PNG, "it is too short for its size");
   fill_info(r, info);
   bool keep_16 = limits.bits == 16 && r.bits == 16;
   if (!set_transforms(r, keep_16)) broken_image(in, ImageFormat::PNG, r.failure.message);
-  int64_t H = r.height, W = r.width, C = png_get_channels(r.png, r.info), row_bytes = int64_t(png_get_rowbytes(r.png, r.info));
-  SF_CHECK_AS(RuntimeError, C == int64_t(info.mode) && row_bytes == W * C * (keep_16 ? 2 : 1), in.name, ": libpng unpacks it to ", C, " channels");
+  int64_t H = r.height, W = r.width, C = png_get_channels(r.png, r.info),
+          row_bytes = int64_t(png_get_rowbytes(r.png, r.info));
+  SF_CHECK_AS(RuntimeError, C == int64_t(info.mode) && row_bytes == W * C * (keep_16 ? 2 : 1), in.name,
+              ": libpng unpacks it to ", C, " channels");
   Tensor pixels = empty({H, W, C}, keep_16 ? kInt16 : kUInt8);
   std::vector<png_bytep> rows(static_cast<size_t>(H));
   for (int64_t y = 0; y < H; ++y) rows[size_t(y)] = static_cast<png_bytep>(pixels.data_ptr()) + y * row_bytes;
@@ -196,7 +200,8 @@ bool write_all(Writer& w, const Content& c) {
   if (setjmp(png_jmpbuf(w.png))) return false;
   png_set_write_fn(w.png, &w, on_write, on_flush);
   png_set_compression_level(w.png, c.compression);
-  png_set_IHDR(w.png, w.info, c.width, c.height, 8, c.colour, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_set_IHDR(w.png, w.info, c.width, c.height, 8, c.colour, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
   if (c.text_count) png_set_text(w.png, w.info, c.text, c.text_count);
   png_write_info(w.png, w.info);
   png_write_image(w.png, c.rows);
@@ -218,15 +223,17 @@ bool latin1_of_utf8(const std::string& s, std::string& out) {
 }  // namespace
 
 std::string png_encode(const Tensor& pixels, const ImageWriteOptions& options) {
-  static const int colours[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA};
+  static const int colours[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
+                                PNG_COLOR_TYPE_RGB_ALPHA};
   int64_t H = pixels.size(0), W = pixels.size(1), C = pixels.size(2);
   std::vector<std::pair<std::string, std::string>> strings;  // keyword and value as they stand in the file
   std::vector<png_text> text;
   strings.reserve(options.text.size());
   for (auto& [key, value] : options.text) {
     std::string keyword, plain;
-    SF_CHECK(!key.empty() && latin1_of_utf8(key, keyword) && keyword.size() <= 79 && keyword.find('\0') == std::string::npos,
-             "write_image: a keyword of PNG text has 1 to 79 Latin-1 characters, got '", key, "'");
+    SF_CHECK(
+        !key.empty() && latin1_of_utf8(key, keyword) && keyword.size() <= 79 && keyword.find('\0') == std::string::npos,
+        "write_image: a keyword of PNG text has 1 to 79 Latin-1 characters, got '", key, "'");
     SF_CHECK(value.find('\0') == std::string::npos, "write_image: PNG text holds no zero byte, got one in '", key, "'");
     bool latin1 = latin1_of_utf8(value, plain);
     strings.emplace_back(keyword, latin1 ? plain : value);
@@ -240,7 +247,8 @@ std::string png_encode(const Tensor& pixels, const ImageWriteOptions& options) {
   std::vector<png_bytep> rows(static_cast<size_t>(H));
   for (int64_t y = 0; y < H; ++y) rows[size_t(y)] = pixels.data<uint8_t>() + y * W * C;
   Writer w;
-  Content c{png_uint_32(W), png_uint_32(H), colours[C - 1], options.compression, text.data(), int(text.size()), rows.data()};
+  Content c{png_uint_32(W), png_uint_32(H),   colours[C - 1], options.compression,
+            text.data(),    int(text.size()), rows.data()};
   SF_CHECK_AS(RuntimeError, write_all(w, c), "write_image: PNG: ", w.failure.message);
   return std::move(w.out);
 }
@@ -250,7 +258,9 @@ std::string png_encode(const Tensor& pixels, const ImageWriteOptions& options) {
 #else
 
 namespace sf::io {
-[[noreturn]] static void absent() { fail<NotSupported>("this build reads and writes no PNG: rebuild with -DSF_PNG=ON and libpng"); }
+[[noreturn]] static void absent() {
+  fail<NotSupported>("this build reads and writes no PNG: rebuild with -DSF_PNG=ON and libpng");
+}
 ImageInfo png_info(const ImageBytes&) { absent(); }
 Tensor png_pixels(const ImageBytes&, const ImageLimits&, ImageInfo&) { absent(); }
 std::string png_encode(const Tensor&, const ImageWriteOptions&) { absent(); }

@@ -23,8 +23,12 @@ std::string bytes_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
-std::span<const uint8_t> span_of(const std::string& s) { return {reinterpret_cast<const uint8_t*>(s.data()), s.size()}; }
-Tensor decode(const std::string& s, const ImageReadOptions& options = {}) { return decode_image(span_of(s), "test", options); }
+std::span<const uint8_t> span_of(const std::string& s) {
+  return {reinterpret_cast<const uint8_t*>(s.data()), s.size()};
+}
+Tensor decode(const std::string& s, const ImageReadOptions& options = {}) {
+  return decode_image(span_of(s), "test", options);
+}
 
 // [C, H, W] of [H, W, C] as numpy wrote it.
 Tensor golden(const std::string& name) {
@@ -55,7 +59,8 @@ template <class E = ValueError> void refused(const std::string& text, const std:
 }
 
 TEST(Image, what_pillow_wrote_is_read_as_pillow_reads_it) {
-  for (std::string name : {"photo.png", "photo.webp", "photo_alpha.webp"}) EXPECT_EQ(largest_difference(read_image(kGolden + name), golden(name)), 0) << name;
+  for (std::string name : {"photo.png", "photo.webp", "photo_alpha.webp"})
+    EXPECT_EQ(largest_difference(read_image(kGolden + name), golden(name)), 0) << name;
   // Versions of libjpeg differ in the last bit of a colour conversion.
   for (std::string name : {"photo.jpg", "photo_grey.jpg", "photo_progressive.jpg"})
     EXPECT_LE(largest_difference(read_image(kGolden + name), golden(name)), 2) << name;
@@ -64,14 +69,16 @@ TEST(Image, what_pillow_wrote_is_read_as_pillow_reads_it) {
 
 // Alpha that is wanted leaves the conversion to libwebp; without it, it is ours.
 TEST(Image, colours_of_lossy_webp_are_libwebps_on_every_instruction_set) {
-  for (Shape size : {Shape{1, 1}, Shape{1, 2}, Shape{2, 1}, Shape{3, 5}, Shape{16, 16}, Shape{17, 31}, Shape{31, 64}, Shape{40, 129}, Shape{128, 200}}) {
+  for (Shape size : {Shape{1, 1}, Shape{1, 2}, Shape{2, 1}, Shape{3, 5}, Shape{16, 16}, Shape{17, 31}, Shape{31, 64},
+                     Shape{40, 129}, Shape{128, 200}}) {
     std::string file = encode_image(noise({4, size[0], size[1]}), ImageFormat::WebP, {.quality = 90});
     Tensor theirs = decode(file);
     ASSERT_EQ(theirs.size(0), 4);
     for (int i = 0; i < yuv_to_rgb.count(DeviceType::CPU); ++i) {
       std::string provider = provider_label(yuv_to_rgb.entry(DeviceType::CPU, i));
       pin_provider("yuv_to_rgb", provider);
-      EXPECT_EQ(largest_difference(decode(file, {.mode = ImageMode::RGB}), theirs.slice(0, 0, 3)), 0) << provider << " " << size[0] << " x " << size[1];
+      EXPECT_EQ(largest_difference(decode(file, {.mode = ImageMode::RGB}), theirs.slice(0, 0, 3)), 0)
+          << provider << " " << size[0] << " x " << size[1];
       unpin_providers();
     }
   }
@@ -86,7 +93,8 @@ TEST(Image, exif_orientation_turns_the_picture_upright) {
   ASSERT_EQ(upright.shape(), (Shape{3, 40, 24}));
   for (int64_t c = 0; c < 3; ++c)  // 6: the stored left edge is the upright top, from its bottom to its top
     for (int64_t r = 0; r < 40; ++r)
-      for (int64_t k = 0; k < 24; ++k) ASSERT_NEAR(upright[c][r][k].item(), stored[c][23 - k][r].item(), 2) << c << " " << r << " " << k;
+      for (int64_t k = 0; k < 24; ++k)
+        ASSERT_NEAR(upright[c][r][k].item(), stored[c][23 - k][r].item(), 2) << c << " " << r << " " << k;
 }
 
 TEST(Image, each_orientation_is_what_exif_defines) {
@@ -96,8 +104,9 @@ TEST(Image, each_orientation_is_what_exif_defines) {
     for (int64_t c = 0; c < 24; ++c) x.data<uint8_t>()[r * 24 + c] = uint8_t(40 * (r / 8 * 3 + c / 8));
   std::string plain = encode_image(x, ImageFormat::JPEG, {.quality = 100});
   // For each orientation, the blocks (row by row) of the upright picture.
-  const std::vector<std::vector<int>> wanted = {{0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0}, {3, 4, 5, 0, 1, 2},
-                                                {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2}, {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
+  const std::vector<std::vector<int>> wanted = {{0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0},
+                                                {3, 4, 5, 0, 1, 2}, {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2},
+                                                {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
   for (int o = 1; o <= 8; ++o) {
     std::string exif("Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", 25);
     exif += char(o) + std::string("\0\0\0\0\0\0", 6);
@@ -106,7 +115,8 @@ TEST(Image, each_orientation_is_what_exif_defines) {
     int64_t rows = o >= 5 ? 3 : 2, columns = 5 - rows;
     ASSERT_EQ(y.shape(), (Shape{1, rows * 8, columns * 8})) << o;
     for (int64_t i = 0; i < 6; ++i)
-      EXPECT_NEAR(y[0][i / columns * 8 + 4][i % columns * 8 + 4].item(), 40 * wanted[size_t(o - 1)][size_t(i)], 2) << o << " " << i;
+      EXPECT_NEAR(y[0][i / columns * 8 + 4][i % columns * 8 + 4].item(), 40 * wanted[size_t(o - 1)][size_t(i)], 2)
+          << o << " " << i;
   }
 }
 
@@ -115,7 +125,9 @@ TEST(Image, lossless_formats_return_what_was_written) {
     Tensor x = noise({c, 13, 17});
     EXPECT_EQ(largest_difference(decode(encode_image(x, ImageFormat::PNG)), x), 0) << c;
     ImageMode wide = c <= 2 ? (c == 1 ? ImageMode::RGB : ImageMode::RGBA) : ImageMode::Keep;
-    EXPECT_EQ(largest_difference(decode(encode_image(x, ImageFormat::WebP, {.lossless = true})), convert_image(x, wide)), 0) << c;
+    EXPECT_EQ(
+        largest_difference(decode(encode_image(x, ImageFormat::WebP, {.lossless = true})), convert_image(x, wide)), 0)
+        << c;
   }
   Tensor strided = noise({9, 8, 3}).permute({2, 1, 0});
   EXPECT_EQ(largest_difference(decode(encode_image(strided, ImageFormat::PNG, {.compression = 0})), strided), 0);
@@ -132,8 +144,12 @@ TEST(Image, modes_are_converted_as_pillow_converts_them) {
   EXPECT_EQ(rgba.shape(), (Shape{4, 24, 40}));
   EXPECT_EQ(rgba[3].to(kInt64).sum().item(), 255 * 24 * 40);
   EXPECT_EQ(read_image(kGolden + "photo.png", {.mode = ImageMode::LA}).shape(), (Shape{2, 24, 40}));
-  EXPECT_EQ(largest_difference(read_image(kGolden + "photo.png", {.mode = ImageMode::RGB}), golden("photo.png").slice(0, 0, 3)), 0);
-  EXPECT_EQ(largest_difference(read_image(kGolden + "photo_alpha.webp", {.mode = ImageMode::RGB}), golden("photo_alpha.webp").slice(0, 0, 3)), 0);
+  EXPECT_EQ(largest_difference(read_image(kGolden + "photo.png", {.mode = ImageMode::RGB}),
+                               golden("photo.png").slice(0, 0, 3)),
+            0);
+  EXPECT_EQ(largest_difference(read_image(kGolden + "photo_alpha.webp", {.mode = ImageMode::RGB}),
+                               golden("photo_alpha.webp").slice(0, 0, 3)),
+            0);
   Tensor wide = read_image(kGolden + "photo.png", {.bits = 16});
   EXPECT_EQ(wide.dtype(), kInt32);
   EXPECT_EQ(wide[0][3][4].item(), 257 * golden("photo.png")[0][3][4].item());
@@ -155,7 +171,8 @@ TEST(Image, every_cut_is_refused_and_named) {
       if (lossless && format != ImageFormat::WebP) continue;
       std::string whole = encode_image(noise({3, 8, 8}), format, {.lossless = lossless});
       for (size_t n = 0; n < whole.size(); ++n) {
-        if (format == ImageFormat::WebP && n >= whole.size() - 1) continue;  // the byte that pads a chunk to an even size
+        // the byte that pads a chunk to an even size
+        if (format == ImageFormat::WebP && n >= whole.size() - 1) continue;
         refused("test", [&] { decode(whole.substr(0, n)); });
       }
       EXPECT_NO_THROW(decode(whole));
@@ -163,7 +180,8 @@ TEST(Image, every_cut_is_refused_and_named) {
 }
 
 TEST(Image, damage_is_refused_or_decoded_never_more) {
-  for (std::string name : {"photo.png", "photo.jpg", "photo_progressive.jpg", "photo.webp", "photo_alpha.webp", "photo_turned.jpg"}) {
+  for (std::string name :
+       {"photo.png", "photo.jpg", "photo_progressive.jpg", "photo.webp", "photo_alpha.webp", "photo_turned.jpg"}) {
     std::string whole = bytes_of(kGolden + name);
     uint32_t s = 7;
     for (int i = 0; i < 400; ++i) {
@@ -235,8 +253,9 @@ std::string shared_data() {
 TEST(Image, pngsuite_is_as_its_manifest_says) {
   std::ifstream manifest(shared_data() + "/pngsuite/MANIFEST.jsonl");
   if (!manifest) GTEST_SKIP() << "no PngSuite in " << shared_data();
-  const std::map<std::string, ImageMode> modes = {{"1", ImageMode::L},   {"L", ImageMode::L},     {"I", ImageMode::L},
-                                                  {"LA", ImageMode::LA}, {"RGB", ImageMode::RGB}, {"RGBA", ImageMode::RGBA}};
+  const std::map<std::string, ImageMode> modes = {{"1", ImageMode::L},     {"L", ImageMode::L},
+                                                  {"I", ImageMode::L},     {"LA", ImageMode::LA},
+                                                  {"RGB", ImageMode::RGB}, {"RGBA", ImageMode::RGBA}};
   int read = 0, refused_files = 0;
   for (std::string line; std::getline(manifest, line);) {
     auto row = nlohmann::json::parse(line);

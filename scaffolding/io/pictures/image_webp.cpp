@@ -37,7 +37,8 @@ int orientation_of(std::span<const uint8_t> b) {
     if (n > rest.size()) return 1;
     if (!std::memcmp(b.data() + at, "EXIF", 4)) {
       auto block = rest.first(n);
-      if (n > 6 && !std::memcmp(block.data(), "Exif\0", 6)) block = block.subspan(6);  // some writers keep JPEG's prefix
+      // some writers keep JPEG's prefix
+      if (n > 6 && !std::memcmp(block.data(), "Exif\0", 6)) block = block.subspan(6);
       return exif_orientation(block);
     }
     at += 8 + n + (n & 1);
@@ -46,7 +47,8 @@ int orientation_of(std::span<const uint8_t> b) {
 }
 
 ImageInfo read_info(const ImageBytes& in, WebPBitstreamFeatures& f) {
-  if (auto status = WebPGetFeatures(in.bytes.data(), in.bytes.size(), &f); status != VP8_STATUS_OK) broken_image(in, ImageFormat::WebP, reason(status));
+  if (auto status = WebPGetFeatures(in.bytes.data(), in.bytes.size(), &f); status != VP8_STATUS_OK)
+    broken_image(in, ImageFormat::WebP, reason(status));
   SF_CHECK(!f.has_animation, in.name, ": is an animated WebP picture; only still ones are read");
   ImageInfo info;
   info.format = ImageFormat::WebP;
@@ -74,7 +76,8 @@ Tensor webp_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& i
   Tensor pixels = empty({H, W, C}, kUInt8);
   auto decode = [&] {
     config.output.is_external_memory = 1;
-    if (auto status = WebPDecode(in.bytes.data(), in.bytes.size(), &config); status != VP8_STATUS_OK) broken_image(in, ImageFormat::WebP, reason(status));
+    if (auto status = WebPDecode(in.bytes.data(), in.bytes.size(), &config); status != VP8_STATUS_OK)
+      broken_image(in, ImageFormat::WebP, reason(status));
   };
   if (config.input.format == kLossy && !alpha) {
     int64_t chroma_width = (W + 1) / 2, luma = H * W, chroma = (H + 1) / 2 * chroma_width;
@@ -82,7 +85,9 @@ Tensor webp_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& i
     Tensor planes = empty({words_at + yuv_scratch(W) * int64_t(sizeof(uint16_t))}, kUInt8);
     uint8_t *y = planes.data<uint8_t>(), *u = y + luma, *v = u + chroma;
     config.output.colorspace = MODE_YUV;
-    config.output.u.YUVA = {y, u, v, nullptr, int(W), int(chroma_width), int(chroma_width), 0, size_t(luma), size_t(chroma), size_t(chroma), 0};
+    config.output.u.YUVA = {
+        y, u, v, nullptr, int(W), int(chroma_width), int(chroma_width), 0, size_t(luma), size_t(chroma), size_t(chroma),
+        0};
     decode();
     YuvToRgb a{y, u, v, pixels.data<uint8_t>(), H, W, reinterpret_cast<uint16_t*>(y + words_at)};
     yuv_to_rgb.find(Device::CPU, a)(a);
@@ -96,8 +101,8 @@ Tensor webp_pixels(const ImageBytes& in, const ImageLimits& limits, ImageInfo& i
 
 std::string webp_encode(const Tensor& pixels, const ImageWriteOptions& options) {
   int64_t H = pixels.size(0), W = pixels.size(1), C = pixels.size(2);
-  SF_CHECK(H <= WEBP_MAX_DIMENSION && W <= WEBP_MAX_DIMENSION, "write_image: WebP holds at most ", WEBP_MAX_DIMENSION, " x ", WEBP_MAX_DIMENSION,
-           " pixels, got ", W, " x ", H);
+  SF_CHECK(H <= WEBP_MAX_DIMENSION && W <= WEBP_MAX_DIMENSION, "write_image: WebP holds at most ", WEBP_MAX_DIMENSION,
+           " x ", WEBP_MAX_DIMENSION, " pixels, got ", W, " x ", H);
   WebPConfig config;
   struct Owned {
     WebPPicture picture;
@@ -108,7 +113,8 @@ std::string webp_encode(const Tensor& pixels, const ImageWriteOptions& options) 
     }
   } o;
   WebPMemoryWriterInit(&o.memory);
-  SF_CHECK_AS(RuntimeError, WebPPictureInit(&o.picture) && WebPConfigInit(&config), "libwebp's version does not fit its headers");
+  SF_CHECK_AS(RuntimeError, WebPPictureInit(&o.picture) && WebPConfigInit(&config),
+              "libwebp's version does not fit its headers");
   config.quality = float(options.quality);
   config.lossless = options.lossless;
   config.exact = options.lossless;  // colour under transparent pixels too
@@ -118,8 +124,10 @@ std::string webp_encode(const Tensor& pixels, const ImageWriteOptions& options) 
   o.picture.writer = WebPMemoryWrite;
   o.picture.custom_ptr = &o.memory;
   const uint8_t* rows = pixels.data<uint8_t>();
-  bool fits = C == 4 ? WebPPictureImportRGBA(&o.picture, rows, int(W * 4)) : WebPPictureImportRGB(&o.picture, rows, int(W * 3));
-  SF_CHECK_AS(RuntimeError, fits && WebPEncode(&config, &o.picture), "write_image: WebP: libwebp's error ", int(o.picture.error_code));
+  bool fits =
+      C == 4 ? WebPPictureImportRGBA(&o.picture, rows, int(W * 4)) : WebPPictureImportRGB(&o.picture, rows, int(W * 3));
+  SF_CHECK_AS(RuntimeError, fits && WebPEncode(&config, &o.picture), "write_image: WebP: libwebp's error ",
+              int(o.picture.error_code));
   return {reinterpret_cast<char*>(o.memory.mem), o.memory.size};
 }
 
@@ -128,7 +136,9 @@ std::string webp_encode(const Tensor& pixels, const ImageWriteOptions& options) 
 #else
 
 namespace sf::io {
-[[noreturn]] static void absent() { fail<NotSupported>("this build reads and writes no WebP: rebuild with -DSF_WEBP=ON and libwebp"); }
+[[noreturn]] static void absent() {
+  fail<NotSupported>("this build reads and writes no WebP: rebuild with -DSF_WEBP=ON and libwebp");
+}
 ImageInfo webp_info(const ImageBytes&) { absent(); }
 Tensor webp_pixels(const ImageBytes&, const ImageLimits&, ImageInfo&) { absent(); }
 std::string webp_encode(const Tensor&, const ImageWriteOptions&) { absent(); }

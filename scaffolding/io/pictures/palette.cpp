@@ -30,7 +30,8 @@ Box measured(std::vector<Bin> bins) {
   for (auto& b : box.bins) {
     auto m = b.mean();
     n += b.count;
-    for (int k = 0; k < 3; ++k) sum[size_t(k)] += b.sum[size_t(k)], squares[size_t(k)] += b.count * m[size_t(k)] * m[size_t(k)];
+    for (int k = 0; k < 3; ++k)
+      sum[size_t(k)] += b.sum[size_t(k)], squares[size_t(k)] += b.count * m[size_t(k)] * m[size_t(k)];
   }
   for (int k = 0; k < 3; ++k) {
     double error = kWeight[k] * (squares[size_t(k)] - sum[size_t(k)] * sum[size_t(k)] / n);
@@ -42,8 +43,9 @@ Box measured(std::vector<Bin> bins) {
 // At the place along the axis that leaves the least squared error.
 std::pair<Box, Box> halves(Box box) {
   const size_t k = size_t(box.axis);
-  std::sort(box.bins.begin(), box.bins.end(),
-            [k](const Bin& a, const Bin& b) { return a.mean() < b.mean() ? a.mean()[k] <= b.mean()[k] : a.mean()[k] < b.mean()[k]; });
+  std::sort(box.bins.begin(), box.bins.end(), [k](const Bin& a, const Bin& b) {
+    return a.mean() < b.mean() ? a.mean()[k] <= b.mean()[k] : a.mean()[k] < b.mean()[k];
+  });
   double all = 0, n = 0, left = 0, count = 0, best = -1;
   for (auto& b : box.bins) all += b.sum[k], n += b.count;
   size_t at = 1;
@@ -93,7 +95,8 @@ std::vector<Colour> palette_of(const Tensor& pixels, int count) {
     bins = bins_of(pixels, 3);
     std::vector<Box> boxes{measured(bins)};
     while (boxes.size() < size_t(count)) {
-      auto worst = std::max_element(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) { return a.error < b.error; });
+      auto worst =
+          std::max_element(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) { return a.error < b.error; });
       if (worst->error <= 0 || worst->bins.size() < 2) break;
       auto [left, right] = halves(std::move(*worst));
       *worst = std::move(left);

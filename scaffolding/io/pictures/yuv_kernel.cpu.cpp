@@ -17,8 +17,8 @@ SF_INLINE void pixel(int y, int u, int v, uint8_t* rgb) {
   rgb[2] = clip(luma + ((u * 33050) >> 8) - 17685);
 }
 
-// 3 * near + far of a row of chroma, with its ends repeated: sum[-1] = sum[0], sum[n] = sum[n - 1]. The pixels 2 i and 2 i + 1 then have
-// (3 sum[i] + sum[i - 1] + 8) / 16 and (3 sum[i] + sum[i + 1] + 8) / 16.
+// 3 * near + far of a row of chroma, with its ends repeated: sum[-1] = sum[0], sum[n] = sum[n - 1]. The pixels 2 i and
+// 2 i + 1 then have (3 sum[i] + sum[i - 1] + 8) / 16 and (3 sum[i] + sum[i + 1] + 8) / 16.
 SF_INLINE void vertical(const uint8_t* near, const uint8_t* far, int64_t n, uint16_t* sum) {
   for (int64_t i = 0; i < n; ++i) sum[i] = uint16_t(3 * near[i] + far[i]);
   sum[-1] = sum[0];
@@ -96,21 +96,24 @@ SF_INLINE Colours colours(Words y, Words u, Words v) {
 SF_INLINE void interleave(const uint8_t* r, const uint8_t* g, const uint8_t* b, uint8_t* rgb) {
   auto at = [](const uint8_t* p) { return _mm_load_si128(reinterpret_cast<const __m128i*>(p)); };
   __m128i x[3] = {at(r), at(g), at(b)};
-  const __m128i place[3][3] = {
-      {_mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5), _mm_setr_epi8(-1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1),
-       _mm_setr_epi8(-1, -1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1)},
-      {_mm_setr_epi8(-1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10, -1), _mm_setr_epi8(5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10),
-       _mm_setr_epi8(-1, 5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1)},
-      {_mm_setr_epi8(-1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1, -1),
-       _mm_setr_epi8(-1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1),
-       _mm_setr_epi8(10, -1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15)}};
+  const __m128i place[3][3] = {{_mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5),
+                                _mm_setr_epi8(-1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1),
+                                _mm_setr_epi8(-1, -1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1)},
+                               {_mm_setr_epi8(-1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10, -1),
+                                _mm_setr_epi8(5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10),
+                                _mm_setr_epi8(-1, 5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1)},
+                               {_mm_setr_epi8(-1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1, -1),
+                                _mm_setr_epi8(-1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1),
+                                _mm_setr_epi8(10, -1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15)}};
   for (int k = 0; k < 3; ++k) {
-    __m128i part = _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(x[0], place[k][0]), _mm_shuffle_epi8(x[1], place[k][1])), _mm_shuffle_epi8(x[2], place[k][2]));
+    __m128i part = _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(x[0], place[k][0]), _mm_shuffle_epi8(x[1], place[k][1])),
+                                _mm_shuffle_epi8(x[2], place[k][2]));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(rgb + 16 * k), part);
   }
 }
 
-// Sums of chroma as 8 bits in the upper half of the words: of the even pixels with `beside` one to the left, of the odd ones with one to the right.
+// Sums of chroma as 8 bits in the upper half of the words: of the even pixels with `beside` one to the left, of the odd
+// ones with one to the right.
 SF_INLINE Words chroma(Words sum, const uint16_t* beside) {
   Words v = plus(plus(plus(sum, up(sum, 1)), load(beside)), every(8));
   return up(down(v, 4), 8);

@@ -33,10 +33,13 @@ namespace {
 
 constexpr const char* kWho = AutoencoderKL::kName;
 
-void check_types(const char* field, const std::vector<std::string>& types, size_t blocks, const char* plain, const char* with_attention) {
-  SF_CHECK(types.size() == blocks, kWho, ": ", field, " and block_out_channels must have the same length, got ", types.size(), " and ", blocks);
+void check_types(const char* field, const std::vector<std::string>& types, size_t blocks, const char* plain,
+                 const char* with_attention) {
+  SF_CHECK(types.size() == blocks, kWho, ": ", field, " and block_out_channels must have the same length, got ",
+           types.size(), " and ", blocks);
   for (auto& type : types)
-    SF_CHECK(type == plain || type == with_attention, kWho, ": ", field, " must be ", plain, " or ", with_attention, ", got '", type, "'");
+    SF_CHECK(type == plain || type == with_attention, kWho, ": ", field, " must be ", plain, " or ", with_attention,
+             ", got '", type, "'");
 }
 
 void check_at_least_one(const char* field, int64_t value, int64_t most) {
@@ -44,10 +47,12 @@ void check_at_least_one(const char* field, int64_t value, int64_t most) {
 }
 
 AutoencoderKLConfig checked(AutoencoderKLConfig c) {
-  SF_CHECK(!c.block_out_channels.empty() && c.block_out_channels.size() <= 16, kWho, ": block_out_channels must have 1 to 16 entries, got ",
-           c.block_out_channels.size());
-  check_types("down_block_types", c.down_block_types, c.block_out_channels.size(), "DownEncoderBlock2D", "AttnDownEncoderBlock2D");
-  check_types("up_block_types", c.up_block_types, c.block_out_channels.size(), "UpDecoderBlock2D", "AttnUpDecoderBlock2D");
+  SF_CHECK(!c.block_out_channels.empty() && c.block_out_channels.size() <= 16, kWho,
+           ": block_out_channels must have 1 to 16 entries, got ", c.block_out_channels.size());
+  check_types("down_block_types", c.down_block_types, c.block_out_channels.size(), "DownEncoderBlock2D",
+              "AttnDownEncoderBlock2D");
+  check_types("up_block_types", c.up_block_types, c.block_out_channels.size(), "UpDecoderBlock2D",
+              "AttnUpDecoderBlock2D");
   constexpr int64_t kChannels = 1 << 16;
   check_at_least_one("in_channels", c.in_channels, kChannels);
   check_at_least_one("out_channels", c.out_channels, kChannels);
@@ -56,14 +61,17 @@ AutoencoderKLConfig checked(AutoencoderKLConfig c) {
   check_at_least_one("norm_num_groups", c.norm_num_groups, kChannels);
   for (int64_t channels : c.block_out_channels) {
     check_at_least_one("block_out_channels", channels, kChannels);
-    SF_CHECK(channels % c.norm_num_groups == 0, kWho, ": norm_num_groups must divide block_out_channels, got norm_num_groups=", c.norm_num_groups, " for ",
+    SF_CHECK(channels % c.norm_num_groups == 0, kWho,
+             ": norm_num_groups must divide block_out_channels, got norm_num_groups=", c.norm_num_groups, " for ",
              channels);
   }
   SF_CHECK(c.act_fn == "silu" || c.act_fn == "swish", kWho, ": act_fn must be silu or swish, got '", c.act_fn, "'");
-  for (int64_t side : io::ints_for_blocks(kWho, "sample_size", c.sample_size, 2)) check_at_least_one("sample_size", side, 1 << 24);
+  for (int64_t side : io::ints_for_blocks(kWho, "sample_size", c.sample_size, 2))
+    check_at_least_one("sample_size", side, 1 << 24);
   for (auto* list : {&c.latents_mean, &c.latents_std})
-    SF_CHECK(!*list || int64_t((*list)->size()) == c.latent_channels, kWho, ": latents_mean and latents_std must have latent_channels=", c.latent_channels,
-             " numbers, got ", (*list)->size());
+    SF_CHECK(!*list || int64_t((*list)->size()) == c.latent_channels, kWho,
+             ": latents_mean and latents_std must have latent_channels=", c.latent_channels, " numbers, got ",
+             (*list)->size());
   return c;
 }
 
@@ -95,10 +103,11 @@ struct Tiling {
   int64_t extent, kept;  // of the result's tiles: rows and columns that are blended, and those that are kept
 };
 
-// f of overlapping tiles of x, put together. Each tile is blended with the one above and the one on its left, as those are after their own blending.
+// f of overlapping tiles of x, put together. Each tile is blended with the one above and the one on its left, as those
+// are after their own blending.
 template <class F> Tensor in_tiles(const Tensor& x, const Tiling& t, const F& f) {
-  SF_CHECK(t.step > 0 && t.kept > 0, kWho, ": tiles must be larger than their overlap, got tiles of ", t.size, " with steps of ", t.step, ", of which ", t.kept,
-           " are kept");
+  SF_CHECK(t.step > 0 && t.kept > 0, kWho, ": tiles must be larger than their overlap, got tiles of ", t.size,
+           " with steps of ", t.step, ", of which ", t.kept, " are kept");
   Tensors above, rows;
   for (int64_t i = 0; i < x.size(2); i += t.step) {
     Tensors row, kept;
@@ -119,7 +128,8 @@ template <class F> Tensor in_tiles(const Tensor& x, const Tiling& t, const F& f)
 void check_picture(const char* method, const char* name, const Tensor& x, int64_t channels) {
   std::string who = std::string(kWho) + "." + method;
   check_defined(who.c_str(), name, x);
-  SF_CHECK(x.ndim() == 4 && x.size(1) == channels, who, ": ", name, " must be [B, ", channels, ", H, W], got ", x.shape());
+  SF_CHECK(x.ndim() == 4 && x.size(1) == channels, who, ": ", name, " must be [B, ", channels, ", H, W], got ",
+           x.shape());
 }
 
 }  // namespace
@@ -154,9 +164,10 @@ Tensor AutoencoderKL::decode(const Tensor& latents) const {
 
 int64_t AutoencoderKL::decode_bytes(const Shape& latents, DType dtype, bool sliced, bool tiled) const {
   const auto& channels = options.block_out_channels;
-  const int64_t scale = int64_t(1) << (channels.size() - 1), last = channels[0], before = channels[std::min<size_t>(1, channels.size() - 1)];
-  // The last block's first layers are the largest: the picture's size, with the channels of the block before. Some tensors of both live at once,
-  // and a convolution may lay out its rows (SF_CUDA_CONV_MB, or a library's workspace).
+  const int64_t scale = int64_t(1) << (channels.size() - 1), last = channels[0],
+                before = channels[std::min<size_t>(1, channels.size() - 1)];
+  // The last block's first layers are the largest: the picture's size, with the channels of the block before. Some
+  // tensors of both live at once, and a convolution may lay out its rows (SF_CUDA_CONV_MB, or a library's workspace).
   constexpr int64_t kConvolution = int64_t(256) << 20;
   auto needed = [&](int64_t batch, int64_t h, int64_t w) {
     int64_t pixels = batch * h * w * scale * scale * int64_t(size_of(dtype));
@@ -172,7 +183,8 @@ int64_t AutoencoderKL::decode_bytes(const Shape& latents, DType dtype, bool slic
 Tensor AutoencoderKL::tiled_encode(const Tensor& x) const {
   check_picture("tiled_encode", "x", x, options.in_channels);
   int64_t extent = int64_t(double(tile_latent_min_size) * tile_overlap_factor);
-  Tiling t{tile_sample_min_size, int64_t(double(tile_sample_min_size) * (1 - tile_overlap_factor)), extent, tile_latent_min_size - extent};
+  Tiling t{tile_sample_min_size, int64_t(double(tile_sample_min_size) * (1 - tile_overlap_factor)), extent,
+           tile_latent_min_size - extent};
   return in_tiles(x, t, [this](const Tensor& tile) {
     Tensor h = encoder(tile);
     return quant_conv ? (*quant_conv)(h) : h;
@@ -182,8 +194,10 @@ Tensor AutoencoderKL::tiled_encode(const Tensor& x) const {
 Tensor AutoencoderKL::tiled_decode(const Tensor& z) const {
   check_picture("tiled_decode", "z", z, options.latent_channels);
   int64_t extent = int64_t(double(tile_sample_min_size) * tile_overlap_factor);
-  Tiling t{tile_latent_min_size, int64_t(double(tile_latent_min_size) * (1 - tile_overlap_factor)), extent, tile_sample_min_size - extent};
-  return in_tiles(z, t, [this](const Tensor& tile) { return decoder(post_quant_conv ? (*post_quant_conv)(tile) : tile); });
+  Tiling t{tile_latent_min_size, int64_t(double(tile_latent_min_size) * (1 - tile_overlap_factor)), extent,
+           tile_sample_min_size - extent};
+  return in_tiles(z, t,
+                  [this](const Tensor& tile) { return decoder(post_quant_conv ? (*post_quant_conv)(tile) : tile); });
 }
 
 Tensor AutoencoderKL::forward(const Tensor& sample, bool sample_posterior, const Generator& generator) const {
@@ -191,8 +205,12 @@ Tensor AutoencoderKL::forward(const Tensor& sample, bool sample_posterior, const
   return decode(sample_posterior ? posterior.sample(generator) : posterior.mode());
 }
 
-Tensor AutoencoderKL::blend_v(const Tensor& a, Tensor b, int64_t blend_extent) { return blend(a, std::move(b), 2, blend_extent); }
-Tensor AutoencoderKL::blend_h(const Tensor& a, Tensor b, int64_t blend_extent) { return blend(a, std::move(b), 3, blend_extent); }
+Tensor AutoencoderKL::blend_v(const Tensor& a, Tensor b, int64_t blend_extent) {
+  return blend(a, std::move(b), 2, blend_extent);
+}
+Tensor AutoencoderKL::blend_h(const Tensor& a, Tensor b, int64_t blend_extent) {
+  return blend(a, std::move(b), 3, blend_extent);
+}
 
 // Files from before Attention had its names.
 std::string AutoencoderKL::current_key(const std::string& key) const {
@@ -200,12 +218,15 @@ std::string AutoencoderKL::current_key(const std::string& key) const {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."}, {".proj_attn.", ".to_out.0."}};
   for (auto& [old, now] : kNames)
-    if (size_t at = key.find(old); at != std::string::npos) return key.substr(0, at) + std::string(now) + key.substr(at + old.size());
+    if (size_t at = key.find(old); at != std::string::npos)
+      return key.substr(0, at) + std::string(now) + key.substr(at + old.size());
   return key;
 }
 
 SF_MODEL(AutoencoderKL)
-    .doc("diffusers' AutoencoderKL: pictures [B, 3, H, W] in [-1, 1] to normal distributions of latents [B, 4, H / 8, W / 8], and latents to pictures.")
+    .doc(
+        "diffusers' AutoencoderKL: pictures [B, 3, H, W] in [-1, 1] to normal distributions of latents [B, 4, H / 8, W "
+        "/ 8], and latents to pictures.")
     .forward<&AutoencoderKL::forward>("sample, sample_posterior=False, generator=None")
     .method<&AutoencoderKL::moments>("moments", "x")
     .method<&AutoencoderKL::decode>("decode", "z")

@@ -27,26 +27,30 @@ struct AutoencoderKL : ConfiguredModel<AutoencoderKLConfig> {
   SF_MODULE(AutoencoderKL, encoder, decoder, quant_conv, post_quant_conv)
   explicit AutoencoderKL(Config config = {});
 
-  // Slicing computes one picture of a batch at a time, tiling overlapping squares of a picture that is larger than tile_sample_min_size, whose
-  // seams are blended. A tiled result differs from a whole one, because norms and attention see a tile only; it equals diffusers' tiled one.
+  // Slicing computes one picture of a batch at a time, tiling overlapping squares of a picture that is larger than
+  // tile_sample_min_size, whose seams are blended. A tiled result differs from a whole one, because norms and attention
+  // see a tile only; it equals diffusers' tiled one.
   bool use_slicing = false, use_tiling = false;
-  int64_t tile_sample_min_size = 32, tile_latent_min_size = 32;  // pixels and latents on a side; from sample_size at first
-  double tile_overlap_factor = 0.25;                             // of a tile's side
+  // pixels and latents on a side; from sample_size at first
+  int64_t tile_sample_min_size = 32, tile_latent_min_size = 32;
+  double tile_overlap_factor = 0.25;  // of a tile's side
   void enable_slicing(bool on = true) { use_slicing = on; }
   void enable_tiling(bool on = true) { use_tiling = on; }
 
   Tensor moments(const Tensor& x) const;  // [B, in, H, W] in [-1, 1] -> [B, 2 latent, H / 2^n, W / 2^n]
   DiagonalGaussianDistribution encode(const Tensor& x) const { return DiagonalGaussianDistribution(moments(x)); }
   Tensor decode(const Tensor& z) const;  // [B, latent, h, w] -> [B, out, 2^n h, 2^n w]
-  // About what decode needs at once on CUDA besides weights, for latents[B, latent, h, w] in this dtype: more than it took in measurements, with 256 MB at
-  // most for the rows of a convolution or a library's workspace. In slices: for one picture; in tiles: for one tile and the parts of the picture.
+  // About what decode needs at once on CUDA besides weights, for latents[B, latent, h, w] in this dtype: more than it
+  // took in measurements, with 256 MB at most for the rows of a convolution or a library's workspace. In slices: for
+  // one picture; in tiles: for one tile and the parts of the picture.
   int64_t decode_bytes(const Shape& latents, DType dtype, bool sliced, bool tiled) const;
   Tensor tiled_encode(const Tensor& x) const;  // moments, in tiles whatever the size
   Tensor tiled_decode(const Tensor& z) const;
   // There and back, by a sample of the latents or by their means.
   Tensor forward(const Tensor& sample, bool sample_posterior = false, const Generator& generator = {}) const;
 
-  // Writes into the first blend_extent rows (columns) of b[B, C, H, W] a passage from the last ones of a, which lies above (left of) it. Returns b.
+  // Writes into the first blend_extent rows (columns) of b[B, C, H, W] a passage from the last ones of a, which lies
+  // above (left of) it. Returns b.
   static Tensor blend_v(const Tensor& a, Tensor b, int64_t blend_extent);
   static Tensor blend_h(const Tensor& a, Tensor b, int64_t blend_extent);
 

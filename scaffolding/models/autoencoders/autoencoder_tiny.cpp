@@ -33,7 +33,8 @@ io::Fields AutoencoderTinyConfig::fields() {
           {"block_out_channels", &block_out_channels}};
 }
 
-AutoencoderTinyBlock::AutoencoderTinyBlock(int64_t in_channels, int64_t out_channels, const std::string& act_fn, bool with_pool) {
+AutoencoderTinyBlock::AutoencoderTinyBlock(int64_t in_channels, int64_t out_channels, const std::string& act_fn,
+                                           bool with_pool) {
   conv.emplace_back<nn::Conv2d>(in_channels, out_channels, 3, nn::ConvOptions{.padding = 1});
   conv.push_back(make_activation("AutoencoderTiny", act_fn));
   conv.emplace_back<nn::Conv2d>(out_channels, out_channels, 3, nn::ConvOptions{.padding = 1});
@@ -41,8 +42,8 @@ AutoencoderTinyBlock::AutoencoderTinyBlock(int64_t in_channels, int64_t out_chan
   conv.emplace_back<nn::Conv2d>(out_channels, out_channels, 3, nn::ConvOptions{.padding = 1});
   if (in_channels != out_channels) skip.emplace(in_channels, out_channels, 1, nn::ConvOptions{.bias = false});
   if (with_pool)
-    pool.emplace(nn::Conv2d(in_channels, 4 * in_channels, 1, {.bias = false}), nn::GroupNorm(4, 4 * in_channels), nn::ReLU(),
-                 nn::Conv2d(4 * in_channels, in_channels, 1, {.bias = false}));
+    pool.emplace(nn::Conv2d(in_channels, 4 * in_channels, 1, {.bias = false}), nn::GroupNorm(4, 4 * in_channels),
+                 nn::ReLU(), nn::Conv2d(4 * in_channels, in_channels, 1, {.bias = false}));
 }
 
 Tensor AutoencoderTinyBlock::forward(const Tensor& input) const {
@@ -54,9 +55,12 @@ EncoderTiny::EncoderTiny(const AutoencoderTinyConfig& c) {
   auto& channels = c.encoder_block_out_channels;
   for (size_t i = 0; i < channels.size(); ++i) {
     if (i == 0) layers.emplace_back<nn::Conv2d>(c.in_channels, channels[0], 3, nn::ConvOptions{.padding = 1});
-    else layers.emplace_back<nn::Conv2d>(channels[i], channels[i], 3, nn::ConvOptions{.stride = 2, .padding = 1, .bias = false});
+    else
+      layers.emplace_back<nn::Conv2d>(channels[i], channels[i], 3,
+                                      nn::ConvOptions{.stride = 2, .padding = 1, .bias = false});
     const bool pool = c.use_midblock_gn && i + 1 == channels.size();
-    for (int64_t j = 0; j < c.num_encoder_blocks[i]; ++j) layers.emplace_back<AutoencoderTinyBlock>(channels[i], channels[i], c.act_fn, pool);
+    for (int64_t j = 0; j < c.num_encoder_blocks[i]; ++j)
+      layers.emplace_back<AutoencoderTinyBlock>(channels[i], channels[i], c.act_fn, pool);
   }
   layers.emplace_back<nn::Conv2d>(channels.back(), c.latent_channels, 3, nn::ConvOptions{.padding = 1});
 }
@@ -73,8 +77,11 @@ DecoderTiny::DecoderTiny(const AutoencoderTinyConfig& c) {
     bool last = i + 1 == channels.size();
     for (int64_t j = 0; j < c.num_decoder_blocks[i]; ++j)
       layers.emplace_back<AutoencoderTinyBlock>(channels[i], channels[i], c.act_fn, c.use_midblock_gn && i == 0);
-    if (!last) layers.emplace_back<nn::Upsample>(std::nullopt, nn::Factors{{double(c.upsampling_scaling_factor)}, true}, c.upsample_fn);
-    layers.emplace_back<nn::Conv2d>(channels[i], last ? c.out_channels : channels[i], 3, nn::ConvOptions{.padding = 1, .bias = last});
+    if (!last)
+      layers.emplace_back<nn::Upsample>(std::nullopt, nn::Factors{{double(c.upsampling_scaling_factor)}, true},
+                                        c.upsample_fn);
+    layers.emplace_back<nn::Conv2d>(channels[i], last ? c.out_channels : channels[i], 3,
+                                    nn::ConvOptions{.padding = 1, .bias = last});
   }
 }
 
@@ -87,12 +94,13 @@ namespace {
 constexpr const char* kWho = AutoencoderTiny::kName;
 
 void check_stages(const char* half, const std::vector<int64_t>& channels, const std::vector<int64_t>& blocks) {
-  SF_CHECK(channels.size() == blocks.size(), kWho, ": ", half, "_block_out_channels and num_", half, "_blocks must have the same length, got ", channels.size(),
-           " and ", blocks.size());
-  SF_CHECK(!channels.empty() && channels.size() <= 16, kWho, ": ", half, "_block_out_channels must have 1 to 16 entries, got ", channels.size());
+  SF_CHECK(channels.size() == blocks.size(), kWho, ": ", half, "_block_out_channels and num_", half,
+           "_blocks must have the same length, got ", channels.size(), " and ", blocks.size());
+  SF_CHECK(!channels.empty() && channels.size() <= 16, kWho, ": ", half,
+           "_block_out_channels must have 1 to 16 entries, got ", channels.size());
   for (int64_t n : channels)
-    SF_CHECK(n >= 1 && n <= 1 << 16 && n == channels[0], kWho, ": ", half, "_block_out_channels must be one number of 1 to 65536 for all stages, got ", n,
-             " after ", channels[0]);
+    SF_CHECK(n >= 1 && n <= 1 << 16 && n == channels[0], kWho, ": ", half,
+             "_block_out_channels must be one number of 1 to 65536 for all stages, got ", n, " after ", channels[0]);
   for (int64_t n : blocks) SF_CHECK(n >= 0 && n <= 256, kWho, ": num_", half, "_blocks must be 0 to 256, got ", n);
 }
 
@@ -102,8 +110,8 @@ AutoencoderTinyConfig checked(AutoencoderTinyConfig c) {
   for (auto [name, n] : {std::pair{"in_channels", c.in_channels}, {"latent_channels", c.latent_channels}})
     SF_CHECK(n >= 1 && n <= 1 << 16, kWho, ": ", name, " must be 1 to 65536, got ", n);
   SF_CHECK(c.out_channels >= 1 && c.out_channels <= 16, kWho, ": out_channels must be 1 to 16, got ", c.out_channels);
-  SF_CHECK(c.upsampling_scaling_factor >= 1 && c.upsampling_scaling_factor <= 16, kWho, ": upsampling_scaling_factor must be 1 to 16, got ",
-           c.upsampling_scaling_factor);
+  SF_CHECK(c.upsampling_scaling_factor >= 1 && c.upsampling_scaling_factor <= 16, kWho,
+           ": upsampling_scaling_factor must be 1 to 16, got ", c.upsampling_scaling_factor);
   SF_CHECK(c.latent_magnitude != 0, kWho, ": latent_magnitude must not be 0");
   c.block_out_channels = c.decoder_block_out_channels;
   c.force_upcast = false;
@@ -123,22 +131,27 @@ void check_picture(const char* method, const Tensor& x, int64_t channels) {
   SF_CHECK(x.ndim() == 4 && x.size(1) == channels, who, ": x must be [B, ", channels, ", H, W], got ", x.shape());
 }
 
-// f of overlapping tiles of x, written one after another into `out`: where a tile overlaps those before it, its share rises from 0 to 1. Sizes in the
-// result are those in x times `up` over `down`.
-template <class F> Tensor in_tiles(const Tensor& x, Tensor out, int64_t size, double overlap, int64_t up, int64_t down, const F& f) {
+// f of overlapping tiles of x, written one after another into `out`: where a tile overlaps those before it, its share
+// rises from 0 to 1. Sizes in the result are those in x times `up` over `down`.
+template <class F>
+Tensor in_tiles(const Tensor& x, Tensor out, int64_t size, double overlap, int64_t up, int64_t down, const F& f) {
   const int64_t blend = int64_t(double(size) * overlap), step = size - blend;
   const double ramp = double(blend) * double(up) / double(down) - 1;
-  SF_CHECK(step > 0 && ramp > 0, kWho, ": tiles must overlap by more than one latent and less than their size, got tiles of ", size,
+  SF_CHECK(step > 0 && ramp > 0, kWho,
+           ": tiles must overlap by more than one latent and less than their size, got tiles of ", size,
            " with tile_overlap_factor=", overlap);
   auto place = [=](int64_t i) { return i * up / down; };
-  Tensor rising = clamp(arange(0, place(size), 1, kFloat32, x.device()) / ramp, 0, 1).to(x.dtype()), whole = ones_like(rising);
+  Tensor rising = clamp(arange(0, place(size), 1, kFloat32, x.device()) / ramp, 0, 1).to(x.dtype()),
+         whole = ones_like(rising);
   for (int64_t i = 0; i < x.size(2); i += step)
     for (int64_t j = 0; j < x.size(3); j += step) {
       Tensor tile = f(x.slice(2, i, i + size).slice(3, j, j + size));
       Tensor to = out.slice(2, place(i), place(i + size)).slice(3, place(j), place(j + size));
-      SF_CHECK(tile.shape() == to.shape(), kWho, ": tiling takes ", up, " pixels for ", down, " of its input, and this config's make ", tile.shape(),
-               " where there is room for ", to.shape(), "; set spatial_scale_factor");
-      Tensor share = (i > 0 ? rising : whole).narrow(0, 0, tile.size(2)).unsqueeze(1) * (j > 0 ? rising : whole).narrow(0, 0, tile.size(3));
+      SF_CHECK(tile.shape() == to.shape(), kWho, ": tiling takes ", up, " pixels for ", down,
+               " of its input, and this config's make ", tile.shape(), " where there is room for ", to.shape(),
+               "; set spatial_scale_factor");
+      Tensor share = (i > 0 ? rising : whole).narrow(0, 0, tile.size(2)).unsqueeze(1) *
+                     (j > 0 ? rising : whole).narrow(0, 0, tile.size(3));
       to.copy_(share * tile + (1 - share) * to);
     }
   return out;
@@ -146,7 +159,8 @@ template <class F> Tensor in_tiles(const Tensor& x, Tensor out, int64_t size, do
 
 }  // namespace
 
-AutoencoderTiny::AutoencoderTiny(Config config) : ConfiguredModel(checked(std::move(config))), encoder(options), decoder(options) {
+AutoencoderTiny::AutoencoderTiny(Config config)
+    : ConfiguredModel(checked(std::move(config))), encoder(options), decoder(options) {
   spatial_scale_factor = int64_t(1) << options.out_channels;
   tile_latent_min_size = tile_sample_min_size / spatial_scale_factor;
 }
@@ -162,8 +176,9 @@ Tensor AutoencoderTiny::decode(const Tensor& x) const {
 
 Tensor AutoencoderTiny::tiled_encode(const Tensor& x) const {
   const int64_t scale = spatial_scale_factor;
-  SF_CHECK(x.size(2) % scale == 0 && x.size(3) % scale == 0 && tile_sample_min_size % scale == 0, kWho, ": tiling needs sizes that ", scale, " divides, got x ",
-           x.shape(), " and tile_sample_min_size=", tile_sample_min_size);
+  SF_CHECK(x.size(2) % scale == 0 && x.size(3) % scale == 0 && tile_sample_min_size % scale == 0, kWho,
+           ": tiling needs sizes that ", scale, " divides, got x ", x.shape(),
+           " and tile_sample_min_size=", tile_sample_min_size);
   Tensor out = zeros({x.size(0), options.latent_channels, x.size(2) / scale, x.size(3) / scale}, x.dtype(), x.device());
   return in_tiles(x, out, tile_sample_min_size, tile_overlap_factor, 1, scale, encoder);
 }
@@ -173,8 +188,12 @@ Tensor AutoencoderTiny::tiled_decode(const Tensor& x) const {
   return in_tiles(x, out, tile_latent_min_size, tile_overlap_factor, scale, 1, decoder);
 }
 
-Tensor AutoencoderTiny::scale_latents(const Tensor& x) const { return clamp(x / (2 * options.latent_magnitude) + options.latent_shift, 0, 1); }
-Tensor AutoencoderTiny::unscale_latents(const Tensor& x) const { return (x - options.latent_shift) * (2 * options.latent_magnitude); }
+Tensor AutoencoderTiny::scale_latents(const Tensor& x) const {
+  return clamp(x / (2 * options.latent_magnitude) + options.latent_shift, 0, 1);
+}
+Tensor AutoencoderTiny::unscale_latents(const Tensor& x) const {
+  return (x - options.latent_shift) * (2 * options.latent_magnitude);
+}
 Tensor AutoencoderTiny::forward(const Tensor& sample) const {
   Tensor bytes = round(scale_latents(encode(sample)) * 255);
   return decode(unscale_latents(bytes / 255));
@@ -182,17 +201,20 @@ Tensor AutoencoderTiny::forward(const Tensor& sample) const {
 
 namespace {
 
-// "11.pool.0.weight" as "encoder.layers.11.pool.0.weight". The files count the decoder's first step, which has no tensors.
+// "11.pool.0.weight" as "encoder.layers.11.pool.0.weight". The files count the decoder's first step,
+// which has no tensors.
 std::string key_of_numbered(const std::string& half, const std::string& key, int64_t offset) {
   size_t digits = std::min(key.find('.'), key.size());
-  bool number = digits > 0 && digits <= 4 && std::all_of(key.begin(), key.begin() + int64_t(digits), [](char c) { return c >= '0' && c <= '9'; });
+  bool number = digits > 0 && digits <= 4 &&
+                std::all_of(key.begin(), key.begin() + int64_t(digits), [](char c) { return c >= '0' && c <= '9'; });
   SF_CHECK(number, "load_taesd: tensors must be named by the number of their layer, got '", key, "'");
   return half + ".layers." + std::to_string(std::stoll(key.substr(0, digits)) + offset) + key.substr(digits);
 }
 
 }  // namespace
 
-std::unique_ptr<AutoencoderTiny> load_taesd(const std::string& encoder_path, const std::string& decoder_path, std::optional<DType> dtype) {
+std::unique_ptr<AutoencoderTiny> load_taesd(const std::string& encoder_path, const std::string& decoder_path,
+                                            std::optional<DType> dtype) {
   auto encoder = io::open_checkpoint(encoder_path), decoder = io::open_checkpoint(decoder_path);
   std::map<std::string, Tensor> state;
   AutoencoderTinyConfig config;
@@ -218,7 +240,9 @@ std::unique_ptr<AutoencoderTiny> load_taesd(const std::string& encoder_path, con
 }
 
 SF_MODEL(AutoencoderTiny)
-    .doc("diffusers' AutoencoderTiny (TAESD): pictures [B, 3, H, W] in [-1, 1] to latents [B, 4, H / 8, W / 8] and back.")
+    .doc(
+        "diffusers' AutoencoderTiny (TAESD): pictures [B, 3, H, W] in [-1, 1] to latents [B, 4, H / 8, W / 8] and "
+        "back.")
     .forward<&AutoencoderTiny::forward>("sample")
     .method<&AutoencoderTiny::encode>("encode", "x")
     .method<&AutoencoderTiny::decode>("decode", "x")

@@ -15,13 +15,13 @@ struct AutoencoderTinyConfig {
   double latent_shift = 0.5;
   bool force_upcast = false;
   double scaling_factor = 1, shift_factor = 0;
-  bool use_midblock_gn = false;             // a pool branch in the blocks of the smallest size, as TAEF2 has (not in diffusers)
+  bool use_midblock_gn = false;  // a pool branch in the blocks of the smallest size, as TAEF2 has (not in diffusers)
   std::vector<int64_t> block_out_channels;  // what pipelines read: decoder_block_out_channels, whatever is given
   io::Fields fields();
 };
 
-// Three convolutions around a skip; the same size and channels. With a pool, that is added to the input first: 1x1 to four times the channels, group
-// norm, ReLU, 1x1 back.
+// Three convolutions around a skip; the same size and channels. With a pool, that is added to the input first: 1x1 to
+// four times the channels, group norm, ReLU, 1x1 back.
 struct AutoencoderTinyBlock : nn::Module {
   nn::Sequential conv;
   std::optional<nn::Conv2d> skip;  // where the number of channels changes
@@ -52,10 +52,10 @@ struct AutoencoderTiny : ConfiguredModel<AutoencoderTinyConfig> {
   SF_MODULE(AutoencoderTiny, encoder, decoder)
   explicit AutoencoderTiny(Config config = {});
 
-  // Slicing computes one picture of a batch at a time. Tiling computes overlapping squares and blends them; pictures must then have sizes that
-  // spatial_scale_factor divides.
+  // Slicing computes one picture of a batch at a time. Tiling computes overlapping squares and blends them; pictures
+  // must then have sizes that spatial_scale_factor divides.
   bool use_slicing = false, use_tiling = false;
-  int64_t spatial_scale_factor;                              // pixels per latent on a side; 2 ^ out_channels, as diffusers has it
+  int64_t spatial_scale_factor;  // pixels per latent on a side; 2 ^ out_channels, as diffusers has it
   int64_t tile_sample_min_size = 512, tile_latent_min_size;  // pixels and latents on a side of a tile
   double tile_overlap_factor = 0.125;                        // of a tile's side
   void enable_slicing(bool on = true) { use_slicing = on; }
@@ -72,8 +72,10 @@ struct AutoencoderTiny : ConfiguredModel<AutoencoderTinyConfig> {
   Tensor tiled_decode(const Tensor& x) const;
 };
 
-// A model from the two files that TAESD's authors publish (taesd, taesdxl, taesd3, taef1, taef2; .pth or .safetensors), whose tensors are numbered. The
-// number of latent channels and the pool branches of TAEF2 are seen from the files. dtype: absent, the files'. ValueError for a file of something else.
-std::unique_ptr<AutoencoderTiny> load_taesd(const std::string& encoder_path, const std::string& decoder_path, std::optional<DType> dtype = {});
+// A model from the two files that TAESD's authors publish (taesd, taesdxl, taesd3, taef1, taef2; .pth or .safetensors),
+// whose tensors are numbered. The number of latent channels and the pool branches of TAEF2 are seen from the files.
+// dtype: absent, the files'. ValueError for a file of something else.
+std::unique_ptr<AutoencoderTiny> load_taesd(const std::string& encoder_path, const std::string& decoder_path,
+                                            std::optional<DType> dtype = {});
 
 }  // namespace sf::models

@@ -31,10 +31,13 @@ Tensor noise(const Shape& shape, const Generator& generator, const Tensor& like)
 }
 }  // namespace
 
-Tensor DiagonalGaussianDistribution::sample(const Generator& generator) const { return mean + std * noise(mean.shape(), generator, parameters); }
+Tensor DiagonalGaussianDistribution::sample(const Generator& generator) const {
+  return mean + std * noise(mean.shape(), generator, parameters);
+}
 
 Tensor DiagonalGaussianDistribution::sample(const std::vector<Generator>& generators) const {
-  SF_CHECK(int64_t(generators.size()) == mean.size(0), "DiagonalGaussianDistribution.sample: a list of generators must have one for each of the batch, got ",
+  SF_CHECK(int64_t(generators.size()) == mean.size(0),
+           "DiagonalGaussianDistribution.sample: a list of generators must have one for each of the batch, got ",
            generators.size(), " for ", mean.shape());
   Shape one = mean.shape();
   one[0] = 1;
@@ -72,7 +75,12 @@ ResnetBlock2DOptions resnet_options(int64_t groups) { return {.groups = groups, 
 
 // One head over all channels, beside a shortcut.
 AttentionOptions attention_options(int64_t channels, int64_t groups) {
-  return {.heads = 1, .dim_head = channels, .bias = true, .norm_num_groups = groups, .eps = kEps, .residual_connection = true};
+  return {.heads = 1,
+          .dim_head = channels,
+          .bias = true,
+          .norm_num_groups = groups,
+          .eps = kEps,
+          .residual_connection = true};
 }
 
 // Pictures pass from block to block; what a block made is dropped as soon as the next one has read it.
@@ -84,7 +92,8 @@ template <class Block> void fill(Block& block, int64_t in_channels, int64_t out_
   }
 }
 
-template <class Block, class Resizers> Tensor through(const Block& block, const std::optional<Resizers>& resizers, Tensor x) {
+template <class Block, class Resizers>
+Tensor through(const Block& block, const std::optional<Resizers>& resizers, Tensor x) {
   for (size_t i = 0; i < block.resnets.size(); ++i) {
     x = block.resnets[i](std::move(x));
     if (block.attentions) x = (*block.attentions)[i](x);
@@ -143,7 +152,8 @@ Encoder::Encoder(const VaeOptions& o)
   int64_t channels = o.block_out_channels.front();
   for (size_t i = 0; i < o.block_types.size(); ++i) {
     bool last = i + 1 == o.block_types.size(), attention = o.block_types[i] == "AttnDownEncoderBlock2D";
-    down_blocks.emplace_back(channels, o.block_out_channels[i], VaeBlockOptions{o.layers_per_block, o.norm_num_groups, !last, attention});
+    down_blocks.emplace_back(channels, o.block_out_channels[i],
+                             VaeBlockOptions{o.layers_per_block, o.norm_num_groups, !last, attention});
     channels = o.block_out_channels[i];
   }
 }
@@ -164,7 +174,8 @@ Decoder::Decoder(const VaeOptions& o)
   for (size_t i = 0; i < o.block_types.size(); ++i) {
     bool last = i + 1 == o.block_types.size(), attention = o.block_types[i] == "AttnUpDecoderBlock2D";
     int64_t wanted = o.block_out_channels[o.block_types.size() - 1 - i];
-    up_blocks.emplace_back(channels, wanted, VaeBlockOptions{o.layers_per_block + 1, o.norm_num_groups, !last, attention});
+    up_blocks.emplace_back(channels, wanted,
+                           VaeBlockOptions{o.layers_per_block + 1, o.norm_num_groups, !last, attention});
     channels = wanted;
   }
 }

@@ -1,5 +1,6 @@
-// What autoencoders with a Gaussian latent are made of, under diffusers' names and keys: the two halves of AutoencoderKL, their blocks, and
-// the distribution that an encoder gives. Pictures are [B, C, H, W]; inside, they are channels-last.
+// What autoencoders with a Gaussian latent are made of, under diffusers' names and keys: the two halves of
+// AutoencoderKL, their blocks, and the distribution that an encoder gives. Pictures are [B, C, H, W]; inside,
+// they are channels-last.
 #pragma once
 #include "scaffolding/core/generator.h"
 #include "scaffolding/models/model.h"
@@ -8,15 +9,18 @@
 
 namespace sf::models {
 
-// A normal distribution for every latent, from moments[B, 2 C, ...]: means, then logarithms of variances, which are clamped to [-30, 20].
+// A normal distribution for every latent, from moments[B, 2 C, ...]: means, then logarithms of variances,
+// which are clamped to [-30, 20].
 struct DiagonalGaussianDistribution {
   Tensor parameters, mean, logvar, std, var;
   bool deterministic = false;  // its variance is taken as 0
   explicit DiagonalGaussianDistribution(const Tensor& moments, bool deterministic = false);
 
-  // mean + std * noise, in the dtype and on the device of the moments. A generator of the CPU draws there, for any device.
+  // mean + std * noise, in the dtype and on the device of the moments. A generator of the CPU draws there,
+  // for any device.
   Tensor sample(const Generator& generator = {}) const;
-  Tensor sample(const std::vector<Generator>& generators) const;  // one for each of the batch; ValueError for another count
+  // one for each of the batch; ValueError for another count
+  Tensor sample(const std::vector<Generator>& generators) const;
   const Tensor& mode() const { return mean; }
   Tensor kl() const;  // divergence from the standard normal distribution: [B] of a [B, C, H, W]
   Tensor kl(const DiagonalGaussianDistribution& other) const;

@@ -14,7 +14,10 @@ struct Prefix {
 
 std::vector<Prefix> prefixes_of(const std::string& component) {
   const bool text = component.rfind("text_encoder", 0) == 0;
-  std::vector<Prefix> out = {{component + ".", false}, {"base_model.model.", false}, {"base_model.model." + component + ".", false}, {"", false}};
+  std::vector<Prefix> out = {{component + ".", false},
+                             {"base_model.model.", false},
+                             {"base_model.model." + component + ".", false},
+                             {"", false}};
   if (text) {
     const std::string number = component == "text_encoder" ? "1" : component.substr(component.rfind('_') + 1);
     if (number == "1") out.push_back({"lora_te_", true});
@@ -37,11 +40,13 @@ std::string flat(std::string name) {
 // "a.b.weight" is module a.b's, and "attn.in_proj_weight" attn.in_proj's; nothing else is a weight.
 std::string module_of(const std::string& tensor) {
   for (std::string_view end : {".weight", "_weight"})
-    if (tensor.size() > end.size() && tensor.compare(tensor.size() - end.size(), end.size(), end) == 0) return tensor.substr(0, tensor.size() - end.size());
+    if (tensor.size() > end.size() && tensor.compare(tensor.size() - end.size(), end.size(), end) == 0)
+      return tensor.substr(0, tensor.size() - end.size());
   return "";
 }
 
-// The name that diffusers' first attention processors gave to what they add to a projection: "attn1.processor.to_q_lora" to "attn1.to_q".
+// The name that diffusers' first attention processors gave to what they add to a projection:
+// "attn1.processor.to_q_lora" to "attn1.to_q".
 std::string processor_name(const std::string& module) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {".to_q", "to_q_lora"}, {".to_k", "to_k_lora"}, {".to_v", "to_v_lora"}, {".to_out.0", "to_out_lora"}};
@@ -60,13 +65,14 @@ void add(AdapterStems& stems, const NameTable& table, const std::string& compone
     std::vector<AdapterTarget> targets;
     for (auto& piece : table.pieces(source)) {
       auto& tensor = table.tensors()[piece.tensor];
-      targets.push_back({module_of(tensor.name), piece.rows, piece.row, tensor.shape[0], piece.source_row, source.ours[0]});
+      targets.push_back(
+          {module_of(tensor.name), piece.rows, piece.row, tensor.shape[0], piece.source_row, source.ours[0]});
     }
     if (std::any_of(targets.begin(), targets.end(), [](auto& t) { return t.module.empty(); })) continue;
     auto put = [&](const std::string& stem) {
       auto [place, fresh] = stems.try_emplace(stem, targets);
-      SF_CHECK(fresh || place->second == targets, table.who(), ": an adapter's '", stem, "' would be of '", place->second[0].module, "' and of '",
-               targets[0].module, "'");
+      SF_CHECK(fresh || place->second == targets, table.who(), ": an adapter's '", stem, "' would be of '",
+               place->second[0].module, "' and of '", targets[0].module, "'");
     };
     for (auto& prefix : prefixes) {
       put(prefix.text + (prefix.flat ? flat(module) : module));

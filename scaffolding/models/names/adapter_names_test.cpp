@@ -19,13 +19,18 @@ std::unique_ptr<Model> tiny(const char* class_name, const char* config) {
 }
 
 AdapterStems unet_stems(const char* component = "unet") {
-  auto unet = tiny("UNet2DConditionModel", R"({"block_out_channels": [32, 64], "cross_attention_dim": 16, "layers_per_block": 2, "attention_head_dim": 8,
-    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"]})");
+  auto unet = tiny(
+      "UNet2DConditionModel",
+      R"({"block_out_channels": [32, 64], "cross_attention_dim": 16, "layers_per_block": 2, "attention_head_dim": 8,
+    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+    "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"]})");
   return adapter_stems(*unet, "UNet2DConditionModel", component);
 }
 
 AdapterStems text_stems(const char* class_name, const char* component) {
-  auto text = tiny(class_name, R"({"hidden_size": 8, "intermediate_size": 12, "num_attention_heads": 2, "num_hidden_layers": 2, "vocab_size": 20})");
+  auto text = tiny(class_name,
+                   R"({"hidden_size": 8, "intermediate_size": 12, "num_attention_heads": 2, "num_hidden_layers": 2,
+    "vocab_size": 20})");
   return adapter_stems(*text, class_name, component);
 }
 
@@ -38,33 +43,40 @@ std::string whole(const AdapterStems& stems, const std::string& stem) {
 
 TEST(AdapterNames, OfAUNet) {
   auto stems = unet_stems();
-  const std::string to_q = "down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q", out = "up_blocks.1.attentions.2.transformer_blocks.0.attn2.to_out.0";
-  for (const char* stem :
-       {"lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn1_to_q", "lora_unet_input_blocks_2_1_transformer_blocks_0_attn1_to_q",
-        "unet.down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q", "down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q",
-        "base_model.model.down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q", "diffusion_model.input_blocks.2.1.transformer_blocks.0.attn1.to_q",
-        "unet.down_blocks.0.attentions.1.transformer_blocks.0.attn1.processor.to_q_lora"})
+  const std::string to_q = "down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q",
+                    out = "up_blocks.1.attentions.2.transformer_blocks.0.attn2.to_out.0";
+  for (const char* stem : {"lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn1_to_q",
+                           "lora_unet_input_blocks_2_1_transformer_blocks_0_attn1_to_q",
+                           "unet.down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q",
+                           "down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q",
+                           "base_model.model.down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q",
+                           "diffusion_model.input_blocks.2.1.transformer_blocks.0.attn1.to_q",
+                           "unet.down_blocks.0.attentions.1.transformer_blocks.0.attn1.processor.to_q_lora"})
     EXPECT_EQ(whole(stems, stem), to_q) << stem;
-  for (const char* stem :
-       {"lora_unet_up_blocks_1_attentions_2_transformer_blocks_0_attn2_to_out_0", "lora_unet_output_blocks_5_1_transformer_blocks_0_attn2_to_out_0",
-        "up_blocks.1.attentions.2.transformer_blocks.0.attn2.processor.to_out_lora"})
+  for (const char* stem : {"lora_unet_up_blocks_1_attentions_2_transformer_blocks_0_attn2_to_out_0",
+                           "lora_unet_output_blocks_5_1_transformer_blocks_0_attn2_to_out_0",
+                           "up_blocks.1.attentions.2.transformer_blocks.0.attn2.processor.to_out_lora"})
     EXPECT_EQ(whole(stems, stem), out) << stem;
   EXPECT_EQ(whole(stems, "lora_unet_mid_block_resnets_1_conv1"), "mid_block.resnets.1.conv1");
   EXPECT_EQ(whole(stems, "lora_unet_middle_block_2_in_layers_2"), "mid_block.resnets.1.conv1");
   EXPECT_EQ(whole(stems, "lora_unet_input_blocks_3_0_op"), "down_blocks.0.downsamplers.0.conv");
   EXPECT_EQ(whole(stems, "lora_unet_output_blocks_2_1_conv"), "up_blocks.0.upsamplers.0.conv");
   EXPECT_EQ(whole(stems, "lora_unet_time_embed_0"), "time_embedding.linear_1");
-  EXPECT_EQ(whole(stems, "lora_unet_down_blocks_0_attentions_1_norm"), "nothing") << "a norm's weight has one dimension";
+  EXPECT_EQ(whole(stems, "lora_unet_down_blocks_0_attentions_1_norm"), "nothing")
+      << "a norm's weight has one dimension";
   EXPECT_EQ(whole(stems, "lora_te_down_blocks_0_attentions_1_proj_in"), "nothing");
   EXPECT_EQ(whole(unet_stems("transformer"), "lora_transformer_conv_in"), "conv_in");
 }
 
 TEST(AdapterNames, OfTextEncoders) {
-  auto first = text_stems("CLIPTextModel", "text_encoder"), second = text_stems("CLIPTextModelWithProjection", "text_encoder_2");
+  auto first = text_stems("CLIPTextModel", "text_encoder"),
+       second = text_stems("CLIPTextModelWithProjection", "text_encoder_2");
   const std::string fc1 = "text_model.encoder.layers.1.mlp.fc1";
-  for (const char* stem : {"lora_te_text_model_encoder_layers_1_mlp_fc1", "lora_te1_text_model_encoder_layers_1_mlp_fc1", "lora_te_encoder_layers_1_mlp_fc1",
-                           "text_encoder.text_model.encoder.layers.1.mlp.fc1", "text_encoder.encoder.layers.1.mlp.fc1",
-                           "base_model.model.text_model.encoder.layers.1.mlp.fc1", "lora_te1_transformer_resblocks_1_mlp_c_fc"})
+  for (const char* stem :
+       {"lora_te_text_model_encoder_layers_1_mlp_fc1", "lora_te1_text_model_encoder_layers_1_mlp_fc1",
+        "lora_te_encoder_layers_1_mlp_fc1", "text_encoder.text_model.encoder.layers.1.mlp.fc1",
+        "text_encoder.encoder.layers.1.mlp.fc1", "base_model.model.text_model.encoder.layers.1.mlp.fc1",
+        "lora_te1_transformer_resblocks_1_mlp_c_fc"})
     EXPECT_EQ(whole(first, stem), fc1) << stem;
   EXPECT_EQ(whole(second, "lora_te2_text_model_encoder_layers_1_mlp_fc1"), fc1);
   EXPECT_EQ(whole(second, "text_encoder_2.text_model.encoder.layers.1.mlp.fc1"), fc1);
@@ -91,19 +103,27 @@ TEST(AdapterNames, OfJoinedTensors) {
   ASSERT_EQ(targets.size(), 3u);
   const char* const names[] = {"q_proj", "k_proj", "v_proj"};
   for (size_t i = 0; i < 3; ++i) {
-    AdapterTarget expected{std::string("text_model.encoder.layers.1.self_attn.") + names[i], 8, 0, 8, int64_t(8 * i), 24};
+    AdapterTarget expected{
+        std::string("text_model.encoder.layers.1.self_attn.") + names[i], 8, 0, 8, int64_t(8 * i), 24};
     EXPECT_TRUE(targets[i] == expected) << targets[i].module << " at " << targets[i].adapter_row;
     EXPECT_FALSE(targets[i].whole());
   }
 }
 
 TEST(AdapterNames, OfUnequalPartsAndHalves) {
-  TensorList model({{"attn.to_q.weight", {4, 4}}, {"proj_mlp.weight", {9, 4}}, {"norm_out.linear.weight", {8, 4}}, {"ff.weight", {6, 4}}});
-  NameRules rules = NameRules().join({"attn.to_q", "proj_mlp"}, "linear1").swap_halves("norm_out.linear", "final.1").split("ff", {"w1", "w3"});
+  TensorList model({{"attn.to_q.weight", {4, 4}},
+                    {"proj_mlp.weight", {9, 4}},
+                    {"norm_out.linear.weight", {8, 4}},
+                    {"ff.weight", {6, 4}}});
+  NameRules rules = NameRules()
+                        .join({"attn.to_q", "proj_mlp"}, "linear1")
+                        .swap_halves("norm_out.linear", "final.1")
+                        .split("ff", {"w1", "w3"});
   AdapterStems stems = adapter_stems(NameTable(model, rules, "Net as 'other'"), "transformer");
   using Targets = std::vector<AdapterTarget>;
   EXPECT_TRUE((stems.at("lora_unet_linear1") == Targets{{"attn.to_q", 4, 0, 4, 0, 13}, {"proj_mlp", 9, 0, 9, 4, 13}}));
-  EXPECT_TRUE((stems.at("lora_transformer_final_1") == Targets{{"norm_out.linear", 4, 4, 8, 0, 8}, {"norm_out.linear", 4, 0, 8, 4, 8}}));
+  EXPECT_TRUE((stems.at("lora_transformer_final_1") ==
+               Targets{{"norm_out.linear", 4, 4, 8, 0, 8}, {"norm_out.linear", 4, 0, 8, 4, 8}}));
   EXPECT_TRUE((stems.at("diffusion_model.w3") == Targets{{"ff", 3, 3, 6, 0, 3}}));
   EXPECT_FALSE(stems.at("diffusion_model.w3")[0].whole());
 }
@@ -119,7 +139,8 @@ struct Clash : nn::Module {
 
 TEST(AdapterNames, StemsOfTwoModules) {
   Clash clash;
-  SF_EXPECT_ERROR(ValueError, "Clash as 'own': an adapter's 'lora_unet_a_b' would be of 'a_b' and of 'a.b'", adapter_stems(clash, "Clash", "unet"));
+  SF_EXPECT_ERROR(ValueError, "Clash as 'own': an adapter's 'lora_unet_a_b' would be of 'a_b' and of 'a.b'",
+                  adapter_stems(clash, "Clash", "unet"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// NameIndex: where a name stands in a list of things with names. It holds places alone, so that it is copied with its list, and it makes no memory but once:
-// a checkpoint has thousands of names.
+// NameIndex: where a name stands in a list of things with names. It holds places alone, so that it is copied with its
+// list, and it makes no memory but once: a checkpoint has thousands of names.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace sf::models {
 class NameIndex {
  public:
   static constexpr size_t kNone = size_t(-1);
-  explicit NameIndex(size_t most = 0) : slots_(std::bit_ceil(2 * most + 1), kFree) {}  // names at most: half of the slots stay free
+  // names at most: half of the slots stay free
+  explicit NameIndex(size_t most = 0) : slots_(std::bit_ceil(2 * most + 1), kFree) {}
 
   template <class List> size_t find(const List& list, std::string_view name) const {
     const uint32_t place = slots_[slot(list, name)];

@@ -45,7 +45,8 @@ TensorList::TensorList(std::vector<Entry> tensors) : tensors_(std::move(tensors)
 
 bool TensorList::has(const std::string& name) const {
   auto from = [&](const std::string& first) {
-    return std::lower_bound(sorted_.begin(), sorted_.end(), first, [&](size_t i, const std::string& n) { return tensors_[i].first < n; });
+    return std::lower_bound(sorted_.begin(), sorted_.end(), first,
+                            [&](size_t i, const std::string& n) { return tensors_[i].first < n; });
   };
   const std::string under = name + ".";
   if (auto at = from(under); at != sorted_.end() && tensors_[*at].first.starts_with(under)) return true;
@@ -74,16 +75,21 @@ NameRules& NameRules::join(std::vector<std::string> ours, std::string theirs, Na
   return add({.kind = NameRule::Join, .ours = std::move(ours), .theirs = one(std::move(theirs)), .change = change});
 }
 NameRules& NameRules::split(std::string ours, std::vector<std::string> theirs, std::vector<int64_t> rows) {
-  return add({.kind = NameRule::Split, .ours = one(std::move(ours)), .theirs = std::move(theirs), .rows = std::move(rows)});
+  return add(
+      {.kind = NameRule::Split, .ours = one(std::move(ours)), .theirs = std::move(theirs), .rows = std::move(rows)});
 }
 NameRules& NameRules::slice(std::string ours, std::string theirs, int64_t first_row) {
-  return add({.kind = NameRule::Slice, .ours = one(std::move(ours)), .theirs = one(std::move(theirs)), .rows = {first_row}});
+  return add(
+      {.kind = NameRule::Slice, .ours = one(std::move(ours)), .theirs = one(std::move(theirs)), .rows = {first_row}});
 }
 NameRules& NameRules::swap_halves(std::string ours, std::string theirs) {
   return add({.kind = NameRule::SwapHalves, .ours = one(std::move(ours)), .theirs = one(std::move(theirs))});
 }
 NameRules& NameRules::reshape(std::string ours, std::string theirs, Shape theirs_shape) {
-  return add({.kind = NameRule::Reshape, .ours = one(std::move(ours)), .theirs = one(std::move(theirs)), .shape = theirs_shape});
+  return add({.kind = NameRule::Reshape,
+              .ours = one(std::move(ours)),
+              .theirs = one(std::move(theirs)),
+              .shape = theirs_shape});
 }
 
 NameRules& NameRules::inside(const std::string& ours, const std::string& theirs, const NameRules& rules) {

@@ -1,15 +1,16 @@
-// NameRules: what the tensors of a model are called in another program's files, and how they are cut and laid out there. Rules say names alone; shapes
-// are the model's own (name_table.h).
+// NameRules: what the tensors of a model are called in another program's files, and how they are cut and laid out
+// there. Rules say names alone; shapes are the model's own (name_table.h).
 //
 //   SF_NAMES(FluxTransformer2DModel, "bfl")
 //       .rename("x_embedder", "img_in")
-//       .join({"single_transformer_blocks.{i}.attn.to_q", "single_transformer_blocks.{i}.attn.to_k", "single_transformer_blocks.{i}.attn.to_v",
-//              "single_transformer_blocks.{i}.proj_mlp"}, "single_blocks.{i}.linear1")
+//       .join({"single_transformer_blocks.{i}.attn.to_q", "single_transformer_blocks.{i}.attn.to_k",
+//              "single_transformer_blocks.{i}.attn.to_v", "single_transformer_blocks.{i}.proj_mlp"},
+//             "single_blocks.{i}.linear1")
 //       .swap_halves("norm_out.linear", "final_layer.adaLN_modulation.1");
 //
-// The first name is ours, the key of a module or of one tensor; what follows it in a tensor's key (".weight") follows theirs too. "{i}" is any number.
-// Of several rules that fit a tensor the one that names most of it counts. Rules that fit none do no harm. The rules of a layout are registered before
-// main() and constant after that.
+// The first name is ours, the key of a module or of one tensor; what follows it in a tensor's key (".weight") follows
+// theirs too. "{i}" is any number. Of several rules that fit a tensor the one that names most of it counts. Rules that
+// fit none do no harm. The rules of a layout are registered before main() and constant after that.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -35,8 +36,9 @@ class TensorList {
   auto end() const { return tensors_.end(); }
   size_t size() const { return tensors_.size(); }
   std::vector<Entry> release() && { return std::move(tensors_); }
-  bool has(const std::string& name) const;       // a tensor, or a module with tensors
-  int64_t count(const std::string& list) const;  // modules of a list: 4 where "down_blocks.0..." to "down_blocks.3..." are
+  bool has(const std::string& name) const;  // a tensor, or a module with tensors
+  int64_t count(
+      const std::string& list) const;  // modules of a list: 4 where "down_blocks.0..." to "down_blocks.3..." are
  private:
   std::vector<Entry> tensors_;
   std::vector<size_t> sorted_;  // places in tensors_, by name
@@ -68,7 +70,8 @@ class NameRules {
   NameRules& slice(std::string ours, std::string theirs, int64_t first_row);  // ours is some rows of theirs
   NameRules& swap_halves(std::string ours, std::string theirs);               // scale and shift are shift and scale
   NameRules& reshape(std::string ours, std::string theirs, Shape theirs_shape);
-  NameRules& inside(const std::string& ours, const std::string& theirs, const NameRules& rules);  // of a part whose name is `ours`
+  // of a part whose name is `ours`
+  NameRules& inside(const std::string& ours, const std::string& theirs, const NameRules& rules);
   // More rules, that depend on the model: numbers of blocks.
   NameRules& with(void (*more)(const TensorList& model, NameRules& rules));
 
@@ -80,7 +83,8 @@ class NameRules {
   std::vector<void (*)(const TensorList&, NameRules&)> more_;
 };
 
-// Layouts are called after the programs that write them: "ldm", "open_clip". "own" is every model's: its names as they are.
+// Layouts are called after the programs that write them: "ldm", "open_clip". "own" is every model's:
+// its names as they are.
 const NameRules* find_layout(const std::string& class_name, const std::string& layout);  // null: there is none
 std::vector<std::string> layouts_of(const std::string& class_name);                      // without "own"
 std::vector<std::string> classes_with_layouts();
@@ -89,7 +93,8 @@ namespace detail {
 NameRules& add_layout(const char* class_name, const char* layout);
 }
 
-#define SF_NAMES(Class, layout) \
-  [[maybe_unused]] static ::sf::models::NameRules& SF_CAT(sf_names_, __COUNTER__) = ::sf::models::detail::add_layout(#Class, layout)
+#define SF_NAMES(Class, layout)                                                     \
+  [[maybe_unused]] static ::sf::models::NameRules& SF_CAT(sf_names_, __COUNTER__) = \
+      ::sf::models::detail::add_layout(#Class, layout)
 
 }  // namespace sf::models

@@ -38,7 +38,9 @@ Tensor changed(const Tensor& t, NameChange change, const Shape& to) {
   return t.shape() == to ? t : reshape(t, to);
 }
 
-Tensor some_rows(const Tensor& t, int64_t row, int64_t rows) { return t.ndim() == 0 || rows == t.size(0) ? t : narrow(t, 0, row, rows); }
+Tensor some_rows(const Tensor& t, int64_t row, int64_t rows) {
+  return t.ndim() == 0 || rows == t.size(0) ? t : narrow(t, 0, row, rows);
+}
 
 // Rows of one of our tensors that are rows of a source, and why.
 struct Claim {
@@ -73,11 +75,13 @@ struct Resolver {
     std::vector<Claim*> ordered;
     ordered.reserve(claims_.size());
     for (auto& c : claims_) ordered.push_back(&c);
-    std::stable_sort(ordered.begin(), ordered.end(),
-                     [](auto* a, auto* b) { return std::pair(a->piece.source, a->part) < std::pair(b->piece.source, b->part); });
+    std::stable_sort(ordered.begin(), ordered.end(), [](auto* a, auto* b) {
+      return std::pair(a->piece.source, a->part) < std::pair(b->piece.source, b->part);
+    });
     of_sources.reserve(claims_.size());
     for (auto first = ordered.begin(); first != ordered.end();) {
-      auto last = std::find_if(first, ordered.end(), [&](auto* c) { return c->piece.source != (*first)->piece.source; });
+      auto last =
+          std::find_if(first, ordered.end(), [&](auto* c) { return c->piece.source != (*first)->piece.source; });
       lay(sources[(*first)->piece.source], {first, last});
       first = last;
     }
@@ -93,11 +97,12 @@ struct Resolver {
     auto put = [&](size_t theirs, int64_t row, int64_t source_row, int64_t n) {
       claims_.push_back({{tensors.size() - 1, place(match.theirs(theirs)), row, source_row, n}, &rule, match.part});
     };
-    SF_CHECK(rule.kind == NameRule::Whole || rule.kind == NameRule::Reshape || !t.shape.empty(), who, ": '", t.name, "' is one number and has no rows to ",
-             rule.kind == NameRule::Join ? "join" : "cut");
+    SF_CHECK(rule.kind == NameRule::Whole || rule.kind == NameRule::Reshape || !t.shape.empty(), who, ": '", t.name,
+             "' is one number and has no rows to ", rule.kind == NameRule::Join ? "join" : "cut");
     switch (rule.kind) {
       case NameRule::Reshape:
-        SF_CHECK(match.rest.empty(), who, ": the rule that reshapes '", rule.ours[0], "' must name one tensor, and '", t.name, "' is another");
+        SF_CHECK(match.rest.empty(), who, ": the rule that reshapes '", rule.ours[0], "' must name one tensor, and '",
+                 t.name, "' is another");
         [[fallthrough]];
       case NameRule::Whole:
       case NameRule::Join: return put(0, 0, 0, rows);
@@ -114,8 +119,8 @@ struct Resolver {
           put(i, row, 0, size);
           row += size;
         }
-        SF_CHECK(row == rows, who, ": '", t.name, "' of ", rows, " rows cannot be ", n, " tensors of ", rule.rows.empty() ? equal : row, " rows",
-                 rule.rows.empty() ? " each" : " together");
+        SF_CHECK(row == rows, who, ": '", t.name, "' of ", rows, " rows cannot be ", n, " tensors of ",
+                 rule.rows.empty() ? equal : row, " rows", rule.rows.empty() ? " each" : " together");
       }
     }
   }
@@ -130,7 +135,9 @@ struct Resolver {
   // claims: all that there are on the source, by part.
   void lay(NameSource& source, std::span<Claim*> claims) {
     place_joins(source.name, claims);
-    if (claims.size() > 1) std::stable_sort(claims.begin(), claims.end(), [](auto* a, auto* b) { return a->piece.source_row < b->piece.source_row; });
+    if (claims.size() > 1)
+      std::stable_sort(claims.begin(), claims.end(),
+                       [](auto* a, auto* b) { return a->piece.source_row < b->piece.source_row; });
     const NameRule& rule = *claims[0]->rule;
     const NamedTensor& first = tensors[claims[0]->piece.tensor];
     source.change = change_of(first.shape, rule.change);
@@ -140,13 +147,15 @@ struct Resolver {
     for (auto* claim : claims) {
       const NamePiece& c = claim->piece;
       const NamedTensor& t = tensors[c.tensor];
-      SF_CHECK(with_rows(t.shape, 0) == with_rows(first.shape, 0), who, ": parts of '", source.name, "' differ beside their rows: '", first.name, "' is ",
-               first.shape, " and '", t.name, "' is ", t.shape);
-      SF_CHECK(change_of(t.shape, claim->rule->change) == source.change, who, ": '", source.name, "' lies in two ways, one for '", first.name,
-               "' and one for '", t.name, "'");
-      SF_CHECK(!before || c.source_row >= end, who, ": '", before ? before->name : "", "' and '", t.name, "' are both rows ", c.source_row, " to ",
-               std::min(end, c.source_row + c.rows), " of '", source.name, "'");
-      SF_CHECK(c.source_row == end, who, ": rows ", end, " to ", c.source_row, " of '", source.name, "', before those of '", t.name, "', belong to no tensor");
+      SF_CHECK(with_rows(t.shape, 0) == with_rows(first.shape, 0), who, ": parts of '", source.name,
+               "' differ beside their rows: '", first.name, "' is ", first.shape, " and '", t.name, "' is ", t.shape);
+      SF_CHECK(change_of(t.shape, claim->rule->change) == source.change, who, ": '", source.name,
+               "' lies in two ways, one for '", first.name, "' and one for '", t.name, "'");
+      SF_CHECK(!before || c.source_row >= end, who, ": '", before ? before->name : "", "' and '", t.name,
+               "' are both rows ", c.source_row, " to ", std::min(end, c.source_row + c.rows), " of '", source.name,
+               "'");
+      SF_CHECK(c.source_row == end, who, ": rows ", end, " to ", c.source_row, " of '", source.name,
+               "', before those of '", t.name, "', belong to no tensor");
       end += c.rows;
       before = &t;
       of_sources.push_back(c);
@@ -166,14 +175,15 @@ struct Resolver {
       if (c->rule->kind != NameRule::Join) continue;
       End& end = ends[c->rule];
       SF_CHECK(c->part >= end.parts, who, ": two tensors are the part '", c->rule->ours[c->part], "' of '", name, "'");
-      SF_CHECK(c->part == end.parts, who, ": '", name, "' lacks its part '", c->rule->ours[end.parts], "', which the model does not have");
+      SF_CHECK(c->part == end.parts, who, ": '", name, "' lacks its part '", c->rule->ours[end.parts],
+               "', which the model does not have");
       c->piece.source_row = end.rows;
       ++end.parts;
       end.rows += c->piece.rows;
     }
     for (auto& [rule, end] : ends)
-      SF_CHECK(end.parts == rule->ours.size(), who, ": '", name, "' lacks its part '", rule->ours[std::min(end.parts, rule->ours.size() - 1)],
-               "', which the model does not have");
+      SF_CHECK(end.parts == rule->ours.size(), who, ": '", name, "' lacks its part '",
+               rule->ours[std::min(end.parts, rule->ours.size() - 1)], "', which the model does not have");
   }
 
   Shape reshaped(const NamedTensor& t, Shape to) const {
@@ -182,8 +192,8 @@ struct Resolver {
       if (n < 0 && !open) open = &n;
       else known *= n;
     if (open) *open = known > 0 ? numel(t.shape) / known : 0;
-    SF_CHECK(std::all_of(to.begin(), to.end(), [](int64_t n) { return n >= 0; }) && numel(to) == numel(t.shape), who, ": '", t.name, "' is ", t.shape,
-             " and cannot be ", to);
+    SF_CHECK(std::all_of(to.begin(), to.end(), [](int64_t n) { return n >= 0; }) && numel(to) == numel(t.shape), who,
+             ": '", t.name, "' is ", t.shape, " and cannot be ", to);
     return to;
   }
 
@@ -238,23 +248,27 @@ Tensor NameTable::read(const NamedTensor& t, const std::function<Tensor(const st
   for (auto& piece : pieces(t)) {
     const NameSource& source = sources_[piece.source];
     Tensor theirs = get(source.name);
-    SF_CHECK(source.fits(theirs.shape()), who_, ": '", source.name, "' is ", theirs.shape(), " and should be ", source.shape);
+    SF_CHECK(source.fits(theirs.shape()), who_, ": '", source.name, "' is ", theirs.shape(), " and should be ",
+             source.shape);
     Tensor rows = some_rows(changed(theirs, source.change, source.ours), piece.source_row, piece.rows);
     parts.push_back(source.change == NameChange::Transposed ? contiguous(rows) : rows);
   }
   return parts.size() == 1 ? parts[0] : cat(parts, 0);
 }
 
-std::map<std::string, Tensor> NameTable::write(const std::map<std::string, Tensor>& ours, const std::string& what) const {
+std::map<std::string, Tensor> NameTable::write(const std::map<std::string, Tensor>& ours,
+                                               const std::string& what) const {
   for (auto& t : tensors_) {
     auto found = ours.find(t.name);
     SF_CHECK(found != ours.end(), what, " lacks '", t.name, "'");
-    SF_CHECK(found->second.shape() == t.shape, what, " has '", t.name, "' of ", found->second.shape(), ", which should be ", t.shape);
+    SF_CHECK(found->second.shape() == t.shape, what, " has '", t.name, "' of ", found->second.shape(),
+             ", which should be ", t.shape);
   }
   std::map<std::string, Tensor> out;
   for (auto& source : sources_) {
     Tensors parts;
-    for (auto& piece : pieces(source)) parts.push_back(some_rows(ours.at(tensors_[piece.tensor].name), piece.row, piece.rows));
+    for (auto& piece : pieces(source))
+      parts.push_back(some_rows(ours.at(tensors_[piece.tensor].name), piece.row, piece.rows));
     Tensor joined = changed(parts.size() == 1 ? parts[0] : cat(parts, 0), source.change, source.shape);
     out[source.name] = source.change == NameChange::Transposed ? contiguous(joined) : joined;
   }

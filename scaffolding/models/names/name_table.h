@@ -1,5 +1,6 @@
-// NameTable: the tensors of one model and where each lies in files of a layout, resolved from NameRules and the model's own shapes. The same table reads,
-// writes, tells what a file lacks, and names what adapters change (adapter_names.h). Const use is thread-safe.
+// NameTable: the tensors of one model and where each lies in files of a layout, resolved from NameRules and the model's
+// own shapes. The same table reads, writes, tells what a file lacks, and names what adapters change (adapter_names.h).
+// Const use is thread-safe.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,7 +17,8 @@ class Checkpoint;
 
 namespace sf::models {
 
-// Rows [row, row + rows) of one of our tensors are rows [source_row, source_row + rows) of a source, laid out as ours. A number without dimensions is a row.
+// Rows [row, row + rows) of one of our tensors are rows [source_row, source_row + rows) of a source, laid out as ours.
+// A number without dimensions is a row.
 struct NamePiece {
   size_t tensor, source;  // places in tensors() and sources()
   int64_t row, source_row, rows;
@@ -44,15 +46,20 @@ struct NameSource {
 
 class NameTable {
  public:
-  // who: "UNet2DConditionModel as 'ldm'", for errors. NotSupported for a tensor that no rule names; ValueError for rules that contradict each other or the
-  // shapes: rows of a source that two tensors claim, or none; parts of different width; halves of an odd number.
+  // who: "UNet2DConditionModel as 'ldm'", for errors. NotSupported for a tensor that no rule names; ValueError for
+  // rules that contradict each other or the shapes: rows of a source that two tensors claim, or none; parts of
+  // different width; halves of an odd number.
   NameTable(TensorList model, const NameRules& rules, std::string who);
 
   const std::string& who() const { return who_; }
   const std::vector<NamedTensor>& tensors() const { return tensors_; }  // in the order of the model
   const std::vector<NameSource>& sources() const { return sources_; }
-  std::span<const NamePiece> pieces(const NamedTensor& t) const { return {of_tensors_.data() + t.pieces.first, t.pieces.count}; }
-  std::span<const NamePiece> pieces(const NameSource& s) const { return {of_sources_.data() + s.pieces.first, s.pieces.count}; }
+  std::span<const NamePiece> pieces(const NamedTensor& t) const {
+    return {of_tensors_.data() + t.pieces.first, t.pieces.count};
+  }
+  std::span<const NamePiece> pieces(const NameSource& s) const {
+    return {of_sources_.data() + s.pieces.first, s.pieces.count};
+  }
   const NamedTensor* find(std::string_view name) const;  // of ours; null without one
   const NameSource& first_source(const NamedTensor& t) const { return sources_[pieces(t)[0].source]; }
 
@@ -67,7 +74,8 @@ class NameTable {
 
   // A tensor of ours from theirs, which may be borrowed: a view of them where one is enough.
   Tensor read(const NamedTensor& t, const std::function<Tensor(const std::string& source)>& get) const;
-  // All of theirs from ours. `what`: "the unet", for errors. ValueError for a tensor that is not there or has another shape.
+  // All of theirs from ours. `what`: "the unet", for errors. ValueError for a tensor that is not there or has another
+  // shape.
   std::map<std::string, Tensor> write(const std::map<std::string, Tensor>& ours, const std::string& what) const;
 
  private:

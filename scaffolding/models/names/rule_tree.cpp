@@ -22,7 +22,8 @@ bool is_number(std::string_view s) {
 // Puts numbers in place of a pattern's placeholders.
 void fill(std::string& text, std::span<const std::string_view> holders, std::span<const std::string_view> numbers) {
   for (size_t i = 0; i < holders.size(); ++i)
-    for (size_t at = 0; (at = text.find(holders[i], at)) != std::string::npos; at += numbers[i].size()) text.replace(at, holders[i].size(), numbers[i]);
+    for (size_t at = 0; (at = text.find(holders[i], at)) != std::string::npos; at += numbers[i].size())
+      text.replace(at, holders[i].size(), numbers[i]);
 }
 
 bool all_known(std::string text, std::span<const std::string_view> holders) {
@@ -49,9 +50,11 @@ RuleTree::RuleTree(const std::vector<NameRule>& rules, const std::string& who) {
         holders.push_back(s);
         node = (node->number ? node->number : node->number = std::make_unique<Node>()).get();
       }
-      SF_CHECK(!node->rule, who, ": two rules name '", ours, "': as '", node->rule ? node->rule->theirs[0] : "", "' and as '", rule.theirs[0], "'");
+      SF_CHECK(!node->rule, who, ": two rules name '", ours, "': as '", node->rule ? node->rule->theirs[0] : "",
+               "' and as '", rule.theirs[0], "'");
       for (auto& theirs : rule.theirs)
-        SF_CHECK(all_known(theirs, holders), who, ": the rule for '", ours, "' does not say what stands for all braces of '", theirs, "'");
+        SF_CHECK(all_known(theirs, holders), who, ": the rule for '", ours,
+                 "' does not say what stands for all braces of '", theirs, "'");
       node->rule = &rule;
       node->part = part;
       node->holders = std::move(holders);

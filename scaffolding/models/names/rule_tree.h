@@ -1,4 +1,5 @@
-// RuleTree: the rule for a tensor's name, found segment by segment. Private to name_table.cpp. It points into the rules that it is made of.
+// RuleTree: the rule for a tensor's name, found segment by segment. Private to name_table.cpp.
+// It points into the rules that it is made of.
 #pragma once
 #include <map>
 #include <memory>

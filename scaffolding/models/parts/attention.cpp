@@ -12,7 +12,10 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, 
     return o.rotary ? apply_rotary_emb(x, o.rotary->cos, o.rotary->sin, o.rotary->interleaved) : x;
   };
   const Tensor mask = o.mask && o.mask.ndim() == 3 ? o.mask.unsqueeze(1) : o.mask;
-  return scaled_dot_product_attention(placed(q, o.norm_q), placed(k, o.norm_k), split(v), mask, o.dropout, o.causal, o.scale).transpose(1, 2).flatten(2);
+  return scaled_dot_product_attention(placed(q, o.norm_q), placed(k, o.norm_k), split(v), mask, o.dropout, o.causal,
+                                      o.scale)
+      .transpose(1, 2)
+      .flatten(2);
 }
 
 Attention::Attention(int64_t query_dim, const AttentionOptions& o)
@@ -27,27 +30,37 @@ Attention::Attention(int64_t query_dim, const AttentionOptions& o)
 }
 
 namespace {
-Tensor to_tokens(const Tensor& picture) { return picture.flatten(2).transpose(1, 2); }  // a view where the picture is channels-last
+// a view where the picture is channels-last
+Tensor to_tokens(const Tensor& picture) { return picture.flatten(2).transpose(1, 2); }
 }  // namespace
 
-Tensor Attention::compute(const ProjectionInput& in, const Tensor& context, const Tensor& mask, const Tensor& residual) const {
+Tensor Attention::compute(const ProjectionInput& in, const Tensor& context, const Tensor& mask,
+                          const Tensor& residual) const {
   ProjectionInput x = in;
   if (const bool picture = !x.is_float8() && x.x.ndim() == 4; picture || group_norm) {
     if (group_norm) x.x = picture ? (*group_norm)(x.x) : (*group_norm)(x.x.transpose(1, 2)).transpose(1, 2);
     if (picture) x.x = to_tokens(x.x);
   }
-  const Tensors qkv = context ? Tensors{project(to_q, x), project_text(to_k, context), project_text(to_v, context)} : project_each({&to_q, &to_k, &to_v}, x);
-  return project(to_out.get<0>(), attend(qkv[0], qkv[1], qkv[2], heads, {.mask = mask}), {.dropout = &to_out.get<1>(), .residual = residual});
+  const Tensors qkv = context ? Tensors{project(to_q, x), project_text(to_k, context), project_text(to_v, context)}
+                              : project_each({&to_q, &to_k, &to_v}, x);
+  return project(to_out.get<0>(), attend(qkv[0], qkv[1], qkv[2], heads, {.mask = mask}),
+                 {.dropout = &to_out.get<1>(), .residual = residual});
 }
 
-bool Attention::is_bare() const { return !group_norm && !residual_connection && rescale_output_factor == 1 && is_plain(*this); }
+bool Attention::is_bare() const {
+  return !group_norm && !residual_connection && rescale_output_factor == 1 && is_plain(*this);
+}
 
-bool Attention::takes_float8(bool has_encoder) const { return is_bare() && (has_encoder ? take_float8({&to_q}) : take_float8({&to_q, &to_k, &to_v})); }
+bool Attention::takes_float8(bool has_encoder) const {
+  return is_bare() && (has_encoder ? take_float8({&to_q}) : take_float8({&to_q, &to_k, &to_v}));
+}
 
 bool Attention::pack() { return is_plain(*this) && models::pack({&to_q, &to_k, &to_v}); }
 
-Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask) const {
-  const bool picture = hidden_states.ndim() == 4, in_order = !picture || hidden_states.is_contiguous(MemoryFormat::ChannelsLast);
+Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states,
+                          const Tensor& attention_mask) const {
+  const bool picture = hidden_states.ndim() == 4,
+             in_order = !picture || hidden_states.is_contiguous(MemoryFormat::ChannelsLast);
   Tensor residual;
   if (residual_connection && in_order) residual = picture ? to_tokens(hidden_states) : hidden_states;
   Tensor y = compute(hidden_states, encoder_hidden_states, attention_mask, residual);
@@ -56,15 +69,17 @@ Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hid
   return rescale_output_factor == 1 ? y : y / rescale_output_factor;
 }
 
-Tensor Attention::beside(const Tensor& residual, const ProjectionInput& x, const Tensor& context, const Tensor& mask) const {
-  const bool adds = x.is_float8() || (x.x.ndim() == 3 && !residual_connection && rescale_output_factor == 1 && is_plain(*this));
+Tensor Attention::beside(const Tensor& residual, const ProjectionInput& x, const Tensor& context,
+                         const Tensor& mask) const {
+  const bool adds =
+      x.is_float8() || (x.x.ndim() == 3 && !residual_connection && rescale_output_factor == 1 && is_plain(*this));
   return adds ? compute(x, context, mask, residual) : residual + (*this)(x.x, context, mask);
 }
 
 Tensor attention_bias(const char* who, const char* name, const Tensor& mask, DType dtype) {
   if (!mask) return mask;
-  SF_CHECK(mask.ndim() == 2 || mask.ndim() == 3, who, ": ", name, " must be [B, tokens] (1 where it is seen) or [B, 1, tokens] (added to scores), got ",
-           mask.shape());
+  SF_CHECK(mask.ndim() == 2 || mask.ndim() == 3, who, ": ", name,
+           " must be [B, tokens] (1 where it is seen) or [B, 1, tokens] (added to scores), got ", mask.shape());
   return mask.ndim() == 3 ? mask : ((1 - mask.to(dtype)) * -10000.0).unsqueeze(1);
 }
 

@@ -13,15 +13,16 @@ struct RotaryPositions {
 };
 
 struct AttendOptions {
-  Tensor mask = {};  // broadcasts to [B, heads, N, M], or to [B, N, M] for all heads: bool (true attends), or added to the scores
+  // broadcasts to [B, heads, N, M], or to [B, N, M] for all heads: bool (true attends), or added to the scores
+  Tensor mask = {};
   bool causal = false;
   double dropout = 0;                                      // of attention weights
   std::optional<double> scale = {};                        // of the scores; absent: 1 / sqrt(channels of a head)
   const nn::RMSNorm *norm_q = nullptr, *norm_k = nullptr;  // over the channels of each head
   const RotaryPositions* rotary = nullptr;                 // of queries and keys, after their norms
 };
-// Attention of queries [B, N, heads * D] to keys and values [B, M, heads * D], the heads side by side in the result [B, N, heads * D]. Two streams of tokens
-// that attend to each other jointly are one here, behind each other along N.
+// Attention of queries [B, N, heads * D] to keys and values [B, M, heads * D], the heads side by side in the result [B,
+// N, heads * D]. Two streams of tokens that attend to each other jointly are one here, behind each other along N.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, const AttendOptions& options = {});
 
 struct AttentionOptions {
@@ -37,7 +38,8 @@ struct AttentionOptions {
 };
 
 // Of a transformer whose config has diffusers' fields.
-template <class Config> AttentionOptions attention_options_of(const Config& c, std::optional<int64_t> cross_attention_dim = {}) {
+template <class Config>
+AttentionOptions attention_options_of(const Config& c, std::optional<int64_t> cross_attention_dim = {}) {
   return {.cross_attention_dim = cross_attention_dim,
           .heads = c.num_attention_heads,
           .dim_head = c.attention_head_dim,
@@ -56,9 +58,11 @@ struct Attention : nn::Module, PackedPart {
   SF_MODULE(Attention, group_norm, to_q, to_k, to_v, to_out)
 
   Attention(int64_t query_dim, const AttentionOptions& options);
-  // hidden_states[B, N, C], or a picture [B, C, H, W] whose pixels are the tokens. encoder_hidden_states[B, M, cross_attention_dim], absent: the
-  // tokens themselves. attention_mask broadcasts to [B, heads, N, M], or to [B, N, M] for all heads, and is added to the scores.
-  Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states = {}, const Tensor& attention_mask = {}) const;
+  // hidden_states[B, N, C], or a picture [B, C, H, W] whose pixels are the tokens. encoder_hidden_states[B, M,
+  // cross_attention_dim], absent: the tokens themselves. attention_mask broadcasts to [B, heads, N, M], or to [B, N, M]
+  // for all heads, and is added to the scores.
+  Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states = {},
+                 const Tensor& attention_mask = {}) const;
   // residual + (*this)(...), which the last product adds where nobody looks at the parts.
   Tensor beside(const Tensor& residual, const ProjectionInput& hidden_states, const Tensor& encoder_hidden_states = {},
                 const Tensor& attention_mask = {}) const;
@@ -68,11 +72,12 @@ struct Attention : nn::Module, PackedPart {
 
  private:
   bool is_bare() const;  // nothing but projections and attention, which nobody sees called
-  Tensor compute(const ProjectionInput& tokens, const Tensor& encoder_hidden_states, const Tensor& attention_mask, const Tensor& residual) const;
+  Tensor compute(const ProjectionInput& tokens, const Tensor& encoder_hidden_states, const Tensor& attention_mask,
+                 const Tensor& residual) const;
 };
 
-// What is added to scores for a mask [B, M] of 1 for what is seen and 0 for what is not: [B, 1, M] of 0 and -10000. A mask of three
-// dimensions is that already, and an absent one stays so.
+// What is added to scores for a mask [B, M] of 1 for what is seen and 0 for what is not: [B, 1, M] of 0 and -10000. A
+// mask of three dimensions is that already, and an absent one stays so.
 Tensor attention_bias(const char* who, const char* name, const Tensor& mask, DType dtype);
 
 }  // namespace sf::models

@@ -30,9 +30,13 @@ TEST_F(AttentionTest, HeadsAreNormalisedTurnedAndAttendAsByHand) {
   };
   const double scale = 1 / std::sqrt(double(d));
   EXPECT_LT(difference(attend(q, k, v, heads), softly(split(q), split(k), {}, scale)), 1e-5);
-  EXPECT_LT(difference(attend(q, k, v, heads, {.norm_q = &norm_q, .norm_k = &norm_k}), softly(norm_q(split(q)), norm_k(split(k)), {}, scale)), 1e-5);
+  EXPECT_LT(difference(attend(q, k, v, heads, {.norm_q = &norm_q, .norm_k = &norm_k}),
+                       softly(norm_q(split(q)), norm_k(split(k)), {}, scale)),
+            1e-5);
   const Tensor mask = randn({2, 5, 7});  // for all heads
-  EXPECT_LT(difference(attend(q, k, v, heads, {.mask = mask, .scale = 1.0}), softly(split(q), split(k), mask.unsqueeze(1), 1)), 1e-5);
+  EXPECT_LT(difference(attend(q, k, v, heads, {.mask = mask, .scale = 1.0}),
+                       softly(split(q), split(k), mask.unsqueeze(1), 1)),
+            1e-5);
 
   const Tensor own = k.narrow(1, 0, 5).contiguous(), own_v = v.narrow(1, 0, 5).contiguous();
   const Tensor angles = randn({5, d / 2}), each = stack({angles, angles}, -1).reshape({5, d});
@@ -40,21 +44,25 @@ TEST_F(AttentionTest, HeadsAreNormalisedTurnedAndAttendAsByHand) {
   auto turned = [&](const Tensor& t) { return apply_rotary_emb(t, rotary.cos, rotary.sin); };
   const Tensor scores = matmul(turned(norm_q(split(q))), turned(norm_k(split(own))).transpose(-2, -1)) * scale;
   const Tensor want = matmul(softmax(scores, -1), split(own_v)).transpose(1, 2).reshape({2, 5, heads * d});
-  EXPECT_LT(difference(attend(q, own, own_v, heads, {.norm_q = &norm_q, .norm_k = &norm_k, .rotary = &rotary}), want), 1e-5);
+  EXPECT_LT(difference(attend(q, own, own_v, heads, {.norm_q = &norm_q, .norm_k = &norm_k, .rotary = &rotary}), want),
+            1e-5);
   const Tensor first = attend(q, own, own_v, heads, {.causal = true}).narrow(1, 0, 1);  // sees itself alone
   EXPECT_LT(difference(first, own_v.narrow(1, 0, 1)), 1e-6);
 }
 
 TEST_F(AttentionTest, AResidualIsAddedAndHooksOnAnyPartSeeTheirCalls) {
   for (bool cross : {false, true}) {
-    Attention attention(16, {.cross_attention_dim = cross ? std::optional<int64_t>(12) : std::nullopt, .heads = 2, .dim_head = 8});
+    Attention attention(
+        16, {.cross_attention_dim = cross ? std::optional<int64_t>(12) : std::nullopt, .heads = 2, .dim_head = 8});
     const Tensor x = randn({2, 5, 16}), text = cross ? randn({2, 3, 12}) : Tensor(), residual = randn({2, 5, 16});
     const Tensor want = residual + attention(x, text);
     EXPECT_EQ(difference(attention.beside(residual, x, text), want), 0);
-    for (nn::Module* part : std::initializer_list<nn::Module*>{&attention, &attention.to_q, &attention.to_k, &attention.to_v, &attention.to_out.get<0>(),
-                                                               &attention.to_out.get<1>()}) {
+    for (nn::Module* part :
+         std::initializer_list<nn::Module*>{&attention, &attention.to_q, &attention.to_k, &attention.to_v,
+                                            &attention.to_out.get<0>(), &attention.to_out.get<1>()}) {
       int calls = 0;
-      const uint64_t hook = part->register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
+      const uint64_t hook =
+          part->register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
       EXPECT_EQ(difference(attention.beside(residual, x, text), want), 0) << part->type();
       EXPECT_EQ(calls, 1) << part->type();
       part->remove_hook(hook);
@@ -68,7 +76,8 @@ TEST_F(AttentionTest, ProjectionsInFloat8ReadRowsThatANormWrote) {
   EXPECT_FALSE(attention.takes_float8(false));
   std::vector<std::unique_ptr<nn::LinearFP8>> stand_ins;
   for (nn::Linear* layer : {&attention.to_q, &attention.to_k, &attention.to_v}) {
-    stand_ins.push_back(std::make_unique<nn::LinearFP8>(16, 16, false, true, true, kFloat8E4M3, nn::TensorOptions{}, layer->weight));
+    stand_ins.push_back(
+        std::make_unique<nn::LinearFP8>(16, 16, false, true, true, kFloat8E4M3, nn::TensorOptions{}, layer->weight));
     layer->replace_by([m = stand_ins.back().get()] { return m; });
   }
   EXPECT_TRUE(attention.takes_float8(false));
@@ -77,7 +86,8 @@ TEST_F(AttentionTest, ProjectionsInFloat8ReadRowsThatANormWrote) {
   EXPECT_LT(difference(apart, residual + attention(layer_norm(x, {16}, {}, {}, 1e-5))), 1e-4);
   EXPECT_TRUE(attention.pack());
   EXPECT_LT(difference(attention.beside(residual, rows), apart), 1e-5);
-  const uint64_t hook = attention.register_forward_hook([](nn::Module&, const nn::Values&, const Value&) { return Value(); });
+  const uint64_t hook =
+      attention.register_forward_hook([](nn::Module&, const nn::Values&, const Value&) { return Value(); });
   EXPECT_FALSE(attention.takes_float8(false));
   attention.remove_hook(hook);
 }

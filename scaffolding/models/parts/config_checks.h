@@ -1,4 +1,5 @@
-// What constructors ask of a config, which may be a stranger's: it must neither fill the memory nor be too large for 64 bits when multiplied.
+// What constructors ask of a config, which may be a stranger's:
+// it must neither fill the memory nor be too large for 64 bits when multiplied.
 #pragma once
 #include <initializer_list>
 #include <utility>
@@ -22,9 +23,11 @@ template <class Config> void check_patch_transformer(const char* who, const Conf
                     {"in_channels", c.in_channels},
                     {"out_channels", c.out_channels.value_or(c.in_channels)},
                     {"patch_size", c.patch_size}});
-  SF_CHECK(token_channels(c) % 4 == 0, who, ": num_attention_heads * attention_head_dim must be a multiple of 4, got ", token_channels(c));
+  SF_CHECK(token_channels(c) % 4 == 0, who, ": num_attention_heads * attention_head_dim must be a multiple of 4, got ",
+           token_channels(c));
   check_num_layers(who, c.num_layers);
-  SF_CHECK(c.sample_size >= c.patch_size, who, ": patch_size must be at most sample_size, got ", c.patch_size, " and ", c.sample_size);
+  SF_CHECK(c.sample_size >= c.patch_size, who, ": patch_size must be at most sample_size, got ", c.patch_size, " and ",
+           c.sample_size);
 }
 
 }  // namespace sf::models

@@ -30,8 +30,8 @@ ContextCache* ContextCache::current() { return autograd::grad_enabled() ? nullpt
 
 bool ContextCache::Seen::is(const Tensor& t) const {
   if (!t || !tensor) return !t && !tensor;
-  return t.storage().get() == tensor.storage().get() && t.version() == version && t.data_ptr() == tensor.data_ptr() && t.dtype() == tensor.dtype() &&
-         t.shape() == tensor.shape() && t.strides() == tensor.strides();
+  return t.storage().get() == tensor.storage().get() && t.version() == version && t.data_ptr() == tensor.data_ptr() &&
+         t.dtype() == tensor.dtype() && t.shape() == tensor.shape() && t.strides() == tensor.strides();
 }
 
 std::vector<ContextCache::Seen> ContextCache::weights_of(const std::vector<const nn::Linear*>& layers) {
@@ -51,7 +51,8 @@ Tensor ContextCache::get(const std::vector<const nn::Linear*>& layers, const Ten
   auto mine = [&](const Entry& e) { return e.layers == layers; };
   for (const Entry& e : entries_)
     if (mine(e) && e.context.is(context) && are_weights_of(e)) return e.result;
-  if (size_t(std::count_if(entries_.begin(), entries_.end(), mine)) >= kMostContexts) entries_.erase(std::find_if(entries_.begin(), entries_.end(), mine));
+  if (size_t(std::count_if(entries_.begin(), entries_.end(), mine)) >= kMostContexts)
+    entries_.erase(std::find_if(entries_.begin(), entries_.end(), mine));
   Tensor result = compute(context);
   ++computed_;
   entries_.push_back({layers, compute, Seen(context), weights_of(layers), result});

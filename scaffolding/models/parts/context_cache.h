@@ -1,6 +1,7 @@
-// ContextCache: what a network makes of its text alone, the keys and values of cross-attention above all, kept from one call to the next. A sampling
-// run calls the denoiser dozens of times with one text. In force on a thread for as long as a Scope lives, and only where no gradient is recorded.
-// Owned by whoever runs the network; one thread at a time. Networks reach it through project_text (projections.h).
+// ContextCache: what a network makes of its text alone, the keys and values of cross-attention above all, kept from one
+// call to the next. A sampling run calls the denoiser dozens of times with one text. In force on a thread for as long
+// as a Scope lives, and only where no gradient is recorded. Owned by whoever runs the network; one thread at a time.
+// Networks reach it through project_text (projections.h).
 #pragma once
 #include <functional>
 #include <vector>
@@ -24,7 +25,8 @@ class ContextCache {
   static ContextCache* current();  // the calling thread's; null where none is in force
 
   using Compute = std::function<Tensor(const Tensor& context)>;
-  // compute(context), which reads nothing else but these layers, or what stands in for them. The result is shared: not to be written.
+  // compute(context), which reads nothing else but these layers, or what stands in for them. The result is shared:
+  // not to be written.
   Tensor get(const std::vector<const nn::Linear*>& layers, const Tensor& context, const Compute& compute);
   // After contexts were overwritten in place: computes all again, into the memory that the results had.
   void refresh();

@@ -12,7 +12,8 @@
 namespace sf::models {
 namespace {
 
-// Two blocks with a transformer each, and the one in the middle: two layers down, three up, six cross-attentions with keys and values.
+// Two blocks with a transformer each, and the one in the middle: two layers down, three up,
+// six cross-attentions with keys and values.
 constexpr int64_t kProjections = 2 * (1 + 2 + 1);
 
 UNet2DConditionModel unet(std::optional<int64_t> encoder_hid_dim = {}) {
@@ -30,7 +31,9 @@ UNet2DConditionModel unet(std::optional<int64_t> encoder_hid_dim = {}) {
 }
 
 Tensor latents(double scale) { return (arange(0, 2 * 4 * 8 * 8, 1, kFloat32) * (scale / 100)).reshape({2, 4, 8, 8}); }
-Tensor text(double scale, int64_t dim = 16) { return (arange(0, 2 * 5 * dim, 1, kFloat32) * (scale / 50)).reshape({2, 5, dim}); }
+Tensor text(double scale, int64_t dim = 16) {
+  return (arange(0, 2 * 5 * dim, 1, kFloat32) * (scale / 50)).reshape({2, 5, dim});
+}
 Tensor step() { return scalar_tensor(7, kInt64); }
 
 class ContextCacheTest : public testing::Test {
@@ -142,7 +145,8 @@ TEST_F(ContextCacheTest, HooksSeeEveryCallAndGradientsAreRecorded) {
   Tensor context = ones({1, 2, 4});
   ContextCache::Scope scope(cache_);
   int calls = 0;
-  uint64_t id = to.register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
+  uint64_t id =
+      to.register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
   for (int i = 0; i < 3; ++i) project_text(to, context);
   EXPECT_EQ(calls, 3);
   to.remove_hook(id);

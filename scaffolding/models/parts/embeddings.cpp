@@ -13,7 +13,8 @@ Tensor timestep_embedding(const Tensor& timesteps, int64_t embedding_dim, const 
   SF_CHECK(timesteps.ndim() == 1, "timestep_embedding: timesteps must have one dimension, got ", timesteps.shape());
   SF_CHECK(embedding_dim > 1, "timestep_embedding: embedding_dim must be above 1, got ", embedding_dim);
   const int64_t half = embedding_dim / 2;
-  SF_CHECK(double(half) != o.downscale_freq_shift, "timestep_embedding: downscale_freq_shift must not be half of embedding_dim, got ", o.downscale_freq_shift,
+  SF_CHECK(double(half) != o.downscale_freq_shift,
+           "timestep_embedding: downscale_freq_shift must not be half of embedding_dim, got ", o.downscale_freq_shift,
            " and ", embedding_dim);
   SF_CHECK(o.max_period > 0, "timestep_embedding: max_period must be positive, got ", o.max_period);
   Tensor exponent = arange(0, half, 1, kFloat32, timesteps.device()) * -std::log(double(o.max_period));
@@ -37,7 +38,8 @@ Tensor TimestepEmbedding::forward(const Tensor& sample, const Tensor& condition)
 
 AttentionPooling::AttentionPooling(int64_t heads, int64_t embed_dim)
     : num_heads(heads), k_proj(embed_dim, embed_dim), q_proj(embed_dim, embed_dim), v_proj(embed_dim, embed_dim) {
-  SF_CHECK(heads > 0 && embed_dim % heads == 0, "AttentionPooling: embed_dim=", embed_dim, " must be a multiple of num_heads=", heads);
+  SF_CHECK(heads > 0 && embed_dim % heads == 0, "AttentionPooling: embed_dim=", embed_dim,
+           " must be a multiple of num_heads=", heads);
   positional_embedding = nn::parameter(randn({1, embed_dim}) / std::sqrt(double(embed_dim)));
 }
 
@@ -48,7 +50,10 @@ Tensor AttentionPooling::forward(const Tensor& x) const {
 }
 
 TextTimeEmbedding::TextTimeEmbedding(int64_t encoder_dim, int64_t time_embed_dim, int64_t num_heads)
-    : norm1(Shape{encoder_dim}), pool(num_heads, encoder_dim), proj(encoder_dim, time_embed_dim), norm2(Shape{time_embed_dim}) {}
+    : norm1(Shape{encoder_dim}),
+      pool(num_heads, encoder_dim),
+      proj(encoder_dim, time_embed_dim),
+      norm2(Shape{time_embed_dim}) {}
 
 Tensor TextTimeEmbedding::forward(const Tensor& hidden_states) const { return norm2(proj(pool(norm1(hidden_states)))); }
 
@@ -65,8 +70,10 @@ namespace {
 constexpr int64_t kTimestepChannels = 256;
 }
 
-CombinedTimestepLabelEmbeddings::CombinedTimestepLabelEmbeddings(int64_t num_classes, int64_t embedding_dim, double class_dropout_prob)
-    : timestep_embedder(kTimestepChannels, embedding_dim), class_embedder(num_classes, embedding_dim, class_dropout_prob) {}
+CombinedTimestepLabelEmbeddings::CombinedTimestepLabelEmbeddings(int64_t num_classes, int64_t embedding_dim,
+                                                                 double class_dropout_prob)
+    : timestep_embedder(kTimestepChannels, embedding_dim),
+      class_embedder(num_classes, embedding_dim, class_dropout_prob) {}
 
 Tensor CombinedTimestepLabelEmbeddings::forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const {
   Tensor t = timestep_embedding(timestep, kTimestepChannels, {.flip_sin_to_cos = true});
@@ -75,8 +82,8 @@ Tensor CombinedTimestepLabelEmbeddings::forward(const Tensor& timestep, const Te
 
 Tensor batch_of_timesteps(const char* who, const Tensor& timestep, int64_t batch) {
   check_defined(who, "timestep", timestep);
-  SF_CHECK(timestep.ndim() <= 1 && (timestep.numel() == 1 || timestep.numel() == batch), who, ": timestep must be one number, or one for each of the ", batch,
-           " samples, got ", timestep.shape());
+  SF_CHECK(timestep.ndim() <= 1 && (timestep.numel() == 1 || timestep.numel() == batch), who,
+           ": timestep must be one number, or one for each of the ", batch, " samples, got ", timestep.shape());
   return timestep.reshape({-1}).expand({batch});
 }
 
@@ -102,8 +109,10 @@ PatchEmbed::PatchEmbed(int64_t sample_size, int64_t patch, int64_t in_channels, 
 void PatchEmbed::check(const char* who, const Tensor& hidden_states) const {
   check_defined(who, "hidden_states", hidden_states);
   const Shape& shape = hidden_states.shape();
-  SF_CHECK(shape.size() == 4 && shape[1] == proj.in_channels, who, ": hidden_states must be [B, ", proj.in_channels, ", H, W], got ", shape);
-  SF_CHECK(shape[2] % patch_size == 0 && shape[3] % patch_size == 0, who, ": patch_size ", patch_size, " must divide height and width, got ", shape);
+  SF_CHECK(shape.size() == 4 && shape[1] == proj.in_channels, who, ": hidden_states must be [B, ", proj.in_channels,
+           ", H, W], got ", shape);
+  SF_CHECK(shape[2] % patch_size == 0 && shape[3] % patch_size == 0, who, ": patch_size ", patch_size,
+           " must divide height and width, got ", shape);
 }
 
 Tensor PatchEmbed::forward(const Tensor& latent) const {
@@ -111,7 +120,8 @@ Tensor PatchEmbed::forward(const Tensor& latent) const {
   const int64_t h = x.size(2), w = x.size(3), half = x.size(1) / 2;
   auto table = [&](int64_t n) {
     std::vector<double> places;  // float32, as diffusers has them
-    for (int64_t i = 0; i < n; ++i) places.push_back(double(float(i) / float(double(n) / double(base_size)) / float(interpolation_scale)));
+    for (int64_t i = 0; i < n; ++i)
+      places.push_back(double(float(i) / float(double(n) / double(base_size)) / float(interpolation_scale)));
     return sincos_positions(places, half);
   };
   Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});

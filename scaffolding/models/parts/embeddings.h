@@ -14,7 +14,8 @@ struct TimestepOptions {
   int64_t max_period = 10000;
 };
 
-// Sines and cosines of timesteps[N] (whole or fractional) at embedding_dim / 2 frequencies: [N, embedding_dim] in float32, odd sizes padded with a zero.
+// Sines and cosines of timesteps[N] (whole or fractional) at embedding_dim / 2 frequencies: [N, embedding_dim] in
+// float32, odd sizes padded with a zero.
 Tensor timestep_embedding(const Tensor& timesteps, int64_t embedding_dim, const TimestepOptions& options = {});
 
 struct TimestepEmbedding : nn::Module {
@@ -26,7 +27,8 @@ struct TimestepEmbedding : nn::Module {
   Tensor forward(const Tensor& sample, const Tensor& condition = {}) const;  // [N, in_channels] -> [N, time_embed_dim]
 };
 
-// One vector for a sequence: a query made of the tokens' mean attends to it and to all of them. [B, tokens, embed_dim] -> [B, embed_dim].
+// One vector for a sequence: a query made of the tokens' mean attends to it and to all of them. [B, tokens,
+// embed_dim] -> [B, embed_dim].
 struct AttentionPooling : nn::Module {
   int64_t num_heads;
   Tensor positional_embedding;  // [1, embed_dim], added to the mean
@@ -47,8 +49,8 @@ struct TextTimeEmbedding : nn::Module {
   Tensor forward(const Tensor& hidden_states) const;
 };
 
-// Class labels [B] as vectors [B, hidden_size]. In training mode the share dropout_prob of them becomes the row after the last
-// class, which stands for no class (classifier-free guidance).
+// Class labels [B] as vectors [B, hidden_size]. In training mode the share dropout_prob of them becomes the row after
+// the last class, which stands for no class (classifier-free guidance).
 struct LabelEmbedding : nn::Module {
   int64_t num_classes;
   double dropout_prob;
@@ -70,24 +72,29 @@ struct CombinedTimestepLabelEmbeddings : nn::Module {
 // timestep[] or [1] for a whole batch, or [B], as [B].
 Tensor batch_of_timesteps(const char* who, const Tensor& timestep, int64_t batch);
 
-// Sines then cosines of positions at dim / 2 frequencies 10000^(-2 i / dim): [positions, dim], float32 computed in float64.
+// Sines then cosines of positions at dim / 2 frequencies 10000^(-2 i / dim): [positions, dim],
+// float32 computed in float64.
 Tensor sincos_positions(const std::vector<double>& positions, int64_t dim);
 
-// Pictures [B, in_channels, H, W] as tokens [B, H / patch_size * W / patch_size, embed_dim], with the positions of their patches added:
-// half of the channels tell the column, half the row, on a scale where the picture has sample_size / patch_size of either.
+// Pictures [B, in_channels, H, W] as tokens [B, H / patch_size * W / patch_size, embed_dim],
+// with the positions of their patches added:
+// half of the channels tell the column, half the row, on a scale where the picture has sample_size / patch_size of
+// either.
 struct PatchEmbed : nn::Module {
   int64_t patch_size, base_size;
   double interpolation_scale;
   nn::Conv2d proj;
   SF_MODULE(PatchEmbed, proj)
-  PatchEmbed(int64_t sample_size, int64_t patch_size, int64_t in_channels, int64_t embed_dim, double interpolation_scale = 1);
+  PatchEmbed(int64_t sample_size, int64_t patch_size, int64_t in_channels, int64_t embed_dim,
+             double interpolation_scale = 1);
   void check(const char* who, const Tensor& hidden_states) const;  // ValueError for what is no such picture
   Tensor forward(const Tensor& latent) const;
   // The way back: tokens [B, N, patch_size^2 * channels] of a picture [B, ..., H, W] as [B, channels, H, W].
   Tensor picture(const Tensor& tokens, const Tensor& like) const;
 };
 
-// Tokens [B, f * h * w, patch_size^2 * channels] of patches as pictures [B, channels, f, h * patch_size, w * patch_size].
+// Tokens [B, f * h * w, patch_size^2 * channels] of patches as pictures [B, channels, f, h * patch_size,
+// w * patch_size].
 Tensor unpatchified(const Tensor& tokens, int64_t f, int64_t h, int64_t w, int64_t patch_size);
 
 }  // namespace sf::models

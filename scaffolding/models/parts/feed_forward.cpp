@@ -7,8 +7,8 @@
 
 namespace sf::models {
 
-Tensor two_layers(const nn::Linear& first, const std::string& activation, const nn::Dropout* between, const nn::Linear& second, const Tensor& x,
-                  const Tensor& residual) {
+Tensor two_layers(const nn::Linear& first, const std::string& activation, const nn::Dropout* between,
+                  const nn::Linear& second, const Tensor& x, const Tensor& residual) {
   // Elsewhere the second product has a residual to add, and the first one takes the activation along anyway.
   if (autograd::any_requires_grad({x, first.weight, first.bias}))
     if (Tensor y = nn::joined(x, first, activation, between, second)) return residual ? residual + y : y;
@@ -17,15 +17,21 @@ Tensor two_layers(const nn::Linear& first, const std::string& activation, const 
 }
 
 FeedForwardProjection::FeedForwardProjection(int64_t dim, int64_t inner_dim, const std::string& activation, bool bias)
-    : proj(dim, activation == "geglu" || activation == "swiglu" ? 2 * inner_dim : inner_dim, bias), activation_fn(activation) {
+    : proj(dim, activation == "geglu" || activation == "swiglu" ? 2 * inner_dim : inner_dim, bias),
+      activation_fn(activation) {
   for (const char* known : {"geglu", "gelu", "gelu-approximate", "geglu-approximate", "swiglu", "linear-silu"})
     if (activation == known) return;
-  fail<NotSupported>("FeedForward: activation_fn must be geglu, gelu, gelu-approximate, geglu-approximate, swiglu or linear-silu, got '", activation, "'");
+  fail<NotSupported>(
+      "FeedForward: activation_fn must be geglu, gelu, gelu-approximate, geglu-approximate, swiglu or linear-silu, got "
+      "'",
+      activation, "'");
 }
 
 Tensor FeedForwardProjection::forward(const Tensor& x) const {
   if (activation_fn == "geglu-approximate") return quick_gelu(proj(x));  // no gate, whatever the name says
-  const std::string activation = activation_fn == "gelu-approximate" ? "gelu_tanh" : activation_fn == "linear-silu" ? "silu" : activation_fn;
+  const std::string activation = activation_fn == "gelu-approximate" ? "gelu_tanh"
+                                 : activation_fn == "linear-silu"    ? "silu"
+                                                                     : activation_fn;
   return project(proj, x, {.activation = activation});
 }
 
@@ -35,17 +41,22 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardOptions& o)
 
 Tensor FeedForward::compute(const ProjectionInput& x, const Tensor& residual) const {
   const auto& [first, dropout, second] = std::tie(net.get<0>(), net.get<1>(), net.get<2>());
-  if (x.is_float8()) return project(second, ProjectionInput(geglu_fp8(project(first.proj, x)), x.dtype), {.residual = residual});
-  if (first.activation_fn == "gelu-approximate" && is_plain(first)) return two_layers(first.proj, "gelu_tanh", &dropout, second, x.x, residual);
+  if (x.is_float8())
+    return project(second, ProjectionInput(geglu_fp8(project(first.proj, x)), x.dtype), {.residual = residual});
+  if (first.activation_fn == "gelu-approximate" && is_plain(first))
+    return two_layers(first.proj, "gelu_tanh", &dropout, second, x.x, residual);
   return project(second, dropout(first(x.x)), {.residual = residual});
 }
 
 Tensor FeedForward::forward(const Tensor& x) const { return compute(x, {}); }
-Tensor FeedForward::beside(const Tensor& residual, const ProjectionInput& x) const { return is_plain(*this) ? compute(x, residual) : residual + (*this)(x.x); }
+Tensor FeedForward::beside(const Tensor& residual, const ProjectionInput& x) const {
+  return is_plain(*this) ? compute(x, residual) : residual + (*this)(x.x);
+}
 
 bool FeedForward::takes_float8() const {
   const FeedForwardProjection& first = net.get<0>();
-  return first.activation_fn == "geglu" && !drops(net.get<1>()) && is_plain(*this) && is_plain(first) && take_float8({&first.proj, &net.get<2>()});
+  return first.activation_fn == "geglu" && !drops(net.get<1>()) && is_plain(*this) && is_plain(first) &&
+         take_float8({&first.proj, &net.get<2>()});
 }
 
 }  // namespace sf::models

@@ -4,10 +4,10 @@
 
 namespace sf::models {
 
-// second(between(act(first(x)))) + residual. activation: as ProjectOptions names it; between and residual may be absent. In training on CUDA the two are one op
-// where that is faster (nn/joined.h) and nobody looks at them.
-Tensor two_layers(const nn::Linear& first, const std::string& activation, const nn::Dropout* between, const nn::Linear& second, const Tensor& x,
-                  const Tensor& residual = {});
+// second(between(act(first(x)))) + residual. activation: as ProjectOptions names it; between and residual may be
+// absent. In training on CUDA the two are one op where that is faster (nn/joined.h) and nobody looks at them.
+Tensor two_layers(const nn::Linear& first, const std::string& activation, const nn::Dropout* between,
+                  const nn::Linear& second, const Tensor& x, const Tensor& residual = {});
 
 // The widening half of a feed-forward layer: a projection with its activation, twice as wide where that is a gate.
 struct FeedForwardProjection : nn::Module {
@@ -30,8 +30,9 @@ struct FeedForward : nn::Module {
   SF_MODULE(FeedForward, net)
   FeedForward(int64_t dim, const FeedForwardOptions& options = {});
   Tensor forward(const Tensor& hidden_states) const;
-  Tensor beside(const Tensor& residual, const ProjectionInput& hidden_states) const;  // residual + (*this)(hidden_states)
-  bool takes_float8() const;                                                          // both projections are in float8, and a GEGLU is between them
+  // residual + (*this)(hidden_states)
+  Tensor beside(const Tensor& residual, const ProjectionInput& hidden_states) const;
+  bool takes_float8() const;  // both projections are in float8, and a GEGLU is between them
 
  private:
   Tensor compute(const ProjectionInput& x, const Tensor& residual) const;

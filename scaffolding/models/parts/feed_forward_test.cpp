@@ -40,9 +40,11 @@ TEST(FeedForward, EveryActivationBesideAResidualAndUnderHooks) {
     const Tensor want = layer(x), by_parts = net.get<2>()(net.get<1>()(net.get<0>()(x)));
     EXPECT_EQ(difference(want, by_parts), 0) << name;
     EXPECT_EQ(difference(layer.beside(residual, x), residual + want), 0) << name;
-    for (nn::Module* part : std::initializer_list<nn::Module*>{&layer, &net.get<0>(), &net.get<0>().proj, &net.get<1>(), &net.get<2>()}) {
+    for (nn::Module* part :
+         std::initializer_list<nn::Module*>{&layer, &net.get<0>(), &net.get<0>().proj, &net.get<1>(), &net.get<2>()}) {
       int calls = 0;
-      const uint64_t hook = part->register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
+      const uint64_t hook =
+          part->register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
       EXPECT_LT(difference(layer.beside(residual, x), residual + want), 2e-6) << name << " " << part->type();
       EXPECT_EQ(calls, 1) << name << " " << part->type();
       part->remove_hook(hook);
@@ -55,7 +57,8 @@ TEST(FeedForward, BothProjectionsInFloat8ReadRows) {
   manual_seed(2);
   FeedForward layer(16);
   nn::Linear &first = layer.net.get<0>().proj, &second = layer.net.get<2>();
-  nn::LinearFP8 first8(16, 128, true, true, true, kFloat8E4M3, {}, first.weight), second8(64, 16, true, true, true, kFloat8E4M3, {}, second.weight);
+  nn::LinearFP8 first8(16, 128, true, true, true, kFloat8E4M3, {}, first.weight),
+      second8(64, 16, true, true, true, kFloat8E4M3, {}, second.weight);
   first8.bias.copy_(first.bias), second8.bias.copy_(second.bias);
   layer.eval();
   first.replace_by([&] { return &first8; });
@@ -65,8 +68,10 @@ TEST(FeedForward, BothProjectionsInFloat8ReadRows) {
   const Tensor x = randn({2, 3, 16}), residual = randn({2, 3, 16});
   const Tensor got = layer.beside(residual, ProjectionInput(layer_norm_fp8(x, {}, {}, 1e-5), kFloat32));
   EXPECT_LT(difference(got, residual + layer(layer_norm(x, {16}, {}, {}, 1e-5))), 1e-2);
-  for (nn::Module* part : std::initializer_list<nn::Module*>{&layer, &layer.net.get<0>(), &layer.net.get<1>(), &second8}) {
-    const uint64_t hook = part->register_forward_hook([](nn::Module&, const nn::Values&, const Value&) { return Value(); });
+  for (nn::Module* part :
+       std::initializer_list<nn::Module*>{&layer, &layer.net.get<0>(), &layer.net.get<1>(), &second8}) {
+    const uint64_t hook =
+        part->register_forward_hook([](nn::Module&, const nn::Values&, const Value&) { return Value(); });
     EXPECT_FALSE(layer.takes_float8()) << part->type();
     part->remove_hook(hook);
   }

@@ -7,7 +7,9 @@
 
 namespace sf::models {
 
-TransformerNorm::TransformerNorm(int64_t channels, double e, bool elementwise_affine, std::optional<int64_t> num_embeddings) : dim(channels), eps(e) {
+TransformerNorm::TransformerNorm(int64_t channels, double e, bool elementwise_affine,
+                                 std::optional<int64_t> num_embeddings)
+    : dim(channels), eps(e) {
   if (num_embeddings) {
     emb.emplace(*num_embeddings, dim);
     linear.emplace(dim, 2 * dim);
@@ -22,14 +24,18 @@ Tensor TransformerNorm::forward(const Tensor& x, const Tensor& timestep) const {
   SF_CHECK(timestep && timestep.ndim() <= 1, "AdaLayerNorm: needs a timestep of no or one dimension");
   const int64_t batch = x.size(0);
   Tensor numbers = timestep.ndim() ? timestep : timestep.unsqueeze(0);
-  SF_CHECK(numbers.size(0) == 1 || numbers.size(0) == batch, "AdaLayerNorm: timestep must be one number or one for each of ", batch, " samples, got ",
-           timestep.shape());
+  SF_CHECK(numbers.size(0) == 1 || numbers.size(0) == batch,
+           "AdaLayerNorm: timestep must be one number or one for each of ", batch, " samples, got ", timestep.shape());
   Tensors parts = chunk((*linear)(silu((*emb)(numbers))), 2, -1);  // scale, shift
   return layer_norm_modulate(x, parts[0].expand({batch, dim}), parts[1].expand({batch, dim}), {}, {}, eps);
 }
 
-bool TransformerNorm::writes_float8() const { return !emb && is_plain(*this) && !autograd::grad_enabled() && !autocast::active(); }
-ProjectionInput TransformerNorm::in_float8(const Tensor& x) const { return {layer_norm_fp8(x, weight, bias, eps), x.dtype()}; }
+bool TransformerNorm::writes_float8() const {
+  return !emb && is_plain(*this) && !autograd::grad_enabled() && !autocast::active();
+}
+ProjectionInput TransformerNorm::in_float8(const Tensor& x) const {
+  return {layer_norm_fp8(x, weight, bias, eps), x.dtype()};
+}
 
 namespace {
 BlockModulation of_rows(const Tensors& m) { return {m[0], m[1], m[2], m[3], m[4], m[5]}; }
@@ -43,7 +49,9 @@ Tensors rows_with_table(const Tensor& table, const Tensor& given) {
 }
 
 BlockModulation block_modulation(const Tensor& all) { return of_rows(chunk(all, 6, 1)); }
-BlockModulation block_modulation(const Tensor& all, const Tensor& table) { return of_rows(rows_with_table(table, all.reshape({all.size(0), 6, -1}))); }
+BlockModulation block_modulation(const Tensor& all, const Tensor& table) {
+  return of_rows(rows_with_table(table, all.reshape({all.size(0), 6, -1})));
+}
 
 AdaLayerNormZero::AdaLayerNormZero(int64_t embedding_dim, int64_t num_embeddings)
     : emb(num_embeddings, embedding_dim), linear(embedding_dim, 6 * embedding_dim) {}

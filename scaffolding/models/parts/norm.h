@@ -8,8 +8,9 @@
 
 namespace sf::models {
 
-// A layer norm over the channels; with num_embeddings diffusers' AdaLayerNorm, whose scale and shift come from the number of a
-// timestep. One class because either stands under one name ("norm1") in a block: keys weight and bias, or emb and linear.
+// A layer norm over the channels; with num_embeddings diffusers' AdaLayerNorm, whose scale and shift come from the
+// number of a timestep. One class because either stands under one name ("norm1") in a block: keys weight and bias,
+// or emb and linear.
 struct TransformerNorm : nn::Module {
   int64_t dim;
   double eps;
@@ -21,7 +22,8 @@ struct TransformerNorm : nn::Module {
   TransformerNorm(int64_t dim, double eps, bool elementwise_affine, std::optional<int64_t> num_embeddings = {});
   // x[B, N, dim]; timestep: whole numbers [] or [B], for num_embeddings only.
   Tensor forward(const Tensor& x, const Tensor& timestep = {}) const;
-  // (*this)(x, timestep...) for projections that alone read it: written in float8 where they take that and no gradient is recorded.
+  // (*this)(x, timestep...) for projections that alone read it:
+  // written in float8 where they take that and no gradient is recorded.
   template <class... T> ProjectionInput before(bool take_float8, const Tensor& x, const T&... timestep) const {
     return take_float8 && writes_float8() ? in_float8(x) : ProjectionInput((*this)(x, timestep...));
   }
@@ -31,13 +33,14 @@ struct TransformerNorm : nn::Module {
   ProjectionInput in_float8(const Tensor& x) const;
 };
 
-// What adaptive norms tell a transformer block, each [B, C]: shift and scale of what is normalised and a gate of the result, for the attention (msa) and for
-// the feed-forward layer (mlp).
+// What adaptive norms tell a transformer block, each [B, C]: shift and scale of what is normalised and a gate of the
+// result, for the attention (msa) and for the feed-forward layer (mlp).
 struct BlockModulation {
   Tensor shift_msa, scale_msa, gate_msa, shift_mlp, scale_mlp, gate_mlp;
 };
 BlockModulation block_modulation(const Tensor& all);  // [B, 6 C]: adaLN-Zero's
-// adaLN-single's (Chen et al. 2023, arXiv 2310.00426): one [B, 6 C] for all blocks, to which each adds a table [6, C] of its own.
+// adaLN-single's (Chen et al. 2023, arXiv 2310.00426): one [B, 6 C] for all blocks, to which each adds a table [6,
+// C] of its own.
 BlockModulation block_modulation(const Tensor& all, const Tensor& scale_shift_table);
 // The rows of table[n, C] + given[B, n, C] or [B, 1, C], each [B, C].
 Tensors rows_with_table(const Tensor& table, const Tensor& given);
@@ -48,7 +51,8 @@ struct AdaLayerNormZero : nn::Module {
   nn::Linear linear;
   SF_MODULE(AdaLayerNormZero, emb, linear)
   AdaLayerNormZero(int64_t embedding_dim, int64_t num_embeddings);
-  BlockModulation forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const;  // timestep[B], class_labels[B]
+  // timestep[B], class_labels[B]
+  BlockModulation forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const;
 };
 
 }  // namespace sf::models

@@ -14,7 +14,8 @@ TEST(Norms, ABlockIsToldSixThingsWithAndWithoutATableOfItsOwn) {
   const Tensor all = randn({2, 6 * 4}), table = randn({6, 4});
   const BlockModulation zero = block_modulation(all), single = block_modulation(all, table);
   const Tensors parts{zero.shift_msa, zero.scale_msa, zero.gate_msa, zero.shift_mlp, zero.scale_mlp, zero.gate_mlp};
-  const Tensors with_table{single.shift_msa, single.scale_msa, single.gate_msa, single.shift_mlp, single.scale_mlp, single.gate_mlp};
+  const Tensors with_table{single.shift_msa, single.scale_msa, single.gate_msa,
+                           single.shift_mlp, single.scale_mlp, single.gate_mlp};
   for (int64_t i = 0; i < 6; ++i) {
     EXPECT_EQ(difference(parts[size_t(i)], all.narrow(1, 4 * i, 4)), 0);
     EXPECT_EQ(difference(with_table[size_t(i)], all.narrow(1, 4 * i, 4) + table.narrow(0, i, 1)), 0);
@@ -38,7 +39,8 @@ TEST(Norms, RowsAreWrittenInFloat8WhereTheyAreReadSoAndNobodyLooks) {
   EXPECT_EQ(difference(norm.before(false, x).x, norm(x)), 0);
   EXPECT_EQ(difference(timed.before(true, x, step).x, timed(x, step)), 0);
   size_t arguments = 0;
-  norm.register_forward_hook([&](nn::Module&, const nn::Values& args, const Value&) { return arguments = args.size(), Value(); });
+  norm.register_forward_hook(
+      [&](nn::Module&, const nn::Values& args, const Value&) { return arguments = args.size(), Value(); });
   EXPECT_FALSE(norm.before(true, x).is_float8());
   EXPECT_EQ(arguments, 1u);
   norm.before(true, x, Tensor());

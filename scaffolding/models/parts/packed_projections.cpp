@@ -15,7 +15,9 @@ namespace {
 bool can_pack(const Tensors& tensors) {
   const Tensor& first = tensors[0];
   for (const Tensor& t : tensors) {
-    if (!t || t.dtype() != first.dtype() || t.device() != first.device() || t.ndim() != first.ndim() || t.device().is_meta()) return false;
+    if (!t || t.dtype() != first.dtype() || t.device() != first.device() || t.ndim() != first.ndim() ||
+        t.device().is_meta())
+      return false;
     for (int64_t i = 1; i < t.ndim(); ++i)
       if (t.size(i) != first.size(i)) return false;
   }
@@ -51,7 +53,8 @@ Tensor side_by_side(const Tensors& tensors) {
 }
 
 bool lay_side_by_side(const std::vector<Tensors>& lists) {
-  if (!std::all_of(lists.begin(), lists.end(), [](const Tensors& list) { return list.empty() || can_pack(list); })) return false;
+  if (!std::all_of(lists.begin(), lists.end(), [](const Tensors& list) { return list.empty() || can_pack(list); }))
+    return false;
   for (const Tensors& list : lists)
     if (!list.empty()) pack(list);
   return true;

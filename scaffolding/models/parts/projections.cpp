@@ -29,7 +29,8 @@ Projection projection_of(const nn::Linear& layer) {
 }
 
 bool take_float8(std::initializer_list<const nn::Linear*> layers) {
-  return std::all_of(layers.begin(), layers.end(), [](auto* layer) { return projection_of(*layer).kind == Kind::Float8; });
+  return std::all_of(layers.begin(), layers.end(),
+                     [](auto* layer) { return projection_of(*layer).kind == Kind::Float8; });
 }
 
 Tensor activate(const Tensor& x, const std::string& activation) {
@@ -38,8 +39,9 @@ Tensor activate(const Tensor& x, const std::string& activation) {
   if (activation == "quick_gelu") return quick_gelu(x);
   if (activation == "relu") return relu(x);
   if (activation == "silu") return silu(x);
-  SF_CHECK(activation == "gelu" || activation == "gelu_tanh", "activate: activation must be relu, gelu, gelu_tanh, silu, quick_gelu, geglu or swiglu, got '",
-           activation, "'");
+  SF_CHECK(activation == "gelu" || activation == "gelu_tanh",
+           "activate: activation must be relu, gelu, gelu_tanh, silu, quick_gelu, geglu or swiglu, got '", activation,
+           "'");
   return gelu(x, activation == "gelu" ? "none" : "tanh");
 }
 
@@ -57,8 +59,10 @@ Tensor project(const nn::Linear& layer, const ProjectionInput& in, const Project
   const bool only_adds = o.residual && o.activation.empty() && !dropping;
   Tensor y;
   if (in.is_float8()) {
-    SF_CHECK(p.kind == Kind::Float8, "project: rows in float8 are for a layer that multiplies in it, got ", layer.present()->type());
-    y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, only_adds ? o.residual : Tensor(), in.dtype);
+    SF_CHECK(p.kind == Kind::Float8, "project: rows in float8 are for a layer that multiplies in it, got ",
+             layer.present()->type());
+    y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, only_adds ? o.residual : Tensor(),
+                      in.dtype);
     if (only_adds) return y;
   } else if (p.kind == Kind::Dense && only_adds) {
     return linear_add(in.x, layer.weight, layer.bias, o.residual);
@@ -97,14 +101,16 @@ Neighbours neighbours(std::initializer_list<const nn::Linear*> layers) {
 
 Tensors one_product(std::initializer_list<const nn::Linear*> layers, const ProjectionInput& in) {
   // A CPU's products gain nothing by it.
-  if (!in.is_float8() && (!in.x.device().is_cuda() || autocast::active() || autograd::any_requires_grad({in.x}))) return {};
+  if (!in.is_float8() && (!in.x.device().is_cuda() || autocast::active() || autograd::any_requires_grad({in.x})))
+    return {};
   const Neighbours n = neighbours(layers);
   if (n.weights.empty() || n.kind != (in.is_float8() ? Kind::Float8 : Kind::Dense)) return {};
   if (!in.is_float8() && (autograd::any_requires_grad(n.weights) || autograd::any_requires_grad(n.biases))) return {};
   const Tensor weight = side_by_side(n.weights), scale = in.is_float8() ? side_by_side(n.scales) : Tensor(),
                bias = n.biases.empty() ? Tensor() : side_by_side(n.biases);
   if (!weight || (in.is_float8() && !scale) || (!n.biases.empty() && !bias)) return {};
-  const Tensor all = in.is_float8() ? linear_of_fp8(in.rows, weight, scale, bias, {}, in.dtype) : linear(in.x, weight, bias);
+  const Tensor all =
+      in.is_float8() ? linear_of_fp8(in.rows, weight, scale, bias, {}, in.dtype) : linear(in.x, weight, bias);
   Tensors parts;
   int64_t at = 0;
   for (const Tensor& w : n.weights) {
@@ -128,9 +134,11 @@ bool pack(std::initializer_list<const nn::Linear*> layers) {
   return !n.weights.empty() && lay_side_by_side({n.weights, n.scales, n.biases});
 }
 
-Tensor project_text(std::initializer_list<const nn::Linear*> layers, const Tensor& text, const std::function<Tensor(const Tensor&)>& compute) {
+Tensor project_text(std::initializer_list<const nn::Linear*> layers, const Tensor& text,
+                    const std::function<Tensor(const Tensor&)>& compute) {
   ContextCache* cache = ContextCache::current();
-  const bool may_keep = cache && std::all_of(layers.begin(), layers.end(), [](auto* layer) { return projection_of(*layer).kind != Kind::Called; });
+  const bool may_keep = cache && std::all_of(layers.begin(), layers.end(),
+                                             [](auto* layer) { return projection_of(*layer).kind != Kind::Called; });
   return may_keep ? cache->get(layers, text, compute) : compute(text);
 }
 Tensor project_text(const nn::Linear& layer, const Tensor& text) {

@@ -1,6 +1,7 @@
-// Linear layers as models see them. A model says what is computed: products, the activation and the residual that belong to them, which layers read one input,
-// that an input is the text. How that is done is decided here for all models: what a layer's weight is made of now, whether somebody wants to see its calls,
-// which kernels may therefore go past them, what is kept. Layers stay nn::Linear members of their parts; the functions are called from any thread.
+// Linear layers as models see them. A model says what is computed: products, the activation and the residual that
+// belong to them, which layers read one input, that an input is the text. How that is done is decided here for all
+// models: what a layer's weight is made of now, whether somebody wants to see its calls, which kernels may therefore go
+// past them, what is kept. Layers stay nn::Linear members of their parts; the functions are called from any thread.
 #pragma once
 #include "scaffolding/nn/dropout.h"
 #include "scaffolding/nn/linear.h"
@@ -9,23 +10,31 @@
 
 namespace sf::models {
 
-// What stands where a model has a linear layer: the one answer that every fused path asks for. Another way to store weights is a kind here, with its product in
-// project(). An adapter, y = W x + s B (A x), belongs here too: a module in the layer's place that tells the layer below and its (A, B, s). The kind is then
-// that of the layer below, so that packing, float8 rows and text caches go on, and project() and project_each() add the side products to theirs,
+// What stands where a model has a linear layer: the one answer that every fused path asks for. Another way to store
+// weights is a kind here, with its product in project(). An adapter, y = W x + s B (A x), belongs here too: a module in
+// the layer's place that tells the layer below and its (A, B, s). The kind is then that of the layer below, so that
+// packing, float8 rows and text caches go on, and project() and project_each() add the side products to theirs,
 // before the activation.
 struct Projection {
   enum class Kind {
     Called,  // hooks, a subclass or a module that is not known here want to see every call, and nothing goes past one
-    Dense,   // the layer's own weight [N, K] in a floating dtype, which products read together with bias, activation, residual and neighbours
-    Float8,  // a LinearFP8 with scales of rows on both sides (nn.quantize_ with dynamic): what comes before it can quantise its result itself
-    Stored,  // another quantised layer (LinearNF4, LinearFP8), which dequantises for each call; its products of the text are kept
+    // the layer's own weight [N, K] in a floating dtype, which products read together with bias, activation,
+    // residual and neighbours
+    Dense,
+    // a LinearFP8 with scales of rows on both sides (nn.quantize_ with dynamic):
+    // what comes before it can quantise its result itself
+    Float8,
+    // another quantised layer (LinearNF4, LinearFP8), which dequantises for each call;
+    // its products of the text are kept
+    Stored,
   };
   Kind kind = Kind::Called;
   const nn::LinearFP8* float8 = nullptr;  // of Float8
 };
 Projection projection_of(const nn::Linear& layer);
 
-// Whether kernels may read the tensors of a layer without kinds (a convolution, a norm, a whole part) past a call of it.
+// Whether kernels may read the tensors of a layer without kinds (a convolution, a norm, a whole part)
+// past a call of it.
 bool is_plain(const nn::Module& layer);
 // Whether a call of it changes what goes through it, or is seen.
 bool drops(const nn::Dropout& dropout);
@@ -43,22 +52,27 @@ bool take_float8(std::initializer_list<const nn::Linear*> layers);
 
 // What is done with a product, in this order.
 struct ProjectOptions {
-  std::string activation = {};           // relu, gelu, gelu_tanh, silu, quick_gelu; geglu or swiglu of a product [hidden, gate], which halve it
+  std::string activation =
+      {};  // relu, gelu, gelu_tanh, silu, quick_gelu; geglu or swiglu of a product [hidden, gate], which halve it
   const nn::Dropout* dropout = nullptr;  // called unless that is the same as going past it
   Tensor residual = {};                  // added
 };
 // layer(x) with the options' part of it, in the product's own pass where a kernel does that.
 Tensor project(const nn::Linear& layer, const ProjectionInput& x, const ProjectOptions& options = {});
 
-// Each layer's product of one input, in order: one product for all where their weights lie side by side (pack) and no gradient is recorded.
+// Each layer's product of one input, in order: one product for all where their weights lie side by side (pack)
+// and no gradient is recorded.
 Tensors project_each(std::initializer_list<const nn::Linear*> layers, const ProjectionInput& x);
-// Lays their weights and biases side by side. False, and nothing moves, where they cannot be one: of several kinds, or seen by hooks or Python.
+// Lays their weights and biases side by side. False, and nothing moves, where they cannot be one: of several kinds, or
+// seen by hooks or Python.
 bool pack(std::initializer_list<const nn::Linear*> layers);
 
-// layer(text), from the ContextCache where one is in force. Hooks, and what stands in for the layer unknown to us, see every call.
+// layer(text), from the ContextCache where one is in force. Hooks, and what stands in for the layer unknown to us,
+// see every call.
 Tensor project_text(const nn::Linear& layer, const Tensor& text);
 // The same of compute(text), which reads the text and these layers alone. What it captures lives as long as the layers.
-Tensor project_text(std::initializer_list<const nn::Linear*> layers, const Tensor& text, const std::function<Tensor(const Tensor& text)>& compute);
+Tensor project_text(std::initializer_list<const nn::Linear*> layers, const Tensor& text,
+                    const std::function<Tensor(const Tensor& text)>& compute);
 
 // An activation by its name in ProjectOptions.
 Tensor activate(const Tensor& x, const std::string& activation);

@@ -1,4 +1,5 @@
-// What a model asks of its linear layers is the plain composition of calls, whatever the layers are made of, and who looks at one sees each of its calls.
+// What a model asks of its linear layers is the plain composition of calls, whatever the layers are made of, and who
+// looks at one sees each of its calls.
 #include "scaffolding/models/parts/projections.h"
 
 #include <gtest/gtest.h>
@@ -37,8 +38,8 @@ class Projections : public testing::Test {
 // Three layers of one input, and what stands in for them in float8.
 struct Three {
   nn::Linear q{16, 32}, k{16, 32}, v{16, 16};
-  nn::LinearFP8 q8{16, 32, true, true, true, kFloat8E4M3, {}, q.weight}, k8{16, 32, true, true, true, kFloat8E4M3, {}, k.weight},
-      v8{16, 16, true, true, true, kFloat8E4M3, {}, v.weight};
+  nn::LinearFP8 q8{16, 32, true, true, true, kFloat8E4M3, {}, q.weight},
+      k8{16, 32, true, true, true, kFloat8E4M3, {}, k.weight}, v8{16, 16, true, true, true, kFloat8E4M3, {}, v.weight};
   void in_float8() {
     q.replace_by([this] { return &q8; });
     k.replace_by([this] { return &k8; });
@@ -55,10 +56,13 @@ TEST_F(Projections, WhatStandsInForALayerSaysWhatMayBeDoneWithIt) {
   }
   EXPECT_EQ(projection_of(layer).kind, Kind::Dense);
   nn::LinearNF4 nf4(64, 32, true, true, {}, layer.weight);
-  nn::LinearFP8 by_rows(64, 32, true, true, true, kFloat8E4M3, {}, layer.weight), by_weight(64, 32, true, false, false, kFloat8E4M3, {}, layer.weight);
+  nn::LinearFP8 by_rows(64, 32, true, true, true, kFloat8E4M3, {}, layer.weight),
+      by_weight(64, 32, true, false, false, kFloat8E4M3, {}, layer.weight);
   nn::Identity unknown;
-  for (auto& [stand_in, kind] :
-       {std::pair<nn::Module*, Kind>{&nf4, Kind::Stored}, {&by_rows, Kind::Float8}, {&by_weight, Kind::Stored}, {&unknown, Kind::Called}}) {
+  for (auto& [stand_in, kind] : {std::pair<nn::Module*, Kind>{&nf4, Kind::Stored},
+                                 {&by_rows, Kind::Float8},
+                                 {&by_weight, Kind::Stored},
+                                 {&unknown, Kind::Called}}) {
     layer.replace_by([m = stand_in] { return m; });
     EXPECT_EQ(projection_of(layer).kind, kind) << stand_in->type();
     Watched watched(*stand_in);
@@ -71,7 +75,8 @@ TEST_F(Projections, ActivationsAndResidualsAreThoseOfOneOpAfterTheOther) {
   const Tensor x = randn({2, 5, 8});
   for (const char* name : {"", "relu", "gelu", "gelu_tanh", "silu", "quick_gelu", "geglu", "swiglu"}) {
     const std::string activation = name;
-    const Tensor product = layer(x), want = activation.empty() ? product : activate(product, activation), residual = randn(want.shape());
+    const Tensor product = layer(x), want = activation.empty() ? product : activate(product, activation),
+                 residual = randn(want.shape());
     for (bool adds : {false, true}) {
       const ProjectOptions options{.activation = activation, .residual = adds ? residual : Tensor()};
       EXPECT_LT(difference(project(layer, x, options), adds ? residual + want : want), 2e-6) << name;

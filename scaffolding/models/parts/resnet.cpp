@@ -15,21 +15,24 @@ bool is_sole_owner(const Tensor& t) { return t.storage() && t.impl()->refs == 1 
 
 constexpr size_t kLargePicture = size_t(16) << 20;  // bytes from which it pays to go without a second picture
 
-// conv(x) of a 1x1 convolution to no more channels, in the bytes of x: of a band of pixels at a time, whose results lie where pixels were read before. Not on
-// CUDA, where a band is a launch and a copy.
+// conv(x) of a 1x1 convolution to no more channels, in the bytes of x: of a band of pixels at a time, whose results lie
+// where pixels were read before. Not on CUDA, where a band is a launch and a copy.
 bool shrink_in_place(const nn::Conv2d& conv, Tensor& x) {
   const int64_t in = x.size(1), out = conv.weight.size(0), pixels = in ? x.numel() / in : 0, band = 16384;
-  if (x.device().is_cuda() || autograd::any_requires_grad({x, conv.weight, conv.bias}) || x.nbytes() < kLargePicture || out > in ||
-      conv.weight.numel() != out * in || autocast::active() || !x.is_contiguous(MemoryFormat::ChannelsLast) || !is_sole_owner(x))
+  if (x.device().is_cuda() || autograd::any_requires_grad({x, conv.weight, conv.bias}) || x.nbytes() < kLargePicture ||
+      out > in || conv.weight.numel() != out * in || autocast::active() ||
+      !x.is_contiguous(MemoryFormat::ChannelsLast) || !is_sole_owner(x))
     return false;
-  const Tensor read = Tensor::strided(x.storage(), {pixels, in}, {in, 1}, x.storage_offset(), x.dtype()), weight = conv.weight.reshape({out, in});
+  const Tensor read = Tensor::strided(x.storage(), {pixels, in}, {in, 1}, x.storage_offset(), x.dtype()),
+               weight = conv.weight.reshape({out, in});
   Tensor write = Tensor::strided(x.storage(), {pixels, out}, {out, 1}, x.storage_offset(), x.dtype());
   for (int64_t p = 0; p < pixels; p += band) {
     const int64_t n = std::min(band, pixels - p);
     write.narrow(0, p, n).copy_(linear(read.narrow(0, p, n), weight, conv.bias));
   }
   const Shape sizes{x.size(0), out, x.size(2), x.size(3)};
-  x = Tensor::strided(x.storage(), sizes, {out * sizes[2] * sizes[3], 1, out * sizes[3], out}, x.storage_offset(), x.dtype());
+  x = Tensor::strided(x.storage(), sizes, {out * sizes[2] * sizes[3], 1, out * sizes[3], out}, x.storage_offset(),
+                      x.dtype());
   return true;
 }
 
@@ -40,7 +43,9 @@ Tensor norm_silu(const nn::GroupNorm& norm, const Tensor& x) {
 }
 
 Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const Tensor& x, const Tensor& residual) {
-  if (is_plain(conv) && is_plain(norm)) return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, residual, norm.eps);
+  if (is_plain(conv) && is_plain(norm))
+    return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, residual,
+                                  norm.eps);
   Tensor y = conv(norm_silu(norm, x));
   return residual ? y + residual : y;
 }
@@ -59,19 +64,22 @@ ResnetBlock2D::ResnetBlock2D(int64_t in_channels, int64_t out_channels, const Re
 }
 
 bool ResnetBlock2D::takes_shifts() const {
-  return time_emb_proj && time_emb_proj->bias && conv1.bias && !scale_shift && !skip_time_act && is_plain(*time_emb_proj) && is_plain(conv1) && is_plain(norm1);
+  return time_emb_proj && time_emb_proj->bias && conv1.bias && !scale_shift && !skip_time_act &&
+         is_plain(*time_emb_proj) && is_plain(conv1) && is_plain(norm1);
 }
 
 Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
   Tensor t, h;
   const TimeShifts* shifts = time_emb_proj && takes_shifts() ? TimeShifts::current(temb) : nullptr;
   if (shifts && shifts->is_one()) {  // the same for all pictures: with the bias, which a convolution adds anyway
-    h = group_norm_silu_conv2d(input, norm1.num_groups, norm1.weight, norm1.bias, conv1.weight, shifts->of(*this).flatten(), {}, norm1.eps);
+    h = group_norm_silu_conv2d(input, norm1.num_groups, norm1.weight, norm1.bias, conv1.weight,
+                               shifts->of(*this).flatten(), {}, norm1.eps);
   } else {
     t = time_of(shifts, temb, input.size(0));
     h = norm_silu_conv(norm1, conv1, input, scale_shift ? Tensor() : t);
   }
-  if (conv_shortcut && (!is_plain(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input))) input = (*conv_shortcut)(input);
+  if (conv_shortcut && (!is_plain(*conv_shortcut) || !shrink_in_place(*conv_shortcut, input)))
+    input = (*conv_shortcut)(input);
   return second_half(h, std::move(input), t);
 }
 
@@ -88,16 +96,20 @@ Tensor ResnetBlock2D::with_skip(const Tensor& input, const Tensor& skip, const T
   auto rows = [](const Tensor& x) { return x.permute({0, 2, 3, 1}); };
   const int64_t near = input.size(1), in = near + skip.size(1);
   const Tensor weight = conv_shortcut->weight.reshape({conv_shortcut->weight.size(0), in});
-  Tensor shortcut = linear_add(rows(skip), weight.narrow(1, near, in - near), conv_shortcut->bias, linear(rows(input), weight.narrow(1, 0, near)));
+  Tensor shortcut = linear_add(rows(skip), weight.narrow(1, near, in - near), conv_shortcut->bias,
+                               linear(rows(input), weight.narrow(1, 0, near)));
   return second_half(h, shortcut.permute({0, 3, 1, 2}), {});
 }
 
 bool ResnetBlock2D::reads_apart(const Tensor& input, const Tensor& skip) const {
-  if (!input.device().is_cuda() || autocast::active() || !conv_shortcut || scale_shift || !is_plain(*this)) return false;
+  if (!input.device().is_cuda() || autocast::active() || !conv_shortcut || scale_shift || !is_plain(*this))
+    return false;
   if (!is_plain(norm1) || !is_plain(conv1) || !is_plain(*conv_shortcut)) return false;
   for (auto& t : {input, skip})
-    if (t.ndim() != 4 || !t.is_contiguous(MemoryFormat::ChannelsLast) || t.dtype() != conv_shortcut->weight.dtype()) return false;
-  return input.size(1) + skip.size(1) == conv_shortcut->weight.size(1) && !autograd::any_requires_grad({input, skip, norm1.weight, conv_shortcut->weight});
+    if (t.ndim() != 4 || !t.is_contiguous(MemoryFormat::ChannelsLast) || t.dtype() != conv_shortcut->weight.dtype())
+      return false;
+  return input.size(1) + skip.size(1) == conv_shortcut->weight.size(1) &&
+         !autograd::any_requires_grad({input, skip, norm1.weight, conv_shortcut->weight});
 }
 
 // What the time embedding adds (or, scale_shift, how it scales) [B, C, 1, 1]; empty for a block without one.
@@ -120,8 +132,10 @@ Tensor ResnetBlock2D::second_half(const Tensor& first, Tensor shortcut, const Te
     }
     h = shortcut + conv2(dropout(h));
   } else {
-    const bool in_place = is_sole_owner(shortcut) && shortcut.nbytes() >= kLargePicture && is_plain(conv2) && is_plain(norm2) &&
-                          group_norm_silu_conv2d_into(shortcut, h, norm2.num_groups, norm2.weight, norm2.bias, conv2.weight, conv2.bias, norm2.eps);
+    const bool in_place = is_sole_owner(shortcut) && shortcut.nbytes() >= kLargePicture && is_plain(conv2) &&
+                          is_plain(norm2) &&
+                          group_norm_silu_conv2d_into(shortcut, h, norm2.num_groups, norm2.weight, norm2.bias,
+                                                      conv2.weight, conv2.bias, norm2.eps);
     h = in_place ? shortcut : norm_silu_conv(norm2, conv2, h, shortcut);
   }
   return output_scale_factor == 1 ? h : h / output_scale_factor;

@@ -1,5 +1,5 @@
-// The convolutional blocks of UNets and autoencoders, under diffusers' names and keys. Tensors are [B, C, H, W]; results keep
-// the input's memory format.
+// The convolutional blocks of UNets and autoencoders, under diffusers' names and keys. Tensors are [B, C, H, W];
+// results keep the input's memory format.
 #pragma once
 #include "scaffolding/nn/conv.h"
 #include "scaffolding/nn/dropout.h"
@@ -37,7 +37,8 @@ struct ResnetBlock2D : nn::Module {
   // By value: a caller that moves its picture in has it freed as soon as it has been read.
   // temb[B, temb_channels], or one row for all pictures.
   Tensor forward(Tensor hidden_states, const Tensor& temb = {}) const;
-  // forward(cat({hidden_states, skip}, 1), temb) without a tensor of both, on CUDA and off the tape: where reads_apart says so.
+  // forward(cat({hidden_states, skip}, 1), temb) without a tensor of both, on CUDA and off the tape:
+  // where reads_apart says so.
   Tensor with_skip(const Tensor& hidden_states, const Tensor& skip, const Tensor& temb = {}) const;
   bool reads_apart(const Tensor& hidden_states, const Tensor& skip) const;
   bool takes_shifts() const;  // whether TimeShifts may stand in for its time projection

@@ -37,12 +37,15 @@ TEST(ResnetBlock2D, IsThePlainCompositionAndHooksOnAnyPartSeeTheirCalls) {
     b.eval();
     const Tensor x = to_channels_last(randn({2, 8, 6, 6})), temb = randn({2, 12});
     const Tensor t = (*b.time_emb_proj)(silu(temb)).unsqueeze(-1).unsqueeze(-1), first = b.conv1(silu(b.norm1(x)));
-    const Tensor middle = scale_shift ? b.norm2(first) * (1 + t.narrow(1, 0, 16)) + t.narrow(1, 16, 16) : b.norm2(first + t);
+    const Tensor middle =
+        scale_shift ? b.norm2(first) * (1 + t.narrow(1, 0, 16)) + t.narrow(1, 16, 16) : b.norm2(first + t);
     const Tensor want = (*b.conv_shortcut)(x) + b.conv2(silu(middle));
     EXPECT_LT(difference(b(x, temb), want), 2e-5);
-    for (nn::Module* part : std::initializer_list<nn::Module*>{&b.norm1, &b.conv1, &*b.time_emb_proj, &b.norm2, &b.conv2, &*b.conv_shortcut}) {
+    for (nn::Module* part : std::initializer_list<nn::Module*>{&b.norm1, &b.conv1, &*b.time_emb_proj, &b.norm2,
+                                                               &b.conv2, &*b.conv_shortcut}) {
       int calls = 0;
-      const uint64_t hook = part->register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
+      const uint64_t hook =
+          part->register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) { return ++calls, Value(); });
       EXPECT_LT(difference(b(x, temb), want), 2e-5) << part->type();
       EXPECT_EQ(calls, 1) << part->type();
       part->remove_hook(hook);

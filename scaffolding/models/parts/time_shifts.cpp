@@ -23,18 +23,25 @@ struct Weights {
   Tensors weights, biases, of_convolutions;
   explicit Weights(const std::vector<const ResnetBlock2D*>& blocks) {
     for (const ResnetBlock2D* b : blocks)
-      weights.push_back(b->time_emb_proj->weight), biases.push_back(b->time_emb_proj->bias), of_convolutions.push_back(b->conv1.bias);
+      weights.push_back(b->time_emb_proj->weight), biases.push_back(b->time_emb_proj->bias),
+          of_convolutions.push_back(b->conv1.bias);
   }
 };
 }  // namespace
 
-bool TimeShifts::are_joined_on(const Device& device) { return device.is_cuda() && !autograd::grad_enabled() && !autocast::active(); }
+bool TimeShifts::are_joined_on(const Device& device) {
+  return device.is_cuda() && !autograd::grad_enabled() && !autocast::active();
+}
 
 TimeShifts::TimeShifts(const Tensor& temb, std::vector<const ResnetBlock2D*> blocks) : blocks_(std::move(blocks)) {
-  if (!are_joined_on(temb.device()) || !std::all_of(blocks_.begin(), blocks_.end(), [](auto* b) { return b->takes_shifts(); })) return;
+  if (!are_joined_on(temb.device()) ||
+      !std::all_of(blocks_.begin(), blocks_.end(), [](auto* b) { return b->takes_shifts(); }))
+    return;
   temb_ = temb, activated_ = silu(temb);
   if (const Weights of(blocks_); !blocks_.empty())
-    if (Tensor w = side_by_side(of.weights), b = side_by_side(of.biases), c = side_by_side(of.of_convolutions); w && b && c) all_ = shifts(activated_, w, b, c);
+    if (Tensor w = side_by_side(of.weights), b = side_by_side(of.biases), c = side_by_side(of.of_convolutions);
+        w && b && c)
+      all_ = shifts(activated_, w, b, c);
   before_ = in_force, in_force = this, active_ = true;
 }
 TimeShifts::~TimeShifts() {
@@ -42,14 +49,19 @@ TimeShifts::~TimeShifts() {
 }
 
 bool TimeShifts::pack(const std::vector<const ResnetBlock2D*>& blocks) {
-  auto may_move = [](const ResnetBlock2D* b) { return b->time_emb_proj && !b->scale_shift && is_plain(*b->time_emb_proj) && is_plain(b->conv1); };
+  auto may_move = [](const ResnetBlock2D* b) {
+    return b->time_emb_proj && !b->scale_shift && is_plain(*b->time_emb_proj) && is_plain(b->conv1);
+  };
   if (blocks.empty() || !std::all_of(blocks.begin(), blocks.end(), may_move)) return false;
   const Weights of(blocks);
   return lay_side_by_side({of.weights, of.biases, of.of_convolutions});
 }
 
 const TimeShifts* TimeShifts::current(const Tensor& temb) {
-  return in_force && temb && temb.storage().get() == in_force->temb_.storage().get() && temb.version() == in_force->temb_.version() ? in_force : nullptr;
+  return in_force && temb && temb.storage().get() == in_force->temb_.storage().get() &&
+                 temb.version() == in_force->temb_.version()
+             ? in_force
+             : nullptr;
 }
 
 Tensor TimeShifts::of(const ResnetBlock2D& block) const {

@@ -19,8 +19,8 @@ struct TransformerBlockOptions {
   double norm_eps = 1e-5;
 };
 
-// Self-attention, cross-attention, feed-forward, each behind a norm and beside a residual. Computed again in the backward pass
-// where checkpointing is on.
+// Self-attention, cross-attention, feed-forward, each behind a norm and beside a residual. Computed again in the
+// backward pass where checkpointing is on.
 struct BasicTransformerBlock : CheckpointedModule {
   bool only_cross_attention;
   TransformerNorm norm1;
@@ -32,12 +32,15 @@ struct BasicTransformerBlock : CheckpointedModule {
   SF_MODULE(BasicTransformerBlock, norm1, attn1, norm2, attn2, norm3, ff)
 
   BasicTransformerBlock(const char* who, int64_t dim, const TransformerBlockOptions& options);
-  // hidden_states[B, N, dim], encoder_hidden_states[B, M, cross_attention_dim]; masks as Attention takes them; timestep: whole numbers [] or [B], for ada_norm.
-  Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask = {}, const Tensor& encoder_hidden_states = {},
-                 const Tensor& encoder_attention_mask = {}, const Tensor& timestep = {}) const;
+  // hidden_states[B, N, dim], encoder_hidden_states[B, M, cross_attention_dim]; masks as Attention takes them;
+  // timestep: whole numbers [] or [B], for ada_norm.
+  Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask = {},
+                 const Tensor& encoder_hidden_states = {}, const Tensor& encoder_attention_mask = {},
+                 const Tensor& timestep = {}) const;
 
  private:
-  Tensor compute(const Tensor& x, const Tensor& mask, const Tensor& context, const Tensor& context_mask, const Tensor& timestep) const;
+  Tensor compute(const Tensor& x, const Tensor& mask, const Tensor& context, const Tensor& context_mask,
+                 const Tensor& timestep) const;
 };
 
 }  // namespace sf::models

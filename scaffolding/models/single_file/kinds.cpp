@@ -26,15 +26,22 @@ std::vector<SingleFileMark> marks(const io::Object& conditions, const char* key)
     mark.tensor = condition.items().at(0).text();
     if (condition.items().size() == 1) continue;
     mark.shape.emplace();
-    for (auto& size : condition.items()[1].items()) mark.shape->push_back(size.is(io::Object::None) ? std::nullopt : std::optional(size.as_int()));
+    for (auto& size : condition.items()[1].items())
+      mark.shape->push_back(size.is(io::Object::None) ? std::nullopt : std::optional(size.as_int()));
   }
   return out;
 }
 
 SingleFileKind kind_of(const io::Object& json) {
   const io::Object& conditions = required(json, "recognised_by");
-  SingleFileKind kind{required(json, "name").text(), required(json, "title").text(), required(json, "repository").text(), marks(conditions, "all"),
-                      marks(conditions, "any"),      marks(conditions, "none"),      required(json, "model_index"),       {}};
+  SingleFileKind kind{required(json, "name").text(),
+                      required(json, "title").text(),
+                      required(json, "repository").text(),
+                      marks(conditions, "all"),
+                      marks(conditions, "any"),
+                      marks(conditions, "none"),
+                      required(json, "model_index"),
+                      {}};
   auto& parts = required(json, "parts").items();
   for (size_t i = 0; i + 1 < parts.size(); i += 2) {
     const io::Object& part = parts[i + 1];
@@ -44,7 +51,8 @@ SingleFileKind kind_of(const io::Object& json) {
     out.class_name = required(part, "class").text();
     out.config = required(part, "config");
     if (auto* places = part.find("places"))
-      for (auto& place : places->items()) out.places.push_back({place.items().at(0).text(), place.items().at(1).text()});
+      for (auto& place : places->items())
+        out.places.push_back({place.items().at(0).text(), place.items().at(1).text()});
   }
   return kind;
 }
@@ -66,7 +74,8 @@ const Known& known() {
     for (auto& file : embedded_configs()) {
       const io::Object json = io::parse_config(file.text, std::string("models/configs/") + file.name + ".json");
       if (auto* others = json.find("not_supported"))
-        for (auto& other : others->items()) read.others.push_back({required(other, "title").text(), marks(other, "any")});
+        for (auto& other : others->items())
+          read.others.push_back({required(other, "title").text(), marks(other, "any")});
       else read.kinds.push_back(kind_of(json));
     }
     return read;
@@ -77,12 +86,14 @@ const Known& known() {
 // ---- recognition
 
 bool is_lora_name(const std::string& n) {
-  for (const char* mark : {"lora_up", "lora_down", ".lora_A", ".lora_B", "lora_unet_", "lora_te", ".hada_w", ".lokr_", ".lora.up", ".lora.down", "_lora."})
+  for (const char* mark : {"lora_up", "lora_down", ".lora_A", ".lora_B", "lora_unet_", "lora_te", ".hada_w", ".lokr_",
+                           ".lora.up", ".lora.down", "_lora."})
     if (n.find(mark) != std::string::npos) return true;
   return false;
 }
 
-// A checkpoint without the name of what is around its tensors. A denoiser alone may stand in a file under a shorter name, or none.
+// A checkpoint without the name of what is around its tensors.
+// A denoiser alone may stand in a file under a shorter name, or none.
 struct Contents {
   const io::Checkpoint& file;
   std::string outer, denoiser = kDenoiser;
@@ -106,11 +117,13 @@ struct Contents {
     if (!mark.shape) return true;
     const Shape s = file.entry(in_file(mark.tensor)).shape;
     return size_t(s.size()) == mark.shape->size() &&
-           std::equal(s.begin(), s.end(), mark.shape->begin(), [](int64_t n, auto& wanted) { return !wanted || n == *wanted; });
+           std::equal(s.begin(), s.end(), mark.shape->begin(),
+                      [](int64_t n, auto& wanted) { return !wanted || n == *wanted; });
   }
   bool is(const SingleFileKind& kind) const {
     auto there = [&](const SingleFileMark& mark) { return has(mark); };
-    return std::all_of(kind.all.begin(), kind.all.end(), there) && (kind.any.empty() || std::any_of(kind.any.begin(), kind.any.end(), there)) &&
+    return std::all_of(kind.all.begin(), kind.all.end(), there) &&
+           (kind.any.empty() || std::any_of(kind.any.begin(), kind.any.end(), there)) &&
            std::none_of(kind.none.begin(), kind.none.end(), there);
   }
 };
@@ -128,7 +141,8 @@ const SingleFileKind& single_file_kind(const std::string& name) {
   fail("single file: there is no kind '", name, "'; there are ", have);
 }
 
-const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const std::string& outer, const std::string& path) {
+const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const std::string& outer,
+                                            const std::string& path) {
   const Contents contents(file, outer);
   auto has = [&](const std::string& name) { return contents.has(name); };
   const std::string unet = Contents::kDenoiser, first = unet + Contents::kFirst;
@@ -142,13 +156,17 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
     SF_CHECK(!has(n), path, ": is a textual inversion (an embedding of words), not a model");
   for (auto& other : known().others)
     for (auto& mark : other.any)
-      SF_CHECK_AS(NotSupported, !contents.has(mark) && !contents.has({unet + mark.tensor, mark.shape}), path, ": is ", other.title,
-                  ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL");
-  for (const char* n : {"down_blocks.0.resnets.0.conv1.weight", "encoder.down_blocks.0.resnets.0.conv1.weight", "text_model.final_layer_norm.weight"})
-    SF_CHECK(!has(n), path, ": is one part of a pipeline in diffusers' names, not a whole checkpoint; load its folder by from_pretrained");
+      SF_CHECK_AS(NotSupported, !contents.has(mark) && !contents.has({unet + mark.tensor, mark.shape}), path, ": is ",
+                  other.title, ", which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL");
+  for (const char* n : {"down_blocks.0.resnets.0.conv1.weight", "encoder.down_blocks.0.resnets.0.conv1.weight",
+                        "text_model.final_layer_norm.weight"})
+    SF_CHECK(
+        !has(n), path,
+        ": is one part of a pipeline in diffusers' names, not a whole checkpoint; load its folder by from_pretrained");
   const Shape input = has(first) ? file.entry(contents.in_file(first)).shape : Shape{};
   const int64_t channels = input.size() > 1 ? input[1] : 0;
-  SF_CHECK_AS(NotSupported, !has(first) || channels == 4 || channels == 9, path, ": is a Stable Diffusion variant with ", channels, " input channels",
+  SF_CHECK_AS(NotSupported, !has(first) || channels == 4 || channels == 9, path,
+              ": is a Stable Diffusion variant with ", channels, " input channels",
               channels == 8   ? " (InstructPix2Pix)"
               : channels == 7 ? " (the x4 upscaler)"
               : channels == 5 ? " (from depth)"
@@ -157,8 +175,9 @@ const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const st
   for (auto& kind : single_file_kinds())
     if (contents.is(kind)) return kind;
   const auto names = file.names();
-  fail(path, ": is no Stable Diffusion checkpoint: there is no tensor '", first, "' or another that belongs to one; it has ", names.size(),
-       names.empty() ? "" : " tensors such as '", names.empty() ? "" : names.front(), names.empty() ? "" : "'");
+  fail(path, ": is no Stable Diffusion checkpoint: there is no tensor '", first,
+       "' or another that belongs to one; it has ", names.size(), names.empty() ? "" : " tensors such as '",
+       names.empty() ? "" : names.front(), names.empty() ? "" : "'");
 }
 
 const SingleFileKind& kind_of_unet(const io::Object& config) {

@@ -1,6 +1,7 @@
-// The kinds of model that come as one checkpoint: how each is recognised, what it is made of, and the config of each part. They are the files of
-// models/configs. Names of kinds and the recognition are diffusers' (loaders/single_file_utils.py, infer_diffusers_model_type); configs are those of the
-// repositories that it takes for each kind.
+// The kinds of model that come as one checkpoint: how each is recognised, what it is made of, and the config of each
+// part. They are the files of models/configs. Names of kinds and the recognition are diffusers'
+// (loaders/single_file_utils.py, infer_diffusers_model_type);
+// configs are those of the repositories that it takes for each kind.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,9 +17,10 @@ struct SingleFilePlace {
 };
 
 struct SingleFilePart {
-  std::string name;                     // "unet"
-  std::string library, class_name;      // "diffusers", "UNet2DConditionModel"
-  std::vector<SingleFilePlace> places;  // of its tensors: the first one that a file has is read, the first of all is written. None: no model
+  std::string name;                 // "unet"
+  std::string library, class_name;  // "diffusers", "UNet2DConditionModel"
+  // of its tensors: the first one that a file has is read, the first of all is written. None: no model
+  std::vector<SingleFilePlace> places;
   io::Object config;
 };
 
@@ -40,9 +42,10 @@ struct SingleFileKind {
 const std::vector<SingleFileKind>& single_file_kinds();
 const SingleFileKind& single_file_kind(const std::string& name);  // ValueError naming those there are
 
-// The kind of a checkpoint whose tensors' names all begin with `outer` ("" or "state_dict."). ValueError for what is no model (a LoRA, an embedding)
-// or one part in diffusers' names, NotSupported for models of other families, by name.
-const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const std::string& outer, const std::string& path);
+// The kind of a checkpoint whose tensors' names all begin with `outer` ("" or "state_dict."). ValueError for what is no
+// model (a LoRA, an embedding) or one part in diffusers' names, NotSupported for models of other families, by name.
+const SingleFileKind& recognise_single_file(const io::Checkpoint& file, const std::string& outer,
+                                            const std::string& path);
 // The kind that a UNet2DConditionModel with this config belongs to.
 const SingleFileKind& kind_of_unet(const io::Object& unet_config);
 

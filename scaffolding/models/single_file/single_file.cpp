@@ -11,7 +11,8 @@ namespace sf::models {
 
 namespace {
 
-// v2's 512-base.ckpt was saved after this step and predicts noise; what came later predicts velocity (diffusers goes by it too).
+// v2's 512-base.ckpt was saved after this step and predicts noise;
+// what came later predicts velocity (diffusers goes by it too).
 constexpr int64_t kStepOfV2Base = 875000;
 
 std::string ema_name(const std::string& name) {  // model.diffusion_model.a.0.b: model_ema.diffusion_modela0b
@@ -48,32 +49,37 @@ std::unique_ptr<Model> meta_model(const std::string& class_name, const io::Objec
 
 std::string listed(const std::vector<std::string>& all, const char* quote = "") {
   std::string out;
-  for (size_t i = 0; i < std::min<size_t>(3, all.size()); ++i) out += std::string(i ? ", " : "") + quote + all[i] + quote;
+  for (size_t i = 0; i < std::min<size_t>(3, all.size()); ++i)
+    out += std::string(i ? ", " : "") + quote + all[i] + quote;
   return all.size() > 3 ? out + " and " + std::to_string(all.size() - 3) + " more" : out;
 }
 
 }  // namespace
 
-SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options) : path_(path), file_(io::open_checkpoint(path)) {
+SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options)
+    : path_(path), file_(io::open_checkpoint(path)) {
   auto names = file_->names();
   bool nested = std::any_of(names.begin(), names.end(), [](auto& n) { return n.rfind("state_dict.", 0) == 0; });
   std::string outer = nested ? "state_dict." : "";
   kind_ = &recognise_single_file(*file_, outer, path);
   for (auto& [name, config] : options.configs)
-    SF_CHECK(std::any_of(kind_->parts.begin(), kind_->parts.end(), [&, n = name](auto& p) { return p.name == n; }), path, ": is ", kind_->title,
-             ", which has no part '", name, "' that a config could be for");
+    SF_CHECK(std::any_of(kind_->parts.begin(), kind_->parts.end(), [&, n = name](auto& p) { return p.name == n; }),
+             path, ": is ", kind_->title, ", which has no part '", name, "' that a config could be for");
   for (auto& part : kind_->parts)
-    if (options.parts.empty() || std::count(options.parts.begin(), options.parts.end(), part.name)) add_part(part, outer, options);
+    if (options.parts.empty() || std::count(options.parts.begin(), options.parts.end(), part.name))
+      add_part(part, outer, options);
   std::string wanted;
   for (auto& name : options.parts) wanted += (wanted.empty() ? "" : " or ") + name;
   SF_CHECK(!names_.empty(), path, ": is ", kind_->title, " without a ", wanted.empty() ? "part that is known" : wanted);
   bool base = kind_->name == "v2" && options.prediction_type.empty() && global_step(*file_, path) == kStepOfV2Base;
   std::string prediction = base ? "epsilon" : options.prediction_type;
-  SF_CHECK(prediction.empty() || prediction == "epsilon" || prediction == "v_prediction", path, ": prediction_type must be 'epsilon' or 'v_prediction', got '",
-           prediction, "'");
+  SF_CHECK(prediction.empty() || prediction == "epsilon" || prediction == "v_prediction", path,
+           ": prediction_type must be 'epsilon' or 'v_prediction', got '", prediction, "'");
   for (auto& part : parts_) {
-    if (part.name == "scheduler" && !prediction.empty()) part.config = with(part.config, "prediction_type", prediction.c_str());
-    if (part.name == "unet" && base && !options.configs.count("unet")) part.config = with(part.config, "sample_size", int64_t(64)), made_.erase(part.name);
+    if (part.name == "scheduler" && !prediction.empty())
+      part.config = with(part.config, "prediction_type", prediction.c_str());
+    if (part.name == "unet" && base && !options.configs.count("unet"))
+      part.config = with(part.config, "sample_size", int64_t(64)), made_.erase(part.name);
   }
 }
 
@@ -92,7 +98,8 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
     if (found == layouts.end()) found = layouts.emplace(layout, name_table(*model, part.class_name, layout)).first;
     const std::string place = outer + prefix;
     auto& sources = found->second.sources();
-    if (std::none_of(sources.begin(), sources.end(), [&](auto& s) { return file_->contains(place + s.name); })) continue;
+    if (std::none_of(sources.begin(), sources.end(), [&](auto& s) { return file_->contains(place + s.name); }))
+      continue;
     table = std::move(found->second);
     table->rename_sources([&](const std::string& name) {
       std::string out;
@@ -107,11 +114,13 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
   if (ema) table->rename_sources([&](const std::string& name) { return outer + ema_name(name.substr(outer.size())); });
   const NameTable::Differences differ = table->differences(*file_);
   auto &missing = differ.missing, &wrong = differ.wrong;
-  SF_CHECK(!ema || missing.size() < table->sources().size(), path_, ": has no averaged weights (model_ema.*); load it without extract_ema");
+  SF_CHECK(!ema || missing.size() < table->sources().size(), path_,
+           ": has no averaged weights (model_ema.*); load it without extract_ema");
   SF_CHECK(missing.empty(), path_, ": is ", kind_->title, ", but its ", part.name, " lacks ", missing.size(),
            missing.size() == 1 ? " tensor: " : " tensors: ", listed(missing, "'"));
-  SF_CHECK(wrong.empty(), path_, ": is ", kind_->title, ", but of its ", part.name, " ", wrong.size(), wrong.size() == 1 ? " tensor has" : " tensors have",
-           " another shape: ", listed(wrong), "; for a model of another size pass its config");
+  SF_CHECK(wrong.empty(), path_, ": is ", kind_->title, ", but of its ", part.name, " ", wrong.size(),
+           wrong.size() == 1 ? " tensor has" : " tensors have", " another shape: ", listed(wrong),
+           "; for a model of another size pass its config");
   names_.emplace(part.name, std::move(*table));
   made_.emplace(part.name, std::move(model));
   parts_.push_back({part.name, part.library, part.class_name, config});
@@ -137,7 +146,8 @@ io::Object SingleFile::model_index() const {
   io::Object out = kind_->model_index;
   for (auto& p : parts_)
     out = with(out, p.name.c_str(),
-               io::Object::container(io::Object::List, {io::Object(std::string_view(p.library)), io::Object(std::string_view(p.class_name))}));
+               io::Object::container(io::Object::List, {io::Object(std::string_view(p.library)),
+                                                        io::Object(std::string_view(p.class_name))}));
   return out;
 }
 
@@ -151,7 +161,8 @@ Tensor SingleFile::tensor(const std::string& part_name, const std::string& name)
 // One part as a checkpoint of its own.
 class SingleFile::PartCheckpoint final : public io::Checkpoint {
  public:
-  PartCheckpoint(const SingleFile& file, const std::string& part) : file_(file), part_(part), names_(file.names(part)) {}
+  PartCheckpoint(const SingleFile& file, const std::string& part)
+      : file_(file), part_(part), names_(file.names(part)) {}
   const char* kind() const override { return file_.file_->kind(); }
   std::vector<std::string> names() const override {
     std::vector<std::string> out;
@@ -176,7 +187,8 @@ std::unique_ptr<Model> SingleFile::load(const std::string& name, const LoadModel
   const Part& p = part(name);
   SF_CHECK(names_.count(name), path_, ": its ", name, " is no model");
   auto made = made_.extract(name);
-  if (made && options.overrides.items().empty()) return load_model(PartCheckpoint(*this, name), std::move(made.mapped()), options);
+  if (made && options.overrides.items().empty())
+    return load_model(PartCheckpoint(*this, name), std::move(made.mapped()), options);
   return load_model(PartCheckpoint(*this, name), p.class_name, p.config, options);
 }
 
@@ -196,17 +208,20 @@ NameTable single_file_names(const SingleFilePart& part, const io::Object& config
   return table;
 }
 
-std::map<std::string, Tensor> to_single_file(const std::string& kind_name, const std::map<std::string, std::map<std::string, Tensor>>& parts,
+std::map<std::string, Tensor> to_single_file(const std::string& kind_name,
+                                             const std::map<std::string, std::map<std::string, Tensor>>& parts,
                                              const std::map<std::string, io::Object>& configs) {
   const SingleFileKind& kind = single_file_kind(kind_name);
   std::map<std::string, Tensor> out;
   for (auto& [name, tensors] : parts) {
-    auto part = std::find_if(kind.parts.begin(), kind.parts.end(), [&, n = name](auto& p) { return p.name == n && !p.places.empty(); });
+    auto part = std::find_if(kind.parts.begin(), kind.parts.end(),
+                             [&, n = name](auto& p) { return p.name == n && !p.places.empty(); });
     SF_CHECK(part != kind.parts.end(), "single file: ", kind.title, " has no part '", name, "' with tensors");
     auto given = configs.find(name);
     const NameTable table = single_file_names(*part, given != configs.end() ? given->second : part->config);
     for (auto& [key, t] : tensors) {
-      bool buffer = key.size() >= 12 && key.compare(key.size() - 12, 12, "position_ids") == 0;  // 0 ... 76, in files of old transformers
+      // 0 ... 76, in files of old transformers
+      bool buffer = key.size() >= 12 && key.compare(key.size() - 12, 12, "position_ids") == 0;
       SF_CHECK(buffer || table.find(key), "single file: '", key, "' is no tensor of the ", name, " of ", kind.title);
     }
     out.merge(table.write(tensors, "single file: the " + name));

@@ -1,5 +1,6 @@
-// SingleFile: a Stable Diffusion model in one checkpoint (.safetensors, .ckpt) with the names of CompVis' code, taken apart into diffusers' parts.
-// Tensors are taken one by one and borrow the mapped file, but for those that a transpose or the file's format makes copies of.
+// SingleFile: a Stable Diffusion model in one checkpoint (.safetensors, .ckpt) with the names of CompVis' code, taken
+// apart into diffusers' parts. Tensors are taken one by one and borrow the mapped file, but for those that a transpose
+// or the file's format makes copies of.
 // Const use is thread-safe.
 #pragma once
 #include <map>
@@ -15,16 +16,18 @@
 namespace sf::models {
 
 struct SingleFileOptions {
-  std::map<std::string, io::Object> configs;  // of parts, in place of the kind's: {"unet": {...}} for a model of unusual size
-  std::string prediction_type;                // "epsilon" or "v_prediction"; "": as the kind has it
-  std::vector<std::string> parts;             // that are wanted; others are not looked at. Empty: all
-  bool extract_ema = false;                   // the UNet's averaged weights (model_ema.*) in place of the last ones; ValueError where there are none
+  std::map<std::string, io::Object>
+      configs;                     // of parts, in place of the kind's: {"unet": {...}} for a model of unusual size
+  std::string prediction_type;     // "epsilon" or "v_prediction"; "": as the kind has it
+  std::vector<std::string> parts;  // that are wanted; others are not looked at. Empty: all
+  bool extract_ema =
+      false;  // the UNet's averaged weights (model_ema.*) in place of the last ones; ValueError where there are none
 };
 
 class SingleFile {
  public:
-  // RuntimeError when the file cannot be read; ValueError when it is damaged, is no such model, lacks tensors of a part that it has, or has some of another
-  // shape; NotSupported for models of other families.
+  // RuntimeError when the file cannot be read; ValueError when it is damaged, is no such model, lacks tensors of a part
+  // that it has, or has some of another shape; NotSupported for models of other families.
   explicit SingleFile(const std::string& path, const SingleFileOptions& options = {});
   SingleFile(const SingleFile&) = delete;
 
@@ -37,7 +40,8 @@ class SingleFile {
   const std::vector<Part>& parts() const { return parts_; }  // sorted by name; "scheduler" has a config alone
   const Part& part(const std::string& name) const;           // ValueError naming those there are
 
-  const NameTable& names(const std::string& part) const;  // of its tensors, here and in the file; the scheduler has none
+  // of its tensors, here and in the file; the scheduler has none
+  const NameTable& names(const std::string& part) const;
   Tensor tensor(const std::string& part, const std::string& name) const;
   // The part as a model, in eval mode: of options, dtype, device and overrides.
   std::unique_ptr<Model> load(const std::string& part, const LoadModelOptions& options = {}) const;
@@ -57,9 +61,11 @@ class SingleFile {
 // The names of a part in the place where its kind writes it, for a model with this config.
 NameTable single_file_names(const SingleFilePart& part, const io::Object& config);
 
-// The other way: the tensors of one checkpoint with LDM's names. `parts`: tensors of each part under diffusers' names; `configs`: config.json of each, or the
-// kind's where there is none. ValueError for a tensor that is missing, too many, or of another shape.
-std::map<std::string, Tensor> to_single_file(const std::string& kind, const std::map<std::string, std::map<std::string, Tensor>>& parts,
+// The other way: the tensors of one checkpoint with LDM's names. `parts`: tensors of each part under diffusers' names;
+// `configs`: config.json of each, or the kind's where there is none. ValueError for a tensor that is missing,
+// too many, or of another shape.
+std::map<std::string, Tensor> to_single_file(const std::string& kind,
+                                             const std::map<std::string, std::map<std::string, Tensor>>& parts,
                                              const std::map<std::string, io::Object>& configs = {});
 
 }  // namespace sf::models

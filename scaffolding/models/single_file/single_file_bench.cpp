@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 // A checkpoint of a kind in F16, without a page of data on the disk: its header, and a hole.
 struct SparseFile {
-  explicit SparseFile(const std::string& kind) : path(fs::temp_directory_path() / ("sf_bench_" + kind + "_" + std::to_string(getpid()) + ".safetensors")) {
+  explicit SparseFile(const std::string& kind)
+      : path(fs::temp_directory_path() / ("sf_bench_" + kind + "_" + std::to_string(getpid()) + ".safetensors")) {
     std::string header;
     int64_t at = 0;
     for (auto& part : models::single_file_kind(kind).parts) {
@@ -23,8 +24,8 @@ struct SparseFile {
         std::string shape;
         for (int64_t n : source.shape) shape += (shape.empty() ? "" : ",") + std::to_string(n);
         const int64_t end = at + 2 * numel(source.shape);
-        header += (header.empty() ? "{\"" : ",\"") + source.name + "\":{\"dtype\":\"F16\",\"shape\":[" + shape + "],\"data_offsets\":[" + std::to_string(at) +
-                  "," + std::to_string(end) + "]}";
+        header += (header.empty() ? "{\"" : ",\"") + source.name + "\":{\"dtype\":\"F16\",\"shape\":[" + shape +
+                  "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(end) + "]}";
         at = end;
       }
     }
@@ -53,7 +54,8 @@ std::function<void()> opened(const char* kind, bool load) {
 
 const Rows rows([](std::vector<Row>& out) {
   out.push_back({"open SD 1.5 in one file", Roof::None, 0, seconds(0.005), [] { return opened("v1", false); }, 1});
-  out.push_back({"open SD 1.5 in one file, with its models", Roof::None, 0, seconds(0.008), [] { return opened("v1", true); }, 1});
+  out.push_back({"open SD 1.5 in one file, with its models", Roof::None, 0, seconds(0.008),
+                 [] { return opened("v1", true); }, 1});
   out.push_back({"open SDXL in one file", Roof::None, 0, seconds(0.012), [] { return opened("xl_base", false); }, 1});
 });
 

@@ -1,5 +1,5 @@
-// CLIP's text encoder, under transformers' names and keys: the prompts of Stable Diffusion (ViT-L), SD 2 (OpenCLIP ViT-H without
-// its last layer) and SDXL (ViT-L and bigG).
+// CLIP's text encoder, under transformers' names and keys: the prompts of Stable Diffusion (ViT-L), SD 2 (OpenCLIP
+// ViT-H without its last layer) and SDXL (ViT-L and bigG).
 #pragma once
 #include "scaffolding/models/model.h"
 #include "scaffolding/models/parts/packed_projections.h"
@@ -35,8 +35,11 @@ struct CLIPAttention : nn::Module, PackedPart {
   SF_MODULE(CLIPAttention, k_proj, v_proj, q_proj, out_proj)
   explicit CLIPAttention(const CLIPTextConfig& c);
   // mask: bool, broadcasts to [B, heads, N, N]; absent: causal.
-  Tensor forward(const Tensor& hidden_states, const Tensor& mask = {}) const { return compute(hidden_states, mask, {}); }
-  Tensor beside(const Tensor& residual, const Tensor& hidden_states, const Tensor& mask = {}) const;  // residual + (*this)(hidden_states, mask)
+  Tensor forward(const Tensor& hidden_states, const Tensor& mask = {}) const {
+    return compute(hidden_states, mask, {});
+  }
+  // residual + (*this)(hidden_states, mask)
+  Tensor beside(const Tensor& residual, const Tensor& hidden_states, const Tensor& mask = {}) const;
   bool pack() override;
 
  private:
@@ -76,7 +79,8 @@ struct CLIPTextTransformer : nn::Module {
   SF_MODULE(CLIPTextTransformer, embeddings, encoder, final_layer_norm)
   explicit CLIPTextTransformer(const CLIPTextConfig& c);
   // {last_hidden_state, pooler_output, hidden_states...}, as CLIPTextModel.
-  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& position_ids = {}, bool output_hidden_states = false) const;
+  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& position_ids = {},
+                  bool output_hidden_states = false) const;
 };
 
 struct CLIPTextModelBase : ConfiguredModel<CLIPTextConfig> {
@@ -85,7 +89,8 @@ struct CLIPTextModelBase : ConfiguredModel<CLIPTextConfig> {
   const char* model_type() const override { return "clip_text_model"; }
   // For files whose root is the text model, older ones with position_ids, and those of whole CLIP models.
   std::string current_key(const std::string& file_key) const override;
-  static io::Object flat_config(const io::Object& config);                               // the text part of a CLIPConfig; a config of the text model as it is
+  static io::Object flat_config(
+      const io::Object& config);  // the text part of a CLIPConfig; a config of the text model as it is
   static io::Object config_of_weights(const std::vector<io::CheckpointEntry>& tensors);  // clip_text_config's
 };
 
@@ -96,9 +101,10 @@ struct CLIPTextModel : CLIPTextModelBase {
   SF_MODULE(CLIPTextModel, text_model)
   explicit CLIPTextModel(Config config = {});
   // input_ids[B, N]; attention_mask[B, N]: 0 where a token is padding; position_ids[B or 1, N], absent: 0 .. N - 1.
-  // {last_hidden_state[B, N, hidden], pooler_output[B, hidden], and with output_hidden_states the embeddings and each layer's
-  // output [B, N, hidden], before the final norm}. The penultimate layer's is the last but one.
-  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& position_ids = {}, bool output_hidden_states = false) const;
+  // {last_hidden_state[B, N, hidden], pooler_output[B, hidden], and with output_hidden_states the embeddings and each
+  // layer's output [B, N, hidden], before the final norm}. The penultimate layer's is the last but one.
+  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& position_ids = {},
+                  bool output_hidden_states = false) const;
 };
 
 // And the pooled vector projected into the space that pictures and texts share.
@@ -110,11 +116,13 @@ struct CLIPTextModelWithProjection : CLIPTextModelBase {
   explicit CLIPTextModelWithProjection(Config config = {});
   std::string current_key(const std::string& file_key) const override;
   // {text_embeds[B, projection_dim], last_hidden_state[B, N, hidden], hidden_states...}
-  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& position_ids = {}, bool output_hidden_states = false) const;
+  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& position_ids = {},
+                  bool output_hidden_states = false) const;
 };
 
-// The config of a text encoder from the names and shapes of its tensors, under transformers' keys: sizes are those of the
-// tensors; heads have 64 channels, and those of 1024 and more (OpenCLIP's ViT-H and bigG) use gelu, the others OpenAI's quick_gelu.
+// The config of a text encoder from the names and shapes of its tensors, under transformers' keys: sizes are those of
+// the tensors; heads have 64 channels, and those of 1024 and more (OpenCLIP's ViT-H and bigG) use gelu,
+// the others OpenAI's quick_gelu.
 // ValueError naming the tensor that is missing, and for a width that no published one has: 512, 768, 1024 or 1280.
 CLIPTextConfig clip_text_config(const std::vector<io::CheckpointEntry>& tensors);
 

@@ -12,8 +12,10 @@ static Rows clip_rows([](std::vector<Row>& rows) {
     c.hidden_size = 768;
     c.intermediate_size = 3072;
     c.num_attention_heads = 12;
-    const double tokens = 2 * 77, channels = 768, products = 12 * channels * channels + 2 * 77 * channels;  // of a token in a layer
-    rows.push_back({"CLIP ViT-L [2,77] " + short_name(t), roof_of(t), 2 * tokens * double(c.num_hidden_layers) * products, speedup(1), [=] {
+    // of a token in a layer
+    const double tokens = 2 * 77, channels = 768, products = 12 * channels * channels + 2 * 77 * channels;
+    rows.push_back({"CLIP ViT-L [2,77] " + short_name(t), roof_of(t),
+                    2 * tokens * double(c.num_hidden_layers) * products, speedup(1), [=] {
                       auto model = std::make_shared<models::CLIPTextModel>(c);
                       nn::to(*model, {.dtype = t});
                       model->eval();

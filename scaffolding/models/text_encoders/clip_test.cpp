@@ -73,7 +73,8 @@ TEST_F(CLIPFiles, ConfigsFromWeightsNeedAKnownWidth) {
   std::vector<io::CheckpointEntry> tensors{{"text_model.embeddings.token_embedding.weight", "F32", {50, 1024}},
                                            {"text_model.embeddings.position_embedding.weight", "F32", {77, 1024}},
                                            {"text_model.encoder.layers.0.mlp.fc1.weight", "F32", {4096, 1024}}};
-  for (int i = 0; i < 23; ++i) tensors.push_back({"text_model.encoder.layers." + std::to_string(i) + ".layer_norm1.weight", "F32", {1024}});
+  for (int i = 0; i < 23; ++i)
+    tensors.push_back({"text_model.encoder.layers." + std::to_string(i) + ".layer_norm1.weight", "F32", {1024}});
   CLIPTextConfig c = clip_text_config(tensors);
   EXPECT_EQ(c.num_hidden_layers, 23);
   EXPECT_EQ(c.num_attention_heads, 16);

@@ -51,14 +51,19 @@ T5Config checked(T5Config c) {
                      {"relative_attention_num_buckets", c.relative_attention_num_buckets},
                      {"relative_attention_max_distance", c.relative_attention_max_distance}});
   check_num_layers(kWho, c.num_layers);
-  SF_CHECK(c.relative_attention_num_buckets >= 4 && c.relative_attention_max_distance > c.relative_attention_num_buckets / 4, kWho,
-           ": relative_attention_num_buckets must be at least 4 and relative_attention_max_distance above a quarter of it, got ",
-           c.relative_attention_num_buckets, " and ", c.relative_attention_max_distance);
-  SF_CHECK(c.dropout_rate >= 0 && c.dropout_rate <= 1, kWho, ": dropout_rate must be between 0 and 1, got ", c.dropout_rate);
+  SF_CHECK(
+      c.relative_attention_num_buckets >= 4 && c.relative_attention_max_distance > c.relative_attention_num_buckets / 4,
+      kWho,
+      ": relative_attention_num_buckets must be at least 4 and relative_attention_max_distance above a quarter of it, "
+      "got ",
+      c.relative_attention_num_buckets, " and ", c.relative_attention_max_distance);
+  SF_CHECK(c.dropout_rate >= 0 && c.dropout_rate <= 1, kWho, ": dropout_rate must be between 0 and 1, got ",
+           c.dropout_rate);
   const bool gated = c.feed_forward_proj.starts_with(kGate);
   std::string activation = gated ? c.feed_forward_proj.substr(kGate.size()) : c.feed_forward_proj;
   SF_CHECK(activation == "relu" || activation == "gelu" || activation == "gelu_new" || activation == "silu", kWho,
-           ": feed_forward_proj must be relu, gelu, gelu_new or silu, with gated- before it or not, got '", c.feed_forward_proj, "'");
+           ": feed_forward_proj must be relu, gelu, gelu_new or silu, with gated- before it or not, got '",
+           c.feed_forward_proj, "'");
   if (c.feed_forward_proj == "gated-gelu") activation = "gelu_new";  // as the models of this name were trained
   c.dense_act_fn = activation;
   c.is_gated_act = gated;
@@ -84,7 +89,8 @@ nn::Linear linear(int64_t in, int64_t out, double std) {
 
 }  // namespace
 
-T5LayerNorm::T5LayerNorm(int64_t d_model, double eps, double factor) : variance_epsilon(eps), weight(nn::parameter(full({d_model}, factor))) {}
+T5LayerNorm::T5LayerNorm(int64_t d_model, double eps, double factor)
+    : variance_epsilon(eps), weight(nn::parameter(full({d_model}, factor))) {}
 
 Tensor T5LayerNorm::forward(const Tensor& x) const {
   if (x.dtype() == weight.dtype()) return rms_norm(x, weight.shape(), weight, variance_epsilon);
@@ -92,7 +98,9 @@ Tensor T5LayerNorm::forward(const Tensor& x) const {
 }
 
 T5DenseActDense::T5DenseActDense(const T5Config& c)
-    : activation(*c.dense_act_fn), wo(linear(c.d_ff, c.d_model, c.initializer_factor / std::sqrt(double(c.d_ff)))), dropout(c.dropout_rate) {
+    : activation(*c.dense_act_fn),
+      wo(linear(c.d_ff, c.d_model, c.initializer_factor / std::sqrt(double(c.d_ff)))),
+      dropout(c.dropout_rate) {
   const double std = c.initializer_factor / std::sqrt(double(c.d_model));
   if (!*c.is_gated_act) {
     wi.emplace(linear(c.d_model, c.d_ff, std));
@@ -108,7 +116,8 @@ Tensor T5DenseActDense::forward(const Tensor& x) const {
   return wo(dropout(h).to(wo.weight.dtype()));
 }
 
-T5LayerFF::T5LayerFF(const T5Config& c) : DenseReluDense(c), layer_norm(c.d_model, c.layer_norm_epsilon, c.initializer_factor), dropout(c.dropout_rate) {}
+T5LayerFF::T5LayerFF(const T5Config& c)
+    : DenseReluDense(c), layer_norm(c.d_model, c.layer_norm_epsilon, c.initializer_factor), dropout(c.dropout_rate) {}
 
 Tensor T5LayerFF::forward(const Tensor& x) const { return x + dropout(DenseReluDense(layer_norm(x))); }
 
@@ -120,7 +129,8 @@ T5Attention::T5Attention(const T5Config& c, bool has_relative_attention_bias)
       q(linear(c.d_model, c.num_heads * c.d_kv, c.initializer_factor / std::sqrt(double(c.d_model) * double(c.d_kv)))),
       k(linear(c.d_model, c.num_heads * c.d_kv, c.initializer_factor / std::sqrt(double(c.d_model)))),
       v(linear(c.d_model, c.num_heads * c.d_kv, c.initializer_factor / std::sqrt(double(c.d_model)))),
-      o(linear(c.num_heads * c.d_kv, c.d_model, c.initializer_factor / std::sqrt(double(c.num_heads) * double(c.d_kv)))) {
+      o(linear(c.num_heads * c.d_kv, c.d_model,
+               c.initializer_factor / std::sqrt(double(c.num_heads) * double(c.d_kv)))) {
   if (!has_relative_attention_bias) return;
   relative_attention_bias.emplace(num_buckets, n_heads);
   nn::init::normal_(relative_attention_bias->weight, 0, c.initializer_factor / std::sqrt(double(c.d_model)));
@@ -137,7 +147,8 @@ int64_t t5_position_bucket(int64_t distance, int64_t num_buckets, int64_t max_di
 
 Tensor T5Attention::compute_bias(int64_t tokens) const {
   std::vector<int64_t> buckets(size_t(2 * tokens - 1)), table;
-  for (int64_t d = 1 - tokens; d < tokens; ++d) buckets[size_t(d + tokens - 1)] = t5_position_bucket(d, num_buckets, max_distance);
+  for (int64_t d = 1 - tokens; d < tokens; ++d)
+    buckets[size_t(d + tokens - 1)] = t5_position_bucket(d, num_buckets, max_distance);
   table.reserve(size_t(tokens * tokens));
   for (int64_t own = 0; own < tokens; ++own) {
     auto first = buckets.begin() + (tokens - 1 - own);
@@ -149,24 +160,33 @@ Tensor T5Attention::compute_bias(int64_t tokens) const {
 
 Tensor T5Attention::forward(const Tensor& x, const Tensor& position_bias) const {
   const Tensors qkv = project_each({&q, &k, &v}, x);
-  return o(attend(qkv[0], qkv[1], qkv[2], n_heads, {.mask = position_bias, .dropout = training ? dropout : 0, .scale = 1.0}));
+  return o(attend(qkv[0], qkv[1], qkv[2], n_heads,
+                  {.mask = position_bias, .dropout = training ? dropout : 0, .scale = 1.0}));
 }
 
 bool T5Attention::pack() { return is_plain(*this) && models::pack({&q, &k, &v}); }
 
 T5LayerSelfAttention::T5LayerSelfAttention(const T5Config& c, bool has_relative_attention_bias)
-    : SelfAttention(c, has_relative_attention_bias), layer_norm(c.d_model, c.layer_norm_epsilon, c.initializer_factor), dropout(c.dropout_rate) {}
+    : SelfAttention(c, has_relative_attention_bias),
+      layer_norm(c.d_model, c.layer_norm_epsilon, c.initializer_factor),
+      dropout(c.dropout_rate) {}
 
-Tensor T5LayerSelfAttention::forward(const Tensor& x, const Tensor& position_bias) const { return x + dropout(SelfAttention(layer_norm(x), position_bias)); }
+Tensor T5LayerSelfAttention::forward(const Tensor& x, const Tensor& position_bias) const {
+  return x + dropout(SelfAttention(layer_norm(x), position_bias));
+}
 
-T5Block::T5Block(const T5Config& c, bool has_relative_attention_bias) : layer(T5LayerSelfAttention(c, has_relative_attention_bias), T5LayerFF(c)) {}
+T5Block::T5Block(const T5Config& c, bool has_relative_attention_bias)
+    : layer(T5LayerSelfAttention(c, has_relative_attention_bias), T5LayerFF(c)) {}
 
 Tensor T5Block::forward(const Tensor& hidden_states, const Tensor& position_bias) const {
-  auto layers = [this](const Tensors& in) -> Tensors { return {within_float16(layer.get<1>()(within_float16(layer.get<0>()(in[0], in[1]))))}; };
+  auto layers = [this](const Tensors& in) -> Tensors {
+    return {within_float16(layer.get<1>()(within_float16(layer.get<0>()(in[0], in[1]))))};
+  };
   return run(layers, {hidden_states, position_bias})[0];
 }
 
-T5Stack::T5Stack(const T5Config& c) : final_layer_norm(c.d_model, c.layer_norm_epsilon, c.initializer_factor), dropout(c.dropout_rate) {
+T5Stack::T5Stack(const T5Config& c)
+    : final_layer_norm(c.d_model, c.layer_norm_epsilon, c.initializer_factor), dropout(c.dropout_rate) {
   for (int64_t i = 0; i < c.num_layers; ++i) block.emplace_back(c, i == 0);
 }
 
@@ -175,7 +195,8 @@ Tensors T5Stack::forward(const Tensor& inputs_embeds, const Tensor& attention_ma
   Tensor bias = block[0].layer.get<0>().SelfAttention.compute_bias(x.size(1));
   if (attention_mask) {
     const double lowest = bias.dtype() == kFloat16 ? -kMostFloat16 : -3.38e38;  // which bfloat16 has too
-    bias = where(ne(attention_mask, wrapped(0)).unsqueeze(1).unsqueeze(1), bias, full({}, lowest, bias.dtype(), bias.device()));
+    bias = where(ne(attention_mask, wrapped(0)).unsqueeze(1).unsqueeze(1), bias,
+                 full({}, lowest, bias.dtype(), bias.device()));
   }
   Tensors out(1);
   for (auto& layers : block) {
@@ -187,7 +208,8 @@ Tensors T5Stack::forward(const Tensor& inputs_embeds, const Tensor& attention_ma
   return out;
 }
 
-T5EncoderModel::T5EncoderModel(Config config) : ConfiguredModel(checked(std::move(config))), shared(options.vocab_size, options.d_model), encoder(options) {
+T5EncoderModel::T5EncoderModel(Config config)
+    : ConfiguredModel(checked(std::move(config))), shared(options.vocab_size, options.d_model), encoder(options) {
   if (options.initializer_factor != 1) nn::init::normal_(shared.weight, 0, options.initializer_factor);
 }
 
@@ -199,9 +221,12 @@ std::string T5EncoderModel::current_key(const std::string& key) const {
 
 bool T5EncoderModel::kept_float32(const std::string& key) const { return key.ends_with(".wo.weight"); }
 
-Tensors T5EncoderModel::forward(const Tensor& input_ids, const Tensor& attention_mask, const Tensor& inputs_embeds, bool output_hidden_states) const {
+Tensors T5EncoderModel::forward(const Tensor& input_ids, const Tensor& attention_mask, const Tensor& inputs_embeds,
+                                bool output_hidden_states) const {
   SF_CHECK(bool(input_ids) != bool(inputs_embeds), kWho, ": takes either input_ids or inputs_embeds");
-  if (input_ids) SF_CHECK(input_ids.ndim() == 2 && input_ids.size(1) > 0, kWho, ": input_ids must be [batch, tokens], got ", input_ids.shape());
+  if (input_ids)
+    SF_CHECK(input_ids.ndim() == 2 && input_ids.size(1) > 0, kWho, ": input_ids must be [batch, tokens], got ",
+             input_ids.shape());
   if (inputs_embeds)
     SF_CHECK(inputs_embeds.ndim() == 3 && inputs_embeds.size(1) > 0 && inputs_embeds.size(2) == options.d_model, kWho,
              ": inputs_embeds must be [batch, tokens, ", options.d_model, "], got ", inputs_embeds.shape());
@@ -212,6 +237,7 @@ Tensors T5EncoderModel::forward(const Tensor& input_ids, const Tensor& attention
 
 SF_MODEL(T5EncoderModel)
     .doc("transformers' T5EncoderModel: token ids [B, N] to hidden states [B, N, d_model].")
-    .forward<&T5EncoderModel::forward>("input_ids=None, attention_mask=None, inputs_embeds=None, output_hidden_states=False");
+    .forward<&T5EncoderModel::forward>(
+        "input_ids=None, attention_mask=None, inputs_embeds=None, output_hidden_states=False");
 
 }  // namespace sf::models

@@ -1,5 +1,5 @@
-// T5's encoder, under transformers' names and keys: the prompts of PixArt, and with CLIP those of SD 3 and FLUX. Raffel et al. 2019, arXiv 1910.10683;
-// version 1.1 has a gate in its feed-forward layers.
+// T5's encoder, under transformers' names and keys: the prompts of PixArt, and with CLIP those of SD 3 and FLUX. Raffel
+// et al. 2019, arXiv 1910.10683; version 1.1 has a gate in its feed-forward layers.
 #pragma once
 #include "scaffolding/models/kept_float32.h"
 #include "scaffolding/models/model.h"
@@ -15,8 +15,9 @@ struct T5Config {
   std::optional<int64_t> num_decoder_layers;  // of whole models
   int64_t num_heads = 8, relative_attention_num_buckets = 32, relative_attention_max_distance = 128;
   double dropout_rate = 0.1, layer_norm_epsilon = 1e-6, initializer_factor = 1;
-  std::string feed_forward_proj = "relu";  // or "gelu", "gelu_new", "silu"; "gated-" before it for a gate: "gated-gelu" is version 1.1
-  bool use_cache = true;                   // this and what follows is in files, and not used
+  std::string feed_forward_proj =
+      "relu";             // or "gelu", "gelu_new", "silu"; "gated-" before it for a gate: "gated-gelu" is version 1.1
+  bool use_cache = true;  // this and what follows is in files, and not used
   std::optional<int64_t> pad_token_id = 0, eos_token_id = 1;
   double classifier_dropout = 0;
   bool is_encoder_decoder = true;
@@ -61,7 +62,9 @@ struct T5Attention : nn::Module, PackedPart {
   std::optional<nn::Embedding> relative_attention_bias;  // the first block's, which all use
   Value forward_tensors(const nn::Values& args) override { return call_tensors(*this, args); }
   const char* type() const override { return "T5Attention"; }
-  void visit(nn::Visitor& visitor) override { visit_members(visitor, "q, k, v, o, relative_attention_bias", q, k, v, o, relative_attention_bias); }
+  void visit(nn::Visitor& visitor) override {
+    visit_members(visitor, "q, k, v, o, relative_attention_bias", q, k, v, o, relative_attention_bias);
+  }
   template <class... A> auto operator()(A&&... a) const { return call_module(*this, std::forward<A>(a)...); }
   T5Attention(const T5Config& c, bool has_relative_attention_bias);
   bool pack() override;
@@ -93,7 +96,8 @@ struct T5Stack : nn::Module {
   SF_MODULE(T5Stack, block, final_layer_norm, dropout)
   explicit T5Stack(const T5Config& c);
   // {last_hidden_state, hidden_states...}, as T5EncoderModel.
-  Tensors forward(const Tensor& inputs_embeds, const Tensor& attention_mask = {}, bool output_hidden_states = false) const;
+  Tensors forward(const Tensor& inputs_embeds, const Tensor& attention_mask = {},
+                  bool output_hidden_states = false) const;
 };
 
 struct T5EncoderModel : ConfiguredModel<T5Config>, KeptFloat32 {
@@ -105,14 +109,17 @@ struct T5EncoderModel : ConfiguredModel<T5Config>, KeptFloat32 {
   const char* library() const override { return "transformers"; }
   const char* model_type() const override { return "t5"; }
   std::string current_key(const std::string& file_key) const override;  // of files of whole models, and of older ones
-  bool kept_float32(const std::string& key) const override;             // the outputs of feed-forward layers, which are beyond float16 in the large models
-  // input_ids[B, N], or their embeddings[B, N, d_model]; attention_mask[B, N]: 0 where a token is padding. {last_hidden_state[B, N, d_model], and with
-  // output_hidden_states the embeddings, the output of each block but the last, and last_hidden_state again}.
-  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& inputs_embeds = {}, bool output_hidden_states = false) const;
+  bool kept_float32(const std::string& key)
+      const override;  // the outputs of feed-forward layers, which are beyond float16 in the large models
+  // input_ids[B, N], or their embeddings[B, N, d_model]; attention_mask[B, N]: 0 where a token is padding.
+  // {last_hidden_state[B, N, d_model], and with output_hidden_states the embeddings, the output of each block but the
+  // last, and last_hidden_state again}.
+  Tensors forward(const Tensor& input_ids, const Tensor& attention_mask = {}, const Tensor& inputs_embeds = {},
+                  bool output_hidden_states = false) const;
 };
 
-// The bucket of a distance between two tokens, other - own: half of the buckets are for each direction, half of these for single distances, the rest
-// grow with the logarithm up to max_distance.
+// The bucket of a distance between two tokens, other - own: half of the buckets are for each direction, half of these
+// for single distances, the rest grow with the logarithm up to max_distance.
 int64_t t5_position_bucket(int64_t distance, int64_t num_buckets, int64_t max_distance);
 
 }  // namespace sf::models

@@ -1,5 +1,6 @@
-// DiTModel: diffusion with a transformer over patches of pictures or videos, told a text. The blocks are DiT's (Peebles and Xie
-// 2022, arXiv 2212.09748) with attention to the text between, as in PixArt-alpha (Chen et al. 2023, arXiv 2310.00426).
+// DiTModel: diffusion with a transformer over patches of pictures or videos, told a text. The blocks are DiT's (Peebles
+// and Xie 2022, arXiv 2212.09748) with attention to the text between, as in PixArt-alpha (Chen et al. 2023,
+// arXiv 2310.00426).
 #pragma once
 #include "scaffolding/models/model.h"
 #include "scaffolding/models/parts/attention.h"
@@ -17,8 +18,9 @@ struct DiTConfig {
 };
 
 struct DiTBlock : CheckpointedModule {
-  nn::Linear adaLN_modulation;  // of the timestep: shift, scale and gate of the attention, then of the feed-forward layer
-  Attention attn1, attn2;       // among the patches; to the text
+  // of the timestep: shift, scale and gate of the attention, then of the feed-forward layer
+  nn::Linear adaLN_modulation;
+  Attention attn1, attn2;  // among the patches; to the text
   FeedForward ff;
   SF_MODULE(DiTBlock, adaLN_modulation, attn1, attn2, ff)
   explicit DiTBlock(const DiTConfig& c);
@@ -43,9 +45,11 @@ struct DiTModel : ConfiguredModel<DiTConfig> {
   nn::Linear final_modulation, final_linear;
   SF_MODULE(DiTModel, x_embedder, t_embedder, text_embedder, blocks, final_modulation, final_linear)
   explicit DiTModel(Config config = {});
-  // hidden_states: latents of pictures [B, in_channels, H, W] or of videos [B, in_channels, F, H, W], sides that patch_size divides;
-  // timestep[] or [B], whole or fractional; encoder_hidden_states[B, M, context_dim], absent: no text; encoder_attention_mask[B, M]: 0 where
-  // the text is padding -> the latents' shape, with out_channels. A picture is a video of one frame.
+  // hidden_states: latents of pictures [B, in_channels, H, W] or of videos [B, in_channels, F, H, W],
+  // sides that patch_size divides;
+  // timestep[] or [B], whole or fractional; encoder_hidden_states[B, M, context_dim], absent: no text;
+  // encoder_attention_mask[B, M]: 0 where the text is padding -> the latents' shape, with out_channels.
+  // A picture is a video of one frame.
   Tensor forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& encoder_hidden_states = {},
                  const Tensor& encoder_attention_mask = {}) const;
 };

@@ -31,9 +31,10 @@ constexpr double kModulatedEps = 1e-6;  // of norms without a setting
 
 DiTTransformer2DConfig checked(DiTTransformer2DConfig c) {
   const char* who = DiTTransformer2DModel::kName;
-  SF_CHECK_AS(NotSupported, c.norm_type == "ada_norm_zero", who, ": norm_type must be ada_norm_zero, got '", c.norm_type, "'");
-  SF_CHECK(c.num_embeds_ada_norm.value_or(0) > 0, who, ": num_embeds_ada_norm, the number of classes, must be above 0, got ",
-           c.num_embeds_ada_norm.value_or(0));
+  SF_CHECK_AS(NotSupported, c.norm_type == "ada_norm_zero", who, ": norm_type must be ada_norm_zero, got '",
+              c.norm_type, "'");
+  SF_CHECK(c.num_embeds_ada_norm.value_or(0) > 0, who,
+           ": num_embeds_ada_norm, the number of classes, must be above 0, got ", c.num_embeds_ada_norm.value_or(0));
   check_sizes(who, {{"num_embeds_ada_norm", *c.num_embeds_ada_norm}});
   check_patch_transformer(who, c);
   return c;
@@ -47,11 +48,14 @@ DiTTransformerBlock::DiTTransformerBlock(const DiTTransformer2DConfig& c)
       norm3(token_channels(c), c.norm_eps, c.norm_elementwise_affine),
       ff(token_channels(c), {.activation_fn = c.activation_fn, .dropout = c.dropout}) {}
 
-Tensor DiTTransformerBlock::forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const {
+Tensor DiTTransformerBlock::forward(const Tensor& hidden_states, const Tensor& timestep,
+                                    const Tensor& class_labels) const {
   auto block = [=, this](const Tensors& in) -> Tensors {
     const BlockModulation m = norm1.forward(timestep, class_labels, in[0].dtype());
-    Tensor x = gated_residual(in[0], m.gate_msa, attn1(layer_norm_modulate(in[0], m.scale_msa, m.shift_msa, {}, {}, kModulatedEps)));
-    return {gated_residual(x, m.gate_mlp, ff(layer_norm_modulate(x, m.scale_mlp, m.shift_mlp, norm3.weight, norm3.bias, norm3.eps)))};
+    Tensor x = gated_residual(in[0], m.gate_msa,
+                              attn1(layer_norm_modulate(in[0], m.scale_msa, m.shift_msa, {}, {}, kModulatedEps)));
+    return {gated_residual(x, m.gate_mlp,
+                           ff(layer_norm_modulate(x, m.scale_mlp, m.shift_mlp, norm3.weight, norm3.bias, norm3.eps)))};
   };
   return run(block, {hidden_states})[0];
 }
@@ -60,13 +64,17 @@ DiTTransformer2DModel::DiTTransformer2DModel(Config config)
     : ConfiguredModel(checked(std::move(config))),
       pos_embed(options.sample_size, options.patch_size, options.in_channels, token_channels(options)),
       proj_out_1(token_channels(options), 2 * token_channels(options)),
-      proj_out_2(token_channels(options), options.patch_size * options.patch_size * options.out_channels.value_or(options.in_channels)) {
+      proj_out_2(token_channels(options),
+                 options.patch_size * options.patch_size * options.out_channels.value_or(options.in_channels)) {
   for (int64_t i = 0; i < options.num_layers; ++i) transformer_blocks.emplace_back(options);
 }
 
-io::Object DiTTransformer2DModel::flat_config(const io::Object& config) { return without_unused_fields(config, Config().fields()); }
+io::Object DiTTransformer2DModel::flat_config(const io::Object& config) {
+  return without_unused_fields(config, Config().fields());
+}
 
-Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const {
+Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor& timestep,
+                                      const Tensor& class_labels) const {
   pos_embed.check(kName, hidden_states);
   const int64_t batch = hidden_states.size(0);
   Tensor t = batch_of_timesteps(kName, timestep, batch).to(hidden_states.device());
@@ -81,7 +89,9 @@ Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor&
 }
 
 SF_MODEL(DiTTransformer2DModel)
-    .doc("diffusers' DiTTransformer2DModel: noisy latents [B, C, H, W], a timestep and class labels [B] to a prediction of the latents' size.")
+    .doc(
+        "diffusers' DiTTransformer2DModel: noisy latents [B, C, H, W], a timestep and class labels [B] to a prediction "
+        "of the latents' size.")
     .forward<&DiTTransformer2DModel::forward>("hidden_states, timestep, class_labels");
 
 }  // namespace sf::models

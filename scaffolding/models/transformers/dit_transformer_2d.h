@@ -1,4 +1,5 @@
-// DiTTransformer2DModel: diffusion with a transformer over patches, told a class label (Peebles and Xie 2022, arXiv 2212.09748).
+// DiTTransformer2DModel: diffusion with a transformer over patches, told a class label (Peebles and Xie 2022,
+// arXiv 2212.09748).
 #pragma once
 #include "scaffolding/models/model.h"
 #include "scaffolding/models/parts/attention.h"
@@ -31,7 +32,8 @@ struct DiTTransformerBlock : CheckpointedModule {
   FeedForward ff;
   SF_MODULE(DiTTransformerBlock, norm1, attn1, norm3, ff)
   explicit DiTTransformerBlock(const DiTTransformer2DConfig& c);
-  Tensor forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const;  // [B, N, C], [B], [B]
+  // [B, N, C], [B], [B]
+  Tensor forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const;
 };
 
 struct DiTTransformer2DModel : ConfiguredModel<DiTTransformer2DConfig> {
@@ -41,9 +43,10 @@ struct DiTTransformer2DModel : ConfiguredModel<DiTTransformer2DConfig> {
   nn::Linear proj_out_1, proj_out_2;
   SF_MODULE(DiTTransformer2DModel, pos_embed, transformer_blocks, proj_out_1, proj_out_2)
   explicit DiTTransformer2DModel(Config config = {});
-  static io::Object flat_config(const io::Object& config);  // of files from when the class was Transformer2DModel, without its other fields
-  // hidden_states[B, in_channels, H, W] with sides that patch_size divides; timestep[] or [B]; class_labels[B] below num_embeds_ada_norm,
-  // which itself stands for no class -> [B, out_channels, H, W].
+  // of files from when the class was Transformer2DModel, without its other fields
+  static io::Object flat_config(const io::Object& config);
+  // hidden_states[B, in_channels, H, W] with sides that patch_size divides; timestep[] or [B]; class_labels[B] below
+  // num_embeds_ada_norm, which itself stands for no class -> [B, out_channels, H, W].
   Tensor forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& class_labels) const;
 };
 

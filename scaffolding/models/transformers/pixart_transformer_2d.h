@@ -1,5 +1,6 @@
-// PixArtTransformer2DModel: diffusion with a transformer over patches, told a text: PixArt-alpha (Chen et al. 2023, arXiv 2310.00426) and PixArt-Sigma
-// (2024, arXiv 2403.04692). One set of shifts and scales is made of the timestep for all blocks, each of which adds a table of its own.
+// PixArtTransformer2DModel: diffusion with a transformer over patches, told a text: PixArt-alpha (Chen et al. 2023,
+// arXiv 2310.00426) and PixArt-Sigma (2024, arXiv 2403.04692). One set of shifts and scales is made of the timestep for
+// all blocks, each of which adds a table of its own.
 #pragma once
 #include "scaffolding/models/parts/attention.h"
 #include "scaffolding/models/parts/feed_forward.h"
@@ -56,8 +57,10 @@ struct PixArtTransformerBlock : CheckpointedModule {
   FeedForward ff;
   SF_MODULE(PixArtTransformerBlock, scale_shift_table, norm1, attn1, norm2, attn2, ff)
   explicit PixArtTransformerBlock(const PixArtTransformer2DConfig& c);
-  // hidden_states[B, N, C], modulation[B, 6 C], text[B, M, cross_attention_dim] or absent; masks as Attention takes them.
-  Tensor forward(const Tensor& hidden_states, const Tensor& modulation, const Tensor& text, const Tensor& mask, const Tensor& text_mask) const;
+  // hidden_states[B, N, C], modulation[B, 6 C], text[B, M, cross_attention_dim] or absent;
+  // masks as Attention takes them.
+  Tensor forward(const Tensor& hidden_states, const Tensor& modulation, const Tensor& text, const Tensor& mask,
+                 const Tensor& text_mask) const;
 };
 
 struct PixArtTransformer2DModel : ConfiguredModel<PixArtTransformer2DConfig> {
@@ -68,14 +71,17 @@ struct PixArtTransformer2DModel : ConfiguredModel<PixArtTransformer2DConfig> {
   nn::Linear proj_out;
   AdaLayerNormSingle adaln_single;
   std::optional<DiTTextProjection> caption_projection;
-  SF_MODULE(PixArtTransformer2DModel, scale_shift_table, pos_embed, transformer_blocks, proj_out, adaln_single, caption_projection)
+  SF_MODULE(PixArtTransformer2DModel, scale_shift_table, pos_embed, transformer_blocks, proj_out, adaln_single,
+            caption_projection)
   explicit PixArtTransformer2DModel(Config config = {});
-  static io::Object flat_config(const io::Object& config);  // of files from when the class was Transformer2DModel, without its other fields
-  // hidden_states[B, in_channels, H, W] with sides that patch_size divides; encoder_hidden_states[B, M, caption_channels], absent: the patches
-  // themselves; timestep[] or [B]; resolution[B, 2] and aspect_ratio[B, 1] with use_additional_conditions; masks as attention_bias takes them
-  // -> [B, out_channels, H, W].
-  Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& timestep, const Tensor& resolution = {},
-                 const Tensor& aspect_ratio = {}, const Tensor& attention_mask = {}, const Tensor& encoder_attention_mask = {}) const;
+  // of files from when the class was Transformer2DModel, without its other fields
+  static io::Object flat_config(const io::Object& config);
+  // hidden_states[B, in_channels, H, W] with sides that patch_size divides; encoder_hidden_states[B, M,
+  // caption_channels], absent: the patches themselves; timestep[] or [B]; resolution[B, 2] and aspect_ratio[B, 1] with
+  // use_additional_conditions; masks as attention_bias takes them -> [B, out_channels, H, W].
+  Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& timestep,
+                 const Tensor& resolution = {}, const Tensor& aspect_ratio = {}, const Tensor& attention_mask = {},
+                 const Tensor& encoder_attention_mask = {}) const;
 };
 
 }  // namespace sf::models

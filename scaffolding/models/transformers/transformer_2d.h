@@ -16,7 +16,8 @@ struct Transformer2DConfig {
   std::optional<int64_t> sample_size, num_vector_embeds, patch_size;
   std::string activation_fn = "geglu";
   std::optional<int64_t> num_embeds_ada_norm;
-  bool use_linear_projection = false, only_cross_attention = false, double_self_attention = false, upcast_attention = false;
+  bool use_linear_projection = false, only_cross_attention = false, double_self_attention = false,
+       upcast_attention = false;
   std::string norm_type = "layer_norm";
   bool norm_elementwise_affine = true;
   double norm_eps = 1e-5;
@@ -27,8 +28,8 @@ struct Transformer2DConfig {
   io::Fields fields();
 };
 
-// Of diffusers' inputs the continuous one: pictures [B, in_channels, H, W]. NotSupported for patches (DiTTransformer2DModel has
-// them) and for vector embeddings.
+// Of diffusers' inputs the continuous one: pictures [B, in_channels, H, W]. NotSupported for patches
+// (DiTTransformer2DModel has them) and for vector embeddings.
 struct Transformer2DModel : ConfiguredModel<Transformer2DConfig> {
   static constexpr const char* kName = "Transformer2DModel";
   nn::GroupNorm norm;
@@ -40,14 +41,14 @@ struct Transformer2DModel : ConfiguredModel<Transformer2DConfig> {
   template <class... A> auto operator()(A&&... a) const { return call_module(*this, std::forward<A>(a)...); }
 
   explicit Transformer2DModel(Config config = {});
-  // hidden_states[B, in_channels, H, W] -> the same shape. encoder_hidden_states[B, M, cross_attention_dim], absent: the pixels themselves;
-  // timestep: whole numbers [] or [B], for ada_norm; masks as attention_bias takes them.
-  Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states = {}, const Tensor& timestep = {}, const Tensor& attention_mask = {},
-                 const Tensor& encoder_attention_mask = {}) const;
+  // hidden_states[B, in_channels, H, W] -> the same shape. encoder_hidden_states[B, M, cross_attention_dim], absent:
+  // the pixels themselves; timestep: whole numbers [] or [B], for ada_norm; masks as attention_bias takes them.
+  Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states = {}, const Tensor& timestep = {},
+                 const Tensor& attention_mask = {}, const Tensor& encoder_attention_mask = {}) const;
 };
 
-// A config without the fields of Transformer2DModel that are not among `own` and say nothing: diffusers once had one class for all of these models, whose
-// files name all fields.
+// A config without the fields of Transformer2DModel that are not among `own` and say nothing: diffusers once had one
+// class for all of these models, whose files name all fields.
 io::Object without_unused_fields(const io::Object& config, const io::Fields& own);
 
 }  // namespace sf::models

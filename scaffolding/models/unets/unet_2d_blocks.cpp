@@ -6,8 +6,12 @@
 namespace sf::models {
 
 ResnetBlock2DOptions UNetBlockOptions::resnet() const {
-  return {
-      .temb_channels = temb_channels, .groups = groups, .eps = eps, .dropout = dropout, .output_scale_factor = output_scale_factor, .scale_shift = scale_shift};
+  return {.temb_channels = temb_channels,
+          .groups = groups,
+          .eps = eps,
+          .dropout = dropout,
+          .output_scale_factor = output_scale_factor,
+          .scale_shift = scale_shift};
 }
 
 Transformer2DConfig UNetBlockOptions::transformer(size_t layer) const {
@@ -28,7 +32,8 @@ Tensor UNetBlock::resnet(size_t i, const Tensor& x, const Tensor& temb) const {
   return run([this, i, temb](const Tensors& in) -> Tensors { return {resnets[i](in[0], temb)}; }, {x})[0];
 }
 
-Tensor UNetBlock::attend(size_t i, const Tensor& x, const Tensor& context, const Tensor& mask, const Tensor& context_mask) const {
+Tensor UNetBlock::attend(size_t i, const Tensor& x, const Tensor& context, const Tensor& mask,
+                         const Tensor& context_mask) const {
   return attentions.empty() ? x : attentions[i](x, context, Tensor(), mask, context_mask);
 }
 
@@ -40,7 +45,8 @@ UNetDownBlock::UNetDownBlock(const UNetBlockOptions& o, bool attention) {
   if (o.resample) downsamplers.emplace().emplace_back(o.out_channels, o.out_channels, o.downsample_padding);
 }
 
-Tensors UNetDownBlock::forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& context, const Tensor& mask, const Tensor& context_mask,
+Tensors UNetDownBlock::forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& context,
+                               const Tensor& mask, const Tensor& context_mask,
                                const Tensor& additional_residual) const {
   Tensors out;
   Tensor h = hidden_states;
@@ -63,8 +69,9 @@ UNetUpBlock::UNetUpBlock(const UNetBlockOptions& o, bool attention) {
   if (o.resample) upsamplers.emplace().emplace_back(o.out_channels, o.out_channels);
 }
 
-Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, const Tensor& temb, const Tensor& context, const Shape& upsample_size,
-                            const Tensor& mask, const Tensor& context_mask) const {
+Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, const Tensor& temb,
+                            const Tensor& context, const Shape& upsample_size, const Tensor& mask,
+                            const Tensor& context_mask) const {
   SF_CHECK(skips.size() == resnets.size(), type(), ": needs ", resnets.size(), " skips, got ", skips.size());
   Tensor h = hidden_states;
   for (size_t i = 0; i < resnets.size(); ++i) {
@@ -73,7 +80,8 @@ Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, c
     h = attend(i, h, context, mask, context_mask);
   }
   if (upsamplers)
-    for (auto& upsampler : *upsamplers) h = upsampler.resize(h, upsample_size.empty() ? std::nullopt : std::optional(upsample_size));
+    for (auto& upsampler : *upsamplers)
+      h = upsampler.resize(h, upsample_size.empty() ? std::nullopt : std::optional(upsample_size));
   return h;
 }
 
@@ -85,8 +93,8 @@ UNetMidBlock2DCrossAttn::UNetMidBlock2DCrossAttn(const UNetBlockOptions& o) {
   }
 }
 
-Tensor UNetMidBlock2DCrossAttn::forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& context, const Tensor& mask,
-                                        const Tensor& context_mask) const {
+Tensor UNetMidBlock2DCrossAttn::forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& context,
+                                        const Tensor& mask, const Tensor& context_mask) const {
   Tensor h = resnet(0, hidden_states, temb);
   for (size_t i = 0; i < attentions.size(); ++i) h = resnet(i + 1, attend(i, h, context, mask, context_mask), temb);
   return h;

@@ -1,5 +1,5 @@
-// The levels of UNets, under diffusers' names and keys. Pictures are [B, C, H, W]; with checkpointing on, residual blocks and
-// transformer blocks are computed again in the backward pass one by one.
+// The levels of UNets, under diffusers' names and keys. Pictures are [B, C, H, W]; with checkpointing on, residual
+// blocks and transformer blocks are computed again in the backward pass one by one.
 #pragma once
 #include "scaffolding/models/parts/resnet.h"
 #include "scaffolding/models/transformers/transformer_2d.h"
@@ -8,7 +8,8 @@ namespace sf::models {
 
 struct UNetBlockOptions {
   int64_t in_channels = 0, out_channels = 0;
-  int64_t skip_channels = 0;  // up blocks: channels of the level's last skip, those of the level below (diffusers' in_channels)
+  // up blocks: channels of the level's last skip, those of the level below (diffusers' in_channels)
+  int64_t skip_channels = 0;
   std::optional<int64_t> temb_channels;
   int64_t num_layers = 1;
   std::vector<int64_t> transformer_layers{1};  // of each layer's transformer
@@ -32,8 +33,8 @@ struct UNetBlock : CheckpointedModule {
 
  protected:
   Tensor resnet(size_t i, const Tensor& hidden_states, const Tensor& temb) const;
-  Tensor attend(size_t i, const Tensor& hidden_states, const Tensor& encoder_hidden_states, const Tensor& attention_mask,
-                const Tensor& encoder_attention_mask) const;
+  Tensor attend(size_t i, const Tensor& hidden_states, const Tensor& encoder_hidden_states,
+                const Tensor& attention_mask, const Tensor& encoder_attention_mask) const;
 };
 
 // Down one level. The results are the skips: the output of every pair and of the downsampler; the last one goes on.
@@ -41,9 +42,11 @@ struct UNetDownBlock : UNetBlock {
   std::optional<nn::ModuleList<Downsample2D>> downsamplers;
   SF_MODULE(UNetDownBlock, attentions, resnets, downsamplers)
   UNetDownBlock(const UNetBlockOptions& options, bool attention);
-  // encoder_hidden_states[B, M, cross_attention_dim] and masks are for attentions only. additional_residual, an adapter's, is added to the last pair's output.
-  Tensors forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& encoder_hidden_states = {}, const Tensor& attention_mask = {},
-                  const Tensor& encoder_attention_mask = {}, const Tensor& additional_residual = {}) const;
+  // encoder_hidden_states[B, M, cross_attention_dim] and masks are for attentions only. additional_residual, an
+  // adapter's, is added to the last pair's output.
+  Tensors forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& encoder_hidden_states = {},
+                  const Tensor& attention_mask = {}, const Tensor& encoder_attention_mask = {},
+                  const Tensor& additional_residual = {}) const;
 };
 struct DownBlock2D : UNetDownBlock {
   SF_MODULE(DownBlock2D, resnets, downsamplers)
@@ -54,14 +57,16 @@ struct CrossAttnDownBlock2D : UNetDownBlock {
   explicit CrossAttnDownBlock2D(const UNetBlockOptions& options) : UNetDownBlock(options, true) {}
 };
 
-// Up one level: each residual block sees the hidden states and the last of the skips that are left, channels behind channels.
+// Up one level: each residual block sees the hidden states and the last of the skips that are left,
+// channels behind channels.
 struct UNetUpBlock : UNetBlock {
   std::optional<nn::ModuleList<Upsample2D>> upsamplers;
   SF_MODULE(UNetUpBlock, attentions, resnets, upsamplers)
   UNetUpBlock(const UNetBlockOptions& options, bool attention);
   // skips: as many as residual blocks. upsample_size: [H, W] of the result, empty for twice the input's.
-  Tensor forward(const Tensor& hidden_states, const Tensors& skips, const Tensor& temb, const Tensor& encoder_hidden_states = {},
-                 const Shape& upsample_size = {}, const Tensor& attention_mask = {}, const Tensor& encoder_attention_mask = {}) const;
+  Tensor forward(const Tensor& hidden_states, const Tensors& skips, const Tensor& temb,
+                 const Tensor& encoder_hidden_states = {}, const Shape& upsample_size = {},
+                 const Tensor& attention_mask = {}, const Tensor& encoder_attention_mask = {}) const;
 };
 struct UpBlock2D : UNetUpBlock {
   SF_MODULE(UpBlock2D, resnets, upsamplers)
@@ -76,8 +81,8 @@ struct CrossAttnUpBlock2D : UNetUpBlock {
 struct UNetMidBlock2DCrossAttn : UNetBlock {
   SF_MODULE(UNetMidBlock2DCrossAttn, attentions, resnets)
   explicit UNetMidBlock2DCrossAttn(const UNetBlockOptions& options);
-  Tensor forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& encoder_hidden_states = {}, const Tensor& attention_mask = {},
-                 const Tensor& encoder_attention_mask = {}) const;
+  Tensor forward(const Tensor& hidden_states, const Tensor& temb, const Tensor& encoder_hidden_states = {},
+                 const Tensor& attention_mask = {}, const Tensor& encoder_attention_mask = {}) const;
 };
 
 }  // namespace sf::models

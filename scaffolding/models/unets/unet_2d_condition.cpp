@@ -69,13 +69,15 @@ template <class T, class... U> void one_of(const char* field, const T& value, co
 template <class... U> void one_of(const char* field, const std::optional<std::string>& value, const U&... known) {
   if (value) one_of(field, *value, std::string(known)...);
 }
-void is(const char* field, bool value, bool supported) { SF_CHECK_AS(NotSupported, value == supported, kWho, ": ", field, "=", value, " is not supported"); }
+void is(const char* field, bool value, bool supported) {
+  SF_CHECK_AS(NotSupported, value == supported, kWho, ": ", field, "=", value, " is not supported");
+}
 
 UNet2DConditionConfig checked(UNet2DConditionConfig c) {
   const size_t levels = c.block_out_channels.size();
   SF_CHECK(levels > 0 && c.down_block_types.size() == levels && c.up_block_types.size() == levels, kWho,
-           ": block_out_channels, down_block_types and up_block_types must have the same length, got ", levels, ", ", c.down_block_types.size(), " and ",
-           c.up_block_types.size());
+           ": block_out_channels, down_block_types and up_block_types must have the same length, got ", levels, ", ",
+           c.down_block_types.size(), " and ", c.up_block_types.size());
   for (auto& t : c.down_block_types) one_of("down_block_types", t, "CrossAttnDownBlock2D", "DownBlock2D");
   for (auto& t : c.up_block_types) one_of("up_block_types", t, "CrossAttnUpBlock2D", "UpBlock2D");
   one_of("mid_block_type", c.mid_block_type, "UNetMidBlock2DCrossAttn", "UNetMidBlock2D");
@@ -93,20 +95,25 @@ UNet2DConditionConfig checked(UNet2DConditionConfig c) {
   is("dual_cross_attention", c.dual_cross_attention, false);
   is("resnet_skip_time_act", c.resnet_skip_time_act, false);
   is("mid_block_only_cross_attention", c.mid_block_only_cross_attention.value_or(false), false);
-  SF_CHECK_AS(NotSupported, c.resnet_out_scale_factor == 1, kWho, ": resnet_out_scale_factor=", c.resnet_out_scale_factor, " is not supported");
+  SF_CHECK_AS(NotSupported, c.resnet_out_scale_factor == 1, kWho,
+              ": resnet_out_scale_factor=", c.resnet_out_scale_factor, " is not supported");
   SF_CHECK_AS(NotSupported, c.norm_num_groups, kWho, ": norm_num_groups must be a number, got None");
   SF_CHECK(*c.norm_num_groups > 0, kWho, ": norm_num_groups must be positive, got ", *c.norm_num_groups);
-  SF_CHECK(c.in_channels > 0 && c.out_channels > 0, kWho, ": in_channels and out_channels must be positive, got ", c.in_channels, " and ", c.out_channels);
-  SF_CHECK(levels <= kMostLevels, kWho, ": block_out_channels must have at most ", kMostLevels, " entries, got ", levels);
+  SF_CHECK(c.in_channels > 0 && c.out_channels > 0, kWho, ": in_channels and out_channels must be positive, got ",
+           c.in_channels, " and ", c.out_channels);
+  SF_CHECK(levels <= kMostLevels, kWho, ": block_out_channels must have at most ", kMostLevels, " entries, got ",
+           levels);
   for (int64_t n : c.block_out_channels)
-    SF_CHECK(n > 0 && n <= kMostChannels && n % *c.norm_num_groups == 0, kWho, ": block_out_channels must be multiples of norm_num_groups=", *c.norm_num_groups,
-             ", got ", n);
+    SF_CHECK(n > 0 && n <= kMostChannels && n % *c.norm_num_groups == 0, kWho,
+             ": block_out_channels must be multiples of norm_num_groups=", *c.norm_num_groups, ", got ", n);
   SF_CHECK(!c.encoder_hid_dim_type || c.encoder_hid_dim, kWho, ": encoder_hid_dim_type needs encoder_hid_dim");
   if (c.encoder_hid_dim) c.encoder_hid_dim_type = "text_proj";
-  bool projected = c.class_embed_type == "projection" || c.class_embed_type == "simple_projection" || c.addition_embed_type == "text_time";
+  bool projected = c.class_embed_type == "projection" || c.class_embed_type == "simple_projection" ||
+                   c.addition_embed_type == "text_time";
   SF_CHECK(!projected || c.projection_class_embeddings_input_dim, kWho,
            ": class_embed_type and addition_embed_type need projection_class_embeddings_input_dim");
-  SF_CHECK(c.addition_embed_type != "text_time" || c.addition_time_embed_dim, kWho, ": addition_embed_type 'text_time' needs addition_time_embed_dim");
+  SF_CHECK(c.addition_embed_type != "text_time" || c.addition_time_embed_dim, kWho,
+           ": addition_embed_type 'text_time' needs addition_time_embed_dim");
   return c;
 }
 
@@ -119,29 +126,33 @@ struct Levels {
     const size_t n = c.block_out_channels.size();
     layers = io::ints_for_blocks(kWho, "layers_per_block", c.layers_per_block, n);
     const bool named = !c.num_attention_heads.is(io::Object::None);
-    heads = io::ints_for_blocks(kWho, named ? "num_attention_heads" : "attention_head_dim", named ? c.num_attention_heads : c.attention_head_dim, n);
+    heads = io::ints_for_blocks(kWho, named ? "num_attention_heads" : "attention_head_dim",
+                                named ? c.num_attention_heads : c.attention_head_dim, n);
     cross_attention_dim = io::ints_for_blocks(kWho, "cross_attention_dim", c.cross_attention_dim, n);
     only_cross_attention = io::ints_for_blocks(kWho, "only_cross_attention", c.only_cross_attention, n);
     const io::Object &down = c.transformer_layers_per_block, &up = c.reverse_transformer_layers_per_block;
     down_transformers = transformers("transformer_layers_per_block", down, n);
     if (up.is(io::Object::None)) {
       for (auto& level : down_transformers)
-        SF_CHECK(!level.is_sequence(), kWho, ": transformer_layers_per_block with a list for a level needs reverse_transformer_layers_per_block");
+        SF_CHECK(!level.is_sequence(), kWho,
+                 ": transformer_layers_per_block with a list for a level needs reverse_transformer_layers_per_block");
       up_transformers.assign(down_transformers.rbegin(), down_transformers.rend());
     } else {
       up_transformers = transformers("reverse_transformer_layers_per_block", up, n);
     }
     int64_t all_layers = 0;
     for (size_t i = 0; i < n; ++i) {
-      SF_CHECK(layers[i] > 0 && (all_layers += layers[i]) <= kMostLayers, kWho, ": layers_per_block must be positive and at most ", kMostLayers,
-               " over all blocks, got ", layers[i]);
-      SF_CHECK(heads[i] > 0 && c.block_out_channels[i] % heads[i] == 0, kWho, ": block_out_channels must be multiples of the number of heads, got ",
-               c.block_out_channels[i], " and ", heads[i]);
+      SF_CHECK(layers[i] > 0 && (all_layers += layers[i]) <= kMostLayers, kWho,
+               ": layers_per_block must be positive and at most ", kMostLayers, " over all blocks, got ", layers[i]);
+      SF_CHECK(heads[i] > 0 && c.block_out_channels[i] % heads[i] == 0, kWho,
+               ": block_out_channels must be multiples of the number of heads, got ", c.block_out_channels[i], " and ",
+               heads[i]);
     }
   }
   static std::vector<io::Object> transformers(const char* field, const io::Object& value, size_t n) {
     if (!value.is_sequence()) return std::vector<io::Object>(n, value);
-    SF_CHECK(value.items().size() == n, kWho, ": ", field, " must have one entry for each of the ", n, " levels, got ", value.items().size());
+    SF_CHECK(value.items().size() == n, kWho, ": ", field, " must have one entry for each of the ", n, " levels, got ",
+             value.items().size());
     return value.items();
   }
 };
@@ -150,12 +161,14 @@ std::vector<int64_t> layers_of(const char* field, const io::Object& level, int64
   std::vector<int64_t> out = io::ints_for_blocks(kWho, field, level, size_t(layers));
   int64_t all = 0;
   for (int64_t n : out)
-    SF_CHECK(n >= 0 && n <= kMostLayers && (all += n) <= kMostLayers, kWho, ": ", field, " must be from 0 to ", kMostLayers,
-             " over all layers of a block, got ", n);
+    SF_CHECK(n >= 0 && n <= kMostLayers && (all += n) <= kMostLayers, kWho, ": ", field, " must be from 0 to ",
+             kMostLayers, " over all layers of a block, got ", n);
   return out;
 }
 
-int64_t time_embed_dim(const UNet2DConditionConfig& c) { return c.time_embedding_dim.value_or(4 * c.block_out_channels[0]); }
+int64_t time_embed_dim(const UNet2DConditionConfig& c) {
+  return c.time_embedding_dim.value_or(4 * c.block_out_channels[0]);
+}
 
 UNetBlockOptions block_options(const UNet2DConditionConfig& c, const Levels& levels, size_t level) {
   return {.temb_channels = time_embed_dim(c) * (c.class_embeddings_concat ? 2 : 1),
@@ -173,10 +186,13 @@ UNetBlockOptions block_options(const UNet2DConditionConfig& c, const Levels& lev
 
 std::shared_ptr<nn::Module> make_class_embedding(const UNet2DConditionConfig& c) {
   const int64_t dim = time_embed_dim(c);
-  if (!c.class_embed_type) return c.num_class_embeds ? std::make_shared<nn::Embedding>(*c.num_class_embeds, dim) : nullptr;
+  if (!c.class_embed_type)
+    return c.num_class_embeds ? std::make_shared<nn::Embedding>(*c.num_class_embeds, dim) : nullptr;
   if (*c.class_embed_type == "timestep") return std::make_shared<TimestepEmbedding>(c.block_out_channels[0], dim);
-  if (*c.class_embed_type == "projection") return std::make_shared<TimestepEmbedding>(*c.projection_class_embeddings_input_dim, dim);
-  if (*c.class_embed_type == "simple_projection") return std::make_shared<nn::Linear>(*c.projection_class_embeddings_input_dim, dim);
+  if (*c.class_embed_type == "projection")
+    return std::make_shared<TimestepEmbedding>(*c.projection_class_embeddings_input_dim, dim);
+  if (*c.class_embed_type == "simple_projection")
+    return std::make_shared<nn::Linear>(*c.projection_class_embeddings_input_dim, dim);
   return std::make_shared<nn::Identity>();
 }
 
@@ -188,11 +204,13 @@ Shape spatial(const Tensor& t) { return {t.size(2), t.size(3)}; }
 
 UNet2DConditionModel::UNet2DConditionModel(Config config)
     : ConfiguredModel(checked(std::move(config))),
-      conv_in(options.in_channels, options.block_out_channels[0], options.conv_in_kernel, same_size(options.conv_in_kernel)),
+      conv_in(options.in_channels, options.block_out_channels[0], options.conv_in_kernel,
+              same_size(options.conv_in_kernel)),
       time_embedding(options.block_out_channels[0], time_embed_dim(options), options.time_cond_proj_dim),
       class_embedding(make_class_embedding(options)),
       conv_norm_out(*options.norm_num_groups, options.block_out_channels[0], options.norm_eps),
-      conv_out(options.block_out_channels[0], options.out_channels, options.conv_out_kernel, same_size(options.conv_out_kernel)) {
+      conv_out(options.block_out_channels[0], options.out_channels, options.conv_out_kernel,
+               same_size(options.conv_out_kernel)) {
   const auto& c = options;
   const Levels levels(c);
   const auto& channels = c.block_out_channels;
@@ -201,8 +219,8 @@ UNet2DConditionModel::UNet2DConditionModel(Config config)
   if (c.addition_embed_type == "text_time") {
     add_embedding = std::make_shared<TimestepEmbedding>(*c.projection_class_embeddings_input_dim, time_embed_dim(c));
   } else if (c.addition_embed_type == "text") {
-    add_embedding =
-        std::make_shared<TextTimeEmbedding>(c.encoder_hid_dim.value_or(levels.cross_attention_dim[0]), time_embed_dim(c), c.addition_embed_type_num_heads);
+    add_embedding = std::make_shared<TextTimeEmbedding>(c.encoder_hid_dim.value_or(levels.cross_attention_dim[0]),
+                                                        time_embed_dim(c), c.addition_embed_type_num_heads);
   }
   for (size_t i = 0; i < n; ++i) {
     UNetBlockOptions o = block_options(c, levels, i);
@@ -221,17 +239,20 @@ UNet2DConditionModel::UNet2DConditionModel(Config config)
     o.in_channels = o.out_channels = channels[last];
     o.output_scale_factor = c.mid_block_scale_factor;
     o.only_cross_attention = false;
-    o.num_layers = *c.mid_block_type == "UNetMidBlock2D" ? 0 : 1;  // diffusers' UNetMidBlock2D is made with no layers either: one residual block
+    // diffusers' UNetMidBlock2D is made with no layers either: one residual block
+    o.num_layers = *c.mid_block_type == "UNetMidBlock2D" ? 0 : 1;
     if (o.num_layers > 0) {
       const io::Object& level = levels.down_transformers[last];
-      o.transformer_layers = layers_of("transformer_layers_per_block", level.is_sequence() && !level.items().empty() ? level.items()[0] : level, 1);
+      o.transformer_layers = layers_of("transformer_layers_per_block",
+                                       level.is_sequence() && !level.items().empty() ? level.items()[0] : level, 1);
     }
     mid_block.emplace(o);
   }
   for (size_t i = 0; i < n; ++i) {
     const size_t level = last - i;
     UNetBlockOptions o = block_options(c, levels, level);
-    o.in_channels = channels[i == 0 ? last : level + 1], o.out_channels = channels[level], o.skip_channels = channels[level == 0 ? 0 : level - 1];
+    o.in_channels = channels[i == 0 ? last : level + 1], o.out_channels = channels[level],
+    o.skip_channels = channels[level == 0 ? 0 : level - 1];
     o.num_layers = levels.layers[level] + 1;
     o.resample = i != last;
     if (c.up_block_types[i] == "UpBlock2D") {
@@ -248,20 +269,24 @@ TimestepOptions UNet2DConditionModel::timestep_options() const {
 }
 
 // What the residual blocks are told: timestep, class, sizes and pooled text in one vector a sample.
-Tensor UNet2DConditionModel::embed(const Tensor& sample, const Tensor& timestep, const Tensor& class_labels, const Tensor& timestep_cond,
-                                   const Tensor& encoder_hidden_states, const Tensor& text_embeds, const Tensor& time_ids) const {
+Tensor UNet2DConditionModel::embed(const Tensor& sample, const Tensor& timestep, const Tensor& class_labels,
+                                   const Tensor& timestep_cond, const Tensor& encoder_hidden_states,
+                                   const Tensor& text_embeds, const Tensor& time_ids) const {
   const int64_t batch = sample.size(0), width = options.block_out_channels[0];
-  SF_CHECK(timestep.ndim() == 0 || (timestep.ndim() == 1 && (timestep.size(0) == 1 || timestep.size(0) == batch)), kName,
-           ": timestep must be one number or one for each of ", batch, " samples, got ", timestep.shape());
+  SF_CHECK(timestep.ndim() == 0 || (timestep.ndim() == 1 && (timestep.size(0) == 1 || timestep.size(0) == batch)),
+           kName, ": timestep must be one number or one for each of ", batch, " samples, got ", timestep.shape());
   // One row for all samples where nothing but the time is told: their shifts are then biases.
-  const bool alike = TimeShifts::are_joined_on(sample.device()) && timestep.numel() == 1 && !timestep_cond && !class_embedding && !add_embedding;
+  const bool alike = TimeShifts::are_joined_on(sample.device()) && timestep.numel() == 1 && !timestep_cond &&
+                     !class_embedding && !add_embedding;
   Tensor steps = (timestep.ndim() ? timestep : timestep.unsqueeze(0)).expand({alike ? 1 : batch});
-  SF_CHECK(!timestep_cond || time_embedding.cond_proj, kName, ": timestep_cond is given, but the config has no time_cond_proj_dim");
+  SF_CHECK(!timestep_cond || time_embedding.cond_proj, kName,
+           ": timestep_cond is given, but the config has no time_cond_proj_dim");
   Tensor emb = time_embedding(timestep_embedding(steps, width, timestep_options()).to(sample.dtype()), timestep_cond);
   if (class_embedding) {
     SF_CHECK(class_labels, kName, ": needs class_labels, since its config has a class embedding");
     Tensor labels = class_labels;
-    if (options.class_embed_type == "timestep") labels = timestep_embedding(labels, width, timestep_options()).to(sample.dtype());
+    if (options.class_embed_type == "timestep")
+      labels = timestep_embedding(labels, width, timestep_options()).to(sample.dtype());
     Tensor y = std::get<Tensor>(class_embedding->call({labels})).to(sample.dtype());
     emb = options.class_embeddings_concat ? cat({emb, y}, -1) : emb + y;
   } else {
@@ -271,13 +296,18 @@ Tensor UNet2DConditionModel::embed(const Tensor& sample, const Tensor& timestep,
     SF_CHECK(encoder_hidden_states, kName, ": addition_embed_type 'text' needs encoder_hidden_states");
     emb = emb + std::get<Tensor>(add_embedding->call({encoder_hidden_states.to(emb.dtype())}));
   } else if (add_embedding) {
-    SF_CHECK(text_embeds && time_ids, kName, ": addition_embed_type 'text_time' needs text_embeds and time_ids in added_cond_kwargs");
-    SF_CHECK(text_embeds.ndim() == 2 && text_embeds.size(0) == batch, kName, ": text_embeds must be [", batch, ", dim], got ", text_embeds.shape());
-    SF_CHECK(time_ids.ndim() == 2 && time_ids.size(0) == batch, kName, ": time_ids must be [", batch, ", n], got ", time_ids.shape());
-    Tensor sizes = timestep_embedding(time_ids.flatten(), *options.addition_time_embed_dim, timestep_options()).reshape({batch, -1});
-    SF_CHECK(text_embeds.size(1) + sizes.size(1) == *options.projection_class_embeddings_input_dim, kName, ": text_embeds ", text_embeds.shape(),
-             " and time_ids ", time_ids.shape(), " make ", text_embeds.size(1) + sizes.size(1),
-             " channels, the config's projection_class_embeddings_input_dim is ", *options.projection_class_embeddings_input_dim);
+    SF_CHECK(text_embeds && time_ids, kName,
+             ": addition_embed_type 'text_time' needs text_embeds and time_ids in added_cond_kwargs");
+    SF_CHECK(text_embeds.ndim() == 2 && text_embeds.size(0) == batch, kName, ": text_embeds must be [", batch,
+             ", dim], got ", text_embeds.shape());
+    SF_CHECK(time_ids.ndim() == 2 && time_ids.size(0) == batch, kName, ": time_ids must be [", batch, ", n], got ",
+             time_ids.shape());
+    Tensor sizes = timestep_embedding(time_ids.flatten(), *options.addition_time_embed_dim, timestep_options())
+                       .reshape({batch, -1});
+    SF_CHECK(text_embeds.size(1) + sizes.size(1) == *options.projection_class_embeddings_input_dim, kName,
+             ": text_embeds ", text_embeds.shape(), " and time_ids ", time_ids.shape(), " make ",
+             text_embeds.size(1) + sizes.size(1), " channels, the config's projection_class_embeddings_input_dim is ",
+             *options.projection_class_embeddings_input_dim);
     emb = emb + std::get<Tensor>(add_embedding->call({cat({text_embeds.to(emb.dtype()), sizes.to(emb.dtype())}, -1)}));
   }
   return emb;
@@ -296,27 +326,34 @@ std::vector<const ResnetBlock2D*> UNet2DConditionModel::timed_blocks() const {
 
 bool UNet2DConditionModel::pack() { return TimeShifts::pack(timed_blocks()); }
 
-Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep, const Tensor& encoder_hidden_states, const Tensor& class_labels,
-                                     const Tensor& timestep_cond, const Tensor& attention_mask, const Tensor& encoder_attention_mask, const Tensor& text_embeds,
-                                     const Tensor& time_ids, const Tensors& control_down, const Tensor& control_mid, const Tensors& adapter) const {
-  SF_CHECK(input && input.ndim() == 4 && input.size(1) == options.in_channels, kName, ": sample must be [B, ", options.in_channels, ", H, W], got ",
-           input ? input.shape() : Shape());
+Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep, const Tensor& encoder_hidden_states,
+                                     const Tensor& class_labels, const Tensor& timestep_cond,
+                                     const Tensor& attention_mask, const Tensor& encoder_attention_mask,
+                                     const Tensor& text_embeds, const Tensor& time_ids, const Tensors& control_down,
+                                     const Tensor& control_mid, const Tensors& adapter) const {
+  SF_CHECK(input && input.ndim() == 4 && input.size(1) == options.in_channels, kName, ": sample must be [B, ",
+           options.in_channels, ", H, W], got ", input ? input.shape() : Shape());
   SF_CHECK(timestep, kName, ": needs a timestep");
-  SF_CHECK(!encoder_hidden_states || (encoder_hidden_states.ndim() == 3 && encoder_hidden_states.size(0) == input.size(0)), kName,
-           ": encoder_hidden_states must be [", input.size(0), ", tokens, channels], got ", encoder_hidden_states.shape());
-  SF_CHECK(control_down.empty() == !control_mid, kName, ": down_block_additional_residuals and mid_block_additional_residual come together");
+  SF_CHECK(
+      !encoder_hidden_states || (encoder_hidden_states.ndim() == 3 && encoder_hidden_states.size(0) == input.size(0)),
+      kName, ": encoder_hidden_states must be [", input.size(0), ", tokens, channels], got ",
+      encoder_hidden_states.shape());
+  SF_CHECK(control_down.empty() == !control_mid, kName,
+           ": down_block_additional_residuals and mid_block_additional_residual come together");
   const Tensor mask = attention_bias(kName, "attention_mask", attention_mask, input.dtype());
   const Tensor context_mask = attention_bias(kName, "encoder_attention_mask", encoder_attention_mask, input.dtype());
   const Tensor emb = embed(input, timestep, class_labels, timestep_cond, encoder_hidden_states, text_embeds, time_ids);
   const TimeShifts shifts(emb, timed_blocks());
-  const Tensor context = encoder_hid_proj ? project_text(*encoder_hid_proj, encoder_hidden_states) : encoder_hidden_states;
+  const Tensor context =
+      encoder_hid_proj ? project_text(*encoder_hid_proj, encoder_hidden_states) : encoder_hidden_states;
 
   // Channels last from here on, so that pixels are tokens without a copy.
   Tensor h = conv_in(to_channels_last(options.center_input_sample ? 2 * input - 1 : input));
   Tensors skips{h};
   size_t adapted = 0;
   for (auto& block : down_blocks) {
-    const bool inside = !block.attentions.empty();  // diffusers adds behind the last attention, or else behind the downsampler
+    // diffusers adds behind the last attention, or else behind the downsampler
+    const bool inside = !block.attentions.empty();
     const Tensor extra = adapted < adapter.size() ? adapter[adapted++] : Tensor();
     Tensors out = block(h, emb, context, mask, context_mask, inside ? extra : Tensor());
     if (extra && !inside) out.back() = out.back() + extra;
@@ -324,14 +361,16 @@ Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep
     skips.insert(skips.end(), out.begin(), out.end());
   }
   if (control_mid) {
-    SF_CHECK(control_down.size() == skips.size(), kName, ": needs ", skips.size(), " down_block_additional_residuals, got ", control_down.size());
+    SF_CHECK(control_down.size() == skips.size(), kName, ": needs ", skips.size(),
+             " down_block_additional_residuals, got ", control_down.size());
     for (size_t i = 0; i < skips.size(); ++i) skips[i] = skips[i] + control_down[i];
   }
   if (mid_block) {
     h = (*mid_block)(h, emb, context, mask, context_mask);
     if (adapted < adapter.size() && adapter[adapted].shape() == h.shape()) h = h + adapter[adapted++];
   }
-  SF_CHECK(adapted == adapter.size(), kName, ": takes ", adapted, " down_intrablock_additional_residuals here, got ", adapter.size());
+  SF_CHECK(adapted == adapter.size(), kName, ": takes ", adapted, " down_intrablock_additional_residuals here, got ",
+           adapter.size());
   if (control_mid) h = h + control_mid;
   for (auto& block : up_blocks) {
     const size_t n = block.resnets.size();
@@ -345,9 +384,13 @@ Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep
 }
 
 SF_MODEL(UNet2DConditionModel)
-    .doc("diffusers' UNet2DConditionModel, the denoiser of Stable Diffusion 1.x, 2.x and XL: latents [B, C, H, W] at a timestep, with text [B, M, D].")
+    .doc(
+        "diffusers' UNet2DConditionModel, the denoiser of Stable Diffusion 1.x, 2.x and XL: latents [B, C, H, W] at a "
+        "timestep, with text [B, M, D].")
     .forward<&UNet2DConditionModel::forward>(
-        "sample, timestep, encoder_hidden_states, class_labels=None, timestep_cond=None, attention_mask=None, encoder_attention_mask=None, text_embeds=None, "
-        "time_ids=None, down_block_additional_residuals=[], mid_block_additional_residual=None, down_intrablock_additional_residuals=[]");
+        "sample, timestep, encoder_hidden_states, class_labels=None, timestep_cond=None, attention_mask=None, "
+        "encoder_attention_mask=None, text_embeds=None, "
+        "time_ids=None, down_block_additional_residuals=[], mid_block_additional_residual=None, "
+        "down_intrablock_additional_residuals=[]");
 
 }  // namespace sf::models

@@ -6,7 +6,8 @@ namespace {
 
 std::string at(const std::string& list, int64_t i) { return list + "." + std::to_string(i); }
 
-// CompVis' UNetModel counts all its blocks in one row, in the order in which they run: those with weights, and the resampling behind a level's last.
+// CompVis' UNetModel counts all its blocks in one row, in the order in which they run: those with weights, and the
+// resampling behind a level's last.
 void ldm(const TensorList& unet, NameRules& rules) {
   const NameRules resnet = NameRules()
                                .rename("norm1", "in_layers.0")
@@ -22,7 +23,8 @@ void ldm(const TensorList& unet, NameRules& rules) {
       rules.inside(at(level + ".resnets", j), at("input_blocks", block) + ".0", resnet);
       rules.rename(at(level + ".attentions", j), at("input_blocks", block) + ".1");
     }
-    if (unet.has(level + ".downsamplers")) rules.rename(level + ".downsamplers.0.conv", at("input_blocks", block++) + ".0.op");
+    if (unet.has(level + ".downsamplers"))
+      rules.rename(level + ".downsamplers.0.conv", at("input_blocks", block++) + ".0.op");
   }
   const bool attends = unet.has("mid_block.attentions");
   for (int64_t j = 0; j < unet.count("mid_block.resnets"); ++j) {
@@ -36,7 +38,8 @@ void ldm(const TensorList& unet, NameRules& rules) {
       rules.inside(at(level + ".resnets", j), at("output_blocks", block) + ".0", resnet);
       rules.rename(at(level + ".attentions", j), at("output_blocks", block) + ".1");
     }
-    rules.rename(level + ".upsamplers.0.conv", at("output_blocks", block - 1) + (unet.has(level + ".attentions") ? ".2.conv" : ".1.conv"));
+    rules.rename(level + ".upsamplers.0.conv",
+                 at("output_blocks", block - 1) + (unet.has(level + ".attentions") ? ".2.conv" : ".1.conv"));
   }
 }
 

@@ -75,8 +75,10 @@ TEST(UNet2DConditionModel, ShapesOnTheMetaDevice) {
 TEST(UNet2DConditionModel, HooksSeeBlocks) {
   UNet2DConditionModel model(small());
   int calls = 0;
-  model.down_blocks[0].register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) -> Value { return ++calls, std::monostate{}; });
-  model.up_blocks[1].register_forward_hook([&](nn::Module&, const nn::Values&, const Value&) -> Value { return ++calls, std::monostate{}; });
+  model.down_blocks[0].register_forward_hook(
+      [&](nn::Module&, const nn::Values&, const Value&) -> Value { return ++calls, std::monostate{}; });
+  model.up_blocks[1].register_forward_hook(
+      [&](nn::Module&, const nn::Values&, const Value&) -> Value { return ++calls, std::monostate{}; });
   model(randn({1, 4, 8, 8}), zeros({}), randn({1, 5, 24}));
   EXPECT_EQ(calls, 2);
 }
@@ -84,7 +86,8 @@ TEST(UNet2DConditionModel, HooksSeeBlocks) {
 TEST(UNet2DConditionModel, RefusesWhatItDoesNotHave) {
   UNet2DConditionConfig c = small();
   c.down_block_types[1] = "KDownBlock2D";
-  SF_EXPECT_ERROR(NotSupported, "UNet2DConditionModel: down_block_types 'KDownBlock2D' is not supported", UNet2DConditionModel{c});
+  SF_EXPECT_ERROR(NotSupported, "UNet2DConditionModel: down_block_types 'KDownBlock2D' is not supported",
+                  UNet2DConditionModel{c});
 }
 
 }  // namespace

@@ -49,11 +49,13 @@ Tensor selu(const Tensor& input) {
 Tensor prelu(const Tensor& input, const Tensor& weight) {
   check_input("prelu", input);
   check_defined("prelu", "weight", weight);
-  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), "prelu: weight must have input's dtype ", input.dtype(), ", got ", weight.dtype());
+  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), "prelu: weight must have input's dtype ", input.dtype(),
+              ", got ", weight.dtype());
   check_same_device("prelu", input, weight);
   int64_t channels = input.ndim() > 1 ? input.shape()[1] : 1;
-  SF_CHECK(weight.ndim() <= 1 && (weight.numel() == 1 || weight.numel() == channels), "prelu: weight must hold one number, or one for each of ", channels,
-           " channels of input ", input.shape(), ", got ", weight.shape());
+  SF_CHECK(weight.ndim() <= 1 && (weight.numel() == 1 || weight.numel() == channels),
+           "prelu: weight must hold one number, or one for each of ", channels, " channels of input ", input.shape(),
+           ", got ", weight.shape());
   Tensor slope = weight;
   if (weight.numel() != 1) {
     Shape size = input.shape();
@@ -87,7 +89,8 @@ Tensor hardshrink(const Tensor& input, double lambd) {
 }
 Tensor threshold(const Tensor& input, double threshold, double value) {
   check_defined("threshold", "input", input);
-  return where(le(input, wrapped(threshold)), wrapped(is_floating(input.dtype()) ? Scalar(value) : Scalar(int64_t(value))), input);
+  return where(le(input, wrapped(threshold)),
+               wrapped(is_floating(input.dtype()) ? Scalar(value) : Scalar(int64_t(value))), input);
 }
 
 Tensor softmin(const Tensor& input, int64_t dim, std::optional<DType> dtype) {
@@ -106,28 +109,42 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double, int64
   {
     autograd::NoGrad off;
     Tensor index = argmax(soft, dim, true);
-    one_hot = scatter(zeros_like(soft), dim, index, scalar_tensor(1.0, soft.dtype(), soft.device()).expand(index.shape()));
+    one_hot =
+        scatter(zeros_like(soft), dim, index, scalar_tensor(1.0, soft.dtype(), soft.device()).expand(index.shape()));
   }
   return one_hot - soft.detach() + soft;
 }
 
-SF_OP(hardtanh, "input, min_val=-1.0, max_val=1.0").doc("input limited to [min_val, max_val].").like("torch.nn.functional.hardtanh").inplace();
+SF_OP(hardtanh, "input, min_val=-1.0, max_val=1.0")
+    .doc("input limited to [min_val, max_val].")
+    .like("torch.nn.functional.hardtanh")
+    .inplace();
 SF_OP(relu6, "input").doc("input limited to [0, 6].").like("torch.nn.functional.relu6").inplace();
 SF_OP(hardsigmoid, "input").doc("relu6(input + 3) / 6.").like("torch.nn.functional.relu6(input + 3) / 6").inplace();
 SF_OP(celu, "input, alpha=1.0")
     .doc("max(0, input) + min(0, alpha * (exp(input / alpha) - 1)).")
     .like("torch.where(input > 0, input, alpha * torch.expm1(input / alpha))")
     .inplace();
-SF_OP(selu, "input").doc("Scaled elu, whose outputs keep mean 0 and variance 1.").like("torch.nn.functional.selu").inplace();
+SF_OP(selu, "input")
+    .doc("Scaled elu, whose outputs keep mean 0 and variance 1.")
+    .like("torch.nn.functional.selu")
+    .inplace();
 SF_OP(prelu, "input, weight")
     .doc("input where positive, weight * input elsewhere; one weight, or one per channel of input[N, C, ...].")
     .like("torch.nn.functional.prelu");
 SF_OP(logsigmoid, "input").doc("log(sigmoid(input)), without overflow.").like("torch.nn.functional.logsigmoid(input)");
 SF_OP(softsign, "input").doc("input / (1 + |input|).").like("torch.nn.functional.softsign");
 SF_OP(tanhshrink, "input").doc("input - tanh(input).").like("torch.nn.functional.tanhshrink");
-SF_OP(softshrink, "input, lambd=0.5").doc("input moved towards 0 by lambd; 0 within it.").like("torch.nn.functional.softshrink(input, lambd)");
-SF_OP(hardshrink, "input, lambd=0.5").doc("input, but 0 where |input| <= lambd.").like("torch.nn.functional.hardshrink(input, lambd)");
-SF_OP(threshold, "input, threshold, value").doc("input, but value where input <= threshold.").like("torch.nn.functional.threshold").inplace();
+SF_OP(softshrink, "input, lambd=0.5")
+    .doc("input moved towards 0 by lambd; 0 within it.")
+    .like("torch.nn.functional.softshrink(input, lambd)");
+SF_OP(hardshrink, "input, lambd=0.5")
+    .doc("input, but 0 where |input| <= lambd.")
+    .like("torch.nn.functional.hardshrink(input, lambd)");
+SF_OP(threshold, "input, threshold, value")
+    .doc("input, but value where input <= threshold.")
+    .like("torch.nn.functional.threshold")
+    .inplace();
 SF_OP(softmin, "input, dim, dtype=None").doc("softmax of -input.").like("torch.nn.functional.softmin");
 SF_OP(gumbel_softmax, "logits, tau=1.0, hard=False, eps=1e-10, dim=-1, generator=None")
     .doc("A differentiable sample from the distribution with these logits over dim; eps is not used.")

@@ -5,11 +5,12 @@
 
 namespace sf {
 
-Tensor hardtanh(const Tensor& input, double min_val = -1, double max_val = 1);  // clamp whose gradient is 0 at the bounds too, as torch's
-Tensor relu6(const Tensor& input);                                              // hardtanh to [0, 6]
-Tensor hardsigmoid(const Tensor& input);                                        // relu6(input + 3) / 6
-Tensor celu(const Tensor& input, double alpha = 1);                             // max(0, x) + min(0, alpha (exp(x / alpha) - 1))
-Tensor selu(const Tensor& input);                                               // Klambauer et al. 2017
+// clamp whose gradient is 0 at the bounds too, as torch's
+Tensor hardtanh(const Tensor& input, double min_val = -1, double max_val = 1);
+Tensor relu6(const Tensor& input);                   // hardtanh to [0, 6]
+Tensor hardsigmoid(const Tensor& input);             // relu6(input + 3) / 6
+Tensor celu(const Tensor& input, double alpha = 1);  // max(0, x) + min(0, alpha (exp(x / alpha) - 1))
+Tensor selu(const Tensor& input);                    // Klambauer et al. 2017
 // input[N, C, ...] where positive, weight * input elsewhere; weight[1], or [C] along the second dimension.
 Tensor prelu(const Tensor& input, const Tensor& weight);
 Tensor logsigmoid(const Tensor& input);                                 // without overflow
@@ -19,8 +20,9 @@ Tensor softshrink(const Tensor& input, double lambd = 0.5);             // towar
 Tensor hardshrink(const Tensor& input, double lambd = 0.5);             // 0 where |input| <= lambd
 Tensor threshold(const Tensor& input, double threshold, double value);  // value where input <= threshold
 Tensor softmin(const Tensor& input, int64_t dim, std::optional<DType> dtype = {});
-// Samples from a distribution over dim with the given logits (Jang et al. 2016): softmax((logits + Gumbel noise) / tau), or with `hard` its one-hot
-// maximum, whose gradient is that of the softmax.
-Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, double eps = 1e-10, int64_t dim = -1, const Generator& generator = {});
+// Samples from a distribution over dim with the given logits (Jang et al. 2016): softmax((logits + Gumbel noise) /
+// tau), or with `hard` its one-hot maximum, whose gradient is that of the softmax.
+Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, double eps = 1e-10, int64_t dim = -1,
+                      const Generator& generator = {});
 
 }  // namespace sf

@@ -7,8 +7,8 @@
 namespace sf {
 namespace SF_ISA {
 
-// The step's scalars, computed in double and rounded once, as torch does with Python floats. The second correction is taken
-// out of the root and into step and eps: one division less per element.
+// The step's scalars, computed in double and rounded once, as torch does with Python floats. The second correction is
+// taken out of the root and into step and eps: one division less per element.
 template <class V> struct Scalars {
   V grad, decay, l2, lerp, beta2, square, eps, step;
   explicit Scalars(const AdamWStep& a)
@@ -22,8 +22,8 @@ template <class V> struct Scalars {
         step(a.lr / a.bias_correction1 * __builtin_sqrt(a.bias_correction2)) {}
 };
 
-// m / (sqrt(v) + eps), v >= 0. Exact roots and quotients of 16 floats keep an Intel core's divider busy for 40 cycles, longer than L2 takes for the rest of
-// the update; estimates of 14 bits and a Newton step each are within 2 ulp.
+// m / (sqrt(v) + eps), v >= 0. Exact roots and quotients of 16 floats keep an Intel core's divider busy for 40 cycles,
+// longer than L2 takes for the rest of the update; estimates of 14 bits and a Newton step each are within 2 ulp.
 template <class V> SF_INLINE V over_root(V m, V v, V eps) { return m / (sqrt(v) + eps); }
 #if defined(__AVX512DQ__)
 template <> SF_INLINE vf over_root(vf m, vf v, vf eps) {
@@ -100,7 +100,9 @@ static void step(const AdamWStep& a) {
 static bool supports(const AdamWStep& a) {
   for (int64_t i = 0; i < a.count; ++i) {
     const AdamWTensor& t = a.tensors[i];
-    if (!computes(t.param_dtype) || !computes(t.grad_dtype) || (t.param_dtype == kFloat64) != (t.grad_dtype == kFloat64)) return false;
+    if (!computes(t.param_dtype) || !computes(t.grad_dtype) ||
+        (t.param_dtype == kFloat64) != (t.grad_dtype == kFloat64))
+      return false;
   }
   return true;
 }

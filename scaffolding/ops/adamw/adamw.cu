@@ -26,15 +26,18 @@ template <class A> struct Update {
         numbers(s.numbers) {}
 
   static bool aligned(const AdamWTensor& t) {
-    return aligned_for_neighbours(t.param, size_of(t.param_dtype)) && aligned_for_neighbours(t.grad, size_of(t.grad_dtype)) &&
-           aligned_for_neighbours(t.exp_avg, sizeof(A)) && aligned_for_neighbours(t.exp_avg_sq, sizeof(A)) &&
-           aligned_for_neighbours(t.max_exp_avg_sq, sizeof(A)) && aligned_for_neighbours(t.master, sizeof(float));
+    return aligned_for_neighbours(t.param, size_of(t.param_dtype)) &&
+           aligned_for_neighbours(t.grad, size_of(t.grad_dtype)) && aligned_for_neighbours(t.exp_avg, sizeof(A)) &&
+           aligned_for_neighbours(t.exp_avg_sq, sizeof(A)) && aligned_for_neighbours(t.max_exp_avg_sq, sizeof(A)) &&
+           aligned_for_neighbours(t.master, sizeof(float));
   }
   __device__ Update of_now() const {
     Update u = *this;
     if (!numbers) return u;
-    u.lr = A(numbers[kStepLr]), u.step_size = A(numbers[kStepSize]), u.root_correction2 = A(numbers[kStepRootCorrection2]);
-    u.one_minus_beta1 = A(1 - numbers[kStepBeta1]), u.beta2 = A(numbers[kStepBeta2]), u.one_minus_beta2 = A(1 - numbers[kStepBeta2]);
+    u.lr = A(numbers[kStepLr]), u.step_size = A(numbers[kStepSize]),
+    u.root_correction2 = A(numbers[kStepRootCorrection2]);
+    u.one_minus_beta1 = A(1 - numbers[kStepBeta1]), u.beta2 = A(numbers[kStepBeta2]),
+    u.one_minus_beta2 = A(1 - numbers[kStepBeta2]);
     u.eps = A(numbers[kStepEps]), u.weight_decay = A(numbers[kStepWeightDecay]);
     return u;
   }
@@ -68,7 +71,9 @@ template <class A> struct Update {
 };
 
 void adamw(const AdamWStep& s) {
-  if (!s.numbers) refuse_while_capturing("adamw", "an optimizer whose step count and learning rate are numbers of the host (capturable=False)");
+  if (!s.numbers)
+    refuse_while_capturing(
+        "adamw", "an optimizer whose step count and learning rate are numbers of the host (capturable=False)");
   Device device = device_of_step("adamw", s.tensors, s.count, [](const AdamWTensor& t) { return t.param; });
   auto wide = [](const AdamWTensor& t) { return t.param_dtype == kFloat64; };
   each_tensor_element(

@@ -9,8 +9,9 @@
 
 namespace sf {
 
-// All pointers address numel elements on the device, in one order. param: float32, bfloat16, float16 or float64; grad: any of
-// those (float64 only with float64 param and the reverse). The moments are float32, or float64 with a float64 param.
+// All pointers address numel elements on the device, in one order. param: float32, bfloat16, float16 or float64; grad:
+// any of those (float64 only with float64 param and the reverse). The moments are float32,
+// or float64 with a float64 param.
 struct AdamWTensor {
   void* param = nullptr;
   const void* grad = nullptr;
@@ -22,7 +23,8 @@ struct AdamWTensor {
   DType param_dtype = kFloat32;
   DType grad_dtype = kFloat32;
 };
-// What a captured step reads from device memory, float64 each, by place: of all optimizers, so that SGD's momentum lies where Adam's beta1 does.
+// What a captured step reads from device memory, float64 each, by place: of all optimizers, so that SGD's momentum lies
+// where Adam's beta1 does.
 enum StepNumber : uint8_t {
   kStepLr,
   kStepSize,             // lr / bias_correction1
@@ -42,8 +44,9 @@ struct AdamWStep {
   double bias_correction1 = 1, bias_correction2 = 1;
   double grad_scale = 1;  // 1 / loss scale, times the clipping factor
   bool maximize = false;
-  bool decoupled = true;            // weight decay beside the gradient (AdamW), or in it (Adam)
-  const double* numbers = nullptr;  // on CUDA, for steps that are captured: StepNumber's, in device memory, instead of the numbers above
+  bool decoupled = true;  // weight decay beside the gradient (AdamW), or in it (Adam)
+  // on CUDA, for steps that are captured: StepNumber's, in device memory, instead of the numbers above
+  const double* numbers = nullptr;
 };
 extern KernelTable<AdamWStep> adamw_step;
 

@@ -4,8 +4,8 @@
 //   Q^T[D][kQueries] and O^T[Dv][kQueries] of every block   L2; 24 KB per block for D = Dv = 64
 //   one tile of kKeys keys and values, packed if need be    L2; 32 + 32 KB, shared by the blocks of the task
 //   S^T[kKeys][kQueries], turned into P in place            L1; 24 KB
-// For each tile and block: S^T = K Q^T (the column maxima are taken while the tile is in registers), masks, P = 2^(S - m),
-// O^T = O^T * rescale + V^T P. Nothing grows with Lq * Lk.
+// For each tile and block: S^T = K Q^T (the column maxima are taken while the tile is in registers), masks, P = 2^(S -
+// m), O^T = O^T * rescale + V^T P. Nothing grows with Lq * Lk.
 //
 // Share of the FMA peak measured beside it (4 B H Lq Lk D FLOP; Zen 5, one thread, heads interleaved in memory):
 //                       float32 avx512   bfloat16 avx512bf16   float32 avx2
@@ -47,7 +47,8 @@ template <class U> struct KeyTile {
 };
 
 // s[count][kQueries] = K Q^T; top = the columns' maxima, of use when no mask follows.
-template <class U, int NV> SF_INLINE void score(float* s, const KeyTile<U>& tile, const U* qt, int64_t depth, vf (&top)[NV]) {
+template <class U, int NV>
+SF_INLINE void score(float* s, const KeyTile<U>& tile, const U* qt, int64_t depth, vf (&top)[NV]) {
   for (int j = 0; j < NV; ++j) top[j] = vf(kNegativeInfinity);
   for (int64_t i0 = 0; i0 < tile.count; i0 += kRows) {
     vf c[kRows][NV];
@@ -69,7 +70,8 @@ template <class U, int NV> SF_INLINE void score(float* s, const KeyTile<U>& tile
 }
 
 // P = 2^(s * factor - maximum) in place; adds the columns to sum.
-template <int NV> SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const float*) {
+template <int NV>
+SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const float*) {
 #pragma GCC unroll 2
   for (int64_t k = 0; k < count; ++k, s += kQueries)
 #pragma GCC unroll 4
@@ -81,7 +83,8 @@ template <int NV> SF_INLINE void exponentiate(float* s, int64_t count, vf factor
 }
 #if defined(__AVX512BF16__)
 // Two rows become one row of pairs, written over rows that were already read.
-template <int NV> SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const Pair*) {
+template <int NV>
+SF_INLINE void exponentiate(float* s, int64_t count, vf factor, const vf (&minus)[NV], vf (&sum)[NV], const Pair*) {
   Pair* out = reinterpret_cast<Pair*>(s);
   for (int64_t k = 0; k < count; k += 2, s += 2 * kQueries, out += kQueries)
 #pragma GCC unroll 4
@@ -160,9 +163,10 @@ template <class T, class U> void finish(const Problem& p, const ForwardBlock<U>&
   if (!lse) return;
   for (int r = 0; r < block.count; ++r) {
     float sum = block.sum[r];
-    lse[(block.b * p.Hq + block.head(p, r)) * p.Lq + block.query(p, r)] = sum == 0.0f                   ? 0.0f
-                                                                          : block.maximum[r] == kLowest ? kLowest
-                                                                                                        : (block.maximum[r] + __builtin_log2f(sum)) * kLn2;
+    lse[(block.b * p.Hq + block.head(p, r)) * p.Lq + block.query(p, r)] =
+        sum == 0.0f                   ? 0.0f
+        : block.maximum[r] == kLowest ? kLowest
+                                      : (block.maximum[r] + __builtin_log2f(sum)) * kLn2;
   }
 }
 
@@ -184,8 +188,10 @@ template <class T, class U> void forward_typed(const AttentionForward& a) {
   if (groups > 0) group = (blocks + groups - 1) / groups;  // equally long: a short last group would pack for few
 
   // float32 keys and values can be read where they are, if no tile of kRows reads past a row or past the last key.
-  // Rows far apart (heads interleaved in memory) fall on few cache sets: they are packed, unless hardly anybody reads them.
-  // A single wide head (an image autoencoder's: D = 512) is dense as it is; packing it for each few queries cost a tenth.
+  // Rows far apart (heads interleaved in memory) fall on few cache sets: they are packed,
+  // unless hardly anybody reads them.
+  // A single wide head (an image autoencoder's: D = 512) is dense as it is;
+  // packing it for each few queries cost a tenth.
   auto near = [](int64_t row, int64_t length) { return row <= kNearRows || row < length + kLanes; };
   bool use_rows = p.Dv % kRows == 0 && ((near(k.row, p.D) && near(v.row, p.Dv)) || blocks == 1);
 

@@ -1,8 +1,10 @@
-// Attention on CUDA without a matrix of scores in memory: a block per tile of queries goes over the keys and keeps, per query, the largest
-// score so far and the sum of weights relative to it ("online softmax", Dao et al., FlashAttention, 2022, algorithm 1). Sums in float32.
+// Attention on CUDA without a matrix of scores in memory: a block per tile of queries goes over the keys and keeps, per
+// query, the largest score so far and the sum of weights relative to it ("online softmax", Dao et al., FlashAttention,
+// 2022, algorithm 1). Sums in float32.
 //
-// Missing for the hardware's speed: tensor cores (mma.sync m16n8k16 for 16-bit floats; wgmma on 9.0), 16-byte loads, loads of the next tile
-// while this one is multiplied (cp.async), keys split among blocks where there are few queries. cuDNN's attention would be a provider before this one.
+// Missing for the hardware's speed: tensor cores (mma.sync m16n8k16 for 16-bit floats; wgmma on 9.0), 16-byte loads,
+// loads of the next tile while this one is multiplied (cp.async), keys split among blocks where there are few queries.
+// cuDNN's attention would be a provider before this one.
 #include "scaffolding/ops/attention/attention_tile.cuh"
 
 namespace sf::cuda {
@@ -59,7 +61,8 @@ template <class T, int R, int C> __global__ void __launch_bounds__(kThreads) att
     float sum = row_all(total[i], [](float x, float y) { return x + y; });
     factor[i] = sum == 0.0f ? 0.0f : 1.0f / sum;
     int row = tile_row() * R + i;
-    if (f.lse && tile_col() == 0 && row < queries) f.lse[(int64_t(b) * s.Hq + h) * s.Lq + i0 + row] = sum == 0.0f ? 0.0f : top[i] + logf(sum);
+    if (f.lse && tile_col() == 0 && row < queries)
+      f.lse[(int64_t(b) * s.Hq + h) * s.Lq + i0 + row] = sum == 0.0f ? 0.0f : top[i] + logf(sum);
   }
   store_rows(out, factor, f.y.at(b, h, i0), f.y.row, queries, s.Dv);
 }
@@ -68,8 +71,13 @@ void forward(const AttentionForward& a) {
   if (a.y.numel() == 0) return;
   choose_attention(a.q, a.v, [&](auto t, auto r, auto c) {
     using T = decltype(t);
-    Forward<T> f{
-        AttentionShape(a), Heads<const T>(a.q), Heads<const T>(a.k), Heads<const T>(a.v), Heads<T>(a.y), a.lse.defined() ? a.lse.as<float>() : nullptr, 0};
+    Forward<T> f{AttentionShape(a),
+                 Heads<const T>(a.q),
+                 Heads<const T>(a.k),
+                 Heads<const T>(a.v),
+                 Heads<T>(a.y),
+                 a.lse.defined() ? a.lse.as<float>() : nullptr,
+                 0};
     f.tiles = (f.shape.Lq + 16 * r() - 1) / (16 * r());
     launch("attention", a.q.device, unsigned(f.tiles * f.shape.Hq * a.q.sizes[0]), attention_tiles<T, r(), c()>, f);
   });

@@ -1,4 +1,5 @@
-// Backward attention on CPU: P is recomputed from lse, so nothing of size Lq * Lk is ever kept (Dao et al. 2022, section 3).
+// Backward attention on CPU: P is recomputed from lse, so nothing of size Lq * Lk is ever kept (Dao et al. 2022,
+// section 3).
 //
 //   P = exp(score - lse)   dP = dy v^T   dS = P * (dP - delta), delta[i] = sum_d dy[i, d] y[i, d]
 //   dv = P^T dy            dk = scale dS^T q            dq = scale dS k            dmask = dS
@@ -6,8 +7,8 @@
 // A task is one (batch, key head), or every n-th key tile of one when there are fewer heads than threads. It packs its
 // keys and values once and keeps float32 sums of dk and dv for them (L3 at worst; read and written once per group of
 // queries). The loop is: for each group of up to kGroup query blocks, for each key tile,
-//   per block   S^T = K Q^T -> P^T, dP^T = V dY^T -> dS^T, dQ^T += K^T dS^T       queries along the lanes, as in forward
-//   per group   dV += P^T dY, dK += dS^T Q                                        head dimension along the lanes
+//   per block   S^T = K Q^T -> P^T, dP^T = V dY^T -> dS^T, dQ^T += K^T dS^T     queries along the lanes, as in forward
+//   per group   dV += P^T dY, dK += dS^T Q                                      head dimension along the lanes
 // P^T and dS^T[kKeys][kGroup * kQueries] stay in L2. Five products per score, all on the micro-kernel of forward.
 //
 // Share of the FMA peak measured beside it (10 B H Lq Lk D FLOP; Zen 5, one thread, heads interleaved in memory):
@@ -44,8 +45,9 @@ template <class U> struct BackwardBlock : QueryBlock {
 // Sizes, in units of 4 bytes, of the packed pieces.
 template <class U> struct Layout {
   int64_t keys, key_units;
-  int64_t k_rows, k_depth, v_rows;  // one tile of K as rows, K summed over keys (shared with rows for floats), V as rows
-  int64_t dk, dv;                   // sums of one tile
+  // one tile of K as rows, K summed over keys (shared with rows for floats), V as rows
+  int64_t k_rows, k_depth, v_rows;
+  int64_t dk, dv;  // sums of one tile
   int64_t width_d, width_dv;
   int64_t qt, dyt, dqt, q_depth, dy_depth;
   SF_INLINE explicit Layout(const Problem& p) {
@@ -83,7 +85,9 @@ template <class U> struct Buffers {
   W* p;            // [kKeys][kWidth] of the group
   W* ds;           // [kKeys][kWidth]
   Pair* ds_depth;  // [kKeys / 2][kQueries], pairs only: dS of one block as the operand of a sum over keys
-  SF_INLINE static int64_t bytes() { return kKeys * kQueries * 4 + 2 * kKeys * kWidth * int64_t(sizeof(W)) + kKeys * kQueries * 2; }
+  SF_INLINE static int64_t bytes() {
+    return kKeys * kQueries * 4 + 2 * kKeys * kWidth * int64_t(sizeof(W)) + kKeys * kQueries * 2;
+  }
   SF_INLINE explicit Buffers(float* base) {
     s = base;
     p = reinterpret_cast<W*>(s + kKeys * kQueries);
@@ -101,8 +105,8 @@ template <int NV> SF_INLINE void clear(vf (&c)[kRows][NV]) {
 
 // P^T and dS^T of one block and tile into column `column` of the group's buffers; dQ^T.
 template <class U, int NV>
-void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTile<U>& tile, const Buffers<U>& buf, int64_t column, bool want_ds, bool want_dq,
-                   bool keep_ds) {
+void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTile<U>& tile, const Buffers<U>& buf,
+                   int64_t column, bool want_ds, bool want_dq, bool keep_ds) {
   constexpr int kDegree = kExpDegree<U>;
   float* s = buf.s;
   int64_t rounded = round_up(tile.count, kRows);
@@ -125,7 +129,8 @@ void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTil
     for (int j = 0; j < NV; ++j) {
       float* x = s + k * kQueries + j * kLanes;
       // Rows past the last key have score 0, which is not "no weight".
-      vf e = k < tile.count ? exp2_at_most<kDegree>(fma(load(x), factor, load(block.minus_lse + j * kLanes))) : vf(0.0f);
+      vf e =
+          k < tile.count ? exp2_at_most<kDegree>(fma(load(x), factor, load(block.minus_lse + j * kLanes))) : vf(0.0f);
       store(x, e);
       store(buf.p + k * kWidth + column + j * kLanes, e);
     }
@@ -148,7 +153,8 @@ void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTil
 #if defined(__AVX512BF16__)
       if constexpr (kPerUnit<U> == 2)
 #pragma GCC unroll 8
-        for (int i = 0; i < kRows; i += 2) store_units(buf.ds_depth + (i0 + i) / 2 * kQueries + j * kLanes, join(c[i][j], c[i + 1][j]));
+        for (int i = 0; i < kRows; i += 2)
+          store_units(buf.ds_depth + (i0 + i) / 2 * kQueries + j * kLanes, join(c[i][j], c[i + 1][j]));
 #endif
     }
   }
@@ -174,7 +180,8 @@ void differentiate(const Problem& p, const BackwardBlock<U>& block, const KeyTil
 }
 
 // sum[keys][width] += w[keys][rows] x[rows][width], NV vectors of the width.
-template <class U, int NV> SF_INLINE void accumulate_columns(float* sum, const U* w, const U* x, int64_t keys, int64_t depth, int64_t width) {
+template <class U, int NV>
+SF_INLINE void accumulate_columns(float* sum, const U* w, const U* x, int64_t keys, int64_t depth, int64_t width) {
   for (int64_t k = 0; k < keys; k += kRows) {
     vf c[kRows][NV];
     float* o = sum + k * width;
@@ -189,7 +196,9 @@ template <class U, int NV> SF_INLINE void accumulate_columns(float* sum, const U
       for (int j = 0; j < NV; ++j) store(o + i * width + j * kLanes, c[i][j]);
   }
 }
-template <class U> void accumulate(float* sum, const typename Weights<U>::type* weights, const U* x, int64_t keys, int64_t rows, int64_t width) {
+template <class U>
+void accumulate(float* sum, const typename Weights<U>::type* weights, const U* x, int64_t keys, int64_t rows,
+                int64_t width) {
   const U* w = reinterpret_cast<const U*>(weights);
   int64_t depth = units<U>(rows);
   for (int64_t left = width / kLanes; left > 0;) {
@@ -203,7 +212,9 @@ template <class U> void accumulate(float* sum, const typename Weights<U>::type* 
 }
 
 // dmask of one block and tile: ds[kKeys][kQueries] transposed into rows of the full score; zero when ds is null.
-template <class U> void write_dmask(const Problem& p, const BackwardBlock<U>& block, const float* ds, int64_t k0, int64_t kn, float* dmask) {
+template <class U>
+void write_dmask(const Problem& p, const BackwardBlock<U>& block, const float* ds, int64_t k0, int64_t kn,
+                 float* dmask) {
   for (int g = 0; g < block.count; g += kLanes)
     for (int64_t k = 0; k < kn; k += kLanes) {
       int n = int(smaller(kLanes, kn - k));
@@ -211,12 +222,15 @@ template <class U> void write_dmask(const Problem& p, const BackwardBlock<U>& bl
       for (int i = 0; i < kLanes; ++i) r[i] = ds && i < n ? load(ds + (k + i) * kQueries + g).v : vf_raw{};
       transpose(r);
       for (int i = 0; i < kLanes && g + i < block.count; ++i)
-        store_n(dmask + ((block.b * p.Hq + block.head(p, g + i)) * p.Lq + block.query(p, g + i)) * p.Lk + k0 + k, r[i], n);
+        store_n(dmask + ((block.b * p.Hq + block.head(p, g + i)) * p.Lq + block.query(p, g + i)) * p.Lk + k0 + k, r[i],
+                n);
     }
 }
 
-// dqt[D][kQueries] * scale into rows of dq (when the task is the only one for its head) or of its share of the partial sums.
-template <class T, class U> void write_dq(const Problem& p, const BackwardBlock<U>& block, float scale, T* const* rows) {
+// dqt[D][kQueries] * scale into rows of dq (when the task is the only one for its head)
+// or of its share of the partial sums.
+template <class T, class U>
+void write_dq(const Problem& p, const BackwardBlock<U>& block, float scale, T* const* rows) {
   for (int g = 0; g < block.count; g += kLanes)
     for (int64_t d = 0; d < p.D; d += kLanes) {
       vf_raw r[kLanes];
@@ -228,10 +242,12 @@ template <class T, class U> void write_dq(const Problem& p, const BackwardBlock<
 }
 
 template <class T>
-void write_rows(const Heads<T>& out, int64_t b, int64_t h, const float* sum, int64_t first, int64_t count, int64_t length, int64_t width, float scale) {
+void write_rows(const Heads<T>& out, int64_t b, int64_t h, const float* sum, int64_t first, int64_t count,
+                int64_t length, int64_t width, float scale) {
   for (int64_t i = 0; i < count; ++i) {
     T* row = out.at(b, h, first + i);
-    for (int64_t d = 0; d < length; d += kLanes) store_n(row + d, load(sum + i * width + d) * vf(scale), int(smaller(kLanes, length - d)));
+    for (int64_t d = 0; d < length; d += kLanes)
+      store_n(row + d, load(sum + i * width + d) * vf(scale), int(smaller(kLanes, length - d)));
   }
 }
 
@@ -256,7 +272,9 @@ template <class T> struct BackwardTensors {
 };
 
 // Packs the queries of block x and everything backward needs of them; depth operands at row `at` of the group.
-template <class T, class U> void load_block(const Problem& p, const BackwardTensors<T>& t, const Layout<U>& l, BackwardBlock<U>& x, U* q_depth, U* dy_depth) {
+template <class T, class U>
+void load_block(const Problem& p, const BackwardTensors<T>& t, const Layout<U>& l, BackwardBlock<U>& x, U* q_depth,
+                U* dy_depth) {
   const T *q[kQueries], *dy[kQueries], *y[kQueries];
   x.pointers(p, t.q, q), x.pointers(p, t.dy, dy), x.pointers(p, t.y, y);
   pack_transposed(x.qt, q, x.count, p.D, p.negate);
@@ -294,7 +312,8 @@ template <class T, class U> void backward_typed(const AttentionBackward& a) {
   int64_t shares = 1;
   while (shares < tiles && (heads * shares) % threads != 0 && heads * shares < 4 * threads) ++shares;
   int64_t partial_floats = shares > 1 && want_dq ? p.rows() * l.width_d : 0;
-  float* partial = partial_floats ? static_cast<float*>(scratch(size_t(heads * shares * partial_floats) * 4, 3)) : nullptr;
+  float* partial =
+      partial_floats ? static_cast<float*>(scratch(size_t(heads * shares * partial_floats) * 4, 3)) : nullptr;
 
   parallel_for(heads * shares, 1, [&](int64_t begin, int64_t end) {
     int64_t most = (tiles + shares - 1) / shares;
@@ -328,7 +347,8 @@ template <class T, class U> void backward_typed(const AttentionBackward& a) {
         for (int i = 0; i < n; ++i) {
           BackwardBlock<U>& x = block[i];
           x.locate(p, b, h, first + i);
-          x.qt = group + i * (l.qt + l.dyt + l.dqt), x.dyt = x.qt + l.qt, x.dqt = reinterpret_cast<float*>(x.dyt + l.dyt);
+          x.qt = group + i * (l.qt + l.dyt + l.dqt), x.dyt = x.qt + l.qt,
+          x.dqt = reinterpret_cast<float*>(x.dyt + l.dyt);
           load_block(p, t, l, x, q_depth + units<U>(rows) * l.width_d, dy_depth + units<U>(rows) * l.width_dv);
           rows += x.count;
         }
@@ -402,8 +422,8 @@ void backward(const AttentionBackward& a) {
 }
 
 bool supports(const AttentionBackward& a) {
-  return supports_inputs(a) && a.dy.dtype == a.q.dtype && rows_are_dense(a.y) && rows_are_dense(a.dy) && rows_are_dense(a.dq) && rows_are_dense(a.dk) &&
-         rows_are_dense(a.dv);
+  return supports_inputs(a) && a.dy.dtype == a.q.dtype && rows_are_dense(a.y) && rows_are_dense(a.dy) &&
+         rows_are_dense(a.dq) && rows_are_dense(a.dk) && rows_are_dense(a.dv);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
-// Gradients of attention on CUDA. Weights are computed again from the logarithm of their sum (FlashAttention, 2022, algorithm 4):
-//   p = exp(score - lse), dp = dy v^T, ds = p (dp - delta), delta = sum of dy y;  dq = scale ds k, dk = scale ds^T q, dv = p^T dy.
-// One kernel goes over the keys for each tile of queries (dq, dmask), another over the queries for each tile of keys (dk, dv): the scores
-// are computed twice, but nothing is added by atomics, so that the same input gives the same bits. What is missing is said in attention.cu.
+// Gradients of attention on CUDA. Weights are computed again from the logarithm of their sum (FlashAttention, 2022,
+// algorithm 4):
+//   p = exp(score - lse), dp = dy v^T, ds = p (dp - delta), delta = sum of dy y;  dq = scale ds k, dk = scale ds^T q,
+//   dv = p^T dy.
+// One kernel goes over the keys for each tile of queries (dq, dmask), another over the queries for each tile of keys
+// (dk, dv): the scores are computed twice, but nothing is added by atomics, so that the same input gives the same bits.
+// What is missing is said in attention.cu.
 #include "scaffolding/ops/attention/attention_gradient.cuh"
 
 namespace sf::cuda {
@@ -9,8 +12,8 @@ namespace {
 
 // p and ds of a tile, in the thread's registers: rows are queries i0.., columns keys j0...
 template <class T, int R>
-__device__ void tile_gradients(float (&p)[R][R], float (&ds)[R][R], AttentionShared<R>& m, const Backward<T>& g, int b, int h, int i0, int queries, int j0,
-                               int keys) {
+__device__ void tile_gradients(float (&p)[R][R], float (&ds)[R][R], AttentionShared<R>& m, const Backward<T>& g, int b,
+                               int h, int i0, int queries, int j0, int keys) {
   const AttentionShape& s = g.shape;
   row_products(p, m, g.q.at(b, h, i0), g.q.row, queries, g.k.at(b, h / s.G, j0), g.k.row, keys, s.D);
   row_products(ds, m, g.dy.at(b, h, i0), g.dy.row, queries, g.v.at(b, h / s.G, j0), g.v.row, keys, s.Dv);
@@ -58,7 +61,8 @@ template <class T, int R, int C> __global__ void __launch_bounds__(kThreads) key
   constexpr int N = 16 * R;
   __shared__ AttentionShared<R> m;
   const AttentionShape& s = g.shape;
-  int heads = s.Hq / s.G, j0 = int(blockIdx.x) % g.tiles * N, hk = int(blockIdx.x) / g.tiles % heads, b = int(blockIdx.x) / g.tiles / heads;
+  int heads = s.Hq / s.G, j0 = int(blockIdx.x) % g.tiles * N, hk = int(blockIdx.x) / g.tiles % heads,
+      b = int(blockIdx.x) / g.tiles / heads;
   int keys = s.Lk - j0 < N ? s.Lk - j0 : N;
   float dk[R][C] = {}, dv[R][C] = {}, p[R][R], ds[R][R], factor[R];
   g.dmask = nullptr;  // written by the other kernel
@@ -85,10 +89,12 @@ void backward(const AttentionBackward& a) {
     int n = 16 * r();
     g.tiles = (g.shape.Lq + n - 1) / n;
     if (deltas.rows > 0 && (g.dq.data || g.dmask))
-      launch("attention_backward", a.q.device, unsigned(g.tiles * g.shape.Hq * a.q.sizes[0]), query_gradients<T, r(), c()>, g);
+      launch("attention_backward", a.q.device, unsigned(g.tiles * g.shape.Hq * a.q.sizes[0]),
+             query_gradients<T, r(), c()>, g);
     g.tiles = (g.shape.Lk + n - 1) / n;
     int64_t blocks = g.tiles * a.k.sizes[1] * a.q.sizes[0];
-    if (blocks > 0 && (g.dk.data || g.dv.data)) launch("attention_backward", a.q.device, unsigned(blocks), key_gradients<T, r(), c()>, g);
+    if (blocks > 0 && (g.dk.data || g.dv.data))
+      launch("attention_backward", a.q.device, unsigned(blocks), key_gradients<T, r(), c()>, g);
   });
 }
 bool supports(const AttentionBackward& a) { return attention_supported(a); }

@@ -11,19 +11,22 @@ static Rows attention_rows([](std::vector<Row>& rows) {
   };
   for (DType t : {kFloat32, kBFloat16})
     for (auto [h, n, d] : {Size{8, 4096, 40}, {8, 4096, 64}, {10, 1024, 64}}) {
-      std::string size = std::string(1, 'h') + std::to_string(h) + " n" + std::to_string(n) + " d" + std::to_string(d) + " " + short_name(t);
+      std::string size = std::string(1, 'h') + std::to_string(h) + " n" + std::to_string(n) + " d" + std::to_string(d) +
+                         " " + short_name(t);
       double flop = 4.0 * double(h) * double(n) * double(n) * double(d), goal = t == kFloat32 ? 0.70 : 0.45;
       auto tensors = [=](bool grad) {
         Shape shape{1, h, n, d};
         return Tensors{random(shape, t, grad), random(shape, t, grad), random(shape, t, grad)};
       };
-      rows.push_back({"attention " + size, roof_of(t), flop, share(goal),
-                      [=] { return [in = tensors(false)] { keep(scaled_dot_product_attention(in[0], in[1], in[2])); }; }});
+      rows.push_back({"attention " + size, roof_of(t), flop, share(goal), [=] {
+                        return [in = tensors(false)] { keep(scaled_dot_product_attention(in[0], in[1], in[2])); };
+                      }});
       rows.push_back({"attention backward " + size, roof_of(t), 2.5 * flop, share(goal / 2), [=] {
                         Tensors in = tensors(true);
-                        return [in, y = scaled_dot_product_attention(in[0], in[1], in[2]), dy = random({1, h, n, d}, t)] {
-                          keep(autograd::grad({y}, in, {dy}, {.retain_graph = true})[0]);
-                        };
+                        return
+                            [in, y = scaled_dot_product_attention(in[0], in[1], in[2]), dy = random({1, h, n, d}, t)] {
+                              keep(autograd::grad({y}, in, {dy}, {.retain_graph = true})[0]);
+                            };
                       }});
     }
 });

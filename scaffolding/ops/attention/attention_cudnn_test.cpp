@@ -1,5 +1,6 @@
-// Attention by cuDNN, or by its stand-in in the emulator, against the CPU: values and gradients, strides as projections leave them, grouped queries, both ways
-// of adding up the gradient of the queries, and what must go to another provider.
+// Attention by cuDNN, or by its stand-in in the emulator, against the CPU: values and gradients, strides as projections
+// leave them, grouped queries, both ways of adding up the gradient of the queries,
+// and what must go to another provider.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +49,8 @@ double distance(const Tensor& got, const Tensor& want) {
 std::vector<Tensor> attend(const Case& c, std::vector<Tensor> in, const Tensor& dy, bool gradients = true) {
   for (Tensor& t : in)
     if (gradients) t.requires_grad_();
-  Tensor y = scaled_dot_product_attention(in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2), {}, 0, c.causal, {}, c.heads != c.key_heads);
+  Tensor y = scaled_dot_product_attention(in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2), {}, 0,
+                                          c.causal, {}, c.heads != c.key_heads);
   if (!gradients) return {y};
   sum(y * dy).backward();
   return {y.detach(), in[0].grad(), in[1].grad(), in[2].grad()};
@@ -58,7 +60,8 @@ std::vector<Tensor> attend(const Case& c, std::vector<Tensor> in, const Tensor& 
 std::map<std::string, int> calls_of(const std::function<void()>& f) {
   std::map<std::string, int> calls;
   KernelWatcher watch([&](const KernelCall& call) {
-    if (std::string(call.table.name()).find("attention") == 0) ++calls[std::string(call.table.name()) + " " + call.entry.provider];
+    if (std::string(call.table.name()).find("attention") == 0)
+      ++calls[std::string(call.table.name()) + " " + call.entry.provider];
   });
   f();
   return calls;
@@ -66,10 +69,12 @@ std::map<std::string, int> calls_of(const std::function<void()>& f) {
 
 TEST_F(CudaCudnnAttention, equals_the_cpu) {
   for (bool deterministic : {false, true})
-    for (const Case& c : {Case{2, 2, 65, 77, 64, 64}, Case{3, 3, 5, 7, 8, 8}, Case{4, 2, 33, 20, 16, 24, true}, Case{6, 2, 9, 9, 40, 40, true, kFloat16},
-                          Case{1, 1, 17, 130, 128, 128, false, kFloat16}, Case{2, 1, 1, 12, 160, 8}, Case{1, 1, 4, 3, 256, 256, true}}) {
+    for (const Case& c : {Case{2, 2, 65, 77, 64, 64}, Case{3, 3, 5, 7, 8, 8}, Case{4, 2, 33, 20, 16, 24, true},
+                          Case{6, 2, 9, 9, 40, 40, true, kFloat16}, Case{1, 1, 17, 130, 128, 128, false, kFloat16},
+                          Case{2, 1, 1, 12, 160, 8}, Case{1, 1, 4, 3, 256, 256, true}}) {
       set_cudnn_settings({.deterministic = deterministic});
-      std::vector<Tensor> in{randn({2, c.queries, c.heads, c.width}), randn({2, c.keys, c.key_heads, c.width}), randn({2, c.keys, c.key_heads, c.value_width})};
+      std::vector<Tensor> in{randn({2, c.queries, c.heads, c.width}), randn({2, c.keys, c.key_heads, c.width}),
+                             randn({2, c.keys, c.key_heads, c.value_width})};
       Tensor dy = to_dtype(randn({2, c.heads, c.queries, c.value_width}), c.dtype);
       std::vector<Tensor> wide, there;
       for (Tensor& t : in) {
@@ -79,7 +84,8 @@ TEST_F(CudaCudnnAttention, equals_the_cpu) {
       }
       std::vector<Tensor> want = attend(c, wide, to_dtype(dy, kFloat64)), got;
       auto calls = calls_of([&] { got = attend(c, there, dy.cuda()); });
-      std::string what = "heads of " + std::to_string(c.width) + ", " + std::to_string(c.queries) + " queries" + (deterministic ? ", deterministic" : "");
+      std::string what = "heads of " + std::to_string(c.width) + ", " + std::to_string(c.queries) + " queries" +
+                         (deterministic ? ", deterministic" : "");
       EXPECT_EQ(calls, (std::map<std::string, int>{{"attention cudnn", 1}, {"attention_backward cudnn", 1}})) << what;
       double most = c.dtype == kFloat16 ? 3e-3 : 2e-2;
       for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(distance(got[i], want[i]), most) << what << ", result " << i;
@@ -99,7 +105,8 @@ TEST_F(CudaCudnnAttention, leaves_to_others_what_it_has_no_words_for) {
   EXPECT_FALSE(by_cudnn(to_dtype(q, kFloat32)));
   EXPECT_FALSE(by_cudnn(to_dtype(randn({1, 2, 6, 12}), kBFloat16).cuda()));
   EXPECT_FALSE(by_cudnn(to_dtype(randn({1, 2, 6, 264}), kBFloat16).cuda()));
-  EXPECT_FALSE(by_cudnn(to_dtype(randn({1, 2, 6, 20}), kBFloat16).cuda().slice(3, 2, 18)));  // rows not at multiples of 16 bytes
+  // rows not at multiples of 16 bytes
+  EXPECT_FALSE(by_cudnn(to_dtype(randn({1, 2, 6, 20}), kBFloat16).cuda().slice(3, 2, 18)));
   set_cudnn_settings({.enabled = false});
   EXPECT_FALSE(by_cudnn(q));
 }

@@ -1,5 +1,5 @@
-// Attention on a CUDA device (or the emulator) against the CPU, gradients too: every head size of the models, lengths around the tiles,
-// masks, grouped queries. The samples of the op are small; a tile of the kernel has 32 or 64 rows.
+// Attention on a CUDA device (or the emulator) against the CPU, gradients too: every head size of the models, lengths
+// around the tiles, masks, grouped queries. The samples of the op are small; a tile of the kernel has 32 or 64 rows.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,8 @@ Results attend(const Case& c, Tensor q, Tensor k, Tensor v, Tensor mask, const T
   for (Tensor* t : {&q, &k, &v}) t->requires_grad_();
   if (mask && is_floating(mask.dtype())) mask.requires_grad_();
   // [B, L, H, D] in memory, as the projections of a model leave it.
-  Tensor y = scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, 0, c.mask == Case::Causal, {}, c.heads != c.key_heads);
+  Tensor y = scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, 0,
+                                          c.mask == Case::Causal, {}, c.heads != c.key_heads);
   sum(y * dy).backward();
   return {y.detach(), q.grad(), k.grad(), v.grad(), mask && is_floating(mask.dtype()) ? mask.grad() : Tensor()};
 }
@@ -60,19 +61,24 @@ TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
   std::string why;
   if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
   manual_seed(3);
-  for (const Case& c : {Case{2, 2, 65, 77, 64, 64, Case::None}, Case{1, 1, 33, 70, 40, 40, Case::None}, Case{1, 1, 20, 64, 80, 80, Case::Bool},
-                        Case{1, 1, 70, 130, 160, 160, Case::Float}, Case{1, 1, 40, 33, 512, 512, Case::None}, Case{1, 1, 66, 66, 256, 256, Case::Causal},
-                        Case{4, 2, 67, 65, 48, 24, Case::Causal}, Case{4, 1, 5, 100, 128, 130, Case::Float}, Case{1, 1, 64, 64, 64, 64, Case::Bool, kBFloat16},
-                        Case{2, 1, 17, 90, 300, 16, Case::Causal, kFloat16},
-                        // Tensor cores: blocks that are full, several and not full; keys split among blocks (5 queries); rows that 16 bytes do not divide.
-                        Case{2, 2, 130, 77, 40, 40, Case::None, kBFloat16}, Case{2, 2, 65, 97, 80, 80, Case::Causal, kFloat16},
-                        Case{2, 1, 33, 130, 160, 160, Case::Float, kBFloat16}, Case{1, 1, 5, 700, 64, 64, Case::None, kFloat16},
-                        Case{2, 1, 5, 400, 32, 48, Case::Bool, kBFloat16}, Case{1, 1, 40, 300, 64, 64, Case::Causal, kBFloat16},
-                        Case{1, 1, 70, 40, 128, 128, Case::None, kBFloat16}, Case{1, 1, 40, 70, 256, 192, Case::Bool, kFloat16},
-                        Case{1, 1, 40, 70, 512, 512, Case::None, kBFloat16}, Case{2, 2, 33, 20, 37, 21, Case::Float, kFloat16},
-                        Case{1, 1, 200, 200, 96, 96, Case::Causal, kBFloat16}}) {
-    Tensor q = to_dtype(randn({2, c.queries, c.heads, c.width}), c.dtype), k = to_dtype(randn({2, c.keys, c.key_heads, c.width}), c.dtype);
-    Tensor v = to_dtype(randn({2, c.keys, c.key_heads, c.value_width}), c.dtype), dy = to_dtype(randn({2, c.heads, c.queries, c.value_width}), c.dtype), mask;
+  for (const Case& c :
+       {Case{2, 2, 65, 77, 64, 64, Case::None}, Case{1, 1, 33, 70, 40, 40, Case::None},
+        Case{1, 1, 20, 64, 80, 80, Case::Bool}, Case{1, 1, 70, 130, 160, 160, Case::Float},
+        Case{1, 1, 40, 33, 512, 512, Case::None}, Case{1, 1, 66, 66, 256, 256, Case::Causal},
+        Case{4, 2, 67, 65, 48, 24, Case::Causal}, Case{4, 1, 5, 100, 128, 130, Case::Float},
+        Case{1, 1, 64, 64, 64, 64, Case::Bool, kBFloat16}, Case{2, 1, 17, 90, 300, 16, Case::Causal, kFloat16},
+        // Tensor cores: blocks that are full, several and not full; keys split among blocks (5 queries);
+        // rows that 16 bytes do not divide.
+        Case{2, 2, 130, 77, 40, 40, Case::None, kBFloat16}, Case{2, 2, 65, 97, 80, 80, Case::Causal, kFloat16},
+        Case{2, 1, 33, 130, 160, 160, Case::Float, kBFloat16}, Case{1, 1, 5, 700, 64, 64, Case::None, kFloat16},
+        Case{2, 1, 5, 400, 32, 48, Case::Bool, kBFloat16}, Case{1, 1, 40, 300, 64, 64, Case::Causal, kBFloat16},
+        Case{1, 1, 70, 40, 128, 128, Case::None, kBFloat16}, Case{1, 1, 40, 70, 256, 192, Case::Bool, kFloat16},
+        Case{1, 1, 40, 70, 512, 512, Case::None, kBFloat16}, Case{2, 2, 33, 20, 37, 21, Case::Float, kFloat16},
+        Case{1, 1, 200, 200, 96, 96, Case::Causal, kBFloat16}}) {
+    Tensor q = to_dtype(randn({2, c.queries, c.heads, c.width}), c.dtype),
+           k = to_dtype(randn({2, c.keys, c.key_heads, c.width}), c.dtype);
+    Tensor v = to_dtype(randn({2, c.keys, c.key_heads, c.value_width}), c.dtype),
+           dy = to_dtype(randn({2, c.heads, c.queries, c.value_width}), c.dtype), mask;
     if (c.mask == Case::Bool) {
       mask = gt(randn({2, 1, c.queries, c.keys}), wrapped(0.0));
       mask.select(2, 0).fill_(false);  // a query that sees nothing
@@ -83,7 +89,8 @@ TEST(CudaAttention, equals_the_cpu_at_every_head_size_and_mask) {
     Results want = attend(c, wide(q), wide(k), wide(v), wide(mask), wide(dy));
     Ours ours(c.dtype);
     Results got = attend(c, there(q), there(k), there(v), there(mask), there(dy));
-    std::string what = "heads of " + std::to_string(c.width) + ", " + std::to_string(c.queries) + " queries, " + std::to_string(c.keys) + " keys: ";
+    std::string what = "heads of " + std::to_string(c.width) + ", " + std::to_string(c.queries) + " queries, " +
+                       std::to_string(c.keys) + " keys: ";
     double most = c.dtype == kFloat32 ? 3e-6 : c.dtype == kFloat16 ? 3e-3 : 2e-2;
     EXPECT_LE(distance(got.y, want.y), most) << what << "y";
     EXPECT_LE(distance(got.dq, want.dq), most) << what << "dq";
@@ -99,7 +106,8 @@ TEST(CudaAttention, rounds_float32_to_tf32_where_allowed) {
   std::string why;
   if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
   manual_seed(4);
-  for (auto [queries, keys, width] : {std::tuple{70, 50, 64}, {33, 80, 40}, {40, 40, 128}, {20, 40, 160}, {17, 33, 256}, {5, 300, 30}}) {
+  for (auto [queries, keys, width] :
+       {std::tuple{70, 50, 64}, {33, 80, 40}, {40, 40, 128}, {20, 40, 160}, {17, 33, 256}, {5, 300, 30}}) {
     Tensor q = randn({1, 2, queries, width}), k = randn({1, 2, keys, width}), v = randn({1, 2, keys, width});
     auto wide = [](const Tensor& t) { return to_dtype(t, kFloat64); };
     Tensor want = scaled_dot_product_attention(wide(q), wide(k), wide(v));
@@ -117,11 +125,14 @@ TEST(CudaAttention, wide_heads_go_through_products) {
   std::string why;
   if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
   manual_seed(5);
-  for (auto [batch, heads, queries, keys, dtype] : {std::tuple{1, 1, 4200, 256, kBFloat16}, {1, 2, 1030, 1019, kFloat16}}) {  // two runs of queries; odd rows
-    Tensor q = to_dtype(randn({batch, queries, heads, 264}), dtype), k = to_dtype(randn({batch, keys, heads, 264}), dtype),
-           v = to_dtype(randn({batch, keys, heads, 272}), dtype);
+  // two runs of queries; odd rows
+  for (auto [batch, heads, queries, keys, dtype] :
+       {std::tuple{1, 1, 4200, 256, kBFloat16}, {1, 2, 1030, 1019, kFloat16}}) {
+    Tensor q = to_dtype(randn({batch, queries, heads, 264}), dtype),
+           k = to_dtype(randn({batch, keys, heads, 264}), dtype), v = to_dtype(randn({batch, keys, heads, 272}), dtype);
     auto attend = [](const Tensor& a, const Tensor& b, const Tensor& c) {
-      return scaled_dot_product_attention(a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), {}, 0, false, 3.0 / 16);
+      return scaled_dot_product_attention(a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), {}, 0, false,
+                                          3.0 / 16);
     };
     auto wide = [](const Tensor& t) { return to_dtype(t, kFloat32); };
     pin_provider("attention", "products");

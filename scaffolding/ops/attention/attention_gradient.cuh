@@ -29,7 +29,8 @@ template <class T> __global__ void __launch_bounds__(kThreads) row_deltas(Backwa
 
 // The arguments of a call, with delta computed; tiles are the caller's to say. Owns delta.
 template <class T> struct RowDeltas {
-  explicit RowDeltas(const AttentionBackward& a) : rows(a.q.sizes[0] * a.q.sizes[1] * a.q.sizes[2]), delta(a.q.device, size_t(rows) * sizeof(float)) {
+  explicit RowDeltas(const AttentionBackward& a)
+      : rows(a.q.sizes[0] * a.q.sizes[1] * a.q.sizes[2]), delta(a.q.device, size_t(rows) * sizeof(float)) {
     arguments = {AttentionShape(a),
                  Heads<const T>(a.q),
                  Heads<const T>(a.k),
@@ -43,7 +44,9 @@ template <class T> struct RowDeltas {
                  Heads<T>(a.dv),
                  a.dmask.defined() ? a.dmask.as<float>() : nullptr,
                  0};
-    if (rows > 0) launch("attention_backward", a.q.device, unsigned((rows + kThreads / 32 - 1) / (kThreads / 32)), row_deltas<T>, arguments, rows);
+    if (rows > 0)
+      launch("attention_backward", a.q.device, unsigned((rows + kThreads / 32 - 1) / (kThreads / 32)), row_deltas<T>,
+             arguments, rows);
   }
 
   int64_t rows;  // B Hq Lq

@@ -21,8 +21,9 @@ struct Builder {
   const AttentionGraph& a;
   Graph g;
   DataType type = data_type(a.dtype);
-  Dims q{a.batch, a.heads, a.queries, a.width}, k{a.batch, a.key_heads, a.keys, a.width}, v{a.batch, a.key_heads, a.keys, a.value_width},
-      y{a.batch, a.heads, a.queries, a.value_width}, scores{a.batch, a.heads, a.queries, a.keys}, row{a.batch, a.heads, a.queries, 1};
+  Dims q{a.batch, a.heads, a.queries, a.width}, k{a.batch, a.key_heads, a.keys, a.width},
+      v{a.batch, a.key_heads, a.keys, a.value_width}, y{a.batch, a.heads, a.queries, a.value_width},
+      scores{a.batch, a.heads, a.queries, a.keys}, row{a.batch, a.heads, a.queries, 1};
 
   explicit Builder(const AttentionGraph& shape) : a(shape) {}
   Id in(const Dims& sizes, const Dims& strides) { return g.tensor(type, sizes, strides, 16); }
@@ -41,7 +42,8 @@ struct Builder {
   }
   Id masked(Id x) {
     if (!a.causal) return x;
-    Id i = hidden(scores, DataType::Int32), j = hidden(scores, DataType::Int32), sees = hidden(scores, DataType::Boolean), to = hidden(scores);
+    Id i = hidden(scores, DataType::Int32), j = hidden(scores, DataType::Int32),
+       sees = hidden(scores, DataType::Boolean), to = hidden(scores);
     g.index(i, x, 2);
     g.index(j, x, 3);
     g.compare(Pointwise::CompareGreaterEqual, sees, i, j);

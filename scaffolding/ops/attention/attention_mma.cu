@@ -1,9 +1,11 @@
-// Attention on tensor cores, of 16-bit floats, and of float32 where TF32 is allowed (FlashAttention-2): a block per 16 M rows of each of its warps goes over
-// the keys, and keeps, per query, the largest score so far and the sum of weights relative to it. Scores are in units of log 2, so that a weight is one ex2.
+// Attention on tensor cores, of 16-bit floats, and of float32 where TF32 is allowed (FlashAttention-2): a block per 16
+// M rows of each of its warps goes over the keys, and keeps, per query, the largest score so far and the sum of weights
+// relative to it. Scores are in units of log 2, so that a weight is one ex2.
 //
-// Keys and values each have one tile in shared memory: the values of a tile come while its scores are computed, the keys of the next one during softmax and
-// the product with the values. Where queries are too few for the GPU, `parts` blocks share the keys of one tile of queries and a second kernel joins what
-// they found; where heads are wider than 256, `slices` blocks share the columns of the result and compute the same scores.
+// Keys and values each have one tile in shared memory: the values of a tile come while its scores are computed, the
+// keys of the next one during softmax and the product with the values. Where queries are too few for the GPU, `parts`
+// blocks share the keys of one tile of queries and a second kernel joins what they found; where heads are wider than
+// 256, `slices` blocks share the columns of the result and compute the same scores.
 #include <algorithm>
 #include <optional>
 
@@ -22,19 +24,23 @@ template <class T> struct Forward {
   Heads<T> y;
   float* lse;                // may be null
   int tiles, parts, slices;  // of queries, of keys, of columns of y
-  float *part_y, *part_lse;  // [parts][B Hq Lq][Dv] and [parts][B Hq Lq] where there is more than one part; lse in units of log 2
-  int64_t rows;              // B Hq Lq
-  bool vectors;              // 16-byte moves
+  // [parts][B Hq Lq][Dv] and [parts][B Hq Lq] where there is more than one part; lse in units of log 2
+  float *part_y, *part_lse;
+  int64_t rows;  // B Hq Lq
+  bool vectors;  // 16-byte moves
 };
 
-// Rows per warp (16 M) and keys per tile: twice 16 rows share what is read of keys and values. Each as large as 255 registers hold without spills.
+// Rows per warp (16 M) and keys per tile: twice 16 rows share what is read of keys and values. Each as large as 255
+// registers hold without spills.
 template <class T, int D> struct ForwardTile {
   static constexpr bool kFloat = sizeof(T) == 4;
   static constexpr int M = D <= (kFloat ? 64 : 128) ? 2 : 1, kColumns = D <= 256 ? D : D / 2;
   static constexpr int kKeys = kFloat ? 32 : D <= 80 || D == 160 || D == 192 || D == 256 ? 64 : D == 96 ? 48 : 32;
   static constexpr int W = D * int(sizeof(T)) / 2, kValueW = kColumns * int(sizeof(T)) / 2;  // of rows in shared memory
   static constexpr bool kKeepQueries = W <= 64;
-  static size_t shared(int warps) { return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kValueW>; }
+  static size_t shared(int warps) {
+    return size_t(warps * 16 * M + kKeys) * kRowBytes<W> + size_t(kKeys) * kRowBytes<kValueW>;
+  }
 };
 
 // What a block computes.
@@ -55,7 +61,8 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
   using Tile = ForwardTile<T, D>;
   constexpr int M = Tile::M, kKeys = Tile::kKeys, kColumns = Tile::kColumns, W = Tile::W, kValueW = Tile::kValueW;
   const AttentionShape& s = f.shape;
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, g = lane / 4, t = lane % 4, N = 16 * M * (int(blockDim.x) / 32);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, g = lane / 4, t = lane % 4,
+            N = 16 * M * (int(blockDim.x) / 32);
   const Work w = work_of(f, int(blockIdx.x));
   const int h = w.h, b = w.b, column0 = w.slice * kColumns;
   const int i0 = w.tile * N, queries = s.Lq - i0 < N ? s.Lq - i0 : N, row0 = warp * 16 * M;
@@ -64,7 +71,8 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
   const T *k = f.k.at(b, h / s.G, 0), *v = f.v.at(b, h / s.G, 0) + column0;
   const int value_width = s.Dv - column0;
 
-  const SharedAddress queries_at = shared_address(dynamic_shared()), keys_at = queries_at + SharedAddress(N * kRowBytes<W>),
+  const SharedAddress queries_at = shared_address(dynamic_shared()),
+                      keys_at = queries_at + SharedAddress(N * kRowBytes<W>),
                       values_at = keys_at + SharedAddress(kKeys * kRowBytes<W>);
   auto exist = [&](int j0) { return s.Lk - j0 < kKeys ? s.Lk - j0 : kKeys; };
   if (first < last) {
@@ -96,11 +104,14 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
       commit_copies();
     }
 
-    // A tile that every query of the warp sees whole is scaled within the exponent; in the others scores that do not count become -inf.
+    // A tile that every query of the warp sees whole is scaled within the exponent;
+    // in the others scores that do not count become -inf.
     float unit = scale;
     if (s.mask.data || j0 + kKeys > s.Lk || (s.causal && j0 + kKeys - 1 > i0 + row0) || scale <= 0) {
       unit = 1;
-      masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + row0 + 16 * m + g + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2}; });
+      masked_scores(p, s, b, h, [&](int m, int n, int e) {
+        return QueryAndKey{i0 + row0 + 16 * m + g + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2};
+      });
     }
     float shrink[M][2];
     bool shrinks = false;
@@ -147,13 +158,14 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
       factor[m][r] = sum == 0.0f ? 0.0f : 1.0f / sum;
       int row = 16 * m + 8 * r + g;
       if (t != 0 || done.slice != 0 || row0 + row >= queries) continue;
-      if (f.parts > 1) f.part_lse[done.part * f.rows + head_rows + row] = sum == 0.0f ? -INFINITY : top[m][r] + log2f(sum);
+      if (f.parts > 1)
+        f.part_lse[done.part * f.rows + head_rows + row] = sum == 0.0f ? -INFINITY : top[m][r] + log2f(sum);
       else if (f.lse) f.lse[head_rows + row] = sum == 0.0f ? 0.0f : top[m][r] * kLn2 + logf(sum);
     }
   if (f.parts == 1) {
     // Queries of a warp are read by that warp alone, so that its rows of shared memory are free.
-    store_rows_mma<T, W>(out, factor, own, f.y.at(done.b, done.h, i0 + row0) + done.slice * kColumns, f.y.row, queries - row0,
-                         width_left < kColumns ? width_left : kColumns, f.vectors);
+    store_rows_mma<T, W>(out, factor, own, f.y.at(done.b, done.h, i0 + row0) + done.slice * kColumns, f.y.row,
+                         queries - row0, width_left < kColumns ? width_left : kColumns, f.vectors);
     return;
   }
 #pragma unroll
@@ -164,7 +176,8 @@ template <class T, int D> __global__ void __launch_bounds__(kMmaThreads, 2) atte
       for (int e = 0; e < 4; ++e) {
         int row = 16 * m + e / 2 * 8 + g, col = 8 * c + 2 * t + e % 2;
         if (row0 + row < queries && col < width_left)
-          f.part_y[(done.part * f.rows + head_rows + row) * s.Dv + done.slice * kColumns + col] = out[m][c][e] * factor[m][e / 2];
+          f.part_y[(done.part * f.rows + head_rows + row) * s.Dv + done.slice * kColumns + col] =
+              out[m][c][e] * factor[m][e / 2];
       }
 }
 
@@ -181,7 +194,8 @@ template <class T> __global__ void __launch_bounds__(kThreads) join_parts(Forwar
   T* y = f.y.at(row / s.Lq / s.Hq, row / s.Lq % s.Hq, row % s.Lq);
   for (int c = int(threadIdx.x) % 32; c < s.Dv; c += 32) {
     float value = 0;
-    for (int p = 0; p < f.parts; ++p) value += exp2_fast(f.part_lse[p * f.rows + row] - shift) * f.part_y[(p * f.rows + row) * s.Dv + c];
+    for (int p = 0; p < f.parts; ++p)
+      value += exp2_fast(f.part_lse[p * f.rows + row] - shift) * f.part_y[(p * f.rows + row) * s.Dv + c];
     y[c] = to_storage<T>(value * factor);
   }
   if (f.lse && threadIdx.x % 32 == 0) f.lse[row] = sum == 0.0f ? 0.0f : top * kLn2 + logf(sum);
@@ -194,7 +208,8 @@ void forward(const AttentionForward& a) {
     using Tile = ForwardTile<T, width()>;
     Device device = a.q.device;
     Forward<T> f{};
-    f.shape = AttentionShape(a), f.q = Heads<const T>(a.q), f.k = Heads<const T>(a.k), f.v = Heads<const T>(a.v), f.y = Heads<T>(a.y);
+    f.shape = AttentionShape(a), f.q = Heads<const T>(a.q), f.k = Heads<const T>(a.k), f.v = Heads<const T>(a.v),
+    f.y = Heads<T>(a.y);
     f.lse = a.lse.defined() ? a.lse.as<float>() : nullptr;
     f.rows = a.q.sizes[0] * a.q.sizes[1] * a.q.sizes[2];
     f.vectors = moves_vectors(a.q) && moves_vectors(a.k) && moves_vectors(a.v) && moves_vectors(a.y);
@@ -204,7 +219,9 @@ void forward(const AttentionForward& a) {
     auto tiles = [&](int warps) { return (f.shape.Lq + 16 * Tile::M * warps - 1) / (16 * Tile::M * warps); };
     int warps = kMmaThreads / 32;
     // Smaller blocks where queries do not fill one, or blocks not the GPU twice.
-    while (warps > 1 && (Tile::shared(warps) > most || f.shape.Lq <= 8 * Tile::M * warps || (warps > 2 && heads * tiles(warps) < 2 * processors))) warps /= 2;
+    while (warps > 1 && (Tile::shared(warps) > most || f.shape.Lq <= 8 * Tile::M * warps ||
+                         (warps > 2 && heads * tiles(warps) < 2 * processors)))
+      warps /= 2;
     f.tiles = tiles(warps);
     const int64_t blocks = heads * f.tiles, key_tiles = (f.shape.Lk + Tile::kKeys - 1) / Tile::kKeys;
     // Parts of two tiles of keys at least, so that what they save outweighs joining them.
@@ -215,8 +232,10 @@ void forward(const AttentionForward& a) {
       f.part_lse = parts->as<float>();
       f.part_y = f.part_lse + f.parts * f.rows;
     }
-    launch("attention", device, {unsigned(blocks * f.parts), unsigned(32 * warps), Tile::shared(warps)}, attention_mma<T, width()>, f);
-    if (f.parts > 1) launch("attention", device, unsigned((f.rows + kThreads / 32 - 1) / (kThreads / 32)), join_parts<T>, f);
+    launch("attention", device, {unsigned(blocks * f.parts), unsigned(32 * warps), Tile::shared(warps)},
+           attention_mma<T, width()>, f);
+    if (f.parts > 1)
+      launch("attention", device, unsigned((f.rows + kThreads / 32 - 1) / (kThreads / 32)), join_parts<T>, f);
   });
 }
 bool supports(const AttentionForward& a) {

@@ -1,11 +1,14 @@
-// Attention on tensor cores: what forward and backward share. 16-bit floats, and float32 in forward where TF32 is allowed; compute capability 8.0 and later.
+// Attention on tensor cores: what forward and backward share. 16-bit floats, and float32 in forward where TF32 is
+// allowed; compute capability 8.0 and later.
 //
-// A block has up to four warps and each warp owns 16 M rows of the block's own tile (queries in forward and for dq, keys for dk and dv). The other side comes
-// tile by tile into shared memory by cp.async. A product's result lies in the warp's registers (the accumulators of mma.m16n8k16), where it is turned, packed
-// to 16 bits, into the first operand of the next product: scores and weights never touch shared memory (Dao, FlashAttention-2, 2023, section 3.3).
+// A block has up to four warps and each warp owns 16 M rows of the block's own tile (queries in forward and for dq,
+// keys for dk and dv). The other side comes tile by tile into shared memory by cp.async. A product's result lies in the
+// warp's registers (the accumulators of mma.m16n8k16), where it is turned, packed to 16 bits, into the first operand of
+// the next product: scores and weights never touch shared memory (Dao, FlashAttention-2, 2023, section 3.3).
 //
-// Heads are padded with zeros to 2 W bytes, W a multiple of 16: W elements of 16 bits or W / 2 floats. A row in shared memory has 16 bytes more: W / 8 + 1 is
-// odd, so that the 8 rows of a matrix that ldmatrix reads lie in different 16-byte groups of the banks.
+// Heads are padded with zeros to 2 W bytes, W a multiple of 16: W elements of 16 bits or W / 2 floats. A row in shared
+// memory has 16 bytes more: W / 8 + 1 is odd, so that the 8 rows of a matrix that ldmatrix reads lie in different
+// 16-byte groups of the banks.
 #pragma once
 #include "scaffolding/backend/cuda/mma.cuh"
 #include "scaffolding/ops/attention/attention_tile.cuh"
@@ -21,12 +24,16 @@ inline int device_attribute(cudaDeviceAttr which, Device device) {
   return value;
 }
 inline int64_t multiprocessors(Device device) { return device_attribute(cudaDevAttrMultiProcessorCount, device); }
-inline size_t most_shared(Device device) { return size_t(device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)); }  // bytes a block may ask for
+// bytes a block may ask for
+inline size_t most_shared(Device device) {
+  return size_t(device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+}
 
 template <int W> inline constexpr int kRowBytes = 2 * (W + 8);
 
 // Where a lane reads matrices of operands whose first row is at `tile`, for row_products_mma and add_products_mma.
-// a: rows are those of the product, 16 at a time; also b of add_products_mma. b of row_products_mma: rows are columns of the product.
+// a: rows are those of the product, 16 at a time; also b of add_products_mma. b of row_products_mma:
+// rows are columns of the product.
 template <int W> __device__ inline SharedAddress lane_in_a(SharedAddress tile) {
   int lane = int(threadIdx.x) % 32;
   return tile + SharedAddress(lane % 16 * kRowBytes<W> + lane / 16 * 16);
@@ -45,9 +52,11 @@ inline bool moves_vectors(const TensorView& t) {
   return whole;
 }
 
-// to[rows][2 W bytes] = columns 0 .. width - 1 of `exist` rows from `from` on, zeros elsewhere; by the whole block. There for everybody after commit_copies,
-// wait_for_copies and a barrier.
-template <int W, class T> __device__ inline void bring_rows(SharedAddress to, const T* from, int64_t stride, int rows, int exist, int width, bool vectors) {
+// to[rows][2 W bytes] = columns 0 .. width - 1 of `exist` rows from `from` on, zeros elsewhere; by the whole block.
+// There for everybody after commit_copies, wait_for_copies and a barrier.
+template <int W, class T>
+__device__ inline void bring_rows(SharedAddress to, const T* from, int64_t stride, int rows, int exist, int width,
+                                  bool vectors) {
   constexpr int kChunks = W / 8, kLanes = 16 / int(sizeof(T));
 #pragma unroll 4
   for (int x = int(threadIdx.x); x < rows * kChunks; x += int(blockDim.x)) {
@@ -96,7 +105,8 @@ template <class T> __device__ inline void round_operands(uint32_t (&r)[4]) {
 }
 
 // c[m][n] = products of row a[m] with row b[n] over all columns: 16 M rows by 8 N.
-template <class T, int W, int M, int N, class Rows> __device__ inline void row_products_mma(float (&c)[M][N][4], const Rows& a, SharedAddress b) {
+template <class T, int W, int M, int N, class Rows>
+__device__ inline void row_products_mma(float (&c)[M][N][4], const Rows& a, SharedAddress b) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -124,7 +134,8 @@ template <class T, int W, int M, int N, class Rows> __device__ inline void row_p
 }
 
 // out[m][n] += sum over the 8 N columns of p of p[m] times row x, 8 C columns of it. p is rounded to T.
-template <class T, int W, int M, int N, int C> __device__ inline void add_products_mma(float (&out)[M][C][4], const float (&p)[M][N][4], SharedAddress x) {
+template <class T, int W, int M, int N, int C>
+__device__ inline void add_products_mma(float (&out)[M][C][4], const float (&p)[M][N][4], SharedAddress x) {
   static_assert(sizeof(T) == 2);
 #pragma unroll
   for (int k = 0; k < N / 2; ++k) {
@@ -146,19 +157,24 @@ template <class T, int W, int M, int N, int C> __device__ inline void add_produc
   }
 }
 
-// The same in TF32; rows: the first of x. ldmatrix transposes no floats, so they are read one by one: lane (g, t) reads rows 2t and 2t + 1 of 8, and takes
-// the columns of p in that order too. Two rows are 2 W / 16 + 1 groups of 8 banks apart, an odd number: no two lanes share one.
-template <int W, int M, int N, int C> __device__ inline void add_products_tf32(float (&out)[M][C][4], const float (&p)[M][N][4], const unsigned char* rows) {
+// The same in TF32; rows: the first of x. ldmatrix transposes no floats, so they are read one by one: lane (g, t) reads
+// rows 2t and 2t + 1 of 8, and takes the columns of p in that order too. Two rows are 2 W / 16 + 1 groups of 8 banks
+// apart, an odd number: no two lanes share one.
+template <int W, int M, int N, int C>
+__device__ inline void add_products_tf32(float (&out)[M][C][4], const float (&p)[M][N][4], const unsigned char* rows) {
   int lane = int(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     uint32_t a[M][4];
 #pragma unroll
     for (int m = 0; m < M; ++m)
-      a[m][0] = tf32_bits(p[m][k][0]), a[m][1] = tf32_bits(p[m][k][2]), a[m][2] = tf32_bits(p[m][k][1]), a[m][3] = tf32_bits(p[m][k][3]);
+      a[m][0] = tf32_bits(p[m][k][0]), a[m][1] = tf32_bits(p[m][k][2]), a[m][2] = tf32_bits(p[m][k][1]),
+      a[m][3] = tf32_bits(p[m][k][3]);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      auto at = [&](int row) { return *reinterpret_cast<const float*>(rows + (8 * k + row) * kRowBytes<W> + 4 * (8 * c + g)); };
+      auto at = [&](int row) {
+        return *reinterpret_cast<const float*>(rows + (8 * k + row) * kRowBytes<W> + 4 * (8 * c + g));
+      };
       uint32_t b0 = tf32_bits(at(2 * t)), b1 = tf32_bits(at(2 * t + 1));
 #pragma unroll
       for (int m = 0; m < M; ++m) multiply_add<float>(out[m][c], a[m], b0, b1);
@@ -166,11 +182,12 @@ template <int W, int M, int N, int C> __device__ inline void add_products_tf32(f
   }
 }
 
-// The warp's rows of a result, times a factor per row, to memory by way of `stage`: shared memory of 16 M rows that only this warp uses.
+// The warp's rows of a result, times a factor per row, to memory by way of `stage`:
+// shared memory of 16 M rows that only this warp uses.
 // exist: rows that are there, may be below 0 or above 16 M.
 template <class T, int W, int M, int C>
-__device__ inline void store_rows_mma(const float (&x)[M][C][4], const float (&factor)[M][2], SharedAddress stage, T* to, int64_t stride, int exist, int width,
-                                      bool vectors) {
+__device__ inline void store_rows_mma(const float (&x)[M][C][4], const float (&factor)[M][2], SharedAddress stage,
+                                      T* to, int64_t stride, int exist, int width, bool vectors) {
   constexpr int kLanes = 16 / int(sizeof(T)), kChunks = 8 * C / kLanes;
   int lane = int(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
   unsigned char* rows = dynamic_shared() + (stage - shared_address(dynamic_shared()));
@@ -195,7 +212,8 @@ __device__ inline void store_rows_mma(const float (&x)[M][C][4], const float (&f
     if (vectors) {
       *reinterpret_cast<Vec<T, kLanes>*>(to + row * stride + col) = *reinterpret_cast<const Vec<T, kLanes>*>(from);
     } else {
-      for (int e = 0; e < kLanes && col + e < width; ++e) to[row * stride + col + e] = reinterpret_cast<const T*>(from)[e];
+      for (int e = 0; e < kLanes && col + e < width; ++e)
+        to[row * stride + col + e] = reinterpret_cast<const T*>(from)[e];
     }
   }
 }
@@ -206,8 +224,10 @@ template <class F> __device__ inline float quad_all(float x, const F& combine) {
   return combine(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-// Products become scores in units of log 2, -inf where a query may not see a key. place(m, n, e) says which query and key p[m][n][e] is of.
-template <int M, int N, class Place> __device__ inline void masked_scores(float (&p)[M][N][4], const AttentionShape& s, int b, int h, const Place& place) {
+// Products become scores in units of log 2, -inf where a query may not see a key. place(m, n, e)
+// says which query and key p[m][n][e] is of.
+template <int M, int N, class Place>
+__device__ inline void masked_scores(float (&p)[M][N][4], const AttentionShape& s, int b, int h, const Place& place) {
   const float scale = s.scale * kLog2E;
   auto each = [&](const auto& score) {
 #pragma unroll
@@ -221,7 +241,8 @@ template <int M, int N, class Place> __device__ inline void masked_scores(float 
         }
   };
   if (s.mask.data) each([&](int i, int j, float product) { return s.score(b, h, i, j, product) * kLog2E; });
-  else each([&](int i, int j, float product) { return j >= s.Lk || (s.causal && j > i) ? -INFINITY : product * scale; });
+  else
+    each([&](int i, int j, float product) { return j >= s.Lk || (s.causal && j > i) ? -INFINITY : product * scale; });
 }
 struct QueryAndKey {
   int i, j;
@@ -235,15 +256,17 @@ template <class F> void choose_width(const TensorView& q, const TensorView& v, c
     ((done = done || (width <= widths() && (f(t, widths), true))), ...);
   };
   auto reduced = [&](auto t) {
-    take(t, std::integral_constant<int, 32>(), std::integral_constant<int, 48>(), std::integral_constant<int, 64>(), std::integral_constant<int, 80>(),
-         std::integral_constant<int, 96>(), std::integral_constant<int, 128>(), std::integral_constant<int, 160>(), std::integral_constant<int, 192>(),
-         std::integral_constant<int, 256>(), std::integral_constant<int, 512>());
+    take(t, std::integral_constant<int, 32>(), std::integral_constant<int, 48>(), std::integral_constant<int, 64>(),
+         std::integral_constant<int, 80>(), std::integral_constant<int, 96>(), std::integral_constant<int, 128>(),
+         std::integral_constant<int, 160>(), std::integral_constant<int, 192>(), std::integral_constant<int, 256>(),
+         std::integral_constant<int, 512>());
   };
   if (q.dtype == kBFloat16) reduced(BFloat16{});
   else if (q.dtype == kFloat16) reduced(Half{});
   else
-    take(float{}, std::integral_constant<int, 32>(), std::integral_constant<int, 64>(), std::integral_constant<int, 80>(), std::integral_constant<int, 128>(),
-         std::integral_constant<int, 160>(), std::integral_constant<int, 256>());
+    take(float{}, std::integral_constant<int, 32>(), std::integral_constant<int, 64>(),
+         std::integral_constant<int, 80>(), std::integral_constant<int, 128>(), std::integral_constant<int, 160>(),
+         std::integral_constant<int, 256>());
 }
 
 }  // namespace sf::cuda

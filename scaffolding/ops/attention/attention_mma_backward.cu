@@ -1,6 +1,7 @@
-// Gradients of attention of 16-bit floats on tensor cores: the formulas and the two kernels of attention_backward.cu, with tiles as in attention_mma.cuh.
-// Products whose rows are the block's own are computed with them first (scores of queries by keys for dq, of keys by queries for dk and dv), so that p and ds
-// are first operands where they lie. Sums have one order: the same input gives the same bits.
+// Gradients of attention of 16-bit floats on tensor cores: the formulas and the two kernels of attention_backward.cu,
+// with tiles as in attention_mma.cuh. Products whose rows are the block's own are computed with them first (scores of
+// queries by keys for dq, of keys by queries for dk and dv), so that p and ds are first operands where they lie. Sums
+// have one order: the same input gives the same bits.
 #include <algorithm>
 #include <optional>
 
@@ -10,18 +11,24 @@
 namespace sf::cuda {
 namespace {
 
-// Rows per warp (16 M) and rows per tile of the other side; stages: tiles of it in shared memory, so that the next one comes while one is used.
+// Rows per warp (16 M) and rows per tile of the other side; stages: tiles of it in shared memory, so that the next one
+// comes while one is used.
 template <int W> struct QueryTile {
   static constexpr int M = W <= 64 ? 2 : 1, kOthers = 32, kStages = W <= 128 ? 2 : 1, kColumns = W <= 256 ? W : W / 2;
   static size_t shared(int warps) { return size_t(2) * size_t(warps * 16 * M + kStages * kOthers) * kRowBytes<W>; }
 };
 template <int W> struct KeyTile {
-  static constexpr int M = W <= 48 ? 2 : 1, kOthers = 32, kStages = W <= 128 ? 2 : 1, kColumns = W <= 160 ? W : W <= 256 ? W / 2 : W / 4;
+  static constexpr int M = W <= 48 ? 2 : 1, kOthers = 32, kStages = W <= 128 ? 2 : 1,
+                       kColumns = W <= 160   ? W
+                                  : W <= 256 ? W / 2
+                                             : W / 4;
   static size_t shared(int warps) { return size_t(2) * size_t(warps * 16 * M + kStages * kOthers) * kRowBytes<W>; }
 };
 
-// bring(i, stage) starts the copies of the i-th tile to that place in shared memory, use(i, stage) computes with it. What was brought before is there too.
-template <int kStages, class Bring, class Use> __device__ void each_tile(int first, int last, const Bring& bring, const Use& use) {
+// bring(i, stage) starts the copies of the i-th tile to that place in shared memory, use(i, stage) computes with it.
+// What was brought before is there too.
+template <int kStages, class Bring, class Use>
+__device__ void each_tile(int first, int last, const Bring& bring, const Use& use) {
   if (first < last) bring(first, 0);
   commit_copies();
   for (int i = first; i < last; ++i) {
@@ -51,7 +58,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
   constexpr int M = Tile::M, kOthers = Tile::kOthers, kColumns = Tile::kColumns;
   const Backward<T>& g = a.g;
   const AttentionShape& s = g.shape;
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, group = lane / 4, t = lane % 4, N = 16 * M * (int(blockDim.x) / 32);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, group = lane / 4, t = lane % 4,
+            N = 16 * M * (int(blockDim.x) / 32);
   int x = int(blockIdx.x), tile = x % a.tiles;
   x /= a.tiles;
   const int column0 = x % a.slices * kColumns;
@@ -63,8 +71,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
   const T *k = g.k.at(b, h / s.G, 0), *v = g.v.at(b, h / s.G, 0);
 
   constexpr SharedAddress kTileBytes = kOthers * kRowBytes<W>;
-  const SharedAddress q_at = shared_address(dynamic_shared()), dy_at = q_at + SharedAddress(N * kRowBytes<W>), k_at = dy_at + SharedAddress(N * kRowBytes<W>),
-                      v_at = k_at + Tile::kStages * kTileBytes;
+  const SharedAddress q_at = shared_address(dynamic_shared()), dy_at = q_at + SharedAddress(N * kRowBytes<W>),
+                      k_at = dy_at + SharedAddress(N * kRowBytes<W>), v_at = k_at + Tile::kStages * kTileBytes;
   bring_rows<W>(q_at, g.q.at(b, h, i0), g.q.row, N, queries, s.D, a.vectors);
   bring_rows<W>(dy_at, g.dy.at(b, h, i0), g.dy.row, N, queries, s.Dv, a.vectors);
 
@@ -79,14 +87,17 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
       lse[m][r] = exists ? g.lse[rows + row] * kLog2E : 0.0f, delta[m][r] = exists ? g.delta[rows + row] : 0.0f;
     }
   const float scale = s.scale * kLog2E;
-  SharedRows<W, M> q{lane_in_a<W>(q_at + SharedAddress(row0 * kRowBytes<W>))}, dy{lane_in_a<W>(dy_at + SharedAddress(row0 * kRowBytes<W>))};
+  SharedRows<W, M> q{lane_in_a<W>(q_at + SharedAddress(row0 * kRowBytes<W>))},
+      dy{lane_in_a<W>(dy_at + SharedAddress(row0 * kRowBytes<W>))};
   float dq[M][kColumns / 8][4] = {};
   each_tile<Tile::kStages>(
       0, (end + kOthers - 1) / kOthers,
       [&](int i, int stage) {
         int exist = s.Lk - i * kOthers < kOthers ? s.Lk - i * kOthers : kOthers;
-        bring_rows<W>(k_at + stage * kTileBytes, k + int64_t(i) * kOthers * g.k.row, g.k.row, kOthers, exist, s.D, a.vectors);
-        bring_rows<W>(v_at + stage * kTileBytes, v + int64_t(i) * kOthers * g.v.row, g.v.row, kOthers, exist, s.Dv, a.vectors);
+        bring_rows<W>(k_at + stage * kTileBytes, k + int64_t(i) * kOthers * g.k.row, g.k.row, kOthers, exist, s.D,
+                      a.vectors);
+        bring_rows<W>(v_at + stage * kTileBytes, v + int64_t(i) * kOthers * g.v.row, g.v.row, kOthers, exist, s.Dv,
+                      a.vectors);
       },
       [&](int tile_of_keys, int stage) {
         const int j0 = tile_of_keys * kOthers;
@@ -96,14 +107,17 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
         float unit = scale;  // as in forward
         if (s.mask.data || j0 + kOthers > s.Lk || (s.causal && j0 + kOthers - 1 > i0 + row0)) {
           unit = 1;
-          masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + row0 + 16 * m + group + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2}; });
+          masked_scores(p, s, b, h, [&](int m, int n, int e) {
+            return QueryAndKey{i0 + row0 + 16 * m + group + e / 2 * 8, j0 + 8 * n + 2 * t + e % 2};
+          });
         }
 #pragma unroll
         for (int m = 0; m < M; ++m)
 #pragma unroll
           for (int n = 0; n < kOthers / 8; ++n)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) ds[m][n][e] = exp2_fast(p[m][n][e] * unit - lse[m][e / 2]) * (ds[m][n][e] - delta[m][e / 2]);
+            for (int e = 0; e < 4; ++e)
+              ds[m][n][e] = exp2_fast(p[m][n][e] * unit - lse[m][e / 2]) * (ds[m][n][e] - delta[m][e / 2]);
         if (g.dmask && column0 == 0) {
 #pragma unroll
           for (int m = 0; m < M; ++m)
@@ -122,8 +136,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) quer
 #pragma unroll
   for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = s.scale;
   int width = s.D - column0;
-  store_rows_mma<T, W>(dq, factor, q_at + SharedAddress(row0 * kRowBytes<W>), g.dq.at(b, h, i0 + row0) + column0, g.dq.row, queries - row0,
-                       width < kColumns ? width : kColumns, a.vectors);
+  store_rows_mma<T, W>(dq, factor, q_at + SharedAddress(row0 * kRowBytes<W>), g.dq.at(b, h, i0 + row0) + column0,
+                       g.dq.row, queries - row0, width < kColumns ? width : kColumns, a.vectors);
 }
 
 template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_gradients_mma(Gradients<T> a) {
@@ -131,7 +145,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_
   constexpr int M = Tile::M, kOthers = Tile::kOthers, kColumns = Tile::kColumns;
   const Backward<T>& g = a.g;
   const AttentionShape& s = g.shape;
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, group = lane / 4, t = lane % 4, N = 16 * M * (int(blockDim.x) / 32);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, group = lane / 4, t = lane % 4,
+            N = 16 * M * (int(blockDim.x) / 32);
   int x = int(blockIdx.x);
   const int tile = x % a.tiles;
   x /= a.tiles;
@@ -141,20 +156,23 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_
   const int j0 = tile * N, keys = s.Lk - j0 < N ? s.Lk - j0 : N, row0 = warp * 16 * M;
 
   constexpr SharedAddress kTileBytes = kOthers * kRowBytes<W>;
-  const SharedAddress k_at = shared_address(dynamic_shared()), v_at = k_at + SharedAddress(N * kRowBytes<W>), q_at = v_at + SharedAddress(N * kRowBytes<W>),
-                      dy_at = q_at + Tile::kStages * kTileBytes;
+  const SharedAddress k_at = shared_address(dynamic_shared()), v_at = k_at + SharedAddress(N * kRowBytes<W>),
+                      q_at = v_at + SharedAddress(N * kRowBytes<W>), dy_at = q_at + Tile::kStages * kTileBytes;
   bring_rows<W>(k_at, g.k.at(b, hk, j0), g.k.row, N, keys, s.D, a.vectors);
   bring_rows<W>(v_at, g.v.at(b, hk, j0), g.v.row, N, keys, s.Dv, a.vectors);
 
   const float scale = s.scale * kLog2E;
-  SharedRows<W, M> k{lane_in_a<W>(k_at + SharedAddress(row0 * kRowBytes<W>))}, v{lane_in_a<W>(v_at + SharedAddress(row0 * kRowBytes<W>))};
+  SharedRows<W, M> k{lane_in_a<W>(k_at + SharedAddress(row0 * kRowBytes<W>))},
+      v{lane_in_a<W>(v_at + SharedAddress(row0 * kRowBytes<W>))};
   float dk[M][kColumns / 8][4] = {}, dv[M][kColumns / 8][4] = {};
-  // Tiles of queries of all heads that share these keys, one after the other. With causal, earlier queries see none of them.
+  // Tiles of queries of all heads that share these keys, one after the other. With causal,
+  // earlier queries see none of them.
   const int first = s.causal ? j0 / kOthers : 0, per_head = (s.Lq + kOthers - 1) / kOthers - first;
   each_tile<Tile::kStages>(
       0, per_head > 0 ? per_head * s.G : 0,
       [&](int i, int stage) {
-        int h = hk * s.G + i / per_head, i0 = (first + i % per_head) * kOthers, exist = s.Lq - i0 < kOthers ? s.Lq - i0 : kOthers;
+        int h = hk * s.G + i / per_head, i0 = (first + i % per_head) * kOthers,
+            exist = s.Lq - i0 < kOthers ? s.Lq - i0 : kOthers;
         bring_rows<W>(q_at + stage * kTileBytes, g.q.at(b, h, i0), g.q.row, kOthers, exist, s.D, a.vectors);
         bring_rows<W>(dy_at + stage * kTileBytes, g.dy.at(b, h, i0), g.dy.row, kOthers, exist, s.Dv, a.vectors);
       },
@@ -168,7 +186,9 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_
         float unit = scale;
         if (s.mask.data || (s.causal && j0 + row0 + 16 * M - 1 > i0)) {
           unit = 1;
-          masked_scores(p, s, b, h, [&](int m, int n, int e) { return QueryAndKey{i0 + 8 * n + 2 * t + e % 2, j0 + row0 + 16 * m + group + e / 2 * 8}; });
+          masked_scores(p, s, b, h, [&](int m, int n, int e) {
+            return QueryAndKey{i0 + 8 * n + 2 * t + e % 2, j0 + row0 + 16 * m + group + e / 2 * 8};
+          });
         }
 #pragma unroll
         for (int n = 0; n < kOthers / 8; ++n)
@@ -194,8 +214,8 @@ template <class T, int W> __global__ void __launch_bounds__(kMmaThreads, 2) key_
 #pragma unroll
     for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = by;
     width -= column0;
-    store_rows_mma<T, W>(x, factor, stage + SharedAddress(row0 * kRowBytes<W>), to.at(b, hk, j0 + row0) + column0, to.row, keys - row0,
-                         width < kColumns ? width : kColumns, a.vectors);
+    store_rows_mma<T, W>(x, factor, stage + SharedAddress(row0 * kRowBytes<W>), to.at(b, hk, j0 + row0) + column0,
+                         to.row, keys - row0, width < kColumns ? width : kColumns, a.vectors);
   };
   store(dk, s.scale, k_at, g.dk, s.D);
   store(dv, 1, v_at, g.dv, s.Dv);
@@ -221,10 +241,13 @@ template <class T, int W> void gradients(const AttentionBackward& a) {
     f.tiles = (rows + n - 1) / n;
     f.slices = std::max(1, (columns + Tile::kColumns - 1) / Tile::kColumns);
     int64_t blocks = int64_t(f.tiles) * f.slices * heads;
-    if (blocks > 0) launch("attention_backward", device, {unsigned(blocks), unsigned(32 * warps), Tile::shared(warps)}, kernel, f);
+    if (blocks > 0)
+      launch("attention_backward", device, {unsigned(blocks), unsigned(32 * warps), Tile::shared(warps)}, kernel, f);
   };
-  if (deltas.rows > 0 && (f.g.dq.data || f.g.dmask)) run(QueryTile<W>(), s.Lq, f.g.dq.data ? s.D : 1, a.q.sizes[0] * a.q.sizes[1], query_gradients_mma<T, W>);
-  if (f.g.dk.data || f.g.dv.data) run(KeyTile<W>(), s.Lk, std::max(s.D, s.Dv), a.k.sizes[0] * a.k.sizes[1], key_gradients_mma<T, W>);
+  if (deltas.rows > 0 && (f.g.dq.data || f.g.dmask))
+    run(QueryTile<W>(), s.Lq, f.g.dq.data ? s.D : 1, a.q.sizes[0] * a.q.sizes[1], query_gradients_mma<T, W>);
+  if (f.g.dk.data || f.g.dv.data)
+    run(KeyTile<W>(), s.Lk, std::max(s.D, s.Dv), a.k.sizes[0] * a.k.sizes[1], key_gradients_mma<T, W>);
 }
 
 void backward(const AttentionBackward& a) {

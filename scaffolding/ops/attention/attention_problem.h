@@ -83,17 +83,21 @@ struct QueryBlock {
   }
   // Keys that some row of the block may see.
   SF_INLINE int64_t key_end(const Problem& p) const { return p.causal ? smaller(p.Lk, int64_t(highest) + 1) : p.Lk; }
-  SF_INLINE bool needs_mask(const Problem& p, int64_t k0, int64_t kn) const { return p.mask || (p.causal && k0 + kn - 1 > lowest); }
+  SF_INLINE bool needs_mask(const Problem& p, int64_t k0, int64_t kn) const {
+    return p.mask || (p.causal && k0 + kn - 1 > lowest);
+  }
 };
 
-// Additive mask values in powers of two. -inf stays -inf; finite values stay finite, so that a row filled with float32's
-// lowest number (a common way to write "masked") keeps its uniform weights.
+// Additive mask values in powers of two. -inf stays -inf; finite values stay finite, so that a row filled with
+// float32's lowest number (a common way to write "masked") keeps its uniform weights.
 SF_INLINE vf in_powers_of_two(vf x) {
   vf scaled = x * vf(kLog2e);
   return select(x == vf(kNegativeInfinity), x, max(vf(kLowest), scaled));
 }
 template <class T> SF_INLINE float mask_value(T x) {
-  return to_float(x) == kNegativeInfinity ? kNegativeInfinity : to_float(x) * kLog2e < kLowest ? kLowest : to_float(x) * kLog2e;
+  return to_float(x) == kNegativeInfinity ? kNegativeInfinity
+         : to_float(x) * kLog2e < kLowest ? kLowest
+                                          : to_float(x) * kLog2e;
 }
 SF_INLINE float mask_value(bool x) { return x ? 0.0f : kNegativeInfinity; }
 

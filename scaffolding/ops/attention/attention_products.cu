@@ -1,6 +1,7 @@
-// Attention of heads wider than 256 (a VAE has one of 512 over all pixels) by two matrix products, with the scores of some thousand
-// queries at a time between them: that many columns of the result leave no registers for FlashAttention's tiles, which would compute the
-// scores of such a head twice at half of cuBLASLt's rate. Scores are float32, weights have the dtype of the values.
+// Attention of heads wider than 256 (a VAE has one of 512 over all pixels) by two matrix products, with the scores of
+// some thousand queries at a time between them: that many columns of the result leave no registers for FlashAttention's
+// tiles, which would compute the scores of such a head twice at half of cuBLASLt's rate. Scores are float32, weights
+// have the dtype of the values.
 #include <algorithm>
 
 #include "scaffolding/backend/cuda/rows.cuh"
@@ -11,9 +12,10 @@
 namespace sf::cuda {
 namespace {
 
-constexpr int64_t kMostQueries = 4096;         // at a time: their product with the values fills 132 multiprocessors with tiles of 128 x 128
+constexpr int64_t kMostQueries =
+    4096;  // at a time: their product with the values fills 132 multiprocessors with tiles of 128 x 128
 constexpr int64_t kMostScratch = 448ll << 20;  // bytes of scores and weights
-constexpr int64_t kFewestScores = 1ll << 20;   // of a head, below which one launch of FlashAttention's kernel is as good
+constexpr int64_t kFewestScores = 1ll << 20;  // of a head, below which one launch of FlashAttention's kernel is as good
 
 // A block per row: weights = softmax of scores, and log(sum(exp(scores))) where lse is given.
 template <class T, int V> SF_ROW_KERNEL weights_of_scores(const float* scores, T* weights, float* lse, int64_t cols) {
@@ -27,7 +29,8 @@ template <class T, int V> SF_ROW_KERNEL weights_of_scores(const float* scores, T
     read_lanes<V>(x + c, v);
 #pragma unroll
     for (int i = 0; i < V; ++i) v[i] *= unit, highest = larger_of(highest, v[i]);
-    total *= E::of(top - highest);  // the first time 0 by whatever it is, which is not NaN: the scores of finite numbers are finite
+    // the first time 0 by whatever it is, which is not NaN: the scores of finite numbers are finite
+    total *= E::of(top - highest);
     top = highest;
 #pragma unroll
     for (int i = 0; i < V; ++i) total += E::of(v[i] - top);
@@ -73,15 +76,18 @@ void forward(const AttentionForward& a) {
   const int64_t queries = a.q.sizes[2], keys = a.k.sizes[2];
   auto with = [&](auto tag) {
     using T = decltype(tag);
-    const int64_t fit = kMostScratch / (keys * int64_t(sizeof(float) + sizeof(T))), at_once = std::min({queries, kMostQueries, std::max<int64_t>(1, fit)});
-    Scratch scores(a.q.device, size_t(at_once * keys) * sizeof(float)), weights(a.q.device, size_t(at_once * keys) * sizeof(T));
+    const int64_t fit = kMostScratch / (keys * int64_t(sizeof(float) + sizeof(T))),
+                  at_once = std::min({queries, kMostQueries, std::max<int64_t>(1, fit)});
+    Scratch scores(a.q.device, size_t(at_once * keys) * sizeof(float)),
+        weights(a.q.device, size_t(at_once * keys) * sizeof(T));
     float* lse = a.lse ? a.lse.as<float>() : nullptr;
     constexpr int V = lanes_for<T>();
     for (int64_t b = 0; b < a.q.sizes[0]; ++b)
       for (int64_t h = 0; h < a.q.sizes[1]; ++h)
         for (int64_t first = 0; first < queries; first += at_once) {
           const int64_t rows = std::min(at_once, queries - first);
-          TensorView s = dense(a.q, scores.as<void>(), kFloat32, rows, keys), w = dense(a.q, weights.as<void>(), a.q.dtype, rows, keys);
+          TensorView s = dense(a.q, scores.as<void>(), kFloat32, rows, keys),
+                     w = dense(a.q, weights.as<void>(), a.q.dtype, rows, keys);
           TensorView k = matrix(a.k, b, h, 0, keys);
           std::swap(k.sizes[1], k.sizes[2]), std::swap(k.strides[1], k.strides[2]);
           multiply(matrix(a.q, b, h, first, rows), k, s, a.scale);
@@ -95,8 +101,9 @@ void forward(const AttentionForward& a) {
   else with(Half());
 }
 bool supports(const AttentionForward& a) {
-  return is_reduced(a.q.dtype) && (a.q.sizes[3] > 256 || a.v.sizes[3] > 256) && !a.mask && !a.is_causal && a.q.sizes[1] == a.k.sizes[1] &&
-         a.q.sizes[0] * a.q.sizes[1] > 0 && a.q.sizes[2] * a.k.sizes[2] >= kFewestScores;
+  return is_reduced(a.q.dtype) && (a.q.sizes[3] > 256 || a.v.sizes[3] > 256) && !a.mask && !a.is_causal &&
+         a.q.sizes[1] == a.k.sizes[1] && a.q.sizes[0] * a.q.sizes[1] > 0 &&
+         a.q.sizes[2] * a.k.sizes[2] >= kFewestScores;
 }
 
 SF_KERNEL(attention_forward, DeviceType::CUDA, "products", 2, forward, supports)

@@ -1,8 +1,10 @@
 // What forward and backward of attention on CUDA share: where heads lie, what the mask says, and products of tiles.
 //
-// A block of 256 threads works on N = 16 R rows (R = 4, or 2 for heads wider than 256). Thread (ty, tx) = (t / 16, t % 16) owns rows
-// ty R .. ty R + R - 1 of a tile of N x N scores and its columns tx, tx + 16, ...; of a tile of N x D it owns the same rows and columns.
-// So the 16 threads of a row are half a warp: sums and maxima of rows are shuffles, and results stay in registers until the end.
+// A block of 256 threads works on N = 16 R rows (R = 4, or 2 for heads wider than 256). Thread (ty, tx) = (t / 16, t
+// % 16) owns rows ty R .. ty R + R - 1 of a tile of N x N scores and its columns tx, tx + 16, ...; of a tile of N x D
+// it owns the same rows and columns.
+// So the 16 threads of a row are half a warp: sums and maxima of rows are shuffles,
+// and results stay in registers until the end.
 // Operands come through shared memory in chunks of 32 columns, as float32: 34 KiB in all, whatever the head size.
 #pragma once
 #include "scaffolding/backend/cuda/launch.cuh"
@@ -74,16 +76,19 @@ struct AttentionShape {
   __device__ float score(int64_t b, int64_t h, int i, int j, float product) const {
     if (i >= Lq || j >= Lk || (causal && j > i)) return -INFINITY;
     float s = product * scale;
-    return mask.data ? s + mask.value(b * mask.strides[0] + h * mask.strides[1] + i * mask.strides[2] + j * mask.strides[3]) : s;
+    return mask.data
+               ? s + mask.value(b * mask.strides[0] + h * mask.strides[1] + i * mask.strides[2] + j * mask.strides[3])
+               : s;
   }
-  __device__ int key_end(int last_query) const { return causal && last_query < Lk ? last_query + 1 : Lk; }  // keys that some query up to this one sees
+  // keys that some query up to this one sees
+  __device__ int key_end(int last_query) const { return causal && last_query < Lk ? last_query + 1 : Lk; }
 };
 
 template <class Args> bool attention_supported(const Args& a) {
   constexpr int64_t most = INT32_MAX / 2;
   auto wide = [](const TensorView& t) { return t.sizes[3] > kAttentionMostWidth; };
-  return (a.q.dtype == kFloat32 || is_reduced(a.q.dtype)) && !wide(a.q) && !wide(a.v) && a.q.sizes[2] < most && a.k.sizes[2] < most &&
-         (!a.mask.defined() || a.mask.dtype != kFloat64);
+  return (a.q.dtype == kFloat32 || is_reduced(a.q.dtype)) && !wide(a.q) && !wide(a.v) && a.q.sizes[2] < most &&
+         a.k.sizes[2] < most && (!a.mask.defined() || a.mask.dtype != kFloat64);
 }
 
 // f(type, R, columns per thread) for a call: wide enough for queries and values.
@@ -103,17 +108,19 @@ __device__ inline int tile_row() { return int(threadIdx.x) / 16; }  // ty
 __device__ inline int tile_col() { return int(threadIdx.x) % 16; }  // tx
 
 // to[N][32] = columns first .. first + 31 of N rows from `from` on; zeros where row >= rows or column >= cols.
-template <int N, class T> __device__ void bring(float (*to)[kAttentionChunk + 1], const T* from, int64_t stride, int rows, int first, int cols) {
+template <int N, class T>
+__device__ void bring(float (*to)[kAttentionChunk + 1], const T* from, int64_t stride, int rows, int first, int cols) {
   for (int x = int(threadIdx.x); x < N * kAttentionChunk; x += kThreads) {
     int r = x / kAttentionChunk, c = x % kAttentionChunk;
     to[r][c] = r < rows && first + c < cols ? widen(from[r * stride + first + c]) : 0.0f;
   }
 }
 
-// s[i][j] = sum over d of x[row i][d] * y[row j][d] for the thread's rows and columns. All threads of the block call it together.
+// s[i][j] = sum over d of x[row i][d] * y[row j][d] for the thread's rows and columns.
+// All threads of the block call it together.
 template <int R, class T>
-__device__ void row_products(float (&s)[R][R], AttentionShared<R>& m, const T* x, int64_t x_stride, int x_rows, const T* y, int64_t y_stride, int y_rows,
-                             int width) {
+__device__ void row_products(float (&s)[R][R], AttentionShared<R>& m, const T* x, int64_t x_stride, int x_rows,
+                             const T* y, int64_t y_stride, int y_rows, int width) {
   constexpr int N = 16 * R;
   for (int i = 0; i < R; ++i)
     for (int j = 0; j < R; ++j) s[i][j] = 0;
@@ -131,10 +138,11 @@ __device__ void row_products(float (&s)[R][R], AttentionShared<R>& m, const T* x
   }
 }
 
-// out[i][c] += sum over k of p[row i][k] * x[k][column c], or of p[k][row i] * x[k][column c] when turned; p is in m.p and may have been
-// written just now. Columns past `width` stay 0.
+// out[i][c] += sum over k of p[row i][k] * x[k][column c], or of p[k][row i] * x[k][column c] when turned; p is in m.p
+// and may have been written just now. Columns past `width` stay 0.
 template <bool turned, int R, int C, class T>
-__device__ void add_weighted_rows(float (&out)[R][C], AttentionShared<R>& m, const T* x, int64_t stride, int rows, int width) {
+__device__ void add_weighted_rows(float (&out)[R][C], AttentionShared<R>& m, const T* x, int64_t stride, int rows,
+                                  int width) {
   constexpr int N = 16 * R;
 #pragma unroll
   for (int c = 0; c < C; c += 2) {
@@ -154,7 +162,9 @@ __device__ void add_weighted_rows(float (&out)[R][C], AttentionShared<R>& m, con
 }
 
 // Rows of a tile that exist, from the thread's registers.
-template <int R, int C, class T> __device__ void store_rows(const float (&x)[R][C], const float (&factor)[R], T* to, int64_t stride, int rows, int width) {
+template <int R, int C, class T>
+__device__ void store_rows(const float (&x)[R][C], const float (&factor)[R], T* to, int64_t stride, int rows,
+                           int width) {
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     int row = tile_row() * R + i;

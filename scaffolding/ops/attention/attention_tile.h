@@ -7,8 +7,9 @@
 //   - a head size of 40 costs 40 broadcasts, not 48 padded lanes: forward has no padding at all when D % kRows == 0.
 // Only the query block (a few dozen rows) is transposed, once, while it is packed.
 //
-// All products are one micro-kernel, C[kRows][NV vectors] += A[kRows][depth] B[depth][NV vectors], whose A and B consist
-// of 32-bit units: a float, or a Pair of bfloat16 neighbours along the depth (vdpbf16ps multiplies and adds both).
+// All products are one micro-kernel, C[kRows][NV vectors] += A[kRows][depth] B[depth][NV vectors], whose A and B
+// consist of 32-bit units: a float, or a Pair of bfloat16 neighbours along the depth (vdpbf16ps multiplies and adds
+// both).
 #pragma once
 #include <utility>
 
@@ -17,9 +18,9 @@
 namespace sf {
 namespace SF_ISA {
 
-// C fills the register file: 8x3 + 3 + 1 of 32 registers of 512 bits; 4x3 + 3 + 1 = all 16 of 256 bits; 4x2 without FMA,
-// whose separate multiply needs a temporary. Per step 8x3 does 24 FMA for 11 loads, 4x3 12 for 7: below the two loads
-// per two FMA that current cores sustain. kRows divides the usual head sizes (40, 64, 72, 80, 128, 160).
+// C fills the register file: 8x3 + 3 + 1 of 32 registers of 512 bits; 4x3 + 3 + 1 = all 16 of 256 bits; 4x2 without
+// FMA, whose separate multiply needs a temporary. Per step 8x3 does 24 FMA for 11 loads, 4x3 12 for 7: below the two
+// loads per two FMA that current cores sustain. kRows divides the usual head sizes (40, 64, 72, 80, 128, 160).
 #if defined(__AVX512F__)
 inline constexpr int kRows = 8, kVectors = 3;
 #elif defined(__AVX__)
@@ -51,11 +52,15 @@ struct vp {
 };
 SF_INLINE vp load_units(const Pair* p) { return {_mm512_loadu_si512(p)}; }
 SF_INLINE vp broadcast(const Pair* p) { return {_mm512_set1_epi32(int(p->bits))}; }
-SF_INLINE vf multiply_add(vp a, vp b, vf c) { return (vf_raw)_mm512_dpbf16_ps((__m512)c.v, (__m512bh)a.v, (__m512bh)b.v); }
+SF_INLINE vf multiply_add(vp a, vp b, vf c) {
+  return (vf_raw)_mm512_dpbf16_ps((__m512)c.v, (__m512bh)a.v, (__m512bh)b.v);
+}
 #endif
 
-// c[i][j] += sum over t of A(i, t) b[t * ldb + j * kLanes], with A(i, t) = a[i * lda + t], or a[t * lda + i] when kColumns.
-template <bool kColumns, class U, int NV> SF_INLINE void tile_product(vf (&c)[kRows][NV], const U* a, int64_t lda, const U* b, int64_t ldb, int64_t depth) {
+// c[i][j] += sum over t of A(i, t) b[t * ldb + j * kLanes], with A(i, t) = a[i * lda + t],
+// or a[t * lda + i] when kColumns.
+template <bool kColumns, class U, int NV>
+SF_INLINE void tile_product(vf (&c)[kRows][NV], const U* a, int64_t lda, const U* b, int64_t ldb, int64_t depth) {
   for (int64_t t = 0; t < depth; ++t) {
     decltype(load_units(b)) row[NV];
 #pragma GCC unroll 4
@@ -94,7 +99,8 @@ template <int kDegree> SF_INLINE vf exp2_at_most(vf t) {
   p = fma(p, f, vf(1.0f));
   return (vf_raw)_mm512_maskz_scalef_ps(alive, (__m512)p.v, x);
 #else
-  // Rounding by a magic constant leaves the integer part in the low mantissa bits, ready to be shifted into the exponent.
+  // Rounding by a magic constant leaves the integer part in the low mantissa bits,
+  // ready to be shifted into the exponent.
   t = max(vf(-127.0f), t);
   vf magic(12582912.0f), shifted = t + magic, f = t - (shifted - magic), p;
   if constexpr (kDegree == 5) {
@@ -159,11 +165,13 @@ template <class U> SF_INLINE int64_t units(int64_t length) { return (length + kP
 template <class U> SF_INLINE int64_t packed(int64_t length) { return round_up(units<U>(length), kLanes); }
 
 // rows[0, count)[length] -> dst[packed(length)][kQueries], zero where there is nothing.
-template <class U, class T> SF_INLINE void pack_transposed(U* dst, const T* const* rows, int count, int64_t length, bool negate) {
+template <class U, class T>
+SF_INLINE void pack_transposed(U* dst, const T* const* rows, int count, int64_t length, bool negate) {
   for (int g = 0; g < kQueries; g += kLanes) {
     for (int64_t u = 0; u < packed<U>(length); u += kLanes) {
       vf_raw r[kLanes];
-      for (int i = 0; i < kLanes; ++i) r[i] = g + i < count ? Units<U>::read(rows[g + i], u * kPerUnit<U>, length, negate) : vf_raw{};
+      for (int i = 0; i < kLanes; ++i)
+        r[i] = g + i < count ? Units<U>::read(rows[g + i], u * kPerUnit<U>, length, negate) : vf_raw{};
       transpose(r);
       for (int i = 0; i < kLanes; ++i) store_units(dst + (u + i) * kQueries + g, r[i]);
     }
@@ -171,15 +179,19 @@ template <class U, class T> SF_INLINE void pack_transposed(U* dst, const T* cons
 }
 
 // row(0) .. row(count - 1), each of `length` elements -> dst[rounded][packed(length)], zero where there is nothing.
-template <class U, class Row> SF_INLINE void pack_rows(U* dst, const Row& row, int64_t count, int64_t rounded, int64_t length) {
+template <class U, class Row>
+SF_INLINE void pack_rows(U* dst, const Row& row, int64_t count, int64_t rounded, int64_t length) {
   int64_t width = packed<U>(length);
   for (int64_t i = 0; i < rounded; ++i, dst += width)
-    for (int64_t u = 0; u < width; u += kLanes) store_units(dst + u, i < count ? Units<U>::read(row(i), u * kPerUnit<U>, length, false) : vf_raw{});
+    for (int64_t u = 0; u < width; u += kLanes)
+      store_units(dst + u, i < count ? Units<U>::read(row(i), u * kPerUnit<U>, length, false) : vf_raw{});
 }
 
 // The operand of a product that sums over rows: dst[units(count)][round_up(length, kLanes)]. Floats stay rows; pairs
 // join row 2i and row 2i + 1 element by element (a missing last row counts as zero).
-template <class Row> SF_INLINE void pack_depth(float* dst, const Row& row, int64_t count, int64_t length) { pack_rows(dst, row, count, count, length); }
+template <class Row> SF_INLINE void pack_depth(float* dst, const Row& row, int64_t count, int64_t length) {
+  pack_rows(dst, row, count, count, length);
+}
 #if defined(__AVX512BF16__)
 SF_INLINE __m512i widen(const BFloat16* row, int64_t e, int64_t length) {
   __mmask16 m = length - e >= kLanes ? 0xffff : __mmask16((1u << (length - e)) - 1);

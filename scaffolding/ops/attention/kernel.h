@@ -8,7 +8,8 @@
 // other three any stride, so [B, L, H, D] memory seen through a transpose needs no copy.
 // q, k, v, y, dy, dq, dk, dv share one dtype; lse and dmask are float32 and contiguous.
 //
-// A row that may attend to nothing (every key masked, or Lk = 0) gives y = 0, lse = 0 and zero gradients, as torch does.
+// A row that may attend to nothing (every key masked, or Lk = 0) gives y = 0, lse = 0 and zero gradients,
+// as torch does.
 #pragma once
 #include "scaffolding/core/kernel.h"
 

@@ -24,7 +24,8 @@ Shape per_channel(const Tensor& x) {
 }
 
 // Inputs x, weight, bias; mean and var are the running ones outside training.
-Tensor batch_norm_reference(const Tensors& in, const Tensor& running_mean, const Tensor& running_var, bool training, double eps) {
+Tensor batch_norm_reference(const Tensors& in, const Tensor& running_mean, const Tensor& running_var, bool training,
+                            double eps) {
   Tensor x = is_reduced(in[0].dtype()) ? in[0].to(kFloat32) : in[0], mean, var;
   Shape channel = per_channel(x), dims{0};
   for (int64_t i = 2; i < x.ndim(); ++i) dims.push_back(i);
@@ -37,9 +38,12 @@ Tensor batch_norm_reference(const Tensors& in, const Tensor& running_mean, const
   return y.to(in[0].dtype());
 }
 
-Tensor in_kernel_layout(const Tensor& x) { return x.is_contiguous() || x.is_contiguous(MemoryFormat::ChannelsLast) ? x : dense(x); }
+Tensor in_kernel_layout(const Tensor& x) {
+  return x.is_contiguous() || x.is_contiguous(MemoryFormat::ChannelsLast) ? x : dense(x);
+}
 
-void check_channels(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, const Tensor*>> tensors) {
+void check_channels(const char* op, const Tensor& x,
+                    std::initializer_list<std::pair<const char*, const Tensor*>> tensors) {
   for (auto& [name, t] : tensors)
     if (*t) {
       check_shape(op, name, *t, {x.size(1)});
@@ -50,15 +54,17 @@ void check_channels(const char* op, const Tensor& x, std::initializer_list<std::
 
 }  // namespace
 
-Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
-                  double momentum, double eps) {
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                  const Tensor& bias, bool training, double momentum, double eps) {
   const char* op = "batch_norm";
   check_defined(op, "input", x);
   check_floating(op, "input", x);
   SF_CHECK(x.ndim() >= 2, op, ": input must be [N, C, ...], got ", x.shape());
-  check_channels(op, x, {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
+  check_channels(
+      op, x, {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
   SF_CHECK(training || (running_mean && running_var), op, ": running_mean and running_var are needed outside training");
-  SF_CHECK(!training || x.size(1) == 0 || x.numel() / x.size(1) > 1, op, ": training needs more than one value per channel, got input ", x.shape());
+  SF_CHECK(!training || x.size(1) == 0 || x.numel() / x.size(1) > 1, op,
+           ": training needs more than one value per channel, got input ", x.shape());
   for (const Tensor* t : {&running_mean, &running_var})
     SF_CHECK(!*t || t->is_contiguous(), op, ": running statistics must be contiguous, they are written in place");
   Tensor xs = in_kernel_layout(x), w = dense(weight), b = dense(bias), y = empty_like(xs);
@@ -73,8 +79,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
       if (*t) autograd::bump_version(*t);
   return autograd::record(
       op, y, {x, weight, bias},
-      [x = save(x), w = save(weight), mean = save(mean), rstd = save(rstd), training, nw = weight.requires_grad(), nb = bias.requires_grad(),
-       channels = x.size(1)](const Tensor& dy) -> Tensors {
+      [x = save(x), w = save(weight), mean = save(mean), rstd = save(rstd), training, nw = weight.requires_grad(),
+       nb = bias.requires_grad(), channels = x.size(1)](const Tensor& dy) -> Tensors {
         Tensor xs = in_kernel_layout(x.get()), weight = dense(w.get());
         Tensor g = dy;
         if (dy.strides() != xs.strides()) {
@@ -95,16 +101,18 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
       });
 }
 
-Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool use_input_stats,
-                     double momentum, double eps) {
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                     const Tensor& bias, bool use_input_stats, double momentum, double eps) {
   const char* op = "instance_norm";
   check_defined(op, "input", x);
   check_floating(op, "input", x);
   SF_CHECK(x.ndim() >= 3, op, ": input must be [N, C, *], got ", x.shape());
   if (!use_input_stats) return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
-  check_channels(op, x, {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
+  check_channels(
+      op, x, {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
   int64_t n = x.size(0), c = x.size(1), space = n * c > 0 ? x.numel() / (n * c) : 0;
-  SF_CHECK(x.numel() == 0 || space > 1, op, ": needs more than one value per sample and channel, got input ", x.shape());
+  SF_CHECK(x.numel() == 0 || space > 1, op, ": needs more than one value per sample and channel, got input ",
+           x.shape());
   if (running_mean || running_var) {
     autograd::NoGrad off;  // the average over samples of each one's statistics, as torch
     Tensor flat = x.reshape({n, c, space}).to(x.dtype() == kFloat64 ? kFloat64 : kFloat32), mean = flat.mean({2}, true);
@@ -117,12 +125,17 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
 }
 
 SF_OP(batch_norm, "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5")
-    .doc("Normalise each channel of input[N, C, ...] over batch and space; running statistics are updated in training and used otherwise.")
+    .doc(
+        "Normalise each channel of input[N, C, ...] over batch and space; running statistics are updated in training "
+        "and used otherwise.")
     .like(
-        "torch.nn.functional.batch_norm(input, None if running_mean is None else running_mean.detach().clone(), None if running_var is None else "
+        "torch.nn.functional.batch_norm(input, None if running_mean is None else running_mean.detach().clone(), None "
+        "if running_var is None else "
         "running_var.detach().clone(), weight, bias, training, momentum, eps)")
     .kernels(batch_norm_forward, batch_norm_backward);
-SF_OP(instance_norm, "input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5")
+SF_OP(
+    instance_norm,
+    "input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5")
     .doc("Normalise each channel of each sample of input[N, C, *] over space.")
     .like("torch.nn.functional.instance_norm");
 

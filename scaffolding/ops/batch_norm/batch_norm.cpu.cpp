@@ -1,4 +1,5 @@
-// batch_norm on the CPU, with group_norm's inner loops: channels-last is one item of N S rows whose groups are channels;
+// batch_norm on the CPU, with group_norm's inner loops: channels-last is one item of N S rows whose groups are
+// channels;
 // NCHW gives each thread whole channels (a channel's planes are read again from its cache), or pieces of planes where
 // channels are few.
 #include "scaffolding/ops/batch_norm/kernel.h"
@@ -19,7 +20,9 @@ template <class T> static BatchPieces pieces_of(const ChannelShape& s) {
   }
   return {s.N, s.C, s.S, kPiece, (s.S + kPiece - 1) / kPiece};
 }
-SF_INLINE int64_t size_at(int64_t total, int64_t p, int64_t step) { return total - p * step < step ? total - p * step : step; }
+SF_INLINE int64_t size_at(int64_t total, int64_t p, int64_t step) {
+  return total - p * step < step ? total - p * step : step;
+}
 
 template <class A> static void update_running(const TensorView& running, int64_t c, double value, double momentum) {
   if (!running) return;
@@ -67,25 +70,30 @@ template <class T> static void forward_of(const BatchNormForward& a) {
   const A *weight = converted<A>(a.weight, C, A(1), rows), *bias = converted<A>(a.bias, C, A(0), rows + C);
   A *gain = rows + 2 * C, *offset = rows + 3 * C;
   ChannelFinish<A> finish{a, weight, bias, gain, offset};
-  double* partial = a.training ? static_cast<double*>(scratch(size_t(units * C * 2) * 8, 1)) : nullptr;  // [units][C][mean, m2]
+  // [units][C][mean, m2]
+  double* partial = a.training ? static_cast<double*>(scratch(size_t(units * C * 2) * 8, 1)) : nullptr;
   auto plane_statistics = [=](int64_t c, int64_t u) {
-    plane_moments<T>(x + (u / k.count * C + c) * S + u % k.count * k.step, size_at(S, u % k.count, k.step), partial + (u * C + c) * 2);
+    plane_moments<T>(x + (u / k.count * C + c) * S + u % k.count * k.step, size_at(S, u % k.count, k.step),
+                     partial + (u * C + c) * 2);
   };
   auto combine = [=](int64_t c) {
     Moments m;
     for (int64_t u = 0; u < units; ++u)
-      m.add(partial[(u * C + c) * 2], partial[(u * C + c) * 2 + 1], double(s.rows ? size_at(N * S, u, k.step) : size_at(S, u % k.count, k.step)));
+      m.add(partial[(u * C + c) * 2], partial[(u * C + c) * 2 + 1],
+            double(s.rows ? size_at(N * S, u, k.step) : size_at(S, u % k.count, k.step)));
     finish(c, m);
   };
   if (!a.training) {
-    const A *mean = converted<A>(a.running_mean, C, A(0), rows + 4 * C), *variance = converted<A>(a.running_var, C, A(1), rows + 5 * C);
+    const A *mean = converted<A>(a.running_mean, C, A(0), rows + 4 * C),
+            *variance = converted<A>(a.running_var, C, A(1), rows + 5 * C);
     for (int64_t c = 0; c < C; ++c) finish(c, Moments{double(mean[c]), double(variance[c]), 1});
   }
   if (s.rows) {
     if (a.training) {
       parallel_for(k.count, 1, [=](int64_t begin, int64_t end) {
         A* work = static_cast<A*>(scratch(size_t(3 * C) * sizeof(A), 2));
-        for (int64_t p = begin; p < end; ++p) rows_moments<T>(x + p * k.step * C, size_at(N * S, p, k.step), C, C, work, partial + p * C * 2);
+        for (int64_t p = begin; p < end; ++p)
+          rows_moments<T>(x + p * k.step * C, size_at(N * S, p, k.step), C, C, work, partial + p * C * 2);
       });
       parallel_for(C, row_grain(units * 8), [=](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c) combine(c);
@@ -94,7 +102,8 @@ template <class T> static void forward_of(const BatchNormForward& a) {
     pair_row_coefficients<T>(gain, C);  // over mean and variance, which finish() has read
     parallel_for(k.count, 1, [=](int64_t begin, int64_t end) {
       for (int64_t p = end - 1; p >= begin; --p)
-        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, stream, static_cast<const T*>(nullptr));
+        rows_apply<T, false>(x + p * k.step * C, y + p * k.step * C, size_at(N * S, p, k.step), C, gain, stream,
+                             static_cast<const T*>(nullptr));
       if (stream) stream_fence();
     });
     return;
@@ -105,7 +114,8 @@ template <class T> static void forward_of(const BatchNormForward& a) {
         for (int64_t u = 0; u < units; ++u) plane_statistics(c, u);
         combine(c);
         for (int64_t n = N - 1; n >= 0; --n)
-          plane_apply<T, false>(x + (n * C + c) * S, y + (n * C + c) * S, S, gain[c], offset[c], x + (n * C + c + 1) * S, stream);
+          plane_apply<T, false>(x + (n * C + c) * S, y + (n * C + c) * S, S, gain[c], offset[c],
+                                x + (n * C + c + 1) * S, stream);
       }
       if (stream) stream_fence();
     });
@@ -120,7 +130,8 @@ template <class T> static void forward_of(const BatchNormForward& a) {
   parallel_for(C * units, row_grain(S), [=](int64_t begin, int64_t end) {
     for (int64_t i = end - 1; i >= begin; --i) {
       int64_t c = i / units, u = i % units, at = (u / k.count * C + c) * S + u % k.count * k.step;
-      plane_apply<T, false>(x + at, y + at, size_at(S, u % k.count, k.step), gain[c], offset[c], x + at + k.step, stream);
+      plane_apply<T, false>(x + at, y + at, size_at(S, u % k.count, k.step), gain[c], offset[c], x + at + k.step,
+                            stream);
     }
     if (stream) stream_fence();
   });
@@ -136,8 +147,9 @@ template <class T> static void backward_of(const BatchNormBackward& a) {
   const A *mean = a.mean.as<const A>(), *rstd = a.rstd.as<const A>();
   A* rows = static_cast<A*>(scratch(size_t(8 * C + units * C * 2) * sizeof(A), 0));
   const A* weight = converted<A>(a.weight, C, A(1), rows);
-  A *coefficients = rows + C, *pqt = rows + 5 * C;  // [gain, offset, rstd, center][C], [p, q, t][C]; gain and offset serve SiLU only
-  A* partial = rows + 8 * C;                        // rows [units][2][C], planes [units][C][2]: sum(dy hat), sum(dy)
+  // [gain, offset, rstd, center][C], [p, q, t][C]; gain and offset serve SiLU only
+  A *coefficients = rows + C, *pqt = rows + 5 * C;
+  A* partial = rows + 8 * C;  // rows [units][2][C], planes [units][C][2]: sum(dy hat), sum(dy)
   for (int64_t c = 0; c < C; ++c) {
     coefficients[2 * C + c] = rstd[c];
     coefficients[3 * C + c] = A(-double(mean[c]) * double(rstd[c]));
@@ -145,7 +157,8 @@ template <class T> static void backward_of(const BatchNormBackward& a) {
   auto plane_at = [=](int64_t c, int64_t u) { return (u / k.count * C + c) * S + u % k.count * k.step; };
   auto plane_sum = [=](int64_t c, int64_t u) {
     int64_t at = plane_at(c, u);
-    plane_sums<T, false>(x + at, dy + at, size_at(S, u % k.count, k.step), {0, 0, rstd[c], coefficients[3 * C + c]}, partial + (u * C + c) * 2);
+    plane_sums<T, false>(x + at, dy + at, size_at(S, u % k.count, k.step), {0, 0, rstd[c], coefficients[3 * C + c]},
+                         partial + (u * C + c) * 2);
   };
   auto combine = [=, &a](int64_t c) {
     double s1 = 0, s2 = 0, m = double(N * S), r = rstd[c], p = r * double(weight[c]);
@@ -180,7 +193,8 @@ template <class T> static void backward_of(const BatchNormBackward& a) {
   }
   auto gradient = [=](int64_t c, int64_t u) {
     int64_t at = plane_at(c, u);
-    plane_dx<T, false>(x + at, dy + at, dx + at, size_at(S, u % k.count, k.step), A(0), A(0), pqt[c], pqt[C + c], pqt[2 * C + c]);
+    plane_dx<T, false>(x + at, dy + at, dx + at, size_at(S, u % k.count, k.step), A(0), A(0), pqt[c], pqt[C + c],
+                       pqt[2 * C + c]);
   };
   if (C >= 2 * num_threads()) {
     parallel_for(C, row_grain(N * S), [=](int64_t begin, int64_t end) {
@@ -210,8 +224,8 @@ static void backward(const BatchNormBackward& a) {
   visit_floating(a.x.dtype, [&](auto tag) { backward_of<typename decltype(tag)::type>(a); });
 }
 static bool forward_supports(const BatchNormForward& a) {
-  return channel_input(a.x) && same_layout(a.y, a.x) && any_floating_channels(a.weight) && any_floating_channels(a.bias) &&
-         any_floating_channels(a.running_mean) && any_floating_channels(a.running_var);
+  return channel_input(a.x) && same_layout(a.y, a.x) && any_floating_channels(a.weight) &&
+         any_floating_channels(a.bias) && any_floating_channels(a.running_mean) && any_floating_channels(a.running_var);
 }
 static bool backward_supports(const BatchNormBackward& a) {
   return channel_input(a.x) && same_layout(a.dy, a.x) && same_layout(a.dx, a.x) && any_floating_channels(a.weight);

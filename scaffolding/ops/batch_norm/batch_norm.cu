@@ -1,6 +1,7 @@
-// batch_norm on CUDA, for NCHW and NHWC memory. Means and squared deviations come from the reductions (a mean first, then squares of what differs from
-// it); the two sums of the gradient are added up here, in float32 within a thread for a few vectors and in float64 from there, in a fixed order. What then
-// happens to every element is a multiply-add with numbers of its channel, one read and one write.
+// batch_norm on CUDA, for NCHW and NHWC memory. Means and squared deviations come from the reductions (a mean first,
+// then squares of what differs from it); the two sums of the gradient are added up here, in float32 within a thread for
+// a few vectors and in float64 from there, in a fixed order. What then happens to every element is a multiply-add with
+// numbers of its channel, one read and one write.
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/walk.cuh"
@@ -10,14 +11,16 @@
 namespace sf::cuda {
 namespace {
 
-// x[N, C, space] in vectors of V: within a channel (NCHW), or of V channels (NHWC). Fewer than 2^31 vectors in a launch.
+// x[N, C, space] in vectors of V: within a channel (NCHW), or of V channels (NHWC).
+// Fewer than 2^31 vectors in a launch.
 struct Layout {
   int64_t n, c, space;
   bool last;       // NHWC
   Divider runs;    // vectors of a channel's space (NCHW), of a pixel (NHWC)
   Divider planes;  // C (NCHW)
 
-  Layout(const TensorView& x, int V) : n(x.sizes[0]), c(x.sizes[1]), space(1), last(!x.is_contiguous() && x.is_channels_last()) {
+  Layout(const TensorView& x, int V)
+      : n(x.sizes[0]), c(x.sizes[1]), space(1), last(!x.is_contiguous() && x.is_channels_last()) {
     for (int d = 2; d < x.ndim; ++d) space *= x.sizes[d];
     int64_t of_run = (last ? c : space) / V;
     runs = Divider(uint32_t(of_run > 0 ? of_run : 1));
@@ -45,7 +48,8 @@ template <class T> struct Channels {
   A *mean, *rstd;
   const double *mean64, *variance64;  // of the batch
   const double* sums;                 // [pieces, 2, C]: of dy and of dy (x - mean)
-  A *factor, *term, *slope;           // what elements are multiplied with, what is added, what (x - mean) is multiplied with in gradients
+  A *factor, *term,
+      *slope;  // what elements are multiplied with, what is added, what (x - mean) is multiplied with in gradients
   int64_t c, count;
   uint32_t pieces;
   double momentum, eps;
@@ -81,7 +85,8 @@ template <class T> struct Elements {
 };
 
 // out = (x - mean) factor + term, or in gradients (dy - term - (x - mean) slope) factor. Four vectors a thread.
-template <class T, int V, bool kGradient> __global__ void __launch_bounds__(kThreads) normalise(Elements<T> e, Layout s) {
+template <class T, int V, bool kGradient>
+__global__ void __launch_bounds__(kThreads) normalise(Elements<T> e, Layout s) {
   using A = real_t<T>;
   constexpr int kAtOnce = 4;
   uint32_t first = blockIdx.x * uint32_t(kThreads * kAtOnce) + threadIdx.x;
@@ -121,7 +126,8 @@ struct Pieces {
   uint32_t pieces, each;  // each: vectors of a channel (NCHW), pixels (NHWC)
   uint32_t wide, blocks_wide;
 };
-template <class T, int V> __global__ void __launch_bounds__(kThreads) plane_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) plane_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
   using A = real_t<T>;
   using G = RowThreads<kThreads>;
   uint32_t c = blockIdx.x / p.pieces, piece = blockIdx.x - c * p.pieces, all = uint32_t(s.n) * s.runs.d;
@@ -144,11 +150,13 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) plane_sums
 }
 
 // The same for NHWC: of a block, `wide` threads lie along the channels, the others share the piece's pixels.
-template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) pixel_sums(Elements<T> e, Layout s, Pieces p, double* sums) {
   using A = real_t<T>;
   __shared__ double of_thread[kThreads][V + 1];
   uint32_t along = threadIdx.x & (p.wide - 1), of_pixel = threadIdx.x / p.wide, tall = kThreads / p.wide;
-  uint32_t piece = blockIdx.x / p.blocks_wide, first_channel = (blockIdx.x - piece * p.blocks_wide) * p.wide * V, c = first_channel + along * V;
+  uint32_t piece = blockIdx.x / p.blocks_wide, first_channel = (blockIdx.x - piece * p.blocks_wide) * p.wide * V,
+           c = first_channel + along * V;
   uint32_t all = uint32_t(s.n * s.space), last = (piece + 1) * p.each < all ? (piece + 1) * p.each : all;
   constexpr int kPixels = 8;  // added in T's arithmetic type
   double sum[V] = {}, sum_hat[V] = {};
@@ -211,7 +219,8 @@ template <class T, class F, class... P> void with_vectors(const TensorView& x, c
 }
 
 // Images in launches of fewer than 2^31 vectors.
-template <class T, int V, bool kGradient> void normalise_all(const char* op, Device device, Elements<T> e, const Layout& s) {
+template <class T, int V, bool kGradient>
+void normalise_all(const char* op, Device device, Elements<T> e, const Layout& s) {
   int64_t image = s.c * s.space, at_once = INT32_MAX / (image / V);
   for (int64_t n = 0; n < s.n; n += at_once) {
     Elements<T> part = e;
@@ -226,7 +235,8 @@ void reduce_to_channels(Reduction what, const TensorView& x, double* out, const 
   Reduce r{};
   r.what = what, r.divisor = divisor;
   r.in = x;
-  r.in.sizes[0] = x.sizes[1], r.in.strides[0] = x.strides[1], r.in.sizes[1] = x.sizes[0], r.in.strides[1] = x.strides[0];
+  r.in.sizes[0] = x.sizes[1], r.in.strides[0] = x.strides[1], r.in.sizes[1] = x.sizes[0],
+  r.in.strides[1] = x.strides[0];
   r.out = r.in;
   r.out.ndim = 1, r.out.dtype = kFloat64, r.out.strides[0] = 1, r.out.data = out;
   if (center) r.center = r.out, r.center.data = const_cast<double*>(center);
@@ -255,7 +265,8 @@ void forward(const BatchNormForward& f) {
     if (f.x.numel() == 0) return;
     Elements<T> e{f.x.as<const T>(), nullptr, f.y.as<T>(), k.mean, k.factor, k.term, nullptr, 0};
     with_vectors<T>(
-        f.x, [&](auto v) { normalise_all<T, v(), false>("batch_norm", f.x.device, e, Layout(f.x, v())); }, e.x, e.out, e.mean, e.factor, e.term);
+        f.x, [&](auto v) { normalise_all<T, v(), false>("batch_norm", f.x.device, e, Layout(f.x, v())); }, e.x, e.out,
+        e.mean, e.factor, e.term);
   });
 }
 
@@ -267,7 +278,8 @@ void backward(const BatchNormBackward& g) {
     if (shape.c == 0) return;
     Channels<T> k{};
     k.weight = g.weight, k.dweight = g.dweight, k.dbias = g.dbias;
-    k.mean = g.mean.as<A>(), k.rstd = g.rstd.as<A>(), k.c = shape.c, k.count = shape.n * shape.space, k.training = g.training;
+    k.mean = g.mean.as<A>(), k.rstd = g.rstd.as<A>(), k.c = shape.c, k.count = shape.n * shape.space,
+    k.training = g.training;
     Scratch numbers(g.x.device, size_t(3 * shape.c) * sizeof(A));
     // The channels of the three begin at addresses for vectors where C is a multiple of one.
     k.factor = numbers.as<A>(), k.term = k.factor + shape.c, k.slope = k.term + shape.c;
@@ -280,17 +292,23 @@ void backward(const BatchNormBackward& g) {
           Layout s(g.x, V);
           Pieces p{1, 0, 1, 1};
           uint32_t all = uint32_t(s.last ? s.n * s.space : s.n * (s.space / V)), runs = uint32_t(s.last ? s.c / V : 1);
-          for (p.wide = kWarp; p.wide > 1 && (p.wide > runs || (p.wide > 8 && (runs + p.wide - 1) / p.wide * p.wide * 4 > runs * 5));) p.wide /= 2;
+          for (p.wide = kWarp;
+               p.wide > 1 && (p.wide > runs || (p.wide > 8 && (runs + p.wide - 1) / p.wide * p.wide * 4 > runs * 5));)
+            p.wide /= 2;
           p.blocks_wide = (runs + p.wide - 1) / p.wide;
-          uint32_t blocks = s.last ? p.blocks_wide : uint32_t(s.c), most = s.last ? all / (kThreads / p.wide * 16) : all / (kThreads * 4);
+          uint32_t blocks = s.last ? p.blocks_wide : uint32_t(s.c),
+                   most = s.last ? all / (kThreads / p.wide * 16) : all / (kThreads * 4);
           p.pieces = (kBlocks + blocks - 1) / blocks;
           p.pieces = p.pieces < most ? p.pieces : most > 1 ? most : 1;
           p.each = (all + p.pieces - 1) / p.pieces;
           Scratch sums(g.x.device, size_t(2 * s.c) * p.pieces * sizeof(double));
-          if (s.last) launch("batch_norm_backward", g.x.device, blocks * p.pieces, pixel_sums<T, V>, e, s, p, sums.as<double>());
-          else launch("batch_norm_backward", g.x.device, blocks * p.pieces, plane_sums<T, V>, e, s, p, sums.as<double>());
+          if (s.last)
+            launch("batch_norm_backward", g.x.device, blocks * p.pieces, pixel_sums<T, V>, e, s, p, sums.as<double>());
+          else
+            launch("batch_norm_backward", g.x.device, blocks * p.pieces, plane_sums<T, V>, e, s, p, sums.as<double>());
           k.sums = sums.as<const double>(), k.pieces = p.pieces;
-          launch("batch_norm_backward", g.x.device, unsigned((s.c + kThreads / kWarp - 1) / (kThreads / kWarp)), gradient_factors<T>, k);
+          launch("batch_norm_backward", g.x.device, unsigned((s.c + kThreads / kWarp - 1) / (kThreads / kWarp)),
+                 gradient_factors<T>, k);
           if (g.x.numel() > 0) normalise_all<T, V, true>("batch_norm_backward", g.x.device, e, s);
         },
         e.x, e.dy, e.out, e.mean, e.factor, e.term, e.slope);
@@ -299,12 +317,15 @@ void backward(const BatchNormBackward& g) {
 
 // Pixels and vectors are counted in 31 bits.
 bool countable(const TensorView& x) {
-  return x.sizes[0] <= INT32_MAX && x.sizes[1] <= INT32_MAX && (x.sizes[1] == 0 || x.numel() / x.sizes[1] <= INT32_MAX) &&
+  return x.sizes[0] <= INT32_MAX && x.sizes[1] <= INT32_MAX &&
+         (x.sizes[1] == 0 || x.numel() / x.sizes[1] <= INT32_MAX) &&
          (x.sizes[0] == 0 || x.numel() / x.sizes[0] <= INT32_MAX);
 }
 
-SF_KERNEL(batch_norm_forward, DeviceType::CUDA, "native", 0, forward, [](const BatchNormForward& f) { return countable(f.x); })
-SF_KERNEL(batch_norm_backward, DeviceType::CUDA, "native", 0, backward, [](const BatchNormBackward& g) { return countable(g.x); })
+SF_KERNEL(batch_norm_forward, DeviceType::CUDA, "native", 0, forward,
+          [](const BatchNormForward& f) { return countable(f.x); })
+SF_KERNEL(batch_norm_backward, DeviceType::CUDA, "native", 0, backward,
+          [](const BatchNormBackward& g) { return countable(g.x); })
 
 }  // namespace
 }  // namespace sf::cuda

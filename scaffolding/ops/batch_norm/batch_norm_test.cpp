@@ -27,7 +27,8 @@ TEST(batch_norm, updates_running_statistics_with_the_unbiased_variance) {
 }
 
 TEST(batch_norm, uses_running_statistics_outside_training) {
-  Tensor x = tensor(std::vector<double>{1, 2, 3, 6}, {4, 1}), mean = full({1}, 2.0, kFloat64), var = full({1}, 4.0, kFloat64);
+  Tensor x = tensor(std::vector<double>{1, 2, 3, 6}, {4, 1}), mean = full({1}, 2.0, kFloat64),
+         var = full({1}, 4.0, kFloat64);
   auto y = batch_norm(x, mean, var, {}, {}, false, 0.1, 0).to_vector();
   EXPECT_NEAR(y[0], -0.5, 1e-6);
   EXPECT_NEAR(y[3], 2.0, 1e-6);

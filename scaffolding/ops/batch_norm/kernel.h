@@ -1,4 +1,5 @@
-// batch_norm: the contract with backends. x[N, C, ...] contiguous or channels-last; y, dy, dx have x's dtype and layout.
+// batch_norm: the contract with backends. x[N, C, ...] contiguous or channels-last; y, dy,
+// dx have x's dtype and layout.
 // weight, bias, running statistics and gradients are [C], of any floating dtype. mean and rstd are [C] float32 (float64
 // for float64 x), contiguous, always given. Statistics as group_norm's: shifted pieces combined in double.
 #pragma once
@@ -7,7 +8,8 @@
 namespace sf {
 
 // y = (x - mean) * rstd * weight + bias
-// training: mean and variance of x over N and space; running_* (each optional) become (1 - momentum) old + momentum new,
+// training: mean and variance of x over N and space; running_* (each optional) become (1 - momentum)
+// old + momentum new,
 //   with the unbiased variance, as torch.
 // otherwise: running_mean and running_var are read, and mean and rstd are written from them for backward.
 struct BatchNormForward {

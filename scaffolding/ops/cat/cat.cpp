@@ -80,16 +80,20 @@ Tensor cat(const Tensors& tensors, int64_t dim) {
   bool channels_last = true, contiguous = true;
   for (auto& x : tensors) {
     if (fits_anywhere(x) && first->ndim() != 1) continue;
-    SF_CHECK(x.ndim() == first->ndim(), "cat: tensors must have the same number of dimensions, got ", first->shape(), " and ", x.shape());
+    SF_CHECK(x.ndim() == first->ndim(), "cat: tensors must have the same number of dimensions, got ", first->shape(),
+             " and ", x.shape());
     for (int64_t i = 0; i < x.ndim(); ++i)
-      SF_CHECK(i == d || x.shape()[i] == first->shape()[i], "cat: sizes must match except in dimension ", d, ", got ", first->shape(), " and ", x.shape());
-    SF_CHECK(!__builtin_add_overflow(size[d], x.shape()[d], &size[d]), "cat: the result is too large along dimension ", d);
+      SF_CHECK(i == d || x.shape()[i] == first->shape()[i], "cat: sizes must match except in dimension ", d, ", got ",
+               first->shape(), " and ", x.shape());
+    SF_CHECK(!__builtin_add_overflow(size[d], x.shape()[d], &size[d]), "cat: the result is too large along dimension ",
+             d);
     channels_last = channels_last && x.is_contiguous(MemoryFormat::ChannelsLast);
     contiguous = contiguous && x.is_contiguous();
     pieces.push_back(x);
   }
   channels_last = channels_last && !contiguous && size.size() <= 5;
-  Tensor y = channels_last ? empty_strided(size, channels_last_strides(size), dtype, first->device()) : empty(size, dtype, first->device());
+  Tensor y = channels_last ? empty_strided(size, channels_last_strides(size), dtype, first->device())
+                           : empty(size, dtype, first->device());
   cat_bytes(y, pieces, d, channels_last);
   if (!autograd::any_requires_grad(tensors)) return y;
   std::vector<Shape> shapes;
@@ -117,7 +121,8 @@ Tensor stack(const Tensors& tensors, int64_t dim) {
   Tensors rows;
   for (auto& x : tensors) {
     check_defined("stack", "a tensor", x);
-    SF_CHECK(x.shape() == tensors[0].shape(), "stack: tensors must have equal shapes, got ", tensors[0].shape(), " and ", x.shape());
+    SF_CHECK(x.shape() == tensors[0].shape(), "stack: tensors must have equal shapes, got ", tensors[0].shape(),
+             " and ", x.shape());
     rows.push_back(x.unsqueeze(d));
   }
   return cat(rows, d);

@@ -56,7 +56,8 @@ void cat(const CatRows& c) {
     while (n % unit != 0) unit /= 2;
   };
   must_divide(int64_t(reinterpret_cast<uintptr_t>(c.out) % 16));
-  for (int64_t k = 0; k < c.count; ++k) must_divide(int64_t(reinterpret_cast<uintptr_t>(c.in[k]) % 16)), must_divide(c.row_bytes[k]);
+  for (int64_t k = 0; k < c.count; ++k)
+    must_divide(int64_t(reinterpret_cast<uintptr_t>(c.in[k]) % 16)), must_divide(c.row_bytes[k]);
   for (int64_t k = 0; k < c.count; ++k) p.start[k + 1] = p.start[k] + uint32_t(c.row_bytes[k] / unit);
   int64_t row = p.start[c.count];
   if (row == 0) return;
@@ -93,7 +94,8 @@ struct Triangles {
 };
 template <class U> __global__ void __launch_bounds__(kThreads) triangle_elements(Triangles t) {
   uint32_t part = blockIdx.x, line = t.parts.quotient(part), row = line - t.m.quotient(line) * t.m.d;
-  int64_t edge = int64_t(row) + t.diagonal, first = int64_t(part - line * t.parts.d) * (kThreads * kUnits) + threadIdx.x;
+  int64_t edge = int64_t(row) + t.diagonal,
+          first = int64_t(part - line * t.parts.d) * (kThreads * kUnits) + threadIdx.x;
   const U* x = static_cast<const U*>(t.x) + line * t.n;
   U* y = static_cast<U*>(t.y) + line * t.n;
 #pragma unroll
@@ -108,7 +110,8 @@ int64_t parts_of(const Triangle& t) { return (t.x.sizes[2] + kThreads * kUnits -
 void triangle(const Triangle& t) {
   if (t.x.numel() == 0) return;
   int64_t parts = parts_of(t);
-  Triangles x{t.x.data, t.y.data, t.x.sizes[2], t.diagonal, Divider(uint32_t(parts)), Divider(uint32_t(t.x.sizes[1])), t.lower};
+  Triangles x{t.x.data, t.y.data, t.x.sizes[2], t.diagonal, Divider(uint32_t(parts)), Divider(uint32_t(t.x.sizes[1])),
+              t.lower};
   unsigned blocks = unsigned(t.x.sizes[0] * t.x.sizes[1] * parts);
   switch (size_of(t.x.dtype)) {
     case 1: return launch("triangle", t.x.device, blocks, triangle_elements<uint8_t>, x);
@@ -117,7 +120,9 @@ void triangle(const Triangle& t) {
     default: return launch("triangle", t.x.device, blocks, triangle_elements<uint64_t>, x);
   }
 }
-bool blocks_fit(const Triangle& t) { return t.x.numel() == 0 || t.x.sizes[0] * t.x.sizes[1] <= INT32_MAX / parts_of(t); }
+bool blocks_fit(const Triangle& t) {
+  return t.x.numel() == 0 || t.x.sizes[0] * t.x.sizes[1] <= INT32_MAX / parts_of(t);
+}
 
 SF_KERNEL(cat_kernel, DeviceType::CUDA, "native", 0, cat, rows_fit)
 SF_KERNEL(triangle_kernel, DeviceType::CUDA, "native", 0, triangle, blocks_fit)

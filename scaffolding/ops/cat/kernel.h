@@ -13,7 +13,8 @@ struct CatRows {
 };
 extern KernelTable<CatRows> cat_kernel;
 
-// x, y: dense [batch, M, N]. Row i keeps the columns below i + diagonal + 1 (lower) or from i + diagonal on; the others are 0.
+// x, y: dense [batch, M, N]. Row i keeps the columns below i + diagonal + 1 (lower) or from i + diagonal on;
+// the others are 0.
 struct Triangle {
   TensorView y, x;
   int64_t diagonal;

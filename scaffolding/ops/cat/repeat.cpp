@@ -37,13 +37,15 @@ static Tensor repeat_dims(const Tensor& x, const Shape& repeats) {
 
 Tensor repeat(const Tensor& input, const Shape& repeats) {
   check_defined("repeat", "input", input);
-  SF_CHECK(repeats.size() >= input.ndim(), "repeat: needs a count for each dimension of ", input.shape(), ", got ", repeats);
+  SF_CHECK(repeats.size() >= input.ndim(), "repeat: needs a count for each dimension of ", input.shape(), ", got ",
+           repeats);
   Shape lead = Shape::filled(repeats.size() - input.ndim(), 1);
   for (auto s : input.shape()) lead.push_back(s);
   for (int64_t i = 0; i < lead.size(); ++i) {
     int64_t n;
     SF_CHECK(repeats[i] >= 0, "repeat: counts must not be negative, got ", repeats);
-    SF_CHECK(!__builtin_mul_overflow(lead[i], repeats[i], &n), "repeat: ", input.shape(), " repeated ", repeats, " times is too large");
+    SF_CHECK(!__builtin_mul_overflow(lead[i], repeats[i], &n), "repeat: ", input.shape(), " repeated ", repeats,
+             " times is too large");
   }
   Tensor y = repeat_dims(input.reshape(lead), repeats);
   return y.storage() == input.storage() ? clone(y) : y;
@@ -65,23 +67,28 @@ static Tensor sources(const Tensor& repeats, int64_t n, std::optional<int64_t> o
     SF_CHECK(count[i] >= 0, "repeat_interleave: repeats must not be negative, got ", count[i], " at ", i);
     SF_CHECK(!__builtin_add_overflow(total, count[i], &total), "repeat_interleave: the result is too large");
   }
-  SF_CHECK(!output_size || *output_size == total, "repeat_interleave: output_size must be the sum of repeats, ", total, ", got ", output_size.value_or(0));
+  SF_CHECK(!output_size || *output_size == total, "repeat_interleave: output_size must be the sum of repeats, ", total,
+           ", got ", output_size.value_or(0));
   Tensor from = empty({total}, kInt64);
   auto* p = from.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) p = std::fill_n(p, count[i], i);
   return to_device(from, device);
 }
 
-Tensor repeat_interleave(const Tensor& input, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
+Tensor repeat_interleave(const Tensor& input, const Tensor& repeats, std::optional<int64_t> dim,
+                         std::optional<int64_t> output_size) {
   check_defined("repeat_interleave", "input", input);
   check_defined("repeat_interleave", "repeats", repeats);
-  SF_CHECK_AS(TypeError, is_integral(repeats.dtype()), "repeat_interleave: repeats must be integers, got ", repeats.dtype());
+  SF_CHECK_AS(TypeError, is_integral(repeats.dtype()), "repeat_interleave: repeats must be integers, got ",
+              repeats.dtype());
   Tensor x = dim && input.ndim() > 0 ? input : input.reshape({input.numel()});
   int64_t d = wrap_dim("repeat_interleave", dim.value_or(0), x.ndim()), n = x.shape()[d];
   SF_CHECK(repeats.ndim() == 0 || (repeats.ndim() == 1 && (repeats.shape()[0] == n || repeats.shape()[0] == 1)),
-           "repeat_interleave: repeats must be one number or one for each of the ", n, " entries of dimension ", d, ", got shape ", repeats.shape());
+           "repeat_interleave: repeats must be one number or one for each of the ", n, " entries of dimension ", d,
+           ", got shape ", repeats.shape());
   if (repeats.device().is_meta()) {
-    SF_CHECK_AS(RuntimeError, output_size, "repeat_interleave: repeats on the meta device has no values; pass output_size");
+    SF_CHECK_AS(RuntimeError, output_size,
+                "repeat_interleave: repeats on the meta device has no values; pass output_size");
     Shape size = x.shape();
     size[d] = *output_size;
     return empty(size, x.dtype(), x.device());
@@ -93,8 +100,10 @@ Tensor repeat_interleave(const Tensor& input, const Tensor& repeats, std::option
   SF_CHECK(count >= 0, "repeat_interleave: repeats must not be negative, got ", count);
   int64_t total;
   SF_CHECK(!__builtin_mul_overflow(n, count, &total), "repeat_interleave: the result is too large");
-  SF_CHECK(!output_size || *output_size == total, "repeat_interleave: output_size must be ", total, ", got ", output_size.value_or(0));
-  SF_CHECK(x.ndim() < kMaxDims, "repeat_interleave: at most ", kMaxDims - 1, " dimensions are supported, got ", x.shape());
+  SF_CHECK(!output_size || *output_size == total, "repeat_interleave: output_size must be ", total, ", got ",
+           output_size.value_or(0));
+  SF_CHECK(x.ndim() < kMaxDims, "repeat_interleave: at most ", kMaxDims - 1, " dimensions are supported, got ",
+           x.shape());
   Shape grown = x.shape(), joined = x.shape();
   grown.insert(d + 1, count);
   joined[d] = total;
@@ -115,7 +124,8 @@ Tensors meshgrid(const Tensors& tensors, const std::string& indexing) {
     check_defined("meshgrid", "a tensor", x);
     check_same_device("meshgrid", tensors[0], x);
     SF_CHECK(x.ndim() <= 1, "meshgrid: tensors must be 1-D, got ", x.shape());
-    SF_CHECK_AS(TypeError, x.dtype() == tensors[0].dtype(), "meshgrid: tensors must have one dtype, got ", tensors[0].dtype(), " and ", x.dtype());
+    SF_CHECK_AS(TypeError, x.dtype() == tensors[0].dtype(), "meshgrid: tensors must have one dtype, got ",
+                tensors[0].dtype(), " and ", x.dtype());
     size[place(i)] = x.numel();
   }
   Tensors grids;
@@ -132,6 +142,8 @@ SF_OP(tile, "input, dims").doc("repeat, with missing leading counts taken as 1."
 SF_OP(repeat_interleave, "input, repeats, dim=None, output_size=None")
     .doc("Each entry of dim repeated in place, as often as repeats says.")
     .like("torch.repeat_interleave(input, repeats, dim, output_size=output_size)");
-SF_OP(meshgrid, "tensors, indexing='ij'").doc("1-D tensors expanded to grids, as views.").like("torch.meshgrid(tensors, indexing=indexing)");
+SF_OP(meshgrid, "tensors, indexing='ij'")
+    .doc("1-D tensors expanded to grids, as views.")
+    .like("torch.meshgrid(tensors, indexing=indexing)");
 
 }  // namespace sf

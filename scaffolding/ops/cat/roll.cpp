@@ -24,7 +24,8 @@ Tensor roll(const Tensor& input, const Shape& shifts, const Shape& dims) {
     SF_CHECK(shifts.size() == 1, "roll: without dims one shift is needed, got ", shifts);
     return roll(input.reshape({input.numel()}), shifts, {0}).reshape(input.shape());
   }
-  SF_CHECK(shifts.size() == dims.size(), "roll: shifts and dims must have the same length, got ", shifts, " and ", dims);
+  SF_CHECK(shifts.size() == dims.size(), "roll: shifts and dims must have the same length, got ", shifts, " and ",
+           dims);
   Shape shift = Shape::filled(input.ndim(), 0), back;
   for (int64_t i = 0; i < dims.size(); ++i) {
     int64_t d = wrap_dim("roll", dims[i], input.ndim());
@@ -41,7 +42,9 @@ Tensor roll(const Tensor& input, const Shape& shifts, const Shape& dims) {
     back.push_back(-shift[i]);
     all.push_back(i);
   }
-  return autograd::record("roll", y, {input}, [back, all](const Tensor& dy) -> Tensors { return {all.empty() ? dy : roll(dy, back, all)}; });
+  return autograd::record("roll", y, {input}, [back, all](const Tensor& dy) -> Tensors {
+    return {all.empty() ? dy : roll(dy, back, all)};
+  });
 }
 
 Tensor flip(const Tensor& input, const Shape& dims) {
@@ -52,7 +55,9 @@ Tensor flip(const Tensor& input, const Shape& dims) {
     // The source is read backwards: its view starts at the last entry and has negative strides.
     Copy c{y, input};
     for (auto d : flipped) {
-      if (!c.src.device.is_meta()) c.src.data = static_cast<char*>(c.src.data) + (input.shape()[d] - 1) * input.strides()[d] * int64_t(input.itemsize());
+      if (!c.src.device.is_meta())
+        c.src.data =
+            static_cast<char*>(c.src.data) + (input.shape()[d] - 1) * input.strides()[d] * int64_t(input.itemsize());
       c.src.strides[d] = -input.strides()[d];
     }
     auto kernel = copy_kernel.find(input.device(), c);

@@ -26,14 +26,22 @@ static Tensor triangle(const char* op, const Tensor& input, int64_t diagonal, bo
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", y.device());
     kernel(t);
   }
-  return autograd::record(op, y, {input}, [op, diagonal, lower](const Tensor& dy) -> Tensors { return {triangle(op, dy, diagonal, lower)}; });
+  return autograd::record(op, y, {input}, [op, diagonal, lower](const Tensor& dy) -> Tensors {
+    return {triangle(op, dy, diagonal, lower)};
+  });
 }
 
 Tensor tril(const Tensor& input, int64_t diagonal) { return triangle("tril", input, diagonal, true); }
 Tensor triu(const Tensor& input, int64_t diagonal) { return triangle("triu", input, diagonal, false); }
 
-SF_OP(tril, "input, diagonal=0").doc("The lower triangle of the last two dimensions; zero above the diagonal.").inplace().kernels(triangle_kernel);
-SF_OP(triu, "input, diagonal=0").doc("The upper triangle of the last two dimensions; zero below the diagonal.").inplace().kernels(triangle_kernel);
+SF_OP(tril, "input, diagonal=0")
+    .doc("The lower triangle of the last two dimensions; zero above the diagonal.")
+    .inplace()
+    .kernels(triangle_kernel);
+SF_OP(triu, "input, diagonal=0")
+    .doc("The upper triangle of the last two dimensions; zero below the diagonal.")
+    .inplace()
+    .kernels(triangle_kernel);
 
 namespace {
 

@@ -25,7 +25,8 @@ Tensor result_like(const Tensor& x, const Shape& sizes) {
   // One channel or one pixel fits both formats: the strides say which one was meant.
   if (!last && x.is_contiguous(MemoryFormat::ChannelsLast))
     last = x.strides() == channels_last_strides(x.shape()) && x.strides() != contiguous_strides(x.shape());
-  return last ? empty_strided(sizes, channels_last_strides(sizes), x.dtype(), x.device()) : empty(sizes, x.dtype(), x.device());
+  return last ? empty_strided(sizes, channels_last_strides(sizes), x.dtype(), x.device())
+              : empty(sizes, x.dtype(), x.device());
 }
 
 uint64_t version_of_weight(const Tensor& w) {
@@ -44,8 +45,8 @@ Shape output_sizes(const char* op, const Tensor& x, const Tensor& w, const ConvS
   Shape out{x.shape()[0], w.shape()[0]};
   for (int64_t i = 2; i < x.ndim(); ++i) {
     int64_t span = s.dilation[i - 2] * (w.shape()[i] - 1) + 1, room = x.shape()[i] + 2 * s.padding[i - 2];
-    SF_CHECK(span <= room, op, ": kernel ", w.shape(), " with dilation ", s.dilation[i - 2], " does not fit into input ", x.shape(), " with padding ",
-             s.padding[i - 2]);
+    SF_CHECK(span <= room, op, ": kernel ", w.shape(), " with dilation ", s.dilation[i - 2],
+             " does not fit into input ", x.shape(), " with padding ", s.padding[i - 2]);
     out.push_back((room - span) / s.stride[i - 2] + 1);
   }
   return out;
@@ -67,7 +68,8 @@ void spread(const char* op, const char* name, const Shape& given, int64_t dims, 
   SF_CHECK(given.size() == 1 || given.size() == dims, op, ": ", name, " must be one number or ", dims, ", got ", given);
   for (int64_t i = 0; i < dims; ++i) {
     out[i] = given[given.size() == 1 ? 0 : i];
-    SF_CHECK(out[i] >= least && out[i] < (int64_t(1) << 31), op, ": ", name, " must be at least ", least, ", got ", given);
+    SF_CHECK(out[i] >= least && out[i] < (int64_t(1) << 31), op, ": ", name, " must be at least ", least, ", got ",
+             given);
   }
 }
 
@@ -75,52 +77,63 @@ void check_conv_operands(const char* op, const Tensor& input, const Tensor& weig
   check_defined(op, "input", input);
   check_defined(op, "weight", weight);
   check_floating(op, "input", input);
-  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), op, ": input and weight must have one dtype, got ", input.dtype(), " and ", weight.dtype());
+  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), op, ": input and weight must have one dtype, got ",
+              input.dtype(), " and ", weight.dtype());
   check_same_device(op, input, weight);
   SF_CHECK(weight.ndim() == dims + 2, op, ": weight must have ", dims + 2, " dimensions, got ", weight.shape());
-  SF_CHECK(input.ndim() == dims + 2 || input.ndim() == dims + 1, op, ": input must have ", dims + 2, " dimensions (or ", dims + 1, " without batch), got ",
-           input.shape());
-  for (int64_t i = 0; i < weight.ndim(); ++i) SF_CHECK(weight.shape()[i] > 0, op, ": weight must not be empty, got ", weight.shape());
+  SF_CHECK(input.ndim() == dims + 2 || input.ndim() == dims + 1, op, ": input must have ", dims + 2, " dimensions (or ",
+           dims + 1, " without batch), got ", input.shape());
+  for (int64_t i = 0; i < weight.ndim(); ++i)
+    SF_CHECK(weight.shape()[i] > 0, op, ": weight must not be empty, got ", weight.shape());
 }
 
 namespace {
 
 // Not on the tape. residual may be undefined.
-Tensor conv_values(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual, const ConvShape& shape) {
+Tensor conv_values(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
+                   const ConvShape& shape) {
   Tensor xs = in_kernel_layout(x), r = residual ? in_kernel_layout(residual) : residual, w, b;
   {
     autograd::NoGrad off;
     w = weight.is_contiguous() || weight.is_contiguous(MemoryFormat::ChannelsLast) ? weight : contiguous(weight);
-    b = bias ? contiguous(bias.dtype() == x.dtype() || bias.dtype() == kFloat32 ? bias : to_dtype(bias, x.dtype())) : bias;
+    b = bias ? contiguous(bias.dtype() == x.dtype() || bias.dtype() == kFloat32 ? bias : to_dtype(bias, x.dtype()))
+             : bias;
   }
   Tensor y = result_like(xs, output_sizes("conv", x, weight, shape));
-  if (y.numel() > 0) run("conv", conv_forward, x, ConvForward{xs, w, b, r, y, shape, Activation::None, version_of_weight(weight)});
+  if (y.numel() > 0)
+    run("conv", conv_forward, x, ConvForward{xs, w, b, r, y, shape, Activation::None, version_of_weight(weight)});
   return y;
 }
 
 }  // namespace
 
-Tensor conv_plus_residual(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual, const ConvShape& shape) {
+Tensor conv_plus_residual(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
+                          const ConvShape& shape) {
   SF_ASSERT(!autograd::any_requires_grad({x, weight, bias, residual}));
   return conv_values(x, weight, bias, residual, shape);
 }
 
 static Tensor weight_gradient_into(Tensor dw, const Tensor& x, const Tensor& dy, const ConvShape& shape);
-// In the weight's own memory order, in which it is added to what is there and read by the optimizer. CPU kernels are fastest with rows of the kernel.
+// In the weight's own memory order, in which it is added to what is there and read by the optimizer. CPU kernels are
+// fastest with rows of the kernel.
 static Tensor weight_gradient(const Tensor& x, const Tensor& dy, const Tensor& weight, const ConvShape& shape) {
   const bool last = x.device().is_cuda() && weight.is_contiguous(MemoryFormat::ChannelsLast);
-  return weight_gradient_into(empty_strided(weight.shape(), last ? weight.strides() : contiguous_strides(weight.shape()), x.dtype(), x.device()), x, dy, shape);
+  return weight_gradient_into(
+      empty_strided(weight.shape(), last ? weight.strides() : contiguous_strides(weight.shape()), x.dtype(),
+                    x.device()),
+      x, dy, shape);
 }
 
 Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
   Tensor y = conv_values(x, weight, bias, {}, shape);
-  return autograd::record("conv", y, {x, weight, bias},
-                          [x = save(x), w = save(weight), shape, sb = bias ? bias.shape() : Shape{}, nx = x.requires_grad(), nw = weight.requires_grad(),
-                           nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
-                            Tensor xt = x.get(), wt = w.get();
-                            return {nx ? conv_input_gradient(dy, wt, xt.shape(), shape) : Tensor(), nw ? weight_gradient(xt, dy, wt, shape) : Tensor(),
-                                    nb ? channel_sum(dy) : Tensor()};
-                          });
+  return autograd::record(
+      "conv", y, {x, weight, bias},
+      [x = save(x), w = save(weight), shape, sb = bias ? bias.shape() : Shape{}, nx = x.requires_grad(),
+       nw = weight.requires_grad(), nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
+        Tensor xt = x.get(), wt = w.get();
+        return {nx ? conv_input_gradient(dy, wt, xt.shape(), shape) : Tensor(),
+                nw ? weight_gradient(xt, dy, wt, shape) : Tensor(), nb ? channel_sum(dy) : Tensor()};
+      });
 }
 
 Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& x_sizes, const ConvShape& shape) {
@@ -134,11 +147,12 @@ Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& 
     if (g.numel() == 0) dx.zero_();
     else run("conv", conv_backward_data, dy, ConvBackwardData{g, w, dx, shape, version_of_weight(weight)});
   }
-  return autograd::record(
-      "conv_input_gradient", dx, {dy, weight},
-      [dy = save(dy), w = save(weight), shape, nd = dy.requires_grad(), nw = weight.requires_grad()](const Tensor& ddx) -> Tensors {
-        return {nd ? conv_output(ddx, w.get(), {}, shape) : Tensor(), nw ? conv_weight_gradient(ddx, dy.get(), w.get().shape(), shape) : Tensor()};
-      });
+  return autograd::record("conv_input_gradient", dx, {dy, weight},
+                          [dy = save(dy), w = save(weight), shape, nd = dy.requires_grad(),
+                           nw = weight.requires_grad()](const Tensor& ddx) -> Tensors {
+                            return {nd ? conv_output(ddx, w.get(), {}, shape) : Tensor(),
+                                    nw ? conv_weight_gradient(ddx, dy.get(), w.get().shape(), shape) : Tensor()};
+                          });
 }
 
 Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_sizes, const ConvShape& shape) {
@@ -149,26 +163,30 @@ static Tensor weight_gradient_into(Tensor dw, const Tensor& x, const Tensor& dy,
   Tensor xs = in_kernel_layout(x), g = in_kernel_layout(dy);
   if (xs.numel() == 0 || g.numel() == 0) dw.zero_();
   else run("conv", conv_backward_weights, x, ConvBackwardWeights{xs, g, dw, {}, shape});
-  return autograd::record(
-      "conv_weight_gradient", dw, {x, dy}, [x = save(x), dy = save(dy), shape, nx = x.requires_grad(), nd = dy.requires_grad()](const Tensor& ddw) -> Tensors {
-        return {nx ? conv_input_gradient(dy.get(), ddw, x.get().shape(), shape) : Tensor(), nd ? conv_output(x.get(), ddw, {}, shape) : Tensor()};
-      });
+  return autograd::record("conv_weight_gradient", dw, {x, dy},
+                          [x = save(x), dy = save(dy), shape, nx = x.requires_grad(),
+                           nd = dy.requires_grad()](const Tensor& ddw) -> Tensors {
+                            return {nx ? conv_input_gradient(dy.get(), ddw, x.get().shape(), shape) : Tensor(),
+                                    nd ? conv_output(x.get(), ddw, {}, shape) : Tensor()};
+                          });
 }
 
 namespace {
 
-Tensor conv(const char* op, int64_t dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding,
-            const Shape& dilation, int64_t groups) {
+Tensor conv(const char* op, int64_t dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Shape& stride, const ConvPadding& padding, const Shape& dilation, int64_t groups) {
   check_conv_operands(op, input, weight, dims);
   ConvShape s;
   spread(op, "stride", stride, dims, 1, s.stride);
   spread(op, "dilation", dilation, dims, 1, s.dilation);
   s.groups = groups;
-  if (input.ndim() == dims + 1) return conv(op, dims, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0);
-  SF_CHECK(groups > 0 && input.size(1) % groups == 0 && weight.size(0) % groups == 0, op, ": groups must divide the channels, got groups=", groups,
-           " for input ", input.shape(), " and weight ", weight.shape());
-  SF_CHECK(input.size(1) / groups == weight.size(1), op, ": weight ", weight.shape(), " wants ", weight.size(1) * groups, " input channels, got input ",
-           input.shape());
+  if (input.ndim() == dims + 1)
+    return conv(op, dims, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0);
+  SF_CHECK(groups > 0 && input.size(1) % groups == 0 && weight.size(0) % groups == 0, op,
+           ": groups must divide the channels, got groups=", groups, " for input ", input.shape(), " and weight ",
+           weight.shape());
+  SF_CHECK(input.size(1) / groups == weight.size(1), op, ": weight ", weight.shape(), " wants ",
+           weight.size(1) * groups, " input channels, got input ", input.shape());
   check_shape(op, "bias", bias, {weight.size(0)});
   Tensor x = input;
   if (padding.same) {
@@ -191,18 +209,18 @@ Tensor conv(const char* op, int64_t dims, const Tensor& input, const Tensor& wei
 
 }  // namespace
 
-Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
-              int64_t groups) {
+Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride,
+              const ConvPadding& padding, const Shape& dilation, int64_t groups) {
   SF_AUTOCAST(conv1d, input, weight, bias, stride, padding, dilation, groups);
   return conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups);
 }
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
-              int64_t groups) {
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride,
+              const ConvPadding& padding, const Shape& dilation, int64_t groups) {
   SF_AUTOCAST(conv2d, input, weight, bias, stride, padding, dilation, groups);
   return conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups);
 }
-Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride, const ConvPadding& padding, const Shape& dilation,
-              int64_t groups) {
+Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, const Shape& stride,
+              const ConvPadding& padding, const Shape& dilation, int64_t groups) {
   SF_AUTOCAST(conv3d, input, weight, bias, stride, padding, dilation, groups);
   return conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups);
 }

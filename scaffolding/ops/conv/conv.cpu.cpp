@@ -19,7 +19,8 @@ template <class T, bool kBack> static void copy_channels_last(T* laid, const Ten
   constexpr int64_t kBlock = 32;  // pixels x channels that stay in L1 while rows become columns
   parallel_for(batch * ceil_div(pixels, kBlock), 8, [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; ++q) {
-      const int64_t n = q / ceil_div(pixels, kBlock), p0 = q % ceil_div(pixels, kBlock) * kBlock, p1 = min64(pixels, p0 + kBlock);
+      const int64_t n = q / ceil_div(pixels, kBlock), p0 = q % ceil_div(pixels, kBlock) * kBlock,
+                    p1 = min64(pixels, p0 + kBlock);
       int64_t offset[kBlock];
       for (int64_t p = p0; p < p1; ++p) {
         int64_t rest = p, o = n * t.strides[0];
@@ -67,7 +68,8 @@ template <class T> static TapWeight<T> by_tap(const TensorView& w) {
     regular = regular && w.strides[i] == step * taps;
     taps *= w.sizes[i];
   }
-  if (regular && (w.strides[1] == 1 || in == 1 || taps == 1)) return {w.as<const T>(), step < 0 ? 0 : step, w.strides[0], w.strides[1]};
+  if (regular && (w.strides[1] == 1 || in == 1 || taps == 1))
+    return {w.as<const T>(), step < 0 ? 0 : step, w.strides[0], w.strides[1]};
   T* p = static_cast<T*>(scratch(size_t(out * in * taps) * sizeof(T), kSlotTaps));
   parallel_for(out, max64(1, 16384 / (in * taps)), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o)
@@ -95,7 +97,8 @@ template <class K, class P> static void multiply_conv(const P& p, const cpu::Pac
   multiply_prepacked<K>(p, s, static_cast<const Unit*>(b));
 }
 
-template <class K> static cpu::PackedKey key_of(const TensorView& w, uint64_t version, int64_t groups, int64_t group, bool forward) {
+template <class K>
+static cpu::PackedKey key_of(const TensorView& w, uint64_t version, int64_t groups, int64_t group, bool forward) {
   cpu::PackedKey key{w.data, version, kFormat + uint32_t(forward ? 0 : 1), {int64_t(w.dtype), groups, group}};
   key.layout[3] = w.sizes[0], key.layout[4] = w.sizes[1];
   for (int i = 2; i < w.ndim; ++i) key.layout[3 + i] = w.sizes[i];
@@ -106,7 +109,8 @@ template <class K> static cpu::PackedKey key_of(const TensorView& w, uint64_t ve
 template <class K, class T> static void forward(const ConvForward& f) {
   if (is_product_of_pixels(f)) return multiply_pixels(f);
   const ConvGeometry g = ConvGeometry::of(f.x, f.weight, f.y, f.shape);
-  const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups, channels = f.y.sizes[1];
+  const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups,
+                channels = f.y.sizes[1];
   const T* x = laid_input<T>(f.x, kSlotX);
   const T* residual = f.residual ? laid_input<T>(f.residual, kSlotResidual) : nullptr;
   T* y = laid_output<T>(f.y, kSlotY);
@@ -119,8 +123,14 @@ template <class K, class T> static void forward(const ConvForward& f) {
     if (f.bias) e.bias = advance(f.bias.data, f.bias.dtype, i * out), e.bias_type = f.bias.dtype;
     if (residual) e.residual = residual + i * out, e.residual_row = channels, e.residual_type = f.residual.dtype;
     const int64_t padded = ceil_div(in, K::kDepth) * K::kDepth;
-    ConvProduct<K, T, true> p{
-        g.out_pixels(), out, g.taps * padded, e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, {w.data + i * out * w.o, w.tap, w.o, w.c}};
+    ConvProduct<K, T, true> p{g.out_pixels(),
+                              out,
+                              g.taps * padded,
+                              e,
+                              {&g, x + i * in, f.x.sizes[1], zeros},
+                              in,
+                              padded,
+                              {w.data + i * out * w.o, w.tap, w.o, w.c}};
     multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, true));
   }
   if (!f.y.is_channels_last()) copy_channels_last<T, true>(y, f.y);
@@ -128,7 +138,8 @@ template <class K, class T> static void forward(const ConvForward& f) {
 
 template <class K, class T> static void backward_data(const ConvBackwardData& f) {
   const ConvGeometry g = ConvGeometry::of(f.dx, f.weight, f.dy, f.shape);
-  const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups, channels = f.dx.sizes[1];
+  const int64_t groups = f.shape.groups, in = f.weight.sizes[1], out = f.weight.sizes[0] / groups,
+                channels = f.dx.sizes[1];
   const T* dy = laid_input<T>(f.dy, kSlotY);
   T* dx = laid_output<T>(f.dx, kSlotX);
   const TapWeight<T> w = by_tap<T>(f.weight);
@@ -137,8 +148,14 @@ template <class K, class T> static void backward_data(const ConvBackwardData& f)
     Epilogue e{};
     e.c = dx + i * in, e.c_row = channels, e.c_type = f.dx.dtype, e.alpha = 1;
     const int64_t padded = ceil_div(out, K::kDepth) * K::kDepth;
-    ConvProduct<K, T, false> p{
-        g.in_pixels(), in, g.taps * padded, e, {&g, dy + i * out, f.dy.sizes[1], zeros}, out, padded, {w.data + i * out * w.o, w.tap, w.o, w.c}};
+    ConvProduct<K, T, false> p{g.in_pixels(),
+                               in,
+                               g.taps * padded,
+                               e,
+                               {&g, dy + i * out, f.dy.sizes[1], zeros},
+                               out,
+                               padded,
+                               {w.data + i * out * w.o, w.tap, w.o, w.c}};
     multiply_conv<K>(p, key_of<K>(f.weight, f.weight_version, groups, i, false));
   }
   if (!f.dx.is_channels_last()) copy_channels_last<T, true>(dx, f.dx);
@@ -158,7 +175,9 @@ template <class F> SF_INLINE void visit_stored(DType t, const F& f) {
 }
 
 // dweight[o, c, tap] from sums[o][tap][padded c].
-template <class A> static void store_weight(const TensorView& dw, const A* sums, int64_t first, int64_t out, int64_t in, int64_t padded, int64_t taps) {
+template <class A>
+static void store_weight(const TensorView& dw, const A* sums, int64_t first, int64_t out, int64_t in, int64_t padded,
+                         int64_t taps) {
   const int64_t stride = dw.strides[1];
   parallel_for(out, max64(1, 16384 / (in * taps)), [&](int64_t begin, int64_t end) {
     visit_stored(dw.dtype, [&](auto tag) {
@@ -175,7 +194,8 @@ template <class A> static void store_weight(const TensorView& dw, const A* sums,
   });
 }
 
-template <class A, class T> static void bias_gradient(const TensorView& db, const T* dy, int64_t pixels, int64_t channels) {
+template <class A, class T>
+static void bias_gradient(const TensorView& db, const T* dy, int64_t pixels, int64_t channels) {
   // Channels are dealt to threads: no sums to merge. Blocks of channels stay in registers over a column of pixels.
   parallel_for(ceil_div(channels, 64), max64(1, (1 << 14) / max64(1, pixels)), [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; ++q) {
@@ -187,7 +207,8 @@ template <class A, class T> static void bias_gradient(const TensorView& db, cons
           else sum[c] += to_float(dy[p * channels + c0 + c]);
         }
       visit_stored(db.dtype, [&](auto tag) {
-        for (int64_t c = 0; c < n; ++c) store_one<typename decltype(tag)::type>(db.data, (c0 + c) * db.strides[0], sum[c]);
+        for (int64_t c = 0; c < n; ++c)
+          store_one<typename decltype(tag)::type>(db.data, (c0 + c) * db.strides[0], sum[c]);
       });
     }
   });
@@ -196,21 +217,31 @@ template <class A, class T> static void bias_gradient(const TensorView& db, cons
 template <class K, class T> static void backward_weights(const ConvBackwardWeights& f) {
   using Acc = typename K::Acc;
   const ConvGeometry g = ConvGeometry::of(f.x, f.dweight, f.dy, f.shape);
-  const int64_t groups = f.shape.groups, in = f.dweight.sizes[1], out = f.dweight.sizes[0] / groups, pixels = g.out_pixels();
+  const int64_t groups = f.shape.groups, in = f.dweight.sizes[1], out = f.dweight.sizes[0] / groups,
+                pixels = g.out_pixels();
   const T* x = laid_input<T>(f.x, kSlotX);
   const T* dy = laid_input<T>(f.dy, kSlotY);
   const T* zeros = zero_row<T>(in);
   const int64_t padded = ceil_div(in, kTileCols<K>) * kTileCols<K>, columns = g.taps * padded;
   Acc* sums = static_cast<Acc*>(scratch(size_t(out * columns) * sizeof(Acc), kSlotGradient));
   // Pixels go in chunks whose unfolded input fits in L3 with room to spare.
-  const int64_t chunk =
-      max64(K::kDepth * kDepthBlock, (int64_t(16) << 20) / (columns * int64_t(sizeof(T))) / (K::kDepth * kDepthBlock) * (K::kDepth * kDepthBlock));
+  const int64_t chunk = max64(K::kDepth * kDepthBlock, (int64_t(16) << 20) / (columns * int64_t(sizeof(T))) /
+                                                           (K::kDepth * kDepthBlock) * (K::kDepth * kDepthBlock));
   for (int64_t i = 0; i < groups; ++i) {
     if (pixels == 0) __builtin_memset(sums, 0, size_t(out * columns) * sizeof(Acc));
     for (int64_t p0 = 0; p0 < pixels; p0 += chunk) {
       Epilogue e{};
       e.c = sums, e.c_row = columns, e.c_type = kAccType<K>, e.alpha = 1, e.beta = p0 ? 1 : 0;
-      ConvWeightProduct<K, T> p{out, columns, min64(chunk, pixels - p0), e, {&g, x + i * in, f.x.sizes[1], zeros}, in, padded, dy + i * out, f.dy.sizes[1], p0};
+      ConvWeightProduct<K, T> p{out,
+                                columns,
+                                min64(chunk, pixels - p0),
+                                e,
+                                {&g, x + i * in, f.x.sizes[1], zeros},
+                                in,
+                                padded,
+                                dy + i * out,
+                                f.dy.sizes[1],
+                                p0};
       multiply_conv<K>(p, cpu::PackedKey{});
     }
     store_weight(f.dweight, sums, i * out, out, in, padded, g.taps);
@@ -242,7 +273,9 @@ SF_BY_DTYPE(backward_weights, ConvBackwardWeights, x)
 }  // namespace SF_ISA
 
 SF_KERNEL(conv_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::forward_any, SF_ISA::forward_supports)
-SF_KERNEL(conv_backward_data, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::backward_data_any, SF_ISA::backward_data_supports)
-SF_KERNEL(conv_backward_weights, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::backward_weights_any, SF_ISA::backward_weights_supports)
+SF_KERNEL(conv_backward_data, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::backward_data_any,
+          SF_ISA::backward_data_supports)
+SF_KERNEL(conv_backward_weights, DeviceType::CPU, "native", SF_ISA_PRIORITY, SF_ISA::backward_weights_any,
+          SF_ISA::backward_weights_supports)
 
 }  // namespace sf

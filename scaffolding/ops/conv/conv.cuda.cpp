@@ -1,7 +1,9 @@
-// Convolutions of one to three dimensions on CUDA as matrix products: what each output pixel sees is written as a row (conv_columns.h), some
-// pixels at a time, and multiplied with the weights by the gemm table (cuBLASLt). Every dtype, group, stride and dilation; sums in float32.
-// The provider that always works: a tensor is brought to channels-last where it is not, weights to [o][tap][c] at each call, and the rows go
-// through memory. cuDNN's graphs (conv.cudnn.cpp) come before it. A product of 1 x 1 reads the pixels where they lie.
+// Convolutions of one to three dimensions on CUDA as matrix products: what each output pixel sees is written as a row
+// (conv_columns.h), some pixels at a time, and multiplied with the weights by the gemm table (cuBLASLt). Every dtype,
+// group, stride and dilation; sums in float32.
+// The provider that always works: a tensor is brought to channels-last where it is not, weights to [o][tap][c] at each
+// call, and the rows go through memory. cuDNN's graphs (conv.cudnn.cpp) come before it.
+// A product of 1 x 1 reads the pixels where they lie.
 #include <algorithm>
 #include <optional>
 
@@ -21,19 +23,22 @@ int64_t most_columns(DType t) {
   return std::min(bytes / int64_t(size_of(t)), INT32_MAX - kMostOfARow);
 }
 
-TensorView matrices(void* data, DType dtype, Device device, int64_t batch, int64_t rows, int64_t cols, int64_t batch_stride, int64_t row_stride,
-                    int64_t col_stride) {
+TensorView matrices(void* data, DType dtype, Device device, int64_t batch, int64_t rows, int64_t cols,
+                    int64_t batch_stride, int64_t row_stride, int64_t col_stride) {
   TensorView t;
   t.data = data, t.ndim = 3, t.dtype = dtype, t.device = device;
   t.sizes[0] = batch, t.sizes[1] = rows, t.sizes[2] = cols;
   t.strides[0] = batch_stride, t.strides[1] = row_stride, t.strides[2] = col_stride;
   return t;
 }
-void* advanced(void* data, DType dtype, int64_t elements) { return static_cast<char*>(data) + elements * int64_t(size_of(dtype)); }
+void* advanced(void* data, DType dtype, int64_t elements) {
+  return static_cast<char*>(data) + elements * int64_t(size_of(dtype));
+}
 
 void multiply(const Gemm& g) { gemm.find(g.c.device, g)(g); }
 
-// The rows of one call: `out` pixels of `batch` pictures, each seeing `taps` pixels of `channels` numbers in each of `groups`.
+// The rows of one call: `out` pixels of `batch` pictures, each seeing `taps` pixels of `channels` numbers in each of
+// `groups`.
 struct Rows {
   ConvColumns columns;
   int64_t all = 0, taps = 1;  // rows in all
@@ -49,7 +54,8 @@ struct Rows {
       columns.size[d] = image.sizes[i + 2], columns.out[d] = out.sizes[i + 2], columns.kernel[d] = weight.sizes[i + 2];
       columns.stride[d] = s.stride[i], columns.padding[d] = s.padding[i], columns.dilation[d] = s.dilation[i];
       all *= out.sizes[i + 2], taps *= weight.sizes[i + 2];
-      direct = direct && weight.sizes[i + 2] == 1 && s.stride[i] == 1 && s.padding[i] == 0 && image.sizes[i + 2] == out.sizes[i + 2];
+      direct = direct && weight.sizes[i + 2] == 1 && s.stride[i] == 1 && s.padding[i] == 0 &&
+               image.sizes[i + 2] == out.sizes[i + 2];
     }
   }
   int64_t inner() const { return taps * columns.channels; }
@@ -60,15 +66,19 @@ struct Rows {
     int64_t width = columns.groups * columns.channels;
     if (direct) {
       void* image = const_cast<void*>(columns.image);
-      return f(matrices(image, columns.dtype, device, columns.groups, all, inner(), columns.channels, width, 1), int64_t(0));
+      return f(matrices(image, columns.dtype, device, columns.groups, all, inner(), columns.channels, width, 1),
+               int64_t(0));
     }
-    int64_t of_row = columns.groups * inner(), most = std::max<int64_t>(1, most_columns(columns.dtype) / of_row), piece = std::min(most, all);
+    int64_t of_row = columns.groups * inner(), most = std::max<int64_t>(1, most_columns(columns.dtype) / of_row),
+            piece = std::min(most, all);
     Scratch memory(device, size_t(piece * of_row) * size_of(columns.dtype));
     for (int64_t first = 0; first < all; first += piece) {
       columns.col = memory.as<void>();
       columns.first = first, columns.rows = std::min(piece, all - first);
       write_columns(columns);
-      f(matrices(columns.col, columns.dtype, device, columns.groups, columns.rows, inner(), columns.rows * inner(), inner(), 1), first);
+      f(matrices(columns.col, columns.dtype, device, columns.groups, columns.rows, inner(), columns.rows * inner(),
+                 inner(), 1),
+        first);
     }
   }
 };
@@ -101,8 +111,8 @@ void forward(const ConvForward& f) {
   y.finish();
 }
 
-// The gradient of x is a convolution of dy that reads it at whole fractions of the stride. Where the stride is s, s^dims times as much is
-// multiplied as would be needed.
+// The gradient of x is a convolution of dy that reads it at whole fractions of the stride. Where the stride is s,
+// s^dims times as much is multiplied as would be needed.
 void backward_data(const ConvBackwardData& b) {
   int64_t G = b.shape.groups, C = b.dx.sizes[1], Cg = C / G;
   Laid dy(b.dy, true), dx(b.dx, false);

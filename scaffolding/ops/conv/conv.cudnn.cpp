@@ -1,5 +1,6 @@
-// Convolutions of one to three dimensions and their gradients through cuDNN, channels-last, with residual, bias and activation in the same pass. A tensor
-// of another memory order is copied; a convolution of one dimension is one of two with a single row. What cuDNN has no plan for goes to the next provider.
+// Convolutions of one to three dimensions and their gradients through cuDNN, channels-last, with residual, bias and
+// activation in the same pass. A tensor of another memory order is copied; a convolution of one dimension is one of two
+// with a single row. What cuDNN has no plan for goes to the next provider.
 #include "scaffolding/backend/cuda/cudnn_plans.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/ops/conv/conv_graph.h"
@@ -33,7 +34,8 @@ Dims window_of(const int64_t (&numbers)[3], int ndim, int64_t of_row) {
   return window;
 }
 
-ConvolutionGraph describe(Graph::Convolution what, const TensorView& x, const TensorView& w, const TensorView& y, const ConvShape& s) {
+ConvolutionGraph describe(Graph::Convolution what, const TensorView& x, const TensorView& w, const TensorView& y,
+                          const ConvShape& s) {
   ConvolutionGraph c;
   c.what = what;
   c.dtype = x.dtype;
@@ -60,8 +62,8 @@ PlanEntry plan_of(const ConvolutionGraph& c, int device) {
 
 // Whether the question is worth asking cuDNN.
 bool possible(const TensorView& x, const TensorView& w, const TensorView& y) {
-  return cudnn_settings().enabled && is_type(x.dtype) && w.dtype == x.dtype && y.dtype == x.dtype && x.numel() > 0 && y.numel() > 0 &&
-         cudnn::usable(x.device.index);
+  return cudnn_settings().enabled && is_type(x.dtype) && w.dtype == x.dtype && y.dtype == x.dtype && x.numel() > 0 &&
+         y.numel() > 0 && cudnn::usable(x.device.index);
 }
 
 ConvolutionGraph describe(const ConvForward& f) {
@@ -72,8 +74,8 @@ ConvolutionGraph describe(const ConvForward& f) {
   return c;
 }
 bool supports_forward(const ConvForward& f) {
-  return possible(f.x, f.weight, f.y) && cudnn::has_words_for(f.act) && (!f.bias || f.bias.strides[0] == 1 || f.bias.sizes[0] == 1) &&
-         plan_of(describe(f), f.x.device.index);
+  return possible(f.x, f.weight, f.y) && cudnn::has_words_for(f.act) &&
+         (!f.bias || f.bias.strides[0] == 1 || f.bias.sizes[0] == 1) && plan_of(describe(f), f.x.device.index);
 }
 void forward(const ConvForward& f) {
   ConvolutionGraph c = describe(f);
@@ -88,8 +90,12 @@ void forward(const ConvForward& f) {
   y.finish();
 }
 
-ConvolutionGraph describe(const ConvBackwardData& b) { return describe(Graph::Convolution::Data, b.dx, b.weight, b.dy, b.shape); }
-bool supports_data(const ConvBackwardData& b) { return possible(b.dx, b.weight, b.dy) && plan_of(describe(b), b.dx.device.index); }
+ConvolutionGraph describe(const ConvBackwardData& b) {
+  return describe(Graph::Convolution::Data, b.dx, b.weight, b.dy, b.shape);
+}
+bool supports_data(const ConvBackwardData& b) {
+  return possible(b.dx, b.weight, b.dy) && plan_of(describe(b), b.dx.device.index);
+}
 void backward_data(const ConvBackwardData& b) {
   PlanEntry plan = plan_of(describe(b), b.dx.device.index);
   Laid dy(b.dy, true), dx(b.dx, false);
@@ -99,8 +105,12 @@ void backward_data(const ConvBackwardData& b) {
   dx.finish();
 }
 
-ConvolutionGraph describe(const ConvBackwardWeights& b) { return describe(Graph::Convolution::Filter, b.x, b.dweight, b.dy, b.shape); }
-bool supports_weights(const ConvBackwardWeights& b) { return !b.dbias && possible(b.x, b.dweight, b.dy) && plan_of(describe(b), b.x.device.index); }
+ConvolutionGraph describe(const ConvBackwardWeights& b) {
+  return describe(Graph::Convolution::Filter, b.x, b.dweight, b.dy, b.shape);
+}
+bool supports_weights(const ConvBackwardWeights& b) {
+  return !b.dbias && possible(b.x, b.dweight, b.dy) && plan_of(describe(b), b.x.device.index);
+}
 void backward_weights(const ConvBackwardWeights& b) {
   PlanEntry plan = plan_of(describe(b), b.x.device.index);
   Laid x(b.x, true), dy(b.dy, true), dweight(b.dweight, false);

@@ -18,17 +18,18 @@ struct ConvPadding {
   ConvPadding(const std::string& name);  // ValueError unless "same" or "valid"
 };
 
-Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1}, const ConvPadding& padding = {},
-              const Shape& dilation = {1}, int64_t groups = 1);
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1}, const ConvPadding& padding = {},
-              const Shape& dilation = {1}, int64_t groups = 1);
-Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1}, const ConvPadding& padding = {},
-              const Shape& dilation = {1}, int64_t groups = 1);
+Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1},
+              const ConvPadding& padding = {}, const Shape& dilation = {1}, int64_t groups = 1);
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1},
+              const ConvPadding& padding = {}, const Shape& dilation = {1}, int64_t groups = 1);
+Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1},
+              const ConvPadding& padding = {}, const Shape& dilation = {1}, int64_t groups = 1);
 
 // The three sides of a convolution, each differentiable through the other two.
-Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape);              // y
-Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& x_sizes, const ConvShape& shape);   // dx
-Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_sizes, const ConvShape& shape);  // dweight
+Tensor conv_output(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape);             // y
+Tensor conv_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& x_sizes, const ConvShape& shape);  // dx
+// dweight
+Tensor conv_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_sizes, const ConvShape& shape);
 
 // One number, or one per spatial dimension; ValueError below `least`.
 void spread(const char* op, const char* name, const Shape& given, int64_t dims, int64_t least, int64_t (&out)[3]);

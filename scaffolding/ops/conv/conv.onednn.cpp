@@ -1,6 +1,6 @@
-// Convolutions by oneDNN, direct algorithm on channels-last activations (brgconv). Weights go through the layout the library
-// asks for, once per version. A contiguous tensor is brought to channels-last and back here: oneDNN's own path for NCHW is a
-// plain matrix product several times slower than the copy.
+// Convolutions by oneDNN, direct algorithm on channels-last activations (brgconv). Weights go through the layout the
+// library asks for, once per version. A contiguous tensor is brought to channels-last and back here: oneDNN's own path
+// for NCHW is a plain matrix product several times slower than the copy.
 #include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/cpu/isa.h"
 #include "scaffolding/backend/cpu/onednn.h"
@@ -35,7 +35,8 @@ memory::desc activation(const TensorView& t) { return dn::describe(channels_last
 // An activation of the call as channels-last memory: its own bytes, or a copy.
 class Laid {
  public:
-  Laid(const TensorView& t, int slot, bool read) : plain_(t), laid_(channels_last(t)), copied_(t && !t.is_channels_last()) {
+  Laid(const TensorView& t, int slot, bool read)
+      : plain_(t), laid_(channels_last(t)), copied_(t && !t.is_channels_last()) {
     if (!copied_) return;
     laid_.data = scratch(size_t(t.numel()) * size_of(t.dtype), slot);
     if (read) dn::reorder(dn::wrap(dn::describe(plain_), plain_.data), memory_of());
@@ -65,12 +66,15 @@ memory::desc any_weight(const TensorView& w, int64_t groups, DType t) {
   TensorView v = grouped(w, groups);
   return dn::any_layout(dims(v.sizes, v.sizes + v.ndim), t);
 }
-memory::desc bias_of(const TensorView& b) { return b ? memory::desc({b.sizes[0]}, dn::type_of(b.dtype), memory::format_tag::a) : memory::desc(); }
+memory::desc bias_of(const TensorView& b) {
+  return b ? memory::desc({b.sizes[0]}, dn::type_of(b.dtype), memory::format_tag::a) : memory::desc();
+}
 
 struct Geometry {
   dims stride, dilation, left, right;
 };
-// oneDNN takes the padding of either side; the right one follows from the sizes (a transposed convolution's output_padding).
+// oneDNN takes the padding of either side; the right one follows from the sizes (a transposed convolution's
+// output_padding).
 Geometry geometry(const ConvShape& s, const TensorView& x, const TensorView& w, const TensorView& y) {
   Geometry g;
   for (int i = 0; i < x.ndim - 2; ++i) {
@@ -85,13 +89,17 @@ Geometry geometry(const ConvShape& s, const TensorView& x, const TensorView& w, 
 
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-dnnl::convolution_forward::primitive_desc forward_desc(dnnl::prop_kind kind, const memory::desc& x, const memory::desc& w, const memory::desc& b,
-                                                       const memory::desc& y, const Geometry& g, const dnnl::post_ops& ops) {
+dnnl::convolution_forward::primitive_desc forward_desc(dnnl::prop_kind kind, const memory::desc& x,
+                                                       const memory::desc& w, const memory::desc& b,
+                                                       const memory::desc& y, const Geometry& g,
+                                                       const dnnl::post_ops& ops) {
 #if DNNL_VERSION_MAJOR >= 3
-  if (b.get_ndims() == 0) return {dn::engine(), kind, kDirect, x, w, y, g.stride, g.dilation, g.left, g.right, dn::attributes(ops)};
+  if (b.get_ndims() == 0)
+    return {dn::engine(), kind, kDirect, x, w, y, g.stride, g.dilation, g.left, g.right, dn::attributes(ops)};
   return {dn::engine(), kind, kDirect, x, w, b, y, g.stride, g.dilation, g.left, g.right, dn::attributes(ops)};
 #else
-  if (b.data.ndims == 0) return {{kind, kDirect, x, w, y, g.stride, g.dilation, g.left, g.right}, dn::attributes(ops), dn::engine()};
+  if (b.data.ndims == 0)
+    return {{kind, kDirect, x, w, y, g.stride, g.dilation, g.left, g.right}, dn::attributes(ops), dn::engine()};
   return {{kind, kDirect, x, w, b, y, g.stride, g.dilation, g.left, g.right}, dn::attributes(ops), dn::engine()};
 #endif
 }
@@ -113,7 +121,10 @@ class LaidWeight {
  public:
   LaidWeight(const TensorView& w, int64_t groups, const memory::desc& layout, uint32_t format, uint64_t version)
       : pack_{grouped(w, groups), &layout},
-        kept_({w.data, version, format + uint32_t(w.dtype), {groups, w.strides[0], w.strides[1], w.strides[2], w.strides[w.ndim - 1], dn::fingerprint(layout)}},
+        kept_({w.data,
+               version,
+               format + uint32_t(w.dtype),
+               {groups, w.strides[0], w.strides[1], w.strides[2], w.strides[w.ndim - 1], dn::fingerprint(layout)}},
               layout.get_size(), pack_) {
     data_ = kept_.get();
     if (!data_) pack_(data_ = scratch(layout.get_size(), kSlotWeights));
@@ -133,15 +144,17 @@ class LaidWeight {
 std::shared_ptr<const dn::Compiled> primitive_of(const ConvForward& f) {
   dn::Key key;
   key.add(int64_t(2));
-  add_sizes(key, f.x), add_sizes(key, f.weight), add_sizes(key, f.bias), add_sizes(key, f.residual), add_sizes(key, f.y);
+  add_sizes(key, f.x), add_sizes(key, f.weight), add_sizes(key, f.bias), add_sizes(key, f.residual),
+      add_sizes(key, f.y);
   add_shape(key, f.shape, f.x.ndim - 2);
   key.add(int64_t(f.act));
   return dn::compiled(key, [&](dn::Compiled& out) {
     dnnl::post_ops ops;
     if (f.residual) ops.append_sum(1);
     append(ops, f.act);
-    auto pd = forward_desc(dnnl::prop_kind::forward_inference, activation(f.x), any_weight(f.weight, f.shape.groups, f.weight.dtype), bias_of(f.bias),
-                           activation(f.y), geometry(f.shape, f.x, f.weight, f.y), ops);
+    auto pd = forward_desc(dnnl::prop_kind::forward_inference, activation(f.x),
+                           any_weight(f.weight, f.shape.groups, f.weight.dtype), bias_of(f.bias), activation(f.y),
+                           geometry(f.shape, f.x, f.weight, f.y), ops);
     out = {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
   });
 }
@@ -151,9 +164,13 @@ void forward(const ConvForward& f) {
   Laid x(f.x, kSlotX, true), y(f.y, kSlotY, false);
   LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatForward, f.weight_version);
   memory bias = f.bias ? dn::wrap(bias_of(f.bias), f.bias.data) : memory();
-  // The residual is summed from y's own bytes: a copy, but 2.6.3's binary post-op adds wrong values outside 2-D brgconv.
+  // The residual is summed from y's own bytes: a copy, but 2.6.3's binary post-op adds wrong values outside 2-D
+  // brgconv.
   if (f.residual) dn::reorder(dn::wrap(dn::describe(f.residual), f.residual.data), y.memory_of());
-  dn::run(*prim, {{DNNL_ARG_SRC, x.memory_of()}, {DNNL_ARG_WEIGHTS, w.memory_of()}, {DNNL_ARG_DST, y.memory_of()}, {DNNL_ARG_BIAS, bias}});
+  dn::run(*prim, {{DNNL_ARG_SRC, x.memory_of()},
+                  {DNNL_ARG_WEIGHTS, w.memory_of()},
+                  {DNNL_ARG_DST, y.memory_of()},
+                  {DNNL_ARG_BIAS, bias}});
   y.write_back();
 }
 
@@ -163,15 +180,19 @@ std::shared_ptr<const dn::Compiled> primitive_of(const ConvBackwardData& f) {
   add_sizes(key, f.dy), add_sizes(key, f.weight), add_sizes(key, f.dx);
   add_shape(key, f.shape, f.dx.ndim - 2);
   return dn::compiled(key, [&](dn::Compiled& out) {
-    const memory::desc dx = activation(f.dx), dy = activation(f.dy), w = any_weight(f.weight, f.shape.groups, f.weight.dtype);
+    const memory::desc dx = activation(f.dx), dy = activation(f.dy),
+                       w = any_weight(f.weight, f.shape.groups, f.weight.dtype);
     const Geometry g = geometry(f.shape, f.dx, f.weight, f.dy);
     auto hint = forward_desc(dnnl::prop_kind::forward_training, dx, w, {}, dy, g, {});
 #if DNNL_VERSION_MAJOR >= 3
-    dnnl::convolution_backward_data::primitive_desc pd(dn::engine(), kDirect, dx, w, dy, g.stride, g.dilation, g.left, g.right, hint, dn::attributes());
+    dnnl::convolution_backward_data::primitive_desc pd(dn::engine(), kDirect, dx, w, dy, g.stride, g.dilation, g.left,
+                                                       g.right, hint, dn::attributes());
 #else
-    dnnl::convolution_backward_data::primitive_desc pd({kDirect, dx, w, dy, g.stride, g.dilation, g.left, g.right}, dn::attributes(), dn::engine(), hint);
+    dnnl::convolution_backward_data::primitive_desc pd({kDirect, dx, w, dy, g.stride, g.dilation, g.left, g.right},
+                                                       dn::attributes(), dn::engine(), hint);
 #endif
-    out = {dnnl::convolution_backward_data(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
+    out = {dnnl::convolution_backward_data(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(),
+           pd.scratchpad_desc()};
   });
 }
 void backward_data(const ConvBackwardData& f) {
@@ -179,7 +200,9 @@ void backward_data(const ConvBackwardData& f) {
   const auto prim = primitive_of(f);
   Laid dy(f.dy, kSlotY, true), dx(f.dx, kSlotX, false);
   LaidWeight w(f.weight, f.shape.groups, prim->weights, kFormatBackward, f.weight_version);
-  dn::run(*prim, {{DNNL_ARG_DIFF_DST, dy.memory_of()}, {DNNL_ARG_WEIGHTS, w.memory_of()}, {DNNL_ARG_DIFF_SRC, dx.memory_of()}});
+  dn::run(
+      *prim,
+      {{DNNL_ARG_DIFF_DST, dy.memory_of()}, {DNNL_ARG_WEIGHTS, w.memory_of()}, {DNNL_ARG_DIFF_SRC, dx.memory_of()}});
   dx.write_back();
 }
 
@@ -189,21 +212,27 @@ std::shared_ptr<const dn::Compiled> primitive_of(const ConvBackwardWeights& f) {
   add_sizes(key, f.x), add_sizes(key, f.dy), add_sizes(key, f.dweight), add_sizes(key, f.dbias);
   add_shape(key, f.shape, f.x.ndim - 2);
   return dn::compiled(key, [&](dn::Compiled& out) {
-    const memory::desc x = activation(f.x), dy = activation(f.dy), dw = any_weight(f.dweight, f.shape.groups, f.dweight.dtype), db = bias_of(f.dbias);
+    const memory::desc x = activation(f.x), dy = activation(f.dy),
+                       dw = any_weight(f.dweight, f.shape.groups, f.dweight.dtype), db = bias_of(f.dbias);
     const Geometry g = geometry(f.shape, f.x, f.dweight, f.dy);
-    auto hint = forward_desc(dnnl::prop_kind::forward_training, x, any_weight(f.dweight, f.shape.groups, f.x.dtype), {}, dy, g, {});
+    auto hint = forward_desc(dnnl::prop_kind::forward_training, x, any_weight(f.dweight, f.shape.groups, f.x.dtype), {},
+                             dy, g, {});
 #if DNNL_VERSION_MAJOR >= 3
-    auto pd = f.dbias ? dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, db, dy, g.stride, g.dilation, g.left, g.right, hint,
-                                                                           dn::attributes())
-                      : dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, dy, g.stride, g.dilation, g.left, g.right, hint,
-                                                                           dn::attributes());
+    auto pd =
+        f.dbias
+            ? dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, db, dy, g.stride,
+                                                                 g.dilation, g.left, g.right, hint, dn::attributes())
+            : dnnl::convolution_backward_weights::primitive_desc(dn::engine(), kDirect, x, dw, dy, g.stride, g.dilation,
+                                                                 g.left, g.right, hint, dn::attributes());
 #else
     using Desc = dnnl::convolution_backward_weights::desc;
-    dnnl::convolution_backward_weights::primitive_desc pd(f.dbias ? Desc(kDirect, x, dw, db, dy, g.stride, g.dilation, g.left, g.right)
-                                                                  : Desc(kDirect, x, dw, dy, g.stride, g.dilation, g.left, g.right),
-                                                          dn::attributes(), dn::engine(), hint);
+    dnnl::convolution_backward_weights::primitive_desc pd(
+        f.dbias ? Desc(kDirect, x, dw, db, dy, g.stride, g.dilation, g.left, g.right)
+                : Desc(kDirect, x, dw, dy, g.stride, g.dilation, g.left, g.right),
+        dn::attributes(), dn::engine(), hint);
 #endif
-    out = {dnnl::convolution_backward_weights(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
+    out = {dnnl::convolution_backward_weights(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(),
+           pd.scratchpad_desc()};
   });
 }
 void backward_weights(const ConvBackwardWeights& f) {
@@ -212,17 +241,22 @@ void backward_weights(const ConvBackwardWeights& f) {
   Laid x(f.x, kSlotX, true), dy(f.dy, kSlotY, true);
   memory dw = dn::wrap(prim->weights, scratch(prim->weights.get_size(), kSlotWeights));
   memory db = f.dbias ? dn::wrap(bias_of(f.dbias), f.dbias.data) : memory();
-  dn::run(*prim, {{DNNL_ARG_SRC, x.memory_of()}, {DNNL_ARG_DIFF_DST, dy.memory_of()}, {DNNL_ARG_DIFF_WEIGHTS, dw}, {DNNL_ARG_DIFF_BIAS, db}});
+  dn::run(*prim, {{DNNL_ARG_SRC, x.memory_of()},
+                  {DNNL_ARG_DIFF_DST, dy.memory_of()},
+                  {DNNL_ARG_DIFF_WEIGHTS, dw},
+                  {DNNL_ARG_DIFF_BIAS, db}});
   dn::reorder(dw, dn::wrap(dn::describe(grouped(f.dweight, f.shape.groups)), f.dweight.data));
 }
 
-bool type_ok(const TensorView& t) { return t.dtype == kBFloat16 ? cpu::bf16_library_pays() : t.dtype == kFloat32 && dn::has_avx512(); }
+bool type_ok(const TensorView& t) {
+  return t.dtype == kBFloat16 ? cpu::bf16_library_pays() : t.dtype == kFloat32 && dn::has_avx512();
+}
 
 // Two dimensions, whole vectors of channels, rows of at least a vector: what networks for images are made of, and where
 // the library's main path runs.
 bool ordinary(const TensorView& w, const ConvShape& s, const TensorView& y) {
-  return w.ndim == 4 && s.groups == 1 && w.sizes[0] % 16 == 0 && w.sizes[1] % 16 == 0 && w.sizes[2] == w.sizes[3] && y.sizes[2] >= 8 && y.sizes[3] >= 8 &&
-         s.padding[0] < w.sizes[2] && s.padding[1] < w.sizes[3];
+  return w.ndim == 4 && s.groups == 1 && w.sizes[0] % 16 == 0 && w.sizes[1] % 16 == 0 && w.sizes[2] == w.sizes[3] &&
+         y.sizes[2] >= 8 && y.sizes[3] >= 8 && s.padding[0] < w.sizes[2] && s.padding[1] < w.sizes[3];
 }
 
 template <class Args> bool can_build(const Args& f) {
@@ -232,12 +266,15 @@ template <class Args> bool can_build(const Args& f) {
 
 bool supports_forward(const ConvForward& f) {
   if (f.x.dtype == kFloat32 && cpu::has(cpu::Isa::avx2) && is_pointwise(f)) return false;  // conv_1x1.h is faster
-  if (f.residual && !ordinary(f.weight, f.shape, f.y)) return false;                       // 2.6.3 crashes in sums of 3-D and ragged shapes
+  if (f.residual && !ordinary(f.weight, f.shape, f.y)) return false;  // 2.6.3 crashes in sums of 3-D and ragged shapes
   return type_ok(f.x) && f.y.numel() > 0 && dense(f.x) && dense(f.y) && dense(f.residual) && can_build(f);
 }
-bool supports_data(const ConvBackwardData& f) { return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy) && can_build(f); }
-// Pictures of a few pixels, as deep layers of small images have: the library's direct algorithm falls to a tenth of its rate
-// (512 channels, 1 x 1 pixel, 64 pictures: 13.5 ms against 5.1 of our product), for it vectorises along the picture.
+bool supports_data(const ConvBackwardData& f) {
+  return type_ok(f.dx) && f.dx.numel() > 0 && f.dy.numel() > 0 && dense(f.dx) && dense(f.dy) && can_build(f);
+}
+// Pictures of a few pixels, as deep layers of small images have: the library's direct algorithm falls to a tenth of its
+// rate (512 channels, 1 x 1 pixel, 64 pictures: 13.5 ms against 5.1 of our product),
+// for it vectorises along the picture.
 bool few_pixels(const TensorView& y, const TensorView& w) {
   int64_t pixels = 1, taps = 1;
   for (int i = 2; i < y.ndim; ++i) pixels *= y.sizes[i], taps *= w.sizes[i];

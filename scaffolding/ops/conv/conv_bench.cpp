@@ -15,9 +15,11 @@ static Rows conv_rows([](std::vector<Row>& rows) {
       double flop = 2.0 * 9 * double(c) * double(c) * double(p) * double(p);
       Goal goal = t == kFloat32 ? speedup(2) : share(0.92);
       auto tensors = [=](bool grad) {
-        return Tensors{random_channels_last({1, c, p, p}, t, grad), random_channels_last({c, c, 3, 3}, t, grad), random({c}, t, grad)};
+        return Tensors{random_channels_last({1, c, p, p}, t, grad), random_channels_last({c, c, 3, 3}, t, grad),
+                       random({c}, t, grad)};
       };
-      rows.push_back({"conv " + size, roof_of(t), flop, goal, [=] { return [in = tensors(false)] { keep(conv2d(in[0], in[1], in[2], {1}, 1)); }; }});
+      rows.push_back({"conv " + size, roof_of(t), flop, goal,
+                      [=] { return [in = tensors(false)] { keep(conv2d(in[0], in[1], in[2], {1}, 1)); }; }});
       rows.push_back({"conv forward+backward " + size, roof_of(t), 3 * flop, goal, [=] {
                         return [in = tensors(true), dy = random_channels_last({1, c, p, p}, t)] {
                           keep(autograd::grad({conv2d(in[0], in[1], in[2], {1}, 1)}, in, {dy})[0]);

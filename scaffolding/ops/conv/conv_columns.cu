@@ -38,7 +38,8 @@ template <class U> __global__ void __launch_bounds__(kThreads) write_units(Units
   bool inside = true;
   int64_t from = c.first_picture + row;
   for (int d = 0; d < 3; ++d) {
-    int64_t at = c.backwards ? out[d] + c.padding[d] - tap[d] * c.dilation[d] : out[d] * c.stride[d] - c.padding[d] + tap[d] * c.dilation[d];
+    int64_t at = c.backwards ? out[d] + c.padding[d] - tap[d] * c.dilation[d]
+                             : out[d] * c.stride[d] - c.padding[d] + tap[d] * c.dilation[d];
     if (c.backwards && c.stride[d] > 1) {
       inside = inside && at % c.stride[d] == 0;
       at = at < 0 ? -1 : at / c.stride[d];
@@ -46,14 +47,16 @@ template <class U> __global__ void __launch_bounds__(kThreads) write_units(Units
     inside = inside && at >= 0 && at < c.size[d];
     from = from * c.size[d] + at;
   }
-  static_cast<U*>(c.col)[i] = inside ? static_cast<const U*>(c.image)[from * c.pixel_units + group * c.group_units + unit] : U{};
+  static_cast<U*>(c.col)[i] =
+      inside ? static_cast<const U*>(c.image)[from * c.pixel_units + group * c.group_units + unit] : U{};
 }
 
 }  // namespace
 
 void write_columns(const ConvColumns& c) {
   int64_t bytes = c.channels * int64_t(size_of(c.dtype)), unit = 16;
-  while (bytes % unit != 0 || reinterpret_cast<uintptr_t>(c.image) % uintptr_t(unit) != 0 || reinterpret_cast<uintptr_t>(c.col) % uintptr_t(unit) != 0)
+  while (bytes % unit != 0 || reinterpret_cast<uintptr_t>(c.image) % uintptr_t(unit) != 0 ||
+         reinterpret_cast<uintptr_t>(c.col) % uintptr_t(unit) != 0)
     unit /= 2;
   Units u{};
   u.image = c.image, u.col = c.col;
@@ -66,7 +69,8 @@ void write_columns(const ConvColumns& c) {
     u.size[d] = c.size[d], u.stride[d] = c.stride[d], u.padding[d] = c.padding[d], u.dilation[d] = c.dilation[d];
   }
   int64_t pixels = c.out[0] * c.out[1] * c.out[2];
-  SF_CHECK_AS(NotSupported, pixels + c.rows <= INT32_MAX, "conv: an output of ", pixels, " pixels a picture is too large for CUDA without cuDNN");
+  SF_CHECK_AS(NotSupported, pixels + c.rows <= INT32_MAX, "conv: an output of ", pixels,
+              " pixels a picture is too large for CUDA without cuDNN");
   u.first_picture = c.first / pixels, u.first = uint32_t(c.first % pixels), u.backwards = c.backwards;
   unsigned blocks = blocks_for(u.total, 1);
   switch (unit) {

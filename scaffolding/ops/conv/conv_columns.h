@@ -4,9 +4,10 @@
 
 namespace sf::cuda {
 
-// col[group][row][tap][c] = image[n, at(row, tap), group * channels + c] or 0 where that lies outside, for rows `first` .. first + rows - 1 of all N x out
-// pixels. image is channels-last. Forwards at = out * stride - padding + tap * dilation; backwards, for the gradient of the input, the pixel whose
-// tap shows `out`: (out + padding - tap * dilation) / stride where that is whole.
+// col[group][row][tap][c] = image[n, at(row, tap), group * channels + c] or 0 where that lies outside, for rows `first`
+// .. first + rows - 1 of all N x out pixels. image is channels-last. Forwards at = out * stride - padding + tap *
+// dilation; backwards, for the gradient of the input, the pixel whose tap shows `out`: (out + padding - tap * dilation)
+// / stride where that is whole.
 struct ConvColumns {
   const void* image = nullptr;
   void* col = nullptr;

@@ -1,4 +1,5 @@
-// Convolutions by cuDNN, or by its stand-in in the emulator, with what may follow in the same pass, against the CPU. The op's samples show the rest.
+// Convolutions by cuDNN, or by its stand-in in the emulator, with what may follow in the same pass, against the CPU.
+// The op's samples show the rest.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -55,14 +56,17 @@ TEST_F(CudaCudnnConv, adds_residual_and_bias_and_activates_in_the_same_pass) {
   for (DType t : {kFloat32, kBFloat16, kFloat16})
     for (bool with_bias : {false, true})
       for (bool with_residual : {false, true})
-        for (Activation act : {Activation::None, Activation::Relu, Activation::GeluErf, Activation::GeluTanh, Activation::Silu}) {
-          Tensor x = to_dtype(randn({2, 6, 5, 7}), t), w = to_dtype(randn({4, 3, 3, 3}), t), bias = with_bias ? to_dtype(randn({4}), t) : Tensor();
+        for (Activation act :
+             {Activation::None, Activation::Relu, Activation::GeluErf, Activation::GeluTanh, Activation::Silu}) {
+          Tensor x = to_dtype(randn({2, 6, 5, 7}), t), w = to_dtype(randn({4, 3, 3, 3}), t),
+                 bias = with_bias ? to_dtype(randn({4}), t) : Tensor();
           Tensor residual = with_residual ? to_dtype(randn({2, 4, 3, 4}), t) : Tensor();
           auto wide = [](const Tensor& v) { return v ? to_dtype(v, kFloat64) : v; };
           Tensor want = conv2d(wide(x), wide(w), wide(bias), {2}, ConvPadding(Shape{1}), {1}, 2);
           want = activated(residual ? want + wide(residual) : want, act);
           auto there = [](const Tensor& v) { return v ? v.cuda() : v; };
-          Tensor gx = there(to_channels_last(x)), gw = there(w), gb = there(bias), gr = there(residual), y = empty({2, 4, 3, 4}, t, Device("cuda"));
+          Tensor gx = there(to_channels_last(x)), gw = there(w), gb = there(bias), gr = there(residual),
+                 y = empty({2, 4, 3, 4}, t, Device("cuda"));
           ConvForward f{gx, gw, gb, gr, y, {}, act};
           f.shape.stride[0] = f.shape.stride[1] = 2;
           f.shape.padding[0] = f.shape.padding[1] = 1;
@@ -71,13 +75,17 @@ TEST_F(CudaCudnnConv, adds_residual_and_bias_and_activates_in_the_same_pass) {
           ASSERT_TRUE(kernel);
           EXPECT_STREQ(kernel.provider(), "cudnn");
           kernel(f);
-          EXPECT_LE(distance(y, want), t == kFloat32 ? 2e-6 : t == kFloat16 ? 2e-3 : 1.2e-2) << int(act) << with_bias << with_residual;
+          EXPECT_LE(distance(y, want), t == kFloat32   ? 2e-6
+                                       : t == kFloat16 ? 2e-3
+                                                       : 1.2e-2)
+              << int(act) << with_bias << with_residual;
         }
 }
 
 TEST_F(CudaCudnnConv, leaves_to_others_what_it_has_no_words_for) {
   auto provider = [](DType t, Activation act = Activation::None) {
-    Tensor x = zeros({1, 2, 4, 4}, t, Device("cuda")), w = zeros({3, 2, 3, 3}, t, Device("cuda")), y = empty({1, 3, 2, 2}, t, Device("cuda"));
+    Tensor x = zeros({1, 2, 4, 4}, t, Device("cuda")), w = zeros({3, 2, 3, 3}, t, Device("cuda")),
+           y = empty({1, 3, 2, 2}, t, Device("cuda"));
     return std::string(conv_forward.find(x.device(), {x, w, {}, {}, y, {}, act}).provider());
   };
   EXPECT_EQ(provider(kFloat32), "cudnn");
@@ -94,7 +102,8 @@ TEST_F(CudaCudnnConv, a_residual_blocks_second_half_is_one_call_after_the_norm) 
   Tensor want = conv2d(group_norm_silu(x, 4, norm, norm, 1e-5), w, bias, {1}, 1) + residual, got;
   std::vector<std::string> calls;
   {
-    KernelWatcher watch([&](const KernelCall& c) { calls.push_back(std::string(c.table.name()) + " " + c.entry.provider); });
+    KernelWatcher watch(
+        [&](const KernelCall& c) { calls.push_back(std::string(c.table.name()) + " " + c.entry.provider); });
     got = group_norm_silu_conv2d(x, 4, norm, norm, w, bias, residual, 1e-5, 1);
   }
   EXPECT_EQ(calls.back(), "conv_forward cudnn");

@@ -27,8 +27,8 @@ Pointwise function_of(Activation act) {
 
 bool has_words_for(Activation act) { return act == Activation::None || function_of(act) != Pointwise::Identity; }
 
-// Residual, bias, activation in this order, with ReLU or none, is what cuDNN has finished kernels for ("ConvBiasAct"); other functions are compiled when
-// the plan is made.
+// Residual, bias, activation in this order, with ReLU or none, is what cuDNN has finished kernels for ("ConvBiasAct");
+// other functions are compiled when the plan is made.
 Graph graph_of(const ConvolutionGraph& c) {
   Graph g;
   DataType type = data_type(c.dtype);

@@ -1,4 +1,5 @@
-// Convolutions as cuDNN's graphs, from sizes alone: neither memory nor a device is needed to build one. Activations and weights are channels-last.
+// Convolutions as cuDNN's graphs, from sizes alone: neither memory nor a device is needed to build one. Activations and
+// weights are channels-last.
 #pragma once
 #include <optional>
 

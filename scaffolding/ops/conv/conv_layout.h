@@ -1,5 +1,5 @@
-// Activations and weights of a convolution in the memory order that CUDA's kernels want, copied where they have another. For one call, on the device's
-// current stream.
+// Activations and weights of a convolution in the memory order that CUDA's kernels want, copied where they have
+// another. For one call, on the device's current stream.
 #pragma once
 #include <optional>
 
@@ -57,7 +57,8 @@ struct LaidWeights {
     // o becomes two dimensions, group and o: six at most.
     split.data = w.data, split.dtype = w.dtype, split.device = w.device, split.ndim = w.ndim + 1;
     split.sizes[0] = groups, split.strides[0] = w.sizes[0] / groups * w.strides[0];
-    for (int d = 0; d < w.ndim; ++d) split.sizes[d + 1] = d == 0 ? w.sizes[0] / groups : w.sizes[d], split.strides[d + 1] = w.strides[d];
+    for (int d = 0; d < w.ndim; ++d)
+      split.sizes[d + 1] = d == 0 ? w.sizes[0] / groups : w.sizes[d], split.strides[d + 1] = w.strides[d];
     int n = 0, last = split.ndim - 1;
     order[n++] = 0;
     if (!tap_first) order[n++] = 1;

@@ -1,4 +1,5 @@
-// A convolution as a matrix product whose operands are packed straight from the tensors: no unfolded input is ever stored.
+// A convolution as a matrix product whose operands are packed straight from the tensors:
+// no unfolded input is ever stored.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 //
 // Rows are output pixels, k runs over (tap, channel): a row of the unfolded input is one pointer per tap, to the pixel
@@ -111,7 +112,8 @@ template <class K, class S, bool kForward> struct ConvProduct {
   void pack_b(typename K::Unit* dst, int64_t col, int cols, int64_t k0, int64_t values) const {
     const int64_t ws = kForward ? w.o : w.c, ks = kForward ? w.c : w.o;
     for_taps(k0, values, channels, padded, [&](int64_t offset, int64_t tap, int64_t c, int64_t count) {
-      pack<K>(dst + offset / K::kDepth * kTileCols<K>, kTileCols<K>, w.data + tap * w.tap + c * ks + col * ws, ws, ks, cols, count);
+      pack<K>(dst + offset / K::kDepth * kTileCols<K>, kTileCols<K>, w.data + tap * w.tap + c * ks + col * ws, ws, ks,
+              cols, count);
     });
   }
 };
@@ -136,7 +138,8 @@ template <class K, class S> struct ConvWeightProduct {
     for (int64_t i = 0; i < values; i += 64) {
       const int64_t count = min64(values - i, 64);
       for (int64_t j = 0; j < count; ++j) p[j] = from.under(from.place(first_pixel + k0 + i + j), tap) + c;
-      pack_columns<K>(dst + i / K::kDepth * kTileCols<K>, kTileCols<K>, p, int(min64(channels - c, kTileCols<K>)), count);
+      pack_columns<K>(dst + i / K::kDepth * kTileCols<K>, kTileCols<K>, p, int(min64(channels - c, kTileCols<K>)),
+                      count);
     }
   }
 };

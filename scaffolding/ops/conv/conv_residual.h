@@ -6,6 +6,7 @@
 namespace sf {
 
 // conv(x, weight) + bias + residual, which has the result's shape and x's dtype. Nothing of it may require a gradient.
-Tensor conv_plus_residual(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual, const ConvShape& shape);
+Tensor conv_plus_residual(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
+                          const ConvShape& shape);
 
 }  // namespace sf

@@ -1,6 +1,7 @@
-// Convolutions of pictures so small that every output pixel sees every input pixel, as the deep layers of small images have (3x3 over 2 x 2 or one pixel, a
-// kernel as large as its input): one matrix product over whole pictures, y[n, (o, pixel)] = sum x[n, (c, pixel)] * spread[(o, pixel), (c, pixel)], where spread
-// holds the tap that links two pixels. It multiplies nothing by padding: 3x3 over one pixel is the middle tap, a ninth of what an algorithm over taps does.
+// Convolutions of pictures so small that every output pixel sees every input pixel, as the deep layers of small images
+// have (3x3 over 2 x 2 or one pixel, a kernel as large as its input): one matrix product over whole pictures, y[n, (o,
+// pixel)] = sum x[n, (c, pixel)] * spread[(o, pixel), (c, pixel)], where spread holds the tap that links two pixels. It
+// multiplies nothing by padding: 3x3 over one pixel is the middle tap, a ninth of what an algorithm over taps does.
 #include <cstring>
 
 #include "scaffolding/core/parallel.h"
@@ -10,8 +11,9 @@
 namespace sf {
 namespace {
 
-constexpr int64_t kMaxPairs = 64;                  // of an input with an output pixel
-constexpr int64_t kLeastBatch = 8;                 // pictures, or two for each pair: each element of spread is written once and used once for each picture
+constexpr int64_t kMaxPairs = 64;  // of an input with an output pixel
+constexpr int64_t kLeastBatch =
+    8;  // pictures, or two for each pair: each element of spread is written once and used once for each picture
 constexpr int64_t kMaxSpread = int64_t(16) << 20;  // elements
 enum Slot { kSlotSpread = 8, kSlotBias };
 
@@ -26,7 +28,8 @@ struct Picture {
 };
 
 // tap[out * in.pixels + in]: the offset in the weight of what links two pixels. False: some two are not linked.
-bool link(const TensorView& x, const TensorView& w, const TensorView& y, const ConvShape& s, int64_t (&tap)[kMaxPairs]) {
+bool link(const TensorView& x, const TensorView& w, const TensorView& y, const ConvShape& s,
+          int64_t (&tap)[kMaxPairs]) {
   int64_t in = 1, out = 1;
   for (int i = 2; i < x.ndim; ++i) in *= x.sizes[i], out *= y.sizes[i];
   if (in * out > kMaxPairs) return false;
@@ -45,7 +48,9 @@ bool link(const TensorView& x, const TensorView& w, const TensorView& y, const C
 }
 
 bool supports(const TensorView& x, const TensorView& w, const TensorView& y, const ConvShape& s) {
-  auto dense = [](const TensorView& t) { return t.dtype == kFloat32 && t.numel() > 0 && (t.is_contiguous() || t.is_channels_last()); };
+  auto dense = [](const TensorView& t) {
+    return t.dtype == kFloat32 && t.numel() > 0 && (t.is_contiguous() || t.is_channels_last());
+  };
   if (s.groups != 1 || x.sizes[0] < kLeastBatch || w.dtype != kFloat32 || !dense(x) || !dense(y)) return false;
   const Picture in(x), out(y);
   int64_t tap[kMaxPairs];
@@ -60,17 +65,23 @@ TensorView matrix(void* data, int64_t rows, int64_t columns, int64_t row, int64_
   v.strides[0] = 0, v.strides[1] = row, v.strides[2] = column;
   return v;
 }
-TensorView pictures(const TensorView& t, const Picture& one) { return matrix(t.data, t.sizes[0], one.size(), one.size(), 1); }
-TensorView transposed(const TensorView& m) { return matrix(m.data, m.sizes[2], m.sizes[1], m.strides[2], m.strides[1]); }
+TensorView pictures(const TensorView& t, const Picture& one) {
+  return matrix(t.data, t.sizes[0], one.size(), one.size(), 1);
+}
+TensorView transposed(const TensorView& m) {
+  return matrix(m.data, m.sizes[2], m.sizes[1], m.strides[2], m.strides[1]);
+}
 
 void multiply(const Gemm& g) { gemm.find(Device::CPU, g)(g); }
 
 // Output channels whose rows of spread are worth a thread of their own.
 int64_t grain(const Picture& in, const Picture& out) { return 1 + 16384 / (in.size() * out.pixels); }
 
-// The weight has the order of the input's elements already, as where kernel and input are equally large: it is `spread` itself.
+// The weight has the order of the input's elements already, as where kernel and input are equally large:
+// it is `spread` itself.
 bool is_spread(const TensorView& w, const Picture& in, const Picture& out, const int64_t* tap) {
-  bool same = out.pixels == 1 && w.strides[1] == in.c && (in.c == 1 || in.p == 1) && w.numel() == out.channels * in.size();
+  bool same =
+      out.pixels == 1 && w.strides[1] == in.c && (in.c == 1 || in.p == 1) && w.numel() == out.channels * in.size();
   for (int64_t p = 0; p < in.pixels; ++p) same = same && tap[p] == p * in.p;
   return same;
 }
@@ -104,7 +115,8 @@ void forward(const ConvForward& f) {
   if (f.bias) {
     auto* bias = static_cast<float*>(scratch(size_t(out.size()) * sizeof(float), kSlotBias));
     for (int64_t o = 0; o < out.channels; ++o)
-      for (int64_t q = 0; q < out.pixels; ++q) bias[o * out.c + q * out.p] = f.bias.as<const float>()[o * f.bias.strides[0]];
+      for (int64_t q = 0; q < out.pixels; ++q)
+        bias[o * out.c + q * out.p] = f.bias.as<const float>()[o * f.bias.strides[0]];
     g.bias.data = bias;
     g.bias.ndim = 1;
     g.bias.sizes[0] = out.size();
@@ -157,10 +169,13 @@ void backward_weights(const ConvBackwardWeights& f) {
   });
 }
 
-bool supports_forward(const ConvForward& f) { return !f.residual && (!f.bias || f.bias.dtype == kFloat32) && supports(f.x, f.weight, f.y, f.shape); }
+bool supports_forward(const ConvForward& f) {
+  return !f.residual && (!f.bias || f.bias.dtype == kFloat32) && supports(f.x, f.weight, f.y, f.shape);
+}
 bool supports_data(const ConvBackwardData& f) { return supports(f.dx, f.weight, f.dy, f.shape); }
 bool supports_weights(const ConvBackwardWeights& f) {
-  return !f.dbias && (f.dweight.is_contiguous() || f.dweight.is_channels_last()) && supports(f.x, f.dweight, f.dy, f.shape);
+  return !f.dbias && (f.dweight.is_contiguous() || f.dweight.is_channels_last()) &&
+         supports(f.x, f.dweight, f.dy, f.shape);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // The contract of convolution with the backends. Plain data; kernels never see the tape and never check.
 //
-// x[N, C, *spatial], weight[O, C / groups, *kernel], y[N, O, *out], one to three spatial dimensions; sizes are in torch's
-// order whatever the memory order. Activations are channels-last in memory (fast) or contiguous; every tensor of a call may
-// choose for itself. weight and dweight may have any dense layout. Arrays below hold one entry per spatial dimension, in
-// the order of the sizes; entries past the last dimension are ignored. Padding is zeros, the same on both sides.
+// x[N, C, *spatial], weight[O, C / groups, *kernel], y[N, O, *out], one to three spatial dimensions; sizes are in
+// torch's order whatever the memory order. Activations are channels-last in memory (fast) or contiguous; every tensor
+// of a call may choose for itself. weight and dweight may have any dense layout. Arrays below hold one entry per
+// spatial dimension, in the order of the sizes; entries past the last dimension are ignored. Padding is zeros,
+// the same on both sides.
 // All activations and weights of a call have one dtype; bias, dweight and dbias have it too, or are float32.
 #pragma once
 #include "scaffolding/ops/matmul/kernel.h"
@@ -26,8 +27,9 @@ struct ConvForward {
   uint64_t weight_version = 0;  // as Gemm::b_version
 };
 
-// A convolution whose input is prepared on the way, so that it is never in memory as a whole: conv.x[N, C, H, W] is read as silu(group_norm(x)) where
-// mean is given, and each of its pixels `repeat` times in either direction. All activations are channels-last. Providers are for cases worth it.
+// A convolution whose input is prepared on the way, so that it is never in memory as a whole: conv.x[N, C, H, W] is
+// read as silu(group_norm(x)) where mean is given, and each of its pixels `repeat` times in either direction. All
+// activations are channels-last. Providers are for cases worth it.
 struct PreparedConvForward {
   ConvForward conv;
   int64_t repeat = 1, groups = 1;
@@ -35,8 +37,9 @@ struct PreparedConvForward {
   TensorView norm_weight, norm_bias;  // [C], float32, contiguous
 };
 
-// dx = the gradient of x. The sizes of dx decide the output: for a transposed convolution, call this with dy = its input,
-// weight[in, out / groups, *kernel] as it is stored, and dx = its output of any admissible size (output_padding included).
+// dx = the gradient of x. The sizes of dx decide the output: for a transposed convolution, call this with dy = its
+// input, weight[in, out / groups, *kernel] as it is stored, and dx = its output of any admissible size (output_padding
+// included).
 struct ConvBackwardData {
   TensorView dy, weight;
   TensorView dx;

@@ -1,7 +1,8 @@
-// The transforms of Winograd's minimal filtering F(4x4, 3x3) (Lavin and Gray, arXiv 1509.09308), on vectors of channels.
-// Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
+// The transforms of Winograd's minimal filtering F(4x4, 3x3) (Lavin and Gray, arXiv 1509.09308), on vectors of
+// channels. Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 //
-//   y = A' [ (G w G') * (B' x B) ] A        x 6x6 input tile, w 3x3, y 4x4 output tile, * per element, summed over channels
+//   y = A' [ (G w G') * (B' x B) ] A        x 6x6 input tile, w 3x3, y 4x4 output tile, * per element, summed over
+//                                           channels
 //
 // Interpolation points 0, +-5/8, +-3/2 and infinity: against the usual 0, +-1, +-2 the error of 320 channels falls from
 // 4.0e-6 to 1.5e-6 relative RMS (direct summation in float32: 1.0e-6).
@@ -28,7 +29,8 @@ SF_INLINE void transform_input(const vf (&d)[6], vf (&v)[6]) {
   v[4] = fma(tb, vf(-kB), sb);
   v[5] = fma(d[1], vf(kA2 * kB2), fma(d[3], vf(-(kA2 + kB2)), d[5]));
 }
-// u = G g without the rows' factors N0, Na, Nb, which transform_output applies: there are fewer products than weights to be transformed.
+// u = G g without the rows' factors N0, Na, Nb, which transform_output applies:
+// there are fewer products than weights to be transformed.
 SF_INLINE void transform_weight(const vf (&g)[3], vf (&u)[6]) {
   vf ea = fma(g[2], vf(kA2), g[0]), eb = fma(g[2], vf(kB2), g[0]);
   u[0] = g[0];
@@ -66,7 +68,8 @@ SF_INLINE void transform_weight_back(const vf (&u)[6], vf (&g)[3]) {
 }
 
 // Both dimensions of a tile: `from` gives element (row, column), `to` takes it. kIn x kIn becomes kOut x kOut.
-template <int kIn, int kOut, class From, class To, class One> SF_INLINE void transform_2d(const From& from, const To& to, const One& one) {
+template <int kIn, int kOut, class From, class To, class One>
+SF_INLINE void transform_2d(const From& from, const To& to, const One& one) {
   vf half[kOut][kIn];
 #pragma GCC unroll 6
   for (int c = 0; c < kIn; ++c) {

@@ -1,9 +1,11 @@
-// A Winograd convolution of few tiles, as a UNet's deep levels are: there is more to transforming weights than to multiplying by them, and a transformed
-// weight is used for so few tiles that a way through the cache costs as much. Here it never leaves its register.
+// A Winograd convolution of few tiles, as a UNet's deep levels are: there is more to transforming weights than to
+// multiplying by them, and a transformed weight is used for so few tiles that a way through the cache costs as much.
+// Here it never leaves its register.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 //
-// Of 16 outputs x 16 channels of weights the columns are transformed, G w, into halves[row of the point][c][tap column][o] (18 KB, L1). Then for 4 tiles
-// and one row of points at a time, 6 x 4 sums stay in registers while the channels go by: of each the row's other transform, (G w) G', is made on the way.
+// Of 16 outputs x 16 channels of weights the columns are transformed, G w, into halves[row of the point][c][tap
+// column][o] (18 KB, L1). Then for 4 tiles and one row of points at a time, 6 x 4 sums stay in registers while the
+// channels go by: of each the row's other transform, (G w) G', is made on the way.
 #pragma once
 #include "scaffolding/ops/conv/winograd_product.h"
 
@@ -16,7 +18,8 @@ inline constexpr int kFewChannels = 16;                       // channels of one
 inline constexpr int64_t kFewSums = kPoints * kFewGroup * L;  // floats
 
 // halves[((r * 16 + c) * 3 + s) * L] of outputs o0 .. o0 + L and channels c0 .. c0 + 16.
-template <class T> [[gnu::noinline]] static void transform_columns(const Filter<T>& w, int64_t o0, int64_t c0, float* halves) {
+template <class T>
+[[gnu::noinline]] static void transform_columns(const Filter<T>& w, int64_t o0, int64_t c0, float* halves) {
   alignas(64) float raw[kFewChannels * 9 * L];
   const T* from = w.at(o0, c0);
 #pragma GCC unroll 1
@@ -40,7 +43,8 @@ template <class T> [[gnu::noinline]] static void transform_columns(const Filter<
     }
 }
 
-// sums[s][tile][L] of one row of points += over 16 channels of u[s] * v[s][tile][c]; `add`: to what is there. Two lines ahead are asked for at each channel.
+// sums[s][tile][L] of one row of points += over 16 channels of u[s] * v[s][tile][c]; `add`: to what is there. Two lines
+// ahead are asked for at each channel.
 [[gnu::noinline]] static void product_few(const float* halves, const float* v, float* sums, bool add, Ahead weights) {
   constexpr int kCount = kInput * kFewGroup;
   vf sum[kCount];
@@ -53,7 +57,8 @@ template <class T> [[gnu::noinline]] static void transform_columns(const Filter<
     weights.at += weights.step;
     auto multiply = [&](int s, vf u) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-      for (int t = 0; t < kFewGroup; ++t) sum[s * kFewGroup + t] = fma(vf(v[(s * kFewGroup + t) * L]), u, sum[s * kFewGroup + t]);
+      for (int t = 0; t < kFewGroup; ++t)
+        sum[s * kFewGroup + t] = fma(vf(v[(s * kFewGroup + t) * L]), u, sum[s * kFewGroup + t]);
     };
     const vf g0 = load(halves), g1 = load(halves + L), g2 = load(halves + 2 * L);
     multiply(0, g0);

@@ -1,5 +1,5 @@
-// The products of a Winograd convolution, for one point of the tile: m[tile][o] += v[tile][c] * u[c][o], and the transformed weights u they read.
-// Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
+// The products of a Winograd convolution, for one point of the tile: m[tile][o] += v[tile][c] * u[c][o], and the
+// transformed weights u they read. Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 #pragma once
 #include "scaffolding/ops/conv/winograd.h"
 #include "scaffolding/ops/matmul/packed_gemm.h"
@@ -8,21 +8,25 @@ namespace sf {
 namespace SF_ISA {
 
 inline constexpr int L = kLanes, NR = kTileCols<MulF32>;  // a strip: NR output channels
-// Distance of two planes in floats: whole cache lines, and never a multiple of 4 KB, where 36 planes would share L1 sets.
+// Distance of two planes in floats: whole cache lines, and never a multiple of 4 KB,
+// where 36 planes would share L1 sets.
 SF_INLINE int64_t plane_of(int64_t floats) {
   const int64_t lines = ceil_div(floats, 16);
   return (lines + (lines % 64 == 0)) * 16;
 }
 
-// Memory to be asked for while a product runs, `step` bytes further at each of its channels: it comes from L3 or memory while the product is in L1.
+// Memory to be asked for while a product runs, `step` bytes further at each of its channels: it comes from L3 or memory
+// while the product is in L1.
 struct Ahead {
   const char* at;
   int64_t step;
 };
 
-// m[i][0 .. NR) = sum over channels of v[i * v_row + c] * u[c][..], plus what m holds if `add`. `tiles` come to L1, `weights` to L2.
+// m[i][0 .. NR) = sum over channels of v[i * v_row + c] * u[c][..], plus what m holds if `add`. `tiles` come to L1,
+// `weights` to L2.
 template <int kRows, int kVecs>
-[[gnu::noinline]] static void product(int64_t depth, const float* v, int64_t v_row, const float* u, float* m, bool add, Ahead tiles, Ahead weights) {
+[[gnu::noinline]] static void product(int64_t depth, const float* v, int64_t v_row, const float* u, float* m, bool add,
+                                      Ahead tiles, Ahead weights) {
   using Vec = MulF32::Vec;
   Vec sum[kRows][kVecs];
 #pragma GCC unroll 16
@@ -54,7 +58,8 @@ template <int kRows, int kVecs>
     }
 }
 
-using ProductFn = void (*)(int64_t depth, const float* v, int64_t v_row, const float* u, float* m, bool add, Ahead tiles, Ahead weights);
+using ProductFn = void (*)(int64_t depth, const float* v, int64_t v_row, const float* u, float* m, bool add,
+                           Ahead tiles, Ahead weights);
 template <int kRows = kStridedRows> SF_INLINE ProductFn product_for(int rows, int vecs) {
   if constexpr (kRows > 1)
     if (rows < kRows) return product_for<kRows - 1>(rows, vecs);
@@ -74,12 +79,14 @@ template <class T> struct Filter {
 // u[point][0 .. L) of 9 taps `step` apart.
 SF_INLINE void transform_taps(const float* tap, int64_t step, float* u, int64_t plane) {
   auto one = [](const vf(&a)[3], vf(&b)[6]) __attribute__((always_inline)) { transform_weight(a, b); };
-  transform_2d<3, 6>([&](int r, int s) { return load(tap + (r * 3 + s) * step); }, [&](int r, int s, vf v) { store(u + (r * kInput + s) * plane, v); }, one);
+  transform_2d<3, 6>([&](int r, int s) { return load(tap + (r * 3 + s) * step); },
+                     [&](int r, int s, vf v) { store(u + (r * kInput + s) * plane, v); }, one);
 }
 
 // u[point][c - c0][strip] for input channels c0 .. c0 + depth and the strip of output channels from o0.
 template <class T>
-[[gnu::noinline]] static void transform_filter(const Filter<T>& w, int64_t o0, int cols, int64_t c0, int64_t depth, float* u, int64_t plane) {
+[[gnu::noinline]] static void transform_filter(const Filter<T>& w, int64_t o0, int cols, int64_t c0, int64_t depth,
+                                               float* u, int64_t plane) {
   constexpr int64_t kGroup = 16;
   alignas(64) float raw[kGroup * 9 * NR + 64];
   const int vecs = cols <= L ? 1 : kTileVecs;
@@ -97,7 +104,8 @@ template <class T>
 #pragma GCC unroll 16
           for (int i = 0; i < L; ++i) store_vec<MulF32>(raw + (k + i) * L, r[i]);
         }
-        for (int64_t i = 0; i < n; ++i) transform_taps(raw + (i * 9 + (w.turned ? 8 : 0)) * L, w.turned ? -L : L, u + (c + i) * NR + j * L, plane);
+        for (int64_t i = 0; i < n; ++i)
+          transform_taps(raw + (i * 9 + (w.turned ? 8 : 0)) * L, w.turned ? -L : L, u + (c + i) * NR + j * L, plane);
       }
       continue;
     }
@@ -108,15 +116,18 @@ template <class T>
     } else if (w.taps_together()) {
       // Rows far apart, read a kilobyte at a time: the hardware's prefetcher sees no stream.
       for (int64_t i = kGroup; i < min64(2 * kGroup, depth - c); ++i)
-        for (int64_t line = 0; line < cols * w.out; line += 64 / int64_t(sizeof(T))) __builtin_prefetch(from + i * w.in + line);
+        for (int64_t line = 0; line < cols * w.out; line += 64 / int64_t(sizeof(T)))
+          __builtin_prefetch(from + i * w.in + line);
       for (int64_t i = 0; i < n; ++i) pack<MulF32>(raw + i * 9 * NR, NR, from + i * w.in, w.out, 1, cols, 9);
     } else {
       by_channel = NR, by_tap = kGroup * NR;
-      for (int t = 0; t < 9; ++t) pack<MulF32>(raw + t * by_tap, NR, from + t / 3 * w.down + t % 3 * w.across, w.out, w.in, cols, n);
+      for (int t = 0; t < 9; ++t)
+        pack<MulF32>(raw + t * by_tap, NR, from + t / 3 * w.down + t % 3 * w.across, w.out, w.in, cols, n);
     }
     for (int64_t i = 0; i < n; ++i)
       for (int j = 0; j < vecs; ++j)
-        transform_taps(raw + i * by_channel + (w.turned ? 8 * by_tap : 0) + j * L, w.turned ? -by_tap : by_tap, u + (c + i) * NR + j * L, plane);
+        transform_taps(raw + i * by_channel + (w.turned ? 8 * by_tap : 0) + j * L, w.turned ? -by_tap : by_tap,
+                       u + (c + i) * NR + j * L, plane);
   }
 }
 

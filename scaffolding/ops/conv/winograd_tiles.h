@@ -17,7 +17,9 @@ struct Tiles {
     n = tile / (across * down);
   }
 };
-SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) { return {batch, ceil_div(height, kTile), ceil_div(width, kTile)}; }
+SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) {
+  return {batch, ceil_div(height, kTile), ceil_div(width, kTile)};
+}
 
 // to[col * rows + row] = from[row * cols + col] for a block of at most L x L, in registers where it is a whole one.
 SF_INLINE void transpose_block(const float* from, float* to, int64_t rows, int64_t cols, int64_t r0, int64_t c0) {
@@ -34,7 +36,8 @@ SF_INLINE void transpose_block(const float* from, float* to, int64_t rows, int64
     for (int64_t c = c0; c < min64(c0 + L, cols); ++c) to[c * rows + r] = from[r * cols + c];
 }
 
-// to[i][col][row] = from[i][row][col] for count matrices. Four blocks in a row along the side whose rows are long: each of these is on a page of its own.
+// to[i][col][row] = from[i][row][col] for count matrices. Four blocks in a row along the side whose rows are long: each
+// of these is on a page of its own.
 static void transpose_each(const float* from, float* to, int64_t count, int64_t rows, int64_t cols) {
   if (count * rows * cols == 0) return;
   constexpr int64_t kSide = 4 * L;
@@ -75,11 +78,14 @@ template <class T> struct Image {  // channels-last
   int64_t batch, height, width, channels;
 };
 
-// Transformed tiles [point][c / block][tile][c % block]: the channels of one block are what a product reads, its tiles one after another.
+// Transformed tiles [point][c / block][tile][c % block]: the channels of one block are what a product reads,
+// its tiles one after another.
 struct Planes {
   float* data;
   int64_t plane, block, tiles;
-  SF_INLINE float* at(int64_t tile, int64_t c) const { return data + c / block * tiles * block + tile * block + c % block; }
+  SF_INLINE float* at(int64_t tile, int64_t c) const {
+    return data + c / block * tiles * block + tile * block + c % block;
+  }
 };
 #if defined(__AVX512F__)
 // For few tiles: [c / 16][tile / 4][point][tile % 4][c % 16].
@@ -93,9 +99,11 @@ struct FewPlanes {
 };
 #endif
 
-// Tiles t0 .. t1 of the image; a tile starts at (row - pad, col - pad). kSize 6: B' d B of the input; kSize 4: A y A' of the gradient.
+// Tiles t0 .. t1 of the image; a tile starts at (row - pad, col - pad). kSize 6: B' d B of the input; kSize 4:
+// A y A' of the gradient.
 template <int kSize, class T, class P>
-static void transform_tiles(const Image<T>& x, const Tiles& tiles, int64_t pad_y, int64_t pad_x, int64_t t0, int64_t t1, const P& out) {
+static void transform_tiles(const Image<T>& x, const Tiles& tiles, int64_t pad_y, int64_t pad_x, int64_t t0, int64_t t1,
+                            const P& out) {
   parallel_for(t1 - t0, max64(1, 2048 / x.channels), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       int64_t n, r0, c0;
@@ -112,7 +120,9 @@ static void transform_tiles(const Image<T>& x, const Tiles& tiles, int64_t pad_y
         float* to = out.at(t, ch);
         auto store_point = [&](int r, int c, vf v) { store(to + (r * kInput + c) * out.plane, v); };
         auto load_inside = [&](int r, int c) { return load(base + r * down + c * x.channels + ch); };
-        auto load_edge = [&](int r, int c) { return valid >> (8 * r + c) & 1 ? load(base + r * down + c * x.channels + ch) : vf(0.f); };
+        auto load_edge = [&](int r, int c) {
+          return valid >> (8 * r + c) & 1 ? load(base + r * down + c * x.channels + ch) : vf(0.f);
+        };
         if constexpr (kSize == 6) {
           auto one = [](const vf(&a)[6], vf(&b)[6]) __attribute__((always_inline)) { transform_input(a, b); };
           if (inside) transform_2d<6, 6>(load_inside, store_point, one);
@@ -139,7 +149,8 @@ template <class T> struct Output {
 
 // y of one tile and one strip from m[point][strip].
 template <class T>
-[[gnu::noinline]] static void store_tile(const Output<T>& y, int64_t n, int64_t row, int64_t col, int64_t o0, int vecs, const float* m, int64_t plane) {
+[[gnu::noinline]] static void store_tile(const Output<T>& y, int64_t n, int64_t row, int64_t col, int64_t o0, int vecs,
+                                         const float* m, int64_t plane) {
   const int rows = int(min64(kTile, y.height - row)), cols = int(min64(kTile, y.width - col));
   const int64_t first = ((n * y.height + row) * y.width + col) * y.channels + o0;
   for (int j = 0; j < vecs; ++j) {

@@ -4,11 +4,14 @@
 
 namespace sf {
 
-Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1}, const Shape& padding = {0},
-                        const Shape& output_padding = {0}, int64_t groups = 1, const Shape& dilation = {1});
-Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1}, const Shape& padding = {0},
-                        const Shape& output_padding = {0}, int64_t groups = 1, const Shape& dilation = {1});
-Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1}, const Shape& padding = {0},
-                        const Shape& output_padding = {0}, int64_t groups = 1, const Shape& dilation = {1});
+Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1},
+                        const Shape& padding = {0}, const Shape& output_padding = {0}, int64_t groups = 1,
+                        const Shape& dilation = {1});
+Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1},
+                        const Shape& padding = {0}, const Shape& output_padding = {0}, int64_t groups = 1,
+                        const Shape& dilation = {1});
+Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}, const Shape& stride = {1},
+                        const Shape& padding = {0}, const Shape& output_padding = {0}, int64_t groups = 1,
+                        const Shape& dilation = {1});
 
 }  // namespace sf

@@ -45,7 +45,8 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
     return;
   }
   SF_CHECK_AS(RuntimeError, !from.device().is_meta() && !dst.device().is_meta(), "copy: a meta tensor has no values");
-  // Across devices: convert and pack on the source, move the bytes, scatter on the destination where its layout is another.
+  // Across devices: convert and pack on the source, move the bytes,
+  // scatter on the destination where its layout is another.
   autograd::NoGrad off;
   Tensor dense = packed(to_dtype(from, dst.dtype()));
   bool direct = same_layout(dense, dst);
@@ -54,7 +55,8 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   Device gpu = dst.device().is_cpu() ? dense.device() : dst.device();
   // Pageable memory is read by the time a copy returns, but the GPU must not write it later.
   bool queued = non_blocking && gpu.is_cuda() && (dst.device().is_cpu() ? is_pinned(landing) : dense.device().is_cpu());
-  if (queued) accelerator(gpu).copy_async(landing.data_ptr(), dst.device(), dense.data_ptr(), dense.device(), dense.nbytes());
+  if (queued)
+    accelerator(gpu).copy_async(landing.data_ptr(), dst.device(), dense.data_ptr(), dense.device(), dense.nbytes());
   else backend(gpu).copy(landing.data_ptr(), dst.device(), dense.data_ptr(), dense.device(), dense.nbytes());
   if (landing.storage() != dst.storage()) copy_bytes(dst, landing);
 }
@@ -78,7 +80,9 @@ Tensor to_device(const Tensor& x, Device device, bool non_blocking) {
   Tensor from = device.is_meta() ? x : packed(x), y;
   if (non_blocking && device.is_cpu() && x.device().is_cuda())
     y = Tensor::strided(empty_pinned(x.shape(), x.dtype()).storage(), x.shape(), from.strides(), 0, x.dtype());
-  else y = from.is_contiguous() ? empty(x.shape(), x.dtype(), device) : empty_strided(x.shape(), from.strides(), x.dtype(), device);
+  else
+    y = from.is_contiguous() ? empty(x.shape(), x.dtype(), device)
+                             : empty_strided(x.shape(), from.strides(), x.dtype(), device);
   if (!device.is_meta()) copy_bytes(y, from, non_blocking);
   return record("to", y, {x}, [from = x.device()](const Tensor& dy) -> Tensors { return {to_device(dy, from)}; });
 }
@@ -109,13 +113,16 @@ Tensor to_channels_last(const Tensor& x) {
 Tensor Tensor::to(DType dtype) const { return to_dtype(*this, dtype); }
 Tensor Tensor::to(Device device) const { return to_device(*this, device); }
 Tensor Tensor::clone() const { return sf::clone(*this); }
-Tensor Tensor::contiguous(MemoryFormat format) const { return format == MemoryFormat::ChannelsLast ? to_channels_last(*this) : sf::contiguous(*this); }
+Tensor Tensor::contiguous(MemoryFormat format) const {
+  return format == MemoryFormat::ChannelsLast ? to_channels_last(*this) : sf::contiguous(*this);
+}
 
 Tensor& Tensor::copy_(const Tensor& src) { return copy_into(*this, src, false); }
 
 Tensor& copy_into(Tensor& self, const Tensor& src, bool non_blocking) {
   check_defined("copy_", "src", src);
-  SF_CHECK(broadcast_shapes("copy_", src.shape(), self.shape()) == self.shape(), "copy_: src of shape ", src.shape(), " does not broadcast to ", self.shape());
+  SF_CHECK(broadcast_shapes("copy_", src.shape(), self.shape()) == self.shape(), "copy_: src of shape ", src.shape(),
+           " does not broadcast to ", self.shape());
   if (!autograd::any_requires_grad({self, src})) {
     autograd::check_inplace("copy_", self);
     bool overlap = src.storage() == self.storage() && !src.is_same(self);  // x[1:].copy_(x[:-1])
@@ -130,7 +137,8 @@ Tensor& copy_into(Tensor& self, const Tensor& src, bool non_blocking) {
 // ---- to numbers of the host
 
 double Tensor::item() const {
-  SF_CHECK(defined() && numel() == 1, "item: needs a tensor with one element, got ", defined() ? sf::str(shape()) : "no tensor");
+  SF_CHECK(defined() && numel() == 1, "item: needs a tensor with one element, got ",
+           defined() ? sf::str(shape()) : "no tensor");
   SF_CHECK_AS(RuntimeError, !device().is_meta(), "item: a meta tensor has no values");
   char bytes[8];
   if (device().is_cpu()) std::copy_n(static_cast<const char*>(data_ptr()), itemsize(), bytes);
@@ -155,6 +163,9 @@ std::vector<double> Tensor::to_vector() const {
 }
 
 SF_OP(clone, "input").doc("A copy of input with storage of its own.").kernels(copy_kernel);
-SF_OP(contiguous, "input").doc("input in row-major memory: itself, or a copy.").like("input.contiguous()").kernels(copy_kernel);
+SF_OP(contiguous, "input")
+    .doc("input in row-major memory: itself, or a copy.")
+    .like("input.contiguous()")
+    .kernels(copy_kernel);
 
 }  // namespace sf

@@ -6,7 +6,8 @@ namespace sf::cuda {
 namespace {
 
 template <class T> inline constexpr bool is_float8_v = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
-template <class T> inline constexpr bool is_number = std::is_arithmetic_v<T>;  // a type of C++; the others are bits of short floats
+// a type of C++; the others are bits of short floats
+template <class T> inline constexpr bool is_number = std::is_arithmetic_v<T>;
 
 template <class D, class S> struct Convert {
   __device__ D operator()(S s) const {
@@ -16,7 +17,10 @@ template <class D, class S> struct Convert {
     else if constexpr (is_float8_v<D>) return from_float<D>(float(s));
     else if constexpr (!is_number<D>) return narrow<D>(float(s));
     else if constexpr (std::is_integral_v<D> && std::is_floating_point_v<S>)  // saturates at 64 bits, then wraps around
-      return D(s != s ? 0 : s >= S(9.2233720368547758e18) ? INT64_MAX : s <= S(-9.2233720368547758e18) ? INT64_MIN : int64_t(s));
+      return D(s != s                           ? 0
+               : s >= S(9.2233720368547758e18)  ? INT64_MAX
+               : s <= S(-9.2233720368547758e18) ? INT64_MIN
+                                                : int64_t(s));
     else return D(s);
   }
 };
@@ -28,7 +32,9 @@ struct alignas(16) Sixteen {
   uint64_t v[2];
 };
 
-template <class U> void move_units(const cpu::StridedLoop& loop, Device device) { elementwise<U, U>("copy", device, Same<U>{}, loop); }
+template <class U> void move_units(const cpu::StridedLoop& loop, Device device) {
+  elementwise<U, U>("copy", device, Same<U>{}, loop);
+}
 
 // Where both sides are dense along dimension 0, elements are moved in the largest units that rows and addresses allow.
 void copy_same(const Copy& c) {
@@ -46,15 +52,24 @@ void copy_same(const Copy& c) {
     loop.strides[0][0] = loop.strides[1][0] = unit;
   }
   switch (unit) {
-    case 1: return transpose<uint8_t, uint8_t>("copy", device, Same<uint8_t>{}, loop) ? void() : move_units<uint8_t>(loop, device);
-    case 2: return transpose<uint16_t, uint16_t>("copy", device, Same<uint16_t>{}, loop) ? void() : move_units<uint16_t>(loop, device);
-    case 4: return transpose<uint32_t, uint32_t>("copy", device, Same<uint32_t>{}, loop) ? void() : move_units<uint32_t>(loop, device);
-    case 8: return transpose<uint64_t, uint64_t>("copy", device, Same<uint64_t>{}, loop) ? void() : move_units<uint64_t>(loop, device);
+    case 1:
+      return transpose<uint8_t, uint8_t>("copy", device, Same<uint8_t>{}, loop) ? void()
+                                                                                : move_units<uint8_t>(loop, device);
+    case 2:
+      return transpose<uint16_t, uint16_t>("copy", device, Same<uint16_t>{}, loop) ? void()
+                                                                                   : move_units<uint16_t>(loop, device);
+    case 4:
+      return transpose<uint32_t, uint32_t>("copy", device, Same<uint32_t>{}, loop) ? void()
+                                                                                   : move_units<uint32_t>(loop, device);
+    case 8:
+      return transpose<uint64_t, uint64_t>("copy", device, Same<uint64_t>{}, loop) ? void()
+                                                                                   : move_units<uint64_t>(loop, device);
     default: return move_units<Sixteen>(loop, device);
   }
 }
 
-template <class T> inline constexpr bool trains = std::is_same_v<T, float> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+template <class T>
+inline constexpr bool trains = std::is_same_v<T, float> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
 void copy(const Copy& c) {
   if (c.dst.dtype == c.src.dtype) return copy_same(c);

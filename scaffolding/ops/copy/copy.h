@@ -10,7 +10,8 @@ Tensor clone(const Tensor& input);                     // own storage, same layo
 Tensor contiguous(const Tensor& input);                // the tensor itself when already row-major
 Tensor to_channels_last(const Tensor& input);          // NHWC memory behind [N, C, ...] sizes
 
-// Off the tape: the tensor itself where its elements fill a block of memory, in whatever order of dimensions; else a copy that does.
+// Off the tape: the tensor itself where its elements fill a block of memory, in whatever order of dimensions;
+// else a copy that does.
 Tensor packed(const Tensor& input);
 
 // Off the tape: dst's bytes become src's values (broadcast, converted, moved). Callers check shapes and versions.

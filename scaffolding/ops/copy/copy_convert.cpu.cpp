@@ -1,4 +1,5 @@
-// Copies between float32, bfloat16 and float16 that lie alike, whole vectors at a time: what a cast of a model or of an activation is.
+// Copies between float32, bfloat16 and float16 that lie alike, whole vectors at a time:
+// what a cast of a model or of an activation is.
 #include "scaffolding/backend/cpu/simd.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/copy/kernel.h"

@@ -19,7 +19,10 @@ template <class D, class S> D convert(S v) {
   } else if constexpr (std::is_arithmetic_v<D>) {
     if constexpr (!std::is_arithmetic_v<S>) return convert<D>(to_float(v));
     else if constexpr (std::is_integral_v<D> && std::is_floating_point_v<S>)
-      return D(v != v ? 0 : v >= S(9.2233720368547758e18) ? INT64_MAX : v <= S(-9.2233720368547758e18) ? INT64_MIN : int64_t(v));
+      return D(v != v                           ? 0
+               : v >= S(9.2233720368547758e18)  ? INT64_MAX
+               : v <= S(-9.2233720368547758e18) ? INT64_MIN
+                                                : int64_t(v));
     else return D(v);
   } else {
     if constexpr (std::is_arithmetic_v<S>) return from_float<D>(float(v));
@@ -40,17 +43,20 @@ template <class D, class S> void row(char* dst, int64_t ds, const char* src, int
     for (int64_t i = 0; i < n; ++i) d[i] = convert<D>(s[-i]);
     return;
   }
-  for (int64_t i = 0; i < n; ++i) *reinterpret_cast<D*>(dst + i * ds) = convert<D>(*reinterpret_cast<const S*>(src + i * ss));
+  for (int64_t i = 0; i < n; ++i)
+    *reinterpret_cast<D*>(dst + i * ds) = convert<D>(*reinterpret_cast<const S*>(src + i * ss));
 }
 
 // dst[r][c] = src[c][r] for the two innermost dimensions: 32 x 32 elements at a time.
-template <class T> void transpose_tiles(char* dst, int64_t dst_row, const char* src, int64_t src_col, int64_t rows, int64_t cols) {
+template <class T>
+void transpose_tiles(char* dst, int64_t dst_row, const char* src, int64_t src_col, int64_t rows, int64_t cols) {
   constexpr int64_t kTile = 32;
   for (int64_t r0 = 0; r0 < rows; r0 += kTile)
     for (int64_t c0 = 0; c0 < cols; c0 += kTile)
       for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r) {
         auto* d = reinterpret_cast<T*>(dst + r * dst_row);
-        for (int64_t c = c0; c < std::min(c0 + kTile, cols); ++c) d[c] = *reinterpret_cast<const T*>(src + c * src_col + r * int64_t(sizeof(T)));
+        for (int64_t c = c0; c < std::min(c0 + kTile, cols); ++c)
+          d[c] = *reinterpret_cast<const T*>(src + c * src_col + r * int64_t(sizeof(T)));
       }
 }
 

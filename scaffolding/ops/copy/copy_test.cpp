@@ -28,7 +28,8 @@ SF_OP_TEST(contiguous) {
 // Numbers at every edge of the 16-bit types, 37 of them so that whole vectors and a rest are there.
 static Tensor edges() {
   const float inf = std::numeric_limits<float>::infinity();
-  std::vector<float> v{0, -0.f, 1, 65504, 65519, 65520, -65520, 6e-8f, 2.9e-8f, 6.1e-5f, 3.4e38f, inf, -inf, std::nanf(""), 1.00390625f, 1.01171875f};
+  std::vector<float> v{0,       -0.f,    1,       65504, 65519, 65520,         -65520,      6e-8f,
+                       2.9e-8f, 6.1e-5f, 3.4e38f, inf,   -inf,  std::nanf(""), 1.00390625f, 1.01171875f};
   while (v.size() < 37) v.push_back(float(v.size()) * 0.37f - 5);
   return tensor(v, {int64_t(v.size())});
 }
@@ -47,7 +48,8 @@ TEST(copy, casts_round_to_nearest_even_in_whole_vectors_as_one_by_one) {
 }
 TEST(copy, casts_follow_the_layout_of_either_side) {
   Tensor x = sf::randn({2, 3, 4, 5}), dense = to_dtype(x, kFloat16);
-  for (const Tensor& view : {x.contiguous(MemoryFormat::ChannelsLast), x.transpose(0, 3).contiguous().transpose(0, 3), flip(flip(x, {1}), {1})})
+  for (const Tensor& view : {x.contiguous(MemoryFormat::ChannelsLast), x.transpose(0, 3).contiguous().transpose(0, 3),
+                             flip(flip(x, {1}), {1})})
     EXPECT_EQ(to_dtype(view, kFloat16).to_vector(), dense.to_vector());
   EXPECT_EQ(to_dtype(x.narrow(3, 1, 3), kFloat16).to_vector(), dense.narrow(3, 1, 3).to_vector());
   Tensor row = sf::randn({1, 5});

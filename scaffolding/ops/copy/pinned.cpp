@@ -12,7 +12,8 @@ static Tensor pinned_strided(const Shape& size, const Shape& strides, DType dtyp
   for (int64_t i = 0; i < size.size(); ++i) last += (size[i] - 1) * strides[i];
   size_t bytes = size.contains(0) ? 0 : size_t(last + 1) * size_of(dtype);
   void* data = gpu.allocate_pinned(bytes);
-  return Tensor::strided(Storage::borrow(data, bytes, Device::CPU, [&gpu, data] { gpu.release_pinned(data); }), size, strides, 0, dtype);
+  return Tensor::strided(Storage::borrow(data, bytes, Device::CPU, [&gpu, data] { gpu.release_pinned(data); }), size,
+                         strides, 0, dtype);
 }
 
 Tensor empty_pinned(const Shape& size, std::optional<DType> dtype) {

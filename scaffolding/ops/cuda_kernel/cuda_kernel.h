@@ -7,9 +7,10 @@
 //     })", "scale");
 //   scale.launch({{blocks}, {256}}, {x, y, 2.0, n});
 //
-// Compiled once per architecture, see backend/nvrtc.h. A launch checks the arguments against the parameters of the source: pointers take contiguous tensors of
-// their dtype on one GPU, numbers take numbers that fit. It runs on the current stream and is not recorded: a gradient is a Function around it. A pointer that
-// is not const counts as written in place.
+// Compiled once per architecture, see backend/nvrtc.h. A launch checks the arguments against the parameters of the
+// source: pointers take contiguous tensors of their dtype on one GPU, numbers take numbers that fit. It runs on the
+// current stream and is not recorded: a gradient is a Function around it.
+// A pointer that is not const counts as written in place.
 // Copies share what is loaded. May be launched from several threads.
 #pragma once
 #include <array>
@@ -30,13 +31,15 @@ struct LaunchOptions {
 
 class Kernel {
  public:
-  // name: of the __global__ function. options: NVRTC's. parameters: declarations such as "const float*", where the source cannot tell (templates, macros).
-  // ValueError where the source has no such kernel. Nothing is compiled yet.
-  Kernel(std::string source, std::string name, std::vector<std::string> options = {}, std::optional<std::vector<std::string>> parameters = {});
+  // name: of the __global__ function. options: NVRTC's. parameters: declarations such as "const float*", where the
+  // source cannot tell (templates, macros). ValueError where the source has no such kernel. Nothing is compiled yet.
+  Kernel(std::string source, std::string name, std::vector<std::string> options = {},
+         std::optional<std::vector<std::string>> parameters = {});
 
   const std::string& name() const;
   const std::vector<KernelParameter>& parameters() const;
-  // The binary for an architecture such as "sm_90", without a GPU. RuntimeError with the source's line where it does not compile.
+  // The binary for an architecture such as "sm_90", without a GPU.
+  // RuntimeError with the source's line where it does not compile.
   std::shared_ptr<const KernelImage> compile(const std::string& arch) const;
   void load(Device device) const;  // compiles and loads for this GPU now instead of at the first launch
   // ValueError or TypeError naming the argument that does not fit; RuntimeError where there is no GPU.
@@ -48,8 +51,8 @@ class Kernel {
   std::shared_ptr<State> state_;
 };
 
-// The kernel of this name on this device, compiled and loaded at the first call; later calls return the same. ValueError when the name stands for another
-// source on that device.
+// The kernel of this name on this device, compiled and loaded at the first call; later calls return the same.
+// ValueError when the name stands for another source on that device.
 Kernel ensure_kernel(Device device, const std::string& name, const std::string& source);
 
 }  // namespace sf::cuda

@@ -19,7 +19,8 @@ std::string without_comments(std::string s) {
       continue;
     }
     if (s.compare(i, 2, "//") == 0) end = s.find('\n', i);
-    else if (s.compare(i, 2, "/*") == 0) end = s.find("*/", i + 2) == std::string::npos ? std::string::npos : s.find("*/", i + 2) + 2;
+    else if (s.compare(i, 2, "/*") == 0)
+      end = s.find("*/", i + 2) == std::string::npos ? std::string::npos : s.find("*/", i + 2) + 2;
     else if (s[i] == '"') {
       end = i + 1;
       while (end < s.size() && s[end] != '"') end += s[end] == '\\' ? 2 : 1;
@@ -118,15 +119,19 @@ KernelParameter parameter_of(const std::string& kernel, const std::string& decla
   std::string joined;
   for (size_t i = 0; i < words.size(); ++i) {
     joined += (i ? " " : "") + words[i];
-    std::string plain = joined.size() > 4 && joined.ends_with(" int") && joined != "unsigned int" ? joined.substr(0, joined.size() - 4) : joined;
+    std::string plain = joined.size() > 4 && joined.ends_with(" int") && joined != "unsigned int"
+                            ? joined.substr(0, joined.size() - 4)
+                            : joined;
     for (auto& t : kTypes)
       if (plain == t.name) type = &t, length = i + 1;
   }
   bool is_void = !words.empty() && words[0] == "void" && stars == 1;
   if (is_void) length = 1;
   if (words.size() > length) p.name = words.back();
-  bool fits = !other && stars <= 1 && length > 0 && words.size() <= length + 1 && (stars == 1 || type->kind != KernelParameter::Pointer);
-  SF_CHECK(fits, "cuda: kernel '", kernel, "': a parameter `", declaration, "` cannot be passed; parameters are pointers and numbers of C++'s types, such as ",
+  bool fits = !other && stars <= 1 && length > 0 && words.size() <= length + 1 &&
+              (stars == 1 || type->kind != KernelParameter::Pointer);
+  SF_CHECK(fits, "cuda: kernel '", kernel, "': a parameter `", declaration,
+           "` cannot be passed; parameters are pointers and numbers of C++'s types, such as ",
            "const float* x, __half* y, int n; a pointer to another type is declared as void* in parameters=[...]");
   p.type = p.is_const ? "const " : "";
   p.type += is_void ? "void" : type->name;

@@ -27,11 +27,13 @@ Tensor apply_mask(const char* op, const Tensor& x, const Tensor& mask, double sc
   auto kernel = apply_mask_kernel.find(x.device(), a);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", x.device());
   kernel(a);
-  return autograd::record(op, y, {x},
-                          [op, kept = autograd::save(mask), scale](const Tensor& dy) -> Tensors { return {apply_mask(op, dy, kept.get(), scale)}; });
+  return autograd::record(op, y, {x}, [op, kept = autograd::save(mask), scale](const Tensor& dy) -> Tensors {
+    return {apply_mask(op, dy, kept.get(), scale)};
+  });
 }
 
-Tensor drop(const char* op, const Tensor& input, double p, bool training, const Generator& generator, int64_t mask_dims) {
+Tensor drop(const char* op, const Tensor& input, double p, bool training, const Generator& generator,
+            int64_t mask_dims) {
   check_defined(op, "input", input);
   check_floating(op, "input", input);
   SF_CHECK(p >= 0 && p <= 1, op, ": p must be between 0 and 1, got ", p);
@@ -49,7 +51,8 @@ Tensor drop(const char* op, const Tensor& input, double p, bool training, const 
   return apply_mask(op, input, mask, 1 / (1 - p));
 }
 
-Tensor drop_channels(const char* op, const Tensor& input, double p, bool training, const Generator& generator, int64_t unbatched_rank) {
+Tensor drop_channels(const char* op, const Tensor& input, double p, bool training, const Generator& generator,
+                     int64_t unbatched_rank) {
   check_defined(op, "input", input);
   SF_CHECK(input.ndim() >= 2, op, ": input must have at least 2 dimensions, got ", input.shape());
   return drop(op, input, p, training, generator, input.ndim() == unbatched_rank ? 1 : 2);
@@ -57,20 +60,26 @@ Tensor drop_channels(const char* op, const Tensor& input, double p, bool trainin
 
 }  // namespace
 
-Tensor dropout(const Tensor& input, double p, bool training, const Generator& generator) { return drop("dropout", input, p, training, generator, -1); }
+Tensor dropout(const Tensor& input, double p, bool training, const Generator& generator) {
+  return drop("dropout", input, p, training, generator, -1);
+}
 Tensor feature_dropout(const Tensor& input, double p, bool training, const Generator& generator) {
   return drop_channels("feature_dropout", input, p, training, generator, -1);
 }
 Tensor dropout1d(const Tensor& input, double p, bool training, const Generator& generator) {
-  SF_CHECK(!input || input.ndim() == 2 || input.ndim() == 3, "dropout1d: input must be [C, L] or [N, C, L], got ", input.shape());
+  SF_CHECK(!input || input.ndim() == 2 || input.ndim() == 3, "dropout1d: input must be [C, L] or [N, C, L], got ",
+           input.shape());
   return drop_channels("dropout1d", input, p, training, generator, 2);
 }
-Tensor dropout2d(const Tensor& input, double p, bool training, const Generator& generator) {  // [N, C, L] counts as batched, as in torch
-  SF_CHECK(!input || input.ndim() == 3 || input.ndim() == 4, "dropout2d: input must be [N, C, H, W] or [N, C, L], got ", input.shape());
+// [N, C, L] counts as batched, as in torch
+Tensor dropout2d(const Tensor& input, double p, bool training, const Generator& generator) {
+  SF_CHECK(!input || input.ndim() == 3 || input.ndim() == 4, "dropout2d: input must be [N, C, H, W] or [N, C, L], got ",
+           input.shape());
   return drop_channels("dropout2d", input, p, training, generator, -1);
 }
 Tensor dropout3d(const Tensor& input, double p, bool training, const Generator& generator) {
-  SF_CHECK(!input || input.ndim() == 4 || input.ndim() == 5, "dropout3d: input must be [C, D, H, W] or [N, C, D, H, W], got ", input.shape());
+  SF_CHECK(!input || input.ndim() == 4 || input.ndim() == 5,
+           "dropout3d: input must be [C, D, H, W] or [N, C, D, H, W], got ", input.shape());
   return drop_channels("dropout3d", input, p, training, generator, 4);
 }
 
@@ -90,12 +99,18 @@ SF_OP(dropout, "input, p=0.5, training=True, generator=None")
     .doc("Zeroes elements with probability p in training, and scales the others by 1 / (1 - p).")
     .random()
     .kernels(apply_mask_kernel);
-SF_OP(feature_dropout, "input, p=0.5, training=True, generator=None").doc("dropout of whole channels of input[N, C, ...].").random().kernels(apply_mask_kernel);
+SF_OP(feature_dropout, "input, p=0.5, training=True, generator=None")
+    .doc("dropout of whole channels of input[N, C, ...].")
+    .random()
+    .kernels(apply_mask_kernel);
 SF_OP(dropout1d, "input, p=0.5, training=True, generator=None")
     .doc("dropout of whole channels of input[N, C, L] or [C, L].")
     .random()
     .kernels(apply_mask_kernel);
-SF_OP(dropout2d, "input, p=0.5, training=True, generator=None").doc("dropout of whole channels of input[N, C, H, W].").random().kernels(apply_mask_kernel);
+SF_OP(dropout2d, "input, p=0.5, training=True, generator=None")
+    .doc("dropout of whole channels of input[N, C, H, W].")
+    .random()
+    .kernels(apply_mask_kernel);
 SF_OP(dropout3d, "input, p=0.5, training=True, generator=None")
     .doc("dropout of whole channels of input[N, C, D, H, W] or [C, D, H, W].")
     .random()
@@ -127,7 +142,8 @@ template <class T, class A> void rows(const ApplyMask& a) {
       return;
     }
     for (int64_t i = 0; i < n; ++i)
-      *reinterpret_cast<T*>(p[0] + i * so) = one(*reinterpret_cast<const T*>(p[1] + i * si), *reinterpret_cast<const uint8_t*>(p[2] + i * sm) != 0);
+      *reinterpret_cast<T*>(p[0] + i * so) =
+          one(*reinterpret_cast<const T*>(p[1] + i * si), *reinterpret_cast<const uint8_t*>(p[2] + i * sm) != 0);
   });
 }
 

@@ -7,7 +7,9 @@ namespace {
 
 template <class T> struct Masked {
   real_t<T> scale;
-  __device__ T operator()(T x, bool kept) const { return to_storage<T>(real_t<T>(widen(x)) * (kept ? scale : real_t<T>(0))); }
+  __device__ T operator()(T x, bool kept) const {
+    return to_storage<T>(real_t<T>(widen(x)) * (kept ? scale : real_t<T>(0)));
+  }
 };
 
 void apply_mask(const ApplyMask& a) {
@@ -16,7 +18,8 @@ void apply_mask(const ApplyMask& a) {
     elementwise<T, T, bool>("dropout", Masked<T>{real_t<T>(a.scale)}, a.out, a.in, a.mask);
   });
 }
-SF_KERNEL(apply_mask_kernel, DeviceType::CUDA, "native", 0, apply_mask, [](const ApplyMask& a) { return is_floating(a.out.dtype); })
+SF_KERNEL(apply_mask_kernel, DeviceType::CUDA, "native", 0, apply_mask,
+          [](const ApplyMask& a) { return is_floating(a.out.dtype); })
 
 }  // namespace
 }  // namespace sf::cuda

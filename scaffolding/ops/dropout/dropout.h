@@ -11,8 +11,10 @@ Tensor dropout(const Tensor& input, double p = 0.5, bool training = true, const 
 Tensor dropout1d(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});
 Tensor dropout2d(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});
 Tensor dropout3d(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});
-Tensor feature_dropout(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});  // any rank from 2
-// Dropped elements become selu's lowest value, and all are scaled and shifted so that mean 0 and variance 1 stay (Klambauer et al. 2017).
+// any rank from 2
+Tensor feature_dropout(const Tensor& input, double p = 0.5, bool training = true, const Generator& generator = {});
+// Dropped elements become selu's lowest value, and all are scaled and shifted so that mean 0 and variance 1 stay
+// (Klambauer et al. 2017).
 Tensor alpha_dropout(const Tensor& input, double p = 0.5, bool training = false, const Generator& generator = {});
 
 }  // namespace sf

@@ -49,12 +49,14 @@ SF_OP_TEST(dropout3d) {
 }
 
 TEST(dropout_mask, is_torchs_and_scales_what_stays) {
-  // torch.manual_seed(0); torch.nn.functional.dropout(torch.ones(16), 0.25) * 0.75, and dropout2d(torch.ones(2, 4, 1, 1), 0.5) / 2 after it
+  // torch.manual_seed(0); torch.nn.functional.dropout(torch.ones(16), 0.25) * 0.75, and dropout2d(torch.ones(2, 4, 1,
+  // 1), 0.5) / 2 after it
   const std::vector<double> want{0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, channels{1, 1, 0, 0, 1, 0, 1, 0};
   for (DType t : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
     Generator g = make_generator();
     g->manual_seed(0);
-    Tensor y = sf::dropout(sf::ones({16}, t), 0.25, true, g), z = sf::dropout2d(sf::ones({2, 4, 3, 3}, t), 0.5, true, g);
+    Tensor y = sf::dropout(sf::ones({16}, t), 0.25, true, g),
+           z = sf::dropout2d(sf::ones({2, 4, 3, 3}, t), 0.5, true, g);
     double scale = scalar_tensor(1 / 0.75, t).item();
     for (int i = 0; i < 16; ++i) EXPECT_EQ(y.to_vector()[size_t(i)], want[size_t(i)] * scale);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(z.to_vector()[size_t(i * 9 + 4)], channels[size_t(i)] * 2);
@@ -65,7 +67,8 @@ TEST(dropout_mask, alpha_dropout_gives_torchs_numbers) {
   Generator g = make_generator();
   g->manual_seed(2);
   std::vector<double> y = sf::alpha_dropout(sf::arange(0, 8).to(kFloat32) / 4 - 1, 0.3, true, g).to_vector();
-  const std::vector<double> want{-1.059548, -0.191622, -1.059548, 0.238854, -1.059548, 0.66933, 0.884568, 1.099807};  // torch 2.15, manual_seed(2)
+  // torch 2.15, manual_seed(2)
+  const std::vector<double> want{-1.059548, -0.191622, -1.059548, 0.238854, -1.059548, 0.66933, 0.884568, 1.099807};
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y[i], want[i], 2e-6);
 }
 

@@ -1,5 +1,5 @@
-// out = in * (mask ? scale : 0), computed in float32 for 16-bit floats. One shape; mask is bool, with strides of 0 where
-// it is shared by a channel.
+// out = in * (mask ? scale : 0), computed in float32 for 16-bit floats. One shape; mask is bool, with strides of 0
+// where it is shared by a channel.
 #pragma once
 #include "scaffolding/core/kernel.h"
 

@@ -35,7 +35,8 @@ Labels parse(const std::string& equation, std::string_view text) {
       i += 2;
       continue;
     }
-    SF_CHECK((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "einsum: dimensions are named by letters, got '", text.substr(i, 1), "' in '", equation, "'");
+    SF_CHECK((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "einsum: dimensions are named by letters, got '",
+             text.substr(i, 1), "' in '", equation, "'");
     out.push_back(c <= 'Z' ? c - 'A' : c - 'a' + 26);
   }
   return out;
@@ -45,7 +46,8 @@ Labels parse(const std::string& equation, std::string_view text) {
 Term term_of(const std::string& equation, const Labels& names, const Tensor& x, int64_t number) {
   bool dots = has(names, -1);
   int64_t named = int64_t(names.size()) - dots, more = x.ndim() - named;
-  SF_CHECK(more == 0 || (dots && more > 0), "einsum: operand ", number, " has ", x.ndim(), " dimensions, but '", equation, "' names ", named);
+  SF_CHECK(more == 0 || (dots && more > 0), "einsum: operand ", number, " has ", x.ndim(), " dimensions, but '",
+           equation, "' names ", named);
   Term term{x, {}};
   for (int l : names) {
     if (l >= 0) term.labels.push_back(l);
@@ -55,22 +57,24 @@ Term term_of(const std::string& equation, const Labels& names, const Tensor& x, 
   for (size_t i = 0; i < term.labels.size(); ++i)
     for (size_t j = term.labels.size(); j-- > i + 1;) {
       if (term.labels[j] != term.labels[i]) continue;
-      SF_CHECK(term.t.shape()[int64_t(i)] == term.t.shape()[int64_t(j)], "einsum: a letter repeated in operand ", number,
-               " names dimensions of different sizes in '", equation, "', got ", x.shape());
+      SF_CHECK(term.t.shape()[int64_t(i)] == term.t.shape()[int64_t(j)], "einsum: a letter repeated in operand ",
+               number, " names dimensions of different sizes in '", equation, "', got ", x.shape());
       term.t = movedim(diagonal(term.t, 0, int64_t(i), int64_t(j)), {-1}, {int64_t(i)});
       term.labels.erase(term.labels.begin() + int64_t(j));
     }
   return term;
 }
 
-Labels output_of(const std::string& equation, const std::string* text, const std::vector<Labels>& inputs, const std::vector<Term>& terms) {
+Labels output_of(const std::string& equation, const std::string* text, const std::vector<Labels>& inputs,
+                 const std::vector<Term>& terms) {
   int count[kEllipsis] = {};
   int64_t dots = -1;  // dimensions of the longest "...", -1: nowhere in the inputs
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (int l : inputs[i])
       if (l >= 0) ++count[l];
     if (has(inputs[i], -1))
-      for (dots = std::max<int64_t>(dots, 0); int l : terms[i].labels) dots = std::max<int64_t>(dots, l - kEllipsis + 1);
+      for (dots = std::max<int64_t>(dots, 0); int l : terms[i].labels)
+        dots = std::max<int64_t>(dots, l - kEllipsis + 1);
   }
   Labels names;
   if (text) {
@@ -101,7 +105,8 @@ void sum_out(Term& a, const Labels& gone) {
   std::erase_if(a.labels, [&](int l) { return has(gone, l); });
 }
 
-// a's dimensions in the order of `labels`, which it has all of, and in groups of `groups` dimensions each joined into one.
+// a's dimensions in the order of `labels`, which it has all of,
+// and in groups of `groups` dimensions each joined into one.
 Tensor grouped(const Term& a, const Labels& labels, std::initializer_list<size_t> groups) {
   Shape order, joined;
   for (int l : labels) order.push_back(place(a.labels, l));
@@ -156,7 +161,8 @@ Term contract(Term a, Term b, const Labels& kept) {
   for (int l : only_b) size.push_back(b.t.shape()[place(b.labels, l)]);
   Term y{{}, batch + only_a + only_b};
   if (inner.empty()) {
-    Tensor left = grouped(a, batch + only_a, {batch.size(), only_a.size(), 0}), right = grouped(b, batch + only_b, {batch.size(), 0, only_b.size()});
+    Tensor left = grouped(a, batch + only_a, {batch.size(), only_a.size(), 0}),
+           right = grouped(b, batch + only_b, {batch.size(), 0, only_b.size()});
     y.t = mul(left, right).reshape(size);
   } else {
     Tensor left = grouped(a, batch + only_a + inner, {batch.size(), only_a.size(), inner.size()});
@@ -176,17 +182,19 @@ Tensor einsum(const std::string& equation, const Tensors& operands) {
   std::vector<Labels> inputs;
   for (size_t from = 0;;) {
     size_t comma = left.find(',', from);
-    inputs.push_back(parse(equation, std::string_view(left).substr(from, comma == std::string::npos ? comma : comma - from)));
+    inputs.push_back(
+        parse(equation, std::string_view(left).substr(from, comma == std::string::npos ? comma : comma - from)));
     if (comma == std::string::npos) break;
     from = comma + 1;
   }
-  SF_CHECK(inputs.size() == operands.size(), "einsum: '", equation, "' has ", inputs.size(), " terms, but ", operands.size(), " operands were given");
+  SF_CHECK(inputs.size() == operands.size(), "einsum: '", equation, "' has ", inputs.size(), " terms, but ",
+           operands.size(), " operands were given");
   std::vector<Term> terms;
   for (size_t i = 0; i < operands.size(); ++i) {
     check_defined("einsum", "an operand", operands[i]);
     check_same_device("einsum", operands[0], operands[i]);
-    SF_CHECK_AS(TypeError, operands[i].dtype() == operands[0].dtype(), "einsum: operands must have one dtype, got ", operands[0].dtype(), " and ",
-                operands[i].dtype());
+    SF_CHECK_AS(TypeError, operands[i].dtype() == operands[0].dtype(), "einsum: operands must have one dtype, got ",
+                operands[0].dtype(), " and ", operands[i].dtype());
     terms.push_back(term_of(equation, inputs[i], operands[i], int64_t(i)));
   }
   Labels out = output_of(equation, arrow == std::string::npos ? nullptr : &right, inputs, terms);
@@ -195,7 +203,8 @@ Tensor einsum(const std::string& equation, const Tensors& operands) {
   for (auto& term : terms)
     for (size_t i = 0; i < term.labels.size(); ++i) {
       int64_t n = term.t.shape()[int64_t(i)], &size = known[term.labels[i]];
-      SF_CHECK(n == size || n == 1 || size == 1, "einsum: sizes of a dimension differ between operands in '", equation, "', got ", size, " and ", n);
+      SF_CHECK(n == size || n == 1 || size == 1, "einsum: sizes of a dimension differ between operands in '", equation,
+               "', got ", size, " and ", n);
       if (size == 1) size = n;
     }
   Term y = terms[0];
@@ -213,6 +222,9 @@ Tensor einsum(const std::string& equation, const Tensors& operands) {
   return y.t.permute(order);
 }
 
-SF_OP(einsum, "equation, operands").doc("Sums of products in Einstein's notation.").like("torch.einsum(equation, *operands)").kernels(gemm);
+SF_OP(einsum, "equation, operands")
+    .doc("Sums of products in Einstein's notation.")
+    .like("torch.einsum(equation, *operands)")
+    .kernels(gemm);
 
 }  // namespace sf

@@ -24,35 +24,40 @@ Tensor weight_gradient(const Tensor& dy, const Tensor& at, int64_t rows, int64_t
     Tensor position = padding < 0 ? at : where(eq(at, wrapped(padding)), wrapped(-1), at);
     indexing::put_slices("embedding", dw, 0, position, dy, true);
   }
-  return autograd::record("embedding_backward", dw, {dy}, [at = autograd::save(at), padding](const Tensor& g) -> Tensors {
-    Tensor i = at.get(), d = embed(i, g, padding);
-    return {padding < 0 ? d : masked_fill(d, eq(i, wrapped(padding)).unsqueeze(1), 0)};
-  });
+  return autograd::record("embedding_backward", dw, {dy},
+                          [at = autograd::save(at), padding](const Tensor& g) -> Tensors {
+                            Tensor i = at.get(), d = embed(i, g, padding);
+                            return {padding < 0 ? d : masked_fill(d, eq(i, wrapped(padding)).unsqueeze(1), 0)};
+                          });
 }
 
 Tensor embed(const Tensor& at, const Tensor& weight, int64_t padding) {
-  return autograd::record(
-      "embedding", indexing::take_slices("embedding", weight, 0, at), {weight},
-      [at = autograd::save(at), rows = weight.shape()[0], padding](const Tensor& dy) -> Tensors { return {weight_gradient(dy, at.get(), rows, padding)}; });
+  return autograd::record("embedding", indexing::take_slices("embedding", weight, 0, at), {weight},
+                          [at = autograd::save(at), rows = weight.shape()[0], padding](const Tensor& dy) -> Tensors {
+                            return {weight_gradient(dy, at.get(), rows, padding)};
+                          });
 }
 
 // y with its gradient divided by how often each number stands in at[P].
 Tensor with_gradient_by_frequency(const Tensor& y, const Tensor& at, int64_t rows) {
   if (!autograd::any_requires_grad({y})) return y;
   return autograd::record("embedding", y.detach(), {y}, [at = autograd::save(at), rows](const Tensor& dy) -> Tensors {
-    Tensor i = at.get(), counts = index_add(zeros({rows}, kFloat32, i.device()), 0, i, ones(i.shape(), kFloat32, i.device()));
+    Tensor i = at.get(),
+           counts = index_add(zeros({rows}, kFloat32, i.device()), 0, i, ones(i.shape(), kFloat32, i.device()));
     return {dy / index_select(counts, 0, i).unsqueeze(1).to(dy.dtype())};
   });
 }
 
 }  // namespace
 
-Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx, bool scale_grad_by_freq) {
+Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx,
+                 bool scale_grad_by_freq) {
   check_defined("embedding", "weight", weight);
   SF_CHECK(weight.ndim() == 2, "embedding: weight must be [num_embeddings, embedding_dim], got ", weight.shape());
   Tensor at = indexing::as_positions("embedding", "input", input, weight.device());
   int64_t rows = weight.shape()[0], padding = padding_idx.value_or(-rows - 1);
-  SF_CHECK(!padding_idx || (padding >= -rows && padding < rows), "embedding: padding_idx must be in [", -rows, ", ", rows - 1, "], got ", padding);
+  SF_CHECK(!padding_idx || (padding >= -rows && padding < rows), "embedding: padding_idx must be in [", -rows, ", ",
+           rows - 1, "], got ", padding);
   padding = !padding_idx ? -1 : padding < 0 ? padding + rows : padding;
   indexing::check_range("embedding", at, 0, rows, 0);
   Shape size = input.shape();
@@ -75,7 +80,8 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
   autograd::check_inplace(op, weight);
   Tensor rows = indexing::take_slices(op, weight, 0, at), norms = norm(rows, norm_type, {1}, true);
   Tensor scale = where(gt(norms, wrapped(max_norm)), max_norm / (norms + 1e-7), wrapped(1.0));
-  indexing::put_slices(op, weight, 0, at, rows * scale, false);  // a row named twice is written twice, with the same numbers
+  // a row named twice is written twice, with the same numbers
+  indexing::put_slices(op, weight, 0, at, rows * scale, false);
   autograd::bump_version(weight);
   return weight;
 }

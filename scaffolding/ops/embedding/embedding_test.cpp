@@ -21,7 +21,8 @@ SF_OP_TEST(embedding) {
 }
 
 SF_OP_TEST(embedding_renorm_) {
-  sample(randn({5, 3}), randint(0, 5, {4}), 0.5).no_golden();  // it writes its own sample; the numbers are checked below
+  // it writes its own sample; the numbers are checked below
+  sample(randn({5, 3}), randint(0, 5, {4}), 0.5).no_golden();
   sample(randn({5, 3}), randint(0, 5, {2, 2}), 0.5, 1.0).no_golden();
   rejects("out of range", randn({5, 3}), full({1}, 5, kInt64), 1.0);
   rejects("max_norm must be positive", randn({5, 3}), randint(0, 5, {4}), 0.0);
@@ -40,7 +41,8 @@ TEST(embedding, a_padding_row_gets_no_gradient_and_sums_of_bfloat16_keep_float32
 
 TEST(embedding, scale_grad_by_freq_averages_over_equal_numbers) {
   Tensor weight = zeros({4, 1}).requires_grad_();
-  Tensor numbers = tensor(std::vector<int64_t>{2, 0, 2, 1, 2, 1}, {2, 3}), dy = tensor({1, 2, 3, 4, 8, 6}).reshape({2, 3, 1});
+  Tensor numbers = tensor(std::vector<int64_t>{2, 0, 2, 1, 2, 1}, {2, 3}),
+         dy = tensor({1, 2, 3, 4, 8, 6}).reshape({2, 3, 1});
   embedding(numbers, weight, 1, true).backward(dy);
   EXPECT_EQ(weight.grad().to_vector(), (std::vector<double>{2, 0, 4, 0}));
 }

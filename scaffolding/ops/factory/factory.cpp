@@ -30,7 +30,8 @@ Tensor& Tensor::fill_(const Scalar& value) {
   return *this;
 }
 
-Tensor full(const Shape& size, const Scalar& value, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+Tensor full(const Shape& size, const Scalar& value, std::optional<DType> dtype, std::optional<Device> device,
+            bool requires_grad) {
   Tensor t = empty(size, dtype.value_or(value.dtype()), device);
   fill_bytes(t, value);
   return requires_grad ? t.requires_grad_() : t;
@@ -86,13 +87,14 @@ Tensor made_range(RangeFill r, bool reals, DType dtype, Device device) {
 
 }  // namespace
 
-Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Device> device) {
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
+              std::optional<Device> device) {
   bool whole = !start.is_float() && !end.is_float() && !step.is_float();
   SF_CHECK(step.to_double() != 0, "arange: step must not be 0");
   double span = end.to_double() - start.to_double();
   SF_CHECK(std::isfinite(span), "arange: bounds must be finite, got ", start.to_double(), " and ", end.to_double());
-  SF_CHECK(span == 0 || (span > 0) == (step.to_double() > 0), "arange: from ", start.to_double(), " to ", end.to_double(), " does not go in steps of ",
-           step.to_double());
+  SF_CHECK(span == 0 || (span > 0) == (step.to_double() > 0), "arange: from ", start.to_double(), " to ",
+           end.to_double(), " does not go in steps of ", step.to_double());
   double count = std::ceil(span / step.to_double());
   SF_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
   DType t = dtype.value_or(whole ? kInt64 : default_dtype());
@@ -102,10 +104,15 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
 }
 
 // Symmetric as in torch: the second half counts down from the end, so that both ends are exact.
-Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Device> device) {
+Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype,
+                std::optional<Device> device) {
   SF_CHECK(steps >= 0, "linspace: steps must not be negative, got ", steps);
   double a = start.to_double(), b = end.to_double();
-  RangeFill r{.count = steps, .from_end = steps > 1 ? steps / 2 : 0, .start = a, .step = steps > 1 ? (b - a) / double(steps - 1) : 0, .last = b};
+  RangeFill r{.count = steps,
+              .from_end = steps > 1 ? steps / 2 : 0,
+              .start = a,
+              .step = steps > 1 ? (b - a) / double(steps - 1) : 0,
+              .last = b};
   return made_range(r, true, dtype.value_or(default_dtype()), device.value_or(default_device()));
 }
 
@@ -138,7 +145,8 @@ SF_KERNEL(fill_kernel, DeviceType::CPU, "native", 0, fill, nullptr)
 
 void fill_range(const RangeFill& r) {
   for (int64_t i = 0; i < r.count; ++i) {
-    double x = r.from_end > 0 && i >= r.from_end ? r.last - r.step * double(r.count - 1 - i) : r.start + double(i) * r.step;
+    double x =
+        r.from_end > 0 && i >= r.from_end ? r.last - r.step * double(r.count - 1 - i) : r.start + double(i) * r.step;
     if (r.reals) r.reals[i] = x;
     else r.integers[i] = r.whole ? r.first + i * r.stride : int64_t(x);
   }

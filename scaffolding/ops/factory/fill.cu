@@ -19,7 +19,9 @@ void fill(const Fill& f) {
     if constexpr (std::is_floating_point_v<T>) v = T(f.real);
     else if constexpr (std::is_integral_v<T>) v = T(f.integer);
     else v = from_float<T>(float(f.real));
-    using U = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+    using U = std::conditional_t<
+        sizeof(T) == 8, uint64_t,
+        std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
     U bits;
     std::memcpy(&bits, &v, sizeof bits);
     elementwise<U>("fill", Constant<U>{bits}, f.dst);

@@ -11,7 +11,8 @@ struct Fill {
 };
 extern KernelTable<Fill> fill_kernel;
 
-// Numbers at equal distances: start + i * step, and from the index from_end on (linspace) last - (count - 1 - i) * step.
+// Numbers at equal distances: start + i * step, and from the index from_end on (linspace) last - (count - 1 -
+// i) * step.
 struct RangeFill {
   double* reals = nullptr;      // [count], or
   int64_t* integers = nullptr;  // [count]: with whole first + i * stride, else the same numbers without their fractions

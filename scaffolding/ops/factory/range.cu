@@ -1,4 +1,5 @@
-// Numbers at equal distances, made where they are used: a table copied from the host could not be part of a captured graph.
+// Numbers at equal distances, made where they are used: a table copied from the host could not be part of a captured
+// graph.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/ops/factory/kernel.h"
 

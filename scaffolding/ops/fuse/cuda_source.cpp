@@ -52,8 +52,9 @@ const Expression* expression_of(std::string_view name) {
   return nullptr;
 }
 
-// The conversions are those of backend/cuda/vec.cuh as instructions; keep() ends an op: without it the compiler would make one rounding of the product of
-// one op and the sum of the next, and the numbers would not be those of the ops alone.
+// The conversions are those of backend/cuda/vec.cuh as instructions; keep() ends an op: without it the compiler would
+// make one rounding of the product of one op and the sum of the next,
+// and the numbers would not be those of the ops alone.
 const char kConversions[] = R"(#define SF_INLINE __device__ __forceinline__
 namespace sf {
 struct Half { unsigned short bits; };
@@ -68,10 +69,14 @@ template <> struct To<bool> {
   template <class T> static SF_INLINE bool of(T x) { return x != T(0); }
 };
 template <> struct To<Half> {
-  template <class T> static SF_INLINE Half of(T x) { Half h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x))); return h; }
+  template <class T> static SF_INLINE Half of(T x) {
+    Half h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x))); return h;
+  }
 };
 template <> struct To<BFloat16> {
-  template <class T> static SF_INLINE BFloat16 of(T x) { BFloat16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x))); return h; }
+  template <class T> static SF_INLINE BFloat16 of(T x) {
+    BFloat16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x))); return h;
+  }
 };
 template <class T> SF_INLINE T keep(T x) { return x; }
 SF_INLINE float keep(float x) { asm("" : "+f"(x)); return x; }
@@ -102,7 +107,10 @@ std::string literal(DType t, double real, int64_t whole) {
   if (t == kFloat64) {
     uint64_t bits;
     std::memcpy(&bits, &real, sizeof bits);
-    return text("__longlong_as_double(", int64_t(bits) == INT64_MIN ? std::string("-0x7fffffffffffffffLL - 1") : std::to_string(int64_t(bits)) + "LL", ")");
+    return text(
+        "__longlong_as_double(",
+        int64_t(bits) == INT64_MIN ? std::string("-0x7fffffffffffffffLL - 1") : std::to_string(int64_t(bits)) + "LL",
+        ")");
   }
   if (is_floating(t)) {
     float f = float(real);
@@ -111,18 +119,22 @@ std::string literal(DType t, double real, int64_t whole) {
     return text("__int_as_float(", std::to_string(bits), "u)");
   }
   if (t == kBool) return whole ? "true" : "false";
-  return text("(", storage(t), ")(", whole == INT64_MIN ? std::string("-0x7fffffffffffffffLL - 1") : std::to_string(whole) + "LL", ")");
+  return text("(", storage(t), ")(",
+              whole == INT64_MIN ? std::string("-0x7fffffffffffffffLL - 1") : std::to_string(whole) + "LL", ")");
 }
 
 std::string math() {
   std::string s = kConversions;
-#define SF_SCALAR_1(name, fn) \
-  s += "SF_INLINE double " #name "(double x) { return ::" #fn "(x); }\nSF_INLINE float " #name "(float x) { return ::" #fn "f(x); }\n";
-#define SF_SCALAR_2(name, fn)                                                                                                                    \
-  s += "SF_INLINE double " #name "(double a, double b) { return ::" #fn "(a, b); }\nSF_INLINE float " #name "(float a, float b) { return ::" #fn \
-       "f(a, b); "                                                                                                                               \
+#define SF_SCALAR_1(name, fn)                                                                  \
+  s += "SF_INLINE double " #name "(double x) { return ::" #fn "(x); }\nSF_INLINE float " #name \
+       "(float x) { return ::" #fn "f(x); }\n";
+#define SF_SCALAR_2(name, fn)                                                                               \
+  s += "SF_INLINE double " #name "(double a, double b) { return ::" #fn "(a, b); }\nSF_INLINE float " #name \
+       "(float a, float b) { return ::" #fn                                                                 \
+       "f(a, b); "                                                                                          \
        "}\n";
-#define SF_SCALAR_REAL(...) s += "#define T float\n" #__VA_ARGS__ "\n#undef T\n#define T double\n" #__VA_ARGS__ "\n#undef T\n";
+#define SF_SCALAR_REAL(...) \
+  s += "#define T float\n" #__VA_ARGS__ "\n#undef T\n#define T double\n" #__VA_ARGS__ "\n#undef T\n";
 #define SF_SCALAR_TEXT(...) s += #__VA_ARGS__ "\n";
 #include "scaffolding/ops/pointwise/scalar_functions.def"
   return s;
@@ -137,9 +149,10 @@ std::string op_functions(const TracedProgram& p) {
   for (auto& op : p.ops) {
     if (op.kind != TracedOp::Row || !done.insert(op.table->name()).second || op.table == &lerp_forward) continue;
     const Expression* e = expression_of(op.table->name());
-    SF_CHECK_AS(NotSupported, e && (is_floating(op.dtype) || e->result == "bool" || is_logic(e->name)), "fuse: ", op.name, " of ", op.dtype,
-                " cannot be fused on cuda");
-    s += text("template <class T> SF_INLINE ", e->result, " op_", e->name, "(", e->parameters, ") { using I = T; return ", e->formula, "; }\n");
+    SF_CHECK_AS(NotSupported, e && (is_floating(op.dtype) || e->result == "bool" || is_logic(e->name)),
+                "fuse: ", op.name, " of ", op.dtype, " cannot be fused on cuda");
+    s += text("template <class T> SF_INLINE ", e->result, " op_", e->name, "(", e->parameters,
+              ") { using I = T; return ", e->formula, "; }\n");
   }
   return s;
 }
@@ -157,20 +170,29 @@ std::string compute_function(const TracedProgram& p) {
   std::string s = text("SF_INLINE ", storage(p.dtype_of(p.result)), " compute(");
   for (int k = 0; k < arguments; ++k) s += text(k ? ", " : "", storage(p.arguments[size_t(k)]), " a", k);
   s += ") {\n";
-  for (int k = 0; k < arguments; ++k) s += text("  ", arithmetic(p.arguments[size_t(k)]), " v", k, " = widen(a", k, ");\n");
+  for (int k = 0; k < arguments; ++k)
+    s += text("  ", arithmetic(p.arguments[size_t(k)]), " v", k, " = widen(a", k, ");\n");
   for (int i = 0; i < int(p.ops.size()); ++i) {
     const TracedOp& op = p.ops[size_t(i)];
     std::string value;
     std::string T = arithmetic(op.dtype);
     auto parameter = [&](double v) { return literal(op.dtype, v, Scalar(v).to_int()); };
     if (op.kind == TracedOp::Cast) value = operand_text(op, 0);
-    else if (op.kind == TracedOp::Where) value = text(operand_text(op, 0), " ? ", operand_text(op, 1), " : ", operand_text(op, 2));
-    else if (op.table == &lerp_forward) value = text("lerp_of<", T, ">(", operand_text(op, 0), ", ", operand_text(op, 1), ", ", operand_text(op, 2), ")");
-    else if (op.count == 1) value = text("op_", op.table->name(), "<", T, ">(", operand_text(op, 0), ", ", parameter(op.p0), ", ", parameter(op.p1), ")");
-    else value = text("op_", op.table->name(), "<", T, ">(", operand_text(op, 0), ", ", operand_text(op, 1), ", ", parameter(op.p0), ")");
-    s += text("  ", arithmetic(op.out), " v", arguments + i, " = keep(widen(To<", storage(op.out), ">::of(", value, ")));\n");
+    else if (op.kind == TracedOp::Where)
+      value = text(operand_text(op, 0), " ? ", operand_text(op, 1), " : ", operand_text(op, 2));
+    else if (op.table == &lerp_forward)
+      value = text("lerp_of<", T, ">(", operand_text(op, 0), ", ", operand_text(op, 1), ", ", operand_text(op, 2), ")");
+    else if (op.count == 1)
+      value = text("op_", op.table->name(), "<", T, ">(", operand_text(op, 0), ", ", parameter(op.p0), ", ",
+                   parameter(op.p1), ")");
+    else
+      value = text("op_", op.table->name(), "<", T, ">(", operand_text(op, 0), ", ", operand_text(op, 1), ", ",
+                   parameter(op.p0), ")");
+    s += text("  ", arithmetic(op.out), " v", arguments + i, " = keep(widen(To<", storage(op.out), ">::of(", value,
+              ")));\n");
   }
-  return s + text("  return To<", storage(p.dtype_of(p.result)), ">::of(v", p.result, ");\n}\n}  // namespace sf\nusing namespace sf;\n");
+  return s + text("  return To<", storage(p.dtype_of(p.result)), ">::of(v", p.result,
+                  ");\n}\n}  // namespace sf\nusing namespace sf;\n");
 }
 
 std::string call_text(const TracedProgram& p, auto argument) {
@@ -181,7 +203,9 @@ std::string call_text(const TracedProgram& p, auto argument) {
 
 std::string dense_kernel(const TracedProgram& p, const FusedLayout& l) {
   std::string s = text("  const int V = ", l.lanes, ";\n  long long first = (blockIdx.x * 256LL + threadIdx.x) * V;\n");
-  auto one = [&](const char* at) { return call_text(p, [&](int k) { return text("in", k, l.splat[size_t(k)] ? "[0]" : at); }); };
+  auto one = [&](const char* at) {
+    return call_text(p, [&](int k) { return text("in", k, l.splat[size_t(k)] ? "[0]" : at); });
+  };
   s += "  if (first + V > n) {\n";
   s += text("    for (long long i = first; i < n; ++i) out[i] = ", one("[i]"), ";\n    return;\n  }\n");
   const char* out = storage(p.dtype_of(p.result));
@@ -202,7 +226,8 @@ std::string strided_kernel(const TracedProgram& p, const FusedLayout& l) {
   for (int d = 0; d < l.ndim; ++d) {
     bool last = d + 1 == l.ndim;
     s += last ? text("  long long i", d, " = rest;\n")
-              : text("  long long q", d, " = rest / places.sizes[", d, "], i", d, " = rest - q", d, " * places.sizes[", d, "];\n");
+              : text("  long long q", d, " = rest / places.sizes[", d, "], i", d, " = rest - q", d, " * places.sizes[",
+                     d, "];\n");
     for (int k = 0; k < arguments; ++k) s += text("  at", k, " += i", d, " * places.strides[", k, "][", d, "];\n");
     if (!last) s += text("  rest = q", d, ";\n");
   }
@@ -216,7 +241,9 @@ FusedLayout::FusedLayout(const FusedCall& c, const FusedWalk& w) {
   size_t largest = size_of(c.out.dtype);
   for (DType t : p.arguments) largest = std::max(largest, size_of(t));
   lanes = int(std::min<size_t>(8, 16 / largest));
-  auto aligned = [&](const void* data, DType t) { return reinterpret_cast<uintptr_t>(data) % (size_of(t) * size_t(lanes)) == 0; };
+  auto aligned = [&](const void* data, DType t) {
+    return reinterpret_cast<uintptr_t>(data) % (size_of(t) * size_t(lanes)) == 0;
+  };
   bool vectors = aligned(c.out.data, c.out.dtype);
   bool dense = w.ndim == 1;
   for (size_t k = 0; k < p.arguments.size(); ++k) {
@@ -236,8 +263,10 @@ FusedLayout::FusedLayout(const FusedCall& c, const FusedWalk& w) {
 std::string fused_cuda_source(const TracedProgram& p, const FusedLayout& l) {
   std::string s = math() + op_functions(p) + compute_function(p);
   const int arguments = int(p.arguments.size());
-  if (l.ndim > 0) s += text("struct Places { long long sizes[", l.ndim, "], strides[", arguments, "][", l.ndim, "]; };\n");
-  s += text("extern \"C\" __global__ void __launch_bounds__(256) fused(", storage(p.dtype_of(p.result)), "* __restrict__ out");
+  if (l.ndim > 0)
+    s += text("struct Places { long long sizes[", l.ndim, "], strides[", arguments, "][", l.ndim, "]; };\n");
+  s += text("extern \"C\" __global__ void __launch_bounds__(256) fused(", storage(p.dtype_of(p.result)),
+            "* __restrict__ out");
   for (int k = 0; k < arguments; ++k) s += text(", const ", storage(p.arguments[size_t(k)]), "* __restrict__ in", k);
   s += l.ndim > 0 ? ", long long n, Places places) {\n" : ", long long n) {\n";
   return s + (l.ndim > 0 ? strided_kernel(p, l) : dense_kernel(p, l)) + "}\n";

@@ -15,7 +15,8 @@ struct FusedLayout {
   FusedLayout(const FusedCall& c, const FusedWalk& w);
 };
 
-// fused(out, in0, in1, ..., n, Places): n elements, lanes per thread; out dense. NotSupported for what only the CPU has (integer arithmetic).
+// fused(out, in0, in1, ..., n, Places): n elements, lanes per thread; out dense.
+// NotSupported for what only the CPU has (integer arithmetic).
 std::string fused_cuda_source(const pointwise::TracedProgram& program, const FusedLayout& layout);
 
 }  // namespace sf

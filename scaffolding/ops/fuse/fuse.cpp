@@ -20,7 +20,8 @@ constinit KernelTable<FusedCall> fused_kernel{"fuse"};
 
 namespace {
 
-// Everything that what the function does may depend on, as bytes. Strides count: some ops compute otherwise for dense tensors.
+// Everything that what the function does may depend on, as bytes. Strides count:
+// some ops compute otherwise for dense tensors.
 std::string key_of(const Tensors& arguments) {
   std::string key;
   auto put = [&](int64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
@@ -32,7 +33,9 @@ std::string key_of(const Tensors& arguments) {
   }
   const autocast::State& s = autocast::state();
   put(int64_t(default_dtype()));
-  put(s.any ? int64_t(s.cpu.enabled) << 24 | int64_t(s.cuda.enabled) << 16 | int64_t(s.cpu.dtype) << 8 | int64_t(s.cuda.dtype) : -1);
+  put(s.any ? int64_t(s.cpu.enabled) << 24 | int64_t(s.cuda.enabled) << 16 | int64_t(s.cpu.dtype) << 8 |
+                  int64_t(s.cuda.dtype)
+            : -1);
   return key;
 }
 
@@ -40,8 +43,8 @@ Device device_of(const Tensors& arguments) {
   SF_CHECK(!arguments.empty(), "fuse: a fused function must be given a tensor");
   for (size_t i = 0; i < arguments.size(); ++i) {
     check_defined("fuse", "argument", arguments[i]);
-    SF_CHECK(arguments[i].device() == arguments[0].device(), "fuse: tensors must be on one device, got ", arguments[0].device(), " and ",
-             arguments[i].device());
+    SF_CHECK(arguments[i].device() == arguments[0].device(), "fuse: tensors must be on one device, got ",
+             arguments[0].device(), " and ", arguments[i].device());
   }
   return arguments[0].device();
 }
@@ -51,7 +54,8 @@ TracedProgram traced(const Fused::Function& f, const Tensors& arguments, Device 
   autograd::InferenceMode off(false);
   autograd::EnableGrad on;
   autograd::AnomalyMode watch;  // record() then tells the trace of ops that are not pointwise
-  autograd::SavedTensorHooks keep([](const Tensor&) -> std::function<Tensor()> { return nullptr; });  // not the caller's: there are no values to move
+  // not the caller's: there are no values to move
+  autograd::SavedTensorHooks keep([](const Tensor&) -> std::function<Tensor()> { return nullptr; });
   Tensors stand_ins;
   for (auto& x : arguments) {
     Tensor s = empty_strided(x.shape(), x.strides(), x.dtype(), Device(Device::Meta));
@@ -92,7 +96,8 @@ Tensor run(const TracedProgram& p, const Tensors& arguments, Device device) {
 }
 
 // The function's own gradients, by its own ops.
-Tensors gradients(const Fused::Function& f, const Tensors& arguments, const std::vector<bool>& wanted, const Tensor& dy, const autocast::State& autocast) {
+Tensors gradients(const Fused::Function& f, const Tensors& arguments, const std::vector<bool>& wanted, const Tensor& dy,
+                  const autocast::State& autocast) {
   autograd::EnableGrad on;
   autocast::Within as_before(autocast);
   Tensors inputs, leaves, result(arguments.size());
@@ -121,7 +126,8 @@ struct Fused::State {
       std::lock_guard lock(mutex);
       if (auto at = programs.find(key); at != programs.end()) return at->second;
     }
-    auto made = std::make_shared<const TracedProgram>(traced(f, arguments, target));  // unlocked: f may call other fused functions, or wait for Python
+    // unlocked: f may call other fused functions, or wait for Python
+    auto made = std::make_shared<const TracedProgram>(traced(f, arguments, target));
     ++traces;
     std::lock_guard lock(mutex);
     if (programs.size() >= 1024) programs.clear();  // shapes without end
@@ -146,7 +152,8 @@ Tensor Fused::operator()(const Tensors& arguments) const {
   if (!autograd::any_requires_grad(arguments) || !is_floating(y.dtype())) return y;
   std::vector<bool> wanted;
   for (auto& x : arguments) wanted.push_back(x.requires_grad());
-  auto backward = [state = state_, saved = autograd::save(arguments), wanted, autocast = autocast::state()](const Tensor& dy) -> Tensors {
+  auto backward = [state = state_, saved = autograd::save(arguments), wanted,
+                   autocast = autocast::state()](const Tensor& dy) -> Tensors {
     Tensors inputs;
     for (auto& s : saved) inputs.push_back(s.get());
     return gradients(state->f, inputs, wanted, dy, autocast);

@@ -3,12 +3,15 @@
 //   auto gate = sf::fuse([](const Tensor& x, const Tensor& a, const Tensor& b) { return silu(x * a + b); });
 //   Tensor y = gate(x, a, b);
 //
-// The function is run once on stand-ins without values for each set of shapes, dtypes and layouts, and the pointwise ops and casts that it applies
-// are kept. A call then computes all of them in one loop over vectors or blocks of the first cache (CPU), or in one generated kernel (CUDA).
-// Every op rounds its result to its dtype as it does alone: on the CPU the numbers are those of the unfused function, bit for bit.
+// The function is run once on stand-ins without values for each set of shapes, dtypes and layouts, and the pointwise
+// ops and casts that it applies are kept. A call then computes all of them in one loop over vectors or blocks of the
+// first cache (CPU), or in one generated kernel (CUDA).
+// Every op rounds its result to its dtype as it does alone: on the CPU the numbers are those of the unfused function,
+// bit for bit.
 // Gradients: backward runs the function's own ops again from the saved arguments, so that only the arguments are kept.
-// ValueError that names the op where the function does anything else (a view, a reduction, a write in place), or reads a tensor that is no argument.
-// What the function computes from Python or C++ values is fixed when it is run for a set of shapes.
+// ValueError that names the op where the function does anything else (a view, a reduction, a write in place), or reads
+// a tensor that is no argument. What the function computes from Python or C++ values is fixed when it is run for a set
+// of shapes.
 #pragma once
 #include <functional>
 #include <memory>
@@ -33,9 +36,13 @@ class Fused {
 };
 
 namespace detail {
-template <class F, size_t... i> Tensor call_with(const F& f, const Tensors& a, std::index_sequence<i...>) { return f(a[i]...); }
+template <class F, size_t... i> Tensor call_with(const F& f, const Tensors& a, std::index_sequence<i...>) {
+  return f(a[i]...);
+}
 template <class F> struct Arity : Arity<decltype(&F::operator())> {};
-template <class R, class C, class... A> struct Arity<R (C::*)(A...) const> { static constexpr size_t value = sizeof...(A); };
+template <class R, class C, class... A> struct Arity<R (C::*)(A...) const> {
+  static constexpr size_t value = sizeof...(A);
+};
 template <class R, class... A> struct Arity<R (*)(A...)> { static constexpr size_t value = sizeof...(A); };
 }  // namespace detail
 

@@ -1,5 +1,6 @@
-// Fused functions on the CPU: chains of floats in registers (fuse_registers.cpp), all others here, by the row kernels of the ops, one block of elements
-// after the other. A block's values stay in the first cache, and what an argument's strides ask for is gathered once per block.
+// Fused functions on the CPU: chains of floats in registers (fuse_registers.cpp), all others here, by the row kernels
+// of the ops, one block of elements after the other. A block's values stay in the first cache, and what an argument's
+// strides ask for is gathered once per block.
 #include <algorithm>
 
 #include "scaffolding/core/parallel.h"
@@ -17,9 +18,11 @@ using pointwise::TracedOp;
 using pointwise::TracedOperand;
 using pointwise::TracedProgram;
 
-constexpr int64_t kCacheBytes = 24 << 10;  // of values of a block: half of a first cache of 48 KiB, three quarters of one of 32
-constexpr int64_t kApart = 5 * 64;         // bytes between two blocks: a distance of 4096 would look like the same address to loads behind stores
-constexpr int64_t kGrain = 1 << 15;        // elements times ops a thread takes at least
+// of values of a block: half of a first cache of 48 KiB, three quarters of one of 32
+constexpr int64_t kCacheBytes = 24 << 10;
+constexpr int64_t kApart =
+    5 * 64;  // bytes between two blocks: a distance of 4096 would look like the same address to loads behind stores
+constexpr int64_t kGrain = 1 << 15;  // elements times ops a thread takes at least
 
 TensorView row_of(const void* data, DType dtype, int64_t n) {
   TensorView v;
@@ -55,16 +58,19 @@ class Plan {
     }
     for (int i = 0; i < int(program_.ops.size()); ++i) {
       const TracedOp& op = program_.ops[size_t(i)];
-      const bool in_place = op.kind == TracedOp::Row && size_of(op.dtype) == size_of(op.out);  // row kernels may write over what they read
+      // row kernels may write over what they read
+      const bool in_place = op.kind == TracedOp::Row && size_of(op.dtype) == size_of(op.out);
       if (!in_place && arguments + i != program_.result) take(arguments + i);
       for (int k = 0; k < op.count; ++k)
-        if (int v = op.in[k].value; v >= 0 && last[size_t(v)] == i && slots_[size_t(v)] >= 0) taken[size_t(slots_[size_t(v)])] = false;
+        if (int v = op.in[k].value; v >= 0 && last[size_t(v)] == i && slots_[size_t(v)] >= 0)
+          taken[size_t(slots_[size_t(v)])] = false;
       if (in_place && arguments + i != program_.result) take(arguments + i);
       kernels_.push_back(op.kind == TracedOp::Row ? find(op) : KernelTable<PointwiseRow>::Found(nullptr, nullptr));
     }
     slot_count_ = int64_t(taken.size());
     for (int v = 0; v < values; ++v) item_ = std::max(item_, int64_t(size_of(program_.dtype_of(v))));
-    block_ = std::clamp(kCacheBytes / (item_ * std::max<int64_t>(slot_count_, 1)) / 64 * 64, int64_t(256), int64_t(4096));
+    block_ =
+        std::clamp(kCacheBytes / (item_ * std::max<int64_t>(slot_count_, 1)) / 64 * 64, int64_t(256), int64_t(4096));
     slot_bytes_ = block_ * item_ + kApart;
     fill_constants();
   }
@@ -89,7 +95,9 @@ class Plan {
     return kernel;
   }
 
-  DType operand_dtype(const TracedOp& op, int k) const { return op.kind == TracedOp::Where && k == 0 ? kBool : op.dtype; }
+  DType operand_dtype(const TracedOp& op, int k) const {
+    return op.kind == TracedOp::Where && k == 0 ? kBool : op.dtype;
+  }
 
   void fill_constants() {
     for (auto& op : program_.ops)
@@ -113,10 +121,12 @@ class Plan {
     const int arguments = int(program_.arguments.size());
     auto slot = [&](int v) -> char* { return slots + int64_t(slots_[size_t(v)]) * slot_bytes_; };
     for (int v = 0; v < arguments; ++v)
-      if (slots_[size_t(v)] >= 0) walk_.gather(v, size_of(program_.arguments[size_t(v)]), slot(v), call_.in[v].data, first, n);
+      if (slots_[size_t(v)] >= 0)
+        walk_.gather(v, size_of(program_.arguments[size_t(v)]), slot(v), call_.in[v].data, first, n);
     auto place = [&](int v) -> char* {
       if (v == program_.result) return static_cast<char*>(call_.out.data) + first * int64_t(size_of(call_.out.dtype));
-      if (v < arguments && direct_[size_t(v)]) return static_cast<char*>(call_.in[v].data) + first * int64_t(size_of(program_.arguments[size_t(v)]));
+      if (v < arguments && direct_[size_t(v)])
+        return static_cast<char*>(call_.in[v].data) + first * int64_t(size_of(program_.arguments[size_t(v)]));
       return slot(v);
     };
     auto source = [&](const TracedOperand& o) -> const void* {
@@ -134,7 +144,8 @@ class Plan {
         Copy copy{row_of(to, op.out, n), row_of(source(op.in[0]), op.dtype, n)};
         copy_kernel.find(Device(), copy)(copy);
       } else {
-        Where where{row_of(to, op.out, n), row_of(source(op.in[0]), kBool, n), row_of(source(op.in[1]), op.dtype, n), row_of(source(op.in[2]), op.dtype, n)};
+        Where where{row_of(to, op.out, n), row_of(source(op.in[0]), kBool, n), row_of(source(op.in[1]), op.dtype, n),
+                    row_of(source(op.in[2]), op.dtype, n)};
         where_kernel.find(Device(), where)(where);
       }
     }

@@ -45,7 +45,8 @@ void run(const FusedCall& c) {
   if (layout.ndim > 0) arguments.push_back(places.data());
 
   const int64_t each = kThreads * layout.lanes, blocks = (n + each - 1) / each;
-  SF_CHECK_AS(NotSupported, blocks <= INT32_MAX, "fuse: at most ", each * INT32_MAX, " elements at once on cuda, got ", n);
+  SF_CHECK_AS(NotSupported, blocks <= INT32_MAX, "fuse: at most ", each * INT32_MAX, " elements at once on cuda, got ",
+              n);
   KernelLaunch l;
   l.grid[0] = unsigned(blocks);
   l.block[0] = unsigned(kThreads);

@@ -17,11 +17,12 @@ using pointwise::TracedOp;
 using pointwise::TracedOperand;
 using pointwise::TracedProgram;
 
-constexpr int64_t kPiece = 4096;     // elements of a piece at most
-constexpr int64_t kBlock = 1024;     // where rows are short, a piece is several
-constexpr int64_t kWidened = 8192;   // elements of rows that are kept as float32 for all rows: 32 KiB, of which a piece uses a part
+constexpr int64_t kPiece = 4096;  // elements of a piece at most
+constexpr int64_t kBlock = 1024;  // where rows are short, a piece is several
+constexpr int64_t kWidened =
+    8192;  // elements of rows that are kept as float32 for all rows: 32 KiB, of which a piece uses a part
 constexpr int64_t kGrain = 1 << 15;  // elements times ops a thread takes at least
-constexpr size_t kMost = 256;        // steps: they are calls within calls where the compiler does not make jumps of them
+constexpr size_t kMost = 256;  // steps: they are calls within calls where the compiler does not make jumps of them
 
 bool is_held(DType t) { return t == kFloat32 || t == kBFloat16 || t == kFloat16 || t == kBool; }
 int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -39,7 +40,11 @@ void widen(float* to, DType t, const void* from, int64_t stride, int64_t n) {
 class Chain {
  public:
   explicit Chain(const FusedCall& c)
-      : call_(c), program_(*c.program), walk_(c), arguments_(int(program_.arguments.size())), last_(size_t(arguments_) + program_.ops.size(), -1) {
+      : call_(c),
+        program_(*c.program),
+        walk_(c),
+        arguments_(int(program_.arguments.size())),
+        last_(size_t(arguments_) + program_.ops.size(), -1) {
     FusedStepsQuery query{&offered_};
     auto kernel = fused_steps.find(Device(), query);
     SF_CHECK_AS(NotSupported, kernel, "fuse: no steps on cpu");
@@ -78,7 +83,8 @@ class Chain {
 
  private:
   enum Result { Done, Again };
-  // How an argument is read: where it lies; one element for a piece; a row that is the same in all rows, as float32; copied for each piece.
+  // How an argument is read: where it lies; one element for a piece; a row that is the same in all rows, as float32;
+  // copied for each piece.
   struct Place {
     enum Kind { Direct, Splat, Widened, Gathered } kind = Direct;
     DType dtype = kFloat32;  // as steps see it
@@ -195,7 +201,8 @@ class Chain {
       known_ = is_held(op.dtype) && is_held(op.out);
       if (!known_) break;
       auto number = [&](int k) { return op.in[k].absent ? op.p1 : op.in[k].number; };
-      bool swapped = op.count == 2 && op.in[0].value != held_ && (op.in[1].value == held_ || op.in[0].value < 0) && op.in[1].value >= 0;
+      bool swapped = op.count == 2 && op.in[0].value != held_ && (op.in[1].value == held_ || op.in[0].value < 0) &&
+                     op.in[1].value >= 0;
       if (!hold(op.in[swapped ? 1 : 0], number(swapped ? 1 : 0))) return Again;
       if (op.kind != TracedOp::Cast) {
         FusedStep& s = add({op.kind == TracedOp::Where ? FusedStepKind::Where
@@ -214,13 +221,16 @@ class Chain {
       }
       held_ = arguments_ + i;
       for (int k = 0; k < op.count; ++k)
-        if (int v = op.in[k].value; v >= 0 && last_[size_t(v)] == i && slots_[size_t(v)] >= 0) taken_[size_t(slots_[size_t(v)])] = false;
-      if (pointwise::has_16_bits(op.out) && i + 1 < count) add({FusedStepKind::Round, op.out});  // the last one is rounded where it is stored
+        if (int v = op.in[k].value; v >= 0 && last_[size_t(v)] == i && slots_[size_t(v)] >= 0)
+          taken_[size_t(slots_[size_t(v)])] = false;
+      // the last one is rounded where it is stored
+      if (pointwise::has_16_bits(op.out) && i + 1 < count) add({FusedStepKind::Round, op.out});
       if (kept_.count(held_)) keep(held_);
     }
     if (!known_) return Done;
     known_ = program_.result == held_;
-    const bool aligned = reinterpret_cast<uintptr_t>(call_.out.data) % 64 == 0 && (walk_.ndim == 1 || row_ * 4 % 64 == 0 || !by_rows_);
+    const bool aligned =
+        reinterpret_cast<uintptr_t>(call_.out.data) % 64 == 0 && (walk_.ndim == 1 || row_ * 4 % 64 == 0 || !by_rows_);
     const bool streams = call_.out.dtype == kFloat32 && aligned && call_.out.numel() * 4 >= cpu::stream_bytes();
     add({streams ? FusedStepKind::Stream : FusedStepKind::Store, call_.out.dtype});
     slot_memory_ = take(int64_t(taken_.size()) * tile_ * 4);
@@ -232,11 +242,13 @@ class Chain {
   // ---- running them
 
   void start(Thread& t) const {
-    for (size_t i = 0; i < numbers_.size(); ++i) std::fill_n(reinterpret_cast<float*>(t.memory + number_memory_) + int64_t(i) * tile_, tile_, numbers_[i]);
+    for (size_t i = 0; i < numbers_.size(); ++i)
+      std::fill_n(reinterpret_cast<float*>(t.memory + number_memory_) + int64_t(i) * tile_, tile_, numbers_[i]);
     for (auto& b : bindings_)
       if (b.argument < 0)
         t.steps[size_t(b.step)].data[b.operand] =
-            t.memory + (b.slot >= 0 ? slot_memory_ + int64_t(b.slot) * tile_ * 4 : number_memory_ + int64_t(-1 - b.slot) * tile_ * 4);
+            t.memory + (b.slot >= 0 ? slot_memory_ + int64_t(b.slot) * tile_ * 4
+                                    : number_memory_ + int64_t(-1 - b.slot) * tile_ * 4);
     for (int v = 0; v < arguments_; ++v) {
       const Place& p = places_[size_t(v)];
       if (p.kind != Place::Widened) continue;
@@ -264,8 +276,10 @@ class Chain {
       const char* data = static_cast<const char*>(call_.in[v].data);
       char* memory = t.memory + p.memory;
       t.at[size_t(v)] = memory;
-      if (p.kind == Place::Direct) t.at[size_t(v)] = data + (by_rows_ ? walk_.before_row(v, row) + column : first) * item;
-      else if (p.kind == Place::Splat) widen(reinterpret_cast<float*>(memory), dtype, data + walk_.before_row(v, row) * item, 0, tile_);
+      if (p.kind == Place::Direct)
+        t.at[size_t(v)] = data + (by_rows_ ? walk_.before_row(v, row) + column : first) * item;
+      else if (p.kind == Place::Splat)
+        widen(reinterpret_cast<float*>(memory), dtype, data + walk_.before_row(v, row) * item, 0, tile_);
       else if (p.kind == Place::Widened) t.at[size_t(v)] += (by_rows_ ? column : first % walk_.sizes[0]) * 4;
       else walk_.gather(v, size_t(item), memory, data, first, n);
     }
@@ -278,7 +292,8 @@ class Chain {
       if (last_[size_t(v)] < 0 || p.kind == Place::Splat) continue;
       const int64_t bytes = int64_t(size_of(p.dtype));
       if (p.kind == Place::Direct)
-        t.at[size_t(v)] = static_cast<char*>(std::memcpy(t.memory + p.memory, t.at[size_t(v)] + whole * bytes, size_t(rest * bytes)));
+        t.at[size_t(v)] =
+            static_cast<char*>(std::memcpy(t.memory + p.memory, t.at[size_t(v)] + whole * bytes, size_t(rest * bytes)));
       else t.at[size_t(v)] += whole * bytes;
     }
     run_steps(t, t.memory + out_memory_, tile_);

@@ -1,4 +1,5 @@
-// Fused functions of float32, bfloat16, float16 and bool on the CPU: one loop, a value stays in vector registers from op to op.
+// Fused functions of float32, bfloat16, float16 and bool on the CPU: one loop,
+// a value stays in vector registers from op to op.
 #pragma once
 #include "scaffolding/ops/fuse/kernel.h"
 

@@ -1,4 +1,5 @@
-// The steps of fuse_steps.h. Each is a function that takes the vectors in registers, as its arguments, and ends with the call of the next one.
+// The steps of fuse_steps.h. Each is a function that takes the vectors in registers, as its arguments, and ends with
+// the call of the next one.
 #include "scaffolding/ops/fuse/fuse_steps.h"
 #include "scaffolding/ops/pointwise/row_math.h"
 
@@ -12,14 +13,19 @@ using AnyRun = void (*)();
 constexpr int kAhead = 2048;  // bytes: the own prefetching of a processor stops at the end of a page
 
 // at: of the tile's first element within the piece.
-template <class S> void step(const FusedStep* s, int64_t at, vf_raw v0, vf_raw v1, vf_raw v2, vf_raw v3, vf_raw v4, vf_raw v5, vf_raw v6, vf_raw v7) {
+template <class S>
+void step(const FusedStep* s, int64_t at, vf_raw v0, vf_raw v1, vf_raw v2, vf_raw v3, vf_raw v4, vf_raw v5, vf_raw v6,
+          vf_raw v7) {
   vf v[kVectors] = {v0, v1, v2, v3, v4, v5, v6, v7};
   S::apply(*s, at, v);
-  if constexpr (!S::last) reinterpret_cast<Run>(s[1].run)(s + 1, at, v[0].v, v[1].v, v[2].v, v[3].v, v[4].v, v[5].v, v[6].v, v[7].v);
+  if constexpr (!S::last)
+    reinterpret_cast<Run>(s[1].run)(s + 1, at, v[0].v, v[1].v, v[2].v, v[3].v, v[4].v, v[5].v, v[6].v, v[7].v);
 }
 template <class S> AnyRun any() { return reinterpret_cast<AnyRun>(&step<S>); }
 
-template <class T> SF_INLINE T* elements(const FusedStep& s, int64_t at, int k = 0) { return static_cast<T*>(const_cast<void*>(s.data[k])) + (at & s.mask[k]); }
+template <class T> SF_INLINE T* elements(const FusedStep& s, int64_t at, int k = 0) {
+  return static_cast<T*>(const_cast<void*>(s.data[k])) + (at & s.mask[k]);
+}
 template <class F> SF_INLINE void each(F f) {
 #pragma GCC unroll 8
   for (int i = 0; i < kVectors; ++i) f(i);
@@ -51,12 +57,14 @@ template <class T> SF_INLINE vf rounded(vf x) {
   }
 }
 
-// Two vectors and their bfloat16 in one register: of a vector, a conversion costs half of what it costs alone, and widening one instruction, not two.
+// Two vectors and their bfloat16 in one register: of a vector, a conversion costs half of what it costs alone, and
+// widening one instruction, not two.
 #if defined(__AVX512BW__)
 SF_INLINE void widen(__m512i h, vf& a, vf& b) {
-  const __m512i low = _mm512_set_epi16(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8, 8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-  const __m512i high =
-      _mm512_set_epi16(31, 31, 30, 30, 29, 29, 28, 28, 27, 27, 26, 26, 25, 25, 24, 24, 23, 23, 22, 22, 21, 21, 20, 20, 19, 19, 18, 18, 17, 17, 16, 16);
+  const __m512i low = _mm512_set_epi16(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8, 8, 7, 7, 6, 6, 5, 5, 4,
+                                       4, 3, 3, 2, 2, 1, 1, 0, 0);
+  const __m512i high = _mm512_set_epi16(31, 31, 30, 30, 29, 29, 28, 28, 27, 27, 26, 26, 25, 25, 24, 24, 23, 23, 22, 22,
+                                        21, 21, 20, 20, 19, 19, 18, 18, 17, 17, 16, 16);
   a = (vf_raw)_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, low, h);
   b = (vf_raw)_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, high, h);
 }
@@ -76,8 +84,8 @@ SF_INLINE void store_pair(BFloat16* p, vf a, vf b) {
   a = rounded<BFloat16>(a);
   b = rounded<BFloat16>(b);
 #if defined(__AVX512BW__)
-  const __m512i upper =
-      _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+  const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25,
+                                         23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
   _mm512_storeu_si512(p, _mm512_permutex2var_epi16((__m512i)a.v, upper, (__m512i)b.v));
 #elif defined(__AVX2__)
   __m256i h = _mm256_packus_epi32(_mm256_srli_epi32((__m256i)a.v, 16), _mm256_srli_epi32((__m256i)b.v, 16));
@@ -134,7 +142,8 @@ template <class T> struct Load : Continues {
   SF_INLINE static void apply(const FusedStep& s, int64_t at, vf (&v)[kVectors]) {
     auto* p = elements<const T>(s, at);
     if (s.mask[0] != 0)
-      for (int i = 0; i < kTile * int(sizeof(T)); i += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + kAhead + i);
+      for (int i = 0; i < kTile * int(sizeof(T)); i += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(p) + kAhead + i);
     if constexpr (kPairs<T>) return each_pair([&](int i) { load_pair(p + i * kLanes, v[i], v[i + 1]); });
     each([&](int i) { v[i] = load(p + i * kLanes); });
   }
@@ -187,7 +196,9 @@ struct Where : Continues {
   }
 };
 
-template <template <class> class S> AnyRun of_dtype(DType t) { return t == kFloat32 ? any<S<float>>() : t == kBFloat16 ? any<S<BFloat16>>() : any<S<Half>>(); }
+template <template <class> class S> AnyRun of_dtype(DType t) {
+  return t == kFloat32 ? any<S<float>>() : t == kBFloat16 ? any<S<BFloat16>>() : any<S<Half>>();
+}
 template <class T> using LastStore = Store<T, true>;
 
 struct Known {
@@ -197,8 +208,9 @@ struct Known {
 };
 const Known* known(const KernelTableBase* op) {
   static const Known all[] = {
-#define SF_UNARY(name, ...) \
-  {&name##_forward, any<Unary<name##_fn, float>>(), any<Unary<name##_fn, std::conditional_t<kShorter<name##_fn, BFloat16>, BFloat16, float>>>()},
+#define SF_UNARY(name, ...)                         \
+  {&name##_forward, any<Unary<name##_fn, float>>(), \
+   any<Unary<name##_fn, std::conditional_t<kShorter<name##_fn, BFloat16>, BFloat16, float>>>()},
 #define SF_UNARY_P SF_UNARY
 #define SF_BINARY(name, ...) {&name##_forward, any<Binary<name##_fn, false>>(), any<Binary<name##_fn, true>>()},
 #define SF_BINARY_P SF_BINARY
@@ -244,7 +256,8 @@ AnyRun find(const FusedStepKind& s) {
 void run(const FusedStep* steps, int64_t n) {
   const vf_raw nothing{};
   auto first = reinterpret_cast<Run>(steps->run);
-  for (int64_t at = 0; at < n; at += kTile) first(steps, at, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing);
+  for (int64_t at = 0; at < n; at += kTile)
+    first(steps, at, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing);
 }
 void finish() { stream_fence(); }
 

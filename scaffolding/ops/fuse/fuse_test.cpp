@@ -38,17 +38,21 @@ TEST(Fuse, gives_the_bits_of_the_unfused_ops) {
   for (DType t : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
     Tensor x = to_dtype(randn({70, 1030}), t), a = to_dtype(randn({1030}), t), b = to_dtype(randn({70, 1}), t);
     EXPECT_TRUE(same_bits(fused(x, a, b), gate(x, a, b))) << name(t);
-    EXPECT_TRUE(same_bits(fused(x.transpose(0, 1), b.transpose(0, 1), a.unsqueeze(1)), gate(x.transpose(0, 1), b.transpose(0, 1), a.unsqueeze(1)))) << name(t);
+    EXPECT_TRUE(same_bits(fused(x.transpose(0, 1), b.transpose(0, 1), a.unsqueeze(1)),
+                          gate(x.transpose(0, 1), b.transpose(0, 1), a.unsqueeze(1))))
+        << name(t);
   }
 }
 
 using Unary = Tensor (*)(const Tensor&);
 using Binary = Tensor (*)(const Tensor&, const Tensor&);
 
-// x.numel() values from -8 to 8, with the ends of the format, both zeros, infinities and NaN among them where there are enough.
+// x.numel() values from -8 to 8, with the ends of the format, both zeros,
+// infinities and NaN among them where there are enough.
 Tensor values(const Shape& size, DType t) {
   Tensor x = randn(size) * 2.5;
-  const float special[] = {0.f, -0.f, INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 3e38f, -3e38f, 65504.f, 1e-7f, 88.f, -88.f, 1.f, -1.f, 0.5f};
+  const float special[] = {0.f,    -0.f,    INFINITY, -INFINITY, NAN,   1e-40f, -1e-40f, 3e38f,
+                           -3e38f, 65504.f, 1e-7f,    88.f,      -88.f, 1.f,    -1.f,    0.5f};
   for (int64_t i = 0; i < x.numel(); ++i)
     if (i % 37 == 36) x.data<float>()[i] = special[i / 37 % 16];
   return to_dtype(x, t);
@@ -63,8 +67,8 @@ bool same(const Tensor& a, const Tensor& b) {
   Tensor da = to_dtype(a, kFloat64), db = to_dtype(b, kFloat64);
   for (int64_t i = 0; i < a.numel(); ++i) {
     double u = da.data<double>()[i], v = db.data<double>()[i];
-    if (!(u != u && v != v) &&
-        std::memcmp(static_cast<const char*>(a.data_ptr()) + size_t(i) * item, static_cast<const char*>(b.data_ptr()) + size_t(i) * item, item) != 0)
+    if (!(u != u && v != v) && std::memcmp(static_cast<const char*>(a.data_ptr()) + size_t(i) * item,
+                                           static_cast<const char*>(b.data_ptr()) + size_t(i) * item, item) != 0)
       return false;
   }
   return true;
@@ -80,14 +84,18 @@ TEST(Fuse, every_op_of_one_tensor) {
 #include "scaffolding/ops/pointwise/unary.def"
 #undef SF_UNARY
 #undef SF_UNARY_P
-      {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.3); }},    {"elu", [](const Tensor& x) { return elu(x, 1.7); }},
-      {"softplus", [](const Tensor& x) { return softplus(x, 1.5, 4); }},     {"clamp", [](const Tensor& x) { return clamp(x, -0.7, 1.3); }},
-      {"to float32", [](const Tensor& x) { return to_dtype(x, kFloat32); }}, {"to bfloat16", [](const Tensor& x) { return to_dtype(x, kBFloat16); }},
+      {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.3); }},
+      {"elu", [](const Tensor& x) { return elu(x, 1.7); }},
+      {"softplus", [](const Tensor& x) { return softplus(x, 1.5, 4); }},
+      {"clamp", [](const Tensor& x) { return clamp(x, -0.7, 1.3); }},
+      {"to float32", [](const Tensor& x) { return to_dtype(x, kFloat32); }},
+      {"to bfloat16", [](const Tensor& x) { return to_dtype(x, kBFloat16); }},
       {"to float16", [](const Tensor& x) { return to_dtype(x, kFloat16); }},
   };
   for (auto& [name, op] : ops)
     for (DType t : {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32, kInt64, kUInt8}) {
-      auto f = [op = op](const Tensor& x) { return op(op(x)) * x; };  // in the middle, where it is rounded, and at the end
+      // in the middle, where it is rounded, and at the end
+      auto f = [op = op](const Tensor& x) { return op(op(x)) * x; };
       auto fused = fuse(f);
       auto alone = fuse([op = op](const Tensor& x) { return op(x + x); });
       for (int64_t n : kSizes) {
@@ -129,7 +137,8 @@ TEST(Fuse, every_op_of_two_tensors) {
           a = to_dtype(clamp(randn({n}) * 20, 1, 60), t);
           b = to_dtype(clamp(randn({n}) * 20, 1, 60), t);
         }
-        auto checked = [&](auto g) {  // a divisor of 0 is an error for integers, which a fused function does not look for
+        // a divisor of 0 is an error for integers, which a fused function does not look for
+        auto checked = [&](auto g) {
           try {
             return g();
           } catch (const Error&) {
@@ -144,7 +153,9 @@ TEST(Fuse, every_op_of_two_tensors) {
 }
 
 TEST(Fuse, arguments_that_broadcast_and_have_any_strides) {
-  auto f = [](const Tensor& x, const Tensor& a, const Tensor& b, const Tensor& c) { return silu(b - x * a) * (c + x) / (a * a + 1.5); };
+  auto f = [](const Tensor& x, const Tensor& a, const Tensor& b, const Tensor& c) {
+    return silu(b - x * a) * (c + x) / (a * a + 1.5);
+  };
   auto fused = fuse(f);
   const int threads = num_threads();
   set_num_threads(1);  // hundreds of small calls
@@ -152,11 +163,15 @@ TEST(Fuse, arguments_that_broadcast_and_have_any_strides) {
     for (int64_t rows : {0, 1, 33})
       for (int64_t columns : {1, 7, 100, 255, 257, 500, 1024, 1300, 9001}) {
         auto make = [&](const Shape& size) { return to_dtype(randn(size), t); };
-        Tensor x = make({rows, columns}), row = make({columns}), column = make({rows, 1}), one = make({1}), twice = make({rows, 2 * columns});
+        Tensor x = make({rows, columns}), row = make({columns}), column = make({rows, 1}), one = make({1}),
+               twice = make({rows, 2 * columns});
         Tensor strided = twice.slice(1, 0, 2 * columns, 2), turned = make({columns, rows}).transpose(0, 1);
-        const Tensor* sets[][4] = {{&x, &row, &column, &one},  {&row, &x, &one, &column},        {&column, &row, &x, &x},          {&x, &x, &x, &x},
-                                   {&strided, &row, &x, &one}, {&x, &strided, &turned, &column}, {&turned, &turned, &column, &row}};
-        for (auto& [p, q, r, s] : sets) EXPECT_TRUE(same(fused(*p, *q, *r, *s), f(*p, *q, *r, *s))) << sf::name(t) << ' ' << rows << 'x' << columns;
+        const Tensor* sets[][4] = {{&x, &row, &column, &one},        {&row, &x, &one, &column},
+                                   {&column, &row, &x, &x},          {&x, &x, &x, &x},
+                                   {&strided, &row, &x, &one},       {&x, &strided, &turned, &column},
+                                   {&turned, &turned, &column, &row}};
+        for (auto& [p, q, r, s] : sets)
+          EXPECT_TRUE(same(fused(*p, *q, *r, *s), f(*p, *q, *r, *s))) << sf::name(t) << ' ' << rows << 'x' << columns;
       }
   set_num_threads(threads);
   Tensor x = randn({4, 33, 5, 7}), bias = randn({33, 1, 1}), last = x.contiguous(MemoryFormat::ChannelsLast);
@@ -166,7 +181,9 @@ TEST(Fuse, arguments_that_broadcast_and_have_any_strides) {
 }
 
 TEST(Fuse, values_of_several_dtypes_and_many_values_at_once) {
-  auto mixed = [](const Tensor& h, const Tensor& f, const Tensor& b) { return to_dtype(h * f, kFloat16) * 0.3 + to_dtype(b + 1.25, kFloat32) * h; };
+  auto mixed = [](const Tensor& h, const Tensor& f, const Tensor& b) {
+    return to_dtype(h * f, kFloat16) * 0.3 + to_dtype(b + 1.25, kFloat32) * h;
+  };
   auto many = [](const Tensor& x) {
     Tensors kept;
     for (int i = 0; i < 40; ++i) kept.push_back(sin(x * (0.1 * i)));
@@ -197,20 +214,24 @@ TEST(Fuse, questions_choices_and_bools) {
   auto question = [](const Tensor& x, const Tensor& a, const Tensor& m) {
     return bitwise_or(where(bitwise_not(m), eq(x + 1, a), isfinite(a)), to_dtype(x - a, kBool));
   };
-  auto of_bools = [](const Tensor&, const Tensor&, const Tensor& m) { return bitwise_and(logical_xor(m, logical_not(m)), ne(m, logical_and(m, m))); };
+  auto of_bools = [](const Tensor&, const Tensor&, const Tensor& m) {
+    return bitwise_and(logical_xor(m, logical_not(m)), ne(m, logical_and(m, m)));
+  };
   const std::pair<const char*, Unary> predicates[] = {
 #define SF_PREDICATE(name, ...) {#name, [](const Tensor& x) { return bitwise_or(name(x * x), name(x)); }},
 #include "scaffolding/ops/pointwise/predicate.def"
 #undef SF_PREDICATE
   };
   const std::pair<const char*, Binary> comparisons[] = {
-#define SF_COMPARE(name, ...) {#name, [](const Tensor& a, const Tensor& b) { return bitwise_xor(name(a, b), name(wrapped(2), b * a)); }},
+#define SF_COMPARE(name, ...) \
+  {#name, [](const Tensor& a, const Tensor& b) { return bitwise_xor(name(a, b), name(wrapped(2), b * a)); }},
 #include "scaffolding/ops/pointwise/compare.def"
 #undef SF_COMPARE
   };
   for (DType t : {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32})
     for (int64_t n : kSizes) {
-      Tensor x = is_floating(t) ? values({3, n}, t) : to_dtype(randn({3, n}) * 2, t), a = to_dtype(round(randn({n})), t);
+      Tensor x = is_floating(t) ? values({3, n}, t) : to_dtype(randn({3, n}) * 2, t),
+             a = to_dtype(round(randn({n})), t);
       Tensor m = gt(randn({3, 1}), zeros({1})), each = gt(randn({3, n}), zeros({1}));
       for (const Tensor& mask : {m, each, each.slice(0, 0, 1)}) {
         EXPECT_TRUE(same(fuse(choice)(x, a, mask), choice(x, a, mask))) << name(t) << ' ' << n;
@@ -242,17 +263,20 @@ TEST(Fuse, takes_a_lambda_and_keeps_the_gradients_of_its_ops) {
 
 TEST(Fuse, refuses_what_is_not_pointwise_by_name) {
   auto reduces = fuse([](const Tensor& x) { return x - x.sum(); });
-  EXPECT_NE(refusal([&] { reduces(ones({3})); }).find("sub takes the result of sum"), std::string::npos) << refusal([&] { reduces(ones({3})); });
+  EXPECT_NE(refusal([&] { reduces(ones({3})); }).find("sub takes the result of sum"), std::string::npos)
+      << refusal([&] { reduces(ones({3})); });
   Tensor other = ones({3});
   auto captures = fuse([other](const Tensor& x) { return x - other; });
-  EXPECT_NE(refusal([&] { captures(ones({3})); }).find("pass it as one"), std::string::npos) << refusal([&] { captures(ones({3})); });
+  EXPECT_NE(refusal([&] { captures(ones({3})); }).find("pass it as one"), std::string::npos)
+      << refusal([&] { captures(ones({3})); });
 }
 
 TEST(Fuse, an_input_written_before_backward_is_an_error) {
   auto fused = fuse([](const Tensor& x) { return x * x; });
   Tensor x = ones({3}).requires_grad_(), z = x * 1, y = fused(z);
   z.mul_(2.0);
-  EXPECT_NE(refusal([&] { y.sum().backward(); }).find("in place"), std::string::npos) << refusal([&] { y.sum().backward(); });
+  EXPECT_NE(refusal([&] { y.sum().backward(); }).find("in place"), std::string::npos)
+      << refusal([&] { y.sum().backward(); });
 }
 
 TEST(Fuse, may_be_called_from_several_threads) {

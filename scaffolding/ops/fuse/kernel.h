@@ -1,4 +1,5 @@
-// What runs a traced function. result is dense in the order of its strides; inputs have their own shapes, which broadcast to it.
+// What runs a traced function. result is dense in the order of its strides; inputs have their own shapes,
+// which broadcast to it.
 #pragma once
 #include "scaffolding/ops/pointwise/trace.h"
 

@@ -13,7 +13,9 @@ template <class U> void gather_row(U* to, const U* from, int64_t stride, int64_t
     for (int64_t i = 0; i < n; ++i) to[i] = from[i * stride];
 }
 
-template <class U> void gather(U* to, const void* data, const FusedWalk& w, const std::array<int64_t, kMaxDims>& strides, int64_t first, int64_t n) {
+template <class U>
+void gather(U* to, const void* data, const FusedWalk& w, const std::array<int64_t, kMaxDims>& strides, int64_t first,
+            int64_t n) {
   int64_t index[kMaxDims], at = 0, rest = first;
   for (int d = 0; d < w.ndim; ++d) {
     index[d] = rest % w.sizes[d];

@@ -7,7 +7,8 @@
 
 namespace sf {
 
-// The common shape in the order of the result's memory, innermost first, neighbouring dimensions merged where all arguments allow it.
+// The common shape in the order of the result's memory, innermost first,
+// neighbouring dimensions merged where all arguments allow it.
 struct FusedWalk {
   int ndim = 0;
   int64_t sizes[kMaxDims];
@@ -23,7 +24,8 @@ struct FusedWalk {
     for (int i = 0; i < dims; ++i) {
       int d = order[i];
       bool merge = ndim > 0;
-      for (size_t k = 0; merge && k < count; ++k) merge = in[k].strides[d] == strides[k][size_t(ndim - 1)] * sizes[ndim - 1];
+      for (size_t k = 0; merge && k < count; ++k)
+        merge = in[k].strides[d] == strides[k][size_t(ndim - 1)] * sizes[ndim - 1];
       if (merge) {
         sizes[ndim - 1] *= out.sizes[d];
         continue;

@@ -24,8 +24,8 @@ struct Moments {
   }
 };
 
-// k rounded to T. Shifts are, so that x - shift has no more bits than T: otherwise thousands of 16-bit values, all with the
-// same low bits after subtraction, would be rounded the same way by the adder (1e-5 in the mean of 16 Ki values).
+// k rounded to T. Shifts are, so that x - shift has no more bits than T: otherwise thousands of 16-bit values, all with
+// the same low bits after subtraction, would be rounded the same way by the adder (1e-5 in the mean of 16 Ki values).
 template <class T> SF_INLINE static Vec<T> rounded(Vec<T> k) {
   T t[kVec<T>];
   store(t, k);
@@ -33,9 +33,10 @@ template <class T> SF_INLINE static Vec<T> rounded(Vec<T> k) {
 }
 
 #if defined(__AVX512BF16__)
-// Sums of bfloat16 numbers and of their squares, two to a lane: vdpbf16ps adds exact products, so that 2 instructions do for 32
-// numbers what 10 do on widened ones. There is no shift: a sum of 256 numbers of one exponent and of their squares is exact, and
-// where numbers vary, what float32 loses, 1e-6 of mean^2, is below what their own rounding to bfloat16 has put into the variance.
+// Sums of bfloat16 numbers and of their squares, two to a lane: vdpbf16ps adds exact products, so that 2 instructions
+// do for 32 numbers what 10 do on widened ones. There is no shift: a sum of 256 numbers of one exponent and of their
+// squares is exact, and where numbers vary, what float32 loses, 1e-6 of mean^2, is below what their own rounding to
+// bfloat16 has put into the variance.
 SF_INLINE static void add_pairs(const BFloat16* x, int n, vf& sum, vf& squares) {
   const __m512i v = _mm512_maskz_loadu_epi16(__mmask32(0xffffffffu >> (32 - n)), x);
   sum = (vf_raw)_mm512_dpbf16_ps((__m512)sum.v, (__m512bh)v, (__m512bh)_mm512_set1_epi16(0x3f80));
@@ -59,7 +60,8 @@ template <class T> static void plane_moments(const T* x, int64_t n, double* out)
     for (; i + 128 <= n; i += 128)
       for (int k = 0; k < 4; ++k) add_pairs(x + i + 32 * k, 32, s[k], q[k]);
     for (; i < n; i += 32) add_pairs(x + i, n - i < 32 ? int(n - i) : 32, s[0], q[0]);
-    moments_of_sums(reduce_add((s[0] + s[1]) + (s[2] + s[3])), reduce_add((q[0] + q[1]) + (q[2] + q[3])), 1.0 / double(n), out);
+    moments_of_sums(reduce_add((s[0] + s[1]) + (s[2] + s[3])), reduce_add((q[0] + q[1]) + (q[2] + q[3])),
+                    1.0 / double(n), out);
     return;
   }
 #endif
@@ -87,12 +89,14 @@ template <class T> static void plane_moments(const T* x, int64_t n, double* out)
   out[1] = m2 > 0 ? m2 : 0;
 }
 
-// Rows whose sums are taken in one visit to the accumulators. Many channels: one row, since memory then is read in order (a third
-// faster than eight rows abreast); few: eight, since otherwise a row would wait for the last one's sums to come back from L1.
+// Rows whose sums are taken in one visit to the accumulators. Many channels: one row, since memory then is read in
+// order (a third faster than eight rows abreast); few: eight,
+// since otherwise a row would wait for the last one's sums to come back from L1.
 template <class T> SF_INLINE int rows_abreast(int64_t C) { return C * int64_t(sizeof(T)) > 512 ? 1 : 8; }
 
 #if defined(__AVX512BF16__)
-template <int kRows> static int64_t add_row_pairs(const BFloat16* x, int64_t rows, int64_t C, float* sum, float* squares) {
+template <int kRows>
+static int64_t add_row_pairs(const BFloat16* x, int64_t rows, int64_t C, float* sum, float* squares) {
   int64_t r = 0;
   for (; r + kRows <= rows; r += kRows) {
     const BFloat16* from = x + r * C;
@@ -128,7 +132,8 @@ static void rows_moments_of_pairs(const BFloat16* x, int64_t rows, int64_t C, in
 }
 #endif
 
-template <class T, int kRows> static int64_t add_rows(const T* x, int64_t rows, int64_t C, const Acc<T>* shift, Acc<T>* sum, Acc<T>* squares) {
+template <class T, int kRows>
+static int64_t add_rows(const T* x, int64_t rows, int64_t C, const Acc<T>* shift, Acc<T>* sum, Acc<T>* squares) {
   using V = Vec<T>;
   int64_t r = 0;
   for (; r + kRows <= rows; r += kRows)
@@ -211,21 +216,24 @@ SF_INLINE static EvenOdd load_pairs(const BFloat16* x) {
   return {(vf_raw)_mm512_slli_epi32(v, 16), (vf_raw)_mm512_and_si512(v, _mm512_set1_epi32(int(0xffff0000)))};
 }
 SF_INLINE static void store_pairs(BFloat16* y, vf even, vf odd) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   _mm512_storeu_si512(y, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh((__m512)odd.v, (__m512)even.v)));
 }
 #endif
 
-// y = act(z), with z = x gain + offset; gain and offset come times kActivationScale. `ahead` is what the thread will read from
-// memory next, as many elements: it comes while this is computed from the cache.
-template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t n, Acc<T> gain, Acc<T> offset, const T* ahead, bool stream) {
+// y = act(z), with z = x gain + offset; gain and offset come times kActivationScale. `ahead` is what the thread will
+// read from memory next, as many elements: it comes while this is computed from the cache.
+template <class T, bool kSilu>
+static void plane_apply(const T* x, T* y, int64_t n, Acc<T> gain, Acc<T> offset, const T* ahead, bool stream) {
   using V = Vec<T>;
   V a(gain), b(offset);
   if constexpr (sizeof(T) == 4) {
     if (stream) {
       each_vector<T>(
           n, [&](int64_t i) __attribute__((always_inline)) { __builtin_prefetch(ahead + i, 0, 2); },
-          [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, activated<T, kSilu>(fma(load(x + i), a, b))); });
+          [&](int64_t i, int)
+              __attribute__((always_inline)) { store_stream(y + i, activated<T, kSilu>(fma(load(x + i), a, b))); });
       return;
     }
   }
@@ -245,23 +253,27 @@ template <class T, bool kSilu> static void plane_apply(const T* x, T* y, int64_t
         __builtin_prefetch(ahead + i, 0, 2);
         __builtin_prefetch(y + i + kWriteAhead<T>, 1);
       },
-      [&](int64_t i, int k) __attribute__((always_inline)) { store_n(y + first + i, activated<T, kSilu>(fma(load_n(x + first + i, k), a, b)), k); });
+      [&](int64_t i, int k) __attribute__((always_inline)) {
+        store_n(y + first + i, activated<T, kSilu>(fma(load_n(x + first + i, k), a, b)), k);
+      });
 }
 
-// Floats of the coefficients of C channels: gain[C], offset[C], and for pairs of bfloat16, after them, per 32 channels the gains
-// of the even ones, of the odd ones, and the offsets likewise.
+// Floats of the coefficients of C channels: gain[C], offset[C], and for pairs of bfloat16, after them, per 32 channels
+// the gains of the even ones, of the odd ones, and the offsets likewise.
 inline int64_t row_coefficients(int64_t C) { return 4 * C; }
 template <class T> static void pair_row_coefficients(Acc<T>* k, int64_t C) {
   if constexpr (std::is_same_v<T, BFloat16>)
     for (int64_t c = 0; c + 32 <= C; c += 32)
       for (int64_t j = 0; j < 16; ++j)
         for (int64_t odd = 0; odd < 2; ++odd)
-          for (int64_t what = 0; what < 2; ++what) k[2 * C + 2 * c + 32 * what + 16 * odd + j] = k[what * C + c + 2 * j + odd];
+          for (int64_t what = 0; what < 2; ++what)
+            k[2 * C + 2 * c + 32 * what + 16 * odd + j] = k[what * C + c + 2 * j + odd];
 }
 
-// The same for rows, k being row_coefficients. `next` is what the thread will read from memory afterwards, as many rows, fetched
-// meanwhile; null for none.
-template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* k, bool stream, const T* next) {
+// The same for rows, k being row_coefficients. `next` is what the thread will read from memory afterwards, as many
+// rows, fetched meanwhile; null for none.
+template <class T, bool kSilu>
+static void rows_apply(const T* x, T* y, int64_t rows, int64_t C, const Acc<T>* k, bool stream, const T* next) {
   const Acc<T>*gain = k, *offset = k + C;
   if (!next) next = x;
   for (int64_t r = 0; r < rows; ++r) {
@@ -272,8 +284,9 @@ template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t 
       if (stream) {
         each_vector<T>(
             C, [&](int64_t i) __attribute__((always_inline)) { __builtin_prefetch(from + i + kWriteAhead<T>); },
-            [&](int64_t i, int)
-                __attribute__((always_inline)) { store_stream(to + i, activated<T, kSilu>(fma(load(from + i), load(gain + i), load(offset + i)))); });
+            [&](int64_t i, int) __attribute__((always_inline)) {
+              store_stream(to + i, activated<T, kSilu>(fma(load(from + i), load(gain + i), load(offset + i))));
+            });
         continue;
       }
     }
@@ -288,14 +301,16 @@ template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t 
         fetch(first);
         const float* q = k + 2 * C + 2 * first;
         EvenOdd v = load_pairs(from + first);
-        store_pairs(to + first, activated<T, kSilu>(fma(v.even, load(q), load(q + 32))), activated<T, kSilu>(fma(v.odd, load(q + 16), load(q + 48))));
+        store_pairs(to + first, activated<T, kSilu>(fma(v.even, load(q), load(q + 32))),
+                    activated<T, kSilu>(fma(v.odd, load(q + 16), load(q + 48))));
       }
 #endif
     each_vector<T>(
         C - first, [&](int64_t i) __attribute__((always_inline)) { fetch(first + i); },
         [&](int64_t i, int n) __attribute__((always_inline)) {
           int64_t at = first + i;
-          store_n(to + at, activated<T, kSilu>(fma(load_n(from + at, n), load_n(gain + at, n), load_n(offset + at, n))), n);
+          store_n(to + at, activated<T, kSilu>(fma(load_n(from + at, n), load_n(gain + at, n), load_n(offset + at, n))),
+                  n);
         });
   }
 }
@@ -304,7 +319,8 @@ template <class T, bool kSilu> static void rows_apply(const T* x, T* y, int64_t 
 // the sums over a channel are sum(dz hat), which is dweight, and sum(dz), which is dbias; then
 // dx = p dz + q x + t, with coefficients that the op computes from those sums.
 template <class A> struct Coefficients { A gain, offset, rstd, center; };
-template <class T, bool kSilu> static void plane_sums(const T* x, const T* dy, int64_t n, const Coefficients<Acc<T>>& k, Acc<T>* out) {
+template <class T, bool kSilu>
+static void plane_sums(const T* x, const T* dy, int64_t n, const Coefficients<Acc<T>>& k, Acc<T>* out) {
   using V = Vec<T>;
   constexpr int L = kVec<T>;
   V gain(k.gain), offset(k.offset), rstd(k.rstd), center(k.center), a0(0.f), a1(0.f), b0(0.f), b1(0.f);
@@ -323,7 +339,9 @@ template <class T, bool kSilu> static void plane_sums(const T* x, const T* dy, i
   out[0] = reduce_add(a0 + a1);
   out[1] = reduce_add(b0 + b1);
 }
-template <class T, bool kSilu> static void plane_dx(const T* x, const T* dy, T* dx, int64_t n, Acc<T> gain, Acc<T> offset, Acc<T> p, Acc<T> q, Acc<T> t) {
+template <class T, bool kSilu>
+static void plane_dx(const T* x, const T* dy, T* dx, int64_t n, Acc<T> gain, Acc<T> offset, Acc<T> p, Acc<T> q,
+                     Acc<T> t) {
   using V = Vec<T>;
   V a(gain), b(offset), vp(p), vq(q), vt(t);
   each_vector<T>(
@@ -333,7 +351,8 @@ template <class T, bool kSilu> static void plane_dx(const T* x, const T* dy, T* 
       });
 }
 // The same for rows: k is gain[C], offset[C], rstd[C], center[C]; out[2 C] is set.
-template <class T, bool kSilu> static void rows_sums(const T* x, const T* dy, int64_t rows, int64_t C, const Acc<T>* k, Acc<T>* out) {
+template <class T, bool kSilu>
+static void rows_sums(const T* x, const T* dy, int64_t rows, int64_t C, const Acc<T>* k, Acc<T>* out) {
   using V = Vec<T>;
   for (int64_t c = 0; c < 2 * C; ++c) out[c] = 0;
   auto dz_of = [&](V v, V g, int64_t i, int n) __attribute__((always_inline)) {
@@ -345,7 +364,8 @@ template <class T, bool kSilu> static void rows_sums(const T* x, const T* dy, in
     const T *px = x + r * C, *pg = dy + r * C;
     each_vector<T>(
         C, [&](int64_t i, int n) __attribute__((always_inline)) {
-          V rstd = load_n(k + 2 * C + i, n), center = load_n(k + 3 * C + i, n), v0 = load_n(px + i, n), v1 = load_n(px + C + i, n);
+          V rstd = load_n(k + 2 * C + i, n), center = load_n(k + 3 * C + i, n), v0 = load_n(px + i, n),
+            v1 = load_n(px + C + i, n);
           V d0 = dz_of(v0, load_n(pg + i, n), i, n), d1 = dz_of(v1, load_n(pg + C + i, n), i, n);
           store_n(out + i, fma(d1, fma(v1, rstd, center), fma(d0, fma(v0, rstd, center), load_n(out + i, n))), n);
           store_n(out + C + i, load_n(out + C + i, n) + (d0 + d1), n);
@@ -360,7 +380,8 @@ template <class T, bool kSilu> static void rows_sums(const T* x, const T* dy, in
         });
 }
 // pqt is p[C], q[C], t[C].
-template <class T, bool kSilu> static void rows_dx(const T* x, const T* dy, T* dx, int64_t rows, int64_t C, const Acc<T>* k, const Acc<T>* pqt) {
+template <class T, bool kSilu>
+static void rows_dx(const T* x, const T* dy, T* dx, int64_t rows, int64_t C, const Acc<T>* k, const Acc<T>* pqt) {
   using V = Vec<T>;
   for (int64_t r = 0; r < rows; ++r) {
     const T *px = x + r * C, *pg = dy + r * C;
@@ -389,11 +410,14 @@ SF_INLINE bool same_layout(const TensorView& v, const TensorView& x) {
   if (!v || v.dtype != x.dtype || v.ndim != x.ndim) return false;
   return x.is_contiguous() ? v.is_contiguous() : v.is_channels_last();
 }
-SF_INLINE bool channel_input(const TensorView& x) { return x.ndim >= 2 && computes(x.dtype) && (x.is_contiguous() || x.is_channels_last()); }
+SF_INLINE bool channel_input(const TensorView& x) {
+  return x.ndim >= 2 && computes(x.dtype) && (x.is_contiguous() || x.is_channels_last());
+}
 SF_INLINE bool any_floating_channels(const TensorView& v) { return !v || computes(v.dtype); }
 // Output past the caches: whole vectors only.
 template <class T> SF_INLINE bool streams(const ChannelShape& s, const void* x, const void* y) {
-  return sizeof(T) == 4 && (s.rows ? s.C : s.S) % kVec<T> == 0 && SF_ISA::streams(x, y, s.N * s.C * s.S * int64_t(sizeof(T)));
+  return sizeof(T) == 4 && (s.rows ? s.C : s.S) % kVec<T> == 0 &&
+         SF_ISA::streams(x, y, s.N * s.C * s.S * int64_t(sizeof(T)));
 }
 
 }  // namespace SF_ISA

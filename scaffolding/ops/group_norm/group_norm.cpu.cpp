@@ -1,11 +1,13 @@
 // group_norm (+ SiLU) on the CPU; channel_norm.h has the inner loops.
-// Data flow, channels-last: per batch item, threads take the statistics of their pieces of rows, one combines them, each
-// applies them to the same pieces, the last first, so that an item is read from memory once and from the cache again.
+// Data flow, channels-last: per batch item, threads take the statistics of their pieces of rows, one combines them,
+// each applies them to the same pieces, the last first, so that an item is read from memory once and from the cache
+// again.
 // (Rows within a piece go forwards: backwards, the prefetcher fails and the whole takes a fifth longer.)
 // NCHW: a group is contiguous; each thread does whole groups, or pieces of them where groups are fewer than threads.
-// [2, 320, 64, 64] with SiLU, out of the caches, share of a copy's bandwidth on 2 cores of Zen 4: NCHW 89 % in float32, 86 % in
-// bfloat16; channels-last 85 and 77 %, where reading an item for its statistics takes a third of the time. Rows are read one by
-// one: eight abreast came at two thirds of the bandwidth. Columns of channels that would fit the L2 were slower than whole rows.
+// [2, 320, 64, 64] with SiLU, out of the caches, share of a copy's bandwidth on 2 cores of Zen 4: NCHW 89 % in float32,
+// 86 % in bfloat16; channels-last 85 and 77 %, where reading an item for its statistics takes a third of the time. Rows
+// are read one by one: eight abreast came at two thirds of the bandwidth. Columns of channels that would fit the L2
+// were slower than whole rows.
 #include "scaffolding/ops/group_norm/kernel.h"
 
 #include "scaffolding/ops/group_norm/channel_norm.h"
@@ -16,7 +18,9 @@ namespace SF_ISA {
 static constexpr int64_t kSmallItem = 262144;  // elements: several items run side by side in the threads' L2
 
 // gain[c] = rstd weight, offset[c] = bias - mean rstd weight for item n, both times `scale`.
-template <class A> static void fold_item(const A* mean, const A* rstd, const A* weight, const A* bias, int64_t C, int64_t G, double scale, A* gain, A* offset) {
+template <class A>
+static void fold_item(const A* mean, const A* rstd, const A* weight, const A* bias, int64_t C, int64_t G, double scale,
+                      A* gain, A* offset) {
   for (int64_t g = 0, c = 0; g < G; ++g)
     for (int64_t end = c + C / G; c < end; ++c) {
       double a = double(rstd[g]) * double(weight[c]);
@@ -29,9 +33,11 @@ template <class A> static void finish(const Moments& m, double eps, A* mean, A* 
   *rstd = A(1.0 / __builtin_sqrt(m.m2 / m.count + eps));
 }
 
-template <class T, bool kSilu> static void forward_rows(const GroupNormForward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
+template <class T, bool kSilu>
+static void forward_rows(const GroupNormForward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
   using A = Acc<T>;
-  int64_t N = s.N, C = s.C, S = s.S, G = a.groups, step = kRowsPiece / C > 4 ? kRowsPiece / C : 4, pieces = (S + step - 1) / step;
+  int64_t N = s.N, C = s.C, S = s.S, G = a.groups, step = kRowsPiece / C > 4 ? kRowsPiece / C : 4,
+          pieces = (S + step - 1) / step;
   int64_t K = row_coefficients(C);
   char* shared = static_cast<char*>(scratch(size_t(N * (pieces * G * 2 * 8 + K * int64_t(sizeof(A)))), 1));
   double* partial = reinterpret_cast<double*>(shared);                // [N][pieces][G][mean, m2]
@@ -43,14 +49,17 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
   auto rows_in = [=](int64_t p) { return S - p * step < step ? S - p * step : step; };
   auto statistics = [=](int64_t n, int64_t begin, int64_t end) {
     A* work = static_cast<A*>(scratch(size_t(3 * C) * sizeof(A), 2));
-    for (int64_t p = begin; p < end; ++p) rows_moments<T>(x + (n * S + p * step) * C, rows_in(p), C, G, work, partial + (n * pieces + p) * G * 2);
+    for (int64_t p = begin; p < end; ++p)
+      rows_moments<T>(x + (n * S + p * step) * C, rows_in(p), C, G, work, partial + (n * pieces + p) * G * 2);
   };
-  auto combine = [=, &a](int64_t n) {  // the parallel axis theorem, without Moments::add's divisions: the other threads wait for this one
+  // the parallel axis theorem, without Moments::add's divisions: the other threads wait for this one
+  auto combine = [=, &a](int64_t n) {
     const double per_row = 1.0 / double(S);
     for (int64_t g = 0; g < G; ++g) {
       Moments m;
       m.count = double(S * (C / G));
-      for (int64_t p = 0; p < pieces; ++p) m.mean += partial[((n * pieces + p) * G + g) * 2] * double(rows_in(p)) * per_row;
+      for (int64_t p = 0; p < pieces; ++p)
+        m.mean += partial[((n * pieces + p) * G + g) * 2] * double(rows_in(p)) * per_row;
       for (int64_t p = 0; p < pieces; ++p) {
         const double* q = partial + ((n * pieces + p) * G + g) * 2;
         const double off = q[0] - m.mean;
@@ -58,7 +67,8 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
       }
       finish(m, a.eps, mean + n * G + g, rstd + n * G + g);
     }
-    fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, kActivationScale<T, kSilu>, folded + n * K, folded + n * K + C);
+    fold_item(mean + n * G, rstd + n * G, weight, bias, C, G, kActivationScale<T, kSilu>, folded + n * K,
+              folded + n * K + C);
     pair_row_coefficients<T>(folded + n * K, C);
   };
   auto apply = [=](int64_t n, int64_t begin, int64_t end) {
@@ -86,7 +96,8 @@ template <class T, bool kSilu> static void forward_rows(const GroupNormForward& 
   }
 }
 
-template <class T, bool kSilu> static void forward_planes(const GroupNormForward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
+template <class T, bool kSilu>
+static void forward_planes(const GroupNormForward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
   using A = Acc<T>;
   int64_t N = s.N, C = s.C, S = s.S, G = a.groups, D = C / G, M = D * S;
   int64_t pieces = (M + kPiece - 1) / kPiece, plane_pieces = (S + kPiece - 1) / kPiece;
@@ -96,17 +107,22 @@ template <class T, bool kSilu> static void forward_planes(const GroupNormForward
   T* y = a.y.as<T>();
   A *mean = a.mean.as<A>(), *rstd = a.rstd.as<A>();
   auto size_at = [](int64_t total, int64_t p) { return total - p * kPiece < kPiece ? total - p * kPiece : kPiece; };
-  auto statistics = [=](int64_t u, int64_t p) { plane_moments<T>(x + u * M + p * kPiece, size_at(M, p), partial + (u * pieces + p) * 2); };
+  auto statistics = [=](int64_t u, int64_t p) {
+    plane_moments<T>(x + u * M + p * kPiece, size_at(M, p), partial + (u * pieces + p) * 2);
+  };
   auto combine = [=, &a](int64_t u) {
     Moments m;
-    for (int64_t p = 0; p < pieces; ++p) m.add(partial[(u * pieces + p) * 2], partial[(u * pieces + p) * 2 + 1], double(size_at(M, p)));
+    for (int64_t p = 0; p < pieces; ++p)
+      m.add(partial[(u * pieces + p) * 2], partial[(u * pieces + p) * 2 + 1], double(size_at(M, p)));
     finish(m, a.eps, mean + u, rstd + u);
   };
   auto apply = [=](int64_t plane, int64_t from, int64_t count) {  // plane = n C + c
     if (!y) return;
     int64_t c = plane % C, u = plane / D;
-    double gain = double(rstd[u]) * double(weight[c]), offset = double(bias[c]) - double(mean[u]) * gain, scale = kActivationScale<T, kSilu>;
-    plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(scale * gain), A(scale * offset), x + plane * S + from + M, stream);
+    double gain = double(rstd[u]) * double(weight[c]), offset = double(bias[c]) - double(mean[u]) * gain,
+           scale = kActivationScale<T, kSilu>;
+    plane_apply<T, kSilu>(x + plane * S + from, y + plane * S + from, count, A(scale * gain), A(scale * offset),
+                          x + plane * S + from + M, stream);
   };
   if (N * G >= 2 * num_threads() || N * G * M <= kPiece) {
     parallel_for(N * G, row_grain(M), [=](int64_t begin, int64_t end) {
@@ -124,13 +140,14 @@ template <class T, bool kSilu> static void forward_planes(const GroupNormForward
   });
   for (int64_t u = 0; u < N * G; ++u) combine(u);
   parallel_for(N * C * plane_pieces, row_grain(S), [=](int64_t begin, int64_t end) {
-    for (int64_t k = end - 1; k >= begin; --k) apply(k / plane_pieces, k % plane_pieces * kPiece, size_at(S, k % plane_pieces));
+    for (int64_t k = end - 1; k >= begin; --k)
+      apply(k / plane_pieces, k % plane_pieces * kPiece, size_at(S, k % plane_pieces));
     if (stream) stream_fence();
   });
 }
 
-// From the sums over a channel, A1 = sum(dz hat) and A2 = sum(dz), with m elements in a group and sums over the group of
-// w A2 and w A1:  dx = rstd (w dz - (S2 + hat S1) / m), written as p dz + q x + t.
+// From the sums over a channel, A1 = sum(dz hat) and A2 = sum(dz), with m elements in a group and sums over the group
+// of w A2 and w A1:  dx = rstd (w dz - (S2 + hat S1) / m), written as p dz + q x + t.
 template <class A> struct GroupGradient {
   double rstd, mean, q, t;
   SF_INLINE GroupGradient(A mean_, A rstd_, double s1, double s2, double m) : rstd(rstd_), mean(mean_) {
@@ -140,7 +157,9 @@ template <class A> struct GroupGradient {
   }
 };
 
-template <class A> static void write_sums(const GroupNormBackward& a, int64_t N, int64_t C, const A* totals, int64_t stride, int64_t step) {
+template <class A>
+static void write_sums(const GroupNormBackward& a, int64_t N, int64_t C, const A* totals, int64_t stride,
+                       int64_t step) {
   // totals of (n, c): sum(dz hat) at n C step-strided, sum(dz) `stride` further
   for (int64_t c = 0; c < C; ++c) {
     double w = 0, b = 0;
@@ -154,9 +173,11 @@ template <class A> static void write_sums(const GroupNormBackward& a, int64_t N,
   }
 }
 
-template <class T, bool kSilu> static void backward_rows(const GroupNormBackward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
+template <class T, bool kSilu>
+static void backward_rows(const GroupNormBackward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
   using A = Acc<T>;
-  int64_t N = s.N, C = s.C, S = s.S, G = a.groups, D = C / G, step = kRowsPiece / C > 4 ? kRowsPiece / C : 4, pieces = (S + step - 1) / step;
+  int64_t N = s.N, C = s.C, S = s.S, G = a.groups, D = C / G, step = kRowsPiece / C > 4 ? kRowsPiece / C : 4,
+          pieces = (S + step - 1) / step;
   bool side_by_side = N > 1 && S * C <= kSmallItem;
   int64_t kept = side_by_side ? N : 1;  // items whose partial sums and coefficients live at once
   A* shared = static_cast<A*>(scratch(size_t(kept * (pieces * 2 * C + 7 * C) + N * 2 * C) * sizeof(A), 1));
@@ -178,7 +199,8 @@ template <class T, bool kSilu> static void backward_rows(const GroupNormBackward
   auto sums = [=](int64_t n, int64_t slot, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       int64_t at = (n * S + p * step) * C;
-      rows_sums<T, kSilu>(x + at, dy + at, rows_in(p), C, coefficients + slot * 7 * C, partial + (slot * pieces + p) * 2 * C);
+      rows_sums<T, kSilu>(x + at, dy + at, rows_in(p), C, coefficients + slot * 7 * C,
+                          partial + (slot * pieces + p) * 2 * C);
     }
   };
   auto combine = [=](int64_t n, int64_t slot) {
@@ -229,11 +251,13 @@ template <class T, bool kSilu> static void backward_rows(const GroupNormBackward
   write_sums<A>(a, N, C, totals, C, 1);
 }
 
-template <class T, bool kSilu> static void backward_planes(const GroupNormBackward& a, const ChannelShape& s, const Acc<T>* weight, const Acc<T>* bias) {
+template <class T, bool kSilu>
+static void backward_planes(const GroupNormBackward& a, const ChannelShape& s, const Acc<T>* weight,
+                            const Acc<T>* bias) {
   using A = Acc<T>;
   int64_t N = s.N, C = s.C, S = s.S, G = a.groups, D = C / G, pieces = (S + kPiece - 1) / kPiece;
   A* totals = static_cast<A*>(scratch(size_t(N * C * 2 + N * C * pieces * 2 + N * G * 2) * sizeof(A), 1));  // [N][C][2]
-  A *partial = totals + N * C * 2, *group = partial + N * C * pieces * 2;                                   // [N][C][pieces][2], [N][G][q, t]
+  A *partial = totals + N * C * 2, *group = partial + N * C * pieces * 2;  // [N][C][pieces][2], [N][G][q, t]
   const T *x = a.x.as<const T>(), *dy = a.dy.as<const T>();
   T* dx = a.dx.as<T>();
   const A *mean = a.mean.as<const A>(), *rstd = a.rstd.as<const A>();
@@ -314,10 +338,12 @@ static void backward(const GroupNormBackward& a) {
   });
 }
 static bool forward_supports(const GroupNormForward& a) {
-  return !a.beside && channel_input(a.x) && (!a.y || same_layout(a.y, a.x)) && any_floating_channels(a.weight) && any_floating_channels(a.bias);
+  return !a.beside && channel_input(a.x) && (!a.y || same_layout(a.y, a.x)) && any_floating_channels(a.weight) &&
+         any_floating_channels(a.bias);
 }
 static bool backward_supports(const GroupNormBackward& a) {
-  return channel_input(a.x) && same_layout(a.dy, a.x) && same_layout(a.dx, a.x) && any_floating_channels(a.weight) && any_floating_channels(a.bias);
+  return channel_input(a.x) && same_layout(a.dy, a.x) && same_layout(a.dx, a.x) && any_floating_channels(a.weight) &&
+         any_floating_channels(a.bias);
 }
 
 SF_KERNEL(group_norm_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, forward, forward_supports)

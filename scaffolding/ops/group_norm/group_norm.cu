@@ -1,6 +1,6 @@
-// group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. A group that fits the cache of a multiprocessor has a block, which
-// reads it from device memory once, in one launch. Larger ones: sums of pieces, the groups' statistics from them in double, and one
-// pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
+// group_norm (+ SiLU) on CUDA, contiguous and channels-last alike. A group that fits the cache of a multiprocessor has
+// a block, which reads it from device memory once, in one launch. Larger ones: sums of pieces, the groups' statistics
+// from them in double, and one pass that writes y. Sums are in an order that depends on shapes alone: no atomics.
 #include <algorithm>
 #include <numeric>
 
@@ -10,34 +10,42 @@
 namespace sf::cuda {
 namespace {
 
-constexpr int64_t kCachedGroup = 128 << 10;  // bytes of a group that one block reads twice: half of a multiprocessor's cache
+// bytes of a group that one block reads twice: half of a multiprocessor's cache
+constexpr int64_t kCachedGroup = 128 << 10;
 
 constexpr int kPlanesOfBlock = 256;  // NCHW: channels of such a group at most
 
-template <class T> __device__ inline real_t<T> normalised(const Channels<T>& c, real_t<T> x, real_t<T> mean, real_t<T> scale, real_t<T> offset) {
+template <class T>
+__device__ inline real_t<T> normalised(const Channels<T>& c, real_t<T> x, real_t<T> mean, real_t<T> scale,
+                                       real_t<T> offset) {
   real_t<T> z = (x - mean) * scale + offset;
   return c.silu ? silu_of<T>(z) : z;
 }
 
 template <class A> struct Statistics { A mean, rstd; };
-// Of the group that the block has, from the sums of its elements' distances from `shift` and of their squares; kept in c.
-template <class T> __device__ inline Statistics<real_t<T>> statistics(const Channels<T>& c, double shift, const double (&sums)[2]) {
+// Of the group that the block has, from the sums of its elements' distances from `shift` and of their squares;
+// kept in c.
+template <class T>
+__device__ inline Statistics<real_t<T>> statistics(const Channels<T>& c, double shift, const double (&sums)[2]) {
   using A = real_t<T>;
-  const double size = double(c.group_size()), distance = sums[0] / size, variance = sums[1] / size - distance * distance;
+  const double size = double(c.group_size()), distance = sums[0] / size,
+               variance = sums[1] / size - distance * distance;
   const Statistics<A> s{A(shift + distance), A(1.0 / ::sqrt((variance > 0 ? variance : 0) + double(c.eps)))};
   if (threadIdx.x == 0) c.mean[blockIdx.x] = s.mean, c.rstd[blockIdx.x] = s.rstd;
   return s;
 }
 
 // A block per group.
-template <class T, int V, bool kLast, int kBlock> __global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider vectors_of_plane) {
+template <class T, int V, bool kLast, int kBlock>
+__global__ void __launch_bounds__(kBlock) whole_groups(Channels<T> c, Divider vectors_of_plane) {
   using A = real_t<T>;
   constexpr int kDeep = kBlock > kThreads ? 2 : kAhead;  // a thread of a large block has 64 registers
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups;
   const Tile t(kLast ? c.width / V : 1);
   const int64_t size = c.group_size(), end = !t.works() ? 0 : kLast ? c.space : size / V;
   // What this thread reads, and the group's first element.
-  const auto [x, between] = kLast ? c.column(n, g * c.width + t.column * V) : typename Channels<T>::Column{c.x + blockIdx.x * size, V};
+  const auto [x, between] =
+      kLast ? c.column(n, g * c.width + t.column * V) : typename Channels<T>::Column{c.x + blockIdx.x * size, V};
   const T* from = x + int64_t(t.pixel) * between;
   const int64_t stride = int64_t(t.step) * between;
 
@@ -74,7 +82,8 @@ template <class T, int V, bool kLast, int kBlock> __global__ void __launch_bound
   } else {
     T* out = c.out + (from - c.x);
     __shared__ A scale[kPlanesOfBlock], offset[kPlanesOfBlock];
-    for (int i = int(threadIdx.x); i < c.width; i += kBlock) scale[i] = rstd * c.weight_of(g * c.width + i), offset[i] = c.bias_of(g * c.width + i);
+    for (int i = int(threadIdx.x); i < c.width; i += kBlock)
+      scale[i] = rstd * c.weight_of(g * c.width + i), offset[i] = c.bias_of(g * c.width + i);
     __syncthreads();
     for_vectors<T, V, kDeep>(from, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, int64_t at) {
       const uint32_t plane = vectors_of_plane.quotient(uint32_t(at));
@@ -92,7 +101,8 @@ template <class A> struct Sums {
 };
 
 // NHWC: sums of the channels of one piece of a picture.
-template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, Sums<real_t<T>>* out) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, Sums<real_t<T>>* out) {
   using A = real_t<T>;
   __shared__ A of_thread[2][V][kThreads];
   const Tile t(s.columns);
@@ -103,8 +113,9 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums
   if (works) {
     const auto [x, between] = c.column(n, channel);
     read_lanes<V>(x, shift);
-    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, first + t.pixel, first + s.pixels < c.space ? first + s.pixels : c.space,
-                      t.step, [&](const Vec<T, V>& v, int64_t) {
+    for_vectors<T, V>(x + (first + t.pixel) * between, int64_t(t.step) * between, first + t.pixel,
+                      first + s.pixels < c.space ? first + s.pixels : c.space, t.step,
+                      [&](const Vec<T, V>& v, int64_t) {
 #pragma unroll
                         for (int i = 0; i < V; ++i) {
                           A d = A(widen(v.v[i])) - shift[i];
@@ -120,15 +131,18 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums
 #pragma unroll
   for (int i = 0; i < V; ++i) {
 #pragma unroll 1
-    for (int r = 1; r < t.step; ++r) sum[i] += of_thread[0][i][threadIdx.x + r * t.across], squares[i] += of_thread[1][i][threadIdx.x + r * t.across];
+    for (int r = 1; r < t.step; ++r)
+      sum[i] += of_thread[0][i][threadIdx.x + r * t.across], squares[i] += of_thread[1][i][threadIdx.x + r * t.across];
     out[piece * c.channels + channel + i] = {sum[i], squares[i]};
   }
 }
 
 // NCHW: sums of pieces of a group, which is dense.
-template <class T, int V> __global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, int64_t pieces, Sums<real_t<T>>* out) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, int64_t pieces, Sums<real_t<T>>* out) {
   using A = real_t<T>;
-  const int64_t size = c.group_size(), per = (size / V + pieces - 1) / pieces, group = blockIdx.x / pieces, first = blockIdx.x % pieces * per + threadIdx.x;
+  const int64_t size = c.group_size(), per = (size / V + pieces - 1) / pieces, group = blockIdx.x / pieces,
+                first = blockIdx.x % pieces * per + threadIdx.x;
   const int64_t end = lesser(size / V, blockIdx.x % pieces * per + per);
   const T* x = c.x + group * size;
   const A shift = widen(*x);
@@ -151,14 +165,16 @@ template <class A> struct Constants { A *mean, *scale, *offset; };
 
 // A block per group: its statistics from the sums of its pieces, and its channels' constants.
 template <class T>
-__global__ void __launch_bounds__(kThreads) group_statistics(Channels<T> c, Split s, const Sums<real_t<T>>* of_piece, Constants<real_t<T>> k) {
+__global__ void __launch_bounds__(kThreads)
+    group_statistics(Channels<T> c, Split s, const Sums<real_t<T>>* of_piece, Constants<real_t<T>> k) {
   using A = real_t<T>;
   const int n = int(blockIdx.x) / c.groups, g = int(blockIdx.x) - n * c.groups, columns = c.last ? c.width : 1;
   const double shift = double(widen(c.last ? *c.column(n, g * c.width).first : c.x[blockIdx.x * c.group_size()]));
   double sums[2] = {};
   for (int i = int(threadIdx.x); i < s.pieces * columns; i += kThreads) {
     int piece = i / columns, channel = i - piece * columns;
-    Sums<A> p = of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece];
+    Sums<A> p =
+        of_piece[c.last ? (n * s.pieces + piece) * c.channels + g * c.width + channel : blockIdx.x * s.pieces + piece];
     // The same distances from the group's shift.
     double further = c.last ? double(widen(*c.column(n, g * c.width + channel).first)) - shift : 0.0,
            count = double(lesser(s.pixels, c.space - piece * s.pixels));
@@ -174,7 +190,8 @@ __global__ void __launch_bounds__(kThreads) group_statistics(Channels<T> c, Spli
   }
 }
 
-template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) normalise_pixels(Channels<T> c, Split s, Constants<real_t<T>> k) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int column = int(blockIdx.x) % s.chunks * s.columns + t.column, channel = column * V;
@@ -187,8 +204,8 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise_
   const auto [x, between] = c.column(n, channel);
   const int64_t stride = int64_t(t.step) * c.channels;
   T* out = c.out + (n * c.space + first) * c.channels + channel;
-  for_vectors<T, V>(x + first * between, int64_t(t.step) * between, first, lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step,
-                    [&](const Vec<T, V>& x, int64_t) {
+  for_vectors<T, V>(x + first * between, int64_t(t.step) * between, first,
+                    lesser(c.space, piece % s.pieces * s.pixels + s.pixels), t.step, [&](const Vec<T, V>& x, int64_t) {
                       A y[V];
 #pragma unroll
                       for (int i = 0; i < V; ++i) y[i] = normalised(c, A(widen(x.v[i])), mean[i], scale[i], offset[i]);
@@ -199,11 +216,13 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) normalise_
 
 // first: the first plane; count: vectors.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) normalise_planes(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, Constants<real_t<T>> k) {
+__global__ void __launch_bounds__(kThreads)
+    normalise_planes(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, Constants<real_t<T>> k) {
   using A = real_t<T>;
   const uint32_t begin = blockIdx.x * uint32_t(kThreads * kAhead), mine = begin + threadIdx.x;
   const int64_t start = first * c.space;
-  for_vectors<T, V>(c.x + start + int64_t(mine) * V, kThreads * V, mine, lesser(int64_t(count), begin + uint32_t(kThreads * kAhead)), kThreads,
+  for_vectors<T, V>(c.x + start + int64_t(mine) * V, kThreads * V, mine,
+                    lesser(int64_t(count), begin + uint32_t(kThreads * kAhead)), kThreads,
                     [&](const Vec<T, V>& x, int64_t at) {
                       int64_t plane = first + vectors_of_plane.quotient(uint32_t(at));
                       A y[V], mean = k.mean[plane], scale = k.scale[plane], offset = k.offset[plane];
@@ -216,7 +235,9 @@ __global__ void __launch_bounds__(kThreads) normalise_planes(Channels<T> c, int6
 template <class T, int V> void in_one_launch(const Channels<T>& c, Device device, bool wide) {
   const unsigned blocks = unsigned(c.batch * c.groups);
   const Divider plane(uint32_t(c.space / V > 0 ? c.space / V : 1));
-  auto run = [&](auto last, auto threads) { launch("group_norm", device, {blocks, unsigned(threads())}, whole_groups<T, V, last(), threads()>, c, plane); };
+  auto run = [&](auto last, auto threads) {
+    launch("group_norm", device, {blocks, unsigned(threads())}, whole_groups<T, V, last(), threads()>, c, plane);
+  };
   using Few = std::integral_constant<int, kThreads>;
   using Many = std::integral_constant<int, 1024>;
   if (c.last) wide ? run(std::true_type(), Many()) : run(std::true_type(), Few());
@@ -226,8 +247,10 @@ template <class T, int V> void in_one_launch(const Channels<T>& c, Device device
 template <class T, int V> void in_passes(const Channels<T>& c, Device device) {
   using A = real_t<T>;
   const int64_t groups = c.batch * c.groups, planes = c.batch * c.channels;
-  const Split s = c.last ? Split(c.channels, c.space, V) : Split(std::min(Split::kMostPieces, (c.group_size() + Split::kPiece - 1) / Split::kPiece));
-  Scratch sums(device, size_t(s.pieces * (c.last ? planes : groups)) * sizeof(Sums<A>)), constants(device, size_t(planes) * 3 * sizeof(A));
+  const Split s = c.last ? Split(c.channels, c.space, V)
+                         : Split(std::min(Split::kMostPieces, (c.group_size() + Split::kPiece - 1) / Split::kPiece));
+  Scratch sums(device, size_t(s.pieces * (c.last ? planes : groups)) * sizeof(Sums<A>)),
+      constants(device, size_t(planes) * 3 * sizeof(A));
   const Constants<A> k{constants.as<A>(), constants.as<A>() + planes, constants.as<A>() + 2 * planes};
   const unsigned tiles = unsigned(c.batch * s.pieces * s.chunks);
   if (c.last) launch("group_norm", device, tiles, pixel_sums<T, V>, c, s, sums.as<Sums<A>>());
@@ -246,14 +269,18 @@ void forward(const GroupNormForward& f) {
     using T = decltype(tag);
     Channels<T> c = channels_of<T>(f.beside.defined() ? f.y : f.x, f.weight, f.bias, f.groups, f.silu, f.mean, f.rstd);
     c.x = f.x.as<T>();
-    if (f.beside.defined()) c.beside = f.beside.as<T>(), c.near = int32_t(f.x.sizes[1]), c.last = true;  // a single pixel is both
+    // a single pixel is both
+    if (f.beside.defined()) c.beside = f.beside.as<T>(), c.near = int32_t(f.x.sizes[1]), c.last = true;
     c.eps = real_t<T>(f.eps);
     c.out = f.y.defined() ? f.y.as<T>() : nullptr;
     const T *y = c.out, *beside = c.beside;
-    // Neighbours in memory that a vector may hold: those of one plane, or of one group's pixel where a block has one group.
+    // Neighbours in memory that a vector may hold: those of one plane,
+    // or of one group's pixel where a block has one group.
     const bool cached = c.group_size() * int64_t(sizeof(T)) <= kCachedGroup;
     // And those of one tensor.
-    auto lanes_in = [&](int64_t n, const auto& run) { choose_lanes<T>(std::gcd(n, beside ? int64_t(c.near) : n), run, c.x, y, beside); };
+    auto lanes_in = [&](int64_t n, const auto& run) {
+      choose_lanes<T>(std::gcd(n, beside ? int64_t(c.near) : n), run, c.x, y, beside);
+    };
     bool done = false;
     if (cached && (c.last || c.width <= kPlanesOfBlock))
       lanes_in(c.last ? c.width : c.space, [&](auto v) {

@@ -1,7 +1,8 @@
-// What group_norm and its gradient share on CUDA: x[N, C, space] in memory as NCHW or NHWC, vectors of V neighbours, and which threads take them.
+// What group_norm and its gradient share on CUDA: x[N, C, space] in memory as NCHW or NHWC, vectors of V neighbours,
+// and which threads take them.
 //
-// NHWC: a thread keeps to the same V channels and goes from pixel to pixel, so that what belongs to a channel stays in registers and nothing is divided on
-// the way. NCHW: V neighbours share a channel.
+// NHWC: a thread keeps to the same V channels and goes from pixel to pixel, so that what belongs to a channel stays in
+// registers and nothing is divided on the way. NCHW: V neighbours share a channel.
 #pragma once
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/walk.cuh"
@@ -38,7 +39,8 @@ template <class T> struct Channels {
 };
 
 // x[k] = numbers[first + k], or `otherwise` where there are none.
-template <int V, class A> __device__ inline void read_entries(const Numbers& numbers, int first, A otherwise, A (&x)[V]) {
+template <int V, class A>
+__device__ inline void read_entries(const Numbers& numbers, int first, A otherwise, A (&x)[V]) {
   auto as = [&](auto tag) {
 #pragma unroll
     for (int k = 0; k < V; ++k) x[k] = A(widen(static_cast<const decltype(tag)*>(numbers.data)[first + k]));
@@ -68,15 +70,20 @@ template <class T> __device__ inline real_t<T> silu_of(real_t<T> z) {
 
 __device__ inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Threads over a run of pixels by a run of columns (vectors of channels): `across` of them side by side, the rest on the pixels behind.
+// Threads over a run of pixels by a run of columns (vectors of channels): `across` of them side by side,
+// the rest on the pixels behind.
 struct Tile {
   int across, column, pixel, step;  // column: of this thread; pixel: its first one; step: pixels from one to its next
-  __device__ Tile(int columns) : across(columns), column(int(threadIdx.x) % columns), pixel(int(threadIdx.x) / columns), step(int(blockDim.x) / columns) {}
+  __device__ Tile(int columns)
+      : across(columns),
+        column(int(threadIdx.x) % columns),
+        pixel(int(threadIdx.x) / columns),
+        step(int(blockDim.x) / columns) {}
   __device__ bool works() const { return pixel < step; }
 };
 
-// Vectors at p, p + stride ... while first + k * step < end: kDeep of them are read before the first is used, since y may be x and
-// the compiler must not move a read over a write. use(vector, its index: first, first + step ...).
+// Vectors at p, p + stride ... while first + k * step < end: kDeep of them are read before the first is used, since y
+// may be x and the compiler must not move a read over a write. use(vector, its index: first, first + step ...).
 inline constexpr int kAhead = 4;
 template <class T, int V, int kDeep = kAhead, class F>
 __device__ inline void for_vectors(const T* p, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
@@ -124,8 +131,8 @@ template <class T, class F, class... P> void choose_lanes(int64_t n, const F& f,
 }
 
 template <class T>
-Channels<T> channels_of(const TensorView& x, const TensorView& weight, const TensorView& bias, int64_t groups, bool silu, const TensorView& mean,
-                        const TensorView& rstd) {
+Channels<T> channels_of(const TensorView& x, const TensorView& weight, const TensorView& bias, int64_t groups,
+                        bool silu, const TensorView& mean, const TensorView& rstd) {
   Channels<T> c{};
   c.x = x.as<T>();
   c.weight = weight, c.bias = bias;
@@ -141,8 +148,8 @@ Channels<T> channels_of(const TensorView& x, const TensorView& weight, const Ten
 // Blocks that share the pixels of a picture: about kPiece elements each, and not so many that joining them counts.
 struct Split {
   static constexpr int64_t kPiece = 16384, kMostPieces = 1024;
-  int columns = 1, chunks = 1;                                      // vectors of channels side by side in a block; blocks side by side
-  int64_t pixels = 0, pieces = 1;                                   // of a block; of a picture
+  int columns = 1, chunks = 1;     // vectors of channels side by side in a block; blocks side by side
+  int64_t pixels = 0, pieces = 1;  // of a block; of a picture
   explicit Split(int64_t planes_pieces) : pieces(planes_pieces) {}  // NCHW, where a piece is a run of a group
   Split(int64_t channels, int64_t space, int lanes) {
     int64_t vectors = channels / lanes;
@@ -158,11 +165,12 @@ struct Split {
 // f(first plane, vectors, their number in a plane) for runs of whole pictures of fewer than 2^31 vectors.
 template <int V, class T, class F> void for_plane_runs(const char* op, const Channels<T>& c, const F& f) {
   const int64_t of_plane = c.space / V, of_picture = of_plane * c.channels;
-  SF_CHECK(of_picture <= INT32_MAX, op, ": a picture may have ", INT32_MAX, " vectors of ", V, " elements at most in contiguous memory, got ", of_picture,
-           ". Use channels_last");
+  SF_CHECK(of_picture <= INT32_MAX, op, ": a picture may have ", INT32_MAX, " vectors of ", V,
+           " elements at most in contiguous memory, got ", of_picture, ". Use channels_last");
   const int64_t pictures = INT32_MAX / of_picture;
   for (int64_t n = 0; n < c.batch; n += pictures)
-    f(n * c.channels, uint32_t(of_picture * (c.batch - n < pictures ? c.batch - n : pictures)), Divider(uint32_t(of_plane)));
+    f(n * c.channels, uint32_t(of_picture * (c.batch - n < pictures ? c.batch - n : pictures)),
+      Divider(uint32_t(of_plane)));
 }
 
 }  // namespace sf::cuda

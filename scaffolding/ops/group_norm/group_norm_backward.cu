@@ -1,5 +1,6 @@
-// The gradients of group_norm (+ SiLU) on CUDA. Sums over each channel's elements, the groups' means from them in double, one pass that writes dx. A group of
-// an NHWC picture that fits the cache of a multiprocessor has a block, which does all of that in one launch. No atomics.
+// The gradients of group_norm (+ SiLU) on CUDA. Sums over each channel's elements, the groups' means from them in
+// double, one pass that writes dx. A group of an NHWC picture that fits the cache of a multiprocessor has a block,
+// which does all of that in one launch. No atomics.
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/ops/group_norm/group_norm.cuh"
 
@@ -9,7 +10,8 @@ namespace {
 constexpr int kGroupThreads = 512;          // of a block that has a group
 constexpr int64_t kCachedGroup = 64 << 10;  // bytes of x in such a group; as many of dy come with them
 
-// Of one channel of one picture: sums of dz and of dz * hat, where hat is the normalised element and dz the gradient of weight * hat + bias.
+// Of one channel of one picture: sums of dz and of dz * hat,
+// where hat is the normalised element and dz the gradient of weight * hat + bias.
 template <class A> struct ChannelSums { A dz, dz_hat; };
 
 // dx = scale dz - base - (x - mean) slope; z = (x - mean) scale + offset.
@@ -22,14 +24,17 @@ template <class A> struct TermArrays {  // [N, C] each
 };
 
 // Those of a channel without weight and bias.
-template <class T> __device__ inline Terms<real_t<T>> terms_of(const Channels<T>& c, int64_t group, double mean_dz, double mean_dz_hat) {
+template <class T>
+__device__ inline Terms<real_t<T>> terms_of(const Channels<T>& c, int64_t group, double mean_dz, double mean_dz_hat) {
   using A = real_t<T>;
   A mean = c.mean[group], rstd = c.rstd[group];
   return {mean, rstd, A(0), A(double(rstd) * mean_dz), A(double(rstd) * double(rstd) * mean_dz_hat)};
 }
 
 // dz of an element at `distance` from its group's mean.
-template <class T> __device__ inline real_t<T> dz_of(const Channels<T>& c, real_t<T> distance, real_t<T> dy, real_t<T> scale, real_t<T> offset) {
+template <class T>
+__device__ inline real_t<T> dz_of(const Channels<T>& c, real_t<T> distance, real_t<T> dy, real_t<T> scale,
+                                  real_t<T> offset) {
   if (!c.silu) return dy;
   real_t<T> z = distance * scale + offset, s = sigmoid_of<T>(z);
   return dy * s * (real_t<T>(1) + z * (real_t<T>(1) - s));
@@ -37,7 +42,8 @@ template <class T> __device__ inline real_t<T> dz_of(const Channels<T>& c, real_
 
 // use(x, dy, index) for the vectors at x and dy, pairs of which are read before the first is used.
 template <class T, int V, class F>
-__device__ inline void for_pairs(const T* x, const T* dy, int64_t stride, int64_t first, int64_t end, int64_t step, const F& use) {
+__device__ inline void for_pairs(const T* x, const T* dy, int64_t stride, int64_t first, int64_t end, int64_t step,
+                                 const F& use) {
   int64_t i = first;
   for (; i + step < end; i += 2 * step, x += 2 * stride, dy += 2 * stride) {
     auto x0 = *reinterpret_cast<const Vec<T, V>*>(x), x1 = *reinterpret_cast<const Vec<T, V>*>(x + stride);
@@ -51,9 +57,11 @@ __device__ inline void for_pairs(const T* x, const T* dy, int64_t stride, int64_
   use(x0, dy0, i);
 }
 
-// Sums of a thread's V channels; those of its column's other pixels are added by the thread of the first, which calls done(channel of V, sums).
+// Sums of a thread's V channels; those of its column's other pixels are added by the thread of the first, which calls
+// done(channel of V, sums).
 template <class T, int V, int kBlock, class F>
-__device__ inline void column_sums(const Tile& t, bool works, const real_t<T> (&dz)[V], const real_t<T> (&dz_hat)[V], const F& done) {
+__device__ inline void column_sums(const Tile& t, bool works, const real_t<T> (&dz)[V], const real_t<T> (&dz_hat)[V],
+                                   const F& done) {
   __shared__ real_t<T> of_thread[2][V][kBlock];
 #pragma unroll
   for (int i = 0; i < V; ++i) of_thread[0][i][threadIdx.x] = dz[i], of_thread[1][i][threadIdx.x] = dz_hat[i];
@@ -63,7 +71,9 @@ __device__ inline void column_sums(const Tile& t, bool works, const real_t<T> (&
   for (int i = 0; i < V; ++i) {
     double a = 0, b = 0;
 #pragma unroll 1
-    for (int r = 0; r < t.step; ++r) a += double(of_thread[0][i][threadIdx.x + r * t.across]), b += double(of_thread[1][i][threadIdx.x + r * t.across]);
+    for (int r = 0; r < t.step; ++r)
+      a += double(of_thread[0][i][threadIdx.x + r * t.across]),
+          b += double(of_thread[1][i][threadIdx.x + r * t.across]);
     done(i, a, b);
   }
 }
@@ -84,32 +94,37 @@ template <class T, int V> struct Summing {
   __device__ void add(const Channels<T>& c, const Vec<T, V>& x, const Vec<T, V>& dy) {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      real_t<T> distance = real_t<T>(widen(x.v[i])) - mean[i], d = dz_of<T>(c, distance, real_t<T>(widen(dy.v[i])), rstd[i] * weight[i], offset[i]);
+      real_t<T> distance = real_t<T>(widen(x.v[i])) - mean[i],
+                d = dz_of<T>(c, distance, real_t<T>(widen(dy.v[i])), rstd[i] * weight[i], offset[i]);
       dz[i] += d;
       dz_hat[i] += d * distance * rstd[i];
     }
   }
 };
 template <class T, int V>
-__device__ inline void write_dx(const Channels<T>& c, T* out, const Vec<T, V>& x, const Vec<T, V>& dy, const Terms<real_t<T>>& k, int lane,
-                                real_t<T> (&dx)[V]) {
+__device__ inline void write_dx(const Channels<T>& c, T* out, const Vec<T, V>& x, const Vec<T, V>& dy,
+                                const Terms<real_t<T>>& k, int lane, real_t<T> (&dx)[V]) {
   real_t<T> distance = real_t<T>(widen(x.v[lane])) - k.mean;
-  dx[lane] = k.scale * dz_of<T>(c, distance, real_t<T>(widen(dy.v[lane])), k.scale, k.offset) - k.base - distance * k.slope;
+  dx[lane] =
+      k.scale * dz_of<T>(c, distance, real_t<T>(widen(dy.v[lane])), k.scale, k.offset) - k.base - distance * k.slope;
   if (lane == V - 1) write_lanes<V>(out, dx);
 }
 
 // NHWC: a block per group, dx included.
-template <class T, int V> __global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, ChannelSums<double>* of_channel) {
+template <class T, int V>
+__global__ void __launch_bounds__(kGroupThreads) whole_groups(Channels<T> c, ChannelSums<double>* of_channel) {
   using A = real_t<T>;
   const int64_t n = blockIdx.x / c.groups;
   const int channel0 = int(blockIdx.x % c.groups) * c.width;
   const Tile t(c.width / V);
   const int channel = channel0 + t.column * V;
-  const int64_t at = (n * c.space + t.pixel) * c.channels + channel, stride = int64_t(t.step) * c.channels, end = t.works() ? c.space : 0;
+  const int64_t at = (n * c.space + t.pixel) * c.channels + channel, stride = int64_t(t.step) * c.channels,
+                end = t.works() ? c.space : 0;
   double means[2] = {};
   {
     Summing<T, V> s(c, n, channel);
-    for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) { s.add(c, x, dy); });
+    for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step,
+                    [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) { s.add(c, x, dy); });
     column_sums<T, V, kGroupThreads>(t, t.works(), s.dz, s.dz_hat, [&](int i, double dz, double dz_hat) {
       of_channel[n * c.channels + channel + i] = {dz, dz_hat};
       double weight = double(c.weight_of(channel + i));
@@ -119,30 +134,36 @@ template <class T, int V> __global__ void __launch_bounds__(kGroupThreads) whole
   }
   block_sums(means);
   Terms<A> k[V];
-  const Terms<A> of_group = terms_of<T>(c, blockIdx.x, means[0] / double(c.group_size()), means[1] / double(c.group_size()));
+  const Terms<A> of_group =
+      terms_of<T>(c, blockIdx.x, means[0] / double(c.group_size()), means[1] / double(c.group_size()));
   A weight[V], offset[V];
   read_entries<V>(c.weight, channel, A(1), weight);
   read_entries<V>(c.bias, channel, A(0), offset);
 #pragma unroll
   for (int i = 0; i < V; ++i) k[i] = of_group.of_channel(weight[i], offset[i]);
   T* out = c.out + at;
-  for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step, [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
-    A dx[V];
+  for_pairs<T, V>(c.x + at, c.dy + at, stride, t.pixel, end, t.step,
+                  [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
+                    A dx[V];
 #pragma unroll
-    for (int i = 0; i < V; ++i) write_dx<T, V>(c, out, x, dy, k[i], i, dx);
-    out += stride;
-  });
+                    for (int i = 0; i < V; ++i) write_dx<T, V>(c, out, x, dy, k[i], i, dx);
+                    out += stride;
+                  });
 }
 
 // NHWC: sums of the channels of one piece of a picture.
-template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) pixel_sums(Channels<T> c, Split s, ChannelSums<real_t<T>>* out) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int channel = (int(blockIdx.x) % s.chunks * s.columns + t.column) * V;
-  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, begin = piece % s.pieces * s.pixels, first = begin + t.pixel;
+  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, begin = piece % s.pieces * s.pixels,
+                first = begin + t.pixel;
   const bool works = t.works() && channel < c.channels;
   Summing<T, V> sums(c, n, works ? channel : 0);
-  const int64_t at = (n * c.space + first) * c.channels + channel, end = !works ? 0 : begin + s.pixels < c.space ? begin + s.pixels : c.space;
+  const int64_t at = (n * c.space + first) * c.channels + channel, end = !works                       ? 0
+                                                                         : begin + s.pixels < c.space ? begin + s.pixels
+                                                                                                      : c.space;
   for_pairs<T, V>(c.x + at, c.dy + at, int64_t(t.step) * c.channels, first, end, t.step,
                   [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) { sums.add(c, x, dy); });
   column_sums<T, V, kThreads>(t, works, sums.dz, sums.dz_hat, [&](int i, double dz, double dz_hat) {
@@ -151,22 +172,26 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_sums
 }
 
 // NCHW: a warp or a block per plane.
-template <class T, int V, int kGroup> __global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, ChannelSums<real_t<T>>* out) {
+template <class T, int V, int kGroup>
+__global__ void __launch_bounds__(kThreads) plane_sums(Channels<T> c, ChannelSums<real_t<T>>* out) {
   using G = RowThreads<kGroup>;
   const int64_t plane = G::row();
   if (plane >= c.batch * c.channels) return;
   const int channel = int(plane % c.channels);
   const int64_t group = plane / c.channels * c.groups + channel / c.width, at = plane * c.space + G::lane() * V;
-  const real_t<T> mean = c.mean[group], rstd = c.rstd[group], scale = rstd * c.weight_of(channel), offset = c.bias_of(channel);
+  const real_t<T> mean = c.mean[group], rstd = c.rstd[group], scale = rstd * c.weight_of(channel),
+                  offset = c.bias_of(channel);
   real_t<T> dz = 0, dz_hat = 0;
-  for_pairs<T, V>(c.x + at, c.dy + at, kGroup * V, G::lane(), c.space / V, kGroup, [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
+  for_pairs<T, V>(c.x + at, c.dy + at, kGroup * V, G::lane(), c.space / V, kGroup,
+                  [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-      real_t<T> distance = real_t<T>(widen(x.v[i])) - mean, d = dz_of<T>(c, distance, real_t<T>(widen(dy.v[i])), scale, offset);
-      dz += d;
-      dz_hat += d * distance * rstd;
-    }
-  });
+                    for (int i = 0; i < V; ++i) {
+                      real_t<T> distance = real_t<T>(widen(x.v[i])) - mean,
+                                d = dz_of<T>(c, distance, real_t<T>(widen(dy.v[i])), scale, offset);
+                      dz += d;
+                      dz_hat += d * distance * rstd;
+                    }
+                  });
   double sums[2] = {G::sum(double(dz)), G::sum(double(dz_hat))};
   if (G::lane() == 0) out[plane] = {real_t<T>(sums[0]), real_t<T>(sums[1])};
 }
@@ -174,7 +199,8 @@ template <class T, int V, int kGroup> __global__ void __launch_bounds__(kThreads
 // A block per group: the sums of its channels over all pieces, its means, and what dx needs of each channel.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    group_means(Channels<T> c, int64_t pieces, const ChannelSums<real_t<T>>* of_piece, ChannelSums<double>* of_channel, TermArrays<real_t<T>> k) {
+    group_means(Channels<T> c, int64_t pieces, const ChannelSums<real_t<T>>* of_piece, ChannelSums<double>* of_channel,
+                TermArrays<real_t<T>> k) {
   __shared__ double of_thread[2][kThreads];
   const int64_t n = blockIdx.x / c.groups;
   const int channel0 = int(blockIdx.x % c.groups) * c.width;
@@ -193,14 +219,16 @@ __global__ void __launch_bounds__(kThreads)
     of_thread[1][threadIdx.x] = dz_hat;
     __syncthreads();
     if (t.pixel > 0 || i >= c.width) continue;
-    for (int r = 1; r < t.step; ++r) dz += of_thread[0][threadIdx.x + r * t.across], dz_hat += of_thread[1][threadIdx.x + r * t.across];
+    for (int r = 1; r < t.step; ++r)
+      dz += of_thread[0][threadIdx.x + r * t.across], dz_hat += of_thread[1][threadIdx.x + r * t.across];
     of_channel[n * c.channels + channel] = {dz, dz_hat};
     double weight = double(c.weight_of(channel));
     means[0] += weight * dz;
     means[1] += weight * dz_hat;
   }
   block_sums(means);
-  const Terms<real_t<T>> of_group = terms_of<T>(c, blockIdx.x, means[0] / double(c.group_size()), means[1] / double(c.group_size()));
+  const Terms<real_t<T>> of_group =
+      terms_of<T>(c, blockIdx.x, means[0] / double(c.group_size()), means[1] / double(c.group_size()));
 #pragma unroll 1
   for (int i = int(threadIdx.x); i < c.width; i += kThreads) {
     Terms<real_t<T>> x = of_group.of_channel(c.weight_of(channel0 + i), c.bias_of(channel0 + i));
@@ -209,13 +237,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_gradients(Channels<T> c, Split s, TermArrays<real_t<T>> k) {
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) pixel_gradients(Channels<T> c, Split s, TermArrays<real_t<T>> k) {
   using A = real_t<T>;
   const Tile t(s.columns);
   const int channel = (int(blockIdx.x) % s.chunks * s.columns + t.column) * V;
-  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, begin = piece % s.pieces * s.pixels, first = begin + t.pixel;
+  const int64_t piece = blockIdx.x / s.chunks, n = piece / s.pieces, begin = piece % s.pieces * s.pixels,
+                first = begin + t.pixel;
   if (!t.works() || channel >= c.channels) return;
-  const int64_t of = n * c.channels + channel, at = (n * c.space + first) * c.channels + channel, stride = int64_t(t.step) * c.channels;
+  const int64_t of = n * c.channels + channel, at = (n * c.space + first) * c.channels + channel,
+                stride = int64_t(t.step) * c.channels;
   A mean[V], scale[V], offset[V], base[V], slope[V];
   read_lanes<V>(k.mean + of, mean);
   read_lanes<V>(k.scale + of, scale);
@@ -227,14 +258,16 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) pixel_grad
                   [&](const Vec<T, V>& x, const Vec<T, V>& dy, int64_t) {
                     A dx[V];
 #pragma unroll
-                    for (int i = 0; i < V; ++i) write_dx<T, V>(c, out, x, dy, {mean[i], scale[i], offset[i], base[i], slope[i]}, i, dx);
+                    for (int i = 0; i < V; ++i)
+                      write_dx<T, V>(c, out, x, dy, {mean[i], scale[i], offset[i], base[i], slope[i]}, i, dx);
                     out += stride;
                   });
 }
 
 // first: the first plane; count: vectors.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) plane_gradients(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, TermArrays<real_t<T>> k) {
+__global__ void __launch_bounds__(kThreads)
+    plane_gradients(Channels<T> c, int64_t first, uint32_t count, Divider vectors_of_plane, TermArrays<real_t<T>> k) {
   const uint32_t begin = blockIdx.x * uint32_t(kThreads * kAhead), mine = begin + threadIdx.x,
                  end = begin + uint32_t(kThreads * kAhead) < count ? begin + uint32_t(kThreads * kAhead) : count;
   const int64_t start = first * c.space;
@@ -250,11 +283,13 @@ __global__ void __launch_bounds__(kThreads) plane_gradients(Channels<T> c, int64
 
 template <class A>
 __global__ void __launch_bounds__(kThreads)
-    parameter_gradients(int64_t batch, int64_t channels, const ChannelSums<double>* sums, Numbers dweight, Numbers dbias) {
+    parameter_gradients(int64_t batch, int64_t channels, const ChannelSums<double>* sums, Numbers dweight,
+                        Numbers dbias) {
   int64_t channel = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (channel >= channels) return;
   double dz = 0, dz_hat = 0;
-  for (int64_t n = 0; n < batch; ++n) dz += sums[n * channels + channel].dz, dz_hat += sums[n * channels + channel].dz_hat;
+  for (int64_t n = 0; n < batch; ++n)
+    dz += sums[n * channels + channel].dz, dz_hat += sums[n * channels + channel].dz_hat;
   if (dweight) dweight.set(channel, A(dz_hat));
   if (dbias) dbias.set(channel, A(dz));
 }
@@ -263,18 +298,22 @@ template <class T, int V> void in_passes(const Channels<T>& c, Device device, Ch
   using A = real_t<T>;
   const int64_t planes = c.batch * c.channels;
   const Split s = c.last ? Split(c.channels, c.space, V) : Split(1);
-  Scratch sums(device, size_t(s.pieces * planes) * sizeof(ChannelSums<A>)), terms(device, size_t(planes) * 5 * sizeof(A));
+  Scratch sums(device, size_t(s.pieces * planes) * sizeof(ChannelSums<A>)),
+      terms(device, size_t(planes) * 5 * sizeof(A));
   A* first = terms.as<A>();
   const TermArrays<A> k{first, first + planes, first + 2 * planes, first + 3 * planes, first + 4 * planes};
   auto* of_piece = sums.as<ChannelSums<A>>();
   const unsigned tiles = unsigned(c.batch * s.pieces * s.chunks);
   if (c.last) launch("group_norm_backward", device, tiles, pixel_sums<T, V>, c, s, of_piece);
-  else if (c.space / V <= 8 * kWarp) launch("group_norm_backward", device, blocks_for(planes, 1) * kWarp, plane_sums<T, V, kWarp>, c, of_piece);
+  else if (c.space / V <= 8 * kWarp)
+    launch("group_norm_backward", device, blocks_for(planes, 1) * kWarp, plane_sums<T, V, kWarp>, c, of_piece);
   else launch("group_norm_backward", device, unsigned(planes), plane_sums<T, V, kThreads>, c, of_piece);
-  launch("group_norm_backward", device, unsigned(c.batch * c.groups), group_means<T>, c, s.pieces, sums.as<const ChannelSums<A>>(), of_channel, k);
+  launch("group_norm_backward", device, unsigned(c.batch * c.groups), group_means<T>, c, s.pieces,
+         sums.as<const ChannelSums<A>>(), of_channel, k);
   if (c.last) return launch("group_norm_backward", device, tiles, pixel_gradients<T, V>, c, s, k);
   for_plane_runs<V>("group_norm_backward", c, [&](int64_t plane, uint32_t count, const Divider& of_plane) {
-    launch("group_norm_backward", device, blocks_for(count, kAhead), plane_gradients<T, V>, c, plane, count, of_plane, k);
+    launch("group_norm_backward", device, blocks_for(count, kAhead), plane_gradients<T, V>, c, plane, count, of_plane,
+           k);
   });
 }
 
@@ -296,7 +335,8 @@ void backward(const GroupNormBackward& b) {
             c.width,
             [&](auto v) {
               if (c.width / v() > kGroupThreads) return;
-              launch("group_norm_backward", device, {unsigned(c.batch * c.groups), kGroupThreads}, whole_groups<T, v()>, c, of_channel);
+              launch("group_norm_backward", device, {unsigned(c.batch * c.groups), kGroupThreads}, whole_groups<T, v()>,
+                     c, of_channel);
               done = true;
             },
             c.x, c.dy, dx);
@@ -305,13 +345,15 @@ void backward(const GroupNormBackward& b) {
             c.last ? c.channels : c.space, [&](auto v) { in_passes<T, v()>(c, device, of_channel); }, c.x, c.dy, dx);
     }
     if ((b.dweight.defined() || b.dbias.defined()) && c.channels > 0)
-      launch("group_norm_backward", device, blocks_for(c.channels, 1), parameter_gradients<real_t<T>>, count > 0 ? c.batch : int64_t(0), int64_t(c.channels),
-             static_cast<const ChannelSums<double>*>(of_channel), Numbers(b.dweight), Numbers(b.dbias));
+      launch("group_norm_backward", device, blocks_for(c.channels, 1), parameter_gradients<real_t<T>>,
+             count > 0 ? c.batch : int64_t(0), int64_t(c.channels), static_cast<const ChannelSums<double>*>(of_channel),
+             Numbers(b.dweight), Numbers(b.dbias));
   });
 }
 
 bool dense(const TensorView& x) { return x.is_contiguous() || x.is_channels_last(); }
-SF_KERNEL(group_norm_backward, DeviceType::CUDA, "native", 0, backward, [](const GroupNormBackward& b) { return dense(b.x); })
+SF_KERNEL(group_norm_backward, DeviceType::CUDA, "native", 0, backward,
+          [](const GroupNormBackward& b) { return dense(b.x); })
 
 }  // namespace
 }  // namespace sf::cuda

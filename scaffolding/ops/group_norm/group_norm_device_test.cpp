@@ -1,5 +1,5 @@
-// group_norm on pictures larger than the samples of the op tests: groups beyond what one block takes, in every layout and length of
-// vectors. Needs a GPU or the emulator.
+// group_norm on pictures larger than the samples of the op tests: groups beyond what one block takes, in every layout
+// and length of vectors. Needs a GPU or the emulator.
 #include <gtest/gtest.h>
 
 #include "scaffolding/scaffolding.h"
@@ -23,7 +23,8 @@ void expect_near(const Tensor& got, const Tensor& want, double tolerance, const 
 
 TEST_P(CudaGroupNorm, equals_float64) {
   auto [shape, groups, dtype, last] = GetParam();
-  Tensor x = (randn(shape) * 2 + 30).to(dtype), w = randn({shape[1]}).to(dtype), b = randn({shape[1]}).to(dtype), r = randn(shape).to(dtype);
+  Tensor x = (randn(shape) * 2 + 30).to(dtype), w = randn({shape[1]}).to(dtype), b = randn({shape[1]}).to(dtype),
+         r = randn(shape).to(dtype);
   if (last) x = to_channels_last(x);
   for (bool silu : {false, true}) {
     auto run = [&](const Tensor& as) {
@@ -43,23 +44,26 @@ TEST_P(CudaGroupNorm, equals_float64) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, CudaGroupNorm,
-                         testing::Values(std::tuple(Shape{2, 16, 100, 90}, 2, kBFloat16, true),    // vectors of 8 channels, passes
-                                         std::tuple(Shape{1, 20, 83, 87}, 2, kFloat32, true),      // of 4
-                                         std::tuple(Shape{1, 6, 150, 151}, 1, kBFloat16, true),    // of 2
-                                         std::tuple(Shape{1, 3, 211, 109}, 1, kFloat32, true),     // of 1
-                                         std::tuple(Shape{2, 1040, 4, 5}, 2, kFloat32, true),      // several blocks side by side; a block per group
-                                         std::tuple(Shape{2, 2600, 9, 4}, 1, kFloat32, true),      // the same in passes
-                                         std::tuple(Shape{2, 8, 96, 100}, 2, kFloat32, false),     // contiguous: vectors of 4, passes
-                                         std::tuple(Shape{1, 4, 131, 137}, 2, kBFloat16, false),   // of 1
-                                         std::tuple(Shape{3, 600, 3, 8}, 2, kBFloat16, false),     // a block per group, many planes: passes
-                                         std::tuple(Shape{2, 32, 16, 16}, 4, kBFloat16, false)));  // a block per group
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, CudaGroupNorm,
+    testing::Values(std::tuple(Shape{2, 16, 100, 90}, 2, kBFloat16, true),  // vectors of 8 channels, passes
+                    std::tuple(Shape{1, 20, 83, 87}, 2, kFloat32, true),    // of 4
+                    std::tuple(Shape{1, 6, 150, 151}, 1, kBFloat16, true),  // of 2
+                    std::tuple(Shape{1, 3, 211, 109}, 1, kFloat32, true),   // of 1
+                    std::tuple(Shape{2, 1040, 4, 5}, 2, kFloat32,
+                               true),  // several blocks side by side; a block per group
+                    std::tuple(Shape{2, 2600, 9, 4}, 1, kFloat32, true),      // the same in passes
+                    std::tuple(Shape{2, 8, 96, 100}, 2, kFloat32, false),     // contiguous: vectors of 4, passes
+                    std::tuple(Shape{1, 4, 131, 137}, 2, kBFloat16, false),   // of 1
+                    std::tuple(Shape{3, 600, 3, 8}, 2, kBFloat16, false),     // a block per group, many planes: passes
+                    std::tuple(Shape{2, 32, 16, 16}, 4, kBFloat16, false)));  // a block per group
 
 class CudaCatGroupNorm : public CudaGroupNorm {};
 
 TEST_P(CudaCatGroupNorm, equals_one_of_both) {
   auto [shape, groups, dtype, whole] = GetParam();
-  Tensor w = randn({shape[1]}).to(dtype).cuda(), b = randn({shape[1]}).to(dtype).cuda(), both = to_channels_last((randn(shape) * 2 + 30).to(dtype)).cuda();
+  Tensor w = randn({shape[1]}).to(dtype).cuda(), b = randn({shape[1]}).to(dtype).cuda(),
+         both = to_channels_last((randn(shape) * 2 + 30).to(dtype)).cuda();
   Tensor want = group_norm_silu(both, groups, w, b);
   for (int64_t near : {shape[1] / 2, shape[1] / 4 * 3, int64_t(3)}) {
     Tensor a = to_channels_last(both.narrow(1, 0, near)), c = to_channels_last(both.narrow(1, near, shape[1] - near));
@@ -70,8 +74,10 @@ TEST_P(CudaCatGroupNorm, equals_one_of_both) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, CudaCatGroupNorm,
-                         testing::Values(std::tuple(Shape{2, 16, 100, 90}, 2, kBFloat16, true), std::tuple(Shape{1, 20, 83, 87}, 2, kFloat32, true),
-                                         std::tuple(Shape{2, 1040, 4, 5}, 4, kFloat32, true), std::tuple(Shape{2, 96, 16, 16}, 32, kBFloat16, true),
+                         testing::Values(std::tuple(Shape{2, 16, 100, 90}, 2, kBFloat16, true),
+                                         std::tuple(Shape{1, 20, 83, 87}, 2, kFloat32, true),
+                                         std::tuple(Shape{2, 1040, 4, 5}, 4, kFloat32, true),
+                                         std::tuple(Shape{2, 96, 16, 16}, 32, kBFloat16, true),
                                          std::tuple(Shape{2, 2600, 9, 4}, 1, kFloat32, true)));
 
 }  // namespace

@@ -1,8 +1,8 @@
 // group_norm, with SiLU fused on request: the contract with backends. x[N, C, ...] is contiguous or channels-last in
-// memory, of any number of spatial dimensions (0 too); y, dy and dx have x's dtype and its layout. weight, bias and their
-// gradients are [C], of any floating dtype, each optional. mean and rstd are [N, G] float32 (float64 for float64 x),
-// contiguous and always given. Statistics are those of shifted pieces of about 16 Ki elements, combined in double by
-// Chan's rule, whatever the number of threads.
+// memory, of any number of spatial dimensions (0 too); y, dy and dx have x's dtype and its layout. weight, bias and
+// their gradients are [C], of any floating dtype, each optional. mean and rstd are [N, G] float32 (float64 for float64
+// x), contiguous and always given. Statistics are those of shifted pieces of about 16 Ki elements, combined in double
+// by Chan's rule, whatever the number of threads.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
@@ -16,7 +16,9 @@ struct GroupNormForward {
   bool silu = false;
   TensorView y;  // may be x; undefined: only the statistics are wanted
   TensorView mean, rstd;
-  TensorView beside;  // undefined, or further channels: the input is cat([x, beside], 1). All are channels-last then, weight and bias of all channels
+  // undefined, or further channels: the input is cat([x, beside], 1). All are channels-last then,
+  // weight and bias of all channels
+  TensorView beside;
 };
 // z is computed again from x: only x and the statistics need to be kept. dx may be dy or x.
 struct GroupNormBackward {

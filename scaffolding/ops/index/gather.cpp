@@ -21,11 +21,13 @@ Tensor at_least_1d(const Tensor& t) { return t.ndim() == 0 ? t.reshape({1}) : t;
 // index must have x's rank and fit into x in every dimension but dim.
 Tensor checked_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
   Tensor at = at_least_1d(indexing::as_positions(op, "index", index, x.device()));
-  SF_CHECK(at.ndim() == std::max<int64_t>(x.ndim(), 1), op, ": index must have as many dimensions as input ", x.shape(), ", got ", index.shape());
+  SF_CHECK(at.ndim() == std::max<int64_t>(x.ndim(), 1), op, ": index must have as many dimensions as input ", x.shape(),
+           ", got ", index.shape());
   int64_t n = x.ndim() ? x.shape()[dim] : 1;
   if (at.numel() == 0) return at;
   for (int64_t i = 0; i < x.ndim(); ++i)
-    SF_CHECK(i == dim || at.shape()[i] <= x.shape()[i], op, ": index ", index.shape(), " must not be larger than input ", x.shape(), " in dimension ", i);
+    SF_CHECK(i == dim || at.shape()[i] <= x.shape()[i], op, ": index ", index.shape(),
+             " must not be larger than input ", x.shape(), " in dimension ", i);
   indexing::check_range(op, at, 0, n, dim);
   return at;
 }
@@ -38,7 +40,8 @@ TensorView memory_for(const Tensor& x, const Tensor& index, int64_t dim) {
   return v;
 }
 
-void scatter_into(const char* op, const Tensor& out, int64_t dim, const Tensor& at, const Tensor& src, bool accumulate) {
+void scatter_into(const char* op, const Tensor& out, int64_t dim, const Tensor& at, const Tensor& src,
+                  bool accumulate) {
   if (at.numel() == 0) return;
   if (accumulate && is_reduced(out.dtype())) {  // many additions to one place need float32
     Tensor sum = to_dtype(out, kFloat32);
@@ -55,25 +58,33 @@ void scatter_into(const char* op, const Tensor& out, int64_t dim, const Tensor& 
 Tensor source_for(const char* op, const Tensor& x, const Tensor& index, const Tensor& src) {
   check_defined(op, "src", src);
   if (src.impl()->is_scalar) {
-    SF_CHECK_AS(TypeError, !is_floating(src.dtype()) || is_floating(x.dtype()), op, ": a ", x.dtype(), " tensor cannot hold ", src.item());
+    SF_CHECK_AS(TypeError, !is_floating(src.dtype()) || is_floating(x.dtype()), op, ": a ", x.dtype(),
+                " tensor cannot hold ", src.item());
     Tensor number = to_dtype(src, x.dtype());  // written by a kernel: a copy would wait for the device
-    if (number.device() != x.device()) number = full({}, is_floating(x.dtype()) ? Scalar(number.item()) : Scalar(number.item_int()), x.dtype(), x.device());
+    if (number.device() != x.device())
+      number =
+          full({}, is_floating(x.dtype()) ? Scalar(number.item()) : Scalar(number.item_int()), x.dtype(), x.device());
     return number.expand(index.shape());
   }
-  SF_CHECK_AS(TypeError, src.dtype() == x.dtype(), op, ": src must have the dtype of input, ", x.dtype(), ", got ", src.dtype());
+  SF_CHECK_AS(TypeError, src.dtype() == x.dtype(), op, ": src must have the dtype of input, ", x.dtype(), ", got ",
+              src.dtype());
   check_same_device(op, x, src);
   Tensor s = at_least_1d(src);
-  SF_CHECK(s.ndim() == index.ndim(), op, ": src must have as many dimensions as index ", index.shape(), ", got ", src.shape());
+  SF_CHECK(s.ndim() == index.ndim(), op, ": src must have as many dimensions as index ", index.shape(), ", got ",
+           src.shape());
   for (int64_t i = 0; i < index.ndim(); ++i) {
-    SF_CHECK(index.numel() == 0 || index.shape()[i] <= s.shape()[i], op, ": index ", index.shape(), " must not be larger than src ", src.shape());
+    SF_CHECK(index.numel() == 0 || index.shape()[i] <= s.shape()[i], op, ": index ", index.shape(),
+             " must not be larger than src ", src.shape());
     if (index.shape()[i] < s.shape()[i]) s = s.slice(i, 0, index.shape()[i]);
   }
   return s;
 }
 
-Tensor scattered(const char* op, const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src, bool accumulate) {
+Tensor scattered(const char* op, const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src,
+                 bool accumulate) {
   check_defined(op, "input", input);
-  SF_CHECK_AS(TypeError, !accumulate || !is_float8(input.dtype()), op, ": ", input.dtype(), " cannot be added; convert it first");
+  SF_CHECK_AS(TypeError, !accumulate || !is_float8(input.dtype()), op, ": ", input.dtype(),
+              " cannot be added; convert it first");
   int64_t d = wrap_dim(op, dim, input.ndim());
   Tensor at = checked_index(op, input, d, index);
   Tensor s = source_for(op, input, at, src);
@@ -114,7 +125,9 @@ Tensor gather(const Tensor& input, int64_t dim, const Tensor& index) {
   return index.ndim() == 0 ? y.reshape({}) : y;
 }
 
-Tensor scatter(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src) { return scattered("scatter", input, dim, index, src, false); }
+Tensor scatter(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src) {
+  return scattered("scatter", input, dim, index, src, false);
+}
 Tensor scatter_add(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src) {
   SF_AUTOCAST(scatter_add, input, dim, index, src);
   return scattered("scatter_add", input, dim, index, src, true);
@@ -123,7 +136,8 @@ Tensor scatter_add(const Tensor& input, int64_t dim, const Tensor& index, const 
 Tensor& scatter_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   check_defined("scatter_", "self", self);
   check_defined("scatter_", "src", src);
-  if (self.ndim() == 0 || autograd::any_requires_grad({self, src})) return autograd::assign_inplace("scatter_", self, scatter(self, dim, index, src));
+  if (self.ndim() == 0 || autograd::any_requires_grad({self, src}))
+    return autograd::assign_inplace("scatter_", self, scatter(self, dim, index, src));
   autograd::check_inplace("scatter_", self);
   int64_t d = wrap_dim("scatter_", dim, self.ndim());
   Tensor at = checked_index("scatter_", self, d, index), s = source_for("scatter_", self, at, src);
@@ -136,7 +150,8 @@ Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<
   check_defined("take_along_dim", "input", input);
   check_defined("take_along_dim", "indices", indices);
   if (!dim) return gather(input.reshape({input.numel()}), 0, indices.reshape({indices.numel()}));
-  SF_CHECK(input.ndim() == indices.ndim(), "take_along_dim: input and indices must have as many dimensions, got ", input.shape(), " and ", indices.shape());
+  SF_CHECK(input.ndim() == indices.ndim(), "take_along_dim: input and indices must have as many dimensions, got ",
+           input.shape(), " and ", indices.shape());
   int64_t d = wrap_dim("take_along_dim", *dim, input.ndim());
   if (input.ndim() == 0) return gather(input, 0, indices);
   Shape x = input.shape(), at = indices.shape();
@@ -148,13 +163,20 @@ Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<
   return gather(input.expand(x), d, indices.expand(at));
 }
 
-SF_OP(gather, "input, dim, index").doc("y[i][j] = input[index[i][j]][j] for dim=0, and so on: one position per element.").kernels(take_kernel);
+SF_OP(gather, "input, dim, index")
+    .doc("y[i][j] = input[index[i][j]][j] for dim=0, and so on: one position per element.")
+    .kernels(take_kernel);
 SF_OP(scatter, "input, dim, index, src")
     .doc("input with src written at y[index[i][j]][j] for dim=0, and so on.")
-    .like("torch.scatter(input, dim, index, src) if isinstance(src, torch.Tensor) else torch.scatter(input, dim, index, value=src)")
+    .like(
+        "torch.scatter(input, dim, index, src) if isinstance(src, torch.Tensor) else torch.scatter(input, dim, index, "
+        "value=src)")
     .inplace()
     .kernels(scatter_kernel);
-SF_OP(scatter_add, "input, dim, index, src").doc("input with src added at y[index[i][j]][j] for dim=0, and so on.").inplace().kernels(scatter_kernel);
+SF_OP(scatter_add, "input, dim, index, src")
+    .doc("input with src added at y[index[i][j]][j] for dim=0, and so on.")
+    .inplace()
+    .kernels(scatter_kernel);
 SF_OP(take_along_dim, "input, indices, dim=None")
     .doc("gather that broadcasts; without dim both are flattened.")
     .like("torch.take_along_dim(input, indices, dim) if dim is not None else torch.take_along_dim(input, indices)")

@@ -20,7 +20,8 @@ namespace {
 
 bool is_mask(const Tensor& t) { return t.dtype() == kBool || t.dtype() == kUInt8; }
 
-// One entry per dimension of x, each empty or int64 on x's device. Masks become the positions of their nonzero elements.
+// One entry per dimension of x, each empty or int64 on x's device.
+// Masks become the positions of their nonzero elements.
 // A 0-d mask indexes a new dimension of size 1, which x then has.
 Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
   Tensors out;
@@ -31,15 +32,16 @@ Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
       out.emplace_back();
     } else if (is_mask(t)) {
       if (t.ndim() == 0) {
-        SF_CHECK_AS(RuntimeError, !t.device().is_meta(), op, ": a mask on the meta device has no values, and the shape depends on them");
+        SF_CHECK_AS(RuntimeError, !t.device().is_meta(), op,
+                    ": a mask on the meta device has no values, and the shape depends on them");
         SF_CHECK_AS(IndexError, d <= x.ndim(), op, ": too many indices for a tensor of shape ", x.shape());
         x = x.unsqueeze(d);
         out.push_back(zeros({t.item() != 0}, kInt64, x.device()));
       } else {
         SF_CHECK_AS(IndexError, d + t.ndim() <= x.ndim(), op, ": too many indices for a tensor of shape ", x.shape());
         for (int64_t i = 0; i < t.ndim(); ++i)
-          SF_CHECK_AS(IndexError, t.shape()[i] == x.shape()[d + i], op, ": the mask of shape ", t.shape(), " does not match ", x.shape(), " at dimension ",
-                      d + i);
+          SF_CHECK_AS(IndexError, t.shape()[i] == x.shape()[d + i], op, ": the mask of shape ", t.shape(),
+                      " does not match ", x.shape(), " at dimension ", d + i);
         Tensor where = to_device(nonzero(t), x.device());
         for (int64_t i = 0; i < t.ndim(); ++i) out.push_back(where.select(1, i));
       }
@@ -48,7 +50,8 @@ Tensors positions_per_dim(const char* op, Tensor& x, const Tensors& indices) {
       out.push_back(indexing::as_positions(op, "an index", t, x.device()));
       any = true;
     }
-    SF_CHECK_AS(IndexError, int64_t(out.size()) <= x.ndim(), op, ": too many indices for a tensor of shape ", x.shape());
+    SF_CHECK_AS(IndexError, int64_t(out.size()) <= x.ndim(), op, ": too many indices for a tensor of shape ",
+                x.shape());
   }
   SF_CHECK_AS(IndexError, any, op, ": needs at least one index tensor");
   out.resize(size_t(x.ndim()));
@@ -97,7 +100,8 @@ Plan plan(const char* op, const Tensor& x, const Tensors& positions) {
     (lead ? p.before : p.after).push_back(x.shape()[d]);
     (lead ? p.before_strides : p.after_strides).push_back(x.strides()[d]);
   }
-  SF_CHECK(p.before.size() + p.after.size() + std::max<int64_t>(p.points.size(), 1) <= kMaxDims, op, ": the result has more than ", kMaxDims, " dimensions");
+  SF_CHECK(p.before.size() + p.after.size() + std::max<int64_t>(p.points.size(), 1) <= kMaxDims, op,
+           ": the result has more than ", kMaxDims, " dimensions");
   (void)numel(p.result());  // overflow
   autograd::NoGrad off;
   p.offset = zeros({numel(p.points)}, kInt64, x.device());
@@ -107,7 +111,13 @@ Plan plan(const char* op, const Tensor& x, const Tensors& positions) {
     int64_t n = x.shape()[d];
     int64_t bad = 0;
     bool found = false;
-    Positions k{t.expand(p.points), -n, n, x.strides()[d], x.device().is_meta() ? nullptr : p.offset.data<int64_t>(), &bad, &found};
+    Positions k{t.expand(p.points),
+                -n,
+                n,
+                x.strides()[d],
+                x.device().is_meta() ? nullptr : p.offset.data<int64_t>(),
+                &bad,
+                &found};
     auto kernel = positions_kernel.find(x.device(), k);
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", x.device());
     kernel(k);
@@ -124,10 +134,13 @@ void put_at(const char* op, const Tensor& out, const Tensors& positions, const T
   Shape result = p.result();
   Tensor v = values;
   while (v.ndim() > result.size() && v.shape()[0] == 1) v = v.squeeze(0);
-  SF_CHECK(broadcast_shapes(op, v.shape(), result) == result, op, ": values of shape ", values.shape(), " do not broadcast to ", result);
+  SF_CHECK(broadcast_shapes(op, v.shape(), result) == result, op, ": values of shape ", values.shape(),
+           " do not broadcast to ", result);
   if (numel(result) == 0) return;
   if (v.storage() == out.storage()) v = clone(v);
-  Tensor src = v.numel() == 1 ? v.reshape({}).expand(p.flat()) : p.points.size() == 1 ? v.expand(result) : v.expand(result).reshape(p.flat());
+  Tensor src = v.numel() == 1         ? v.reshape({}).expand(p.flat())
+               : p.points.size() == 1 ? v.expand(result)
+                                      : v.expand(result).reshape(p.flat());
   Put k{p.memory(out), src, int(p.before.size()), p.offset.data_ptr() ? p.offset.data<int64_t>() : nullptr, accumulate};
   auto kernel = put_kernel.find(out.device(), k);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", out.dtype(), " on ", out.device());
@@ -142,16 +155,18 @@ Tensor put_recorded(const Tensor& x, const Tensors& positions, const Tensor& val
     y = clone(x);
     put_at("index_put", y, positions, values, accumulate);
   }
-  return autograd::record("index_put", y, {x, values}, [at = autograd::save(positions), accumulate, vs = values.shape()](const Tensor& dy) -> Tensors {
-    Tensors positions;
-    for (auto& t : at) positions.push_back(t.get());
-    Tensor dx = accumulate ? dy : put_recorded(dy, positions, zeros({}, dy.dtype(), dy.device()), false);
-    Tensor picked = index_at(dy, positions);
-    int64_t extra = vs.size() - picked.ndim();  // leading ones of values
-    Shape grown = Shape::filled(std::max<int64_t>(extra, 0), 1);
-    for (auto n : picked.shape()) grown.push_back(n);
-    return {dx, sum_to(extra > 0 ? picked.reshape(grown) : picked, vs)};
-  });
+  return autograd::record(
+      "index_put", y, {x, values},
+      [at = autograd::save(positions), accumulate, vs = values.shape()](const Tensor& dy) -> Tensors {
+        Tensors positions;
+        for (auto& t : at) positions.push_back(t.get());
+        Tensor dx = accumulate ? dy : put_recorded(dy, positions, zeros({}, dy.dtype(), dy.device()), false);
+        Tensor picked = index_at(dy, positions);
+        int64_t extra = vs.size() - picked.ndim();  // leading ones of values
+        Shape grown = Shape::filled(std::max<int64_t>(extra, 0), 1);
+        for (auto n : picked.shape()) grown.push_back(n);
+        return {dx, sum_to(extra > 0 ? picked.reshape(grown) : picked, vs)};
+      });
 }
 
 Tensor index_at(const Tensor& x, const Tensors& positions) {
@@ -166,22 +181,26 @@ Tensor index_at(const Tensor& x, const Tensors& positions) {
     SF_CHECK_AS(NotSupported, kernel, "index: no kernel on ", x.device());
     kernel(t);
   }
-  return autograd::record("index", y, {x}, [at = autograd::save(positions), full = x.shape()](const Tensor& dy) -> Tensors {
-    Tensors positions;
-    for (auto& t : at) positions.push_back(t.get());
-    if (autograd::grad_enabled()) return {put_recorded(zeros(full, dy.dtype(), dy.device()), positions, dy, true)};
-    Tensor dx = zeros(full, dy.dtype(), dy.device());
-    put_at("index", dx, positions, dy, true);
-    return {dx};
-  });
+  return autograd::record("index", y, {x},
+                          [at = autograd::save(positions), full = x.shape()](const Tensor& dy) -> Tensors {
+                            Tensors positions;
+                            for (auto& t : at) positions.push_back(t.get());
+                            if (autograd::grad_enabled())
+                              return {put_recorded(zeros(full, dy.dtype(), dy.device()), positions, dy, true)};
+                            Tensor dx = zeros(full, dy.dtype(), dy.device());
+                            put_at("index", dx, positions, dy, true);
+                            return {dx};
+                          });
 }
 
 Tensor values_like(const char* op, const Tensor& x, const Tensor& values) {
   check_defined(op, "values", values);
-  SF_CHECK_AS(TypeError, values.dtype() == x.dtype() || values.impl()->is_scalar, op, ": values must have the tensor's dtype ", x.dtype(), ", got ",
-              values.dtype());
-  SF_CHECK_AS(TypeError, !is_floating(values.dtype()) || is_floating(x.dtype()), op, ": a ", x.dtype(), " tensor cannot hold ", values.dtype(), " values");
-  SF_CHECK(values.device() == x.device() || values.numel() == 1, op, ": values are on ", values.device(), ", the tensor on ", x.device());
+  SF_CHECK_AS(TypeError, values.dtype() == x.dtype() || values.impl()->is_scalar, op,
+              ": values must have the tensor's dtype ", x.dtype(), ", got ", values.dtype());
+  SF_CHECK_AS(TypeError, !is_floating(values.dtype()) || is_floating(x.dtype()), op, ": a ", x.dtype(),
+              " tensor cannot hold ", values.dtype(), " values");
+  SF_CHECK(values.device() == x.device() || values.numel() == 1, op, ": values are on ", values.device(),
+           ", the tensor on ", x.device());
   return to_device(to_dtype(values, x.dtype()), x.device());
 }
 
@@ -197,7 +216,8 @@ Tensor index(const Tensor& input, const Tensors& indices) {
 Tensor index_put(const Tensor& input, const Tensors& indices, const Tensor& values, bool accumulate) {
   SF_AUTOCAST(index_put, input, indices, values, accumulate);
   check_defined("index_put", "input", input);
-  SF_CHECK_AS(TypeError, !accumulate || !is_float8(input.dtype()), "index_put: ", input.dtype(), " cannot be added; convert it first");
+  SF_CHECK_AS(TypeError, !accumulate || !is_float8(input.dtype()), "index_put: ", input.dtype(),
+              " cannot be added; convert it first");
   Tensor x = input;
   Tensors positions = positions_per_dim("index_put", x, indices);
   return put_recorded(x, positions, values_like("index_put", x, values), accumulate).reshape(input.shape());
@@ -206,8 +226,10 @@ Tensor index_put(const Tensor& input, const Tensors& indices, const Tensor& valu
 Tensor& index_put_(Tensor& self, const Tensors& indices, const Tensor& values, bool accumulate) {
   check_defined("index_put_", "self", self);
   check_defined("index_put_", "values", values);
-  if (autograd::any_requires_grad({self, values})) return autograd::assign_inplace("index_put_", self, index_put(self, indices, values, accumulate));
-  SF_CHECK_AS(TypeError, !accumulate || !is_float8(self.dtype()), "index_put_: ", self.dtype(), " cannot be added; convert it first");
+  if (autograd::any_requires_grad({self, values}))
+    return autograd::assign_inplace("index_put_", self, index_put(self, indices, values, accumulate));
+  SF_CHECK_AS(TypeError, !accumulate || !is_float8(self.dtype()), "index_put_: ", self.dtype(),
+              " cannot be added; convert it first");
   autograd::check_inplace("index_put_", self);
   Tensor x = self;
   Tensors positions = positions_per_dim("index_put_", x, indices);
@@ -220,7 +242,8 @@ Tensor& index_put_(Tensor& self, const Tensors& indices, const Tensor& values, b
 
 Tensor indexing::as_positions(const char* op, const char* name, const Tensor& index, const Device& device) {
   check_defined(op, name, index);
-  SF_CHECK_AS(IndexError, is_integral(index.dtype()), op, ": ", name, " must be an integer tensor, got ", index.dtype());
+  SF_CHECK_AS(IndexError, is_integral(index.dtype()), op, ": ", name, " must be an integer tensor, got ",
+              index.dtype());
   autograd::NoGrad off;
   return to_device(to_dtype(index, kInt64), device);
 }
@@ -250,10 +273,13 @@ bool indexing::all_hold(const char* op, const Tensor& ok) {
   return !found;
 }
 
-void indexing::put_slices(const char* op, const Tensor& out, int64_t dim, const Tensor& position, const Tensor& src, bool accumulate) {
+void indexing::put_slices(const char* op, const Tensor& out, int64_t dim, const Tensor& position, const Tensor& src,
+                          bool accumulate) {
   if (src.numel() == 0 || out.device().is_meta()) return;
   autograd::NoGrad off;
-  Tensor offset = contiguous(out.strides()[dim] == 1 ? position : where(lt(position, wrapped(0)), position, mul(position, wrapped(out.strides()[dim]))));
+  Tensor offset = contiguous(
+      out.strides()[dim] == 1 ? position
+                              : where(lt(position, wrapped(0)), position, mul(position, wrapped(out.strides()[dim]))));
   Put k{out, src, int(dim), offset.data<int64_t>(), accumulate};
   k.out.sizes[dim] = position.numel();
   k.out.strides[dim] = 0;

@@ -1,6 +1,7 @@
-// Indexing on CUDA. Writes to equal positions happen in the order of the index, without atomics: points are first sorted by where
-// they go, and one thread does all of one place. Checking positions waits for the GPU, so that a wrong one is an error here. In a captured graph
-// nothing can wait: there a wrong one stops the replay (CUDA's "unspecified launch failure"), as it stops every call in PyTorch.
+// Indexing on CUDA. Writes to equal positions happen in the order of the index, without atomics: points are first
+// sorted by where they go, and one thread does all of one place. Checking positions waits for the GPU, so that a wrong
+// one is an error here. In a captured graph nothing can wait: there a wrong one stops the replay (CUDA's "unspecified
+// launch failure"), as it stops every call in PyTorch.
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/cub.h"
 #include "scaffolding/backend/cuda/launch.cuh"
@@ -17,7 +18,8 @@ struct Wrong {
   int64_t value;
 };
 
-__global__ void __launch_bounds__(kThreads) check_positions(Walk<2> w, int64_t low, int64_t high, int64_t stride, bool adds, Wrong* wrong) {
+__global__ void __launch_bounds__(kThreads)
+    check_positions(Walk<2> w, int64_t low, int64_t high, int64_t stride, bool adds, Wrong* wrong) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= w.n) return;
   int64_t at[2];
@@ -49,9 +51,11 @@ void positions(const Positions& k) {
   check(cudaMemsetAsync(scratch.as<Wrong>(), 0, sizeof(Wrong), stream.handle), "index");
   const size_t item[] = {sizeof(int64_t), sizeof(int64_t)};
   for_walks<2>(cpu::StridedLoop{&offset, &k.index}, item, 1, [&](const Walk<2>& w) {
-    launch("index", device, blocks_for(w.n, 1), check_positions, w, k.low, k.high, k.stride, k.offset != nullptr, scratch.as<Wrong>());
+    launch("index", device, blocks_for(w.n, 1), check_positions, w, k.low, k.high, k.stride, k.offset != nullptr,
+           scratch.as<Wrong>());
   });
-  if (CudaGraph::recording()) return launch("index", device, 1, stop_if_wrong, static_cast<const Wrong*>(scratch.as<Wrong>()));
+  if (CudaGraph::recording())
+    return launch("index", device, 1, stop_if_wrong, static_cast<const Wrong*>(scratch.as<Wrong>()));
   Wrong wrong;
   check(cudaMemcpyAsync(&wrong, scratch.as<Wrong>(), sizeof wrong, cudaMemcpyDefault, stream.handle), "index");
   stream.synchronize();
@@ -86,7 +90,8 @@ template <class T, int V> __device__ void store_any(char* p, const Vec<T, V>& x)
   for (int v = 0; v < V; ++v) reinterpret_cast<T*>(p)[v] = x.v[v];
 }
 
-// Where all but the indices are dense along dimension 0, which the indices broadcast over: loop's dimension 0 in vectors of `lanes`. False elsewhere.
+// Where all but the indices are dense along dimension 0, which the indices broadcast over: loop's dimension 0 in
+// vectors of `lanes`. False elsewhere.
 bool in_vectors(cpu::StridedLoop& loop, int dense, int64_t item, int64_t lanes) {
   if (loop.sizes[0] % lanes != 0) return false;
   for (int k = 0; k < loop.operands; ++k)
@@ -122,7 +127,9 @@ void take(const Take& t) {
     const size_t item[] = {sizeof(U), sizeof(U), sizeof(int64_t)};
     cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
     auto kernel = in_vectors(loop, 2, int64_t(sizeof(U)), V) ? take_elements<U, V> : take_elements<U, 1>;
-    for_walks<3>(loop, item, 1, [&](const Walk<3>& w) { launch("take", t.out.device, blocks_for(w.n, 2), kernel, w, t.scale * int64_t(sizeof(U))); });
+    for_walks<3>(loop, item, 1, [&](const Walk<3>& w) {
+      launch("take", t.out.device, blocks_for(w.n, 2), kernel, w, t.scale * int64_t(sizeof(U)));
+    });
   });
 }
 
@@ -161,7 +168,8 @@ template <class T, bool kAdds> __global__ void __launch_bounds__(kThreads) scatt
   int64_t at[3];
   w.offsets(i, at);
   for (int64_t j = 0; j < a.n; ++j) {
-    T* y = reinterpret_cast<T*>(w.data[0] + at[0] + *reinterpret_cast<const int64_t*>(w.data[2] + at[2] + j * a.offset_step) * a.scale);
+    T* y = reinterpret_cast<T*>(w.data[0] + at[0] +
+                                *reinterpret_cast<const int64_t*>(w.data[2] + at[2] + j * a.offset_step) * a.scale);
     T x = *reinterpret_cast<const T*>(w.data[1] + at[1] + j * a.src_step);
     if constexpr (kAdds) *y = rounded<T>(added<T>(typename Adding<T>::type(widen(*y)), x));
     else *y = x;
@@ -185,12 +193,15 @@ void scatter_by_lanes(const Scatter& s) {
     int64_t item_size = int64_t(sizeof(T));
     Along a{s.src.sizes[s.dim], s.src.strides[s.dim] * item_size, s.offset.strides[s.dim] * 8, s.scale * item_size};
     const size_t item[] = {sizeof(T), sizeof(T), sizeof(int64_t)};
-    for_walks<3>(lanes, item, 1, [&](const Walk<3>& w) { launch("scatter", s.out.device, blocks_for(w.n, 1), scatter_lanes<T, decltype(adds)::value>, w, a); });
+    for_walks<3>(lanes, item, 1, [&](const Walk<3>& w) {
+      launch("scatter", s.out.device, blocks_for(w.n, 1), scatter_lanes<T, decltype(adds)::value>, w, a);
+    });
   });
 }
 
 // Offsets as unsigned keys of the same order, and the points' numbers.
-__global__ void __launch_bounds__(kThreads) number_points(const int64_t* offset, int64_t n, uint64_t* keys, uint32_t* point) {
+__global__ void __launch_bounds__(kThreads)
+    number_points(const int64_t* offset, int64_t n, uint64_t* keys, uint32_t* point) {
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   keys[i] = uint64_t(offset[i]) ^ uint64_t(1) << 63;
@@ -198,7 +209,8 @@ __global__ void __launch_bounds__(kThreads) number_points(const int64_t* offset,
 }
 
 // runs: at the first of equal points how many they are, at the others 0. The points are in order.
-__global__ void __launch_bounds__(kThreads) count_runs(const int64_t* offset, const uint32_t* order, uint32_t n, uint32_t* runs) {
+__global__ void __launch_bounds__(kThreads)
+    count_runs(const int64_t* offset, const uint32_t* order, uint32_t n, uint32_t* runs) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= n) return;
   int64_t mine = offset[order[i]];
@@ -230,8 +242,9 @@ struct SortedPoints {
         other_points(device, size_t(n) * sizeof(uint32_t)),
         runs(device, size_t(n) * sizeof(uint32_t)) {
     launch(op, device, blocks_for(n, 1), number_points, offset, n, keys.as<uint64_t>(), points.as<uint32_t>());
-    const uint32_t* order =
-        sort_rows(op, device, {keys.as<void>(), other_keys.as<void>(), points.as<uint32_t>(), other_points.as<uint32_t>(), int(sizeof(uint64_t)), 64, 1, n});
+    const uint32_t* order = sort_rows(op, device,
+                                      {keys.as<void>(), other_keys.as<void>(), points.as<uint32_t>(),
+                                       other_points.as<uint32_t>(), int(sizeof(uint64_t)), 64, 1, n});
     launch(op, device, blocks_for(n, 1), count_runs, offset, order, uint32_t(n), runs.as<uint32_t>());
     sorted = {offset, order, runs.as<const uint32_t>()};
   }
@@ -240,7 +253,8 @@ struct SortedPoints {
 };
 
 // Where each element goes, in elements from the result's first, and where it is, in bytes from the source's.
-__global__ void __launch_bounds__(kThreads) write_places(Walk<3> w, int64_t item, int64_t scale, int64_t* place, int64_t* from) {
+__global__ void __launch_bounds__(kThreads)
+    write_places(Walk<3> w, int64_t item, int64_t scale, int64_t* place, int64_t* from) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= w.n) return;
   int64_t at[3];
@@ -250,21 +264,25 @@ __global__ void __launch_bounds__(kThreads) write_places(Walk<3> w, int64_t item
 }
 
 // A thread per place: the first of the elements that go there does them all, in order.
-template <class T, bool kAdds> __global__ void __launch_bounds__(kThreads) scatter_points(Points p, const int64_t* from, uint32_t n, const char* src, T* out) {
+template <class T, bool kAdds>
+__global__ void __launch_bounds__(kThreads)
+    scatter_points(Points p, const int64_t* from, uint32_t n, const char* src, T* out) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   uint32_t run = i < n ? p.runs[i] : 0;
   if (run == 0) return;
   T* y = out + p.offset[p.order[i]];
   if constexpr (kAdds) {
     typename Adding<T>::type sum = widen(*y);
-    for (uint32_t k = i; k < i + run; ++k) sum = widen(rounded<T>(added<T>(sum, *reinterpret_cast<const T*>(src + from[p.order[k]]))));
+    for (uint32_t k = i; k < i + run; ++k)
+      sum = widen(rounded<T>(added<T>(sum, *reinterpret_cast<const T*>(src + from[p.order[k]]))));
     *y = rounded<T>(sum);
   } else {
     *y = *reinterpret_cast<const T*>(src + from[p.order[i + run - 1]]);
   }
 }
 
-// The dimension is long and beside it there is little: a thread for each lane would leave the GPU idle. Its elements are sorted by where they go.
+// The dimension is long and beside it there is little: a thread for each lane would leave the GPU idle. Its elements
+// are sorted by where they go.
 void scatter_sorted(const Scatter& s) {
   const int64_t n = s.src.numel();
   Device device = s.out.device;
@@ -274,11 +292,12 @@ void scatter_sorted(const Scatter& s) {
     const size_t item[] = {sizeof(T), sizeof(T), sizeof(int64_t)};
     // Whatever the order of the walk's dimensions: elements for one place differ in the indexed one alone.
     for_walks<3>(cpu::StridedLoop{&s.out, &s.src, &s.offset}, item, 1, [&](const Walk<3>& w) {
-      launch("scatter", device, blocks_for(w.n, 1), write_places, w, int64_t(sizeof(T)), s.scale, place.as<int64_t>(), from.as<int64_t>());
+      launch("scatter", device, blocks_for(w.n, 1), write_places, w, int64_t(sizeof(T)), s.scale, place.as<int64_t>(),
+             from.as<int64_t>());
     });
     SortedPoints points("scatter", device, place.as<const int64_t>(), n);
-    launch("scatter", device, blocks_for(n, 1), scatter_points<T, decltype(adds)::value>, points.sorted, from.as<const int64_t>(), uint32_t(n),
-           static_cast<const char*>(s.src.data), static_cast<T*>(s.out.data));
+    launch("scatter", device, blocks_for(n, 1), scatter_points<T, decltype(adds)::value>, points.sorted,
+           from.as<const int64_t>(), uint32_t(n), static_cast<const char*>(s.src.data), static_cast<T*>(s.out.data));
   });
 }
 
@@ -296,8 +315,10 @@ struct Slices {
 };
 
 // A thread per V lanes and place: the first of the points that go there does them all, in order.
-template <class T, bool kAdds, int V> __global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p, Slices s) {
-  uint32_t first = blockIdx.x / s.blocks, i = (blockIdx.x - first * s.blocks) * uint32_t(kThreads) + threadIdx.x, run = p.runs[first];
+template <class T, bool kAdds, int V>
+__global__ void __launch_bounds__(kThreads) put_lanes(Walk<2> w, Points p, Slices s) {
+  uint32_t first = blockIdx.x / s.blocks, i = (blockIdx.x - first * s.blocks) * uint32_t(kThreads) + threadIdx.x,
+           run = p.runs[first];
   if (i >= w.n || run == 0) return;
   int64_t offset = p.offset[p.order[first]];
   if (offset < 0) return;

@@ -6,9 +6,10 @@
 
 namespace sf {
 
-// ---- advanced indexing: indices[i] applies to dimension i, an empty Tensor stands for ":". Negative positions count from
-// the end; bool and uint8 tensors are masks over as many dimensions as they have. Index tensors broadcast together; their
-// shape takes the place of the indexed dimensions, or comes first when those are not neighbours (as in NumPy and torch).
+// ---- advanced indexing: indices[i] applies to dimension i, an empty Tensor stands for ":". Negative positions count
+// from the end; bool and uint8 tensors are masks over as many dimensions as they have. Index tensors broadcast
+// together; their shape takes the place of the indexed dimensions,
+// or comes first when those are not neighbours (as in NumPy and torch).
 Tensor index(const Tensor& input, const Tensors& indices);
 // input with values written there (or added, with accumulate). values broadcast to the shape index() would give.
 Tensor index_put(const Tensor& input, const Tensors& indices, const Tensor& values, bool accumulate = false);
@@ -20,7 +21,8 @@ Tensor gather(const Tensor& input, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor& scatter_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter_add(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& src);
-Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<int64_t> dim = {});  // broadcasts; no dim: flattened
+// broadcasts; no dim: flattened
+Tensor take_along_dim(const Tensor& input, const Tensor& indices, std::optional<int64_t> dim = {});
 
 // ---- along one dimension, whole slices; index is 1-D (or 0-d)
 Tensor index_select(const Tensor& input, int64_t dim, const Tensor& index);

@@ -1,4 +1,5 @@
-// scatter along a long dimension with little beside it, where elements are sorted by where they go. Needs a GPU or the emulator.
+// scatter along a long dimension with little beside it, where elements are sorted by where they go.
+// Needs a GPU or the emulator.
 #include <gtest/gtest.h>
 
 #include "scaffolding/scaffolding.h"
@@ -13,16 +14,23 @@ TEST(CudaScatter, few_lanes_of_many_elements_equal_the_cpus) {
   for (DType t : {kFloat32, kBFloat16, kInt64, kUInt8})
     for (int64_t lanes : {1, 3})
       for (bool turned : {false, true}) {
-        // Whole numbers, so that sums are exact in any order; places that get nothing, and one that gets a third of all.
-        Tensor index = randint(0, 29, {1500, lanes}), out = randint(0, 4, {40, lanes}).to(t), src = randint(0, 2, {1600, lanes}).to(t);
+        // Whole numbers, so that sums are exact in any order; places that get nothing,
+        // and one that gets a third of all.
+        Tensor index = randint(0, 29, {1500, lanes}), out = randint(0, 4, {40, lanes}).to(t),
+               src = randint(0, 2, {1600, lanes}).to(t);
         index = where(lt(index, full({}, 10, kInt64)), full_like(index, 31), index);
-        if (turned) src = src.transpose(0, 1).contiguous().transpose(0, 1), out = out.transpose(0, 1).contiguous().transpose(0, 1);
+        if (turned)
+          src = src.transpose(0, 1).contiguous().transpose(0, 1),
+          out = out.transpose(0, 1).contiguous().transpose(0, 1);
         Tensor numbers = arange(0, 1600 * lanes).view({1600, lanes}).to(t);  // the last of those for a place stays
         auto equal = [&](const Tensor& got, const Tensor& want) { return got.cpu().to_vector() == want.to_vector(); };
-        EXPECT_TRUE(equal(scatter(out.cuda(), 0, index.cuda(), numbers.cuda()), scatter(out, 0, index, numbers))) << name(t) << lanes << turned;
+        EXPECT_TRUE(equal(scatter(out.cuda(), 0, index.cuda(), numbers.cuda()), scatter(out, 0, index, numbers)))
+            << name(t) << lanes << turned;
         if (t == kBFloat16 || t == kUInt8)
-          src = src * 0 + 1, out = out * 0, index = remainder(arange(0, 1500 * lanes).view({1500, lanes}), full({}, 29, kInt64));
-        EXPECT_TRUE(equal(scatter_add(out.cuda(), 0, index.cuda(), src.cuda()), scatter_add(out, 0, index, src))) << name(t) << lanes << turned;
+          src = src * 0 + 1, out = out * 0,
+          index = remainder(arange(0, 1500 * lanes).view({1500, lanes}), full({}, 29, kInt64));
+        EXPECT_TRUE(equal(scatter_add(out.cuda(), 0, index.cuda(), src.cuda()), scatter_add(out, 0, index, src)))
+            << name(t) << lanes << turned;
       }
 }
 

@@ -8,7 +8,8 @@ namespace sf::indexing {
 Tensor as_positions(const char* op, const char* name, const Tensor& index, const Device& device);
 // IndexError unless every value of index (int64) is in [low, high). `dim` is named in the message.
 void check_range(const char* op, const Tensor& index, int64_t low, int64_t high, int64_t dim);
-// Whether all of ok, a bool tensor, is true, which waits for the device. In a captured graph nothing can wait: there a false stops the replay.
+// Whether all of ok, a bool tensor, is true, which waits for the device. In a captured graph nothing can wait:
+// there a false stops the replay.
 bool all_hold(const char* op, const Tensor& ok);
 
 // x's slices of dim at positions (int64, 1-D, already checked); off the tape.
@@ -16,6 +17,7 @@ Tensor take_slices(const char* op, const Tensor& x, int64_t dim, const Tensor& p
 
 // Writes slices: out[..., offset[p], ...] = (or +=) src[..., p, ...], where out and src agree except in dim.
 // position (int64, 1-D, already checked) numbers entries of out's dim; negative ones are left out.
-void put_slices(const char* op, const Tensor& out, int64_t dim, const Tensor& position, const Tensor& src, bool accumulate);
+void put_slices(const char* op, const Tensor& out, int64_t dim, const Tensor& position, const Tensor& src,
+                bool accumulate);
 
 }  // namespace sf::indexing

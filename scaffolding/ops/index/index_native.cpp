@@ -1,5 +1,6 @@
 // Indexing on the CPU. Reads walk the output. Writes to equal positions happen in the order of the index: threads share
-// lanes (the elements of a slice), not positions; sums of 16-bit floats are first sorted by destination, to add in float32.
+// lanes (the elements of a slice), not positions; sums of 16-bit floats are first sorted by destination,
+// to add in float32.
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -61,7 +62,8 @@ void positions(const Positions& k) {
 
 template <class U> void take_as(const Take& t) {
   cpu::StridedLoop loop{&t.out, &t.in, &t.offset};
-  int64_t so = loop.strides[0][0], si = loop.strides[1][0], sx = loop.strides[2][0], scale = t.scale * int64_t(sizeof(U));
+  int64_t so = loop.strides[0][0], si = loop.strides[1][0], sx = loop.strides[2][0],
+          scale = t.scale * int64_t(sizeof(U));
   loop.run(kGrain, [&](char* const* p, int64_t n) {
     if (sx == 0) {  // one position for the row
       const char* in = p[1] + *reinterpret_cast<const int64_t*>(p[2]) * scale;
@@ -71,7 +73,8 @@ template <class U> void take_as(const Take& t) {
       return;
     }
     for (int64_t i = 0; i < n; ++i)
-      *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const U*>(p[1] + i * si + *reinterpret_cast<const int64_t*>(p[2] + i * sx) * scale);
+      *reinterpret_cast<U*>(p[0] + i * so) =
+          *reinterpret_cast<const U*>(p[1] + i * si + *reinterpret_cast<const int64_t*>(p[2] + i * sx) * scale);
   });
 }
 void take(const Take& t) {
@@ -96,7 +99,9 @@ template <class T> T sum_of(T a, T b) {
 template <class F> void visit(DType t, bool accumulate, const F& f) {
   if (accumulate)
     return visit_dtype(t, [&](auto tag) {
-      if constexpr (sizeof(typename decltype(tag)::type) > 1 || std::is_arithmetic_v<typename decltype(tag)::type>) f(tag, std::true_type{});  // not float8
+      // not float8
+      if constexpr (sizeof(typename decltype(tag)::type) > 1 || std::is_arithmetic_v<typename decltype(tag)::type>)
+        f(tag, std::true_type{});
     });
   switch (size_of(t)) {
     case 1: return f(type_tag<uint8_t>{}, std::false_type{});
@@ -117,7 +122,8 @@ void without_dim(TensorView& v, int dim) {
 void scatter(const Scatter& s) {
   // Lanes (all other dimensions) run in parallel; along dim each lane is written in order.
   TensorView out = s.out, src = s.src, offset = s.offset;
-  int64_t item = int64_t(size_of(out.dtype)), n = src.sizes[s.dim], dst = src.strides[s.dim] * item, dx = offset.strides[s.dim] * 8;
+  int64_t item = int64_t(size_of(out.dtype)), n = src.sizes[s.dim], dst = src.strides[s.dim] * item,
+          dx = offset.strides[s.dim] * 8;
   without_dim(out, s.dim);
   without_dim(src, s.dim);
   without_dim(offset, s.dim);
@@ -145,7 +151,8 @@ void scatter(const Scatter& s) {
 
 // ---- whole slices
 
-// The slices of a Put without the dimension of points. Steps in bytes: between lanes of out and src, and between points of src.
+// The slices of a Put without the dimension of points. Steps in bytes: between lanes of out and src,
+// and between points of src.
 struct Slices {
   const int64_t* offset;
   int64_t points, out_step, src_step, point_step;
@@ -160,7 +167,8 @@ template <class T, bool adds> void write(const Slices& g, char* const* p, int64_
     bool dense = g.out_step == sizeof(T) && g.src_step == sizeof(T);
     if constexpr (adds) {
       if (dense)
-        for (int64_t i = 0; i < n; ++i) reinterpret_cast<T*>(y)[i] = sum_of<T>(reinterpret_cast<T*>(y)[i], reinterpret_cast<const T*>(x)[i]);
+        for (int64_t i = 0; i < n; ++i)
+          reinterpret_cast<T*>(y)[i] = sum_of<T>(reinterpret_cast<T*>(y)[i], reinterpret_cast<const T*>(x)[i]);
       else
         for (int64_t i = 0; i < n; ++i) {
           T* to = reinterpret_cast<T*>(y + i * g.out_step);
@@ -169,7 +177,8 @@ template <class T, bool adds> void write(const Slices& g, char* const* p, int64_
     } else if (dense && n > 1) {
       std::memcpy(y, x, size_t(n) * sizeof(T));
     } else {
-      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(y + i * g.out_step) = *reinterpret_cast<const T*>(x + i * g.src_step);
+      for (int64_t i = 0; i < n; ++i)
+        *reinterpret_cast<T*>(y + i * g.out_step) = *reinterpret_cast<const T*>(x + i * g.src_step);
     }
   }
 }
@@ -265,7 +274,8 @@ void nonzero(const NonZero& k) {
       return;
     }
     // Without a branch: each position is written over until it is one to keep.
-    int64_t *out = k.positions, found = 0, count = *k.count, last = x.ndim ? x.sizes[x.ndim - 1] : 1, index[kMaxDims] = {};
+    int64_t *out = k.positions, found = 0, count = *k.count, last = x.ndim ? x.sizes[x.ndim - 1] : 1,
+            index[kMaxDims] = {};
     for (int64_t row = 0; row < n && found < count; row += last) {
       for (int64_t i = 0; i < last && found < count; ++i) {
         int64_t* to = out + found * x.ndim;

@@ -25,14 +25,17 @@ Tensor checked_index(const char* op, const Tensor& x, int64_t dim, const Tensor&
 }
 
 // source's slices written or added to input's.
-Tensor put(const char* op, const Tensor& input, int64_t dim, const Tensor& index, const Tensor& source, bool accumulate) {
+Tensor put(const char* op, const Tensor& input, int64_t dim, const Tensor& index, const Tensor& source,
+           bool accumulate) {
   check_defined(op, "input", input);
   check_defined(op, "source", source);
   int64_t d = wrap_dim(op, dim, input.ndim());
   Tensor x = input.ndim() ? input : input.reshape({1}), s = source.ndim() ? source : source.reshape({1});
   Tensor at = checked_index(op, x, d, index);
-  SF_CHECK_AS(TypeError, s.dtype() == x.dtype(), op, ": source must have the dtype of input, ", x.dtype(), ", got ", s.dtype());
-  SF_CHECK_AS(TypeError, !accumulate || !is_float8(x.dtype()), op, ": ", x.dtype(), " cannot be added; convert it first");
+  SF_CHECK_AS(TypeError, s.dtype() == x.dtype(), op, ": source must have the dtype of input, ", x.dtype(), ", got ",
+              s.dtype());
+  SF_CHECK_AS(TypeError, !accumulate || !is_float8(x.dtype()), op, ": ", x.dtype(),
+              " cannot be added; convert it first");
   check_same_device(op, x, s);
   Shape want = x.shape();
   want[d] = at.numel();
@@ -90,7 +93,8 @@ Tensor index_select(const Tensor& input, int64_t dim, const Tensor& index) {
 Tensor index_add(const Tensor& input, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
   check_defined("index_add", "source", source);
   bool one = alpha.to_double() == 1;
-  SF_CHECK_AS(TypeError, one || !alpha.is_float() || is_floating(source.dtype()), "index_add: alpha must be an integer for ", source.dtype());
+  SF_CHECK_AS(TypeError, one || !alpha.is_float() || is_floating(source.dtype()),
+              "index_add: alpha must be an integer for ", source.dtype());
   return put("index_add", input, dim, index, one ? source : mul(source, wrapped(alpha)), true);
 }
 
@@ -102,7 +106,8 @@ Tensor index_copy(const Tensor& input, int64_t dim, const Tensor& index, const T
 Tensor index_fill(const Tensor& input, int64_t dim, const Tensor& index, const Scalar& value) {
   check_defined("index_fill", "input", input);
   check_defined("index_fill", "index", index);
-  SF_CHECK_AS(TypeError, !value.is_float() || is_floating(input.dtype()), "index_fill: a ", input.dtype(), " tensor cannot hold ", value.to_double());
+  SF_CHECK_AS(TypeError, !value.is_float() || is_floating(input.dtype()), "index_fill: a ", input.dtype(),
+              " tensor cannot hold ", value.to_double());
   Shape size = input.shape();
   if (size.empty()) size.push_back(1);
   size[wrap_dim("index_fill", dim, input.ndim())] = index.numel();
@@ -111,7 +116,8 @@ Tensor index_fill(const Tensor& input, int64_t dim, const Tensor& index, const S
 
 Tensor nonzero(const Tensor& input) {
   check_defined("nonzero", "input", input);
-  SF_CHECK_AS(RuntimeError, !input.device().is_meta(), "nonzero: the shape depends on the values, which a meta tensor does not have");
+  SF_CHECK_AS(RuntimeError, !input.device().is_meta(),
+              "nonzero: the shape depends on the values, which a meta tensor does not have");
   autograd::NoGrad off;
   Tensor x = contiguous(input);
   int64_t count = 0;
@@ -140,9 +146,18 @@ SF_OP(index_add, "input, dim, index, source, alpha=1")
     .doc("input with alpha * source added to the slices of dim that index names.")
     .inplace()
     .kernels(put_kernel);
-SF_OP(index_copy, "input, dim, index, source").doc("input with the slices of dim that index names replaced by source's.").inplace().kernels(put_kernel);
-SF_OP(index_fill, "input, dim, index, value").doc("input with the slices of dim that index names filled.").inplace().kernels(put_kernel);
-SF_OP(nonzero, "input").doc("Positions of elements that are not zero, [count, ndim].").no_gradient().kernels(nonzero_kernel);
+SF_OP(index_copy, "input, dim, index, source")
+    .doc("input with the slices of dim that index names replaced by source's.")
+    .inplace()
+    .kernels(put_kernel);
+SF_OP(index_fill, "input, dim, index, value")
+    .doc("input with the slices of dim that index names filled.")
+    .inplace()
+    .kernels(put_kernel);
+SF_OP(nonzero, "input")
+    .doc("Positions of elements that are not zero, [count, ndim].")
+    .no_gradient()
+    .kernels(nonzero_kernel);
 SF_OP(masked_select, "input, mask").doc("The elements where mask holds, 1-D.").kernels(take_kernel);
 
 }  // namespace sf

@@ -12,13 +12,15 @@ static Tensor at(std::initializer_list<double> values, DType dtype = kInt64) { r
 SF_OP_TEST(index) {
   sample(randn({4, 3, 5}), Tensors{at({0, -1, 2, 0})});
   sample(randn({4, 3, 5}), Tensors{Tensor(), at({0, 2}, kInt32), at({-1, 1})});
-  sample(randn({4, 3}), Tensors{at({0, -2}, kInt8), at({1, 2}, kInt16)}).no_golden();  // torch takes int32 and int64 only
-  sample(randn({4, 3, 5}), Tensors{at({0, 2}), Tensor(), at({-1, 1})});                // not neighbours: in front
-  sample(randn({4, 3}), Tensors{randint(0, 4, {2, 1}), randint(0, 3, {3})});           // broadcast
+  // torch takes int32 and int64 only
+  sample(randn({4, 3}), Tensors{at({0, -2}, kInt8), at({1, 2}, kInt16)}).no_golden();
+  sample(randn({4, 3, 5}), Tensors{at({0, 2}), Tensor(), at({-1, 1})});       // not neighbours: in front
+  sample(randn({4, 3}), Tensors{randint(0, 4, {2, 1}), randint(0, 3, {3})});  // broadcast
   sample(randn({3, 4}).transpose(0, 1), Tensors{Tensor(), randint(-3, 3, {2, 2})});
   sample(randn({4, 3}), Tensors{boolean({4, 3})}).no_meta();  // masks: the shape depends on values
   sample(randn({4, 3, 2}), Tensors{boolean({4}), Tensor(), at({1})}).no_meta();
-  sample(randn({4, 3}), Tensors{Tensor(), at({1, 0, 1}, kUInt8)}).no_meta().no_golden();  // torch warns: uint8 masks are old
+  // torch warns: uint8 masks are old
+  sample(randn({4, 3}), Tensors{Tensor(), at({1, 0, 1}, kUInt8)}).no_meta().no_golden();
   sample(randn({4, 3}), Tensors{at({})});
   sample(randn({0, 3}), Tensors{Tensor(), at({1})});
   rejects("index 4 is out of range for dimension 0 of size 4", randn({4, 3}), Tensors{at({0, 4})});
@@ -62,8 +64,9 @@ SF_OP_TEST(gather) {
 }
 SF_OP_TEST(scatter) {
   sample(randn({4, 3}), 0, at({0, 3, 2, 3, 0, 1}).view({2, 3}), randn({2, 3}));
-  sample(randn({3, 4}).transpose(0, 1), 1, at({2, 0, 1}).unsqueeze(0), randn({4, 5})).no_golden();  // torch has no gradient for a larger src
-  sample(randn({4, 3}), 0, randint(0, 4, {2, 3}), 1.5).no_golden();                                 // torch calls a number `value`
+  // torch has no gradient for a larger src
+  sample(randn({3, 4}).transpose(0, 1), 1, at({2, 0, 1}).unsqueeze(0), randn({4, 5})).no_golden();
+  sample(randn({4, 3}), 0, randint(0, 4, {2, 3}), 1.5).no_golden();  // torch calls a number `value`
   sample(randn({4}), 0, randint(0, 1, {0}), randn({0}));
   rejects("out of range", randn({4}), 0, at({4}), randn({1}));
   rejects("must have the dtype", randn({4}), 0, at({1}), at({1}));

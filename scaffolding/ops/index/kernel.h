@@ -15,7 +15,8 @@ struct Positions {
 };
 extern KernelTable<Positions> positions_kernel;
 
-// out[i] = in[i + offset[i] * scale]. All three have out's shape; in has stride 0 in indexed dimensions. Bytes are only moved.
+// out[i] = in[i + offset[i] * scale]. All three have out's shape; in has stride 0 in indexed dimensions.
+// Bytes are only moved.
 struct Take {
   TensorView out, in, offset;
   int64_t scale;
@@ -42,7 +43,8 @@ struct Put {
 };
 extern KernelTable<Put> put_kernel;
 
-// dense in[n]: the flat positions of elements that are not zero. First pass (positions null): *count; second: fills them.
+// dense in[n]: the flat positions of elements that are not zero. First pass (positions null): *count; second:
+// fills them.
 struct NonZero {
   TensorView in;
   int64_t* positions;  // [count, ndim]

@@ -1,4 +1,5 @@
-// Positions of elements that are not zero, on CUDA: counts of pieces, their places by running sums, then the positions, in order.
+// Positions of elements that are not zero, on CUDA: counts of pieces, their places by running sums,
+// then the positions, in order.
 #include "scaffolding/backend/cuda/capture.h"
 #include "scaffolding/backend/cuda/cub.h"
 #include "scaffolding/backend/cuda/element.cuh"
@@ -20,7 +21,9 @@ struct Searched {
   int64_t* places;  // [pieces + 1]: counts of the pieces, then how many come before each, and all
   int64_t* positions;
 
-  __device__ bool holds(int64_t i) const { return i < n && (is_floating(dtype) ? element<double>(in, dtype, i) != 0 : element<int64_t>(in, dtype, i) != 0); }
+  __device__ bool holds(int64_t i) const {
+    return i < n && (is_floating(dtype) ? element<double>(in, dtype, i) != 0 : element<int64_t>(in, dtype, i) != 0);
+  }
 };
 
 // How many of the block's threads up to this one have a flag, and how many in all. All threads call it together.
@@ -88,7 +91,8 @@ void nonzero(const NonZero& k) {
   check(cudaMemcpyAsync(k.count, s.places + pieces, sizeof(int64_t), cudaMemcpyDeviceToHost, stream.handle), "nonzero");
   stream.synchronize();  // the result's shape depends on it
 }
-SF_KERNEL(nonzero_kernel, DeviceType::CUDA, "native", 0, nonzero, [](const NonZero& k) { return !is_float8(k.in.dtype) && k.in.numel() <= INT64_C(1) << 40; })
+SF_KERNEL(nonzero_kernel, DeviceType::CUDA, "native", 0, nonzero,
+          [](const NonZero& k) { return !is_float8(k.in.dtype) && k.in.numel() <= INT64_C(1) << 40; })
 
 }  // namespace
 }  // namespace sf::cuda

@@ -28,7 +28,9 @@ template <class R> R ratio(const Dim& d) {
   if (d.align_corners) return d.out > 1 ? R(d.in - 1) / R(d.out - 1) : R(0);
   return d.scale > 0 ? R(1.0 / d.scale) : R(d.in) / R(d.out);
 }
-template <class R> R source(const Dim& d, R r, int64_t o) { return d.align_corners ? r * R(o) : r * (R(o) + R(0.5)) - R(0.5); }
+template <class R> R source(const Dim& d, R r, int64_t o) {
+  return d.align_corners ? r * R(o) : r * (R(o) + R(0.5)) - R(0.5);
+}
 
 template <class R> Map nearest(const Dim& d, bool exact) {
   R r = ratio<R>(d);
@@ -69,7 +71,8 @@ Lists cubic(const Dim& d) {
     int64_t i = std::min(int64_t(std::floor(s)), d.in - 1);
     double t = std::clamp(s - double(i), 0.0, 1.0);
     auto& list = lists.emplace_back();
-    for (int64_t k = -1; k <= 2; ++k) list.push_back({std::clamp<int64_t>(i + k, 0, d.in - 1), cubic_weight(double(k) - t, -0.75)});
+    for (int64_t k = -1; k <= 2; ++k)
+      list.push_back({std::clamp<int64_t>(i + k, 0, d.in - 1), cubic_weight(double(k) - t, -0.75)});
   }
   return lists;
 }
@@ -80,7 +83,8 @@ Lists antialiased(const Dim& d, bool is_cubic) {
   Lists lists;
   for (int64_t o = 0; o < d.out; ++o) {
     double center = r * (double(o) + 0.5);
-    int64_t begin = std::max<int64_t>(int64_t(center - support + 0.5), 0), end = std::min(int64_t(center + support + 0.5), d.in);
+    int64_t begin = std::max<int64_t>(int64_t(center - support + 0.5), 0),
+            end = std::min(int64_t(center + support + 0.5), d.in);
     auto& list = lists.emplace_back();
     double total = 0;
     for (int64_t i = begin; i < end; ++i) {
@@ -103,35 +107,46 @@ Tensor resized(const Tensor& x, const std::vector<Dim>& dims, const std::string&
   std::vector<Taps> taps;
   for (auto& d : dims) {
     if (mode == "area") taps.push_back(spatial::adaptive_average(d.in, d.out));
-    else taps.push_back(spatial::make_taps(d.in, antialias ? antialiased(d, mode == "bicubic") : mode == "bicubic" ? cubic(d) : linear(d)));
+    else
+      taps.push_back(spatial::make_taps(d.in, antialias           ? antialiased(d, mode == "bicubic")
+                                              : mode == "bicubic" ? cubic(d)
+                                                                  : linear(d)));
   }
   return spatial::resample("interpolate", x, taps);
 }
 
 void check_mode(const Tensor& x, const std::string& mode, std::optional<bool> align_corners, bool antialias) {
   int64_t rank = x.ndim();
-  SF_CHECK(rank >= 3 && rank <= 5, "interpolate: input must be [N, C, ...] with 1 to 3 spatial dimensions, got ", x.shape());
+  SF_CHECK(rank >= 3 && rank <= 5, "interpolate: input must be [N, C, ...] with 1 to 3 spatial dimensions, got ",
+           x.shape());
   bool any_rank = mode == "nearest" || mode == "nearest-exact" || mode == "area";
   SF_CHECK(any_rank || mode == "linear" || mode == "bilinear" || mode == "bicubic" || mode == "trilinear",
-           "interpolate: mode must be 'nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area', got '", mode, "'");
+           "interpolate: mode must be 'nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear' or "
+           "'area', got '",
+           mode, "'");
   int64_t wanted = mode == "linear" ? 3 : mode == "trilinear" ? 5 : 4;
   SF_CHECK(any_rank || rank == wanted, "interpolate: mode '", mode, "' needs a ", wanted, "-D input, got ", x.shape());
-  SF_CHECK(!any_rank || !align_corners, "interpolate: align_corners is an option of the linear and cubic modes, got mode '", mode, "'");
-  SF_CHECK(!antialias || mode == "bilinear" || mode == "bicubic", "interpolate: antialias is an option of 'bilinear' and 'bicubic', got mode '", mode, "'");
+  SF_CHECK(!any_rank || !align_corners,
+           "interpolate: align_corners is an option of the linear and cubic modes, got mode '", mode, "'");
+  SF_CHECK(!antialias || mode == "bilinear" || mode == "bicubic",
+           "interpolate: antialias is an option of 'bilinear' and 'bicubic', got mode '", mode, "'");
   if (mode != "nearest" && mode != "nearest-exact") check_floating("interpolate", "input", x);
 }
 
 }  // namespace
 
-Tensor interpolate(const Tensor& input, const std::optional<Shape>& size, const std::optional<Floats>& scale_factor, const std::string& mode,
-                   std::optional<bool> align_corners, std::optional<bool> recompute_scale_factor, bool antialias) {
+Tensor interpolate(const Tensor& input, const std::optional<Shape>& size, const std::optional<Floats>& scale_factor,
+                   const std::string& mode, std::optional<bool> align_corners,
+                   std::optional<bool> recompute_scale_factor, bool antialias) {
   SF_AUTOCAST(interpolate, input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias);
   check_defined("interpolate", "input", input);
   check_mode(input, mode, align_corners, antialias);
   SF_CHECK(size.has_value() != scale_factor.has_value(), "interpolate: needs either size or scale_factor");
-  SF_CHECK(!recompute_scale_factor.value_or(false) || scale_factor, "interpolate: recompute_scale_factor needs scale_factor");
+  SF_CHECK(!recompute_scale_factor.value_or(false) || scale_factor,
+           "interpolate: recompute_scale_factor needs scale_factor");
   int64_t spatial_dims = input.ndim() - 2, given = size ? size->size() : int64_t(scale_factor->size());
-  SF_CHECK(given == 1 || given == spatial_dims, "interpolate: ", size ? "size" : "scale_factor", " must have one entry or ", spatial_dims, ", got ", given);
+  SF_CHECK(given == 1 || given == spatial_dims, "interpolate: ", size ? "size" : "scale_factor",
+           " must have one entry or ", spatial_dims, ", got ", given);
   std::vector<Dim> dims;
   for (int64_t i = 0; i < spatial_dims; ++i) {
     int64_t n = input.shape()[2 + i], at = given == 1 ? 0 : i;
@@ -140,19 +155,22 @@ Tensor interpolate(const Tensor& input, const std::optional<Shape>& size, const 
       d.out = (*size)[at];
     } else {
       double scale = (*scale_factor)[size_t(at)];
-      SF_CHECK(scale > 0 && double(n) * scale <= double(kLargest), "interpolate: scale_factor must be positive, and sizes at most ", kLargest, ", got ", scale,
-               " for ", n);
+      SF_CHECK(scale > 0 && double(n) * scale <= double(kLargest),
+               "interpolate: scale_factor must be positive, and sizes at most ", kLargest, ", got ", scale, " for ", n);
       d.out = int64_t(double(n) * scale);
       if (!recompute_scale_factor.value_or(false)) d.scale = scale;
     }
-    SF_CHECK(n > 0 && d.out > 0 && n <= kLargest && d.out <= kLargest, "interpolate: sizes must be positive (and at most ", kLargest, "), got ", n, " to ",
-             d.out, " in dimension ", 2 + i, " of ", input.shape());
+    SF_CHECK(n > 0 && d.out > 0 && n <= kLargest && d.out <= kLargest,
+             "interpolate: sizes must be positive (and at most ", kLargest, "), got ", n, " to ", d.out,
+             " in dimension ", 2 + i, " of ", input.shape());
     dims.push_back(d);
   }
   return resized(input, dims, mode, antialias);
 }
 
-SF_OP(interpolate, "input, size=None, scale_factor=None, mode='nearest', align_corners=None, recompute_scale_factor=None, antialias=False")
+SF_OP(interpolate,
+      "input, size=None, scale_factor=None, mode='nearest', align_corners=None, recompute_scale_factor=None, "
+      "antialias=False")
     .doc("input[N, C, ...] resized along its 1 to 3 spatial dimensions.")
     .like("torch.nn.functional.interpolate")
     .kernels(remap_kernel, remap_backward_kernel, resample_kernel);

@@ -1,6 +1,6 @@
 // layer_norm and rms_norm on CUDA, one kernel each way for both: rms_norm has no mean and no bias.
-// Gradients that sum over rows go in two steps: partial sums of pieces of rows, then sums of those; no atomics, so that the same
-// input gives the same bits.
+// Gradients that sum over rows go in two steps: partial sums of pieces of rows, then sums of those; no atomics, so that
+// the same input gives the same bits.
 #pragma once
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
@@ -15,10 +15,13 @@ struct RowBatches {
   Divider divider;
 
   RowBatches() = default;
-  RowBatches(int64_t rows, int64_t per_batch) : rows_per_batch(per_batch > 0 ? per_batch : 1), small(rows <= INT32_MAX && per_batch <= INT32_MAX) {
+  RowBatches(int64_t rows, int64_t per_batch)
+      : rows_per_batch(per_batch > 0 ? per_batch : 1), small(rows <= INT32_MAX && per_batch <= INT32_MAX) {
     if (small) divider = Divider(uint32_t(rows_per_batch));
   }
-  __device__ int64_t of(int64_t row) const { return small ? int64_t(divider.quotient(uint32_t(row))) : row / rows_per_batch; }
+  __device__ int64_t of(int64_t row) const {
+    return small ? int64_t(divider.quotient(uint32_t(row))) : row / rows_per_batch;
+  }
 };
 
 // The members of LayerNormForward and RmsNormForward; what is absent is null.
@@ -34,7 +37,8 @@ template <class T> struct RowNorm {
 
 // v[i] * scale[i] + shift[i], or with kPlusOne v[i] * (1 + scale[i]) + shift[i]; either may be absent.
 template <bool kPlusOne, class T, int V, class A, class At>
-__device__ inline void scale_and_shift(A (&v)[V], const Numbers& scale, const Numbers& shift, At scale_at, At shift_at) {
+__device__ inline void scale_and_shift(A (&v)[V], const Numbers& scale, const Numbers& shift, At scale_at,
+                                       At shift_at) {
   A a[V], b[V];
   if (scale) {
     read_entries<T, V>(scale, scale_at, a);
@@ -125,7 +129,8 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm_dx(RowNormGr
   int64_t row = group.row(), cols = row < n.rows ? n.cols : 0;  // lanes without a row stay for the shuffles
   T* dx = n.dx + row * n.cols;
   RowRuns<T, V, K> xs(group, n.x + row * n.cols, cols), dys(group, n.dy + row * n.cols, cols);
-  A mean = cols > 0 && n.mean ? n.mean[row] : A(0), rstd = cols > 0 ? n.rstd[row] : A(0), sum = 0, sum_hat = 0, v[V], g[V];
+  A mean = cols > 0 && n.mean ? n.mean[row] : A(0), rstd = cols > 0 ? n.rstd[row] : A(0), sum = 0, sum_hat = 0, v[V],
+    g[V];
   int64_t batch = n.batches.of(row);
   auto gradient_of_hat = [&](auto c, int k) {
     A w[V];
@@ -167,8 +172,9 @@ template <class T, int kGroup, int V, int K> SF_ROW_KERNEL row_norm_dx(RowNormGr
 
 enum ColumnSum { kWeightSum, kBiasSum, kScaleSum, kShiftSum, kColumnSums };
 
-// How the sums over rows are cut: pieces of rows within a batch; of a block, `wide` threads lie along the columns, V columns each, and the others
-// take rows in turn. Threads add up in T's arithmetic type, at most kPieceRows numbers; what they found is added up in float64.
+// How the sums over rows are cut: pieces of rows within a batch; of a block, `wide` threads lie along the columns, V
+// columns each, and the others take rows in turn. Threads add up in T's arithmetic type, at most kPieceRows numbers;
+// what they found is added up in float64.
 struct RowPieces {
   static constexpr int64_t kPieceRows = 256;
   int64_t rows, per_batch;  // of a piece; pieces of a batch
@@ -190,13 +196,16 @@ struct RowPieces {
 
 // partial[piece][what][column] over the rows of a piece. kSums: those of weight and bias, or all.
 template <class T, int V, int kSums>
-__global__ void __launch_bounds__(kThreads) row_norm_partial_sums(RowNormGradient<T> n, RowPieces pieces, double* partial) {
+__global__ void __launch_bounds__(kThreads)
+    row_norm_partial_sums(RowNormGradient<T> n, RowPieces pieces, double* partial) {
   using A = real_t<T>;
   __shared__ A sums[kThreads][V + 1];  // one more than a vector: neighbours in other banks
   unsigned along = threadIdx.x % pieces.wide, of_row = threadIdx.x / pieces.wide, tall = kThreads / pieces.wide;
-  int64_t piece = blockIdx.x / pieces.blocks_wide, c = (int64_t(blockIdx.x % pieces.blocks_wide) * pieces.wide + along) * V;
+  int64_t piece = blockIdx.x / pieces.blocks_wide,
+          c = (int64_t(blockIdx.x % pieces.blocks_wide) * pieces.wide + along) * V;
   int64_t batch = piece / pieces.per_batch, first = batch * n.rows_per_batch + piece % pieces.per_batch * pieces.rows;
-  int64_t batch_end = (batch + 1) * n.rows_per_batch, end = first + pieces.rows < batch_end ? first + pieces.rows : batch_end;
+  int64_t batch_end = (batch + 1) * n.rows_per_batch,
+          end = first + pieces.rows < batch_end ? first + pieces.rows : batch_end;
   A s[kSums][V];
 #pragma unroll
   for (int k = 0; k < kSums; ++k)
@@ -245,7 +254,8 @@ __global__ void __launch_bounds__(kThreads) row_norm_partial_sums(RowNormGradien
   }
 }
 
-// out[k][target][column] = the sum of partial[first + p][k0 + k][column] over the pieces of a target. 32 columns a block, whose warps share the pieces.
+// out[k][target][column] = the sum of partial[first + p][k0 + k][column] over the pieces of a target. 32 columns a
+// block, whose warps share the pieces.
 struct ColumnTotals {
   const double* partial;
   int64_t cols, pieces;  // of a target
@@ -255,13 +265,15 @@ struct ColumnTotals {
 template <class A> __global__ void __launch_bounds__(kThreads) row_norm_total_sums(ColumnTotals t) {
   constexpr int kWarps = kThreads / kWarp;
   __shared__ double sums[2][kWarps][kWarp];
-  unsigned along = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, blocks_wide = unsigned((t.cols + kWarp - 1) / kWarp);
+  unsigned along = threadIdx.x % kWarp, warp = threadIdx.x / kWarp,
+           blocks_wide = unsigned((t.cols + kWarp - 1) / kWarp);
   int64_t c = int64_t(blockIdx.x % blocks_wide) * kWarp + along, target = blockIdx.x / blocks_wide;
   double a = 0, b = 0;
   if (c < t.cols) {
     const double* from = t.partial + (target * t.pieces * t.sums + t.first) * t.cols + c;
 #pragma unroll 4
-    for (int64_t p = warp; p < t.pieces; p += kWarps) a += from[p * t.sums * t.cols], b += from[(p * t.sums + 1) * t.cols];
+    for (int64_t p = warp; p < t.pieces; p += kWarps)
+      a += from[p * t.sums * t.cols], b += from[(p * t.sums + 1) * t.cols];
   }
   sums[0][warp][along] = a, sums[1][warp][along] = b;
   __syncthreads();
@@ -274,8 +286,9 @@ template <class A> __global__ void __launch_bounds__(kThreads) row_norm_total_su
 
 template <bool kMean, class T> void run_row_norm(const char* op, Device device, const RowNorm<T>& n) {
   if (n.rows == 0 || n.cols == 0) return;
-  bool vectors = aligned_rows<T, lanes_for<T>()>(n.cols, n.x, n.residual, n.sum, n.y) && vector_entries(n.weight) && vector_entries(n.bias) &&
-                 vector_entries(n.scale, n.scale_stride) && vector_entries(n.shift, n.shift_stride);
+  bool vectors = aligned_rows<T, lanes_for<T>()>(n.cols, n.x, n.residual, n.sum, n.y) && vector_entries(n.weight) &&
+                 vector_entries(n.bias) && vector_entries(n.scale, n.scale_stride) &&
+                 vector_entries(n.shift, n.shift_stride);
   choose_rows<T>(n.rows, n.cols, vectors, [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
     launch(op, device, blocks, row_norm<kMean, T, group(), v(), k()>, n, width);
   });
@@ -286,44 +299,58 @@ struct ColumnGradients {
   int64_t batches;                         // of dscale and dshift
 };
 
-template <class T, int V, int kSums> void run_column_sums(const char* op, Device device, const RowNormGradient<T>& n, const ColumnGradients& d) {
+template <class T, int V, int kSums>
+void run_column_sums(const char* op, Device device, const RowNormGradient<T>& n, const ColumnGradients& d) {
   int64_t batches = n.rows > 0 ? n.rows / n.rows_per_batch : 0;
   RowPieces pieces(batches, batches > 0 ? n.rows_per_batch : 0, n.cols, V);
   Scratch partial(device, size_t(batches * pieces.per_batch * kSums * n.cols) * sizeof(double));
   if (batches > 0)
-    launch(op, device, unsigned(batches * pieces.per_batch) * pieces.blocks_wide, row_norm_partial_sums<T, V, kSums>, n, pieces, partial.as<double>());
+    launch(op, device, unsigned(batches * pieces.per_batch) * pieces.blocks_wide, row_norm_partial_sums<T, V, kSums>, n,
+           pieces, partial.as<double>());
   unsigned wide = unsigned((n.cols + kWarp - 1) / kWarp);
   ColumnTotals t{partial.as<double>(), n.cols, batches * pieces.per_batch, kSums, kWeightSum, {d.dweight, d.dbias}};
   if (d.dweight.data || d.dbias.data) launch(op, device, wide, row_norm_total_sums<real_t<T>>, t);
   t.pieces = batches > 0 ? pieces.per_batch : 0, t.first = kScaleSum, t.out[0] = d.dscale, t.out[1] = d.dshift;
-  if (kSums > kScaleSum && d.batches > 0) launch(op, device, wide * unsigned(d.batches), row_norm_total_sums<real_t<T>>, t);
+  if (kSums > kScaleSum && d.batches > 0)
+    launch(op, device, wide * unsigned(d.batches), row_norm_total_sums<real_t<T>>, t);
 }
 
 // dscale and dshift are contiguous. The sums come before dx, which may overwrite dy.
-template <class T> void run_row_norm_backward(const char* op, Device device, const RowNormGradient<T>& n, const ColumnGradients& d) {
+template <class T>
+void run_row_norm_backward(const char* op, Device device, const RowNormGradient<T>& n, const ColumnGradients& d) {
   constexpr int V = lanes_for<T>();
-  bool vectors =
-      aligned_rows<T, V>(n.cols, n.x, n.dy, n.dsum, n.dx) && vector_entries(n.weight) && vector_entries(n.bias) && vector_entries(n.scale, n.scale_stride);
+  bool vectors = aligned_rows<T, V>(n.cols, n.x, n.dy, n.dsum, n.dx) && vector_entries(n.weight) &&
+                 vector_entries(n.bias) && vector_entries(n.scale, n.scale_stride);
   bool of_batches = d.dscale.data || d.dshift.data;
   if (n.cols > 0 && (d.dweight.data || d.dbias.data || of_batches)) {
-    if (vectors) of_batches ? run_column_sums<T, V, kColumnSums>(op, device, n, d) : run_column_sums<T, V, kScaleSum>(op, device, n, d);
-    else of_batches ? run_column_sums<T, 1, kColumnSums>(op, device, n, d) : run_column_sums<T, 1, kScaleSum>(op, device, n, d);
+    if (vectors)
+      of_batches ? run_column_sums<T, V, kColumnSums>(op, device, n, d)
+                 : run_column_sums<T, V, kScaleSum>(op, device, n, d);
+    else
+      of_batches ? run_column_sums<T, 1, kColumnSums>(op, device, n, d)
+                 : run_column_sums<T, 1, kScaleSum>(op, device, n, d);
   }
   if (n.rows == 0 || n.cols == 0) return;
-  choose_rows<T>(n.rows, n.cols, vectors,
-                 [&](auto group, auto v, auto k, unsigned blocks, unsigned width) { launch(op, device, blocks, row_norm_dx<T, group(), v(), k()>, n, width); });
+  choose_rows<T>(n.rows, n.cols, vectors, [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
+    launch(op, device, blocks, row_norm_dx<T, group(), v(), k()>, n, width);
+  });
 }
 
 // [B, C] with last stride 1: how far the next batch's row is.
-inline int64_t batch_stride(const TensorView& t) { return t.defined() && t.ndim == 2 && t.sizes[0] > 1 ? t.strides[0] : 0; }
+inline int64_t batch_stride(const TensorView& t) {
+  return t.defined() && t.ndim == 2 && t.sizes[0] > 1 ? t.strides[0] : 0;
+}
 template <class T> T* data_or_null(const TensorView& t) { return t.defined() ? t.as<T>() : nullptr; }
 
-// The calls of LayerNormForward and RmsNormForward, and of their backwards: what only layer_norm has is asked for where it is.
+// The calls of LayerNormForward and RmsNormForward, and of their backwards:
+// what only layer_norm has is asked for where it is.
 template <class Args>
 concept HasMean = requires(const Args& a) {
   a.mean;
 };
-template <class T, HasMean Args> void set_mean(RowNorm<T>& n, const Args& f) { n.bias = f.bias, n.mean = data_or_null<real_t<T>>(f.mean); }
+template <class T, HasMean Args> void set_mean(RowNorm<T>& n, const Args& f) {
+  n.bias = f.bias, n.mean = data_or_null<real_t<T>>(f.mean);
+}
 template <class T, class Args> void set_mean(RowNorm<T>&, const Args&) {}
 template <class T, HasMean Args> void set_mean(RowNormGradient<T>& n, ColumnGradients& d, const Args& b) {
   n.bias = b.bias, n.mean = b.mean.template as<real_t<T>>();
@@ -335,7 +362,8 @@ template <class Args> void row_norm_forward(const char* op, const Args& f) {
   as_float(f.x.dtype, [&](auto t) {
     using T = decltype(t);
     RowNorm<T> n{};
-    n.x = f.x.template as<T>(), n.residual = data_or_null<const T>(f.residual), n.sum = data_or_null<T>(f.sum), n.y = f.y.template as<T>();
+    n.x = f.x.template as<T>(), n.residual = data_or_null<const T>(f.residual), n.sum = data_or_null<T>(f.sum),
+    n.y = f.y.template as<T>();
     n.weight = f.weight, n.scale = f.scale, n.shift = f.shift;
     n.cols = f.cols, n.rows = f.cols > 0 ? f.x.numel() / f.cols : 0, n.batches = RowBatches(n.rows, f.rows_per_batch);
     n.scale_stride = batch_stride(f.scale), n.shift_stride = batch_stride(f.shift);
@@ -348,7 +376,8 @@ template <class Args> void row_norm_backward(const char* op, const Args& b) {
   as_float(b.x.dtype, [&](auto t) {
     using T = decltype(t);
     RowNormGradient<T> n{};
-    n.x = b.x.template as<T>(), n.dy = b.dy.template as<T>(), n.dsum = data_or_null<const T>(b.dsum), n.dx = b.dx.template as<T>();
+    n.x = b.x.template as<T>(), n.dy = b.dy.template as<T>(), n.dsum = data_or_null<const T>(b.dsum),
+    n.dx = b.dx.template as<T>();
     n.weight = b.weight, n.scale = b.scale;
     n.cols = b.cols, n.rows = b.cols > 0 ? b.x.numel() / b.cols : 0, n.rows_per_batch = b.rows_per_batch;
     n.scale_stride = batch_stride(b.scale), n.rstd = b.rstd.template as<real_t<T>>();

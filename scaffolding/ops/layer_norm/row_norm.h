@@ -42,8 +42,8 @@ template <class A> struct FoldedRows {
 
 // kCenter: layer_norm; else rms_norm. Null pointers for absent tensors.
 template <class T, bool kCenter>
-static void norm_row(const T* x, const T* residual, T* sum, T* y, int64_t C, Acc<T> eps, const Acc<T>* W, const Acc<T>* B, Acc<T>* mean_out, Acc<T>* rstd_out,
-                     bool stream) {
+static void norm_row(const T* x, const T* residual, T* sum, T* y, int64_t C, Acc<T> eps, const Acc<T>* W,
+                     const Acc<T>* B, Acc<T>* mean_out, Acc<T>* rstd_out, bool stream) {
   using V = Vec<T>;
   using A = Acc<T>;
   const T* s = residual ? sum : x;
@@ -75,16 +75,21 @@ static void norm_row(const T* x, const T* residual, T* sum, T* y, int64_t C, Acc
   if constexpr (sizeof(T) == 4) {
     if (stream) {
       each_vector<T>(
-          C, [&](int64_t i, int) __attribute__((always_inline)) { store_stream(y + i, fma((load(s + i) - m) * r, load(W + i), load(B + i))); });
+          C, [&](int64_t i, int) __attribute__((always_inline)) {
+            store_stream(y + i, fma((load(s + i) - m) * r, load(W + i), load(B + i)));
+          });
       return;
     }
   }
   each_vector<T>(
-      C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, fma((load_n(s + i, n) - m) * r, load_n(W + i, n), load_n(B + i, n)), n); });
+      C, [&](int64_t i, int n) __attribute__((always_inline)) {
+        store_n(y + i, fma((load_n(s + i, n) - m) * r, load_n(W + i, n), load_n(B + i, n)), n);
+      });
 }
 
 // Args is LayerNormForward or RmsNormForward; bias and mean are undefined views for the latter.
-template <class T, bool kCenter, class Args> static void norm_forward(const Args& a, const TensorView& bias, const TensorView& mean) {
+template <class T, bool kCenter, class Args>
+static void norm_forward(const Args& a, const TensorView& bias, const TensorView& mean) {
   using A = Acc<T>;
   int64_t C = a.cols, R = C > 0 ? a.x.numel() / C : 0;
   int64_t per_batch = a.scale || a.shift ? a.rows_per_batch : R;
@@ -98,9 +103,10 @@ template <class T, bool kCenter, class Args> static void norm_forward(const Args
     int64_t batch = -1;
     for (int64_t r = begin; r < end; ++r) {
       if (r / per_batch != batch) folded.fold(batch = r / per_batch);
-      norm_row<T, kCenter>(a.x.template as<const T>() + r * C, a.residual ? a.residual.template as<const T>() + r * C : nullptr,
-                           a.residual ? a.sum.template as<T>() + r * C : nullptr, a.y.template as<T>() + r * C, C, A(a.eps), folded.W, folded.B,
-                           mean ? mean.as<A>() + r : nullptr, a.rstd ? a.rstd.template as<A>() + r : nullptr, stream);
+      norm_row<T, kCenter>(
+          a.x.template as<const T>() + r * C, a.residual ? a.residual.template as<const T>() + r * C : nullptr,
+          a.residual ? a.sum.template as<T>() + r * C : nullptr, a.y.template as<T>() + r * C, C, A(a.eps), folded.W,
+          folded.B, mean ? mean.as<A>() + r : nullptr, a.rstd ? a.rstd.template as<A>() + r : nullptr, stream);
     }
     if (stream) stream_fence();
   });
@@ -109,7 +115,8 @@ template <class T, bool kCenter, class Args> static void norm_forward(const Args
 // With g = dy W and n = (x - mean) rstd:  dx = rstd (g - sum(g) / C - n sum(g n) / C) + dsum, no sum(g) for rms_norm.
 // Adds dy n and dy to the column sums of this batch.
 template <class T, bool kCenter>
-static void norm_row_backward(const T* x, const T* dy, const T* dsum, T* dx, int64_t C, Acc<T> mean, Acc<T> rstd, const Acc<T>* W, Acc<T>* dyn, Acc<T>* dys) {
+static void norm_row_backward(const T* x, const T* dy, const T* dsum, T* dx, int64_t C, Acc<T> mean, Acc<T> rstd,
+                              const Acc<T>* W, Acc<T>* dyn, Acc<T>* dys) {
   using V = Vec<T>;
   using A = Acc<T>;
   constexpr int L = kVec<T>;
@@ -155,7 +162,8 @@ SF_INLINE RowUnits row_units(int64_t R, int64_t rows_per_batch) {
   return u;
 }
 
-template <class T, bool kCenter, class Args> static void norm_backward(const Args& a, const TensorView& bias, const TensorView& mean, const TensorView& dbias) {
+template <class T, bool kCenter, class Args>
+static void norm_backward(const Args& a, const TensorView& bias, const TensorView& mean, const TensorView& dbias) {
   using A = Acc<T>;
   int64_t C = a.cols, R = C > 0 ? a.x.numel() / C : 0;
   bool columns = a.dweight || dbias || a.dscale || a.dshift;
@@ -188,8 +196,9 @@ template <class T, bool kCenter, class Args> static void norm_backward(const Arg
       if (last > (batch + 1) * rows_per_batch) last = (batch + 1) * rows_per_batch;
       for (int64_t r = first; r < last; ++r)
         norm_row_backward<T, kCenter>(a.x.template as<const T>() + r * C, a.dy.template as<const T>() + r * C,
-                                      a.dsum ? a.dsum.template as<const T>() + r * C : nullptr, a.dx.template as<T>() + r * C, C,
-                                      kCenter ? mean.as<const A>()[r] : A(0), a.rstd.template as<const A>()[r], folded.W, dyn, dys);
+                                      a.dsum ? a.dsum.template as<const T>() + r * C : nullptr,
+                                      a.dx.template as<T>() + r * C, C, kCenter ? mean.as<const A>()[r] : A(0),
+                                      a.rstd.template as<const A>()[r], folded.W, dyn, dys);
     }
   });
   if (!columns) return;
@@ -209,7 +218,8 @@ template <class T, bool kCenter, class Args> static void norm_backward(const Arg
         const A* gain = nullptr;
         if (a.scale) {
           TensorView part = a.scale;
-          part.data = a.scale.template as<char>() + c0 * a.scale.strides[a.scale.ndim - 1] * int64_t(size_of(a.scale.dtype));
+          part.data =
+              a.scale.template as<char>() + c0 * a.scale.strides[a.scale.ndim - 1] * int64_t(size_of(a.scale.dtype));
           gain = FoldedRows<A>::batch_row(part, b, w, gain_row);
         }
         for (int64_t c = 0; c < w; ++c) {
@@ -225,7 +235,8 @@ template <class T, bool kCenter, class Args> static void norm_backward(const Arg
           return r;
         };
         if (a.dscale) {
-          for (int64_t c = 0; c < w; ++c) out[c] = (weight_row ? weight_row[c0 + c] : A(1)) * n[c] + (bias_row ? bias_row[c0 + c] * s[c] : A(0));
+          for (int64_t c = 0; c < w; ++c)
+            out[c] = (weight_row ? weight_row[c0 + c] : A(1)) * n[c] + (bias_row ? bias_row[c0 + c] * s[c] : A(0));
           write_converted<A>(batch_of(a.dscale), c0, c0 + w, out);
         }
         if (a.dshift) write_converted<A>(batch_of(a.dshift), c0, c0 + w, s);
@@ -236,7 +247,9 @@ template <class T, bool kCenter, class Args> static void norm_backward(const Arg
   });
 }
 
-SF_INLINE bool same_rows(const TensorView& v, const TensorView& x) { return !v || (v.dtype == x.dtype && v.is_contiguous()); }
+SF_INLINE bool same_rows(const TensorView& v, const TensorView& x) {
+  return !v || (v.dtype == x.dtype && v.is_contiguous());
+}
 SF_INLINE bool any_floating(const TensorView& v) { return !v || computes(v.dtype); }
 
 }  // namespace SF_ISA

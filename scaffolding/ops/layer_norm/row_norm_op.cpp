@@ -13,8 +13,8 @@ RowNormPlan plan_row_norm(const char* op, const RowNormInputs& in, const Shape& 
   check_floating(op, "input", x);
   int64_t k = normalized_shape.size();
   SF_CHECK(k > 0, op, ": normalized_shape must not be empty");
-  SF_CHECK(x.ndim() >= k && Shape(x.shape().end() - k, k) == normalized_shape, op, ": normalized_shape ", normalized_shape, " must be the last sizes of input ",
-           x.shape());
+  SF_CHECK(x.ndim() >= k && Shape(x.shape().end() - k, k) == normalized_shape, op, ": normalized_shape ",
+           normalized_shape, " must be the last sizes of input ", x.shape());
   RowNormPlan p;
   p.normalized = normalized_shape;
   p.cols = numel(normalized_shape);
@@ -23,7 +23,8 @@ RowNormPlan plan_row_norm(const char* op, const RowNormInputs& in, const Shape& 
   check_shape(op, "bias", in.bias, normalized_shape);
   check_shape(op, "residual", in.residual, x.shape());
   if (in.residual)
-    SF_CHECK_AS(TypeError, in.residual.dtype() == x.dtype(), op, ": residual must have the input's dtype ", x.dtype(), ", got ", in.residual.dtype());
+    SF_CHECK_AS(TypeError, in.residual.dtype() == x.dtype(), op, ": residual must have the input's dtype ", x.dtype(),
+                ", got ", in.residual.dtype());
   for (const Tensor* t : {&in.weight, &in.bias, &in.residual, &in.scale, &in.shift})
     if (*t) {
       check_same_device(op, x, *t);
@@ -44,7 +45,9 @@ Tensor dense(const Tensor& x) {
   return contiguous(x);
 }
 
-Tensor gradient_for(const Tensor& input, bool wanted) { return wanted && input ? empty(input.shape(), input.dtype(), input.device()) : Tensor(); }
+Tensor gradient_for(const Tensor& input, bool wanted) {
+  return wanted && input ? empty(input.shape(), input.dtype(), input.device()) : Tensor();
+}
 
 Tensor modulated(const Tensor& y, const Tensor& scale, const Tensor& shift) {
   if (!scale && !shift) return y;

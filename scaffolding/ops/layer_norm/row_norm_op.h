@@ -1,4 +1,5 @@
-// What layer_norm and rms_norm have in common above their kernels: checks, flattening to rows, the gradient's bookkeeping.
+// What layer_norm and rms_norm have in common above their kernels: checks, flattening to rows,
+// the gradient's bookkeeping.
 #pragma once
 #include "scaffolding/core/tensor.h"
 

@@ -25,15 +25,18 @@ namespace {
 int64_t class_dim(const Tensor& x) { return x.ndim() == 1 ? 0 : 1; }
 
 // Checks what both ops ask of input [N, C, d...] or [C], weight [C] and class indices; returns the indices as int64.
-Tensor checked_indices(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index) {
+Tensor checked_indices(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight,
+                       int64_t ignore_index) {
   check_floating(op, "input", x);
   SF_CHECK(x.ndim() >= 1, op, ": input must be [C] or [N, C, ...], got a 0-d tensor");
   int64_t at = class_dim(x), classes = x.shape()[at];
   SF_CHECK(classes > 0, op, ": input has no classes, got ", x.shape());
   Shape want = x.shape();
   want.erase(at);
-  SF_CHECK_AS(TypeError, is_integral(target.dtype()), op, ": target must hold integers (class indices), got ", target.dtype());
-  SF_CHECK(target.shape() == want, op, ": target must have shape ", want, " for input ", x.shape(), ", got ", target.shape());
+  SF_CHECK_AS(TypeError, is_integral(target.dtype()), op, ": target must hold integers (class indices), got ",
+              target.dtype());
+  SF_CHECK(target.shape() == want, op, ": target must have shape ", want, " for input ", x.shape(), ", got ",
+           target.shape());
   check_shape(op, "weight", weight, {classes});
   check_same_device(op, x, target);
   check_same_device(op, x, weight);
@@ -43,7 +46,8 @@ Tensor checked_indices(const char* op, const Tensor& x, const Tensor& target, co
   if (t.device().is_cpu()) {
     auto* p = t.data<int64_t>();
     for (int64_t i = 0; i < t.numel(); ++i)
-      SF_CHECK_AS(IndexError, (p[i] >= 0 && p[i] < classes) || p[i] == ignore_index, op, ": target ", p[i], " is not one of ", classes, " classes");
+      SF_CHECK_AS(IndexError, (p[i] >= 0 && p[i] < classes) || p[i] == ignore_index, op, ": target ", p[i],
+                  " is not one of ", classes, " classes");
   }
   return t;
 }
@@ -58,23 +62,27 @@ Tensor logits_as_rows(const Tensor& x) {
 }
 
 // The loss of each row from the maths, for derivatives of derivatives.
-Tensor row_losses(const Tensor& rows, const Tensor& target, const Tensor& weight, int64_t ignore_index, double smoothing) {
+Tensor row_losses(const Tensor& rows, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                  double smoothing) {
   int64_t classes = rows.shape()[1];
   Tensor t = target.reshape({-1, 1}), hit = to_dtype(eq(arange(0, classes, 1, {}, rows.device()), t), rows.dtype());
-  Tensor q = hit * (1 - smoothing) *
-                 (weight ? gather(weight, 0, where(eq(t, wrapped(ignore_index)), wrapped(0), t).reshape({-1})).reshape({-1, 1})
-                         : ones({1}, rows.dtype(), rows.device())) +
-             (weight ? weight * (smoothing / double(classes)) : full({1}, smoothing / double(classes), rows.dtype(), rows.device()));
+  Tensor q =
+      hit * (1 - smoothing) *
+          (weight ? gather(weight, 0, where(eq(t, wrapped(ignore_index)), wrapped(0), t).reshape({-1})).reshape({-1, 1})
+                  : ones({1}, rows.dtype(), rows.device())) +
+      (weight ? weight * (smoothing / double(classes))
+              : full({1}, smoothing / double(classes), rows.dtype(), rows.device()));
   return masked_fill(-sum(q * log_softmax(rows, 1), {1}), eq(t, wrapped(ignore_index)).reshape({-1}), 0.0);
 }
 
-Tensor indexed(const Tensor& input, const Tensor& classes, const Tensor& weight, int64_t ignore_index, loss::Reduce reduce, double smoothing) {
+Tensor indexed(const Tensor& input, const Tensor& classes, const Tensor& weight, int64_t ignore_index,
+               loss::Reduce reduce, double smoothing) {
   Tensor t = checked_indices("cross_entropy", input, classes, weight, ignore_index);
   Tensor x = logits_as_rows(input);
   DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
   Shape rows{x.shape()[0]};
-  Tensor w, target = t.reshape({-1}), losses = empty(rows, wide, x.device()), lse = empty({rows[0], 2}, wide, x.device()),
-            taken = empty(rows, wide, x.device());
+  Tensor w, target = t.reshape({-1}), losses = empty(rows, wide, x.device()),
+            lse = empty({rows[0], 2}, wide, x.device()), taken = empty(rows, wide, x.device());
   {
     autograd::NoGrad off;
     if (weight) w = contiguous(to_dtype(weight, wide));
@@ -90,16 +98,19 @@ Tensor indexed(const Tensor& input, const Tensor& classes, const Tensor& weight,
     y = reduce == loss::Reduce::None ? losses.reshape(classes.shape()) : divisor ? sum(losses) / divisor : sum(losses);
     y = to_dtype(y, x.dtype());
   }
-  auto backward = [x = autograd::save(x), target, w, lse, divisor, reduce, ignore_index, smoothing, wide](const Tensor& dy) -> Tensors {
+  auto backward = [x = autograd::save(x), target, w, lse, divisor, reduce, ignore_index, smoothing,
+                   wide](const Tensor& dy) -> Tensors {
     Tensor v = x.get(), g = to_dtype(dy, wide), dx = empty(v.shape(), v.dtype(), v.device());
-    g = reduce == loss::Reduce::None ? g.reshape({-1}) : (divisor ? g / divisor : g).reshape({1}).expand({v.shape()[0]});
+    g = reduce == loss::Reduce::None ? g.reshape({-1})
+                                     : (divisor ? g / divisor : g).reshape({1}).expand({v.shape()[0]});
     CrossEntropyBackward b{v, target, w, lse, g, dx, ignore_index, smoothing};
     auto kernel = cross_entropy_backward.find(v.device(), b);
     SF_CHECK_AS(NotSupported, kernel, "cross_entropy_backward: no kernel for ", v.dtype(), " on ", v.device());
     kernel(b);
     return {dx};
   };
-  auto reference = [target, w, divisor, reduce, ignore_index, smoothing, wide, shape = classes.shape()](const Tensors& in) -> Tensors {
+  auto reference = [target, w, divisor, reduce, ignore_index, smoothing, wide,
+                    shape = classes.shape()](const Tensors& in) -> Tensors {
     Tensor l = row_losses(to_dtype(in[0], wide), target, w, ignore_index, smoothing);
     l = reduce == loss::Reduce::None ? l.reshape(shape) : divisor ? sum(l) / divisor : sum(l);
     return {to_dtype(l, in[0].dtype())};
@@ -107,8 +118,10 @@ Tensor indexed(const Tensor& input, const Tensor& classes, const Tensor& weight,
   return autograd::record("cross_entropy", y, {x}, backward, reference);
 }
 
-Tensor with_probabilities(const Tensor& x, const Tensor& target, const Tensor& weight, loss::Reduce reduce, double smoothing) {
-  SF_CHECK(target.shape() == x.shape(), "cross_entropy: a target of probabilities must have input's shape ", x.shape(), ", got ", target.shape());
+Tensor with_probabilities(const Tensor& x, const Tensor& target, const Tensor& weight, loss::Reduce reduce,
+                          double smoothing) {
+  SF_CHECK(target.shape() == x.shape(), "cross_entropy: a target of probabilities must have input's shape ", x.shape(),
+           ", got ", target.shape());
   int64_t at = class_dim(x), classes = x.shape()[at];
   check_shape("cross_entropy", "weight", weight, {classes});
   Tensor q = smoothing > 0 ? target * (1 - smoothing) + smoothing / double(classes) : target;
@@ -125,21 +138,23 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const Tensor& w
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index, const std::string& reduction,
-                     double label_smoothing) {
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                     const std::string& reduction, double label_smoothing) {
   SF_AUTOCAST(cross_entropy, input, target, weight, ignore_index, reduction, label_smoothing);
   check_defined("cross_entropy", "input", input);
   check_defined("cross_entropy", "target", target);
   check_floating("cross_entropy", "input", input);
   loss::Reduce reduce = reduce_from("cross_entropy", reduction);
-  SF_CHECK(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing must be in [0, 1], got ", label_smoothing);
+  SF_CHECK(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing must be in [0, 1], got ",
+           label_smoothing);
   SF_CHECK(input.ndim() >= 1, "cross_entropy: input must be [C] or [N, C, ...], got a 0-d tensor");
   if (!is_floating(target.dtype())) return indexed(input, target, weight, ignore_index, reduce, label_smoothing);
   SF_CHECK(ignore_index < 0, "cross_entropy: ignore_index needs class indices as target, got probabilities");
   return with_probabilities(input, target, weight, reduce, label_smoothing);
 }
 
-Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index, const std::string& reduction) {
+Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                const std::string& reduction) {
   SF_AUTOCAST(nll_loss, input, target, weight, ignore_index, reduction);
   check_defined("nll_loss", "input", input);
   check_defined("nll_loss", "target", target);
@@ -159,7 +174,9 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
 }
 
 SF_OP(cross_entropy, "input, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0")
-    .doc("-log of the probability that softmax(input) over the classes (dimension 1) gives to target: indices or probabilities.")
+    .doc(
+        "-log of the probability that softmax(input) over the classes (dimension 1) gives to target: indices or "
+        "probabilities.")
     .like("torch.nn.functional.cross_entropy")
     .kernels(cross_entropy_forward, cross_entropy_backward);
 SF_OP(nll_loss, "input, target, weight=None, ignore_index=-100, reduction='mean'")

@@ -1,5 +1,6 @@
-// Cross entropy with class indices: one row of logits at a time, read from memory once (the second and third pass find it
-// in the cache). Only the maximum and log(sum(exp(x - maximum))) of each row are kept for the backward pass, which recomputes the probabilities.
+// Cross entropy with class indices: one row of logits at a time, read from memory once (the second and third pass find
+// it in the cache). Only the maximum and log(sum(exp(x - maximum))) of each row are kept for the backward pass, which
+// recomputes the probabilities.
 #include "scaffolding/backend/cpu/simd_rows.h"
 #include "scaffolding/ops/loss/kernel.h"
 
@@ -35,14 +36,16 @@ template <class T> void forward_rows(const CrossEntropyForward& f) {
       A top = row_max<T>(x, C);
       Vec<T> shift(top);
       A total = sum_vectors<T>(
-          C, [&](int64_t i, int n) __attribute__((always_inline)) { return first_n(exp(load_n(x + i, n) - shift), n); });
+          C, [&](int64_t i, int n)
+                 __attribute__((always_inline)) { return first_n(exp(load_n(x + i, n) - shift), n); });
       A rest = SF_ISA::log(total), loss = 0, weight = 0;
       if (t != f.ignore_index) {
         weight = w ? w[t] : A(1);
         loss = (A(1) - smooth) * weight * (rest - (scalar(x[t]) - top));
         if (smooth != 0) {
           A dot = w ? sum_vectors<T>(
-                          C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(x + i, n) * load_n(w + i, n); })
+                          C, [&](int64_t i, int n)
+                                 __attribute__((always_inline)) { return load_n(x + i, n) * load_n(w + i, n); })
                     : sum_vectors<T>(
                           C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(x + i, n); });
           loss += share * ((top + rest) * weights - dot);
@@ -81,11 +84,14 @@ template <class T> void backward_rows(const CrossEntropyBackward& b) {
       V scale(of_target + g * share * weights), shift(top), log_total(rest), spread(g * share);
       if (w && smooth != 0) {
         each_vector<T>(
-            C, [&](int64_t i, int n)
-                   __attribute__((always_inline)) { store_n(dx + i, scale * exp(load_n(x + i, n) - shift - log_total) - spread * load_n(w + i, n), n); });
+            C, [&](int64_t i, int n) __attribute__((always_inline)) {
+              store_n(dx + i, scale * exp(load_n(x + i, n) - shift - log_total) - spread * load_n(w + i, n), n);
+            });
       } else {
         each_vector<T>(
-            C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(dx + i, scale * exp(load_n(x + i, n) - shift - log_total) - spread, n); });
+            C, [&](int64_t i, int n) __attribute__((always_inline)) {
+              store_n(dx + i, scale * exp(load_n(x + i, n) - shift - log_total) - spread, n);
+            });
       }
       // In full precision, not from the rounded dx[t].
       A p = SF_ISA::exp(scalar(x[t]) - top - rest);

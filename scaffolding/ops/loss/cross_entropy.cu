@@ -1,4 +1,5 @@
-// Cross entropy of rows of logits on CUDA: some lanes or a block per row, each row read once each way; the probabilities are never stored.
+// Cross entropy of rows of logits on CUDA: some lanes or a block per row, each row read once each way; the
+// probabilities are never stored.
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/ops/loss/kernel.h"
 
@@ -16,7 +17,8 @@ template <class T> struct Rows {
   T* dx;
 };
 
-template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads) forward_rows(Rows<T> r, unsigned width) {
+template <class T, int kGroup, int V>
+__global__ void __launch_bounds__(kThreads) forward_rows(Rows<T> r, unsigned width) {
   using A = real_t<T>;
   using E = Exponential<T>;
   RowGroup<kGroup> g{width};
@@ -44,7 +46,8 @@ template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads
   r.lse[2 * row + 1] = log_total;
 }
 
-template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads) backward_rows(Rows<T> r, unsigned width) {
+template <class T, int kGroup, int V>
+__global__ void __launch_bounds__(kThreads) backward_rows(Rows<T> r, unsigned width) {
   using A = real_t<T>;
   using E = Exponential<T>;
   RowGroup<kGroup> g{width};
@@ -67,8 +70,10 @@ template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads
     });
     return;
   }
-  A top = r.lse[2 * row], log_total = r.lse[2 * row + 1], dy = r.dy[row * r.dy_stride], unit = E::unit(A(1)), shift = (top + log_total) * unit;
-  A each = dy * (r.smoothing / A(r.cols)), hit = dy * ((A(1) - r.smoothing) * (r.weight ? r.weight[t] : A(1))), factor = hit + each * all_weights;
+  A top = r.lse[2 * row], log_total = r.lse[2 * row + 1], dy = r.dy[row * r.dy_stride], unit = E::unit(A(1)),
+    shift = (top + log_total) * unit;
+  A each = dy * (r.smoothing / A(r.cols)), hit = dy * ((A(1) - r.smoothing) * (r.weight ? r.weight[t] : A(1))),
+    factor = hit + each * all_weights;
   for_my_columns<V, 0>(g, cols, [&](int64_t c, int) {
     A v[V];
     read_lanes<V>(x + c, v);
@@ -87,7 +92,8 @@ template <class T, int kGroup, int V> __global__ void __launch_bounds__(kThreads
 }
 
 template <class T>
-Rows<T> rows_of(const TensorView& x, const TensorView& target, const TensorView& weight, const TensorView& lse, int64_t ignore_index, double smoothing) {
+Rows<T> rows_of(const TensorView& x, const TensorView& target, const TensorView& weight, const TensorView& lse,
+                int64_t ignore_index, double smoothing) {
   using A = real_t<T>;
   Rows<T> r{};
   r.x = x.as<T>();
@@ -105,9 +111,10 @@ void forward(const CrossEntropyForward& f) {
     Rows<T> r = rows_of<T>(f.x, f.target, f.weight, f.lse, f.ignore_index, f.label_smoothing);
     r.loss = f.loss.as<real_t<T>>(), r.row_weight = f.row_weight.as<real_t<T>>();
     if (r.rows == 0) return;
-    choose_rows<T>(r.rows, r.cols, aligned_rows<T, lanes_for<T>()>(r.cols, r.x), [&](auto group, auto v, auto, unsigned blocks, unsigned width) {
-      launch("cross_entropy", f.x.device, blocks, forward_rows<T, group(), v()>, r, width);
-    });
+    choose_rows<T>(r.rows, r.cols, aligned_rows<T, lanes_for<T>()>(r.cols, r.x),
+                   [&](auto group, auto v, auto, unsigned blocks, unsigned width) {
+                     launch("cross_entropy", f.x.device, blocks, forward_rows<T, group(), v()>, r, width);
+                   });
   });
 }
 void backward(const CrossEntropyBackward& b) {
@@ -116,9 +123,10 @@ void backward(const CrossEntropyBackward& b) {
     Rows<T> r = rows_of<T>(b.x, b.target, b.weight, b.lse, b.ignore_index, b.label_smoothing);
     r.dy = b.dy.as<const real_t<T>>(), r.dy_stride = b.dy.strides[0], r.dx = b.dx.as<T>();
     if (r.rows == 0) return;
-    choose_rows<T>(r.rows, r.cols, aligned_rows<T, lanes_for<T>()>(r.cols, r.x, r.dx), [&](auto group, auto v, auto, unsigned blocks, unsigned width) {
-      launch("cross_entropy_backward", b.x.device, blocks, backward_rows<T, group(), v()>, r, width);
-    });
+    choose_rows<T>(r.rows, r.cols, aligned_rows<T, lanes_for<T>()>(r.cols, r.x, r.dx),
+                   [&](auto group, auto v, auto, unsigned blocks, unsigned width) {
+                     launch("cross_entropy_backward", b.x.device, blocks, backward_rows<T, group(), v()>, r, width);
+                   });
   });
 }
 

@@ -35,10 +35,13 @@ Reduce reduce_from(const char* op, const std::string& s, bool batchmean) {
   if (s == "mean") return Reduce::Mean;
   if (s == "sum") return Reduce::Sum;
   if (batchmean && s == "batchmean") return Reduce::BatchMean;
-  SF_CHECK(s == "none", op, ": reduction must be 'none', 'mean'", batchmean ? ", 'batchmean'" : "", " or 'sum', got '", s, "'");
+  SF_CHECK(s == "none", op, ": reduction must be 'none', 'mean'", batchmean ? ", 'batchmean'" : "", " or 'sum', got '",
+           s, "'");
   return Reduce::None;
 }
-Tensor reduced(const Tensor& losses, Reduce reduce) { return reduce == Reduce::None ? losses : reduce == Reduce::Sum ? sum(losses) : mean(losses); }
+Tensor reduced(const Tensor& losses, Reduce reduce) {
+  return reduce == Reduce::None ? losses : reduce == Reduce::Sum ? sum(losses) : mean(losses);
+}
 }  // namespace loss
 
 using loss::reduce_from;
@@ -53,8 +56,9 @@ struct Loss {
   Expr (*da)(Expr, Expr, Expr);
   Expr (*db)(Expr, Expr, Expr);
 };
-#define SF_LOSS(name, ...) \
-  const Loss name##_entry{#name, &name##_forward, &name##_backward, &pointwise::expr::name##_gradient::da, &pointwise::expr::name##_gradient::db};
+#define SF_LOSS(name, ...)                                                                                 \
+  const Loss name##_entry{#name, &name##_forward, &name##_backward, &pointwise::expr::name##_gradient::da, \
+                          &pointwise::expr::name##_gradient::db};
 #include "scaffolding/ops/loss/loss.def"
 #undef SF_LOSS
 
@@ -80,23 +84,26 @@ Tensor compared(const Loss& l, const Tensor& input, const Tensor& target, const 
     pointwise::run(l.name, *l.forward, y, {a.expand(o.shape), b.expand(o.shape)}, o.dtype, p);
   }
   double count = double(numel(o.shape)), divisor = reduce == loss::Reduce::Mean ? count : 1;
-  if (reduce != loss::Reduce::None) y = reduction::run(l.name, Reduction::Sum, y, reduction::dims_of(l.name, y, {}, false), o.dtype, 0, divisor);
+  if (reduce != loss::Reduce::None)
+    y = reduction::run(l.name, Reduction::Sum, y, reduction::dims_of(l.name, y, {}, false), o.dtype, 0, divisor);
   if (!autograd::any_requires_grad({a, b})) return y;
-  return autograd::record(l.name, y, {a, b},
-                          [&l, p, divisor, shape = o.shape, na = a.requires_grad(), nb = b.requires_grad(), a = autograd::save(a),
-                           b = autograd::save(b)](const Tensor& dy) -> Tensors {
-                            Tensor g = (divisor == 1 ? dy : dy / divisor).expand(shape), x = a.get(), z = b.get();
-                            return {na ? gradient(l, g, x, z, p, 0) : Tensor(), nb ? gradient(l, g, x, z, p, 1) : Tensor()};
-                          });
+  return autograd::record(
+      l.name, y, {a, b},
+      [&l, p, divisor, shape = o.shape, na = a.requires_grad(), nb = b.requires_grad(), a = autograd::save(a),
+       b = autograd::save(b)](const Tensor& dy) -> Tensors {
+        Tensor g = (divisor == 1 ? dy : dy / divisor).expand(shape), x = a.get(), z = b.get();
+        return {na ? gradient(l, g, x, z, p, 0) : Tensor(), nb ? gradient(l, g, x, z, p, 1) : Tensor()};
+      });
 }
 
 // compared() times a weight per element; the mean is over the elements, or over the weights.
-Tensor weighted(const Loss& l, const Tensor& input, const Tensor& target, const std::string& reduction, const Tensor& weight, bool mean_of_weights,
-                double p = 0) {
+Tensor weighted(const Loss& l, const Tensor& input, const Tensor& target, const std::string& reduction,
+                const Tensor& weight, bool mean_of_weights, double p = 0) {
   if (!weight) return compared(l, input, target, reduction, p);
   loss::Reduce reduce = reduce_from(l.name, reduction);
   check_defined(l.name, "input", input);
-  SF_CHECK(weight.shape() == input.shape(), l.name, ": weight must have input's shape ", input.shape(), ", got ", weight.shape());
+  SF_CHECK(weight.shape() == input.shape(), l.name, ": weight must have input's shape ", input.shape(), ", got ",
+           weight.shape());
   Tensor y = compared(l, input, target, "none", p) * weight;
   return reduce == loss::Reduce::Mean && mean_of_weights ? sum(y) / sum(weight) : reduced(y, reduce);
 }
@@ -111,7 +118,8 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& red
   SF_AUTOCAST(l1_loss, input, target, reduction, weight);
   return weighted(l1_loss_entry, input, target, reduction, weight, true);
 }
-Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction, double delta, const Tensor& weight) {
+Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction, double delta,
+                  const Tensor& weight) {
   SF_AUTOCAST(huber_loss, input, target, reduction, delta, weight);
   SF_CHECK(delta > 0, "huber_loss: delta must be positive, got ", delta);
   return weighted(huber_loss_entry, input, target, reduction, weight, false, delta);
@@ -122,13 +130,14 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::stri
   return compared(beta == 0 ? l1_loss_entry : smooth_l1_loss_entry, input, target, reduction, beta);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight, const std::string& reduction,
-                                        const Tensor& pos_weight) {
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight,
+                                        const std::string& reduction, const Tensor& pos_weight) {
   SF_AUTOCAST(binary_cross_entropy_with_logits, input, target, weight, reduction, pos_weight);
   const char* op = "binary_cross_entropy_with_logits";
   check_defined(op, "input", input);
   check_defined(op, "target", target);
-  SF_CHECK(input.shape() == target.shape(), op, ": target must have input's shape ", input.shape(), ", got ", target.shape());
+  SF_CHECK(input.shape() == target.shape(), op, ": target must have input's shape ", input.shape(), ", got ",
+           target.shape());
   if (!weight && !pos_weight) return compared(logistic_loss_entry, input, target, reduction);
   loss::Reduce reduce = reduce_from(op, reduction);
   Tensor y;
@@ -162,10 +171,12 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& redu
   return reduced(y, reduce);
 }
 
-#define SF_COMPARED(fn, params, text) SF_OP(fn, params).doc(text).like("torch.nn.functional." #fn).kernels(fn##_forward, fn##_backward, reduce_kernel);
+#define SF_COMPARED(fn, params, text) \
+  SF_OP(fn, params).doc(text).like("torch.nn.functional." #fn).kernels(fn##_forward, fn##_backward, reduce_kernel);
 SF_COMPARED(mse_loss, "input, target, reduction='mean', weight=None", "(input - target)^2.")
 SF_COMPARED(l1_loss, "input, target, reduction='mean', weight=None", "|input - target|.")
-SF_COMPARED(huber_loss, "input, target, reduction='mean', delta=1.0, weight=None", "Half the squared difference up to delta, linear beyond.")
+SF_COMPARED(huber_loss, "input, target, reduction='mean', delta=1.0, weight=None",
+            "Half the squared difference up to delta, linear beyond.")
 SF_COMPARED(smooth_l1_loss, "input, target, reduction='mean', beta=1.0", "Huber loss over beta; beta 0 is l1_loss.")
 SF_OP(binary_cross_entropy_with_logits, "input, target, weight=None, reduction='mean', pos_weight=None")
     .doc("Cross entropy of sigmoid(input) with the probability target, without overflow.")

@@ -16,7 +16,7 @@ struct CrossEntropyForward {
   TensorView target;            // int64 [R], contiguous, in range or ignore_index
   TensorView weight;            // A [C], contiguous, or absent: ones
   TensorView loss, row_weight;  // A [R], contiguous: the loss, and w[t] (0 where ignored)
-  TensorView lse;               // A [R, 2], contiguous: max(x) and log(sum(exp(x - max))); their sum alone would lose digits
+  TensorView lse;  // A [R, 2], contiguous: max(x) and log(sum(exp(x - max))); their sum alone would lose digits
   int64_t ignore_index = -100;
   double label_smoothing = 0;  // s
 };

@@ -6,11 +6,17 @@ namespace sf {
 namespace SF_ISA {
 namespace {
 
-#define SF_LOSS(name, loss, grad_a, grad_b)                                                                                       \
-  struct name##_fn {                                                                                                              \
-    template <class T> SF_INLINE static T y([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { return loss; }    \
-    template <class T> SF_INLINE static T da([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { return grad_a; } \
-    template <class T> SF_INLINE static T db([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { return grad_b; } \
+#define SF_LOSS(name, loss, grad_a, grad_b)                                                                      \
+  struct name##_fn {                                                                                             \
+    template <class T> SF_INLINE static T y([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) {  \
+      return loss;                                                                                               \
+    }                                                                                                            \
+    template <class T> SF_INLINE static T da([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { \
+      return grad_a;                                                                                             \
+    }                                                                                                            \
+    template <class T> SF_INLINE static T db([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T p) { \
+      return grad_b;                                                                                             \
+    }                                                                                                            \
   };
 #include "scaffolding/ops/loss/loss.def"
 #undef SF_LOSS
@@ -24,7 +30,9 @@ template <class F> void forward(const PointwiseRow& r) {
         auto* y = static_cast<T*>(r.out);
         V p = V(Acc<T>(r.p0));
         each_vector<T>(
-            r.n, [&](int64_t i, int m) __attribute__((always_inline)) { store_n(y + i, F::template y<V>(load_n(a + i, m), load_n(b + i, m), p), m); });
+            r.n, [&](int64_t i, int m) __attribute__((always_inline)) {
+              store_n(y + i, F::template y<V>(load_n(a + i, m), load_n(b + i, m), p), m);
+            });
       });
 }
 
@@ -33,17 +41,20 @@ template <class F> void backward(const PointwiseRow& r) {
       r.dtype, [&](auto tag) __attribute__((always_inline)) {
         using T = typename decltype(tag)::type;
         using V = Vec<T>;
-        auto *dy = static_cast<const T*>(r.in[0]), *a = static_cast<const T*>(r.in[1]), *b = static_cast<const T*>(r.in[2]);
+        auto *dy = static_cast<const T*>(r.in[0]), *a = static_cast<const T*>(r.in[1]),
+             *b = static_cast<const T*>(r.in[2]);
         auto* dx = static_cast<T*>(r.out);
         V p = V(Acc<T>(r.p0));
         if (r.p1 == 0) {
           each_vector<T>(
-              r.n, [&](int64_t i, int m)
-                       __attribute__((always_inline)) { store_n(dx + i, load_n(dy + i, m) * F::template da<V>(load_n(a + i, m), load_n(b + i, m), p), m); });
+              r.n, [&](int64_t i, int m) __attribute__((always_inline)) {
+                store_n(dx + i, load_n(dy + i, m) * F::template da<V>(load_n(a + i, m), load_n(b + i, m), p), m);
+              });
         } else {
           each_vector<T>(
-              r.n, [&](int64_t i, int m)
-                       __attribute__((always_inline)) { store_n(dx + i, load_n(dy + i, m) * F::template db<V>(load_n(a + i, m), load_n(b + i, m), p), m); });
+              r.n, [&](int64_t i, int m) __attribute__((always_inline)) {
+                store_n(dx + i, load_n(dy + i, m) * F::template db<V>(load_n(a + i, m), load_n(b + i, m), p), m);
+              });
         }
       });
 }

@@ -38,7 +38,8 @@ template <class F> void forward(const PointwiseViews& v) {
 template <class F> void backward(const PointwiseViews& v) {
   as_float(v.dtype, [&](auto t) {
     using T = decltype(t);
-    elementwise<T, T, T, T>("loss_backward", Backward<F, T>{compute_t<T>(v.p0), v.p1 != 0}, v.out, v.in[0], v.in[1], v.in[2]);
+    elementwise<T, T, T, T>("loss_backward", Backward<F, T>{compute_t<T>(v.p0), v.p1 != 0}, v.out, v.in[0], v.in[1],
+                            v.in[2]);
   });
 }
 

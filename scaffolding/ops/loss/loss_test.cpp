@@ -12,8 +12,9 @@ namespace sf::test {
 
 SF_OP_TEST(cross_entropy) {
   sample(randn({5, 7}), randint(0, 7, {5}));
-  sample(randn({5, 40}), randint(0, 40, {5}, kInt32), none, -100, "sum").no_golden();    // torch wants int64
-  sample(randn({5, 7}), randint(0, 7, {5}), rand({7}, 0.5, 2), -100, "none").no_grad();  // none for weight, in torch either
+  sample(randn({5, 40}), randint(0, 40, {5}, kInt32), none, -100, "sum").no_golden();  // torch wants int64
+  // none for weight, in torch either
+  sample(randn({5, 7}), randint(0, 7, {5}), rand({7}, 0.5, 2), -100, "none").no_grad();
   sample(randn({6, 3}), randint(0, 3, {6}), none, 1, "mean", 0.1);
   sample(randn({2, 7, 3, 2}), randint(0, 7, {2, 3, 2}), none, 2);
   sample(randn({7, 5}).transpose(0, 1), randint(0, 7, {5}), none, -100, "none", 0.3);
@@ -104,10 +105,13 @@ TEST(loss, a_batch_of_ignored_targets_has_no_mean_but_a_sum) {
 TEST(loss, logits_far_from_zero_give_exact_binary_cross_entropy) {
   Tensor x = tensor({200, -200, 30}, kFloat64), z = tensor({1, 0, 1}, kFloat64);
   EXPECT_NEAR(binary_cross_entropy_with_logits(x, z, {}, "sum").item(), std::log1p(std::exp(-30.0)), 1e-20);
-  EXPECT_NEAR(binary_cross_entropy_with_logits(x, z, {}, "sum", ones({1}, kFloat64)).item(), std::log1p(std::exp(-30.0)), 1e-20);
+  EXPECT_NEAR(binary_cross_entropy_with_logits(x, z, {}, "sum", ones({1}, kFloat64)).item(),
+              std::log1p(std::exp(-30.0)), 1e-20);
 }
 
-TEST(loss, kl_div_of_zero_probability_is_zero) { EXPECT_EQ(kl_div(tensor({-1, -2}), tensor({0, 1}), "none").to_vector(), (std::vector<double>{0, 2})); }
+TEST(loss, kl_div_of_zero_probability_is_zero) {
+  EXPECT_EQ(kl_div(tensor({-1, -2}), tensor({0, 1}), "none").to_vector(), (std::vector<double>{0, 2}));
+}
 
 }  // namespace
 }  // namespace sf::test

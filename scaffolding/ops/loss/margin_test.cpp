@@ -13,8 +13,9 @@ Tensor signs(const Tensor& bits) { return bits * 2 - 1; }  // 0 and 1 to -1 and 
 }  // namespace
 
 SF_OP_TEST(binary_cross_entropy) {
-  sample(rand({4, 5}, 0.05, 0.95), rand({4, 5})).no_low_precision();                                // 1 - p has few digits in 16 bits
-  sample(rand({4, 5}, 0.05, 0.95), rand({4, 5}), rand({5}), "sum").no_golden().no_low_precision();  // torch has no gradient for weight
+  sample(rand({4, 5}, 0.05, 0.95), rand({4, 5})).no_low_precision();  // 1 - p has few digits in 16 bits
+  // torch has no gradient for weight
+  sample(rand({4, 5}, 0.05, 0.95), rand({4, 5}), rand({5}), "sum").no_golden().no_low_precision();
   sample(rand({5, 4}, 0.05, 0.95).transpose(0, 1), rand({4, 5}), none, "none").no_low_precision();
   rejects("must have input's shape", rand({4}), rand({1}));
   rejects("between 0 and 1", full({2}, 1.5, kFloat64), zeros({2}, kFloat64));
@@ -55,7 +56,8 @@ SF_OP_TEST(triplet_margin_loss) {
   rejects("same number of dimensions", randn({4, 5}), randn({5}), randn({4, 5}));
 }
 SF_OP_TEST(poisson_nll_loss) {
-  sample(randn({4, 5}), randint(0, 9, {4, 5}).to(kFloat64)).no_grad();  // a target of 1 is at the edge of Stirling's formula
+  // a target of 1 is at the edge of Stirling's formula
+  sample(randn({4, 5}), randint(0, 9, {4, 5}).to(kFloat64)).no_grad();
   sample(randn({4, 5}), rand({4, 5}, 1.5, 9), true, true, 1e-8, "sum");
   sample(rand({4, 5}, 0.2, 3), rand({4, 5}, 0, 0.9), false, true, 1e-8, "none");
   rejects("reduction must be", randn({4}), randn({4}), true, false, 1e-8, "all");

@@ -25,7 +25,8 @@ std::optional<Columns> columns_of(const TensorView& x) {
 
 namespace {
 
-// How much memory the heuristics may plan with; cuBLAS's own default on Hopper ("cuBLAS workspace", 2.1.8). A call takes what its algorithm asks for.
+// How much memory the heuristics may plan with; cuBLAS's own default on Hopper ("cuBLAS workspace", 2.1.8). A call
+// takes what its algorithm asks for.
 constexpr size_t kWorkspace = size_t(32) << 20;
 constexpr size_t kMostPlans = 8192;  // then all are forgotten: a program of ever new shapes must not grow without end
 
@@ -48,7 +49,9 @@ struct Plan {
   }
 };
 
-uint32_t alignment_of(const void* p) { return uint32_t(std::min<uintptr_t>(256, uintptr_t(1) << std::countr_zero(reinterpret_cast<uintptr_t>(p) | 256))); }
+uint32_t alignment_of(const void* p) {
+  return uint32_t(std::min<uintptr_t>(256, uintptr_t(1) << std::countr_zero(reinterpret_cast<uintptr_t>(p) | 256)));
+}
 
 template <class T> void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, const T& value) {
   check_cublas(cublaslt().desc_set(desc, what, &value, sizeof value), "matmul");
@@ -70,15 +73,18 @@ using Key = std::array<int64_t, 35>;
 Key key_of(const Product& p) {
   Key k{};
   size_t n = 0;
-  for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch, int64_t(p.tf32), int64_t(p.epilogue.kind),
-                    int64_t(matmul_benchmark()), int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
+  for (int64_t x : {int64_t(p.device.index), int64_t(p.first_type), int64_t(p.second_type), int64_t(p.out), p.batch,
+                    int64_t(p.tf32), int64_t(p.epilogue.kind), int64_t(matmul_benchmark()),
+                    int64_t(p.scales.first != nullptr) + int64_t(p.scales.vectors)})
     k[n++] = x;
   for (const Columns* c : {&p.first, &p.second, &p.result})
-    for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))}) k[n++] = x;
+    for (int64_t x : {c->rows, c->cols, c->ld, c->batch_stride, int64_t(c->as_written), int64_t(alignment_of(c->data))})
+      k[n++] = x;
   k[n++] = p.addend ? int64_t(alignment_of(p.addend)) : 0;
   if (p.epilogue.bias) k[n++] = int64_t(alignment_of(p.epilogue.bias.data));
   if (p.epilogue.pre)
-    for (int64_t x : {int64_t(alignment_of(p.epilogue.pre.data)), p.epilogue.pre.strides[1], p.epilogue.pre.strides[0]}) k[n++] = x;
+    for (int64_t x : {int64_t(alignment_of(p.epilogue.pre.data)), p.epilogue.pre.strides[1], p.epilogue.pre.strides[0]})
+      k[n++] = x;
   return k;
 }
 
@@ -96,9 +102,10 @@ void choose(const Product& p, Plan& plan, std::span<const cublasLtMatmulHeuristi
   plan.file_key = algorithm_file_key(p.device.index, key);
   if (auto known = read_algorithm(plan.file_key)) {
     cublasLtMatmulHeuristicResult_t checked{};
-    cublasStatus_t status =
-        cublaslt().algo_check(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second, plan.result, plan.result, &known->algo, &checked);
-    if (status == CUBLAS_STATUS_SUCCESS && checked.workspaceSize <= known->workspace && known->workspace <= kWorkspace) {
+    cublasStatus_t status = cublaslt().algo_check(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second,
+                                                  plan.result, plan.result, &known->algo, &checked);
+    if (status == CUBLAS_STATUS_SUCCESS && checked.workspaceSize <= known->workspace &&
+        known->workspace <= kWorkspace) {
       plan.algorithm = *known;
       return;
     }
@@ -109,7 +116,9 @@ void choose(const Product& p, Plan& plan, std::span<const cublasLtMatmulHeuristi
 
 void fill(const Product& p, Plan& plan) {
   const bool wide = p.first_type == kFloat64;
-  cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : p.first_type == kFloat32 && p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  cublasComputeType_t compute = wide                                 ? CUBLAS_COMPUTE_64F
+                                : p.first_type == kFloat32 && p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                     : CUBLAS_COMPUTE_32F;
   check_cublas(cublaslt().desc_create(&plan.desc, compute, wide ? CUDA_R_64F : CUDA_R_32F), "matmul");
   // Memory by columns holds b^T when b is dense along n, and so for a: what is wanted are b^T and a^T.
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, p.first.as_written ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -117,9 +126,11 @@ void fill(const Product& p, Plan& plan) {
   set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue.kind);
   if (p.epilogue.pre) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.epilogue.pre.strides[1]);
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, p.batch > 1 ? p.epilogue.pre.strides[0] : int64_t(0));
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+        p.batch > 1 ? p.epilogue.pre.strides[0] : int64_t(0));
   }
-  if (p.epilogue.bias && p.epilogue.bias.dtype != p.out) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(cuda_type(p.epilogue.bias.dtype)));
+  if (p.epilogue.bias && p.epilogue.bias.dtype != p.out)
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(cuda_type(p.epilogue.bias.dtype)));
   if (p.scales.vectors) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
     set(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
@@ -138,8 +149,8 @@ void fill(const Product& p, Plan& plan) {
   const int wanted = matmul_benchmark() ? kRivals : 1;
   cublasLtMatmulHeuristicResult_t found[kRivals] = {};
   int count = 0;
-  cublasStatus_t status =
-      cublaslt().heuristic(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second, plan.result, plan.result, wishes, wanted, found, &count);
+  cublasStatus_t status = cublaslt().heuristic(cublaslt_handle(p.device.index), plan.desc, plan.first, plan.second,
+                                               plan.result, plan.result, wishes, wanted, found, &count);
   cublaslt().preference_destroy(wishes);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check_cublas(status, "matmul");
   plan.found = status == CUBLAS_STATUS_SUCCESS && count > 0;
@@ -189,15 +200,20 @@ bool Product::run(double alpha, double beta) const {
   cudaStream_t stream = Stream::current(device.index).handle;
   auto queue = [&](const Algorithm& algorithm, void* d) {
     Scratch workspace(device, algorithm.workspace);
-    return cublaslt().matmul(cublaslt_handle(device.index), plan.desc, a, first.data, plan.first, second.data, plan.second, b, addend ? addend : c, plan.result,
-                             d, plan.result, &algorithm.algo, workspace.as<void>(), algorithm.workspace, stream);
+    return cublaslt().matmul(cublaslt_handle(device.index), plan.desc, a, first.data, plan.first, second.data,
+                             plan.second, b, addend ? addend : c, plan.result, d, plan.result, &algorithm.algo,
+                             workspace.as<void>(), algorithm.workspace, stream);
   };
   if (!plan.rivals.empty() && !CudaGraph::recording()) {
     // What a product adds to must not change while it is timed. Elsewhere each run writes the same.
     std::optional<Scratch> apart;
     if (beta != 0 && !addend)
-      apart.emplace(device, size_t((result.cols - 1) * result.ld + result.rows + (batch - 1) * result.batch_stride) * size_of(out) + 256);
-    if (auto best = fastest(plan.rivals, stream, [&](const Algorithm& algorithm) { return queue(algorithm, apart ? apart->as<void>() : c); })) {
+      apart.emplace(
+          device,
+          size_t((result.cols - 1) * result.ld + result.rows + (batch - 1) * result.batch_stride) * size_of(out) + 256);
+    if (auto best = fastest(plan.rivals, stream, [&](const Algorithm& algorithm) {
+          return queue(algorithm, apart ? apart->as<void>() : c);
+        })) {
       plan.algorithm = *best;
       write_algorithm(plan.file_key, *best);
     }

@@ -1,5 +1,6 @@
-// One product as cuBLASLt is asked for it; what its heuristics chose is kept per shape, layout, alignment and epilogue. It thinks in columns: what it is
-// asked for is c^T = b^T a^T, so that its first operand is our b, its rows are our n, and its bias, one number per row, is ours per column. Thread-safe.
+// One product as cuBLASLt is asked for it; what its heuristics chose is kept per shape, layout, alignment and epilogue.
+// It thinks in columns: what it is asked for is c^T = b^T a^T, so that its first operand is our b, its rows are our n,
+// and its bias, one number per row, is ours per column. Thread-safe.
 #pragma once
 #include <array>
 #include <optional>
@@ -23,7 +24,8 @@ struct ProductEpilogue {
   TensorView pre;
 };
 
-// Of float8 operands: numbers on the device that products are multiplied by, one for a matrix or one for each column (first) and row (second) of c.
+// Of float8 operands: numbers on the device that products are multiplied by, one for a matrix or one for each column
+// (first) and row (second) of c.
 struct ProductScales {
   const float *first = nullptr, *second = nullptr;
   bool vectors = false;
@@ -40,7 +42,8 @@ struct Product {
   const void* addend = nullptr;  // what beta multiplies, laid out as c; null: c itself
 
   bool exists() const;  // whether cuBLASLt has an algorithm for it
-  // c = epilogue(alpha * product + beta * addend) on the current stream. False when there is no algorithm: nothing is done then.
+  // c = epilogue(alpha * product + beta * addend) on the current stream. False when there is no algorithm:
+  // nothing is done then.
   bool run(double alpha, double beta) const;
 };
 

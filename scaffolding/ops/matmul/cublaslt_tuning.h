@@ -1,5 +1,6 @@
-// Which of cuBLASLt's algorithms a product runs by where backends.cuda.matmul.benchmark lets it be measured: the fastest, and a file of SF_KERNEL_CACHE that
-// remembers it, as cuDNN's plans are remembered. An algorithm is 64 bytes of cuBLASLt's own that the same version may be given again.
+// Which of cuBLASLt's algorithms a product runs by where backends.cuda.matmul.benchmark lets it be measured: the
+// fastest, and a file of SF_KERNEL_CACHE that remembers it, as cuDNN's plans are remembered. An algorithm is 64 bytes
+// of cuBLASLt's own that the same version may be given again.
 #pragma once
 #include <optional>
 #include <span>
@@ -19,11 +20,14 @@ inline constexpr int kRivals = 8;  // algorithms that are timed
 
 // product: what it depends on, as text. The file's key adds cuBLASLt's version and the device's name.
 std::string algorithm_file_key(int device, const std::string& product);
-std::optional<Algorithm> read_algorithm(const std::string& file_key);  // none without a file, or from one that is damaged
+// none without a file, or from one that is damaged
+std::optional<Algorithm> read_algorithm(const std::string& file_key);
 void write_algorithm(const std::string& file_key, const Algorithm& a);
 
-// The fastest; queue(algorithm) puts the product on the stream once and says how that went. An algorithm that cuBLASLt refuses is left out.
-template <class F> std::optional<Algorithm> fastest(std::span<const Algorithm> rivals, cudaStream_t stream, const F& queue) {
+// The fastest; queue(algorithm) puts the product on the stream once and says how that went.
+// An algorithm that cuBLASLt refuses is left out.
+template <class F>
+std::optional<Algorithm> fastest(std::span<const Algorithm> rivals, cudaStream_t stream, const F& queue) {
   constexpr int kRuns = 5;  // of each, after one that does not count
   std::optional<Algorithm> best;
   float least = 0;

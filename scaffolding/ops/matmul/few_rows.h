@@ -29,22 +29,26 @@ template <class K, class P> [[gnu::noinline]] void multiply_strided(const P& p, 
       const int64_t r0 = p.m * q / panels;
       const int mr = int(p.m * (q + 1) / panels - r0);
       const bool straight = plain && whole;
-      tile_for<K, false>(mr, vecs)(p.k, p.a + r0 * p.a_m, p.a_m, p.a_k, b, b_step, straight ? static_cast<Acc*>(p.e.c) + r0 * p.e.c_row + c0 : tile_sums,
+      tile_for<K, false>(mr, vecs)(p.k, p.a + r0 * p.a_m, p.a_m, p.a_k, b, b_step,
+                                   straight ? static_cast<Acc*>(p.e.c) + r0 * p.e.c_row + c0 : tile_sums,
                                    straight ? p.e.c_row : NR, nullptr, 0, nullptr, 0);
       if (!straight) finish_tile(p.e, r0, mr, c0, cols, tile_sums, NR);
     }
   }
 }
 
-// Both operands run along k (a Linear layer's weight, a handful of rows): dot products of whole vectors, 4 columns at a time.
+// Both operands run along k (a Linear layer's weight, a handful of rows): dot products of whole vectors,
+// 4 columns at a time.
 // Sums of 4 rows x 4 columns take 16 registers; half the rows where there are only 16 in all.
 inline constexpr int kDotRows = kLanes == 16 ? 4 : 2, kDotCols = 4;
 inline constexpr int64_t kDotWork = 1 << 17;  // multiply-adds worth a thread: memory, not arithmetic, is the limit here
-// Rows up to which dot products beat packing b for one use (1280 x 1280: float32 116 against 163 us at 12 rows; bfloat16, which
-// dot products must widen, 64 against 80 at 4 and 113 against 81 at 6).
+// Rows up to which dot products beat packing b for one use (1280 x 1280: float32 116 against 163 us at 12 rows;
+// bfloat16, which dot products must widen, 64 against 80 at 4 and 113 against 81 at 6).
 template <class Src> inline constexpr int64_t kDotMost = sizeof(Src) == 4 ? 12 : 4;
 
-template <class Src, int MR> [[gnu::noinline]] void dots(int64_t k, const Src* a, int64_t a_m, const Src* const (&b)[kDotCols], float* sums, int64_t sums_row) {
+template <class Src, int MR>
+[[gnu::noinline]] void dots(int64_t k, const Src* a, int64_t a_m, const Src* const (&b)[kDotCols], float* sums,
+                            int64_t sums_row) {
   vf acc[MR][kDotCols];
   for (int i = 0; i < MR; ++i)
     for (int j = 0; j < kDotCols; ++j) acc[i][j] = vf(0.f);
@@ -63,7 +67,8 @@ template <class Src, int MR> [[gnu::noinline]] void dots(int64_t k, const Src* a
   if (x < k) {
     const int n = int(k - x);
     for (int i = 0; i < MR; ++i)
-      for (int j = 0; j < kDotCols; ++j) acc[i][j] = fma(vf(load_part(a + i * a_m + x, n)), vf(load_part(b[j] + x, n)), acc[i][j]);
+      for (int j = 0; j < kDotCols; ++j)
+        acc[i][j] = fma(vf(load_part(a + i * a_m + x, n)), vf(load_part(b[j] + x, n)), acc[i][j]);
   }
   for (int i = 0; i < MR; ++i)
     for (int j = 0; j < kDotCols; ++j) sums[i * sums_row + j] = reduce_add(acc[i][j]);
@@ -100,13 +105,16 @@ template <class K, class P> SF_INLINE bool prefers_strided(const P& p) {
   return p.m <= 5 * kStridedRows || p.k * p.n <= 4096;
 }
 
-// Which operand of a float32 product is read where it lies (row_gemm.h), by what packing the rest costs: in cycles of a 512-bit machine, an element that is
-// transposed takes 0.4, one that is copied 0.15, one of c that is turned 0.3. float16 and bfloat16 are converted when they are packed, so both are.
-// Rows a multiple of a page apart fall on few sets of L2: where many columns share the packing, they are packed (n = 2048: 48 against 76 ms).
+// Which operand of a float32 product is read where it lies (row_gemm.h), by what packing the rest costs: in cycles of a
+// 512-bit machine, an element that is transposed takes 0.4, one that is copied 0.15, one of c that is turned 0.3.
+// float16 and bfloat16 are converted when they are packed, so both are. Rows a multiple of a page apart fall on few
+// sets of L2: where many columns share the packing, they are packed (n = 2048: 48 against 76 ms).
 enum class Lies { None, A, B };
 template <class K, class P> SF_INLINE Lies which_lies(const P& p) {
   if constexpr (sizeof(typename P::Src) != 4 || sizeof(typename K::Acc) != 4) return Lies::None;
-  auto packing = [](int64_t count, int64_t k, int64_t k_stride) { return double(count) * double(k) * (k_stride == 1 ? 0.4 : 0.15); };
+  auto packing = [](int64_t count, int64_t k, int64_t k_stride) {
+    return double(count) * double(k) * (k_stride == 1 ? 0.4 : 0.15);
+  };
   const double a = packing(p.m, p.k, p.a_k), b = packing(p.n, p.k, p.b_k);
   double least = a + b;
   Lies best = Lies::None;
@@ -138,13 +146,15 @@ template <class K, class P> void multiply(const P& p) {
   if constexpr (sizeof(typename P::Src) == sizeof(typename K::Unit) && K::kDepth == 1) {
     if (prefers_strided<K>(p)) {
       const int64_t strips = ceil_div(p.n, kTileCols<K>), each = max64(1, p.m * p.k * kTileCols<K>);
-      return parallel_for(strips, ceil_div(kParallelWork, each), [&](int64_t begin, int64_t end) { multiply_strided<K>(p, begin, end); });
+      return parallel_for(strips, ceil_div(kParallelWork, each),
+                          [&](int64_t begin, int64_t end) { multiply_strided<K>(p, begin, end); });
     }
   }
   if constexpr (sizeof(typename K::Acc) == 4) {
     if (p.m <= kDotMost<typename P::Src> && p.a_k == 1 && p.b_k == 1) {
       const int64_t strips = ceil_div(p.n, kTileCols<MulF32>), each = max64(1, p.m * p.k * kTileCols<MulF32>);
-      return parallel_for(strips, ceil_div(kDotWork, each), [&](int64_t begin, int64_t end) { multiply_dots(p, begin, end); });
+      return parallel_for(strips, ceil_div(kDotWork, each),
+                          [&](int64_t begin, int64_t end) { multiply_dots(p, begin, end); });
     }
   }
   const int64_t per_strip = max64(1, ceil_div(p.k, K::kDepth) * kTileCols<K> * int64_t(sizeof(typename K::Unit)));

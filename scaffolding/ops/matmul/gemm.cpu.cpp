@@ -1,5 +1,6 @@
 // Matrix products by our own kernels: every dtype, every stride, every instruction set.
-// The kernels themselves are in packed_gemm.h, row_gemm.h and few_rows.h; here: which arithmetic serves which dtype, batches, and integers.
+// The kernels themselves are in packed_gemm.h, row_gemm.h and few_rows.h; here: which arithmetic serves which dtype,
+// batches, and integers.
 #include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/ops/matmul/few_rows.h"
@@ -16,7 +17,9 @@ SF_INLINE Epilogue epilogue_of(const Gemm& g, int64_t batch) {
   e.alpha = g.alpha;
   e.beta = g.beta;
   if (g.bias) e.bias = g.bias.data, e.bias_type = g.bias.dtype;
-  if (g.pre) e.pre = advance(g.pre.data, g.pre.dtype, batch * g.pre.strides[0]), e.pre_row = g.pre.strides[1], e.pre_type = g.pre.dtype;
+  if (g.pre)
+    e.pre = advance(g.pre.data, g.pre.dtype, batch * g.pre.strides[0]), e.pre_row = g.pre.strides[1],
+    e.pre_type = g.pre.dtype;
   return e;
 }
 
@@ -41,11 +44,13 @@ static bool batch_is_rows(const Gemm& g) {
 }
 
 // A weight's packed copy is kept where packing is a large part of the work; above that the copy only costs memory.
-// Below, dot products with the weight as it lies run at the speed of memory; and where a float32 weight lies (row_gemm.h), none is needed.
+// Below, dot products with the weight as it lies run at the speed of memory; and where a float32 weight lies
+// (row_gemm.h), none is needed.
 constexpr int64_t kKeepFrom = 5, kKeepRows = 512;
 
 template <class K, class P> static void multiply_weight(const Gemm& g, const P& p) {
-  if (g.b_version && p.m >= kKeepFrom && p.m <= kKeepRows && !prefers_strided<K>(p) && (p.m <= kDotMost<typename P::Src> || which_lies<K>(p) != Lies::B)) {
+  if (g.b_version && p.m >= kKeepFrom && p.m <= kKeepRows && !prefers_strided<K>(p) &&
+      (p.m <= kDotMost<typename P::Src> || which_lies<K>(p) != Lies::B)) {
     const PackedShape<K> s(p.k, p.n);
     const cpu::PackedKey key{p.b, g.b_version, 1 + SF_ISA_PRIORITY, {int64_t(g.b.dtype), p.k, p.n, p.b_k, p.b_n}};
     auto fill = [&](void* to) { pack_whole_b<K>(p, s, static_cast<typename K::Unit*>(to)); };

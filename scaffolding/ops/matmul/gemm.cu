@@ -1,5 +1,6 @@
-// Matrix products on CUDA without a library: any strides, every dtype, any inner size, so also what cuBLASLt does not take (whole
-// numbers, k = 0). Tiles of 64 x 64 in shared memory, 4 x 4 sums a thread; no tensor cores. And the pass after a product of cuBLASLt.
+// Matrix products on CUDA without a library: any strides, every dtype, any inner size, so also what cuBLASLt does not
+// take (whole numbers, k = 0). Tiles of 64 x 64 in shared memory, 4 x 4 sums a thread; no tensor cores. And the pass
+// after a product of cuBLASLt.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/math.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
@@ -15,7 +16,8 @@ template <class A> __device__ A activate(Activation act, A x) {
   switch (act) {
     case Activation::Relu: return x < A(0) ? A(0) : x;  // a NaN comes through
     case Activation::GeluErf: return A(0.5) * x * (A(1) + erf_of(x * A(0.70710678118654752)));
-    case Activation::GeluTanh: return A(0.5) * x * (A(1) + tanh_of(A(0.79788456080286536) * (x + A(0.044715) * x * x * x)));
+    case Activation::GeluTanh:
+      return A(0.5) * x * (A(1) + tanh_of(A(0.79788456080286536) * (x + A(0.044715) * x * x * x)));
     case Activation::Silu: return x / (A(1) + exp_of(-x));
     case Activation::QuickGelu: return x / (A(1) + exp_of(A(-1.702) * x));
     default: return x;
@@ -30,7 +32,9 @@ struct Place {
   explicit Place(const TensorView& t) : numbers(t) {
     for (int d = 0; t.defined() && d < 3; ++d) strides[d] = t.strides[d];
   }
-  __device__ int64_t at(int64_t b, int64_t i, int64_t j) const { return b * strides[0] + i * strides[1] + j * strides[2]; }
+  __device__ int64_t at(int64_t b, int64_t i, int64_t j) const {
+    return b * strides[0] + i * strides[1] + j * strides[2];
+  }
 };
 
 struct Finish {
@@ -50,7 +54,9 @@ struct Finish {
   }
 };
 
-template <class A> __global__ void __launch_bounds__(kThreads) finish_kernel(Finish f, Place product, int64_t m, int64_t n, int64_t total) {
+template <class A>
+__global__ void __launch_bounds__(kThreads)
+    finish_kernel(Finish f, Place product, int64_t m, int64_t n, int64_t total) {
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < total; i += int64_t(gridDim.x) * kThreads) {
     int64_t row = i / n, col = i % n;
     f.store(row / m, row % m, col, entry<A>(product.numbers, product.at(row / m, row % m, col)));
@@ -75,12 +81,13 @@ template <class T> struct Tiles {
   int64_t beta;
 };
 
-// A block makes one tile of c. Each step brings kDepth columns of a and rows of b into shared memory, with neighbouring threads on the
-// operand's dense dimension, and every thread adds kDepth outer products of 4 + 4 numbers.
+// A block makes one tile of c. Each step brings kDepth columns of a and rows of b into shared memory, with neighbouring
+// threads on the operand's dense dimension, and every thread adds kDepth outer products of 4 + 4 numbers.
 template <class T> __global__ void __launch_bounds__(kThreads) gemm_tiles(Tiles<T> g, Finish f) {
   using A = typename Sum<T>::type;
   __shared__ A a[kDepth][kTile + 1], b[kDepth][kTile + 1];  // + 1: a transposed tile is stored without bank conflicts
-  int64_t tile = blockIdx.x, tn = tile % g.tiles_n * kTile, tm = tile / g.tiles_n % g.tiles_m * kTile, batch = tile / (g.tiles_n * g.tiles_m);
+  int64_t tile = blockIdx.x, tn = tile % g.tiles_n * kTile, tm = tile / g.tiles_n % g.tiles_m * kTile,
+          batch = tile / (g.tiles_n * g.tiles_m);
   const T *pa = g.a + batch * g.as[0], *pb = g.b + batch * g.bs[0];
   bool a_along_k = g.as[2] == 1, b_along_n = g.bs[2] == 1;
   int t = int(threadIdx.x), row = t / (kTile / kSide) * kSide, col = t % (kTile / kSide) * kSide;
@@ -136,7 +143,9 @@ void run(const Gemm& g) {
     default: return multiply<int64_t>(g);
   }
 }
-bool supports(const Gemm& g) { return g.c.sizes[0] * ((g.c.sizes[1] + kTile - 1) / kTile) * ((g.c.sizes[2] + kTile - 1) / kTile) <= INT32_MAX; }
+bool supports(const Gemm& g) {
+  return g.c.sizes[0] * ((g.c.sizes[1] + kTile - 1) / kTile) * ((g.c.sizes[2] + kTile - 1) / kTile) <= INT32_MAX;
+}
 
 SF_KERNEL(gemm, DeviceType::CUDA, "native", 0, run, supports)
 
@@ -146,7 +155,8 @@ void finish_product(const Gemm& g, const TensorView& product) {
   int64_t total = g.c.numel(), m = g.c.sizes[1], n = g.c.sizes[2];
   if (total == 0) return;
   unsigned blocks = unsigned(total < int64_t(kThreads) << 20 ? (total + kThreads - 1) / kThreads : 1 << 20);
-  if (g.c.dtype == kFloat64) launch("matmul", g.c.device, blocks, finish_kernel<double>, Finish(g), Place(product), m, n, total);
+  if (g.c.dtype == kFloat64)
+    launch("matmul", g.c.device, blocks, finish_kernel<double>, Finish(g), Place(product), m, n, total);
   else launch("matmul", g.c.device, blocks, finish_kernel<float>, Finish(g), Place(product), m, n, total);
 }
 

@@ -1,4 +1,5 @@
-// Products of floating matrices on CUDA through cuBLASLt. Nothing is copied unless an operand has no dimension of stride 1.
+// Products of floating matrices on CUDA through cuBLASLt. Nothing is copied unless an operand has no dimension of
+// stride 1.
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/ops/copy/kernel.h"
@@ -28,13 +29,15 @@ struct Readable {
   }
 };
 
-// The epilogue that does all of what follows the product, if there is one (cublasLtMatmul, "Supported configurations"): none in float64, no
-// sum after an activation, no GELU but the one by tanh, a bias of the result's dtype, and rows of `pre` a multiple of 8 apart.
+// The epilogue that does all of what follows the product, if there is one (cublasLtMatmul, "Supported configurations"):
+// none in float64, no sum after an activation, no GELU but the one by tanh, a bias of the result's dtype, and rows of
+// `pre` a multiple of 8 apart.
 std::optional<ProductEpilogue> whole_epilogue(const Gemm& g) {
   bool bias = g.bias.defined();
   ProductEpilogue e{CUBLASLT_EPILOGUE_DEFAULT, g.bias, g.pre};
   if (!bias && !g.pre && g.act == Activation::None) return e;
-  if (g.a.dtype == kFloat64 || (bias && g.bias.dtype != g.c.dtype) || (g.act != Activation::None && g.beta != 0)) return {};
+  if (g.a.dtype == kFloat64 || (bias && g.bias.dtype != g.c.dtype) || (g.act != Activation::None && g.beta != 0))
+    return {};
   switch (g.act) {
     case Activation::None:
       if (g.pre) return {};
@@ -49,7 +52,8 @@ std::optional<ProductEpilogue> whole_epilogue(const Gemm& g) {
         e.kind = bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
         return e;
       }
-      if (g.pre.dtype != g.c.dtype || g.pre.strides[2] != 1 || g.pre.strides[1] % 8 != 0 || g.pre.strides[1] < g.c.sizes[2] || g.pre.strides[0] % 8 != 0)
+      if (g.pre.dtype != g.c.dtype || g.pre.strides[2] != 1 || g.pre.strides[1] % 8 != 0 ||
+          g.pre.strides[1] < g.c.sizes[2] || g.pre.strides[0] % 8 != 0)
         return {};
       e.kind = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       return e;
@@ -60,15 +64,22 @@ std::optional<ProductEpilogue> whole_epilogue(const Gemm& g) {
 // One tall product where b is shared by the batch and rows of a, c and pre follow on from entry to entry.
 Gemm tall(Gemm g) {
   int64_t batch = g.c.sizes[0], m = g.c.sizes[1];
-  auto follows_on = [&](const TensorView& t) { return t.strides[0] == m * t.strides[1] && (t.strides[2] == 1 || t.sizes[2] == 1); };
-  if (batch == 1 || g.b.strides[0] != 0 || !follows_on(g.a) || !follows_on(g.c) || (g.pre && !follows_on(g.pre))) return g;
+  auto follows_on = [&](const TensorView& t) {
+    return t.strides[0] == m * t.strides[1] && (t.strides[2] == 1 || t.sizes[2] == 1);
+  };
+  if (batch == 1 || g.b.strides[0] != 0 || !follows_on(g.a) || !follows_on(g.c) || (g.pre && !follows_on(g.pre)))
+    return g;
   for (TensorView* t : {&g.a, &g.c, &g.pre}) t->sizes[1] = batch * m, t->sizes[0] = 1;
   g.b.sizes[0] = 1;
   return g;
 }
 
-Product product_of(const Gemm& g, const Columns& a, const Columns& b, const TensorView& c, const ProductEpilogue& epilogue) {
-  return {g.b.dtype, g.a.dtype, c.dtype, c.sizes[0], b, a, *columns_of(c), epilogue, g.a.dtype == kFloat32 && matmul_allow_tf32(), c.device};
+Product product_of(const Gemm& g, const Columns& a, const Columns& b, const TensorView& c,
+                   const ProductEpilogue& epilogue) {
+  return {g.b.dtype,      g.a.dtype, c.dtype,
+          c.sizes[0],     b,         a,
+          *columns_of(c), epilogue,  g.a.dtype == kFloat32 && matmul_allow_tf32(),
+          c.device};
 }
 
 void run(const Gemm& given) {
@@ -76,7 +87,8 @@ void run(const Gemm& given) {
   Readable a(g.a), b(g.b);
   if (auto epilogue = whole_epilogue(g))
     if (product_of(g, a.columns, b.columns, g.c, *epilogue).run(g.alpha, g.beta)) return;
-  // The product first, the rest in a pass of its own. The product is rounded to the dtype it is kept in, as where the ops are called one by one.
+  // The product first, the rest in a pass of its own. The product is rounded to the dtype it is kept in, as where the
+  // ops are called one by one.
   std::optional<Scratch> kept;
   TensorView product = g.c;
   if (g.beta != 0) {
@@ -89,7 +101,8 @@ void run(const Gemm& given) {
   finish_product(g, product);
 }
 
-// Every product of floats that has something to sum; the library's absence is an error of the call and not a reason to take a slower kernel.
+// Every product of floats that has something to sum; the library's absence is an error of the call and not a reason to
+// take a slower kernel.
 bool supports(const Gemm& g) {
   if (!is_floating(g.a.dtype) || is_float8(g.a.dtype) || g.a.sizes[2] == 0 || !columns_of(g.c)) return false;
   return !columns_of(g.c)->as_written && (g.c.dtype == g.a.dtype || (is_reduced(g.a.dtype) && g.c.dtype == kFloat32));
@@ -117,7 +130,8 @@ void linear_gradients(const LinearGradient& g) {
 }
 bool gradients_support(const LinearGradient& g) {
   bool floats = g.x.dtype == kFloat32 || is_reduced(g.x.dtype);
-  return floats && g.dw.numel() > 0 && g.dy.sizes[1] > 0 && columns_of(g.x) && columns_of(g.dy) && gradients_of(g).exists();
+  return floats && g.dw.numel() > 0 && g.dy.sizes[1] > 0 && columns_of(g.x) && columns_of(g.dy) &&
+         gradients_of(g).exists();
 }
 SF_KERNEL(linear_gradient, DeviceType::CUDA, "cublaslt", 10, linear_gradients, gradients_support)
 

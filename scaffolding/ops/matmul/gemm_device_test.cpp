@@ -1,4 +1,5 @@
-// Products on a CUDA device (or the emulator): every layout, epilogue and dtype of Gemm, by each provider, against the CPU.
+// Products on a CUDA device (or the emulator): every layout, epilogue and dtype of Gemm, by each provider,
+// against the CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,11 +32,15 @@ class CudaGemm : public testing::TestWithParam<std::string> {
     for (size_t i = 0; i < a.size(); ++i) err += (a[i] - b[i]) * (a[i] - b[i]), scale += b[i] * b[i];
     return std::sqrt(err / scale);
   }
-  static double allowed(DType t) { return t == kFloat64 ? 1e-13 : t == kFloat32 ? 2e-6 : t == kFloat16 ? 2e-3 : 1.2e-2; }
+  static double allowed(DType t) {
+    return t == kFloat64 ? 1e-13 : t == kFloat32 ? 2e-6 : t == kFloat16 ? 2e-3 : 1.2e-2;
+  }
 
   // A batch that shares one matrix goes on sharing it.
   static bool shared(const Tensor& x) { return x.size(0) > 1 && x.strides()[0] == 0; }
-  static Tensor rounded(const Tensor& x, DType t) { return shared(x) ? to_dtype(x.slice(0, 0, 1), t).expand(x.shape()) : to_dtype(x, t); }
+  static Tensor rounded(const Tensor& x, DType t) {
+    return shared(x) ? to_dtype(x.slice(0, 0, 1), t).expand(x.shape()) : to_dtype(x, t);
+  }
 
   // The same bytes in the same layout on the device.
   static Tensor there(const Tensor& x) {
@@ -50,7 +55,8 @@ class CudaGemm : public testing::TestWithParam<std::string> {
   // act(alpha a b + bias) + beta c and its pre, in float64 on the CPU, of the rounded operands.
   static void check(const Tensor& a, const Tensor& b, DType t, DType c_type, double beta, const GemmOptions& o) {
     Tensor ra = rounded(a, t), rb = rounded(b, t);
-    Tensor c = randn({a.size(0), a.size(1), b.size(2)}, {}, kFloat64), want = to_dtype(to_dtype(c, c_type), kFloat64).clone();
+    Tensor c = randn({a.size(0), a.size(1), b.size(2)}, {}, kFloat64),
+           want = to_dtype(to_dtype(c, c_type), kFloat64).clone();
     GemmOptions exact = o, device = o;
     if (o.bias) exact.bias = to_dtype(o.bias, kFloat64), device.bias = o.bias.cuda();
     if (o.pre) exact.pre = empty(want.shape(), kFloat64), device.pre = empty(want.shape(), c_type, Device("cuda"));
@@ -60,8 +66,9 @@ class CudaGemm : public testing::TestWithParam<std::string> {
     Tensor got = to_dtype(c, c_type).cuda();
     gemm_into("test", there(ra), there(rb), got, beta, device);
     double most = allowed(c_type);
-    EXPECT_LE(distance(got, want), most) << "c of " << name(t) << " into " << name(c_type) << ", act " << int(o.act) << ", beta " << beta << ", bias "
-                                         << o.bias.defined() << ", pre " << o.pre.defined() << ", a " << str(a.shape()) << " b " << str(b.shape());
+    EXPECT_LE(distance(got, want), most) << "c of " << name(t) << " into " << name(c_type) << ", act " << int(o.act)
+                                         << ", beta " << beta << ", bias " << o.bias.defined() << ", pre "
+                                         << o.pre.defined() << ", a " << str(a.shape()) << " b " << str(b.shape());
     if (o.pre) {
       EXPECT_LE(distance(device.pre, exact.pre), most) << "pre";
     }
@@ -106,16 +113,19 @@ TEST_P(CudaGemm, follows_a_product_with_every_epilogue) {
 }
 
 TEST_P(CudaGemm, widens_16_bit_operands_into_float32) {
-  for (DType t : {kBFloat16, kFloat16}) check(randn({1, 9, 33}), randn({1, 33, 10}), t, kFloat32, 1, {.bias = randn({10})});
+  for (DType t : {kBFloat16, kFloat16})
+    check(randn({1, 9, 33}), randn({1, 33, 10}), t, kFloat32, 1, {.bias = randn({10})});
 }
 
 TEST_P(CudaGemm, sums_of_nothing_are_bias) {
   Tensor y = empty({1, 2, 3}, kFloat32, Device("cuda"));
-  gemm_into("test", empty({1, 2, 0}, kFloat32, Device("cuda")), empty({1, 0, 3}, kFloat32, Device("cuda")), y, 0, {.bias = tensor({1, 2, 3}, kFloat32).cuda()});
+  gemm_into("test", empty({1, 2, 0}, kFloat32, Device("cuda")), empty({1, 0, 3}, kFloat32, Device("cuda")), y, 0,
+            {.bias = tensor({1, 2, 3}, kFloat32).cuda()});
   EXPECT_EQ(y.cpu().to_vector(), (std::vector<double>{1, 2, 3, 1, 2, 3}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, CudaGemm, testing::Values("cublaslt", "native"), [](auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Providers, CudaGemm, testing::Values("cublaslt", "native"),
+                         [](auto& info) { return info.param; });
 
 // In the emulator TF32 rounds as the tensor cores do: what is allowed must be seen in the result, and nothing else.
 TEST(CudaTf32, is_used_when_allowed_and_for_float32_alone) {

@@ -9,8 +9,9 @@ enum class Activation : uint8_t { None, Relu, GeluErf, GeluTanh, Silu, QuickGelu
 
 // c[b, m, n] = act(alpha * sum_k a[b, m, k] * b[b, k, n] + bias[n]) + beta * c[b, m, n]
 //
-// a, b, c, pre are 3-D. Rows of a and b may have any strides; fast where one of the two matrix strides is 1, so transposed
-// operands need no copy. A batch stride of 0 broadcasts. c and pre have stride 1 along n (any stride where n is 1).
+// a, b, c, pre are 3-D. Rows of a and b may have any strides; fast where one of the two matrix strides is 1, so
+// transposed operands need no copy. A batch stride of 0 broadcasts.
+// c and pre have stride 1 along n (any stride where n is 1).
 // a, b and c do not overlap. k may be 0.
 // dtypes: a and b equal; float32, bfloat16 and float16 accumulate in float32, and c may be any of the three; float64;
 // integers wrap around and take no bias, activation or pre.

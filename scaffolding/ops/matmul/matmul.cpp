@@ -34,13 +34,15 @@ namespace {
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   check_defined(op, "input", a);
   check_defined(op, "other", b);
-  SF_CHECK_AS(TypeError, a.dtype() == b.dtype(), op, ": both operands must have one dtype, got ", a.dtype(), " and ", b.dtype());
-  SF_CHECK_AS(TypeError, !is_float8(a.dtype()) && a.dtype() != kBool, op, ": is not defined for ", a.dtype(), "; convert it first");
+  SF_CHECK_AS(TypeError, a.dtype() == b.dtype(), op, ": both operands must have one dtype, got ", a.dtype(), " and ",
+              b.dtype());
+  SF_CHECK_AS(TypeError, !is_float8(a.dtype()) && a.dtype() != kBool, op, ": is not defined for ", a.dtype(),
+              "; convert it first");
   SF_CHECK(a.device() == b.device(), op, ": tensors must be on one device, got ", a.device(), " and ", b.device());
 }
 
-// a[B, M, K] @ b[B, K, N] as a tensor of shape `out` that owns its bytes alone: a view of a [B, M, N] would share them with
-// its base, and backward copies a gradient that is shared.
+// a[B, M, K] @ b[B, K, N] as a tensor of shape `out` that owns its bytes alone: a view of a [B, M, N] would share them
+// with its base, and backward copies a gradient that is shared.
 Tensor product_in_shape(const char* op, const Tensor& a, const Tensor& b, const Shape& out, const GemmOptions& o = {}) {
   Tensor y = empty(out, a.dtype(), a.device());
   gemm_into(op, a, b, y.view({a.size(0), a.size(1), b.size(2)}), 0, o);
@@ -59,9 +61,12 @@ Tensor product(const char* op, const Tensor& a, const Tensor& b) {
     Tensor a3 = a.reshape({batch, a.size(-2), a.size(-1)}), b3 = b.reshape({batch, b.size(-2), b.size(-1)});
     y = product_in_shape(op, a3, b3, out);
   }
-  return autograd::record(op, y, {a, b}, [a = save(a), b = save(b), na = a.requires_grad(), nb = b.requires_grad()](const Tensor& dy) -> Tensors {
-    return {na ? matmul(dy, b.get().transpose(-2, -1)) : Tensor(), nb ? matmul(a.get().transpose(-2, -1), dy) : Tensor()};
-  });
+  return autograd::record(
+      op, y, {a, b},
+      [a = save(a), b = save(b), na = a.requires_grad(), nb = b.requires_grad()](const Tensor& dy) -> Tensors {
+        return {na ? matmul(dy, b.get().transpose(-2, -1)) : Tensor(),
+                nb ? matmul(a.get().transpose(-2, -1), dy) : Tensor()};
+      });
 }
 
 Shape with_tail(Shape batch, int64_t m, int64_t n) {
@@ -75,20 +80,26 @@ Shape with_tail(Shape batch, int64_t m, int64_t n) {
 // matmul in the operands' own types.
 static Tensor multiplied(const Tensor& input, const Tensor& other) {
   check_pair("matmul", input, other);
-  SF_CHECK(input.ndim() > 0 && other.ndim() > 0, "matmul: both operands need at least one dimension, got ", input.shape(), " and ", other.shape());
+  SF_CHECK(input.ndim() > 0 && other.ndim() > 0, "matmul: both operands need at least one dimension, got ",
+           input.shape(), " and ", other.shape());
   int64_t inner_a = input.shape().back(), inner_b = other.size(other.ndim() == 1 ? 0 : -2);
-  SF_CHECK(inner_a == inner_b, "matmul: ", input.shape(), " @ ", other.shape(), " needs equal inner sizes, got ", inner_a, " and ", inner_b);
-  if (input.ndim() == 1 && other.ndim() == 1) return product("matmul", input.reshape({1, inner_a}), other.reshape({inner_a, 1})).reshape({});
+  SF_CHECK(inner_a == inner_b, "matmul: ", input.shape(), " @ ", other.shape(), " needs equal inner sizes, got ",
+           inner_a, " and ", inner_b);
+  if (input.ndim() == 1 && other.ndim() == 1)
+    return product("matmul", input.reshape({1, inner_a}), other.reshape({inner_a, 1})).reshape({});
   if (input.ndim() == 1) return multiplied(input.unsqueeze(0), other).squeeze(-2);
   if (other.ndim() == 1) return multiplied(input, other.unsqueeze(1)).squeeze(-1);
   if (other.ndim() == 2 && input.ndim() > 2) {  // one product with all rows
     Shape out = input.shape();
     out.back() = other.size(1);
-    return product("matmul", input.reshape({input.numel() / std::max<int64_t>(inner_a, 1), inner_a}), other).reshape(out);
+    return product("matmul", input.reshape({input.numel() / std::max<int64_t>(inner_a, 1), inner_a}), other)
+        .reshape(out);
   }
   if (input.ndim() == 2 && other.ndim() == 2) return product("matmul", input, other);
-  Shape ba(input.shape().data(), input.ndim() - 2), bb(other.shape().data(), other.ndim() - 2), batch = broadcast_shapes("matmul", ba, bb);
-  return product("matmul", input.expand(with_tail(batch, input.size(-2), inner_a)), other.expand(with_tail(batch, inner_b, other.size(-1))));
+  Shape ba(input.shape().data(), input.ndim() - 2), bb(other.shape().data(), other.ndim() - 2),
+      batch = broadcast_shapes("matmul", ba, bb);
+  return product("matmul", input.expand(with_tail(batch, input.size(-2), inner_a)),
+                 other.expand(with_tail(batch, inner_b, other.size(-1))));
 }
 
 Tensor matmul(const Tensor& input, const Tensor& other) {
@@ -106,29 +117,32 @@ Tensor mm(const Tensor& input, const Tensor& mat2) {
 Tensor bmm(const Tensor& input, const Tensor& mat2) {
   SF_AUTOCAST(bmm, input, mat2);
   check_pair("bmm", input, mat2);
-  SF_CHECK(input.ndim() == 3 && mat2.ndim() == 3 && input.size(0) == mat2.size(0), "bmm: needs [B, M, K] and [B, K, N], got ", input.shape(), " and ",
-           mat2.shape());
+  SF_CHECK(input.ndim() == 3 && mat2.ndim() == 3 && input.size(0) == mat2.size(0),
+           "bmm: needs [B, M, K] and [B, K, N], got ", input.shape(), " and ", mat2.shape());
   return matmul(input, mat2);
 }
 
 Tensor mv(const Tensor& input, const Tensor& vec) {
   SF_AUTOCAST(mv, input, vec);
   check_pair("mv", input, vec);
-  SF_CHECK(input.ndim() == 2 && vec.ndim() == 1, "mv: needs a matrix and a vector, got ", input.shape(), " and ", vec.shape());
+  SF_CHECK(input.ndim() == 2 && vec.ndim() == 1, "mv: needs a matrix and a vector, got ", input.shape(), " and ",
+           vec.shape());
   return multiplied(input, vec);
 }
 
 Tensor dot(const Tensor& input, const Tensor& tensor) {
   SF_AUTOCAST(dot, input, tensor);
   check_pair("dot", input, tensor);
-  SF_CHECK(input.ndim() == 1 && tensor.ndim() == 1, "dot: needs two vectors, got ", input.shape(), " and ", tensor.shape());
+  SF_CHECK(input.ndim() == 1 && tensor.ndim() == 1, "dot: needs two vectors, got ", input.shape(), " and ",
+           tensor.shape());
   return multiplied(input, tensor);
 }
 
 Tensor outer(const Tensor& input, const Tensor& vec2) {
   check_defined("outer", "input", input);
   check_defined("outer", "vec2", vec2);
-  SF_CHECK(input.ndim() == 1 && vec2.ndim() == 1, "outer: needs two vectors, got ", input.shape(), " and ", vec2.shape());
+  SF_CHECK(input.ndim() == 1 && vec2.ndim() == 1, "outer: needs two vectors, got ", input.shape(), " and ",
+           vec2.shape());
   return mul(input.unsqueeze(1), vec2.unsqueeze(0));
 }
 
@@ -138,23 +152,25 @@ Tensor addmm(const Tensor& input, const Tensor& mat1, const Tensor& mat2, const 
   SF_AUTOCAST(addmm, input, mat1, mat2, beta, alpha);
   check_defined("addmm", "input", input);
   Tensor product = scaled(mm(mat1, mat2), alpha);
-  SF_CHECK(broadcast_shapes("addmm", input.shape(), product.shape()) == product.shape(), "addmm: input ", input.shape(), " does not broadcast to ",
-           product.shape());
+  SF_CHECK(broadcast_shapes("addmm", input.shape(), product.shape()) == product.shape(), "addmm: input ", input.shape(),
+           " does not broadcast to ", product.shape());
   if (beta.to_double() == 0) return product;  // input is not read, as in torch
   return add(product, input, beta);
 }
 
-Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
+Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
+               const Scalar& alpha) {
   SF_AUTOCAST(baddbmm, input, batch1, batch2, beta, alpha);
   check_defined("baddbmm", "input", input);
   Tensor product = scaled(bmm(batch1, batch2), alpha);
-  SF_CHECK(broadcast_shapes("baddbmm", input.shape(), product.shape()) == product.shape(), "baddbmm: input ", input.shape(), " does not broadcast to ",
-           product.shape());
+  SF_CHECK(broadcast_shapes("baddbmm", input.shape(), product.shape()) == product.shape(), "baddbmm: input ",
+           input.shape(), " does not broadcast to ", product.shape());
   if (beta.to_double() == 0) return product;
   return add(product, input, beta);
 }
 
-// {dw, db} by a kernel that makes both in one pass; empty where there is none, or where they must be differentiable themselves.
+// {dw, db} by a kernel that makes both in one pass; empty where there is none,
+// or where they must be differentiable themselves.
 static std::pair<Tensor, Tensor> both_gradients(const Tensor& dy, const Tensor& x) {
   if (autograd::any_requires_grad({dy, x}) || dy.dtype() != x.dtype()) return {};
   Tensor dw = empty({dy.size(1), x.size(1)}, x.dtype(), x.device()), db = empty({dy.size(1)}, x.dtype(), x.device());
@@ -182,11 +198,15 @@ Tensors linear_gradients(const Tensor& dy, const Tensor& input, const Tensor& we
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   SF_AUTOCAST(linear, input, weight, bias);
   check_pair("linear", input, weight);
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, "linear: needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
+  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, "linear: needs input [..., K] and weight [N, K], got ",
+           input.shape(), " and ", weight.shape());
   int64_t k = weight.size(1), n = weight.size(0);
-  SF_CHECK(input.shape().back() == k, "linear: the last size of input ", input.shape(), " must be weight's second, ", k);
+  SF_CHECK(input.shape().back() == k, "linear: the last size of input ", input.shape(), " must be weight's second, ",
+           k);
   check_shape("linear", "bias", bias, {n});
-  if (bias) SF_CHECK_AS(TypeError, is_floating(bias.dtype()) == is_floating(input.dtype()), "linear: bias must be of the input's kind, got ", bias.dtype());
+  if (bias)
+    SF_CHECK_AS(TypeError, is_floating(bias.dtype()) == is_floating(input.dtype()),
+                "linear: bias must be of the input's kind, got ", bias.dtype());
   if (!is_floating(input.dtype()) && bias) return matmul(input, weight.t()) + bias;
   int64_t rows = 1;
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
@@ -197,16 +217,21 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     autograd::NoGrad off;
     Tensor b = bias && bias.dtype() != input.dtype() && bias.dtype() != kFloat32 ? to_dtype(bias, input.dtype()) : bias;
     if (b) b = contiguous(b);
-    y = product_in_shape("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), out, {.bias = b, .b_is_weight = !weight.requires_grad()});
+    y = product_in_shape("linear", input.reshape({1, rows, k}), weight.t().unsqueeze(0), out,
+                         {.bias = b, .b_is_weight = !weight.requires_grad()});
   }
   return autograd::record("linear", y, {input, weight, bias},
-                          [x = save(input), w = save(weight), nx = input.requires_grad(), nw = weight.requires_grad(), nb = bias.requires_grad()](
-                              const Tensor& dy) -> Tensors { return linear_gradients(dy, nw ? x.get() : Tensor(), nx ? w.get() : Tensor(), nb); });
+                          [x = save(input), w = save(weight), nx = input.requires_grad(), nw = weight.requires_grad(),
+                           nb = bias.requires_grad()](const Tensor& dy) -> Tensors {
+                            return linear_gradients(dy, nw ? x.get() : Tensor(), nx ? w.get() : Tensor(), nb);
+                          });
 }
 
 Tensor Tensor::matmul(const Tensor& other) const { return sf::matmul(*this, other); }
 
-SF_OP(matmul, "input, other").doc("Matrix product: vectors, matrices, or batches of matrices that broadcast.").kernels(gemm);
+SF_OP(matmul, "input, other")
+    .doc("Matrix product: vectors, matrices, or batches of matrices that broadcast.")
+    .kernels(gemm);
 SF_OP(mm, "input, mat2").doc("input[M, K] @ mat2[K, N].").kernels(gemm);
 SF_OP(bmm, "input, mat2").doc("input[B, M, K] @ mat2[B, K, N].").kernels(gemm);
 SF_OP(mv, "input, vec").doc("input[M, K] @ vec[K].").kernels(gemm);
@@ -220,6 +245,9 @@ SF_OP(baddbmm, "input, batch1, batch2, beta=1, alpha=1")
     .doc("beta * input + alpha * bmm(batch1, batch2).")
     .like("torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)")
     .kernels(gemm);
-SF_OP(linear, "input, weight, bias=None").doc("input[..., K] @ weight[N, K]^T + bias[N].").like("torch.nn.functional.linear").kernels(gemm, linear_gradient);
+SF_OP(linear, "input, weight, bias=None")
+    .doc("input[..., K] @ weight[N, K]^T + bias[N].")
+    .like("torch.nn.functional.linear")
+    .kernels(gemm, linear_gradient);
 
 }  // namespace sf

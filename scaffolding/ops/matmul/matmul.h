@@ -11,8 +11,10 @@ Tensor bmm(const Tensor& input, const Tensor& mat2);      // [B, M, K] @ [B, K, 
 Tensor mv(const Tensor& input, const Tensor& vec);
 Tensor dot(const Tensor& input, const Tensor& tensor);
 Tensor outer(const Tensor& input, const Tensor& vec2);
-Tensor addmm(const Tensor& input, const Tensor& mat1, const Tensor& mat2, const Scalar& beta = 1, const Scalar& alpha = 1);
-Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2, const Scalar& beta = 1, const Scalar& alpha = 1);
+Tensor addmm(const Tensor& input, const Tensor& mat1, const Tensor& mat2, const Scalar& beta = 1,
+             const Scalar& alpha = 1);
+Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2, const Scalar& beta = 1,
+               const Scalar& alpha = 1);
 // input[..., K] @ weight[N, K]^T + bias[N]
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
 
@@ -27,9 +29,10 @@ struct GemmOptions {
 };
 Tensor gemm_product(const char* op, const Tensor& a, const Tensor& b, const GemmOptions& options = {});
 // The same into c (float32 or the operands' dtype), adding beta * c.
-void gemm_into(const char* op, const Tensor& a, const Tensor& b, const Tensor& c, double beta, const GemmOptions& options = {});
-// {dinput, dweight, dbias} of linear: ops, so that they can be differentiated themselves. weight is absent where dinput is not wanted, input where dweight
-// is not.
+void gemm_into(const char* op, const Tensor& a, const Tensor& b, const Tensor& c, double beta,
+               const GemmOptions& options = {});
+// {dinput, dweight, dbias} of linear: ops, so that they can be differentiated themselves. weight is absent where dinput
+// is not wanted, input where dweight is not.
 Tensors linear_gradients(const Tensor& dy, const Tensor& input, const Tensor& weight, bool of_bias);
 
 }  // namespace sf

@@ -1,8 +1,8 @@
 // The innermost loop of every matrix product on the CPU: a tile of c stays in registers while k runs.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 //
-// Tile shape, AVX-512: 14 rows x 2 vectors = 28 accumulators, 2 registers of b, 1 broadcast of a: 31 of 32. Each step of k
-// issues 28 multiply-adds and 16 loads, so two FMA pipes are busy for 14 cycles and two load ports for 8.
+// Tile shape, AVX-512: 14 rows x 2 vectors = 28 accumulators, 2 registers of b, 1 broadcast of a: 31 of 32. Each step
+// of k issues 28 multiply-adds and 16 loads, so two FMA pipes are busy for 14 cycles and two load ports for 8.
 // AVX2 (16 registers): 6 x 2. Without FMA: 4 x 2, the product needs a register.
 // Every smaller height is compiled too: 32 rows run as 11 + 11 + 10, not as 14 + 14 + 4 padded to 14.
 #pragma once
@@ -53,7 +53,9 @@ struct MulBF16 {
   static constexpr int kDepth = 2;
   typedef float Vec __attribute__((vector_size(kVecBytes)));
   SF_INLINE static Vec splat(Unit x) { return (Vec)_mm512_set1_epi32(int(x)); }
-  SF_INLINE static Vec mul_add(Vec a, Vec b, Vec c) { return (Vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)(__m512)a, (__m512bh)(__m512)b); }
+  SF_INLINE static Vec mul_add(Vec a, Vec b, Vec c) {
+    return (Vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)(__m512)a, (__m512bh)(__m512)b);
+  }
 };
 #endif
 
@@ -71,8 +73,9 @@ template <class K> SF_INLINE void store_vec(void* p, typename K::Vec v) { __buil
 //   kPacked: a is [depth][MR], b is [depth][kTileCols]; the strides are ignored.
 //   else:    a[i * a_row + k * a_step], b[k * b_step]: operands are read where they are, for few rows.
 template <class K, int MR, int NV, bool kPacked>
-[[gnu::noinline]] void tile(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step,
-                            typename K::Acc* c, int64_t c_row, const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step) {
+[[gnu::noinline]] void tile(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step,
+                            const typename K::Unit* b, int64_t b_step, typename K::Acc* c, int64_t c_row,
+                            const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step) {
   using Vec = typename K::Vec;
   constexpr int L = kVecLanes<K>;
   Vec acc[MR][NV];
@@ -116,11 +119,13 @@ template <class K, int MR, int NV, bool kPacked>
 }
 
 template <class K>
-using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step, const typename K::Unit* b, int64_t b_step, typename K::Acc* c,
-                        int64_t c_row, const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step);
+using TileFn = void (*)(int64_t depth, const typename K::Unit* a, int64_t a_row, int64_t a_step,
+                        const typename K::Unit* b, int64_t b_step, typename K::Acc* c, int64_t c_row,
+                        const typename K::Acc* rest, int64_t rest_row, const char* ahead, int64_t ahead_step);
 
 // The kernel for `rows` in 1..MR, `vecs` in 1..kTileVecs.
-template <class K, bool kPacked, int MR = (kPacked ? kTileRows : kStridedRows)> SF_INLINE TileFn<K> tile_for(int rows, int vecs) {
+template <class K, bool kPacked, int MR = (kPacked ? kTileRows : kStridedRows)>
+SF_INLINE TileFn<K> tile_for(int rows, int vecs) {
   if constexpr (MR > 1)
     if (rows < MR) return tile_for<K, kPacked, MR - 1>(rows, vecs);
   return vecs == 1 ? &tile<K, MR, 1, kPacked> : &tile<K, MR, kTileVecs, kPacked>;

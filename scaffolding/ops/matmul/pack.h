@@ -1,8 +1,9 @@
 // Packing: copies a strip of a matrix so that the micro-kernel reads it front to back.
 // Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 //
-// A strip is `count` rows of a (or columns of b) by k values, stored [k][width] in units (micro_kernel.h). Both operands
-// pack the same way: "w" runs across the strip. float16 and bfloat16 become float on the way, except for MulBF16.
+// A strip is `count` rows of a (or columns of b) by k values, stored [k][width] in units (micro_kernel.h). Both
+// operands pack the same way: "w" runs across the strip. float16 and bfloat16 become float on the way,
+// except for MulBF16.
 #pragma once
 #include "scaffolding/ops/matmul/micro_kernel.h"
 
@@ -44,7 +45,8 @@ template <class Vec, int L> SF_INLINE Vec interleave_low(Vec a, Vec b) {
   else return __builtin_shufflevector(a, b, 0, 2);
 }
 template <class Vec, int L> SF_INLINE Vec interleave_high(Vec a, Vec b) {
-  if constexpr (L == 16) return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  if constexpr (L == 16)
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   else if constexpr (L == 8) return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
   else if constexpr (L == 4) return __builtin_shufflevector(a, b, 2, 6, 3, 7);
   else return __builtin_shufflevector(a, b, 1, 3);
@@ -72,7 +74,8 @@ inline constexpr int64_t kPackSlack = kVecBytes;
 //   pack          element (w, k) is src[w * ws + k * ks]
 // Loops over w run from the last vector to the first: what a partial vector spills into the next row of the strip is
 // overwritten by that row's own first vector.
-template <class K, class Src> [[gnu::noinline]] void pack_rows(typename K::Unit* dst, int width, const Src* const* rows, int count, int64_t depth) {
+template <class K, class Src>
+[[gnu::noinline]] void pack_rows(typename K::Unit* dst, int width, const Src* const* rows, int count, int64_t depth) {
   constexpr int L = kVecLanes<K>;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;  // real lanes of this vector
@@ -98,7 +101,9 @@ template <class K, class Src> [[gnu::noinline]] void pack_rows(typename K::Unit*
   }
 }
 
-template <class K, class Src> [[gnu::noinline]] void pack_columns(typename K::Unit* dst, int width, const Src* const* columns, int count, int64_t depth) {
+template <class K, class Src>
+[[gnu::noinline]] void pack_columns(typename K::Unit* dst, int width, const Src* const* columns, int count,
+                                    int64_t depth) {
   constexpr int L = kVecLanes<K>;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
@@ -109,14 +114,17 @@ template <class K, class Src> [[gnu::noinline]] void pack_columns(typename K::Un
   }
 }
 
-template <class K, class Src> [[gnu::noinline]] void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws, int64_t ks, int count, int64_t depth) {
+template <class K, class Src>
+[[gnu::noinline]] void pack(typename K::Unit* dst, int width, const Src* src, int64_t ws, int64_t ks, int count,
+                            int64_t depth) {
   constexpr int L = kVecLanes<K>;
   if (ks == 1 && ws != 1) {
     const Src* rows[kTileCols<K>];
     for (int i = 0; i < count; ++i) rows[i] = src + i * ws;
     return pack_rows<K>(dst, width, rows, count, depth);
   }
-  if (ws == 1 && count == 2 * L && width == 2 * L) {  // whole rows at a time: a power of two apart, they do not stay in a cache for a second pass
+  // whole rows at a time: a power of two apart, they do not stay in a cache for a second pass
+  if (ws == 1 && count == 2 * L && width == 2 * L) {
     for (int64_t k = 0; k < depth; ++k) {
       store_vec<K>(dst + k * width, load_full(src + k * ks));
       store_vec<K>(dst + k * width + L, load_full(src + k * ks + L));
@@ -152,15 +160,19 @@ SF_INLINE __m512i pair_rows(__m256i even, __m256i odd) {
 }
 // Columns 0-15 (or 16-31) of two rows of 32.
 template <bool kUpper> SF_INLINE __m512i pair_half(__m512i even, __m512i odd) {
-  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i from = kUpper ? _mm512_add_epi16(low, _mm512_set1_epi16(16)) : low;
   return _mm512_permutex2var_epi16(even, from, odd);
 }
-template <> [[gnu::noinline]] inline void pack_rows<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* rows, int count, int64_t depth) {
+template <>
+[[gnu::noinline]] inline void pack_rows<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* rows,
+                                                           int count, int64_t depth) {
   constexpr int L = 16;
   typedef float Vec __attribute__((vector_size(64)));
   const int64_t units = (depth + 1) / 2;
-  // The next strip's rows, where rows are evenly spaced: a row is too short for the processor's prefetcher to get going.
+  // The next strip's rows, where rows are evenly spaced: a row is too short for the processor's prefetcher to get
+  // going.
   const int64_t ahead = count > 1 ? (rows[1] - rows[0]) * count : 0;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
@@ -183,20 +195,25 @@ template <> [[gnu::noinline]] inline void pack_rows<MulBF16, BFloat16>(uint32_t*
     }
   }
 }
-template <> [[gnu::noinline]] inline void pack_columns<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* columns, int count, int64_t depth) {
+template <>
+[[gnu::noinline]] inline void pack_columns<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* const* columns,
+                                                              int count, int64_t depth) {
   constexpr int L = 16;
   const int64_t whole = depth / 2;
   for (int w = (width - 1) / L * L; w >= 0; w -= L) {
     const int n = count - w < 0 ? 0 : count - w < L ? count - w : L;
     const __mmask16 lanes = __mmask16((1u << n) - 1);
     for (int64_t k = 0; k < whole; ++k)
-      _mm512_storeu_si512(dst + k * width + w,
-                          pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * k] + w), _mm256_maskz_loadu_epi16(lanes, columns[2 * k + 1] + w)));
-    if (depth & 1) _mm512_storeu_si512(dst + whole * width + w, pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * whole] + w), _mm256_setzero_si256()));
+      _mm512_storeu_si512(dst + k * width + w, pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * k] + w),
+                                                         _mm256_maskz_loadu_epi16(lanes, columns[2 * k + 1] + w)));
+    if (depth & 1)
+      _mm512_storeu_si512(dst + whole * width + w,
+                          pair_rows(_mm256_maskz_loadu_epi16(lanes, columns[2 * whole] + w), _mm256_setzero_si256()));
   }
 }
 template <>
-[[gnu::noinline]] inline void pack<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* src, int64_t ws, int64_t ks, int count, int64_t depth) {
+[[gnu::noinline]] inline void pack<MulBF16, BFloat16>(uint32_t* dst, int width, const BFloat16* src, int64_t ws,
+                                                      int64_t ks, int count, int64_t depth) {
   constexpr int L = 16;
   if (ks == 1 && ws != 1) {
     const BFloat16* rows[kTileCols<MulBF16>];
@@ -222,8 +239,11 @@ template <>
     const __mmask16 lanes = __mmask16((1u << n) - 1);
     if (ws == 1) {
       for (int64_t k = 0; k < whole; ++k)
-        _mm512_storeu_si512(d + k * width, pair_rows(_mm256_maskz_loadu_epi16(lanes, s + 2 * k * ks), _mm256_maskz_loadu_epi16(lanes, s + (2 * k + 1) * ks)));
-      if (depth & 1) _mm512_storeu_si512(d + whole * width, pair_rows(_mm256_maskz_loadu_epi16(lanes, s + 2 * whole * ks), _mm256_setzero_si256()));
+        _mm512_storeu_si512(d + k * width, pair_rows(_mm256_maskz_loadu_epi16(lanes, s + 2 * k * ks),
+                                                     _mm256_maskz_loadu_epi16(lanes, s + (2 * k + 1) * ks)));
+      if (depth & 1)
+        _mm512_storeu_si512(d + whole * width,
+                            pair_rows(_mm256_maskz_loadu_epi16(lanes, s + 2 * whole * ks), _mm256_setzero_si256()));
     } else {
       for (int64_t k = 0; k < depth; k += 2) {
         alignas(64) uint32_t v[L] = {};

@@ -1,18 +1,20 @@
-// float32 products that read one operand where it lies: its rows run along k in memory, as those of activations and of a Linear layer's weight do.
-// Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
+// float32 products that read one operand where it lies: its rows run along k in memory, as those of activations and of
+// a Linear layer's weight do. Included only by *.cpu.cpp files; everything lives in namespace sf::SF_ISA.
 //
-// The rows' numbers enter as broadcasts, so they need no packing, only to be near: while a block of rows is multiplied, the next one comes into L2, a line
-// now and then. The other operand is packed into strips (packed_gemm.h): the one with fewer rows, since packing is what is left besides multiplying.
-// Where that is the activations (256 tokens against 1280 rows of weights), tiles are of the transposed product and turn when they are stored.
-// 1280 rows of weights that no cache holds, two threads, share of a large product's rate: 256 tokens 82 -> 95 %, 64 tokens 50 -> 85 %.
+// The rows' numbers enter as broadcasts, so they need no packing, only to be near: while a block of rows is multiplied,
+// the next one comes into L2, a line now and then. The other operand is packed into strips (packed_gemm.h): the one
+// with fewer rows, since packing is what is left besides multiplying. Where that is the activations (256 tokens against
+// 1280 rows of weights), tiles are of the transposed product and turn when they are stored.
+// 1280 rows of weights that no cache holds, two threads, share of a large product's rate: 256 tokens 82 -> 95 %,
+// 64 tokens 50 -> 85 %.
 #pragma once
 #include "scaffolding/ops/matmul/packed_gemm.h"
 
 namespace sf {
 namespace SF_ISA {
 
-// What comes into L2 while a tile is computed: `parts` pieces of memory, `row` bytes apart, and one more that is contiguous. Steps are bytes for each
-// kAheadSteps steps of k.
+// What comes into L2 while a tile is computed: `parts` pieces of memory, `row` bytes apart, and one more that is
+// contiguous. Steps are bytes for each kAheadSteps steps of k.
 struct Ahead {
   const char* piece;
   int64_t row, step;
@@ -22,14 +24,15 @@ struct Ahead {
 };
 inline constexpr int kAheadSteps = 4;
 
-// c[i][0 .. NV vectors) = sum over k of row(i)[k] * b[k], plus rest[i] if rest is given. Rows are kGroups runs of MR / kGroups rows, each `stride` floats
-// apart from its start in a[]. b is [depth][kTileCols].
+// c[i][0 .. NV vectors) = sum over k of row(i)[k] * b[k], plus rest[i] if rest is given. Rows are kGroups runs of MR /
+// kGroups rows, each `stride` floats apart from its start in a[]. b is [depth][kTileCols].
 template <int MR, int NV, int kGroups>
-[[gnu::noinline]] void tile_rows(int64_t depth, const float* const* a, int64_t stride, const float* b, float* c, int64_t c_row, const float* rest,
-                                 int64_t rest_row, const Ahead& next) {
+[[gnu::noinline]] void tile_rows(int64_t depth, const float* const* a, int64_t stride, const float* b, float* c,
+                                 int64_t c_row, const float* rest, int64_t rest_row, const Ahead& next) {
   using K = MulF32;
   using Vec = K::Vec;
-  constexpr int L = kLanes, kRun = MR / kGroups, kPointers = (kRun + 2) / 3;  // an address reaches rows 0, 1 and 2 from a pointer
+  // an address reaches rows 0, 1 and 2 from a pointer
+  constexpr int L = kLanes, kRun = MR / kGroups, kPointers = (kRun + 2) / 3;
   const float* p[kGroups][kPointers];
 #pragma GCC unroll 2
   for (int g = 0; g < kGroups; ++g)
@@ -96,32 +99,38 @@ template <int MR, int NV, int kGroups>
     }
 }
 
-using RowTileFn = void (*)(int64_t depth, const float* const* a, int64_t stride, const float* b, float* c, int64_t c_row, const float* rest, int64_t rest_row,
-                           const Ahead& next);
+using RowTileFn = void (*)(int64_t depth, const float* const* a, int64_t stride, const float* b, float* c,
+                           int64_t c_row, const float* rest, int64_t rest_row, const Ahead& next);
 template <int kGroups, int MR = kTileRows / kGroups* kGroups> SF_INLINE RowTileFn row_tile_for(int rows, int vecs) {
   if constexpr (MR > kGroups)
     if (rows < MR) return row_tile_for<kGroups, MR - kGroups>(rows, vecs);
   return vecs == 1 ? &tile_rows<MR, 1, kGroups> : &tile_rows<MR, kTileVecs, kGroups>;
 }
 
-// The operand that is read where it lies: kGroups matrices [rows, k] with one stride, whose row r is multiplied together.
+// The operand that is read where it lies: kGroups matrices [rows, k] with one stride,
+// whose row r is multiplied together.
 template <int kGroups> struct LyingRows {
   const float* data[kGroups];
   int64_t stride;
 };
 
-// Rows r0..r1 of the operand that lies and strips s0..s1 of the packed one, on the calling thread. `done` says where a whole tile may be stored directly
-// (place, or null) and takes all others: sums[rows * kGroups][kTileCols] of rows r.. and columns c.. of the packed operand.
+// Rows r0..r1 of the operand that lies and strips s0..s1 of the packed one, on the calling thread. `done` says where a
+// whole tile may be stored directly (place, or null) and takes all others: sums[rows * kGroups][kTileCols] of rows r..
+// and columns c.. of the packed operand.
 template <int kGroups, class Done>
-[[gnu::noinline]] void multiply_row_blocks(const LyingRows<kGroups>& a, const PackedShape<MulF32>& s, const float* bp, int64_t columns, int64_t r0, int64_t r1,
-                                           int64_t s0, int64_t s1, const Done& done) {
+[[gnu::noinline]] void multiply_row_blocks(const LyingRows<kGroups>& a, const PackedShape<MulF32>& s, const float* bp,
+                                           int64_t columns, int64_t r0, int64_t r1, int64_t s0, int64_t s1,
+                                           const Done& done) {
   constexpr int NR = kTileCols<MulF32>, kPanel = kTileRows / kGroups;
   if (r1 <= r0 || s1 <= s0) return;
   // A block of rows takes kRowBlock * kDepthBlock numbers at most, and stays in L2 while the strips pass.
-  const int64_t most = max64(kRowBlock, kRowBlock * kDepthBlock / max64(1, s.block_units) / kTileRows * kTileRows) / kGroups;
+  const int64_t most =
+      max64(kRowBlock, kRowBlock * kDepthBlock / max64(1, s.block_units) / kTileRows * kTileRows) / kGroups;
   const int64_t row_blocks = ceil_div(r1 - r0, most), strips = s1 - s0;
   const int64_t tallest = ceil_div(r1 - r0, row_blocks);
-  float* sums = s.blocks > 1 ? static_cast<float*>(scratch(size_t(tallest * kGroups * strips * NR) * sizeof(float), kSlotSums)) : nullptr;
+  float* sums = s.blocks > 1
+                    ? static_cast<float*>(scratch(size_t(tallest * kGroups * strips * NR) * sizeof(float), kSlotSums))
+                    : nullptr;
   alignas(64) float tile_sums[kTileRows * NR];
   for (int64_t rb = 0; rb < row_blocks; ++rb) {
     const int64_t i0 = r0 + (r1 - r0) * rb / row_blocks, i1 = r0 + (r1 - r0) * (rb + 1) / row_blocks, rows = i1 - i0;
@@ -132,7 +141,8 @@ template <int kGroups, class Done>
       // The block after this one: the same rows' next k, or the next rows.
       const int64_t next_row = last ? i1 : i0, next_k = last ? 0 : k0 + depth;
       const int64_t next_rows = last ? (rb + 1 < row_blocks ? r0 + (r1 - r0) * (rb + 2) / row_blocks - i1 : 0) : rows;
-      const int64_t next_bytes = s.depth(last ? 0 : kb + 1) * int64_t(sizeof(float)), groups = max64(1, depth / kAheadSteps);
+      const int64_t next_bytes = s.depth(last ? 0 : kb + 1) * int64_t(sizeof(float)),
+                    groups = max64(1, depth / kAheadSteps);
       const int64_t tiles_per_row = max64(1, tiles / max64(1, next_rows * kGroups));
       const int64_t rows_per_tile = ceil_div(max64(1, next_rows * kGroups), tiles);
       for (int64_t st = s0; st < s1; ++st) {
@@ -146,12 +156,18 @@ template <int kGroups, class Done>
           const int mr = int(rows * (q + 1) / panels - p0);
           const float* from[kGroups];
           for (int g = 0; g < kGroups; ++g) from[g] = a.data[g] + (i0 + p0) * a.stride + k0;
-          Ahead next{reinterpret_cast<const char*>(from[0]), 0, 0, 1, reinterpret_cast<const char*>(b + depth * NR) + q * strip_bytes,
+          Ahead next{reinterpret_cast<const char*>(from[0]),
+                     0,
+                     0,
+                     1,
+                     reinterpret_cast<const char*>(b + depth * NR) + q * strip_bytes,
                      ceil_div(strip_bytes, groups)};
-          const int64_t tile = (st - s0) * panels + q, row = tiles_per_row > 1 ? tile / tiles_per_row : tile * rows_per_tile;
+          const int64_t tile = (st - s0) * panels + q,
+                        row = tiles_per_row > 1 ? tile / tiles_per_row : tile * rows_per_tile;
           if (row < next_rows * kGroups) {
             const int64_t g = row / next_rows, r = row % next_rows, bytes = next_bytes / tiles_per_row;
-            next.piece = reinterpret_cast<const char*>(a.data[g] + (next_row + r) * a.stride + next_k) + tile % tiles_per_row * bytes;
+            next.piece = reinterpret_cast<const char*>(a.data[g] + (next_row + r) * a.stride + next_k) +
+                         tile % tiles_per_row * bytes;
             next.parts = int(tiles_per_row > 1 ? 1 : min64(rows_per_tile, next_rows - r));
             next.row = a.stride * int64_t(sizeof(float));
             next.step = ceil_div(bytes * next.parts, groups);
@@ -174,7 +190,8 @@ template <int kGroups, class Done>
 
 // All rows and strips, on the threads that the work is worth.
 template <int kGroups, class Done>
-void multiply_rows(const LyingRows<kGroups>& a, int64_t rows, const PackedShape<MulF32>& s, const float* bp, int64_t columns, const Done& done) {
+void multiply_rows(const LyingRows<kGroups>& a, int64_t rows, const PackedShape<MulF32>& s, const float* bp,
+                   int64_t columns, const Done& done) {
   const int64_t work = rows * kGroups * columns * s.k;
   const int64_t threads = work < 2 * kParallelWork ? 1 : min64(num_threads(), work / kParallelWork);
   if (threads == 1) return multiply_row_blocks(a, s, bp, columns, 0, rows, 0, s.strips, done);
@@ -189,8 +206,8 @@ void multiply_rows(const LyingRows<kGroups>& a, int64_t rows, const PackedShape<
   parallel_for(best.rows * best.strips, 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t i = t / best.strips, j = t % best.strips;
-      multiply_row_blocks(a, s, bp, columns, rows * i / best.rows, rows * (i + 1) / best.rows, s.strips * j / best.strips, s.strips * (j + 1) / best.strips,
-                          done);
+      multiply_row_blocks(a, s, bp, columns, rows * i / best.rows, rows * (i + 1) / best.rows,
+                          s.strips * j / best.strips, s.strips * (j + 1) / best.strips, done);
     }
   });
 }
@@ -213,7 +230,8 @@ struct StoreTile {
 template <int kMost> SF_INLINE void turn_tile(float* turned, const float* sums, int rows) {
   for (int j = 0; j < kTileCols<MulF32>; j += kLanes) {
     MulF32::Vec r[kLanes];
-    for (int i = 0; i < kLanes; ++i) r[i] = i < kMost && i < rows ? load_vec<MulF32>(sums + i * kTileCols<MulF32> + j) : MulF32::Vec{};
+    for (int i = 0; i < kLanes; ++i)
+      r[i] = i < kMost && i < rows ? load_vec<MulF32>(sums + i * kTileCols<MulF32> + j) : MulF32::Vec{};
     transpose<MulF32::Vec, kLanes>(r);
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) store_vec<MulF32>(turned + (j + i) * kLanes, r[i]);

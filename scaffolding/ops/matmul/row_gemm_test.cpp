@@ -15,7 +15,8 @@ struct Sizes {
 
 void multiply_all(const Sizes& sizes) {
   const auto [m, n, k] = sizes;
-  const Tensor x = randn({m, k}), weight = randn({n, k}), bias = randn({n}), wx = x.to(kFloat64), ww = weight.to(kFloat64), wb = bias.to(kFloat64);
+  const Tensor x = randn({m, k}), weight = randn({n, k}), bias = randn({n}), wx = x.to(kFloat64),
+               ww = weight.to(kFloat64), wb = bias.to(kFloat64);
   const double allowed = 2e-6 * double(k);
   const Tensor y = linear(wx, ww, wb);
   EXPECT_LT(largest_difference(linear(x, weight, bias), y), allowed);
@@ -27,7 +28,8 @@ void multiply_all(const Sizes& sizes) {
   }
   EXPECT_LT(largest_difference(linear_act(x, weight, bias, "relu"), relu(y)), allowed);
 }
-constexpr Sizes kSizes[] = {{70, 410, 2100}, {410, 70, 2100}, {33, 1030, 130}, {1030, 34, 131}, {16, 250, 1500}, {13, 7, 3}, {45, 46, 1}, {130, 1100, 1024}};
+constexpr Sizes kSizes[] = {{70, 410, 2100}, {410, 70, 2100}, {33, 1030, 130}, {1030, 34, 131},
+                            {16, 250, 1500}, {13, 7, 3},      {45, 46, 1},     {130, 1100, 1024}};
 
 TEST(RowGemm, multiplies_as_float64_does) {
   for (const Sizes& s : kSizes) multiply_all(s);
@@ -39,7 +41,8 @@ TEST(RowGemm, multiplies_with_the_baseline_instruction_set) {
 }
 
 TEST(Conv1x1, multiplies_pixels) {
-  const Tensor x = randn({2, 70, 9, 7}).contiguous(MemoryFormat::ChannelsLast), weight = randn({45, 70, 1, 1}), bias = randn({45});
+  const Tensor x = randn({2, 70, 9, 7}).contiguous(MemoryFormat::ChannelsLast), weight = randn({45, 70, 1, 1}),
+               bias = randn({45});
   const Tensor wide = conv2d(x.to(kFloat64), weight.to(kFloat64), bias.to(kFloat64));
   EXPECT_LT(largest_difference(conv2d(x, weight, bias), wide), 2e-4);
 }

@@ -16,21 +16,24 @@ struct Padded {
 };
 Padded padded(const Tensor& x, const Shape& pad) {
   SF_CHECK(pad.size() % 2 == 0, "pad: needs two numbers per dimension, got pad ", pad);
-  SF_CHECK(pad.size() / 2 <= x.ndim(), "pad: ", pad.size() / 2, " dimensions to pad are more than input ", x.shape(), " has");
+  SF_CHECK(pad.size() / 2 <= x.ndim(), "pad: ", pad.size() / 2, " dimensions to pad are more than input ", x.shape(),
+           " has");
   Padded p{x.shape(), Shape::filled(x.ndim(), 0), Shape::filled(x.ndim(), 0)};
   for (int64_t i = 0; i < pad.size() / 2; ++i) {
     int64_t d = x.ndim() - 1 - i;
     p.before[d] = pad[2 * i];
     p.after[d] = pad[2 * i + 1];
-    bool fits = !__builtin_add_overflow(p.before[d], p.after[d], &p.size[d]) && !__builtin_add_overflow(x.shape()[d], p.size[d], &p.size[d]);
-    SF_CHECK(fits && p.size[d] >= 0 && p.before[d] >= -x.shape()[d] && p.after[d] >= -x.shape()[d], "pad: pad ", pad, " leaves no valid size for dimension ", d,
-             " of ", x.shape());
+    bool fits = !__builtin_add_overflow(p.before[d], p.after[d], &p.size[d]) &&
+                !__builtin_add_overflow(x.shape()[d], p.size[d], &p.size[d]);
+    SF_CHECK(fits && p.size[d] >= 0 && p.before[d] >= -x.shape()[d] && p.after[d] >= -x.shape()[d], "pad: pad ", pad,
+             " leaves no valid size for dimension ", d, " of ", x.shape());
   }
   (void)numel(p.size);  // overflow
   return p;
 }
 
-// Fills what the copied region leaves free, each element once: slabs along d of what earlier dimensions have in the region.
+// Fills what the copied region leaves free, each element once:
+// slabs along d of what earlier dimensions have in the region.
 void fill_border(const Tensor& y, const Padded& p, const Shape& kept, const Scalar& value) {
   Tensor rest = y;
   for (int64_t d = 0; d < y.ndim(); ++d) {
@@ -42,11 +45,13 @@ void fill_border(const Tensor& y, const Padded& p, const Shape& kept, const Scal
 }
 
 Tensor constant_pad(const Tensor& x, const Shape& pad, const Scalar& value) {
-  SF_CHECK_AS(TypeError, is_floating(x.dtype()) || value.to_double() == double(value.to_int()), "pad: a ", x.dtype(), " tensor cannot hold ",
-              value.to_double());
+  SF_CHECK_AS(TypeError, is_floating(x.dtype()) || value.to_double() == double(value.to_int()), "pad: a ", x.dtype(),
+              " tensor cannot hold ", value.to_double());
   Padded p = padded(x, pad);
-  bool channels_last = x.ndim() >= 3 && x.ndim() <= 5 && !x.is_contiguous() && x.is_contiguous(MemoryFormat::ChannelsLast);
-  Tensor y = channels_last ? empty_strided(p.size, channels_last_strides(p.size), x.dtype(), x.device()) : empty(p.size, x.dtype(), x.device());
+  bool channels_last =
+      x.ndim() >= 3 && x.ndim() <= 5 && !x.is_contiguous() && x.is_contiguous(MemoryFormat::ChannelsLast);
+  Tensor y = channels_last ? empty_strided(p.size, channels_last_strides(p.size), x.dtype(), x.device())
+                           : empty(p.size, x.dtype(), x.device());
   if (y.numel() > 0) {
     autograd::NoGrad off;
     Tensor from = x, to = y;
@@ -75,7 +80,8 @@ Tensor constant_pad(const Tensor& x, const Shape& pad, const Scalar& value) {
 // Which of the n input entries each of `size` output entries of a dimension shows.
 spatial::Map source_map(const std::string& mode, int64_t n, int64_t before, int64_t after, int64_t size) {
   spatial::Map m;
-  int64_t crop = std::max<int64_t>(-before, 0), period = n - crop - std::max<int64_t>(-after, 0);  // circular: what is left repeats
+  // circular: what is left repeats
+  int64_t crop = std::max<int64_t>(-before, 0), period = n - crop - std::max<int64_t>(-after, 0);
   for (int64_t o = 0; o < size; ++o) {
     int64_t i = o - before;
     if (mode == "reflect") i = i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
@@ -91,24 +97,27 @@ spatial::Map source_map(const std::string& mode, int64_t n, int64_t before, int6
 Tensor pad(const Tensor& input, const Shape& pad, const std::string& mode, std::optional<Scalar> value) {
   check_defined("pad", "input", input);
   if (mode == "constant") return constant_pad(input, pad, value.value_or(0));
-  SF_CHECK(mode == "reflect" || mode == "replicate" || mode == "circular", "pad: mode must be 'constant', 'reflect', 'replicate' or 'circular', got '", mode,
-           "'");
+  SF_CHECK(mode == "reflect" || mode == "replicate" || mode == "circular",
+           "pad: mode must be 'constant', 'reflect', 'replicate' or 'circular', got '", mode, "'");
   SF_CHECK(!value || value->to_double() == 0, "pad: mode '", mode, "' takes no value");
   int64_t dims = pad.size() / 2;
-  SF_CHECK(pad.size() % 2 == 0 && dims >= 1 && dims <= 3, "pad: mode '", mode, "' pads the last 1 to 3 dimensions, got pad ", pad);
-  SF_CHECK(input.ndim() == dims + 1 || input.ndim() == dims + 2, "pad: mode '", mode, "' with ", dims, " padded dimensions needs a ", dims + 1, "-D or ",
-           dims + 2, "-D input, got ", input.shape());
+  SF_CHECK(pad.size() % 2 == 0 && dims >= 1 && dims <= 3, "pad: mode '", mode,
+           "' pads the last 1 to 3 dimensions, got pad ", pad);
+  SF_CHECK(input.ndim() == dims + 1 || input.ndim() == dims + 2, "pad: mode '", mode, "' with ", dims,
+           " padded dimensions needs a ", dims + 1, "-D or ", dims + 2, "-D input, got ", input.shape());
   Padded p = padded(input, pad);
   std::vector<spatial::Map> maps;
   for (int64_t d = input.ndim() - dims; d < input.ndim(); ++d) {
     int64_t n = input.shape()[d], most = std::max(p.before[d], p.after[d]);
-    SF_CHECK(n > 0 && p.size[d] > 0, "pad: mode '", mode, "' needs entries in dimension ", d, ", got ", input.shape(), " with pad ", pad);
-    SF_CHECK(mode != "reflect" || most < n, "pad: mode 'reflect' can add at most ", n - 1, " entries to dimension ", d, " of ", input.shape(), ", got pad ",
-             pad);
+    SF_CHECK(n > 0 && p.size[d] > 0, "pad: mode '", mode, "' needs entries in dimension ", d, ", got ", input.shape(),
+             " with pad ", pad);
+    SF_CHECK(mode != "reflect" || most < n, "pad: mode 'reflect' can add at most ", n - 1, " entries to dimension ", d,
+             " of ", input.shape(), ", got pad ", pad);
     int64_t left = n + std::min<int64_t>(p.before[d], 0) + std::min<int64_t>(p.after[d], 0);  // after cropping
-    SF_CHECK(mode != "circular" || (left > 0 && most <= left), "pad: mode 'circular' can add at most ", left, " entries to dimension ", d, " of ",
-             input.shape(), ", got pad ", pad);
-    SF_CHECK(p.size[d] <= (int64_t(1) << 26), "pad: mode '", mode, "' is limited to 2^26 entries in a dimension, got ", p.size[d]);
+    SF_CHECK(mode != "circular" || (left > 0 && most <= left), "pad: mode 'circular' can add at most ", left,
+             " entries to dimension ", d, " of ", input.shape(), ", got pad ", pad);
+    SF_CHECK(p.size[d] <= (int64_t(1) << 26), "pad: mode '", mode, "' is limited to 2^26 entries in a dimension, got ",
+             p.size[d]);
     maps.push_back(source_map(mode, n, p.before[d], p.after[d], p.size[d]));
   }
   return spatial::remap("pad", input, maps);

@@ -23,14 +23,17 @@ Image image_of(const char* op, const Tensor& x, const char* factor_name, int64_t
   return {n, x.size(-3), x.size(-2), x.size(-1)};
 }
 
-bool is_channels_last(const Tensor& x) { return x.ndim() == 4 && !x.is_contiguous() && x.is_contiguous(MemoryFormat::ChannelsLast); }
+bool is_channels_last(const Tensor& x) {
+  return x.ndim() == 4 && !x.is_contiguous() && x.is_contiguous(MemoryFormat::ChannelsLast);
+}
 
 Tensor result(const Tensor& x, int64_t c, int64_t h, int64_t w) {
   Shape size = x.shape();
   size[x.ndim() - 3] = c;
   size[x.ndim() - 2] = h;
   size[x.ndim() - 1] = w;
-  return is_channels_last(x) ? empty_strided(size, channels_last_strides(size), x.dtype(), x.device()) : empty(size, x.dtype(), x.device());
+  return is_channels_last(x) ? empty_strided(size, channels_last_strides(size), x.dtype(), x.device())
+                             : empty(size, x.dtype(), x.device());
 }
 
 }  // namespace
@@ -38,9 +41,11 @@ Tensor result(const Tensor& x, int64_t c, int64_t h, int64_t w) {
 Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor) {
   int64_t r = upscale_factor;
   auto [n, c, h, w] = image_of("pixel_shuffle", input, "upscale_factor", r);
-  SF_CHECK(c % r == 0 && c / r % r == 0, "pixel_shuffle: the number of channels must be a multiple of upscale_factor squared, got ", c, " channels and factor ",
-           r);
-  SF_CHECK(h <= INT64_MAX / r && w <= INT64_MAX / r, "pixel_shuffle: the result is too large for ", input.shape(), " and factor ", r);
+  SF_CHECK(c % r == 0 && c / r % r == 0,
+           "pixel_shuffle: the number of channels must be a multiple of upscale_factor squared, got ", c,
+           " channels and factor ", r);
+  SF_CHECK(h <= INT64_MAX / r && w <= INT64_MAX / r, "pixel_shuffle: the result is too large for ", input.shape(),
+           " and factor ", r);
   c = c / r / r;
   Tensor y = result(input, c, h * r, w * r);
   if (y.numel() > 0) {
@@ -48,13 +53,15 @@ Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor) {
     Tensor x = is_channels_last(input) ? input : contiguous(input);
     copy_bytes(y.view({n, c, h, r, w, r}), x.view({n, c, r, r, h, w}).permute({0, 1, 4, 2, 5, 3}));
   }
-  return autograd::record("pixel_shuffle", y, {input}, [r](const Tensor& dy) -> Tensors { return {pixel_unshuffle(dy, r)}; });
+  return autograd::record("pixel_shuffle", y, {input},
+                          [r](const Tensor& dy) -> Tensors { return {pixel_unshuffle(dy, r)}; });
 }
 
 Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor) {
   int64_t r = downscale_factor;
   auto [n, c, h, w] = image_of("pixel_unshuffle", input, "downscale_factor", r);
-  SF_CHECK(h % r == 0 && w % r == 0, "pixel_unshuffle: height and width must be multiples of downscale_factor, got ", input.shape(), " and factor ", r);
+  SF_CHECK(h % r == 0 && w % r == 0, "pixel_unshuffle: height and width must be multiples of downscale_factor, got ",
+           input.shape(), " and factor ", r);
   SF_CHECK(c <= INT64_MAX / r / r, "pixel_unshuffle: the result is too large for ", input.shape(), " and factor ", r);
   h /= r;
   w /= r;
@@ -64,13 +71,16 @@ Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor) {
     Tensor x = is_channels_last(input) ? input : contiguous(input);
     copy_bytes(y.view({n, c, r, r, h, w}), x.view({n, c, h, r, w, r}).permute({0, 1, 3, 5, 2, 4}));
   }
-  return autograd::record("pixel_unshuffle", y, {input}, [r](const Tensor& dy) -> Tensors { return {pixel_shuffle(dy, r)}; });
+  return autograd::record("pixel_unshuffle", y, {input},
+                          [r](const Tensor& dy) -> Tensors { return {pixel_shuffle(dy, r)}; });
 }
 
 Tensor channel_shuffle(const Tensor& input, int64_t groups) {
   check_defined("channel_shuffle", "input", input);
-  SF_CHECK(input.ndim() >= 3, "channel_shuffle: input must be [N, C, ...] with 3 or more dimensions, got ", input.shape());
-  SF_CHECK(groups > 0 && input.size(1) % groups == 0, "channel_shuffle: the number of channels must be a multiple of groups, got ", input.shape(),
+  SF_CHECK(input.ndim() >= 3, "channel_shuffle: input must be [N, C, ...] with 3 or more dimensions, got ",
+           input.shape());
+  SF_CHECK(groups > 0 && input.size(1) % groups == 0,
+           "channel_shuffle: the number of channels must be a multiple of groups, got ", input.shape(),
            " and groups=", groups);
   return reshape(transpose(unflatten(input, 1, {groups, input.size(1) / groups}), 1, 2), input.shape());
 }

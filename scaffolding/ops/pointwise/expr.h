@@ -65,7 +65,9 @@ SF_EXPR1(erf)
 #undef SF_EXPR1
 inline Expr normal_cdf(const Expr& x) { return Expr(0.5) * (Expr(1.0) + erf(x * Expr(0.70710678118654752440))); }
 inline Expr gelu_of(const Expr& x) { return x * normal_cdf(x); }
-inline Expr gelu_slope_of(const Expr& x) { return normal_cdf(x) + x * Expr(0.39894228040143267794) * exp(Expr(-0.5) * x * x); }
+inline Expr gelu_slope_of(const Expr& x) {
+  return normal_cdf(x) + x * Expr(0.39894228040143267794) * exp(Expr(-0.5) * x * x);
+}
 #define SF_EXPR2(name) \
   inline Expr name(const Expr& a, const Expr& b) { return sf::name(a.t, b.t); }
 SF_EXPR2(pow)

@@ -6,8 +6,10 @@
 namespace sf {
 
 struct PointwiseRow {
-  void* out;          // dtype, or bool for comparisons and predicates
-  const void* in[3];  // dtype each, n elements, contiguous; null where the expression does not read it, or where p1 is the operand (16-bit dtypes)
+  void* out;  // dtype, or bool for comparisons and predicates
+  // dtype each, n elements, contiguous; null where the expression does not read it,
+  // or where p1 is the operand (16-bit dtypes)
+  const void* in[3];
   int64_t n;
   DType dtype;  // of the computation
   double p0, p1;
@@ -15,9 +17,10 @@ struct PointwiseRow {
 
 // out and each given input have one shape (broadcast dimensions have stride 0); any strides.
 struct PointwiseViews {
-  TensorView out;    // dtype, or bool for comparisons and predicates
-  TensorView in[3];  // dtype each; absent where the expression does not read it, or where p1 is the operand (floating dtypes)
-  DType dtype;       // of the computation
+  TensorView out;  // dtype, or bool for comparisons and predicates
+  // dtype each; absent where the expression does not read it, or where p1 is the operand (floating dtypes)
+  TensorView in[3];
+  DType dtype;  // of the computation
   double p0, p1;
 };
 

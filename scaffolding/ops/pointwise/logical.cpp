@@ -20,7 +20,8 @@ namespace {
 
 Tensor predicate(const char* name, const PointwiseTable& table, const Tensor& input) {
   check_defined(name, "input", input);
-  SF_CHECK_AS(TypeError, !is_float8(input.dtype()), name, ": ", input.dtype(), " is storage only; convert it to compute");
+  SF_CHECK_AS(TypeError, !is_float8(input.dtype()), name, ": ", input.dtype(),
+              " is storage only; convert it to compute");
   Tensor y = empty_like(input, kBool);
   pointwise::run(name, table, y, {input}, input.dtype());
   if (y.device().is_meta()) [[unlikely]]
@@ -30,8 +31,8 @@ Tensor predicate(const char* name, const PointwiseTable& table, const Tensor& in
 
 Tensor bitwise(const char* name, const PointwiseTable& table, const Tensor& a, const Tensor& b, bool shift) {
   pointwise::Operands o = pointwise::prepare(name, a, b, false);
-  SF_CHECK_AS(TypeError, !is_floating(o.dtype) && (!shift || o.dtype != kBool), name, ": needs integer", shift ? "" : " or bool", " tensors, got ", a.dtype(),
-              " and ", b.dtype());
+  SF_CHECK_AS(TypeError, !is_floating(o.dtype) && (!shift || o.dtype != kBool), name, ": needs integer",
+              shift ? "" : " or bool", " tensors, got ", a.dtype(), " and ", b.dtype());
   Tensor y = pointwise::binary_forward(name, table, o, 0, o.dtype);
   if (o.device.is_meta()) [[unlikely]]
     if (auto* trace = pointwise::Trace::current()) trace->binary(name, table, a, b, y, o.dtype, 0, {});
@@ -44,20 +45,24 @@ constexpr bool is_shift(std::string_view name) { return name.ends_with("_shift")
 #define SF_PREDICATE(fn, expression, torch, text)                                \
   Tensor fn(const Tensor& input) { return predicate(#fn, fn##_forward, input); } \
   SF_OP(fn, "input").doc(text).like(torch).no_gradient().kernels(fn##_forward);
-#define SF_BITWISE(fn, expression, text)                                                                                  \
-  Tensor fn(const Tensor& input, const Tensor& other) { return bitwise(#fn, fn##_forward, input, other, is_shift(#fn)); } \
+#define SF_BITWISE(fn, expression, text)                            \
+  Tensor fn(const Tensor& input, const Tensor& other) {             \
+    return bitwise(#fn, fn##_forward, input, other, is_shift(#fn)); \
+  }                                                                 \
   SF_OP(fn, "input, other").doc(text).like("torch." #fn "(input, other)").inplace().no_gradient().kernels(fn##_forward);
 #include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/predicate.def"
 
 Tensor bitwise_not(const Tensor& input) {
   check_defined("bitwise_not", "input", input);
-  SF_CHECK_AS(TypeError, !is_floating(input.dtype()), "bitwise_not: needs an integer or bool tensor, got ", input.dtype());
+  SF_CHECK_AS(TypeError, !is_floating(input.dtype()), "bitwise_not: needs an integer or bool tensor, got ",
+              input.dtype());
   if (input.dtype() == kBool) return logical_not(input);
   Tensor y = empty_like(input);
   pointwise::run("bitwise_not", bitwise_not_forward, y, {input}, input.dtype());
   if (y.device().is_meta()) [[unlikely]]
-    if (auto* trace = pointwise::Trace::current()) trace->unary("bitwise_not", bitwise_not_forward, input, y, input.dtype());
+    if (auto* trace = pointwise::Trace::current())
+      trace->unary("bitwise_not", bitwise_not_forward, input, y, input.dtype());
   return y;
 }
 SF_OP(bitwise_not, "input").doc("Every bit of input flipped.").inplace().no_gradient().kernels(bitwise_not_forward);

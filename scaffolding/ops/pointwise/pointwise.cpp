@@ -77,13 +77,15 @@ Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool float_on
 // Layout of the result: that of the first operand which already has the result's shape, else row-major.
 Tensor result_like(const Shape& shape, DType t, Device device, const Tensor& a, const Tensor& b) {
   if (a.shape() == shape && !a.is_contiguous() && a.device() == device) return empty_like(a, t);
-  if (b && b.shape() == shape && !b.is_contiguous() && a.shape() != shape && b.device() == device) return empty_like(b, t);
+  if (b && b.shape() == shape && !b.is_contiguous() && a.shape() != shape && b.device() == device)
+    return empty_like(b, t);
   return empty(shape, t, device);
 }
 
 void take_number(Operands& o, Precise precise) {
   auto number = [](const Tensor& x, const Tensor& other) {
-    return x.device().is_cpu() && x.ndim() == 0 && !x.is_same(other) && (other.ndim() > 0 || (x.impl()->is_scalar && !other.impl()->is_scalar));
+    return x.device().is_cpu() && x.ndim() == 0 && !x.is_same(other) &&
+           (other.ndim() > 0 || (x.impl()->is_scalar && !other.impl()->is_scalar));
   };
   bool left = number(o.a, o.b), right = number(o.b, o.a);
   if (left == right) return;
@@ -100,7 +102,10 @@ TensorView operand(const Tensor& x, const Operands& o, Tensor& keep) {
   autograd::NoGrad off;
   keep = x.dtype() == o.dtype ? x : to_dtype(x, o.dtype);
   if (keep.device() != o.device)  // a host number: written by a kernel, because a copy would wait for the device
-    keep = full({}, is_floating(o.dtype) ? Scalar(keep.item()) : Scalar(keep.dtype() == kInt64 ? keep.item_int() : int64_t(keep.item())), o.dtype, o.device);
+    keep = full({},
+                is_floating(o.dtype) ? Scalar(keep.item())
+                                     : Scalar(keep.dtype() == kInt64 ? keep.item_int() : int64_t(keep.item())),
+                o.dtype, o.device);
   if (keep.shape() == o.shape) return keep;
   TensorView v = keep, full;
   full.data = v.data;
@@ -154,7 +159,8 @@ Tensor unary_backward(const UnaryOp& op, const Tensor& dy, const Tensor& x, cons
 
 Tensor unary(const UnaryOp& op, const Tensor& input, double p0 = 0, double p1 = 0) {
   check_defined(op.name, "input", input);
-  SF_CHECK_AS(TypeError, !is_float8(input.dtype()), op.name, ": ", input.dtype(), " is storage only; convert it to compute");
+  SF_CHECK_AS(TypeError, !is_float8(input.dtype()), op.name, ": ", input.dtype(),
+              " is storage only; convert it to compute");
   Tensor x = input;
   if (!is_floating(x.dtype())) {
     if (op.kind == FLOAT) x = to_dtype(x, default_dtype());
@@ -167,12 +173,18 @@ Tensor unary(const UnaryOp& op, const Tensor& input, double p0 = 0, double p1 = 
   if (!autograd::any_requires_grad({x})) return y;
   const UnaryOp* o = &op;
   switch (op.saves) {
-    case NONE: return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, {}, {}, p0, p1)}; });
+    case NONE:
+      return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy) -> Tensors {
+        return {unary_backward(*o, dy, {}, {}, p0, p1)};
+      });
     case X:
-      return autograd::record(op.name, y, {x},
-                              [o, p0, p1, x = autograd::save(x)](const Tensor& dy) -> Tensors { return {unary_backward(*o, dy, x.get(), {}, p0, p1)}; });
+      return autograd::record(op.name, y, {x}, [o, p0, p1, x = autograd::save(x)](const Tensor& dy) -> Tensors {
+        return {unary_backward(*o, dy, x.get(), {}, p0, p1)};
+      });
     default:
-      return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy, const Tensor& y) -> Tensors { return {unary_backward(*o, dy, {}, y, p0, p1)}; });
+      return autograd::record(op.name, y, {x}, [o, p0, p1](const Tensor& dy, const Tensor& y) -> Tensors {
+        return {unary_backward(*o, dy, {}, y, p0, p1)};
+      });
   }
 }
 
@@ -188,7 +200,8 @@ struct BinaryOp {
 
 extern const BinaryOp add_op, sub_op, mul_op, div_op, pow_op, remainder_op, floor_divide_op, trunc_divide_op;
 
-// Exponents that are products, roots and quotients, as most are, without the logarithm of a general power: a tenth of its time.
+// Exponents that are products, roots and quotients, as most are, without the logarithm of a general power:
+// a tenth of its time.
 // False for all others. x^3 of 16-bit floats would round twice, so it is not among them.
 bool plain_power(const TensorImpl& x, double exponent, Tensor& y) {
   auto apply = [&](const PointwiseTable& table, const void* a, const void* b) {
@@ -205,12 +218,14 @@ bool plain_power(const TensorImpl& x, double exponent, Tensor& y) {
   return !cube || apply(mul_forward, y.data_ptr(), x.data);
 }
 
-// The commonest calls, without the general machinery: two dense host tensors of one shape and floating dtype, or one and a
-// number. False when the call is not of that kind.
+// The commonest calls, without the general machinery: two dense host tensors of one shape and floating dtype, or one
+// and a number. False when the call is not of that kind.
 bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0, Tensor& y) {
   if (!a || !b) return false;
   const TensorImpl &x = *a.impl(), &z = *b.impl();
-  auto plain = [](const TensorImpl& t) { return t.contiguous && !t.is_scalar && t.device.type == Device::CPU && is_floating(t.dtype) && !is_float8(t.dtype); };
+  auto plain = [](const TensorImpl& t) {
+    return t.contiguous && !t.is_scalar && t.device.type == Device::CPU && is_floating(t.dtype) && !is_float8(t.dtype);
+  };
   if (plain(x) && plain(z) && x.dtype == z.dtype && x.sizes == z.sizes) {
     y = empty(x.sizes, x.dtype);
     run_dense(op.name, *op.forward, y.data_ptr(), x.dtype, x.data, z.data, nullptr, x.numel, x.dtype, p0, 0);
@@ -224,7 +239,8 @@ bool fast_binary(const BinaryOp& op, const Tensor& a, const Tensor& b, double p0
   y = empty(t.sizes, t.dtype);
   Precise precise = has_16_bits(t.dtype) ? op.precise(t.device) : Precise();
   if (left ? precise.left : precise.right) {
-    run_dense(op.name, *op.forward, y.data_ptr(), t.dtype, left ? nullptr : t.data, left ? t.data : nullptr, nullptr, t.numel, t.dtype, p0, number);
+    run_dense(op.name, *op.forward, y.data_ptr(), t.dtype, left ? nullptr : t.data, left ? t.data : nullptr, nullptr,
+              t.numel, t.dtype, p0, number);
     return true;
   }
   run_splat(op.name, *op.forward, y.data_ptr(), t.dtype, t.data, number, left, t.numel, t.dtype, p0);
@@ -237,8 +253,8 @@ Precise BinaryOp::precise(Device device) const {
   return {false, this == &div_op || this == &floor_divide_op || this == &trunc_divide_op};
 }
 
-// Puts the op on the tape, keeping only what the wanted gradients read. `same_shape`: operands have the result's shape or
-// are numbers, so that gradients need no summing back.
+// Puts the op on the tape, keeping only what the wanted gradients read. `same_shape`: operands have the result's shape
+// or are numbers, so that gradients need no summing back.
 Tensor record_binary(const BinaryOp& op, Tensor y, const Tensor& a, const Tensor& b, double p0, bool same_shape) {
   const BinaryOp* f = &op;
   bool na = a.requires_grad(), nb = b.requires_grad();
@@ -248,7 +264,8 @@ Tensor record_binary(const BinaryOp& op, Tensor y, const Tensor& a, const Tensor
     return {na ? f->grad_a(dy, ea, eb, ey, e0).t : Tensor(), nb ? f->grad_b(dy, ea, eb, ey, e0).t : Tensor()};
   };
   if (!used && same_shape)  // a small node: moving it costs a fifth of the call
-    return autograd::record(op.name, std::move(y), {a, b}, [gradients](const Tensor& dy) { return gradients(dy, {}, {}, {}); });
+    return autograd::record(op.name, std::move(y), {a, b},
+                            [gradients](const Tensor& dy) { return gradients(dy, {}, {}, {}); });
   using autograd::Saved;
   Saved sa = used & A ? autograd::save(a) : Saved(), sb = used & B ? autograd::save(b) : Saved();
   std::shared_ptr<const std::pair<Shape, Shape>> shapes;
@@ -258,12 +275,15 @@ Tensor record_binary(const BinaryOp& op, Tensor y, const Tensor& a, const Tensor
     return Tensors{g[0] ? sum_to(g[0], shapes->first) : Tensor(), g[1] ? sum_to(g[1], shapes->second) : Tensor()};
   };
   if (used & Y)
-    return autograd::record(op.name, std::move(y), {a, b}, [gradients, reduced, sa = std::move(sa), sb = std::move(sb)](const Tensor& dy, const Tensor& y) {
-      return reduced(gradients(dy, sa.get(), sb.get(), y));
-    });
-  return autograd::record(op.name, std::move(y), {a, b}, [gradients, reduced, sa = std::move(sa), sb = std::move(sb)](const Tensor& dy) {
-    return reduced(gradients(dy, sa.get(), sb.get(), {}));
-  });
+    return autograd::record(
+        op.name, std::move(y), {a, b},
+        [gradients, reduced, sa = std::move(sa), sb = std::move(sb)](const Tensor& dy, const Tensor& y) {
+          return reduced(gradients(dy, sa.get(), sb.get(), y));
+        });
+  return autograd::record(op.name, std::move(y), {a, b},
+                          [gradients, reduced, sa = std::move(sa), sb = std::move(sb)](const Tensor& dy) {
+                            return reduced(gradients(dy, sa.get(), sb.get(), {}));
+                          });
 }
 
 // What torch refuses for integers and bools: dividing by 0, powers of True, 2 ** -1 (the result is no integer).
@@ -273,13 +293,16 @@ void check_whole(const BinaryOp& op, const Operands& o) {
   SF_CHECK_AS(TypeError, o.dtype != kBool, op.name, ": is not defined for two bool tensors; convert to a number first");
   if (divides) return check_divisor(op.name, o);
   bool negative = o.b.impl()->is_scalar && !o.device.is_meta() && o.b.item() < 0;
-  SF_CHECK_AS(RuntimeError, !negative, "pow: integers to negative integer powers are not integers; convert to a floating dtype first");
+  SF_CHECK_AS(RuntimeError, !negative,
+              "pow: integers to negative integer powers are not integers; convert to a floating dtype first");
 }
 
-void trace_binary(Trace& trace, const BinaryOp& op, const Tensor& a, const Tensor& b, const Tensor& y, DType dtype, double p0) {
+void trace_binary(Trace& trace, const BinaryOp& op, const Tensor& a, const Tensor& b, const Tensor& y, DType dtype,
+                  double p0) {
   SF_CHECK(y.dtype() != kBool, "fuse: ", op.name, " of bool tensors cannot be fused; convert them to integers first");
   const PointwiseTable* power = nullptr;  // what plain_power would run in its place
-  if (&op == &pow_op && trace.target().is_cpu() && b.impl()->is_scalar && a.is_contiguous() && is_floating(dtype) && a.dtype() == dtype) {
+  if (&op == &pow_op && trace.target().is_cpu() && b.impl()->is_scalar && a.is_contiguous() && is_floating(dtype) &&
+      a.dtype() == dtype) {
     double e = b.item();
     if (e == 2 || (e == 3 && size_of(dtype) >= 4)) {
       Tensor square = e == 2 ? y : empty_like(y);
@@ -324,10 +347,16 @@ Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, c
 }
 
 #define SF_UNARY(name, kind, saves, ...) \
-  const UnaryOp name##_op{#name, kind, saves, &name##_forward, &name##_backward, &pointwise::expr::name##_fn::template dx<Expr>};
+  const UnaryOp name##_op{               \
+      #name, kind, saves, &name##_forward, &name##_backward, &pointwise::expr::name##_fn::template dx<Expr>};
 #define SF_UNARY_P SF_UNARY
-#define SF_BINARY(name, kind, reads, ...) \
-  const BinaryOp name##_op{#name, kind, reads, &name##_forward, &pointwise::expr::name##_fn::template da<Expr>, &pointwise::expr::name##_fn::template db<Expr>};
+#define SF_BINARY(name, kind, reads, ...)                                  \
+  const BinaryOp name##_op{#name,                                          \
+                           kind,                                           \
+                           reads,                                          \
+                           &name##_forward,                                \
+                           &pointwise::expr::name##_fn::template da<Expr>, \
+                           &pointwise::expr::name##_fn::template db<Expr>};
 #define SF_BINARY_P SF_BINARY
 #include "scaffolding/ops/pointwise/binary.def"
 #include "scaffolding/ops/pointwise/unary.def"
@@ -361,7 +390,8 @@ Tensor compare(const char* name, const PointwiseTable& table, const Tensor& a, c
 
 static void check_alpha(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (!alpha.is_float() || !a || !b) return;
-  SF_CHECK_AS(TypeError, is_floating(a.dtype()) || is_floating(b.dtype()), op, ": alpha must be an integer for integer tensors, got ", alpha.to_double());
+  SF_CHECK_AS(TypeError, is_floating(a.dtype()) || is_floating(b.dtype()), op,
+              ": alpha must be an integer for integer tensors, got ", alpha.to_double());
 }
 Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) {
   check_alpha("add", input, other, alpha);
@@ -369,17 +399,20 @@ Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha) {
 }
 Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha) {
   check_alpha("sub", input, other, alpha);
-  SF_CHECK_AS(TypeError, !input || !other || (input.dtype() != kBool && other.dtype() != kBool), "sub: bool tensors cannot be subtracted; use logical_xor");
+  SF_CHECK_AS(TypeError, !input || !other || (input.dtype() != kBool && other.dtype() != kBool),
+              "sub: bool tensors cannot be subtracted; use logical_xor");
   return binary(sub_op, input, other, alpha.to_double());
 }
 Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode) {
   if (!rounding_mode) return binary(div_op, input, other);
   if (*rounding_mode == "floor") return floor_divide(input, other);
-  SF_CHECK(*rounding_mode == "trunc", "div: rounding_mode must be None, 'floor' or 'trunc', got '", *rounding_mode, "'");
+  SF_CHECK(*rounding_mode == "trunc", "div: rounding_mode must be None, 'floor' or 'trunc', got '", *rounding_mode,
+           "'");
   return binary(trunc_divide_op, input, other);
 }
 Tensor gelu(const Tensor& input, const std::string& approximate) {
-  SF_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate must be 'none' or 'tanh', got '", approximate, "'");
+  SF_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate must be 'none' or 'tanh', got '",
+           approximate, "'");
   return approximate == "tanh" ? gelu_tanh(input) : gelu_erf(input);
 }
 Tensor leaky_relu(const Tensor& input, double negative_slope) { return unary(leaky_relu_op, input, negative_slope); }
@@ -401,8 +434,16 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
   return unary(clamp_op, x, std::min(low, high), high);
 }
 
-SF_OP(add, "input, other, alpha=1").doc("input + alpha * other.").like("torch.add(input, other, alpha=alpha)").inplace().kernels(add_forward);
-SF_OP(sub, "input, other, alpha=1").doc("input - alpha * other.").like("torch.sub(input, other, alpha=alpha)").inplace().kernels(sub_forward);
+SF_OP(add, "input, other, alpha=1")
+    .doc("input + alpha * other.")
+    .like("torch.add(input, other, alpha=alpha)")
+    .inplace()
+    .kernels(add_forward);
+SF_OP(sub, "input, other, alpha=1")
+    .doc("input - alpha * other.")
+    .like("torch.sub(input, other, alpha=alpha)")
+    .inplace()
+    .kernels(sub_forward);
 SF_OP(div, "input, other, rounding_mode=None")
     .doc("input / other; integers divide to floats unless rounding_mode is 'floor' or 'trunc'.")
     .inplace()
@@ -417,7 +458,11 @@ SF_OP(leaky_relu, "input, negative_slope=0.01")
     .like("torch.nn.functional.leaky_relu")
     .inplace()
     .kernels(leaky_relu_forward);
-SF_OP(elu, "input, alpha=1.0").doc("input where positive, else alpha * (exp(input) - 1).").like("torch.nn.functional.elu").inplace().kernels(elu_forward);
+SF_OP(elu, "input, alpha=1.0")
+    .doc("input where positive, else alpha * (exp(input) - 1).")
+    .like("torch.nn.functional.elu")
+    .inplace()
+    .kernels(elu_forward);
 SF_OP(softplus, "input, beta=1.0, threshold=20.0")
     .doc("log(1 + exp(beta * input)) / beta; linear above threshold.")
     .like("torch.nn.functional.softplus")

@@ -23,7 +23,8 @@ Tensor bitwise_not(const Tensor& input);
 // ---- two tensors: binary.def, compare.def and bitwise.def
 Tensor add(const Tensor& input, const Tensor& other, const Scalar& alpha = 1);  // input + alpha * other
 Tensor sub(const Tensor& input, const Tensor& other, const Scalar& alpha = 1);
-Tensor div(const Tensor& input, const Tensor& other, const std::optional<std::string>& rounding_mode = {});  // "floor" or "trunc"
+Tensor div(const Tensor& input, const Tensor& other,
+           const std::optional<std::string>& rounding_mode = {});  // "floor" or "trunc"
 #define SF_BINARY(name, ...) Tensor name(const Tensor& input, const Tensor& other);
 #define SF_BINARY_P(...)
 #define SF_COMPARE(name, ...) Tensor name(const Tensor& input, const Tensor& other);

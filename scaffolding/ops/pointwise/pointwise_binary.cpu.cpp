@@ -26,7 +26,8 @@ template <class F, int kind> void forward(const PointwiseRow& r) {
     }
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) store(y + i, F::template y<vf>(load(a + i), load(b + i), p0));
-    if (i < n) store_n(y + i, F::template y<vf>(load_n(a + i, int(n - i)), load_n(b + i, int(n - i), 1), p0), int(n - i));
+    if (i < n)
+      store_n(y + i, F::template y<vf>(load_n(a + i, int(n - i)), load_n(b + i, int(n - i), 1), p0), int(n - i));
   });
   if (done) return;
   if (r.dtype == kFloat64) {
@@ -74,7 +75,8 @@ template <class F> void compare(const PointwiseRow& r) {
   if (r.dtype == kFloat64) return rows(double{});
   as_integer(r.dtype, rows);
 }
-#define SF_COMPARE(name, ...) SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, compare<name##_fn>, nullptr)
+#define SF_COMPARE(name, ...) \
+  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, compare<name##_fn>, nullptr)
 #include "scaffolding/ops/pointwise/compare.def"
 
 void lerp(const PointwiseRow& r) {
@@ -89,7 +91,8 @@ void lerp(const PointwiseRow& r) {
     }
   });
   if (done) return;
-  auto *a = static_cast<const double*>(r.in[0]), *b = static_cast<const double*>(r.in[1]), *w = static_cast<const double*>(r.in[2]);
+  auto *a = static_cast<const double*>(r.in[0]), *b = static_cast<const double*>(r.in[1]),
+       *w = static_cast<const double*>(r.in[2]);
   auto* y = static_cast<double*>(r.out);
   for (int64_t i = 0; i < r.n; ++i) y[i] = lerp_of(a[i], b[i], w[i]);
 }

@@ -6,7 +6,9 @@ namespace {
 
 template <class F, class T> struct Forward {
   compute_t<T> p0;
-  __device__ T operator()(T a, T b) const { return from_compute<T>(F::template y<compute_t<T>>(to_compute(a), to_compute(b), p0)); }
+  __device__ T operator()(T a, T b) const {
+    return from_compute<T>(F::template y<compute_t<T>>(to_compute(a), to_compute(b), p0));
+  }
 };
 
 // One operand is a number, which takes part in the precision of the computation.
@@ -39,11 +41,15 @@ template <class F, int kind> void forward(const PointwiseViews& v) {
 #include "scaffolding/ops/pointwise/binary.def"
 
 template <class T> struct Lerp {
-  __device__ T operator()(T start, T end, T weight) const { return from_compute<T>(lerp_of(to_compute(start), to_compute(end), to_compute(weight))); }
+  __device__ T operator()(T start, T end, T weight) const {
+    return from_compute<T>(lerp_of(to_compute(start), to_compute(end), to_compute(weight)));
+  }
 };
 template <class T> struct LerpBy {
   compute_t<T> weight;
-  __device__ T operator()(T start, T end) const { return from_compute<T>(lerp_of(to_compute(start), to_compute(end), weight)); }
+  __device__ T operator()(T start, T end) const {
+    return from_compute<T>(lerp_of(to_compute(start), to_compute(end), weight));
+  }
 };
 void lerp(const PointwiseViews& v) {
   as_float(v.dtype, [&](auto t) {

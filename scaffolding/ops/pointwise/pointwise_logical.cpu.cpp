@@ -63,8 +63,10 @@ void flip_bits(const PointwiseRow& r) {
 
 bool is_whole(const PointwiseRow& r) { return !is_floating(r.dtype); }
 
-#define SF_PREDICATE(name, ...) SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, predicate<name##_fn>, nullptr)
-#define SF_BITWISE(name, ...) SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, bitwise<name##_fn>, is_whole)
+#define SF_PREDICATE(name, ...) \
+  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, predicate<name##_fn>, nullptr)
+#define SF_BITWISE(name, ...) \
+  SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, bitwise<name##_fn>, is_whole)
 #include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/predicate.def"
 SF_KERNEL(bitwise_not_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, flip_bits, is_whole)

@@ -58,14 +58,18 @@ template <class F> void bitwise(const PointwiseViews& v) {
   });
 }
 void flip_bits(const PointwiseViews& v) {
-  as_integer(v.dtype, [&](auto t) { elementwise<decltype(t), decltype(t)>("bitwise_not", bitwise_not_fn{}, v.out, v.in[0]); });
+  as_integer(v.dtype,
+             [&](auto t) { elementwise<decltype(t), decltype(t)>("bitwise_not", bitwise_not_fn{}, v.out, v.in[0]); });
 }
 
 bool is_whole(const PointwiseViews& v) { return !is_floating(v.dtype); }
 
-#define SF_COMPARE(name, ...) SF_KERNEL(name##_forward.views, DeviceType::CUDA, "native", 0, compare<name##_fn>, nullptr)
-#define SF_PREDICATE(name, ...) SF_KERNEL(name##_forward.views, DeviceType::CUDA, "native", 0, predicate<name##_fn>, nullptr)
-#define SF_BITWISE(name, ...) SF_KERNEL(name##_forward.views, DeviceType::CUDA, "native", 0, bitwise<name##_fn>, is_whole)
+#define SF_COMPARE(name, ...) \
+  SF_KERNEL(name##_forward.views, DeviceType::CUDA, "native", 0, compare<name##_fn>, nullptr)
+#define SF_PREDICATE(name, ...) \
+  SF_KERNEL(name##_forward.views, DeviceType::CUDA, "native", 0, predicate<name##_fn>, nullptr)
+#define SF_BITWISE(name, ...) \
+  SF_KERNEL(name##_forward.views, DeviceType::CUDA, "native", 0, bitwise<name##_fn>, is_whole)
 #include "scaffolding/ops/pointwise/bitwise.def"
 #include "scaffolding/ops/pointwise/compare.def"
 #include "scaffolding/ops/pointwise/predicate.def"

@@ -45,8 +45,8 @@ bool all_dense(const TensorView& out, std::initializer_list<TensorView> inputs) 
 
 }  // namespace
 
-void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, const void* b, const void* c, int64_t n,
-               DType dtype, double p0, double p1) {
+void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a,
+               const void* b, const void* c, int64_t n, DType dtype, double p0, double p1) {
   PointwiseRow row{out, {a, b, c}, n, dtype, p0, p1};
   auto kernel = table.find(Device(), row);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", dtype, " on cpu");
@@ -63,8 +63,8 @@ void run_dense(const char* op, const KernelTable<PointwiseRow>& table, void* out
   });
 }
 
-void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a, double number, bool left, int64_t n,
-               DType dtype, double p0) {
+void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out, DType out_dtype, const void* a,
+               double number, bool left, int64_t n, DType dtype, double p0) {
   alignas(64) char stage[kStage * 8];
   int64_t filled = std::min(n, kStage), item = int64_t(size_of(dtype)), out_item = int64_t(size_of(out_dtype));
   visit_dtype(dtype, [&](auto tag) {
@@ -90,8 +90,8 @@ void run_splat(const char* op, const KernelTable<PointwiseRow>& table, void* out
 }
 
 // Devices that are not the host loop over strides themselves.
-static void run_views(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype, double p0,
-                      double p1) {
+static void run_views(const char* op, const PointwiseTable& table, const TensorView& out,
+                      std::initializer_list<TensorView> inputs, DType dtype, double p0, double p1) {
   PointwiseViews v{out, {}, dtype, p0, p1};
   std::copy(inputs.begin(), inputs.end(), v.in);
   auto kernel = table.views.find(out.device, v);
@@ -99,7 +99,8 @@ static void run_views(const char* op, const PointwiseTable& table, const TensorV
   if (out.numel() > 0) kernel(v);
 }
 
-void run(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs, DType dtype, double p0, double p1) {
+void run(const char* op, const PointwiseTable& table, const TensorView& out, std::initializer_list<TensorView> inputs,
+         DType dtype, double p0, double p1) {
   if (out.device.is_meta()) return;
   if (!out.device.is_cpu()) return run_views(op, table, out, inputs, dtype, p0, p1);
   PointwiseRow row{out.data, {}, 0, dtype, p0, p1};

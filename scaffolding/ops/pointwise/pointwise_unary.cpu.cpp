@@ -53,9 +53,11 @@ template <class F, int saves> void backward(const PointwiseRow& r) {
     }
   });
   if (done) return;
-  auto *dy = static_cast<const double*>(r.in[0]), *x = static_cast<const double*>(r.in[1]), *y = static_cast<const double*>(r.in[2]);
+  auto *dy = static_cast<const double*>(r.in[0]), *x = static_cast<const double*>(r.in[1]),
+       *y = static_cast<const double*>(r.in[2]);
   auto* dx = static_cast<double*>(r.out);
-  for (int64_t i = 0; i < n; ++i) dx[i] = F::template dx<double>(dy[i], saves & X ? x[i] : 0, saves & Y ? y[i] : 0, r.p0, r.p1);
+  for (int64_t i = 0; i < n; ++i)
+    dx[i] = F::template dx<double>(dy[i], saves & X ? x[i] : 0, saves & Y ? y[i] : 0, r.p0, r.p1);
 }
 
 template <class F> bool is_float(const PointwiseRow& r) { return is_floating(r.dtype); }
@@ -63,7 +65,8 @@ template <class F> bool is_float(const PointwiseRow& r) { return is_floating(r.d
 #define SF_UNARY(name, kind, saves, ...)                                                                    \
   SF_KERNEL(name##_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (forward<name##_fn, kind>),         \
             (kind == NUMERIC ? static_cast<bool (*)(const PointwiseRow&)>(nullptr) : &is_float<name##_fn>)) \
-  SF_KERNEL(name##_backward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (backward<name##_fn, saves>), is_float<name##_fn>)
+  SF_KERNEL(name##_backward, DeviceType::CPU, "native", SF_ISA_PRIORITY, (backward<name##_fn, saves>),      \
+            is_float<name##_fn>)
 #define SF_UNARY_P SF_UNARY
 #include "scaffolding/ops/pointwise/unary.def"
 

@@ -27,7 +27,8 @@ template <class F, int saves> void backward(const PointwiseViews& v) {
   });
 }
 
-#define SF_UNARY(name, kind, saves, ...) SF_KERNEL(name##_backward.views, DeviceType::CUDA, "native", 0, (backward<name##_fn, saves>), computes_in_floats)
+#define SF_UNARY(name, kind, saves, ...) \
+  SF_KERNEL(name##_backward.views, DeviceType::CUDA, "native", 0, (backward<name##_fn, saves>), computes_in_floats)
 #define SF_UNARY_P SF_UNARY
 #include "scaffolding/ops/pointwise/unary.def"
 

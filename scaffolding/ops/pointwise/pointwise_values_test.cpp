@@ -14,7 +14,9 @@ namespace {
 using Doubles = std::vector<double>;
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
-Tensor whole(std::initializer_list<int64_t> v, DType t = kInt64) { return tensor(std::vector<int64_t>(v), {int64_t(v.size())}, t); }
+Tensor whole(std::initializer_list<int64_t> v, DType t = kInt64) {
+  return tensor(std::vector<int64_t>(v), {int64_t(v.size())}, t);
+}
 
 TEST(pointwise, promotion_is_torchs) {
   // torch.result_type of 1-D tensors, rows and columns u8 i8 i16 i32 i64 f16 f32 f64 bool bf16.
@@ -31,7 +33,8 @@ TEST(pointwise, promotion_is_torchs) {
                            "bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 float32 float32 float64 bfloat16 bfloat16"};
   for (int i = 0; i < 10; ++i) {
     std::string row;
-    for (int j = 0; j < 10; ++j) row += (j ? " " : "") + std::string(name(add(zeros({2}, order[i]), zeros({2}, order[j])).dtype()));
+    for (int j = 0; j < 10; ++j)
+      row += (j ? " " : "") + std::string(name(add(zeros({2}, order[i]), zeros({2}, order[j])).dtype()));
     EXPECT_EQ(row, table[i]) << name(order[i]);
   }
 }
@@ -73,8 +76,8 @@ TEST(pointwise, numbers_and_0d_tensors_do_not_widen) {
   EXPECT_EQ(clamp(zeros({2}, kInt32), 0.5).dtype(), kFloat32);
 }
 
-// A number beside a 16-bit tensor, as torch 2.15 has it on the CPU: products, quotients by it and interpolations keep it in 32 bits; sums, powers and
-// the others round it to the tensor's dtype first.
+// A number beside a 16-bit tensor, as torch 2.15 has it on the CPU: products, quotients by it and interpolations keep
+// it in 32 bits; sums, powers and the others round it to the tensor's dtype first.
 TEST(pointwise, a_number_beside_16_bits_is_rounded_where_torch_rounds_it) {
   const double number = 0.7123456789;
   for (DType t : {kFloat16, kBFloat16}) {
@@ -85,7 +88,8 @@ TEST(pointwise, a_number_beside_16_bits_is_rounded_where_torch_rounds_it) {
       Tensor a = strided ? x.transpose(0, 1) : x, b = to_dtype(a, kFloat32), zero_d = scalar_tensor(number, kFloat32);
       auto same = [&](const char* what, const Tensor& got, const Tensor& want) {
         EXPECT_EQ(got.dtype(), t) << what;
-        EXPECT_EQ(got.to_vector(), to_dtype(want, t).to_vector()) << what << " " << name(t) << (strided ? " strided" : "");
+        EXPECT_EQ(got.to_vector(), to_dtype(want, t).to_vector())
+            << what << " " << name(t) << (strided ? " strided" : "");
       };
       same("mul", a * number, b * number);
       same("mul from the left", number * a, number * b);
@@ -122,7 +126,8 @@ TEST(pointwise, integers_wrap_around) {
   EXPECT_EQ((whole({200, 3}, kUInt8) * whole({2, 100}, kUInt8)).to_vector(), (Doubles{144, 44}));
   EXPECT_EQ(neg(whole({-128, 5}, kInt8)).to_vector(), (Doubles{-128, -5}));
   EXPECT_EQ(abs(whole({-128, -5}, kInt8)).to_vector(), (Doubles{-128, 5}));
-  EXPECT_EQ(floor_divide(whole({INT64_MIN}), whole({-1})).item_int(), INT64_MIN) << "the one quotient that overflows must not trap";
+  EXPECT_EQ(floor_divide(whole({INT64_MIN}), whole({-1})).item_int(), INT64_MIN)
+      << "the one quotient that overflows must not trap";
   EXPECT_EQ(remainder(whole({INT64_MIN}), whole({-1})).item_int(), 0);
   EXPECT_EQ(div(whole({INT64_MIN}), whole({-1}), "trunc").item_int(), INT64_MIN);
   EXPECT_EQ(pow(whole({3}, kInt8), whole({5}, kInt8)).item_int(), -13);
@@ -157,8 +162,10 @@ TEST(pointwise, bools) {
 }
 
 TEST(pointwise, shifts_beyond_the_width_shift_everything_out) {
-  EXPECT_EQ(bitwise_left_shift(whole({1, 1, 1, 3}, kInt8), whole({1, 7, 8, -1}, kInt8)).to_vector(), (Doubles{2, -128, 0, 0}));
-  EXPECT_EQ(bitwise_right_shift(whole({-8, -8, 8, -1}, kInt8), whole({1, 9, 9, -1}, kInt8)).to_vector(), (Doubles{-4, -1, 0, -1}));
+  EXPECT_EQ(bitwise_left_shift(whole({1, 1, 1, 3}, kInt8), whole({1, 7, 8, -1}, kInt8)).to_vector(),
+            (Doubles{2, -128, 0, 0}));
+  EXPECT_EQ(bitwise_right_shift(whole({-8, -8, 8, -1}, kInt8), whole({1, 9, 9, -1}, kInt8)).to_vector(),
+            (Doubles{-4, -1, 0, -1}));
   EXPECT_EQ(bitwise_right_shift(whole({200, 200}, kUInt8), whole({3, 8}, kUInt8)).to_vector(), (Doubles{25, 0}));
 }
 
@@ -172,7 +179,9 @@ TEST(pointwise, nan_and_infinities) {
     EXPECT_EQ(logical_not(y).to_vector(), (Doubles{0, 0, 0, 1, 1, 0})) << name(t);
     EXPECT_EQ(eq(y, y).to_vector(), (Doubles{0, 1, 1, 1, 1, 1})) << name(t);
     EXPECT_EQ(sign(y).to_vector(), (Doubles{0, 1, -1, 0, 0, 1})) << name(t);
-    EXPECT_TRUE(std::isnan(maximum(y, zeros({}, t)).to_vector()[0]) && std::isnan(minimum(zeros({}, t), y).to_vector()[0])) << name(t);
+    EXPECT_TRUE(std::isnan(maximum(y, zeros({}, t)).to_vector()[0]) &&
+                std::isnan(minimum(zeros({}, t), y).to_vector()[0]))
+        << name(t);
     EXPECT_TRUE(std::isnan(clamp(y, 0, 1).to_vector()[0]) && std::isnan(relu(y).to_vector()[0])) << name(t);
   }
   EXPECT_EQ(round(tensor({0.5, 1.5, 2.5, -0.5, -1.5})).to_vector(), (Doubles{0, 2, 2, 0, -2})) << "halves go to even";

@@ -54,7 +54,8 @@ SF_INLINE vf floor_divide(vf a, vf b) {
 #include "scaffolding/ops/pointwise/wrapping_int.h"
 
 // Activations that bfloat16 results get by shorter formulas; the others are bound by memory as they are.
-template <class F, class T> inline constexpr bool kShorter = kShort<T> && (std::is_same_v<F, gelu_erf_fn> || std::is_same_v<F, silu_fn>);
+template <class F, class T>
+inline constexpr bool kShorter = kShort<T> && (std::is_same_v<F, gelu_erf_fn> || std::is_same_v<F, silu_fn>);
 template <class F, class T> SF_INLINE vf value_for(vf x, vf p0, vf p1) {
   if constexpr (!kShorter<F, T>) return F::template y<vf>(x, p0, p1);
   else if constexpr (std::is_same_v<F, silu_fn>) return silu_for<T>(x);
@@ -62,7 +63,9 @@ template <class F, class T> SF_INLINE vf value_for(vf x, vf p0, vf p1) {
 }
 
 // start + weight * (end - start), the form that is exact at the nearer end (as torch's).
-template <class T> SF_INLINE T lerp_of(T a, T b, T w) { return select(abs(w) < T(0.5), a + w * (b - a), b - (b - a) * (T(1) - w)); }
+template <class T> SF_INLINE T lerp_of(T a, T b, T w) {
+  return select(abs(w) < T(0.5), a + w * (b - a), b - (b - a) * (T(1) - w));
+}
 
 enum Kind { FLOAT, NUMERIC };
 enum Saves { NONE = 0, X = 1, Y = 2, XY = 3, AB, ABY, CROSS, QUOTIENT };

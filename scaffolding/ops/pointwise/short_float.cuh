@@ -1,6 +1,7 @@
-// ShortFloat: what 16-bit floats are computed in. It is float32, but for logistic functions and gelu, which take the GPU's approximate exponential
-// and reciprocal: exact division alone costs more than reading and writing such an element. Errors stay far below those of storing in 16 bits.
-// Included by scalar_math.cuh, which has the functions of float.
+// ShortFloat: what 16-bit floats are computed in. It is float32, but for logistic functions and gelu, which take the
+// GPU's approximate exponential and reciprocal: exact division alone costs more than reading and writing such an
+// element. Errors stay far below those of storing in 16 bits. Included by scalar_math.cuh,
+// which has the functions of float.
 #pragma once
 #include "scaffolding/backend/cuda/math.cuh"
 
@@ -57,7 +58,9 @@ SF_SHORT_2(floor_divide)
 __device__ __forceinline__ ShortFloat select(bool m, ShortFloat a, ShortFloat b) { return m ? a : b; }
 __device__ __forceinline__ ShortFloat rsqrt(ShortFloat x) { return ShortFloat(::rsqrtf(x.v)); }
 
-__device__ __forceinline__ ShortFloat sigmoid(ShortFloat x) { return ShortFloat(reciprocal_fast(1.f + power_of_two(x.v * -1.4426950408889634f))); }
+__device__ __forceinline__ ShortFloat sigmoid(ShortFloat x) {
+  return ShortFloat(reciprocal_fast(1.f + power_of_two(x.v * -1.4426950408889634f)));
+}
 // Near zero, where the difference of two nearly equal numbers would be left, the first terms of its series.
 __device__ __forceinline__ ShortFloat tanh(ShortFloat x) {
   float square = x.v * x.v, near = x.v + x.v * square * (-0.33333333f + square * 0.13333333f);
@@ -65,15 +68,16 @@ __device__ __forceinline__ ShortFloat tanh(ShortFloat x) {
   return ShortFloat(fabsf(x.v) < 0.25f ? near : far);
 }
 
-// With z = min(|x|, 16): Phi(-z), and exp(-x^2 / 2). Abramowitz and Stegun, "Handbook of Mathematical Functions", 7.1.26: |error of Phi| <= 7.5e-8.
-// Beyond 16 both are zero in 16 bits, and infinities make no NaN.
+// With z = min(|x|, 16): Phi(-z), and exp(-x^2 / 2). Abramowitz and Stegun, "Handbook of Mathematical Functions",
+// 7.1.26: |error of Phi| <= 7.5e-8. Beyond 16 both are zero in 16 bits, and infinities make no NaN.
 struct NormalTail {
   float z, tail, bell;
   __device__ __forceinline__ explicit NormalTail(float x) {
     bell = power_of_two(x * (x * -0.72134752044448170f));
     z = fminf(fabsf(x), 16.f);
     float t = reciprocal_fast(1.f + 0.23164190f * z);  // 0.3275911 / sqrt(2)
-    tail = (0.127414796f + t * (-0.142248368f + t * (0.7107068705f + t * (-0.7265760135f + t * 0.5307027145f)))) * (t * bell);
+    tail = (0.127414796f + t * (-0.142248368f + t * (0.7107068705f + t * (-0.7265760135f + t * 0.5307027145f)))) *
+           (t * bell);
   }
 };
 __device__ __forceinline__ ShortFloat gelu_of(ShortFloat x) {
@@ -85,8 +89,11 @@ __device__ __forceinline__ ShortFloat gelu_slope_of(ShortFloat x) {
   return ShortFloat((x.v > 0 ? 1.f - n.tail : n.tail) + x.v * 0.39894228040143268f * n.bell);
 }
 
-// gelu's tanh form is x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): one exponential, and nothing cancels where x is negative.
-__device__ __forceinline__ float gelu_tanh_gate(float x) { return sigmoid(ShortFloat(x * (1.5957691216057308f + 0.071354816272600249f * (x * x)))).v; }
+// gelu's tanh form is x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): one exponential,
+// and nothing cancels where x is negative.
+__device__ __forceinline__ float gelu_tanh_gate(float x) {
+  return sigmoid(ShortFloat(x * (1.5957691216057308f + 0.071354816272600249f * (x * x)))).v;
+}
 __device__ __forceinline__ ShortFloat gelu_tanh_of(ShortFloat x) { return ShortFloat(x.v * gelu_tanh_gate(x.v)); }
 __device__ __forceinline__ ShortFloat gelu_tanh_slope_of(ShortFloat x) {
   float s = gelu_tanh_gate(x.v), square = fminf(x.v * x.v, 256.f);  // beyond 16 the gate is open or shut

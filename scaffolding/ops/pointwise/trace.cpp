@@ -38,8 +38,10 @@ int Trace::value_of(const char* op, const Tensor& x) const {
 
 void Trace::refuse(const char* op, const Tensor& x) const {
   if (auto at = others_.find(x.impl()); at != others_.end())
-    fail("fuse: only pointwise ops can be fused, and ", op, " takes the result of ", at->second, "; call that one outside of the fused function");
-  SF_CHECK(x.device().is_meta(), "fuse: ", op, " takes a tensor of shape ", x.shape(), " that is no argument of the fused function; pass it as one");
+    fail("fuse: only pointwise ops can be fused, and ", op, " takes the result of ", at->second,
+         "; call that one outside of the fused function");
+  SF_CHECK(x.device().is_meta(), "fuse: ", op, " takes a tensor of shape ", x.shape(),
+           " that is no argument of the fused function; pass it as one");
   fail("fuse: only pointwise ops can be fused, and ", op, " takes a tensor of shape ", x.shape(),
        " that was made in another way than by them from the arguments; make it outside of the fused function");
 }
@@ -58,7 +60,8 @@ TracedOperand Trace::operand(const char* op, const Tensor& x, DType dtype) {
   }
   o.value = value_of(op, x);
   if (program_.dtype_of(o.value) != dtype) {
-    TracedOp c{.kind = TracedOp::Cast, .name = "to", .in = {o}, .count = 1, .dtype = program_.dtype_of(o.value), .out = dtype};
+    TracedOp c{
+        .kind = TracedOp::Cast, .name = "to", .in = {o}, .count = 1, .dtype = program_.dtype_of(o.value), .out = dtype};
     program_.ops.push_back(c);
     o.value = int(program_.arguments.size() + program_.ops.size()) - 1;
   }
@@ -71,17 +74,29 @@ void Trace::add(TracedOp op, const Tensor& y) {
   kept_.push_back(y);
 }
 
-void Trace::unary(const char* op, const PointwiseTable& table, const Tensor& x, const Tensor& y, DType dtype, double p0, double p1) {
-  add({.name = op, .table = &table, .in = {operand(op, x, dtype)}, .count = 1, .dtype = dtype, .out = y.dtype(), .p0 = p0, .p1 = p1}, y);
+void Trace::unary(const char* op, const PointwiseTable& table, const Tensor& x, const Tensor& y, DType dtype, double p0,
+                  double p1) {
+  add({.name = op,
+       .table = &table,
+       .in = {operand(op, x, dtype)},
+       .count = 1,
+       .dtype = dtype,
+       .out = y.dtype(),
+       .p0 = p0,
+       .p1 = p1},
+      y);
 }
 
-// A number beside a tensor is rounded to the tensor's dtype, or takes part in the precision of the computation where `precise` says so.
-void Trace::binary(const char* op, const PointwiseTable& table, const Tensor& a, const Tensor& b, const Tensor& y, DType dtype, double p0, Precise precise) {
+// A number beside a tensor is rounded to the tensor's dtype,
+// or takes part in the precision of the computation where `precise` says so.
+void Trace::binary(const char* op, const PointwiseTable& table, const Tensor& a, const Tensor& b, const Tensor& y,
+                   DType dtype, double p0, Precise precise) {
   TracedOp t{.name = op, .table = &table, .count = 2, .dtype = dtype, .out = y.dtype(), .p0 = p0};
   t.in[0] = operand(op, a, dtype);
   t.in[1] = operand(op, b, dtype);
   for (int k : {0, 1}) {
-    if (t.in[k].value >= 0 || t.in[1 - k].value < 0 || !has_16_bits(dtype) || !(k == 0 ? precise.left : precise.right)) continue;
+    if (t.in[k].value >= 0 || t.in[1 - k].value < 0 || !has_16_bits(dtype) || !(k == 0 ? precise.left : precise.right))
+      continue;
     t.in[k].absent = true;
     t.p1 = (k == 0 ? a : b).item();
   }
@@ -122,7 +137,9 @@ void Trace::recorded(const char* op, const Tensor& y) {
   kept_.push_back(y);
 }
 
-void Trace::written(const char* op) { fail("fuse: ", op, " writes in place, which a fused function must not; use the op that returns its result"); }
+void Trace::written(const char* op) {
+  fail("fuse: ", op, " writes in place, which a fused function must not; use the op that returns its result");
+}
 
 TracedProgram Trace::finish(const Tensor& result) && {
   SF_CHECK_AS(TypeError, result.defined(), "fuse: the fused function must return one tensor");

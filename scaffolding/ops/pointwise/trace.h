@@ -1,5 +1,7 @@
-// Trace: the pointwise ops that a function applies to stand-ins of its arguments (meta tensors), as a list that can be run again.
-// The ops of this folder and casts add themselves; whatever else is applied to a stand-in is refused by name when its result is used.
+// Trace: the pointwise ops that a function applies to stand-ins of its arguments (meta tensors),
+// as a list that can be run again.
+// The ops of this folder and casts add themselves; whatever else is applied to a stand-in is refused by name when its
+// result is used.
 #pragma once
 #include <map>
 
@@ -27,13 +29,16 @@ struct TracedOp {
   double p0 = 0, p1 = 0;
 };
 
-// Values 0, 1, ... are the arguments, the i-th op's result is value arguments + i. Ops that the result does not need are gone.
+// Values 0, 1, ... are the arguments, the i-th op's result is value arguments + i.
+// Ops that the result does not need are gone.
 struct TracedProgram {
   std::vector<DType> arguments;
   std::vector<TracedOp> ops;
   int result = 0;
   Shape shape, strides;  // of the result
-  DType dtype_of(int value) const { return value < int(arguments.size()) ? arguments[size_t(value)] : ops[size_t(value) - arguments.size()].out; }
+  DType dtype_of(int value) const {
+    return value < int(arguments.size()) ? arguments[size_t(value)] : ops[size_t(value) - arguments.size()].out;
+  }
 };
 
 class Trace final : public autograd::Observer {
@@ -46,10 +51,13 @@ class Trace final : public autograd::Observer {
   void add_argument(const Tensor& stand_in);
   TracedProgram finish(const Tensor& result) &&;
 
-  [[noreturn]] void refuse(const char* op, const Tensor& x) const;  // op takes x, which no pointwise op made from the arguments
-  void constant(const Tensor& t, const Scalar& value);              // t is a tensor that holds this number
-  void unary(const char* op, const PointwiseTable& table, const Tensor& x, const Tensor& y, DType dtype, double p0 = 0, double p1 = 0);
-  void binary(const char* op, const PointwiseTable& table, const Tensor& a, const Tensor& b, const Tensor& y, DType dtype, double p0, Precise precise);
+  // op takes x, which no pointwise op made from the arguments
+  [[noreturn]] void refuse(const char* op, const Tensor& x) const;
+  void constant(const Tensor& t, const Scalar& value);  // t is a tensor that holds this number
+  void unary(const char* op, const PointwiseTable& table, const Tensor& x, const Tensor& y, DType dtype, double p0 = 0,
+             double p1 = 0);
+  void binary(const char* op, const PointwiseTable& table, const Tensor& a, const Tensor& b, const Tensor& y,
+              DType dtype, double p0, Precise precise);
   void lerp(const Tensor& start, const Tensor& end, const Tensor& weight, const Tensor& y, DType dtype);
   void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& y, DType dtype);
   void cast(const Tensor& x, const Tensor& y);

@@ -22,13 +22,15 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   o.shape = broadcast_shapes("where", condition.shape(), o.shape);
   auto is_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };  // goes where the rest is
   if (is_number(input) && is_number(other)) o.device = condition.device();
-  SF_CHECK(condition.device() == o.device || is_number(condition), "where: condition is on ", condition.device(), ", the values on ", o.device);
+  SF_CHECK(condition.device() == o.device || is_number(condition), "where: condition is on ", condition.device(),
+           ", the values on ", o.device);
   Tensor ka, kb, y = pointwise::result_like(o.shape, o.dtype, o.device, input, other);
   Tensor mask;
   {
     autograd::NoGrad off;
     // A number is written by a kernel: a copy would wait for the device.
-    mask = (condition.device() == o.device ? condition : full({}, condition.item() != 0, kBool, o.device)).expand(o.shape);
+    mask =
+        (condition.device() == o.device ? condition : full({}, condition.item() != 0, kBool, o.device)).expand(o.shape);
   }
   Where w{y, mask, pointwise::operand(input, o, ka), pointwise::operand(other, o, kb)};
   auto kernel = where_kernel.find(o.device, w);
@@ -36,16 +38,19 @@ Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other) 
   if (y.numel() > 0) kernel(w);
   if (o.device.is_meta()) [[unlikely]]
     if (auto* trace = pointwise::Trace::current()) trace->where(condition, input, other, y, o.dtype);
-  return autograd::record("where", y, {input, other}, [kept = autograd::save(condition), sa = input.shape(), sb = other.shape()](const Tensor& dy) -> Tensors {
-    Tensor zero = zeros({}, dy.dtype(), dy.device()), condition = kept.get();
-    return {sum_to(where(condition, dy, zero), sa), sum_to(where(condition, zero, dy), sb)};
-  });
+  return autograd::record(
+      "where", y, {input, other},
+      [kept = autograd::save(condition), sa = input.shape(), sb = other.shape()](const Tensor& dy) -> Tensors {
+        Tensor zero = zeros({}, dy.dtype(), dy.device()), condition = kept.get();
+        return {sum_to(where(condition, dy, zero), sa), sum_to(where(condition, zero, dy), sb)};
+      });
 }
 
 Tensor masked_fill(const Tensor& input, const Tensor& mask, const Scalar& value) {
   check_defined("masked_fill", "input", input);
   check_defined("masked_fill", "mask", mask);
-  SF_CHECK_AS(TypeError, !value.is_float() || is_floating(input.dtype()), "masked_fill: a ", input.dtype(), " tensor cannot hold ", value.to_double());
+  SF_CHECK_AS(TypeError, !value.is_float() || is_floating(input.dtype()), "masked_fill: a ", input.dtype(),
+              " tensor cannot hold ", value.to_double());
   Tensor filling = scalar_tensor(value, input.dtype(), input.device());
   if (input.device().is_meta()) [[unlikely]]
     if (auto* trace = pointwise::Trace::current()) trace->constant(filling, value);
@@ -54,28 +59,38 @@ Tensor masked_fill(const Tensor& input, const Tensor& mask, const Scalar& value)
 
 Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight) {
   check_defined("lerp", "weight", weight);
-  SF_CHECK_AS(TypeError, input.defined() && end.defined() && input.dtype() == end.dtype(), "lerp: input and end must have one dtype");
+  SF_CHECK_AS(TypeError, input.defined() && end.defined() && input.dtype() == end.dtype(),
+              "lerp: input and end must have one dtype");
   check_floating("lerp", "input", input);
   pointwise::Operands o = pointwise::prepare("lerp", input, end, true);
   o.shape = broadcast_shapes("lerp", weight.shape(), o.shape);
-  if (weight.ndim() == 0 && weight.device().is_cpu() && !o.shape.empty() && (pointwise::has_16_bits(o.dtype) || !o.device.is_cpu())) {
+  if (weight.ndim() == 0 && weight.device().is_cpu() && !o.shape.empty() &&
+      (pointwise::has_16_bits(o.dtype) || !o.device.is_cpu())) {
     o.number = &weight;
     o.value = weight.item();
   }
   Tensor ka, kb, kw, y = pointwise::result_like(o.shape, o.dtype, o.device, input, end);
-  pointwise::run("lerp", lerp_forward, y, {pointwise::operand(input, o, ka), pointwise::operand(end, o, kb), pointwise::operand(weight, o, kw)}, o.dtype, 0,
-                 o.value);
+  pointwise::run("lerp", lerp_forward, y,
+                 {pointwise::operand(input, o, ka), pointwise::operand(end, o, kb), pointwise::operand(weight, o, kw)},
+                 o.dtype, 0, o.value);
   if (o.device.is_meta()) [[unlikely]]
     if (auto* trace = pointwise::Trace::current()) trace->lerp(input, end, weight, y, o.dtype);
-  return autograd::record("lerp", y, {input, end, weight},
-                          [a = autograd::save(input), b = autograd::save(end), w = autograd::save(weight)](const Tensor& dy) -> Tensors {
-                            Tensor x = a.get(), e = b.get(), t = w.get();
-                            return {sum_to(dy * (1.0 - t), x.shape()), sum_to(dy * t, e.shape()), sum_to(dy * (e - x), t.shape())};
-                          });
+  return autograd::record(
+      "lerp", y, {input, end, weight},
+      [a = autograd::save(input), b = autograd::save(end), w = autograd::save(weight)](const Tensor& dy) -> Tensors {
+        Tensor x = a.get(), e = b.get(), t = w.get();
+        return {sum_to(dy * (1.0 - t), x.shape()), sum_to(dy * t, e.shape()), sum_to(dy * (e - x), t.shape())};
+      });
 }
 
-SF_OP(where, "condition, input, other").doc("input where condition holds, else other; all three broadcast.").kernels(where_kernel);
-SF_OP(masked_fill, "input, mask, value").doc("value where mask holds, else input.").like("input.masked_fill(mask, value)").inplace().kernels(where_kernel);
+SF_OP(where, "condition, input, other")
+    .doc("input where condition holds, else other; all three broadcast.")
+    .kernels(where_kernel);
+SF_OP(masked_fill, "input, mask, value")
+    .doc("value where mask holds, else input.")
+    .like("input.masked_fill(mask, value)")
+    .inplace()
+    .kernels(where_kernel);
 SF_OP(lerp, "input, end, weight").doc("input + weight * (end - input).").inplace().kernels(lerp_forward);
 
 namespace {
@@ -86,8 +101,9 @@ template <class U> void rows(const Where& w) {
   int64_t so = loop.strides[0][0], sm = loop.strides[1][0], sa = loop.strides[2][0], sb = loop.strides[3][0];
   loop.run(1 << 14, [&](char* const* p, int64_t n) {
     for (int64_t i = 0; i < n; ++i)
-      *reinterpret_cast<U*>(p[0] + i * so) =
-          *reinterpret_cast<const bool*>(p[1] + i * sm) ? *reinterpret_cast<const U*>(p[2] + i * sa) : *reinterpret_cast<const U*>(p[3] + i * sb);
+      *reinterpret_cast<U*>(p[0] + i * so) = *reinterpret_cast<const bool*>(p[1] + i * sm)
+                                                 ? *reinterpret_cast<const U*>(p[2] + i * sa)
+                                                 : *reinterpret_cast<const U*>(p[3] + i * sb);
   });
 }
 void where_cpu(const Where& w) {

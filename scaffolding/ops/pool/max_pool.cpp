@@ -45,8 +45,8 @@ struct Viewers {
 
 Tensor flattened(const Tensor& x, int64_t dims) { return x.flatten(x.ndim() - dims, -1); }
 
-Tensor backward(const char* op, const Tensor& dy, const Tensor& index, const spatial::Layout& like, const Viewers& viewers, const Shape& in_sizes,
-                int64_t dims) {
+Tensor backward(const char* op, const Tensor& dy, const Tensor& index, const spatial::Layout& like,
+                const Viewers& viewers, const Shape& in_sizes, int64_t dims) {
   Shape full = dy.shape();
   for (int64_t i = 0; i < dims; ++i) full[full.size() - dims + i] = in_sizes[i];
   if (autograd::grad_enabled()) {  // the same in recorded ops
@@ -55,10 +55,18 @@ Tensor backward(const char* op, const Tensor& dy, const Tensor& index, const spa
   }
   DType wide = dy.dtype() == kFloat64 ? kFloat64 : kFloat32;  // overlapping windows add up
   Tensor g = like.channels_last ? to_channels_last(to_dtype(dy, wide)) : contiguous(to_dtype(dy, wide));
-  Tensor dx = like.channels_last ? empty_strided(full, channels_last_strides(full), wide, dy.device()) : empty(full, wide, dy.device());
+  Tensor dx = like.channels_last ? empty_strided(full, channels_last_strides(full), wide, dy.device())
+                                 : empty(full, wide, dy.device());
   dx.zero_();
   if (dy.numel() > 0) {
-    MaxPoolBackward k{g.data_ptr(), static_cast<const int64_t*>(index.data_ptr()), dx.data_ptr(), wide, like.extent, like.extent, {}, {}};
+    MaxPoolBackward k{g.data_ptr(),
+                      static_cast<const int64_t*>(index.data_ptr()),
+                      dx.data_ptr(),
+                      wide,
+                      like.extent,
+                      like.extent,
+                      {},
+                      {}};
     for (int d = 0; d < 3; ++d) k.first[d] = viewers.first[d].data(), k.last[d] = viewers.last[d].data();
     for (int64_t i = 0; i < dims; ++i) {
       k.dx_extent.size[3 - dims + i] = in_sizes[i];
@@ -92,9 +100,10 @@ Result run(const char* op, const Tensor& x, int64_t dims, const Ranges& r, bool 
   }
   if (taped) {
     l.x = {};  // only its geometry is needed
-    y = autograd::record(op, y, {x}, [op, at = autograd::save(index), l, viewers = Viewers(r, l.extent), in_sizes, dims](const Tensor& dy) -> Tensors {
-      return {backward(op, dy, at.get(), l, viewers, in_sizes, dims)};
-    });
+    y = autograd::record(
+        op, y, {x},
+        [op, at = autograd::save(index), l, viewers = Viewers(r, l.extent), in_sizes,
+         dims](const Tensor& dy) -> Tensors { return {backward(op, dy, at.get(), l, viewers, in_sizes, dims)}; });
   }
   return {y, index};
 }
@@ -110,8 +119,9 @@ Result max_pool(const char* op, const Tensor& x, int64_t dims, const pool::Windo
     for (int64_t o = 0; o < w.out[i]; ++o) {
       int64_t begin = o * w.stride[i] - w.padding[i], end = std::min(begin + (w.kernel[i] - 1) * step + 1, n);
       if (begin < 0) begin += (-begin + step - 1) / step * step;
-      SF_CHECK(begin < end, op, ": a window of dimension ", x.ndim() - dims + i, " of ", x.shape(), " sees only padding (kernel_size ", a.kernel_size,
-               ", padding ", a.padding, ", dilation ", a.dilation, ")");
+      SF_CHECK(begin < end, op, ": a window of dimension ", x.ndim() - dims + i, " of ", x.shape(),
+               " sees only padding (kernel_size ", a.kernel_size, ", padding ", a.padding, ", dilation ", a.dilation,
+               ")");
       r.start[d].push_back(begin);
       r.count[d].push_back((end - begin + step - 1) / step);
     }
@@ -134,11 +144,12 @@ Result adaptive_max_pool(const char* op, const Tensor& x, int64_t dims, const Sh
 
 }  // namespace
 
-Tensor max_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {
+Tensor max_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding,
+                  const Shape& dilation, bool ceil_mode) {
   return std::get<0>(max_pool("max_pool1d", input, 1, {kernel_size, stride, padding, dilation, ceil_mode}, false));
 }
-Result max_pool1d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
-                               bool ceil_mode) {
+Result max_pool1d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding,
+                               const Shape& dilation, bool ceil_mode) {
   return max_pool("max_pool1d", input, 1, {kernel_size, stride, padding, dilation, ceil_mode}, true);
 }
 Tensor adaptive_max_pool1d(const Tensor& input, const Shape& output_size) {
@@ -148,11 +159,12 @@ Result adaptive_max_pool1d_with_indices(const Tensor& input, const Shape& output
   return adaptive_max_pool("adaptive_max_pool1d", input, 1, output_size, true);
 }
 
-Tensor max_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {
+Tensor max_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding,
+                  const Shape& dilation, bool ceil_mode) {
   return std::get<0>(max_pool("max_pool2d", input, 2, {kernel_size, stride, padding, dilation, ceil_mode}, false));
 }
-Result max_pool2d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
-                               bool ceil_mode) {
+Result max_pool2d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding,
+                               const Shape& dilation, bool ceil_mode) {
   return max_pool("max_pool2d", input, 2, {kernel_size, stride, padding, dilation, ceil_mode}, true);
 }
 Tensor adaptive_max_pool2d(const Tensor& input, const Shape& output_size) {
@@ -162,12 +174,13 @@ Result adaptive_max_pool2d_with_indices(const Tensor& input, const Shape& output
   return adaptive_max_pool("adaptive_max_pool2d", input, 2, output_size, true);
 }
 
-Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) {
+Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding,
+                  const Shape& dilation, bool ceil_mode) {
   SF_AUTOCAST(max_pool3d, input, kernel_size, stride, padding, dilation, ceil_mode);
   return std::get<0>(max_pool("max_pool3d", input, 3, {kernel_size, stride, padding, dilation, ceil_mode}, false));
 }
-Result max_pool3d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation,
-                               bool ceil_mode) {
+Result max_pool3d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride, const Shape& padding,
+                               const Shape& dilation, bool ceil_mode) {
   return max_pool("max_pool3d", input, 3, {kernel_size, stride, padding, dilation, ceil_mode}, true);
 }
 Tensor adaptive_max_pool3d(const Tensor& input, const Shape& output_size) {

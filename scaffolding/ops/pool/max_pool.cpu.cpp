@@ -1,5 +1,5 @@
-// Row-major: a row of outputs together. Channels-last: all channels of an output together, in blocks that stay in registers and
-// the first-level cache.
+// Row-major: a row of outputs together. Channels-last: all channels of an output together, in blocks that stay in
+// registers and the first-level cache.
 #include "scaffolding/backend/cpu/simd.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/core/scratch.h"
@@ -24,13 +24,15 @@ template <class F> SF_INLINE void window(const MaxPool& a, int64_t d, int64_t h,
   const int64_t* in = a.from.size;
   for (int64_t i = 0; i < a.count[0][d]; ++i)
     for (int64_t j = 0; j < a.count[1][h]; ++j) {
-      int64_t row = ((a.start[0][d] + i * a.dilation[0]) * in[1] + a.start[1][h] + j * a.dilation[1]) * in[2] + a.start[2][w];
+      int64_t row =
+          ((a.start[0][d] + i * a.dilation[0]) * in[1] + a.start[1][h] + j * a.dilation[1]) * in[2] + a.start[2][w];
       for (int64_t k = 0; k < a.count[2][w]; ++k) f(row + k * a.dilation[2]);
     }
 }
 
-// A row of outputs of one plane without branches that depend on data: values and positions are compared as one integer, whose upper half orders the
-// numbers (NaN last, -0 as 0) and whose lower half prefers the first position, or the last among NaN. keys[row]: the maximum of each column of the window.
+// A row of outputs of one plane without branches that depend on data: values and positions are compared as one integer,
+// whose upper half orders the numbers (NaN last, -0 as 0) and whose lower half prefers the first position, or the last
+// among NaN. keys[row]: the maximum of each column of the window.
 SF_INLINE int64_t key_of(float v, int32_t p) {
   v += 0.f;
   int32_t bits;
@@ -41,12 +43,14 @@ SF_INLINE int64_t key_of(float v, int32_t p) {
 }
 SF_INLINE int32_t position_of(int64_t key) { return key >> 32 == INT32_MAX ? int32_t(key) : ~int32_t(key); }
 
-template <class T> SF_INLINE void pool_row(const MaxPool& a, const T* x, T* y, int64_t* index, int64_t d, int64_t h, int64_t* keys) {
+template <class T>
+SF_INLINE void pool_row(const MaxPool& a, const T* x, T* y, int64_t* index, int64_t d, int64_t h, int64_t* keys) {
   const int64_t *in = a.from.size, columns = in[2];
   for (int64_t c = 0; c < columns; ++c) keys[c] = INT64_MIN;
   for (int64_t i = 0; i < a.count[0][d]; ++i)
     for (int64_t j = 0; j < a.count[1][h]; ++j) {
-      int32_t row = int32_t(((a.start[0][d] + i * a.dilation[0]) * in[1] + a.start[1][h] + j * a.dilation[1]) * columns);
+      int32_t row =
+          int32_t(((a.start[0][d] + i * a.dilation[0]) * in[1] + a.start[1][h] + j * a.dilation[1]) * columns);
       for (int64_t c = 0; c < columns; ++c) {
         int64_t key = key_of(to_float(x[row + c]), row + int32_t(c));
         keys[c] = key > keys[c] ? key : keys[c];
@@ -128,13 +132,15 @@ void max_pool(const MaxPool& a) {
   else pool<double>(a);
 }
 bool is_real(const MaxPool& a) {
-  return is_floating(a.dtype) && !is_float8(a.dtype) && (a.from.inner == 1 || a.from.size[0] * a.from.size[1] * a.from.size[2] < (int64_t(1) << 31));
+  return is_floating(a.dtype) && !is_float8(a.dtype) &&
+         (a.from.inner == 1 || a.from.size[0] * a.from.size[1] * a.from.size[2] < (int64_t(1) << 31));
 }
 
 // Planes (blocks of channels of one image) are independent; within one, outputs are added in order.
 template <class T> SF_INLINE void scatter_back(const MaxPoolBackward& a) {
   int64_t inner = a.dy_extent.inner, blocks = (inner + kBlock - 1) / kBlock;
-  int64_t to = a.dx_extent.size[0] * a.dx_extent.size[1] * a.dx_extent.size[2], from = a.dy_extent.size[0] * a.dy_extent.size[1] * a.dy_extent.size[2];
+  int64_t to = a.dx_extent.size[0] * a.dx_extent.size[1] * a.dx_extent.size[2],
+          from = a.dy_extent.size[0] * a.dy_extent.size[1] * a.dy_extent.size[2];
   int64_t work = from * (inner < kBlock ? inner : kBlock);
   parallel_for(a.dy_extent.outer * blocks, work > kGrain ? 1 : kGrain / work, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {

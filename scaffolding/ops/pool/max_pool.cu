@@ -1,5 +1,5 @@
-// Maximum pooling on CUDA: a thread per output. Its gradient: a thread per input, which asks the outputs that see it for their maximum's place, since
-// windows overlap and nothing is added by atomics.
+// Maximum pooling on CUDA: a thread per output. Its gradient: a thread per input, which asks the outputs that see it
+// for their maximum's place, since windows overlap and nothing is added by atomics.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/pool/kernel.h"
@@ -17,7 +17,8 @@ struct Windows {
   int64_t dilation[3];
 };
 // Place counts the pixels of a picture: 32 bits where they suffice, since eight of them are kept.
-template <class T, int V, class Place> __global__ void __launch_bounds__(kThreads) largest_of_windows(Windows w, Images to) {
+template <class T, int V, class Place>
+__global__ void __launch_bounds__(kThreads) largest_of_windows(Windows w, Images to) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= to.total) return;
   Images::Place p = to.place(i);
@@ -30,12 +31,14 @@ template <class T, int V, class Place> __global__ void __launch_bounds__(kThread
   for (int64_t a = 0; a < count[0]; ++a)
     for (int64_t b = 0; b < count[1]; ++b)
       for (int64_t c = 0; c < count[2]; ++c) {
-        int64_t pixel = pixel_in(w.from, 0, first[0] + a * w.dilation[0], first[1] + b * w.dilation[1], first[2] + c * w.dilation[2]);
+        int64_t pixel = pixel_in(w.from, 0, first[0] + a * w.dilation[0], first[1] + b * w.dilation[1],
+                                 first[2] + c * w.dilation[2]);
         Vec<T, V> x = in[pixel * to.units.d];
 #pragma unroll
         for (int v = 0; v < V; ++v) {
           auto value = widen(x.v[v]);
-          if (none || value > widen(best.v[v]) || value != value) best.v[v] = x.v[v], at[v] = Place(pixel);  // the last NaN, as torch
+          // the last NaN, as torch
+          if (none || value > widen(best.v[v]) || value != value) best.v[v] = x.v[v], at[v] = Place(pixel);
         }
         none = false;
       }
@@ -63,11 +66,13 @@ void max_pool(const MaxPool& k) {
     using T = decltype(t);
     constexpr int V = 16 / int(sizeof(T));
     if (unit_of(k.to.inner * int64_t(sizeof(T)), k.in, k.out, k.index) == 16 && pixels <= INT32_MAX) {
-      for_images(k.to, k.to.inner / V,
-                 [&](const Images& to) { launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, V, uint32_t>, w, to); });
+      for_images(k.to, k.to.inner / V, [&](const Images& to) {
+        launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, V, uint32_t>, w, to);
+      });
     } else {
-      for_images(k.to, k.to.inner,
-                 [&](const Images& to) { launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, 1, int64_t>, w, to); });
+      for_images(k.to, k.to.inner, [&](const Images& to) {
+        launch("max_pool", tables.device, blocks_for(to.total, 1), largest_of_windows<T, 1, int64_t>, w, to);
+      });
     }
   });
 }
@@ -98,12 +103,14 @@ template <class T> __global__ void __launch_bounds__(kThreads) gradients_of_view
 void max_pool_backward(const MaxPoolBackward& k) {
   Viewed v{k.dy, k.index, k.dx, k.dy_extent, k.dx_extent, {}, {}};
   DeviceTables tables(device_of(k.dx, "max_pool_backward"));
-  for (int d = 0; d < 3; ++d) v.first[d] = tables(k.first[d], k.dx_extent.size[d]), v.last[d] = tables(k.last[d], k.dx_extent.size[d]);
+  for (int d = 0; d < 3; ++d)
+    v.first[d] = tables(k.first[d], k.dx_extent.size[d]), v.last[d] = tables(k.last[d], k.dx_extent.size[d]);
   as_float(k.dtype, [&](auto t) {
     using T = decltype(t);
     if constexpr (sizeof(T) >= 4)
-      for_images(k.dx_extent, k.dx_extent.inner,
-                 [&](const Images& to) { launch("max_pool_backward", tables.device, blocks_for(to.total, 1), gradients_of_viewers<T>, v, to); });
+      for_images(k.dx_extent, k.dx_extent.inner, [&](const Images& to) {
+        launch("max_pool_backward", tables.device, blocks_for(to.total, 1), gradients_of_viewers<T>, v, to);
+      });
   });
 }
 

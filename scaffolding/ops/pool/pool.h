@@ -6,26 +6,29 @@
 namespace sf {
 
 // count_include_pad: whether padding counts in the divisor. divisor_override: used instead of the number of elements.
-Tensor avg_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, bool ceil_mode = false,
-                  bool count_include_pad = true);
-Tensor avg_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, bool ceil_mode = false,
-                  bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
-Tensor avg_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, bool ceil_mode = false,
-                  bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
+Tensor avg_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+                  bool ceil_mode = false, bool count_include_pad = true);
+Tensor avg_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+                  bool ceil_mode = false, bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
+Tensor avg_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+                  bool ceil_mode = false, bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
 
 // The first of equal maxima gets the gradient; NaN is larger than any number.
-Tensor max_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1},
-                  bool ceil_mode = false);
-Tensor max_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1},
-                  bool ceil_mode = false);
-Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0}, const Shape& dilation = {1},
-                  bool ceil_mode = false);
+Tensor max_pool1d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+                  const Shape& dilation = {1}, bool ceil_mode = false);
+Tensor max_pool2d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+                  const Shape& dilation = {1}, bool ceil_mode = false);
+Tensor max_pool3d(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+                  const Shape& dilation = {1}, bool ceil_mode = false);
 // The maxima and their places: int64 positions in the flattened spatial dimensions of the input.
-std::tuple<Tensor, Tensor> max_pool1d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+std::tuple<Tensor, Tensor> max_pool1d_with_indices(const Tensor& input, const Shape& kernel_size,
+                                                   const Shape& stride = {}, const Shape& padding = {0},
                                                    const Shape& dilation = {1}, bool ceil_mode = false);
-std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input, const Shape& kernel_size,
+                                                   const Shape& stride = {}, const Shape& padding = {0},
                                                    const Shape& dilation = {1}, bool ceil_mode = false);
-std::tuple<Tensor, Tensor> max_pool3d_with_indices(const Tensor& input, const Shape& kernel_size, const Shape& stride = {}, const Shape& padding = {0},
+std::tuple<Tensor, Tensor> max_pool3d_with_indices(const Tensor& input, const Shape& kernel_size,
+                                                   const Shape& stride = {}, const Shape& padding = {0},
                                                    const Shape& dilation = {1}, bool ceil_mode = false);
 
 // Windows that divide each dimension into output_size parts (-1: as many as there are entries).

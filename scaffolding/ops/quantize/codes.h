@@ -1,4 +1,5 @@
-// The two tables of numbers that codes stand for. Compiled for instruction sets too: static, so that none is shared between them.
+// The two tables of numbers that codes stand for. Compiled for instruction sets too: static,
+// so that none is shared between them.
 #pragma once
 #include "scaffolding/core/half.h"
 
@@ -8,12 +9,14 @@ namespace sf {
 struct Nf4Table {
   float v[16];
 };
-static constexpr Nf4Table kNf4 = {{-1.f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f,
-                                   -0.09105003625154495f, 0.f, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
-                                   0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.f}};
+static constexpr Nf4Table kNf4 = {
+    {-1.f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+     -0.18477343022823334f, -0.09105003625154495f, 0.f, 0.07958029955625534f, 0.16093020141124725f,
+     0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.f}};
 
-// The signed dynamic map of "8-Bit Approximations for Parallelism in Deep Learning" (arXiv 1511.04561) as bitsandbytes' create_dynamic_map() rounds it: for
-// each of seven powers of ten the middles between 2^i + 1 even steps of [0.1, 1], both signs, with 0 and 1.
+// The signed dynamic map of "8-Bit Approximations for Parallelism in Deep Learning" (arXiv 1511.04561) as bitsandbytes'
+// create_dynamic_map() rounds it: for each of seven powers of ten the middles between 2^i + 1 even steps of [0.1, 1],
+// both signs, with 0 and 1.
 struct DynamicTable {
   float v[256];
 };
@@ -25,7 +28,9 @@ constexpr DynamicTable make_dynamic_table() {
     int n = 1 << i;
     const float step = (1.f - 0.1f) / float(n);
     // From the nearer end and with one rounding, as torch.linspace does.
-    auto boundary = [&](int k) { return k < (n + 1) / 2 ? float(0.1f + double(step) * k) : float(1.f - double(step) * (n - k)); };
+    auto boundary = [&](int k) {
+      return k < (n + 1) / 2 ? float(0.1f + double(step) * k) : float(1.f - double(step) * (n - k));
+    };
     for (int k = 0; k < n; ++k) {
       float middle = kPowers[i] * ((boundary(k) + boundary(k + 1)) / 2.f);
       t.v[positive] = middle;
@@ -38,7 +43,8 @@ constexpr DynamicTable make_dynamic_table() {
 }
 static constexpr DynamicTable kDynamic = make_dynamic_table();
 
-// How many of the middles between neighbours in a sorted table are below x: the nearest entry's index, the lower one of two that are as near.
+// How many of the middles between neighbours in a sorted table are below x: the nearest entry's index,
+// the lower one of two that are as near.
 template <int N> SF_INLINE constexpr int nearest_code(const float (&table)[N], float x) {
   int low = 0, high = N - 1;
   while (low < high) {

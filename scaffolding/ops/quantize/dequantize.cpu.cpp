@@ -1,4 +1,5 @@
-// Dequantisation on the CPU: NF4's sixteen numbers lie in one or two registers, from which a permutation looks up a vector of codes at once.
+// Dequantisation on the CPU: NF4's sixteen numbers lie in one or two registers, from which a permutation looks up a
+// vector of codes at once.
 #include "scaffolding/backend/cpu/simd_rows.h"
 #include "scaffolding/ops/quantize/codes.h"
 #include "scaffolding/ops/quantize/kernel.h"
@@ -8,19 +9,26 @@ namespace SF_ISA {
 
 SF_INLINE static float block_scale(const BlockDequantize& d, int64_t b) {
   if (d.absmax.dtype != kUInt8) return d.absmax.as<const float>()[b];
-  return kDynamic.v[d.absmax.as<const uint8_t>()[b]] * d.nested.as<const float>()[b / kNestedBlock] + *d.offset.as<const float>();
+  return kDynamic.v[d.absmax.as<const uint8_t>()[b]] * d.nested.as<const float>()[b / kNestedBlock] +
+         *d.offset.as<const float>();
 }
 
-SF_INLINE static float nf4_at(const uint8_t* codes, int64_t i) { return kNf4.v[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4]; }
+SF_INLINE static float nf4_at(const uint8_t* codes, int64_t i) {
+  return kNf4.v[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
+}
 
 // The numbers of the 2 * kLanes codes in kLanes bytes.
 SF_INLINE static void look_up(const uint8_t* p, vf& first, vf& second) {
 #if defined(__AVX512F__)
   const __m512 table = _mm512_loadu_ps(kNf4.v);
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), table), low = _mm512_permutexvar_ps(bytes, table);  // by the lowest four bits
-  first = (vf_raw)_mm512_permutex2var_ps(high, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), low);
-  second = (vf_raw)_mm512_permutex2var_ps(high, _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), low);
+  // by the lowest four bits
+  const __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), table),
+               low = _mm512_permutexvar_ps(bytes, table);
+  first = (vf_raw)_mm512_permutex2var_ps(
+      high, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), low);
+  second = (vf_raw)_mm512_permutex2var_ps(
+      high, _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), low);
 #elif defined(__AVX2__)
   const __m256 negative = _mm256_loadu_ps(kNf4.v), positive = _mm256_loadu_ps(kNf4.v + 8);
   auto number = [&](__m256i code) {  // by the lowest three bits, and the fourth

@@ -22,18 +22,21 @@ double largest(DType t) { return t == kFloat8E4M3 ? 448 : 57344; }
 
 void check_float8(const char* op, const char* name, const Tensor& t) {
   check_defined(op, name, t);
-  SF_CHECK_AS(TypeError, is_float8(t.dtype()), op, ": ", name, " must be float8_e4m3fn or float8_e5m2, got ", t.dtype());
+  SF_CHECK_AS(TypeError, is_float8(t.dtype()), op, ": ", name, " must be float8_e4m3fn or float8_e5m2, got ",
+              t.dtype());
 }
 
 // As [rows, columns of the last dimension].
 Tensor as_rows(const Tensor& x) {
-  return x.ndim() == 0 ? x.reshape({1, 1}) : x.reshape({x.numel() / std::max<int64_t>(x.shape().back(), 1), x.shape().back()});
+  return x.ndim() == 0 ? x.reshape({1, 1})
+                       : x.reshape({x.numel() / std::max<int64_t>(x.shape().back(), 1), x.shape().back()});
 }
 
 // most / largest, and 1 where most is 0.
 Tensor scale_for(const Tensor& most, DType t) {
   Tensor zero = zeros({}, kFloat32, most.device());
-  return where(gt(most, zero), most / scalar_tensor(largest(t), kFloat32, most.device()), ones({}, kFloat32, most.device()));
+  return where(gt(most, zero), most / scalar_tensor(largest(t), kFloat32, most.device()),
+               ones({}, kFloat32, most.device()));
 }
 
 Tensor composed_quantize(const Tensor& x, const Tensor& scale, DType t) {
@@ -81,10 +84,12 @@ Tensor dequantize_fp8(const Tensor& input, const Tensor& scale, std::optional<DT
   check_floating(op, "scale", scale);
   check_same_device(op, input, scale);
   DType t = dtype.value_or(kFloat32);
-  SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), op, ": dtype must be float32, float64, bfloat16 or float16, got ", t);
+  SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), op,
+              ": dtype must be float32, float64, bfloat16 or float16, got ", t);
   Shape rows = input.shape();
   if (!rows.empty()) rows.back() = 1;
-  SF_CHECK(scale.numel() == 1 || scale.shape() == rows, op, ": scale must have one element, or shape ", rows, " for each row, got ", scale.shape());
+  SF_CHECK(scale.numel() == 1 || scale.shape() == rows, op, ": scale must have one element, or shape ", rows,
+           " for each row, got ", scale.shape());
   autograd::NoGrad off;
   Tensor s = contiguous(to_dtype(scale.detach(), kFloat32)), q = contiguous(input);
   Tensor y = empty(input.shape(), t == kFloat64 ? kFloat32 : t, input.device());
@@ -98,20 +103,23 @@ Tensor dequantize_fp8(const Tensor& input, const Tensor& scale, std::optional<DT
   return to_dtype(to_dtype(q, kFloat32) * s, t);
 }
 
-Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b, const Tensor& bias, std::optional<DType> out_dtype) {
+Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
+                 const Tensor& bias, std::optional<DType> out_dtype) {
   const char* op = "scaled_mm";
   check_float8(op, "input", input);
   check_float8(op, "mat2", mat2);
-  SF_CHECK(input.ndim() == 2 && mat2.ndim() == 2 && input.size(1) == mat2.size(0), op, ": needs input [M, K] and mat2 [K, N], got ", input.shape(), " and ",
-           mat2.shape());
+  SF_CHECK(input.ndim() == 2 && mat2.ndim() == 2 && input.size(1) == mat2.size(0), op,
+           ": needs input [M, K] and mat2 [K, N], got ", input.shape(), " and ", mat2.shape());
   int64_t m = input.size(0), k = input.size(1), n = mat2.size(1);
   DType t = out_dtype.value_or(kBFloat16);
-  SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), op, ": out_dtype must be float32, float64, bfloat16 or float16, got ", t);
+  SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), op,
+              ": out_dtype must be float32, float64, bfloat16 or float16, got ", t);
   auto scale = [&](const char* name, const Tensor& s, const Shape& each) {
     check_defined(op, name, s);
     check_floating(op, name, s);
     check_same_device(op, input, s);
-    SF_CHECK(s.numel() == 1 || s.shape() == each, op, ": ", name, " must have one element or shape ", each, ", got ", s.shape());
+    SF_CHECK(s.numel() == 1 || s.shape() == each, op, ": ", name, " must have one element or shape ", each, ", got ",
+             s.shape());
     return contiguous(to_dtype(s.detach(), kFloat32));
   };
   Tensor a = scale("scale_a", scale_a, {m, 1}), b = scale("scale_b", scale_b, {1, n});
@@ -120,7 +128,8 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
   check_same_device(op, input, bias);
   autograd::NoGrad off;
   if (m > 0 && n > 0 && k > 0 && t != kFloat64) {
-    Tensor y = empty({m, n}, t, input.device()), x = contiguous(input), flat_a = a.view({a.numel()}), flat_b = b.view({b.numel()});
+    Tensor y = empty({m, n}, t, input.device()), x = contiguous(input), flat_a = a.view({a.numel()}),
+           flat_b = b.view({b.numel()});
     Tensor shift = bias ? contiguous(to_dtype(bias.detach(), t == kFloat32 ? kBFloat16 : t)) : bias;
     bool exact = !bias || t != kFloat32 || bias.dtype() == kBFloat16;  // cuBLASLt adds biases of 16 bits only
     ScaledProduct args{x, mat2, flat_a, flat_b, {}, y};
@@ -130,8 +139,8 @@ Tensor scaled_mm(const Tensor& input, const Tensor& mat2, const Tensor& scale_a,
       return bias && !exact ? y + to_dtype(bias.detach(), t) : y;
     }
   }
-  Tensor product =
-      matmul(to_dtype(input, kFloat32), to_dtype(mat2, kFloat32)) * (a.numel() == 1 ? a.reshape({1, 1}) : a) * (b.numel() == 1 ? b.reshape({1, 1}) : b);
+  Tensor product = matmul(to_dtype(input, kFloat32), to_dtype(mat2, kFloat32)) *
+                   (a.numel() == 1 ? a.reshape({1, 1}) : a) * (b.numel() == 1 ? b.reshape({1, 1}) : b);
   return to_dtype(bias ? product + to_dtype(bias.detach(), kFloat32) : product, t);
 }
 
@@ -142,8 +151,8 @@ Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale
   check_float8(op, "weight", weight);
   check_defined(op, "scale", scale);
   autograd::refuse_gradient("linear_fp8: a weight in float8", {scale});
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op, ": needs input [..., K] and weight [N, K], got ",
-           input.shape(), " and ", weight.shape());
+  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2 && input.shape().back() == weight.size(1), op,
+           ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
   check_same_device(op, input, weight);
   int64_t n = weight.size(0), k = weight.size(1), rows = 1;
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
@@ -162,17 +171,22 @@ Tensor linear_fp8(const Tensor& input, const Tensor& weight, const Tensor& scale
       y = linear(input, whole(), bias);
     }
   }
-  return autograd::record(op, y, {input, bias}, [=, shape = input.shape(), nx = input.requires_grad(), nb = bias.requires_grad()](const Tensor& dy) {
-    Tensor g = dy.reshape({rows, n});
-    return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
-  });
+  return autograd::record(
+      op, y, {input, bias},
+      [=, shape = input.shape(), nx = input.requires_grad(), nb = bias.requires_grad()](const Tensor& dy) {
+        Tensor g = dy.reshape({rows, n});
+        return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
+      });
 }
 
 SF_OP(quantize_fp8, "input, dtype=None, per_row=False")
     .doc("float8 and the scale that it was divided by: of the tensor or of each row.")
     .no_gradient()
     .kernels(fp8_quantize);
-SF_OP(dequantize_fp8, "input, scale, dtype=None").doc("input * scale in another dtype.").no_gradient().kernels(fp8_dequantize);
+SF_OP(dequantize_fp8, "input, scale, dtype=None")
+    .doc("input * scale in another dtype.")
+    .no_gradient()
+    .kernels(fp8_dequantize);
 SF_OP(scaled_mm, "input, mat2, scale_a, scale_b, bias=None, out_dtype=None")
     .doc("(input @ mat2) * scale_a * scale_b + bias of float8 matrices.")
     .no_gradient()

@@ -1,5 +1,5 @@
-// float8 on CUDA: a block of threads finds a row's largest magnitude and quantises the row, which it then reads from the cache; dequantising is one pass,
-// 16 bytes of codes to a thread where rows allow it.
+// float8 on CUDA: a block of threads finds a row's largest magnitude and quantises the row, which it then reads from
+// the cache; dequantising is one pass, 16 bytes of codes to a thread where rows allow it.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/quantize/kernel.h"
@@ -35,7 +35,8 @@ template <class Q> __device__ inline Q quantized(float x, float scale) {
   return from_float<Q>(v > most ? most : v < -most ? -most : v);
 }
 
-template <class T, class Q> __global__ void __launch_bounds__(kThreads) measured_rows(const T* x, Q* q, float* scale, int64_t cols) {
+template <class T, class Q>
+__global__ void __launch_bounds__(kThreads) measured_rows(const T* x, Q* q, float* scale, int64_t cols) {
   const int64_t row = blockIdx.x;
   x += row * cols, q += row * cols;
   float most = 0;
@@ -46,7 +47,8 @@ template <class T, class Q> __global__ void __launch_bounds__(kThreads) measured
   for (int64_t c = threadIdx.x; c < cols; c += kThreads) q[c] = quantized<Q>(float(widen(x[c])), s);
 }
 
-template <class T, class Q, int V> __global__ void __launch_bounds__(kThreads) scaled_elements(const T* x, Q* q, const float* scale, int64_t n) {
+template <class T, class Q, int V>
+__global__ void __launch_bounds__(kThreads) scaled_elements(const T* x, Q* q, const float* scale, int64_t n) {
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= n) return;
   const Vec<T, V> in = *reinterpret_cast<const Vec<T, V>*>(x + i);
@@ -57,7 +59,8 @@ template <class T, class Q, int V> __global__ void __launch_bounds__(kThreads) s
 }
 
 template <class Q, class T, int V>
-__global__ void __launch_bounds__(kThreads) widened(const Q* q, T* y, const float* scale, int64_t n, int64_t cols, bool per_row) {
+__global__ void __launch_bounds__(kThreads)
+    widened(const Q* q, T* y, const float* scale, int64_t n, int64_t cols, bool per_row) {
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= n) return;
   const Vec<Q, V> in = *reinterpret_cast<const Vec<Q, V>*>(q + i);
@@ -83,12 +86,15 @@ void quantize(const Fp8Quantize& f) {
       float* scale = f.scale.as<float>();
       if (f.measure) return launch("quantize_fp8", f.x.device, unsigned(rows), measured_rows<T, Q>, x, q, scale, cols);
       constexpr int V = lanes_for<T>();
-      if (n % V == 0 && is_aligned(x) && is_aligned(q)) launch("quantize_fp8", f.x.device, blocks_for(n, V), scaled_elements<T, Q, V>, x, q, scale, n);
+      if (n % V == 0 && is_aligned(x) && is_aligned(q))
+        launch("quantize_fp8", f.x.device, blocks_for(n, V), scaled_elements<T, Q, V>, x, q, scale, n);
       else launch("quantize_fp8", f.x.device, blocks_for(n, 1), scaled_elements<T, Q, 1>, x, q, scale, n);
     });
   });
 }
-bool quantize_supports(const Fp8Quantize& f) { return is_floating(f.x.dtype) && !is_float8(f.x.dtype) && f.x.sizes[0] < INT32_MAX; }
+bool quantize_supports(const Fp8Quantize& f) {
+  return is_floating(f.x.dtype) && !is_float8(f.x.dtype) && f.x.sizes[0] < INT32_MAX;
+}
 SF_KERNEL(fp8_quantize, DeviceType::CUDA, "native", 0, quantize, quantize_supports)
 
 void dequantize(const Fp8Dequantize& f) {
@@ -102,7 +108,8 @@ void dequantize(const Fp8Dequantize& f) {
       T* y = f.y.as<T>();
       const float* scale = f.scale.as<const float>();
       const bool vectors = (per_row ? cols : n) % 16 == 0 && is_aligned(q) && is_aligned(y);
-      if (vectors) launch("dequantize_fp8", f.q.device, blocks_for(n, 16), widened<Q, T, 16>, q, y, scale, n, cols, per_row);
+      if (vectors)
+        launch("dequantize_fp8", f.q.device, blocks_for(n, 16), widened<Q, T, 16>, q, y, scale, n, cols, per_row);
       else launch("dequantize_fp8", f.q.device, blocks_for(n, 1), widened<Q, T, 1>, q, y, scale, n, cols, per_row);
     });
   });

@@ -38,8 +38,8 @@ Float8Rows layer_norm_fp8(const Tensor& input, const Tensor& weight, const Tenso
   const Tensor x = contiguous(input);
   if (x.numel() > 0) {
     Float8Rows y = room_for(x.shape(), x.device());
-    const Tensor w = weight ? contiguous(weight) : weight, b = bias ? contiguous(bias) : bias, rows = x.view({rows_of(x), columns}), q = y.q.view(rows.shape()),
-                 scale = y.scale.view({rows_of(x)});
+    const Tensor w = weight ? contiguous(weight) : weight, b = bias ? contiguous(bias) : bias,
+                 rows = x.view({rows_of(x), columns}), q = y.q.view(rows.shape()), scale = y.scale.view({rows_of(x)});
     LayerNormFp8 args{rows, w, b, eps, q, scale};
     if (auto kernel = layer_norm_fp8_kernel.find(x.device(), args)) {
       kernel(args);
@@ -51,7 +51,8 @@ Float8Rows layer_norm_fp8(const Tensor& input, const Tensor& weight, const Tenso
 
 Float8Rows geglu_fp8(const Tensor& projection) {
   check_floating("geglu_fp8", "projection", projection);
-  SF_CHECK(projection.ndim() > 0 && projection.shape().back() % 2 == 0, "geglu_fp8: the last dimension must be hidden and gate, got ", projection.shape());
+  SF_CHECK(projection.ndim() > 0 && projection.shape().back() % 2 == 0,
+           "geglu_fp8: the last dimension must be hidden and gate, got ", projection.shape());
   autograd::NoGrad off;
   const Tensor p = contiguous(projection);
   const int64_t columns = p.shape().back() / 2;
@@ -59,7 +60,8 @@ Float8Rows geglu_fp8(const Tensor& projection) {
     Shape sizes = p.shape();
     sizes.back() = columns;
     Float8Rows y = room_for(sizes, p.device());
-    const Tensor rows = p.view({rows_of(p), 2 * columns}), q = y.q.view({rows_of(p), columns}), scale = y.scale.view({rows_of(p)});
+    const Tensor rows = p.view({rows_of(p), 2 * columns}), q = y.q.view({rows_of(p), columns}),
+                 scale = y.scale.view({rows_of(p)});
     GegluFp8 args{rows.narrow(1, 0, columns), rows.narrow(1, columns, columns), q, scale};
     if (auto kernel = geglu_fp8_kernel.find(p.device(), args)) {
       kernel(args);
@@ -69,7 +71,8 @@ Float8Rows geglu_fp8(const Tensor& projection) {
   return quantised(geglu(p));
 }
 
-Tensor linear_of_fp8(const Float8Rows& x, const Tensor& weight, const Tensor& scale, const Tensor& bias, const Tensor& residual, DType dtype) {
+Tensor linear_of_fp8(const Float8Rows& x, const Tensor& weight, const Tensor& scale, const Tensor& bias,
+                     const Tensor& residual, DType dtype) {
   const char* op = "linear_of_fp8";
   const int64_t k = x.q.shape().back(), rows = rows_of(x.q), n = weight.size(0);
   SF_CHECK(weight.ndim() == 2 && weight.size(1) == k, op, ": needs a weight [N, ", k, "], got ", weight.shape());
@@ -82,7 +85,13 @@ Tensor linear_of_fp8(const Float8Rows& x, const Tensor& weight, const Tensor& sc
   const Tensor flat = x.q.view({rows, k});
   if (residual && residual.dtype() == dtype && is_reduced(dtype) && (!bias || bias.dtype() == dtype) && rows > 0) {
     Tensor y = empty(out, dtype, x.q.device()), added = contiguous(residual);
-    ScaledProduct args{flat, weight.t(), x.scale.view({rows}), scale.view({n}), bias ? contiguous(bias) : bias, y.view({rows, n}), added.view({rows, n})};
+    ScaledProduct args{flat,
+                       weight.t(),
+                       x.scale.view({rows}),
+                       scale.view({n}),
+                       bias ? contiguous(bias) : bias,
+                       y.view({rows, n}),
+                       added.view({rows, n})};
     if (auto kernel = scaled_product.find(x.q.device(), args)) {
       kernel(args);
       return y;

@@ -1,4 +1,5 @@
-// layer_norm and GEGLU that write float8 and a scale for each row: a group of threads makes a row, finds its largest magnitude and writes it.
+// layer_norm and GEGLU that write float8 and a scale for each row: a group of threads makes a row, finds its largest
+// magnitude and writes it.
 #include "scaffolding/backend/cuda/mma.cuh"
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/ops/quantize/kernel.h"
@@ -8,7 +9,8 @@ namespace {
 
 constexpr float kLargest = 448;  // of float8_e4m3fn
 
-__device__ inline float magnitude(float most, float x) { return fmaxf(most, fabsf(x)); }  // NaN counts as nothing: it stays NaN in the codes
+// NaN counts as nothing: it stays NaN in the codes
+__device__ inline float magnitude(float most, float x) { return fmaxf(most, fabsf(x)); }
 __device__ inline float scale_for(float most) { return most > 0 ? most / kLargest : 1.f; }
 __device__ inline Float8E4M3 code_of(float x, float scale) {
   const float v = x / scale;
@@ -26,8 +28,8 @@ template <class T> __device__ inline float rounded(float x) { return float(widen
 
 // A warp makes a row, which it reads again for each step: it is in the cache of the multiprocessor then.
 template <int V, class T>
-__global__ void __launch_bounds__(kThreads)
-    norm_rows(const T* x, Numbers weight, Numbers bias, Float8E4M3* q, float* scale, int64_t rows, int64_t cols, float eps) {
+__global__ void __launch_bounds__(kThreads) norm_rows(const T* x, Numbers weight, Numbers bias, Float8E4M3* q,
+                                                      float* scale, int64_t rows, int64_t cols, float eps) {
   const int64_t row = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   const int lane = int(threadIdx.x) % kWarp;
   if (row >= rows) return;  // a whole warp
@@ -76,8 +78,8 @@ void norm(const LayerNormFp8& n) {
       const T* x = n.x.as<const T>();
       Float8E4M3* q = n.q.as<Float8E4M3>();
       auto with = [&](auto kernel) {
-        launch("layer_norm_fp8", n.x.device, unsigned((rows + kThreads / kWarp - 1) / (kThreads / kWarp)), kernel, x, Numbers(n.weight), Numbers(n.bias), q,
-               n.scale.as<float>(), rows, cols, float(n.eps));
+        launch("layer_norm_fp8", n.x.device, unsigned((rows + kThreads / kWarp - 1) / (kThreads / kWarp)), kernel, x,
+               Numbers(n.weight), Numbers(n.bias), q, n.scale.as<float>(), rows, cols, float(n.eps));
       };
       if (aligned_rows<T, V>(cols, x) && aligned_rows<Float8E4M3, V>(cols, q)) with(norm_rows<V, T>);
       else with(norm_rows<1, T>);
@@ -89,8 +91,8 @@ SF_KERNEL(layer_norm_fp8_kernel, DeviceType::CUDA, "native", 0, norm, norm_suppo
 
 // A row of results waits in shared memory for its scale.
 template <int V, class T>
-__global__ void __launch_bounds__(kThreads)
-    gated_rows(const T* hidden, const T* gate, int64_t hidden_row, int64_t gate_row, Float8E4M3* q, float* scale, int64_t cols) {
+__global__ void __launch_bounds__(kThreads) gated_rows(const T* hidden, const T* gate, int64_t hidden_row,
+                                                       int64_t gate_row, Float8E4M3* q, float* scale, int64_t cols) {
   float* results = reinterpret_cast<float*>(dynamic_shared());
   const int64_t row = blockIdx.x;
   hidden += row * hidden_row, gate += row * gate_row, q += row * cols;
@@ -119,11 +121,12 @@ void gated(const GegluFp8& f) {
       constexpr int V = lanes_for<T>();
       const T *hidden = f.hidden.as<const T>(), *gate = f.gate.as<const T>();
       Float8E4M3* q = f.q.as<Float8E4M3>();
-      const bool vectors =
-          aligned_rows<T, V>(cols, hidden, gate) && f.hidden.strides[0] % V == 0 && f.gate.strides[0] % V == 0 && aligned_rows<Float8E4M3, V>(cols, q);
+      const bool vectors = aligned_rows<T, V>(cols, hidden, gate) && f.hidden.strides[0] % V == 0 &&
+                           f.gate.strides[0] % V == 0 && aligned_rows<Float8E4M3, V>(cols, q);
       const Blocks blocks{unsigned(rows), kThreads, size_t(cols) * sizeof(float)};
       auto with = [&](auto kernel) {
-        launch("geglu_fp8", f.hidden.device, blocks, kernel, hidden, gate, f.hidden.strides[0], f.gate.strides[0], q, f.scale.as<float>(), cols);
+        launch("geglu_fp8", f.hidden.device, blocks, kernel, hidden, gate, f.hidden.strides[0], f.gate.strides[0], q,
+               f.scale.as<float>(), cols);
       };
       if (vectors) with(gated_rows<V, T>);
       else with(gated_rows<1, T>);
@@ -132,7 +135,8 @@ void gated(const GegluFp8& f) {
 }
 constexpr int64_t kMostColumns = 24576;  // 96 KiB of float32, which a block may have on every GPU with float8
 bool gated_supports(const GegluFp8& f) {
-  return (f.hidden.dtype == kFloat32 || is_reduced(f.hidden.dtype)) && f.hidden.sizes[1] <= kMostColumns && f.hidden.sizes[0] <= INT32_MAX;
+  return (f.hidden.dtype == kFloat32 || is_reduced(f.hidden.dtype)) && f.hidden.sizes[1] <= kMostColumns &&
+         f.hidden.sizes[0] <= INT32_MAX;
 }
 SF_KERNEL(geglu_fp8_kernel, DeviceType::CUDA, "native", 0, gated, gated_supports)
 

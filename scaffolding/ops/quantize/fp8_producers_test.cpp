@@ -1,4 +1,5 @@
-// layer_norm and GEGLU that write float8, against the op and quantize_fp8 one after the other, and a product of their results beside a residual.
+// layer_norm and GEGLU that write float8, against the op and quantize_fp8 one after the other, and a product of their
+// results beside a residual.
 #include "scaffolding/ops/quantize/fp8_producers.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ TEST_F(CudaFloat8Producers, layer_norm_and_quantize_in_one) {
   for (DType t : {kFloat32, kBFloat16, kFloat16})
     for (const Shape& size : {Shape{3, 5, 320}, {7, 33}, {2, 1280}, {1, 8}, {9, 1}})
       for (bool affine : {false, true}) {
-        Tensor x = (randn(size) * 3 + 1).to(t), w = affine ? randn({size.back()}) : Tensor(), b = affine ? randn({size.back()}).to(t) : Tensor();
+        Tensor x = (randn(size) * 3 + 1).to(t), w = affine ? randn({size.back()}) : Tensor(),
+               b = affine ? randn({size.back()}).to(t) : Tensor();
         Float8Rows got = layer_norm_fp8(x.cuda(), w ? w.cuda() : w, b ? b.cuda() : b, 1e-5);
         expect_same(got, layer_norm(x, {size.back()}, w, b, 1e-5), "layer_norm_fp8");
       }
@@ -77,7 +79,8 @@ TEST_F(CudaFloat8Producers, a_product_adds_bias_and_residual) {
   Tensor got = linear_of_fp8(there, w.cuda(), scale.cuda(), bias.cuda(), residual.cuda(), kBFloat16);
   EXPECT_EQ(got.dtype(), kBFloat16);
   EXPECT_LT((amax(abs(got.cpu().to(kFloat32) - want)) / amax(abs(want))).item(), 5e-3);
-  EXPECT_THROW(linear_of_fp8(there, w.cuda(), scale.cuda(), bias.cuda(), residual.cuda().reshape({24, 48}), kBFloat16), Error);
+  EXPECT_THROW(linear_of_fp8(there, w.cuda(), scale.cuda(), bias.cuda(), residual.cuda().reshape({24, 48}), kBFloat16),
+               Error);
 }
 
 }  // namespace

@@ -4,8 +4,9 @@
 
 namespace sf {
 
-// x[n] float32 in blocks: absmax[ceil(n / block)] float32 is each block's largest magnitude, and what x / absmax is nearest to is stored as a code.
-// Nf4: two codes to a byte, the earlier one in the high bits, codes[ceil(n / 2)]; the last half byte of an odd n is the code of 0. Dynamic: a byte each.
+// x[n] float32 in blocks: absmax[ceil(n / block)] float32 is each block's largest magnitude, and what x / absmax is
+// nearest to is stored as a code. Nf4: two codes to a byte, the earlier one in the high bits, codes[ceil(n / 2)]; the
+// last half byte of an odd n is the code of 0. Dynamic: a byte each.
 enum class BlockFormat : uint8_t { Nf4, Dynamic };
 struct BlockQuantize {
   TensorView x, codes, absmax;
@@ -14,8 +15,8 @@ struct BlockQuantize {
 };
 extern KernelTable<BlockQuantize> block_quantize;
 
-// y[n] = table[code] * absmax, y of float32, bfloat16 or float16. absmax: float32, or the bytes of a Dynamic quantisation in blocks of 256, whose
-// own absmax is `nested`: then table[byte] * nested + offset[1].
+// y[n] = table[code] * absmax, y of float32, bfloat16 or float16. absmax: float32, or the bytes of a Dynamic
+// quantisation in blocks of 256, whose own absmax is `nested`: then table[byte] * nested + offset[1].
 struct BlockDequantize {
   TensorView codes, absmax, nested, offset, y;
   int64_t block = 64;
@@ -24,8 +25,9 @@ struct BlockDequantize {
 extern KernelTable<BlockDequantize> block_dequantize;
 inline constexpr int64_t kNestedBlock = 256;
 
-// q[r, c] = x[r, c] / scale[r], saturated, to float8. x of any floating dtype but float8. scale: [rows] or, for all rows, [1], float32. With measure the kernel
-// sets it: the largest magnitude of what it is for, over the format's largest number; 1 where all is 0.
+// q[r, c] = x[r, c] / scale[r], saturated, to float8. x of any floating dtype but float8. scale: [rows] or, for all
+// rows, [1], float32. With measure the kernel sets it: the largest magnitude of what it is for, over the format's
+// largest number; 1 where all is 0.
 struct Fp8Quantize {
   TensorView x, q, scale;
   bool measure = true;
@@ -38,15 +40,16 @@ struct Fp8Dequantize {
 };
 extern KernelTable<Fp8Dequantize> fp8_dequantize;
 
-// c[m, n] = (a[m, k] b[k, n]) * scale_a * scale_b + bias[n] + residual[m, n]. a, b: float8; b with stride 1 along k. scale_a [m] or [1], scale_b [n] or [1],
-// float32. residual: undefined, or of c's dtype and sizes, dense and other memory.
+// c[m, n] = (a[m, k] b[k, n]) * scale_a * scale_b + bias[n] + residual[m, n]. a, b: float8; b with stride 1 along k.
+// scale_a [m] or [1], scale_b [n] or [1], float32. residual: undefined, or of c's dtype and sizes,
+// dense and other memory.
 struct ScaledProduct {
   TensorView a, b, scale_a, scale_b, bias, c, residual;
 };
 extern KernelTable<ScaledProduct> scaled_product;
 
-// layer_norm of x[R, C] with weight and bias [C], each optional, and hidden * gelu(gate) of [R, C] with last stride 1, quantised by rows to
-// q[R, C] float8_e4m3fn with scale[R], as Fp8Quantize measures it.
+// layer_norm of x[R, C] with weight and bias [C], each optional, and hidden * gelu(gate) of [R, C] with last stride 1,
+// quantised by rows to q[R, C] float8_e4m3fn with scale[R], as Fp8Quantize measures it.
 struct LayerNormFp8 {
   TensorView x, weight, bias;
   double eps = 1e-5;

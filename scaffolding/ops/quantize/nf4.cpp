@@ -17,7 +17,8 @@ namespace {
 int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 void check_blocksize(const char* op, int64_t b) {
-  SF_CHECK(b >= 32 && b <= 4096 && (b & (b - 1)) == 0, op, ": blocksize must be a power of two from 32 to 4096, got ", b);
+  SF_CHECK(b >= 32 && b <= 4096 && (b & (b - 1)) == 0, op, ": blocksize must be a power of two from 32 to 4096, got ",
+           b);
 }
 
 std::tuple<Tensor, Tensor> quantized(const char* op, const Tensor& input, int64_t block, BlockFormat format) {
@@ -26,7 +27,8 @@ std::tuple<Tensor, Tensor> quantized(const char* op, const Tensor& input, int64_
   check_blocksize(op, block);
   autograd::NoGrad off;
   int64_t n = input.numel();
-  Tensor codes = format == BlockFormat::Nf4 ? empty({(n + 1) / 2, 1}, kUInt8, input.device()) : empty(input.shape(), kUInt8, input.device());
+  Tensor codes = format == BlockFormat::Nf4 ? empty({(n + 1) / 2, 1}, kUInt8, input.device())
+                                            : empty(input.shape(), kUInt8, input.device());
   Tensor absmax = empty({blocks_of(n, block)}, kFloat32, input.device());
   if (n == 0) return {codes, absmax};
   Tensor x = contiguous(to_dtype(input.detach(), kFloat32));
@@ -44,12 +46,13 @@ Tensor statistics(const char* op, const char* name, const Tensor& t, int64_t wan
   return contiguous(is_floating(t.dtype()) ? to_dtype(t, kFloat32) : t);
 }
 
-Tensor dequantized(const char* op, const Tensor& codes, const Tensor& absmax, const Shape& size, DType dtype, int64_t block, const Tensor& nested,
-                   const Tensor& offset, BlockFormat format) {
+Tensor dequantized(const char* op, const Tensor& codes, const Tensor& absmax, const Shape& size, DType dtype,
+                   int64_t block, const Tensor& nested, const Tensor& offset, BlockFormat format) {
   check_defined(op, "input", codes);
   check_blocksize(op, block);
   SF_CHECK_AS(TypeError, codes.dtype() == kUInt8, op, ": input must be uint8, got ", codes.dtype());
-  SF_CHECK_AS(TypeError, is_floating(dtype) && !is_float8(dtype), op, ": dtype must be float32, float64, bfloat16 or float16, got ", dtype);
+  SF_CHECK_AS(TypeError, is_floating(dtype) && !is_float8(dtype), op,
+              ": dtype must be float32, float64, bfloat16 or float16, got ", dtype);
   autograd::NoGrad off;
   bool wide = dtype == kFloat64;
   Tensor y = empty(size, wide ? kFloat32 : dtype, codes.device());
@@ -57,8 +60,10 @@ Tensor dequantized(const char* op, const Tensor& codes, const Tensor& absmax, co
   SF_CHECK(codes.numel() == want, op, ": a tensor of ", size, " needs ", want, " bytes of codes, got ", codes.shape());
   check_defined(op, "absmax", absmax);
   bool floats = is_floating(absmax.dtype());
-  SF_CHECK_AS(TypeError, floats || absmax.dtype() == kUInt8, op, ": absmax must be floating, or uint8 with nested_absmax and offset, got ", absmax.dtype());
-  SF_CHECK(floats ? !nested && !offset : nested && offset, op, ": nested_absmax and offset belong to an absmax of uint8, got absmax of ", absmax.dtype());
+  SF_CHECK_AS(TypeError, floats || absmax.dtype() == kUInt8, op,
+              ": absmax must be floating, or uint8 with nested_absmax and offset, got ", absmax.dtype());
+  SF_CHECK(floats ? !nested && !offset : nested && offset, op,
+           ": nested_absmax and offset belong to an absmax of uint8, got absmax of ", absmax.dtype());
   Tensor bytes = contiguous(codes), scales = statistics(op, "absmax", absmax, blocks, codes), inner, shift;
   if (nested) inner = statistics(op, "nested_absmax", nested, blocks_of(blocks, kNestedBlock), codes);
   if (offset) shift = statistics(op, "offset", offset, 1, codes);
@@ -74,21 +79,25 @@ Tensor dequantized(const char* op, const Tensor& codes, const Tensor& absmax, co
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> quantize_nf4(const Tensor& input, int64_t blocksize) { return quantized("quantize_nf4", input, blocksize, BlockFormat::Nf4); }
+std::tuple<Tensor, Tensor> quantize_nf4(const Tensor& input, int64_t blocksize) {
+  return quantized("quantize_nf4", input, blocksize, BlockFormat::Nf4);
+}
 std::tuple<Tensor, Tensor> quantize_blockwise(const Tensor& input, int64_t blocksize) {
   return quantized("quantize_blockwise", input, blocksize, BlockFormat::Dynamic);
 }
-Tensor dequantize_nf4(const Tensor& input, const Tensor& absmax, const Shape& size, std::optional<DType> dtype, int64_t blocksize, const Tensor& nested_absmax,
-                      const Tensor& offset) {
-  return dequantized("dequantize_nf4", input, absmax, size, dtype.value_or(kFloat32), blocksize, nested_absmax, offset, BlockFormat::Nf4);
+Tensor dequantize_nf4(const Tensor& input, const Tensor& absmax, const Shape& size, std::optional<DType> dtype,
+                      int64_t blocksize, const Tensor& nested_absmax, const Tensor& offset) {
+  return dequantized("dequantize_nf4", input, absmax, size, dtype.value_or(kFloat32), blocksize, nested_absmax, offset,
+                     BlockFormat::Nf4);
 }
 Tensor dequantize_blockwise(const Tensor& input, const Tensor& absmax, std::optional<DType> dtype, int64_t blocksize) {
   check_defined("dequantize_blockwise", "input", input);
-  return dequantized("dequantize_blockwise", input, absmax, input.shape(), dtype.value_or(kFloat32), blocksize, {}, {}, BlockFormat::Dynamic);
+  return dequantized("dequantize_blockwise", input, absmax, input.shape(), dtype.value_or(kFloat32), blocksize, {}, {},
+                     BlockFormat::Dynamic);
 }
 
-Tensor linear_nf4(const Tensor& input, const Tensor& weight, const Tensor& absmax, const Tensor& nested_absmax, const Tensor& offset, const Tensor& bias,
-                  int64_t out_features, int64_t blocksize) {
+Tensor linear_nf4(const Tensor& input, const Tensor& weight, const Tensor& absmax, const Tensor& nested_absmax,
+                  const Tensor& offset, const Tensor& bias, int64_t out_features, int64_t blocksize) {
   check_defined("linear_nf4", "input", input);
   check_floating("linear_nf4", "input", input);
   SF_CHECK(input.ndim() >= 1, "linear_nf4: needs input [..., K], got a scalar");
@@ -105,10 +114,12 @@ Tensor linear_nf4(const Tensor& input, const Tensor& weight, const Tensor& absma
     autograd::NoGrad off;
     y = linear(input, whole(), bias);
   }
-  return autograd::record("linear_nf4", y, {input, bias}, [=, shape = input.shape(), nx = input.requires_grad(), nb = bias.requires_grad()](const Tensor& dy) {
-    Tensor g = dy.reshape({rows, n});
-    return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
-  });
+  return autograd::record(
+      "linear_nf4", y, {input, bias},
+      [=, shape = input.shape(), nx = input.requires_grad(), nb = bias.requires_grad()](const Tensor& dy) {
+        Tensor g = dy.reshape({rows, n});
+        return Tensors{nx ? matmul(g, whole()).reshape(shape) : Tensor(), nb ? sum(g, Shape{0}) : Tensor()};
+      });
 }
 
 SF_OP(quantize_nf4, "input, blocksize=64")
@@ -128,7 +139,9 @@ SF_OP(dequantize_blockwise, "input, absmax, dtype=None, blocksize=256")
     .no_gradient()
     .kernels(block_dequantize);
 SF_OP(linear_nf4, "input, weight, absmax, nested_absmax, offset, bias, out_features, blocksize=64")
-    .doc("linear with a frozen weight in NormalFloat4, which is dequantised for the call and again in the backward pass.")
+    .doc(
+        "linear with a frozen weight in NormalFloat4, which is dequantised for the call and again in the backward "
+        "pass.")
     .kernels(block_dequantize, gemm);
 
 }  // namespace sf

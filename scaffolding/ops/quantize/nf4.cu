@@ -1,5 +1,6 @@
-// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 codes, 16 to a lane, and hands the words on by shuffles so that its lanes
-// store neighbouring elements, 16 bytes each; the sixteen numbers lie in shared memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
+// Codes of four and eight bits on CUDA. Dequantising: a warp loads 512 bytes of NF4 codes, 16 to a lane, and hands the
+// words on by shuffles so that its lanes store neighbouring elements, 16 bytes each; the sixteen numbers lie in shared
+// memory, in sixteen banks. The magnitudes of blocks are dequantised on the way.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/quantize/codes.h"
@@ -25,7 +26,9 @@ __device__ inline float scale_of(const Scales& s, int64_t element) {
   return dynamic_table.v[static_cast<const uint8_t*>(s.absmax)[b]] * s.nested[b / kNestedBlock] + *s.offset;
 }
 
-template <class T> __global__ void __launch_bounds__(kThreads) nf4_numbers(const uint8_t* codes, Scales scales, T* y, int64_t n, bool aligned) {
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    nf4_numbers(const uint8_t* codes, Scales scales, T* y, int64_t n, bool aligned) {
   __shared__ float table[16];
   if (threadIdx.x < 16) table[threadIdx.x] = nf4_table.v[threadIdx.x];
   __syncthreads();
@@ -64,7 +67,8 @@ template <class T> __global__ void __launch_bounds__(kThreads) nf4_numbers(const
   }
 }
 
-template <class T> __global__ void __launch_bounds__(kThreads) dynamic_numbers(const uint8_t* codes, Scales scales, T* y, int64_t n) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) dynamic_numbers(const uint8_t* codes, Scales scales, T* y, int64_t n) {
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) y[i] = to_storage<T>(dynamic_table.v[codes[i]] * scale_of(scales, i));
 }
@@ -73,13 +77,15 @@ bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0
 
 void dequantize(const BlockDequantize& d) {
   const int64_t n = d.y.numel();
-  Scales scales{d.absmax.data, d.nested ? d.nested.as<const float>() : nullptr, d.offset ? d.offset.as<const float>() : nullptr, 0};
+  Scales scales{d.absmax.data, d.nested ? d.nested.as<const float>() : nullptr,
+                d.offset ? d.offset.as<const float>() : nullptr, 0};
   while (int64_t(1) << scales.shift < d.block) ++scales.shift;
   const uint8_t* codes = d.codes.as<const uint8_t>();
   as_float(d.y.dtype, [&](auto t) {
     using T = decltype(t);
     T* y = d.y.as<T>();
-    if (d.format == BlockFormat::Dynamic) return launch("dequantize_blockwise", d.y.device, blocks_for(n, 1), dynamic_numbers<T>, codes, scales, y, n);
+    if (d.format == BlockFormat::Dynamic)
+      return launch("dequantize_blockwise", d.y.device, blocks_for(n, 1), dynamic_numbers<T>, codes, scales, y, n);
     bool aligned = is_aligned(codes) && is_aligned(y);
     launch("dequantize_nf4", d.y.device, blocks_for(n, kPerWarp / kWarp), nf4_numbers<T>, codes, scales, y, n, aligned);
   });
@@ -88,7 +94,8 @@ SF_KERNEL(block_dequantize, DeviceType::CUDA, "native", 0, dequantize, nullptr)
 
 // A warp for each block.
 template <BlockFormat kFormat>
-__global__ void __launch_bounds__(kThreads) block_codes(const float* x, uint8_t* codes, float* absmax, int64_t n, int64_t block) {
+__global__ void __launch_bounds__(kThreads)
+    block_codes(const float* x, uint8_t* codes, float* absmax, int64_t n, int64_t block) {
   const int64_t b = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp, from = b * block;
   if (from >= n) return;
   const int64_t to = n < from + block ? n : from + block, lane = threadIdx.x % kWarp;
@@ -109,7 +116,8 @@ void quantize(const BlockQuantize& q) {
   const int64_t n = q.x.numel();
   const unsigned blocks = blocks_for((n + q.block - 1) / q.block * kWarp, 1);
   auto kernel = q.format == BlockFormat::Nf4 ? block_codes<BlockFormat::Nf4> : block_codes<BlockFormat::Dynamic>;
-  launch("quantize_blockwise", q.x.device, blocks, kernel, q.x.as<const float>(), q.codes.as<uint8_t>(), q.absmax.as<float>(), n, q.block);
+  launch("quantize_blockwise", q.x.device, blocks, kernel, q.x.as<const float>(), q.codes.as<uint8_t>(),
+         q.absmax.as<float>(), n, q.block);
 }
 SF_KERNEL(block_quantize, DeviceType::CUDA, "native", 0, quantize, nullptr)
 

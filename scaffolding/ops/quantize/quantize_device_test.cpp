@@ -1,4 +1,5 @@
-// What cuBLASLt does of linear layers beside plain products, on a GPU or in the emulator: float8 products, and both gradients of parameters in one call.
+// What cuBLASLt does of linear layers beside plain products, on a GPU or in the emulator: float8 products, and both
+// gradients of parameters in one call.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,14 +40,19 @@ TEST_F(CudaLinear, float8_products_are_multiplied_as_they_are) {
       for (DType out : {kBFloat16, kFloat16, kFloat32}) {
         auto [a, scale_a] = quantize_fp8(randn({24, 64}), kFloat8E4M3, per_row);
         auto [b, scale_b] = quantize_fp8(randn({48, 64}), weight_type, per_row);
-        Tensor turned = per_row ? scale_b.t() : scale_b, bias = to_dtype(randn({48}), out == kFloat16 ? kFloat16 : kBFloat16);
-        Tensor there_a = a.cuda(), there_b = b.cuda().t(), c = empty({24, 48}, out, Device("cuda")), flat = scale_a.reshape({scale_a.numel()}).cuda(),
-               flat_b = turned.reshape({turned.numel()}).cuda();
-        EXPECT_TRUE(scaled_product.find(Device("cuda"), {there_a, there_b, flat, flat_b, {}, c})) << "in float8, rows " << per_row << ", out " << name(out);
+        Tensor turned = per_row ? scale_b.t() : scale_b,
+               bias = to_dtype(randn({48}), out == kFloat16 ? kFloat16 : kBFloat16);
+        Tensor there_a = a.cuda(), there_b = b.cuda().t(), c = empty({24, 48}, out, Device("cuda")),
+               flat = scale_a.reshape({scale_a.numel()}).cuda(), flat_b = turned.reshape({turned.numel()}).cuda();
+        EXPECT_TRUE(scaled_product.find(Device("cuda"), {there_a, there_b, flat, flat_b, {}, c}))
+            << "in float8, rows " << per_row << ", out " << name(out);
         Tensor want = scaled_mm(a, b.t(), scale_a, turned, bias, kFloat32);
         Tensor got = scaled_mm(there_a, there_b, scale_a.cuda(), turned.cuda(), bias.cuda(), out);
         EXPECT_EQ(got.dtype(), out);
-        EXPECT_LE(distance(got, want), out == kFloat32 ? 1e-6 : out == kFloat16 ? 1e-3 : 4e-3) << "rows " << per_row << ", out " << name(out);
+        EXPECT_LE(distance(got, want), out == kFloat32   ? 1e-6
+                                       : out == kFloat16 ? 1e-3
+                                                         : 4e-3)
+            << "rows " << per_row << ", out " << name(out);
       }
 }
 
@@ -54,7 +60,9 @@ TEST_F(CudaLinear, float8_products_that_a_gpu_does_not_have_are_left_to_float32)
   Device cuda("cuda");
   Tensor one = ones({1}, kFloat32, cuda), c = empty({24, 48}, kBFloat16, cuda);
   auto q = [&](const Shape& size, DType t) { return std::get<0>(quantize_fp8(randn(size).cuda(), t)); };
-  auto exists = [&](const Tensor& a, const Tensor& b) { return bool(scaled_product.find(cuda, {a, b, one, one, {}, c})); };
+  auto exists = [&](const Tensor& a, const Tensor& b) {
+    return bool(scaled_product.find(cuda, {a, b, one, one, {}, c}));
+  };
   EXPECT_FALSE(exists(q({24, 64}, kFloat8E5M2), q({48, 64}, kFloat8E5M2).t()));  // both of the wide range
   EXPECT_FALSE(exists(q({24, 64}, kFloat8E4M3), q({64, 48}, kFloat8E4M3)));      // not dense along k
   EXPECT_FALSE(exists(q({24, 40}, kFloat8E4M3), q({48, 40}, kFloat8E4M3).t()));  // 40 is no multiple of 16
@@ -64,14 +72,18 @@ TEST_F(CudaLinear, float8_products_that_a_gpu_does_not_have_are_left_to_float32)
 TEST_F(CudaLinear, gradients_of_weight_and_bias_come_from_one_call) {
   for (DType t : {kFloat32, kBFloat16, kFloat16})
     for (auto [m, k, n] : {std::array<int64_t, 3>{33, 20, 7}, {1, 5, 3}, {64, 32, 16}, {5, 1, 1}}) {
-      Tensor x = to_dtype(randn({m, k}), t), w = to_dtype(randn({n, k}), t), b = to_dtype(randn({n}), t), dy = to_dtype(randn({m, n}), t);
-      Tensor there_x = x.cuda(), there_w = w.cuda().requires_grad_(), there_b = b.cuda().requires_grad_(), there_dy = dy.cuda();
+      Tensor x = to_dtype(randn({m, k}), t), w = to_dtype(randn({n, k}), t), b = to_dtype(randn({n}), t),
+             dy = to_dtype(randn({m, n}), t);
+      Tensor there_x = x.cuda(), there_w = w.cuda().requires_grad_(), there_b = b.cuda().requires_grad_(),
+             there_dy = dy.cuda();
       Tensor dw = empty({1, n, k}, t, Device("cuda")), db = empty({n}, t, Device("cuda"));
-      EXPECT_TRUE(linear_gradient.find(Device("cuda"), {there_dy.unsqueeze(0), there_x.unsqueeze(0), dw, db})) << name(t);
+      EXPECT_TRUE(linear_gradient.find(Device("cuda"), {there_dy.unsqueeze(0), there_x.unsqueeze(0), dw, db}))
+          << name(t);
       linear(there_x, there_w, there_b).backward(there_dy);
       Tensor wide = to_dtype(dy, kFloat64);
       double most = t == kFloat32 ? 1e-6 : t == kFloat16 ? 1e-3 : 4e-3;
-      EXPECT_LE(distance(there_w.grad(), matmul(wide.t(), to_dtype(x, kFloat64))), most) << name(t) << " " << m << " " << k << " " << n;
+      EXPECT_LE(distance(there_w.grad(), matmul(wide.t(), to_dtype(x, kFloat64))), most)
+          << name(t) << " " << m << " " << k << " " << n;
       EXPECT_LE(distance(there_b.grad(), sum(wide, Shape{0})), most) << name(t) << " " << m << " " << k << " " << n;
     }
 }

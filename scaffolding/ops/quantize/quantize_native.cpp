@@ -25,7 +25,8 @@ void quantize(const BlockQuantize& q) {
       if (q.format == BlockFormat::Dynamic)
         for (int64_t i = from; i < to; ++i) codes[i] = uint8_t(nearest_code(kDynamic.v, scaled(i)));
       else
-        for (int64_t i = from; i < to; i += 2) codes[i / 2] = uint8_t(nearest_code(kNf4.v, scaled(i)) << 4 | nearest_code(kNf4.v, scaled(i + 1)));
+        for (int64_t i = from; i < to; i += 2)
+          codes[i / 2] = uint8_t(nearest_code(kNf4.v, scaled(i)) << 4 | nearest_code(kNf4.v, scaled(i + 1)));
     }
   });
 }

@@ -1,5 +1,6 @@
-// Products of float8 matrices on CUDA through cuBLASLt, on GPUs from compute capability 8.9 on (cublasLtMatmul, "FP8 kernels"): at least one operand of e4m3,
-// both dense along k, k and n multiples of 16, a bias of the result's 16 bits (bfloat16 beside float32). Scales of rows and columns: 9.0 only.
+// Products of float8 matrices on CUDA through cuBLASLt, on GPUs from compute capability 8.9 on (cublasLtMatmul, "FP8
+// kernels"): at least one operand of e4m3, both dense along k, k and n multiples of 16, a bias of the result's 16 bits
+// (bfloat16 beside float32). Scales of rows and columns: 9.0 only.
 #include "scaffolding/backend/cuda/device.h"
 #include "scaffolding/ops/matmul/cublaslt_product.h"
 #include "scaffolding/ops/quantize/kernel.h"
@@ -26,14 +27,26 @@ TensorView batch_of_one(TensorView t) {
 Product product_of(const ScaledProduct& p) {
   ProductEpilogue epilogue{p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT, p.bias, {}};
   ProductScales scales{p.scale_b.as<const float>(), p.scale_a.as<const float>(), p.scale_a.numel() > 1};
-  return {p.b.dtype, p.a.dtype, p.c.dtype,  1,      *columns_of(batch_of_one(p.b)),        *columns_of(batch_of_one(p.a)), *columns_of(batch_of_one(p.c)),
-          epilogue,  false,     p.c.device, scales, p.residual ? p.residual.data : nullptr};
+  return {p.b.dtype,
+          p.a.dtype,
+          p.c.dtype,
+          1,
+          *columns_of(batch_of_one(p.b)),
+          *columns_of(batch_of_one(p.a)),
+          *columns_of(batch_of_one(p.c)),
+          epilogue,
+          false,
+          p.c.device,
+          scales,
+          p.residual ? p.residual.data : nullptr};
 }
 
 bool supports(const ScaledProduct& p) {
   int64_t m = p.c.sizes[0], n = p.c.sizes[1], k = p.a.sizes[1];
   if (p.a.dtype == kFloat8E5M2 && p.b.dtype == kFloat8E5M2) return false;
-  if (k % 16 != 0 || n % 16 != 0 || p.b.strides[0] != 1 || p.b.strides[1] % 16 != 0 || p.a.strides[1] != 1 || p.a.strides[0] % 16 != 0) return false;
+  if (k % 16 != 0 || n % 16 != 0 || p.b.strides[0] != 1 || p.b.strides[1] % 16 != 0 || p.a.strides[1] != 1 ||
+      p.a.strides[0] % 16 != 0)
+    return false;
   if (reinterpret_cast<uintptr_t>(p.a.data) % 16 != 0 || reinterpret_cast<uintptr_t>(p.b.data) % 16 != 0) return false;
   bool vectors = p.scale_a.numel() > 1 || p.scale_b.numel() > 1;
   if (vectors && (p.scale_a.numel() != m || p.scale_b.numel() != n || capability(p.c.device.index) != 90)) return false;

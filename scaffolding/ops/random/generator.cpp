@@ -16,9 +16,11 @@ uint64_t GeneratorImpl::seed() {
 }
 
 Generator make_generator(Device device, const std::string& algorithm, int64_t threads) {
-  SF_CHECK(threads >= 0 && threads % 256 == 0, "Generator: threads must be a multiple of 256, the size of a block of the original launch, got ", threads);
+  SF_CHECK(threads >= 0 && threads % 256 == 0,
+           "Generator: threads must be a multiple of 256, the size of a block of the original launch, got ", threads);
   bool philox = algorithm.empty() ? device.is_cuda() : algorithm == "cuda" || algorithm == "philox";
-  SF_CHECK(philox || algorithm.empty() || algorithm == "cpu" || algorithm == "mt19937", "Generator: algorithm must be 'cpu' or 'cuda', got '", algorithm, "'");
+  SF_CHECK(philox || algorithm.empty() || algorithm == "cpu" || algorithm == "mt19937",
+           "Generator: algorithm must be 'cpu' or 'cuda', got '", algorithm, "'");
   SF_CHECK(philox || threads == 0, "Generator: threads belongs to algorithm 'cuda'");
   Generator g = philox ? make_philox(threads) : make_mt19937();
   g->device = device;

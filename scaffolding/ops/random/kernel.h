@@ -18,14 +18,15 @@ extern KernelTable<BoxMuller> box_muller_kernel;
 // Where the numbers of a call lie in a Philox stream: from counter on, four words each.
 struct PhiloxPlace {
   uint64_t seed = 0, counter = 0;
-  // In a captured graph: {seed, counter} of the replay in device memory. Then seed is unused and counter is added to that one.
+  // In a captured graph: {seed, counter} of the replay in device memory.
+  // Then seed is unused and counter is added to that one.
   const uint64_t* replay = nullptr;
 };
 
 // n dense elements from torch's CUDA stream: see philox_numbers.h.
 struct PhiloxDraw {
-  // Uniform [a, b), Normal mean a and deviation b, Exponential rate a, Integers base + [0, range) of 32 bits, WideIntegers of 64 (range 0: all),
-  // Bernoulli chance a.
+  // Uniform [a, b), Normal mean a and deviation b, Exponential rate a, Integers base + [0, range) of 32 bits,
+  // WideIntegers of 64 (range 0: all), Bernoulli chance a.
   enum class What : uint8_t { Uniform, Normal, Exponential, Integers, WideIntegers, Bernoulli };
   What what = What::Uniform;
   DType dtype = kFloat32;
@@ -47,7 +48,8 @@ struct PhiloxChances {
 };
 extern KernelTable<PhiloxChances> philox_chances;
 
-// out[r, s]: a category of row r, drawn by its weight. weights[r, c] add up to 1, running[r, c] are their running sums. All dense.
+// out[r, s]: a category of row r, drawn by its weight. weights[r, c] add up to 1, running[r,
+// c] are their running sums. All dense.
 struct PhiloxCategories {
   TensorView out, weights, running;
   PhiloxPlace place;

@@ -95,7 +95,8 @@ class Mt19937 final : public GeneratorImpl {
     TorchState s;
     SF_CHECK(bytes.size() == sizeof s, "Generator.set_state: a CPU state has ", sizeof s, " bytes, got ", bytes.size());
     std::memcpy(&s, bytes.data(), sizeof s);
-    SF_CHECK(s.seeded == 1 && s.left >= 1 && s.left <= kWords && s.next <= kWords, "Generator.set_state: the bytes are no mt19937 state");
+    SF_CHECK(s.seeded == 1 && s.left >= 1 && s.left <= kWords && s.next <= kWords,
+             "Generator.set_state: the bytes are no mt19937 state");
     std::lock_guard guard(lock_);
     seed_ = s.initial_seed;
     fresh_ = s.left == 1 && s.next == 0;
@@ -165,7 +166,9 @@ class Mt19937 final : public GeneratorImpl {
     visit_dtype(t, [&](auto tag) {
       using T = typename decltype(tag)::type;
       uint64_t range = natural_range(t);
-      for (int64_t i = 0; i < n; ++i) static_cast<T*>(p)[i] = from_integer<T>(int64_t(t == kInt64 || t == kFloat64 ? word64() % range : word() % range));
+      for (int64_t i = 0; i < n; ++i)
+        static_cast<T*>(p)[i] =
+            from_integer<T>(int64_t(t == kInt64 || t == kFloat64 ? word64() % range : word() % range));
     });
   }
 
@@ -204,7 +207,8 @@ class Mt19937 final : public GeneratorImpl {
     std::lock_guard guard(lock_);
     for (int64_t i = 0; i < n; ++i) p[i] = i;
     bool wide = n >= int64_t(UINT32_MAX / 20);
-    for (int64_t i = 0; i < n - 1; ++i) std::swap(p[i], p[i + int64_t((wide ? word64() : uint64_t(word())) % uint64_t(n - i))]);
+    for (int64_t i = 0; i < n - 1; ++i)
+      std::swap(p[i], p[i + int64_t((wide ? word64() : uint64_t(word())) % uint64_t(n - i))]);
   }
 
  private:
@@ -234,9 +238,12 @@ class Mt19937 final : public GeneratorImpl {
   }
 
   void refill() {
-    auto twist = [](uint32_t u, uint32_t v) { return (((u & 0x80000000u) | (v & 0x7fffffffu)) >> 1) ^ (v & 1 ? 0x9908b0dfu : 0); };
+    auto twist = [](uint32_t u, uint32_t v) {
+      return (((u & 0x80000000u) | (v & 0x7fffffffu)) >> 1) ^ (v & 1 ? 0x9908b0dfu : 0);
+    };
     for (int i = 0; i < kWords - kShift; ++i) words_[i] = words_[i + kShift] ^ twist(words_[i], words_[i + 1]);
-    for (int i = kWords - kShift; i < kWords - 1; ++i) words_[i] = words_[i + kShift - kWords] ^ twist(words_[i], words_[i + 1]);
+    for (int i = kWords - kShift; i < kWords - 1; ++i)
+      words_[i] = words_[i + kShift - kWords] ^ twist(words_[i], words_[i + 1]);
     words_[kWords - 1] = words_[kShift - 1] ^ twist(words_[kWords - 1], words_[0]);
     next_ = 0;
     fresh_ = false;

@@ -23,7 +23,9 @@ namespace {
 // The dtype that torch adds probabilities up in.
 template <class T> using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-template <class T> void with_replacement(const T* weights, int64_t rows, int64_t categories, int64_t samples, const Generator& g, int64_t* out) {
+template <class T>
+void with_replacement(const T* weights, int64_t rows, int64_t categories, int64_t samples, const Generator& g,
+                      int64_t* out) {
   std::vector<Sum<T>> running(static_cast<size_t>(categories));
   std::vector<double> u(static_cast<size_t>(samples));
   for (int64_t r = 0; r < rows; ++r) {
@@ -37,7 +39,9 @@ template <class T> void with_replacement(const T* weights, int64_t rows, int64_t
     running.back() = 1;
     g->uniform(kFloat64, u.data(), samples, 0, 1);
     for (int64_t s = 0; s < samples; ++s)
-      out[r * samples + s] = std::lower_bound(running.begin(), running.end(), u[size_t(s)], [](Sum<T> c, double v) { return double(c) < v; }) - running.begin();
+      out[r * samples + s] = std::lower_bound(running.begin(), running.end(), u[size_t(s)],
+                                              [](Sum<T> c, double v) { return double(c) < v; }) -
+                             running.begin();
   }
 }
 
@@ -47,7 +51,9 @@ void largest(const double* race, int64_t rows, int64_t categories, int64_t sampl
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < categories; ++i) queue[size_t(i)] = {race[r * categories + i], i};
     if (samples == 1) {
-      out[r] = std::max_element(queue.begin(), queue.end(), [&](const auto& a, const auto& b) { return a.first < b.first; })->second;
+      out[r] = std::max_element(queue.begin(), queue.end(), [&](const auto& a, const auto& b) {
+                 return a.first < b.first;
+               })->second;
       continue;
     }
     if (samples * 64 <= categories) {  // torch.topk's two ways: they differ where values tie
@@ -107,8 +113,8 @@ Tensor drawn_there(const Tensor& weights, int64_t samples, bool replacement, con
     if constexpr (!std::is_integral_v<T>)
       for (int64_t i = 0; i < rows * samples; ++i) {
         int64_t first = i / samples * categories;
-        out.data<int64_t>()[i] =
-            philox::category_of(shares.data<T>() + first, running.data<T>() + first, categories, how.unit_of(stream, i / samples, i % samples));
+        out.data<int64_t>()[i] = philox::category_of(shares.data<T>() + first, running.data<T>() + first, categories,
+                                                     how.unit_of(stream, i / samples, i % samples));
       }
   });
   return out;
@@ -119,26 +125,29 @@ Tensor drawn_there(const Tensor& weights, int64_t samples, bool replacement, con
 Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, const Generator& generator) {
   check_defined("multinomial", "input", input);
   check_floating("multinomial", "input", input);
-  SF_CHECK(input.ndim() == 1 || input.ndim() == 2, "multinomial: input must have 1 or 2 dimensions, got ", input.shape());
+  SF_CHECK(input.ndim() == 1 || input.ndim() == 2, "multinomial: input must have 1 or 2 dimensions, got ",
+           input.shape());
   int64_t categories = input.size(-1), rows = input.ndim() == 2 ? input.size(0) : 1;
   SF_CHECK(num_samples > 0, "multinomial: num_samples must be positive, got ", num_samples);
   SF_CHECK(categories > 0, "multinomial: input must have categories, got ", input.shape());
-  SF_CHECK(replacement || num_samples <= categories, "multinomial: cannot draw num_samples=", num_samples, " of ", categories,
-           " categories without replacement");
+  SF_CHECK(replacement || num_samples <= categories, "multinomial: cannot draw num_samples=", num_samples, " of ",
+           categories, " categories without replacement");
   SF_CHECK(categories <= (1 << 24), "multinomial: at most 2^24 categories, got ", categories);
   Shape size = input.ndim() == 2 ? Shape{rows, num_samples} : Shape{num_samples};
   Tensor out = empty(size, kInt64, input.device().is_meta() ? input.device() : Device());
   if (input.device().is_meta() || rows == 0) return to_device(out, input.device());
   Generator g = generator ? generator : default_generator(input.device());
   if (std::string_view(g->algorithm()) == "philox")
-    return drawn_there(contiguous(input.detach()).reshape({rows, categories}), num_samples, replacement, g).reshape(size);
+    return drawn_there(contiguous(input.detach()).reshape({rows, categories}), num_samples, replacement, g)
+        .reshape(size);
   refuse_host_draw("multinomial", input.device());
   Tensor weights = contiguous(input.detach().to(Device::CPU));
   check_weights(weights, rows, categories);
   if (replacement && num_samples > 1) {
     visit_dtype(weights.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      if constexpr (!std::is_integral_v<T>) with_replacement(weights.data<T>(), rows, categories, num_samples, g, out.data<int64_t>());
+      if constexpr (!std::is_integral_v<T>)
+        with_replacement(weights.data<T>(), rows, categories, num_samples, g, out.data<int64_t>());
     });
   } else {
     Tensor race = div(weights, exponential_(empty_like(weights), 1, g)).to(kFloat64);

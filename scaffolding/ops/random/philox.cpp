@@ -1,4 +1,5 @@
-// torch's CUDA generator on the CPU; the numbers and their layout are explained in philox_numbers.h. A call moves the offset by 4 per round.
+// torch's CUDA generator on the CPU; the numbers and their layout are explained in philox_numbers.h.
+// A call moves the offset by 4 per round.
 // curand computes normals with the GPU's approximate sine and cosine: ours agree to about 1e-6.
 #include <algorithm>
 #include <cstring>
@@ -31,7 +32,9 @@ template <class F> void visit_floating(const char* op, DType t, const F& f) {
 class Philox final : public GeneratorImpl {
  public:
   explicit Philox(int64_t threads) : threads_(threads) {}
-  Philox(const Philox& o) : GeneratorImpl(), threads_(o.threads_), seed_(o.seed_), offset_(o.offset_) { device = o.device; }
+  Philox(const Philox& o) : GeneratorImpl(), threads_(o.threads_), seed_(o.seed_), offset_(o.offset_) {
+    device = o.device;
+  }
 
   const char* algorithm() const override { return "philox"; }
   void manual_seed(uint64_t seed) override {
@@ -55,7 +58,8 @@ class Philox final : public GeneratorImpl {
     return bytes;
   }
   void set_state(const std::vector<uint8_t>& bytes) override {
-    SF_CHECK(bytes.size() == 16, "Generator.set_state: a CUDA state has 16 bytes (seed and offset), got ", bytes.size());
+    SF_CHECK(bytes.size() == 16, "Generator.set_state: a CUDA state has 16 bytes (seed and offset), got ",
+             bytes.size());
     uint64_t offset;
     std::memcpy(&offset, bytes.data() + 8, 8);
     SF_CHECK(offset % 4 == 0, "Generator.set_state: the offset must be a multiple of 4, got ", offset);
@@ -64,13 +68,25 @@ class Philox final : public GeneratorImpl {
     offset_ = offset;
   }
 
-  void uniform(DType t, void* p, int64_t n, double low, double high) override { fill(PhiloxDraw{What::Uniform, t, low, high, 0, 0, p, n}); }
-  void normal(DType t, void* p, int64_t n, double mean, double std, bool) override { fill(PhiloxDraw{What::Normal, t, mean, std, 0, 0, p, n}); }
-  void exponential(DType t, void* p, int64_t n, double lambda) override { fill(PhiloxDraw{What::Exponential, t, lambda, 0, 0, 0, p, n}); }
-  void integers(DType t, void* p, int64_t n, uint64_t range, int64_t base) override { fill(integers_draw(t, range, base, p, n)); }
-  void integers_full(DType t, void* p, int64_t n) override { fill(PhiloxDraw{What::WideIntegers, t, 0, 0, 0, 0, p, n}); }
+  void uniform(DType t, void* p, int64_t n, double low, double high) override {
+    fill(PhiloxDraw{What::Uniform, t, low, high, 0, 0, p, n});
+  }
+  void normal(DType t, void* p, int64_t n, double mean, double std, bool) override {
+    fill(PhiloxDraw{What::Normal, t, mean, std, 0, 0, p, n});
+  }
+  void exponential(DType t, void* p, int64_t n, double lambda) override {
+    fill(PhiloxDraw{What::Exponential, t, lambda, 0, 0, 0, p, n});
+  }
+  void integers(DType t, void* p, int64_t n, uint64_t range, int64_t base) override {
+    fill(integers_draw(t, range, base, p, n));
+  }
+  void integers_full(DType t, void* p, int64_t n) override {
+    fill(PhiloxDraw{What::WideIntegers, t, 0, 0, 0, 0, p, n});
+  }
   void integers_natural(DType t, void* p, int64_t n) override { fill(natural_draw(t, p, n)); }
-  void bernoulli(DType t, void* p, int64_t n, double probability) override { fill(PhiloxDraw{What::Bernoulli, t, probability, 0, 0, 0, p, n}); }
+  void bernoulli(DType t, void* p, int64_t n, double probability) override {
+    fill(PhiloxDraw{What::Bernoulli, t, probability, 0, 0, 0, p, n});
+  }
   void bernoulli(DType t, void* p, int64_t n, DType probability_dtype, const void* probability) override {
     philox::Stream stream(take(philox::kChancesCounters));
     visit_dtype(t, [&](auto tag) {
@@ -151,17 +167,22 @@ class Philox final : public GeneratorImpl {
 
   // A draw in host memory.
   void fill(const PhiloxDraw& d) {
-    if (d.what == What::Uniform || d.what == What::Normal || d.what == What::Exponential) visit_floating("random", d.dtype, [](auto) {});
+    if (d.what == What::Uniform || d.what == What::Normal || d.what == What::Exponential)
+      visit_floating("random", d.dtype, [](auto) {});
     philox::visit_numbers(d, [&](auto numbers) {
       constexpr int lanes = decltype(numbers)::lanes;
       using Value = decltype(numbers(0, Words{}));
       if constexpr (std::is_same_v<Value, int64_t>) {
         visit_dtype(d.dtype, [&](auto tag) {
           using T = typename decltype(tag)::type;
-          each<lanes>(d.n, [&, out = static_cast<T*>(d.out)](int64_t i, int lane, const Words& w) { out[i] = philox::converted<T>(numbers(lane, w)); });
+          each<lanes>(d.n, [&, out = static_cast<T*>(d.out)](int64_t i, int lane, const Words& w) {
+            out[i] = philox::converted<T>(numbers(lane, w));
+          });
         });
       } else {
-        each<lanes>(d.n, [&, out = static_cast<Value*>(d.out)](int64_t i, int lane, const Words& w) { out[i] = numbers(lane, w); });
+        each<lanes>(d.n, [&, out = static_cast<Value*>(d.out)](int64_t i, int lane, const Words& w) {
+          out[i] = numbers(lane, w);
+        });
       }
     });
   }
@@ -220,7 +241,9 @@ class Philox final : public GeneratorImpl {
 
 Generator make_philox(int64_t threads) { return Generator(new Philox(threads)); }
 
-PhiloxDraw philox_integers(DType t, uint64_t range, int64_t base) { return Philox::integers_draw(t, range, base, nullptr, 0); }
+PhiloxDraw philox_integers(DType t, uint64_t range, int64_t base) {
+  return Philox::integers_draw(t, range, base, nullptr, 0);
+}
 PhiloxDraw philox_natural_integers(DType t) { return Philox::natural_draw(t, nullptr, 0); }
 
 bool reserve_philox(const Generator& g, PhiloxDraw& draw) {

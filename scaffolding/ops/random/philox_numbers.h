@@ -1,9 +1,9 @@
-// Numbers made of Philox4x32-10's words (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) as curand and torch's
-// ATen/native/cuda/DistributionTemplates.h make them. One text for the CPU and for CUDA: the same words give the same numbers, normals and
-// exponentials up to the device's own sine, cosine and logarithm.
+// Numbers made of Philox4x32-10's words (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) as curand
+// and torch's ATen/native/cuda/DistributionTemplates.h make them. One text for the CPU and for CUDA: the same words
+// give the same numbers, normals and exponentials up to the device's own sine, cosine and logarithm.
 //
-// Of a launch of T threads, thread t draws four words at counter (offset / 4 + round, t); element round * k * T + lane * T + t is the lane-th
-// of the k = lanes numbers made of them.
+// Of a launch of T threads, thread t draws four words at counter (offset / 4 + round, t); element round * k * T +
+// lane * T + t is the lane-th of the k = lanes numbers made of them.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -38,7 +38,9 @@ SF_BOTH inline Words words(uint64_t counter, uint64_t thread, uint64_t seed) {
 }
 
 SF_BOTH inline float unit(uint32_t x) { return std::fma(float(x), 0x1p-32f, 0x1p-33f); }  // (0, 1]
-SF_BOTH inline double unit(uint32_t x, uint32_t y) { return double(uint64_t(x) ^ (uint64_t(y) << 21)) * 0x1p-53 + 0x1p-54; }
+SF_BOTH inline double unit(uint32_t x, uint32_t y) {
+  return double(uint64_t(x) ^ (uint64_t(y) << 21)) * 0x1p-53 + 0x1p-54;
+}
 
 // A GPU has instructions for these: curand takes its short ones for sines and cosines.
 template <class T> SF_BOTH T rounded(float x) {
@@ -78,7 +80,8 @@ template <class T, class V> SF_BOTH T converted(V v) {
 // The words of a place in the stream.
 struct Stream {
   uint64_t seed, counter;
-  SF_BOTH explicit Stream(const PhiloxPlace& p) : seed(p.replay ? p.replay[0] : p.seed), counter(p.counter + (p.replay ? p.replay[1] : 0)) {}
+  SF_BOTH explicit Stream(const PhiloxPlace& p)
+      : seed(p.replay ? p.replay[0] : p.seed), counter(p.counter + (p.replay ? p.replay[1] : 0)) {}
   SF_BOTH Words words(uint64_t call, uint64_t thread) const { return philox::words(counter + call, thread, seed); }
 };
 
@@ -143,7 +146,9 @@ struct Integers {
   uint32_t range;
   int64_t base;
   explicit Integers(const PhiloxDraw& d) : range(uint32_t(d.range)), base(d.base) {}
-  SF_BOTH int64_t operator()(int lane, const Words& w) const { return int64_t(uint64_t(w.v[lane] % range) + uint64_t(base)); }
+  SF_BOTH int64_t operator()(int lane, const Words& w) const {
+    return int64_t(uint64_t(w.v[lane] % range) + uint64_t(base));
+  }
 };
 struct WideIntegers {  // range 0: all 64 bits
   static constexpr int lanes = 2;
@@ -165,11 +170,13 @@ template <class T> struct Bernoulli : Unit<T> {
 
 // ---- what torch draws with launches of its own, the same on every device
 
-// bernoulli of a tensor (DistributionTemplates.h, CUDAApplyUtils.cuh): a thread takes four neighbours, in float32 where chances are float64 too.
+// bernoulli of a tensor (DistributionTemplates.h, CUDAApplyUtils.cuh): a thread takes four neighbours, in float32 where
+// chances are float64 too.
 inline constexpr uint64_t kChancesCounters = 3;  // by which the stream moves on: torch says 10 words
 template <class P> SF_BOTH bool happens(const Words& w, int64_t i, P chance) { return unit(w.v[i % 4]) <= chance; }
 
-// multinomial with replacement (MultinomialKernel.cu): blocks of 128 samples of a row, as many rows at once as a grid has places along y.
+// multinomial with replacement (MultinomialKernel.cu): blocks of 128 samples of a row,
+// as many rows at once as a grid has places along y.
 inline constexpr int64_t kSamplesOfBlock = 128, kRowsAtOnce = 65535;
 struct Categories {
   int64_t rows_at_once, threads_of_row, counters;
@@ -186,7 +193,8 @@ template <class T> SF_BOTH auto value_of(T x) {
   if constexpr (std::is_arithmetic_v<T>) return x;
   else return to_float(x);
 }
-// The first of n categories whose running sum is not below u; of those with a weight the last one before it where rounding led past all or to none.
+// The first of n categories whose running sum is not below u; of those with a weight the last one before it where
+// rounding led past all or to none.
 template <class T> SF_BOTH int64_t category_of(const T* weights, const T* running, int64_t n, float u) {
   auto wanted = value_of(converted<T>(u));
   int64_t first = 0, end = n;
@@ -205,7 +213,8 @@ inline int key_bits(int64_t n) {
   double x = double(n);
   return int(std::fmin(64, std::ceil(std::log2(x - (6 * x * x + 1) / (12 * std::log(0.9))))));
 }
-// Where the keys from i on are the first of some equal ones: Fisher and Yates' shuffle of their places, words one by one.
+// Where the keys from i on are the first of some equal ones: Fisher and Yates' shuffle of their places,
+// words one by one.
 template <class K> SF_BOTH void shuffle_equals(const Stream& s, const K* keys, int64_t* order, int64_t n, int64_t i) {
   if (i + 1 >= n || keys[i] != keys[i + 1] || (i > 0 && keys[i] == keys[i - 1])) return;
   int64_t count = 2;

@@ -22,7 +22,8 @@ namespace {
 
 Generator generator_or_default(const char* op, const Generator& g, Device device) {
   if (!g) return default_generator(device);
-  SF_CHECK(g->device.is_cpu() == device.is_cpu() || device.is_meta(), op, ": the generator is of ", g->device, ", the tensor on ", device);
+  SF_CHECK(g->device.is_cpu() == device.is_cpu() || device.is_meta(), op, ": the generator is of ", g->device,
+           ", the tensor on ", device);
   return g;
 }
 
@@ -37,11 +38,13 @@ Shape fill_order(const Tensor& t) {
   return order;
 }
 
-// What is drawn: by a call of the generator into host memory, or by a kernel where the tensor is. Without `there` the host draws for every device.
+// What is drawn: by a call of the generator into host memory, or by a kernel where the tensor is. Without `there` the
+// host draws for every device.
 struct Draw {
   std::function<void(const Generator&, Tensor& flat, bool one_by_one)> here;
-  std::optional<PhiloxDraw> there = {};                                       // dtype, place and number are filled in
-  std::function<bool(const Generator&, const Tensor& dense)> elsewhere = {};  // what no PhiloxDraw describes; false where it cannot
+  std::optional<PhiloxDraw> there = {};  // dtype, place and number are filled in
+  // what no PhiloxDraw describes; false where it cannot
+  std::function<bool(const Generator&, const Tensor& dense)> elsewhere = {};
 };
 
 // On the tensor's own device, where it has a kernel and the generator is torch's CUDA stream.
@@ -95,7 +98,9 @@ Draw uniform_draw(double low, double high) {
           PhiloxDraw{.what = PhiloxDraw::What::Uniform, .a = low, .b = high}};
 }
 Draw normal_draw(double mean, double std) {
-  return {[=](const Generator& g, Tensor& t, bool one_by_one) { g->normal(t.dtype(), t.data_ptr(), t.numel(), mean, std, one_by_one); },
+  return {[=](const Generator& g, Tensor& t, bool one_by_one) {
+            g->normal(t.dtype(), t.data_ptr(), t.numel(), mean, std, one_by_one);
+          },
           PhiloxDraw{.what = PhiloxDraw::What::Normal, .a = mean, .b = std}};
 }
 
@@ -123,9 +128,11 @@ Draw integer_draw(const char* op, DType t, int64_t low, int64_t high) {
   SF_CHECK(low < high, op, ": low must be less than high, got low=", low, " and high=", high);
   IntegerRange fits = exact_integers(op, t);
   int64_t largest = is_floating(t) ? INT64_MAX : fits.high;  // floats round what they cannot hold, as in torch
-  SF_CHECK((is_floating(t) || low >= fits.low) && high - 1 <= largest, op, ": [", low, ", ", high, ") is out of range for ", t);
+  SF_CHECK((is_floating(t) || low >= fits.low) && high - 1 <= largest, op, ": [", low, ", ", high,
+           ") is out of range for ", t);
   uint64_t range = uint64_t(high) - uint64_t(low);
-  return {[=](const Generator& g, Tensor& x, bool) { g->integers(x.dtype(), x.data_ptr(), x.numel(), range, low); }, philox_integers(t, range, low)};
+  return {[=](const Generator& g, Tensor& x, bool) { g->integers(x.dtype(), x.data_ptr(), x.numel(), range, low); },
+          philox_integers(t, range, low)};
 }
 
 Tensor finished(Tensor t, bool requires_grad) { return requires_grad ? t.requires_grad_() : t; }
@@ -133,13 +140,16 @@ Tensor finished(Tensor t, bool requires_grad) { return requires_grad ? t.require
 void check_uniform(const char* op, const Tensor& t, double low, double high) {
   check_defined(op, "input", t);
   check_floating(op, "input", t);
-  SF_CHECK(low <= high && high - low <= 1.7e308, op, ": low must not be above high, both finite, got low=", low, " and high=", high);
+  SF_CHECK(low <= high && high - low <= 1.7e308, op, ": low must not be above high, both finite, got low=", low,
+           " and high=", high);
 }
 
 void check_probabilities(const char* op, const Tensor& p) {
   check_floating(op, "p", p);
   if (p.device().is_meta() || p.numel() == 0) return;
-  if (p.device().is_cuda() && indexing::all_hold(op, logical_and(ge(p.detach(), wrapped(0)), le(p.detach(), wrapped(1))))) return;
+  if (p.device().is_cuda() &&
+      indexing::all_hold(op, logical_and(ge(p.detach(), wrapped(0)), le(p.detach(), wrapped(1)))))
+    return;
   for (double v : p.to_vector()) SF_CHECK(v >= 0 && v <= 1, op, ": probabilities must be between 0 and 1, got ", v);
 }
 
@@ -159,51 +169,61 @@ Tensor exponential_(Tensor input, double lambd, const Generator& generator) {
   check_defined("exponential_", "input", input);
   check_floating("exponential_", "input", input);
   SF_CHECK(lambd > 0, "exponential_: lambd must be positive, got ", lambd);
-  return fill_inplace("exponential_", input, generator,
-                      {[=](const Generator& g, Tensor& t, bool) { g->exponential(t.dtype(), t.data_ptr(), t.numel(), lambd); },
-                       PhiloxDraw{.what = PhiloxDraw::What::Exponential, .a = lambd}});
+  return fill_inplace(
+      "exponential_", input, generator,
+      {[=](const Generator& g, Tensor& t, bool) { g->exponential(t.dtype(), t.data_ptr(), t.numel(), lambd); },
+       PhiloxDraw{.what = PhiloxDraw::What::Exponential, .a = lambd}});
 }
 
 Tensor random_(Tensor input, std::optional<int64_t> low, std::optional<int64_t> high, const Generator& generator) {
   check_defined("random_", "input", input);
   IntegerRange fits = exact_integers("random_", input.dtype());
-  if (low && high) return fill_inplace("random_", input, generator, integer_draw("random_", input.dtype(), *low, *high));
+  if (low && high)
+    return fill_inplace("random_", input, generator, integer_draw("random_", input.dtype(), *low, *high));
   if (high) return fill_inplace("random_", input, generator, integer_draw("random_", input.dtype(), 0, *high));
   if (!low)
     return fill_inplace(
         "random_", input, generator,
-        {[](const Generator& g, Tensor& t, bool) { g->integers_natural(t.dtype(), t.data_ptr(), t.numel()); }, philox_natural_integers(input.dtype())});
+        {[](const Generator& g, Tensor& t, bool) { g->integers_natural(t.dtype(), t.data_ptr(), t.numel()); },
+         philox_natural_integers(input.dtype())});
   if (*low == INT64_MIN && input.dtype() == kInt64)
-    return fill_inplace("random_", input, generator,
-                        {[](const Generator& g, Tensor& t, bool) { g->integers_full(t.dtype(), t.data_ptr(), t.numel()); },
-                         PhiloxDraw{.what = PhiloxDraw::What::WideIntegers}});
+    return fill_inplace(
+        "random_", input, generator,
+        {[](const Generator& g, Tensor& t, bool) { g->integers_full(t.dtype(), t.data_ptr(), t.numel()); },
+         PhiloxDraw{.what = PhiloxDraw::What::WideIntegers}});
   SF_CHECK(*low >= fits.low && *low <= fits.high, "random_: low=", *low, " is out of range for ", input.dtype());
   uint64_t range = uint64_t(fits.high) - uint64_t(*low) + 1;
   return fill_inplace("random_", input, generator,
-                      {[range, low = *low](const Generator& g, Tensor& t, bool) { g->integers(t.dtype(), t.data_ptr(), t.numel(), range, low); },
+                      {[range, low = *low](const Generator& g, Tensor& t, bool) {
+                         g->integers(t.dtype(), t.data_ptr(), t.numel(), range, low);
+                       },
                        philox_integers(input.dtype(), range, *low)});
 }
 
 void refuse_host_draw(const char* op, Device device) {
   SF_CHECK_AS(RuntimeError, !device.is_cuda() || !cuda::CudaGraph::recording(), op,
-              ": is drawn on the host, which cannot be part of a CUDA graph: every replay would repeat it; draw before, or from rand(), which can");
+              ": is drawn on the host, which cannot be part of a CUDA graph: every replay would repeat it; draw "
+              "before, or from rand(), which can");
 }
 
 Tensor bernoulli_(Tensor input, const Tensor& p, const Generator& generator) {
   check_defined("bernoulli_", "input", input);
   check_defined("bernoulli_", "p", p);
-  SF_CHECK_AS(TypeError, !is_float8(input.dtype()), "bernoulli_: ", input.dtype(), " is storage only; convert afterwards");
+  SF_CHECK_AS(TypeError, !is_float8(input.dtype()), "bernoulli_: ", input.dtype(),
+              " is storage only; convert afterwards");
   if (p.impl()->is_scalar) {
     double chance = p.item();
     SF_CHECK(chance >= 0 && chance <= 1, "bernoulli_: p must be between 0 and 1, got ", chance);
-    return fill_inplace("bernoulli_", input, generator,
-                        {[chance](const Generator& g, Tensor& t, bool) { g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chance); },
-                         PhiloxDraw{.what = PhiloxDraw::What::Bernoulli, .a = chance}});
+    return fill_inplace(
+        "bernoulli_", input, generator,
+        {[chance](const Generator& g, Tensor& t, bool) { g->bernoulli(t.dtype(), t.data_ptr(), t.numel(), chance); },
+         PhiloxDraw{.what = PhiloxDraw::What::Bernoulli, .a = chance}});
   }
-  SF_CHECK(broadcast_shapes("bernoulli_", p.shape(), input.shape()) == input.shape(), "bernoulli_: p of shape ", p.shape(), " does not broadcast to ",
-           input.shape());
+  SF_CHECK(broadcast_shapes("bernoulli_", p.shape(), input.shape()) == input.shape(), "bernoulli_: p of shape ",
+           p.shape(), " does not broadcast to ", input.shape());
   check_probabilities("bernoulli_", p);
-  auto chances = [p = p.detach(), order = input.is_contiguous() ? Shape() : fill_order(input), size = input.shape()](Device where, DType t) {
+  auto chances = [p = p.detach(), order = input.is_contiguous() ? Shape() : fill_order(input), size = input.shape()](
+                     Device where, DType t) {
     Tensor wide = p.to(where).to(t).expand(size);
     return contiguous(order.empty() ? wide : permute(wide, order));
   };
@@ -231,20 +251,22 @@ Tensor bernoulli(const Tensor& input, std::optional<double> p, const Generator& 
   return bernoulli_(empty_like(input), p ? wrapped(*p) : input.detach(), generator);
 }
 
-Tensor rand(const Shape& size, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+Tensor rand(const Shape& size, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device,
+            bool requires_grad) {
   Tensor t = empty(size, dtype, device);
   check_floating("rand", "dtype", t);
   fill_bytes("rand", t, generator, uniform_draw(0, 1));
   return finished(t, requires_grad);
 }
-Tensor randn(const Shape& size, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+Tensor randn(const Shape& size, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device,
+             bool requires_grad) {
   Tensor t = empty(size, dtype, device);
   check_floating("randn", "dtype", t);
   fill_bytes("randn", t, generator, normal_draw(0, 1));
   return finished(t, requires_grad);
 }
-Tensor randint(int64_t low, int64_t high, const Shape& size, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device,
-               bool requires_grad) {
+Tensor randint(int64_t low, int64_t high, const Shape& size, const Generator& generator, std::optional<DType> dtype,
+               std::optional<Device> device, bool requires_grad) {
   Draw draw = integer_draw("randint", dtype.value_or(kInt64), low, high);
   Tensor t = empty(size, dtype.value_or(kInt64), device);
   fill_bytes("randint", t, generator, draw);
@@ -256,7 +278,8 @@ static Tensor permutation_there(int64_t n, const Generator& g, Device where) {
   autograd::NoGrad off;
   int bits = philox::key_bits(n);
   bool narrow = bits <= 32;
-  Tensor keys = narrow ? randint(INT32_MIN, INT32_MAX, {n}, g, kInt32, where) : randint(INT64_MIN, INT64_MAX, {n}, g, kInt64, where);
+  Tensor keys = narrow ? randint(INT32_MIN, INT32_MAX, {n}, g, kInt32, where)
+                       : randint(INT64_MIN, INT64_MAX, {n}, g, kInt64, where);
   if (bits < (narrow ? 32 : 64)) keys = bitwise_and(keys, full({}, (int64_t(1) << bits) - 1, keys.dtype(), where));
   auto [sorted, order] = sort(keys);
   PhiloxShuffle shuffle{sorted, order, {}};
@@ -267,13 +290,15 @@ static Tensor permutation_there(int64_t n, const Generator& g, Device where) {
   return order;
 }
 
-Tensor randperm(int64_t n, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+Tensor randperm(int64_t n, const Generator& generator, std::optional<DType> dtype, std::optional<Device> device,
+                bool requires_grad) {
   DType t = dtype.value_or(kInt64);
   SF_CHECK(n >= 0, "randperm: n must not be negative, got ", n);
   SF_CHECK(n - 1 <= exact_integers("randperm", t).high, "randperm: ", t, " cannot hold ", n - 1);
   Device where = device.value_or(default_device());
   Generator g = generator_or_default("randperm", generator, where);
-  if (n > 0 && where.is_cuda() && std::string_view(g->algorithm()) == "philox") return finished(to_dtype(permutation_there(n, g, where), t), requires_grad);
+  if (n > 0 && where.is_cuda() && std::string_view(g->algorithm()) == "philox")
+    return finished(to_dtype(permutation_there(n, g, where), t), requires_grad);
   if (n > 0) refuse_host_draw("randperm", where);
   Tensor order = empty({n}, kInt64, where.is_meta() ? where : Device());
   if (n > 0 && !where.is_meta()) g->permutation(order.data<int64_t>(), n);
@@ -294,7 +319,8 @@ Tensor randn_like(const Tensor& input, const Generator& generator, std::optional
   fill_bytes("randn_like", t, generator, normal_draw(0, 1));
   return t;
 }
-Tensor randint_like(const Tensor& input, int64_t low, int64_t high, const Generator& generator, std::optional<DType> dtype) {
+Tensor randint_like(const Tensor& input, int64_t low, int64_t high, const Generator& generator,
+                    std::optional<DType> dtype) {
   check_defined("randint_like", "input", input);
   Tensor t = empty_like(input, dtype);
   fill_bytes("randint_like", t, generator, integer_draw("randint_like", t.dtype(), low, high));
@@ -310,16 +336,22 @@ Tensor normal(const Tensor& mean, const Tensor& std, const std::optional<Shape>&
   }
   SF_CHECK(!size, "normal: size belongs to calls with two numbers; tensors bring their shape");
   DType t = result_type(mean, std);
-  SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), "normal: mean and std must be floating-point, got ", mean.dtype(), " and ", std.dtype());
+  SF_CHECK_AS(TypeError, is_floating(t) && !is_float8(t), "normal: mean and std must be floating-point, got ",
+              mean.dtype(), " and ", std.dtype());
   check_same_device("normal", mean.impl()->is_scalar ? std : mean, std.impl()->is_scalar ? mean : std);
-  if (!std.device().is_meta() && !(std.device().is_cuda() && indexing::all_hold("normal", ge(std.detach(), wrapped(0)))))
+  if (!std.device().is_meta() &&
+      !(std.device().is_cuda() && indexing::all_hold("normal", ge(std.detach(), wrapped(0)))))
     for (double v : std.to_vector()) SF_CHECK(v >= 0, "normal: std must not be negative, got ", v);
-  Tensor y = empty(broadcast_shapes("normal", mean.shape(), std.shape()), t, mean.impl()->is_scalar ? std.device() : mean.device());
+  Tensor y = empty(broadcast_shapes("normal", mean.shape(), std.shape()), t,
+                   mean.impl()->is_scalar ? std.device() : mean.device());
   fill_bytes("normal", y, generator, normal_draw(0, 1));
   return y.mul_(std.detach()).add_(mean.detach());
 }
 
-SF_OP(rand, "size, generator=None, dtype=None, device=None, requires_grad=False").doc("Uniform numbers of [0, 1).").no_gradient().random();
+SF_OP(rand, "size, generator=None, dtype=None, device=None, requires_grad=False")
+    .doc("Uniform numbers of [0, 1).")
+    .no_gradient()
+    .random();
 SF_OP(randn, "size, generator=None, dtype=None, device=None, requires_grad=False")
     .doc("Normal numbers of mean 0 and deviation 1.")
     .no_gradient()
@@ -334,17 +366,38 @@ SF_OP(randperm, "n, generator=None, dtype=None, device=None, requires_grad=False
     .no_gradient()
     .random()
     .kernels(philox_shuffle);
-SF_OP(rand_like, "input, generator=None, dtype=None").doc("Uniform numbers of [0, 1) in input's shape and layout.").no_gradient().random();
-SF_OP(randn_like, "input, generator=None, dtype=None").doc("Normal numbers in input's shape and layout.").no_gradient().random().kernels(box_muller_kernel);
-SF_OP(randint_like, "input, low, high, generator=None, dtype=None").doc("Integers of [low, high) in input's shape and layout.").no_gradient().random();
+SF_OP(rand_like, "input, generator=None, dtype=None")
+    .doc("Uniform numbers of [0, 1) in input's shape and layout.")
+    .no_gradient()
+    .random();
+SF_OP(randn_like, "input, generator=None, dtype=None")
+    .doc("Normal numbers in input's shape and layout.")
+    .no_gradient()
+    .random()
+    .kernels(box_muller_kernel);
+SF_OP(randint_like, "input, low, high, generator=None, dtype=None")
+    .doc("Integers of [low, high) in input's shape and layout.")
+    .no_gradient()
+    .random();
 SF_OP(normal, "mean, std, size=None, generator=None")
     .doc("Normal numbers; mean and std are tensors that broadcast, or two numbers with a size.")
     .no_gradient()
     .random()
     .kernels(box_muller_kernel);
-SF_OP(bernoulli, "input, p=None, generator=None").doc("1 with probability input (or p), else 0.").no_gradient().random().kernels(philox_chances);
-SF_OP(uniform_, "input, low=0.0, high=1.0, generator=None").doc("Fills input with uniform numbers of [low, high).").no_gradient().random();
-SF_OP(normal_, "input, mean=0.0, std=1.0, generator=None").doc("Fills input with normal numbers.").no_gradient().random().kernels(box_muller_kernel);
+SF_OP(bernoulli, "input, p=None, generator=None")
+    .doc("1 with probability input (or p), else 0.")
+    .no_gradient()
+    .random()
+    .kernels(philox_chances);
+SF_OP(uniform_, "input, low=0.0, high=1.0, generator=None")
+    .doc("Fills input with uniform numbers of [low, high).")
+    .no_gradient()
+    .random();
+SF_OP(normal_, "input, mean=0.0, std=1.0, generator=None")
+    .doc("Fills input with normal numbers.")
+    .no_gradient()
+    .random()
+    .kernels(box_muller_kernel);
 SF_OP(random_, "input, low=None, high=None, generator=None")
     .doc("Fills input with integers of [low, high), or all its dtype counts to from 0.")
     .no_gradient()
@@ -354,6 +407,9 @@ SF_OP(bernoulli_, "input, p=0.5, generator=None")
     .no_gradient()
     .random()
     .kernels(philox_chances);
-SF_OP(exponential_, "input, lambd=1.0, generator=None").doc("Fills input with exponentially distributed numbers of rate lambd.").no_gradient().random();
+SF_OP(exponential_, "input, lambd=1.0, generator=None")
+    .doc("Fills input with exponentially distributed numbers of rate lambd.")
+    .no_gradient()
+    .random();
 
 }  // namespace sf

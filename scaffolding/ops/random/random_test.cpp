@@ -39,7 +39,9 @@ Tensor call(const Generator& g, const std::vector<std::string>& words) {
   if (name == "uniform") return uniform_(empty({integer(2)}, t), number(3), number(4), g);
   if (name == "normal") return normal_(empty({integer(2)}, t), number(3), number(4), g);
   if (name == "normal_tensors") return normal(weights(t, {integer(2)}), weights(t, {3, 1}), {}, g);
-  if (name == "random") return words.size() > 3 ? random_(empty({integer(2)}, t), {}, integer(3), g) : random_(empty({integer(2)}, t), {}, {}, g);
+  if (name == "random")
+    return words.size() > 3 ? random_(empty({integer(2)}, t), {}, integer(3), g)
+                            : random_(empty({integer(2)}, t), {}, {}, g);
   if (name == "random_from") return random_(empty({integer(2)}, t), integer(3), {}, g);
   if (name == "exponential") return exponential_(empty({integer(2)}, t), number(3), g);
   if (name == "bernoulli") return bernoulli_(empty({integer(2)}, t), wrapped(number(3)), g);
@@ -47,7 +49,8 @@ Tensor call(const Generator& g, const std::vector<std::string>& words) {
   if (name == "multinomial") return multinomial(weights(t, {integer(2), integer(3)}), integer(4), integer(5) != 0, g);
   if (name == "permuted_randn") return normal_(empty({integer(2), integer(3)}, t).t(), 0, 1, g);
   if (name == "sliced_rand") return uniform_(zeros({integer(2), 2 * integer(3)}, t).slice(1, 0, {}, 2), 0, 1, g);
-  if (name == "channels_last_randn") return normal_(to_channels_last(zeros({2, 3, integer(2), integer(2)}, t)), 0, 1, g);
+  if (name == "channels_last_randn")
+    return normal_(to_channels_last(zeros({2, 3, integer(2), integer(2)}, t)), 0, 1, g);
   ADD_FAILURE() << "unknown call " << name;
   return {};
 }
@@ -60,7 +63,9 @@ uint64_t fnv(const std::vector<uint8_t>& bytes) {
 
 // Distance in representable numbers; floats of one size order like their bits.
 template <class F, class I> int64_t steps_between(uint64_t a, uint64_t b) {
-  auto rank = [](uint64_t v) { return I(v) < 0 ? int64_t(std::numeric_limits<I>::min()) - int64_t(I(v)) : int64_t(I(v)); };
+  auto rank = [](uint64_t v) {
+    return I(v) < 0 ? int64_t(std::numeric_limits<I>::min()) - int64_t(I(v)) : int64_t(I(v));
+  };
   return std::llabs(rank(a) - rank(b));
 }
 int64_t steps(DType t, uint64_t a, uint64_t b) {
@@ -74,13 +79,15 @@ int64_t steps(DType t, uint64_t a, uint64_t b) {
 TEST(random, every_call_gives_torchs_numbers_and_leaves_torchs_state) {
   std::ifstream file(SF_SOURCE_DIR "/tests/golden/random.txt");
   ASSERT_TRUE(file) << "tests/golden/random.txt is missing";
-  bool fused = provider_label(box_muller_kernel.entry(Device::CPU, 0)) != "native-base";  // without fused multiply-add the last bits of float32 normals differ
+  // without fused multiply-add the last bits of float32 normals differ
+  bool fused = provider_label(box_muller_kernel.entry(Device::CPU, 0)) != "native-base";
   Generator g = make_generator();
   std::string line;
   int calls = 0;
   while (std::getline(file, line)) {
     if (line[0] == '#') continue;
-    std::istringstream left(line.substr(0, line.find('|'))), right(line.find('|') == line.npos ? "" : line.substr(line.find('|') + 1));
+    std::istringstream left(line.substr(0, line.find('|'))),
+        right(line.find('|') == line.npos ? "" : line.substr(line.find('|') + 1));
     std::vector<std::string> words{std::istream_iterator<std::string>(left), {}};
     SCOPED_TRACE(line.substr(0, 60));
     if (words[0] == "seed") {
@@ -107,7 +114,10 @@ TEST(random, every_call_gives_torchs_numbers_and_leaves_torchs_state) {
         std::memcpy(&a, &got, 4), std::memcpy(&b, &want, 4);
         EXPECT_NEAR(a, b, 2e-6) << "element " << i;
       } else {
-        EXPECT_LE(steps(y.dtype(), got, want), !normal || is_reduced(y.dtype()) ? 0 : y.dtype() == kFloat64 ? 2 : 1) << "element " << i;
+        EXPECT_LE(steps(y.dtype(), got, want), !normal || is_reduced(y.dtype()) ? 0
+                                               : y.dtype() == kFloat64          ? 2
+                                                                                : 1)
+            << "element " << i;
       }
     }
     ++calls;
@@ -161,7 +171,8 @@ TEST(random, two_threads_may_share_a_generator) {
   EXPECT_EQ(both, want);
 }
 
-// From curand_kernel.h (CUDA 13.0) compiled for the host: seed, thread, offset, words, uniforms, normals, double uniform, double normals.
+// From curand_kernel.h (CUDA 13.0) compiled for the host: seed, thread, offset, words, uniforms, normals, double
+// uniform, double normals.
 struct Curand {
   uint64_t seed;
   int64_t thread;
@@ -280,7 +291,8 @@ template <class F> std::string refusal(const F& f) {
   }
   return "accepted";
 }
-#define EXPECT_REFUSED(text, expression) EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
+#define EXPECT_REFUSED(text, expression) \
+  EXPECT_NE(refusal([&] { expression; }).find(text), std::string::npos) << refusal([&] { expression; })
 
 TEST(random, bad_arguments_are_refused) {
   EXPECT_REFUSED("floating-point", rand({2}, {}, kInt64));
@@ -332,7 +344,8 @@ TEST(random, ops_are_registered_by_name) {
   Value v = call_op("randint", {int64_t(0), int64_t(9), Shape{4}, g});
   g->manual_seed(2);
   EXPECT_EQ(std::get<Tensor>(v).to_vector(), randint(0, 9, {4}, g).to_vector());
-  for (auto* name : {"rand", "randn", "randperm", "normal", "bernoulli", "multinomial"}) EXPECT_TRUE(find_op(name) && find_op(name)->is_random) << name;
+  for (auto* name : {"rand", "randn", "randperm", "normal", "bernoulli", "multinomial"})
+    EXPECT_TRUE(find_op(name) && find_op(name)->is_random) << name;
 }
 
 }  // namespace

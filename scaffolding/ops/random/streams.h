@@ -14,7 +14,8 @@ Generator make_philox(int64_t threads);
 // Draws of integers: base + [0, range); 0 .. what the dtype counts exactly.
 PhiloxDraw philox_integers(DType t, uint64_t range, int64_t base);
 PhiloxDraw philox_natural_integers(DType t);
-// Fills in what a draw of n elements takes of a Philox generator and moves that on; false for generators of another kind.
+// Fills in what a draw of n elements takes of a Philox generator and moves that on;
+// false for generators of another kind.
 bool reserve_philox(const Generator& g, PhiloxDraw& draw);
 // The next `counters` times four words of a Philox generator, which moves on; none for generators of another kind.
 std::optional<PhiloxPlace> reserve_philox(const Generator& g, uint64_t counters);

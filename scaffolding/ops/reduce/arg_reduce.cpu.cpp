@@ -1,5 +1,6 @@
 // The largest or smallest element of a dimension and where it is.
-// A row is compared 512 elements at a time in vectors; only a piece that beats the best so far is searched for the place.
+// A row is compared 512 elements at a time in vectors; only a piece that beats the best so far is searched for the
+// place.
 // Where a kept dimension is contiguous instead, whole rows are compared with a row of best values, without a transpose.
 #include "scaffolding/backend/cpu/simd_rows.h"
 #include "scaffolding/ops/reduce/kernel.h"
@@ -57,7 +58,9 @@ template <bool largest, class T> void row_best(const char* x, int64_t step, int6
 }
 
 // n rows of m contiguous elements, m <= kPiece.
-template <bool largest, class T> void columns_best(const char* x, int64_t row_bytes, int64_t n, int64_t m, int64_t out_step, T* values, int64_t* indices) {
+template <bool largest, class T>
+void columns_best(const char* x, int64_t row_bytes, int64_t n, int64_t m, int64_t out_step, T* values,
+                  int64_t* indices) {
   using C = typename Compared<T>::type;
   alignas(64) C best[kPiece];
   alignas(64) int64_t at[kPiece];
@@ -90,7 +93,11 @@ template <bool largest, class T> void run(const ArgReduce& r) {
   if (step != item)
     for (int d = 0; d < kept; ++d)
       if (r.in.strides[d] == 1 && r.in.sizes[d] >= 8) lane = d;
-  int64_t width = lane < 0 ? 1 : r.in.sizes[lane], tile = lane < 0 ? 1 : width < kPiece ? width : kPiece, tiles = (width + tile - 1) / tile;
+  int64_t width = lane < 0 ? 1 : r.in.sizes[lane],
+          tile = lane < 0         ? 1
+                 : width < kPiece ? width
+                                  : kPiece,
+          tiles = (width + tile - 1) / tile;
   int64_t tasks = outputs / width * tiles;
   parallel_for(tasks, (1 << 15) / (n * tile) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
@@ -107,7 +114,9 @@ template <bool largest, class T> void run(const ArgReduce& r) {
       }
       T* v = values ? values + out : nullptr;
       if (lane < 0) row_best<largest, T>(x, step, n, v, indices + out);
-      else columns_best<largest, T>(x, step, n, width - first < tile ? width - first : tile, r.indices.strides[lane], v, indices + out);
+      else
+        columns_best<largest, T>(x, step, n, width - first < tile ? width - first : tile, r.indices.strides[lane], v,
+                                 indices + out);
     }
   });
 }

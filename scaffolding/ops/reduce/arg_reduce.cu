@@ -1,5 +1,6 @@
-// Where the extremum is, on CUDA: some lanes or a block per result whose elements lie side by side, a thread per result where the results do. Few
-// results are cut into pieces that a second kernel joins. Of equals the first wins, whoever found it.
+// Where the extremum is, on CUDA: some lanes or a block per result whose elements lie side by side, a thread per result
+// where the results do. Few results are cut into pieces that a second kernel joins. Of equals the first wins,
+// whoever found it.
 #include "scaffolding/backend/cuda/rows.cuh"
 #include "scaffolding/backend/cuda/scratch.h"
 #include "scaffolding/backend/cuda/walk.cuh"
@@ -53,7 +54,8 @@ struct ArgArgs {
 
 template <class T, class A> __device__ inline void store(const ArgArgs& r, const int64_t (&at)[3], const Best<A>& b) {
   *reinterpret_cast<int64_t*>(r.kept.data[0] + at[0]) = b.i;
-  if (r.values) *reinterpret_cast<T*>(r.kept.data[2] + at[2]) = *reinterpret_cast<const T*>(r.kept.data[1] + at[1] + b.i * r.step);
+  if (r.values)
+    *reinterpret_cast<T*>(r.kept.data[2] + at[2]) = *reinterpret_cast<const T*>(r.kept.data[1] + at[1] + b.i * r.step);
 }
 
 // The best of the row's threads, in the first of them.
@@ -106,7 +108,8 @@ template <class T> __global__ void __launch_bounds__(kThreads) arg_reduce_rows(A
       for (; j + (kAtOnce - 1) * int64_t(r.threads) < vectors; j += kAtOnce * int64_t(r.threads)) {
         Vec<T, V> v[kAtOnce];
 #pragma unroll
-        for (int k = 0; k < kAtOnce; ++k) v[k] = *reinterpret_cast<const Vec<T, V>*>(p + begin + (j + k * int64_t(r.threads)) * V);
+        for (int k = 0; k < kAtOnce; ++k)
+          v[k] = *reinterpret_cast<const Vec<T, V>*>(p + begin + (j + k * int64_t(r.threads)) * V);
 #pragma unroll
         for (int k = 0; k < kAtOnce; ++k) look(largest, v[k], begin + (j + k * int64_t(r.threads)) * V);
       }
@@ -121,7 +124,8 @@ template <class T> __global__ void __launch_bounds__(kThreads) arg_reduce_rows(A
     const char* p = from + (first + lane) * r.step;
     int64_t step = r.step * r.threads;
 #pragma unroll 4
-    for (int64_t i = first + lane; i < last; i += r.threads, p += step) see(best, A(widen(*reinterpret_cast<const T*>(p))), i, r.largest);
+    for (int64_t i = first + lane; i < last; i += r.threads, p += step)
+      see(best, A(widen(*reinterpret_cast<const T*>(p))), i, r.largest);
   }
   best = best_of(best, r.threads, r.largest);
   if (!mine || lane != 0) return;
@@ -149,11 +153,13 @@ template <class T> __global__ void __launch_bounds__(kThreads) join_arg_pieces(A
 template <class T> void arg_reduce_of(Device device, ArgArgs r) {
   using A = decltype(widen(T()));
   constexpr int64_t kEnoughThreads = 1 << 17;
-  bool side_by_side = r.step != int64_t(sizeof(T)) && r.kept.strides[1][0] == int64_t(sizeof(T)) && r.kept.sizes[0].d >= kWarp;
+  bool side_by_side =
+      r.step != int64_t(sizeof(T)) && r.kept.strides[1][0] == int64_t(sizeof(T)) && r.kept.sizes[0].d >= kWarp;
   if (r.n <= 8 || side_by_side) r.threads = 1;
   else if (r.n > 4096 || (r.n > 512 && r.kept.n < 1024)) r.threads = kThreads;
   else
-    for (r.threads = 4; r.threads < kWarp && (r.threads * 64 < r.n || r.kept.n * int64_t(r.threads) < kEnoughThreads);) r.threads *= 2;
+    for (r.threads = 4; r.threads < kWarp && (r.threads * 64 < r.n || r.kept.n * int64_t(r.threads) < kEnoughThreads);)
+      r.threads *= 2;
   uint32_t rows = kThreads / r.threads, groups = (r.kept.n + rows - 1) / rows;
   // Pieces in which each thread sees at least 32 elements.
   int64_t wanted = (1056 + groups - 1) / groups, most = r.n / (int64_t(r.threads) * 32);
@@ -161,7 +167,9 @@ template <class T> void arg_reduce_of(Device device, ArgArgs r) {
   Scratch partial(device, r.pieces > 1 ? size_t(r.kept.n) * r.pieces * sizeof(Best<A>) : 0);
   r.partial = r.pieces > 1 ? partial.as<void>() : nullptr;
   launch("arg_reduce", device, groups * r.pieces, arg_reduce_rows<T>, r);
-  if (r.pieces > 1) launch("arg_reduce", device, unsigned((r.kept.n + kThreads / kWarp - 1) / (kThreads / kWarp)), join_arg_pieces<T>, r);
+  if (r.pieces > 1)
+    launch("arg_reduce", device, unsigned((r.kept.n + kThreads / kWarp - 1) / (kThreads / kWarp)), join_arg_pieces<T>,
+           r);
 }
 
 void arg_reduce(const ArgReduce& a) {
@@ -174,7 +182,8 @@ void arg_reduce(const ArgReduce& a) {
       const size_t item[] = {sizeof(int64_t), sizeof(T), sizeof(T)};
       cpu::StridedLoop loop{&a.indices, &kept, a.values.defined() ? &a.values : &a.indices};
       for_walks<3>(loop, item, 1, [&](const Walk<3>& w) {
-        arg_reduce_of<T>(a.in.device, ArgArgs{w, n, step * int64_t(sizeof(T)), a.largest, a.values.defined(), 1, 1, nullptr});
+        arg_reduce_of<T>(a.in.device,
+                         ArgArgs{w, n, step * int64_t(sizeof(T)), a.largest, a.values.defined(), 1, 1, nullptr});
       });
     }
   });

@@ -35,7 +35,8 @@ Best arg_reduce(const char* op, const Tensor& x, int64_t dim, bool keepdim, bool
   check_defined(op, "input", x);
   SF_CHECK_AS(TypeError, !is_float8(x.dtype()), op, ": ", x.dtype(), " is storage only; convert it to compute");
   dim = wrap_dim(op, dim, x.ndim());
-  SF_CHECK_AS(IndexError, x.ndim() == 0 || x.shape()[dim] > 0, op, ": dimension ", dim, " has no elements, got input ", x.shape());
+  SF_CHECK_AS(IndexError, x.ndim() == 0 || x.shape()[dim] > 0, op, ": dimension ", dim, " has no elements, got input ",
+              x.shape());
   Shape kept;
   for (int64_t i = 0; i < x.ndim(); ++i)
     if (i != dim) kept.push_back(x.shape()[i]);
@@ -52,16 +53,19 @@ Best arg_reduce(const char* op, const Tensor& x, int64_t dim, bool keepdim, bool
   return b;
 }
 
-std::tuple<Tensor, Tensor> extremum_with_index(const char* op, const Tensor& x, int64_t dim, bool keepdim, bool largest) {
+std::tuple<Tensor, Tensor> extremum_with_index(const char* op, const Tensor& x, int64_t dim, bool keepdim,
+                                               bool largest) {
   Best b = arg_reduce(op, x, dim, keepdim, largest, true);
   dim = wrap_dim(op, dim, x.ndim());
   Tensors ys{b.values, b.indices};
-  autograd::record_outputs(op, ys, {x}, [dim, keepdim, indices = b.indices, full = x.shape()](const Tensors& dys) -> Tensors {
-    if (!dys[0]) return {Tensor()};
-    if (full.empty()) return {dys[0]};
-    Tensor dx = zeros(full, dys[0].dtype(), dys[0].device());
-    return {keepdim ? scatter(dx, dim, indices, dys[0]) : scatter(dx, dim, indices.unsqueeze(dim), dys[0].unsqueeze(dim))};
-  });
+  autograd::record_outputs(op, ys, {x},
+                           [dim, keepdim, indices = b.indices, full = x.shape()](const Tensors& dys) -> Tensors {
+                             if (!dys[0]) return {Tensor()};
+                             if (full.empty()) return {dys[0]};
+                             Tensor dx = zeros(full, dys[0].dtype(), dys[0].device());
+                             return {keepdim ? scatter(dx, dim, indices, dys[0])
+                                             : scatter(dx, dim, indices.unsqueeze(dim), dys[0].unsqueeze(dim))};
+                           });
   return {ys[0], ys[1]};
 }
 
@@ -82,14 +86,30 @@ Tensor truth(const char* op, Reduction what, const Tensor& x, const Shape& dim, 
 
 }  // namespace
 
-Tensor amax(const Tensor& input, const Shape& dim, bool keepdim) { return extremum("amax", Reduction::Max, input, dim, keepdim); }
-Tensor amin(const Tensor& input, const Shape& dim, bool keepdim) { return extremum("amin", Reduction::Min, input, dim, keepdim); }
-std::tuple<Tensor, Tensor> max_dim(const Tensor& input, int64_t dim, bool keepdim) { return extremum_with_index("max_dim", input, dim, keepdim, true); }
-std::tuple<Tensor, Tensor> min_dim(const Tensor& input, int64_t dim, bool keepdim) { return extremum_with_index("min_dim", input, dim, keepdim, false); }
-Tensor argmax(const Tensor& input, std::optional<int64_t> dim, bool keepdim) { return arg_of("argmax", input, dim, keepdim, true); }
-Tensor argmin(const Tensor& input, std::optional<int64_t> dim, bool keepdim) { return arg_of("argmin", input, dim, keepdim, false); }
-Tensor any(const Tensor& input, const Shape& dim, bool keepdim) { return truth("any", Reduction::Any, input, dim, keepdim); }
-Tensor all(const Tensor& input, const Shape& dim, bool keepdim) { return truth("all", Reduction::All, input, dim, keepdim); }
+Tensor amax(const Tensor& input, const Shape& dim, bool keepdim) {
+  return extremum("amax", Reduction::Max, input, dim, keepdim);
+}
+Tensor amin(const Tensor& input, const Shape& dim, bool keepdim) {
+  return extremum("amin", Reduction::Min, input, dim, keepdim);
+}
+std::tuple<Tensor, Tensor> max_dim(const Tensor& input, int64_t dim, bool keepdim) {
+  return extremum_with_index("max_dim", input, dim, keepdim, true);
+}
+std::tuple<Tensor, Tensor> min_dim(const Tensor& input, int64_t dim, bool keepdim) {
+  return extremum_with_index("min_dim", input, dim, keepdim, false);
+}
+Tensor argmax(const Tensor& input, std::optional<int64_t> dim, bool keepdim) {
+  return arg_of("argmax", input, dim, keepdim, true);
+}
+Tensor argmin(const Tensor& input, std::optional<int64_t> dim, bool keepdim) {
+  return arg_of("argmin", input, dim, keepdim, false);
+}
+Tensor any(const Tensor& input, const Shape& dim, bool keepdim) {
+  return truth("any", Reduction::Any, input, dim, keepdim);
+}
+Tensor all(const Tensor& input, const Shape& dim, bool keepdim) {
+  return truth("all", Reduction::All, input, dim, keepdim);
+}
 
 SF_OP(amax, "input, dim=None, keepdim=False")
     .doc("The largest element over dim (all without it); NaN wins. Equal largest elements share the gradient.")

@@ -36,9 +36,11 @@ Tensor norm_gradient(const Tensor& dy, const Tensor& y, const Tensor& x, double 
   return sign(x) * powers * rate;
 }
 
-Tensor norm_of(const char* op, const Tensor& input, double p, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
+Tensor norm_of(const char* op, const Tensor& input, double p, const Shape& dim, bool keepdim,
+               std::optional<DType> dtype) {
   check_defined(op, "input", input);
-  SF_CHECK_AS(TypeError, is_floating(dtype.value_or(input.dtype())), op, ": needs a floating-point dtype, got ", dtype.value_or(input.dtype()));
+  SF_CHECK_AS(TypeError, is_floating(dtype.value_or(input.dtype())), op, ": needs a floating-point dtype, got ",
+              dtype.value_or(input.dtype()));
   SF_CHECK(!std::isnan(p), op, ": the order must be a number, got NaN");
   Tensor x = dtype ? to_dtype(input, *dtype) : input;
   bool neutral = !(std::isinf(p) || p < 0);
@@ -54,8 +56,9 @@ Tensor norm_of(const char* op, const Tensor& input, double p, const Shape& dim, 
     autograd::NoGrad off;
     y = to_dtype(p == 2 ? sqrt(y) : pow(y, wrapped(1 / p)), x.dtype());
   }
-  return autograd::record(op, y, {x},
-                          [p, d, x = autograd::save(x)](const Tensor& dy, const Tensor& y) -> Tensors { return {norm_gradient(dy, y, x.get(), p, d)}; });
+  return autograd::record(op, y, {x}, [p, d, x = autograd::save(x)](const Tensor& dy, const Tensor& y) -> Tensors {
+    return {norm_gradient(dy, y, x.get(), p, d)};
+  });
 }
 
 }  // namespace
@@ -81,10 +84,11 @@ Tensor logsumexp(const Tensor& input, const Shape& dim, bool keepdim) {
     top = where(isfinite(top), top, wrapped(0.0));  // exp(inf - inf) would be NaN
     y = to_dtype(log(reduction::run("logsumexp", Reduction::ExpDeviation, x, d, kFloat64, 0, 1, top)) + top, x.dtype());
   }
-  return autograd::record("logsumexp", y, {x}, [d, x = autograd::save(x)](const Tensor& dy, const Tensor& y) -> Tensors {
-    Tensor v = x.get();
-    return {spread(dy, d, v.shape()) * exp(v - spread(y, d, v.shape()))};
-  });
+  return autograd::record("logsumexp", y, {x},
+                          [d, x = autograd::save(x)](const Tensor& dy, const Tensor& y) -> Tensors {
+                            Tensor v = x.get();
+                            return {spread(dy, d, v.shape()) * exp(v - spread(y, d, v.shape()))};
+                          });
 }
 
 SF_OP(norm, "input, p=2.0, dim=None, keepdim=False, dtype=None")
@@ -95,6 +99,8 @@ SF_OP(vector_norm, "input, ord=2.0, dim=None, keepdim=False, dtype=None")
     .doc("The norm of input as a vector, over dim (all without it); ord may be 0, inf or -inf.")
     .like("torch.linalg.vector_norm")
     .kernels(reduce_kernel);
-SF_OP(logsumexp, "input, dim, keepdim=False").doc("log(sum(exp(input))) over dim, without overflow.").kernels(reduce_kernel);
+SF_OP(logsumexp, "input, dim, keepdim=False")
+    .doc("log(sum(exp(input))) over dim, without overflow.")
+    .kernels(reduce_kernel);
 
 }  // namespace sf

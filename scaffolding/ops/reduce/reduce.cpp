@@ -26,11 +26,13 @@ Dims dims_of(const char* op, const Tensor& x, const Shape& dim, bool keepdim, bo
     d.kept.push_back(reduced ? 1 : x.shape()[i]);
     if (!reduced || keepdim) d.result.push_back(reduced ? 1 : x.shape()[i]);
   }
-  SF_CHECK_AS(IndexError, !nonempty || d.count > 0, op, ": the reduced dimensions have no elements, got input ", x.shape());
+  SF_CHECK_AS(IndexError, !nonempty || d.count > 0, op, ": the reduced dimensions have no elements, got input ",
+              x.shape());
   return d;
 }
 
-Tensor run(const char* op, Reduction what, const Tensor& x, const Dims& d, DType t, double p, double divisor, const Tensor& center) {
+Tensor run(const char* op, Reduction what, const Tensor& x, const Dims& d, DType t, double p, double divisor,
+           const Tensor& center) {
   SF_CHECK_AS(TypeError, !is_float8(x.dtype()), op, ": ", x.dtype(), " is storage only; convert it to compute");
   Tensor y = empty(d.result, t, x.device());
   Reduce r{y, x, center, what, p, divisor};
@@ -146,8 +148,9 @@ Tensor sum(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DT
   DType t = result_dtype("sum", input, dtype);
   Tensor x = operand(input, t);
   Tensor y = to_dtype(reduction::run("sum", Reduction::Sum, x, d, stored_dtype(t)), t);
-  return autograd::record("sum", y, {x},
-                          [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors { return {spread(to_dtype(dy, from), d, full)}; });
+  return autograd::record("sum", y, {x}, [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors {
+    return {spread(to_dtype(dy, from), d, full)};
+  });
 }
 
 Tensor mean(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
@@ -157,8 +160,9 @@ Tensor mean(const Tensor& input, const Shape& dim, bool keepdim, std::optional<D
   Dims d = dims_of("mean", input, dim, keepdim);
   Tensor x = operand(input, t);
   Tensor y = reduction::run("mean", Reduction::Sum, x, d, t, 0, double(d.count));
-  return autograd::record(
-      "mean", y, {x}, [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors { return {spread(to_dtype(dy, from) / double(d.count), d, full)}; });
+  return autograd::record("mean", y, {x}, [d, full = x.shape(), from = x.dtype()](const Tensor& dy) -> Tensors {
+    return {spread(to_dtype(dy, from) / double(d.count), d, full)};
+  });
 }
 
 Tensor prod(const Tensor& input, const Shape& dim, bool keepdim, std::optional<DType> dtype) {
@@ -174,14 +178,22 @@ Tensor prod(const Tensor& input, const Shape& dim, bool keepdim, std::optional<D
     Tensor others = from_reduced_last(scan::product_of_others(rows), d, v.shape());
     return {spread(to_dtype(dy, v.dtype()), d, v.shape()) * others};
   };
-  auto reference = [d, t](const Tensors& in) -> Tensors { return {prod_tree(reduced_last(to_dtype(in[0], t), d)).reshape(d.result)}; };
+  auto reference = [d, t](const Tensors& in) -> Tensors {
+    return {prod_tree(reduced_last(to_dtype(in[0], t), d)).reshape(d.result)};
+  };
   return autograd::record("prod", y, {x}, backward, reference);
 }
 
-Tensor Tensor::sum(const Shape& dim, bool keepdim, std::optional<DType> dtype) const { return sf::sum(*this, dim, keepdim, dtype); }
-Tensor Tensor::mean(const Shape& dim, bool keepdim, std::optional<DType> dtype) const { return sf::mean(*this, dim, keepdim, dtype); }
+Tensor Tensor::sum(const Shape& dim, bool keepdim, std::optional<DType> dtype) const {
+  return sf::sum(*this, dim, keepdim, dtype);
+}
+Tensor Tensor::mean(const Shape& dim, bool keepdim, std::optional<DType> dtype) const {
+  return sf::mean(*this, dim, keepdim, dtype);
+}
 
-SF_OP(sum, "input, dim=None, keepdim=False, dtype=None").doc("Sum over dim (all without it); bools and integers sum to int64.").kernels(reduce_kernel);
+SF_OP(sum, "input, dim=None, keepdim=False, dtype=None")
+    .doc("Sum over dim (all without it); bools and integers sum to int64.")
+    .kernels(reduce_kernel);
 SF_OP(mean, "input, dim=None, keepdim=False, dtype=None").doc("Mean over dim (all without it).").kernels(reduce_kernel);
 SF_OP(prod, "input, dim=None, keepdim=False, dtype=None")
     .doc("Product over dim (all without it).")

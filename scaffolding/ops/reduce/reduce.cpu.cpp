@@ -88,7 +88,8 @@ Plan plan_of(const Reduce& r) {
   const Axis &k = p.kept[p.nk - 1], &q = p.reduced[p.nr - 1];
   if (q.step == p.item && q.size >= 32) {
     p.columns = false;
-  } else if (k.step == p.item && (k.size >= 16 || (k.size <= kNarrow && q.step == k.size * p.item && folds_narrow(r)))) {
+  } else if (k.step == p.item &&
+             (k.size >= 16 || (k.size <= kNarrow && q.step == k.size * p.item && folds_narrow(r)))) {
     p.columns = true;
   } else {
     int ik = largest(p.kept, p.nk), iq = largest(p.reduced, p.nr);
@@ -167,7 +168,8 @@ void fold_rows(const Plan& p, const Blocks& f, const Place& place, char* acc, co
   }
 }
 
-void fold_columns(const Plan& p, const Blocks& f, const Place& place, char* acc, const double* center, double exponent) {
+void fold_columns(const Plan& p, const Blocks& f, const Place& place, char* acc, const double* center,
+                  double exponent) {
   const Axis &q = p.reduced[p.nr - 1], &k = p.kept[p.nk - 1];
   alignas(64) char stage[kStageRows * kTile * 8];
   int64_t stage_row = kTile * p.item;
@@ -196,7 +198,8 @@ void finish(const Plan& p, const Blocks& f, const Reduce& r, int64_t task, char*
     // The kernels took the centre as a float32; sum (x - c)^2 = sum (x - mean)^2 + count (mean - c)^2.
     auto* a = reinterpret_cast<double*>(acc);
     for (int64_t i = 0; i < place.n; ++i) {
-      double c = r.center.as<const double>()[place.out + i * step], d = c - double(float(c)), exact = a[i] - double(p.count) * d * d;
+      double c = r.center.as<const double>()[place.out + i * step], d = c - double(float(c)),
+             exact = a[i] - double(p.count) * d * d;
       a[i] = exact < 0 ? 0 : a[i] != a[i] ? a[i] : exact;
     }
   }

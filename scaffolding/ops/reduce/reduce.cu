@@ -1,5 +1,6 @@
-// Reductions on CUDA, over any dimensions and strides. Accumulated in float64 (int64 for integers) in a fixed order: the same input
-// gives the same bits. Contiguous memory is read by reduce_contiguous.cuh, what has gaps here, an element at a time.
+// Reductions on CUDA, over any dimensions and strides. Accumulated in float64 (int64 for integers) in a fixed order:
+// the same input gives the same bits. Contiguous memory is read by reduce_contiguous.cuh, what has gaps here,
+// an element at a time.
 #include "scaffolding/ops/reduce/reduce_contiguous.cuh"
 
 namespace sf::cuda {
@@ -7,7 +8,8 @@ namespace {
 
 // Terms first, first + step, ... of one result.
 template <Reduction what, class T>
-__device__ accumulator_t<what, T> partial(const ReduceArgs& r, const char* from, double center, uint32_t first, uint32_t step) {
+__device__ accumulator_t<what, T> partial(const ReduceArgs& r, const char* from, double center, uint32_t first,
+                                          uint32_t step) {
   using A = accumulator_t<what, T>;
   using C = Combine<what, A>;
   A x = C::nothing();
@@ -19,11 +21,14 @@ __device__ accumulator_t<what, T> partial(const ReduceArgs& r, const char* from,
   return x;
 }
 
-// `threads` per result, one or all of a block: they take every threads-th term, then combine in shared memory, halving the number each time.
-template <Reduction what, class T> __global__ void __launch_bounds__(kThreads) reduce_strided(ReduceArgs r, uint32_t threads) {
+// `threads` per result, one or all of a block: they take every threads-th term, then combine in shared memory,
+// halving the number each time.
+template <Reduction what, class T>
+__global__ void __launch_bounds__(kThreads) reduce_strided(ReduceArgs r, uint32_t threads) {
   using A = accumulator_t<what, T>;
   __shared__ A of_thread[kThreads];
-  uint32_t i = threads == 1 ? blockIdx.x * uint32_t(kThreads) + threadIdx.x : blockIdx.x, lane = threadIdx.x & (threads - 1);
+  uint32_t i = threads == 1 ? blockIdx.x * uint32_t(kThreads) + threadIdx.x : blockIdx.x,
+           lane = threadIdx.x & (threads - 1);
   if (i >= r.kept.n) return;  // a thread alone
   int64_t at[2];
   r.kept.offsets(i, at);
@@ -40,16 +45,21 @@ template <Reduction what, class T> __global__ void __launch_bounds__(kThreads) r
   if (lane == 0) store(r, to, x);
 }
 
-template <Reduction what, class T> void reduce_of(const Reduce& r, const cpu::StridedLoop& results, const Walk<1>& reduced) {
+template <Reduction what, class T>
+void reduce_of(const Reduce& r, const cpu::StridedLoop& results, const Walk<1>& reduced) {
   const size_t item[] = {size_of(r.out.dtype), sizeof(T)};
   for_walks<2>(results, item, 1, [&](const Walk<2>& kept) {
-    ReduceArgs a{kept, reduced, r.center.defined() ? r.center.as<const double>() : nullptr, r.out.as<char>(), 0, r.out.dtype, r.p, r.divisor};
+    ReduceArgs a{
+        kept, reduced,  r.center.defined() ? r.center.as<const double>() : nullptr, r.out.as<char>(), 0, r.out.dtype,
+        r.p,  r.divisor};
     while ((size_t(1) << a.log_item) < item[0]) ++a.log_item;
     if constexpr (kHasVectors<what, T>)
       if (kept.n == r.out.numel() && reduce_contiguous<what, T>(r.out.device, a)) return;
-    // 2^14 results keep every multiprocessor busy with a thread each (132 of them on an H100, 2048 threads each at most).
+    // 2^14 results keep every multiprocessor busy with a thread each (132 of them on an H100,
+    // 2048 threads each at most).
     bool side_by_side = kept.strides[1][0] == int64_t(sizeof(T)) && kept.n >= (1u << 14);
-    if (reduced.n <= 32 || side_by_side) launch("reduce", r.out.device, blocks_for(kept.n, 1), reduce_strided<what, T>, a, 1u);
+    if (reduced.n <= 32 || side_by_side)
+      launch("reduce", r.out.device, blocks_for(kept.n, 1), reduce_strided<what, T>, a, 1u);
     else launch("reduce", r.out.device, kept.n, reduce_strided<what, T>, a, unsigned(kThreads));
   });
 }

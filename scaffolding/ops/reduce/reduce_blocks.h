@@ -123,7 +123,8 @@ template <class F, class T> void float_row(const void* data, int64_t n, void* ac
         s3 = F::fold(s3, at(i + 3 * L));
       }
       for (; i + L <= end; i += L) s0 = F::fold(s0, at(i));
-      if (L > 1 && i < end) s1 = F::fold(s1, F::map(load_n(x + i, int(end - i), Acc<T>(F::absent(double(Acc<T>(center)), p))), c, e));
+      if (L > 1 && i < end)
+        s1 = F::fold(s1, F::map(load_n(x + i, int(end - i), Acc<T>(F::absent(double(Acc<T>(center)), p))), c, e));
       total = F::fold(total, across<F>(F::fold(F::fold(s0, s1), F::fold(s2, s3))));
     }
   }
@@ -132,9 +133,10 @@ template <class F, class T> void float_row(const void* data, int64_t n, void* ac
 
 constexpr int64_t kNarrow = 4;  // columns that narrow_columns() is compiled for, at most
 
-// Rows of N elements that follow on from each other, as many as fill whole vectors: N vectors hold kLanes rows, and lane i of vector v belongs
-// to column (v * kLanes + i) % N. Returns how many rows that were.
-template <class F, class T, int N> int64_t narrow_columns(const T* x, int64_t rows, double* acc, const double* center, double p) {
+// Rows of N elements that follow on from each other, as many as fill whole vectors: N vectors hold kLanes rows, and
+// lane i of vector v belongs to column (v * kLanes + i) % N. Returns how many rows that were.
+template <class F, class T, int N>
+int64_t narrow_columns(const T* x, int64_t rows, double* acc, const double* center, double p) {
   constexpr int L = kLanes;
   alignas(64) float lane[N * L] = {};
   if (center)
@@ -153,12 +155,15 @@ template <class F, class T, int N> int64_t narrow_columns(const T* x, int64_t ro
   return r;
 }
 
-template <class F, class T> void float_columns(const char* x, int64_t row_bytes, int64_t rows, int64_t n, void* accumulators, const double* center, double p) {
+template <class F, class T>
+void float_columns(const char* x, int64_t row_bytes, int64_t rows, int64_t n, void* accumulators, const double* center,
+                   double p) {
   auto* acc = static_cast<double*>(accumulators);
   auto row = [&](int64_t r) __attribute__((always_inline)) { return reinterpret_cast<const T*>(x + r * row_bytes); };
   if constexpr (F::kWide || sizeof(Acc<T>) == 8) {
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < n; ++j) acc[j] = F::fold(acc[j], F::map(double(scalar(row(r)[j])), center ? center[j] : 0, p));
+      for (int64_t j = 0; j < n; ++j)
+        acc[j] = F::fold(acc[j], F::map(double(scalar(row(r)[j])), center ? center[j] : 0, p));
   } else {
     constexpr int L = kLanes;
     int64_t done = 0;
@@ -198,7 +203,8 @@ template <class F> void float_start(void* acc, int64_t n) {
   for (int64_t i = 0; i < n; ++i) static_cast<double*>(acc)[i] = F::kStart;
 }
 template <class F> void float_merge(void* acc, const void* other, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) static_cast<double*>(acc)[i] = F::fold(static_cast<double*>(acc)[i], static_cast<const double*>(other)[i]);
+  for (int64_t i = 0; i < n; ++i)
+    static_cast<double*>(acc)[i] = F::fold(static_cast<double*>(acc)[i], static_cast<const double*>(other)[i]);
 }
 void float_finish(const void* acc, int64_t n, void* out, int64_t step, DType dtype, double divisor) {
   auto* a = static_cast<const double*>(acc);
@@ -209,7 +215,9 @@ void float_finish(const void* acc, int64_t n, void* out, int64_t step, DType dty
         for (int64_t i = 0; i < n; ++i) y[i * step] = narrowed<T>(Acc<T>(a[i] / divisor));
       });
 }
-template <class F, class T> Blocks float_blocks() { return {float_start<F>, float_row<F, T>, float_columns<F, T>, float_merge<F>, float_finish}; }
+template <class F, class T> Blocks float_blocks() {
+  return {float_start<F>, float_row<F, T>, float_columns<F, T>, float_merge<F>, float_finish};
+}
 
 // ---- integers and bools (as bytes); sums and products wrap around
 struct IntSum {
@@ -252,7 +260,8 @@ template <class F, class Map, class T> void int_row(const void* data, int64_t n,
   for (int64_t i = 0; i < n; ++i) total = F::fold(total, Map::of(x[i]));
   *static_cast<int64_t*>(acc) = total;
 }
-template <class F, class Map, class T> void int_columns(const char* x, int64_t row_bytes, int64_t rows, int64_t n, void* accumulators, const double*, double) {
+template <class F, class Map, class T>
+void int_columns(const char* x, int64_t row_bytes, int64_t rows, int64_t n, void* accumulators, const double*, double) {
   auto* acc = static_cast<int64_t*>(accumulators);
   for (int64_t r = 0; r < rows; ++r) {
     auto* row = reinterpret_cast<const T*>(x + r * row_bytes);
@@ -263,7 +272,8 @@ template <class F> void int_start(void* acc, int64_t n) {
   for (int64_t i = 0; i < n; ++i) static_cast<int64_t*>(acc)[i] = F::kStart;
 }
 template <class F> void int_merge(void* acc, const void* other, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) static_cast<int64_t*>(acc)[i] = F::fold(static_cast<int64_t*>(acc)[i], static_cast<const int64_t*>(other)[i]);
+  for (int64_t i = 0; i < n; ++i)
+    static_cast<int64_t*>(acc)[i] = F::fold(static_cast<int64_t*>(acc)[i], static_cast<const int64_t*>(other)[i]);
 }
 void int_finish(const void* acc, int64_t n, void* out, int64_t step, DType dtype, double) {
   auto* a = static_cast<const int64_t*>(acc);
@@ -280,7 +290,9 @@ void int_finish(const void* acc, int64_t n, void* out, int64_t step, DType dtype
     default: return put(int64_t{});
   }
 }
-template <class F, class Map, class T> Blocks int_blocks() { return {int_start<F>, int_row<F, Map, T>, int_columns<F, Map, T>, int_merge<F>, int_finish}; }
+template <class F, class Map, class T> Blocks int_blocks() {
+  return {int_start<F>, int_row<F, Map, T>, int_columns<F, Map, T>, int_merge<F>, int_finish};
+}
 
 // ---- by name and dtype
 template <class F> Blocks floats(DType t) {

@@ -1,8 +1,9 @@
 // Reductions of memory without gaps on CUDA: along it (runs) and across it (columns), in vectors of 16 bytes.
 //
-// A thread adds up a few vectors in the element's arithmetic type and takes the sum into float64: 16-bit and 32-bit floats would otherwise spend more on
-// conversions to float64 than on memory. Where that sum may have left float32's range, the few elements are added again in float64. Which thread takes what
-// depends on sizes and alignment alone, and few results are cut into pieces that a second kernel joins in their order: the same input gives the same bits.
+// A thread adds up a few vectors in the element's arithmetic type and takes the sum into float64: 16-bit and 32-bit
+// floats would otherwise spend more on conversions to float64 than on memory. Where that sum may have left float32's
+// range, the few elements are added again in float64. Which thread takes what depends on sizes and alignment alone, and
+// few results are cut into pieces that a second kernel joins in their order: the same input gives the same bits.
 #pragma once
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/rows.cuh"
@@ -13,11 +14,13 @@ namespace sf::cuda {
 
 // Those worth kernels of their own; the others read one element at a time.
 template <Reduction what, class T>
-constexpr bool kHasVectors = std::is_same_v<T, bool> ? what == Reduction::Sum || what == Reduction::Any || what == Reduction::All
-                             : std::is_integral_v<T> ? std::is_same_v<T, int64_t>&& what == Reduction::Sum
-                                                     : what == Reduction::Sum || what == Reduction::Max || what == Reduction::Min ||
-                                                           what == Reduction::AbsSum || what == Reduction::SquareSum || what == Reduction::AbsMax ||
-                                                           what == Reduction::SquareDeviation || what == Reduction::ExpDeviation;
+constexpr bool kHasVectors =
+    std::is_same_v<T, bool> ? what == Reduction::Sum || what == Reduction::Any || what == Reduction::All
+    : std::is_integral_v<T> ? std::is_same_v<T, int64_t>&& what == Reduction::Sum
+                            : what == Reduction::Sum || what == Reduction::Max || what == Reduction::Min ||
+                                  what == Reduction::AbsSum || what == Reduction::SquareSum ||
+                                  what == Reduction::AbsMax || what == Reduction::SquareDeviation ||
+                                  what == Reduction::ExpDeviation;
 
 template <Reduction what, class T> struct Terms {
   using A = accumulator_t<what, T>;
@@ -28,7 +31,8 @@ template <Reduction what, class T> struct Terms {
   A center;
 
   __device__ explicit Terms(double c = 0) : high(C(c)), low(C(0)), center(A(c)) {
-    if constexpr (std::is_floating_point_v<C>) low = high - high == C(0) ? C(c - double(high)) : C(0);  // of an infinite center nothing is left
+    // of an infinite center nothing is left
+    if constexpr (std::is_floating_point_v<C>) low = high - high == C(0) ? C(c - double(high)) : C(0);
   }
   template <class X> __device__ C term(X x) const { return InC::term(C(x), high, low, 0); }
   template <class X> __device__ A exact_term(X x) const { return InA::term(A(x), center, A(0), 0); }
@@ -46,7 +50,8 @@ template <Reduction what, class T> struct Terms {
 
 // ---- along memory
 
-// A result's elements: `count` runs of `length` neighbours, cut into `parts` of `part_length`. `width` threads share a part, side by side.
+// A result's elements: `count` runs of `length` neighbours, cut into `parts` of `part_length`.
+// `width` threads share a part, side by side.
 struct Runs {
   Walk<1> runs;
   uint32_t length, part_length, units;  // units: runs * parts
@@ -54,20 +59,23 @@ struct Runs {
   uint32_t threads, width;  // of a result (of a piece of it, where there are several); of a part
 };
 
-template <Reduction what, class T, bool kBlock> __global__ void __launch_bounds__(kThreads) reduce_runs(ReduceArgs r, Runs s) {
+template <Reduction what, class T, bool kBlock>
+__global__ void __launch_bounds__(kThreads) reduce_runs(ReduceArgs r, Runs s) {
   using K = Terms<what, T>;
   using A = typename K::A;
   using C = typename K::C;
   constexpr int V = lanes_for<T>(), kAtOnce = 4;
   const uint32_t threads = kBlock ? uint32_t(kThreads) : s.threads;
   uint32_t lane = threadIdx.x & (threads - 1);
-  uint32_t item = kBlock ? blockIdx.x / r.pieces : blockIdx.x * (kThreads / threads) + threadIdx.x / threads, piece = kBlock ? blockIdx.x % r.pieces : 0;
+  uint32_t item = kBlock ? blockIdx.x / r.pieces : blockIdx.x * (kThreads / threads) + threadIdx.x / threads,
+           piece = kBlock ? blockIdx.x % r.pieces : 0;
   bool mine = item < r.kept.n;  // others stay for the shuffles
   int64_t at[2] = {};
   if (mine) r.kept.offsets(item, at);
   char* to = r.kept.data[0] + at[0];
   const char* from = r.kept.data[1] + at[1];
-  const K k(what == Reduction::SquareDeviation || what == Reduction::ExpDeviation ? mine ? center_of(r, to) : 0.0 : 0.0);
+  const K k(what == Reduction::SquareDeviation || what == Reduction::ExpDeviation ? mine ? center_of(r, to) : 0.0
+                                                                                  : 0.0);
   A total = K::InA::nothing();
 
   uint32_t of_unit = lane / s.width, along = lane & (s.width - 1), step = s.width;
@@ -84,7 +92,8 @@ template <Reduction what, class T, bool kBlock> __global__ void __launch_bounds_
     head = head < n ? head : n;
     uint32_t vectors = (n - head) / V, edge = n - vectors * V;
     const T* middle = p + head;
-    for (uint32_t j = along; j < edge; j += step) total = K::both(total, k.exact_term(widen(p[j < head ? j : j + vectors * V])));
+    for (uint32_t j = along; j < edge; j += step)
+      total = K::both(total, k.exact_term(widen(p[j < head ? j : j + vectors * V])));
     // Vectors from the j-th on, `step` apart.
     auto add = [&](const auto& v, uint32_t j) {
       C t[V];
@@ -106,7 +115,8 @@ template <Reduction what, class T, bool kBlock> __global__ void __launch_bounds_
       if (K::is_doubtful(t[0])) {
         // Read again: an index that is not a constant would put v into local memory.
 #pragma unroll 1
-        for (uint32_t i = 0; i < V * (sizeof(v) / sizeof(v[0])); ++i) total = K::both(total, k.exact_term(widen(middle[size_t(j + i / V * step) * V + i % V])));
+        for (uint32_t i = 0; i < V * (sizeof(v) / sizeof(v[0])); ++i)
+          total = K::both(total, k.exact_term(widen(middle[size_t(j + i / V * step) * V + i % V])));
       } else {
         total = K::both(total, A(t[0]));
       }
@@ -130,7 +140,8 @@ template <Reduction what, class T, bool kBlock> __global__ void __launch_bounds_
 
 // ---- across memory
 
-// Results side by side in memory as their elements are: `columns`, column_step bytes apart in out. kept of ReduceArgs are the other kept dimensions.
+// Results side by side in memory as their elements are: `columns`, column_step bytes apart in out. kept of ReduceArgs
+// are the other kept dimensions.
 struct Columns {
   uint32_t columns;
   int64_t column_step;
@@ -138,7 +149,8 @@ struct Columns {
   uint32_t piece_rows;
 };
 
-template <Reduction what, class T, int V> __global__ void __launch_bounds__(kThreads) reduce_columns(ReduceArgs r, Columns s) {
+template <Reduction what, class T, int V>
+__global__ void __launch_bounds__(kThreads) reduce_columns(ReduceArgs r, Columns s) {
   using K = Terms<what, T>;
   using A = typename K::A;
   using C = typename K::C;
@@ -146,7 +158,8 @@ template <Reduction what, class T, int V> __global__ void __launch_bounds__(kThr
   constexpr bool kCentered = what == Reduction::SquareDeviation || what == Reduction::ExpDeviation;
   __shared__ A sums[kThreads][V + 1];  // one more than a vector: neighbours in other banks
   uint32_t along = threadIdx.x & (s.wide - 1), of_row = threadIdx.x / s.wide, tall = kThreads / s.wide;
-  uint32_t block = blockIdx.x / s.blocks_wide, first_column = (blockIdx.x - block * s.blocks_wide) * s.wide * V, column = first_column + along * V;
+  uint32_t block = blockIdx.x / s.blocks_wide, first_column = (blockIdx.x - block * s.blocks_wide) * s.wide * V,
+           column = first_column + along * V;
   uint32_t item = block / r.pieces, piece = block - item * r.pieces;
   int64_t at[2];
   r.kept.offsets(item, at);
@@ -218,24 +231,28 @@ template <Reduction what, class T, int V> __global__ void __launch_bounds__(kThr
 
 // ---- pieces of results, a warp for each result
 
-template <Reduction what, class A> __global__ void __launch_bounds__(kThreads) join_pieces(ReduceArgs r, int64_t results) {
+template <Reduction what, class A>
+__global__ void __launch_bounds__(kThreads) join_pieces(ReduceArgs r, int64_t results) {
   RowGroup<kWarp> g{kWarp};
   int64_t i = g.row();
   A x = Combine<what, A>::nothing();
   if (i < results)
-    for (uint32_t p = uint32_t(g.lane()); p < r.pieces; p += kWarp) x = Combine<what, A>::both(x, static_cast<const A*>(r.partial)[i * r.pieces + p]);
+    for (uint32_t p = uint32_t(g.lane()); p < r.pieces; p += kWarp)
+      x = Combine<what, A>::both(x, static_cast<const A*>(r.partial)[i * r.pieces + p]);
   x = g.all(x, [](A a, A b) { return Combine<what, A>::both(a, b); });
   if (i < results && g.lane() == 0) store(r, r.first_result + (i << r.log_item), x);
 }
 
 // Calls f(args) with room for pieces where there are some, and joins them.
-template <Reduction what, class A, class F> void in_pieces(Device device, ReduceArgs r, int64_t results, uint32_t pieces, const F& f) {
+template <Reduction what, class A, class F>
+void in_pieces(Device device, ReduceArgs r, int64_t results, uint32_t pieces, const F& f) {
   r.pieces = pieces;
   if (pieces == 1) return f(r);
   Scratch partial(device, size_t(results) * pieces * sizeof(A));
   r.partial = partial.as<void>();
   f(r);
-  launch("reduce", device, unsigned((results + kThreads / kWarp - 1) / (kThreads / kWarp)), join_pieces<what, A>, r, results);
+  launch("reduce", device, unsigned((results + kThreads / kWarp - 1) / (kThreads / kWarp)), join_pieces<what, A>, r,
+         results);
 }
 
 // Blocks that keep a GPU of 132 multiprocessors busy.
@@ -255,7 +272,9 @@ template <Reduction what, class T> bool reduce_contiguous(Device device, const R
     uint64_t vectors_of_run = (s.length + V - 1) / V, vectors = vectors_of_run * s.runs.n;
     bool block = vectors > 1024 || (vectors >= 256 && r.kept.n < 1024);
     s.threads = block ? uint32_t(kThreads) : at_least(1, vectors < 4 ? vectors : 4);
-    while (!block && s.threads < kWarp && s.threads < vectors && (s.threads * 8 < vectors || r.kept.n * s.threads < (1u << 17))) s.threads *= 2;
+    while (!block && s.threads < kWarp && s.threads < vectors &&
+           (s.threads * 8 < vectors || r.kept.n * s.threads < (1u << 17)))
+      s.threads *= 2;
     s.width = at_least(1, (vectors_of_run + 3) / 4 < 4 ? 4 : (vectors_of_run + 3) / 4);
     s.width = s.width < s.threads ? s.width : s.threads;
     // Pieces of at least 2048 vectors, 32 KiB.
@@ -271,7 +290,9 @@ template <Reduction what, class T> bool reduce_contiguous(Device device, const R
     pieces = pieces < s.units ? pieces : s.units;
     in_pieces<what, A>(device, r, r.kept.n, pieces, [&](const ReduceArgs& a) {
       if (block) launch("reduce", device, a.kept.n * a.pieces, reduce_runs<what, T, true>, a, s);
-      else launch("reduce", device, unsigned((uint64_t(a.kept.n) * s.threads + kThreads - 1) / kThreads), reduce_runs<what, T, false>, a, s);
+      else
+        launch("reduce", device, unsigned((uint64_t(a.kept.n) * s.threads + kThreads - 1) / kThreads),
+               reduce_runs<what, T, false>, a, s);
     });
     return true;
   }
@@ -287,8 +308,10 @@ template <Reduction what, class T> bool reduce_contiguous(Device device, const R
   bool vectors = s.columns % V == 0 && whole(int64_t(reinterpret_cast<uintptr_t>(r.kept.data[1])));
   for (int d = 0; d < rest.kept.ndim; ++d) vectors = vectors && whole(rest.kept.strides[1][d]);
   for (int d = 0; d < r.reduced.ndim; ++d) vectors = vectors && whole(r.reduced.strides[0][d]);
-  // Threads side by side for all columns, as long as each has 16 rows to add up; then less where a quarter of them would have no column.
-  uint32_t lanes = vectors ? V : 1, runs = (s.columns + lanes - 1) / lanes, tallest = at_least(1, (r.reduced.n + 31) / 32);
+  // Threads side by side for all columns, as long as each has 16 rows to add up;
+  // then less where a quarter of them would have no column.
+  uint32_t lanes = vectors ? V : 1, runs = (s.columns + lanes - 1) / lanes,
+           tallest = at_least(1, (r.reduced.n + 31) / 32);
   s.wide = uint32_t(kThreads) / (tallest < 8 ? tallest : 8);
   while (s.wide > runs && s.wide > 1) s.wide /= 2;
   while (s.wide > 8 && uint64_t((runs + s.wide - 1) / s.wide) * s.wide * 4 > uint64_t(runs) * 5) s.wide /= 2;

@@ -15,7 +15,8 @@ struct Dims {
 Dims dims_of(const char* op, const Tensor& input, const Shape& dim, bool keepdim, bool nonempty = false);
 
 // x reduced off the tape; the result has shape d.result and dtype t.
-Tensor run(const char* op, Reduction what, const Tensor& x, const Dims& d, DType t, double p = 0, double divisor = 1, const Tensor& center = {});
+Tensor run(const char* op, Reduction what, const Tensor& x, const Dims& d, DType t, double p = 0, double divisor = 1,
+           const Tensor& center = {});
 
 // x with dimension `dim` last, as kernels along a dimension want it; a 0-d tensor becomes [1].
 TensorView with_last(const Tensor& x, int64_t dim);

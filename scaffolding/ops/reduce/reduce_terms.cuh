@@ -20,7 +20,9 @@ struct ReduceArgs {
   uint32_t pieces = 1;
 };
 __device__ inline int64_t index_of(const ReduceArgs& r, const char* to) { return (to - r.first_result) >> r.log_item; }
-__device__ inline double center_of(const ReduceArgs& r, const char* to) { return r.center ? r.center[index_of(r, to)] : 0.0; }
+__device__ inline double center_of(const ReduceArgs& r, const char* to) {
+  return r.center ? r.center[index_of(r, to)] : 0.0;
+}
 
 // NaN wins.
 template <class A> __device__ inline A larger(A a, A b) { return a != a || a > b ? a : b; }
@@ -40,8 +42,10 @@ __device__ inline float smaller(float a, float b) {
 
 // How terms are made of elements and combined. A: double or float, or int64_t for integers.
 template <Reduction what, class A> struct Combine {
-  [[maybe_unused]] static constexpr bool kMax = what == Reduction::Max || what == Reduction::AbsMax, kMin = what == Reduction::Min || what == Reduction::AbsMin;
-  [[maybe_unused]] static constexpr bool kProduct = what == Reduction::Prod, kAny = what == Reduction::Any, kAll = what == Reduction::All;
+  [[maybe_unused]] static constexpr bool kMax = what == Reduction::Max || what == Reduction::AbsMax,
+                                         kMin = what == Reduction::Min || what == Reduction::AbsMin;
+  [[maybe_unused]] static constexpr bool kProduct = what == Reduction::Prod, kAny = what == Reduction::Any,
+                                         kAll = what == Reduction::All;
 
   __device__ static A nothing() {
     if constexpr (kMax || kMin) {
@@ -54,7 +58,8 @@ template <Reduction what, class A> struct Combine {
   // center = high + low: a float has not the digits of a mean.
   __device__ static A term(A x, A high, A low, double p) {
     if constexpr (kAny || kAll || what == Reduction::NonzeroSum) return A(x != A(0));
-    else if constexpr (what == Reduction::AbsSum || what == Reduction::AbsMax || what == Reduction::AbsMin) return x < A(0) ? A(0) - x : x;
+    else if constexpr (what == Reduction::AbsSum || what == Reduction::AbsMax || what == Reduction::AbsMin)
+      return x < A(0) ? A(0) - x : x;
     else if constexpr (what == Reduction::SquareSum) return x * x;
     else if constexpr (what == Reduction::PowerSum) return A(::pow(::fabs(double(x)), p));
     else if constexpr (what == Reduction::SquareDeviation) return ((x - high) - low) * ((x - high) - low);
@@ -73,8 +78,9 @@ template <Reduction what, class A> struct Combine {
 
 // What integers are reduced in: their powers and deviations are real.
 template <Reduction what, class T>
-constexpr bool kWhole = std::is_integral_v<T>&& what != Reduction::PowerSum&& what != Reduction::SquareDeviation&& what != Reduction::ExpDeviation&& what !=
-                        Reduction::SquareSum&& what != Reduction::AbsSum;
+constexpr bool kWhole =
+    std::is_integral_v<T>&& what != Reduction::PowerSum&& what != Reduction::SquareDeviation&& what !=
+    Reduction::ExpDeviation&& what != Reduction::SquareSum&& what != Reduction::AbsSum;
 template <Reduction what, class T> using accumulator_t = std::conditional_t<kWhole<what, T>, int64_t, double>;
 
 template <class A> __device__ void store(const ReduceArgs& r, char* to, A x) {

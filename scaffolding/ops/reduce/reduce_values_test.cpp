@@ -32,7 +32,8 @@ TEST(reduce, float32_sums_are_accurate_to_their_last_bits_in_every_direction) {
     Tensor x = ramp(numel(size)).reshape(size), exact = to_dtype(x, kFloat64);
     for (Shape dim : {Shape{0}, Shape{1}, Shape{0, 1}}) {
       Doubles got = sum(x, dim).to_vector(), want = sum(exact, dim).to_vector();
-      for (size_t i = 0; i < got.size(); ++i) ASSERT_LE(std::fabs(got[i] - want[i]), 2e-7 * want[i]) << str(size) << " over " << str(dim);
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_LE(std::fabs(got[i] - want[i]), 2e-7 * want[i]) << str(size) << " over " << str(dim);
     }
   }
 }
@@ -44,19 +45,25 @@ TEST(reduce, rows_of_a_few_elements_fold_as_a_loop_over_them_does) {
         Tensor x = (ramp((rows + 1) * n, t).reshape({rows + 1, n}) - 0.25).narrow(0, 1, rows);
         const Doubles v = to_dtype(x, kFloat64).to_vector();
         const double share = t == kFloat32 ? 1e-6 : t == kFloat16 ? 1e-3 : 1e-2;  // of the result's own rounding
-        const Doubles sums = sum(x, Shape{0}).to_vector(), most = amax(x, Shape{0}).to_vector(), norms = norm(x, 2, Shape{0}).to_vector(),
+        const Doubles sums = sum(x, Shape{0}).to_vector(), most = amax(x, Shape{0}).to_vector(),
+                      norms = norm(x, 2, Shape{0}).to_vector(),
                       variances = rows > 1 ? var(x, Shape{0}).to_vector() : Doubles(size_t(n));
         for (int64_t j = 0; j < n; ++j) {
           double s = 0, square = 0, highest = -kInf;
           for (int64_t i = 0; i < rows; ++i)
-            s += v[size_t(i * n + j)], square += v[size_t(i * n + j)] * v[size_t(i * n + j)], highest = std::max(highest, v[size_t(i * n + j)]);
+            s += v[size_t(i * n + j)], square += v[size_t(i * n + j)] * v[size_t(i * n + j)],
+                highest = std::max(highest, v[size_t(i * n + j)]);
           const double mean = s / double(rows);
           double spread = 0;
           for (int64_t i = 0; i < rows; ++i) spread += (v[size_t(i * n + j)] - mean) * (v[size_t(i * n + j)] - mean);
-          if (s < 65504 || t != kFloat16) EXPECT_NEAR(sums[size_t(j)], s, share * std::fabs(s) + 1e-6) << name(t) << " " << rows << " x " << n;
+          if (s < 65504 || t != kFloat16)
+            EXPECT_NEAR(sums[size_t(j)], s, share * std::fabs(s) + 1e-6) << name(t) << " " << rows << " x " << n;
           EXPECT_EQ(most[size_t(j)], highest) << name(t) << " " << rows << " x " << n;
-          EXPECT_NEAR(norms[size_t(j)], std::sqrt(square), share * std::sqrt(square)) << name(t) << " " << rows << " x " << n;
-          if (rows > 1) EXPECT_NEAR(variances[size_t(j)], spread / double(rows - 1), share * spread / double(rows - 1)) << name(t) << " " << rows << " x " << n;
+          EXPECT_NEAR(norms[size_t(j)], std::sqrt(square), share * std::sqrt(square))
+              << name(t) << " " << rows << " x " << n;
+          if (rows > 1)
+            EXPECT_NEAR(variances[size_t(j)], spread / double(rows - 1), share * spread / double(rows - 1))
+                << name(t) << " " << rows << " x " << n;
         }
       }
 }
@@ -77,7 +84,8 @@ TEST(reduce, variance_of_numbers_far_from_zero) {
   double exact = var(x).item();
   EXPECT_NEAR(exact, 1.0 / 12, 1e-4);
   EXPECT_NEAR(var(to_dtype(x, kFloat32)).item(), exact, 1e-3 * exact);  // the numbers themselves carry 2.4e-4
-  EXPECT_NEAR(var(to_dtype(x, kFloat32).reshape({1000, 100}), {0}).to_vector()[3], var(x.reshape({1000, 100}), {0}).to_vector()[3], 2e-4);
+  EXPECT_NEAR(var(to_dtype(x, kFloat32).reshape({1000, 100}), {0}).to_vector()[3],
+              var(x.reshape({1000, 100}), {0}).to_vector()[3], 2e-4);
 }
 
 TEST(reduce, float16_accumulates_in_float32) {
@@ -130,7 +138,8 @@ TEST(reduce, nan_wins_and_equals_give_the_first_index) {
   wide.slice(0, 3000, 3001).fill_(1);
   wide.slice(0, 4000, 4001).fill_(1);
   EXPECT_EQ(argmax(wide).item(), 3000);
-  EXPECT_EQ(argmax(wide.reshape({1, 5000}).expand({20, 5000}).transpose(0, 1).contiguous(), 0).to_vector(), Doubles(20, 3000));
+  EXPECT_EQ(argmax(wide.reshape({1, 5000}).expand({20, 5000}).transpose(0, 1).contiguous(), 0).to_vector(),
+            Doubles(20, 3000));
 }
 
 TEST(reduce, equal_largest_elements_share_the_gradient) {

@@ -19,7 +19,8 @@ namespace scan {
 
 Tensor run(const char* op, Scanning what, const Tensor& x, int64_t dim, bool reverse, const Tensor& factor) {
   Tensor y = empty_like(x);
-  Scan s{reduction::with_last(y, dim), reduction::with_last(x, dim), factor ? reduction::with_last(factor, dim) : TensorView{}, what, reverse};
+  Scan s{reduction::with_last(y, dim), reduction::with_last(x, dim),
+         factor ? reduction::with_last(factor, dim) : TensorView{}, what, reverse};
   auto kernel = scan_kernel.find(x.device(), s);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", x.dtype(), " on ", x.device());
   kernel(s);
@@ -37,7 +38,8 @@ static Tensor shifted(const Tensor& y, int64_t dim, double first, bool reverse) 
 Tensor product_of_others(const Tensor& rows) {
   autograd::NoGrad off;
   int64_t last = rows.ndim() - 1;
-  Tensor before = run("prod", Scanning::CumProd, rows, last, false), after = run("prod", Scanning::CumProd, rows, last, true);
+  Tensor before = run("prod", Scanning::CumProd, rows, last, false),
+         after = run("prod", Scanning::CumProd, rows, last, true);
   return shifted(before, last, 1, false) * shifted(after, last, 1, true);
 }
 
@@ -49,13 +51,15 @@ Tensor prepared(const char* op, const Tensor& input, int64_t& dim, std::optional
   check_defined(op, "input", input);
   dim = wrap_dim(op, dim, input.ndim());
   DType t = dtype.value_or(is_floating(input.dtype()) ? input.dtype() : kInt64);
-  SF_CHECK_AS(TypeError, !is_float8(t) && !is_float8(input.dtype()) && t != kBool, op, ": ", t, " cannot hold running sums or products");
+  SF_CHECK_AS(TypeError, !is_float8(t) && !is_float8(input.dtype()) && t != kBool, op, ": ", t,
+              " cannot hold running sums or products");
   return to_dtype(input, t);
 }
 
 Tensor running_sum(const Tensor& x, int64_t dim, bool reverse) {
   Tensor y = scan::run("cumsum", Scanning::CumSum, x, dim, reverse);
-  return autograd::record("cumsum", y, {x}, [dim, reverse](const Tensor& dy) -> Tensors { return {running_sum(dy, dim, !reverse)}; });
+  return autograd::record("cumsum", y, {x},
+                          [dim, reverse](const Tensor& dy) -> Tensors { return {running_sum(dy, dim, !reverse)}; });
 }
 
 // out[.., i] = product of x[.., j] over j <= i, by an n x n table: for derivatives of derivatives.
@@ -85,7 +89,8 @@ Tensor cumprod(const Tensor& input, int64_t dim, std::optional<DType> dtype) {
     if (v.ndim() == 0) return {s};
     return {s * scan::shifted(y, dim, 1, false)};
   };
-  return autograd::record("cumprod", y, {x}, backward, [dim](const Tensors& in) -> Tensors { return {cumprod_reference(in[0], dim)}; });
+  return autograd::record("cumprod", y, {x}, backward,
+                          [dim](const Tensors& in) -> Tensors { return {cumprod_reference(in[0], dim)}; });
 }
 
 SF_OP(cumsum, "input, dim, dtype=None").doc("Running sums along dim.").inplace().kernels(scan_kernel);

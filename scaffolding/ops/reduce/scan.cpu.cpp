@@ -28,7 +28,8 @@ struct Steps {
   int64_t in, out, factor;
 };  // in bytes
 
-template <Scanning what, class T> void row(const char* in, char* out, const char* factor, Steps along, int64_t n, bool reverse) {
+template <Scanning what, class T>
+void row(const char* in, char* out, const char* factor, Steps along, int64_t n, bool reverse) {
   using A = typename Running<T>::type;
   A total = what == Scanning::CumProd ? A(1) : A(0);
   for (int64_t k = 0; k < n; ++k) {
@@ -41,7 +42,9 @@ template <Scanning what, class T> void row(const char* in, char* out, const char
   }
 }
 
-template <Scanning what, class T> void columns(const char* in, char* out, const char* factor, Steps along, Steps across, int64_t n, int64_t m, bool reverse) {
+template <Scanning what, class T>
+void columns(const char* in, char* out, const char* factor, Steps along, Steps across, int64_t n, int64_t m,
+             bool reverse) {
   using A = typename Running<T>::type;
   A total[kTile];
   for (int64_t j = 0; j < m; ++j) total[j] = what == Scanning::CumProd ? A(1) : A(0);
@@ -53,7 +56,8 @@ template <Scanning what, class T> void columns(const char* in, char* out, const 
       A v = number<A>(*reinterpret_cast<const T*>(x + j * across.in));
       if constexpr (what == Scanning::CumSum) v = total[j] + v;
       else if constexpr (what == Scanning::CumProd) v = total[j] * v;
-      else if (k > 0) v += number<A>(*reinterpret_cast<const T*>(factor + link * along.factor + j * across.factor)) * total[j];
+      else if (k > 0)
+        v += number<A>(*reinterpret_cast<const T*>(factor + link * along.factor + j * across.factor)) * total[j];
       total[j] = v;
       *reinterpret_cast<T*>(y + j * across.out) = stored<T>(v);
     }
@@ -63,12 +67,15 @@ template <Scanning what, class T> void columns(const char* in, char* out, const 
 template <Scanning what, class T> void run(const Scan& s) {
   int kept = s.in.ndim - 1;
   int64_t n = s.in.sizes[kept], item = sizeof(T);
-  auto steps = [&](int d) { return Steps{s.in.strides[d] * item, s.out.strides[d] * item, s.factor ? s.factor.strides[d] * item : 0}; };
+  auto steps = [&](int d) {
+    return Steps{s.in.strides[d] * item, s.out.strides[d] * item, s.factor ? s.factor.strides[d] * item : 0};
+  };
   int lane = -1;
   if (s.out.strides[kept] != 1)
     for (int d = 0; d < kept; ++d)
       if (s.out.strides[d] == 1 && s.out.sizes[d] > 1) lane = d;
-  int64_t rows = s.in.numel() / n, width = lane < 0 ? 1 : s.in.sizes[lane], tile = width < kTile ? width : kTile, tiles = (width + tile - 1) / tile;
+  int64_t rows = s.in.numel() / n, width = lane < 0 ? 1 : s.in.sizes[lane], tile = width < kTile ? width : kTile,
+          tiles = (width + tile - 1) / tile;
   parallel_for(rows / width * tiles, (1 << 14) / (n * tile) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       int64_t rest = t / tiles, first = (t % tiles) * tile;
@@ -86,7 +93,9 @@ template <Scanning what, class T> void run(const Scan& s) {
         if (factor) factor += index * by.factor;
       }
       if (lane < 0) row<what, T>(in, out, factor, steps(kept), n, s.reverse);
-      else columns<what, T>(in, out, factor, steps(kept), steps(lane), n, width - first < tile ? width - first : tile, s.reverse);
+      else
+        columns<what, T>(in, out, factor, steps(kept), steps(lane), n, width - first < tile ? width - first : tile,
+                         s.reverse);
     }
   });
 }

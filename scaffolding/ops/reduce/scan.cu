@@ -1,5 +1,6 @@
-// Running sums, products and weighted sums on CUDA: a thread per row where rows are many or short, else a block per row that scans tiles of
-// 256 by shuffles and carries the last total on. Floats accumulate in float64, integers wrap around, as on the CPU.
+// Running sums, products and weighted sums on CUDA: a thread per row where rows are many or short, else a block per row
+// that scans tiles of 256 by shuffles and carries the last total on. Floats accumulate in float64,
+// integers wrap around, as on the CPU.
 #include "scaffolding/backend/cuda/element.cuh"
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/ops/reduce/kernel.h"
@@ -7,7 +8,8 @@
 namespace sf::cuda {
 namespace {
 
-// A stretch of a row as a step: total after = value + factor * total before (sums: factor 1), or value * total before for products.
+// A stretch of a row as a step: total after = value + factor * total before (sums: factor 1),
+// or value * total before for products.
 template <class A> struct Stretch { A value, factor; };
 
 template <class A> struct Scanned {
@@ -20,7 +22,9 @@ template <class A> struct Scanned {
   RowPlaces in_rows, out_rows, factor_rows;
   int64_t in_step, out_step, factor_step;
 
-  __device__ Stretch<A> nothing() const { return what == Scanning::CumProd ? Stretch<A>{A(1), A(1)} : Stretch<A>{A(0), A(1)}; }
+  __device__ Stretch<A> nothing() const {
+    return what == Scanning::CumProd ? Stretch<A>{A(1), A(1)} : Stretch<A>{A(0), A(1)};
+  }
   __device__ Stretch<A> joined(const Stretch<A>& a, const Stretch<A>& b) const {
     if (what == Scanning::CumProd) return {a.value * b.value, A(1)};
     return {b.value + b.factor * a.value, b.factor * a.factor};
@@ -29,7 +33,9 @@ template <class A> struct Scanned {
   // The k-th of a row in the order of scanning.
   __device__ Stretch<A> item(int64_t in_row, int64_t factor_row, int64_t k) const {
     Stretch<A> s{element<A>(in, dtype, in_row + place(k) * in_step), A(1)};
-    if (what == Scanning::Weighted) s.factor = k > 0 ? element<A>(factor, dtype, factor_row + (reverse ? place(k) + 1 : place(k)) * factor_step) : A(0);
+    if (what == Scanning::Weighted)
+      s.factor =
+          k > 0 ? element<A>(factor, dtype, factor_row + (reverse ? place(k) + 1 : place(k)) * factor_step) : A(0);
     return s;
   }
 };
@@ -48,7 +54,8 @@ template <class A> __global__ void __launch_bounds__(kThreads) scan_by_threads(S
 template <class A> __global__ void __launch_bounds__(kThreads) scan_by_blocks(Scanned<A> s) {
   constexpr int kWarps = kThreads / 32;
   __shared__ Stretch<A> of_warp[kWarps];
-  int64_t row = blockIdx.x, in = s.in_rows.at(row), out = s.out_rows.at(row), factor = s.factor ? s.factor_rows.at(row) : 0;
+  int64_t row = blockIdx.x, in = s.in_rows.at(row), out = s.out_rows.at(row),
+          factor = s.factor ? s.factor_rows.at(row) : 0;
   int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   Stretch<A> carry = s.nothing();
   for (int64_t first = 0; first < s.n; first += kThreads) {
@@ -78,7 +85,8 @@ template <class A> void run(const Scan& s) {
   x.dtype = s.in.dtype, x.what = s.what, x.reverse = s.reverse;
   x.n = s.in.sizes[last], x.rows = s.in.numel() / x.n;
   x.in_rows = RowPlaces(s.in), x.out_rows = RowPlaces(s.out), x.factor_rows = RowPlaces(s.factor);
-  x.in_step = s.in.strides[last], x.out_step = s.out.strides[last], x.factor_step = s.factor.defined() ? s.factor.strides[last] : 0;
+  x.in_step = s.in.strides[last], x.out_step = s.out.strides[last],
+  x.factor_step = s.factor.defined() ? s.factor.strides[last] : 0;
   constexpr int64_t kManyRows = 1 << 15;  // enough threads to fill a GPU
   if (x.n <= 32 || x.rows >= kManyRows) launch("scan", s.in.device, blocks_for(x.rows, 1), scan_by_threads<A>, x);
   else launch("scan", s.in.device, unsigned(x.rows), scan_by_blocks<A>, x);

@@ -1,6 +1,7 @@
 // rms_norm: the contract with backends. As layer_norm's, without mean and bias:
 // x is R rows of C = cols contiguous elements; x, y, residual, sum, dy, dx, dsum share x's floating dtype and are
-// contiguous; weight, scale, shift and their gradients may be of any floating dtype; rstd is float32 (float64 for float64 x).
+// contiguous; weight, scale, shift and their gradients may be of any floating dtype;
+// rstd is float32 (float64 for float64 x).
 #pragma once
 #include "scaffolding/core/kernel.h"
 

@@ -34,8 +34,10 @@ Tensors rms_norm_reference(const Tensors& in, int64_t dims, double eps) {
 Tensors rms_norm_fused(const char* op, const RowNormInputs& in, const Shape& normalized_shape, double eps) {
   RowNormPlan p = plan_row_norm(op, in, normalized_shape);
   const Tensor& x = in.x;
-  Tensor xs = dense(x), residual = dense(in.residual), weight = dense(in.weight), scale = dense(in.scale), shift = dense(in.shift);
-  Tensor y = empty(x.shape(), x.dtype(), x.device()), sum = residual ? empty(x.shape(), x.dtype(), x.device()) : Tensor();
+  Tensor xs = dense(x), residual = dense(in.residual), weight = dense(in.weight), scale = dense(in.scale),
+         shift = dense(in.shift);
+  Tensor y = empty(x.shape(), x.dtype(), x.device()),
+         sum = residual ? empty(x.shape(), x.dtype(), x.device()) : Tensor();
   bool training = autograd::any_requires_grad({x, in.residual, in.weight, in.scale, in.shift});
   Tensor rstd = training ? empty({p.rows}, x.dtype() == kFloat64 ? kFloat64 : kFloat32, x.device()) : Tensor();
   RmsNormForward f{xs, residual, sum, weight, scale, shift, p.cols, p.rows_per_batch, eps, y, rstd};
@@ -46,7 +48,8 @@ Tensors rms_norm_fused(const char* op, const RowNormInputs& in, const Shape& nor
   if (!training) return ys;
   int64_t dims = normalized_shape.size();
   Tensor normalised = residual ? sum.detach() : x;
-  bool need[5] = {x.requires_grad(), in.residual.requires_grad(), in.weight.requires_grad(), in.scale.requires_grad(), in.shift.requires_grad()};
+  bool need[5] = {x.requires_grad(), in.residual.requires_grad(), in.weight.requires_grad(), in.scale.requires_grad(),
+                  in.shift.requires_grad()};
   autograd::record_outputs(
       op, ys, {x, in.residual, in.weight, in.scale, in.shift},
       [s = save(normalised), w = save(in.weight), sc = save(in.scale), sh = save(in.shift), rstd = save(rstd), p,
@@ -55,7 +58,8 @@ Tensors rms_norm_fused(const char* op, const RowNormInputs& in, const Shape& nor
         Tensor dy = dys[0] ? contiguous(dys[0]) : zeros(xs.shape(), xs.dtype(), xs.device());
         Tensor dsum = dys.size() > 1 && dys[1] ? contiguous(dys[1]) : Tensor();
         Tensor dx = empty(xs.shape(), xs.dtype(), xs.device());
-        Tensor dw = gradient_for(weight, n[2]), dscale = gradient_for(scale, n[3]), dshift = gradient_for(sh.get(), n[4]);
+        Tensor dw = gradient_for(weight, n[2]), dscale = gradient_for(scale, n[3]),
+               dshift = gradient_for(sh.get(), n[4]);
         RmsNormBackward k{xs, dy, dsum, weight, scale, p.cols, p.rows_per_batch, rstd.get(), dx, dw, dscale, dshift};
         auto kernel = rms_norm_backward.find(xs.device(), k);
         SF_CHECK_AS(NotSupported, kernel, "rms_norm: no backward kernel on ", xs.device());
@@ -67,7 +71,10 @@ Tensors rms_norm_fused(const char* op, const RowNormInputs& in, const Shape& nor
 }
 
 double epsilon_of(DType t) {
-  return t == kFloat64 ? std::numeric_limits<double>::epsilon() : t == kFloat16 ? 0x1p-10 : t == kBFloat16 ? 0x1p-7 : std::numeric_limits<float>::epsilon();
+  return t == kFloat64    ? std::numeric_limits<double>::epsilon()
+         : t == kFloat16  ? 0x1p-10
+         : t == kBFloat16 ? 0x1p-7
+                          : std::numeric_limits<float>::epsilon();
 }
 
 }  // namespace
@@ -75,7 +82,8 @@ double epsilon_of(DType t) {
 Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
   SF_AUTOCAST(rms_norm, input, normalized_shape, weight, eps);
   check_defined("rms_norm", "input", input);
-  return rms_norm_fused("rms_norm", {input, {}, weight, {}, {}, {}}, normalized_shape, eps.value_or(epsilon_of(input.dtype())))[0];
+  return rms_norm_fused("rms_norm", {input, {}, weight, {}, {}, {}}, normalized_shape,
+                        eps.value_or(epsilon_of(input.dtype())))[0];
 }
 
 std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& input, const Tensor& residual, const Tensor& weight, double eps) {
@@ -87,7 +95,8 @@ std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& input, const Tensor& resid
   return {ys[0], ys[1]};
 }
 
-Tensor rms_norm_modulate(const Tensor& input, const Tensor& scale, const Tensor& shift, const Tensor& weight, double eps) {
+Tensor rms_norm_modulate(const Tensor& input, const Tensor& scale, const Tensor& shift, const Tensor& weight,
+                         double eps) {
   SF_AUTOCAST(rms_norm_modulate, input, scale, shift, weight, eps);
   check_defined("rms_norm_modulate", "input", input);
   check_defined("rms_norm_modulate", "scale", scale);
@@ -107,7 +116,8 @@ SF_OP(add_rms_norm, "input, residual, weight=None, eps=1e-6")
 SF_OP(rms_norm_modulate, "input, scale, shift, weight=None, eps=1e-6")
     .doc("rms_norm(input[B, ..., C]) * (1 + scale[B, C]) + shift[B, C].")
     .like(
-        "torch.nn.functional.rms_norm(input, input.shape[-1:], weight, eps) * (1 + scale.reshape(scale.shape[0], *[1] * (input.dim() - 2), -1)) + "
+        "torch.nn.functional.rms_norm(input, input.shape[-1:], weight, eps) * (1 + scale.reshape(scale.shape[0], *[1] "
+        "* (input.dim() - 2), -1)) + "
         "shift.reshape(shift.shape[0], *[1] * (input.dim() - 2), -1)")
     .kernels(rms_norm_forward, rms_norm_backward);
 

@@ -29,7 +29,9 @@ static Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, bool
   auto kernel = rope_apply.find(x.device(), r);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", x.dtype(), " on ", x.device());
   if (y.numel() > 0) kernel(r);
-  return autograd::record(op, y, {x}, [cos, sin, interleaved, inverse](const Tensor& dy) -> Tensors { return {rotate(dy, cos, sin, interleaved, !inverse)}; });
+  return autograd::record(op, y, {x}, [cos, sin, interleaved, inverse](const Tensor& dy) -> Tensors {
+    return {rotate(dy, cos, sin, interleaved, !inverse)};
+  });
 }
 
 Tensor apply_rotary_emb(const Tensor& input, const Tensor& cos, const Tensor& sin, bool interleaved) {
@@ -42,11 +44,12 @@ Tensor apply_rotary_emb(const Tensor& input, const Tensor& cos, const Tensor& si
     check_same_device(op, input, *t);
     SF_CHECK_AS(RuntimeError, !autograd::any_requires_grad({*t}), op, ": ", name, " has no gradient; detach it");
   }
-  SF_CHECK(input.ndim() >= 1 && cos.ndim() >= 1 && cos.ndim() <= input.ndim(), op, ": cos must have between 1 and ", input.ndim(), " dimensions, got ",
-           cos.shape());
+  SF_CHECK(input.ndim() >= 1 && cos.ndim() >= 1 && cos.ndim() <= input.ndim(), op, ": cos must have between 1 and ",
+           input.ndim(), " dimensions, got ", cos.shape());
   check_shape(op, "sin", sin, cos.shape());
   int64_t r = cos.size(-1);
-  SF_CHECK(r % 2 == 0 && r <= input.size(-1), op, ": the tables' last size must be even and at most ", input.size(-1), ", got ", cos.shape());
+  SF_CHECK(r % 2 == 0 && r <= input.size(-1), op, ": the tables' last size must be even and at most ", input.size(-1),
+           ", got ", cos.shape());
   Shape want = input.shape();
   want.back() = r;
   SF_CHECK(broadcast_shapes(op, cos.shape(), want) == want, op, ": cos ", cos.shape(), " does not broadcast to ", want);
@@ -56,9 +59,11 @@ Tensor apply_rotary_emb(const Tensor& input, const Tensor& cos, const Tensor& si
 SF_OP(apply_rotary_emb, "input, cos, sin, interleaved=True")
     .doc("Rotary position embedding: pairs of elements rotated by position; tables have one entry per element.")
     .like(
-        "torch.cat([(lambda x, r: x * cos + r * sin)(input[..., :cos.shape[-1]], torch.stack([-input[..., 1:cos.shape[-1]:2], input[..., 0:cos.shape[-1]:2]], "
+        "torch.cat([(lambda x, r: x * cos + r * sin)(input[..., :cos.shape[-1]], torch.stack([-input[..., "
+        "1:cos.shape[-1]:2], input[..., 0:cos.shape[-1]:2]], "
         "-1)"
-        ".flatten(-2) if interleaved else torch.cat([-input[..., cos.shape[-1] // 2:cos.shape[-1]], input[..., :cos.shape[-1] // 2]], -1)), "
+        ".flatten(-2) if interleaved else torch.cat([-input[..., cos.shape[-1] // 2:cos.shape[-1]], input[..., "
+        ":cos.shape[-1] // 2]], -1)), "
         "input[..., cos.shape[-1]:]], -1)")
     .kernels(rope_apply);
 

@@ -13,7 +13,8 @@ SF_INLINE static vf minus_plus() {
 }
 
 // Pairs (0, 1), (2, 3), ...: the other of each pair comes by a shuffle.
-template <class T, bool kPaired, bool kInverse> static void rotate_interleaved(const T* x, const float* c, const float* s, T* y, int64_t R) {
+template <class T, bool kPaired, bool kInverse>
+static void rotate_interleaved(const T* x, const float* c, const float* s, T* y, int64_t R) {
   const vf sign = minus_plus();
   each_vector<T>(
       R, [&](int64_t i, int n) __attribute__((always_inline)) {
@@ -29,7 +30,8 @@ template <class T, bool kPaired, bool kInverse> static void rotate_interleaved(c
         store_n(y + i, fma(v, cosine, other), n);
       });
 }
-template <class T, bool kPaired, bool kInverse> static void rotate_interleaved(const double* x, const double* c, const double* s, double* y, int64_t R) {
+template <class T, bool kPaired, bool kInverse>
+static void rotate_interleaved(const double* x, const double* c, const double* s, double* y, int64_t R) {
   for (int64_t i = 0; i < R; i += 2) {
     int64_t k = kPaired ? i / 2 : i, l = kPaired ? k : k + 1;
     double a = x[i], b = x[i + 1];
@@ -38,12 +40,14 @@ template <class T, bool kPaired, bool kInverse> static void rotate_interleaved(c
   }
 }
 // Pairs (i, i + R / 2).
-template <class T, bool kPaired, bool kInverse> static void rotate_halves(const T* x, const Acc<T>* c, const Acc<T>* s, T* y, int64_t R) {
+template <class T, bool kPaired, bool kInverse>
+static void rotate_halves(const T* x, const Acc<T>* c, const Acc<T>* s, T* y, int64_t R) {
   using V = Vec<T>;
   int64_t H = R / 2, second = kPaired ? 0 : H;
   each_vector<T>(
       H, [&](int64_t i, int n) __attribute__((always_inline)) {
-        V a = load_n(x + i, n), b = load_n(x + H + i, n), c1 = load_n(c + i, n), s1 = load_n(s + i, n), c2 = c1, s2 = s1;
+        V a = load_n(x + i, n), b = load_n(x + H + i, n), c1 = load_n(c + i, n), s1 = load_n(s + i, n), c2 = c1,
+          s2 = s1;
         if constexpr (!kPaired) {
           c2 = load_n(c + second + i, n);
           s2 = load_n(s + second + i, n);
@@ -98,8 +102,9 @@ static void apply(const RopeApply& a) {
 static bool supports(const RopeApply& a) {
   DType tables = a.x.dtype == kFloat64 ? kFloat64 : kFloat32;
   auto row = [](const TensorView& v) { return v.strides[v.ndim - 1] == 1 || v.sizes[v.ndim - 1] == 1; };
-  return a.x.ndim > 0 && a.x.ndim <= 12 && computes(a.x.dtype) && a.y.dtype == a.x.dtype && a.cos.dtype == tables && a.sin.dtype == tables &&
-         a.y.ndim == a.x.ndim && a.cos.ndim == a.x.ndim && a.sin.ndim == a.x.ndim && row(a.x) && row(a.y) && row(a.cos) && row(a.sin);
+  return a.x.ndim > 0 && a.x.ndim <= 12 && computes(a.x.dtype) && a.y.dtype == a.x.dtype && a.cos.dtype == tables &&
+         a.sin.dtype == tables && a.y.ndim == a.x.ndim && a.cos.ndim == a.x.ndim && a.sin.ndim == a.x.ndim &&
+         row(a.x) && row(a.y) && row(a.cos) && row(a.sin);
 }
 
 SF_KERNEL(rope_apply, DeviceType::CPU, "native", SF_ISA_PRIORITY, apply, supports)

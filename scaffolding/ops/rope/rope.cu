@@ -1,5 +1,6 @@
-// Rotary position embedding on CUDA. A thread takes 16 bytes of pairs that lie side by side, or of each of both halves, of a few rows that share their
-// angles (heads); it reads all of a row's before it writes, so that y may be x. A pair at a time where sizes, strides or addresses allow no vectors.
+// Rotary position embedding on CUDA. A thread takes 16 bytes of pairs that lie side by side, or of each of both halves,
+// of a few rows that share their angles (heads); it reads all of a row's before it writes, so that y may be x. A pair
+// at a time where sizes, strides or addresses allow no vectors.
 #include <algorithm>
 
 #include "scaffolding/backend/cuda/launch.cuh"
@@ -61,7 +62,8 @@ template <class T> __global__ void __launch_bounds__(kThreads) rotate_pairs(Rota
   if (!rotates) first = row.unit - r.rotating + r.rotated;
   uint32_t at_first = r.paired_tables ? pair : first, at_second = r.paired_tables ? pair : second;
   real_t<T> cos_a = 0, sin_a = 0, cos_b = 0, sin_b = 0;
-  if (rotates) cos_a = row.cos[at_first], sin_a = row.sin[at_first], cos_b = row.cos[at_second], sin_b = row.sin[at_second];
+  if (rotates)
+    cos_a = row.cos[at_first], sin_a = row.sin[at_first], cos_b = row.cos[at_second], sin_b = row.sin[at_second];
 #pragma unroll 1
   for (uint32_t n = 0; n < r.each; ++n, row.x += r.x_step, row.y += r.y_step) {
     const T* x = reinterpret_cast<const T*>(row.x);
@@ -154,7 +156,8 @@ template <class T> void rope_of(const RopeApply& a) {
   TensorView y = without_last(a.y), x = without_last(a.x), cos = without_last(a.cos), sin = without_last(a.sin);
   cpu::StridedLoop loop{&y, &x, &cos, &sin};
   int last = a.x.ndim - 1;
-  r.width = uint32_t(a.x.sizes[last]), r.rotated = uint32_t(a.cos.sizes[last]) * (a.paired_tables ? 2 : 1), r.half = r.rotated / 2;
+  r.width = uint32_t(a.x.sizes[last]), r.rotated = uint32_t(a.cos.sizes[last]) * (a.paired_tables ? 2 : 1),
+  r.half = r.rotated / 2;
   r.interleaved = a.interleaved, r.paired_tables = a.paired_tables, r.inverse = a.inverse;
   // Vectors of x and y have 16 bytes; those of the tables up to 16.
   bool vectors = r.width % V == 0 && (a.interleaved ? r.rotated : r.half) % V == 0;
@@ -164,11 +167,13 @@ template <class T> void rope_of(const RopeApply& a) {
     for (int d = 0; d < loop.ndim; ++d) all |= loop.sizes[d] > 1 ? loop.strides[k][d] : 0;
     vectors = vectors && all % fit == 0;
   }
-  // A dimension that the tables broadcast over gives each thread several rows, while there are threads enough for the whole GPU.
+  // A dimension that the tables broadcast over gives each thread several rows,
+  // while there are threads enough for the whole GPU.
   r.each = 1;
   for (int d = 0; d < loop.ndim && r.each == 1; ++d) {
     if (loop.strides[2][d] != 0 || loop.strides[3][d] != 0) continue;
-    while (r.each < 4 && loop.sizes[d] % 2 == 0 && a.x.numel() / (int64_t(r.each) * V) >= int64_t(1) << 17) loop.sizes[d] /= 2, r.each *= 2;
+    while (r.each < 4 && loop.sizes[d] % 2 == 0 && a.x.numel() / (int64_t(r.each) * V) >= int64_t(1) << 17)
+      loop.sizes[d] /= 2, r.each *= 2;
     r.y_step = loop.strides[0][d], r.x_step = loop.strides[1][d];
     for (int k = 0; k < 4; ++k) loop.strides[k][d] *= r.each;
     if (d > 0) loop.rows /= r.each;
@@ -183,7 +188,11 @@ template <class T> void rope_of(const RopeApply& a) {
     for (uint32_t n; r.first_row < rows.n; r.first_row += n) {
       n = std::min(rows.n - r.first_row, uint32_t(INT32_MAX) / units);
       r.total = n * units;
-      launch("rope", a.x.device, blocks_for(r.total, 1), !vectors ? rotate_pairs<T> : a.interleaved ? rotate_neighbours<T> : rotate_halves<T>, r);
+      launch("rope", a.x.device, blocks_for(r.total, 1),
+             !vectors        ? rotate_pairs<T>
+             : a.interleaved ? rotate_neighbours<T>
+                             : rotate_halves<T>,
+             r);
     }
     r.first_row = 0;
   });
@@ -193,8 +202,9 @@ void rope(const RopeApply& a) {
   if (a.x.numel() == 0) return;
   as_float(a.x.dtype, [&](auto t) { rope_of<decltype(t)>(a); });
 }
-SF_KERNEL(rope_apply, DeviceType::CUDA, "native", 0, rope,
-          [](const RopeApply& a) { return is_floating(a.x.dtype) && !is_float8(a.x.dtype) && a.x.sizes[a.x.ndim - 1] <= INT32_MAX; })
+SF_KERNEL(rope_apply, DeviceType::CUDA, "native", 0, rope, [](const RopeApply& a) {
+  return is_floating(a.x.dtype) && !is_float8(a.x.dtype) && a.x.sizes[a.x.ndim - 1] <= INT32_MAX;
+})
 
 }  // namespace
 }  // namespace sf::cuda

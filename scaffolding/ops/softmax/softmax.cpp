@@ -35,7 +35,9 @@ Tensor over_last(const char* op, const Tensor& x, bool log) {
   auto kernel = softmax_forward.find(x.device(), f);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", x.dtype(), " on ", x.device());
   if (y.numel() > 0) kernel(f);
-  return autograd::record(op, y, {x}, [log](const Tensor& dy, const Tensor& y) -> Tensors { return {y.numel() > 0 ? gradient(dy, y, log) : dy}; });
+  return autograd::record(op, y, {x}, [log](const Tensor& dy, const Tensor& y) -> Tensors {
+    return {y.numel() > 0 ? gradient(dy, y, log) : dy};
+  });
 }
 
 Tensor along(const char* op, const Tensor& input, int64_t dim, std::optional<DType> dtype, bool log) {
@@ -60,7 +62,10 @@ Tensor log_softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype)
   return along("log_softmax", input, dim, dtype, true);
 }
 
-SF_OP(softmax, "input, dim, dtype=None").doc("exp(input) / sum(exp(input)) along dim.").like("torch.softmax").kernels(softmax_forward, softmax_backward);
+SF_OP(softmax, "input, dim, dtype=None")
+    .doc("exp(input) / sum(exp(input)) along dim.")
+    .like("torch.softmax")
+    .kernels(softmax_forward, softmax_backward);
 SF_OP(log_softmax, "input, dim, dtype=None")
     .doc("log(softmax(input)) along dim, without overflow.")
     .like("torch.log_softmax")

@@ -11,10 +11,12 @@ static constexpr int64_t kCachedRow = 65536;
 static constexpr int64_t kTile = 8192;
 
 #if defined(__AVX512BW__)
-// Largest of x[C], C >= 32, compared as integers: sign and magnitude become two's complement. A NaN with a sign counts as less
-// than anything (exp finds it later), one without as more.
+// Largest of x[C], C >= 32, compared as integers: sign and magnitude become two's complement. A NaN with a sign counts
+// as less than anything (exp finds it later), one without as more.
 static float largest(const BFloat16* x, int64_t C) {
-  auto key = [](__m512i v) { return _mm512_xor_si512(v, _mm512_and_si512(_mm512_srai_epi16(v, 15), _mm512_set1_epi16(0x7fff))); };
+  auto key = [](__m512i v) {
+    return _mm512_xor_si512(v, _mm512_and_si512(_mm512_srai_epi16(v, 15), _mm512_set1_epi16(0x7fff)));
+  };
   auto at = [&](int64_t i) { return key(_mm512_loadu_si512(x + i)); };
   __m512i a = at(0), b = at(C - 32);  // overlaps what follows
   int64_t i = 32;
@@ -53,8 +55,8 @@ template <class T> SF_INLINE static Acc<T> row_max(const T* x, int64_t C, Vec<T>
   return reduce_max(max(max(a, b), max(c, d)));
 }
 
-// e[i] = exp(scale * x[i] - top); returns the sum. e null: the sum only. Brings the next row from memory meanwhile: the pass
-// for its maximum would wait for every line.
+// e[i] = exp(scale * x[i] - top); returns the sum. e null: the sum only. Brings the next row from memory meanwhile: the
+// pass for its maximum would wait for every line.
 template <class T> SF_INLINE static Acc<T> row_exp(const T* x, Acc<T>* e, int64_t C, Vec<T> scale, Vec<T> top) {
   return sum_vectors<T>(
       C, [&](int64_t i, int n) __attribute__((always_inline)) {
@@ -65,7 +67,8 @@ template <class T> SF_INLINE static Acc<T> row_exp(const T* x, Acc<T>* e, int64_
       });
 }
 
-template <class T> static void forward_row(const T* x, T* y, int64_t C, Acc<T> factor, bool log, Acc<T>* e, bool stream) {
+template <class T>
+static void forward_row(const T* x, T* y, int64_t C, Acc<T> factor, bool log, Acc<T>* e, bool stream) {
   using V = Vec<T>;
   using A = Acc<T>;
   V scale(factor);
@@ -88,14 +91,17 @@ template <class T> static void forward_row(const T* x, T* y, int64_t C, Acc<T> f
   if (log) {
     V shift(top), rest = V(SF_ISA::log(sum));
     each_vector<T>(
-        C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, fma(load_n(x + i, n), scale, -shift) - rest, n); });
+        C, [&](int64_t i, int n)
+               __attribute__((always_inline)) { store_n(y + i, fma(load_n(x + i, n), scale, -shift) - rest, n); });
     return;
   }
   V inverse(A(1) / sum);
   if (C > kCachedRow) {
     V shift(top);
     each_vector<T>(
-        C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(y + i, exp(fma(load_n(x + i, n), scale, -shift)) * inverse, n); });
+        C, [&](int64_t i, int n) __attribute__((always_inline)) {
+          store_n(y + i, exp(fma(load_n(x + i, n), scale, -shift)) * inverse, n);
+        });
     return;
   }
   if constexpr (sizeof(T) == 4) {
@@ -138,12 +144,16 @@ template <class T> static void backward_rows(const SoftmaxBackward& a) {
         V total(sum_vectors<T>(
             C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(g + i, n); }));
         each_vector<T>(
-            C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(out + i, (load_n(g + i, n) - exp(load_n(yr + i, n)) * total) * V(scale), n); });
+            C, [&](int64_t i, int n) __attribute__((always_inline)) {
+              store_n(out + i, (load_n(g + i, n) - exp(load_n(yr + i, n)) * total) * V(scale), n);
+            });
       } else {
         V total(sum_vectors<T>(
             C, [&](int64_t i, int n) __attribute__((always_inline)) { return load_n(g + i, n) * load_n(yr + i, n); }));
         each_vector<T>(
-            C, [&](int64_t i, int n) __attribute__((always_inline)) { store_n(out + i, (load_n(g + i, n) - total) * load_n(yr + i, n) * V(scale), n); });
+            C, [&](int64_t i, int n) __attribute__((always_inline)) {
+              store_n(out + i, (load_n(g + i, n) - total) * load_n(yr + i, n) * V(scale), n);
+            });
       }
     }
   });
@@ -159,8 +169,8 @@ static bool forward_supports(const SoftmaxForward& a) {
   return computes(a.x.dtype) && a.y.dtype == a.x.dtype && a.x.ndim > 0 && a.x.is_contiguous() && a.y.is_contiguous();
 }
 static bool backward_supports(const SoftmaxBackward& a) {
-  return computes(a.y.dtype) && a.dy.dtype == a.y.dtype && a.dx.dtype == a.y.dtype && a.y.ndim > 0 && a.y.is_contiguous() && a.dy.is_contiguous() &&
-         a.dx.is_contiguous();
+  return computes(a.y.dtype) && a.dy.dtype == a.y.dtype && a.dx.dtype == a.y.dtype && a.y.ndim > 0 &&
+         a.y.is_contiguous() && a.dy.is_contiguous() && a.dx.is_contiguous();
 }
 
 SF_KERNEL(softmax_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, forward, forward_supports)

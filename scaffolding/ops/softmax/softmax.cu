@@ -13,7 +13,8 @@ template <class T> struct SoftmaxRows {
   bool log;
 };
 
-// Rows that registers hold: their exponentials are computed once. Longer ones: a second look at the row, which is in the cache by then.
+// Rows that registers hold: their exponentials are computed once. Longer ones: a second look at the row,
+// which is in the cache by then.
 template <class T, int kGroup, int V, int K> SF_ROW_KERNEL softmax_rows(SoftmaxRows<T> s, unsigned width) {
   using A = real_t<T>;
   using E = Exponential<T>;
@@ -103,9 +104,10 @@ void forward(const SoftmaxForward& f) {
   as_float(f.x.dtype, [&](auto t) {
     using T = decltype(t);
     SoftmaxRows<T> s{f.x.as<T>(), nullptr, f.y.as<T>(), f.x.numel() / cols, cols, real_t<T>(f.scale), f.log};
-    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.out), [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
-      launch("softmax", f.x.device, blocks, softmax_rows<T, group(), v(), k()>, s, width);
-    });
+    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.out),
+                   [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
+                     launch("softmax", f.x.device, blocks, softmax_rows<T, group(), v(), k()>, s, width);
+                   });
   });
 }
 
@@ -115,9 +117,11 @@ void backward(const SoftmaxBackward& b) {
   as_float(b.y.dtype, [&](auto t) {
     using T = decltype(t);
     SoftmaxRows<T> s{b.y.as<T>(), b.dy.as<T>(), b.dx.as<T>(), b.y.numel() / cols, cols, real_t<T>(b.scale), b.log};
-    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.dy, s.out), [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
-      launch("softmax_backward", b.y.device, blocks, softmax_rows_backward<T, group(), v(), k()>, s, width);
-    });
+    choose_rows<T>(s.rows, cols, aligned_rows<T, lanes_for<T>()>(cols, s.x, s.dy, s.out),
+                   [&](auto group, auto v, auto k, unsigned blocks, unsigned width) {
+                     launch("softmax_backward", b.y.device, blocks, softmax_rows_backward<T, group(), v(), k()>, s,
+                            width);
+                   });
   });
 }
 

@@ -4,7 +4,8 @@
 
 namespace sf {
 
-Tensor softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype = {});      // exp(input) / sum(exp(input))
-Tensor log_softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype = {});  // its logarithm, without overflow
+Tensor softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype = {});  // exp(input) / sum(exp(input))
+// its logarithm, without overflow
+Tensor log_softmax(const Tensor& input, int64_t dim, std::optional<DType> dtype = {});
 
 }  // namespace sf

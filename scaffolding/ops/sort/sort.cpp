@@ -14,7 +14,8 @@ constinit KernelTable<Sort> sort_kernel{"sort"};
 namespace {
 
 // The first k in order; k < 0 means all.
-std::tuple<Tensor, Tensor> first_in_order(const char* op, const Tensor& x, int64_t k, int64_t dim, bool descending, bool want_values) {
+std::tuple<Tensor, Tensor> first_in_order(const char* op, const Tensor& x, int64_t k, int64_t dim, bool descending,
+                                          bool want_values) {
   check_defined(op, "input", x);
   SF_CHECK_AS(TypeError, !is_float8(x.dtype()), op, ": ", x.dtype(), " is storage only; convert it to compute");
   dim = wrap_dim(op, dim, x.ndim());
@@ -24,8 +25,10 @@ std::tuple<Tensor, Tensor> first_in_order(const char* op, const Tensor& x, int64
   Shape size = x.shape();
   if (k >= 0 && !size.empty()) size[dim] = k;
   SF_CHECK(k != 0 || !size.empty(), op, ": k must be 1 for a 0-d input, got 0");
-  Tensor values = want_values ? empty(size, x.dtype(), x.device()) : Tensor(), indices = empty(size, kInt64, x.device());
-  Sort s{values ? reduction::with_last(values, dim) : TensorView{}, reduction::with_last(indices, dim), reduction::with_last(x, dim), descending};
+  Tensor values = want_values ? empty(size, x.dtype(), x.device()) : Tensor(),
+         indices = empty(size, kInt64, x.device());
+  Sort s{values ? reduction::with_last(values, dim) : TensorView{}, reduction::with_last(indices, dim),
+         reduction::with_last(x, dim), descending};
   auto kernel = sort_kernel.find(x.device(), s);
   SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", x.dtype(), " on ", x.device());
   if (indices.numel() > 0) kernel(s);
@@ -40,8 +43,12 @@ std::tuple<Tensor, Tensor> first_in_order(const char* op, const Tensor& x, int64
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> sort(const Tensor& input, int64_t dim, bool descending, bool) { return first_in_order("sort", input, -1, dim, descending, true); }
-Tensor argsort(const Tensor& input, int64_t dim, bool descending, bool) { return std::get<1>(first_in_order("argsort", input, -1, dim, descending, false)); }
+std::tuple<Tensor, Tensor> sort(const Tensor& input, int64_t dim, bool descending, bool) {
+  return first_in_order("sort", input, -1, dim, descending, true);
+}
+Tensor argsort(const Tensor& input, int64_t dim, bool descending, bool) {
+  return std::get<1>(first_in_order("argsort", input, -1, dim, descending, false));
+}
 std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim, bool largest, bool) {
   SF_CHECK(k >= 0, "topk: k must not be negative, got ", k);
   return first_in_order("topk", input, k, dim, largest, true);

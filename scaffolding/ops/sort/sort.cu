@@ -1,6 +1,6 @@
-// Sorting on CUDA. Each element becomes an unsigned key of its own width in the wanted order, with its index beside it, so that equal elements keep
-// their order and nothing depends on the launch. Rows of up to 1024 go through Batcher's bitonic network (AFIPS 1968) in shared memory, one launch
-// for everything; longer ones through CUB's radix sort.
+// Sorting on CUDA. Each element becomes an unsigned key of its own width in the wanted order, with its index beside it,
+// so that equal elements keep their order and nothing depends on the launch. Rows of up to 1024 go through Batcher's
+// bitonic network (AFIPS 1968) in shared memory, one launch for everything; longer ones through CUB's radix sort.
 #include <algorithm>
 #include <bit>
 
@@ -28,7 +28,8 @@ struct Ends {
 
   __device__ void write(int64_t row, int64_t col, int64_t from) const {
     indices[index_rows.at(row) + col * index_step] = from;
-    if (values) move_element(values, value_rows.at(row) + col * value_step, in, in_rows.at(row) + from * in_step, bytes);
+    if (values)
+      move_element(values, value_rows.at(row) + col * value_step, in, in_rows.at(row) + from * in_step, bytes);
   }
 };
 
@@ -56,7 +57,9 @@ template <class K> __device__ inline K key_of(const void* data, DType dtype, int
   }
 }
 
-__device__ inline bool in_order(uint64_t key_a, uint32_t a, uint64_t key_b, uint32_t b) { return key_a != key_b ? key_a < key_b : a <= b; }
+__device__ inline bool in_order(uint64_t key_a, uint32_t a, uint64_t key_b, uint32_t b) {
+  return key_a != key_b ? key_a < key_b : a <= b;
+}
 
 __device__ inline void order(uint64_t* keys, uint32_t* at, int low, int high, bool ascending) {
   if (in_order(keys[low], at[low], keys[high], at[high]) == ascending) return;
@@ -66,7 +69,8 @@ __device__ inline void order(uint64_t* keys, uint32_t* at, int low, int high, bo
   keys[high] = key, at[high] = index;
 }
 
-// A block sorts kTile / width rows, each padded to width, a power of two. Runs of `size` are sorted up and down in turns; a whole row is one run, sorted up.
+// A block sorts kTile / width rows, each padded to width, a power of two. Runs of `size` are sorted up and down in
+// turns; a whole row is one run, sorted up.
 __global__ void __launch_bounds__(kThreads) sort_tile(Ends e, int width) {
   __shared__ uint64_t keys[kTile];
   __shared__ uint32_t at[kTile];
@@ -115,7 +119,8 @@ Ends ends_of(const Sort& s) {
   e.dtype = s.in.dtype, e.bytes = int(size_of(s.in.dtype)), e.descending = s.descending;
   e.n = s.in.sizes[last], e.k = s.indices.sizes[last], e.rows = s.in.numel() / e.n;
   e.in_rows = RowPlaces(s.in), e.value_rows = RowPlaces(s.values), e.index_rows = RowPlaces(s.indices);
-  e.in_step = s.in.strides[last], e.value_step = s.values.defined() ? s.values.strides[last] : 0, e.index_step = s.indices.strides[last];
+  e.in_step = s.in.strides[last], e.value_step = s.values.defined() ? s.values.strides[last] : 0,
+  e.index_step = s.indices.strides[last];
   return e;
 }
 
@@ -124,7 +129,9 @@ void sort_in_tiles(const Sort& s) {
   int width = int(std::bit_ceil(uint64_t(e.n))), rows_of_block = kTile / width;
   launch("sort", s.in.device, unsigned((e.rows + rows_of_block - 1) / rows_of_block), sort_tile, e, width);
 }
-bool fits_tiles(const Sort& s) { return !is_float8(s.in.dtype) && s.in.sizes[s.in.ndim - 1] <= kTile && s.in.numel() <= INT32_MAX; }
+bool fits_tiles(const Sort& s) {
+  return !is_float8(s.in.dtype) && s.in.sizes[s.in.ndim - 1] <= kTile && s.in.numel() <= INT32_MAX;
+}
 
 unsigned blocks_of(int64_t n) { return unsigned(std::min<int64_t>((n + kThreads - 1) / kThreads, 1 << 20)); }
 
@@ -135,8 +142,9 @@ template <class K> void sort_by(const Sort& s) {
   Scratch keys(device, size_t(total) * sizeof(K)), other_keys(device, size_t(total) * sizeof(K));
   Scratch at(device, size_t(total) * sizeof(uint32_t)), other_at(device, size_t(total) * sizeof(uint32_t));
   launch("sort", device, blocks_of(total), make_keys<K>, e, keys.as<K>(), at.as<uint32_t>(), total);
-  const uint32_t* sorted =
-      sort_rows("sort", device, {keys.as<void>(), other_keys.as<void>(), at.as<uint32_t>(), other_at.as<uint32_t>(), int(sizeof(K)), 8 * e.bytes, e.rows, e.n});
+  const uint32_t* sorted = sort_rows("sort", device,
+                                     {keys.as<void>(), other_keys.as<void>(), at.as<uint32_t>(),
+                                      other_at.as<uint32_t>(), int(sizeof(K)), 8 * e.bytes, e.rows, e.n});
   launch("sort", device, blocks_of(e.rows * e.k), take_first, e, sorted, e.rows * e.k);
 }
 void sort_by_cub(const Sort& s) {

@@ -7,9 +7,11 @@
 
 namespace sf {
 
-std::tuple<Tensor, Tensor> sort(const Tensor& input, int64_t dim = -1, bool descending = false, bool stable = false);  // values, int64 indices
+// values, int64 indices
+std::tuple<Tensor, Tensor> sort(const Tensor& input, int64_t dim = -1, bool descending = false, bool stable = false);
 Tensor argsort(const Tensor& input, int64_t dim = -1, bool descending = false, bool stable = false);
 // The k largest (or smallest) and their indices, best first whatever `sorted` says; of equals the first.
-std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim = -1, bool largest = true, bool sorted = true);
+std::tuple<Tensor, Tensor> topk(const Tensor& input, int64_t k, int64_t dim = -1, bool largest = true,
+                                bool sorted = true);
 
 }  // namespace sf

@@ -73,9 +73,10 @@ template <class E> void radix_sort(std::vector<E>& a, std::vector<E>& b) {
   }
 }
 
-// The k smallest keys of x, in no order. A crowd of candidates is thinned to k whenever it is full; the worst of them is
-// then what a newcomer must beat, so that most elements cost one comparison.
-template <class E, class T, class Key> void best_of(std::vector<E>& crowd, const T* x, int64_t step, int64_t n, size_t k, Key flip) {
+// The k smallest keys of x, in no order. A crowd of candidates is thinned to k whenever it is full; the worst of them
+// is then what a newcomer must beat, so that most elements cost one comparison.
+template <class E, class T, class Key>
+void best_of(std::vector<E>& crowd, const T* x, int64_t step, int64_t n, size_t k, Key flip) {
   size_t room = std::max<size_t>(4 * k, 64);
   auto thin = [&] {
     std::nth_element(crowd.begin(), crowd.begin() + std::ptrdiff_t(k) - 1, crowd.end());

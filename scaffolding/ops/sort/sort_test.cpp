@@ -60,7 +60,8 @@ TEST(sort, long_rows_of_every_dtype) {  // the radix path
     auto got = values.to_vector(), want = x.to_vector(), at = indices.to_vector();
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got[size_t(i)], want[size_t(at[size_t(i)])]) << name(t);
     for (int64_t i = 1; i < n; ++i)
-      ASSERT_TRUE(got[size_t(i)] > got[size_t(i - 1)] || at[size_t(i)] > at[size_t(i - 1)]) << name(t) << " is not stable at " << i;
+      ASSERT_TRUE(got[size_t(i)] > got[size_t(i - 1)] || at[size_t(i)] > at[size_t(i - 1)])
+          << name(t) << " is not stable at " << i;
     std::stable_sort(want.begin(), want.end());
     ASSERT_EQ(got, want) << name(t);
   }

@@ -6,7 +6,8 @@
 
 namespace sf::cuda {
 
-// How a kernel finds the i-th unit (elements side by side along inner) of a part of such images: fewer than 2^31 of them, one after the other in memory.
+// How a kernel finds the i-th unit (elements side by side along inner) of a part of such images: fewer than 2^31 of
+// them, one after the other in memory.
 struct Images {
   Divider units, x, y, z;  // of a pixel; of the part's size[2], size[1], size[0]
   uint32_t total = 0;

@@ -1,4 +1,5 @@
-// Plain data between ops over images, volumes and sequences and their kernels. Tensors are dense in the layout of Extent.
+// Plain data between ops over images, volumes and sequences and their kernels.
+// Tensors are dense in the layout of Extent.
 #pragma once
 #include "scaffolding/core/kernel.h"
 
@@ -21,7 +22,8 @@ struct Remap {
 };
 extern KernelTable<Remap> remap_kernel;
 
-// dx[i] = sum of dy over the outputs that show i: those of dimension d are list[d][start[d][i]] .. list[d][start[d][i + 1] - 1].
+// dx[i] = sum of dy over the outputs that show i: those of dimension d are list[d][start[d][i]] ..
+// list[d][start[d][i + 1] - 1].
 struct RemapBackward {
   const void* dy;
   void* dx;
@@ -38,8 +40,8 @@ struct TapsView {
   int64_t width, full_begin, full_end;
   bool identity;
 };
-// Sums in float32 (float64 for float64). scratch: for each thread from.size[2] * block + to.size[2] numbers of the sum's
-// type, where block channels (<= inner) are done together.
+// Sums in float32 (float64 for float64). scratch: for each thread from.size[2] * block + to.size[2] numbers of the
+// sum's type, where block channels (<= inner) are done together.
 struct Resample {
   const void* in;
   void* out;

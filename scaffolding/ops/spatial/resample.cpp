@@ -47,11 +47,14 @@ Taps make_taps(int64_t inputs, const std::vector<std::vector<std::pair<int64_t, 
 Taps transposed(const Taps& t) {
   std::vector<std::vector<std::pair<int64_t, double>>> lists(size_t(t.inputs));
   for (int64_t o = 0; o < t.outputs(); ++o)
-    for (int64_t k = 0; k < t.count[size_t(o)]; ++k) lists[size_t(t.start[size_t(o)] + k)].push_back({o, t.weight[size_t(o * t.width + k)]});
+    for (int64_t k = 0; k < t.count[size_t(o)]; ++k)
+      lists[size_t(t.start[size_t(o)] + k)].push_back({o, t.weight[size_t(o * t.width + k)]});
   return make_taps(t.outputs(), lists);
 }
 
-Window adaptive_window(int64_t o, int64_t inputs, int64_t outputs) { return {o * inputs / outputs, ((o + 1) * inputs + outputs - 1) / outputs}; }
+Window adaptive_window(int64_t o, int64_t inputs, int64_t outputs) {
+  return {o * inputs / outputs, ((o + 1) * inputs + outputs - 1) / outputs};
+}
 
 Taps adaptive_average(int64_t inputs, int64_t outputs) {
   std::vector<std::vector<std::pair<int64_t, double>>> lists(static_cast<size_t>(outputs));
@@ -70,7 +73,8 @@ struct Plan {
 };
 
 TapsView view_of(const Taps& t) {
-  return {t.start.data(), t.count.data(), t.weight.data(), t.weight32.data(), t.by_tap.data(), t.width, t.full_begin, t.full_end, t.identity};
+  return {t.start.data(), t.count.data(), t.weight.data(), t.weight32.data(), t.by_tap.data(),
+          t.width,        t.full_begin,   t.full_end,      t.identity};
 }
 
 // Channels done together: a row of them is to stay in the second-level cache.
@@ -89,7 +93,8 @@ Tensor apply(const char* op, const Tensor& x, const std::shared_ptr<const Plan>&
     for (int d = 0; d < 3; ++d) k.taps[d] = view_of(back ? p->backward[d] : p->forward[d]);
     k.block = channels_together(k.from.size[2], k.from.inner);
     k.scratch_per_thread = k.from.size[2] * k.block + k.to.size[2];
-    Tensor scratch = empty({num_threads() * k.scratch_per_thread}, x.dtype() == kFloat64 ? kFloat64 : kFloat32, x.device());
+    Tensor scratch =
+        empty({num_threads() * k.scratch_per_thread}, x.dtype() == kFloat64 ? kFloat64 : kFloat32, x.device());
     k.scratch = scratch.data_ptr();
     auto kernel = resample_kernel.find(x.device(), k);
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel for ", x.dtype(), " on ", x.device());

@@ -1,5 +1,6 @@
 // Each output row is made in two steps: the input rows it needs are summed into one row of scratch, whole vectors at a
-// time, and that row is then shrunk or stretched along the width. Scratch stays in cache; input and output are touched once.
+// time, and that row is then shrunk or stretched along the width. Scratch stays in cache;
+// input and output are touched once.
 #include "scaffolding/backend/cpu/simd.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/ops/spatial/kernel.h"
@@ -37,7 +38,8 @@ SF_INLINE const double* weights_of(const TapsView& t, double) { return t.weight;
 constexpr int kRows = 8;  // input rows summed in one pass
 
 // out[i] = (add ? out[i] : 0) + sum of weight[r] * row[r][i].
-template <class Sum, class T, class O> SF_INLINE void sum_rows(O* out, const T* const* row, const Sum* weight, int rows, int64_t n, bool add) {
+template <class Sum, class T, class O>
+SF_INLINE void sum_rows(O* out, const T* const* row, const Sum* weight, int rows, int64_t n, bool add) {
   using V = typename Vector<Sum>::type;
   constexpr int L = Vector<Sum>::lanes;
   int64_t i = 0;
@@ -82,10 +84,13 @@ SF_INLINE void along_width(float* y, const float* x, const TapsView& t, int64_t 
   else full_taps<4>(y, x, t, outputs);
   taps_between(y, x, t, t.full_end, outputs);
 }
-SF_INLINE void along_width(double* y, const double* x, const TapsView& t, int64_t outputs) { taps_between(y, x, t, 0, outputs); }
+SF_INLINE void along_width(double* y, const double* x, const TapsView& t, int64_t outputs) {
+  taps_between(y, x, t, 0, outputs);
+}
 
 // Channels innermost: y[o][c] from x[i][c], n channels; y's pixels are `pixel` channels apart.
-template <class Sum, class T> SF_INLINE void along_width(T* y, const Sum* x, const TapsView& t, int64_t outputs, int64_t n, int64_t pixel) {
+template <class Sum, class T>
+SF_INLINE void along_width(T* y, const Sum* x, const TapsView& t, int64_t outputs, int64_t n, int64_t pixel) {
   using V = typename Vector<Sum>::type;
   constexpr int L = Vector<Sum>::lanes;
   const Sum* weight = weights_of(t, Sum());
@@ -168,7 +173,8 @@ template <class T, class Sum> SF_INLINE void rows(const Resample& a, int64_t beg
 
 template <class T, class Sum> SF_INLINE void run(const Resample& a) {
   int64_t row = a.to.size[2] * a.to.inner;
-  parallel_for(a.to.outer * a.to.size[0] * a.to.size[1], row > 8192 ? 1 : 8192 / row, [&](int64_t b, int64_t e) { rows<T, Sum>(a, b, e); });
+  parallel_for(a.to.outer * a.to.size[0] * a.to.size[1], row > 8192 ? 1 : 8192 / row,
+               [&](int64_t b, int64_t e) { rows<T, Sum>(a, b, e); });
 }
 
 void resample(const Resample& a) {

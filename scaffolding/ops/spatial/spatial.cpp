@@ -19,7 +19,8 @@ Layout layout_of(const Tensor& x, int64_t dims) {
   l.dims = dims;
   l.channels_last = x.ndim() == dims + 2 && !x.is_contiguous() && x.is_contiguous(MemoryFormat::ChannelsLast);
   l.x = l.channels_last ? x : contiguous(x);
-  for (int64_t i = 0; i < x.ndim() - dims; ++i) (l.channels_last && i == 1 ? l.extent.inner : l.extent.outer) *= x.shape()[i];
+  for (int64_t i = 0; i < x.ndim() - dims; ++i)
+    (l.channels_last && i == 1 ? l.extent.inner : l.extent.outer) *= x.shape()[i];
   for (int64_t i = 0; i < dims; ++i) l.extent.size[3 - dims + i] = x.shape()[x.ndim() - dims + i];
   return l;
 }
@@ -28,7 +29,8 @@ Tensor empty_result(const Layout& l, const Shape& sizes, std::optional<DType> dt
   Shape shape = l.x.shape();
   for (int64_t i = 0; i < l.dims; ++i) shape[shape.size() - l.dims + i] = sizes[i];
   DType t = dtype.value_or(l.x.dtype());
-  return l.channels_last ? empty_strided(shape, channels_last_strides(shape), t, l.x.device()) : empty(shape, t, l.x.device());
+  return l.channels_last ? empty_strided(shape, channels_last_strides(shape), t, l.x.device())
+                         : empty(shape, t, l.x.device());
 }
 
 Extent with_sizes(const Layout& l, const Shape& sizes) {
@@ -94,7 +96,12 @@ Tensor forward(const char* op, const Tensor& x, const std::shared_ptr<const Maps
   Layout l = layout_of(x, int64_t(m->map.size()));
   Tensor y = empty_result(l, m->out_sizes);
   if (y.numel() > 0) {
-    Remap k{l.x.data_ptr(), y.data_ptr(), y.dtype(), l.extent, with_sizes(l, m->out_sizes), {m->all[0].data(), m->all[1].data(), m->all[2].data()}};
+    Remap k{l.x.data_ptr(),
+            y.data_ptr(),
+            y.dtype(),
+            l.extent,
+            with_sizes(l, m->out_sizes),
+            {m->all[0].data(), m->all[1].data(), m->all[2].data()}};
     auto kernel = remap_kernel.find(y.device(), k);
     SF_CHECK_AS(NotSupported, kernel, op, ": no kernel on ", y.device());
     kernel(k);
@@ -104,7 +111,9 @@ Tensor forward(const char* op, const Tensor& x, const std::shared_ptr<const Maps
 
 }  // namespace
 
-Tensor remap(const char* op, const Tensor& x, const std::vector<Map>& maps) { return forward(op, x, prepared(x, maps)); }
+Tensor remap(const char* op, const Tensor& x, const std::vector<Map>& maps) {
+  return forward(op, x, prepared(x, maps));
+}
 
 namespace {
 
@@ -144,7 +153,9 @@ template <class U> void remap_as(const Remap& k) {
           for (int64_t o = b; o < e; ++o) std::memcpy(y + o * inner, x + map[o] * inner, size_t(inner) * sizeof(U));
       };
       some(0, run_begin);
-      if (run_end > run_begin) std::memcpy(y + run_begin * inner, x + map[run_begin] * inner, size_t((run_end - run_begin) * inner) * sizeof(U));
+      if (run_end > run_begin)
+        std::memcpy(y + run_begin * inner, x + map[run_begin] * inner,
+                    size_t((run_end - run_begin) * inner) * sizeof(U));
       some(run_end, out[2]);
     }
   });
@@ -168,29 +179,33 @@ template <class T> void remap_backward_as(const RemapBackward& k) {
   const int64_t* out = k.dy_extent.size;
   int64_t inner = k.dx_extent.inner;
   constexpr int64_t kChunk = 256;  // channels summed together
-  parallel_for(k.dx_extent.outer * in[0] * in[1], std::max<int64_t>(1, kGrain / (in[2] * inner)), [&](int64_t begin, int64_t end) {
-    Sum sum[kChunk];
-    for (int64_t r = begin; r < end; ++r) {
-      int64_t h = r % in[1], d = r / in[1] % in[0], n = r / (in[1] * in[0]);
-      for (int64_t w = 0; w < in[2]; ++w) {
-        T* x = static_cast<T*>(k.dx) + (r * in[2] + w) * inner;
-        for (int64_t c0 = 0; c0 < inner; c0 += kChunk) {
-          int64_t m = std::min(kChunk, inner - c0);
-          for (int64_t c = 0; c < m; ++c) sum[c] = 0;
-          for (int64_t i = k.start[0][d]; i < k.start[0][d + 1]; ++i)
-            for (int64_t j = k.start[1][h]; j < k.start[1][h + 1]; ++j)
-              for (int64_t l = k.start[2][w]; l < k.start[2][w + 1]; ++l) {
-                const T* y = static_cast<const T*>(k.dy) + (((n * out[0] + k.list[0][i]) * out[1] + k.list[1][j]) * out[2] + k.list[2][l]) * inner + c0;
-                for (int64_t c = 0; c < m; ++c) sum[c] += value(y[c]);
+  parallel_for(
+      k.dx_extent.outer * in[0] * in[1], std::max<int64_t>(1, kGrain / (in[2] * inner)),
+      [&](int64_t begin, int64_t end) {
+        Sum sum[kChunk];
+        for (int64_t r = begin; r < end; ++r) {
+          int64_t h = r % in[1], d = r / in[1] % in[0], n = r / (in[1] * in[0]);
+          for (int64_t w = 0; w < in[2]; ++w) {
+            T* x = static_cast<T*>(k.dx) + (r * in[2] + w) * inner;
+            for (int64_t c0 = 0; c0 < inner; c0 += kChunk) {
+              int64_t m = std::min(kChunk, inner - c0);
+              for (int64_t c = 0; c < m; ++c) sum[c] = 0;
+              for (int64_t i = k.start[0][d]; i < k.start[0][d + 1]; ++i)
+                for (int64_t j = k.start[1][h]; j < k.start[1][h + 1]; ++j)
+                  for (int64_t l = k.start[2][w]; l < k.start[2][w + 1]; ++l) {
+                    const T* y =
+                        static_cast<const T*>(k.dy) +
+                        (((n * out[0] + k.list[0][i]) * out[1] + k.list[1][j]) * out[2] + k.list[2][l]) * inner + c0;
+                    for (int64_t c = 0; c < m; ++c) sum[c] += value(y[c]);
+                  }
+              for (int64_t c = 0; c < m; ++c) {
+                if constexpr (std::is_same_v<T, double>) x[c0 + c] = sum[c];
+                else x[c0 + c] = from_float<T>(sum[c]);
               }
-          for (int64_t c = 0; c < m; ++c) {
-            if constexpr (std::is_same_v<T, double>) x[c0 + c] = sum[c];
-            else x[c0 + c] = from_float<T>(sum[c]);
+            }
           }
         }
-      }
-    }
-  });
+      });
 }
 void remap_backward_cpu(const RemapBackward& k) {
   if (k.dtype == kFloat64) remap_backward_as<double>(k);

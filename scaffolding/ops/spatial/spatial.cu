@@ -1,5 +1,5 @@
-// Padding by maps, nearest neighbours, and separable filters (interpolation, averages) on CUDA: each thread gathers what one element of the
-// result is made of, in gradients too, so that nothing is added by atomics.
+// Padding by maps, nearest neighbours, and separable filters (interpolation, averages) on CUDA: each thread gathers
+// what one element of the result is made of, in gradients too, so that nothing is added by atomics.
 #include "scaffolding/backend/cuda/launch.cuh"
 #include "scaffolding/backend/cuda/real.cuh"
 #include "scaffolding/ops/spatial/extent.cuh"
@@ -72,7 +72,8 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) remap_grad
   for (int d = 0; d < 3; ++d) first[d] = g.start[d][p.at[d]], last[d] = g.start[d][p.at[d] + 1];
   for (int64_t a = first[0]; a < last[0]; ++a)
     for (int64_t b = first[1]; b < last[1]; ++b) {
-      const Vec<T, V>* row = static_cast<const Vec<T, V>*>(g.dy) + pixel_in(g.from, p.outer, g.list[0][a], g.list[1][b], 0) * to.units.d + p.unit;
+      const Vec<T, V>* row = static_cast<const Vec<T, V>*>(g.dy) +
+                             pixel_in(g.from, p.outer, g.list[0][a], g.list[1][b], 0) * to.units.d + p.unit;
       for (int64_t c = first[2]; c < last[2]; ++c) {
         Vec<T, V> x = row[g.list[2][c] * to.units.d];
 #pragma unroll
@@ -98,8 +99,9 @@ void remap_backward(const RemapBackward& k) {
         k.dx_extent.inner,
         [&](auto lanes) {
           constexpr int V = decltype(lanes)::value;
-          for_images(k.dx_extent, k.dx_extent.inner / V,
-                     [&](const Images& to) { launch("remap_backward", tables.device, blocks_for(to.total, 1), remap_gradients<T, V>, g, to); });
+          for_images(k.dx_extent, k.dx_extent.inner / V, [&](const Images& to) {
+            launch("remap_backward", tables.device, blocks_for(to.total, 1), remap_gradients<T, V>, g, to);
+          });
         },
         k.dy, k.dx);
   });
@@ -120,12 +122,14 @@ template <class T, int V> __global__ void __launch_bounds__(kThreads) filter_ele
   Images::Place p = to.place(i);
   int start[3], count[3];
   const A* weight[3];
-  for (int d = 0; d < 3; ++d) start[d] = f.start[d][p.at[d]], count[d] = f.count[d][p.at[d]], weight[d] = f.weight[d] + p.at[d] * f.width[d];
+  for (int d = 0; d < 3; ++d)
+    start[d] = f.start[d][p.at[d]], count[d] = f.count[d][p.at[d]], weight[d] = f.weight[d] + p.at[d] * f.width[d];
   A sum[V] = {};
   for (int a = 0; a < count[0]; ++a) {
     A plane[V] = {};
     for (int b = 0; b < count[1]; ++b) {
-      const Vec<T, V>* in = static_cast<const Vec<T, V>*>(f.in) + pixel_in(f.from, p.outer, start[0] + a, start[1] + b, start[2]) * to.units.d + p.unit;
+      const Vec<T, V>* in = static_cast<const Vec<T, V>*>(f.in) +
+                            pixel_in(f.from, p.outer, start[0] + a, start[1] + b, start[2]) * to.units.d + p.unit;
       A row[V] = {};
       for (int c = 0; c < count[2]; ++c, in += to.units.d) {
         Vec<T, V> x = *in;
@@ -164,7 +168,9 @@ void resample(const Resample& k) {
         k.to.inner,
         [&](auto lanes) {
           constexpr int V = decltype(lanes)::value;
-          for_images(k.to, k.to.inner / V, [&](const Images& to) { launch("resample", tables.device, blocks_for(to.total, 1), filter_elements<T, V>, f, to); });
+          for_images(k.to, k.to.inner / V, [&](const Images& to) {
+            launch("resample", tables.device, blocks_for(to.total, 1), filter_elements<T, V>, f, to);
+          });
         },
         k.in, k.out);
   });
@@ -173,7 +179,8 @@ void resample(const Resample& k) {
 bool reals(DType t) { return is_floating(t) && !is_float8(t); }
 
 SF_KERNEL(remap_kernel, DeviceType::CUDA, "native", 0, remap, nullptr)
-SF_KERNEL(remap_backward_kernel, DeviceType::CUDA, "native", 0, remap_backward, [](const RemapBackward& k) { return reals(k.dtype); })
+SF_KERNEL(remap_backward_kernel, DeviceType::CUDA, "native", 0, remap_backward,
+          [](const RemapBackward& k) { return reals(k.dtype); })
 SF_KERNEL(resample_kernel, DeviceType::CUDA, "native", 0, resample, [](const Resample& k) { return reals(k.dtype); })
 
 }  // namespace

@@ -22,7 +22,8 @@ Tensor empty_result(const Layout& l, const Shape& spatial, std::optional<DType> 
 // l with other spatial sizes.
 Extent with_sizes(const Layout& l, const Shape& spatial);
 
-// y[..., o0, o1, o2, ...] = x[..., map0[o0], map1[o1], map2[o2], ...]: padding and nearest neighbours. Records its gradient.
+// y[..., o0, o1, o2, ...] = x[..., map0[o0], map1[o1], map2[o2], ...]: padding and nearest neighbours.
+// Records its gradient.
 using Map = std::vector<int64_t>;
 Tensor remap(const char* op, const Tensor& x, const std::vector<Map>& maps);  // for the last maps.size() dimensions
 

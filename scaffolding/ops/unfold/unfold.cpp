@@ -23,7 +23,8 @@ void read(const char* op, const char* name, const Shape& values, int64_t least, 
   SF_CHECK(values.size() == 1 || values.size() == 2, op, ": ", name, " must have one entry or 2, got ", values);
   for (int i = 0; i < 2; ++i) {
     to[i] = values[values.size() == 1 ? 0 : i];
-    SF_CHECK(to[i] >= least && to[i] < (int64_t(1) << 31), op, ": ", name, " must be at least ", least, ", got ", values);
+    SF_CHECK(to[i] >= least && to[i] < (int64_t(1) << 31), op, ": ", name, " must be at least ", least, ", got ",
+             values);
   }
 }
 
@@ -40,9 +41,10 @@ Unfold geometry(const char* op, const Arguments& a, int64_t height, int64_t widt
   read(op, "stride", a.stride, 1, u.stride);
   for (int i = 0; i < 2; ++i) {
     int64_t room;
-    bool fits = !__builtin_mul_overflow(u.kernel[i] - 1, u.dilation[i], &room) && !__builtin_sub_overflow(u.size[i] + 2 * u.padding[i] - 1, room, &room);
-    SF_CHECK(fits && room >= 0, op, ": the kernel ", a.kernel, " with dilation ", a.dilation, " does not fit into ", height, " x ", width, " with padding ",
-             a.padding);
+    bool fits = !__builtin_mul_overflow(u.kernel[i] - 1, u.dilation[i], &room) &&
+                !__builtin_sub_overflow(u.size[i] + 2 * u.padding[i] - 1, room, &room);
+    SF_CHECK(fits && room >= 0, op, ": the kernel ", a.kernel, " with dilation ", a.dilation, " does not fit into ",
+             height, " x ", width, " with padding ", a.padding);
     u.out[i] = room / u.stride[i] + 1;
   }
   return u;
@@ -54,7 +56,8 @@ Tensor columns_of(const Tensor& x, const Arguments& a);
 Tensor image_of(const Tensor& columns, int64_t height, int64_t width, const Arguments& a) {
   Unfold u = geometry("fold", a, height, width);
   int64_t n = columns.shape()[0], taps = u.kernel[0] * u.kernel[1], c = columns.shape()[1] / taps;
-  DType wide = columns.dtype() == kFloat64 ? kFloat64 : kFloat32;  // windows overlap: sums of 16-bit floats need float32
+  // windows overlap: sums of 16-bit floats need float32
+  DType wide = columns.dtype() == kFloat64 ? kFloat64 : kFloat32;
   Tensor y = empty({n, c, height, width}, wide, columns.device());
   if (y.numel() > 0) {
     autograd::NoGrad off;
@@ -77,7 +80,8 @@ Tensor columns_of(const Tensor& x, const Arguments& a) {
   int64_t n = x.shape()[0], c = x.shape()[1], height = x.shape()[2], width = x.shape()[3];
   Unfold u = geometry("unfold", a, height, width);
   int64_t rows, columns;
-  SF_CHECK(!__builtin_mul_overflow(c * u.kernel[0], u.kernel[1], &rows) && !__builtin_mul_overflow(u.out[0], u.out[1], &columns),
+  SF_CHECK(!__builtin_mul_overflow(c * u.kernel[0], u.kernel[1], &rows) &&
+               !__builtin_mul_overflow(u.out[0], u.out[1], &columns),
            "unfold: the result is too large");
   Tensor y = empty({n, rows, columns}, x.dtype(), x.device());
   if (y.numel() > 0) {
@@ -91,22 +95,27 @@ Tensor columns_of(const Tensor& x, const Arguments& a) {
     SF_CHECK_AS(NotSupported, kernel, "unfold: no kernel on ", y.device());
     kernel(u);
   }
-  return autograd::record("unfold", y, {x}, [a, height, width](const Tensor& dy) -> Tensors { return {image_of(dy, height, width, a)}; });
+  return autograd::record("unfold", y, {x},
+                          [a, height, width](const Tensor& dy) -> Tensors { return {image_of(dy, height, width, a)}; });
 }
 
 }  // namespace
 
-Tensor unfold(const Tensor& input, const Shape& kernel_size, const Shape& dilation, const Shape& padding, const Shape& stride) {
+Tensor unfold(const Tensor& input, const Shape& kernel_size, const Shape& dilation, const Shape& padding,
+              const Shape& stride) {
   check_defined("unfold", "input", input);
-  SF_CHECK(input.ndim() == 3 || input.ndim() == 4, "unfold: input must be [N, C, H, W] or [C, H, W], got ", input.shape());
+  SF_CHECK(input.ndim() == 3 || input.ndim() == 4, "unfold: input must be [N, C, H, W] or [C, H, W], got ",
+           input.shape());
   Tensor y = columns_of(input.ndim() == 3 ? input.unsqueeze(0) : input, {kernel_size, dilation, padding, stride});
   return input.ndim() == 3 ? y.squeeze(0) : y;
 }
 
-Tensor fold(const Tensor& input, const Shape& output_size, const Shape& kernel_size, const Shape& dilation, const Shape& padding, const Shape& stride) {
+Tensor fold(const Tensor& input, const Shape& output_size, const Shape& kernel_size, const Shape& dilation,
+            const Shape& padding, const Shape& stride) {
   check_defined("fold", "input", input);
   check_floating("fold", "input", input);
-  SF_CHECK(input.ndim() == 2 || input.ndim() == 3, "fold: input must be [N, C * kernel, L] or [C * kernel, L], got ", input.shape());
+  SF_CHECK(input.ndim() == 2 || input.ndim() == 3, "fold: input must be [N, C * kernel, L] or [C * kernel, L], got ",
+           input.shape());
   int64_t size[2];
   read("fold", "output_size", output_size, 1, size);
   Arguments a{kernel_size, dilation, padding, stride};
@@ -114,8 +123,8 @@ Tensor fold(const Tensor& input, const Shape& output_size, const Shape& kernel_s
   Tensor x = input.ndim() == 2 ? input.unsqueeze(0) : input;
   SF_CHECK(x.shape()[1] % (u.kernel[0] * u.kernel[1]) == 0, "fold: dimension ", input.ndim() - 2, " of ", input.shape(),
            " must be a multiple of the kernel's size, ", u.kernel[0] * u.kernel[1]);
-  SF_CHECK(x.shape()[2] == u.out[0] * u.out[1], "fold: output_size ", output_size, " has ", u.out[0], " x ", u.out[1], " places for the kernel, but input is ",
-           input.shape());
+  SF_CHECK(x.shape()[2] == u.out[0] * u.out[1], "fold: output_size ", output_size, " has ", u.out[0], " x ", u.out[1],
+           " places for the kernel, but input is ", input.shape());
   Tensor y = image_of(x, size[0], size[1], a);
   return input.ndim() == 2 ? y.squeeze(0) : y;
 }
@@ -123,7 +132,8 @@ Tensor fold(const Tensor& input, const Shape& output_size, const Shape& kernel_s
 Tensor unfold_dim(const Tensor& input, int64_t dimension, int64_t size, int64_t step) {
   check_defined("unfold_dim", "input", input);
   int64_t d = wrap_dim("unfold_dim", dimension, input.ndim()), n = input.ndim() ? input.shape()[d] : 1;
-  SF_CHECK(size >= 0 && size <= n, "unfold_dim: size must be between 0 and ", n, ", the size of dimension ", d, " of ", input.shape(), ", got ", size);
+  SF_CHECK(size >= 0 && size <= n, "unfold_dim: size must be between 0 and ", n, ", the size of dimension ", d, " of ",
+           input.shape(), ", got ", size);
   SF_CHECK(step > 0, "unfold_dim: step must be positive, got ", step);
   Shape sizes = input.shape(), strides = input.strides();
   int64_t stride = input.ndim() ? strides[d] : 1, windows = (n - size) / step + 1;
@@ -136,13 +146,15 @@ Tensor unfold_dim(const Tensor& input, int64_t dimension, int64_t size, int64_t 
   (void)numel(sizes);  // overflow
   Tensor y = Tensor::strided(input.storage(), sizes, strides, input.storage_offset(), input.dtype());
   autograd::mark_view(y, input);
-  return autograd::record("unfold_dim", y, {input}, [full = input.shape(), d, size, step, windows](const Tensor& dy) -> Tensors {
-    if (full.empty()) return {size ? dy.reshape(full) : zeros(full, dy.dtype(), dy.device())};
-    // Windows overlap: entry k of window i is added to position i * step + k.
-    Tensor rows = movedim(dy, {-1}, {d + 1});
-    Tensor position = (arange(0, windows, 1, kInt64, dy.device()) * step).unsqueeze(-1) + arange(0, size, 1, kInt64, dy.device());
-    return {index_add(zeros(full, dy.dtype(), dy.device()), d, position.reshape({-1}), rows.flatten(d, d + 1))};
-  });
+  return autograd::record(
+      "unfold_dim", y, {input}, [full = input.shape(), d, size, step, windows](const Tensor& dy) -> Tensors {
+        if (full.empty()) return {size ? dy.reshape(full) : zeros(full, dy.dtype(), dy.device())};
+        // Windows overlap: entry k of window i is added to position i * step + k.
+        Tensor rows = movedim(dy, {-1}, {d + 1});
+        Tensor position =
+            (arange(0, windows, 1, kInt64, dy.device()) * step).unsqueeze(-1) + arange(0, size, 1, kInt64, dy.device());
+        return {index_add(zeros(full, dy.dtype(), dy.device()), d, position.reshape({-1}), rows.flatten(d, d + 1))};
+      });
 }
 
 SF_OP(unfold, "input, kernel_size, dilation=1, padding=0, stride=1")
@@ -164,7 +176,8 @@ struct Inside {
   int64_t begin, end;
 };
 Inside inside(int64_t offset, int64_t stride, int64_t width, int64_t out) {
-  int64_t begin = offset >= 0 ? 0 : (-offset + stride - 1) / stride, end = offset >= width ? 0 : (width - offset + stride - 1) / stride;
+  int64_t begin = offset >= 0 ? 0 : (-offset + stride - 1) / stride,
+          end = offset >= width ? 0 : (width - offset + stride - 1) / stride;
   begin = std::min(begin, out);
   return {begin, std::clamp(end, begin, out)};
 }

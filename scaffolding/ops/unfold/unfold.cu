@@ -12,14 +12,15 @@ __global__ void __launch_bounds__(kThreads) unfold_elements(Unfold u, Images col
   if (i >= columns.total) return;
   Images::Place p = columns.place(i);
   uint32_t ky = kernel_x.quotient(p.at[0]), kx = p.at[0] - ky * kernel_x.d;
-  int64_t row = p.at[1] * u.stride[0] - u.padding[0] + ky * u.dilation[0], col = p.at[2] * u.stride[1] - u.padding[1] + kx * u.dilation[1],
-          to = columns.first + i;
+  int64_t row = p.at[1] * u.stride[0] - u.padding[0] + ky * u.dilation[0],
+          col = p.at[2] * u.stride[1] - u.padding[1] + kx * u.dilation[1], to = columns.first + i;
   bool inside = row >= 0 && row < u.size[0] && col >= 0 && col < u.size[1];
   if (inside) return move_element(u.columns, to, u.image, (p.outer * u.size[0] + row) * u.size[1] + col, bytes);
   for (int b = 0; b < bytes; ++b) static_cast<char*>(u.columns)[to * bytes + b] = 0;
 }
 
-template <class T> __global__ void __launch_bounds__(kThreads) fold_elements(Unfold u, Images image, Divider stride_y, Divider stride_x) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) fold_elements(Unfold u, Images image, Divider stride_y, Divider stride_x) {
   uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= image.total) return;
   Images::Place p = image.place(i);
@@ -33,7 +34,8 @@ template <class T> __global__ void __launch_bounds__(kThreads) fold_elements(Unf
   for (int64_t ky = 0; ky < u.kernel[0]; ++ky) {
     int64_t y = output(p.at[1] + u.padding[0] - ky * u.dilation[0], stride_y, u.out[0]);
     if (y < 0) continue;
-    const T* row = static_cast<const T*>(u.columns) + ((p.outer * u.kernel[0] + ky) * u.kernel[1] * u.out[0] + y) * u.out[1];
+    const T* row =
+        static_cast<const T*>(u.columns) + ((p.outer * u.kernel[0] + ky) * u.kernel[1] * u.out[0] + y) * u.out[1];
     for (int64_t kx = 0; kx < u.kernel[1]; ++kx, row += u.out[0] * u.out[1]) {
       int64_t x = output(p.at[2] + u.padding[1] - kx * u.dilation[1], stride_x, u.out[1]);
       if (x >= 0) sum += row[x];
@@ -47,7 +49,8 @@ void unfold(const Unfold& u) {
   spatial::Extent columns{u.planes, {u.kernel[0] * u.kernel[1], u.out[0], u.out[1]}, 1};
   Device device = device_of(u.columns, "unfold");
   for_images(columns, 1, [&](const Images& part) {
-    launch("unfold", device, blocks_for(part.total, 1), unfold_elements, u, part, Divider(uint32_t(u.kernel[1])), int(size_of(u.dtype)));
+    launch("unfold", device, blocks_for(part.total, 1), unfold_elements, u, part, Divider(uint32_t(u.kernel[1])),
+           int(size_of(u.dtype)));
   });
 }
 void fold(const Unfold& u) {

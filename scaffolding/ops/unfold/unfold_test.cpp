@@ -6,7 +6,8 @@ namespace sf::test {
 
 SF_OP_TEST(unfold) {
   sample(randn({2, 3, 5, 6}), 3);
-  sample(randn({2, 3, 5, 6}).contiguous(MemoryFormat::ChannelsLast), Shape{2, 3}, Shape{1, 2}, Shape{2, 1}, Shape{2, 1});
+  sample(randn({2, 3, 5, 6}).contiguous(MemoryFormat::ChannelsLast), Shape{2, 3}, Shape{1, 2}, Shape{2, 1},
+         Shape{2, 1});
   sample(randn({3, 5, 6}), Shape{1, 4}, 1, Shape{0, 3}, 3);
   sample(randn({0, 3, 5, 6}), 3);
   rejects("does not fit", randn({1, 1, 2, 6}), 3);

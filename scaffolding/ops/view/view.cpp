@@ -68,8 +68,8 @@ bool view_strides(const Tensor& x, const Shape& shape, Shape& out) {
 Tensor view(const Tensor& x, const Shape& shape) {
   check_defined("view", "input", x);
   Shape to = resolved("view", shape, x.numel()), strides;
-  SF_CHECK(view_strides(x, to, strides), "view: a tensor of shape ", x.shape(), " and strides ", x.strides(), " cannot be seen as ", to,
-           " without a copy; use reshape");
+  SF_CHECK(view_strides(x, to, strides), "view: a tensor of shape ", x.shape(), " and strides ", x.strides(),
+           " cannot be seen as ", to, " without a copy; use reshape");
   return autograd::record("view", alias(x, to, strides, x.storage_offset()), {x},
                           [from = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, from)}; });
 }
@@ -91,7 +91,8 @@ Tensor permute(const Tensor& x, const Shape& dims) {
     strides.push_back(x.strides()[order[i]]);
     back[order[i]] = i;
   }
-  return autograd::record("permute", alias(x, sizes, strides, x.storage_offset()), {x}, [back](const Tensor& dy) -> Tensors { return {permute(dy, back)}; });
+  return autograd::record("permute", alias(x, sizes, strides, x.storage_offset()), {x},
+                          [back](const Tensor& dy) -> Tensors { return {permute(dy, back)}; });
 }
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
@@ -147,8 +148,8 @@ Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> start, std::op
   Shape sizes = x.shape(), strides = x.strides();
   sizes[d] = e > b ? (e - b - 1) / step + 1 : 0;
   strides[d] *= sizes[d] > 1 ? step : 1;
-  return autograd::record("slice", alias(x, sizes, strides, x.storage_offset() + (sizes[d] ? b * x.strides()[d] : 0)), {x},
-                          [full = x.shape(), d, b, e, step](const Tensor& dy) -> Tensors {
+  return autograd::record("slice", alias(x, sizes, strides, x.storage_offset() + (sizes[d] ? b * x.strides()[d] : 0)),
+                          {x}, [full = x.shape(), d, b, e, step](const Tensor& dy) -> Tensors {
                             return {scatter_region(dy, full, [&](const Tensor& t) { return slice(t, d, b, e, step); })};
                           });
 }
@@ -158,8 +159,8 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   int64_t d = wrap_dim("narrow", dim, x.ndim());
   SF_CHECK(x.ndim() > 0, "narrow: a 0-d tensor has no dimension to narrow");
   int64_t n = x.shape()[d], b = start < 0 ? start + n : start;
-  SF_CHECK_AS(IndexError, b >= 0 && length >= 0 && b <= n && length <= n - b, "narrow: start=", start, " and length=", length, " leave dimension ", d, " of ",
-              x.shape());
+  SF_CHECK_AS(IndexError, b >= 0 && length >= 0 && b <= n && length <= n - b, "narrow: start=", start,
+              " and length=", length, " leave dimension ", d, " of ", x.shape());
   return slice(x, d, b, b + length, 1);
 }
 
@@ -167,14 +168,16 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   check_defined("select", "input", x);
   SF_CHECK_AS(IndexError, x.ndim() > 0, "select: a 0-d tensor cannot be indexed");
   int64_t d = wrap_dim("select", dim, x.ndim()), n = x.shape()[d];
-  SF_CHECK_AS(IndexError, index >= -n && index < n, "select: index ", index, " is out of range for dimension ", d, " of ", x.shape());
+  SF_CHECK_AS(IndexError, index >= -n && index < n, "select: index ", index, " is out of range for dimension ", d,
+              " of ", x.shape());
   int64_t i = index < 0 ? index + n : index;
   Shape sizes = x.shape(), strides = x.strides();
   sizes.erase(d);
   strides.erase(d);
-  return autograd::record(
-      "select", alias(x, sizes, strides, x.storage_offset() + i * x.strides()[d]), {x},
-      [full = x.shape(), d, i](const Tensor& dy) -> Tensors { return {scatter_region(dy, full, [&](const Tensor& t) { return select(t, d, i); })}; });
+  return autograd::record("select", alias(x, sizes, strides, x.storage_offset() + i * x.strides()[d]), {x},
+                          [full = x.shape(), d, i](const Tensor& dy) -> Tensors {
+                            return {scatter_region(dy, full, [&](const Tensor& t) { return select(t, d, i); })};
+                          });
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
@@ -256,35 +259,42 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, std::
   int64_t offset = storage_offset.value_or(x.storage_offset()), last = offset;
   SF_CHECK(offset >= 0, "as_strided: storage_offset must not be negative, got ", offset);
   for (int64_t i = 0; i < size.size(); ++i) {
-    SF_CHECK(stride[i] >= 0 && size[i] >= 0, "as_strided: sizes and strides must not be negative, got ", size, " and ", stride);
+    SF_CHECK(stride[i] >= 0 && size[i] >= 0, "as_strided: sizes and strides must not be negative, got ", size, " and ",
+             stride);
     int64_t step;
-    SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &step) && !__builtin_add_overflow(last, step, &last), "as_strided: ", size,
-             " with strides ", stride, " is too large");
+    SF_CHECK(!__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &step) &&
+                 !__builtin_add_overflow(last, step, &last),
+             "as_strided: ", size, " with strides ", stride, " is too large");
   }
   int64_t places = int64_t(x.storage()->bytes / x.itemsize()), from = x.storage_offset();
-  SF_CHECK(numel(size) == 0 || last < places, "as_strided: ", size, " with strides ", stride, " and offset ", offset, " reaches past the storage of ",
-           x.storage()->bytes, " bytes");
+  SF_CHECK(numel(size) == 0 || last < places, "as_strided: ", size, " with strides ", stride, " and offset ", offset,
+           " reaches past the storage of ", x.storage()->bytes, " bytes");
   Tensor y = alias(x, size, stride, offset);
-  if (may_overlap(x.shape(), x.strides())) autograd::refuse_gradient("as_strided of a tensor with overlapping elements", {x});
+  if (may_overlap(x.shape(), x.strides()))
+    autograd::refuse_gradient("as_strided of a tensor with overlapping elements", {x});
   bool inside = x.is_contiguous() && offset >= from && last < from + x.numel();
   if (!autograd::any_requires_grad({x}) || (inside && !may_overlap(size, stride)))
-    return autograd::record("as_strided", y, {x}, [sizes = x.shape(), size, stride, at = offset - from](const Tensor& dy) -> Tensors {
-      Tensor dx = zeros(sizes, dy.dtype(), dy.device());
-      as_strided(dx, size, stride, at).copy_(dy);
-      return {dx};
-    });
+    return autograd::record("as_strided", y, {x},
+                            [sizes = x.shape(), size, stride, at = offset - from](const Tensor& dy) -> Tensors {
+                              Tensor dx = zeros(sizes, dy.dtype(), dy.device());
+                              as_strided(dx, size, stride, at).copy_(dy);
+                              return {dx};
+                            });
   // Elements of y that share a place add up; those that lie outside x are nobody's.
-  return autograd::record("as_strided", y, {x}, [sizes = x.shape(), strides = x.strides(), from, places, size, stride, offset](const Tensor& dy) -> Tensors {
-    Tensor at = storage_positions(size, stride, offset, dy.device());
-    Tensor all = index_add(zeros({places}, dy.dtype(), dy.device()), 0, at, dy.reshape({-1}));
-    return {all.as_strided(sizes, strides, from)};
-  });
+  return autograd::record(
+      "as_strided", y, {x},
+      [sizes = x.shape(), strides = x.strides(), from, places, size, stride, offset](const Tensor& dy) -> Tensors {
+        Tensor at = storage_positions(size, stride, offset, dy.device());
+        Tensor all = index_add(zeros({places}, dy.dtype(), dy.device()), 0, at, dy.reshape({-1}));
+        return {all.as_strided(sizes, strides, from)};
+      });
 }
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   check_defined("diagonal", "input", x);
   int64_t a = wrap_dim("diagonal", dim1, x.ndim()), b = wrap_dim("diagonal", dim2, x.ndim());
-  SF_CHECK(a != b && x.ndim() >= 2, "diagonal: needs two different dimensions of ", x.shape(), ", got ", dim1, " and ", dim2);
+  SF_CHECK(a != b && x.ndim() >= 2, "diagonal: needs two different dimensions of ", x.shape(), ", got ", dim1, " and ",
+           dim2);
   offset = std::max(offset, -INT64_MAX);  // beyond any dimension; INT64_MIN has no negative
   int64_t row = offset < 0 ? -offset : 0, column = offset > 0 ? offset : 0;
   int64_t length = std::max<int64_t>(0, std::min(x.shape()[a] - row, x.shape()[b] - column));
@@ -297,16 +307,18 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   sizes.push_back(length);
   strides.push_back(x.strides()[a] + x.strides()[b]);
   int64_t start = x.storage_offset() + (length ? row * x.strides()[a] + column * x.strides()[b] : 0);
-  return autograd::record("diagonal", alias(x, sizes, strides, start), {x}, [full = x.shape(), offset, a, b](const Tensor& dy) -> Tensors {
-    return {scatter_region(dy, full, [&](const Tensor& t) { return diagonal(t, offset, a, b); })};
-  });
+  return autograd::record(
+      "diagonal", alias(x, sizes, strides, start), {x}, [full = x.shape(), offset, a, b](const Tensor& dy) -> Tensors {
+        return {scatter_region(dy, full, [&](const Tensor& t) { return diagonal(t, offset, a, b); })};
+      });
 }
 
 Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
   check_defined("movedim", "input", x);
-  SF_CHECK(source.size() == destination.size() && !source.empty(), "movedim: source and destination must have the same length, got ", source, " and ",
-           destination);
-  Shape from = wrap_dims("movedim", source, x.ndim()), to = wrap_dims("movedim", destination, x.ndim()), order = Shape::filled(x.ndim(), -1);
+  SF_CHECK(source.size() == destination.size() && !source.empty(),
+           "movedim: source and destination must have the same length, got ", source, " and ", destination);
+  Shape from = wrap_dims("movedim", source, x.ndim()), to = wrap_dims("movedim", destination, x.ndim()),
+        order = Shape::filled(x.ndim(), -1);
   for (int64_t i = 0; i < from.size(); ++i) order[to[i]] = from[i];
   int64_t next = 0;
   for (int64_t i = 0; i < x.ndim(); ++i) {
@@ -340,7 +352,8 @@ Tensors split(const Tensor& x, const Shape& sections, int64_t dim) {
     SF_CHECK(s >= 0, "split: sizes must not be negative, got ", sections);
     total = s <= n - total ? total + s : n + 1;  // past n it is wrong already, and must not overflow
   }
-  SF_CHECK(total == n, "split: sizes ", sections, " must add up to ", n, ", the size of dimension ", d, " of ", x.shape());
+  SF_CHECK(total == n, "split: sizes ", sections, " must add up to ", n, ", the size of dimension ", d, " of ",
+           x.shape());
   int64_t at = 0;
   for (auto s : sections) {
     out.push_back(slice(x, d, at, at + s, 1));
@@ -381,22 +394,31 @@ Tensor Tensor::view(const Shape& s) const { return sf::view(*this, s); }
 Tensor Tensor::permute(const Shape& d) const { return sf::permute(*this, d); }
 Tensor Tensor::transpose(int64_t a, int64_t b) const { return sf::transpose(*this, a, b); }
 Tensor Tensor::expand(const Shape& s) const { return sf::expand(*this, s); }
-Tensor Tensor::slice(int64_t d, std::optional<int64_t> b, std::optional<int64_t> e, int64_t step) const { return sf::slice(*this, d, b, e, step); }
+Tensor Tensor::slice(int64_t d, std::optional<int64_t> b, std::optional<int64_t> e, int64_t step) const {
+  return sf::slice(*this, d, b, e, step);
+}
 Tensor Tensor::narrow(int64_t d, int64_t b, int64_t n) const { return sf::narrow(*this, d, b, n); }
 Tensor Tensor::select(int64_t d, int64_t i) const { return sf::select(*this, d, i); }
 Tensor Tensor::unsqueeze(int64_t d) const { return sf::unsqueeze(*this, d); }
 Tensor Tensor::squeeze(std::optional<int64_t> d) const { return sf::squeeze(*this, d ? Shape{*d} : Shape{}); }
 Tensor Tensor::flatten(int64_t a, int64_t b) const { return sf::flatten(*this, a, b); }
-Tensor Tensor::as_strided(const Shape& s, const Shape& st, std::optional<int64_t> o) const { return sf::as_strided(*this, s, st, o); }
+Tensor Tensor::as_strided(const Shape& s, const Shape& st, std::optional<int64_t> o) const {
+  return sf::as_strided(*this, s, st, o);
+}
 Tensors Tensor::chunk(int64_t n, int64_t d) const { return sf::chunk(*this, n, d); }
 Tensors Tensor::split(const Shape& s, int64_t d) const { return sf::split(*this, s, d); }
 Tensors Tensor::unbind(int64_t d) const { return sf::unbind(*this, d); }
 
-SF_OP(reshape, "input, shape").doc("input in another shape: a view where strides allow, else a copy. One size may be -1.");
-SF_OP(view, "input, size").doc("input in another shape, sharing its storage; an error where that needs a copy.").like("input.view(size)");
+SF_OP(reshape, "input, shape")
+    .doc("input in another shape: a view where strides allow, else a copy. One size may be -1.");
+SF_OP(view, "input, size")
+    .doc("input in another shape, sharing its storage; an error where that needs a copy.")
+    .like("input.view(size)");
 SF_OP(permute, "input, dims").doc("Dimensions in another order, as a view.");
 SF_OP(transpose, "input, dim0, dim1").doc("Two dimensions swapped, as a view.");
-SF_OP(expand, "input, size").doc("Dimensions of size 1 repeated without a copy; -1 keeps a size.").like("input.expand(size)");
+SF_OP(expand, "input, size")
+    .doc("Dimensions of size 1 repeated without a copy; -1 keeps a size.")
+    .like("input.expand(size)");
 SF_OP(expand_as, "input, other").doc("input expanded to other's shape.").like("input.expand_as(other)");
 SF_OP(slice, "input, dim=0, start=None, end=None, step=1")
     .doc("input[start:end:step] along dim, as a view.")
@@ -409,13 +431,17 @@ SF_OP(squeeze, "input, dim=None")
     .like("torch.squeeze(input) if dim is None else torch.squeeze(input, dim)");
 SF_OP(flatten, "input, start_dim=0, end_dim=-1").doc("Dimensions start_dim..end_dim joined into one.");
 SF_OP(unflatten, "input, dim, sizes").doc("Dimension dim split into sizes.").like("torch.unflatten(input, dim, sizes)");
-SF_OP(as_strided, "input, size, stride, storage_offset=None").doc("Any geometry over input's storage; reaches outside it are refused.");
-SF_OP(diagonal, "input, offset=0, dim1=0, dim2=1").doc("The diagonal of two dimensions, as a view with that dimension last.");
+SF_OP(as_strided, "input, size, stride, storage_offset=None")
+    .doc("Any geometry over input's storage; reaches outside it are refused.");
+SF_OP(diagonal, "input, offset=0, dim1=0, dim2=1")
+    .doc("The diagonal of two dimensions, as a view with that dimension last.");
 SF_OP(movedim, "input, source, destination").doc("Dimensions moved to new places, the others in their order.");
 SF_OP(chunk, "input, chunks, dim=0").doc("About equal pieces along dim, as views.");
 SF_OP(split, "input, split_size_or_sections, dim=0")
     .doc("Pieces of a size, or of the sizes in a list, along dim, as views.")
-    .like("torch.split(input, split_size_or_sections[0] if len(split_size_or_sections) == 1 else split_size_or_sections, dim)");
+    .like(
+        "torch.split(input, split_size_or_sections[0] if len(split_size_or_sections) == 1 else split_size_or_sections, "
+        "dim)");
 SF_OP(unbind, "input, dim=0").doc("The entries of dim, as views without that dimension.");
 
 }  // namespace sf

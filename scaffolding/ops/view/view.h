@@ -10,7 +10,8 @@ Tensor permute(const Tensor& input, const Shape& dims);
 Tensor transpose(const Tensor& input, int64_t dim0, int64_t dim1);
 Tensor expand(const Tensor& input, const Shape& size);  // -1 keeps a size
 Tensor expand_as(const Tensor& input, const Tensor& other);
-Tensor slice(const Tensor& input, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step);  // Python's rules, step > 0
+// Python's rules, step > 0
+Tensor slice(const Tensor& input, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step);
 Tensor narrow(const Tensor& input, int64_t dim, int64_t start, int64_t length);
 Tensor select(const Tensor& input, int64_t dim, int64_t index);
 Tensor unsqueeze(const Tensor& input, int64_t dim);

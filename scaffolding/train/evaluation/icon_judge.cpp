@@ -17,7 +17,8 @@ constexpr size_t kRoundTrips = 1500;  // about ten for each number of texture_fe
 
 std::vector<int64_t> shuffled(std::vector<int64_t> items, uint64_t seed) {
   data::SampleRandom random(seed);
-  for (size_t i = 0; i + 1 < items.size(); ++i) std::swap(items[i], items[i + size_t(random.below(int64_t(items.size() - i)))]);
+  for (size_t i = 0; i + 1 < items.size(); ++i)
+    std::swap(items[i], items[i + size_t(random.below(int64_t(items.size() - i)))]);
   return items;
 }
 
@@ -49,7 +50,8 @@ Tensor noisy(const Tensor& picture, double deviation, uint64_t seed) {
 
 }  // namespace
 
-std::vector<EvaluationPrompt> evaluation_prompts(const data::IconDataset& icons, int64_t count, const std::vector<std::string>& splits, uint64_t seed) {
+std::vector<EvaluationPrompt> evaluation_prompts(const data::IconDataset& icons, int64_t count,
+                                                 const std::vector<std::string>& splits, uint64_t seed) {
   SF_CHECK(count > 0, "evaluation_prompts: count must be above 0, got ", count);
   std::vector<EvaluationPrompt> prompts;
   auto add = [&](const std::string& set, int64_t icon, const std::string& background) {
@@ -68,7 +70,8 @@ std::vector<EvaluationPrompt> evaluation_prompts(const data::IconDataset& icons,
   return prompts;
 }
 
-IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const RoundTrip& round_trip, const std::function<void(int64_t, int64_t)>& progress)
+IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const RoundTrip& round_trip,
+                     const std::function<void(int64_t, int64_t)>& progress)
     : icons_(std::move(icons)), layout_(size_t(icons_->size())), directions_(0, 0) {
   const int64_t n = icons_->size();
   for (int64_t i = 0; i < n; ++i) {
@@ -79,8 +82,8 @@ IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const Round
   std::vector<std::string> styles;
   for (auto& [name, places] : of_style_) styles.push_back(name);
 
-  // The classifier sees icons of "train": each once as it is, softened once, or softened twice with a little noise; or some of them as the autoencoder
-  // gives them back.
+  // The classifier sees icons of "train": each once as it is, softened once, or softened twice with a little noise; or
+  // some of them as the autoencoder gives them back.
   std::vector<int64_t> train = places_of_split(*icons_, "train");
   if (round_trip && train.size() > kRoundTrips) train = shuffled(train, 0), train.resize(kRoundTrips);
   SF_CHECK(!train.empty(), "IconJudge: the data have no icons of the split 'train'");
@@ -130,7 +133,8 @@ IconJudge::IconJudge(std::shared_ptr<const data::IconDataset> icons, const Round
   double variance = 0;
   for (int64_t k = 0; k < kDirections; ++k) variance += eigen.values[size_t(kCoarseFeatures - 1 - k)];
   for (int64_t i = 0; i < kCoarseFeatures; ++i)
-    for (int64_t k = 0; k < kDirections; ++k) directions_(i, k) = eigen.vectors(i, kCoarseFeatures - 1 - k) / std::sqrt(std::max(variance, 1e-12));
+    for (int64_t k = 0; k < kDirections; ++k)
+      directions_(i, k) = eigen.vectors(i, kCoarseFeatures - 1 - k) / std::sqrt(std::max(variance, 1e-12));
 }
 
 Tensor IconJudge::picture(int64_t icon, const std::string& background) const {
@@ -163,17 +167,23 @@ int64_t IconJudge::rank(const Tensor& picture, int64_t icon) const {
 std::optional<std::string> IconJudge::style(const Tensor& picture, int64_t icon) const {
   auto& same = of_caption_.at(icons_->icon(icon).caption);
   auto style_of = [&](int64_t i) -> const std::string& { return icons_->icon(i).style; };
-  if (std::all_of(same.begin(), same.end(), [&](int64_t i) { return style_of(i) == style_of(icon); })) return std::nullopt;
+  if (std::all_of(same.begin(), same.end(), [&](int64_t i) { return style_of(i) == style_of(icon); }))
+    return std::nullopt;
   std::vector<float> x = centred(picture);
-  return style_of(*std::max_element(same.begin(), same.end(), [&](int64_t a, int64_t b) { return cosine(x, a) < cosine(x, b); }));
+  return style_of(
+      *std::max_element(same.begin(), same.end(), [&](int64_t a, int64_t b) { return cosine(x, a) < cosine(x, b); }));
 }
 
-std::string IconJudge::texture_style(const Tensor& picture) const { return classifier_->styles()[size_t(classifier_->classify(texture_features(picture)))]; }
+std::string IconJudge::texture_style(const Tensor& picture) const {
+  return classifier_->styles()[size_t(classifier_->classify(texture_features(picture)))];
+}
 
 std::string IconJudge::background(const Tensor& picture) {
   auto found = border_colour(picture);
   auto& colours = data::background_colours();
-  return std::min_element(colours.begin(), colours.end(), [&](auto& a, auto& b) { return lab_distance(a.rgb, found) < lab_distance(b.rgb, found); })->name;
+  return std::min_element(colours.begin(), colours.end(),
+                          [&](auto& a, auto& b) { return lab_distance(a.rgb, found) < lab_distance(b.rgb, found); })
+      ->name;
 }
 
 Matrix IconJudge::coarse(const std::vector<std::vector<float>>& layouts) const {
@@ -195,7 +205,8 @@ double IconJudge::frechet(const Tensors& pictures) const {
 }
 
 double IconJudge::frechet_of_real(int64_t count, uint64_t seed) const {
-  SF_CHECK(count > 1 && count + 1 < icons_->size(), "IconJudge: the distance of sets needs two pictures and two others at least, got ", count, " of ",
+  SF_CHECK(count > 1 && count + 1 < icons_->size(),
+           "IconJudge: the distance of sets needs two pictures and two others at least, got ", count, " of ",
            icons_->size());
   std::vector<int64_t> places = shuffled(places_of_split(*icons_, ""), seed);
   std::vector<std::vector<float>> some, others;
@@ -204,11 +215,13 @@ double IconJudge::frechet_of_real(int64_t count, uint64_t seed) const {
 }
 
 std::vector<Judgement> IconJudge::judge(const std::vector<EvaluationPrompt>& prompts, const Tensors& pictures) const {
-  SF_CHECK(prompts.size() == pictures.size(), "IconJudge: needs a prompt for each picture, got ", prompts.size(), " and ", pictures.size());
+  SF_CHECK(prompts.size() == pictures.size(), "IconJudge: needs a prompt for each picture, got ", prompts.size(),
+           " and ", pictures.size());
   std::vector<Judgement> all(prompts.size());
   parallel_for(int64_t(prompts.size()), 4, [&](int64_t b, int64_t e) {
     for (auto i = size_t(b); i < size_t(e); ++i)
-      all[i] = {rank(pictures[i], prompts[i].icon), style(pictures[i], prompts[i].icon), texture_style(pictures[i]), background(pictures[i])};
+      all[i] = {rank(pictures[i], prompts[i].icon), style(pictures[i], prompts[i].icon), texture_style(pictures[i]),
+                background(pictures[i])};
   });
   return all;
 }
@@ -224,10 +237,12 @@ RetrievalFigures IconJudge::retrieval(const std::vector<EvaluationPrompt>& promp
     texture += all[i].texture == asked;
   }
   const double n = double(std::max<size_t>(1, prompts.size()));
-  return {int64_t(prompts.size()), double(top1) / n, double(top5) / n, double(right) / double(std::max<int64_t>(1, chosen)), double(texture) / n};
+  return {int64_t(prompts.size()), double(top1) / n, double(top5) / n,
+          double(right) / double(std::max<int64_t>(1, chosen)), double(texture) / n};
 }
 
-std::vector<SelfCheckRow> self_check(const IconJudge& judge, int64_t count, uint64_t seed, const std::function<Tensor(const Tensor&)>& round_trip) {
+std::vector<SelfCheckRow> self_check(const IconJudge& judge, int64_t count, uint64_t seed,
+                                     const std::function<Tensor(const Tensor&)>& round_trip) {
   // Icons that the classifier has not seen, as far as there are any.
   std::vector<int64_t> places;
   for (int64_t i = 0; i < judge.icons().size(); ++i)

@@ -35,28 +35,33 @@ const std::array<float, 256>& linear() {  // sRGB's curve, IEC 61966-2-1
 Lab lab_of(uint8_t red, uint8_t green, uint8_t blue) {
   const float r = linear()[red], g = linear()[green], b = linear()[blue];
   auto f = [](float v) { return v > 0.008856f ? std::cbrt(v) : 7.787f * v + 16 / 116.f; };
-  const float x = f((0.4124564f * r + 0.3575761f * g + 0.1804375f * b) / 0.95047f), y = f(0.2126729f * r + 0.7151522f * g + 0.0721750f * b),
+  const float x = f((0.4124564f * r + 0.3575761f * g + 0.1804375f * b) / 0.95047f),
+              y = f(0.2126729f * r + 0.7151522f * g + 0.0721750f * b),
               z = f((0.0193339f * r + 0.1191920f * g + 0.9503041f * b) / 1.08883f);  // D65
   return {116 * y - 16, 500 * (x - y), 200 * (y - z)};
 }
 
 // Planes of bytes [3][128 * 128].
 std::vector<uint8_t> planes_of(const Tensor& picture) {
-  SF_CHECK(picture.defined() && picture.ndim() == 3 && picture.size(0) == 3 && picture.size(1) > 0 && picture.size(2) > 0 && picture.dtype() == kUInt8,
+  SF_CHECK(picture.defined() && picture.ndim() == 3 && picture.size(0) == 3 && picture.size(1) > 0 &&
+               picture.size(2) > 0 && picture.dtype() == kUInt8,
            "picture features: a picture must be uint8 [3, H, W], got ", picture.defined() ? picture.shape() : Shape{});
-  Tensor p = picture.size(1) == 128 && picture.size(2) == 128 ? picture : data::resize(picture, 128, 128, data::Filter::Bicubic);
+  Tensor p = picture.size(1) == 128 && picture.size(2) == 128 ? picture
+                                                              : data::resize(picture, 128, 128, data::Filter::Bicubic);
   std::vector<uint8_t> planes(3 * 128 * 128);
   const uint8_t* from = p.data<uint8_t>();
   for (int64_t c = 0; c < 3; ++c)
     for (int64_t y = 0; y < 128; ++y)
-      for (int64_t x = 0; x < 128; ++x) planes[size_t((c * 128 + y) * 128 + x)] = from[c * p.strides()[0] + y * p.strides()[1] + x * p.strides()[2]];
+      for (int64_t x = 0; x < 128; ++x)
+        planes[size_t((c * 128 + y) * 128 + x)] = from[c * p.strides()[0] + y * p.strides()[1] + x * p.strides()[2]];
   return planes;
 }
 
 LabPicture lab_picture(const Tensor& picture) {
   std::vector<uint8_t> planes = planes_of(picture);
   LabPicture out{128, std::vector<Lab>(128 * 128)};
-  for (size_t i = 0; i < out.pixels.size(); ++i) out.pixels[i] = lab_of(planes[i], planes[128 * 128 + i], planes[2 * 128 * 128 + i]);
+  for (size_t i = 0; i < out.pixels.size(); ++i)
+    out.pixels[i] = lab_of(planes[i], planes[128 * 128 + i], planes[2 * 128 * 128 + i]);
   return out;
 }
 
@@ -65,8 +70,8 @@ LabPicture halved(const LabPicture& in) {
   for (int64_t y = 0; y < out.size; ++y)
     for (int64_t x = 0; x < out.size; ++x)
       for (size_t k = 0; k < 3; ++k)
-        out.pixels[size_t(y * out.size + x)][k] =
-            0.25f * (in.at(2 * y, 2 * x)[k] + in.at(2 * y, 2 * x + 1)[k] + in.at(2 * y + 1, 2 * x)[k] + in.at(2 * y + 1, 2 * x + 1)[k]);
+        out.pixels[size_t(y * out.size + x)][k] = 0.25f * (in.at(2 * y, 2 * x)[k] + in.at(2 * y, 2 * x + 1)[k] +
+                                                           in.at(2 * y + 1, 2 * x)[k] + in.at(2 * y + 1, 2 * x + 1)[k]);
   return out;
 }
 
@@ -99,7 +104,8 @@ void add_gradients(const LabPicture& p, float* out) {  // of 64x64: 8x8 cells
     for (int64_t x = 0; x < 64; ++x) {
       float most = 0, gx = 0, gy = 0;
       for (size_t k = 0; k < 3; ++k) {
-        float dx = x > 0 && x < 63 ? p.at(y, x + 1)[k] - p.at(y, x - 1)[k] : 0, dy = y > 0 && y < 63 ? p.at(y + 1, x)[k] - p.at(y - 1, x)[k] : 0;
+        float dx = x > 0 && x < 63 ? p.at(y, x + 1)[k] - p.at(y, x - 1)[k] : 0,
+              dy = y > 0 && y < 63 ? p.at(y + 1, x)[k] - p.at(y - 1, x)[k] : 0;
         if (dx * dx + dy * dy > most) most = dx * dx + dy * dy, gx = dx, gy = dy;
       }
       if (most == 0) continue;
@@ -134,7 +140,8 @@ std::vector<float> coarse_features(const std::vector<float>& layout) {
   auto pool = [](const float* from, float* to, int64_t side, int64_t depth) {
     for (int64_t y = 0; y < side; ++y)
       for (int64_t x = 0; x < side; ++x)
-        for (int64_t k = 0; k < depth; ++k) to[(y / 2 * (side / 2) + x / 2) * depth + k] += 0.25f * from[(y * side + x) * depth + k];
+        for (int64_t k = 0; k < depth; ++k)
+          to[(y / 2 * (side / 2) + x / 2) * depth + k] += 0.25f * from[(y * side + x) * depth + k];
   };
   pool(layout.data(), out.data(), 16, 3);
   pool(layout.data() + 16 * 16 * 3, out.data() + 8 * 8 * 3, 8, 9);
@@ -182,7 +189,8 @@ std::vector<float> texture_features(const Tensor& picture) {
           float dx = p.at(y, x + 1)[k] - p.at(y, x - 1)[k], dy = p.at(y + 1, x)[k] - p.at(y - 1, x)[k];
           slope += dx * dx + dy * dy;
         }
-        float bend = std::abs(4 * p.at(y, x)[0] - p.at(y, x + 1)[0] - p.at(y, x - 1)[0] - p.at(y + 1, x)[0] - p.at(y - 1, x)[0]);
+        float bend =
+            std::abs(4 * p.at(y, x)[0] - p.at(y, x + 1)[0] - p.at(y, x - 1)[0] - p.at(y + 1, x)[0] - p.at(y - 1, x)[0]);
         to[place_of(std::sqrt(slope), kSlopes)] += 1 / inside;
         to[14 + place_of(bend, kBends)] += 1 / inside;
       }

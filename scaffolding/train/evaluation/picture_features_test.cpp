@@ -66,7 +66,8 @@ TEST(PictureFeatures, AClassifierTellsStripesFromFlatSquares) {
     label.push_back(i % 2);
   }
   Matrix first(30, kTextureFeatures);
-  for (size_t i = 0; i < 30; ++i) std::copy(rows[i].begin(), rows[i].end(), first.values.begin() + int64_t(i) * kTextureFeatures);
+  for (size_t i = 0; i < 30; ++i)
+    std::copy(rows[i].begin(), rows[i].end(), first.values.begin() + int64_t(i) * kTextureFeatures);
   StyleClassifier classifier({"flat", "striped"}, first, {label.begin(), label.begin() + 30});
   for (size_t i = 30; i < 40; ++i) EXPECT_EQ(classifier.classify(rows[i]), label[i]);
 }

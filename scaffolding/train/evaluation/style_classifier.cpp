@@ -8,11 +8,12 @@ namespace sf::train {
 
 constexpr double kRidge = 1e-3;  // of a feature's variance
 
-StyleClassifier::StyleClassifier(std::vector<std::string> styles, const Matrix& features, const std::vector<int64_t>& label)
+StyleClassifier::StyleClassifier(std::vector<std::string> styles, const Matrix& features,
+                                 const std::vector<int64_t>& label)
     : styles_(std::move(styles)), weight_(features.columns + 1, int64_t(styles_.size())) {
   const int64_t n = features.rows, width = features.columns, kinds = int64_t(styles_.size());
-  SF_CHECK(n > 0 && kinds > 0 && label.size() == size_t(n), "StyleClassifier: needs samples, styles and a label for each, got ", n, ", ", kinds, " and ",
-           label.size());
+  SF_CHECK(n > 0 && kinds > 0 && label.size() == size_t(n),
+           "StyleClassifier: needs samples, styles and a label for each, got ", n, ", ", kinds, " and ", label.size());
   mean_.assign(size_t(width), 0.0);
   scale_.assign(size_t(width), 0.0);
   for (int64_t i = 0; i < n; ++i)
@@ -36,7 +37,8 @@ StyleClassifier::StyleClassifier(std::vector<std::string> styles, const Matrix& 
 }
 
 int64_t StyleClassifier::classify(const std::vector<float>& features) const {
-  SF_CHECK(features.size() == mean_.size(), "StyleClassifier: needs ", mean_.size(), " features, got ", features.size());
+  SF_CHECK(features.size() == mean_.size(), "StyleClassifier: needs ", mean_.size(), " features, got ",
+           features.size());
   int64_t best = 0;
   double most = 0;
   for (int64_t k = 0; k < weight_.columns; ++k) {

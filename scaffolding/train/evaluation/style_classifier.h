@@ -1,5 +1,6 @@
-// StyleClassifier: which of a few styles a picture is drawn in, by ridge regression from texture_features to one number for each style. Fitted on
-// pictures as they are and softened, since what a network paints is never as sharp. Immutable after construction: any thread may use it.
+// StyleClassifier: which of a few styles a picture is drawn in, by ridge regression from texture_features to one number
+// for each style. Fitted on pictures as they are and softened, since what a network paints is never as sharp. Immutable
+// after construction: any thread may use it.
 #pragma once
 #include <string>
 #include <vector>

@@ -39,7 +39,8 @@ Matrix transposed(const Matrix& a) {
 }
 
 EigenDecomposition symmetric_eigen(const Matrix& a) {
-  SF_CHECK(a.rows == a.columns && a.rows > 0, "symmetric_eigen: the matrix must be square, got ", a.rows, " x ", a.columns);
+  SF_CHECK(a.rows == a.columns && a.rows > 0, "symmetric_eigen: the matrix must be square, got ", a.rows, " x ",
+           a.columns);
   SF_CHECK(as_eigen(a).allFinite(), "symmetric_eigen: values must be finite");
   Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(as_eigen(a));
   SF_CHECK_AS(RuntimeError, solver.info() == Eigen::Success, "symmetric_eigen: does not converge");
@@ -58,7 +59,8 @@ Gaussian gaussian_of(const Matrix& samples) {
 }
 
 double frechet_distance(const Gaussian& a, const Gaussian& b) {
-  SF_CHECK(a.mean.size() == b.mean.size(), "frechet_distance: both must have as many features, got ", a.mean.size(), " and ", b.mean.size());
+  SF_CHECK(a.mean.size() == b.mean.size(), "frechet_distance: both must have as many features, got ", a.mean.size(),
+           " and ", b.mean.size());
   double out = 0;
   for (size_t i = 0; i < a.mean.size(); ++i) {
     out += (a.mean[i] - b.mean[i]) * (a.mean[i] - b.mean[i]);

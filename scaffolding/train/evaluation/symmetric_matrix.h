@@ -1,5 +1,5 @@
-// Symmetric matrices of a few hundred rows, in double precision: eigenvectors, and what evaluation makes of them. The arithmetic is
-// the library Eigen's, which is included in the .cpp alone. Functions only; any thread.
+// Symmetric matrices of a few hundred rows, in double precision: eigenvectors, and what evaluation makes of them. The
+// arithmetic is the library Eigen's, which is included in the .cpp alone. Functions only; any thread.
 #pragma once
 #include <stddef.h>
 
@@ -19,7 +19,8 @@ struct Matrix {
 Matrix product(const Matrix& a, const Matrix& b);
 Matrix transposed(const Matrix& a);
 
-// a = vectors * diag(values) * vectors^T, values ascending, vectors in columns. Reads the lower triangle. ValueError for values that are not finite.
+// a = vectors * diag(values) * vectors^T, values ascending, vectors in columns. Reads the lower triangle. ValueError
+// for values that are not finite.
 struct EigenDecomposition {
   std::vector<double> values;
   Matrix vectors;
@@ -33,7 +34,8 @@ struct Gaussian {
 };
 Gaussian gaussian_of(const Matrix& samples);
 
-// |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)): how far one Gaussian is from another (Frechet 1957), as FID takes it of a network's features.
+// |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)): how far one Gaussian is from another (Frechet 1957), as
+// FID takes it of a network's features.
 double frechet_distance(const Gaussian& a, const Gaussian& b);
 
 }  // namespace sf::train

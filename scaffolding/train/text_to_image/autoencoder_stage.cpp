@@ -52,14 +52,17 @@ bool train_autoencoder(const TextToImageRun& run) {
   io::read_fields("vae", config.fields(), run.recipe.vae);
   models::AutoencoderKL vae(config);
   run.move(vae);
-  data::DataLoader loader(run.icons, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
+  data::DataLoader loader(
+      run.icons, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
   optim::AdamW optimizer(nn::parameters(vae), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);
   optim::EMAModel ema(nn::parameters(vae), {.decay = o.ema_decay});
   TrainerOptions options;
   options.run = o.run(run.place("autoencoder"));
   options.run.eval_steps = o.checkpointing_steps;
-  options.evaluate = [&] { return std::map<std::string, double>{{"psnr", measure(vae, run.device, *run.icons, 64).psnr}}; };
+  options.evaluate = [&] {
+    return std::map<std::string, double>{{"psnr", measure(vae, run.device, *run.icons, 64).psnr}};
+  };
   options.scheduler = schedule.get();
   options.ema = &ema;
   options.seed = uint64_t(run.recipe.seed);
@@ -67,7 +70,8 @@ bool train_autoencoder(const TextToImageRun& run) {
   options.quiet = run.quiet;
   options.cuda_graph = run.cuda_graph;
   Trainer trainer(
-      vae, optimizer, loader, [](data::Batch& batch) { return Tensors{batch.image.contiguous(MemoryFormat::ChannelsLast)}; },
+      vae, optimizer, loader,
+      [](data::Batch& batch) { return Tensors{batch.image.contiguous(MemoryFormat::ChannelsLast)}; },
       [&](const Tensors& in) {
         const Tensor& x = in[0];
         auto posterior = vae.encode(x);
@@ -83,7 +87,8 @@ bool train_autoencoder(const TextToImageRun& run) {
   nn::to(vae, {.device = Device::CPU});
   models::save_model(vae, run.place("pipeline/vae"));
   char text[100];
-  std::snprintf(text, sizeof text, "autoencoder: %.1f dB, scaling factor %.3f", quality.psnr, vae.options.scaling_factor);
+  std::snprintf(text, sizeof text, "autoencoder: %.1f dB, scaling factor %.3f", quality.psnr,
+                vae.options.scaling_factor);
   run.tell(text);
   return true;
 }

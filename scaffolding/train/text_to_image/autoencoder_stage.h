@@ -4,11 +4,12 @@
 
 namespace sf::train {
 
-// Trains until recipe.autoencoder.max_steps and writes pipeline/vae, whose scaling_factor makes latents of unit variance. True where that is there
-// already. False when SIGINT stopped it: the next call goes on.
+// Trains until recipe.autoencoder.max_steps and writes pipeline/vae, whose scaling_factor makes latents of unit
+// variance. True where that is there already. False when SIGINT stopped it: the next call goes on.
 bool train_autoencoder(const TextToImageRun& run);
 
-// Mean absolute differences of pictures[B, C, H, W] and, by edge_weight, of their differences between neighbouring pixels.
+// Mean absolute differences of pictures[B, C, H, W] and, by edge_weight,
+// of their differences between neighbouring pixels.
 Tensor reconstruction_loss(const Tensor& pictures, const Tensor& wanted, double edge_weight);
 
 }  // namespace sf::train

@@ -8,8 +8,9 @@
 
 namespace sf::train {
 
-bool CachedLatents::write(const data::IconDataset& icons, const models::AutoencoderKL& vae, Device device, int64_t backgrounds, uint64_t seed,
-                          const std::string& path, const std::function<bool(int64_t, int64_t)>& progress) {
+bool CachedLatents::write(const data::IconDataset& icons, const models::AutoencoderKL& vae, Device device,
+                          int64_t backgrounds, uint64_t seed, const std::string& path,
+                          const std::function<bool(int64_t, int64_t)>& progress) {
   autograd::NoGrad no_grad;
   auto& colours = data::background_colours();
   const int64_t variants = 1 + backgrounds;
@@ -29,14 +30,16 @@ bool CachedLatents::write(const data::IconDataset& icons, const models::Autoenco
   return true;
 }
 
-CachedLatents::CachedLatents(std::shared_ptr<const data::IconDataset> icons, const std::string& path) : icons_(std::move(icons)) {
+CachedLatents::CachedLatents(std::shared_ptr<const data::IconDataset> icons, const std::string& path)
+    : icons_(std::move(icons)) {
   auto file = io::open_checkpoint(path);
   latents_ = file->get("latents");
   background_ = file->get("background");
-  SF_CHECK(latents_.ndim() == 5 && latents_.size(0) == icons_->size() && latents_.dtype() == kFloat16, path, ": holds latents ", latents_.shape(), " for ",
-           icons_->size(), " icons; remove the file to have it made again");
-  SF_CHECK(background_.dtype() == kInt64 && background_.shape() == (Shape{latents_.size(0), latents_.size(1)}), path, ": holds backgrounds ",
-           background_.shape(), " for latents ", latents_.shape());
+  SF_CHECK(latents_.ndim() == 5 && latents_.size(0) == icons_->size() && latents_.dtype() == kFloat16, path,
+           ": holds latents ", latents_.shape(), " for ", icons_->size(),
+           " icons; remove the file to have it made again");
+  SF_CHECK(background_.dtype() == kInt64 && background_.shape() == (Shape{latents_.size(0), latents_.size(1)}), path,
+           ": holds backgrounds ", background_.shape(), " for latents ", latents_.shape());
 }
 
 data::Sample CachedLatents::get(int64_t index, data::SampleRandom& random) const {

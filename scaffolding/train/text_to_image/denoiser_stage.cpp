@@ -18,7 +18,8 @@ TextToImageModel::TextToImageModel(models::CLIPTextConfig text, models::UNet2DCo
 
 bool train_tokenizer(const TextToImageRun& run) {
   if (run.done("pipeline/tokenizer/vocab.json")) return true;
-  auto tokenizer = tokenizers::train_bpe(run.icons->texts(), {.vocab_size = run.recipe.vocab_size, .model_max_length = run.recipe.max_tokens});
+  auto tokenizer = tokenizers::train_bpe(
+      run.icons->texts(), {.vocab_size = run.recipe.vocab_size, .model_max_length = run.recipe.max_tokens});
   tokenizer.save_pretrained(run.place("pipeline/tokenizer"));
   run.tell("tokenizer: " + std::to_string(tokenizer.size()) + " tokens");
   return true;
@@ -30,10 +31,11 @@ bool cache_latents(const TextToImageRun& run) {
   auto model = models::load_model(run.place("pipeline/vae"));
   auto& vae = dynamic_cast<models::AutoencoderKL&>(*model);
   run.move(vae);
-  run.tell("latents of " + std::to_string(run.icons->size()) + " icons on " + std::to_string(1 + run.recipe.denoiser.backgrounds) + " backgrounds each");
+  run.tell("latents of " + std::to_string(run.icons->size()) + " icons on " +
+           std::to_string(1 + run.recipe.denoiser.backgrounds) + " backgrounds each");
   StopOnInterrupt interrupt;
-  return CachedLatents::write(*run.icons, vae, run.device, run.recipe.denoiser.backgrounds, uint64_t(run.recipe.seed), run.place(file),
-                              [&](int64_t, int64_t) { return !interrupt.asked(); });
+  return CachedLatents::write(*run.icons, vae, run.device, run.recipe.denoiser.backgrounds, uint64_t(run.recipe.seed),
+                              run.place(file), [&](int64_t, int64_t) { return !interrupt.asked(); });
 }
 
 static TextToImageModel make_model(const TextToImageRun& run, const tokenizers::CLIPTokenizer& tokenizer) {
@@ -53,16 +55,19 @@ static TextToImageModel make_model(const TextToImageRun& run, const tokenizers::
 bool train_denoiser(const TextToImageRun& run) {
   if (run.done("pipeline/model_index.json")) return true;
   const DenoiserRecipe& o = run.recipe.denoiser;
-  auto tokenizer = std::make_shared<tokenizers::CLIPTokenizer>(tokenizers::CLIPTokenizer::from_pretrained(run.place("pipeline/tokenizer")));
+  auto tokenizer = std::make_shared<tokenizers::CLIPTokenizer>(
+      tokenizers::CLIPTokenizer::from_pretrained(run.place("pipeline/tokenizer")));
   manual_seed(uint64_t(run.recipe.seed) + 1);
   TextToImageModel model = make_model(run, *tokenizer);
   run.move(model);
   auto scheduler = run.recipe.make_scheduler();
-  data::DataLoader loader(std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors")),
-                          {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
+  data::DataLoader loader(
+      std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors")),
+      {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
   using Groups = std::vector<optim::AdamW::Group>;
-  optim::AdamW optimizer(Groups{{nn::parameters(model.unet), {.lr = o.learning_rate, .weight_decay = o.weight_decay}},
-                                {nn::parameters(model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}}});
+  optim::AdamW optimizer(
+      Groups{{nn::parameters(model.unet), {.lr = o.learning_rate, .weight_decay = o.weight_decay}},
+             {nn::parameters(model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}}});
   auto schedule = o.schedule(optimizer);
   optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
   diffusion::TrainingOptions objective;
@@ -100,7 +105,8 @@ bool train_denoiser(const TextToImageRun& run) {
       },
       [&](const Tensors& in) {
         Tensor text = model.text_encoder(in[0])[0];
-        return diffusion::training_loss(model.unet(in[1], in[2], text), {.target = in[3], .weights = in.size() > 4 ? in[4] : Tensor()});
+        return diffusion::training_loss(model.unet(in[1], in[2], text),
+                                        {.target = in[3], .weights = in.size() > 4 ? in[4] : Tensor()});
       },
       options);
   if (trainer.fit().stopped) return false;

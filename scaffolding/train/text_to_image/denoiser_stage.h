@@ -1,4 +1,5 @@
-// The stages after the autoencoder: a tokenizer and cached latents, which the text encoder's stage needs too, then a UNet and the text encoder trained as one.
+// The stages after the autoencoder: a tokenizer and cached latents, which the text encoder's stage needs too, then a
+// UNet and the text encoder trained as one.
 #pragma once
 #include "scaffolding/models/text_encoders/clip.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"

@@ -14,9 +14,11 @@ void take_pretrained(const TextToImageRun& run, const std::string& pipeline) {
   const fs::path from(pipeline);
   std::error_code error;
   for (const char* part : {"tokenizer", "vae", "text_encoder", "unet"})
-    SF_CHECK(fs::is_directory(from / part, error), "train: --pretrained ", pipeline, " has no folder '", part, "'; it must be a pipeline in diffusers' layout");
+    SF_CHECK(fs::is_directory(from / part, error), "train: --pretrained ", pipeline, " has no folder '", part,
+             "'; it must be a pipeline in diffusers' layout");
   if (!run.done("pipeline/tokenizer/vocab.json"))
-    tokenizers::CLIPTokenizer::from_pretrained((from / "tokenizer").string()).save_pretrained(run.place("pipeline/tokenizer"));
+    tokenizers::CLIPTokenizer::from_pretrained((from / "tokenizer").string())
+        .save_pretrained(run.place("pipeline/tokenizer"));
   auto take = [&](const char* part, const std::string& to) {
     if (run.done(to + "/config.json")) return;
     models::LoadModelOptions options;

@@ -58,11 +58,14 @@ RunOptions StageRecipe::run(const std::string& output_dir) const {
 }
 
 std::unique_ptr<optim::LRScheduler> StageRecipe::schedule(optim::Optimizer& optimizer) const {
-  if (!decay_steps) return optim::get_scheduler("cosine", optimizer, {.num_warmup_steps = warmup_steps, .num_training_steps = max_steps});
-  return std::make_unique<optim::LambdaLR>(optimizer, [warm_up = double(warmup_steps), decay = double(*decay_steps), end = double(max_steps)](int64_t step) {
-    if (double(step) < warm_up) return double(step) / warm_up;
-    return decay == 0 ? 1.0 : std::clamp((end - double(step)) / decay, 0.0, 1.0);
-  });
+  if (!decay_steps)
+    return optim::get_scheduler("cosine", optimizer,
+                                {.num_warmup_steps = warmup_steps, .num_training_steps = max_steps});
+  return std::make_unique<optim::LambdaLR>(
+      optimizer, [warm_up = double(warmup_steps), decay = double(*decay_steps), end = double(max_steps)](int64_t step) {
+        if (double(step) < warm_up) return double(step) / warm_up;
+        return decay == 0 ? 1.0 : std::clamp((end - double(step)) / decay, 0.0, 1.0);
+      });
 }
 
 namespace {
@@ -79,7 +82,8 @@ void check_stage(const std::string& who, const StageRecipe& s) {
   SF_CHECK(s.learning_rate > 0, who, ": learning_rate must be above 0, got ", s.learning_rate);
   SF_CHECK(s.warmup_steps >= 0, who, ": warmup_steps must not be negative, got ", s.warmup_steps);
   SF_CHECK(!s.decay_steps || (*s.decay_steps >= 0 && s.warmup_steps + *s.decay_steps <= s.max_steps), who,
-           ": decay_steps must be 0 to max_steps - warmup_steps, ", s.max_steps - s.warmup_steps, ", got ", s.decay_steps.value_or(0));
+           ": decay_steps must be 0 to max_steps - warmup_steps, ", s.max_steps - s.warmup_steps, ", got ",
+           s.decay_steps.value_or(0));
   SF_CHECK(s.ema_decay >= 0 && s.ema_decay < 1, who, ": ema_decay must be in [0, 1), got ", s.ema_decay);
   SF_CHECK(s.num_workers >= 0, who, ": num_workers must not be negative, got ", s.num_workers);
   s.run("").check({});
@@ -108,15 +112,16 @@ Recipe Recipe::read(const std::string& path) {
              {"text_encoder_training", &text_encoder_training},
              {"denoiser_training", &denoiser}},
             file);
-  for (auto& [name, part] : std::initializer_list<std::pair<const char*, const Object&>>{{"data", data},
-                                                                                         {"tokenizer", tokenizer},
-                                                                                         {"vae", r.vae},
-                                                                                         {"text_encoder", r.text_encoder},
-                                                                                         {"unet", r.unet},
-                                                                                         {"scheduler", r.scheduler},
-                                                                                         {"autoencoder_training", autoencoder},
-                                                                                         {"text_encoder_training", text_encoder_training},
-                                                                                         {"denoiser_training", denoiser}})
+  for (auto& [name, part] :
+       std::initializer_list<std::pair<const char*, const Object&>>{{"data", data},
+                                                                    {"tokenizer", tokenizer},
+                                                                    {"vae", r.vae},
+                                                                    {"text_encoder", r.text_encoder},
+                                                                    {"unet", r.unet},
+                                                                    {"scheduler", r.scheduler},
+                                                                    {"autoencoder_training", autoencoder},
+                                                                    {"text_encoder_training", text_encoder_training},
+                                                                    {"denoiser_training", denoiser}})
     if (!part.is_dict()) fail<TypeError>(path, ": must have an object '", name, "'");
   auto& icons = r.icons;
   read_part(path + ": data",
@@ -135,8 +140,10 @@ Recipe Recipe::read(const std::string& path) {
   check_stage(path + ": autoencoder_training", r.autoencoder);
   if (r.text_encoder_training.max_steps != 0) check_stage(path + ": text_encoder_training", r.text_encoder_training);
   check_stage(path + ": denoiser_training", r.denoiser);
-  SF_CHECK(r.denoiser.text_learning_rate >= 0, path, ": text_learning_rate must not be negative, got ", r.denoiser.text_learning_rate);
-  SF_CHECK(r.denoiser.caption_dropout >= 0 && r.denoiser.caption_dropout <= 1, path, ": caption_dropout must be 0 to 1, got ", r.denoiser.caption_dropout);
+  SF_CHECK(r.denoiser.text_learning_rate >= 0, path, ": text_learning_rate must not be negative, got ",
+           r.denoiser.text_learning_rate);
+  SF_CHECK(r.denoiser.caption_dropout >= 0 && r.denoiser.caption_dropout <= 1, path,
+           ": caption_dropout must be 0 to 1, got ", r.denoiser.caption_dropout);
   SF_CHECK(r.denoiser.late_timesteps > 0, path, ": late_timesteps must be above 0, got ", r.denoiser.late_timesteps);
   SF_CHECK(r.max_tokens > 2, path, ": max_tokens must be above 2, got ", r.max_tokens);
   SF_CHECK(r.denoiser.backgrounds >= 0, path, ": backgrounds must not be negative, got ", r.denoiser.backgrounds);

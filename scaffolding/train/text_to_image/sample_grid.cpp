@@ -15,7 +15,8 @@ namespace {
 template <class M> std::shared_ptr<models::Model> borrowed(M& model) { return {std::shared_ptr<void>(), &model}; }
 }  // namespace
 
-SampleGrid::SampleGrid(const TextToImageRun& run, std::shared_ptr<const tokenizers::CLIPTokenizer> tokenizer) : run_(run) {
+SampleGrid::SampleGrid(const TextToImageRun& run, std::shared_ptr<const tokenizers::CLIPTokenizer> tokenizer)
+    : run_(run) {
   parts_.tokenizer = std::move(tokenizer);
   parts_.vae = diffusion::autoencoder(models::load_model(run.place("pipeline/vae")));
   run.move(*parts_.vae->model());
@@ -45,7 +46,8 @@ void SampleGrid::write(TextToImageModel& model, int64_t step) const {
   char name[40];
   std::snprintf(name, sizeof name, "step-%06lld.png", static_cast<long long>(step));
   std::filesystem::create_directories(run_.place("denoiser/samples"));
-  io::write_image(run_.place(std::string("denoiser/samples/") + name), picture_grid(diffusion::VaeImageProcessor::pictures(images), 4));
+  io::write_image(run_.place(std::string("denoiser/samples/") + name),
+                  picture_grid(diffusion::VaeImageProcessor::pictures(images), 4));
 }
 
 void SampleGrid::save_pipeline(TextToImageModel& model) const {
@@ -58,11 +60,13 @@ void SampleGrid::save_pipeline(TextToImageModel& model) const {
 }
 
 Tensor picture_grid(const Tensors& pictures, int64_t columns) {
-  SF_CHECK(!pictures.empty() && columns > 0, "picture_grid: needs pictures and columns, got ", pictures.size(), " and ", columns);
+  SF_CHECK(!pictures.empty() && columns > 0, "picture_grid: needs pictures and columns, got ", pictures.size(), " and ",
+           columns);
   Tensors rows;
   for (size_t i = 0; i < pictures.size(); i += size_t(columns)) {
     Tensors row;
-    for (size_t j = i; j < i + size_t(columns); ++j) row.push_back(j < pictures.size() ? pictures[j] : full_like(pictures[0], 255));
+    for (size_t j = i; j < i + size_t(columns); ++j)
+      row.push_back(j < pictures.size() ? pictures[j] : full_like(pictures[0], 255));
     rows.push_back(cat(row, 2));
   }
   return cat(rows, 1);

@@ -1,5 +1,5 @@
-// What the stages of a text-to-image training share: the folder they work in, and where they say what they do. Everything lies in one
-// folder, and each stage goes on where it was stopped:
+// What the stages of a text-to-image training share: the folder they work in, and where they say what they do.
+// Everything lies in one folder, and each stage goes on where it was stopped:
 //   autoencoder/, text_encoder/, denoiser/   checkpoints, metrics.jsonl, TensorBoard files, sample grids
 //   latents.safetensors       the icons as the autoencoder sees them
 //   pipeline/                 what was made: a StableDiffusionPipeline in diffusers' layout

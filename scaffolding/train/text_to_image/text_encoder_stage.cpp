@@ -38,9 +38,10 @@ TextToLatents::TextToLatents(models::CLIPTextConfig text, int64_t latent_channel
       patches(text.hidden_size, latent_channels * latent_size * latent_size / kPatches),
       channels(latent_channels),
       size(latent_size) {
-  SF_CHECK(text.max_position_embeddings >= kPatches, "text_encoder_training: needs prompts of ", kPatches, " tokens or more (tokenizer.max_tokens), got ",
-           text.max_position_embeddings);
-  SF_CHECK(size % kSide == 0, "text_encoder_training: needs latents whose side is a multiple of ", kSide, ", got ", size);
+  SF_CHECK(text.max_position_embeddings >= kPatches, "text_encoder_training: needs prompts of ", kPatches,
+           " tokens or more (tokenizer.max_tokens), got ", text.max_position_embeddings);
+  SF_CHECK(size % kSide == 0, "text_encoder_training: needs latents whose side is a multiple of ", kSide, ", got ",
+           size);
 }
 
 std::array<Tensor, 2> TextToLatents::forward(const Tensor& input_ids) const {
@@ -64,7 +65,8 @@ bool train_text_encoder(const TextToImageRun& run) {
     return true;
   }
   run.move(model);
-  data::DataLoader loader(latents, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
+  data::DataLoader loader(
+      latents, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
   optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);
   optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});

@@ -1,5 +1,6 @@
-// The stage before the denoiser's: a text encoder that already knows what its prompts look like. Small heads on it predict the latents of the picture from the
-// prompt alone, which takes a small part of the time that learning the same through a UNet's attention takes.
+// The stage before the denoiser's: a text encoder that already knows what its prompts look like. Small heads on it
+// predict the latents of the picture from the prompt alone, which takes a small part of the time that learning the same
+// through a UNet's attention takes.
 #pragma once
 #include <array>
 
@@ -10,12 +11,13 @@
 
 namespace sf::train {
 
-// Trains until recipe.text_encoder_training.max_steps and writes pipeline/text_encoder. True where that is there already. False when SIGINT stopped it: the
-// next call goes on. Needs the tokenizer and the cached latents.
+// Trains until recipe.text_encoder_training.max_steps and writes pipeline/text_encoder. True where that is there
+// already. False when SIGINT stopped it: the next call goes on. Needs the tokenizer and the cached latents.
 bool train_text_encoder(const TextToImageRun& run);
 
-// Latents from prompts, twice: from the vector of the end token, which sums the prompt up, and from the last kPatches tokens, which are padding in all but the
-// longest prompts and say what one patch of the picture each looks like. So the denoiser finds both what and where.
+// Latents from prompts, twice: from the vector of the end token, which sums the prompt up, and from the last kPatches
+// tokens, which are padding in all but the longest prompts and say what one patch of the picture each looks like. So
+// the denoiser finds both what and where.
 struct TextToLatents : nn::Module {
   static constexpr int64_t kSide = 4, kPatches = kSide * kSide;
   models::CLIPTextModel text_encoder;

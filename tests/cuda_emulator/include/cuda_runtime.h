@@ -21,8 +21,8 @@ struct Given {
 };
 const Given* gather(const Given& value);
 void count_bank_conflicts(bool conflict);  // adds one to what sf_cuda_emulator_bank_conflicts() returns
-// cp.async: `read` of the bytes come from `from`, the rest are zeros. What lies at `to` is lost at once; the new bytes are there no earlier
-// than at the wait that covers their group.
+// cp.async: `read` of the bytes come from `from`, the rest are zeros. What lies at `to` is lost at once; the new bytes
+// are there no earlier than at the wait that covers their group.
 void copy_async(unsigned char* to, const void* from, int bytes, int read);
 void commit_copies();
 void wait_for_copies(int all_but);
@@ -31,11 +31,13 @@ void wait_for_copies(int all_but);
 inline constexpr size_t kParameterBytes = 4096;
 }  // namespace cuda_emulator
 
-template <class... P, class... A> cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... args) {
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... args) {
   static_assert((sizeof(P) + ... + 0) <= cuda_emulator::kParameterBytes);
   static_assert((std::is_trivially_copyable_v<P> && ...), "arguments are copied to the device byte by byte");
-  return cuda_emulator::launch(*config, reinterpret_cast<const void*>(kernel),
-                               [kernel, copies = std::tuple<P...>(static_cast<A&&>(args)...)] { std::apply(kernel, copies); });
+  return cuda_emulator::launch(
+      *config, reinterpret_cast<const void*>(kernel),
+      [kernel, copies = std::tuple<P...>(static_cast<A&&>(args)...)] { std::apply(kernel, copies); });
 }
 
 template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
@@ -44,5 +46,7 @@ template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cud
 
 // CUDA C++ Programming Guide, "Intrinsic Functions".
 inline float __expf(float x) { return ::expf(x); }
-inline float __fdividef(float a, float b) { return std::fabs(b) > 0x1p126f && std::fabs(b) < INFINITY ? (std::isinf(a) ? NAN : 0.0f) : a / b; }
+inline float __fdividef(float a, float b) {
+  return std::fabs(b) > 0x1p126f && std::fabs(b) < INFINITY ? (std::isinf(a) ? NAN : 0.0f) : a / b;
+}
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }

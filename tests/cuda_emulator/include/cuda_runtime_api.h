@@ -1,5 +1,5 @@
-// The part of the CUDA runtime that libscaffolding_cuda.so calls, on this processor. The names are the toolkit's: this folder
-// takes its place on the include path. Thread-safe; one lock for everything. See ../README.md.
+// The part of the CUDA runtime that libscaffolding_cuda.so calls, on this processor. The names are the toolkit's: this
+// folder takes its place on the include path. Thread-safe; one lock for everything. See ../README.md.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,13 @@ enum cudaError_t {
   cudaErrorCapturedEvent = 907,
   cudaErrorStreamCaptureWrongThread = 908,
 };
-enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrComputeCapabilityMajor = 75,
@@ -45,8 +51,13 @@ using cudaGraph_t = struct EmulatedGraph*;
 using cudaLibrary_t = struct EmulatedLibrary*;
 using cudaKernel_t = struct EmulatedKernel*;
 using cudaGraphExec_t = struct EmulatedGraphExec*;
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
-inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
+inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0,
+                          cudaEventDisableTiming = 2;
 
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -82,8 +93,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int valu
 // Binaries that nvrtc.cpp made. A cudaKernel_t is also what cudaFuncSetAttribute and cudaLaunchKernelExC take.
 enum cudaJitOption {};
 enum cudaLibraryOption {};
-cudaError_t cudaLibraryLoadData(cudaLibrary_t*, const void* code, cudaJitOption*, void** jit_values, unsigned jit_options, cudaLibraryOption*, void** values,
-                                unsigned options);
+cudaError_t cudaLibraryLoadData(cudaLibrary_t*, const void* code, cudaJitOption*, void** jit_values,
+                                unsigned jit_options, cudaLibraryOption*, void** values, unsigned options);
 cudaError_t cudaLibraryGetKernel(cudaKernel_t*, cudaLibrary_t, const char* name);
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* kernel, void** arguments);
 

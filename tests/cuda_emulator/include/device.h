@@ -1,6 +1,7 @@
-// What nvcc and NVRTC know of device code without a header: qualifiers, threadIdx, barriers, warp shuffles, atomics, intrinsics, here for a C++
-// compiler. A kernel is an ordinary function that grid.cpp calls once per thread of the grid. Only what the sources use is here. Includes nothing
-// of the host's, so that a kernel from source that needs a header fails here as there.
+// What nvcc and NVRTC know of device code without a header: qualifiers, threadIdx, barriers, warp shuffles, atomics,
+// intrinsics, here for a C++ compiler. A kernel is an ordinary function that grid.cpp calls once per thread of the
+// grid. Only what the sources use is here. Includes nothing of the host's, so that a kernel from source that needs a
+// header fails here as there.
 #pragma once
 #include "dimensions.h"
 
@@ -45,10 +46,18 @@ inline void __syncwarp(unsigned mask = ~0u) { cuda_emulator::exchange(mask, 0, 0
 // Rounded, never contracted to a fused multiply-add.
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
-template <class T> T __shfl_sync(unsigned mask, T x, int from) { return cuda_emulator::exchanged(mask, x, unsigned(from) % 32); }
-template <class T> T __shfl_xor_sync(unsigned mask, T x, int with) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() ^ unsigned(with)); }
-template <class T> T __shfl_down_sync(unsigned mask, T x, unsigned by) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() + by); }
-template <class T> T __shfl_up_sync(unsigned mask, T x, unsigned by) { return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() - by); }
+template <class T> T __shfl_sync(unsigned mask, T x, int from) {
+  return cuda_emulator::exchanged(mask, x, unsigned(from) % 32);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T x, int with) {
+  return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() ^ unsigned(with));
+}
+template <class T> T __shfl_down_sync(unsigned mask, T x, unsigned by) {
+  return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() + by);
+}
+template <class T> T __shfl_up_sync(unsigned mask, T x, unsigned by) {
+  return cuda_emulator::exchanged(mask, x, cuda_emulator::lane() - by);
+}
 inline unsigned __ballot_sync(unsigned mask, int x) { return cuda_emulator::ballot(mask, x != 0); }
 inline int __any_sync(unsigned mask, int x) { return __ballot_sync(mask, x) != 0; }
 

@@ -1,5 +1,5 @@
-// The kernels of a binary that nvrtc.cpp made: what the driver learns from a cubin. The generated text includes it too, so that it includes
-// nothing of the host's.
+// The kernels of a binary that nvrtc.cpp made: what the driver learns from a cubin. The generated text includes it too,
+// so that it includes nothing of the host's.
 #pragma once
 #include "device.h"
 

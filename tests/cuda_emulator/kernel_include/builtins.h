@@ -1,5 +1,5 @@
-// What NVRTC knows without a header besides device.h: conversions of bits, loads, functions of C's library. No header of the host is seen by a
-// kernel from source (nor does NVRTC see one), so that they are declared here.
+// What NVRTC knows without a header besides device.h: conversions of bits, loads, functions of C's library. No header
+// of the host is seen by a kernel from source (nor does NVRTC see one), so that they are declared here.
 #pragma once
 #include <device.h>
 #include <module.h>

@@ -12,7 +12,12 @@ import scaffolding as sf
 import scaffolding.nn.functional as F
 
 GOLDEN = json.loads((folders.GOLDEN / "autocast.json").read_text())["calls"]
-KINDS = {"float32": ("float32",) * 3, "bfloat16": ("bfloat16",) * 3, "mixed": ("bfloat16", "float32", "float32"), "float64": ("float64",) * 3}
+KINDS = {
+    "float32": ("float32",) * 3,
+    "bfloat16": ("bfloat16",) * 3,
+    "mixed": ("bfloat16", "float32", "float32"),
+    "float64": ("float64",) * 3,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -23,7 +28,8 @@ def test_dtypes_and_values_are_torchs(name, kind):
     if "error" in want:
         pytest.skip(f"torch refuses these inputs: {want['error']}")
     leaves = [
-        sf.tensor(v, dtype=sf.float64).reshape(shape).to(getattr(sf, t)).requires_grad_() for v, shape, t in zip(call["inputs"], call["shapes"], KINDS[kind])
+        sf.tensor(v, dtype=sf.float64).reshape(shape).to(getattr(sf, t)).requires_grad_()
+        for v, shape, t in zip(call["inputs"], call["shapes"], KINDS[kind])
     ]
     with sf.autocast("cpu", dtype=sf.bfloat16):
         out = eval(call["expression"], {"torch": sf, "F": F, **dict(zip("abc", leaves))})
@@ -49,7 +55,12 @@ def test_every_op_of_the_table_is_compared_on_the_cpu():
 def test_fused_products_run_in_the_lower_type():
     x, w, b = sf.randn(3, 4), sf.randn(8, 4), sf.randn(8)
     with sf.autocast("cpu"):
-        for out in (sf.linear_act(x, w, b, "gelu"), sf.linear_geglu(x, w, b), sf.linear_swiglu(x, w, b), sf.mlp(x, w, b, w.t(), x[0])):
+        for out in (
+            sf.linear_act(x, w, b, "gelu"),
+            sf.linear_geglu(x, w, b),
+            sf.linear_swiglu(x, w, b),
+            sf.mlp(x, w, b, w.t(), x[0]),
+        ):
             assert out.dtype is sf.bfloat16
 
 

@@ -176,7 +176,9 @@ def test_modes_as_decorators():
     def on():
         return sf.is_grad_enabled()
 
-    assert off() is False and bare() is False and inference() is True and off.__name__ == "off" and off.__doc__ == "Doc."
+    assert (
+        off() is False and bare() is False and inference() is True and off.__name__ == "off" and off.__doc__ == "Doc."
+    )
     with sf.no_grad():
         assert on() is True
 
@@ -218,7 +220,14 @@ def test_in_place_misuse_is_an_error():
 
 def test_leaves_may_not_be_written():
     x = leaf(1.0)
-    for write in (lambda: x.add_(1), lambda: x.__imul__(2), lambda: x.zero_(), lambda: x.copy_(sf.ones(1)), lambda: x.relu_(), lambda: x.fill_(2)):
+    for write in (
+        lambda: x.add_(1),
+        lambda: x.__imul__(2),
+        lambda: x.zero_(),
+        lambda: x.copy_(sf.ones(1)),
+        lambda: x.relu_(),
+        lambda: x.fill_(2),
+    ):
         with pytest.raises(RuntimeError, match="leaf"):
             write()
     with sf.no_grad():

@@ -110,7 +110,9 @@ def test_hooks_keep_their_objects_until_the_tensor_dies():
 
 def test_saved_tensors_hooks():
     packed, x = [], leaf(2.0, 3.0)
-    with sf.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t.shape) or t.tolist(), lambda values: sf.tensor(values)):
+    with sf.autograd.graph.saved_tensors_hooks(
+        lambda t: packed.append(t.shape) or t.tolist(), lambda values: sf.tensor(values)
+    ):
         a = x * 1
         y = (a * a).sum()
     assert (2,) in packed and y.requires_grad

@@ -28,7 +28,15 @@ def bench(monkeypatch):
 
 
 def figure(ms, flop=0.0, moved=0.0, **more):
-    return {"ms": ms, "flop": flop, "moved": moved, "in_turn": False, "tensor_rate": 1, "images": 0, "peak_bytes": 0} | more
+    return {
+        "ms": ms,
+        "flop": flop,
+        "moved": moved,
+        "in_turn": False,
+        "tensor_rate": 1,
+        "images": 0,
+        "peak_bytes": 0,
+    } | more
 
 
 def test_a_floor_is_the_larger_of_arithmetic_and_bytes_or_their_sum(bench):
@@ -42,7 +50,10 @@ def test_a_floor_is_the_larger_of_arithmetic_and_bytes_or_their_sum(bench):
 def test_ceilings_are_the_best_that_either_library_reached(bench):
     report, _ = bench
     results = {
-        "copy": {"ours": {"graph": figure(1, moved=3e9)}, "peer": {"eager": figure(1, moved=4e9), "graph": {"error": "no"}}},
+        "copy": {
+            "ours": {"graph": figure(1, moved=3e9)},
+            "peer": {"eager": figure(1, moved=4e9), "graph": {"error": "no"}},
+        },
         "product": {"ours": {"graph": figure(2, flop=1.6e12)}, "peer": {}},
     }
     assert report.ceilings(results, "copy", "product") == LIMITS
@@ -56,7 +67,12 @@ def test_a_row_says_ratios_goal_and_memory(bench):
     line = dict(zip(report.HEAD, report.line_of("training", row, {"ours": ours, "peer": peer}, LIMITS)))
     assert line["ours"] == "100.0 ms" and line["eager"] == "300.0 ms" and line["PyTorch's best"] == "200.0 ms graph"
     assert line["floor"] == "50 ms" and line["ours/floor"] == "2.00" and line["best/ours"] == "2.00"
-    assert line["rate"] == "160 img/s" and line["goal"] == "100 img/s, 20 GB" and line["peak GB"] == "18.0 / 30.0" and line["met"] == "yes"
+    assert (
+        line["rate"] == "160 img/s"
+        and line["goal"] == "100 img/s, 20 GB"
+        and line["peak GB"] == "18.0 / 30.0"
+        and line["met"] == "yes"
+    )
     too_large = {"graph": figure(100, images=16, peak_bytes=21e9)}
     assert report.line_of("training", row, {"ours": too_large, "peer": {}}, LIMITS)[-1] == "no"
     failed = {"ours": {"graph": {"error": "x"}}, "peer": peer}
@@ -66,7 +82,10 @@ def test_a_row_says_ratios_goal_and_memory(bench):
 def test_tracks_are_apart_and_rows_without_a_figure_are_named(bench):
     report, rows = bench
     table = {"plain": rows.Row(None, (), ()), "small": rows.Row(None, (), (), track="quantised")}
-    results = {"plain": {"ours": {"graph": figure(1)}, "peer": {}}, "small": {"ours": {"graph": {"error": "E: bad"}}, "peer": {}}}
+    results = {
+        "plain": {"ours": {"graph": figure(1)}, "peer": {}},
+        "small": {"ours": {"graph": {"error": "E: bad"}}, "peer": {}},
+    }
     text = report.text(table, results, LIMITS, ["late"])
     lossless, quantised = text.split("quantised\n")
     assert "plain" in lossless and "small" not in lossless and "plain" not in quantised
@@ -108,7 +127,9 @@ def test_every_row_runs_from_end_to_end(tmp_path):
 def test_rows_after_the_time_is_over_are_named_and_a_row_that_fails_costs_itself_alone(tmp_path):
     late = run("--tiny", "--seconds", 0)
     assert late.returncode == 0 and "not measured: copy, 2 GiB; matmul 8192; UNet" in late.stdout
-    alone = run("--tiny", "--filter", "gelu", "--row-limit", 1200, "--output", tmp_path, "--torch-python", sys.executable)
+    alone = run(
+        "--tiny", "--filter", "gelu", "--row-limit", 1200, "--output", tmp_path, "--torch-python", sys.executable
+    )
     assert alone.returncode == 0  # a peer without torch fails in each row, ours goes on
     document = json.loads((tmp_path / "bench_gpu.json").read_text())
     assert all("error" in a for entry in document["rows"].values() for a in entry["peer"].values())

@@ -41,7 +41,12 @@ def test_without_a_gpu_nothing_is_run(tmp_path, build_dir):
     if not (build_dir / "scaffolding_tests").exists():
         pytest.skip("the C++ tests are not built")
     done = check(tmp_path / "out", "--build", build_dir)
-    assert done.returncode == 1 and "devices: FAILED" in done.stdout and "nothing is proven" in done.stdout and "ops:" not in done.stdout
+    assert (
+        done.returncode == 1
+        and "devices: FAILED" in done.stdout
+        and "nothing is proven" in done.stdout
+        and "ops:" not in done.stdout
+    )
 
 
 @pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
@@ -49,7 +54,9 @@ def test_a_stage_that_hangs_is_ended_and_the_summary_comes_all_the_same(tmp_path
     python = tmp_path / "python"  # which never comes back from pytest
     python.write_text(f'#!/bin/sh\n[ "$2" = pytest ] && exec sleep 100000\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    done = check(tmp_path / "out", "--build", build_dir, "--stages", "devices,python", "--seconds", 20, PYTHON=str(python))
+    done = check(
+        tmp_path / "out", "--build", build_dir, "--stages", "devices,python", "--seconds", 20, PYTHON=str(python)
+    )
     summary = (tmp_path / "out" / "summary.txt").read_text()
     assert done.returncode == 1 and summary.strip() in done.stdout
     assert "python: ENDED after" in summary

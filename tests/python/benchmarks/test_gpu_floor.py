@@ -1,4 +1,6 @@
-"""benchmarks/gpu_floor.py in the dry emulator: how many launches the networks ask for, as upper bounds, so that a fusion that gets lost is noticed."""
+"""benchmarks/gpu_floor.py in the dry emulator: how many launches the networks ask for, as upper bounds,
+so that a fusion that gets lost is noticed.
+"""
 
 import os
 import re
@@ -31,7 +33,12 @@ LIBRARY = os.environ.get("SF_CUDA_LIBRARY", "")
 def test_launches_stay_below_what_they_were(row, most_nodes, gflop):
     if "cuda_emulator" not in LIBRARY:
         pytest.skip(f"unproven here: counts are the emulator's; {cuda.why_not()}")
-    ran = subprocess.run([sys.executable, SCRIPT, "--row", row], env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1"}, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, SCRIPT, "--row", row],
+        env={**os.environ, "SF_CUDA_EMULATOR_DRY": "1"},
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     nodes, work = re.search(rf"^{re.escape(row)}: (\d+) nodes, ([\d.]+) GFLOP", ran.stdout, re.MULTILINE).groups()
     assert float(work) == pytest.approx(gflop, rel=1e-4)

@@ -55,7 +55,13 @@ def test_either_side_keeps_the_memory_alive():
 
 
 def test_refused_arrays():
-    for a in (np.zeros(2, dtype=complex), np.zeros(2, dtype=object), np.zeros(2, dtype="M8[s]"), np.zeros(2, dtype=np.uint16), np.zeros(2, "U3")):
+    for a in (
+        np.zeros(2, dtype=complex),
+        np.zeros(2, dtype=object),
+        np.zeros(2, dtype="M8[s]"),
+        np.zeros(2, dtype=np.uint16),
+        np.zeros(2, "U3"),
+    ):
         with pytest.raises(TypeError, match="supported are"):
             sf.from_numpy(a)
     with pytest.raises(ValueError, match="negative stride"):

@@ -23,23 +23,37 @@ CASES = [
     (lambda: sf.ones(1, dtype=sf.int32), "tensor([1], dtype=scaffolding.int32)"),
     (lambda: sf.ones(2, requires_grad=True), "tensor([1., 1.], requires_grad=True)"),
     (lambda: sf.ones(2, requires_grad=True) * 2, "tensor([2., 2.], grad_fn=<MulBackward0>)"),
-    (lambda: sf.ones(1, 2, requires_grad=True).log_softmax(1), "tensor([[-0.6931, -0.6931]], grad_fn=<LogSoftmaxBackward0>)"),
+    (
+        lambda: sf.ones(1, 2, requires_grad=True).log_softmax(1),
+        "tensor([[-0.6931, -0.6931]], grad_fn=<LogSoftmaxBackward0>)",
+    ),
     (lambda: sf.zeros(2, device="meta"), "tensor(..., device='meta', size=(2,))"),
     (lambda: sf.zeros(2, 1, 2), "tensor([[[0., 0.]],\n\n        [[0., 0.]]])"),
     (lambda: sf.arange(1001), "tensor([   0,    1,    2,  ...,  998,  999, 1000])"),
-    (lambda: sf.arange(1200).reshape(2, 600), "tensor([[   0,    1,    2,  ...,  597,  598,  599],\n        [ 600,  601,  602,  ..., 1197, 1198, 1199]])"),
+    (
+        lambda: sf.arange(1200).reshape(2, 600),
+        "tensor([[   0,    1,    2,  ...,  597,  598,  599],\n        [ 600,  601,  602,  ..., 1197, 1198, 1199]])",
+    ),
     (
         lambda: sf.arange(30),
-        "tensor([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, 15, 16, 17,\n        18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29])",
+        (
+            "tensor([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, 15, 16, 17,\n        18, 19, 20, 21, "
+            "22, 23, 24, 25, 26, 27, 28, 29])"
+        ),
     ),
     (
         lambda: sf.zeros(1000, 7),
-        "tensor([[0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., 0., 0., 0.],\n        ...,\n"
-        "        [0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., 0., 0., 0.]])",
+        "tensor([[0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., "
+        "0., 0., 0.],\n        ...,\n"
+        "        [0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., 0., 0., 0.],\n        [0., 0., 0.,  ..., "
+        "0., 0., 0.]])",
     ),
     (
         lambda: sf.ones(2, 8, dtype=sf.float64, requires_grad=True),
-        "tensor([[1., 1., 1., 1., 1., 1., 1., 1.],\n        [1., 1., 1., 1., 1., 1., 1., 1.]], dtype=scaffolding.float64,\n       requires_grad=True)",
+        (
+            "tensor([[1., 1., 1., 1., 1., 1., 1., 1.],\n        [1., 1., 1., 1., 1., 1., 1., 1.]], "
+            "dtype=scaffolding.float64,\n       requires_grad=True)"
+        ),
     ),
 ]
 

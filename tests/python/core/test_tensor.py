@@ -52,7 +52,9 @@ def test_values_must_fit_the_dtype():
             sf.tensor([value], dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", [sf.float16, sf.bfloat16, sf.float32, sf.float64, sf.int8, sf.int16, sf.int32, sf.int64, sf.uint8, sf.bool])
+@pytest.mark.parametrize(
+    "dtype", [sf.float16, sf.bfloat16, sf.float32, sf.float64, sf.int8, sf.int16, sf.int32, sf.int64, sf.uint8, sf.bool]
+)
 def test_every_dtype_holds_values(dtype):
     x = sf.tensor([[1, 0], [1, 1]], dtype=dtype)
     assert x.dtype is dtype and x.element_size() == dtype.itemsize
@@ -258,7 +260,13 @@ def test_copy_and_deepcopy():
     x = sf.randn(2, 3, requires_grad=True)
     x.note = [1]
     y = copy.deepcopy(x)
-    assert y.requires_grad and y.note == [1] and y.note is not x.note and y.tolist() == x.tolist() and y.data_ptr() != x.data_ptr()
+    assert (
+        y.requires_grad
+        and y.note == [1]
+        and y.note is not x.note
+        and y.tolist() == x.tolist()
+        and y.data_ptr() != x.data_ptr()
+    )
     z = copy.copy(x)
     assert z.data_ptr() == x.data_ptr() and z.requires_grad
     both = copy.deepcopy([x, x])

@@ -92,18 +92,29 @@ def test_orders_are_torchs(seed, workers):
 @pytest.mark.parametrize("seed", [0, 42])
 def test_samplers_and_splits_are_torchs(seed):
     numbers = list(range(23))
-    assert list(RandomSampler(numbers, replacement=True, num_samples=75, generator=generator(seed))) == GOLDEN[f"replacement {seed}"]
+    assert (
+        list(RandomSampler(numbers, replacement=True, num_samples=75, generator=generator(seed)))
+        == GOLDEN[f"replacement {seed}"]
+    )
     assert list(RandomSampler(numbers, num_samples=50, generator=generator(seed))) == GOLDEN[f"several rounds {seed}"]
     assert list(SubsetRandomSampler([5, 3, 9, 1, 7], generator=generator(seed))) == GOLDEN[f"subset {seed}"]
     weights = [0.1, 0.9, 0.4, 0.7, 3.0, 0.6]
     assert list(WeightedRandomSampler(weights, 9, generator=generator(seed))) == GOLDEN[f"weighted {seed}"]
     assert [s.indices for s in random_split(numbers, [3, 12, 8], generator=generator(seed))] == GOLDEN[f"split {seed}"]
-    assert [s.indices for s in random_split(numbers, [0.3, 0.3, 0.4], generator=generator(seed))] == GOLDEN[f"split fractions {seed}"]
+    assert [s.indices for s in random_split(numbers, [0.3, 0.3, 0.4], generator=generator(seed))] == GOLDEN[
+        f"split fractions {seed}"
+    ]
 
 
 def test_parts_of_processes_are_torchs():
     numbers = list(range(23))
-    for shuffle, drop_last, epoch in ((True, False, 0), (True, False, 3), (True, True, 1), (False, False, 0), (False, True, 0)):
+    for shuffle, drop_last, epoch in (
+        (True, False, 0),
+        (True, False, 3),
+        (True, True, 1),
+        (False, False, 0),
+        (False, True, 0),
+    ):
         samplers = [DistributedSampler(numbers, 4, rank, shuffle, seed=7, drop_last=drop_last) for rank in range(4)]
         for s in samplers:
             s.set_epoch(epoch)
@@ -125,7 +136,9 @@ def test_parts_of_processes_are_torchs():
 
 def test_the_native_path_has_the_same_order(pictures):
     for workers in (0, 2):
-        loader = DataLoader(data.ImageFolder(pictures), batch_size=4, shuffle=True, generator=generator(42), num_workers=workers)
+        loader = DataLoader(
+            data.ImageFolder(pictures), batch_size=4, shuffle=True, generator=generator(42), num_workers=workers
+        )
         assert [[b["index"].tolist() for b in loader] for _ in range(3)] == GOLDEN["shuffle generator 42"]
 
 
@@ -156,15 +169,33 @@ def test_subsets_stay_native_and_collate_fn_is_called(pictures):
 def test_python_transforms_give_what_native_ones_give(pictures):
     native = T.Compose([T.RandomCrop(5), T.RandomHorizontalFlip(), T.ToFloat()])
     for workers in (0, 3):
-        a = DataLoader(data.ImageFolder(pictures, native), batch_size=4, shuffle=True, generator=generator(5), num_workers=workers)
-        b = DataLoader(data.ImageFolder(pictures, lambda x: native(x)), batch_size=4, shuffle=True, generator=generator(5), num_workers=workers)
+        a = DataLoader(
+            data.ImageFolder(pictures, native), batch_size=4, shuffle=True, generator=generator(5), num_workers=workers
+        )
+        b = DataLoader(
+            data.ImageFolder(pictures, lambda x: native(x)),
+            batch_size=4,
+            shuffle=True,
+            generator=generator(5),
+            num_workers=workers,
+        )
         for x, y in zip(a, b):
             assert (x["image"] == y["image"]).all() and x["text"] == y["text"] and (x["index"] == y["index"]).all()
 
 
 def test_default_collate():
-    batch = default_collate([{"a": 1, "b": (sf.ones(2), "x"), "c": numpy.float32(2)}, {"a": 3, "b": (sf.zeros(2), "y"), "c": numpy.float32(4)}])
-    assert batch["a"].tolist() == [1, 3] and batch["b"][0].shape == (2, 2) and batch["b"][1] == ["x", "y"] and batch["c"].tolist() == [2, 4]
+    batch = default_collate(
+        [
+            {"a": 1, "b": (sf.ones(2), "x"), "c": numpy.float32(2)},
+            {"a": 3, "b": (sf.zeros(2), "y"), "c": numpy.float32(4)},
+        ]
+    )
+    assert (
+        batch["a"].tolist() == [1, 3]
+        and batch["b"][0].shape == (2, 2)
+        and batch["b"][1] == ["x", "y"]
+        and batch["c"].tolist() == [2, 4]
+    )
     assert default_collate([1.5, 2.5]).dtype == sf.float64 and default_collate([True, False]).dtype == sf.bool
     assert default_collate([numpy.ones((2, 3)), numpy.ones((2, 3))]).shape == (2, 2, 3)
     with pytest.raises(RuntimeError, match="one length"):
@@ -181,7 +212,9 @@ def test_python_data_sets(pictures):
     assert [both[i][1] for i in (0, 3, -1)] == ["s0", "s0", "s1"] and len(both) == 5
     assert next(iter(DataLoader(Squares(), batch_size=None)))[1] == "s0"
     assert list(BatchSampler(SequentialSampler(range(7)), 3, drop_last=True)) == [[0, 1, 2], [3, 4, 5]]
-    assert len(DataLoader(Squares(), batch_size=4)) == 6 and len(DataLoader(Squares(), batch_size=4, drop_last=True)) == 5
+    assert (
+        len(DataLoader(Squares(), batch_size=4)) == 6 and len(DataLoader(Squares(), batch_size=4, drop_last=True)) == 5
+    )
 
 
 class Stream(IterableDataset):
@@ -232,7 +265,13 @@ def test_a_resumed_run_sees_exactly_the_rest(pictures, kind, own_generator, work
             sampler = data.BucketBatchSampler(folder, data.AspectBuckets(64, 8), 4, generator=g)
             return DataLoader(folder, batch_sampler=sampler, generator=g, num_workers=workers)
         if kind == "weighted":
-            return DataLoader(folder, batch_size=4, sampler=WeightedRandomSampler([1.0] * 23, 23, generator=g), generator=g, num_workers=workers)
+            return DataLoader(
+                folder,
+                batch_size=4,
+                sampler=WeightedRandomSampler([1.0] * 23, 23, generator=g),
+                generator=g,
+                num_workers=workers,
+            )
         return DataLoader(folder, batch_size=4, shuffle=True, generator=g, num_workers=workers)
 
     sf.manual_seed(11)
@@ -403,14 +442,23 @@ def test_a_hanging_worker_times_out():
 def test_a_webdataset(tmp_path):
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         for i in range(4):
-            for suffix, content in (("webp", data.encode_image(sf.full((4, 6, 6), i, dtype=sf.uint8), "webp", lossless=True)), ("txt", b"n%d\n" % i)):
+            for suffix, content in (
+                ("webp", data.encode_image(sf.full((4, 6, 6), i, dtype=sf.uint8), "webp", lossless=True)),
+                ("txt", b"n%d\n" % i),
+            ):
                 (tmp_path / "file").write_bytes(content)
                 tar.add(tmp_path / "file", f"{'long/' * 40}{i}.{suffix}")
     for made in (tmp_path / "a.tar", [tmp_path / "a.tar"], tmp_path):
         tars = data.WebDataset(made, mode="keep")
         assert [tars[i]["text"] for i in range(4)] == ["n0", "n1", "n2", "n3"]
         assert tars[3]["image"].shape == (4, 6, 6) and (tars.picture(3)[3] == 3).all()
-    batch = next(iter(DataLoader(data.WebDataset(tmp_path / "a.tar", T.Composite("random"), mode="RGBA"), batch_size=4, num_workers=2)))
+    batch = next(
+        iter(
+            DataLoader(
+                data.WebDataset(tmp_path / "a.tar", T.Composite("random"), mode="RGBA"), batch_size=4, num_workers=2
+            )
+        )
+    )
     assert batch["image"].shape == (4, 3, 6, 6) and batch["text"] == ["n0", "n1", "n2", "n3"]
 
 
@@ -431,7 +479,9 @@ def test_buckets(tmp_path):
 def test_emoji128():
     if not (folders.SHARED / "emoji128").exists():
         pytest.skip(f"no emoji128 in {folders.SHARED}")
-    emoji = data.WebDataset(folders.SHARED / "emoji128" / "emoji128.tar", T.Compose([T.Composite(), T.Resize(64), T.ToFloat()]), mode="RGBA")
+    emoji = data.WebDataset(
+        folders.SHARED / "emoji128" / "emoji128.tar", T.Compose([T.Composite(), T.Resize(64), T.ToFloat()]), mode="RGBA"
+    )
     assert len(emoji) == 4719 and emoji[0]["text"] == "grinning face"
     held_out = Subset(emoji, [i for i in range(len(emoji)) if emoji.metadata(i)["split"] != "train"])
     assert len(held_out) == 336

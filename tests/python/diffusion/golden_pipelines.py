@@ -1,4 +1,6 @@
-"""Pipelines as the golden files describe them (tests/golden/pipeline_cases.py): made of networks with weights by the rule, called, and compared."""
+"""Pipelines as the golden files describe them (tests/golden/pipeline_cases.py):
+made of networks with weights by the rule, called, and compared.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from scaffolding import diffusion, models
 
 FAMILIES = families()
 CASES = {case["name"]: {**case, "family": family} for family, file in FAMILIES.items() for case in file["cases"]}
-PICTURES = {name: t for family in FAMILIES for name, t in sf.io.load_checkpoint(FOLDER / f"{family}.safetensors").items()}
+PICTURES = {
+    name: t for family in FAMILIES for name, t in sf.io.load_checkpoint(FOLDER / f"{family}.safetensors").items()
+}
 made_networks = {}  # by family and name: one of each for all tests
 
 
@@ -53,7 +57,9 @@ def generators(seed):
 
 def output_of(pipe, case, call=None, **changes):
     """What the case's call returns, by default with arrays."""
-    arguments = arguments_of(case["call"] if call is None else call, lambda kind, array: sf.tensor(array) if kind == "tensor" else array)
+    arguments = arguments_of(
+        case["call"] if call is None else call, lambda kind, array: sf.tensor(array) if kind == "tensor" else array
+    )
     return pipe(generator=generators(case["seed"]), **{"output_type": "np", **arguments, **changes})
 
 

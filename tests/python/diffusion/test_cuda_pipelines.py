@@ -1,4 +1,6 @@
-"""Pipelines on a GPU or its emulator (SF_CUDA_LIBRARY): captured denoisers, what is kept of the prompt, no waiting between steps, memory for the VAE."""
+"""Pipelines on a GPU or its emulator (SF_CUDA_LIBRARY): captured denoisers, what is kept of the prompt,
+no waiting between steps, memory for the VAE.
+"""
 
 import ctypes
 import gc
@@ -74,7 +76,10 @@ def test_weights_of_a_captured_denoiser_need_no_copy_and_settings_of_cudnn_are_p
     assert pipe.unet.conv_in.weight.is_contiguous()
     plain = numbers(pipe, capture=False)
     assert numbers(pipe) == plain and pipe.cuda_graphs["captures"] == 1
-    assert pipe.unet.conv_in.weight.is_contiguous(memory_format=sf.channels_last) and not pipe.unet.conv_in.weight.is_contiguous()
+    assert (
+        pipe.unet.conv_in.weight.is_contiguous(memory_format=sf.channels_last)
+        and not pipe.unet.conv_in.weight.is_contiguous()
+    )
     assert numbers(pipe) == plain and pipe.cuda_graphs["captures"] == 1
     sf.backends.cudnn.allow_tf32 = True
     numbers(pipe)
@@ -146,9 +151,16 @@ def test_callbacks_read_and_replace_tensors():
     def callback(capture):
         def at_end(pipe, step, timestep, tensors):
             seen[capture].append((timestep.item(), tensors["latents"].cpu().tolist()))
-            return {"latents": tensors["latents"] * 0.5, "prompt_embeds": tensors["prompt_embeds"] * 2 if step == 0 else tensors["prompt_embeds"]}
+            return {
+                "latents": tensors["latents"] * 0.5,
+                "prompt_embeds": tensors["prompt_embeds"] * 2 if step == 0 else tensors["prompt_embeds"],
+            }
 
-        return {"callback_on_step_end": at_end, "callback_on_step_end_tensor_inputs": ["latents", "prompt_embeds"], "capture": capture}
+        return {
+            "callback_on_step_end": at_end,
+            "callback_on_step_end_tensor_inputs": ["latents", "prompt_embeds"],
+            "capture": capture,
+        }
 
     assert numbers(pipe, **callback(False)) == numbers(pipe, **callback(True))
     assert seen[False] == seen[True] and len(seen[True]) == 2
@@ -227,7 +239,11 @@ SCHEDULERS = {
 @pytest.mark.parametrize("case", SCHEDULERS)
 @pytest.mark.parametrize("pipeline", ["StableDiffusionPipeline", "StableDiffusionInpaintPipeline"])
 def test_no_step_waits_for_the_gpu(case, pipeline):
-    if pipeline == "StableDiffusionInpaintPipeline" and case not in ("DDIMScheduler", "EulerDiscreteScheduler", "UniPCMultistepScheduler"):
+    if pipeline == "StableDiffusionInpaintPipeline" and case not in (
+        "DDIMScheduler",
+        "EulerDiscreteScheduler",
+        "UniPCMultistepScheduler",
+    ):
         pytest.skip("adds noise as these three do")
     library = emulated()
     cls, config = SCHEDULERS[case]
@@ -244,7 +260,11 @@ def test_no_step_waits_for_the_gpu(case, pipeline):
         seen.append(counts(library))
         return {}
 
-    call = {"image": picture(8, 8), "mask_image": mask(8, 8), "height": 8, "width": 8, "strength": 1.0} if "Inpaint" in pipeline else {}
+    call = (
+        {"image": picture(8, 8), "mask_image": mask(8, 8), "height": 8, "width": 8, "strength": 1.0}
+        if "Inpaint" in pipeline
+        else {}
+    )
     eta = {"eta": 0.5} if cls == "DDIMScheduler" else {}
     embeds = sf.ones(1, 3, 8, device="cuda")
     images = pipe(
@@ -279,7 +299,9 @@ def test_no_step_of_the_twelfth_scheduler_waits_for_the_gpu():
 
 def test_noise_of_a_generator_on_the_host_is_all_that_a_step_copies_and_nothing_waits_for_it():
     library = emulated()
-    pipe = diffusion.StableDiffusionPipeline(vae=None, unet=Stub(), scheduler=diffusion.DDPMScheduler(), text_encoder=None, tokenizer=None)
+    pipe = diffusion.StableDiffusionPipeline(
+        vae=None, unet=Stub(), scheduler=diffusion.DDPMScheduler(), text_encoder=None, tokenizer=None
+    )
     seen = []
     pipe(
         prompt_embeds=sf.ones(1, 3, 8, device="cuda"),
@@ -294,7 +316,9 @@ def test_noise_of_a_generator_on_the_host_is_all_that_a_step_copies_and_nothing_
 
 def test_thresholds_on_the_gpu_are_the_hosts():
     for dtype in (sf.float32, sf.float16):
-        sample = sf.randn(3, 4, 5, 7, generator=sf.Generator().manual_seed(0)).to(dtype) * sf.tensor([0.1, 3.0, 30.0]).to(dtype).reshape(3, 1, 1, 1)
+        sample = sf.randn(3, 4, 5, 7, generator=sf.Generator().manual_seed(0)).to(dtype) * sf.tensor(
+            [0.1, 3.0, 30.0]
+        ).to(dtype).reshape(3, 1, 1, 1)
         sample[0, 0, 0, 0] = float("inf")
         for ratio, most in ((0.995, 1.0), (0.5, 4.0), (1.0, 100.0), (0.0, 2.0)):
             make_one = lambda: diffusion.DDIMScheduler(  # noqa: E731, B023
@@ -316,23 +340,35 @@ def test_thresholds_on_the_gpu_are_the_hosts():
 def _vae():
     sf.manual_seed(0)
     blocks = {"down_block_types": ["DownEncoderBlock2D"] * 3, "up_block_types": ["UpDecoderBlock2D"] * 3}
-    return diffusion.AutoencoderKL(block_out_channels=[8, 16, 16], norm_num_groups=4, sample_size=32, **blocks).to("cuda").eval()
+    return (
+        diffusion.AutoencoderKL(block_out_channels=[8, 16, 16], norm_num_groups=4, sample_size=32, **blocks)
+        .to("cuda")
+        .eval()
+    )
 
 
 def _decoded(vae, latents):
     """(what a pipeline decodes, the most memory it took): its denoiser changes nothing here."""
-    pipe = diffusion.StableDiffusionPipeline(vae=vae, unet=Stub(), scheduler=diffusion.DDIMScheduler(), text_encoder=None, tokenizer=None)
+    pipe = diffusion.StableDiffusionPipeline(
+        vae=vae, unet=Stub(), scheduler=diffusion.DDIMScheduler(), text_encoder=None, tokenizer=None
+    )
     gc.collect()
     cuda.empty_cache()
     before = cuda.memory_allocated()
     cuda.reset_peak_memory_stats()
     embeds = sf.ones(latents.shape[0], 3, 8, device="cuda")
-    images = pipe(prompt_embeds=embeds, latents=latents, num_inference_steps=1, output_type="pt", guidance_scale=1.0).images
+    images = pipe(
+        prompt_embeds=embeds, latents=latents, num_inference_steps=1, output_type="pt", guidance_scale=1.0
+    ).images
     return images.cpu().tolist(), cuda.max_memory_allocated() - before
 
 
 def test_the_vae_decodes_in_slices_and_then_in_tiles_when_memory_is_short():
-    library, vae, latents = emulated(), _vae(), sf.randn(3, 4, 16, 16, generator=sf.Generator().manual_seed(0)).to("cuda")
+    library, vae, latents = (
+        emulated(),
+        _vae(),
+        sf.randn(3, 4, 16, 16, generator=sf.Generator().manual_seed(0)).to("cuda"),
+    )
     whole, sliced, tiled = {}, {}, {}
     for found, slicing, tiling in ((whole, False, False), (sliced, True, False), (tiled, True, True)):
         vae.enable_slicing() if slicing else vae.disable_slicing()
@@ -365,7 +401,8 @@ def test_the_estimate_for_the_vae_is_above_what_it_takes(batch, side, dtype):
     with sf.no_grad():
         vae.decode(latents)
     peak = cuda.max_memory_allocated() - before
-    assert peak <= vae.decode_bytes(list(latents.shape), dtype, False, False) <= 6 * peak  # rows of convolutions, which cuDNN does without
+    # rows of convolutions, which cuDNN does without
+    assert peak <= vae.decode_bytes(list(latents.shape), dtype, False, False) <= 6 * peak
 
 
 def test_the_program_draws_on_the_gpu(program, tmp_path):

@@ -1,15 +1,24 @@
 """Every pipeline class against diffusers: pictures, folders, single files, dtypes, output types, callbacks, signatures.
 
-The classes are DiffusionPipeline's in scaffolding.diffusion; what they must make stands in tests/golden/pipelines, one file for a family, written by its
-make_golden_pipelines_*.py (tests/golden/pipeline_fixture.py says how). A class without one fails here by name. What one family has is in test_pipeline*.py.
-"""
+The classes are DiffusionPipeline's in scaffolding.diffusion; what they must make stands in tests/golden/pipelines, one
+file for a family, written by its make_golden_pipelines_*.py (tests/golden/pipeline_fixture.py says how). A class
+without one fails here by name. What one family has is in test_pipeline*.py."""
 
 import inspect
 import json
 
 import numpy as np
 import pytest
-from golden_pipelines import CASES, FAMILIES, assert_is, images_of, one_thread, output_of, pipeline_of, run  # noqa: F401
+from golden_pipelines import (
+    CASES,
+    FAMILIES,
+    assert_is,
+    images_of,
+    one_thread,  # noqa: F401 (a fixture)
+    output_of,
+    pipeline_of,
+    run,
+)
 from signatures import parameters_of, unexplained
 
 import scaffolding as sf
@@ -17,8 +26,14 @@ from scaffolding import diffusion
 from scaffolding.diffusion import DiffusionPipeline
 from scaffolding.models import ModelMixin
 
-CLASSES = {n: c for n, c in vars(diffusion).items() if isinstance(c, type) and issubclass(c, DiffusionPipeline) and c is not DiffusionPipeline}
-GOLDEN = {name: {**entry, "family": family} for family, file in FAMILIES.items() for name, entry in file["pipelines"].items()}
+CLASSES = {
+    n: c
+    for n, c in vars(diffusion).items()
+    if isinstance(c, type) and issubclass(c, DiffusionPipeline) and c is not DiffusionPipeline
+}
+GOLDEN = {
+    name: {**entry, "family": family} for family, file in FAMILIES.items() for name, entry in file["pipelines"].items()
+}
 FIRST = {}
 for _case in CASES.values():
     FIRST.setdefault(_case["pipeline"], _case)
@@ -33,7 +48,8 @@ def made(name):
 @pytest.mark.parametrize("name", CLASSES)
 def test_it_has_golden_files(name):
     assert name in GOLDEN and name in FIRST, (
-        f"no file of tests/golden/pipelines/ has {name}: run its tests/golden/make_golden_pipelines_*.py with a Python that has torch and diffusers "
+        f"no file of tests/golden/pipelines/ has {name}: run its tests/golden/make_golden_pipelines_*.py with a Python "
+        "that has torch and diffusers "
         "(tools/new_model.py writes such a script, tests/golden/pipeline_fixture.py says what goes into one)"
     )
 
@@ -62,7 +78,11 @@ def test_folders_there_and_back(name, tmp_path):
     pipe.save_pretrained(tmp_path / "a")
     index = json.loads((tmp_path / "a" / "model_index.json").read_text())
     assert index["_class_name"] == name
-    have = {component: row for component, row in GOLDEN[name]["index"].items() if case["components"].get(component) is not None}
+    have = {
+        component: row
+        for component, row in GOLDEN[name]["index"].items()
+        if case["components"].get(component) is not None
+    }
     assert {component: index[component] for component in have} == have
     for cls in (DiffusionPipeline, CLASSES[name]):
         again = cls.from_pretrained(tmp_path / "a")
@@ -96,8 +116,12 @@ def test_single_files_there_and_back(name, tmp_path):
     parts = {n: dict(m.state_dict()) for n, m in networks_of(pipe).items()}
     written = sf._core._to_single_file(kind, parts, {n: dict(m.config) for n, m in networks_of(pipe).items()})
     sf.safetensors.save_file({k: t.contiguous().clone() for k, t in written.items()}, tmp_path / "model.safetensors")
-    again = CLASSES[name].from_single_file(tmp_path / "model.safetensors", config=tmp_path / "folder", **case["options"])
-    assert type(again) is CLASSES[name] and {n: type(c) for n, c in again.components.items()} == {n: type(c) for n, c in pipe.components.items()}
+    again = CLASSES[name].from_single_file(
+        tmp_path / "model.safetensors", config=tmp_path / "folder", **case["options"]
+    )
+    assert type(again) is CLASSES[name] and {n: type(c) for n, c in again.components.items()} == {
+        n: type(c) for n, c in pipe.components.items()
+    }
     np.testing.assert_allclose(images_of(again, case), want, atol=1e-5)
 
 
@@ -133,7 +157,9 @@ def test_another_class_shares_the_parts_or_says_what_is_missing(name, other):
     except (TypeError, ValueError) as error:
         assert other != name and other in str(error)
         return
-    assert type(shared) is CLASSES[other] and all(shared.components[n] is c for n, c in pipe.components.items() if n in shared.components)
+    assert type(shared) is CLASSES[other] and all(
+        shared.components[n] is c for n, c in pipe.components.items() if n in shared.components
+    )
     assert shared._graphs is pipe._graphs
     if other == name:
         np.testing.assert_array_equal(images_of(shared, case), images_of(pipe, case))
@@ -146,7 +172,10 @@ def test_graphs_are_of_one_denoiser(name):
     network = pipe.components[denoiser]
     another = type(network).from_config(network.config)
     assert CLASSES[name].from_pipe(pipe, **{denoiser: another})._graphs is not pipe._graphs
-    assert CLASSES[name].from_pipe(pipe, scheduler=type(pipe.scheduler).from_config(pipe.scheduler.config))._graphs is pipe._graphs
+    assert (
+        CLASSES[name].from_pipe(pipe, scheduler=type(pipe.scheduler).from_config(pipe.scheduler.config))._graphs
+        is pipe._graphs
+    )
 
 
 # ---- calls
@@ -176,7 +205,9 @@ def test_output_types(name):
 
 @classes
 def test_callbacks_see_every_step_and_may_end_the_run(name):
-    if "callback_on_step_end" not in GOLDEN[name]["signatures"]["__call__"] and "callback_on_step_end" not in parameters_of(CLASSES[name].__call__):
+    if "callback_on_step_end" not in GOLDEN[name]["signatures"][
+        "__call__"
+    ] and "callback_on_step_end" not in parameters_of(CLASSES[name].__call__):
         pytest.skip("neither diffusers' nor ours takes callback_on_step_end")
     pipe, case = made(name)
     seen = []
@@ -213,7 +244,9 @@ def test_equal_seeds_give_equal_pictures(name):
 # ---- signatures
 
 
-@pytest.mark.parametrize(("name", "method"), [(name, method) for name in CLASSES if name in GOLDEN for method in GOLDEN[name]["signatures"]])
+@pytest.mark.parametrize(
+    ("name", "method"), [(name, method) for name in CLASSES if name in GOLDEN for method in GOLDEN[name]["signatures"]]
+)
 def test_arguments_are_theirs(name, method):
     """Names, order and defaults; what differs is explained by the family's make_golden_pipelines_*.py."""
     ours, entry = parameters_of(getattr(CLASSES[name], method)), GOLDEN[name]

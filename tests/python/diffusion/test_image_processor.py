@@ -27,7 +27,13 @@ def test_preprocess_takes_pictures_and_values():
     back = p.postprocess(a, "np")
     np.testing.assert_allclose(back[0], values, atol=1e-6)
     mask = VaeImageProcessor(vae_scale_factor=2, do_normalize=False, do_binarize=True, do_convert_grayscale=True)
-    for m in (array[:, :, 0], array[:, :, :1], values[:, :, 0], sf.tensor(values[:, :, 0]), sf.tensor(values[:, :, 0]).unsqueeze(0)):
+    for m in (
+        array[:, :, 0],
+        array[:, :, :1],
+        values[:, :, 0],
+        sf.tensor(values[:, :, 0]),
+        sf.tensor(values[:, :, 0]).unsqueeze(0),
+    ):
         made = mask.preprocess(m)
         assert made.shape == (1, 1, 20, 30) and set(np.unique(made.numpy())) <= {0.0, 1.0}
     with pytest.raises(ValueError, match="different sizes"):

@@ -156,7 +156,10 @@ def test_a_subclassed_scheduler_steps_by_its_own_methods(name):
             self.seen = [*getattr(self, "seen", []), float(timestep)]
             return super().step(model_output, timestep, sample, **kwargs)
 
-    for pipeline, more in (("StableDiffusionPipeline", {}), ("StableDiffusionImg2ImgPipeline", {"image": picture(32, 32)})):
+    for pipeline, more in (
+        ("StableDiffusionPipeline", {}),
+        ("StableDiffusionImg2ImgPipeline", {"image": picture(32, 32)}),
+    ):
         call = {"num_inference_steps": 4, "seed": 0, "output_type": "np", **more}
         want = make(pipeline, schedule=name)("the cat", **call).images
         own = Recorded.from_config(scheduler(name).config)
@@ -166,7 +169,10 @@ def test_a_subclassed_scheduler_steps_by_its_own_methods(name):
 
 def test_a_tiny_autoencoder_in_the_vaes_place():
     tiny = diffusion.AutoencoderTiny(
-        encoder_block_out_channels=(16, 16), decoder_block_out_channels=(16, 16), num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1)
+        encoder_block_out_channels=(16, 16),
+        decoder_block_out_channels=(16, 16),
+        num_encoder_blocks=(1, 1),
+        num_decoder_blocks=(1, 1),
     )
     pipe = make(vae=tiny)
     assert pipe("the cat", **QUICK).images.shape == (1, 32, 32, 3)
@@ -192,10 +198,25 @@ def test_callbacks_see_steps_and_tensors():
         return {}
 
     pipe = make()
-    pipe("the cat", callback_on_step_end=callback, callback_on_step_end_tensor_inputs=["latents", "negative_prompt_embeds"], **QUICK)
-    assert [s for s, _, _ in seen] == [0, 1] and seen[0][2] == ["latents", "negative_prompt_embeds"] and pipe.num_timesteps == 2
+    pipe(
+        "the cat",
+        callback_on_step_end=callback,
+        callback_on_step_end_tensor_inputs=["latents", "negative_prompt_embeds"],
+        **QUICK,
+    )
+    assert (
+        [s for s, _, _ in seen] == [0, 1]
+        and seen[0][2] == ["latents", "negative_prompt_embeds"]
+        and pipe.num_timesteps == 2
+    )
     old = []
-    pipe("the cat", callback=lambda step, timestep, latents: old.append((step, latents.shape)), callback_steps=2, num_inference_steps=3, output_type="np")
+    pipe(
+        "the cat",
+        callback=lambda step, timestep, latents: old.append((step, latents.shape)),
+        callback_steps=2,
+        num_inference_steps=3,
+        output_type="np",
+    )
     assert old == [(0, (1, 4, 16, 16)), (2, (1, 4, 16, 16))]
     with pytest.raises(ValueError, match="callback_on_step_end_tensor_inputs"):
         pipe("the cat", callback_on_step_end=callback, callback_on_step_end_tensor_inputs=["unet"])
@@ -272,7 +293,9 @@ def test_enormous_and_empty_prompts():
     for prompt in ("", " ", "cat " * 2500, "(" * 90 + "cat", "\x00", "\u4e2d" * 10000):
         for syntax in ("plain", "a1111"):
             if not (syntax == "a1111" and len(prompt) > 9000):
-                assert np.isfinite(pipe(prompt, num_inference_steps=1, prompt_syntax=syntax, output_type="np").images).all()
+                assert np.isfinite(
+                    pipe(prompt, num_inference_steps=1, prompt_syntax=syntax, output_type="np").images
+                ).all()
     assert pipe.encode_prompt("cat " * 2500, prompt_syntax="a1111")[0].shape == (1, 34 * 77, 32)
     with pytest.raises(ValueError, match="more than 100 brackets"):
         pipe("(" * 5000, prompt_syntax="a1111", **QUICK)
@@ -303,7 +326,10 @@ def test_enormous_and_empty_prompts():
         ({"prompt_embeds": sf.zeros(1, 77, 32)}, "prompt or prompt_embeds, not both"),
         ({"prompt": None, "prompt_embeds": sf.zeros(1, 77)}, r"\[prompts, tokens, features\]"),
         ({"prompt": None, "prompt_embeds": sf.zeros(1, 77, 31)}, "cross_attention_dim"),
-        ({"prompt": None, "prompt_embeds": sf.zeros(1, 77, 32), "negative_prompt_embeds": sf.zeros(1, 70, 32)}, "one shape"),
+        (
+            {"prompt": None, "prompt_embeds": sf.zeros(1, 77, 32), "negative_prompt_embeds": sf.zeros(1, 70, 32)},
+            "one shape",
+        ),
         ({"negative_prompt": "a", "negative_prompt_embeds": sf.zeros(1, 77, 32)}, "not both"),
         ({"negative_prompt": ["a", "b"]}, "one for each of 1"),
         ({"generator": [sf.Generator(), sf.Generator()]}, "list of generators"),
@@ -351,7 +377,9 @@ def test_refused_types():
     with pytest.raises(ValueError, match="denoising_start must be below"):
         make("StableDiffusionXLImg2ImgPipeline")("cat", image=picture(32, 32), denoising_start=0.6, denoising_end=0.5)
     with pytest.raises(ValueError, match="requires_aesthetics_score"):
-        make("StableDiffusionXLImg2ImgPipeline", requires_aesthetics_score=True)("cat", image=picture(32, 32), strength=0.9)
+        make("StableDiffusionXLImg2ImgPipeline", requires_aesthetics_score=True)(
+            "cat", image=picture(32, 32), strength=0.9
+        )
 
 
 def test_embeds_of_a_prompt_are_those_of_the_run():

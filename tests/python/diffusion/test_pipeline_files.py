@@ -1,4 +1,6 @@
-"""Files of pipelines: folders, variants, single files, the hub's cache, the memory that loading takes; and the functions that load and call."""
+"""Files of pipelines: folders, variants, single files, the hub's cache, the memory that loading takes;
+and the functions that load and call.
+"""
 
 import json
 import os
@@ -28,7 +30,10 @@ def saved(tmp_path_factory):
 
 def test_a_pipeline_comes_back_from_its_folder(saved):
     index = json.loads((saved / "sd" / "model_index.json").read_text())
-    assert index["unet"] == ["diffusers", "UNet2DConditionModel"] and index["text_encoder"] == ["transformers", "CLIPTextModel"]
+    assert index["unet"] == ["diffusers", "UNet2DConditionModel"] and index["text_encoder"] == [
+        "transformers",
+        "CLIPTextModel",
+    ]
     assert index["safety_checker"] == [None, None] and index["_class_name"] == "StableDiffusionPipeline"
     want = make()("the cat", **QUICK).images
     for cls in (diffusion.DiffusionPipeline, StableDiffusionPipeline, diffusion.AutoPipelineForText2Image):
@@ -37,7 +42,9 @@ def test_a_pipeline_comes_back_from_its_folder(saved):
         np.testing.assert_array_equal(pipe("the cat", **QUICK).images, want)
     half = StableDiffusionPipeline.from_pretrained(saved / "sd", torch_dtype=sf.float16)
     assert half.unet.dtype is sf.float16 and half.text_encoder.dtype is sf.float16 and half.dtype is sf.float16
-    other = StableDiffusionPipeline.from_pretrained(saved / "sd", scheduler=scheduler("euler"), text_encoder=None, safety_checker=None)
+    other = StableDiffusionPipeline.from_pretrained(
+        saved / "sd", scheduler=scheduler("euler"), text_encoder=None, safety_checker=None
+    )
     assert type(other.scheduler).__name__ == "EulerDiscreteScheduler" and other.text_encoder is None
     i2i = diffusion.AutoPipelineForImage2Image.from_pretrained(saved / "sd")
     assert type(i2i) is diffusion.StableDiffusionImg2ImgPipeline
@@ -51,13 +58,18 @@ def test_configs_are_read_once(saved, monkeypatch):
         "vae": "AutoencoderKL", "unet": "UNet2DConditionModel", "text_encoder": None,
     }  # fmt: skip
     monkeypatch.setattr(sf._core._models, "load_config", lambda *_: pytest.fail("the plan has read it"))
-    assert StableDiffusionPipeline.from_pretrained(saved / "sd").unet.config.cross_attention_dim == make().unet.config.cross_attention_dim
+    assert (
+        StableDiffusionPipeline.from_pretrained(saved / "sd").unet.config.cross_attention_dim
+        == make().unet.config.cross_attention_dim
+    )
 
 
 def test_variants(saved):
     assert (saved / "xl" / "unet" / "diffusion_pytorch_model.fp16.safetensors").exists()
     pipe = diffusion.DiffusionPipeline.from_pretrained(saved / "xl", variant="fp16")
-    np.testing.assert_array_equal(pipe("the cat", **QUICK).images, make("StableDiffusionXLPipeline")("the cat", **QUICK).images)
+    np.testing.assert_array_equal(
+        pipe("the cat", **QUICK).images, make("StableDiffusionXLPipeline")("the cat", **QUICK).images
+    )
     with pytest.raises(ValueError, match="variant 'bf16'"):
         diffusion.DiffusionPipeline.from_pretrained(saved / "xl", variant="bf16")
     with pytest.raises(ValueError, match="there are no weights"):
@@ -96,11 +108,16 @@ def test_other_wrong_folders(saved, tmp_path):
         diffusion.DiffusionPipeline.from_pretrained(tmp_path)
     (tmp_path / "unet").mkdir()
     (tmp_path / "unet" / "config.json").write_text((saved / "sd" / "unet" / "config.json").read_text())
-    lora = {"down_blocks.1.attentions.0.to_q.lora_A.weight": sf.zeros(4, 8), "down_blocks.1.attentions.0.to_q.lora_B.weight": sf.zeros(8, 4)}
+    lora = {
+        "down_blocks.1.attentions.0.to_q.lora_A.weight": sf.zeros(4, 8),
+        "down_blocks.1.attentions.0.to_q.lora_B.weight": sf.zeros(8, 4),
+    }
     save_file(lora, tmp_path / "unet" / "diffusion_pytorch_model.safetensors")
     with pytest.raises(ValueError, match="holds a LoRA"):
         diffusion.UNet2DConditionModel.from_pretrained(tmp_path, subfolder="unet")
-    (tmp_path / "unet" / "config.json").write_text(json.dumps({"_class_name": "UNet2DConditionModel", "in_channels": "four"}))
+    (tmp_path / "unet" / "config.json").write_text(
+        json.dumps({"_class_name": "UNet2DConditionModel", "in_channels": "four"})
+    )
     with pytest.raises(TypeError, match="in_channels"):
         diffusion.UNet2DConditionModel.from_pretrained(tmp_path, subfolder="unet")
     with pytest.raises(TypeError, match="unexpected keyword argument 'unett'"):
@@ -122,16 +139,27 @@ def peak_growth(code):
         """
     )
     setup, code = code
-    done = subprocess.run([sys.executable, "-c", program.format(setup=setup, code=code)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program.format(setup=setup, code=code)], capture_output=True, text=True, check=True
+    )
     return int(done.stdout.split()[-1])
 
 
-HUGE = {"vocab_size": 40000, "hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 8, "intermediate_size": 2048}  # 105 MB
+# 105 MB
+HUGE = {
+    "vocab_size": 40000,
+    "hidden_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "intermediate_size": 2048,
+}
 
 
 @pytest.fixture(scope="module")
 def huge(tmp_path_factory):
-    """A folder of files in which one network takes 105 MB, and the bytes of its weights: {kind of file: the Python that loads it}."""
+    """A folder of files in which one network takes 105 MB, and the bytes of its weights: {kind of file:
+    the Python that loads it}.
+    """
     folder = tmp_path_factory.mktemp("huge")
     model = diffusion.CLIPTextModel(**HUGE)
     model.save_pretrained(folder / "whole")
@@ -144,21 +172,32 @@ def huge(tmp_path_factory):
     single_file(pipe, "v1", folder / "one.safetensors")
     sf.save({"state_dict": sf.safetensors.load_file(folder / "one.safetensors")}, folder / "one.ckpt")
     networks = (pipe.unet, pipe.vae, model)
-    one = "sf.diffusion.StableDiffusionPipeline.from_single_file(folder + '/one.{}', config=folder + '/pipeline', {{}}).text_encoder"
-    loads = {kind: f"sf.diffusion.CLIPTextModel.from_pretrained(folder + '/{kind}', {{}})" for kind in ("whole", "shards", "bin")}
+    one = (
+        "sf.diffusion.StableDiffusionPipeline.from_single_file(folder + '/one.{}', config=folder + '/pipeline', "
+        "{{}}).text_encoder"
+    )
+    loads = {
+        kind: f"sf.diffusion.CLIPTextModel.from_pretrained(folder + '/{kind}', {{}})"
+        for kind in ("whole", "shards", "bin")
+    }
     loads |= {kind: one.format(kind) for kind in ("safetensors", "ckpt")}
     loads["pipeline"] = "sf.diffusion.DiffusionPipeline.from_pretrained(folder + '/pipeline', {}).text_encoder"
     return folder, loads, sum(p.numel() for m in networks for p in m.parameters())
 
 
-@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the peak of resident memory cannot be reset here")
+@pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK), reason="the peak of resident memory cannot be reset here"
+)
 @pytest.mark.parametrize("dtype, size", [("float32", 4), ("float16", 2)])
 @pytest.mark.parametrize("kind", ["whole", "shards", "bin", "pipeline", "safetensors", "ckpt"])
 def test_loading_holds_nothing_twice(huge, kind, dtype, size):
     """Where the file or another dtype's copy stayed beside the weights, the peak would be 105 MB higher."""
     folder, loads, numbers = huge
-    read = "sum(float(p.reshape(-1)[::1024].sum()) for p in model.parameters())"  # a page that is mapped counts when it is read
-    grown = peak_growth((f"folder = {str(folder)!r}", f"model = {loads[kind].format('torch_dtype=sf.' + dtype)}; {read}"))
+    # a page that is mapped counts when it is read
+    read = "sum(float(p.reshape(-1)[::1024].sum()) for p in model.parameters())"
+    grown = peak_growth(
+        (f"folder = {str(folder)!r}", f"model = {loads[kind].format('torch_dtype=sf.' + dtype)}; {read}")
+    )
     weights = numbers * size // 1024
     assert grown < weights + 40 * 1024, (grown, weights)
 
@@ -190,13 +229,17 @@ def test_a_pipeline_from_one_file(saved, tmp_path):
         pipe = cls.from_single_file(path, config=saved / "sd")
         assert type(pipe) is StableDiffusionPipeline and type(pipe.scheduler).__name__ == "DDIMScheduler"
         np.testing.assert_allclose(pipe("the cat", **QUICK).images, want, atol=1e-5)
-    half = StableDiffusionPipeline.from_single_file(path, config=saved / "sd", torch_dtype=sf.float16, scheduler=scheduler("euler"))
+    half = StableDiffusionPipeline.from_single_file(
+        path, config=saved / "sd", torch_dtype=sf.float16, scheduler=scheduler("euler")
+    )
     assert half.unet.dtype is sf.float16 and type(half.scheduler).__name__ == "EulerDiscreteScheduler"
     (tmp_path / "config").mkdir()
     for name in ("unet", "vae", "text_encoder"):
         (tmp_path / "config" / name).symlink_to(saved / "sd" / name)
     with pytest.raises(RuntimeError, match="has no tokenizer, and .* cannot be had; pass tokenizer="):
-        StableDiffusionPipeline.from_single_file(path, config=tmp_path / "config", local_files_only=True, cache_dir=tmp_path / "empty")
+        StableDiffusionPipeline.from_single_file(
+            path, config=tmp_path / "config", local_files_only=True, cache_dir=tmp_path / "empty"
+        )
     with pytest.raises(FileNotFoundError, match="config"):
         StableDiffusionPipeline.from_single_file(path, config=tmp_path / "none")
 
@@ -214,7 +257,9 @@ def test_a_pipeline_in_the_hubs_cache(saved, tmp_path):
     (repo / "refs" / "main").write_text(commit)
     (repo / "snapshots").mkdir()
     (repo / "snapshots" / commit).symlink_to(saved / "sd")
-    pipe = diffusion.AutoPipelineForText2Image.from_pretrained("organisation/model", cache_dir=tmp_path, local_files_only=True)
+    pipe = diffusion.AutoPipelineForText2Image.from_pretrained(
+        "organisation/model", cache_dir=tmp_path, local_files_only=True
+    )
     np.testing.assert_array_equal(pipe("the cat", **QUICK).images, make()("the cat", **QUICK).images)
 
 
@@ -249,7 +294,12 @@ def test_functions_make_pictures(saved, tmp_path, monkeypatch):
 
 
 def test_devices_and_profiles():
-    assert diffusion.auto_devices("sd21", "unet_gpu") == {"unet": "cuda", "decoder": "cpu", "encoder": "cpu", "text_encoder": "cpu"}
+    assert diffusion.auto_devices("sd21", "unet_gpu") == {
+        "unet": "cuda",
+        "decoder": "cpu",
+        "encoder": "cpu",
+        "text_encoder": "cpu",
+    }
     assert set(diffusion.auto_devices("sdxl", "cpu_only").values()) == {"cpu"}
     assert diffusion.get_profile_config("gpu_poor")["guidance_mode"] == "sequential"
     assert diffusion.models2devices("sdxl", "cpu", "bfloat16")["unet_dtype"] is sf.bfloat16

@@ -28,7 +28,8 @@ try:
     pipe("the cat", num_inference_steps=900, height=256, width=256, output_type="np", callback_on_step_end=callback)
 except KeyboardInterrupt:
     word = "stopped"
-# Here, not above: while the exception is handled its traceback holds the callback's arguments, where the signal came in it.
+# Here, not above: while the exception is handled its traceback holds the callback's arguments,
+# where the signal came in it.
 print(word, len(steps) - sent[0], sf.backends.cpu.memory_allocated() - before, flush=True)
 """
 
@@ -52,7 +53,12 @@ def test_the_progress_bar():
     pipe = make()
     pipe.set_progress_bar_config(file=terminal, desc="cat")
     pipe("the cat", num_inference_steps=3, output_type="np")
-    assert terminal[0].startswith("\rcat: [....") and "3/3 steps" in terminal[-1] and terminal[-1].endswith("\n") and len(terminal) == 4
+    assert (
+        terminal[0].startswith("\rcat: [....")
+        and "3/3 steps" in terminal[-1]
+        and terminal[-1].endswith("\n")
+        and len(terminal) == 4
+    )
     plain = Terminal()
     plain.isatty = lambda: False
     pipe.set_progress_bar_config(file=plain)

@@ -1,4 +1,6 @@
-"""Stable Diffusion's pipelines as the golden files have them, and what only two of them together do. Every class's pictures: test_every_pipeline.py."""
+"""Stable Diffusion's pipelines as the golden files have them, and what only two of them together do.
+Every class's pictures: test_every_pipeline.py.
+"""
 
 import golden_pipelines
 import pytest
@@ -26,14 +28,22 @@ def scheduler(name="ddim"):
 def make(name="StableDiffusionPipeline", unet=None, schedule="ddim", **others):
     xl = "XL" in name
     unet = unet or ("xl" if xl else "unet")
-    parts = {"unet": unet, "vae": "xl_vae" if xl else "vae", "scheduler": schedule, "tokenizer": "tokenizer", "text_encoder": "text"}
+    parts = {
+        "unet": unet,
+        "vae": "xl_vae" if xl else "vae",
+        "scheduler": schedule,
+        "tokenizer": "tokenizer",
+        "text_encoder": "text",
+    }
     if xl:
         parts |= {"text_encoder_2": "text_2", "tokenizer_2": "tokenizer_2"}
         if unet == "refiner":
             parts |= {"text_encoder": None, "tokenizer": None}
         if name == "StableDiffusionXLImg2ImgPipeline":
             others.setdefault("requires_aesthetics_score", unet == "refiner")
-    made = {component: golden_pipelines.part(FAMILY, part) for component, part in parts.items() if component not in others}
+    made = {
+        component: golden_pipelines.part(FAMILY, part) for component, part in parts.items() if component not in others
+    }
     return getattr(diffusion, name)(**made, **others)
 
 

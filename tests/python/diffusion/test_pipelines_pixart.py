@@ -1,4 +1,6 @@
-"""What PixArtSigmaPipeline has besides other pipelines: T5's prompts and masks, sizes, folders as they are published. Its pictures: test_every_pipeline.py."""
+"""What PixArtSigmaPipeline has besides other pipelines: T5's prompts and masks, sizes, folders as they are published.
+Its pictures: test_every_pipeline.py.
+"""
 
 import json
 
@@ -21,11 +23,19 @@ def test_a_folder_as_it_is_published(tmp_path):
     make().save_pretrained(tmp_path)
     assert (tmp_path / "tokenizer/spiece.model").exists() and not (tmp_path / "tokenizer/tokenizer.json").exists()
     index = json.loads((tmp_path / "model_index.json").read_text())
-    (tmp_path / "model_index.json").write_text(json.dumps({**index, "transformer": ["diffusers", "Transformer2DModel"]}))
+    (tmp_path / "model_index.json").write_text(
+        json.dumps({**index, "transformer": ["diffusers", "Transformer2DModel"]})
+    )
     config = tmp_path / "transformer/config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "_class_name": "Transformer2DModel", "only_cross_attention": False}))
+    config.write_text(
+        json.dumps(
+            {**json.loads(config.read_text()), "_class_name": "Transformer2DModel", "only_cross_attention": False}
+        )
+    )
     pipe = diffusion.DiffusionPipeline.from_pretrained(tmp_path)
-    assert isinstance(pipe, diffusion.PixArtSigmaPipeline) and isinstance(pipe.transformer, sf.models.PixArtTransformer2DModel)
+    assert isinstance(pipe, diffusion.PixArtSigmaPipeline) and isinstance(
+        pipe.transformer, sf.models.PixArtTransformer2DModel
+    )
     assert_is("pixart_dpm", run(CASE, lambda case, family: pipe))
 
 
@@ -39,7 +49,12 @@ def test_embeds_need_no_encoder():
 def test_what_was_cut_off_is_told():
     with pytest.warns(UserWarning, match="cut off.*lazy dog"):
         make()(
-            "the quick brown fox jumps over a lazy dog " * 5, max_sequence_length=24, num_inference_steps=1, height=32, width=32, use_resolution_binning=False
+            "the quick brown fox jumps over a lazy dog " * 5,
+            max_sequence_length=24,
+            num_inference_steps=1,
+            height=32,
+            width=32,
+            use_resolution_binning=False,
         )
 
 

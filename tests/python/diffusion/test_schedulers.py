@@ -17,7 +17,8 @@ FOLDER = folders.GOLDEN / "schedulers"
 NAMES = [n for n in schedulers.__all__ if n not in ("SchedulerMixin", "SchedulerOutput")]
 FILES = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES}
 CASES = [pytest.param(name, case, id=f"{name}-{i}") for name in NAMES for i, case in enumerate(FILES[name]["cases"])]
-# In 16 bits every sum and product is rounded alike on both sides, so that runs are equal to the last bit (the files have 9 digits).
+# In 16 bits every sum and product is rounded alike on both sides,
+# so that runs are equal to the last bit (the files have 9 digits).
 TOLERANCE = {"float64": 1e-5, "float32": 1e-5, "float16": 1e-8, "bfloat16": 1e-8}
 
 
@@ -109,7 +110,9 @@ def test_another_predictor_under_unipc_equals_diffusers():
 
 
 def test_velocity_of_noise_levels_is_that_of_their_timesteps():
-    euler, ddim = (getattr(diffusion, n)(beta_schedule="scaled_linear") for n in ("EulerDiscreteScheduler", "DDIMScheduler"))
+    euler, ddim = (
+        getattr(diffusion, n)(beta_schedule="scaled_linear") for n in ("EulerDiscreteScheduler", "DDIMScheduler")
+    )
     x, noise, at = seeded((2, 1, 2), 5), seeded((2, 1, 2), 6), sf.tensor([999, 321])
     want = ddim.get_velocity(x, noise, at)
     assert bool((euler.get_velocity(x, noise, at.float()) == want).all())
@@ -123,13 +126,24 @@ def test_tokens_with_noise_levels_of_their_own(case):
     s.set_timesteps(4)
     y, x = seeded((2, 3, 4), 5), seeded((2, 3, 4), 6)
     at = sf.tensor(case["per_token_timesteps"])
-    assert_like(s.step(y, s.timesteps[0], x, per_token_timesteps=at, generator=sf.Generator().manual_seed(11)).prev_sample, case["sample"], 1e-6, "sample")
+    assert_like(
+        s.step(y, s.timesteps[0], x, per_token_timesteps=at, generator=sf.Generator().manual_seed(11)).prev_sample,
+        case["sample"],
+        1e-6,
+        "sample",
+    )
     with pytest.raises(ValueError, match="per_token_timesteps must be"):
         s.step(y, s.timesteps[1], x, per_token_timesteps=at[:, :2])
 
 
 def test_thresholding_takes_each_samples_own_quantile():
-    s = diffusion.DDIMScheduler(thresholding=True, dynamic_thresholding_ratio=0.75, sample_max_value=5.0, prediction_type="sample", clip_sample=False)
+    s = diffusion.DDIMScheduler(
+        thresholding=True,
+        dynamic_thresholding_ratio=0.75,
+        sample_max_value=5.0,
+        prediction_type="sample",
+        clip_sample=False,
+    )
     s.set_timesteps(4)
     y = sf.tensor([[[-4.0, 0.0, 2.0, 1.0, 3.0]], [[0.5, -0.25, 0.1, 0.0, 0.2]], [[math.nan, 9.0, 1.0, 1.0, 1.0]]])
     got = s.step(y, s.timesteps[0], y).pred_original_sample.numpy()
@@ -162,7 +176,9 @@ def test_config_travels_between_classes():
 
 
 def test_config_file_round_trip(tmp_path):
-    made = diffusion.DPMSolverMultistepScheduler(use_karras_sigmas=True, solver_order=3, trained_betas=np.linspace(0.001, 0.02, 20), num_train_timesteps=20)
+    made = diffusion.DPMSolverMultistepScheduler(
+        use_karras_sigmas=True, solver_order=3, trained_betas=np.linspace(0.001, 0.02, 20), num_train_timesteps=20
+    )
     made.save_config(tmp_path / "scheduler")
     text = (tmp_path / "scheduler" / "scheduler_config.json").read_text()
     assert json.loads(text)["_class_name"] == "DPMSolverMultistepScheduler" and "-Infinity" in text
@@ -171,7 +187,9 @@ def test_config_file_round_trip(tmp_path):
         pickle.loads(pickle.dumps(made)),
         copy.deepcopy(made),
     ):
-        assert {k: v for k, v in read.config.items() if not k.startswith("_")} == {k: v for k, v in made.config.items() if not k.startswith("_")}
+        assert {k: v for k, v in read.config.items() if not k.startswith("_")} == {
+            k: v for k, v in made.config.items() if not k.startswith("_")
+        }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -190,7 +208,9 @@ def test_every_config_comes_back_from_a_file(name, tmp_path):
 def test_every_class_takes_every_beta_schedule(name, schedule):
     betas = {"beta_start": 0.00085, "beta_end": 0.012}
     by_name = getattr(diffusion, name)(beta_schedule=schedule, **betas)
-    by_value = getattr(diffusion, name)(trained_betas=diffusion.get_beta_schedule(schedule, 1000, *betas.values()).tolist())
+    by_value = getattr(diffusion, name)(
+        trained_betas=diffusion.get_beta_schedule(schedule, 1000, *betas.values()).tolist()
+    )
     noisy = []
     for s in (by_name, by_value):
         s.set_timesteps(10)
@@ -198,12 +218,16 @@ def test_every_class_takes_every_beta_schedule(name, schedule):
     assert_like(noisy[0], noisy[1].numpy().ravel(), 1e-6, schedule)
     other = getattr(diffusion, name)(beta_schedule="sigmoid" if schedule == "linear" else "linear", **betas)
     other.set_timesteps(10)
-    assert not sf.allclose(other.add_noise(seeded((3, 2), 5), seeded((3, 2), 6), other.timesteps[[1, 4, 9]]), noisy[0], rtol=1e-3)
+    assert not sf.allclose(
+        other.add_noise(seeded((3, 2), 5), seeded((3, 2), 6), other.timesteps[[1, 4, 9]]), noisy[0], rtol=1e-3
+    )
 
 
 def test_unknown_entries_are_kept_and_reported():
     with pytest.warns(UserWarning, match="clip_smaple"):
-        s = diffusion.DDIMScheduler.from_config({"_class_name": "DDIMScheduler", "_diffusers_version": "0.6.0", "clip_smaple": False})
+        s = diffusion.DDIMScheduler.from_config(
+            {"_class_name": "DDIMScheduler", "_diffusers_version": "0.6.0", "clip_smaple": False}
+        )
     assert s.config.clip_smaple is False and json.loads(s.to_json_string())["_diffusers_version"] == "0.6.0"
     s, unused = diffusion.DDIMScheduler.from_config({}, return_unused_kwargs=True, eta=1.0, clip_sample=False)
     assert unused == {"eta": 1.0} and s.config.clip_sample is False
@@ -235,8 +259,8 @@ def test_impossible_configs(name):
 
 def test_broken_config_files(tmp_path):
     path = tmp_path / "scheduler_config.json"
-    for text, message in [("", "no JSON"), ("[1]", "must be a JSON object"), ("{" * 100, "no JSON"), ('{"a":' + "[" * 1000, "nested deeper"),
-                          ('{"beta_start": 1e999}', "no JSON")]:  # fmt: skip
+    for text, message in [("", "no JSON"), ("[1]", "must be a JSON object"), ("{" * 100, "no JSON"),
+                          ('{"a":' + "[" * 1000, "nested deeper"), ('{"beta_start": 1e999}', "no JSON")]:  # fmt: skip
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
             diffusion.DDIMScheduler.from_pretrained(tmp_path)
@@ -325,7 +349,9 @@ def test_output_is_an_object_and_a_tuple():
     x = sf.ones(1, 1, 2, 2)
     out = s.step(x, 250, x)
     first, second = s.step(x, 250, x, return_dict=False)
-    assert bool((out.prev_sample == first).all()) and bool((out["pred_original_sample"] == second).all()) and len(out) == 2
+    assert (
+        bool((out.prev_sample == first).all()) and bool((out["pred_original_sample"] == second).all()) and len(out) == 2
+    )
     assert bool((out[0] == first).all())
 
 
@@ -335,9 +361,15 @@ def test_output_is_an_object_and_a_tuple():
 def test_get_beta_schedule():
     linear = diffusion.get_beta_schedule("linear", 10, 0.1, 0.2).numpy()
     assert np.allclose(linear, np.linspace(0.1, 0.2, 10), atol=1e-7)
-    assert np.allclose(diffusion.get_beta_schedule("scaled_linear", 10, 0.1, 0.2).numpy(), np.linspace(0.1**0.5, 0.2**0.5, 10) ** 2, atol=1e-7)
+    assert np.allclose(
+        diffusion.get_beta_schedule("scaled_linear", 10, 0.1, 0.2).numpy(),
+        np.linspace(0.1**0.5, 0.2**0.5, 10) ** 2,
+        atol=1e-7,
+    )
     cosine = diffusion.get_beta_schedule("cosine", 10, 0.1, 0.2).numpy()
-    assert (cosine == diffusion.get_beta_schedule("squaredcos_cap_v2", 10, 0.1, 0.2).numpy()).all() and cosine[-1] == np.float32(0.999)
+    assert (cosine == diffusion.get_beta_schedule("squaredcos_cap_v2", 10, 0.1, 0.2).numpy()).all() and cosine[
+        -1
+    ] == np.float32(0.999)
     sigmoid = diffusion.get_beta_schedule("sigmoid", 11, 0.1, 0.2).numpy()
     assert np.allclose(sigmoid[5], 0.15, atol=1e-6)
     with pytest.raises(ValueError, match="beta_schedule must be linear"):
@@ -360,12 +392,18 @@ def test_randn_tensor():
 def test_slerp():
     a, b = sf.tensor([3.0, 0.0]), sf.tensor([0.0, 1.0])
     angle = math.pi / 6
-    assert np.allclose(diffusion.slerp(a, b, 1 / 3).numpy(), (3 + (1 - 3) / 3) * np.array([math.cos(angle), math.sin(angle)]), atol=1e-6)
+    assert np.allclose(
+        diffusion.slerp(a, b, 1 / 3).numpy(),
+        (3 + (1 - 3) / 3) * np.array([math.cos(angle), math.sin(angle)]),
+        atol=1e-6,
+    )
     x, y = sf.randn(4, 8, dtype=sf.float16), sf.randn(4, 8, dtype=sf.float16)
     rows = diffusion.slerp(x, y, 0.25, dim=-1)
     assert rows.dtype is sf.float16
     assert np.allclose(rows[2].numpy(), diffusion.slerp(x[2], y[2], t=0.25).numpy(), atol=2e-3)
-    assert np.allclose(diffusion.slerp(x, y, 0.0).numpy(), x.numpy(), atol=2e-3) and np.allclose(diffusion.slerp(x, y, 1.0).numpy(), y.numpy(), atol=2e-3)
+    assert np.allclose(diffusion.slerp(x, y, 0.0).numpy(), x.numpy(), atol=2e-3) and np.allclose(
+        diffusion.slerp(x, y, 1.0).numpy(), y.numpy(), atol=2e-3
+    )
     with pytest.raises(ValueError, match="one shape"):
         diffusion.slerp(x, y[:2], 0.5)
     with pytest.raises(TypeError, match="one floating dtype"):
@@ -398,4 +436,6 @@ def test_classifier_free_guidance():
     with pytest.raises(ValueError, match="must be finite"):
         diffusion.classifier_free_guidance(guided, x, 10, prompt, negative, math.nan)
     with pytest.raises(RuntimeError, match="broken"):
-        diffusion.classifier_free_guidance(lambda *a: (_ for _ in ()).throw(RuntimeError("broken")), x, 10, prompt, negative, 4.0)
+        diffusion.classifier_free_guidance(
+            lambda *a: (_ for _ in ()).throw(RuntimeError("broken")), x, 10, prompt, negative, 4.0
+        )

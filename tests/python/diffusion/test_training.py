@@ -1,4 +1,6 @@
-"""The training objective: 20 steps of a tiny UNet as PyTorch and diffusers make them (tests/golden/make_golden_training.py), options, refusals."""
+"""The training objective: 20 steps of a tiny UNet as PyTorch and diffusers make them
+(tests/golden/make_golden_training.py), options, refusals.
+"""
 
 import json
 import math
@@ -8,7 +10,14 @@ from folders import GOLDEN
 from hashed_weights import hashed, hashed_weight
 
 import scaffolding as sf
-from scaffolding.diffusion import DDPMScheduler, EulerDiscreteScheduler, FlowMatchEulerDiscreteScheduler, compute_snr, diffusion_loss, training_batch
+from scaffolding.diffusion import (
+    DDPMScheduler,
+    EulerDiscreteScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    compute_snr,
+    diffusion_loss,
+    training_batch,
+)
 from scaffolding.models import UNet2DConditionModel
 
 FILE = json.loads((GOLDEN / "training.json").read_text())
@@ -26,7 +35,9 @@ def one_thread():
 
 
 def data(step):
-    return sf.tensor(hashed(f"latents {step % 3}", LATENTS)), sf.tensor(hashed(f"captions {step % 3}", (FILE["batch"], 5, 24)))
+    return sf.tensor(hashed(f"latents {step % 3}", LATENTS)), sf.tensor(
+        hashed(f"captions {step % 3}", (FILE["batch"], 5, 24))
+    )
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -56,17 +67,23 @@ def test_given_noise_and_timesteps_are_used():
     timesteps = sf.tensor([0, 10, 500, 999])
     batch = training_batch(scheduler, latents, noise=noise, timesteps=timesteps)
     assert batch.timesteps is timesteps and batch.weights is None and batch.dropped is None
-    assert sf.equal(batch.noisy_latents, scheduler.add_noise(latents, noise, timesteps)) and sf.equal(batch.target, noise)
+    assert sf.equal(batch.noisy_latents, scheduler.add_noise(latents, noise, timesteps)) and sf.equal(
+        batch.target, noise
+    )
     assert batch.loss(noise).item() == 0
     v = training_batch(scheduler, latents, noise=noise, timesteps=timesteps, prediction_type="v_prediction")
     assert sf.equal(v.target, scheduler.get_velocity(latents, noise, timesteps))
-    assert sf.equal(training_batch(scheduler, latents, noise=noise, timesteps=timesteps, prediction_type="sample").target, latents)
+    assert sf.equal(
+        training_batch(scheduler, latents, noise=noise, timesteps=timesteps, prediction_type="sample").target, latents
+    )
 
 
 def test_a_generator_decides_everything_that_is_drawn():
     scheduler, latents = DDPMScheduler(), sf.randn(*LATENTS)
     options = {"noise_offset": 0.1, "input_perturbation": 0.1, "condition_dropout": 0.5}
-    first, second = (training_batch(scheduler, latents, generator=sf.Generator().manual_seed(3), **options) for _ in range(2))
+    first, second = (
+        training_batch(scheduler, latents, generator=sf.Generator().manual_seed(3), **options) for _ in range(2)
+    )
     for name in ("noisy_latents", "timesteps", "target", "dropped"):
         assert sf.equal(getattr(first, name), getattr(second, name)), name
     shared = training_batch(scheduler, sf.zeros(*LATENTS), noise=sf.zeros(*LATENTS), noise_offset=0.3).target
@@ -78,7 +95,8 @@ def test_min_snr_weights_never_exceed_one_and_are_finite_without_signal():
     timesteps = sf.tensor([0, 300, 700, 999])
     snr = compute_snr(scheduler, timesteps)
     assert snr[3].item() == 0
-    weights = {p: training_batch(scheduler, sf.randn(*LATENTS), timesteps=timesteps, snr_gamma=5.0, prediction_type=p).weights for p in
+    weights = {p: training_batch(scheduler, sf.randn(*LATENTS), timesteps=timesteps, snr_gamma=5.0,
+                                 prediction_type=p).weights for p in
                ("epsilon", "v_prediction", "sample")}  # fmt: skip
     for i, s in enumerate(snr.tolist()):
         assert math.isclose(weights["epsilon"][i].item(), min(1, 5 / s) if s else 1, rel_tol=1e-6)
@@ -96,7 +114,13 @@ def test_dropped_samples_get_the_null_condition():
 
     ids = sf.ones(64, 6)
     loss = diffusion_loss(
-        model, DDPMScheduler(), sf.randn(64, 1, 2, 2), text, null, condition_dropout=0.4, added_cond_kwargs={"text_embeds": pooled, "time_ids": ids}
+        model,
+        DDPMScheduler(),
+        sf.randn(64, 1, 2, 2),
+        text,
+        null,
+        condition_dropout=0.4,
+        added_cond_kwargs={"text_embeds": pooled, "time_ids": ids},
     )
     assert loss.dtype is sf.float32 and seen["other"] is ids
     dropped = [i for i in range(64) if not sf.equal(seen["text"][i], text[i])]
@@ -131,10 +155,25 @@ def test_half_precision_latents_have_a_float32_loss():
 @pytest.mark.parametrize(
     ("error", "text", "scheduler", "options"),
     [
-        (TypeError, r"EulerDiscreteScheduler is no scheduler to train with; take DDPMScheduler", EulerDiscreteScheduler(), {}),
+        (
+            TypeError,
+            r"EulerDiscreteScheduler is no scheduler to train with; take DDPMScheduler",
+            EulerDiscreteScheduler(),
+            {},
+        ),
         (ValueError, "prediction_type must be one of", DDPMScheduler(), {"prediction_type": "noise"}),
-        (ValueError, "flow_prediction does not go with DDPMScheduler", DDPMScheduler(), {"prediction_type": "flow_prediction"}),
-        (ValueError, "epsilon does not go with FlowMatch", FlowMatchEulerDiscreteScheduler(), {"prediction_type": "epsilon"}),
+        (
+            ValueError,
+            "flow_prediction does not go with DDPMScheduler",
+            DDPMScheduler(),
+            {"prediction_type": "flow_prediction"},
+        ),
+        (
+            ValueError,
+            "epsilon does not go with FlowMatch",
+            FlowMatchEulerDiscreteScheduler(),
+            {"prediction_type": "epsilon"},
+        ),
         (ValueError, "snr_gamma does not go with flow", FlowMatchEulerDiscreteScheduler(), {"snr_gamma": 5.0}),
         (ValueError, "weighting_scheme is for flow", DDPMScheduler(), {"weighting_scheme": "mode"}),
         (ValueError, "snr_gamma must be above 0", DDPMScheduler(), {"snr_gamma": 0}),

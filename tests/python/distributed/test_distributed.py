@@ -1,4 +1,6 @@
-"""scaffolding.distributed and nn.parallel: several processes, each a fresh interpreter, joined over this machine's loopback."""
+"""scaffolding.distributed and nn.parallel: several processes, each a fresh interpreter,
+joined over this machine's loopback.
+"""
 
 import os
 import socket
@@ -47,7 +49,13 @@ def together(program, size=2):
     path = os.pathsep.join(p for p in sys.path if p)
     runs = []
     for rank in range(size):
-        env = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": path}
+        env = os.environ | {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "PYTHONPATH": path,
+        }
         command = [sys.executable, "-c", COMMON + textwrap.dedent(program)]
         runs.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     outputs = [run.communicate(timeout=120) for run in runs]
@@ -174,7 +182,9 @@ def test_a_group_of_one_changes_nothing():
         nn.parallel.DistributedDataParallel(module)
     with pytest.raises(ValueError, match="has not been initialized"):
         distributed.get_rank()
-    with pytest.raises(ValueError, match="rank is not given and none of RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID is set"):
+    with pytest.raises(
+        ValueError, match="rank is not given and none of RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID is set"
+    ):
         distributed.init_process_group()
     distributed.init_process_group(init_method="tcp://127.0.0.1:29511", rank=0, world_size=1)
     try:
@@ -205,7 +215,11 @@ def test_data_parallel_calls_the_module():
     module = nn.Linear(3, 2)
     model = nn.DataParallel(module)
     x = sf.ones(4, 3)
-    assert model(x).equal(module(x)) and model.module is module and list(model.state_dict()) == ["module.weight", "module.bias"]
+    assert (
+        model(x).equal(module(x))
+        and model.module is module
+        and list(model.state_dict()) == ["module.weight", "module.bias"]
+    )
     assert nn.DataParallel(module, ["cpu"])(x).equal(module(x))
     with pytest.raises(NotImplementedError, match="one device for a process, got 2"):
         nn.DataParallel(module, ["cpu", "cpu"])

@@ -14,8 +14,8 @@ def etag_of(data, lfs):
 
 
 class Server:
-    """Repositories as {"org/name": {"path": bytes}}. Files over 100 bytes are "large": they have a SHA-256 and lie on another server, to which
-    a redirect leads. Faults: see the attributes."""
+    """Repositories as {"org/name": {"path": bytes}}. Files over 100 bytes are "large": they have a SHA-256 and lie on
+    another server, to which a redirect leads. Faults: see the attributes."""
 
     def __init__(self, repos, commit=COMMIT):
         self.repos, self.commit = repos, commit
@@ -94,15 +94,28 @@ class Server:
         lfs = len(data) > 100
         if not lfs:
             return self.send_file(request, name, data, {"ETag": f'"{etag_of(data, lfs)}"', **commit}, with_body)
-        headers = {"X-Linked-Etag": f'"{etag_of(data, lfs)}"', "X-Linked-Size": str(len(data)), "ETag": '"of-the-redirect"', **commit}
+        headers = {
+            "X-Linked-Etag": f'"{etag_of(data, lfs)}"',
+            "X-Linked-Size": str(len(data)),
+            "ETag": '"of-the-redirect"',
+            **commit,
+        }
         self.reply(request, 302, {"Location": f"{self.store_url}/{repo}/{name}?signature=x", **headers}, b"moved")
 
     def listing(self, repo):
         files = []
         for name, data in self.repos[repo].items():
-            lfs = {"lfs": {"sha256": etag_of(data, True), "size": len(data), "pointerSize": 100}} if len(data) > 100 else {}
+            lfs = (
+                {"lfs": {"sha256": etag_of(data, True), "size": len(data), "pointerSize": 100}}
+                if len(data) > 100
+                else {}
+            )
             files.append({"rfilename": name, "size": len(data), "blobId": etag_of(data, False), **lfs})
-        return {"id": repo, "sha": self.commit, "siblings": files + [{"rfilename": name, "size": 1, "blobId": "0" * 40} for name in self.extra_files]}
+        return {
+            "id": repo,
+            "sha": self.commit,
+            "siblings": files + [{"rfilename": name, "size": 1, "blobId": "0" * 40} for name in self.extra_files],
+        }
 
     def tree(self, repo):
         """For huggingface_hub, which asks for the list in another way (tests/golden/check_hub_cache.py)."""

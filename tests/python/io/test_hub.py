@@ -81,7 +81,10 @@ def test_what_is_there_is_not_downloaded_again(server):
     assert len(server.sent("store", "GET")) == 1
     before = len(server.requests)
     assert hub.hf_hub_download(REPO, "unet/model.safetensors", revision=COMMIT) == path
-    assert hub.try_to_load_from_cache(REPO, "unet/model.safetensors") == path and hub.try_to_load_from_cache(REPO, "config.json") is None
+    assert (
+        hub.try_to_load_from_cache(REPO, "unet/model.safetensors") == path
+        and hub.try_to_load_from_cache(REPO, "config.json") is None
+    )
     assert len(server.requests) == before  # a commit never changes
     assert hub.hf_hub_download(REPO, "unet/model.safetensors", force_download=True) == path
     assert len(server.sent("store", "GET")) == 2
@@ -109,7 +112,11 @@ def test_tags_and_snapshots(server, cache):
         "lfs_size": len(WEIGHTS),
     }
     assert hub.list_repo_files(REPO) == ["config.json", "unet/model.safetensors", "README.md"]
-    assert tree(pathlib.Path(hub.snapshot_download(REPO, allow_patterns=["README.md", "unet/"]))) == ["README.md", "config.json", "unet/model.safetensors"]
+    assert tree(pathlib.Path(hub.snapshot_download(REPO, allow_patterns=["README.md", "unet/"]))) == [
+        "README.md",
+        "config.json",
+        "unet/model.safetensors",
+    ]
     with pytest.raises(RuntimeError, match="none of the 3 files"):
         hub.snapshot_download(REPO, allow_patterns="*.gguf")
 
@@ -122,7 +129,11 @@ def test_a_cut_download_goes_on(server, cuts):
     server.cut["unet/model.safetensors"] = list(cuts)
     assert open(hub.hf_hub_download(REPO, "unet/model.safetensors"), "rb").read() == WEIGHTS
     ranges = [h.get("Range") for _, h in server.sent("store", "GET")]
-    assert len(ranges) == len(cuts) + 1 and ranges[0] is None and ranges[-1] == (f"bytes={sum(cuts)}-" if sum(cuts) else None)
+    assert (
+        len(ranges) == len(cuts) + 1
+        and ranges[0] is None
+        and ranges[-1] == (f"bytes={sum(cuts)}-" if sum(cuts) else None)
+    )
 
 
 def test_the_next_call_goes_on(server, cache):
@@ -141,7 +152,9 @@ def test_what_another_run_left(server, cache, left, ignore_range):
     (cache / "blobs").mkdir(parents=True)
     (cache / "blobs" / f"{etag_of(WEIGHTS, True)}.incomplete").write_bytes(left)
     assert open(hub.hf_hub_download(REPO, "unet/model.safetensors"), "rb").read() == WEIGHTS
-    assert len(server.sent("store", "GET")) == (0 if left == WEIGHTS else 2 if left == b"\0" * 5000 and not ignore_range else 1)
+    assert len(server.sent("store", "GET")) == (
+        0 if left == WEIGHTS else 2 if left == b"\0" * 5000 and not ignore_range else 1
+    )
 
 
 @pytest.mark.parametrize("file", ["config.json", "unet/model.safetensors"])
@@ -197,7 +210,20 @@ def test_a_certificate_that_nobody_vouches_for(server, tmp_path):
     if not shutil.which("openssl"):
         pytest.skip("needs the program openssl to make a certificate")
     key, certificate = str(tmp_path / "key"), str(tmp_path / "certificate")
-    command = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ed25519",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=127.0.0.1",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -217,7 +243,10 @@ def test_the_store_may_refuse(server):
 def test_refusals_say_what_to_do(server, cache):
     server.errors = {"org/gated": (403, "GatedRepo"), "org/gone": (404, "RepoNotFound"), "org/odd": (418, "")}
     cases = {
-        ("org/private", "a"): "does not exist at http.*, or is private \\(HTTP 401\\): check the name; for a private one set HF_TOKEN",
+        (
+            "org/private",
+            "a",
+        ): "does not exist at http.*, or is private \\(HTTP 401\\): check the name; for a private one set HF_TOKEN",
         ("org/gated", "a"): "is gated \\(HTTP 403\\): ask for access at http.*/org/gated and set HF_TOKEN",
         ("org/gone", "a"): "does not exist",
         ("org/odd", "a"): "refuses file 'a' of org/odd \\(HTTP 418\\)",
@@ -239,11 +268,26 @@ def test_offline(server, cache, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert hub.hf_hub_download(REPO, "config.json") == path
     assert hub.snapshot_download(REPO) == os.path.dirname(path)  # nobody knows what else there should be
-    with pytest.raises(RuntimeError, match=f"file 'README.md' of org/tiny is not on this machine.*HF_HUB_OFFLINE is set; expected .*{COMMIT}.*copy the folder"):
+    with pytest.raises(
+        RuntimeError,
+        match=(
+            "file 'README.md' of org/tiny is not on this machine.*HF_HUB_OFFLINE is set; expected "
+            f".*{COMMIT}.*copy the folder"
+        ),
+    ):
         hub.hf_hub_download(REPO, "README.md")
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    for download in (lambda r: hub.snapshot_download(r, local_files_only=True), lambda r: hub.model_folder(r, local_files_only=True)):
-        with pytest.raises(RuntimeError, match="local_files_only is set; expected .*/models--org--other/refs/main.*copy the folder models--org--other into"):
+    for download in (
+        lambda r: hub.snapshot_download(r, local_files_only=True),
+        lambda r: hub.model_folder(r, local_files_only=True),
+    ):
+        with pytest.raises(
+            RuntimeError,
+            match=(
+                "local_files_only is set; expected .*/models--org--other/refs/main.*copy the folder "
+                "models--org--other into"
+            ),
+        ):
             download("org/other")
     with pytest.raises(ValueError, match="force_download needs the network"):
         hub.hf_hub_download(REPO, "config.json", local_files_only=True, force_download=True)
@@ -369,7 +413,13 @@ SD = [
     "vae_onnx/model.onnx",
 ]
 FOLDERS = ["scheduler", "tokenizer", "text_encoder", "unet", "vae"]
-ALWAYS = ["model_index.json", "scheduler/scheduler_config.json", "text_encoder/config.json", "tokenizer/merges.txt", "tokenizer/vocab.json"]
+ALWAYS = [
+    "model_index.json",
+    "scheduler/scheduler_config.json",
+    "text_encoder/config.json",
+    "tokenizer/merges.txt",
+    "tokenizer/vocab.json",
+]
 ALWAYS += ["unet/config.json", "vae/config.json"]
 
 
@@ -378,9 +428,14 @@ def pipeline_files(files=SD, folders=FOLDERS, variant="", use_safetensors=None, 
 
 
 def test_files_of_a_pipeline():
-    weights = ["text_encoder/model.safetensors", "unet/diffusion_pytorch_model.safetensors", "vae/diffusion_pytorch_model.safetensors"]
+    weights = [
+        "text_encoder/model.safetensors",
+        "unet/diffusion_pytorch_model.safetensors",
+        "vae/diffusion_pytorch_model.safetensors",
+    ]
     assert pipeline_files() == sorted(ALWAYS + weights)
-    half = ["text_encoder/model.fp16.safetensors", "unet/diffusion_pytorch_model.fp16.safetensors", weights[2]]  # the VAE has no such file
+    # the VAE has no such file
+    half = ["text_encoder/model.fp16.safetensors", "unet/diffusion_pytorch_model.fp16.safetensors", weights[2]]
     assert pipeline_files(variant="fp16") == sorted(ALWAYS + half)
     pickles = ["text_encoder/pytorch_model.bin", "unet/diffusion_pytorch_model.bin", "vae/diffusion_pytorch_model.bin"]
     assert pipeline_files(use_safetensors=False) == sorted(ALWAYS + pickles)
@@ -399,20 +454,34 @@ def test_files_in_shards():
     old = [f"unet/diffusion_pytorch_model-0000{i}-of-00002.bf16.safetensors" for i in (1, 2)]
     index = "unet/diffusion_pytorch_model.safetensors.index{}.json"
     rest = ["unet/config.json", "unet/diffusion_pytorch_model.bin", "unet/diffusion_pytorch_model.bin.index.json"]
-    files = shards + half + old + rest + [index.format(""), index.format(".fp16"), "unet/diffusion_pytorch_model.safetensors.bf16.index.json"]
+    files = (
+        shards
+        + half
+        + old
+        + rest
+        + [index.format(""), index.format(".fp16"), "unet/diffusion_pytorch_model.safetensors.bf16.index.json"]
+    )
     assert pipeline_files(files, ["unet"]) == sorted([*shards, index.format(""), "unet/config.json"])
     assert pipeline_files(files, ["unet"], "fp16") == sorted([*half, index.format(".fp16"), "unet/config.json"])
-    assert pipeline_files(files, ["unet"], "bf16") == sorted([*old, "unet/diffusion_pytorch_model.safetensors.bf16.index.json", "unet/config.json"])
+    assert pipeline_files(files, ["unet"], "bf16") == sorted(
+        [*old, "unet/diffusion_pytorch_model.safetensors.bf16.index.json", "unet/config.json"]
+    )
 
 
 def test_a_model_folder_has_what_is_needed(server, cache, tmp_path):
-    index = {"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet2DConditionModel"], "safety_checker": [None, None], "size": [1, 2]}
+    index = {
+        "_class_name": "StableDiffusionPipeline",
+        "unet": ["diffusers", "UNet2DConditionModel"],
+        "safety_checker": [None, None],
+        "size": [1, 2],
+    }
     index |= {name: ["transformers", "X"] for name in FOLDERS if name != "unet"}
     server.repos[REPO] = {name: name.encode() for name in SD} | {"model_index.json": json.dumps(index).encode()}
     folder = pathlib.Path(hub.model_folder(REPO, variant="fp16"))
     assert folder == cache / "snapshots" / COMMIT and tree(folder) == pipeline_files(variant="fp16")
     before = len(server.sent("hub", "GET"))
-    assert hub.model_folder(REPO, variant="fp16") == str(folder) and len(server.sent("hub", "GET")) == before + 1  # the list alone
+    # the list alone
+    assert hub.model_folder(REPO, variant="fp16") == str(folder) and len(server.sent("hub", "GET")) == before + 1
     assert hub.model_folder(REPO, variant="fp16", local_files_only=True) == str(folder)
     with pytest.raises(RuntimeError, match="of the files \\(.*vae|of the files"):
         hub.model_folder(REPO, local_files_only=True)
@@ -437,7 +506,14 @@ def test_a_checkpoint_by_its_address(server, cache, tmp_path):
     ):
         assert hub.model_file(link) == path
     assert (cache / "refs/v1.0").exists() and hub.model_file(tmp_path) == str(tmp_path)
-    for link in ("v1-5.ckpt", "org/tiny", "https://example.com/org/tiny/blob/main/a", f"{REPO}/", "/org/tiny/a", f"{REPO}/../a"):
+    for link in (
+        "v1-5.ckpt",
+        "org/tiny",
+        "https://example.com/org/tiny/blob/main/a",
+        f"{REPO}/",
+        "/org/tiny/a",
+        f"{REPO}/../a",
+    ):
         with pytest.raises(ValueError):
             hub.model_file(link)
 
@@ -449,7 +525,10 @@ def test_a_model_from_the_hub(server, tmp_path, monkeypatch):
     again = sf.models.AutoencoderTiny.from_pretrained(REPO, subfolder="vae", variant="fp16")
     assert all(sf.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values()))
     sf.models.AutoencoderTiny.from_pretrained(REPO, subfolder="vae", variant="fp16", local_files_only=True)
-    with pytest.raises(ValueError, match="there are no weights of variant 'bf16'; there are vae/diffusion_pytorch_model.fp16.safetensors"):
+    with pytest.raises(
+        ValueError,
+        match="there are no weights of variant 'bf16'; there are vae/diffusion_pytorch_model.fp16.safetensors",
+    ):
         sf.models.AutoencoderTiny.from_pretrained(REPO, subfolder="vae", variant="bf16")
     with pytest.raises(RuntimeError, match="org/nothing does not exist"):
         sf.models.AutoencoderTiny.from_pretrained("org/nothing")
@@ -460,4 +539,7 @@ def test_the_progress_bar_is_for_terminals(server, capfd):
     assert capfd.readouterr() == ("", "")
     bar = hub._Bar("org/tiny")
     bar(1_000_000, 4_000_000, 0, 3)
-    assert bar.text(2_000_000, 4_000_000, 1, 3, bar.start + 2) == "org/tiny:  50 %  2.0 MB of 4.0 MB  500.0 kB/s  0:04 left  1 of 3 files"
+    assert (
+        bar.text(2_000_000, 4_000_000, 1, 3, bar.start + 2)
+        == "org/tiny:  50 %  2.0 MB of 4.0 MB  500.0 kB/s  0:04 left  1 of 3 files"
+    )

@@ -63,7 +63,8 @@ def test_pngsuite_decodes_to_pillows_pixels():
             got = hashlib.sha256(x.permute(1, 2, 0).contiguous().numpy().tobytes()).hexdigest() == want["rgba"]
         if not got or [x.shape[2], x.shape[1]] != want["size"]:
             wrong.append(name)
-    # Pillow does not widen the transparent grey of a 4-bit picture as it widens the pixels, and finds none that is transparent.
+    # Pillow does not widen the transparent grey of a 4-bit picture as it widens the pixels,
+    # and finds none that is transparent.
     assert wrong == ["tbbn0g04.png"]
 
 

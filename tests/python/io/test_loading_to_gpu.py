@@ -1,4 +1,6 @@
-"""Checkpoints to a GPU through the ring of pinned buffers: with a GPU or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY)."""
+"""Checkpoints to a GPU through the ring of pinned buffers:
+with a GPU or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY).
+"""
 
 import importlib.util
 import os
@@ -41,7 +43,9 @@ def test_a_safetensors_file_arrives_whole(tmp_path, small_ring):
     loaded = load_file(tmp_path / "x.safetensors", device="cuda")
     assert list(loaded) == sorted(expected)
     for name, t in expected.items():
-        assert loaded[name].device.type == "cuda" and loaded[name].dtype == t.dtype and sf.equal(loaded[name].cpu(), t), name
+        assert (
+            loaded[name].device.type == "cuda" and loaded[name].dtype == t.dtype and sf.equal(loaded[name].cpu(), t)
+        ), name
     assert cuda.host_memory_stats()["allocated_bytes.current"] <= before  # the ring went with the file
     with safe_open(tmp_path / "x.safetensors", framework="pt", device="cuda:1" if cuda.device_count() > 1 else 0) as f:
         assert sf.equal(f.get_tensor("larger than the ring").cpu(), expected["larger than the ring"])
@@ -53,7 +57,11 @@ def test_a_torch_file_keeps_what_is_shared(tmp_path, small_ring):
     x = sf.randn(700, 500)
     sf.save({"a": x, "rows": x[3:5], "turned": x.t(), "other": [sf.ones(3)]}, tmp_path / "x.pt")
     loaded = sf.load(tmp_path / "x.pt", map_location="cuda")
-    assert sf.equal(loaded["a"].cpu(), x) and sf.equal(loaded["turned"].cpu(), x.t()) and loaded["other"][0].device.type == "cuda"
+    assert (
+        sf.equal(loaded["a"].cpu(), x)
+        and sf.equal(loaded["turned"].cpu(), x.t())
+        and loaded["other"][0].device.type == "cuda"
+    )
     loaded["a"][3] = 0
     assert loaded["rows"].cpu()[0].abs().sum() == 0
 
@@ -61,7 +69,12 @@ def test_a_torch_file_keeps_what_is_shared(tmp_path, small_ring):
 @with_gpu
 @pytest.mark.parametrize("dtype", [None, sf.bfloat16])
 def test_a_model_is_loaded_where_it_is_wanted(tmp_path, small_ring, dtype):
-    model = AutoencoderTiny(encoder_block_out_channels=[8, 8], decoder_block_out_channels=[8, 8], num_encoder_blocks=[1, 1], num_decoder_blocks=[1, 1])
+    model = AutoencoderTiny(
+        encoder_block_out_channels=[8, 8],
+        decoder_block_out_channels=[8, 8],
+        num_encoder_blocks=[1, 1],
+        num_decoder_blocks=[1, 1],
+    )
     model.save_pretrained(tmp_path)
     expected = AutoencoderTiny.from_pretrained(tmp_path, torch_dtype=dtype)
     for how in ({"device": "cuda"}, {"device_map": "cuda:0"}, {"device": sf.device("cuda")}):
@@ -72,7 +85,9 @@ def test_a_model_is_loaded_where_it_is_wanted(tmp_path, small_ring, dtype):
 
 
 def test_devices_that_make_no_sense_are_refused(tmp_path):
-    AutoencoderTiny(encoder_block_out_channels=[8], decoder_block_out_channels=[8], num_encoder_blocks=[1], num_decoder_blocks=[1]).save_pretrained(tmp_path)
+    AutoencoderTiny(
+        encoder_block_out_channels=[8], decoder_block_out_channels=[8], num_encoder_blocks=[1], num_decoder_blocks=[1]
+    ).save_pretrained(tmp_path)
     with pytest.raises(NotImplementedError, match="device_map must be one device, such as \"cuda\", got 'auto'"):
         AutoencoderTiny.from_pretrained(tmp_path, device_map="auto")
     with pytest.raises(TypeError, match="device and device_map are two names of one argument"):
@@ -152,11 +167,19 @@ def test_weights_that_were_changed_after_loading_arrive_changed(tmp_path, small_
 @with_gpu
 def test_tensors_keep_their_layout_from_device_to_device():
     x = sf.randn(2, 3, 4, 5)
-    for t in (x.contiguous(memory_format=sf.channels_last), x.permute(3, 0, 2, 1), x.transpose(0, 1)[:, :1], x[:, :, 1:3], sf.randn(4, 1).expand(4, 3)):
+    for t in (
+        x.contiguous(memory_format=sf.channels_last),
+        x.permute(3, 0, 2, 1),
+        x.transpose(0, 1)[:, :1],
+        x[:, :, 1:3],
+        sf.randn(4, 1).expand(4, 3),
+    ):
         dense = t.clone()
         for there in (t.to("cuda"), t.pin_memory().to("cuda", non_blocking=True)):
             assert there.stride() == dense.stride() and sf.equal(there.cpu(), t)
-            assert there.cpu().stride() == dense.stride() and there.to("cpu", non_blocking=True).stride() == dense.stride()
+            assert (
+                there.cpu().stride() == dense.stride() and there.to("cpu", non_blocking=True).stride() == dense.stride()
+            )
         onto = sf.empty(t.shape, device="cuda")
         assert sf.equal(onto.copy_(t).cpu(), t) and onto.is_contiguous()
         back = sf.empty(t.shape)

@@ -76,7 +76,9 @@ class TiedModel:
         assert not strict
         self.weight.copy_(state["decoder.weight"])
         own = self.state_dict()
-        return types.SimpleNamespace(missing_keys=[k for k in own if k not in state], unexpected_keys=[k for k in state if k not in own])
+        return types.SimpleNamespace(
+            missing_keys=[k for k in own if k not in state], unexpected_keys=[k for k in state if k not in own]
+        )
 
 
 def test_models_with_tied_weights(tmp_path):
@@ -123,7 +125,11 @@ def test_save_sharded(tmp_path, size, files):
     if files == 1:
         assert names == ["model.safetensors"]
     else:
-        assert names == ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+        assert names == [
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+            "model.safetensors.index.json",
+        ]
         index = json.loads(pathlib.Path(path).read_text())
         assert index["metadata"] == {"total_size": 160}
         assert index["weight_map"]["layer.3"] == "model-00002-of-00002.safetensors"
@@ -146,7 +152,11 @@ def test_one_tensor_of_a_large_sharded_checkpoint_costs_its_own_memory(tmp_path)
         file = f"model-0000{shard}-of-00002.safetensors"
         size, header = 2_500_000_000 // 25, {}
         for i in range(25):
-            header[f"layer.{shard}.{i}"] = {"dtype": "F32", "shape": [size // 4], "data_offsets": [i * size, (i + 1) * size]}
+            header[f"layer.{shard}.{i}"] = {
+                "dtype": "F32",
+                "shape": [size // 4],
+                "data_offsets": [i * size, (i + 1) * size],
+            }
             weight_map[f"layer.{shard}.{i}"] = file
         header[f"small.{shard}"] = {"dtype": "F32", "shape": [rows], "data_offsets": [25 * size, 25 * size + 4 * rows]}
         weight_map[f"small.{shard}"] = file
@@ -155,7 +165,9 @@ def test_one_tensor_of_a_large_sharded_checkpoint_costs_its_own_memory(tmp_path)
         with open(tmp_path / file, "wb") as f:
             f.write(len(text).to_bytes(8, "little") + text)
             f.truncate(8 + len(text) + 25 * size + 4 * rows)
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 5_000_000_000}, "weight_map": weight_map}))
+    (tmp_path / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": 5_000_000_000}, "weight_map": weight_map})
+    )
     before = resident()
     file = sf.io.open_checkpoint(tmp_path / "model.safetensors.index.json")
     assert len(file) == 52

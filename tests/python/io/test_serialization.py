@@ -47,7 +47,18 @@ def round_trip(obj, **kwargs):
         bytes(range(256)),
         bytearray(b"\xff"),
     ]
-    + [(), (1,), [[], [1]], {}, {"a": {1: (2.0, None)}}, {(1, "x"): 2}, {1, 2, "x"}, sf.Size([2, 3]), sf.float16, sf.device("cuda", 1)],
+    + [
+        (),
+        (1,),
+        [[], [1]],
+        {},
+        {"a": {1: (2.0, None)}},
+        {(1, "x"): 2},
+        {1, 2, "x"},
+        sf.Size([2, 3]),
+        sf.float16,
+        sf.device("cuda", 1),
+    ],
     ids=repr,
 )
 def test_objects_come_back_with_value_and_type(obj):
@@ -79,7 +90,21 @@ def test_shared_objects_stay_shared():
 
 
 @pytest.mark.parametrize(
-    "dtype", ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+    "dtype",
+    [
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "bool",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+    ],
 )
 def test_tensors_of_every_dtype(dtype):
     x = sf.tensor([0.0, 1.0, 1.0]).to(getattr(sf, dtype))
@@ -207,11 +232,38 @@ def test_files_of_torch(file):
     assert tree["strided"][1].data_ptr() - tree["strided"][2].data_ptr() == 8
     assert tree["channels_last"].is_contiguous(memory_format=sf.channels_last)
     assert [t.note for t in tree["noted"]] == ["kept", "kept"] and isinstance(tree["noted"][0], nn.Parameter)
-    assert isinstance(tree["parameter"], nn.Parameter) and not tree["frozen"].requires_grad and tree["leaf"].requires_grad
-    assert tree["others"] == ["text é", b"\x00\xff", bytearray(b"ab"), 1, -1, 300, 70000, 2**40, 2**80, -(2**80), 1.5, True, None, (), {1, 2}, 1 + 2j]
+    assert (
+        isinstance(tree["parameter"], nn.Parameter) and not tree["frozen"].requires_grad and tree["leaf"].requires_grad
+    )
+    assert tree["others"] == [
+        "text é",
+        b"\x00\xff",
+        bytearray(b"ab"),
+        1,
+        -1,
+        300,
+        70000,
+        2**40,
+        2**80,
+        -(2**80),
+        1.5,
+        True,
+        None,
+        (),
+        {1, 2},
+        1 + 2j,
+    ]
     assert tree["torch"] == (sf.float16, sf.device("cpu"), sf.Size([2, 3]))
     assert tree["collections"] == [collections.OrderedDict(a=1), collections.Counter("aab")]
-    assert list(tree["model"]) == ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked"]
+    assert list(tree["model"]) == [
+        "0.weight",
+        "0.bias",
+        "1.weight",
+        "1.bias",
+        "1.running_mean",
+        "1.running_var",
+        "1.num_batches_tracked",
+    ]
     assert tree["model"]._metadata["1"] == {"version": 2}
     assert tree["optimizer"]["param_groups"][0]["betas"] == (0.9, 0.999)
     assert tree["optimizer"]["state"][0]["exp_avg"].equal(want["optimizer.state.0.exp_avg"])

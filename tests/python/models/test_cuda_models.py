@@ -1,4 +1,6 @@
-"""Layers, pipelines and a training step on a GPU or its emulator: PyTorch's and diffusers' numbers, as the CPU's tests have them."""
+"""Layers, pipelines and a training step on a GPU or its emulator: PyTorch's and diffusers' numbers,
+as the CPU's tests have them.
+"""
 
 import golden_pipelines
 import pytest
@@ -24,8 +26,15 @@ def test_layers_have_torchs_values_and_gradients(number, numbers):  # noqa: F811
     module.train(not evaluate)
     arguments = list(eval(f"({case['inputs']},)", scope))
     module = module.to("cuda")
-    leaves = [a.detach().to("cuda").requires_grad_() if a.is_floating_point() and not bool((a.abs() == 1).all()) else a.to("cuda") for a in arguments]
-    kwargs = {k: v.to("cuda") if isinstance(v, sf.Tensor) else v for k, v in eval(f"dict({case['kwargs']})", scope).items()}
+    leaves = [
+        a.detach().to("cuda").requires_grad_()
+        if a.is_floating_point() and not bool((a.abs() == 1).all())
+        else a.to("cuda")
+        for a in arguments
+    ]
+    kwargs = {
+        k: v.to("cuda") if isinstance(v, sf.Tensor) else v for k, v in eval(f"dict({case['kwargs']})", scope).items()
+    }
     outputs = module(*[a * 1 if a.requires_grad else a for a in leaves], **kwargs)
     outputs = [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if o is not None]
     total = 0
@@ -49,7 +58,12 @@ def test_layers_have_torchs_values_and_gradients(number, numbers):  # noqa: F811
 @pytest.mark.parametrize("name", ["t2i_ddim", "i2i_euler", "inpaint_unet9_strength", "xl_dpm"])
 def test_pictures_are_diffusers(name, monkeypatch):
     monkeypatch.setattr(golden_pipelines, "made_networks", {})  # networks that move are not those of other tests
-    golden_pipelines.assert_is(name, golden_pipelines.run(golden_pipelines.CASES[name], lambda *args: golden_pipelines.pipeline_of(*args).to("cuda")))
+    golden_pipelines.assert_is(
+        name,
+        golden_pipelines.run(
+            golden_pipelines.CASES[name], lambda *args: golden_pipelines.pipeline_of(*args).to("cuda")
+        ),
+    )
 
 
 @pytest.mark.parametrize("half", [None, sf.bfloat16], ids=["float32", "autocast"])
@@ -67,7 +81,9 @@ def test_a_unet_learns_as_on_the_cpu(half, monkeypatch):
         optimizer, values = sf.optim.AdamW(unet.parameters(), lr=1e-3), []
         for _ in range(2):
             with sf.autocast(device, dtype=half or sf.bfloat16, enabled=half is not None):
-                loss = nn.functional.mse_loss(unet(noise.add_noise(latents, target, steps), steps, text).sample.float(), target)
+                loss = nn.functional.mse_loss(
+                    unet(noise.add_noise(latents, target, steps), steps, text).sample.float(), target
+                )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

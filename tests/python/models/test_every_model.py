@@ -1,8 +1,9 @@
-"""Every registered model against diffusers or transformers: keys at full size, outputs, gradients, files, dtypes, the meta device, signatures.
+"""Every registered model against diffusers or transformers: keys at full size, outputs, gradients, files, dtypes, the
+meta device, signatures.
 
-The models are those that the library registers; what they must compute stands in tests/golden/models, one file for a family, written by its
-make_golden_models_*.py (tests/golden/model_fixture.py says how). A model without one fails here by name. What only one family has is in test_models_*.py.
-"""
+The models are those that the library registers; what they must compute stands in tests/golden/models, one file for a
+family, written by its make_golden_models_*.py (tests/golden/model_fixture.py says how). A model without one fails here
+by name. What only one family has is in test_models_*.py."""
 
 import gzip
 import json
@@ -18,8 +19,14 @@ from scaffolding.backends import cpu
 
 REGISTERED = sf._core._models.names()
 FAMILIES = families()
-MODELS = {name: {**model, "family": family} for family, file in FAMILIES.items() for name, model in file["models"].items()}
-CASES = {f"{family}: {case['name']}": {**case, "family": family} for family, file in FAMILIES.items() for case in file["cases"]}
+MODELS = {
+    name: {**model, "family": family} for family, file in FAMILIES.items() for name, model in file["models"].items()
+}
+CASES = {
+    f"{family}: {case['name']}": {**case, "family": family}
+    for family, file in FAMILIES.items()
+    for case in file["cases"]
+}
 TRAINED = [name for name, case in CASES.items() if case["gradients"]]
 FIRST = {}  # (class, method): the first case that trains
 for _name in TRAINED:
@@ -32,7 +39,9 @@ _files = {}
 def golden(case, name):
     family = case["family"]
     if family not in _files:
-        _files[family] = {k: t.numpy() for k, t in sf.safetensors.load_file(FOLDER / "models" / f"{family}.safetensors").items()}
+        _files[family] = {
+            k: t.numpy() for k, t in sf.safetensors.load_file(FOLDER / "models" / f"{family}.safetensors").items()
+        }
     return _files[family][f"{case['name']}/{name}"]
 
 
@@ -43,7 +52,12 @@ def class_of(name):
 def filled(case, **fields):
     """The case's model with weights by the rule."""
     model = class_of(case["class"])(**{**case["config"], **fields}).eval()
-    model.load_state_dict({k: sf.tensor(hashed_weight(k, tuple(t.shape))) if t.dtype.is_floating_point else t for k, t in model.state_dict().items()})
+    model.load_state_dict(
+        {
+            k: sf.tensor(hashed_weight(k, tuple(t.shape))) if t.dtype.is_floating_point else t
+            for k, t in model.state_dict().items()
+        }
+    )
     return model
 
 
@@ -80,12 +94,15 @@ def same_tensors(a, b):
 @pytest.mark.parametrize("name", REGISTERED)
 def test_it_has_golden_files(name):
     assert name in MODELS, (
-        f"no file of tests/golden/models/ has {name}: run its tests/golden/make_golden_models_*.py with a Python that has torch "
+        f"no file of tests/golden/models/ has {name}: run its tests/golden/make_golden_models_*.py with a Python that "
+        "has torch "
         "(tools/new_model.py writes such a script, tests/golden/model_fixture.py says what goes into one)"
     )
     assert hasattr(sf.models, name), f"python/scaffolding/models/ has no class {name}"
     assert any(class_name == name for class_name, _ in FIRST), f"no case of {name} has gradients"
-    assert MODELS[name]["full_size"], f"{name} has no file in tests/golden/keys/: pass full_size to model() in its make_golden_models_*.py"
+    assert MODELS[name][
+        "full_size"
+    ], f"{name} has no file in tests/golden/keys/: pass full_size to model() in its make_golden_models_*.py"
 
 
 def test_golden_files_are_of_registered_models():
@@ -124,8 +141,12 @@ def test_outputs(name):
 def gradients_of(case, model):
     outputs, inputs = call(model, case, lambda tensor, by_rule: tensor.requires_grad_(by_rule))
     sum((y * sf.tensor(cotangent(k, y.shape))).sum() for k, y in outputs.items()).backward()
-    zero = lambda t: np.zeros(tuple(t.shape), np.float32) if t.grad is None else t.grad.contiguous().numpy()  # noqa: E731
-    return {k: zero(p) for k, p in sorted(model.named_parameters())}, {k: zero(x) for k, x in inputs.items()}, outputs
+
+    def gradient(t):
+        return np.zeros(tuple(t.shape), np.float32) if t.grad is None else t.grad.contiguous().numpy()
+
+    parameters = {k: gradient(p) for k, p in sorted(model.named_parameters())}
+    return parameters, {k: gradient(x) for k, x in inputs.items()}, outputs
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -136,7 +157,8 @@ def test_the_gradient_of_every_parameter_and_input(name):
         near(thinned(f"{case['name']}/{k}", y.detach().numpy()), golden(case, k), case.get("tolerance", 1e-5), k)
     rows = golden(case, "gradients")
     assert len(parameters) == len(rows)
-    # What is zero in exact arithmetic, such as the gradient of a bias that softmax or a norm takes out, is rounding here.
+    # What is zero in exact arithmetic, such as the gradient of a bias that softmax or a norm takes out,
+    # is rounding here.
     typical = float(np.median(rows[rows[:, 0] > 0, 0]))
     for (key, gradient), want in zip(parameters.items(), rows):
         scale = max(float(want[0]), 1e-4 * typical)
@@ -145,7 +167,12 @@ def test_the_gradient_of_every_parameter_and_input(name):
         assert np.abs(gradient_row(key, gradient) - want).max() <= 1e-4 * scale, key
     assert [k for k, x in inputs.items() if np.any(x)] == case["inputs"]
     for k in case["inputs"]:
-        near(thinned(f"{case['name']}/gradient of {k}", inputs[k]), golden(case, f"gradient of {k}"), 1e-4, f"gradient of {k}")
+        near(
+            thinned(f"{case['name']}/gradient of {k}", inputs[k]),
+            golden(case, f"gradient of {k}"),
+            1e-4,
+            f"gradient of {k}",
+        )
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -191,7 +218,11 @@ def test_folders_there_and_back(name, kind, tmp_path):
     weights = [f for f in files if f.endswith(".bin" if kind == "bin" else ".safetensors")]
     assert len(weights) > 1 if kind == "shards" else len(weights) == 1
     again = class_of(name).from_pretrained(tmp_path / "a")
-    assert type(again) is class_of(name) and not again.training and fields_of(name, again.config) == fields_of(name, model.config)
+    assert (
+        type(again) is class_of(name)
+        and not again.training
+        and fields_of(name, again.config) == fields_of(name, model.config)
+    )
     same_tensors(again, model)
     again.save_pretrained(tmp_path / "b", **how)
     assert saved_bytes(tmp_path / "b") == files
@@ -203,10 +234,17 @@ TINY_KINDS = json.loads(gzip.decompress((FOLDER / "single_file.json.gz").read_by
 @pytest.mark.parametrize("kind", sf._core._single_file_kinds())
 def test_single_files_there_and_back(kind, tmp_path):
     """Every kind of checkpoint in one file, with every model in it."""
-    assert kind in TINY_KINDS, f"tests/golden/single_file.json.gz has no small configs for {kind}: see make_golden_single_file.py"
-    configs, classes = TINY_KINDS[kind]["configs"], {part: name for part, (_, name, _) in sf._core._single_file_kinds()[kind][2].items() if name in REGISTERED}
+    assert (
+        kind in TINY_KINDS
+    ), f"tests/golden/single_file.json.gz has no small configs for {kind}: see make_golden_single_file.py"
+    configs, classes = (
+        TINY_KINDS[kind]["configs"],
+        {part: name for part, (_, name, _) in sf._core._single_file_kinds()[kind][2].items() if name in REGISTERED},
+    )
     models = {part: filled({"class": name, "config": fields_of(name, configs[part])}) for part, name in classes.items()}
-    written = sf._core._to_single_file(kind, {part: dict(model.state_dict()) for part, model in models.items()}, configs)
+    written = sf._core._to_single_file(
+        kind, {part: dict(model.state_dict()) for part, model in models.items()}, configs
+    )
     sf.safetensors.save_file({k: t.contiguous() for k, t in written.items()}, tmp_path / "model.safetensors")
     file = sf._core._SingleFile(str(tmp_path / "model.safetensors"), configs)
     assert file.kind == kind
@@ -259,11 +297,17 @@ def test_shapes_on_the_meta_device(name):
 # ---- signatures
 
 
-@pytest.mark.parametrize(("name", "method"), [(name, method) for name in COVERED for method in MODELS[name]["signatures"]])
+@pytest.mark.parametrize(
+    ("name", "method"), [(name, method) for name in COVERED for method in MODELS[name]["signatures"]]
+)
 def test_arguments_are_theirs(name, method):
     """Names, order and defaults; what differs is explained by the family's make_golden_models_*.py."""
     model = MODELS[name]
-    wrong, stale = unexplained(parameters_of(getattr(class_of(name), method)), model["signatures"][method], model["differences"].get(method, {}))
+    wrong, stale = unexplained(
+        parameters_of(getattr(class_of(name), method)),
+        model["signatures"][method],
+        model["differences"].get(method, {}),
+    )
     assert not wrong, f"{name}.{method} differs from {model['library']}: {wrong}"
     assert not stale, f"{name}.{method}: these do not differ: {stale}"
 

@@ -1,5 +1,5 @@
-"""quantize_fp8: which layers of a UNet become float8, that norms and GEGLU write it themselves, and how far its numbers are from those in 16 bits. On the CPU
-by compositions; SF_TEST_DEVICE=cuda by the kernels."""
+"""quantize_fp8: which layers of a UNet become float8, that norms and GEGLU write it themselves, and how far its numbers
+are from those in 16 bits. On the CPU by compositions; SF_TEST_DEVICE=cuda by the kernels."""
 
 import os
 
@@ -58,7 +58,11 @@ def test_what_comes_before_a_float8_layer_quantises_its_own_result():
     with profile() as prof:
         predict(model)
     calls = [e.key for e in prof.events()]
-    assert (calls.count("layer_norm_fp8"), calls.count("geglu_fp8"), calls.count("scaled_product")) == (3 * BLOCKS, BLOCKS, 4 * BLOCKS)
+    assert (calls.count("layer_norm_fp8"), calls.count("geglu_fp8"), calls.count("scaled_product")) == (
+        3 * BLOCKS,
+        BLOCKS,
+        4 * BLOCKS,
+    )
     assert not {"fp8_quantize", "layer_norm", "glu", "fp8_dequantize"} & set(calls)
 
 
@@ -109,7 +113,12 @@ def test_a_gpu_whose_products_know_no_scales_of_rows_is_refused(monkeypatch):
 def test_a_model_without_such_layers_is_refused():
     with pytest.raises(ValueError, match="has no Linear to replace"):
         UNet2DConditionModel(
-            **{**SMALL, "down_block_types": ["DownBlock2D"] * 2, "up_block_types": ["UpBlock2D"] * 2, "mid_block_type": "UNetMidBlock2D"}
+            **{
+                **SMALL,
+                "down_block_types": ["DownBlock2D"] * 2,
+                "up_block_types": ["UpBlock2D"] * 2,
+                "mid_block_type": "UNetMidBlock2D",
+            }
         ).quantize_fp8()
 
 

@@ -1,4 +1,6 @@
-"""What a GPU's passes do at once, against the same passes on the CPU: packed projections, shifts as biases, residuals in products, norms of all gradients."""
+"""What a GPU's passes do at once, against the same passes on the CPU: packed projections, shifts as biases,
+residuals in products, norms of all gradients.
+"""
 
 import pytest
 
@@ -29,7 +31,9 @@ def predict(model, device="cuda", **more):
     sf.manual_seed(1)
     x, text = sf.randn(2, 4, 8, 8), sf.randn(2, 5, 16)
     with sf.no_grad():
-        return model(x.to(device), sf.tensor(7, device=device), text.to(device), **{k: v.to(device) for k, v in more.items()}).sample.cpu()
+        return model(
+            x.to(device), sf.tensor(7, device=device), text.to(device), **{k: v.to(device) for k, v in more.items()}
+        ).sample.cpu()
 
 
 def calls(key, f):
@@ -66,12 +70,23 @@ def test_skips_are_read_as_they_lie():
     assert (predict(model) - expected).abs().max() < 1e-4
     assert calls("cat", lambda: predict(model)) == 0
     seen = []
-    handle = model.up_blocks[0].resnets[0].register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape))
+    handle = (
+        model.up_blocks[0].resnets[0].register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape))
+    )
     assert calls("cat", lambda: predict(model)) == 1  # a hook sees both as one
     assert seen == [(2, 128, 4, 4)] and (predict(model) - expected).abs().max() < 1e-4
     handle.remove()
     bfloat16 = model.bfloat16()
-    assert calls("cat", lambda: bfloat16(sf.randn(2, 4, 8, 8, device="cuda").bfloat16(), 7, sf.randn(2, 5, 16, device="cuda").bfloat16())) > 0  # recorded
+    # recorded
+    assert (
+        calls(
+            "cat",
+            lambda: bfloat16(
+                sf.randn(2, 4, 8, 8, device="cuda").bfloat16(), 7, sf.randn(2, 5, 16, device="cuda").bfloat16()
+            ),
+        )
+        > 0
+    )
 
 
 def test_packed_weights_are_saved_moved_and_written_as_others(tmp_path):
@@ -91,7 +106,14 @@ def test_packed_weights_are_saved_moved_and_written_as_others(tmp_path):
 
 
 def text_encoder():
-    sizes = dict(vocab_size=30, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=8)
+    sizes = dict(
+        vocab_size=30,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=8,
+    )
     return CLIPTextModel(**sizes), lambda model: model(sf.tensor([[1, 2, 3], [4, 5, 6]], device=model.device))[0]
 
 
@@ -99,7 +121,9 @@ def transformer():
     sf.manual_seed(1)
     x, text = sf.randn(2, 4, 8, 8), sf.randn(2, 5, 12)
     model = DiTModel(patch_size=2, in_channels=4, hidden_size=32, depth=2, num_heads=4, context_dim=12)
-    return model, lambda model: model(x.to(model.device), sf.tensor(7, device=model.device), text.to(model.device)).sample
+    return model, lambda model: model(
+        x.to(model.device), sf.tensor(7, device=model.device), text.to(model.device)
+    ).sample
 
 
 @pytest.mark.parametrize(("make", "residuals"), [(text_encoder, 2), (transformer, 1)])
@@ -147,7 +171,14 @@ def test_training_takes_gradients_of_each_projection_and_in_the_weights_layout()
 def parameters(device):
     sf.manual_seed(2)
     made = []
-    for size, dtype in (((3, 5), sf.float32), ((70000,), sf.bfloat16), ((33,), sf.float16), ((2, 3, 3, 3), sf.float32), ((4,), sf.float64), ((0,), sf.float32)):
+    for size, dtype in (
+        ((3, 5), sf.float32),
+        ((70000,), sf.bfloat16),
+        ((33,), sf.float16),
+        ((2, 3, 3, 3), sf.float32),
+        ((4,), sf.float64),
+        ((0,), sf.float32),
+    ):
         p = sf.zeros(size, dtype=dtype, device=device, requires_grad=True)
         g = sf.randn(size).to(dtype).to(device)
         p.grad = g.contiguous(memory_format=sf.channels_last) if g.ndim == 4 else g
@@ -162,7 +193,9 @@ def test_the_norm_of_all_gradients_and_their_scaling_in_a_few_launches(max_norm)
     ours, theirs = parameters("cuda"), parameters("cpu")
     with profile() as prof:
         total = sf.nn.utils.clip_grad_norm_(ours, max_norm)
-    assert {e.key for e in prof.events()} >= {"square_sum_of_all", "scale_all"} and not any(e.key in ("mul", "mul_") for e in prof.events())
+    assert {e.key for e in prof.events()} >= {"square_sum_of_all", "scale_all"} and not any(
+        e.key in ("mul", "mul_") for e in prof.events()
+    )
     expected = sf.nn.utils.clip_grad_norm_(theirs, max_norm)
     assert total.device.type == "cuda" and abs(total.item() - expected.item()) <= 1e-6 * expected.item()
     for a, b in zip(ours, theirs):

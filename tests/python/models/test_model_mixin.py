@@ -1,4 +1,6 @@
-"""ModelMixin: making, saving, loading and pickling models, and models among other modules. Their numbers: test_every_model.py."""
+"""ModelMixin: making, saving, loading and pickling models, and models among other modules. Their numbers:
+test_every_model.py.
+"""
 
 import json
 import pickle
@@ -73,7 +75,9 @@ def test_from_and_to_folders(model, tmp_path):
 def test_pickling(model):
     again = pickle.loads(pickle.dumps(model))
     x = sf.randn(1, 3, 16, 16)
-    assert type(again) is AutoencoderTiny and same(again.encode(x)[0], model.encode(x)[0]) and again.config == model.config
+    assert (
+        type(again) is AutoencoderTiny and same(again.encode(x)[0], model.encode(x)[0]) and again.config == model.config
+    )
 
 
 def test_a_subclass_may_override_forward():

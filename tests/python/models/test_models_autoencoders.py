@@ -1,4 +1,5 @@
-"""What autoencoders have of their own: distributions, tiles, slices, older files, refusals. Their numbers, keys and dtypes: test_every_model.py.
+"""What autoencoders have of their own: distributions, tiles, slices, older files, refusals. Their numbers, keys and
+dtypes: test_every_model.py.
 
 Golden values of draws, divergences and tiles are written by tests/golden/make_golden_models_autoencoders.py.
 """
@@ -59,13 +60,18 @@ def test_distributions_are_diffusers(name):
     with sf.no_grad():
         posterior = kl_model(name).encode(picture(name)).latent_dist
         assert_is(f"{name}.sample", posterior.sample(sf.Generator().manual_seed(5)))
-        assert_is(f"{name}.samples", posterior.sample([sf.Generator().manual_seed(i) for i in range(len(picture(name)))]))
+        assert_is(
+            f"{name}.samples", posterior.sample([sf.Generator().manual_seed(i) for i in range(len(picture(name)))])
+        )
         assert_is(f"{name}.kl", posterior.kl())
         other = DiagonalGaussianDistribution(tensor("other", posterior.parameters.shape))
         assert_is(f"{name}.kl_other", posterior.kl(other))
         assert_is(f"{name}.nll", posterior.nll(tensor("near", posterior.mean.shape)))
         assert sf.equal(posterior.mode(), posterior.mean)
-        assert_is(f"{name}.forward", kl_model(name)(picture(name), sample_posterior=True, generator=sf.Generator().manual_seed(3)).sample)
+        assert_is(
+            f"{name}.forward",
+            kl_model(name)(picture(name), sample_posterior=True, generator=sf.Generator().manual_seed(3)).sample,
+        )
     parameters = posterior.parameters.clone().requires_grad_()
     posterior = DiagonalGaussianDistribution(parameters)
     (posterior.kl().mean() + (posterior.mode() ** 2).mean()).backward()
@@ -83,8 +89,8 @@ def test_gradient_checkpointing_takes_less_memory(kind):
     def peak(checkpointing):
         if kind is AutoencoderKL:
             model = AutoencoderKL(
-                block_out_channels=[16, 16, 16], down_block_types=["DownEncoderBlock2D"] * 3, up_block_types=["UpDecoderBlock2D"] * 3,
-                layers_per_block=3, norm_num_groups=4,
+                block_out_channels=[16, 16, 16], down_block_types=["DownEncoderBlock2D"] * 3,
+                up_block_types=["UpDecoderBlock2D"] * 3, layers_per_block=3, norm_num_groups=4,
             )  # fmt: skip
         else:
             model = AutoencoderTiny(encoder_block_out_channels=[16] * 4, decoder_block_out_channels=[16] * 4)
@@ -122,7 +128,8 @@ def test_tiles_are_diffusers_tiles(name):
         assert sf.equal(model.tiled_encode(x).latent_dist.parameters, posterior.parameters)
         assert_is(f"{name}.tiled_decoded", model.tiled_decode(z).sample)
         whole, tiled = model.decode(z).sample, model.tiled_decode(z).sample
-        assert whole.shape != tiled.shape or not sf.allclose(whole, tiled)  # overlaps that are no whole number of latents change the size
+        # overlaps that are no whole number of latents change the size
+        assert whole.shape != tiled.shape or not sf.allclose(whole, tiled)
 
 
 def test_tiling_leaves_pictures_of_one_tile_alone():
@@ -190,7 +197,12 @@ def test_folders_and_old_key_names(tmp_path):
     old = {}
     for key, t in state.items():
         if ".attentions." in key:
-            for now, then in ((".to_q.", ".query."), (".to_k.", ".key."), (".to_v.", ".value."), (".to_out.0.", ".proj_attn.")):
+            for now, then in (
+                (".to_q.", ".query."),
+                (".to_k.", ".key."),
+                (".to_v.", ".value."),
+                (".to_out.0.", ".proj_attn."),
+            ):
                 key = key.replace(now, then)
         old[key] = t
     assert any(".proj_attn." in key for key in old)
@@ -214,7 +226,12 @@ def test_copies_and_pickles():
 def test_a_deterministic_distribution_has_no_spread():
     moments = tensor("moments", (2, 8, 3, 3))
     d = DiagonalGaussianDistribution(moments, deterministic=True)
-    assert d.deterministic and sf.equal(d.sample(), d.mean) and d.kl().tolist() == [0.0] and d.nll(d.mean).tolist() == [0.0]
+    assert (
+        d.deterministic
+        and sf.equal(d.sample(), d.mean)
+        and d.kl().tolist() == [0.0]
+        and d.nll(d.mean).tolist() == [0.0]
+    )
     d = DiagonalGaussianDistribution(moments * 100)
     assert d.logvar.max().item() <= 20 and d.logvar.min().item() >= -30
 
@@ -222,9 +239,18 @@ def test_a_deterministic_distribution_has_no_spread():
 @pytest.mark.parametrize(
     "config, message",
     [
-        ({"block_out_channels": (64, 128)}, "down_block_types and block_out_channels must have the same length, got 1 and 2"),
-        ({"down_block_types": ("DownBlock2D",)}, "down_block_types must be DownEncoderBlock2D or AttnDownEncoderBlock2D, got 'DownBlock2D'"),
-        ({"up_block_types": ("UpBlock2D",)}, "up_block_types must be UpDecoderBlock2D or AttnUpDecoderBlock2D, got 'UpBlock2D'"),
+        (
+            {"block_out_channels": (64, 128)},
+            "down_block_types and block_out_channels must have the same length, got 1 and 2",
+        ),
+        (
+            {"down_block_types": ("DownBlock2D",)},
+            "down_block_types must be DownEncoderBlock2D or AttnDownEncoderBlock2D, got 'DownBlock2D'",
+        ),
+        (
+            {"up_block_types": ("UpBlock2D",)},
+            "up_block_types must be UpDecoderBlock2D or AttnUpDecoderBlock2D, got 'UpBlock2D'",
+        ),
         ({"norm_num_groups": 7}, "norm_num_groups must divide block_out_channels, got norm_num_groups=7 for 64"),
         ({"layers_per_block": 0}, "layers_per_block must be at least 1 and at most 256, got 0"),
         ({"block_out_channels": (-64,)}, "block_out_channels must be at least 1"),
@@ -285,8 +311,14 @@ def test_tiny_tiles_and_slices():
 @pytest.mark.parametrize(
     "config, message",
     [
-        ({"num_encoder_blocks": (1, 2)}, "encoder_block_out_channels and num_encoder_blocks must have the same length, got 4 and 2"),
-        ({"decoder_block_out_channels": (8, 16, 8, 8)}, "decoder_block_out_channels must be one number of 1 to 65536 for all stages, got 16 after 8"),
+        (
+            {"num_encoder_blocks": (1, 2)},
+            "encoder_block_out_channels and num_encoder_blocks must have the same length, got 4 and 2",
+        ),
+        (
+            {"decoder_block_out_channels": (8, 16, 8, 8)},
+            "decoder_block_out_channels must be one number of 1 to 65536 for all stages, got 16 after 8",
+        ),
         ({"act_fn": "elu"}, "act_fn must be"),
         ({"num_decoder_blocks": (1, -1, 1, 1)}, "num_decoder_blocks must be 0 to 256, got -1"),
         ({"latent_channels": 0}, "latent_channels must be 1 to 65536, got 0"),
@@ -321,7 +353,9 @@ TAEF2 = folders.SHARED / "taef2"
 @pytest.mark.skipif(not TAEF2.is_dir(), reason=f"{TAEF2} is not there")
 @pytest.mark.parametrize("kind", ["safetensors", "pth"])
 def test_taef2_gives_its_authors_picture(kind, tmp_path):
-    model = AutoencoderTiny.from_taesd(TAEF2 / f"taef2_encoder.{kind}", TAEF2 / f"taef2_decoder.{kind}", torch_dtype=sf.float32)
+    model = AutoencoderTiny.from_taesd(
+        TAEF2 / f"taef2_encoder.{kind}", TAEF2 / f"taef2_decoder.{kind}", torch_dtype=sf.float32
+    )
     assert model.config.use_midblock_gn and model.config.latent_channels == 32 and not model.training
     want = sf.safetensors.load_file(TAEF2 / "golden.safetensors")
     image = want["image"].unsqueeze(0)

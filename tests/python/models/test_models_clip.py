@@ -1,4 +1,6 @@
-"""What CLIP's text encoders have of their own: files of whole CLIP models, outputs, refusals. Their numbers, keys and dtypes: test_every_model.py."""
+"""What CLIP's text encoders have of their own: files of whole CLIP models, outputs, refusals. Their numbers,
+keys and dtypes: test_every_model.py.
+"""
 
 import json
 
@@ -12,8 +14,8 @@ from scaffolding.models import CLIPTextModel, CLIPTextModelWithProjection
 from scaffolding.safetensors.torch import load_file, save_file
 
 TINY = {
-    "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "projection_dim": 20, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "max_position_embeddings": 16, "eos_token_id": 98,
+    "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "projection_dim": 20, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "max_position_embeddings": 16, "eos_token_id": 98,
 }  # fmt: skip
 IDS = [[0, 5, 17, 44, 3, 98, 1, 1, 1, 1], [0, 9, 96, 60, 31, 2, 77, 8, 98, 98]]
 
@@ -65,12 +67,13 @@ def test_files_of_whole_clip_models_and_of_other_versions(tmp_path):
     ids = sf.tensor(IDS)
     want = model(ids).last_hidden_state.detach().numpy()
     nested = {
-        "architectures": ["CLIPModel"], "model_type": "clip", "projection_dim": 20, "text_config": {k: v for k, v in TINY.items() if k != "projection_dim"},
-        "vision_config": {"hidden_size": 64},
+        "architectures": ["CLIPModel"], "model_type": "clip", "projection_dim": 20,
+        "text_config": {k: v for k, v in TINY.items() if k != "projection_dim"}, "vision_config": {"hidden_size": 64},
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(nested))
     others = {
-        "text_model.embeddings.position_ids": sf.arange(16).reshape(1, 16), "vision_model.post_layernorm.weight": sf.ones(4), "logit_scale": sf.ones(()),
+        "text_model.embeddings.position_ids": sf.arange(16).reshape(1, 16),
+        "vision_model.post_layernorm.weight": sf.ones(4), "logit_scale": sf.ones(()),
         "visual_projection.weight": sf.ones(2, 2), "text_projection.weight": sf.ones(20, 32),
     }  # fmt: skip
     save_file(state | others, tmp_path / "model.safetensors")
@@ -85,10 +88,18 @@ def test_files_of_whole_clip_models_and_of_other_versions(tmp_path):
     assert np.array_equal(CLIPTextModel.from_pretrained(tmp_path)(ids).last_hidden_state.detach().numpy(), want)
 
 
-@pytest.mark.parametrize(("width", "layers", "heads", "act"), [(768, 2, 12, "quick_gelu"), (1024, 3, 16, "gelu"), (1280, 1, 20, "gelu")])
+@pytest.mark.parametrize(
+    ("width", "layers", "heads", "act"), [(768, 2, 12, "quick_gelu"), (1024, 3, 16, "gelu"), (1280, 1, 20, "gelu")]
+)
 def test_the_kind_is_recognised_from_the_weights(tmp_path, width, layers, heads, act):
     cls = CLIPTextModelWithProjection if width == 1280 else CLIPTextModel
-    sizes = {"hidden_size": width, "num_hidden_layers": layers, "intermediate_size": 64, "vocab_size": 30, "max_position_embeddings": 9}
+    sizes = {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "intermediate_size": 64,
+        "vocab_size": 30,
+        "max_position_embeddings": 9,
+    }
     model = cls(**sizes, num_attention_heads=heads, hidden_act=act, projection_dim=width)
     save_file({k: v.detach() for k, v in model.state_dict().items()}, tmp_path / "model.safetensors")
     loaded = cls.from_pretrained(tmp_path)
@@ -135,10 +146,16 @@ def test_outputs_by_name_and_as_a_tuple():
     model = made(CLIPTextModel)
     ids = sf.tensor(IDS)
     out = model(ids)
-    assert list(out) == ["last_hidden_state", "pooler_output"] and out.hidden_states is None and out[1] is out.pooler_output
+    assert (
+        list(out) == ["last_hidden_state", "pooler_output"]
+        and out.hidden_states is None
+        and out[1] is out.pooler_output
+    )
     hidden = model(ids, output_hidden_states=True).hidden_states
     assert isinstance(hidden, tuple) and len(hidden) == 4
     penultimate = model.text_model.final_layer_norm(hidden[-2])  # clip_skip, as pipelines do it
     assert penultimate.shape == (2, 10, 32)
-    assert np.array_equal(model.text_model.final_layer_norm(hidden[-1]).detach().numpy(), out.last_hidden_state.detach().numpy())
+    assert np.array_equal(
+        model.text_model.final_layer_norm(hidden[-1]).detach().numpy(), out.last_hidden_state.detach().numpy()
+    )
     assert isinstance(model(ids, return_dict=False), tuple)

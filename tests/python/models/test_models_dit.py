@@ -1,4 +1,6 @@
-"""What diffusion transformers have of their own: labels, texts, videos, refusals. Their numbers, keys and files: test_every_model.py."""
+"""What diffusion transformers have of their own: labels, texts, videos, refusals. Their numbers, keys and files:
+test_every_model.py.
+"""
 
 import pytest
 from hashed_weights import hashed_weight

@@ -1,4 +1,6 @@
-"""What T5's encoder has besides other models: names in older files, float16, dropout. Its outputs: test_every_model.py."""
+"""What T5's encoder has besides other models: names in older files, float16, dropout. Its outputs:
+test_every_model.py.
+"""
 
 import json
 
@@ -9,7 +11,15 @@ import scaffolding as sf
 from scaffolding.models import T5EncoderModel
 from scaffolding.safetensors.torch import load_file, save_file
 
-TINY = {"vocab_size": 30, "d_model": 16, "d_kv": 4, "d_ff": 20, "num_layers": 2, "num_heads": 3, "feed_forward_proj": "gated-gelu"}
+TINY = {
+    "vocab_size": 30,
+    "d_model": 16,
+    "d_kv": 4,
+    "d_ff": 20,
+    "num_layers": 2,
+    "num_heads": 3,
+    "feed_forward_proj": "gated-gelu",
+}
 SHARED, EMBED = "shared.weight", "encoder.embed_tokens.weight"
 IDS = sf.tensor([[4, 9, 2, 17, 1]])
 
@@ -19,7 +29,10 @@ def test_older_files_have_another_name_for_the_embedding(names, tmp_path):
     model = T5EncoderModel(**TINY).eval()
     model.save_pretrained(tmp_path)
     saved = load_file(tmp_path / "model.safetensors")
-    save_file({k: v for k, v in saved.items() if k != SHARED} | {name: saved[SHARED] for name in names}, tmp_path / "model.safetensors")
+    save_file(
+        {k: v for k, v in saved.items() if k != SHARED} | {name: saved[SHARED] for name in names},
+        tmp_path / "model.safetensors",
+    )
     assert sf.equal(T5EncoderModel.from_pretrained(tmp_path)(IDS).last_hidden_state, model(IDS).last_hidden_state)
 
 
@@ -27,9 +40,16 @@ def test_the_decoder_of_a_whole_model_is_left_out(tmp_path):
     model = T5EncoderModel(**TINY).eval()
     model.save_pretrained(tmp_path)
     saved = load_file(tmp_path / "model.safetensors")
-    save_file({**saved, "decoder.block.0.layer.0.SelfAttention.q.weight": sf.ones(2, 2), "lm_head.weight": sf.ones(2, 2)}, tmp_path / "model.safetensors")
+    save_file(
+        {**saved, "decoder.block.0.layer.0.SelfAttention.q.weight": sf.ones(2, 2), "lm_head.weight": sf.ones(2, 2)},
+        tmp_path / "model.safetensors",
+    )
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["architectures"] == ["T5EncoderModel"] and config["model_type"] == "t5" and config["dense_act_fn"] == "gelu_new"
+    assert (
+        config["architectures"] == ["T5EncoderModel"]
+        and config["model_type"] == "t5"
+        and config["dense_act_fn"] == "gelu_new"
+    )
     (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["T5ForConditionalGeneration"]}))
     assert sf.equal(T5EncoderModel.from_pretrained(tmp_path)(IDS).last_hidden_state, model(IDS).last_hidden_state)
 
@@ -38,10 +58,15 @@ def test_in_float16_the_outputs_of_feed_forward_layers_stay_in_float32(tmp_path)
     model = T5EncoderModel(**TINY).eval()
     model.save_pretrained(tmp_path)
     half = T5EncoderModel.from_pretrained(tmp_path, torch_dtype=sf.float16)
-    assert {n.split(".")[-2] for n, p in half.named_parameters() if p.dtype is sf.float32} == {"wo"} and half.dtype is sf.float16
+    assert {n.split(".")[-2] for n, p in half.named_parameters() if p.dtype is sf.float32} == {
+        "wo"
+    } and half.dtype is sf.float16
     out = half(IDS, output_hidden_states=True)
     assert out.last_hidden_state.dtype is sf.float16 and out.hidden_states[1].dtype is sf.float32
-    assert np.abs(out.last_hidden_state.detach().float().numpy() - model(IDS).last_hidden_state.detach().numpy()).max() < 0.02
+    assert (
+        np.abs(out.last_hidden_state.detach().float().numpy() - model(IDS).last_hidden_state.detach().numpy()).max()
+        < 0.02
+    )
     other = T5EncoderModel.from_pretrained(tmp_path, torch_dtype=sf.bfloat16)
     assert {p.dtype for p in other.parameters()} == {sf.bfloat16}
 
@@ -52,7 +77,8 @@ def test_what_is_infinite_in_float16_is_brought_back():
         model.encoder.block[0].layer[1].DenseReluDense.wo.weight.copy_(sf.full((16, 20), 60000.0))
         model.encoder.block[0].layer[1].DenseReluDense.wi_1.weight.mul_(1000)
         out = model(IDS, output_hidden_states=True)
-    assert float(out.hidden_states[1].float().abs().max()) == 64512 and bool(sf.isfinite(out.last_hidden_state).all())  # 65504 - 1000, rounded
+    # 65504 - 1000, rounded
+    assert float(out.hidden_states[1].float().abs().max()) == 64512 and bool(sf.isfinite(out.last_hidden_state).all())
 
 
 def test_padding_is_not_seen():

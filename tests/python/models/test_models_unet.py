@@ -1,4 +1,6 @@
-"""What UNet2DConditionModel and Transformer2DModel have of their own: timesteps, refusals, memory. Their numbers, keys and files: test_every_model.py."""
+"""What UNet2DConditionModel and Transformer2DModel have of their own: timesteps, refusals, memory. Their numbers,
+keys and files: test_every_model.py.
+"""
 
 import re
 
@@ -12,8 +14,9 @@ from scaffolding.diffusion import Transformer2DModel, UNet2DConditionModel
 from scaffolding.models import get_timestep_embedding, timestep_embedding
 
 SMALL = {
-    "sample_size": 16, "block_out_channels": [16, 32], "layers_per_block": 1, "cross_attention_dim": 24, "norm_num_groups": 8, "attention_head_dim": 4,
-    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+    "sample_size": 16, "block_out_channels": [16, 32], "layers_per_block": 1, "cross_attention_dim": 24,
+    "norm_num_groups": 8, "attention_head_dim": 4, "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+    "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
 }  # fmt: skip
 
 
@@ -24,7 +27,11 @@ def test_timestep_embedding(case):
 
 
 def test_timestep_embeddings_that_cannot_be():
-    for timesteps, dim, message in ((sf.zeros(2, 2), 8, "one dimension"), (sf.zeros(2), 1, "embedding_dim must be above 1"), (sf.zeros(2), 2, "half of")):
+    for timesteps, dim, message in (
+        (sf.zeros(2, 2), 8, "one dimension"),
+        (sf.zeros(2), 1, "embedding_dim must be above 1"),
+        (sf.zeros(2), 2, "half of"),
+    ):
         with pytest.raises(ValueError, match=message):
             timestep_embedding(timesteps, dim)
     assert get_timestep_embedding is timestep_embedding
@@ -70,7 +77,14 @@ def test_unsupported_fields_are_named(field, value):
         ({"transformer_layers_per_block": 100000}, "from 0 to 1000 over all layers of a block, got 100000"),
         ({"layers_per_block": 10**12}, "at most 1000 over all blocks, got 1000000000000"),
         ({"layers_per_block": [600, 600]}, "at most 1000 over all blocks, got 600"),
-        ({"block_out_channels": [16] * 17, "down_block_types": ["DownBlock2D"] * 17, "up_block_types": ["UpBlock2D"] * 17}, "at most 16 entries, got 17"),
+        (
+            {
+                "block_out_channels": [16] * 17,
+                "down_block_types": ["DownBlock2D"] * 17,
+                "up_block_types": ["UpBlock2D"] * 17,
+            },
+            "at most 16 entries, got 17",
+        ),
         ({"block_out_channels": [16, 2**40]}, "got 1099511627776"),
         ({"norm_num_groups": 0}, "norm_num_groups must be positive, got 0"),
         ({"addition_embed_type": "text_time"}, "need projection_class_embeddings_input_dim"),
@@ -88,19 +102,26 @@ def test_impossible_fields(change, sentence):
         ({"num_layers": 10**9}, "num_layers must be at most 1000, got 1000000000"),
         ({"num_layers": -1}, "num_layers must not be negative, got -1"),
         ({"in_channels": 0}, "in_channels must be between 1 and 1048576, got 0"),
-        ({"num_attention_heads": 2**40, "attention_head_dim": 2**40}, "num_attention_heads must be between 1 and 1048576, got 1099511627776"),
+        (
+            {"num_attention_heads": 2**40, "attention_head_dim": 2**40},
+            "num_attention_heads must be between 1 and 1048576, got 1099511627776",
+        ),
     ],
 )
 def test_an_impossible_transformer(change, sentence):
     with pytest.raises(ValueError, match="Transformer2DModel: " + sentence):
-        Transformer2DModel(**{"in_channels": 8, "num_attention_heads": 1, "attention_head_dim": 8, "norm_num_groups": 4, **change})
+        Transformer2DModel(
+            **{"in_channels": 8, "num_attention_heads": 1, "attention_head_dim": 8, "norm_num_groups": 4, **change}
+        )
 
 
 def test_gradient_checkpointing_takes_less_memory():
     def peak(checkpointing):
         sf.manual_seed(0)
-        model = UNet2DConditionModel(**{**SMALL, "block_out_channels": [32, 32, 32], "layers_per_block": 3, "down_block_types": ["CrossAttnDownBlock2D"] * 3,
-                                        "up_block_types": ["CrossAttnUpBlock2D"] * 3, "attention_head_dim": 2})  # fmt: skip
+        model = UNet2DConditionModel(**{**SMALL, "block_out_channels": [32, 32, 32], "layers_per_block": 3,
+                                        "down_block_types": ["CrossAttnDownBlock2D"] * 3,
+                                        "up_block_types": ["CrossAttnUpBlock2D"] * 3,
+                                        "attention_head_dim": 2})  # fmt: skip
         if checkpointing:
             model.enable_gradient_checkpointing()
         before = cpu.memory_allocated()
@@ -151,5 +172,9 @@ def test_fields_that_are_a_number_or_a_list_come_back(tmp_path):
     model = UNet2DConditionModel(**{**SMALL, "sample_size": [8, 16]})
     model.save_pretrained(tmp_path)
     again = UNet2DConditionModel.from_pretrained(tmp_path)
-    assert again.config["block_out_channels"] == [16, 32] and again.config["sample_size"] == [8, 16] and again.config["attention_head_dim"] == 4
+    assert (
+        again.config["block_out_channels"] == [16, 32]
+        and again.config["sample_size"] == [8, 16]
+        and again.config["attention_head_dim"] == 4
+    )
     assert all(again.config[k] == v for k, v in model.config.items() if k != "_use_default_values")

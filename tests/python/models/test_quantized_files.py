@@ -19,13 +19,17 @@ STATE = ".weight.quant_state.bitsandbytes__nf4"
 def small_unet():
     return UNet2DConditionModel(
         sample_size=8, block_out_channels=[32, 64], down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
-        up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"], cross_attention_dim=32, attention_head_dim=8, norm_num_groups=8, layers_per_block=1,
+        up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"], cross_attention_dim=32, attention_head_dim=8,
+        norm_num_groups=8, layers_per_block=1,
     ).eval()  # fmt: skip
 
 
 def run(unet):
     g = sf.Generator().manual_seed(1)
-    x, text = sf.randn(1, 4, 8, 8, generator=g).to(unet.device).to(unet.dtype), sf.randn(1, 5, 32, generator=g).to(unet.device).to(unet.dtype)
+    x, text = (
+        sf.randn(1, 4, 8, 8, generator=g).to(unet.device).to(unet.dtype),
+        sf.randn(1, 5, 32, generator=g).to(unet.device).to(unet.dtype),
+    )
     with sf.no_grad():
         return unet(x, sf.tensor([3]).to(unet.device), text).sample.float().cpu().flatten().tolist()
 
@@ -51,7 +55,9 @@ def test_a_model_comes_back_as_it_was(way, tmp_path):
     assert run(again) == want and not again.training
     kinds = {name: (type(m), m.extra_repr()) for name, m in unet.named_modules() if name}
     assert {name: (type(m), m.extra_repr()) for name, m in again.named_modules() if name} == kinds
-    assert {k: str(v.dtype) for k, v in again.state_dict().items()} == {k: str(v.dtype) for k, v in unet.state_dict().items()}
+    assert {k: str(v.dtype) for k, v in again.state_dict().items()} == {
+        k: str(v.dtype) for k, v in unet.state_dict().items()
+    }
     again.save_pretrained(tmp_path / "again")
     name = "diffusion_pytorch_model.safetensors"
     assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
@@ -71,7 +77,9 @@ def test_other_tensors_take_another_dtype_and_shards_are_found(tmp_path):
 
 @pytest.mark.parametrize("name", ["nested", "plain"])
 def test_a_layer_has_bitsandbytes_entries_and_reads_them(name):
-    golden = {k.removeprefix(name + "."): v for k, v in safetensors.load_file(GOLDEN).items() if k.startswith(name + ".")}
+    golden = {
+        k.removeprefix(name + "."): v for k, v in safetensors.load_file(GOLDEN).items() if k.startswith(name + ".")
+    }
     numbers = golden.pop("numbers")
 
     class Holder(nn.Module):
@@ -96,7 +104,10 @@ def test_a_layer_has_bitsandbytes_entries_and_reads_them(name):
         assert value.dtype == want.dtype and value.shape == want.shape or key.endswith(STATE), key
         if key.endswith(STATE):
             texts = [json.loads(bytes(t.tolist())) for t in (value, want)]
-            assert texts[0].pop("nested_offset", 0) == pytest.approx(texts[1].pop("nested_offset", 0), rel=1e-6) and texts[0] == texts[1]
+            assert (
+                texts[0].pop("nested_offset", 0) == pytest.approx(texts[1].pop("nested_offset", 0), rel=1e-6)
+                and texts[0] == texts[1]
+            )
         else:
             assert value.float().flatten().tolist() == pytest.approx(want.float().flatten().tolist(), abs=1e-6), key
 
@@ -148,8 +159,18 @@ DAMAGE = [
     (lambda t, c: c["quantization_config"].update(quant_method="gptq"), NotImplementedError, "got 'gptq'"),
     (lambda t, c: c["quantization_config"].update(bnb_4bit_quant_type="fp4"), NotImplementedError, "not fp4"),
     (lambda t, c: c["quantization_config"].update(load_in_4bit=False), NotImplementedError, "formats NF4 is read"),
-    (lambda t, c: c.update(quantization_config={"quant_method": "scaffolding", "layers": [1]}), ValueError, "layers must be"),
-    (lambda t, c: c.update(quantization_config={"quant_method": "scaffolding", "layers": {NAME: {"dynamic": False}}}), ValueError, "float8"),
+    (
+        lambda t, c: c.update(quantization_config={"quant_method": "scaffolding", "layers": [1]}),
+        ValueError,
+        "layers must be",
+    ),
+    (
+        lambda t, c: c.update(
+            quantization_config={"quant_method": "scaffolding", "layers": {NAME: {"dynamic": False}}}
+        ),
+        ValueError,
+        "float8",
+    ),
 ]
 
 

@@ -66,11 +66,19 @@ def test_every_tensor_of_the_full_size(kind, tmp_path):
             assert tensors[name][0] in (None, source)
     unused = file.unused()
     assert {"betas", "model_ema.decay"} <= set(unused)
-    assert all(n in ("betas", "model_ema.decay") or n.endswith(("position_ids", "logit_scale", "text_projection")) or ".resblocks.23." in n for n in unused)
+    assert all(
+        n in ("betas", "model_ema.decay")
+        or n.endswith(("position_ids", "logit_scale", "text_projection"))
+        or ".resblocks.23." in n
+        for n in unused
+    )
 
 
 def test_counts_of_tensors():
-    counts = {kind: {part: len(sf._core._single_file_rows(kind, part, {})) for part in GOLDEN["full"][kind]["parts"]} for kind in KINDS}
+    counts = {
+        kind: {part: len(sf._core._single_file_rows(kind, part, {})) for part in GOLDEN["full"][kind]["parts"]}
+        for kind in KINDS
+    }
     assert counts["v2"] == {"unet": 686, "vae": 248, "text_encoder": 372}
     assert counts["xl_base"] == {"unet": 1680, "vae": 248, "text_encoder": 196, "text_encoder_2": 517}
 
@@ -81,7 +89,9 @@ def test_the_models_have_these_tensors(kind):
         if part != "scheduler":
             with sf.device("meta"):
                 state = getattr(sf.models, class_name).from_config(config).state_dict()
-            assert {name: list(t.shape) for name, t in state.items()} == {name: list(s) for name, _, s in sf._core._single_file_rows(kind, part, {})}
+            assert {name: list(t.shape) for name, t in state.items()} == {
+                name: list(s) for name, _, s in sf._core._single_file_rows(kind, part, {})
+            }
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "ckpt"])
@@ -103,8 +113,15 @@ def test_there_and_back(kind, tmp_path):
     back = sf._core._to_single_file(kind, parts, golden["configs"])
     assert set(golden["checkpoint"]) - set(back) == set(file.unused())
     for name, tensor in back.items():
-        assert list(tensor.shape) == golden["checkpoint"][name] and np.array_equal(tensor.numpy(), fill(name, tensor.shape))
-    assert sf._core._single_file_kind_of(golden["configs"]["unet"] | {"cross_attention_dim": config_of(kind)["unet"]["cross_attention_dim"]}) == kind
+        assert list(tensor.shape) == golden["checkpoint"][name] and np.array_equal(
+            tensor.numpy(), fill(name, tensor.shape)
+        )
+    assert (
+        sf._core._single_file_kind_of(
+            golden["configs"]["unet"] | {"cross_attention_dim": config_of(kind)["unet"]["cross_attention_dim"]}
+        )
+        == kind
+    )
     del parts["unet"]["conv_in.bias"]
     with pytest.raises(ValueError, match="the unet lacks 'conv_in.bias'"):
         sf._core._to_single_file(kind, {"unet": parts["unet"]}, golden["configs"])
@@ -118,18 +135,28 @@ def test_there_and_back(kind, tmp_path):
 def test_models_from_a_single_file(kind, tmp_path):
     golden = GOLDEN["tiny"][kind]
     path = save(golden["checkpoint"], tmp_path / "model.ckpt")
-    classes = {part: class_name for part, (_, class_name, _) in sf._core._single_file_kinds()[kind][2].items() if part != "scheduler"}
+    classes = {
+        part: class_name
+        for part, (_, class_name, _) in sf._core._single_file_kinds()[kind][2].items()
+        if part != "scheduler"
+    }
     file = open_file(path, golden["configs"])
     for part, class_name in classes.items():
         cls = getattr(sf.models, class_name)
         model = cls.__new__(cls)
         file.load(model, part, None, None, {})
         assert {name: crc(t) for name, t in model.state_dict().items()} == golden["sums"][part] and not model.training
-    only = {n: s for n, s in golden["checkpoint"].items() if n.startswith(("model.diffusion_model.", "first_stage_model."))}
+    only = {
+        n: s for n, s in golden["checkpoint"].items() if n.startswith(("model.diffusion_model.", "first_stage_model."))
+    }
     path = save(only, tmp_path / "some.safetensors") if kind == "v1" else None
     if path:
-        unet = sf.models.UNet2DConditionModel.from_single_file(path, config=golden["configs"]["unet"], torch_dtype=sf.bfloat16, sample_size=17)
-        assert unet.dtype is sf.bfloat16 and unet.config.sample_size == 17 and unet.config.block_out_channels == [32, 64]
+        unet = sf.models.UNet2DConditionModel.from_single_file(
+            path, config=golden["configs"]["unet"], torch_dtype=sf.bfloat16, sample_size=17
+        )
+        assert (
+            unet.dtype is sf.bfloat16 and unet.config.sample_size == 17 and unet.config.block_out_channels == [32, 64]
+        )
         assert crc(unet.conv_in.bias.detach().float()) == crc(file.tensor("unet", "conv_in.bias").bfloat16().float())
 
 
@@ -153,10 +180,20 @@ def config_of(kind):
 
 
 def test_configs_of_the_kinds():
-    assert config_of("v1")["vae"]["scaling_factor"] == 0.18215 and config_of("xl_base")["vae"]["scaling_factor"] == 0.13025
-    assert config_of("v1")["scheduler"]["_class_name"] == "PNDMScheduler" and config_of("v2")["scheduler"]["prediction_type"] == "v_prediction"
+    assert (
+        config_of("v1")["vae"]["scaling_factor"] == 0.18215 and config_of("xl_base")["vae"]["scaling_factor"] == 0.13025
+    )
+    assert (
+        config_of("v1")["scheduler"]["_class_name"] == "PNDMScheduler"
+        and config_of("v2")["scheduler"]["prediction_type"] == "v_prediction"
+    )
     assert config_of("v2")["unet"]["upcast_attention"] and config_of("v2")["text_encoder"]["num_hidden_layers"] == 23
-    assert [config_of(k)["unet"]["in_channels"] for k in ("inpainting", "inpainting_v2", "xl_inpaint", "xl_base")] == [9, 9, 9, 4]
+    assert [config_of(k)["unet"]["in_channels"] for k in ("inpainting", "inpainting_v2", "xl_inpaint", "xl_base")] == [
+        9,
+        9,
+        9,
+        4,
+    ]
 
 
 def test_marks_that_contradict_each_other(tmp_path):
@@ -167,7 +204,11 @@ def test_marks_that_contradict_each_other(tmp_path):
         "conditioner.embedders.0.model.positional_embedding",
     )
     titles = {
-        "Stable Diffusion XL's refiner, but": [{first: [384, 9, 3, 3]}, {v2: [2, 2], refiner: [2, 2]}, {first: [384, 4, 3, 3], v2: [2, 2]}],
+        "Stable Diffusion XL's refiner, but": [
+            {first: [384, 9, 3, 3]},
+            {v2: [2, 2], refiner: [2, 2]},
+            {first: [384, 4, 3, 3], v2: [2, 2]},
+        ],
         "Stable Diffusion 2.x, but": [{v2: [2, 2]}, {first: [320, 4, 3, 3], v2: [2, 2]}],
         "Stable Diffusion 2.x for inpainting, but": [{first: [320, 9, 3, 3], v2: [2, 2]}],
         "Stable Diffusion 1.x for inpainting, but": [{first: [320, 9, 3, 3]}],
@@ -187,7 +228,9 @@ def test_tensors_borrow_the_file(tmp_path):
         file = sf._core._SingleFile({path!r})
         all = [file.tensor(part, row[0]) for part in file.parts() for row in file.rows(part)]
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, sum(t.nbytes for t in all))"""
-    kilobytes, size = map(int, subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+    kilobytes, size = map(
+        int, subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    )
     assert size > 6e9 and kilobytes < 50_000
 
 
@@ -195,7 +238,10 @@ def test_model_index(tmp_path):
     golden = GOLDEN["tiny"]["xl_refiner"]
     index = open_file(save(golden["checkpoint"], tmp_path / "a.safetensors"), golden["configs"]).model_index()
     assert index["_class_name"] == "StableDiffusionXLImg2ImgPipeline" and index["requires_aesthetics_score"] is True
-    assert index["text_encoder_2"] == ["transformers", "CLIPTextModelWithProjection"] and index["scheduler"] == ["diffusers", "EulerDiscreteScheduler"]
+    assert index["text_encoder_2"] == ["transformers", "CLIPTextModelWithProjection"] and index["scheduler"] == [
+        "diffusers",
+        "EulerDiscreteScheduler",
+    ]
     assert "text_encoder" not in index
 
 
@@ -215,17 +261,27 @@ def test_parts_that_are_not_there(v1, tmp_path):
         file.tensor("vae", "quant_conv.bias")
     with pytest.raises(ValueError, match="its unet has no tensor 'nothing'"):
         file.tensor("unet", "nothing")
-    bare = {n.removeprefix("first_stage_model."): s for n, s in v1["checkpoint"].items() if n.startswith("first_stage_model.")}
+    bare = {
+        n.removeprefix("first_stage_model."): s
+        for n, s in v1["checkpoint"].items()
+        if n.startswith("first_stage_model.")
+    }
     file = open_file(save(bare, tmp_path / "vae.ckpt"), v1["configs"])  # as vae-ft-mse-840000-ema-pruned.ckpt
     assert sorted(file.parts()) == ["scheduler", "vae"]
     assert np.array_equal(file.tensor("vae", "encoder.conv_in.bias").numpy(), fill("encoder.conv_in.bias", [32]))
 
 
 def test_names_of_older_programs(v1, tmp_path):
-    old = {n.replace("cond_stage_model.transformer.text_model.", "cond_stage_model.transformer."): s for n, s in v1["checkpoint"].items()}
+    old = {
+        n.replace("cond_stage_model.transformer.text_model.", "cond_stage_model.transformer."): s
+        for n, s in v1["checkpoint"].items()
+    }
     file = open_file(save(old, tmp_path / "a.safetensors"), v1["configs"])
     name = "text_model.encoder.layers.1.mlp.fc2.bias"
-    assert np.array_equal(file.tensor("text_encoder", name).numpy(), fill("cond_stage_model.transformer." + name.removeprefix("text_model."), [8]))
+    assert np.array_equal(
+        file.tensor("text_encoder", name).numpy(),
+        fill("cond_stage_model.transformer." + name.removeprefix("text_model."), [8]),
+    )
 
 
 def test_averaged_weights(v1, tmp_path):
@@ -233,7 +289,9 @@ def test_averaged_weights(v1, tmp_path):
     averaged = {"model_ema." + n.removeprefix("model.").replace(".", ""): v1["checkpoint"][n] for n in unet}
     path = save(v1["checkpoint"] | averaged, tmp_path / "a.safetensors")
     name = "model_ema.diffusion_modelout2bias"
-    assert np.array_equal(open_file(path, v1["configs"], extract_ema=True).tensor("unet", "conv_out.bias").numpy(), fill(name, [4]))
+    assert np.array_equal(
+        open_file(path, v1["configs"], extract_ema=True).tensor("unet", "conv_out.bias").numpy(), fill(name, [4])
+    )
     assert not np.array_equal(open_file(path, v1["configs"]).tensor("unet", "conv_out.bias").numpy(), fill(name, [4]))
     with pytest.raises(ValueError, match="has no averaged weights"):
         open_file(save(v1["checkpoint"], tmp_path / "b.safetensors"), v1["configs"], extract_ema=True)
@@ -246,7 +304,8 @@ def test_what_a_v2_predicts(tmp_path):
     path = save(golden["checkpoint"], tmp_path / "a.ckpt")
     assert prediction(path, configs) == "v_prediction"
     assert prediction(path, configs, prediction_type="epsilon") == "epsilon"
-    sf.save({"global_step": 875000, "state_dict": tensors_of(golden["checkpoint"])}, tmp_path / "base.ckpt")  # 512-base-ema.ckpt
+    # 512-base-ema.ckpt
+    sf.save({"global_step": 875000, "state_dict": tensors_of(golden["checkpoint"])}, tmp_path / "base.ckpt")
     assert prediction(str(tmp_path / "base.ckpt"), configs) == "epsilon"
     with pytest.raises(ValueError, match="prediction_type must be"):
         open_file(path, configs, prediction_type="x")
@@ -259,9 +318,17 @@ def test_tensors_that_are_missing_or_have_another_shape(v1, tmp_path):
         "cond_stage_model.transformer.text_model.final_layer_norm.bias",
     ):
         with pytest.raises(ValueError, match=f"is Stable Diffusion 1.x, but its .* lacks 1 tensor: '{n}'"):
-            open_file(save({k: s for k, s in v1["checkpoint"].items() if k != n}, tmp_path / "a.safetensors"), v1["configs"])
-    wrong = v1["checkpoint"] | {"model.diffusion_model.time_embed.0.bias": [5], "model.diffusion_model.out.2.weight": [4, 32]}
-    with pytest.raises(ValueError, match=r"2 tensors have another shape: .*time_embed.0.bias' is \[5\] and should be \[128\].*pass its config"):
+            open_file(
+                save({k: s for k, s in v1["checkpoint"].items() if k != n}, tmp_path / "a.safetensors"), v1["configs"]
+            )
+    wrong = v1["checkpoint"] | {
+        "model.diffusion_model.time_embed.0.bias": [5],
+        "model.diffusion_model.out.2.weight": [4, 32],
+    }
+    with pytest.raises(
+        ValueError,
+        match=r"2 tensors have another shape: .*time_embed.0.bias' is \[5\] and should be \[128\].*pass its config",
+    ):
         open_file(save(wrong, tmp_path / "b.safetensors"), v1["configs"])
     wide = v1["configs"] | {"text_encoder": v1["configs"]["text_encoder"] | {"hidden_size": 16}}
     with pytest.raises(ValueError, match="of its text_encoder .* have another shape"):
@@ -275,14 +342,34 @@ def test_tensors_that_are_missing_or_have_another_shape(v1, tmp_path):
 @pytest.mark.parametrize(
     "error, message, names",
     [
-        (ValueError, "is a LoRA \\(2 of its 3", {"lora_unet_down_blocks_0.lora_down.weight": [4, 4], "unet.x.lora_A.weight": [4], "alpha": []}),
+        (
+            ValueError,
+            "is a LoRA \\(2 of its 3",
+            {"lora_unet_down_blocks_0.lora_down.weight": [4, 4], "unet.x.lora_A.weight": [4], "alpha": []},
+        ),
         (ValueError, "is a textual inversion", {"emb_params": [4, 768]}),
-        (NotSupported := NotImplementedError, "is FLUX.1, which is not supported yet", {"double_blocks.0.img_attn.norm.key_norm.scale": [128]}),
+        (
+            NotSupported := NotImplementedError,
+            "is FLUX.1, which is not supported yet",
+            {"double_blocks.0.img_attn.norm.key_norm.scale": [128]},
+        ),
         (NotSupported, "is FLUX.1", {"model.diffusion_model.double_blocks.0.img_attn.norm.key_norm.scale": [128]}),
-        (NotSupported, "is Stable Diffusion 3, which", {"model.diffusion_model.joint_blocks.0.context_block.adaLN_modulation.1.bias": [9]}),
+        (
+            NotSupported,
+            "is Stable Diffusion 3, which",
+            {"model.diffusion_model.joint_blocks.0.context_block.adaLN_modulation.1.bias": [9]},
+        ),
         (NotSupported, "is a ControlNet", {"control_model.time_embed.0.weight": [4, 4]}),
-        (NotSupported, "8 input channels \\(InstructPix2Pix\\)", {"model.diffusion_model.input_blocks.0.0.weight": [320, 8, 3, 3]}),
-        (ValueError, "one part of a pipeline in diffusers' names", {"down_blocks.0.resnets.0.conv1.weight": [4, 4, 3, 3]}),
+        (
+            NotSupported,
+            "8 input channels \\(InstructPix2Pix\\)",
+            {"model.diffusion_model.input_blocks.0.0.weight": [320, 8, 3, 3]},
+        ),
+        (
+            ValueError,
+            "one part of a pipeline in diffusers' names",
+            {"down_blocks.0.resnets.0.conv1.weight": [4, 4, 3, 3]},
+        ),
         (ValueError, "is no Stable Diffusion checkpoint: .* it has 1 tensors such as 'x'", {"x": [1]}),
         (ValueError, "is no Stable Diffusion checkpoint", {}),
         (ValueError, "unet lacks 685 tensors", {"model.diffusion_model.input_blocks.0.0.weight": [320, 4, 3, 3]}),
@@ -299,7 +386,10 @@ OTHERS = json.loads((folders.ROOT / "scaffolding/models/configs/not_supported.js
 @pytest.mark.parametrize("prefix", ["", "model.diffusion_model.", "state_dict."])
 @pytest.mark.parametrize("family, tensor", [(other["title"], mark[0]) for other in OTHERS for mark in other["any"]])
 def test_other_families_are_refused_by_name(family, tensor, prefix, tmp_path):
-    with pytest.raises(NotImplementedError, match=f"is {family}, which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL"):
+    with pytest.raises(
+        NotImplementedError,
+        match=f"is {family}, which is not supported yet; supported are Stable Diffusion 1.x, 2.x and XL",
+    ):
         open_file(save({prefix + tensor: [4]}, tmp_path / "a.safetensors"))
 
 
@@ -350,7 +440,11 @@ def test_sizes_that_no_model_has(v1, part, config, tmp_path):
 
 @pytest.mark.parametrize("prefix", ["", "diffusion_model."])
 def test_a_denoiser_alone(v1, prefix, tmp_path):
-    unet = {prefix + n.removeprefix("model.diffusion_model."): s for n, s in v1["checkpoint"].items() if n.startswith("model.diffusion_model.")}
+    unet = {
+        prefix + n.removeprefix("model.diffusion_model."): s
+        for n, s in v1["checkpoint"].items()
+        if n.startswith("model.diffusion_model.")
+    }
     file = open_file(save(unet, tmp_path / "a.safetensors"), v1["configs"])
     assert file.kind == "v1" and sorted(file.parts()) == ["scheduler", "unet"] and file.unused() == []
     assert np.array_equal(file.tensor("unet", "conv_out.bias").numpy(), fill(prefix + "out.2.bias", [4]))
@@ -373,7 +467,11 @@ def save_gguf(shapes, path):
 
 
 def test_a_denoiser_in_gguf(v1, tmp_path):
-    unet = {n.removeprefix("model.diffusion_model."): s for n, s in v1["checkpoint"].items() if n.startswith("model.diffusion_model.")}
+    unet = {
+        n.removeprefix("model.diffusion_model."): s
+        for n, s in v1["checkpoint"].items()
+        if n.startswith("model.diffusion_model.")
+    }
     path = save_gguf(unet, tmp_path / "a.gguf")
     file = open_file(path, v1["configs"])
     for name, source, shape in file.rows("unet"):

@@ -1,4 +1,6 @@
-"""nn.functional has torch's names and arguments (tests/golden/functional.json); values and gradients are checked op by op in C++."""
+"""nn.functional has torch's names and arguments (tests/golden/functional.json);
+values and gradients are checked op by op in C++.
+"""
 
 import inspect
 import json
@@ -13,9 +15,10 @@ TORCH = json.loads((folders.GOLDEN / "functional.json").read_text())
 
 # What we have not, on purpose: rare, or for hardware and number formats of other projects.
 ABSENT = set(
-    """affine_grid conv_tbc ctc_loss embedding_bag feature_alpha_dropout fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d
-    fractional_max_pool3d_with_indices grid_sample grouped_mm linear_cross_entropy local_response_norm lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d
-    max_unpool3d multi_margin_loss multilabel_margin_loss native_channel_shuffle pdist rrelu rrelu_ scaled_addmm scaled_addmm_
+    """affine_grid conv_tbc ctc_loss embedding_bag feature_alpha_dropout fractional_max_pool2d
+    fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices grid_sample grouped_mm
+    linear_cross_entropy local_response_norm lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d max_unpool3d
+    multi_margin_loss multilabel_margin_loss native_channel_shuffle pdist rrelu rrelu_ scaled_addmm scaled_addmm_
     scaled_grouped_mm scaled_mm triplet_margin_with_distance_loss""".split()
 )
 # Arguments that ours lack: a place to write into, and one without a meaning.
@@ -30,8 +33,8 @@ WITHOUT = {
 }
 # Functions of ours that torch has not: fused ones and those of diffusion models.
 OWN = set(
-    """add_layer_norm add_rms_norm apply_rotary_emb cat_group_norm_silu feature_dropout geglu group_norm_silu layer_norm_modulate mlp quick_gelu
-    rms_norm_modulate swiglu""".split()
+    """add_layer_norm add_rms_norm apply_rotary_emb cat_group_norm_silu feature_dropout geglu group_norm_silu
+    layer_norm_modulate mlp quick_gelu rms_norm_modulate swiglu""".split()
 )
 # Arguments of ours after torch's.
 EXTRA = {"generator", "activation", "gate_first"}
@@ -57,7 +60,15 @@ def test_arguments_are_torchs(name):
 
 
 def test_inplace():
-    for name, *arguments in (("relu",), ("elu", 0.5), ("hardtanh", 0.0, 1.0), ("leaky_relu", 0.1), ("threshold", 0.0, 9.0), ("celu", 2.0), ("relu6",)):
+    for name, *arguments in (
+        ("relu",),
+        ("elu", 0.5),
+        ("hardtanh", 0.0, 1.0),
+        ("leaky_relu", 0.1),
+        ("threshold", 0.0, 9.0),
+        ("celu", 2.0),
+        ("relu6",),
+    ):
         x = sf.tensor([-1.0, 0.5, 8.0])
         want = getattr(F, name)(x, *arguments)
         assert x.tolist() == [-1, 0.5, 8]
@@ -73,7 +84,22 @@ def test_inplace():
 
 def test_inplace_in_training():
     w = sf.tensor([-3.0, -0.5, 0.25, 4.0, 7.0]).reshape(5, 1)
-    calls = [(name,) for name in ("celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6", "selu", "silu")]
+    calls = [
+        (name,)
+        for name in (
+            "celu",
+            "elu",
+            "hardsigmoid",
+            "hardswish",
+            "hardtanh",
+            "leaky_relu",
+            "mish",
+            "relu",
+            "relu6",
+            "selu",
+            "silu",
+        )
+    ]
     for name, *arguments in (*calls, ("threshold", 0.1, 9.0)):
         grads = []
         for inplace in (False, True):
@@ -98,7 +124,9 @@ def test_pools_of_equal_numbers_and_nan_agree_in_both_layouts(dtype):
     x = values[sf.randint(0, 8, (2, 3, 13, 17), generator=sf.Generator().manual_seed(1))]
     for kernel, stride, padding, dilation in ((3, 2, 1, 1), ((2, 5), 1, (0, 2), (3, 2)), (4, 4, 0, 1)):
         y, at = F.max_pool2d(x, kernel, stride, padding, dilation, return_indices=True)
-        z, to = F.max_pool2d(x.contiguous(memory_format=sf.channels_last), kernel, stride, padding, dilation, return_indices=True)
+        z, to = F.max_pool2d(
+            x.contiguous(memory_format=sf.channels_last), kernel, stride, padding, dilation, return_indices=True
+        )
         assert at.tolist() == to.tolist() and repr(y.tolist()) == repr(z.tolist())
 
 
@@ -106,7 +134,11 @@ def test_indices_of_pools():
     x = sf.tensor([[[1.0, 3.0, 2.0, 5.0]]])
     y, indices = F.max_pool1d(x, 2, return_indices=True)
     assert y.tolist() == [[[3, 5]]] and indices.tolist() == [[[1, 3]]]
-    assert F.max_pool1d(x, 2, 2, 0, 1, False, True)[1].tolist() == indices.tolist() == F.adaptive_max_pool1d(x, 2, True)[1].tolist()
+    assert (
+        F.max_pool1d(x, 2, 2, 0, 1, False, True)[1].tolist()
+        == indices.tolist()
+        == F.adaptive_max_pool1d(x, 2, True)[1].tolist()
+    )
     assert F.max_pool1d(x, kernel_size=2, return_indices=False).tolist() == y.tolist()
 
 
@@ -116,7 +148,9 @@ def test_old_forms_warn():
         assert F.softmax(x).tolist() == F.softmax(x, 1).tolist()
     assert F.softmax(x, 1, 3, sf.float64).dtype is sf.float64
     with pytest.warns(UserWarning, match="reduction='sum'"):
-        assert F.cross_entropy(sf.cat([x, x]), sf.cat([t, t]), size_average=False).item() == pytest.approx(2 * F.cross_entropy(x, t).item())
+        assert F.cross_entropy(sf.cat([x, x]), sf.cat([t, t]), size_average=False).item() == pytest.approx(
+            2 * F.cross_entropy(x, t).item()
+        )
     with pytest.warns(UserWarning, match="reduction='none'"):
         assert F.mse_loss(x, x, None, False).shape == (1, 2)
     assert F.cross_entropy(x, t, None, None, 1, None, "sum").item() == 0
@@ -155,7 +189,10 @@ def test_attention_with_dropout_trains():
     b = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
     assert a.tolist() == b.tolist() != F.scaled_dot_product_attention(q, k, v).tolist()
     a.sum().backward()
-    assert all(x.grad.isfinite().all() for x in (q, k, v)) and F.scaled_dot_product_attention(q, k, v, dropout_p=1.0).abs().max().item() == 0
+    assert (
+        all(x.grad.isfinite().all() for x in (q, k, v))
+        and F.scaled_dot_product_attention(q, k, v, dropout_p=1.0).abs().max().item() == 0
+    )
 
 
 def test_convolutions_take_words_for_padding():
@@ -185,7 +222,10 @@ def test_multi_head_attention_is_the_layers(options, arguments, batched):
     shapes = (4, 3, 8), (5, 3, layer.kdim), (5, 3, layer.vdim)
     inputs = [sf.randn(shape).requires_grad_() for shape in shapes]
     if not batched:
-        arguments = {k: v[0] if k == "key_padding_mask" else v[:2] if sf.is_tensor(v) and v.dim() == 3 else v for k, v in arguments.items()}
+        arguments = {
+            k: v[0] if k == "key_padding_mask" else v[:2] if sf.is_tensor(v) and v.dim() == 3 else v
+            for k, v in arguments.items()
+        }
         inputs = [x[:, 0].detach().requires_grad_() for x in inputs]
     separate = layer.in_proj_weight is None
     y, weights = F.multi_head_attention_forward(
@@ -210,5 +250,9 @@ def test_multi_head_attention_is_the_layers(options, arguments, batched):
     assert y.shape == want.shape and y.allclose(want, atol=1e-6)
     assert (weights is None and want_weights is None) or weights.allclose(want_weights, atol=1e-6)
     names, tensors = zip(*layer.named_parameters())
-    for name, a, b in zip((*"qkv", *names), sf.autograd.grad(y.cos().sum(), [*inputs, *tensors]), sf.autograd.grad(want.cos().sum(), [*inputs, *tensors])):
+    for name, a, b in zip(
+        (*"qkv", *names),
+        sf.autograd.grad(y.cos().sum(), [*inputs, *tensors]),
+        sf.autograd.grad(want.cos().sum(), [*inputs, *tensors]),
+    ):
         assert a.allclose(b, atol=1e-5), name

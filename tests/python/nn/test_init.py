@@ -39,7 +39,11 @@ def test_a_seed_or_a_generator_decides_the_numbers():
     a = init.kaiming_uniform_(sf.empty(3, 3))
     g = sf.Generator().manual_seed(3)
     b = init.kaiming_uniform_(sf.empty(3, 3), generator=g)
-    assert a.tolist() == b.tolist() and a.abs().max().item() <= math.sqrt(2) and init.kaiming_uniform_(sf.empty(3, 3), generator=g).tolist() != a.tolist()
+    assert (
+        a.tolist() == b.tolist()
+        and a.abs().max().item() <= math.sqrt(2)
+        and init.kaiming_uniform_(sf.empty(3, 3), generator=g).tolist() != a.tolist()
+    )
     with pytest.raises(TypeError, match="normal_: generator must be a Generator"):
         init.normal_(sf.empty(3), generator=3)
 
@@ -48,7 +52,9 @@ def test_fans_and_gains():
     assert init._calculate_fan_in_and_fan_out(sf.empty(6, 5, 3, 3)) == (45, 54)
     assert init._calculate_correct_fan(sf.empty(6, 5), "FAN_OUT") == 6
     assert init.calculate_gain("leaky_relu", 1) == 1 and init.calculate_gain("relu") == math.sqrt(2)
-    with pytest.raises(ValueError, match="fan in and fan out can not be computed for tensor with fewer than 2 dimensions"):
+    with pytest.raises(
+        ValueError, match="fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+    ):
         init.xavier_uniform_(sf.empty(3))
     with pytest.raises(ValueError, match="mode 'fan' is not supported"):
         init._calculate_correct_fan(sf.empty(6, 5), "fan")

@@ -16,8 +16,18 @@ def test_sequential():
     net = nn.Sequential(lin(1), nn.ReLU())
     net.append(lin(2))
     net.insert(1, nn.Tanh())
-    assert [type(m).__name__ for m in net] == ["Linear", "Tanh", "ReLU", "Linear"] and list(net._modules) == ["0", "1", "2", "3"]
-    assert net[-1].in_features == 2 and isinstance(net[1:3], nn.Sequential) and len(net[1:3]) == 2 and net[1:3][0] is net[1]
+    assert [type(m).__name__ for m in net] == ["Linear", "Tanh", "ReLU", "Linear"] and list(net._modules) == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]
+    assert (
+        net[-1].in_features == 2
+        and isinstance(net[1:3], nn.Sequential)
+        and len(net[1:3]) == 2
+        and net[1:3][0] is net[1]
+    )
     net[0] = lin(5)
     assert net[0].in_features == 5
     del net[1]
@@ -39,7 +49,12 @@ def test_module_list():
     items = nn.ModuleList([lin(i) for i in range(1, 4)])
     items.append(lin(4)).extend([lin(5)])
     items.insert(0, lin(9))
-    assert [m.in_features for m in items] == [9, 1, 2, 3, 4, 5] and items[-1].in_features == 5 and lin not in items and items[2] in items
+    assert (
+        [m.in_features for m in items] == [9, 1, 2, 3, 4, 5]
+        and items[-1].in_features == 5
+        and lin not in items
+        and items[2] in items
+    )
     assert [m.in_features for m in items[1:3]] == [1, 2] and isinstance(items[1:3], nn.ModuleList)
     items[0] = lin(7)
     del items[1]
@@ -54,7 +69,9 @@ def test_module_list():
     with pytest.raises(TypeError):
         items.append(3)
     twins = nn.ModuleList([nn.ReLU(), nn.ReLU(), nn.Tanh()])
-    assert repr(twins) == "ModuleList(\n  (0-1): 2 x ReLU()\n  (2): Tanh()\n)" and repr(nn.ModuleList()) == "ModuleList()"
+    assert (
+        repr(twins) == "ModuleList(\n  (0-1): 2 x ReLU()\n  (2): Tanh()\n)" and repr(nn.ModuleList()) == "ModuleList()"
+    )
 
 
 def test_module_dict():
@@ -62,8 +79,17 @@ def test_module_dict():
     items["b"] = lin(2)
     items.update([("c", lin(3))])
     items.update(nn.ModuleDict({"d": lin(4)}))
-    assert list(items) == list(items.keys()) == ["a", "b", "c", "d"] and len(items) == 4 and "a" in items and items["b"].in_features == 2
-    assert items.pop("c").in_features == 3 and [m.in_features for m in items.values()] == [1, 2, 4] and items.get("z") is None
+    assert (
+        list(items) == list(items.keys()) == ["a", "b", "c", "d"]
+        and len(items) == 4
+        and "a" in items
+        and items["b"].in_features == 2
+    )
+    assert (
+        items.pop("c").in_features == 3
+        and [m.in_features for m in items.values()] == [1, 2, 4]
+        and items.get("z") is None
+    )
     del items["a"]
     assert [k for k, _ in items.items()] == ["b", "d"] and list(items.state_dict())[0] == "b.weight"
     items.clear()
@@ -77,7 +103,11 @@ def test_module_dict():
 def test_parameter_list():
     items = nn.ParameterList([nn.Parameter(sf.ones(2)), sf.zeros(3)])
     items.append(sf.ones(4))
-    assert len(items) == 3 and all(isinstance(p, nn.Parameter) for p in items) and list(items.state_dict()) == ["0", "1", "2"]
+    assert (
+        len(items) == 3
+        and all(isinstance(p, nn.Parameter) for p in items)
+        and list(items.state_dict()) == ["0", "1", "2"]
+    )
     assert items[-1].shape == (4,) and len(items[:2]) == 2
     items[0] = sf.ones(7)
     assert items[0].shape == (7,)
@@ -89,7 +119,9 @@ def test_parameter_list():
 def test_parameter_dict():
     items = nn.ParameterDict({"a": sf.ones(2)})
     items["b"] = nn.Parameter(sf.ones(3))
-    assert list(items) == ["a", "b"] and "a" in items and items.a is items["a"] and list(items.state_dict()) == ["a", "b"]
+    assert (
+        list(items) == ["a", "b"] and "a" in items and items.a is items["a"] and list(items.state_dict()) == ["a", "b"]
+    )
     assert items.pop("a").shape == (2,) and len(items) == 1 and items.get("z", 5) == 5
     items.update({"c": sf.ones(4)})
     assert [k for k, _ in items.items()] == ["b", "c"] and len(list(items.values())) == 2

@@ -1,4 +1,6 @@
-"""Every layer against PyTorch: initial parameters from a seed, state-dict keys, repr, output and gradients (tests/golden/make_golden_nn.py)."""
+"""Every layer against PyTorch: initial parameters from a seed, state-dict keys, repr,
+output and gradients (tests/golden/make_golden_nn.py).
+"""
 
 import json
 
@@ -33,7 +35,11 @@ def read_safetensors(path):
 
 def thinned(t):
     flat = t.detach().reshape(-1).numpy()
-    return flat if flat.size <= FILE["kept"] else flat[[i * (flat.size - 1) // (FILE["kept"] - 1) for i in range(FILE["kept"])]]
+    return (
+        flat
+        if flat.size <= FILE["kept"]
+        else flat[[i * (flat.size - 1) // (FILE["kept"] - 1) for i in range(FILE["kept"])]]
+    )
 
 
 def close(got, want, what, tolerance=1e-5):
@@ -54,12 +60,16 @@ def test_layer(number, numbers):
     assert {k: list(v.shape) for k, v in state.items()} == case["keys"]
     assert list(state) == list(case["keys"])
     assert repr(module) == case["repr"]
-    normal = "Embedding" in expression or "bias_kv" in expression  # normal numbers are torch's bit for bit only where the processor has FMA
+    # normal numbers are torch's bit for bit only where the processor has FMA
+    normal = "Embedding" in expression or "bias_kv" in expression
     for key, value in state.items():
         close(thinned(value), numbers[f"{number}.initial.{key}"], f"initial {key}", 1e-6 if normal else 0)
     module.train(not evaluate)
     arguments = list(eval(f"({case['inputs']},)", scope))
-    leaves = [a.detach().requires_grad_() if a.is_floating_point() and not bool((a.abs() == 1).all()) else a for a in arguments]
+    leaves = [
+        a.detach().requires_grad_() if a.is_floating_point() and not bool((a.abs() == 1).all()) else a
+        for a in arguments
+    ]
     outputs = module(*[a * 1 if a.requires_grad else a for a in leaves], **eval(f"dict({case['kwargs']})", scope))
     outputs = [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if o is not None]
     total = 0
@@ -87,8 +97,13 @@ def test_layer(number, numbers):
 def test_every_layer_is_covered():
     """A layer that no case names is a layer nobody compares with PyTorch."""
     text = " ".join(case["layer"] for case in CASES)
-    ours = {name for name in sf._core._layer_names} - {"NonDynamicallyQuantizableLinear"}  # a part of MultiheadAttention
-    # AlphaDropout: its formula and random numbers are ops/dropout's, compared there. Quantised layers: with bitsandbytes in test_quantize.py.
+    # a part of MultiheadAttention
+    ours = {name for name in sf._core._layer_names} - {"NonDynamicallyQuantizableLinear"}
+    # AlphaDropout: its formula and random numbers are ops/dropout's, compared there. Quantised layers: with
+    # bitsandbytes in test_quantize.py.
     family = ["AlphaDropout", "LinearNF4", "LinearFP8"]
-    pads = {f"{kind}Pad{d}d" for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular") for d in (1, 2, 3)}  # one class, all modes above
+    # one class, all modes above
+    pads = {
+        f"{kind}Pad{d}d" for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular") for d in (1, 2, 3)
+    }
     assert {name for name in ours - pads if f"nn.{name}(" not in text} == set(family)

@@ -113,7 +113,9 @@ def test_backward_hook_without_input_gradients_and_pre_hook():
     assert seen == [((None,), [[2, 2]])] and lin.bias.grad.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"]
+)
 def test_copies_are_equal_and_apart(duplicate):
     net = Net()
     net(sf.randn(4, 3)).sum().backward()
@@ -161,7 +163,12 @@ def test_changed_fields_and_extra_members_are_copied():
     conv.note = [1]
     conv.extra = nn.Parameter(sf.ones(2))
     twin = copy.deepcopy(conv)
-    assert twin.stride == (2, 2) and twin.note == [1] and twin.note is not conv.note and list(twin.state_dict()) == ["weight", "bias", "extra"]
+    assert (
+        twin.stride == (2, 2)
+        and twin.note == [1]
+        and twin.note is not conv.note
+        and list(twin.state_dict()) == ["weight", "bias", "extra"]
+    )
 
 
 def test_a_part_is_not_copied_alone():
@@ -170,7 +177,9 @@ def test_a_part_is_not_copied_alone():
 
 
 def test_parts_with_hooks_outlive_no_model_that_a_cycle_kept():
-    """The collector clears objects in any order; a part's object must find its C++ module alive until it lets go of it. Freed memory is overwritten."""
+    """The collector clears objects in any order; a part's object must find its C++ module alive until it lets go of it.
+    Freed memory is overwritten.
+    """
     program = """
 import gc, weakref
 from scaffolding.models import AutoencoderKL
@@ -184,7 +193,9 @@ del part, model
 gc.collect()
 assert alive() is None
 """
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"MALLOC_PERTURB_": "165"}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"MALLOC_PERTURB_": "165"}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr or f"ended by signal {-done.returncode}"
 
 
@@ -202,7 +213,11 @@ def test_state_dict_hooks_run_in_torchs_order():
 
     handle = net[1][0].register_state_dict_post_hook(renamed)
     state = net.state_dict(prefix="net.", keep_vars=True)
-    assert list(state) == ["net.0.weight", "net.0.bias", *(f"net.1.0.{n}" for n in ("bias", "running_mean", "running_var", "num_batches_tracked", "alpha"))]
+    assert list(state) == [
+        "net.0.weight",
+        "net.0.bias",
+        *(f"net.1.0.{n}" for n in ("bias", "running_mean", "running_var", "num_batches_tracked", "alpha")),
+    ]
     assert state["net.1.0.alpha"] is net[1][0].weight
     assert order == [("before", "net.", True), ("before", "net.1.", True), ("after", "net.", 7)]
     handle.remove()
@@ -222,12 +237,17 @@ def test_load_state_dict_pre_hooks_change_what_is_loaded():
         state[prefix + "weight"] = state.pop(prefix + "w")
 
     net[1].register_load_state_dict_pre_hook(old_names)
-    state = {f"0.{k}": v for k, v in nn.Linear(2, 2).state_dict().items()} | {"1.w": sf.ones(1, 2), "1.bias": sf.zeros(1)}
+    state = {f"0.{k}": v for k, v in nn.Linear(2, 2).state_dict().items()} | {
+        "1.w": sf.ones(1, 2),
+        "1.bias": sf.zeros(1),
+    }
     given = dict(state)
     assert str(net.load_state_dict(state)) == "<All keys matched successfully>"
     assert net[1].weight.tolist() == [[1, 1]] and state == given
     before = net[1].weight.tolist()
-    net._register_load_state_dict_pre_hook(lambda state, prefix, metadata, strict, missing, unexpected, errors: errors.append("not this file"))
+    net._register_load_state_dict_pre_hook(
+        lambda state, prefix, metadata, strict, missing, unexpected, errors: errors.append("not this file")
+    )
     with pytest.raises(RuntimeError, match="Sequential:\n\tnot this file"):
         net.load_state_dict(state | {"1.w": sf.zeros(1, 2)})
     assert net[1].weight.tolist() == before
@@ -235,15 +255,21 @@ def test_load_state_dict_pre_hooks_change_what_is_loaded():
 
 def test_load_state_dict_post_hooks_see_the_keys():
     net, order = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), []
-    net[1].register_load_state_dict_post_hook(lambda m, keys: order.append("inner") or keys.missing_keys.remove("1.bias"))
-    net.register_load_state_dict_post_hook(lambda m, keys: order.append((list(keys.missing_keys), list(keys.unexpected_keys))))
+    net[1].register_load_state_dict_post_hook(
+        lambda m, keys: order.append("inner") or keys.missing_keys.remove("1.bias")
+    )
+    net.register_load_state_dict_post_hook(
+        lambda m, keys: order.append((list(keys.missing_keys), list(keys.unexpected_keys)))
+    )
     state = net.state_dict()
     del state["1.bias"]
     assert net.load_state_dict(state) == ([], []) and order == ["inner", ([], [])]
     state["0.wieght"] = state.pop("0.weight")
     with pytest.raises(RuntimeError) as error:
         net.load_state_dict(state)
-    assert "Missing key(s) in state_dict: \"0.weight\" (closest: '0.wieght')" in str(error.value) and "1.bias" not in str(error.value)
+    assert "Missing key(s) in state_dict: \"0.weight\" (closest: '0.wieght')" in str(
+        error.value
+    ) and "1.bias" not in str(error.value)
     assert net.load_state_dict(state, strict=False) == (["0.weight"], ["0.wieght"])
     copied = copy.deepcopy(net)
     with pytest.raises(RuntimeError, match="0.weight"):

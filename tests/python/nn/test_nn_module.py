@@ -34,7 +34,11 @@ def test_attributes_register():
     assert list(net.state_dict()) == ["scale", "seen", "fc1.weight", "fc1.bias", "body.1.weight", "body.1.bias"]
     assert [k for k, _ in net.named_children()] == ["fc1", "body"]
     assert [k for k, _ in net.named_modules()] == ["", "fc1", "body", "body.0", "body.1"]
-    assert list(net._modules) == ["fc1", "body"] and list(net._parameters) == ["scale"] and list(net._buffers) == ["seen", "cache"]
+    assert (
+        list(net._modules) == ["fc1", "body"]
+        and list(net._parameters) == ["scale"]
+        and list(net._buffers) == ["seen", "cache"]
+    )
     assert vars(net) == {"width": 8}
     assert {"fc1", "scale", "seen", "width", "forward"} <= set(dir(net))
 
@@ -141,8 +145,19 @@ def test_layer_fields_can_be_read_and_set():
 
 def test_children_of_a_composite_layer():
     layer = nn.TransformerEncoderLayer(8, 2, 16)
-    assert [k for k, _ in layer.named_children()] == ["self_attn", "linear1", "dropout", "linear2", "norm1", "norm2", "dropout1", "dropout2"]
-    assert layer.linear1 is layer.linear1 and type(layer.self_attn.out_proj).__name__ == "NonDynamicallyQuantizableLinear"
+    assert [k for k, _ in layer.named_children()] == [
+        "self_attn",
+        "linear1",
+        "dropout",
+        "linear2",
+        "norm1",
+        "norm2",
+        "dropout1",
+        "dropout2",
+    ]
+    assert (
+        layer.linear1 is layer.linear1 and type(layer.self_attn.out_proj).__name__ == "NonDynamicallyQuantizableLinear"
+    )
     linear = layer.linear1
     linear.note = 1
     ref = weakref.ref(linear)
@@ -158,7 +173,10 @@ class Adapter(nn.Module):
     def __init__(self, base, rank=2):
         super().__init__()
         self.base = base
-        self.down, self.up = nn.Linear(base.in_features, rank, bias=False), nn.Linear(rank, base.out_features, bias=False)
+        self.down, self.up = (
+            nn.Linear(base.in_features, rank, bias=False),
+            nn.Linear(rank, base.out_features, bias=False),
+        )
 
     def forward(self, x):
         return self.base(x) + self.up(self.down(x))
@@ -169,7 +187,11 @@ def test_parts_of_a_composite_layer_can_be_replaced():
     x, base = sf.randn(2, 3, 8), layer.linear1
     before = layer(x)
     adapter = layer.linear1 = Adapter(base)
-    assert layer.linear1 is adapter and layer._modules["linear1"] is adapter and dict(layer.named_modules())["linear1.base"] is base
+    assert (
+        layer.linear1 is adapter
+        and layer._modules["linear1"] is adapter
+        and dict(layer.named_modules())["linear1.base"] is base
+    )
     assert [k for k in layer.state_dict() if k.startswith("linear1")] == [
         "linear1.base.weight",
         "linear1.base.bias",
@@ -197,10 +219,22 @@ def test_parts_of_a_composite_layer_can_be_replaced():
 
 
 def test_numbers_are_shown_as_they_were_given():
-    assert repr(nn.LeakyReLU(1)) == "LeakyReLU(negative_slope=1)" and repr(nn.LeakyReLU()) == "LeakyReLU(negative_slope=0.01)"
-    assert repr(nn.Softplus(1, threshold=20.0)) == "Softplus(beta=1, threshold=20.0)" and repr(nn.Hardtanh(0, 1)) == "Hardtanh(min_val=0, max_val=1)"
-    assert repr(nn.BatchNorm1d(4, 1, 1)).startswith("BatchNorm1d(4, eps=1, momentum=1,") and nn.GroupNorm(2, 4, eps=1).eps == 1
-    assert repr(nn.Embedding(4, 3, max_norm=1)) == "Embedding(4, 3, max_norm=1)" and repr(nn.ConstantPad1d(1, 0)) == "ConstantPad1d(padding=(1, 1), value=0)"
+    assert (
+        repr(nn.LeakyReLU(1)) == "LeakyReLU(negative_slope=1)"
+        and repr(nn.LeakyReLU()) == "LeakyReLU(negative_slope=0.01)"
+    )
+    assert (
+        repr(nn.Softplus(1, threshold=20.0)) == "Softplus(beta=1, threshold=20.0)"
+        and repr(nn.Hardtanh(0, 1)) == "Hardtanh(min_val=0, max_val=1)"
+    )
+    assert (
+        repr(nn.BatchNorm1d(4, 1, 1)).startswith("BatchNorm1d(4, eps=1, momentum=1,")
+        and nn.GroupNorm(2, 4, eps=1).eps == 1
+    )
+    assert (
+        repr(nn.Embedding(4, 3, max_norm=1)) == "Embedding(4, 3, max_norm=1)"
+        and repr(nn.ConstantPad1d(1, 0)) == "ConstantPad1d(padding=(1, 1), value=0)"
+    )
 
 
 def test_a_part_keeps_the_whole_alive():
@@ -315,7 +349,10 @@ def test_load_state_dict_copies_and_reports():
     assert text.startswith("Error(s) in loading state_dict for Net:")
     assert "Missing key(s) in state_dict: \"fc1.weight\" (closest: 'fc1.wieght')" in text
     assert "Unexpected key(s) in state_dict: \"fc1.wieght\" (closest: 'fc1.weight')" in text
-    assert "size mismatch for scale: copying a param with shape [3] from checkpoint, the shape in current model is [2]" in text
+    assert (
+        "size mismatch for scale: copying a param with shape [3] from checkpoint, the shape in current model is [2]"
+        in text
+    )
     del state["scale"]
     missing, unexpected = b.load_state_dict(state, strict=False)
     assert missing == ["scale", "fc1.weight"] and unexpected == ["fc1.wieght"]
@@ -341,7 +378,11 @@ def test_assign_and_the_meta_device():
     lin = nn.Linear(2, 2, device="meta")
     given = nn.Linear(2, 2).bfloat16().state_dict()
     lin.load_state_dict(given, assign=True)
-    assert lin.weight.dtype == sf.bfloat16 and lin.weight.data_ptr() == given["weight"].data_ptr() and lin.weight.requires_grad
+    assert (
+        lin.weight.dtype == sf.bfloat16
+        and lin.weight.data_ptr() == given["weight"].data_ptr()
+        and lin.weight.requires_grad
+    )
     assert nn.Linear(2, 2, device="meta").to_empty(device="cpu")(sf.ones(1, 2)).shape == (1, 2)
     with pytest.raises(NotImplementedError, match="to_empty"):
         nn.Linear(2, 2, device="meta").to("cpu")
@@ -371,7 +412,11 @@ def test_to_leaves_integer_buffers_and_moves_gradients():
     bn = nn.BatchNorm2d(3)
     bn(sf.randn(2, 3, 4, 4)).sum().backward()
     bn.to("cpu", sf.bfloat16)
-    assert bn.num_batches_tracked.dtype == sf.int64 and bn.running_mean.dtype == sf.bfloat16 and bn.weight.grad.dtype == sf.bfloat16
+    assert (
+        bn.num_batches_tracked.dtype == sf.int64
+        and bn.running_mean.dtype == sf.bfloat16
+        and bn.weight.grad.dtype == sf.bfloat16
+    )
 
 
 def test_channels_last():

@@ -1,4 +1,6 @@
-"""sf.cuda.Kernel: compiling, the cache, errors and checks of arguments, none of which needs a GPU. NVRTC is needed: without it, what needs it is skipped."""
+"""sf.cuda.Kernel: compiling, the cache, errors and checks of arguments, none of which needs a GPU. NVRTC is needed:
+without it, what needs it is skipped.
+"""
 
 import os
 import pathlib
@@ -49,8 +51,10 @@ def test_parameters_are_read_from_the_source():
         /* __global__ void f(int wrong); */
         namespace a { __device__ void f(int wrong); }
         template <class T> __global__ void other(T* x);
-        extern "C" __global__ void __launch_bounds__(256) f(const float * __restrict__ x, __half*y, unsigned char const* mask, // (the mask)
-            long long n, std::int64_t m, unsigned int u, unsigned long long big, const double eps, bool on, const void* p,
+        extern "C" __global__ void __launch_bounds__(256) f(const float * __restrict__ x, __half*y,
+            unsigned char const* mask, // (the mask)
+            long long n, std::int64_t m, unsigned int u, unsigned long long big, const double eps, bool on,
+            const void* p,
             const __nv_bfloat16 *__restrict__ const w, size_t) {}
         """
     )
@@ -70,7 +74,9 @@ def test_parameters_are_read_from_the_source():
     ]
     assert kernel("__global__ void f() {}").parameters == [] == kernel("__global__ void f(void) {}").parameters
     assert repr(sf.cuda.Kernel(SCALE, "scale")) == "Kernel(scale(const float* x, float* y, float k, int n))"
-    assert kernel("template <int N, class T> __global__ void f(T* x) {}", "f<3, float>", parameters=["float*"]).parameters == ["float*"]
+    assert kernel(
+        "template <int N, class T> __global__ void f(T* x) {}", "f<3, float>", parameters=["float*"]
+    ).parameters == ["float*"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +117,9 @@ def test_arguments_are_checked_before_anything_is_compiled():
         launch(x, "y", 2.0, 4)
     with pytest.raises(TypeError, match=r"argument 3 \(int n\) needs an integer, got 4.5"):
         launch(x, y, 2.0, 4.5)
-    with pytest.raises(ValueError, match=r"argument 3 \(int n\) must be in \[-2147483648, 2147483647\], got 2147483648"):
+    with pytest.raises(
+        ValueError, match=r"argument 3 \(int n\) must be in \[-2147483648, 2147483647\], got 2147483648"
+    ):
         launch(x, y, 2.0, 2**31)
     with pytest.raises(ValueError, match=r"needs a contiguous tensor, got shape \[4\] with strides \[2\]"):
         launch(sf.ones(8)[::2], y, 2.0, 4)
@@ -144,7 +152,9 @@ def test_options_and_templates(cache):
 
 def test_an_error_shows_its_line(cache):
     k = kernel("__global__ void f(float* x) {\n  float a = 1;\n  x[0] = a + b;\n}")
-    with pytest.raises(RuntimeError, match=r"kernel 'f' does not compile at line 3, `x\[0\] = a \+ b;`: identifier \"b\" is undefined"):
+    with pytest.raises(
+        RuntimeError, match=r"kernel 'f' does not compile at line 3, `x\[0\] = a \+ b;`: identifier \"b\" is undefined"
+    ):
         k.compile("sm_90")
     with pytest.raises(RuntimeError, match="kernel 'f' for sm_1: NVRTC: .*-arch=sm_1"):
         kernel("__global__ void f() {}").compile("sm_1")
@@ -175,9 +185,12 @@ def test_headers_are_found_in_the_folders_of_the_environment(cache, tmp_path, mo
 def compile_in_a_new_process(source, environment):
     program = (
         "import sys, scaffolding as sf\nfrom scaffolding import _core\n"
-        "binary = sf.cuda.Kernel(sys.argv[1], 'scale').compile('sm_90')\nprint(_core._cuda_kernels_compiled(), binary[:4] == b'\\x7fELF')"
+        "binary = sf.cuda.Kernel(sys.argv[1], 'scale').compile('sm_90')\nprint(_core._cuda_kernels_compiled(), "
+        "binary[:4] == b'\\x7fELF')"
     )
-    done = subprocess.run([sys.executable, "-c", program, source], capture_output=True, text=True, env={**os.environ, **environment})
+    done = subprocess.run(
+        [sys.executable, "-c", program, source], capture_output=True, text=True, env={**os.environ, **environment}
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -189,7 +202,15 @@ def test_files_serve_later_processes_and_damaged_ones_are_compiled_anew(cache):
     (file,) = cache.iterdir()
     whole = file.read_bytes()
     hostile = whole[:21] + b"\xff" * 8 + whole[29:]  # a length of 2**64 - 1
-    for damaged in (b"", whole[:10], whole[:-1], whole[:200] + b"?" + whole[201:], hostile, b"\x00" * 4096, whole + b"more"):
+    for damaged in (
+        b"",
+        whole[:10],
+        whole[:-1],
+        whole[:200] + b"?" + whole[201:],
+        hostile,
+        b"\x00" * 4096,
+        whole + b"more",
+    ):
         file.write_bytes(damaged)
         assert compile_in_a_new_process(SCALE, environment) == "1 True"
         assert file.read_bytes() == whole
@@ -217,8 +238,16 @@ def gate(x, a, b, c):
 
 def everything(x):
     y = sf.exp(x.clamp(-3, 2)) + sf.log1p(x.abs()) + sf.tanh(x) * sf.sin(x) - sf.erf(x) + sf.rsqrt(x * x + 1) + x**1.3
-    y = y + sf.nn.functional.gelu(x) + sf.nn.functional.gelu(x, approximate="tanh") + sf.nn.functional.mish(x) + sf.nn.functional.softplus(x, 2.0, 3.0)
-    y = sf.where((x > 0.5) | sf.isnan(x), y % 0.7 + x // 0.7, sf.lerp(x, y, 0.3) + sf.atan2(x, y)) + (x >= 0).to(x.dtype)
+    y = (
+        y
+        + sf.nn.functional.gelu(x)
+        + sf.nn.functional.gelu(x, approximate="tanh")
+        + sf.nn.functional.mish(x)
+        + sf.nn.functional.softplus(x, 2.0, 3.0)
+    )
+    y = sf.where((x > 0.5) | sf.isnan(x), y % 0.7 + x // 0.7, sf.lerp(x, y, 0.3) + sf.atan2(x, y)) + (x >= 0).to(
+        x.dtype
+    )
     return sf.maximum(y, sf.round(x)).to(sf.float16)
 
 

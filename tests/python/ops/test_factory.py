@@ -29,11 +29,25 @@ def test_sizes_in_every_form(name):
 
 def test_values():
     assert sf.zeros(2).tolist() == [0, 0] and sf.ones(2, dtype=sf.int64).tolist() == [1, 1]
-    assert sf.full((2, 2), 7).dtype is sf.int64 and sf.full((2,), 0.5).tolist() == [0.5, 0.5] and sf.full(size=(1,), fill_value=True).dtype is sf.bool
+    assert (
+        sf.full((2, 2), 7).dtype is sf.int64
+        and sf.full((2,), 0.5).tolist() == [0.5, 0.5]
+        and sf.full(size=(1,), fill_value=True).dtype is sf.bool
+    )
     assert sf.full((2,), 3, dtype=sf.float32, requires_grad=True).requires_grad
-    assert sf.arange(4).tolist() == [0, 1, 2, 3] and sf.arange(1, 4).tolist() == [1, 2, 3] and sf.arange(0, 1, 0.25).tolist() == [0, 0.25, 0.5, 0.75]
-    assert sf.arange(end=3).tolist() == [0, 1, 2] and sf.arange(5, 0, -2).tolist() == [5, 3, 1] and sf.arange(3.0).dtype is sf.float32
-    assert sf.linspace(0, 1, 5).tolist() == [0, 0.25, 0.5, 0.75, 1] and sf.linspace(start=0, end=2, steps=2).tolist() == [0, 2]
+    assert (
+        sf.arange(4).tolist() == [0, 1, 2, 3]
+        and sf.arange(1, 4).tolist() == [1, 2, 3]
+        and sf.arange(0, 1, 0.25).tolist() == [0, 0.25, 0.5, 0.75]
+    )
+    assert (
+        sf.arange(end=3).tolist() == [0, 1, 2]
+        and sf.arange(5, 0, -2).tolist() == [5, 3, 1]
+        and sf.arange(3.0).dtype is sf.float32
+    )
+    assert sf.linspace(0, 1, 5).tolist() == [0, 0.25, 0.5, 0.75, 1] and sf.linspace(
+        start=0, end=2, steps=2
+    ).tolist() == [0, 2]
     assert sf.eye(2).tolist() == [[1, 0], [0, 1]] and sf.eye(1, 3, dtype=sf.int32).tolist() == [[1, 0, 0]]
     assert sf.scalar_tensor(2).dtype is sf.float32
 
@@ -44,7 +58,9 @@ def test_likes_keep_layout_dtype_and_device():
         y = getattr(sf, name)(x)
         assert y.dtype is sf.float64 and y.stride() == x.stride() and y.shape == x.shape
         assert getattr(sf, name)(x, dtype=sf.float32, requires_grad=True).requires_grad
-    assert sf.full_like(x, 2.5).sum().item() == 300 and sf.ones_like(x, memory_format=sf.contiguous_format).is_contiguous()
+    assert (
+        sf.full_like(x, 2.5).sum().item() == 300 and sf.ones_like(x, memory_format=sf.contiguous_format).is_contiguous()
+    )
     assert max(sf.randint_like(x, 5).flatten().tolist()) < 5
     assert sf.zeros_like(x, device="meta").is_meta
     with pytest.raises(TypeError, match="input"):
@@ -54,7 +70,11 @@ def test_likes_keep_layout_dtype_and_device():
 def test_random_integers():
     x = sf.randint(0, 10, (1000,))
     assert x.dtype is sf.int64 and 0 <= min(x.tolist()) and max(x.tolist()) == 9
-    assert sf.randint(3, (2, 2)).shape == (2, 2) and sf.randint(5, size=(3,)).shape == (3,) and sf.randint(low=1, high=2, size=(2,)).tolist() == [1, 1]
+    assert (
+        sf.randint(3, (2, 2)).shape == (2, 2)
+        and sf.randint(5, size=(3,)).shape == (3,)
+        and sf.randint(low=1, high=2, size=(2,)).tolist() == [1, 1]
+    )
     assert sf.randint(0, 10, (2,), dtype=sf.int32).dtype is sf.int32
     assert sorted(sf.randperm(10).tolist()) == list(range(10))
     with pytest.raises(ValueError):
@@ -120,7 +140,11 @@ def test_in_place_random_methods():
 def test_default_dtype():
     try:
         sf.set_default_dtype(sf.float64)
-        assert sf.tensor([1.0]).dtype is sf.float64 and sf.zeros(1).dtype is sf.float64 and sf.get_default_dtype() is sf.float64
+        assert (
+            sf.tensor([1.0]).dtype is sf.float64
+            and sf.zeros(1).dtype is sf.float64
+            and sf.get_default_dtype() is sf.float64
+        )
     finally:
         sf.set_default_dtype(sf.float32)
     with pytest.raises(TypeError):
@@ -129,11 +153,16 @@ def test_default_dtype():
 
 def test_dtype_questions():
     assert sf.promote_types(sf.float16, sf.bfloat16) is sf.float32 and sf.promote_types(sf.uint8, sf.int8) is sf.int16
-    assert sf.result_type(sf.ones(1, dtype=sf.int8), 2.0) is sf.float32 and sf.result_type(sf.ones(2, dtype=sf.float16), sf.tensor(1.0)) is sf.float16
+    assert (
+        sf.result_type(sf.ones(1, dtype=sf.int8), 2.0) is sf.float32
+        and sf.result_type(sf.ones(2, dtype=sf.float16), sf.tensor(1.0)) is sf.float16
+    )
     assert sf.can_cast(sf.int32, sf.float32) and not sf.can_cast(sf.float32, sf.int32)
     f = sf.finfo(sf.float32)
     assert (f.eps, f.max, f.bits) == (2**-23, 3.4028234663852886e38, 32) and f.tiny == 2**-126
-    assert sf.finfo(sf.bfloat16).eps == 2**-7 and sf.finfo(sf.float16).max == 65504 and sf.finfo(sf.float64).eps == 2**-52
+    assert (
+        sf.finfo(sf.bfloat16).eps == 2**-7 and sf.finfo(sf.float16).max == 65504 and sf.finfo(sf.float64).eps == 2**-52
+    )
     assert sf.iinfo(sf.int8).min == -128 and sf.iinfo(sf.uint8).max == 255 and sf.iinfo(sf.int64).max == 2**63 - 1
     assert sf.float32.is_floating_point and not sf.int8.is_floating_point and sf.float16.itemsize == 2
     assert sf.float is sf.float32 and sf.long is sf.int64 and sf.half is sf.float16

@@ -30,9 +30,23 @@ def gate(x, a, b, c):
 
 CHAINS = {
     "numbers": lambda x: (x * 1.7 + 0.3) / 3.1 - 2 * x + (1 - x),
-    "powers": lambda x: x**2 + x**3 + (x * x + 1) ** 0.5 + (x * x + 1) ** -0.5 + 1 / (x * x + 1) ** -1 + (x * x + 1) ** 1.3,
-    "activations": lambda x: F.gelu(x) + F.gelu(x, approximate="tanh") + F.mish(x) + F.softplus(x, 2.0, 3.0) + F.leaky_relu(x, 0.2) + F.elu(x, 1.5),
-    "functions": lambda x: sf.exp(x.clamp(-3, 2)) + sf.log1p(x.abs()) + sf.tanh(x) * sf.sin(x) - sf.erf(x) + sf.rsqrt(x * x + 1),
+    "powers": lambda x: x**2
+    + x**3
+    + (x * x + 1) ** 0.5
+    + (x * x + 1) ** -0.5
+    + 1 / (x * x + 1) ** -1
+    + (x * x + 1) ** 1.3,
+    "activations": lambda x: F.gelu(x)
+    + F.gelu(x, approximate="tanh")
+    + F.mish(x)
+    + F.softplus(x, 2.0, 3.0)
+    + F.leaky_relu(x, 0.2)
+    + F.elu(x, 1.5),
+    "functions": lambda x: sf.exp(x.clamp(-3, 2))
+    + sf.log1p(x.abs())
+    + sf.tanh(x) * sf.sin(x)
+    - sf.erf(x)
+    + sf.rsqrt(x * x + 1),
     "questions": lambda x: sf.where((x > 0.5) | (x < -0.5), x * 2, 0.25 * x) + (x >= 0).to(x.dtype),
     "fill": lambda x: (x + 1).masked_fill(x < 0, -7.0),
     "lerp": lambda x: sf.lerp(x, x * x, 0.3),

@@ -1,5 +1,6 @@
-"""The CUDA kernels that sf.fuse generates, without a GPU: their source compiled by the C++ compiler and run thread by thread. The arithmetic, the strides,
-the ends of vectors and the rounding of 16-bit results are the GPU's; exp, log and their like are the C library's: those are compared with a tolerance."""
+"""The CUDA kernels that sf.fuse generates, without a GPU: their source compiled by the C++ compiler and run thread by
+thread. The arithmetic, the strides, the ends of vectors and the rounding of 16-bit results are the GPU's; exp, log and
+their like are the C library's: those are compared with a tolerance."""
 
 import ctypes
 import re
@@ -26,7 +27,9 @@ static Index blockIdx, threadIdx;
 static inline float __int_as_float(int bits) { float f; memcpy(&f, &bits, 4); return f; }
 static inline double __longlong_as_double(long long bits) { double f; memcpy(&f, &bits, 8); return f; }
 static inline float of_half(unsigned short bits) { _Float16 h; memcpy(&h, &bits, 2); return float(h); }
-static inline unsigned short to_half(float f) { _Float16 h = _Float16(f); unsigned short bits; memcpy(&bits, &h, 2); return bits; }
+static inline unsigned short to_half(float f) {
+  _Float16 h = _Float16(f); unsigned short bits; memcpy(&bits, &h, 2); return bits;
+}
 static inline unsigned short to_bfloat16(float f) {
   unsigned bits; memcpy(&bits, &f, 4);
   return (unsigned short)(f != f ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -61,11 +64,23 @@ def run_on_the_cpu(source, tensors, like, folder):
     call = ", ".join(f"({p})p[{i}]" for i, p in enumerate(pointers)) + ", n" + (", *(Places*)places" if strided else "")
     after = (
         'extern "C" void run(void** p, long long n, void* places, unsigned blocks) {\n'
-        f"  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) for (threadIdx.x = 0; threadIdx.x < 256; ++threadIdx.x) fused({call});\n}}\n"
+        "  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) for (threadIdx.x = 0; threadIdx.x < 256; "
+        f"++threadIdx.x) fused({call});\n}}\n"
     )
     name = f"fused{len(list(folder.iterdir()))}"
     (folder / f"{name}.cpp").write_text(BEFORE + source + after)
-    command = ["c++", "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w", f"{name}.cpp", "-o", f"{name}.so"]
+    command = [
+        "c++",
+        "-std=c++17",
+        "-O1",
+        "-ffp-contract=off",
+        "-shared",
+        "-fPIC",
+        "-w",
+        f"{name}.cpp",
+        "-o",
+        f"{name}.so",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     out = sf.zeros(like.numel(), dtype=like.dtype)
@@ -75,7 +90,9 @@ def run_on_the_cpu(source, tensors, like, folder):
     places = merged(tensors, like) if strided else []
     n = like.numel()
     blocks = -(-n // (256 * lanes))
-    ctypes.CDLL(str(folder / f"{name}.so")).run(data, ctypes.c_longlong(n), (ctypes.c_longlong * max(1, len(places)))(*places), ctypes.c_uint(blocks))
+    ctypes.CDLL(str(folder / f"{name}.so")).run(
+        data, ctypes.c_longlong(n), (ctypes.c_longlong * max(1, len(places)))(*places), ctypes.c_uint(blocks)
+    )
     assert (guard[raw(out).nbytes :] == 0xAB).all(), "written behind the end"
     return memory[0].view(raw(out).dtype), lanes
 
@@ -108,7 +125,13 @@ def check(f, *tensors, folder, exact=True, lanes=None):
     if exact:
         assert got.tobytes() == want.tobytes()
     else:
-        assert np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3 if want.dtype == np.float16 else 1e-5, atol=1e-5, equal_nan=True)
+        assert np.allclose(
+            got.astype(np.float64),
+            want.astype(np.float64),
+            rtol=2e-3 if want.dtype == np.float16 else 1e-5,
+            atol=1e-5,
+            equal_nan=True,
+        )
 
 
 def arithmetic(x, a, b):
@@ -118,7 +141,15 @@ def arithmetic(x, a, b):
 @pytest.mark.parametrize("dtype, lanes", [(sf.float64, 2), (sf.bfloat16, 8), (sf.float16, 8)], ids=str)
 def test_arithmetic_dense_and_with_one_element_for_all(dtype, lanes, tmp_path):
     for n in (1, 1000, 4096):
-        check(arithmetic, sf.randn(n).to(dtype), sf.randn(n).to(dtype), sf.randn(1).to(dtype), folder=tmp_path, exact=dtype != sf.float64, lanes=lanes)
+        check(
+            arithmetic,
+            sf.randn(n).to(dtype),
+            sf.randn(n).to(dtype),
+            sf.randn(1).to(dtype),
+            folder=tmp_path,
+            exact=dtype != sf.float64,
+            lanes=lanes,
+        )
 
 
 def test_float32(tmp_path):
@@ -133,14 +164,28 @@ def test_a_tensor_that_is_not_aligned_for_vectors(tmp_path):
 def test_strides_and_broadcasting(dtype, tmp_path):
     x = sf.randn(3, 20, 31).to(dtype)
     check(arithmetic, x, sf.randn(20, 1).to(dtype), sf.randn(31).to(dtype), folder=tmp_path, exact=False)
-    check(arithmetic, sf.randn(20, 3).to(dtype).t(), sf.randn(3, 20).to(dtype), sf.randn(3, 1).to(dtype), folder=tmp_path, exact=False)
+    check(
+        arithmetic,
+        sf.randn(20, 3).to(dtype).t(),
+        sf.randn(3, 20).to(dtype),
+        sf.randn(3, 1).to(dtype),
+        folder=tmp_path,
+        exact=False,
+    )
 
 
 def test_functions_questions_and_casts(tmp_path):
     def everything(x):
         y = sf.exp(x.clamp(-3, 2)) + sf.log1p(x.abs()) + sf.tanh(x) * sf.sin(x) - sf.erf(x) + sf.rsqrt(x * x + 1)
         y = y + F.gelu(x) + F.gelu(x, approximate="tanh") + F.mish(x) + F.softplus(x, 2.0, 3.0) + F.silu(x)
-        return sf.where((x > 0.5) | sf.isnan(x), y % 0.7 + x // 0.7, sf.lerp(x, y, 0.3) + sf.atan2(x, y)) + (x >= 0).to(x.dtype)
+        return sf.where((x > 0.5) | sf.isnan(x), y % 0.7 + x // 0.7, sf.lerp(x, y, 0.3) + sf.atan2(x, y)) + (x >= 0).to(
+            x.dtype
+        )
 
-    check(everything, sf.cat([sf.randn(999), sf.tensor([sf.nan, sf.inf, -sf.inf, 0.0, -0.0])]), folder=tmp_path, exact=False)
+    check(
+        everything,
+        sf.cat([sf.randn(999), sf.tensor([sf.nan, sf.inf, -sf.inf, 0.0, -0.0])]),
+        folder=tmp_path,
+        exact=False,
+    )
     check(lambda x, i: (x * i + (i > 3)).to(sf.float16), sf.randn(50).to(sf.bfloat16), sf.arange(50), folder=tmp_path)

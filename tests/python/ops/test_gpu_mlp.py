@@ -1,5 +1,5 @@
-"""linear, ReLU or GELU by tanh, linear on a GPU: the activation's gradient is part of a product there, in layers and models too, and wherever somebody wants to
-see the parts it is not."""
+"""linear, ReLU or GELU by tanh, linear on a GPU: the activation's gradient is part of a product there, in layers and
+models too, and wherever somebody wants to see the parts it is not."""
 
 import ctypes
 import os
@@ -36,12 +36,29 @@ def two_layers():
 
 
 def four_layers():
-    layers = [nn.LayerNorm(12), nn.Linear(12, 24), nn.GELU("tanh"), nn.Linear(24, 6, bias=False), nn.ReLU(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)]
+    layers = [
+        nn.LayerNorm(12),
+        nn.Linear(12, 24),
+        nn.GELU("tanh"),
+        nn.Linear(24, 6, bias=False),
+        nn.ReLU(),
+        nn.Linear(6, 8),
+        nn.ReLU(),
+        nn.Linear(8, 3),
+    ]
     return nn.Sequential(*layers), lambda: [sf.randn(2, 7, 12)]
 
 
 def dit():
-    model = DiTTransformer2DModel(num_attention_heads=2, attention_head_dim=8, in_channels=4, num_layers=2, sample_size=8, patch_size=2, num_embeds_ada_norm=10)
+    model = DiTTransformer2DModel(
+        num_attention_heads=2,
+        attention_head_dim=8,
+        in_channels=4,
+        num_layers=2,
+        sample_size=8,
+        patch_size=2,
+        num_embeds_ada_norm=10,
+    )
     return model, lambda: [sf.randn(2, 4, 8, 8), sf.tensor([3, 4]), sf.tensor([1, 2])]
 
 
@@ -51,7 +68,14 @@ def dit_with_text():
 
 
 def text_encoder():
-    sizes = dict(vocab_size=30, hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=2, max_position_embeddings=8)
+    sizes = dict(
+        vocab_size=30,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        max_position_embeddings=8,
+    )
     return CLIPTextModel(**sizes, hidden_act="gelu_pytorch_tanh"), lambda: [sf.ones(2, 6, dtype=sf.int64)]
 
 
@@ -109,7 +133,8 @@ def test_no_pass_of_its_own_is_left_for_the_activation():
     net, x = net.cuda(), inputs()[0].cuda()
     seen = keys(lambda: net(x).sum().backward())
     assert not [k for k in seen if "relu" in k] and seen.count("mlp_hidden") == 1
-    # forward: both products; backward: those of both weights, the one through the activation. Nobody asked for the input's.
+    # forward: both products; backward: those of both weights, the one through the activation.
+    # Nobody asked for the input's.
     assert sum(k in ("gemm", "linear_gradient", "mlp_hidden", "mlp_hidden_gradient") for k in seen) == 5
 
 
@@ -172,7 +197,9 @@ def test_dropout_between_the_layers_keeps_them_apart_while_it_drops():
     assert gradients(lambda: encoder_layer(dropout=0.1), "cuda")[1] == 0
     assert gradients(lambda: encoder_layer(dropout=0.1), "cuda", prepare=lambda model: model.eval())[1] == 1
     assert gradients(lambda: encoder_layer("gelu"), "cuda")[1] == 0  # exact
-    hooked = gradients(encoder_layer, "cuda", prepare=lambda model: model.linear1.register_forward_hook(lambda *_: None))
+    hooked = gradients(
+        encoder_layer, "cuda", prepare=lambda model: model.linear1.register_forward_hook(lambda *_: None)
+    )
     assert hooked[1] == 0
     equal(hooked[0], gradients(encoder_layer, "cpu")[0])
 
@@ -236,7 +263,9 @@ def test_steps_in_a_captured_graph_are_those_outside():
 
 def saved_bytes(f):
     total = []
-    with sf.autograd.graph.saved_tensors_hooks(lambda t: total.append((t.data_ptr(), t.numel() * t.element_size())) or t, lambda t: t):
+    with sf.autograd.graph.saved_tensors_hooks(
+        lambda t: total.append((t.data_ptr(), t.numel() * t.element_size())) or t, lambda t: t
+    ):
         f()
     return sum(dict(total).values())
 
@@ -244,13 +273,18 @@ def saved_bytes(f):
 @pytest.mark.parametrize(("activation", "mask"), [("gelu_tanh", 0), ("relu", 1)])
 def test_what_is_kept_for_the_backward_pass(activation, mask):
     rows, width, hidden = 16, 24, 128
-    x, w1, b1, w2 = sf.randn(rows, width, device="cuda"), *(sf.randn(*s, device="cuda", requires_grad=True) for s in ((hidden, width), (hidden,), (8, hidden)))
+    x, w1, b1, w2 = (
+        sf.randn(rows, width, device="cuda"),
+        *(sf.randn(*s, device="cuda", requires_grad=True) for s in ((hidden, width), (hidden,), (8, hidden))),
+    )
     act = F.relu if activation == "relu" else lambda h: F.gelu(h, approximate="tanh")
     apart = saved_bytes(lambda: F.linear(act(F.linear(x, w1, b1)), w2))
     together = saved_bytes(lambda: F.mlp(x, w1, b1, w2, activation=activation))
     assert together == apart + mask * rows * hidden // 8  # ReLU's product reads a bit for each element
     frozen = w2.detach()
-    assert saved_bytes(lambda: F.mlp(x, w1, b1, frozen, activation=activation)) < saved_bytes(lambda: F.linear(act(F.linear(x, w1, b1)), frozen))
+    assert saved_bytes(lambda: F.mlp(x, w1, b1, frozen, activation=activation)) < saved_bytes(
+        lambda: F.linear(act(F.linear(x, w1, b1)), frozen)
+    )
 
 
 def test_cublaslt_is_asked_once_for_a_shape():

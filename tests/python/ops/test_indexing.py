@@ -15,7 +15,10 @@ def basic_item(n):
     if kind == "int" and n > 0:
         return random.randrange(-n, n)
     if kind == "slice":
-        return slice(random.choice([None, random.randrange(-n - 1, n + 2)]), random.choice([None, random.randrange(-n - 1, n + 2)]))
+        return slice(
+            random.choice([None, random.randrange(-n - 1, n + 2)]),
+            random.choice([None, random.randrange(-n - 1, n + 2)]),
+        )
     if kind == "step":
         return slice(random.choice([None, 0, 1]), None, random.randrange(1, 4))
     return slice(None) if kind == "full" or n == 0 else None
@@ -34,7 +37,9 @@ def random_basic(shape):
 
 
 def random_advanced(shape):
-    """Adjacent advanced indices (and slices): NumPy and torch agree there. Ints with advanced indices differ and are tested below."""
+    """Adjacent advanced indices (and slices): NumPy and torch agree there.
+    Ints with advanced indices differ and are tested below.
+    """
     dims, items = list(shape), []
     at, length = 0, random.randrange(1, 4)
     while at < len(dims):

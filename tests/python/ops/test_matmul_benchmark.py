@@ -1,4 +1,6 @@
-"""Which of cuBLASLt's algorithms products run by. On the emulator, whose stand-in proposes three: 1 refuses to run, 0 and 2 compute."""
+"""Which of cuBLASLt's algorithms products run by. On the emulator, whose stand-in proposes three: 1 refuses to run,
+0 and 2 compute.
+"""
 
 import ctypes
 import os
@@ -44,7 +46,8 @@ def test_the_first_product_of_a_shape_times_every_algorithm(algorithms):
     want = (a.cpu() @ b.cpu()).flatten().tolist()
     got = []
     first = new_runs(algorithms, lambda: got.append(a @ b))
-    assert sorted(first) == [0, 6, 7] and first[1] == 0  # one call and five that are timed, and the product itself by the one that won
+    # one call and five that are timed, and the product itself by the one that won
+    assert sorted(first) == [0, 6, 7] and first[1] == 0
     winner = first.index(7)
     again = new_runs(algorithms, lambda: got.append(a @ b))
     assert sum(again) == again[winner] == 1
@@ -83,7 +86,12 @@ print(sum(lib.sf_cublaslt_emulator_runs(ctypes.c_int64(i)) for i in range(3)))
 """
 
     def runs():
-        run = subprocess.run([sys.executable, "-c", program], env=os.environ | {"SF_KERNEL_CACHE": str(tmp_path)}, capture_output=True, text=True)
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"SF_KERNEL_CACHE": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
         assert run.returncode == 0, run.stderr
         return int(run.stdout)
 

@@ -51,7 +51,13 @@ def test_functions_methods_and_in_place_twins():
 
 def test_sizes_may_be_spread():
     x = sf.arange(6)
-    assert x.reshape(2, 3).shape == x.reshape((2, 3)).shape == x.reshape([2, -1]).shape == x.reshape(shape=(2, 3)).shape == (2, 3)
+    assert (
+        x.reshape(2, 3).shape
+        == x.reshape((2, 3)).shape
+        == x.reshape([2, -1]).shape
+        == x.reshape(shape=(2, 3)).shape
+        == (2, 3)
+    )
     y = x.view(1, 2, 3)
     assert y.permute(2, 0, 1).shape == y.permute((2, 0, 1)).shape == (3, 1, 2)
     assert y.expand(4, -1, -1).shape == y.expand((4, 2, 3)).shape == (4, 2, 3)
@@ -122,7 +128,9 @@ def test_lists_of_tensors():
 def test_several_results_are_tuples():
     pieces = sf.arange(5).chunk(2)
     assert isinstance(pieces, tuple) and [p.tolist() for p in pieces] == [[0, 1, 2], [3, 4]]
-    assert [p.numel() for p in sf.arange(5).split(2)] == [2, 2, 1] and [p.numel() for p in sf.split(sf.arange(5), [1, 4])] == [1, 4]
+    assert [p.numel() for p in sf.arange(5).split(2)] == [2, 2, 1] and [
+        p.numel() for p in sf.split(sf.arange(5), [1, 4])
+    ] == [1, 4]
     assert [t.item() for t in sf.arange(2).unbind()] == [0, 1]
 
 
@@ -142,22 +150,38 @@ def test_max_and_min_join_three_forms():
 @needs("var", "std")
 def test_variance_forms():
     x = sf.tensor([[1.0, 2.0], [3.0, 6.0]])
-    assert x.var().item() == pytest.approx(4.6666667) and x.var(unbiased=False).item() == pytest.approx(3.5) == x.var(False).item()
-    assert x.var(0).tolist() == [2, 8] and x.std(1, keepdim=True).shape == (2, 1) and x.var(dim=0, correction=0).tolist() == [1, 4]
+    assert (
+        x.var().item() == pytest.approx(4.6666667)
+        and x.var(unbiased=False).item() == pytest.approx(3.5) == x.var(False).item()
+    )
+    assert (
+        x.var(0).tolist() == [2, 8]
+        and x.std(1, keepdim=True).shape == (2, 1)
+        and x.var(dim=0, correction=0).tolist() == [1, 4]
+    )
     assert x.var(0, False).tolist() == [1, 4]
 
 
 @needs("norm")
 def test_norm_forms():
     x = sf.tensor([3.0, 4.0])
-    assert x.norm().item() == 5 and sf.norm(x, p="fro").item() == 5 and x.norm(1).item() == 7 and x.norm(float("inf")).item() == 4
+    assert (
+        x.norm().item() == 5
+        and sf.norm(x, p="fro").item() == 5
+        and x.norm(1).item() == 7
+        and x.norm(float("inf")).item() == 4
+    )
     assert sf.ones(2, 4).norm(dim=1).tolist() == [2, 2] and sf.ones(2, 4).norm(2, -1, True).shape == (2, 1)
 
 
 @needs("sort", "topk")
 def test_sort_and_topk_name_their_results():
     x = sf.tensor([3.0, 1.0, 2.0])
-    assert x.sort().values.tolist() == [1, 2, 3] and x.sort(descending=True).indices.tolist() == [0, 2, 1] and x.topk(2).values.tolist() == [3, 2]
+    assert (
+        x.sort().values.tolist() == [1, 2, 3]
+        and x.sort(descending=True).indices.tolist() == [0, 2, 1]
+        and x.topk(2).values.tolist() == [3, 2]
+    )
 
 
 def test_where_forms():
@@ -201,9 +225,19 @@ def test_comparing_whole_tensors():
 
 def test_torch_s_second_names():
     x = sf.ones(2, 3)
-    assert sf.multiply(x, 2).sum().item() == 12 and x.subtract(1).sum().item() == 0 and sf.swapaxes(x, 0, 1).shape == (3, 2)
-    assert sf.true_divide(x, 2)[0, 0].item() == 0.5 and x.absolute().shape == (2, 3) and sf.greater(x, 0).shape == (2, 3)
-    assert x.t().shape == (3, 2) and x.view_as(sf.ones(3, 2)).shape == (3, 2) and x.type_as(sf.ones(1).double()).dtype is sf.float64
+    assert (
+        sf.multiply(x, 2).sum().item() == 12
+        and x.subtract(1).sum().item() == 0
+        and sf.swapaxes(x, 0, 1).shape == (3, 2)
+    )
+    assert (
+        sf.true_divide(x, 2)[0, 0].item() == 0.5 and x.absolute().shape == (2, 3) and sf.greater(x, 0).shape == (2, 3)
+    )
+    assert (
+        x.t().shape == (3, 2)
+        and x.view_as(sf.ones(3, 2)).shape == (3, 2)
+        and x.type_as(sf.ones(1).double()).dtype is sf.float64
+    )
     assert sf.broadcast_shapes((2, 1), (3,)) == (2, 3) and sf.broadcast_tensors(x, sf.ones(3))[1].shape == (2, 3)
     assert sf.addcmul(x, x, x, value=2)[0, 0].item() == 3 and sf.rsub(x, 3)[0, 0].item() == 2
     assert sf.is_tensor(x) and not sf.is_tensor([1]) and sf.numel(x) == x.numel() == 6
@@ -213,7 +247,10 @@ def test_functional():
     x = sf.tensor([-1.0, 2.0])
     assert F.relu(x).tolist() == [0, 2] and F.gelu(x).shape == (2,) and F.leaky_relu(x, 0.1).tolist()[1] == 2
     assert F.silu(x, inplace=True) is x
-    assert F.softmax(sf.zeros(2), dim=0).tolist() == [0.5, 0.5] and F.log_softmax(sf.zeros(1, 2), dim=-1).shape == (1, 2)
+    assert F.softmax(sf.zeros(2), dim=0).tolist() == [0.5, 0.5] and F.log_softmax(sf.zeros(1, 2), dim=-1).shape == (
+        1,
+        2,
+    )
     assert F.linear(sf.ones(1, 2), sf.ones(3, 2), sf.ones(3)).tolist() == [[3, 3, 3]]
 
 
@@ -248,21 +285,43 @@ def test_grad_mode_belongs_to_the_thread():
 
 def test_compositions():
     x = sf.arange(6.0).reshape(2, 3)
-    assert [p.shape[1] for p in x.tensor_split(2, 1)] == [2, 1] and [p.shape[1] for p in sf.tensor_split(x, [1, 1], 1)] == [1, 0, 2]
-    assert sf.hstack([x, x]).shape == (2, 6) and sf.vstack([x[0], x[1]]).tolist() == x.tolist() and x.ravel().shape == (6,)
-    assert sf.diag(sf.ones(2)).tolist() == [[1, 0], [0, 1]] and sf.diag(x).tolist() == [0, 4] and x[:, :2].trace().item() == 4
-    assert x.diff().tolist() == [[1, 1], [1, 1]] and x.count_nonzero().item() == 5 and sf.tensor([1.5]).frac().item() == 0.5
-    assert F.relu6(x * 2).max().item() == 6 and F.normalize(sf.tensor([[3.0, 4.0]])).tolist()[0] == pytest.approx([0.6, 0.8])
-    assert F.cosine_similarity(x, x * 2)[1].item() == pytest.approx(1) and F.logsigmoid(sf.zeros(1)).item() == pytest.approx(-0.6931472)
+    assert [p.shape[1] for p in x.tensor_split(2, 1)] == [2, 1] and [
+        p.shape[1] for p in sf.tensor_split(x, [1, 1], 1)
+    ] == [1, 0, 2]
+    assert (
+        sf.hstack([x, x]).shape == (2, 6) and sf.vstack([x[0], x[1]]).tolist() == x.tolist() and x.ravel().shape == (6,)
+    )
+    assert (
+        sf.diag(sf.ones(2)).tolist() == [[1, 0], [0, 1]]
+        and sf.diag(x).tolist() == [0, 4]
+        and x[:, :2].trace().item() == 4
+    )
+    assert (
+        x.diff().tolist() == [[1, 1], [1, 1]]
+        and x.count_nonzero().item() == 5
+        and sf.tensor([1.5]).frac().item() == 0.5
+    )
+    assert F.relu6(x * 2).max().item() == 6 and F.normalize(sf.tensor([[3.0, 4.0]])).tolist()[0] == pytest.approx(
+        [0.6, 0.8]
+    )
+    assert F.cosine_similarity(x, x * 2)[1].item() == pytest.approx(1) and F.logsigmoid(
+        sf.zeros(1)
+    ).item() == pytest.approx(-0.6931472)
 
 
 @needs("max_pool2d", "max_pool2d_with_indices", "unfold_dim")
 def test_pooling_with_indices_and_unfold():
     x = sf.arange(16.0).reshape(1, 1, 4, 4)
     y, where = F.max_pool2d(x, 2, return_indices=True)
-    assert y.flatten().tolist() == [5, 7, 13, 15] == where.flatten().tolist() and F.max_pool2d(x, kernel_size=2, stride=2).shape == (1, 1, 2, 2)
+    assert y.flatten().tolist() == [5, 7, 13, 15] == where.flatten().tolist() and F.max_pool2d(
+        x, kernel_size=2, stride=2
+    ).shape == (1, 1, 2, 2)
     assert F.adaptive_max_pool2d(x, 1, return_indices=True)[1].item() == 15
-    assert sf.arange(5).unfold(0, 2, 1).tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]] and F.unfold(x, 2).shape == (1, 4, 9)
+    assert sf.arange(5).unfold(0, 2, 1).tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]] and F.unfold(x, 2).shape == (
+        1,
+        4,
+        9,
+    )
     with pytest.raises(TypeError, match="kernel"):
         F.max_pool2d(x, kernel=2)
 

@@ -1,4 +1,6 @@
-"""What torch's own kernels on a GPU draw, from tests/golden/make_golden_philox.py: on the CPU by that generator's numbers, and on a GPU or its emulator."""
+"""What torch's own kernels on a GPU draw, from tests/golden/make_golden_philox.py:
+on the CPU by that generator's numbers, and on a GPU or its emulator.
+"""
 
 import json
 

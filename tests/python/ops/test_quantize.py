@@ -1,4 +1,6 @@
-"""Quantised storage against bitsandbytes and PyTorch (tests/golden/make_golden_quantize.py), and models made of it. SF_TEST_DEVICE=cuda repeats it there."""
+"""Quantised storage against bitsandbytes and PyTorch (tests/golden/make_golden_quantize.py), and models made of it.
+SF_TEST_DEVICE=cuda repeats it there.
+"""
 
 import os
 
@@ -28,9 +30,13 @@ def test_nf4_is_bitsandbytes(golden, name):
     assert same(codes, golden[f"{name}.codes"]) and same(absmax, golden[f"{name}.absmax"])
     assert same(sf.dequantize_nf4(codes, absmax, x.shape, x.dtype), golden[f"{name}.numbers"])
     nested = {k: golden[f"{name}.nested.{k}"] for k in ("absmax", "nested_absmax", "offset")}
-    numbers = sf.dequantize_nf4(codes, nested["absmax"], x.shape, x.dtype, nested_absmax=nested["nested_absmax"], offset=nested["offset"])
+    numbers = sf.dequantize_nf4(
+        codes, nested["absmax"], x.shape, x.dtype, nested_absmax=nested["nested_absmax"], offset=nested["offset"]
+    )
     expected = golden[f"{name}.nested.numbers"].float()
-    assert (numbers.float() - expected).abs().max().item() <= 2**-8 * expected.abs().max().item() * (x.dtype is not sf.float32) + 1e-6
+    assert (numbers.float() - expected).abs().max().item() <= 2**-8 * expected.abs().max().item() * (
+        x.dtype is not sf.float32
+    ) + 1e-6
 
 
 @pytest.mark.parametrize("name", ["whole", "large", "zeros"])
@@ -41,7 +47,8 @@ def test_the_dynamic_map_is_bitsandbytes(golden, name):
     codes, absmax = sf.quantize_blockwise(x)
     assert same(absmax, golden[f"{name}.eight.absmax"])
     wrong = (codes.to(sf.int32) - golden[f"{name}.eight"].to(sf.int32)).abs()
-    assert wrong.max().item() <= 1 and (wrong > 0).sum().item() <= x.numel() / 1000  # where two numbers are equally near but for the last bit
+    # where two numbers are equally near but for the last bit
+    assert wrong.max().item() <= 1 and (wrong > 0).sum().item() <= x.numel() / 1000
     assert same(sf.dequantize_blockwise(golden[f"{name}.eight"], absmax), golden[f"{name}.eight.numbers"])
 
 
@@ -61,7 +68,13 @@ def layer(dtype=sf.float32):
 
 @pytest.mark.parametrize("dtype", [sf.float32, sf.bfloat16])
 @pytest.mark.parametrize(
-    "how", [{"dtype": "nf4"}, {"dtype": "nf4", "compress_statistics": False}, {"dtype": sf.float8_e4m3fn}, {"dtype": "float8_e5m2", "per_row": False}]
+    "how",
+    [
+        {"dtype": "nf4"},
+        {"dtype": "nf4", "compress_statistics": False},
+        {"dtype": sf.float8_e4m3fn},
+        {"dtype": "float8_e5m2", "per_row": False},
+    ],
 )
 def test_a_quantised_layer_is_linear_of_the_dequantised_weight(dtype, how):
     net, dense = layer(dtype), layer(dtype)[0]
@@ -82,7 +95,9 @@ def test_a_quantised_layer_is_linear_of_the_dequantised_weight(dtype, how):
     y.pow(2).sum().backward()
     want.pow(2).sum().backward()
     assert sf.allclose(x.grad.float(), twin.grad.float(), rtol=1e-2 if dtype is sf.bfloat16 else 1e-5, atol=1e-4)
-    assert sf.allclose(q.bias.grad.float(), dense.bias.grad.float(), rtol=1e-2 if dtype is sf.bfloat16 else 1e-5, atol=1e-4)
+    assert sf.allclose(
+        q.bias.grad.float(), dense.bias.grad.float(), rtol=1e-2 if dtype is sf.bfloat16 else 1e-5, atol=1e-4
+    )
     assert [name for name, _ in net.named_parameters()] == ["0.bias"]
     again = nn.quantize_(layer(dtype), **how)
     again.load_state_dict(net.state_dict())
@@ -105,7 +120,8 @@ def test_dynamic_float8_quantises_the_input_too(per_row):
 def test_a_whole_model_is_quantised_and_its_weights_are_gone():
     unet = UNet2DConditionModel(
         sample_size=8, block_out_channels=[32, 64], down_block_types=["CrossAttnDownBlock2D", "DownBlock2D"],
-        up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"], cross_attention_dim=32, attention_head_dim=8, norm_num_groups=8, layers_per_block=1,
+        up_block_types=["UpBlock2D", "CrossAttnUpBlock2D"], cross_attention_dim=32, attention_head_dim=8,
+        norm_num_groups=8, layers_per_block=1,
     ).to(DEVICE)  # fmt: skip
     x, t, text = sf.randn(1, 4, 8, 8).to(DEVICE), sf.tensor([3]).to(DEVICE), sf.randn(1, 5, 32).to(DEVICE)
     layers = {name: m for name, m in unet.named_modules() if type(m) is nn.Linear}
@@ -155,7 +171,9 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="quantize_: ReLU has no Linear to replace"):
         nn.quantize_(nn.ReLU())
     net = nn.quantize_(layer(), "float8_e4m3fn")
-    with pytest.raises(TypeError, match="weight was converted to bfloat16; convert a model to another dtype before it is quantised"):
+    with pytest.raises(
+        TypeError, match="weight was converted to bfloat16; convert a model to another dtype before it is quantised"
+    ):
         net.to(sf.bfloat16)(sf.randn(2, 96).to(DEVICE).bfloat16())
     with pytest.raises(RuntimeError, match="linear_nf4: a weight in four bits"):
         codes, absmax = sf.quantize_nf4(sf.randn(4, 32))

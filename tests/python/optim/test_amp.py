@@ -96,7 +96,11 @@ def test_disabled_scaler_passes_through():
 
 @pytest.mark.parametrize(
     "options, message",
-    [({"growth_factor": 1.0}, "growth factor must be > 1.0"), ({"backoff_factor": 1.0}, "backoff factor must be < 1.0"), ({"init_scale": 0}, "positive")],
+    [
+        ({"growth_factor": 1.0}, "growth factor must be > 1.0"),
+        ({"backoff_factor": 1.0}, "backoff factor must be < 1.0"),
+        ({"init_scale": 0}, "positive"),
+    ],
 )
 def test_scaler_refusals(options, message):
     with pytest.raises(ValueError, match=message):
@@ -184,7 +188,9 @@ def test_ema_of_bfloat16_weights_in_float32():
     want, decay = 1.0, (0, 2 / 11, 3 / 12)
     for value, d in zip((2.0, 4.0, 8.0), decay):
         want += (1 - d) * (value - want)
-    assert ema.shadow_params[0].dtype is sf.float32 and sf.allclose(ema.shadow_params[0], sf.full((300,), want), atol=1e-5)
+    assert ema.shadow_params[0].dtype is sf.float32 and sf.allclose(
+        ema.shadow_params[0], sf.full((300,), want), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +201,11 @@ def test_ema_of_bfloat16_weights_in_float32():
         (lambda p: optim.EMAModel(p).step(p[:1]), ValueError, "made for 2 parameters, got 1"),
         (lambda p: optim.EMAModel(p).copy_to([p[1], p[0]]), ValueError, "parameter 0 must have shape"),
         (lambda p: optim.EMAModel(p).load_state_dict({"decay": 2.0}), ValueError, "Decay must be between 0 and 1"),
-        (lambda p: optim.EMAModel(p).load_state_dict({"optimization_step": 1.5}), ValueError, "Invalid optimization_step"),
+        (
+            lambda p: optim.EMAModel(p).load_state_dict({"optimization_step": 1.5}),
+            ValueError,
+            "Invalid optimization_step",
+        ),
         (lambda p: optim.EMAModel(p).load_state_dict({"shadow_params": (1,)}), ValueError, "must be a list"),
     ],
 )

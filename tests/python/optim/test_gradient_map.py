@@ -56,7 +56,11 @@ def test_clipping_and_scaling(setting):
     w, b, loss = setting
     g = loss.backward_map(retain_graph=True)
     assert g.norm() == pytest.approx(13) and g.norm(math.inf) == 12
-    assert g.clip_norm(1.3) == pytest.approx(13) and g.norm() == pytest.approx(1.3, rel=1e-4) and g[w].tolist() == pytest.approx([0.3, 0.4], rel=1e-4)
+    assert (
+        g.clip_norm(1.3) == pytest.approx(13)
+        and g.norm() == pytest.approx(1.3, rel=1e-4)
+        and g[w].tolist() == pytest.approx([0.3, 0.4], rel=1e-4)
+    )
     g = loss.backward_map(retain_graph=True)
     g.clip_value(3.5)
     assert g[w].tolist() == [3, 3.5] and g[b].tolist() == [3.5]

@@ -33,7 +33,11 @@ def set_gradients(params, t):
 
 def make(case, params):
     special = case["special"]
-    groups = [{"params": [p], **special.get(n, {})} for n, p in params.items()] if any(n in special for n in params) else list(params.values())
+    groups = (
+        [{"params": [p], **special.get(n, {})} for n, p in params.items()]
+        if any(n in special for n in params)
+        else list(params.values())
+    )
     options = {k: tuple(v) if isinstance(v, list) else v for k, v in case["options"].items()}
     return getattr(optim, case["class"])(groups, **options)
 
@@ -100,7 +104,9 @@ def test_state_dict_has_torchs_keys(name):
         optimizer.step()
     want, got = tensors_of(case["state_dict"]), optimizer.state_dict()
     assert set(got) == {"state", "param_groups"}
-    assert {k: set(v) for k, v in got["state"].items()} == {k: {n for n, t in v.items() if t is not None} for k, v in want["state"].items()}
+    assert {k: set(v) for k, v in got["state"].items()} == {
+        k: {n for n, t in v.items() if t is not None} for k, v in want["state"].items()
+    }
     for i, state in got["state"].items():
         for key, tensor in state.items():
             assert list(tensor.shape) == list(want["state"][i][key].shape), key
@@ -194,7 +200,10 @@ def test_eight_bit_moments_are_the_nearest_levels():
     assert sf.allclose(p, reference, rtol=0, atol=1e-6)  # moments are rounded after the first step
     state, full = optimizer.state[p], exact.state[reference]
     assert state["state1"].dtype is sf.uint8 and state["state1"].shape == p.shape and state["absmax1"].shape == (20,)
-    for code, scale, value, signed in (("state1", "absmax1", "exp_avg", True), ("state2", "absmax2", "exp_avg_sq", False)):
+    for code, scale, value, signed in (
+        ("state1", "absmax1", "exp_avg", True),
+        ("state2", "absmax2", "exp_avg_sq", False),
+    ):
         levels = dynamic_map(signed)
         want = np.pad(full[value].numpy(), (0, 120)).reshape(20, 256)
         np.testing.assert_allclose(state[scale].numpy(), np.abs(want).max(1), rtol=1e-6)
@@ -404,10 +413,18 @@ def test_deepcopy_and_pickle():
         (lambda p: optim.Adafactor([p], d=0.5), ValueError, "Clipping threshold d should be >= 1 but is: 0.5"),
         (lambda p: optim.Adafactor([p], eps=(None, -1.0)), ValueError, "epsilon2 should be >= 0 but is: -1.0"),
         (lambda p: optim.SGD([p], momentum=-1.0), ValueError, "Invalid momentum value: -1.0"),
-        (lambda p: optim.SGD([p], nesterov=True), ValueError, "Nesterov momentum requires a momentum and zero dampening"),
+        (
+            lambda p: optim.SGD([p], nesterov=True),
+            ValueError,
+            "Nesterov momentum requires a momentum and zero dampening",
+        ),
         (lambda p: optim.SGD([p * 2]), ValueError, "can't optimize a non-leaf Tensor"),
         (lambda p: optim.SGD([p, "x"]), TypeError, "but one of the params is str"),
-        (lambda p: optim.SGD([{"params": [p]}, {"params": [p]}]), ValueError, "some parameters appear in more than one parameter group"),
+        (
+            lambda p: optim.SGD([{"params": [p]}, {"params": [p]}]),
+            ValueError,
+            "some parameters appear in more than one parameter group",
+        ),
         (lambda p: optim.SGD([p, p]), ValueError, "appear more than once"),
         (lambda p: optim.SGD({p}), TypeError, "ordered collections"),
     ],

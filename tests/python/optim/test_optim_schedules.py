@@ -34,7 +34,11 @@ def rates(scheduler, o, steps=20):
 
 
 def close(got, want):
-    return all(a == pytest.approx(b, rel=1e-9, abs=1e-15) for x, y in zip(got, want, strict=True) for a, b in zip(x, y, strict=True))
+    return all(
+        a == pytest.approx(b, rel=1e-9, abs=1e-15)
+        for x, y in zip(got, want, strict=True)
+        for a, b in zip(x, y, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN["schedules"]))
@@ -156,22 +160,58 @@ def test_wrong_order_warns_once():
         (lambda o: lr_scheduler.LambdaLR(o, 0.5), TypeError, "lr_lambda should be a function"),
         (lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 0), ValueError, "Expected positive integer T_0"),
         (lambda o: lr_scheduler.OneCycleLR(o, 0.1), ValueError, "You must define either total_steps"),
-        (lambda o: lr_scheduler.OneCycleLR(o, [0.1] * 3, total_steps=5), ValueError, "max_lr must have the same length"),
-        (lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.StepLR(o, 2)], [3]), ValueError, "one more than the number of milestone"),
+        (
+            lambda o: lr_scheduler.OneCycleLR(o, [0.1] * 3, total_steps=5),
+            ValueError,
+            "max_lr must have the same length",
+        ),
+        (
+            lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.StepLR(o, 2)], [3]),
+            ValueError,
+            "one more than the number of milestone",
+        ),
         (lambda o: lr_scheduler.ChainedScheduler([]), ValueError, "expects at least one scheduler"),
-        (lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(o, 2), lr_scheduler.StepLR(two_groups(), 2)]), ValueError, "same optimizer"),
+        (
+            lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(o, 2), lr_scheduler.StepLR(two_groups(), 2)]),
+            ValueError,
+            "same optimizer",
+        ),
         (lambda o: lr_scheduler.ReduceLROnPlateau(o, mode="most"), ValueError, "mode most is unknown"),
         (lambda o: optim.get_scheduler("parabola", o), ValueError, "parabola"),
         (lambda o: optim.get_scheduler("cosine", o), ValueError, "num_warmup_steps"),
         (lambda o: optim.get_scheduler("cosine", o, num_warmup_steps=3), ValueError, "num_training_steps"),
-        (lambda o: optim.get_scheduler("piecewise_constant", o, step_rules="1:x,3"), ValueError, "step_rules must read like"),
-        (lambda o: optim.get_scheduler("constant_with_warmup", o, num_warmup_steps=-1), ValueError, "num_warmup_steps must not be negative, got -1"),
-        (lambda o: optim.get_scheduler("linear", o, num_warmup_steps=1, num_training_steps=0), ValueError, "linear: num_training_steps must be a positive"),
-        (lambda o: optim.get_scheduler("polynomial", o, num_warmup_steps=1, num_training_steps=-3), ValueError, "num_training_steps must be a positive"),
-        (lambda o: optim.get_scheduler("cosine_with_restarts", o, None, 1, 9, num_cycles=0), ValueError, "num_cycles must be positive, got 0"),
+        (
+            lambda o: optim.get_scheduler("piecewise_constant", o, step_rules="1:x,3"),
+            ValueError,
+            "step_rules must read like",
+        ),
+        (
+            lambda o: optim.get_scheduler("constant_with_warmup", o, num_warmup_steps=-1),
+            ValueError,
+            "num_warmup_steps must not be negative, got -1",
+        ),
+        (
+            lambda o: optim.get_scheduler("linear", o, num_warmup_steps=1, num_training_steps=0),
+            ValueError,
+            "linear: num_training_steps must be a positive",
+        ),
+        (
+            lambda o: optim.get_scheduler("polynomial", o, num_warmup_steps=1, num_training_steps=-3),
+            ValueError,
+            "num_training_steps must be a positive",
+        ),
+        (
+            lambda o: optim.get_scheduler("cosine_with_restarts", o, None, 1, 9, num_cycles=0),
+            ValueError,
+            "num_cycles must be positive, got 0",
+        ),
         (lambda o: lr_scheduler.MultiStepLR(o, [4, -2]), ValueError, "milestones must ascend from 0 on"),
         (lambda o: lr_scheduler.ConstantLR(o, total_iters=-1), ValueError, "total_iters must not be negative"),
-        (lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.StepLR(o, 2) for _ in range(3)], [5, 2]), ValueError, "milestones must ascend"),
+        (
+            lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.StepLR(o, 2) for _ in range(3)], [5, 2]),
+            ValueError,
+            "milestones must ascend",
+        ),
     ],
 )
 def test_refusals(make, error, message):

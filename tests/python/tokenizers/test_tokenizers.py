@@ -1,4 +1,6 @@
-"""scaffolding.tokenizers: transformers' call interface. Ids themselves are compared in C++ (clip_tokenizer_test.cpp, tokenizer_test.cpp)."""
+"""scaffolding.tokenizers: transformers' call interface. Ids themselves are compared in C++ (clip_tokenizer_test.cpp,
+tokenizer_test.cpp).
+"""
 
 import json
 
@@ -19,7 +21,9 @@ def clip():
 
 
 def test_the_call_of_diffusers_gives_77_tokens(clip):
-    out = clip("A photo of a cat", padding="max_length", max_length=clip.model_max_length, truncation=True, return_tensors="pt")
+    out = clip(
+        "A photo of a cat", padding="max_length", max_length=clip.model_max_length, truncation=True, return_tensors="pt"
+    )
     assert out.input_ids.shape == (1, 77) and out.input_ids.dtype == sf.int64
     assert out.attention_mask.sum().item() == len(clip("A photo of a cat").input_ids)
     assert out["input_ids"][0, 0].item() == clip.bos_token_id and out.input_ids[0, -1].item() == clip.pad_token_id
@@ -47,7 +51,10 @@ def test_lists_arrays_and_tensors(clip):
     left = clip(["a cat", "a photo of a cat"], padding=True, padding_side="left", pad_to_multiple_of=8)
     assert left.attention_mask[0][0] == 0 and len(left.input_ids[0]) % 8 == 0
     assert len(clip("a photo of a cat", max_length=4).input_ids) == 4, "max_length alone cuts"
-    assert clip("a photo of a cat", truncation=True, max_length=3, truncation_side="left").input_ids[1] == clip("cat").input_ids[-2]
+    assert (
+        clip("a photo of a cat", truncation=True, max_length=3, truncation_side="left").input_ids[1]
+        == clip("cat").input_ids[-2]
+    )
     assert clip("a cat", add_special_tokens=False).input_ids == clip("a cat").input_ids[1:-1]
 
 
@@ -87,7 +94,12 @@ def test_vocabulary(clip):
 def test_saved_files_are_read_back(clip, tmp_path):
     clip.add_tokens("<cat-toy>")
     clip.save_pretrained(tmp_path / "tokenizer")
-    assert {p.name for p in (tmp_path / "tokenizer").iterdir()} == {"vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json"}
+    assert {p.name for p in (tmp_path / "tokenizer").iterdir()} == {
+        "vocab.json",
+        "merges.txt",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+    }
     again = CLIPTokenizer.from_pretrained(tmp_path, subfolder="tokenizer")
     assert again.get_vocab() == clip.get_vocab() and again("A <cat-toy>!") == clip("A <cat-toy>!")
     assert CLIPTokenizer(tmp_path / "tokenizer/vocab.json", tmp_path / "tokenizer/merges.txt")("a cat") == clip("a cat")
@@ -98,7 +110,11 @@ def test_the_pad_token_of_the_config_is_used(tmp_path):
         (tmp_path / name).write_bytes((SMALL / name).read_bytes())
     (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "!", "model_max_length": 16}')
     tok = CLIPTokenizer.from_pretrained(tmp_path)
-    assert tok.pad_token_id == 0 and tok("a", padding="max_length").input_ids[-1] == 0 and len(tok("a", padding="max_length").input_ids) == 16
+    assert (
+        tok.pad_token_id == 0
+        and tok("a", padding="max_length").input_ids[-1] == 0
+        and len(tok("a", padding="max_length").input_ids) == 16
+    )
 
 
 def test_files_that_are_missing_or_wrong(tmp_path):
@@ -115,7 +131,14 @@ def test_files_that_are_missing_or_wrong(tmp_path):
 
 def test_a_tokenizer_json_with_its_config(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes((GOLDEN / "llama.json").read_bytes())
-    config = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>", "padding_side": "left", "model_max_length": int(1e30)}
+    config = {
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "pad_token": "</s>",
+        "padding_side": "left",
+        "model_max_length": int(1e30),
+    }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     tok = Tokenizer.from_pretrained(tmp_path)
     assert tok.model_max_length == int(1e30) and tok.padding_side == "left" and tok.eos_token_id == 2

@@ -16,16 +16,35 @@ def folder(tmp_path):
     """As PixArt-Sigma's: a model and a config, and no tokenizer.json."""
     shutil.copy(GOLDEN / "t5_small.model", tmp_path / "spiece.model")
     extra = [f"<extra_id_{i}>" for i in range(100)]
-    config = {"tokenizer_class": "T5Tokenizer", "model_max_length": 20, "extra_ids": 100, "legacy": True, "additional_special_tokens": extra}
+    config = {
+        "tokenizer_class": "T5Tokenizer",
+        "model_max_length": 20,
+        "extra_ids": 100,
+        "legacy": True,
+        "additional_special_tokens": extra,
+    }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     return tmp_path
 
 
 def test_the_call_of_pixart(folder):
     tokenizer = T5Tokenizer.from_pretrained(folder)
-    out = tokenizer(["a photo of a cat", "dogs"], padding="max_length", max_length=30, truncation=True, add_special_tokens=True, return_tensors="pt")
-    assert out.input_ids.shape == (2, 30) and out.attention_mask.sum().item() == sum(len(tokenizer(t).input_ids) for t in ("a photo of a cat", "dogs"))
-    assert out.input_ids[1, -1].item() == tokenizer.pad_token_id == 0 and tokenizer.eos_token_id == 1 and tokenizer.unk_token_id == 2
+    out = tokenizer(
+        ["a photo of a cat", "dogs"],
+        padding="max_length",
+        max_length=30,
+        truncation=True,
+        add_special_tokens=True,
+        return_tensors="pt",
+    )
+    assert out.input_ids.shape == (2, 30) and out.attention_mask.sum().item() == sum(
+        len(tokenizer(t).input_ids) for t in ("a photo of a cat", "dogs")
+    )
+    assert (
+        out.input_ids[1, -1].item() == tokenizer.pad_token_id == 0
+        and tokenizer.eos_token_id == 1
+        and tokenizer.unk_token_id == 2
+    )
     long = tokenizer("the cat " * 20, truncation=True).input_ids
     assert len(long) == tokenizer.model_max_length == 20 and long[-1] == 1
     assert tokenizer.decode(tokenizer("a photo of <extra_id_0>").input_ids) == "a photo of<extra_id_0></s>"
@@ -38,7 +57,11 @@ def test_a_model_alone(folder, tmp_path):
     assert len(tokenizer) == 138 and tokenizer.model_max_length == int(1e30)
     assert T5Tokenizer.from_file(folder / "spiece.model")("a cat") == tokenizer("a cat")
     tokenizer.save_pretrained(tmp_path / "saved")
-    assert {p.name for p in (tmp_path / "saved").iterdir()} == {"spiece.model", "tokenizer_config.json", "special_tokens_map.json"}
+    assert {p.name for p in (tmp_path / "saved").iterdir()} == {
+        "spiece.model",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+    }
     again = T5Tokenizer.from_pretrained(tmp_path, subfolder="saved")
     assert again.get_vocab() == tokenizer.get_vocab() and again("a <extra_id_2> cat") == tokenizer("a <extra_id_2> cat")
 

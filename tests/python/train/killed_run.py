@@ -1,7 +1,7 @@
 """Runs that are killed and resumed, for test_trainer.py: killed_run.py <folder> <trials> <seed>.
 
-One process forks each run before any thread exists, so that the package is imported once. Prints a line for each trial; the last
-run of each has the same files, byte for byte, as the one in <folder>/whole that nobody interrupted.
+One process forks each run before any thread exists, so that the package is imported once. Prints a line for each trial;
+the last run of each has the same files, byte for byte, as the one in <folder>/whole that nobody interrupted.
 """
 
 import os
@@ -21,7 +21,12 @@ STEPS = 27
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.norm, self.drop, self.last = nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 3)
+        self.first, self.norm, self.drop, self.last = (
+            nn.Linear(6, 16),
+            nn.BatchNorm1d(16),
+            nn.Dropout(0.3),
+            nn.Linear(16, 3),
+        )
 
     def forward(self, x):
         return self.last(self.drop(sf.relu(self.norm(self.first(x)))))
@@ -32,7 +37,10 @@ def run(folder, resume, on_step_end):
     random.seed(4)
     data = TensorDataset(sf.randn(50, 6), sf.randint(0, 3, (50,)))
     net = Net()
-    optimizer = sf.optim.AdamW([{"params": net.first.parameters(), "lr": 1e-2}, {"params": [*net.norm.parameters(), *net.last.parameters()]}], lr=2e-2)
+    optimizer = sf.optim.AdamW(
+        [{"params": net.first.parameters(), "lr": 1e-2}, {"params": [*net.norm.parameters(), *net.last.parameters()]}],
+        lr=2e-2,
+    )
     generator = sf.Generator().manual_seed(8)
 
     def step(batch):

@@ -1,4 +1,6 @@
-"""`scaffolding train --device cuda`: all stages of a tiny model, with steps launched op by op and captured. Needs a GPU or the emulator."""
+"""`scaffolding train --device cuda`: all stages of a tiny model, with steps launched op by op and captured.
+Needs a GPU or the emulator.
+"""
 
 import json
 
@@ -12,7 +14,10 @@ WEIGHTS = "pipeline/unet/diffusion_pytorch_model.safetensors"
 
 
 def test_captured_steps_need_a_gpu(program, recipe, tmp_path):
-    refused(program("train", "--config", recipe, "--output", tmp_path / "run", "--cuda-graph"), "--cuda-graph needs --device cuda, got cpu")
+    refused(
+        program("train", "--config", recipe, "--output", tmp_path / "run", "--cuda-graph"),
+        "--cuda-graph needs --device cuda, got cpu",
+    )
 
 
 @pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
@@ -30,5 +35,7 @@ def test_a_run_on_the_gpu_has_the_same_weights_with_captured_steps(program, reci
     different = [name for name in weights[0] if not weights[0][name].equal(weights[1][name])]
     assert not different
     # What the program wrote is a pipeline for any device.
-    made = program("txt2img", "square", "--model", tmp_path / "run1/pipeline", "--steps", "1", "--output", tmp_path / "a.png")
+    made = program(
+        "txt2img", "square", "--model", tmp_path / "run1/pipeline", "--steps", "1", "--output", tmp_path / "a.png"
+    )
     assert made.returncode == 0, made.stderr

@@ -1,4 +1,6 @@
-"""Trainer with cuda_graph=True: the numbers of the plain loop, on a GPU or the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY)."""
+"""Trainer with cuda_graph=True: the numbers of the plain loop,
+on a GPU or the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY).
+"""
 
 import json
 import math
@@ -31,7 +33,9 @@ class Run:
         self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
         x = sf.randn(22, 3)
         self.loader = DataLoader(TensorDataset(x, x @ sf.tensor([[1.0], [-2.0], [0.5]])), batch_size=4, shuffle=True)
-        self.schedule = sf.optim.lr_scheduler.OneCycleLR(self.optimizer, max_lr=0.05, total_steps=40) if scheduled else None
+        self.schedule = (
+            sf.optim.lr_scheduler.OneCycleLR(self.optimizer, max_lr=0.05, total_steps=40) if scheduled else None
+        )
         self.averages = sf.optim.EMAModel(self.model.parameters()) if averaged else None
 
     def step(self, batch):
@@ -39,9 +43,25 @@ class Run:
         return nn.functional.mse_loss(self.model(x), y)
 
     def trainer(self, output_dir=None, **options):
-        options = {"max_steps": 14, "quiet": True, "tensorboard": False, "seed": 3, "max_grad_norm": 0.5, "logging_steps": 4} | options
+        options = {
+            "max_steps": 14,
+            "quiet": True,
+            "tensorboard": False,
+            "seed": 3,
+            "max_grad_norm": 0.5,
+            "logging_steps": 4,
+        } | options
         step = options.pop("step", self.step)
-        return Trainer(self.model, self.optimizer, self.loader, step, output_dir, scheduler=self.schedule, ema=self.averages, **options)
+        return Trainer(
+            self.model,
+            self.optimizer,
+            self.loader,
+            step,
+            output_dir,
+            scheduler=self.schedule,
+            ema=self.averages,
+            **options,
+        )
 
     def weights(self):
         tensors = [*self.model.parameters(), *(self.averages.shadow_params if self.averages else ())]
@@ -55,15 +75,32 @@ def lines(folder):
 
 @pytest.mark.parametrize(
     ("optimizer", "accumulate", "precision"),
-    [("AdamW", 1, "no"), ("SGD", 3, "no"), ("AdamW8bit", 1, "bf16"), ("AdamW", 3, "bf16"), ("AdamW", 1, "fp16"), ("SGD", 3, "fp16")],
+    [
+        ("AdamW", 1, "no"),
+        ("SGD", 3, "no"),
+        ("AdamW8bit", 1, "bf16"),
+        ("AdamW", 3, "bf16"),
+        ("AdamW", 1, "fp16"),
+        ("SGD", 3, "fp16"),
+    ],
 )
 def test_captured_runs_are_the_plain_ones_bit_for_bit(tmp_path, optimizer, accumulate, precision):
     results = []
     for captured in (False, True):
         run = Run(optimizer=optimizer)
         folder = tmp_path / str(captured)
-        end = run.trainer(folder, cuda_graph=captured, gradient_accumulation_steps=accumulate, mixed_precision=precision).fit()
-        results.append((run.weights(), lines(folder), end.loss, run.optimizer.param_groups[0]["lr"], run.averages.optimization_step))
+        end = run.trainer(
+            folder, cuda_graph=captured, gradient_accumulation_steps=accumulate, mixed_precision=precision
+        ).fit()
+        results.append(
+            (
+                run.weights(),
+                lines(folder),
+                end.loss,
+                run.optimizer.param_groups[0]["lr"],
+                run.averages.optimization_step,
+            )
+        )
     assert results[1] == results[0]
     assert len(results[0][1]) == 4  # steps 4, 8, 12 and 14
 
@@ -84,10 +121,13 @@ def test_each_shape_is_captured_once():
     trainer = run.trainer(cuda_graph=True)
     trainer.fit()
     (graph,) = trainer._captured.graphs.values()
-    assert graph.statistics == {"eager": 2, "captures": 2, "replays": 12, "kept": 2}  # batches of 4, and of 2 at the end of an epoch
+    # batches of 4, and of 2 at the end of an epoch
+    assert graph.statistics == {"eager": 2, "captures": 2, "replays": 12, "kept": 2}
 
 
-@pytest.mark.parametrize("captured", [(True, True), (False, True), (True, False)], ids=["captured", "captured later", "captured first"])
+@pytest.mark.parametrize(
+    "captured", [(True, True), (False, True), (True, False)], ids=["captured", "captured later", "captured first"]
+)
 def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, captured):
     whole = Run()
     whole.trainer(cuda_graph=False).fit()
@@ -150,7 +190,10 @@ def test_a_gradient_that_is_not_finite_is_found():
     run = Run(scheduled=False, averaged=False)
 
     def step(batch):
-        return nn.functional.mse_loss(run.model(batch[0]), batch[1]) + batch[2].sqrt().mul(next(run.model.parameters()).sum() * 0 + 1).mean() * 0
+        return (
+            nn.functional.mse_loss(run.model(batch[0]), batch[1])
+            + batch[2].sqrt().mul(next(run.model.parameters()).sum() * 0 + 1).mean() * 0
+        )
 
     def prepare(batch):
         extra = sf.full((1,), 1.0)
@@ -179,7 +222,13 @@ def cuda_library():
 def test_nothing_waits_for_the_device_between_lines_of_the_log(precision):
     run, counts = Run(), []
     run.loader = DataLoader(run.loader.dataset, batch_size=11, shuffle=True)
-    run.trainer(cuda_graph=True, mixed_precision=precision, max_steps=18, logging_steps=9, on_step_end=lambda t: counts.append(waits())).fit()
+    run.trainer(
+        cuda_graph=True,
+        mixed_precision=precision,
+        max_steps=18,
+        logging_steps=9,
+        on_step_end=lambda t: counts.append(waits()),
+    ).fit()
     assert counts[2] == counts[7]  # steps 3 to 8 are replays; the ninth is logged
     assert counts[8] > counts[7]
     assert counts[8] == counts[16] and counts[17] > counts[16]
@@ -200,5 +249,7 @@ def test_what_cannot_be_captured_is_refused():
         run.trainer(prepare=3)
     run = Run()
     host = run.trainer(cuda_graph=True, step=lambda b: run.step(b) * (2.0 if b[0].sum().item() > 0 else 1.0))
-    with pytest.raises(RuntimeError, match="a copy from or to host memory is not allowed while a CUDA graph is captured"):
+    with pytest.raises(
+        RuntimeError, match="a copy from or to host memory is not allowed while a CUDA graph is captured"
+    ):
         host.fit()

@@ -62,7 +62,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
     seed = random.SystemRandom().randrange(1000)
     program = pathlib.Path(__file__).with_name("killed_run.py")
     trials = 10
-    done = subprocess.run([sys.executable, program, tmp_path, str(trials), str(seed)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, program, tmp_path, str(trials), str(seed)], capture_output=True, text=True, timeout=120
+    )
     told = f"seed {seed}\n{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, told
     assert len(done.stdout.splitlines()) == trials, told
@@ -71,7 +73,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
     def facts(folder):
         assert checkpoints(folder) == ["checkpoint-24", "checkpoint-27"], told
         last = folder / "checkpoint-27"
-        files = {p.name: p.read_bytes() for p in last.iterdir() if p.name not in ("trainer_state.json", "manifest.json")}
+        files = {
+            p.name: p.read_bytes() for p in last.iterdir() if p.name not in ("trainer_state.json", "manifest.json")
+        }
         state = json.loads((last / "trainer_state.json").read_text())
         del state["config"]
         lines = [{k: v for k, v in line.items() if k != "samples_per_second"} for line in metrics(folder)]
@@ -79,7 +83,10 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
 
     files, state, lines = facts(tmp_path / "whole")
     assert [line["step"] for line in lines] == list(range(1, 28))
-    assert set(files) == {f"{n}.pt" for n in ("optimizer", "scheduler", "dataloader", "random_states", "noise")} | {"model.safetensors", "ema.safetensors"}
+    assert set(files) == {f"{n}.pt" for n in ("optimizer", "scheduler", "dataloader", "random_states", "noise")} | {
+        "model.safetensors",
+        "ema.safetensors",
+    }
     for trial in range(trials):
         files_here, state_here, lines_here = facts(tmp_path / str(trial))
         assert lines_here == lines, told
@@ -136,7 +143,12 @@ def test_resume_latest_begins_anew_where_there_is_nothing(tmp_path):
 
 def test_keeps_the_last_checkpoints(tmp_path):
     seen = []
-    Parts().trainer(tmp_path, checkpointing_steps=2, checkpoints_total_limit=3, on_checkpoint=lambda t, folder: seen.append((t.step, folder))).fit()
+    Parts().trainer(
+        tmp_path,
+        checkpointing_steps=2,
+        checkpoints_total_limit=3,
+        on_checkpoint=lambda t, folder: seen.append((t.step, folder)),
+    ).fit()
     assert checkpoints(tmp_path) == ["checkpoint-10", "checkpoint-6", "checkpoint-8"]
     assert seen == [(n, str(tmp_path / f"checkpoint-{n}")) for n in (2, 4, 6, 8, 10)]
     saved = sf.safetensors.load_file(tmp_path / "checkpoint-10" / "model.safetensors")
@@ -159,7 +171,9 @@ def test_damaged_checkpoints_are_refused_by_name_and_passed_over(tmp_path, damag
     with pytest.raises(ValueError, match=file.name):
         Parts().trainer(tmp_path, resume=folder)
     with pytest.warns(UserWarning, match=file.name):
-        trainer = Parts().trainer(tmp_path, max_steps=8, checkpointing_steps=2, checkpoints_total_limit=1, resume="latest")
+        trainer = Parts().trainer(
+            tmp_path, max_steps=8, checkpointing_steps=2, checkpoints_total_limit=1, resume="latest"
+        )
     assert trainer.step == 4
     trainer.fit()
     assert checkpoints(tmp_path) == ["checkpoint-8"]
@@ -201,7 +215,9 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 def test_ctrl_c_saves_and_ends_cleanly(tmp_path, capsys):
     before = signal.getsignal(signal.SIGINT)
     parts = Parts()
-    trainer = parts.trainer(tmp_path, quiet=False, on_step_end=lambda t: os.kill(os.getpid(), signal.SIGINT) if t.step == 3 else None)
+    trainer = parts.trainer(
+        tmp_path, quiet=False, on_step_end=lambda t: os.kill(os.getpid(), signal.SIGINT) if t.step == 3 else None
+    )
     result = trainer.fit()
     assert result.stopped and result.step == 3 and result.checkpoint == str(tmp_path / "checkpoint-3")
     assert "Ctrl-C again ends at once" in capsys.readouterr().err
@@ -232,8 +248,13 @@ def test_a_full_disk_keeps_the_checkpoint_before(tmp_path):
             resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))
 
     try:
-        with pytest.raises(RuntimeError, match="checkpoint-4 could not be written: .*cannot write.*checkpoint-2 is still there and whole"):
-            Parts().trainer(tmp_path, checkpointing_steps=2, checkpoints_total_limit=1, logging_steps=100, on_step_end=fill).fit()
+        with pytest.raises(
+            RuntimeError,
+            match="checkpoint-4 could not be written: .*cannot write.*checkpoint-2 is still there and whole",
+        ):
+            Parts().trainer(
+                tmp_path, checkpointing_steps=2, checkpoints_total_limit=1, logging_steps=100, on_step_end=fill
+            ).fit()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert checkpoints(tmp_path) == ["checkpoint-2"]
@@ -255,7 +276,9 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change():
         seen.append(parts.weights())
         return parts.step(batch) * (math.nan if len(seen) == 4 else 1)
 
-    with pytest.raises(RuntimeError, match="the loss is nan at step 4; every parameter is finite, the weights are those of step 3"):
+    with pytest.raises(
+        RuntimeError, match="the loss is nan at step 4; every parameter is finite, the weights are those of step 3"
+    ):
         parts.trainer(step=step).fit()
     assert same(parts.weights(), seen[3])
     with sf.no_grad():
@@ -308,7 +331,9 @@ def test_gradients_are_clipped_and_their_norm_is_logged(tmp_path):
 def test_metrics_have_the_mean_loss_since_the_line_before(tmp_path):
     parts, losses = Parts(), []
     schedule = sf.optim.lr_scheduler.StepLR(parts.optimizer, step_size=2)
-    parts.trainer(tmp_path, max_steps=5, logging_steps=2, scheduler=schedule, on_step_end=lambda t: losses.append(t.loss)).fit()
+    parts.trainer(
+        tmp_path, max_steps=5, logging_steps=2, scheduler=schedule, on_step_end=lambda t: losses.append(t.loss)
+    ).fit()
     lines = metrics(tmp_path)
     assert [line["step"] for line in lines] == [2, 4, 5]
     assert [line["loss"] for line in lines] == [(losses[0] + losses[1]) / 2, (losses[2] + losses[3]) / 2, losses[4]]
@@ -449,7 +474,15 @@ def events(folder):
                 starts.append(step)
             if 5 in event:
                 values = [fields(v) for v in fields(event[5][0])[1]]
-                found.append((step, {v[1][0].decode(): fields(v[4][0]) if 4 in v else struct.unpack("<f", v[2][0])[0] for v in values}))
+                found.append(
+                    (
+                        step,
+                        {
+                            v[1][0].decode(): fields(v[4][0]) if 4 in v else struct.unpack("<f", v[2][0])[0]
+                            for v in values
+                        },
+                    )
+                )
     return found, starts
 
 
@@ -459,7 +492,9 @@ def test_event_files_hold_what_the_metrics_hold(tmp_path):
     found, starts = events(tmp_path / "logs")
     assert [step for step, _ in found] == [1, 2, 3, 4, 5] and starts == [5]
     for (_, values), line in zip(found, metrics(tmp_path)):
-        assert values == {f"train/{k}": struct.unpack("<f", struct.pack("<f", v))[0] for k, v in line.items() if k != "step"}
+        assert values == {
+            f"train/{k}": struct.unpack("<f", struct.pack("<f", v))[0] for k, v in line.items() if k != "step"
+        }
 
 
 def test_summary_writer_writes_scalars_and_pictures(tmp_path):
@@ -484,7 +519,13 @@ def test_summary_writer_writes_scalars_and_pictures(tmp_path):
 
 
 def test_a_callback_may_write_to_tensorboard(tmp_path):
-    Parts().trainer(tmp_path, max_steps=2, logging_steps=9, tensorboard=True, on_step_end=lambda t: t.tensorboard.add_scalar("mine", t.step, t.step)).fit()
+    Parts().trainer(
+        tmp_path,
+        max_steps=2,
+        logging_steps=9,
+        tensorboard=True,
+        on_step_end=lambda t: t.tensorboard.add_scalar("mine", t.step, t.step),
+    ).fit()
     found, _ = events(tmp_path / "logs")
     assert [values for _, values in found if "mine" in values] == [{"mine": 1.0}, {"mine": 2.0}]
 
@@ -495,7 +536,11 @@ def test_a_callback_may_write_to_tensorboard(tmp_path):
 @pytest.mark.parametrize(
     "error, message, options",
     [
-        (ValueError, "gradient_accumulation_steps must be a positive number, got 0", {"gradient_accumulation_steps": 0}),
+        (
+            ValueError,
+            "gradient_accumulation_steps must be a positive number, got 0",
+            {"gradient_accumulation_steps": 0},
+        ),
         (TypeError, "gradient_accumulation_steps must be an integer, got 1.5", {"gradient_accumulation_steps": 1.5}),
         (ValueError, "max_steps must be a positive number, got -3", {"max_steps": -3}),
         (ValueError, "max_epochs must be a positive number, got 0", {"max_epochs": 0}),
@@ -540,7 +585,9 @@ def test_parts_that_do_not_belong_together_are_refused(tmp_path):
         a.trainer(tmp_path, resume="nowhere")
 
 
-@pytest.mark.parametrize("loss, got", [(None, "NoneType"), (sf.ones(2, requires_grad=True), r"shape \[2\]"), (sf.ones(()), r"shape \[\]")])
+@pytest.mark.parametrize(
+    "loss, got", [(None, "NoneType"), (sf.ones(2, requires_grad=True), r"shape \[2\]"), (sf.ones(()), r"shape \[\]")]
+)
 def test_a_step_must_return_a_loss(loss, got):
     with pytest.raises(TypeError, match=f"step must return the loss.*{got}"):
         Parts().trainer(step=lambda batch: loss).fit()

@@ -112,7 +112,17 @@ def test_a_subclass_may_add_to_save(tmp_path):
             return saved[-1]
 
     parts = Parts()
-    Copying(parts.model, parts.optimizer, parts.loader, parts.step, tmp_path, max_steps=4, checkpointing_steps=2, quiet=True, tensorboard=False).fit()
+    Copying(
+        parts.model,
+        parts.optimizer,
+        parts.loader,
+        parts.step,
+        tmp_path,
+        max_steps=4,
+        checkpointing_steps=2,
+        quiet=True,
+        tensorboard=False,
+    ).fit()
     assert [pathlib.Path(folder).name for folder in saved] == ["checkpoint-2", "checkpoint-4", "checkpoint-4"]
 
 

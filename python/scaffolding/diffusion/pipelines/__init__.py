@@ -3,8 +3,8 @@
 >>> pipe = StableDiffusionPipeline.from_pretrained("stable-diffusion-v1-5")
 >>> pipe("a photo of an astronaut", generator=sf.Generator().manual_seed(0)).images[0].save("astronaut.png")
 
-A class is made from what C++ registered. Every module of this package is looked into for those that shape arguments in Python; a new one needs no line here.
-"""
+A class is made from what C++ registered. Every module of this package is looked into for those that shape arguments in
+Python; a new one needs no line here."""
 
 import os
 from importlib import import_module
@@ -16,7 +16,17 @@ from .pipeline import DiffusionPipeline
 from .progress_bar import ProgressBar
 from .registration import PIPELINE_CLASSES, register_the_rest
 from .run import PipelineRun
-from .text_to_image import auto_devices, get_profile_config, img2img, load_from_hf, load_pipeline, models2devices, resolve_profile, txt2img_sd21, txt2img_sdxl
+from .text_to_image import (
+    auto_devices,
+    get_profile_config,
+    img2img,
+    load_from_hf,
+    load_pipeline,
+    models2devices,
+    resolve_profile,
+    txt2img_sd21,
+    txt2img_sdxl,
+)
 
 for _file in sorted(os.listdir(__path__[0])):
     if _file.endswith(".py") and not _file.startswith("_"):

@@ -16,7 +16,9 @@ class _AutoPipeline:
 
     @classmethod
     def from_pretrained(cls, pretrained_model_or_path, **kwargs):
-        """The pipeline of this task for the models of a folder, with the keywords of DiffusionPipeline.from_pretrained."""
+        """The pipeline of this task for the models of a folder,
+        with the keywords of DiffusionPipeline.from_pretrained.
+        """
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         options = {k: kwargs[k] for k in ("variant", "use_safetensors") if k in kwargs}

@@ -23,7 +23,9 @@ def _tensor_of_pil(image):
 
 
 def picture_of(image):
-    """A picture uint8 [C, H, W] of a PIL picture, a uint8 array [H, W] or [H, W, C], or a uint8 tensor [C, H, W]; None for other things."""
+    """A picture uint8 [C, H, W] of a PIL picture, a uint8 array [H, W] or [H, W, C], or a uint8 tensor [C, H, W];
+    None for other things.
+    """
     if _is_pil(image):
         return _tensor_of_pil(image)
     if isinstance(image, _core.Tensor):
@@ -49,11 +51,11 @@ def has_pil():
 
 
 class VaeImageProcessor:
-    """Pictures (PIL, uint8 arrays [H, W, C] or uint8 tensors [C, H, W]; one or a list) and values in [0, 1] (arrays [B, H, W, C], tensors [B, C, H, W])
-    to what an autoencoder takes, and back.
+    """Pictures (PIL, uint8 arrays [H, W, C] or uint8 tensors [C, H, W]; one or a list) and values in [0, 1] (arrays [B,
+    H, W, C], tensors [B, C, H, W]) to what an autoencoder takes, and back.
 
-    vae_scale_factor: pixels for each latent; sizes are cut to its multiples. resample: "lanczos", "bicubic", "bilinear", "nearest" and Pillow's others.
-    do_binarize and do_convert_grayscale make masks.
+    vae_scale_factor: pixels for each latent; sizes are cut to its multiples. resample: "lanczos", "bicubic",
+    "bilinear", "nearest" and Pillow's others. do_binarize and do_convert_grayscale make masks.
     """
 
     def __init__(
@@ -79,18 +81,26 @@ class VaeImageProcessor:
             do_convert_rgb=do_convert_rgb,
             do_convert_grayscale=do_convert_grayscale,
         )
-        self._core = _pipelines.VaeImageProcessor(do_resize, vae_scale_factor, vae_latent_channels, resample, do_normalize, do_binarize, do_convert_grayscale)
+        self._core = _pipelines.VaeImageProcessor(
+            do_resize, vae_scale_factor, vae_latent_channels, resample, do_normalize, do_binarize, do_convert_grayscale
+        )
 
     def preprocess(self, image, height=None, width=None, resize_mode="default", crops_coords=None):
-        """float32 [B, C, height, width] in [-1, 1] (masks: 0 and 1). Latents, tensors of vae_latent_channels channels, come back as they are.
+        """float32 [B, C, height, width] in [-1, 1] (masks: 0 and 1). Latents, tensors of vae_latent_channels channels,
+        come back as they are.
 
-        resize_mode: "default", "fill" (fit, border repeated) or "crop" (cover, cut), of pictures. crops_coords: (left, top, right, bottom), before it.
-        ValueError for what is no picture, and for pictures that make no batch.
+        resize_mode: "default", "fill" (fit, border repeated) or "crop" (cover, cut), of pictures. crops_coords: (left,
+        top, right, bottom), before it. ValueError for what is no picture, and for pictures that make no batch.
         """
         images = list(image) if isinstance(image, (list, tuple)) else [image]
         if not images:
             raise ValueError("VaeImageProcessor: needs at least one picture")
-        if len(images) == 1 and isinstance(images[0], _core.Tensor) and images[0].dtype == _core.uint8 and images[0].ndim == 4:
+        if (
+            len(images) == 1
+            and isinstance(images[0], _core.Tensor)
+            and images[0].dtype == _core.uint8
+            and images[0].ndim == 4
+        ):
             images = list(images[0].unbind(0))
         pictures = [picture_of(i) for i in images]
         if all(p is not None for p in pictures):
@@ -115,14 +125,18 @@ class VaeImageProcessor:
             batch = self.numpy_to_pt(array.astype(np.float32) if array.dtype != np.float32 else array)
         else:
             kinds = ", ".join(sorted({type(i).__name__ for i in images}))
-            raise ValueError(f"VaeImageProcessor: image must be PIL pictures, arrays or tensors, or a list of one of these, got {kinds}")
+            raise ValueError(
+                "VaeImageProcessor: image must be PIL pictures, arrays or tensors, or a list of one of these, got "
+                f"{kinds}"
+            )
         return batch
 
     def postprocess(self, image, output_type="pil", do_denormalize=None):
-        """Pictures of an autoencoder's output [B, C, H, W] in [-1, 1]: "pil", "np" ([B, H, W, C] in [0, 1]), "pt" ([B, C, H, W] in [0, 1]),
-        "sf_tensor" (uint8 [B, H, W, C], on the image's device), or "latent" (as it is).
+        """Pictures of an autoencoder's output [B, C, H, W] in [-1, 1]: "pil", "np" ([B, H, W, C] in [0, 1]), "pt" ([B,
+        C, H, W] in [0, 1]), "sf_tensor" (uint8 [B, H, W, C], on the image's device), or "latent" (as it is).
 
-        do_denormalize: a bool for each picture; absent, all are brought from [-1, 1] to [0, 1] where the processor normalizes.
+        do_denormalize: a bool for each picture; absent, all are brought from [-1, 1] to [0,
+        1] where the processor normalizes.
         """
         if not isinstance(image, _core.Tensor):
             raise ValueError(f"VaeImageProcessor: image must be a tensor, got {type(image).__name__}")
@@ -203,7 +217,9 @@ class VaeImageProcessor:
 
     @staticmethod
     def get_crop_region(mask_image, width, height, pad=0):
-        """(left, top, right, bottom) around what is not black in a mask, `pad` pixels wider and grown towards width x height's aspect ratio."""
+        """(left, top, right, bottom) around what is not black in a mask,
+        `pad` pixels wider and grown towards width x height's aspect ratio.
+        """
         return _pipelines.VaeImageProcessor.crop_region(picture_of(mask_image), width, height, pad)
 
     @staticmethod
@@ -224,8 +240,12 @@ class VaeImageProcessor:
         return image.filter(ImageFilter.GaussianBlur(blur_factor))
 
     def apply_overlay(self, mask, init_image, image, crop_coords=None):
-        """The PIL picture of init_image where the mask is black and the new one where it is white; crop_coords: where the new one belongs."""
-        return pil_of(self._core.apply_overlay(picture_of(mask), picture_of(init_image), picture_of(image), crop_coords))
+        """The PIL picture of init_image where the mask is black and the new one where it is white; crop_coords:
+        where the new one belongs.
+        """
+        return pil_of(
+            self._core.apply_overlay(picture_of(mask), picture_of(init_image), picture_of(image), crop_coords)
+        )
 
     def overlaid(self, mask, init_image, images, crop_coords, output_type):
         """apply_overlay of each of images[B, 3, H, W] in [0, 1], as the type asked for."""

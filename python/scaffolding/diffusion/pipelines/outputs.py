@@ -8,16 +8,27 @@ StableDiffusionPipelineOutput = output(
     "StableDiffusionPipelineOutput",
     "images",
     "nsfw_content_detected",
-    doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor; nsfw_content_detected: None, pictures are not checked.",
+    doc=(
+        "images: a list of PIL pictures, an array [B, H, W, 3], or a tensor; nsfw_content_detected: None, pictures "
+        "are not checked."
+    ),
 )
-ImagePipelineOutput = output("ImagePipelineOutput", "images", doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.")
-StableDiffusionXLPipelineOutput = output("StableDiffusionXLPipelineOutput", "images", doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.")
+ImagePipelineOutput = output(
+    "ImagePipelineOutput", "images", doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor."
+)
+StableDiffusionXLPipelineOutput = output(
+    "StableDiffusionXLPipelineOutput",
+    "images",
+    doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.",
+)
 for _cls in (ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput):
     _cls.__module__ = __name__
 
 
 class ImageTensor(Tensor):
-    """Pictures [B, 3, H, W] in [0, 1]: what a pipeline without text encoder returns, a tensor that is its own `.images`."""
+    """Pictures [B, 3, H, W] in [0, 1]: what a pipeline without text encoder returns,
+    a tensor that is its own `.images`.
+    """
 
     nsfw_content_detected = None
 

@@ -1,4 +1,6 @@
-"""DiffusionPipeline: components with names, from and to folders. Classes, loading and the loops are C++'s; a pipeline's call hands them its components."""
+"""DiffusionPipeline: components with names, from and to folders. Classes, loading and the loops are C++'s;
+a pipeline's call hands them its components.
+"""
 
 import os
 import warnings
@@ -26,12 +28,16 @@ _classes = {}  # by name: the registered ones and those of users
 def pipeline_class(name):
     """The pipeline class of that name. ValueError naming those there are."""
     if name not in _classes:
-        raise ValueError(f"DiffusionPipeline: there is no pipeline class '{name}'; there are {', '.join(sorted(_classes))}")
+        raise ValueError(
+            f"DiffusionPipeline: there is no pipeline class '{name}'; there are {', '.join(sorted(_classes))}"
+        )
     return _classes[name]
 
 
 def texts(name, value):
-    """A prompt argument as a list of str, or None. TypeError for another type, UnicodeEncodeError for half of a surrogate pair."""
+    """A prompt argument as a list of str, or None. TypeError for another type,
+    UnicodeEncodeError for half of a surrogate pair.
+    """
     if value is None:
         return None
     items = [value] if isinstance(value, str) else value
@@ -45,7 +51,8 @@ def texts(name, value):
 
 
 class DiffusionPipeline:
-    """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's model_index.json names.
+    """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's
+    model_index.json names.
 
     Components are attributes and may be replaced: `pipe.scheduler = DDIMScheduler.from_config(pipe.scheduler.config)`.
     """
@@ -76,7 +83,9 @@ class DiffusionPipeline:
         self._graphs, self._captures = _pipelines.DenoiserGraphs(), True
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
         _pipelines.check_components(self._entry_name, self._parts())
-        self.image_processor = VaeImageProcessor(vae_scale_factor=self.vae_scale_factor, vae_latent_channels=self._vae_config("latent_channels", 4))
+        self.image_processor = VaeImageProcessor(
+            vae_scale_factor=self.vae_scale_factor, vae_latent_channels=self._vae_config("latent_channels", 4)
+        )
 
     def _parts(self):
         return {**{name: getattr(self, name) for name in self._components}, **self._set_options}
@@ -100,7 +109,9 @@ class DiffusionPipeline:
         return FrozenDict(_class_name=type(self).__name__, **self._set_options, **rows)
 
     def register_to_config(self, **options):
-        """Sets fields of model_index.json: requires_aesthetics_score, force_zeros_for_empty_prompt. TypeError for others."""
+        """Sets fields of model_index.json: requires_aesthetics_score, force_zeros_for_empty_prompt.
+        TypeError for others.
+        """
         for name in options:
             if name not in self._options:
                 raise TypeError(f"{type(self).__name__}: has no option '{name}'; there are {', '.join(self._options)}")
@@ -139,7 +150,11 @@ class DiffusionPipeline:
     @classmethod
     def from_pipe(cls, pipeline, **kwargs):
         """This class's pipeline around another's components, which are shared. Keywords replace some of them."""
-        have = {**pipeline.components, **{k: v for k, v in pipeline._set_options.items() if k in cls._options}, **kwargs}
+        have = {
+            **pipeline.components,
+            **{k: v for k, v in pipeline._set_options.items() if k in cls._options},
+            **kwargs,
+        }
         missing = [n for n in cls._components if n not in have and n not in cls._optional_components]
         if missing:
             raise ValueError(f"{cls.__name__}.from_pipe: a {type(pipeline).__name__} has no {', '.join(missing)}")
@@ -155,15 +170,25 @@ class DiffusionPipeline:
 
     @classmethod
     def from_pretrained(
-        cls, pretrained_model_name_or_path, torch_dtype=None, variant=None, use_safetensors=None, dtype=None, device=None, device_map=None, **kwargs
+        cls,
+        pretrained_model_name_or_path,
+        torch_dtype=None,
+        variant=None,
+        use_safetensors=None,
+        dtype=None,
+        device=None,
+        device_map=None,
+        **kwargs,
     ):
-        """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it; "emoji-128", the model that comes with
-        Scaffolding; or the hub's repository of that name ("organisation/name"), found in the cache or downloaded: revision, cache_dir, force_download,
-        token, local_files_only (scaffolding.hub).
+        """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it;
+        "emoji-128", the model that comes with Scaffolding; or the hub's repository of that name ("organisation/name"),
+        found in the cache or downloaded: revision, cache_dir, force_download, token,
+        local_files_only (scaffolding.hub).
 
-        torch_dtype (or dtype): networks in this dtype instead of the files'. device (or device_map, a device in diffusers' words): where the networks go,
-        to a GPU tensor by tensor through a few pinned buffers of host memory. variant: "fp16" for files of that name; components without such files are
-        read without. A component's name as keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
+        torch_dtype (or dtype): networks in this dtype instead of the files'. device (or device_map, a device in
+        diffusers' words): where the networks go, to a GPU tensor by tensor through a few pinned buffers of host memory.
+        variant: "fp16" for files of that name; components without such files are read without. A component's name as
+        keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
         Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
         ValueError naming the file and what is wrong with it, TypeError for an unknown keyword.
         """
@@ -171,18 +196,30 @@ class DiffusionPipeline:
             kwargs.pop(name, None)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
-        folder = cls._folder(pretrained_model_name_or_path, variant=variant, use_safetensors=use_safetensors, passed_components=passed, **place)
+        folder = cls._folder(
+            pretrained_model_name_or_path,
+            variant=variant,
+            use_safetensors=use_safetensors,
+            passed_components=passed,
+            **place,
+        )
         plan = _pipelines.plan(folder, cls._entry_name, passed, variant or "")
         target = cls if cls._components else pipeline_class(plan["class_name"])
         target._check_keywords("from_pretrained", kwargs, plan["listed"])
         device = device_argument(f"{target.__name__}.from_pretrained", device, device_map)
-        how = {"torch_dtype": torch_dtype if torch_dtype is not None else dtype, "use_safetensors": use_safetensors, "device": device}
+        how = {
+            "torch_dtype": torch_dtype if torch_dtype is not None else dtype,
+            "use_safetensors": use_safetensors,
+            "device": device,
+        }
         ring = _core._upload_ring(device) if device is not None else None  # one for all networks
         parts = {step["name"]: cls._load(step, how) for step in plan["steps"]}
         del ring
         ignored = [name for name in plan["ignored"] if name not in kwargs]
         if ignored:
-            warnings.warn(f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2)
+            warnings.warn(
+                f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2
+            )
         return target._of(parts, plan["config"], kwargs)
 
     @classmethod
@@ -210,22 +247,34 @@ class DiffusionPipeline:
         device_map=None,
         **kwargs,
     ):
-        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or its page's address on the hub.
+        """A pipeline from one checkpoint file of Stable Diffusion 1.x, 2.x or XL (.safetensors or .ckpt), or its page's
+        address on the hub.
 
-        config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, which no checkpoint holds, for the scheduler, and for the
-        configs of networks of unusual size. Absent, all are those of the checkpoint's kind, the tokenizers out of that one's repository in the hub's
-        cache, or downloaded. prediction_type: "epsilon" or "v_prediction" where the file cannot tell. extract_ema: the UNet's averaged weights. Components
-        as keywords, torch_dtype, device, device_map and revision, cache_dir, force_download, token, local_files_only are as in from_pretrained.
-        ValueError for a file that is no such checkpoint, RuntimeError for tokenizers that cannot be had.
+        config: a folder of such a pipeline as from_pretrained takes it, for the tokenizers, which no checkpoint holds,
+        for the scheduler, and for the configs of networks of unusual size. Absent, all are those of the checkpoint's
+        kind, the tokenizers out of that one's repository in the hub's cache, or downloaded. prediction_type: "epsilon"
+        or "v_prediction" where the file cannot tell. extract_ema: the UNet's averaged weights. Components as keywords,
+        torch_dtype, device, device_map and revision, cache_dir, force_download, token, local_files_only are as in
+        from_pretrained. ValueError for a file that is no such checkpoint,
+        RuntimeError for tokenizers that cannot be had.
         """
         for name in (*_UNUSED, "load_safety_checker"):
             kwargs.pop(name, None)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         if config is not None and not os.path.isdir(os.fspath(config)):
             raise FileNotFoundError(2, "from_single_file: config must be a pipeline's folder", os.fspath(config))
-        passed = [k for k in kwargs if k in _COMPONENT_NAMES and (kwargs[k] is not None or not k.startswith("text_encoder"))]
+        passed = [
+            k for k in kwargs if k in _COMPONENT_NAMES and (kwargs[k] is not None or not k.startswith("text_encoder"))
+        ]
         path = hub.model_file(pretrained_model_link_or_path, **place)
-        found = _pipelines.SingleFilePlan(path, cls._entry_name, passed, "" if config is None else os.fspath(config), prediction_type or "", extract_ema)
+        found = _pipelines.SingleFilePlan(
+            path,
+            cls._entry_name,
+            passed,
+            "" if config is None else os.fspath(config),
+            prediction_type or "",
+            extract_ema,
+        )
         plan, file = found.steps(), found.file
         target = cls if cls._components else pipeline_class(plan["class_name"])
         target._check_keywords("from_single_file", kwargs)
@@ -237,11 +286,15 @@ class DiffusionPipeline:
             if name in kwargs:
                 continue
             if step["kind"] == "model":
-                parts[name] = cls._part(file, name, step["class_name"], torch_dtype if torch_dtype is not None else dtype, device)
+                parts[name] = cls._part(
+                    file, name, step["class_name"], torch_dtype if torch_dtype is not None else dtype, device
+                )
             elif step["kind"] == "scheduler" and not step["folder"]:
                 parts[name] = getattr(_schedulers, step["class_name"]).from_config(step["config"])
             else:
-                parts[name] = cls._load({**step, "folder": step["folder"] or cls._tokenizer_folder(file.repository, name, place)}, {})
+                parts[name] = cls._load(
+                    {**step, "folder": step["folder"] or cls._tokenizer_folder(file.repository, name, place)}, {}
+                )
         del ring
         return target._of(parts, plan["config"], kwargs)
 
@@ -259,7 +312,10 @@ class DiffusionPipeline:
         try:
             return os.path.join(hub.snapshot_download(repository, allow_patterns=[f"{name}/*"], **place), name)
         except (RuntimeError, OSError) as e:
-            raise type(e)(f"from_single_file: the checkpoint has no {name}, and {repository} cannot be had; pass {name}= or config=folder: {e}") from e
+            raise type(e)(
+                f"from_single_file: the checkpoint has no {name}, and {repository} cannot be had; pass {name}= or "
+                f"config=folder: {e}"
+            ) from e
 
     @classmethod
     def _folder(cls, name_or_path, **options):
@@ -271,7 +327,10 @@ class DiffusionPipeline:
     def _scheduler(place):
         config = _schedulers.DDIMScheduler.load_config(place)
         if config.get("_class_name") not in _schedulers.__all__:
-            raise ValueError(f"{os.path.join(place, 'scheduler_config.json')}: _class_name must be a scheduler's, got {config.get('_class_name')!r}")
+            raise ValueError(
+                f"{os.path.join(place, 'scheduler_config.json')}: _class_name must be a scheduler's, got "
+                f"{config.get('_class_name')!r}"
+            )
         return getattr(_schedulers, config["_class_name"]).from_config(config)
 
     @classmethod
@@ -280,7 +339,9 @@ class DiffusionPipeline:
         if step["kind"] == "model":
             from ... import models
 
-            return getattr(models, step["class_name"])._of_folder(step["folder"], "", step["variant"], config=step["config"], **how)
+            return getattr(models, step["class_name"])._of_folder(
+                step["folder"], "", step["variant"], config=step["config"], **how
+            )
         if step["kind"] == "scheduler":
             return cls._scheduler(step["folder"])
         class_name = step["class_name"] or _pipelines.tokenizer_class_of(step["folder"])
@@ -296,10 +357,14 @@ class DiffusionPipeline:
         for name, component in self.components.items():
             place = os.path.join(folder, name)
             if isinstance(component, ModelMixin):
-                component.save_pretrained(place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size)
+                component.save_pretrained(
+                    place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size
+                )
             elif component is not None:
                 component.save_pretrained(place)
-        _pipelines.save_index(folder, type(self).__name__, rows, {k: v for k, v in self._set_options.items() if v is not None})
+        _pipelines.save_index(
+            folder, type(self).__name__, rows, {k: v for k, v in self._set_options.items() if v is not None}
+        )
 
     # ---- comfort
 
@@ -310,7 +375,9 @@ class DiffusionPipeline:
         return bar
 
     def set_progress_bar_config(self, disable=None, file=None, desc="", leave=True, **others):
-        """disable: True never shows a bar, False always, None on terminals only. file: where to, stderr. desc: text before it."""
+        """disable: True never shows a bar, False always, None on terminals only. file: where to, stderr. desc:
+        text before it.
+        """
         self._progress_bar_config = {"disable": disable, "file": file, "desc": desc, "leave": leave}
 
     def enable_vae_slicing(self):
@@ -330,17 +397,24 @@ class DiffusionPipeline:
         self.vae.disable_tiling()
 
     def enable_cuda_graphs(self, enable=True):
-        """On CUDA, as from the start: the UNet's calls are replays of a CUDA graph, captured once for each shape of its inputs and again when weights,
-        adapters or dtypes change; four are kept. The numbers are the same. Off, or with capture=False in one call, each op is launched by itself, and the
-        graphs' memory is given back. A UNet with hooks, or one that is called through Python, is never captured: see cuda_graphs."""
+        """On CUDA, as from the start: the UNet's calls are replays of a CUDA graph, captured once for each shape of its
+        inputs and again when weights, adapters or dtypes change; four are kept. The numbers are the same. Off, or with
+        capture=False in one call, each op is launched by itself, and the graphs' memory is given back. A UNet with
+        hooks, or one that is called through Python, is never captured: see cuda_graphs."""
         self._captures = bool(enable)
         if not enable:
             self._graphs.clear()
 
     @property
     def cuda_graphs(self):
-        """{"captures", "replays", "kept", "why_not"}: graphs made and replayed so far, those kept, and why the UNet's calls are none ("" where they are)."""
-        why = _pipelines.DenoiserGraphs.why_not(self._entry_name, self._parts()) if self._captures else "enable_cuda_graphs(False)"
+        """{"captures", "replays", "kept", "why_not"}: graphs made and replayed so far, those kept,
+        and why the UNet's calls are none ("" where they are).
+        """
+        why = (
+            _pipelines.DenoiserGraphs.why_not(self._entry_name, self._parts())
+            if self._captures
+            else "enable_cuda_graphs(False)"
+        )
         return {**self._graphs.statistics(), "why_not": why}
 
     def enable_attention_slicing(self, slice_size="auto"):
@@ -349,13 +423,20 @@ class DiffusionPipeline:
     def disable_attention_slicing(self):
         """Does nothing: see enable_attention_slicing."""
 
-    guidance_scale = property(lambda self: self._guidance_scale, doc="Of the run under way; a callback may set `_guidance_scale`.")
+    guidance_scale = property(
+        lambda self: self._guidance_scale, doc="Of the run under way; a callback may set `_guidance_scale`."
+    )
     guidance_rescale = property(lambda self: self._guidance_rescale)
     num_timesteps = property(lambda self: self._num_timesteps)
-    interrupt = property(lambda self: self._interrupt, doc="A callback sets `_interrupt` to leave out the steps that remain.")
+    interrupt = property(
+        lambda self: self._interrupt, doc="A callback sets `_interrupt` to leave out the steps that remain."
+    )
 
     def __repr__(self):
-        return f"{type(self).__name__} {{{', '.join(f'{n}: {type(c).__name__}' for n, c in self.components.items() if c is not None)}}}"
+        return (
+            f"{type(self).__name__} "
+            f"{{{', '.join(f'{n}: {type(c).__name__}' for n, c in self.components.items() if c is not None)}}}"
+        )
 
     # ---- a call
 
@@ -380,24 +461,34 @@ class DiffusionPipeline:
         return _pipelines.labels(self._entry_name, self._parts())
 
     def get_label_ids(self, label):
-        """The numbers of classes by their names, one or a list. ValueError naming the closest one for a name that is not there."""
-        return _pipelines.get_label_ids(self._entry_name, self._parts(), [label] if isinstance(label, str) else list(label))
+        """The numbers of classes by their names, one or a list.
+        ValueError naming the closest one for a name that is not there.
+        """
+        return _pipelines.get_label_ids(
+            self._entry_name, self._parts(), [label] if isinstance(label, str) else list(label)
+        )
 
     @property
     def mask_processor(self):
         """What makes masks [n, 1, H, W] of 0 and 1."""
-        return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor, do_normalize=False, do_binarize=True, do_convert_grayscale=True)
+        return VaeImageProcessor(
+            vae_scale_factor=self.vae_scale_factor, do_normalize=False, do_binarize=True, do_convert_grayscale=True
+        )
 
     def _encoded(self, prompts):
         """The C++ class's encode_prompt for these options."""
         given = {k: texts(k, v) if k in _ENTRIES[self._entry_name]["texts"] else v for k, v in prompts.items()}
-        return _pipelines.encode_prompt(self._entry_name, self._parts(), {k: v for k, v in given.items() if v is not None})
+        return _pipelines.encode_prompt(
+            self._entry_name, self._parts(), {k: v for k, v in given.items() if v is not None}
+        )
 
     def _output_type(self, asked):
         if asked is None:
             return "pil" if has_pil() else "np"
         if asked not in ("pil", "np", "pt", "sf_tensor", "latent"):
-            raise ValueError(f"{type(self).__name__}: output_type must be 'pil', 'np', 'pt', 'sf_tensor' or 'latent', got {asked!r}")
+            raise ValueError(
+                f"{type(self).__name__}: output_type must be 'pil', 'np', 'pt', 'sf_tensor' or 'latent', got {asked!r}"
+            )
         if asked == "pil" and not has_pil():
             raise ImportError(f"{type(self).__name__}: output_type='pil' needs Pillow; ask for 'np' or 'sf_tensor'")
         return asked
@@ -429,10 +520,15 @@ class DiffusionPipeline:
         strange = [n for n in inputs if n not in self._callback_tensor_inputs]
         if strange:
             known = ", ".join(self._callback_tensor_inputs)
-            raise ValueError(f"{type(self).__name__}: callback_on_step_end_tensor_inputs must be of {known}, got {', '.join(map(str, strange))}")
+            raise ValueError(
+                f"{type(self).__name__}: callback_on_step_end_tensor_inputs must be of {known}, got "
+                f"{', '.join(map(str, strange))}"
+            )
         given["callback_on_step_end_tensor_inputs"] = inputs
         if callback is not None:
-            given["callback_on_step_end"], given["callback_on_step_end_tensor_inputs"] = self._with_callback(callback, every, end, inputs)
+            given["callback_on_step_end"], given["callback_on_step_end_tensor_inputs"] = self._with_callback(
+                callback, every, end, inputs
+            )
         return given
 
     def _with_callback(self, callback, every, end, inputs):
@@ -453,7 +549,8 @@ class DiffusionPipeline:
         return both, list(dict.fromkeys([*inputs, "latents"]))
 
     def start(self, *args, **kwargs):
-        """A call's arguments to a run between its steps, a PipelineRun: for whoever shows, stops, thins out or interleaves runs.
+        """A call's arguments to a run between its steps, a PipelineRun: for whoever shows, stops, thins out or
+        interleaves runs.
 
         It has a scheduler of its own, equal to the pipeline's. Raises what a call with these arguments raises.
         """
@@ -481,7 +578,9 @@ class DiffusionPipeline:
     def _generate(self, options, output_type):
         """Images as asked for."""
         options = self._options_for_run(options, output_type)
-        images, truncated = _pipelines.generate(self._entry_name, self, {**self._parts(), "graphs": self._graphs}, options)
+        images, truncated = _pipelines.generate(
+            self._entry_name, self, {**self._parts(), "graphs": self._graphs}, options
+        )
         self._warn_of(truncated, 4)
         return self.image_processor.from_unit_range(images, output_type)
 
@@ -493,7 +592,8 @@ class DiffusionPipeline:
         if truncated:
             lost = "; ".join(t.strip() for t in truncated)
             warnings.warn(
-                f"{type(self).__name__}: the text encoder does not take so many tokens, and this part of the prompt was cut off: {lost}."
+                f"{type(self).__name__}: the text encoder does not take so many tokens, and this part of the prompt "
+                f"was cut off: {lost}."
                 " prompt_syntax='a1111' takes prompts of any length",
                 stacklevel=stacklevel,
             )

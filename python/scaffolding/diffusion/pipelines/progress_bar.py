@@ -5,9 +5,11 @@ import time
 
 
 class ProgressBar:
-    """Called with (steps done, steps in all). It rewrites one line on a terminal; elsewhere, where it was asked for, it writes a line every few seconds.
+    """Called with (steps done, steps in all). It rewrites one line on a terminal; elsewhere, where it was asked for, it
+    writes a line every few seconds.
 
-    disable: True never writes, False always does, None (the default) on terminals only. file: where to, stderr. desc: text before it.
+    disable: True never writes, False always does, None (the default) on terminals only. file: where to, stderr. desc:
+    text before it.
     leave: False clears the line at the end. width: characters of the bar.
     """
 
@@ -42,5 +44,9 @@ class ProgressBar:
             each = elapsed / done
             left = each * (total - done)
             pace = f"{each:.2f} s/step" if each >= 1 else f"{1 / max(each, 1e-9):.2f} steps/s"
-            line += f", {pace}, {int(left) // 60}:{int(left) % 60:02d} left" if done < total else f", {pace}, {elapsed:.1f} s"
+            line += (
+                f", {pace}, {int(left) // 60}:{int(left) % 60:02d} left"
+                if done < total
+                else f", {pace}, {elapsed:.1f} s"
+            )
         return line

@@ -1,4 +1,6 @@
-"""Pipeline classes from what C++ registered: constructor, call, signatures and docstrings out of the lists of components and options."""
+"""Pipeline classes from what C++ registered: constructor, call,
+signatures and docstrings out of the lists of components and options.
+"""
 
 from .pipeline import _ENTRIES, DiffusionPipeline
 
@@ -14,7 +16,11 @@ def _function(name, defaults, body, rest=""):
     parameters = ", ".join(n if d is _REQUIRED else f"{n}=_{i}" for i, (n, d) in enumerate(defaults.items()))
     given = ", ".join(f"{n!r}: {n}" for n in defaults)
     made = {"_body": body}
-    exec(f"def {name}(self, {parameters}{rest and ', **' + rest}): return _body(self, {{{given}}}, {rest or 'None'})", {**places, **made}, made)
+    exec(
+        f"def {name}(self, {parameters}{rest and ', **' + rest}): return _body(self, {{{given}}}, {rest or 'None'})",
+        {**places, **made},
+        made,
+    )
     return made[name]
 
 
@@ -45,22 +51,35 @@ def _call_of(name, entry):
             f"{entry['doc']} As diffusers makes them: equal seeds of a CPU generator give equal pictures.",
             "",
             *lines,
-            'output_type: "pil" (the default where Pillow is), "np" [B, H, W, 3] in [0, 1], "pt" a tensor [B, 3, H, W] in [0, 1], "sf_tensor" a uint8',
+            (
+                'output_type: "pil" (the default where Pillow is), "np" [B, H, W, 3] in [0, 1], "pt" a tensor [B, 3, '
+                'H, W] in [0, 1], "sf_tensor" a uint8'
+            ),
             '    tensor [B, H, W, 3]; both stay on the device of the VAE; or "latent". return_dict: False for a tuple.',
-            "callback_on_step_end(pipe, step, timestep, tensors) returns tensors that replace those of the run, and may set pipe._interrupt;",
+            (
+                "callback_on_step_end(pipe, step, timestep, tensors) returns tensors that replace those of the run, "
+                "and may set pipe._interrupt;"
+            ),
             f"    callback_on_step_end_tensor_inputs are of {', '.join(entry['callbacks'])}.",
-            "seed=: an int instead of a generator. capture=False: on CUDA, no graphs in this call (see enable_cuda_graphs). cache_prompt=False: the",
+            (
+                "seed=: an int instead of a generator. capture=False: on CUDA, no graphs in this call (see "
+                "enable_cuda_graphs). cache_prompt=False: the"
+            ),
             "    denoiser projects the text anew in every step, with the same numbers.",
             "",
-            "ValueError for arguments that contradict each other or that the components cannot take, KeyboardInterrupt within a step of Ctrl-C.",
+            (
+                "ValueError for arguments that contradict each other or that the components cannot take, "
+                "KeyboardInterrupt within a step of Ctrl-C."
+            ),
         ]
     )
     return __call__, _function("_arguments_of_call", parameters, taken, "kwargs")
 
 
 def registered(name, base=None, more=None):
-    """A class that C++ registered under that name: with its components, constructor, call and signatures. base: what a family's classes share.
-    more: defaults of the constructor that are others in Python, and arguments that only Python has."""
+    """A class that C++ registered under that name: with its components, constructor, call and signatures. base: what a
+    family's classes share. more: defaults of the constructor that are others in Python,
+    and arguments that only Python has."""
     entry = _ENTRIES[name]
     call, arguments_of_call = _call_of(name, entry)
     members = {

@@ -13,7 +13,9 @@ class PipelineRun:
     def __init__(self, pipe, core, output_type, return_dict):
         self._pipe, self._core, self._output_type, self._return_dict = pipe, core, output_type, return_dict
 
-    done = property(lambda self: self._core.done, doc="Whether no step is left: all were done, or the run was interrupted.")
+    done = property(
+        lambda self: self._core.done, doc="Whether no step is left: all were done, or the run was interrupted."
+    )
     at = property(lambda self: self._core.at, doc="Steps of the schedule that were done.")
     steps = property(lambda self: self._core.steps, doc="Steps of the schedule.")
 
@@ -25,7 +27,9 @@ class PipelineRun:
     @latents.setter
     def latents(self, latents):
         if latents.shape != self._core.latents.shape:
-            raise ValueError(f"PipelineRun: latents must stay of shape {tuple(self._core.latents.shape)}, got {tuple(latents.shape)}")
+            raise ValueError(
+                f"PipelineRun: latents must stay of shape {tuple(self._core.latents.shape)}, got {tuple(latents.shape)}"
+            )
         self._core.latents = latents
 
     def step(self):
@@ -37,7 +41,9 @@ class PipelineRun:
         self._core.interrupt()
 
     def keep_samples(self, places):
-        """Only the samples with these places in the batch go on. ValueError for places that are not there, and for none."""
+        """Only the samples with these places in the batch go on. ValueError for places that are not there,
+        and for none.
+        """
         self._core.keep_samples([int(p) for p in places])
 
     def preview(self, n=0, output_type=None):

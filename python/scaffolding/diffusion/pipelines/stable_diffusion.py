@@ -9,8 +9,9 @@ from .registration import ABSENT, registered
 
 
 class _StableDiffusion(DiffusionPipeline):
-    """Made of networks, a tokenizer and a scheduler, or by from_pretrained. A pipeline that was made of unet, scheduler and vae without text encoder and
-    tokenizer is called with prompt_embeds, and returns pictures as a tensor [B, 3, H, W] in [0, 1] where no output_type asks for others."""
+    """Made of networks, a tokenizer and a scheduler, or by from_pretrained. A pipeline that was made of unet, scheduler
+    and vae without text encoder and tokenizer is called with prompt_embeds, and returns pictures as a tensor [B, 3, H,
+    W] in [0, 1] where no output_type asks for others."""
 
     def _look_at(self, given):
         self._returns_tensor = given["text_encoder"] is ABSENT and given["tokenizer"] is ABSENT
@@ -21,7 +22,9 @@ class _StableDiffusion(DiffusionPipeline):
         return ImageTensor(result.images) if as_tensor and return_dict else result
 
     def _result(self, images, return_dict):
-        return StableDiffusionPipelineOutput(images=images, nsfw_content_detected=None) if return_dict else (images, None)
+        return (
+            StableDiffusionPipelineOutput(images=images, nsfw_content_detected=None) if return_dict else (images, None)
+        )
 
     def encode_prompt(
         self,
@@ -35,7 +38,9 @@ class _StableDiffusion(DiffusionPipeline):
         clip_skip=None,
         prompt_syntax="plain",
     ):
-        """(prompt_embeds, negative_prompt_embeds), each [prompts * num_images_per_prompt, tokens, features]; the second None without guidance."""
+        """(prompt_embeds, negative_prompt_embeds), each [prompts * num_images_per_prompt, tokens, features];
+        the second None without guidance.
+        """
         options = {
             "prompt": prompt,
             "negative_prompt": negative_prompt,
@@ -78,7 +83,9 @@ class _Inpaint(_StableDiffusion):
         if crop is None:
             return super()._call(given, kwargs, output_type, return_dict)
         values = super()._call(given, kwargs, "pt", False)[0]
-        return self._result(self.image_processor.overlaid(mask_image, image, values, crop, self._output_type(output_type)), return_dict)
+        return self._result(
+            self.image_processor.overlaid(mask_image, image, values, crop, self._output_type(output_type)), return_dict
+        )
 
     def _shape(self, given):
         """Picture and mask are tensors already."""

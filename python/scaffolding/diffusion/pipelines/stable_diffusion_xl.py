@@ -11,8 +11,9 @@ def _absent(text):
 
 
 class _StableDiffusionXL(DiffusionPipeline):
-    """prompt_2, negative_prompt_2: for the second text encoder, the same as the first's where absent or empty; without a first one (the refiner) they are
-    not read. negative_prompt_2 needs a negative_prompt, which may be empty: else force_zeros_for_empty_prompt stands for both."""
+    """prompt_2, negative_prompt_2: for the second text encoder, the same as the first's where absent or empty; without
+    a first one (the refiner) they are not read. negative_prompt_2 needs a negative_prompt, which may be empty: else
+    force_zeros_for_empty_prompt stands for both."""
 
     _output_class = StableDiffusionXLPipelineOutput
 
@@ -40,7 +41,9 @@ class _StableDiffusionXL(DiffusionPipeline):
         clip_skip=None,
         prompt_syntax="plain",
     ):
-        """(prompt_embeds, negative_prompt_embeds, pooled_prompt_embeds, negative_pooled_prompt_embeds) of prompts * num_images_per_prompt samples."""
+        """(prompt_embeds, negative_prompt_embeds, pooled_prompt_embeds, negative_pooled_prompt_embeds)
+        of prompts * num_images_per_prompt samples.
+        """
         options = {
             "prompt": prompt,
             "prompt_2": _absent(prompt_2),
@@ -59,4 +62,6 @@ class _StableDiffusionXL(DiffusionPipeline):
 
 
 StableDiffusionXLPipeline = registered("StableDiffusionXLPipeline", _StableDiffusionXL, {"add_watermarker": None})
-StableDiffusionXLImg2ImgPipeline = registered("StableDiffusionXLImg2ImgPipeline", _StableDiffusionXL, {"add_watermarker": None})
+StableDiffusionXLImg2ImgPipeline = registered(
+    "StableDiffusionXLImg2ImgPipeline", _StableDiffusionXL, {"add_watermarker": None}
+)

@@ -10,7 +10,12 @@ from .auto_pipeline import AutoPipelineForImage2Image
 from .pipeline import _HUB, DiffusionPipeline
 
 _MODELS = {"sd21": "stabilityai/stable-diffusion-2-1", "sdxl": "stabilityai/stable-diffusion-xl-base-1.0"}
-_PARTS = {"unet": ("unet",), "decoder": ("vae",), "encoder": ("vae",), "text_encoder": ("text_encoder", "text_encoder_2")}
+_PARTS = {
+    "unet": ("unet",),
+    "decoder": ("vae",),
+    "encoder": ("vae",),
+    "text_encoder": ("text_encoder", "text_encoder_2"),
+}
 _GIGABYTES = {"sdxl": (10.0, 6.0), "sd21": (6.0, 4.0)}  # of GPU memory: for all networks, for the UNet alone
 _PROFILES = {  # the least GPU memory in GB, the parts on the GPU, and how guidance calls the UNet
     "full_gpu": (16.0, ("unet", "decoder", "text_encoder", "encoder"), "batched"),
@@ -47,19 +52,23 @@ def _gpu_gigabytes():
 def auto_devices(model="sdxl", strategy="auto"):
     """{"unet", "decoder", "text_encoder", "encoder"}: the device of each, by the GPU's memory.
 
-    strategy: "full_gpu" (all on the GPU), "unet_gpu" (the UNet there, the rest on the CPU), "cpu_only", or "auto": SDXL needs 10 GB for the first and
-    6 GB for the second, SD 2.1 6 GB and 4 GB. ValueError for another model or strategy.
+    strategy: "full_gpu" (all on the GPU), "unet_gpu" (the UNet there, the rest on the CPU), "cpu_only", or "auto": SDXL
+    needs 10 GB for the first and 6 GB for the second, SD 2.1 6 GB and 4 GB. ValueError for another model or strategy.
     """
     everything, unet = _chosen("auto_devices: model", model, _GIGABYTES)
     if strategy == "auto":
         memory = _gpu_gigabytes() or 0.0
         strategy = "full_gpu" if memory >= everything else "unet_gpu" if memory >= unet else "cpu_only"
-    on_gpu = _chosen("auto_devices: strategy", strategy, {"full_gpu": tuple(_PARTS), "unet_gpu": ("unet",), "cpu_only": ()})
+    on_gpu = _chosen(
+        "auto_devices: strategy", strategy, {"full_gpu": tuple(_PARTS), "unet_gpu": ("unet",), "cpu_only": ()}
+    )
     return {part: "cuda" if part in on_gpu else "cpu" for part in _PARTS}
 
 
 def resolve_profile(profile="auto", model="sdxl"):
-    """The memory profile's name: "full_gpu", "balanced", "gpu_poor", "extreme" or "cpu_only"; "auto" by the GPU's memory."""
+    """The memory profile's name: "full_gpu", "balanced", "gpu_poor", "extreme" or "cpu_only";
+    "auto" by the GPU's memory.
+    """
     if profile != "auto":
         _chosen("resolve_profile: profile", profile, _PROFILES)
         return profile
@@ -71,14 +80,19 @@ def get_profile_config(profile="auto", model="sdxl"):
     """What a profile means: {"profile", "devices", "guidance_mode"}."""
     name = resolve_profile(profile, model)
     _, on_gpu, mode = _PROFILES[name]
-    return {"profile": name, "devices": {part: "cuda" if part in on_gpu else "cpu" for part in _PARTS}, "guidance_mode": mode}
+    return {
+        "profile": name,
+        "devices": {part: "cuda" if part in on_gpu else "cpu" for part in _PARTS},
+        "guidance_mode": mode,
+    }
 
 
 def models2devices(model_name, devices="auto", unet_dtype_str=None, download_models=False):
     """Where a model's parts go: {"model_name", "devices", "unet_dtype"}, for load_pipeline.
 
-    devices: a device for all parts, a dict of some of "unet", "decoder", "text_encoder", "encoder" (the others go to the CPU), or "auto". unet_dtype_str:
-    "float32", "float16" or "bfloat16"; absent: float16 on a GPU, the files' on the CPU.
+    devices: a device for all parts, a dict of some of "unet", "decoder", "text_encoder", "encoder" (the others go to
+    the CPU), or "auto". unet_dtype_str: "float32", "float16" or "bfloat16"; absent: float16 on a GPU,
+    the files' on the CPU.
     """
     if devices == "auto":
         devices = auto_devices(model_name if model_name in _GIGABYTES else "sdxl")
@@ -96,7 +110,8 @@ def models2devices(model_name, devices="auto", unet_dtype_str=None, download_mod
 
 
 def load_from_hf(repo_id, subfolder=None, **kwargs):
-    """The pipeline of a repository of the hub ("organisation/name", in the cache or downloaded) or of a folder; with subfolder="unet" that network alone.
+    """The pipeline of a repository of the hub ("organisation/name", in the cache or downloaded) or of a folder; with
+    subfolder="unet" that network alone.
 
     Keywords are those of from_pretrained. ValueError for a folder that holds neither.
     """
@@ -107,16 +122,25 @@ def load_from_hf(repo_id, subfolder=None, **kwargs):
     place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
     folder = os.path.join(os.fspath(repo_id), subfolder)
     if not os.path.isdir(folder):
-        folder = hub.model_folder(repo_id, subfolder=subfolder, variant=kwargs.get("variant"), use_safetensors=kwargs.get("use_safetensors"), **place)
+        folder = hub.model_folder(
+            repo_id,
+            subfolder=subfolder,
+            variant=kwargs.get("variant"),
+            use_safetensors=kwargs.get("use_safetensors"),
+            **place,
+        )
     config = _models.load_config(folder, "")
     name = config.get("_class_name") or next(iter(config.get("architectures") or []), None)
     if name not in _models.names():
-        raise ValueError(f"load_from_hf: {os.path.join(folder, 'config.json')} is of {name}; there are {', '.join(_models.names())}")
+        raise ValueError(
+            f"load_from_hf: {os.path.join(folder, 'config.json')} is of {name}; there are {', '.join(_models.names())}"
+        )
     return getattr(models, name).from_pretrained(folder, **kwargs)
 
 
 def load_pipeline(model_name, m2d=None, i2i=False, **kwargs):
-    """The pipeline of a model, for the functions below to use again: "sd21", "sdxl", a hub id or a folder. m2d: what models2devices says. i2i: for img2img.
+    """The pipeline of a model, for the functions below to use again: "sd21", "sdxl", a hub id or a folder. m2d: what
+    models2devices says. i2i: for img2img.
 
     Other keywords are from_pretrained's.
     """
@@ -174,8 +198,26 @@ def _finish(pictures, prompt, model_name, save_file, filename, metadata_path, me
     return {"image": image, "metadata": metadata}
 
 
-def _generate(pipe, model_name, prompt, negative_prompt, arguments, memory_profile, seed, save_file, filename, metadata_path, verbose):
-    metadata = {"model": model_name, "prompt": prompt, "negative_prompt": negative_prompt, "seed": seed, "scheduler": type(pipe.scheduler).__name__}
+def _generate(
+    pipe,
+    model_name,
+    prompt,
+    negative_prompt,
+    arguments,
+    memory_profile,
+    seed,
+    save_file,
+    filename,
+    metadata_path,
+    verbose,
+):
+    metadata = {
+        "model": model_name,
+        "prompt": prompt,
+        "negative_prompt": negative_prompt,
+        "seed": seed,
+        "scheduler": type(pipe.scheduler).__name__,
+    }
     metadata |= {k: v for k, v in arguments.items() if isinstance(v, (int, float, str))}
     if memory_profile is not None:
         arguments["guidance_mode"] = get_profile_config(memory_profile)["guidance_mode"]
@@ -183,24 +225,54 @@ def _generate(pipe, model_name, prompt, negative_prompt, arguments, memory_profi
     pipe.set_progress_bar_config(disable=None if verbose else True)
     try:
         images = pipe(
-            prompt=prompt, negative_prompt=negative_prompt, seed=seed, output_type="np", **{k: v for k, v in arguments.items() if v is not None}
+            prompt=prompt,
+            negative_prompt=negative_prompt,
+            seed=seed,
+            output_type="np",
+            **{k: v for k, v in arguments.items() if v is not None},
         ).images
     finally:
         pipe._progress_bar_config = before
     return _finish(images, prompt, model_name, save_file, filename, metadata_path, metadata)
 
 
-def _txt2img(model_name, prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str, download_models, scheduler, timesteps,
-             initial_latents, num_inference_steps, guidance_scale, seed, save_file, filename, metadata_path, verbose, kwargs):  # fmt: skip
+def _txt2img(model_name, prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str,
+             download_models, scheduler, timesteps, initial_latents, num_inference_steps, guidance_scale, seed,
+             save_file, filename, metadata_path, verbose, kwargs):  # fmt: skip
     if memory_profile is not None and devices == "auto":
         devices = get_profile_config(memory_profile)["devices"]
-    pipe = _pipeline(pipeline, kwargs.pop("diffusers_dir", None) or model_name, False, devices, unet_dtype_str, download_models, scheduler)
+    pipe = _pipeline(
+        pipeline,
+        kwargs.pop("diffusers_dir", None) or model_name,
+        False,
+        devices,
+        unet_dtype_str,
+        download_models,
+        scheduler,
+    )
     for name in [k for k in kwargs if k.startswith("use_native_")]:
         kwargs.pop(name)  # every network is native
     width, height = img_dim if isinstance(img_dim, (list, tuple)) else (img_dim, img_dim)
-    arguments = {"height": height, "width": width, "num_inference_steps": num_inference_steps, "guidance_scale": guidance_scale}
+    arguments = {
+        "height": height,
+        "width": width,
+        "num_inference_steps": num_inference_steps,
+        "guidance_scale": guidance_scale,
+    }
     arguments |= {"timesteps": timesteps, "latents": initial_latents, **kwargs}
-    return _generate(pipe, model_name, prompt, negative_prompt, arguments, memory_profile, seed, save_file, filename, metadata_path, verbose)
+    return _generate(
+        pipe,
+        model_name,
+        prompt,
+        negative_prompt,
+        arguments,
+        memory_profile,
+        seed,
+        save_file,
+        filename,
+        metadata_path,
+        verbose,
+    )
 
 
 def txt2img_sd21(
@@ -226,13 +298,15 @@ def txt2img_sd21(
 ):
     """A picture with Stable Diffusion 2.1: {"image": array [H, W, 3] in [0, 1], "metadata": dict}.
 
-    img_dim: pixels each way, or (width, height). pipeline: one that load_pipeline made; absent, the model is read from the hub's cache, or
-    downloaded with download_models=True, or read from the folder diffusers_dir. devices: see models2devices. memory_profile: see get_profile_config.
-    save_file: a PNG is written, named after the prompt where no filename is given. metadata_path: a JSON file with what made the picture.
+    img_dim: pixels each way, or (width, height). pipeline: one that load_pipeline made; absent, the model is read from
+    the hub's cache, or downloaded with download_models=True, or read from the folder diffusers_dir. devices: see
+    models2devices. memory_profile: see get_profile_config. save_file: a PNG is written, named after the prompt where no
+    filename is given. metadata_path: a JSON file with what made the picture.
     Other keywords are the pipeline's (num_images_per_prompt, clip_skip, callback_on_step_end, ...).
     """
-    return _txt2img("sd21", prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str, download_models, scheduler, timesteps,
-                    initial_latents, num_inference_steps, guidance_scale, seed, save_file, filename, metadata_path, verbose, kwargs)  # fmt: skip
+    return _txt2img("sd21", prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str,
+                    download_models, scheduler, timesteps, initial_latents, num_inference_steps, guidance_scale, seed,
+                    save_file, filename, metadata_path, verbose, kwargs)  # fmt: skip
 
 
 def txt2img_sdxl(
@@ -257,8 +331,9 @@ def txt2img_sdxl(
     **kwargs,
 ):
     """A picture with SDXL; arguments as in txt2img_sd21."""
-    return _txt2img("sdxl", prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str, download_models, scheduler, timesteps,
-                    initial_latents, num_inference_steps, guidance_scale, seed, save_file, filename, metadata_path, verbose, kwargs)  # fmt: skip
+    return _txt2img("sdxl", prompt, negative_prompt, img_dim, pipeline, devices, memory_profile, unet_dtype_str,
+                    download_models, scheduler, timesteps, initial_latents, num_inference_steps, guidance_scale, seed,
+                    save_file, filename, metadata_path, verbose, kwargs)  # fmt: skip
 
 
 def img2img(
@@ -283,13 +358,23 @@ def img2img(
     verbose=True,
     **kwargs,
 ):
-    """A picture changed by a prompt. input_image: a file's path, a PIL picture, an array or a tensor (see VaeImageProcessor), resized to img_dim.
+    """A picture changed by a prompt. input_image: a file's path, a PIL picture, an array or a tensor (see
+    VaeImageProcessor), resized to img_dim.
 
-    strength, in [0, 1]: how far the result may be from it. model_name: "sd21", "sdxl", a hub id or a folder. The rest is as in txt2img_sd21.
+    strength, in [0, 1]: how far the result may be from it. model_name: "sd21", "sdxl", a hub id or a folder.
+    The rest is as in txt2img_sd21.
     """
     if memory_profile is not None and devices == "auto":
         devices = get_profile_config(memory_profile)["devices"]
-    pipe = _pipeline(pipeline, kwargs.pop("diffusers_dir", None) or model_name, True, devices, unet_dtype_str, download_models, scheduler)
+    pipe = _pipeline(
+        pipeline,
+        kwargs.pop("diffusers_dir", None) or model_name,
+        True,
+        devices,
+        unet_dtype_str,
+        download_models,
+        scheduler,
+    )
     for name in [k for k in kwargs if k.startswith("use_native_")]:
         kwargs.pop(name)
     if isinstance(input_image, (str, os.PathLike)):
@@ -298,5 +383,23 @@ def img2img(
         input_image = read_image(input_image, "RGB")
     width, height = img_dim if isinstance(img_dim, (list, tuple)) else (img_dim, img_dim)
     image = (pipe.image_processor.preprocess(input_image, height, width) + 1) / 2
-    arguments = {"image": image, "num_inference_steps": num_inference_steps, "strength": strength, "guidance_scale": guidance_scale, **kwargs}
-    return _generate(pipe, model_name, prompt, negative_prompt, arguments, memory_profile, seed, save_file, filename, metadata_path, verbose)
+    arguments = {
+        "image": image,
+        "num_inference_steps": num_inference_steps,
+        "strength": strength,
+        "guidance_scale": guidance_scale,
+        **kwargs,
+    }
+    return _generate(
+        pipe,
+        model_name,
+        prompt,
+        negative_prompt,
+        arguments,
+        memory_profile,
+        seed,
+        save_file,
+        filename,
+        metadata_path,
+        verbose,
+    )

@@ -1,8 +1,8 @@
 """The samplers of diffusion models, with diffusers' classes, config fields, arguments and numbers.
 
-A scheduler holds the state of one run: `set_timesteps(n)`; for each t of `timesteps`: `scale_model_input(sample, t)`, the model,
-`step(model_output, t, sample).prev_sample`. A run starts from unit noise times `init_noise_sigma`. Training uses
-`add_noise(original_samples, noise, timesteps)` and `get_velocity(sample, noise, timesteps)`.
+A scheduler holds the state of one run: `set_timesteps(n)`; for each t of `timesteps`: `scale_model_input(sample, t)`,
+the model, `step(model_output, t, sample).prev_sample`. A run starts from unit noise times `init_noise_sigma`. Training
+uses `add_noise(original_samples, noise, timesteps)` and `get_velocity(sample, noise, timesteps)`.
 """
 
 import os
@@ -18,7 +18,8 @@ __all__ = ["SchedulerMixin", "SchedulerOutput", *_diffusion.scheduler_names()]
 
 
 def from_config(cls, config=None, return_unused_kwargs=False, **kwargs):
-    """A scheduler of this class with the fields of a config: a dict, or another scheduler's `.config`; keywords override.
+    """A scheduler of this class with the fields of a config: a dict, or another scheduler's `.config`; keywords
+    override.
 
     Entries that are no fields are kept in `.config`; a warning names those that no scheduler has.
     TypeError for a field of another type, ValueError for an impossible value.
@@ -39,7 +40,10 @@ def from_config(cls, config=None, return_unused_kwargs=False, **kwargs):
     strange = sorted(k for k in scheduler._unknown() if not k.startswith("_") and k not in known)
     strange += [] if return_unused_kwargs else sorted(unused)
     if strange:
-        warnings.warn(f"{cls.__name__}.from_config: no such fields: {', '.join(strange)}; they are kept and have no effect", stacklevel=2)
+        warnings.warn(
+            f"{cls.__name__}.from_config: no such fields: {', '.join(strange)}; they are kept and have no effect",
+            stacklevel=2,
+        )
     return (scheduler, unused) if return_unused_kwargs else scheduler
 
 
@@ -66,6 +70,8 @@ SchedulerMixin.from_config = classmethod(from_config)
 SchedulerMixin.load_config = classmethod(load_config)
 SchedulerMixin.from_pretrained = classmethod(from_pretrained)
 SchedulerMixin.save_pretrained = SchedulerMixin.save_config
-SchedulerMixin.config = property(lambda self: FrozenDict(self._config()), doc="The fields, as a dict whose entries are attributes too.")
+SchedulerMixin.config = property(
+    lambda self: FrozenDict(self._config()), doc="The fields, as a dict whose entries are attributes too."
+)
 SchedulerMixin.__repr__ = lambda self: f"{type(self).__name__} {self.to_json_string()}"
 SchedulerMixin.__reduce__ = lambda self: (_rebuild, (type(self), self._config()))

@@ -7,8 +7,8 @@ from ..module import Module
 class DataParallel(Module):
     """Calls the module on a device: with tensors moved there, or, where there is no GPU, as it is.
 
-    device_ids: numbers of GPUs or devices, one at most; every GPU where it is None. For several, NotImplementedError: a process for each and
-    DistributedDataParallel, which PyTorch advises too, is what trains on them.
+    device_ids: numbers of GPUs or devices, one at most; every GPU where it is None. For several, NotImplementedError: a
+    process for each and DistributedDataParallel, which PyTorch advises too, is what trains on them.
     """
 
     def __init__(self, module, device_ids=None, output_device=None, dim=0):
@@ -19,7 +19,10 @@ class DataParallel(Module):
             device_ids = range(_core._device_count("cuda")) if _core._backend_available("cuda")[0] else ()
         devices = [_core.device(f"cuda:{d}") if isinstance(d, int) else _core.device(d) for d in device_ids]
         if len(devices) > 1:
-            raise NotImplementedError(f"DataParallel: one device for a process, got {len(devices)}; start a process for each and use DistributedDataParallel")
+            raise NotImplementedError(
+                f"DataParallel: one device for a process, got {len(devices)}; start a process for each and use "
+                "DistributedDataParallel"
+            )
         self.dim = dim
         self.device_ids = devices
         self.module = module.to(devices[0]) if devices else module

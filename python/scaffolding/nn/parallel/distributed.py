@@ -27,12 +27,14 @@ class _Bucket:
 
 
 class DistributedDataParallel(Module):
-    """Calls module, and gives its parameters, in backward, the mean of all processes' gradients: they stay the same everywhere.
+    """Calls module, and gives its parameters, in backward, the mean of all processes' gradients: they stay the same
+    everywhere.
 
-    Every process makes one from the same architecture; parameters and buffers become rank 0's, buffers again before each forward in training
-    (broadcast_buffers). The loss should be a mean over the process's samples, and all should have as many. Gradients travel while backward goes on, in
-    buckets of bucket_cap_mb. A parameter that gets no gradient in a backward is an error at the next forward: take it out of training by
-    requires_grad_(False). Keys of the state dict begin with "module.".
+    Every process makes one from the same architecture; parameters and buffers become rank 0's, buffers again before
+    each forward in training (broadcast_buffers). The loss should be a mean over the process's samples, and all should
+    have as many. Gradients travel while backward goes on, in buckets of bucket_cap_mb. A parameter that gets no
+    gradient in a backward is an error at the next forward: take it out of training by requires_grad_(False). Keys of
+    the state dict begin with "module.".
     """
 
     def __init__(
@@ -54,7 +56,10 @@ class DistributedDataParallel(Module):
         if not isinstance(module, Module):
             raise TypeError(f"DistributedDataParallel: module must be an nn.Module, got {type(module).__name__}")
         if find_unused_parameters:
-            raise NotImplementedError("DistributedDataParallel: find_unused_parameters=True is not supported; requires_grad_(False) what is not used")
+            raise NotImplementedError(
+                "DistributedDataParallel: find_unused_parameters=True is not supported; requires_grad_(False) what is "
+                "not used"
+            )
         if bucket_cap_mb is not None and bucket_cap_mb <= 0:
             raise ValueError(f"DistributedDataParallel: bucket_cap_mb must be positive, got {bucket_cap_mb}")
         self.process_group = distributed._group("DistributedDataParallel", process_group)
@@ -63,19 +68,27 @@ class DistributedDataParallel(Module):
         self.require_backward_grad_sync = True
         trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not trained:
-            raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient.")
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a "
+                "gradient."
+            )
         if init_sync:
             self._broadcast([*module.parameters(), *module.buffers()])
         self._buckets = self._in_buckets(trained, (25 if bucket_cap_mb is None else bucket_cap_mb) * 2**20)
-        self._next = len(self._buckets)  # of the buckets, in their order, the first that has not been reduced; all have: no backward is under way
+        # of the buckets, in their order, the first that has not been reduced; all have: no backward is under way
+        self._next = len(self._buckets)
         if self.process_group.size() > 1:
             for bucket in self._buckets:
                 for name, p in bucket.members:
-                    p.register_post_accumulate_grad_hook(lambda _, bucket=bucket, name=name: self._arrived(bucket, name))
+                    p.register_post_accumulate_grad_hook(
+                        lambda _, bucket=bucket, name=name: self._arrived(bucket, name)
+                    )
 
     @staticmethod
     def _in_buckets(trained, cap):
-        """In the reverse of the order of registration, which is about the order in which gradients come; one dtype and device each."""
+        """In the reverse of the order of registration, which is about the order in which gradients come;
+        one dtype and device each.
+        """
         buckets, size = [], 0
         for name, p in reversed(trained):
             n = p.numel() * p.element_size()
@@ -106,8 +119,10 @@ class DistributedDataParallel(Module):
         if begun and self._next < len(self._buckets):
             missing = sorted(name for b in self._buckets for name in b.waiting)
             raise RuntimeError(
-                f"DistributedDataParallel: expected to have finished reduction in the prior iteration before starting a new one: {missing[0]!r} "
-                f"and {len(missing) - 1} more got no gradient; requires_grad_(False) what is not used, or call backward within no_sync()"
+                "DistributedDataParallel: expected to have finished reduction in the prior iteration before starting a "
+                f"new one: {missing[0]!r} "
+                f"and {len(missing) - 1} more got no gradient; requires_grad_(False) what is not used, or call "
+                "backward within no_sync()"
             )
         for b in self._buckets:
             b.waiting = {name for name, _ in b.members}
@@ -123,7 +138,9 @@ class DistributedDataParallel(Module):
 
     @contextlib.contextmanager
     def no_sync(self):
-        """Gradients of forwards and backwards within are added up here only; those of the next backward outside take them along."""
+        """Gradients of forwards and backwards within are added up here only;
+        those of the next backward outside take them along.
+        """
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield

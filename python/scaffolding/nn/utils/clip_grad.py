@@ -1,7 +1,7 @@
 """Gradients of parameters as one vector: its norm, and clipping it.
 
-`parameters` is a tensor or an iterable of tensors; those without a gradient are passed over. `foreach` chooses nothing: all tensors are always done together.
-"""
+`parameters` is a tensor or an iterable of tensors; those without a gradient are passed over. `foreach` chooses nothing:
+all tensors are always done together."""
 
 import types
 import warnings
@@ -14,7 +14,9 @@ def _listed(tensors):
 
 
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """The norm of all tensors as one vector (0-d), summed in float64. RuntimeError for NaN or Inf with error_if_nonfinite."""
+    """The norm of all tensors as one vector (0-d), summed in float64.
+    RuntimeError for NaN or Inf with error_if_nonfinite.
+    """
     return _clip_grad.get_total_norm(_listed(tensors), float(norm_type), error_if_nonfinite)
 
 
@@ -37,7 +39,9 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
 def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """The old name of clip_grad_norm_."""
-    warnings.warn("nn.utils.clip_grad_norm is deprecated in favor of nn.utils.clip_grad_norm_", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "nn.utils.clip_grad_norm is deprecated in favor of nn.utils.clip_grad_norm_", FutureWarning, stacklevel=2
+    )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 

@@ -34,8 +34,8 @@ def _like_mapping(of, items):
 
 
 def default_collate(batch):
-    """Samples to a batch: tensors, arrays and numbers become tensors with a first dimension of len(batch), mappings, tuples
-    and lists are collated by element, strings stay a list. TypeError for other types.
+    """Samples to a batch: tensors, arrays and numbers become tensors with a first dimension of len(batch), mappings,
+    tuples and lists are collated by element, strings stay a list. TypeError for other types.
     """
     first = batch[0]
     if isinstance(first, _core.Tensor):
@@ -54,6 +54,10 @@ def default_collate(batch):
         return type(first)(*(default_collate(samples) for samples in zip(*batch)))
     if isinstance(first, collections.abc.Sequence):
         if any(len(b) != len(first) for b in batch):
-            raise RuntimeError(f"default_collate: the samples of a batch must have one length, got {sorted({len(b) for b in batch})}")
+            raise RuntimeError(
+                f"default_collate: the samples of a batch must have one length, got {sorted({len(b) for b in batch})}"
+            )
         return [default_collate(samples) for samples in zip(*batch)]
-    raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)}")
+    raise TypeError(
+        f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)}"
+    )

@@ -1,7 +1,7 @@
 """DataLoader: batches of a data set, epoch after epoch.
 
-Workers are threads. Data sets of scaffolding.data are decoded in C++ without the interpreter's lock; for those written in
-Python the workers call __getitem__ at the same time as each other, on one shared object.
+Workers are threads. Data sets of scaffolding.data are decoded in C++ without the interpreter's lock; for those written
+in Python the workers call __getitem__ at the same time as each other, on one shared object.
 """
 
 import warnings
@@ -15,7 +15,9 @@ from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 
 def _native_of(dataset):
-    """(the C++ data set, the indices of it that dataset has or None), or (None, None) where samples pass through Python."""
+    """(the C++ data set, the indices of it that dataset has or None), or (None, None)
+    where samples pass through Python.
+    """
     if isinstance(dataset, Subset):
         native, inner = _native_of(dataset.dataset)
         if native is None:
@@ -27,14 +29,18 @@ def _native_of(dataset):
 class DataLoader:
     """Batches of a data set, with torch.utils.data.DataLoader's arguments, and its order for the same generator seed.
 
-    num_workers: threads that work ahead by prefetch_factor batches each (2), and for native data sets by at most SF_PREFETCH_MB
-    megabytes; 0 works when a batch is asked for. Order, and the augmentation of native transforms, do not depend on it.
-    worker_init_fn(worker_id) runs in each thread before its first sample. timeout: seconds to wait for a batch (RuntimeError).
-    pin_memory: the tensors of a batch lie in pinned memory, from which batch.to("cuda", non_blocking=True) copies while the program goes on; without a
-    GPU a warning says that it has no effect. persistent_workers is accepted and changes nothing: threads are cheap to start and share the memory.
+    num_workers: threads that work ahead by prefetch_factor batches each (2), and for native data sets by at most
+    SF_PREFETCH_MB megabytes; 0 works when a batch is asked for. Order, and the augmentation of native transforms,
+    do not depend on it.
+    worker_init_fn(worker_id) runs in each thread before its first sample. timeout:
+    seconds to wait for a batch (RuntimeError).
+    pin_memory: the tensors of a batch lie in pinned memory, from which batch.to("cuda", non_blocking=True) copies while
+    the program goes on; without a GPU a warning says that it has no effect. persistent_workers is accepted and changes
+    nothing: threads are cheap to start and share the memory.
 
-    A sample that raises scaffolding.data.BrokenSample is left out of its batch, with a warning; `skipped` lists them and
-    report() says how many. Every other error stops the epoch and names the sample. state_dict() says where the epoch stands;
+    A sample that raises scaffolding.data.BrokenSample is left out of its batch, with a warning; `skipped` lists them
+    and report() says how many. Every other error stops the epoch and names the sample. state_dict()
+    says where the epoch stands;
     a loader that is given it goes on with exactly the samples that were not handed out.
 
     Raises ValueError for arguments that contradict each other and for an empty data set.
@@ -61,7 +67,17 @@ class DataLoader:
         pin_memory_device="",
         in_order=True,
     ):
-        self._check(dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, multiprocessing_context)
+        self._check(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            drop_last,
+            timeout,
+            multiprocessing_context,
+        )
         if num_workers == 0 and (prefetch_factor is not None or persistent_workers or timeout):
             raise ValueError("DataLoader: prefetch_factor, persistent_workers and timeout need num_workers > 0")
         if prefetch_factor is not None and prefetch_factor < 1:
@@ -97,7 +113,9 @@ class DataLoader:
         self._resume = None
 
     @staticmethod
-    def _check(dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, multiprocessing_context):
+    def _check(
+        dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, multiprocessing_context
+    ):
         if not isinstance(num_workers, int) or num_workers < 0:
             raise ValueError(f"DataLoader: num_workers must be 0 or a positive integer, got {num_workers!r}")
         if timeout < 0:
@@ -110,14 +128,20 @@ class DataLoader:
             raise ValueError("DataLoader: sampler excludes shuffle")
         if batch_size is None and drop_last:
             raise ValueError("DataLoader: batch_size=None makes no batches that drop_last could drop")
-        if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0):
+        if batch_size is not None and (
+            not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0
+        ):
             raise ValueError(f"DataLoader: batch_size must be a positive integer, got {batch_size!r}")
         if isinstance(dataset, IterableDataset):
             if shuffle or sampler is not None or batch_sampler is not None:
-                raise ValueError("DataLoader: an IterableDataset has its own order: no shuffle, sampler or batch_sampler")
+                raise ValueError(
+                    "DataLoader: an IterableDataset has its own order: no shuffle, sampler or batch_sampler"
+                )
             return
         if not hasattr(dataset, "__getitem__"):
-            raise TypeError(f"DataLoader: dataset needs __getitem__, or to be an IterableDataset, got {type(dataset).__name__}")
+            raise TypeError(
+                f"DataLoader: dataset needs __getitem__, or to be an IterableDataset, got {type(dataset).__name__}"
+            )
         size = len(dataset) if hasattr(dataset, "__len__") else None
         if size == 0:
             raise ValueError("DataLoader: the dataset is empty")
@@ -173,12 +197,15 @@ class DataLoader:
 
     def report(self):
         """A sentence on what was delivered and skipped so far."""
-        text = f"{self.epoch} epochs finished, {self._delivered} batches delivered, {len(self.skipped)} broken samples skipped"
+        text = (
+            f"{self.epoch} epochs finished, {self._delivered} batches delivered, {len(self.skipped)} broken "
+            "samples skipped"
+        )
         return text + "".join(f"\n  {name}: {reason}" for name, reason in self.skipped)
 
     def state_dict(self):
-        """Where the loader stands, to be taken between batches: finished epochs, batches handed out of the one under way, and
-        what its order was drawn from. A sampler without state_dict is expected to give the same order again.
+        """Where the loader stands, to be taken between batches: finished epochs, batches handed out of the one under
+        way, and what its order was drawn from. A sampler without state_dict is expected to give the same order again.
         """
         if self._resume is not None:
             return dict(self._resume)
@@ -186,15 +213,25 @@ class DataLoader:
         if now is None or now.finished:
             generator = None if self.generator is None else self.generator.get_state()
             return {"epoch": self.epoch, "batches": 0, "base_seed": None, "sampler": None, "generator": generator}
-        return {"epoch": self.epoch, "batches": now.done, "base_seed": now.seed, "sampler": now.sampler_state, "generator": now.generator_state}
+        return {
+            "epoch": self.epoch,
+            "batches": now.done,
+            "base_seed": now.seed,
+            "sampler": now.sampler_state,
+            "generator": now.generator_state,
+        }
 
     def load_state_dict(self, state_dict):
-        """Takes a state from state_dict; the next epoch begins there. ValueError where it cannot belong to this loader."""
+        """Takes a state from state_dict; the next epoch begins there.
+        ValueError where it cannot belong to this loader.
+        """
         wanted = {"epoch", "batches", "base_seed", "sampler", "generator"}
         if set(state_dict) != wanted:
             raise ValueError(f"DataLoader: a state has the keys {sorted(wanted)}, got {sorted(state_dict)}")
         if not self._streams and hasattr(self._index_sampler, "__len__") and state_dict["batches"] > len(self):
-            raise ValueError(f"DataLoader: the state stands at batch {state_dict['batches']}, an epoch here has {len(self)}")
+            raise ValueError(
+                f"DataLoader: the state stands at batch {state_dict['batches']}, an epoch here has {len(self)}"
+            )
         self._close_current()
         self._progress = None
         self.epoch = state_dict["epoch"]

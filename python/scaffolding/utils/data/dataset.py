@@ -18,7 +18,9 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """A stream of samples: subclasses have __iter__. With workers, each iterates a stream of its own: use get_worker_info() to divide them."""
+    """A stream of samples: subclasses have __iter__. With workers, each iterates a stream of its own:
+    use get_worker_info() to divide them.
+    """
 
     def __iter__(self):
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -97,7 +99,8 @@ class Subset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Subsets of random, disjoint samples. lengths: counts that sum to len(dataset) (ValueError otherwise), or fractions that sum to 1.
+    """Subsets of random, disjoint samples. lengths: counts that sum to len(dataset) (ValueError otherwise), or
+    fractions that sum to 1.
 
     The permutation is torch's for the same generator seed.
     """

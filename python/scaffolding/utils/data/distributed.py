@@ -7,10 +7,11 @@ from .sampler import Sampler
 
 
 class DistributedSampler(Sampler):
-    """The indices of process `rank` of `num_replicas`: every num_replicas-th of one order, which is drawn from seed + epoch where shuffle.
+    """The indices of process `rank` of `num_replicas`: every num_replicas-th of one order, which is drawn from seed +
+    epoch where shuffle.
 
-    All parts are of one size: samples from the beginning are repeated at the end, or with drop_last some are left out. set_epoch(n) before each
-    epoch gives it an order of its own; the same one again otherwise, so that a loader resumes.
+    All parts are of one size: samples from the beginning are repeated at the end, or with drop_last some are left out.
+    set_epoch(n) before each epoch gives it an order of its own; the same one again otherwise, so that a loader resumes.
     """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):

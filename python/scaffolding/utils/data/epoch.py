@@ -29,7 +29,8 @@ def _named(error, name):
 
 
 class Progress:
-    """Where an epoch stands. The loader keeps it; the epoch itself, with its threads, lives as long as the loop over it.
+    """Where an epoch stands. The loader keeps it; the epoch itself, with its threads, lives as long as the loop over
+    it.
 
     seed: of the epoch's random numbers; done: batches handed out; finished: there are no more.
     """
@@ -107,7 +108,9 @@ class Epoch:
             self.loader.epoch += 1
             self.progress.finished = True
             if self._skipped and not self._whole:
-                raise RuntimeError(f"DataLoader: every sample is broken; the first: {self.loader.skipped[0][1]}") from None
+                raise RuntimeError(
+                    f"DataLoader: every sample is broken; the first: {self.loader.skipped[0][1]}"
+                ) from None
             raise
         except BaseException:
             self.close()
@@ -241,7 +244,9 @@ class StreamEpoch(Epoch):
             for worker in range(loader.num_workers):
                 q = Queue(loader.prefetch_factor)
                 self._queues.append(q)
-                self._threads.append(threading.Thread(target=_stream_worker, args=(loader, seed, worker, q, self._stop), daemon=True))
+                self._threads.append(
+                    threading.Thread(target=_stream_worker, args=(loader, seed, worker, q, self._stop), daemon=True)
+                )
                 self._threads[-1].start()
             self._stream = _round_robin(collections.deque(self._queues), loader.timeout)
         for _ in range(done):  # a stream has no other way to a place in it

@@ -8,7 +8,9 @@ from .collate import _like_mapping
 
 
 def pin_memory(data):
-    """data with its tensors pinned, inside mappings and sequences too; an object with a method pin_memory() is asked for it. Anything else stays as it is."""
+    """data with its tensors pinned, inside mappings and sequences too; an object with a method pin_memory()
+    is asked for it. Anything else stays as it is.
+    """
     if isinstance(data, (str, bytes)):
         return data
     if hasattr(data, "pin_memory"):

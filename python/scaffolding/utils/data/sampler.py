@@ -1,7 +1,7 @@
 """Samplers: the order in which a DataLoader visits a data set. Orders are torch's for the same generator seed.
 
-A sampler with state_dict and load_state_dict can be resumed: its state is taken before the epoch's order is drawn, and the
-next iteration after load_state_dict draws that order again.
+A sampler with state_dict and load_state_dict can be resumed: its state is taken before the epoch's order is drawn, and
+the next iteration after load_state_dict draws that order again.
 """
 
 import itertools

@@ -17,9 +17,13 @@ Tensor decode_within_memory(models::AutoencoderKL& vae, const Tensor& latents) {
     ~Before() { vae.use_slicing = slicing, vae.use_tiling = tiling; }
   } before{vae};
   MemoryStatistics m = accelerator(latents.device()).memory(latents.device().index);
-  // What is kept and not in use is given back when it is needed, but for the graphs' own and for what lies beside tensors.
-  const size_t kept = m.reserved - m.allocated, available = m.free + kept - std::min(kept, m.in_graph_pools + m.split_free);
-  auto fits = [&] { return size_t(vae.decode_bytes(latents.shape(), latents.dtype(), vae.use_slicing, vae.use_tiling)) <= available; };
+  // What is kept and not in use is given back when it is needed,
+  // but for the graphs' own and for what lies beside tensors.
+  const size_t kept = m.reserved - m.allocated,
+               available = m.free + kept - std::min(kept, m.in_graph_pools + m.split_free);
+  auto fits = [&] {
+    return size_t(vae.decode_bytes(latents.shape(), latents.dtype(), vae.use_slicing, vae.use_tiling)) <= available;
+  };
   if (!fits()) vae.use_slicing = true;
   if (!fits()) vae.use_tiling = true;
   return vae.decode(latents);

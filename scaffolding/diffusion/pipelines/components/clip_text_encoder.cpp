@@ -18,7 +18,9 @@ template <class M> class ClipTextEncoder final : public ModelComponent<TextEncod
     out.hidden_states.assign(all.begin() + 2, all.end());
     return out;
   }
-  Tensor final_layer_norm(const Tensor& hidden_state) override { return this->model_->text_model.final_layer_norm(hidden_state); }
+  Tensor final_layer_norm(const Tensor& hidden_state) override {
+    return this->model_->text_model.final_layer_norm(hidden_state);
+  }
 };
 
 SF_COMPONENT(TextEncoder, models::CLIPTextModel, ClipTextEncoder<models::CLIPTextModel>);

@@ -18,9 +18,13 @@ TEST(PixArtSizes, bins_are_those_of_diffusers) {
   const Json bins = Json::parse(std::ifstream(SF_SOURCE_DIR "/tests/golden/pixart_bins.json"));
   for (int64_t sample_size : {32, 64, 128, 256}) {
     for (auto& row : bins[std::to_string(sample_size)])
-      EXPECT_EQ(trained_size(row[0], row[1], sample_size), (std::pair<int64_t, int64_t>{row[2], row[3]})) << sample_size << ' ' << row;
-    for (auto& row : bins["table_" + std::to_string(sample_size)])  // the ratio with two digits times 100 over 100 has no neighbour that is nearer
-      EXPECT_EQ(trained_size(std::llround(row[0].get<double>() * 100), 100, sample_size), (std::pair<int64_t, int64_t>{row[1], row[2]})) << row;
+      EXPECT_EQ(trained_size(row[0], row[1], sample_size), (std::pair<int64_t, int64_t>{row[2], row[3]}))
+          << sample_size << ' ' << row;
+    // the ratio with two digits times 100 over 100 has no neighbour that is nearer
+    for (auto& row : bins["table_" + std::to_string(sample_size)])
+      EXPECT_EQ(trained_size(std::llround(row[0].get<double>() * 100), 100, sample_size),
+                (std::pair<int64_t, int64_t>{row[1], row[2]}))
+          << row;
   }
   SF_EXPECT_ERROR(ValueError, "32, 64, 128 or 256, got 16", trained_size(8, 8, 16));
   SF_EXPECT_ERROR(ValueError, "must be positive, got 0 and 8", trained_size(0, 8, 32));

@@ -18,9 +18,12 @@ PixArtSigmaOptions::PixArtSigmaOptions() {
 OptionFields PixArtSigmaOptions::fields() {
   return GenerationOptions::fields() +
          OptionFields{
-             {"prompt_attention_mask", &prompt_attention_mask, "[prompts, tokens]: 0 where prompt_embeds are of padding"},
-             {"negative_prompt_attention_mask", &negative_prompt_attention_mask, "[prompts, tokens]: 0 where negative_prompt_embeds are of padding"},
-             {"use_resolution_binning", &use_resolution_binning, "computed in the nearest size that the network was trained on, then resized and cropped"},
+             {"prompt_attention_mask", &prompt_attention_mask,
+              "[prompts, tokens]: 0 where prompt_embeds are of padding"},
+             {"negative_prompt_attention_mask", &negative_prompt_attention_mask,
+              "[prompts, tokens]: 0 where negative_prompt_embeds are of padding"},
+             {"use_resolution_binning", &use_resolution_binning,
+              "computed in the nearest size that the network was trained on, then resized and cropped"},
              {"max_sequence_length", &max_sequence_length, "tokens of a prompt"},
          };
 }
@@ -33,11 +36,14 @@ class T5TextEncoder final : public ModelComponent<TextEncoder, models::T5Encoder
   Output encode(const Tensor& input_ids, const Tensor& attention_mask) override {
     return {.last_hidden_state = (*model_)(input_ids, attention_mask, Tensor(), false).at(0)};
   }
-  Tensor final_layer_norm(const Tensor& hidden_state) override { return model_->encoder.final_layer_norm(hidden_state); }
+  Tensor final_layer_norm(const Tensor& hidden_state) override {
+    return model_->encoder.final_layer_norm(hidden_state);
+  }
 };
 SF_COMPONENT(TextEncoder, models::T5EncoderModel, T5TextEncoder);
 
-TextEmbeds read(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, std::vector<std::string> texts, int64_t length) {
+TextEmbeds read(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, std::vector<std::string> texts,
+                int64_t length) {
   for (auto& text : texts) text = tokenizers::lowercase(text);
   return embed_prompts(tokenizer, encoder, texts, {.length = length, .masked = true});
 }
@@ -48,9 +54,12 @@ struct PixArtRun : Run {
   Tensor& prompt_embeds() { return told.of(ArgumentRole::Text); }
 
  protected:
-  Tensor shaped(const Tensor& values) const override { return resized_and_cropped(values, wanted.height, wanted.width); }
+  Tensor shaped(const Tensor& values) const override {
+    return resized_and_cropped(values, wanted.height, wanted.width);
+  }
   void keep_more(const Tensor& places) override {
-    if (negative_prompt_embeds) negative_prompt_embeds = index_select(negative_prompt_embeds, 0, places.to(negative_prompt_embeds.device()));
+    if (negative_prompt_embeds)
+      negative_prompt_embeds = index_select(negative_prompt_embeds, 0, places.to(negative_prompt_embeds.device()));
   }
 };
 
@@ -58,13 +67,17 @@ struct PixArtRun : Run {
 
 PixArtSigmaEmbeds PixArtSigmaPipeline::encode_prompt(const PixArtSigmaOptions& o) const {
   const bool guided = guidance(o).on();
-  SF_CHECK(!o.prompt_embeds == !o.prompt_attention_mask, kName, ": prompt_embeds and prompt_attention_mask go together");
-  SF_CHECK(!o.negative_prompt_embeds == !o.negative_prompt_attention_mask, kName, ": negative_prompt_embeds and negative_prompt_attention_mask go together");
-  for (auto& [embeds, mask] : {std::pair{o.prompt_embeds, o.prompt_attention_mask}, {o.negative_prompt_embeds, o.negative_prompt_attention_mask}})
+  SF_CHECK(!o.prompt_embeds == !o.prompt_attention_mask, kName,
+           ": prompt_embeds and prompt_attention_mask go together");
+  SF_CHECK(!o.negative_prompt_embeds == !o.negative_prompt_attention_mask, kName,
+           ": negative_prompt_embeds and negative_prompt_attention_mask go together");
+  for (auto& [embeds, mask] : {std::pair{o.prompt_embeds, o.prompt_attention_mask},
+                               {o.negative_prompt_embeds, o.negative_prompt_attention_mask}})
     if (embeds) check_shape(kName, "the embeds' attention mask", mask, {embeds.size(0), embeds.size(1)});
   SF_CHECK(o.max_sequence_length > 0, kName, ": max_sequence_length must be positive, got ", o.max_sequence_length);
   const bool reads = !o.prompt_embeds || (guided && !o.negative_prompt_embeds);
-  SF_CHECK(!reads || (text_encoder && tokenizer), kName, ": has no text_encoder and tokenizer to encode prompts with; pass embeds and their masks");
+  SF_CHECK(!reads || (text_encoder && tokenizer), kName,
+           ": has no text_encoder and tokenizer to encode prompts with; pass embeds and their masks");
 
   PixArtSigmaEmbeds out{.prompt_embeds = o.prompt_embeds, .prompt_attention_mask = o.prompt_attention_mask};
   if (!o.prompt_embeds) {
@@ -73,14 +86,18 @@ PixArtSigmaEmbeds PixArtSigmaPipeline::encode_prompt(const PixArtSigmaOptions& o
   }
   const DType dtype = text_encoder ? text_encoder->dtype() : transformer->dtype();
   auto sample = [&](Tensor& embeds, Tensor& mask, int64_t n) {
-    embeds = repeated_samples(fill_batch(kName, "negative prompts", embeds.to(dtype).to(transformer->device()), n), o.num_images_per_prompt);
-    mask = repeated_samples(fill_batch(kName, "negative prompts", mask.to(transformer->device()), n), o.num_images_per_prompt);
+    embeds = repeated_samples(fill_batch(kName, "negative prompts", embeds.to(dtype).to(transformer->device()), n),
+                              o.num_images_per_prompt);
+    mask = repeated_samples(fill_batch(kName, "negative prompts", mask.to(transformer->device()), n),
+                            o.num_images_per_prompt);
   };
   if (guided) {
-    out.negative_prompt_embeds = o.negative_prompt_embeds, out.negative_prompt_attention_mask = o.negative_prompt_attention_mask;
+    out.negative_prompt_embeds = o.negative_prompt_embeds,
+    out.negative_prompt_attention_mask = o.negative_prompt_attention_mask;
     if (!out.negative_prompt_embeds) {
       TextEmbeds words =
-          read(*tokenizer, *text_encoder, o.negative_prompt.empty() ? std::vector<std::string>{""} : o.negative_prompt, out.prompt_embeds.size(1));
+          read(*tokenizer, *text_encoder, o.negative_prompt.empty() ? std::vector<std::string>{""} : o.negative_prompt,
+               out.prompt_embeds.size(1));
       out.negative_prompt_embeds = words.embeds, out.negative_prompt_attention_mask = words.attention_mask;
     }
     sample(out.negative_prompt_embeds, out.negative_prompt_attention_mask, out.prompt_embeds.size(0));
@@ -100,7 +117,8 @@ std::vector<std::pair<std::string, Tensor>> PixArtSigmaPipeline::prompt_tensors(
 std::unique_ptr<Run> PixArtSigmaPipeline::prepare(const PixArtSigmaOptions& given) const {
   check_components();
   PixArtSigmaOptions o = given;
-  if (o.negative_prompt_embeds && o.negative_prompt == std::vector<std::string>{""}) o.negative_prompt.clear();  // the default
+  // the default
+  if (o.negative_prompt_embeds && o.negative_prompt == std::vector<std::string>{""}) o.negative_prompt.clear();
   const Size wanted = size(o.height, o.width);
   if (o.use_resolution_binning) {
     auto [height, width] = trained_size(wanted.height, wanted.width, transformer->config_int("sample_size", 128));
@@ -128,8 +146,11 @@ std::unique_ptr<Run> PixArtSigmaPipeline::prepare(const PixArtSigmaOptions& give
                {"encoder_hidden_states", e.prompt_embeds, ArgumentRole::Text},
                {"timestep", {}, ArgumentRole::Timestep},
                {"encoder_attention_mask", e.prompt_attention_mask, ArgumentRole::PerSample}};
-  if (transformer->config_int("out_channels", channels) / 2 == channels) run->output_channels = channels;  // the rest is a learned variance
-  run->tensors = {{"latents", &run->latents}, {"prompt_embeds", &run->prompt_embeds()}, {"negative_prompt_embeds", &run->negative_prompt_embeds}};
+  // the rest is a learned variance
+  if (transformer->config_int("out_channels", channels) / 2 == channels) run->output_channels = channels;
+  run->tensors = {{"latents", &run->latents},
+                  {"prompt_embeds", &run->prompt_embeds()},
+                  {"negative_prompt_embeds", &run->negative_prompt_embeds}};
   run->wanted = o.use_resolution_binning ? wanted : Size{height, width};
   return run;
 }
@@ -141,8 +162,10 @@ SF_PIPELINE(PixArtSigmaPipeline)
     .takes("text_encoder", "T5EncoderModel")
     .optional("tokenizer, text_encoder")
     .call(
-        "prompt, negative_prompt, num_inference_steps, timesteps, sigmas, guidance_scale, num_images_per_prompt, height, width, eta, generator, latents, "
-        "prompt_embeds, prompt_attention_mask, negative_prompt_embeds, negative_prompt_attention_mask, output_type, return_dict, use_resolution_binning, "
+        "prompt, negative_prompt, num_inference_steps, timesteps, sigmas, guidance_scale, num_images_per_prompt, "
+        "height, width, eta, generator, latents, "
+        "prompt_embeds, prompt_attention_mask, negative_prompt_embeds, negative_prompt_attention_mask, output_type, "
+        "return_dict, use_resolution_binning, "
         "max_sequence_length, callback_on_step_end, callback_on_step_end_tensor_inputs, guidance_mode")
     .callbacks("latents, prompt_embeds, negative_prompt_embeds")
     .doc("Text to pictures with PixArt-Sigma.");

@@ -5,9 +5,11 @@
 namespace sf::diffusion {
 
 struct PixArtSigmaOptions : GenerationOptions {
-  Tensor prompt_attention_mask, negative_prompt_attention_mask;  // [prompts, tokens]: 0 where embeds are of padding; they go with embeds
-  bool use_resolution_binning = true;                            // computed in the nearest size that the network was trained on, then resized and cropped
-  int64_t max_sequence_length = 300;                             // tokens of a prompt
+  // [prompts, tokens]: 0 where embeds are of padding; they go with embeds
+  Tensor prompt_attention_mask, negative_prompt_attention_mask;
+  bool use_resolution_binning =
+      true;  // computed in the nearest size that the network was trained on, then resized and cropped
+  int64_t max_sequence_length = 300;  // tokens of a prompt
   PixArtSigmaOptions();
   OptionFields fields();
 };

@@ -6,8 +6,10 @@
 namespace sf::diffusion {
 
 OptionFields Img2ImgOptions::fields() {
-  return GenerationOptions::fields() + OptionFields{{"image", &image, "the picture, or a list of them", OptionRole::Picture},
-                                                    {"strength", &strength, "how far the result may be from the picture: the share of the steps that is run"}};
+  return GenerationOptions::fields() +
+         OptionFields{
+             {"image", &image, "the picture, or a list of them", OptionRole::Picture},
+             {"strength", &strength, "how far the result may be from the picture: the share of the steps that is run"}};
 }
 
 std::unique_ptr<Run> StableDiffusionImg2ImgPipeline::prepare(const Img2ImgOptions& o) const {
@@ -32,8 +34,10 @@ SF_PIPELINE(StableDiffusionImg2ImgPipeline)
     .takes("unet", "UNet2DConditionModel")
     .optional("safety_checker, feature_extractor, image_encoder")
     .call(
-        "prompt, image, strength, num_inference_steps, timesteps, sigmas, guidance_scale, negative_prompt, num_images_per_prompt, eta, generator, "
-        "prompt_embeds, negative_prompt_embeds, ip_adapter_image, ip_adapter_image_embeds, output_type, return_dict, cross_attention_kwargs, clip_skip, "
+        "prompt, image, strength, num_inference_steps, timesteps, sigmas, guidance_scale, negative_prompt, "
+        "num_images_per_prompt, eta, generator, "
+        "prompt_embeds, negative_prompt_embeds, ip_adapter_image, ip_adapter_image_embeds, output_type, return_dict, "
+        "cross_attention_kwargs, clip_skip, "
         "callback_on_step_end, callback_on_step_end_tensor_inputs, guidance_rescale, guidance_mode, prompt_syntax")
     .callbacks("latents, prompt_embeds, negative_prompt_embeds")
     .doc("A picture changed by a prompt.");

@@ -11,7 +11,8 @@ struct Img2ImgOptions : GenerationOptions {
 };
 
 // Height and width are the picture's; `latents` are not taken: noise is drawn.
-struct StableDiffusionImg2ImgPipeline : PipelineOf<StableDiffusionImg2ImgPipeline, Img2ImgOptions, StableDiffusionBase> {
+struct StableDiffusionImg2ImgPipeline
+    : PipelineOf<StableDiffusionImg2ImgPipeline, Img2ImgOptions, StableDiffusionBase> {
   static constexpr const char* kName = "StableDiffusionImg2ImgPipeline";
   std::unique_ptr<Run> prepare(const Img2ImgOptions& options) const;
 };

@@ -1,5 +1,5 @@
-// StableDiffusionInpaintPipeline: a part of a picture made anew. Denoisers with 9 input channels see the mask and what is left of the picture; with
-// 4 channels the rest of the picture is put back after each step.
+// StableDiffusionInpaintPipeline: a part of a picture made anew. Denoisers with 9 input channels see the mask and what
+// is left of the picture; with 4 channels the rest of the picture is put back after each step.
 #pragma once
 #include "scaffolding/diffusion/pipelines/stable_diffusion/stable_diffusion.h"
 
@@ -13,7 +13,8 @@ struct InpaintOptions : GenerationOptions {
   OptionFields fields();
 };
 
-struct StableDiffusionInpaintPipeline : PipelineOf<StableDiffusionInpaintPipeline, InpaintOptions, StableDiffusionBase> {
+struct StableDiffusionInpaintPipeline
+    : PipelineOf<StableDiffusionInpaintPipeline, InpaintOptions, StableDiffusionBase> {
   static constexpr const char* kName = "StableDiffusionInpaintPipeline";
   std::unique_ptr<Run> prepare(const InpaintOptions& options) const;
 };

@@ -13,11 +13,14 @@ StableDiffusionEmbeds StableDiffusionBase::encode_prompt(const GenerationOptions
   StableDiffusionEmbeds out;
   TextOptions text{.syntax = o.prompt_syntax};
   bool needs_encoder = !o.prompt_embeds || (guided && !o.negative_prompt.empty());
-  SF_CHECK(!needs_encoder || (text_encoder && tokenizer), name(), ": has no text_encoder and tokenizer to encode prompts with; pass prompt_embeds");
+  SF_CHECK(!needs_encoder || (text_encoder && tokenizer), name(),
+           ": has no text_encoder and tokenizer to encode prompts with; pass prompt_embeds");
   std::vector<std::string> negative = o.negative_prompt.empty() ? std::vector<std::string>{""} : o.negative_prompt;
   if (text.syntax == PromptSyntax::A1111 && text_encoder && tokenizer) {
     text.chunks = guided && !o.negative_prompt_embeds ? prompt_chunks(*tokenizer, *text_encoder, negative) : 1;
-    if (o.prompt_embeds) text.chunks = std::max(text.chunks, o.prompt_embeds.size(1) / text_encoder->config_int("max_position_embeddings", 77));
+    if (o.prompt_embeds)
+      text.chunks =
+          std::max(text.chunks, o.prompt_embeds.size(1) / text_encoder->config_int("max_position_embeddings", 77));
     else text.chunks = std::max(text.chunks, prompt_chunks(*tokenizer, *text_encoder, o.prompt));
   }
   TextLayer layer;
@@ -42,8 +45,9 @@ StableDiffusionEmbeds StableDiffusionBase::encode_prompt(const GenerationOptions
       embeds = zeros_like(out.prompt_embeds);  // a pipeline without an encoder has no embeds of the empty prompt
     }
     embeds = fill_batch(name(), "negative prompts", embeds.to(dtype).to(unet->device()), n);
-    SF_CHECK(embeds.shape() == out.prompt_embeds.shape(), name(), ": prompt_embeds and negative_prompt_embeds must have one shape, got ",
-             out.prompt_embeds.shape(), " and ", embeds.shape());
+    SF_CHECK(embeds.shape() == out.prompt_embeds.shape(), name(),
+             ": prompt_embeds and negative_prompt_embeds must have one shape, got ", out.prompt_embeds.shape(), " and ",
+             embeds.shape());
     out.negative_prompt_embeds = repeated_samples(embeds, o.num_images_per_prompt);
   }
   out.prompt_embeds = repeated_samples(out.prompt_embeds, o.num_images_per_prompt);
@@ -51,10 +55,12 @@ StableDiffusionEmbeds StableDiffusionBase::encode_prompt(const GenerationOptions
 }
 
 void StableDiffusionRun::keep_more(const Tensor& places) {
-  if (negative_prompt_embeds) negative_prompt_embeds = index_select(negative_prompt_embeds, 0, places.to(negative_prompt_embeds.device()));
+  if (negative_prompt_embeds)
+    negative_prompt_embeds = index_select(negative_prompt_embeds, 0, places.to(negative_prompt_embeds.device()));
 }
 
-void StableDiffusionBase::prepare_run(StableDiffusionRun& run, const GenerationOptions& o, std::optional<double> strength) const {
+void StableDiffusionBase::prepare_run(StableDiffusionRun& run, const GenerationOptions& o,
+                                      std::optional<double> strength) const {
   run.guidance = guidance(o);
   auto [prompt_embeds, negative_prompt_embeds, truncated] = encode_prompt(o);
   const DType dtype = prompt_embeds.dtype();
@@ -66,9 +72,14 @@ void StableDiffusionBase::prepare_run(StableDiffusionRun& run, const GenerationO
   run.schedule = schedule(*run.scheduler, o);
   if (strength) start_at_strength(name(), *run.scheduler, run.schedule, *strength);
   run.step_options = step_options(*run.scheduler, o.eta, o.generator);
-  run.told = {{"", {}, ArgumentRole::Sample}, {"", {}, ArgumentRole::Timestep}, {"encoder_hidden_states", prompt_embeds, ArgumentRole::Text}};
-  if (Tensor cond = timestep_cond(o, prompts(o) * o.num_images_per_prompt, dtype)) run.told.push_back({"timestep_cond", cond, ArgumentRole::PerSample});
-  run.tensors = {{"latents", &run.latents}, {"prompt_embeds", &run.prompt_embeds()}, {"negative_prompt_embeds", &run.negative_prompt_embeds}};
+  run.told = {{"", {}, ArgumentRole::Sample},
+              {"", {}, ArgumentRole::Timestep},
+              {"encoder_hidden_states", prompt_embeds, ArgumentRole::Text}};
+  if (Tensor cond = timestep_cond(o, prompts(o) * o.num_images_per_prompt, dtype))
+    run.told.push_back({"timestep_cond", cond, ArgumentRole::PerSample});
+  run.tensors = {{"latents", &run.latents},
+                 {"prompt_embeds", &run.prompt_embeds()},
+                 {"negative_prompt_embeds", &run.negative_prompt_embeds}};
 }
 
 }  // namespace sf::diffusion

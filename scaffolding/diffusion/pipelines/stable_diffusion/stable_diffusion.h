@@ -33,8 +33,8 @@ class StableDiffusionBase : public TextPipeline {
   StableDiffusionEmbeds encode_prompt(const GenerationOptions& options) const;
 
  protected:
-  // What every run of these has: prompts, the schedule, of which with `strength` only that last share is run, and the denoiser's arguments. The latents are the
-  // pipeline's part; their dtype is that of the embeds.
+  // What every run of these has: prompts, the schedule, of which with `strength` only that last share is run, and the
+  // denoiser's arguments. The latents are the pipeline's part; their dtype is that of the embeds.
   void prepare_run(StableDiffusionRun& run, const GenerationOptions& o, std::optional<double> strength = {}) const;
   std::vector<std::pair<std::string, Tensor>> prompt_tensors(const GenerationOptions& o) const {
     auto e = encode_prompt(o);

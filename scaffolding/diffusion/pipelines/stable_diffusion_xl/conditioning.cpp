@@ -12,16 +12,20 @@ OptionFields StableDiffusionXLOptions::fields() {
   return GenerationOptions::fields() +
          OptionFields{
              {"prompt_2", &prompt_2, "for the second text encoder; absent or empty: the same as the first's"},
-             {"negative_prompt_2", &negative_prompt_2, "for the second text encoder; absent or empty: the same as the first's"},
+             {"negative_prompt_2", &negative_prompt_2,
+              "for the second text encoder; absent or empty: the same as the first's"},
              {"pooled_prompt_embeds", &pooled_prompt_embeds, "[prompts, features], with prompt_embeds"},
-             {"negative_pooled_prompt_embeds", &negative_pooled_prompt_embeds, "[prompts, features], with negative_prompt_embeds"},
-             {"denoising_end", &denoising_end, "the share of the process after which the run ends, for a refiner to go on"},
+             {"negative_pooled_prompt_embeds", &negative_pooled_prompt_embeds,
+              "[prompts, features], with negative_prompt_embeds"},
+             {"denoising_end", &denoising_end,
+              "the share of the process after which the run ends, for a refiner to go on"},
              {"original_size", &original_size, "height,width that the picture is told to have had"},
              {"target_size", &target_size, "height,width that the picture should look like"},
              {"crops_coords_top_left", &crops_coords_top_left, "top,left of the part that the picture is told to be"},
              {"negative_original_size", &negative_original_size, "height,width that it should not look like"},
              {"negative_target_size", &negative_target_size, "height,width that it should not look like"},
-             {"negative_crops_coords_top_left", &negative_crops_coords_top_left, "top,left that it should not look like"},
+             {"negative_crops_coords_top_left", &negative_crops_coords_top_left,
+              "top,left that it should not look like"},
          };
 }
 
@@ -30,22 +34,28 @@ void StableDiffusionXLBase::check_xl(const StableDiffusionXLOptions& o) const {
   check_cross_attention(o);
   SF_CHECK((o.prompt_2.empty() && o.negative_prompt_2.empty()) || !o.prompt_embeds, name(),
            ": takes prompt_2 and negative_prompt_2 with prompt, not with prompt_embeds");
-  SF_CHECK(o.negative_prompt_2.empty() || !o.negative_prompt_embeds, name(), ": takes negative_prompt_2 or negative_prompt_embeds, not both");
-  SF_CHECK(!o.prompt_embeds || o.pooled_prompt_embeds, name(), ": prompt_embeds need pooled_prompt_embeds of the same text encoder");
-  SF_CHECK(!o.negative_prompt_embeds || o.negative_pooled_prompt_embeds, name(), ": negative_prompt_embeds need negative_pooled_prompt_embeds");
-  for (auto [what, t] : {std::pair{"pooled_prompt_embeds", &o.pooled_prompt_embeds}, {"negative_pooled_prompt_embeds", &o.negative_pooled_prompt_embeds}})
-    SF_CHECK(!*t || (t->ndim() == 2 && t->size(0) == prompts(o) && is_floating(t->dtype())), name(), ": ", what, " must be [", prompts(o), ", features], got ",
-             t->shape());
+  SF_CHECK(o.negative_prompt_2.empty() || !o.negative_prompt_embeds, name(),
+           ": takes negative_prompt_2 or negative_prompt_embeds, not both");
+  SF_CHECK(!o.prompt_embeds || o.pooled_prompt_embeds, name(),
+           ": prompt_embeds need pooled_prompt_embeds of the same text encoder");
+  SF_CHECK(!o.negative_prompt_embeds || o.negative_pooled_prompt_embeds, name(),
+           ": negative_prompt_embeds need negative_pooled_prompt_embeds");
+  for (auto [what, t] : {std::pair{"pooled_prompt_embeds", &o.pooled_prompt_embeds},
+                         {"negative_pooled_prompt_embeds", &o.negative_pooled_prompt_embeds}})
+    SF_CHECK(!*t || (t->ndim() == 2 && t->size(0) == prompts(o) && is_floating(t->dtype())), name(), ": ", what,
+             " must be [", prompts(o), ", features], got ", t->shape());
   for (auto [what, list] : {std::pair{"prompt_2", &o.prompt_2}, {"negative_prompt_2", &o.negative_prompt_2}})
-    SF_CHECK(list->size() < 2 || int64_t(list->size()) == prompts(o), name(), ": ", what, " must be one text, or one for each of ", prompts(o),
-             " prompts, got ", list->size());
-  SF_CHECK(!o.denoising_end || std::isfinite(*o.denoising_end), name(), ": denoising_end must be finite, got ", o.denoising_end.value_or(0));
+    SF_CHECK(list->size() < 2 || int64_t(list->size()) == prompts(o), name(), ": ", what,
+             " must be one text, or one for each of ", prompts(o), " prompts, got ", list->size());
+  SF_CHECK(!o.denoising_end || std::isfinite(*o.denoising_end), name(), ": denoising_end must be finite, got ",
+           o.denoising_end.value_or(0));
 }
 
 StableDiffusionXLEmbeds StableDiffusionXLBase::encode_prompt(const StableDiffusionXLOptions& o) const {
   int64_t n = prompts(o);
   bool guided = guidance(o).on();
-  bool zero_negative = o.negative_prompt.empty() && force_zeros_for_empty_prompt;  // whatever negative_prompt_2 says, as in diffusers
+  // whatever negative_prompt_2 says, as in diffusers
+  bool zero_negative = o.negative_prompt.empty() && force_zeros_for_empty_prompt;
   struct Part {
     const tokenizers::Tokenizer& tokenizer;
     TextEncoder& encoder;
@@ -60,18 +70,25 @@ StableDiffusionXLEmbeds StableDiffusionXLBase::encode_prompt(const StableDiffusi
   std::vector<std::string> negative = all(o.negative_prompt, {""});
   if (text_encoder && tokenizer) parts.push_back({*tokenizer, *text_encoder, o.prompt, negative});
   // The second encoder alone (SDXL's refiner) reads the first prompts.
-  auto second = [&](const std::vector<std::string>& texts, const std::vector<std::string>& first) { return all(parts.empty() ? first : texts, first); };
-  if (text_encoder_2 && tokenizer_2) parts.push_back({*tokenizer_2, *text_encoder_2, second(o.prompt_2, o.prompt), second(o.negative_prompt_2, negative)});
+  auto second = [&](const std::vector<std::string>& texts, const std::vector<std::string>& first) {
+    return all(parts.empty() ? first : texts, first);
+  };
+  if (text_encoder_2 && tokenizer_2)
+    parts.push_back(
+        {*tokenizer_2, *text_encoder_2, second(o.prompt_2, o.prompt), second(o.negative_prompt_2, negative)});
   bool needs_encoder = !o.prompt_embeds || (guided && !o.negative_prompt_embeds && !zero_negative);
-  SF_CHECK(!needs_encoder || (text_encoder_2 && tokenizer_2), name(),
-           ": has no text_encoder_2 and tokenizer_2 to encode prompts with; pass prompt_embeds and pooled_prompt_embeds");
+  SF_CHECK(
+      !needs_encoder || (text_encoder_2 && tokenizer_2), name(),
+      ": has no text_encoder_2 and tokenizer_2 to encode prompts with; pass prompt_embeds and pooled_prompt_embeds");
 
   TextOptions text{.syntax = o.prompt_syntax, .layer = {.from_end = o.clip_skip.value_or(0) + 1, .normalized = false}};
   if (text.syntax == PromptSyntax::A1111) {
-    if (o.prompt_embeds && !parts.empty()) text.chunks = o.prompt_embeds.size(1) / parts.back().encoder.config_int("max_position_embeddings", 77);
+    if (o.prompt_embeds && !parts.empty())
+      text.chunks = o.prompt_embeds.size(1) / parts.back().encoder.config_int("max_position_embeddings", 77);
     for (auto& p : parts) {
       if (!o.prompt_embeds) text.chunks = std::max(text.chunks, prompt_chunks(p.tokenizer, p.encoder, p.prompt));
-      if (guided && !o.negative_prompt_embeds && !zero_negative) text.chunks = std::max(text.chunks, prompt_chunks(p.tokenizer, p.encoder, p.negative));
+      if (guided && !o.negative_prompt_embeds && !zero_negative)
+        text.chunks = std::max(text.chunks, prompt_chunks(p.tokenizer, p.encoder, p.negative));
     }
   }
   StableDiffusionXLEmbeds out;
@@ -83,36 +100,45 @@ StableDiffusionXLEmbeds StableDiffusionXLBase::encode_prompt(const StableDiffusi
       layers.push_back(e.embeds);
       if (!pooled && e.pooled) pooled = e.pooled;
       for (auto& lost : e.truncated)
-        if (std::find(out.truncated.begin(), out.truncated.end(), lost) == out.truncated.end()) out.truncated.push_back(lost);
+        if (std::find(out.truncated.begin(), out.truncated.end(), lost) == out.truncated.end())
+          out.truncated.push_back(lost);
     }
     embeds = cat(layers, -1);
   };
   out.prompt_embeds = o.prompt_embeds, out.pooled_prompt_embeds = o.pooled_prompt_embeds;
   if (!out.prompt_embeds) embed(&Part::prompt, out.prompt_embeds, out.pooled_prompt_embeds);
-  SF_CHECK(out.pooled_prompt_embeds, name(), ": text_encoder_2 must be a CLIPTextModelWithProjection, whose text_embeds the denoiser takes");
+  SF_CHECK(out.pooled_prompt_embeds, name(),
+           ": text_encoder_2 must be a CLIPTextModelWithProjection, whose text_embeds the denoiser takes");
   if (guided) {
-    out.negative_prompt_embeds = o.negative_prompt_embeds, out.negative_pooled_prompt_embeds = o.negative_pooled_prompt_embeds;
+    out.negative_prompt_embeds = o.negative_prompt_embeds,
+    out.negative_pooled_prompt_embeds = o.negative_pooled_prompt_embeds;
     if (!out.negative_prompt_embeds && zero_negative) {
-      out.negative_prompt_embeds = zeros_like(out.prompt_embeds), out.negative_pooled_prompt_embeds = zeros_like(out.pooled_prompt_embeds);
+      out.negative_prompt_embeds = zeros_like(out.prompt_embeds),
+      out.negative_pooled_prompt_embeds = zeros_like(out.pooled_prompt_embeds);
     } else if (!out.negative_prompt_embeds) {
       text.length = out.prompt_embeds.size(1);
-      if (text.syntax == PromptSyntax::Plain) text.layer.from_end = 1;  // diffusers leaves out layers of the positive prompt only
+      // diffusers leaves out layers of the positive prompt only
+      if (text.syntax == PromptSyntax::Plain) text.layer.from_end = 1;
       embed(&Part::negative, out.negative_prompt_embeds, out.negative_pooled_prompt_embeds);
     }
-    SF_CHECK(out.negative_prompt_embeds.shape() == out.prompt_embeds.shape(), name(), ": prompt_embeds and negative_prompt_embeds must have one shape, got ",
-             out.prompt_embeds.shape(), " and ", out.negative_prompt_embeds.shape());
+    SF_CHECK(out.negative_prompt_embeds.shape() == out.prompt_embeds.shape(), name(),
+             ": prompt_embeds and negative_prompt_embeds must have one shape, got ", out.prompt_embeds.shape(), " and ",
+             out.negative_prompt_embeds.shape());
   }
   DType dtype = text_encoder_2 ? text_encoder_2->dtype() : unet->dtype();
-  for (Tensor* t : {&out.prompt_embeds, &out.negative_prompt_embeds, &out.pooled_prompt_embeds, &out.negative_pooled_prompt_embeds})
+  for (Tensor* t :
+       {&out.prompt_embeds, &out.negative_prompt_embeds, &out.pooled_prompt_embeds, &out.negative_pooled_prompt_embeds})
     if (*t) *t = repeated_samples(t->to(dtype).to(unet->device()), o.num_images_per_prompt);
   return out;
 }
 
 Tensor StableDiffusionXLBase::time_ids(const std::vector<double>& ids, const Tensor& pooled) const {
-  int64_t wanted = unet->config_int("projection_class_embeddings_input_dim", 0), each = unet->config_int("addition_time_embed_dim", 0);
+  int64_t wanted = unet->config_int("projection_class_embeddings_input_dim", 0),
+          each = unet->config_int("addition_time_embed_dim", 0);
   int64_t got = each * int64_t(ids.size()) + pooled.size(1);
-  SF_CHECK(wanted == 0 || wanted == got, name(), ": the denoiser takes an added embedding of ", wanted, " numbers, and ", got, " come of ", ids.size(),
-           " time ids and ", pooled.size(1), " text features; is requires_aesthetics_score as the denoiser was trained?");
+  SF_CHECK(wanted == 0 || wanted == got, name(), ": the denoiser takes an added embedding of ", wanted,
+           " numbers, and ", got, " come of ", ids.size(), " time ids and ", pooled.size(1),
+           " text features; is requires_aesthetics_score as the denoiser was trained?");
   return tensor(ids, {1, int64_t(ids.size())}, kFloat64).to(pooled.dtype()).to(pooled.device());
 }
 
@@ -152,13 +178,17 @@ StableDiffusionXLEmbeds StableDiffusionXLBase::prepare_run(Run& run, const Stabl
   return embeds;
 }
 
-void StableDiffusionXLBase::tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds, const Tensor& add_time_ids) const {
+void StableDiffusionXLBase::tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds,
+                                 const Tensor& add_time_ids) const {
   end_at(run.schedule, o.denoising_end);
-  auto both = [&](const Tensor& negative, const Tensor& positive) { return run.guidance.on() ? cat({negative, positive}, 0) : positive; };
+  auto both = [&](const Tensor& negative, const Tensor& positive) {
+    return run.guidance.on() ? cat({negative, positive}, 0) : positive;
+  };
   run.told = {{"", {}, ArgumentRole::Sample},
               {"", {}, ArgumentRole::Timestep},
               {"encoder_hidden_states", both(embeds.negative_prompt_embeds, embeds.prompt_embeds), ArgumentRole::Text},
-              {"added_cond_kwargs.text_embeds", both(embeds.negative_pooled_prompt_embeds, embeds.pooled_prompt_embeds), ArgumentRole::PerSample},
+              {"added_cond_kwargs.text_embeds", both(embeds.negative_pooled_prompt_embeds, embeds.pooled_prompt_embeds),
+               ArgumentRole::PerSample},
               {"added_cond_kwargs.time_ids", add_time_ids, ArgumentRole::PerSample}};
   if (Tensor cond = timestep_cond(o, prompts(o) * o.num_images_per_prompt, embeds.prompt_embeds.dtype()))
     run.told.push_back({"timestep_cond", cond, ArgumentRole::PerSample});
@@ -170,7 +200,8 @@ void StableDiffusionXLBase::tell(Run& run, const StableDiffusionXLOptions& o, co
                  {"add_time_ids", &run.told.at("added_cond_kwargs.time_ids")}};
 }
 
-std::vector<std::pair<std::string, Tensor>> StableDiffusionXLBase::prompt_tensors(const StableDiffusionXLOptions& o) const {
+std::vector<std::pair<std::string, Tensor>> StableDiffusionXLBase::prompt_tensors(
+    const StableDiffusionXLOptions& o) const {
   auto e = encode_prompt(o);
   return {{"prompt_embeds", e.prompt_embeds},
           {"negative_prompt_embeds", e.negative_prompt_embeds},

@@ -1,4 +1,5 @@
-// What the pipelines of SDXL share (Podell et al. 2023, arXiv 2307.01952): two text encoders, and sizes and crops as conditioning.
+// What the pipelines of SDXL share (Podell et al. 2023, arXiv 2307.01952): two text encoders,
+// and sizes and crops as conditioning.
 #pragma once
 #include "scaffolding/diffusion/pipelines/text_to_image.h"
 
@@ -6,12 +7,13 @@ namespace sf::diffusion {
 
 struct StableDiffusionXLOptions : GenerationOptions {
   StableDiffusionXLOptions() { guidance_scale = 5; }
-  // Of the second text encoder; empty: the same as the first's. Not read where the second one is alone (the refiner), and negative_prompt_2 not where
-  // force_zeros_for_empty_prompt stands for an absent negative_prompt.
+  // Of the second text encoder; empty: the same as the first's. Not read where the second one is alone (the refiner),
+  // and negative_prompt_2 not where force_zeros_for_empty_prompt stands for an absent negative_prompt.
   std::vector<std::string> prompt_2, negative_prompt_2;
   Tensor pooled_prompt_embeds, negative_pooled_prompt_embeds;  // [prompts, features], with prompt_embeds
-  std::optional<double> denoising_end;                         // the share of the whole process after which the run ends, for a refiner to go on
-  std::optional<PixelPair> original_size, target_size;         // absent: height and width
+  std::optional<double>
+      denoising_end;  // the share of the whole process after which the run ends, for a refiner to go on
+  std::optional<PixelPair> original_size, target_size;  // absent: height and width
   PixelPair crops_coords_top_left{0, 0};
   std::optional<PixelPair> negative_original_size, negative_target_size;
   PixelPair negative_crops_coords_top_left{0, 0};
@@ -33,13 +35,15 @@ class StableDiffusionXLBase : public TextPipeline {
   Ref<Scheduler> scheduler;
   Unused image_encoder, feature_extractor;
   bool force_zeros_for_empty_prompt = true;  // without a negative prompt its embeds are zeros
-  SF_COMPONENTS(vae, text_encoder, text_encoder_2, tokenizer, tokenizer_2, unet, scheduler, image_encoder, feature_extractor)
+  SF_COMPONENTS(vae, text_encoder, text_encoder_2, tokenizer, tokenizer_2, unet, scheduler, image_encoder,
+                feature_extractor)
   io::Fields fields() override { return {{"force_zeros_for_empty_prompt", &force_zeros_for_empty_prompt}}; }
 
   // Of B = prompts * num_images_per_prompt samples; negative ones are undefined without guidance.
   StableDiffusionXLEmbeds encode_prompt(const StableDiffusionXLOptions& options) const;
   std::vector<std::pair<std::string, Tensor>> prompt_tensors(const StableDiffusionXLOptions& options) const;
-  Tensor decoded(const Tensor& latents) const override;  // the autoencoder in float32 where float16 would overflow in it
+  // the autoencoder in float32 where float16 would overflow in it
+  Tensor decoded(const Tensor& latents) const override;
 
  protected:
   void check_xl(const StableDiffusionXLOptions& o) const;  // what all runs of these check
@@ -47,9 +51,10 @@ class StableDiffusionXLBase : public TextPipeline {
   StableDiffusionXLEmbeds prepare_run(Run& run, const StableDiffusionXLOptions& o) const;
   // [1, n] of the numbers; ValueError where the denoiser wants more or fewer.
   Tensor time_ids(const std::vector<double>& ids, const Tensor& pooled) const;
-  // And its end: the schedule without what is behind denoising_end, the denoiser's arguments, and what callbacks see. add_time_ids: with both halves where
-  // guidance is on.
-  void tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds, const Tensor& add_time_ids) const;
+  // And its end: the schedule without what is behind denoising_end, the denoiser's arguments, and what callbacks see.
+  // add_time_ids: with both halves where guidance is on.
+  void tell(Run& run, const StableDiffusionXLOptions& o, const StableDiffusionXLEmbeds& embeds,
+            const Tensor& add_time_ids) const;
   int64_t training_cutoff(double share) const;  // the training timestep at which that share of the process is done
 
   // The autoencoder in float32 where float16 would overflow in it.

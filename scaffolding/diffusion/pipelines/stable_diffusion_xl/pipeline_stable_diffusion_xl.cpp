@@ -15,11 +15,14 @@ std::unique_ptr<Run> StableDiffusionXLPipeline::prepare(const StableDiffusionXLO
   run->latents = initial_latents(*run->scheduler, o.latents, o.generator, shape, embeds.prompt_embeds.dtype());
 
   auto ids_of = [&](const PixelPair& original, const PixelPair& crop, const PixelPair& target) {
-    return time_ids({double(original[0]), double(original[1]), double(crop[0]), double(crop[1]), double(target[0]), double(target[1])},
+    return time_ids({double(original[0]), double(original[1]), double(crop[0]), double(crop[1]), double(target[0]),
+                     double(target[1])},
                     embeds.pooled_prompt_embeds);
   };
   const PixelPair pixels{height, width};
-  Tensor add_time_ids = ids_of(o.original_size.value_or(pixels), o.crops_coords_top_left, o.target_size.value_or(pixels)), negative_ids = add_time_ids;
+  Tensor add_time_ids =
+             ids_of(o.original_size.value_or(pixels), o.crops_coords_top_left, o.target_size.value_or(pixels)),
+         negative_ids = add_time_ids;
   if (o.negative_original_size && o.negative_target_size)
     negative_ids = ids_of(*o.negative_original_size, o.negative_crops_coords_top_left, *o.negative_target_size);
   if (run->guidance.on()) add_time_ids = cat({negative_ids, add_time_ids}, 0);
@@ -37,10 +40,14 @@ SF_PIPELINE(StableDiffusionXLPipeline)
     .takes("unet", "UNet2DConditionModel")
     .optional("tokenizer, tokenizer_2, text_encoder, text_encoder_2, image_encoder, feature_extractor")
     .call(
-        "prompt, prompt_2, height, width, num_inference_steps, timesteps, sigmas, denoising_end, guidance_scale, negative_prompt, negative_prompt_2, "
-        "num_images_per_prompt, eta, generator, latents, prompt_embeds, negative_prompt_embeds, pooled_prompt_embeds, negative_pooled_prompt_embeds, "
-        "ip_adapter_image, ip_adapter_image_embeds, output_type, return_dict, cross_attention_kwargs, guidance_rescale, original_size, "
-        "crops_coords_top_left, target_size, negative_original_size, negative_crops_coords_top_left, negative_target_size, clip_skip, "
+        "prompt, prompt_2, height, width, num_inference_steps, timesteps, sigmas, denoising_end, guidance_scale, "
+        "negative_prompt, negative_prompt_2, "
+        "num_images_per_prompt, eta, generator, latents, prompt_embeds, negative_prompt_embeds, pooled_prompt_embeds, "
+        "negative_pooled_prompt_embeds, "
+        "ip_adapter_image, ip_adapter_image_embeds, output_type, return_dict, cross_attention_kwargs, "
+        "guidance_rescale, original_size, "
+        "crops_coords_top_left, target_size, negative_original_size, negative_crops_coords_top_left, "
+        "negative_target_size, clip_skip, "
         "callback_on_step_end, callback_on_step_end_tensor_inputs, guidance_mode, prompt_syntax")
     .callbacks("latents, prompt_embeds, add_text_embeds, add_time_ids")
     .doc("Text to pictures with SDXL. A VAE in float16 whose config has force_upcast decodes in float32.");

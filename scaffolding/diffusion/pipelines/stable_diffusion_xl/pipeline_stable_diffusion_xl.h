@@ -4,7 +4,8 @@
 
 namespace sf::diffusion {
 
-struct StableDiffusionXLPipeline : PipelineOf<StableDiffusionXLPipeline, StableDiffusionXLOptions, StableDiffusionXLBase> {
+struct StableDiffusionXLPipeline
+    : PipelineOf<StableDiffusionXLPipeline, StableDiffusionXLOptions, StableDiffusionXLBase> {
   static constexpr const char* kName = "StableDiffusionXLPipeline";
   std::unique_ptr<Run> prepare(const StableDiffusionXLOptions& options) const;
 };

@@ -1,5 +1,5 @@
-// StableDiffusionXLImg2ImgPipeline: a picture changed by a prompt with SDXL, and its refiner, which goes on where the base model stopped
-// (denoising_end there, denoising_start here).
+// StableDiffusionXLImg2ImgPipeline: a picture changed by a prompt with SDXL, and its refiner, which goes on where the
+// base model stopped (denoising_end there, denoising_start here).
 #pragma once
 #include "scaffolding/diffusion/pipelines/stable_diffusion_xl/conditioning.h"
 
@@ -13,7 +13,8 @@ struct StableDiffusionXLImg2ImgOptions : StableDiffusionXLOptions {
   OptionFields fields();
 };
 
-struct StableDiffusionXLImg2ImgPipeline : PipelineOf<StableDiffusionXLImg2ImgPipeline, StableDiffusionXLImg2ImgOptions, StableDiffusionXLBase> {
+struct StableDiffusionXLImg2ImgPipeline
+    : PipelineOf<StableDiffusionXLImg2ImgPipeline, StableDiffusionXLImg2ImgOptions, StableDiffusionXLBase> {
   static constexpr const char* kName = "StableDiffusionXLImg2ImgPipeline";
   bool requires_aesthetics_score = false;  // the refiner's denoiser was told scores
   io::Fields fields() override;

@@ -76,14 +76,17 @@ Tensor gated(const char* op, const Tensor& input, GluActivation act, bool gate_f
 
 }  // namespace
 
-Tensor glu(const Tensor& input, const std::string& activation, bool gate_first) { return gated("glu", input, activation_from(activation), gate_first); }
+Tensor glu(const Tensor& input, const std::string& activation, bool gate_first) {
+  return gated("glu", input, activation_from(activation), gate_first);
+}
 Tensor geglu(const Tensor& input, bool gate_first) { return gated("geglu", input, GluActivation::Gelu, gate_first); }
 Tensor swiglu(const Tensor& input, bool gate_first) { return gated("swiglu", input, GluActivation::Silu, gate_first); }
 
 SF_OP(glu, "input, activation='sigmoid', gate_first=False")
     .doc("One half of the last dimension times the activation of the other, in one pass.")
     .like(
-        "input.chunk(2, -1)[1 if gate_first else 0] * {'sigmoid': torch.sigmoid, 'gelu': F.gelu, 'silu': F.silu, 'relu': torch.relu, "
+        "input.chunk(2, -1)[1 if gate_first else 0] * {'sigmoid': torch.sigmoid, 'gelu': F.gelu, 'silu': F.silu, "
+        "'relu': torch.relu, "
         "'gelu_tanh': lambda x: F.gelu(x, approximate='tanh')}[activation](input.chunk(2, -1)[0 if gate_first else 1])")
     .kernels(glu_forward, glu_backward);
 SF_OP(geglu, "input, gate_first=False")

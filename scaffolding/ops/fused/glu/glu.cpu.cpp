@@ -71,13 +71,15 @@ template <class T, GluActivation kAct> static void forward_rows(const GluForward
 template <class T, GluActivation kAct> static void backward_rows(const GluBackward& a) {
   const T *hidden = a.hidden.as<const T>(), *gate = a.gate.as<const T>(), *dy = a.dy.as<const T>();
   T *dhidden = a.dhidden.as<T>(), *dgate = a.dgate.as<T>();
-  int64_t hs = a.hidden.strides[0], gs = a.gate.strides[0], ys = a.dy.strides[0], dhs = a.dhidden.strides[0], dgs = a.dgate.strides[0];
+  int64_t hs = a.hidden.strides[0], gs = a.gate.strides[0], ys = a.dy.strides[0], dhs = a.dhidden.strides[0],
+          dgs = a.dgate.strides[0];
   each_row_piece(a.dy.sizes[0], a.dy.sizes[1], [=](int64_t r, int64_t c, int64_t count) {
     const T *h = hidden + r * hs + c, *g = gate + r * gs + c, *d = dy + r * ys + c;
     T *dh = dhidden + r * dhs + c, *dg = dgate + r * dgs + c;
     each_vector<T>(
         count, [&](int64_t i, int n) __attribute__((always_inline)) {
-          Vec<T> slope, v = load_n(d + i, n), value = activate<kAct>(load_n(g + i, n), slope), scaled = v * load_n(h + i, n);
+          Vec<T> slope, v = load_n(d + i, n), value = activate<kAct>(load_n(g + i, n), slope),
+                        scaled = v * load_n(h + i, n);
           store_n(dh + i, v * value, n);
           store_n(dg + i, scaled * slope, n);
         });
@@ -85,15 +87,24 @@ template <class T, GluActivation kAct> static void backward_rows(const GluBackwa
 }
 
 static void forward(const GluForward& a) {
-  visit_floating(a.y.dtype, [&](auto tag) { visit_activation(a.act, [&](auto act) { forward_rows<typename decltype(tag)::type, act.value>(a); }); });
+  visit_floating(a.y.dtype, [&](auto tag) {
+    visit_activation(a.act, [&](auto act) { forward_rows<typename decltype(tag)::type, act.value>(a); });
+  });
 }
 static void backward(const GluBackward& a) {
-  visit_floating(a.dy.dtype, [&](auto tag) { visit_activation(a.act, [&](auto act) { backward_rows<typename decltype(tag)::type, act.value>(a); }); });
+  visit_floating(a.dy.dtype, [&](auto tag) {
+    visit_activation(a.act, [&](auto act) { backward_rows<typename decltype(tag)::type, act.value>(a); });
+  });
 }
-SF_INLINE static bool rows_of(const TensorView& v, const TensorView& y) { return v.ndim == 2 && v.dtype == y.dtype && (v.strides[1] == 1 || v.sizes[1] == 1); }
-static bool forward_supports(const GluForward& a) { return computes(a.y.dtype) && rows_of(a.y, a.y) && rows_of(a.hidden, a.y) && rows_of(a.gate, a.y); }
+SF_INLINE static bool rows_of(const TensorView& v, const TensorView& y) {
+  return v.ndim == 2 && v.dtype == y.dtype && (v.strides[1] == 1 || v.sizes[1] == 1);
+}
+static bool forward_supports(const GluForward& a) {
+  return computes(a.y.dtype) && rows_of(a.y, a.y) && rows_of(a.hidden, a.y) && rows_of(a.gate, a.y);
+}
 static bool backward_supports(const GluBackward& a) {
-  return computes(a.dy.dtype) && rows_of(a.dy, a.dy) && rows_of(a.hidden, a.dy) && rows_of(a.gate, a.dy) && rows_of(a.dhidden, a.dy) && rows_of(a.dgate, a.dy);
+  return computes(a.dy.dtype) && rows_of(a.dy, a.dy) && rows_of(a.hidden, a.dy) && rows_of(a.gate, a.dy) &&
+         rows_of(a.dhidden, a.dy) && rows_of(a.dgate, a.dy);
 }
 
 SF_KERNEL(glu_forward, DeviceType::CPU, "native", SF_ISA_PRIORITY, forward, forward_supports)

@@ -64,7 +64,8 @@ template <class T> struct Gate {
 
 // A thread takes V neighbours of a row: index counts vectors, `of_row` to a row.
 template <class T, int V, bool kBackward>
-__global__ void __launch_bounds__(kThreads) glu_elements(Glu<T> g, uint32_t vectors, Divider of_row, GluActivation act) {
+__global__ void __launch_bounds__(kThreads)
+    glu_elements(Glu<T> g, uint32_t vectors, Divider of_row, GluActivation act) {
   using A = real_t<T>;
   const uint32_t i = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (i >= vectors) return;
@@ -94,19 +95,21 @@ template <class T, int V, bool kBackward> void launch_glu(const char* op, Device
   SF_CHECK(rows_at_once > 0, op, ": rows may have ", INT32_MAX, " vectors of ", V, " elements at most, got ", of_row);
   for (g.first_row = 0; g.first_row < g.rows; g.first_row += rows_at_once) {
     uint32_t vectors = uint32_t(of_row * (g.rows - g.first_row < rows_at_once ? g.rows - g.first_row : rows_at_once));
-    launch(op, device, blocks_for(vectors, 1), glu_elements<T, V, kBackward>, g, vectors, Divider(uint32_t(of_row)), act);
+    launch(op, device, blocks_for(vectors, 1), glu_elements<T, V, kBackward>, g, vectors, Divider(uint32_t(of_row)),
+           act);
   }
 }
 template <bool kBackward>
-void run(const char* op, const TensorView& hidden, const TensorView& gate, const TensorView& dy, const TensorView& out, const TensorView& dgate,
-         GluActivation act) {
+void run(const char* op, const TensorView& hidden, const TensorView& gate, const TensorView& dy, const TensorView& out,
+         const TensorView& dgate, GluActivation act) {
   if (out.numel() == 0) return;
   as_float(out.dtype, [&](auto t) {
     using T = decltype(t);
     constexpr int V = lanes_for<T>();
     Glu<T> g{hidden, gate, dy, out, dgate, out.sizes[0], out.sizes[1]};
     bool vectors = g.cols % V == 0;
-    for (const Matrix<T>* m : {&g.hidden, &g.gate, &g.dy, &g.out, &g.dgate}) vectors = vectors && m->stride % V == 0 && aligned_rows<T, V>(0, m->data);
+    for (const Matrix<T>* m : {&g.hidden, &g.gate, &g.dy, &g.out, &g.dgate})
+      vectors = vectors && m->stride % V == 0 && aligned_rows<T, V>(0, m->data);
     if (vectors) launch_glu<T, V, kBackward>(op, out.device, g, act);
     else launch_glu<T, 1, kBackward>(op, out.device, g, act);
   });

@@ -1,5 +1,5 @@
-// Gated projections by our own matrix kernel: a strip of packed weights holds a vector of hidden columns and the vector of
-// their gates, so that the tile of sums has both when it is finished.
+// Gated projections by our own matrix kernel: a strip of packed weights holds a vector of hidden columns and the vector
+// of their gates, so that the tile of sums has both when it is finished.
 #include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/ops/fused/linear_act/kernel.h"
@@ -22,7 +22,8 @@ struct GatedEpilogue {
 };
 
 // `col` counts columns of the packed operand: half of them are columns of c.
-[[gnu::noinline]] static void finish_tile(const GatedEpilogue& e, int64_t row, int rows, int64_t col, int, const float* sums, int64_t sums_row) {
+[[gnu::noinline]] static void finish_tile(const GatedEpilogue& e, int64_t row, int rows, int64_t col, int,
+                                          const float* sums, int64_t sums_row) {
   const int64_t j = col / 2;
   const int n = int(min64(e.columns - j, kLanes));
   const vf bias_hidden = e.bias_hidden ? load_as(e.bias_hidden, e.bias_type, j, n) : vf(0.f);
@@ -60,7 +61,8 @@ template <class K, class S> struct GatedProduct {
   }
 };
 
-// float32 reads one operand where it lies (row_gemm.h): activations with strips of weights, or weights with strips of activations.
+// float32 reads one operand where it lies (row_gemm.h): activations with strips of weights,
+// or weights with strips of activations.
 struct StoreGated {
   GatedEpilogue e;
   SF_INLINE float* place(int64_t, int64_t, int64_t&) const { return nullptr; }
@@ -79,10 +81,12 @@ struct StoreGatedTurned {
     for (int i = 0; i < rows; ++i) {
       const vf bias_hidden(bias_of(e.bias_hidden, row + i)), bias_gate(bias_of(e.bias_gate, row + i));
       for (int j = 0; j < NR; j += kLanes)
-        store(gated + i * NR + j, (load(sums + i * NR + j) + bias_hidden) * activate(e.act, load(sums + (rows + i) * NR + j) + bias_gate));
+        store(gated + i * NR + j,
+              (load(sums + i * NR + j) + bias_hidden) * activate(e.act, load(sums + (rows + i) * NR + j) + bias_gate));
     }
     turn_tile<kTileRows / 2>(turned, gated, rows);
-    for (int j = 0; j < columns; ++j) store_as(e.c, e.c_type, (column + j) * e.c_row + row, load(turned + j * kLanes), rows);
+    for (int j = 0; j < columns; ++j)
+      store_as(e.c, e.c_type, (column + j) * e.c_row + row, load(turned + j * kLanes), rows);
   }
 };
 
@@ -108,21 +112,25 @@ constexpr uint32_t kFormat = 20;  // in PackedKey
 template <class K, class Src> static void run(const GatedLinear& g) {
   const int64_t m = g.y.sizes[0], columns = g.y.sizes[1];
   auto strips_of = [](int64_t n) { return ceil_div(n, kVecLanes<K>); };
-  GatedProduct<K, Src> p{m,
-                         strips_of(columns) * kTileCols<K>,
-                         g.a.sizes[1],
-                         g.a.as<const Src>(),
-                         g.a.strides[0],
-                         g.a.strides[1],
-                         g.hidden.as<const Src>(),
-                         g.gate.as<const Src>(),
-                         g.hidden.strides[0],
-                         {g.y.data, g.y.strides[0], g.y.dtype, g.act, g.bias_hidden ? g.bias_hidden.data : nullptr, g.bias_gate ? g.bias_gate.data : nullptr,
-                          g.bias_hidden ? g.bias_hidden.dtype : kFloat32, columns}};
+  GatedProduct<K, Src> p{
+      m,
+      strips_of(columns) * kTileCols<K>,
+      g.a.sizes[1],
+      g.a.as<const Src>(),
+      g.a.strides[0],
+      g.a.strides[1],
+      g.hidden.as<const Src>(),
+      g.gate.as<const Src>(),
+      g.hidden.strides[0],
+      {g.y.data, g.y.strides[0], g.y.dtype, g.act, g.bias_hidden ? g.bias_hidden.data : nullptr,
+       g.bias_gate ? g.bias_gate.data : nullptr, g.bias_hidden ? g.bias_hidden.dtype : kFloat32, columns}};
   const bool lies = sizeof(Src) == 4 && p.a_k == 1;
   if (g.weight_version && m <= kKeepRows && !lies) {
     const PackedShape<K> s(p.k, p.n);
-    const cpu::PackedKey key{p.hidden, g.weight_version, kFormat + SF_ISA_PRIORITY, {int64_t(g.a.dtype), p.k, columns, p.row, p.gate - p.hidden}};
+    const cpu::PackedKey key{p.hidden,
+                             g.weight_version,
+                             kFormat + SF_ISA_PRIORITY,
+                             {int64_t(g.a.dtype), p.k, columns, p.row, p.gate - p.hidden}};
     auto fill = [&](void* to) { pack_whole_b<K>(p, s, static_cast<typename K::Unit*>(to)); };
     cpu::PackedWeight kept(key, s.bytes(), fill);
     if (kept.get()) return multiply_prepacked<K>(p, s, static_cast<const typename K::Unit*>(kept.get()));
@@ -167,7 +175,8 @@ static bool supports(const GatedLinear& g) {
   if (t != kFloat32 && !is_reduced(t)) return false;
   if (g.a.dtype != t || g.hidden.dtype != t || g.gate.dtype != t) return false;
   // A few rows: reading the weights is all there is to do, and plain products do that without packing.
-  return g.y.sizes[0] >= kFewestRows && g.y.strides[1] == 1 && g.hidden.strides[1] == 1 && g.gate.strides[1] == 1 && g.hidden.strides[0] == g.gate.strides[0];
+  return g.y.sizes[0] >= kFewestRows && g.y.strides[1] == 1 && g.hidden.strides[1] == 1 && g.gate.strides[1] == 1 &&
+         g.hidden.strides[0] == g.gate.strides[0];
 }
 
 }  // namespace SF_ISA

@@ -1,9 +1,10 @@
 // A projection whose one half gates the other, in one pass: the contract with backends.
 //
-// y[m, j] = (a b_hidden + bias_hidden)[m, j] * act((a b_gate + bias_gate)[m, j]): the projection [M, 2N] is never stored.
-// a is [M, K]; hidden and gate are weights [N, K], two halves of one [2N, K]; both biases are [N] or both undefined; y is
-// [M, N] with stride 1 along N. One floating dtype for a, hidden, gate and y; biases in that dtype or float32. act is
-// GeluErf, GeluTanh, Silu or Relu.
+// y[m, j] = (a b_hidden + bias_hidden)[m, j] * act((a b_gate + bias_gate)[m, j]): the projection [M,
+// 2N] is never stored.
+// a is [M, K]; hidden and gate are weights [N, K], two halves of one [2N, K]; both biases are [N] or both undefined; y
+// is [M, N] with stride 1 along N. One floating dtype for a, hidden, gate and y; biases in that dtype or float32. act
+// is GeluErf, GeluTanh, Silu or Relu.
 #pragma once
 #include "scaffolding/ops/matmul/kernel.h"
 

@@ -42,11 +42,14 @@ int64_t checked_rows(const char* op, const Tensor& input, const Tensor& weight, 
   check_defined(op, "input", input);
   check_defined(op, "weight", weight);
   check_floating(op, "input", input);
-  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), op, ": input and weight must have one dtype, got ", input.dtype(), " and ", weight.dtype());
+  SF_CHECK_AS(TypeError, weight.dtype() == input.dtype(), op, ": input and weight must have one dtype, got ",
+              input.dtype(), " and ", weight.dtype());
   check_same_device(op, input, weight);
   check_same_device(op, input, bias);
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, op, ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
-  SF_CHECK(input.shape().back() == weight.size(1), op, ": the last size of input ", input.shape(), " must be weight's second, ", weight.size(1));
+  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, op, ": needs input [..., K] and weight [N, K], got ", input.shape(),
+           " and ", weight.shape());
+  SF_CHECK(input.shape().back() == weight.size(1), op, ": the last size of input ", input.shape(),
+           " must be weight's second, ", weight.size(1));
   check_shape(op, "bias", bias, {weight.size(0)});
   int64_t rows = 1;
   for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
@@ -58,9 +61,11 @@ Tensor kernel_bias(const Tensor& bias, DType dtype) {
   return bias ? contiguous(bias.dtype() == kFloat32 && dtype != kFloat64 ? bias : to_dtype(bias, dtype)) : bias;
 }
 
-Tensor linear_gated(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias, Activation act, bool gate_first) {
+Tensor linear_gated(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias, Activation act,
+                    bool gate_first) {
   const int64_t rows = checked_rows(op, input, weight, bias), n = weight.size(0) / 2;
-  SF_CHECK(weight.size(0) % 2 == 0, op, ": weight must have an even number of rows, hidden and gate, got ", weight.shape());
+  SF_CHECK(weight.size(0) % 2 == 0, op, ": weight must have an even number of rows, hidden and gate, got ",
+           weight.shape());
   // In training the projection is needed for its gradient: two recorded ops keep no more than one would.
   if (!autograd::any_requires_grad({input, weight, bias}) && weight.device().is_cpu() && rows > 0 && n > 0) {
     Shape out = input.shape();
@@ -112,7 +117,8 @@ Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bi
 SF_OP(linear_act, "input, weight, bias=None, activation='gelu'")
     .doc("activation(linear(input, weight, bias)) with the activation in the product's epilogue.")
     .like(
-        "{'relu': torch.relu, 'gelu': F.gelu, 'silu': F.silu, 'gelu_tanh': lambda x: F.gelu(x, approximate='tanh'), 'quick_gelu': lambda x: x * "
+        "{'relu': torch.relu, 'gelu': F.gelu, 'silu': F.silu, 'gelu_tanh': lambda x: F.gelu(x, approximate='tanh'), "
+        "'quick_gelu': lambda x: x * "
         "torch.sigmoid(1.702 * x)}[activation](F.linear(input, weight, bias))")
     .kernels(gemm);
 SF_OP(linear_geglu, "input, weight, bias=None")
@@ -121,7 +127,9 @@ SF_OP(linear_geglu, "input, weight, bias=None")
     .kernels(gated_linear, gemm);
 SF_OP(linear_swiglu, "input, weight, bias=None, gate_first=False")
     .doc("hidden * silu(gate) of one projection.")
-    .like("(lambda h: h.chunk(2, -1)[1 if gate_first else 0] * F.silu(h.chunk(2, -1)[0 if gate_first else 1]))(F.linear(input, weight, bias))")
+    .like(
+        "(lambda h: h.chunk(2, -1)[1 if gate_first else 0] * F.silu(h.chunk(2, -1)[0 if gate_first else "
+        "1]))(F.linear(input, weight, bias))")
     .kernels(gated_linear, gemm);
 
 }  // namespace sf

@@ -12,7 +12,8 @@ SF_OP_TEST(linear_act) {
 }
 SF_OP_TEST(linear_geglu) {
   sample(randn({2, 3, 8}), randn({20, 8}), randn({20}));
-  sample(randn({40, 24}), randn({70, 24}), randn({70}));  // rows enough for the fused kernel, columns that fill no vector
+  // rows enough for the fused kernel, columns that fill no vector
+  sample(randn({40, 24}), randn({70, 24}), randn({70}));
   sample(randn({8, 33}).transpose(0, 1), randn({64, 8}), none);
   rejects("even number of rows", randn({2, 3}), randn({5, 3}));
   rejects("must be weight's second", randn({4, 5}), randn({4, 6}));

@@ -19,7 +19,8 @@ Tensor linear_add(const Tensor& input, const Tensor& weight, const Tensor& bias,
   check_defined(op, "input", input);
   check_defined(op, "weight", weight);
   check_defined(op, "residual", residual);
-  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, op, ": needs input [..., K] and weight [N, K], got ", input.shape(), " and ", weight.shape());
+  SF_CHECK(input.ndim() >= 1 && weight.ndim() == 2, op, ": needs input [..., K] and weight [N, K], got ", input.shape(),
+           " and ", weight.shape());
   Shape out = input.shape();
   out.back() = weight.size(0);
   check_shape(op, "residual", residual, out);
@@ -27,8 +28,11 @@ Tensor linear_add(const Tensor& input, const Tensor& weight, const Tensor& bias,
   auto composed = [&] { return residual + linear(input, weight, bias); };
   const DType dtype = input.dtype();
   const bool one_type = weight.dtype() == dtype && residual.dtype() == dtype && (!bias || bias.dtype() == dtype);
-  if (!input.device().is_cuda() || autocast::active() || !one_type || !is_floating(dtype) || input.numel() == 0 || residual.numel() == 0) return composed();
-  SF_CHECK(input.shape().back() == weight.size(1), op, ": the last size of input ", input.shape(), " must be weight's second, ", weight.size(1));
+  if (!input.device().is_cuda() || autocast::active() || !one_type || !is_floating(dtype) || input.numel() == 0 ||
+      residual.numel() == 0)
+    return composed();
+  SF_CHECK(input.shape().back() == weight.size(1), op, ": the last size of input ", input.shape(),
+           " must be weight's second, ", weight.size(1));
   check_shape(op, "bias", bias, {weight.size(0)});
   check_same_device(op, input, weight);
   check_same_device(op, input, bias);
@@ -37,22 +41,25 @@ Tensor linear_add(const Tensor& input, const Tensor& weight, const Tensor& bias,
   {
     autograd::NoGrad off;
     y = empty(out, dtype, input.device());
-    LinearAdd args{input.reshape({1, rows, k}), weight.t().unsqueeze(0), bias ? contiguous(bias) : bias, residual.reshape({1, rows, n}), y.view({1, rows, n})};
+    LinearAdd args{input.reshape({1, rows, k}), weight.t().unsqueeze(0), bias ? contiguous(bias) : bias,
+                   residual.reshape({1, rows, n}), y.view({1, rows, n})};
     auto kernel = linear_add_kernel.find(input.device(), args);
     if (!kernel) y = {};
     else kernel(args);
   }
   if (!y) return composed();
   return autograd::record(op, y, {input, weight, bias, residual},
-                          [x = save(input), w = save(weight), nx = input.requires_grad(), nw = weight.requires_grad(), nb = bias.requires_grad(),
-                           nr = residual.requires_grad()](const Tensor& dy) -> Tensors {
+                          [x = save(input), w = save(weight), nx = input.requires_grad(), nw = weight.requires_grad(),
+                           nb = bias.requires_grad(), nr = residual.requires_grad()](const Tensor& dy) -> Tensors {
                             Tensors g = linear_gradients(dy, nw ? x.get() : Tensor(), nx ? w.get() : Tensor(), nb);
                             return {g[0], g[1], g[2], nr ? dy : Tensor()};
                           });
 }
 
 SF_OP(linear_add, "input, weight, bias, residual")
-    .doc("residual + input[..., K] @ weight[N, K]^T + bias[N], in the product's own pass where a kernel adds it there. bias may be None.")
+    .doc(
+        "residual + input[..., K] @ weight[N, K]^T + bias[N], in the product's own pass where a kernel adds it there. "
+        "bias may be None.")
     .like("residual + F.linear(input, weight, bias)")
     .kernels(linear_add_kernel, gemm);
 

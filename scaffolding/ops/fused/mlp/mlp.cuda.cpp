@@ -1,5 +1,5 @@
-// cuBLASLt's epilogues that keep an activation's argument (GELU_AUX) or its sign (RELU_AUX), and those that multiply by its slope and sum what the bias gets
-// (DGELU_BGRAD, DRELU_BGRAD).
+// cuBLASLt's epilogues that keep an activation's argument (GELU_AUX) or its sign (RELU_AUX), and those that multiply by
+// its slope and sum what the bias gets (DGELU_BGRAD, DRELU_BGRAD).
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/ops/fused/mlp/kernel.h"
 #include "scaffolding/ops/matmul/cublaslt_product.h"
@@ -15,7 +15,16 @@ TensorView in_elements(TensorView aux, Activation act) {
 }
 
 Product product_of(const TensorView& a, const TensorView& b, const TensorView& c, const ProductEpilogue& epilogue) {
-  return {b.dtype, a.dtype, c.dtype, 1, *columns_of(b), *columns_of(a), *columns_of(c), epilogue, a.dtype == kFloat32 && matmul_allow_tf32(), c.device};
+  return {b.dtype,
+          a.dtype,
+          c.dtype,
+          1,
+          *columns_of(b),
+          *columns_of(a),
+          *columns_of(c),
+          epilogue,
+          a.dtype == kFloat32 && matmul_allow_tf32(),
+          c.device};
 }
 Product product_of(const MlpHidden& m) {
   const auto kind = m.act == Activation::Relu ? m.bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX
@@ -31,14 +40,16 @@ Product product_of(const MlpHiddenGradient& g) {
 }
 
 bool can(const TensorView& a, const TensorView& b, const TensorView& c) {
-  return (a.dtype == kFloat32 || is_reduced(a.dtype)) && columns_of(a) && columns_of(b) && columns_of(c) && !columns_of(c)->as_written;
+  return (a.dtype == kFloat32 || is_reduced(a.dtype)) && columns_of(a) && columns_of(b) && columns_of(c) &&
+         !columns_of(c)->as_written;
 }
 
 template <class Call> void run(const Call& c) {
   if (!product_of(c).run(1, 0)) check_cublas(CUBLAS_STATUS_NOT_SUPPORTED, "mlp");
 }
 
-SF_KERNEL(mlp_hidden, DeviceType::CUDA, "cublaslt", 10, run<MlpHidden>, [](const MlpHidden& m) { return can(m.x, m.w, m.h) && product_of(m).exists(); })
+SF_KERNEL(mlp_hidden, DeviceType::CUDA, "cublaslt", 10, run<MlpHidden>,
+          [](const MlpHidden& m) { return can(m.x, m.w, m.h) && product_of(m).exists(); })
 SF_KERNEL(mlp_hidden_gradient, DeviceType::CUDA, "cublaslt", 10, run<MlpHiddenGradient>,
           [](const MlpHiddenGradient& g) { return can(g.dy, g.w, g.dpre) && product_of(g).exists(); })
 

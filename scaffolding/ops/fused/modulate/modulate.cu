@@ -31,7 +31,8 @@ void scale(const ScaleRows& s) {
   int64_t cols = s.x.sizes[s.x.ndim - 1], rows = s.rows_per_batch;
   if (s.x.numel() == 0) return;
   int64_t batches = s.x.numel() / (cols * rows);
-  TensorView y = per_row(s.y, batches, rows, cols), x = per_row(s.x, batches, rows, cols), factor = per_batch(s.factor, batches, rows, cols);
+  TensorView y = per_row(s.y, batches, rows, cols), x = per_row(s.x, batches, rows, cols),
+             factor = per_batch(s.factor, batches, rows, cols);
   TensorView base = s.base_per_batch ? per_batch(s.base, batches, rows, cols) : per_row(s.base, batches, rows, cols);
   as_float(s.x.dtype, [&](auto t) {
     using T = decltype(t);

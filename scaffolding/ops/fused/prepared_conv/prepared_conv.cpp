@@ -16,32 +16,39 @@ namespace sf {
 namespace {
 
 // The sizes of the result; `repeat` times the pixels of input. ValueError for what does not fit.
-Shape checked_sizes(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t repeat, int64_t padding) {
+Shape checked_sizes(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t repeat,
+                    int64_t padding) {
   check_conv_operands(op, input, weight, 2);
   check_same_device(op, input, bias);
   SF_CHECK(input.ndim() == 4, op, ": input must be [N, C, H, W], got ", input.shape());
-  SF_CHECK(input.size(1) == weight.size(1), op, ": weight ", weight.shape(), " wants ", weight.size(1), " input channels, got input ", input.shape());
+  SF_CHECK(input.size(1) == weight.size(1), op, ": weight ", weight.shape(), " wants ", weight.size(1),
+           " input channels, got input ", input.shape());
   check_shape(op, "bias", bias, {weight.size(0)});
   SF_CHECK(padding >= 0 && padding < int64_t(1) << 31, op, ": padding must be at least 0, got ", padding);
   Shape out{input.size(0), weight.size(0)};
   for (int64_t i = 2; i < 4; ++i) {
     out.push_back(input.size(i) * repeat + 2 * padding - weight.size(i) + 1);
-    SF_CHECK(out[i] > 0, op, ": kernel ", weight.shape(), " does not fit into input ", input.shape(), " with padding ", padding);
+    SF_CHECK(out[i] > 0, op, ": kernel ", weight.shape(), " does not fit into input ", input.shape(), " with padding ",
+             padding);
   }
   return out;
 }
 
-bool is_float_channels_last(const Tensor& t) { return !t || (t.dtype() == kFloat32 && t.is_contiguous(MemoryFormat::ChannelsLast)); }
+bool is_float_channels_last(const Tensor& t) {
+  return !t || (t.dtype() == kFloat32 && t.is_contiguous(MemoryFormat::ChannelsLast));
+}
 bool is_float_list(const Tensor& t) { return !t || t.dtype() == kFloat32; }
-// [N, O, 1, 1] where the result has more pixels: one number for each picture and channel, which kernels add to all of them.
+// [N, O, 1, 1] where the result has more pixels: one number for each picture and channel,
+// which kernels add to all of them.
 bool is_shift(const Tensor& residual, const Shape& sizes) {
   return residual && residual.shape() != sizes && residual.shape() == Shape{sizes[0], sizes[1], 1, 1};
 }
 
 // The call with its operands in place, or false where only a composition will do. y is made unless it is there.
-bool prepare(PreparedConvForward& p, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& residual, const Shape& sizes, int64_t padding,
-             Tensor& y) {
-  if (input.numel() == 0 || !is_float_channels_last(input) || !is_float_channels_last(residual) || !is_float_list(bias)) return false;
+bool prepare(PreparedConvForward& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
+             const Tensor& residual, const Shape& sizes, int64_t padding, Tensor& y) {
+  if (input.numel() == 0 || !is_float_channels_last(input) || !is_float_channels_last(residual) || !is_float_list(bias))
+    return false;
   if (!y) y = empty_strided(sizes, channels_last_strides(sizes), input.dtype(), input.device());
   p.conv.x = input, p.conv.weight = weight, p.conv.bias = bias, p.conv.residual = residual, p.conv.y = y;
   p.conv.shape.padding[0] = p.conv.shape.padding[1] = padding;
@@ -49,10 +56,12 @@ bool prepare(PreparedConvForward& p, const Tensor& input, const Tensor& weight, 
 }
 
 // conv2d(silu(group_norm(input))) + residual in one, or false. Lists are contiguous.
-bool run_normed(Tensor& y, const Tensor& input, int64_t num_groups, const Tensor& norm_weight, const Tensor& norm_bias, const Tensor& weight,
-                const Tensor& bias, const Tensor& residual, double eps, const Shape& sizes, int64_t padding) {
+bool run_normed(Tensor& y, const Tensor& input, int64_t num_groups, const Tensor& norm_weight, const Tensor& norm_bias,
+                const Tensor& weight, const Tensor& bias, const Tensor& residual, double eps, const Shape& sizes,
+                int64_t padding) {
   PreparedConvForward p{.groups = num_groups};
-  if (autograd::any_requires_grad({input, norm_weight, norm_bias, weight, bias, residual}) || !is_float_list(norm_weight) || !is_float_list(norm_bias) ||
+  if (autograd::any_requires_grad({input, norm_weight, norm_bias, weight, bias, residual}) ||
+      !is_float_list(norm_weight) || !is_float_list(norm_bias) ||
       !prepare(p, input, weight, bias, residual, sizes, padding, y))
     return false;
   Tensor mean = empty({input.size(0), num_groups}, kFloat32, input.device()), rstd = empty_like(mean);
@@ -68,8 +77,9 @@ bool run_normed(Tensor& y, const Tensor& input, int64_t num_groups, const Tensor
 
 }  // namespace
 
-Tensor group_norm_silu_conv2d(const Tensor& input, int64_t num_groups, const Tensor& norm_weight, const Tensor& norm_bias, const Tensor& weight,
-                              const Tensor& bias, const Tensor& residual, double eps, int64_t padding) {
+Tensor group_norm_silu_conv2d(const Tensor& input, int64_t num_groups, const Tensor& norm_weight,
+                              const Tensor& norm_bias, const Tensor& weight, const Tensor& bias, const Tensor& residual,
+                              double eps, int64_t padding) {
   const char* op = "group_norm_silu_conv2d";
   auto composed = [&] {
     Tensor y = conv2d(group_norm_silu(input, num_groups, norm_weight, norm_bias, eps), weight, bias, {1}, padding);
@@ -77,8 +87,8 @@ Tensor group_norm_silu_conv2d(const Tensor& input, int64_t num_groups, const Ten
   };
   if (autocast::active()) return composed();  // its ops convert their operands
   Shape sizes = checked_sizes(op, input, weight, bias, 1, padding);
-  SF_CHECK(num_groups > 0 && input.size(1) % num_groups == 0, op, ": num_groups must divide channels, got num_groups=", num_groups, " for input ",
-           input.shape());
+  SF_CHECK(num_groups > 0 && input.size(1) % num_groups == 0, op,
+           ": num_groups must divide channels, got num_groups=", num_groups, " for input ", input.shape());
   for (auto [name, t] : {std::pair{"norm_weight", &norm_weight}, {"norm_bias", &norm_bias}}) {
     check_defined(op, name, *t);
     check_shape(op, name, *t, {input.size(1)});
@@ -89,22 +99,27 @@ Tensor group_norm_silu_conv2d(const Tensor& input, int64_t num_groups, const Ten
   if (!shifts) check_shape(op, "residual", residual, sizes);
   check_same_device(op, input, residual);
   Tensor y;
-  if (run_normed(y, input, num_groups, contiguous(norm_weight), contiguous(norm_bias), weight, bias ? contiguous(bias) : bias,
-                 shifts && input.device().is_cpu() ? contiguous(residual) : residual, eps, sizes, padding))
+  if (run_normed(y, input, num_groups, contiguous(norm_weight), contiguous(norm_bias), weight,
+                 bias ? contiguous(bias) : bias, shifts && input.device().is_cpu() ? contiguous(residual) : residual,
+                 eps, sizes, padding))
     return y;
   // The residual goes into the convolution's own pass where its kernels take one.
-  if (residual && !shifts && input.device().is_cuda() && residual.dtype() == input.dtype() && (!bias || bias.dtype() == input.dtype()) &&
+  if (residual && !shifts && input.device().is_cuda() && residual.dtype() == input.dtype() &&
+      (!bias || bias.dtype() == input.dtype()) &&
       !autograd::any_requires_grad({input, norm_weight, norm_bias, weight, bias, residual}))
-    return conv_plus_residual(group_norm_silu(input, num_groups, norm_weight, norm_bias, eps), weight, bias, residual, {.padding = {padding, padding, 0}});
+    return conv_plus_residual(group_norm_silu(input, num_groups, norm_weight, norm_bias, eps), weight, bias, residual,
+                              {.padding = {padding, padding, 0}});
   return composed();
 }
 
-bool group_norm_silu_conv2d_into(Tensor& residual, const Tensor& input, int64_t num_groups, const Tensor& norm_weight, const Tensor& norm_bias,
-                                 const Tensor& weight, const Tensor& bias, double eps) {
+bool group_norm_silu_conv2d_into(Tensor& residual, const Tensor& input, int64_t num_groups, const Tensor& norm_weight,
+                                 const Tensor& norm_bias, const Tensor& weight, const Tensor& bias, double eps) {
   const Shape sizes{input.size(0), weight.size(0), input.size(2), input.size(3)};
-  if (autocast::active() || residual.dtype() != kFloat32 || residual.shape() != sizes || weight.size(2) != 3 || weight.size(3) != 3) return false;
-  return run_normed(residual, input, num_groups, contiguous(norm_weight), contiguous(norm_bias), weight, bias ? contiguous(bias) : bias, residual, eps, sizes,
-                    1);
+  if (autocast::active() || residual.dtype() != kFloat32 || residual.shape() != sizes || weight.size(2) != 3 ||
+      weight.size(3) != 3)
+    return false;
+  return run_normed(residual, input, num_groups, contiguous(norm_weight), contiguous(norm_bias), weight,
+                    bias ? contiguous(bias) : bias, residual, eps, sizes, 1);
 }
 
 Tensor upsample_conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t padding) {
@@ -121,12 +136,15 @@ Tensor upsample_conv2d(const Tensor& input, const Tensor& weight, const Tensor& 
   return composed();
 }
 
-SF_OP(group_norm_silu_conv2d, "input, num_groups, norm_weight, norm_bias, weight, bias=None, residual=None, eps=1e-5, padding=1")
+SF_OP(group_norm_silu_conv2d,
+      "input, num_groups, norm_weight, norm_bias, weight, bias=None, residual=None, eps=1e-5, padding=1")
     .doc(
-        "conv2d(silu(group_norm(input))) + residual of input[N, C, H, W], which is normalised on its way into the convolution. residual has the result's shape "
+        "conv2d(silu(group_norm(input))) + residual of input[N, C, H, W], which is normalised on its way into the "
+        "convolution. residual has the result's shape "
         "or is [N, O, 1, 1].")
     .like(
-        "(lambda y: y if residual is None else y + residual)(F.conv2d(F.silu(F.group_norm(input, num_groups, norm_weight, norm_bias, eps)), weight, bias, "
+        "(lambda y: y if residual is None else y + residual)(F.conv2d(F.silu(F.group_norm(input, num_groups, "
+        "norm_weight, norm_bias, eps)), weight, bias, "
         "padding=padding))")
     .kernels(group_norm_forward, prepared_conv_forward, conv_forward);
 SF_OP(upsample_conv2d, "input, weight, bias=None, padding=1")

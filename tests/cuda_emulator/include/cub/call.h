@@ -1,6 +1,7 @@
-// What CUB's device-wide algorithms have in common (CUB's documentation, "Device-wide primitives"): called without temporary memory they say how
-// much they need and do nothing else; with it they queue their work on a stream. Here the work is one piece that runs on this processor, and every
-// byte of the temporary memory is written first, as one that is too small would show.
+// What CUB's device-wide algorithms have in common (CUB's documentation, "Device-wide primitives"): called without
+// temporary memory they say how much they need and do nothing else; with it they queue their work on a stream. Here the
+// work is one piece that runs on this processor, and every byte of the temporary memory is written first, as one that
+// is too small would show.
 #pragma once
 #include <cstring>
 #include <functional>
@@ -27,7 +28,8 @@ template <class Work> cudaError_t call(void* temporary, size_t& bytes, size_t ne
     work();
   });
   sf_cuda_emulator_queue(
-      stream, [](void* f) { (*static_cast<std::function<void()>*>(f))(); }, all, [](void* f) { delete static_cast<std::function<void()>*>(f); });
+      stream, [](void* f) { (*static_cast<std::function<void()>*>(f))(); }, all,
+      [](void* f) { delete static_cast<std::function<void()>*>(f); });
   return cudaSuccess;
 }
 

@@ -65,8 +65,15 @@ def test_tf32_is_asked_for():
 def test_devices_say_what_they_are():
     assert cuda.device_count() >= 1 and cuda.current_device() == 0
     properties = cuda.get_device_properties("cuda:0")
-    assert cuda.get_device_name(0) == properties.name and cuda.get_device_capability() == (properties.major, properties.minor)
-    assert properties.total_memory > 0 and properties.multi_processor_count > 0 and properties.max_threads_per_multi_processor % 256 == 0
+    assert cuda.get_device_name(0) == properties.name and cuda.get_device_capability() == (
+        properties.major,
+        properties.minor,
+    )
+    assert (
+        properties.total_memory > 0
+        and properties.multi_processor_count > 0
+        and properties.max_threads_per_multi_processor % 256 == 0
+    )
     with pytest.raises(RuntimeError, match="this machine has"):
         cuda.get_device_properties(99)
     with pytest.raises(ValueError, match="needs a CUDA device"):
@@ -207,7 +214,13 @@ def test_seeds_start_the_devices_numbers():
 def test_a_network_trains_as_on_the_cpu():
     def losses(device):
         sf.manual_seed(0)
-        net = sf.nn.Sequential(sf.nn.Conv2d(3, 8, 3, padding=1), sf.nn.GroupNorm(2, 8), sf.nn.SiLU(), sf.nn.Flatten(), sf.nn.Linear(8 * 6 * 6, 5)).to(device)
+        net = sf.nn.Sequential(
+            sf.nn.Conv2d(3, 8, 3, padding=1),
+            sf.nn.GroupNorm(2, 8),
+            sf.nn.SiLU(),
+            sf.nn.Flatten(),
+            sf.nn.Linear(8 * 6 * 6, 5),
+        ).to(device)
         x, y = sf.randn(4, 3, 6, 6).to(device), sf.randn(4, 5).to(device)
         optimizer, values = sf.optim.AdamW(net.parameters(), lr=1e-2), []
         for _ in range(3):
@@ -223,7 +236,9 @@ def test_a_network_trains_as_on_the_cpu():
 
 @with_gpu
 def test_a_product_without_cublaslt_says_so(tmp_path):
-    """The library without its stand-in beside it: either no cuBLASLt is found, or the machine's own, which finds no GPU."""
+    """The library without its stand-in beside it: either no cuBLASLt is found, or the machine's own,
+    which finds no GPU.
+    """
     library = pathlib.Path(os.environ.get("SF_CUDA_LIBRARY", ""))
     if "emulator" not in cuda.get_device_name():
         pytest.skip("a GPU is here, not the emulator")

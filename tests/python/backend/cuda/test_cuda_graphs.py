@@ -1,4 +1,6 @@
-"""sf.cuda.CUDAGraph and what is made of it: with a GPU, or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY)."""
+"""sf.cuda.CUDAGraph and what is made of it: with a GPU,
+or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY).
+"""
 
 import ctypes
 import gc
@@ -312,7 +314,9 @@ def _run(make_optimizer, graphed, batches, clear=True):
     history = []
     for i, size in enumerate(batches):
         generator = sf.Generator().manual_seed(i)
-        results = run(sf.randn(size, 6, generator=generator).to("cuda"), sf.randn(size, 3, generator=generator).to("cuda"))
+        results = run(
+            sf.randn(size, 6, generator=generator).to("cuda"), sf.randn(size, 3, generator=generator).to("cuda")
+        )
         schedule.step()
         history.append({k: v.detach().item() for k, v in results.items()})
     return history, [p.detach().cpu().tolist() for p in net.parameters()], run.statistics if graphed else None
@@ -338,7 +342,9 @@ _WITH_NUMBERS = {
 
 
 def _scheduled(make_optimizer, captured):
-    """Losses, weights and averages of a run in which a schedule moves lr and momentum, and weight decay is changed by hand."""
+    """Losses, weights and averages of a run in which a schedule moves lr and momentum,
+    and weight decay is changed by hand.
+    """
     sf.manual_seed(0)
     net = sf.nn.Sequential(sf.nn.Linear(6, 48), sf.nn.GELU(), sf.nn.Linear(48, 3)).to("cuda")
     optimizer = make_optimizer(net.parameters(), capturable=captured)
@@ -359,12 +365,19 @@ def _scheduled(make_optimizer, captured):
     losses = []
     for i in range(10):
         generator = sf.Generator().manual_seed(i)
-        losses.append(run(sf.randn(6, 6, generator=generator).to("cuda"), sf.randn(6, 3, generator=generator).to("cuda")).item())
+        losses.append(
+            run(sf.randn(6, 6, generator=generator).to("cuda"), sf.randn(6, 3, generator=generator).to("cuda")).item()
+        )
         schedule.step()
         if i == 5:
             optimizer.param_groups[0]["weight_decay"] = 0.3
     assert not captured or run.statistics["replays"] == 9
-    return losses, [p.detach().cpu().tolist() for p in net.parameters()], [p.cpu().tolist() for p in averages.shadow_params], averages.cur_decay_value
+    return (
+        losses,
+        [p.detach().cpu().tolist() for p in net.parameters()],
+        [p.cpu().tolist() for p in averages.shadow_params],
+        averages.cur_decay_value,
+    )
 
 
 @pytest.mark.parametrize("name", list(_WITH_NUMBERS))
@@ -416,7 +429,8 @@ def test_half_precision_with_a_loss_scale_is_one_graph():
         sf.manual_seed(0)
         net = sf.nn.Sequential(sf.nn.Linear(6, 16), sf.nn.GELU(), sf.nn.Linear(16, 3)).to("cuda")
         optimizer = sf.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, capturable=captured)
-        scaler = sf.amp.GradScaler("cuda", init_scale=2.0**24, growth_interval=3, capturable=captured)  # the first ones overflow
+        # the first ones overflow
+        scaler = sf.amp.GradScaler("cuda", init_scale=2.0**24, growth_interval=3, capturable=captured)
 
         def step(x, target):
             optimizer.zero_grad()
@@ -433,14 +447,17 @@ def test_half_precision_with_a_loss_scale_is_one_graph():
         history = []
         for i in range(16):
             generator = sf.Generator().manual_seed(i)
-            loss = graphed(sf.randn(5, 6, generator=generator).to("cuda"), sf.randn(5, 3, generator=generator).to("cuda"))
+            loss = graphed(
+                sf.randn(5, 6, generator=generator).to("cuda"), sf.randn(5, 3, generator=generator).to("cuda")
+            )
             history.append((loss.item(), scaler.get_scale(), [p.detach().cpu().tolist() for p in net.parameters()]))
         return history, scaler.state_dict()
 
     want, got = run(False), run(True)
     assert got == want
     scales = [h[1] for h in want[0]]
-    assert scales[0] == 2.0**23 and scales[-1] < scales[0] and any(b > a for a, b in zip(scales, scales[1:]))  # shrinks, and grows again
+    # shrinks, and grows again
+    assert scales[0] == 2.0**23 and scales[-1] < scales[0] and any(b > a for a, b in zip(scales, scales[1:]))
 
 
 def test_graphed_steps_say_what_they_take():
@@ -468,7 +485,9 @@ def test_graphed_steps_say_what_they_take():
             outside(sf.ones(1, 2, device="cuda"))
 
 
-@pytest.mark.skipif("emulator" not in os.environ.get("SF_CUDA_LIBRARY", ""), reason="the emulator's memory can be made small")
+@pytest.mark.skipif(
+    "emulator" not in os.environ.get("SF_CUDA_LIBRARY", ""), reason="the emulator's memory can be made small"
+)
 def test_running_out_of_memory_in_backward_names_the_op():
     library = ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"])
     library.sf_cuda_emulator_set_memory.argtypes = [ctypes.c_size_t]
@@ -489,6 +508,8 @@ def test_running_out_of_memory_names_the_module():
     net = sf.nn.Sequential(sf.nn.Linear(4, 8), sf.nn.Sequential(sf.nn.ReLU(), sf.nn.Linear(8, 1 << 20))).to("cuda")
     with pytest.raises(cuda.OutOfMemoryError) as e:
         net(sf.ones(1 << 14, 4, device="cuda"))
-    assert "MiB asked for by 1.1 (a Linear) of a Sequential" in str(e.value) and "tensors of this process" in str(e.value)
+    assert "MiB asked for by 1.1 (a Linear) of a Sequential" in str(e.value) and "tensors of this process" in str(
+        e.value
+    )
     assert issubclass(cuda.OutOfMemoryError, RuntimeError) and sf.OutOfMemoryError is cuda.OutOfMemoryError
     assert net[0](sf.ones(1, 4, device="cuda")).shape == (1, 8)

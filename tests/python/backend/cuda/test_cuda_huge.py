@@ -1,5 +1,6 @@
-"""Tensors of more than 2**31 elements and of many rows on CUDA: of each grid the emulator runs the first and last blocks, on memory that is there when it
-is touched. An index that overflows reads or writes far away and ends the program; a grid that no GPU takes is an error."""
+"""Tensors of more than 2**31 elements and of many rows on CUDA: of each grid the emulator runs the first and last
+blocks, on memory that is there when it is touched. An index that overflows reads or writes far away and ends the
+program; a grid that no GPU takes is an error."""
 
 import os
 import subprocess
@@ -9,7 +10,9 @@ import pytest
 
 import scaffolding as sf
 
-pytestmark = pytest.mark.skipif(not sf.cuda.is_available() or "emulator" not in sf.cuda.get_device_name(), reason="needs the CUDA emulator")
+pytestmark = pytest.mark.skipif(
+    not sf.cuda.is_available() or "emulator" not in sf.cuda.get_device_name(), reason="needs the CUDA emulator"
+)
 
 BEFORE = """
 import scaffolding as sf
@@ -69,7 +72,10 @@ def test_indices_and_grids(case):
 
 def test_an_index_of_32_bits_is_found():
     source = 'extern "C" __global__ void f(float* y) { int i = int(blockIdx.x * blockDim.x + threadIdx.x); y[i] = 1; }'
-    program = BEFORE + f"y = new({N}, dtype=f32)\nsf.cuda.Kernel({source!r}, 'f')({N} // 256 + 1, 256, (y,))\nsf.cuda.synchronize()\n"
+    program = BEFORE + (
+        f"y = new({N}, dtype=f32)\nsf.cuda.Kernel({source!r}, 'f')({N} // 256 + 1, 256, "
+        "(y,))\nsf.cuda.synchronize()\n"
+    )
     environment = {**os.environ, "SF_CUDA_EMULATOR_BLOCKS": "ends", "SF_CUDA_CACHE": "0"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode != 0 and "an index that overflowed" in done.stderr, done.stderr[-2000:]

@@ -1,5 +1,5 @@
-"""Which of cuDNN's plans run: settings, the cache on disk. On the emulator, whose stand-in for cuDNN counts: its engine 0 rounds float32 to TF32, 1 adds in
-no fixed order, 2 is plain, 3 refuses to be a plan and is proposed first."""
+"""Which of cuDNN's plans run: settings, the cache on disk. On the emulator, whose stand-in for cuDNN counts: its engine
+0 rounds float32 to TF32, 1 adds in no fixed order, 2 is plain, 3 refuses to be a plan and is proposed first."""
 
 import ctypes
 import os
@@ -91,7 +91,12 @@ print(ctypes.CDLL({str(LIBRARY)!r}).sf_cudnn_emulator_questions())
 """
 
     def questions():
-        run = subprocess.run([sys.executable, "-c", program], env=os.environ | {"SF_KERNEL_CACHE": str(tmp_path)}, capture_output=True, text=True)
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"SF_KERNEL_CACHE": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
         assert run.returncode == 0, run.stderr
         return int(run.stdout)
 
@@ -107,8 +112,13 @@ print(ctypes.CDLL({str(LIBRARY)!r}).sf_cudnn_emulator_questions())
 
 def test_without_a_cudnn_that_starts_the_next_provider_computes(engines, build_dir, tmp_path):
     for file in (LIBRARY.with_name("libscaffolding_cuda.so"), LIBRARY.with_name("libcublasLt.so.13")):
-        shutil.copy(file, tmp_path)  # beside them there is no cuDNN; a real one of the toolkit does not start without a GPU
-    environment = os.environ | {"SF_CUDA_LIBRARY": str(tmp_path / "libscaffolding_cuda.so"), "SF_CUDA_LIBRARY_PATH": str(tmp_path), "SF_TRACE": "1"}
+        # beside them there is no cuDNN; a real one of the toolkit does not start without a GPU
+        shutil.copy(file, tmp_path)
+    environment = os.environ | {
+        "SF_CUDA_LIBRARY": str(tmp_path / "libscaffolding_cuda.so"),
+        "SF_CUDA_LIBRARY_PATH": str(tmp_path),
+        "SF_TRACE": "1",
+    }
     program = """
 import scaffolding as sf
 y = sf.nn.functional.conv2d(sf.ones(1, 2, 6, 6, device="cuda"), sf.ones(3, 2, 3, 3, device="cuda"))
@@ -118,5 +128,9 @@ assert sf.backends.cudnn.version() is None and not sf.backends.cudnn.is_availabl
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "conv_forward" in run.stderr and "cudnn" not in run.stderr
-    said = subprocess.run([build_dir / "scaffolding", "devices"], env=environment, capture_output=True, text=True, check=True).stdout
-    assert "cuDNN: not available: " in said and ("libcudnn.so.9 is missing: it was looked for in" in said or "cudnnCreate" in said)
+    said = subprocess.run(
+        [build_dir / "scaffolding", "devices"], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "cuDNN: not available: " in said and (
+        "libcudnn.so.9 is missing: it was looked for in" in said or "cudnnCreate" in said
+    )

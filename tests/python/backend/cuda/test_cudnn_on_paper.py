@@ -1,6 +1,7 @@
-"""Our convolutions and attention given to the real cuDNN, on a machine without a GPU: since 9.8 it plans for a GPU that a description names. Every graph must
-find an engine, and the engine with its settings, as they are kept on disk, must make the same plan again. What cuDNN compiles itself is compiled too, where
-the toolkit's stub of the driver is; only the driver could load it. Nothing is computed here: the emulator's stand-in does that."""
+"""Our convolutions and attention given to the real cuDNN, on a machine without a GPU: since 9.8 it plans for a GPU that
+a description names. Every graph must find an engine, and the engine with its settings, as they are kept on disk, must
+make the same plan again. What cuDNN compiles itself is compiled too, where the toolkit's stub of the driver is; only
+the driver could load it. Nothing is computed here: the emulator's stand-in does that."""
 
 import json
 import os
@@ -88,7 +89,9 @@ def answers(tmp_path_factory):
             environment = os.environ | {"SF_CUDA_LIBRARY_PATH": str(TOOLKIT), "LD_LIBRARY_PATH": f"{stub}:{TOOLKIT}"}
             description = json.dumps({**COMMON, **GPUS[gpu], "deviceName": gpu})
             how = "compile" if gpu == COMPILED_FOR and ask.compiles else "look up"
-            run = subprocess.run([sys.executable, "-c", PROGRAM, description, how], env=environment, capture_output=True, text=True)
+            run = subprocess.run(
+                [sys.executable, "-c", PROGRAM, description, how], env=environment, capture_output=True, text=True
+            )
             assert run.returncode == 0, run.stderr
             first, *lines = run.stdout.strip().split("\n")
             if first.startswith(("missing", "failed")) or int(first.split()[1]) < 90800:
@@ -109,7 +112,11 @@ COMPILED = "compiled, and no driver to load it"
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_every_convolution_has_a_finished_engine(answers, gpu):
-    convolutions = {name: a for name, a in answers(gpu).items() if "attention" not in name and not name.startswith(("silu", "depthwise"))}
+    convolutions = {
+        name: a
+        for name, a in answers(gpu).items()
+        if "attention" not in name and not name.startswith(("silu", "depthwise"))
+    }
     assert len(convolutions) > 150 and sum(name.startswith("network") for name in convolutions) > 60
     assert not {name: a for name, a in convolutions.items() if not is_planned(a)}
 
@@ -117,6 +124,10 @@ def test_every_convolution_has_a_finished_engine(answers, gpu):
 def test_attention_and_what_else_has_no_finished_engine_is_compiled(answers):
     if not answers.compiles:
         pytest.skip("unproven here: there is no stub of the driver")
-    others = {name: a for name, a in answers(COMPILED_FOR).items() if "attention" in name or name.startswith(("silu", "depthwise"))}
+    others = {
+        name: a
+        for name, a in answers(COMPILED_FOR).items()
+        if "attention" in name or name.startswith(("silu", "depthwise"))
+    }
     assert len(others) > 60
     assert not {name: a for name, a in others.items() if a != COMPILED and not is_planned(a)}

@@ -1,4 +1,6 @@
-"""Pinned host memory, copies that do not wait, and loading to a GPU: with a GPU or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY)."""
+"""Pinned host memory, copies that do not wait, and loading to a GPU:
+with a GPU or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY).
+"""
 
 import collections
 import gc
@@ -54,7 +56,12 @@ def test_pinned_tensors_keep_values_layout_and_gradient():
 
 @with_gpu
 def test_factories_pin():
-    for t in (sf.empty(3, 4, pin_memory=True), sf.zeros(2, pin_memory=True), sf.randn(3, pin_memory=True), sf.tensor([1, 2], pin_memory=True)):
+    for t in (
+        sf.empty(3, 4, pin_memory=True),
+        sf.zeros(2, pin_memory=True),
+        sf.randn(3, pin_memory=True),
+        sf.tensor([1, 2], pin_memory=True),
+    ):
         assert t.is_pinned()
     assert sf.empty(0, 4, pin_memory=True).shape == (0, 4)
     assert sf.full((2, 2), 3.0, pin_memory=True).tolist() == [[3, 3], [3, 3]]
@@ -145,7 +152,9 @@ def test_a_graph_copies_what_pinned_memory_holds_at_each_replay():
     place = result.data_ptr()
     del result  # the graph still writes there
     assert sf.empty(64, pin_memory=True).data_ptr() != place
-    with pytest.raises(RuntimeError, match="host memory that is not pinned is not allowed while a CUDA graph is captured"):
+    with pytest.raises(
+        RuntimeError, match="host memory that is not pinned is not allowed while a CUDA graph is captured"
+    ):
         with cuda.graph(cuda.CUDAGraph()):
             x.copy_(pageable, non_blocking=True)
 
@@ -166,9 +175,13 @@ def test_batches_of_a_loader_are_pinned(workers):
         x = sf.stack([s[0] for s in samples])
         return {"x": x, "list": [x, "text"], "pair": Pair(x, 3), "own": Own()}
 
-    for batch in DataLoader(TensorDataset(sf.arange(6)), batch_size=3, num_workers=workers, collate_fn=collate, pin_memory=True):
+    for batch in DataLoader(
+        TensorDataset(sf.arange(6)), batch_size=3, num_workers=workers, collate_fn=collate, pin_memory=True
+    ):
         assert batch["x"].is_pinned() and batch["list"][0].is_pinned() and batch["list"][1] == "text"
-        assert type(batch["pair"]) is Pair and batch["pair"].a.is_pinned() and batch["pair"].b == 3 and batch["own"].pinned
+        assert (
+            type(batch["pair"]) is Pair and batch["pair"].a.is_pinned() and batch["pair"].b == 3 and batch["own"].pinned
+        )
         assert batch["x"].to("cuda", non_blocking=True).cpu().tolist() in ([0, 1, 2], [3, 4, 5])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -5,7 +5,8 @@
 namespace cub {
 
 struct DeviceScan {
-  template <class T, class N> static cudaError_t ExclusiveSum(void* temporary, size_t& bytes, const T* in, T* out, N n, cudaStream_t stream) {
+  template <class T, class N>
+  static cudaError_t ExclusiveSum(void* temporary, size_t& bytes, const T* in, T* out, N n, cudaStream_t stream) {
     if (temporary && (n < 0 || !emulated::on_device(in) || !emulated::on_device(out))) return cudaErrorInvalidValue;
     return emulated::call(temporary, bytes, size_t(n) / 128 + 1, stream, [=] {
       T sum = 0;

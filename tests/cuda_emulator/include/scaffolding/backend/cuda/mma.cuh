@@ -1,5 +1,7 @@
-// scaffolding/backend/cuda/mma.cuh for the C++ compiler: what the PTX ISA says that each instruction does, one lane at a time.
-// Addresses that are not aligned, or outside the block's dynamic shared memory, stop the program; rows of a matrix that share banks are counted.
+// scaffolding/backend/cuda/mma.cuh for the C++ compiler: what the PTX ISA says that each instruction does,
+// one lane at a time.
+// Addresses that are not aligned, or outside the block's dynamic shared memory, stop the program; rows of a matrix that
+// share banks are counted.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -17,7 +19,8 @@ using SharedAddress = uint32_t;  // in bytes, from the start of dynamic shared m
 inline unsigned char* dynamic_shared() { return cuda_emulator::dynamic_shared(); }
 inline SharedAddress shared_address(const void* p) {
   auto at = static_cast<const unsigned char*>(p);
-  if (at < dynamic_shared() || at > dynamic_shared() + cuda_emulator::dynamic_shared_bytes()) cuda_emulator::stop("no address of dynamic shared memory");
+  if (at < dynamic_shared() || at > dynamic_shared() + cuda_emulator::dynamic_shared_bytes())
+    cuda_emulator::stop("no address of dynamic shared memory");
   return SharedAddress(at - dynamic_shared());
 }
 
@@ -25,7 +28,8 @@ namespace emulated {
 
 inline unsigned char* sixteen_bytes(SharedAddress at) {
   if (at % 16 != 0) cuda_emulator::stop("a shared address of ldmatrix or cp.async that is not 16-byte aligned");
-  if (at + size_t(16) > cuda_emulator::dynamic_shared_bytes()) cuda_emulator::stop("ldmatrix or cp.async outside the block's shared memory");
+  if (at + size_t(16) > cuda_emulator::dynamic_shared_bytes())
+    cuda_emulator::stop("ldmatrix or cp.async outside the block's shared memory");
   return dynamic_shared() + at;
 }
 
@@ -43,7 +47,8 @@ template <bool turned> void load_matrices(uint32_t (&r)[4], SharedAddress row) {
     }
     std::memcpy(&r[m], pair, 4);
   }
-  if (l < 4) {  // one phase of the load per matrix: its rows should lie in different 16-byte groups of the 128 bytes of all banks
+  // one phase of the load per matrix: its rows should lie in different 16-byte groups of the 128 bytes of all banks
+  if (l < 4) {
     unsigned groups = 0;
     for (unsigned i = 0; i < 8; ++i) groups |= 1u << (lanes[8 * l + i].words[2] / 16 % 8);
     cuda_emulator::count_bank_conflicts(groups != 0xff);
@@ -80,17 +85,21 @@ template <> inline void multiply_add<float>(float (&c)[4], const uint32_t (&a)[4
   cuda_emulator::Given mine{{a[0] | uint64_t(a[1]) << 32, a[2] | uint64_t(a[3]) << 32, b0 | uint64_t(b1) << 32, 0}};
   const cuda_emulator::Given* lanes = cuda_emulator::gather(mine);
   unsigned g = cuda_emulator::lane() / 4, t = cuda_emulator::lane() % 4;
-  auto tf32 = [](uint64_t two, unsigned which) { return std::bit_cast<float>(uint32_t(two >> (32 * which)) & 0xffffe000u); };
+  auto tf32 = [](uint64_t two, unsigned which) {
+    return std::bit_cast<float>(uint32_t(two >> (32 * which)) & 0xffffe000u);
+  };
   for (unsigned i = 0; i < 4; ++i) {
     float sum = 0;
-    for (unsigned k = 0; k < 8; ++k) sum += tf32(lanes[4 * g + k % 4].words[k / 4], i / 2) * tf32(lanes[4 * (2 * t + i % 2) + k % 4].words[2], k / 4);
+    for (unsigned k = 0; k < 8; ++k)
+      sum += tf32(lanes[4 * g + k % 4].words[k / 4], i / 2) * tf32(lanes[4 * (2 * t + i % 2) + k % 4].words[2], k / 4);
     c[i] += sum;
   }
 }
 inline uint32_t tf32_bits(float x) { return (std::bit_cast<uint32_t>(x) + 0x1000u) & 0xffffe000u; }
 
 inline void copy_async(SharedAddress to, const void* from, bool exists) {
-  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) cuda_emulator::stop("cp.async from an address that is not 16-byte aligned");
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0)
+    cuda_emulator::stop("cp.async from an address that is not 16-byte aligned");
   cuda_emulator::copy_async(emulated::sixteen_bytes(to), from, 16, exists ? 16 : 0);
 }
 inline void commit_copies() { cuda_emulator::commit_copies(); }
