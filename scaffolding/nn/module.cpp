@@ -6,6 +6,7 @@
 #include "scaffolding/autograd/set_data.h"
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/io/upload_ring.h"
+#include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/nn/joined.h"
 #include "scaffolding/nn/layer.h"
@@ -27,6 +28,7 @@ struct Module::Side {
   uint64_t last_id = 0;
   Extension* extension = nullptr;
   std::function<Module*()> replacement;
+  std::shared_ptr<const Adapter> adapter;
   // extension->calls(), as of the last change: asking it may need a lock that a call does not hold
   bool intercepted = false;
 };
@@ -94,10 +96,18 @@ Module* Module::present() const {
   return m;
 }
 
+void Module::adapt(std::shared_ptr<const Adapter> adapter) {
+  if (!side_ && adapter) side_ = std::make_unique<Side>();
+  if (side_) side_->adapter = std::move(adapter);
+  calls_changed();
+}
+
+std::shared_ptr<const Adapter> Module::adapter() const { return slow_ ? side_->adapter : nullptr; }
+
 void Module::calls_changed() {
   if (!side_) return;
   side_->intercepted = side_->extension && side_->extension->calls();
-  slow_ = side_->replacement || side_->intercepted || !side_->before.empty() || !side_->after.empty();
+  slow_ = side_->replacement || side_->intercepted || side_->adapter || !side_->before.empty() || !side_->after.empty();
 }
 
 uint64_t Module::register_forward_pre_hook(ForwardPreHook hook) {
@@ -130,6 +140,12 @@ Value Module::run_hooks(const Values& given, const std::function<Value(const Val
   for (auto& [id, hook] : std::vector(side_->before))  // a copy: a hook may remove itself
     if (Values changed = hook(self, args); !changed.empty()) args = std::move(changed);
   Value output = forward(args);
+  if (auto adapter = side_->adapter) {
+    SF_CHECK_AS(TypeError,
+                !args.empty() && std::holds_alternative<Tensor>(args[0]) && std::holds_alternative<Tensor>(output),
+                type(), ": an adapter is for layers from one tensor to one");
+    output = adapter->apply(std::get<Tensor>(args[0]), std::get<Tensor>(output));
+  }
   for (auto& [id, hook] : std::vector(side_->after))
     if (Value changed = hook(self, args, output); !std::holds_alternative<std::monostate>(changed))
       output = std::move(changed);

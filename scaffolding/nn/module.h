@@ -30,6 +30,7 @@
 namespace sf::nn {
 
 class Module;
+struct Adapter;
 using Values = std::vector<Value>;
 
 // A leaf that requires a gradient, shown as nn.Parameter in Python.
@@ -104,6 +105,12 @@ class Module {
   void replace_by(std::function<Module*()> m);
   Module* present() const;  // what stands in for this one, or this one
 
+  // Every call of this layer gives what the adapter makes of its output; hooks see that, and fused kernels do not go
+  // past it unawares. For a member that something else stands in for: adapt what is present(). Null takes it off; a
+  // copy of the module has none.
+  void adapt(std::shared_ptr<const Adapter> adapter);
+  std::shared_ptr<const Adapter> adapter() const;
+
   void leaves(OutOfMemory& e) const;  // a call of this module that it comes out of: adds its name
 
   bool training = true;
@@ -176,7 +183,7 @@ class Module {
   }
 
  private:
-  struct Side;  // hooks and the extension: most modules have none
+  struct Side;  // hooks, the extension, the adapter: most modules have none
   Value run_hooks(const Values& args, const std::function<Value(const Values&)>& forward) const;
   std::unique_ptr<Side> side_;
 };

@@ -19,6 +19,7 @@
 #include "scaffolding/ops/fused/glu/glu.h"
 #include "scaffolding/ops/fused/linear_act/linear_act.h"
 #include "scaffolding/ops/fused/linear_add/linear_add.h"
+#include "scaffolding/ops/fused/linear_lora/linear_lora.h"
 #include "scaffolding/ops/fused/mlp/mlp.h"
 #include "scaffolding/ops/fused/modulate/modulate.h"
 #include "scaffolding/ops/fused/prepared_conv/prepared_conv.h"

@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/layer.h"
 
 namespace sf::py {
@@ -242,8 +243,8 @@ PyObject* call_forward(PyObject* f, PyModule* self, PyObject* const* args, size_
       Value y;
       {
         MaybeRelease release(arguments.large());
-        y = m->has_hooks() ? m->call_native({arguments.values().begin(), arguments.values().end()})
-                           : layer.call(*m, arguments.values());
+        y = m->has_hooks() || m->adapter() ? m->call_native({arguments.values().begin(), arguments.values().end()})
+                                           : layer.call(*m, arguments.values());
       }
       return to_object(std::move(y));
     } catch (OutOfMemory& e) {

@@ -9,6 +9,7 @@
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/parts/packed_projections.h"
+#include "scaffolding/nn/adapter.h"
 
 namespace sf::diffusion {
 
@@ -101,6 +102,7 @@ DenoiserGraphs::Words DenoiserGraphs::state_of(Denoiser& denoiser) {
       if (!m) return;
       nn::Descent down(*m);
       words.push_back(m->training);
+      if (auto adapter = m->adapter()) adapter->each_tensor([this](const Tensor& t) { add(words, t); });
       m->visit_all(*this);
     }
   };

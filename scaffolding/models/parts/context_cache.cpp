@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/nn/adapter.h"
 
 namespace sf::models {
 
@@ -10,7 +11,7 @@ namespace {
 
 thread_local ContextCache* in_force = nullptr;
 
-// f(t) for each tensor, absent ones too, of what stands where the layers are.
+// f(t) for each tensor, absent ones too, of what stands where the layers are, and of adapters there.
 template <class F> void each_tensor(const std::vector<const nn::Linear*>& layers, const F& f) {
   struct Walk : nn::Visitor {
     const F& f;
@@ -18,7 +19,10 @@ template <class F> void each_tensor(const std::vector<const nn::Linear*>& layers
     void parameter(std::string_view, const Tensor& t) override { f(t); }
     void buffer(std::string_view, const Tensor& t, bool) override { f(t); }
   } walk(f);
-  for (const nn::Linear* layer : layers) layer->present()->visit(walk);
+  for (const nn::Linear* layer : layers) {
+    layer->present()->visit(walk);
+    if (auto adapter = layer->present()->adapter()) adapter->each_tensor(f);
+  }
 }
 
 }  // namespace

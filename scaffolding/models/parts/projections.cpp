@@ -17,20 +17,33 @@ using Kind = Projection::Kind;
 bool is_plain(const nn::Module& layer) { return !nn::is_looked_at(layer); }
 bool drops(const nn::Dropout& dropout) { return !is_plain(dropout) || (dropout.training && dropout.p.to_double() > 0); }
 
+std::shared_ptr<const LoraPath> lora_of(const nn::Module& layer) {
+  return std::dynamic_pointer_cast<const LoraPath>(layer.adapter());
+}
+bool is_plain_beside_lora(const nn::Module& layer) {
+  return is_plain(layer) || (layer.present() == &layer && !nn::is_watched(layer) && lora_of(layer));
+}
+
 Projection projection_of(const nn::Linear& layer) {
   if (is_plain(layer)) return {Kind::Dense};
   const nn::Module* there = layer.present();
-  if (there == &layer || !is_plain(*there)) return {};
+  auto lora = lora_of(*there);
+  if (nn::is_watched(*there) || there->present() != there || (there->adapter() && !lora)) return {};
+  if (there == &layer) return {Kind::Dense, nullptr, std::move(lora)};
   if (auto* float8 = dynamic_cast<const nn::LinearFP8*>(there)) {
     const bool by_rows = float8->dynamic && float8->weight.dtype() == kFloat8E4M3 && float8->scale.ndim() == 2;
-    return by_rows ? Projection{Kind::Float8, float8} : Projection{Kind::Stored};
+    return {by_rows ? Kind::Float8 : Kind::Stored, by_rows ? float8 : nullptr, std::move(lora)};
   }
-  return {dynamic_cast<const nn::LinearNF4*>(there) ? Kind::Stored : Kind::Called};
+  if (!dynamic_cast<const nn::LinearNF4*>(there)) return {};
+  return {Kind::Stored, nullptr, std::move(lora)};
 }
 
 bool take_float8(std::initializer_list<const nn::Linear*> layers) {
-  return std::all_of(layers.begin(), layers.end(),
-                     [](auto* layer) { return projection_of(*layer).kind == Kind::Float8; });
+  // A side path reads the input before it was rounded.
+  return std::all_of(layers.begin(), layers.end(), [](auto* layer) {
+    const Projection p = projection_of(*layer);
+    return p.kind == Kind::Float8 && !p.lora;
+  });
 }
 
 Tensor activate(const Tensor& x, const std::string& activation) {
@@ -64,6 +77,8 @@ Tensor project(const nn::Linear& layer, const ProjectionInput& in, const Project
     y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, only_adds ? o.residual : Tensor(),
                       in.dtype);
     if (only_adds) return y;
+  } else if (p.kind == Kind::Dense && p.lora) {
+    y = linear_lora(in.x, layer.weight, layer.bias, p.lora->down, p.lora->up, p.lora->scale);
   } else if (p.kind == Kind::Dense && only_adds) {
     return linear_add(in.x, layer.weight, layer.bias, o.residual);
   } else if (p.kind == Kind::Dense && !o.activation.empty()) {
@@ -71,7 +86,7 @@ Tensor project(const nn::Linear& layer, const ProjectionInput& in, const Project
   } else {
     y = layer(in.x);
   }
-  const bool is_activated = o.activation.empty() || (p.kind == Kind::Dense && !in.is_float8());
+  const bool is_activated = o.activation.empty() || (p.kind == Kind::Dense && !in.is_float8() && !p.lora);
   if (!is_activated) y = activate(y, o.activation);
   if (dropping) y = (*o.dropout)(y);
   return o.residual ? o.residual + y : y;
@@ -83,6 +98,7 @@ namespace {
 struct Neighbours {
   Kind kind = Kind::Called;
   Tensors weights, scales, biases;  // scales: of Float8. biases: of each layer, or none
+  std::vector<std::shared_ptr<const LoraPath>> loras;
 };
 
 // Empty where layers are of several kinds, or of one that products do not read.
@@ -95,6 +111,7 @@ Neighbours neighbours(std::initializer_list<const nn::Linear*> layers) {
     n.weights.push_back(p.float8 ? Tensor(p.float8->weight) : layer->weight);
     if (p.float8) n.scales.push_back(p.float8->scale);
     if (bias) n.biases.push_back(bias);
+    n.loras.push_back(p.lora);
   }
   return n.biases.empty() || n.biases.size() == layers.size() ? n : Neighbours{};
 }
@@ -113,9 +130,11 @@ Tensors one_product(std::initializer_list<const nn::Linear*> layers, const Proje
       in.is_float8() ? linear_of_fp8(in.rows, weight, scale, bias, {}, in.dtype) : linear(in.x, weight, bias);
   Tensors parts;
   int64_t at = 0;
-  for (const Tensor& w : n.weights) {
-    parts.push_back(all.narrow(all.ndim() - 1, at, w.size(0)));
-    at += w.size(0);
+  for (size_t i = 0; i < n.weights.size(); ++i) {
+    const int64_t rows = n.weights[i].size(0);
+    const Tensor part = all.narrow(all.ndim() - 1, at, rows);
+    parts.push_back(n.loras[i] ? n.loras[i]->beside(part, in.x) : part);
+    at += rows;
   }
   return parts;
 }

@@ -3,6 +3,7 @@
 // models: what a layer's weight is made of now, whether somebody wants to see its calls, which kernels may therefore go
 // past them, what is kept. Layers stay nn::Linear members of their parts; the functions are called from any thread.
 #pragma once
+#include "scaffolding/models/parts/lora.h"
 #include "scaffolding/nn/dropout.h"
 #include "scaffolding/nn/linear.h"
 #include "scaffolding/nn/quantized.h"
@@ -11,10 +12,8 @@
 namespace sf::models {
 
 // What stands where a model has a linear layer: the one answer that every fused path asks for. Another way to store
-// weights is a kind here, with its product in project(). An adapter, y = W x + s B (A x), belongs here too: a module in
-// the layer's place that tells the layer below and its (A, B, s). The kind is then that of the layer below, so that
-// packing, float8 rows and text caches go on, and project() and project_each() add the side products to theirs,
-// before the activation.
+// weights is a kind here, with its product in project(). An adapter (lora.h) leaves the kind what it is, so that
+// packing and text caches go on: project() and project_each() add the side product to theirs, before the activation.
 struct Projection {
   enum class Kind {
     Called,  // hooks, a subclass or a module that is not known here want to see every call, and nothing goes past one
@@ -30,6 +29,7 @@ struct Projection {
   };
   Kind kind = Kind::Called;
   const nn::LinearFP8* float8 = nullptr;  // of Float8
+  std::shared_ptr<const LoraPath> lora;   // beside it, or null
 };
 Projection projection_of(const nn::Linear& layer);
 
@@ -38,6 +38,11 @@ Projection projection_of(const nn::Linear& layer);
 bool is_plain(const nn::Module& layer);
 // Whether a call of it changes what goes through it, or is seen.
 bool drops(const nn::Dropout& dropout);
+
+// The side path of a layer that nobody else wants to see called; null where it has none.
+std::shared_ptr<const LoraPath> lora_of(const nn::Module& layer);
+// Whether kernels may read the layer's tensors past a call of it, a side path apart.
+bool is_plain_beside_lora(const nn::Module& layer);
 
 // What projections read: x[..., K], or the same quantised by rows as it was made, for layers that all take_float8.
 struct ProjectionInput {

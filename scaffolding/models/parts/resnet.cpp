@@ -43,9 +43,14 @@ Tensor norm_silu(const nn::GroupNorm& norm, const Tensor& x) {
 }
 
 Tensor norm_silu_conv(const nn::GroupNorm& norm, const nn::Conv2d& conv, const Tensor& x, const Tensor& residual) {
-  if (is_plain(conv) && is_plain(norm))
-    return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, residual,
-                                  norm.eps);
+  if (is_plain_beside_lora(conv) && is_plain(norm)) {
+    Tensor added = residual;
+    if (auto lora = lora_of(conv)) {
+      const Tensor h = norm_silu(norm, x);
+      added = residual ? lora->beside(residual, h) : lora->side(h);
+    }
+    return group_norm_silu_conv2d(x, norm.num_groups, norm.weight, norm.bias, conv.weight, conv.bias, added, norm.eps);
+  }
   Tensor y = conv(norm_silu(norm, x));
   return residual ? y + residual : y;
 }

@@ -1,0 +1,11 @@
+// A linear layer with a low-rank side path (LoRA, Hu et al. 2021).
+#pragma once
+#include "scaffolding/core/tensor.h"
+
+namespace sf {
+
+// input[..., K] @ weight[N, K]^T + bias[N] + scale * (input @ down[R, K]^T) @ up[N, R]^T. The sum is rounded once.
+Tensor linear_lora(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& down, const Tensor& up,
+                   const Scalar& scale = 1);
+
+}  // namespace sf
