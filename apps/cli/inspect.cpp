@@ -1,4 +1,4 @@
-// `scaffolding inspect`: what is in a checkpoint, a model's folder or a picture.
+// `scaffolding inspect`: what is in a checkpoint, a LoRA, a model's folder or a picture.
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
@@ -8,10 +8,12 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/files.h"
+#include "apps/cli/inspect_lora.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/checkpoint.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/pictures/image.h"
+#include "scaffolding/models/adapters/lora_file.h"
 
 namespace sf::cli {
 
@@ -45,20 +47,21 @@ ordered_json shape_json(const Shape& shape) {
 
 void inspect_checkpoint(const std::string& path, const Options& o) {
   auto file = io::open_checkpoint(path);
-  std::vector<io::CheckpointEntry> entries;
+  const std::vector<io::CheckpointEntry> entries = file->entries();
   std::map<std::string, int64_t> by_dtype;
   int64_t all = 0;
-  for (auto& name : file->names()) {
-    entries.push_back(file->entry(name));
-    by_dtype[entries.back().dtype] += elements(entries.back().shape);
-    all += elements(entries.back().shape);
+  for (auto& e : entries) {
+    by_dtype[e.dtype] += elements(e.shape);
+    all += elements(e.shape);
   }
+  const bool is_lora = models::LoraFile::recognises(*file);
   if (o.json) {
     ordered_json out{{"path", path},
                      {"kind", file->kind()},
                      {"parameters", all},
                      {"metadata", file->metadata()},
                      {"tensors", ordered_json::object()}};
+    if (is_lora) out["lora"] = lora_json(path);
     for (auto& e : entries)
       if (e.name.find(o.contains) != std::string::npos)
         out["tensors"][e.name] = {{"dtype", e.dtype}, {"shape", shape_json(e.shape)}};
@@ -68,8 +71,10 @@ void inspect_checkpoint(const std::string& path, const Options& o) {
   std::cout << path << ": " << file->kind() << ", " << entries.size() << " tensors, " << count_text(all)
             << " parameters\n";
   for (auto& [dtype, n] : by_dtype) std::cout << "  " << dtype << ": " << count_text(n) << "\n";
-  for (auto& [key, value] : file->metadata())
-    std::cout << "  " << key << ": " << (value.size() > 200 ? value.substr(0, 200) + "..." : value) << "\n";
+  if (is_lora) print_lora(lora_json(path));
+  else
+    for (auto& [key, value] : file->metadata())
+      std::cout << "  " << key << ": " << (value.size() > 200 ? value.substr(0, 200) + "..." : value) << "\n";
   if (!o.tensors && o.contains.empty()) return;
   size_t width = 0;
   for (auto& e : entries) width = std::max(width, e.name.size());
@@ -134,18 +139,20 @@ void inspect(const Options& o) {
 }  // namespace
 
 void add_inspect(CLI::App& program) {
-  auto* command = program.add_subcommand("inspect", "Show what is in a checkpoint, a model's folder or a picture");
+  auto* command =
+      program.add_subcommand("inspect", "Show what is in a checkpoint, a LoRA, a model's folder or a picture");
   auto o = std::make_shared<Options>();
   command
       ->add_option("path", o->path,
-                   "safetensors, .pt, .ckpt, GGUF, npz; a folder in diffusers' layout; PNG, JPEG or WebP")
+                   "safetensors, .pt, .ckpt, GGUF, npz; a LoRA; a folder in diffusers' layout; PNG, JPEG or WebP")
       ->required();
   command->add_flag("--tensors", o->tensors, "List every tensor with dtype and shape");
   command->add_option("--contains", o->contains, "List the tensors whose names contain this");
   command->add_flag("--json", o->json, "For programs: JSON on standard output");
   command->footer(
-      "Examples:\n  scaffolding inspect model.safetensors --tensors\n  scaffolding inspect picture.png     the prompt "
-      "and settings it was made with");
+      "Examples:\n  scaffolding inspect model.safetensors --tensors\n  scaffolding inspect lora.safetensors    the "
+      "model it is for, ranks, trigger words\n  scaffolding inspect picture.png         the prompt and settings it "
+      "was made with");
   command->callback([o] { inspect(*o); });
 }
 

@@ -30,6 +30,12 @@ class SafetensorsCheckpoint final : public Checkpoint {
   CheckpointEntry entry(const std::string& name) const override {
     return {name, file_.entry(name).dtype, file_.entry(name).shape};
   }
+  std::vector<CheckpointEntry> entries() const override {
+    std::vector<CheckpointEntry> out;
+    out.reserve(file_.entries().size());
+    for (auto& e : file_.entries()) out.push_back({e.name, e.dtype, e.shape});
+    return out;
+  }
   Tensor get(const std::string& name) const override { return file_.get(name); }
   std::map<std::string, std::string> metadata() const override { return file_.metadata(); }
 
@@ -181,6 +187,12 @@ bool looks_like_safetensors(const Bytes& file) {
 
 }  // namespace
 
+std::vector<CheckpointEntry> Checkpoint::entries() const {
+  std::vector<CheckpointEntry> out;
+  for (auto& name : names()) out.push_back(entry(name));
+  return out;
+}
+
 std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
   if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file);
   if (is_npy(file))
@@ -214,6 +226,11 @@ std::map<std::string, Tensor> load_checkpoint(const std::string& path) {
   std::map<std::string, Tensor> out;
   for (auto& name : file->names()) out[name] = file->get(name);
   return out;
+}
+
+std::shared_ptr<const Checkpoint> checkpoint_of(std::map<std::string, Tensor> tensors) {
+  return std::make_shared<TreeCheckpoint>("tensors", "the tensors given",
+                                          std::vector<std::pair<std::string, Tensor>>(tensors.begin(), tensors.end()));
 }
 
 }  // namespace sf::io

@@ -25,6 +25,7 @@ class Checkpoint {
   virtual std::vector<std::string> names() const = 0;
   virtual bool contains(const std::string& name) const = 0;
   virtual CheckpointEntry entry(const std::string& name) const = 0;  // ValueError for a name that is not there
+  virtual std::vector<CheckpointEntry> entries() const;              // of all names()
   virtual Tensor get(const std::string& name) const = 0;             // borrows the file's bytes where the format allows
   virtual std::map<std::string, std::string> metadata() const { return {}; }
 };
@@ -35,5 +36,7 @@ class Checkpoint {
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path);
 std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file);  // a sharded one needs a path
 std::map<std::string, Tensor> load_checkpoint(const std::string& path);
+// Tensors in memory as a checkpoint, whose kind is "tensors": for readers of files that take what was read already.
+std::shared_ptr<const Checkpoint> checkpoint_of(std::map<std::string, Tensor> tensors);
 
 }  // namespace sf::io

@@ -5,6 +5,7 @@
 #include "scaffolding/autograd/checkpoint.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/models/adapters/adapters.h"
 #include "scaffolding/nn/closest.h"
 
 namespace sf::models {
@@ -27,6 +28,15 @@ std::vector<CheckpointedModule*> checkpointed_parts(nn::Module& model) {
 Tensors CheckpointedModule::run(const std::function<Tensors(const Tensors&)>& forward, const Tensors& inputs) const {
   if (!gradient_checkpointing || !autograd::grad_enabled()) return forward(inputs);
   return autograd::checkpoint(forward, inputs);
+}
+
+Model::Model() = default;
+Model::Model(const Model& o) : Module(o), rest_(o.rest_) {}
+Model::~Model() = default;
+
+Adapters& Model::adapters() {
+  if (!adapters_) adapters_ = std::make_unique<Adapters>(*this);
+  return *adapters_;
 }
 
 const char* Model::weights_stem() const {

@@ -25,6 +25,8 @@ struct CheckpointEntry;
 
 namespace sf::models {
 
+class Adapters;
+
 // A part whose forward is computed again in the backward pass when its model's enable_gradient_checkpointing()
 // was called.
 struct CheckpointedModule : nn::Module {
@@ -37,6 +39,9 @@ struct CheckpointedModule : nn::Module {
 
 class Model : public nn::Module {
  public:
+  Model();
+  Model(const Model& o);  // its adapters stay with o
+  ~Model() override;
   virtual io::Fields fields() = 0;  // of the config
   // or "transformers": whose files and model_index.json rows it has
   virtual const char* library() const { return "diffusers"; }
@@ -55,11 +60,14 @@ class Model : public nn::Module {
   // NotSupported for a model without parts that can.
   void enable_gradient_checkpointing(bool on = true);
   bool is_gradient_checkpointing();
-  DType dtype();    // of the first floating parameter
-  Device device();  // of the first parameter
+  DType dtype();         // of the first floating parameter
+  Device device();       // of the first parameter
+  Adapters& adapters();  // made at the first call; adapters/adapters.h
+  bool has_adapters() const { return bool(adapters_); }
 
  private:
   io::ConfigRest rest_;
+  std::unique_ptr<Adapters> adapters_;
 };
 
 template <class C> struct ConfiguredModel : Model {

@@ -316,6 +316,51 @@ def index_files():
     bad("text.bin", b"hello, this is no checkpoint at all\n", "no checkpoint")
 
 
+# ---- LoRA, for the layers of lora_fuzz.cpp
+
+
+def safetensors(tensors, metadata=None):
+    """tensors: {name: (dtype, shape)}, of ones in F16 and F32."""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
+    for name, (dtype, shape) in tensors.items():
+        values = {"F16": b"\0\x3c", "F32": b"\0\0\x80\x3f"}[dtype] * math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def lora_files(add):
+    kohya = {
+        "lora_unet_attn_to_q.lora_down.weight": ("F16", [2, 4]),
+        "lora_unet_attn_to_q.lora_up.weight": ("F16", [4, 2]),
+        "lora_unet_attn_to_q.alpha": ("F16", []),
+        "lora_unet_conv.lora_down.weight": ("F16", [2, 3, 1, 1]),
+        "lora_unet_conv.lora_mid.weight": ("F16", [2, 2, 3, 3]),
+        "lora_unet_conv.lora_up.weight": ("F16", [4, 2, 1, 1]),
+    }
+    add("lora", "kohya.safetensors", safetensors(kohya, {"ss_network_dim": "2"}))
+    joined = {"diffusion_model.qk.lora_A.weight": ("F32", [1, 4]), "diffusion_model.qk.lora_B.weight": ("F32", [8, 1])}
+    config = {
+        "unet.r": 1,
+        "unet.lora_alpha": 2,
+        "unet.rank_pattern": {},
+        "unet.alpha_pattern": {"to_[qv]": 3, "attn.to_k": 0.5},
+        "unet.use_rslora": True,
+    }
+    add("lora", "joined.safetensors", safetensors(joined, {"lora_adapter_metadata": json.dumps(config)}))
+    old = {
+        "unet.attn.processor.to_k_lora.down.weight": ("F16", [1, 4]),
+        "unet.attn.processor.to_k_lora.up.weight": ("F16", [4, 1]),
+        "unet.proj_in.lora.down.weight": ("F16", [1, 4, 1, 1]),
+        "unet.proj_in.lora.up.weight": ("F16", [4, 1, 1, 1]),
+        "unet.proj_in.hada_w1_a": ("F16", [1]),
+        "unet.nowhere.lora_A.default.weight": ("F16", [1, 4]),
+        "unet.nowhere.lora_B.default.weight": ("F16", [4, 1]),
+    }
+    add("lora", "old.safetensors", safetensors(old))
+
+
 def corpus():
     def add(target, name, data):
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -359,6 +404,7 @@ def corpus():
         }
     )
     add("safetensors", "two.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\0" * 9)
+    lora_files(add)
     header = json.dumps({"w": {"dtype": "U16", "shape": [], "data_offsets": [0, 2]}})
     add("safetensors", "wide.safetensors", struct.pack("<Q", len(header)) + header.encode() + b"\1\2")
     add(

@@ -249,6 +249,44 @@ def test_inspect(program, model, tmp_path):
     assert program("inspect", tmp_path / "text.txt").returncode == 2
 
 
+def test_inspect_of_a_lora(program, tmp_path):
+    stem = "lora_unet_input_blocks_7_1_transformer_blocks_9_attn2_to_k"
+    text = "lora_te2_text_model_encoder_layers_31_mlp_fc1"
+    tensors = {
+        f"{stem}.lora_down.weight": sf.ones(4, 2048, dtype=sf.float16),
+        f"{stem}.lora_up.weight": sf.ones(1280, 4, dtype=sf.float16),
+        f"{stem}.alpha": sf.tensor(2.0),
+        f"{text}.lora_down.weight": sf.ones(8, 1280, dtype=sf.float16),
+        f"{text}.lora_up.weight": sf.ones(5120, 8, dtype=sf.float16),
+        "lora_unet_nowhere.lora_down.weight": sf.ones(4, 4),
+        "lora_unet_nowhere.lora_up.weight": sf.ones(4, 4),
+    }
+    tags = {"10_cats": {"tabby": 20, " sofa": 3}, "5_more": {"sofa": 4}}
+    metadata = {"ss_base_model_version": "sdxl_base_v1-0", "ss_tag_frequency": json.dumps(tags), "ss_seed": "1"}
+    sf.safetensors.save_file(tensors, tmp_path / "lora.safetensors", metadata)
+    shown = program("inspect", tmp_path / "lora.safetensors").stdout
+    for line in (
+        "  LoRA in the format of kohya",
+        "  for Stable Diffusion XL, Stable Diffusion XL for inpainting",
+        "  unet: 1 layers",
+        "  text_encoder_2: 1 layers",
+        "  rank 4 (2), 8 (1)",
+        "  alpha 2",
+        "  trained on: sdxl_base_v1-0",
+        "  trigger words: tabby (20), sofa (7)",
+        "  unused: 2 keys",
+        "    'lora_unet_nowhere.lora_down.weight' is of a layer that is not there",
+    ):
+        assert line in shown.splitlines(), shown
+    lora = json.loads(program("inspect", tmp_path / "lora.safetensors", "--json").stdout)["lora"]
+    assert lora["layers"] == {"text_encoder_2": 1, "unet": 1} and lora["ranks"] == {"4": 2, "8": 1}
+    assert list(lora["unused"]) == ["lora_unet_nowhere.lora_down.weight", "lora_unet_nowhere.lora_up.weight"]
+    del tensors[f"{stem}.lora_up.weight"]
+    sf.safetensors.save_file(tensors, tmp_path / "half.safetensors")
+    half = program("inspect", tmp_path / "half.safetensors")
+    assert half.returncode == 0 and "lacks its other half, the up (B) weight" in half.stdout
+
+
 def test_interrupt_stops_within_a_step(build_dir, model, tmp_path):
     # A picture that takes minutes, and a first progress line: the signal comes in the middle on a fast machine and on a
     # slow one.

@@ -36,9 +36,9 @@ AdapterStems text_stems(const char* class_name, const char* component) {
 
 // The one module that a stem is all of.
 std::string whole(const AdapterStems& stems, const std::string& stem) {
-  auto found = stems.find(stem);
-  if (found == stems.end()) return "nothing";
-  return found->second.size() == 1 && found->second[0].whole() ? found->second[0].module : "parts";
+  const AdaptedWeight* found = stems.find(stem);
+  if (!found) return "nothing";
+  return found->targets.size() == 1 && found->targets[0].whole() ? found->targets[0].module : "parts";
 }
 
 TEST(AdapterNames, OfAUNet) {
@@ -78,6 +78,9 @@ TEST(AdapterNames, OfTextEncoders) {
         "text_encoder.encoder.layers.1.mlp.fc1", "base_model.model.text_model.encoder.layers.1.mlp.fc1",
         "lora_te1_transformer_resblocks_1_mlp_c_fc"})
     EXPECT_EQ(whole(first, stem), fc1) << stem;
+  const std::string attention = "text_model.encoder.layers.1.self_attn.";
+  EXPECT_EQ(whole(first, "text_encoder." + attention + "to_out_lora"), attention + "out_proj");
+  EXPECT_EQ(whole(first, "text_encoder.encoder.layers.1.self_attn.to_q_lora"), attention + "q_proj");
   EXPECT_EQ(whole(second, "lora_te2_text_model_encoder_layers_1_mlp_fc1"), fc1);
   EXPECT_EQ(whole(second, "text_encoder_2.text_model.encoder.layers.1.mlp.fc1"), fc1);
   EXPECT_EQ(whole(second, "text_encoder_2.text_projection"), "text_projection");
@@ -99,7 +102,10 @@ TEST(AdapterNames, AgreeWithDiffusers) {
 
 TEST(AdapterNames, OfJoinedTensors) {
   auto stems = text_stems("CLIPTextModel", "text_encoder");
-  const auto& targets = stems.at("text_encoder.transformer.resblocks.1.attn.in_proj");
+  const AdaptedWeight* joined = stems.find("text_encoder.transformer.resblocks.1.attn.in_proj");
+  ASSERT_TRUE(joined);
+  EXPECT_EQ(joined->shape, (Shape{24, 8}));
+  const auto& targets = joined->targets;
   ASSERT_EQ(targets.size(), 3u);
   const char* const names[] = {"q_proj", "k_proj", "v_proj"};
   for (size_t i = 0; i < 3; ++i) {
@@ -119,13 +125,15 @@ TEST(AdapterNames, OfUnequalPartsAndHalves) {
                         .join({"attn.to_q", "proj_mlp"}, "linear1")
                         .swap_halves("norm_out.linear", "final.1")
                         .split("ff", {"w1", "w3"});
-  AdapterStems stems = adapter_stems(NameTable(model, rules, "Net as 'other'"), "transformer");
+  AdapterStems stems("transformer");
+  stems.add(NameTable(model, rules, "Net as 'other'"));
   using Targets = std::vector<AdapterTarget>;
-  EXPECT_TRUE((stems.at("lora_unet_linear1") == Targets{{"attn.to_q", 4, 0, 4, 0, 13}, {"proj_mlp", 9, 0, 9, 4, 13}}));
-  EXPECT_TRUE((stems.at("lora_transformer_final_1") ==
+  EXPECT_TRUE((stems.find("lora_unet_linear1")->targets ==
+               Targets{{"attn.to_q", 4, 0, 4, 0, 13}, {"proj_mlp", 9, 0, 9, 4, 13}}));
+  EXPECT_TRUE((stems.find("lora_transformer_final_1")->targets ==
                Targets{{"norm_out.linear", 4, 4, 8, 0, 8}, {"norm_out.linear", 4, 0, 8, 4, 8}}));
-  EXPECT_TRUE((stems.at("diffusion_model.w3") == Targets{{"ff", 3, 3, 6, 0, 3}}));
-  EXPECT_FALSE(stems.at("diffusion_model.w3")[0].whole());
+  EXPECT_TRUE((stems.find("diffusion_model.w3")->targets == Targets{{"ff", 3, 3, 6, 0, 3}}));
+  EXPECT_FALSE(stems.find("diffusion_model.w3")->targets[0].whole());
 }
 
 struct Clash : nn::Module {

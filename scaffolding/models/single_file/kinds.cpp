@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/io/config.h"
+#include "scaffolding/models/adapters/lora_keys.h"
 #include "scaffolding/models/configs/embedded_configs.h"
 
 namespace sf::models {
@@ -85,11 +86,9 @@ const Known& known() {
 
 // ---- recognition
 
-bool is_lora_name(const std::string& n) {
-  for (const char* mark : {"lora_up", "lora_down", ".lora_A", ".lora_B", "lora_unet_", "lora_te", ".hada_w", ".lokr_",
-                           ".lora.up", ".lora.down", "_lora."})
-    if (n.find(mark) != std::string::npos) return true;
-  return false;
+bool is_lora_name(const std::string& name) {
+  const LoraKeyName::Part part = lora_key(name).part;
+  return part != LoraKeyName::None && part != LoraKeyName::Alpha;
 }
 
 // A checkpoint without the name of what is around its tensors.

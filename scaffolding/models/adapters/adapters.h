@@ -1,0 +1,88 @@
+// Adapters: the LoRAs of one model by name. Which are on and how strongly, and the weights that fuse() made of them.
+//
+//   Adapters& adapters = unet.adapters();
+//   adapters.add("style", file.match({&stems}).layers["unet"]);
+//   adapters.set({{"style", 0.8}});
+//
+// What is on is a LoraPath on each of its layers (Module::adapt). The adapters' tensors belong to this object, not to
+// the model: they are in no state dict. One thread at a time, and not while the model runs.
+#pragma once
+#include <functional>
+#include <map>
+
+#include "scaffolding/models/adapters/lora_file.h"
+#include "scaffolding/models/model.h"
+#include "scaffolding/models/parts/lora.h"
+
+namespace sf::models {
+
+// How strongly an adapter is on: for all its layers, or for each module by name.
+struct AdapterWeight {
+  std::string name;
+  double weight = 1;
+  std::function<double(const std::string& module)> of_module = {};  // instead of weight, where it is set
+  double of(const std::string& module) const { return of_module ? of_module(module) : weight; }
+};
+
+class Adapters {
+ public:
+  explicit Adapters(Model& model) : model_(model) {}
+  Adapters(const Adapters&) = delete;
+
+  // A new adapter, which is not on. ValueError, and nothing changes, for a name that is taken, a module that is not
+  // there, shapes that are not its weight's, and numbers that are NaN or infinite; path is for these errors.
+  void add(const std::string& name, std::vector<LoraLayer> layers, const std::string& path = "");
+  std::vector<std::string> names() const;  // in the order of adding
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  // ValueError naming those there are, for one that is not.
+  const std::vector<LoraLayer>& layers(const std::string& name) const { return at(name).layers; }
+  void remove(const std::string& name);  // a fused one stays in the weights
+  // To another name; what had that one is gone, and this is on as strongly as it was.
+  void rename(const std::string& name, const std::string& to);
+
+  // These are on and no others. ValueError naming those there are, for one that is not.
+  void set(std::vector<AdapterWeight> on);
+  void turn_on(AdapterWeight weight);       // besides those that are on
+  std::vector<std::string> active() const;  // in the order of set()
+  // All off, and on again as they were. active() stays.
+  void enable(bool on);
+  bool is_enabled() const { return enabled_; }
+  // A factor of all that is on, for a call's cross_attention_kwargs={"scale": ...}.
+  void scale(double factor);
+  // Puts the paths on the layers anew, after the model went to another device or dtype.
+  void refresh();
+
+  // Adds scale times what is on (or the named ones that are on) to the weights themselves: summed in float32 and
+  // rounded once. The old weights are kept on the host; the fused adapters are off until unfuse(),
+  // which puts the old bytes back.
+  // safe: ValueError, before anything changes, where a sum is NaN or infinite. NotSupported for quantised layers.
+  void fuse(double scale = 1, bool safe = false, const std::optional<std::vector<std::string>>& names = {});
+  void unfuse();
+  const std::vector<std::string>& fused() const { return fused_; }  // names, of removed ones too
+
+ private:
+  struct Adapter {
+    std::string name;
+    std::vector<LoraLayer> layers;
+    std::map<std::string, std::vector<LoraTerm>> terms;  // by module
+    bool fused = false;
+  };
+  Adapter made(const std::string& name, std::vector<LoraLayer> layers, const std::string& path) const;
+  Adapter* find(const std::string& name);
+  const Adapter* find(const std::string& name) const;
+  const Adapter& at(const std::string& name) const;
+  // What is on for a module, of the named ones if there are names; fused ones are left out.
+  std::vector<LoraTerm> terms_of(const std::string& module, const std::vector<std::string>* names = nullptr) const;
+  nn::Module& module(const std::string& name) const;
+
+  Model& model_;
+  std::vector<Adapter> adapters_;
+  std::vector<AdapterWeight> on_;
+  bool enabled_ = true;
+  double factor_ = 1;
+  std::vector<std::string> adapted_;  // modules that have a path now
+  std::vector<std::string> fused_;
+  std::map<std::string, Tensor> old_weights_;  // of fused modules
+};
+
+}  // namespace sf::models
