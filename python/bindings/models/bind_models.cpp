@@ -7,6 +7,7 @@
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/models/bind_autoencoders.h"
+#include "python/bindings/models/bind_lora.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/models/model_files.h"
@@ -56,6 +57,7 @@ void load(nb::handle self, const std::string& class_name, const std::string& fol
 void bind_models(nb::module_& core) {
   nb::module_ m = core.def_submodule("_models");
   bind_autoencoders(m);
+  bind_lora(m);
   m.def("names", [] {
     std::vector<std::string> names;
     for (auto& entry : models::all_models()) names.push_back(entry.name);

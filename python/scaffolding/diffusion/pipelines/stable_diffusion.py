@@ -3,12 +3,13 @@
 from ... import _core
 from ..._core import _pipelines
 from .image_processor import picture_of
+from .lora import StableDiffusionLoraLoaderMixin
 from .outputs import ImageTensor, StableDiffusionPipelineOutput
 from .pipeline import DiffusionPipeline
 from .registration import ABSENT, registered
 
 
-class _StableDiffusion(DiffusionPipeline):
+class _StableDiffusion(StableDiffusionLoraLoaderMixin, DiffusionPipeline):
     """Made of networks, a tokenizer and a scheduler, or by from_pretrained. A pipeline that was made of unet, scheduler
     and vae without text encoder and tokenizer is called with prompt_embeds, and returns pictures as a tensor [B, 3, H,
     W] in [0, 1] where no output_type asks for others."""

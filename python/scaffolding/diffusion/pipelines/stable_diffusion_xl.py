@@ -1,5 +1,6 @@
 """SDXL, under diffusers' names and arguments: what the registered classes shape in Python."""
 
+from .lora import StableDiffusionXLLoraLoaderMixin
 from .outputs import StableDiffusionXLPipelineOutput
 from .pipeline import DiffusionPipeline
 from .registration import registered
@@ -10,7 +11,7 @@ def _absent(text):
     return None if text == "" else text
 
 
-class _StableDiffusionXL(DiffusionPipeline):
+class _StableDiffusionXL(StableDiffusionXLLoraLoaderMixin, DiffusionPipeline):
     """prompt_2, negative_prompt_2: for the second text encoder, the same as the first's where absent or empty; without
     a first one (the refiner) they are not read. negative_prompt_2 needs a negative_prompt, which may be empty: else
     force_zeros_for_empty_prompt stands for both."""

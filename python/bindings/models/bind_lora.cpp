@@ -1,0 +1,193 @@
+// LoRA as _core._models.read_lora and _core._lora: what a file holds for the modules of a pipeline, and the adapters of
+// a model. Called by python/scaffolding/diffusion/pipelines/lora.py.
+#include "python/bindings/models/bind_lora.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "python/bindings/nn/bind_nn.h"
+#include "scaffolding/models/adapters/adapters.h"
+
+namespace sf::py {
+
+namespace {
+
+using namespace models;
+
+const char* name_of(LoraKey::Use use) {
+  return use == LoraKey::Applied ? "applied" : use == LoraKey::Unused ? "unused" : "wrong_shape";
+}
+
+nb::dict dict_of(const LoraLayer& layer) {
+  nb::dict out;
+  out["module"] = layer.module;
+  out["stem"] = layer.stem;
+  out["down"] = layer.down;
+  out["mid"] = layer.mid.defined() ? nb::cast(layer.mid) : nb::none();
+  out["up"] = layer.up;
+  out["rank"] = layer.rank;
+  out["alpha"] = layer.alpha;
+  out["scale"] = layer.scale;
+  out["row"] = layer.row;
+  return out;
+}
+
+models::Model& model_of(nb::handle o) {
+  auto* model = dynamic_cast<models::Model*>(&module_of(o, "lora"));
+  SF_CHECK_AS(TypeError, model, "lora: ", Py_TYPE(o.ptr())->tp_name, " is not a model with a config");
+  return *model;
+}
+Adapters& adapters_of(nb::handle o) { return model_of(o).adapters(); }
+
+LoraFile open(nb::handle source) {
+  if (nb::isinstance<nb::str>(source)) return LoraFile(nb::cast<std::string>(source));
+  if (!PyDict_Check(source.ptr()))
+    wrong_argument("load_lora_weights", "the file", "a path or a dict of tensors", source.ptr());
+  return LoraFile(io::checkpoint_of(nb::cast<std::map<std::string, Tensor>>(source)), "the LoRA");
+}
+
+LoraMatch matched(const LoraFile& file, nb::dict components, bool strict) {
+  std::vector<AdapterStems> stems;
+  for (auto [name, model] : components) {
+    models::Model& network = model_of(model);
+    stems.push_back(adapter_stems(network.type(), network.config(), nb::cast<std::string>(name)));
+  }
+  std::vector<const AdapterStems*> of;
+  for (auto& s : stems) of.push_back(&s);
+  return file.match(of, strict);
+}
+
+nb::dict keys_of(const LoraReport& report) {
+  nb::dict keys;
+  for (auto& k : report.keys) keys[k.key.c_str()] = nb::make_tuple(name_of(k.use), k.component, k.module, k.why);
+  return keys;
+}
+
+nb::dict read_lora(nb::handle source, nb::dict components, bool strict) {
+  const LoraFile file = open(source);
+  const LoraMatch lora = matched(file, components, strict);
+  nb::dict layers, out;
+  for (auto& [component, list] : lora.layers) {
+    nb::list in_python;
+    for (auto& layer : list) {
+      check_lora_values(layer, file.path());
+      in_python.append(dict_of(layer));
+    }
+    layers[component.c_str()] = in_python;
+  }
+  out["format"] = file.format();
+  out["layers"] = layers;
+  out["keys"] = keys_of(lora.report);
+  return out;
+}
+
+// Into all components or into none. Returns what became of each key.
+nb::dict load(nb::handle source, nb::dict components, const std::string& name, bool strict, bool swap) {
+  const LoraFile file = open(source);
+  LoraMatch lora = matched(file, components, strict);
+  struct Place {
+    Adapters& adapters;
+    std::vector<LoraLayer>* layers;
+  };
+  std::vector<Place> places;
+  for (auto [component, model] : components) {
+    auto found = lora.layers.find(nb::cast<std::string>(component));
+    if (found != lora.layers.end()) places.push_back({adapters_of(model), &found->second});
+  }
+  // All are made under another name first, so that what is refused has changed nothing.
+  const std::string aside = name + " (being loaded)";
+  std::vector<Adapters*> begun;
+  try {
+    for (Place& p : places) {
+      SF_CHECK(swap || !p.adapters.has(name), "load_lora_weights: there is an adapter '", name,
+               "' already; delete it, give the new one another name, or swap it (hotswap=True)");
+      p.adapters.add(aside, std::move(*p.layers), file.path());
+      begun.push_back(&p.adapters);
+    }
+  } catch (...) {
+    for (Adapters* a : begun) a->remove(aside);
+    throw;
+  }
+  std::vector<Adapters*> all;
+  for (auto [component, model] : components)
+    if (model_of(model).has_adapters()) all.push_back(&adapters_of(model));
+  auto is_on = [&](Adapters* a) {
+    const std::vector<std::string> active = a->active();
+    return std::count(active.begin(), active.end(), name) > 0;
+  };
+  const bool on = std::any_of(all.begin(), all.end(), is_on);
+  for (Adapters* a : all) {
+    if (swap && a->has(name) && !a->has(aside)) a->remove(name);
+    if (a->has(aside)) a->rename(aside, name);
+    if (on && a->has(name) && !is_on(a)) a->turn_on({name});
+  }
+  return keys_of(lora.report);
+}
+
+// [(name, weight of its modules, {module: another weight})]
+void set(nb::handle model, nb::list on) {
+  std::vector<AdapterWeight> all;
+  for (auto row : on) {
+    auto [name, weight, others] = nb::cast<std::tuple<std::string, double, std::map<std::string, double>>>(row);
+    AdapterWeight w{name, weight};
+    if (!others.empty())
+      w.of_module = [weight = weight, others = others](const std::string& module) {
+        auto found = others.find(module);
+        return found == others.end() ? weight : found->second;
+      };
+    all.push_back(std::move(w));
+  }
+  adapters_of(model).set(std::move(all));
+}
+
+nb::list layers_of(nb::handle model, const std::string& name) {
+  nb::list out;
+  for (auto& layer : adapters_of(model).layers(name)) out.append(dict_of(layer));
+  return out;
+}
+
+}  // namespace
+
+void bind_lora(nb::module_& m) {
+  m.def("read_lora", &read_lora, nb::arg("source"), nb::arg("components"), nb::arg("strict") = true);
+  nb::module_ lora = m.def_submodule("_lora");
+  lora.def("load", &load);
+  lora.def("names", [](nb::handle model) {
+    return model_of(model).has_adapters() ? adapters_of(model).names() : std::vector<std::string>();
+  });
+  lora.def("active", [](nb::handle model) {
+    return model_of(model).has_adapters() ? adapters_of(model).active() : std::vector<std::string>();
+  });
+  lora.def("fused", [](nb::handle model) {
+    return model_of(model).has_adapters() ? adapters_of(model).fused() : std::vector<std::string>();
+  });
+  lora.def("layers", &layers_of);
+  lora.def("modules", [](nb::handle model, const std::string& name) {
+    std::vector<std::string> out;
+    for (auto& layer : adapters_of(model).layers(name)) out.push_back(layer.module);
+    return out;
+  });
+  lora.def("set", &set);
+  lora.def("enable", [](nb::handle model, bool on) { adapters_of(model).enable(on); });
+  lora.def("scale", [](nb::handle model, double factor) { adapters_of(model).scale(factor); });
+  lora.def("remove", [](nb::handle model, const std::string& name) { adapters_of(model).remove(name); });
+  lora.def("refresh", [](nb::handle model) {
+    if (model_of(model).has_adapters()) adapters_of(model).refresh();
+  });
+  lora.def(
+      "fuse",
+      [](nb::handle model, double scale, bool safe, const std::optional<std::vector<std::string>>& names) {
+        adapters_of(model).fuse(scale, safe, names);
+      },
+      nb::arg("model"), nb::arg("scale"), nb::arg("safe"), nb::arg("names").none());
+  lora.def("unfuse", [](nb::handle model) {
+    if (model_of(model).has_adapters()) adapters_of(model).unfuse();
+  });
+}
+
+}  // namespace sf::py

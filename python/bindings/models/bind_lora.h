@@ -1,0 +1,9 @@
+// LoRA files in Python. Needs the GIL.
+#pragma once
+#include "python/bindings/core/bind_tensor.h"
+
+namespace sf::py {
+
+void bind_lora(nb::module_& m);
+
+}  // namespace sf::py
