@@ -14,6 +14,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
+#include "scaffolding/diffusion/pipelines/lora.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/train/interrupt.h"
@@ -35,6 +36,7 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("model", s.model, "--model");
   f("sampler", s.sampler, "--sampler");
   f("scheduler_options", s.scheduler_options, "--scheduler-option");
+  f("lora", s.loras, "--lora");
   f("width", s.width, "--width");
   f("height", s.height, "--height");
   f("steps", s.steps, "--steps");
@@ -240,6 +242,7 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   c.add_option("--sampler", s.sampler, "Instead of the model's own: " + names);
   c.add_option("--scheduler-option", s.scheduler_options,
                "A field of the sampler's config: field=value; may be given again");
+  c.add_option("--lora", s.loras, "A LoRA's file, and how strongly: file.safetensors:0.8; may be given again");
   c.add_option("--eta", s.eta, "Noise of ddim's steps: 0 to 1")->capture_default_str();
   c.add_option("--clip-skip", s.clip_skip, "Layers of the text encoder to leave out");
   c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and prompts of any length")
@@ -281,6 +284,19 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 
 std::string shipped_model() { return io::default_model(); }
 
+// "file.safetensors:0.8", or a file alone.
+static std::vector<diffusion::LoraSource> loras_of(const std::vector<std::string>& texts) {
+  std::vector<diffusion::LoraSource> out;
+  for (const std::string& text : texts) {
+    const size_t colon = text.rfind(':');
+    char* end = nullptr;
+    const double weight = colon == text.npos ? 1 : std::strtod(text.c_str() + colon + 1, &end);
+    const bool has_weight = end && end != text.c_str() + colon + 1 && !*end && std::isfinite(weight);
+    out.push_back({has_weight ? text.substr(0, colon) : text, has_weight ? weight : 1});
+  }
+  return out;
+}
+
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
                                                          std::initializer_list<diffusion::Task> tasks) {
   std::error_code error;
@@ -311,6 +327,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     pipeline = made;
   }
   if (device != Device()) pipeline->to({.device = device});
+  if (!s.loras.empty()) diffusion::use_loras(*pipeline, loras_of(s.loras));
   if (!s.guidance) s.guidance = pipeline->advised_guidance_scale.value_or(kGuidance);
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");

@@ -12,6 +12,7 @@ namespace sf::cli {
 struct GenerationSettings {
   std::string prompt, negative_prompt, model, sampler;
   std::vector<std::string> scheduler_options;  // field=value
+  std::vector<std::string> loras;              // file, or file:weight
   std::optional<int64_t> width, height, clip_skip;
   int64_t steps = 20, count = 1, batch = 1;
   std::optional<double> guidance;  // absent: what the model advises, or 5; load_model settles it

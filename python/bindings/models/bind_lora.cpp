@@ -8,10 +8,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-
 #include "python/bindings/nn/bind_nn.h"
-#include "scaffolding/models/adapters/adapters.h"
+#include "scaffolding/models/adapters/load_lora.h"
 
 namespace sf::py {
 
@@ -86,47 +84,11 @@ nb::dict read_lora(nb::handle source, nb::dict components, bool strict) {
   return out;
 }
 
-// Into all components or into none. Returns what became of each key.
+// What became of each key.
 nb::dict load(nb::handle source, nb::dict components, const std::string& name, bool strict, bool swap) {
-  const LoraFile file = open(source);
-  LoraMatch lora = matched(file, components, strict);
-  struct Place {
-    Adapters& adapters;
-    std::vector<LoraLayer>* layers;
-  };
-  std::vector<Place> places;
-  for (auto [component, model] : components) {
-    auto found = lora.layers.find(nb::cast<std::string>(component));
-    if (found != lora.layers.end()) places.push_back({adapters_of(model), &found->second});
-  }
-  // All are made under another name first, so that what is refused has changed nothing.
-  const std::string aside = name + " (being loaded)";
-  std::vector<Adapters*> begun;
-  try {
-    for (Place& p : places) {
-      SF_CHECK(swap || !p.adapters.has(name), "load_lora_weights: there is an adapter '", name,
-               "' already; delete it, give the new one another name, or swap it (hotswap=True)");
-      p.adapters.add(aside, std::move(*p.layers), file.path());
-      begun.push_back(&p.adapters);
-    }
-  } catch (...) {
-    for (Adapters* a : begun) a->remove(aside);
-    throw;
-  }
-  std::vector<Adapters*> all;
-  for (auto [component, model] : components)
-    if (model_of(model).has_adapters()) all.push_back(&adapters_of(model));
-  auto is_on = [&](Adapters* a) {
-    const std::vector<std::string> active = a->active();
-    return std::count(active.begin(), active.end(), name) > 0;
-  };
-  const bool on = std::any_of(all.begin(), all.end(), is_on);
-  for (Adapters* a : all) {
-    if (swap && a->has(name) && !a->has(aside)) a->remove(name);
-    if (a->has(aside)) a->rename(aside, name);
-    if (on && a->has(name) && !is_on(a)) a->turn_on({name});
-  }
-  return keys_of(lora.report);
+  AdaptedModels models;
+  for (auto [component, model] : components) models.emplace_back(nb::cast<std::string>(component), &model_of(model));
+  return keys_of(load_lora(open(source), name, models, {strict, swap}));
 }
 
 // [(name, weight of its modules, {module: another weight})]
