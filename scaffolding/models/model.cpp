@@ -23,6 +23,27 @@ std::vector<CheckpointedModule*> checkpointed_parts(nn::Module& model) {
     if (auto* part = dynamic_cast<CheckpointedModule*>(m.module)) parts.push_back(part);
   return parts;
 }
+
+// In the order of nn::parameters, of which no list is made: absent where there is none.
+template <class Wanted> Tensor first_parameter(nn::Module& m, const Wanted& wanted) {
+  struct Members : nn::Visitor {
+    const Wanted& wanted;
+    Tensor found;
+    std::vector<nn::Module*> children;
+    explicit Members(const Wanted& w) : wanted(w) {}
+    void parameter(std::string_view, const Tensor& t) override {
+      if (!found && t && wanted(t)) found = t;
+    }
+    void module(std::string_view, nn::Module* child) override {
+      if (child) children.push_back(child);
+    }
+  } members(wanted);
+  nn::Descent down(m);
+  m.visit_all(members);
+  for (size_t i = 0; !members.found && i < members.children.size(); ++i)
+    members.found = first_parameter(*members.children[i], wanted);
+  return members.found;
+}
 }  // namespace
 
 Tensors CheckpointedModule::run(const std::function<Tensors(const Tensors&)>& forward, const Tensors& inputs) const {
@@ -72,14 +93,13 @@ bool Model::is_gradient_checkpointing() {
 }
 
 DType Model::dtype() {
-  for (auto& t : nn::parameters(*this))
-    if (is_floating(t.dtype())) return t.dtype();
-  return default_dtype();
+  const Tensor t = first_parameter(*this, [](const Tensor& p) { return is_floating(p.dtype()); });
+  return t ? t.dtype() : default_dtype();
 }
 
 Device Model::device() {
-  Tensors all = nn::parameters(*this);
-  return all.empty() ? Device() : all.front().device();
+  const Tensor t = first_parameter(*this, [](const Tensor&) { return true; });
+  return t ? t.device() : Device();
 }
 
 nn::LayerEntry& detail::add_model(nn::LayerEntry& layer, ModelEntry entry) {

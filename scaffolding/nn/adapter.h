@@ -9,8 +9,9 @@ namespace sf::nn {
 
 struct Adapter {
   virtual ~Adapter() = default;
-  // The layer's output, given what it computed of `input` by itself. Called within the layer's hooks, from any thread.
-  virtual Tensor apply(const Tensor& input, const Tensor& output) const = 0;
+  // The layer's output of `input`. bare() is what the layer computes by itself, which an adapter that knows the layer
+  // need not call. Called within the layer's hooks, from any thread.
+  virtual Tensor apply(const Tensor& input, const std::function<Tensor()>& bare) const = 0;
   // Every tensor that its result depends on: what is kept of a layer's results is of these, as they are now.
   virtual void each_tensor(const std::function<void(const Tensor&)>& see) const = 0;
 };

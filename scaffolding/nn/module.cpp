@@ -139,12 +139,19 @@ Value Module::run_hooks(const Values& given, const std::function<Value(const Val
   Values args = given;
   for (auto& [id, hook] : std::vector(side_->before))  // a copy: a hook may remove itself
     if (Values changed = hook(self, args); !changed.empty()) args = std::move(changed);
-  Value output = forward(args);
+  Value output;
   if (auto adapter = side_->adapter) {
-    SF_CHECK_AS(TypeError,
-                !args.empty() && std::holds_alternative<Tensor>(args[0]) && std::holds_alternative<Tensor>(output),
-                type(), ": an adapter is for layers from one tensor to one");
-    output = adapter->apply(std::get<Tensor>(args[0]), std::get<Tensor>(output));
+    auto only_tensor = [&](bool is) {
+      SF_CHECK_AS(TypeError, is, type(), ": an adapter is for layers from one tensor to one");
+    };
+    only_tensor(!args.empty() && std::holds_alternative<Tensor>(args[0]));
+    output = adapter->apply(std::get<Tensor>(args[0]), [&] {
+      Value bare = forward(args);
+      only_tensor(std::holds_alternative<Tensor>(bare));
+      return std::get<Tensor>(std::move(bare));
+    });
+  } else {
+    output = forward(args);
   }
   for (auto& [id, hook] : std::vector(side_->after))
     if (Value changed = hook(self, args, output); !std::holds_alternative<std::monostate>(changed))

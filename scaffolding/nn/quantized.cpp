@@ -47,6 +47,10 @@ Tensor LinearNF4::forward(const Tensor& input) const {
   return linear_nf4(input, weight, absmax, nested_absmax, offset, bias, out_features);
 }
 
+Tensor LinearNF4::dense_weight(DType dtype) const {
+  return dequantize_nf4(weight, absmax, {out_features, in_features}, dtype, 64, nested_absmax, offset);
+}
+
 std::string LinearNF4::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +
          (compress_statistics ? "" : ", compress_statistics=False");
@@ -76,6 +80,8 @@ Tensor LinearFP8::forward(const Tensor& input) const {
               "; convert a model to another dtype before it is quantised, not after");
   return linear_fp8(input, weight, scale, bias, dynamic);
 }
+
+Tensor LinearFP8::dense_weight(DType dtype) const { return dequantize_fp8(weight, scale, dtype); }
 
 std::string LinearFP8::extra_repr() const {
   return "in_features=" + text(in_features) + ", out_features=" + text(out_features) + ", bias=" + text(bool(bias)) +

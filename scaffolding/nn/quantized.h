@@ -20,7 +20,8 @@ struct LinearNF4 : Module {
   LinearNF4(int64_t in_features, int64_t out_features, bool bias = true, bool compress_statistics = true,
             const TensorOptions& options = {}, const Tensor& weight = {});  // weight: of a Linear; absent: zeros
   Tensor forward(const Tensor& input) const;
-  void set_weight(const Tensor& dense);  // quantises [out_features, in_features]
+  void set_weight(const Tensor& dense);    // quantises [out_features, in_features]
+  Tensor dense_weight(DType dtype) const;  // [out_features, in_features], as forward() multiplies with it
   std::string extra_repr() const override;
 };
 
@@ -38,6 +39,7 @@ struct LinearFP8 : Module {
             DType weight_dtype = kFloat8E4M3, const TensorOptions& options = {}, const Tensor& weight = {});
   Tensor forward(const Tensor& input) const;
   void set_weight(const Tensor& dense);
+  Tensor dense_weight(DType dtype) const;  // [out_features, in_features]
   std::string extra_repr() const override;
 };
 

@@ -30,10 +30,10 @@ struct Given {
   }
 };
 
-void add(std::vector<uint64_t>& words, const Tensor& t) {
+void add(std::vector<uint64_t>& words, const Tensor& t, bool with_version = true) {
   if (!t) return words.push_back(0);
   words.push_back(reinterpret_cast<uintptr_t>(t.data_ptr()));
-  words.push_back(uint64_t(t.dtype()) << 32 | t.version());
+  words.push_back(uint64_t(t.dtype()) << 32 | (with_version ? t.version() : 0));
   for (int64_t i = 0; i < t.ndim(); ++i) words.insert(words.end(), {uint64_t(t.size(i)), uint64_t(t.stride(i))});
 }
 
@@ -47,6 +47,7 @@ struct DenoiserGraphs::Graph {
   models::ContextCache context;  // of the text among them
   Tensor output;
   int64_t run = 0;  // the last one that used it
+  Words adapters;   // what was in the adapters' memory when the text's part was computed
 
   bool takes(const DenoiserCall& c, bool keeps) const {
     return keeps == keeps_context && std::equal(c.begin(), c.end(), call.begin(), call.end(),
@@ -60,9 +61,10 @@ struct DenoiserGraphs::Graph {
       if (c[i].role == ArgumentRole::Text && !given[i].is(c[i].tensor)) return false;
     return true;
   }
-  void write(const DenoiserCall& c, int64_t this_run) {
+  void write(const DenoiserCall& c, int64_t this_run, const Words& adapters_now) {
     // a new run counts as a new text, whatever its address: weights may lie where others did
-    bool context_changed = run != this_run;
+    bool context_changed = run != this_run || adapters != adapters_now;
+    adapters = adapters_now;
     for (size_t i = 0; i < c.size(); ++i) {
       const Tensor& t = c[i].tensor;
       if (!t || given[i].is(t)) continue;
@@ -90,11 +92,12 @@ std::string DenoiserGraphs::why_not(Denoiser& denoiser) {
   return {};
 }
 
-// All that a capture depends on besides the inputs' shapes.
-DenoiserGraphs::Words DenoiserGraphs::state_of(Denoiser& denoiser) {
+// All that a capture depends on besides the inputs' shapes. Adapters are written in place (LoraPath): what is in their
+// memory, a replay reads.
+DenoiserGraphs::State DenoiserGraphs::state_of(Denoiser& denoiser) {
   struct Walk : nn::Visitor {
-    Words& words;
-    explicit Walk(Words& w) : words(w) {}
+    Words &words, &adapters;
+    Walk(Words& w, Words& a) : words(w), adapters(a) {}
     void parameter(std::string_view, const Tensor& t) override { add(words, t); }
     void buffer(std::string_view, const Tensor& t, bool) override { add(words, t); }
     void module(std::string_view, nn::Module* m) override {
@@ -102,7 +105,11 @@ DenoiserGraphs::Words DenoiserGraphs::state_of(Denoiser& denoiser) {
       if (!m) return;
       nn::Descent down(*m);
       words.push_back(m->training);
-      if (auto adapter = m->adapter()) adapter->each_tensor([this](const Tensor& t) { add(words, t); });
+      if (auto adapter = m->adapter())
+        adapter->each_tensor([this](const Tensor& t) {
+          add(words, t, false);
+          if (t) adapters.push_back(t.version());
+        });
       m->visit_all(*this);
     }
   };
@@ -110,9 +117,9 @@ DenoiserGraphs::Words DenoiserGraphs::state_of(Denoiser& denoiser) {
   CudnnSettings cudnn = cudnn_settings();
   uint64_t settings = uint64_t(matmul_allow_tf32()) | uint64_t(cudnn.allow_tf32) << 1 | uint64_t(cudnn.enabled) << 2 |
                       uint64_t(cudnn.deterministic) << 3 | uint64_t(matmul_benchmark()) << 4;
-  Words words{settings, cast.enabled ? 1 + uint64_t(cast.dtype) : 0};
-  Walk(words).module("", denoiser.model());
-  return words;
+  State state{{settings, cast.enabled ? 1 + uint64_t(cast.dtype) : 0}, {}};
+  Walk(state.words, state.adapters).module("", denoiser.model());
+  return state;
 }
 
 void DenoiserGraphs::clear() {
@@ -121,7 +128,7 @@ void DenoiserGraphs::clear() {
 }
 
 DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context,
-                                                 int64_t run) {
+                                                 int64_t run, const Words& adapters) {
   auto take = [&](auto at) -> Graph& {
     graphs_.splice(graphs_.begin(), graphs_, at);
     return *graphs_.front();
@@ -144,6 +151,7 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
   Graph& g = *made;
   g.keeps_context = keeps_context;
   g.run = run;
+  g.adapters = adapters;
   g.call = call;
   for (auto& argument : g.call) {
     const Tensor t = argument.tensor;
@@ -173,12 +181,13 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
 }
 
 Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run) {
-  if (Words now = state_of(denoiser); now != state_) {
+  State now = state_of(denoiser);
+  if (now.words != state_) {
     clear();
-    state_ = std::move(now);
+    state_ = std::move(now.words);
   }
-  Graph& g = graph_for(denoiser, call, keeps_context, run);
-  g.write(call, run);
+  Graph& g = graph_for(denoiser, call, keeps_context, run, now.adapters);
+  g.write(call, run, now.adapters);
   g.graph->replay();
   ++replays_;
   return g.output.clone();  // schedulers keep results, and the next replay overwrites this one

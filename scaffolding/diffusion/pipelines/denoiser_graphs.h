@@ -29,9 +29,9 @@ class DenoiserGraphs {
   static std::string why_not(Denoiser& denoiser);
 
   int64_t begin_run() { return ++runs_; }  // the number of a run, for which what is made of the text is computed anew
-  // denoiser.predict(call) of that run. Graphs of other weights, adapters, modes and dtypes than the denoiser has now
-  // are dropped. keeps_context: what is made of the text is computed once a run,
-  // outside of the graph (models::ContextCache).
+  // denoiser.predict(call) of that run. Graphs of other weights, modes and dtypes than the denoiser has now, and of
+  // adapters in other memory, are dropped. keeps_context: what is made of the text is computed once a run, outside of
+  // the graph (models::ContextCache).
   Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run);
   void clear();  // gives their memory back
   Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }
@@ -39,8 +39,12 @@ class DenoiserGraphs {
  private:
   struct Graph;
   using Words = std::vector<uint64_t>;
-  static Words state_of(Denoiser& denoiser);
-  Graph& graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run);
+  struct State {
+    Words words, adapters;
+  };
+  static State state_of(Denoiser& denoiser);
+  Graph& graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
+                   const Words& adapters);
 
   std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
   Words state_;                               // of the weights that they read

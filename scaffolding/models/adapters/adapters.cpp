@@ -2,27 +2,18 @@
 
 #include <algorithm>
 
-#include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/ops/ops.h"
+#include "scaffolding/core/parallel.h"
+#include "scaffolding/models/adapters/fuse_lora.h"
+#include "scaffolding/nn/quantized.h"
 
 namespace sf::models {
 
 namespace {
-
-// The weight that fuse() may write; absent for layers that are quantised.
-Tensor weight_of(nn::Module& layer) {
-  if (auto* linear = dynamic_cast<nn::Linear*>(&layer)) return linear->weight;
-  if (auto* conv = dynamic_cast<nn::Conv2d*>(&layer)) return conv->weight;
-  return {};
+bool among(const std::vector<std::string>& all, const std::string& name) {
+  return std::find(all.begin(), all.end(), name) != all.end();
 }
-
-// What a path adds to the layer's weight, float32, of the weight's shape.
-Tensor update_of(const LoraPath& path, const Shape& shape) {
-  const Tensor up = path.up.flatten(1), down = path.down.flatten(1);
-  return (matmul(up, down) * path.scale).reshape(shape);
-}
-
+LoraTerm term_of(const LoraLayer& layer) { return {layer.down, layer.up, layer.mid, layer.row, layer.scale}; }
 }  // namespace
 
 nn::Module& Adapters::module(const std::string& name) const {
@@ -58,28 +49,41 @@ std::vector<std::string> Adapters::active() const {
   return out;
 }
 
-Adapters::Adapter Adapters::made(const std::string& name, std::vector<LoraLayer> layers,
-                                 const std::string& path) const {
-  SF_CHECK(!name.empty(), "adapters: a name must not be empty");
-  SF_CHECK(!layers.empty(), "adapters: '", name, "' has no layer of ", model_.type());
-  std::map<std::string, nn::Module*> modules;
+void Adapters::make_terms(Adapter& adapter, const std::string* path) const {
+  std::unordered_map<std::string, nn::Module*> modules;
   for (auto& m : nn::named_modules(model_)) modules.emplace(m.name, m.module);
-  Adapter out{name, std::move(layers), {}};
-  for (const LoraLayer& layer : out.layers) {
+  std::vector<nn::Module*> of;
+  for (const LoraLayer& layer : adapter.layers) {
     auto m = modules.find(layer.module);
     SF_CHECK(m != modules.end(), "adapters: ", model_.type(), " has no module '", layer.module, "'");
-    check_lora_values(layer, path);
-    const LoraTerm term{layer.down, layer.up, layer.mid, layer.row, layer.scale};
-    const LoraPath ready(*m->second, {term}, model_.dtype(), model_.device());
-    out.terms[layer.module].push_back({ready.down, ready.up, {}, 0, layer.scale});
+    of.push_back(m->second);
   }
-  return out;
+  adapter.dtype = model_.dtype(), adapter.device = model_.device();
+  std::vector<LoraTerm> terms(adapter.layers.size());
+  auto make = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (path) check_lora_values(adapter.layers[size_t(i)], *path);
+      terms[size_t(i)] =
+          LoraPath::ready(*of[size_t(i)], term_of(adapter.layers[size_t(i)]), adapter.dtype, adapter.device);
+    }
+  };
+  // Values are read and written once: a core's cache holds a layer's between the two.
+  const int64_t layers = int64_t(terms.size());
+  if (adapter.device.is_cpu()) parallel_for(layers, 8, make);
+  else make(0, layers);
+  adapter.terms.clear();
+  for (size_t i = 0; i < terms.size(); ++i) adapter.terms[adapter.layers[i].module].push_back(std::move(terms[i]));
 }
 
 void Adapters::add(const std::string& name, std::vector<LoraLayer> layers, const std::string& path) {
+  SF_CHECK(!name.empty(), "adapters: a name must not be empty");
+  SF_CHECK(!layers.empty(), "adapters: '", name, "' has no layer of ", model_.type());
   SF_CHECK(!find(name), "adapters: there is an adapter '", name,
            "' already; delete it, give the new one another name, or swap it (hotswap=True)");
-  adapters_.push_back(made(name, std::move(layers), path));
+  Adapter made;
+  made.name = name, made.layers = std::move(layers);
+  make_terms(made, &path);
+  adapters_.push_back(std::move(made));
 }
 
 void Adapters::rename(const std::string& name, const std::string& to) {
@@ -87,7 +91,7 @@ void Adapters::rename(const std::string& name, const std::string& to) {
   SF_CHECK(!find(to) || !find(to)->fused, "adapters: '", to, "' is fused; unfuse it before another takes its place");
   std::erase_if(adapters_, [&](auto& a) { return a.name == to; });
   find(name)->name = to;
-  refresh();
+  if (among(active(), name) || among(active(), to)) refresh();
 }
 
 void Adapters::remove(const std::string& name) {
@@ -117,75 +121,120 @@ void Adapters::scale(double factor) {
   refresh();
 }
 
-std::vector<LoraTerm> Adapters::terms_of(const std::string& module, const std::vector<std::string>* names) const {
-  std::vector<LoraTerm> out;
-  auto among = [](const std::vector<std::string>& all, const std::string& name) {
-    return std::find(all.begin(), all.end(), name) != all.end();
-  };
+Adapters::ByModule Adapters::what_is_on(
+    const std::vector<std::string>* names,
+    const std::function<std::vector<LoraTerm>(const Adapter&, const std::string&)>& terms_of) const {
+  ByModule out;
   for (auto& on : on_) {
     const Adapter& a = at(on.name);
-    auto found = a.terms.find(module);
-    const double weight = on.of(module);
-    if (found == a.terms.end() || weight == 0 || a.fused || (names && !among(*names, on.name))) continue;
-    for (LoraTerm term : found->second) {
-      term.scale *= weight;
-      out.push_back(std::move(term));
+    if (a.fused || (names && !among(*names, on.name))) continue;
+    for (auto& [module, ready] : a.terms) {
+      const double weight = on.of(module);
+      if (weight == 0) continue;
+      std::vector<LoraTerm>& all = out[module];
+      for (LoraTerm term : terms_of(a, module)) {
+        term.scale *= weight;
+        all.push_back(std::move(term));
+      }
     }
   }
   return out;
 }
 
+std::shared_ptr<const LoraPath> Adapters::path_of(const std::string& name, const nn::Module& layer,
+                                                  const std::vector<LoraTerm>& terms, bool any_is_on, DType dtype,
+                                                  Device device) {
+  if (!LoraPath::are_slots(device))
+    return terms.empty() ? nullptr : std::make_shared<LoraPath>(layer, terms, dtype, device);
+  const int64_t used = rank_of(terms);
+  auto found = slots_.find(name);
+  const bool fits = found != slots_.end() && &found->second->layer() == &layer && found->second->rank() >= used &&
+                    found->second->rank() >= reserved_ && found->second->down.dtype() == dtype &&
+                    found->second->down.device() == device;
+  if (!fits) {
+    const bool reserves = reserved_ > 0 && LoraPath::goes_beside(layer);
+    if (found != slots_.end()) slots_.erase(found);
+    if (terms.empty() && !reserves) return nullptr;
+    const int64_t least = std::max(used, reserves ? reserved_ : 0),
+                  rank = (least + kSlotRanks - 1) / kSlotRanks * kSlotRanks;
+    found = slots_.emplace(name, std::make_shared<LoraPath>(layer, rank, dtype, device)).first;
+  }
+  found->second->fill(terms);
+  return any_is_on || reserved_ > 0 ? found->second : nullptr;
+}
+
 void Adapters::refresh() {
-  std::vector<std::string> adapted;
+  const DType dtype = model_.dtype();
+  const Device device = model_.device();
+  for (Adapter& a : adapters_)
+    if (a.dtype != dtype || a.device != device) make_terms(a);
+  if (!LoraPath::are_slots(device) || (adapters_.empty() && reserved_ == 0)) slots_.clear();
+  ByModule on;
+  if (enabled_ && factor_ != 0)
+    on = what_is_on(nullptr, [](const Adapter& a, const std::string& module) { return a.terms.at(module); });
+  std::unordered_set<std::string> adapted;
   for (auto& m : nn::named_modules(model_)) {
-    const bool was = std::find(adapted_.begin(), adapted_.end(), m.name) != adapted_.end();
-    std::vector<LoraTerm> terms = enabled_ && factor_ != 0 ? terms_of(m.name) : std::vector<LoraTerm>();
-    for (LoraTerm& t : terms) t.scale *= factor_;
-    if (!terms.empty()) {
-      m.module->adapt(std::make_shared<LoraPath>(*m.module, terms, model_.dtype(), model_.device()));
-      adapted.push_back(m.name);
-    } else if (was) {
-      m.module->adapt(nullptr);
+    auto found = on.find(m.name);
+    const bool has_slot = slots_.contains(m.name) || (reserved_ > 0 && LoraPath::goes_beside(*m.module));
+    std::shared_ptr<const LoraPath> path;
+    if (found != on.end() || (LoraPath::are_slots(device) && has_slot)) {
+      std::vector<LoraTerm> terms = found == on.end() ? std::vector<LoraTerm>() : std::move(found->second);
+      for (LoraTerm& t : terms) t.scale *= factor_;
+      path = path_of(m.name, *m.module, terms, !on.empty(), dtype, device);
     }
+    if (path) adapted.insert(m.name);
+    if (path || adapted_.contains(m.name)) m.module->adapt(std::move(path));
   }
   adapted_ = std::move(adapted);
+}
+
+void Adapters::reserve(int64_t rank) {
+  SF_CHECK(rank >= 0 && rank <= kMostLoraRank, "adapters: a rank to reserve must be from 0 to ", kMostLoraRank,
+           ", got ", rank);
+  reserved_ = rank;
+  refresh();
+}
+
+const AdapterStems& Adapters::stems(const std::string& component) {
+  auto found = stems_.find(component);
+  if (found == stems_.end())
+    found = stems_.emplace(component, adapter_stems(model_.type(), model_.config(), component)).first;
+  return found->second;
 }
 
 void Adapters::fuse(double scale, bool safe, const std::optional<std::vector<std::string>>& names) {
   if (names)
     for (auto& name : *names) at(name);
-  struct Change {
-    std::string name;
-    Tensor weight, sum;
-  };
-  std::vector<Change> changes;
-  autograd::NoGrad off;
+  // From the file's own numbers: what is beside the layers was rounded to their dtype.
+  const ByModule on = what_is_on(names ? &*names : nullptr, [](const Adapter& a, const std::string& module) {
+    std::vector<LoraTerm> terms;
+    for (auto& layer : a.layers)
+      if (layer.module == module) terms.push_back(term_of(layer));
+    return terms;
+  });
+  std::vector<WeightUpdate> updates;
   for (auto& m : nn::named_modules(model_)) {
-    const std::vector<LoraTerm> terms = terms_of(m.name, names ? &*names : nullptr);
-    if (terms.empty()) continue;
-    const Tensor weight = weight_of(*m.module);
+    auto found = on.find(m.name);
+    if (found == on.end()) continue;
+    const Tensor weight = fused_weight(*m.module);
     if (!weight)
       fail<NotSupported>("fuse_lora: ", m.name, " is quantised (", m.module->type(), "); leave the adapter beside it");
-    const LoraPath path(*m.module, terms, kFloat32, weight.device());
-    Tensor sum = weight.to(kFloat32) + update_of(path, weight.shape()) * scale;
-    SF_CHECK(!safe || all_finite(sum), "fuse_lora: the sum of ", m.name, " is NaN or infinite; the adapter is broken");
-    changes.push_back({m.name, weight, sum.to(weight.dtype())});
+    updates.push_back({m.name, m.module, weight, found->second});
   }
-  for (Change& c : changes) {
-    old_weights_.emplace(c.name, c.weight.detach().clone().to(Device()));
-    c.weight.copy_(c.sum);
-  }
+  std::map<std::string, Tensor> old = fuse_lora(updates, scale, safe);
+  old_weights_.merge(old);  // keeps what was there before an earlier fuse()
   for (auto& on : on_) {
-    if (names && std::find(names->begin(), names->end(), on.name) == names->end()) continue;
+    if (names && !among(*names, on.name)) continue;
     find(on.name)->fused = true;
-    if (std::find(fused_.begin(), fused_.end(), on.name) == fused_.end()) fused_.push_back(on.name);
+    if (!among(fused_, on.name)) fused_.push_back(on.name);
   }
   refresh();
 }
 
 void Adapters::unfuse() {
-  autograd::NoGrad off;
-  for (auto& [name, weight] : old_weights_) weight_of(module(name)).copy_(weight);
+  std::vector<std::pair<Tensor, Tensor>> changes;
+  for (auto& [name, old] : old_weights_) changes.emplace_back(fused_weight(module(name)), old);
+  put_back(changes);
   old_weights_.clear();
   fused_.clear();
   for (Adapter& a : adapters_) a.fused = false;

@@ -6,9 +6,15 @@
 //
 // What is on is a LoraPath on each of its layers (Module::adapt). The adapters' tensors belong to this object, not to
 // the model: they are in no state dict. One thread at a time, and not while the model runs.
+//
+// On a GPU a layer's path is memory that stays: other adapters, weights and scales are written into it, so that CUDA
+// graphs of the model go on. Another one is captured where a layer that had no path gets one, where ranks outgrow it
+// (they are rounded up to a multiple of kSlotRanks), and from none on to some on; reserve() rules these out.
 #pragma once
 #include <functional>
 #include <map>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "scaffolding/models/adapters/lora_file.h"
 #include "scaffolding/models/model.h"
@@ -51,6 +57,13 @@ class Adapters {
   void scale(double factor);
   // Puts the paths on the layers anew, after the model went to another device or dtype.
   void refresh();
+  // On a GPU: memory for ranks of so many in all beside every layer that can have a path, from now on and whether an
+  // adapter is on or not; 0 gives it back.
+  static constexpr int64_t kSlotRanks = 16;
+  void reserve(int64_t rank);
+
+  // The names that adapters have for the modules of this model, which a pipeline calls `component`. They stay.
+  const AdapterStems& stems(const std::string& component);
 
   // Adds scale times what is on (or the named ones that are on) to the weights themselves: summed in float32 and
   // rounded once. The old weights are kept on the host; the fused adapters are off until unfuse(),
@@ -64,15 +77,25 @@ class Adapters {
   struct Adapter {
     std::string name;
     std::vector<LoraLayer> layers;
-    std::map<std::string, std::vector<LoraTerm>> terms;  // by module
+    std::unordered_map<std::string, std::vector<LoraTerm>> terms;  // by module, in a dtype and on a device
+    DType dtype = kFloat32;
+    Device device = {};
     bool fused = false;
   };
-  Adapter made(const std::string& name, std::vector<LoraLayer> layers, const std::string& path) const;
+  using ByModule = std::unordered_map<std::string_view, std::vector<LoraTerm>>;
+  // Makes the terms from the layers. path: for errors of values, which are looked at where it is given.
+  void make_terms(Adapter& adapter, const std::string* path = nullptr) const;
   Adapter* find(const std::string& name);
   const Adapter* find(const std::string& name) const;
   const Adapter& at(const std::string& name) const;
-  // What is on for a module, of the named ones if there are names; fused ones are left out.
-  std::vector<LoraTerm> terms_of(const std::string& module, const std::vector<std::string>* names = nullptr) const;
+  // What is on by module: f(adapter, module) gives the terms of one. Fused ones are left out, and with names all
+  // but these.
+  ByModule what_is_on(const std::vector<std::string>* names,
+                      const std::function<std::vector<LoraTerm>(const Adapter&, const std::string&)>& f) const;
+  // The path that a layer has for these terms; null: none.
+  std::shared_ptr<const LoraPath> path_of(const std::string& name, const nn::Module& layer,
+                                          const std::vector<LoraTerm>& terms, bool any_is_on, DType dtype,
+                                          Device device);
   nn::Module& module(const std::string& name) const;
 
   Model& model_;
@@ -80,9 +103,12 @@ class Adapters {
   std::vector<AdapterWeight> on_;
   bool enabled_ = true;
   double factor_ = 1;
-  std::vector<std::string> adapted_;  // modules that have a path now
+  std::unordered_set<std::string> adapted_;                           // modules that have a path now
+  std::unordered_map<std::string, std::shared_ptr<LoraPath>> slots_;  // on a GPU, by module
+  int64_t reserved_ = 0;
   std::vector<std::string> fused_;
   std::map<std::string, Tensor> old_weights_;  // of fused modules
+  std::map<std::string, AdapterStems> stems_;  // by component
 };
 
 }  // namespace sf::models

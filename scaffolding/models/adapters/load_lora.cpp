@@ -8,10 +8,8 @@ namespace sf::models {
 
 LoraReport load_lora(const LoraFile& file, const std::string& name, const AdaptedModels& models,
                      const LoadLoraOptions& options) {
-  std::vector<AdapterStems> stems;
-  for (auto& [component, model] : models) stems.push_back(adapter_stems(model->type(), model->config(), component));
   std::vector<const AdapterStems*> of;
-  for (auto& s : stems) of.push_back(&s);
+  for (auto& [component, model] : models) of.push_back(&model->adapters().stems(component));
   LoraMatch lora = file.match(of, options.strict);
 
   // All are made under another name first, so that what is refused has changed nothing.

@@ -1,8 +1,14 @@
 #include "scaffolding/models/parts/lora.h"
 
+#include <typeinfo>
+
+#include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/nn/quantized.h"
+#include "scaffolding/ops/conv/conv_residual.h"
+#include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -32,43 +38,126 @@ Shape weight_shape(const nn::Module& layer) {
   fail<NotSupported>("LoraPath: goes beside linear layers and 2-D convolutions, not beside a ", layer.type());
 }
 
+// Memory for `rank` of the layer's inputs. Convolutions on a GPU read it channels-last.
+Tensor room(Shape sizes, bool conv, DType dtype, Device device) {
+  const Tensor t = zeros(sizes, dtype, device);
+  return conv ? t.contiguous(MemoryFormat::ChannelsLast) : t;
+}
+
+// A plain call of it, which nothing in Python stands in for.
+template <class Layer> const Layer* as(const nn::Module& m) {
+  return typeid(m) == typeid(Layer) && !(m.extension() && m.extension()->calls()) ? static_cast<const Layer*>(&m)
+                                                                                  : nullptr;
+}
+
 }  // namespace
 
-LoraPath::LoraPath(const nn::Module& layer, const std::vector<LoraTerm>& terms, DType dtype, Device device)
-    : conv_(dynamic_cast<const nn::Conv2d*>(&layer)) {
-  SF_CHECK(!terms.empty(), "LoraPath: needs a term");
-  SF_CHECK(!conv_ || (conv_->groups == 1 && conv_->padding_mode == "zeros"),
-           "LoraPath: a convolution must have one group and zeros around its input");
+int64_t rank_of(const std::vector<LoraTerm>& terms) {
+  int64_t sum = 0;
+  for (auto& t : terms) sum += t.rank();
+  return sum;
+}
+
+bool LoraPath::goes_beside(const nn::Module& layer) {
+  if (auto* conv = dynamic_cast<const nn::Conv2d*>(&layer)) return conv->groups == 1 && conv->padding_mode == "zeros";
+  return dynamic_cast<const nn::Linear*>(&layer) || dynamic_cast<const nn::LinearNF4*>(&layer) ||
+         dynamic_cast<const nn::LinearFP8*>(&layer);
+}
+
+LoraTerm LoraPath::ready(const nn::Module& layer, const LoraTerm& t, DType dtype, Device device) {
+  const auto* conv = dynamic_cast<const nn::Conv2d*>(&layer);
+  SF_CHECK(!conv || goes_beside(layer), "LoraPath: a convolution must have one group and zeros around its input");
   autograd::NoGrad off;
-  Tensors downs, ups;
   const Shape weight = weight_shape(layer);
   const int64_t rows = weight[0];
-  for (const LoraTerm& t : terms) {
-    Tensor d = shaped(t.mid ? through(t.mid.to(kFloat32), t.down.to(kFloat32)) : t.down, conv_);
-    Tensor u = shaped(t.up, conv_);
-    SF_CHECK(d.ndim() == (conv_ ? 4 : 2) && u.ndim() == d.ndim() && u.size(1) == d.size(0) &&
-                 (!conv_ || (u.size(2) == 1 && u.size(3) == 1)),
-             "LoraPath: down must be [R, K] and up [N, R], of a convolution [R, C, kh, kw] and [N, R, 1, 1], got ",
-             t.down.shape(), " and ", t.up.shape());
-    Shape inputs = weight;
-    inputs[0] = d.size(0);
-    SF_CHECK(d.shape() == inputs, "LoraPath: down must be ", inputs, " beside a weight ", weight, ", got ", d.shape());
-    SF_CHECK(t.row >= 0 && t.row + u.size(0) <= rows, "LoraPath: an update of ", u.size(0), " rows from row ", t.row,
-             " is not in a layer of ", rows, " rows");
-    if (u.size(0) < rows) {
-      Shape above = u.shape(), below = u.shape();
-      above[0] = t.row, below[0] = rows - t.row - u.size(0);
-      u = cat({zeros(above, u.dtype(), u.device()), u, zeros(below, u.dtype(), u.device())}, 0);
-    }
-    // Rounded once: from float32 with the scale, where several terms have different ones.
-    if (terms.size() > 1) u = u.to(kFloat32) * t.scale;
-    downs.push_back(d.to(device).to(dtype));
-    ups.push_back(u.to(device).to(dtype));
+  Tensor d = shaped(t.mid ? through(t.mid.to(kFloat32), t.down.to(kFloat32)) : t.down, conv);
+  Tensor u = shaped(t.up, conv);
+  SF_CHECK(d.ndim() == (conv ? 4 : 2) && u.ndim() == d.ndim() && u.size(1) == d.size(0) &&
+               (!conv || (u.size(2) == 1 && u.size(3) == 1)),
+           "LoraPath: down must be [R, K] and up [N, R], of a convolution [R, C, kh, kw] and [N, R, 1, 1], got ",
+           t.down.shape(), " and ", t.up.shape());
+  Shape inputs = weight;
+  inputs[0] = d.size(0);
+  SF_CHECK(d.shape() == inputs, "LoraPath: down must be ", inputs, " beside a weight ", weight, ", got ", d.shape());
+  SF_CHECK(t.row >= 0 && t.row + u.size(0) <= rows, "LoraPath: an update of ", u.size(0), " rows from row ", t.row,
+           " is not in a layer of ", rows, " rows");
+  d = d.to(device).to(dtype), u = u.to(device).to(dtype);
+  if (u.size(0) < rows) {
+    Shape above = u.shape(), below = u.shape();
+    above[0] = t.row, below[0] = rows - t.row - u.size(0);
+    u = cat({zeros(above, dtype, device), u, zeros(below, dtype, device)}, 0);
   }
-  scale = terms.size() > 1 ? 1 : terms[0].scale;
-  down = terms.size() > 1 ? cat(downs, 0) : downs[0];
-  up = terms.size() > 1 ? cat(ups, 1) : ups[0];
+  return {d, u, {}, 0, t.scale};
+}
+
+LoraPath::LoraPath(const nn::Module& layer, int64_t rank, DType dtype, Device device)
+    : layer_(layer), conv_(dynamic_cast<const nn::Conv2d*>(&layer)) {
+  SF_CHECK(goes_beside(layer), "LoraPath: goes beside linear layers and 2-D convolutions of one group, not beside a ",
+           layer.type());
+  SF_CHECK(rank > 0, "LoraPath: a slot's rank must be positive, got ", rank);
+  autograd::NoGrad off;
+  Shape sizes = weight_shape(layer);
+  up = room(conv_ ? Shape{sizes[0], rank, 1, 1} : Shape{sizes[0], rank}, conv_, dtype, device);
+  sizes[0] = rank;
+  down = room(sizes, conv_, dtype, device);
+}
+
+LoraPath::LoraPath(const nn::Module& layer, const std::vector<LoraTerm>& terms, DType dtype, Device device)
+    : layer_(layer), conv_(dynamic_cast<const nn::Conv2d*>(&layer)) {
+  SF_CHECK(!terms.empty(), "LoraPath: needs a term");
+  autograd::NoGrad off;
+  std::vector<LoraTerm> all;
+  for (auto& t : terms) all.push_back(ready(layer, t, dtype, device));
+  if (are_slots(device)) {
+    LoraPath slot(layer, rank_of(all), dtype, device);
+    slot.fill(all);
+    down = slot.down, up = slot.up, filled_ = slot.filled_;
+    return;
+  }
+  Tensors downs, ups;
+  for (auto& t : all) {
+    downs.push_back(t.down);
+    ups.push_back(all.size() > 1 ? t.up * t.scale : t.up);
+  }
+  scale = all.size() > 1 ? 1 : all[0].scale;
+  down = all.size() > 1 ? cat(downs, 0) : downs[0];
+  up = all.size() > 1 ? cat(ups, 1) : ups[0];
   scale_ = full({}, scale, kFloat32, device);
+}
+
+void LoraPath::fill(const std::vector<LoraTerm>& terms) {
+  autograd::NoGrad off;
+  const int64_t used = rank_of(terms);
+  SF_CHECK(used <= rank(), "LoraPath: ranks of ", used, " in all are more than the slot's ", rank());
+  int64_t at = 0;
+  for (auto& t : terms) {
+    down.narrow(0, at, t.rank()).copy_(t.down);
+    up.narrow(1, at, t.rank()).copy_(t.scale == 1 ? t.up : t.up * t.scale);  // from float32, rounded once
+    at += t.rank();
+  }
+  if (used < filled_) up.narrow(1, used, filled_ - used).zero_();
+  filled_ = used;
+}
+
+Tensor LoraPath::apply(const Tensor& x, const std::function<Tensor()>& bare) const {
+  if (auto* linear = as<nn::Linear>(layer_)) return linear_lora(x, linear->weight, linear->bias, down, up, scale);
+  const bool records = autocast::active() || autograd::any_requires_grad({x, down, up});
+  auto* nf4 = as<nn::LinearNF4>(layer_);
+  if (nf4 && !records && !autograd::any_requires_grad({nf4->bias}))
+    return linear_lora(x, nf4->dense_weight(x.dtype()), nf4->bias, down, up, scale);
+  auto* fp8 = as<nn::LinearFP8>(layer_);
+  if (fp8 && !fp8->dynamic && !records && !autograd::any_requires_grad({fp8->bias}))
+    return linear_lora(x, fp8->dense_weight(x.dtype()), fp8->bias, down, up, scale);
+  auto* conv = as<nn::Conv2d>(layer_);
+  if (conv && !records && x.ndim() == 4 && !conv->padding.same && x.dtype() == conv->weight.dtype() &&
+      x.size(1) == conv->in_channels && !autograd::any_requires_grad({conv->weight, conv->bias})) {
+    const Shape& pads = conv->padding.amounts;
+    return conv_plus_residual(x, conv->weight, conv->bias, side(x),
+                              {.stride = {conv->stride[0], conv->stride[1], 1},
+                               .padding = {pads[0], pads[1], 0},
+                               .dilation = {conv->dilation[0], conv->dilation[1], 1}});
+  }
+  return beside(bare(), x);
 }
 
 void LoraPath::each_tensor(const std::function<void(const Tensor&)>& see) const {
@@ -85,6 +174,9 @@ Tensor LoraPath::side(const Tensor& input) const {
 }
 Tensor LoraPath::beside(const Tensor& output, const Tensor& input) const {
   return conv_ ? output + side(input) : linear_add(within(input), up, {}, output);
+}
+void LoraPath::side_into(const Tensor& output, const Tensor& input) const {
+  gemm_into("linear_lora", within(input).unsqueeze(0), up.t().unsqueeze(0), output.unsqueeze(0), 0);
 }
 
 }  // namespace sf::models

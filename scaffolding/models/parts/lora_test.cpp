@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/backend.h"
 #include "scaffolding/models/parts/context_cache.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/parts/resnet.h"
@@ -48,8 +49,8 @@ TEST_F(LoraPaths, BesideLinearLayersAreExact) {
       const double bare = worst(layer(x), exact(x, layer.weight, layer.bias, {}));
       layer.adapt(std::make_shared<LoraPath>(layer, side, dtype, Device()));
       const Tensor want = exact(x, layer.weight, layer.bias, side);
-      EXPECT_LE(worst(layer(x), want), 2.5 * bare + 1e-7) << name(dtype) << " by a call, " << count;
-      EXPECT_LE(worst(project(layer, x), want), 2 * bare + 1e-7) << name(dtype) << " within the product, " << count;
+      EXPECT_LE(worst(layer(x), want), 1.5 * bare + 1e-7) << name(dtype) << " by a call, " << count;
+      EXPECT_LE(worst(project(layer, x), want), 1.5 * bare + 1e-7) << name(dtype) << " within the product, " << count;
       EXPECT_LE(worst(project(layer, x, {.residual = residual}), want + residual.to(kFloat64)), 2.5 * bare + 1e-7);
       EXPECT_LE(worst(project(layer, x, {.activation = "gelu"}), gelu(want)), 3 * bare + 1e-6);
       EXPECT_LE(worst(project(layer, x, {.activation = "geglu"}), geglu(want)), 4 * bare + 1e-6);
@@ -76,7 +77,7 @@ TEST_F(LoraPaths, LeaveTheKindWhatItIs) {
     layer.replace_by([stored] { return stored; });
     layer.adapt(nullptr);
     const Tensor alone = project(layer, x);
-    stored->adapt(path);
+    stored->adapt(std::make_shared<LoraPath>(*stored, side, kFloat32, Device()));
     EXPECT_EQ(projection_of(layer).kind, Projection::Kind::Stored);
     EXPECT_LE(worst(project(layer, x), alone + update), 1e-6);
     EXPECT_LE(worst(layer(x), alone + update), 1e-6);
@@ -84,6 +85,121 @@ TEST_F(LoraPaths, LeaveTheKindWhatItIs) {
   }
   layer.replace_by({});
   EXPECT_EQ(worst(layer(x), bare), 0);
+}
+
+TEST_F(LoraPaths, BesideStoredWeightsAddNoError) {
+  for (DType dtype : {kBFloat16, kFloat16}) {
+    nn::LinearNF4 nf4(64, 48, true, true, {std::nullopt, dtype}, randn({48, 64}));
+    nn::LinearFP8 fp8(64, 48, true, true, false, kFloat8E4M3, {std::nullopt, dtype}, randn({48, 64}));
+    const Tensor x = randn({9, 64}).to(dtype);
+    std::vector<LoraTerm> side = terms(64, 48, 2);
+    for (auto& t : side) t.down = t.down.to(dtype), t.up = t.up.to(dtype);
+    auto check = [&](auto& layer) {
+      const Tensor weight = layer.dense_weight(dtype);
+      const double bare = worst(layer(x), exact(x, weight, layer.bias, {}));
+      layer.adapt(std::make_shared<LoraPath>(layer, side, dtype, Device()));
+      EXPECT_LE(worst(layer(x), exact(x, weight, layer.bias, side)), 1.5 * bare) << layer.type() << name(dtype);
+    };
+    check(nf4);
+    check(fp8);
+  }
+}
+
+TEST_F(LoraPaths, BesideConvolutionsAddNoError) {
+  for (int64_t kernel : {1, 3})
+    for (DType dtype : {kFloat32, kBFloat16}) {
+      nn::Conv2d conv(8, 12, kernel, {.padding = kernel / 2});
+      conv.weight = conv.weight.to(dtype), conv.bias = conv.bias.to(dtype);
+      const Tensor x = randn({2, 8, 6, 6}).to(dtype);
+      const LoraTerm term{
+          (randn({4, 8, kernel, kernel}) * 0.1).to(dtype), (randn({12, 4, 1, 1}) * 0.1).to(dtype), {}, 0, 1};
+      auto wide = [](const Tensor& t) { return t.to(kFloat64); };
+      const Tensor bare = conv2d(wide(x), wide(conv.weight), wide(conv.bias), {1}, kernel / 2);
+      const double error = worst(conv(x), bare);
+      conv.adapt(std::make_shared<LoraPath>(conv, std::vector{term}, dtype, Device()));
+      const Tensor want = bare + conv2d(conv2d(wide(x), wide(term.down), {}, {1}, kernel / 2), wide(term.up));
+      EXPECT_LE(worst(conv(x), want), 1.5 * error + 1e-7) << kernel << name(dtype);
+    }
+}
+
+TEST_F(LoraPaths, OfInputsInFloat8) {
+  nn::Linear q(16, 12), k(16, 8, false);
+  nn::LinearFP8 q8(16, 12, true, true, true, kFloat8E4M3, {}, q.weight),
+      k8(16, 8, false, true, true, kFloat8E4M3, {}, k.weight);
+  q.replace_by([&q8] { return &q8; });
+  k.replace_by([&k8] { return &k8; });
+  const Tensor x = randn({3, 5, 16}), normed = layer_norm(x, {16}, {}, {}, 1e-5), residual = randn({3, 5, 12});
+  const ProjectionInput rows(layer_norm_fp8(x, {}, {}, 1e-5), kFloat32);
+  const Tensor bare = project(q, rows), bare_k = project(k, rows);
+  const std::vector<LoraTerm> side = terms(16, 12, 2);
+  q8.adapt(std::make_shared<LoraPath>(q8, side, kFloat32, Device()));
+  EXPECT_TRUE(take_float8({&q, &k})) << "what comes before goes on quantising";
+  // of the input as the layer's own product sees it, in float8
+  const Tensor seen = dequantize_fp8(rows.rows.q.reshape({15, 16}), rows.rows.scale).reshape({3, 5, 16});
+  Tensor want = bare;
+  for (auto& t : side) want = want + linear(linear(seen, t.down), t.up) * t.scale;
+  EXPECT_LE(worst(project(q, rows), want), 1e-6);
+  EXPECT_LE(worst(project(q, rows, {.residual = residual}), want + residual), 1e-6);
+  const Tensors each = project_each({&q, &k}, rows);
+  EXPECT_LE(worst(each[0], want), 1e-6);
+  EXPECT_EQ(worst(each[1], bare_k), 0);
+}
+
+TEST_F(LoraPaths, ASlotIsWrittenInPlace) {
+  nn::Linear layer(16, 8);
+  auto slot = std::make_shared<LoraPath>(layer, 16, kFloat32, Device());
+  const Tensor x = randn({3, 16}), bare = layer(x);
+  layer.adapt(slot);
+  EXPECT_EQ(worst(layer(x), bare), 0) << "empty";
+  const void *down = slot->down.data_ptr(), *up = slot->up.data_ptr();
+  for (int count : {3, 1, 2, 0}) {
+    std::vector<LoraTerm> side = terms(16, 8, count);
+    std::vector<LoraTerm> ready;
+    for (auto& t : side) ready.push_back(LoraPath::ready(layer, t, kFloat32, Device()));
+    const uint32_t before = slot->up.version();
+    slot->fill(ready);
+    EXPECT_LE(worst(layer(x), exact(x, layer.weight, layer.bias, side)), 1e-6) << count;
+    EXPECT_EQ(slot->down.data_ptr(), down);
+    EXPECT_EQ(slot->up.data_ptr(), up);
+    EXPECT_NE(slot->up.version(), before) << "what is kept of results must see it";
+  }
+  EXPECT_THROW(slot->fill({LoraPath::ready(layer, {randn({17, 16}), randn({8, 17})}, kFloat32, Device())}), ValueError);
+}
+
+TEST(CudaLora, paths_on_the_device_are_slots_and_packed_layers_one_product) {
+  std::string why;
+  if (!backend_available(Device::CUDA, &why)) GTEST_SKIP() << "unproven here: " << why;
+  manual_seed(5);
+  autograd::NoGrad off;
+  nn::Linear q(16, 12), k(16, 8), v(16, 8), gate(16, 24);
+  nn::Conv2d conv(8, 12, 3, {.padding = 1});
+  const Tensor x = randn({2, 5, 16}), picture = randn({1, 8, 6, 6}), residual = randn({2, 5, 12});
+  const LoraTerm three{randn({4, 8, 3, 3}) * 0.1, randn({12, 4, 1, 1}), {}, 0, 0.7};
+  const std::vector<LoraTerm> of_q = terms(16, 12, 2), of_v = terms(16, 8, 1), of_gate = terms(16, 24, 1);
+  auto adapt = [&](Device device) {
+    auto put = [&](nn::Module& layer, const std::vector<LoraTerm>& side) {
+      layer.adapt(std::make_shared<LoraPath>(layer, side, kFloat32, device));
+    };
+    put(q, of_q), put(v, of_v), put(gate, of_gate), put(conv, {three});
+  };
+  auto results = [&](Device device) {
+    const Tensor here = x.to(device);
+    Tensors all = project_each({&q, &k, &v}, here);
+    all.push_back(project(q, here, {.residual = residual.to(device)}));
+    all.push_back(project(gate, here, {.activation = "geglu"}));
+    all.push_back(conv(picture.to(device)));
+    return all;
+  };
+  adapt(Device());
+  const Tensors want = results(Device());
+  const Device cuda("cuda");
+  for (nn::Module* m : std::initializer_list<nn::Module*>{&q, &k, &v, &gate, &conv}) nn::to(*m, {.device = cuda});
+  adapt(cuda);
+  ASSERT_TRUE(pack({&q, &k, &v}));
+  const Tensors got = results(cuda);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(worst(got[i].cpu(), want[i]), 1e-5) << i;
+  EXPECT_EQ(got[0].storage().get(), got[2].storage().get()) << "one product";
+  EXPECT_EQ(lora_of(q)->scale, 1) << "scales are in the slot's memory";
 }
 
 TEST_F(LoraPaths, HooksSeeTheSum) {

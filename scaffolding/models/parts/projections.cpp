@@ -39,11 +39,8 @@ Projection projection_of(const nn::Linear& layer) {
 }
 
 bool take_float8(std::initializer_list<const nn::Linear*> layers) {
-  // A side path reads the input before it was rounded.
-  return std::all_of(layers.begin(), layers.end(), [](auto* layer) {
-    const Projection p = projection_of(*layer);
-    return p.kind == Kind::Float8 && !p.lora;
-  });
+  return std::all_of(layers.begin(), layers.end(),
+                     [](auto* layer) { return projection_of(*layer).kind == Kind::Float8; });
 }
 
 Tensor activate(const Tensor& x, const std::string& activation) {
@@ -66,27 +63,42 @@ Tensor dense_with_activation(const nn::Linear& layer, const Tensor& x, const std
 }
 }  // namespace
 
+namespace {
+// What side paths read: the numbers that the products see.
+Tensor dense(const ProjectionInput& in) {
+  if (!in.is_float8()) return in.x;
+  const Shape& sizes = in.rows.q.shape();
+  return dequantize_fp8(in.rows.q.reshape({-1, sizes.back()}), in.rows.scale, in.dtype).view(sizes);
+}
+}  // namespace
+
 Tensor project(const nn::Linear& layer, const ProjectionInput& in, const ProjectOptions& o) {
   const Projection p = projection_of(layer);
   const bool dropping = o.dropout && (!o.residual || drops(*o.dropout));
   const bool only_adds = o.residual && o.activation.empty() && !dropping;
+  const bool gates = o.activation == "geglu" || o.activation == "swiglu";
+  bool is_activated = o.activation.empty();
   Tensor y;
   if (in.is_float8()) {
     SF_CHECK(p.kind == Kind::Float8, "project: rows in float8 are for a layer that multiplies in it, got ",
              layer.present()->type());
-    y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, only_adds ? o.residual : Tensor(),
-                      in.dtype);
+    Tensor added = only_adds ? o.residual : Tensor();
+    if (p.lora) added = added ? p.lora->beside(added, dense(in)) : p.lora->side(dense(in));
+    y = linear_of_fp8(in.rows, p.float8->weight, p.float8->scale, p.float8->bias, added, in.dtype);
     if (only_adds) return y;
   } else if (p.kind == Kind::Dense && p.lora) {
-    y = linear_lora(in.x, layer.weight, layer.bias, p.lora->down, p.lora->up, p.lora->scale);
+    y = linear_lora(in.x, layer.weight, layer.bias, p.lora->down, p.lora->up, p.lora->scale,
+                    gates ? o.activation : "none", only_adds ? o.residual : Tensor());
+    if (only_adds) return y;
+    is_activated = is_activated || gates;
   } else if (p.kind == Kind::Dense && only_adds) {
     return linear_add(in.x, layer.weight, layer.bias, o.residual);
   } else if (p.kind == Kind::Dense && !o.activation.empty()) {
     y = dense_with_activation(layer, in.x, o.activation);
+    is_activated = true;
   } else {
     y = layer(in.x);
   }
-  const bool is_activated = o.activation.empty() || (p.kind == Kind::Dense && !in.is_float8() && !p.lora);
   if (!is_activated) y = activate(y, o.activation);
   if (dropping) y = (*o.dropout)(y);
   return o.residual ? o.residual + y : y;
@@ -116,6 +128,24 @@ Neighbours neighbours(std::initializer_list<const nn::Linear*> layers) {
   return n.biases.empty() || n.biases.size() == layers.size() ? n : Neighbours{};
 }
 
+// What their side paths add to one product of all, [..., columns of all]; absent where there are none.
+Tensor sides_of(const Neighbours& n, const ProjectionInput& in) {
+  if (std::none_of(n.loras.begin(), n.loras.end(), [](auto& lora) { return bool(lora); })) return {};
+  const Tensor x = dense(in), rows = x.reshape({-1, x.shape().back()});
+  int64_t columns = 0, at = 0;
+  for (auto& w : n.weights) columns += w.size(0);
+  const Tensor sides = empty({rows.size(0), columns}, x.dtype(), x.device());
+  for (size_t i = 0; i < n.weights.size(); ++i) {
+    Tensor part = sides.narrow(1, at, n.weights[i].size(0));
+    if (n.loras[i]) n.loras[i]->side_into(part, rows);
+    else part.zero_();
+    at += n.weights[i].size(0);
+  }
+  Shape out = x.shape();
+  out.back() = columns;
+  return sides.view(out);
+}
+
 Tensors one_product(std::initializer_list<const nn::Linear*> layers, const ProjectionInput& in) {
   // A CPU's products gain nothing by it.
   if (!in.is_float8() && (!in.x.device().is_cuda() || autocast::active() || autograd::any_requires_grad({in.x})))
@@ -125,16 +155,18 @@ Tensors one_product(std::initializer_list<const nn::Linear*> layers, const Proje
   if (!in.is_float8() && (autograd::any_requires_grad(n.weights) || autograd::any_requires_grad(n.biases))) return {};
   const Tensor weight = side_by_side(n.weights), scale = in.is_float8() ? side_by_side(n.scales) : Tensor(),
                bias = n.biases.empty() ? Tensor() : side_by_side(n.biases);
+  for (auto& lora : n.loras)
+    if (lora && autograd::any_requires_grad({lora->down, lora->up})) return {};
   if (!weight || (in.is_float8() && !scale) || (!n.biases.empty() && !bias)) return {};
-  const Tensor all =
-      in.is_float8() ? linear_of_fp8(in.rows, weight, scale, bias, {}, in.dtype) : linear(in.x, weight, bias);
+  const Tensor sides = sides_of(n, in);
+  Tensor all;
+  if (in.is_float8()) all = linear_of_fp8(in.rows, weight, scale, bias, sides, in.dtype);
+  else all = sides ? linear_add(in.x, weight, bias, sides) : linear(in.x, weight, bias);
   Tensors parts;
   int64_t at = 0;
-  for (size_t i = 0; i < n.weights.size(); ++i) {
-    const int64_t rows = n.weights[i].size(0);
-    const Tensor part = all.narrow(all.ndim() - 1, at, rows);
-    parts.push_back(n.loras[i] ? n.loras[i]->beside(part, in.x) : part);
-    at += rows;
+  for (auto& w : n.weights) {
+    parts.push_back(all.narrow(all.ndim() - 1, at, w.size(0)));
+    at += w.size(0);
   }
   return parts;
 }

@@ -4,6 +4,7 @@
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/ops/fused/linear_act/kernel.h"
 #include "scaffolding/ops/matmul/row_gemm.h"
+#include "scaffolding/ops/matmul/two_parts.h"
 
 namespace sf {
 namespace SF_ISA {
@@ -35,6 +36,7 @@ struct GatedEpilogue {
 }
 
 // What multiply_prepacked() multiplies (packed_gemm.h): n columns in strips of one vector of hidden and one of gates.
+// Behind the first `split` values of k come those of the side path, if there is one.
 template <class K, class S> struct GatedProduct {
   static_assert(kTileVecs == 2);
   using Src = S;
@@ -44,20 +46,35 @@ template <class K, class S> struct GatedProduct {
   const Src *hidden, *gate;
   int64_t row;  // stride between columns of the product: rows of the weights
   GatedEpilogue e;
+  int64_t split;
+  const Src* h = nullptr;
+  int64_t h_m = 0;
+  const Src *up_hidden = nullptr, *up_gate = nullptr;
+  int64_t up_row = 0;
 
   SF_INLINE void pack_a(typename K::Unit* dst, int64_t at, int count, int64_t k0, int64_t values) const {
-    pack<K>(dst, count, a + at * a_m + k0 * a_k, a_m, a_k, count, values);
+    auto part = [&](const Src* from, int64_t rows, int64_t along) {
+      return [=](typename K::Unit* to, int64_t first, int64_t depth) {
+        pack<K>(to, count, from + at * rows + first * along, rows, along, count, depth);
+      };
+    };
+    pack_two_parts<K>(dst, count, k0, values, split, part(a, a_m, a_k), part(h, h_m, 1));
   }
   // Past the last column the last one again: its sums are not used.
   SF_INLINE void pack_b(typename K::Unit* dst, int64_t col, int, int64_t k0, int64_t values) const {
     constexpr int L = kVecLanes<K>;
-    const Src* rows[2 * L];
-    for (int i = 0; i < L; ++i) {
-      const int64_t from = min64(col / 2 + i, e.columns - 1) * row + k0;
-      rows[i] = hidden + from;
-      rows[L + i] = gate + from;
-    }
-    pack_rows<K>(dst, 2 * L, rows, 2 * L, values);
+    auto part = [&](const Src* of_hidden, const Src* of_gate, int64_t stride) {
+      return [=, this](typename K::Unit* to, int64_t first, int64_t depth) {
+        const Src* rows[2 * L];
+        for (int i = 0; i < L; ++i) {
+          const int64_t from = min64(col / 2 + i, e.columns - 1) * stride + first;
+          rows[i] = of_hidden + from;
+          rows[L + i] = of_gate + from;
+        }
+        pack_rows<K>(to, 2 * L, rows, 2 * L, depth);
+      };
+    };
+    pack_two_parts<K>(dst, 2 * L, k0, values, split, part(hidden, gate, row), part(up_hidden, up_gate, up_row));
   }
 };
 
@@ -115,7 +132,7 @@ template <class K, class Src> static void run(const GatedLinear& g) {
   GatedProduct<K, Src> p{
       m,
       strips_of(columns) * kTileCols<K>,
-      g.a.sizes[1],
+      g.a.sizes[1] + (g.h ? g.h.sizes[1] : 0),
       g.a.as<const Src>(),
       g.a.strides[0],
       g.a.strides[1],
@@ -123,9 +140,14 @@ template <class K, class Src> static void run(const GatedLinear& g) {
       g.gate.as<const Src>(),
       g.hidden.strides[0],
       {g.y.data, g.y.strides[0], g.y.dtype, g.act, g.bias_hidden ? g.bias_hidden.data : nullptr,
-       g.bias_gate ? g.bias_gate.data : nullptr, g.bias_hidden ? g.bias_hidden.dtype : kFloat32, columns}};
-  const bool lies = sizeof(Src) == 4 && p.a_k == 1;
-  if (g.weight_version && m <= kKeepRows && !lies) {
+       g.bias_gate ? g.bias_gate.data : nullptr, g.bias_hidden ? g.bias_hidden.dtype : kFloat32, columns},
+      g.a.sizes[1]};
+  if (g.h) {
+    p.h = g.h.as<const Src>(), p.h_m = g.h.strides[0];
+    p.up_hidden = g.up_hidden.as<const Src>(), p.up_gate = g.up_gate.as<const Src>(), p.up_row = g.up_gate.strides[0];
+  }
+  const bool lies = sizeof(Src) == 4 && p.a_k == 1 && !g.h;
+  if (g.weight_version && m <= kKeepRows && !lies && !g.h) {
     const PackedShape<K> s(p.k, p.n);
     const cpu::PackedKey key{p.hidden,
                              g.weight_version,
@@ -143,6 +165,7 @@ template <class K, class Src> static void run(const GatedLinear& g) {
     part.n = strips_of(part.e.columns) * kTileCols<K>;
     part.hidden += c0 * p.row;
     part.gate += c0 * p.row;
+    if (g.h) part.up_hidden += c0 * p.up_row, part.up_gate += c0 * p.up_row;
     part.e.c = advance(p.e.c, p.e.c_type, c0);
     part.e.bias_hidden = advance(p.e.bias_hidden, p.e.bias_type, c0);
     part.e.bias_gate = advance(p.e.bias_gate, p.e.bias_type, c0);
@@ -174,6 +197,9 @@ static bool supports(const GatedLinear& g) {
   const DType t = g.y.dtype;
   if (t != kFloat32 && !is_reduced(t)) return false;
   if (g.a.dtype != t || g.hidden.dtype != t || g.gate.dtype != t) return false;
+  if (g.h && (g.h.dtype != t || g.a.sizes[1] % 2 != 0 || g.h.strides[1] != 1 || g.up_hidden.strides[1] != 1 ||
+              g.up_gate.strides[1] != 1 || g.up_hidden.strides[0] != g.up_gate.strides[0]))
+    return false;
   // A few rows: reading the weights is all there is to do, and plain products do that without packing.
   return g.y.sizes[0] >= kFewestRows && g.y.strides[1] == 1 && g.hidden.strides[1] == 1 && g.gate.strides[1] == 1 &&
          g.hidden.strides[0] == g.gate.strides[0];

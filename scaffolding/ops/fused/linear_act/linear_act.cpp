@@ -61,31 +61,42 @@ Tensor kernel_bias(const Tensor& bias, DType dtype) {
   return bias ? contiguous(bias.dtype() == kFloat32 && dtype != kFloat64 ? bias : to_dtype(bias, dtype)) : bias;
 }
 
+// The kernel's result; absent where there is none. h and up: of a side path, or absent.
+Tensor gated_by_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias, Activation act, bool gate_first,
+                       int64_t rows, const Tensor& h = {}, const Tensor& up = {}) {
+  const int64_t n = weight.size(0) / 2;
+  if (!weight.device().is_cpu() || rows == 0 || n == 0) return {};
+  Shape out = input.shape();
+  out.back() = n;
+  Tensor y = empty(out, input.dtype(), input.device()), b = kernel_bias(bias, input.dtype());
+  const int64_t hidden = gate_first ? n : 0, gate = gate_first ? 0 : n;
+  GatedLinear g{input.reshape({rows, weight.size(1)}),
+                weight.narrow(0, hidden, n),
+                weight.narrow(0, gate, n),
+                b ? b.narrow(0, hidden, n) : b,
+                b ? b.narrow(0, gate, n) : b,
+                act,
+                y.view({rows, n}),
+                uint64_t(weight.version()) + 1};
+  if (h) {
+    g.h = h.reshape({rows, up.size(1)});
+    g.up_hidden = up.narrow(0, hidden, n), g.up_gate = up.narrow(0, gate, n);
+  }
+  auto kernel = gated_linear.find(input.device(), g);
+  if (!kernel) return {};
+  weight.storage()->packed = true;
+  kernel(g);
+  return y;
+}
+
 Tensor linear_gated(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias, Activation act,
                     bool gate_first) {
-  const int64_t rows = checked_rows(op, input, weight, bias), n = weight.size(0) / 2;
+  const int64_t rows = checked_rows(op, input, weight, bias);
   SF_CHECK(weight.size(0) % 2 == 0, op, ": weight must have an even number of rows, hidden and gate, got ",
            weight.shape());
   // In training the projection is needed for its gradient: two recorded ops keep no more than one would.
-  if (!autograd::any_requires_grad({input, weight, bias}) && weight.device().is_cpu() && rows > 0 && n > 0) {
-    Shape out = input.shape();
-    out.back() = n;
-    Tensor y = empty(out, input.dtype(), input.device()), b = kernel_bias(bias, input.dtype());
-    const int64_t hidden = gate_first ? n : 0, gate = gate_first ? 0 : n;
-    GatedLinear g{input.reshape({rows, weight.size(1)}),
-                  weight.narrow(0, hidden, n),
-                  weight.narrow(0, gate, n),
-                  b ? b.narrow(0, hidden, n) : b,
-                  b ? b.narrow(0, gate, n) : b,
-                  act,
-                  y.view({rows, n}),
-                  uint64_t(weight.version()) + 1};
-    if (auto kernel = gated_linear.find(input.device(), g)) {
-      weight.storage()->packed = true;
-      kernel(g);
-      return y;
-    }
-  }
+  if (!autograd::any_requires_grad({input, weight, bias}))
+    if (Tensor y = gated_by_kernel(input, weight, bias, act, gate_first, rows)) return y;
   Tensor projection = linear(input, weight, bias);
   return act == Activation::Silu ? swiglu(projection, gate_first) : geglu(projection, gate_first);
 }
@@ -112,6 +123,12 @@ Tensor linear_geglu(const Tensor& input, const Tensor& weight, const Tensor& bia
 Tensor linear_swiglu(const Tensor& input, const Tensor& weight, const Tensor& bias, bool gate_first) {
   SF_AUTOCAST(linear_swiglu, input, weight, bias, gate_first);
   return linear_gated("linear_swiglu", input, weight, bias, Activation::Silu, gate_first);
+}
+
+Tensor linear_gated_beside(const Tensor& input, const Tensor& weight, const Tensor& bias, bool silu, const Tensor& h,
+                           const Tensor& up) {
+  return gated_by_kernel(input, weight, bias, silu ? Activation::Silu : Activation::GeluErf, false,
+                         h.numel() / std::max<int64_t>(up.size(1), 1), h, up);
 }
 
 SF_OP(linear_act, "input, weight, bias=None, activation='gelu'")

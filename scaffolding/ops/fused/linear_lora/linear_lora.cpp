@@ -4,16 +4,54 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/fused/glu/glu.h"
+#include "scaffolding/ops/fused/linear_act/kernel.h"
+#include "scaffolding/ops/fused/linear_act/linear_act.h"
 #include "scaffolding/ops/fused/linear_add/kernel.h"
 #include "scaffolding/ops/fused/linear_add/linear_add.h"
+#include "scaffolding/ops/fused/linear_lora/kernel.h"
 #include "scaffolding/ops/matmul/matmul.h"
 #include "scaffolding/ops/pointwise/pointwise.h"
 #include "scaffolding/ops/view/view.h"
 
 namespace sf {
 
+constinit KernelTable<LinearLora> linear_lora_kernel{"linear_lora"};
+
+namespace {
+
+Tensor gated(const Tensor& y, const std::string& activation) {
+  if (activation == "none") return y;
+  return activation == "swiglu" ? swiglu(y) : geglu(y);
+}
+
+// input[M, K] @ weight^T + bias + h[M, R] @ up^T on a CPU, off the tape, rounded once.
+Tensor on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& h, const Tensor& up) {
+  const char* op = "linear_lora";
+  const Tensor w = weight.t().unsqueeze(0), u = up.t().unsqueeze(0);
+  if (!is_reduced(x.dtype())) {
+    // The side product is stored first, and the large product adds it in its own pass.
+    const Tensor y = gemm_product(op, h.unsqueeze(0), u, {.b_is_weight = true});
+    gemm_into(op, x.unsqueeze(0), w, y, 1, {.bias = bias, .b_is_weight = true});
+    return y.squeeze(0);
+  }
+  Tensor y = empty({x.size(0), weight.size(0)}, x.dtype(), x.device());
+  LinearLora args{contiguous(x), contiguous(weight), h, contiguous(up), bias, y};
+  if (auto kernel = linear_lora_kernel.find(x.device(), args)) {
+    kernel(args);
+    return y;
+  }
+  // The layer's product by whichever kernel is best at it, in float32, and the short sums of the other on top.
+  const Tensor sum = empty({1, x.size(0), weight.size(0)}, kFloat32, x.device());
+  gemm_into(op, x.unsqueeze(0), w, sum, 0, {.bias = bias, .b_is_weight = true});
+  gemm_into(op, h.unsqueeze(0), u, sum, 1, {.b_is_weight = true});
+  return to_dtype(sum.squeeze(0), x.dtype());
+}
+
+}  // namespace
+
 Tensor linear_lora(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& down, const Tensor& up,
-                   const Scalar& scale) {
+                   const Scalar& scale, const std::string& activation, const Tensor& residual) {
   const char* op = "linear_lora";
   check_defined(op, "input", input);
   check_defined(op, "weight", weight);
@@ -28,32 +66,52 @@ Tensor linear_lora(const Tensor& input, const Tensor& weight, const Tensor& bias
            down.shape());
   check_shape(op, "up", up, {weight.size(0), down.size(0)});
   check_shape(op, "bias", bias, {weight.size(0)});
-  for (const Tensor* t : {&weight, &bias, &down, &up}) check_same_device(op, input, *t);
+  const bool is_gated = activation != "none";
+  SF_CHECK(!is_gated || activation == "geglu" || activation == "swiglu", op,
+           ": activation must be none, geglu or swiglu, got '", activation, "'");
+  SF_CHECK(!is_gated || weight.size(0) % 2 == 0, op, ": weight must have an even number of rows, hidden and gate, got ",
+           weight.shape());
+  for (const Tensor* t : {&weight, &bias, &down, &up, &residual}) check_same_device(op, input, *t);
+  Shape out = input.shape();
+  out.back() = weight.size(0);
+  Shape given = out;
+  if (is_gated) given.back() /= 2;
+  check_shape(op, "residual", residual, given);
+
   const double s = scale.to_double();
-  auto scaled = [&](const Tensor& h) { return s == 1 ? h : h * s; };
   const DType dtype = input.dtype();
   const bool one_type = weight.dtype() == dtype && down.dtype() == dtype && up.dtype() == dtype;
   if (autocast::active() || !one_type || !input.device().is_cpu() || input.numel() == 0 || up.numel() == 0 ||
-      autograd::any_requires_grad({input, weight, bias, down, up}))
-    return linear_add(input, weight, bias, linear(scaled(linear(input, down)), up));
-  // The side product is stored first, and the large product adds it in its own pass.
-  Shape out = input.shape();
-  out.back() = weight.size(0);
-  int64_t rows = 1;
-  for (int64_t i = 0; i + 1 < input.ndim(); ++i) rows *= input.shape()[i];
-  const Tensor x = input.reshape({1, rows, weight.size(1)});
-  const Tensor b = bias && bias.dtype() != kFloat32 ? to_dtype(bias, dtype) : bias;
-  const Tensor h = gemm_product(op, x, down.t().unsqueeze(0), {.alpha = s, .b_is_weight = true});
-  Tensor y = gemm_product(op, h, up.t().unsqueeze(0), {.b_is_weight = true});
-  gemm_into(op, x, weight.t().unsqueeze(0), y, 1, {.bias = b ? contiguous(b) : b, .b_is_weight = true});
-  return y.view(out);
+      autograd::any_requires_grad({input, weight, bias, down, up, residual})) {
+    Tensor h = linear(input, down);
+    if (s != 1) h = h * s;
+    if (!is_gated && residual) return linear_add(input, weight, bias, linear_add(h, up, {}, residual));
+    const Tensor y = gated(linear_add(input, weight, bias, linear(h, up)), activation);
+    return residual ? residual + y : y;
+  }
+  const int64_t rows = input.numel() / weight.size(1);
+  const Tensor x = input.reshape({rows, weight.size(1)});
+  const Tensor h =
+      gemm_product(op, x.unsqueeze(0), down.t().unsqueeze(0), {.alpha = s, .b_is_weight = true}).squeeze(0);
+  Tensor y;
+  if (is_gated) y = linear_gated_beside(x, weight, bias, activation == "swiglu", h, contiguous(up));
+  if (!y) {
+    const Tensor b = bias && bias.dtype() != kFloat32 ? contiguous(to_dtype(bias, dtype)) : bias;
+    y = gated(on_cpu(x, weight, b ? contiguous(b) : b, h, up), activation);
+  }
+  y = y.view(given);
+  return residual ? residual + y : y;
 }
 
-SF_OP(linear_lora, "input, weight, bias, down, up, scale=1.0")
+SF_OP(linear_lora, "input, weight, bias, down, up, scale=1.0, activation='none', residual=None")
     .doc(
-        "input[..., K] @ weight[N, K]^T + bias[N] + scale * (input @ down[R, K]^T) @ up[N, R]^T: a linear layer with a "
-        "low-rank side path, the sum rounded once. bias may be None.")
-    .like("F.linear(input, weight, bias) + scale * F.linear(F.linear(input, down), up)")
-    .kernels(gemm, linear_add_kernel);
+        "act(input[..., K] @ weight[N, K]^T + bias[N] + scale * (input @ down[R, K]^T) @ up[N, R]^T) + residual: a "
+        "linear layer with a low-rank side path. activation: none, geglu or swiglu. bias and residual may be None.")
+    .like(
+        "(lambda y: {'none': lambda: y, 'geglu': lambda: y.chunk(2, -1)[0] * F.gelu(y.chunk(2, -1)[1]), "
+        "'swiglu': lambda: y.chunk(2, -1)[0] * F.silu(y.chunk(2, -1)[1])}[activation]())"
+        "(F.linear(input, weight, bias) + scale * F.linear(F.linear(input, down), up)) "
+        "+ (0 if residual is None else residual)")
+    .kernels(gemm, linear_lora_kernel, gated_linear, linear_add_kernel);
 
 }  // namespace sf

@@ -4,8 +4,10 @@
 
 namespace sf {
 
-// input[..., K] @ weight[N, K]^T + bias[N] + scale * (input @ down[R, K]^T) @ up[N, R]^T. The sum is rounded once.
+// act(input[..., K] @ weight[N, K]^T + bias[N] + scale * (input @ down[R, K]^T) @ up[N, R]^T) + residual. activation:
+// none, or geglu and swiglu, which halve the last dimension. The sum is rounded once where no gradient is recorded on a
+// CPU.
 Tensor linear_lora(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& down, const Tensor& up,
-                   const Scalar& scale = 1);
+                   const Scalar& scale = 1, const std::string& activation = "none", const Tensor& residual = {});
 
 }  // namespace sf
