@@ -197,7 +197,8 @@ TEST(CudaLora, paths_on_the_device_are_slots_and_packed_layers_one_product) {
   adapt(cuda);
   ASSERT_TRUE(pack({&q, &k, &v}));
   const Tensors got = results(cuda);
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(worst(got[i].cpu(), want[i]), 1e-5) << i;
+  for (size_t i = 0; i < want.size(); ++i)  // convolutions may go by TF32
+    EXPECT_LE(worst(got[i].cpu(), want[i]), i + 1 < want.size() ? 1e-5 : 2e-3) << i;
   EXPECT_EQ(got[0].storage().get(), got[2].storage().get()) << "one product";
   EXPECT_EQ(lora_of(q)->scale, 1) << "scales are in the slot's memory";
 }

@@ -431,3 +431,84 @@ def test_running_out_of_memory_names_the_part_of_a_model():
     finally:
         library.sf_cuda_emulator_fail_allocations_after(-1)
     assert numbers(pipe) == numbers(pipe, capture=False)
+
+
+def lora_of(pipe, layers, rank, seed, alpha=None):
+    """A LoRA of the UNet's layers whose names end so."""
+    sf.manual_seed(seed)
+    tensors = {}
+    for name, module in pipe.unet.named_modules():
+        if not name.endswith(layers) or getattr(module, "weight", None) is None:
+            continue
+        out, into, *kernel = module.weight.shape
+        tensors[f"unet.{name}.lora.down.weight"] = sf.randn(rank, into, *kernel) * 0.2
+        tensors[f"unet.{name}.lora.up.weight"] = sf.randn(out, rank, *[1 for _ in kernel]) * 0.2
+        if alpha is not None:
+            tensors[f"unet.{name}.alpha"] = sf.tensor(float(alpha))
+    return tensors
+
+
+ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
+
+
+def test_loras_of_the_same_layers_take_turns_in_one_captured_denoiser():
+    pipe = on_cuda()
+    golden_pipelines.made_networks.clear()
+    there = make()
+    one, other = lora_of(there, ATTENTION, 4, 1), lora_of(there, ATTENTION, 8, 2, alpha=3)
+    bare = numbers(pipe)
+    for p in (pipe, there):
+        p.load_lora_weights(one, adapter_name="style")
+    first = numbers(pipe)
+    captured = pipe.cuda_graphs["captures"]
+    assert first == numbers(pipe, capture=False) and pipe.cuda_graphs["captures"] == captured == 2
+    near = {"abs": 1e-4, "rel": 1e-3}
+    assert sf.tensor(first).flatten().tolist() == pytest.approx(sf.tensor(numbers(there)).flatten().tolist(), **near)
+    for p in (pipe, there):
+        p.load_lora_weights(other, adapter_name="style", hotswap=True)
+    second = numbers(pipe)
+    assert second != first and second == numbers(pipe, capture=False)
+    assert sf.tensor(second).flatten().tolist() == pytest.approx(sf.tensor(numbers(there)).flatten().tolist(), **near)
+    pipe.load_lora_weights(one, adapter_name="back")
+    pipe.set_adapters("back")
+    assert numbers(pipe) == first
+    pipe.set_adapters(["back", "style"], [0.5, -0.25])
+    assert numbers(pipe) == numbers(pipe, capture=False) != first
+    halved = numbers(pipe, cross_attention_kwargs={"scale": 0.5})
+    assert halved == numbers(pipe, capture=False, cross_attention_kwargs={"scale": 0.5}) != numbers(pipe)
+    assert pipe.cuda_graphs["captures"] == captured, "one capture for them all"
+    pipe.unload_lora_weights()
+    assert numbers(pipe) == bare
+
+
+def test_a_reserved_rank_takes_loras_of_any_layers():
+    pipe = on_cuda()
+    pipe.enable_lora_hotswap(target_rank=16)
+    assert numbers(pipe) == numbers(pipe, capture=False)
+    captured = pipe.cuda_graphs["captures"]
+    some = lora_of(pipe, ATTENTION, 4, 1)
+    more = lora_of(pipe, (*ATTENTION, "proj", "ff.net.2", "conv1", "proj_in"), 16, 2, alpha=8)
+    pipe.load_lora_weights(some, adapter_name="style")
+    first = numbers(pipe)
+    assert first == numbers(pipe, capture=False)
+    pipe.load_lora_weights(more, adapter_name="style", hotswap=True)
+    second = numbers(pipe)
+    assert second == numbers(pipe, capture=False) and second != first
+    pipe.unload_lora_weights()
+    numbers(pipe)
+    assert pipe.cuda_graphs["captures"] == captured
+    pipe.load_lora_weights(lora_of(pipe, ATTENTION, 17, 3))
+    assert numbers(pipe) == numbers(pipe, capture=False)
+    assert pipe.cuda_graphs["captures"] == captured + 1, "more than was reserved"
+
+
+def test_a_swap_within_a_run_renews_what_is_kept_of_the_text():
+    pipe = on_cuda()
+    for seed, name in enumerate("ab"):
+        pipe.load_lora_weights(lora_of(pipe, ("attn2.to_k", "attn2.to_v"), 4, seed), adapter_name=name)
+
+    def drawn(**how):
+        pipe.set_adapters("a")
+        return numbers(pipe, callback_on_step_end=lambda p, i, t, kw: p.set_adapters("b") or kw, **how)
+
+    assert drawn() == drawn(capture=False, cache_prompt=False)

@@ -29,17 +29,19 @@ Tensor gated(const Tensor& y, const std::string& activation) {
 Tensor on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& h, const Tensor& up) {
   const char* op = "linear_lora";
   const Tensor w = weight.t().unsqueeze(0), u = up.t().unsqueeze(0);
+  if (is_reduced(x.dtype()) || x.dtype() == kFloat32) {
+    Tensor y = empty({x.size(0), weight.size(0)}, x.dtype(), x.device());
+    LinearLora args{contiguous(x), contiguous(weight), h, contiguous(up), bias, y};
+    if (auto kernel = linear_lora_kernel.find(x.device(), args)) {
+      kernel(args);
+      return y;
+    }
+  }
   if (!is_reduced(x.dtype())) {
     // The side product is stored first, and the large product adds it in its own pass.
     const Tensor y = gemm_product(op, h.unsqueeze(0), u, {.b_is_weight = true});
     gemm_into(op, x.unsqueeze(0), w, y, 1, {.bias = bias, .b_is_weight = true});
     return y.squeeze(0);
-  }
-  Tensor y = empty({x.size(0), weight.size(0)}, x.dtype(), x.device());
-  LinearLora args{contiguous(x), contiguous(weight), h, contiguous(up), bias, y};
-  if (auto kernel = linear_lora_kernel.find(x.device(), args)) {
-    kernel(args);
-    return y;
   }
   // The layer's product by whichever kernel is best at it, in float32, and the short sums of the other on top.
   const Tensor sum = empty({1, x.size(0), weight.size(0)}, kFloat32, x.device());
