@@ -1,5 +1,6 @@
 // Networks with a config and files, under diffusers' and transformers' names.
 #pragma once
+#include "scaffolding/models/adapters/save_lora.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
 #include "scaffolding/models/model_files.h"
