@@ -90,7 +90,7 @@ std::string quoted_value(const std::string& value) {
 // As AUTOMATIC1111's web UI writes it, which many programs read.
 std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64_t seed, int64_t width,
                        int64_t height) {
-  std::string out = s.prompt + added_tags(s.loras.used) + "\n";
+  std::string out = s.prompt + added_tags(s.loras.used, s.prompt) + "\n";
   if (!s.negative_prompt.empty()) out += "Negative prompt: " + s.negative_prompt + "\n";
   char numbers[200];
   std::snprintf(numbers, sizeof numbers, "Steps: %lld, Sampler: %s, CFG scale: %g, Seed: %lld, Size: %lldx%lld",
@@ -303,8 +303,8 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
     if (!is_given(option)) read(name, [&](const ordered_json& json) { take(json, value); });
   });
   read("lora", [&](const ordered_json& json) { settings.loras.repeated = loras_of(json); });
-  std::erase_if(settings.loras.repeated,
-                [&](const UsedLora& lora) { return is_given(lora.in_prompt ? "--prompt" : "--lora"); });
+  settings.loras.repeats_prompt = !is_given("--prompt");
+  if (is_given("--lora")) std::erase_if(settings.loras.repeated, [](const UsedLora& lora) { return !lora.in_prompt; });
   // Another seed or number of pictures is another batch: only the picture itself is repeated to the last bit.
   bool same = command.count("--seed") + command.count("--count") + command.count("--batch") == 0;
   bool sound = settings.batch_of >= 1 && settings.batch_of <= 1024 && settings.place >= 0 &&

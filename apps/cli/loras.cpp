@@ -144,9 +144,11 @@ void find_loras(LoraSettings& s, const std::vector<LoraTag>& tags) {
     auto tag_again = [&](const UsedLora& other) { return other.in_prompt && named(other); };
     auto option = std::find_if(options.begin(), options.end(), named);
     auto again = std::find_if(s.repeated.begin(), s.repeated.end(), tag_again);
-    lora.path = option != options.end()     ? option->path
-                : again != s.repeated.end() ? finder.same(*again)
-                                            : finder.only(tag.name, "prompt: " + text_of(tag) + ":");
+    // Of a new prompt a name is what it is below the folders, where it is there.
+    const bool is_again = again != s.repeated.end() && (s.repeats_prompt || finder.all(tag.name).empty());
+    lora.path = option != options.end() ? option->path
+                : is_again              ? finder.same(*again)
+                                        : finder.only(tag.name, "prompt: " + text_of(tag) + ":");
     tagged.push_back(std::move(lora));
   }
   std::erase_if(options, [&](const UsedLora& option) {
@@ -209,12 +211,14 @@ std::vector<UsedLora> loras_of(const ordered_json& json) {
   return out;
 }
 
-std::string added_tags(const std::vector<UsedLora>& used) {
+std::string added_tags(const std::vector<UsedLora>& used, const std::string& prompt) {
+  const std::vector<LoraTag> there = diffusion::take_lora_tags(prompt).tags;
   std::string out;
   for (auto& lora : used) {
+    if (lora.in_prompt && std::find(there.begin(), there.end(), lora.tag) != there.end()) continue;
     LoraTag tag = lora.tag;
     tag.name = plain_name(tag.name);
-    if (!lora.in_prompt) out += " " + text_of(tag);
+    out += " " + text_of(tag);
   }
   return out;
 }

@@ -17,7 +17,8 @@ struct UsedLora {
 
 struct LoraSettings {
   std::vector<std::string> given, folders;  // --lora and --lora-dir, as they were written
-  std::vector<UsedLora> repeated;           // of the picture that --like names, where nothing else was given
+  std::vector<UsedLora> repeated;           // of the picture that --like names; those of --lora where none is given
+  bool repeats_prompt = true;               // of that picture too
   std::vector<UsedLora> used;               // find_loras() fills it in
 };
 
@@ -35,8 +36,8 @@ nlohmann::ordered_json loras_json(const std::vector<UsedLora>& used);
 // nlohmann's exception for another kind of JSON.
 std::vector<UsedLora> loras_of(const nlohmann::ordered_json& json);
 
-// For the web UI's text: the tags of what --lora named, each behind a space; and `style: 0123456789ab, ink: ...`.
-std::string added_tags(const std::vector<UsedLora>& used);
+// For the web UI's text: tags of what the prompt does not name, each behind a space; `style: 0123456789ab, ink: ...`.
+std::string added_tags(const std::vector<UsedLora>& used, const std::string& prompt);
 std::string hashes_text(const std::vector<UsedLora>& used);
 
 }  // namespace sf::cli

@@ -88,6 +88,17 @@ def test_files_names_and_tags_are_the_same(paint, loras):
     assert pixels(paint("red square", "--lora", "style:0:0.8", *below)) == unet
 
 
+def test_pictures_are_the_packages(paint, loras, model):
+    pipe = sf.diffusion.StableDiffusionPipeline.from_pretrained(str(model), torch_dtype=sf.float32)
+    pipe.load_lora_weights(str(loras / "style.safetensors"), adapter_name="style")
+    pipe.load_lora_weights(str(loras / "sub/ink.safetensors"), adapter_name="ink")
+    pipe.set_adapters(["style", "ink"], [{"unet": 0.5, "text_encoder": -1.5}, 0.75])
+    call = {"num_inference_steps": 1, "guidance_scale": 4, "output_type": "np"}
+    ours = pipe("red square ", generator=sf.Generator().manual_seed(1), **call).images[0]
+    made = sf.io.read_image(paint("red square <lora:style:-1.5:0.5><lora:ink:0.75>", "--lora-dir", loras))
+    assert ((ours * 255).round().astype("uint8") == made.permute(1, 2, 0).numpy()).all()
+
+
 def test_what_is_no_tag_is_text(paint, loras):
     """The web UI takes tags out of prompts only, not out of negative ones, and other brackets are no LoRA's."""
     bare = pixels(paint("red square"))
@@ -137,6 +148,7 @@ def test_like_repeats_a_picture_with_its_loras(program, paint, loras, tmp_path):
         return again.read_bytes() == path.read_bytes()
 
     assert is_the_same(like())
+    assert is_the_same(like("--prompt", "a <lora:ink:0.5:-1> square"))
     bare = paint("a  square", name="bare.png")
     assert not is_the_same(like("--prompt", "a  square"))  # the tag's is gone, --lora's stays
     assert [row["name"] for row in settings(again)["lora"]] == ["style"]
