@@ -8,8 +8,6 @@
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/hub/hub_cache.h"
-#include "scaffolding/models/adapters/lora_folders.h"
-#include "scaffolding/models/adapters/lora_hash.h"
 #include "scaffolding/nn/closest.h"
 
 namespace sf::cli {

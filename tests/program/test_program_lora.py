@@ -8,22 +8,9 @@ import re
 import shutil
 
 import pytest
-from drawn_icons import refused
+from drawn_icons import LORA_STEMS, refused, save_lora
 
 import scaffolding as sf
-
-UNET = "lora_unet_mid_block_attentions_0_transformer_blocks_0_attn1_to_q"
-TEXT = "lora_te_text_model_encoder_layers_0_mlp_fc1"
-
-
-def save_lora(path, seed, text=True, metadata=None):
-    """A LoRA of the tiny model, kohya's kind: one layer of the UNet, and one of the text encoder."""
-    sf.manual_seed(seed)
-    tensors = {f"{UNET}.lora_down.weight": sf.randn(2, 32), f"{UNET}.lora_up.weight": sf.randn(32, 2)}
-    if text:
-        tensors |= {f"{TEXT}.lora_down.weight": sf.randn(2, 32), f"{TEXT}.lora_up.weight": sf.randn(64, 2)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sf.safetensors.save_file(tensors, path, metadata or {})
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +18,7 @@ def loras(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loras")
     save_lora(folder / "style.safetensors", 1)
     metadata = {"ss_output_name": "the ink", "sshs_model_hash": "0123456789ab" + "c" * 52}
-    save_lora(folder / "sub/ink.safetensors", 2, text=False, metadata=metadata)
+    save_lora(folder / "sub/ink.safetensors", 2, layers=["unet"], metadata=metadata)
     return folder
 
 
@@ -234,7 +221,8 @@ def test_what_cannot_be_is_one_clear_line(paint, loras, tmp_path, arguments, tex
         (folder / name).write_text("no tensors")
     if any("/c/" in argument for argument in arguments):
         save_lora(folder / "c/style.safetensors", 3)
-        wide = {f"{UNET}.lora_down.weight": sf.ones(2, 320), f"{UNET}.lora_up.weight": sf.ones(320, 2)}
+        to_q = LORA_STEMS["unet"]
+        wide = {f"{to_q}.lora_down.weight": sf.ones(2, 320), f"{to_q}.lora_up.weight": sf.ones(320, 2)}
         sf.safetensors.save_file(wide, folder / "c/wide.safetensors")
     given = [argument.replace("{}", str(folder)) for argument in arguments]
     refused(paint(*given, ok=False), text.replace("{}", str(folder)))

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "scaffolding/core/error.h"
-#include "scaffolding/models/adapters/lora_folders.h"
 
 namespace sf::diffusion {
 

@@ -4,6 +4,8 @@
 
 #include "scaffolding/diffusion/pipelines/pipeline.h"
 #include "scaffolding/models/adapters/load_lora.h"
+#include "scaffolding/models/adapters/lora_folders.h"
+#include "scaffolding/models/adapters/lora_hash.h"
 
 namespace sf::diffusion {
 
