@@ -51,11 +51,16 @@ std::string quoted_list(const std::vector<std::string>& names, const char* last)
 class Finder {
  public:
   explicit Finder(const LoraSettings& s)
-      : places_(s.folders.empty() ? folders_of(env::text("SF_LORA_DIR")) : s.folders) {}
+      : places_(s.folders.empty() ? folders_of(env::text("SF_LORA_DIR")) : s.folders) {
+    if (!s.folders.empty()) check("--lora-dir");
+  }
 
   std::vector<std::string> all(const std::string& name) {
     if (places_.empty()) return {};
-    if (!folders_) folders_.emplace(places_);  // which takes reading all of them
+    if (!folders_) {
+      check("SF_LORA_DIR");       // it may be out of date where no name is asked for
+      folders_.emplace(places_);  // which takes reading all of them
+    }
     return folders_->find(name);
   }
   // where: how errors begin, with what joins them to the rest
@@ -78,10 +83,14 @@ class Finder {
   }
   // The file that a picture was made with: where it was, or by its name.
   std::string same(const UsedLora& lora) {
-    std::vector<std::string> found = all(lora.tag.name);
-    if (models::is_lora_path(lora.path)) found.insert(found.begin(), lora.path);
-    for (auto& path : found)
-      if (models::lora_hash(path) == lora.hash) return path;
+    std::vector<std::string> found;
+    auto is_it = [&](const std::string& path) {
+      found.push_back(path);
+      return hash_of(path) == lora.hash;
+    };
+    if (models::is_lora_path(lora.path) && is_it(lora.path)) return lora.path;
+    for (auto& path : all(lora.tag.name))
+      if (is_it(path)) return path;
     SF_CHECK(!found.empty(), "--like: the LoRA '", lora.tag.name, "' is not at '", lora.path,
              "' any more; --lora-dir names a folder to look below");
     fail("--like: '", found[0], "' is not the LoRA '", lora.tag.name, "' that the picture was made with: its hash is ",
@@ -90,6 +99,19 @@ class Finder {
   }
 
  private:
+  void check(const char* source) const {
+    std::error_code error;
+    for (auto& place : places_) SF_CHECK(fs::is_directory(place, error), source, ": there is no folder '", place, "'");
+  }
+  // Absent where the file cannot be read: it is none that a picture was made with.
+  static std::optional<std::string> hash_of(const std::string& path) {
+    try {
+      return models::lora_hash(path);
+    } catch (const Error&) {
+      return {};
+    }
+  }
+
   std::vector<std::string> places_;
   std::optional<models::LoraFolders> folders_;
 };
@@ -122,9 +144,6 @@ void add_lora_options(CLI::App& c, LoraSettings& s) {
 }
 
 void find_loras(LoraSettings& s, const std::vector<LoraTag>& tags) {
-  std::error_code error;
-  for (auto& folder : s.folders)
-    SF_CHECK(fs::is_directory(folder, error), "--lora-dir: there is no folder '", folder, "'");
   Finder finder(s);
   std::vector<UsedLora> options, tagged;
   for (auto& text : s.given) {
@@ -147,6 +166,7 @@ void find_loras(LoraSettings& s, const std::vector<LoraTag>& tags) {
     lora.path = option != options.end() ? option->path
                 : is_again              ? finder.same(*again)
                                         : finder.only(tag.name, "prompt: " + text_of(tag) + ":");
+    if (is_again && option == options.end()) lora.hash = again->hash;
     tagged.push_back(std::move(lora));
   }
   std::erase_if(options, [&](const UsedLora& option) {

@@ -99,6 +99,9 @@ def test_what_is_no_tag_is_text(paint, loras):
 def test_the_environment_names_folders(paint, loras, tmp_path):
     below = os.environ | {"SF_LORA_DIR": f"{loras / 'sub'}:{loras}"}
     assert settings(paint("square <lora:style>", env=below))["lora"][0]["path"] == str(loras / "style.safetensors")
+    gone = os.environ | {"SF_LORA_DIR": "/no/such/folder"}  # which only names are looked for in
+    assert "lora" in settings(paint("square", "--lora", loras / "style.safetensors", env=gone))
+    refused(paint("<lora:style>", env=gone, ok=False), "SF_LORA_DIR: there is no folder '/no/such/folder'")
     (tmp_path / "other").mkdir()  # --lora-dir stands in its place
     refused(paint("<lora:style>", "--lora-dir", tmp_path / "other", env=below, ok=False), "there is no LoRA 'style'")
 
@@ -127,14 +130,14 @@ def test_like_repeats_a_picture_with_its_loras(program, paint, loras, tmp_path):
     shutil.copytree(loras, here)
     path = paint("a <lora:ink:0.5:-1> square", "--lora", here / "style.safetensors:0.7", "--lora-dir", here)
 
-    def like(*arguments):
-        return program("txt2img", "--like", path, "-q", "-o", again, *arguments)
+    def like(*arguments, **options):
+        return program("txt2img", "--like", path, "-q", "-o", again, *arguments, **options)
 
     def is_the_same(done):
         assert done.returncode == 0, done.stderr
         return again.read_bytes() == path.read_bytes()
 
-    assert is_the_same(like())
+    assert is_the_same(like(env=os.environ | {"SF_LORA_DIR": "/no/such/folder"}))  # the path is enough
     assert is_the_same(like("--prompt", "a <lora:ink:0.5:-1> square"))
     bare = paint("a  square", name="bare.png")
     assert not is_the_same(like("--prompt", "a  square"))  # the tag's is gone, --lora's stays
@@ -145,6 +148,9 @@ def test_like_repeats_a_picture_with_its_loras(program, paint, loras, tmp_path):
     assert pixels(again) == pixels(path) and settings(again)["lora"][0]["path"] == str(here / "sub/style.safetensors")
     # Another file of that name is no repetition, unless it is asked for.
     save_lora(here / "style.safetensors", 5)
+    assert like("--lora-dir", here).returncode == 0 and pixels(again) == pixels(path)
+    (here / "a").mkdir()
+    (here / "a/style.pt").write_text("no tensors")
     assert like("--lora-dir", here).returncode == 0 and pixels(again) == pixels(path)
     (here / "sub/style.safetensors").unlink()
     refused(like(), "is not the LoRA 'style' that the picture was made with: its hash is")
