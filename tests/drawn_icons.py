@@ -1,4 +1,4 @@
-"""A data set of drawn squares and a recipe for a tiny model of them: what the tests of the program train,
+"""A data set of drawn squares, a recipe for a tiny model of them and LoRAs for it: what the tests of the program train,
 make pictures with and measure.
 """
 
@@ -110,6 +110,23 @@ def draw_icons(folder, name="icons.tar", styles=("flat",), heldout=()):
             entry = tarfile.TarInfo(file)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
+
+
+LORA_STEMS = {
+    "unet": "lora_unet_mid_block_attentions_0_transformer_blocks_0_attn1_to_q",  # [32, 32]
+    "text_encoder": "lora_te_text_model_encoder_layers_0_mlp_fc1",  # [64, 32]
+}
+
+
+def save_lora(path, seed, layers=("unet", "text_encoder"), metadata=None):
+    """A LoRA for a model of RECIPE, of kohya's kind: a layer of each network, of rank 2."""
+    sf.manual_seed(seed)
+    tensors = {}
+    for network in layers:
+        tensors[f"{LORA_STEMS[network]}.lora_down.weight"] = sf.randn(2, 32)
+        tensors[f"{LORA_STEMS[network]}.lora_up.weight"] = sf.randn(32 if network == "unet" else 64, 2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sf.safetensors.save_file(tensors, path, metadata or {})
 
 
 def refused(done, text):

@@ -2,9 +2,10 @@
 tools/new_model.py write files that compile.
 
 Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny
-random networks, `pictures`, a folder of captioned pictures, and `sea.png`, a mask. A block of text after a program is
-what it prints; `...` stands for anything. `<!-- not run: why -->` before a program skips it. A shell program that calls
-a tool of the repository finds the tools and the files that they change.
+random networks, `pictures`, a folder of captioned pictures, `loras`, with a LoRA `ink` for these networks, and
+`sea.png`, a mask. A block of text after a program is what it prints; `...` stands for anything. `<!-- not run: why -->`
+before a program skips it. A shell program that calls a tool of the repository finds the tools and the files that they
+change.
 """
 
 import os
@@ -100,6 +101,10 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     save_tiny_pipeline(folder / "stable-diffusion-2-1")
     save_captioned_pictures(folder / "pictures")
+    (folder / "loras").mkdir()
+    to_q = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q"
+    ink = {f"{to_q}.lora_down.weight": sf.ones(2, 16), f"{to_q}.lora_up.weight": sf.ones(16, 2)}
+    sf.safetensors.save_file(ink, folder / "loras/ink.safetensors")
     mask = sf.zeros(1, 64, 64, dtype=sf.uint8)
     mask[:, 32:] = 255
     sf.io.write_image(str(folder / "sea.png"), mask)

@@ -50,6 +50,9 @@ std::vector<std::string> read_prompts(const std::string& path) {
 
 void demo(DemoSettings& s) {
   auto prompts = s.prompts.empty() ? kPrompts : read_prompts(s.prompts);
+  for (auto& prompt : prompts)
+    SF_CHECK(diffusion::take_lora_tags(prompt).tags.empty(), "--prompts: demo takes no LoRA, got '", prompt,
+             "'; txt2img does");
   if (s.picture.model.empty()) s.picture.model = shipped_model();
   auto start = Clock::now();
   auto pipeline = load_model("demo", s.picture, {diffusion::Task::TextToImage});

@@ -211,6 +211,8 @@ void evaluate(Options& o) {
                       {"guidance", *s.guidance},
                       {"sampler", s.sampler.empty() ? pipeline.scheduler->name() : s.sampler},
                       {"seed", seed}};
+  hash_loras(s.loras.used);
+  if (!s.loras.used.empty()) report["lora"] = loras_json(s.loras.used);
   report.update(figures(judge, prompts, pictures, seed));
   ordered_json rows = ordered_json::array();
   constexpr int64_t kChecked = 120;

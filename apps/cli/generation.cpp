@@ -14,7 +14,6 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
-#include "scaffolding/diffusion/pipelines/lora.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"
 #include "scaffolding/train/interrupt.h"
@@ -36,7 +35,6 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("model", s.model, "--model");
   f("sampler", s.sampler, "--sampler");
   f("scheduler_options", s.scheduler_options, "--scheduler-option");
-  f("lora", s.loras, "--lora");
   f("width", s.width, "--width");
   f("height", s.height, "--height");
   f("steps", s.steps, "--steps");
@@ -79,19 +77,44 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   each_setting(s, [&](const char* name, auto& value, const char*) { put(out, name, value); });
   if (s.image.empty()) out.erase("image"), out.erase("strength");
   if (s.mask.empty()) out.erase("mask");
+  if (!s.loras.used.empty()) out["lora"] = loras_json(s.loras.used);
   return out;
+}
+
+// A value as the web UI writes it, where a comma would end it.
+std::string quoted_value(const std::string& value) {
+  if (value.find_first_of(",:\n") == value.npos) return value;
+  return ordered_json(value).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 // As AUTOMATIC1111's web UI writes it, which many programs read.
 std::string a1111_text(const GenerationSettings& s, const char* scheduler, int64_t seed, int64_t width,
                        int64_t height) {
-  std::string out = s.prompt + "\n";
+  std::string out = s.prompt + added_tags(s.loras.used, s.prompt) + "\n";
   if (!s.negative_prompt.empty()) out += "Negative prompt: " + s.negative_prompt + "\n";
   char numbers[200];
   std::snprintf(numbers, sizeof numbers, "Steps: %lld, Sampler: %s, CFG scale: %g, Seed: %lld, Size: %lldx%lld",
                 static_cast<long long>(s.steps), s.sampler.empty() ? scheduler : s.sampler.c_str(), *s.guidance,
                 static_cast<long long>(seed), static_cast<long long>(width), static_cast<long long>(height));
-  return out + numbers + ", Model: " + fs::path(s.model).filename().string() + ", Version: scaffolding " + version();
+  out += numbers + (", Model: " + quoted_value(fs::path(s.model).filename().string()));
+  if (!s.loras.used.empty()) out += ", Lora hashes: " + quoted_value(hashes_text(s.loras.used));
+  return out + ", Version: scaffolding " + version();
+}
+
+// What the pipeline is told: the prompt without <lora:...>.
+std::string untagged(const std::string& prompt) { return diffusion::take_lora_tags(prompt).text; }
+
+// Another prompt, as XL's second text encoder takes one.
+bool is_prompt(const std::string& option) { return option.starts_with("prompt_"); }
+
+std::vector<diffusion::LoraTag> lora_tags(const GenerationSettings& s) {
+  std::vector<diffusion::LoraTag> out = diffusion::take_lora_tags(s.prompt).tags;
+  for (auto& [name, text] : s.options) {
+    if (!is_prompt(name)) continue;
+    const auto more = diffusion::take_lora_tags(text).tags;
+    out.insert(out.end(), more.begin(), more.end());
+  }
+  return out;
 }
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
@@ -116,7 +139,7 @@ std::string output_path(const GenerationSettings& s, std::string path, int64_t s
   bool distinct = path.find("{seed}") != std::string::npos || path.find("{number}") != std::string::npos;
   replace_all(path, "{seed}", std::to_string(seed));
   replace_all(path, "{number}", std::to_string(number));
-  replace_all(path, "{prompt}", file_name_of(s.prompt));
+  replace_all(path, "{prompt}", file_name_of(untagged(s.prompt)));
   if (!distinct && s.count > 1 && s.batch_of == 1) {
     fs::path p(path);
     path = (p.parent_path() / (p.stem().string() + "-" + std::to_string(number) + p.extension().string())).string();
@@ -173,7 +196,7 @@ void apply(const GenerationSettings& s, const char* pipeline, const diffusion::O
   for (auto& [name, text] : s.options) {
     auto* extra = find(name);
     SF_CHECK(extra, option_name(name), ": a ", pipeline, " does not take it");
-    diffusion::set_from_text(option_name(name), *extra, text);
+    diffusion::set_from_text(option_name(name), *extra, is_prompt(name) ? untagged(text) : text);
   }
 }
 
@@ -242,7 +265,7 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
   c.add_option("--sampler", s.sampler, "Instead of the model's own: " + names);
   c.add_option("--scheduler-option", s.scheduler_options,
                "A field of the sampler's config: field=value; may be given again");
-  c.add_option("--lora", s.loras, "A LoRA's file, and how strongly: file.safetensors:0.8; may be given again");
+  add_lora_options(c, s.loras);
   c.add_option("--eta", s.eta, "Noise of ddim's steps: 0 to 1")->capture_default_str();
   c.add_option("--clip-skip", s.clip_skip, "Layers of the text encoder to leave out");
   c.add_option("--prompt-syntax", s.prompt_syntax, "plain, or weighted: (word:1.2), [word], and prompts of any length")
@@ -263,16 +286,25 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
            " does not say how it was made; it must be a PNG made by this program");
   ordered_json saved = ordered_json::parse(text->second, nullptr, false);
   SF_CHECK(saved.is_object(), "--like: what ", settings.like, " says about itself cannot be read");
-  each_setting(settings, [&](const char* name, auto& value, const char* option) {
+  auto is_given = [&](const char* option) {
     auto* given = command.get_option_no_throw(option);
+    return given && given->count() > 0;
+  };
+  auto read = [&](const char* name, const auto& into) {
     auto it = saved.find(name);
-    if (it == saved.end() || (given && given->count() > 0)) return;
+    if (it == saved.end()) return;
     try {
-      take(*it, value);
+      into(*it);
     } catch (const nlohmann::json::exception&) {
       fail("--like: ", settings.like, " has a '", name, "' of another kind");
     }
+  };
+  each_setting(settings, [&](const char* name, auto& value, const char* option) {
+    if (!is_given(option)) read(name, [&](const ordered_json& json) { take(json, value); });
   });
+  read("lora", [&](const ordered_json& json) { settings.loras.repeated = loras_of(json); });
+  settings.loras.repeats_prompt = !is_given("--prompt");
+  if (is_given("--lora")) std::erase_if(settings.loras.repeated, [](const UsedLora& lora) { return !lora.in_prompt; });
   // Another seed or number of pictures is another batch: only the picture itself is repeated to the last bit.
   bool same = command.count("--seed") + command.count("--count") + command.count("--batch") == 0;
   bool sound = settings.batch_of >= 1 && settings.batch_of <= 1024 && settings.place >= 0 &&
@@ -284,22 +316,10 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 
 std::string shipped_model() { return io::default_model(); }
 
-// "file.safetensors:0.8", or a file alone.
-static std::vector<diffusion::LoraSource> loras_of(const std::vector<std::string>& texts) {
-  std::vector<diffusion::LoraSource> out;
-  for (const std::string& text : texts) {
-    const size_t colon = text.rfind(':');
-    char* end = nullptr;
-    const double weight = colon == text.npos ? 1 : std::strtod(text.c_str() + colon + 1, &end);
-    const bool has_weight = end && end != text.c_str() + colon + 1 && !*end && std::isfinite(weight);
-    out.push_back({has_weight ? text.substr(0, colon) : text, has_weight ? weight : 1});
-  }
-  return out;
-}
-
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
                                                          std::initializer_list<diffusion::Task> tasks) {
   std::error_code error;
+  find_loras(s.loras, lora_tags(s));
   diffusion::LoadedPipeline loaded;
   DType dtype = dtype_of("--dtype", s.dtype);
   Device device(s.device);
@@ -327,7 +347,7 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     pipeline = made;
   }
   if (device != Device()) pipeline->to({.device = device});
-  if (!s.loras.empty()) diffusion::use_loras(*pipeline, loras_of(s.loras));
+  if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
   if (!s.guidance) s.guidance = pipeline->advised_guidance_scale.value_or(kGuidance);
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
@@ -375,6 +395,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
   check_outputs(s);
   const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
+  hash_loras(s.loras.used);
   train::StopOnInterrupt interrupt;
   std::stop_source stop;
   StepBar bar(s.quiet || s.json, s.count);
@@ -385,7 +406,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     for (auto& [name, picture] : given) o.at<Tensor>(name.c_str()) = picture;
     if (given.count("image") && o.find("strength")) o.at<double>("strength") = s.strength;
     // Each sample of the batch is told the same.
-    if (o.find("prompt")) o.at<std::vector<std::string>>("prompt").assign(size_t(batch), s.prompt);
+    if (o.find("prompt")) o.at<std::vector<std::string>>("prompt").assign(size_t(batch), untagged(s.prompt));
     if (o.find("negative_prompt"))
       o.at<std::vector<std::string>>("negative_prompt").assign(size_t(batch), s.negative_prompt);
     if (o.find("class_labels")) {
@@ -422,7 +443,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       writing.quality = 95;
       if (path.ends_with(".png"))
         writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)},
-                        {kTextKey, settings.dump()}};
+                        {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
       io::write_image(path, pictures[i], writing);
       bar.clear();
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
@@ -433,7 +454,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
         row["steps"] = written.back();
       }
       if (made) made(pictures[i]);
-      if (s.json) std::cout << row.dump() << std::endl;
+      if (s.json) std::cout << row.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
       else
         for (auto& file : written) std::cout << file << std::endl;
     }

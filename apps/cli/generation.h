@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/loras.h"
 #include "scaffolding/diffusion/pipelines/pipelines.h"
 #include "scaffolding/io/pictures/image.h"
 
@@ -12,7 +13,7 @@ namespace sf::cli {
 struct GenerationSettings {
   std::string prompt, negative_prompt, model, sampler;
   std::vector<std::string> scheduler_options;  // field=value
-  std::vector<std::string> loras;              // file, or file:weight
+  LoraSettings loras;                          // load_model finds them
   std::optional<int64_t> width, height, clip_skip;
   int64_t steps = 20, count = 1, batch = 1;
   std::optional<double> guidance;  // absent: what the model advises, or 5; load_model settles it
@@ -53,7 +54,8 @@ void generate(const char* kind, GenerationSettings& settings, const diffusion::D
               const std::function<void(const Tensor& picture)>& made = {});
 
 // The pipeline of one of the tasks for the model that was asked for (a folder, a checkpoint file, or a repository of
-// the hub), with the scheduler that was asked for. ValueError naming `command` and what is wrong with them.
+// the hub), with the scheduler and the LoRAs that were asked for, by options or in the prompt. ValueError naming
+// `command` and what is wrong with them.
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& settings,
                                                          std::initializer_list<diffusion::Task> tasks);
 // The same for a command that needs this class.

@@ -42,12 +42,18 @@ void interpolate(Options& o) {
   check_output("--output", s.output, ".gif .webp");
   check_animation("--output", s.output);
   if (s.model.empty()) s.model = shipped_model();
+  const diffusion::TaggedPrompt from_prompt = diffusion::take_lora_tags(o.from),
+                                to_prompt = diffusion::take_lora_tags(o.to);
+  SF_CHECK(from_prompt.tags == to_prompt.tags,
+           "interpolate: both prompts must have the same <lora:...>, since all pictures of a walk are of one model; "
+           "--lora is of both");
+  s.prompt = o.from;  // whose LoRAs are loaded
   auto loaded = load_stable_diffusion("interpolate", s);
   const diffusion::StableDiffusionPipeline& pipeline = *loaded;
   autograd::NoGrad no_grad;
 
   diffusion::GenerationOptions both = sampling_options(s);
-  both.prompt = {o.from, o.to};
+  both.prompt = {from_prompt.text, to_prompt.text};
   both.negative_prompt = {s.negative_prompt, s.negative_prompt};
   auto embeds = pipeline.encode_prompt(both);
   auto ends = [](const Tensor& t) { return std::pair(t.narrow(0, 0, 1), t.narrow(0, 1, 1)); };
@@ -94,13 +100,14 @@ void interpolate(Options& o) {
   io::save_animation(s.output, frames, {.fps = o.fps, .loop = o.loop, .quality = 90});
   bar.clear();
   if (s.json) {
-    std::cout << ordered_json{{"path", s.output}, {"frames", frames.size()},
-                              {"width", width},   {"height", height},
-                              {"from", o.from},   {"to", o.to},
-                              {"seed", seed},     {"fps", o.fps},
-                              {"model", s.model}}
-                     .dump()
-              << std::endl;
+    ordered_json row{{"path", s.output}, {"frames", frames.size()},
+                     {"width", width},   {"height", height},
+                     {"from", o.from},   {"to", o.to},
+                     {"seed", seed},     {"fps", o.fps},
+                     {"model", s.model}};
+    hash_loras(s.loras.used);
+    if (!s.loras.used.empty()) row["lora"] = loras_json(s.loras.used);
+    std::cout << row.dump() << std::endl;
   } else {
     std::cout << s.output << std::endl;
   }

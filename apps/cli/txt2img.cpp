@@ -18,6 +18,7 @@ void add_txt2img(CLI::App& program) {
   scaffolding txt2img "red apple, fluent 3d, on a blue background"
   scaffolding txt2img "cat face" --count 8 --batch 4 --seed 1 --output cats/{number}.png
   scaffolding txt2img "a lighthouse" --model ~/models/stable-diffusion-2-1 --sampler dpm++2m-karras --steps 25
+  scaffolding txt2img "a lighthouse <lora:ink:0.8>" --model ~/models/sd15.safetensors --lora-dir ~/models/lora
   scaffolding txt2img --like picture.png --seed 7)");
   command->callback([command, s] {
     read_like(*command, *s);

@@ -43,6 +43,8 @@ const std::vector<Variable>& all() {
       {"SF_TEST_DEVICE", "", "device, such as cuda, on which the op tests repeat the samples of every op"},
       {"SF_MODEL", "",
        "folder of the model that the program takes where none is named; empty: the one that comes with it"},
+      {"SF_LORA_DIR", "",
+       "folders, with : between, below which the program looks for LoRAs by name where --lora-dir names none"},
       {"SF_FUZZ_CASES", "0",
        "random calls that the fuzz test of the ops makes; 0 means as many as a test run has time for"},
       {"SF_FUZZ_SECONDS", "0.5", "how long the fuzz test of each file format runs"},

@@ -206,7 +206,9 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
     if (arrays) return std::make_shared<NpzCheckpoint>(file);
   }
   // Placeholders do nothing, and a program that asks for tensors does not see them.
-  if (ZipReader::recognises(file) || is_pickle(file))
+  // The length of a safetensors file's header may begin as a pickle does: 640 is 80 02.
+  const bool header_fits = looks_like_safetensors(file) && ByteReader(file).get<uint64_t>() <= file.size - 8;
+  if (ZipReader::recognises(file) || (is_pickle(file) && !header_fits))
     return std::make_shared<TreeCheckpoint>("torch", file.name,
                                             named_tensors(load_torch(file, {.placeholders = true})));
   if (looks_like_safetensors(file)) return std::make_shared<SafetensorsCheckpoint>(file);

@@ -70,6 +70,17 @@ TEST_F(CheckpointFile, kinds_are_recognised_by_content) {
   SF_EXPECT_ERROR(RuntimeError, "cannot open", open_checkpoint(path("absent")));
 }
 
+// A header of 640 bytes begins with 80 02, as a pickle of protocol 2 does.
+TEST_F(CheckpointFile, safetensors_with_headers_of_any_length) {
+  for (size_t padding = 0; padding < 1500; padding += 8) {
+    MemorySink file;
+    save_safetensors({{"x", ones({2})}}, file, {{"padding", std::string(padding, 'x')}});
+    auto opened = open_checkpoint(Bytes::take(file.bytes, "file"));
+    EXPECT_STREQ(opened->kind(), "safetensors");
+    EXPECT_EQ(opened->get("x").to_vector(), (std::vector<double>{1, 1}));
+  }
+}
+
 TEST_F(CheckpointFile, a_folder_stands_for_its_one_checkpoint) {
   SF_EXPECT_ERROR(ValueError, "without a checkpoint", open_checkpoint(folder_.string()));
   save_safetensors({{"a", tensor({1})}}, path("model.safetensors"));

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from drawn_icons import draw_icons, refused
+from drawn_icons import draw_icons, refused, save_lora
 
 import scaffolding as sf
 
@@ -18,6 +18,7 @@ def icons(tmp_path_factory):
 @pytest.fixture(scope="module")
 def evaluated(program, model, icons, tmp_path_factory):
     folder = tmp_path_factory.mktemp("eval")
+    save_lora(folder / "style.safetensors", 1)
     done = program(
         "eval",
         model,
@@ -27,6 +28,10 @@ def evaluated(program, model, icons, tmp_path_factory):
         4,
         "--steps",
         2,
+        "--lora",
+        "style:0",
+        "--lora-dir",
+        folder,
         "--json",
         "-q",
         "--sheet",
@@ -41,6 +46,7 @@ def evaluated(program, model, icons, tmp_path_factory):
 def test_the_report_has_every_figure(evaluated):
     folder, report = evaluated
     assert json.loads((folder / "report.json").read_text()) == report
+    assert report["lora"][0]["name"] == "style" and report["lora"][0]["weight"] == 0
     assert report["icons"] == 18 and report["steps"] == 2 and report["seed"] == 0
     assert report["sets"]["train"]["pictures"] == 4 and report["sets"]["heldout_combo"]["pictures"] == 2
     assert report["pictures"] == 4 + 2 + report["background"]["pictures"] and report["background"]["pictures"] > 0
@@ -64,7 +70,8 @@ def test_real_icons_are_recognised_when_they_are_changed(evaluated):
 def test_the_same_seed_gives_the_same_report(program, model, icons, evaluated):
     done = program("eval", "--model", model, "--data", icons, "--count", 4, "--steps", 2, "--json", "-q")
     again = json.loads(done.stdout)
-    assert {**again, "seconds": 0} == {**evaluated[1], "seconds": 0}
+    lora = {"lora": evaluated[1]["lora"]}  # which is on at 0
+    assert {**again, **lora, "seconds": 0} == {**evaluated[1], "seconds": 0}
 
 
 def test_the_sheet_shows_pictures_with_their_prompts(evaluated):

@@ -1,43 +1,70 @@
 #include "scaffolding/diffusion/pipelines/lora.h"
 
-#include <filesystem>
+#include <cmath>
+
+#include "scaffolding/core/error.h"
 
 namespace sf::diffusion {
 
+namespace {
+
+// Of a slot that adapters may change.
+models::Model* adapted_model(const ComponentSlot& slot) {
+  const bool may = slot.as<Ref<Denoiser>>() || slot.as<Ref<TextEncoder>>();
+  Component* network = may ? slot.network() : nullptr;
+  return network ? network->model() : nullptr;
+}
+
+// The adapters' names and weights, once they are known to be possible.
+std::vector<std::string> checked_names(const std::vector<LoraSource>& loras, const models::AdaptedModels& models) {
+  std::vector<std::string> names;
+  for (auto& lora : loras) {
+    const std::string name = lora.name.empty() ? models::lora_name(lora.path) : lora.name;
+    SF_CHECK(std::isfinite(lora.weight) && std::isfinite(lora.text_encoders.value_or(0)), "use_loras: the weight of '",
+             name, "' must be a finite number, got ", std::isfinite(lora.weight) ? *lora.text_encoders : lora.weight);
+    for (size_t i = 0; i < names.size(); ++i)
+      SF_CHECK(names[i] != name, "use_loras: '", loras[i].path, "' and '", lora.path, "' are two LoRAs of the name '",
+               name, "'; give one of them another");
+    for (auto& [component, model] : models)
+      SF_CHECK(!model->has_adapters() || !model->adapters().has(name), "use_loras: the ", component,
+               " has an adapter '", name, "' already; remove it, or give '", lora.path, "' another name");
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
 models::AdaptedModels adapted_models(DiffusionPipeline& pipeline) {
   models::AdaptedModels out;
-  for (auto& slot : pipeline.components()) {
-    const bool may = slot.as<Ref<Denoiser>>() || slot.as<Ref<TextEncoder>>();
-    if (Component* network = may ? slot.network() : nullptr)
-      if (models::Model* model = network->model()) out.emplace_back(slot.name, model);
-  }
+  for (auto& slot : pipeline.components())
+    if (models::Model* model = adapted_model(slot)) out.emplace_back(slot.name, model);
   return out;
 }
 
 void use_loras(DiffusionPipeline& pipeline, const std::vector<LoraSource>& loras) {
   const models::AdaptedModels models = adapted_models(pipeline);
-  std::vector<models::AdapterWeight> on;
-  auto forget = [&] {
-    for (auto& [component, model] : models)
-      for (auto& weight : on)
-        if (model->has_adapters() && model->adapters().has(weight.name)) model->adapters().remove(weight.name);
-  };
+  const std::vector<std::string> names = checked_names(loras, models);
+  size_t loaded = 0;
   try {
-    for (auto& lora : loras) {
-      const std::string name = std::filesystem::path(lora.path).stem().string();
-      models::load_lora(models::LoraFile(lora.path), name, models);
-      on.push_back({name, lora.weight});
-    }
+    for (; loaded < loras.size(); ++loaded)
+      models::load_lora(models::LoraFile(loras[loaded].path), names[loaded], models);
   } catch (...) {
-    forget();
+    for (auto& [component, model] : models)
+      for (size_t i = 0; i < loaded; ++i)
+        if (model->has_adapters() && model->adapters().has(names[i])) model->adapters().remove(names[i]);
     throw;
   }
-  for (auto& [component, model] : models) {
-    if (!model->has_adapters()) continue;
-    std::vector<models::AdapterWeight> mine;
-    for (auto& weight : on)
-      if (model->adapters().has(weight.name)) mine.push_back(weight);
-    model->adapters().set(std::move(mine));
+  for (auto& slot : pipeline.components()) {
+    models::Model* model = adapted_model(slot);
+    if (!model || !model->has_adapters()) continue;
+    std::vector<models::AdapterWeight> on;
+    for (size_t i = 0; i < loras.size(); ++i) {
+      const bool is_text = slot.as<Ref<TextEncoder>>() != nullptr;
+      const double weight = is_text ? loras[i].text_encoders.value_or(loras[i].weight) : loras[i].weight;
+      if (model->adapters().has(names[i])) on.push_back({names[i], weight});
+    }
+    model->adapters().set(std::move(on));
   }
 }
 

@@ -13,23 +13,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kConfigFile = "adapter_config.json";
-
-// The file of a folder that its program would take.
-std::string file_of(const std::string& path) {
-  std::error_code error;
-  if (fs::is_directory(path, error))
-    for (auto* name : {"adapter_model.safetensors", "pytorch_lora_weights.safetensors", "adapter_model.bin",
-                       "pytorch_lora_weights.bin"})
-      if (fs::path file = fs::path(path) / name; fs::is_regular_file(file, error)) return file.string();
-  return path;
-}
-
 LoraConfig config_of(const io::Checkpoint& file, const std::string& path) {
-  const fs::path peft = fs::path(path).parent_path() / kConfigFile;
-  std::error_code error;
-  if (fs::path(path).stem() == "adapter_model" && fs::is_regular_file(peft, error))
-    return LoraConfig::of_peft(io::read_config_file(peft.string()), peft.string());
+  if (const std::string peft = lora_config_beside(path); !peft.empty())
+    return LoraConfig::of_peft(io::read_config_file(peft), peft);
   const auto metadata = file.metadata();
   auto found = metadata.find("lora_adapter_metadata");
   if (found == metadata.end()) return {};
@@ -52,7 +38,22 @@ std::string outer_of(const std::vector<io::CheckpointEntry>& entries) {
 
 }  // namespace
 
-LoraFile::LoraFile(const std::string& path) : LoraFile(io::open_checkpoint(file_of(path)), file_of(path)) {}
+std::string lora_file_of(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    for (auto* name : {"adapter_model.safetensors", "pytorch_lora_weights.safetensors", "adapter_model.bin",
+                       "pytorch_lora_weights.bin"})
+      if (fs::path file = fs::path(path) / name; fs::is_regular_file(file, error)) return file.string();
+  return path;
+}
+
+std::string lora_config_beside(const std::string& file) {
+  const fs::path config = fs::path(file).parent_path() / "adapter_config.json";
+  std::error_code error;
+  return fs::path(file).stem() == "adapter_model" && fs::is_regular_file(config, error) ? config.string() : "";
+}
+
+LoraFile::LoraFile(const std::string& path) : LoraFile(io::open_checkpoint(lora_file_of(path)), lora_file_of(path)) {}
 
 LoraFile::LoraFile(std::shared_ptr<const io::Checkpoint> file, const std::string& path)
     : path_(path), file_(std::move(file)) {

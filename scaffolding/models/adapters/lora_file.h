@@ -47,6 +47,11 @@ struct LoraMatch {
   LoraReport report;
 };
 
+// Of a folder, the file that its program would take; else the path itself.
+std::string lora_file_of(const std::string& path);
+// PEFT's config of its file, or "".
+std::string lora_config_beside(const std::string& file);
+
 class LoraFile {
  public:
   // A file, or a folder with one: PEFT's adapter_model beside adapter_config.json, diffusers' pytorch_lora_weights.
