@@ -9,15 +9,18 @@ and how long it takes to load, swap and fuse one of SDXL's.
 page cache. "swap" puts a second file in the place of the first (hotswap=True), "switch" turns to another that is
 loaded (set_adapters). --tiny: networks of a few channels, to try the program out.
 
-Weights are random. Each measurement is in a process of its own, in turn, and the best of the rounds counts; "cpu" is
-processor time over threads. A floor is counted: of a pass the adapters' share of its multiply-adds, of the others
-their bytes at the speed of a copy of 256 MB in the same process. OMP_WAIT_POLICY is passive for both.
+
+Weights are random. Each measurement is in a process of its own, in turn; numbers are medians of all rounds' calls, and
+"cpu" is processor time over all threads. "ratio" is ours over the peer's, on the clock. A floor is counted: of a pass
+the adapters' share of its multiply-adds, of the others their bytes at the speed of a copy of 256 MB in the same
+process. OMP_WAIT_POLICY is passive for both.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -149,8 +152,8 @@ def write_adapter(path, config, seed):
 # ---- one measurement
 
 
-def best(call, times=3, before=lambda: None):
-    """The least time of a call on the clock and of the processor."""
+def timed(call, times=3, before=lambda: None):
+    """Times of calls on the clock and of the processor."""
     walls, cpus = [], []
     for _ in range(times):
         before()
@@ -158,14 +161,15 @@ def best(call, times=3, before=lambda: None):
         call()
         walls.append(time.perf_counter() - start)
         cpus.append(time.process_time() - start_cpu)
-    return {"wall": min(walls), "cpu": min(cpus)}
+    return {"wall": walls, "cpu": cpus}
 
 
 def copy_speed():
     """Bytes that are read and written in a second."""
     there = np.ones(64 << 20, np.float32)
     here = np.empty_like(there)
-    return 2 * there.nbytes / best(lambda: np.copyto(here, there))["wall"]
+    np.copyto(here, there)
+    return [2 * there.nbytes / t for t in timed(lambda: np.copyto(here, there))["wall"]]
 
 
 def pipeline(which, row, config, threads):
@@ -208,16 +212,16 @@ def child(which, row, threads, folder, tiny):
                 return pipe.unet(x, 500, text).sample
 
         call()
-        answers = {"bare": best(call)}
+        answers = {"bare": timed(call)}
         names = [str(i) for i in range(len(files))]
         for name, file in zip(names, files):
             pipe.load_lora_weights(str(file), adapter_name=name)
             if name in (names[0], names[-1]):
                 pipe.set_adapters(names[: int(name) + 1], [0.5] * (int(name) + 1))
-                answers["one" if name == names[0] else "four"] = best(call)
+                answers["one" if name == names[0] else "four"] = timed(call)
         pipe.unload_lora_weights()
-        again = best(call)
-        answers["bare"] = {k: min(v, again[k]) for k, v in answers["bare"].items()}
+        again = timed(call)
+        answers["bare"] = {k: v + again[k] for k, v in answers["bare"].items()}
         return answers
 
     def load(file, name, **more):
@@ -227,23 +231,23 @@ def child(which, row, threads, folder, tiny):
         file.read_bytes()  # into the page cache
     answers = {"copy": copy_speed()}
     if row == "load":
-        return answers | {"load": best(lambda: load(files[0], "a"), before=pipe.unload_lora_weights)}
+        return answers | {"load": timed(lambda: load(files[0], "a"), before=pipe.unload_lora_weights)}
     if row == "swap" and which == "torch":
         pipe.enable_lora_hotswap(target_rank=RANK)
     load(files[0], "a")
     if row == "swap":
         turn = iter([*files[1::-1]] * 3)
-        return answers | {"swap": best(lambda: load(next(turn), "a", hotswap=True))}
+        return answers | {"swap": timed(lambda: load(next(turn), "a", hotswap=True))}
     if row == "switch":
         load(files[1], "b")
         turn = iter("ba" * 3)
-        return answers | {"switch": best(lambda: pipe.set_adapters(next(turn)))}
+        return answers | {"switch": timed(lambda: pipe.set_adapters(next(turn)))}
     undo = []
-    answers["fuse"] = best(
+    answers["fuse"] = timed(
         lambda: undo.append(pipe.fuse_lora(components=["unet"], lora_scale=1.0)),
         before=lambda: pipe.unfuse_lora(components=["unet"]) if undo else None,
     )
-    answers["unfuse"] = best(lambda: pipe.unfuse_lora(components=["unet"]), times=1)
+    answers["unfuse"] = timed(lambda: pipe.unfuse_lora(components=["unet"]), times=1)
     return answers
 
 
@@ -272,11 +276,16 @@ def told(row, answers, config, size):
     return "; ".join(parts)
 
 
-def least(a, b):
-    """Of two answers; a copy's speed is the greatest."""
+def together(a, b):
+    """Two rounds' answers: lists of times, of copies' speeds."""
     if not a:
         return b
-    return {k: max(v, b[k]) if k == "copy" else {m: min(t, b[k][m]) for m, t in v.items()} for k, v in a.items()}
+    return {k: v + b[k] if k == "copy" else {m: t + b[k][m] for m, t in v.items()} for k, v in a.items()}
+
+
+def medians(answers):
+    middle = statistics.median
+    return {k: middle(v) if k == "copy" else {m: middle(t) for m, t in v.items()} for k, v in answers.items()}
 
 
 def main():
@@ -313,9 +322,13 @@ def main():
                     command = [python, __file__, "--threads", str(options.threads)]
                     command += ["--child", which, row, f"{folder}/{kind}"] + (["--tiny"] if options.tiny else [])
                     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
-                    found[which] = least(found.get(which), json.loads(done.stdout.splitlines()[-1]))
+                    found[which] = together(found.get(which), json.loads(done.stdout.splitlines()[-1]))
+            found = {which: medians(answers) for which, answers in found.items()}
             for which, answers in found.items():
                 print(f"{row:10} {which:6}", told(row, answers, config_of(row, options.tiny), sizes[kind]), flush=True)
+            if len(found) == 2:
+                ratios = {n: found["ours"][n]["wall"] / t["wall"] for n, t in found["torch"].items() if n != "copy"}
+                print(f"{row:10} ratio ", "; ".join(f"{n} {r:.3g}" for n, r in ratios.items()), flush=True)
 
 
 if __name__ == "__main__":

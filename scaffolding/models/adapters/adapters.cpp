@@ -16,12 +16,6 @@ bool among(const std::vector<std::string>& all, const std::string& name) {
 LoraTerm term_of(const LoraLayer& layer) { return {layer.down, layer.up, layer.mid, layer.row, layer.scale}; }
 }  // namespace
 
-nn::Module& Adapters::module(const std::string& name) const {
-  for (auto& m : nn::named_modules(model_))
-    if (m.name == name) return *m.module;
-  fail("adapters: ", model_.type(), " has no module '", name, "'");
-}
-
 Adapters::Adapter* Adapters::find(const std::string& name) {
   auto a = std::find_if(adapters_.begin(), adapters_.end(), [&](auto& adapter) { return adapter.name == name; });
   return a == adapters_.end() ? nullptr : &*a;
@@ -233,7 +227,9 @@ void Adapters::fuse(double scale, bool safe, const std::optional<std::vector<std
 
 void Adapters::unfuse() {
   std::vector<std::pair<Tensor, Tensor>> changes;
-  for (auto& [name, old] : old_weights_) changes.emplace_back(fused_weight(module(name)), old);
+  for (auto& m : nn::named_modules(model_))
+    if (auto old = old_weights_.find(m.name); old != old_weights_.end())
+      changes.emplace_back(fused_weight(*m.module), old->second);
   put_back(changes);
   old_weights_.clear();
   fused_.clear();

@@ -96,7 +96,6 @@ class Adapters {
   std::shared_ptr<const LoraPath> path_of(const std::string& name, const nn::Module& layer,
                                           const std::vector<LoraTerm>& terms, bool any_is_on, DType dtype,
                                           Device device);
-  nn::Module& module(const std::string& name) const;
 
   Model& model_;
   std::vector<Adapter> adapters_;

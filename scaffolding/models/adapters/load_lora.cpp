@@ -10,6 +10,9 @@ LoraReport load_lora(const LoraFile& file, const std::string& name, const Adapte
                      const LoadLoraOptions& options) {
   std::vector<const AdapterStems*> of;
   for (auto& [component, model] : models) of.push_back(&model->adapters().stems(component));
+  for (auto& [component, model] : models)
+    SF_CHECK(options.swap || !model->adapters().has(name), "load_lora: there is an adapter '", name,
+             "' already; delete it, give the new one another name, or swap it (hotswap=True)");
   LoraMatch lora = file.match(of, options.strict);
 
   // All are made under another name first, so that what is refused has changed nothing.
@@ -20,8 +23,6 @@ LoraReport load_lora(const LoraFile& file, const std::string& name, const Adapte
       auto found = lora.layers.find(component);
       if (found == lora.layers.end()) continue;
       Adapters& adapters = model->adapters();
-      SF_CHECK(options.swap || !adapters.has(name), "load_lora: there is an adapter '", name,
-               "' already; delete it, give the new one another name, or swap it (hotswap=True)");
       adapters.add(aside, std::move(found->second), file.path());
       begun.push_back(&adapters);
     }

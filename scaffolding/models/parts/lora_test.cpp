@@ -87,6 +87,28 @@ TEST_F(LoraPaths, LeaveTheKindWhatItIs) {
   EXPECT_EQ(worst(layer(x), bare), 0);
 }
 
+TEST_F(LoraPaths, OfLayersOfOneInput) {
+  for (DType dtype : {kFloat32, kBFloat16})
+    for (int64_t rows : {5, 600}) {
+      nn::Linear q(16, 12), k(16, 8), v(16, 8);
+      const Tensor x = randn({1, rows, 16}).to(dtype);
+      std::vector<std::pair<nn::Linear*, std::vector<LoraTerm>>> all{
+          {&q, terms(16, 12, 2)}, {&k, terms(16, 8, 2)}, {&v, terms(16, 8, 3)}};
+      for (auto& [layer, side] : all) {
+        layer->weight = layer->weight.to(dtype), layer->bias = layer->bias.to(dtype);
+        for (auto& t : side) t.down = t.down.to(dtype), t.up = t.up.to(dtype);
+        layer->adapt(std::make_shared<LoraPath>(*layer, side, dtype, Device()));
+      }
+      const Tensors got = project_each({&q, &k, &v}, x);
+      for (size_t i = 0; i < 3; ++i) {
+        const Tensor want = exact(x, all[i].first->weight, all[i].first->bias, all[i].second);
+        EXPECT_LE(worst(got[i], want), dtype == kFloat32 ? 1e-6 : 6e-3) << i << name(dtype);
+      }
+      all[2].first->adapt(nullptr);  // one of them has none
+      EXPECT_LE(worst(project_each({&q, &k, &v}, x)[0], got[0]), 1e-2);
+    }
+}
+
 TEST_F(LoraPaths, BesideStoredWeightsAddNoError) {
   for (DType dtype : {kBFloat16, kFloat16}) {
     nn::LinearNF4 nf4(64, 48, true, true, {std::nullopt, dtype}, randn({48, 64}));

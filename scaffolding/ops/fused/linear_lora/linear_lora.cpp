@@ -92,17 +92,22 @@ Tensor linear_lora(const Tensor& input, const Tensor& weight, const Tensor& bias
     return residual ? residual + y : y;
   }
   const int64_t rows = input.numel() / weight.size(1);
-  const Tensor x = input.reshape({rows, weight.size(1)});
-  const Tensor h =
-      gemm_product(op, x.unsqueeze(0), down.t().unsqueeze(0), {.alpha = s, .b_is_weight = true}).squeeze(0);
-  Tensor y;
-  if (is_gated) y = linear_gated_beside(x, weight, bias, activation == "swiglu", h, contiguous(up));
-  if (!y) {
-    const Tensor b = bias && bias.dtype() != kFloat32 ? contiguous(to_dtype(bias, dtype)) : bias;
-    y = gated(on_cpu(x, weight, b ? contiguous(b) : b, h, up), activation);
-  }
-  y = y.view(given);
+  const Tensor h = gemm_product(op, input.reshape({1, rows, weight.size(1)}), down.t().unsqueeze(0),
+                                {.alpha = s, .b_is_weight = true});
+  const Tensor y = linear_lora_within(input, weight, bias, h, up, activation);
   return residual ? residual + y : y;
+}
+
+Tensor linear_lora_within(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& given,
+                          const Tensor& up, const std::string& activation) {
+  const int64_t rows = input.numel() / weight.size(1);
+  const Tensor x = input.reshape({rows, weight.size(1)}), h = given.reshape({rows, up.size(1)});
+  Shape out = input.shape();
+  out.back() = activation == "none" ? weight.size(0) : weight.size(0) / 2;
+  if (activation != "none")
+    if (Tensor y = linear_gated_beside(x, weight, bias, activation == "swiglu", h, contiguous(up))) return y.view(out);
+  const Tensor b = bias && bias.dtype() != kFloat32 ? to_dtype(bias, x.dtype()) : bias;
+  return gated(on_cpu(x, weight, b ? contiguous(b) : b, h, up), activation).view(out);
 }
 
 SF_OP(linear_lora, "input, weight, bias, down, up, scale=1.0, activation='none', residual=None")

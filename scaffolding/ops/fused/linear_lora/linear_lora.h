@@ -10,4 +10,9 @@ namespace sf {
 Tensor linear_lora(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& down, const Tensor& up,
                    const Scalar& scale = 1, const std::string& activation = "none", const Tensor& residual = {});
 
+// The same of h = scale * input @ down^T [..., R], which several layers of one input may have computed together. On a
+// CPU, of one dtype and off the tape.
+Tensor linear_lora_within(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& h,
+                          const Tensor& up, const std::string& activation = "none");
+
 }  // namespace sf
