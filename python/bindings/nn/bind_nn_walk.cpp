@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/bindings/nn/bind_nn.h"
+#include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/host_memory.h"
 #include "scaffolding/nn/state_dict.h"
 
@@ -217,6 +218,11 @@ void bind_walks(nb::module_& m) {
   m.def("_convert_module", &convert, nb::arg("module"), nb::arg("device").none(), nb::arg("dtype").none(),
         nb::arg("memory_format").none());
   m.def("_member_names", &member_names);
+  m.def("_move_adapter", [](nb::handle from, nb::handle to) {
+    nn::Module& old = module_of(from, "_move_adapter");
+    module_of(to, "_move_adapter").adapt(old.adapter());
+    old.adapt(nullptr);
+  });
   m.def("_list_repr", [](nb::handle self) { return str(nn::repr(module_of(self, "repr"), true)); });
   m.def("_release_host_memory",
         [](nb::handle self) { nn::release_host_memory(module_of(self, "_release_cpu_shadows")); });

@@ -52,9 +52,10 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
 
 
 def replace_layer(model, name, quantized):
-    """Puts a quantised layer in the place of the Linear of that name, whose weight is given up."""
+    """Puts a quantised layer in the place of the Linear of that name, whose weight is given up; LoRAs stay beside it."""
     module = model.get_submodule(name)
     quantized.train(module.training)
+    _core._move_adapter(module, quantized)
     parent, _, attribute = name.rpartition(".")
     setattr(model.get_submodule(parent), attribute, quantized)
     # A C++ model keeps its own layer beneath the one that is called now.

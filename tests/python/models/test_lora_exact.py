@@ -13,8 +13,8 @@ DENSE = ["float32", "bfloat16", "float16"]
 RANKS = {"rank 1": [1], "rank 4": [4], "rank 64": [64], "three": [1, 4, 64]}
 STRENGTHS = [0.7, 0.4, -1.25]
 ALPHA = 3.0
-# Of the bare layer's error. Where a LoRA gives as much as the layer, sums of float32 stay what they are; in 16 bits A, B
-# and what lies between them are rounded too, each of which is of the order of rounding the output.
+# Of the bare layer's error. Where a LoRA gives as much as the layer, sums of float32 stay what they are; in 16 bits A,
+# B and what lies between them are rounded too, each of which is of the order of rounding the output.
 MORE = {"float32": 1.5}
 MORE_IN_16_BITS = 2.5
 
