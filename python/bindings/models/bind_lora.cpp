@@ -48,9 +48,17 @@ LoraFile open(nb::handle source, nb::handle config = nb::none()) {
   if (nb::isinstance<nb::str>(source)) return LoraFile(nb::cast<std::string>(source));
   if (!PyDict_Check(source.ptr()))
     wrong_argument("load_lora_weights", "the file", "a path or a dict of tensors", source.ptr());
+  std::map<std::string, Tensor> tensors;
+  for (auto [name, value] : nb::borrow<nb::dict>(source)) {
+    Tensor t;
+    SF_CHECK_AS(TypeError, nb::isinstance<nb::str>(name) && nb::try_cast(value, t),
+                "load_lora_weights: the LoRA must be a path or a dict of tensors by name, got a ",
+                Py_TYPE(value.ptr())->tp_name, " in it");
+    tensors.emplace(nb::cast<std::string>(name), t);
+  }
   std::optional<LoraConfig> said;
   if (!config.is_none()) said = LoraConfig::of_diffusers(from_python(config), "metadata");
-  return LoraFile(io::checkpoint_of(nb::cast<std::map<std::string, Tensor>>(source)), "the LoRA", std::move(said));
+  return LoraFile(io::checkpoint_of(std::move(tensors)), "the LoRA", std::move(said));
 }
 
 LoraMatch matched(const LoraFile& file, nb::dict components, bool strict) {

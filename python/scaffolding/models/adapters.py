@@ -25,9 +25,15 @@ def listed(names):
     return [names] if isinstance(names, str) else list(names)
 
 
-def free_name(taken):
-    """default_0, default_1, ...: what an adapter is called that nobody named."""
-    return next(f"default_{i}" for i in range(len(taken) + 1) if f"default_{i}" not in taken)
+def name_for(who, asked, taken):
+    """The name of a new adapter: default_0, default_1, ... where none is asked for."""
+    if asked is None:
+        return next(f"default_{i}" for i in range(len(taken) + 1) if f"default_{i}" not in taken)
+    if not isinstance(asked, str):
+        raise TypeError(f"{who}: adapter_name must be a str, got {type(asked).__name__}")
+    if not asked:
+        raise ValueError(f"{who}: adapter_name must not be empty")
+    return asked
 
 
 def check_names(who, names, known):
@@ -277,10 +283,10 @@ class PeftAdapterMixin:
         if metadata is not None:
             inside = "" if prefix is None else f"{prefix}."
             metadata = {k.removeprefix(inside): v for k, v in metadata.items()}
-        name, active, components = free_name(_lora.names(self)) if name is None else name, self.active_adapters(), {}
+        name = name_for(who, name, _lora.names(self))
+        active, components = self.active_adapters(), {prefix or "model": self}
         if hotswap:
             check_names(f"{who}: hotswap", [name], _lora.names(self))
-        components[prefix or "model"] = self
         for key, (use, _, _, why) in _lora.look(source, metadata, components).items():
             if strict and use != "applied" and not _is_of_another(key, prefix):
                 raise ValueError(f"{who}: '{key}' {why}; strict=False leaves it out")

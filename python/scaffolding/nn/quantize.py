@@ -52,7 +52,7 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
 
 
 def replace_layer(model, name, quantized):
-    """Puts a quantised layer in the place of the Linear of that name, whose weight is given up; LoRAs stay beside it."""
+    """Puts a quantised layer in the place of the Linear of that name, whose weight is given up; LoRAs stay."""
     module = model.get_submodule(name)
     quantized.train(module.training)
     _core._move_adapter(module, quantized)

@@ -233,9 +233,13 @@ def test_what_is_of_no_network_here(unet):
 
 
 @pytest.mark.parametrize("weights, what", [
-    ([1.0, 2.0], "needs a weight for each of 1"), ("strong", "must be a number, got str"),
-    (float("inf"), "must be finite"), ({"sides": 1}, "of down, mid and up"), ({"up": {"block_9": 1}}, "no attention in"),
-    ({"mid": "strong"}, "must be a number, got str"), ({"mid": float("nan")}, "must be finite"),
+    ([1.0, 2.0], "needs a weight for each of 1"),
+    ("strong", "must be a number, got str"),
+    (float("inf"), "must be finite"),
+    ({"sides": 1}, "of down, mid and up"),
+    ({"up": {"block_9": 1}}, "no attention in"),
+    ({"mid": "strong"}, "must be a number, got str"),
+    ({"mid": float("nan")}, "must be finite"),
 ])  # fmt: skip
 def test_weights_that_are_none(unet, weights, what):
     unet.load_lora_adapter(STYLE, prefix="unet", adapter_name="style")

@@ -4,7 +4,7 @@ once. Those of one network are its own (models/adapters.py).
 
 from ..._core import _models
 from ...models import lora_files
-from ...models.adapters import are, check_names, free_name, listed, number, weight_row, weights_for, write
+from ...models.adapters import are, check_names, listed, name_for, number, weight_row, weights_for, write
 from ...models.modeling import ModelMixin
 
 _lora = _models._lora
@@ -45,9 +45,7 @@ class LoraLoaderMixin:
                 f"load_lora_weights: hotswap needs an adapter to replace, and there is none '{adapter_name}'; there "
                 f"{are(taken)}"
             )
-        name, active = free_name(taken) if adapter_name is None else adapter_name, self.get_active_adapters()
-        if not isinstance(name, str):
-            raise TypeError(f"load_lora_weights: adapter_name must be a str, got {type(name).__name__}")
+        name, active = name_for("load_lora_weights", adapter_name, taken), self.get_active_adapters()
         _lora.load(source, metadata, self._lora_models(), name, strict, hotswap)
         if not (hotswap and name in active):
             self.set_adapters(name)
