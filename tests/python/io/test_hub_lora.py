@@ -1,15 +1,15 @@
 """Which file of a hub's repository is the LoRA, against a server on loopback."""
 
 import json
-import pathlib
 
+import lora_cases
 import pytest
 from test_hub import libcurl, quick, server  # noqa: F401 (fixtures)
 
 from scaffolding import models
 
-LORA = pathlib.Path(__file__).parents[2] / "golden" / "lora" / "sd"
-NETWORKS = json.loads((LORA.parents[1] / "pipelines" / "stable_diffusion.json").read_text())["networks"]
+LORA = lora_cases.FOLDER / "sd"
+NETWORKS = lora_cases.networks()
 STYLE = (LORA / "style.safetensors").read_bytes()
 PEFT = {f: (LORA / "peft_unet" / f).read_bytes() for f in ("adapter_model.safetensors", "adapter_config.json")}
 

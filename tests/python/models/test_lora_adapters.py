@@ -1,8 +1,7 @@
 """LoRAs of one model, by the calls of diffusers' PeftAdapterMixin; files of all its networks are test_lora.py's."""
 
-import json
-
 import folders
+import lora_cases
 import numpy as np
 import pytest
 from hashed_weights import hashed
@@ -12,7 +11,7 @@ from scaffolding import models
 from scaffolding.models import get_peft_model_state_dict, peft_config_of
 
 LORA = folders.GOLDEN / "lora"
-NETWORKS = json.loads((folders.GOLDEN / "pipelines/stable_diffusion.json").read_text())["networks"]
+NETWORKS = lora_cases.networks()
 STYLE, WHOLE = (str(LORA / "sd" / f"{name}.safetensors") for name in ("style", "whole"))
 
 
