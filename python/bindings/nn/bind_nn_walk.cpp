@@ -218,11 +218,8 @@ void bind_walks(nb::module_& m) {
   m.def("_convert_module", &convert, nb::arg("module"), nb::arg("device").none(), nb::arg("dtype").none(),
         nb::arg("memory_format").none());
   m.def("_member_names", &member_names);
-  m.def("_move_adapter", [](nb::handle from, nb::handle to) {
-    nn::Module& old = module_of(from, "_move_adapter");
-    module_of(to, "_move_adapter").adapt(old.adapter());
-    old.adapt(nullptr);
-  });
+  m.def("_has_adapter", [](nb::handle layer) { return bool(module_of(layer, "_has_adapter").adapter()); });
+  m.def("_take_adapter_off", [](nb::handle layer) { module_of(layer, "_take_adapter_off").adapt(nullptr); });
   m.def("_list_repr", [](nb::handle self) { return str(nn::repr(module_of(self, "repr"), true)); });
   m.def("_release_host_memory",
         [](nb::handle self) { nn::release_host_memory(module_of(self, "_release_cpu_shadows")); });

@@ -372,7 +372,11 @@ class PeftAdapterMixin:
 
     def to(self, *args, **kwargs):
         super().to(*args, **kwargs)
-        _lora.refresh(self)
+        self._refresh_adapters()
         return self
 
     to.__doc__ = None
+
+    def _refresh_adapters(self):
+        """Puts them beside layers that are others now, or of another dtype."""
+        _lora.refresh(self)

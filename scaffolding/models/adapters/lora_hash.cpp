@@ -52,7 +52,7 @@ std::string lora_hash(const std::string& path) {
   std::string all;
   for (auto& file : files) all += hash_of(file);
   io::Sha sha(io::Sha::Sha256);
-  sha.update(reinterpret_cast<const uint8_t*>(all.data()), all.size());
+  sha.update(all.data(), all.size());
   return sha.hex().substr(0, kDigits);
 }
 

@@ -192,6 +192,13 @@ def test_quantising_keeps_what_is_beside(unet, dtype):
     with pytest.raises(NotImplementedError, match="quantised"):
         unet.fuse_lora()
     np.testing.assert_array_equal(output(unet), with_it)
+    unet.set_adapters("style", 0.5)
+    half = output(unet)
+    assert moved(half, with_it) and moved(half, bare)
+    part = network("unet")
+    part.load_lora_adapter(STYLE, prefix="unet")
+    with pytest.raises(ValueError, match="has LoRAs beside it; quantise the whole model"):
+        sf.nn.quantize_(part.mid_block, dtype)
 
 
 @pytest.mark.parametrize("cast", ["bfloat16", "half", "double"])
