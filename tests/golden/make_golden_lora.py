@@ -53,9 +53,26 @@ METHODS = (
     "fuse_lora",
     "unfuse_lora",
     "save_lora_weights",
+    "set_lora_device",
+)
+METHODS_OF_MODELS = (
+    "load_lora_adapter",
+    "save_lora_adapter",
+    "set_adapters",
+    "set_adapter",
+    "active_adapters",
+    "disable_adapters",
+    "enable_adapters",
+    "disable_lora",
+    "enable_lora",
+    "delete_adapters",
+    "fuse_lora",
+    "unfuse_lora",
+    "unload_lora",
 )
 # Whatever else ours takes or leaves out is said here, for test_lora.py.
-DIFFERENCES = {"load_lora_weights": {"strict": "ours: keys that fit nothing are an error unless it is False"}}
+STRICT = {"strict": "ours: keys that fit nothing are an error unless it is False"}
+DIFFERENCES = {"load_lora_weights": STRICT, "load_lora_adapter": STRICT}
 MID = ("down_blocks.1.resnets.0.conv1", "up_blocks.0.upsamplers.0.conv", "up_blocks.1.resnets.1.conv2")
 
 # ---- the cases
@@ -381,8 +398,9 @@ def run_saved(file, family):
 
 def signatures():
     found = {}
-    for cls in PIPELINES.values():
-        methods = {name: signature(inspect.unwrap(getattr(cls, name))) for name in METHODS}
+    classes = {cls: METHODS for cls in PIPELINES.values()} | {diffusers.UNet2DConditionModel: METHODS_OF_MODELS}
+    for cls, wanted in classes.items():
+        methods = {name: signature(inspect.unwrap(getattr(cls, name))) for name in wanted}
         for names in methods.values():
             names.pop("cls", None)
         found[cls.__name__] = methods

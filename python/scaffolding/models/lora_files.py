@@ -1,6 +1,7 @@
 """Where a LoRA is: a file, a folder, a repository of the hub, or tensors at hand."""
 
 import os
+from collections.abc import Mapping
 
 from .. import hub
 
@@ -20,8 +21,10 @@ def source(who, given, kwargs):
         kwargs.pop(name, None)
     if kwargs:
         raise TypeError(f"{who}: unexpected keyword argument '{next(iter(kwargs))}'")
-    if not isinstance(given, (str, os.PathLike)):
+    if isinstance(given, Mapping):
         return dict(given)
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(f"{who}: the LoRA must be a path or a dict of tensors, got {type(given).__name__}")
     path = os.fspath(given)
     if os.path.isdir(path):
         path = os.path.join(path, options.pop("subfolder", None) or "")

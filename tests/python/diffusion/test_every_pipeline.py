@@ -286,6 +286,8 @@ def test_loras_of_every_pipeline(name, monkeypatch):
         assert np.abs(images_of(pipe, case) - bare).max() > 1e-3, component
     pipe.set_adapters("random")
     np.testing.assert_array_equal(images_of(pipe, case), with_all)
+    if "cross_attention_kwargs" in parameters_of(CLASSES[name].__call__):
+        np.testing.assert_array_equal(images_of(pipe, case, cross_attention_kwargs={"scale": 0.0}), bare)
     pipe.disable_lora()
     np.testing.assert_array_equal(images_of(pipe, case), bare)
     pipe.enable_lora()
