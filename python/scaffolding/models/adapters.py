@@ -259,6 +259,16 @@ def _is_of_another(key, prefix):
     return first != prefix and first in _COMPONENTS
 
 
+def _check_prefix(who, source, prefix):
+    """ValueError where a file's keys are of networks, and of none with this prefix."""
+    begin = {key.partition(".")[0] for key in _lora.tensors(source)} & set(_COMPONENTS)
+    if begin and prefix is not None and prefix not in begin:
+        raise ValueError(
+            f"{who}: no key begins with '{prefix}.', and there are keys of {', '.join(sorted(begin))}; pass the one "
+            "that is meant as prefix="
+        ) from None
+
+
 class PeftAdapterMixin:
     """LoRAs of a model by name. They lie beside its weights, are in no state dict, and pipelines that share the model
     share them. See also the pipelines' load_lora_weights(), for all networks at once.
@@ -278,7 +288,7 @@ class PeftAdapterMixin:
         strict=False leaves out keys that fit nothing. ValueError, and nothing changes, for what does not fit.
         """
         who = "load_lora_adapter"
-        name, metadata = kwargs.pop("adapter_name", None), kwargs.pop("metadata", None)
+        name, metadata = kwargs.pop("adapter_name", None), lora_files.metadata(who, kwargs)
         source = lora_files.source(who, pretrained_model_name_or_path_or_dict, kwargs)
         if metadata is not None:
             inside = "" if prefix is None else f"{prefix}."
@@ -287,7 +297,12 @@ class PeftAdapterMixin:
         active, components = self.active_adapters(), {prefix or "model": self}
         if hotswap:
             check_names(f"{who}: hotswap", [name], _lora.names(self))
-        for key, (use, _, _, why) in _lora.look(source, metadata, components).items():
+        try:
+            keys = _lora.look(source, metadata, components)
+        except ValueError:
+            _check_prefix(who, source, prefix)
+            raise
+        for key, (use, _, _, why) in keys.items():
             if strict and use != "applied" and not _is_of_another(key, prefix):
                 raise ValueError(f"{who}: '{key}' {why}; strict=False leaves it out")
         _lora.load(source, metadata, components, name, False, hotswap)

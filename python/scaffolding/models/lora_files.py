@@ -34,6 +34,14 @@ def source(who, given, kwargs):
     return _of_hub(who, path, weight_name, options)
 
 
+def metadata(who, kwargs):
+    """The keyword of that name, taken out: PEFT's fields for a dict of tensors. TypeError for another thing."""
+    given = kwargs.pop("metadata", None)
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"{who}: metadata must be a dict of PEFT's fields, got {type(given).__name__}")
+    return None if given is None else dict(given)
+
+
 def _of_hub(who, repo, weight_name, options):
     """Of a repository's file, or of a folder with PEFT's for each component. Without weight_name as diffusers guesses:
     the names that programs give, or the only .safetensors there is.

@@ -218,7 +218,7 @@ def test_what_is_of_no_network_here(unet):
     bare = output(unet)
     state = sf.io.load_checkpoint(STYLE)
     for given, prefix, what in (
-        (STYLE, "transformer", "none of its"),  # diffusers' default, for transformers
+        (STYLE, "transformer", "no key begins with 'transformer.', and there are keys of text_encoder, unet; pass"),
         (state | {"unet.nothing.lora_A.weight": sf.ones(2, 4), "unet.nothing.lora_B.weight": sf.ones(4, 2)}, "unet",
          "'unet.nothing.lora_A.weight' is of a layer that is not there"),
         ({k: t for k, t in state.items() if not k.endswith("to_k.lora_B.weight")}, "unet", "lacks its other half"),
@@ -231,6 +231,8 @@ def test_what_is_of_no_network_here(unet):
             unet.load_lora_adapter(given, prefix=prefix, adapter_name="bad")
         assert "\n" not in str(raised.value) and unet.active_adapters() == []
         np.testing.assert_array_equal(output(unet), bare)
+    with pytest.raises(TypeError, match="metadata must be a dict of PEFT's fields, got int"):
+        unet.load_lora_adapter(STYLE, prefix="unet", metadata=5)
     with pytest.raises(TypeError, match="unexpected keyword argument 'network'"):
         unet.load_lora_adapter(STYLE, prefix="unet", network=1)
     unet.load_lora_adapter(state | {"unet.nothing.alpha": sf.ones(1)}, prefix="unet", strict=False)

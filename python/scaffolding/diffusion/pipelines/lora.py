@@ -37,7 +37,7 @@ class LoraLoaderMixin:
         Returns nothing. ValueError, and nothing changes, for files that are no LoRA, are of another base,
         or are broken.
         """
-        metadata = kwargs.pop("metadata", None)
+        metadata = lora_files.metadata("load_lora_weights", kwargs)
         source = lora_files.source("load_lora_weights", pretrained_model_name_or_path_or_dict, kwargs)
         taken = self._lora_names()
         if hotswap and adapter_name not in taken:
