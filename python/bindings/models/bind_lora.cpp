@@ -11,6 +11,7 @@
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/models/adapters/load_lora.h"
+#include "scaffolding/models/adapters/save_lora.h"
 
 namespace sf::py {
 
@@ -131,9 +132,10 @@ void set(nb::handle model, nb::list on) {
   adapters_of(model).set(std::move(all));
 }
 
-nb::list layers_of(nb::handle model, const std::string& name) {
-  nb::list out;
-  for (auto& layer : adapters_of(model).layers(name)) out.append(dict_of(layer));
+// By PEFT's names, and the fields of its config.
+nb::dict state_of(nb::handle model, const std::string& name) {
+  nb::dict out;
+  for (auto& [key, t] : lora_state(model_of(model), name)) out[key.c_str()] = t;
   return out;
 }
 
@@ -155,7 +157,10 @@ void bind_lora(nb::module_& m) {
   lora.def("fused", [](nb::handle model) {
     return model_of(model).has_adapters() ? adapters_of(model).fused() : std::vector<std::string>();
   });
-  lora.def("layers", &layers_of);
+  lora.def("state", &state_of);
+  lora.def("config", [](nb::handle model, const std::string& name) {
+    return to_python(lora_peft_config(model_of(model), name));
+  });
   lora.def("modules", [](nb::handle model, const std::string& name) {
     std::vector<std::string> out;
     for (auto& layer : adapters_of(model).layers(name)) out.push_back(layer.module);

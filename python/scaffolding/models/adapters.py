@@ -150,51 +150,12 @@ def _weights_of_blocks(weights, unet):
 # ---- tensors of an adapter
 
 
-def _joined(layer):
-    """(A, B) of a layer whose file has something between the two: what the first two convolutions do is one."""
-    down, up = layer["down"], layer["up"]
-    if layer["mid"] is None:
-        return down, up
-    mid = layer["mid"].to(_core.float32)
-    rank, inner, *kernel = mid.shape
-    through = mid.permute(0, 2, 3, 1).reshape(-1, inner) @ down.to(_core.float32).reshape(inner, -1)
-    return through.reshape(rank, *kernel, -1).permute(0, 3, 1, 2).contiguous(), up
-
-
-def _parts_of(model, adapter_name):
-    """{module: (A, B, scale)}. Of several updates of one module, rows of a joined one, one of all their ranks."""
-    rows, out = {}, {}
-    for layer in _lora.layers(model, adapter_name):
-        rows.setdefault(layer["module"], []).append(layer)
-    sizes = {name: p.shape[0] for name, p in model.named_parameters()}
-    for module, layers in rows.items():
-        height = sizes.get(module + ".weight", layers[0]["up"].shape[0])
-        if len(layers) == 1 and layers[0]["up"].shape[0] == height:
-            out[module] = (*_joined(layers[0]), layers[0]["scale"])
-            continue
-        downs, ups = [], []
-        for layer in layers:
-            down, up = _joined(layer)
-            whole = _core.zeros(height, *up.shape[1:])
-            whole[layer["row"] : layer["row"] + up.shape[0]] = up.to(_core.float32) * layer["scale"]
-            downs.append(down.to(_core.float32))
-            ups.append(whole)
-        out[module] = _core.cat(downs, 0), _core.cat(ups, 1), 1.0
-    return out
-
-
 def get_peft_model_state_dict(model, adapter_name="default"):
     """A model's adapter as PEFT has it, {"mid_block....to_q.lora_A.weight": tensor}: what save_lora_weights() takes.
     Alphas are not in it, as in PEFT: peft_config_of(model, adapter_name) has them.
     """
     check_names("get_peft_model_state_dict", [adapter_name], _lora.names(model))
-    sides = ("lora_A", "lora_B")
-    parts = _parts_of(model, adapter_name).items()
-    return {f"{module}.{side}.weight": t for module, both in parts for side, t in zip(sides, both)}
-
-
-def _most_frequent(values):
-    return max(dict.fromkeys(values), key=values.count)
+    return _lora.state(model, adapter_name)
 
 
 def peft_config_of(model, adapter_name="default"):
@@ -202,32 +163,7 @@ def peft_config_of(model, adapter_name="default"):
     metadata.
     """
     check_names("peft_config_of", [adapter_name], _lora.names(model))
-    ranks, alphas = {}, {}
-    for module, (down, _, scale) in _parts_of(model, adapter_name).items():
-        ranks[module] = down.shape[0]
-        alpha = scale * down.shape[0]
-        alphas[module] = int(alpha) if alpha == int(alpha) else alpha
-    r, alpha = _most_frequent(list(ranks.values())), _most_frequent(list(alphas.values()))
-
-    def pattern(values, usual):
-        """Of a module whose name another one ends with, anchored, as PEFT's keys are regular expressions."""
-
-        def key(module):
-            return f"^{module}" if any(other.endswith("." + module) for other in ranks) else module
-
-        return {key(module): value for module, value in values.items() if value != usual}
-
-    return {
-        "peft_type": "LORA",
-        "r": r,
-        "lora_alpha": alpha,
-        "rank_pattern": pattern(ranks, r),
-        "alpha_pattern": pattern(alphas, alpha),
-        "target_modules": sorted(ranks),
-        "use_rslora": False,
-        "use_dora": False,
-        "bias": "none",
-    }
+    return _lora.config(model, adapter_name)
 
 
 def write(who, save_directory, tensors, metadata, weight_name, safe_serialization):

@@ -47,7 +47,8 @@ def test_what_peft_pushes(loaded):
     modules, unet = loaded(PEFT)
     config = models.peft_config_of(unet, "a")
     said = json.loads(PEFT["adapter_config.json"])
-    assert modules and config["lora_alpha"] == pytest.approx(said["lora_alpha"] * said["r"] ** 0.5)  # rsLoRA
+    alpha = config["alpha_pattern"].get("down_blocks.1.attentions.0.proj_out", config["lora_alpha"])
+    assert modules and alpha == pytest.approx(said["lora_alpha"] * said["r"] ** 0.5)  # rsLoRA
     named, unet = loaded(PEFT, weight_name="adapter_model.safetensors", force_download=True)
     assert named == modules and models.peft_config_of(unet, "a") == config
     parts = {f"unet/{name}": data for name, data in PEFT.items()}
