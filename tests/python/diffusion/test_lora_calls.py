@@ -174,16 +174,27 @@ def test_the_only_file_of_a_folder(tmp_path):
 # ---- saving what is loaded
 
 
+def save(pipe, adapter, folder):
+    networks = {component: getattr(pipe, component) for component in pipe.get_list_adapters()}
+    pipe.save_lora_weights(
+        folder,
+        **{f"{c}_lora_layers": get_peft_model_state_dict(model, adapter) for c, model in networks.items()},
+        **{f"{c}_lora_adapter_metadata": peft_config_of(model, adapter) for c, model in networks.items()},
+    )
+
+
 @pytest.mark.parametrize("file", ["style", "whole_kohya", "alphas_kohya", "mid_kohya"])
 def test_a_loaded_lora_can_be_saved(file, tmp_path):
     pipe, again = pipeline(), pipeline()
     pipe.load_lora_weights(str(FOLDER / "sd" / f"{file}.safetensors"), adapter_name="a")
     want, parts = picture(pipe), pipe.get_list_adapters()
-    pipe.save_lora_weights(
-        tmp_path,
-        **{f"{c}_lora_layers": get_peft_model_state_dict(getattr(pipe, c), "a") for c in parts},
-        **{f"{c}_lora_adapter_metadata": peft_config_of(getattr(pipe, c), "a") for c in parts},
-    )
+    save(pipe, "a", tmp_path)
+    with sf.safetensors.safe_open(str(tmp_path / "pytorch_lora_weights.safetensors"), "pt") as written:
+        said = json.loads(written.metadata()["lora_adapter_metadata"])
+        keys = [k for k in written.keys() if k.startswith("text_encoder.")]
+    # With the prefix in keys, where diffusers takes it off, and without it in names, whose ends PEFT takes.
+    assert all(k.startswith("text_encoder.text_model.") for k in keys)
+    assert not any("text_model" in name for name in said.get("text_encoder.target_modules", ()))
     again.load_lora_weights(str(tmp_path))
     difference = np.abs(picture(again).astype(int) - want.astype(int))
     assert again.get_list_adapters().keys() == parts.keys() and difference.max() <= 1
