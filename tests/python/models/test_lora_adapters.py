@@ -201,6 +201,18 @@ def test_quantising_keeps_what_is_beside(unet, dtype):
         sf.nn.quantize_(part.mid_block, dtype)
 
 
+def test_what_was_quantised_fused_stays_so(unet):
+    unet.load_lora_adapter(STYLE, prefix="unet", adapter_name="style")
+    unet.fuse_lora()
+    fused = output(unet)
+    sf.nn.quantize_(unet, "float8_e4m3fn")
+    quantised = output(unet)
+    assert np.abs(quantised - fused).max() < 0.2 * np.abs(fused).max()
+    with pytest.raises(ValueError, match="quantised after fuse_lora"):
+        unet.unfuse_lora()
+    np.testing.assert_array_equal(output(unet), quantised)
+
+
 @pytest.mark.parametrize("cast", ["bfloat16", "half", "double"])
 def test_casting_takes_adapters_along(unet, cast):
     unet.load_lora_adapter(STYLE, prefix="unet", adapter_name="style")
