@@ -2,10 +2,10 @@
 tools/new_model.py write files that compile.
 
 Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny
-random networks, `pictures`, a folder of captioned pictures, `loras`, with a LoRA `ink` for these networks, and
-`sea.png`, a mask. A block of text after a program is what it prints; `...` stands for anything. `<!-- not run: why -->`
-before a program skips it. A shell program that calls a tool of the repository finds the tools and the files that they
-change.
+random networks, `pictures`, a folder of captioned pictures, `sea.png`, a mask, and LoRAs for these networks,
+`style.safetensors`, `ink.safetensors` and `loras/ink.safetensors`. A block of text after a program is what it prints;
+`...` stands for anything. `<!-- not run: why -->` before a program skips it. A shell program that calls a tool of the
+repository finds the tools and the files that they change.
 """
 
 import os
@@ -86,6 +86,21 @@ def save_tiny_pipeline(folder):
     ).save_pretrained(folder)
 
 
+def save_lora(path, model):
+    """For queries of the tiny pipeline's attention."""
+    import scaffolding as sf
+    from scaffolding.diffusion import StableDiffusionPipeline
+
+    pipe, tensors = StableDiffusionPipeline.from_pretrained(model), {}
+    for component, end in (("unet", "to_q"), ("text_encoder", "q_proj")):
+        for name, layer in pipe.components[component].named_modules():
+            if name.endswith(end):
+                rows, columns = layer.weight.shape
+                tensors[f"{component}.{name}.lora_A.weight"] = sf.randn(2, columns)
+                tensors[f"{component}.{name}.lora_B.weight"] = sf.randn(rows, 2)
+    sf.safetensors.save_file(tensors, path)
+
+
 def save_captioned_pictures(folder):
     import scaffolding as sf
 
@@ -102,9 +117,8 @@ def models(tmp_path_factory):
     save_tiny_pipeline(folder / "stable-diffusion-2-1")
     save_captioned_pictures(folder / "pictures")
     (folder / "loras").mkdir()
-    to_q = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q"
-    ink = {f"{to_q}.lora_down.weight": sf.ones(2, 16), f"{to_q}.lora_up.weight": sf.ones(16, 2)}
-    sf.safetensors.save_file(ink, folder / "loras/ink.safetensors")
+    for name in ("style", "ink", "loras/ink"):
+        save_lora(folder / f"{name}.safetensors", folder / "stable-diffusion-2-1")
     mask = sf.zeros(1, 64, 64, dtype=sf.uint8)
     mask[:, 32:] = 255
     sf.io.write_image(str(folder / "sea.png"), mask)
@@ -200,6 +214,20 @@ def test_the_program_for_a_picture(build_dir, tmp_path):
         [program, tmp_path / "nowhere", "a lighthouse"], cwd=tmp_path, capture_output=True, text=True, env=offline
     )
     assert wrong.returncode == 1 and wrong.stderr.startswith("text_to_image: "), wrong.stderr
+
+
+def test_the_program_for_a_lora(build_dir, models, tmp_path):
+    program = build_dir / "examples" / "lora"
+    if not program.exists():
+        pytest.skip(f"{program} is not built: -DSF_BUILD_EXAMPLES=ON")
+    where = [models / "stable-diffusion-2-1", models / "style.safetensors"]
+    for prompt in ("a lighthouse", "in oil"):
+        done = subprocess.run([program, *where, prompt], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    with_it, half = ((tmp_path / name).read_bytes() for name in ("with_lora.png", "unet_alone.png"))
+    assert with_it != half
+    wrong = subprocess.run([program, where[0], models / "sea.png", "a"], cwd=tmp_path, capture_output=True, text=True)
+    assert wrong.returncode == 1 and wrong.stderr.startswith("lora: "), wrong.stderr
 
 
 def test_readme_cmake_is_the_project_that_is_tested():

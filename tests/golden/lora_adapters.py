@@ -39,26 +39,18 @@ del transformers.CLIPTextModel.text_model  # diffusers looks for it to know how 
 torch.use_deterministic_algorithms(True)
 
 CALL = {"prompt": "a photo of the cat", "num_inference_steps": 3, "guidance_scale": 7.5}
-PIPELINES = {"sd": diffusers.StableDiffusionPipeline, "xl": diffusers.StableDiffusionXLPipeline}
+PIPELINES = {
+    "sd": diffusers.StableDiffusionPipeline,
+    "sd2": diffusers.StableDiffusionPipeline,
+    "xl": diffusers.StableDiffusionXLPipeline,
+}
 NETWORKS = {
-    family: stable_diffusion.components(cls.__name__, "unet" if family == "sd" else "xl", "ddim")[0]
+    family: stable_diffusion.components(cls.__name__, "xl" if family == "xl" else "unet", "ddim")[0]
     for family, cls in PIPELINES.items()
 }
-METHODS = (
-    "load_lora_weights",
-    "lora_state_dict",
-    "set_adapters",
-    "get_active_adapters",
-    "get_list_adapters",
-    "enable_lora",
-    "disable_lora",
-    "delete_adapters",
-    "unload_lora_weights",
-    "fuse_lora",
-    "unfuse_lora",
-    "save_lora_weights",
-)
-DIFFERENCES = {"load_lora_weights": {"strict": "ours: keys that fit nothing are an error unless it is False"}}
+# As 2.x has them: projections around attention that are linear, heads by level, another text encoder, v prediction.
+NETWORKS["sd2"] |= {"unet": "unet_2", "text_encoder": "text_of_2", "tokenizer": "tokenizer_2", "scheduler": "v"}
+OWN = ("unet_2", "text_of_2")  # networks that no other golden file has
 
 # ---- the pipelines
 
@@ -68,18 +60,23 @@ def fixture():
     made, configs = PipelineFixture("stable_diffusion"), stable_diffusion.configs(vocab)
     made.network("text", transformers.CLIPTextModel, configs["text"], stable_diffusion.key)
     made.network("text_2", transformers.CLIPTextModelWithProjection, configs["text"], stable_diffusion.key)
-    for name in ("unet", "xl"):
+    of_2 = {"num_hidden_layers": 3, "intermediate_size": 64, "num_attention_heads": 2, "projection_dim": 16}
+    made.network("text_of_2", transformers.CLIPTextModel, {**configs["text"], **of_2}, stable_diffusion.key)
+    configs["unet_2"] = {**configs["unet"], "use_linear_projection": True, "attention_head_dim": [2, 4]}
+    for name in ("unet", "unet_2", "xl"):
         made.network(name, diffusers.UNet2DConditionModel, configs[name])
     for name in ("vae", "xl_vae"):
         made.network(name, diffusers.AutoencoderKL, configs[name])
-    cls, config = stable_diffusion.SCHEDULERS["ddim"]
-    made.scheduler("ddim", getattr(diffusers, cls), config)
+    for name in ("ddim", "v"):
+        cls, config = stable_diffusion.SCHEDULERS[name]
+        made.scheduler(name, getattr(diffusers, cls), config)
     for name in ("tokenizer", "tokenizer_2"):
         made.tokenizer(name, transformers.CLIPTokenizer)
     return made
 
 
-PARTS = fixture().parts
+FIXTURE = fixture()
+PARTS = FIXTURE.parts
 
 
 def pipeline(family):
@@ -89,7 +86,7 @@ def pipeline(family):
         for component, name in NETWORKS[family].items()
     }
     more = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
-    pipe = PIPELINES[family](**parts, **(more if family == "sd" else {"add_watermarker": False}))
+    pipe = PIPELINES[family](**parts, **({"add_watermarker": False} if family == "xl" else more))
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -109,7 +106,7 @@ def taken(pipe, steps):
             load_folder(pipe, FOLDER / file, **keywords)
             continue
         # only XL's looks for names of the original code by itself
-        sd = method == "load_lora_weights" and type(pipe) is PIPELINES["sd"]
+        sd = method == "load_lora_weights" and type(pipe) is not PIPELINES["xl"]
         take(pipe, [method, arguments, keywords], torch.from_numpy, **({"unet_config": pipe.unet.config} if sd else {}))
     return pipe
 
@@ -161,6 +158,18 @@ ADAPTERS = {
                                                  "down_blocks.0.resnets.0.conv2": 4}}},
         "peft_text_encoder": {"text_encoder": {"r": 2, "lora_alpha": 4, "target_modules": ["v_proj", "fc2"],
                                                "rank_pattern": {r"layers\.[12]\.mlp\.fc2": 3}}},
+    },
+    "sd2": {
+        "style": {
+            "unet": {"r": 2, "lora_alpha": 1, "target_modules": r".*(proj_in|proj_out|attn2\.to_[kv]|attn1\.to_q)"},
+            "text_encoder": {"r": 2, "lora_alpha": 1, "target_modules": r".*layers\.[02].*\.(q|v|out)_proj"},
+        },
+        "whole": {
+            "unet": {"r": 2, "lora_alpha": 1, "rank_pattern": {"proj_in": 4}, "alpha_pattern": {"proj_in": 2},
+                     "target_modules": r"conv_in|time_embedding\.linear_1|(down_.*\.1|mid).*(proj_in|net\.2|conv1)"},
+            "text_encoder": {"r": 2, "lora_alpha": 2, "target_modules": r".*layers\.1.*(fc[12]|out_proj)"},
+        },
+        "peft_unet": {"unet": {"r": 2, "lora_alpha": 3, "target_modules": ["proj_out", "attn2.to_v"]}},
     },
     "xl": {
         "style": {
@@ -249,14 +258,13 @@ def write_adapter(family, adapter, configs):
         **{f"{component}_lora_adapter_metadata": values for component, values in metadata.items()},
     )
     settled(folder / f"{adapter}.safetensors")
-    kohya = {"ss_network_module": "networks.lora", "ss_network_dim": "2", "ss_base_model_version": "sd_v1"}
-    if family == "xl":
-        kohya["ss_base_model_version"] = "sdxl_base_v1-0"
+    kohya = {"ss_network_module": "networks.lora", "ss_network_dim": "2"}
+    kohya["ss_base_model_version"] = {"sd": "sd_v1", "sd2": "sd_v2_768_v", "xl": "sdxl_base_v1-0"}[family]
     written(folder / f"{adapter}_original.safetensors", original_keys(parts, pipe.unet.config), kohya)
     if adapter == "whole" and family == "xl":
         return None
     written(folder / f"{adapter}_kohya.safetensors", kohya_keys(parts), kohya)
-    if adapter == "style":
+    if adapter == "style" and family != "sd2":
         written(folder / "style_script.safetensors", script_keys(parts))
         written(folder / "style_processor.safetensors", processor_keys(parts))
     return None

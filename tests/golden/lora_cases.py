@@ -1,8 +1,8 @@
 """What the golden files of LoRA hold, for those who write them (make_golden_lora.py) and those who compare
 (test_lora.py).
 
-lora/sd/ and lora/xl/: adapters for the tiny networks of pipelines/stable_diffusion.json, whose values follow
-hashed_weights.py and are exact in float16. One adapter's files make the same picture:
+lora/sd/, lora/sd2/ and lora/xl/: adapters for the tiny networks of pipelines/stable_diffusion.json, and for some as 2.x
+has them, whose values follow hashed_weights.py and are exact in float16. One adapter's files make the same picture:
 
     style               attention's projections, in diffusers' kind with lora_adapter_metadata
     style_script        as training scripts wrote it: "to_q.lora.down", "text_model....q_proj.lora_linear_layer.down"
@@ -21,6 +21,7 @@ lora/lora.json:
 
     made_by     versions of torch, diffusers, transformers, peft
     networks    {family: {component: name of the network, scheduler or tokenizer in pipelines/stable_diffusion.json}}
+    own         {name: [class, config]} of the networks that are not in that file
     pipelines   {family: class}
     signatures  by class and method: {argument: {} or {"default": value}}
     differences {method: {argument: why ours differs}}
@@ -52,6 +53,12 @@ FOLDER = pathlib.Path(__file__).parent / "lora"
 
 def document():
     return json.loads((FOLDER / "lora.json").read_text())
+
+
+def networks():
+    """{name: [class, config]} of every network that is named."""
+    pipelines = FOLDER.parent / "pipelines" / "stable_diffusion.json"
+    return json.loads(pipelines.read_text())["networks"] | document()["own"]
 
 
 def value_of(spec, make):

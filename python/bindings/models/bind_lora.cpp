@@ -8,8 +8,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/models/adapters/load_lora.h"
+#include "scaffolding/models/adapters/save_lora.h"
 
 namespace sf::py {
 
@@ -42,11 +44,22 @@ models::Model& model_of(nb::handle o) {
 }
 Adapters& adapters_of(nb::handle o) { return model_of(o).adapters(); }
 
-LoraFile open(nb::handle source) {
+// config: of a dict of tensors, the fields of PEFT's; None: none.
+LoraFile open(nb::handle source, nb::handle config = nb::none()) {
   if (nb::isinstance<nb::str>(source)) return LoraFile(nb::cast<std::string>(source));
   if (!PyDict_Check(source.ptr()))
     wrong_argument("load_lora_weights", "the file", "a path or a dict of tensors", source.ptr());
-  return LoraFile(io::checkpoint_of(nb::cast<std::map<std::string, Tensor>>(source)), "the LoRA");
+  std::map<std::string, Tensor> tensors;
+  for (auto [name, value] : nb::borrow<nb::dict>(source)) {
+    Tensor t;
+    SF_CHECK_AS(TypeError, nb::isinstance<nb::str>(name) && nb::try_cast(value, t),
+                "load_lora_weights: the LoRA must be a path or a dict of tensors by name, got a ",
+                Py_TYPE(value.ptr())->tp_name, " in it");
+    tensors.emplace(nb::cast<std::string>(name), t);
+  }
+  std::optional<LoraConfig> said;
+  if (!config.is_none()) said = LoraConfig::of_diffusers(from_python(config), "metadata");
+  return LoraFile(io::checkpoint_of(std::move(tensors)), "the LoRA", std::move(said));
 }
 
 LoraMatch matched(const LoraFile& file, nb::dict components, bool strict) {
@@ -85,10 +98,22 @@ nb::dict read_lora(nb::handle source, nb::dict components, bool strict) {
 }
 
 // What became of each key.
-nb::dict load(nb::handle source, nb::dict components, const std::string& name, bool strict, bool swap) {
+nb::dict load(nb::handle source, nb::handle config, nb::dict components, const std::string& name, bool strict,
+              bool swap) {
   AdaptedModels models;
   for (auto [component, model] : components) models.emplace_back(nb::cast<std::string>(component), &model_of(model));
-  return keys_of(load_lora(open(source), name, models, {strict, swap}));
+  return keys_of(load_lora(open(source, config), name, models, {strict, swap}));
+}
+// What would become of each; nothing is loaded.
+nb::dict look(nb::handle source, nb::handle config, nb::dict components) {
+  return keys_of(matched(open(source, config), components, false).report);
+}
+
+nb::dict tensors_of(nb::handle source) {
+  const LoraFile file = open(source);
+  nb::dict out;
+  for (auto& name : file.checkpoint().names()) out[name.c_str()] = file.checkpoint().get(name);
+  return out;
 }
 
 // [(name, weight of its modules, {module: another weight})]
@@ -107,9 +132,10 @@ void set(nb::handle model, nb::list on) {
   adapters_of(model).set(std::move(all));
 }
 
-nb::list layers_of(nb::handle model, const std::string& name) {
-  nb::list out;
-  for (auto& layer : adapters_of(model).layers(name)) out.append(dict_of(layer));
+// By PEFT's names, and the fields of its config.
+nb::dict state_of(nb::handle model, const std::string& name) {
+  nb::dict out;
+  for (auto& [key, t] : lora_state(model_of(model), name)) out[key.c_str()] = t;
   return out;
 }
 
@@ -118,7 +144,10 @@ nb::list layers_of(nb::handle model, const std::string& name) {
 void bind_lora(nb::module_& m) {
   m.def("read_lora", &read_lora, nb::arg("source"), nb::arg("components"), nb::arg("strict") = true);
   nb::module_ lora = m.def_submodule("_lora");
-  lora.def("load", &load);
+  lora.def("load", &load, nb::arg("source"), nb::arg("config").none(), nb::arg("components"), nb::arg("name"),
+           nb::arg("strict"), nb::arg("swap"));
+  lora.def("look", &look, nb::arg("source"), nb::arg("config").none(), nb::arg("components"));
+  lora.def("tensors", &tensors_of);
   lora.def("names", [](nb::handle model) {
     return model_of(model).has_adapters() ? adapters_of(model).names() : std::vector<std::string>();
   });
@@ -128,7 +157,10 @@ void bind_lora(nb::module_& m) {
   lora.def("fused", [](nb::handle model) {
     return model_of(model).has_adapters() ? adapters_of(model).fused() : std::vector<std::string>();
   });
-  lora.def("layers", &layers_of);
+  lora.def("state", &state_of);
+  lora.def("config", [](nb::handle model, const std::string& name) {
+    return to_python(lora_peft_config(model_of(model), name));
+  });
   lora.def("modules", [](nb::handle model, const std::string& name) {
     std::vector<std::string> out;
     for (auto& layer : adapters_of(model).layers(name)) out.push_back(layer.module);

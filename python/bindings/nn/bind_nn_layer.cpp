@@ -229,7 +229,7 @@ PyObject* call_forward(PyObject* f, PyModule* self, PyObject* const* args, size_
     SF_CHECK_AS(RuntimeError, m && self->native, layer.name, ": is not ready: call super().__init__() first");
     SF_CHECK_AS(TypeError, layer.type == typeid(*m), layer.name, ".forward: called on a ", m->type());
     try {
-      if (layer.unary && n == 1 && !keywords && is_tensor(args[0]) && !m->has_hooks()) {
+      if (layer.unary && n == 1 && !keywords && is_tensor(args[0]) && !m->has_hooks() && !m->adapter()) {
         const Tensor& x = tensor_of(args[0]);
         Tensor y;
         {

@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/bindings/nn/bind_nn.h"
+#include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/host_memory.h"
 #include "scaffolding/nn/state_dict.h"
 
@@ -217,6 +218,8 @@ void bind_walks(nb::module_& m) {
   m.def("_convert_module", &convert, nb::arg("module"), nb::arg("device").none(), nb::arg("dtype").none(),
         nb::arg("memory_format").none());
   m.def("_member_names", &member_names);
+  m.def("_has_adapter", [](nb::handle layer) { return bool(module_of(layer, "_has_adapter").adapter()); });
+  m.def("_take_adapter_off", [](nb::handle layer) { module_of(layer, "_take_adapter_off").adapt(nullptr); });
   m.def("_list_repr", [](nb::handle self) { return str(nn::repr(module_of(self, "repr"), true)); });
   m.def("_release_host_memory",
         [](nb::handle self) { nn::release_host_memory(module_of(self, "_release_cpu_shadows")); });

@@ -6,6 +6,7 @@ Every module of this package is looked into for its classes; a new one needs no 
 import os
 from importlib import import_module
 
+from .adapters import get_peft_model_state_dict, peft_config_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .embeddings import get_timestep_embedding, timestep_embedding
 from .modeling import MODEL_CLASSES, ModelMixin
@@ -19,6 +20,8 @@ __all__ = [
     *sorted(MODEL_CLASSES),
     "DiagonalGaussianDistribution",
     "ModelMixin",
+    "get_peft_model_state_dict",
     "get_timestep_embedding",
+    "peft_config_of",
     "timestep_embedding",
 ]

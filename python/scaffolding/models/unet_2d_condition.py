@@ -1,6 +1,7 @@
 """UNet2DConditionModel, under diffusers' name."""
 
 from .. import _core
+from .adapters import lora_scaled, scale_of
 from .modeling import ModelMixin, model_class
 from .outputs import UNet2DConditionOutput
 
@@ -35,32 +36,34 @@ class UNet2DConditionModel(ModelMixin):
         projection. timestep_cond:
         [B, time_cond_proj_dim], a distilled model's embedded guidance scale. Masks: [B, tokens], 1 where a token is
         seen. added_cond_kwargs: SDXL's text_embeds [B, dim] and time_ids [B, 6]. Residuals: a ControlNet's
-        (down_block_..., mid_block_...), a T2I-Adapter's (down_intrablock_...)."""
+        (down_block_..., mid_block_...), a T2I-Adapter's (down_intrablock_...). cross_attention_kwargs: {"scale": 0.5}
+        for LoRAs of half their strength in this call."""
         added = dict(added_cond_kwargs or {})
         text_embeds, time_ids = added.pop("text_embeds", None), added.pop("time_ids", None)
         if added:
             raise NotImplementedError(
                 f"UNet2DConditionModel: added_cond_kwargs has no use for {', '.join(sorted(added))}"
             )
-        if any(value is not None for value in (cross_attention_kwargs or {}).values()):
+        scale, others = scale_of("UNet2DConditionModel", cross_attention_kwargs)
+        if others:
             raise NotImplementedError(
-                "UNet2DConditionModel: cross_attention_kwargs has no use for "
-                f"{', '.join(sorted(cross_attention_kwargs))}"
+                f"UNet2DConditionModel: cross_attention_kwargs has no use for {', '.join(sorted(others))}"
             )
         if not isinstance(timestep, _core.Tensor):
             timestep = _core.tensor(timestep, device=sample.device)
-        sample = self.native_forward(
-            sample,
-            timestep,
-            encoder_hidden_states,
-            class_labels,
-            timestep_cond,
-            attention_mask,
-            encoder_attention_mask,
-            text_embeds,
-            time_ids,
-            list(down_block_additional_residuals or ()),
-            mid_block_additional_residual,
-            list(down_intrablock_additional_residuals or ()),
-        )
+        with lora_scaled([self], scale):
+            sample = self.native_forward(
+                sample,
+                timestep,
+                encoder_hidden_states,
+                class_labels,
+                timestep_cond,
+                attention_mask,
+                encoder_attention_mask,
+                text_embeds,
+                time_ids,
+                list(down_block_additional_residuals or ()),
+                mid_block_additional_residual,
+                list(down_intrablock_additional_residuals or ()),
+            )
         return UNet2DConditionOutput(sample=sample) if return_dict else (sample,)

@@ -14,8 +14,9 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
     magnitudes of blocks in eight bits. per_row, dynamic: see LinearFP8.
 
     The weights are frozen: gradients go to inputs and biases. Convert the model to 16 bits before, not after: what is
-    quantised must keep its dtypes. `save_pretrained` writes what `from_pretrained` reads, NF4 under bitsandbytes'
-    names. TypeError for another dtype, ValueError where no layer is replaced.
+    quantised must keep its dtypes. LoRAs of the model stay beside it. `save_pretrained` writes what `from_pretrained`
+    reads, NF4 under bitsandbytes' names. TypeError for another dtype, ValueError where no layer is replaced, or where
+    one of a part of a model has LoRAs.
 
     >>> unet = scaffolding.nn.quantize_(unet.to(scaffolding.bfloat16), "nf4")
     """
@@ -37,6 +38,10 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
     ]
     if not chosen:
         raise ValueError(f"quantize_: {type(model).__name__} has no Linear to replace")
+    put_back = getattr(model, "_refresh_adapters", None)
+    adapted = [name for name, module in chosen if _core._has_adapter(module)]
+    if adapted and put_back is None:
+        raise ValueError(f"quantize_: {adapted[0]} has LoRAs beside it; quantise the whole model, or before they come")
     for name, module in chosen:
         has_bias, place = module.bias is not None, {"device": module.weight.device, "dtype": module.weight.dtype}
         weight = module.weight.detach()
@@ -48,6 +53,8 @@ def quantize_(model, dtype="nf4", filter_fn=None, *, compress_statistics=True, p
         if has_bias:
             quantized.bias = module.bias
         replace_layer(model, name, quantized)
+    if put_back is not None:
+        put_back()
     return model
 
 
@@ -55,6 +62,7 @@ def replace_layer(model, name, quantized):
     """Puts a quantised layer in the place of the Linear of that name, whose weight is given up."""
     module = model.get_submodule(name)
     quantized.train(module.training)
+    _core._take_adapter_off(module)
     parent, _, attribute = name.rpartition(".")
     setattr(model.get_submodule(parent), attribute, quantized)
     # A C++ model keeps its own layer beneath the one that is called now.

@@ -99,6 +99,10 @@ std::map<std::string, Tensor> fuse_lora(const std::vector<WeightUpdate>& updates
 }
 
 void put_back(const std::vector<std::pair<Tensor, Tensor>>& weights) {
+  for (auto& [weight, was] : weights)
+    SF_CHECK(weight,
+             "unfuse_lora: the weights were quantised after fuse_lora(), with the adapters in them; load the "
+             "model anew");
   const bool on_cpu = std::all_of(weights.begin(), weights.end(), [](auto& w) { return w.first.device().is_cpu(); });
   for_each(int64_t(weights.size()), on_cpu, [&](size_t i) {
     Tensor weight = weights[i].first;

@@ -108,6 +108,14 @@ LoraConfig LoraConfig::of_diffusers(const io::Object& dict, const std::string& w
   return out;
 }
 
+LoraConfig LoraConfig::of_components(std::map<std::string, LoraConfig> configs, const std::string& where) {
+  LoraConfig out;
+  out.where_ = where;
+  for (auto& [component, config] : configs)
+    if (auto all = config.parts_.find(""); all != config.parts_.end()) out.parts_[component] = std::move(all->second);
+  return out;
+}
+
 LoraConfig::Strength LoraConfig::of(const std::string& component, const std::string& module) const {
   auto part = parts_.find(component);
   if (part == parts_.end()) part = parts_.find("");

@@ -19,6 +19,8 @@ class LoraConfig {
   static LoraConfig of_peft(const io::Object& dict, const std::string& where);
   // "lora_adapter_metadata": the same fields behind a component's name and a dot, or without one.
   static LoraConfig of_diffusers(const io::Object& dict, const std::string& where);
+  // Of a pipeline, of whose components each has a config of PEFT's.
+  static LoraConfig of_components(std::map<std::string, LoraConfig> configs, const std::string& where);
 
   struct Strength {
     std::optional<int64_t> rank;

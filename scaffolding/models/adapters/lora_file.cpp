@@ -13,6 +13,43 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kPeftFiles[] = {"adapter_model.safetensors", "adapter_model.bin"};
+constexpr const char* kFiles[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors", "adapter_model.bin",
+                                  "pytorch_lora_weights.bin"};
+// What a training run leaves beside its LoRA.
+constexpr const char* kNoLora[] = {"scheduler", "optimizer", "checkpoint"};
+
+// The first of these files that a folder has, or "".
+template <size_t N> std::string first_of(const char* const (&names)[N], const fs::path& folder) {
+  std::error_code error;
+  for (auto* name : names)
+    if (fs::path file = folder / name; fs::is_regular_file(file, error)) return file.string();
+  return "";
+}
+
+bool is_component(const std::string& name) {
+  return name == "unet" || name == "transformer" || name.starts_with("text_encoder");
+}
+
+// A file whose name says nothing, where it is the only one.
+std::string only_file(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const fs::directory_entry& entry = *it;
+    const std::string name = entry.path().filename().string();
+    const bool other =
+        std::any_of(std::begin(kNoLora), std::end(kNoLora), [&](auto* part) { return name.find(part) != name.npos; });
+    if (entry.path().extension() == ".safetensors" && !other && entry.is_regular_file(error)) found.push_back(name);
+  }
+  std::sort(found.begin(), found.end());
+  SF_CHECK(!found.empty(), folder, ": holds no LoRA; it would be ", kFiles[0], ", ", kFiles[1],
+           ", another .safetensors file, or a folder with ", kFiles[0], " for each component");
+  SF_CHECK(found.size() == 1, folder, ": holds ", found.size(), " files that may be the LoRA, such as '", found[0],
+           "' and '", found[1], "'; name one of them (weight_name=)");
+  return (fs::path(folder) / found[0]).string();
+}
+
 LoraConfig config_of(const io::Checkpoint& file, const std::string& path) {
   if (const std::string peft = lora_config_beside(path); !peft.empty())
     return LoraConfig::of_peft(io::read_config_file(peft), peft);
@@ -40,11 +77,27 @@ std::string outer_of(const std::vector<io::CheckpointEntry>& entries) {
 
 std::string lora_file_of(const std::string& path) {
   std::error_code error;
-  if (fs::is_directory(path, error))
-    for (auto* name : {"adapter_model.safetensors", "pytorch_lora_weights.safetensors", "adapter_model.bin",
-                       "pytorch_lora_weights.bin"})
-      if (fs::path file = fs::path(path) / name; fs::is_regular_file(file, error)) return file.string();
-  return path;
+  const std::string file = fs::is_directory(path, error) ? first_of(kFiles, path) : "";
+  return file.empty() ? path : file;
+}
+
+std::map<std::string, std::string> lora_parts_of(const std::string& folder) {
+  std::map<std::string, std::string> out;
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || !first_of(kFiles, folder).empty()) return out;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (const std::string name = it->path().filename().string(); is_component(name))
+      if (std::string file = first_of(kPeftFiles, it->path()); !file.empty()) out.emplace(name, file);
+  return out;
+}
+
+std::vector<std::string> lora_files_of(const std::string& path) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (auto& [component, file] : lora_parts_of(path)) out.push_back(file);
+  if (!out.empty()) return out;
+  const std::string file = lora_file_of(path);
+  return {fs::is_directory(file, error) ? only_file(file) : file};
 }
 
 std::string lora_config_beside(const std::string& file) {
@@ -53,14 +106,37 @@ std::string lora_config_beside(const std::string& file) {
   return fs::path(file).stem() == "adapter_model" && fs::is_regular_file(config, error) ? config.string() : "";
 }
 
-LoraFile::LoraFile(const std::string& path) : LoraFile(io::open_checkpoint(lora_file_of(path)), lora_file_of(path)) {}
+LoraFile::Opened LoraFile::open(const std::string& path) {
+  const auto parts = lora_parts_of(path);
+  if (parts.empty()) {
+    const std::string file = lora_files_of(path)[0];
+    return {io::open_checkpoint(file), file, {}};
+  }
+  // Names as diffusers has them in one file, "unet.mid_block...."
+  const std::string before = "base_model.model.";
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, LoraConfig> configs;
+  for (auto& [component, part] : parts) {
+    const auto open = io::open_checkpoint(part);
+    for (auto& name : open->names()) {
+      const std::string module = name.starts_with(before) ? name.substr(before.size()) : name;
+      SF_CHECK(tensors.emplace(component + "." + module, open->get(name)).second, part, ": two tensors are '", module,
+               "'");
+    }
+    configs.emplace(component, config_of(*open, part));
+  }
+  return {io::checkpoint_of(std::move(tensors)), path, LoraConfig::of_components(std::move(configs), path)};
+}
 
-LoraFile::LoraFile(std::shared_ptr<const io::Checkpoint> file, const std::string& path)
+LoraFile::LoraFile(const std::string& path) : LoraFile(open(path)) {}
+
+LoraFile::LoraFile(std::shared_ptr<const io::Checkpoint> file, const std::string& path,
+                   std::optional<LoraConfig> config)
     : path_(path), file_(std::move(file)) {
   const std::string_view kind = file_->kind();
   SF_CHECK(kind == "safetensors" || kind == "torch" || kind == "sharded" || kind == "tensors", path_, ": is ", kind,
            ", and LoRA files are safetensors or PyTorch's");
-  config_ = config_of(*file_, path_);
+  config_ = config ? std::move(*config) : config_of(*file_, path_);
   entries_ = file_->entries();
   read_names();
   for (auto& stem : stems_) read_stem(stem);

@@ -49,17 +49,24 @@ struct LoraMatch {
 
 // Of a folder, the file that its program would take; else the path itself.
 std::string lora_file_of(const std::string& path);
+// By component, of a pipeline's folder with a folder of PEFT's for each ("unet/", "text_encoder/"); else empty.
+std::map<std::string, std::string> lora_parts_of(const std::string& folder);
+// What LoraFile opens: of a folder those, its program's file, or the one .safetensors there is. ValueError for a folder
+// with none, or with several others.
+std::vector<std::string> lora_files_of(const std::string& path);
 // PEFT's config of its file, or "".
 std::string lora_config_beside(const std::string& file);
 
 class LoraFile {
  public:
-  // A file, or a folder with one: PEFT's adapter_model beside adapter_config.json, diffusers' pytorch_lora_weights.
+  // A file, or a folder with one: PEFT's adapter_model beside adapter_config.json, diffusers' pytorch_lora_weights, or
+  // the one .safetensors there is. Or a pipeline's folder with such a folder of PEFT's for each component.
   // RuntimeError when it cannot be read; ValueError when it is damaged, is no LoRA, or has a layer of which a half is
   // missing or whose alpha is 0.
   explicit LoraFile(const std::string& path);
-  // One that is open. path: for errors.
-  LoraFile(std::shared_ptr<const io::Checkpoint> file, const std::string& path);
+  // One that is open. path: for errors. config: instead of what the file's metadata or the file beside it say.
+  LoraFile(std::shared_ptr<const io::Checkpoint> file, const std::string& path,
+           std::optional<LoraConfig> config = std::nullopt);
   LoraFile(const LoraFile&) = delete;
 
   // Whether most names are an adapter's.
@@ -68,6 +75,7 @@ class LoraFile {
   const std::string& path() const { return path_; }
   // That of most keys: "kohya", "diffusers", "diffusers_old" (before it used PEFT), "peft" or "comfyui".
   const char* format() const { return format_; }
+  const io::Checkpoint& checkpoint() const { return *file_; }
   std::map<std::string, std::string> metadata() const { return file_->metadata(); }
 
   // One stem's keys.
@@ -97,6 +105,13 @@ class LoraFile {
     std::string misfit;  // how its shape is wrong
     bool fits() const { return weight && misfit.empty(); }
   };
+  struct Opened {
+    std::shared_ptr<const io::Checkpoint> file;
+    std::string path;
+    std::optional<LoraConfig> config;
+  };
+  explicit LoraFile(Opened opened) : LoraFile(std::move(opened.file), opened.path, std::move(opened.config)) {}
+  static Opened open(const std::string& path);
   void read_names();
   void read_stem(Stem& stem) const;
   void check_alpha(double alpha, const std::string& what) const;

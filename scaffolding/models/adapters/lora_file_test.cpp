@@ -1,6 +1,7 @@
 #include "scaffolding/models/adapters/lora_file.h"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "scaffolding/io/config.h"
@@ -225,6 +226,42 @@ TEST_F(LoraFiles, PeftFolder) {
   SF_EXPECT_ERROR(ValueError, "rank_pattern: regex", scales(R"({"rank_pattern": {"(": 1}})"));
   SF_EXPECT_ERROR(ValueError, "'lora_alpha of " + kToQ + "' is 0", scales(R"({"lora_alpha": 0})"));
   SF_EXPECT_ERROR(ValueError, "is no JSON", scales("{"));
+}
+
+TEST_F(LoraFiles, FolderWithAPartForEachComponent) {
+  const std::string q = "base_model.model." + kToQ, fc1 = "base_model.model." + kFc1;
+  auto part = [&](const char* component, const Tensors& tensors, const std::string& config) {
+    const std::string folder = std::string("lora/") + component;
+    std::filesystem::create_directories(path(folder));
+    save(tensors, {}, (folder + "/adapter_model.safetensors").c_str());
+    write(folder + "/adapter_config.json", config);
+  };
+  const Tensors text = {{fc1 + ".lora_A.weight", filled({2, 8})}, {fc1 + ".lora_B.weight", filled({12, 2})}};
+  part("unet", {{q + ".lora_A.weight", filled({4, 32})}, {q + ".lora_B.weight", filled({32, 4})}},
+       R"({"r": 4, "lora_alpha": 8})");
+  part("text_encoder", text, R"({"r": 2, "lora_alpha": 3, "use_rslora": true})");
+  const LoraMatch lora = LoraFile(path("lora")).match(all().sd);
+  EXPECT_EQ(only(lora, "unet").scale, 2);
+  EXPECT_EQ(only(lora, "text_encoder").scale, 3 / std::sqrt(2.));
+  EXPECT_EQ(lora.report.count(LoraKey::Applied), 4u);
+  part("text_encoder_2", text, "{}");
+  EXPECT_EQ(LoraFile(path("lora")).match(all().xl).layers.size(), 3u);
+  SF_EXPECT_ERROR(ValueError, "'text_encoder_2." + kFc1 + ".lora_A.weight' is of a layer that is not there",
+                  LoraFile(path("lora")).match(all().sd));
+  write("lora/unet/adapter_config.json", R"({"r": 5})");
+  SF_EXPECT_ERROR(ValueError, "says rank 5", LoraFile(path("lora")).match(all().xl));
+  write("lora/unet/adapter_config.json", "{");
+  SF_EXPECT_ERROR(ValueError, "unet/adapter_config.json", LoraFile(path("lora")));
+}
+
+TEST_F(LoraFiles, FolderWithoutAUsualName) {
+  SF_EXPECT_ERROR(ValueError, "holds no LoRA; it would be", LoraFile(path("")));
+  save(kohya(), {}, "mine.safetensors");
+  write("optimizer.safetensors", "");
+  EXPECT_EQ(LoraFile(path("")).path(), path("mine.safetensors"));
+  save(kohya(), {}, "b.safetensors");
+  SF_EXPECT_ERROR(ValueError, "2 files that may be the LoRA, such as 'b.safetensors' and 'mine.safetensors'; name one",
+                  LoraFile(path("")));
 }
 
 TEST_F(LoraFiles, MetadataOfDiffusers) {

@@ -30,7 +30,7 @@ template <class F> void walk(const fs::path& folder, std::set<fs::path>& seen, c
   for (auto& path : inside) {
     const bool is_folder = fs::is_directory(path, error);
     if (is_folder ? is_lora_path(path.string()) : is_lora_suffix(path.extension())) found(path);
-    if (is_folder) walk(path, seen, found);
+    if (is_folder && lora_parts_of(path.string()).empty()) walk(path, seen, found);
   }
 }
 
@@ -61,7 +61,7 @@ std::string lora_name(const std::string& path) {
 
 bool is_lora_path(const std::string& path) {
   std::error_code error;
-  return fs::is_regular_file(lora_file_of(path), error);
+  return fs::is_regular_file(lora_file_of(path), error) || !lora_parts_of(path).empty();
 }
 
 LoraFolders::LoraFolders(std::vector<std::string> folders) : folders_(std::move(folders)) {

@@ -8,7 +8,7 @@ namespace sf::models {
 
 // How a LoRA is called: its file's name without the suffix, or its folder's.
 std::string lora_name(const std::string& path);
-// Whether it is a file, or a folder with a file of PEFT's or diffusers' in it.
+// Whether it is a file, or a folder with a file of PEFT's or diffusers' in it, or with PEFT's for each component.
 bool is_lora_path(const std::string& path);
 
 class LoraFolders {

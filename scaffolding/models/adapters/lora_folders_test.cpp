@@ -53,6 +53,18 @@ TEST_F(LoraFoldersTest, FindsFilesAndFoldersByName) {
   SF_EXPECT_ERROR(RuntimeError, "there is no folder", LoraFolders({path("none")}));
 }
 
+TEST_F(LoraFoldersTest, FoldersWithAPartForEachComponent) {
+  save("both/unet/adapter_model.safetensors");
+  save("both/text_encoder/adapter_model.safetensors");
+  EXPECT_EQ(LoraFolders({folder_.string()}).names(), Paths{"both"});
+  const std::string hash = lora_hash(path("both"));
+  EXPECT_EQ(hash.size(), 12u);
+  save("both/text_encoder/adapter_model.safetensors", {}, 2);
+  EXPECT_NE(lora_hash(path("both")), hash) << "of every part";
+  save("other/pictures/adapter_model.safetensors");
+  EXPECT_EQ(LoraFolders({folder_.string()}).names(), (Paths{"both", "pictures"})) << "no component";
+}
+
 TEST_F(LoraFoldersTest, TellsSeveralOfOneName) {
   const std::string a = touch("a/style.safetensors"), b = touch("b/style.pt"), other = touch("b/other.pt");
   EXPECT_EQ(find("style"), (Paths{a, b}));

@@ -25,10 +25,8 @@ std::string written_hash(const io::Checkpoint& file) {
   return out.find_first_not_of("0123456789abcdef") == out.npos ? out : "";
 }
 
-}  // namespace
-
-std::string lora_hash(const std::string& path) {
-  const std::string file = lora_file_of(path), config = lora_config_beside(file);
+std::string hash_of(const std::string& file) {
+  const std::string config = lora_config_beside(file);
   const auto checkpoint = io::open_checkpoint(file);
   if (std::string written = written_hash(*checkpoint); !written.empty()) return written;
   const io::Bytes bytes = io::Bytes::map(file);
@@ -43,6 +41,18 @@ std::string lora_hash(const std::string& path) {
     const io::Bytes said = io::Bytes::map(config);
     sha.update(said.data, said.size);
   }
+  return sha.hex().substr(0, kDigits);
+}
+
+}  // namespace
+
+std::string lora_hash(const std::string& path) {
+  const std::vector<std::string> files = lora_files_of(path);
+  if (files.size() == 1) return hash_of(files[0]);
+  std::string all;
+  for (auto& file : files) all += hash_of(file);
+  io::Sha sha(io::Sha::Sha256);
+  sha.update(all.data(), all.size());
   return sha.hex().substr(0, kDigits);
 }
 

@@ -70,11 +70,18 @@ template <class T> io::Object pattern(const std::map<std::string, T>& values, T 
   return io::Object::container(io::Object::Dict, std::move(out));
 }
 
+// A module's name in a config: PEFT takes ends of names, and in some releases of transformers CLIP's lack text_model.
+std::string configured(const std::string& module) {
+  const std::string before = "text_model.";
+  return module.starts_with(before) ? module.substr(before.size()) : module;
+}
+
 io::Object config_of(const std::map<std::string, Part>& parts) {
   std::map<std::string, int64_t> ranks;
   std::map<std::string, double> alphas;
   Fields modules;
-  for (auto& [name, p] : parts) {
+  for (auto& [module, p] : parts) {
+    const std::string name = configured(module);
     ranks[name] = p.down.size(0);
     alphas[name] = p.scale * double(p.down.size(0));
     modules.emplace_back(std::string_view(name));

@@ -6,6 +6,7 @@ without one fails here by name. What one family has is in test_pipeline*.py."""
 
 import inspect
 import json
+import re
 
 import numpy as np
 import pytest
@@ -239,6 +240,66 @@ def test_equal_seeds_give_equal_pictures(name):
     np.testing.assert_array_equal(images_of(pipe, case), images_of(pipe, case))
     assert np.abs(images_of(pipe, case) - images_of(pipe, {**case, "seed": 12345})).max() > 0.01
     np.testing.assert_array_equal(output_of(pipe, case, return_dict=False)[0], images_of(pipe, case))
+
+
+# ---- LoRA
+
+
+# UNets' and transformers', CLIP's, T5's
+PROJECTION = re.compile(r".*(attn\d?|Attention)\.(to_[qkv]|to_out\.0|[qkv]_proj|out_proj|[qkvo])")
+
+
+def random_lora(pipe):
+    """For each projection of attention in denoiser and text encoders, by its own name, in PEFT's."""
+    generator, state = np.random.default_rng(0), {}
+    kinds = sf._core._pipelines.entries()[type(pipe).__name__]["components"]
+    adapted = [c for c in networks_of(pipe) if kinds[c] in ("denoiser", "text_encoder")]
+    for component in adapted:
+        for module, layer in pipe.components[component].named_modules():
+            if PROJECTION.fullmatch(module):
+                rows, columns = layer.weight.shape
+                for side, shape in (("A", (2, columns)), ("B", (rows, 2))):
+                    values = generator.normal(size=shape).astype(np.float32) / shape[1] ** 0.5
+                    state[f"{component}.{module}.lora_{side}.weight"] = sf.tensor(values)
+    return adapted, state
+
+
+def weights_of(pipe):
+    networks = networks_of(pipe).items()
+    return {(c, key): t.numpy().tobytes() for c, network in networks for key, t in network.state_dict().items()}
+
+
+@classes
+def test_loras_of_every_pipeline(name, monkeypatch):
+    """Beside attention in each network, and off again without a trace."""
+    monkeypatch.setattr("golden_pipelines.made_networks", {})
+    pipe, case = made(name)
+    bare, weights = images_of(pipe, case), weights_of(pipe)
+    adapted, state = random_lora(pipe)
+    assert adapted and {key.partition(".")[0] for key in state} == set(adapted)
+    pipe.load_lora_weights(state, adapter_name="random")
+    assert pipe.get_list_adapters() == {component: ["random"] for component in adapted}
+    with_all = images_of(pipe, case)
+    assert np.isfinite(with_all).all() and np.abs(with_all - bare).max() > 0.01
+    for component in adapted:  # each network's part takes part
+        pipe.set_adapters("random", {c: float(c == component) for c in adapted})
+        assert np.abs(images_of(pipe, case) - bare).max() > 1e-3, component
+    pipe.set_adapters("random")
+    np.testing.assert_array_equal(images_of(pipe, case), with_all)
+    if "cross_attention_kwargs" in parameters_of(CLASSES[name].__call__):
+        np.testing.assert_array_equal(images_of(pipe, case, cross_attention_kwargs={"scale": 0.0}), bare)
+    pipe.disable_lora()
+    np.testing.assert_array_equal(images_of(pipe, case), bare)
+    pipe.enable_lora()
+    np.testing.assert_array_equal(images_of(pipe, case), with_all)
+    pipe.fuse_lora()
+    assert np.abs(images_of(pipe, case) - with_all).max() < 1e-3
+    pipe.unfuse_lora()
+    pipe.delete_adapters("random")
+    assert pipe.get_list_adapters() == {}
+    np.testing.assert_array_equal(images_of(pipe, case), bare)
+    now = weights_of(pipe)
+    assert now.keys() == weights.keys() and [key for key in now if now[key] != weights[key]] == []
 
 
 # ---- signatures

@@ -10,14 +10,15 @@ import lora_cases
 import numpy as np
 import pytest
 from golden_pipelines import one_thread  # noqa: F401 (a fixture)
+from hashed_weights import hashed_weight
 from lora_cases import FOLDER, take, weighted
 from model_cases import arguments_of, outputs_of, thinned
 from signatures import parameters_of, unexplained
 
 import scaffolding as sf
-from scaffolding import diffusion
+from scaffolding import diffusion, models
 
-GOLDEN = lora_cases.document()
+GOLDEN, NETWORKS = lora_cases.document(), lora_cases.networks()
 TENSORS = sf.io.load_checkpoint(FOLDER / "lora.safetensors")
 CASES = {case["name"]: case for case in GOLDEN["cases"]}
 OUTPUTS = {row["name"]: row for row in GOLDEN["outputs"]}
@@ -28,11 +29,11 @@ STYLE, WHOLE = (FOLDER / "sd" / f"{name}.safetensors" for name in ("style", "who
 
 def fresh(name):
     """A part whose tensors no other test has."""
-    part = golden_pipelines.part("stable_diffusion", name)
-    if not isinstance(part, sf.nn.Module):
-        return part
-    model = type(part).from_config(part.config)
-    model.load_state_dict({k: t.clone() for k, t in part.state_dict().items()})
+    if name not in NETWORKS:
+        return golden_pipelines.part("stable_diffusion", name)
+    class_name, config = NETWORKS[name]
+    model = getattr(models, class_name).from_config(config)
+    model.load_state_dict({k: sf.tensor(hashed_weight(k, tuple(t.shape))) for k, t in model.state_dict().items()})
     return model.eval()
 
 

@@ -138,6 +138,46 @@ def test_outputs(name):
         near(thinned(f"{case['name']}/{k}", y.numpy()), golden(case, k), case.get("tolerance", 1e-5), k)
 
 
+def lora_of(model):
+    """Beside every layer that can have one, by its own name."""
+    generator, state = np.random.default_rng(0), {}
+    for name, layer in model.named_modules():
+        if isinstance(layer, sf.nn.Linear) or (isinstance(layer, sf.nn.Conv2d) and layer.groups == 1):
+            rows, *columns = layer.weight.shape
+            sides = {"A": (2, *columns), "B": (rows, 2, *[1] * (len(columns) - 1))}
+            for side, shape in sides.items():
+                values = generator.normal(size=shape) / np.sqrt(np.prod(columns)) * (1 if side == "A" else 2)
+                state[f"{name}.lora_{side}.weight"] = sf.tensor(values.astype(np.float32))
+    return state
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loras_beside_every_layer(name):
+    """No way through the model goes past them: fused into the weights they give the same."""
+    case = CASES[name]
+    model = filled(case)
+    with sf.no_grad():
+        bare, beside, fused, after = {}, {}, {}, {}
+
+        def run(out):
+            out |= {k: y.numpy().astype(np.float64) for k, y in call(model, case)[0].items()}
+
+        run(bare)
+        model.load_lora_adapter(lora_of(model), prefix=None, adapter_name="all")
+        run(beside)
+        model.fuse_lora()
+        run(fused)
+        model.unfuse_lora()
+        model.delete_adapters("all")
+        run(after)
+    changed = False
+    for k, y in bare.items():
+        near(beside[k], fused[k], 1e-4, k)
+        np.testing.assert_array_equal(after[k], y)
+        changed |= np.abs(beside[k] - y).max() > 1e-2 * np.abs(y).max()
+    assert changed
+
+
 def gradients_of(case, model):
     outputs, inputs = call(model, case, lambda tensor, by_rule: tensor.requires_grad_(by_rule))
     sum((y * sf.tensor(cotangent(k, y.shape))).sum() for k, y in outputs.items()).backward()

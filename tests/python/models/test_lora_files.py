@@ -2,10 +2,10 @@
 of the tiny networks under the names of each program.
 """
 
-import json
 import math
 
 import folders
+import lora_cases
 import numpy as np
 import pytest
 
@@ -14,16 +14,16 @@ from scaffolding import models
 
 read_lora = sf._core._models.read_lora
 LORA = folders.GOLDEN / "lora"
-PIPELINES = json.loads((folders.GOLDEN / "pipelines/stable_diffusion.json").read_text())
+GOLDEN, NETWORKS = lora_cases.document(), lora_cases.networks()
 FAMILIES = {
-    "sd": {"unet": "unet", "text_encoder": "text"},
-    "xl": {"unet": "xl", "text_encoder": "text", "text_encoder_2": "text_2"},
+    family: {c: name for c, name in parts.items() if name in NETWORKS and c != "vae"}
+    for family, parts in GOLDEN["networks"].items()
 }
-ADAPTERS = json.loads((LORA / "lora.json").read_text())["adapters"] if LORA.exists() else {}
+ADAPTERS = GOLDEN["adapters"]
 
 
 def network(name):
-    class_name, config = PIPELINES["networks"][name]
+    class_name, config = NETWORKS[name]
     return getattr(models, class_name).from_config(config)
 
 

@@ -2,7 +2,8 @@
 signatures and docstrings out of the lists of components and options.
 """
 
-from .pipeline import _ENTRIES, DiffusionPipeline
+from .calls import ENTRIES
+from .pipeline import DiffusionPipeline
 
 PIPELINE_CLASSES = {}  # by name
 ABSENT = object()  # the default of a component for classes that want to know whether it was given
@@ -80,13 +81,18 @@ def registered(name, base=None, more=None):
     """A class that C++ registered under that name: with its components, constructor, call and signatures. base: what a
     family's classes share. more: defaults of the constructor that are others in Python,
     and arguments that only Python has."""
-    entry = _ENTRIES[name]
+    entry = ENTRIES[name]
     call, arguments_of_call = _call_of(name, entry)
+
+    def of_kind(kind):
+        return tuple(n for n, its in entry["components"].items() if its == kind)
+
     members = {
         "_entry_name": name,
         "_components": tuple(entry["components"]),
         "_optional_components": tuple(entry["optional"]),
-        "_denoisers": tuple(n for n, kind in entry["components"].items() if kind == "denoiser"),
+        "_denoisers": of_kind("denoiser"),
+        "_lora_loadable_modules": of_kind("denoiser") + of_kind("text_encoder"),
         "_options": dict(entry["fields"]),
         "_callback_tensor_inputs": tuple(entry["callbacks"]),
         "__init__": _constructor(entry, more or {}),
@@ -101,6 +107,6 @@ def registered(name, base=None, more=None):
 
 def register_the_rest():
     """Classes for those that no module of this package shapes."""
-    for name in _ENTRIES:
+    for name in ENTRIES:
         if name not in PIPELINE_CLASSES:
             registered(name)

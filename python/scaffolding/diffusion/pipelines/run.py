@@ -10,8 +10,10 @@ class PipelineRun:
     >>> run.finish().images[0].save("lighthouse.png")
     """
 
-    def __init__(self, pipe, core, output_type, return_dict):
+    def __init__(self, pipe, core, output_type, return_dict, scaled):
+        """scaled(): a context in which adapters are as strong as this run asked for."""
         self._pipe, self._core, self._output_type, self._return_dict = pipe, core, output_type, return_dict
+        self._scaled = scaled
 
     done = property(
         lambda self: self._core.done, doc="Whether no step is left: all were done, or the run was interrupted."
@@ -34,7 +36,8 @@ class PipelineRun:
 
     def step(self):
         """One step of the schedule. RuntimeError where none is left."""
-        self._core.step()
+        with self._scaled():
+            self._core.step()
 
     def interrupt(self):
         """Leaves out the steps that remain."""
