@@ -168,6 +168,7 @@ void bind_lora(nb::module_& m) {
   });
   lora.def("set", &set);
   lora.def("enable", [](nb::handle model, bool on) { adapters_of(model).enable(on); });
+  lora.def("reserve", [](nb::handle model, int64_t rank) { adapters_of(model).reserve(rank); });
   lora.def("scale", [](nb::handle model, double factor) { adapters_of(model).scale(factor); });
   lora.def("remove", [](nb::handle model, const std::string& name) { adapters_of(model).remove(name); });
   lora.def("refresh", [](nb::handle model) {

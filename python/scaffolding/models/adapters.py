@@ -309,6 +309,17 @@ class PeftAdapterMixin:
             _lora.remove(self, name)
         _lora.enable(self, True)
 
+    def enable_lora_hotswap(self, target_rank=128, check_compiled="error"):
+        """On a GPU: memory for ranks of so many in all beside every linear layer and convolution, so that CUDA graphs
+        of the model go on whichever LoRAs come. Without it they go on while the layers are the same and ranks, rounded
+        up to 16, too. 0 gives the memory back. check_compiled: as in diffusers; nothing is compiled here.
+        """
+        if check_compiled not in ("error", "warn", "ignore"):
+            raise ValueError(
+                f"enable_lora_hotswap: check_compiled must be error, warn or ignore, got {check_compiled!r}"
+            )
+        _lora.reserve(self, target_rank)
+
     def fuse_lora(self, lora_scale=1.0, safe_fusing=False, adapter_names=None):
         """Adds what is on (or adapter_names of it) to the weights, lora_scale times: summed in float32, rounded once.
         The old weights are kept for unfuse_lora(). safe_fusing: ValueError where a sum is not finite.

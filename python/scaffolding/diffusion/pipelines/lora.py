@@ -121,6 +121,14 @@ class LoraLoaderMixin:
         """Does nothing but look for the names: adapters go where their network is, by to()."""
         check_names("set_lora_device", listed(adapter_names), self._lora_names())
 
+    def enable_lora_hotswap(self, target_rank=128, check_compiled="error"):
+        """On a GPU: the denoiser's CUDA graphs go on whichever LoRAs of up to so many ranks in all come; see the
+        model's enable_lora_hotswap. Text encoders are not captured.
+        """
+        for name, model in self._lora_models().items():
+            if not name.startswith("text_encoder"):
+                model.enable_lora_hotswap(target_rank, check_compiled)
+
     # ---- fused
 
     def _fused_components(self, method, components):
