@@ -211,17 +211,18 @@ def child(which, row, threads, folder, tiny):
             with lib.no_grad():
                 return pipe.unet(x, 500, text).sample
 
-        call()
-        answers = {"bare": timed(call)}
         names = [str(i) for i in range(len(files))]
         for name, file in zip(names, files):
             pipe.load_lora_weights(str(file), adapter_name=name)
-            if name in (names[0], names[-1]):
-                pipe.set_adapters(names[: int(name) + 1], [0.5] * (int(name) + 1))
-                answers["one" if name == names[0] else "four"] = timed(call)
-        pipe.unload_lora_weights()
-        again = timed(call)
-        answers["bare"] = {k: v + again[k] for k, v in answers["bare"].items()}
+        kinds = {"bare": [], "one": names[:1], "four": names}
+        answers = {kind: {"wall": [], "cpu": []} for kind in kinds}
+        for turn in range(6):  # in turn: a machine's speed drifts more than adapters cost
+            for kind, on in kinds.items():
+                pipe.set_adapters(on or names[:1], [0.5] * max(len(on), 1))
+                (pipe.enable_lora if on else pipe.disable_lora)()
+                took = timed(call, times=1)
+                if turn:
+                    answers[kind] = {k: v + took[k] for k, v in answers[kind].items()}
         return answers
 
     def load(file, name, **more):
