@@ -13,7 +13,6 @@ namespace {
 bool among(const std::vector<std::string>& all, const std::string& name) {
   return std::find(all.begin(), all.end(), name) != all.end();
 }
-LoraTerm term_of(const LoraLayer& layer) { return {layer.down, layer.up, layer.mid, layer.row, layer.scale}; }
 }  // namespace
 
 Adapters::Adapter* Adapters::find(const std::string& name) {

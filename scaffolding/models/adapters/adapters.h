@@ -22,6 +22,8 @@
 
 namespace sf::models {
 
+inline LoraTerm term_of(const LoraLayer& layer) { return {layer.down, layer.up, layer.mid, layer.row, layer.scale}; }
+
 // How strongly an adapter is on: for all its layers, or for each module by name.
 struct AdapterWeight {
   std::string name;

@@ -20,8 +20,6 @@ struct Part {
   double scale = 1;
 };
 
-LoraTerm term_of(const LoraLayer& layer) { return {layer.down, layer.up, layer.mid, layer.row, layer.scale}; }
-
 // By module.
 std::map<std::string, Part> parts_of(Model& model, const std::string& adapter) {
   std::map<std::string, std::vector<const LoraLayer*>> by_module;
