@@ -106,11 +106,11 @@ void* packed_bytes(PackedEntry* e) { return e->data; }
 void forget_packed(const void* data, size_t bytes) {
   Table& t = table();
   std::lock_guard guard(t.lock);
-  auto* begin = static_cast<const char*>(data);
+  const auto begin = reinterpret_cast<uintptr_t>(data);
   for (auto at = t.order.begin(); at != t.order.end();) {  // views of the storage start anywhere in it
     PackedEntry* e = *at++;
-    auto* p = static_cast<const char*>(e->key.data);
-    if (p >= begin && p < begin + bytes) remove(t, e);
+    const auto p = reinterpret_cast<uintptr_t>(e->key.data);
+    if (p >= begin && p - begin < bytes) remove(t, e);
   }
 }
 

@@ -59,11 +59,12 @@ io::Object number(double v) {
 // What is not as usual. A name that another one ends with is anchored: keys are regular expressions for PEFT.
 template <class T> io::Object pattern(const std::map<std::string, T>& values, T usual) {
   Fields out;
-  for (auto& [name, v] : values) {
-    if (v == usual) continue;
+  for (auto& value : values) {
+    if (value.second == usual) continue;
+    const std::string& name = value.first;
     const bool is_end =
         std::any_of(values.begin(), values.end(), [&](auto& o) { return o.first.ends_with("." + name); });
-    out.insert(out.end(), {io::Object(std::string_view(is_end ? "^" + name : name)), number(double(v))});
+    out.insert(out.end(), {io::Object(std::string_view(is_end ? "^" + name : name)), number(double(value.second))});
   }
   return io::Object::container(io::Object::Dict, std::move(out));
 }
