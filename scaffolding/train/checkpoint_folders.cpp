@@ -119,7 +119,13 @@ std::string CheckpointFolders::commit(int64_t step) {
   SF_CHECK_AS(RuntimeError, std::rename(folder.c_str(), target.c_str()) == 0, target,
               ": cannot rename: ", std::strerror(errno));
   sync_path(output_dir_);
-  if (!total_limit_) return target;
+  keep_to_limit(step);
+  return target;
+}
+
+void CheckpointFolders::keep_to_limit(int64_t step) const {
+  if (!total_limit_) return;
+  std::error_code error;
   std::vector<int64_t> older = steps();
   std::erase_if(older, [&](int64_t s) { return s >= step; });
   for (size_t i = 0; i + size_t(*total_limit_) <= older.size(); ++i) {
@@ -130,7 +136,6 @@ std::string CheckpointFolders::commit(int64_t step) {
     fs::remove_all(gone, error);
     check(error, gone, "cannot remove");
   }
-  return target;
 }
 
 void CheckpointFolders::abandon(int64_t step) noexcept {

@@ -23,6 +23,9 @@ class CheckpointFolders {
 
   std::string begin(int64_t step);   // the folder to write into
   std::string commit(int64_t step);  // the checkpoint
+  // Removes what is older than a checkpoint and too many with it: commit() does, and whoever goes on from one of which
+  // the run was killed before that.
+  void keep_to_limit(int64_t step) const;
   void abandon(int64_t step) noexcept;
   // The sentence for a checkpoint that could not be written.
   std::string failure(int64_t step, const std::string& reason) const;

@@ -40,6 +40,15 @@ TEST_F(CheckpointFoldersTest, HalfWrittenOnesAreNoneAndAreCleaned) {
   EXPECT_TRUE(std::filesystem::exists(path("run/checkpoint-x.tmp")));
 }
 
+TEST_F(CheckpointFoldersTest, WhatAKilledRunDidNotRemoveGoesLater) {
+  CheckpointFolders all(path("run"));
+  for (int64_t step : {3, 6, 9, 12}) save(all, step);
+  all.keep_to_limit(9);
+  EXPECT_EQ(all.steps(), (Steps{3, 6, 9, 12})) << "no limit";
+  CheckpointFolders(path("run"), 2).keep_to_limit(9);
+  EXPECT_EQ(all.steps(), (Steps{6, 9, 12})) << "what is newer stays";
+}
+
 TEST_F(CheckpointFoldersTest, DamageIsFoundAndNamed) {
   CheckpointFolders c(path("run"), 1);
   save(c, 1);

@@ -46,6 +46,7 @@ TrainingLoop::TrainingLoop(Parts parts, LoopOptions options)
   damaged_ = found->damaged;
   for (auto& reason : damaged_) parts_.host->warn("Trainer: passed over a damaged checkpoint: " + reason);
   load(found->path);
+  checkpoints_->keep_to_limit(state_.step);
 }
 
 // ---- checkpoints
