@@ -112,6 +112,16 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
     nb::gil_scoped_acquire gil;
     get().attr("to")(nb::arg("dtype") = steal(to_object(Value(dtype))));
   }
+  Savings savings() override {
+    nb::gil_scoped_acquire gil;
+    auto on = [&](const char* name) { return nb::cast<bool>(nb::bool_(nb::getattr(get(), name, nb::bool_(false)))); };
+    return {on("use_slicing"), on("use_tiling")};
+  }
+  void save(Savings s) override {
+    nb::gil_scoped_acquire gil;
+    if (nb::hasattr(get(), "use_slicing")) get().attr("use_slicing") = s.slicing;
+    if (nb::hasattr(get(), "use_tiling")) get().attr("use_tiling") = s.tiling;
+  }
 };
 
 class PythonTextEncoder final : public PythonPart<TextEncoder> {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/accelerator.h"
 #include "scaffolding/diffusion/pipelines/pipeline.h"
 #include "scaffolding/ops/ops.h"
 
@@ -22,10 +23,17 @@ void Run::step() {
     interrupted_ = interrupted_ || state.interrupt;
   }
   const int64_t n = int64_t(at_);
+  if (savings_.every_steps > 0 && n % savings_.every_steps == 0) give_back();
   if (n == int64_t(schedule.size()) || (n > warmup_ && n % scheduler->order() == 0)) {
     ++done_;
     if (progress_) progress_(std::min(done_, schedule.num_inference_steps), schedule.num_inference_steps);
   }
+}
+
+void Run::give_back() const {
+  cpu::empty_cache();
+  const Device device = latents.device();
+  if (device.is_cuda()) accelerator(device).empty_cache(device.index);
 }
 
 void Run::advance(const Tensor& model_output) {
@@ -38,6 +46,7 @@ Tensor Run::pictures_of(const Tensor& of) const {
 
 PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
+  if (savings_.between_phases) give_back();
   return {output_latents ? latents : pictures_of(latents), truncated};
 }
 

@@ -41,6 +41,13 @@ struct PipelineOutput {
   std::vector<std::string> truncated;  // parts of prompts that did not fit
 };
 
+// What a run does to take less memory, beside where its networks are: a memory plan says it (diffusion/memory/plan.h).
+struct RunSavings {
+  bool sequential_guidance = false;  // whatever the call's options say
+  bool between_phases = false;       // freed memory is given back before the latents are decoded,
+  int64_t every_steps = 0;           // and after so many steps; 0: not
+};
+
 class Run {
  public:
   virtual ~Run() = default;
@@ -78,8 +85,10 @@ class Run {
  private:
   friend class DiffusionPipeline;
   Tensor pictures_of(const Tensor& latents) const;  // [B, 3, H, W] in [0, 1], float32
+  void give_back() const;                           // what allocators keep of freed tensors
   std::shared_ptr<const DiffusionPipeline> pipeline_;
   std::shared_ptr<Denoiser> denoiser_;
+  RunSavings savings_;
   StepCallback callback_;
   StepProgress progress_;
   std::stop_token stop_;

@@ -1,0 +1,34 @@
+// Activations: what the calls of a pipeline's networks take beside their weights. Counted, not guessed: the networks
+// are made again on Device::Meta from their configs, and a call of the pipeline runs through them up to its first step
+// and the decoding, with shapes for tensors. It costs no memory, whatever the size of the models.
+#pragma once
+#include <map>
+
+#include "scaffolding/diffusion/pipelines/pipeline.h"
+
+namespace sf::diffusion {
+
+// In bytes at the peak of one call of the network: its inputs, results and what lies between. Kernels' own workspaces
+// are not in it.
+struct Activations {
+  std::map<std::string, int64_t> text;   // of each text encoder, by its component's name
+  int64_t batched = 0, sequential = 0;   // of the denoiser: guidance in one call and in two, with what is kept of the
+                                         // text from step to step; equal where there is no guidance
+  int64_t encode = 0, encode_tiled = 0;  // of the autoencoder, of a call with pictures to begin with
+  int64_t decode = 0, decode_sliced = 0, decode_tiled = 0;  // 0 of a pipeline without one
+};
+
+struct CallShape {
+  std::optional<int64_t> height, width;  // pixels; absent: what the denoiser was trained on
+  int64_t batch = 1;                     // pictures at a time
+};
+
+// A call of the pipeline for pictures of that shape, with empty prompts, the first class and black pictures.
+AnyOptions options_for_shape(const DiffusionPipeline& pipeline, const CallShape& shape);
+
+// Of a call with these options, whose values do not matter but for sizes. The pipeline and its networks stay as they
+// are, and nothing is drawn from anybody's generator. Tensors are of the networks' dtypes. NotSupported naming a
+// network that is no C++ model, of which no second one can be made; errors of the call as it raises them.
+Activations count_activations(const DiffusionPipeline& pipeline, const AnyOptions& options);
+
+}  // namespace sf::diffusion
