@@ -45,22 +45,23 @@ Tensor back(const Tensor& t) { return t ? zeros(t.shape(), t.dtype(), Device()) 
 // A network on Device::Meta whose calls are counted, and which says of itself that it is on the host.
 template <class Interface> class Counted : public Interface {
  public:
-  Counted(const std::string& name, Component& real) {
+  Counted(const std::string& name, Component& real, Device stands_for) : memory_(stands_for) {
     MetaMemory::Counting counting(memory_);
     network_ = component<Interface>(name, meta_model_of(name, real));
-    weights_ = memory_.live();
+    reset();
   }
   io::Object config() override { return network_->config(); }
   DType dtype() override { return network_->dtype(); }
   Device device() override { return Device(); }
 
-  int64_t peak() const { return memory_.peak() - weights_; }  // beside the weights, since reset
-  void reset() { memory_.reset_peak(); }
+  // beside what there was at the last reset: weights, and what an earlier run kept and dropped uncounted
+  int64_t peak() const { return memory_.peak() - before_; }
+  void reset() { memory_.reset_peak(), before_ = memory_.live(); }
 
  protected:
   Ref<Interface> network_;
   MetaMemory memory_;
-  int64_t weights_ = 0;
+  int64_t before_ = 0;
 };
 
 class CountedDenoiser final : public Counted<Denoiser> {
@@ -152,15 +153,17 @@ struct CountedParts {
   std::shared_ptr<CountedAutoencoder> vae;
 };
 
-CountedParts counted(const DiffusionPipeline& pipeline) {
+CountedParts counted(const DiffusionPipeline& pipeline, Device device) {
   CountedParts out{pipeline.clone(), {}, {}, {}};
   out.pipeline->graphs = std::make_shared<DenoiserGraphs>();
   for (auto& slot : out.pipeline->components()) {
     if (!slot.is_set()) continue;
-    if (auto* d = slot.as<Ref<Denoiser>>()) *d = out.denoiser = std::make_shared<CountedDenoiser>(slot.name, **d);
-    else if (auto* a = slot.as<Ref<Autoencoder>>()) *a = out.vae = std::make_shared<CountedAutoencoder>(slot.name, **a);
+    if (auto* d = slot.as<Ref<Denoiser>>())
+      *d = out.denoiser = std::make_shared<CountedDenoiser>(slot.name, **d, device);
+    else if (auto* a = slot.as<Ref<Autoencoder>>())
+      *a = out.vae = std::make_shared<CountedAutoencoder>(slot.name, **a, device);
     else if (auto* t = slot.as<Ref<TextEncoder>>())
-      *t = out.text[slot.name] = std::make_shared<CountedTextEncoder>(slot.name, **t);
+      *t = out.text[slot.name] = std::make_shared<CountedTextEncoder>(slot.name, **t, device);
     else if (auto* s = slot.as<Ref<Scheduler>>()) *s = scheduler_like(**s);
   }
   return out;
@@ -189,9 +192,9 @@ AnyOptions options_for_shape(const DiffusionPipeline& pipeline, const CallShape&
   return options;
 }
 
-Activations count_activations(const DiffusionPipeline& pipeline, const AnyOptions& options) {
+Activations count_activations(const DiffusionPipeline& pipeline, const AnyOptions& options, Device device) {
   autograd::NoGrad no_grad;
-  CountedParts parts = counted(pipeline);
+  CountedParts parts = counted(pipeline, device);
   Activations out;
   SF_CHECK(parts.denoiser, pipeline.name(), ": has no denoiser");
   AnyOptions call = copied(pipeline, options);
@@ -212,12 +215,12 @@ Activations count_activations(const DiffusionPipeline& pipeline, const AnyOption
       parts.vae->save(savings);
       parts.vae->reset();
       const Tensor values = parts.pipeline->decoded(latents);
-      // from values to pixels (Run::finish) five tensors of that size live at once
-      return std::max(parts.vae->peak(), 5 * values.numel() * int64_t(size_of(kFloat32)));
+      out.pixels = 5 * values.numel() * int64_t(size_of(kFloat32));  // of Run::finish, whose steps live at once
+      return parts.vae->peak();
     };
     out.decode = decoding({});
     out.decode_sliced = decoding({.slicing = true});
-    out.decode_tiled = decoding({.slicing = true, .tiling = true});
+    out.decode_tiled = decoding({.slicing = true, .tiling = true, .tile = kPlannedTile});
     parts.vae->reset();
   }
   out.sequential = step(GuidanceMode::Sequential);

@@ -34,19 +34,23 @@ WeightBytes weight_bytes(nn::Module& module, std::set<const Storage*>& seen) {
   return out;
 }
 
-bool has_longer_list(nn::Module& module) {
-  for (auto& m : nn::named_modules(module))
-    if (m.module->is_list() && nn::named_children(*m.module).size() > 1) return true;
-  return false;
+bool has_weights(nn::Module& module) {  // of its own
+  return !nn::named_parameters(module, "", false).empty() || !nn::named_buffers(module, "", false).empty();
 }
 
-void add_blocks(nn::Module& module, std::vector<nn::Module*>& blocks) {
+// Whether the module or what is below it became a block.
+bool add_blocks(nn::Module& module, bool numbered, std::vector<nn::Module*>& blocks) {
+  nn::Descent down(module);
+  bool below = false;
   for (auto& child : nn::named_children(module)) {
-    const bool element = module.is_list() && nn::named_children(module).size() > 1;
-    if (has_longer_list(*child.module)) add_blocks(*child.module, blocks);
-    else if (element) blocks.push_back(child.module);
-    else add_blocks(*child.module, blocks);
+    const bool number = child.name.find_first_not_of("0123456789") == child.name.npos;
+    below = add_blocks(*child.module, number, blocks) || below;
   }
+  if (below || !numbered || module.is_list()) return below;
+  const auto all = nn::named_modules(module);
+  if (std::count_if(all.begin(), all.end(), [](auto& m) { return has_weights(*m.module); }) < 2) return false;
+  blocks.push_back(&module);
+  return true;
 }
 
 // How weights are stored: the dtype of most of their bytes, or what quantised layers have.
@@ -73,7 +77,7 @@ PartKind kind_of(const ComponentSlot& slot) {
 
 std::vector<int64_t> bytes_of_repeated_blocks(nn::Module& module) {
   std::vector<nn::Module*> blocks;
-  add_blocks(module, blocks);
+  add_blocks(module, false, blocks);
   std::vector<int64_t> out;
   std::set<const Storage*> seen;
   for (auto* block : blocks)
@@ -102,7 +106,8 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
     facts.parts.push_back(std::move(part));
   }
   try {
-    facts.activations = count_activations(pipeline, options);
+    facts.host_activations = count_activations(pipeline, options);
+    facts.activations = count_activations(pipeline, options, Device(Device::CUDA));
   } catch (const NotSupported& e) {
     if (why_not) *why_not = e.what();
   }

@@ -14,8 +14,8 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
 MemoryPlan plan_memory(const DiffusionPipeline& pipeline, const AnyOptions& options, const PlanRequest& request = {},
                        std::optional<Device> gpu = {});
 
-// The bytes of the repeated blocks of a module tree, in its order: elements of its lists, of nested lists the innermost
-// ones that are longer than one.
+// The bytes of the repeated blocks of a module tree, in its order: the innermost numbered children that are more than
+// one layer.
 std::vector<int64_t> bytes_of_repeated_blocks(nn::Module& module);
 
 // Moves the networks, and sets guidance, cleanup and how pictures are decoded for all calls from now on. Before

@@ -88,7 +88,7 @@ class Planner {
   // ---- what a part takes
 
   int64_t activations(const PartPlan& p, GuidanceMode guidance, const Autoencoder::Savings& vae) const {
-    const Activations& a = facts_.activations;
+    const Activations& a = p.on_device ? facts_.activations : facts_.host_activations;
     switch (p.facts.kind) {
       case PartKind::TextEncoder: {
         auto at = a.text.find(p.facts.name);
@@ -96,9 +96,11 @@ class Planner {
       }
       case PartKind::Denoiser: return guidance == GuidanceMode::Batched ? a.batched : a.sequential;
       case PartKind::Autoencoder:
-        return std::max(vae.tiling ? a.encode_tiled : a.encode, vae.tiling    ? a.decode_tiled
-                                                                : vae.slicing ? a.decode_sliced
-                                                                              : a.decode);
+        return std::max({vae.tiling ? a.encode_tiled : a.encode,
+                         vae.tiling    ? a.decode_tiled
+                         : vae.slicing ? a.decode_sliced
+                                       : a.decode,
+                         a.pixels});
     }
     return 0;
   }
@@ -198,7 +200,7 @@ class Planner {
     for (auto& p : plan_.parts) {
       if (p.facts.kind != PartKind::Autoencoder || p.on_device != device) continue;
       for (bool streamed : {false, true})
-        for (Autoencoder::Savings s : {Autoencoder::Savings{}, {true, false}, {true, true}}) {
+        for (Autoencoder::Savings s : {Autoencoder::Savings{}, {true, false}, {true, true, kPlannedTile}}) {
           plan_.vae = s;
           const int64_t alone = streamed ? least(p, device) : p.facts.bytes + activations(p) + facts_.workspace;
           if (alone + held_by_others(p, device) <= budget) return;
@@ -337,6 +339,11 @@ const PartPlan* MemoryPlan::find(std::string_view part) const {
   for (auto& p : parts)
     if (p.facts.name == part) return &p;
   return nullptr;
+}
+
+int64_t PartPlan::resident_bytes() const {
+  if (residency != Residency::Streamed) return facts.bytes;
+  return std::accumulate(facts.blocks.begin(), facts.blocks.begin() + std::ptrdiff_t(resident_blocks), int64_t(0));
 }
 
 bool MemoryPlan::streams() const {

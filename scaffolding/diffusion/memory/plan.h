@@ -20,7 +20,7 @@ struct PartFacts {
 struct PlanFacts {
   std::string pipeline;  // its class
   std::vector<PartFacts> parts;
-  Activations activations;
+  Activations activations, host_activations;         // of the parts on the GPU, and on the host
   std::string device = "cuda";                       // the GPU, in words of the report
   std::optional<int64_t> free_device, total_device;  // bytes that networks and activations can take; absent: no GPU
   int64_t free_host = 0, total_host = 0;
@@ -55,11 +55,12 @@ struct PartPlan {
   PartFacts facts;
   bool on_device = false;  // else on the host
   Residency residency = Residency::Resident;
-  size_t resident_blocks = 0;  // of a streamed one: of facts.blocks, from the first on
-  int64_t weights = 0;         // bytes of its weights and slots on its device at a time
-  int64_t pinned = 0;          // bytes of staging in host memory
-  int64_t activations = 0;     // of its largest call
-  int64_t streamed() const;    // bytes that are copied for each call
+  size_t resident_blocks = 0;      // of a streamed one: of facts.blocks, from the first on
+  int64_t weights = 0;             // bytes of its weights and slots on its device at a time
+  int64_t pinned = 0;              // bytes of staging in host memory
+  int64_t activations = 0;         // of its largest call
+  int64_t streamed() const;        // bytes that are copied for each call
+  int64_t resident_bytes() const;  // of the blocks that stay
 };
 
 struct MemoryPlan {

@@ -48,6 +48,7 @@ class Autoencoder : public Component {
   // One picture of a batch at a time; overlapping squares of a picture. Nothing happens where it has no such thing.
   struct Savings {
     bool slicing = false, tiling = false;
+    int64_t tile = 0;  // pixels on a side of a square, at most; 0: as it is
   };
   virtual Savings savings() { return {}; }
   virtual void save(Savings) {}

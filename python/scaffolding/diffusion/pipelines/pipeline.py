@@ -13,6 +13,7 @@ from ...nn.module import to_arguments
 from .. import schedulers as _schedulers
 from ..configuration import FrozenDict
 from .image_processor import VaeImageProcessor, has_pil
+from .memory import PlannedMemory
 from .outputs import ImagePipelineOutput
 from .progress_bar import ProgressBar
 from .run import PipelineRun
@@ -50,7 +51,7 @@ def texts(name, value):
     return list(items)
 
 
-class DiffusionPipeline:
+class DiffusionPipeline(PlannedMemory):
     """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's
     model_index.json names.
 
@@ -81,6 +82,7 @@ class DiffusionPipeline:
         self._progress_bar_config = {}
         self._interrupt = False
         self._graphs, self._captures = _pipelines.DenoiserGraphs(), True
+        self._savings = (False, False, 0)
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
         _pipelines.check_components(self._entry_name, self._parts())
         self.image_processor = VaeImageProcessor(
@@ -164,6 +166,7 @@ class DiffusionPipeline:
             raise TypeError(f"{cls.__name__}.from_pipe: of a {type(pipeline).__name__}, {e}") from None
         if all(getattr(made, n) is getattr(pipeline, n, None) for n in cls._denoisers):
             made._graphs, made._captures = pipeline._graphs, pipeline._captures
+            made._savings = pipeline._savings
         return made
 
     # ---- files
@@ -178,6 +181,9 @@ class DiffusionPipeline:
         dtype=None,
         device=None,
         device_map=None,
+        profile=None,
+        max_vram=None,
+        max_ram=None,
         **kwargs,
     ):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it;
@@ -187,6 +193,8 @@ class DiffusionPipeline:
 
         torch_dtype (or dtype): networks in this dtype instead of the files'. device (or device_map, a device in
         diffusers' words): where the networks go, to a GPU tensor by tensor through a few pinned buffers of host memory.
+        profile, max_vram, max_ram: where the networks go and what is saved is a memory plan's, see memory_plan; any of
+        them, instead of a device.
         variant: "fp16" for files of that name; components without such files are read without. A component's name as
         keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
         Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
@@ -194,6 +202,7 @@ class DiffusionPipeline:
         """
         for name in _UNUSED:
             kwargs.pop(name, None)
+        planned = cls._check_plan(profile, max_vram, max_ram, device, device_map)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         folder = cls._folder(
@@ -220,7 +229,10 @@ class DiffusionPipeline:
             warnings.warn(
                 f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2
             )
-        return target._of(parts, plan["config"], kwargs)
+        pipe = target._of(parts, plan["config"], kwargs)
+        if planned:
+            pipe.apply_memory_plan(pipe.memory_plan(profile or "auto", max_vram, max_ram))
+        return pipe
 
     @classmethod
     def _check_keywords(cls, method, kwargs, listed=()):
@@ -559,7 +571,7 @@ class DiffusionPipeline:
         output_type = self._output_type(output_type)
         options = self._options_for_run(self._options_of(given, others), output_type)
         scheduler = type(self.scheduler).from_config(self.scheduler.config)
-        parts = {**self._parts(), "scheduler": scheduler, "graphs": self._graphs}
+        parts = {**self._parts(), "scheduler": scheduler, "graphs": self._graphs, "savings": self._savings}
         return PipelineRun(self, _pipelines.start(self._entry_name, self, parts, options), output_type, return_dict)
 
     def _options_for_run(self, options, output_type):
@@ -579,7 +591,10 @@ class DiffusionPipeline:
         """Images as asked for."""
         options = self._options_for_run(options, output_type)
         images, truncated = _pipelines.generate(
-            self._entry_name, self, {**self._parts(), "graphs": self._graphs}, options
+            self._entry_name,
+            self,
+            {**self._parts(), "graphs": self._graphs, "savings": self._savings},
+            options,
         )
         self._warn_of(truncated, 4)
         return self.image_processor.from_unit_range(images, output_type)

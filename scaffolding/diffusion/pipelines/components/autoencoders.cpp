@@ -1,4 +1,6 @@
 // AutoencoderKL and AutoencoderTiny as parts of pipelines.
+#include <algorithm>
+
 #include "scaffolding/backend/free_memory.h"
 #include "scaffolding/diffusion/pipelines/components.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
@@ -38,9 +40,15 @@ template <class M> class NativeAutoencoder final : public ModelComponent<Autoenc
     else return this->model_->decode(latents);
   }
   void to(DType dtype) override { nn::to(*this->model_, {.dtype = dtype}); }
-  Autoencoder::Savings savings() override { return {this->model_->use_slicing, this->model_->use_tiling}; }
+  Autoencoder::Savings savings() override {
+    return {this->model_->use_slicing, this->model_->use_tiling, this->model_->tile_sample_min_size};
+  }
   void save(Autoencoder::Savings s) override {
-    this->model_->use_slicing = s.slicing, this->model_->use_tiling = s.tiling;
+    M& m = *this->model_;
+    m.use_slicing = s.slicing, m.use_tiling = s.tiling;
+    if (!s.tile || s.tile >= m.tile_sample_min_size) return;
+    m.tile_latent_min_size = std::max<int64_t>(1, m.tile_latent_min_size * s.tile / m.tile_sample_min_size);
+    m.tile_sample_min_size = s.tile;
   }
 };
 
