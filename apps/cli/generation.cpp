@@ -13,6 +13,7 @@
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
+#include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"

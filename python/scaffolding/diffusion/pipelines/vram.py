@@ -68,6 +68,17 @@ def run_denoise_sdxl(latents, pipeline, **kwargs):
     return pipeline(latents=latents, output_type="latent", **kwargs).images
 
 
+def _unscaled(latents, config):
+    """Latents as the autoencoder makes them, of those that the denoiser has."""
+    if config.get("latents_mean") is None or config.get("latents_std") is None:
+        return latents / config["scaling_factor"] + (config.get("shift_factor") or 0.0)
+    mean, std = (
+        _core.tensor(config[name], dtype=latents.dtype, device=latents.device).view(1, -1, 1, 1)
+        for name in ("latents_mean", "latents_std")
+    )
+    return latents * std / config["scaling_factor"] + mean
+
+
 def run_decode_sdxl(latents, decoder, device=None):
     """Pictures, an array [n, H, W, 3] in [0, 1], of latents as run_denoise_sdxl gives them.
 
@@ -83,8 +94,7 @@ def run_decode_sdxl(latents, decoder, device=None):
         vae.to(_core.float32)
     try:
         with no_grad():
-            z = latents.to(vae.device) / vae.config["scaling_factor"] + (vae.config.get("shift_factor") or 0.0)
-            values = vae.decode(z.to(vae.dtype)).sample
+            values = vae.decode(_unscaled(latents.to(vae.device), vae.config).to(vae.dtype)).sample
             pictures = (values * 0.5 + 0.5).clamp(0, 1).to(_core.float32)
     finally:
         if upcast:
