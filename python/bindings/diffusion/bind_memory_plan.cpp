@@ -8,6 +8,7 @@
 
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/diffusion/python_components.h"
+#include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 
 namespace sf::py {
@@ -86,6 +87,10 @@ void bind_memory_plan(nb::module_& m) {
          nb::handle max_ram, std::optional<int64_t> height, std::optional<int64_t> width, int64_t batch,
          nb::handle device) {
         auto pipeline = pipeline_of(class_name, parts);
+        NetworkModules modules;
+        for (auto& slot : pipeline->components())
+          if (slot.network() && is_module(nb::object(parts[slot.name.c_str()]).ptr()))
+            modules[slot.name] = reinterpret_cast<PyModule*>(nb::object(parts[slot.name.c_str()]).ptr())->module;
         const PlanRequest request{profile, amount("max_vram", max_vram), amount("max_ram", max_ram)};
         std::optional<Device> gpu;
         if (Device d; !device.is_none()) {
@@ -94,7 +99,7 @@ void bind_memory_plan(nb::module_& m) {
           gpu = d;
         }
         nb::gil_scoped_release release;
-        return plan_memory(*pipeline, options_for_shape(*pipeline, {height, width, batch}), request, gpu);
+        return plan_memory(*pipeline, options_for_shape(*pipeline, {height, width, batch}), request, gpu, modules);
       },
       nb::arg("class_name"), nb::arg("parts"), nb::arg("profile"), nb::arg("max_vram").none(),
       nb::arg("max_ram").none(), nb::arg("height").none(), nb::arg("width").none(), nb::arg("batch"),

@@ -17,8 +17,8 @@ const Device kMeta(Device::Meta);
 
 // The same network without memory: its config, and the dtypes of its weights where it has them as they are; quantised
 // ones are of the network's dtype.
-std::shared_ptr<models::Model> meta_model_of(const std::string& name, Component& component) {
-  models::Model* model = component.model();
+std::shared_ptr<models::Model> meta_model_of(const std::string& name, Component& component, nn::Module* module) {
+  models::Model* model = component.model() ? component.model() : dynamic_cast<models::Model*>(module);
   SF_CHECK_AS(NotSupported, model && models::find_model(model->type()), "memory_plan: ", name,
               " is no C++ model, so that its activations cannot be counted");
   DefaultDevice nowhere(kMeta);
@@ -45,9 +45,9 @@ Tensor back(const Tensor& t) { return t ? zeros(t.shape(), t.dtype(), Device()) 
 // A network on Device::Meta whose calls are counted, and which says of itself that it is on the host.
 template <class Interface> class Counted : public Interface {
  public:
-  Counted(const std::string& name, Component& real, Device stands_for) : memory_(stands_for) {
+  Counted(const std::string& name, Component& real, nn::Module* module, Device stands_for) : memory_(stands_for) {
     MetaMemory::Counting counting(memory_);
-    network_ = component<Interface>(name, meta_model_of(name, real));
+    network_ = component<Interface>(name, meta_model_of(name, real, module));
     reset();
   }
   io::Object config() override { return network_->config(); }
@@ -153,17 +153,19 @@ struct CountedParts {
   std::shared_ptr<CountedAutoencoder> vae;
 };
 
-CountedParts counted(const DiffusionPipeline& pipeline, Device device) {
+CountedParts counted(const DiffusionPipeline& pipeline, Device device, const NetworkModules& modules) {
   CountedParts out{pipeline.clone(), {}, {}, {}};
   out.pipeline->graphs = std::make_shared<DenoiserGraphs>();
   for (auto& slot : out.pipeline->components()) {
     if (!slot.is_set()) continue;
+    auto at = modules.find(slot.name);
+    nn::Module* module = at == modules.end() ? nullptr : at->second;
     if (auto* d = slot.as<Ref<Denoiser>>())
-      *d = out.denoiser = std::make_shared<CountedDenoiser>(slot.name, **d, device);
+      *d = out.denoiser = std::make_shared<CountedDenoiser>(slot.name, **d, module, device);
     else if (auto* a = slot.as<Ref<Autoencoder>>())
-      *a = out.vae = std::make_shared<CountedAutoencoder>(slot.name, **a, device);
+      *a = out.vae = std::make_shared<CountedAutoencoder>(slot.name, **a, module, device);
     else if (auto* t = slot.as<Ref<TextEncoder>>())
-      *t = out.text[slot.name] = std::make_shared<CountedTextEncoder>(slot.name, **t, device);
+      *t = out.text[slot.name] = std::make_shared<CountedTextEncoder>(slot.name, **t, module, device);
     else if (auto* s = slot.as<Ref<Scheduler>>()) *s = scheduler_like(**s);
   }
   return out;
@@ -192,9 +194,10 @@ AnyOptions options_for_shape(const DiffusionPipeline& pipeline, const CallShape&
   return options;
 }
 
-Activations count_activations(const DiffusionPipeline& pipeline, const AnyOptions& options, Device device) {
+Activations count_activations(const DiffusionPipeline& pipeline, const AnyOptions& options, Device device,
+                              const NetworkModules& modules) {
   autograd::NoGrad no_grad;
-  CountedParts parts = counted(pipeline, device);
+  CountedParts parts = counted(pipeline, device, modules);
   Activations out;
   SF_CHECK(parts.denoiser, pipeline.name(), ": has no denoiser");
   AnyOptions call = copied(pipeline, options);

@@ -30,10 +30,14 @@ struct CallShape {
 // A call of the pipeline for pictures of that shape, with empty prompts, the first class and black pictures.
 AnyOptions options_for_shape(const DiffusionPipeline& pipeline, const CallShape& shape);
 
+// Networks by the names of their components, for those that calls reach through another language.
+using NetworkModules = std::map<std::string, nn::Module*>;
+
 // Of a call with these options, whose values do not matter but for sizes, on a device of that kind. The pipeline and
 // its networks stay as they are, and nothing is drawn from anybody's generator. Tensors are of the networks' dtypes.
 // NotSupported naming a network that is no C++ model, of which no second one can be made; errors of the call as it
 // raises them.
-Activations count_activations(const DiffusionPipeline& pipeline, const AnyOptions& options, Device device = {});
+Activations count_activations(const DiffusionPipeline& pipeline, const AnyOptions& options, Device device = {},
+                              const NetworkModules& modules = {});
 
 }  // namespace sf::diffusion

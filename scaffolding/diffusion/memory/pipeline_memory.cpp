@@ -54,7 +54,7 @@ bool add_blocks(nn::Module& module, bool numbered, std::vector<nn::Module*>& blo
 }
 
 // How weights are stored: the dtype of most of their bytes, or what quantised layers have.
-std::string format_of(models::Model& model) {
+std::string format_of(nn::Module& model) {
   std::map<std::string, int64_t> bytes;
   for (auto& m : nn::named_modules(model)) {
     const std::string_view type = m.module->type();
@@ -86,7 +86,7 @@ std::vector<int64_t> bytes_of_repeated_blocks(nn::Module& module) {
 }
 
 PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& options, std::optional<Device> gpu,
-                       std::string* why_not) {
+                       std::string* why_not, const NetworkModules& modules) {
   PlanFacts facts;
   facts.pipeline = pipeline.name();
   int64_t device_now = 0, host_now = int64_t(cpu::cached_bytes());
@@ -94,7 +94,8 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
   for (auto& slot : const_cast<DiffusionPipeline&>(pipeline).components()) {
     Component* network = slot.network();
     if (!network) continue;
-    models::Model* model = network->model();
+    auto at = modules.find(slot.name);
+    nn::Module* model = network->model() ? network->model() : at == modules.end() ? nullptr : at->second;
     PartFacts part{.name = slot.name, .kind = kind_of(slot)};
     if (model) {
       const WeightBytes bytes = weight_bytes(*model, seen);
@@ -106,8 +107,8 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
     facts.parts.push_back(std::move(part));
   }
   try {
-    facts.host_activations = count_activations(pipeline, options);
-    facts.activations = count_activations(pipeline, options, Device(Device::CUDA));
+    facts.host_activations = count_activations(pipeline, options, Device(), modules);
+    facts.activations = count_activations(pipeline, options, Device(Device::CUDA), modules);
   } catch (const NotSupported& e) {
     if (why_not) *why_not = e.what();
   }
@@ -122,10 +123,10 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
 }
 
 MemoryPlan plan_memory(const DiffusionPipeline& pipeline, const AnyOptions& options, const PlanRequest& request,
-                       std::optional<Device> gpu) {
+                       std::optional<Device> gpu, const NetworkModules& modules) {
   if (!gpu && backend_available(Device::CUDA)) gpu = Device(Device::CUDA, 0);
   std::string why_not;
-  const PlanFacts facts = memory_facts(pipeline, options, gpu, &why_not);
+  const PlanFacts facts = memory_facts(pipeline, options, gpu, &why_not, modules);
   MemoryPlan plan = plan_memory(facts, request);
   if (!why_not.empty()) plan.notes.push_back("activations are not in it: " + why_not);
   return plan;

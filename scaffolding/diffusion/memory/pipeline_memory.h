@@ -8,11 +8,11 @@ namespace sf::diffusion {
 // this machine with that GPU; without one where there is none. What the networks take of a memory now counts as free:
 // the plan puts them anew. Where activations cannot be counted, they are 0 and `why_not` says so.
 PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& options, std::optional<Device> gpu,
-                       std::string* why_not = nullptr);
+                       std::string* why_not = nullptr, const NetworkModules& modules = {});
 
 // memory_facts and plan_memory. gpu: absent, cuda:0 where it is there.
 MemoryPlan plan_memory(const DiffusionPipeline& pipeline, const AnyOptions& options, const PlanRequest& request = {},
-                       std::optional<Device> gpu = {});
+                       std::optional<Device> gpu = {}, const NetworkModules& modules = {});
 
 // The bytes of the repeated blocks of a module tree, in its order: the innermost numbered children that are more than
 // one layer.

@@ -84,6 +84,32 @@ def test_a_plan_prints_a_table(xl):
     assert repr(plan) == str(plan)
 
 
+def test_networks_that_python_calls_are_counted(xl):
+    pipe, _ = xl
+    plain = pipe.memory_plan("cpu_only").parts["unet"]
+    hook = pipe.unet.register_forward_hook(lambda *_: None)
+    try:
+        plan = pipe.memory_plan("cpu_only")
+    finally:
+        hook.remove()
+    assert plan.parts["unet"] == plain and not plan.notes
+
+
+def test_device_map_balanced_is_a_plan(xl, tmp_path):
+    xl[0].save_pretrained(tmp_path)
+    load = diffusion.DiffusionPipeline.from_pretrained
+    pipe = load(tmp_path, device_map="balanced", max_memory={0: 0, "cpu": "8GB"})
+    assert pipe._savings == (False, False, 0) and str(pipe.device) == "cpu"
+    with pytest.raises(ValueError, match="max_ram of 1.0 MB is too little"):
+        load(tmp_path, device_map="balanced", max_memory={0: 0, "cpu": "1MB"})
+    with pytest.raises(ValueError, match="max_memory goes with device_map='balanced'"):
+        load(tmp_path, max_memory={"cpu": "8GB"})
+    with pytest.raises(ValueError, match="max_memory is of 'cpu' and of GPUs by number, got 'disk'"):
+        load(tmp_path, device_map="balanced", max_memory={"disk": "8GB"})
+    with pytest.raises(ValueError, match="both"):
+        load(tmp_path, device_map="balanced", max_memory={"cpu": "8GB"}, max_ram=8)
+
+
 def test_bad_plans_are_refused(xl):
     pipe, _ = xl
     with pytest.raises(ValueError, match="profile must be one of 'auto', 'full_gpu'.* got 'fast'"):

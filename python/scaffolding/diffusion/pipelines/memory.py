@@ -22,6 +22,22 @@ class PlannedMemory:
             )
         return True
 
+    @staticmethod
+    def _balanced(profile, max_vram, max_ram, device_map, max_memory):
+        """(profile, max_vram, max_ram) of device_map="balanced" with diffusers' max_memory."""
+        if device_map != "balanced":
+            raise ValueError("from_pretrained: max_memory goes with device_map='balanced'")
+        if (profile, max_vram, max_ram) != (None, None, None):
+            raise ValueError("from_pretrained: takes device_map='balanced' or profile, max_vram and max_ram, not both")
+        max_memory = dict(max_memory or {})
+        strange = [key for key in max_memory if key != "cpu" and (isinstance(key, bool) or not isinstance(key, int))]
+        if strange:
+            raise ValueError(f"from_pretrained: max_memory is of 'cpu' and of GPUs by number, got {strange[0]!r}")
+        if any(key not in (0, "cpu") for key in max_memory):
+            raise NotImplementedError("from_pretrained: max_memory: a pipeline is on one GPU, number 0")
+        amounts = {k: f"{v}B" if isinstance(v, int) else v for k, v in max_memory.items()}
+        return "auto", amounts.get(0), amounts.get("cpu")
+
     def memory_plan(self, profile="auto", max_vram=None, max_ram=None, height=None, width=None, batch=1, device=None):
         """The plan for pictures of that size, so many at a time; print it to see it. Nothing is changed.
 

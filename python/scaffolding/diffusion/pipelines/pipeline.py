@@ -184,6 +184,7 @@ class DiffusionPipeline(PlannedMemory):
         profile=None,
         max_vram=None,
         max_ram=None,
+        max_memory=None,
         **kwargs,
     ):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it;
@@ -194,7 +195,8 @@ class DiffusionPipeline(PlannedMemory):
         torch_dtype (or dtype): networks in this dtype instead of the files'. device (or device_map, a device in
         diffusers' words): where the networks go, to a GPU tensor by tensor through a few pinned buffers of host memory.
         profile, max_vram, max_ram: where the networks go and what is saved is a memory plan's, see memory_plan; any of
-        them, instead of a device.
+        them, instead of a device. device_map="balanced" with max_memory={0: "6GB", "cpu": "8GB"} is the same in
+        diffusers' words; numbers there are bytes.
         variant: "fp16" for files of that name; components without such files are read without. A component's name as
         keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
         Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
@@ -202,6 +204,9 @@ class DiffusionPipeline(PlannedMemory):
         """
         for name in _UNUSED:
             kwargs.pop(name, None)
+        if device_map == "balanced" or max_memory is not None:
+            profile, max_vram, max_ram = cls._balanced(profile, max_vram, max_ram, device_map, max_memory)
+            device_map = None
         planned = cls._check_plan(profile, max_vram, max_ram, device, device_map)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
