@@ -19,6 +19,7 @@ from .progress_bar import ProgressBar
 from .run import PipelineRun
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
+_PLAN = ("profile", "max_vram", "max_ram", "max_memory")  # keywords of a memory plan
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # so here, or meaningless
 _ENTRIES = _pipelines.entries()  # what C++ registered, by class name
 _COMPONENT_NAMES = {name for entry in _ENTRIES.values() for name in entry["components"]}
@@ -181,10 +182,6 @@ class DiffusionPipeline(PlannedMemory):
         dtype=None,
         device=None,
         device_map=None,
-        profile=None,
-        max_vram=None,
-        max_ram=None,
-        max_memory=None,
         **kwargs,
     ):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it;
@@ -204,6 +201,7 @@ class DiffusionPipeline(PlannedMemory):
         """
         for name in _UNUSED:
             kwargs.pop(name, None)
+        profile, max_vram, max_ram, max_memory = (kwargs.pop(k, None) for k in _PLAN)
         if device_map == "balanced" or max_memory is not None:
             profile, max_vram, max_ram = cls._balanced(profile, max_vram, max_ram, device_map, max_memory)
             device_map = None
