@@ -6,6 +6,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/backend/cuda_graph.h"
+#include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/generator.h"
 #include "scaffolding/core/op.h"

@@ -3,6 +3,7 @@
 #include "apps/cli/commands.h"
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/parallel.h"
 
 namespace sf::cli {
@@ -10,6 +11,9 @@ namespace sf::cli {
 static void print_devices() {
   std::cout << "cpu: " << cpu::processor_name() << ", kernels for " << cpu::name(cpu::best()) << ", " << num_threads()
             << " threads\n";
+  const FreeHostMemory host = free_host_memory();
+  std::cout << "host memory: " << (host.free >> 20) << " of " << (host.total >> 20) << " MiB free"
+            << (host.limits.empty() ? "" : ", by " + host.limits[0].name) << "\n";
   for (auto [type, name] : {std::pair(DeviceType::CUDA, "cuda"), std::pair(DeviceType::MPS, "mps")}) {
     std::string why;
     if (!backend_available(type, &why)) {
@@ -22,7 +26,8 @@ static void print_devices() {
       if (type == Device::CUDA) {
         DeviceProperties p = accelerator(Device(type, i)).properties(i);
         std::cout << ", " << p.name << ", compute capability " << p.major << "." << p.minor << ", " << p.multiprocessors
-                  << " multiprocessors, " << (p.total_memory >> 20) << " MiB";
+                  << " multiprocessors, " << (free_device_memory(Device(type, i)) >> 20) << " of "
+                  << (p.total_memory >> 20) << " MiB free";
       }
       std::cout << "\n";
     }

@@ -13,6 +13,7 @@
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/version.h"
+#include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"
@@ -272,6 +273,15 @@ void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model)
       ->capture_default_str();
   c.add_option("--dtype", s.dtype, "float32, bfloat16 or float16")->capture_default_str();
   c.add_option("--device", s.device, "Where the networks run: cpu, cuda or cuda:1")->capture_default_str();
+  c.add_option(
+       "--profile", s.profile,
+       "Fits the networks into the memory there is, instead of --device: auto, or what is on the GPU: full_gpu, "
+       "balanced, unet_gpu, gpu_poor, extreme, cpu_only")
+      ->check(CLI::IsMember(diffusion::profile_names()));
+  c.add_option("--max-vram", s.max_vram,
+               "GPU memory that --profile may plan with, as 6 or 5.5GiB; without it, what is "
+               "free");
+  c.add_option("--max-ram", s.max_ram, "Host memory, the same");
   c.add_flag("--no-capture", s.no_capture,
              "On CUDA, launch each operation by itself instead of captured graphs; the pictures are the same");
   c.add_flag("-q,--quiet", s.quiet, "No progress");
@@ -316,6 +326,31 @@ void read_like(const CLI::App& command, GenerationSettings& settings) {
 
 std::string shipped_model() { return io::default_model(); }
 
+namespace {
+
+bool is_planned(const GenerationSettings& s) { return !s.profile.empty() || !s.max_vram.empty() || !s.max_ram.empty(); }
+
+void carry_out_plan(const char* command, const GenerationSettings& s, diffusion::DiffusionPipeline& pipeline) {
+  diffusion::PlanRequest request;
+  if (!s.profile.empty()) request.profile = s.profile;
+  if (!s.max_vram.empty()) request.max_vram = diffusion::bytes_of("--max-vram", s.max_vram);
+  if (!s.max_ram.empty()) request.max_ram = diffusion::bytes_of("--max-ram", s.max_ram);
+  std::optional<Device> gpu;
+  if (Device device(s.device); device.is_cuda()) gpu = device;
+  // Pictures to begin with are as large as those that come out.
+  const int64_t batch = std::min(s.batch, s.count);
+  diffusion::AnyOptions call = batch_options(command, s, pipeline, batch);
+  const diffusion::AnyOptions shape = diffusion::options_for_shape(pipeline, {s.height, s.width, batch});
+  for (auto& field : call.fields())
+    if (field.role != diffusion::OptionRole::Plain)
+      *std::get<Tensor*>(field.place) = *std::get<Tensor*>(shape.find(field.name)->place);
+  const diffusion::MemoryPlan plan = diffusion::plan_memory(pipeline, call, request, gpu);
+  if (!s.quiet && !s.json) std::cerr << plan.str();
+  diffusion::apply_memory_plan(pipeline, plan);
+}
+
+}  // namespace
+
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
                                                          std::initializer_list<diffusion::Task> tasks) {
   std::error_code error;
@@ -346,13 +381,14 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
     diffusion::share_components(*pipeline, *made);
     pipeline = made;
   }
-  if (device != Device()) pipeline->to({.device = device});
+  if (device != Device() && !is_planned(s)) pipeline->to({.device = device});
   if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
   if (!s.guidance) s.guidance = pipeline->advised_guidance_scale.value_or(kGuidance);
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
   if (!s.sampler.empty() || !s.scheduler_options.empty())
     pipeline->set_scheduler(make_sampler(s.sampler, *scheduler, s.scheduler_options));
+  if (is_planned(s)) carry_out_plan(command, s, *pipeline);
   return pipeline;
 }
 
@@ -374,6 +410,22 @@ Tensor input_picture(const char* option, const std::string& path, io::ImageMode 
 diffusion::GenerationOptions sampling_options(const GenerationSettings& s) {
   diffusion::GenerationOptions o;
   apply(s, diffusion::StableDiffusionPipeline::kName, o.fields());
+  return o;
+}
+
+diffusion::AnyOptions batch_options(const char* command, const GenerationSettings& s,
+                                    const diffusion::DiffusionPipeline& pipeline, int64_t batch) {
+  const diffusion::AnyOptions o = pipeline.make_options();
+  apply(s, pipeline.name(), o.fields());
+  // Each sample of the batch is told the same.
+  if (o.find("prompt")) o.at<std::vector<std::string>>("prompt").assign(size_t(batch), untagged(s.prompt));
+  if (o.find("negative_prompt"))
+    o.at<std::vector<std::string>>("negative_prompt").assign(size_t(batch), s.negative_prompt);
+  if (o.find("class_labels")) {
+    auto& labels = o.at<std::vector<int64_t>>("class_labels");
+    SF_CHECK(!labels.empty(), command, ": a ", pipeline.name(), " needs --class-labels");
+    labels = std::vector<int64_t>(size_t(batch), labels[0]);
+  }
   return o;
 }
 
@@ -401,19 +453,9 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
   StepBar bar(s.quiet || s.json, s.count);
   for (int64_t done = 0; done < s.count;) {
     int64_t batch = std::min(s.batch, s.count - done);
-    const diffusion::AnyOptions o = pipeline.make_options();
-    apply(s, pipeline.name(), o.fields());
+    const diffusion::AnyOptions o = batch_options(kind, s, pipeline, batch);
     for (auto& [name, picture] : given) o.at<Tensor>(name.c_str()) = picture;
     if (given.count("image") && o.find("strength")) o.at<double>("strength") = s.strength;
-    // Each sample of the batch is told the same.
-    if (o.find("prompt")) o.at<std::vector<std::string>>("prompt").assign(size_t(batch), untagged(s.prompt));
-    if (o.find("negative_prompt"))
-      o.at<std::vector<std::string>>("negative_prompt").assign(size_t(batch), s.negative_prompt);
-    if (o.find("class_labels")) {
-      auto& labels = o.at<std::vector<int64_t>>("class_labels");
-      SF_CHECK(!labels.empty(), kind, ": a ", pipeline.name(), " needs --class-labels");
-      labels = std::vector<int64_t>(size_t(batch), labels[0]);
-    }
     auto& generators = o.at<diffusion::Generators>("generator");
     for (int64_t i = 0; i < batch; ++i)
       generators.push_back(make_generator()), generators.back()->manual_seed(uint64_t(first + done + i));

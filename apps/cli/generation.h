@@ -22,6 +22,7 @@ struct GenerationSettings {
   std::string dtype = "float32", device = "cpu", prompt_syntax = "plain", output = "{seed}.png", like, preview,
               save_steps;
   bool quiet = false, json = false, no_capture = false;
+  std::string profile, max_vram, max_ram;  // of a memory plan, where any of them is given
   // Of a picture that is repeated: the batch it was made in, whose sums its last bits depend on, and its place there.
   int64_t batch_of = 1, place = 0;
   // img2img and inpaint
@@ -52,6 +53,10 @@ void read_like(const CLI::App& command, GenerationSettings& settings);
 void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline,
               const std::map<std::string, Tensor>& given = {},
               const std::function<void(const Tensor& picture)>& made = {});
+
+// Options of a call of the pipeline, one batch of these settings, without what draws and calls back.
+diffusion::AnyOptions batch_options(const char* command, const GenerationSettings& settings,
+                                    const diffusion::DiffusionPipeline& pipeline, int64_t batch);
 
 // The pipeline of one of the tasks for the model that was asked for (a folder, a checkpoint file, or a repository of
 // the hub), with the scheduler and the LoRAs that were asked for, by options or in the prompt. ValueError naming

@@ -16,6 +16,7 @@ struct DeviceProperties {
 struct MemoryStatistics {
   size_t allocated = 0, max_allocated = 0, reserved = 0, max_reserved = 0;
   size_t free = 0, total = 0;  // of the device, whoever uses it
+  size_t limit = 0;            // that this process gave itself by set_memory_limit; 0: none
   // Fragmentation: what is reserved and not allocated, in how many pieces. split_free lies in segments of which another
   // part is in use, so that no larger tensor fits and the device does not get it back.
   size_t segments = 0, free_blocks = 0, largest_free_block = 0, split_free = 0;
@@ -53,6 +54,8 @@ class Accelerator : public Backend {
   virtual int cudnn_version(int index, std::string* why = nullptr) = 0;
   virtual void reset_peak(int index) = 0;
   virtual void empty_cache(int index) = 0;  // waits for the device
+  // What tensors and what is kept of them may take together; more is an OutOfMemory. 0: no limit.
+  virtual void set_memory_limit(int index, size_t bytes) = 0;
 
   virtual StreamHandle make_stream(int index) = 0;                 // waits for no other stream by itself
   virtual void destroy_stream(int index, StreamHandle s) = 0;      // waits until it is done

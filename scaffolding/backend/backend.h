@@ -33,6 +33,7 @@ size_t allocated_bytes();      // in use now
 size_t max_allocated_bytes();  // since reset_peak
 void reset_peak();
 void set_memory_limit(size_t bytes);  // allocations beyond it are a RuntimeError; 0: no limit (SF_CPU_MEMORY_LIMIT_MB)
+size_t memory_limit();
 }  // namespace cpu
 
 }  // namespace sf

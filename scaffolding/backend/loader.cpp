@@ -7,6 +7,7 @@
 
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/backend/backend.h"
+#include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/core/env.h"
 #include "scaffolding/core/error.h"
 
@@ -26,8 +27,11 @@ class CpuBackend final : public Backend {
 // Meta tensors have shapes and no bytes.
 class MetaBackend final : public Backend {
  public:
-  void* allocate(size_t, int) override { return nullptr; }
-  void release(void*, size_t, int) override {}
+  void* allocate(size_t bytes, int) override {
+    MetaMemory::count(int64_t(bytes));
+    return nullptr;
+  }
+  void release(void*, size_t bytes, int) override { MetaMemory::count(-int64_t(bytes)); }
   void copy(void*, Device, const void*, Device, size_t) override {}
   void synchronize(int) override {}
   int device_count() override { return 1; }

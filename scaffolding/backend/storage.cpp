@@ -30,7 +30,7 @@ void Storage::destroy(Storage* s) {
     delete s->lender;
   } else if (s->device.type == Device::CPU) {
     if (s->data != s->small) cpu::release(s->data, s->bytes);
-  } else if (s->data) {  // null when the backend had none to give, or is missing altogether
+  } else if (s->data || s->device.is_meta()) {  // null when the backend had none to give, or is missing altogether
     backend(s->device).release(s->data, s->bytes, s->device.index);
   }
   delete s;

@@ -77,6 +77,14 @@ void release_mapped(const void* data, uint64_t size) {
   if (from < to) drop_unwritten(from, to, page);
 }
 
+bool is_mapped(const void* data) {
+  auto at = reinterpret_cast<uintptr_t>(data);
+  auto& all = mappings();
+  std::lock_guard guard(all.lock);
+  auto next = all.sizes.upper_bound(at);
+  return next != all.sizes.begin() && at - std::prev(next)->first < std::prev(next)->second;
+}
+
 MappedFile::MappedFile(const std::string& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -27,6 +27,7 @@ class MappedFile {
 // touched. Pages that were written stay, as does other memory, and everything where the kernel does not say what was
 // written (/proc/self/pagemap).
 void release_mapped(const void* data, uint64_t size);
+bool is_mapped(const void* data);  // whether it lies in a mapped file
 
 // A range of bytes and what keeps it alive: a mapped file, a file that was read, or memory. Readers of every format
 // take one, so that all of them read from paths and from buffers alike. Copies share the bytes;

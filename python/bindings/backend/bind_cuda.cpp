@@ -62,6 +62,7 @@ void bind_cuda(nb::module_& m) {
     Tensor t = tensor_argument("record_stream", tensor);
     gpu(t.device().index).record_stream(t.device().index, t.storage()->data, pointer(s));
   });
+  m.def("_cuda_set_memory_limit", [](int i, size_t bytes) { gpu(i).set_memory_limit(i, bytes); });
   m.def("_cuda_reset_peak", [](int i) { gpu(i).reset_peak(i); });
   m.def("_cuda_empty_cache", [](int i) { without_lock(i, [&](Accelerator& a) { a.empty_cache(i); }); });
   m.def("_cuda_allow_tf32", &matmul_allow_tf32);

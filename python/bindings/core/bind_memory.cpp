@@ -11,6 +11,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -102,6 +103,12 @@ void bind_memory(nb::module_& m) {
   m.def("_cpu_memory",
         [] { return nb::make_tuple(cpu::allocated_bytes(), cpu::max_allocated_bytes(), cpu::cached_bytes()); });
   m.def("_cpu_reset_peak", &cpu::reset_peak);
+  m.def("_free_host_memory", [] {  // (free, total, [(limit's name, what it leaves)])
+    const FreeHostMemory memory = free_host_memory();
+    nb::list limits;
+    for (auto& limit : memory.limits) limits.append(nb::make_tuple(limit.name, limit.free));
+    return nb::make_tuple(memory.free, memory.total, limits);
+  });
   m.def("_cpu_empty_cache", &cpu::empty_cache);
   m.def("_providers", [] {  // of kernels that are registered now
     nb::set names;

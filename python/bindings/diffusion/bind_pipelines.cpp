@@ -8,6 +8,7 @@
 #include "python/bindings/core/named_arguments.h"
 #include "python/bindings/core/py_callable.h"
 #include "python/bindings/diffusion/bind_image_processor.h"
+#include "python/bindings/diffusion/bind_memory_plan.h"
 #include "python/bindings/diffusion/python_components.h"
 #include "python/bindings/io/bind_object.h"
 #include "python/bindings/nn/bind_nn.h"
@@ -298,6 +299,7 @@ void bind_pipelines(nb::module_& core) {
         return DenoiserGraphs::why_not(*pipeline_of(class_name, parts)->the_denoiser());
       });
   bind_image_processor(m);
+  bind_memory_plan(m);
   m.def("entries", [] {
     nb::dict out;
     for (auto* entry : all_pipelines()) out[entry->name.c_str()] = entry_of(*entry);

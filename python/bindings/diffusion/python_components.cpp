@@ -112,6 +112,16 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
     nb::gil_scoped_acquire gil;
     get().attr("to")(nb::arg("dtype") = steal(to_object(Value(dtype))));
   }
+  Savings savings() override {
+    nb::gil_scoped_acquire gil;
+    auto on = [&](const char* name) { return nb::cast<bool>(nb::bool_(nb::getattr(get(), name, nb::bool_(false)))); };
+    return {on("use_slicing"), on("use_tiling"), 0};
+  }
+  void save(Savings s) override {
+    nb::gil_scoped_acquire gil;
+    if (nb::hasattr(get(), "use_slicing")) get().attr("use_slicing") = s.slicing;
+    if (nb::hasattr(get(), "use_tiling")) get().attr("use_tiling") = s.tiling;
+  }
 };
 
 class PythonTextEncoder final : public PythonPart<TextEncoder> {
@@ -281,6 +291,10 @@ std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb
     if (parts.contains(field.name) && !parts[field.name].is_none()) fields[field.name] = parts[field.name];
   io::read_fields(entry.name.c_str(), pipeline->fields(), from_python(fields));
   if (parts.contains("graphs")) pipeline->graphs = nb::cast<std::shared_ptr<DenoiserGraphs>>(parts["graphs"]);
+  if (parts.contains("savings")) {
+    nb::tuple s = nb::cast<nb::tuple>(parts["savings"]);
+    pipeline->savings = {nb::cast<bool>(s[0]), nb::cast<bool>(s[1]), nb::cast<int64_t>(s[2])};
+  }
   return pipeline;
 }
 

@@ -9,8 +9,8 @@
 
 namespace sf::py {
 
-// The class's pipeline around Python's components: {name: component}, with the class's other fields and "graphs".
-// TypeError for a component of another kind.
+// The class's pipeline around Python's components: {name: component}, with the class's other fields, "graphs" and
+// "savings". TypeError for a component of another kind.
 std::unique_ptr<diffusion::DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts);
 
 }  // namespace sf::py

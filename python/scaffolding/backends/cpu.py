@@ -20,6 +20,18 @@ def memory_reserved():
     return _core._cpu_memory()[0] + _core._cpu_memory()[2]
 
 
+def mem_get_info():
+    """(free, total) bytes of host memory: free is what this process may still take, by the least of memory_limits()."""
+    return _core._free_host_memory()[:2]
+
+
+def memory_limits():
+    """{limit: bytes that it leaves}, the least first: MemAvailable, the memory of cgroups, RLIMIT_AS, RLIMIT_DATA and
+    SF_CPU_MEMORY_LIMIT_MB, each where there is one.
+    """
+    return dict(_core._free_host_memory()[2])
+
+
 def reset_peak_memory_stats():
     """Starts a new peak."""
     _core._cpu_reset_peak()

@@ -34,6 +34,7 @@ from .memory import (
     memory_stats,
     memory_summary,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
 from .streams import Event, Stream, current_stream, default_stream, stream
 

@@ -33,6 +33,20 @@ def mem_get_info(device=None):
     return _statistics(device)[4:6]
 
 
+def set_per_process_memory_fraction(fraction, device=None):
+    """Tensors of this process may take that part of the device's memory, in [0, 1], with what is kept for the next
+    ones; more is an OutOfMemoryError, as where the device has no more. 1 takes the limit off. What is taken already
+    stays.
+    """
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+        raise TypeError(f"set_per_process_memory_fraction: fraction must be a number, got {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"set_per_process_memory_fraction: fraction must be in [0, 1], got {fraction}")
+    index = device_index(device)
+    total = mem_get_info(index)[1]
+    _core._cuda_set_memory_limit(index, 0 if fraction == 1 else max(1, int(total * fraction)))
+
+
 def reset_peak_memory_stats(device=None):
     """Starts new peaks."""
     _core._cuda_reset_peak(device_index(device))

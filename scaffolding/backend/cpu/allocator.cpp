@@ -125,7 +125,7 @@ Local* make_local() {
 Local& local() { return *(t_local ? t_local : make_local()); }
 #endif
 
-std::atomic<size_t>& memory_limit() {
+std::atomic<size_t>& limit_of_memory() {
   static std::atomic<size_t> limit{size_t(env::integer("SF_CPU_MEMORY_LIMIT_MB")) << 20};
   return limit;
 }
@@ -182,7 +182,7 @@ void* allocate(size_t bytes) {
     if (LeanMemory::active()) make_room(s, size);
   }
 #endif
-  if (size_t limit = memory_limit(); limit > 0 && g_used + g_cached + size > limit) {
+  if (size_t limit = limit_of_memory(); limit > 0 && g_used + g_cached + size > limit) {
     empty_cache();
     SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ",
                 g_used.load() >> 20, " MiB in use, the limit is ", limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
@@ -237,7 +237,8 @@ void empty_cache() {
 size_t cached_bytes() { return g_cached; }
 size_t allocated_bytes() { return g_used; }
 size_t max_allocated_bytes() { return g_peak; }
-void set_memory_limit(size_t bytes) { memory_limit() = bytes; }
+void set_memory_limit(size_t bytes) { limit_of_memory() = bytes; }
+size_t memory_limit() { return limit_of_memory(); }
 void reset_peak() { g_peak = g_used.load(); }
 
 }  // namespace sf::cpu

@@ -88,6 +88,10 @@ class CudaBackend final : public Accelerator {
     check_usable(index);
     CachingAllocator::of(index).empty_cache();
   }
+  void set_memory_limit(int index, size_t bytes) override {
+    check_usable(index);
+    CachingAllocator::of(index).set_limit(bytes);
+  }
 
   StreamHandle make_stream(int index) override {
     check_usable(index);

@@ -80,20 +80,24 @@ CachingAllocator::Block* CachingAllocator::new_segment(Pool& pool, size_t size) 
   DeviceScope scope(device_);
   void* data = nullptr;
   cudaError_t status;
+  auto take = [&] {  // beyond the limit as where the device has no more
+    const bool within = statistics_.limit == 0 || statistics_.reserved + bytes <= statistics_.limit;
+    return within ? cudaMalloc(&data, bytes) : cudaErrorMemoryAllocation;
+  };
   {
     Relaxed relaxed;
-    status = cudaMalloc(&data, bytes);
+    status = take();
     if (status == cudaErrorMemoryAllocation && captures_ == 0) {  // a captured graph forbids waiting
       cudaGetLastError();
       ++statistics_.retries;
       pass_events(true);
       empty_cache_locked();
-      status = cudaMalloc(&data, bytes);
+      status = take();
     }
     if (status == cudaErrorMemoryAllocation && bytes > size) {
       cudaGetLastError();
       bytes = size;
-      status = cudaMalloc(&data, bytes);
+      status = take();
     }
   }
   if (status == cudaErrorMemoryAllocation) {
@@ -331,6 +335,11 @@ void CachingAllocator::reset_peak() {
   statistics_.max_reserved = statistics_.reserved;
 }
 
+void CachingAllocator::set_limit(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  statistics_.limit = bytes;
+}
+
 MemoryStatistics CachingAllocator::statistics() {
   std::lock_guard lock(mutex_);
   MemoryStatistics s = statistics_;
@@ -368,6 +377,8 @@ void CachingAllocator::fail_out_of_memory(size_t size) {
       "cuda:", device_, ": out of memory: ", mib(size), " asked for, ", mib(free), " of ", mib(total), " free, ",
       mib(statistics_.allocated), " in ", used.size(), " tensors of this process", largest, ", ", mib(cached),
       " in free blocks too small for it or kept for graphs. ",
+      statistics_.limit ? "This process may take " + mib(statistics_.limit) + " (set_per_process_memory_fraction). "
+                        : std::string(),
       captures_ > 0 ? "The cache is not given back while a CUDA graph is captured: call empty_cache() before. " : "",
       "Try a smaller batch, 16 bits, gradient checkpointing in training, or tiled decoding (enable_vae_tiling) for "
       "large pictures");

@@ -29,7 +29,8 @@ class CachingAllocator {
   void forget_stream(cudaStream_t stream);                    // before it is destroyed; it has done its work
   // waits for the device, then gives it segments without a block in use; not while a graph is captured
   void empty_cache();
-  void reset_peak();  // the largest numbers are those of now
+  void reset_peak();             // the largest numbers are those of now
+  void set_limit(size_t bytes);  // of all segments together; 0: none
   MemoryStatistics statistics();
 
   // While the calling thread captures (CudaGraph::recording), what it allocates comes from that graph's pool.

@@ -45,6 +45,13 @@ class Autoencoder : public Component {
   virtual Tensor encode(const Tensor& images, const Generator& generator) = 0;
   virtual Tensor decode(const Tensor& latents) = 0;  // not scaled any more
   virtual void to(DType dtype) = 0;
+  // One picture of a batch at a time; overlapping squares of a picture. Nothing happens where it has no such thing.
+  struct Savings {
+    bool slicing = false, tiling = false;
+    int64_t tile = 0;  // pixels on a side of a square, at most; 0: as it is
+  };
+  virtual Savings savings() { return {}; }
+  virtual void save(Savings) {}
 
   int64_t scale_factor();          // pixels for each latent
   Tensor scaled(const Tensor&);    // latents [B, C, ...] as the denoiser has them, from encode's

@@ -126,6 +126,8 @@ Tensor DiffusionPipeline::decoded(const Tensor& latents) const {
 
 void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {
   run.pipeline_ = clone();
+  run.savings_ = savings;
+  if (savings.sequential_guidance) run.guidance.mode = GuidanceMode::Sequential;
   run.denoiser_ = std::make_shared<DenoiserRun>(the_denoiser(), graphs, capture, cache_prompt);
   run.warmup_ =
       std::max<int64_t>(int64_t(run.schedule.size()) - run.schedule.num_inference_steps * run.scheduler->order(), 0);
@@ -151,6 +153,7 @@ void share_components(const DiffusionPipeline& from, DiffusionPipeline& made) {
   }
   io::read_fields(made.name(), made.fields(), io::write_fields(const_cast<DiffusionPipeline&>(from).fields()));
   made.advised_guidance_scale = from.advised_guidance_scale;
+  made.savings = from.savings;
   if (made.the_denoiser() == from.the_denoiser()) made.graphs = from.graphs;
 }
 

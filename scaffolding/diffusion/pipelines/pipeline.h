@@ -63,6 +63,7 @@ class DiffusionPipeline {
 
   // what the model's makers advise, for programs to begin with; calls take their own argument
   std::optional<double> advised_guidance_scale;
+  RunSavings savings;  // of all runs from now on
   // Shared by pipelines of the same denoiser.
   Ref<DenoiserGraphs> graphs = std::make_shared<DenoiserGraphs>();
 

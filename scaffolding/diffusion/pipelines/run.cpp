@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/accelerator.h"
+#include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/diffusion/pipelines/pipeline.h"
 #include "scaffolding/ops/ops.h"
 
@@ -14,7 +16,7 @@ void Run::step() {
     fail<Stopped>(pipeline_->name(), ": stopped after ", done_, " of ", schedule.num_inference_steps, " steps");
   autograd::NoGrad no_grad;
   prepare_step();
-  advance(predict_noise(*denoiser_, *scheduler, latents, schedule, at_, told, guidance, output_channels));
+  advance(noise_within_memory());
   const size_t i = at_++;
   if (callback_) {
     StepState state{.step = int64_t(i), .timestep = schedule.timestep(i), .tensors = tensors, .guidance = guidance};
@@ -22,10 +24,73 @@ void Run::step() {
     interrupted_ = interrupted_ || state.interrupt;
   }
   const int64_t n = int64_t(at_);
+  if (savings_.every_steps > 0 && n % savings_.every_steps == 0) give_back();
   if (n == int64_t(schedule.size()) || (n > warmup_ && n % scheduler->order() == 0)) {
     ++done_;
     if (progress_) progress_(std::min(done_, schedule.num_inference_steps), schedule.num_inference_steps);
   }
+}
+
+// Both halves of guidance at once, and where memory does not suffice one after the other, from then on.
+Tensor Run::noise_within_memory() {
+  auto noise = [&] {
+    return predict_noise(*denoiser_, *scheduler, latents, schedule, at_, told, guidance, output_channels);
+  };
+  try {
+    return noise();
+  } catch (const OutOfMemory& e) {
+    if (!guidance.on() || guidance.mode == GuidanceMode::Sequential) fail_out_of_memory(e);
+  }
+  give_back();
+  guidance.mode = GuidanceMode::Sequential;
+  makeshifts_.push_back("guidance in two calls");
+  try {
+    return noise();
+  } catch (const OutOfMemory& e) {
+    fail_out_of_memory(e);
+  }
+}
+
+// As the autoencoder is set, and where memory does not suffice one picture at a time, then in tiles.
+Tensor Run::decoded_within_memory(const Tensor& of) const {
+  auto vae = pipeline_->the_autoencoder();
+  if (!vae) return pipeline_->decoded(of);
+  struct Before {
+    Autoencoder& vae;
+    Autoencoder::Savings savings = vae.savings();
+    ~Before() { vae.save(savings); }
+  } before{*vae};
+  auto save = [&](bool slicing, bool tiling, const char* name) {  // false: so it is already, or cannot be
+    const Autoencoder::Savings now = vae->savings();
+    if (now.slicing >= slicing && now.tiling >= tiling) return false;
+    vae->save({.slicing = slicing, .tiling = tiling});
+    const Autoencoder::Savings then = vae->savings();
+    if (then.slicing != slicing || then.tiling != tiling) return false;
+    give_back();
+    makeshifts_.push_back(name);
+    return true;
+  };
+  for (;;) {
+    try {
+      return pipeline_->decoded(of);
+    } catch (const OutOfMemory& e) {
+      if (!save(true, before.savings.tiling, "pictures decoded one at a time") &&
+          !save(true, true, "pictures decoded in tiles"))
+        fail_out_of_memory(e);
+    }
+  }
+}
+
+void Run::fail_out_of_memory(const Error& e) const {
+  std::string tried;
+  for (auto& what : makeshifts_) tried += (tried.empty() ? " Tried: " : ", ") + what;
+  fail<OutOfMemory>(e.what(), tried.empty() ? "" : ".", tried);
+}
+
+void Run::give_back() const {
+  cpu::empty_cache();
+  const Device device = latents.device();
+  if (device.is_cuda()) accelerator(device).empty_cache(device.index);
 }
 
 void Run::advance(const Tensor& model_output) {
@@ -33,11 +98,12 @@ void Run::advance(const Tensor& model_output) {
 }
 
 Tensor Run::pictures_of(const Tensor& of) const {
-  return clamp(shaped(pipeline_->decoded(of)) * 0.5 + 0.5, 0, 1).to(kFloat32);
+  return clamp(shaped(decoded_within_memory(of)) * 0.5 + 0.5, 0, 1).to(kFloat32);
 }
 
 PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
+  if (savings_.between_phases) give_back();
   return {output_latents ? latents : pictures_of(latents), truncated};
 }
 

@@ -41,6 +41,13 @@ struct PipelineOutput {
   std::vector<std::string> truncated;  // parts of prompts that did not fit
 };
 
+// What a run does to take less memory, beside where its networks are: a memory plan says it (diffusion/memory/plan.h).
+struct RunSavings {
+  bool sequential_guidance = false;  // whatever the call's options say
+  bool between_phases = false;       // freed memory is given back before the latents are decoded,
+  int64_t every_steps = 0;           // and after so many steps; 0: not
+};
+
 class Run {
  public:
   virtual ~Run() = default;
@@ -52,6 +59,8 @@ class Run {
   // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now; 0: of all.
   Tensor preview(int64_t n = 0) const;
   void interrupt() { interrupted_ = true; }  // the steps that remain are left out
+  // What it did besides since memory ran out: "guidance in two calls". Empty where all was done as asked.
+  const std::vector<std::string>& makeshifts() const { return makeshifts_; }
   // Only the samples with these places in the batch go on, in this order. ValueError for places that are not there.
   void keep_samples(const std::vector<int64_t>& places);
 
@@ -78,14 +87,20 @@ class Run {
  private:
   friend class DiffusionPipeline;
   Tensor pictures_of(const Tensor& latents) const;  // [B, 3, H, W] in [0, 1], float32
+  Tensor noise_within_memory();
+  Tensor decoded_within_memory(const Tensor& latents) const;
+  [[noreturn]] void fail_out_of_memory(const Error& e) const;
+  void give_back() const;  // what allocators keep of freed tensors
   std::shared_ptr<const DiffusionPipeline> pipeline_;
   std::shared_ptr<Denoiser> denoiser_;
+  RunSavings savings_;
   StepCallback callback_;
   StepProgress progress_;
   std::stop_token stop_;
   size_t at_ = 0;
   int64_t warmup_ = 0, done_ = 0;
   bool interrupted_ = false;
+  mutable std::vector<std::string> makeshifts_;
 };
 
 }  // namespace sf::diffusion

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from .auto_pipeline import AutoPipelineForImage2Image, AutoPipelineForInpainting, AutoPipelineForText2Image
 from .image_processor import VaeImageProcessor
+from .memory import MemoryPlan
 from .outputs import ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput
 from .pipeline import DiffusionPipeline
 from .progress_bar import ProgressBar
@@ -27,6 +28,15 @@ from .text_to_image import (
     txt2img_sd21,
     txt2img_sdxl,
 )
+from .vram import (
+    clear_vram,
+    load_to_gpu,
+    offload_to_cpu,
+    run_decode_sdxl,
+    run_denoise_sdxl,
+    sdxl_memory_profile,
+    vram_report,
+)
 
 for _file in sorted(os.listdir(__path__[0])):
     if _file.endswith(".py") and not _file.startswith("_"):
@@ -41,18 +51,26 @@ __all__ = [
     "AutoPipelineForText2Image",
     "DiffusionPipeline",
     "ImagePipelineOutput",
+    "MemoryPlan",
     "PipelineRun",
     "ProgressBar",
     "StableDiffusionPipelineOutput",
     "StableDiffusionXLPipelineOutput",
     "VaeImageProcessor",
     "auto_devices",
+    "clear_vram",
     "get_profile_config",
     "img2img",
     "load_from_hf",
     "load_pipeline",
+    "load_to_gpu",
     "models2devices",
+    "offload_to_cpu",
     "resolve_profile",
+    "run_decode_sdxl",
+    "run_denoise_sdxl",
+    "sdxl_memory_profile",
     "txt2img_sd21",
     "txt2img_sdxl",
+    "vram_report",
 ]

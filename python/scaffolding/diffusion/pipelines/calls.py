@@ -159,7 +159,7 @@ class PipelineCalls:
         output_type = self._output_type(output_type)
         options = self._options_for_run(self._options_of(given, others), output_type)
         scheduler = type(self.scheduler).from_config(self.scheduler.config)
-        parts = {**self._parts(), "scheduler": scheduler, "graphs": self._graphs}
+        parts = {**self._parts(), "scheduler": scheduler, "graphs": self._graphs, "savings": self._savings}
         scaled = partial(lora_scaled, list(self._lora_models().values()), options.pop("lora_scale"))
         with scaled():
             core = _pipelines.start(self._entry_name, self, parts, options)
@@ -183,7 +183,7 @@ class PipelineCalls:
         options = self._options_for_run(options, output_type)
         with lora_scaled(self._lora_models().values(), options.pop("lora_scale")):
             images, truncated = _pipelines.generate(
-                self._entry_name, self, {**self._parts(), "graphs": self._graphs}, options
+                self._entry_name, self, {**self._parts(), "graphs": self._graphs, "savings": self._savings}, options
             )
         self._warn_of(truncated, 4)
         return self.image_processor.from_unit_range(images, output_type)

@@ -15,10 +15,12 @@ from ..configuration import FrozenDict
 from .calls import ENTRIES, PipelineCalls
 from .image_processor import VaeImageProcessor
 from .lora import LoraLoaderMixin
+from .memory import PlannedMemory
 from .outputs import ImagePipelineOutput
 from .progress_bar import ProgressBar
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
+_PLAN = ("profile", "max_vram", "max_ram", "max_memory")  # keywords of a memory plan
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # so here, or meaningless
 _COMPONENT_NAMES = {name for entry in ENTRIES.values() for name in entry["components"]}
 _classes = {}  # by name: the registered ones and those of users
@@ -33,7 +35,7 @@ def pipeline_class(name):
     return _classes[name]
 
 
-class DiffusionPipeline(LoraLoaderMixin, PipelineCalls):
+class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineCalls):
     """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's
     model_index.json names.
 
@@ -64,6 +66,7 @@ class DiffusionPipeline(LoraLoaderMixin, PipelineCalls):
         self._progress_bar_config = {}
         self._interrupt = False
         self._graphs, self._captures = _pipelines.DenoiserGraphs(), True
+        self._savings = (False, False, 0)
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
         _pipelines.check_components(self._entry_name, self._parts())
         self.image_processor = VaeImageProcessor(
@@ -147,6 +150,7 @@ class DiffusionPipeline(LoraLoaderMixin, PipelineCalls):
             raise TypeError(f"{cls.__name__}.from_pipe: of a {type(pipeline).__name__}, {e}") from None
         if all(getattr(made, n) is getattr(pipeline, n, None) for n in cls._denoisers):
             made._graphs, made._captures = pipeline._graphs, pipeline._captures
+            made._savings = pipeline._savings
         return made
 
     # ---- files
@@ -170,6 +174,9 @@ class DiffusionPipeline(LoraLoaderMixin, PipelineCalls):
 
         torch_dtype (or dtype): networks in this dtype instead of the files'. device (or device_map, a device in
         diffusers' words): where the networks go, to a GPU tensor by tensor through a few pinned buffers of host memory.
+        profile, max_vram, max_ram: where the networks go and what is saved is a memory plan's, see memory_plan; any of
+        them, instead of a device. device_map="balanced" with max_memory={0: "6GB", "cpu": "8GB"} is the same in
+        diffusers' words; numbers there are bytes.
         variant: "fp16" for files of that name; components without such files are read without. A component's name as
         keyword replaces it, None leaves it out: `safety_checker=None`, `scheduler=other`.
         Pictures are not checked: safety_checker, feature_extractor and image_encoder are left out with a warning.
@@ -177,6 +184,11 @@ class DiffusionPipeline(LoraLoaderMixin, PipelineCalls):
         """
         for name in _UNUSED:
             kwargs.pop(name, None)
+        profile, max_vram, max_ram, max_memory = (kwargs.pop(k, None) for k in _PLAN)
+        if device_map == "balanced" or max_memory is not None:
+            profile, max_vram, max_ram = cls._balanced(profile, max_vram, max_ram, device_map, max_memory)
+            device_map = None
+        planned = cls._check_plan(profile, max_vram, max_ram, device, device_map)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         folder = cls._folder(
@@ -203,7 +215,10 @@ class DiffusionPipeline(LoraLoaderMixin, PipelineCalls):
             warnings.warn(
                 f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2
             )
-        return target._of(parts, plan["config"], kwargs)
+        pipe = target._of(parts, plan["config"], kwargs)
+        if planned:
+            pipe.apply_memory_plan(pipe.memory_plan(profile or "auto", max_vram, max_ram))
+        return pipe
 
     @classmethod
     def _check_keywords(cls, method, kwargs, listed=()):

@@ -17,12 +17,14 @@ _PARTS = {
     "text_encoder": ("text_encoder", "text_encoder_2"),
 }
 _GIGABYTES = {"sdxl": (10.0, 6.0), "sd21": (6.0, 4.0)}  # of GPU memory: for all networks, for the UNet alone
-_PROFILES = {  # the least GPU memory in GB, the parts on the GPU, and how guidance calls the UNet
-    "full_gpu": (16.0, ("unet", "decoder", "text_encoder", "encoder"), "batched"),
-    "balanced": (10.0, ("unet", "decoder"), "batched"),
-    "gpu_poor": (6.0, ("unet",), "sequential"),
-    "extreme": (0.0, ("unet",), "sequential"),
-    "cpu_only": (None, (), "sequential"),
+# The least GPU memory in GB, the parts on the GPU, how guidance calls the UNet, and when memory is given back.
+_PROFILES = {
+    "full_gpu": (16.0, ("unet", "decoder", "text_encoder", "encoder"), "batched", "none"),
+    "balanced": (10.0, ("unet", "decoder"), "batched", "phase"),
+    "gpu_poor": (6.0, ("unet",), "sequential", "phase"),
+    "unet_gpu": (6.0, ("unet",), "sequential", "step"),
+    "extreme": (0.0, ("unet",), "sequential", "step"),
+    "cpu_only": (None, (), "sequential", "none"),
 }
 _SCHEDULERS = {
     "ddim": "DDIMScheduler",
@@ -66,24 +68,25 @@ def auto_devices(model="sdxl", strategy="auto"):
 
 
 def resolve_profile(profile="auto", model="sdxl"):
-    """The memory profile's name: "full_gpu", "balanced", "gpu_poor", "extreme" or "cpu_only";
-    "auto" by the GPU's memory.
+    """The memory profile's name: "full_gpu", "balanced", "unet_gpu", "gpu_poor", "extreme" or "cpu_only";
+    "auto" by the GPU's memory. DiffusionPipeline.memory_plan goes by what is free and by the call's shapes.
     """
     if profile != "auto":
         _chosen("resolve_profile: profile", profile, _PROFILES)
         return profile
     memory = _gpu_gigabytes()
-    return "cpu_only" if memory is None else next(name for name, (least, _, _) in _PROFILES.items() if memory >= least)
+    return "cpu_only" if memory is None else next(name for name, (least, *_) in _PROFILES.items() if memory >= least)
 
 
 def get_profile_config(profile="auto", model="sdxl"):
-    """What a profile means: {"profile", "devices", "guidance_mode"}."""
+    """What a profile means: {"profile", "devices", "guidance_mode", "cleanup"}."""
     name = resolve_profile(profile, model)
-    _, on_gpu, mode = _PROFILES[name]
+    _, on_gpu, mode, cleanup = _PROFILES[name]
     return {
         "profile": name,
         "devices": {part: "cuda" if part in on_gpu else "cpu" for part in _PARTS},
         "guidance_mode": mode,
+        "cleanup": cleanup,
     }
 
 

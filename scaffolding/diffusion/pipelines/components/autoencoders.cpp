@@ -1,5 +1,7 @@
 // AutoencoderKL and AutoencoderTiny as parts of pipelines.
-#include "scaffolding/backend/accelerator.h"
+#include <algorithm>
+
+#include "scaffolding/backend/free_memory.h"
 #include "scaffolding/diffusion/pipelines/components.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
@@ -16,11 +18,7 @@ Tensor decode_within_memory(models::AutoencoderKL& vae, const Tensor& latents) {
     bool slicing = vae.use_slicing, tiling = vae.use_tiling;
     ~Before() { vae.use_slicing = slicing, vae.use_tiling = tiling; }
   } before{vae};
-  MemoryStatistics m = accelerator(latents.device()).memory(latents.device().index);
-  // What is kept and not in use is given back when it is needed,
-  // but for the graphs' own and for what lies beside tensors.
-  const size_t kept = m.reserved - m.allocated,
-               available = m.free + kept - std::min(kept, m.in_graph_pools + m.split_free);
+  const size_t available = free_device_memory(latents.device());
   auto fits = [&] {
     return size_t(vae.decode_bytes(latents.shape(), latents.dtype(), vae.use_slicing, vae.use_tiling)) <= available;
   };
@@ -42,6 +40,16 @@ template <class M> class NativeAutoencoder final : public ModelComponent<Autoenc
     else return this->model_->decode(latents);
   }
   void to(DType dtype) override { nn::to(*this->model_, {.dtype = dtype}); }
+  Autoencoder::Savings savings() override {
+    return {this->model_->use_slicing, this->model_->use_tiling, this->model_->tile_sample_min_size};
+  }
+  void save(Autoencoder::Savings s) override {
+    M& m = *this->model_;
+    m.use_slicing = s.slicing, m.use_tiling = s.tiling;
+    if (!s.tile || s.tile >= m.tile_sample_min_size) return;
+    m.tile_latent_min_size = std::max<int64_t>(1, m.tile_latent_min_size * s.tile / m.tile_sample_min_size);
+    m.tile_sample_min_size = s.tile;
+  }
 };
 
 SF_COMPONENT(Autoencoder, models::AutoencoderKL, NativeAutoencoder<models::AutoencoderKL>);

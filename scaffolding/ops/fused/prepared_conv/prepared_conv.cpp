@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/conv/conv_residual.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -55,6 +56,10 @@ bool prepare(PreparedConvForward& p, const Tensor& input, const Tensor& weight, 
   return true;
 }
 
+bool has_kernel(const PreparedConvForward& p, Device device) {
+  return bool(prepared_conv_forward.find(MetaMemory::kernels_of(device), p));
+}
+
 // conv2d(silu(group_norm(input))) + residual in one, or false. Lists are contiguous.
 bool run_normed(Tensor& y, const Tensor& input, int64_t num_groups, const Tensor& norm_weight, const Tensor& norm_bias,
                 const Tensor& weight, const Tensor& bias, const Tensor& residual, double eps, const Shape& sizes,
@@ -69,7 +74,7 @@ bool run_normed(Tensor& y, const Tensor& input, int64_t num_groups, const Tensor
   GroupNormForward statistics{input, norm_weight, norm_bias, num_groups, eps, true, {}, mean, rstd};
   auto first = group_norm_forward.find(input.device(), statistics);
   auto then = prepared_conv_forward.find(input.device(), p);
-  if (!first || !then) return false;
+  if (!first || !then || !has_kernel(p, input.device())) return false;
   first(statistics);
   then(p);
   return true;
@@ -129,7 +134,7 @@ Tensor upsample_conv2d(const Tensor& input, const Tensor& weight, const Tensor& 
   PreparedConvForward p{.repeat = 2};
   Tensor y, b = bias ? contiguous(bias) : bias;
   if (!autograd::any_requires_grad({input, weight, bias}) && prepare(p, input, weight, b, {}, sizes, padding, y))
-    if (auto kernel = prepared_conv_forward.find(input.device(), p)) {
+    if (auto kernel = prepared_conv_forward.find(input.device(), p); kernel && has_kernel(p, input.device())) {
       kernel(p);
       return y;
     }

@@ -99,6 +99,23 @@ def test_memory_is_counted():
 
 
 @with_gpu
+def test_a_process_may_take_a_part_of_the_device():
+    gc.collect()
+    cuda.empty_cache()
+    total = cuda.mem_get_info()[1]
+    allowed = cuda.memory_reserved() + (64 << 20)
+    cuda.set_per_process_memory_fraction(allowed / total)
+    try:
+        kept = sf.ones(8 << 20, device="cuda")  # 32 MiB
+        with pytest.raises(cuda.OutOfMemoryError, match="set_per_process_memory_fraction"):
+            sf.ones(12 << 20, device="cuda")
+        assert cuda.memory_reserved() <= allowed and kept[-1].item() == 1
+    finally:
+        cuda.set_per_process_memory_fraction(1.0)
+    assert sf.ones(12 << 20, device="cuda")[-1].item() == 1
+
+
+@with_gpu
 def test_a_full_device_gives_the_cache_back_and_tries_again():
     try:
         limit = ctypes.CDLL(os.environ.get("SF_CUDA_LIBRARY", "")).sf_cuda_emulator_set_memory
