@@ -114,7 +114,8 @@ void save_lora(const std::string& path, const std::string& adapter, const Adapte
     put(tensors, component + ".", parts);
     const io::Object fields = config_of(parts);
     for (size_t i = 0; i < fields.items().size(); i += 2)
-      config.insert(config.end(), {io::Object(std::string_view(component + "." + fields.items()[i].text())), fields.items()[i + 1]});
+      config.insert(config.end(),
+                    {io::Object(std::string_view(component + "." + fields.items()[i].text())), fields.items()[i + 1]});
   }
   SF_CHECK(!tensors.empty(), "save_lora: none of the models has an adapter '", adapter, "'");
   const io::Object said = io::Object::container(io::Object::Dict, std::move(config));
