@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/backend.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/models/transformers/dit_transformer_2d.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
@@ -22,6 +23,7 @@ class CudaStreamedModels : public testing::Test {
   }
   // Bits of the model on the device, then streamed by blocks and by parts; packed as pipelines have it, and not.
   void compare(Model& model, const std::function<Tensor()>& call) {
+    model.eval();
     for (bool packed : {false, true}) {
       if (packed) pack_projections(model);
       nn::to(model, {.device = kGpu});
@@ -31,7 +33,8 @@ class CudaStreamedModels : public testing::Test {
       if (packed) pack_projections(model);
       for (auto level : {nn::StreamLevel::Block, nn::StreamLevel::Leaf}) {
         nn::Streamer s(model, {.device = kGpu, .level = level});
-        for (int i = 0; i < 3; ++i) EXPECT_EQ(call().cpu().to_vector(), want) << packed << int(level);
+        for (int i = 0; i < 3; ++i)
+          EXPECT_EQ(call().cpu().to_vector(), want) << packed << " " << int(level) << " " << i;
         const nn::StreamStatistics before = s.statistics();
         call();
         const nn::StreamStatistics now = s.statistics();

@@ -21,6 +21,12 @@ bool is_layer(Module& m) {  // has weights of its own
   return !named_parameters(m, "", false).empty() || !named_buffers(m, "", false).empty();
 }
 
+// They are not called: C++'s lists, and Python's.
+bool is_container(const Module& m) {
+  const std::string_view type = m.type();
+  return m.is_list() || type == "ModuleList" || type == "ModuleDict";
+}
+
 bool is_number(const std::string& name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
@@ -55,7 +61,7 @@ struct Search {
         last = open = is_one && numbered ? &out.back() : nullptr;
       }
     }
-    if (below || !may_be) return seen[&m] = below;
+    if (below || !may_be || is_container(m)) return seen[&m] = below;
     int64_t layers = 0;
     for (auto& each : named_modules(m)) layers += is_layer(*each.module);
     if (layers < 2) return false;

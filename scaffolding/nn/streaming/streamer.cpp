@@ -62,7 +62,8 @@ class Streamer::Impl {
     int inside = 0;      // calls under way
     bool shown = false;  // tensors are views of the slot
     uint32_t slot_version = 0;
-    size_t next = 0;  // the streamed group that came after it the last time
+    // The streamed group that came after it the last time, by the one before it: a group may have its turn twice.
+    std::map<const Group*, Group*> next;
     std::vector<std::unique_ptr<Door>> doors;
   };
   // Brings everything back at the next call of the model, or of a part of it.
@@ -85,7 +86,8 @@ class Streamer::Impl {
   void leave(Door& door) noexcept;
   void away(Group& g);
   void fetch(Group& g, bool may_evict);
-  void fetch_after(const Group& g);
+  Group* next_of(const Group* before, const Group* g) const;
+  void fetch_after(Group& g);
   void look_at(Group& g);
   int free_slot() const;
 
@@ -96,7 +98,7 @@ class Streamer::Impl {
   std::unique_ptr<StreamStaging> staging_;
   std::vector<Group*> in_slot_;
   std::vector<std::unique_ptr<Bell>> bells_;
-  Group* last_ = nullptr;  // that was entered
+  Group *last_ = nullptr, *before_last_ = nullptr;  // that were entered
   StreamStatistics counts_;
 };
 
@@ -168,7 +170,6 @@ void Streamer::Impl::choose_residents() {
     if (!g.resident) streamed_.push_back(&g);
   if (!on_cpu() && int64_t(streamed_.size()) <= options.slots)  // slots would be no smaller
     for (Group* g : std::exchange(streamed_, {})) g->resident = true;
-  for (size_t i = 0; i < streamed_.size(); ++i) streamed_[i]->next = (i + 1) % streamed_.size();
 }
 
 void Streamer::Impl::open_doors() {
@@ -252,7 +253,7 @@ void Streamer::Impl::offload() {
   kept_.move_home();
   for (Group& g : groups_)
     if (g.resident) g.weights.move_home();
-  last_ = nullptr;
+  last_ = before_last_ = nullptr;
   if (!on_cpu()) hang_bells();
 }
 
@@ -294,9 +295,8 @@ void Streamer::Impl::enter(Group& g) {
                 ": its weights are streamed, and a captured graph would not wait for them");
     if (g.shown) return;
     look_at(g);
-    if (last_ && last_ != &g)
-      last_->next = size_t(std::find(streamed_.begin(), streamed_.end(), &g) - streamed_.begin());
-    last_ = &g;
+    if (last_) last_->next[before_last_] = &g;
+    before_last_ = std::exchange(last_, &g);
     if (g.slot < 0) {
       ++counts_.misses;
       fetch(g, true);
@@ -332,6 +332,7 @@ void Streamer::Impl::away(Group& g) {
   if (written) counts_.written_back += g.weights.bring_back();
   slots_->read_until_here(g.slot);
   g.weights.show_home();
+  if (!written && &g == last_ && next_of(before_last_, &g) == &g) return;  // stays for its next turn
   in_slot_[size_t(g.slot)] = nullptr;
   g.slot = -1;
 }
@@ -363,18 +364,28 @@ void Streamer::Impl::fetch(Group& g, bool may_evict) {
   counts_.copied_bytes += g.weights.bytes();
 }
 
-// As many as there is room for, in the order in which they were called the last time.
-void Streamer::Impl::fetch_after(const Group& g) {
-  const Group* at = &g;
-  for (size_t i = 0; i + 1 < streamed_.size() && free_slot() >= 0; ++i) {
-    Group* next = streamed_[at->next];
-    if (next == &g) return;
-    fetch(*next, false);
-    at = next;
+// As it was the last time; where it never was, in the order of the tree.
+Streamer::Impl::Group* Streamer::Impl::next_of(const Group* before, const Group* g) const {
+  if (auto known = g->next.find(before); known != g->next.end()) return known->second;
+  if (!g->next.empty()) return g->next.begin()->second;
+  const size_t i = size_t(std::find(streamed_.begin(), streamed_.end(), g) - streamed_.begin());
+  return streamed_[(i + 1) % streamed_.size()];
+}
+
+// As many as there is room for, in the order in which they will be called.
+void Streamer::Impl::fetch_after(Group& g) {
+  const Group* before = &g == last_ ? before_last_ : nullptr;
+  Group* at = &g;
+  auto step = [&] { before = std::exchange(at, next_of(before, at)); };
+  for (size_t i = 0; i < streamed_.size() && free_slot() >= 0; ++i) {
+    step();
+    fetch(*at, false);
   }
-  for (int i = 0; i < kAhead; ++i, at = streamed_[at->next])
-    if (!at->weights.block() && at->slot < 0)
-      for (const Tensor& t : at->weights.tensors()) io::read_ahead(t.data_ptr(), t.nbytes());
+  for (int i = 0; i < kAhead; ++i) {
+    step();
+    if (at->weights.block() || at->slot >= 0) continue;
+    for (const Tensor& t : at->weights.tensors()) io::read_ahead(t.data_ptr(), t.nbytes());
+  }
 }
 
 StreamStatistics Streamer::Impl::statistics() const {
