@@ -8,6 +8,7 @@ from .._core import _models
 from ..diffusion.configuration import FrozenDict
 from ..nn import Module, quantize_
 from . import quantized_files
+from .offloading import OffloadingMixin
 
 # Of transformer blocks: what a norm or a GEGLU comes before.
 _FLOAT8_LAYERS = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn2.to_q", "ff.net.0.proj", "ff.net.2")
@@ -44,7 +45,7 @@ def device_argument(who, device, device_map):
     return device_map
 
 
-class ModelMixin:
+class ModelMixin(OffloadingMixin):
     """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`."""
 
     _class_name = ""  # of the C++ class

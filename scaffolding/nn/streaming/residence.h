@@ -19,6 +19,11 @@ class Residence {
 void set_residence(Module& m, Residence* residence);
 Residence* residence_of(const Module& m);  // null where there is none
 
+// The weights of m belong to somebody, in calls and between them.
+void set_held(const Module& m, bool held);
+// RuntimeError of `op` where weights of m, or below it, are not for others to move.
+void refuse_streamed(Module& m, const char* op);
+
 // The weights of m are there while this lives, as within its call.
 class WeightsHere {
  public:

@@ -38,15 +38,16 @@ char* StreamStaging::allocate(size_t bytes) {
   return static_cast<char*>(data);
 }
 
-void StreamStaging::pin(const std::vector<HeldWeights*>& groups, size_t largest) {
+void StreamStaging::pin(const std::vector<HeldWeights*>& groups, size_t largest, bool homes) {
   const size_t all = std::accumulate(groups.begin(), groups.end(), size_t(0),
                                      [](size_t sum, HeldWeights* g) { return sum + g->laid_out_bytes(); });
-  if (all + all / 8 > size_t(budget_))
+  if (!homes || all + all / 8 > size_t(budget_))
     for (Buffer& b : buffers_)
       if ((b.data = allocate(largest))) {
         b.bytes = largest;
         b.read = gpu_.make_event(device_.index, false);
       }
+  if (!homes) return;
   for (HeldWeights* g : groups)
     if (char* data = allocate(g->laid_out_bytes()))
       g->settle(

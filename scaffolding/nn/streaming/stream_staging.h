@@ -14,7 +14,7 @@ class StreamStaging {
   StreamStaging(const StreamStaging&) = delete;
   StreamStaging& operator=(const StreamStaging&) = delete;
 
-  void pin(const std::vector<HeldWeights*>& groups, size_t largest);
+  void pin(const std::vector<HeldWeights*>& groups, size_t largest, bool homes);
   // Queues the copy; returns how often the host had to wait for a buffer.
   int64_t send(HeldWeights& weights, StreamSlots::Filling& to);
   int64_t pinned_bytes() const { return pinned_; }  // as they were allocated

@@ -127,11 +127,12 @@ Streamer::Impl::Impl(Module& m, const StreamOptions& o) : model(m), options(o) {
     if (staging_) {
       std::vector<HeldWeights*> all;
       for (Group* g : streamed_) all.push_back(&g->weights);
-      staging_->pin(all, largest);
+      staging_->pin(all, largest, options.pin_weights);
     }
     open_doors();
     make_bells();
-    load();
+    if (options.load_now || on_cpu()) load();
+    else hang_bells();
   } catch (...) {
     close_doors();
     take_bells();
@@ -214,6 +215,9 @@ void Streamer::Impl::load() {
   if (loaded) return;
   if (on_cpu()) return void(loaded = true);
   autograd::NoGrad off;
+  if (options.phases)
+    for (Streamer* other : options.phases->members)
+      if (other->impl_.get() != this) other->offload();
   size_t largest = 0, bytes = size_t(kept_.bytes());
   for (Group& g : groups_) {
     if (!g.resident) largest = std::max(largest, g.weights.laid_out_bytes());
@@ -421,15 +425,19 @@ Streamer::Streamer(Module& model, const StreamOptions& options) {
     SF_CHECK(!attached().of.count(&model), model.type(), ": its weights are streamed already; take that off first");
   }
   impl_ = std::make_unique<Impl>(model, options);
+  if (options.phases) options.phases->members.push_back(this);
   std::lock_guard guard(attached().lock);
   attached().of[&model] = this;
+  set_held(model, true);
 }
 
 Streamer::~Streamer() {
   {
     std::lock_guard guard(attached().lock);
     attached().of.erase(&impl_->model);
+    set_held(impl_->model, false);
   }
+  if (auto& phases = impl_->options.phases) std::erase(phases->members, this);
 }
 
 Streamer* Streamer::of(const Module& model) {

@@ -19,15 +19,25 @@
 
 namespace sf::nn {
 
+class Streamer;
+
+// Models of which one at a time is on the device: loading one offloads the others. Shared by their streamers.
+struct StreamPhases {
+  std::vector<Streamer*> members;
+};
+
 struct StreamOptions {
   Device device;  // where calls compute
   StreamLevel level = StreamLevel::Block;
   int64_t blocks_per_group = 1;
   int64_t resident_bytes = 0;  // of groups that stay on the device, spread evenly; all that is in no group stays
   int64_t pinned_bytes =
-      INT64_MAX;           // of host memory that may be pinned for streamed groups; the rest stays where it is
-  int64_t slots = 3;       // on the device, each of the largest streamed group
-  bool use_stream = true;  // false: copies are queued where the work is, and hide behind nothing
+      INT64_MAX;            // of host memory that may be pinned for streamed groups; the rest stays where it is
+  bool pin_weights = true;  // false: weights are only staged through two pinned buffers
+  int64_t slots = 3;        // on the device, each of the largest streamed group
+  bool use_stream = true;   // false: copies are queued where the work is, and hide behind nothing
+  bool load_now = true;     // false: the first call does
+  std::shared_ptr<StreamPhases> phases;
 };
 
 struct StreamStatistics {

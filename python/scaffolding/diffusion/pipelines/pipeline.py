@@ -13,6 +13,7 @@ from ...nn.module import to_arguments
 from .. import schedulers as _schedulers
 from ..configuration import FrozenDict
 from .image_processor import VaeImageProcessor, has_pil
+from .offloading import PipelineOffloadingMixin
 from .outputs import ImagePipelineOutput
 from .progress_bar import ProgressBar
 from .run import PipelineRun
@@ -50,7 +51,7 @@ def texts(name, value):
     return list(items)
 
 
-class DiffusionPipeline:
+class DiffusionPipeline(PipelineOffloadingMixin):
     """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's
     model_index.json names.
 
@@ -442,7 +443,10 @@ class DiffusionPipeline:
 
     def _call(self, given, kwargs, output_type, return_dict):
         self._shape(given)
-        images = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
+        try:
+            images = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
+        finally:
+            self.maybe_free_model_hooks()
         return self._result(images, return_dict)
 
     def _shape(self, given):
