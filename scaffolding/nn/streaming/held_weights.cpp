@@ -1,13 +1,17 @@
 #include "scaffolding/nn/streaming/held_weights.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "scaffolding/autograd/set_data.h"
 #include "scaffolding/backend/cpu/packed_weights.h"
 #include "scaffolding/core/parallel.h"
 #include "scaffolding/io/file.h"
+#include "scaffolding/io/read_ahead.h"
 #include "scaffolding/io/upload_ring.h"
+#include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/ops/view/view.h"
 
 namespace sf::nn {
 
@@ -59,6 +63,14 @@ void HeldWeights::lay_out() {
       if (i != j && owned(i) && parts_[i].home.storage() == parts_[j].home.storage() && end(i) == begin(j) &&
           parts_[i].home.nbytes() && parts_[j].home.nbytes())
         after[i] = j, before[j] = i;
+  for (auto& row : rows_) {
+    for (size_t i : row) {  // out of what it was in
+      if (before[i] != n) after[before[i]] = n;
+      if (after[i] != n) before[after[i]] = n;
+      before[i] = after[i] = n;
+    }
+    for (size_t k = 1; k < row.size(); ++k) after[row[k - 1]] = row[k], before[row[k]] = row[k - 1];
+  }
   laid_out_ = 0;
   for (size_t i = 0; i < n; ++i) {
     if (before[i] != n) continue;
@@ -71,6 +83,57 @@ void HeldWeights::lay_out() {
   laid_out_ = (laid_out_ + kAlign - 1) / kAlign * kAlign;
 }
 
+size_t HeldWeights::place_of(const Tensor& t) const {
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (tensors_[i].is_same(t)) return i;
+  return tensors_.size();
+}
+
+bool HeldWeights::lie_side_by_side(const Tensors& list) const {
+  return std::any_of(rows_.begin(), rows_.end(), [&](auto& row) {
+    return std::equal(row.begin(), row.end(), list.begin(), list.end(),
+                      [&](size_t i, const Tensor& t) { return tensors_[i].is_same(t); });
+  });
+}
+
+bool HeldWeights::lay_side_by_side(const Tensors& list) {
+  std::vector<size_t> row;
+  for (const Tensor& t : list) {
+    row.push_back(place_of(t));
+    if (row.back() == tensors_.size()) return false;
+  }
+  if (lie_side_by_side(list)) return true;
+  if (!away_.empty()) {  // on a device, where they move for good
+    Tensors values;
+    for (const Tensor& t : list) values.push_back(t.detach());
+    const Tensor all = cat(values, 0);
+    int64_t at = 0;
+    for (size_t i : row) {
+      const Tensor& t = tensors_[i];
+      const bool same = t.storage() == away_[i].storage && t.version() == away_[i].version;
+      autograd::set_data(t, all.narrow(0, at, t.size(0)));
+      at += t.size(0);
+      if (same) away_[i] = {t.storage(), t.version()};  // what is at home is still what they show
+    }
+    return true;
+  }
+  rows_.push_back(std::move(row));
+  std::vector<char> values;
+  if (block_) {  // the homes move within it
+    values.resize(laid_out_);
+    std::memcpy(values.data(), block_->data, laid_out_);
+  }
+  const std::vector<Part> before = parts_;
+  lay_out();
+  if (!block_) return true;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    std::memcpy(static_cast<char*>(block_->data) + parts_[i].at, values.data() + before[i].at, parts_[i].home.nbytes());
+    parts_[i].home = view_of(block_, i);
+  }
+  show_home();
+  return true;
+}
+
 Tensor HeldWeights::view_of(const Ref<Storage>& block, size_t i) const {
   const Tensor& home = parts_[i].home;
   return Tensor::strided(block, home.shape(), home.strides(), int64_t(parts_[i].at / home.itemsize()), home.dtype());
@@ -78,6 +141,7 @@ Tensor HeldWeights::view_of(const Ref<Storage>& block, size_t i) const {
 
 void HeldWeights::write_block(char* to) {
   constexpr int64_t kPiece = 1 << 20;  // bytes that are worth a thread: reading a mapped page waits for the disk
+  refuse_changed();
   for (const Part& p : parts_) {
     auto* from = static_cast<const char*>(p.home.data_ptr());
     parallel_for(int64_t(p.home.nbytes()), kPiece, [&](int64_t begin, int64_t end) {
@@ -121,6 +185,7 @@ bool HeldWeights::changed_home() const {
 }
 
 void HeldWeights::move_to(Device device, io::UploadRing* ring) {
+  refuse_changed();
   away_.assign(tensors_.size(), {});
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!shows(tensors_[i], parts_[i].home)) parts_[i].home = at_home(tensors_[i]);
@@ -138,6 +203,11 @@ void HeldWeights::move_home() {
     autograd::set_data(t, parts_[i].home);
   }
   away_.clear();
+}
+
+void HeldWeights::refuse_changed() const {
+  if (block_) return;
+  for (const Part& p : parts_) io::refuse_changed(p.home.data_ptr());
 }
 
 void HeldWeights::release_pages() {

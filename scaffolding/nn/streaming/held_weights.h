@@ -19,6 +19,10 @@ class HeldWeights {
 
   // ---- as one block: each at a multiple of 256 bytes, but those that lay side by side (packed_projections.h) still do
   size_t laid_out_bytes() const { return laid_out_; }
+  // From now on these lie next to each other, in this order, wherever they are shown. False where not all are here.
+  bool lay_side_by_side(const Tensors& list);
+  bool lie_side_by_side(const Tensors& list) const;  // by an earlier call
+  bool holds(const Tensor& t) const { return place_of(t) < tensors_.size(); }
   void write_block(char* to);                           // from the homes; pages of files are released as they are read
   void settle(const Ref<Storage>& block);               // from now on the homes are in this block of host memory
   const Ref<Storage>& block() const { return block_; }  // null: homes are where they were found
@@ -40,10 +44,12 @@ class HeldWeights {
   void move_to(Device device, io::UploadRing* ring);
   void move_home();  // what was not written there is dropped
 
-  void release_pages();  // of files, and copies that kernels made of them
+  void refuse_changed() const;  // RuntimeError where a file that the homes are in has changed
+  void release_pages();         // of files, and copies that kernels made of them
 
  private:
   void lay_out();
+  size_t place_of(const Tensor& t) const;  // among the tensors, or their number
   Tensor view_of(const Ref<Storage>& block, size_t i) const;
 
   Tensors tensors_;
@@ -53,8 +59,9 @@ class HeldWeights {
     Ref<Storage> storage;
     uint32_t version = 0;
   };
-  std::vector<Away> away_;          // on the device
-  std::vector<uint32_t> versions_;  // of the homes, when they were sent
+  std::vector<Away> away_;                 // on the device
+  std::vector<std::vector<size_t>> rows_;  // that lie side by side
+  std::vector<uint32_t> versions_;         // of the homes, when they were sent
   int64_t bytes_ = 0;
   size_t laid_out_ = 0;
 };

@@ -1,5 +1,5 @@
 // LayerwiseCasting: weights that are stored in a narrower dtype and converted around each call of the part that they
-// belong to, as diffusers' enable_layerwise_casting. Where the model is streamed by blocks too, what is copied is narrow.
+// belong to, as diffusers' enable_layerwise_casting. Where the model is streamed by blocks too, the copies are narrow.
 #pragma once
 #include <memory>
 
@@ -9,7 +9,7 @@ namespace sf::nn {
 
 class LayerwiseCasting {
  public:
-  // skip: parts of names (regular expressions, searched for); tensors of such modules, and of no part, stay as they are.
+  // skip: regular expressions, searched for in names of modules; tensors of those, and of no part, stay as they are.
   // The model must not go before this.
   LayerwiseCasting(Module& model, DType storage, DType compute, const std::vector<std::string>& skip);
   ~LayerwiseCasting();  // the weights stay as they are stored

@@ -60,6 +60,10 @@ EventHandle StreamSlots::Filling::done() {
   return filled;
 }
 
+void StreamSlots::wait_for_copies() {
+  gpu_.synchronize_stream(device_.index, own_stream_ ? stream_ : gpu_.current_stream(device_.index));
+}
+
 void StreamSlots::read_from_here(int slot) {
   gpu_.stream_wait(device_.index, gpu_.current_stream(device_.index), slots_[size_t(slot)].filled);
 }

@@ -38,6 +38,7 @@ class StreamSlots {
   };
   void read_from_here(int slot);   // the current stream's work from now on sees what was copied
   void read_until_here(int slot);  // and may be followed by other bytes
+  void wait_for_copies();          // the host, for those that were queued
 
  private:
   struct Slot {

@@ -70,6 +70,7 @@ int64_t StreamStaging::send(HeldWeights& weights, StreamSlots::Filling& to) {
     b.in_flight = true;
     if (buffers_[1 - next_].data) next_ = 1 - next_;
   } else {
+    weights.refuse_changed();
     for (const HeldWeights::Part& p : weights.parts()) to.copy(p.at, p.home.data_ptr(), p.home.nbytes());
   }
   weights.sent();

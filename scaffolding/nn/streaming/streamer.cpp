@@ -34,6 +34,7 @@ class Streamer::Impl {
 
   void load();
   void offload();
+  bool lay_side_by_side(const Tensors& tensors);
   bool loaded = false;
   StreamStatistics statistics() const;
   std::vector<std::string> names(bool resident) const;
@@ -71,7 +72,7 @@ class Streamer::Impl {
     Impl* all = nullptr;
     Module* module = nullptr;
     bool hangs = false;
-    void enter() override { all->load(); }
+    void enter() override { all->begin(); }
     void leave() noexcept override {}
   };
 
@@ -79,6 +80,7 @@ class Streamer::Impl {
   void choose_residents();
   void open_doors();
   void close_doors() noexcept;
+  void begin();
   void make_bells();
   void hang_bells();
   void take_bells() noexcept;
@@ -131,8 +133,8 @@ Streamer::Impl::Impl(Module& m, const StreamOptions& o) : model(m), options(o) {
     }
     open_doors();
     make_bells();
-    if (options.load_now || on_cpu()) load();
-    else hang_bells();
+    if (options.load_now) load();
+    if (!loaded || on_cpu()) hang_bells();
   } catch (...) {
     close_doors();
     take_bells();
@@ -201,6 +203,11 @@ void Streamer::Impl::make_bells() {
   }
 }
 
+void Streamer::Impl::begin() {
+  load();
+  if (on_cpu()) kept_.refuse_changed();
+}
+
 void Streamer::Impl::hang_bells() {
   for (auto& bell : bells_)
     if (!std::exchange(bell->hangs, true)) set_residence(*bell->module, bell.get());
@@ -258,13 +265,28 @@ void Streamer::Impl::offload() {
   for (Group& g : groups_)
     if (g.resident) g.weights.move_home();
   last_ = before_last_ = nullptr;
-  if (!on_cpu()) hang_bells();
+  hang_bells();
+}
+
+bool Streamer::Impl::lay_side_by_side(const Tensors& tensors) {
+  if (on_cpu()) return false;
+  if (kept_.holds(tensors[0])) return kept_.lay_side_by_side(tensors);
+  for (Group& g : groups_) {
+    if (!g.weights.holds(tensors[0])) continue;
+    if (g.weights.lie_side_by_side(tensors)) return true;
+    if (g.shown) return false;
+    if (slots_) slots_->wait_for_copies();  // they read the homes, which may move
+    if (g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;
+    return g.weights.lay_side_by_side(tensors);
+  }
+  return false;
 }
 
 // ---- a call
 
 void Streamer::Impl::look_at(Group& g) {
   if (on_cpu() || !g.weights.changed_home()) return;
+  slots_->wait_for_copies();  // they read the homes
   g.weights.hold_again();
   if (g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;
   if (g.weights.laid_out_bytes() <= slots_->bytes()) return;
@@ -290,6 +312,7 @@ void Streamer::Impl::enter(Group& g) {
     for (Group* other : streamed_)
       if (other != &g && other->shown && other->inside == 0) away(*other);
     if (on_cpu()) {
+      g.weights.refuse_changed();
       for (size_t i = 0, n = size_t(&g - groups_.data()); i < kAhead && n + 1 < groups_.size(); ++i)
         if (!groups_[++n].resident)
           for (const Tensor& t : groups_[n].weights.tensors()) io::read_ahead(t.data_ptr(), t.nbytes());
@@ -444,6 +467,14 @@ Streamer* Streamer::of(const Module& model) {
   std::lock_guard guard(attached().lock);
   auto at = attached().of.find(&model);
   return at == attached().of.end() ? nullptr : at->second;
+}
+
+bool Streamer::lay_side_by_side(const Tensors& tensors) {
+  if (tensors.empty()) return false;
+  std::lock_guard guard(attached().lock);
+  for (auto& [model, streamer] : attached().of)
+    if (streamer->impl_->lay_side_by_side(tensors)) return true;
+  return false;
 }
 
 void Streamer::offload() { impl_->offload(); }

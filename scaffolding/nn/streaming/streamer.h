@@ -64,6 +64,10 @@ class Streamer {
 
   static Streamer* of(const Module& model);  // the one that is attached to this root, or null
 
+  // Where these weights, rows of one product, are some streamer's: from now on they lie next to each other wherever
+  // they are shown; no memory of the host is taken for it. False where they are nobody's.
+  static bool lay_side_by_side(const Tensors& tensors);
+
   // Takes everything off the device, slots included; the next call brings it back.
   void offload();
   bool is_loaded() const;

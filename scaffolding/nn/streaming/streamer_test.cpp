@@ -3,6 +3,10 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/cuda_graph.h"
@@ -48,6 +52,12 @@ struct Net : Module {
   }
 };
 
+struct Wide : Module {
+  Linear a{512, 512}, b{512, 512};
+  SF_MODULE(Wide, a, b)
+  Tensor forward(const Tensor& x) const { return b(a(x)); }
+};
+
 struct Outer : Module {
   ModuleList<Net> nets;
   ModuleList<Linear> single;
@@ -87,14 +97,34 @@ TEST(StreamGroups, weights_of_two_blocks_stay) {
   EXPECT_EQ(found.kept.size(), 5u);
 }
 
-class StreamerOnCpu : public io::TestFolder {};
+class StreamerOnCpu : public io::TestFolder {
+ protected:
+  // The model's weights as pages of a file.
+  void map(Net& net) {
+    std::map<std::string, Tensor> state;
+    for (auto& [name, t] : state_dict(net)) state[name] = t;
+    io::save_safetensors(state, path("net.safetensors"));
+    load_state_dict(net, io::load_checkpoint(path("net.safetensors")), {.assign = true});
+  }
+  // Bytes of the tensor's pages that are in this process's memory.
+  static size_t present(const Tensor& t) {
+    const auto page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(t.data_ptr());
+    const uintptr_t from = (begin + page - 1) / page, to = (begin + t.nbytes()) / page;
+    std::ifstream map("/proc/self/pagemap", std::ios::binary);
+    map.seekg(std::streamoff(from * 8));
+    size_t bytes = 0;
+    for (uintptr_t at = from; at < to; ++at) {
+      uint64_t entry = 0;
+      map.read(reinterpret_cast<char*>(&entry), 8);
+      bytes += entry >> 63 ? page : 0;
+    }
+    return bytes;
+  }
+};
 
 TEST_F(StreamerOnCpu, gives_the_bits_of_a_model_that_is_not_streamed) {
   Net net(6);
-  std::map<std::string, Tensor> state;
-  for (auto& [name, t] : state_dict(net)) state[name] = t;
-  io::save_safetensors(state, path("net.safetensors"));
-  load_state_dict(net, io::load_checkpoint(path("net.safetensors")), {.assign = true});
+  map(net);
   const Tensor x = randn({5, kWidth});
   autograd::NoGrad off;
   const Tensor want = net(x);
@@ -102,6 +132,44 @@ TEST_F(StreamerOnCpu, gives_the_bits_of_a_model_that_is_not_streamed) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(net(x).to_vector(), want.to_vector());
   EXPECT_EQ(streamer.statistics().groups, 6);
   EXPECT_EQ(streamer.statistics().copies, 0);
+}
+
+TEST_F(StreamerOnCpu, releases_the_pages_behind_a_block_and_keeps_those_of_residents) {
+  Sequential net;
+  for (int i = 0; i < 4; ++i) net.emplace_back<Wide>();
+  std::map<std::string, Tensor> state;
+  for (auto& [name, t] : state_dict(net)) state[name] = t;
+  io::save_safetensors(state, path("wide.safetensors"));
+  load_state_dict(net, io::load_checkpoint(path("wide.safetensors")), {.assign = true});
+  autograd::NoGrad off;
+  const Tensor x = randn({2, 512});
+  const auto want = net(x).to_vector();
+  auto weight = [&](size_t i) { return static_cast<Wide&>(net[i]).a.weight; };
+  const size_t whole = present(weight(0));
+  if (!whole) GTEST_SKIP() << "the kernel does not say which pages are there";
+  const int64_t one = stream_groups(net, StreamLevel::Block).largest;
+  Streamer streamer(net, {.device = Device(), .resident_bytes = one});
+  ASSERT_EQ(streamer.resident_names().size(), 1u);
+  EXPECT_EQ(net(x).to_vector(), want);
+  for (size_t i = 0; i < 4; ++i) {
+    const bool stays = streamer.resident_names()[0] == std::to_string(i);
+    EXPECT_EQ(present(weight(i)), stays ? whole : 0) << i;
+  }
+}
+
+TEST_F(StreamerOnCpu, a_file_that_shrinks_or_is_written_is_an_error) {
+  Net net(6);
+  map(net);
+  autograd::NoGrad off;
+  const Tensor x = randn({5, kWidth});
+  Streamer streamer(net, {.device = Device()});
+  net(x);
+  const auto size = std::filesystem::file_size(path("net.safetensors"));
+  { std::ofstream(path("net.safetensors"), std::ios::app | std::ios::binary) << "more"; }
+  SF_EXPECT_ERROR(RuntimeError, "was written since its weights were mapped; load the model again", net(x));
+  std::filesystem::resize_file(path("net.safetensors"), size / 2);
+  SF_EXPECT_ERROR(RuntimeError, "when its weights were mapped; put the whole file back", net(x));
+  std::filesystem::resize_file(path("net.safetensors"), size);  // so that what is left can be walked
 }
 
 class CudaStreamer : public testing::Test {
@@ -234,6 +302,39 @@ TEST_F(CudaStreamer, pins_no_more_than_it_may) {
     EXPECT_LE(s.statistics().pinned_bytes, budget);
     EXPECT_GE(s.statistics().pinned_bytes, budget > 4 * bytes ? 2 * bytes : 0);
   }
+}
+
+TEST_F(CudaStreamer, weights_lie_side_by_side_in_slots_where_that_was_asked_for) {
+  Net net(6);
+  const auto want = resident(net);
+  for (int64_t budget : {int64_t(0), int64_t(1) << 30}) {
+    for (int64_t stay : {int64_t(0), int64_t(1) << 30}) {
+      Streamer s(net, {.device = kGpu, .resident_bytes = stay, .pinned_bytes = budget});
+      EXPECT_EQ(on_gpu(net), want);
+      const void* home = net.blocks[1].b.bias.data_ptr();
+      for (auto& block : net.blocks) {
+        const Tensors row{block.b.bias, Tensor(block.calls)};
+        EXPECT_TRUE(Streamer::lay_side_by_side(row) && Streamer::lay_side_by_side(row));
+      }
+      EXPECT_FALSE(Streamer::lay_side_by_side({randn({2})}));
+      const bool may_move = budget || stay;
+      EXPECT_TRUE(may_move || net.blocks[1].b.bias.data_ptr() == home) << "no memory of the host is taken";
+      int seen = 0;
+      const uint64_t hook = net.blocks[1].register_forward_pre_hook([&](Module& m, const Values&) -> Values {
+        auto& block = static_cast<Block&>(m);
+        EXPECT_EQ(block.b.bias.storage(), block.calls.storage());
+        EXPECT_EQ(block.calls.storage_offset() - block.b.bias.storage_offset(), kWidth);
+        ++seen;
+        return {};
+      });
+      for (int i = 0; i < 2; ++i) EXPECT_EQ(on_gpu(net), want);
+      EXPECT_EQ(seen, 2);
+      net.blocks[1].remove_hook(hook);
+      s.offload();
+      EXPECT_EQ(on_gpu(net), want);
+    }
+  }
+  EXPECT_EQ(resident(net), want);
 }
 
 TEST_F(CudaStreamer, hooks_and_adapters_go_on) {
