@@ -2,6 +2,7 @@
 #include "scaffolding/nn/streaming/streamer.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -110,14 +111,13 @@ class StreamerOnCpu : public io::TestFolder {
   static size_t present(const Tensor& t) {
     const auto page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(t.data_ptr());
     const uintptr_t from = (begin + page - 1) / page, to = (begin + t.nbytes()) / page;
-    std::ifstream map("/proc/self/pagemap", std::ios::binary);
-    map.seekg(std::streamoff(from * 8));
+    const int map = open("/proc/self/pagemap", O_RDONLY);
     size_t bytes = 0;
     for (uintptr_t at = from; at < to; ++at) {
       uint64_t entry = 0;
-      map.read(reinterpret_cast<char*>(&entry), 8);
-      bytes += entry >> 63 ? page : 0;
+      if (pread(map, &entry, 8, off_t(at * 8)) == 8) bytes += entry >> 63 ? page : 0;
     }
+    close(map);
     return bytes;
   }
 };
