@@ -2,6 +2,8 @@
 leaves the device."""
 
 import gc
+import resource
+import signal
 
 import golden_pipelines
 import pytest
@@ -230,3 +232,42 @@ def test_contradictory_calls_are_refused_by_name():
         pipe.enable_model_cpu_offload(gpu_id=0, device="cuda:1")
     with pytest.raises(ValueError, match="needs a GPU to compute on, got device=cpu"):
         pipe.enable_sequential_cpu_offload(device="cpu")
+
+
+def test_a_full_disk_changes_nothing(tmp_path):
+    unet = make("StableDiffusionPipeline").unet
+    want = {k: v.tolist() for k, v in unet.state_dict().items()}
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with pytest.raises(RuntimeError, match="away"):
+            unet.enable_group_offload("cuda", offload_type="leaf_level", offload_to_disk_path=tmp_path / "away")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list((tmp_path / "away").iterdir()) == []
+    assert streaming.streamer_of(unet) is None
+    assert {k: v.tolist() for k, v in unet.state_dict().items()} == want
+
+
+def test_loras_go_on_while_weights_are_away():
+    pipe = make("StableDiffusionPipeline")
+    q = next(name for name, m in pipe.unet.named_modules() if name.endswith("attn1.to_q"))
+    width = pipe.unet.get_submodule(q).weight.shape
+    sf.manual_seed(3)
+    lora = {f"unet.{q}.lora_A.weight": sf.randn(2, width[1]), f"unet.{q}.lora_B.weight": sf.randn(width[0], 2)}
+    pipe.to("cuda")
+    plain = numbers(pipe)
+    pipe.load_lora_weights(lora, adapter_name="one")
+    want = numbers(pipe)
+    assert want != plain
+    pipe.unload_lora_weights()
+    for offload in (pipe.enable_sequential_cpu_offload, pipe.enable_model_cpu_offload):
+        offload()
+        pipe.load_lora_weights(lora, adapter_name="one")  # while weights are away
+        assert numbers(pipe) == want
+        pipe.set_adapters("one", 0.0)
+        assert numbers(pipe) == plain
+        pipe.unload_lora_weights()
+        assert numbers(pipe) == plain
