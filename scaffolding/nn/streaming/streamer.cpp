@@ -63,6 +63,7 @@ class Streamer::Impl {
     int inside = 0;      // calls under way
     bool shown = false;  // tensors are views of the slot
     uint32_t slot_version = 0;
+    bool was_entered = false;
     // The streamed group that came after it the last time, by the one before it: a group may have its turn twice.
     std::map<const Group*, Group*> next;
     std::vector<std::unique_ptr<Door>> doors;
@@ -101,6 +102,8 @@ class Streamer::Impl {
   std::vector<Group*> in_slot_;
   std::vector<std::unique_ptr<Bell>> bells_;
   Group *last_ = nullptr, *before_last_ = nullptr;  // that were entered
+  Group* first_ = nullptr;
+  size_t entered_ = 0;  // groups that were, ever
   StreamStatistics counts_;
 };
 
@@ -323,6 +326,8 @@ void Streamer::Impl::enter(Group& g) {
     if (g.shown) return;
     look_at(g);
     if (last_) last_->next[before_last_] = &g;
+    else first_ = &g;
+    entered_ += !std::exchange(g.was_entered, true);
     before_last_ = std::exchange(last_, &g);
     if (g.slot < 0) {
       ++counts_.misses;
@@ -395,6 +400,7 @@ void Streamer::Impl::fetch(Group& g, bool may_evict) {
 Streamer::Impl::Group* Streamer::Impl::next_of(const Group* before, const Group* g) const {
   if (auto known = g->next.find(before); known != g->next.end()) return known->second;
   if (!g->next.empty()) return g->next.begin()->second;
+  if (entered_ == streamed_.size()) return first_;  // of a call that is over: the next one begins as this did
   const size_t i = size_t(std::find(streamed_.begin(), streamed_.end(), g) - streamed_.begin());
   return streamed_[(i + 1) % streamed_.size()];
 }

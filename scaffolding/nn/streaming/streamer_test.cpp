@@ -282,6 +282,16 @@ TEST_F(CudaStreamer, another_order_of_calls_costs_time_only) {
   const auto backwards = resident(net);
   net.backwards = false;
   const auto want = resident(net);
+  {
+    Streamer s(net, {.device = kGpu});
+    net.backwards = true;
+    EXPECT_EQ(on_gpu(net), backwards);
+    const StreamStatistics first = s.statistics();
+    EXPECT_EQ(on_gpu(net), backwards);
+    EXPECT_EQ(s.statistics().misses, first.misses) << "the second call begins as the first did";
+    EXPECT_EQ(s.statistics().copied_bytes - first.copied_bytes, 8 * block_bytes());
+    net.backwards = false;
+  }
   Streamer s(net, {.device = kGpu});
   EXPECT_EQ(on_gpu(net), want);
   net.backwards = true;
