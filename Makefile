@@ -111,8 +111,8 @@ EMULATED_TESTS = backend/cuda/test_cuda backend/cuda/test_cuda_graphs \
   backend/cuda/test_cudnn backend/cuda/test_cudnn_on_paper backend/cuda/test_pinned_memory backend/cuda/test_cuda_huge \
   train/test_cuda_trainer train/test_cuda_train_program \
   ops/test_cuda_kernel ops/test_quantize ops/test_philox_golden ops/test_matmul_benchmark ops/test_gpu_mlp \
-  models/test_cuda_models models/test_gpu_fusions models/test_float8_path \
-  diffusion/test_cuda_pipelines \
+  models/test_cuda_models models/test_cuda_streaming models/test_gpu_fusions models/test_float8_path \
+  diffusion/test_cuda_pipelines diffusion/test_cuda_offloading \
   io/test_loading_to_gpu \
   benchmarks/test_bench_gpu benchmarks/test_gpu_check benchmarks/test_gpu_floor
 # The sources of the CUDA kernels on this processor, without a GPU (tests/cuda_emulator): values, gradients, strides,

@@ -18,6 +18,7 @@
 #include <mutex>
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/read_ahead.h"
 
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0
@@ -31,13 +32,28 @@ namespace sf::io {
 
 namespace {
 // The mappings that live now, by their first byte.
+struct Mapping {
+  uint64_t size;
+  std::string path;  // absolute
+  struct stat then;
+};
 struct Mappings {
   std::mutex lock;
-  std::map<uintptr_t, uint64_t> sizes;
+  std::map<uintptr_t, Mapping> files;
 };
 Mappings& mappings() {
   static auto* all = new Mappings;  // never destroyed: files may be unmapped after main
   return *all;
+}
+
+// The mapping that `data` lies in, or end(). The lock is held.
+auto mapping_of(const void* data) {
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  auto& files = mappings().files;
+  auto next = files.upper_bound(at);
+  if (next == files.begin()) return files.end();
+  auto found = std::prev(next);
+  return at - found->first < found->second.size ? found : files.end();
 }
 }  // namespace
 
@@ -65,24 +81,33 @@ static void drop_unwritten(uintptr_t begin, uintptr_t end, uintptr_t page) {
 }
 
 void release_mapped(const void* data, uint64_t size) {
-  auto first = reinterpret_cast<uintptr_t>(data);
-  auto& all = mappings();
-  std::lock_guard guard(all.lock);
-  auto next = all.sizes.upper_bound(first);
-  if (next == all.sizes.begin()) return;
-  auto& [begin, bytes] = *std::prev(next);
-  if (first - begin > bytes || size > bytes - (first - begin)) return;
+  const auto first = reinterpret_cast<uintptr_t>(data);
+  std::lock_guard guard(mappings().lock);
+  const auto found = mapping_of(data);
+  if (found == mappings().files.end() || size > found->second.size - (first - found->first)) return;
   static const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
   uintptr_t from = (first + page - 1) / page * page, to = (first + size) / page * page;
   if (from < to) drop_unwritten(from, to, page);
 }
 
 bool is_mapped(const void* data) {
-  auto at = reinterpret_cast<uintptr_t>(data);
-  auto& all = mappings();
-  std::lock_guard guard(all.lock);
-  auto next = all.sizes.upper_bound(at);
-  return next != all.sizes.begin() && at - std::prev(next)->first < std::prev(next)->second;
+  std::lock_guard guard(mappings().lock);
+  return mapping_of(data) != mappings().files.end();
+}
+
+void refuse_changed(const void* data) {
+  std::lock_guard guard(mappings().lock);
+  const auto found = mapping_of(data);
+  if (found == mappings().files.end()) return;
+  const auto& file = found->second;
+  struct stat now;
+  const struct stat& then = file.then;
+  // Another file in its place, or none: the mapped one is still whole, under no name.
+  if (stat(file.path.c_str(), &now) != 0 || now.st_dev != then.st_dev || now.st_ino != then.st_ino) return;
+  SF_CHECK_AS(RuntimeError, now.st_size >= then.st_size, file.path, ": has ", now.st_size, " bytes, and had ",
+              then.st_size, " when its weights were mapped; put the whole file back and load the model again");
+  SF_CHECK_AS(RuntimeError, now.st_mtim.tv_sec == then.st_mtim.tv_sec && now.st_mtim.tv_nsec == then.st_mtim.tv_nsec,
+              file.path, ": was written since its weights were mapped; load the model again");
 }
 
 MappedFile::MappedFile(const std::string& path) {
@@ -103,13 +128,13 @@ MappedFile::MappedFile(const std::string& path) {
   if (p == MAP_FAILED) fail_errno(path, "cannot map");
   data_ = static_cast<std::byte*>(p);
   std::lock_guard lock(mappings().lock);
-  mappings().sizes.emplace(reinterpret_cast<uintptr_t>(p), size_);
+  mappings().files.emplace(reinterpret_cast<uintptr_t>(p), Mapping{size_, std::filesystem::absolute(path).string(), s});
 }
 
 MappedFile::~MappedFile() {
   if (!data_) return;
   std::lock_guard lock(mappings().lock);
-  mappings().sizes.erase(reinterpret_cast<uintptr_t>(data_));
+  mappings().files.erase(reinterpret_cast<uintptr_t>(data_));
   munmap(data_, size_);
 }
 

@@ -7,6 +7,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/adapters/adapters.h"
 #include "scaffolding/nn/closest.h"
+#include "scaffolding/nn/streaming/streamer.h"
 
 namespace sf::models {
 
@@ -98,6 +99,7 @@ DType Model::dtype() {
 }
 
 Device Model::device() {
+  if (auto* streamer = nn::Streamer::of(*this)) return streamer->device();
   const Tensor t = first_parameter(*this, [](const Tensor&) { return true; });
   return t ? t.device() : Device();
 }

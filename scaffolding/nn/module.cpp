@@ -10,6 +10,7 @@
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/nn/joined.h"
 #include "scaffolding/nn/layer.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/copy/copy.h"
 
 namespace sf::nn {
@@ -29,6 +30,8 @@ struct Module::Side {
   Extension* extension = nullptr;
   std::function<Module*()> replacement;
   std::shared_ptr<const Adapter> adapter;
+  Residence* residence = nullptr;
+  uint64_t residence_id = 0;
   // extension->calls(), as of the last change: asking it may need a lock that a call does not hold
   bool intercepted = false;
 };
@@ -107,12 +110,18 @@ std::shared_ptr<const Adapter> Module::adapter() const { return slow_ ? side_->a
 void Module::calls_changed() {
   if (!side_) return;
   side_->intercepted = side_->extension && side_->extension->calls();
-  slow_ = side_->replacement || side_->intercepted || side_->adapter || !side_->before.empty() || !side_->after.empty();
+  slow_ = side_->replacement || side_->intercepted || side_->adapter || side_->residence || !side_->before.empty() ||
+          !side_->after.empty();
 }
 
 uint64_t Module::register_forward_pre_hook(ForwardPreHook hook) {
   if (!side_) side_ = std::make_unique<Side>();
-  side_->before.emplace_back(++side_->last_id, std::move(hook));
+  if (auto* place = hook.target<detail::ResidenceHook>()) {
+    side_->residence = place->residence;
+    side_->residence_id = ++side_->last_id;
+  } else {
+    side_->before.emplace_back(++side_->last_id, std::move(hook));
+  }
   calls_changed();
   return side_->last_id;
 }
@@ -128,6 +137,7 @@ void Module::remove_hook(uint64_t id) {
   if (!side_) return;
   std::erase_if(side_->before, [&](auto& h) { return h.first == id; });
   std::erase_if(side_->after, [&](auto& h) { return h.first == id; });
+  if (side_->residence_id == id) side_->residence = nullptr;
   calls_changed();
 }
 
@@ -136,6 +146,7 @@ bool Module::has_hooks() const { return slow_ && (!side_->before.empty() || !sid
 Value Module::run_hooks(const Values& given, const std::function<Value(const Values&)>& forward) const {
   auto& self = const_cast<Module&>(*this);
   if (!side_) return forward(given);
+  WeightsHere here(side_->residence);
   Values args = given;
   for (auto& [id, hook] : std::vector(side_->before))  // a copy: a hook may remove itself
     if (Values changed = hook(self, args); !changed.empty()) args = std::move(changed);
@@ -407,6 +418,7 @@ std::shared_ptr<io::UploadRing> ring_for(Module& m, const ToOptions& options) {
 void to(Module& m, const ToOptions& options) {
   SF_CHECK_AS(TypeError, !options.dtype || is_floating(*options.dtype),
               "to: modules convert to floating dtypes only, got ", *options.dtype);
+  if (options.device || options.dtype) refuse_streamed(m, "to");
   autograd::NoGrad no_grad;
   auto ring = ring_for(m, options);
   each_tensor(m, [&](const Tensor& t) {

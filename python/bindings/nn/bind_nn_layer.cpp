@@ -7,6 +7,7 @@
 
 #include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/layer.h"
+#include "scaffolding/nn/streaming/residence.h"
 
 namespace sf::py {
 
@@ -243,8 +244,9 @@ PyObject* call_forward(PyObject* f, PyModule* self, PyObject* const* args, size_
       Value y;
       {
         MaybeRelease release(arguments.large());
-        y = m->has_hooks() || m->adapter() ? m->call_native({arguments.values().begin(), arguments.values().end()})
-                                           : layer.call(*m, arguments.values());
+        const bool is_seen = m->has_hooks() || m->adapter() || nn::residence_of(*m);
+        y = is_seen ? m->call_native({arguments.values().begin(), arguments.values().end()})
+                    : layer.call(*m, arguments.values());
       }
       return to_object(std::move(y));
     } catch (OutOfMemory& e) {

@@ -9,6 +9,7 @@ from ..diffusion.configuration import FrozenDict
 from ..nn import Module, quantize_
 from . import quantized_files
 from .adapters import PeftAdapterMixin
+from .offloading import OffloadingMixin
 
 # Of transformer blocks: what a norm or a GEGLU comes before.
 _FLOAT8_LAYERS = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn2.to_q", "ff.net.0.proj", "ff.net.2")
@@ -45,7 +46,7 @@ def device_argument(who, device, device_map):
     return device_map
 
 
-class ModelMixin(PeftAdapterMixin):
+class ModelMixin(PeftAdapterMixin, OffloadingMixin):
     """A model: made from the fields of its config by keyword, `from_config` or `from_pretrained`."""
 
     _class_name = ""  # of the C++ class

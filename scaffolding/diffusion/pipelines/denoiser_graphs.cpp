@@ -10,6 +10,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/adapter.h"
+#include "scaffolding/nn/streaming/streamer.h"
 
 namespace sf::diffusion {
 
@@ -84,6 +85,8 @@ std::string DenoiserGraphs::why_not(Denoiser& denoiser) {
   models::Model* model = denoiser.model();
   if (!denoiser.device().is_cuda()) return "the denoiser is on " + denoiser.device().str();
   if (!model) return "the denoiser is called through Python";
+  if (auto* streamer = nn::Streamer::of(*model); streamer && !streamer->streamed_names().empty())
+    return "the denoiser's weights are streamed";
   for (auto& m : nn::named_modules(*model)) {
     nn::Extension* e = m.module->extension();
     if (!m.module->has_hooks() && !(e && e->calls())) continue;
@@ -198,8 +201,11 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
       graphs_(std::move(graphs)),
       keeps_context_(keeps_context),
       run_(graphs_->begin_run()) {
-  const bool native = DenoiserGraphs::why_not(*denoiser_).empty();
-  captures_ = captures && native;
+  auto* streamer = denoiser_->model() ? nn::Streamer::of(*denoiser_->model()) : nullptr;
+  if (streamer) streamer->load();
+  const bool streams = streamer && denoiser_->device().is_cuda() && !streamer->streamed_names().empty();
+  const bool native = streams || DenoiserGraphs::why_not(*denoiser_).empty();
+  captures_ = captures && native && !streams;
   // Convolutions read weights channels-last: of another order each replay would make a copy.
   if (captures_) nn::to(*denoiser_->model(), {.memory_format = MemoryFormat::ChannelsLast});
   // With and without graphs, whose numbers are then those of the same products.

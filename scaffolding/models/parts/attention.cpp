@@ -1,6 +1,7 @@
 #include "scaffolding/models/parts/attention.h"
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -36,6 +37,7 @@ Tensor to_tokens(const Tensor& picture) { return picture.flatten(2).transpose(1,
 
 Tensor Attention::compute(const ProjectionInput& in, const Tensor& context, const Tensor& mask,
                           const Tensor& residual) const {
+  const nn::WeightsHere here(*this);  // beside() goes past the call
   ProjectionInput x = in;
   if (const bool picture = !x.is_float8() && x.x.ndim() == 4; picture || group_norm) {
     if (group_norm) x.x = picture ? (*group_norm)(x.x) : (*group_norm)(x.x.transpose(1, 2)).transpose(1, 2);

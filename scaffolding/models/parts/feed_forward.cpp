@@ -3,6 +3,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/nn/joined.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -40,6 +41,7 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardOptions& o)
           nn::Linear(o.inner_dim.value_or(4 * dim), dim, o.bias)) {}
 
 Tensor FeedForward::compute(const ProjectionInput& x, const Tensor& residual) const {
+  const nn::WeightsHere here(*this);  // beside() goes past the call
   const auto& [first, dropout, second] = std::tie(net.get<0>(), net.get<1>(), net.get<2>());
   if (x.is_float8())
     return project(second, ProjectionInput(geglu_fp8(project(first.proj, x)), x.dtype), {.residual = residual});

@@ -4,6 +4,7 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/autograd/set_data.h"
+#include "scaffolding/nn/streaming/streamer.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/view/view.h"
 
@@ -25,8 +26,8 @@ bool can_pack(const Tensors& tensors) {
 }
 
 void pack(const Tensors& tensors) {
-  if (side_by_side(tensors)) return;
   autograd::NoGrad off;
+  if (side_by_side(tensors) || nn::Streamer::lay_side_by_side(tensors)) return;
   Tensors values;
   for (const Tensor& t : tensors) values.push_back(t.detach());
   const Tensor all = cat(values, 0);

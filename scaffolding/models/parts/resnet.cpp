@@ -4,6 +4,7 @@
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/parts/time_shifts.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/fused/prepared_conv/in_place.h"
 #include "scaffolding/ops/ops.h"
 
@@ -89,6 +90,7 @@ Tensor ResnetBlock2D::forward(Tensor input, const Tensor& temb) const {
 }
 
 Tensor ResnetBlock2D::with_skip(const Tensor& input, const Tensor& skip, const Tensor& temb) const {
+  const nn::WeightsHere here(*this);
   const TimeShifts* shifts = time_emb_proj && takes_shifts() ? TimeShifts::current(temb) : nullptr;
   Tensor h = cat_group_norm_silu(input, skip, norm1.num_groups, norm1.weight, norm1.bias, norm1.eps);
   if (shifts && shifts->is_one()) {

@@ -8,6 +8,7 @@
 #include "scaffolding/models/parts/attention.h"
 #include "scaffolding/models/parts/feed_forward.h"
 #include "scaffolding/nn/init.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -111,6 +112,7 @@ CLIPAttention::CLIPAttention(const CLIPTextConfig& c)
 
 // Values first: the gradients of x are added up in the reverse of this order.
 Tensor CLIPAttention::compute(const Tensor& x, const Tensor& mask, const Tensor& residual) const {
+  const nn::WeightsHere here(*this);  // beside() goes past the call
   const Tensors vkq = project_each({&v_proj, &k_proj, &q_proj}, x);
   const Tensor y =
       attend(vkq[2], vkq[1], vkq[0], num_heads, {.mask = mask, .causal = !mask, .dropout = training ? dropout : 0});
@@ -133,7 +135,9 @@ CLIPMLP::CLIPMLP(const CLIPTextConfig& c)
 
 Tensor CLIPMLP::forward(const Tensor& x) const { return two_layers(fc1, activation, nullptr, fc2, x); }
 Tensor CLIPMLP::beside(const Tensor& residual, const Tensor& x) const {
-  return is_plain(*this) ? two_layers(fc1, activation, nullptr, fc2, x, residual) : residual + (*this)(x);
+  if (!is_plain(*this)) return residual + (*this)(x);
+  const nn::WeightsHere here(*this);
+  return two_layers(fc1, activation, nullptr, fc2, x, residual);
 }
 
 CLIPEncoderLayer::CLIPEncoderLayer(const CLIPTextConfig& c)

@@ -6,6 +6,7 @@
 #include "scaffolding/models/parts/attention.h"
 #include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/nn/init.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -146,6 +147,7 @@ int64_t t5_position_bucket(int64_t distance, int64_t num_buckets, int64_t max_di
 }
 
 Tensor T5Attention::compute_bias(int64_t tokens) const {
+  const nn::WeightsHere here(*this);
   std::vector<int64_t> buckets(size_t(2 * tokens - 1)), table;
   for (int64_t d = 1 - tokens; d < tokens; ++d)
     buckets[size_t(d + tokens - 1)] = t5_position_bucket(d, num_buckets, max_distance);
@@ -192,7 +194,11 @@ T5Stack::T5Stack(const T5Config& c)
 
 Tensors T5Stack::forward(const Tensor& inputs_embeds, const Tensor& attention_mask, bool output_hidden_states) const {
   Tensor x = dropout(inputs_embeds);
-  Tensor bias = block[0].layer.get<0>().SelfAttention.compute_bias(x.size(1));
+  const auto& first = block[0].layer.get<0>();
+  Tensor bias = [&] {
+    const nn::WeightsHere here(first);
+    return first.SelfAttention.compute_bias(x.size(1));
+  }();
   if (attention_mask) {
     const double lowest = bias.dtype() == kFloat16 ? -kMostFloat16 : -3.38e38;  // which bfloat16 has too
     bias = where(ne(attention_mask, wrapped(0)).unsqueeze(1).unsqueeze(1), bias,

@@ -2,6 +2,7 @@
 
 #include "scaffolding/models/parts/config_checks.h"
 #include "scaffolding/models/transformers/transformer_2d.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -83,6 +84,7 @@ Tensor DiTTransformer2DModel::forward(const Tensor& hidden_states, const Tensor&
 
   Tensor x = pos_embed(hidden_states);
   for (auto& block : transformer_blocks) x = block(x, t, class_labels);
+  const nn::WeightsHere here(transformer_blocks[0]);
   Tensors m = chunk(proj_out_1(silu(transformer_blocks[0].norm1.emb.forward(t, class_labels, x.dtype()))), 2, 1);
   x = proj_out_2(layer_norm_modulate(x, m[1], m[0], {}, {}, kModulatedEps));
   return pos_embed.picture(x, hidden_states);

@@ -326,6 +326,14 @@ std::vector<const ResnetBlock2D*> UNet2DConditionModel::timed_blocks() const {
 
 bool UNet2DConditionModel::pack() { return TimeShifts::pack(timed_blocks()); }
 
+Tensors UNet2DConditionModel::read_below() const {
+  Tensors all;
+  for (const ResnetBlock2D* block : timed_blocks())
+    if (block->time_emb_proj)
+      all.insert(all.end(), {block->time_emb_proj->weight, block->time_emb_proj->bias, block->conv1.bias});
+  return all;
+}
+
 Tensor UNet2DConditionModel::forward(const Tensor& input, const Tensor& timestep, const Tensor& encoder_hidden_states,
                                      const Tensor& class_labels, const Tensor& timestep_cond,
                                      const Tensor& attention_mask, const Tensor& encoder_attention_mask,

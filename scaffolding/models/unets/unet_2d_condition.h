@@ -4,6 +4,7 @@
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/models/unets/unet_2d_blocks.h"
 #include "scaffolding/nn/embedding.h"
+#include "scaffolding/nn/streaming/residence.h"
 
 namespace sf::models {
 
@@ -54,7 +55,7 @@ struct UNet2DConditionConfig {
   io::Fields fields();
 };
 
-struct UNet2DConditionModel : ConfiguredModel<UNet2DConditionConfig>, PackedPart {
+struct UNet2DConditionModel : ConfiguredModel<UNet2DConditionConfig>, PackedPart, nn::ReadsBelow {
   static constexpr const char* kName = "UNet2DConditionModel";
   nn::Conv2d conv_in;
   TimestepEmbedding time_embedding;
@@ -87,7 +88,8 @@ struct UNet2DConditionModel : ConfiguredModel<UNet2DConditionConfig>, PackedPart
                  const Tensors& down_block_additional_residuals = {}, const Tensor& mid_block_additional_residual = {},
                  const Tensors& down_intrablock_additional_residuals = {}) const;
 
-  bool pack() override;  // the residual blocks' time projections
+  bool pack() override;                 // the residual blocks' time projections
+  Tensors read_below() const override;  // the same, and what is added to them
 
  private:
   std::vector<const ResnetBlock2D*> timed_blocks() const;  // the residual blocks, in one order

@@ -35,7 +35,10 @@ class PipelineCalls:
 
     def _call(self, given, kwargs, output_type, return_dict):
         self._shape(given)
-        images = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
+        try:
+            images = self._generate(self._options_of(given, kwargs), self._output_type(output_type))
+        finally:
+            self.maybe_free_model_hooks()
         return self._result(images, return_dict)
 
     def _shape(self, given):

@@ -16,6 +16,7 @@ from .calls import ENTRIES, PipelineCalls
 from .image_processor import VaeImageProcessor
 from .lora import LoraLoaderMixin
 from .memory import PlannedMemory
+from .offloading import PipelineOffloadingMixin
 from .outputs import ImagePipelineOutput
 from .progress_bar import ProgressBar
 
@@ -35,7 +36,7 @@ def pipeline_class(name):
     return _classes[name]
 
 
-class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineCalls):
+class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin, PipelineCalls):
     """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's
     model_index.json names.
 

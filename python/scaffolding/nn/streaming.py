@@ -1,0 +1,172 @@
+"""Modules whose weights come when they are needed: what diffusers' offloading calls set (docs/internals/streaming.md).
+
+A module has one streamer, and may store its weights in a narrower dtype besides."""
+
+import itertools
+import os
+import weakref
+
+from .. import _core, cuda
+from .._core import _streaming
+
+_attached = {}  # id(module): _Attached
+_file_numbers = itertools.count(1)
+
+
+class _Attached:
+    """A module's streamer, the hooks of parts that only Python sees called, and the call that made it. Goes before the
+    module."""
+
+    def __init__(self, module):
+        self.streamer = self.casting = None
+        self.by = ""
+        self.handles = []
+        key = id(module)
+        self.module = weakref.ref(module, lambda _: _attached.pop(key).detach())
+
+    def watch(self):
+        streamer = self.streamer
+        for part, place in streamer.python_places():
+            self.handles.append(
+                part.register_forward_pre_hook(lambda m, args, p=place: streamer.enter(p), prepend=True)
+            )
+            self.handles.append(
+                part.register_forward_hook(lambda m, args, y, p=place: streamer.leave(p), always_call=True)
+            )
+
+    def detach(self):
+        for handle in self.handles:
+            handle.remove()
+        streamer, self.streamer = self.streamer, None
+        if streamer is not None:
+            streamer.close()
+        self.handles, self.by = [], ""
+
+
+def _of(module):
+    return _attached.get(id(module))
+
+
+def streamer_of(module):
+    """The module's streamer, or None."""
+    found = _of(module)
+    return found.streamer if found else None
+
+
+def streamed_by(module):
+    """The call that streams the module's weights: "enable_group_offload", ...; "" where none does."""
+    found = _of(module)
+    return found.by if found else ""
+
+
+def attach(module, by, *, device, disk_path=None, **options):
+    """Streams the module's weights. ValueError where another call does so already."""
+    found = _of(module)
+    if found and found.streamer:
+        raise ValueError(
+            f"{by}: the weights of {type(module).__name__} come and go already, by {found.by}; call "
+            "remove_all_hooks() first"
+        )
+    if disk_path is not None:
+        _move_to_disk(module, disk_path)
+    streamer = _streaming.Streamer(module, device=device, **options)
+    found = found or _attached.setdefault(id(module), _Attached(module))
+    found.streamer, found.by = streamer, by
+    found.watch()
+    return streamer
+
+
+def detach(module):
+    """All weights are in host memory again; does nothing where they are not streamed."""
+    found = _of(module)
+    if found is None or found.streamer is None:
+        return
+    found.detach()
+    if found.casting is None:
+        _attached.pop(id(module), None)
+
+
+def cast(module, storage_dtype, compute_dtype, skip):
+    """Stores the module's weights in another dtype. ValueError where they are stored so already, or streamed."""
+    found = _of(module)
+    if found and (found.casting or found.streamer):
+        raise ValueError(
+            f"enable_layerwise_casting: the weights of {type(module).__name__} "
+            + (
+                "are cast already"
+                if found.casting
+                else f"come and go by {found.by}; cast first, then offload: what is copied is narrow then"
+            )
+        )
+    casting = _streaming.LayerwiseCasting(module, storage_dtype, compute_dtype, skip)
+    found = found or _attached.setdefault(id(module), _Attached(module))
+    found.casting = casting
+
+
+def _move_to_disk(module, folder):
+    """The module's weights become pages of a file there. A disk that is full changes nothing."""
+    folder = os.fspath(folder)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"group_{type(module).__name__}_{os.getpid()}_{next(_file_numbers)}.safetensors")
+    seen, state = set(), {}
+    for name, tensor in module.state_dict().items():
+        if tensor.data_ptr() not in seen or tensor.numel() == 0:
+            seen.add(tensor.data_ptr())
+            state[name] = tensor
+    from ..safetensors import load_file, save_file
+
+    save_file(state, path)
+    module.load_state_dict(load_file(path), strict=False, assign=True)
+
+
+def onload_device(who, device=None, gpu_id=None):
+    """The GPU of a call with diffusers' two arguments."""
+    if device is None:
+        if not cuda.is_available():
+            raise RuntimeError(f"{who}: needs a GPU to compute on: {cuda.why_not()}")
+        device = "cuda"
+    device = _core.device(device) if isinstance(device, str) else device
+    if gpu_id is None:
+        return device
+    if device.index:
+        raise ValueError(f"{who}: gpu_id={gpu_id} and device={device} name the GPU twice; pass one")
+    return _core.device(f"{device.type}:{gpu_id}")
+
+
+def group_offload_options(
+    who,
+    onload_device,
+    offload_device="cpu",
+    offload_type="block_level",
+    num_blocks_per_group=None,
+    non_blocking=False,
+    use_stream=False,
+    record_stream=False,
+    low_cpu_mem_usage=False,
+    offload_to_disk_path=None,
+):
+    """diffusers' arguments as a streamer's. ValueError for those that contradict each other."""
+    device = _core.device(onload_device) if isinstance(onload_device, str) else onload_device
+    away = _core.device(offload_device) if isinstance(offload_device, str) else offload_device
+    if away.type != "cpu":
+        raise ValueError(f"{who}: offload_device must be the CPU, got {away}; for a disk pass offload_to_disk_path")
+    if offload_type not in ("block_level", "leaf_level"):
+        raise ValueError(f"{who}: offload_type must be 'block_level' or 'leaf_level', got {offload_type!r}")
+    if offload_type == "block_level" and num_blocks_per_group is None:
+        raise ValueError(f"{who}: offload_type 'block_level' needs num_blocks_per_group")
+    if use_stream and device.type == "cpu":
+        raise ValueError(f"{who}: use_stream needs a GPU as onload_device, got {device}; pass use_stream=False")
+    if record_stream and not use_stream:
+        raise ValueError(f"{who}: record_stream needs use_stream=True")
+    if low_cpu_mem_usage and not use_stream:
+        raise ValueError(f"{who}: low_cpu_mem_usage is about pinned memory, which use_stream=True needs")
+    del non_blocking, record_stream  # copies never block, and slots are never freed while a stream uses them
+    return {
+        "device": device,
+        "leaves": offload_type == "leaf_level",
+        "blocks_per_group": 1 if num_blocks_per_group is None else num_blocks_per_group,
+        "use_stream": use_stream,
+        "pin_weights": not low_cpu_mem_usage,
+        "pinned_bytes": 2**62 if use_stream else 0,
+        "disk_path": offload_to_disk_path,
+    }

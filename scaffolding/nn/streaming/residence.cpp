@@ -1,0 +1,67 @@
+#include "scaffolding/nn/streaming/residence.h"
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace sf::nn {
+
+namespace {
+struct Entry {
+  Residence* residence;
+  uint64_t hook;
+};
+struct All {
+  std::mutex lock;
+  std::unordered_map<const Module*, Entry> of;
+  std::unordered_set<const Module*> held;
+  std::atomic<size_t> count{0};  // of both, so that asking costs nothing where nothing is streamed
+};
+All& all() {
+  static auto* const a = new All;
+  return *a;
+}
+}  // namespace
+
+void set_residence(Module& m, Residence* residence) {
+  std::lock_guard guard(all().lock);
+  auto at = all().of.find(&m);
+  if (!residence) {
+    if (at == all().of.end()) return;
+    m.remove_hook(at->second.hook);
+    all().of.erase(at);
+  } else {
+    SF_CHECK(at == all().of.end(), m.type(), ": its weights are streamed already");
+    all().of[&m] = {residence, m.register_forward_pre_hook(detail::ResidenceHook{residence})};
+  }
+  all().count = all().of.size() + all().held.size();
+}
+
+void set_held(const Module& m, bool held) {
+  std::lock_guard guard(all().lock);
+  if (held) all().held.insert(&m);
+  else all().held.erase(&m);
+  all().count = all().of.size() + all().held.size();
+}
+
+Residence* residence_of(const Module& m) {
+  if (all().count == 0) return nullptr;
+  std::lock_guard guard(all().lock);
+  auto at = all().of.find(&m);
+  return at == all().of.end() ? nullptr : at->second.residence;
+}
+
+void refuse_streamed(Module& m, const char* op) {
+  if (all().count == 0) return;
+  auto is_held = [](const Module* each) {
+    std::lock_guard guard(all().lock);
+    return all().held.count(each) > 0 || all().of.count(each) > 0;
+  };
+  for (auto& each : named_modules(m))
+    SF_CHECK_AS(RuntimeError, !is_held(each.module), op, ": the weights of ", m.type(),
+                " come and go with its calls, and cannot be moved or converted; take the offloading off first "
+                "(remove_all_hooks)");
+}
+
+}  // namespace sf::nn

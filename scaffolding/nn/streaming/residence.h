@@ -1,0 +1,59 @@
+// Residence: what happens around a module's calls so that its weights are where they are computed with.
+//
+// Every call of the module, from C++ and Python alike, is between enter() and leave(), its hooks and adapter included;
+// a call that throws leaves too. Nobody is said to look at the module because of it (looked_at.h): fused kernels take
+// the same way with and without. Code that reads weights of another module past its calls says so by WeightsHere.
+#pragma once
+#include "scaffolding/nn/module.h"
+
+namespace sf::nn {
+
+class Residence {
+ public:
+  virtual ~Residence() = default;
+  virtual void enter() = 0;
+  virtual void leave() noexcept = 0;
+};
+
+// Null takes it off. Not owned: whoever sets it takes it off before it goes. A module has one; ValueError for a second.
+void set_residence(Module& m, Residence* residence);
+Residence* residence_of(const Module& m);  // null where there is none
+
+// The weights of m belong to somebody, in calls and between them.
+void set_held(const Module& m, bool held);
+// RuntimeError of `op` where weights of m, or below it, are not for others to move.
+void refuse_streamed(Module& m, const char* op);
+
+// The weights of m are there while this lives, as within its call.
+class WeightsHere {
+ public:
+  explicit WeightsHere(const Module& m) : WeightsHere(residence_of(m)) {}
+  explicit WeightsHere(Residence* residence) : residence_(residence) {
+    if (residence_) residence_->enter();
+  }
+  ~WeightsHere() {
+    if (residence_) residence_->leave();
+  }
+  WeightsHere(const WeightsHere&) = delete;
+  WeightsHere& operator=(const WeightsHere&) = delete;
+
+ private:
+  Residence* residence_;
+};
+
+// A module that reads weights of modules further below past their calls, and at any time of its own, says by this base
+// which: they are never streamed.
+struct ReadsBelow {
+  virtual ~ReadsBelow() = default;
+  virtual Tensors read_below() const = 0;
+};
+
+namespace detail {
+// How a residence reaches a module: register_forward_pre_hook puts a hook of this type aside.
+struct ResidenceHook {
+  Residence* residence = nullptr;
+  Values operator()(Module&, const Values&) const { return {}; }
+};
+}  // namespace detail
+
+}  // namespace sf::nn
