@@ -69,6 +69,19 @@ void bind_memory_plan(nb::module_& m) {
                      for (auto& p : plan.parts) out[p.facts.name.c_str()] = part_of(plan, p);
                      return out;
                    })
+      .def("_stream_options",  // of a part that comes and goes, as a streamer's keywords
+           [](const MemoryPlan& plan, const std::string& name) -> nb::object {
+             const PartPlan* p = plan.find(name);
+             const auto options = p ? plan.stream_options(*p, nullptr) : std::nullopt;
+             if (!options) return nb::none();
+             nb::dict out;
+             out["device"] = options->device.str();
+             out["resident_bytes"] = options->resident_bytes;
+             out["pinned_bytes"] = options->pinned_bytes;
+             out["load_now"] = options->load_now;
+             return out;
+           })
+      .def("_with_less", &MemoryPlan::with_less)
       .def_prop_ro("_savings",
                    [](const MemoryPlan& plan) {
                      const RunSavings s = plan.savings();

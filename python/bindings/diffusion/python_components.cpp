@@ -69,6 +69,19 @@ template <class Base> class PythonPart : public Base {
   Held object_;
 };
 
+// A memory plan's networks, which Python put where they are.
+class PythonPlacement final : public Placement {
+ public:
+  explicit PythonPlacement(nb::handle make_room) : make_room_(make_room) {}
+  bool make_room() override {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<bool>(make_room_.get()());
+  }
+
+ private:
+  Held make_room_;
+};
+
 class PythonDenoiser final : public PythonPart<Denoiser> {
  public:
   using PythonPart::PythonPart;
@@ -295,6 +308,8 @@ std::unique_ptr<DiffusionPipeline> pipeline_of(const std::string& class_name, nb
     nb::tuple s = nb::cast<nb::tuple>(parts["savings"]);
     pipeline->savings = {nb::cast<bool>(s[0]), nb::cast<bool>(s[1]), nb::cast<int64_t>(s[2])};
   }
+  if (parts.contains("make_room") && !parts["make_room"].is_none())
+    pipeline->placement = std::make_shared<PythonPlacement>(parts["make_room"]);
   return pipeline;
 }
 

@@ -10,7 +10,7 @@
 namespace sf::py {
 
 // The class's pipeline around Python's components: {name: component}, with the class's other fields, "graphs" and
-// "savings". TypeError for a component of another kind.
+// "savings", and "make_room": a callable, of a memory plan. TypeError for a component of another kind.
 std::unique_ptr<diffusion::DiffusionPipeline> pipeline_of(const std::string& class_name, nb::dict parts);
 
 }  // namespace sf::py

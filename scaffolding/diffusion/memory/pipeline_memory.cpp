@@ -7,6 +7,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
 #include "scaffolding/nn/adapter.h"
+#include "scaffolding/nn/streaming/stream_groups.h"
 
 namespace sf::diffusion {
 
@@ -34,25 +35,6 @@ WeightBytes weight_bytes(nn::Module& module, std::set<const Storage*>& seen) {
   return out;
 }
 
-bool has_weights(nn::Module& module) {  // of its own
-  return !nn::named_parameters(module, "", false).empty() || !nn::named_buffers(module, "", false).empty();
-}
-
-// Whether the module or what is below it became a block.
-bool add_blocks(nn::Module& module, bool numbered, std::vector<nn::Module*>& blocks) {
-  nn::Descent down(module);
-  bool below = false;
-  for (auto& child : nn::named_children(module)) {
-    const bool number = child.name.find_first_not_of("0123456789") == child.name.npos;
-    below = add_blocks(*child.module, number, blocks) || below;
-  }
-  if (below || !numbered || module.is_list()) return below;
-  const auto all = nn::named_modules(module);
-  if (std::count_if(all.begin(), all.end(), [](auto& m) { return has_weights(*m.module); }) < 2) return false;
-  blocks.push_back(&module);
-  return true;
-}
-
 // How weights are stored: the dtype of most of their bytes, or what quantised layers have.
 std::string format_of(nn::Module& model) {
   std::map<std::string, int64_t> bytes;
@@ -75,16 +57,6 @@ PartKind kind_of(const ComponentSlot& slot) {
 
 }  // namespace
 
-std::vector<int64_t> bytes_of_repeated_blocks(nn::Module& module) {
-  std::vector<nn::Module*> blocks;
-  add_blocks(module, false, blocks);
-  std::vector<int64_t> out;
-  std::set<const Storage*> seen;
-  for (auto* block : blocks)
-    if (const int64_t bytes = weight_bytes(*block, seen).all) out.push_back(bytes);
-  return out;
-}
-
 PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& options, std::optional<Device> gpu,
                        std::string* why_not, const NetworkModules& modules) {
   PlanFacts facts;
@@ -100,7 +72,8 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
     if (model) {
       const WeightBytes bytes = weight_bytes(*model, seen);
       part.type = model->type(), part.format = format_of(*model);
-      part.bytes = bytes.all, part.blocks = bytes_of_repeated_blocks(*model);
+      part.bytes = bytes.all;
+      for (auto& group : nn::stream_groups(*model, nn::StreamLevel::Block).groups) part.blocks.push_back(group.bytes);
       part.mapped = bytes.in_memory < bytes.all / 8;  // a few converted tensors change nothing
       device_now += bytes.on_device, host_now += bytes.in_memory;
     }
@@ -132,30 +105,90 @@ MemoryPlan plan_memory(const DiffusionPipeline& pipeline, const AnyOptions& opti
   return plan;
 }
 
-void apply_memory_plan(DiffusionPipeline& pipeline, const MemoryPlan& plan) {
-  struct Move {
-    ComponentSlot slot;
-    const PartPlan* part;
+namespace {
+
+// The networks that a plan put where they are, and those that come and go.
+class PlannedNetworks final : public Placement {
+ public:
+  explicit PlannedNetworks(DiffusionPipeline& pipeline) : graphs_(pipeline.graphs) {
+    for (auto& slot : pipeline.components())
+      if (slot.network()) networks_.push_back({slot.name, slot.shared_network(), {}});
+  }
+
+  bool are_of(DiffusionPipeline& pipeline) const {
+    size_t same = 0, networks = 0;
+    for (auto& slot : pipeline.components()) {
+      if (!slot.network()) continue;
+      ++networks;
+      for (auto& n : networks_) same += n.name == slot.name && n.component == slot.shared_network();
+    }
+    return same == networks && networks == networks_.size();
+  }
+
+  void carry_out(const MemoryPlan& plan) {
+    for (auto& n : networks_) {
+      SF_CHECK(plan.find(n.name), "apply_memory_plan: the plan is of another pipeline and has no ", n.name);
+      models::Model* model = n.component->model();
+      SF_CHECK_AS(NotSupported, model || plan.find(n.name)->residency == Residency::Resident,
+                  "apply_memory_plan: ", n.name, " comes and goes in this plan, and is no C++ model");
+      SF_CHECK(!model || n.streamer || !nn::Streamer::of(*model), "apply_memory_plan: the weights of ", n.name,
+               " are streamed already; take that off first");
+    }
+    SF_CHECK(networks_.size() == plan.parts.size(), "apply_memory_plan: the plan is of another pipeline with ",
+             plan.parts.size(), " networks, this one has ", networks_.size());
+    graphs_->clear();
+    for (auto& n : networks_) n.streamer.reset();
+    std::vector<Device> before;
+    for (auto& n : networks_) before.push_back(n.component->device());
+    auto on_gpu = std::make_shared<nn::StreamPhases>(), on_host = std::make_shared<nn::StreamPhases>();
+    try {
+      for (bool arrives : {false, true})  // what leaves a device makes room on it
+        for (auto& n : networks_) {
+          models::Model* model = n.component->model();
+          const PartPlan& part = *plan.find(n.name);
+          const bool stays_on_device = part.on_device && part.residency == Residency::Resident;
+          if (!model || stays_on_device != arrives) continue;
+          if (const Device device = arrives ? Device(plan.device) : Device(); model->device() != device)
+            nn::to(*model, {.device = device});
+          if (auto options = plan.stream_options(part, part.on_device ? on_gpu : on_host))
+            n.streamer = std::make_unique<nn::Streamer>(*model, *options);
+        }
+    } catch (...) {
+      for (size_t i = 0; i < networks_.size(); ++i) {
+        networks_[i].streamer.reset();
+        if (auto* model = networks_[i].component->model()) nn::to(*model, {.device = before[i]});
+      }
+      throw;
+    }
+    plan_ = plan;
+  }
+
+  bool make_room() override {
+    auto less = plan_.with_less(std::max<int64_t>(plan_.device_peak / 8, 1));
+    if (less) carry_out(*less);
+    return bool(less);
+  }
+
+ private:
+  struct Network {
+    std::string name;
+    Ref<Component> component;
+    std::unique_ptr<nn::Streamer> streamer;  // goes before its model
   };
-  std::vector<Move> moves;
-  for (auto& slot : pipeline.components()) {
-    if (!slot.network()) continue;
-    const PartPlan* part = plan.find(slot.name);
-    SF_CHECK(part, "apply_memory_plan: the plan is of another pipeline and has no ", slot.name);
-    SF_CHECK_AS(NotSupported, part->residency == Residency::Resident || !part->on_device,
-                "apply_memory_plan: ", slot.name, " comes and goes in this plan, which needs a streamer");
-    moves.push_back({slot, part});
-  }
-  SF_CHECK(moves.size() == plan.parts.size(), "apply_memory_plan: the plan is of another pipeline with ",
-           plan.parts.size(), " networks, this one has ", moves.size());
-  pipeline.graphs->clear();
-  for (auto& m : moves) {
-    Component& network = *m.slot.network();
-    const Device device = m.part->on_device ? Device(plan.device) : Device();
-    if (network.model() && network.device() != device) nn::to(*network.model(), {.device = device});
-    if (auto* vae = m.slot.as<Ref<Autoencoder>>()) (*vae)->save(plan.vae);
-  }
+  Ref<DenoiserGraphs> graphs_;
+  MemoryPlan plan_;
+  std::vector<Network> networks_;
+};
+
+}  // namespace
+
+void apply_memory_plan(DiffusionPipeline& pipeline, const MemoryPlan& plan) {
+  auto networks = std::dynamic_pointer_cast<PlannedNetworks>(pipeline.placement);
+  if (!networks || !networks->are_of(pipeline)) networks = std::make_shared<PlannedNetworks>(pipeline);
+  networks->carry_out(plan);
+  if (auto vae = pipeline.the_autoencoder()) vae->save(plan.vae);
   pipeline.savings = plan.savings();
+  pipeline.placement = std::move(networks);
 }
 
 }  // namespace sf::diffusion

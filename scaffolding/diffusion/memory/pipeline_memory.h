@@ -14,12 +14,10 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
 MemoryPlan plan_memory(const DiffusionPipeline& pipeline, const AnyOptions& options, const PlanRequest& request = {},
                        std::optional<Device> gpu = {}, const NetworkModules& modules = {});
 
-// The bytes of the repeated blocks of a module tree, in its order: the innermost numbered children that are more than
-// one layer.
-std::vector<int64_t> bytes_of_repeated_blocks(nn::Module& module);
-
-// Moves the networks, and sets guidance, cleanup and how pictures are decoded for all calls from now on. Before
-// anything is moved: NotSupported naming a network that the plan lets come and go, where nothing does that.
+// Moves the networks, streams those that come and go (pipeline.placement), and sets guidance, cleanup and how pictures
+// are decoded for all calls from now on. Calls that run out of memory go on with less of the networks on the GPU.
+// Another plan takes this one's place. Before anything is moved: NotSupported naming a network that would come and go
+// and is no C++ model, ValueError for one that somebody else streams.
 void apply_memory_plan(DiffusionPipeline& pipeline, const MemoryPlan& plan);
 
 }  // namespace sf::diffusion

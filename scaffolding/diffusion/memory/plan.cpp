@@ -9,7 +9,7 @@ namespace sf::diffusion {
 
 namespace {
 
-constexpr int64_t kSlots = 3;  // one is computed with, one is filled, one waits
+const int64_t kSlots = nn::StreamOptions().slots;
 
 struct Profile {
   const char* name;
@@ -47,6 +47,8 @@ class Planner {
   Planner(const PlanFacts& facts, const PlanRequest& request) : facts_(facts), request_(request) {
     plan_.pipeline = facts.pipeline;
     plan_.device = facts.device;
+    plan_.activations = facts.activations, plan_.host_activations = facts.host_activations;
+    plan_.workspace = facts.workspace;
     for (auto& f : facts.parts) plan_.parts.push_back({.facts = f, .weights = f.bytes});
   }
 
@@ -59,6 +61,15 @@ class Planner {
     if (named) as_named(*named);
     else automatically();
     plan_host();
+    settle();
+    return std::move(plan_);
+  }
+
+  // `plan` within another budget of the GPU, and nothing else of it changed.
+  std::optional<MemoryPlan> made_anew(const MemoryPlan& plan, int64_t device_budget) {
+    plan_ = plan;
+    plan_.device_budget = device_budget;
+    if (!fit(true, device_budget)) return {};
     settle();
     return std::move(plan_);
   }
@@ -358,6 +369,26 @@ RunSavings MemoryPlan::savings() const {
 
 MemoryPlan plan_memory(const PlanFacts& facts, const PlanRequest& request) { return Planner(facts, request).made(); }
 
+std::optional<nn::StreamOptions> MemoryPlan::stream_options(const PartPlan& part,
+                                                            std::shared_ptr<nn::StreamPhases> phases) const {
+  if (part.residency == Residency::Resident) return {};
+  return nn::StreamOptions{.device = part.on_device ? Device(device) : Device(),
+                           .resident_bytes = part.residency == Residency::Phase ? INT64_MAX : part.resident_bytes(),
+                           .pinned_bytes = part.pinned,
+                           .load_now = false,
+                           .phases = std::move(phases)};
+}
+
+std::optional<MemoryPlan> MemoryPlan::with_less(int64_t bytes) const {
+  PlanFacts facts{.pipeline = pipeline,
+                  .activations = activations,
+                  .host_activations = host_activations,
+                  .device = device,
+                  .workspace = workspace};
+  const PlanRequest request{.profile = profile};
+  return Planner(facts, request).made_anew(*this, device_peak - bytes);
+}
+
 std::string MemoryPlan::str() const {
   std::vector<std::vector<std::string>> rows{
       {"part", "device", "format", "weights", "there", "at a time", "activations"}};
@@ -378,10 +409,10 @@ std::string MemoryPlan::str() const {
                                    : "whole") +
                     "\n";
   for (auto& row : rows) {
-    std::string line = " ";
+    std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string pad(width[i] - row[i].size(), ' ');
-      line += " " + (i == 3 || i > 4 ? pad + row[i] : row[i] + pad) + " ";  // bytes to the right
+      line.append(2, ' ').append(i == 3 || i > 4 ? pad + row[i] : row[i] + pad);  // bytes to the right
     }
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }

@@ -4,6 +4,7 @@
 // activations alone do not fit is guidance done in two calls or a picture decoded in slices and tiles.
 #pragma once
 #include "scaffolding/diffusion/memory/activations.h"
+#include "scaffolding/nn/streaming/streamer.h"
 
 namespace sf::diffusion {
 
@@ -67,6 +68,8 @@ struct MemoryPlan {
   std::string pipeline, profile, device;
   bool automatic = false;  // the profile was not asked for by name
   std::vector<PartPlan> parts;
+  Activations activations, host_activations;  // that it was made with
+  int64_t workspace = 0;
   GuidanceMode guidance = GuidanceMode::Batched;
   Cleanup cleanup = Cleanup::None;
   int64_t cleanup_every = 1;  // steps, of Cleanup::Step
@@ -78,6 +81,11 @@ struct MemoryPlan {
   const PartPlan* find(std::string_view part) const;
   bool streams() const;
   RunSavings savings() const;
+  // How a part comes and goes, or nothing where it stays. phases: of all parts of the same device.
+  std::optional<nn::StreamOptions> stream_options(const PartPlan& part, std::shared_ptr<nn::StreamPhases> phases) const;
+  // The same devices, guidance and decoding with so many bytes less on the GPU at the peak, for a run that memory has
+  // not sufficed for: networks come and go, and fewer blocks stay. Nothing where that cannot be.
+  std::optional<MemoryPlan> with_less(int64_t bytes) const;
   std::string str() const;  // a table to print
 };
 

@@ -15,10 +15,10 @@ bool ComponentSlot::is_set() const {
       place);
 }
 
-Component* ComponentSlot::network() const {
-  if (auto* d = as<Ref<Denoiser>>()) return d->get();
-  if (auto* a = as<Ref<Autoencoder>>()) return a->get();
-  if (auto* t = as<Ref<TextEncoder>>()) return t->get();
+Ref<Component> ComponentSlot::shared_network() const {
+  if (auto* d = as<Ref<Denoiser>>()) return *d;
+  if (auto* a = as<Ref<Autoencoder>>()) return *a;
+  if (auto* t = as<Ref<TextEncoder>>()) return *t;
   return nullptr;
 }
 

@@ -29,7 +29,8 @@ struct ComponentSlot {
   }
   bool is_network() const;
   bool is_set() const;
-  Component* network() const;  // null where it is none, or absent
+  Ref<Component> shared_network() const;  // null where it is none, or absent
+  Component* network() const { return shared_network().get(); }
   // Takes a network. TypeError naming the slot for a model that is no such thing.
   void take(std::shared_ptr<models::Model> model) const;
 };

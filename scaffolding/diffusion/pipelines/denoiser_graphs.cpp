@@ -201,9 +201,7 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
       graphs_(std::move(graphs)),
       keeps_context_(keeps_context),
       run_(graphs_->begin_run()) {
-  auto* streamer = denoiser_->model() ? nn::Streamer::of(*denoiser_->model()) : nullptr;
-  if (streamer) streamer->load();
-  const bool streams = streamer && denoiser_->device().is_cuda() && !streamer->streamed_names().empty();
+  const bool streams = brought_back() && denoiser_->device().is_cuda();
   const bool native = streams || DenoiserGraphs::why_not(*denoiser_).empty();
   captures_ = captures && native && !streams;
   // Convolutions read weights channels-last: of another order each replay would make a copy.
@@ -212,8 +210,17 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
   if (native) models::pack_projections(*denoiser_->model());
 }
 
+// Whether blocks of it pass through the device.
+bool DenoiserRun::brought_back() {
+  auto* streamer = denoiser_->model() ? nn::Streamer::of(*denoiser_->model()) : nullptr;
+  if (streamer) streamer->load();
+  return streamer && !streamer->streamed_names().empty();
+}
+
 Tensor DenoiserRun::predict(const DenoiserCall& call) {
-  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled())
+  // In the midst of a run other networks may take its place, or less of it stay.
+  const bool streams = brought_back();
+  if (captures_ && !streams && !cuda::CudaGraph::recording() && !autograd::grad_enabled())
     return graphs_->predict(*denoiser_, call, keeps_context_, run_);
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);

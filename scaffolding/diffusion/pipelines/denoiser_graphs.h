@@ -64,6 +64,7 @@ class DenoiserRun final : public Denoiser {
   models::Model* model() override { return denoiser_->model(); }
 
  private:
+  bool brought_back();
   Ref<Denoiser> denoiser_;
   Ref<DenoiserGraphs> graphs_;
   bool captures_, keeps_context_;

@@ -124,6 +124,22 @@ Tensor DiffusionPipeline::decoded(const Tensor& latents) const {
   return vae->decode(z.to(vae->dtype()));
 }
 
+std::unique_ptr<Run> DiffusionPipeline::with_room(const Generators& generators,
+                                                  const std::function<std::unique_ptr<Run>()>& made) const {
+  if (!placement) return made();
+  const Generators drawn = generators.empty() ? Generators{default_generator()} : generators;
+  std::vector<std::vector<uint8_t>> states;
+  for (auto& g : drawn) states.push_back(g->get_state());
+  for (;;) {
+    try {
+      return made();
+    } catch (const OutOfMemory&) {
+      if (!placement->make_room()) throw;
+    }
+    for (size_t i = 0; i < drawn.size(); ++i) drawn[i]->set_state(states[i]);
+  }
+}
+
 void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {
   run.pipeline_ = clone();
   run.savings_ = savings;
@@ -153,7 +169,7 @@ void share_components(const DiffusionPipeline& from, DiffusionPipeline& made) {
   }
   io::read_fields(made.name(), made.fields(), io::write_fields(const_cast<DiffusionPipeline&>(from).fields()));
   made.advised_guidance_scale = from.advised_guidance_scale;
-  made.savings = from.savings;
+  made.savings = from.savings, made.placement = from.placement;
   if (made.the_denoiser() == from.the_denoiser()) made.graphs = from.graphs;
 }
 

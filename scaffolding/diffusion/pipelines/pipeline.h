@@ -63,7 +63,8 @@ class DiffusionPipeline {
 
   // what the model's makers advise, for programs to begin with; calls take their own argument
   std::optional<double> advised_guidance_scale;
-  RunSavings savings;  // of all runs from now on
+  RunSavings savings;                    // of all runs from now on
+  std::shared_ptr<Placement> placement;  // a memory plan's, where one put the networks
   // Shared by pipelines of the same denoiser.
   Ref<DenoiserGraphs> graphs = std::make_shared<DenoiserGraphs>();
 
@@ -78,6 +79,10 @@ class DiffusionPipeline {
   // images[n, 3, H, W] in [-1, 1] to latents, each drawn by its own generator where there is a list of them. Latents
   // come back as they are.
   Tensor encode_images(const Tensor& images, const Generators& generator, DType dtype) const;
+
+  // made(), and again where memory ran out and room could be made. What it drew, from these generators or the default
+  // one, it draws again.
+  std::unique_ptr<Run> with_room(const Generators& generators, const std::function<std::unique_ptr<Run>()>& made) const;
 
   template <class O> void begin(Run& run, const O& options) const {
     run.callback_ = options.callback_on_step_end, run.progress_ = options.progress, run.stop_ = options.stop;
@@ -106,9 +111,11 @@ template <class Self, class O, class Base = DiffusionPipeline> class PipelineOf 
 
   std::unique_ptr<Run> start(const O& options) const {
     autograd::NoGrad no_grad;
-    std::unique_ptr<Run> run = self().prepare(options);
-    this->begin(*run, options);
-    return run;
+    return this->with_room(options.generator, [&] {
+      std::unique_ptr<Run> run = self().prepare(options);
+      this->begin(*run, options);
+      return run;
+    });
   }
   std::unique_ptr<Run> start(const AnyOptions& options) const override { return start(options.as<O>()); }
   std::vector<std::pair<std::string, Tensor>> encoded_prompt(const AnyOptions& options) const override {

@@ -215,68 +215,6 @@ TEST_F(Pipeline, RefusesWrongComponents) {
                   load_pipeline(folder_.string()));
 }
 
-// Calls of more samples, or pictures decoded otherwise than in tiles, do not fit.
-struct SmallDenoiser final : Denoiser {
-  Ref<Denoiser> real;
-  int64_t most = 0;
-  SmallDenoiser(Ref<Denoiser> denoiser, int64_t samples) : real(std::move(denoiser)), most(samples) {}
-  io::Object config() override { return real->config(); }
-  DType dtype() override { return real->dtype(); }
-  Device device() override { return real->device(); }
-  Tensor predict(const DenoiserCall& call) override {
-    if (call.of(ArgumentRole::Sample).size(0) > most) fail<OutOfMemory>("cuda:0: out of memory: 1.0 MiB asked for");
-    return real->predict(call);
-  }
-};
-struct SmallAutoencoder final : Autoencoder {
-  Ref<Autoencoder> real;
-  bool never = false;
-  explicit SmallAutoencoder(Ref<Autoencoder> vae) : real(std::move(vae)) {}
-  io::Object config() override { return real->config(); }
-  DType dtype() override { return real->dtype(); }
-  Device device() override { return real->device(); }
-  Tensor encode(const Tensor& images, const Generator& g) override { return real->encode(images, g); }
-  Tensor decode(const Tensor& z) override {
-    if (never || !savings().tiling) fail<OutOfMemory>("cuda:0: out of memory: 2.0 MiB asked for");
-    return real->decode(z);
-  }
-  void to(DType dtype) override { real->to(dtype); }
-  Savings savings() override { return real->savings(); }
-  void save(Savings s) override { real->save(s); }
-};
-
-TEST_F(Pipeline, MakesDoWithTheMemoryThereIs) {
-  auto call = [] {
-    GenerationOptions o = options();
-    o.negative_prompt_embeds = zeros({2, 5, 16});
-    return o;
-  };
-  auto pipe = tiny();
-  GenerationOptions sequential = call();
-  sequential.guidance_mode = GuidanceMode::Sequential;
-  const auto expected = pipe(sequential).images.to_vector();
-  auto vae = std::make_shared<SmallAutoencoder>(pipe.vae);
-  pipe.unet = std::make_shared<SmallDenoiser>(pipe.unet, 2);
-  pipe.vae = vae;
-  auto run = pipe.start(call());
-  while (!run->done()) run->step();
-  EXPECT_EQ(run->finish().images.to_vector(), expected) << "pictures of this size are one tile";
-  EXPECT_EQ(run->makeshifts(), (std::vector<std::string>{"guidance in two calls", "pictures decoded one at a time",
-                                                         "pictures decoded in tiles"}));
-  EXPECT_FALSE(pipe.vae->savings().slicing || pipe.vae->savings().tiling) << "of that run alone";
-
-  vae->never = true;
-  SF_EXPECT_ERROR(
-      OutOfMemory,
-      "2.0 MiB asked for. Tried: guidance in two calls, pictures decoded one at a time, pictures decoded in "
-      "tiles",
-      pipe(call()));
-  EXPECT_FALSE(pipe.vae->savings().slicing || pipe.vae->savings().tiling);
-  pipe.unet = std::make_shared<SmallDenoiser>(pipe.unet, 1);
-  SF_EXPECT_ERROR(OutOfMemory, "1.0 MiB asked for. Tried: guidance in two calls", pipe(call()));
-  SF_EXPECT_ERROR(OutOfMemory, "1.0 MiB asked for", pipe(sequential));
-}
-
 TEST_F(Pipeline, ResizesAsPillow) {
   VaeImageProcessor p({.vae_scale_factor = 2});
   Tensor picture = (arange(0, 3 * 8 * 6) * 1).reshape({8, 6, 3}).to(kUInt8).permute({2, 0, 1});

@@ -31,27 +31,56 @@ void Run::step() {
   }
 }
 
-// Both halves of guidance at once, and where memory does not suffice one after the other, from then on.
-Tensor Run::noise_within_memory() {
-  auto noise = [&] {
-    return predict_noise(*denoiser_, *scheduler, latents, schedule, at_, told, guidance, output_channels);
+// Of all samples, or as many at a time as memory suffices for.
+Tensor Run::noise() {
+  auto of = [&](const Tensor& samples, const DenoiserCall& call) {
+    return predict_noise(*denoiser_, *scheduler, samples, schedule, at_, call, guidance, output_channels);
   };
-  try {
-    return noise();
-  } catch (const OutOfMemory& e) {
-    if (!guidance.on() || guidance.mode == GuidanceMode::Sequential) fail_out_of_memory(e);
+  const int64_t batch = latents.size(0);
+  if (samples_ == 0 || samples_ >= batch) return of(latents, told);
+  Tensors parts;
+  for (int64_t begin = 0; begin < batch; begin += samples_) {
+    const int64_t n = std::min(samples_, batch - begin);
+    DenoiserCall call = told;
+    call.keep_samples(arange(begin, begin + n), batch, guidance.on());
+    parts.push_back(of(latents.narrow(0, begin, n), call));
   }
-  give_back();
-  guidance.mode = GuidanceMode::Sequential;
-  makeshifts_.push_back("guidance in two calls");
-  try {
-    return noise();
-  } catch (const OutOfMemory& e) {
-    fail_out_of_memory(e);
+  return cat(parts, 0);
+}
+
+// Where memory does not suffice: networks leave the device, then both halves of guidance go one after the other, then
+// fewer samples at a time; so from then on.
+Tensor Run::noise_within_memory() {
+  for (;;) {
+    try {
+      return noise();
+    } catch (const OutOfMemory& e) {
+      const int64_t samples = samples_ ? samples_ : latents.size(0);
+      if (make_room()) {
+      } else if (guidance.on() && guidance.mode == GuidanceMode::Batched) {
+        guidance.mode = GuidanceMode::Sequential;
+        makeshifts_.push_back("guidance in two calls");
+      } else if (samples > 1) {
+        samples_ = (samples + 1) / 2;
+        makeshifts_.push_back(std::to_string(samples_) + " of " + std::to_string(latents.size(0)) +
+                              " pictures at a time");
+      } else {
+        fail_out_of_memory(e);
+      }
+    }
+    give_back();
   }
 }
 
-// As the autoencoder is set, and where memory does not suffice one picture at a time, then in tiles.
+bool Run::make_room() const {
+  if (!pipeline_->placement || !pipeline_->placement->make_room()) return false;
+  const char* what = "networks with less memory of the GPU";
+  if (std::find(makeshifts_.begin(), makeshifts_.end(), what) == makeshifts_.end()) makeshifts_.push_back(what);
+  return true;
+}
+
+// As the autoencoder is set, and where memory does not suffice networks leave the device, then pictures are decoded one
+// at a time, then in tiles.
 Tensor Run::decoded_within_memory(const Tensor& of) const {
   auto vae = pipeline_->the_autoencoder();
   if (!vae) return pipeline_->decoded(of);
@@ -74,7 +103,7 @@ Tensor Run::decoded_within_memory(const Tensor& of) const {
     try {
       return pipeline_->decoded(of);
     } catch (const OutOfMemory& e) {
-      if (!save(true, before.savings.tiling, "pictures decoded one at a time") &&
+      if (!make_room() && !save(true, before.savings.tiling, "pictures decoded one at a time") &&
           !save(true, true, "pictures decoded in tiles"))
         fail_out_of_memory(e);
     }

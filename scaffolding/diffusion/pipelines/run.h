@@ -48,6 +48,15 @@ struct RunSavings {
   int64_t every_steps = 0;           // and after so many steps; 0: not
 };
 
+// Who put a pipeline's networks where they are, and can put them so that they take less of the GPU's memory
+// (diffusion/memory/pipeline_memory.h). Shared by pipelines of the same networks.
+class Placement {
+ public:
+  virtual ~Placement() = default;
+  // Between calls of the networks: a part of the memory less at the peak, or false, and all is as it was.
+  virtual bool make_room() = 0;
+};
+
 class Run {
  public:
   virtual ~Run() = default;
@@ -87,7 +96,9 @@ class Run {
  private:
   friend class DiffusionPipeline;
   Tensor pictures_of(const Tensor& latents) const;  // [B, 3, H, W] in [0, 1], float32
+  Tensor noise();
   Tensor noise_within_memory();
+  bool make_room() const;
   Tensor decoded_within_memory(const Tensor& latents) const;
   [[noreturn]] void fail_out_of_memory(const Error& e) const;
   void give_back() const;  // what allocators keep of freed tensors
@@ -99,6 +110,7 @@ class Run {
   std::stop_token stop_;
   size_t at_ = 0;
   int64_t warmup_ = 0, done_ = 0;
+  int64_t samples_ = 0;  // of the denoiser's calls at most; 0: all
   bool interrupted_ = false;
   mutable std::vector<std::string> makeshifts_;
 };

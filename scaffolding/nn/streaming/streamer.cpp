@@ -223,11 +223,11 @@ void Streamer::Impl::take_bells() noexcept {
 
 void Streamer::Impl::load() {
   if (loaded) return;
-  if (on_cpu()) return void(loaded = true);
   autograd::NoGrad off;
   if (options.phases)
     for (Streamer* other : options.phases->members)
       if (other->impl_.get() != this) other->offload();
+  if (on_cpu()) return void(loaded = true);
   size_t largest = 0, bytes = size_t(kept_.bytes());
   for (Group& g : groups_) {
     if (!g.resident) largest = std::max(largest, g.weights.laid_out_bytes());
@@ -258,6 +258,10 @@ void Streamer::Impl::load() {
 void Streamer::Impl::offload() {
   if (!loaded) return;
   loaded = false;
+  if (on_cpu()) {
+    for (Group& g : groups_) g.weights.release_pages();
+    return kept_.release_pages();
+  }
   for (Group* g : streamed_) {
     away(*g);
     g->slot = -1;

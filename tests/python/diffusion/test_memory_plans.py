@@ -57,6 +57,40 @@ def test_where_all_fits_nothing_changes(name):
     np.testing.assert_array_equal(output_of(pipe, case)[0], before)
 
 
+def least_plan(pipe, limit, most, **limits):
+    """The plan with about the least bytes that `limit`, max_vram or max_ram, can be."""
+    fits, plan, too_little = int(most), None, 0
+    while plan is None or fits - too_little > most / 500:
+        middle = (fits + too_little) // 2
+        try:
+            plan = pipe.memory_plan(**limits, **{limit: f"{middle} B"})
+            fits = middle
+        except ValueError as refused:
+            assert "is too little" in str(refused)
+            too_little = middle
+    return plan
+
+
+@every_pipeline
+def test_pages_of_files_come_and_go(name, tmp_path):
+    """With about the least host memory that there is a plan for, and the bits of resident networks."""
+    pipe, case = made(name)
+    want = output_of(pipe, case)[0]
+    pipe.save_pretrained(tmp_path)
+    pipe = type(pipe).from_pretrained(tmp_path)
+    np.testing.assert_array_equal(output_of(pipe, case)[0], want)
+    whole = pipe.memory_plan(max_vram=0)
+    plan = least_plan(pipe, "max_ram", whole.host_peak, max_vram=0)
+    assert plan.host_peak < whole.host_peak
+    kinds = {part["residency"] for part in plan.parts.values()}
+    assert kinds & {"phase", "streamed"}, str(plan)
+    pipe.apply_memory_plan(plan)
+    planned = output_of(pipe, case)[0]
+    pipe.remove_all_hooks()  # how the autoencoder decodes stays
+    np.testing.assert_array_equal(planned, output_of(pipe, case, guidance_mode=plan.guidance_mode)[0])
+    np.testing.assert_allclose(planned, want, atol=1e-4)
+
+
 def test_a_plan_is_carried_out(xl):
     pipe, case = xl
     before = output_of(pipe, case)[0]

@@ -41,6 +41,11 @@ class PipelineCalls:
             self.maybe_free_model_hooks()
         return self._result(images, return_dict)
 
+    def _placed(self):
+        """What a run has to know of where the networks are, beside them."""
+        room = self._placement.make_room if self._placement else None
+        return {"graphs": self._graphs, "savings": self._savings, "make_room": room}
+
     def _shape(self, given):
         """Arguments as people give them to those that the loops take: pictures to tensors."""
         for name, role in ENTRIES[self._entry_name]["roles"].items():
@@ -162,7 +167,7 @@ class PipelineCalls:
         output_type = self._output_type(output_type)
         options = self._options_for_run(self._options_of(given, others), output_type)
         scheduler = type(self.scheduler).from_config(self.scheduler.config)
-        parts = {**self._parts(), "scheduler": scheduler, "graphs": self._graphs, "savings": self._savings}
+        parts = {**self._parts(), "scheduler": scheduler, **self._placed()}
         scaled = partial(lora_scaled, list(self._lora_models().values()), options.pop("lora_scale"))
         with scaled():
             core = _pipelines.start(self._entry_name, self, parts, options)
@@ -186,7 +191,7 @@ class PipelineCalls:
         options = self._options_for_run(options, output_type)
         with lora_scaled(self._lora_models().values(), options.pop("lora_scale")):
             images, truncated = _pipelines.generate(
-                self._entry_name, self, {**self._parts(), "graphs": self._graphs, "savings": self._savings}, options
+                self._entry_name, self, {**self._parts(), **self._placed()}, options
             )
         self._warn_of(truncated, 4)
         return self.image_processor.from_unit_range(images, output_type)

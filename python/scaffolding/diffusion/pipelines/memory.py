@@ -1,9 +1,63 @@
 """Memory plans of pipelines: where networks live and what is saved, for the memory there is."""
 
-from ..._core import _pipelines
+from ..._core import _pipelines, _streaming
+from ...nn import Module, streaming
 
 MemoryPlan = _pipelines.MemoryPlan
 PROFILES = tuple(_pipelines.memory_profiles())  # "auto" first
+
+
+class _Placement:
+    """The networks that a plan put where they are, and those of them that come and go. Shared by pipelines of the same
+    networks."""
+
+    def __init__(self, networks, graphs):
+        self.networks, self.graphs, self.plan = networks, graphs, None
+
+    def carry_out(self, plan):
+        """Another plan takes the place of the last one. Where that fails, networks are where they were."""
+        who, parts = "apply_memory_plan", plan.parts
+        for name, module in self.networks.items():
+            by = streaming.streamed_by(module)
+            if by not in ("", who):
+                raise ValueError(f"{who}: {by} is on for {name}; call remove_all_hooks() first")
+            if plan._stream_options(name) is not None and not isinstance(module, Module):
+                raise NotImplementedError(
+                    f"{who}: {name} comes and goes in this plan, and is a {type(module).__name__}, not a Module"
+                )
+        self.graphs.clear()
+        self.release()
+        before = {name: module.device for name, module in self.networks.items()}
+        phases = {}
+        try:
+            # what leaves a device makes room on it
+            for name in sorted(parts, key=lambda n: parts[n]["device"] != "cpu" and not plan._stream_options(n)):
+                module, options = self.networks[name], plan._stream_options(name)
+                device = "cpu" if options else parts[name]["device"]
+                if str(module.device) != device:
+                    module.to(device)
+                if options:
+                    of = phases.setdefault(options["device"], _streaming.Phases())
+                    streaming.attach(module, who, phases=of, **options)
+        except Exception:
+            self.release()
+            for name, module in self.networks.items():
+                module.to(before[name])
+            raise
+        self.plan = plan
+
+    def release(self):
+        """All networks of the plan that come and go are in host memory and stay."""
+        for module in self.networks.values():
+            if streaming.streamed_by(module) == "apply_memory_plan":
+                streaming.detach(module)
+
+    def make_room(self):
+        """Whether the networks take an eighth of the GPU's peak less from now on."""
+        less = self.plan and self.plan._with_less(max(self.plan.device_peak // 8, 1))
+        if less is not None:
+            self.carry_out(less)
+        return less is not None
 
 
 class PlannedMemory:
@@ -38,6 +92,12 @@ class PlannedMemory:
         amounts = {k: f"{v}B" if isinstance(v, int) else v for k, v in max_memory.items()}
         return "auto", amounts.get(0), amounts.get("cpu")
 
+    def _drop_memory_plan(self):
+        if self._placement is not None:
+            self._placement.release()
+            self._placement.plan = None
+            self._savings, self._placement = (False, False, 0), None
+
     def memory_plan(self, profile="auto", max_vram=None, max_ram=None, height=None, width=None, batch=1, device=None):
         """The plan for pictures of that size, so many at a time; print it to see it. Nothing is changed.
 
@@ -53,10 +113,11 @@ class PlannedMemory:
         )
 
     def apply_memory_plan(self, plan):
-        """Carries a plan out, for all calls from now on: networks go to their devices; guidance, cleanup and how
-        pictures are decoded are set. Returns itself.
+        """Carries a plan out, for all calls from now on: networks go to their devices, or come and go; guidance,
+        cleanup and how pictures are decoded are set. Calls that run out of memory go on with less of the networks on
+        the GPU. Another plan takes this one's place, remove_all_hooks() takes it off. Returns itself.
 
-        NotImplementedError for a plan in which a network comes and goes, before anything is moved.
+        ValueError for another pipeline's plan, and where offloading is on.
         """
         parts = plan.parts
         mine = {name: c for name, c in self.components.items() if c is not None and hasattr(c, "to")}
@@ -65,16 +126,9 @@ class PlannedMemory:
                 f"{type(self).__name__}.apply_memory_plan: the plan is of a pipeline with {', '.join(parts)}, this one "
                 f"has {', '.join(mine)}"
             )
-        for name, part in parts.items():
-            if part["residency"] != "resident" and part["device"] != "cpu":
-                raise NotImplementedError(
-                    f"{type(self).__name__}.apply_memory_plan: {name} comes and goes in this plan, which needs a "
-                    "streamer"
-                )
-        self._graphs.clear()
-        for name, module in mine.items():
-            if str(module.device) != parts[name]["device"]:
-                module.to(parts[name]["device"])
+        if self._placement is None or self._placement.networks != mine:
+            self._placement = _Placement(mine, self._graphs)
+        self._placement.carry_out(plan)
         _pipelines.save_decoding(self._entry_name, self._parts(), plan)
         self._savings = plan._savings
         return self

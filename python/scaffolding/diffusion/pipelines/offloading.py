@@ -102,6 +102,7 @@ class PipelineOffloadingMixin:
         for module in self._modules():
             streaming.detach(module)
         self._phases, self._offloaded_by = None, ""
+        self._drop_memory_plan()
 
     def maybe_free_model_hooks(self):
         """With enable_model_cpu_offload on: takes the network that is on the GPU off it. Calls do so at their end."""

@@ -67,7 +67,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         self._progress_bar_config = {}
         self._interrupt = False
         self._graphs, self._captures = _pipelines.DenoiserGraphs(), True
-        self._savings = (False, False, 0)
+        self._savings, self._placement = (False, False, 0), None
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
         _pipelines.check_components(self._entry_name, self._parts())
         self.image_processor = VaeImageProcessor(
@@ -151,7 +151,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
             raise TypeError(f"{cls.__name__}.from_pipe: of a {type(pipeline).__name__}, {e}") from None
         if all(getattr(made, n) is getattr(pipeline, n, None) for n in cls._denoisers):
             made._graphs, made._captures = pipeline._graphs, pipeline._captures
-            made._savings = pipeline._savings
+            made._savings, made._placement = pipeline._savings, pipeline._placement
         return made
 
     # ---- files
