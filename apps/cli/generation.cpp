@@ -500,12 +500,15 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       else
         for (auto& file : written) std::cout << file << std::endl;
     }
+    for (auto& what : output.makeshifts)
+      std::cerr << "scaffolding: memory did not suffice, so that the call went on with " << what << "\n";
     for (auto& part : output.truncated)
       std::cerr << "scaffolding: the prompt is too long; left out is: "
                 << (part.size() > 80 ? part.substr(0, 80) + "..." : part) << "\n";
     done += batch;
   }
   bar.finish();
+  if (pipeline.placement && !s.quiet && !s.json) std::cerr << pipeline.placement->peaks();
 }
 
 }  // namespace sf::cli

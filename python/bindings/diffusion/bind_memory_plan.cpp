@@ -51,6 +51,14 @@ std::optional<int64_t> amount(const char* name, nb::handle value) {
 }  // namespace
 
 void bind_memory_plan(nb::module_& m) {
+  nb::class_<PeakMemory>(m, "PeakMemory")
+      .def("__init__",
+           [](PeakMemory* self, const std::string& device) {
+             const Device d(device);
+             new (self) PeakMemory(d.is_cuda() && backend_available(d.type) ? std::optional(d) : std::nullopt);
+           })
+      .def_prop_ro("host", &PeakMemory::host)
+      .def_prop_ro("device", &PeakMemory::device);
   nb::class_<MemoryPlan>(m, "MemoryPlan")
       .def_ro("profile", &MemoryPlan::profile)
       .def_ro("device", &MemoryPlan::device)
@@ -87,8 +95,9 @@ void bind_memory_plan(nb::module_& m) {
                      const RunSavings s = plan.savings();
                      return nb::make_tuple(s.sequential_guidance, s.between_phases, s.every_steps);
                    })
-      .def("__str__", &MemoryPlan::str)
-      .def("__repr__", &MemoryPlan::str);
+      .def("_peaks", &MemoryPlan::peaks, nb::arg("measured"))
+      .def("__str__", [](const MemoryPlan& plan) { return plan.str(); })
+      .def("__repr__", [](const MemoryPlan& plan) { return plan.str(); });
   m.def("save_decoding", [](const std::string& class_name, nb::dict parts, const MemoryPlan& plan) {
     if (auto vae = pipeline_of(class_name, parts)->the_autoencoder()) vae->save(plan.vae);
   });

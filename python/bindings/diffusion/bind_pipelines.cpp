@@ -161,10 +161,10 @@ nb::tuple finished(Run& run) {
     nb::gil_scoped_release release;
     out = run.finish();
   }
-  return nb::make_tuple(out.images, out.truncated);
+  return nb::make_tuple(out.images, out.truncated, out.makeshifts);
 }
 
-// (images, truncated texts)
+// (images, truncated texts, makeshifts)
 nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {
   auto run = start(class_name, pipe, parts, given);
   {
@@ -315,6 +315,7 @@ void bind_pipelines(nb::module_& core) {
   nb::class_<Run>(m, "Run")
       .def_prop_ro("done", &Run::done)
       .def_prop_ro("at", &Run::at)
+      .def_prop_ro("makeshifts", &Run::makeshifts)
       .def_prop_ro("steps", [](const Run& run) { return run.schedule.size(); })
       .def_prop_rw(
           "latents", [](const Run& run) { return run.latents; },

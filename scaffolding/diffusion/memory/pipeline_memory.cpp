@@ -17,13 +17,12 @@ struct WeightBytes {
   int64_t all = 0, on_device = 0, in_memory = 0;  // on a GPU; on the host and no pages of a file
 };
 
-// Of each storage once, adapters included.
-WeightBytes weight_bytes(nn::Module& module, std::set<const Storage*>& seen) {
+// Of each tensor once, whoever shares it, adapters included. Several may lie in one storage: rows of one product.
+WeightBytes weight_bytes(nn::Module& module, std::set<const void*>& seen) {
   WeightBytes out;
   auto add = [&](const Tensor& t) {
-    if (!t || !t.storage() || !seen.insert(t.storage().get()).second) return;
-    // a tensor that borrows a part of a larger storage counts with its own bytes
-    const int64_t bytes = int64_t(std::min<size_t>(t.storage()->bytes, t.nbytes()));
+    if (!t || !t.storage() || t.numel() == 0 || !seen.insert(t.data_ptr()).second) return;
+    const auto bytes = int64_t(t.nbytes());
     out.all += bytes;
     if (t.device().is_cuda()) out.on_device += bytes;
     else if (t.device().is_cpu() && !io::is_mapped(t.storage()->data)) out.in_memory += bytes;
@@ -62,7 +61,7 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
   PlanFacts facts;
   facts.pipeline = pipeline.name();
   int64_t device_now = 0, host_now = int64_t(cpu::cached_bytes());
-  std::set<const Storage*> seen;
+  std::set<const void*> seen;
   for (auto& slot : const_cast<DiffusionPipeline&>(pipeline).components()) {
     Component* network = slot.network();
     if (!network) continue;
@@ -161,7 +160,10 @@ class PlannedNetworks final : public Placement {
       throw;
     }
     plan_ = plan;
+    measured_.emplace(plan.device_peak ? std::optional(Device(plan.device)) : std::nullopt);
   }
+
+  std::string peaks() const override { return plan_.peaks(&*measured_); }
 
   bool make_room() override {
     auto less = plan_.with_less(std::max<int64_t>(plan_.device_peak / 8, 1));
@@ -177,6 +179,7 @@ class PlannedNetworks final : public Placement {
   };
   Ref<DenoiserGraphs> graphs_;
   MemoryPlan plan_;
+  std::optional<PeakMemory> measured_;
   std::vector<Network> networks_;
 };
 

@@ -138,9 +138,18 @@ class Planner {
     for (auto& p : plan_.parts) {
       if (p.on_device != device) continue;
       used = true;
-      most = std::max(most, p.weights - held(p, device) + activations(p));
+      most = std::max(most, p.weights - held(p, device) + activations(p) + in_graphs(p));
     }
     return used ? held(device) + most + facts_.workspace : 0;
+  }
+
+  // What captured calls of the denoiser keep while p runs.
+  int64_t in_graphs(const PartPlan& p) const {
+    if (!plan_.keeps_graphs || !p.on_device || p.facts.kind == PartKind::Denoiser) return 0;
+    for (auto& q : plan_.parts)
+      if (q.facts.kind == PartKind::Denoiser && q.on_device && q.residency == Residency::Resident)
+        return activations(q);
+    return 0;
   }
 
   // A part by itself in a memory, its weights streamed as far as they can be.
@@ -187,6 +196,9 @@ class Planner {
     std::vector<PartPlan*> here;
     for (auto& p : plan_.parts)
       if (p.on_device == device) here.push_back(&p), stay(p, Residency::Resident);
+    if (device) plan_.keeps_graphs = true;
+    if (peak(device) <= budget) return true;
+    if (device) plan_.keeps_graphs = false;
     if (peak(device) <= budget) return true;
     if (all_resident) return false;
     for (auto* p : here)
@@ -307,7 +319,7 @@ class Planner {
     const bool goes =
         std::any_of(plan_.parts.begin(), plan_.parts.end(), [](auto& p) { return p.residency != Residency::Resident; });
     const bool tight = plan_.guidance == GuidanceMode::Sequential || plan_.vae.tiling;
-    if (goes || plan_.vae.slicing) plan_.cleanup = tight ? Cleanup::Step : Cleanup::Phase;
+    if (goes || plan_.vae.slicing || !plan_.keeps_graphs) plan_.cleanup = tight ? Cleanup::Step : Cleanup::Phase;
     const PartPlan* d = denoiser();
     plan_.profile = !d || !d->on_device ? "cpu_only"
                     : tight             ? "extreme"
@@ -363,7 +375,7 @@ bool MemoryPlan::streams() const {
 
 RunSavings MemoryPlan::savings() const {
   return {.sequential_guidance = guidance == GuidanceMode::Sequential,
-          .between_phases = cleanup != Cleanup::None,
+          .between_phases = cleanup != Cleanup::None || !keeps_graphs,
           .every_steps = cleanup == Cleanup::Step ? cleanup_every : 0};
 }
 
@@ -416,10 +428,19 @@ std::string MemoryPlan::str() const {
     }
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  if (device_peak)
-    out += "predicted peak of " + device + ": " + bytes_text(device_peak) + " of " + bytes_text(device_budget) + "\n";
-  out += "predicted peak of host memory: " + bytes_text(host_peak) + " of " + bytes_text(host_budget) + "\n";
+  out += peaks();
   for (auto& note : notes) out += note + "\n";
+  return out;
+}
+
+std::string MemoryPlan::peaks(const PeakMemory* measured) const {
+  std::string out;
+  auto peak = [&](const std::string& where, int64_t predicted, int64_t budget, int64_t was) {
+    out += "predicted peak of " + where + ": " + bytes_text(predicted) + " of " + bytes_text(budget);
+    out += measured ? ", measured: " + bytes_text(was) + "\n" : "\n";
+  };
+  if (device_peak) peak(device, device_peak, device_budget, measured ? measured->device() : 0);
+  peak("host memory", host_peak, host_budget, measured ? measured->host() : 0);
   return out;
 }
 

@@ -3,6 +3,7 @@
 // networks leave the device between the phases of a run, then their blocks pass through it; only where a phase's
 // activations alone do not fit is guidance done in two calls or a picture decoded in slices and tiles.
 #pragma once
+#include "scaffolding/backend/peak_memory.h"
 #include "scaffolding/diffusion/memory/activations.h"
 #include "scaffolding/nn/streaming/streamer.h"
 
@@ -73,6 +74,7 @@ struct MemoryPlan {
   GuidanceMode guidance = GuidanceMode::Batched;
   Cleanup cleanup = Cleanup::None;
   int64_t cleanup_every = 1;  // steps, of Cleanup::Step
+  bool keeps_graphs = true;   // captured calls of the denoiser, whose memory stays theirs in the other phases
   Autoencoder::Savings vae;
   int64_t device_budget = 0, host_budget = 0;
   int64_t device_peak = 0, host_peak = 0;  // predicted, in bytes: weights, activations and workspaces
@@ -87,6 +89,8 @@ struct MemoryPlan {
   // not sufficed for: networks come and go, and fewer blocks stay. Nothing where that cannot be.
   std::optional<MemoryPlan> with_less(int64_t bytes) const;
   std::string str() const;  // a table to print
+  // Its last lines: predicted peaks, and measured ones beside them.
+  std::string peaks(const PeakMemory* measured = nullptr) const;
 };
 
 // ValueError for a profile that there is not, for requests that contradict each other or the machine, and for budgets

@@ -56,7 +56,7 @@ TEST(MemoryPlan, ChangesNothingWhereAllFits) {
   EXPECT_EQ(plan.guidance, GuidanceMode::Batched);
   EXPECT_EQ(plan.cleanup, Cleanup::None);
   EXPECT_FALSE(plan.vae.slicing || plan.vae.tiling);
-  EXPECT_EQ(plan.device_peak, (167 + 246 + 1390 + 5135 + 3200 + 150) * kMB);
+  EXPECT_EQ(plan.device_peak, (167 + 246 + 1390 + 5135 + 900 + 3200 + 150) * kMB) << "captured calls keep theirs";
   EXPECT_EQ(plan.host_peak, 150 * kMB) << "nothing of the files needs to be in host memory";
 
   PlanFacts cpu = facts();
@@ -106,6 +106,35 @@ TEST(MemoryPlan, SavesInOrder) {
   EXPECT_EQ(plan.profile, "cpu_only");
   EXPECT_FALSE(part(plan, "unet").on_device);
   EXPECT_EQ(plan.guidance, GuidanceMode::Batched) << "the host has enough";
+}
+
+// Where memory suffices but for captured calls, theirs is given back between the phases.
+TEST(MemoryPlan, GivesGraphsBackFirst) {
+  const MemoryPlan whole = plan_memory(facts());
+  EXPECT_TRUE(whole.keeps_graphs);
+  EXPECT_FALSE(whole.savings().between_phases);
+  const MemoryPlan plan = plan_memory(facts(), {.max_vram = whole.device_peak - 1});
+  EXPECT_FALSE(plan.keeps_graphs);
+  EXPECT_TRUE(plan.savings().between_phases);
+  EXPECT_EQ(plan.device_peak, whole.device_peak - 900 * kMB);
+  for (auto& p : plan.parts) EXPECT_EQ(p.residency, Residency::Resident) << p.facts.name;
+}
+
+// A run that is out of memory asks for less until there is no less; what computes where stays.
+TEST(MemoryPlan, TakesLess) {
+  MemoryPlan plan = plan_memory(facts());
+  size_t plans = 0;
+  while (auto less = plan.with_less(plan.device_peak / 8)) {
+    EXPECT_LE(less->device_peak, plan.device_peak - plan.device_peak / 8);
+    EXPECT_EQ(less->guidance, plan.guidance);
+    EXPECT_EQ(less->vae.tiling, plan.vae.tiling);
+    for (auto& p : less->parts) EXPECT_TRUE(p.on_device) << p.facts.name;
+    plan = *less;
+    ++plans;
+  }
+  EXPECT_GE(plans, 5u);
+  EXPECT_GE(plan.device_peak, 3350 * kMB) << "the picture is decoded whole";
+  EXPECT_EQ(part(plan, "unet").residency, Residency::Streamed);
 }
 
 // Whatever the budget, the plan stays within it, and more memory is never used worse.

@@ -8,6 +8,7 @@
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/adapter.h"
 #include "scaffolding/nn/streaming/streamer.h"
@@ -174,6 +175,8 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
     accelerator(device).empty_cache(device.index);  // the capture cannot take it back
     g.graph = cuda::capture([&] { g.output = denoiser.predict(own); },
                             {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, device);
+  } catch (const OutOfMemory&) {
+    throw;  // which runs make do with
   } catch (const Error& e) {
     fail<RuntimeError>(
         "pipeline: the denoiser cannot be captured as a CUDA graph; capture=False runs it step by step: ", e.what());
@@ -215,6 +218,11 @@ bool DenoiserRun::brought_back() {
   auto* streamer = denoiser_->model() ? nn::Streamer::of(*denoiser_->model()) : nullptr;
   if (streamer) streamer->load();
   return streamer && !streamer->streamed_names().empty();
+}
+
+bool DenoiserRun::stop_capturing() {
+  if (captures_) graphs_->clear();
+  return std::exchange(captures_, false);
 }
 
 Tensor DenoiserRun::predict(const DenoiserCall& call) {

@@ -58,6 +58,8 @@ class DenoiserRun final : public Denoiser {
  public:
   DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context);
   Tensor predict(const DenoiserCall& call) override;
+  // What captured calls take is given back, and the next ones are not captured. False where none were.
+  bool stop_capturing();
   io::Object config() override { return denoiser_->config(); }
   DType dtype() override { return denoiser_->dtype(); }
   Device device() override { return denoiser_->device(); }

@@ -130,9 +130,11 @@ std::unique_ptr<Run> DiffusionPipeline::with_room(const Generators& generators,
   const Generators drawn = generators.empty() ? Generators{default_generator()} : generators;
   std::vector<std::vector<uint8_t>> states;
   for (auto& g : drawn) states.push_back(g->get_state());
-  for (;;) {
+  for (bool again = false;; again = true) {
     try {
-      return made();
+      auto run = made();
+      if (again) run->say_room_was_made();
+      return run;
     } catch (const OutOfMemory&) {
       if (!placement->make_room()) throw;
     }

@@ -48,15 +48,17 @@ Tensor Run::noise() {
   return cat(parts, 0);
 }
 
-// Where memory does not suffice: networks leave the device, then both halves of guidance go one after the other, then
-// fewer samples at a time; so from then on.
+// Where memory does not suffice: nothing is captured, then networks leave the device, then both halves of guidance go
+// one after the other, then fewer samples at a time; so from then on.
 Tensor Run::noise_within_memory() {
   for (;;) {
     try {
       return noise();
     } catch (const OutOfMemory& e) {
       const int64_t samples = samples_ ? samples_ : latents.size(0);
-      if (make_room()) {
+      if (denoiser_->stop_capturing()) {
+        makeshifts_.push_back("the denoiser's calls not captured");
+      } else if (make_room()) {
       } else if (guidance.on() && guidance.mode == GuidanceMode::Batched) {
         guidance.mode = GuidanceMode::Sequential;
         makeshifts_.push_back("guidance in two calls");
@@ -74,9 +76,13 @@ Tensor Run::noise_within_memory() {
 
 bool Run::make_room() const {
   if (!pipeline_->placement || !pipeline_->placement->make_room()) return false;
+  say_room_was_made();
+  return true;
+}
+
+void Run::say_room_was_made() const {
   const char* what = "networks with less memory of the GPU";
   if (std::find(makeshifts_.begin(), makeshifts_.end(), what) == makeshifts_.end()) makeshifts_.push_back(what);
-  return true;
 }
 
 // As the autoencoder is set, and where memory does not suffice networks leave the device, then pictures are decoded one
@@ -132,8 +138,12 @@ Tensor Run::pictures_of(const Tensor& of) const {
 
 PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
-  if (savings_.between_phases) give_back();
-  return {output_latents ? latents : pictures_of(latents), truncated};
+  if (savings_.between_phases) {
+    pipeline_->graphs->clear();  // captured calls keep what they take
+    give_back();
+  }
+  const Tensor images = output_latents ? latents : pictures_of(latents);
+  return {images, truncated, makeshifts_};
 }
 
 Tensor Run::preview(int64_t n) const {

@@ -17,6 +17,7 @@
 
 namespace sf::diffusion {
 
+class DenoiserRun;
 class DiffusionPipeline;
 
 // A run was stopped before it was done, by the token of its options.
@@ -37,15 +38,16 @@ using StepCallback = std::function<void(StepState& state)>;
 using StepProgress = std::function<void(int64_t done, int64_t total)>;
 
 struct PipelineOutput {
-  Tensor images;                       // [B, 3, H, W] in [0, 1], or latents
-  std::vector<std::string> truncated;  // parts of prompts that did not fit
+  Tensor images;                        // [B, 3, H, W] in [0, 1], or latents
+  std::vector<std::string> truncated;   // parts of prompts that did not fit
+  std::vector<std::string> makeshifts;  // Run::makeshifts
 };
 
 // What a run does to take less memory, beside where its networks are: a memory plan says it (diffusion/memory/plan.h).
 struct RunSavings {
   bool sequential_guidance = false;  // whatever the call's options say
-  bool between_phases = false;       // freed memory is given back before the latents are decoded,
-  int64_t every_steps = 0;           // and after so many steps; 0: not
+  bool between_phases = false;  // freed memory, and that of captured calls, is given back before latents are decoded,
+  int64_t every_steps = 0;      // and after so many steps; 0: not
 };
 
 // Who put a pipeline's networks where they are, and can put them so that they take less of the GPU's memory
@@ -55,6 +57,8 @@ class Placement {
   virtual ~Placement() = default;
   // Between calls of the networks: a part of the memory less at the peak, or false, and all is as it was.
   virtual bool make_room() = 0;
+  // Lines of text: predicted peaks of memory, and those measured since the networks were put there.
+  virtual std::string peaks() const { return {}; }
 };
 
 class Run {
@@ -99,11 +103,12 @@ class Run {
   Tensor noise();
   Tensor noise_within_memory();
   bool make_room() const;
+  void say_room_was_made() const;
   Tensor decoded_within_memory(const Tensor& latents) const;
   [[noreturn]] void fail_out_of_memory(const Error& e) const;
   void give_back() const;  // what allocators keep of freed tensors
   std::shared_ptr<const DiffusionPipeline> pipeline_;
-  std::shared_ptr<Denoiser> denoiser_;
+  std::shared_ptr<DenoiserRun> denoiser_;
   RunSavings savings_;
   StepCallback callback_;
   StepProgress progress_;

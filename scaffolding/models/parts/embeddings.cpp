@@ -124,8 +124,10 @@ Tensor PatchEmbed::forward(const Tensor& latent) const {
       places.push_back(double(float(i) / float(double(n) / double(base_size)) / float(interpolation_scale)));
     return sincos_positions(places, half);
   };
-  Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
-  Tensor positions = cat({columns, rows}, -1).reshape({1, h * w, 2 * half}).to(x.device());
+  const Tensor positions = positions_.of({h, w}, x, kFloat32, [&] {
+    Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
+    return cat({columns, rows}, -1).reshape({1, h * w, 2 * half});
+  });
   return (x.flatten(2).transpose(1, 2) + positions).to(latent.dtype());
 }
 

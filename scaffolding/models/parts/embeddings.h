@@ -1,5 +1,6 @@
 // Embeddings of timesteps, labels, patches and positions, under diffusers' names and keys.
 #pragma once
+#include "scaffolding/models/parts/kept_table.h"
 #include "scaffolding/nn/conv.h"
 #include "scaffolding/nn/embedding.h"
 #include "scaffolding/nn/linear.h"
@@ -91,6 +92,9 @@ struct PatchEmbed : nn::Module {
   Tensor forward(const Tensor& latent) const;
   // The way back: tokens [B, N, patch_size^2 * channels] of a picture [B, ..., H, W] as [B, channels, H, W].
   Tensor picture(const Tensor& tokens, const Tensor& like) const;
+
+ private:
+  KeptTable positions_;
 };
 
 // Tokens [B, f * h * w, patch_size^2 * channels] of patches as pictures [B, channels, f, h * patch_size,

@@ -120,7 +120,9 @@ Tensor DiTModel::forward(const Tensor& hidden_states, const Tensor& timestep, co
       shape.size() == 5 ? hidden_states.transpose(1, 2).reshape({batch * frames, channels, h, w}) : hidden_states;
   Tensor x = x_embedder(pictures).flatten(2).transpose(1, 2).reshape(
       {batch, frames * (h / patch) * (w / patch), options.hidden_size});
-  x = x + positions(frames, h / patch, w / patch, options.hidden_size).to(x.device()).to(x.dtype());
+  const int64_t rows = h / patch, columns = w / patch;
+  x = x + positions_.of({frames, rows, columns}, x, x.dtype(),
+                        [&] { return positions(frames, rows, columns, options.hidden_size); });
   Tensor conditioning = t_embedder(t.to(x.dtype()));
   Tensor words = text ? text_embedder(text.to(x.dtype())) : text,
          seen = mask ? ne(mask, wrapped(0)).unsqueeze(1).unsqueeze(1) : mask;

@@ -52,6 +52,9 @@ struct DiTModel : ConfiguredModel<DiTConfig> {
   // A picture is a video of one frame.
   Tensor forward(const Tensor& hidden_states, const Tensor& timestep, const Tensor& encoder_hidden_states = {},
                  const Tensor& encoder_attention_mask = {}) const;
+
+ private:
+  KeptTable positions_;
 };
 
 }  // namespace sf::models

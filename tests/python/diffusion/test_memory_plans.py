@@ -86,6 +86,7 @@ def test_pages_of_files_come_and_go(name, tmp_path):
     assert kinds & {"phase", "streamed"}, str(plan)
     pipe.apply_memory_plan(plan)
     planned = output_of(pipe, case)[0]
+    assert "predicted peak of host memory" in pipe.memory_report() and "measured" in pipe.memory_report()
     pipe.remove_all_hooks()  # how the autoencoder decodes stays
     np.testing.assert_array_equal(planned, output_of(pipe, case, guidance_mode=plan.guidance_mode)[0])
     np.testing.assert_allclose(planned, want, atol=1e-4)

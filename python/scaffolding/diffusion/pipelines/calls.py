@@ -190,17 +190,21 @@ class PipelineCalls:
         """Images as asked for."""
         options = self._options_for_run(options, output_type)
         with lora_scaled(self._lora_models().values(), options.pop("lora_scale")):
-            images, truncated = _pipelines.generate(
-                self._entry_name, self, {**self._parts(), **self._placed()}, options
-            )
-        self._warn_of(truncated, 4)
+            images, *lost = _pipelines.generate(self._entry_name, self, {**self._parts(), **self._placed()}, options)
+        self._warn_of(*lost, 4)
         return self.image_processor.from_unit_range(images, output_type)
 
-    def _finished(self, images, truncated, output_type, return_dict):
-        self._warn_of(truncated, 4)
+    def _finished(self, images, lost, output_type, return_dict):
+        self._warn_of(*lost, 4)
         return self._result(self.image_processor.from_unit_range(images, output_type), return_dict)
 
-    def _warn_of(self, truncated, stacklevel):
+    def _warn_of(self, truncated, makeshifts, stacklevel):
+        if makeshifts:
+            warnings.warn(
+                f"{type(self).__name__}: memory did not suffice, so that the call went on with "
+                f"{', '.join(makeshifts)}; memory_plan() finds what suits the memory there is",
+                stacklevel=stacklevel,
+            )
         if truncated:
             lost = "; ".join(t.strip() for t in truncated)
             warnings.warn(

@@ -12,7 +12,7 @@ class _Placement:
     networks."""
 
     def __init__(self, networks, graphs):
-        self.networks, self.graphs, self.plan = networks, graphs, None
+        self.networks, self.graphs, self.plan, self.peaks = networks, graphs, None, None
 
     def carry_out(self, plan):
         """Another plan takes the place of the last one. Where that fails, networks are where they were."""
@@ -44,7 +44,7 @@ class _Placement:
             for name, module in self.networks.items():
                 module.to(before[name])
             raise
-        self.plan = plan
+        self.plan, self.peaks = plan, _pipelines.PeakMemory(plan.device)
 
     def release(self):
         """All networks of the plan that come and go are in host memory and stay."""
@@ -111,6 +111,13 @@ class PlannedMemory:
         return _pipelines.memory_plan(
             self._entry_name, self._parts(), profile, max_vram, max_ram, height, width, batch, device
         )
+
+    def memory_report(self):
+        """The predicted peaks of the plan that was carried out as lines of text, beside those that were measured since:
+        of the GPU what tensors took, of the host all that was resident. RuntimeError without a plan."""
+        if self._placement is None:
+            raise RuntimeError(f"{type(self).__name__}.memory_report: there is no plan; call apply_memory_plan first")
+        return self._placement.plan._peaks(self._placement.peaks)
 
     def apply_memory_plan(self, plan):
         """Carries a plan out, for all calls from now on: networks go to their devices, or come and go; guidance,

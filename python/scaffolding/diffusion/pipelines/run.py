@@ -22,6 +22,12 @@ class PipelineRun:
     steps = property(lambda self: self._core.steps, doc="Steps of the schedule.")
 
     @property
+    def makeshifts(self):
+        """What the run did besides since memory ran out, such as "guidance in two calls"; empty where all was done as
+        asked."""
+        return list(self._core.makeshifts)
+
+    @property
     def latents(self):
         """What becomes the pictures, [B, ...]; may be replaced between steps."""
         return self._core.latents
@@ -56,5 +62,5 @@ class PipelineRun:
 
     def finish(self):
         """The pipeline's result of what is there, as a call returns it."""
-        images, truncated = self._core.finish()
-        return self._pipe._finished(images, truncated, self._output_type, self._return_dict)
+        images, *lost = self._core.finish()
+        return self._pipe._finished(images, lost, self._output_type, self._return_dict)
