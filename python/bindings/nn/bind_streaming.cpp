@@ -56,7 +56,7 @@ nb::dict statistics(const StreamerObject& object) {
 nb::list python_places(const StreamerObject& object) {
   const nn::Streamer& s = object.get();
   nb::list out;
-  const auto places = s.places();
+  const auto& places = s.places();
   for (size_t i = 0; i < places.size(); ++i) {
     auto* object = static_cast<PyModule*>(places[i].module->python);
     if (object && !object->native) out.append(nb::make_tuple(nb::borrow(reinterpret_cast<PyObject*>(object)), i));
@@ -94,6 +94,8 @@ void bind_streaming(nb::module_& core) {
       .def("close", [](StreamerObject& s) { s.streamer.reset(); })
       .def("load", [](StreamerObject& s) { s.get().load(); })
       .def("offload", [](StreamerObject& s) { s.get().offload(); })
+      .def(
+          "evict", [](StreamerObject& s, int64_t bytes) { return s.get().evict(bytes); }, nb::arg("bytes"))
       .def_prop_ro("is_loaded", [](StreamerObject& s) { return s.get().is_loaded(); })
       .def("statistics", &statistics)
       .def("resident_names", [](StreamerObject& s) { return s.get().resident_names(); })

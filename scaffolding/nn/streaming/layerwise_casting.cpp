@@ -70,13 +70,13 @@ LayerwiseCasting::LayerwiseCasting(Module& model, DType storage, DType compute, 
       if (part->tensors.empty()) continue;
       Tensors narrow;
       for (const Tensor& t : part->tensors) narrow.push_back(to_dtype(t.detach(), storage));
-      set_residence(*group.owners[0], part.get());
+      add_residence(*group.owners[0], part.get());
       part->owner = group.owners[0];
       for (size_t i = 0; i < narrow.size(); ++i) autograd::set_data(part->tensors[i], narrow[i]);
       parts_.push_back(std::move(part));
     }
   } catch (...) {
-    for (auto& part : parts_) set_residence(*part->owner, nullptr);
+    for (auto& part : parts_) remove_residence(*part->owner, part.get());
     for (auto& part : parts_)
       for (const Tensor& t : part->tensors) autograd::set_data(t, to_dtype(t.detach(), compute));
     throw;
@@ -84,7 +84,7 @@ LayerwiseCasting::LayerwiseCasting(Module& model, DType storage, DType compute, 
 }
 
 LayerwiseCasting::~LayerwiseCasting() {
-  for (auto& part : parts_) set_residence(*part->owner, nullptr);
+  for (auto& part : parts_) remove_residence(*part->owner, part.get());
 }
 
 int64_t LayerwiseCasting::tensors() const {

@@ -1,6 +1,8 @@
 #include "scaffolding/nn/streaming/residence.h"
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -8,13 +10,26 @@
 namespace sf::nn {
 
 namespace {
-struct Entry {
-  Residence* residence;
-  uint64_t hook;
+struct Entry final : Residence {
+  std::vector<Residence*> all;  // the one that enters first at the end
+  uint64_t hook = 0;
+
+  void enter() override {
+    size_t i = all.size();
+    try {
+      for (; i > 0; --i) all[i - 1]->enter();
+    } catch (...) {
+      for (; i < all.size(); ++i) all[i]->leave();
+      throw;
+    }
+  }
+  void leave() noexcept override {
+    for (Residence* each : all) each->leave();
+  }
 };
 struct All {
   std::mutex lock;
-  std::unordered_map<const Module*, Entry> of;
+  std::unordered_map<const Module*, std::unique_ptr<Entry>> of;
   std::unordered_set<const Module*> held;
   std::atomic<size_t> count{0};  // of both, so that asking costs nothing where nothing is streamed
 };
@@ -24,16 +39,25 @@ All& all() {
 }
 }  // namespace
 
-void set_residence(Module& m, Residence* residence) {
+void add_residence(Module& m, Residence* residence) {
+  std::lock_guard guard(all().lock);
+  auto& entry = all().of[&m];
+  if (!entry) {
+    entry = std::make_unique<Entry>();
+    entry->hook = m.register_forward_pre_hook(detail::ResidenceHook{entry.get()});
+  }
+  entry->all.push_back(residence);
+  all().count = all().of.size() + all().held.size();
+}
+
+void remove_residence(Module& m, Residence* residence) {
   std::lock_guard guard(all().lock);
   auto at = all().of.find(&m);
-  if (!residence) {
-    if (at == all().of.end()) return;
-    m.remove_hook(at->second.hook);
+  if (at == all().of.end()) return;
+  std::erase(at->second->all, residence);
+  if (at->second->all.empty()) {
+    m.remove_hook(at->second->hook);
     all().of.erase(at);
-  } else {
-    SF_CHECK(at == all().of.end(), m.type(), ": its weights are streamed already");
-    all().of[&m] = {residence, m.register_forward_pre_hook(detail::ResidenceHook{residence})};
   }
   all().count = all().of.size() + all().held.size();
 }
@@ -49,7 +73,7 @@ Residence* residence_of(const Module& m) {
   if (all().count == 0) return nullptr;
   std::lock_guard guard(all().lock);
   auto at = all().of.find(&m);
-  return at == all().of.end() ? nullptr : at->second.residence;
+  return at == all().of.end() ? nullptr : at->second.get();
 }
 
 void refuse_streamed(Module& m, const char* op) {

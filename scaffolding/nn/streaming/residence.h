@@ -15,9 +15,10 @@ class Residence {
   virtual void leave() noexcept = 0;
 };
 
-// Null takes it off. Not owned: whoever sets it takes it off before it goes. A module has one; ValueError for a second.
-void set_residence(Module& m, Residence* residence);
-Residence* residence_of(const Module& m);  // null where there is none
+// Not owned: whoever adds one removes it before it goes. The one that was added last enters first and leaves last.
+void add_residence(Module& m, Residence* residence);
+void remove_residence(Module& m, Residence* residence);
+Residence* residence_of(const Module& m);  // all of them as one; null where there is none
 
 // The weights of m belong to somebody, in calls and between them.
 void set_held(const Module& m, bool held);

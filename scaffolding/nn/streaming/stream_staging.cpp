@@ -1,7 +1,5 @@
 #include "scaffolding/nn/streaming/stream_staging.h"
 
-#include <numeric>
-
 namespace sf::nn {
 
 StreamStaging::StreamStaging(Device device, int64_t budget)
@@ -9,11 +7,7 @@ StreamStaging::StreamStaging(Device device, int64_t budget)
 
 StreamStaging::~StreamStaging() {
   try {
-    for (Buffer& b : buffers_) {
-      if (b.in_flight) gpu_.synchronize_event(device_.index, b.read);
-      if (b.read) gpu_.destroy_event(device_.index, b.read);
-      if (b.data) gpu_.release_pinned(b.data);
-    }
+    for (Buffer& b : buffers_) free_buffer(b);
   } catch (const Error&) {
     // A broken context: nothing of it can be given back.
   }
@@ -38,20 +32,34 @@ char* StreamStaging::allocate(size_t bytes) {
   return static_cast<char*>(data);
 }
 
+void StreamStaging::free_buffer(Buffer& b) {
+  if (b.in_flight) gpu_.synchronize_event(device_.index, b.read);
+  if (b.read) gpu_.destroy_event(device_.index, b.read);
+  if (b.data) gpu_.release_pinned(b.data);
+  pinned_ -= b.taken;
+  b = {};
+}
+
 void StreamStaging::pin(const std::vector<HeldWeights*>& groups, size_t largest, bool homes) {
-  const size_t all = std::accumulate(groups.begin(), groups.end(), size_t(0),
-                                     [](size_t sum, HeldWeights* g) { return sum + g->laid_out_bytes(); });
-  if (!homes || all + all / 8 > size_t(budget_))
-    for (Buffer& b : buffers_)
-      if ((b.data = allocate(largest))) {
-        b.bytes = largest;
-        b.read = gpu_.make_event(device_.index, false);
-      }
-  if (!homes) return;
+  int64_t all = pinned_;
   for (HeldWeights* g : groups)
+    if (!g->block()) all += int64_t(g->laid_out_bytes());
+  if (!homes || all + all / 8 > budget_)
+    for (Buffer& b : buffers_) {
+      if (b.bytes >= largest) continue;
+      free_buffer(b);
+      const int64_t before = pinned_;
+      if (!(b.data = allocate(largest))) continue;
+      b.bytes = largest, b.taken = pinned_ - before;
+      b.read = gpu_.make_event(device_.index, false);
+    }
+  if (!homes) return;
+  for (HeldWeights* g : groups) {
+    if (g->block()) continue;
     if (char* data = allocate(g->laid_out_bytes()))
       g->settle(
           Storage::borrow(data, g->laid_out_bytes(), Device(), [&gpu = gpu_, data] { gpu.release_pinned(data); }));
+  }
 }
 
 int64_t StreamStaging::send(HeldWeights& weights, StreamSlots::Filling& to) {

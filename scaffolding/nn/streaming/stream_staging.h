@@ -14,6 +14,7 @@ class StreamStaging {
   StreamStaging(const StreamStaging&) = delete;
   StreamStaging& operator=(const StreamStaging&) = delete;
 
+  // Again for groups that came later: those whose homes are pinned stay as they are.
   void pin(const std::vector<HeldWeights*>& groups, size_t largest, bool homes);
   // Queues the copy; returns how often the host had to wait for a buffer.
   int64_t send(HeldWeights& weights, StreamSlots::Filling& to);
@@ -23,9 +24,11 @@ class StreamStaging {
   struct Buffer {
     char* data = nullptr;
     size_t bytes = 0;
+    int64_t taken = 0;  // of the budget
     EventHandle read = nullptr;
     bool in_flight = false;
   };
+  void free_buffer(Buffer& b);
   char* allocate(size_t bytes);  // null where the budget or the system has no more
 
   Device device_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <unordered_set>
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/cuda_graph.h"
@@ -10,6 +12,7 @@
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/streaming/held_weights.h"
 #include "scaffolding/nn/streaming/residence.h"
+#include "scaffolding/nn/streaming/stream_footprint.h"
 #include "scaffolding/nn/streaming/stream_slots.h"
 #include "scaffolding/nn/streaming/stream_staging.h"
 
@@ -34,14 +37,16 @@ class Streamer::Impl {
 
   void load();
   void offload();
+  int64_t evict(int64_t bytes);
   bool lay_side_by_side(const Tensors& tensors);
+  bool holds_any(const std::unordered_set<TensorImpl*>& tensors) const;
   bool loaded = false;
   StreamStatistics statistics() const;
   std::vector<std::string> names(bool resident) const;
-  std::vector<Place> places() const;
 
   Module& model;
   const StreamOptions options;
+  std::vector<Place> places;
 
  private:
   struct Group;
@@ -72,19 +77,24 @@ class Streamer::Impl {
   struct Bell final : Residence {
     Impl* all = nullptr;
     Module* module = nullptr;
-    bool hangs = false;
     void enter() override { all->begin(); }
-    void leave() noexcept override {}
+    void leave() noexcept override { --all->calls_; }
   };
 
   bool on_cpu() const { return options.device.is_cpu(); }
   void choose_residents();
+  void list_streamed();
+  void pin_streamed();
+  void make_slots();
+  size_t largest_streamed() const;
+  void fetch_first();
+  void forget_order();
+  std::vector<Group*> choose_evicted(int64_t bytes, int64_t& freed);
   void open_doors();
-  void close_doors() noexcept;
-  void begin();
-  void make_bells();
   void hang_bells();
-  void take_bells() noexcept;
+  void close_all() noexcept;
+  void begin();
+  bool in_call() const;
   void enter(Group& g);
   void leave(Door& door) noexcept;
   void away(Group& g);
@@ -104,6 +114,7 @@ class Streamer::Impl {
   Group *last_ = nullptr, *before_last_ = nullptr;  // that were entered
   Group* first_ = nullptr;
   size_t entered_ = 0;  // groups that were, ever
+  int calls_ = 0;       // under way, that bells know of
   StreamStatistics counts_;
 };
 
@@ -127,98 +138,109 @@ Streamer::Impl::Impl(Module& m, const StreamOptions& o) : model(m), options(o) {
     counts_.weight_bytes += kept_.bytes();
     choose_residents();
     if (!on_cpu()) staging_ = std::make_unique<StreamStaging>(o.device, o.pinned_bytes);
-    size_t largest = 0;
-    for (Group* g : streamed_) largest = std::max(largest, g->weights.laid_out_bytes());
-    if (staging_) {
-      std::vector<HeldWeights*> all;
-      for (Group* g : streamed_) all.push_back(&g->weights);
-      staging_->pin(all, largest, options.pin_weights);
-    }
+    pin_streamed();
     open_doors();
-    make_bells();
+    hang_bells();
     if (options.load_now) load();
-    if (!loaded || on_cpu()) hang_bells();
   } catch (...) {
-    close_doors();
-    take_bells();
+    close_all();
     throw;
   }
 }
 
 Streamer::Impl::~Impl() {
   autograd::NoGrad off;
-  close_doors();
+  close_all();
   try {
     offload();
   } catch (const Error&) {
     // A broken context: weights that it held are lost.
   }
-  take_bells();
 }
 
-// Evenly, so that copies have work to hide behind everywhere.
 void Streamer::Impl::choose_residents() {
-  int64_t total = 0, taken = 0;
-  double due = 0;
-  for (Group& g : groups_) total += g.weights.bytes();
-  const double share = total ? std::min(1.0, double(options.resident_bytes) / double(total)) : 1;
-  auto take = [&](Group& g) {
-    if (g.resident || taken + g.weights.bytes() > options.resident_bytes) return;
-    g.resident = true;
-    taken += g.weights.bytes();
-  };
-  for (Group& g : groups_) {
-    due += share * double(g.weights.bytes());
-    if (double(taken) + double(g.weights.bytes()) / 2 <= due) take(g);
-  }
-  for (Group& g : groups_) take(g);
+  std::vector<int64_t> bytes;
+  for (Group& g : groups_) bytes.push_back(g.weights.bytes());
+  const auto footprint = stream_footprint(bytes, options.resident_bytes, on_cpu() ? 0 : options.slots);
+  for (size_t i = 0; i < groups_.size(); ++i) groups_[i].resident = footprint.stays[i];
+  list_streamed();
+}
+
+void Streamer::Impl::list_streamed() {
+  streamed_.clear();
   for (Group& g : groups_)
     if (!g.resident) streamed_.push_back(&g);
-  if (!on_cpu() && int64_t(streamed_.size()) <= options.slots)  // slots would be no smaller
-    for (Group* g : std::exchange(streamed_, {})) g->resident = true;
 }
 
+size_t Streamer::Impl::largest_streamed() const {
+  size_t largest = 0;
+  for (const Group* g : streamed_) largest = std::max(largest, g->weights.laid_out_bytes());
+  return largest;
+}
+
+void Streamer::Impl::pin_streamed() {
+  if (!staging_) return;
+  std::vector<HeldWeights*> all;
+  for (Group* g : streamed_) all.push_back(&g->weights);
+  staging_->pin(all, largest_streamed(), options.pin_weights);
+}
+
+// Resident groups have doors too, so that calls under way are known.
 void Streamer::Impl::open_doors() {
-  for (Group* g : streamed_)
-    for (Module* owner : g->owners) {
+  for (Group& g : groups_)
+    for (Module* owner : g.owners) {
       auto door = std::make_unique<Door>();
-      door->all = this, door->group = g, door->last = owner == g->owners.back();
-      set_residence(*owner, door.get());
-      door->module = owner;
-      g->doors.push_back(std::move(door));
+      door->all = this, door->group = &g, door->last = owner == g.owners.back(), door->module = owner;
+      add_residence(*owner, door.get());
+      places.push_back({g.name, owner, door.get()});
+      g.doors.push_back(std::move(door));
     }
 }
 
-void Streamer::Impl::close_doors() noexcept {
-  for (Group* g : streamed_)
-    for (auto& door : g->doors)
-      if (door->module) set_residence(*std::exchange(door->module, nullptr), nullptr);
-}
-
-// The root, and its children: an autoencoder is not called but encodes and decodes.
-void Streamer::Impl::make_bells() {
+// On the root, and its children: an autoencoder is not called but encodes and decodes.
+void Streamer::Impl::hang_bells() {
   std::vector<Module*> at{&model};
   for (auto& child : named_children(model)) at.push_back(child.module);
   for (Module* m : at) {
-    if (residence_of(*m)) continue;
+    const bool has_door = std::any_of(groups_.begin(), groups_.end(), [&](Group& g) {
+      return std::find(g.owners.begin(), g.owners.end(), m) != g.owners.end();
+    });
+    if (has_door) continue;
     bells_.push_back(std::make_unique<Bell>());
     bells_.back()->all = this, bells_.back()->module = m;
+    add_residence(*m, bells_.back().get());
+    places.push_back({"", m, bells_.back().get()});
   }
+}
+
+void Streamer::Impl::close_all() noexcept {
+  for (Group& g : groups_) {
+    for (auto& door : g.doors) remove_residence(*door->module, door.get());
+    g.doors.clear();
+  }
+  for (auto& bell : bells_) remove_residence(*bell->module, bell.get());
+  bells_.clear();
 }
 
 void Streamer::Impl::begin() {
   load();
   if (on_cpu()) kept_.refuse_changed();
+  ++calls_;
 }
 
-void Streamer::Impl::hang_bells() {
-  for (auto& bell : bells_)
-    if (!std::exchange(bell->hangs, true)) set_residence(*bell->module, bell.get());
+bool Streamer::Impl::in_call() const {
+  return calls_ > 0 || std::any_of(groups_.begin(), groups_.end(), [](auto& g) { return g.inside > 0; });
 }
 
-void Streamer::Impl::take_bells() noexcept {
-  for (auto& bell : bells_)
-    if (std::exchange(bell->hangs, false)) set_residence(*bell->module, nullptr);
+void Streamer::Impl::make_slots() {
+  if (streamed_.empty()) return;
+  const size_t bytes = largest_streamed();
+  if (slots_ && slots_->bytes() >= bytes) return;
+  for (Group* g : streamed_) away(*g), g->slot = -1;
+  slots_.reset();
+  in_slot_.clear();
+  slots_ = std::make_unique<StreamSlots>(options.device, options.slots, bytes, options.use_stream);
+  in_slot_.assign(size_t(options.slots), nullptr);
 }
 
 void Streamer::Impl::load() {
@@ -228,31 +250,34 @@ void Streamer::Impl::load() {
     for (Streamer* other : options.phases->members)
       if (other->impl_.get() != this) other->offload();
   if (on_cpu()) return void(loaded = true);
-  size_t largest = 0, bytes = size_t(kept_.bytes());
-  for (Group& g : groups_) {
-    if (!g.resident) largest = std::max(largest, g.weights.laid_out_bytes());
-    else bytes += size_t(g.weights.bytes());
-  }
+  size_t bytes = size_t(kept_.bytes());
+  for (Group& g : groups_)
+    if (g.resident) bytes += size_t(g.weights.bytes());
   loaded = true;  // from here on offload() has what to undo
   try {
-    if (!streamed_.empty() && !slots_) {
-      slots_ = std::make_unique<StreamSlots>(options.device, options.slots, largest, options.use_stream);
-      in_slot_.assign(size_t(options.slots), nullptr);
-    }
+    make_slots();
     auto ring = io::UploadRing::of(options.device, bytes);
     kept_.move_to(options.device, ring.get());
     for (Group& g : groups_)
       if (g.resident) g.weights.move_to(options.device, ring.get());
     if (ring) ring->finish();
-    if (!streamed_.empty()) {
-      fetch(*streamed_[0], false);
-      fetch_after(*streamed_[0]);
-    }
+    fetch_first();
   } catch (...) {
     offload();
     throw;
   }
-  take_bells();
+}
+
+void Streamer::Impl::fetch_first() {
+  if (streamed_.empty()) return;
+  fetch(*streamed_[0], false);
+  fetch_after(*streamed_[0]);
+}
+
+void Streamer::Impl::forget_order() {
+  last_ = before_last_ = first_ = nullptr;
+  entered_ = 0;
+  for (Group& g : groups_) g.next.clear(), g.was_entered = false;
 }
 
 void Streamer::Impl::offload() {
@@ -272,7 +297,65 @@ void Streamer::Impl::offload() {
   for (Group& g : groups_)
     if (g.resident) g.weights.move_home();
   last_ = before_last_ = nullptr;
-  hang_bells();
+}
+
+// Which groups go, of those that stay: as few as give the bytes, spread as they were chosen.
+std::vector<Streamer::Impl::Group*> Streamer::Impl::choose_evicted(int64_t bytes, int64_t& freed) {
+  std::vector<Group*> staying;
+  std::vector<int64_t> sizes;
+  for (Group& g : groups_)
+    if (g.resident) staying.push_back(&g), sizes.push_back(g.weights.bytes());
+  const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t(0));
+  const int64_t slots = on_cpu() ? 0 : options.slots, before = slots * int64_t(largest_streamed());
+  std::vector<Group*> best;
+  freed = 0;
+  for (int64_t stay = all - bytes, left = all; freed < bytes && left > 0; stay = left - 1) {
+    const std::vector<bool> stays = spread_evenly(sizes, std::max<int64_t>(stay, 0));
+    std::vector<Group*> go;
+    size_t largest = largest_streamed();
+    left = 0;
+    for (size_t i = 0; i < staying.size(); ++i) {
+      if (stays[i]) left += sizes[i];
+      else go.push_back(staying[i]), largest = std::max(largest, staying[i]->weights.laid_out_bytes());
+    }
+    const int64_t gives = all - left - (slots * int64_t(largest) - before);
+    if (gives > freed) freed = gives, best = std::move(go);
+  }
+  return best;
+}
+
+int64_t Streamer::Impl::evict(int64_t bytes) {
+  SF_CHECK(bytes >= 0, "evict: bytes must not be negative, got ", bytes);
+  SF_CHECK_AS(RuntimeError, !in_call(), "evict: a call of ", model.type(),
+              " is under way, which may be using them; evict between calls");
+  autograd::NoGrad off;
+  if (!on_cpu())
+    for (Group* g : streamed_) away(*g);  // of a call that broke off
+  int64_t freed = 0;
+  const std::vector<Group*> go = choose_evicted(bytes, freed);
+  for (Group* g : go) g->resident = false;
+  list_streamed();
+  try {
+    if (loaded)
+      for (Group* g : go) on_cpu() ? g->weights.release_pages() : g->weights.move_home();
+    if (!go.empty()) pin_streamed(), forget_order();
+    if (loaded && !on_cpu() && !go.empty()) {
+      for (Group* g : streamed_) g->slot = -1;
+      in_slot_.assign(in_slot_.size(), nullptr);
+      make_slots();
+      fetch_first();
+    }
+  } catch (...) {
+    for (Group* g : go) {
+      if (g->slot >= 0) in_slot_[size_t(g->slot)] = nullptr, g->slot = -1;
+      g->resident = true;
+    }
+    list_streamed();
+    forget_order();
+    offload();
+    throw;
+  }
+  return freed;
 }
 
 bool Streamer::Impl::lay_side_by_side(const Tensors& tensors) {
@@ -297,25 +380,25 @@ void Streamer::Impl::look_at(Group& g) {
   g.weights.hold_again();
   if (g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;
   if (g.weights.laid_out_bytes() <= slots_->bytes()) return;
-  // Grew: other dtypes. All slots are made anew.
-  for (Group* each : streamed_)
-    if (each->slot >= 0) away(*each), each->slot = -1;
-  const int count = slots_->count();
-  slots_.reset();
-  slots_ = std::make_unique<StreamSlots>(options.device, count, g.weights.laid_out_bytes(), options.use_stream);
-  in_slot_.assign(size_t(count), nullptr);
+  try {
+    make_slots();  // grew: other dtypes
+  } catch (...) {
+    offload();
+    throw;
+  }
 }
 
 void Streamer::Impl::enter(Group& g) {
   if (g.inside++ > 0) return;
   try {
-    if (autograd::grad_enabled())
+    if (autograd::grad_enabled() && !g.resident)
       for (const Tensor& t : g.weights.tensors())
         SF_CHECK_AS(RuntimeError, !t.requires_grad(), g.name,
                     ": its weights are streamed, and leave before a gradient could be computed through them: call the "
                     "model under no_grad, or take the offloading off");
     autograd::NoGrad off;
     load();
+    if (g.resident) return;
     for (Group* other : streamed_)
       if (other != &g && other->shown && other->inside == 0) away(*other);
     if (on_cpu()) {
@@ -350,7 +433,7 @@ void Streamer::Impl::enter(Group& g) {
 
 void Streamer::Impl::leave(Door& door) noexcept {
   Group& g = *door.group;
-  if (--g.inside > 0 || !door.last) return;
+  if (--g.inside > 0 || !door.last || g.resident) return;
   try {
     autograd::NoGrad off;
     away(g);
@@ -425,6 +508,13 @@ void Streamer::Impl::fetch_after(Group& g) {
   }
 }
 
+bool Streamer::Impl::holds_any(const std::unordered_set<TensorImpl*>& tensors) const {
+  auto any = [&](const HeldWeights& w) {
+    return std::any_of(w.tensors().begin(), w.tensors().end(), [&](auto& t) { return tensors.count(t.impl()); });
+  };
+  return any(kept_) || std::any_of(groups_.begin(), groups_.end(), [&](auto& g) { return any(g.weights); });
+}
+
 StreamStatistics Streamer::Impl::statistics() const {
   StreamStatistics s = counts_;
   s.groups = int64_t(groups_.size());
@@ -443,19 +533,17 @@ std::vector<std::string> Streamer::Impl::names(bool resident) const {
   return out;
 }
 
-std::vector<Streamer::Place> Streamer::Impl::places() const {
-  std::vector<Place> out;
-  for (const Group* g : streamed_)
-    for (auto& door : g->doors) out.push_back({g->name, door->module, door.get()});
-  return out;
-}
-
 // ----
 
 Streamer::Streamer(Module& model, const StreamOptions& options) {
   {
+    std::unordered_set<TensorImpl*> tensors;
+    for (auto& p : named_parameters(model)) tensors.insert(p.tensor.impl());
+    for (auto& b : named_buffers(model)) tensors.insert(b.tensor.impl());
     std::lock_guard guard(attached().lock);
-    SF_CHECK(!attached().of.count(&model), model.type(), ": its weights are streamed already; take that off first");
+    for (auto& [other, streamer] : attached().of)
+      SF_CHECK(other != &model && !streamer->impl_->holds_any(tensors), model.type(),
+               ": its weights are streamed already; take that off first");
   }
   impl_ = std::make_unique<Impl>(model, options);
   if (options.phases) options.phases->members.push_back(this);
@@ -488,6 +576,7 @@ bool Streamer::lay_side_by_side(const Tensors& tensors) {
 }
 
 void Streamer::offload() { impl_->offload(); }
+int64_t Streamer::evict(int64_t bytes) { return impl_->evict(bytes); }
 void Streamer::load() { impl_->load(); }
 bool Streamer::is_loaded() const { return impl_->loaded; }
 Device Streamer::device() const { return impl_->options.device; }
@@ -495,6 +584,6 @@ const StreamOptions& Streamer::options() const { return impl_->options; }
 StreamStatistics Streamer::statistics() const { return impl_->statistics(); }
 std::vector<std::string> Streamer::resident_names() const { return impl_->names(true); }
 std::vector<std::string> Streamer::streamed_names() const { return impl_->names(false); }
-std::vector<Streamer::Place> Streamer::places() const { return impl_->places(); }
+const std::vector<Streamer::Place>& Streamer::places() const { return impl_->places; }
 
 }  // namespace sf::nn

@@ -73,19 +73,25 @@ class Streamer {
   bool is_loaded() const;
   void load();  // what offload took off; nothing where it is there
 
+  // Makes room between calls: of the groups that stay, as many are streamed from now on as free so many bytes of the
+  // device, what slots take for it subtracted. Returns what that frees: less where there is no more to have, 0 where
+  // there is nothing. RuntimeError within a call. Where it fails, the same groups stay as before, and all is off the
+  // device until the next call.
+  int64_t evict(int64_t bytes);
+
   Device device() const;
   const StreamOptions& options() const;
   StreamStatistics statistics() const;
   std::vector<std::string> resident_names() const;
   std::vector<std::string> streamed_names() const;
 
-  // Around calls that C++ does not see: of modules whose forward is Python's.
+  // Around calls that C++ does not see: of modules whose forward is Python's. The same as long as this lives.
   struct Place {
     std::string name;
     Module* module;
     Residence* residence;
   };
-  std::vector<Place> places() const;
+  const std::vector<Place>& places() const;
 
   class Impl;
 

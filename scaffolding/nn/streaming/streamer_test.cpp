@@ -378,12 +378,104 @@ TEST_F(CudaStreamer, a_call_that_throws_leaves_weights_at_home) {
   EXPECT_EQ(on_gpu(net), want);
 }
 
-TEST_F(CudaStreamer, refuses_what_cannot_work) {
+TEST_F(CudaStreamer, evict_makes_room_and_keeps_the_bits) {
+  Net net(12);
+  const auto want = resident(net);
+  const int64_t bytes = block_bytes();
+  for (int64_t pinned : {int64_t(0), int64_t(1) << 30}) {
+    for (bool loaded : {true, false}) {
+      gpu().empty_cache(0);
+      const auto allocated = [&] { return int64_t(gpu().memory(0).allocated); };
+      Streamer s(net, {.device = kGpu, .resident_bytes = 12 * bytes, .pinned_bytes = pinned});
+      EXPECT_EQ(on_gpu(net), want);
+      EXPECT_EQ(s.evict(0), 0);
+      EXPECT_EQ(s.statistics().resident_groups, 12);
+      if (!loaded) s.offload();
+      const int64_t before = allocated();
+      const int64_t slots = 3 * (bytes + 5 * 256);
+      int64_t freed = s.evict(bytes);
+      EXPECT_GE(freed, bytes);
+      EXPECT_LT(freed, 2 * bytes);
+      EXPECT_EQ(s.is_loaded(), loaded);
+      if (loaded) EXPECT_LE(std::abs(before - allocated() - freed), 12 * 5 * 512) << "as it was allocated";
+      EXPECT_EQ(s.statistics().resident_groups, 7) << "a block more, and those that the slots take the place of";
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(on_gpu(net), want);
+      EXPECT_LE(s.statistics().slot_bytes, slots);
+      freed = s.evict(3 * bytes);
+      EXPECT_EQ(freed, 3 * bytes) << "slots are there";
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(on_gpu(net), want);
+      EXPECT_EQ(s.evict(100 * bytes), 4 * bytes);
+      EXPECT_EQ(s.evict(1), 0);
+      const StreamStatistics then = s.statistics();
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(on_gpu(net), want);
+      on_gpu(net);
+      EXPECT_EQ(s.statistics().resident_groups, 0);
+      EXPECT_EQ(s.statistics().copied_bytes - then.copied_bytes, 4 * 12 * bytes);
+      EXPECT_LE(s.statistics().pinned_bytes, pinned);
+    }
+  }
+  Net small(3);
+  Streamer s(small, {.device = kGpu, .resident_bytes = 12 * bytes});
+  EXPECT_EQ(s.evict(bytes), 0) << "slots would take as much";
+  EXPECT_EQ(s.statistics().resident_groups, 3);
+}
+
+TEST_F(CudaStreamer, evict_keeps_what_was_written_on_the_device) {
+  Net net(12);
+  for (auto& block : net.blocks) block.counts = true;
+  Streamer s(net, {.device = kGpu, .resident_bytes = 12 * block_bytes()});
+  on_gpu(net);
+  EXPECT_GT(s.evict(1), 0);
+  on_gpu(net);
+  EXPECT_GT(s.evict(4 * block_bytes()), 0);
+  on_gpu(net);
+  s.offload();
+  for (auto& block : net.blocks) EXPECT_EQ(block.calls.item(), 3);
+}
+
+TEST_F(CudaStreamer, evict_is_for_between_calls) {
+  Net net(12);
+  const auto want = resident(net);
+  Streamer s(net, {.device = kGpu, .resident_bytes = 9 * block_bytes()});
+  SF_EXPECT_ERROR(ValueError, "evict: bytes must not be negative, got -1", s.evict(-1));
+  const std::vector<Module*> parts{&net, &net.first, &net.blocks[1], &net.blocks[2]};
+  for (Module* part : parts) {
+    const uint64_t hook = part->register_forward_pre_hook([&](Module&, const Values&) -> Values {
+      s.evict(1);
+      return {};
+    });
+    SF_EXPECT_ERROR(RuntimeError, "evict: a call of Net is under way", on_gpu(net));
+    part->remove_hook(hook);
+  }
+  EXPECT_EQ(on_gpu(net), want);
+  // A call that ran out of memory has left.
+  const uint64_t hook = net.blocks[7].a.register_forward_pre_hook(
+      [](Module&, const Values&) -> Values { fail<RuntimeError>("on purpose"); });
+  SF_EXPECT_ERROR(RuntimeError, "on purpose", on_gpu(net));
+  net.blocks[7].a.remove_hook(hook);
+  EXPECT_GT(s.evict(1), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(on_gpu(net), want);
+}
+
+TEST_F(StreamerOnCpu, evict_releases_pages) {
   Net net(6);
+  map(net);
+  autograd::NoGrad off;
+  const Tensor x = randn({5, kWidth});
+  const Tensor want = net(x);
+  Streamer s(net, {.device = Device(), .resident_bytes = 6 * block_bytes()});
+  EXPECT_EQ(s.statistics().resident_groups, 6);
+  EXPECT_EQ(s.evict(2 * block_bytes()), 2 * block_bytes());
+  EXPECT_EQ(s.statistics().resident_groups, 4);
+  EXPECT_EQ(net(x).to_vector(), want.to_vector());
+}
+
+TEST_F(CudaStreamer, refuses_what_cannot_work) {
+  Net net(6), other(6);
   Streamer s(net, {.device = kGpu});
   SF_EXPECT_ERROR(ValueError, "its weights are streamed already", Streamer(net, {.device = kGpu}));
-  SF_EXPECT_ERROR(ValueError, "slots must lie between 3 and 64, got 2",
-                  Streamer(net.blocks, {.device = kGpu, .slots = 2}));
+  SF_EXPECT_ERROR(ValueError, "its weights are streamed already", Streamer(net.blocks[2], {.device = kGpu}));
+  SF_EXPECT_ERROR(ValueError, "slots must lie between 3 and 64, got 2", Streamer(other, {.device = kGpu, .slots = 2}));
   {
     autograd::EnableGrad on;
     SF_EXPECT_ERROR(RuntimeError, "call the model under no_grad", net(there_));
@@ -421,6 +513,33 @@ TEST_F(CudaStreamer, every_failed_allocation_leaves_the_model_as_it_was) {
   }
   EXPECT_GT(failures, 8);
   EXPECT_EQ(resident(net), want);
+}
+
+TEST_F(CudaStreamer, every_failed_allocation_of_evict_leaves_what_stays) {
+  auto fail_after = reinterpret_cast<void (*)(int64_t)>(dlsym(RTLD_DEFAULT, "sf_cuda_emulator_fail_allocations_after"));
+  if (!fail_after) GTEST_SKIP() << "a GPU is here, not the emulator";
+  if (env::flag("SF_CUDA_CACHE")) GTEST_SKIP() << "the cache asks for many blocks at a time";
+  Net net(9);
+  const auto want = resident(net);
+  int failures = 0;
+  for (int64_t n = 0;; ++n) {
+    Streamer s(net, {.device = kGpu, .resident_bytes = 9 * block_bytes()});
+    ASSERT_EQ(s.statistics().resident_groups, 9);
+    bool failed = false;
+    fail_after(n);
+    try {
+      s.evict(1);
+    } catch (const RuntimeError&) {
+      failed = true;
+    }
+    fail_after(-1);
+    EXPECT_EQ(s.statistics().resident_groups, failed ? 9 : 5) << n;
+    EXPECT_EQ(s.is_loaded(), !failed);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(on_gpu(net), want) << n;
+    if (!failed) break;
+    ++failures;
+  }
+  EXPECT_GE(failures, 3) << "one for each slot";
 }
 
 }  // namespace
