@@ -7,6 +7,7 @@
 #include "scaffolding/autograd/observer.h"
 #include "scaffolding/autograd/take_over.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 
 namespace sf::autograd {
 
@@ -40,6 +41,7 @@ void check_inplace(const char* op, const Tensor& self) {
       ": an expanded tensor has several elements in one place and cannot be written in place; clone() it first");
   SF_CHECK_AS(RuntimeError, !t->inference || inference_mode_enabled(), op,
               ": a tensor made in inference_mode cannot be written in place outside it; clone() it first");
+  cpu::will_write(self);
 }
 
 // The part of `grad` (laid out as base) that a view with the given geometry covers.

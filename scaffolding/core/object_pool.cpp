@@ -1,7 +1,8 @@
 #include "scaffolding/core/object_pool.h"
 
 #include <cstdlib>
-#include <new>
+
+#include "scaffolding/core/out_of_memory.h"
 
 namespace sf {
 
@@ -31,7 +32,7 @@ void* ObjectPool::take_slow(size_t bytes) {
   static thread_local Cleanup cleanup;
   (void)&cleanup;
   void* p = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-  if (!p) throw std::bad_alloc();
+  SF_CHECK_AS(OutOfMemory, p, "cpu: out of memory: ", bytes, " bytes asked for");
   return p;
 }
 

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "scaffolding/core/error.h"
+#include "scaffolding/core/out_of_memory.h"
 
 namespace sf {
 namespace {
@@ -56,7 +56,7 @@ void* scratch(size_t bytes, int slot) {
   b.size[slot] = 0;
   size_t rounded = bytes < kAlignment ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* p = rounded < bytes ? nullptr : allocate(rounded);
-  SF_CHECK_AS(RuntimeError, p, "scratch: no memory for a kernel's working buffer of ", (unsigned long)bytes,
+  SF_CHECK_AS(OutOfMemory, p, "scratch: no memory for a kernel's working buffer of ", (unsigned long)bytes,
               " bytes; free tensors or use fewer threads");
   b.data[slot] = p;
   b.size[slot] = rounded;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/distributed/socket.h"
 #include "scaffolding/ops/copy/copy.h"
 
@@ -54,7 +55,9 @@ template <class F> void with_type(DType t, F&& f) {
 Tensor dense(const char* op, const Tensor& t) {
   check_defined(op, "tensor", t);
   SF_CHECK_AS(RuntimeError, !t.device().is_meta(), op, ": a tensor on the meta device has no values");
-  return contiguous(t.detach().to(Device::CPU));
+  Tensor values = contiguous(t.detach().to(Device::CPU));
+  cpu::will_write(values);
+  return values;
 }
 
 void put_back(const Tensor& t, const Tensor& values) {

@@ -145,8 +145,8 @@ class ShardedCheckpoint final : public Checkpoint {
     const Shard& shard = shards_.at(it->second);
     std::lock_guard lock(mutex_);
     if (!shard.open) {
-      Bytes file = Bytes::map(shard.path);
-      SF_CHECK(!is_shard_index(file), path_, ": the shard '", it->second, "' is itself an index");
+      Bytes file = Bytes::open(shard.path);
+      SF_CHECK(file.unmapped || !is_shard_index(file), path_, ": the shard '", it->second, "' is itself an index");
       auto opened = open_checkpoint(file);
       for (auto& [tensor, where] : index_.weight_map)
         SF_CHECK(where != it->second || opened->contains(tensor), path_, ": the index says that '", tensor, "' is in ",
@@ -194,6 +194,11 @@ std::vector<CheckpointEntry> Checkpoint::entries() const {
 }
 
 std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
+  if (file.unmapped) {  // its tensors are mapped as they are asked for; the other formats are read as a whole
+    const Bytes head = file.slice(0, std::min<uint64_t>(file.size, 16)).mapped();
+    if (looks_like_safetensors(head)) return std::make_shared<SafetensorsCheckpoint>(file);
+    return open_checkpoint(file.mapped());  // which says why it cannot be
+  }
   if (GgufFile::recognises(file)) return std::make_shared<GgufCheckpoint>(file);
   if (is_npy(file))
     return std::make_shared<TreeCheckpoint>("npy", file.name,
@@ -220,7 +225,7 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const Bytes& file) {
 
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
   std::error_code error;
-  return open_checkpoint(Bytes::map(fs::is_directory(path, error) ? in_folder(path) : path));
+  return open_checkpoint(Bytes::open(fs::is_directory(path, error) ? in_folder(path) : path));
 }
 
 std::map<std::string, Tensor> load_checkpoint(const std::string& path) {

@@ -7,11 +7,31 @@
 
 namespace sf::io {
 
-// A regular file's bytes in memory, read as they are touched. Writes go to private pages, never to the file.
-// Owns the mapping; const use is thread-safe.
+// A regular file that is open for reading.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::string& path);
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
+
+ private:
+  friend class MappedFile;
+  std::string path_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+};
+
+// A regular file's bytes in memory, or a part of them, read as they are touched. Writes go to private pages, never to
+// the file. Where a limit counts pages that could be written (RLIMIT_DATA, no overcommit), they are sealed: whoever
+// writes by other means than ops says so first (backend/cpu/sealed_pages.h). OutOfMemory where the process has no
+// address space for them. Owns the mapping; const use is thread-safe.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
+  MappedFile(const OpenFile& file, uint64_t begin, uint64_t size);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -20,7 +40,8 @@ class MappedFile {
 
  private:
   std::byte* data_ = nullptr;
-  uint64_t size_ = 0;
+  uint64_t size_ = 0, before_ = 0;  // bytes of its first page that lie before data
+  bool sealed_ = false;
 };
 
 // Pages of mapped files that lie within the range need no memory from now on; they are read again when they are
@@ -37,13 +58,19 @@ struct Bytes {
   const std::byte* data = nullptr;
   uint64_t size = 0;
   std::string name;  // for messages: the path, or what the caller called it
+  // Where the process has no address space for the whole file (RLIMIT_AS): data is null, and slices are mapped one by
+  // one. For readers that ask for it by open().
+  std::shared_ptr<const OpenFile> unmapped = {};
+  uint64_t begin = 0;  // in it
 
   static Bytes map(const std::string& path);                                      // pages are read as they are touched
+  static Bytes open(const std::string& path);                                     // map(), or unmapped
   static Bytes read(const std::string& path);                                     // the whole file, now
   static Bytes copy(const void* data, uint64_t size, const std::string& name);    // aligned to 64 bytes
   static Bytes take(std::string bytes, const std::string& name);                  // the string's own memory
   static Bytes borrow(const void* data, uint64_t size, const std::string& name);  // the caller keeps them alive
   Bytes slice(uint64_t offset, uint64_t size) const;                              // ValueError outside of this range
+  Bytes mapped() const;                                                           // with data
   const char* chars() const { return reinterpret_cast<const char*>(data); }
 };
 

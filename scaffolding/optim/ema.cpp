@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/ops/copy/copy.h"
 #include "scaffolding/ops/factory/factory.h"
@@ -37,6 +38,7 @@ static void lerp(const Tensors& averages, const Tensors& values, double weight, 
     Tensor value = values[i].detach();
     if ((average.dtype() == kFloat64) != (value.dtype() == kFloat64)) value = to_dtype(value, average.dtype());
     value = keep.emplace_back(laid_out_as(value, average));
+    cpu::will_write(average);
     list.push_back({average.data_ptr(), value.data_ptr(), average.numel(), average.dtype(), value.dtype()});
   }
   if (list.empty()) return;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/ops/copy/copy.h"
 
 namespace sf::optim {
@@ -89,6 +90,10 @@ void with_dense_params(std::span<Update> updates, void (*f)(void*, std::span<Upd
       views.push_back({i, updates[i].param});
       updates[i].param = contiguous(updates[i].param.detach());
     }
+  for (const Update& u : updates) {
+    cpu::will_write(u.param);
+    for (const Tensor& slot : u.slots) cpu::will_write(slot);
+  }
   f(context, updates);
   for (auto& [i, view] : views) {
     view.detach().copy_(updates[i].param);

@@ -5,6 +5,7 @@
 #include "python/bindings/core/dlpack.h"
 #include "python/bindings/core/tensor_slots.h"
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 
 namespace sf::py {
 
@@ -50,6 +51,7 @@ template <class Managed> struct Export {
 };
 
 template <class Managed> Managed* exported(const Tensor& t) {
+  cpu::will_write(t);
   auto* e = new Export<Managed>{t, t.shape(), t.strides(), {}};
   dlpack::Tensor& d = e->managed.dl_tensor;
   d = {t.data_ptr(), dl_device(t), int32_t(t.ndim()), dl_dtype(t.dtype()), e->sizes.begin(), e->strides.begin(), 0};

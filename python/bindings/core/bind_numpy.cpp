@@ -6,6 +6,7 @@
 
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/core/tensor_slots.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 
 namespace sf::py {
 
@@ -123,6 +124,7 @@ int get_buffer(PyObject* o, Py_buffer* view, int) {
   *view = {};
   view->obj = Py_NewRef(o);
   static char nothing[8];
+  cpu::will_write(t);
   view->buf = t.data_ptr() ? t.data_ptr() : nothing;
   view->len = Py_ssize_t(t.nbytes());
   view->itemsize = Py_ssize_t(t.itemsize());

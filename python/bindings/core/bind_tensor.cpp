@@ -254,7 +254,7 @@ PyObject* raise_current() noexcept {
   } catch (const Error& e) {
     set_error(PyExc_RuntimeError, e.what());
   } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+    set_error(out_of_memory_type, "cpu: out of memory");
   } catch (const std::exception& e) {
     set_error(PyExc_RuntimeError, e.what());
   } catch (...) {
@@ -268,6 +268,8 @@ void bind_tensor(nb::module_& m) {
     try {
       std::rethrow_exception(p);
     } catch (const Error&) {
+      raise_current();
+    } catch (const std::bad_alloc&) {
       raise_current();
     }
   });

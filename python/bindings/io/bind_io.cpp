@@ -176,7 +176,10 @@ void bind_io(nb::module_& m) {
   });
   nb::class_<io::SafetensorsFile>(m, "_SafetensorsFile")
       .def("__init__",
-           [](io::SafetensorsFile* self, nb::handle source) { new (self) io::SafetensorsFile(bytes_of(source)); })
+           [](io::SafetensorsFile* self, nb::handle source) {
+             if (PyUnicode_Check(source.ptr())) new (self) io::SafetensorsFile(existing(source));
+             else new (self) io::SafetensorsFile(bytes_of(source));
+           })
       .def("keys",
            [](const io::SafetensorsFile& f) {
              nb::list names;

@@ -15,7 +15,7 @@
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/env.h"
-#include "scaffolding/core/error.h"
+#include "scaffolding/core/out_of_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SF_NO_HOST_CACHE 1
@@ -158,7 +158,7 @@ void make_room(Shared& s, size_t size) {
 
 void* allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
-  SF_CHECK_AS(RuntimeError, bytes < (size_t(1) << 60), "cpu: out of memory, asked for ", bytes, " bytes");
+  SF_CHECK_AS(OutOfMemory, bytes < (size_t(1) << 60), "cpu: out of memory: ", bytes, " bytes asked for");
   size_t c = class_of(bytes), size = class_bytes(c);
 #ifdef SF_NO_HOST_CACHE
   size = bytes;  // so that a read past the end is seen
@@ -184,7 +184,7 @@ void* allocate(size_t bytes) {
 #endif
   if (size_t limit = limit_of_memory(); limit > 0 && g_used + g_cached + size > limit) {
     empty_cache();
-    SF_CHECK_AS(RuntimeError, g_used + size <= limit, "cpu: out of memory: asked for ", size >> 20, " MiB, ",
+    SF_CHECK_AS(OutOfMemory, g_used + size <= limit, "cpu: out of memory: ", size >> 20, " MiB asked for, ",
                 g_used.load() >> 20, " MiB in use, the limit is ", limit >> 20, " MiB (SF_CPU_MEMORY_LIMIT_MB)");
   }
   void* p = from_system(size);
@@ -192,7 +192,7 @@ void* allocate(size_t bytes) {
     empty_cache();
     p = from_system(size);
   }
-  SF_CHECK_AS(RuntimeError, p, "cpu: out of memory: asked for ", size >> 20, " MiB, ", g_used.load() >> 20,
+  SF_CHECK_AS(OutOfMemory, p, "cpu: out of memory: ", size >> 20, " MiB asked for, ", g_used.load() >> 20,
               " MiB in use");
   count_allocated(size);
   return p;

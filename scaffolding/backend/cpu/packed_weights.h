@@ -1,8 +1,9 @@
 // Packed copies of weights, kept between calls because a weight is read thousands of times for every write.
 // An entry belongs to the bytes it was made from: (address, version, layout). A call with a newer version replaces it,
-// and forget_packed() drops what was made from storage that goes away. Least recently used entries go when the byte
-// limit is reached. Thread-safe; an entry in use stays alive until its last user is done,
-// whatever happens to the table.
+// and forget_packed() drops what was made from storage that goes away. At the byte limit, entries give way to one that
+// is asked for again sooner than they were: a model that is larger than the limit keeps a part of its weights, instead
+// of packing all of them at every pass. Thread-safe; an entry in use stays alive until its last user is done, whatever
+// happens to the table.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -177,17 +177,18 @@ struct SafetensorsFile::Content {
   Metadata metadata;
 };
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(Bytes::map(path)) {}
+SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(Bytes::open(path)) {}
 
 SafetensorsFile::SafetensorsFile(const Bytes& file) {
   auto c = std::make_shared<Content>();
   const std::string& path = c->path = file.name;
-  const std::byte* bytes = file.data;
   uint64_t size = file.size;
   SF_CHECK(size >= 8, path, ": a safetensors file begins with 8 bytes of header length, this file has ", size);
-  uint64_t header = read_little_endian(bytes);
+  uint64_t header = read_little_endian(file.slice(0, 8).mapped().data);
   SF_CHECK(header <= kMaxHeader && header <= size - 8, path, ": the header cannot have ", header,
            " bytes in a file of ", size);
+  const Bytes head = file.slice(0, 8 + header).mapped();
+  const std::byte* bytes = head.data;
   SF_CHECK(header >= 2 && bytes[8] == std::byte('{'), path, ": the header is not a JSON object");
   auto* text = reinterpret_cast<const char*>(bytes + 8);
   HeaderReader reader;
@@ -216,7 +217,7 @@ const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
 Tensor SafetensorsFile::get(std::string_view name) const {
   const SafetensorsEntry& e = entry(name);
   const Format& f = *find_format(e.dtype);
-  Bytes bytes = content_->data.slice(e.begin, e.end - e.begin);
+  Bytes bytes = content_->data.slice(e.begin, e.end - e.begin).mapped();
   if (f.name == "U16" || f.name == "U32" || f.name == "U64") return widened_unsigned(bytes, e.shape, f.bits / 8);
   SF_CHECK_AS(NotSupported, f.dtype, content_->path, ": tensor '", e.name, "' has dtype ", e.dtype,
               ", which Scaffolding cannot hold");

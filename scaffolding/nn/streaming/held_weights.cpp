@@ -30,8 +30,8 @@ bool shows(const Tensor& t, const Tensor& home) {
 }
 }  // namespace
 
-void HeldWeights::hold(const Tensors& tensors) {
-  tensors_ = tensors;
+void HeldWeights::hold(const Tensors& tensors, bool as_in_files) {
+  tensors_ = tensors, as_in_files_ = as_in_files;
   parts_.clear(), away_.clear(), block_ = {};
   bytes_ = 0;
   for (const Tensor& t : tensors_) {
@@ -46,12 +46,34 @@ void HeldWeights::hold(const Tensors& tensors) {
 
 void HeldWeights::hold_again() {
   const Ref<Storage> block = block_;
-  hold(Tensors(tensors_));
+  hold(Tensors(tensors_), as_in_files_);
   // Memory that was pinned for them takes the new values where they fit.
   if (block && laid_out_ <= block->bytes) settle(block);
 }
 
+void HeldWeights::lay_out_as_in_files() {
+  std::vector<Part*> order;
+  for (Part& p : parts_) order.push_back(&p);
+  auto address = [](const Part* p) { return reinterpret_cast<uintptr_t>(p->home.data_ptr()); };
+  std::sort(order.begin(), order.end(), [&](Part* a, Part* b) { return address(a) < address(b); });
+  laid_out_ = 0;
+  const Part* before = nullptr;
+  for (Part* p : order) {
+    if (before && address(p) >= address(before) + before->home.nbytes() &&
+        address(p) - address(before) - before->home.nbytes() < io::kDirectPage) {
+      p->at = before->at + (address(p) - address(before));
+    } else {
+      laid_out_ = (laid_out_ + io::kDirectPage - 1) / io::kDirectPage * io::kDirectPage;
+      p->at = laid_out_ + address(p) % io::kDirectPage;
+    }
+    laid_out_ = std::max(laid_out_, p->at + p->home.nbytes());
+    before = p;
+  }
+  laid_out_ = (laid_out_ + io::kDirectPage - 1) / io::kDirectPage * io::kDirectPage;
+}
+
 void HeldWeights::lay_out() {
+  if (as_in_files_) return lay_out_as_in_files();
   const size_t n = parts_.size();
   // The one that begins where another ends, in memory that was allocated for both: in a file all tensors lie so.
   auto owned = [&](size_t i) { return parts_[i].home.storage() && !parts_[i].home.storage()->lender; };
@@ -203,6 +225,11 @@ void HeldWeights::move_home() {
     autograd::set_data(t, parts_[i].home);
   }
   away_.clear();
+}
+
+bool HeldWeights::in_files() const {
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [](const Part& p) { return p.home.nbytes() == 0 || io::is_mapped(p.home.data_ptr()); });
 }
 
 void HeldWeights::refuse_changed() const {

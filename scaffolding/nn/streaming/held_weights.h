@@ -12,8 +12,9 @@ namespace sf::nn {
 
 class HeldWeights {
  public:
-  // What is on a device goes to the host.
-  void hold(const Tensors& tensors);
+  // What is on a device goes to the host. as_in_files: as one block, each lies in its page as its home does, and those
+  // that lie together in a file still do.
+  void hold(const Tensors& tensors, bool as_in_files = false);
   const Tensors& tensors() const { return tensors_; }
   int64_t bytes() const { return bytes_; }
 
@@ -44,11 +45,13 @@ class HeldWeights {
   void move_to(Device device, io::UploadRing* ring);
   void move_home();  // what was not written there is dropped
 
+  bool in_files() const;        // all homes are pages of files
   void refuse_changed() const;  // RuntimeError where a file that the homes are in has changed
   void release_pages();         // of files, and copies that kernels made of them
 
  private:
   void lay_out();
+  void lay_out_as_in_files();
   size_t place_of(const Tensor& t) const;  // among the tensors, or their number
   Tensor view_of(const Ref<Storage>& block, size_t i) const;
 
@@ -64,6 +67,7 @@ class HeldWeights {
   std::vector<uint32_t> versions_;         // of the homes, when they were sent
   int64_t bytes_ = 0;
   size_t laid_out_ = 0;
+  bool as_in_files_ = false;
 };
 
 }  // namespace sf::nn

@@ -8,9 +8,11 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/cuda_graph.h"
+#include "scaffolding/backend/free_memory.h"
 #include "scaffolding/io/read_ahead.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/streaming/held_weights.h"
+#include "scaffolding/nn/streaming/host_slots.h"
 #include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/nn/streaming/stream_footprint.h"
 #include "scaffolding/nn/streaming/stream_slots.h"
@@ -99,6 +101,9 @@ class Streamer::Impl {
   void leave(Door& door) noexcept;
   void away(Group& g);
   void fetch(Group& g, bool may_evict);
+  void make_host_slots(size_t bytes);
+  const Ref<Storage>& memory_of(int slot) const { return host_ ? host_->storage(slot) : slots_->storage(slot); }
+  void wait_for_copies() { host_ ? host_->wait_for_reads() : slots_->wait_for_copies(); }
   Group* next_of(const Group* before, const Group* g) const;
   void fetch_after(Group& g);
   void look_at(Group& g);
@@ -108,6 +113,7 @@ class Streamer::Impl {
   std::vector<Group*> streamed_;
   HeldWeights kept_;
   std::unique_ptr<StreamSlots> slots_;
+  std::unique_ptr<HostSlots> host_;  // instead of them, on the CPU
   std::unique_ptr<StreamStaging> staging_;
   std::vector<Group*> in_slot_;
   std::vector<std::unique_ptr<Bell>> bells_;
@@ -132,7 +138,7 @@ Streamer::Impl::Impl(Module& m, const StreamOptions& o) : model(m), options(o) {
     for (size_t i = 0; i < groups_.size(); ++i) {
       Group& g = groups_[i];
       g.name = found.groups[i].name, g.owners = found.groups[i].owners;
-      g.weights.hold(found.groups[i].tensors);
+      g.weights.hold(found.groups[i].tensors, on_cpu());
       counts_.weight_bytes += g.weights.bytes();
     }
     counts_.weight_bytes += kept_.bytes();
@@ -168,6 +174,8 @@ void Streamer::Impl::choose_residents() {
 
 void Streamer::Impl::list_streamed() {
   streamed_.clear();
+  for (Group& g : groups_)
+    if (on_cpu() && !g.weights.in_files()) g.resident = true;  // it takes memory in any case
   for (Group& g : groups_)
     if (!g.resident) streamed_.push_back(&g);
 }
@@ -246,6 +254,12 @@ void Streamer::Impl::make_slots() {
 void Streamer::Impl::load() {
   if (loaded) return;
   autograd::NoGrad off;
+  if (on_cpu()) {
+    loaded = true;
+    for (Group* g : streamed_) g->weights.release_pages();
+    if (!streamed_.empty()) fetch(*streamed_[0], false), fetch_after(*streamed_[0]);
+    return;
+  }
   if (options.phases)
     for (Streamer* other : options.phases->members)
       if (other->impl_.get() != this) other->offload();
@@ -292,7 +306,7 @@ void Streamer::Impl::offload() {
     g->slot = -1;
   }
   in_slot_.assign(in_slot_.size(), nullptr);
-  slots_.reset();
+  slots_.reset(), host_.reset();
   kept_.move_home();
   for (Group& g : groups_)
     if (g.resident) g.weights.move_home();
@@ -375,10 +389,11 @@ bool Streamer::Impl::lay_side_by_side(const Tensors& tensors) {
 // ---- a call
 
 void Streamer::Impl::look_at(Group& g) {
-  if (on_cpu() || !g.weights.changed_home()) return;
-  slots_->wait_for_copies();  // they read the homes
+  if (!g.weights.changed_home()) return;
+  if (g.slot >= 0) wait_for_copies();  // they read the homes
   g.weights.hold_again();
   if (g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;
+  if (on_cpu()) return;
   if (g.weights.laid_out_bytes() <= slots_->bytes()) return;
   try {
     make_slots();  // grew: other dtypes
@@ -401,13 +416,7 @@ void Streamer::Impl::enter(Group& g) {
     if (g.resident) return;
     for (Group* other : streamed_)
       if (other != &g && other->shown && other->inside == 0) away(*other);
-    if (on_cpu()) {
-      g.weights.refuse_changed();
-      for (size_t i = 0, n = size_t(&g - groups_.data()); i < kAhead && n + 1 < groups_.size(); ++i)
-        if (!groups_[++n].resident)
-          for (const Tensor& t : groups_[n].weights.tensors()) io::read_ahead(t.data_ptr(), t.nbytes());
-      return;
-    }
+    if (on_cpu()) g.weights.refuse_changed();
     SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), g.name,
                 ": its weights are streamed, and a captured graph would not wait for them");
     if (g.shown) return;
@@ -420,13 +429,14 @@ void Streamer::Impl::enter(Group& g) {
       ++counts_.misses;
       fetch(g, true);
     }
-    slots_->read_from_here(g.slot);
-    g.weights.show(slots_->storage(g.slot));
-    g.slot_version = slots_->storage(g.slot)->version;
+    on_cpu() ? host_->wait(g.slot) : slots_->read_from_here(g.slot);
+    g.weights.show(memory_of(g.slot));
+    g.slot_version = memory_of(g.slot)->version;
     g.shown = true;
     fetch_after(g);
   } catch (...) {
     --g.inside;
+    if (on_cpu() && g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;  // reading it may have failed
     throw;
   }
 }
@@ -437,19 +447,18 @@ void Streamer::Impl::leave(Door& door) noexcept {
   try {
     autograd::NoGrad off;
     away(g);
-    if (!on_cpu()) fetch_after(g);
+    fetch_after(g);
   } catch (const Error&) {
     // A broken context, of which the next op will tell.
   }
 }
 
 void Streamer::Impl::away(Group& g) {
-  if (on_cpu()) return g.weights.release_pages();
   if (!g.shown) return;
   g.shown = false;
-  const bool written = slots_->storage(g.slot)->version != g.slot_version;
+  const bool written = memory_of(g.slot)->version != g.slot_version;
   if (written) counts_.written_back += g.weights.bring_back();
-  slots_->read_until_here(g.slot);
+  on_cpu() ? host_->forget(g.slot) : slots_->read_until_here(g.slot);
   g.weights.show_home();
   if (!written && &g == last_ && next_of(before_last_, &g) == &g) return;  // stays for its next turn
   in_slot_[size_t(g.slot)] = nullptr;
@@ -462,8 +471,20 @@ int Streamer::Impl::free_slot() const {
   return -1;
 }
 
+void Streamer::Impl::make_host_slots(size_t bytes) {
+  if (host_ && bytes <= host_->bytes()) return;
+  for (Group* g : streamed_) {
+    bytes = std::max(bytes, g->weights.laid_out_bytes());
+    if (g->slot >= 0) away(*g), g->slot = -1;
+  }
+  host_.reset();
+  in_slot_.assign(size_t(options.slots), nullptr);
+  host_ = std::make_unique<HostSlots>(options.slots, bytes, size_t(counts_.weight_bytes) > free_host_memory().free);
+}
+
 void Streamer::Impl::fetch(Group& g, bool may_evict) {
   if (g.slot >= 0) return;
+  if (on_cpu()) make_host_slots(g.weights.laid_out_bytes());
   int slot = free_slot();
   for (size_t i = in_slot_.size(); slot < 0 && may_evict && i-- > 0;)  // fetched early, and wrongly
     if (!in_slot_[i]->shown) {
@@ -475,8 +496,13 @@ void Streamer::Impl::fetch(Group& g, bool may_evict) {
                 " slots of streamed weights are in use by modules that call each other");
     return;
   }
-  StreamSlots::Filling filling(*slots_, slot);
-  counts_.waits += staging_->send(g.weights, filling);
+  if (on_cpu()) {
+    host_->fill(slot, g.weights);
+    g.weights.sent();
+  } else {
+    StreamSlots::Filling filling(*slots_, slot);
+    counts_.waits += staging_->send(g.weights, filling);
+  }
   in_slot_[size_t(slot)] = &g;
   g.slot = slot;
   ++counts_.copies;
@@ -501,6 +527,7 @@ void Streamer::Impl::fetch_after(Group& g) {
     step();
     fetch(*at, false);
   }
+  if (on_cpu()) return;
   for (int i = 0; i < kAhead; ++i) {
     step();
     if (at->weights.block() || at->slot >= 0) continue;
@@ -522,6 +549,7 @@ StreamStatistics Streamer::Impl::statistics() const {
   for (auto& g : groups_)
     if (g.resident) ++s.resident_groups, s.resident_bytes += g.weights.bytes();
   if (slots_) s.slot_bytes = int64_t(slots_->bytes()) * slots_->count();
+  if (host_) s.slot_bytes = int64_t(host_->bytes()) * host_->count();
   if (staging_) s.pinned_bytes = staging_->pinned_bytes();
   return s;
 }

@@ -6,7 +6,7 @@
 // time, and writing there counts. Within its call they are views of a slot. Weights that a call did not write are
 // dropped behind it, never copied back.
 //
-// On the CPU nothing is copied: pages of mapped files are read ahead, block by block, and released behind.
+// On the CPU slots are memory that a thread reads blocks into, from their file; blocks that are of no file stay.
 //
 // The order of calls is learned; another order costs time, not correctness. Calls record no gradients through weights
 // that leave. One thread at a time, as the model.

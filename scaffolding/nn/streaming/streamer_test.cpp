@@ -131,7 +131,7 @@ TEST_F(StreamerOnCpu, gives_the_bits_of_a_model_that_is_not_streamed) {
   Streamer streamer(net, {.device = Device()});
   for (int i = 0; i < 2; ++i) EXPECT_EQ(net(x).to_vector(), want.to_vector());
   EXPECT_EQ(streamer.statistics().groups, 6);
-  EXPECT_EQ(streamer.statistics().copies, 0);
+  EXPECT_EQ(streamer.statistics().copied_bytes, (2 * 6 + 3) * block_bytes());  // three of the next call
 }
 
 TEST_F(StreamerOnCpu, releases_the_pages_behind_a_block_and_keeps_those_of_residents) {
@@ -155,6 +155,49 @@ TEST_F(StreamerOnCpu, releases_the_pages_behind_a_block_and_keeps_those_of_resid
     const bool stays = streamer.resident_names()[0] == std::to_string(i);
     EXPECT_EQ(present(weight(i)), stays ? whole : 0) << i;
   }
+}
+
+TEST_F(StreamerOnCpu, weights_that_were_written_count) {
+  Net net(6);
+  map(net);
+  autograd::NoGrad off;
+  const Tensor x = randn({5, kWidth});
+  net.blocks[1].a.weight.mul_(2);  // the file has the old ones
+  const auto want = net(x).to_vector();
+  Streamer streamer(net, {.device = Device()});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(net(x).to_vector(), want);
+  net.blocks[0].a.weight.mul_(2);  // one that was read ahead
+  net.blocks[4].a.weight.mul_(0.5);
+  const auto then = net(x).to_vector();
+  EXPECT_NE(then, want);
+  EXPECT_EQ(net(x).to_vector(), then);
+  Net copy(6);
+  std::map<std::string, Tensor> state;
+  for (auto& [name, t] : state_dict(net)) state[name] = t.clone();
+  load_state_dict(copy, state);
+  EXPECT_EQ(copy(x).to_vector(), then);
+}
+
+TEST_F(StreamerOnCpu, what_a_call_writes_is_kept) {
+  Net net(6);
+  map(net);
+  autograd::NoGrad off;
+  for (auto& block : net.blocks) block.counts = true;
+  const Tensor x = randn({5, kWidth});
+  {
+    Streamer streamer(net, {.device = Device(), .resident_bytes = 2 * block_bytes()});
+    for (int i = 0; i < 3; ++i) net(x);
+    EXPECT_GT(streamer.statistics().written_back, 0);
+  }
+  for (auto& block : net.blocks) EXPECT_EQ(block.calls.item(), 3);
+}
+
+TEST_F(StreamerOnCpu, weights_of_no_file_stay) {
+  Net net(6);
+  autograd::NoGrad off;
+  Streamer streamer(net, {.device = Device()});
+  EXPECT_EQ(streamer.statistics().resident_groups, 6);
+  EXPECT_EQ(streamer.statistics().slot_bytes, 0);
 }
 
 TEST_F(StreamerOnCpu, a_file_that_shrinks_or_is_written_is_an_error) {

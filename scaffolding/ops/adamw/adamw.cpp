@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/adamw/kernel.h"
 #include "scaffolding/ops/layer_norm/row_norm_op.h"
@@ -44,6 +45,7 @@ void adamw_(const Tensors& params, const Tensors& grads, const Tensors& exp_avgs
                   "adamw_: a master is float32 behind a 16-bit param, got ", master.dtype(), " behind ", p.dtype());
       SF_CHECK(master.is_contiguous(), "adamw_: masters must be contiguous");
     }
+    for (const Tensor* t : {&p, &m, &v, &master}) cpu::will_write(*t);
     list[i] = {.param = p.data_ptr(),
                .grad = keep[i].data_ptr(),
                .exp_avg = m.data_ptr(),

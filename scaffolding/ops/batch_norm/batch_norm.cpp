@@ -1,6 +1,7 @@
 #include "scaffolding/ops/batch_norm/batch_norm.h"
 
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/batch_norm/kernel.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -67,6 +68,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
            ": training needs more than one value per channel, got input ", x.shape());
   for (const Tensor* t : {&running_mean, &running_var})
     SF_CHECK(!*t || t->is_contiguous(), op, ": running statistics must be contiguous, they are written in place");
+  if (training) cpu::will_write(running_mean), cpu::will_write(running_var);
   Tensor xs = in_kernel_layout(x), w = dense(weight), b = dense(bias), y = empty_like(xs);
   DType stats = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
   Tensor mean = empty({x.size(1)}, stats, x.device()), rstd = empty({x.size(1)}, stats, x.device());

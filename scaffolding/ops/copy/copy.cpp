@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/tape.h"
 #include "scaffolding/backend/accelerator.h"
+#include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/copy/kernel.h"
 #include "scaffolding/ops/copy/pinned.h"
@@ -35,6 +36,7 @@ void copy_bytes(const Tensor& dst, const Tensor& src) { copy_bytes(dst, src, fal
 
 void copy_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   if (dst.numel() == 0) return;
+  cpu::will_write(dst);
   Tensor from = detached_expand(src, dst.shape());
   if (dst.device() == from.device() || (dst.device().is_cpu() && from.device().is_cpu())) {
     if (dst.device().is_meta()) return;
