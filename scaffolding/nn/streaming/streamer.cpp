@@ -254,16 +254,14 @@ void Streamer::Impl::make_slots() {
 void Streamer::Impl::load() {
   if (loaded) return;
   autograd::NoGrad off;
-  if (on_cpu()) {
-    loaded = true;
-    for (Group* g : streamed_) g->weights.release_pages();
-    if (!streamed_.empty()) fetch(*streamed_[0], false), fetch_after(*streamed_[0]);
-    return;
-  }
   if (options.phases)
     for (Streamer* other : options.phases->members)
       if (other->impl_.get() != this) other->offload();
-  if (on_cpu()) return void(loaded = true);
+  if (on_cpu()) {
+    loaded = true;
+    for (Group* g : streamed_) g->weights.release_pages();
+    return fetch_first();
+  }
   size_t bytes = size_t(kept_.bytes());
   for (Group& g : groups_)
     if (g.resident) bytes += size_t(g.weights.bytes());
@@ -297,16 +295,17 @@ void Streamer::Impl::forget_order() {
 void Streamer::Impl::offload() {
   if (!loaded) return;
   loaded = false;
-  if (on_cpu()) {
-    for (Group& g : groups_) g.weights.release_pages();
-    return kept_.release_pages();
-  }
   for (Group* g : streamed_) {
     away(*g);
     g->slot = -1;
   }
   in_slot_.assign(in_slot_.size(), nullptr);
   slots_.reset(), host_.reset();
+  if (on_cpu()) {
+    kept_.release_pages();
+    for (Group& g : groups_)
+      if (g.resident) g.weights.release_pages();
+  }
   kept_.move_home();
   for (Group& g : groups_)
     if (g.resident) g.weights.move_home();
