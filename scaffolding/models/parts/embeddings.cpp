@@ -1,7 +1,11 @@
 #include "scaffolding/models/parts/embeddings.h"
 
+#include <algorithm>
 #include <cmath>
+#include <list>
+#include <mutex>
 
+#include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/models/parts/attention.h"
@@ -115,6 +119,34 @@ void PatchEmbed::check(const char* who, const Tensor& hidden_states) const {
            " must divide height and width, got ", shape);
 }
 
+struct KeptTables::All {
+  struct Table {
+    std::vector<int64_t> sizes;
+    Tensor on_device;
+  };
+  std::mutex lock;
+  std::list<Table> tables;  // the last used first
+};
+
+std::shared_ptr<KeptTables::All> KeptTables::made_all() { return std::make_shared<All>(); }
+
+Tensor KeptTables::get(const std::vector<int64_t>& sizes, Device device, const std::function<Tensor()>& made) const {
+  if (!device.is_cuda()) return made().to(device);
+  std::lock_guard guard(all_->lock);
+  auto& tables = all_->tables;
+  auto at = std::find_if(tables.begin(), tables.end(),
+                         [&](auto& t) { return t.sizes == sizes && t.on_device.device() == device; });
+  if (at == tables.end()) {
+    tables.push_front({sizes, made().to(device)});
+    if (tables.size() > 2) tables.pop_back();
+  } else {
+    tables.splice(tables.begin(), tables, at);
+  }
+  // A graph reads it as long as it lives.
+  if (auto* graph = cuda::CudaGraph::recording()) graph->keep_alive(std::make_shared<Tensor>(tables.front().on_device));
+  return tables.front().on_device;
+}
+
 Tensor PatchEmbed::forward(const Tensor& latent) const {
   Tensor x = proj(latent);
   const int64_t h = x.size(2), w = x.size(3), half = x.size(1) / 2;
@@ -124,8 +156,10 @@ Tensor PatchEmbed::forward(const Tensor& latent) const {
       places.push_back(double(float(i) / float(double(n) / double(base_size)) / float(interpolation_scale)));
     return sincos_positions(places, half);
   };
-  Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
-  Tensor positions = cat({columns, rows}, -1).reshape({1, h * w, 2 * half}).to(x.device());
+  const Tensor positions = positions_.get({h, w, half}, x.device(), [&] {
+    Tensor columns = table(w).unsqueeze(0).expand({h, w, half}), rows = table(h).unsqueeze(1).expand({h, w, half});
+    return cat({columns, rows}, -1).reshape({1, h * w, 2 * half});
+  });
   return (x.flatten(2).transpose(1, 2) + positions).to(latent.dtype());
 }
 

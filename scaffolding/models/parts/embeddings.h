@@ -76,6 +76,18 @@ Tensor batch_of_timesteps(const char* who, const Tensor& timestep, int64_t batch
 // float32 computed in float64.
 Tensor sincos_positions(const std::vector<double>& positions, int64_t dim);
 
+// What is computed on the host from sizes alone, kept on the GPU where it is used: a step copies nothing, and can be
+// captured. Of the last two sizes; on the CPU nothing is kept. Copies share it.
+class KeptTables {
+ public:
+  Tensor get(const std::vector<int64_t>& sizes, Device device, const std::function<Tensor()>& made) const;
+
+ private:
+  struct All;
+  std::shared_ptr<All> all_ = made_all();
+  static std::shared_ptr<All> made_all();
+};
+
 // Pictures [B, in_channels, H, W] as tokens [B, H / patch_size * W / patch_size, embed_dim],
 // with the positions of their patches added:
 // half of the channels tell the column, half the row, on a scale where the picture has sample_size / patch_size of
@@ -91,6 +103,9 @@ struct PatchEmbed : nn::Module {
   Tensor forward(const Tensor& latent) const;
   // The way back: tokens [B, N, patch_size^2 * channels] of a picture [B, ..., H, W] as [B, channels, H, W].
   Tensor picture(const Tensor& tokens, const Tensor& like) const;
+
+ private:
+  KeptTables positions_;
 };
 
 // Tokens [B, f * h * w, patch_size^2 * channels] of patches as pictures [B, channels, f, h * patch_size,
