@@ -89,7 +89,8 @@ class Accelerator : public Backend {
 
   // ---- behind CudaGraph, which checks calls. On the calling thread's current stream, which is not the default one.
   virtual void begin_capture(int index, uint64_t pool, CaptureMode mode) = 0;
-  virtual GraphHandle end_capture(int index) = 0;  // RuntimeError when the capture is broken; it is over then too
+  // RuntimeError when the capture is broken; it is over then too. nodes: of the graph
+  virtual GraphHandle end_capture(int index, size_t& nodes) = 0;
   virtual void launch_graph(int index, GraphHandle g) = 0;
   virtual void destroy_graph(int index, GraphHandle g,
                              uint64_t pool) = 0;  // g may be null, where the capture failed; waits for the device

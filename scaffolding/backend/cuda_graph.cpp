@@ -11,37 +11,24 @@ namespace {
 
 thread_local CudaGraph* recording_graph = nullptr;
 
-// A stream of its own, current for as long as the scope lives.
-class SideStream {
- public:
-  explicit SideStream(Device device)
-      : gpu_(accelerator(device)),
-        index_(device.index),
-        before_(gpu_.current_stream(index_)),
-        stream_(gpu_.make_stream(index_)) {
-    wait(stream_, before_);
-    gpu_.set_current_stream(index_, stream_);
-  }
-  ~SideStream() {
-    gpu_.set_current_stream(index_, before_);
-    gpu_.destroy_stream(index_, stream_);  // waits for it
-  }
-  SideStream(const SideStream&) = delete;
-  SideStream& operator=(const SideStream&) = delete;
-
- private:
-  void wait(StreamHandle waits, StreamHandle for_this) {
-    EventHandle e = gpu_.make_event(index_, false);
-    gpu_.record_event(index_, e, for_this);
-    gpu_.stream_wait(index_, waits, e);
-    gpu_.destroy_event(index_, e);
-  }
-  Accelerator& gpu_;
-  int index_;
-  StreamHandle before_, stream_;
-};
-
 }  // namespace
+
+SideStream::SideStream(Device device)
+    : gpu_(accelerator(device)),
+      index_(device.index),
+      before_(gpu_.current_stream(index_)),
+      stream_(gpu_.make_stream(index_)) {
+  EventHandle e = gpu_.make_event(index_, false);
+  gpu_.record_event(index_, e, before_);
+  gpu_.stream_wait(index_, stream_, e);
+  gpu_.destroy_event(index_, e);
+  gpu_.set_current_stream(index_, stream_);
+}
+
+SideStream::~SideStream() {
+  gpu_.set_current_stream(index_, before_);
+  gpu_.destroy_stream(index_, stream_);  // waits for it
+}
 
 GraphPool new_graph_pool() {
   static std::atomic<GraphPool> last{0};
@@ -89,7 +76,7 @@ void CudaGraph::capture_end() {
   gpu.set_current_stream(device_.index, stream_);
   recording_graph = nullptr;
   try {
-    graph_ = gpu.end_capture(device_.index);
+    graph_ = gpu.end_capture(device_.index, nodes_);
   } catch (const Error&) {
     gpu.set_current_stream(device_.index, now);
     reset();

@@ -36,6 +36,7 @@ class CudaGraph {
   Device device() const { return device_; }
   GraphPool pool() const { return pool_; }  // 0 before a capture
   bool captured() const { return graph_ != nullptr; }
+  size_t nodes() const { return captured() ? nodes_ : 0; }  // kernels, copies and fills, and events between streams
 
   static CudaGraph* recording();  // the one that the calling thread captures now, or null
 
@@ -60,6 +61,7 @@ class CudaGraph {
   Device device_;
   GraphPool pool_ = 0;
   GraphHandle graph_ = nullptr;
+  size_t nodes_ = 0;
   StreamHandle stream_ = nullptr;  // while capturing
   bool joined_ = false;            // the pool counts this graph
   void* memory_ = nullptr;         // of the words
@@ -71,6 +73,21 @@ class CudaGraph {
 // RuntimeError while the calling thread captures: CUDA would refuse too,
 // but break the capture and not say what was asked.
 void refuse_while_capturing(const char* op, const char* what);
+
+// A stream of its own, current on the calling thread for as long as this lives; its work runs after that of the stream
+// before.
+class SideStream {
+ public:
+  explicit SideStream(Device device);
+  ~SideStream();  // waits for it
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+
+ private:
+  Accelerator& gpu_;
+  int index_;
+  StreamHandle before_, stream_;
+};
 
 struct CaptureOptions {
   int warmup = 1;  // calls of f before the one that is captured: libraries are loaded, plans made, tables copied

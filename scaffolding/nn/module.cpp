@@ -418,7 +418,7 @@ std::shared_ptr<io::UploadRing> ring_for(Module& m, const ToOptions& options) {
 void to(Module& m, const ToOptions& options) {
   SF_CHECK_AS(TypeError, !options.dtype || is_floating(*options.dtype),
               "to: modules convert to floating dtypes only, got ", *options.dtype);
-  if (options.device || options.dtype) refuse_streamed(m, "to");
+  if (options.device || options.dtype) refuse_streamed(m, "to", options.dtype.has_value());
   autograd::NoGrad no_grad;
   auto ring = ring_for(m, options);
   each_tensor(m, [&](const Tensor& t) {

@@ -71,6 +71,7 @@ void cuda_emulator::run_device() {
 void cuda_emulator::queue(cudaStream_t handle, std::function<void()> work) {
   EmulatedStream& s = stream_of(handle);
   if (s.graph) {
+    ++s.graph->nodes;
     if (!is_dry()) s.graph->work.push_back(std::move(work));
     if (&s != s.graph->origin) s.graph->unjoined.insert(&s);
     return;
@@ -244,6 +245,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   std::swap(thread_mode, *mode);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  if (nodes) return failed(cudaErrorInvalidValue);
+  *count = graph->nodes;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {

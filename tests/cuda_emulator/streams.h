@@ -19,6 +19,7 @@ namespace races = cuda_emulator::races;
 // Work in the order in which it was captured, which is one of those that the streams and events of the capture allow.
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
+  size_t nodes = 0;  // pieces of work, of a dry run too
   EmulatedStream* origin = nullptr;
   std::thread::id thread;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;

@@ -161,7 +161,7 @@ class CudaBackend final : public Accelerator {
   }
 
   void begin_capture(int index, uint64_t pool, CaptureMode mode) override { cuda::begin_capture(index, pool, mode); }
-  GraphHandle end_capture(int index) override { return cuda::end_capture(index); }
+  GraphHandle end_capture(int index, size_t& nodes) override { return cuda::end_capture(index, nodes); }
   void launch_graph(int index, GraphHandle g) override { cuda::launch_graph(index, static_cast<cudaGraphExec_t>(g)); }
   void destroy_graph(int index, GraphHandle g, uint64_t pool) override {
     cuda::destroy_graph(index, static_cast<cudaGraphExec_t>(g), pool);

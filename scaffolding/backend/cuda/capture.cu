@@ -29,14 +29,15 @@ void begin_capture(int device, uint64_t pool, CaptureMode mode) {
   check(status, "CUDAGraph.capture_begin");
 }
 
-cudaGraphExec_t end_capture(int device) {
+cudaGraphExec_t end_capture(int device, size_t& nodes) {
   DeviceScope scope(device);
   cudaGraph_t graph = nullptr;
   cudaError_t status = cudaStreamEndCapture(Stream::current(device).handle, &graph);
   CachingAllocator::of(device).end_capture();
   check(status, "CUDAGraph.capture_end");
   cudaGraphExec_t ready = nullptr;
-  status = cudaGraphInstantiate(&ready, graph, 0);
+  status = cudaGraphGetNodes(graph, nullptr, &nodes);
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&ready, graph, 0);
   cudaGraphDestroy(graph);
   check(status, "CUDAGraph.capture_end");
   return ready;

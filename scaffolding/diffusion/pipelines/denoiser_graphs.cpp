@@ -7,7 +7,6 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/cudnn_settings.h"
 #include "scaffolding/backend/precision.h"
-#include "scaffolding/core/error.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/adapter.h"
@@ -42,9 +41,11 @@ void add(std::vector<uint64_t>& words, const Tensor& t, bool with_version = true
 }  // namespace
 
 struct DenoiserGraphs::Graph {
-  std::unique_ptr<cuda::CudaGraph> graph;  // goes last, after what lies in its memory
-  DenoiserCall call;                       // of tensors that the graph reads
-  std::vector<Given> given;                // what each of them was written from
+  // One of them; goes last, after what lies in its memory.
+  std::unique_ptr<cuda::CudaGraph> graph;
+  std::unique_ptr<nn::StreamedGraph> streamed;
+  DenoiserCall call;         // of tensors that the graph reads
+  std::vector<Given> given;  // what each of them was written from
   bool keeps_context = false;
   models::ContextCache context;  // of the text among them
   Tensor output;
@@ -58,6 +59,10 @@ struct DenoiserGraphs::Graph {
                                                          same_kind(a.tensor, b.tensor);
                                                 });
   }
+  bool is_of(const nn::Streamer* streamer) const {
+    return streamer ? streamed && streamed->is_current() : graph != nullptr;
+  }
+  void replay() { streamed ? streamed->replay() : graph->replay(); }
   bool has_text_of(const DenoiserCall& c) const {
     for (size_t i = 0; i < c.size(); ++i)
       if (c[i].role == ArgumentRole::Text && !given[i].is(c[i].tensor)) return false;
@@ -86,15 +91,27 @@ std::string DenoiserGraphs::why_not(Denoiser& denoiser) {
   models::Model* model = denoiser.model();
   if (!denoiser.device().is_cuda()) return "the denoiser is on " + denoiser.device().str();
   if (!model) return "the denoiser is called through Python";
-  if (auto* streamer = nn::Streamer::of(*model); streamer && !streamer->streamed_names().empty())
-    return "the denoiser's weights are streamed";
   for (auto& m : nn::named_modules(*model)) {
+    if (!m.name.empty() && nn::Streamer::of(*m.module))
+      return "weights of the denoiser's " + m.name + " come and go by themselves";
     nn::Extension* e = m.module->extension();
     if (!m.module->has_hooks() && !(e && e->calls())) continue;
     return "the denoiser" + (m.name.empty() ? "" : "'s " + m.name) + " is called through hooks or Python";
   }
   return {};
 }
+
+namespace {
+nn::Streamer* streamer_of(Denoiser& denoiser) {
+  return denoiser.model() && denoiser.device().is_cuda() ? nn::Streamer::of(*denoiser.model()) : nullptr;
+}
+// Whether blocks of it pass through the device, to which it is brought back.
+bool streams(Denoiser& denoiser) {
+  nn::Streamer* streamer = denoiser.model() ? nn::Streamer::of(*denoiser.model()) : nullptr;
+  if (streamer) streamer->load();  // in the midst of a run other networks may have taken its place
+  return streamer && streamer->device().is_cuda() && !streamer->streamed_names().empty();
+}
+}  // namespace
 
 // All that a capture depends on besides the inputs' shapes. Adapters are written in place (LoraPath): what is in their
 // memory, a replay reads.
@@ -131,11 +148,11 @@ void DenoiserGraphs::clear() {
   pool_ = 0;
 }
 
-DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context,
-                                                 int64_t run, const Words& adapters) {
-  auto take = [&](auto at) -> Graph& {
+// The one that takes this call, or null.
+DenoiserGraphs::Graph* DenoiserGraphs::graph_for(const DenoiserCall& call, bool keeps_context, int64_t run) {
+  auto take = [&](auto at) {
     graphs_.splice(graphs_.begin(), graphs_, at);
-    return *graphs_.front();
+    return graphs_.front().get();
   };
   // With guidance in two calls a run has two texts of one shape: a graph for each, so that neither is computed again.
   auto oldest = graphs_.end();
@@ -143,12 +160,16 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
   for (auto at = graphs_.begin(); at != graphs_.end(); ++at) {
     Graph& g = **at;
     if (!g.takes(call, keeps_context)) continue;
-    if (g.run == run && g.has_text_of(call)) return take(at);
+    if ((g.run == run && g.has_text_of(call)) || !keeps_context) return take(at);
     oldest = at;
     of_this_run += g.run == run;
   }
   if (oldest != graphs_.end() && ((*oldest)->run != run || of_this_run >= 2)) return take(oldest);
+  return nullptr;
+}
 
+Tensor DenoiserGraphs::capture(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
+                               const Words& adapters) {
   if (graphs_.size() >= kMost) graphs_.pop_back();
   if (!pool_) pool_ = cuda::new_graph_pool();
   auto made = std::make_unique<Graph>();
@@ -170,11 +191,13 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
   if (keeps_context) scope.emplace(g.context);
   // On the current stream, whose memory others use too; libraries are loaded, plans made and tables copied here, and
   // the text's part is computed.
-  denoiser.predict(own);
+  const Tensor result = denoiser.predict(own);
   try {
     accelerator(device).empty_cache(device.index);  // the capture cannot take it back
-    g.graph = cuda::capture([&] { g.output = denoiser.predict(own); },
-                            {.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal}, device);
+    const cuda::CaptureOptions how{.warmup = 0, .pool = pool_, .mode = CaptureMode::ThreadLocal};
+    auto f = [&] { g.output = denoiser.predict(own); };
+    if (auto* streamer = streamer_of(denoiser)) g.streamed = std::make_unique<nn::StreamedGraph>(*streamer, f, how);
+    else g.graph = cuda::capture(f, how, device);
   } catch (const OutOfMemory&) {
     throw;  // which runs make do with
   } catch (const Error& e) {
@@ -183,20 +206,25 @@ DenoiserGraphs::Graph& DenoiserGraphs::graph_for(Denoiser& denoiser, const Denoi
   }
   ++captures_;
   graphs_.push_front(std::move(made));
-  return g;
+  return result;
 }
 
 Tensor DenoiserGraphs::predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run) {
+  if (streams(denoiser)) keeps_context = false;
+  nn::Streamer* streamer = streamer_of(denoiser);
   State now = state_of(denoiser);
   if (now.words != state_) {
     clear();
     state_ = std::move(now.words);
   }
-  Graph& g = graph_for(denoiser, call, keeps_context, run, now.adapters);
-  g.write(call, run, now.adapters);
-  g.graph->replay();
-  ++replays_;
-  return g.output.clone();  // schedulers keep results, and the next replay overwrites this one
+  std::erase_if(graphs_, [&](auto& g) { return !g->is_of(streamer); });
+  if (Graph* g = graph_for(call, keeps_context, run)) {
+    g->write(call, run, now.adapters);
+    g->replay();
+    ++replays_;
+    return g->output.clone();  // schedulers keep results, and the next replay overwrites this one
+  }
+  return capture(denoiser, call, keeps_context, run, now.adapters);
 }
 
 DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, bool captures, bool keeps_context)
@@ -204,20 +232,13 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
       graphs_(std::move(graphs)),
       keeps_context_(keeps_context),
       run_(graphs_->begin_run()) {
-  const bool streams = brought_back() && denoiser_->device().is_cuda();
-  const bool native = streams || DenoiserGraphs::why_not(*denoiser_).empty();
-  captures_ = captures && native && !streams;
-  // Convolutions read weights channels-last: of another order each replay would make a copy.
-  if (captures_) nn::to(*denoiser_->model(), {.memory_format = MemoryFormat::ChannelsLast});
+  const bool in_slots = streams(*denoiser_), native = DenoiserGraphs::why_not(*denoiser_).empty();
+  captures_ = captures && native;
+  // Convolutions read weights channels-last: of another order each replay would make a copy. Those in slots may be
+  // pages of a file, which stay as they are.
+  if (captures_ && !in_slots) nn::to(*denoiser_->model(), {.memory_format = MemoryFormat::ChannelsLast});
   // With and without graphs, whose numbers are then those of the same products.
   if (native) models::pack_projections(*denoiser_->model());
-}
-
-// Whether blocks of it pass through the device.
-bool DenoiserRun::brought_back() {
-  auto* streamer = denoiser_->model() ? nn::Streamer::of(*denoiser_->model()) : nullptr;
-  if (streamer) streamer->load();
-  return streamer && !streamer->streamed_names().empty();
 }
 
 bool DenoiserRun::stop_capturing() {
@@ -226,9 +247,7 @@ bool DenoiserRun::stop_capturing() {
 }
 
 Tensor DenoiserRun::predict(const DenoiserCall& call) {
-  // In the midst of a run other networks may take its place, or less of it stay.
-  const bool streams = brought_back();
-  if (captures_ && !streams && !cuda::CudaGraph::recording() && !autograd::grad_enabled())
+  if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled())
     return graphs_->predict(*denoiser_, call, keeps_context_, run_);
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);

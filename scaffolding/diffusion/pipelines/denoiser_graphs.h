@@ -8,6 +8,7 @@
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/diffusion/pipelines/components.h"
 #include "scaffolding/models/parts/context_cache.h"
+#include "scaffolding/nn/streaming/streamed_graph.h"
 
 namespace sf::diffusion {
 
@@ -24,14 +25,15 @@ class DenoiserGraphs {
   DenoiserGraphs(const DenoiserGraphs&) = delete;
   DenoiserGraphs& operator=(const DenoiserGraphs&) = delete;
 
-  // Why calls of this denoiser are no graphs: it is on the CPU, Python's, or has hooks, which see every call.
-  // Empty where they are.
+  // Why calls of this denoiser are no graphs: it is on the CPU, Python's, or has hooks, which see every call; or
+  // weights of a part of it come and go by themselves. Empty where they are.
   static std::string why_not(Denoiser& denoiser);
 
   int64_t begin_run() { return ++runs_; }  // the number of a run, for which what is made of the text is computed anew
   // denoiser.predict(call) of that run. Graphs of other weights, modes and dtypes than the denoiser has now, and of
   // adapters in other memory, are dropped. keeps_context: what is made of the text is computed once a run, outside of
-  // the graph (models::ContextCache).
+  // the graph (models::ContextCache), but for denoisers whose weights pass through the device, where it would be their
+  // weights' way once more.
   Tensor predict(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run);
   void clear();  // gives their memory back
   Statistics statistics() const { return {captures_, replays_, graphs_.size()}; }
@@ -43,8 +45,9 @@ class DenoiserGraphs {
     Words words, adapters;
   };
   static State state_of(Denoiser& denoiser);
-  Graph& graph_for(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run,
-                   const Words& adapters);
+  Graph* graph_for(const DenoiserCall& call, bool keeps_context, int64_t run);
+  // The result of the call that comes before the capture.
+  Tensor capture(Denoiser& denoiser, const DenoiserCall& call, bool keeps_context, int64_t run, const Words& adapters);
 
   std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
   Words state_;                               // of the weights that they read
@@ -66,7 +69,6 @@ class DenoiserRun final : public Denoiser {
   models::Model* model() override { return denoiser_->model(); }
 
  private:
-  bool brought_back();
   Ref<Denoiser> denoiser_;
   Ref<DenoiserGraphs> graphs_;
   bool captures_, keeps_context_;

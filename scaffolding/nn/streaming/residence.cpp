@@ -26,6 +26,9 @@ struct Entry final : Residence {
   void leave() noexcept override {
     for (Residence* each : all) each->leave();
   }
+  bool may_move() const override {
+    return std::all_of(all.begin(), all.end(), [](Residence* each) { return each->may_move(); });
+  }
 };
 struct All {
   std::mutex lock;
@@ -76,11 +79,12 @@ Residence* residence_of(const Module& m) {
   return at == all().of.end() ? nullptr : at->second.get();
 }
 
-void refuse_streamed(Module& m, const char* op) {
+void refuse_streamed(Module& m, const char* op, bool converts) {
   if (all().count == 0) return;
-  auto is_held = [](const Module* each) {
+  auto is_held = [&](const Module* each) {
     std::lock_guard guard(all().lock);
-    return all().held.count(each) > 0 || all().of.count(each) > 0;
+    const auto at = all().of.find(each);
+    return all().held.count(each) > 0 || (at != all().of.end() && (converts || !at->second->may_move()));
   };
   for (auto& each : named_modules(m))
     SF_CHECK_AS(RuntimeError, !is_held(each.module), op, ": the weights of ", m.type(),

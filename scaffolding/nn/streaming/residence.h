@@ -13,6 +13,14 @@ class Residence {
   virtual ~Residence() = default;
   virtual void enter() = 0;
   virtual void leave() noexcept = 0;
+  virtual bool may_move() const { return false; }  // the module, to another device between calls
+};
+
+// Where calls that C++ does not see, of modules whose forward is Python's, must enter and leave.
+struct ResidencePlace {
+  std::string name;
+  Module* module;
+  Residence* residence;
 };
 
 // Not owned: whoever adds one removes it before it goes. The one that was added last enters first and leaves last.
@@ -22,8 +30,8 @@ Residence* residence_of(const Module& m);  // all of them as one; null where the
 
 // The weights of m belong to somebody, in calls and between them.
 void set_held(const Module& m, bool held);
-// RuntimeError of `op` where weights of m, or below it, are not for others to move.
-void refuse_streamed(Module& m, const char* op);
+// RuntimeError of `op` where weights of m, or below it, are not for others to move, or to convert.
+void refuse_streamed(Module& m, const char* op, bool converts);
 
 // The weights of m are there while this lives, as within its call.
 class WeightsHere {

@@ -7,6 +7,11 @@
 
 namespace sf::nn {
 
+bool is_container(const Module& m) {
+  const std::string_view type = m.type();
+  return m.is_list() || type == "ModuleList" || type == "ModuleDict";
+}
+
 namespace {
 
 // Each once, in the order of the tree.
@@ -19,12 +24,6 @@ Tensors tensors_of(Module& m) {
 
 bool is_layer(Module& m) {  // has weights of its own
   return !named_parameters(m, "", false).empty() || !named_buffers(m, "", false).empty();
-}
-
-// They are not called: C++'s lists, and Python's.
-bool is_container(const Module& m) {
-  const std::string_view type = m.type();
-  return m.is_list() || type == "ModuleList" || type == "ModuleDict";
 }
 
 bool is_number(const std::string& name) {
@@ -72,11 +71,20 @@ struct Search {
 
 }  // namespace
 
-StreamGroups stream_groups(Module& m, StreamLevel level, int64_t blocks_per_group) {
+StreamGroups stream_groups(Module& m, StreamLevel level, int64_t blocks_per_group,
+                           const std::vector<std::string>& only) {
   SF_CHECK(blocks_per_group >= 1, "stream: num_blocks_per_group must be at least 1, got ", blocks_per_group);
   StreamGroups found;
   found.groups.reserve(named_modules(m).size());  // the search points into it
-  Search{level, blocks_per_group, found.groups, {}}.into(m, "", false);
+  Search search{level, blocks_per_group, found.groups, {}};
+  if (only.empty()) search.into(m, "", false);
+  for (auto& name : only) {
+    Module& part = get_submodule(m, name);
+    if (search.into(part, name, true)) continue;
+    SF_CHECK(is_layer(part), "stream: '", name, "' of ", m.type(), " has no weights");
+    found.groups.push_back({name, {&part}, {}, 0});
+    search.seen[&part] = true;
+  }
 
   std::unordered_map<TensorImpl*, int64_t> uses;  // by groups; what is outside of all counts as many
   auto never = [&](const Tensor& t) {

@@ -22,7 +22,12 @@ struct StreamGroups {
   int64_t group_bytes = 0, largest = 0, kept_bytes = 0;
 };
 
+bool is_container(const Module& m);  // of modules, and is never called: C++'s lists, and Python's
+
 // blocks_per_group: so many neighbours of one list become one group (diffusers' num_blocks_per_group).
-StreamGroups stream_groups(Module& m, StreamLevel level, int64_t blocks_per_group = 1);
+// only: names of modules below m; groups are found in those alone, each of which is one where it has none inside.
+// ValueError for a name that there is not.
+StreamGroups stream_groups(Module& m, StreamLevel level, int64_t blocks_per_group = 1,
+                           const std::vector<std::string>& only = {});
 
 }  // namespace sf::nn

@@ -1,22 +1,13 @@
 #include "scaffolding/nn/streaming/streamer.h"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <numeric>
-#include <unordered_set>
 
 #include "scaffolding/autograd/mode.h"
-#include "scaffolding/backend/cuda_graph.h"
-#include "scaffolding/backend/free_memory.h"
-#include "scaffolding/io/read_ahead.h"
 #include "scaffolding/io/upload_ring.h"
-#include "scaffolding/nn/streaming/held_weights.h"
-#include "scaffolding/nn/streaming/host_slots.h"
-#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/nn/streaming/stream_footprint.h"
-#include "scaffolding/nn/streaming/stream_slots.h"
-#include "scaffolding/nn/streaming/stream_staging.h"
+#include "scaffolding/nn/streaming/streamer_impl.h"
 
 namespace sf::nn {
 
@@ -29,100 +20,7 @@ Attached& attached() {
   static auto* const a = new Attached;
   return *a;
 }
-constexpr int kAhead = 2;  // groups that a disk is told of before they are needed
 }  // namespace
-
-class Streamer::Impl {
- public:
-  Impl(Module& model, const StreamOptions& options);
-  ~Impl();
-
-  void load();
-  void offload();
-  int64_t evict(int64_t bytes);
-  bool lay_side_by_side(const Tensors& tensors);
-  bool holds_any(const std::unordered_set<TensorImpl*>& tensors) const;
-  bool loaded = false;
-  StreamStatistics statistics() const;
-  std::vector<std::string> names(bool resident) const;
-
-  Module& model;
-  const StreamOptions options;
-  std::vector<Place> places;
-
- private:
-  struct Group;
-  // Of one of a group's modules. The group leaves behind the last one.
-  struct Door final : Residence {
-    Impl* all = nullptr;
-    Group* group = nullptr;
-    Module* module = nullptr;
-    bool last = false;
-    void enter() override { all->enter(*group); }
-    void leave() noexcept override { all->leave(*this); }
-  };
-  struct Group {
-    std::string name;
-    std::vector<Module*> owners;
-    HeldWeights weights;
-    bool resident = false;
-    int slot = -1;       // that holds it, or will when its copy is done
-    int inside = 0;      // calls under way
-    bool shown = false;  // tensors are views of the slot
-    uint32_t slot_version = 0;
-    bool was_entered = false;
-    // The streamed group that came after it the last time, by the one before it: a group may have its turn twice.
-    std::map<const Group*, Group*> next;
-    std::vector<std::unique_ptr<Door>> doors;
-  };
-  // Brings everything back at the next call of the model, or of a part of it.
-  struct Bell final : Residence {
-    Impl* all = nullptr;
-    Module* module = nullptr;
-    void enter() override { all->begin(); }
-    void leave() noexcept override { --all->calls_; }
-  };
-
-  bool on_cpu() const { return options.device.is_cpu(); }
-  void choose_residents();
-  void list_streamed();
-  void pin_streamed();
-  void make_slots();
-  size_t largest_streamed() const;
-  void fetch_first();
-  void forget_order();
-  std::vector<Group*> choose_evicted(int64_t bytes, int64_t& freed);
-  void open_doors();
-  void hang_bells();
-  void close_all() noexcept;
-  void begin();
-  bool in_call() const;
-  void enter(Group& g);
-  void leave(Door& door) noexcept;
-  void away(Group& g);
-  void fetch(Group& g, bool may_evict);
-  void make_host_slots(size_t bytes);
-  const Ref<Storage>& memory_of(int slot) const { return host_ ? host_->storage(slot) : slots_->storage(slot); }
-  void wait_for_copies() { host_ ? host_->wait_for_reads() : slots_->wait_for_copies(); }
-  Group* next_of(const Group* before, const Group* g) const;
-  void fetch_after(Group& g);
-  void look_at(Group& g);
-  int free_slot() const;
-
-  std::vector<Group> groups_;  // all, in the order of the tree
-  std::vector<Group*> streamed_;
-  HeldWeights kept_;
-  std::unique_ptr<StreamSlots> slots_;
-  std::unique_ptr<HostSlots> host_;  // instead of them, on the CPU
-  std::unique_ptr<StreamStaging> staging_;
-  std::vector<Group*> in_slot_;
-  std::vector<std::unique_ptr<Bell>> bells_;
-  Group *last_ = nullptr, *before_last_ = nullptr;  // that were entered
-  Group* first_ = nullptr;
-  size_t entered_ = 0;  // groups that were, ever
-  int calls_ = 0;       // under way, that bells know of
-  StreamStatistics counts_;
-};
 
 Streamer::Impl::Impl(Module& m, const StreamOptions& o) : model(m), options(o) {
   SF_CHECK(o.slots >= 3 && o.slots <= 64, "stream: slots must lie between 3 and 64, got ", o.slots);
@@ -130,7 +28,7 @@ Streamer::Impl::Impl(Module& m, const StreamOptions& o) : model(m), options(o) {
            o.resident_bytes, ", pinned ", o.pinned_bytes);
   SF_CHECK(o.device.is_cpu() || o.device.is_cuda(), "stream: goes to a GPU or the CPU, got ", o.device);
   if (o.device.is_cuda()) accelerator(o.device);  // what is missing is said before anything moves
-  StreamGroups found = stream_groups(m, o.level, o.blocks_per_group);
+  StreamGroups found = stream_groups(m, o.level, o.blocks_per_group, o.only);
   autograd::NoGrad off;
   try {
     kept_.hold(found.kept);
@@ -156,6 +54,7 @@ Streamer::Impl::Impl(Module& m, const StreamOptions& o) : model(m), options(o) {
 
 Streamer::Impl::~Impl() {
   autograd::NoGrad off;
+  drop_passes();
   close_all();
   try {
     offload();
@@ -244,6 +143,7 @@ void Streamer::Impl::make_slots() {
   if (streamed_.empty()) return;
   const size_t bytes = largest_streamed();
   if (slots_ && slots_->bytes() >= bytes) return;
+  drop_passes();
   for (Group* g : streamed_) away(*g), g->slot = -1;
   slots_.reset();
   in_slot_.clear();
@@ -295,6 +195,7 @@ void Streamer::Impl::forget_order() {
 void Streamer::Impl::offload() {
   if (!loaded) return;
   loaded = false;
+  drop_passes();
   for (Group* g : streamed_) {
     away(*g);
     g->slot = -1;
@@ -346,23 +247,23 @@ int64_t Streamer::Impl::evict(int64_t bytes) {
     for (Group* g : streamed_) away(*g);  // of a call that broke off
   int64_t freed = 0;
   const std::vector<Group*> go = choose_evicted(bytes, freed);
+  if (go.empty()) return 0;
+  drop_passes();
   for (Group* g : go) g->resident = false;
   list_streamed();
   try {
     if (loaded)
       for (Group* g : go) on_cpu() ? g->weights.release_pages() : g->weights.move_home();
-    if (!go.empty()) pin_streamed(), forget_order();
-    if (loaded && !on_cpu() && !go.empty()) {
+    pin_streamed();
+    forget_order();
+    if (loaded && !on_cpu()) {
       for (Group* g : streamed_) g->slot = -1;
       in_slot_.assign(in_slot_.size(), nullptr);
       make_slots();
       fetch_first();
     }
   } catch (...) {
-    for (Group* g : go) {
-      if (g->slot >= 0) in_slot_[size_t(g->slot)] = nullptr, g->slot = -1;
-      g->resident = true;
-    }
+    for (Group* g : go) forget(*g), g->resident = true;
     list_streamed();
     forget_order();
     offload();
@@ -373,165 +274,24 @@ int64_t Streamer::Impl::evict(int64_t bytes) {
 
 bool Streamer::Impl::lay_side_by_side(const Tensors& tensors) {
   if (on_cpu()) return false;
-  if (kept_.holds(tensors[0])) return kept_.lay_side_by_side(tensors);
+  if (kept_.holds(tensors[0])) {
+    if (!kept_.lie_side_by_side(tensors)) drop_passes();
+    return kept_.lay_side_by_side(tensors);
+  }
   for (Group& g : groups_) {
     if (!g.weights.holds(tensors[0])) continue;
     if (g.weights.lie_side_by_side(tensors)) return true;
     if (g.shown) return false;
     if (slots_) slots_->wait_for_copies();  // they read the homes, which may move
-    if (g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;
+    forget(g);
+    drop_passes();
     return g.weights.lay_side_by_side(tensors);
   }
   return false;
 }
 
-// ---- a call
-
-void Streamer::Impl::look_at(Group& g) {
-  if (!g.weights.changed_home()) return;
-  if (g.slot >= 0) wait_for_copies();  // they read the homes
-  g.weights.hold_again();
-  if (g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;
-  if (on_cpu()) return;
-  if (g.weights.laid_out_bytes() <= slots_->bytes()) return;
-  try {
-    make_slots();  // grew: other dtypes
-  } catch (...) {
-    offload();
-    throw;
-  }
-}
-
-void Streamer::Impl::enter(Group& g) {
-  if (g.inside++ > 0) return;
-  try {
-    if (autograd::grad_enabled() && !g.resident)
-      for (const Tensor& t : g.weights.tensors())
-        SF_CHECK_AS(RuntimeError, !t.requires_grad(), g.name,
-                    ": its weights are streamed, and leave before a gradient could be computed through them: call the "
-                    "model under no_grad, or take the offloading off");
-    autograd::NoGrad off;
-    load();
-    if (g.resident) return;
-    for (Group* other : streamed_)
-      if (other != &g && other->shown && other->inside == 0) away(*other);
-    if (on_cpu()) g.weights.refuse_changed();
-    SF_CHECK_AS(RuntimeError, !cuda::CudaGraph::recording(), g.name,
-                ": its weights are streamed, and a captured graph would not wait for them");
-    if (g.shown) return;
-    look_at(g);
-    if (last_) last_->next[before_last_] = &g;
-    else first_ = &g;
-    entered_ += !std::exchange(g.was_entered, true);
-    before_last_ = std::exchange(last_, &g);
-    if (g.slot < 0) {
-      ++counts_.misses;
-      fetch(g, true);
-    }
-    on_cpu() ? host_->wait(g.slot) : slots_->read_from_here(g.slot);
-    g.weights.show(memory_of(g.slot));
-    g.slot_version = memory_of(g.slot)->version;
-    g.shown = true;
-    fetch_after(g);
-  } catch (...) {
-    --g.inside;
-    if (on_cpu() && g.slot >= 0) in_slot_[size_t(g.slot)] = nullptr, g.slot = -1;  // reading it may have failed
-    throw;
-  }
-}
-
-void Streamer::Impl::leave(Door& door) noexcept {
-  Group& g = *door.group;
-  if (--g.inside > 0 || !door.last || g.resident) return;
-  try {
-    autograd::NoGrad off;
-    away(g);
-    fetch_after(g);
-  } catch (const Error&) {
-    // A broken context, of which the next op will tell.
-  }
-}
-
-void Streamer::Impl::away(Group& g) {
-  if (!g.shown) return;
-  g.shown = false;
-  const bool written = memory_of(g.slot)->version != g.slot_version;
-  if (written) counts_.written_back += g.weights.bring_back();
-  on_cpu() ? host_->forget(g.slot) : slots_->read_until_here(g.slot);
-  g.weights.show_home();
-  if (!written && &g == last_ && next_of(before_last_, &g) == &g) return;  // stays for its next turn
-  in_slot_[size_t(g.slot)] = nullptr;
-  g.slot = -1;
-}
-
-int Streamer::Impl::free_slot() const {
-  for (size_t i = 0; i < in_slot_.size(); ++i)
-    if (!in_slot_[i]) return int(i);
-  return -1;
-}
-
-void Streamer::Impl::make_host_slots(size_t bytes) {
-  if (host_ && bytes <= host_->bytes()) return;
-  for (Group* g : streamed_) {
-    bytes = std::max(bytes, g->weights.laid_out_bytes());
-    if (g->slot >= 0) away(*g), g->slot = -1;
-  }
-  host_.reset();
-  in_slot_.assign(size_t(options.slots), nullptr);
-  host_ = std::make_unique<HostSlots>(options.slots, bytes, size_t(counts_.weight_bytes) > free_host_memory().free);
-}
-
-void Streamer::Impl::fetch(Group& g, bool may_evict) {
-  if (g.slot >= 0) return;
-  if (on_cpu()) make_host_slots(g.weights.laid_out_bytes());
-  int slot = free_slot();
-  for (size_t i = in_slot_.size(); slot < 0 && may_evict && i-- > 0;)  // fetched early, and wrongly
-    if (!in_slot_[i]->shown) {
-      std::exchange(in_slot_[i], nullptr)->slot = -1;
-      slot = int(i);
-    }
-  if (slot < 0) {
-    SF_CHECK_AS(RuntimeError, !may_evict, g.name, ": all ", in_slot_.size(),
-                " slots of streamed weights are in use by modules that call each other");
-    return;
-  }
-  if (on_cpu()) {
-    host_->fill(slot, g.weights);
-    g.weights.sent();
-  } else {
-    StreamSlots::Filling filling(*slots_, slot);
-    counts_.waits += staging_->send(g.weights, filling);
-  }
-  in_slot_[size_t(slot)] = &g;
-  g.slot = slot;
-  ++counts_.copies;
-  counts_.copied_bytes += g.weights.bytes();
-}
-
-// As it was the last time; where it never was, in the order of the tree.
-Streamer::Impl::Group* Streamer::Impl::next_of(const Group* before, const Group* g) const {
-  if (auto known = g->next.find(before); known != g->next.end()) return known->second;
-  if (!g->next.empty()) return g->next.begin()->second;
-  if (entered_ == streamed_.size()) return first_;  // of a call that is over: the next one begins as this did
-  const size_t i = size_t(std::find(streamed_.begin(), streamed_.end(), g) - streamed_.begin());
-  return streamed_[(i + 1) % streamed_.size()];
-}
-
-// As many as there is room for, in the order in which they will be called.
-void Streamer::Impl::fetch_after(Group& g) {
-  const Group* before = &g == last_ ? before_last_ : nullptr;
-  Group* at = &g;
-  auto step = [&] { before = std::exchange(at, next_of(before, at)); };
-  for (size_t i = 0; i < streamed_.size() && free_slot() >= 0; ++i) {
-    step();
-    fetch(*at, false);
-  }
-  if (on_cpu()) return;
-  for (int i = 0; i < kAhead; ++i) {
-    step();
-    if (at->weights.block() || at->slot >= 0) continue;
-    for (const Tensor& t : at->weights.tensors()) io::read_ahead(t.data_ptr(), t.nbytes());
-  }
+void Streamer::Impl::drop_passes() noexcept {
+  for (StreamedPass* pass : std::exchange(passes_, {})) pass->drop();
 }
 
 bool Streamer::Impl::holds_any(const std::unordered_set<TensorImpl*>& tensors) const {
@@ -611,6 +371,6 @@ const StreamOptions& Streamer::options() const { return impl_->options; }
 StreamStatistics Streamer::statistics() const { return impl_->statistics(); }
 std::vector<std::string> Streamer::resident_names() const { return impl_->names(true); }
 std::vector<std::string> Streamer::streamed_names() const { return impl_->names(false); }
-const std::vector<Streamer::Place>& Streamer::places() const { return impl_->places; }
+const std::vector<ResidencePlace>& Streamer::places() const { return impl_->places; }
 
 }  // namespace sf::nn

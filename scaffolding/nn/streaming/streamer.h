@@ -30,7 +30,8 @@ struct StreamOptions {
   Device device;  // where calls compute
   StreamLevel level = StreamLevel::Block;
   int64_t blocks_per_group = 1;
-  int64_t resident_bytes = 0;  // of groups that stay on the device, spread evenly; all that is in no group stays
+  std::vector<std::string> only;  // names of modules: all else stays. Empty: groups are found everywhere
+  int64_t resident_bytes = 0;     // of groups that stay on the device, spread evenly; all that is in no group stays
   int64_t pinned_bytes =
       INT64_MAX;            // of host memory that may be pinned for streamed groups; the rest stays where it is
   bool pin_weights = true;  // false: weights are only staged through two pinned buffers
@@ -86,16 +87,12 @@ class Streamer {
   std::vector<std::string> streamed_names() const;
 
   // Around calls that C++ does not see: of modules whose forward is Python's. The same as long as this lives.
-  struct Place {
-    std::string name;
-    Module* module;
-    Residence* residence;
-  };
-  const std::vector<Place>& places() const;
+  const std::vector<ResidencePlace>& places() const;
 
   class Impl;
 
  private:
+  friend class StreamedGraph;
   std::unique_ptr<Impl> impl_;
 };
 
