@@ -6,6 +6,7 @@
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/diffusion/pipelines/weight_pages.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -104,6 +105,7 @@ Tensor Run::pictures_of(const Tensor& of) const {
 PipelineOutput Run::finish() {
   autograd::NoGrad no_grad;
   if (savings_.between_phases) give_back();
+  if (auto denoiser = pipeline_->the_denoiser(); denoiser && !output_latents) release_weight_pages(*denoiser);
   return {output_latents ? latents : pictures_of(latents), truncated};
 }
 
