@@ -1,7 +1,9 @@
 #include "scaffolding/core/scratch.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 
 #include "scaffolding/core/out_of_memory.h"
@@ -15,14 +17,24 @@ constexpr size_t kAlignment = 64;
 // From here on in huge pages: walking through a packed matrix in pages of 4 KiB costs a product of 1024 rows 3 %.
 constexpr size_t kHugePage = size_t(2) << 20;
 
-// `bytes` is a multiple of kAlignment. A last part of a huge page stays in small ones,
-// of which only those that are used count.
+// `bytes` is a multiple of kAlignment. Large buffers are mapped: what malloc frees when they grow may stay with the
+// process. A last part of a huge page stays in small ones, of which only those that are used count.
 void* allocate(size_t bytes) {
   if (bytes < kHugePage) return std::aligned_alloc(kAlignment, bytes);
-  void* p = nullptr;
-  if (posix_memalign(&p, kHugePage, bytes) != 0) return nullptr;
-  madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: without huge pages it is only slower
-  return p;
+  char* mapped =
+      static_cast<char*>(mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (mapped == MAP_FAILED) return nullptr;
+  const size_t page = size_t(sysconf(_SC_PAGESIZE)), whole = (bytes + page - 1) / page * page,
+               before = (kHugePage - reinterpret_cast<uintptr_t>(mapped) % kHugePage) % kHugePage;
+  if (before > 0) munmap(mapped, before);
+  if (bytes + kHugePage > before + whole) munmap(mapped + before + whole, bytes + kHugePage - before - whole);
+  madvise(mapped + before, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: without it is only slower
+  return mapped + before;
+}
+
+void release(void* data, size_t bytes) {
+  if (bytes < kHugePage) std::free(data);
+  else munmap(data, bytes);
 }
 
 struct Buffers {
@@ -32,7 +44,7 @@ struct Buffers {
   size_t trim() {
     size_t freed = 0;
     for (int i = 0; i < kScratchSlots; ++i) {
-      std::free(data[i]);
+      if (data[i]) release(data[i], size[i]);
       freed += size[i];
       data[i] = nullptr;
       size[i] = 0;
@@ -51,7 +63,7 @@ void* scratch(size_t bytes, int slot) {
   Buffers& b = buffers;
   if (b.data[slot] && bytes <= b.size[slot]) return b.data[slot];
   // Free first: contents need not survive, and the peak stays one buffer instead of two.
-  std::free(b.data[slot]);
+  if (b.data[slot]) release(b.data[slot], b.size[slot]);
   b.data[slot] = nullptr;
   b.size[slot] = 0;
   size_t rounded = bytes < kAlignment ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;

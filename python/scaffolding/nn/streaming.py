@@ -2,6 +2,7 @@
 
 A module has one streamer, and may store its weights in a narrower dtype besides."""
 
+import atexit
 import itertools
 import os
 import weakref
@@ -41,6 +42,13 @@ class _Attached:
         if streamer is not None:
             streamer.close()
         self.handles, self.by = [], ""
+
+
+@atexit.register
+def _detach_all():
+    """Modules that live until the end may go before their streamers then, without a word to anybody."""
+    for attached in list(_attached.values()):
+        attached.detach()
 
 
 def _of(module):

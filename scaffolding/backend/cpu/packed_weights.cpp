@@ -27,7 +27,7 @@ struct PackedEntry {
 
 namespace {
 
-constexpr size_t kLeanBytes = size_t(64) << 20;
+constexpr size_t kLeanBytes = size_t(24) << 20;
 constexpr size_t kMostMissed = 1 << 14;  // keys that are remembered
 
 struct Table {

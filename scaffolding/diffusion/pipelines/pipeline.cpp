@@ -3,6 +3,7 @@
 #include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/registry.h"
+#include "scaffolding/diffusion/pipelines/weight_pages.h"
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/ops/ops.h"
 
@@ -143,7 +144,10 @@ std::unique_ptr<Run> DiffusionPipeline::with_room(const Generators& generators,
 }
 
 void DiffusionPipeline::begin(Run& run, bool capture, bool cache_prompt) const {
-  run.pipeline_ = clone();
+  const auto mine = clone();
+  run.pipeline_ = mine;
+  for (auto& slot : mine->components())  // what was called before the first step is not, until the last one
+    if (Component* network = slot.network(); network && !slot.as<Ref<Denoiser>>()) release_weight_pages(*network);
   run.savings_ = savings;
   if (savings.sequential_guidance) run.guidance.mode = GuidanceMode::Sequential;
   run.denoiser_ = std::make_shared<DenoiserRun>(the_denoiser(), graphs, capture, cache_prompt);

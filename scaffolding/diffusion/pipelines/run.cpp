@@ -6,6 +6,7 @@
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/diffusion/pipelines/pipeline.h"
+#include "scaffolding/diffusion/pipelines/weight_pages.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -142,6 +143,7 @@ PipelineOutput Run::finish() {
     pipeline_->graphs->clear();  // captured calls keep what they take
     give_back();
   }
+  if (auto denoiser = pipeline_->the_denoiser(); denoiser && !output_latents) release_weight_pages(*denoiser);
   const Tensor images = output_latents ? latents : pictures_of(latents);
   return {images, truncated, makeshifts_};
 }

@@ -4,13 +4,15 @@ with a GPU or with the emulator of tests/cuda_emulator (SF_CUDA_LIBRARY).
 
 import importlib.util
 import os
+import subprocess
+import sys
 
 import folders
 import pytest
 
 import scaffolding as sf
 from scaffolding import cuda
-from scaffolding.models import AutoencoderTiny
+from scaffolding.models import AutoencoderTiny, UNet2DConditionModel
 from scaffolding.safetensors import load_file, safe_open, save_file
 
 with_gpu = pytest.mark.skipif(not cuda.is_available(), reason=f"unproven here: {cuda.why_not()}")
@@ -202,3 +204,37 @@ def test_host_memory_is_the_ring_and_not_the_file(tmp_path, monkeypatch, kind, w
     m = bench.measured(path, way=way)
     # Two buffers and a buffer's worth of pages; the rest is the allocator's and the interpreter's. The file has 200 MB.
     assert m["bytes"] > 190e6 and m["everything"] - m["before"] < 40
+
+
+@with_gpu
+def test_host_memory_of_a_model_does_not_grow_with_it(tmp_path, monkeypatch):
+    if not emulated:
+        pytest.skip("the driver's own memory is in the figure; benchmarks/load_to_gpu.py prints it")
+    monkeypatch.setenv("SF_CUDA_EMULATOR_MEMORY", "apart")
+    monkeypatch.setenv("SF_UPLOAD_BUFFER_MB", "4")
+    program = """
+import pathlib, sys
+import scaffolding as sf
+from scaffolding.diffusion import UNet2DConditionModel
+def status(name):
+    return int(pathlib.Path("/proc/self/status").read_text().split(name + ":")[1].split()[0]) / 1024
+sf.ones(1, device="cuda").cpu()
+before = status("VmRSS")
+unet = UNet2DConditionModel.from_pretrained(sys.argv[1], torch_dtype=sf.float16, device="cuda")
+print(status("VmHWM") - before, sum(p.numel() for p in unet.parameters()) * 2 / 1048576)
+"""
+    took = []
+    for width in (128, 384):
+        folder = tmp_path / str(width)
+        channels = (width, 2 * width)
+        UNet2DConditionModel(
+            block_out_channels=channels,
+            down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+            up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+            cross_attention_dim=64,
+        ).half().save_pretrained(folder)
+        done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        took.append([float(word) for word in done.stdout.split()])
+    (small, small_model), (large, large_model) = took
+    assert large_model > 5 * small_model > 30 and large < small + 16 and large < large_model / 2, took
