@@ -1,5 +1,7 @@
 """The program plans its memory: --profile, --max-vram, --max-ram."""
 
+import re
+
 import pytest
 from drawn_icons import refused
 
@@ -19,10 +21,24 @@ def test_a_plan_is_printed_and_carried_out(program, model, tmp_path):
     assert same == plain, "where all fits, nothing changes"
     assert "profile cpu_only (auto), guidance batched, cleanup none" in said
     assert "predicted peak of host memory" in said
+    assert "measured: " in said.splitlines()[-1], "the program's last word"
     _, said = picture(program, model, tmp_path / "cpu.png", "--profile", "cpu_only", "--max-ram", "4GiB")
     assert "profile cpu_only, guidance sequential" in said and "of 4.29 GB" in said
     quiet, said = picture(program, model, tmp_path / "quiet.png", "--max-vram", "0", "-q")
     assert quiet == plain and said == ""
+
+
+def test_pages_of_files_come_and_go(program, model, tmp_path):
+    """Less host memory than the model's networks take together: the same picture."""
+    plain, _ = picture(program, model, tmp_path / "plain.png")
+    _, said = picture(program, model, tmp_path / "whole.png", "--max-vram", "0")
+    number, unit = re.search(r"predicted peak of host memory: ([\d.]+) (MB|GB)", said).groups()
+    least = float(number) * {"MB": 1e6, "GB": 1e9}[unit]
+    same, said = picture(
+        program, model, tmp_path / "less.png", "--max-vram", "0", "--max-ram", f"{least - 1.5e6:.0f} B"
+    )
+    assert same == plain
+    assert "while it runs" in said or " blocks" in said
 
 
 @pytest.mark.parametrize(

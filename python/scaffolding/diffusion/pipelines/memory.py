@@ -60,37 +60,43 @@ class _Placement:
         return less is not None
 
 
+def _balanced(who, max_memory):
+    """memory_plan's keywords of diffusers' max_memory."""
+    strange = [key for key in max_memory if key != "cpu" and (isinstance(key, bool) or not isinstance(key, int))]
+    if strange:
+        raise ValueError(f"{who}: max_memory is of 'cpu' and of GPUs by number, got {strange[0]!r}")
+    if any(key not in (0, "cpu") for key in max_memory):
+        raise NotImplementedError(f"{who}: max_memory: a pipeline is on one GPU, number 0")
+    amounts = {key: f"{value}B" if isinstance(value, int) else value for key, value in max_memory.items()}
+    named = {"max_vram": amounts.get(0), "max_ram": amounts.get("cpu")}
+    return {"profile": "auto", **{name: value for name, value in named.items() if value is not None}}
+
+
 class PlannedMemory:
     """What DiffusionPipeline has of memory plans."""
 
     @staticmethod
-    def _check_plan(profile, max_vram, max_ram, device, device_map):
-        """Whether a plan was asked for. ValueError for one beside a device, or of no profile."""
-        if profile is None and max_vram is None and max_ram is None:
-            return False
+    def _asked_plan(who, kwargs, device, device_map):
+        """(keywords of memory_plan, or None where no plan was asked for; device_map without "balanced") of what a call
+        that loads was given; takes its own out of kwargs. ValueError for a plan beside a device, of no profile, and for
+        amounts that are none."""
+        plan = {name: kwargs.pop(name) for name in ("profile", "max_vram", "max_ram") if name in kwargs}
+        plan = {name: value for name, value in plan.items() if value is not None}
+        max_memory = kwargs.pop("max_memory", None)
+        if device_map == "balanced":
+            if plan:
+                raise ValueError(f"{who}: takes device_map='balanced' or profile, max_vram and max_ram, not both")
+            plan, device_map = _balanced(who, dict(max_memory or {})), None
+        elif max_memory is not None:
+            raise ValueError(f"{who}: max_memory goes with device_map='balanced'")
+        if not plan:
+            return None, device_map
         if device is not None or device_map is not None:
-            raise ValueError("from_pretrained: takes a device or a memory plan (profile, max_vram, max_ram), not both")
-        if profile is not None and profile not in PROFILES:
-            raise ValueError(
-                f"from_pretrained: profile must be one of {', '.join(map(repr, PROFILES))}, got {profile!r}"
-            )
-        return True
-
-    @staticmethod
-    def _balanced(profile, max_vram, max_ram, device_map, max_memory):
-        """(profile, max_vram, max_ram) of device_map="balanced" with diffusers' max_memory."""
-        if device_map != "balanced":
-            raise ValueError("from_pretrained: max_memory goes with device_map='balanced'")
-        if (profile, max_vram, max_ram) != (None, None, None):
-            raise ValueError("from_pretrained: takes device_map='balanced' or profile, max_vram and max_ram, not both")
-        max_memory = dict(max_memory or {})
-        strange = [key for key in max_memory if key != "cpu" and (isinstance(key, bool) or not isinstance(key, int))]
-        if strange:
-            raise ValueError(f"from_pretrained: max_memory is of 'cpu' and of GPUs by number, got {strange[0]!r}")
-        if any(key not in (0, "cpu") for key in max_memory):
-            raise NotImplementedError("from_pretrained: max_memory: a pipeline is on one GPU, number 0")
-        amounts = {k: f"{v}B" if isinstance(v, int) else v for k, v in max_memory.items()}
-        return "auto", amounts.get(0), amounts.get("cpu")
+            raise ValueError(f"{who}: takes a device or a memory plan (profile, max_vram, max_ram), not both")
+        if plan.get("profile", "auto") not in PROFILES:
+            names = ", ".join(map(repr, PROFILES))
+            raise ValueError(f"{who}: profile must be one of {names}, got {plan['profile']!r}")
+        return plan, None
 
     def _drop_memory_plan(self):
         if self._placement is not None:

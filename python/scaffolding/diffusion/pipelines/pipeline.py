@@ -21,7 +21,6 @@ from .outputs import ImagePipelineOutput
 from .progress_bar import ProgressBar
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
-_PLAN = ("profile", "max_vram", "max_ram", "max_memory")  # keywords of a memory plan
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # so here, or meaningless
 _COMPONENT_NAMES = {name for entry in ENTRIES.values() for name in entry["components"]}
 _classes = {}  # by name: the registered ones and those of users
@@ -185,11 +184,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         """
         for name in _UNUSED:
             kwargs.pop(name, None)
-        profile, max_vram, max_ram, max_memory = (kwargs.pop(k, None) for k in _PLAN)
-        if device_map == "balanced" or max_memory is not None:
-            profile, max_vram, max_ram = cls._balanced(profile, max_vram, max_ram, device_map, max_memory)
-            device_map = None
-        planned = cls._check_plan(profile, max_vram, max_ram, device, device_map)
+        planned, device_map = cls._asked_plan(f"{cls.__name__}.from_pretrained", kwargs, device, device_map)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         passed = [k for k in kwargs if k in _COMPONENT_NAMES]
         folder = cls._folder(
@@ -217,9 +212,7 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
                 f"{target.__name__}: {', '.join(ignored)} of {folder} left out: pictures are not checked", stacklevel=2
             )
         pipe = target._of(parts, plan["config"], kwargs)
-        if planned:
-            pipe.apply_memory_plan(pipe.memory_plan(profile or "auto", max_vram, max_ram))
-        return pipe
+        return pipe if planned is None else pipe.apply_memory_plan(pipe.memory_plan(**planned))
 
     @classmethod
     def _check_keywords(cls, method, kwargs, listed=()):
@@ -253,12 +246,13 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         for the scheduler, and for the configs of networks of unusual size. Absent, all are those of the checkpoint's
         kind, the tokenizers out of that one's repository in the hub's cache, or downloaded. prediction_type: "epsilon"
         or "v_prediction" where the file cannot tell. extract_ema: the UNet's averaged weights. Components as keywords,
-        torch_dtype, device, device_map and revision, cache_dir, force_download, token, local_files_only are as in
-        from_pretrained. ValueError for a file that is no such checkpoint,
+        torch_dtype, device, device_map, profile, max_vram, max_ram, max_memory and revision, cache_dir, force_download,
+        token, local_files_only are as in from_pretrained. ValueError for a file that is no such checkpoint,
         RuntimeError for tokenizers that cannot be had.
         """
         for name in (*_UNUSED, "load_safety_checker"):
             kwargs.pop(name, None)
+        planned, device_map = cls._asked_plan(f"{cls.__name__}.from_single_file", kwargs, device, device_map)
         place = {k: kwargs.pop(k) for k in _HUB if k in kwargs}
         if config is not None and not os.path.isdir(os.fspath(config)):
             raise FileNotFoundError(2, "from_single_file: config must be a pipeline's folder", os.fspath(config))
@@ -295,7 +289,8 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
                     {**step, "folder": step["folder"] or cls._tokenizer_folder(file.repository, name, place)}, {}
                 )
         del ring
-        return target._of(parts, plan["config"], kwargs)
+        pipe = target._of(parts, plan["config"], kwargs)
+        return pipe if planned is None else pipe.apply_memory_plan(pipe.memory_plan(**planned))
 
     @staticmethod
     def _part(file, name, class_name, dtype, device):
