@@ -240,8 +240,8 @@ def measure(o, folder, path):
     ratio, wall, work, read, disk = (statistics.median(column) for column in zip(*rows))
     print(
         f"{o.dtype}, {o.latents}x{o.latents} latents: in {o.memory_gb} GB {wall:.2f} s (first {cold['wall']:.2f}), in "
-        f"memory {work:.2f} s (first {first['wall']:.2f}), {s['missing'] / 1e9:.2f} GB missing at {disk / 1e9:.2f} GB/s "
-        f"{read:.2f} s: {ratio:.2f} x the floor; VmHWM {s['peak'] / 1e6:.0f} MB, cgroup {highest / 1e6:.0f} MB, "
+        f"memory {work:.2f} s (first {first['wall']:.2f}), {s['missing'] / 1e9:.2f} GB missing at {disk / 1e9:.2f} "
+        f"GB/s {read:.2f} s: {ratio:.2f} x the floor; VmHWM {s['peak'] / 1e6:.0f} MB, cgroup {highest / 1e6:.0f} MB, "
         f"{s['misses']} misses, {'the same bits' if s['bits'] == r['bits'] else 'OTHER BITS'}"
     )
 
