@@ -5,8 +5,8 @@ memory cgroup, beside the same pass with all of it in memory.
 
 Writes the weights (random) below --folder and takes them away in the end; needs root for the cgroup. The floor of a
 pass is the longer one of its work and of reading what does not stay in memory: work is the resident pass, the disk's
-speed is that of reading the file past the page cache, before and after each streamed process. Rounds are in turn, each
-in a process of its own; medians count. --resident-gb: of the weights, what stays in memory.
+speed that of reading the file past the page cache. Two processes take turns, pass by pass, with the disk's turn between
+them, so that whatever else the machine does slows all alike; medians count. --resident-gb: what stays in memory.
 """
 
 import argparse
@@ -39,6 +39,7 @@ def group_of(bytes_):
     raise SystemExit("no memory cgroup can be made here")
 
 
+FILE = "diffusion_pytorch_model.safetensors"
 CONFIG = {
     "sample_size": 128,
     "block_out_channels": (320, 640, 1280),
@@ -112,50 +113,72 @@ def status(name):
 
 
 def child(o):
+    """Loads, and makes a pass for each line of the input; prints a line of JSON for each."""
     import scaffolding as sf
     from scaffolding.models import UNet2DConditionModel
     from scaffolding.nn import streaming
 
     sf.set_num_threads(o.threads)
-    model = UNet2DConditionModel.from_pretrained(o.child_folder, torch_dtype=getattr(sf, o.dtype)).eval()
     dtype = getattr(sf, o.dtype)
+    model = UNet2DConditionModel.from_pretrained(o.child_folder, torch_dtype=dtype).eval()
     sf.manual_seed(0)
     x = sf.randn(1, 4, o.latents, o.latents).to(dtype)
     text, pooled = sf.randn(1, 77, 2048).to(dtype), sf.randn(1, 1280).to(dtype)
     ids = sf.tensor([[1024.0, 1024, 0, 0, 1024, 1024]]).to(dtype)
     streamer = None
+    if o.child == "resident":  # in memory of its own, or the other process would have the file's pages for nothing
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
+        drop(pathlib.Path(o.child_folder) / FILE)
     if o.child == "streamed":
         streamer = streaming.attach(
             model, "benchmark", device=sf.device("cpu"), resident_bytes=int(o.resident_gb * 1e9), slots=o.slots
         )
-    times = []
-    with sf.no_grad():
-        for _ in range(o.passes):
-            start = time.perf_counter()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        start, start_cpu = time.perf_counter(), time.process_time()
+        with sf.no_grad():
             y = model(x, 500, text, added_cond_kwargs={"text_embeds": pooled, "time_ids": ids}).sample
-            times.append(time.perf_counter() - start)
-    said = {
-        "times": times,
-        "sum": float(y.float().abs().sum().item()),
-        "peak": status("VmHWM"),
-        "bits": hash(y.view(sf.int16).numpy().tobytes()),
-    }
-    if streamer:
-        s = streamer.statistics()
-        said |= {"missing": s["weight_bytes"] - s["resident_bytes"], "misses": s["misses"], "slots": s["slot_bytes"]}
-    print(json.dumps(said))
+        said = {
+            "wall": time.perf_counter() - start,
+            "cpu": time.process_time() - start_cpu,
+            "peak": status("VmHWM"),
+            "bits": hash(y.view(sf.int16).numpy().tobytes()),
+        }
+        if streamer:
+            s = streamer.statistics()
+            said |= {"missing": s["weight_bytes"] - s["resident_bytes"], "misses": s["misses"]}
+        print(json.dumps(said), flush=True)
 
 
-def run(o, folder, which, group=None):
-    command = [sys.executable, __file__, "--child", which, "--child-folder", str(folder)]
-    for name in ("dtype", "latents", "resident_gb", "passes", "threads", "slots"):
-        command += ["--" + name.replace("_", "-"), str(getattr(o, name))]
-    enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group else None
-    environment = os.environ | {"PYTHONHASHSEED": "0", "GOMP_SPINCOUNT": "2000"}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=enter)
-    if done.returncode:
-        raise SystemExit(f"{which}: ended with {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
+class Process:
+    """A child, which makes a pass when it is told to."""
+
+    def __init__(self, o, folder, which, group=None):
+        command = [sys.executable, __file__, "--child", which, "--child-folder", str(folder)]
+        for name in ("dtype", "latents", "resident_gb", "threads", "slots"):
+            command += ["--" + name.replace("_", "-"), str(getattr(o, name))]
+        enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group else None
+        environment = os.environ | {"PYTHONHASHSEED": "0", "GOMP_SPINCOUNT": "2000"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.run = subprocess.Popen(command, env=environment, text=True, preexec_fn=enter, **pipes)
+        self.which = which
+        self.read()  # "ready"
+
+    def make_pass(self):
+        self.run.stdin.write("\n")
+        self.run.stdin.flush()
+        return json.loads(self.read())
+
+    def read(self):
+        said = self.run.stdout.readline()
+        if not said:
+            raise SystemExit(f"{self.which}: ended with {self.run.wait()}")
+        return said
+
+    def end(self):
+        self.run.stdin.close()
+        self.run.wait()
 
 
 def main():
@@ -166,8 +189,7 @@ def main():
     parser.add_argument("--resident-gb", type=float, default=1.9)
     parser.add_argument("--dtype", choices=("float16", "bfloat16"), default="float16")
     parser.add_argument("--latents", type=int, default=32)
-    parser.add_argument("--passes", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--slots", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -176,7 +198,7 @@ def main():
     if o.child:
         return child(o)
     folder = pathlib.Path(o.folder or tempfile.gettempdir()) / "sdxl_unet"
-    path = folder / "diffusion_pytorch_model.safetensors"
+    path = folder / FILE
     try:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -190,31 +212,37 @@ def main():
 
 
 def measure(o, folder, path):
-    resident, streamed, disk, ratios = [], [], [], []
-    for _ in range(o.rounds):
-        resident.append(statistics.median((r := run(o, folder, "resident"))["times"][1:]))
-        drop(path)
-        group, peak = group_of(int(o.memory_gb * 1e9))
-        try:
-            before = disk_speed(path)
-            s = run(o, folder, "streamed", group)
-            disk.append((before + disk_speed(path)) / 2)
-            highest = int((group / peak).read_text())
-        finally:
-            group.rmdir()
-        streamed.append(statistics.median(s["times"][1:]))
-        floor = max(resident[-1], s["missing"] / disk[-1])
-        ratios.append(streamed[-1] / floor)
-        print(
-            f"resident {resident[-1]:.2f} s, streamed {streamed[-1]:.2f} s (first {s['times'][0]:.2f}), disk "
-            f"{disk[-1] / 1e9:.2f} GB/s, missing {s['missing'] / 1e9:.2f} GB = {s['missing'] / disk[-1]:.2f} s: "
-            f"{ratios[-1]:.2f} x the floor; VmHWM {s['peak'] / 1e6:.0f} MB, cgroup {highest / 1e6:.0f} MB, misses "
-            f"{s['misses']}, {'the same bits' if s['bits'] == r['bits'] else 'OTHER BITS'}",
-            flush=True,
-        )
+    drop(path)
+    group, peak = group_of(int(o.memory_gb * 1e9))
+    processes = []
+    try:
+        resident = Process(o, folder, "resident")
+        processes.append(resident)
+        streamed = Process(o, folder, "streamed", group)
+        processes.append(streamed)
+        first, cold = resident.make_pass(), streamed.make_pass()
+        resident.make_pass(), streamed.make_pass()
+        rows = []
+        for _ in range(o.rounds):
+            disk, r, s = disk_speed(path), resident.make_pass(), streamed.make_pass()
+            read = s["missing"] / disk
+            rows.append((s["wall"] / max(r["wall"], read), s["wall"], r["wall"], read, disk))
+            print(
+                f"streamed {s['wall']:.2f} s (cpu {s['cpu']:.2f}), resident {r['wall']:.2f} s (cpu {r['cpu']:.2f}), "
+                f"reading {read:.2f} s: {rows[-1][0]:.2f} x",
+                flush=True,
+            )
+        highest = int((group / peak).read_text())
+    finally:
+        for process in processes:
+            process.end()
+        group.rmdir()
+    ratio, wall, work, read, disk = (statistics.median(column) for column in zip(*rows))
     print(
-        f"{o.dtype}, {o.latents}x{o.latents} latents, {o.memory_gb} GB: streamed {statistics.median(streamed):.2f} s, "
-        f"{statistics.median(ratios):.2f} x max(work, missing bytes / disk)"
+        f"{o.dtype}, {o.latents}x{o.latents} latents: in {o.memory_gb} GB {wall:.2f} s (first {cold['wall']:.2f}), in "
+        f"memory {work:.2f} s (first {first['wall']:.2f}), {s['missing'] / 1e9:.2f} GB missing at {disk / 1e9:.2f} "
+        f"GB/s {read:.2f} s: {ratio:.2f} x the floor; VmHWM {s['peak'] / 1e6:.0f} MB, cgroup {highest / 1e6:.0f} MB, "
+        f"{s['misses']} misses, {'the same bits' if s['bits'] == r['bits'] else 'OTHER BITS'}"
     )
 
 
