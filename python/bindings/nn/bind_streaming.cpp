@@ -7,6 +7,7 @@
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/nn/streaming/layerwise_casting.h"
+#include "scaffolding/nn/streaming/streamed_graph.h"
 #include "scaffolding/nn/streaming/streamer.h"
 
 namespace sf::py {
@@ -110,6 +111,13 @@ void bind_streaming(nb::module_& core) {
       .def("python_places", [](StreamerObject& s) { return python_places(s.get().places()); })
       .def("enter", [](StreamerObject& s, size_t place) { s.get().places().at(place).residence->enter(); })
       .def("leave", [](StreamerObject& s, size_t place) { s.get().places().at(place).residence->leave(); });
+  nb::class_<nn::StreamedGraph>(m, "StreamedGraph")
+      .def("__init__", [](nn::StreamedGraph* self, StreamerObject& s,
+                          const nb::callable& f) { new (self) nn::StreamedGraph(s.get(), [&] { f(); }); })
+      .def("replay", &nn::StreamedGraph::replay)
+      .def_prop_ro("is_current", &nn::StreamedGraph::is_current)
+      .def_prop_ro("graphs", &nn::StreamedGraph::graphs)
+      .def_prop_ro("nodes", &nn::StreamedGraph::nodes);
   nb::class_<CastingObject>(m, "LayerwiseCasting")
       .def("__init__",
            [](CastingObject* self, nb::handle module, nb::handle storage, nb::handle compute,
