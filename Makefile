@@ -138,11 +138,12 @@ space := $(none) $(none)
 # Ops whose threads work together; attention and convolutions take minutes each: RACES=scaled_dot_product_attention
 RACES = softmax layer_norm rms_norm group_norm sum mean var amax argmax cumsum cumprod sort topk \
   gather scatter* index_* embedding cross_entropy nonzero cat
+RACING_TESTS = CudaRaces* CudaStreamer* CudaStreamedGraph*
 test-cuda-races: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_CUDA_EMULATOR=ON -DSF_CUDA_RACES=ON
 test-cuda-races: build
 	env SF_CUDA_CACHE=1 $(call emulated,cuda_races) \
 	  $(PY) tools/run_tests.py $(BUILD) --cpp \
-	    --gtest=--gtest_filter='CudaRaces*:$(subst $(space),:,$(RACES:%=op_%.equals_cpu_on_test_device))'
+	    --gtest=--gtest_filter='$(subst $(space),:,$(RACING_TESTS) $(RACES:%=op_%.equals_cpu_on_test_device))'
 
 # Every reader of files on mutations of its corpus (tests/fuzz_corpus), FUZZ_SECONDS each: with libFuzzer where clang
 # is, else with the mutations that the tests make.

@@ -94,6 +94,7 @@ bool Model::is_gradient_checkpointing() {
 }
 
 DType Model::dtype() {
+  if (const auto compute = nn::cast_dtype(*this)) return *compute;  // weights are stored in another one
   const Tensor t = first_parameter(*this, [](const Tensor& p) { return is_floating(p.dtype()); });
   return t ? t.dtype() : default_dtype();
 }

@@ -7,6 +7,7 @@
 #include "python/bindings/core/bind_arguments.h"
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/nn/streaming/layerwise_casting.h"
+#include "scaffolding/nn/streaming/streamed_graph.h"
 #include "scaffolding/nn/streaming/streamer.h"
 
 namespace sf::py {
@@ -39,6 +40,14 @@ struct StreamerObject {
   }
 };
 
+struct CastingObject {
+  std::unique_ptr<nn::LayerwiseCasting> casting;
+  nn::LayerwiseCasting& get() const {
+    SF_CHECK_AS(RuntimeError, casting, "LayerwiseCasting: was closed");
+    return *casting;
+  }
+};
+
 nb::dict statistics(const StreamerObject& object) {
   const nn::Streamer& s = object.get();
   const nn::StreamStatistics now = s.statistics();
@@ -52,11 +61,9 @@ nb::dict statistics(const StreamerObject& object) {
   return out;
 }
 
-// Of modules whose forward is Python's, which C++ does not see called: their objects, and their numbers among places().
-nb::list python_places(const StreamerObject& object) {
-  const nn::Streamer& s = object.get();
+// Of modules whose forward is Python's, which C++ does not see called: their objects, and their numbers.
+nb::list python_places(const std::vector<nn::ResidencePlace>& places) {
   nb::list out;
-  const auto& places = s.places();
   for (size_t i = 0; i < places.size(); ++i) {
     auto* object = static_cast<PyModule*>(places[i].module->python);
     if (object && !object->native) out.append(nb::make_tuple(nb::borrow(reinterpret_cast<PyObject*>(object)), i));
@@ -73,11 +80,12 @@ void bind_streaming(nb::module_& core) {
       .def(
           "__init__",
           [](StreamerObject* self, nb::handle module, nb::handle device, bool leaves, int64_t blocks_per_group,
-             int64_t resident_bytes, int64_t pinned_bytes, bool pin_weights, int64_t slots, bool use_stream,
-             bool load_now, PhasesObject* phases) {
+             const std::vector<std::string>& only, int64_t resident_bytes, int64_t pinned_bytes, bool pin_weights,
+             int64_t slots, bool use_stream, bool load_now, PhasesObject* phases) {
             nn::StreamOptions o{.device = device_of(device, "Streamer"),
                                 .level = leaves ? nn::StreamLevel::Leaf : nn::StreamLevel::Block,
                                 .blocks_per_group = blocks_per_group,
+                                .only = only,
                                 .resident_bytes = resident_bytes,
                                 .pinned_bytes = pinned_bytes,
                                 .pin_weights = pin_weights,
@@ -88,9 +96,9 @@ void bind_streaming(nb::module_& core) {
             new (self) StreamerObject{std::make_unique<nn::Streamer>(module_of(module, "Streamer"), o)};
           },
           nb::arg("module"), nb::kw_only(), nb::arg("device"), nb::arg("leaves") = false,
-          nb::arg("blocks_per_group") = 1, nb::arg("resident_bytes") = 0, nb::arg("pinned_bytes") = INT64_MAX,
-          nb::arg("pin_weights") = true, nb::arg("slots") = 3, nb::arg("use_stream") = true, nb::arg("load_now") = true,
-          nb::arg("phases") = nb::none())
+          nb::arg("blocks_per_group") = 1, nb::arg("only") = std::vector<std::string>(), nb::arg("resident_bytes") = 0,
+          nb::arg("pinned_bytes") = INT64_MAX, nb::arg("pin_weights") = true, nb::arg("slots") = 3,
+          nb::arg("use_stream") = true, nb::arg("load_now") = true, nb::arg("phases") = nb::none())
       .def("close", [](StreamerObject& s) { s.streamer.reset(); })
       .def("load", [](StreamerObject& s) { s.get().load(); })
       .def("offload", [](StreamerObject& s) { s.get().offload(); })
@@ -100,17 +108,29 @@ void bind_streaming(nb::module_& core) {
       .def("statistics", &statistics)
       .def("resident_names", [](StreamerObject& s) { return s.get().resident_names(); })
       .def("streamed_names", [](StreamerObject& s) { return s.get().streamed_names(); })
-      .def("python_places", &python_places)
+      .def("python_places", [](StreamerObject& s) { return python_places(s.get().places()); })
       .def("enter", [](StreamerObject& s, size_t place) { s.get().places().at(place).residence->enter(); })
       .def("leave", [](StreamerObject& s, size_t place) { s.get().places().at(place).residence->leave(); });
-  nb::class_<nn::LayerwiseCasting>(m, "LayerwiseCasting")
+  nb::class_<nn::StreamedGraph>(m, "StreamedGraph")
+      .def("__init__", [](nn::StreamedGraph* self, StreamerObject& s,
+                          const nb::callable& f) { new (self) nn::StreamedGraph(s.get(), [&] { f(); }); })
+      .def("replay", &nn::StreamedGraph::replay)
+      .def_prop_ro("is_current", &nn::StreamedGraph::is_current)
+      .def_prop_ro("graphs", &nn::StreamedGraph::graphs)
+      .def_prop_ro("nodes", &nn::StreamedGraph::nodes);
+  nb::class_<CastingObject>(m, "LayerwiseCasting")
       .def("__init__",
-           [](nn::LayerwiseCasting* self, nb::handle module, nb::handle storage, nb::handle compute,
+           [](CastingObject* self, nb::handle module, nb::handle storage, nb::handle compute,
               const std::vector<std::string>& skip) {
-             new (self) nn::LayerwiseCasting(module_of(module, "enable_layerwise_casting"), dtype_of_object(storage),
-                                             dtype_of_object(compute), skip);
+             new (self) CastingObject{
+                 std::make_unique<nn::LayerwiseCasting>(module_of(module, "enable_layerwise_casting"),
+                                                        dtype_of_object(storage), dtype_of_object(compute), skip)};
            })
-      .def_prop_ro("tensors", &nn::LayerwiseCasting::tensors);
+      .def("close", [](CastingObject& c) { c.casting.reset(); })
+      .def("python_places", [](CastingObject& c) { return python_places(c.get().places()); })
+      .def("enter", [](CastingObject& c, size_t place) { c.get().places().at(place).residence->enter(); })
+      .def("leave", [](CastingObject& c, size_t place) { c.get().places().at(place).residence->leave(); })
+      .def_prop_ro("tensors", [](CastingObject& c) { return c.get().tensors(); });
 }
 
 }  // namespace sf::py

@@ -11,6 +11,8 @@ class PixArtTransformer2DModel(ModelMixin):
     with diffusers' config fields and keys.
     """
 
+    _skip_layerwise_casting_patterns = ("adaln_single",)
+
     def forward(
         self,
         hidden_states,

@@ -2,6 +2,7 @@
 a module without hooks has none and is called without this file.
 """
 
+import weakref
 from collections import OrderedDict
 
 from .. import _core
@@ -9,14 +10,14 @@ from ..autograd.function import Function
 
 
 class RemovableHandle:
-    """Takes a hook off again: handle.remove(), or the end of a with block."""
+    """Takes a hook off again: handle.remove(), or the end of a with block. Does not keep the module."""
 
     _last_id = 0
 
     def __init__(self, module, kind, hooks):
         RemovableHandle._last_id += 1
         self.id = RemovableHandle._last_id
-        self._at = (module, kind, hooks)
+        self._at = (weakref.ref(module), kind, hooks)
 
     def remove(self):
         """Takes the hook off; does nothing the second time."""
@@ -24,11 +25,11 @@ class RemovableHandle:
             return
         (module, kind, hooks), self._at = self._at, None
         hooks.pop(self.id, None)
-        table = module._hooks
+        table = getattr(module(), "_hooks", None)
         if not hooks and table is not None and table.get(kind) is hooks:
             del table[kind]
             if not table:
-                module._hooks = None  # the module is called directly again
+                module()._hooks = None  # it is called directly again
 
     def __enter__(self):
         return self
@@ -59,6 +60,26 @@ def _entries(module, kind):
 
 def call(module, *args, **kwargs):
     """module(*args, **kwargs) with its hooks."""
+    done = set()
+    try:
+        args, kwargs = _before(module, args, kwargs)
+        boundary = None
+        if module._hooks and ("backward" in module._hooks or "backward_pre" in module._hooks):
+            boundary = _Boundary(module)
+            args = boundary.watch_inputs(args)
+        output = _core._call_forward(module, args, kwargs)
+        for entry in _entries(module, "forward"):
+            done.add(id(entry))
+            output = _run(module, entry, args, kwargs, output)
+        return output if boundary is None else boundary.watch_outputs(output)
+    except Exception:
+        for entry in _entries(module, "forward"):
+            if entry[2] and id(entry) not in done:
+                _run(module, entry, args, kwargs, None)
+        raise
+
+
+def _before(module, args, kwargs):
     for hook, with_kwargs, _ in _entries(module, "forward_pre"):
         if with_kwargs:
             changed = hook(module, args, kwargs)
@@ -72,22 +93,7 @@ def call(module, *args, **kwargs):
             changed = hook(module, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
-    boundary = None
-    if module._hooks and ("backward" in module._hooks or "backward_pre" in module._hooks):
-        boundary = _Boundary(module)
-        args = boundary.watch_inputs(args)
-    done = set()
-    try:
-        output = _core._call_forward(module, args, kwargs)
-        for entry in _entries(module, "forward"):
-            done.add(id(entry))
-            output = _run(module, entry, args, kwargs, output)
-        return output if boundary is None else boundary.watch_outputs(output)
-    except Exception:
-        for entry in _entries(module, "forward"):
-            if entry[2] and id(entry) not in done:
-                _run(module, entry, args, kwargs, None)
-        raise
+    return args, kwargs
 
 
 def _run(module, entry, args, kwargs, output):

@@ -23,17 +23,10 @@ class _Attached:
         self.by = ""
         self.handles = []
         key = id(module)
-        self.module = weakref.ref(module, lambda _: _attached.pop(key).detach())
+        self.module = weakref.ref(module, lambda _, all=_attached: all.pop(key).close())
 
     def watch(self):
-        streamer = self.streamer
-        for part, place in streamer.python_places():
-            self.handles.append(
-                part.register_forward_pre_hook(lambda m, args, p=place: streamer.enter(p), prepend=True)
-            )
-            self.handles.append(
-                part.register_forward_hook(lambda m, args, y, p=place: streamer.leave(p), always_call=True)
-            )
+        self.handles = _watch(self.streamer)
 
     def detach(self):
         for handle in self.handles:
@@ -42,6 +35,37 @@ class _Attached:
         if streamer is not None:
             streamer.close()
         self.handles, self.by = [], ""
+
+    def close(self):
+        self.detach()
+        if self.casting is not None:
+            self.casting.close()
+
+
+class _Place:
+    """A module that Python calls. Each call that entered leaves."""
+
+    def __init__(self, of, number):
+        self.of, self.number, self.inside = of, number, 0
+
+    def enter(self, module, args):
+        self.of.enter(self.number)
+        self.inside += 1
+
+    def leave(self, module, args, output):
+        if self.inside > 0:
+            self.inside -= 1
+            self.of.leave(self.number)
+
+
+def _watch(of):
+    """Handles of the hooks that tell a streamer, or a casting, of calls that only Python sees."""
+    handles = []
+    for part, number in of.python_places():
+        place = _Place(of, number)
+        handles.append(part.register_forward_pre_hook(place.enter, prepend=True))
+        handles.append(part.register_forward_hook(place.leave, always_call=True))
+    return handles
 
 
 @atexit.register
@@ -109,6 +133,7 @@ def cast(module, storage_dtype, compute_dtype, skip):
     casting = _streaming.LayerwiseCasting(module, storage_dtype, compute_dtype, skip)
     found = found or _attached.setdefault(id(module), _Attached(module))
     found.casting = casting
+    _watch(casting)  # for good
 
 
 def _move_to_disk(module, folder):
@@ -152,6 +177,7 @@ def group_offload_options(
     record_stream=False,
     low_cpu_mem_usage=False,
     offload_to_disk_path=None,
+    block_modules=None,
 ):
     """diffusers' arguments as a streamer's. ValueError for those that contradict each other."""
     device = _core.device(onload_device) if isinstance(onload_device, str) else onload_device
@@ -177,4 +203,12 @@ def group_offload_options(
         "pin_weights": not low_cpu_mem_usage,
         "pinned_bytes": 2**62 if use_stream else 0,
         "disk_path": offload_to_disk_path,
+        "only": [] if block_modules is None or offload_type == "leaf_level" else _names(who, block_modules),
     }
+
+
+def _names(who, names):
+    names = [names] if isinstance(names, str) else list(names)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{who}: block_modules must be names of modules, got {names!r}")
+    return names

@@ -10,6 +10,7 @@
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/nn/adapter.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/nn/streaming/streamer.h"
 
 namespace sf::diffusion {
@@ -234,6 +235,7 @@ DenoiserRun::DenoiserRun(Ref<Denoiser> denoiser, Ref<DenoiserGraphs> graphs, boo
       run_(graphs_->begin_run()) {
   const bool in_slots = streams(*denoiser_), native = DenoiserGraphs::why_not(*denoiser_).empty();
   captures_ = captures && native;
+  is_cast_ = denoiser_->model() && nn::has_cast_weights(*denoiser_->model());
   // Convolutions read weights channels-last: of another order each replay would make a copy. Those in slots may be
   // pages of a file, which stay as they are.
   if (captures_ && !in_slots) nn::to(*denoiser_->model(), {.memory_format = MemoryFormat::ChannelsLast});
@@ -248,7 +250,7 @@ bool DenoiserRun::stop_capturing() {
 
 Tensor DenoiserRun::predict(const DenoiserCall& call) {
   if (captures_ && !cuda::CudaGraph::recording() && !autograd::grad_enabled())
-    return graphs_->predict(*denoiser_, call, keeps_context_, run_);
+    return graphs_->predict(*denoiser_, call, keeps_context_ && !is_cast_, run_);  // the text's part is within calls
   std::optional<models::ContextCache::Scope> scope;
   if (keeps_context_) scope.emplace(context_);
   return denoiser_->predict(call);

@@ -71,7 +71,7 @@ class DenoiserRun final : public Denoiser {
  private:
   Ref<Denoiser> denoiser_;
   Ref<DenoiserGraphs> graphs_;
-  bool captures_, keeps_context_;
+  bool captures_, keeps_context_, is_cast_;
   int64_t run_;
   models::ContextCache context_;
 };

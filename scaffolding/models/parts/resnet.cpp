@@ -156,6 +156,7 @@ Tensor Downsample2D::forward(const Tensor& x) const { return conv(padding == 0 ?
 Upsample2D::Upsample2D(int64_t channels, int64_t out_channels) : conv(channels, out_channels, 3, {.padding = 1}) {}
 
 Tensor Upsample2D::resize(const Tensor& x, const std::optional<Shape>& output_size) const {
+  const nn::WeightsHere here(*this);
   const bool doubles = !output_size || *output_size == Shape{2 * x.size(2), 2 * x.size(3)};
   if (doubles && is_plain(conv)) return upsample_conv2d(x, conv.weight, conv.bias);
   return conv(output_size ? interpolate(x, output_size) : interpolate(x, {}, Floats{2, 2}));

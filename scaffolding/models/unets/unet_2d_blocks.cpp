@@ -1,6 +1,7 @@
 #include "scaffolding/models/unets/unet_2d_blocks.h"
 
 #include "scaffolding/core/error.h"
+#include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -76,7 +77,10 @@ Tensor UNetUpBlock::forward(const Tensor& hidden_states, const Tensors& skips, c
   Tensor h = hidden_states;
   for (size_t i = 0; i < resnets.size(); ++i) {
     const Tensor& skip = skips[skips.size() - 1 - i];
-    h = resnets[i].reads_apart(h, skip) ? resnets[i].with_skip(h, skip, temb) : resnet(i, cat({h, skip}, 1), temb);
+    {
+      const nn::WeightsHere here(resnets[i]);  // reads_apart looks at them
+      h = resnets[i].reads_apart(h, skip) ? resnets[i].with_skip(h, skip, temb) : resnet(i, cat({h, skip}, 1), temb);
+    }
     h = attend(i, h, context, mask, context_mask);
   }
   if (upsamplers)

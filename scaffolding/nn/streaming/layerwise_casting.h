@@ -3,24 +3,29 @@
 #pragma once
 #include <memory>
 
-#include "scaffolding/nn/module.h"
+#include "scaffolding/nn/streaming/residence.h"
 
 namespace sf::nn {
 
 class LayerwiseCasting {
  public:
-  // skip: regular expressions, searched for in names of modules; tensors of those, and of no part, stay as they are.
-  // The model must not go before this.
+  // Of linear layers, convolutions and embeddings, as in diffusers; those that are read past their calls (ReadsBelow),
+  // or shared, are rounded to `storage` and stay wide. skip: regular expressions, searched for in names of modules:
+  // what is in those stays as it is. The model must not go before this. Where it fails, nothing has changed.
   LayerwiseCasting(Module& model, DType storage, DType compute, const std::vector<std::string>& skip);
   ~LayerwiseCasting();  // the weights stay as they are stored
   LayerwiseCasting(const LayerwiseCasting&) = delete;
   LayerwiseCasting& operator=(const LayerwiseCasting&) = delete;
 
   int64_t tensors() const;  // that are stored so
+  // Around calls that C++ does not see: of modules whose forward is Python's. The same as long as this lives.
+  const std::vector<ResidencePlace>& places() const { return places_; }
 
  private:
   struct Part;
+  Module* model_ = nullptr;
   std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<ResidencePlace> places_;
 };
 
 }  // namespace sf::nn

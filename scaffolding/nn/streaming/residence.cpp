@@ -26,6 +26,9 @@ struct Entry final : Residence {
   void leave() noexcept override {
     for (Residence* each : all) each->leave();
   }
+  bool is_cast() const override {
+    return std::any_of(all.begin(), all.end(), [](Residence* each) { return each->is_cast(); });
+  }
   bool may_move() const override {
     return std::all_of(all.begin(), all.end(), [](Residence* each) { return each->may_move(); });
   }
@@ -34,6 +37,7 @@ struct All {
   std::mutex lock;
   std::unordered_map<const Module*, std::unique_ptr<Entry>> of;
   std::unordered_set<const Module*> held;
+  std::unordered_map<const Module*, DType> cast;
   std::atomic<size_t> count{0};  // of both, so that asking costs nothing where nothing is streamed
 };
 All& all() {
@@ -77,6 +81,29 @@ Residence* residence_of(const Module& m) {
   std::lock_guard guard(all().lock);
   auto at = all().of.find(&m);
   return at == all().of.end() ? nullptr : at->second.get();
+}
+
+void set_cast(const Module& m, std::optional<DType> compute) {
+  std::lock_guard guard(all().lock);
+  if (compute) all().cast[&m] = *compute;
+  else all().cast.erase(&m);
+}
+
+std::optional<DType> cast_dtype(const Module& m) {
+  if (all().count == 0) return {};
+  std::lock_guard guard(all().lock);
+  const auto at = all().cast.find(&m);
+  return at == all().cast.end() ? std::nullopt : std::optional(at->second);
+}
+
+bool has_cast_weights(Module& m) {
+  if (all().count == 0) return false;
+  const auto modules = named_modules(m);
+  std::lock_guard guard(all().lock);
+  return std::any_of(modules.begin(), modules.end(), [](auto& each) {
+    const auto at = all().of.find(each.module);
+    return at != all().of.end() && at->second->is_cast();
+  });
 }
 
 void refuse_streamed(Module& m, const char* op, bool converts) {

@@ -14,6 +14,7 @@ class Residence {
   virtual void enter() = 0;
   virtual void leave() noexcept = 0;
   virtual bool may_move() const { return false; }  // the module, to another device between calls
+  virtual bool is_cast() const { return false; }   // its weights are of another dtype between calls
 };
 
 // Where calls that C++ does not see, of modules whose forward is Python's, must enter and leave.
@@ -30,6 +31,11 @@ Residence* residence_of(const Module& m);  // all of them as one; null where the
 
 // The weights of m belong to somebody, in calls and between them.
 void set_held(const Module& m, bool held);
+// The dtype that calls of m see weights in which are stored in another one; set by whoever casts them, absent: nobody.
+void set_cast(const Module& m, std::optional<DType> compute);
+std::optional<DType> cast_dtype(const Module& m);
+// Whether m, or what is below it, has weights that are of another dtype between calls.
+bool has_cast_weights(Module& m);
 // RuntimeError of `op` where weights of m, or below it, are not for others to move, or to convert.
 void refuse_streamed(Module& m, const char* op, bool converts);
 

@@ -165,6 +165,7 @@ StreamedGraph::StreamedGraph(Streamer& streamer, const std::function<void()>& f,
   cuda::SideStream side(device);
   for (int i = 0; i < options.warmup; ++i) f();
   accelerator(device).synchronize(device.index);
+  accelerator(device).empty_cache(device.index);  // the capture cannot take it back, and memory is scarce
   auto pass = std::make_unique<StreamedPass>(all);
   pass->capture(f, options.pool, options.mode);
   pass_ = std::move(pass);

@@ -43,7 +43,9 @@ def test_sequential_and_model_offload_give_the_bits_of_resident_networks(name):
     assert pipe._execution_device.type == "cuda"
     assert numbers(pipe) == want and numbers(pipe) == want
     assert statistics(pipe.unet)["copied_bytes"] > 0
-    assert pipe.cuda_graphs["why_not"] == "the denoiser's weights are streamed"
+    graphs = pipe.cuda_graphs
+    assert graphs["why_not"] == "" and graphs["captures"] == 2  # of the resident denoiser, and of the streamed one
+    assert graphs["replays"] == 1 + 1 + 2
     pipe.enable_model_cpu_offload()  # takes the other's place, as in diffusers
     assert numbers(pipe) == want and numbers(pipe) == want
     assert statistics(pipe.unet)["copied_bytes"] == 0
@@ -188,16 +190,91 @@ def test_a_model_that_goes_takes_its_streamer_along():
     assert cuda.memory_allocated() == before and not streaming._attached
 
 
-def test_layerwise_casting_alone_and_with_offloading():
+def test_layerwise_casting_alone_and_with_offloading_loras_hooks_and_guidance():
     pipe = on_cuda("StableDiffusionPipeline")
     plain = numbers(pipe)
-    pipe.unet.enable_layerwise_casting(storage_dtype=sf.float16, compute_dtype=sf.float32)
+    with pytest.raises(ValueError, match="'\\(' is no regular expression"):
+        pipe.unet.enable_layerwise_casting(sf.float16, skip_modules_pattern=("norm", "("))
+    assert numbers(pipe) == plain
+    skipped = pipe.unet.down_blocks[0].resnets[0].conv2
+    pipe.unet.enable_layerwise_casting(
+        sf.float16, sf.float32, skip_modules_pattern="^down_blocks.0.resnets.0$", skip_modules_classes=(nn.Embedding,)
+    )
     got = numbers(pipe)
     assert got != plain and sf.tensor(got).allclose(sf.tensor(plain), atol=0.1)
-    weight = pipe.unet.down_blocks[0].resnets[0].conv1.weight
-    assert weight.dtype == sf.float16 and pipe.unet.conv_in.weight.dtype == sf.float32
+    unet = pipe.unet
+    assert unet.conv_in.weight.dtype == unet.mid_block.resnets[0].conv1.weight.dtype == sf.float16
+    assert skipped.weight.dtype == unet.conv_norm_out.weight.dtype == sf.float32
     with pytest.raises(ValueError, match="are cast already"):
-        pipe.unet.enable_layerwise_casting(storage_dtype=sf.float16)
+        unet.enable_layerwise_casting(storage_dtype=sf.float16)
+    with pytest.raises(RuntimeError, match="cannot be moved or converted"):
+        unet.to(sf.bfloat16)
+
+    q = next(name for name, m in unet.named_modules() if name.endswith("attn1.to_q"))
+    width = unet.get_submodule(q).weight.shape
+    sf.manual_seed(3)
+    lora = {f"unet.{q}.lora_A.weight": sf.randn(2, width[1]), f"unet.{q}.lora_B.weight": sf.randn(width[0], 2)}
+    seen = []
+
+    def everything():
+        out = {mode: numbers(pipe, guidance_mode=mode) for mode in ("batched", "sequential")}
+        handle = unet.mid_block.register_forward_hook(lambda m, args, y: seen.append(1))
+        out["hook"] = numbers(pipe)
+        handle.remove()
+        pipe.load_lora_weights(lora, adapter_name="one")
+        out["lora"] = numbers(pipe)
+        pipe.unload_lora_weights()
+        return out
+
+    want = everything()
+    assert want["batched"] == got and want["lora"] != got
+    for offload in (
+        pipe.enable_sequential_cpu_offload,
+        pipe.enable_model_cpu_offload,
+        lambda: pipe.enable_group_offload("cuda", **GROUPS["blocks"]),
+    ):
+        pipe.remove_all_hooks()
+        offload()
+        assert everything() == want
+    assert len(seen) == 4 * 2
+    bytes_of = statistics(unet)
+    assert bytes_of["copied_bytes"] > 0 and bytes_of["weight_bytes"] < 0.6 * sum(
+        p.numel() * 4 for p in unet.parameters()
+    )
+
+
+def test_modules_written_in_python_are_cast_too():
+    model = Stack().to("cuda")
+    x = sf.randn(3, 16).cuda()
+    with sf.no_grad():
+        for p in model.parameters():
+            p.copy_(p.to(sf.float16).to(sf.float32))
+        want = model(x).tolist()
+        streaming.cast(model, sf.float16, sf.float32, [])
+        assert model.blocks[0].a.weight.dtype == sf.float16
+        assert model(x).tolist() == want
+        with pytest.raises(ValueError, match="must be on one device"):
+            model(x.cpu())
+        assert model.blocks[0].a.weight.dtype == sf.float16
+        model.to("cpu")
+        streaming.attach(model, "test", device="cuda")
+        assert model(x).tolist() == want and model(x).tolist() == want
+
+
+def test_only_blocks_of_these_modules_come_and_go():
+    pipe = on_cuda("StableDiffusionPipeline")
+    want = numbers(pipe)
+    unet = pipe.unet.to("cpu")
+    unet.enable_group_offload(
+        "cuda", num_blocks_per_group=1, use_stream=True, block_modules=["up_blocks", "conv_in"], exclude_kwargs=["x"]
+    )
+    assert numbers(pipe) == want
+    names = streaming.streamer_of(unet).streamed_names()
+    assert "conv_in" in names and all(n == "conv_in" or n.startswith("up_blocks") for n in names)
+    unet.remove_all_hooks()
+    for wrong, text in [(["nobody"], "has no module 'nobody'"), ([3], "block_modules must be names of modules")]:
+        with pytest.raises(ValueError, match=text):
+            unet.enable_group_offload("cuda", num_blocks_per_group=1, block_modules=wrong)
 
 
 def test_contradictory_calls_are_refused_by_name():

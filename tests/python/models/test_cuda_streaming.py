@@ -48,6 +48,7 @@ def full_size_sdxl():
     """In a process of its own, whose emulator runs nothing: SDXL's denoiser on GPUs of 2 to 24 GB, what calls copy."""
     library = ctypes.CDLL(os.environ["SF_CUDA_LIBRARY"])
     library.sf_cuda_emulator_set_memory.argtypes = [ctypes.c_size_t]
+    library.sf_cuda_emulator_count.restype = ctypes.c_int64
     class_name, config, _ = published("sdxl_unet")
     with sf.device("meta"):
         unet = getattr(sf.models, class_name)(**config)
@@ -75,6 +76,18 @@ def full_size_sdxl():
         assert now["misses"] == before["misses"] and now["waits"] == before["waits"]
         assert now["slot_bytes"] < 300 << 20 and now["pinned_bytes"] < 200 << 20
         assert (away == 0) == (gigabytes == 24)
+        graph = streaming._streaming.StreamedGraph(streamer, step)
+        graph.replay()
+        launched = [library.sf_cuda_emulator_count(i) for i in (0, 3, 4)]
+        before = streamer.statistics()
+        graph.replay()
+        # No wait of the host, no kernel and no library's call.
+        assert [library.sf_cuda_emulator_count(i) for i in (0, 3, 4)] == launched
+        assert streamer.statistics()["copied_bytes"] - before["copied_bytes"] == away
+        groups = streamer.statistics()["groups"] - streamer.statistics()["resident_groups"]
+        assert groups < graph.graphs <= 2 * groups + 1 or graph.graphs == 1
+        print(f"{gigabytes} GB: {graph.graphs} graphs of {graph.nodes} nodes, {groups} groups come and go")
+        del graph
         streaming.detach(unet)
         cuda.empty_cache()
 

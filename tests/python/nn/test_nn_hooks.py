@@ -1,10 +1,12 @@
 """Hooks of modules, copying and pickling."""
 
 import copy
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 
 import pytest
 
@@ -275,3 +277,30 @@ def test_load_state_dict_post_hooks_see_the_keys():
     with pytest.raises(RuntimeError, match="0.weight"):
         copied.load_state_dict(state)
     assert len(order) == 8  # the copy has the hooks too
+
+
+def test_hooks_that_are_always_called_run_after_a_pre_hook_that_throws():
+    seen = []
+    layer = nn.Linear(2, 2)
+    layer.register_forward_hook(lambda m, args, y: seen.append(y), always_call=True)
+
+    def wrong(module, args):
+        raise ValueError("on purpose")
+
+    handle = layer.register_forward_pre_hook(wrong)
+    with pytest.raises(ValueError, match="on purpose"):
+        layer(sf.ones(1, 2))
+    assert seen == [None]
+    handle.remove()
+    layer(sf.ones(1, 2))
+    assert len(seen) == 2
+
+
+def test_handles_do_not_keep_their_module():
+    layer = nn.Linear(2, 2)
+    handle = layer.register_forward_hook(lambda m, args, y: None)
+    gone = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert gone() is None
+    handle.remove()
