@@ -7,7 +7,7 @@ import itertools
 import os
 import weakref
 
-from .. import _core, cuda
+from .. import _core
 from .._core import _streaming
 
 _attached = {}  # id(module): _Attached
@@ -150,20 +150,6 @@ def _move_to_disk(module, folder):
 
     save_file(state, path)
     module.load_state_dict(load_file(path), strict=False, assign=True)
-
-
-def onload_device(who, device=None, gpu_id=None):
-    """The GPU of a call with diffusers' two arguments."""
-    if device is None:
-        if not cuda.is_available():
-            raise RuntimeError(f"{who}: needs a GPU to compute on: {cuda.why_not()}")
-        device = "cuda"
-    device = _core.device(device) if isinstance(device, str) else device
-    if gpu_id is None:
-        return device
-    if device.index:
-        raise ValueError(f"{who}: gpu_id={gpu_id} and device={device} name the GPU twice; pass one")
-    return _core.device(f"{device.type}:{gpu_id}")
 
 
 def group_offload_options(

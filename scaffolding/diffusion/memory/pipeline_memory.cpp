@@ -21,7 +21,9 @@ struct WeightBytes {
 WeightBytes weight_bytes(nn::Module& module, std::set<const void*>& seen) {
   WeightBytes out;
   auto add = [&](const Tensor& t) {
-    if (!t || !t.storage() || t.numel() == 0 || !seen.insert(t.data_ptr()).second) return;
+    if (!t || !t.storage() || t.numel() == 0) return;
+    // without memory, as models on the meta device are, tensors are told apart by themselves
+    if (!seen.insert(t.device().is_meta() ? static_cast<const void*>(t.impl()) : t.data_ptr()).second) return;
     const auto bytes = int64_t(t.nbytes());
     out.all += bytes;
     if (t.device().is_cuda()) out.on_device += bytes;

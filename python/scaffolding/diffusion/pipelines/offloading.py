@@ -1,7 +1,22 @@
 """diffusers' calls for pipelines that do not fit: settings of one streamer for each network (nn/streaming.py)."""
 
+from ... import _core, cuda
 from ..._core import _streaming
 from ...nn import Module, streaming
+
+
+def _onload_device(who, device=None, gpu_id=None):
+    """The GPU of a call with diffusers' two arguments."""
+    if device is None:
+        if not cuda.is_available():
+            raise RuntimeError(f"{who}: needs a GPU to compute on: {cuda.why_not()}")
+        device = "cuda"
+    device = _core.device(device) if isinstance(device, str) else device
+    if gpu_id is None:
+        return device
+    if device.index:
+        raise ValueError(f"{who}: gpu_id={gpu_id} and device={device} name the GPU twice; pass one")
+    return _core.device(f"{device.type}:{gpu_id}")
 
 
 class PipelineOffloadingMixin:
@@ -72,7 +87,7 @@ class PipelineOffloadingMixin:
         # As in diffusers: these two take each other's place, and refuse beside group offloading.
         if self._offloaded_by == "enable_group_offload":
             raise ValueError(f"{who}: enable_group_offload is on; call remove_all_hooks() first")
-        device = streaming.onload_device(who, device, gpu_id)
+        device = _onload_device(who, device, gpu_id)
         if device.type == "cpu":
             raise ValueError(f"{who}: needs a GPU to compute on, got device={device}")
         self.remove_all_hooks()
