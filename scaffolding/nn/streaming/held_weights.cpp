@@ -238,11 +238,14 @@ void HeldWeights::refuse_changed() const {
 }
 
 void HeldWeights::release_pages() {
-  for (const Tensor& t : tensors_) {
-    if (!t.storage() || !t.device().is_cpu()) continue;
-    if (t.storage()->packed) cpu::forget_packed(t.data_ptr(), t.nbytes());
-    io::release_mapped(t.data_ptr(), t.nbytes());
-  }
+  for (const Tensor& t : tensors_) nn::release_pages(t);
+}
+
+void release_pages(const Tensor& weight) {
+  if (!weight.storage() || !weight.device().is_cpu()) return;
+  const void* data = weight.impl()->data;  // looked at, not read
+  if (weight.storage()->packed) cpu::forget_packed(data, weight.nbytes());
+  io::release_mapped(data, weight.nbytes());
 }
 
 }  // namespace sf::nn

@@ -70,4 +70,8 @@ class HeldWeights {
   bool as_in_files_ = false;
 };
 
+// Drops pages of files that this weight of the host lies in, and what kernels packed of it. They come back when it is
+// touched.
+void release_pages(const Tensor& weight);
+
 }  // namespace sf::nn
