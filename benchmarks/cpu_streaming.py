@@ -1,7 +1,9 @@
 """A model larger than memory on the CPU: Stable Diffusion XL's UNet in 16 bits (5.1 GB), streamed from its file in a
-memory cgroup, beside the same pass with all of it in memory.
+memory cgroup, beside the same pass with all of it in memory; with --picture whole pictures, by the memory plan of the
+whole pipeline (6.9 GB).
 
     PYTHONPATH=build/python python benchmarks/cpu_streaming.py --folder DISK [--memory-gb 3] [--latents 32]
+        [--picture STEPS]
 
 Writes the weights (random) below --folder and takes them away in the end; needs root for the cgroup. The floor of a
 pass is the longer one of its work and of reading what does not stay in memory: work is the resident pass, the disk's
@@ -15,6 +17,7 @@ import math
 import mmap
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -39,31 +42,38 @@ def group_of(bytes_):
     raise SystemExit("no memory cgroup can be made here")
 
 
-FILE = "diffusion_pytorch_model.safetensors"
-CONFIG = {
-    "sample_size": 128,
-    "block_out_channels": (320, 640, 1280),
-    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-    "transformer_layers_per_block": (1, 2, 10),
-    "attention_head_dim": (5, 10, 20),
-    "cross_attention_dim": 2048,
-    "use_linear_projection": True,
-    "addition_embed_type": "text_time",
-    "addition_time_embed_dim": 256,
-    "projection_class_embeddings_input_dim": 2816,
-}
+ROOT = pathlib.Path(__file__).parent.parent
+SDXL = json.loads((ROOT / "scaffolding/models/configs/sdxl.json").read_text())
+TEXT = ("text_encoder", "text_encoder_2")
 
 
-def write(path, dtype):
-    """Weights of the UNet's shapes, each the same few random numbers scaled by its fan-in."""
+def write(folder, dtype):
+    """A folder of the whole pipeline, with random weights."""
+    index = dict(SDXL["model_index"])
+    for name, part in SDXL["parts"].items():
+        index[name] = [part["library"], part["class"]]
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        stem = "scheduler_config" if name == "scheduler" else "config"
+        (folder / name / f"{stem}.json").write_text(json.dumps(part["config"] | {"_class_name": part["class"]}))
+        if name != "scheduler":
+            stem = "model" if name in TEXT else "diffusion_pytorch_model"
+            write_weights(folder / name / f"{stem}.safetensors", part, dtype)
+    for name in ("tokenizer", "tokenizer_2"):
+        index[name] = ["transformers", "CLIPTokenizer"]
+        shutil.copytree(ROOT / "models" / "emoji-128" / "tokenizer", folder / name)
+    (folder / "model_index.json").write_text(json.dumps(index))
+
+
+def write_weights(path, part, dtype):
+    """Weights of the network's shapes, each the same few random numbers scaled by its fan-in."""
     import numpy as np
 
     import scaffolding as sf
-    from scaffolding.models import UNet2DConditionModel
+    from scaffolding import models
 
     with sf.device("meta"):
-        shapes = {n: tuple(p.shape) for n, p in UNet2DConditionModel(**CONFIG).state_dict().items()}
+        network = getattr(models, part["class"]).from_config(part["config"])
+        shapes = {n: tuple(p.shape) for n, p in network.state_dict().items()}
     at, entries = 0, {}
     for name in sorted(shapes):
         size = 2 * math.prod(shapes[name])
@@ -84,7 +94,6 @@ def write(path, dtype):
             for begin in range(0, 2 * n, len(values)):
                 f.write(values[: min(len(values), 2 * n - begin)])
         os.fsync(f.fileno())
-    (path.parent / "config.json").write_text(json.dumps(CONFIG | {"_class_name": "UNet2DConditionModel"}))
 
 
 def drop(path):
@@ -112,42 +121,91 @@ def status(name):
     return int(rows[name].split()[0]) << 10
 
 
-def child(o):
-    """Loads, and makes a pass for each line of the input; prints a line of JSON for each."""
+def in_memory(network, folder):
+    """Weights in memory of their own, or another process would have the file's pages for nothing."""
+    for parameter in network.parameters():
+        parameter.data = parameter.data.clone()
+    for path in pathlib.Path(folder).glob("*.safetensors"):
+        drop(path)
+
+
+def of_the_unet(o):
+    """(a pass, bytes of weights that it reads, misses) of the UNet alone."""
     import scaffolding as sf
     from scaffolding.models import UNet2DConditionModel
     from scaffolding.nn import streaming
 
-    sf.set_num_threads(o.threads)
-    dtype = getattr(sf, o.dtype)
-    model = UNet2DConditionModel.from_pretrained(o.child_folder, torch_dtype=dtype).eval()
+    dtype, folder = getattr(sf, o.dtype), pathlib.Path(o.child_folder) / "unet"
+    model = UNet2DConditionModel.from_pretrained(folder, torch_dtype=dtype).eval()
     sf.manual_seed(0)
     x = sf.randn(1, 4, o.latents, o.latents).to(dtype)
     text, pooled = sf.randn(1, 77, 2048).to(dtype), sf.randn(1, 1280).to(dtype)
     ids = sf.tensor([[1024.0, 1024, 0, 0, 1024, 1024]]).to(dtype)
-    streamer = None
-    if o.child == "resident":  # in memory of its own, or the other process would have the file's pages for nothing
-        for parameter in model.parameters():
-            parameter.data = parameter.data.clone()
-        drop(pathlib.Path(o.child_folder) / FILE)
-    if o.child == "streamed":
-        streamer = streaming.attach(
-            model, "benchmark", device=sf.device("cpu"), resident_bytes=int(o.resident_gb * 1e9), slots=o.slots
-        )
+    conditions = {"text_embeds": pooled, "time_ids": ids}
+
+    def a_pass():
+        with sf.no_grad():
+            return model(x, 500, text, added_cond_kwargs=conditions).sample.view(sf.int16)
+
+    if o.child == "resident":
+        in_memory(model, folder)
+        return a_pass, lambda: 0, lambda: 0
+    streamer = streaming.attach(
+        model, "benchmark", device=sf.device("cpu"), resident_bytes=int(o.resident_gb * 1e9), slots=o.slots
+    )
+    said = streamer.statistics
+    return a_pass, lambda: said()["weight_bytes"] - said()["resident_bytes"], lambda: said()["misses"]
+
+
+def of_a_picture(o):
+    """The same of a whole picture, by the plan that the machine's free memory makes."""
+    import scaffolding as sf
+    from scaffolding.diffusion import StableDiffusionXLPipeline
+
+    pipe = StableDiffusionXLPipeline.from_pretrained(o.child_folder, torch_dtype=getattr(sf, o.dtype))
+    pipe.set_progress_bar_config(disable=True)
+    size = {"height": 8 * o.latents, "width": 8 * o.latents}
+
+    def a_picture():
+        generator = sf.Generator().manual_seed(0)
+        call = size | {"num_inference_steps": o.picture, "generator": generator, "output_type": "sf_tensor"}
+        return pipe("a red fox", **call).images.float().view(sf.int32)
+
+    if o.child == "resident":
+        for name in ("unet", "vae", *TEXT):
+            in_memory(getattr(pipe, name), pathlib.Path(o.child_folder) / name)
+        return a_picture, lambda: 0, lambda: 0
+    plan = pipe.memory_plan(**size)
+    pipe.apply_memory_plan(plan)
+    print(plan, file=sys.stderr)
+
+    def missing():  # blocks that pass through in each call; the rest of what does not stay once a picture
+        parts = plan.parts
+        away = [p for p in parts.values() if p["residency"] != "resident"]
+        calls = {True: o.picture, False: 1}
+        return sum(p["streamed"] * calls[p is parts["unet"]] + p["bytes"] - p["streamed"] for p in away)
+
+    return a_picture, missing, lambda: 0
+
+
+def child(o):
+    """Loads, and makes a pass for each line of the input; prints a line of JSON for each."""
+    import scaffolding as sf
+
+    sf.set_num_threads(o.threads)
+    make, missing, misses = of_a_picture(o) if o.picture else of_the_unet(o)
     print("ready", flush=True)
     for _ in sys.stdin:
         start, start_cpu = time.perf_counter(), time.process_time()
-        with sf.no_grad():
-            y = model(x, 500, text, added_cond_kwargs={"text_embeds": pooled, "time_ids": ids}).sample
+        y = make()
         said = {
             "wall": time.perf_counter() - start,
             "cpu": time.process_time() - start_cpu,
             "peak": status("VmHWM"),
-            "bits": hash(y.view(sf.int16).numpy().tobytes()),
+            "bits": hash(y.numpy().tobytes()),
+            "missing": missing(),
+            "misses": misses(),
         }
-        if streamer:
-            s = streamer.statistics()
-            said |= {"missing": s["weight_bytes"] - s["resident_bytes"], "misses": s["misses"]}
         print(json.dumps(said), flush=True)
 
 
@@ -156,7 +214,7 @@ class Process:
 
     def __init__(self, o, folder, which, group=None):
         command = [sys.executable, __file__, "--child", which, "--child-folder", str(folder)]
-        for name in ("dtype", "latents", "resident_gb", "threads", "slots"):
+        for name in ("dtype", "latents", "resident_gb", "threads", "slots", "picture"):
             command += ["--" + name.replace("_", "-"), str(getattr(o, name))]
         enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group else None
         environment = os.environ | {"PYTHONHASHSEED": "0", "GOMP_SPINCOUNT": "2000"}
@@ -192,27 +250,25 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--slots", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--picture", type=int, default=0, metavar="STEPS", help="whole pictures of so many steps")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--child-folder", help=argparse.SUPPRESS)
     o = parser.parse_args()
     if o.child:
         return child(o)
-    folder = pathlib.Path(o.folder or tempfile.gettempdir()) / "sdxl_unet"
-    path = folder / FILE
+    folder = pathlib.Path(o.folder or tempfile.gettempdir()) / "sdxl"
     try:
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            write(path, o.dtype)
-        measure(o, folder, path)
+        if not (folder / "model_index.json").exists():
+            write(folder, o.dtype)
+        measure(o, folder, folder / "unet" / "diffusion_pytorch_model.safetensors")
     finally:
         if not o.keep:
-            for file in folder.glob("*"):
-                file.unlink()
-            folder.rmdir()
+            shutil.rmtree(folder)
 
 
 def measure(o, folder, path):
-    drop(path)
+    for file in folder.glob("*/*.safetensors"):
+        drop(file)
     group, peak = group_of(int(o.memory_gb * 1e9))
     processes = []
     try:
@@ -237,12 +293,13 @@ def measure(o, folder, path):
         for process in processes:
             process.end()
         group.rmdir()
+    what = f"pictures of {o.picture} steps" if o.picture else "UNet"
     ratio, wall, work, read, disk = (statistics.median(column) for column in zip(*rows))
     print(
-        f"{o.dtype}, {o.latents}x{o.latents} latents: in {o.memory_gb} GB {wall:.2f} s (first {cold['wall']:.2f}), in "
-        f"memory {work:.2f} s (first {first['wall']:.2f}), {s['missing'] / 1e9:.2f} GB missing at {disk / 1e9:.2f} "
-        f"GB/s {read:.2f} s: {ratio:.2f} x the floor; VmHWM {s['peak'] / 1e6:.0f} MB, cgroup {highest / 1e6:.0f} MB, "
-        f"{s['misses']} misses, {'the same bits' if s['bits'] == r['bits'] else 'OTHER BITS'}"
+        f"{o.dtype}, {o.latents}x{o.latents} latents, {what}: in {o.memory_gb} GB {wall:.2f} s (first "
+        f"{cold['wall']:.2f}), in memory {work:.2f} s (first {first['wall']:.2f}), {s['missing'] / 1e9:.2f} GB missing "
+        f"at {disk / 1e9:.2f} GB/s {read:.2f} s: {ratio:.2f} x the floor; VmHWM {s['peak'] / 1e6:.0f} MB, cgroup "
+        f"{highest / 1e6:.0f} MB, {s['misses']} misses, {'the same bits' if s['bits'] == r['bits'] else 'OTHER BITS'}"
     )
 
 

@@ -60,8 +60,8 @@ class Model : public nn::Module {
   // NotSupported for a model without parts that can.
   void enable_gradient_checkpointing(bool on = true);
   bool is_gradient_checkpointing();
-  DType dtype();         // of the first floating parameter
-  Device device();       // of the first parameter
+  DType dtype();         // that it computes in: of the first floating parameter, or what weights are cast to in calls
+  Device device();       // where it computes: of the first parameter, or of its streamer
   Adapters& adapters();  // made at the first call; adapters/adapters.h
   bool has_adapters() const { return bool(adapters_); }
 

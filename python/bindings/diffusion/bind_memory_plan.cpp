@@ -89,6 +89,11 @@ void bind_memory_plan(nb::module_& m) {
              out["load_now"] = options->load_now;
              return out;
            })
+      .def("_bytes_to_evict",
+           [](const MemoryPlan& plan, const MemoryPlan& before, const std::string& name) {
+             const PartPlan* p = plan.find(name);
+             return p ? plan.bytes_to_evict(before, *p) : std::nullopt;
+           })
       .def("_with_less", &MemoryPlan::with_less)
       .def_prop_ro("_savings",
                    [](const MemoryPlan& plan) {

@@ -121,9 +121,22 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
     nb::gil_scoped_acquire gil;
     return tensor_in(get().attr("decode")(latents), {"sample"}, "vae.decode");
   }
-  void to(DType dtype) override {
+  DType dtype() override { return widened_.value_or(PythonPart::dtype()); }
+  std::shared_ptr<void> widened(DType dtype) override {
     nb::gil_scoped_acquire gil;
-    get().attr("to")(nb::arg("dtype") = steal(to_object(Value(dtype))));
+    nb::object streaming = nb::module_::import_("scaffolding.nn.streaming");
+    auto* open = new nb::object(streaming.attr("widened")(get(), steal(to_object(Value(dtype)))));
+    widened_ = dtype;
+    return {open, [this](nb::object* o) {
+              nb::gil_scoped_acquire inside;
+              widened_.reset();
+              std::unique_ptr<nb::object> object(o);
+              try {
+                object->attr("close")();
+              } catch (nb::python_error& e) {
+                e.discard_as_unraisable("widened");
+              }
+            }};
   }
   Savings savings() override {
     nb::gil_scoped_acquire gil;
@@ -135,6 +148,9 @@ class PythonAutoencoder final : public PythonPart<Autoencoder> {
     if (nb::hasattr(get(), "use_slicing")) get().attr("use_slicing") = s.slicing;
     if (nb::hasattr(get(), "use_tiling")) get().attr("use_tiling") = s.tiling;
   }
+
+ private:
+  std::optional<DType> widened_;
 };
 
 class PythonTextEncoder final : public PythonPart<TextEncoder> {

@@ -9,6 +9,7 @@
 #include "scaffolding/nn/streaming/layerwise_casting.h"
 #include "scaffolding/nn/streaming/streamed_graph.h"
 #include "scaffolding/nn/streaming/streamer.h"
+#include "scaffolding/nn/streaming/widened_weights.h"
 
 namespace sf::py {
 
@@ -45,6 +46,14 @@ struct CastingObject {
   nn::LayerwiseCasting& get() const {
     SF_CHECK_AS(RuntimeError, casting, "LayerwiseCasting: was closed");
     return *casting;
+  }
+};
+
+struct WidenedObject {
+  std::unique_ptr<nn::WidenedWeights> weights;
+  nn::WidenedWeights& get() const {
+    SF_CHECK_AS(RuntimeError, weights, "WidenedWeights: was closed");
+    return *weights;
   }
 };
 
@@ -131,6 +140,16 @@ void bind_streaming(nb::module_& core) {
       .def("enter", [](CastingObject& c, size_t place) { c.get().places().at(place).residence->enter(); })
       .def("leave", [](CastingObject& c, size_t place) { c.get().places().at(place).residence->leave(); })
       .def_prop_ro("tensors", [](CastingObject& c) { return c.get().tensors(); });
+  nb::class_<WidenedObject>(m, "WidenedWeights")
+      .def("__init__",
+           [](WidenedObject* self, nb::handle module, nb::handle compute) {
+             new (self) WidenedObject{
+                 std::make_unique<nn::WidenedWeights>(module_of(module, "WidenedWeights"), dtype_of_object(compute))};
+           })
+      .def("close", [](WidenedObject& w) { w.weights.reset(); })
+      .def("python_places", [](WidenedObject& w) { return python_places(w.get().places()); })
+      .def("enter", [](WidenedObject& w, size_t place) { w.get().places().at(place).residence->enter(); })
+      .def("leave", [](WidenedObject& w, size_t place) { w.get().places().at(place).residence->leave(); });
 }
 
 }  // namespace sf::py

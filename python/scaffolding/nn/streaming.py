@@ -9,6 +9,7 @@ import weakref
 
 from .. import _core
 from .._core import _streaming
+from .module import Module
 
 _attached = {}  # id(module): _Attached
 _file_numbers = itertools.count(1)
@@ -58,13 +59,14 @@ class _Place:
             self.of.leave(self.number)
 
 
-def _watch(of):
-    """Handles of the hooks that tell a streamer, or a casting, of calls that only Python sees."""
+def _watch(of, last=False):
+    """Handles of the hooks that tell a streamer, or a casting, of calls that only Python sees. last: it enters after
+    those that are there, and leaves before them."""
     handles = []
     for part, number in of.python_places():
         place = _Place(of, number)
-        handles.append(part.register_forward_pre_hook(place.enter, prepend=True))
-        handles.append(part.register_forward_hook(place.leave, always_call=True))
+        handles.append(part.register_forward_pre_hook(place.enter, prepend=not last))
+        handles.append(part.register_forward_hook(place.leave, prepend=last, always_call=True))
     return handles
 
 
@@ -134,6 +136,32 @@ def cast(module, storage_dtype, compute_dtype, skip):
     found = found or _attached.setdefault(id(module), _Attached(module))
     found.casting = casting
     _watch(casting)  # for good
+
+
+class _Widened:
+    def __init__(self, module, dtype):
+        self.weights = _streaming.WidenedWeights(module, dtype)
+        self.handles = _watch(self.weights, last=True)
+
+    def close(self):
+        for handle in self.handles:
+            handle.remove()
+        self.weights.close()
+
+
+class _Converted:
+    def __init__(self, module, dtype):
+        self.module, self.before = module, module.dtype
+        module.to(dtype=dtype)
+
+    def close(self):
+        self.module.to(dtype=self.before)
+
+
+def widened(module, dtype):
+    """Lets a module compute in a wider dtype until close() of what is returned: weights of a Module stay as they are
+    stored, anything else is converted and back."""
+    return (_Widened if isinstance(module, Module) else _Converted)(module, dtype)
 
 
 def _move_to_disk(module, folder):

@@ -6,6 +6,8 @@
 #include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/models/parts/lora.h"
+#include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 
@@ -15,8 +17,42 @@ namespace {
 
 const Device kMeta(Device::Meta);
 
-// The same network without memory: its config, and the dtypes of its weights where it has them as they are; quantised
-// ones are of the network's dtype.
+void leave_memory(std::initializer_list<Tensor*> tensors) {
+  for (Tensor* t : tensors)
+    if (*t) *t = t->detach().to(kMeta);
+}
+void leave_memory(nn::LinearNF4& l) { leave_memory({&l.weight, &l.absmax, &l.nested_absmax, &l.offset, &l.bias}); }
+void leave_memory(nn::LinearFP8& l) { leave_memory({&l.weight, &l.scale, &l.bias}); }
+
+// A quantised layer as it is in `real`, without memory, in the place of its namesake.
+template <class Layer> void quantise(nn::Module& layer, nn::Module& real) {
+  auto* quantised = dynamic_cast<Layer*>(&real);
+  if (!quantised) return;
+  auto same = std::make_shared<Layer>(*quantised);
+  leave_memory(*same);
+  same->eval();
+  layer.replace_by([same] { return same.get(); });
+}
+
+// What quantised layers and LoRAs take besides is counted with the layers that they stand for.
+void take_layers_over(models::Model& made, models::Model& real) {
+  std::map<std::string, nn::Module*> layers;
+  for (auto& m : nn::named_modules(made)) layers.emplace(m.name, m.module);
+  for (auto& m : nn::named_modules(real)) {
+    auto at = layers.find(m.name);
+    if (at == layers.end()) continue;
+    quantise<nn::LinearNF4>(*at->second, *m.module);
+    quantise<nn::LinearFP8>(*at->second, *m.module);
+    auto lora = std::dynamic_pointer_cast<const models::LoraPath>(m.module->adapter());
+    if (!lora) continue;
+    nn::Module& present = *at->second->present();
+    const models::LoraTerm term{.down = lora->down.to(kMeta), .up = lora->up.to(kMeta), .scale = lora->scale};
+    present.adapt(std::make_shared<models::LoraPath>(present, std::vector{term}, lora->down.dtype(), kMeta));
+  }
+}
+
+// The same network without memory: its config, and the dtypes of its weights where it has them as they are; before
+// they are quantised, those are of the network's dtype.
 std::shared_ptr<models::Model> meta_model_of(const std::string& name, Component& component, nn::Module* module) {
   models::Model* model = component.model() ? component.model() : dynamic_cast<models::Model*>(module);
   SF_CHECK_AS(NotSupported, model && models::find_model(model->type()), "memory_plan: ", name,
@@ -34,6 +70,7 @@ std::shared_ptr<models::Model> meta_model_of(const std::string& name, Component&
     state.emplace(key, empty(t.shape(), dtype, kMeta));
   }
   nn::load_state_dict(*made, state, {.strict = true, .assign = true});
+  take_layers_over(*made, *model);
   made->eval();
   return made;
 }
@@ -102,10 +139,7 @@ class CountedAutoencoder final : public Counted<Autoencoder> {
     MetaMemory::Counting counting(memory_);
     return back(network_->decode(there(latents)));
   }
-  void to(DType dtype) override {
-    MetaMemory::Counting counting(memory_);
-    network_->to(dtype);
-  }
+  std::shared_ptr<void> widened(DType dtype) override { return network_->widened(dtype); }
   void save(Savings s) override { network_->save(s); }
 };
 

@@ -10,8 +10,10 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/memory/pipeline_memory.h"
 #include "scaffolding/diffusion/pipelines/stable_diffusion/test_pipeline.h"
+#include "scaffolding/models/parts/lora.h"
 #include "scaffolding/models/single_file/kinds.h"
 #include "scaffolding/models/text_encoders/clip.h"
+#include "scaffolding/nn/quantized.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -61,7 +63,7 @@ class MeasuredAutoencoder final : public Measured<Autoencoder> {
   Tensor decode(const Tensor& latents) override {
     return measured([&] { return real_->decode(latents); });
   }
-  void to(DType dtype) override { real_->to(dtype); }
+  std::shared_ptr<void> widened(DType dtype) override { return real_->widened(dtype); }
   Savings savings() override { return real_->savings(); }
   void save(Savings s) override { real_->save(s); }
 };
@@ -137,6 +139,40 @@ TEST(Activations, GrowWithTheCall) {
   EXPECT_LT(half.batched, a.batched * 6 / 10);
   EXPECT_EQ(alone.batched, alone.sequential);
   EXPECT_LE(alone.batched, a.sequential);
+}
+
+// A quantised layer's dense weight, and what a LoRA computes beside its layer, are tensors of the call.
+TEST(Activations, CountQuantisedLayersAndLoras) {
+  auto with = [](const std::function<void(const std::string&, nn::Module&)>& change) {
+    StableDiffusionPipeline pipe = test::tiny(64);  // weights are larger than a picture of 16 pixels
+    for (auto& m : nn::named_modules(*pipe.unet->model()))
+      if (m.module->type() == std::string_view("Linear")) change(m.name, *m.module);
+    GenerationOptions o = guided_options();
+    o.height = o.width = 16, o.num_inference_steps = 2;
+    const Activations a = count_activations(pipe, AnyOptions::of(o));
+    auto denoiser = std::make_shared<MeasuredDenoiser>(pipe.unet);
+    pipe.unet = denoiser;
+    pipe(o);
+    expect_close("batched", a.batched, denoiser->bytes);
+    return a.batched;
+  };
+  const int64_t plain = with([](auto&, auto&) {});
+  const int64_t quantised = with([](auto&, nn::Module& m) {
+    auto& l = static_cast<nn::Linear&>(m);
+    auto nf4 = std::make_shared<nn::LinearNF4>(l.in_features, l.out_features, bool(l.bias), true, nn::TensorOptions{},
+                                               l.weight.detach());
+    if (l.bias) nf4->bias = l.bias;
+    m.replace_by([nf4] { return nf4.get(); });
+  });
+  EXPECT_GT(quantised, plain);
+  constexpr int64_t kRank = 1024;  // large beside the layers: it shows
+  const int64_t lora = with([&](const std::string& name, nn::Module& m) {
+    auto& l = static_cast<nn::Linear&>(m);
+    if (name.find("attn1.to_out") == std::string::npos) return;
+    const models::LoraTerm term{.down = zeros({kRank, l.in_features}), .up = zeros({l.out_features, kRank})};
+    m.adapt(std::make_shared<models::LoraPath>(m, std::vector{term}, kFloat32, Device()));
+  });
+  EXPECT_GT(lora, plain);
 }
 
 // Every registered pipeline whose components a test can make has a call of a shape.

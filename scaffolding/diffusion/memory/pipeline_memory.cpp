@@ -138,27 +138,31 @@ class PlannedNetworks final : public Placement {
     SF_CHECK(networks_.size() == plan.parts.size(), "apply_memory_plan: the plan is of another pipeline with ",
              plan.parts.size(), " networks, this one has ", networks_.size());
     graphs_->clear();
-    for (auto& n : networks_) n.streamer.reset();
     std::vector<Device> before;
-    for (auto& n : networks_) before.push_back(n.component->device());
-    auto on_gpu = std::make_shared<nn::StreamPhases>(), on_host = std::make_shared<nn::StreamPhases>();
+    for (auto& n : networks_) before.push_back(n.streamer ? Device() : n.component->device());
     try {
+      std::vector<Network*> anew;
+      for (auto& n : networks_) {
+        const auto evicted = n.streamer ? plan.bytes_to_evict(plan_, *plan.find(n.name)) : std::nullopt;
+        if (!evicted || (*evicted > 0 && n.streamer->evict(*evicted) == 0)) anew.push_back(&n);
+      }
+      for (auto* n : anew) n->streamer.reset();
       for (bool arrives : {false, true})  // what leaves a device makes room on it
-        for (auto& n : networks_) {
-          models::Model* model = n.component->model();
-          const PartPlan& part = *plan.find(n.name);
+        for (auto* n : anew) {
+          models::Model* model = n->component->model();
+          const PartPlan& part = *plan.find(n->name);
           const bool stays_on_device = part.on_device && part.residency == Residency::Resident;
           if (!model || stays_on_device != arrives) continue;
           if (const Device device = arrives ? Device(plan.device) : Device(); model->device() != device)
             nn::to(*model, {.device = device});
-          if (auto options = plan.stream_options(part, part.on_device ? on_gpu : on_host))
-            n.streamer = std::make_unique<nn::Streamer>(*model, *options);
+          if (auto options = plan.stream_options(part, part.on_device ? on_gpu_ : on_host_))
+            n->streamer = std::make_unique<nn::Streamer>(*model, *options);
         }
     } catch (...) {
-      for (size_t i = 0; i < networks_.size(); ++i) {
-        networks_[i].streamer.reset();
+      for (auto& n : networks_) n.streamer.reset();
+      for (size_t i = 0; i < networks_.size(); ++i)
         if (auto* model = networks_[i].component->model()) nn::to(*model, {.device = before[i]});
-      }
+      plan_ = {};
       throw;
     }
     plan_ = plan;
@@ -180,8 +184,10 @@ class PlannedNetworks final : public Placement {
     std::unique_ptr<nn::Streamer> streamer;  // goes before its model
   };
   Ref<DenoiserGraphs> graphs_;
-  MemoryPlan plan_;
+  MemoryPlan plan_;  // that is carried out; of nothing at first
   std::optional<PeakMemory> measured_;
+  std::shared_ptr<nn::StreamPhases> on_gpu_ = std::make_shared<nn::StreamPhases>(),
+                                    on_host_ = std::make_shared<nn::StreamPhases>();
   std::vector<Network> networks_;
 };
 

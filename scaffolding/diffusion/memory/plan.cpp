@@ -301,12 +301,23 @@ class Planner {
     return bytes_text(budget) + " of free " + (device ? "GPU" : "host") + " memory";
   }
 
+  // Weights that no file has.
+  std::string what_cannot_leave() const {
+    std::string names;
+    for (auto& p : plan_.parts)
+      if (!p.facts.mapped && !(p.on_device && p.residency == Residency::Resident))
+        names += (names.empty() ? "" : ", ") + p.facts.name;
+    if (names.empty()) return {};
+    return "; weights of " + names +
+           " are in no file as they are now, so that they stay in host memory: load them in the dtype of their file";
+  }
+
   [[noreturn]] void refuse(bool device, const Need& need) const {
     std::string by;
     if (need.part) by = ": " + need.part->facts.name + " takes that";
     fail("memory_plan: ", budget_text(device), " is too little for a ", facts_.pipeline,
          plan_.automatic ? std::string() : " with profile '" + plan_.profile + "'", ", which needs at least ",
-         bytes_text(need.bytes), " of ", device ? "GPU" : "host", " memory", by,
+         bytes_text(need.bytes), " of ", device ? "GPU" : "host", " memory", by, device ? "" : what_cannot_leave(),
          "; a smaller picture or batch takes less");
   }
 
@@ -383,6 +394,15 @@ std::optional<nn::StreamOptions> MemoryPlan::stream_options(const PartPlan& part
                            .pinned_bytes = part.pinned,
                            .load_now = false,
                            .phases = std::move(phases)};
+}
+
+std::optional<int64_t> MemoryPlan::bytes_to_evict(const MemoryPlan& before, const PartPlan& part) const {
+  const PartPlan* was = before.find(part.facts.name);
+  if (!was || was->on_device != part.on_device || (part.on_device && before.device != device)) return {};
+  if (was->residency == part.residency && was->resident_bytes == part.resident_bytes && was->pinned == part.pinned)
+    return 0;
+  const bool streams = part.residency == Residency::Streamed && was->residency != Residency::Resident;
+  return streams && part.weights < was->weights ? std::optional(was->weights - part.weights) : std::nullopt;
 }
 
 std::optional<MemoryPlan> MemoryPlan::with_less() const {

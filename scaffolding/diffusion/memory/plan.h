@@ -89,6 +89,9 @@ struct MemoryPlan {
   // The same devices, guidance and decoding with an eighth of the GPU's peak less, for a run that memory has not
   // sufficed for: networks come and go, and fewer blocks stay. Nothing where that cannot be.
   std::optional<MemoryPlan> with_less() const;
+  // Of a network that comes and goes by the plan `before`: bytes of the device that its streamer must give up for it to
+  // be as this plan has it, 0 where it is; absent where it must be put there anew.
+  std::optional<int64_t> bytes_to_evict(const MemoryPlan& before, const PartPlan& part) const;
   std::string str() const;  // a table to print
   // Its last lines: predicted peaks, and measured ones beside them.
   std::string peaks(const PeakMemory* measured = nullptr) const;

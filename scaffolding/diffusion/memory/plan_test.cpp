@@ -240,10 +240,36 @@ TEST(MemoryPlan, HoldsWhatIsInMemory) {
   EXPECT_EQ(plan.find("unet")->residency, Residency::Streamed);
   EXPECT_GE(plan.host_peak, 5135 * kMB) << "its home";
   f.free_device.reset();
-  EXPECT_FALSE(refusal(f, {.max_ram = 6 * kGB}).empty());
+  const std::string text = refusal(f, {.max_ram = 6 * kGB});
+  EXPECT_NE(
+      text.find("; weights of vae, text_encoder, text_encoder_2, unet are in no file as they are now, so that they "
+                "stay in host memory: load them in the dtype of their file"),
+      text.npos)
+      << text;
   EXPECT_TRUE(refusal(f, {.max_ram = 9 * kGB}).empty());
   for (auto& p : f.parts) p.mapped = true;
   EXPECT_TRUE(refusal(f, {.max_ram = 3 * kGB}).empty()) << "pages are read when they are wanted";
+}
+
+// A run that memory does not suffice for takes blocks off the device where it can, and puts networks there anew where
+// it must.
+TEST(MemoryPlan, KnowsWhatNeedNotMove) {
+  const PlanFacts f = facts();
+  const MemoryPlan all = plan_memory(f), phases = plan_memory(f, {.max_vram = 7 * kGB}),
+                   blocks = plan_memory(f, {.max_vram = 4 * kGB});
+  ASSERT_EQ(part(phases, "unet").residency, Residency::Phase);
+  ASSERT_EQ(part(blocks, "unet").residency, Residency::Streamed);
+  EXPECT_EQ(blocks.bytes_to_evict(blocks, part(blocks, "unet")), 0);
+  EXPECT_EQ(blocks.bytes_to_evict(phases, part(blocks, "unet")), 5135 * kMB - part(blocks, "unet").weights);
+  const MemoryPlan less = *blocks.with_less();
+  const int64_t bytes = less.bytes_to_evict(blocks, part(less, "unet")).value_or(0);
+  EXPECT_EQ(bytes, part(blocks, "unet").weights - part(less, "unet").weights);
+  EXPECT_GT(bytes, 0);
+  for (auto& [before, after] : {std::pair{&all, &blocks}, {&blocks, &phases}, {&blocks, &all}})
+    EXPECT_FALSE(after->bytes_to_evict(*before, part(*after, "unet")));
+  const MemoryPlan host = plan_memory(f, {"cpu_only"});
+  EXPECT_FALSE(host.bytes_to_evict(blocks, part(host, "unet")));
+  EXPECT_FALSE(blocks.bytes_to_evict({}, part(blocks, "unet")));
 }
 
 TEST(MemoryPlan, PinsWithinTheHost) {

@@ -44,7 +44,8 @@ class Autoencoder : public Component {
   // [B, 3, H, W] in [-1, 1] to latents, drawn where they are a distribution
   virtual Tensor encode(const Tensor& images, const Generator& generator) = 0;
   virtual Tensor decode(const Tensor& latents) = 0;  // not scaled any more
-  virtual void to(DType dtype) = 0;
+  // It computes in a wider dtype, which is dtype() too, while what is returned lives; weights stay as they are stored.
+  virtual std::shared_ptr<void> widened(DType dtype) = 0;
   // One picture of a batch at a time; overlapping squares of a picture. Nothing happens where it has no such thing.
   struct Savings {
     bool slicing = false, tiling = false;

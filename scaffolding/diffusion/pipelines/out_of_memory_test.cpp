@@ -37,7 +37,7 @@ struct SmallAutoencoder final : Autoencoder {
     if (never || !savings().tiling) fail<OutOfMemory>("cuda:0: out of memory: 2.0 MiB asked for");
     return real->decode(z);
   }
-  void to(DType dtype) override { real->to(dtype); }
+  std::shared_ptr<void> widened(DType dtype) override { return real->widened(dtype); }
   Savings savings() override { return real->savings(); }
   void save(Savings s) override { real->save(s); }
 };
@@ -123,7 +123,7 @@ TEST(OutOfMemoryInARun, BeginsAgainWithTheSameNumbers) {
       return latents;
     }
     Tensor decode(const Tensor& z) override { return real->decode(z); }
-    void to(DType dtype) override { real->to(dtype); }
+    std::shared_ptr<void> widened(DType dtype) override { return real->widened(dtype); }
   };
   auto pipe = from_pipe<StableDiffusionImg2ImgPipeline>(tiny());
   auto call = [](bool own) {

@@ -12,43 +12,6 @@
 
 namespace sf::nn {
 
-struct LayerwiseCasting::Part final : Residence {
-  std::vector<Module*> owners;  // within whose calls the weights are wide
-  DType compute = kFloat32;
-  Tensors tensors, stored;
-  int inside = 0;
-
-  void live_in(Module& m) {
-    add_residence(m, this);
-    owners.push_back(&m);
-  }
-  void move_out() {
-    for (Module* m : owners) remove_residence(*m, this);
-    owners.clear();
-  }
-  bool may_move() const override { return inside == 0; }
-  bool is_cast() const override { return true; }
-  void enter() override {
-    if (inside++ > 0) return;
-    const autograd::NoGrad off;
-    stored.clear();
-    try {
-      for (const Tensor& t : tensors) {
-        stored.push_back(t.detach());
-        autograd::set_data(t, to_dtype(stored.back(), compute));
-      }
-    } catch (...) {
-      leave();
-      throw;
-    }
-  }
-  void leave() noexcept override {
-    if (--inside > 0) return;
-    for (size_t i = 0; i < stored.size(); ++i) autograd::set_data(tensors[i], stored[i]);
-    stored.clear();
-  }
-};
-
 namespace {
 
 // Of diffusers: layers whose weights it casts, of whatever module.
@@ -70,7 +33,8 @@ bool is_skipped(const std::string& name, const std::vector<std::regex>& patterns
 
 }  // namespace
 
-LayerwiseCasting::LayerwiseCasting(Module& model, DType storage, DType compute, const std::vector<std::string>& skip) {
+LayerwiseCasting::LayerwiseCasting(Module& model, DType storage, DType compute, const std::vector<std::string>& skip)
+    : model_(model) {
   SF_CHECK(is_floating(storage) && is_floating(compute), "layerwise casting: dtypes must be floating, got ", storage,
            " and ", compute);
   SF_CHECK(size_of(storage) < size_of(compute),
@@ -83,27 +47,8 @@ LayerwiseCasting::LayerwiseCasting(Module& model, DType storage, DType compute, 
       fail<ValueError>("layerwise casting: '", text, "' is no regular expression");
     }
   }
-  // Whoever calls a part has its weights; others that are read past calls, or by two, are rounded and stay wide.
-  std::unordered_map<TensorImpl*, Module*> part_of;
-  for (auto& group : stream_groups(model, StreamLevel::Leaf).groups)
-    for (const Tensor& t : group.tensors) part_of[t.impl()] = group.owners[0];
-  std::unordered_map<TensorImpl*, int> uses;
-  for (auto& each : named_modules(model)) {
-    if (auto* reads = dynamic_cast<ReadsBelow*>(each.module))
-      for (const Tensor& t : reads->read_below())
-        if (t) uses[t.impl()] = 2;
-    for (auto& p : named_parameters(*each.module, "", false)) ++uses[p.tensor.impl()];
-  }
-
-  std::unordered_map<Module*, Module*> parents;
-  for (auto& each : named_modules(model)) parents[each.module] = each.parent;
-  auto caller_of = [&](Module* m) {  // lists are not called
-    while (m && is_container(*m)) m = parents[m];
-    return m;
-  };
-
   const autograd::NoGrad off;
-  std::unordered_map<Module*, Part*> parts;
+  auto parts = std::make_unique<CastParts>(model, compute);
   std::vector<std::pair<Tensor, Tensor>> before;
   auto change = [&](const Tensor& t, const Tensor& to) {
     before.emplace_back(t, t.detach());
@@ -116,47 +61,22 @@ LayerwiseCasting::LayerwiseCasting(Module& model, DType storage, DType compute, 
         const Tensor& t = p.tensor;
         if (!is_floating(t.dtype()) || size_of(t.dtype()) <= size_of(storage)) continue;
         const Tensor narrow = to_dtype(t.detach(), storage);
-        const auto part = part_of.find(t.impl());
-        if (part == part_of.end() && uses[t.impl()] > 1) {
+        if (parts->is_read_elsewhere(t)) {
           change(t, to_dtype(narrow, compute));
           continue;
         }
-        Module* owner = part == part_of.end() ? layer.module : part->second;
-        Part*& in = parts[owner];
-        if (!in) {
-          parts_.push_back(std::make_unique<Part>());
-          in = parts_.back().get();
-          in->compute = compute;
-          in->live_in(*owner);
-          places_.push_back({layer.name, owner, in});
-          // A layer of no part: whoever has it may read its weights instead of calling it.
-          if (Module* outer = part == part_of.end() ? caller_of(layer.parent) : nullptr) {
-            in->live_in(*outer);
-            places_.push_back({layer.name, outer, in});
-          }
-        }
-        in->tensors.push_back(t);
+        parts->add(layer, t);
         change(t, narrow);
       }
     }
   } catch (...) {
-    for (auto& part : parts_) part->move_out();
     for (auto& [t, value] : before) autograd::set_data(t, value);
     throw;
   }
-  model_ = &model;
+  parts_ = std::move(parts);
   set_cast(model, compute);
 }
 
-LayerwiseCasting::~LayerwiseCasting() {
-  for (auto& part : parts_) part->move_out();
-  set_cast(*model_, {});
-}
-
-int64_t LayerwiseCasting::tensors() const {
-  int64_t n = 0;
-  for (auto& part : parts_) n += int64_t(part->tensors.size());
-  return n;
-}
+LayerwiseCasting::~LayerwiseCasting() { set_cast(model_, {}); }
 
 }  // namespace sf::nn

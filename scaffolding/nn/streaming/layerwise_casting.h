@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 
-#include "scaffolding/nn/streaming/residence.h"
+#include "scaffolding/nn/streaming/cast_parts.h"
 
 namespace sf::nn {
 
@@ -17,15 +17,13 @@ class LayerwiseCasting {
   LayerwiseCasting(const LayerwiseCasting&) = delete;
   LayerwiseCasting& operator=(const LayerwiseCasting&) = delete;
 
-  int64_t tensors() const;  // that are stored so
+  int64_t tensors() const { return parts_->tensors(); }  // that are stored so
   // Around calls that C++ does not see: of modules whose forward is Python's. The same as long as this lives.
-  const std::vector<ResidencePlace>& places() const { return places_; }
+  const std::vector<ResidencePlace>& places() const { return parts_->places(); }
 
  private:
-  struct Part;
-  Module* model_ = nullptr;
-  std::vector<std::unique_ptr<Part>> parts_;
-  std::vector<ResidencePlace> places_;
+  Module& model_;
+  std::unique_ptr<CastParts> parts_;
 };
 
 }  // namespace sf::nn

@@ -46,14 +46,14 @@ All& all() {
 }
 }  // namespace
 
-void add_residence(Module& m, Residence* residence) {
+void add_residence(Module& m, Residence* residence, ResidenceOrder order) {
   std::lock_guard guard(all().lock);
   auto& entry = all().of[&m];
   if (!entry) {
     entry = std::make_unique<Entry>();
     entry->hook = m.register_forward_pre_hook(detail::ResidenceHook{entry.get()});
   }
-  entry->all.push_back(residence);
+  entry->all.insert(order == ResidenceOrder::First ? entry->all.end() : entry->all.begin(), residence);
   all().count = all().of.size() + all().held.size();
 }
 

@@ -24,8 +24,10 @@ struct ResidencePlace {
   Residence* residence;
 };
 
-// Not owned: whoever adds one removes it before it goes. The one that was added last enters first and leaves last.
-void add_residence(Module& m, Residence* residence);
+// Among those that a module has already. First: enters before them, and leaves after them.
+enum class ResidenceOrder : uint8_t { First, Last };
+// Not owned: whoever adds one removes it before it goes.
+void add_residence(Module& m, Residence* residence, ResidenceOrder order = ResidenceOrder::First);
 void remove_residence(Module& m, Residence* residence);
 Residence* residence_of(const Module& m);  // all of them as one; null where there is none
 

@@ -1,5 +1,8 @@
 """Memory plans of every pipeline, and memory by hand. What a plan decides is tested in C++ over many budgets."""
 
+import json
+
+import golden_pipelines
 import numpy as np
 import pytest
 from golden_pipelines import (
@@ -90,6 +93,42 @@ def test_pages_of_files_come_and_go(name, tmp_path):
     pipe.remove_all_hooks()  # how the autoencoder decodes stays
     np.testing.assert_array_equal(planned, output_of(pipe, case, guidance_mode=plan.guidance_mode)[0])
     np.testing.assert_allclose(planned, want, atol=1e-4)
+
+
+def _half(tmp_path):
+    """SDXL in float16 from files, whose autoencoder decodes in float32 (force_upcast), and its pictures."""
+    pipe, case = made("StableDiffusionXLPipeline")
+    pipe.to(sf.float16)
+    pipe.save_pretrained(tmp_path)
+    config = tmp_path / "vae" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"force_upcast": True}))
+    pipe = type(pipe).from_pretrained(tmp_path, torch_dtype=sf.float16)
+    assert pipe.vae.config.force_upcast and pipe.vae.dtype == sf.float16
+    return pipe, case
+
+
+def test_an_autoencoder_that_overflows_decodes_wide_wherever_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(golden_pipelines, "made_networks", {})
+    pipe, case = _half(tmp_path)
+    want = output_of(pipe, case)[0]
+    assert np.isfinite(want).all() and pipe.vae.dtype == sf.float16
+    assert pipe.memory_plan(max_vram=0).parts["vae"]["mapped"]  # the weights stayed pages of the file
+    # a model converted whole, to the bit
+    whole = type(pipe).from_pretrained(tmp_path, torch_dtype=sf.float16)
+    whole.vae.to(sf.float32)
+    np.testing.assert_array_equal(output_of(whole, case)[0], want)
+    # with calls that only Python sees
+    handle = pipe.vae.decoder.register_forward_hook(lambda *_: None)
+    np.testing.assert_array_equal(output_of(pipe, case)[0], want)
+    handle.remove()
+    # one whose blocks come and go
+    peak = pipe.memory_plan(max_vram=0).host_peak
+    plan = least_plan(pipe, "max_ram", peak, max_vram=0)
+    assert plan.parts["vae"]["residency"] != "resident"
+    pipe.apply_memory_plan(plan)
+    planned = output_of(pipe, case)[0]
+    pipe.remove_all_hooks()
+    np.testing.assert_array_equal(planned, output_of(pipe, case, guidance_mode=plan.guidance_mode)[0])
 
 
 def test_a_plan_is_carried_out(xl):

@@ -12,7 +12,7 @@ class _Placement:
     networks."""
 
     def __init__(self, networks, graphs):
-        self.networks, self.graphs, self.plan, self.peaks = networks, graphs, None, None
+        self.networks, self.graphs, self.plan, self.peaks, self.phases = networks, graphs, None, None, {}
 
     def carry_out(self, plan):
         """Another plan takes the place of the last one. Where that fails, networks are where they were."""
@@ -26,25 +26,35 @@ class _Placement:
                     f"{who}: {name} comes and goes in this plan, and is a {type(module).__name__}, not a Module"
                 )
         self.graphs.clear()
-        self.release()
-        before = {name: module.device for name, module in self.networks.items()}
-        phases = {}
+        before = {n: "cpu" if streaming.streamed_by(m) else m.device for n, m in self.networks.items()}
         try:
+            anew = [name for name in parts if not self._gives_way(plan, name)]
+            for name in anew:
+                streaming.detach(self.networks[name])
             # what leaves a device makes room on it
-            for name in sorted(parts, key=lambda n: parts[n]["device"] != "cpu" and not plan._stream_options(n)):
+            for name in sorted(anew, key=lambda n: parts[n]["device"] != "cpu" and not plan._stream_options(n)):
                 module, options = self.networks[name], plan._stream_options(name)
                 device = "cpu" if options else parts[name]["device"]
                 if str(module.device) != device:
                     module.to(device)
                 if options:
-                    of = phases.setdefault(options["device"], _streaming.Phases())
+                    of = self.phases.setdefault(options["device"], _streaming.Phases())
                     streaming.attach(module, who, phases=of, **options)
         except Exception:
             self.release()
+            self.plan = None
             for name, module in self.networks.items():
                 module.to(before[name])
             raise
         self.plan, self.peaks = plan, _pipelines.PeakMemory(plan.device)
+
+    def _gives_way(self, plan, name):
+        """Whether a network that comes and goes already is as another plan has it, after blocks left the device."""
+        streamer = streaming.streamer_of(self.networks[name])
+        if self.plan is None or streamer is None:
+            return False
+        wanted = plan._bytes_to_evict(self.plan, name)
+        return wanted is not None and (wanted == 0 or streamer.evict(wanted) > 0)
 
     def release(self):
         """All networks of the plan that come and go are in host memory and stay."""
@@ -121,7 +131,7 @@ class PlannedMemory:
     def memory_report(self):
         """The predicted peaks of the plan that was carried out as lines of text, beside those that were measured since:
         of the GPU what tensors took, of the host all that was resident. RuntimeError without a plan."""
-        if self._placement is None:
+        if self._placement is None or self._placement.plan is None:
             raise RuntimeError(f"{type(self).__name__}.memory_report: there is no plan; call apply_memory_plan first")
         return self._placement.plan._peaks(self._placement.peaks)
 

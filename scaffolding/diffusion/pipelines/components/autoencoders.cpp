@@ -5,6 +5,7 @@
 #include "scaffolding/diffusion/pipelines/components.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
+#include "scaffolding/nn/streaming/widened_weights.h"
 
 namespace sf::diffusion {
 
@@ -39,7 +40,9 @@ template <class M> class NativeAutoencoder final : public ModelComponent<Autoenc
     if constexpr (std::is_same_v<M, models::AutoencoderKL>) return decode_within_memory(*this->model_, latents);
     else return this->model_->decode(latents);
   }
-  void to(DType dtype) override { nn::to(*this->model_, {.dtype = dtype}); }
+  std::shared_ptr<void> widened(DType dtype) override {
+    return std::make_shared<nn::WidenedWeights>(*this->model_, dtype);
+  }
   Autoencoder::Savings savings() override {
     return {this->model_->use_slicing, this->model_->use_tiling, this->model_->tile_sample_min_size};
   }

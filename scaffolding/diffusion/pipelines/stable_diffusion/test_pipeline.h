@@ -8,11 +8,11 @@
 namespace sf::diffusion::test {
 
 // Without a text encoder: options() have embeds in place of prompts.
-inline StableDiffusionPipeline tiny() {
+inline StableDiffusionPipeline tiny(int64_t channels = 8) {
   manual_seed(0);
   models::UNet2DConditionConfig unet;
   unet.sample_size = int64_t(8);
-  unet.block_out_channels = {8, 16};
+  unet.block_out_channels = {channels, 2 * channels};
   unet.down_block_types = {"DownBlock2D", "CrossAttnDownBlock2D"};
   unet.up_block_types = {"CrossAttnUpBlock2D", "UpBlock2D"};
   unet.layers_per_block = int64_t(1);

@@ -157,11 +157,7 @@ void StableDiffusionXLBase::end_at(StepSchedule& schedule, std::optional<double>
 
 StableDiffusionXLBase::UpcastVae::UpcastVae(Autoencoder& vae) {
   if (vae.dtype() != kFloat16 || !vae.config_bool("force_upcast", true)) return;
-  vae_ = &vae, before_ = vae.dtype();
-  vae.to(kFloat32);
-}
-StableDiffusionXLBase::UpcastVae::~UpcastVae() {
-  if (vae_) vae_->to(before_);
+  widened_ = vae.widened(kFloat32);
 }
 
 Tensor StableDiffusionXLBase::decoded(const Tensor& latents) const {

@@ -61,12 +61,9 @@ class StableDiffusionXLBase : public TextPipeline {
   class UpcastVae {
    public:
     explicit UpcastVae(Autoencoder& vae);
-    ~UpcastVae();
-    UpcastVae(const UpcastVae&) = delete;
 
    private:
-    Autoencoder* vae_ = nullptr;
-    DType before_{};
+    std::shared_ptr<void> widened_;
   };
 
  private:
