@@ -7,7 +7,9 @@ import signal
 
 import golden_pipelines
 import pytest
+from golden_pipelines import output_of
 from test_cuda_pipelines import counts, emulated, numbers, on_cuda
+from test_memory_plans import half
 from test_pipelines import make, one_thread  # noqa: F401
 
 import scaffolding as sf
@@ -53,6 +55,25 @@ def test_sequential_and_model_offload_give_the_bits_of_resident_networks(name):
     pipe.remove_all_hooks()
     assert all(p.device.type == "cpu" for m in pipe._modules() for p in m.parameters())
     assert numbers(pipe.to("cuda")) == want
+
+
+def test_an_autoencoder_that_overflows_decodes_wide_while_it_comes_and_goes(tmp_path):
+    pipe, case = half(tmp_path)
+
+    def picture():
+        return output_of(pipe, case)[0].tolist()
+
+    want = (pipe.to("cuda"), picture())[1]
+    pipe.enable_model_cpu_offload()
+    assert picture() == want
+    pipe.enable_sequential_cpu_offload()
+    assert picture() == want and statistics(pipe.vae)["copied_bytes"] > 0
+    pipe.remove_all_hooks()
+    pipe.vae.enable_group_offload("cuda", "cpu", **GROUPS["blocks"])
+    pipe.unet.to("cuda"), pipe.text_encoder.to("cuda"), pipe.text_encoder_2.to("cuda")
+    assert picture() == want
+    pipe.remove_all_hooks()
+    assert pipe.vae.dtype == sf.float16 and (pipe.to("cuda"), picture())[1] == want
 
 
 def test_model_offload_keeps_one_network_on_the_device():

@@ -95,7 +95,7 @@ def test_pages_of_files_come_and_go(name, tmp_path):
     np.testing.assert_allclose(planned, want, atol=1e-4)
 
 
-def _half(tmp_path):
+def half(tmp_path):
     """SDXL in float16 from files, whose autoencoder decodes in float32 (force_upcast), and its pictures."""
     pipe, case = made("StableDiffusionXLPipeline")
     pipe.to(sf.float16)
@@ -109,7 +109,7 @@ def _half(tmp_path):
 
 def test_an_autoencoder_that_overflows_decodes_wide_wherever_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr(golden_pipelines, "made_networks", {})
-    pipe, case = _half(tmp_path)
+    pipe, case = half(tmp_path)
     want = output_of(pipe, case)[0]
     assert np.isfinite(want).all() and pipe.vae.dtype == sf.float16
     assert pipe.memory_plan(max_vram=0).parts["vae"]["mapped"]  # the weights stayed pages of the file
