@@ -340,7 +340,7 @@ void carry_out_plan(const char* command, const GenerationSettings& s, diffusion:
   // Pictures to begin with are as large as those that come out.
   const int64_t batch = std::min(s.batch, s.count);
   diffusion::AnyOptions call = batch_options(command, s, pipeline, batch);
-  const diffusion::AnyOptions shape = diffusion::options_for_shape(pipeline, {s.height, s.width, batch});
+  const diffusion::AnyOptions shape = diffusion::options_for_shape(pipeline, {s.height, s.width, {}, batch});
   for (auto& field : call.fields())
     if (field.role != diffusion::OptionRole::Plain)
       *std::get<Tensor*>(field.place) = *std::get<Tensor*>(shape.find(field.name)->place);

@@ -218,6 +218,7 @@ nb::dict entry_of(const PipelineEntry& entry) {
   }
   out["family"] = entry.family_name;
   out["task"] = name_of(entry.its_task);
+  out["makes_clips"] = makes_clips(entry.its_task);
   out["components"] = components;
   out["optional"] = entry.optional_components;
   out["fields"] = to_python(defaults);
@@ -306,9 +307,7 @@ void bind_pipelines(nb::module_& core) {
     return out;
   });
   m.def("pipeline_for", [](const std::string& who, const std::string& class_name, const std::string& task) {
-    for (Task t : {Task::TextToImage, Task::ImageToImage, Task::Inpainting, Task::ClassToImage})
-      if (task == name_of(t)) return pipeline_for(who, class_name, t).name;
-    fail("pipeline: there is no task '", task, "'");
+    return pipeline_for(who, class_name, task_of(task)).name;
   });
   m.def("generate", &generate);
   auto released = nb::call_guard<nb::gil_scoped_release>();

@@ -216,6 +216,7 @@ AnyOptions options_for_shape(const DiffusionPipeline& pipeline, const CallShape&
     if (auto* size = std::get_if<std::optional<int64_t>*>(&field.place)) {
       if (name == "height") **size = height;
       if (name == "width") **size = width;
+      if (name == "num_frames") **size = shape.frames;
     } else if (auto* texts = std::get_if<std::vector<std::string>*>(&field.place)) {
       if (name == "prompt") (*texts)->assign(size_t(shape.batch), "");
     } else if (auto* classes = std::get_if<std::vector<int64_t>*>(&field.place)) {

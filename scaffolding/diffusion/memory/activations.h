@@ -24,7 +24,8 @@ struct Activations {
 
 struct CallShape {
   std::optional<int64_t> height, width;  // pixels; absent: what the denoiser was trained on
-  int64_t batch = 1;                     // pictures at a time
+  std::optional<int64_t> frames;         // of clips; absent: likewise
+  int64_t batch = 1;                     // pictures, or clips, at a time
 };
 
 // A call of the pipeline for pictures of that shape, with empty prompts, the first class and black pictures.

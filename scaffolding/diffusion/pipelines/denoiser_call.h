@@ -12,7 +12,9 @@ namespace sf::diffusion {
 enum class ArgumentRole : uint8_t {
   Sample,     // [B, ...]: the latents of this step; guidance doubles them
   Timestep,   // []: one for all samples
-  Channels,   // [B, c, ...]: goes to the denoiser beside the sample, as further channels of one tensor
+  // [B, c, ...]: goes to the denoiser beside the sample, as further channels of one tensor. Of clips, samples of five
+  // dimensions, they are the third: [B, T, c, ...]
+  Channels,
   PerSample,  // [B, ...]: what each sample is told; under guidance [2 B, ...], the negative ones first
   Text,       // the same, and what the denoiser makes of it is kept from step to step
   Shared,     // the same for all samples, whatever guidance does

@@ -57,6 +57,7 @@ Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& lat
   const Tensor timestep = schedule.timestep(i), input = scheduler.scale_model_input(latents, schedule.values[i]);
   auto call = [&](const DenoiserCall& arguments, const Tensor& sample) {
     Tensor out = denoiser.predict(arguments.with(sample, timestep));
+    if (guidance.wide) out = out.to(kFloat32);
     return output_channels && out.size(1) > output_channels ? out.narrow(1, 0, output_channels) : out;
   };
   if (!guidance.on()) return call(told, input);

@@ -16,7 +16,9 @@ struct Guidance {
   double rescale = 0;  // rescale_noise_cfg's share
   GuidanceMode mode = GuidanceMode::Batched;
   bool embedded = false;  // a distilled model takes the scale as an input, and is called once
-  bool on() const { return scale > 1 && !embedded; }
+  bool varies = false;    // on whatever the scale, which the run changes from step to step
+  bool wide = false;      // computed in float32, and so is the scheduler's step
+  bool on() const { return (scale > 1 || varies) && !embedded; }
 };
 
 // The part of a schedule that is run.
@@ -44,8 +46,9 @@ void start_at_strength(const char* who, Scheduler& scheduler, StepSchedule& sche
 // eta and generator, where the scheduler's step takes them.
 StepOptions step_options(const Scheduler& scheduler, double eta, const Generators& generator);
 
-// The guided output of the denoiser for latents[B, C, ...] at step i. told: the other arguments, where guidance is on
-// with both halves. output_channels: of the output, those that are looked at; 0: all.
+// The guided output of the denoiser for latents[B, C, ...], or [B, T, C, ...] of clips, at step i. told: the other
+// arguments, where guidance is on with both halves. output_channels: of the output's second dimension, those that are
+// looked at; 0: all.
 Tensor predict_noise(Denoiser& denoiser, Scheduler& scheduler, const Tensor& latents, const StepSchedule& schedule,
                      size_t i, const DenoiserCall& told, const Guidance& guidance, int64_t output_channels = 0);
 

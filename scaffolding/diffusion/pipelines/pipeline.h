@@ -55,7 +55,7 @@ class DiffusionPipeline {
     int64_t height, width;  // pixels
   };
   // What was asked for, or what the denoiser was trained on.
-  Size size(std::optional<int64_t> height = {}, std::optional<int64_t> width = {}) const;
+  virtual Size size(std::optional<int64_t> height = {}, std::optional<int64_t> width = {}) const;
   virtual Tensor decoded(const Tensor& latents) const;  // to what the autoencoder makes of them: values about -1 to 1
   void to(const nn::ToOptions& options);                // every C++ model that it has
   // The C++ models that it has, in the order of its components.

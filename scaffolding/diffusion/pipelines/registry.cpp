@@ -28,10 +28,20 @@ std::string list_of(const std::vector<const PipelineEntry*>& entries) {
 
 }  // namespace
 
-const char* name_of(Task task) {
-  constexpr const char* kNames[] = {"text-to-image", "image-to-image", "inpainting", "class-to-image"};
-  return kNames[size_t(task)];
+namespace {
+constexpr const char* kTasks[] = {"text-to-image",  "image-to-image", "inpainting",
+                                  "class-to-image", "text-to-video",  "image-to-video"};
 }
+
+const char* name_of(Task task) { return kTasks[size_t(task)]; }
+
+Task task_of(std::string_view name) {
+  for (size_t i = 0; i < std::size(kTasks); ++i)
+    if (name == kTasks[i]) return Task(i);
+  fail("pipeline: there is no task '", name, "'");
+}
+
+bool makes_clips(Task task) { return task == Task::TextToVideo || task == Task::ImageToVideo; }
 
 PipelineEntry& PipelineEntry::optional(std::string_view names) { return optional_components = split(names), *this; }
 PipelineEntry& PipelineEntry::call(std::string_view names) { return arguments = split(names), *this; }

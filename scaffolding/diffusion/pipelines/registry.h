@@ -14,8 +14,10 @@
 
 namespace sf::diffusion {
 
-enum class Task : uint8_t { TextToImage, ImageToImage, Inpainting, ClassToImage };
+enum class Task : uint8_t { TextToImage, ImageToImage, Inpainting, ClassToImage, TextToVideo, ImageToVideo };
 const char* name_of(Task task);
+Task task_of(std::string_view name);  // "text-to-image"; ValueError otherwise
+bool makes_clips(Task task);          // else pictures
 
 struct PipelineEntry {
   std::string name;         // diffusers' class name

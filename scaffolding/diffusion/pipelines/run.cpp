@@ -134,7 +134,7 @@ void Run::advance(const Tensor& model_output) {
 }
 
 Tensor Run::pictures_of(const Tensor& of) const {
-  return clamp(shaped(decoded_within_memory(of)) * 0.5 + 0.5, 0, 1).to(kFloat32);
+  return clamp(shaped(decoded_within_memory(decodable(of))) * 0.5 + 0.5, 0, 1).to(kFloat32);
 }
 
 PipelineOutput Run::finish() {

@@ -38,7 +38,7 @@ using StepCallback = std::function<void(StepState& state)>;
 using StepProgress = std::function<void(int64_t done, int64_t total)>;
 
 struct PipelineOutput {
-  Tensor images;                        // [B, 3, H, W] in [0, 1], or latents
+  Tensor images;                        // [B, 3, H, W] in [0, 1]; of clips [B, T, 3, H, W]; or latents
   std::vector<std::string> truncated;   // parts of prompts that did not fit
   std::vector<std::string> makeshifts;  // Run::makeshifts
 };
@@ -69,7 +69,7 @@ class Run {
   size_t at() const { return at_; }  // steps of the schedule that were done
   void step();                       // Stopped where that was asked for; RuntimeError where the run is done
   PipelineOutput finish();           // at any time between steps
-  // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now; 0: of all.
+  // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now, of clips [n, T, 3, H, W]; 0: of all.
   Tensor preview(int64_t n = 0) const;
   void interrupt() { interrupted_ = true; }  // the steps that remain are left out
   // What it did besides since memory ran out: "guidance in two calls". Empty where all was done as asked.
@@ -94,12 +94,15 @@ class Run {
   // The latents after a step from the denoiser's guided output; families change what is special there.
   virtual void advance(const Tensor& model_output);
   virtual void keep_more(const Tensor& /*places*/) {}  // the tensors of B samples that a family has besides
+  // Of the latents what is decoded, of a family whose run has more than was asked for.
+  virtual Tensor decodable(const Tensor& latents) const { return latents; }
   // Decoded values [B, 3, H, W], about -1 to 1, as large as was asked for: of a family that computes in another size.
+  // Clips [B, 3, T, H, W] as [B, T, 3, H, W].
   virtual Tensor shaped(const Tensor& values) const { return values; }
 
  private:
   friend class DiffusionPipeline;
-  Tensor pictures_of(const Tensor& latents) const;  // [B, 3, H, W] in [0, 1], float32
+  Tensor pictures_of(const Tensor& latents) const;  // PipelineOutput::images, float32
   Tensor noise();
   Tensor noise_within_memory();
   bool make_room() const;

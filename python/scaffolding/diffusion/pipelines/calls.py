@@ -53,8 +53,15 @@ class PipelineCalls:
                 raise ValueError(f"{type(self).__name__}: needs an {name}")
             given[name] = (self.image_processor if role == "picture" else self.mask_processor).preprocess(given[name])
 
+    def _shown(self, images, output_type):
+        """Pictures or clips as asked for, of values in [0, 1]."""
+        if ENTRIES[self._entry_name]["makes_clips"]:
+            return self.video_processor.frames_from_unit_range(images, output_type)
+        return self.image_processor.from_unit_range(images, output_type)
+
     def _result(self, images, return_dict):
-        return self._output_class(images=images) if return_dict else (images,)
+        what = "frames" if ENTRIES[self._entry_name]["makes_clips"] else "images"
+        return self._output_class(**{what: images}) if return_dict else (images,)
 
     @property
     def labels(self):
@@ -192,11 +199,11 @@ class PipelineCalls:
         with lora_scaled(self._lora_models().values(), options.pop("lora_scale")):
             images, *lost = _pipelines.generate(self._entry_name, self, {**self._parts(), **self._placed()}, options)
         self._warn_of(*lost, 4)
-        return self.image_processor.from_unit_range(images, output_type)
+        return self._shown(images, output_type)
 
     def _finished(self, images, lost, output_type, return_dict):
         self._warn_of(*lost, 4)
-        return self._result(self.image_processor.from_unit_range(images, output_type), return_dict)
+        return self._result(self._shown(images, output_type), return_dict)
 
     def _warn_of(self, truncated, makeshifts, stacklevel):
         if makeshifts:

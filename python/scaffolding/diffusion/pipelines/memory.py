@@ -114,8 +114,19 @@ class PlannedMemory:
             self._placement.plan = None
             self._savings, self._placement = (False, False, 0), None
 
-    def memory_plan(self, profile="auto", max_vram=None, max_ram=None, height=None, width=None, batch=1, device=None):
-        """The plan for pictures of that size, so many at a time; print it to see it. Nothing is changed.
+    def memory_plan(
+        self,
+        profile="auto",
+        max_vram=None,
+        max_ram=None,
+        height=None,
+        width=None,
+        batch=1,
+        device=None,
+        num_frames=None,
+    ):
+        """The plan for pictures of that size, or clips of so many frames, so many at a time; print it to see it. Nothing
+        is changed.
 
         profile: "auto" takes what fits into the free memory of GPU and host, and changes nothing where all fits;
         "full_gpu", "balanced", "unet_gpu", "gpu_poor", "extreme" and "cpu_only" say what is on the GPU, how guidance
@@ -125,7 +136,7 @@ class PlannedMemory:
         ValueError for budgets that contradict the profile or that nothing fits, naming the least that would.
         """
         return _pipelines.memory_plan(
-            self._entry_name, self._parts(), profile, max_vram, max_ram, height, width, batch, device
+            self._entry_name, self._parts(), profile, max_vram, max_ram, height, width, num_frames, batch, device
         )
 
     def memory_report(self):

@@ -21,7 +21,20 @@ StableDiffusionXLPipelineOutput = output(
     "images",
     doc="images: a list of PIL pictures, an array [B, H, W, 3], or a tensor.",
 )
-for _cls in (ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput):
+VideoPipelineOutput = output(
+    "VideoPipelineOutput",
+    "frames",
+    doc=(
+        "frames: for each clip a list of PIL pictures or of tensors [H, W, 3], an array [B, T, H, W, 3], or a tensor "
+        "[B, T, 3, H, W]."
+    ),
+)
+for _cls in (
+    ImagePipelineOutput,
+    StableDiffusionPipelineOutput,
+    StableDiffusionXLPipelineOutput,
+    VideoPipelineOutput,
+):
     _cls.__module__ = __name__
 
 

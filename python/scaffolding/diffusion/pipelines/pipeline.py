@@ -17,8 +17,9 @@ from .image_processor import VaeImageProcessor
 from .lora import LoraLoaderMixin
 from .memory import PlannedMemory
 from .offloading import PipelineOffloadingMixin
-from .outputs import ImagePipelineOutput
+from .outputs import ImagePipelineOutput, VideoPipelineOutput
 from .progress_bar import ProgressBar
+from .video_processor import VideoProcessor
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
 _UNUSED = ("low_cpu_mem_usage", "resume_download", "offload_state_dict", "use_onnx")  # so here, or meaningless
@@ -55,6 +56,8 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         super().__init_subclass__(**kwargs)
         if cls._components:
             _classes.setdefault(cls.__name__, cls)
+            if ENTRIES[cls._entry_name]["makes_clips"] and cls._output_class is ImagePipelineOutput:
+                cls._output_class = VideoPipelineOutput
 
     def _look_at(self, given):
         """What a class's constructor refuses or remembers of its arguments."""
@@ -69,9 +72,13 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         self._savings, self._placement = (False, False, 0), None
         self._guidance_scale, self._guidance_rescale, self._num_timesteps = 0.0, 0.0, 0
         _pipelines.check_components(self._entry_name, self._parts())
-        self.image_processor = VaeImageProcessor(
-            vae_scale_factor=self.vae_scale_factor, vae_latent_channels=self._vae_config("latent_channels", 4)
-        )
+        sizes = {
+            "vae_scale_factor": self.vae_scale_factor,
+            "vae_latent_channels": self._vae_config("latent_channels", 4),
+        }
+        self.image_processor = VaeImageProcessor(**sizes)
+        if ENTRIES[self._entry_name]["makes_clips"]:
+            self.video_processor = VideoProcessor(**sizes)
 
     def _parts(self):
         return {**{name: getattr(self, name) for name in self._components}, **self._set_options}

@@ -11,6 +11,27 @@ _REQUIRED = object()
 _SHAPED = {"return_dict": True, "callback_on_step_end_tensor_inputs": ("latents",)}  # of a call: what only Python has
 
 
+_OUTPUT_TYPES = {
+    False: (
+        (
+            'output_type: "pil" (the default where Pillow is), "np" [B, H, W, 3] in [0, 1], "pt" a tensor [B, 3, '
+            'H, W] in [0, 1], "sf_tensor" a uint8'
+        ),
+        '    tensor [B, H, W, 3]; both stay on the device of the VAE; or "latent". return_dict: False for a tuple.',
+    ),
+    True: (
+        (
+            'output_type: "pil" (the default where Pillow is), "np" [B, T, H, W, 3] in [0, 1], "pt" a tensor [B, T, 3, '
+            'H, W] in [0, 1], "sf_tensor" for'
+        ),
+        (
+            "    each clip a list of uint8 tensors [H, W, 3]; both stay on the device of the VAE; or "
+            '"latent". return_dict: False for a tuple.'
+        ),
+    ),
+}
+
+
 def _function(name, defaults, body, rest=""):
     """A method with these parameters and defaults, for signatures that people and tools can read."""
     places = {f"_{i}": default for i, default in enumerate(defaults.values())}
@@ -52,11 +73,7 @@ def _call_of(name, entry):
             f"{entry['doc']} As diffusers makes them: equal seeds of a CPU generator give equal pictures.",
             "",
             *lines,
-            (
-                'output_type: "pil" (the default where Pillow is), "np" [B, H, W, 3] in [0, 1], "pt" a tensor [B, 3, '
-                'H, W] in [0, 1], "sf_tensor" a uint8'
-            ),
-            '    tensor [B, H, W, 3]; both stay on the device of the VAE; or "latent". return_dict: False for a tuple.',
+            *_OUTPUT_TYPES[entry["makes_clips"]],
             (
                 "callback_on_step_end(pipe, step, timestep, tensors) returns tensors that replace those of the run, "
                 "and may set pipe._interrupt;"

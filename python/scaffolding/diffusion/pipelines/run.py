@@ -56,9 +56,9 @@ class PipelineRun:
         self._core.keep_samples([int(p) for p in places])
 
     def preview(self, n=0, output_type=None):
-        """Pictures of the first n samples as they are now; 0: of all."""
+        """Pictures, or clips, of the first n samples as they are now; 0: of all."""
         pipe = self._pipe
-        return pipe.image_processor.from_unit_range(self._core.preview(n), pipe._output_type(output_type))
+        return pipe._shown(self._core.preview(n), pipe._output_type(output_type))
 
     def finish(self):
         """The pipeline's result of what is there, as a call returns it."""

@@ -3,7 +3,6 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/pixart/picture_size.h"
 #include "scaffolding/diffusion/pipelines/registry.h"
-#include "scaffolding/models/text_encoders/t5.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/tokenizers/unicode.h"
 
@@ -29,18 +28,6 @@ OptionFields PixArtSigmaOptions::fields() {
 }
 
 namespace {
-
-class T5TextEncoder final : public ModelComponent<TextEncoder, models::T5EncoderModel> {
- public:
-  using ModelComponent::ModelComponent;
-  Output encode(const Tensor& input_ids, const Tensor& attention_mask) override {
-    return {.last_hidden_state = (*model_)(input_ids, attention_mask, Tensor(), false).at(0)};
-  }
-  Tensor final_layer_norm(const Tensor& hidden_state) override {
-    return model_->encoder.final_layer_norm(hidden_state);
-  }
-};
-SF_COMPONENT(TextEncoder, models::T5EncoderModel, T5TextEncoder);
 
 TextEmbeds read(const tokenizers::Tokenizer& tokenizer, TextEncoder& encoder, std::vector<std::string> texts,
                 int64_t length) {
