@@ -13,12 +13,14 @@ void add_env(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_help(CLI::App& program);
 void add_img2img(CLI::App& program);
+void add_img2vid(CLI::App& program);
 void add_inpaint(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_interpolate(CLI::App& program);
 void add_ops(CLI::App& program);
 void add_train(CLI::App& program);
 void add_txt2img(CLI::App& program);
+void add_txt2vid(CLI::App& program);
 void add_version(CLI::App& program);
 
 }  // namespace sf::cli

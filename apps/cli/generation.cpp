@@ -8,6 +8,7 @@
 #include <random>
 
 #include "apps/cli/animations.h"
+#include "apps/cli/clips.h"
 #include "apps/cli/files.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/terminal.h"
@@ -48,6 +49,7 @@ template <class F> void each_setting(GenerationSettings& s, const F& f) {
   f("prompt_syntax", s.prompt_syntax, "--prompt-syntax");
   f("batch_of", s.batch_of, "--batch");
   f("place", s.place, "--batch");
+  f("fps", s.fps, "--fps");
   f("image", s.image, "--image");
   f("mask", s.mask, "--mask");
   f("strength", s.strength, "--strength");
@@ -78,6 +80,7 @@ ordered_json settings_json(GenerationSettings s, const char* kind, int64_t seed,
   each_setting(s, [&](const char* name, auto& value, const char*) { put(out, name, value); });
   if (s.image.empty()) out.erase("image"), out.erase("strength");
   if (s.mask.empty()) out.erase("mask");
+  if (!s.clips) out.erase("fps");
   if (!s.loras.used.empty()) out["lora"] = loras_json(s.loras.used);
   return out;
 }
@@ -166,7 +169,7 @@ bool has_words_of_its_own(std::string_view field) {
       "prompt",         "negative_prompt",       "height",         "width",         "num_inference_steps",
       "guidance_scale", "guidance_rescale",      "clip_skip",      "prompt_syntax", "eta",
       "strength",       "num_images_per_prompt", "output_latents", "capture",       "cache_prompt",
-      "guidance_mode"};
+      "guidance_mode",  "num_videos_per_prompt"};
   return std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields);
 }
 
@@ -222,15 +225,10 @@ void check_output(const char* option, const std::string& path, const std::string
            folder.empty() ? "." : folder.string(), "' cannot be written to");
 }
 
-void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
-  c.add_option("prompt,--prompt", s.prompt, "What the picture shows");
-  c.add_option("-o,--output", s.output, "The file; {seed}, {number} and {prompt} are filled in")->capture_default_str();
-  c.add_option("-c,--count", s.count, "How many pictures")->capture_default_str()->check(CLI::Range(1, 100000));
-  add_sampling_options(c, s);
-  c.add_option("--like", s.like, "A picture: repeats it exactly; options given besides change it");
-  c.add_option("--preview", s.preview, "A file that shows the picture forming, or 'terminal'");
-  c.add_option("--save-steps", s.save_steps,
-               "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
+namespace {
+
+// What calls of the tasks' pipelines take besides.
+void add_call_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
   for (auto* entry : diffusion::all_pipelines()) {
     if (std::find(tasks.begin(), tasks.end(), entry->its_task) == tasks.end()) continue;
     const auto options = entry->make()->make_options();
@@ -243,6 +241,33 @@ void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer
           ->group("What some models take besides");
     }
   }
+}
+
+}  // namespace
+
+void add_generation_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
+  c.add_option("prompt,--prompt", s.prompt, "What the picture shows");
+  c.add_option("-o,--output", s.output, "The file; {seed}, {number} and {prompt} are filled in")->capture_default_str();
+  c.add_option("-c,--count", s.count, "How many pictures")->capture_default_str()->check(CLI::Range(1, 100000));
+  add_sampling_options(c, s);
+  c.add_option("--like", s.like, "A picture: repeats it exactly; options given besides change it");
+  c.add_option("--preview", s.preview, "A file that shows the picture forming, or 'terminal'");
+  c.add_option("--save-steps", s.save_steps,
+               "An animation of the picture forming: .gif or .webp; {seed}, {number} and {prompt} are filled in");
+  add_call_options(c, s, tasks);
+}
+
+void add_clip_options(CLI::App& c, GenerationSettings& s, std::initializer_list<diffusion::Task> tasks) {
+  c.add_option("prompt,--prompt", s.prompt, "What the clip shows");
+  c.add_option("-o,--output", s.output,
+               "The file: .mp4, .webm, .mkv, .mov, .gif, .webp, or frames/%04d.png; {seed}, {number} and {prompt} are "
+               "filled in")
+      ->capture_default_str();
+  c.add_option("--fps", s.fps, "Frames a second")->capture_default_str();
+  c.add_option("-c,--count", s.count, "How many clips")->capture_default_str()->check(CLI::Range(1, 100000));
+  add_sampling_options(c, s);
+  c.add_option("--preview", s.preview, "A file that shows a frame forming, or 'terminal'");
+  add_call_options(c, s, tasks);
 }
 
 void add_sampling_options(CLI::App& c, GenerationSettings& s, const char* model) {
@@ -383,7 +408,12 @@ std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, Ge
   }
   if (device != Device() && !is_planned(s)) pipeline->to({.device = device});
   if (!s.loras.used.empty()) diffusion::use_loras(*pipeline, sources_of(s.loras.used));
-  if (!s.guidance) s.guidance = pipeline->advised_guidance_scale.value_or(kGuidance);
+  if (!s.guidance) {
+    const auto options = pipeline->make_options();
+    const bool clips = makes_clips(entry.its_task);
+    const double usual = clips && options.find("guidance_scale") ? options.at<double>("guidance_scale") : kGuidance;
+    s.guidance = pipeline->advised_guidance_scale.value_or(usual);
+  }
   auto scheduler = pipeline->the_scheduler();
   SF_CHECK(scheduler, "--model: '", s.model, "' has no scheduler");
   if (!s.sampler.empty() || !s.scheduler_options.empty())
@@ -431,19 +461,27 @@ diffusion::AnyOptions batch_options(const char* command, const GenerationSetting
 
 namespace {
 
-// Everything that a picture is written to can be, before the first is made.
+// Everything that a picture or clip is written to can be, before the first is made.
 void check_outputs(const GenerationSettings& s) {
-  check_output("--output", output_path(s, s.output, 0, 0), ".png .jpg .jpeg .webp");
+  if (s.clips) check_clip_output("--output", output_path(s, s.output, 0, 0), s.fps);
+  else check_output("--output", output_path(s, s.output, 0, 0), ".png .jpg .jpeg .webp");
   if (!s.preview.empty() && s.preview != "terminal") check_output("--preview", s.preview, ".png .jpg .jpeg .webp");
   if (s.save_steps.empty()) return;
   check_output("--save-steps", output_path(s, s.save_steps, 0, 0), ".gif .webp");
   check_animation("--save-steps", s.save_steps);
 }
 
+// Of values [n, 3, H, W] in [0, 1], or clips [n, T, 3, H, W], a picture for each, uint8 [3, H, W].
+Tensors stills(const Tensor& values) {
+  const bool clips = values.ndim() == 5;
+  return diffusion::VaeImageProcessor::pictures(clips ? values.select(1, values.size(1) / 2) : values);
+}
+
 }  // namespace
 
 void generate(const char* kind, GenerationSettings& s, const diffusion::DiffusionPipeline& pipeline,
               const std::map<std::string, Tensor>& given, const std::function<void(const Tensor& picture)>& made) {
+  s.clips = makes_clips(diffusion::pipeline_entry(pipeline.name()).its_task);
   check_outputs(s);
   const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
@@ -470,12 +508,12 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     while (!run->done()) {
       run->step();
       if (s.preview.empty() && forming.empty()) continue;
-      Tensors now = diffusion::VaeImageProcessor::pictures(run->preview(forming.empty() ? 1 : 0));
+      Tensors now = stills(run->preview(forming.empty() ? 1 : 0));
       if (!s.preview.empty()) show_preview(s.preview, now[0]);
       for (size_t i = 0; i < forming.size(); ++i) forming[i].push_back(now[i]);
     }
     diffusion::PipelineOutput output = run->finish();
-    auto pictures = diffusion::VaeImageProcessor::pictures(output.images);
+    const Tensors pictures = stills(output.images);  // of clips one of their frames
     for (size_t i = 0; i < pictures.size(); ++i) {
       if (s.batch_of > 1 && int64_t(i) != s.place) continue;
       int64_t seed = first + done + int64_t(i), height = pictures[i].size(1), width = pictures[i].size(2);
@@ -486,7 +524,8 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       if (path.ends_with(".png"))
         writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)},
                         {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
-      io::write_image(path, pictures[i], writing);
+      if (s.clips) write_clip(path, output.images.select(0, int64_t(i)), s.fps, untagged(s.prompt), settings.dump());
+      else io::write_image(path, pictures[i], writing);
       bar.clear();
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
       std::vector<std::string> written{path};

@@ -1,5 +1,5 @@
-// What txt2img, img2img and inpaint share: their options, the model, the loop over pictures, and the files that come
-// out.
+// What txt2img, img2img, inpaint, txt2vid and img2vid share: their options, the model, the loop over pictures or clips,
+// and the files that come out.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -25,17 +25,20 @@ struct GenerationSettings {
   std::string profile, max_vram, max_ram;  // of a memory plan, where any of them is given
   // Of a picture that is repeated: the batch it was made in, whose sums its last bits depend on, and its place there.
   int64_t batch_of = 1, place = 0;
-  // img2img and inpaint
+  bool clips = false;  // it is clips that come out: generate() settles it
+  double fps = 8;      // of clips, frames a second
+  // img2img, inpaint and img2vid
   std::string image, mask;
   double strength = 0.75;
   // of the pipeline's call besides, by the names of its fields, as they were written
   std::map<std::string, std::string> options;
 };
 
-// The options of txt2img, img2img and inpaint, on `command`, with what calls of the tasks' pipelines take besides; and
-// those that every command with a model and a sampler has.
+// The options of txt2img, img2img, inpaint, txt2vid and img2vid, on `command`, with what calls of the tasks' pipelines
+// take besides; and those that every command with a model and a sampler has.
 void add_generation_options(CLI::App& command, GenerationSettings& settings,
                             std::initializer_list<diffusion::Task> tasks);
+void add_clip_options(CLI::App& command, GenerationSettings& settings, std::initializer_list<diffusion::Task> tasks);
 void add_sampling_options(CLI::App& command, GenerationSettings& settings, const char* model = "-m,--model");
 
 // One batch's options but for prompts and generators. ValueError for a syntax that there is not.
@@ -48,7 +51,7 @@ void check_output(const char* option, const std::string& path, const std::string
 // picture without.
 void read_like(const CLI::App& command, GenerationSettings& settings);
 
-// Makes `count` pictures and writes them. Prints their paths, or a line of JSON for each. given: pictures and masks, by
+// Makes `count` pictures, or clips, and writes them. Prints their paths, or a line of JSON for each. given: tensors by
 // the names of the options that take them; made: gets each picture that was written, uint8 [3, H, W].
 void generate(const char* kind, GenerationSettings& settings, const diffusion::DiffusionPipeline& pipeline,
               const std::map<std::string, Tensor>& given = {},

@@ -57,6 +57,8 @@ int main(int argc, char** argv) {
   });
   sf::cli::add_txt2img(program);
   sf::cli::add_img2img(program);
+  sf::cli::add_txt2vid(program);
+  sf::cli::add_img2vid(program);
   sf::cli::add_inpaint(program);
   sf::cli::add_interpolate(program);
   sf::cli::add_demo(program);

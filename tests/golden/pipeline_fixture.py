@@ -135,7 +135,8 @@ class PipelineFixture:
             if "padding_mask_crop" in arguments:
                 arguments["output_type"] = "pil"
             seeds = [torch.Generator("cpu").manual_seed(s) for s in (seed if isinstance(seed, list) else [seed])]
-            return pipe(generator=seeds if isinstance(seed, list) else seeds[0], **arguments).images
+            result = pipe(generator=seeds if isinstance(seed, list) else seeds[0], **arguments)
+            return result.frames if hasattr(result, "frames") else result.images
 
         out = pictures(self.made(cls.__name__, components, case["options"]), call)
         if then:

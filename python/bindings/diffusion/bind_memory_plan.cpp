@@ -111,8 +111,8 @@ void bind_memory_plan(nb::module_& m) {
   m.def(
       "memory_plan",
       [](const std::string& class_name, nb::dict parts, const std::string& profile, nb::handle max_vram,
-         nb::handle max_ram, std::optional<int64_t> height, std::optional<int64_t> width,
-         std::optional<int64_t> frames, int64_t batch, nb::handle device) {
+         nb::handle max_ram, std::optional<int64_t> height, std::optional<int64_t> width, std::optional<int64_t> frames,
+         int64_t batch, nb::handle device) {
         auto pipeline = pipeline_of(class_name, parts);
         NetworkModules modules;
         for (auto& slot : pipeline->components())
@@ -126,11 +126,12 @@ void bind_memory_plan(nb::module_& m) {
           gpu = d;
         }
         nb::gil_scoped_release release;
-        return plan_memory(*pipeline, options_for_shape(*pipeline, {height, width, frames, batch}), request, gpu, modules);
+        return plan_memory(*pipeline, options_for_shape(*pipeline, {height, width, frames, batch}), request, gpu,
+                           modules);
       },
       nb::arg("class_name"), nb::arg("parts"), nb::arg("profile"), nb::arg("max_vram").none(),
-      nb::arg("max_ram").none(), nb::arg("height").none(), nb::arg("width").none(), nb::arg("frames").none(), nb::arg("batch"),
-      nb::arg("device").none());
+      nb::arg("max_ram").none(), nb::arg("height").none(), nb::arg("width").none(), nb::arg("frames").none(),
+      nb::arg("batch"), nb::arg("device").none());
 }
 
 }  // namespace sf::py

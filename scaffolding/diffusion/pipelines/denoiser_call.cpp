@@ -32,7 +32,8 @@ DenoiserCall DenoiserCall::with(const Tensor& sample, const Tensor& timestep) co
   for (auto& a : arguments_) {
     if (a.role == ArgumentRole::Channels) continue;
     call.push_back(a);
-    if (a.role == ArgumentRole::Sample) call[call.size() - 1].tensor = beside ? cat({sample, beside}, sample.ndim() == 5 ? 2 : 1) : sample;
+    if (a.role == ArgumentRole::Sample)
+      call[call.size() - 1].tensor = beside ? cat({sample, beside}, sample.ndim() == 5 ? 2 : 1) : sample;
     if (a.role == ArgumentRole::Timestep) call[call.size() - 1].tensor = timestep;
   }
   return call;

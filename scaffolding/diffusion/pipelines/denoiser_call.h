@@ -10,8 +10,8 @@
 namespace sf::diffusion {
 
 enum class ArgumentRole : uint8_t {
-  Sample,     // [B, ...]: the latents of this step; guidance doubles them
-  Timestep,   // []: one for all samples
+  Sample,    // [B, ...]: the latents of this step; guidance doubles them
+  Timestep,  // []: one for all samples
   // [B, c, ...]: goes to the denoiser beside the sample, as further channels of one tensor. Of clips, samples of five
   // dimensions, they are the third: [B, T, c, ...]
   Channels,

@@ -1,5 +1,7 @@
 // Every pipeline, their files, and LoRA.
 #pragma once
+#include "scaffolding/diffusion/pipelines/cogvideox/pipeline_cogvideox.h"
+#include "scaffolding/diffusion/pipelines/cogvideox/pipeline_cogvideox_image2video.h"
 #include "scaffolding/diffusion/pipelines/dit/pipeline_dit.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/lora.h"

@@ -64,11 +64,12 @@ def output_of(pipe, case, call=None, **changes):
 
 
 def images_of(pipe, case, call=None, **changes):
-    return output_of(pipe, case, call, **changes).images
+    out = output_of(pipe, case, call, **changes)
+    return out.frames if hasattr(out, "frames") else out.images
 
 
 def run(case, make=pipeline_of, **changes):
-    """The case's pictures, uint8 [B, H, W, 3], or latents."""
+    """The case's pictures, uint8 [B, H, W, 3], its clips, [B, T, H, W, 3], or latents."""
     out = images_of(make(case, case["family"]), case, **changes)
     if "then" in case:
         out = images_of(make(case["then"], case["family"]), case, case["then"]["call"], image=out, **changes)

@@ -186,18 +186,25 @@ def test_graphs_are_of_one_denoiser(name):
 def test_output_types(name):
     pipe, case = made(name)
     array, values, frames = (images_of(pipe, case, output_type=kind) for kind in ("np", "pt", "sf_tensor"))
-    batch, height, width, channels = array.shape
+    clips = sf._core._pipelines.entries()[name]["makes_clips"]
+    *batch, height, width, channels = array.shape
+    assert len(batch) == 1 + clips
     assert array.dtype == np.float32 and 0 <= array.min() and array.max() <= 1
-    assert isinstance(values, sf.Tensor) and values.shape == (batch, channels, height, width)
-    np.testing.assert_array_equal(array, values.permute(0, 2, 3, 1).numpy())
+    assert isinstance(values, sf.Tensor) and values.shape == (*batch, channels, height, width)
+    np.testing.assert_array_equal(array, np.moveaxis(values.numpy(), -3, -1))
+    if clips:  # a list of frames for each
+        frames = sf.stack([sf.stack(clip, 0) for clip in frames], 0)
     assert frames.shape == array.shape and frames.dtype is sf.uint8
     np.testing.assert_array_equal(frames.numpy(), (array * 255).round().astype(np.uint8))
     image = pytest.importorskip("PIL.Image")
     pictures = images_of(pipe, case, output_type="pil")
-    assert len(pictures) == batch and isinstance(pictures[0], image.Image)
-    np.testing.assert_array_equal(np.stack([np.array(p) for p in pictures]), frames.numpy())
+    assert len(pictures) == batch[0]
+    pictures = pictures if clips else [pictures]
+    assert all(isinstance(p, image.Image) for clip in pictures for p in clip)
+    stacked = np.stack([np.stack([np.array(p) for p in clip]) for clip in pictures])
+    np.testing.assert_array_equal(stacked.reshape(array.shape), frames.numpy())
     latents = images_of(pipe, case, output_type="latent")
-    assert isinstance(latents, sf.Tensor) and latents.shape[0] == batch and latents.is_floating_point()
+    assert isinstance(latents, sf.Tensor) and latents.shape[0] == batch[0] and latents.is_floating_point()
     with pytest.raises(ValueError, match="output_type must be"):
         images_of(pipe, case, output_type="jpeg")
     with pytest.raises(TypeError, match="unexpected keyword argument 'no_such_argument'"):
@@ -286,8 +293,9 @@ def test_loras_of_every_pipeline(name, monkeypatch):
         assert np.abs(images_of(pipe, case) - bare).max() > 1e-3, component
     pipe.set_adapters("random")
     np.testing.assert_array_equal(images_of(pipe, case), with_all)
-    if "cross_attention_kwargs" in parameters_of(CLASSES[name].__call__):
-        np.testing.assert_array_equal(images_of(pipe, case, cross_attention_kwargs={"scale": 0.0}), bare)
+    for kwargs in ("cross_attention_kwargs", "attention_kwargs"):
+        if kwargs in parameters_of(CLASSES[name].__call__):
+            np.testing.assert_array_equal(images_of(pipe, case, **{kwargs: {"scale": 0.0}}), bare)
     pipe.disable_lora()
     np.testing.assert_array_equal(images_of(pipe, case), bare)
     pipe.enable_lora()

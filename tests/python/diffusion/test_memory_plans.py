@@ -38,14 +38,15 @@ def xl():
 @every_pipeline
 def test_every_pipeline_has_a_plan(name):
     pipe, _ = made(name)
-    plan = pipe.memory_plan("cpu_only", height=64, width=64, batch=2)
+    whole_size = name == "CogVideoXImageToVideoPipeline"  # whose learned positions are of one size
+    plan = pipe.memory_plan("cpu_only", **({} if whole_size else {"height": 64, "width": 64}), batch=2)
     networks = {n for n, c in pipe.components.items() if hasattr(c, "parameters")}
     assert set(plan.parts) == networks and not plan.notes
     for part in plan.parts.values():
         assert part["device"] == "cpu" and part["residency"] == "resident"
         assert part["activations"] > 0 and part["bytes"] > 0 and part["format"] == "float32"
     assert plan.guidance_mode == "sequential" and plan.cleanup == "none"
-    larger = pipe.memory_plan("cpu_only", height=128, width=128, batch=8)
+    larger = pipe.memory_plan("cpu_only", **({} if whole_size else {"height": 128, "width": 128}), batch=8)
     assert larger.host_peak > plan.host_peak
 
 

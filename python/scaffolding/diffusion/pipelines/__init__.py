@@ -12,7 +12,12 @@ from importlib import import_module
 from .auto_pipeline import AutoPipelineForImage2Image, AutoPipelineForInpainting, AutoPipelineForText2Image
 from .image_processor import VaeImageProcessor
 from .memory import MemoryPlan
-from .outputs import ImagePipelineOutput, StableDiffusionPipelineOutput, StableDiffusionXLPipelineOutput
+from .outputs import (
+    ImagePipelineOutput,
+    StableDiffusionPipelineOutput,
+    StableDiffusionXLPipelineOutput,
+    VideoPipelineOutput,
+)
 from .pipeline import DiffusionPipeline
 from .progress_bar import ProgressBar
 from .registration import PIPELINE_CLASSES, register_the_rest
@@ -28,6 +33,7 @@ from .text_to_image import (
     txt2img_sd21,
     txt2img_sdxl,
 )
+from .video_processor import VideoProcessor
 from .vram import (
     clear_vram,
     load_to_gpu,
@@ -57,6 +63,8 @@ __all__ = [
     "StableDiffusionPipelineOutput",
     "StableDiffusionXLPipelineOutput",
     "VaeImageProcessor",
+    "VideoPipelineOutput",
+    "VideoProcessor",
     "auto_devices",
     "clear_vram",
     "get_profile_config",

@@ -11,6 +11,7 @@ from .progress_bar import ProgressBar
 from .run import PipelineRun
 
 ENTRIES = _pipelines.entries()  # what C++ registered, by class name
+_ATTENTION = ("cross_attention_kwargs", "attention_kwargs")  # diffusers' names of what a class's attention is told
 _REFUSED = ("ip_adapter_image", "ip_adapter_image_embeds")  # what nothing here can do
 
 
@@ -104,11 +105,11 @@ class PipelineCalls:
     def _options_of(self, given, others):
         """A call's arguments as the loops take them; refuses those that nothing here can do."""
         given = dict(given)
-        scale, attention = scale_of(type(self).__name__, given.pop("cross_attention_kwargs", None))
+        asked = next((n for n in _ATTENTION if n in given), _ATTENTION[0])
+        scale, attention = scale_of(type(self).__name__, given.pop(asked, None))
         if attention:
             raise NotImplementedError(
-                f"{type(self).__name__}: cross_attention_kwargs takes scale, and has no use for "
-                f"{', '.join(sorted(attention))}"
+                f"{type(self).__name__}: {asked} takes scale, and has no use for {', '.join(sorted(attention))}"
             )
         for name in _REFUSED:
             asked = given.pop(name, None)

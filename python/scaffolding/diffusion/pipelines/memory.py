@@ -125,8 +125,8 @@ class PlannedMemory:
         device=None,
         num_frames=None,
     ):
-        """The plan for pictures of that size, or clips of so many frames, so many at a time; print it to see it. Nothing
-        is changed.
+        """The plan for pictures of that size, or clips of so many frames, so many at a time; print it to see it.
+        Nothing is changed.
 
         profile: "auto" takes what fits into the free memory of GPU and host, and changes nothing where all fits;
         "full_gpu", "balanced", "unet_gpu", "gpu_poor", "extreme" and "cpu_only" say what is on the GPU, how guidance

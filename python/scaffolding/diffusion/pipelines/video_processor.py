@@ -12,11 +12,12 @@ def _is_clip(value):
 
 
 class VideoProcessor(VaeImageProcessor):
-    """VaeImageProcessor for clips: lists of pictures, arrays [T, H, W, C] and tensors [T, C, H, W]; one or a list, or an
-    array or tensor with a further dimension in front."""
+    """VaeImageProcessor for clips: lists of pictures, arrays [T, H, W, C] and tensors [T, C, H, W]; one or a list, or
+    an array or tensor with a further dimension in front."""
 
     def preprocess_video(self, video, height=None, width=None, **kwargs):
-        """float32 [B, C, T, height, width] in [-1, 1]. ValueError for what is no clip, and for clips that make no batch."""
+        """float32 [B, C, T, height, width] in [-1, 1]. ValueError for what is no clip, and for clips that make no
+        batch."""
         clips = [video] if _is_clip(video) else list(video)
         if not clips or not all(_is_clip(clip) for clip in clips):
             raise ValueError(
@@ -30,15 +31,16 @@ class VideoProcessor(VaeImageProcessor):
         return _core.stack(made, 0).permute(0, 2, 1, 3, 4)
 
     def postprocess_video(self, video, output_type="np"):
-        """Clips of an autoencoder's output [B, C, T, H, W] in [-1, 1]: see frames_from_unit_range; "latent" as it is."""
+        """Clips of an autoencoder's output [B, C, T, H, W] in [-1, 1]: see frames_from_unit_range; "latent" as it
+        is."""
         if output_type == "latent":
             return video
         return self.frames_from_unit_range(self.denormalize(video.permute(0, 2, 1, 3, 4)), output_type)
 
     def frames_from_unit_range(self, video, output_type):
-        """Values [B, T, C, H, W] in [0, 1] as the type asked for: "pil", a list of pictures for each clip; "np", an array
-        [B, T, H, W, C]; "pt", the tensor; "sf_tensor", for each clip a list of uint8 tensors [H, W, C] on the video's
-        device; "latent", as they are."""
+        """Values [B, T, C, H, W] in [0, 1] as the type asked for: "pil", a list of pictures for each clip; "np", an
+        array [B, T, H, W, C]; "pt", the tensor; "sf_tensor", for each clip a list of uint8 tensors [H, W, C] on the
+        video's device; "latent", as they are."""
         if output_type in ("pt", "latent"):
             return video
         if output_type == "np":

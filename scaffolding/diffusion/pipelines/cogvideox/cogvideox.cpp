@@ -126,8 +126,9 @@ std::vector<std::pair<std::string, Tensor>> CogVideoXBase::prompt_tensors(const 
 static std::array<double, 4> crop_of(int64_t height, int64_t width, int64_t base_height, int64_t base_width) {
   const double r = double(height) / double(width);
   int64_t h = base_height, w = base_width;
-  if (r > double(base_height) / double(base_width)) w = std::llround(double(base_height) / double(height) * double(width));
-  else h = std::llround(double(base_width) / double(width) * double(height));
+  if (r > double(base_height) / double(base_width))
+    w = std::llrint(double(base_height) / double(height) * double(width));
+  else h = std::llrint(double(base_width) / double(width) * double(height));
   const int64_t top = std::llrint(double(base_height - h) / 2), left = std::llrint(double(base_width - w) / 2);
   return {double(top), double(left), double(top + h), double(left + w)};
 }
@@ -142,7 +143,7 @@ Tensor CogVideoXBase::rotary_positions(const Clip& c) const {
   return models::rotary_positions_3d(transformer->config_int("attention_head_dim", 64), grid, transformer->device());
 }
 
-std::unique_ptr<CogVideoXRun> CogVideoXBase::prepare_run(const CogVideoXOptions& o, int64_t channels) const {
+std::unique_ptr<CogVideoXRun> CogVideoXBase::prepare_run(const CogVideoXOptions& o) const {
   check_call(o);
   const Clip c = clip(o);
   auto run = std::make_unique<CogVideoXRun>();
@@ -171,7 +172,7 @@ std::unique_ptr<CogVideoXRun> CogVideoXBase::prepare_run(const CogVideoXOptions&
   return run;
 }
 
-void CogVideoXBase::draw(CogVideoXRun& run, const CogVideoXOptions& o, int64_t channels) const {
+void CogVideoXBase::draw_latents(CogVideoXRun& run, const CogVideoXOptions& o, int64_t channels) const {
   const Clip c = clip(o);
   const Shape shape = run.frames_first ? Shape{c.batch, c.frames, channels, c.height, c.width}
                                        : Shape{c.batch, channels, c.frames, c.height, c.width};

@@ -58,10 +58,10 @@ class CogVideoXBase : public TextPipeline {
   };
   // ValueError for sizes and numbers of frames that cannot be.
   Clip clip(const CogVideoXOptions& options) const;
-  // From the checks to the noise of `channels`; further arguments of the denoiser are for the class to add.
-  std::unique_ptr<CogVideoXRun> prepare_run(const CogVideoXOptions& options, int64_t channels) const;
-  // Where the class draws something before the noise, it draws the noise itself.
-  void draw(CogVideoXRun& run, const CogVideoXOptions& options, int64_t channels) const;
+  // From the checks to the arguments of the denoiser, to which a class may add.
+  std::unique_ptr<CogVideoXRun> prepare_run(const CogVideoXOptions& options) const;
+  // Then the noise that the run begins with, of so many channels.
+  void draw_latents(CogVideoXRun& run, const CogVideoXOptions& options, int64_t channels) const;
   int64_t frames_per_latent() const;
 
  private:

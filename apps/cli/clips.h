@@ -1,0 +1,17 @@
+// Clips that commands write and read. Functions only.
+#pragma once
+#include <string>
+
+#include "scaffolding/core/tensor.h"
+
+namespace sf::cli {
+
+// ValueError naming the option for a path that says no kind of video, or a number of frames a second that none has;
+// NotSupported where this build cannot write it. The folder is made where it is absent.
+void check_clip_output(const char* option, const std::string& path, double fps);
+
+// A clip [T, 3, H, W] in [0, 1], with what it shows and how it was made where the file can say so.
+void write_clip(const std::string& path, const Tensor& clip, double fps, const std::string& title,
+                const std::string& settings);
+
+}  // namespace sf::cli

@@ -1,0 +1,34 @@
+// `scaffolding img2vid`: clips that begin with a picture.
+#include <memory>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/generation.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/image_processor.h"
+
+namespace sf::cli {
+
+using diffusion::Task;
+
+void add_img2vid(CLI::App& program) {
+  auto* command = program.add_subcommand("img2vid", "Make a picture move by a prompt");
+  auto s = std::make_shared<GenerationSettings>();
+  s->output = "{seed}.mp4";
+  add_clip_options(*command, *s, {Task::ImageToVideo});
+  command->add_option("-i,--image", s->image,
+                      "The picture that the clip begins with: PNG, JPEG or WebP; it is resized");
+  command->footer(R"(Examples:
+  scaffolding img2vid "the boat sails away" --image boat.png --model ~/models/CogVideoX-5b-I2V -o boat.mp4)");
+  command->callback([s] {
+    const Tensor picture = input_picture("--image", s->image, io::ImageMode::RGB);
+    SF_CHECK(!s->model.empty(),
+             "img2vid: needs a model: --model with a folder in diffusers' layout, or a name on the hub");
+    auto pipeline = load_model("img2vid", *s, {Task::ImageToVideo});
+    const auto [height, width] = pipeline->size(s->height, s->width);
+    diffusion::VaeImageProcessor processor({.vae_scale_factor = pipeline->vae_scale_factor()});
+    generate("img2vid", *s, *pipeline,
+             {{"image", processor.preprocess(Tensors{picture}, {.height = height, .width = width})}});
+  });
+}
+
+}  // namespace sf::cli

@@ -1,0 +1,28 @@
+// `scaffolding txt2vid`: clips from a prompt.
+#include <memory>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/generation.h"
+#include "scaffolding/core/error.h"
+
+namespace sf::cli {
+
+using diffusion::Task;
+
+void add_txt2vid(CLI::App& program) {
+  auto* command = program.add_subcommand("txt2vid", "Make clips from a prompt");
+  auto s = std::make_shared<GenerationSettings>();
+  s->output = "{seed}.mp4";
+  add_clip_options(*command, *s, {Task::TextToVideo});
+  command->footer(R"(Examples:
+  scaffolding txt2vid "a rocket over the sea" --model ~/models/CogVideoX-2b --num-frames 49 -o rocket.mp4
+  scaffolding txt2vid "a cat" --model ~/models/CogVideoX-5b --profile auto --dtype bfloat16 --steps 30 -o cat.webp)");
+  command->callback([command, s] {
+    SF_CHECK(!s->prompt.empty() || command->count("--prompt") > 0, "txt2vid: needs a prompt");
+    SF_CHECK(!s->model.empty(),
+             "txt2vid: needs a model: --model with a folder in diffusers' layout, or a name on the hub");
+    generate("txt2vid", *s, *load_model("txt2vid", *s, {Task::TextToVideo}));
+  });
+}
+
+}  // namespace sf::cli

@@ -1,0 +1,92 @@
+"""CogVideoX, under diffusers' names and arguments: what the registered classes shape in Python."""
+
+from ... import _core
+from ..._core import Tensor, _pipelines
+from .outputs import VideoPipelineOutput
+from .pipeline import DiffusionPipeline
+from .registration import ABSENT, registered
+
+CogVideoXPipelineOutput = VideoPipelineOutput
+
+
+class VideoTensor(Tensor):
+    """Latents of clips [B, C, T, h, w]: what a pipeline without an autoencoder returns, a tensor that is its own
+    `.frames`."""
+
+    def __new__(cls, data):
+        return _core._make_subclass(cls, data, False, False)
+
+    @property
+    def frames(self):
+        """The tensor itself, as pipelines' outputs have it."""
+        return self
+
+
+class _CogVideoX(DiffusionPipeline):
+    """Made of networks, a tokenizer and a scheduler, or by from_pretrained. A pipeline that was made of transformer and
+    scheduler alone, with a DiTModel for example, is called with prompt_embeds and returns latents, a tensor [B,
+    channels, T, h, w]. num_frames: of its clips; latent_channels: those of the transformer."""
+
+    def _look_at(self, given):
+        self._num_frames = given["num_frames"]
+        self._returns_tensor = given["vae"] is ABSENT
+        channels, transformer = given["latent_channels"], given["transformer"]
+        has = getattr(getattr(transformer, "config", None), "in_channels", None)
+        if channels is not None and has is not None and channels != has:
+            raise ValueError(
+                f"{type(self).__name__}: latent_channels must be the transformer's in_channels {has}, got {channels}"
+            )
+
+    def _shape(self, given):
+        if given["num_frames"] is None:
+            given["num_frames"] = self._num_frames
+
+    def _call(self, given, kwargs, output_type, return_dict):
+        as_tensor = output_type is None and self._returns_tensor
+        result = super()._call(given, kwargs, "latent" if as_tensor else output_type, return_dict)
+        return VideoTensor(result.frames) if as_tensor and return_dict else result
+
+    def encode_prompt(
+        self,
+        prompt,
+        negative_prompt=None,
+        do_classifier_free_guidance=True,
+        num_videos_per_prompt=1,
+        prompt_embeds=None,
+        negative_prompt_embeds=None,
+        max_sequence_length=226,
+        device=None,
+        dtype=None,
+    ):
+        """(prompt_embeds, negative_prompt_embeds), each [prompts * num_videos_per_prompt, tokens, features]; the second
+        None without guidance. In the text encoder's dtype and on the transformer's device, or as dtype and device say.
+        """
+        options = {
+            "prompt": prompt,
+            "negative_prompt": negative_prompt,
+            "num_videos_per_prompt": num_videos_per_prompt,
+            "guidance_scale": 6.0 if do_classifier_free_guidance else 1.0,
+            "prompt_embeds": prompt_embeds,
+            "negative_prompt_embeds": negative_prompt_embeds,
+            "max_sequence_length": max_sequence_length,
+        }
+        embeds = self._encoded(options)
+        return tuple(e if e is None else e.to(device=device or e.device, dtype=dtype or e.dtype) for e in embeds)
+
+
+_DEFAULTS = {"vae": ABSENT, "num_frames": None, "latent_channels": None}
+CogVideoXPipeline = registered("CogVideoXPipeline", _CogVideoX, _DEFAULTS)
+
+
+class _ImageToVideo(_CogVideoX):
+    def _shape(self, given):
+        """Pictures are resized to the clip's size."""
+        super()._shape(given)
+        if given["image"] is None:
+            raise ValueError(f"{type(self).__name__}: needs an image")
+        height, width = _pipelines.default_size(self._entry_name, self._parts())
+        size = given["height"] or height, given["width"] or width
+        given["image"] = self.video_processor.preprocess(given["image"], *size)
+
+
+CogVideoXImageToVideoPipeline = registered("CogVideoXImageToVideoPipeline", _ImageToVideo, _DEFAULTS)

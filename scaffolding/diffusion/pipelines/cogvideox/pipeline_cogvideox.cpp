@@ -1,0 +1,25 @@
+#include "scaffolding/diffusion/pipelines/cogvideox/pipeline_cogvideox.h"
+
+#include "scaffolding/diffusion/pipelines/registry.h"
+
+namespace sf::diffusion {
+
+std::unique_ptr<Run> CogVideoXPipeline::prepare(const CogVideoXOptions& o) const {
+  auto run = prepare_run(o);
+  draw_latents(*run, o, transformer->config_int("in_channels", 16));
+  return run;
+}
+
+SF_PIPELINE(CogVideoXPipeline)
+    .family("cogvideox")
+    .task(Task::TextToVideo)
+    .takes("text_encoder", "T5EncoderModel")
+    .call(
+        "prompt, negative_prompt, height, width, num_frames, num_inference_steps, timesteps, guidance_scale, "
+        "use_dynamic_cfg, num_videos_per_prompt, eta, generator, latents, prompt_embeds, negative_prompt_embeds, "
+        "output_type, return_dict, attention_kwargs, callback_on_step_end, callback_on_step_end_tensor_inputs, "
+        "max_sequence_length, guidance_mode")
+    .callbacks("latents, prompt_embeds, negative_prompt_embeds")
+    .doc("Text to clips with CogVideoX.");
+
+}  // namespace sf::diffusion
