@@ -1,7 +1,7 @@
 # The suffix of a file says which library it goes into. A new file needs no edit here.
 #   x.cpp core · x.cpu.cpp core, once per instruction set
 #   x.onednn.cpp core where oneDNN is · x.accelerate.cpp core on Apple
-#   x.cu, x.cuda.cpp, x.cudnn.cpp libscaffolding_cuda.so
+#   x.cu, x.cuda.cpp, x.cudnn.cpp libscaffolding_cuda.so · x.libav.cpp libscaffolding_video.so
 #   x_test.cpp tests · x_bench.cpp benchmarks · x_fuzz.cpp fuzz targets
 file(GLOB_RECURSE sf_all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scaffolding/*.cpp)
 
@@ -115,7 +115,7 @@ foreach(format GIF WEBP_ANIMATION)
   endif()
 endforeach()
 set_source_files_properties(scaffolding/io/pictures/animation.cpp scaffolding/io/pictures/animation_gif.cpp
-                            scaffolding/io/pictures/animation_webp.cpp
+                            scaffolding/io/pictures/animation_webp.cpp scaffolding/io/video/webp_frames.cpp
                             PROPERTIES COMPILE_DEFINITIONS "${sf_animation}")
 if(SF_CURL)
   set_source_files_properties(scaffolding/io/hub/http.cpp

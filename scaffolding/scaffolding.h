@@ -25,6 +25,8 @@
 #include "scaffolding/io/formats/torch_file.h"
 #include "scaffolding/io/hub/model_folder.h"
 #include "scaffolding/io/pictures/animation.h"
+#include "scaffolding/io/video/video_reader.h"
+#include "scaffolding/io/video/video_writer.h"
 #include "scaffolding/models/models.h"
 #include "scaffolding/nn/nn.h"
 #include "scaffolding/ops/ops.h"

@@ -41,6 +41,9 @@ look() {
   if ((!program_only)); then
     has_header gtest/gtest.h || required+=(libgtest-dev)
     good_python "${PYTHON:-python3}" || good_python /usr/bin/python3 || required+=(python3-venv python3-dev)
+    # mp4 and webm files: 34 MB to download, since Debian's libav knows every codec
+    has_header libavformat/avformat.h || optional+=(libavformat-dev libavcodec-dev libavutil-dev)
+    has_header libswscale/swscale.h || optional+=(libswscale-dev)
   fi
   has_header oneapi/dnnl/dnnl.hpp || optional+=(libdnnl-dev)
   has_header gif_lib.h || optional+=(libgif-dev)

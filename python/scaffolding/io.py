@@ -1,5 +1,5 @@
-"""Checkpoint files of every kind: one way into all of them, shards, NumPy's and llama.cpp's formats; and pictures
-(data/image.py).
+"""Checkpoint files of every kind: one way into all of them, shards, NumPy's and llama.cpp's formats; pictures
+(data/image.py) and videos (data/video.py).
 
 Files are mapped: tensors borrow their pages where the format allows it,
 and the files must not be truncated while they live.
@@ -20,13 +20,17 @@ from .data.image import (
     save_animation,
     write_image,
 )
+from .data.video import VideoReader, VideoWriter, can_write_video, read_video, save_video
 from .serialization import _path_or_data
 
 __all__ = [
     "Checkpoint",
     "GGUFFile",
     "Placeholder",
+    "VideoReader",
+    "VideoWriter",
     "can_write_animation",
+    "can_write_video",
     "decode_image",
     "encode_image",
     "image_info",
@@ -36,10 +40,12 @@ __all__ = [
     "load_npz",
     "open_checkpoint",
     "read_image",
+    "read_video",
     "save_animation",
     "save_npy",
     "save_npz",
     "save_sharded",
+    "save_video",
     "write_image",
 ]
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <unordered_map>
 
-#include "scaffolding/io/file.h"
+#include "scaffolding/data/folder_files.h"
 
 namespace sf::data {
 
@@ -13,44 +13,8 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_picture(const std::string& name) {
-  std::string s = fs::path(name).extension().string();
-  for (char& c : s) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+  const std::string s = lower_suffix(name);
   return s == ".png" || s == ".jpg" || s == ".jpeg" || s == ".webp";
-}
-
-std::string text_of(const std::string& path) {
-  io::MappedFile f(path);
-  return {reinterpret_cast<const char*>(f.data()), f.size()};
-}
-
-std::string trimmed(std::string s) {
-  while (!s.empty() && (s.back() == '\n' || s.back() == '\r' || s.back() == ' ' || s.back() == '\t')) s.pop_back();
-  return s;
-}
-
-// A relative name that stays below the folder it is relative to.
-bool stays_inside(const std::string& name) {
-  fs::path p(name);
-  if (p.empty() || p.is_absolute() || name.find('\0') != std::string::npos) return false;
-  return std::none_of(p.begin(), p.end(), [](const fs::path& part) { return part == ".."; });
-}
-
-std::vector<std::string> files_below(const std::string& root) {
-  std::error_code error;
-  SF_CHECK(fs::is_directory(root, error), "ImageFolder: there is no folder '", root, "'");
-  std::vector<std::string> names;
-  fs::recursive_directory_iterator it(root, error), end;
-  SF_CHECK_AS(RuntimeError, !error, root, ": cannot list: ", error.message());
-  while (it != end) {
-    std::string file = it->path().filename().string();
-    if (file.starts_with('.')) it.disable_recursion_pending();
-    else if (it->is_regular_file(error))
-      names.push_back(fs::path(it->path()).lexically_relative(root).generic_string());
-    it.increment(error);
-    SF_CHECK_AS(RuntimeError, !error, root, ": cannot list: ", error.message());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 Tensor label_tensor(int64_t label) {
@@ -179,7 +143,7 @@ ImageFolder::ImageFolder(const std::string& root, ImageOptions options) : ImageD
     }
   SF_CHECK(options_.caption_column.empty(), "ImageFolder: caption_column '", options_.caption_column,
            "' needs a metadata.jsonl or metadata.csv in '", root, "'");
-  std::vector<std::string> names = files_below(root);
+  std::vector<std::string> names = files_below(root, "ImageFolder");
   int64_t with_caption = 0;
   std::string without;
   std::vector<std::string> classes;
@@ -239,7 +203,7 @@ WebDataset::WebDataset(const std::vector<std::string>& paths, ImageOptions optio
     std::error_code error;
     if (fs::is_directory(path, error)) {
       size_t before = tars_.size();
-      for (auto& n : files_below(path))
+      for (auto& n : files_below(path, "WebDataset"))
         if (n.ends_with(".tar")) add_tar((fs::path(path) / n).string());
       SF_CHECK(tars_.size() > before, "WebDataset: the folder '", path, "' holds no .tar");
     } else {

@@ -95,6 +95,8 @@ class ReplacingFile final : public Sink {
   ReplacingFile(const ReplacingFile&) = delete;
   ReplacingFile& operator=(const ReplacingFile&) = delete;
   void write(const void* data, size_t bytes) override;
+  // Where it lies until then: for libraries that write files by name, in place of write().
+  const std::string& temporary() const { return temporary_; }
   void sync();    // what was written is on the disk: a full one is found here at the latest
   void commit();  // syncs, then renames
 

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/bindings/core/bind_generator.h"
+#include "python/bindings/data/bind_video.h"
 #include "scaffolding/data/data.h"
 #include "scaffolding/io/pictures/animation.h"
 #include "scaffolding/ops/ops.h"
@@ -84,6 +85,14 @@ nb::tuple taken(Prefetcher& p, bool captions) {
 
 // The stream of the sample that a Python data set is being asked for in this thread.
 thread_local std::optional<SampleRandom> current_random;
+
+// That stream, or one of a seed of the default generator.
+SampleRandom random_of_sample() {
+  if (current_random) return *current_random;
+  int64_t drawn;
+  default_generator()->integers_natural(kInt64, &drawn, 1);
+  return SampleRandom(uint64_t(drawn));
+}
 
 Tensor transformed(const Transform& t, const Tensor& image, std::optional<uint64_t> seed) {
   check_defined("transform", "image", image);
@@ -239,16 +248,11 @@ void bind_datasets(nb::module_& d) {
       .def("__len__", &ImageDataset::size)
       .def("get",
            [](const ImageDataset& s, int64_t index) {
-             std::optional<SampleRandom> random = current_random;
-             if (!random) {
-               int64_t drawn;
-               default_generator()->integers_natural(kInt64, &drawn, 1);
-               random.emplace(uint64_t(drawn));
-             }
+             SampleRandom random = random_of_sample();
              Sample sample;
              {
                nb::gil_scoped_release release;
-               sample = s.get(index, *random);
+               sample = s.get(index, random);
              }
              return sample_dict(sample, s.has_captions());
            })
@@ -317,6 +321,44 @@ void bind_datasets(nb::module_& d) {
       .def("check_any_whole", &Prefetcher::check_any_whole);
 }
 
+void bind_video_folder(nb::module_& d) {
+  nb::class_<VideoFolder>(d, "VideoFolder")
+      .def(
+          "__init__",
+          [](VideoFolder* self, const std::string& path, int64_t num_frames, int64_t stride, const Shape& size,
+             const std::string& interpolation, bool random_start, std::shared_ptr<Transform> transform,
+             const std::string& caption_column, bool missing, std::optional<int64_t> max_pixels) {
+            new (self) VideoFolder(path, {num_frames,
+                                          stride,
+                                          size,
+                                          filter(interpolation),
+                                          random_start,
+                                          std::move(transform),
+                                          caption_column,
+                                          missing,
+                                          {.max_pixels = max_pixels}});
+          },
+          nb::arg("path"), nb::arg("num_frames"), nb::arg("stride"), nb::arg("size"), nb::arg("interpolation"),
+          nb::arg("random_start"), nb::arg("transform").none(), nb::arg("caption_column"), nb::arg("missing"),
+          nb::arg("max_pixels").none())
+      .def("__len__", &VideoFolder::size)
+      .def("get",
+           [](const VideoFolder& s, int64_t index) {
+             SampleRandom random = random_of_sample();
+             Sample sample;
+             {
+               nb::gil_scoped_release release;
+               sample = s.get(index, random);
+             }
+             return nb::make_tuple(sample.image, text(sample.caption));
+           })
+      .def("name", [](const VideoFolder& s, int64_t i) { return text(s.sample_name(i)); })
+      .def("path", [](const VideoFolder& s, int64_t i) { return text(s.path(i)); })
+      .def("caption", [](const VideoFolder& s, int64_t i) { return text(s.caption(i)); })
+      .def("metadata", [](const VideoFolder& s, int64_t i) { return text(s.metadata(i)); })
+      .def_prop_ro("has_captions", &VideoFolder::has_captions);
+}
+
 }  // namespace
 
 void bind_data_loading(nb::module_& m) {
@@ -327,6 +369,8 @@ void bind_data_loading(nb::module_& m) {
   bind_images(d);
   bind_transforms(d);
   bind_datasets(d);
+  bind_video(d);
+  bind_video_folder(d);
 }
 
 }  // namespace sf::py

@@ -154,6 +154,80 @@ class ImageFiles(_ImageDataset):
         )
 
 
+class VideoFolder(Dataset):
+    """Clips of the videos of a folder and of those below it, with their captions: (frames, caption), frames uint8
+    [3, num_frames, H, W], or what transform makes of them, caption "" where there are none.
+
+    num_frames, frame_stride: a clip is every frame_stride-th frame. size: n makes the shorter side n; (height, width):
+    resized to cover it, and the middle cut out. random_start: a clip begins anywhere, by the random numbers of the
+    loader's generator, else at the first frame. transform: one of scaffolding.data.transforms is applied to each frame
+    [3, H, W], with the same random numbers for all of a clip; any other callable to the clip.
+
+    What says the captions is the first of these that is there: metadata.jsonl or metadata.csv (column file_name, which
+    may name a folder of pictures, and the text under caption_column: by default text, caption or prompt); clip.txt or
+    clip.json beside clip.mp4.
+
+    Raises ValueError for a missing folder, one without videos, a caption_column that is not there, and videos without a
+    caption file where others have one, unless allow_missing_captions. A video that is damaged or too short is a
+    BrokenSample, which a DataLoader skips.
+    """
+
+    def __init__(
+        self,
+        root,
+        num_frames=16,
+        frame_stride=1,
+        size=None,
+        transform=None,
+        *,
+        random_start=True,
+        interpolation="bilinear",
+        caption_column=None,
+        allow_missing_captions=False,
+        max_pixels=None,
+    ):
+        self.transform = transform
+        self._python_transform = transform if transform is not None and _native_transform(transform) is None else None
+        self._native = _data.VideoFolder(
+            os.fspath(root),
+            num_frames,
+            frame_stride,
+            () if size is None else (size,) if isinstance(size, int) else tuple(size),
+            interpolation,
+            random_start,
+            _native_transform(transform),
+            caption_column or "",
+            allow_missing_captions,
+            max_pixels,
+        )
+
+    def __len__(self):
+        return len(self._native)
+
+    def __getitem__(self, index):
+        frames, caption = self._native.get(index + len(self) if index < 0 else index)
+        return frames if self._python_transform is None else self._python_transform(frames), caption
+
+    def name(self, index):
+        """What errors call the sample: its path in the folder."""
+        return self._native.name(index)
+
+    def path(self, index):
+        """The sample's file."""
+        return self._native.path(index)
+
+    def caption(self, index):
+        """The sample's text; "" where there is none."""
+        return self._native.caption(index)
+
+    def metadata(self, index):
+        """The sample's row of metadata, a dict; empty where there is none."""
+        import json
+
+        row = self._native.metadata(index)
+        return json.loads(row) if row else {}
+
+
 class BucketBatchSampler(Sampler):
     """Batches whose pictures share an aspect-ratio bucket, for a DataLoader's batch_sampler.
 

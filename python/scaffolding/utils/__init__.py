@@ -1,3 +1,4 @@
 """Paths the API promises."""
 
 from . import checkpoint, data, tensorboard
+from .export import export_to_gif, export_to_video

@@ -199,7 +199,9 @@ TEST_F(Pipeline, StopsBetweenSteps) {
 TEST_F(Pipeline, RefusesWrongComponents) {
   SF_EXPECT_ERROR(TypeError, "unet: must be a denoiser, which is called with samples and timesteps, got AutoencoderKL",
                   denoiser(std::make_shared<models::AutoencoderKL>()));
-  SF_EXPECT_ERROR(TypeError, "vae: must be an autoencoder (AutoencoderKLCogVideoX, AutoencoderKL or AutoencoderTiny), got UNet2DConditionModel",
+  SF_EXPECT_ERROR(TypeError,
+                  "vae: must be an autoencoder (AutoencoderKLCogVideoX, AutoencoderKL or AutoencoderTiny), got "
+                  "UNet2DConditionModel",
                   autoencoder(std::shared_ptr<models::Model>(tiny().unet, tiny().unet->model())));
   auto pipe = tiny();
   pipe.unet = nullptr;

@@ -20,17 +20,24 @@ AnimationFormat animation_format(const std::string& path) {
   fail("save_animation: the path must end in .gif or .webp, got '", path, "'");
 }
 
-static std::vector<int64_t> durations_of(size_t frames, AnimationFormat format, const AnimationOptions& o) {
+int64_t longest_side(AnimationFormat format) { return format == AnimationFormat::GIF ? 65535 : 16383; }
+
+void check_fps(AnimationFormat format, const char* op, double fps) {
   const double most = format == AnimationFormat::GIF ? 100 : 1000;
+  SF_CHECK(fps > 0 && fps <= most, op, ": fps must be above 0, to ", most, " in this format, got ", fps);
+}
+
+int64_t milliseconds_of(AnimationFormat format, double fps, int64_t index) {
+  const double tick = format == AnimationFormat::GIF ? 10 : 1;
+  return int64_t(tick *
+                 (std::round(1000 / tick * double(index + 1) / fps) - std::round(1000 / tick * double(index) / fps)));
+}
+
+static std::vector<int64_t> durations_of(size_t frames, AnimationFormat format, const AnimationOptions& o) {
   if (o.durations.empty()) {
-    SF_CHECK(o.fps > 0 && o.fps <= most, "save_animation: fps must be above 0, to ", most, " in this format, got ",
-             o.fps);
-    // The places of pictures on the clock are rounded, not their durations, so that the whole keeps its length.
-    const double tick = format == AnimationFormat::GIF ? 10 : 1;
+    check_fps(format, "save_animation", o.fps);
     std::vector<int64_t> all;
-    for (size_t i = 0; i < frames; ++i)
-      all.push_back(int64_t(
-          tick * (std::round(1000 / tick * double(i + 1) / o.fps) - std::round(1000 / tick * double(i) / o.fps))));
+    for (size_t i = 0; i < frames; ++i) all.push_back(milliseconds_of(format, o.fps, int64_t(i)));
     return all;
   }
   SF_CHECK(o.durations.size() == frames, "save_animation: needs a duration for each of ", frames, " frames, got ",
@@ -46,10 +53,8 @@ std::string encode_animation(const Tensors& frames, AnimationFormat format, cons
            options.loop);
   SF_CHECK(options.quality >= 1 && options.quality <= 100, "save_animation: quality must be 1 to 100, got ",
            options.quality);
-  AnimationOptions o = options;
-  o.durations = durations_of(frames.size(), format, options);
-  const int64_t limit = format == AnimationFormat::GIF ? 65535 : 16383;
-  Tensors pixels;
+  const std::vector<int64_t> durations = durations_of(frames.size(), format, options);
+  const int64_t limit = longest_side(format);
   for (auto& frame : frames) {
     check_defined("save_animation", "frames", frame);
     SF_CHECK_AS(TypeError, frame.dtype() == kUInt8 && frame.device().is_cpu(),
@@ -59,9 +64,12 @@ std::string encode_animation(const Tensors& frames, AnimationFormat format, cons
              "save_animation: frames must be [C, H, W] with C = 1 or 3 and sides to ", limit, ", got ", frame.shape());
     SF_CHECK(frame.shape() == frames[0].shape(), "save_animation: frames must have one size, got ", frames[0].shape(),
              " and ", frame.shape());
-    pixels.push_back(convert_image(frame, ImageMode::RGB).permute({1, 2, 0}).contiguous());
   }
-  return format == AnimationFormat::GIF ? gif_animation(pixels, o) : webp_animation(pixels, o);
+  auto encoder =
+      (format == AnimationFormat::GIF ? gif_encoder : webp_encoder)(frames[0].size(1), frames[0].size(2), options);
+  for (size_t i = 0; i < frames.size(); ++i)
+    encoder->add(convert_image(frames[i], ImageMode::RGB).permute({1, 2, 0}).contiguous(), durations[i]);
+  return encoder->finish();
 }
 
 void save_animation(const std::string& path, const Tensors& frames, const AnimationOptions& options) {

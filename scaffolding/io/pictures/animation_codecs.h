@@ -1,4 +1,5 @@
-// What animation.cpp asks of each format's library: animation_gif.cpp, animation_webp.cpp. Not public; stateless.
+// What animation.cpp and VideoWriter ask of each format's library: animation_gif.cpp, animation_webp.cpp. Not public.
+// An encoder is used from one thread.
 #pragma once
 #include <memory>
 
@@ -6,8 +7,21 @@
 
 namespace sf::io {
 
-// pixels: uint8 [H, W, 3], contiguous, one tensor for each picture. durations: milliseconds of each.
-std::string gif_animation(const Tensors& pixels, const AnimationOptions& options);
-std::string webp_animation(const Tensors& pixels, const AnimationOptions& options);
+// Takes pictures one by one and keeps what they are encoded to, not the pictures.
+class AnimationEncoder {
+ public:
+  virtual ~AnimationEncoder() = default;
+  virtual void add(const Tensor& pixels, int64_t milliseconds) = 0;  // uint8 [height, width, 3], contiguous
+  virtual std::string finish() = 0;                                  // the file; once, after the last picture
+};
+// Of options, fps and durations are the caller's affair.
+std::unique_ptr<AnimationEncoder> gif_encoder(int64_t height, int64_t width, const AnimationOptions& options);
+std::unique_ptr<AnimationEncoder> webp_encoder(int64_t height, int64_t width, const AnimationOptions& options);
+
+int64_t longest_side(AnimationFormat format);  // in pixels
+void check_fps(AnimationFormat format, const char* op, double fps);
+// How long picture `index` is shown. The places of pictures on the format's clock are rounded, not their durations, so
+// that the whole keeps its length.
+int64_t milliseconds_of(AnimationFormat format, double fps, int64_t index);
 
 }  // namespace sf::io

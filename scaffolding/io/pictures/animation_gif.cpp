@@ -36,46 +36,64 @@ int append(GifFileType* file, const GifByteType* bytes, int count) {
   return count;
 }
 
-}  // namespace
-
-std::string gif_animation(const Tensors& pixels, const AnimationOptions& options) {
-  const int H = int(pixels[0].size(0)), W = int(pixels[0].size(1));
-  std::string out;
-  int error = 0;
-  struct Owned {
-    GifFileType* file;
-    ~Owned() {
-      int ignored;
-      if (file) EGifCloseFile(file, &ignored);
-    }
-  } gif{EGifOpen(&out, append, &error)};
-  check(gif.file, nullptr, error);
-  EGifSetGifVersion(gif.file, true);
-  check(EGifPutScreenDesc(gif.file, W, H, 8, 0, nullptr) == GIF_OK, gif.file, 0);
-  // Plays `loop` times: the extension of Netscape 2.0 counts the repetitions after the first.
-  if (options.loop != 1) {
+class GifEncoder final : public AnimationEncoder {
+ public:
+  GifEncoder(int64_t height, int64_t width, const AnimationOptions& options)
+      : height_(int(height)), width_(int(width)), dither_(options.dither) {
+    int error = 0;
+    file_.reset(EGifOpen(&bytes_, append, &error));
+    GifFileType* file = file_.get();
+    check(file, nullptr, error);
+    EGifSetGifVersion(file, true);
+    check(EGifPutScreenDesc(file, width_, height_, 8, 0, nullptr) == GIF_OK, file, 0);
+    // Plays `loop` times: the extension of Netscape 2.0 counts the repetitions after the first.
+    if (options.loop == 1) return;
     const int64_t again = options.loop == 0 ? 0 : options.loop - 1;
     const GifByteType name[] = "NETSCAPE2.0";
     const GifByteType block[] = {1, GifByteType(again & 255), GifByteType(again >> 8)};
-    check(EGifPutExtensionLeader(gif.file, APPLICATION_EXT_FUNC_CODE) == GIF_OK &&
-              EGifPutExtensionBlock(gif.file, 11, name) == GIF_OK &&
-              EGifPutExtensionBlock(gif.file, 3, block) == GIF_OK && EGifPutExtensionTrailer(gif.file) == GIF_OK,
-          gif.file, 0);
+    check(EGifPutExtensionLeader(file, APPLICATION_EXT_FUNC_CODE) == GIF_OK &&
+              EGifPutExtensionBlock(file, 11, name) == GIF_OK && EGifPutExtensionBlock(file, 3, block) == GIF_OK &&
+              EGifPutExtensionTrailer(file) == GIF_OK,
+          file, 0);
   }
-  for (size_t i = 0; i < pixels.size(); ++i) {
-    GraphicsControlBlock control{DISPOSE_DO_NOT, false, int((options.durations[i] + 5) / 10), NO_TRANSPARENT_COLOR};
+  void add(const Tensor& pixels, int64_t milliseconds) override {
+    GraphicsControlBlock control{DISPOSE_DO_NOT, false, int((milliseconds + 5) / 10), NO_TRANSPARENT_COLOR};
     if (control.DelayTime < 1) control.DelayTime = 1;
     GifByteType block[4];
     EGifGCBToExtension(&control, block);
-    check(EGifPutExtension(gif.file, GRAPHICS_EXT_FUNC_CODE, 4, block) == GIF_OK, gif.file, 0);
-    std::vector<Colour> palette = palette_of(pixels[i], 256);
-    std::vector<uint8_t> places = indexed(pixels[i], palette, options.dither);
+    GifFileType* file = file_.get();
+    check(EGifPutExtension(file, GRAPHICS_EXT_FUNC_CODE, 4, block) == GIF_OK, file, 0);
+    std::vector<Colour> palette = palette_of(pixels, 256);
+    std::vector<uint8_t> places = indexed(pixels, palette, dither_);
     Map map(palette);
-    check(EGifPutImageDesc(gif.file, 0, 0, W, H, false, map.map) == GIF_OK, gif.file, 0);
-    for (int y = 0; y < H; ++y) check(EGifPutLine(gif.file, places.data() + int64_t(y) * W, W) == GIF_OK, gif.file, 0);
+    check(EGifPutImageDesc(file, 0, 0, width_, height_, false, map.map) == GIF_OK, file, 0);
+    for (int y = 0; y < height_; ++y)
+      check(EGifPutLine(file, places.data() + int64_t(y) * width_, width_) == GIF_OK, file, 0);
   }
-  check(EGifCloseFile(std::exchange(gif.file, nullptr), &error) == GIF_OK, nullptr, error);
-  return out;
+
+  std::string finish() override {
+    int error = 0;
+    check(EGifCloseFile(file_.release(), &error) == GIF_OK, nullptr, error);
+    return std::move(bytes_);
+  }
+
+ private:
+  int height_, width_;
+  bool dither_;
+  std::string bytes_;
+  struct Close {
+    void operator()(GifFileType* file) const {
+      int ignored;
+      EGifCloseFile(file, &ignored);
+    }
+  };
+  std::unique_ptr<GifFileType, Close> file_;  // writes to bytes_, and so goes before it
+};
+
+}  // namespace
+
+std::unique_ptr<AnimationEncoder> gif_encoder(int64_t height, int64_t width, const AnimationOptions& options) {
+  return std::make_unique<GifEncoder>(height, width, options);
 }
 
 }  // namespace sf::io
@@ -83,7 +101,7 @@ std::string gif_animation(const Tensors& pixels, const AnimationOptions& options
 #else
 
 namespace sf::io {
-std::string gif_animation(const Tensors&, const AnimationOptions&) {
+std::unique_ptr<AnimationEncoder> gif_encoder(int64_t, int64_t, const AnimationOptions&) {
   fail<NotSupported>(
       "this build writes no GIF: rebuild with -DSF_GIF=ON and giflib (Debian: libgif-dev), or write .webp");
 }

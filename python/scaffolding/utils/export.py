@@ -1,0 +1,43 @@
+"""Writing what pipelines return, with diffusers' names and arguments."""
+
+import os
+import tempfile
+
+
+def _temporary(suffix):
+    handle, path = tempfile.mkstemp(suffix)
+    os.close(handle)
+    return path
+
+
+def export_to_video(
+    video_frames, output_video_path=None, fps=10, quality=5.0, bitrate=None, macro_block_size=16, *, metadata=None
+):
+    """Writes frames (PIL images, arrays or tensors, as scaffolding.io.save_video takes them) to output_video_path, or
+    to a new temporary .mp4; returns the path.
+
+    quality: 0 to 10, as diffusers' with libx264. macro_block_size is accepted and changes nothing: frames are never
+    resized. ValueError for a bitrate.
+    """
+    from ..data.video import save_video
+
+    if bitrate is not None:
+        raise ValueError(f"export_to_video: bitrate is not an option here; pass a quality of 0 to 10, got {bitrate}")
+    if quality is not None and not 0 <= quality <= 10:
+        raise ValueError(f"export_to_video: quality must be 0 to 10, got {quality}")
+    path = _temporary(".mp4") if output_video_path is None else os.fspath(output_video_path)
+    # diffusers' crf is 51 (1 - quality / 10), that of save_video 8 + (100 - quality) / 2.
+    own = 80 if quality is None else min(100, max(1, round(116 - 102 * (1 - quality / 10))))
+    save_video(path, video_frames, fps, quality=own, metadata=metadata)
+    return path
+
+
+def export_to_gif(image, output_gif_path=None, fps=10):
+    """Writes frames (PIL images, arrays or tensors) to output_gif_path, or to a new temporary .gif; returns the
+    path.
+    """
+    from ..data.video import save_video
+
+    path = _temporary(".gif") if output_gif_path is None else os.fspath(output_gif_path)
+    save_video(path, image, fps)
+    return path
