@@ -32,4 +32,5 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
+#include "scaffolding/tokenizers/text_tokenizer.h"
 #include "scaffolding/train/train.h"

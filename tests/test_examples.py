@@ -30,6 +30,15 @@ def test_train_digits(tmp_path):
     assert (tmp_path / "checkpoint-400").is_dir() and (tmp_path / "metrics.jsonl").exists()
 
 
+def test_train_text_to_video(tmp_path):
+    pytest.importorskip("scaffolding")
+    sizes = ("--steps", "40", "--frames", "3", "--size", "8", "--channels", "8")
+    shown = run(sys.executable, EXAMPLES / "train_text_to_video.py", tmp_path, *sizes)
+    before, after = (float(x) for x in re.search(r"40 steps, loss ([\d.]+) to ([\d.]+)", shown).groups())
+    assert after < 0.8 * before, shown
+    assert (tmp_path / "pipeline" / "model_index.json").exists() and len(list((tmp_path / "frames").iterdir())) == 3
+
+
 def test_train_mlp(build_dir, tmp_path):
     program = build_dir / "examples" / "train_mlp"
     if not program.exists():

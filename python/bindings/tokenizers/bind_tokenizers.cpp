@@ -9,6 +9,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/tokenizers/clip_tokenizer.h"
 #include "scaffolding/tokenizers/t5_tokenizer.h"
+#include "scaffolding/tokenizers/text_tokenizer.h"
 
 namespace nb = nanobind;
 
@@ -115,6 +116,18 @@ void bind_tokenizers(nb::module_& m) {
                     return T5Tokenizer::from_sentencepiece(io::Bytes::map(path), {}, extra_ids);
                   })
       .def("save_pretrained", &T5Tokenizer::save_pretrained);
+  nb::class_<TextTokenizer>(m, "_TextTokenizer")
+      .def(nb::init<int64_t, int64_t>())
+      .def_static("from_pretrained", &TextTokenizer::from_pretrained)
+      .def("save_pretrained", &TextTokenizer::save_pretrained)
+      .def_static("words", [](const std::string& text) { return TextTokenizer::words(text); })
+      .def("encode",
+           [](const TextTokenizer& tok, const std::string& text) {
+             Encoding e = tok.encode(text);
+             return std::pair(std::move(e.ids), std::move(e.attention_mask));
+           })
+      .def_prop_ro("vocab_size", &TextTokenizer::vocab_size)
+      .def_prop_ro("max_length", &TextTokenizer::max_length);
   m.def(
       "_train_bpe",
       [](const std::vector<std::string>& texts, int64_t vocab_size, int64_t min_frequency) {

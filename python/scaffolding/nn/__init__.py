@@ -1,5 +1,7 @@
 """Neural networks: modules, layers, parameters and the functional ops."""
 
+from importlib import import_module
+
 from .. import _core
 from . import functional, init, utils
 from .parameter import Buffer, Parameter
@@ -27,3 +29,10 @@ def _embedding_from_pretrained(
 
 
 _core._layer_Embedding.from_pretrained = classmethod(_embedding_from_pretrained)
+
+
+def __getattr__(name):
+    """nn.video, which stands on the models that stand on this package."""
+    if name == "video":
+        return import_module(".video", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,7 @@ missing ones FileNotFoundError.
 """
 
 from .t5 import T5Tokenizer
+from .text_tokenizer import TextTokenizer
 from .tokenizer import BatchEncoding, CLIPTokenizer, Tokenizer, train_bpe
 
-__all__ = ["BatchEncoding", "CLIPTokenizer", "T5Tokenizer", "Tokenizer", "train_bpe"]
+__all__ = ["BatchEncoding", "CLIPTokenizer", "T5Tokenizer", "TextTokenizer", "Tokenizer", "train_bpe"]

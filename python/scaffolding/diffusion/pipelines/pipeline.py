@@ -18,7 +18,7 @@ from .lora import LoraLoaderMixin
 from .memory import PlannedMemory
 from .offloading import PipelineOffloadingMixin
 from .outputs import ImagePipelineOutput, VideoPipelineOutput
-from .progress_bar import ProgressBar
+from .progress_bar import ShowsProgress
 from .video_processor import VideoProcessor
 
 _HUB = ("revision", "cache_dir", "force_download", "token", "local_files_only")  # keywords of scaffolding.hub
@@ -36,7 +36,7 @@ def pipeline_class(name):
     return _classes[name]
 
 
-class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin, PipelineCalls):
+class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin, ShowsProgress, PipelineCalls):
     """What pipelines have in common. `DiffusionPipeline.from_pretrained(folder)` gives the pipeline that the folder's
     model_index.json names.
 
@@ -368,18 +368,6 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         )
 
     # ---- comfort
-
-    def progress_bar(self, total):
-        """A bar for a run of `total` steps, as set_progress_bar_config says."""
-        bar = ProgressBar(**self._progress_bar_config)
-        bar(0, total)
-        return bar
-
-    def set_progress_bar_config(self, disable=None, file=None, desc="", leave=True, **others):
-        """disable: True never shows a bar, False always, None on terminals only. file: where to, stderr. desc:
-        text before it.
-        """
-        self._progress_bar_config = {"disable": disable, "file": file, "desc": desc, "leave": leave}
 
     def enable_vae_slicing(self):
         """Decodes one picture of a batch at a time."""

@@ -50,3 +50,19 @@ class ProgressBar:
                 else f", {pace}, {elapsed:.1f} s"
             )
         return line
+
+
+class ShowsProgress:
+    """What pipelines have that show their steps."""
+
+    def progress_bar(self, total):
+        """A bar for a run of `total` steps, as set_progress_bar_config says."""
+        bar = ProgressBar(**self._progress_bar_config)
+        bar(0, total)
+        return bar
+
+    def set_progress_bar_config(self, disable=None, file=None, desc="", leave=True, **others):
+        """disable: True never shows a bar, False always, None on terminals only. file: where to, stderr. desc:
+        text before it.
+        """
+        self._progress_bar_config = {"disable": disable, "file": file, "desc": desc, "leave": leave}
