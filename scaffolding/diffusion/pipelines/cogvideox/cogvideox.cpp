@@ -182,6 +182,36 @@ void CogVideoXBase::draw_latents(CogVideoXRun& run, const CogVideoXOptions& o, i
   run.latents = initial_latents(*run.scheduler, o.latents, o.generator, shape, run.prompt_embeds().dtype());
 }
 
+Tensor CogVideoXBase::picture_latents(const CogVideoXOptions& o, const Tensor& image, DType dtype) const {
+  const Clip c = clip(o);
+  const auto [height, width] = size(o.height, o.width);
+  SF_CHECK(vae, name(), ": has no vae to encode the picture with");
+  check_image(image);
+  SF_CHECK(image.size(2) == height && image.size(3) == width, name(), ": image must be as large as the clip, ", height,
+           " x ", width, " pixels, got ", image.size(2), " x ", image.size(3));
+  const Tensor images = fill_batch(name(), "images", image, c.batch).to(vae->device()).to(vae->dtype());
+  Tensors parts;  // one by one: each draws for itself
+  for (int64_t i = 0; i < c.batch; ++i) {
+    const Generator g = o.generator.empty() ? Generator() : o.generator[o.generator.size() > 1 ? size_t(i) : 0];
+    parts.push_back(vae->encode(images.narrow(0, i, 1).unsqueeze(2), g));
+  }
+  const double factor = vae->config_float("scaling_factor", 0.7);
+  const bool inverted = vae->config_bool("invert_scale_latents", false);
+  Tensor latents = cat(parts, 0).to(transformer->device()).to(dtype).permute({0, 2, 1, 3, 4});
+  latents = (inverted ? 1.0 / factor : factor) * latents;
+  if (c.frames == 1) return latents;
+  return cat({latents, zeros({c.batch, c.frames - 1, latents.size(2), c.height, c.width}, dtype, latents.device())}, 1);
+}
+
+void CogVideoXBase::begin_with(CogVideoXRun& run, const CogVideoXOptions& o, const Tensor& image) const {
+  const DType dtype = run.prompt_embeds().dtype();
+  const Tensor beside = picture_latents(o, image, dtype);  // draws before the noise is drawn
+  draw_latents(run, o, transformer->config_int("in_channels", 32) / 2);
+  run.told.push_back({"", run.guidance.on() ? cat({beside, beside}, 0) : beside, ArgumentRole::Channels});
+  if (transformer->config_int("ofs_embed_dim", 0))
+    run.told.push_back({"ofs", full({1}, 2.0, dtype, transformer->device()), ArgumentRole::Shared});
+}
+
 Tensor CogVideoXBase::decoded(const Tensor& latents) const {
   SF_CHECK(vae, name(), ": has no vae to decode latents with; ask for output_type='latent'");
   const double factor = 1.0 / vae->config_float("scaling_factor", 0.7);

@@ -13,10 +13,6 @@ struct CogVideoXImageToVideoPipeline
     : PipelineOf<CogVideoXImageToVideoPipeline, CogVideoXImageToVideoOptions, CogVideoXBase> {
   static constexpr const char* kName = "CogVideoXImageToVideoPipeline";
   std::unique_ptr<Run> prepare(const CogVideoXImageToVideoOptions& options) const;
-
- private:
-  // [B, T, C, h, w]: the picture's latents, and zeros for the frames behind.
-  Tensor image_latents(const CogVideoXImageToVideoOptions& options, DType dtype) const;
 };
 
 }  // namespace sf::diffusion
