@@ -5,6 +5,7 @@
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/single_file/single_file.h"
+#include "scaffolding/models/single_file/single_model.h"
 #include "scaffolding/models/text_encoders/clip.h"
 #include "scaffolding/models/text_encoders/t5.h"
 #include "scaffolding/models/transformers/dit_model.h"
