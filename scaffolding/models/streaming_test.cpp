@@ -6,6 +6,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/backend.h"
 #include "scaffolding/models/parts/packed_projections.h"
+#include "scaffolding/models/transformers/cogvideox_transformer_3d.h"
 #include "scaffolding/models/transformers/dit_transformer_2d.h"
 #include "scaffolding/models/unets/unet_2d_condition.h"
 #include "scaffolding/nn/streaming/layerwise_casting.h"
@@ -114,6 +115,19 @@ TEST_F(CudaStreamedModels, a_dit) {
   compare(model, [&] { return model(x, t, of); });
   DiTTransformer2DModel other(c);
   compare_cast(other, kFloat16, [&] { return other(x, t, of); });
+}
+
+TEST_F(CudaStreamedModels, a_cogvideox) {
+  CogVideoXTransformer3DConfig c;
+  c.num_layers = 6, c.num_attention_heads = 2, c.attention_head_dim = 16, c.in_channels = 4, c.out_channels = 4;
+  c.time_embed_dim = 16, c.text_embed_dim = 12, c.sample_width = 8, c.sample_height = 8;
+  c.use_rotary_positional_embeddings = true;
+  CogVideoXTransformer3DModel model(c);
+  const Tensor x = randn({2, 2, 4, 4, 6}).cuda(), text = randn({2, 5, 12}).cuda(), t = full({2}, 7, kInt64).cuda(),
+               rotary = rotary_positions_3d(16, {.size = {2, 2, 3}}, kGpu);
+  compare(model, [&] { return model(x, text, t, Tensor(), rotary); });
+  CogVideoXTransformer3DModel other(c);
+  compare_cast(other, kFloat16, [&] { return other(x, text, t, Tensor(), rotary); });
 }
 
 }  // namespace

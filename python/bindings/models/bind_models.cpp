@@ -1,5 +1,6 @@
 // Models: modules that are made from a config and live in folders. Their classes are layers (bind_nn_layer.cpp); what
 // is here is called by python/scaffolding/models/modeling.py.
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +15,7 @@
 #include "scaffolding/models/names/name_rules.h"
 #include "scaffolding/models/parts/embeddings.h"
 #include "scaffolding/models/parts/packed_projections.h"
+#include "scaffolding/models/parts/video_positions.h"
 #include "scaffolding/models/single_file/single_model.h"
 
 namespace sf::py {
@@ -120,6 +122,18 @@ void bind_models(nb::module_& core) {
     return models::timestep_embedding(timesteps, embedding_dim,
                                       {flip_sin_to_cos, downscale_freq_shift, scale, max_period});
   });
+  m.def("sincos_positions_3d", [](int64_t embed_dim, int64_t frames, int64_t height, int64_t width,
+                                  double spatial_scale, double temporal_scale) {
+    return models::sincos_positions_3d(embed_dim, {frames, height, width}, spatial_scale, temporal_scale);
+  });
+  m.def(
+      "rotary_positions_3d",
+      [](int64_t embed_dim, int64_t frames, int64_t height, int64_t width,
+         const std::optional<std::array<double, 4>>& crop, double theta) {
+        return models::rotary_positions_3d(embed_dim, {{frames, height, width}, crop, theta});
+      },
+      nb::arg("embed_dim"), nb::arg("frames"), nb::arg("height"), nb::arg("width"), nb::arg("crop").none(),
+      nb::arg("theta"));
   m.def("dtype", [](nb::handle self) { return steal(to_object(Value(model_of(self).dtype()))); });
   m.def("device", [](nb::handle self) { return steal(to_object(Value(model_of(self).device()))); });
 }

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from .adapters import get_peft_model_state_dict, peft_config_of
 from .autoencoder_kl import DiagonalGaussianDistribution
-from .embeddings import get_timestep_embedding, timestep_embedding
+from .embeddings import get_3d_rotary_pos_embed, get_3d_sincos_pos_embed, get_timestep_embedding, timestep_embedding
 from .modeling import MODEL_CLASSES, ModelMixin
 
 for _file in sorted(os.listdir(__path__[0])):
@@ -20,6 +20,8 @@ __all__ = [
     *sorted(MODEL_CLASSES),
     "DiagonalGaussianDistribution",
     "ModelMixin",
+    "get_3d_rotary_pos_embed",
+    "get_3d_sincos_pos_embed",
     "get_peft_model_state_dict",
     "get_timestep_embedding",
     "peft_config_of",

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "scaffolding/backend/cpu/lean_memory.h"
-#include "scaffolding/core/error.h"
-#include "scaffolding/ops/ops.h"
+#include "scaffolding/models/autoencoders/tiles.h"
 
 namespace sf::models {
 
@@ -79,52 +78,6 @@ VaeOptions half(const AutoencoderKLConfig& c, int64_t in, int64_t out, const std
   return {in, out, types, c.block_out_channels, c.layers_per_block, c.norm_num_groups, c.mid_block_add_attention};
 }
 
-// One picture of the batch at a time.
-template <class F> Tensor in_slices(const Tensor& x, bool slicing, const F& f) {
-  if (!slicing || x.size(0) < 2) return f(x);
-  Tensors parts;
-  for (int64_t i = 0; i < x.size(0); ++i) parts.push_back(f(x.narrow(0, i, 1)));
-  return cat(parts);
-}
-
-Tensor blend(const Tensor& a, Tensor b, int64_t dim, int64_t extent) {
-  extent = std::min({a.size(dim), b.size(dim), extent});
-  if (extent <= 0) return b;
-  Shape across{1, 1, 1, 1};
-  across[dim] = extent;
-  Tensor share = (arange(0, extent, 1, kFloat64, b.device()) / double(extent)).reshape(across);
-  Tensor head = b.narrow(dim, 0, extent);
-  head.copy_(a.narrow(dim, a.size(dim) - extent, extent) * (1 - share).to(b.dtype()) + head * share.to(b.dtype()));
-  return b;
-}
-
-struct Tiling {
-  int64_t size, step;    // of tiles in the input, and from one to the next
-  int64_t extent, kept;  // of the result's tiles: rows and columns that are blended, and those that are kept
-};
-
-// f of overlapping tiles of x, put together. Each tile is blended with the one above and the one on its left, as those
-// are after their own blending.
-template <class F> Tensor in_tiles(const Tensor& x, const Tiling& t, const F& f) {
-  SF_CHECK(t.step > 0 && t.kept > 0, kWho, ": tiles must be larger than their overlap, got tiles of ", t.size,
-           " with steps of ", t.step, ", of which ", t.kept, " are kept");
-  Tensors above, rows;
-  for (int64_t i = 0; i < x.size(2); i += t.step) {
-    Tensors row, kept;
-    for (int64_t j = 0; j < x.size(3); j += t.step) {
-      Tensor tile = f(x.slice(2, i, i + t.size).slice(3, j, j + t.size));
-      size_t column = row.size();
-      if (i > 0) tile = AutoencoderKL::blend_v(above[column], tile, t.extent);
-      if (j > 0) tile = AutoencoderKL::blend_h(row.back(), tile, t.extent);
-      kept.push_back(tile.slice(2, 0, t.kept).slice(3, 0, t.kept));
-      row.push_back(std::move(tile));
-    }
-    rows.push_back(cat(kept, 3));
-    above = std::move(row);
-  }
-  return cat(rows, 2);
-}
-
 void check_picture(const char* method, const char* name, const Tensor& x, int64_t channels) {
   std::string who = std::string(kWho) + "." + method;
   check_defined(who.c_str(), name, x);
@@ -185,7 +138,7 @@ Tensor AutoencoderKL::tiled_encode(const Tensor& x) const {
   int64_t extent = int64_t(double(tile_latent_min_size) * tile_overlap_factor);
   Tiling t{tile_sample_min_size, int64_t(double(tile_sample_min_size) * (1 - tile_overlap_factor)), extent,
            tile_latent_min_size - extent};
-  return in_tiles(x, t, [this](const Tensor& tile) {
+  return in_tiles(kWho, x, t, t, [this](const Tensor& tile) {
     Tensor h = encoder(tile);
     return quant_conv ? (*quant_conv)(h) : h;
   });
@@ -196,7 +149,7 @@ Tensor AutoencoderKL::tiled_decode(const Tensor& z) const {
   int64_t extent = int64_t(double(tile_sample_min_size) * tile_overlap_factor);
   Tiling t{tile_latent_min_size, int64_t(double(tile_latent_min_size) * (1 - tile_overlap_factor)), extent,
            tile_sample_min_size - extent};
-  return in_tiles(z, t,
+  return in_tiles(kWho, z, t, t,
                   [this](const Tensor& tile) { return decoder(post_quant_conv ? (*post_quant_conv)(tile) : tile); });
 }
 

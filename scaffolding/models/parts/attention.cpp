@@ -7,14 +7,14 @@
 namespace sf::models {
 
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, const AttendOptions& o) {
-  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}).transpose(1, 2); };
-  auto placed = [&](const Tensor& t, const nn::RMSNorm* norm) {
-    Tensor x = norm ? (*norm)(split(t)) : split(t);
+  auto split = [&](const Tensor& t) { return t.reshape({t.size(0), t.size(1), heads, -1}); };
+  auto placed = [&](const Tensor& t, const HeadNorm& norm) {
+    const Tensor x = norm(split(t)).transpose(1, 2);
     return o.rotary ? apply_rotary_emb(x, o.rotary->cos, o.rotary->sin, o.rotary->interleaved) : x;
   };
   const Tensor mask = o.mask && o.mask.ndim() == 3 ? o.mask.unsqueeze(1) : o.mask;
-  return scaled_dot_product_attention(placed(q, o.norm_q), placed(k, o.norm_k), split(v), mask, o.dropout, o.causal,
-                                      o.scale)
+  return scaled_dot_product_attention(placed(q, o.norm_q), placed(k, o.norm_k), split(v).transpose(1, 2), mask,
+                                      o.dropout, o.causal, o.scale)
       .transpose(1, 2)
       .flatten(2);
 }
@@ -28,6 +28,9 @@ Attention::Attention(int64_t query_dim, const AttentionOptions& o)
       to_v(o.cross_attention_dim.value_or(query_dim), o.heads * o.dim_head, o.bias),
       to_out(nn::Linear(o.heads * o.dim_head, query_dim, o.out_bias), nn::Dropout(o.dropout)) {
   if (o.norm_num_groups) group_norm.emplace(*o.norm_num_groups, query_dim, o.eps);
+  if (!o.qk_layer_norm) return;
+  norm_q.emplace(Shape{o.dim_head}, o.eps);
+  norm_k.emplace(Shape{o.dim_head}, o.eps);
 }
 
 namespace {
@@ -35,8 +38,8 @@ namespace {
 Tensor to_tokens(const Tensor& picture) { return picture.flatten(2).transpose(1, 2); }
 }  // namespace
 
-Tensor Attention::compute(const ProjectionInput& in, const Tensor& context, const Tensor& mask,
-                          const Tensor& residual) const {
+Tensor Attention::compute(const ProjectionInput& in, const Tensor& context, const Tensor& mask, const Tensor& residual,
+                          const RotaryPositions* rotary) const {
   const nn::WeightsHere here(*this);  // beside() goes past the call
   ProjectionInput x = in;
   if (const bool picture = !x.is_float8() && x.x.ndim() == 4; picture || group_norm) {
@@ -45,7 +48,9 @@ Tensor Attention::compute(const ProjectionInput& in, const Tensor& context, cons
   }
   const Tensors qkv = context ? Tensors{project(to_q, x), project_text(to_k, context), project_text(to_v, context)}
                               : project_each({&to_q, &to_k, &to_v}, x);
-  return project(to_out.get<0>(), attend(qkv[0], qkv[1], qkv[2], heads, {.mask = mask}),
+  AttendOptions o{.mask = mask, .rotary = rotary};
+  if (norm_q) o.norm_q = &*norm_q, o.norm_k = &*norm_k;
+  return project(to_out.get<0>(), attend(qkv[0], qkv[1], qkv[2], heads, o),
                  {.dropout = &to_out.get<1>(), .residual = residual});
 }
 
@@ -60,12 +65,13 @@ bool Attention::takes_float8(bool has_encoder) const {
 bool Attention::pack() { return is_plain(*this) && models::pack({&to_q, &to_k, &to_v}); }
 
 Tensor Attention::forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states,
-                          const Tensor& attention_mask) const {
+                          const Tensor& attention_mask, const Tensor& rotary_cos, const Tensor& rotary_sin) const {
+  const RotaryPositions rotary{rotary_cos, rotary_sin};
   const bool picture = hidden_states.ndim() == 4,
              in_order = !picture || hidden_states.is_contiguous(MemoryFormat::ChannelsLast);
   Tensor residual;
   if (residual_connection && in_order) residual = picture ? to_tokens(hidden_states) : hidden_states;
-  Tensor y = compute(hidden_states, encoder_hidden_states, attention_mask, residual);
+  Tensor y = compute(hidden_states, encoder_hidden_states, attention_mask, residual, rotary_cos ? &rotary : nullptr);
   if (picture) y = y.transpose(1, 2).reshape(hidden_states.shape());
   if (residual_connection && !in_order) y = y + hidden_states;
   return rescale_output_factor == 1 ? y : y / rescale_output_factor;

@@ -12,14 +12,27 @@ struct RotaryPositions {
   bool interleaved = true;
 };
 
+// A norm over the channels of each head: of queries, or of keys. None: they are left as they are.
+class HeadNorm {
+ public:
+  HeadNorm() = default;
+  HeadNorm(const nn::RMSNorm* norm) : rms_(norm) {}
+  HeadNorm(const nn::LayerNorm* norm) : layer_(norm) {}
+  Tensor operator()(const Tensor& x) const { return rms_ ? (*rms_)(x) : layer_ ? (*layer_)(x) : x; }
+
+ private:
+  const nn::RMSNorm* rms_ = nullptr;
+  const nn::LayerNorm* layer_ = nullptr;
+};
+
 struct AttendOptions {
   // broadcasts to [B, heads, N, M], or to [B, N, M] for all heads: bool (true attends), or added to the scores
   Tensor mask = {};
   bool causal = false;
-  double dropout = 0;                                      // of attention weights
-  std::optional<double> scale = {};                        // of the scores; absent: 1 / sqrt(channels of a head)
-  const nn::RMSNorm *norm_q = nullptr, *norm_k = nullptr;  // over the channels of each head
-  const RotaryPositions* rotary = nullptr;                 // of queries and keys, after their norms
+  double dropout = 0;                // of attention weights
+  std::optional<double> scale = {};  // of the scores; absent: 1 / sqrt(channels of a head)
+  HeadNorm norm_q = {}, norm_k = {};
+  const RotaryPositions* rotary = nullptr;  // of queries and keys, after their norms
 };
 // Attention of queries [B, N, heads * D] to keys and values [B, M, heads * D], the heads side by side in the result [B,
 // N, heads * D]. Two streams of tokens that attend to each other jointly are one here, behind each other along N.
@@ -35,6 +48,7 @@ struct AttentionOptions {
   double rescale_output_factor = 1;
   bool residual_connection = false;
   bool upcast_attention = false;  // scores in float32, which ours always are
+  bool qk_layer_norm = false;     // diffusers' qk_norm="layer_norm": of each head's queries and keys, with eps
 };
 
 // Of a transformer whose config has diffusers' fields.
@@ -53,16 +67,17 @@ struct Attention : nn::Module, PackedPart {
   double rescale_output_factor;
   bool residual_connection;
   std::optional<nn::GroupNorm> group_norm;
+  std::optional<nn::LayerNorm> norm_q, norm_k;
   nn::Linear to_q, to_k, to_v;
   nn::ModuleTuple<nn::Linear, nn::Dropout> to_out;
-  SF_MODULE(Attention, group_norm, to_q, to_k, to_v, to_out)
+  SF_MODULE(Attention, group_norm, norm_q, norm_k, to_q, to_k, to_v, to_out)
 
   Attention(int64_t query_dim, const AttentionOptions& options);
   // hidden_states[B, N, C], or a picture [B, C, H, W] whose pixels are the tokens. encoder_hidden_states[B, M,
   // cross_attention_dim], absent: the tokens themselves. attention_mask broadcasts to [B, heads, N, M], or to [B, N, M]
-  // for all heads, and is added to the scores.
+  // for all heads, and is added to the scores. rotary_cos and rotary_sin: RotaryPositions of the tokens, interleaved.
   Tensor forward(const Tensor& hidden_states, const Tensor& encoder_hidden_states = {},
-                 const Tensor& attention_mask = {}) const;
+                 const Tensor& attention_mask = {}, const Tensor& rotary_cos = {}, const Tensor& rotary_sin = {}) const;
   // residual + (*this)(...), which the last product adds where nobody looks at the parts.
   Tensor beside(const Tensor& residual, const ProjectionInput& hidden_states, const Tensor& encoder_hidden_states = {},
                 const Tensor& attention_mask = {}) const;
@@ -73,7 +88,7 @@ struct Attention : nn::Module, PackedPart {
  private:
   bool is_bare() const;  // nothing but projections and attention, which nobody sees called
   Tensor compute(const ProjectionInput& tokens, const Tensor& encoder_hidden_states, const Tensor& attention_mask,
-                 const Tensor& residual) const;
+                 const Tensor& residual, const RotaryPositions* rotary = nullptr) const;
 };
 
 // What is added to scores for a mask [B, M] of 1 for what is seen and 0 for what is not: [B, 1, M] of 0 and -10000. A

@@ -60,4 +60,17 @@ BlockModulation AdaLayerNormZero::forward(const Tensor& timestep, const Tensor& 
   return block_modulation(linear(silu(emb.forward(timestep, class_labels, dtype))));
 }
 
+Tensor modulated(const nn::LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift) {
+  return is_plain(norm) ? layer_norm_modulate(x, scale, shift, norm.weight, norm.bias, norm.eps)
+                        : modulate(norm(x), scale, shift);
+}
+
+AdaLayerNorm::AdaLayerNorm(int64_t embedding_dim, int64_t dim, double eps, bool elementwise_affine)
+    : linear(embedding_dim, 2 * dim), norm(Shape{dim}, eps, elementwise_affine) {}
+
+Tensor AdaLayerNorm::forward(const Tensor& x, const Tensor& temb) const {
+  const Tensors parts = chunk(linear(silu(temb)), 2, 1);
+  return modulated(norm, x, parts[1], parts[0]);
+}
+
 }  // namespace sf::models

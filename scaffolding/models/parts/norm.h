@@ -55,4 +55,17 @@ struct AdaLayerNormZero : nn::Module {
   BlockModulation forward(const Tensor& timestep, const Tensor& class_labels, DType dtype) const;
 };
 
+// norm(x) * (1 + scale) + shift, in one pass where nobody looks at the norm: x[B, N, C], scale and shift [B, C].
+Tensor modulated(const nn::LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift);
+
+// A layer norm of tokens whose shift and scale are made of what the network is told: diffusers' AdaLayerNorm with
+// chunk_dim=1 (CogVideoX). x[B, N, dim], temb[B, embedding_dim] -> [B, N, dim].
+struct AdaLayerNorm : nn::Module {
+  nn::Linear linear;  // of SiLU(temb): shift, then scale
+  nn::LayerNorm norm;
+  SF_MODULE(AdaLayerNorm, linear, norm)
+  AdaLayerNorm(int64_t embedding_dim, int64_t dim, double eps, bool elementwise_affine);
+  Tensor forward(const Tensor& x, const Tensor& temb) const;
+};
+
 }  // namespace sf::models

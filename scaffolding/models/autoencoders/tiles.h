@@ -1,0 +1,52 @@
+// Large pictures and videos [..., H, W] in overlapping tiles with blended seams, as diffusers' autoencoders have them.
+#pragma once
+#include "scaffolding/core/error.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::models {
+
+// Writes into the first `extent` entries of b along dim a passage from the last ones of a, which lies before it.
+// Returns b.
+Tensor blend(const Tensor& a, Tensor b, int64_t dim, int64_t extent);
+
+// Along height, or along width.
+struct Tiling {
+  int64_t size, step;    // of tiles in the input, and from one to the next
+  int64_t extent, kept;  // of the result's tiles: rows (columns) that are blended, and those that are kept
+};
+// ValueError naming `who` for tiles that are no larger than their overlap.
+void check_tiling(const char* who, const Tiling& t);
+
+// f of overlapping tiles of x, put together. Each tile is blended with the one above and the one on its left, as those
+// are after their own blending.
+template <class F>
+Tensor in_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f) {
+  check_tiling(who, down);
+  check_tiling(who, across);
+  const int64_t h = x.ndim() - 2, w = x.ndim() - 1;
+  Tensors above, rows;
+  for (int64_t i = 0; i < x.size(h); i += down.step) {
+    Tensors row, kept;
+    for (int64_t j = 0; j < x.size(w); j += across.step) {
+      Tensor tile = f(x.slice(h, i, i + down.size).slice(w, j, j + across.size));
+      size_t column = row.size();
+      if (i > 0) tile = blend(above[column], tile, h, down.extent);
+      if (j > 0) tile = blend(row.back(), tile, w, across.extent);
+      kept.push_back(tile.slice(h, 0, down.kept).slice(w, 0, across.kept));
+      row.push_back(std::move(tile));
+    }
+    rows.push_back(cat(kept, w));
+    above = std::move(row);
+  }
+  return cat(rows, h);
+}
+
+// f of one sample of the batch at a time, where that is on.
+template <class F> Tensor in_slices(const Tensor& x, bool slicing, const F& f) {
+  if (!slicing || x.size(0) < 2) return f(x);
+  Tensors parts;
+  for (int64_t i = 0; i < x.size(0); ++i) parts.push_back(f(x.narrow(0, i, 1)));
+  return cat(parts);
+}
+
+}  // namespace sf::models
