@@ -5,6 +5,7 @@
 #include "python/bindings/core/bind_tensor.h"
 #include "python/bindings/diffusion/bind_schedulers.h"
 #include "python/bindings/diffusion/bind_training.h"
+#include "python/bindings/diffusion/bind_trajectories.h"
 #include "python/bindings/distributed/bind_distributed.h"
 #include "python/bindings/io/bind_hub.h"
 #include "python/bindings/nn/bind_streaming.h"
@@ -44,6 +45,7 @@ NB_MODULE(_core, m) {
   sf::py::bind_single_file(m);
   sf::py::bind_schedulers(m);
   sf::py::bind_training(m);
+  sf::py::bind_trajectories(m);
   sf::py::bind_models(m);
   sf::py::bind_tokenizers(m);
   sf::py::bind_pipelines(m);

@@ -7,6 +7,7 @@
 #include "scaffolding/models/autoencoders/video_autoencoder.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/models/single_file/single_file.h"
+#include "scaffolding/models/single_file/single_model.h"
 #include "scaffolding/models/text_encoders/clip.h"
 #include "scaffolding/models/text_encoders/t5.h"
 #include "scaffolding/models/text_encoders/text_encoder.h"

@@ -12,9 +12,11 @@
 #include "python/bindings/nn/bind_nn.h"
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/models/model_files.h"
+#include "scaffolding/models/names/name_rules.h"
 #include "scaffolding/models/parts/embeddings.h"
 #include "scaffolding/models/parts/packed_projections.h"
 #include "scaffolding/models/parts/video_positions.h"
+#include "scaffolding/models/single_file/single_model.h"
 
 namespace sf::py {
 
@@ -54,6 +56,16 @@ void load(nb::handle self, const std::string& class_name, const std::string& fol
   adopt(reinterpret_cast<PyModule*>(self.ptr()), models::load_model(folder, options, class_name), true);
 }
 
+void load_alone(nb::handle self, const std::string& class_name, const std::string& path, nb::dict config,
+                nb::handle dtype, nb::handle device) {
+  models::LoadModelOptions options;
+  options.dtype = optional_dtype(dtype);
+  if (!device.is_none() && !to_device(device.ptr(), options.device))
+    wrong_argument("from_single_file", "device", "a device", device.ptr());
+  adopt(reinterpret_cast<PyModule*>(self.ptr()),
+        models::load_single_model(path, class_name, from_python(config), options), true);
+}
+
 }  // namespace
 
 void bind_models(nb::module_& core) {
@@ -77,6 +89,9 @@ void bind_models(nb::module_& core) {
   m.def("load", &load, nb::arg("self"), nb::arg("class_name"), nb::arg("folder"), nb::arg("subfolder"),
         nb::arg("variant"), nb::arg("dtype").none(), nb::arg("use_safetensors").none(), nb::arg("device").none(),
         nb::arg("config").none(), nb::arg("overrides"));
+  m.def("load_alone", &load_alone, nb::arg("self"), nb::arg("class_name"), nb::arg("path"), nb::arg("config"),
+        nb::arg("dtype").none(), nb::arg("device").none());
+  m.def("layouts", &models::layouts_of);
   m.def("save", [](nb::handle self, const std::string& folder, const std::string& variant, bool safe_serialization,
                    uint64_t max_shard_size) {
     models::save_model(model_of(self), folder, {variant, safe_serialization, max_shard_size});

@@ -217,14 +217,16 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
         local_files_only=False,
         **kwargs,
     ):
-        """The model out of a Stable Diffusion checkpoint in one file (.safetensors or .ckpt of 1.x, 2.x, XL), in eval
-        mode.
+        """The model out of a Stable Diffusion checkpoint in one file (.safetensors or .ckpt of 1.x, 2.x, XL), or out of
+        the file in which another program keeps it alone (CogVideoX' and Tora's transformers as they were trained), in
+        eval mode.
 
         The file may be one of a repository of the hub, by its page's address (scaffolding.hub.model_file): revision,
         cache_dir, force_download, token and local_files_only are for that. config: a dict, or a folder with
-        config.json, for a model of another size than its kind has. torch_dtype: floating tensors in this dtype; without
-        one they are mapped, not copied. device, device_map: as in from_pretrained. extract_ema: a UNet's averaged
-        weights. Other keywords replace fields of the config.
+        config.json, for a model of another size than its kind has, or, of one that a file has alone, than the class's
+        defaults. torch_dtype: floating tensors in this dtype; without one they are mapped, not copied. device,
+        device_map: as in from_pretrained. extract_ema: a UNet's averaged weights. Other keywords replace fields of the
+        config.
         ValueError for a file that is no such checkpoint, lacks tensors or has some of another shape;
         NotImplementedError for other families of models."""
         places = {
@@ -233,7 +235,7 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             for p, (_, name, _) in parts.items()
             if name == cls._class_name
         }
-        if not places:
+        if not places and not _models.layouts(cls._class_name):
             raise TypeError(f"{cls.__name__}.from_single_file: no checkpoint has a {cls._class_name}")
         if config is not None and not isinstance(config, dict):
             config = cls.load_config(config)
@@ -245,10 +247,13 @@ class ModelMixin(PeftAdapterMixin, OffloadingMixin):
             "local_files_only": local_files_only,
         }
         path = hub.model_file(pretrained_model_link_or_path_or_dict, **place)
-        configs = {} if config is None else {place: {**config, **kwargs} for place in places}
-        file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
         device = device_argument(f"{cls.__name__}.from_single_file", device, device_map)
         model = cls.__new__(cls)
+        if not places:
+            _models.load_alone(model, cls._class_name, path, {**(config or {}), **kwargs}, torch_dtype, device)
+            return model
+        configs = {} if config is None else {place: {**config, **kwargs} for place in places}
+        file = _core._SingleFile(path, configs, parts=list(places), extract_ema=extract_ema)
         file.load(model, next(place for place in places if place in file.parts()), torch_dtype, device, kwargs)
         return model
 

@@ -79,8 +79,13 @@ NameRules& NameRules::split(std::string ours, std::vector<std::string> theirs, s
       {.kind = NameRule::Split, .ours = one(std::move(ours)), .theirs = std::move(theirs), .rows = std::move(rows)});
 }
 NameRules& NameRules::slice(std::string ours, std::string theirs, int64_t first_row) {
-  return add(
-      {.kind = NameRule::Slice, .ours = one(std::move(ours)), .theirs = one(std::move(theirs)), .rows = {first_row}});
+  return slices(std::move(ours), std::move(theirs), {first_row});
+}
+NameRules& NameRules::slices(std::string ours, std::string theirs, std::vector<int64_t> first_rows) {
+  return add({.kind = NameRule::Slice,
+              .ours = one(std::move(ours)),
+              .theirs = one(std::move(theirs)),
+              .rows = std::move(first_rows)});
 }
 NameRules& NameRules::swap_halves(std::string ours, std::string theirs) {
   return add({.kind = NameRule::SwapHalves, .ours = one(std::move(ours)), .theirs = one(std::move(theirs))});

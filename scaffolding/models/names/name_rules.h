@@ -56,7 +56,7 @@ struct NameRule {
   enum Kind : uint8_t { Whole, Join, Split, Slice, SwapHalves, Reshape } kind = Whole;
   std::vector<std::string> ours, theirs;  // of Join several are ours, of Split theirs
   NameChange change = NameChange::Same;
-  std::vector<int64_t> rows;  // Split: of each part, empty: equal parts; Slice: where it begins
+  std::vector<int64_t> rows;  // Split: of each part, empty: equal parts; Slice: where each of equal parts begins
   Shape shape;                // Reshape: theirs
 };
 
@@ -68,7 +68,9 @@ class NameRules {
   NameRules& join(std::vector<std::string> ours, std::string theirs, NameChange change = NameChange::Same);
   NameRules& split(std::string ours, std::vector<std::string> theirs, std::vector<int64_t> rows = {});
   NameRules& slice(std::string ours, std::string theirs, int64_t first_row);  // ours is some rows of theirs
-  NameRules& swap_halves(std::string ours, std::string theirs);               // scale and shift are shift and scale
+  // Ours, cut into equal parts, is rows of theirs that begin here and there.
+  NameRules& slices(std::string ours, std::string theirs, std::vector<int64_t> first_rows);
+  NameRules& swap_halves(std::string ours, std::string theirs);  // scale and shift are shift and scale
   NameRules& reshape(std::string ours, std::string theirs, Shape theirs_shape);
   // of a part whose name is `ours`
   NameRules& inside(const std::string& ours, const std::string& theirs, const NameRules& rules);

@@ -106,7 +106,12 @@ struct Resolver {
         [[fallthrough]];
       case NameRule::Whole:
       case NameRule::Join: return put(0, 0, 0, rows);
-      case NameRule::Slice: return put(0, 0, rule.rows[0], rows);
+      case NameRule::Slice: {
+        const auto n = int64_t(rule.rows.size());
+        SF_CHECK(rows % n == 0, who, ": '", t.name, "' of ", rows, " rows cannot be ", n, " equal parts");
+        for (int64_t i = 0; i < n; ++i) put(0, i * (rows / n), rule.rows[size_t(i)], rows / n);
+        return;
+      }
       case NameRule::SwapHalves:
         SF_CHECK(rows % 2 == 0, who, ": '", t.name, "' has no halves, it is ", t.shape);
         put(0, 0, rows / 2, rows / 2);

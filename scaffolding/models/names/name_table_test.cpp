@@ -143,7 +143,8 @@ TEST(Names, EveryLayout) {
   Entries model = {{"conv.weight", {4, 3, 2, 2}}, {"conv.bias", {4}},        {"point.weight", {5, 4}},
                    {"point.bias", {5}},           {"turned.weight", {2, 3}}, {"pos", {1, 6, 4}},
                    {"gate.weight", {6, 4}},       {"parts.weight", {6, 4}},  {"scale", {}},
-                   {"low.weight", {2, 4}},        {"high.weight", {3, 4}}};
+                   {"low.weight", {2, 4}},        {"high.weight", {3, 4}},   {"first.bias", {4}},
+                   {"second.bias", {4}}};
   NameRules rules = NameRules()
                         .rename("conv", "patch", NameChange::Flat)
                         .rename("point", "conv1x1", NameChange::Pointwise)
@@ -153,6 +154,8 @@ TEST(Names, EveryLayout) {
                         .split("parts", {"a", "b", "c"}, {1, 2, 3})
                         .slice("low", "both", 0)
                         .slice("high", "both", 2)
+                        .slices("first", "woven", {0, 4})
+                        .slices("second", "woven", {2, 6})
                         .same({"scale"});
   auto ours = random_of(model);
   auto theirs = there_and_back(model, rules, ours);
@@ -164,6 +167,10 @@ TEST(Names, EveryLayout) {
   EXPECT_TRUE(same(theirs.at("gate.weight"), narrow(ours.at("gate.weight"), 0, 3, 3)));
   EXPECT_TRUE(same(theirs.at("c.weight"), narrow(ours.at("parts.weight"), 0, 3, 3)));
   EXPECT_TRUE(same(theirs.at("both.weight"), cat({ours.at("low.weight"), ours.at("high.weight")}, 0)));
+  const Tensor first = ours.at("first.bias"), second = ours.at("second.bias");
+  EXPECT_TRUE(
+      same(theirs.at("woven.bias"),
+           cat({narrow(first, 0, 0, 2), narrow(second, 0, 0, 2), narrow(first, 0, 2, 2), narrow(second, 0, 2, 2)}, 0)));
   // A convolution of one pixel that another program wrote as a linear layer.
   NameTable table = table_of(model, rules);
   EXPECT_TRUE(same(table.read(*table.find("point.weight"), [&](auto&) { return ours.at("point.weight"); }),
@@ -225,6 +232,7 @@ TEST(Names, RulesThatContradictEachOther) {
   refused("'odd' of 3 rows cannot be 2 tensors of 1 rows each", {{"odd", {3}}}, NameRules().split("odd", {"x", "y"}));
   refused("'odd' of 3 rows cannot be 2 tensors of 5 rows together", {{"odd", {3}}},
           NameRules().split("odd", {"x", "y"}, {2, 3}));
+  refused("'odd' of 3 rows cannot be 2 equal parts", {{"odd", {3}}}, NameRules().slices("odd", "x", {0, 4}));
   refused("'one' is one number and has no rows to cut", {{"one", {}}}, NameRules().swap_halves("one", "x"));
   refused("'pos' is [2, 3] and cannot be [4, 2]", {{"pos", {2, 3}}}, NameRules().reshape("pos", "x", {4, 2}));
   refused("must name one tensor, and 'a.weight' is another", two, NameRules().reshape("a", "x", {8}).same({"b"}));

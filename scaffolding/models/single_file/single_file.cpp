@@ -6,6 +6,7 @@
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/io/formats/torch_file.h"
+#include "scaffolding/models/names/named_checkpoint.h"
 
 namespace sf::models {
 
@@ -45,13 +46,6 @@ io::Object with(const io::Object& config, const char* key, const io::Object& val
 std::unique_ptr<Model> meta_model(const std::string& class_name, const io::Object& config) {
   DefaultDevice nowhere(Device(Device::Meta));
   return make_model(class_name, config);
-}
-
-std::string listed(const std::vector<std::string>& all, const char* quote = "") {
-  std::string out;
-  for (size_t i = 0; i < std::min<size_t>(3, all.size()); ++i)
-    out += std::string(i ? ", " : "") + quote + all[i] + quote;
-  return all.size() > 3 ? out + " and " + std::to_string(all.size() - 3) + " more" : out;
 }
 
 }  // namespace
@@ -112,15 +106,9 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
   if (!table) return;
   const bool ema = options.extract_ema && part.name == "unet";
   if (ema) table->rename_sources([&](const std::string& name) { return outer + ema_name(name.substr(outer.size())); });
-  const NameTable::Differences differ = table->differences(*file_);
-  auto &missing = differ.missing, &wrong = differ.wrong;
-  SF_CHECK(!ema || missing.size() < table->sources().size(), path_,
+  SF_CHECK(!ema || table->differences(*file_).missing.size() < table->sources().size(), path_,
            ": has no averaged weights (model_ema.*); load it without extract_ema");
-  SF_CHECK(missing.empty(), path_, ": is ", kind_->title, ", but its ", part.name, " lacks ", missing.size(),
-           missing.size() == 1 ? " tensor: " : " tensors: ", listed(missing, "'"));
-  SF_CHECK(wrong.empty(), path_, ": is ", kind_->title, ", but of its ", part.name, " ", wrong.size(),
-           wrong.size() == 1 ? " tensor has" : " tensors have", " another shape: ", listed(wrong),
-           "; for a model of another size pass its config");
+  check_sources(*table, *file_, path_ + ": is " + kind_->title + ", but its " + part.name);
   names_.emplace(part.name, std::move(*table));
   made_.emplace(part.name, std::move(model));
   parts_.push_back({part.name, part.library, part.class_name, config});
@@ -158,38 +146,13 @@ Tensor SingleFile::tensor(const std::string& part_name, const std::string& name)
   return table.read(*t, [&](const std::string& source) { return file_->get(source); });
 }
 
-// One part as a checkpoint of its own.
-class SingleFile::PartCheckpoint final : public io::Checkpoint {
- public:
-  PartCheckpoint(const SingleFile& file, const std::string& part)
-      : file_(file), part_(part), names_(file.names(part)) {}
-  const char* kind() const override { return file_.file_->kind(); }
-  std::vector<std::string> names() const override {
-    std::vector<std::string> out;
-    for (auto& t : names_.tensors()) out.push_back(t.name);
-    return out;
-  }
-  bool contains(const std::string& name) const override { return names_.find(name); }
-  io::CheckpointEntry entry(const std::string& name) const override {
-    const NamedTensor* t = names_.find(name);
-    SF_CHECK(t, file_.path_, ": its ", part_, " has no tensor '", name, "'");
-    return {name, file_.file_->entry(names_.first_source(*t).name).dtype, t->shape};
-  }
-  Tensor get(const std::string& name) const override { return file_.tensor(part_, name); }
-
- private:
-  const SingleFile& file_;
-  std::string part_;
-  const NameTable& names_;
-};
-
 std::unique_ptr<Model> SingleFile::load(const std::string& name, const LoadModelOptions& options) const {
   const Part& p = part(name);
   SF_CHECK(names_.count(name), path_, ": its ", name, " is no model");
+  const NamedCheckpoint weights(file_, names_.at(name), path_ + ": its " + name);
   auto made = made_.extract(name);
-  if (made && options.overrides.items().empty())
-    return load_model(PartCheckpoint(*this, name), std::move(made.mapped()), options);
-  return load_model(PartCheckpoint(*this, name), p.class_name, p.config, options);
+  if (made && options.overrides.items().empty()) return load_model(weights, std::move(made.mapped()), options);
+  return load_model(weights, p.class_name, p.config, options);
 }
 
 std::vector<std::string> SingleFile::unused() const {

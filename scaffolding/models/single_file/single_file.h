@@ -48,7 +48,6 @@ class SingleFile {
   std::vector<std::string> unused() const;  // names in the file that belong to no part
 
  private:
-  class PartCheckpoint;
   void add_part(const SingleFilePart& part, const std::string& outer, const SingleFileOptions& options);
   std::string path_;
   std::shared_ptr<const io::Checkpoint> file_;

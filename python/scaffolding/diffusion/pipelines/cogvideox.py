@@ -22,7 +22,7 @@ class VideoTensor(Tensor):
         return self
 
 
-class _CogVideoX(DiffusionPipeline):
+class CogVideoXCalls(DiffusionPipeline):
     """Made of networks, a tokenizer and a scheduler, or by from_pretrained. A pipeline that was made of transformer and
     scheduler alone, with a DiTModel for example, is called with prompt_embeds and returns latents, a tensor [B,
     channels, T, h, w]. num_frames: of its clips; latent_channels: those of the transformer."""
@@ -74,11 +74,11 @@ class _CogVideoX(DiffusionPipeline):
         return tuple(e if e is None else e.to(device=device or e.device, dtype=dtype or e.dtype) for e in embeds)
 
 
-_DEFAULTS = {"vae": ABSENT, "num_frames": None, "latent_channels": None}
-CogVideoXPipeline = registered("CogVideoXPipeline", _CogVideoX, _DEFAULTS)
+DEFAULTS = {"vae": ABSENT, "num_frames": None, "latent_channels": None}
+CogVideoXPipeline = registered("CogVideoXPipeline", CogVideoXCalls, DEFAULTS)
 
 
-class _ImageToVideo(_CogVideoX):
+class ImageToVideoCalls(CogVideoXCalls):
     def _shape(self, given):
         """Pictures are resized to the clip's size."""
         super()._shape(given)
@@ -89,4 +89,4 @@ class _ImageToVideo(_CogVideoX):
         given["image"] = self.video_processor.preprocess(given["image"], *size)
 
 
-CogVideoXImageToVideoPipeline = registered("CogVideoXImageToVideoPipeline", _ImageToVideo, _DEFAULTS)
+CogVideoXImageToVideoPipeline = registered("CogVideoXImageToVideoPipeline", ImageToVideoCalls, DEFAULTS)

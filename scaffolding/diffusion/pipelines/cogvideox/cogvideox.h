@@ -62,7 +62,8 @@ class CogVideoXBase : public TextPipeline {
   std::unique_ptr<CogVideoXRun> prepare_run(const CogVideoXOptions& options) const;
   // Then the noise that the run begins with, of so many channels.
   void draw_latents(CogVideoXRun& run, const CogVideoXOptions& options, int64_t channels) const;
-  // Of a transformer that takes a picture's latents beside the noise: image [n, 3, H, W] in [-1, 1], of the clip's size.
+  // Of a transformer that takes a picture's latents beside the noise: image [n, 3, H, W] in [-1, 1], of the clip's
+  // size.
   void begin_with(CogVideoXRun& run, const CogVideoXOptions& options, const Tensor& image) const;
   int64_t frames_per_latent() const;
 

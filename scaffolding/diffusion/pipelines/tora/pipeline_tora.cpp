@@ -20,7 +20,7 @@ SF_PIPELINE(ToraPipeline)
         "prompt, video_flow, negative_prompt, height, width, num_frames, num_inference_steps, timesteps, "
         "guidance_scale, use_dynamic_cfg, num_videos_per_prompt, eta, generator, latents, prompt_embeds, "
         "negative_prompt_embeds, output_type, return_dict, attention_kwargs, callback_on_step_end, "
-        "callback_on_step_end_tensor_inputs, max_sequence_length, guidance_mode, trajectory, trajectory_points")
+        "callback_on_step_end_tensor_inputs, max_sequence_length, guidance_mode, trajectories")
     .callbacks("latents, prompt_embeds, negative_prompt_embeds")
     .doc("Text to clips in which things follow trajectories, with Tora.");
 

@@ -26,7 +26,7 @@ SF_PIPELINE(ToraImageToVideoPipeline)
         "image, prompt, video_flow, negative_prompt, height, width, num_frames, num_inference_steps, timesteps, "
         "guidance_scale, use_dynamic_cfg, num_videos_per_prompt, eta, generator, latents, prompt_embeds, "
         "negative_prompt_embeds, output_type, return_dict, attention_kwargs, callback_on_step_end, "
-        "callback_on_step_end_tensor_inputs, max_sequence_length, guidance_mode, trajectory, trajectory_points")
+        "callback_on_step_end_tensor_inputs, max_sequence_length, guidance_mode, trajectories")
     .callbacks("latents, prompt_embeds, negative_prompt_embeds")
     .doc("Clips that begin with a picture, whose things follow trajectories, with Tora.");
 

@@ -1,0 +1,48 @@
+#include "scaffolding/models/names/named_checkpoint.h"
+
+#include <algorithm>
+
+namespace sf::models {
+
+namespace {
+
+std::string listed(const std::vector<std::string>& all, const char* quote = "") {
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(3, all.size()); ++i)
+    out += std::string(i ? ", " : "") + quote + all[i] + quote;
+  return all.size() > 3 ? out + " and " + std::to_string(all.size() - 3) + " more" : out;
+}
+
+}  // namespace
+
+std::vector<std::string> NamedCheckpoint::names() const {
+  std::vector<std::string> out;
+  for (auto& t : names_.tensors()) out.push_back(t.name);
+  return out;
+}
+
+const NamedTensor& NamedCheckpoint::named(const std::string& name) const {
+  const NamedTensor* t = names_.find(name);
+  SF_CHECK(t, who_, " has no tensor '", name, "'");
+  return *t;
+}
+
+io::CheckpointEntry NamedCheckpoint::entry(const std::string& name) const {
+  const NamedTensor& t = named(name);
+  return {name, file_->entry(names_.first_source(t).name).dtype, t.shape};
+}
+
+Tensor NamedCheckpoint::get(const std::string& name) const {
+  return names_.read(named(name), [&](const std::string& source) { return file_->get(source); });
+}
+
+void check_sources(const NameTable& names, const io::Checkpoint& file, const std::string& who) {
+  const NameTable::Differences differ = names.differences(file);
+  auto &missing = differ.missing, &wrong = differ.wrong;
+  SF_CHECK(missing.empty(), who, " lacks ", missing.size(),
+           missing.size() == 1 ? " tensor: " : " tensors: ", listed(missing, "'"));
+  SF_CHECK(wrong.empty(), who, " has ", wrong.size(), wrong.size() == 1 ? " tensor" : " tensors",
+           " of another shape: ", listed(wrong), "; for a model of another size pass its config");
+}
+
+}  // namespace sf::models
