@@ -127,9 +127,9 @@ def _in_pixels(trajectories, height, width):
 
 
 class _Tora:
-    """Steered by trajectories=, in pixels of the clip: a text "10,54 32,20 54,10", points [(10, 54), (32, 20)], an array
-    [N, 2] or [K, N, 2], a list of those, or files of points on a canvas of 256 x 256. Or by video_flow= [1, T, 3, H, W]
-    from -1 to 1, as video_flow() makes it. Without either, the pipeline is CogVideoX."""
+    """Steered by trajectories=, in pixels of the clip: a text "10,54 32,20 54,10", points [(10, 54), (32, 20)], an
+    array [N, 2] or [K, N, 2], a list of those, or files of points on a canvas of 256 x 256. Or by video_flow= [1, T, 3,
+    H, W] from -1 to 1, as video_flow() makes it. Without either, the pipeline is CogVideoX."""
 
     def _shape(self, given):
         trajectories = given.pop("trajectories")
