@@ -11,7 +11,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,-G Ninja)
 every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
-.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan \
+.PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test test-long tsan \
   test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
@@ -77,6 +77,10 @@ pictures: build
 test: CMAKE_ARGS += -DSF_BUILD_TESTS=ON -DSF_BUILD_EXAMPLES=ON
 test: build
 	$(PY) tools/run_tests.py $(BUILD)
+
+# Checks that take minutes or gigabytes: full-size video models in little memory.
+test-long: build
+	$(PY) -m pytest -q -s --build-dir=$(BUILD) tests/long
 
 # The tests of what has threads, under ThreadSanitizer: loops, autograd, memory, data, downloads, training.
 TSAN_TESTS := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*:GradientMapTest.*
