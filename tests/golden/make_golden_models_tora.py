@@ -120,7 +120,6 @@ TINY = {"num_attention_heads": 2, "attention_head_dim": 16, "in_channels": 4, "o
         "max_text_seq_length": 5, "flow_in_channels": 4, "flow_channels": 8}  # fmt: skip
 
 
-
 def rotary(frames, height, width, grid_type="linspace"):
     """Cosines and sines as lists of few digits."""
     size = (height, width)

@@ -1,7 +1,6 @@
 """CogVideoX's transformer and autoencoder of videos, under diffusers' names."""
 
-from .._core import Tensor
-from ..nn import functional as F
+from .._core import Tensor, stack
 from .adapters import lora_scaled, scale_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .autoencoder_mixin import AutoencoderMixin
@@ -30,7 +29,7 @@ def predicted(
     if others:
         raise NotImplementedError(f"{who}: attention_kwargs has no use for {', '.join(sorted(others))}")
     if image_rotary_emb is not None and not isinstance(image_rotary_emb, Tensor):
-        image_rotary_emb = F.stack(list(image_rotary_emb))
+        image_rotary_emb = stack(list(image_rotary_emb))
     device = hidden_states.device
     with lora_scaled([model], scale):
         sample = model.native_forward(
