@@ -17,11 +17,13 @@ def hashed(name, shape):
 
 
 def hashed_weight(name, shape):
-    """A model's tensor: matrices and kernels keep the variance of what passes them, scales of norms are near 1."""
+    """A model's tensor: matrices and kernels keep the variance of what passes them, scales and variances of norms are
+    near 1.
+    """
     u = hashed(name, shape)
     if len(shape) > 1:
         return u * np.float32((3 / np.prod(shape[1:])) ** 0.5)
-    return u * np.float32(0.2) + np.float32(name.endswith("weight"))
+    return u * np.float32(0.2) + np.float32(name.endswith(("weight", "running_var")))
 
 
 def places(name, numel, count=16):

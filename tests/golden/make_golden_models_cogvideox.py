@@ -69,7 +69,7 @@ VAE_OTHER = {
     **VAE,
     "down_block_types": ["CogVideoXDownBlock3D"] * 2,
     "up_block_types": ["CogVideoXUpBlock3D"] * 2,
-    "block_out_channels": [4, 8],
+    "block_out_channels": [12, 8],
     "in_channels": 4,
     "out_channels": 2,
     "layers_per_block": 2,

@@ -1,13 +1,46 @@
 """CogVideoX's transformer and autoencoder of videos, under diffusers' names."""
 
-from .._core import Tensor
-from ..nn import functional as F
+from .._core import Tensor, stack
 from .adapters import lora_scaled, scale_of
 from .autoencoder_kl import DiagonalGaussianDistribution
 from .autoencoder_mixin import AutoencoderMixin
 from .dit import _as_tensor
 from .modeling import ModelMixin, model_class, native_method
 from .outputs import AutoencoderKLOutput, DecoderOutput, Transformer2DModelOutput
+
+
+def predicted(
+    model,
+    hidden_states,
+    encoder_hidden_states,
+    timestep,
+    timestep_cond,
+    ofs,
+    image_rotary_emb,
+    attention_kwargs,
+    return_dict,
+    **told,
+):
+    """The forward of CogVideoXTransformer3DModel and of classes that are told more: what the C++ one takes besides."""
+    who = model._class_name
+    if timestep_cond is not None:
+        raise ValueError(f"{who}: timestep_cond must be None, the network has no projection of it")
+    scale, others = scale_of(who, attention_kwargs)
+    if others:
+        raise NotImplementedError(f"{who}: attention_kwargs has no use for {', '.join(sorted(others))}")
+    if image_rotary_emb is not None and not isinstance(image_rotary_emb, Tensor):
+        image_rotary_emb = stack(list(image_rotary_emb))
+    device = hidden_states.device
+    with lora_scaled([model], scale):
+        sample = model.native_forward(
+            hidden_states,
+            encoder_hidden_states,
+            _as_tensor(timestep, device),
+            ofs=_as_tensor(ofs, device),
+            image_rotary_emb=image_rotary_emb,
+            **told,
+        )
+    return Transformer2DModelOutput(sample=sample) if return_dict else (sample,)
 
 
 @model_class
@@ -37,24 +70,17 @@ class CogVideoXTransformer3DModel(ModelMixin):
         attention_head_dim]. attention_kwargs: {"scale": 0.5} for LoRAs of half their strength in this call.
         ValueError where shapes do not fit, and for timestep_cond, of which CogVideoX's networks make nothing.
         """
-        who = "CogVideoXTransformer3DModel"
-        if timestep_cond is not None:
-            raise ValueError(f"{who}: timestep_cond must be None, the network has no projection of it")
-        scale, others = scale_of(who, attention_kwargs)
-        if others:
-            raise NotImplementedError(f"{who}: attention_kwargs has no use for {', '.join(sorted(others))}")
-        if image_rotary_emb is not None and not isinstance(image_rotary_emb, Tensor):
-            image_rotary_emb = F.stack(list(image_rotary_emb))
-        device = hidden_states.device
-        with lora_scaled([self], scale):
-            sample = self.native_forward(
-                hidden_states,
-                encoder_hidden_states,
-                _as_tensor(timestep, device),
-                _as_tensor(ofs, device),
-                image_rotary_emb,
-            )
-        return Transformer2DModelOutput(sample=sample) if return_dict else (sample,)
+        return predicted(
+            self,
+            hidden_states,
+            encoder_hidden_states,
+            timestep,
+            timestep_cond,
+            ofs,
+            image_rotary_emb,
+            attention_kwargs,
+            return_dict,
+        )
 
 
 @model_class
