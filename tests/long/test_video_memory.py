@@ -92,7 +92,7 @@ from scaffolding.diffusion import DiffusionPipeline
 pipe = DiffusionPipeline.from_pretrained(sys.argv[1], torch_dtype=sf.bfloat16)
 pipe.set_progress_bar_config(disable=True)
 size = {"height": 96, "width": 160, "num_frames": 9}
-plan = pipe.memory_plan(**size)
+plan = pipe.memory_plan(max_ram="2.3GB", **size)  # the interpreter and its libraries take the rest
 print(plan, file=sys.stderr)
 pipe.apply_memory_plan(plan)
 out = pipe("the cat", trajectories="10,54 80,20 140,80", num_inference_steps=1, seed=0, output_type="sf_tensor", **size)

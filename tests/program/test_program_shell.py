@@ -78,7 +78,7 @@ def test_bash_completes_commands_options_and_values(program, commands, tmp_path)
     script = tmp_path / "scaffolding.bash"
     assert program("completion", "bash", "--output", script).returncode == 0
     assert set(completed(script, "scaffolding ")) == {*commands, "--help"}
-    assert completed(script, "scaffolding txt") == ["txt2img"]
+    assert completed(script, "scaffolding txt") == ["txt2img", "txt2vid"]
     assert completed(script, "scaffolding txt2img --guid") == ["--guidance", "--guidance-rescale"]
     assert "dpm++2m-karras" in completed(script, "scaffolding txt2img --sampler dpm")
     assert completed(script, "scaffolding interpolate a b --dtype b") == ["bfloat16"]
