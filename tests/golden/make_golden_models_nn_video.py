@@ -245,7 +245,7 @@ class UNet3D(UNet):
         model_channels=64,
         channel_mult=(1, 2, 4),
         num_res_blocks=2,
-        attention_levels=(1, 2),
+        attention_levels=None,
         num_heads=4,
         context_dim=256,
         norm_num_groups=8,
@@ -253,12 +253,13 @@ class UNet3D(UNet):
     ):
         super().__init__()
         count = len(channel_mult)
+        attends = range(1, count) if attention_levels is None else attention_levels
         self.build(
             in_channels,
             out_channels,
             model_channels,
             [m * model_channels for m in channel_mult],
-            [i in attention_levels for i in range(count)],
+            [i in attends for i in range(count)],
             num_res_blocks,
             channel_mult[-1] * model_channels,
             [i + 1 < count for i in range(count)],
@@ -355,7 +356,6 @@ def main():
     fixture.case(
         "block to other channels", ResBlock3D, {**block, "out_channels": 12}, {"hidden_states": video, "temb": temb}
     )
-    fixture.case("block without time", ResBlock3D, {**block, "time_embed_dim": None}, {"hidden_states": video})
 
     text, mask = floats(2, 5, 10), seen
     attention, told = {"channels": 8, "num_heads": 2, "context_dim": 10}, {"encoder_hidden_states": text}
@@ -371,7 +371,7 @@ def main():
     other = {**simple, "in_channels": 4, "out_channels": 5, "context_dim": None}
     fixture.case("simple without a text", SimpleUNet3D, other, {"sample": floats(1, 4, 1, 4, 4), "timestep": 17.5})
 
-    unet = {**simple, "channel_mult": [1, 2], "num_res_blocks": 2, "attention_levels": [1]}
+    unet = {**simple, "channel_mult": [1, 2], "num_res_blocks": 2}
     fixture.case("unet", UNet3D, unet, {"sample": sample, "timestep": [3, 905], **masked})
     deep = {**simple, "channel_mult": [1, 1, 2], "num_res_blocks": 1, "attention_levels": [0], "out_channels": 4}
     fixture.case(

@@ -79,8 +79,8 @@ class UNet3D(ModelMixin):
     """A denoiser with levels as its config has them.
 
     channel_mult: channels of each level in model_channels; each level is half as high and wide as the one before.
-    num_res_blocks: of each level. attention_levels: numbers of the levels with attention, from 0; the middle always has
-    it. The rest is SimpleUNet3D's.
+    num_res_blocks: of each level. attention_levels: numbers of the levels with attention, from 0, all but the first
+    unless given; the middle always has it. The rest is SimpleUNet3D's.
     """
 
     def forward(self, sample, timestep, encoder_hidden_states=None, encoder_attention_mask=None):

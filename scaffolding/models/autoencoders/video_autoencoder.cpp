@@ -65,10 +65,10 @@ VideoEncoder::VideoEncoder(Config config)
 
 Tensor VideoEncoder::forward(const Tensor& video) const {
   check_video(kName, "video", video, options.in_channels, spatial_factor());
-  Tensor h = conv_in(video);
+  Tensor h = conv_in(to_channels_last(video));
   for (auto& block : down_blocks) h = block(h).back();
   for (auto& layer : mid_layers) h = layer(h);
-  return conv_out(norm_silu(conv_norm_out, h));
+  return contiguous(conv_out(norm_silu(conv_norm_out, h)));
 }
 
 VideoDecoder::VideoDecoder(Config config)
@@ -88,10 +88,10 @@ VideoDecoder::VideoDecoder(Config config)
 
 Tensor VideoDecoder::forward(const Tensor& latents) const {
   check_video(kName, "latents", latents, options.latent_channels);
-  Tensor h = conv_in(latents);
+  Tensor h = conv_in(to_channels_last(latents));
   for (auto& layer : mid_layers) h = layer(h);
   for (auto& block : up_blocks) h = block(h);
-  return conv_out(norm_silu(conv_norm_out, h));
+  return contiguous(conv_out(norm_silu(conv_norm_out, h)));
 }
 
 SF_MODEL(VideoEncoder)

@@ -52,6 +52,26 @@ template <class Config> LevelOptions level_options(const Config& c) {
           .norm_num_groups = c.norm_num_groups};
 }
 
+std::vector<int64_t> attention_levels(const UNet3DConfig& c) {
+  const auto count = int64_t(c.channel_mult.size());
+  std::vector<int64_t> levels;
+  if (c.attention_levels.is(io::Object::None)) {
+    for (int64_t level = 1; level < count; ++level) levels.push_back(level);
+    return levels;
+  }
+  SF_CHECK_AS(TypeError, c.attention_levels.is_sequence(), UNet3D::kName,
+              ": attention_levels must be a list of numbers of levels, or None");
+  for (auto& item : c.attention_levels.items()) {
+    SF_CHECK_AS(TypeError, item.is(io::Object::Int), UNet3D::kName, ": attention_levels must be whole numbers, got ",
+                io::Object::name(item.kind()));
+    const int64_t level = item.as_int();
+    SF_CHECK(level >= 0 && level < count, UNet3D::kName, ": attention_levels must be numbers of levels, from 0 to ",
+             count - 1, ", got ", level);
+    levels.push_back(level);
+  }
+  return levels;
+}
+
 UNet3DPlan plan_of(const UNet3DConfig& c) {
   const char* who = UNet3D::kName;
   check(who, c, c.channel_mult, c.num_res_blocks);
@@ -66,9 +86,7 @@ UNet3DPlan plan_of(const UNet3DConfig& c) {
                   .options = level_options(c)};
   plan.options.dropout = c.dropout;
   for (int64_t mult : c.channel_mult) plan.channels.push_back(mult * c.model_channels);
-  for (int64_t level : c.attention_levels) {
-    SF_CHECK(level >= 0 && level < int64_t(plan.channels.size()), who,
-             ": attention_levels must be numbers of levels, from 0 to ", plan.channels.size() - 1, ", got ", level);
+  for (int64_t level : attention_levels(c)) {
     plan.attention[size_t(level)] = true;
     check_heads(who, c.num_heads, plan.channels[size_t(level)]);
   }
@@ -131,7 +149,8 @@ Tensor UNet3DBase::forward(const Tensor& sample, const Tensor& timestep, const T
     SF_CHECK(mask.ndim() == 3 || mask.shape() == Shape({text.size(0), text.size(1)}), who_,
              ": encoder_attention_mask must be [", text.size(0), ", ", text.size(1), "], got ", mask.shape());
   const Tensor bias = attention_bias(who_, "encoder_attention_mask", mask, sample.dtype());
-  Tensor h = conv_in(sample);
+  // Channels last from here on, so that pixels are tokens without a copy.
+  Tensor h = conv_in(to_channels_last(sample));
   std::vector<Tensors> skips;
   for (auto& block : down_blocks) {
     skips.push_back(block(h, temb, text, bias));
@@ -142,7 +161,8 @@ Tensor UNet3DBase::forward(const Tensor& sample, const Tensor& timestep, const T
     h = block(h, skips.back(), temb, text, bias);
     skips.pop_back();
   }
-  return conv_out(norm_silu(conv_norm_out, h));
+  h = conv_out(norm_silu(conv_norm_out, h));
+  return sample.is_contiguous() ? contiguous(h) : h;
 }
 
 UNet3D::UNet3D(Config config) : UNet3DBase(kName, plan_of(config)), options(std::move(config)) {}

@@ -8,11 +8,11 @@ namespace sf::models::video {
 
 struct UNet3DConfig {
   int64_t in_channels = 3;
-  std::optional<int64_t> out_channels;          // absent: in_channels
-  int64_t model_channels = 64;                  // of the first level
-  std::vector<int64_t> channel_mult{1, 2, 4};   // of each level, times model_channels; each is half as large
-  int64_t num_res_blocks = 2;                   // of each level
-  std::vector<int64_t> attention_levels{1, 2};  // levels with attention, from 0; the middle always has it
+  std::optional<int64_t> out_channels;         // absent: in_channels
+  int64_t model_channels = 64;                 // of the first level
+  std::vector<int64_t> channel_mult{1, 2, 4};  // of each level, times model_channels; each is half as large
+  int64_t num_res_blocks = 2;                  // of each level
+  io::Object attention_levels;                 // numbers of the levels with attention, from 0; None: all but the first
   int64_t num_heads = 4;
   std::optional<int64_t> context_dim = 256;  // of the text's vectors; absent: it is told no text
   int64_t norm_num_groups = 8;

@@ -203,7 +203,8 @@ Tensor SpatialTemporalAttention::forward(const Tensor& hidden_states, const Tens
     x = x.reshape({batch, h * w * frames, channels});
     x = cross_attn->beside(x, (*cross_norm)(x), text, attention_bias(kName, "encoder_attention_mask", mask, x.dtype()));
   }
-  return x.reshape({batch, h, w, frames, channels}).permute({0, 4, 3, 1, 2}).contiguous();
+  const Tensor y = x.reshape({batch, h, w, frames, channels}).permute({0, 4, 3, 1, 2});
+  return hidden_states.is_contiguous() ? contiguous(y) : to_channels_last(y);
 }
 
 SF_MODEL(SpatialTemporalAttention)

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/autoencoders/video_autoencoder.h"
@@ -15,7 +17,9 @@ namespace {
 void expect_gradients(nn::Module& model) {
   for (auto& p : nn::named_parameters(model)) {
     ASSERT_TRUE(p.tensor.grad()) << p.name;
-    EXPECT_GT(amax(abs(p.tensor.grad())).item(), 0) << p.name;
+    double most = 0;
+    for (double g : p.tensor.grad().to_vector()) most = std::max(most, std::abs(g));
+    EXPECT_GT(most, 0) << p.name;
   }
 }
 
@@ -48,7 +52,7 @@ TEST(UNet3D, AnAutoencodersHalvesMeet) {
 
 TEST(UNet3D, TheSmallestLevelIsAQuarter) {
   EXPECT_EQ(SimpleUNet3D({.model_channels = 8, .num_heads = 2}).spatial_factor(), 4);
-  EXPECT_EQ(UNet3D({.model_channels = 8, .channel_mult = {1}, .attention_levels = {}}).spatial_factor(), 1);
+  EXPECT_EQ(UNet3D({.model_channels = 8, .channel_mult = {1}}).spatial_factor(), 1);
 }
 
 // A part of its own has a config and files, and stands in others as it is.

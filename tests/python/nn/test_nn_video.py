@@ -136,6 +136,10 @@ def test_what_networks_refuse():
         nv.UNet3D(model_channels=12)
     with pytest.raises(ValueError, match="attention_levels must be numbers of levels, from 0 to 2, got 3"):
         nv.UNet3D(attention_levels=[3])
+    with pytest.raises(TypeError, match="attention_levels must be a list of numbers of levels, or None"):
+        nv.UNet3D(attention_levels=1)
+    with pytest.raises(TypeError, match="attention_levels must be whole numbers, got a str"):
+        nv.UNet3D(attention_levels=["1"])
     with pytest.raises(ValueError, match="channel_mult must have from 1 to 8 entries, got 0"):
         nv.UNet3D(channel_mult=[])
     with pytest.raises(ValueError, match="channel_mult times model_channels"):
@@ -408,7 +412,7 @@ def test_folders_there_and_back(kind, pipeline, latent_pipeline, tmp_path):
     video = pipeline.generate("a cat", num_steps=2, seed=5)
     pipeline.save_pretrained(tmp_path)
     again = nv.TextToVideoPipeline.from_pretrained(tmp_path)
-    assert again.config == pipeline.config and again.scheduler.config == pipeline.scheduler.config
+    assert again.config == pipeline.config and type(again.scheduler) is nv.DDIMScheduler
     assert not any(module.training for module in again.modules())
     assert sf.equal(again.generate("a cat", num_steps=2, seed=5), video)
     half = nv.TextToVideoPipeline.from_pretrained(tmp_path, torch_dtype=sf.bfloat16)

@@ -87,9 +87,10 @@ class TextToVideoPipeline(ShowsProgress, Module):
         for part in (encoder, decoder):
             if part is not None:
                 part.requires_grad_(False)
-        self.scheduler = scheduler or schedulers.DDIMScheduler(
-            beta_schedule="squaredcos_cap_v2", timestep_spacing="trailing", clip_sample=encoder is None
-        )
+        with _core.device("cpu"):  # where schedulers compute, wherever the networks are made
+            self.scheduler = scheduler or schedulers.DDIMScheduler(
+                beta_schedule="squaredcos_cap_v2", timestep_spacing="trailing", clip_sample=encoder is None
+            )
         self._progress_bar_config = {}
         self._check_parts(channels)
 
