@@ -30,7 +30,7 @@ class VideoWriter:
     closes itself, and leaves nothing where the block fails.
 
     fps: frames a second, 0.01 to 1000, to 100 with GIF. quality: 1 to 100, of what is not lossless. metadata: a dict of
-    strings (title, comment, artist, album, composer, date, copyright, genre; any keys in .mkv, .webm and PNG; none in
+    strings (title, comment, artist, album, date, copyright, genre; any keys in .mkv, .webm and PNG; none in
     GIF and WebP). loop: how often GIF and WebP play, 0 for ever. encoder: libav's name of it, where another than the
     first that is there of libx264, libopenh264 and mpeg4 is wanted.
 

@@ -65,8 +65,9 @@ std::string encode_animation(const Tensors& frames, AnimationFormat format, cons
     SF_CHECK(frame.shape() == frames[0].shape(), "save_animation: frames must have one size, got ", frames[0].shape(),
              " and ", frame.shape());
   }
+  const int64_t height = frames[0].size(1), width = frames[0].size(2);
   auto encoder =
-      (format == AnimationFormat::GIF ? gif_encoder : webp_encoder)(frames[0].size(1), frames[0].size(2), options);
+      format == AnimationFormat::GIF ? gif_encoder(height, width, options) : webp_encoder(height, width, options);
   for (size_t i = 0; i < frames.size(); ++i)
     encoder->add(convert_image(frames[i], ImageMode::RGB).permute({1, 2, 0}).contiguous(), durations[i]);
   return encoder->finish();

@@ -16,7 +16,9 @@ class AnimationEncoder {
 };
 // Of options, fps and durations are the caller's affair.
 std::unique_ptr<AnimationEncoder> gif_encoder(int64_t height, int64_t width, const AnimationOptions& options);
-std::unique_ptr<AnimationEncoder> webp_encoder(int64_t height, int64_t width, const AnimationOptions& options);
+// Pictures that differ little are shown as one, for longer, unless every_picture, which makes larger files.
+std::unique_ptr<AnimationEncoder> webp_encoder(int64_t height, int64_t width, const AnimationOptions& options,
+                                               bool every_picture = false);
 
 int64_t longest_side(AnimationFormat format);  // in pixels
 void check_fps(AnimationFormat format, const char* op, double fps);

@@ -1,6 +1,7 @@
 // Animated WebP through libwebpmux.
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/pictures/animation_codecs.h"
+#include "scaffolding/io/pictures/image_codecs.h"
 
 #ifdef SF_WITH_WEBP_ANIMATION
 #include <webp/encode.h>
@@ -16,6 +17,15 @@ struct Picture {
   ~Picture() { WebPPictureFree(&picture); }
   Picture(const Picture&) = delete;
   Picture& operator=(const Picture&) = delete;
+};
+
+struct Assembled {
+  WebPData data;
+  Assembled() { WebPDataInit(&data); }
+  ~Assembled() { WebPDataClear(&data); }
+  Assembled(const Assembled&) = delete;
+  Assembled& operator=(const Assembled&) = delete;
+  std::string text() const { return {reinterpret_cast<const char*>(data.bytes), data.size}; }
 };
 
 class WebPEncoder final : public AnimationEncoder {
@@ -48,14 +58,10 @@ class WebPEncoder final : public AnimationEncoder {
   }
 
   std::string finish() override {
-    struct Owned {
-      WebPData data;
-      Owned() { WebPDataInit(&data); }
-      ~Owned() { WebPDataClear(&data); }
-    } o;
+    Assembled file;
     check(WebPAnimEncoderAdd(encoder_, nullptr, int(clock_), nullptr));
-    check(WebPAnimEncoderAssemble(encoder_, &o.data));
-    return {reinterpret_cast<const char*>(o.data.bytes), o.data.size};
+    check(WebPAnimEncoderAssemble(encoder_, &file.data));
+    return file.text();
   }
 
  private:
@@ -68,9 +74,48 @@ class WebPEncoder final : public AnimationEncoder {
   WebPAnimEncoder* encoder_ = nullptr;
 };
 
+// Still pictures one after the other: WebPAnimEncoder leaves out what hardly differs from the picture before it.
+class WebPStills final : public AnimationEncoder {
+ public:
+  explicit WebPStills(const AnimationOptions& options) {
+    how_.quality = options.quality;
+    how_.lossless = options.lossless;
+    const WebPMuxAnimParams params{.bgcolor = 0xFFFFFFFF, .loop_count = int(options.loop)};
+    SF_CHECK_AS(RuntimeError, mux_, "save_animation: libwebpmux has no memory");
+    check(WebPMuxSetAnimationParams(mux_.get(), &params));
+  }
+  void add(const Tensor& pixels, int64_t milliseconds) override {
+    const std::string still = webp_encode(pixels, how_);
+    WebPMuxFrameInfo frame{};
+    frame.bitstream = {reinterpret_cast<const uint8_t*>(still.data()), still.size()};
+    frame.id = WEBP_CHUNK_ANMF;
+    frame.duration = int(milliseconds);
+    frame.dispose_method = WEBP_MUX_DISPOSE_NONE;
+    frame.blend_method = WEBP_MUX_NO_BLEND;
+    check(WebPMuxPushFrame(mux_.get(), &frame, 1));
+  }
+  std::string finish() override {
+    Assembled file;
+    check(WebPMuxAssemble(mux_.get(), &file.data));
+    return file.text();
+  }
+
+ private:
+  static void check(WebPMuxError result) {
+    SF_CHECK_AS(RuntimeError, result == WEBP_MUX_OK, "save_animation: libwebpmux fails with error ", int(result));
+  }
+  struct Delete {
+    void operator()(WebPMux* mux) const { WebPMuxDelete(mux); }
+  };
+  std::unique_ptr<WebPMux, Delete> mux_{WebPMuxNew()};
+  ImageWriteOptions how_;
+};
+
 }  // namespace
 
-std::unique_ptr<AnimationEncoder> webp_encoder(int64_t height, int64_t width, const AnimationOptions& options) {
+std::unique_ptr<AnimationEncoder> webp_encoder(int64_t height, int64_t width, const AnimationOptions& options,
+                                               bool every_picture) {
+  if (every_picture) return std::make_unique<WebPStills>(options);
   return std::make_unique<WebPEncoder>(height, width, options);
 }
 
@@ -79,7 +124,7 @@ std::unique_ptr<AnimationEncoder> webp_encoder(int64_t height, int64_t width, co
 #else
 
 namespace sf::io {
-std::unique_ptr<AnimationEncoder> webp_encoder(int64_t, int64_t, const AnimationOptions&) {
+std::unique_ptr<AnimationEncoder> webp_encoder(int64_t, int64_t, const AnimationOptions&, bool) {
   fail<NotSupported>(
       "this build writes no animated WebP: rebuild with -DSF_WEBP=ON and libwebpmux (Debian: libwebp-dev), or write "
       ".gif");

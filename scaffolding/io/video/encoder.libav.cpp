@@ -178,6 +178,7 @@ void check_options(VideoFormat format, const VideoOptions& options) { encoder_of
 extern "C" const sf::io::VideoLibrary* scaffolding_video_library() {
   static const sf::io::VideoLibrary library = [] {
     av_log_set_level(AV_LOG_QUIET);  // the library throws and never prints
+    av_max_alloc(size_t(1) << 30);   // of one block: tables whose sizes a file makes up
     return sf::io::VideoLibrary{SF_VERSION, sf::io::libav::sink, sf::io::libav::check_options,
                                 sf::io::libav::decoded_source};
   }();

@@ -41,7 +41,7 @@ std::unique_ptr<FrameSink> folder_sink(const std::string& path, const VideoOptio
 void check_folder_sink(const std::string& path);  // ValueError where folder_sink would refuse it
 
 bool is_gif(const Bytes& file);
-bool is_animated_webp(const Bytes& file);
+bool is_webp(const Bytes& file);
 std::unique_ptr<FrameSource> gif_source(const Bytes& file, const FrameLimits& limits);
 std::unique_ptr<FrameSource> webp_source(const Bytes& file, const FrameLimits& limits);
 std::unique_ptr<FrameSource> folder_source(const std::string& path, const FrameLimits& limits);

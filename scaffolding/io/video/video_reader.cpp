@@ -44,10 +44,10 @@ static FrameLimits limits_of(const VideoReadOptions& options) {
 
 static std::unique_ptr<FrameSource> opened(const Bytes& file, const FrameLimits& limits) {
   if (is_gif(file)) return gif_source(file, limits);
-  if (is_animated_webp(file)) return webp_source(file, limits);
+  if (is_webp(file)) return webp_source(file, limits);
   const VideoContainer container = video_container(file);
   SF_CHECK(container != VideoContainer::None, file.name,
-           ": is no video that can be read: mp4, mov, mkv, webm, GIF, animated WebP or a folder of pictures");
+           ": is no video that can be read: mp4, mov, mkv, webm, GIF, WebP or a folder of pictures");
   check_whole(file, container);
   std::string why;
   const VideoLibrary* library = video_library(&why);

@@ -21,7 +21,7 @@ struct VideoInfo {
   double fps = 0;
   std::vector<double> times;  // when each frame is shown, in seconds from the first; empty where fps is 0
   std::string format, codec;  // "mp4", "h264"
-  VideoText metadata;
+  VideoText metadata;         // keys in lower case
 };
 
 struct VideoReadOptions {

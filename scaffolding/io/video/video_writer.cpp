@@ -15,9 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What mp4's list of tags has a place for.
-const std::vector<std::string> kMp4Keys{"title",    "comment", "artist",    "album",
-                                        "composer", "date",    "copyright", "genre"};
+// What the lists of tags of mp4 and of mov both have a place for.
+const std::vector<std::string> kMp4Keys{"title", "comment", "artist", "album", "date", "copyright", "genre"};
 
 void check_options(const std::string& path, VideoFormat format, const VideoOptions& o) {
   SF_CHECK(o.fps >= 0.01 && o.fps <= 1000, "save_video: fps must be 0.01 to 1000, got ", o.fps);
@@ -54,7 +53,8 @@ class AnimationSink final : public FrameSink {
     AnimationOptions options;
     options.loop = o.loop;
     options.quality = o.quality;
-    encoder_ = (format_ == AnimationFormat::GIF ? gif_encoder : webp_encoder)(height, width, options);
+    encoder_ = format_ == AnimationFormat::GIF ? gif_encoder(height, width, options)
+                                               : webp_encoder(height, width, options, true);
   }
   void add(const Tensor& frame) override { encoder_->add(frame, milliseconds_of(format_, fps_, count_++)); }
   void finish() override {

@@ -1,4 +1,4 @@
-// Animated WebP through libwebpdemux. Transparent pixels are shown over white.
+// Animated WebP through libwebpdemux; a still picture is a video of one frame. Transparent pixels are shown over white.
 #include <cstring>
 
 #include "scaffolding/io/video/frame_codecs.h"
@@ -10,9 +10,8 @@
 
 namespace sf::io {
 
-bool is_animated_webp(const Bytes& file) {
-  return file.size >= 21 && !std::memcmp(file.data, "RIFF", 4) && !std::memcmp(file.data + 8, "WEBPVP8X", 8) &&
-         (uint8_t(file.data[20]) & 0x02);
+bool is_webp(const Bytes& file) {
+  return file.size >= 12 && !std::memcmp(file.data, "RIFF", 4) && !std::memcmp(file.data + 8, "WEBP", 4);
 }
 
 #ifdef SF_WITH_WEBP_ANIMATION
@@ -48,7 +47,7 @@ class WebPSource final : public FrameSource {
       milliseconds.push_back(it.duration > 0 ? it.duration : 100);  // 100: as browsers show it
     WebPDemuxReleaseIterator(&it);
     SF_CHECK(int64_t(milliseconds.size()) == frames_, file_.name, ": is a damaged WebP animation");
-    set_times(info, milliseconds);
+    if (features.has_animation) set_times(info, milliseconds);
   }
   int64_t size() const override { return frames_; }
 
