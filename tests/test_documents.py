@@ -2,10 +2,11 @@
 tools/new_model.py write files that compile.
 
 Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny
-random networks, `pictures`, a folder of captioned pictures, `sea.png`, a mask, and LoRAs for these networks,
-`style.safetensors`, `ink.safetensors` and `loras/ink.safetensors`. A block of text after a program is what it prints;
-`...` stands for anything. `<!-- not run: why -->` before a program skips it. A shell program that calls a tool of the
-repository finds the tools and the files that they change.
+random networks, `CogVideoX-2b`, `CogVideoX-5b-I2V` and `Tora_T2V`, the same of videos, `pictures`, a folder of
+captioned pictures, `sea.png`, a mask, and LoRAs for these networks, `style.safetensors`, `ink.safetensors` and
+`loras/ink.safetensors`. A block of text after a program is what it prints; `...` stands for anything. `<!-- not run:
+why -->` before a program skips it. A shell program that calls a tool of the repository finds the tools and the files
+that they change.
 """
 
 import os
@@ -16,6 +17,7 @@ import subprocess
 import sys
 
 import pytest
+from tiny_video import save_cogvideox, save_image_to_video, save_tora
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
@@ -115,6 +117,9 @@ def models(tmp_path_factory):
     sf = pytest.importorskip("scaffolding")
     folder = tmp_path_factory.mktemp("models")
     save_tiny_pipeline(folder / "stable-diffusion-2-1")
+    save_cogvideox(folder / "CogVideoX-2b")
+    save_image_to_video(folder / "CogVideoX-5b-I2V")
+    save_tora(folder / "Tora_T2V")
     save_captioned_pictures(folder / "pictures")
     (folder / "loras").mkdir()
     for name in ("style", "ink", "loras/ink"):

@@ -2,66 +2,22 @@
 
 import json
 
-import folders
 import pytest
 from drawn_icons import refused
+from tiny_video import save_image_to_video, save_tora
 
 import scaffolding as sf
-from scaffolding import diffusion, models
-
-TRANSFORMER = {
-    "num_attention_heads": 2,
-    "attention_head_dim": 16,
-    "in_channels": 4,
-    "out_channels": 4,
-    "time_embed_dim": 8,
-    "text_embed_dim": 24,
-    "num_layers": 2,
-    "sample_width": 8,
-    "sample_height": 4,
-    "sample_frames": 9,
-    "use_rotary_positional_embeddings": True,
-}
-TEXT = {"vocab_size": 235, "d_model": 24, "d_kv": 6, "d_ff": 40, "num_layers": 1, "num_heads": 4}
-VAE = {
-    "down_block_types": ["CogVideoXDownBlock3D"] * 3,
-    "up_block_types": ["CogVideoXUpBlock3D"] * 3,
-    "block_out_channels": [8, 8, 16],
-    "latent_channels": 4,
-    "layers_per_block": 1,
-    "norm_num_groups": 4,
-}
-
-
-def write_pipeline(folder, cls, transformer):
-    sf.manual_seed(0)
-    pipe = cls(
-        tokenizer=sf.tokenizers.T5Tokenizer.from_pretrained(
-            str(folders.ROOT / "tests" / "golden" / "pipelines" / "pixart_tokenizer")
-        ),
-        text_encoder=models.T5EncoderModel(**TEXT).eval(),
-        vae=models.AutoencoderKLCogVideoX(**VAE).eval(),
-        transformer=transformer.eval(),
-        scheduler=diffusion.CogVideoXDPMScheduler(prediction_type="v_prediction", timestep_spacing="trailing"),
-    )
-    pipe.save_pretrained(folder)
-    return folder
+from scaffolding import diffusion
 
 
 @pytest.fixture(scope="module")
 def tora(tmp_path_factory):
-    steered = models.ToraTransformer3DModel(**TRANSFORMER, flow_in_channels=4, flow_channels=8)
-    for fuser in steered.fuser:  # which are zeros at first
-        for p in fuser.parameters():
-            p.data = sf.randn(p.shape) * 0.3
-    return write_pipeline(tmp_path_factory.mktemp("tora"), diffusion.ToraPipeline, steered)
+    return save_tora(tmp_path_factory.mktemp("tora"))
 
 
 @pytest.fixture(scope="module")
 def image_to_video(tmp_path_factory):
-    transformer = models.CogVideoXTransformer3DModel(**{**TRANSFORMER, "in_channels": 8})
-    cls = diffusion.CogVideoXImageToVideoPipeline
-    return write_pipeline(tmp_path_factory.mktemp("i2v"), cls, transformer)
+    return save_image_to_video(tmp_path_factory.mktemp("i2v"))
 
 
 def clip(program, model, path, *arguments, command="txt2vid"):
