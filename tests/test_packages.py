@@ -73,6 +73,14 @@ def test_the_debian_package(build_dir, tmp_path):
     run("cpack", "-G", "DEB", "--config", build_dir / "CPackConfig.cmake", "-B", tmp_path)
     (package,) = tmp_path.glob("scaffolding_*.deb")
     assert package.stat().st_size < (20 << 20) + 40_000_000
+    assert "libav" not in run("dpkg-deb", "-f", package, "Depends").stdout
+    assert "libscaffolding_video" not in run("dpkg-deb", "-c", package).stdout
+    if (build_dir / "libscaffolding_video.so").exists():
+        (video,) = tmp_path.glob("scaffolding-video_*.deb")
+        needs = run("dpkg-deb", "-f", video, "Depends").stdout
+        assert "scaffolding (=" in needs and "libavformat" in needs and "libswscale" in needs
+        files = [line.split()[-1] for line in run("dpkg-deb", "-c", video).stdout.splitlines()]
+        assert [f for f in files if not f.endswith("/")] == ["./usr/lib/libscaffolding_video.so"]
     for dependency in run("dpkg-deb", "-f", package, "Depends").stdout.split(", "):
         assert "installed" in run("dpkg-query", "-W", "-f", "${Status}", dependency.split()[0]).stdout
     run("dpkg-deb", "-x", package, tmp_path / "root")
@@ -85,6 +93,19 @@ def test_the_debian_package(build_dir, tmp_path):
         run(program, "txt2img", "red apple, noto", "--steps", 2, "--seed", 1, "--output", tmp_path / "a.png")
     else:
         assert "looked in" in run(program, "txt2img", "red apple", ok=False).stderr
+
+
+def test_libav_is_needed_by_one_library_that_no_wheel_has(build_dir, tmp_path):
+    def needs(library):
+        return [line for line in run("readelf", "-d", library).stdout.splitlines() if "NEEDED" in line]
+
+    libraries = [build_dir / "libscaffolding.so", *build_dir.glob("python/scaffolding/_core*.so")]
+    assert not [line for library in libraries for line in needs(library) if "[libav" in line or "[libsw" in line]
+    # What fills a wheel is the component python; pip's build leaves the library out (cmake/video.cmake).
+    run("cmake", "--install", build_dir, "--component", "python", "--prefix", tmp_path / "wheel")
+    assert not list((tmp_path / "wheel").rglob("*scaffolding_video*"))
+    if (build_dir / "libscaffolding_video.so").exists():
+        assert len([line for line in needs(build_dir / "libscaffolding_video.so") if "[libav" in line]) >= 3
 
 
 @needs_weights

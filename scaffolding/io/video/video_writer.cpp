@@ -119,8 +119,6 @@ VideoWriter::VideoWriter(const std::string& path, VideoOptions options)
 
 VideoWriter::~VideoWriter() = default;
 
-std::string VideoWriter::encoder() const { return sink_ ? sink_->encoder() : ""; }
-
 void VideoWriter::append(const Tensor& frame) {
   SF_CHECK_AS(RuntimeError, !closed_, "save_video: ", path_, " is closed");
   const Tensor rows = rows_of(frame);
@@ -132,6 +130,7 @@ void VideoWriter::append(const Tensor& frame) {
     sink_ = format_ == VideoFormat::Pictures ? folder_sink(path_, options_)
                                              : (format_ <= VideoFormat::WebM ? video_library()->sink : animation_sink)(
                                                    path_, format_, height_, width_, options_);
+    encoder_ = sink_->encoder();
   }
   try {
     sink_->add(pixels);

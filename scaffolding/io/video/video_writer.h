@@ -40,7 +40,7 @@ class VideoWriter {
 
   int64_t size() const { return size_; }  // frames so far
   VideoFormat format() const { return format_; }
-  std::string encoder() const;  // what encodes: "libx264", "giflib", ...; empty before the first frame
+  const std::string& encoder() const { return encoder_; }  // "libx264", "giflib", ...; empty before the first frame
 
  private:
   std::string path_;
@@ -49,6 +49,7 @@ class VideoWriter {
   std::unique_ptr<FrameSink> sink_;
   int64_t height_ = 0, width_ = 0, size_ = 0;
   bool closed_ = false;
+  std::string encoder_;
 };
 
 // video: [T, H, W, 3] or [T, 3, H, W], as VideoWriter::append takes its frames.
