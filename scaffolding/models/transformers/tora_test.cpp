@@ -48,7 +48,7 @@ TEST(Tora, WhatIsTrained) {
   model.set_trainable("none");
   EXPECT_TRUE(trained().empty());
   model.set_trainable("all");
-  EXPECT_EQ(trained().size(), 7u);
+  EXPECT_EQ(trained().size(), 8u);
   SF_EXPECT_ERROR(ValueError, "set_trainable takes 'tora', 'all' or 'none', got 'fuser'", model.set_trainable("fuser"));
 }
 

@@ -9,7 +9,7 @@ class TrajectoryFile : public io::TestFolder {};
 TEST_F(TrajectoryFile, PointsOfFilesAndTexts) {
   const Trajectory points{{10, 54}, {32, 20}, {54, 10}};
   EXPECT_EQ(read_trajectory(write("points.txt", "10,54\n32, 20\n\n54,10\r\n")), points);
-  EXPECT_EQ(parse_trajectories("10,54 32,20 54,10"), std::vector{points});
+  EXPECT_EQ(parse_trajectories("10,54 32,20 54,10"), std::vector<Trajectory>{points});
   EXPECT_EQ(parse_trajectories("10,54 32,20 54,10; 0.5,1e1 2,3"),
             (std::vector<Trajectory>{points, {{0.5, 10}, {2, 3}}}));
   SF_EXPECT_ERROR(ValueError, "point 2 must be two numbers, as in 10,54, got '3 4'",
