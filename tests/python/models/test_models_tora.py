@@ -8,6 +8,7 @@ from hashed_weights import hashed, hashed_weight
 
 import scaffolding as sf
 from scaffolding.models import CogVideoXTransformer3DModel, ToraTransformer3DModel
+from scaffolding.nn import streaming
 
 BASE = {"num_attention_heads": 2, "attention_head_dim": 16, "in_channels": 4, "out_channels": 4, "time_embed_dim": 8,
         "text_embed_dim": 10, "num_layers": 2, "sample_width": 8, "sample_height": 6, "sample_frames": 9,
@@ -179,6 +180,21 @@ def test_the_extractor_beside_numpy(training):
 
 
 # ---- files
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_weights_that_come_from_the_file_when_they_are_needed(leaves, tmp_path):
+    """The fusers belong to the model and to its blocks: streamed by blocks and by parts, to the bit."""
+    model = filled(ToraTransformer3DModel(**{**TINY, "num_layers": 4}))
+    model.save_pretrained(tmp_path)
+    streamed = ToraTransformer3DModel.from_pretrained(tmp_path)
+    streamer = streaming.attach(streamed, "test", device=sf.device("cpu"), leaves=leaves)
+    with sf.no_grad():
+        for video_flow in (flow(), flow(1), None):
+            want = model(**a_call(), video_flow=video_flow).sample
+            assert sf.equal(streamed(**a_call(), video_flow=video_flow).sample, want)
+    said = streamer.statistics()
+    assert said["resident_bytes"] < said["weight_bytes"] / 10
 
 
 def sat_names(state, layers):
