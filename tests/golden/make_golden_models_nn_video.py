@@ -71,7 +71,7 @@ class TextEncoder(nn.Module):
         return self.final_norm(x)
 
 
-class TimestepEmbedding(nn.Module):
+class VideoTimestepEmbedding(nn.Module):
     _supports_gradient_checkpointing = False
 
     def __init__(self, channels=64, time_embed_dim=256):
@@ -192,7 +192,7 @@ def levels_of(channels, first, last, blocks, attends, shrinks, skipped, **option
 class UNet(nn.Module):
     def build(self, in_channels, out_channels, model_channels, channels, attends, blocks, middle, shrinks, **options):
         options["time"] = 4 * model_channels
-        self.time_embedding = TimestepEmbedding(model_channels, 4 * model_channels)
+        self.time_embedding = VideoTimestepEmbedding(model_channels, 4 * model_channels)
         self.conv_in = nn.Conv3d(in_channels, channels[0], 3, padding=1)
         self.down_blocks, self.up_blocks = levels_of(
             channels, channels[0], middle, blocks, attends, shrinks, True, **options
@@ -334,7 +334,7 @@ class VideoDecoder(nn.Module):
 
 def main():
     fixture = ModelFixture("nn_video")
-    every = [TextEncoder, TimestepEmbedding, ResBlock3D, SpatialTemporalAttention, SimpleUNet3D, UNet3D]
+    every = [TextEncoder, VideoTimestepEmbedding, ResBlock3D, SpatialTemporalAttention, SimpleUNet3D, UNet3D]
     for cls in (*every, VideoEncoder, VideoDecoder):
         file = f"nn_video_{cls.__name__.lower()}"
         fixture.model(cls, full_size={file: {}})
@@ -345,7 +345,7 @@ def main():
     fixture.case("text without a mask", TextEncoder, {**small, "num_heads": 4}, {"input_ids": ids})
 
     embedding = {"channels": 8, "time_embed_dim": 12}
-    fixture.case("timesteps", TimestepEmbedding, embedding, {"timestep": [0.0, 12.5, 999.0]})
+    fixture.case("timesteps", VideoTimestepEmbedding, embedding, {"timestep": [0.0, 12.5, 999.0]})
 
     block, video, temb = (
         {"in_channels": 8, "time_embed_dim": 6, "norm_num_groups": 4},

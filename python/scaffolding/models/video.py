@@ -20,7 +20,7 @@ class TextEncoder(ModelMixin):
 
 
 @model_class
-class TimestepEmbedding(ModelMixin):
+class VideoTimestepEmbedding(ModelMixin):
     """Cosines and sines of a timestep (`channels` of them) through two linear layers with SiLU between."""
 
     def forward(self, timestep, dtype=None):

@@ -111,8 +111,8 @@ UNet3DPlan plan_of(const SimpleUNet3DConfig& c) {
 }  // namespace
 
 UNet3DBase::UNet3DBase(const char* who, const UNet3DPlan& p)
-    : time_embedding(
-          TimestepEmbeddingConfig{.channels = p.model_channels, .time_embed_dim = time_embed_dim(p.model_channels)}),
+    : time_embedding(VideoTimestepEmbeddingConfig{.channels = p.model_channels,
+                                                  .time_embed_dim = time_embed_dim(p.model_channels)}),
       conv_in(conv_3x3x3(p.in_channels, p.channels[0])),
       mid_layers(middle_layers(p.channels.back(), p.middle_channels, p.options)),
       conv_norm_out(p.options.norm_num_groups, p.channels[0], kEps),

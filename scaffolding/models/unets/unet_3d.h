@@ -42,7 +42,7 @@ struct UNet3DPlan {
 
 class UNet3DBase : public Model {
  public:
-  TimestepEmbedding time_embedding;
+  VideoTimestepEmbedding time_embedding;
   nn::Conv3d conv_in;
   nn::ModuleList<VideoDownBlock> down_blocks;
   nn::ModuleList<VideoLayer> mid_layers;

@@ -58,24 +58,26 @@ void check_video(const char* who, const char* name, const Tensor& video, int64_t
            ", got ", shape[3], " and ", shape[4]);
 }
 
-// ---- TimestepEmbedding
+// ---- VideoTimestepEmbedding
 
-io::Fields TimestepEmbeddingConfig::fields() { return {{"channels", &channels}, {"time_embed_dim", &time_embed_dim}}; }
+io::Fields VideoTimestepEmbeddingConfig::fields() {
+  return {{"channels", &channels}, {"time_embed_dim", &time_embed_dim}};
+}
 
 namespace {
-TimestepEmbeddingConfig checked(TimestepEmbeddingConfig c) {
-  check_sizes(TimestepEmbedding::kName, {{"channels", c.channels}, {"time_embed_dim", c.time_embed_dim}});
-  SF_CHECK(c.channels > 1, TimestepEmbedding::kName, ": channels must be above 1, got ", c.channels);
+VideoTimestepEmbeddingConfig checked(VideoTimestepEmbeddingConfig c) {
+  check_sizes(VideoTimestepEmbedding::kName, {{"channels", c.channels}, {"time_embed_dim", c.time_embed_dim}});
+  SF_CHECK(c.channels > 1, VideoTimestepEmbedding::kName, ": channels must be above 1, got ", c.channels);
   return c;
 }
 }  // namespace
 
-TimestepEmbedding::TimestepEmbedding(Config config)
+VideoTimestepEmbedding::VideoTimestepEmbedding(Config config)
     : ConfiguredModel(checked(std::move(config))),
       linear_1(options.channels, options.time_embed_dim),
       linear_2(options.time_embed_dim, options.time_embed_dim) {}
 
-Tensor TimestepEmbedding::forward(const Tensor& timestep, std::optional<DType> dtype) const {
+Tensor VideoTimestepEmbedding::forward(const Tensor& timestep, std::optional<DType> dtype) const {
   check_defined(kName, "timestep", timestep);
   SF_CHECK(timestep.ndim() <= 1, kName, ": timestep must be one number or [B], got ", timestep.shape());
   const Tensor waves = timestep_embedding(timestep.reshape({-1}), options.channels,
@@ -83,9 +85,9 @@ Tensor TimestepEmbedding::forward(const Tensor& timestep, std::optional<DType> d
   return linear_2(project(linear_1, waves.to(dtype.value_or(linear_1.weight.dtype())), {.activation = "silu"}));
 }
 
-SF_MODEL(TimestepEmbedding)
+SF_MODEL(VideoTimestepEmbedding)
     .doc("timestep[] or [B] to [B, time_embed_dim]: cosines and sines through two linear layers.")
-    .forward<&TimestepEmbedding::forward>("timestep, dtype=None");
+    .forward<&VideoTimestepEmbedding::forward>("timestep, dtype=None");
 
 // ---- ResBlock3D
 

@@ -11,18 +11,19 @@
 
 namespace sf::models::video {
 
-struct TimestepEmbeddingConfig {
+struct VideoTimestepEmbeddingConfig {
   int64_t channels = 64;         // of the sines and cosines
   int64_t time_embed_dim = 256;  // of the result
   io::Fields fields();
 };
 
-// Cosines and sines of a timestep through two linear layers with SiLU between.
-struct TimestepEmbedding : ConfiguredModel<TimestepEmbeddingConfig> {
-  static constexpr const char* kName = "TimestepEmbedding";
+// Cosines and sines of a timestep through two linear layers with SiLU between. scaffolding.nn.video calls it
+// TimestepEmbedding, as which diffusers' UNets print a part of theirs.
+struct VideoTimestepEmbedding : ConfiguredModel<VideoTimestepEmbeddingConfig> {
+  static constexpr const char* kName = "VideoTimestepEmbedding";
   nn::Linear linear_1, linear_2;
-  SF_MODULE(TimestepEmbedding, linear_1, linear_2)
-  explicit TimestepEmbedding(Config config = {});
+  SF_MODULE(VideoTimestepEmbedding, linear_1, linear_2)
+  explicit VideoTimestepEmbedding(Config config = {});
   // timestep[] or [B], whole or fractional -> [B, time_embed_dim] in dtype, absent: the weights'.
   Tensor forward(const Tensor& timestep, std::optional<DType> dtype = {}) const;
 };

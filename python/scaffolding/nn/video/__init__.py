@@ -16,11 +16,11 @@ from ...models.video import (
     SimpleUNet3D,
     SpatialTemporalAttention,
     TextEncoder,
-    TimestepEmbedding,
     UNet3D,
     VideoDecoder,
     VideoEncoder,
 )
+from ...models.video import VideoTimestepEmbedding as TimestepEmbedding  # a UNet's has the plain name
 from ...tokenizers import TextTokenizer
 from .frames import save_video_frames
 from .pipeline import TextToVideoPipeline
