@@ -66,15 +66,15 @@ def test_what_is_written_is_read(tmp_path, kind):
 @pytest.mark.parametrize("kind", [*FILES, "pictures"])
 def test_frames_are_found_by_number(tmp_path, kind):
     path = place_of(tmp_path, kind)
-    save_video(path, clip(200), fps=30)
-    video, order = VideoReader(path), list(range(200))
+    save_video(path, clip(120), fps=30)
+    video, order = VideoReader(path), list(range(120))
     random.Random(1).shuffle(order)
     assert all(number(video[i]) == i for i in order[:40])
-    assert [number(f) for f in video.get_batch([150, 3, 3, -1, 0, 149])] == [150, 3, 3, 199, 0, 149]
-    assert [number(f) for f in video[199:189:-1]] == list(range(199, 189, -1))
-    assert number(video[-200]) == 0 and video[5:5].shape == (0, 32, 64, 3)
-    for wrong in (200, -201):
-        with pytest.raises(IndexError, match="a frame's number must be -200 to 199"):
+    assert [number(f) for f in video.get_batch([90, 3, 3, -1, 0, 89])] == [90, 3, 3, 119, 0, 89]
+    assert [number(f) for f in video[119:109:-1]] == list(range(119, 109, -1))
+    assert number(video[-120]) == 0 and video[5:5].shape == (0, 32, 64, 3)
+    for wrong in (120, -121):
+        with pytest.raises(IndexError, match="a frame's number must be -120 to 119"):
             video[wrong]
 
 
@@ -250,24 +250,24 @@ def test_a_video_appears_whole_or_not_at_all(tmp_path, kind):
         video.append(numbered(3))
 
 
-@pytest.mark.parametrize("kind", [*FILES, "pictures"])
-def test_a_full_disk_leaves_the_old_file(tmp_path, kind):
+def test_a_full_disk_leaves_the_old_file(tmp_path):
     program = """
 import resource, sys, numpy, scaffolding as sf
-frames = numpy.random.default_rng(0).integers(0, 256, (40, 128, 128, 3), dtype=numpy.uint8)
-resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-try:
-    sf.io.save_video(sys.argv[1], frames, quality=95)
-except RuntimeError as error:
-    sys.exit(0 if "File too large" in str(error) else str(error))
-sys.exit("it was written")
+frames = numpy.random.default_rng(0).integers(0, 256, (6, 96, 96, 3), dtype=numpy.uint8)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+for path in sys.argv[1:]:
+    try:
+        sf.io.save_video(path, frames, quality=95)
+        sys.exit(f"{path} was written")
+    except RuntimeError as error:
+        assert "File too large" in str(error), error
 """
-    path = place_of(tmp_path, kind)
-    if kind != "pictures":
+    paths = [place_of(tmp_path, kind) for kind in [*FILES, "pictures"]]
+    for path in paths[:-1]:
         path.write_bytes(b"old")
-    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [p.read_bytes() for p in tmp_path.iterdir()] == ([] if kind == "pictures" else [b"old"])
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"] * len(FILES)
 
 
 def test_folders_of_pictures(tmp_path):
@@ -356,7 +356,7 @@ def test_files_that_were_cut_short_are_refused(tmp_path, suffix):
     save_video(tmp_path / ("a" + suffix), clip(12), quality=50)
     whole = (tmp_path / ("a" + suffix)).read_bytes()
     cut = tmp_path / ("cut" + suffix)
-    for size in sorted({*range(0, 64), *range(64, len(whole), max(1, len(whole) // 150)), len(whole) - 1}):
+    for size in sorted({*range(0, 48, 3), *range(48, len(whole), max(1, len(whole) // 50)), len(whole) - 1}):
         cut.write_bytes(whole[:size])
         with pytest.raises(ValueError, match="cut"):
             for _ in VideoReader(cut):
@@ -368,7 +368,7 @@ def test_damaged_files_are_errors_or_frames(tmp_path, suffix):
     save_video(tmp_path / ("a" + suffix), clip(10), quality=50)
     whole = (tmp_path / ("a" + suffix)).read_bytes()
     rng, refused, path = random.Random(0), 0, tmp_path / ("b" + suffix)
-    for _ in range(150):
+    for _ in range(60):
         data = bytearray(whole)
         for _ in range(rng.choice((1, 1, 4, 20))):
             at = rng.randrange(len(data))
@@ -381,7 +381,7 @@ def test_damaged_files_are_errors_or_frames(tmp_path, suffix):
         except (ValueError, NotImplementedError) as error:
             assert str(path) in str(error)
             refused += 1
-    assert refused > 10
+    assert refused > 4
 
 
 @pytest.mark.parametrize("kind", [*FILES, "pictures"])
