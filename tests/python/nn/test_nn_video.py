@@ -294,6 +294,15 @@ def test_steps_are_shown(pipeline, capsys):
     assert seen[0][1] == 999 and seen[0][2] == (1, 3, 3, 8, 12)
 
 
+def test_weights_may_rest_in_another_dtype(pipeline):
+    want = pipeline.generate("a", num_steps=2, seed=0)
+    for network in (pipeline.unet, pipeline.text_encoder):
+        network.enable_layerwise_casting(sf.float8_e4m3fn)
+    assert pipeline.unet.conv_in.weight.dtype is sf.float8_e4m3fn and pipeline.dtype is sf.float32
+    got = pipeline.generate("a", num_steps=2, seed=0)
+    assert 0 < (got - want).abs().mean() < 0.1 * want.abs().mean()
+
+
 def test_other_schedulers(pipeline):
     for cls in (nv.DDPMScheduler, sf.diffusion.DPMSolverMultistepScheduler, sf.diffusion.EulerDiscreteScheduler):
         pipeline.scheduler = cls.from_config(pipeline.scheduler.config)

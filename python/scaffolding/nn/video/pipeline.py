@@ -143,13 +143,17 @@ class TextToVideoPipeline(ShowsProgress, Module):
 
     @property
     def device(self):
-        """Of the unet."""
-        return next(self.unet.parameters()).device
+        """Where the unet computes."""
+        return self._place().device
 
     @property
     def dtype(self):
-        """Of the unet."""
-        return next(self.unet.parameters()).dtype
+        """What the unet computes in."""
+        return self._place().dtype
+
+    def _place(self):
+        # A model knows where its weights go when they are elsewhere or in another dtype at rest.
+        return self.unet if isinstance(self.unet, ModelMixin) else next(self.unet.parameters())
 
     # ---- text
 
