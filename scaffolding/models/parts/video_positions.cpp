@@ -1,5 +1,6 @@
 #include "scaffolding/models/parts/video_positions.h"
 
+#include "scaffolding/core/default_device.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/parts/embeddings.h"
 #include "scaffolding/ops/ops.h"
@@ -30,16 +31,18 @@ Tensor over_grid(const VideoGrid& g, const Tensor& frames, const Tensor& second,
 
 }  // namespace
 
-Tensor sincos_positions_3d(int64_t embed_dim, const VideoGrid& g, double spatial_scale, double temporal_scale) {
+Tensor sincos_positions_3d(int64_t embed_dim, const VideoGrid& g, double spatial_scale, double temporal_scale,
+                           std::optional<Device> device) {
   const char* who = "sincos_positions_3d";
   check_grid(who, embed_dim, g);
   SF_CHECK(spatial_scale > 0 && temporal_scale > 0, who, ": scales must be above 0, got ", spatial_scale, " and ",
            temporal_scale);
-  auto table = [](int64_t n, double scale, int64_t dim) {
+  const Device place = device.value_or(default_device());
+  auto table = [place](int64_t n, double scale, int64_t dim) {
     std::vector<double> places;
     // float32, as diffusers has them
     for (int64_t i = 0; i < n; ++i) places.push_back(double(float(i) / float(scale)));
-    return sincos_positions(places, dim);
+    return sincos_positions(places, dim).to(place);
   };
   const int64_t spatial = embed_dim / 8 * 3;
   return over_grid(g, table(g.frames, temporal_scale, embed_dim / 4), table(g.width, spatial_scale, spatial),
@@ -47,11 +50,11 @@ Tensor sincos_positions_3d(int64_t embed_dim, const VideoGrid& g, double spatial
       .reshape({g.frames, g.height * g.width, embed_dim});
 }
 
-Tensor rotary_positions_3d(int64_t embed_dim, const RotaryGrid& grid, Device device) {
+Tensor rotary_positions_3d(int64_t embed_dim, const RotaryGrid& grid, std::optional<Device> device) {
   const VideoGrid& g = grid.size;
   check_grid("rotary_positions_3d", embed_dim, g);
   SF_CHECK(grid.theta > 0, "rotary_positions_3d: theta must be above 0, got ", grid.theta);
-  const Device host{};
+  const Device host{}, place = device.value_or(default_device());
   // [n, dim], both of a pair equal; in float32 throughout, as diffusers computes them
   auto angles = [&](const Tensor& places, int64_t dim) {
     const Tensor exponents = arange(0, dim, 2, kFloat32, host) / double(dim);
@@ -67,7 +70,7 @@ Tensor rotary_positions_3d(int64_t embed_dim, const RotaryGrid& grid, Device dev
   const Tensor t = angles(arange(0, g.frames, 1, kFloat32, host), embed_dim / 4),
                h = angles(places(g.height, 0), spatial), w = angles(places(g.width, 1), spatial);
   auto turned = [&](Tensor (*f)(const Tensor&)) {
-    return over_grid(g, f(t).to(device), f(h).to(device), f(w).to(device), true)
+    return over_grid(g, f(t).to(place), f(h).to(place), f(w).to(place), true)
         .reshape({g.frames * g.height * g.width, embed_dim});
   };
   return stack({turned(&cos), turned(&sin)});

@@ -95,8 +95,9 @@ VideoGrid sample_grid(const Config& c) {
           c.sample_width / c.patch_size};
 }
 
-Tensor sincos(const Config& c, const VideoGrid& g) {
-  return sincos_positions_3d(token_channels(c), g, c.spatial_interpolation_scale, c.temporal_interpolation_scale)
+Tensor sincos(const Config& c, const VideoGrid& g, std::optional<Device> device = {}) {
+  return sincos_positions_3d(token_channels(c), g, c.spatial_interpolation_scale, c.temporal_interpolation_scale,
+                             device)
       .reshape({1, g.frames * g.height * g.width, token_channels(c)});
 }
 
@@ -167,7 +168,7 @@ Tensor CogVideoXPatchEmbed::forward(const Tensor& text, const Tensor& video) con
   const Tensor words = project_text(text_proj, text);
   if (has_learned(video)) return cat({words, x}, 1) + pos_embedding.to(x.dtype());
   if (adds_positions(options))
-    x = x + positions_.of({g.frames, g.height, g.width}, x, x.dtype(), [&] { return sincos(options, g); });
+    x = x + positions_.of({g.frames, g.height, g.width}, x, x.dtype(), [&] { return sincos(options, g, x.device()); });
   return cat({words, x}, 1);
 }
 
