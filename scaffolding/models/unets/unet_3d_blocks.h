@@ -23,7 +23,7 @@ struct TimestepEmbedding : ConfiguredModel<TimestepEmbeddingConfig> {
   nn::Linear linear_1, linear_2;
   SF_MODULE(TimestepEmbedding, linear_1, linear_2)
   explicit TimestepEmbedding(Config config = {});
-  // timestep[] or [B], whole or fractional -> [B, time_embed_dim] in dtype, absent: the weights'.
+  // timestep[] or [B], whole or fractional -> [B, time_embed_dim] in dtype, absent: the model's.
   Tensor forward(const Tensor& timestep, std::optional<DType> dtype = {}) const;
 };
 
