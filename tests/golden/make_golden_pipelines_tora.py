@@ -70,17 +70,24 @@ def clip_of(trajectories, frames, height, width):
 
 
 def steered(cls):
-    """A pipeline of diffusers that encodes a flow after the noise is drawn, and tells the transformer of it."""
+    """A pipeline of diffusers that encodes a flow, and tells the transformer of it: before the noise is drawn, as
+    Tora's own pipeline does; after it where the clip begins with a picture."""
 
     class Steered(cls):
         def prepare_latents(self, *arguments, **keywords):
+            if cls is CogVideoXPipeline:
+                self.draw_flow()
             out = super().prepare_latents(*arguments, **keywords)
+            if cls is CogVideoXImageToVideoPipeline:
+                self.draw_flow()
+            return out
+
+        def draw_flow(self):
             self.transformer.flow = None
             if self.clip is not None:
                 posterior = self.vae.encode(self.clip.permute(0, 2, 1, 3, 4)).latent_dist
                 latents = posterior.sample(self.drawn_by).permute(0, 2, 1, 3, 4)
                 self.transformer.flow = self.vae.config.scaling_factor * latents
-            return out
 
         def __call__(self, *arguments, video_flow=None, trajectories=None, generator=None, **keywords):
             self.clip = video_flow

@@ -82,7 +82,8 @@ Tensor VideoTimestepEmbedding::forward(const Tensor& timestep, std::optional<DTy
   SF_CHECK(timestep.ndim() <= 1, kName, ": timestep must be one number or [B], got ", timestep.shape());
   const Tensor waves = timestep_embedding(timestep.reshape({-1}), options.channels,
                                           {.flip_sin_to_cos = true, .downscale_freq_shift = 0});
-  return linear_2(project(linear_1, waves.to(dtype.value_or(linear_1.weight.dtype())), {.activation = "silu"}));
+  const DType computes = dtype ? *dtype : const_cast<VideoTimestepEmbedding*>(this)->Model::dtype();
+  return linear_2(project(linear_1, waves.to(computes), {.activation = "silu"}));
 }
 
 SF_MODEL(VideoTimestepEmbedding)

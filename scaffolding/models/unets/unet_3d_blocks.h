@@ -24,7 +24,7 @@ struct VideoTimestepEmbedding : ConfiguredModel<VideoTimestepEmbeddingConfig> {
   nn::Linear linear_1, linear_2;
   SF_MODULE(VideoTimestepEmbedding, linear_1, linear_2)
   explicit VideoTimestepEmbedding(Config config = {});
-  // timestep[] or [B], whole or fractional -> [B, time_embed_dim] in dtype, absent: the weights'.
+  // timestep[] or [B], whole or fractional -> [B, time_embed_dim] in dtype, absent: the model's.
   Tensor forward(const Tensor& timestep, std::optional<DType> dtype = {}) const;
 };
 

@@ -301,6 +301,9 @@ def test_weights_may_rest_in_another_dtype(pipeline):
     assert pipeline.unet.conv_in.weight.dtype is sf.float8_e4m3fn and pipeline.dtype is sf.float32
     got = pipeline.generate("a", num_steps=2, seed=0)
     assert 0 < (got - want).abs().mean() < 0.1 * want.abs().mean()
+    embedding = nv.TimestepEmbedding(8, 16)
+    embedding.enable_layerwise_casting(sf.float8_e4m3fn)
+    assert embedding(5).dtype is sf.float32
 
 
 def test_other_schedulers(pipeline):

@@ -6,8 +6,8 @@ namespace sf::diffusion {
 
 std::unique_ptr<Run> ToraPipeline::prepare(const ToraOptions& o) const {
   auto run = prepare_run(o);
+  steer(*run, o, o.steering);  // draws before the noise is drawn, as Tora's own pipeline
   draw_latents(*run, o, transformer->config_int("in_channels", 16));
-  steer(*run, o, o.steering);
   return run;
 }
 

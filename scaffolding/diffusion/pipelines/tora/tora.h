@@ -17,7 +17,7 @@ struct ToraSteering {
 
 class ToraBase : public CogVideoXBase {
  protected:
-  // After the noise is drawn: tells the transformer what steers the clip, where anything does. ValueError for a flow
+  // Tells the transformer what steers the clip, where anything does. ValueError for a flow
   // beside trajectories, for a flow of another size, and for trajectories that leave the clip.
   void steer(CogVideoXRun& run, const CogVideoXOptions& options, const ToraSteering& steering) const;
 };
