@@ -178,6 +178,30 @@ def test_impossible_calls_are_refused():
         halved(sf.zeros(1, 4, 6, 4, 6), text, 0, ofs=sf.zeros(3), **rotary)
 
 
+# ---- both
+
+
+@pytest.mark.parametrize("level", ["block_level", "leaf_level"])
+@pytest.mark.parametrize("name", ["rotary", "encode 9"])
+def test_weights_may_come_and_go(name, level, tmp_path):
+    cls = CogVideoXTransformer3DModel if name == "rotary" else AutoencoderKLCogVideoX
+    model, rotary = filled(cls(**CONFIGS[name])), get_3d_rotary_pos_embed(16, ((0, 0), (2, 3)), (2, 3), 2)
+
+    def call(m):
+        if cls is AutoencoderKLCogVideoX:
+            return m.decode(tensor("latents", (1, 4, 5, 2, 3))).sample
+        arguments = tensor("video", (1, 2, 4, 4, 6)), tensor("text", (1, 5, 10)), 7
+        return m(*arguments, image_rotary_emb=rotary).sample
+
+    model.save_pretrained(tmp_path)
+    streamed = cls.from_pretrained(tmp_path)
+    one = {"num_blocks_per_group": 1} if level == "block_level" else {}
+    streamed.enable_group_offload(onload_device="cpu", offload_type=level, **one)
+    with sf.no_grad():
+        want = call(model)
+        assert sf.equal(call(streamed), want) and sf.equal(call(streamed), want)
+
+
 # ---- the autoencoder
 
 
