@@ -301,14 +301,13 @@ class Decoder final : public FrameSource {
     SF_CHECK_AS(OutOfMemory, av_frame_get_buffer(rgb_.get(), 0) >= 0, file_.name, ": libav has no memory");
     const double unit = av_q2d(stream().time_base);
     for (int64_t pts : shown_) info.times.push_back(double(pts - shown_[0]) * unit);
-    const AVRational said = stream().avg_frame_rate;
-    const double span = info.times.back();
+    const double span = info.times.back(), said = av_q2d(stream().avg_frame_rate);  // NaN where it says nothing
     const double mean = span > 0             ? double(size() - 1) / span
                         : last_duration_ > 0 ? 1 / (double(last_duration_) * unit)
                                              : 0;
-    // What the file says, unless its frames say otherwise: clocks of milliseconds round.
-    info.fps =
-        said.num > 0 && said.den > 0 && (mean == 0 || std::abs(av_q2d(said) / mean - 1) < 0.02) ? av_q2d(said) : mean;
+    // What the file says, unless its frames say otherwise: clocks round.
+    const bool fits = mean == 0 || std::abs(double(size() - 1) / said - span) <= std::max(0.02 * span, 1.5 * unit);
+    info.fps = said > 0 && said < 1e5 && fits ? said : mean;
     if (!(info.fps > 0)) info.times.clear();
     info.codec = avcodec_get_name(codec_->codec_id);
     info.format = format_name();

@@ -87,11 +87,17 @@ class FolderSink final : public FrameSink {
     write_image((here_ / to_.file(count_++)).string(), frame.permute({2, 0, 1}), how_);
   }
   void finish() override {
-    std::error_code error;
-    if (!fs::exists(to_.folder, error)) fs::rename(here_, to_.folder, error);
+    std::error_code error, ignored;
+    int64_t taken = 0;
+    if (!fs::exists(to_.folder, ignored)) fs::rename(here_, to_.folder, error);
     else
-      for (int64_t i = 0; i < count_ && !error; ++i) fs::rename(here_ / to_.file(i), to_.folder / to_.file(i), error);
-    SF_CHECK_AS(RuntimeError, !error, to_.folder.string(), ": cannot take the pictures: ", error.message());
+      for (; taken < count_; ++taken) {
+        fs::rename(here_ / to_.file(taken), to_.folder / to_.file(taken), error);
+        if (error) break;
+      }
+    if (!error) return;
+    while (taken-- > 0) fs::remove(to_.folder / to_.file(taken), ignored);
+    fail<RuntimeError>(to_.folder.string(), ": cannot take the pictures: ", error.message());
   }
   const char* encoder() const override { return "libpng"; }
 

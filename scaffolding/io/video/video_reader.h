@@ -1,7 +1,8 @@
 // VideoReader: the frames of a video file by their numbers, exactly. The kind of file is told by its content: mp4, mov,
 // mkv and webm through libscaffolding_video.so, GIF, animated WebP and folders of pictures without it.
 // A file that is damaged, cut short or larger than allowed is a ValueError with its name; one that cannot be opened a
-// RuntimeError; what needs a library that is not there NotSupported. Used from one thread.
+// RuntimeError; what needs a library that is not there NotSupported. Files are mapped, and must not be truncated while
+// a reader lives. Used from one thread.
 #pragma once
 #include <memory>
 #include <optional>

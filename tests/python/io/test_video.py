@@ -5,6 +5,7 @@ Frames carry their number as black and white squares, which survive lossy encode
 
 import os
 import random
+import re
 import subprocess
 import sys
 import weakref
@@ -364,7 +365,7 @@ def test_files_that_were_cut_short_are_refused(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", FILES)
-def test_damaged_files_are_errors_or_frames(tmp_path, suffix):
+def test_damaged_files_are_errors_or_frames(tmp_path, suffix, capfd):
     save_video(tmp_path / ("a" + suffix), clip(10), quality=50)
     whole = (tmp_path / ("a" + suffix)).read_bytes()
     rng, refused, path = random.Random(0), 0, tmp_path / ("b" + suffix)
@@ -382,6 +383,7 @@ def test_damaged_files_are_errors_or_frames(tmp_path, suffix):
             assert str(path) in str(error)
             refused += 1
     assert refused > 4
+    assert capfd.readouterr() == ("", "")  # the library never prints
 
 
 @pytest.mark.parametrize("kind", [*FILES, "pictures"])
@@ -429,6 +431,25 @@ assert len(sf.io.VideoReader("frames")) == 2
         env=os.environ | {"SF_VIDEO_LIBRARY": "/nowhere"},
     )
     assert done.returncode == 0, done.stderr
+
+
+@needs_libav
+@pytest.mark.parametrize(
+    ("library", "text"),
+    [
+        ("text", "install the libav that it was built with"),
+        ("libscaffolding.so", "is of another version than this library, .*; build both together"),
+    ],
+)
+def test_a_library_that_does_not_fit_is_said(build_dir, tmp_path, library, text):
+    (tmp_path / "text").write_text("no library")
+    path = build_dir / library if library.endswith(".so") else tmp_path / library
+    program = "import scaffolding as sf; sf.io.save_video('a.mp4', sf.zeros(2, 3, 8, 8))"
+    environment = os.environ | {"SF_VIDEO_LIBRARY": str(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
+    assert re.search("NotImplementedError: save_video: a.mp4: .*" + text, done.stderr), done.stderr
 
 
 @needs_libav
