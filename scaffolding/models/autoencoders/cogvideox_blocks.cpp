@@ -43,8 +43,8 @@ bool first_apart(int64_t frames) { return frames > 1 && frames % 2 == 1; }
 class Chunk {
  public:
   explicit Chunk(const Tensors& before) : before_(before) {}
-  Tensor through(const CogVideoXCausalConv3d& conv, const Tensor& x) {
-    return kept(conv(x, before_.empty() ? Tensor() : before_.at(at_++)));
+  Tensor through(const CogVideoXCausalConv3d& conv, Tensor x) {
+    return kept(conv(std::move(x), before_.empty() ? Tensor() : before_.at(at_++)));
   }
   // A part of n convolutions. call(its frames) -> {result, frames...}
   template <class F> Tensor through(int64_t n, const F& call) {
@@ -114,14 +114,15 @@ CogVideoXCausalConv3d::CogVideoXCausalConv3d(int64_t in_channels, int64_t out_ch
     : conv(in_channels, out_channels, kernel_size,
            {.padding = Shape{0, (kernel_size - 1) / 2, (kernel_size - 1) / 2}}) {}
 
-Tensors CogVideoXCausalConv3d::forward(const Tensor& x, const Tensor& before) const {
+Tensors CogVideoXCausalConv3d::forward(Tensor x, const Tensor& before) const {
   const int64_t seen = conv.kernel_size[0] - 1;
   if (seen == 0) return {conv(x)};
   Tensors parts;
   if (before) parts.push_back(before);
   else parts.assign(size_t(seen), x.narrow(2, 0, 1));
-  parts.push_back(x);
+  parts.push_back(std::move(x));
   const Tensor all = in_sequence(parts);
+  parts.clear();
   return {conv(all), all.narrow(2, all.size(2) - seen, seen).clone()};
 }
 
@@ -139,7 +140,10 @@ Tensor CogVideoXSpatialNorm3D::forward(const Tensor& f, const Tensor& zq) const 
     if (!first_apart(frames)) return part(0, t.size(2), frames);
     return in_sequence({part(0, 1, 1), part(1, t.size(2) - 1, frames - 1)});
   };
-  return norm_layer(f) * spread(conv_y(zq)[0]) + spread(conv_b(zq)[0]);
+  Tensor y = norm_layer(f);  // one large tensor beside it at a time
+  y = y * spread(conv_y(zq)[0]);
+  y = y + spread(conv_b(zq)[0]);
+  return y;
 }
 
 // ---- residual blocks
@@ -165,11 +169,11 @@ void CogVideoXResnetBlock3D::visit(nn::Visitor& v) {
 
 Tensors CogVideoXResnetBlock3D::forward(const Tensor& x, const Tensor& zq, const Tensors& before) const {
   Chunk chunk(before);
-  auto normed = [&](const auto& group_norm, const auto& spatial_norm, const Tensor& t) {
+  auto normed = [&](const auto& group_norm, const auto& spatial_norm, Tensor t) {
     return spatial_norm ? silu((*spatial_norm)(t, zq)) : norm_silu(*group_norm, t);
   };
   Tensor h = chunk.through(conv1, normed(group_norm1, spatial_norm1, x));
-  h = chunk.through(conv2, normed(group_norm2, spatial_norm2, h));
+  h = chunk.through(conv2, normed(group_norm2, spatial_norm2, std::move(h)));
   return chunk.with(h + (conv_shortcut ? (*conv_shortcut)(x) : x));
 }
 
@@ -206,12 +210,13 @@ CogVideoXDownBlock3D::CogVideoXDownBlock3D(int64_t in_channels, int64_t out_chan
   if (o.resize) downsamplers.emplace().emplace_back(out_channels, o.compress_time);
 }
 
-Tensors CogVideoXDownBlock3D::forward(const Tensor& hidden_states, const Tensors& before) const {
-  auto compute = [this](const Tensor& in, const Tensor& zq, const Tensors& frames) -> Tensors {
+Tensors CogVideoXDownBlock3D::forward(Tensor hidden_states, const Tensors& before) const {
+  auto compute = [this](Tensor in, const Tensor& zq, const Tensors& frames) -> Tensors {
     Chunk chunk(frames);
-    const Tensor x = through_all(chunk, resnets, in, zq);
+    const Tensor x = through_all(chunk, resnets, std::move(in), zq);
     return chunk.with(downsamplers ? (*downsamplers)[0](x) : x);
   };
+  if (!gradient_checkpointing) return compute(std::move(hidden_states), Tensor(), before);
   return run(of_list(false, compute), as_list(hidden_states, {}, before));
 }
 
@@ -219,12 +224,13 @@ CogVideoXMidBlock3D::CogVideoXMidBlock3D(int64_t channels, const CogVideoXBlockO
   fill(*this, channels, channels, o);
 }
 
-Tensors CogVideoXMidBlock3D::forward(const Tensor& hidden_states, const Tensor& zq, const Tensors& before) const {
-  auto compute = [this](const Tensor& in, const Tensor& latents, const Tensors& frames) -> Tensors {
+Tensors CogVideoXMidBlock3D::forward(Tensor hidden_states, const Tensor& zq, const Tensors& before) const {
+  auto compute = [this](Tensor in, const Tensor& latents, const Tensors& frames) -> Tensors {
     Chunk chunk(frames);
-    const Tensor x = through_all(chunk, resnets, in, latents);
+    const Tensor x = through_all(chunk, resnets, std::move(in), latents);
     return chunk.with(x);
   };
+  if (!gradient_checkpointing) return compute(std::move(hidden_states), zq, before);
   return run(of_list(bool(zq), compute), as_list(hidden_states, zq, before));
 }
 
@@ -233,12 +239,13 @@ CogVideoXUpBlock3D::CogVideoXUpBlock3D(int64_t in_channels, int64_t out_channels
   if (o.resize) upsamplers.emplace().emplace_back(out_channels, o.compress_time);
 }
 
-Tensors CogVideoXUpBlock3D::forward(const Tensor& hidden_states, const Tensor& zq, const Tensors& before) const {
-  auto compute = [this](const Tensor& in, const Tensor& latents, const Tensors& frames) -> Tensors {
+Tensors CogVideoXUpBlock3D::forward(Tensor hidden_states, const Tensor& zq, const Tensors& before) const {
+  auto compute = [this](Tensor in, const Tensor& latents, const Tensors& frames) -> Tensors {
     Chunk chunk(frames);
-    const Tensor x = through_all(chunk, resnets, in, latents);
+    const Tensor x = through_all(chunk, resnets, std::move(in), latents);
     return chunk.with(upsamplers ? (*upsamplers)[0](x) : x);
   };
+  if (!gradient_checkpointing) return compute(std::move(hidden_states), zq, before);
   return run(of_list(true, compute), as_list(hidden_states, zq, before));
 }
 
@@ -263,8 +270,9 @@ Tensors CogVideoXEncoder3D::forward(const Tensor& sample, const Tensors& before)
   Chunk chunk(before);
   Tensor x = chunk.through(conv_in, sample.contiguous(MemoryFormat::ChannelsLast));
   for (auto& block : down_blocks)
-    x = chunk.through(caches_of(block), [&](const Tensors& own) -> Tensors { return block(x, own); });
-  x = chunk.through(caches_of(mid_block), [&](const Tensors& own) -> Tensors { return mid_block(x, Tensor(), own); });
+    x = chunk.through(caches_of(block), [&](const Tensors& own) -> Tensors { return block(std::move(x), own); });
+  x = chunk.through(caches_of(mid_block),
+                    [&](const Tensors& own) -> Tensors { return mid_block(std::move(x), Tensor(), own); });
   x = chunk.through(conv_out, norm_silu(norm_out, x));
   return chunk.with(to_callers_layout(x, sample));
 }
@@ -291,10 +299,13 @@ Tensors CogVideoXDecoder3D::forward(const Tensor& sample, const Tensors& before)
   Chunk chunk(before);
   const Tensor zq = sample.contiguous(MemoryFormat::ChannelsLast);
   Tensor x = chunk.through(conv_in, zq);
-  x = chunk.through(caches_of(mid_block), [&](const Tensors& own) -> Tensors { return mid_block(x, zq, own); });
+  x = chunk.through(caches_of(mid_block),
+                    [&](const Tensors& own) -> Tensors { return mid_block(std::move(x), zq, own); });
   for (auto& block : up_blocks)
-    x = chunk.through(caches_of(block), [&](const Tensors& own) -> Tensors { return block(x, zq, own); });
-  x = chunk.through(conv_out, silu(norm_out(x, zq)));
+    x = chunk.through(caches_of(block), [&](const Tensors& own) -> Tensors { return block(std::move(x), zq, own); });
+  x = norm_out(x, zq);
+  x = silu(x);
+  x = chunk.through(conv_out, std::move(x));
   return chunk.with(to_callers_layout(x, sample));
 }
 

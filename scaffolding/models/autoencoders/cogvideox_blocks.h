@@ -4,7 +4,7 @@
 //
 // A video goes through in chunks of frames. What a convolution over time has to know of the chunk before are its last
 // frames: a part is given those of its convolutions as a list, empty for the first chunk, and gives {result, those for
-// the next chunk...}, in the order in which its convolutions are called.
+// the next chunk...}, in the order in which its convolutions are called. A video that is moved in is freed once read.
 #pragma once
 #include "scaffolding/models/model.h"
 #include "scaffolding/nn/conv.h"
@@ -20,7 +20,7 @@ struct CogVideoXCausalConv3d : nn::Module {
   CogVideoXCausalConv3d(int64_t in_channels, int64_t out_channels, int64_t kernel_size);
   // x[B, in, T, H, W] after the frames `before`[B, in, kernel_size - 1, H, W], absent: of a video's beginning ->
   // {[B, out, T, H, W], the frames before the next chunk}.
-  Tensors forward(const Tensor& x, const Tensor& before = {}) const;
+  Tensors forward(Tensor x, const Tensor& before = {}) const;
 };
 
 // A group norm that latents scale and shift: norm(f) * conv_y(zq) + conv_b(zq), f[B, C, T, H, W] and zq[B, Z, t, h, w],
@@ -84,14 +84,14 @@ struct CogVideoXDownBlock3D : CheckpointedModule {
   std::optional<nn::ModuleList<CogVideoXDownsample3D>> downsamplers;
   SF_MODULE(CogVideoXDownBlock3D, resnets, downsamplers)
   CogVideoXDownBlock3D(int64_t in_channels, int64_t out_channels, const CogVideoXBlockOptions& options);
-  Tensors forward(const Tensor& hidden_states, const Tensors& before) const;
+  Tensors forward(Tensor hidden_states, const Tensors& before) const;
 };
 
 struct CogVideoXMidBlock3D : CheckpointedModule {
   nn::ModuleList<CogVideoXResnetBlock3D> resnets;
   SF_MODULE(CogVideoXMidBlock3D, resnets)
   CogVideoXMidBlock3D(int64_t channels, const CogVideoXBlockOptions& options);
-  Tensors forward(const Tensor& hidden_states, const Tensor& zq, const Tensors& before) const;
+  Tensors forward(Tensor hidden_states, const Tensor& zq, const Tensors& before) const;
 };
 
 struct CogVideoXUpBlock3D : CheckpointedModule {
@@ -99,7 +99,7 @@ struct CogVideoXUpBlock3D : CheckpointedModule {
   std::optional<nn::ModuleList<CogVideoXUpsample3D>> upsamplers;
   SF_MODULE(CogVideoXUpBlock3D, resnets, upsamplers)
   CogVideoXUpBlock3D(int64_t in_channels, int64_t out_channels, const CogVideoXBlockOptions& options);
-  Tensors forward(const Tensor& hidden_states, const Tensor& zq, const Tensors& before) const;
+  Tensors forward(Tensor hidden_states, const Tensor& zq, const Tensors& before) const;
 };
 
 struct CogVideoXHalfOptions {
