@@ -223,13 +223,12 @@ def test_what_is_trained_follows_the_prompt():
     walls = sf.full((2, 3, 2, 8, 8), -0.8)
     walls[0, 0] = walls[1, 2] = 0.8
     optimizer, generator = optim.AdamW(pipeline.parameters(), lr=3e-3), sf.Generator().manual_seed(1)
-    for _ in range(80):
+    for _ in range(100):
         pipeline.training_step(walls.repeat(4, 1, 1, 1, 1), prompts * 4, generator=generator).backward()
         optimizer.step()
         optimizer.zero_grad()
     red, blue = pipeline.generate(prompts, num_steps=8, guidance_scale=2, seed=0).mean((2, 3, 4)).tolist()
-    assert red[0] > 0.2 and red[1] < -0.2 and red[2] < -0.2, red
-    assert blue[2] > 0.2 and blue[0] < -0.2 and blue[1] < -0.2, blue
+    assert red[0] > max(red[1:]) + 0.3 and blue[2] > max(blue[:2]) + 0.3, (red, blue)
 
 
 def test_dropped_prompts_are_the_empty_text(pipeline):
