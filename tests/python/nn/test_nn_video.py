@@ -209,22 +209,26 @@ def test_the_loss_reaches_every_weight(unet):
     network = nv.UNet3D(3, None, 8, num_heads=2, context_dim=16, norm_num_groups=4) if unet == "UNet3D" else None
     pipeline = nv.TextToVideoPipeline(**TINY, unet=network)
     loss = pipeline.training_step(clips(2), ["a red square", "a blue circle that moves left"], condition_dropout=0)
-    assert loss.shape == () and 0.5 < loss.item() < 2
+    assert loss.shape == () and 0.2 < loss.item() < 2
     gradients = reached(pipeline, loss)
     assert len(gradients) == len(list(pipeline.parameters())) > 100
     assert not [name for name, g in gradients.items() if not g]
 
 
-def test_training_learns_a_clip(pipeline):
-    video, optimizer = clips(1), optim.AdamW(pipeline.parameters(), lr=3e-3)
-    generator, losses = sf.Generator().manual_seed(1), []
-    for _ in range(60):
-        loss = pipeline.training_step(video.expand(4, -1, -1, -1, -1), ["noise"] * 4, generator=generator)
-        loss.backward()
+def test_what_is_trained_follows_the_prompt():
+    sf.manual_seed(0)
+    sizes = {"num_frames": 2, "frame_height": 8, "frame_width": 8}
+    pipeline = nv.TextToVideoPipeline(**{**TINY, **sizes, "model_channels": 16})
+    prompts = ["a red wall", "a blue wall"]
+    walls = sf.full((2, 3, 2, 8, 8), -0.8)
+    walls[0, 0] = walls[1, 2] = 0.8
+    optimizer, generator = optim.AdamW(pipeline.parameters(), lr=3e-3), sf.Generator().manual_seed(1)
+    for _ in range(100):
+        pipeline.training_step(walls.repeat(4, 1, 1, 1, 1), prompts * 4, generator=generator).backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.item())
-    assert np.mean(losses[-10:]) < 0.6 * np.mean(losses[:5])
+    red, blue = pipeline.generate(prompts, num_steps=8, guidance_scale=2, seed=0).mean((2, 3, 4)).tolist()
+    assert red[0] > max(red[1:]) + 0.3 and blue[2] > max(blue[:2]) + 0.3, (red, blue)
 
 
 def test_dropped_prompts_are_the_empty_text(pipeline):

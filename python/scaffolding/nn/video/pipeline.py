@@ -25,6 +25,17 @@ _MODELS = {"text_encoder": TextEncoder, "unet": None, "encoder": VideoEncoder, "
 _SIZES = ("num_frames", "frame_height", "frame_width")
 
 
+def _default_scheduler(clip_sample):
+    # A run begins at pure noise, where noise tells nothing of the clip: asked for v, a network that has learnt little
+    # gives the mean of what it saw there, and one that is asked for the noise gives noise.
+    return schedulers.DDIMScheduler(
+        beta_schedule="squaredcos_cap_v2",
+        prediction_type="v_prediction",
+        timestep_spacing="trailing",
+        clip_sample=clip_sample,
+    )
+
+
 class TextToVideoPipeline(ShowsProgress, Module):
     """Videos [B, 3, num_frames, frame_height, frame_width] of numbers in [-1, 1] from prompts.
 
@@ -34,8 +45,8 @@ class TextToVideoPipeline(ShowsProgress, Module):
 
     - tokenizer: a TextTokenizer; text_encoder: a TextEncoder over its ids.
     - unet: a SimpleUNet3D; a UNet3D, or any network that is called as unet(sample, timesteps, text, mask).
-    - scheduler: a DDIMScheduler with a cosine schedule; any of scaffolding.diffusion whose models predict noise, v or
-      the sample. It is what `training_step` adds noise by and what `generate` steps.
+    - scheduler: a DDIMScheduler with a cosine schedule and v-prediction; any of scaffolding.diffusion whose models
+      predict noise, v or the sample. It is what `training_step` adds noise by and what `generate` steps.
     - encoder, decoder: a VideoEncoder and a VideoDecoder, for diffusion of latents; both or none, and none unless
       given. They were trained before and are not trained here: they get requires_grad_(False).
 
@@ -88,9 +99,7 @@ class TextToVideoPipeline(ShowsProgress, Module):
             if part is not None:
                 part.requires_grad_(False)
         with _core.device("cpu"):  # where schedulers compute, wherever the networks are made
-            self.scheduler = scheduler or schedulers.DDIMScheduler(
-                beta_schedule="squaredcos_cap_v2", timestep_spacing="trailing", clip_sample=encoder is None
-            )
+            self.scheduler = scheduler or _default_scheduler(clip_sample=encoder is None)
         self._progress_bar_config = {}
         self._check_parts(channels)
 
