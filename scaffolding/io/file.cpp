@@ -97,14 +97,31 @@ static void drop_unwritten(uintptr_t begin, uintptr_t end, uintptr_t page) {
   });
 }
 
-void release_mapped(const void* data, uint64_t size) {
+// A descriptor of the mapped file, opened again and kept; negative where it lies elsewhere now or the file system has
+// none of the kind. The lock is held.
+static int reading(Mapping& file, bool direct) {
+  int& fd = file.reading[direct];
+  if (fd != Mapping::kUntried) return fd;
+  fd = open(file.path.c_str(), O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
+  struct stat now;
+  if (fd >= 0 && (fstat(fd, &now) != 0 || now.st_dev != file.then.st_dev || now.st_ino != file.then.st_ino))
+    close(std::exchange(fd, -1));
+  if (fd < 0) fd = Mapping::kRefused;
+  return fd;
+}
+
+void release_mapped(const void* data, uint64_t size, bool from_cache) {
   const auto first = reinterpret_cast<uintptr_t>(data);
   std::lock_guard guard(mappings().lock);
   const auto found = mapping_of(data);
   if (found == mappings().files.end() || size > found->second.size - (first - found->first)) return;
   static const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
   uintptr_t from = (first + page - 1) / page * page, to = (first + size) / page * page;
-  if (from < to) drop_unwritten(from, to, page);
+  if (from >= to) return;
+  drop_unwritten(from, to, page);
+  if (!from_cache) return;
+  if (const int fd = reading(found->second, false); fd >= 0)
+    posix_fadvise(fd, off_t(found->second.offset + (from - found->first)), off_t(to - from), POSIX_FADV_DONTNEED);
 }
 
 bool is_mapped(const void* data) {
@@ -154,19 +171,6 @@ static bool writable_pages_count() {
     return mode >> value && value == 2;
   }();
   return no_overcommit;
-}
-
-// A descriptor of the mapped file, opened again and kept; negative where it lies elsewhere now or the file system has
-// none of the kind. The lock is held.
-static int reading(Mapping& file, bool direct) {
-  int& fd = file.reading[direct];
-  if (fd != Mapping::kUntried) return fd;
-  fd = open(file.path.c_str(), O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
-  struct stat now;
-  if (fd >= 0 && (fstat(fd, &now) != 0 || now.st_dev != file.then.st_dev || now.st_ino != file.then.st_ino))
-    close(std::exchange(fd, -1));
-  if (fd < 0) fd = Mapping::kRefused;
-  return fd;
 }
 
 bool read_mapped(const void* data, uint64_t bytes, char* to, bool direct) {

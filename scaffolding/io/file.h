@@ -46,8 +46,9 @@ class MappedFile {
 
 // Pages of mapped files that lie within the range need no memory from now on; they are read again when they are
 // touched. Pages that were written stay, as does other memory, and everything where the kernel does not say what was
-// written (/proc/self/pagemap).
-void release_mapped(const void* data, uint64_t size);
+// written (/proc/self/pagemap). from_cache: the system's page cache forgets them too, where no other program has them
+// mapped: it would keep them before pages that are wanted sooner.
+void release_mapped(const void* data, uint64_t size, bool from_cache = false);
 bool is_mapped(const void* data);  // whether it lies in a mapped file
 
 // A range of bytes and what keeps it alive: a mapped file, a file that was read, or memory. Readers of every format

@@ -8,6 +8,10 @@ namespace sf::io {
 // Begins to read these bytes of a mapped file, without waiting. Other memory stays as it is.
 void read_ahead(const void* data, uint64_t bytes);
 
+// Reads these bytes of a mapped file and maps their pages; what begins or ends within a page counts whole. False where
+// the system has no such call (Linux before 5.14) or the file has ended before: nothing but speed is lost.
+bool read_pages(const void* data, uint64_t bytes);
+
 // RuntimeError where the file whose mapped bytes these are is shorter than it was, or was written since it was mapped:
 // touching a page that is gone would end the program. Nothing for other memory, and for a file that lies elsewhere now.
 void refuse_changed(const void* data);

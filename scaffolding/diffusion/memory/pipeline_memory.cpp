@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "scaffolding/backend/cpu/bf16_dot.h"
 #include "scaffolding/backend/free_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/file.h"
@@ -50,6 +51,22 @@ std::string format_of(nn::Module& model) {
   return most == bytes.end() ? "" : most->first;
 }
 
+// Scratch of one product with its largest weight, which is packed whole, and of others that another kernel packs: its
+// buffers stay as long as they were at their largest.
+int64_t packed_bytes(nn::Module& model) {
+  int64_t most = 0;
+  for (auto& m : nn::named_modules(model)) {
+    const std::string_view type = m.module->type();
+    if (!type.starts_with("Linear") && !type.starts_with("Conv")) continue;
+    for (auto& p : nn::named_parameters(*m.module, "", false)) {
+      const DType dtype = p.tensor.dtype();
+      const bool narrow = dtype == kBFloat16 && cpu::bf16_dot_pays();
+      most = std::max(most, p.tensor.numel() * (dtype == kFloat64 ? 8 : narrow ? 2 : 4));
+    }
+  }
+  return 2 * most;
+}
+
 PartKind kind_of(const ComponentSlot& slot) {
   return slot.as<Ref<Denoiser>>()      ? PartKind::Denoiser
          : slot.as<Ref<Autoencoder>>() ? PartKind::Autoencoder
@@ -73,7 +90,7 @@ PlanFacts memory_facts(const DiffusionPipeline& pipeline, const AnyOptions& opti
     if (model) {
       const WeightBytes bytes = weight_bytes(*model, seen);
       part.type = model->type(), part.format = format_of(*model);
-      part.bytes = bytes.all;
+      part.bytes = bytes.all, part.packed = packed_bytes(*model);
       for (auto& group : nn::stream_groups(*model, nn::StreamLevel::Block).groups) part.blocks.push_back(group.bytes);
       part.mapped = bytes.in_memory < bytes.all / 8;  // a few converted tensors change nothing
       device_now += bytes.on_device, host_now += bytes.in_memory;

@@ -18,6 +18,7 @@ struct PartFacts {
   int64_t bytes = 0;            // of its weights
   std::vector<int64_t> blocks;  // bytes of its repeated blocks, in their order; the rest is never streamed
   bool mapped = false;          // its weights are pages of a file, of which host memory need hold none
+  int64_t packed = 0;           // bytes of scratch that kernels of the CPU take for weights in their own layout
 };
 
 struct PlanFacts {

@@ -108,6 +108,21 @@ TEST(MemoryPlan, SavesInOrder) {
   EXPECT_EQ(plan.guidance, GuidanceMode::Batched) << "the host has enough";
 }
 
+// At its limit the kernel would take back pages of what stays.
+TEST(MemoryPlan, LeavesTheHostsKernelSomeRoom) {
+  PlanFacts f = facts();
+  f.free_device.reset();
+  for (auto& p : f.parts) p.mapped = true, p.packed = 200 * kMB;
+  const MemoryPlan plan = plan_memory(f, {.max_ram = 4800 * kMB});
+  const PartPlan& unet = part(plan, "unet");
+  EXPECT_EQ(unet.residency, Residency::Streamed);
+  EXPECT_EQ(unet.activations, (900 + 200) * kMB) << "what kernels pack of a weight is counted";
+  EXPECT_EQ(unet.resident_blocks(), 48u);  // 4800 - 4800 / 32 - 150 - 1100 = 3400 = 335 + 3 * 60 + 48 * 60 + 5
+  EXPECT_LE(plan.host_peak, (4800 - 4800 / 32) * kMB);
+  const MemoryPlan least = plan_memory(f, {.max_ram = (335 + 3 * 60 + 150 + 1100) * kMB});
+  EXPECT_EQ(part(least, "unet").resident_blocks(), 0u) << "where there is none to leave, it runs all the same";
+}
+
 // Where memory suffices but for captured calls, theirs is given back between the phases.
 TEST(MemoryPlan, GivesGraphsBackFirst) {
   const MemoryPlan whole = plan_memory(facts());

@@ -237,15 +237,15 @@ void HeldWeights::refuse_changed() const {
   for (const Part& p : parts_) io::refuse_changed(p.home.data_ptr());
 }
 
-void HeldWeights::release_pages() {
-  for (const Tensor& t : tensors_) nn::release_pages(t);
+void HeldWeights::release_pages(bool from_cache) {
+  for (const Tensor& t : tensors_) nn::release_pages(t, from_cache);
 }
 
-void release_pages(const Tensor& weight) {
+void release_pages(const Tensor& weight, bool from_cache) {
   if (!weight.storage() || !weight.device().is_cpu()) return;
   const void* data = weight.impl()->data;  // looked at, not read
   if (weight.storage()->packed) cpu::forget_packed(data, weight.nbytes());
-  io::release_mapped(data, weight.nbytes());
+  io::release_mapped(data, weight.nbytes(), from_cache);
 }
 
 }  // namespace sf::nn

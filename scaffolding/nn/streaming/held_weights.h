@@ -45,9 +45,9 @@ class HeldWeights {
   void move_to(Device device, io::UploadRing* ring);
   void move_home();  // what was not written there is dropped
 
-  bool in_files() const;        // all homes are pages of files
-  void refuse_changed() const;  // RuntimeError where a file that the homes are in has changed
-  void release_pages();         // of files, and copies that kernels made of them
+  bool in_files() const;                        // all homes are pages of files
+  void refuse_changed() const;                  // RuntimeError where a file that the homes are in has changed
+  void release_pages(bool from_cache = false);  // see below
 
  private:
   void lay_out();
@@ -71,7 +71,7 @@ class HeldWeights {
 };
 
 // Drops pages of files that this weight of the host lies in, and what kernels packed of it. They come back when it is
-// touched.
-void release_pages(const Tensor& weight);
+// touched; from_cache: from the disk (io::release_mapped).
+void release_pages(const Tensor& weight, bool from_cache = false);
 
 }  // namespace sf::nn

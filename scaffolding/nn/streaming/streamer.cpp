@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "scaffolding/autograd/mode.h"
+#include "scaffolding/backend/free_memory.h"
+#include "scaffolding/io/file.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/streaming/stream_footprint.h"
 #include "scaffolding/nn/streaming/streamer_impl.h"
@@ -160,6 +162,8 @@ void Streamer::Impl::load() {
   if (on_cpu()) {
     loaded = true;
     for (Group* g : streamed_) g->weights.release_pages();
+    if (memory_is_short()) lean_.emplace();
+    read_residents();
     return fetch_first();
   }
   size_t bytes = size_t(kept_.bytes());
@@ -180,6 +184,23 @@ void Streamer::Impl::load() {
   }
 }
 
+// In the order in which they were called the first time; before that, in the order of the tree.
+void Streamer::Impl::read_residents() {
+  std::vector<PageReader::Range> ranges;
+  auto add = [&](const HeldWeights& weights) {
+    for (auto& p : weights.parts())
+      if (p.home.nbytes() && io::is_mapped(p.home.data_ptr()))
+        ranges.emplace_back(static_cast<const char*>(p.home.data_ptr()), p.home.nbytes());
+  };
+  add(kept_);
+  std::vector<const Group*> order;
+  for (const Group& g : groups_)
+    if (g.resident) order.push_back(&g);
+  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->order < b->order; });
+  for (const Group* g : order) add(g->weights);
+  page_reader_.start(std::move(ranges));
+}
+
 void Streamer::Impl::fetch_first() {
   if (streamed_.empty()) return;
   fetch(*streamed_[0], false);
@@ -192,9 +213,19 @@ void Streamer::Impl::forget_order() {
   for (Group& g : groups_) g.next.clear(), g.was_entered = false;
 }
 
+// Whether the weights of all phases are more than the host has free: what one phase leaves in the page cache pushes out
+// what the next one reads again and again.
+bool Streamer::Impl::memory_is_short() const {
+  int64_t bytes = options.phases ? 0 : counts_.weight_bytes;
+  if (options.phases)
+    for (Streamer* other : options.phases->members) bytes += other->impl_->counts_.weight_bytes;
+  return size_t(bytes) > free_host_memory().free;
+}
+
 void Streamer::Impl::offload() {
   if (!loaded) return;
   loaded = false;
+  page_reader_.stop();
   drop_passes();
   for (Group* g : streamed_) {
     away(*g);
@@ -203,9 +234,10 @@ void Streamer::Impl::offload() {
   in_slot_.assign(in_slot_.size(), nullptr);
   slots_.reset(), host_.reset();
   if (on_cpu()) {
-    kept_.release_pages();
+    kept_.release_pages(lean_.has_value());
     for (Group& g : groups_)
-      if (g.resident) g.weights.release_pages();
+      if (g.resident) g.weights.release_pages(lean_.has_value());
+    lean_.reset();
   }
   kept_.move_home();
   for (Group& g : groups_)
@@ -248,6 +280,7 @@ int64_t Streamer::Impl::evict(int64_t bytes) {
   int64_t freed = 0;
   const std::vector<Group*> go = choose_evicted(bytes, freed);
   if (go.empty()) return 0;
+  page_reader_.stop();
   drop_passes();
   for (Group* g : go) g->resident = false;
   list_streamed();

@@ -33,6 +33,7 @@ void Streamer::Impl::enter(Group& g) {
                     "model under no_grad, or take the offloading off");
     autograd::NoGrad off;
     load();
+    if (g.order == 0) g.order = ++ordered_;
     if (g.resident) return;
     for (Group* other : streamed_)
       if (other != &g && other->shown && other->inside == 0) away(*other);

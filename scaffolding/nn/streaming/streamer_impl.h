@@ -9,6 +9,7 @@
 #include "scaffolding/backend/cuda_graph.h"
 #include "scaffolding/nn/streaming/held_weights.h"
 #include "scaffolding/nn/streaming/host_slots.h"
+#include "scaffolding/nn/streaming/page_reader.h"
 #include "scaffolding/nn/streaming/residence.h"
 #include "scaffolding/nn/streaming/stream_slots.h"
 #include "scaffolding/nn/streaming/stream_staging.h"
@@ -61,6 +62,7 @@ class Streamer::Impl {
     uint32_t slot_version = 0;
     size_t turn = 0;  // of a capture: the last one
     bool was_entered = false;
+    size_t order = 0;  // how many were called before it the first time, and itself; 0: it never was
     // The streamed group that came after it the last time, by the one before it: a group may have its turn twice.
     std::map<const Group*, Group*> next;
     std::vector<std::unique_ptr<Door>> doors;
@@ -74,6 +76,8 @@ class Streamer::Impl {
   };
 
   bool on_cpu() const { return options.device.is_cpu(); }
+  bool memory_is_short() const;
+  void read_residents();
   void choose_residents();
   void list_streamed();
   void pin_streamed();
@@ -108,13 +112,16 @@ class Streamer::Impl {
   HeldWeights kept_;
   std::unique_ptr<StreamSlots> slots_;
   std::unique_ptr<HostSlots> host_;  // instead of them, on the CPU
+  PageReader page_reader_;           // of what stays, on the CPU
+  std::optional<cpu::LeanMemory> lean_;
   std::unique_ptr<StreamStaging> staging_;
   std::vector<Group*> in_slot_;
   std::vector<std::unique_ptr<Bell>> bells_;
   Group *last_ = nullptr, *before_last_ = nullptr;  // that were entered
   Group* first_ = nullptr;
   size_t entered_ = 0;  // groups that were, ever
-  int calls_ = 0;       // under way, that bells know of
+  size_t ordered_ = 0;
+  int calls_ = 0;  // under way, that bells know of
   StreamedPass* capturing_ = nullptr;
   std::vector<StreamedPass*> passes_;  // captured ones
   StreamStatistics counts_;
