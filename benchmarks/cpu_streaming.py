@@ -24,27 +24,11 @@ import sys
 import tempfile
 import time
 
-
-def group_of(bytes_):
-    """A new memory cgroup with this limit: its folder and the name of the file with its highest use."""
-    for root, limit, peak in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"),
-        ("/sys/fs/cgroup", "memory.max", "memory.peak"),
-    ):
-        folder = pathlib.Path(root) / f"scaffolding_{os.getpid()}"
-        try:
-            folder.mkdir()
-            (folder / limit).write_text(str(bytes_))
-            return folder, peak
-        except OSError:
-            if folder.is_dir():
-                folder.rmdir()
-    raise SystemExit("no memory cgroup can be made here")
-
-
 ROOT = pathlib.Path(__file__).parent.parent
 SDXL = json.loads((ROOT / "scaffolding/models/configs/sdxl.json").read_text())
 TEXT = ("text_encoder", "text_encoder_2")
+sys.path.append(str(ROOT / "tests"))
+from memory_group import MemoryGroup  # noqa: E402
 
 
 def write(folder, dtype):
@@ -216,7 +200,7 @@ class Process:
         command = [sys.executable, __file__, "--child", which, "--child-folder", str(folder)]
         for name in ("dtype", "latents", "resident_gb", "threads", "slots", "picture"):
             command += ["--" + name.replace("_", "-"), str(getattr(o, name))]
-        enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group else None
+        enter = group.enter if group else None
         environment = os.environ | {"PYTHONHASHSEED": "0", "GOMP_SPINCOUNT": "2000"}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.run = subprocess.Popen(command, env=environment, text=True, preexec_fn=enter, **pipes)
@@ -269,30 +253,29 @@ def main():
 def measure(o, folder, path):
     for file in folder.glob("*/*.safetensors"):
         drop(file)
-    group, peak = group_of(int(o.memory_gb * 1e9))
-    processes = []
-    try:
-        resident = Process(o, folder, "resident")
-        processes.append(resident)
-        streamed = Process(o, folder, "streamed", group)
-        processes.append(streamed)
-        first, cold = resident.make_pass(), streamed.make_pass()
-        resident.make_pass(), streamed.make_pass()
-        rows = []
-        for _ in range(o.rounds):
-            disk, r, s = disk_speed(path), resident.make_pass(), streamed.make_pass()
-            read = s["missing"] / disk
-            rows.append((s["wall"] / max(r["wall"], read), s["wall"], r["wall"], read, disk))
-            print(
-                f"streamed {s['wall']:.2f} s (cpu {s['cpu']:.2f}), resident {r['wall']:.2f} s (cpu {r['cpu']:.2f}), "
-                f"reading {read:.2f} s: {rows[-1][0]:.2f} x",
-                flush=True,
-            )
-        highest = int((group / peak).read_text())
-    finally:
-        for process in processes:
-            process.end()
-        group.rmdir()
+    with MemoryGroup(int(o.memory_gb * 1e9)) as group:
+        processes = []
+        try:
+            resident = Process(o, folder, "resident")
+            processes.append(resident)
+            streamed = Process(o, folder, "streamed", group)
+            processes.append(streamed)
+            first, cold = resident.make_pass(), streamed.make_pass()
+            resident.make_pass(), streamed.make_pass()
+            rows = []
+            for _ in range(o.rounds):
+                disk, r, s = disk_speed(path), resident.make_pass(), streamed.make_pass()
+                read = s["missing"] / disk
+                rows.append((s["wall"] / max(r["wall"], read), s["wall"], r["wall"], read, disk))
+                print(
+                    f"streamed {s['wall']:.2f} s (cpu {s['cpu']:.2f}), resident {r['wall']:.2f} s "
+                    f"(cpu {r['cpu']:.2f}), reading {read:.2f} s: {rows[-1][0]:.2f} x",
+                    flush=True,
+                )
+            highest = group.highest()
+        finally:
+            for process in processes:
+                process.end()
     what = f"pictures of {o.picture} steps" if o.picture else "UNet"
     ratio, wall, work, read, disk = (statistics.median(column) for column in zip(*rows))
     print(

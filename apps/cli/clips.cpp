@@ -1,24 +1,17 @@
 #include "apps/cli/clips.h"
 
-#include <filesystem>
-
+#include "apps/cli/output_file.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/video/video_writer.h"
 
 namespace sf::cli {
-
-namespace fs = std::filesystem;
 
 void check_clip_output(const char* option, const std::string& path, double fps) {
   SF_CHECK(fps >= 0.01 && fps <= 1000, "--fps: must be from 0.01 to 1000, got ", fps);
   std::string why_not;
   const io::VideoFormat format = io::video_format(path);
   SF_CHECK_AS(NotSupported, io::can_write(format, &why_not), option, ": ", why_not);
-  std::error_code error;
-  const fs::path folder = fs::path(path).parent_path();
-  if (!folder.empty()) fs::create_directories(folder, error);
-  SF_CHECK(folder.empty() || fs::is_directory(folder, error), option, ": cannot make the folder '", folder.string(),
-           "'");
+  check_output(option, path);
 }
 
 void write_clip(const std::string& path, const Tensor& clip, double fps, const std::string& title,

@@ -7,7 +7,7 @@
 namespace sf::cli {
 
 // ValueError naming the option for a path that says no kind of video, or a number of frames a second that none has;
-// NotSupported where this build cannot write it. The folder is made where it is absent.
+// NotSupported where this build cannot write it. Else as check_output.
 void check_clip_output(const char* option, const std::string& path, double fps);
 
 // A clip [T, 3, H, W] in [0, 1], with what it shows and how it was made where the file can say so.

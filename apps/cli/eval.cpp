@@ -14,6 +14,7 @@
 #include "apps/cli/contact_sheet.h"
 #include "apps/cli/files.h"
 #include "apps/cli/generation.h"
+#include "apps/cli/output_file.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"

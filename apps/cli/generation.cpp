@@ -10,6 +10,7 @@
 #include "apps/cli/animations.h"
 #include "apps/cli/clips.h"
 #include "apps/cli/files.h"
+#include "apps/cli/output_file.h"
 #include "apps/cli/samplers.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
@@ -206,25 +207,6 @@ void apply(const GenerationSettings& s, const char* pipeline, const diffusion::O
 
 }  // namespace
 
-void check_output(const char* option, const std::string& path, const std::string& suffixes) {
-  auto suffix = fs::path(path).extension().string();
-  std::string known = " " + suffixes + " ", spelled = suffixes;
-  replace_all(spelled, " ", ", ");
-  if (auto last = spelled.rfind(", "); last != std::string::npos) spelled.replace(last, 2, " or ");
-  SF_CHECK(!suffix.empty() && known.find(" " + suffix + " ") != std::string::npos, option, ": must end in ", spelled,
-           ", got '", path, "'");
-  SF_CHECK(fs::path(path).filename().string().size() <= 255, option, ": a file's name has at most 255 bytes, got ",
-           fs::path(path).filename().string().size());
-  fs::path folder = fs::path(path).parent_path();
-  std::error_code error;
-  SF_CHECK(!fs::is_directory(path, error), option, ": '", path, "' is a folder");
-  if (!folder.empty()) fs::create_directories(folder, error);
-  SF_CHECK(folder.empty() || fs::is_directory(folder, error), option, ": cannot make the folder '", folder.string(),
-           "'");
-  SF_CHECK(access(folder.empty() ? "." : folder.c_str(), W_OK) == 0, option, ": the folder '",
-           folder.empty() ? "." : folder.string(), "' cannot be written to");
-}
-
 namespace {
 
 // What calls of the tasks' pipelines take besides.
@@ -378,6 +360,8 @@ void carry_out_plan(const char* command, const GenerationSettings& s, diffusion:
 
 std::shared_ptr<diffusion::DiffusionPipeline> load_model(const char* command, GenerationSettings& s,
                                                          std::initializer_list<diffusion::Task> tasks) {
+  SF_CHECK(!s.model.empty(), command,
+           ": needs a model: --model with a folder in diffusers' layout, or a name on the hub");
   std::error_code error;
   find_loras(s.loras, lora_tags(s));
   diffusion::LoadedPipeline loaded;

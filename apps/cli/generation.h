@@ -43,9 +43,6 @@ void add_sampling_options(CLI::App& command, GenerationSettings& settings, const
 
 // One batch's options but for prompts and generators. ValueError for a syntax that there is not.
 diffusion::GenerationOptions sampling_options(const GenerationSettings& settings);
-// The folder is made where it is absent. ValueError naming the option for a suffix that is not listed (".png .jpg"), or
-// a folder that cannot be written to.
-void check_output(const char* option, const std::string& path, const std::string& suffixes);
 
 // The settings that a picture was made with, from its text; what was given on the command line stays. ValueError for a
 // picture without.

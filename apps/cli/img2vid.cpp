@@ -21,8 +21,6 @@ void add_img2vid(CLI::App& program) {
   scaffolding img2vid "the boat sails away" --image boat.png --model ~/models/CogVideoX-5b-I2V -o boat.mp4)");
   command->callback([s] {
     const Tensor picture = input_picture("--image", s->image, io::ImageMode::RGB);
-    SF_CHECK(!s->model.empty(),
-             "img2vid: needs a model: --model with a folder in diffusers' layout, or a name on the hub");
     auto pipeline = load_model("img2vid", *s, {Task::ImageToVideo});
     const auto [height, width] = pipeline->size(s->height, s->width);
     diffusion::VaeImageProcessor processor({.vae_scale_factor = pipeline->vae_scale_factor()});

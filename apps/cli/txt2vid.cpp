@@ -19,8 +19,6 @@ void add_txt2vid(CLI::App& program) {
   scaffolding txt2vid "a cat" --model ~/models/CogVideoX-5b --profile auto --dtype bfloat16 --steps 30 -o cat.webp)");
   command->callback([command, s] {
     SF_CHECK(!s->prompt.empty() || command->count("--prompt") > 0, "txt2vid: needs a prompt");
-    SF_CHECK(!s->model.empty(),
-             "txt2vid: needs a model: --model with a folder in diffusers' layout, or a name on the hub");
     generate("txt2vid", *s, *load_model("txt2vid", *s, {Task::TextToVideo}));
   });
 }

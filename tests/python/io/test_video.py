@@ -108,7 +108,9 @@ def test_the_encoder_is_said_and_can_be_chosen(tmp_path, encoder):
                 video.append(frame)
             assert (video.encoder, len(video)) == (encoder, 30)
     except NotImplementedError as error:
-        pytest.skip(str(error))
+        if encoder != "libopenh264":  # Debian's libav has the others
+            raise
+        pytest.skip(f"unproven here: {error}")
     read = VideoReader(tmp_path / "a.mp4")
     assert read.codec == ("mpeg4" if encoder == "mpeg4" else "h264")
     assert [number(f) for f in read[29:0:-7]] == [29, 22, 15, 8, 1]

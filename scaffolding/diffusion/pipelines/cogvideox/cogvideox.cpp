@@ -68,9 +68,13 @@ DiffusionPipeline::Size CogVideoXBase::size(std::optional<int64_t> height, std::
   return {height.value_or(h * scale), width.value_or(w * scale)};
 }
 
+int64_t CogVideoXBase::num_frames(const CogVideoXOptions& o) const {
+  return o.num_frames.value_or(transformer->config_int("sample_frames", 49));
+}
+
 CogVideoXBase::Clip CogVideoXBase::clip(const CogVideoXOptions& o) const {
   const auto [height, width] = size(o.height, o.width);
-  const int64_t frames = o.num_frames.value_or(transformer->config_int("sample_frames", 49));
+  const int64_t frames = num_frames(o);
   const int64_t scale = vae_scale_factor(), side = scale * transformer->config_int("patch_size", 2),
                 ratio = frames_per_latent(), patch = transformer->config_int("patch_size_t", 1);
   for (auto [what, v] : {std::pair{"height", height}, {"width", width}})

@@ -58,6 +58,7 @@ class CogVideoXBase : public TextPipeline {
   };
   // ValueError for sizes and numbers of frames that cannot be.
   Clip clip(const CogVideoXOptions& options) const;
+  int64_t num_frames(const CogVideoXOptions& options) const;  // of a clip's pixels
   // From the checks to the arguments of the denoiser, to which a class may add.
   std::unique_ptr<CogVideoXRun> prepare_run(const CogVideoXOptions& options) const;
   // Then the noise that the run begins with, of so many channels.

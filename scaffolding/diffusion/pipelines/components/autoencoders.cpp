@@ -2,10 +2,9 @@
 #include <algorithm>
 
 #include "scaffolding/backend/free_memory.h"
-#include "scaffolding/diffusion/pipelines/components.h"
+#include "scaffolding/diffusion/pipelines/components/autoencoder_component.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/autoencoders/autoencoder_tiny.h"
-#include "scaffolding/nn/streaming/widened_weights.h"
 
 namespace sf::diffusion {
 
@@ -28,20 +27,12 @@ Tensor decode_within_memory(models::AutoencoderKL& vae, const Tensor& latents) {
   return vae.decode(latents);
 }
 
-template <class M> class NativeAutoencoder final : public ModelComponent<Autoencoder, M> {
+template <class M> class NativeAutoencoder final : public AutoencoderComponent<M> {
  public:
-  using ModelComponent<Autoencoder, M>::ModelComponent;
-  Tensor encode(const Tensor& images, const Generator& generator) override {
-    auto latents = this->model_->encode(images);
-    if constexpr (std::is_same_v<decltype(latents), Tensor>) return latents;
-    else return latents.sample(generator);
-  }
+  using AutoencoderComponent<M>::AutoencoderComponent;
   Tensor decode(const Tensor& latents) override {
     if constexpr (std::is_same_v<M, models::AutoencoderKL>) return decode_within_memory(*this->model_, latents);
     else return this->model_->decode(latents);
-  }
-  std::shared_ptr<void> widened(DType dtype) override {
-    return std::make_shared<nn::WidenedWeights>(*this->model_, dtype);
   }
   Autoencoder::Savings savings() override {
     return {this->model_->use_slicing, this->model_->use_tiling, this->model_->tile_sample_min_size};

@@ -40,8 +40,7 @@ static Tensor flow_of(const char* who, const ToraSteering& s, int64_t num_frames
 
 void ToraBase::steer(CogVideoXRun& run, const CogVideoXOptions& o, const ToraSteering& steering) const {
   const auto [height, width] = size(o.height, o.width);
-  const int64_t frames = o.num_frames.value_or(transformer->config_int("sample_frames", 49));
-  const Tensor flow = flow_of(name(), steering, frames, height, width);
+  const Tensor flow = flow_of(name(), steering, num_frames(o), height, width);
   if (!flow) return;
   SF_CHECK(vae, name(), ": has no vae to encode the flow with");
   SF_CHECK(run.surplus == 0, name(), ": a transformer whose patches take several frames cannot be steered");

@@ -1,0 +1,41 @@
+#include "apps/cli/output_file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "scaffolding/core/error.h"
+
+namespace sf::cli {
+
+namespace fs = std::filesystem;
+
+void check_output(const char* option, const std::string& path) {
+  const size_t length = fs::path(path).filename().string().size();
+  SF_CHECK(length <= 255, option, ": a file's name has at most 255 bytes, got ", length);
+  const fs::path folder = fs::path(path).parent_path();
+  std::error_code error;
+  SF_CHECK(!fs::is_directory(path, error), option, ": '", path, "' is a folder");
+  if (!folder.empty()) fs::create_directories(folder, error);
+  SF_CHECK(folder.empty() || fs::is_directory(folder, error), option, ": cannot make the folder '", folder.string(),
+           "'");
+  SF_CHECK(access(folder.empty() ? "." : folder.c_str(), W_OK) == 0, option, ": the folder '",
+           folder.empty() ? "." : folder.string(), "' cannot be written to");
+}
+
+void check_output(const char* option, const std::string& path, const std::string& suffixes) {
+  const std::string suffix = fs::path(path).extension().string();
+  std::string spelled;
+  bool known = false;
+  for (size_t at = 0; at < suffixes.size();) {
+    const size_t end = std::min(suffixes.find(' ', at), suffixes.size());
+    const std::string one = suffixes.substr(at, end - at);
+    known |= one == suffix;
+    spelled += (at == 0 ? "" : end == suffixes.size() ? " or " : ", ") + one;
+    at = end + 1;
+  }
+  SF_CHECK(known, option, ": must end in ", spelled, ", got '", path, "'");
+  check_output(option, path);
+}
+
+}  // namespace sf::cli
