@@ -237,6 +237,7 @@ void Streamer::Impl::offload() {
     kept_.release_pages(lean_.has_value());
     for (Group& g : groups_)
       if (g.resident) g.weights.release_pages(lean_.has_value());
+    if (lean_) cpu::LeanMemory::give_back();
     lean_.reset();
   }
   kept_.move_home();
