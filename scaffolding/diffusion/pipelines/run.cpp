@@ -134,7 +134,9 @@ void Run::advance(const Tensor& model_output) {
 }
 
 Tensor Run::pictures_of(const Tensor& of) const {
-  return clamp(shaped(decoded_within_memory(decodable(of))) * 0.5 + 0.5, 0, 1).to(kFloat32);
+  Tensor values = shaped(decoded_within_memory(decodable(of))) * 0.5;
+  values.add_(0.5);  // in place: a clip of 49 frames of 480 x 720 has 200 MB
+  return clamp(values, 0, 1).to(kFloat32);
 }
 
 PipelineOutput Run::finish() {
