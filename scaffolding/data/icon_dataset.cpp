@@ -60,9 +60,10 @@ IconDataset::IconDataset(const std::string& tar_path, IconOptions options)
   for (int64_t i = 0; i < pictures_.size(); ++i) {
     Icon icon = icon_of(pictures_.metadata(i), i, pictures_.sample_name(i));
     if (!options_.splits.empty() && !has(options_.splits, icon.split)) continue;
+    if (!options_.styles.empty() && !has(options_.styles, icon.style)) continue;
     if (!has(options_.left_out_groups, icon.group)) icons_.push_back(std::move(icon));
   }
-  SF_CHECK(!icons_.empty(), "IconDataset: ", tar_path, " has no pictures of these splits and groups");
+  SF_CHECK(!icons_.empty(), "IconDataset: ", tar_path, " has no pictures of these splits, styles and groups");
 }
 
 const Icon& IconDataset::icon(int64_t index) const {
@@ -72,9 +73,11 @@ const Icon& IconDataset::icon(int64_t index) const {
 
 std::string IconDataset::sample_name(int64_t index) const { return pictures_.sample_name(icon(index).index); }
 
+Tensor IconDataset::drawing(int64_t index) const { return pictures_.picture(icon(index).index); }
+
 Tensor IconDataset::picture(int64_t index, const std::array<uint8_t, 3>& background) const {
   SampleRandom unused(0);
-  Tensor rgb = (*transforms::composite(background))(pictures_.picture(icon(index).index), unused);
+  Tensor rgb = (*transforms::composite(background))(drawing(index), unused);
   if (rgb.size(1) != options_.size || rgb.size(2) != options_.size)
     rgb = (*transforms::resize({options_.size, options_.size}, Filter::Lanczos))(rgb, unused);
   static const TransformPtr floats = transforms::compose({transforms::to_float(), transforms::normalize({0.5}, {0.5})});

@@ -21,6 +21,7 @@ const std::vector<NamedColour>& background_colours();
 struct IconOptions {
   std::vector<std::string> splits;           // empty: all
   std::vector<std::string> left_out_groups;  // "Symbols", "Flags"
+  std::vector<std::string> styles;           // empty: all
   int64_t size = 128;                        // pictures are resized to size x size where they are not
   double background_probability = 0.5;       // that the background is named, and of any colour; else it is white
   double keyword_probability = 0.15;         // that keywords stand for the caption
@@ -47,6 +48,7 @@ class IconDataset : public Dataset {
   std::string sample_name(int64_t index) const override;
 
   const Icon& icon(int64_t index) const;
+  Tensor drawing(int64_t index) const;  // with its transparency, in the file's size: uint8 [4, H, W]
   Tensor picture(int64_t index, const std::array<uint8_t, 3>& background) const;  // float32 [3, size, size] in [-1, 1]
   std::string prompt(int64_t index, const std::string& background, SampleRandom& random) const;
   std::vector<std::string> texts() const;  // every prompt part once: what a tokenizer is trained on

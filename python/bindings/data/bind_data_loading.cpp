@@ -359,6 +359,51 @@ void bind_video_folder(nb::module_& d) {
       .def_prop_ro("has_captions", &VideoFolder::has_captions);
 }
 
+void bind_moving_icons(nb::module_& d) {
+  nb::class_<MovingIcons>(d, "MovingIcons")
+      .def(
+          "__init__",
+          [](MovingIcons* self, const std::string& path, int64_t num_frames, int64_t size,
+             std::array<int64_t, 2> icon_sizes, int64_t margin, const std::vector<std::string>& splits,
+             const std::vector<std::string>& styles, const std::vector<std::string>& left_out_groups,
+             double background_probability, double gradient_probability, double keyword_probability,
+             double style_dropout) {
+            IconOptions reading;
+            reading.splits = splits;
+            reading.styles = styles;
+            reading.left_out_groups = left_out_groups;
+            reading.background_probability = background_probability;
+            reading.keyword_probability = keyword_probability;
+            reading.style_dropout = style_dropout;
+            new (self) MovingIcons(std::make_shared<IconDataset>(path, reading),
+                                   {num_frames, size, icon_sizes[0], icon_sizes[1], margin, gradient_probability});
+          },
+          nb::arg("path"), nb::arg("num_frames"), nb::arg("size"), nb::arg("icon_sizes"), nb::arg("margin"),
+          nb::arg("splits"), nb::arg("styles"), nb::arg("left_out_groups"), nb::arg("background_probability"),
+          nb::arg("gradient_probability"), nb::arg("keyword_probability"), nb::arg("style_dropout"))
+      .def("__len__", &MovingIcons::size)
+      .def("get",
+           [](const MovingIcons& s, int64_t index) {
+             SampleRandom random = random_of_sample();
+             Sample sample;
+             {
+               nb::gil_scoped_release release;
+               sample = s.get(index, random);
+             }
+             return nb::make_tuple(sample.image, text(sample.caption), sample.target);
+           })
+      .def("name", [](const MovingIcons& s, int64_t i) { return text(s.sample_name(i)); })
+      .def("caption", [](const MovingIcons& s, int64_t i) { return text(s.icons().icon(i).caption); })
+      .def("style", [](const MovingIcons& s, int64_t i) { return text(s.icons().icon(i).style); })
+      .def("split", [](const MovingIcons& s, int64_t i) { return text(s.icons().icon(i).split); })
+      .def("drawing",
+           [](const MovingIcons& s, int64_t i) {
+             nb::gil_scoped_release release;
+             return io::planar_image(s.icons().drawing(i));
+           })
+      .def("texts", [](const MovingIcons& s) { return texts(s.texts()); });
+}
+
 }  // namespace
 
 void bind_data_loading(nb::module_& m) {
@@ -371,6 +416,7 @@ void bind_data_loading(nb::module_& m) {
   bind_datasets(d);
   bind_video(d);
   bind_video_folder(d);
+  bind_moving_icons(d);
 }
 
 }  // namespace sf::py

@@ -16,7 +16,7 @@ from .image import (
 )
 from . import transforms
 from .cached_rows import CachedRows, RowWriter, cache_rows
-from .datasets import BucketBatchSampler, ImageFiles, ImageFolder, VideoFolder, WebDataset
+from .datasets import BucketBatchSampler, ImageFiles, ImageFolder, MovingIcons, VideoFolder, WebDataset
 from .video import VideoReader, VideoWriter, can_write_video, read_video, save_video
 
 AspectBuckets = _data.AspectBuckets

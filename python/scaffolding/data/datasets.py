@@ -228,6 +228,86 @@ class VideoFolder(Dataset):
         return json.loads(row) if row else {}
 
 
+class MovingIcons(Dataset):
+    """Clips composed from captioned icons with transparency, one of which moves along a random smooth way over a plain
+    background or one of two colours: (frames, caption, trajectories), frames uint8 [3, num_frames, size, size],
+    trajectories float32 [1, num_frames, 2]: x and y in pixels of the icon's centre in each frame, which is how
+    trajectories steer a clip of as many frames.
+
+    path: a tar of pictures and a metadata.jsonl whose rows have file_name, caption and style, and may have keywords,
+    group and split. icon_sizes: the least and the largest side in pixels. margin: how many pixels the centre stays away
+    from the edges. splits, styles: those that are used; empty: all. left_out_groups: those that are not. The caption is
+    "rocket, noto", with background_probability "rocket, noto, on a blue background" and with gradient_probability
+    "rocket, noto, on a blue to pink background", from the top to the bottom; else the background is white.
+    keyword_probability: that keywords stand for the caption. style_dropout: that the style is not named. All is drawn
+    by the random numbers of the loader's generator.
+
+    Raises ValueError for a tar without such rows, where nothing is left, for icons larger than the frame, and for
+    probabilities that are none.
+    """
+
+    def __init__(
+        self,
+        path,
+        num_frames=17,
+        size=64,
+        *,
+        icon_sizes=(20, 28),
+        margin=10,
+        splits=(),
+        styles=(),
+        left_out_groups=(),
+        background_probability=0.35,
+        gradient_probability=0.15,
+        keyword_probability=0.1,
+        style_dropout=0.05,
+    ):
+        self._native = _data.MovingIcons(
+            os.fspath(path),
+            num_frames,
+            size,
+            list(icon_sizes),
+            margin,
+            list(splits),
+            list(styles),
+            list(left_out_groups),
+            background_probability,
+            gradient_probability,
+            keyword_probability,
+            style_dropout,
+        )
+
+    def __len__(self):
+        return len(self._native)
+
+    def __getitem__(self, index):
+        return self._native.get(index + len(self) if index < 0 else index)
+
+    def name(self, index):
+        """What errors call the icon: its path in the tar."""
+        return self._native.name(index)
+
+    def caption(self, index):
+        """What the icon shows."""
+        return self._native.caption(index)
+
+    def style(self, index):
+        """How it is drawn."""
+        return self._native.style(index)
+
+    def split(self, index):
+        """The part of the data that it belongs to; "" where none is said."""
+        return self._native.split(index)
+
+    def drawing(self, index):
+        """The icon itself in the file's size, uint8 [4, H, W] with its opacity."""
+        return self._native.drawing(index)
+
+    def texts(self):
+        """Every part of a prompt once: what a tokenizer is trained on."""
+        return self._native.texts()
+
+
 class BucketBatchSampler(Sampler):
     """Batches whose pictures share an aspect-ratio bucket, for a DataLoader's batch_sampler.
 
