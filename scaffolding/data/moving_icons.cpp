@@ -34,25 +34,18 @@ Drawn drawn(const Tensor& drawing, int64_t side) {
   return out;
 }
 
-struct Range {
-  double least, most;
-  double at(double part) const { return least + part * (most - least); }
-};
-// Where the centre of an icon may be so that all of it is in the frame.
-Range whole_within(double centre, int64_t side, int64_t frame) { return {centre, double(frame - side) + centre}; }
-
 double between(double a, double b, double c, double d, double t) {  // Catmull-Rom from b to c
   return b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
 // A way through 2 to 4 points: of 2 a straight line, else a curve. Its pixels in each frame.
-std::vector<IconPlace> random_way(const Range& x, const Range& y, int64_t num_frames, int64_t size,
-                                  SampleRandom& random) {
+std::vector<IconPlace> random_way(int64_t num_frames, int64_t size, int64_t margin, SampleRandom& random) {
   const int64_t count = 2 + random.below(3);
+  const auto least = double(margin), most = double(size - margin);
   std::vector<std::array<double, 2>> points;
   for (int64_t i = 0; i < count; ++i) {
-    const double px = random.uniform(), py = random.uniform();
-    points.push_back({x.at(px), y.at(py)});
+    const double x = random.uniform(), y = random.uniform();
+    points.push_back({least + x * (most - least), least + y * (most - least)});
   }
   auto point = [&](int64_t i) { return points[size_t(std::clamp<int64_t>(i, 0, count - 1))]; };
   std::vector<IconPlace> way;
@@ -60,14 +53,13 @@ std::vector<IconPlace> random_way(const Range& x, const Range& y, int64_t num_fr
     const double along = num_frames > 1 ? double(frame) / double(num_frames - 1) * double(count - 1) : 0;
     const int64_t i = std::min(int64_t(along), count - 2);
     const double t = along - double(i);
-    double at[2];
-    for (size_t axis = 0; axis < 2; ++axis) {
-      const Range& range = axis == 0 ? x : y;
-      at[axis] = count == 2 ? point(0)[axis] + t * (point(1)[axis] - point(0)[axis])
-                            : between(point(i - 1)[axis], point(i)[axis], point(i + 1)[axis], point(i + 2)[axis], t);
-      at[axis] = std::clamp(at[axis], range.least, range.most);
-    }
-    way.push_back({std::min(int64_t(at[0]), size - 1), std::min(int64_t(at[1]), size - 1)});
+    auto at = [&](size_t axis) {
+      const double place = count == 2
+                               ? point(0)[axis] + t * (point(1)[axis] - point(0)[axis])
+                               : between(point(i - 1)[axis], point(i)[axis], point(i + 1)[axis], point(i + 2)[axis], t);
+      return std::min(int64_t(std::clamp(place, least, most)), size - 1);
+    };
+    way.push_back({at(0), at(1)});
   }
   return way;
 }
@@ -122,6 +114,8 @@ MovingIcons::MovingIcons(std::shared_ptr<const IconDataset> icons, MovingIconOpt
   SF_CHECK(o.smallest_icon >= 1 && o.smallest_icon <= o.largest_icon && o.largest_icon <= o.size,
            "MovingIcons: icons must be 1 to size = ", o.size, " pixels wide, got ", o.smallest_icon, " to ",
            o.largest_icon);
+  SF_CHECK(o.margin >= 0 && 2 * o.margin < o.size,
+           "MovingIcons: margin must be 0 or above and below half of size = ", o.size, ", got ", o.margin);
   SF_CHECK(is_probability(o.gradient_probability), "MovingIcons: gradient_probability must be 0 to 1, got ",
            o.gradient_probability);
   SF_CHECK(o.gradient_probability + icons_->options().background_probability <= 1,

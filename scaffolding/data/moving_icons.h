@@ -12,7 +12,8 @@ namespace sf::data {
 struct MovingIconOptions {
   int64_t num_frames = 17;
   int64_t size = 64;                              // frames are size x size pixels
-  int64_t smallest_icon = 20, largest_icon = 32;  // sides in pixels
+  int64_t smallest_icon = 20, largest_icon = 28;  // sides in pixels
+  int64_t margin = 10;  // pixels between a centre and the edges at least; what lies outside of a frame is cut off
   double gradient_probability = 0.15;  // that the background goes from a named colour to another, from the top down; a
                                        // plain one is named with the icons' background_probability, else it is white
 };
@@ -37,7 +38,7 @@ class MovingIcons final : public Dataset {
   std::string sample_name(int64_t index) const override { return icons_->sample_name(index); }
 
   // A clip uint8 [3, places, size, size] of the icon with sides of `side` pixels at these places, over colours from the
-  // top to the bottom. What lies outside of the frame is cut off.
+  // top to the bottom.
   Tensor clip(int64_t index, int64_t side, const std::vector<IconPlace>& places, const transforms::Colour& top,
               const transforms::Colour& bottom) const;
 

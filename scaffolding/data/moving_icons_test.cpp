@@ -140,8 +140,10 @@ TEST_F(MovingIconsTest, what_is_refused) {
   SF_EXPECT_ERROR(ValueError, "needs icons", MovingIcons(nullptr));
   SF_EXPECT_ERROR(ValueError, "num_frames must be 1 to", MovingIcons(icons(), {.num_frames = 0}));
   SF_EXPECT_ERROR(ValueError, "size must be 1 to 4096, got 5000", MovingIcons(icons(), {.size = 5000}));
-  SF_EXPECT_ERROR(ValueError, "icons must be 1 to size = 16 pixels wide, got 20 to 32",
+  SF_EXPECT_ERROR(ValueError, "icons must be 1 to size = 16 pixels wide, got 20 to 28",
                   MovingIcons(icons(), {.size = 16}));
+  SF_EXPECT_ERROR(ValueError, "margin must be 0 or above and below half of size = 64, got 32",
+                  MovingIcons(icons(), {.margin = 32}));
   SF_EXPECT_ERROR(ValueError, "gradient_probability must be 0 to 1",
                   MovingIcons(icons(), {.gradient_probability = 1.5}));
   SF_EXPECT_ERROR(ValueError, "must be 1 at most together", MovingIcons(icons(0.9), {.gradient_probability = 0.5}));

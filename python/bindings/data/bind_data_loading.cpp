@@ -364,7 +364,7 @@ void bind_moving_icons(nb::module_& d) {
       .def(
           "__init__",
           [](MovingIcons* self, const std::string& path, int64_t num_frames, int64_t size,
-             std::array<int64_t, 2> icon_sizes, const std::vector<std::string>& splits,
+             std::array<int64_t, 2> icon_sizes, int64_t margin, const std::vector<std::string>& splits,
              const std::vector<std::string>& styles, const std::vector<std::string>& left_out_groups,
              double background_probability, double gradient_probability, double keyword_probability,
              double style_dropout) {
@@ -376,10 +376,10 @@ void bind_moving_icons(nb::module_& d) {
             reading.keyword_probability = keyword_probability;
             reading.style_dropout = style_dropout;
             new (self) MovingIcons(std::make_shared<IconDataset>(path, reading),
-                                   {num_frames, size, icon_sizes[0], icon_sizes[1], gradient_probability});
+                                   {num_frames, size, icon_sizes[0], icon_sizes[1], margin, gradient_probability});
           },
-          nb::arg("path"), nb::arg("num_frames"), nb::arg("size"), nb::arg("icon_sizes"), nb::arg("splits"),
-          nb::arg("styles"), nb::arg("left_out_groups"), nb::arg("background_probability"),
+          nb::arg("path"), nb::arg("num_frames"), nb::arg("size"), nb::arg("icon_sizes"), nb::arg("margin"),
+          nb::arg("splits"), nb::arg("styles"), nb::arg("left_out_groups"), nb::arg("background_probability"),
           nb::arg("gradient_probability"), nb::arg("keyword_probability"), nb::arg("style_dropout"))
       .def("__len__", &MovingIcons::size)
       .def("get",

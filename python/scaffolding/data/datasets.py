@@ -235,11 +235,12 @@ class MovingIcons(Dataset):
     trajectories steer a clip of as many frames.
 
     path: a tar of pictures and a metadata.jsonl whose rows have file_name, caption and style, and may have keywords,
-    group and split. icon_sizes: the least and the largest side in pixels. splits, styles: those that are used; empty:
-    all. left_out_groups: those that are not. The caption is "rocket, noto", with background_probability "rocket, noto,
-    on a blue background" and with gradient_probability "rocket, noto, on a blue to pink background", from the top to
-    the bottom; else the background is white. keyword_probability: that keywords stand for the caption. style_dropout:
-    that the style is not named. All is drawn by the random numbers of the loader's generator.
+    group and split. icon_sizes: the least and the largest side in pixels. margin: how many pixels the centre stays away
+    from the edges. splits, styles: those that are used; empty: all. left_out_groups: those that are not. The caption is
+    "rocket, noto", with background_probability "rocket, noto, on a blue background" and with gradient_probability
+    "rocket, noto, on a blue to pink background", from the top to the bottom; else the background is white.
+    keyword_probability: that keywords stand for the caption. style_dropout: that the style is not named. All is drawn
+    by the random numbers of the loader's generator.
 
     Raises ValueError for a tar without such rows, where nothing is left, for icons larger than the frame, and for
     probabilities that are none.
@@ -251,7 +252,8 @@ class MovingIcons(Dataset):
         num_frames=17,
         size=64,
         *,
-        icon_sizes=(20, 32),
+        icon_sizes=(20, 28),
+        margin=10,
         splits=(),
         styles=(),
         left_out_groups=(),
@@ -265,6 +267,7 @@ class MovingIcons(Dataset):
             num_frames,
             size,
             list(icon_sizes),
+            margin,
             list(splits),
             list(styles),
             list(left_out_groups),
