@@ -1,5 +1,5 @@
-// `scaffolding eval`: how good a text-to-image model of icons is,
-// in figures that mean the same for every model and every day.
+// `scaffolding eval`: how good a model of icons is, of pictures or of clips, in figures that mean the same for every
+// model and every day. Here: of pictures.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,8 +12,8 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/contact_sheet.h"
+#include "apps/cli/evaluation.h"
 #include "apps/cli/files.h"
-#include "apps/cli/generation.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
@@ -28,29 +28,42 @@ namespace sf::cli {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
+std::string recipe_path(const EvaluationSettings& o) {
+  if (!o.config.empty()) return o.config;
+  std::error_code error;
+  const std::string& model = o.sampling.model;
+  const std::string folder = io::is_shipped_model(model) ? io::find_shipped_model(model).value_or("") : model;
+  const std::string beside = (fs::path(folder) / "train.json").string();
+  return fs::exists(beside, error) ? beside : "";
+}
+
+void check_evaluation_data(const EvaluationSettings& o) {
+  std::error_code error;
+  SF_CHECK(!o.data.empty(), "eval: needs --data, the tar with the icons, or --config, the recipe that names it");
+  SF_CHECK(fs::is_regular_file(o.data, error), "--data: there is no file '", o.data, "'");
+}
+
+std::string percent(const ordered_json& share) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << 100 * share.get<double>() << " %";
+  return out.str();
+}
+
 namespace {
 
-struct Options {
-  std::string data, config, sheet, output;
-  std::vector<std::string> splits{"train", "heldout_combo"}, left_out_groups;
-  int64_t count = 200, sheet_pictures = 48;
-  GenerationSettings sampling;
-};
+using Options = EvaluationSettings;
+
+constexpr int64_t kPictures = 200;  // of the split "train"
 
 // The data and what of them was left out: of the recipe, where it lies beside the model or is named.
 void read_recipe(Options& o) {
-  std::error_code error;
-  std::string folder =
-      io::is_shipped_model(o.sampling.model) ? io::find_shipped_model(o.sampling.model).value_or("") : o.sampling.model;
-  std::string beside = (fs::path(folder) / "train.json").string();
-  if (o.config.empty() && fs::exists(beside, error)) o.config = beside;
+  o.config = recipe_path(o);
   if (!o.config.empty()) {
     train::Recipe recipe = train::Recipe::read(o.config);
     if (o.data.empty()) o.data = recipe.data;
     if (o.left_out_groups.empty()) o.left_out_groups = recipe.icons.left_out_groups;
   }
-  SF_CHECK(!o.data.empty(), "eval: needs --data, the tar with the icons, or --config, the recipe that names it");
-  SF_CHECK(fs::is_regular_file(o.data, error), "--data: there is no file '", o.data, "'");
+  check_evaluation_data(o);
 }
 
 Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline& pipeline,
@@ -88,18 +101,12 @@ Tensor round_trip(const diffusion::StableDiffusionPipeline& pipeline, const Tens
   return diffusion::VaeImageProcessor::pictures(clamp(y / 2 + 0.5, 0, 1))[0];
 }
 
-double rounded(double share) { return std::round(share * 1e4) / 1e4; }
 ordered_json json_of(const train::RetrievalFigures& f) {
   return {{"pictures", f.pictures},
           {"top1", rounded(f.top1)},
           {"top5", rounded(f.top5)},
           {"style", rounded(f.style)},
           {"texture", rounded(f.texture)}};
-}
-std::string percent(const ordered_json& share) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << 100 * share.get<double>() << " %";
-  return out.str();
 }
 
 ordered_json figures(const train::IconJudge& judge, const std::vector<train::EvaluationPrompt>& prompts,
@@ -182,20 +189,16 @@ void print(const ordered_json& r) {
             << "\n";
 }
 
-void evaluate(Options& o) {
+void evaluate_pictures(Options& o, const diffusion::StableDiffusionPipeline& pipeline) {
   GenerationSettings& s = o.sampling;
   const auto began = std::chrono::steady_clock::now();
-  if (s.model.empty()) s.model = shipped_model();
-  if (!o.sheet.empty()) check_output("--sheet", o.sheet, ".png .jpg .jpeg .webp");
-  if (!o.output.empty()) check_output("--output", o.output, ".json");
-  auto loaded = load_stable_diffusion("eval", s);
-  const diffusion::StableDiffusionPipeline& pipeline = *loaded;
   read_recipe(o);
   data::IconOptions reading;
   reading.left_out_groups = o.left_out_groups;
+  reading.styles = o.styles;
   auto icons = std::make_shared<data::IconDataset>(o.data, reading);
   const uint64_t seed = uint64_t(*s.seed);
-  auto prompts = train::evaluation_prompts(*icons, o.count, o.splits, seed);
+  auto prompts = train::evaluation_prompts(*icons, o.count.value_or(kPictures), o.splits, seed);
   autograd::NoGrad no_grad;
   if (!s.quiet) std::cerr << "reading " << icons->size() << " icons" << std::endl;
   auto again = [&](const Tensor& picture) { return round_trip(pipeline, picture); };
@@ -242,10 +245,23 @@ void evaluate(Options& o) {
   else print(report);
 }
 
+void evaluate(Options& o) {
+  GenerationSettings& s = o.sampling;
+  if (s.model.empty()) s.model = shipped_model();
+  if (!o.sheet.empty()) check_output("--sheet", o.sheet, ".png .jpg .jpeg .webp");
+  if (!o.output.empty()) check_output("--output", o.output, ".json");
+  const auto pipeline = load_model("eval", s, {diffusion::Task::TextToImage, diffusion::Task::TextToVideo});
+  if (auto of_pictures = std::dynamic_pointer_cast<diffusion::StableDiffusionPipeline>(pipeline))
+    return evaluate_pictures(o, *of_pictures);
+  if (auto of_clips = std::dynamic_pointer_cast<diffusion::ToraPipeline>(pipeline)) return evaluate_clips(o, *of_clips);
+  fail<NotSupported>("eval: '", s.model, "' is a ", pipeline->name(), ", which this command does not take");
+}
+
 }  // namespace
 
 void add_eval(CLI::App& program) {
-  auto* command = program.add_subcommand("eval", "Measure a model of icons: are its pictures what their prompts say?");
+  auto* command =
+      program.add_subcommand("eval", "Measure a model of icons: are its pictures, or clips, what their prompts say?");
   auto o = std::make_shared<Options>();
   o->sampling.batch = 8;
   o->sampling.seed = 0;
@@ -255,10 +271,12 @@ void add_eval(CLI::App& program) {
                       "The recipe that the model was trained by; train.json in its folder where it is there");
   command->add_option("--left-out-groups", o->left_out_groups,
                       "Groups of icons that are left out, instead of the recipe's");
+  command->add_option("--styles", o->styles, "Styles of icons that alone are used, instead of the recipe's");
   command->add_option("--splits", o->splits, "train, heldout_combo, heldout_name: whose captions are prompts")
       ->capture_default_str();
-  command->add_option("--count", o->count, "How many captions of the split train")
-      ->capture_default_str()
+  command
+      ->add_option("--count", o->count,
+                   "How many captions of the split train (200), or for clips of each split at most (60)")
       ->check(CLI::Range(1, 1000000));
   command->add_option("--sheet", o->sheet, "A picture with uncurated pictures and their prompts");
   command->add_option("--sheet-pictures", o->sheet_pictures, "How many of them")
@@ -270,9 +288,11 @@ void add_eval(CLI::App& program) {
   scaffolding eval models/emoji-128 --sheet sheet.png --output figures.json
   scaffolding eval runs/mine/pipeline --config mine.json --splits train heldout_combo heldout_name
   scaffolding eval models/emoji-128 --count 40 --steps 10 --json
+  scaffolding eval runs/video/pipeline --data icons.tar --sheet clips.png
 
 Each picture is compared with all real icons of the style it was asked for; top-1 and top-5 say how
-often the right one is nearest, or among the nearest five. How that is measured, and what the other figures are, is in
+often the right one is nearest, or among the nearest five. A model that follows trajectories makes a clip of a moving
+icon for each prompt; the icon is tracked and cut out. How that is measured, and what the other figures are, is in
 docs/program.md.)");
   command->callback([o] { evaluate(*o); });
 }

@@ -141,8 +141,7 @@ Sample MovingIcons::get(int64_t index, SampleRandom& random) const {
   }
   const int64_t side = o.smallest_icon + random.below(o.largest_icon - o.smallest_icon + 1);
   const Drawn icon = drawn(icons_->drawing(index), side);
-  const auto way =
-      random_way(whole_within(icon.x, side, o.size), whole_within(icon.y, side, o.size), o.num_frames, o.size, random);
+  const auto way = random_way(o.num_frames, o.size, o.margin, random);
   Sample sample;
   sample.image = composed(icon, side, way, o.size, top->rgb, bottom->rgb);
   sample.target = empty({1, o.num_frames, 2}, kFloat32, Device::CPU);
