@@ -60,3 +60,58 @@ def save_tora(folder):
         for p in fuser.parameters():
             p.data = sf.randn(p.shape) * 0.3
     return _save(folder, diffusion.ToraPipeline, steered)
+
+
+def _stage(max_steps, batch_size, **fields):
+    """A stage of a recipe that saves every second step."""
+    return {
+        "max_steps": max_steps,
+        "batch_size": batch_size,
+        "warmup_steps": 1,
+        "checkpointing_steps": 2,
+        "logging_steps": 1,
+        "num_workers": 0,
+        **fields,
+    }
+
+
+RECIPE = {  # of scaffolding train, for drawn_icons.py's squares: a Tora
+    "seed": 0,
+    "data": {
+        "path": "icons.tar",
+        "num_frames": 9,
+        "height": 16,
+        "width": 16,
+        "icons": {"smallest_icon": 6, "largest_icon": 8},
+    },
+    "tokenizer": {"vocab_size": 200, "max_tokens": 12},
+    "vae": {**VAE, "block_out_channels": [8, 8, 8]},
+    "text_encoder": {"d_model": 24, "d_kv": 6, "d_ff": 40, "num_layers": 1, "num_heads": 4, "dropout_rate": 0.0},
+    "transformer": {
+        "_class_name": "ToraTransformer3DModel",
+        "num_attention_heads": 2,
+        "attention_head_dim": 16,
+        "time_embed_dim": 8,
+        "num_layers": 2,
+        "use_rotary_positional_embeddings": True,
+        "flow_channels": 8,
+    },
+    "scheduler": {
+        "_class_name": "CogVideoXDPMScheduler",
+        "prediction_type": "v_prediction",
+        "rescale_betas_zero_snr": True,
+        "timestep_spacing": "trailing",
+        "snr_shift_scale": 1.0,
+    },
+    "autoencoder_training": _stage(4, 2),
+    "text_encoder_training": _stage(4, 8),
+    "denoiser_training": _stage(
+        6,
+        8,
+        clips=2,
+        trajectory_dropout=0.25,
+        sample_steps=3,
+        sample_prompts=["red square, flat", "blue square"],
+        sample_trajectories=["4,4 12,12", "4,12 12,4; 8,2 8,14"],
+    ),
+}

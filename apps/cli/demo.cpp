@@ -9,7 +9,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/train/text_to_image/sample_grid.h"
+#include "scaffolding/train/picture_grid.h"
 
 namespace sf::cli {
 

@@ -1,12 +1,14 @@
-// `scaffolding train`: a text-to-image model of one's own from a recipe.
+// `scaffolding train`: a text-to-image or text-to-video model of one's own from a recipe.
 #include <iostream>
 #include <memory>
 
 #include "apps/cli/commands.h"
+#include "scaffolding/core/error.h"
+#include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/text_to_image/autoencoder_stage.h"
 #include "scaffolding/train/text_to_image/denoiser_stage.h"
-#include "scaffolding/train/text_to_image/pretrained.h"
 #include "scaffolding/train/text_to_image/text_encoder_stage.h"
+#include "scaffolding/train/text_to_video/stage.h"
 
 namespace sf::cli {
 
@@ -17,38 +19,47 @@ struct Options {
   bool smoke = false, quiet = false, cuda_graph = false;
 };
 
+template <class Run> void train(const Options& o, Run run, const char* denoiser) {
+  run.quiet = o.quiet;
+  run.device = Device(o.device);
+  run.cuda_graph = o.cuda_graph;
+  if (!o.quiet) run.say = [](const std::string& text) { std::cerr << text << std::endl; };
+  if (!o.pretrained.empty()) train::take_pretrained(run, o.pretrained, denoiser);
+  const bool done = train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) &&
+                    train::train_text_encoder(run) && train::train_denoiser(run);
+  if (done) std::cout << run.place("pipeline") << "\n";
+  else std::cerr << "stopped; the same command goes on from here\n";
+}
+
 void train(const Options& o) {
   const Device device(o.device);
   SF_CHECK(!o.cuda_graph || device.is_cuda(), "train: --cuda-graph needs --device cuda, got ", device);
+  if (train::VideoRecipe::recognises(o.config)) {
+    train::VideoRecipe recipe = train::VideoRecipe::read(o.config);
+    if (!o.data.empty()) recipe.data.path = o.data;
+    if (o.smoke) recipe.make_smoke();
+    return train(o, train::TextToVideoRun(std::move(recipe), o.output), "transformer");
+  }
   train::Recipe recipe = train::Recipe::read(o.config);
   if (!o.data.empty()) recipe.data = o.data;
   if (o.smoke) recipe.make_smoke();
-  train::TextToImageRun run(std::move(recipe), o.output);
-  run.quiet = o.quiet;
-  run.device = device;
-  run.cuda_graph = o.cuda_graph;
-  if (!o.quiet) run.say = [](const std::string& text) { std::cerr << text << std::endl; };
-  if (!o.pretrained.empty()) train::take_pretrained(run, o.pretrained);
-  bool done = train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) &&
-              train::train_text_encoder(run) && train::train_denoiser(run);
-  if (done) std::cout << run.place("pipeline") << "\n";
-  else std::cerr << "stopped; the same command goes on from here\n";
+  train(o, train::TextToImageRun(std::move(recipe), o.output), "unet");
 }
 
 }  // namespace
 
 void add_train(CLI::App& program) {
-  auto* command = program.add_subcommand("train", "Train a text-to-image model from captioned icons");
+  auto* command = program.add_subcommand("train", "Train a model of pictures or clips from a recipe");
   auto o = std::make_shared<Options>();
   command->add_option("--config", o->config, "The recipe, such as models/emoji-128/train.json")->required();
   command
       ->add_option("-o,--output", o->output,
                    "The folder of the run: checkpoints, logs and the model; a run that was stopped goes on")
       ->required();
-  command->add_option("--data", o->data, "The tar with the pictures, instead of the recipe's");
+  command->add_option("--data", o->data, "The tar of pictures or folder of clips, instead of the recipe's");
   command->add_option(
       "--pretrained", o->pretrained,
-      "A pipeline's folder whose weights the run starts from: its UNet and text encoder are trained on");
+      "A pipeline's folder whose weights the run starts from: its denoiser and text encoder are trained on");
   command->add_option("--device", o->device, "Where the networks are trained: cpu, cuda or cuda:1")
       ->capture_default_str();
   command->add_flag("--cuda-graph", o->cuda_graph,

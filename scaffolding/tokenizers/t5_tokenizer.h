@@ -5,6 +5,11 @@
 
 namespace sf::tokenizers {
 
+struct WordTrainOptions {
+  int64_t vocab_size = 4096;       // at most, with the three special tokens
+  int64_t model_max_length = 226;  // tokens that the model will take, with the special one
+};
+
 class T5Tokenizer : public Tokenizer {
  public:
   static constexpr int64_t kExtraIds = 100;
@@ -24,9 +29,16 @@ class T5Tokenizer : public Tokenizer {
 
  private:
   T5Tokenizer(std::unique_ptr<Parts> parts, io::Bytes file, const char* file_name, int64_t extra_ids);
+  friend T5Tokenizer train_words(const std::vector<std::string>& texts, const WordTrainOptions& options);
   io::Bytes file_;
   const char* file_name_;
   int64_t extra_ids_;
 };
+
+// A vocabulary of one's own: the texts' words in lower case, the most frequent ones first, each a piece of a Unigram
+// model whose score is the logarithm of its share; marks of punctuation; and every character, by which other words are
+// spelled. Equal texts in any order give equal files. ValueError for sizes that cannot be, and for texts whose
+// characters alone are more than vocab_size.
+T5Tokenizer train_words(const std::vector<std::string>& texts, const WordTrainOptions& options = {});
 
 }  // namespace sf::tokenizers

@@ -10,6 +10,7 @@
 #include "python/bindings/core/bind_generator.h"
 #include "python/bindings/io/bind_object.h"
 #include "scaffolding/data/cached_rows.h"
+#include "scaffolding/diffusion/pipelines/cogvideox/positions.h"
 #include "scaffolding/diffusion/training.h"
 
 namespace sf::py {
@@ -68,6 +69,15 @@ void bind_training(nb::module_& core) {
       },
       nb::arg("scheduler"), nb::arg("latents"), nb::arg("options"), nb::arg("noise").none(),
       nb::arg("timesteps").none(), nb::arg("generator").none());
+  m.def(
+      "cogvideox_positions",
+      [](int64_t frames, int64_t height, int64_t width, int64_t patch_size, int64_t patch_size_t, int64_t sample_height,
+         int64_t sample_width, int64_t attention_head_dim) {
+        return cogvideox_positions({patch_size, patch_size_t, sample_height, sample_width, attention_head_dim}, frames,
+                                   height, width);
+      },
+      nb::arg("frames"), nb::arg("height"), nb::arg("width"), nb::arg("patch_size"), nb::arg("patch_size_t"),
+      nb::arg("sample_height"), nb::arg("sample_width"), nb::arg("attention_head_dim"));
   m.def("compute_snr", &compute_snr, nb::arg("noise_scheduler"), nb::arg("timesteps"));
 }
 

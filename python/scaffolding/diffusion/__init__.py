@@ -5,6 +5,7 @@ from .configuration import FrozenDict
 from .guidance import classifier_free_guidance, get_beta_schedule, randn_tensor, rescale_noise_cfg, slerp
 from .schedulers import *  # noqa: F403
 from .training import TrainingBatch, compute_snr, diffusion_loss, training_batch
+from .video_training import cogvideox_loss
 from ..models import *  # noqa: F403
 from . import pipelines
 from .pipelines import *  # noqa: F403

@@ -2,6 +2,7 @@
 #pragma once
 #include "scaffolding/diffusion/pipelines/cogvideox/pipeline_cogvideox.h"
 #include "scaffolding/diffusion/pipelines/cogvideox/pipeline_cogvideox_image2video.h"
+#include "scaffolding/diffusion/pipelines/cogvideox/training.h"
 #include "scaffolding/diffusion/pipelines/dit/pipeline_dit.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/lora.h"
@@ -15,4 +16,5 @@
 #include "scaffolding/diffusion/pipelines/stable_diffusion_xl/pipeline_stable_diffusion_xl_img2img.h"
 #include "scaffolding/diffusion/pipelines/tora/pipeline_tora.h"
 #include "scaffolding/diffusion/pipelines/tora/pipeline_tora_image2video.h"
+#include "scaffolding/diffusion/pipelines/tora/training.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"

@@ -7,6 +7,7 @@
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/reconstruction_loss.h"
 #include "scaffolding/train/trainer.h"
 
 namespace sf::train {
@@ -33,17 +34,6 @@ Quality measure(const models::AutoencoderKL& vae, Device device, const data::Ico
 
 }  // namespace
 
-Tensor reconstruction_loss(const Tensor& pictures, const Tensor& wanted, double edge_weight) {
-  Tensor difference = pictures - wanted;
-  Tensor loss = mean(abs(difference));
-  if (edge_weight == 0) return loss;
-  auto edges = [&](int64_t dim) {
-    int64_t n = difference.size(dim);
-    return mean(abs(difference.narrow(dim, 1, n - 1) - difference.narrow(dim, 0, n - 1)));
-  };
-  return loss + edge_weight * (edges(2) + edges(3));
-}
-
 bool train_autoencoder(const TextToImageRun& run) {
   if (run.done("pipeline/vae/config.json")) return true;
   const AutoencoderRecipe& o = run.recipe.autoencoder;
@@ -57,18 +47,11 @@ bool train_autoencoder(const TextToImageRun& run) {
   optim::AdamW optimizer(nn::parameters(vae), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);
   optim::EMAModel ema(nn::parameters(vae), {.decay = o.ema_decay});
-  TrainerOptions options;
-  options.run = o.run(run.place("autoencoder"));
+  TrainerOptions options = run.trainer_options(o, "autoencoder", uint64_t(run.recipe.seed), schedule.get(), &ema);
   options.run.eval_steps = o.checkpointing_steps;
   options.evaluate = [&] {
     return std::map<std::string, double>{{"psnr", measure(vae, run.device, *run.icons, 64).psnr}};
   };
-  options.scheduler = schedule.get();
-  options.ema = &ema;
-  options.seed = uint64_t(run.recipe.seed);
-  options.resume = "latest";
-  options.quiet = run.quiet;
-  options.cuda_graph = run.cuda_graph;
   Trainer trainer(
       vae, optimizer, loader,
       [](data::Batch& batch) { return Tensors{batch.image.contiguous(MemoryFormat::ChannelsLast)}; },

@@ -8,8 +8,4 @@ namespace sf::train {
 // variance. True where that is there already. False when SIGINT stopped it: the next call goes on.
 bool train_autoencoder(const TextToImageRun& run);
 
-// Mean absolute differences of pictures[B, C, H, W] and, by edge_weight,
-// of their differences between neighbouring pixels.
-Tensor reconstruction_loss(const Tensor& pictures, const Tensor& wanted, double edge_weight);
-
 }  // namespace sf::train

@@ -5,8 +5,8 @@
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/interrupt.h"
+#include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
-#include "scaffolding/train/text_to_image/pretrained.h"
 #include "scaffolding/train/text_to_image/sample_grid.h"
 #include "scaffolding/train/text_to_image/text_encoder_stage.h"
 #include "scaffolding/train/trainer.h"
@@ -54,7 +54,7 @@ static TextToImageModel make_model(const TextToImageRun& run, const tokenizers::
 
 bool train_denoiser(const TextToImageRun& run) {
   if (run.done("pipeline/model_index.json")) return true;
-  const DenoiserRecipe& o = run.recipe.denoiser;
+  const IconDenoiserRecipe& o = run.recipe.denoiser;
   auto tokenizer = std::make_shared<tokenizers::CLIPTokenizer>(
       tokenizers::CLIPTokenizer::from_pretrained(run.place("pipeline/tokenizer")));
   manual_seed(uint64_t(run.recipe.seed) + 1);
@@ -70,21 +70,9 @@ bool train_denoiser(const TextToImageRun& run) {
              {nn::parameters(model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}}});
   auto schedule = o.schedule(optimizer);
   optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
-  diffusion::TrainingOptions objective;
-  objective.snr_gamma = o.snr_gamma;
-  objective.condition_dropout = o.caption_dropout;
-  if (o.late_timesteps != 1) objective.timestep_bias_strategy = "later";
-  objective.timestep_bias_portion = 0.5;
-  objective.timestep_bias_multiplier = o.late_timesteps;
+  const diffusion::TrainingOptions objective = o.objective();
   SampleGrid samples(run, tokenizer);
-  TrainerOptions options;
-  options.run = o.run(run.place("denoiser"));
-  options.scheduler = schedule.get();
-  options.ema = &ema;
-  options.seed = uint64_t(run.recipe.seed) + 1;
-  options.resume = "latest";
-  options.quiet = run.quiet;
-  options.cuda_graph = run.cuda_graph;
+  TrainerOptions options = run.trainer_options(o, "denoiser", uint64_t(run.recipe.seed) + 1, schedule.get(), &ema);
   options.on_step_end = [&](Trainer& trainer) {
     if (trainer.step() % o.sample_steps != 0) return;
     ema.store(nn::parameters(model));

@@ -2,11 +2,10 @@
 
 #include <filesystem>
 
-#include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/diffusion/pipelines/pipeline_files.h"
 #include "scaffolding/io/pictures/image.h"
-#include "scaffolding/ops/ops.h"
+#include "scaffolding/train/picture_grid.h"
 
 namespace sf::train {
 
@@ -57,19 +56,6 @@ void SampleGrid::save_pipeline(TextToImageModel& model) const {
   auto whole = pipeline(model);
   whole.advised_guidance_scale = run_.recipe.denoiser.guidance_scale;
   diffusion::save_pipeline(whole, run_.place("pipeline"));
-}
-
-Tensor picture_grid(const Tensors& pictures, int64_t columns) {
-  SF_CHECK(!pictures.empty() && columns > 0, "picture_grid: needs pictures and columns, got ", pictures.size(), " and ",
-           columns);
-  Tensors rows;
-  for (size_t i = 0; i < pictures.size(); i += size_t(columns)) {
-    Tensors row;
-    for (size_t j = i; j < i + size_t(columns); ++j)
-      row.push_back(j < pictures.size() ? pictures[j] : full_like(pictures[0], 255));
-    rows.push_back(cat(row, 2));
-  }
-  return cat(rows, 1);
 }
 
 }  // namespace sf::train

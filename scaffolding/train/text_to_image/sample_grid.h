@@ -18,7 +18,4 @@ class SampleGrid {
   diffusion::StableDiffusionPipeline parts_;  // all but the networks that are trained
 };
 
-// Pictures uint8 [3, H, W] of one size side by side, `columns` in a row.
-Tensor picture_grid(const Tensors& pictures, int64_t columns);
-
 }  // namespace sf::train

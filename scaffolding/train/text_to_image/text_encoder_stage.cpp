@@ -3,8 +3,8 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
-#include "scaffolding/train/text_to_image/pretrained.h"
 #include "scaffolding/train/trainer.h"
 
 namespace sf::train {
@@ -70,14 +70,7 @@ bool train_text_encoder(const TextToImageRun& run) {
   optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);
   optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
-  TrainerOptions options;
-  options.run = o.run(run.place("text_encoder"));
-  options.scheduler = schedule.get();
-  options.ema = &ema;
-  options.seed = uint64_t(run.recipe.seed) + 2;
-  options.resume = "latest";
-  options.quiet = run.quiet;
-  options.cuda_graph = run.cuda_graph;
+  TrainerOptions options = run.trainer_options(o, "text_encoder", uint64_t(run.recipe.seed) + 2, schedule.get(), &ema);
   Trainer trainer(
       model, optimizer, loader,
       [&](data::Batch& batch) {

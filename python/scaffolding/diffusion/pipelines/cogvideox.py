@@ -2,6 +2,8 @@
 
 from ... import _core
 from ..._core import Tensor, _pipelines
+from ...autograd.grad_mode import no_grad
+from ..video_training import cogvideox_loss
 from .outputs import VideoPipelineOutput
 from .pipeline import DiffusionPipeline
 from .registration import ABSENT, registered
@@ -73,12 +75,80 @@ class CogVideoXCalls(DiffusionPipeline):
         embeds = self._encoded(options)
         return tuple(e if e is None else e.to(device=device or e.device, dtype=dtype or e.dtype) for e in embeds)
 
+    def training_step(
+        self,
+        video,
+        prompt=None,
+        *,
+        prompt_embeds=None,
+        condition_dropout=0.1,
+        max_sequence_length=226,
+        generator=None,
+        **options,
+    ):
+        """The loss of one batch: a number with a gradient for what is trained of the transformer; the autoencoder and
+        the text encoder stay as they are.
+
+        video: [B, 3, num_frames, height, width] in [-1, 1]. prompt: B texts, or prompt_embeds [B, tokens, features].
+        condition_dropout: the share of clips that are learnt without their prompt, by which guidance works. Other
+        options are cogvideox_loss's: noise, timesteps, snr_gamma, ...
+
+        ValueError for a clip of another shape and another number of prompts.
+        """
+        who = type(self).__name__
+        told = self._told(video, options, generator)
+        latents = self._latents_of(video, generator)
+        if (prompt is None) == (prompt_embeds is None):
+            raise ValueError(f"{who}: needs prompt or prompt_embeds, one of them")
+        prompts = [prompt] if isinstance(prompt, str) else prompt
+        count = len(prompts if prompt_embeds is None else prompt_embeds)
+        if count != latents.shape[0]:
+            raise ValueError(f"{who}: needs a prompt for each of the {latents.shape[0]} clips, got {count}")
+        text, empty = self.encode_prompt(prompts, prompt_embeds=prompt_embeds, max_sequence_length=max_sequence_length)
+        return cogvideox_loss(
+            self.transformer,
+            self.scheduler,
+            latents,
+            text.to(self.transformer.dtype),
+            empty[:1].to(self.transformer.dtype),
+            condition_dropout=condition_dropout,
+            generator=generator,
+            **told,
+            **options,
+        )
+
+    def _told(self, video, options, generator):
+        """What the transformer is told besides, as arguments of cogvideox_loss; taken out of the options."""
+        return {}
+
+    def _latents_of(self, video, generator):
+        """[B, 3, F, H, W] to [B, T, C, h, w], scaled, in the transformer's dtype and on its device."""
+        if getattr(video, "ndim", 0) != 5 or video.shape[1] != 3 or not video.dtype.is_floating_point:
+            raise ValueError(
+                f"{type(self).__name__}: video must be floating numbers [B, 3, num_frames, height, width] in [-1, 1], "
+                f"got {tuple(getattr(video, 'shape', ()))}"
+            )
+        with no_grad():
+            latents = self.vae.encode(video.to(self.vae.device, self.vae.dtype)).latent_dist.sample(generator)
+        latents = latents.permute(0, 2, 1, 3, 4) * self.vae.config.scaling_factor
+        return latents.to(self.transformer.device, self.transformer.dtype)
+
 
 DEFAULTS = {"vae": ABSENT, "num_frames": None, "latent_channels": None}
 CogVideoXPipeline = registered("CogVideoXPipeline", CogVideoXCalls, DEFAULTS)
 
 
 class ImageToVideoCalls(CogVideoXCalls):
+    def _told(self, video, options, generator):
+        """image=: pictures [B, 3, height, width] in [-1, 1] instead of the clips' first frames."""
+        image = options.pop("image", None)
+        told = super()._told(video, options, generator)
+        first = video[:, :, :1] if image is None else image.unsqueeze(2)
+        latents = self._latents_of(first, generator)
+        if getattr(self.vae.config, "invert_scale_latents", False):
+            latents = latents / self.vae.config.scaling_factor**2
+        return {**told, "image_latents": latents}
+
     def _shape(self, given):
         """Pictures are resized to the clip's size."""
         super()._shape(given)

@@ -6,7 +6,7 @@
 
 import os
 
-from ..._core import Tensor, _diffusion, _pipelines
+from ..._core import Tensor, _diffusion, _pipelines, cat
 from .cogvideox import DEFAULTS, CogVideoXCalls, ImageToVideoCalls
 from .registration import registered
 
@@ -144,6 +144,24 @@ class _Tora:
         frames = given["num_frames"] or self.transformer.config.sample_frames
         points = _in_pixels(trajectories, height, width)
         given["video_flow"] = video_flow(points, frames, height, width, canvas=(width, height))
+
+    def _told(self, video, options, generator):
+        """trajectories=: for each clip what steers it, of any form; or video_flow= [B or 1, T, 3, H, W], which may be
+        of a dense flow (video_of_flow). Without either, nothing steers the clips."""
+        trajectories, flow = options.pop("trajectories", None), options.pop("video_flow", None)
+        told = super()._told(video, options, generator)
+        who = type(self).__name__
+        if trajectories is not None:
+            if flow is not None:
+                raise ValueError(f"{who}: takes video_flow or trajectories, not both")
+            count, _, frames, height, width = video.shape
+            if isinstance(trajectories, (str, os.PathLike)) or len(trajectories) != count:
+                raise ValueError(f"{who}: trajectories must be a list with those of each of the {count} clips")
+            points = [_in_pixels(each, height, width) for each in trajectories]
+            flow = cat([video_flow(each, frames, height, width, canvas=(width, height)) for each in points], 0)
+        return (
+            told if flow is None else {**told, "video_flow": self._latents_of(flow.permute(0, 2, 1, 3, 4), generator)}
+        )
 
 
 class _TextToVideo(_Tora, CogVideoXCalls):

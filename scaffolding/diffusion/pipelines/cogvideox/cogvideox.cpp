@@ -5,7 +5,7 @@
 
 #include "scaffolding/backend/cpu/lean_memory.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/models/parts/video_positions.h"
+#include "scaffolding/diffusion/pipelines/cogvideox/positions.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::diffusion {
@@ -93,7 +93,9 @@ CogVideoXEmbeds CogVideoXBase::encode_prompt(const CogVideoXOptions& o) const {
   SF_CHECK(o.max_sequence_length > 0, name(), ": max_sequence_length must be positive, got ", o.max_sequence_length);
   SF_CHECK(encodes || (o.prompt_embeds && o.negative_prompt.empty()), name(),
            ": has no text_encoder and tokenizer to encode prompts with; pass prompt_embeds and negative_prompt_embeds");
-  const TextOptions text{.length = o.max_sequence_length};
+  int64_t length = o.max_sequence_length;
+  if (tokenizer) length = std::min(length, tokenizer->config().model_max_length);  // which a small model was trained on
+  const TextOptions text{.length = length};
   CogVideoXEmbeds out{o.prompt_embeds, {}, {}};
   if (!out.prompt_embeds) {
     TextEmbeds words = embed_prompts(*tokenizer, *text_encoder, o.prompt, text);
@@ -126,25 +128,13 @@ std::vector<std::pair<std::string, Tensor>> CogVideoXBase::prompt_tensors(const 
 
 // ---- before the first step
 
-// The part of the trained grid that a grid of this size shows, in its middle: diffusers' crop for positions of 1.0.
-static std::array<double, 4> crop_of(int64_t height, int64_t width, int64_t base_height, int64_t base_width) {
-  const double r = double(height) / double(width);
-  int64_t h = base_height, w = base_width;
-  if (r > double(base_height) / double(base_width))
-    w = std::llrint(double(base_height) / double(height) * double(width));
-  else h = std::llrint(double(base_width) / double(width) * double(height));
-  const int64_t top = std::llrint(double(base_height - h) / 2), left = std::llrint(double(base_width - w) / 2);
-  return {double(top), double(left), double(top + h), double(left + w)};
-}
-
 Tensor CogVideoXBase::rotary_positions(const Clip& c) const {
-  const int64_t p = transformer->config_int("patch_size", 2), pt = transformer->config_int("patch_size_t", 0);
-  const models::VideoGrid size{pt ? c.frames / pt : c.frames, c.height / p, c.width / p};
-  models::RotaryGrid grid{.size = size};
-  if (!pt)
-    grid.crop = crop_of(size.height, size.width, transformer->config_int("sample_height", 60) / p,
-                        transformer->config_int("sample_width", 90) / p);
-  return models::rotary_positions_3d(transformer->config_int("attention_head_dim", 64), grid, transformer->device());
+  const CogVideoXPatches patches{.patch_size = transformer->config_int("patch_size", 2),
+                                 .patch_size_t = transformer->config_int("patch_size_t", 0),
+                                 .sample_height = transformer->config_int("sample_height", 60),
+                                 .sample_width = transformer->config_int("sample_width", 90),
+                                 .attention_head_dim = transformer->config_int("attention_head_dim", 64)};
+  return cogvideox_positions(patches, c.frames, c.height, c.width, transformer->device());
 }
 
 std::unique_ptr<CogVideoXRun> CogVideoXBase::prepare_run(const CogVideoXOptions& o) const {

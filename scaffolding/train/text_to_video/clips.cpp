@@ -1,0 +1,111 @@
+#include "scaffolding/train/text_to_video/clips.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"
+#include "scaffolding/ops/ops.h"
+
+namespace sf::train {
+
+namespace {
+
+constexpr const char* kTrajectory = "trajectory";  // of a row of metadata
+
+std::string trajectory_text(const std::string& row) {
+  const auto json = nlohmann::json::parse(row, nullptr, false);
+  if (!json.is_object()) return {};
+  const auto it = json.find(kTrajectory);
+  return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+Tensor in_floats(const Tensor& pixels) { return pixels.to(kFloat32) * (1 / 127.5) - 1; }
+
+// [K, T, 2]
+std::vector<diffusion::Trajectory> trajectories_in(const Tensor& points) {
+  const Tensor p = points.contiguous();
+  const auto* at = p.data<float>();
+  std::vector<diffusion::Trajectory> out;
+  for (int64_t k = 0; k < p.size(0); ++k) {
+    auto& trajectory = out.emplace_back();
+    for (int64_t i = 0; i < p.size(1); ++i, at += 2) trajectory.push_back({at[0], at[1]});
+  }
+  return out;
+}
+
+}  // namespace
+
+TrainingClips::TrainingClips(const ClipData& d) : data_(d) {
+  if (d.has_icons) {
+    auto icons = std::make_shared<data::MovingIcons>(std::make_shared<data::IconDataset>(d.path, d.icons), d.moving);
+    icons_ = icons.get();
+    source_ = icons;
+    steered_ = true;
+    return;
+  }
+  data::VideoFolderOptions options{
+      .num_frames = d.num_frames, .frame_stride = d.frame_stride, .size = {d.height, d.width}};
+  auto folder = std::make_shared<data::VideoFolder>(d.path, options);
+  SF_CHECK(folder->has_captions(), "train: the clips of ", d.path,
+           " have no captions; write clip.txt beside clip.mp4, or a metadata.jsonl with file_name and text");
+  steered_ = !trajectory_text(folder->metadata(0)).empty();
+  if (steered_) {  // which begin with the first frame
+    options.random_start = false;
+    folder = std::make_shared<data::VideoFolder>(d.path, options);
+  }
+  folder_ = folder.get();
+  source_ = folder;
+}
+
+std::vector<diffusion::Trajectory> TrainingClips::trajectories_of(int64_t index) const {
+  const std::string text = trajectory_text(folder_->metadata(index)), who = name(index) + ": " + kTrajectory;
+  SF_CHECK(!text.empty(), who, ": there is none, and ", name(0), " has one; all clips have one, or none has");
+  auto all = diffusion::parse_trajectories(text, who);
+  diffusion::check_trajectories(all, {data_.width, data_.height});
+  return all;
+}
+
+TrainingClip TrainingClips::get(int64_t index, data::SampleRandom& random) const {
+  data::Sample sample = source_->get(index, random);
+  TrainingClip clip{in_floats(sample.image), std::move(sample.caption), {}};
+  if (icons_) clip.trajectories = trajectories_in(sample.target);
+  else if (steered_) clip.trajectories = trajectories_of(index);
+  return clip;
+}
+
+Tensor TrainingClips::flow(const TrainingClip& clip) const {
+  const Shape& size = clip.frames.shape();
+  return diffusion::video_flow(clip.trajectories, size[1], size[2], size[3], {.canvas = {size[3], size[2]}})
+      .select(0, 0)
+      .transpose(0, 1)
+      .contiguous();
+}
+
+std::vector<std::string> TrainingClips::texts() const {
+  std::vector<std::string> out;
+  if (icons_) {
+    out = icons_->icons().texts();
+    auto& colours = data::background_colours();
+    out.push_back(data::icon_prompt("", "", std::string(colours[0].name) + " to " + colours[1].name));
+    return out;
+  }
+  for (int64_t i = 0; i < folder_->size(); ++i) out.push_back(folder_->caption(i));
+  return out;
+}
+
+AutoencoderClips::AutoencoderClips(std::shared_ptr<const TrainingClips> clips, double flow_share, int64_t num_frames)
+    : clips_(std::move(clips)), flow_share_(flow_share), num_frames_(num_frames) {}
+
+data::Sample AutoencoderClips::get(int64_t index, data::SampleRandom& random) const {
+  const bool coloured = clips_->has_trajectories() && random.uniform() < flow_share_;
+  TrainingClip clip = clips_->get(index, random);
+  data::Sample sample;
+  sample.image = (coloured ? clips_->flow(clip) : clip.frames).narrow(1, 0, num_frames_).contiguous();
+  sample.caption = std::move(clip.caption);
+  sample.name = clips_->name(index);
+  sample.index = index;
+  return sample;
+}
+
+}  // namespace sf::train

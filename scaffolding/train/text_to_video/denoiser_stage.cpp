@@ -1,0 +1,106 @@
+// The last stages: cached latents, and a transformer that is trained on them together with the text encoder.
+#include <cmath>
+
+#include "scaffolding/models/model_files.h"
+#include "scaffolding/nn/state_dict.h"
+#include "scaffolding/ops/ops.h"
+#include "scaffolding/tokenizers/pretrained.h"
+#include "scaffolding/train/pretrained.h"
+#include "scaffolding/train/text_to_video/cached_clips.h"
+#include "scaffolding/train/text_to_video/sample_clips.h"
+
+namespace sf::train {
+
+namespace {
+
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const TextToVideoRun& run) {
+  const std::string folder = run.place("pipeline/tokenizer");
+  return tokenizers::load_tokenizer(tokenizers::tokenizer_class_of(folder), folder);
+}
+
+TextToVideoModel make_model(const TextToVideoRun& run, const tokenizers::Tokenizer& tokenizer) {
+  TextToVideoModel model(std::make_shared<models::T5EncoderModel>(text_encoder_config(run.recipe, tokenizer)),
+                         make_transformer(run.recipe));
+  auto before = models::load_model(run.place("pipeline/text_encoder"));
+  auto weights = nn::state_dict(*before);
+  nn::load_state_dict(*model.text_encoder, {weights.begin(), weights.end()});
+  // Tora's training begins with CogVideoX's weights.
+  load_pretrained(run, "transformer", *model.transformer, {"traj_extractor.", "fuser."});
+  if (run.recipe.denoiser.text_learning_rate == 0)
+    for (Tensor p : nn::parameters(*model.text_encoder)) p.requires_grad_(false);
+  return model;
+}
+
+Tensors trained(nn::Module& m) {
+  Tensors out;
+  for (const Tensor& p : nn::parameters(m))
+    if (p.requires_grad()) out.push_back(p);
+  return out;
+}
+
+}  // namespace
+
+bool cache_latents(const TextToVideoRun& run) {
+  if (run.done("latents/rows.json")) return true;
+  auto model = models::load_model(run.place("pipeline/vae"));
+  auto& vae = dynamic_cast<models::AutoencoderKLCogVideoX&>(*model);
+  run.move(vae);
+  run.tell("latents of " + std::to_string(run.recipe.denoiser.clips) + " clips of each of " +
+           std::to_string(run.clips->size()));
+  return CachedClips::write(run, vae, *tokenizer_of(run));
+}
+
+bool train_denoiser(const TextToVideoRun& run) {
+  if (run.done("pipeline/model_index.json")) return true;
+  const ClipDenoiserRecipe& o = run.recipe.denoiser;
+  const uint64_t seed = uint64_t(run.recipe.seed) + 1;
+  auto tokenizer = tokenizer_of(run);
+  manual_seed(seed);
+  TextToVideoModel model = make_model(run, *tokenizer);
+  run.move(model);
+  auto scheduler = recipe_scheduler(run.recipe.scheduler);
+  auto clips = std::make_shared<CachedClips>(run);
+  data::DataLoader loader(
+      clips, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
+  using Groups = std::vector<optim::AdamW::Group>;
+  Groups groups{{trained(*model.transformer), {.lr = o.learning_rate, .weight_decay = o.weight_decay}}};
+  if (o.text_learning_rate > 0)
+    groups.push_back({trained(*model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}});
+  optim::AdamW optimizer(groups);
+  auto schedule = o.schedule(optimizer);
+  optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
+  const diffusion::TrainingOptions objective = o.objective();
+  const auto unsteered = int64_t(std::lround(o.trajectory_dropout * double(o.batch_size)));
+  SampleClips samples(run, tokenizer);
+  TrainerOptions options = run.trainer_options(o, "denoiser", seed, schedule.get(), &ema);
+  options.on_step_end = [&](Trainer& trainer) {
+    if (trainer.step() % o.sample_steps != 0) return;
+    ema.store(nn::parameters(model));
+    ema.copy_to(nn::parameters(model));
+    samples.write(model, trainer.step());
+    ema.restore(nn::parameters(model));
+  };
+  Trainer trainer(
+      model, optimizer, loader,
+      [&](data::Batch& batch) {
+        auto todo = diffusion::training_batch(*scheduler, batch.image, objective);
+        Tensors inputs{clips->ids(batch.index, todo.dropped), todo.noisy_latents, todo.timesteps, todo.target};
+        if (batch.target) inputs.push_back(batch.target);
+        if (todo.weights) inputs.push_back(todo.weights);
+        return inputs;
+      },
+      [&, steered = clips->has_flow()](const Tensors& in) {
+        const Tensor text = (*model.text_encoder)(in[0])[0], flow = steered ? in[4] : Tensor();
+        const size_t weights = steered ? 5 : 4;
+        return diffusion::training_loss(model.predict(in[1], in[2], text, flow, unsteered),
+                                        {.target = in[3], .weights = in.size() > weights ? in[weights] : Tensor()});
+      },
+      options);
+  if (trainer.fit().stopped) return false;
+  ema.copy_to(nn::parameters(model));
+  samples.write(model, trainer.step());
+  samples.save_pipeline(model);
+  return true;
+}
+
+}  // namespace sf::train
