@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import sys
+import time
 
 import dataloader
 import torch
@@ -50,6 +51,31 @@ def conv(channels, pixels, dtype, backward):
         return without_grad(lambda: F.conv2d(x, w, b, padding=1))
     dy = random(1, channels, pixels, pixels, dtype=dtype, layout=nhwc)
     return lambda: torch.autograd.grad(F.conv2d(x, w, b, padding=1), (x, w, b), dy)
+
+
+def conv_3d(which, kernel, channels, frames, side, padding, stride, dtype):
+    """`which` of output, gradient of input and gradient of weight. In the memory format that is the faster one."""
+    best = None
+    for layout in (torch.channels_last_3d, torch.contiguous_format):
+        x = random(1, channels, frames, side, side, dtype=dtype, grad=which == "input", layout=layout)
+        w = random(channels, channels, *kernel, dtype=dtype, grad=which == "weight")
+        b = random(channels, dtype=dtype)
+        options = dict(padding=(padding, kernel[1] // 2, kernel[2] // 2), stride=(1, stride, stride))
+        if which == "output":
+            call = without_grad(lambda x=x, w=w, b=b: F.conv3d(x, w, b, **options))
+        else:
+            y = F.conv3d(x, w, **options)
+            dy = random(*y.shape, dtype=dtype, layout=layout)
+            wanted = x if which == "input" else w
+            call = lambda y=y, dy=dy, wanted=wanted: torch.autograd.grad(y, wanted, dy, retain_graph=True)  # noqa: E731
+        took = []
+        for _ in range(1 if QUICK else 3):
+            start = time.perf_counter()
+            call()
+            took.append(time.perf_counter() - start)
+        if best is None or min(took) < best[0]:
+            best = min(took), call
+    return best[1]
 
 
 def attention(heads, length, dim, dtype, backward):
@@ -151,6 +177,23 @@ for tag, dtype in DTYPES.items():
     for c, p in ((320, 64), (640, 32), (1280, 16), (128, 256)):
         row(f"conv {c}@{p} {tag}", lambda c=c, p=p, t=dtype: conv(c, p, t, False))
         row(f"conv forward+backward {c}@{p} {tag}", lambda c=c, p=p, t=dtype: conv(c, p, t, True))
+    for kernel, *size, stride in (
+        ((3, 3, 3), 128, 10, 96, 0, 1),
+        ((3, 3, 3), 256, 6, 64, 0, 1),
+        ((3, 3, 3), 512, 4, 32, 0, 1),
+        ((3, 3, 3), 64, 17, 64, 1, 1),
+        ((3, 3, 3), 32, 17, 64, 1, 1),
+        ((3, 3, 3), 16, 17, 64, 1, 1),
+        ((1, 3, 3), 128, 8, 96, 0, 1),
+        ((3, 1, 1), 128, 10, 96, 0, 1),
+        ((3, 3, 3), 64, 17, 64, 1, 2),
+    ):
+        name = "x".join(map(str, kernel)) + f" {size[0]}@{size[1]}x{size[2]}" + (" stride 2" if stride == 2 else "")
+        for which, said in (("output", ""), ("input", "gradient of input "), ("weight", "gradient of weight ")):
+            row(
+                f"conv3d {said}{name} {tag}",
+                lambda a=(which, kernel, *size, stride), t=dtype: conv_3d(*a, dtype=t),
+            )
     for h, n, d in ((8, 4096, 40), (8, 4096, 64), (10, 1024, 64)):
         row(f"attention h{h} n{n} d{d} {tag}", lambda s=(h, n, d), t=dtype: attention(*s, t, False))
         row(f"attention backward h{h} n{n} d{d} {tag}", lambda s=(h, n, d), t=dtype: attention(*s, t, True))

@@ -23,6 +23,7 @@
 #include "scaffolding/ops/fused/mlp/mlp.h"
 #include "scaffolding/ops/fused/modulate/modulate.h"
 #include "scaffolding/ops/fused/prepared_conv/prepared_conv.h"
+#include "scaffolding/ops/fused/spatial_norm/spatial_norm.h"
 #include "scaffolding/ops/group_norm/group_norm.h"
 #include "scaffolding/ops/index/index.h"
 #include "scaffolding/ops/interpolate/interpolate.h"

@@ -3,6 +3,8 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/models/parts/resnet.h"
+#include "scaffolding/nn/streaming/residence.h"
+#include "scaffolding/ops/fused/spatial_norm/spatial_norm.h"
 #include "scaffolding/ops/ops.h"
 
 namespace sf::models {
@@ -130,20 +132,19 @@ CogVideoXSpatialNorm3D::CogVideoXSpatialNorm3D(int64_t channels, int64_t zq_chan
     : norm_layer(groups, channels, kEps), conv_y(zq_channels, channels, 1), conv_b(zq_channels, channels, 1) {}
 
 Tensor CogVideoXSpatialNorm3D::forward(const Tensor& f, const Tensor& zq) const {
-  const int64_t frames = f.size(2);
   // A convolution of one pixel gives the same before numbers are repeated, for fewer of them.
-  auto spread = [&](const Tensor& t) {
-    if (t.size(2) == frames && t.size(3) == f.size(3) && t.size(4) == f.size(4)) return t;
-    auto part = [&](int64_t at, int64_t n, int64_t wanted) {
-      return interpolate(t.narrow(2, at, n), Shape{wanted, f.size(3), f.size(4)});
-    };
-    if (!first_apart(frames)) return part(0, t.size(2), frames);
-    return in_sequence({part(0, 1, 1), part(1, t.size(2) - 1, frames - 1)});
-  };
+  auto repeated = [&](const Tensor& t) { return repeat_latents(t, f.size(2), f.size(3), f.size(4)); };
   Tensor y = norm_layer(f);  // one large tensor beside it at a time
-  y = y * spread(conv_y(zq)[0]);
-  y = y + spread(conv_b(zq)[0]);
+  y = y * repeated(conv_y(zq)[0]);
+  y = y + repeated(conv_b(zq)[0]);
   return y;
+}
+
+Tensor CogVideoXSpatialNorm3D::with_silu(const Tensor& f, const Tensor& zq) const {
+  if (!is_plain(*this) || !is_plain(norm_layer)) return silu((*this)(f, zq));
+  const nn::WeightsHere here(*this);
+  return spatial_norm_silu(f, norm_layer.num_groups, norm_layer.weight, norm_layer.bias, conv_y(zq)[0], conv_b(zq)[0],
+                           norm_layer.eps);
 }
 
 // ---- residual blocks
@@ -170,7 +171,7 @@ void CogVideoXResnetBlock3D::visit(nn::Visitor& v) {
 Tensors CogVideoXResnetBlock3D::forward(const Tensor& x, const Tensor& zq, const Tensors& before) const {
   Chunk chunk(before);
   auto normed = [&](const auto& group_norm, const auto& spatial_norm, Tensor t) {
-    return spatial_norm ? silu((*spatial_norm)(t, zq)) : norm_silu(*group_norm, t);
+    return spatial_norm ? spatial_norm->with_silu(t, zq) : norm_silu(*group_norm, t);
   };
   Tensor h = chunk.through(conv1, normed(group_norm1, spatial_norm1, x));
   h = chunk.through(conv2, normed(group_norm2, spatial_norm2, std::move(h)));
@@ -303,8 +304,7 @@ Tensors CogVideoXDecoder3D::forward(const Tensor& sample, const Tensors& before)
                     [&](const Tensors& own) -> Tensors { return mid_block(std::move(x), zq, own); });
   for (auto& block : up_blocks)
     x = chunk.through(caches_of(block), [&](const Tensors& own) -> Tensors { return block(std::move(x), zq, own); });
-  x = norm_out(x, zq);
-  x = silu(x);
+  x = norm_out.with_silu(x, zq);
   x = chunk.through(conv_out, std::move(x));
   return chunk.with(to_callers_layout(x, sample));
 }

@@ -31,6 +31,7 @@ struct CogVideoXSpatialNorm3D : nn::Module {
   SF_MODULE(CogVideoXSpatialNorm3D, norm_layer, conv_y, conv_b)
   CogVideoXSpatialNorm3D(int64_t channels, int64_t zq_channels, int64_t groups);
   Tensor forward(const Tensor& f, const Tensor& zq) const;
+  Tensor with_silu(const Tensor& f, const Tensor& zq) const;  // silu((*this)(f, zq)), in one where nobody looks
 };
 
 struct CogVideoXBlockOptions {

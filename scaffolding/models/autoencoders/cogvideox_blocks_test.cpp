@@ -47,6 +47,8 @@ TEST_F(CogVideoXBlocks, ANormTakesLatentsOfFewerFramesAndPixels) {
                      2);
     const Tensor want = norm.norm_layer(f) * norm.conv_y(repeated)[0] + norm.conv_b(repeated)[0];
     EXPECT_LT(difference(norm(f, zq), want), 1e-5) << frames;
+    EXPECT_LT(difference(norm.with_silu(f, zq), silu(want)), 1e-5) << frames;
+    EXPECT_LT(difference(norm.with_silu(to_channels_last(f), to_channels_last(zq)), silu(want)), 1e-5) << frames;
   }
 }
 

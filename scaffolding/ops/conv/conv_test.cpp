@@ -1,5 +1,7 @@
-#include "scaffolding/ops/copy/copy.h"
+#include "scaffolding/autograd/mode.h"
+#include "scaffolding/core/provider.h"
 #include "scaffolding/ops/op_test.h"
+#include "scaffolding/ops/ops.h"
 
 namespace sf::test {
 
@@ -34,6 +36,11 @@ SF_OP_TEST(conv2d) {
 SF_OP_TEST(conv3d) {
   sample(randn({2, 3, 4, 5, 4}), randn({4, 3, 3, 3, 3}), randn({4}), 1, 1);
   sample(randn({1, 4, 4, 5, 6}), randn({4, 2, 2, 3, 1}), none, Shape{1, 2, 1}, Shape{0, 1, 0}, 1, 2);
+  // Winograd: frames around, one frame, kernels of two by way of a copy and of one
+  sample(to_channels_last(randn({1, 16, 2, 6, 6})), randn({16, 16, 3, 3, 3}), randn({16}), 1, 1);
+  sample(to_channels_last(randn({3, 32, 1, 6, 7})), randn({16, 32, 3, 3, 3}), randn({16}), 1, Shape{1, 0, 2});
+  sample(randn({1, 16, 2, 8, 7}), randn({16, 16, 2, 3, 3}), randn({16}), 1, Shape{0, 1, 1});
+  sample(to_channels_last(randn({2, 16, 2, 8, 7})), randn({16, 16, 1, 3, 3}), randn({16}), 1, Shape{0, 1, 1});
 }
 SF_OP_TEST(conv_transpose1d) { sample(randn({2, 4, 5}), randn({4, 3, 3}), randn({3}), 2, 1, 1); }
 SF_OP_TEST(conv_transpose2d) {
@@ -43,5 +50,40 @@ SF_OP_TEST(conv_transpose2d) {
   rejects("leave no output", randn({1, 4, 1, 1}), randn({4, 3, 1, 1}), none, 1, 1);
 }
 SF_OP_TEST(conv_transpose3d) { sample(randn({1, 3, 2, 3, 2}), randn({3, 2, 2, 2, 2}), randn({2}), 2); }
+
+struct Clip {
+  int64_t batch, in, out, frames, height, width, taps;
+  Shape padding;
+};
+
+// Over rounds of several tiles, blocks of channels and parts of threads, with ragged edges.
+TEST(Winograd, kernels_over_time_equal_the_direct_sum) {
+  autograd::NoGrad off;
+  manual_seed(3);
+  for (const Clip& c : {Clip{1, 160, 48, 5, 37, 30, 3, {1, 1, 1}},
+                        {2, 64, 112, 6, 17, 20, 3, {0, 1, 1}},
+                        {1, 272, 32, 2, 16, 16, 2, {1, 0, 2}},
+                        {3, 32, 16, 19, 12, 9, 3, {2, 2, 0}}}) {
+    const Shape w_sizes{c.out, c.in, c.taps, 3, 3};
+    ConvShape shape;
+    for (int i = 0; i < 3; ++i) shape.padding[i] = c.padding[i];
+    for (bool weight_last : {false, true}) {
+      const Tensor x = to_channels_last(randn({c.batch, c.in, c.frames, c.height, c.width})), b = randn({c.out});
+      Tensor w = randn(w_sizes);
+      if (weight_last) w = to_channels_last(w);
+      auto results = [&] {
+        const Tensor y = conv_output(x, w, b, shape);
+        return Tensors{y, conv_input_gradient(y, w, x.shape(), shape), conv_weight_gradient(x, y, w_sizes, shape)};
+      };
+      pin_provider("*", "native");
+      const Tensors direct = results();
+      pin_provider("*", "winograd");
+      const Tensors got = results();
+      unpin_providers();
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_LT(amax(abs(got[i] - direct[i])).item() / amax(abs(direct[i])).item(), 1e-5) << "result " << i;
+    }
+  }
+}
 
 }  // namespace sf::test

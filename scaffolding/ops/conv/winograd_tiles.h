@@ -8,6 +8,7 @@
 namespace sf {
 namespace SF_ISA {
 
+// Places of tiles in the pictures of one time: of a batch of pictures, or of the n-th frames of videos.
 struct Tiles {
   int64_t batch, down, across;
   SF_INLINE int64_t count() const { return batch * down * across; }
@@ -20,6 +21,12 @@ struct Tiles {
 SF_INLINE Tiles tiles_of(int64_t batch, int64_t height, int64_t width) {
   return {batch, ceil_div(height, kTile), ceil_div(width, kTile)};
 }
+// Some of them, at all times: row t * count + i is the i-th place at time t. Then the tiles of other times are whole
+// numbers of rows away, and a product over frames of a kernel reads its rows at as many starts.
+struct Round {
+  Tiles tiles;
+  int64_t first, count;
+};
 
 // to[col * rows + row] = from[row * cols + col] for a block of at most L x L, in registers where it is a whole one.
 SF_INLINE void transpose_block(const float* from, float* to, int64_t rows, int64_t cols, int64_t r0, int64_t c0) {
@@ -59,7 +66,7 @@ class Laid {
  public:
   Laid(const TensorView& t, int slot, bool read) : plain_(t.as<float>()), data_(plain_) {
     if (!t || t.is_channels_last()) return;
-    count_ = t.sizes[0], channels_ = t.sizes[1], pixels_ = t.sizes[2] * t.sizes[3];
+    count_ = t.sizes[0], channels_ = t.sizes[1], pixels_ = t.numel() / max64(1, count_ * channels_);
     data_ = static_cast<float*>(scratch(size_t(t.numel()) * 4, slot));
     if (read) transpose_each(plain_, data_, count_, channels_, pixels_);
   }
@@ -75,7 +82,7 @@ class Laid {
 
 template <class T> struct Image {  // channels-last
   const T* data;
-  int64_t batch, height, width, channels;
+  int64_t batch, height, width, channels, frames = 1;
 };
 
 // Transformed tiles [point][c / block][tile][c % block]: the channels of one block are what a product reads,
@@ -99,16 +106,16 @@ struct FewPlanes {
 };
 #endif
 
-// Tiles t0 .. t1 of the image; a tile starts at (row - pad, col - pad). kSize 6: B' d B of the input; kSize 4:
-// A y A' of the gradient.
+// The tiles of a round; a tile starts at (row - pad, col - pad). kSize 6: B' d B of the input; kSize 4: A y A' of the
+// gradient.
 template <int kSize, class T, class P>
-static void transform_tiles(const Image<T>& x, const Tiles& tiles, int64_t pad_y, int64_t pad_x, int64_t t0, int64_t t1,
-                            const P& out) {
-  parallel_for(t1 - t0, max64(1, 2048 / x.channels), [&](int64_t begin, int64_t end) {
+static void transform_tiles(const Image<T>& x, const Round& round, int64_t pad_y, int64_t pad_x, const P& out) {
+  parallel_for(round.count * x.frames, max64(1, 2048 / x.channels), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       int64_t n, r0, c0;
-      tiles.place(t0 + t, n, r0, c0);
+      round.tiles.place(round.first + t % round.count, n, r0, c0);
       r0 -= pad_y, c0 -= pad_x;
+      n = n * x.frames + t / round.count;
       const T* base = x.data + ((n * x.height + r0) * x.width + c0) * x.channels;
       const bool inside = r0 >= 0 && c0 >= 0 && r0 + kSize <= x.height && c0 + kSize <= x.width;
       uint64_t valid = 0;  // bit 8 r + c: the pixel is in the image
@@ -145,9 +152,10 @@ template <class T> struct Output {
   const T* residual;  // as data, or null; may be data itself: a place is read before it is written
   Activation act;
   const float* shift = nullptr;  // [batch][channels] for all pixels alike, or null
+  int64_t frames = 1;
 };
 
-// y of one tile and one strip from m[point][strip].
+// y of one tile of picture n and one strip from m[point][strip].
 template <class T>
 [[gnu::noinline]] static void store_tile(const Output<T>& y, int64_t n, int64_t row, int64_t col, int64_t o0, int vecs,
                                          const float* m, int64_t plane) {

@@ -1,0 +1,278 @@
+// A Winograd convolution, from tiles to tiles. Included only by *.cpu.cpp files; everything lives in namespace
+// sf::SF_ISA.
+//
+// Data flow. Tiles of x are transformed to v[point][channels][tile][c] (L3). Then a task takes a strip of output
+// channels: it transforms a block of input channels of its weights at a time into u[point][c][strip] (L2; a transformed
+// weight never goes to memory, where it would be four times the size of the weight), multiplies each of the 36 planes
+// into m[point][tile][strip], and after the last channels transforms m back and stores y with bias, residual and
+// activation. While a product runs, the next tiles come to L1 and the next weights to L2. With few tiles the transform
+// would be most of the work: winograd_few.h.
+// Of a video, a round takes some places of tiles at all times. A frame of x is transformed once and multiplied by every
+// frame of the kernel, u[point][frame][c][strip]; those products are one sum.
+// An input that is to be normalised or enlarged first passes a band of rows at a time through a buffer (L3).
+#pragma once
+#include "scaffolding/ops/conv/winograd_few.h"
+#include "scaffolding/ops/conv/winograd_tiles.h"
+
+namespace sf {
+namespace SF_ISA {
+
+// times the kernel's frames; u: 36 * 128 * 32 * 4 = 590 KB of a 1 MB L2
+inline constexpr int64_t kChannelBlock = 128;
+// v of one round of tiles: 128 channels at 256x256 take 18 ms, 28 with 16 MB
+inline constexpr int64_t kTransformedBytes = int64_t(6) << 20;
+inline constexpr int64_t kLeastTiles = 64,
+                         kFairTiles = 128;  // with few tiles, transforming the weights anew for each round costs more
+enum WinogradSlot {
+  kSlotInput = 8,
+  kSlotGradient = 9,
+  kSlotWeight = 10,
+  kSlotProducts = 11,
+  kSlotTotal = 12,
+  kSlotX = 13,
+  kSlotY = 14,
+  kSlotResidual = 15
+};
+
+// Rows of a round, [time][place], whose times see the same frames of the kernel: the others lie before the video or
+// behind it. A product is made of such rows only, and nothing is multiplied by zeros in time.
+struct Segment {
+  int64_t first, rows, tap, taps;
+  SF_INLINE int64_t panels() const { return ceil_div(rows, kStridedRows); }
+};
+class Segments {
+ public:
+  // Of rows first .. first + rows of the result, `places` at a time; x has `frames`, `lead` zero ones before them.
+  Segments(int64_t first, int64_t rows, int64_t places, int64_t frames, int64_t taps, int64_t lead) {
+    for (int64_t row = first, end = first + rows; row < end;) {
+      const int64_t time = row / places, next = min64(end, (time + 1) * places);
+      const int64_t tap = max64(0, lead - time), seen = min64(taps, frames + lead - time) - tap;
+      if (count_ == 0 || last().tap != tap || last().taps != seen) list_[count_++] = {row, 0, tap, seen};
+      last().rows += next - row;
+      row = next;
+    }
+    for (const Segment& s : *this) panels_ += s.panels();
+  }
+  SF_INLINE const Segment* begin() const { return list_; }
+  SF_INLINE const Segment* end() const { return list_ + count_; }
+  SF_INLINE int64_t panels() const { return panels_; }
+
+ private:
+  SF_INLINE Segment& last() { return list_[count_ - 1]; }
+  Segment list_[2 * kMostTaps];
+  int64_t count_ = 0, panels_ = 0;
+};
+
+// Zeros before x.
+struct Before {
+  int64_t down, across, time = 0;
+};
+
+SF_INLINE int64_t depth_block_of(int64_t channels, int64_t taps) {
+  return ceil_div(channels / 16, ceil_div(channels * taps, kChannelBlock)) * 16;
+}
+
+// Strips x parts of the tiles, so that no thread waits long for another: the fewest parts that keep threads 90 % busy.
+static int64_t parts_for(int64_t strips, int64_t tiles) {
+  const int64_t threads = num_threads();
+  for (int64_t parts = 1; parts < 8; ++parts) {
+    const int64_t tasks = strips * parts;
+    if (tasks * 10 >= ceil_div(tasks, threads) * threads * 9 || tiles / (parts + 1) < 2 * kStridedRows) return parts;
+  }
+  return 8;
+}
+
+// What happens to x on the way to its convolution.
+struct Preparation {
+  int64_t repeat = 1;
+  const float *gain = nullptr, *offset = nullptr;  // [N][C]: silu(x * gain + offset), or as it is
+
+  // Rows first .. first + count of picture n, enlarged.
+  template <class T> void fill(const Image<T>& x, int64_t n, int64_t first, int64_t count, float* band) const {
+    const int64_t C = x.channels, width = x.width * repeat;
+    const float *g = gain ? gain + n * C : nullptr, *o = gain ? offset + n * C : nullptr;
+    parallel_for(count, max64(1, 16384 / (width * C)), [=, this](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const T* from = x.data + (n * x.height + (first + r) / repeat) * x.width * C;
+        float* to = band + r * width * C;
+        for (int64_t p = 0; p < x.width; ++p, from += C)
+          for (int64_t k = 0; k < repeat; ++k, to += C)
+            for (int64_t c = 0; c < C; c += L) {
+              vf v = load(from + c);
+              store(to + c, g ? activate(Activation::Silu, fma(v, load(g + c), load(o + c))) : v);
+            }
+      }
+    });
+  }
+  template <class T> void fill_pictures(const Image<T>& x, int64_t first, int64_t count, float* band) const {
+    const int64_t height = x.height * repeat;
+    for (int64_t i = 0; i < count; ++i)
+      fill(x, first + i, 0, height, band + i * height * x.width * repeat * x.channels);
+  }
+};
+
+#if defined(__AVX512F__)
+// a pass: 150 KB of v, 16 vectors of outputs with 300 KB of sums, in L2
+constexpr int64_t kFewTiles = 8, kFewDepth = 128, kFewOutputs = 16;
+
+template <class T>
+static void convolve_few(const Image<T>& x, const Filter<T>& w, const Output<T>& y, const Before& pad,
+                         const Preparation* prepared) {
+  const Tiles tiles = tiles_of(x.batch, y.height, y.width);
+  const int64_t channels = x.channels, count = tiles.count(), groups = ceil_div(count, kFewGroup);
+  float* v = static_cast<float*>(scratch(size_t(channels / kFewChannels * groups * kFewSums) * 4, kSlotInput));
+  const FewPlanes planes{v, groups};
+  if (count % kFewGroup)  // tiles that are not there: what lies in memory may be slow to multiply by
+    for (int64_t c = 0; c < channels; c += kFewChannels)
+      __builtin_memset(planes.at(groups * kFewGroup - kFewGroup, c), 0, kFewSums * 4);
+  if (prepared) {
+    const int64_t repeat = prepared->repeat, height = x.height * repeat, width = x.width * repeat;
+    float* band = static_cast<float*>(scratch(size_t(x.batch * height * width * channels) * 4, kSlotX));
+    prepared->fill_pictures(x, 0, x.batch, band);
+    transform_tiles<6>(Image<float>{band, x.batch, height, width, channels}, {tiles, 0, count}, pad.down, pad.across,
+                       planes);
+  } else {
+    transform_tiles<6>(x, {tiles, 0, count}, pad.down, pad.across, planes);
+  }
+  parallel_for(y.channels / L, 1, [&](int64_t begin, int64_t end) {
+    float* halves = static_cast<float*>(scratch(size_t(kFewChannels * 18 * L) * 4, kSlotWeight));
+    float* m = static_cast<float*>(scratch(size_t(kFewOutputs * groups * kFewSums) * 4, kSlotProducts));
+    for (int64_t j0 = begin; j0 < end; j0 += kFewOutputs) {
+      const int64_t j1 = min64(end, j0 + kFewOutputs);
+      for (int64_t c0 = 0; c0 < channels; c0 += kFewDepth) {
+        const int64_t depth = min64(kFewDepth, channels - c0);
+        for (int64_t j = j0; j < j1; ++j) {
+          // The rows of weights after these come while these are multiplied.
+          const bool last = j + 1 == j1, more = c0 + depth < channels;
+          const int64_t j_next = !last  ? j + 1
+                                 : more ? j0
+                                        : min64(j1, y.channels / L - 1),
+                        c_next = !last  ? c0
+                                 : more ? c0 + depth
+                                        : 0;
+          const int64_t row_bytes = min64(kFewDepth, channels - c_next) * 9 * int64_t(sizeof(T)),
+                        calls = depth / kFewChannels * groups * kInput;
+          int64_t call = 0;
+          for (int64_t c = c0; c < c0 + depth; c += kFewChannels) {
+            transform_columns(w, j * L, c, halves);
+            for (int64_t g = 0; g < groups; ++g)
+              for (int r = 0; r < kInput; ++r, ++call) {
+                const int64_t bytes = ceil_div(L * row_bytes, calls), at = call * bytes,
+                              o = min64(L - 1, at / row_bytes);
+                product_few(halves + r * kFewChannels * 3 * L,
+                            planes.at(g * kFewGroup, c) + r * kInput * FewPlanes::plane,
+                            m + ((j - j0) * groups + g) * kFewSums + r * kInput * FewPlanes::plane, c > 0,
+                            {reinterpret_cast<const char*>(w.at(j_next * L + o, c_next)) + at - o * row_bytes,
+                             ceil_div(bytes, kFewChannels)});
+              }
+          }
+        }
+      }
+      for (int64_t j = j0; j < j1; ++j)
+        for (int64_t t = 0; t < count; ++t) {
+          int64_t n, r, c;
+          tiles.place(t, n, r, c);
+          store_tile(y, n, r, c, j * L, 1, m + ((j - j0) * groups + t / kFewGroup) * kFewSums + t % kFewGroup * L,
+                     FewPlanes::plane);
+        }
+    }
+  });
+}
+#endif
+
+template <class T>
+static void convolve(const Image<T>& x, const Filter<T>& w, const Output<T>& y, const Before& pad,
+                     const Preparation* prepared = nullptr) {
+  const Tiles tiles = tiles_of(x.batch, y.height, y.width);
+#if defined(__AVX512F__)
+  if (tiles.count() * y.frames <= kFewTiles && w.frames == 1 && x.frames == 1 && w.contiguous())
+    return convolve_few(x, w, y, pad, prepared);
+#endif
+  const int64_t channels = x.channels, depth_block = depth_block_of(channels, w.taps);
+  const int64_t row = ceil_div(channels, depth_block) * depth_block, fit = kTransformedBytes / (kPoints * row * 4);
+  // A round's places take their tiles at every time along.
+  const int64_t most = max64(1, max64(fit, max64(kLeastTiles, min64(kFairTiles, 3 * fit))) / x.frames);
+  // Rounds of tiles: as many as fit. With a preparation, whole pictures, or whole rows of tiles of one.
+  const int64_t picture = tiles.down * tiles.across, pictures = max64(1, min64(x.batch, most / picture));
+  const int64_t piece = prepared ? pictures * picture : tiles.count(), unit = prepared ? tiles.across : 1;
+  const int64_t rounds = ceil_div(piece, max64(unit, most / unit * unit)),
+                per_round = ceil_div(ceil_div(piece, unit), rounds) * unit;
+  const int64_t plane = plane_of(per_round * x.frames * row), strips = ceil_div(y.channels, NR),
+                u_plane = plane_of(w.taps * depth_block * NR);
+  float* v = static_cast<float*>(scratch(size_t(kPoints * plane) * 4, kSlotInput));
+  const int64_t repeat = prepared ? prepared->repeat : 1, height = x.height * repeat, width = x.width * repeat;
+  float* band = nullptr;
+  if (prepared)
+    band = static_cast<float*>(scratch(
+        size_t((pictures > 1 ? pictures * height : per_round / unit * kTile + 2) * width * channels) * 4, kSlotX));
+  for (int64_t t0 = 0, count = 0; t0 < tiles.count(); t0 += count) {
+    count = min64(per_round, min64(piece - t0 % piece, tiles.count() - t0));
+    const Planes planes{v, plane, depth_block, count * x.frames};
+    if (prepared && pictures > 1) {
+      prepared->fill_pictures(x, t0 / picture, count / picture, band);
+      transform_tiles<6>(Image<float>{band, count / picture, height, width, channels}, {tiles, 0, count}, pad.down,
+                         pad.across, planes);
+    } else if (prepared) {
+      int64_t n, row0, col;
+      tiles.place(t0, n, row0, col);
+      const int64_t down = count / unit, first = max64(0, row0 - pad.down),
+                    last = min64(height, row0 + down * kTile + 2 - pad.down);
+      prepared->fill(x, n, first, last - first, band);
+      transform_tiles<6>(Image<float>{band, 1, last - first, width, channels}, {{1, down, tiles.across}, 0, count},
+                         pad.down + first - row0, pad.across, planes);
+    } else {
+      transform_tiles<6>(x, {tiles, t0, count}, pad.down, pad.across, planes);
+    }
+    const int64_t all_rows = count * y.frames, parts = parts_for(strips, all_rows);
+    parallel_for(strips * parts, 1, [&](int64_t begin, int64_t end) {
+      const int64_t m_plane = plane_of(ceil_div(all_rows, parts) * NR);
+      float* u = static_cast<float*>(scratch(size_t(kPoints * u_plane) * 4, kSlotWeight));
+      float* m = static_cast<float*>(scratch(size_t(kPoints * m_plane) * 4, kSlotProducts));
+      auto cols_of = [&](int64_t task) { return int(min64(NR, y.channels - task % strips * NR)); };
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t p = task / strips, o0 = task % strips * NR, first = all_rows * p / parts,
+                      rows = all_rows * (p + 1) / parts - first;
+        const Segments segments(first, rows, count, x.frames, w.taps, pad.time);
+        const int64_t calls = kPoints * segments.panels(), per_row = calls / NR;
+        const int vecs = cols_of(task) <= L ? 1 : kTileVecs;
+        for (int64_t c0 = 0; c0 < channels; c0 += depth_block) {
+          const int64_t depth = min64(depth_block, channels - c0), frame = count * depth_block;
+          transform_filter(w, o0, cols_of(task), c0, depth, u, u_plane);
+          // The weights that are transformed next: each row of them is asked for in per_row calls.
+          const bool more = c0 + depth < channels;
+          const int64_t next = more ? task : min64(task + 1, end - 1), c_next = more ? c0 + depth : 0;
+          const int64_t row_bytes = min64(depth_block, channels - c_next) * w.numbers() * int64_t(sizeof(T));
+          const bool ahead = w.contiguous() && cols_of(next) == NR && per_row > 0;
+          for (int64_t point = 0, call = 0; point < kPoints; ++point)
+            for (const Segment& s : segments)
+              for (int64_t q = 0; q < s.panels(); ++q, ++call) {
+                const int64_t r0 = s.first + s.rows * q / s.panels(), r1 = s.first + s.rows * (q + 1) / s.panels();
+                const int mr = int(r1 - r0);
+                const float* from = planes.at(r0 + (s.tap - pad.time) * count, c0) + point * plane;
+                // of the last tap: rows that no tap before has read
+                const float* then = call % segments.panels() + 1 < segments.panels()
+                                        ? from + (s.taps - 1) * frame + mr * depth_block
+                                        : planes.at(max64(0, first - pad.time * count), c0) +
+                                              (point + 1 < kPoints ? point + 1 : 0) * plane;
+                Ahead weights{reinterpret_cast<const char*>(from), 0};
+                if (ahead && call < per_row * NR)
+                  weights = {reinterpret_cast<const char*>(w.at(next % strips * NR + call / per_row, c_next)) +
+                                 call % per_row * row_bytes / per_row,
+                             ceil_div(row_bytes, per_row * depth * s.taps)};
+                product_for(mr, vecs)(depth, {from, depth_block, frame, s.taps},
+                                      u + point * u_plane + s.tap * depth * NR, m + point * m_plane + (r0 - first) * NR,
+                                      c0 > 0, {reinterpret_cast<const char*>(then), ceil_div(mr * 4, s.taps)}, weights);
+              }
+        }
+        for (int64_t t = 0; t < rows; ++t) {
+          int64_t n, r, c;
+          tiles.place(t0 + (first + t) % count, n, r, c);
+          store_tile(y, n * y.frames + (first + t) / count, r, c, o0, vecs, m + t * NR, m_plane);
+        }
+      }
+    });
+  }
+}
+
+}  // namespace SF_ISA
+}  // namespace sf
