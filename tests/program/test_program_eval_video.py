@@ -91,7 +91,7 @@ def test_people_get_a_table_and_styles_can_be_chosen(program, tora, icons):
         "-q",
     )
     assert done.returncode == 0, done.stderr
-    for text in ("distance by chance", "top-5", "the same of real clips", "through the autoencoder"):
+    for text in ("distance by chance     top-1", "top-5", "the same of real clips", "through the autoencoder"):
         assert text in done.stdout
 
 
