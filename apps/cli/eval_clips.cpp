@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <sstream>
 
 #include "apps/cli/contact_sheet.h"
 #include "apps/cli/evaluation.h"
@@ -137,19 +138,26 @@ ordered_json each_clip(const std::vector<train::ClipPrompt>& prompts, const std:
   return rows;
 }
 
+std::string pixels(const ordered_json& distance) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(2) << distance.get<double>();
+  return out.str();
+}
+
 void print(const ordered_json& r) {
   auto row = [](const std::string& name, const ordered_json& f) {
     std::cout << "  " << std::left << std::setw(26) << name << std::right << std::setw(6) << f["clips"].get<int64_t>()
-              << std::setw(10) << f["distance"] << std::setw(10) << f["distance_by_chance"] << std::setw(10)
-              << percent(f["top1"]) << std::setw(10) << percent(f["top5"]) << std::setw(10) << percent(f["found"])
-              << std::setw(10) << percent(f["change"]) << "\n";
+              << std::setw(10) << pixels(f["distance"]) << std::setw(10) << pixels(f["distance_by_chance"]);
+    for (const char* share : {"top1", "top5", "found", "change"}) std::cout << std::setw(10) << percent(f[share]);
+    std::cout << "\n";
   };
-  std::cout << "                             count  distance by chance     top-1     top-5     found    change\n";
+  std::cout << std::setw(34) << "count" << std::setw(10) << "distance" << std::setw(10) << "by chance";
+  for (const char* title : {"top-1", "top-5", "found", "change"}) std::cout << std::setw(10) << title;
+  std::cout << "\n";
   for (auto& [name, f] : r["sets"].items()) row(name, f);
   std::cout << "the same of real clips\n";
   for (auto& [name, f] : r["self_check"]["rows"].items()) row(name, f);
-  std::cout << "by chance, top-5                             " << std::setw(30)
-            << percent(r["self_check"]["chance_top5"]) << "\n";
+  std::cout << "by chance, top-5" << std::setw(58) << percent(r["self_check"]["chance_top5"]) << "\n";
 }
 
 // What the recipe says of the icons, where it lies beside the model or is named.
