@@ -82,7 +82,7 @@ RECIPE = {  # of scaffolding train, for drawn_icons.py's squares: a Tora
         "num_frames": 9,
         "height": 16,
         "width": 16,
-        "icons": {"smallest_icon": 6, "largest_icon": 8},
+        "icons": {"smallest_icon": 6, "largest_icon": 8, "margin": 4},
     },
     "tokenizer": {"vocab_size": 200, "max_tokens": 12},
     "vae": {**VAE, "block_out_channels": [8, 8, 8]},

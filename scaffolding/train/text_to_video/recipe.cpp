@@ -113,6 +113,7 @@ void read_data(const std::string& path, const Object& dict, ClipData& d) {
                     {"style_dropout", &d.icons.style_dropout},
                     {"smallest_icon", &d.moving.smallest_icon},
                     {"largest_icon", &d.moving.largest_icon},
+                    {"margin", &d.moving.margin},
                     {"gradient_probability", &d.moving.gradient_probability}},
                    icons);
   SF_CHECK(d.height == d.width, path, ": data: clips of icons are squares, got height ", d.height, " and width ",
