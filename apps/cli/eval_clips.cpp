@@ -61,7 +61,9 @@ Tensors make_clips(const EvaluationSettings& o, const diffusion::ToraPipeline& p
       if (interrupt.asked()) stop.request_stop();
       bar.step(int64_t(i), 1, step, steps);
     };
-    all.push_back(bytes_of(pipeline(call).images.select(0, 0)));
+    auto run = pipeline.start(call);
+    while (!run->done()) run->step();
+    all.push_back(bytes_of(run->finish().images.select(0, 0)));
   }
   bar.finish();
   return all;
