@@ -1,5 +1,7 @@
 #include "scaffolding/train/text_to_video/recipe.h"
 
+#include <set>
+
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory.h"
 #include "scaffolding/io/object_entries.h"
@@ -16,13 +18,20 @@ namespace {
 const char* const kPlain = models::CogVideoXTransformer3DModel::kName;
 const char* const kSteered = models::ToraTransformer3DModel::kName;
 
-// A network's config, in which names that begin with "_" say what it is.
+// What a config.json says besides of what it is, in diffusers' or in transformers' words.
+bool is_label(const std::string& name) {
+  static const std::set<std::string> labels{"architectures", "model_type", "torch_dtype", "dtype",
+                                            "transformers_version"};
+  return name.starts_with("_") || labels.count(name) > 0;
+}
+
+// A network's config.
 template <class Config> Config network(const std::string& who, const Object& dict) {
   Config config;
   const io::ConfigRest rest = io::read_fields(who.c_str(), config.fields(), dict);
   auto& unknown = rest.unknown.items();
   for (size_t i = 0; i < unknown.size(); i += 2)
-    SF_CHECK(unknown[i].text().starts_with("_"), who, ": has no field '", unknown[i].text(), "'");
+    SF_CHECK(is_label(unknown[i].text()), who, ": has no field '", unknown[i].text(), "'");
   return config;
 }
 
