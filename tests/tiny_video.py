@@ -103,7 +103,7 @@ RECIPE = {  # of scaffolding train, for drawn_icons.py's squares: a Tora
         "timestep_spacing": "trailing",
         "snr_shift_scale": 1.0,
     },
-    "autoencoder_training": _stage(4, 2),
+    "autoencoder_training": _stage(4, 2, crop=12),
     "text_encoder_training": _stage(4, 8),
     "denoiser_training": _stage(
         6,

@@ -1,5 +1,6 @@
 #include "scaffolding/train/text_to_video/recipe.h"
 
+#include <algorithm>
 #include <set>
 
 #include "scaffolding/core/error.h"
@@ -15,6 +16,7 @@ using io::Object;
 
 namespace {
 
+constexpr int64_t kSmokeSamples = 32;
 const char* const kPlain = models::CogVideoXTransformer3DModel::kName;
 const char* const kSteered = models::ToraTransformer3DModel::kName;
 
@@ -69,6 +71,10 @@ void check_configs(const std::string& path, const VideoRecipe& r) {
   check_frames("autoencoder_training", trained);
   SF_CHECK(trained <= d.num_frames, path, ": autoencoder_training: num_frames must be at most data's ", d.num_frames,
            ", got ", trained);
+  const int64_t latent = int64_t(1) << (levels - 1), crop = r.autoencoder.crop.value_or(latent);
+  SF_CHECK(crop > 0 && crop % latent == 0 && crop <= std::min(d.height, d.width), path,
+           ": autoencoder_training: crop must be a multiple of ", latent, ", pixels of a latent, and at most ",
+           std::min(d.height, d.width), ", got ", crop);
 }
 
 void check_numbers(const std::string& path, const VideoRecipe& r) {
@@ -138,7 +144,7 @@ Object list(const std::vector<Object>& items) { return Object::container(Object:
 
 io::Fields ClipAutoencoderRecipe::fields() {
   io::Fields all = AutoencoderRecipe::fields();
-  all.insert(all.end(), {{"flow_share", &flow_share}, {"num_frames", &num_frames}});
+  all.insert(all.end(), {{"flow_share", &flow_share}, {"num_frames", &num_frames}, {"crop", &crop}});
   return all;
 }
 
@@ -217,6 +223,7 @@ void VideoRecipe::make_smoke() {
   if (text_encoder_training.max_steps != 0) text_encoder_training.make_smoke();
   denoiser.sample_steps = 3;
   denoiser.clips = 1;
+  data.most = kSmokeSamples;
 }
 
 }  // namespace sf::train
