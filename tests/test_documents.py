@@ -2,11 +2,11 @@
 tools/new_model.py write files that compile.
 
 Programs run in an empty folder but for `stable-diffusion-2-1` and `emoji-128`, pipelines of that layout with tiny
-random networks, `CogVideoX-2b`, `CogVideoX-5b-I2V` and `Tora_T2V`, the same of videos, `pictures`, a folder of
-captioned pictures, `sea.png`, a mask, and LoRAs for these networks, `style.safetensors`, `ink.safetensors` and
-`loras/ink.safetensors`. A block of text after a program is what it prints; `...` stands for anything. `<!-- not run:
-why -->` before a program skips it. A shell program that calls a tool of the repository finds the tools and the files
-that they change.
+random networks, `CogVideoX-2b`, `CogVideoX-5b-I2V` and `Tora_T2V`, the same of videos, `pictures` and `films`, folders
+of captioned pictures and clips, `sea.png`, a mask, and LoRAs for these networks, `style.safetensors`, `ink.safetensors`
+and `loras/ink.safetensors`. A block of text after a program is what it prints; `...` stands for anything. `<!-- not
+run: why -->` before a program skips it. A shell program that calls a tool of the repository finds the tools and the
+files that they change.
 """
 
 import os
@@ -112,6 +112,15 @@ def save_captioned_pictures(folder):
         (folder / f"{i}.txt").write_text(f"grey number {i}")
 
 
+def save_captioned_clips(folder):
+    import scaffolding as sf
+
+    folder.mkdir()
+    for i in range(2):
+        sf.io.save_video(str(folder / f"{i}.webp"), sf.full((9, 20, 40, 3), 100 * i, dtype=sf.uint8))
+        (folder / f"{i}.txt").write_text(f"grey number {i}")
+
+
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     sf = pytest.importorskip("scaffolding")
@@ -121,6 +130,7 @@ def models(tmp_path_factory):
     save_image_to_video(folder / "CogVideoX-5b-I2V")
     save_tora(folder / "Tora_T2V")
     save_captioned_pictures(folder / "pictures")
+    save_captioned_clips(folder / "films")
     (folder / "loras").mkdir()
     for name in ("style", "ink", "loras/ink"):
         save_lora(folder / f"{name}.safetensors", folder / "stable-diffusion-2-1")

@@ -82,7 +82,7 @@ RECIPE = {  # of scaffolding train, for drawn_icons.py's squares: a Tora
         "num_frames": 9,
         "height": 16,
         "width": 16,
-        "icons": {"smallest_icon": 6, "largest_icon": 8},
+        "icons": {"smallest_icon": 6, "largest_icon": 8, "margin": 4},
     },
     "tokenizer": {"vocab_size": 200, "max_tokens": 12},
     "vae": {**VAE, "block_out_channels": [8, 8, 8]},
@@ -103,7 +103,7 @@ RECIPE = {  # of scaffolding train, for drawn_icons.py's squares: a Tora
         "timestep_spacing": "trailing",
         "snr_shift_scale": 1.0,
     },
-    "autoencoder_training": _stage(4, 2),
+    "autoencoder_training": _stage(4, 2, crop=12),
     "text_encoder_training": _stage(4, 8),
     "denoiser_training": _stage(
         6,

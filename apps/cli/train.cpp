@@ -70,6 +70,7 @@ void add_train(CLI::App& program) {
   scaffolding train --config models/emoji-128/train.json --output runs/emoji
   scaffolding train --config models/emoji-128/train.json --data emoji128.tar --output /tmp/smoke --smoke
   scaffolding train --config models/emoji-128/train.json --pretrained models/emoji-128 --output runs/further
+  scaffolding train --config clips.json --data films --pretrained CogVideoX-2b --output runs/films
 
 The same command goes on where a run was stopped or killed. tensorboard --logdir runs/emoji shows it learning.)");
   command->callback([o] { train(*o); });

@@ -149,6 +149,13 @@ def test_a_pipeline_goes_on_with_a_folder_of_clips(program, tmp_path, trained_pa
     assert TRANSFORMER["sample_frames"] == 9
 
 
+def test_smoke_is_the_whole_chain_in_miniature(program, config, tmp_path):
+    big = {"vae": {"block_out_channels": [128, 256, 512]}, "transformer": {"num_layers": 40}, "text_encoder": {}}
+    run = trained(program, written(config.parent, "big.json", **big), tmp_path / "run", "--smoke")
+    assert len(losses(run / "denoiser")) == 6
+    assert json.loads((run / "pipeline/transformer/config.json").read_text())["num_layers"] == 2
+
+
 @pytest.mark.parametrize(
     "part, fields, text",
     [
@@ -167,6 +174,8 @@ def test_a_pipeline_goes_on_with_a_folder_of_clips(program, tmp_path, trained_pa
         ("denoiser_training", {"sample_trajectories": ["1,1 2,2"]}, "one for each of the 2 sample_prompts"),
         ("denoiser_training", {"sample_trajectories": ["1,1 99,2", "1,1 2,2"]}, "outside"),
         ("denoiser_training", {"clips": 0}, "clips must be"),
+        ("autoencoder_training", {"crop": 6}, "crop must be a multiple of 4"),
+        ("autoencoder_training", {"crop": 20}, "at most 16"),
         ("autoencoder_training", {"num_frames": 13}, "at most data's 9"),
     ],
 )

@@ -135,6 +135,13 @@ void bind_tokenizers(nb::module_& m) {
         return train_bpe(texts, {.vocab_size = vocab_size, .min_frequency = min_frequency});
       },
       nb::arg("texts"), nb::arg("vocab_size"), nb::arg("min_frequency"));
+  m.def(
+      "_train_words",
+      [](const std::vector<std::string>& texts, int64_t vocab_size, int64_t model_max_length) {
+        nb::gil_scoped_release release;
+        return train_words(texts, {.vocab_size = vocab_size, .model_max_length = model_max_length});
+      },
+      nb::arg("texts"), nb::arg("vocab_size"), nb::arg("model_max_length"));
 }
 
 }  // namespace sf::py

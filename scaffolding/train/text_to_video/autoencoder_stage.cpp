@@ -60,8 +60,7 @@ bool train_autoencoder(const TextToVideoRun& run) {
   models::AutoencoderKLCogVideoX vae(config);
   run.move(vae);
   data::DataLoader loader(
-      std::make_shared<AutoencoderClips>(run.clips, r.steered() ? o.flow_share : 0,
-                                         o.num_frames.value_or(r.data.num_frames)),
+      std::make_shared<AutoencoderClips>(run.clips, o, r.steered()),
       {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
   optim::AdamW optimizer(nn::parameters(vae), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
   auto schedule = o.schedule(optimizer);

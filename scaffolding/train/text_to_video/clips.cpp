@@ -1,6 +1,5 @@
 #include "scaffolding/train/text_to_video/clips.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "scaffolding/core/error.h"
@@ -94,14 +93,21 @@ std::vector<std::string> TrainingClips::texts() const {
   return out;
 }
 
-AutoencoderClips::AutoencoderClips(std::shared_ptr<const TrainingClips> clips, double flow_share, int64_t num_frames)
-    : clips_(std::move(clips)), flow_share_(flow_share), num_frames_(num_frames) {}
+AutoencoderClips::AutoencoderClips(std::shared_ptr<const TrainingClips> clips, const ClipAutoencoderRecipe& recipe,
+                                   bool with_flow)
+    : clips_(std::move(clips)),
+      flow_share_(with_flow ? recipe.flow_share : 0),
+      num_frames_(recipe.num_frames.value_or(clips_->data().num_frames)),
+      height_(recipe.crop.value_or(clips_->data().height)),
+      width_(recipe.crop.value_or(clips_->data().width)) {}
 
 data::Sample AutoencoderClips::get(int64_t index, data::SampleRandom& random) const {
   const bool coloured = clips_->has_trajectories() && random.uniform() < flow_share_;
   TrainingClip clip = clips_->get(index, random);
   data::Sample sample;
-  sample.image = (coloured ? clips_->flow(clip) : clip.frames).narrow(1, 0, num_frames_).contiguous();
+  const Tensor whole = coloured ? clips_->flow(clip) : clip.frames;
+  const int64_t top = random.below(whole.size(2) - height_ + 1), left = random.below(whole.size(3) - width_ + 1);
+  sample.image = whole.narrow(1, 0, num_frames_).narrow(2, top, height_).narrow(3, left, width_).contiguous();
   sample.caption = std::move(clip.caption);
   sample.name = clips_->name(index);
   sample.index = index;

@@ -1,5 +1,7 @@
 // The clips that a recipe trains on: a folder's, or those of icons that move.
 #pragma once
+#include <algorithm>
+
 #include "scaffolding/data/moving_icons.h"
 #include "scaffolding/data/video_dataset.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory.h"
@@ -19,7 +21,7 @@ class TrainingClips {
   // Of a folder: data::VideoFolder with captions; its metadata may have a "trajectory" of each clip, which then begins
   // at the file's first frame. ValueError where there are no clips, and for clips without captions.
   explicit TrainingClips(const ClipData& data);
-  int64_t size() const { return source_->size(); }
+  int64_t size() const { return std::min(source_->size(), data_.most.value_or(source_->size())); }
   std::string name(int64_t index) const { return source_->sample_name(index); }
   bool has_trajectories() const { return steered_; }
   TrainingClip get(int64_t index, data::SampleRandom& random) const;
@@ -37,10 +39,11 @@ class TrainingClips {
   bool steered_ = false;
 };
 
-// Clips as an autoencoder is trained on them: a share of them is the flow in colours. image: the first num_frames.
+// Clips as an autoencoder is trained on them: a share of them is the flow in colours. image: the first num_frames, and
+// a square of `crop` pixels on a side somewhere in them where the recipe says so.
 class AutoencoderClips final : public data::Dataset {
  public:
-  AutoencoderClips(std::shared_ptr<const TrainingClips> clips, double flow_share, int64_t num_frames);
+  AutoencoderClips(std::shared_ptr<const TrainingClips> clips, const ClipAutoencoderRecipe& recipe, bool with_flow);
   int64_t size() const override { return clips_->size(); }
   data::Sample get(int64_t index, data::SampleRandom& random) const override;
   std::string sample_name(int64_t index) const override { return clips_->name(index); }
@@ -48,7 +51,7 @@ class AutoencoderClips final : public data::Dataset {
  private:
   std::shared_ptr<const TrainingClips> clips_;
   double flow_share_;
-  int64_t num_frames_;
+  int64_t num_frames_, height_, width_;
 };
 
 }  // namespace sf::train

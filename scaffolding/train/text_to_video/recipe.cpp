@@ -1,5 +1,8 @@
 #include "scaffolding/train/text_to_video/recipe.h"
 
+#include <algorithm>
+#include <set>
+
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory.h"
 #include "scaffolding/io/object_entries.h"
@@ -13,16 +16,24 @@ using io::Object;
 
 namespace {
 
+constexpr int64_t kSmokeSamples = 32;
 const char* const kPlain = models::CogVideoXTransformer3DModel::kName;
 const char* const kSteered = models::ToraTransformer3DModel::kName;
 
-// A network's config, in which names that begin with "_" say what it is.
+// What a config.json says besides of what it is, in diffusers' or in transformers' words.
+bool is_label(const std::string& name) {
+  static const std::set<std::string> labels{"architectures", "model_type", "torch_dtype", "dtype",
+                                            "transformers_version"};
+  return name.starts_with("_") || labels.count(name) > 0;
+}
+
+// A network's config.
 template <class Config> Config network(const std::string& who, const Object& dict) {
   Config config;
   const io::ConfigRest rest = io::read_fields(who.c_str(), config.fields(), dict);
   auto& unknown = rest.unknown.items();
   for (size_t i = 0; i < unknown.size(); i += 2)
-    SF_CHECK(unknown[i].text().starts_with("_"), who, ": has no field '", unknown[i].text(), "'");
+    SF_CHECK(is_label(unknown[i].text()), who, ": has no field '", unknown[i].text(), "'");
   return config;
 }
 
@@ -60,6 +71,10 @@ void check_configs(const std::string& path, const VideoRecipe& r) {
   check_frames("autoencoder_training", trained);
   SF_CHECK(trained <= d.num_frames, path, ": autoencoder_training: num_frames must be at most data's ", d.num_frames,
            ", got ", trained);
+  const int64_t latent = int64_t(1) << (levels - 1), crop = r.autoencoder.crop.value_or(latent);
+  SF_CHECK(crop > 0 && crop % latent == 0 && crop <= std::min(d.height, d.width), path,
+           ": autoencoder_training: crop must be a multiple of ", latent, ", pixels of a latent, and at most ",
+           std::min(d.height, d.width), ", got ", crop);
 }
 
 void check_numbers(const std::string& path, const VideoRecipe& r) {
@@ -113,6 +128,7 @@ void read_data(const std::string& path, const Object& dict, ClipData& d) {
                     {"style_dropout", &d.icons.style_dropout},
                     {"smallest_icon", &d.moving.smallest_icon},
                     {"largest_icon", &d.moving.largest_icon},
+                    {"margin", &d.moving.margin},
                     {"gradient_probability", &d.moving.gradient_probability}},
                    icons);
   SF_CHECK(d.height == d.width, path, ": data: clips of icons are squares, got height ", d.height, " and width ",
@@ -128,7 +144,7 @@ Object list(const std::vector<Object>& items) { return Object::container(Object:
 
 io::Fields ClipAutoencoderRecipe::fields() {
   io::Fields all = AutoencoderRecipe::fields();
-  all.insert(all.end(), {{"flow_share", &flow_share}, {"num_frames", &num_frames}});
+  all.insert(all.end(), {{"flow_share", &flow_share}, {"num_frames", &num_frames}, {"crop", &crop}});
   return all;
 }
 
@@ -207,6 +223,7 @@ void VideoRecipe::make_smoke() {
   if (text_encoder_training.max_steps != 0) text_encoder_training.make_smoke();
   denoiser.sample_steps = 3;
   denoiser.clips = 1;
+  data.most = kSmokeSamples;
 }
 
 }  // namespace sf::train

@@ -9,6 +9,7 @@ namespace sf::train {
 struct ClipAutoencoderRecipe : AutoencoderRecipe {
   double flow_share = 0.25;           // of the clips that are the colours of their flow, where they have trajectories
   std::optional<int64_t> num_frames;  // the first so many of a clip; absent: all
+  std::optional<int64_t> crop;        // a square somewhere in it, of so many pixels on a side; absent: all
   io::Fields fields();
 };
 
@@ -26,6 +27,7 @@ struct ClipData {
   int64_t num_frames = 17, height = 64, width = 64;  // a clip's, in pixels
   int64_t frame_stride = 1;                          // of a folder: every so many frames of a file
   bool has_icons = false;                            // clips are made of icons that move
+  std::optional<int64_t> most;                       // samples that are used of more; no field of the file
   data::IconOptions icons;
   data::MovingIconOptions moving;
 };
