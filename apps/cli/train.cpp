@@ -35,6 +35,8 @@ void train(const Options& o) {
   const Device device(o.device);
   SF_CHECK(!o.cuda_graph || device.is_cuda(), "train: --cuda-graph needs --device cuda, got ", device);
   if (train::VideoRecipe::recognises(o.config)) {
+    SF_CHECK_AS(NotSupported, !o.cuda_graph,
+                "train: --cuda-graph does not go with clips: T5 makes its positions on the host in each step");
     train::VideoRecipe recipe = train::VideoRecipe::read(o.config);
     if (!o.data.empty()) recipe.data.path = o.data;
     if (o.smoke) recipe.make_smoke();
@@ -63,7 +65,7 @@ void add_train(CLI::App& program) {
   command->add_option("--device", o->device, "Where the networks are trained: cpu, cuda or cuda:1")
       ->capture_default_str();
   command->add_flag("--cuda-graph", o->cuda_graph,
-                    "On CUDA: each step is one captured graph, which small models gain most from");
+                    "On CUDA, for pictures: each step is one captured graph, which small models gain most from");
   command->add_flag("--smoke", o->smoke, "The whole chain in a minute with a tiny model, to see that everything works");
   command->add_flag("-q,--quiet", o->quiet, "No progress");
   command->footer(R"(Examples:

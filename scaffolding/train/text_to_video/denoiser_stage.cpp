@@ -1,6 +1,7 @@
 // The last stages: cached latents, and a transformer that is trained on them together with the text encoder.
 #include <cmath>
 
+#include "scaffolding/diffusion/pipelines/cogvideox/training.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/nn/state_dict.h"
 #include "scaffolding/ops/ops.h"
@@ -71,6 +72,8 @@ bool train_denoiser(const TextToVideoRun& run) {
   optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
   const diffusion::TrainingOptions objective = o.objective();
   const auto unsteered = int64_t(std::lround(o.trajectory_dropout * double(o.batch_size)));
+  const Tensor positions =
+      diffusion::rotary_positions_of(*model.transformer, clips->clip(0).unsqueeze(0).to(run.device));
   SampleClips samples(run, tokenizer);
   TrainerOptions options = run.trainer_options(o, "denoiser", seed, schedule.get(), &ema);
   options.on_step_end = [&](Trainer& trainer) {
@@ -92,7 +95,7 @@ bool train_denoiser(const TextToVideoRun& run) {
       [&, steered = clips->has_flow()](const Tensors& in) {
         const Tensor text = (*model.text_encoder)(in[0])[0], flow = steered ? in[4] : Tensor();
         const size_t weights = steered ? 5 : 4;
-        return diffusion::training_loss(model.predict(in[1], in[2], text, flow, unsteered),
+        return diffusion::training_loss(model.predict(in[1], in[2], text, flow, unsteered, positions),
                                         {.target = in[3], .weights = in.size() > weights ? in[weights] : Tensor()});
       },
       options);

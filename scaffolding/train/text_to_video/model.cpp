@@ -17,13 +17,13 @@ models::ToraTransformer3DModel* TextToVideoModel::steered() const {
 }
 
 Tensor TextToVideoModel::predict(const Tensor& noisy, const Tensor& timesteps, const Tensor& text, const Tensor& flow,
-                                 int64_t unsteered) const {
+                                 int64_t unsteered, const Tensor& positions) const {
   const auto* tora = steered();
   const int64_t batch = noisy.size(0), told = tora && flow ? batch - unsteered : 0;
   const auto part = [&](int64_t begin, int64_t count, const Tensor& steering) {
     const auto of = [&](const Tensor& t) { return t.narrow(0, begin, count); };
-    const diffusion::TrainedModel denoiser =
-        tora ? diffusion::trained_tora(*tora, steering) : diffusion::trained_cogvideox(*transformer);
+    const diffusion::TrainedModel denoiser = tora ? diffusion::trained_tora(*tora, steering, {}, positions)
+                                                  : diffusion::trained_cogvideox(*transformer, {}, positions);
     return denoiser(of(noisy), of(timesteps), of(text));
   };
   if (told == 0) return part(0, batch, {});

@@ -18,9 +18,9 @@ struct TextToVideoModel : nn::Module {
   // Null where the transformer is CogVideoX's.
   models::ToraTransformer3DModel* steered() const;
   // The transformer's answer for noisy latents [B, T, C, h, w] with embedded captions [B, M, features]. flow: latents
-  // as noisy, or undefined; the last `unsteered` samples do not see theirs.
+  // as noisy, or undefined; the last `unsteered` samples do not see theirs. positions: rotary_positions_of(noisy).
   Tensor predict(const Tensor& noisy, const Tensor& timesteps, const Tensor& text, const Tensor& flow,
-                 int64_t unsteered) const;
+                 int64_t unsteered, const Tensor& positions) const;
 };
 
 // The recipe's configs, with the sizes of the data, the tokenizer and the autoencoder.

@@ -38,10 +38,11 @@ Tensor ofs_of(const models::CogVideoXTransformer3DModel& model, const Tensor& la
   return model.options.ofs_embed_dim ? full({1}, kOfs, latents.dtype(), latents.device()) : Tensor();
 }
 
-TrainedModel trained_cogvideox(const models::CogVideoXTransformer3DModel& model, const Tensor& image_latents) {
-  return [&model, image_latents](const Tensor& noisy, const Tensor& timesteps, const Tensor& text) {
+TrainedModel trained_cogvideox(const models::CogVideoXTransformer3DModel& model, const Tensor& image_latents,
+                               const Tensor& image_rotary_emb) {
+  return [&model, image_latents, image_rotary_emb](const Tensor& noisy, const Tensor& timesteps, const Tensor& text) {
     return model(beside_picture(noisy, image_latents), text, timesteps, ofs_of(model, noisy),
-                 rotary_positions_of(model, noisy));
+                 image_rotary_emb ? image_rotary_emb : rotary_positions_of(model, noisy));
   };
 }
 

@@ -17,7 +17,9 @@ Tensor beside_picture(const Tensor& noisy_latents, const Tensor& image_latents);
 Tensor ofs_of(const models::CogVideoXTransformer3DModel& model, const Tensor& latents);
 
 // What diffusion_loss calls: the transformer with the positions of its tokens. Its condition is the embedded prompts
-// [B, M, features]. It keeps a reference to the model.
-TrainedModel trained_cogvideox(const models::CogVideoXTransformer3DModel& model, const Tensor& image_latents = {});
+// [B, M, features]. It keeps a reference to the model. image_rotary_emb: rotary_positions_of() latents of that size, of
+// a caller who has them; else they are made in each call.
+TrainedModel trained_cogvideox(const models::CogVideoXTransformer3DModel& model, const Tensor& image_latents = {},
+                               const Tensor& image_rotary_emb = {});
 
 }  // namespace sf::diffusion
