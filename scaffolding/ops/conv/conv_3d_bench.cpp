@@ -42,7 +42,8 @@ static Rows conv_3d_rows([](std::vector<Row>& rows) {
       const Shape w{l.channels, l.channels, l.kernel[0], l.kernel[1], l.kernel[2]};
       const double flop = 2.0 * double(l.channels) * double(w[1] * w[2] * w[3] * w[4]) * double(y[2] * y[3] * y[4]);
       auto add = [&](const char* what, const std::function<std::function<void()>()>& prepare) {
-        rows.push_back({std::string("conv3d ") + what + name_of(l, t), roof_of(t), flop, speedup(2), prepare});
+        const Goal goal = t == kFloat32 ? speedup(2) : share(0.92);
+        rows.push_back({std::string("conv3d ") + what + name_of(l, t), roof_of(t), flop, goal, prepare});
       };
       add("", [=] {
         return [in = random_channels_last(x, t), weight = random(w, t), bias = random({w[0]}, t), shape] {
