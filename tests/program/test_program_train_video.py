@@ -9,12 +9,14 @@ import time
 
 import pytest
 from drawn_icons import draw_icons, refused
+from folders import ROOT
 from tiny_video import RECIPE, TRANSFORMER, save_cogvideox
 
 import scaffolding as sf
 from scaffolding import diffusion
 from scaffolding.safetensors.torch import load_file
 
+EXAMPLES = ROOT / "examples"
 WEIGHTS = ("vae/diffusion_pytorch_model", "transformer/diffusion_pytorch_model", "text_encoder/model")
 
 
@@ -75,6 +77,13 @@ def test_a_run_leaves_a_pipeline_logs_and_samples(program, run, tmp_path):
     assert pipe.encode_prompt("red square")[0].shape == (1, 12, 24)  # as long as in training
     # the empty prompt's tokens end where the captions' do
     assert pipe.tokenizer("Red square, flat!").input_ids[-1] == pipe.tokenizer("").input_ids[0]
+
+
+def test_the_recipe_that_ships_runs_in_miniature(program, tmp_path):
+    draw_icons(tmp_path)
+    recipe = EXAMPLES / "moving_icons.json"
+    folder = trained(program, recipe, tmp_path / "run", "--data", tmp_path / "icons.tar", "--smoke")
+    assert json.loads((folder / "pipeline/model_index.json").read_text())["_class_name"] == "ToraPipeline"
 
 
 def test_a_killed_training_goes_on_to_the_same_weights(build_dir, program, config, run, tmp_path):

@@ -1,5 +1,5 @@
 // VideoRecipe: everything that decides a text-to-video model: the clips, the configs of its parts, and how long and
-// with what each stage is trained. Read from JSON (models/emoji-video/train.json); docs/training.md shows one.
+// with what each stage is trained. Read from JSON, as examples/moving_icons.json is.
 #pragma once
 #include "scaffolding/data/moving_icons.h"
 #include "scaffolding/train/stage_recipe.h"
