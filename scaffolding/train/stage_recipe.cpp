@@ -115,6 +115,13 @@ void check_recipe_object(const std::string& who, const char* name, const io::Obj
   SF_CHECK_AS(TypeError, part.is_dict(), who, ": must have an object '", name, "'");
 }
 
+void read_recipe_objects(const std::string& who, const std::vector<std::pair<const char*, io::Object*>>& parts,
+                         io::Fields others, const io::Object& file) {
+  for (auto& [name, part] : parts) others.push_back({name, part});
+  read_recipe_part(who, others, file);
+  for (auto& [name, part] : parts) check_recipe_object(who, name, *part);
+}
+
 std::unique_ptr<diffusion::Scheduler> recipe_scheduler(const io::Object& config) {
   auto* name = config.find("_class_name");
   SF_CHECK(name && name->is(io::Object::String), "Recipe: scheduler must have a _class_name");

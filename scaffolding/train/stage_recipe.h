@@ -49,6 +49,9 @@ struct DenoiserRecipe : StageRecipe {
 void read_recipe_part(const std::string& who, const io::Fields& fields, const io::Object& dict);
 // An object by its name; TypeError naming it for anything else. `who` begins the error.
 void check_recipe_object(const std::string& who, const char* name, const io::Object& part);
+// Reads a recipe whose parts are objects, each checked to be one, beside other fields.
+void read_recipe_objects(const std::string& who, const std::vector<std::pair<const char*, io::Object*>>& parts,
+                         io::Fields others, const io::Object& file);
 // The scheduler of a config with a _class_name; ValueError without one.
 std::unique_ptr<diffusion::Scheduler> recipe_scheduler(const io::Object& config);
 // A path as the recipe's file means it: relative to the folder that the file is in.

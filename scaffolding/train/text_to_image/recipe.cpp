@@ -26,29 +26,17 @@ Recipe Recipe::read(const std::string& path) {
   Object file = io::read_config_file(path);
   Recipe r;
   Object data, tokenizer, autoencoder, text_encoder_training, denoiser;
-  read_recipe_part(path,
-                   {{"seed", &r.seed},
-                    {"data", &data},
-                    {"tokenizer", &tokenizer},
-                    {"vae", &r.vae},
-                    {"text_encoder", &r.text_encoder},
-                    {"unet", &r.unet},
-                    {"scheduler", &r.scheduler},
-                    {"autoencoder_training", &autoencoder},
-                    {"text_encoder_training", &text_encoder_training},
-                    {"denoiser_training", &denoiser}},
-                   file);
-  for (auto& [name, part] :
-       std::initializer_list<std::pair<const char*, const Object&>>{{"data", data},
-                                                                    {"tokenizer", tokenizer},
-                                                                    {"vae", r.vae},
-                                                                    {"text_encoder", r.text_encoder},
-                                                                    {"unet", r.unet},
-                                                                    {"scheduler", r.scheduler},
-                                                                    {"autoencoder_training", autoencoder},
-                                                                    {"text_encoder_training", text_encoder_training},
-                                                                    {"denoiser_training", denoiser}})
-    check_recipe_object(path, name, part);
+  read_recipe_objects(path,
+                      {{"data", &data},
+                       {"tokenizer", &tokenizer},
+                       {"vae", &r.vae},
+                       {"text_encoder", &r.text_encoder},
+                       {"unet", &r.unet},
+                       {"scheduler", &r.scheduler},
+                       {"autoencoder_training", &autoencoder},
+                       {"text_encoder_training", &text_encoder_training},
+                       {"denoiser_training", &denoiser}},
+                      {{"seed", &r.seed}}, file);
   auto& icons = r.icons;
   read_recipe_part(path + ": data",
                    {{"path", &r.data},

@@ -170,29 +170,17 @@ VideoRecipe VideoRecipe::read(const std::string& path) {
   r.denoiser.snr_gamma.reset();
   Object data, tokenizer, autoencoder, denoiser;
   Object text_encoder_training = Object::container(Object::Dict, {"max_steps", int64_t(0)});
-  read_recipe_part(path,
-                   {{"seed", &r.seed},
-                    {"data", &data},
-                    {"tokenizer", &tokenizer},
-                    {"vae", &r.vae},
-                    {"text_encoder", &r.text_encoder},
-                    {"transformer", &r.transformer},
-                    {"scheduler", &r.scheduler},
-                    {"autoencoder_training", &autoencoder},
-                    {"text_encoder_training", &text_encoder_training},
-                    {"denoiser_training", &denoiser}},
-                   file);
-  for (auto& [name, part] :
-       std::initializer_list<std::pair<const char*, const Object&>>{{"data", data},
-                                                                    {"tokenizer", tokenizer},
-                                                                    {"vae", r.vae},
-                                                                    {"text_encoder", r.text_encoder},
-                                                                    {"transformer", r.transformer},
-                                                                    {"scheduler", r.scheduler},
-                                                                    {"autoencoder_training", autoencoder},
-                                                                    {"text_encoder_training", text_encoder_training},
-                                                                    {"denoiser_training", denoiser}})
-    check_recipe_object(path, name, part);
+  read_recipe_objects(path,
+                      {{"data", &data},
+                       {"tokenizer", &tokenizer},
+                       {"vae", &r.vae},
+                       {"text_encoder", &r.text_encoder},
+                       {"transformer", &r.transformer},
+                       {"scheduler", &r.scheduler},
+                       {"autoencoder_training", &autoencoder},
+                       {"text_encoder_training", &text_encoder_training},
+                       {"denoiser_training", &denoiser}},
+                      {{"seed", &r.seed}}, file);
   read_data(path, data, r.data);
   read_recipe_part(path + ": tokenizer", {{"vocab_size", &r.vocab_size}, {"max_tokens", &r.max_tokens}}, tokenizer);
   read_recipe_part(path + ": autoencoder_training", r.autoencoder.fields(), autoencoder);
