@@ -42,8 +42,9 @@ endif()
 if(TARGET scaffolding_program)
   install(TARGETS scaffolding_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endif()
-# The model that comes with the program: io/hub/shipped_models.cpp looks for it beside the library,
+# The models that come with the program: io/hub/shipped_models.cpp looks for them beside the library,
 # in a build folder too.
-install(DIRECTORY models/emoji-128 DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding/models COMPONENT runtime)
+install(DIRECTORY models/emoji-128 models/emoji-video
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/scaffolding/models COMPONENT runtime)
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/scaffolding)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${PROJECT_BINARY_DIR}/share/scaffolding/models SYMBOLIC)

@@ -1,5 +1,5 @@
 # `cpack -G DEB` in a build folder (`make deb`): one Debian package with the program, the library, its headers and the
-# model, and scaffolding-video with the library that needs libav, whose hundred megabytes of codecs nobody else wants.
+# models, and scaffolding-video with the library that needs libav, whose hundred megabytes of codecs nobody else wants.
 # The libraries that they need are asked of the binaries (dpkg-shlibdeps); libcurl is loaded at run time, for downloads
 # alone.
 set(CPACK_GENERATOR DEB)

@@ -1,12 +1,12 @@
-"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package:
-`make clean-room`.
-Or unpacks a Debian package and makes a picture with its program: `make deb-room`.
+"""Installs a wheel into an empty virtual environment and makes a picture with the program and with the package, and a
+clip with the program: `make clean-room`.
+Or unpacks a Debian package and makes both with its program: `make deb-room`.
 
     python tests/clean_room.py dist/scaffolding-0.1.0-*.whl
     python tests/clean_room.py build-cmake/scaffolding_0.1.0_amd64.deb
 
-The environment sees no other packages and no files of the repository. Without weights in models/emoji-128 the pictures
-are left out, and it says so."""
+The environment sees no other packages and no files of the repository. Of a model without weights in models/ nothing is
+made, and it says so."""
 
 import os
 import pathlib
@@ -15,7 +15,8 @@ import sys
 import tempfile
 import zipfile
 
-LARGEST = 20 << 20  # bytes of a wheel, the model aside
+LARGEST = 20 << 20  # bytes of a wheel, the models aside
+MODELS = ("emoji-128", "emoji-video")
 
 IN_PYTHON = """
 import pathlib, sys
@@ -64,14 +65,28 @@ def make_picture(place, program):
     )
 
 
+def make_clip(place, program):
+    steered = ("--trajectory", "10,54 32,20 54,10", "--steps", 4, "--seed", 7)
+    run(place, program, "txt2vid", "rocket, noto", *steered, "--output", "rocket/%04d.png", "--quiet")
+    if (frames := len(list((place / "rocket").glob("*.png")))) != 17:
+        sys.exit(f"clean-room: the clip has {frames} frames and not 17")
+
+
+def make_what_can_be(place, program, models):
+    for model, make in (("emoji-128", make_picture), ("emoji-video", make_clip)):
+        if model in models:
+            make(place, program)
+
+
 def check_wheel(wheel, place):
     with zipfile.ZipFile(wheel) as archive:
         sizes = {entry.filename: entry.compress_size for entry in archive.infolist()}
-    has_model = any(name.endswith("emoji-128/model_index.json") for name in sizes)
-    model = sum(size for name, size in sizes.items() if "/share/scaffolding/models/" in name)
-    print(f"clean-room: {wheel.name}: {(sum(sizes.values()) - model) / 1e6:.1f} MB and a model of {model / 1e6:.1f} MB")
-    if sum(sizes.values()) - model > LARGEST:
-        sys.exit(f"clean-room: the wheel is larger than {LARGEST} bytes, the model aside")
+    there = {model for model in MODELS if any(name.endswith(f"{model}/model_index.json") for name in sizes)}
+    models = sum(size for name, size in sizes.items() if "/share/scaffolding/models/" in name)
+    rest = sum(sizes.values()) - models
+    print(f"clean-room: {wheel.name}: {rest / 1e6:.1f} MB and models of {models / 1e6:.1f} MB")
+    if rest > LARGEST:
+        sys.exit(f"clean-room: the wheel is larger than {LARGEST} bytes, the models aside")
     # Nothing of libav, which is not on every machine.
     if foreign := [name for name in sizes if "scaffolding_video" in name or "/libav" in name or "/libsw" in name]:
         sys.exit(f"clean-room: {wheel.name} has {foreign}")
@@ -84,10 +99,9 @@ def check_wheel(wheel, place):
         env=CLEAN,
     )
     run(place, program, "version")
-    if has_model:
-        make_picture(place, program)
-    run(place, python, "-c", IN_PYTHON + (PICTURE_IN_PYTHON if has_model else ""))
-    return has_model
+    make_what_can_be(place, program, there)
+    run(place, python, "-c", IN_PYTHON + (PICTURE_IN_PYTHON if "emoji-128" in there else ""))
+    return there
 
 
 def check_debian_package(package, place):
@@ -104,17 +118,17 @@ def check_debian_package(package, place):
         if not (place / needed).exists() and not (place / needed.removesuffix(".gz")).exists():
             sys.exit(f"clean-room: {package.name} has no {needed}")
     run(place, place / "usr/bin/scaffolding", "version")
-    has_model = any(place.glob("usr/share/scaffolding/models/*/model_index.json"))
-    if has_model:
-        make_picture(place, place / "usr/bin/scaffolding")
-    return has_model
+    there = {path.parent.name for path in place.glob("usr/share/scaffolding/models/*/model_index.json")}
+    make_what_can_be(place, place / "usr/bin/scaffolding", there)
+    return there
 
 
 def main(package):
     with tempfile.TemporaryDirectory() as folder:
-        has_model = (check_debian_package if package.suffix == ".deb" else check_wheel)(package, pathlib.Path(folder))
-    if not has_model:
-        print("clean-room: no picture was made: models/emoji-128 has no weights yet")
+        there = (check_debian_package if package.suffix == ".deb" else check_wheel)(package, pathlib.Path(folder))
+    for model in MODELS:
+        if model not in there:
+            print(f"clean-room: nothing was made with {model}: models/{model} has no weights yet")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ void add_img2vid(CLI::App& program) {
   add_clip_options(*command, *s, {Task::ImageToVideo});
   command->add_option("-i,--image", s->image,
                       "The picture that the clip begins with: PNG, JPEG or WebP; it is resized");
+  command->get_option("--model")->description("A folder in diffusers' layout, or organisation/name on the hub");
   command->footer(R"(Examples:
   scaffolding img2vid "the boat sails away" --image boat.png --model ~/models/CogVideoX-5b-I2V -o boat.mp4)");
   command->callback([s] {

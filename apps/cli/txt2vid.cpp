@@ -4,6 +4,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/io/hub/shipped_models.h"
 
 namespace sf::cli {
 
@@ -19,6 +20,7 @@ void add_txt2vid(CLI::App& program) {
   scaffolding txt2vid "a cat" --model ~/models/CogVideoX-5b --profile auto --dtype bfloat16 --steps 30 -o cat.webp)");
   command->callback([command, s] {
     SF_CHECK(!s->prompt.empty() || command->count("--prompt") > 0, "txt2vid: needs a prompt");
+    if (s->model.empty()) s->model = io::default_model(io::ShippedKind::Clips);
     generate("txt2vid", *s, *load_model("txt2vid", *s, {Task::TextToVideo}));
   });
 }

@@ -46,6 +46,7 @@ const std::vector<Variable>& all() {
       {"SF_TEST_DEVICE", "", "device, such as cuda, on which the op tests repeat the samples of every op"},
       {"SF_MODEL", "",
        "folder of the model that the program takes where none is named; empty: the one that comes with it"},
+      {"SF_VIDEO_MODEL", "", "the same of its commands that make clips"},
       {"SF_LORA_DIR", "",
        "folders, with : between, below which the program looks for LoRAs by name where --lora-dir names none"},
       {"SF_FUZZ_CASES", "0",

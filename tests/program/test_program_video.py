@@ -1,6 +1,7 @@
 """txt2vid and img2vid: clips of tiny networks as files."""
 
 import json
+import os
 
 import pytest
 from drawn_icons import refused
@@ -105,7 +106,16 @@ def test_bad_input_is_one_clear_line(program, tora, tmp_path, arguments, text):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_environment_names_the_model_where_none_is_named(program, tora, tmp_path):
+    path, environment = tmp_path / "a.webp", os.environ | {"SF_VIDEO_MODEL": str(tora)}
+    done = program("txt2vid", "a cat", "--steps", 1, "--num-frames", 9, "-q", "-o", path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert tuple(sf.io.read_video(str(path)).shape) == (9, 16, 32, 3)
+
+
 def test_a_model_is_needed_and_one_of_pictures_is_refused(program, tora, tmp_path):
-    refused(program("txt2vid", "a cat", "-o", tmp_path / "a.webp"), "needs a model")
+    refused(program("img2vid", "a cat", "-i", tmp_path / "a.jpg", "-o", tmp_path / "a.webp"), "no file")
+    sf.io.write_image(tmp_path / "a.jpg", sf.full((3, 16, 32), 200, dtype=sf.uint8))
+    refused(program("img2vid", "a cat", "-i", tmp_path / "a.jpg", "-o", tmp_path / "a.webp"), "needs a model")
     refused(program("txt2vid", "a cat", "-m", "emoji-128", "-o", tmp_path / "a.webp"), "StableDiffusionPipeline")
     refused(program("txt2vid", "a cat", "-m", tora, "-o", tmp_path / "a.png"), "a.png")

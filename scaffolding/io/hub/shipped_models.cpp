@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "scaffolding/core/env.h"
@@ -14,7 +15,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kEmoji = "emoji-128";
+struct Shipped {
+  const char *name, *variable;  // which may hold another folder
+};
+constexpr Shipped kShipped[] = {{"emoji-128", "SF_MODEL"}, {"emoji-video", "SF_VIDEO_MODEL"}};  // by ShippedKind
 // From the library's folder: a wheel or a build folder; lib/; lib/x86_64-linux-gnu/.
 constexpr const char* kShares[] = {"share", "../share", "../../share"};
 
@@ -25,7 +29,9 @@ bool has_model(const fs::path& folder) {
 
 }  // namespace
 
-bool is_shipped_model(const std::string& name) { return name == kEmoji; }
+bool is_shipped_model(const std::string& name) {
+  return std::any_of(std::begin(kShipped), std::end(kShipped), [&](auto& model) { return name == model.name; });
+}
 
 std::vector<std::string> shipped_model_places(const std::string& name) {
   Dl_info info;
@@ -50,14 +56,15 @@ std::string no_shipped_model(const std::string& name) {
   return "the model '" + name + "' that comes with Scaffolding is not there; looked in " + looked;
 }
 
-std::string default_model() {
-  if (std::string chosen = env::text("SF_MODEL"); !chosen.empty()) {
-    SF_CHECK(has_model(expand_user(chosen)), "SF_MODEL: there is no model_index.json in '", chosen, "'");
+std::string default_model(ShippedKind kind) {
+  const auto [name, variable] = kShipped[size_t(kind)];
+  if (std::string chosen = env::text(variable); !chosen.empty()) {
+    SF_CHECK(has_model(expand_user(chosen)), variable, ": there is no model_index.json in '", chosen, "'");
     return chosen;
   }
-  SF_CHECK(find_shipped_model(kEmoji), "--model: none was named, and ", no_shipped_model(kEmoji),
-           "; name one, or set SF_MODEL");
-  return kEmoji;
+  SF_CHECK(find_shipped_model(name), "--model: none was named, and ", no_shipped_model(name), "; name one, or set ",
+           variable);
+  return name;
 }
 
 }  // namespace sf::io

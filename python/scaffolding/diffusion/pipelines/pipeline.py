@@ -175,8 +175,8 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         **kwargs,
     ):
         """A pipeline from a folder with model_index.json and a folder for each component, as diffusers writes it;
-        "emoji-128", the model that comes with Scaffolding; or the hub's repository of that name ("organisation/name"),
-        found in the cache or downloaded: revision, cache_dir, force_download, token,
+        "emoji-128" or "emoji-video", the models that come with Scaffolding; or the hub's repository of that name
+        ("organisation/name"), found in the cache or downloaded: revision, cache_dir, force_download, token,
         local_files_only (scaffolding.hub).
 
         torch_dtype (or dtype): networks in this dtype instead of the files'. device (or device_map, a device in
