@@ -8,6 +8,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/generation.h"
+#include "apps/cli/terminal.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/train/picture_grid.h"
 
@@ -18,7 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 const std::vector<std::string> kPrompts = {
     "red apple, fluent 3d",

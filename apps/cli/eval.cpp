@@ -1,54 +1,24 @@
 // `scaffolding eval`: how good a model of icons is, of pictures or of clips, in figures that mean the same for every
 // model and every day. Here: of pictures.
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 #include <set>
-#include <sstream>
 
 #include "apps/cli/commands.h"
-#include "apps/cli/contact_sheet.h"
 #include "apps/cli/evaluation.h"
-#include "apps/cli/files.h"
 #include "apps/cli/output_file.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
-#include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/evaluation/icon_judge.h"
-#include "scaffolding/train/interrupt.h"
 #include "scaffolding/train/text_to_image/recipe.h"
 
 namespace sf::cli {
 
-namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-std::string recipe_path(const EvaluationSettings& o) {
-  if (!o.config.empty()) return o.config;
-  std::error_code error;
-  const std::string& model = o.sampling.model;
-  const std::string folder = io::is_shipped_model(model) ? io::find_shipped_model(model).value_or("") : model;
-  const std::string beside = (fs::path(folder) / "train.json").string();
-  return fs::exists(beside, error) ? beside : "";
-}
-
-void check_evaluation_data(const EvaluationSettings& o) {
-  std::error_code error;
-  SF_CHECK(!o.data.empty(), "eval: needs --data, the tar with the icons, or --config, the recipe that names it");
-  SF_CHECK(fs::is_regular_file(o.data, error), "--data: there is no file '", o.data, "'");
-}
-
-std::string percent(const ordered_json& share) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << 100 * share.get<double>() << " %";
-  return out.str();
-}
 
 namespace {
 
@@ -64,15 +34,12 @@ void read_recipe(Options& o) {
     if (o.data.empty()) o.data = recipe.data;
     if (o.left_out_groups.empty()) o.left_out_groups = recipe.icons.left_out_groups;
   }
-  check_evaluation_data(o);
 }
 
 Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline& pipeline,
                       const std::vector<train::EvaluationPrompt>& prompts) {
   const GenerationSettings& s = o.sampling;
-  train::StopOnInterrupt interrupt;
-  std::stop_source stop;
-  StepBar bar(s.quiet, int64_t(prompts.size()));
+  SamplingWatch watch(s.quiet, int64_t(prompts.size()));
   Tensors all;
   for (size_t done = 0; done < prompts.size();) {
     const size_t batch = std::min(size_t(s.batch), prompts.size() - done);
@@ -83,15 +50,12 @@ Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline
       now.generator.push_back(make_generator());
       now.generator.back()->manual_seed(uint64_t(*s.seed) + i);
     }
-    now.stop = stop.get_token();
-    now.progress = [&](int64_t step, int64_t steps) {
-      if (interrupt.asked()) stop.request_stop();
-      bar.step(int64_t(done), int64_t(batch), step, steps);
-    };
+    now.stop = watch.stop();
+    now.progress = watch.progress(int64_t(done), int64_t(batch));
     for (auto& picture : diffusion::VaeImageProcessor::pictures(pipeline(now).images)) all.push_back(picture);
     done += batch;
   }
-  bar.finish();
+  watch.bar.finish();
   return all;
 }
 
@@ -191,32 +155,18 @@ void print(const ordered_json& r) {
 }
 
 void evaluate_pictures(Options& o, const diffusion::StableDiffusionPipeline& pipeline) {
-  GenerationSettings& s = o.sampling;
   const auto began = std::chrono::steady_clock::now();
   read_recipe(o);
-  data::IconOptions reading;
-  reading.left_out_groups = o.left_out_groups;
-  reading.styles = o.styles;
-  auto icons = std::make_shared<data::IconDataset>(o.data, reading);
-  const uint64_t seed = uint64_t(*s.seed);
+  const auto icons = evaluation_icons(o, {});
+  const uint64_t seed = uint64_t(*o.sampling.seed);
   auto prompts = train::evaluation_prompts(*icons, o.count.value_or(kPictures), o.splits, seed);
   autograd::NoGrad no_grad;
-  if (!s.quiet) std::cerr << "reading " << icons->size() << " icons" << std::endl;
   auto again = [&](const Tensor& picture) { return round_trip(pipeline, picture); };
   train::IconJudge judge(icons, again);
   Tensors pictures = make_pictures(o, pipeline, prompts);
 
-  ordered_json report{{"model", s.model},
-                      {"data", fs::path(o.data).filename().string()},
-                      {"icons", icons->size()},
-                      {"left_out_groups", o.left_out_groups},
-                      {"pictures", pictures.size()},
-                      {"steps", s.steps},
-                      {"guidance", *s.guidance},
-                      {"sampler", s.sampler.empty() ? pipeline.scheduler->name() : s.sampler},
-                      {"seed", seed}};
-  hash_loras(s.loras.used);
-  if (!s.loras.used.empty()) report["lora"] = loras_json(s.loras.used);
+  ordered_json report = evaluation_report(o, pipeline, *icons);
+  report["pictures"] = pictures.size();
   report.update(figures(judge, prompts, pictures, seed));
   ordered_json rows = ordered_json::array();
   constexpr int64_t kChecked = 120;
@@ -230,20 +180,10 @@ void evaluate_pictures(Options& o, const diffusion::StableDiffusionPipeline& pip
   report["self_check"] = {{"rows", rows},
                           {"background", rounded(train::background_check(judge, kChecked, seed))},
                           {"chance_top5", rounded(5 * double(styles.size()) / double(icons->size()))}};
-  report["seconds"] =
-      std::round(10 * std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()) / 10;
-  if (!o.sheet.empty()) {
-    // Uncurated: evenly from all that was made.
-    std::vector<SheetPicture> shown;
-    const size_t count = std::min(pictures.size(), size_t(o.sheet_pictures));
-    for (size_t i = 0; i < count; ++i)
-      shown.push_back({pictures[i * pictures.size() / count], prompts[i * pictures.size() / count].prompt});
-    io::write_image(o.sheet, contact_sheet(shown, 8), {.quality = 92});
-  }
+  report["seconds"] = rounded(seconds_since(began), 1);
+  write_evaluation_sheet(o, pictures.size(), 8, [&](size_t i) { return SheetPicture{pictures[i], prompts[i].prompt}; });
   report["prompts"] = each_prompt(judge, prompts, pictures);
-  if (!o.output.empty()) print_text(report.dump(2) + "\n", o.output);
-  if (s.json) std::cout << report.dump(2) << std::endl;
-  else print(report);
+  hand_over(o, report, print);
 }
 
 void evaluate(Options& o) {

@@ -1,21 +1,17 @@
 // `scaffolding eval` of a model that makes clips of icons along trajectories.
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <sstream>
 
-#include "apps/cli/contact_sheet.h"
 #include "apps/cli/evaluation.h"
-#include "apps/cli/files.h"
 #include "apps/cli/terminal.h"
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/tora/trajectory_flow.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/evaluation/clip_judge.h"
-#include "scaffolding/train/interrupt.h"
 
 namespace sf::cli {
 
@@ -40,9 +36,7 @@ Tensor bytes_of(const Tensor& clip) {
 Tensors make_clips(const EvaluationSettings& o, const diffusion::ToraPipeline& pipeline,
                    const std::vector<train::ClipPrompt>& prompts) {
   const GenerationSettings& s = o.sampling;
-  train::StopOnInterrupt interrupt;
-  std::stop_source stop;
-  StepBar bar(s.quiet, int64_t(prompts.size()));
+  SamplingWatch watch(s.quiet, int64_t(prompts.size()));
   Tensors all;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Tensor& real = prompts[i].real;
@@ -57,16 +51,13 @@ Tensors make_clips(const EvaluationSettings& o, const diffusion::ToraPipeline& p
     auto& generators = call.at<diffusion::Generators>("generator");
     generators.push_back(make_generator());
     generators.back()->manual_seed(uint64_t(*s.seed) + i);
-    call.at<std::stop_token>("stop") = stop.get_token();
-    call.at<diffusion::StepProgress>("progress") = [&](int64_t step, int64_t steps) {
-      if (interrupt.asked()) stop.request_stop();
-      bar.step(int64_t(i), 1, step, steps);
-    };
+    call.at<std::stop_token>("stop") = watch.stop();
+    call.at<diffusion::StepProgress>("progress") = watch.progress(int64_t(i), 1);
     auto run = pipeline.start(call);
     while (!run->done()) run->step();
     all.push_back(bytes_of(run->finish().images.select(0, 0)));
   }
-  bar.finish();
+  watch.bar.finish();
   return all;
 }
 
@@ -116,16 +107,6 @@ Tensor strip(const Tensor& clip, const train::ClipPrompt& prompt) {
   return cat(parts, 2);
 }
 
-void write_sheet(const EvaluationSettings& o, const std::vector<train::ClipPrompt>& prompts, const Tensors& clips) {
-  std::vector<SheetPicture> shown;  // uncurated: evenly from all that was made
-  const size_t count = std::min(clips.size(), size_t(o.sheet_pictures));
-  for (size_t k = 0; k < count; ++k) {
-    const size_t i = k * clips.size() / count;
-    shown.push_back({strip(clips[i], prompts[i]), prompts[i].prompt});
-  }
-  io::write_image(o.sheet, contact_sheet(shown, 2), {.quality = 92});
-}
-
 ordered_json each_clip(const std::vector<train::ClipPrompt>& prompts, const std::vector<train::ClipJudgement>& all) {
   ordered_json rows = ordered_json::array();
   for (size_t i = 0; i < all.size(); ++i)
@@ -157,7 +138,8 @@ void print(const ordered_json& r) {
   for (auto& [name, f] : r["sets"].items()) row(name, f);
   std::cout << "the same of real clips\n";
   for (auto& [name, f] : r["self_check"]["rows"].items()) row(name, f);
-  std::cout << "by chance, top-5" << std::setw(58) << percent(r["self_check"]["chance_top5"]) << "\n";
+  std::cout << "by chance, top-5" << std::setw(58) << percent(r["self_check"]["chance_top5"]) << "\n"
+            << "a clip takes " << r["seconds_of_a_clip"] << " s\n";
 }
 
 // What the recipe says of the icons, where it lies beside the model or is named.
@@ -188,56 +170,42 @@ void read_recipe(EvaluationSettings& o, data::MovingIconOptions& moving, data::I
 }  // namespace
 
 void evaluate_clips(EvaluationSettings& o, const diffusion::ToraPipeline& pipeline) {
-  GenerationSettings& s = o.sampling;
   const auto began = std::chrono::steady_clock::now();
   data::MovingIconOptions moving;
   data::IconOptions reading;
   reading.background_probability = 0.35;
   read_recipe(o, moving, reading);
-  check_evaluation_data(o);
-  reading.left_out_groups = o.left_out_groups;
-  reading.styles = o.styles;
   reading.keyword_probability = reading.style_dropout = 0;
-  SF_CHECK(pipeline.vae && pipeline.transformer, "eval: '", s.model, "' has no vae or no transformer");
-  auto icons = std::make_shared<data::IconDataset>(o.data, reading);
+  const auto icons = evaluation_icons(o, reading);
+  SF_CHECK(pipeline.vae && pipeline.transformer, "eval: '", o.sampling.model, "' has no vae or no transformer");
   auto clips = std::make_shared<data::MovingIcons>(icons, moving);
-  const uint64_t seed = uint64_t(*s.seed);
-  const auto prompts = train::clip_prompts(*clips, o.count.value_or(kClips), o.splits, seed);
+  const auto prompts = train::clip_prompts(*clips, o.count.value_or(kClips), o.splits, uint64_t(*o.sampling.seed));
   autograd::NoGrad no_grad;
-  if (!s.quiet) std::cerr << "reading " << icons->size() << " icons" << std::endl;
   const train::ClipJudge judge(clips);
+  const auto making = std::chrono::steady_clock::now();
   const Tensors made = make_clips(o, pipeline, prompts);
+  const double each = seconds_since(making) / double(made.size());
   const auto judged = judge.judge(prompts, made);
 
-  ordered_json sets = ordered_json::object();
-  for (auto& set : o.splits) sets[set] = json_of(train::figures_of(of_set(prompts, judged, set)));
+  ordered_json report = evaluation_report(o, pipeline, *icons);
+  report["clips"] = made.size();
+  report["frames"] = moving.num_frames;
+  report["size"] = moving.size;
+  for (auto& set : o.splits) report["sets"][set] = json_of(train::figures_of(of_set(prompts, judged, set)));
   Tensors real;
   for (auto& prompt : prompts) real.push_back(prompt.real);
-  ordered_json report{{"model", s.model},
-                      {"data", fs::path(o.data).filename().string()},
-                      {"icons", icons->size()},
-                      {"styles", o.styles},
-                      {"left_out_groups", o.left_out_groups},
-                      {"clips", made.size()},
-                      {"frames", moving.num_frames},
-                      {"size", moving.size},
-                      {"steps", s.steps},
-                      {"guidance", *s.guidance},
-                      {"sampler", s.sampler.empty() ? pipeline.scheduler->name() : s.sampler},
-                      {"seed", seed},
-                      {"sets", sets}};
   report["self_check"] = {
       {"rows",
        {{"as they are", json_of(train::figures_of(judge.judge(prompts, real)))},
         {"through the autoencoder", json_of(train::figures_of(judge.judge(prompts, round_trip(pipeline, prompts))))}}},
       {"chance_top5", rounded(judge.chance_of_top5())}};
-  report["seconds"] =
-      std::round(10 * std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()) / 10;
-  if (!o.sheet.empty()) write_sheet(o, prompts, made);
+  report["seconds_of_a_clip"] = rounded(each, 2);
+  report["seconds"] = rounded(seconds_since(began), 1);
+  write_evaluation_sheet(o, made.size(), 2, [&](size_t i) {
+    return SheetPicture{strip(made[i], prompts[i]), prompts[i].prompt};
+  });
   report["prompts"] = each_clip(prompts, judged);
-  if (!o.output.empty()) print_text(report.dump(2) + "\n", o.output);
-  if (s.json) std::cout << report.dump(2) << std::endl;
-  else print(report);
+  hand_over(o, report, print);
 }
 
 }  // namespace sf::cli

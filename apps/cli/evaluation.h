@@ -1,8 +1,8 @@
 // What `scaffolding eval` shares between models of pictures and of clips. Functions only.
 #pragma once
-#include <cmath>
-
+#include "apps/cli/contact_sheet.h"
 #include "apps/cli/generation.h"
+#include "scaffolding/data/icon_dataset.h"
 
 namespace sf::cli {
 
@@ -16,10 +16,20 @@ struct EvaluationSettings {
 
 // The recipe: the one that was named, else train.json in the model's folder; empty where there is none.
 std::string recipe_path(const EvaluationSettings& settings);
-// ValueError where no data are named, or they are no file.
-void check_evaluation_data(const EvaluationSettings& settings);
+// The real icons, those that the settings leave. ValueError where no data are named, or they are no file.
+std::shared_ptr<data::IconDataset> evaluation_icons(const EvaluationSettings& settings, data::IconOptions reading);
 
-inline double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+// What each report begins with: the model, the data, and how it was sampled.
+nlohmann::ordered_json evaluation_report(EvaluationSettings& settings, const diffusion::DiffusionPipeline& pipeline,
+                                         const data::IconDataset& icons);
+// --sheet, uncurated: evenly from all that was made; shown(i) gives the i-th of it.
+void write_evaluation_sheet(const EvaluationSettings& settings, size_t made, int64_t columns,
+                            const std::function<SheetPicture(size_t)>& shown);
+// The finished report: into --output, and as JSON or by `print` on standard output.
+void hand_over(const EvaluationSettings& settings, const nlohmann::ordered_json& report,
+               void (*print)(const nlohmann::ordered_json&));
+
+double rounded(double value, double places = 4);
 std::string percent(const nlohmann::ordered_json& share);
 
 // Measures a model of clips, and prints or writes what is found.

@@ -19,7 +19,6 @@
 #include "scaffolding/diffusion/pipelines/image_processor.h"
 #include "scaffolding/io/hub/shipped_models.h"
 #include "scaffolding/io/pictures/image.h"
-#include "scaffolding/train/interrupt.h"
 
 namespace sf::cli {
 
@@ -470,9 +469,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
   const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
   hash_loras(s.loras.used);
-  train::StopOnInterrupt interrupt;
-  std::stop_source stop;
-  StepBar bar(s.quiet || s.json, s.count);
+  SamplingWatch watch(s.quiet || s.json, s.count);
   for (int64_t done = 0; done < s.count;) {
     int64_t batch = std::min(s.batch, s.count - done);
     const diffusion::AnyOptions o = batch_options(kind, s, pipeline, batch);
@@ -481,11 +478,8 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     auto& generators = o.at<diffusion::Generators>("generator");
     for (int64_t i = 0; i < batch; ++i)
       generators.push_back(make_generator()), generators.back()->manual_seed(uint64_t(first + done + i));
-    o.at<std::stop_token>("stop") = stop.get_token();
-    o.at<diffusion::StepProgress>("progress") = [&](int64_t step, int64_t steps) {
-      if (interrupt.asked()) stop.request_stop();
-      bar.step(done, batch, step, steps);
-    };
+    o.at<std::stop_token>("stop") = watch.stop();
+    o.at<diffusion::StepProgress>("progress") = watch.progress(done, batch);
     // the pictures after each step, for each of the batch
     std::vector<Tensors> forming(size_t(s.save_steps.empty() ? 0 : batch));
     auto run = pipeline.start(o);
@@ -510,7 +504,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
                         {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
       if (s.clips) write_clip(path, output.images.select(0, int64_t(i)), s.fps, untagged(s.prompt), settings.dump());
       else io::write_image(path, pictures[i], writing);
-      bar.clear();
+      watch.bar.clear();
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};
       std::vector<std::string> written{path};
       if (!forming.empty()) {
@@ -530,7 +524,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
                 << (part.size() > 80 ? part.substr(0, 80) + "..." : part) << "\n";
     done += batch;
   }
-  bar.finish();
+  watch.bar.finish();
   if (pipeline.placement && !s.quiet && !s.json) std::cerr << pipeline.placement->peaks();
 }
 

@@ -14,7 +14,6 @@
 #include "scaffolding/diffusion/slerp.h"
 #include "scaffolding/io/pictures/animation.h"
 #include "scaffolding/ops/ops.h"
-#include "scaffolding/train/interrupt.h"
 
 namespace sf::cli {
 
@@ -67,9 +66,7 @@ void interpolate(Options& o) {
   const int64_t seed = s.seed ? *s.seed : int64_t(std::random_device{}());
   Tensor first = noise(seed, shape), last = o.to_seed ? noise(*o.to_seed, shape) : first;
 
-  train::StopOnInterrupt interrupt;
-  std::stop_source stop;
-  StepBar bar(s.quiet || s.json, o.frames);
+  SamplingWatch watch(s.quiet || s.json, o.frames);
   Tensors frames;
   for (int64_t done = 0; done < o.frames;) {
     const int64_t batch = std::min(s.batch, o.frames - done);
@@ -88,18 +85,15 @@ void interpolate(Options& o) {
       now.generator.push_back(make_generator());
       now.generator.back()->manual_seed(uint64_t(seed));
     }
-    now.stop = stop.get_token();
-    now.progress = [&](int64_t step, int64_t steps) {
-      if (interrupt.asked()) stop.request_stop();
-      bar.step(done, batch, step, steps);
-    };
+    now.stop = watch.stop();
+    now.progress = watch.progress(done, batch);
     for (auto& picture : diffusion::VaeImageProcessor::pictures(pipeline(now).images)) frames.push_back(picture);
     done += batch;
   }
   if (o.back)
     for (size_t i = frames.size() - 1; i-- > 1;) frames.push_back(frames[i]);
   io::save_animation(s.output, frames, {.fps = o.fps, .loop = o.loop, .quality = 90});
-  bar.clear();
+  watch.bar.clear();
   if (s.json) {
     ordered_json row{{"path", s.output}, {"frames", frames.size()},
                      {"width", width},   {"height", height},
@@ -112,7 +106,7 @@ void interpolate(Options& o) {
   } else {
     std::cout << s.output << std::endl;
   }
-  bar.finish();
+  watch.bar.finish();
 }
 
 }  // namespace

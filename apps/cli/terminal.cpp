@@ -54,11 +54,22 @@ void StepBar::clear() {
 void StepBar::finish() {
   clear();
   if (silent_) return;
-  double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  const double seconds = seconds_since(began_);
   char text[80];
   std::snprintf(text, sizeof text, "%lld picture%s in %.1f s", static_cast<long long>(pictures_),
                 pictures_ == 1 ? "" : "s", seconds);
   std::cerr << text << "\n";
+}
+
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+std::function<void(int64_t, int64_t)> SamplingWatch::progress(int64_t done, int64_t batch) {
+  return [this, done, batch](int64_t step, int64_t steps) {
+    if (interrupt_.asked()) stop_.request_stop();
+    bar.step(done, batch, step, steps);
+  };
 }
 
 void show_preview(const std::string& where, const Tensor& picture) {

@@ -1,9 +1,12 @@
 // What a person at a terminal sees while a picture forms. On standard error; one thread.
 #pragma once
 #include <chrono>
+#include <functional>
+#include <stop_token>
 #include <string>
 
 #include "scaffolding/core/tensor.h"
+#include "scaffolding/train/interrupt.h"
 
 namespace sf::cli {
 
@@ -22,6 +25,23 @@ class StepBar {
   int64_t pictures_;
   Clock::time_point began_, picture_began_, said_;
 };
+
+// What sampling tells and asks while it runs: the bar, and Ctrl-C, which stops it after a step. One at a time in a
+// process.
+class SamplingWatch {
+ public:
+  SamplingWatch(bool silent, int64_t pictures) : bar(silent, pictures) {}
+  std::stop_token stop() const { return stop_.get_token(); }
+  // of a batch, with so many pictures before it; it lives no longer than the watch
+  std::function<void(int64_t step, int64_t steps)> progress(int64_t done, int64_t batch);
+  StepBar bar;
+
+ private:
+  train::StopOnInterrupt interrupt_;
+  std::stop_source stop_;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point began);
 
 // A picture uint8 [3, H, W] that is forming: into a file that is replaced each time,
 // or for "terminal" as coloured half blocks.
