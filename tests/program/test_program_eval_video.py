@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from drawn_icons import draw_icons, refused
+from drawn_icons import refused
+from evaluations import check_sheet, draw_two_styles, evaluate, refuses_what_cannot_be, table
 from tiny_video import save_cogvideox, save_tora
-
-import scaffolding as sf
 
 ICONS = {"smallest_icon": 10, "largest_icon": 12, "margin": 6, "background_probability": 0, "gradient_probability": 0}
 SMALL = {"num_frames": 9, "height": 32, "width": 32, "icons": ICONS}
@@ -19,8 +18,7 @@ def tora(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def icons(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("icons")
-    draw_icons(folder, styles=("flat", "striped"), heldout=("flat/red16.png", "striped/blue48.png"))
+    folder = draw_two_styles(tmp_path_factory.mktemp("icons"))
     (folder / "clips.json").write_text(json.dumps({"data": {"path": "icons.tar", **SMALL}}))
     return folder
 
@@ -28,33 +26,16 @@ def icons(tmp_path_factory):
 @pytest.fixture(scope="module")
 def evaluated(program, tora, icons, tmp_path_factory):
     folder = tmp_path_factory.mktemp("eval")
-    done = program(
-        "eval",
-        tora,
-        "--config",
-        icons / "clips.json",
-        "--count",
-        3,
-        "--steps",
-        1,
-        "--json",
-        "-q",
-        "--sheet",
-        folder / "sheet.png",
-        "-o",
-        folder / "report.json",
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout)
+    asked = ("--config", icons / "clips.json", "--count", 3, "--steps", 1)
+    return folder, evaluate(program, folder, tora, *asked)
 
 
 def test_the_report_has_every_figure(evaluated):
-    folder, report = evaluated
-    assert json.loads((folder / "report.json").read_text()) == report
+    report = evaluated[1]
     assert report["icons"] == 18 and report["steps"] == 1 and report["seed"] == 0
     assert report["frames"] == 9 and report["size"] == 32
     assert report["sets"]["train"]["clips"] == 3 and report["sets"]["heldout_combo"]["clips"] == 2
-    assert report["clips"] == len(report["prompts"]) == 5
+    assert report["clips"] == len(report["prompts"]) == 5 and report["seconds_of_a_clip"] > 0
     for row in report["sets"].values():
         assert row["distance"] >= 0 and row["distance_by_chance"] > 0
         assert all(0 <= row[name] <= 1 for name in ("top1", "top5", "found", "change"))
@@ -69,35 +50,18 @@ def test_real_clips_are_tracked_and_recognised(evaluated):
 
 
 def test_the_sheet_shows_clips_with_their_prompts(evaluated):
-    sheet = sf.io.read_image(evaluated[0] / "sheet.png")
-    assert sheet.shape[2] == 2 * (5 * 32 + 8) + 8
-    assert (sheet == 40).any().item()  # letters
+    check_sheet(evaluated[0], 2, 5 * 32)
 
 
 def test_people_get_a_table_and_styles_can_be_chosen(program, tora, icons):
-    done = program(
-        "eval",
-        tora,
-        "--config",
-        icons / "clips.json",
-        "--styles",
-        "flat",
-        "--splits",
-        "train",
-        "--count",
-        1,
-        "--steps",
-        1,
-        "-q",
-    )
-    assert done.returncode == 0, done.stderr
+    asked = ("--styles", "flat", "--splits", "train", "--count", 1, "--steps", 1)
+    shown = table(program, tora, "--config", icons / "clips.json", *asked)
     for text in ("distance by chance     top-1", "top-5", "the same of real clips", "through the autoencoder"):
-        assert text in done.stdout
+        assert text in shown
 
 
 def test_evaluations_that_cannot_be_are_refused(program, tora, icons, tmp_path):
-    refused(program("eval", tora, "-q"), "eval: needs --data")
-    refused(program("eval", tora, "--config", icons / "clips.json", "--splits", "test", "-q"), "of the split 'test'")
+    refuses_what_cannot_be(program, tora, icons / "icons.tar", "--config", icons / "clips.json")
     (tmp_path / "list.json").write_text("[1]")
     refused(program("eval", tora, "--config", tmp_path / "list.json", "-q"), "must be a recipe")
     (tmp_path / "words.json").write_text('{"data": {"path": "a.tar", "num_frames": "many"}}')
