@@ -8,12 +8,10 @@ million parameters, 8 samples at 32x32 latents in float32. Weights are random. E
 own, in turn, and the best of the rounds counts. "cpu" is processor time over threads, which other programs disturb less
 than time on the clock. OMP_WAIT_POLICY is passive for both, or waiting threads would count as work."""
 
-import argparse
 import json
-import os
-import subprocess
-import sys
 import time
+
+import turns
 
 SMALL = dict(
     block_out_channels=(128, 192, 256, 320),
@@ -23,17 +21,12 @@ ROWS = {"pass f32": "float32", "pass bf16": "bfloat16", "train f32": "float32"}
 
 
 def child(which, row, threads):
-    if which == "ours":
-        import scaffolding as lib
-        from scaffolding.models import UNet2DConditionModel
-    else:
-        import torch as lib
-        from diffusers import UNet2DConditionModel
+    lib, models = turns.library(which)
     lib.set_num_threads(threads)
     lib.manual_seed(0)
     dtype, training = getattr(lib, ROWS[row]), row.startswith("train")
     config = SMALL if training else {"cross_attention_dim": 768}
-    model = UNet2DConditionModel(**config).to(dtype).train(training)
+    model = models.UNet2DConditionModel(**config).to(dtype).train(training)
     batch, pixels = (8, 32) if training else (1, 64)
     x = lib.randn(batch, 4, pixels, pixels).to(dtype)
     noise = lib.randn(batch, 4, pixels, pixels).to(dtype)
@@ -58,28 +51,14 @@ def child(which, row, threads):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch and diffusers"
+    options = turns.options_of(
+        __doc__, 2, lambda p: p.add_argument("--row", default="", help="only rows whose name has this in it")
     )
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--row", default="", help="only rows whose name has this in it")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
     if options.child:
         return child(*options.child, options.threads)
-    programs = {"ours": sys.executable} | ({"torch": options.torch_python} if options.torch_python else {})
-    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(options.threads)}
     for row in (r for r in ROWS if options.row in r):
-        best = {}
-        for _ in range(options.rounds):
-            for which, python in programs.items():
-                command = [python, __file__, "--threads", str(options.threads), "--child", which, row]
-                result = json.loads(
-                    subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1]
-                )
-                best[which] = {k: min(v, best.get(which, result)[k]) for k, v in result.items()}
+        answers = turns.take_turns(options, __file__, [row], turns.programs(options))
+        best = {which: {k: min(a[k] for a in found) for k in found[0]} for which, found in answers.items()}
         for which, b in best.items():
             share = (
                 f", {100 * b['cpu'] / best['torch']['cpu']:.0f} % of torch's processor time"

@@ -9,14 +9,12 @@ threads, which other programs disturb less than time on the clock. "peak" is the
 above that before it, which holds the weights. "floor" is what the multiplications would take at the machine's peak,
 without Winograd's savings; it is measured by benchmarks/table.py's loop, or given by --gflops."""
 
-import argparse
 import gc
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import time
+
+import turns
 
 CONFIG = dict(
     block_out_channels=(128, 256, 512, 512),
@@ -37,15 +35,10 @@ def status(name):
 
 def child(which, latents, dtype, threads):
     """One program's decode, twice; answers as JSON."""
-    if which.startswith("ours"):
-        import scaffolding as lib
-        from scaffolding.models import AutoencoderKL
-    else:
-        import torch as lib
-        from diffusers import AutoencoderKL
+    lib, models = turns.library(which.split()[0])
     lib.set_num_threads(threads)
     lib.manual_seed(0)
-    model = AutoencoderKL(**CONFIG).eval().to({"f32": lib.float32, "bf16": lib.bfloat16}[dtype])
+    model = models.AutoencoderKL(**CONFIG).eval().to({"f32": lib.float32, "bf16": lib.bfloat16}[dtype])
     if which.endswith("tiled"):
         model.enable_tiling()
         model.tile_sample_min_size, model.tile_latent_min_size = 256, 32
@@ -67,49 +60,25 @@ def child(which, latents, dtype, threads):
     print(json.dumps(best | {"weights": before}))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch and diffusers"
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+def add_options(parser):
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--latents", type=int, default=64)
     parser.add_argument("--gflops", type=float, default=235, help="the machine's peak for float32, of all threads")
     parser.add_argument("--only", help="one of the rows")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+
+
+def main():
+    options = turns.options_of(__doc__, 3, add_options)
     if options.child:
-        return child(options.child, options.latents, options.dtype, options.threads)
-    programs = {"ours": sys.executable, "ours tiled": sys.executable}
-    if options.torch_python:
-        programs |= {"torch": options.torch_python, "torch tiled": options.torch_python}
+        return child(options.child[0], options.latents, options.dtype, options.threads)
+    peers = {name + tiled: python for name, python in turns.programs(options).items() for tiled in ("", " tiled")}
     if options.only:
-        programs = {options.only: programs[options.only]}
-    found = {}
-    for _ in range(options.rounds):
-        for name, python in programs.items():
-            command = [
-                python,
-                __file__,
-                "--child",
-                name,
-                "--latents",
-                str(options.latents),
-                "--dtype",
-                options.dtype,
-                "--threads",
-                str(options.threads),
-            ]
-            environment = os.environ | {"OMP_NUM_THREADS": str(options.threads), "OMP_WAIT_POLICY": "PASSIVE"}
-            answer = json.loads(
-                subprocess.run(
-                    command, check=True, capture_output=True, text=True, env=environment
-                ).stdout.splitlines()[-1]
-            )
-            for key, value in answer.items():
-                found.setdefault(name, {}).setdefault(key, []).append(value)
+        peers = {options.only: peers[options.only]}
+    arguments = ["--latents", str(options.latents), "--dtype", options.dtype]
+    found = {
+        name: {key: [a[key] for a in answers] for key in answers[0]}
+        for name, answers in turns.take_turns(options, __file__, [], peers, arguments).items()
+    }
     print(f"decode {options.latents}x{options.latents} latents, {options.dtype}, {options.threads} threads")
     print(f"{'':14}{'wall s':>9}{'cpu s':>9}{'peak MB':>9}")
     for name, f in found.items():

@@ -1,28 +1,31 @@
-"""CogVideoX's networks beside diffusers' where that is installed: a transformer block, and the autoencoder decoding.
+"""CogVideoX's networks beside diffusers' where that is installed: a transformer block, and the autoencoder decoding;
+and a clip of the model that ships.
 
     PYTHONPATH=build/python python benchmarks/video.py [--torch-python PYTHON] [--bench build/scaffolding_bench]
-    [--rounds N] [--threads N] [--row TEXT]
+    [--model models/emoji-video] [--rounds N] [--threads N] [--row TEXT]
 
 Rows: "block" is one of CogVideoX-2B's 30, 1920 wide with 30 heads, over 226 tokens of text and 3774 of a video;
 "decode" is AutoencoderKLCogVideoX with its own numbers of channels, 5 frames of 8x8 latents to 17 frames of 64x64
-pixels. Weights are random. The programs take turns, each measurement in a process of its own, and medians of the rounds
-are printed.
+pixels. Their weights are random. "emoji-video clip" is a call of the pipeline in --model, loaded before: a prompt and a
+trajectory to 17 frames of 64x64 pixels, 20 steps with guidance, float32, in at most 8 s; diffusers has no such
+pipeline. The programs take turns, each measurement in a process of its own, and medians of the rounds are printed.
 "cpu" is processor time over threads, which other programs disturb less than time on the clock. OMP_WAIT_POLICY is
 passive for both, or waiting threads would count as work. "of peak" is the rate of the network's multiplications and
 additions, as direct sums have them, over what scaffolding_bench's loop of them reaches, which has its turns too; a
 convolution by Winograd's algorithm makes fewer and may pass it.
 """
 
-import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import time
 
+import turns
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROWS = {"block f32": "float32", "block bf16": "bfloat16", "decode f32": "float32", "decode bf16": "bfloat16"}
+CLIP, GOAL = "emoji-video clip", 8  # seconds
 WIDTH, HEADS, TEXT, VIDEO = 1920, 30, 226, 3774
 LATENTS = (1, 16, 5, 8, 8)
 
@@ -32,8 +35,8 @@ def block_flop():
     return 2 * tokens * 12 * WIDTH**2 + 4 * tokens**2 * WIDTH
 
 
-def decode_flop(lib, vae):
-    """Of the convolutions, as they are called."""
+def convolution_flop(lib, module, call):
+    """Of the convolutions in it that the call makes."""
     total = 0
 
     def count(module, _, output):
@@ -41,47 +44,55 @@ def decode_flop(lib, vae):
         total += 2 * (output[0] if isinstance(output, tuple) else output).numel() * module.weight[0].numel()
 
     kinds = (lib.nn.Conv2d, lib.nn.Conv3d)
-    return [m.register_forward_hook(count) for m in vae.decoder.modules() if isinstance(m, kinds)], lambda: total
+    hooks = [m.register_forward_hook(count) for m in module.modules() if isinstance(m, kinds)]
+    call()
+    for hook in hooks:
+        hook.remove()
+    return total
 
 
-def child(which, row, threads):
-    if which == "ours":
-        import scaffolding as lib
-        from scaffolding.models import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
-    else:
-        import torch as lib
-        from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
-    lib.set_num_threads(threads)
-    lib.manual_seed(0)
-    dtype, answer = getattr(lib, ROWS[row]), {}
+def network(lib, models, row):
+    """(a call of it, its multiplications and additions)"""
+    dtype = getattr(lib, ROWS[row])
     if row.startswith("block"):
-        model = CogVideoXTransformer3DModel(num_attention_heads=HEADS, num_layers=1).eval().to(dtype)
+        model = models.CogVideoXTransformer3DModel(num_attention_heads=HEADS, num_layers=1).eval().to(dtype)
         video, text, temb = (lib.randn(*s).to(dtype) for s in ((1, VIDEO, WIDTH), (1, TEXT, WIDTH), (1, 512)))
-        answer["flop"] = block_flop()
+        return lambda: model.transformer_blocks[0](video, text, temb), block_flop()
+    model = models.AutoencoderKLCogVideoX().eval().to(dtype)
+    latents = lib.randn(*LATENTS).to(dtype)
 
-        def call():
-            return model.transformer_blocks[0](video, text, temb)
+    def call():
+        return model.decode(latents).sample
 
-    else:
-        model = AutoencoderKLCogVideoX().eval().to(dtype)
-        latents = lib.randn(*LATENTS).to(dtype)
+    return call, convolution_flop(lib, model.decoder, call)
 
-        def call():
-            return model.decode(latents).sample
 
+def shipped_clip(lib, folder):
+    """A call of the pipeline of the model that ships."""
+    from scaffolding.diffusion import ToraPipeline
+
+    pipe = ToraPipeline.from_pretrained(folder, torch_dtype=lib.float32)
+    pipe.set_progress_bar_config(disable=True)
+    told = {"trajectories": "10,54 32,20 54,10", "num_frames": 17, "height": 64, "width": 64, "seed": 7}
+    return lambda: pipe("rocket, noto", num_inference_steps=20, guidance_scale=3.0, **told, output_type="sf_tensor")
+
+
+def child(which, row, options):
+    lib, models = turns.library(which)
+    lib.set_num_threads(options.threads)
+    lib.manual_seed(0)
+    answer = {}
     with lib.no_grad():
-        if row.startswith("decode"):
-            hooks, total = decode_flop(lib, model)
-            call()
-            answer["flop"] = total()
-            for hook in hooks:
-                hook.remove()
+        if row == CLIP:
+            call = shipped_clip(lib, options.model)
+        else:
+            call, answer["flop"] = network(lib, models, row)
         call()
         times = []
         for _ in range(3):
             start, start_cpu = time.perf_counter(), time.process_time()
             call()
-            times.append((time.perf_counter() - start, (time.process_time() - start_cpu) / threads))
+            times.append((time.perf_counter() - start, (time.process_time() - start_cpu) / options.threads))
     answer["wall"], answer["cpu"] = (statistics.median(t) for t in zip(*times))
     print(json.dumps(answer))
 
@@ -97,39 +108,56 @@ def peak_of(bench, dtype, threads):
     return max(rates, default=0)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--torch-python", default=os.environ.get("TORCH_PYTHON"), help="a Python that has torch and diffusers"
-    )
+def add_options(parser):
     parser.add_argument("--bench", type=pathlib.Path, default=pathlib.Path("build/scaffolding_bench"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--model", type=pathlib.Path, default=ROOT / "models/emoji-video", help="of the row emoji-video clip"
+    )
     parser.add_argument("--row", default="", help="only rows whose name has this in it")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+
+
+def medians_of(answers):
+    return {w: {k: statistics.median(a[k] for a in found) for k in found[0]} for w, found in answers.items()}
+
+
+def print_network(options, row):
+    peaks = []
+    answers = turns.take_turns(
+        options,
+        __file__,
+        [row],
+        turns.programs(options),
+        before=lambda: peaks.append(peak_of(options.bench, row.split()[-1], options.threads)),
+    )
+    peak, medians = statistics.median(peaks), medians_of(answers)
+    for which, m in medians.items():
+        line = f"{row:16} {which:6} wall {m['wall']:.2f} s, cpu {m['cpu']:.2f} s"
+        if peak:
+            line += f", {m['flop'] / peak:.2f} s at the peak: {100 * m['flop'] / peak / m['wall']:.0f} % of it"
+        if which == "ours" and "torch" in medians:
+            shares = (f"{100 * m[k] / medians['torch'][k]:.0f} % ({k})" for k in ("wall", "cpu"))
+            line += f"; takes {', '.join(shares)} of torch's time"
+        print(line, flush=True)
+
+
+def print_clip(options):
+    if not (options.model / "model_index.json").exists():
+        print(f"{CLIP:16} skipped: {options.model} has no weights", flush=True)
+        return
+    ours = {"ours": turns.programs(options)["ours"]}
+    model = ["--model", options.model.resolve()]
+    m = medians_of(turns.take_turns(options, __file__, [CLIP], ours, model))["ours"]
+    print(f"{CLIP:16} ours   wall {m['wall']:.2f} s, cpu {m['cpu']:.2f} s; the goal is {GOAL} s", flush=True)
+
+
+def main():
+    options = turns.options_of(__doc__, 3, add_options)
     if options.child:
-        return child(*options.child, options.threads)
-    programs = {"ours": sys.executable} | ({"torch": options.torch_python} if options.torch_python else {})
-    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(options.threads)}
+        return child(*options.child, options)
     for row in (r for r in ROWS if options.row in r):
-        answers, peaks = {which: [] for which in programs}, []
-        for _ in range(options.rounds):
-            peaks.append(peak_of(options.bench, row.split()[-1], options.threads))
-            for which, python in programs.items():
-                command = [python, __file__, "--threads", str(options.threads), "--child", which, row]
-                result = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
-                answers[which].append(json.loads(result.splitlines()[-1]))
-        peak = statistics.median(peaks)
-        medians = {w: {k: statistics.median(a[k] for a in found) for k in found[0]} for w, found in answers.items()}
-        for which, m in medians.items():
-            line = f"{row:12} {which:6} wall {m['wall']:.2f} s, cpu {m['cpu']:.2f} s"
-            if peak:
-                line += f", {m['flop'] / peak:.2f} s at the peak: {100 * m['flop'] / peak / m['wall']:.0f} % of it"
-            if which == "ours" and "torch" in medians:
-                shares = (f"{100 * m[k] / medians['torch'][k]:.0f} % ({k})" for k in ("wall", "cpu"))
-                line += f"; takes {', '.join(shares)} of torch's time"
-            print(line, flush=True)
+        print_network(options, row)
+    if options.row in CLIP:
+        print_clip(options)
 
 
 if __name__ == "__main__":
