@@ -1,7 +1,8 @@
-"""The card of a trained model, from its recipe, its run and its figures.
+"""The card of a trained model, of pictures or of clips, from its recipe, its run and its figures.
 
     python tools/model_card.py models/emoji-128 --run runs/emoji --eval eval.json --hardware "one core of a 2-core Xeon"
     --hours 6.5
+    python tools/model_card.py models/emoji-video --eval eval.json --hardware "one core of a 2-core EPYC" --hours 5
 
 --run: the folder that `scaffolding train` wrote (metrics.jsonl of each stage: steps and last losses). --eval: what
 `scaffolding eval --json` wrote, a JSON object of named numbers. Writes README.md into the model's folder; what was not
@@ -12,6 +13,7 @@ import argparse
 import json
 import pathlib
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STAGES = {
@@ -23,9 +25,12 @@ PARTS = {
     "tokenizer": "Tokenizer",
     "text_encoder": "Text encoder",
     "unet": "Denoiser",
+    "transformer": "Denoiser",
     "vae": "Autoencoder",
     "scheduler": "Scheduler",
 }
+
+CONTACT_SHEET, CLIPS = ROOT / "docs/pictures/contact_sheet.png", ROOT / "docs/pictures/emoji_video.png"
 
 FLUENT = "Fluent Emoji, Copyright (c) Microsoft Corporation, MIT License (the notice travels with copies)"
 
@@ -35,7 +40,7 @@ SHEET = """![48 pictures, uncurated](../../docs/pictures/contact_sheet.png)
 combinations of the held-out split; seeds 1 to 48, nothing left out.*
 """
 
-TEXT = """# emoji-128
+PICTURES = """# emoji-128
 
 Icons of 128 x 128 pixels from words. A latent-diffusion model in diffusers' folder layout, trained from nothing by
 Scaffolding, in float16.
@@ -67,8 +72,58 @@ Names and keywords come from Unicode's emoji-test.txt and CLDR annotations (Unic
 emojilib and unicode-emoji-json (MIT). The Noto part is made again from Debian's packages by `tools/make_noto_data.py`.
 The full notices: [LICENSES.md](LICENSES.md).
 
-## Recipe
-[train.json](train.json), seed {seed}: `scaffolding train --config models/emoji-128/train.json --output runs/emoji`.
+{recipe}
+## Limits
+It draws what it was trained on: single icons in three styles. Things that no emoji shows, counts, writing and places in
+the picture are beyond it; the names that were held out to measure it include everyday words, and were learned last.
+People have the yellow of emoji. It is an example of what the program does.
+"""
+
+
+CLIP_SHEET = """![Three prompts along four trajectories](../../docs/pictures/emoji_video.png)
+
+*Each prompt along the same four trajectories, the thin lines, with the same seed: frames 0, 4, 8, 12 and 16 of each
+clip, nothing left out.*
+"""
+
+CLIP_TEXT = """# emoji-video
+
+Clips of {frames} frames of {size} x {size} pixels, from words and a line that the thing follows. Tora's networks
+(CogVideoX steered by trajectories) in small, in diffusers' folder layout, trained from nothing by Scaffolding, in
+float16.
+
+```
+scaffolding txt2vid "rocket, noto" --trajectory "10,54 32,20 54,10" -o rocket.webp
+```
+
+In Python `ToraPipeline.from_pretrained("emoji-video")`. Trajectories are points in pixels, from the left and the top.
+
+{state}{measured}## Prompts
+A thing and, if you like, a background: `caption, noto, on a COLOUR background`. Without one the ground is white, or
+what the model thinks of. It knows the names of emoji and nothing else.
+
+{sheet}
+## Data and licences
+Clips are composed of {icons} of Noto: an icon in a random size moves along a random smooth way, over white, a colour
+that the caption names, or a gradient. {left_out}. The weights and every icon of the data carry this notice:
+
+| Style | Licence | Attribution |
+|---|---|---|
+| `noto` | Apache-2.0 | Noto Emoji, Copyright Google LLC and the Noto Emoji authors, Apache License 2.0 |
+
+Names come from Unicode's emoji-test.txt and CLDR annotations (Unicode licence), a few newer ones from emojilib and
+unicode-emoji-json (MIT). The data are made again from Debian's packages by `tools/make_noto_data.py`.
+The full notices: [LICENSES.md](LICENSES.md).
+
+{recipe}
+## Limits
+One icon at a time, of those it was trained on, in one style and one size of clip; a trajectory moves it and does not
+turn it. Without a trajectory it goes somewhere. Colours and edges are softer than the icons'. It is an example of what
+the program does.
+"""
+
+RECIPE = """## Recipe
+[train.json](train.json), seed {seed}: `scaffolding train --config models/{name}/train.json --output runs/{run}`.
 
 | Stage | Steps | Batch | Learning rate | Loss at the end |
 |---|---|---|---|---|
@@ -84,11 +139,6 @@ The full notices: [LICENSES.md](LICENSES.md).
 
 ## Figures
 {figures}
-
-## Limits
-It draws what it was trained on: single icons in three styles. Things that no emoji shows, counts, writing and places in
-the picture are beyond it; the names that were held out to measure it include everyday words, and were learned last.
-People have the yellow of emoji. It is an example of what the program does.
 """
 
 
@@ -131,6 +181,8 @@ def stage_rows(recipe, run):
 def part_rows(model):
     index = json.loads((model / "model_index.json").read_text())
     for part, title in PARTS.items():
+        if part not in index:
+            continue
         count = parameters(model / part)
         yield f"| {title} | `{index[part][1]}` | {f'{count / 1e6:.2f} million' if count else ''} |"
 
@@ -144,16 +196,16 @@ def numbers(values, prefix=""):
             yield (prefix + name).replace("_", " "), f"{value:.4g}"
 
 
-def figure_table(figures, before):
+def figure_table(name, figures, before):
     if not figures:
         return "Not measured yet: `scaffolding eval`."
     columns = [dict(numbers(figures))]
-    lines = ["`scaffolding eval models/emoji-128`:", "", "| Figure | |", "|---|---|"]
+    lines = [f"`scaffolding eval models/{name}`:", "", "| Figure | |", "|---|---|"]
     if before:
         columns.append(dict(numbers(before)))
         lines = [
             (
-                "`scaffolding eval models/emoji-128`, and the same of the weights before they saw any icon of the "
+                f"`scaffolding eval models/{name}`, and the same of the weights before they saw any icon of the "
                 "held-out splits:"
             ),
             "",
@@ -164,19 +216,74 @@ def figure_table(figures, before):
     return "\n".join(lines)
 
 
-def card(model, run=None, figures=None, before=None, hardware=None, hours=None, state=None):
-    recipe = json.loads((model / "train.json").read_text())
+def left_out_groups(groups):
+    return " and ".join(groups) or "none"
+
+
+def picture_card(recipe, figures, /, **parts):
     data = recipe["data"]
-    splits = data.get("splits")
-    return TEXT.format(
+    return PICTURES.format(
         fluent=FLUENT,
-        state=f"## State\n{state}\n\n" if state else "",
-        sheet=SHEET if (ROOT / "docs/pictures/contact_sheet.png").exists() else "",
-        left_out=" and ".join(data.get("left_out_groups", [])) or "none",
+        sheet=SHEET if CONTACT_SHEET.exists() else "",
+        left_out=left_out_groups(data.get("left_out_groups", [])),
         backgrounds=(
             f"white, and with probability {data.get('background_probability', 0)} on a colour that the caption "
             "then names"
         ),
+        **parts,
+    )
+
+
+def percent(share, digits=0):
+    return f"{100 * share:.{digits}f} %"
+
+
+def measured_clips(figures):
+    """The figures that say most, in sentences."""
+    if not figures:
+        return ""
+    lines = []
+    for name, f in figures["sets"].items():
+        lines.append(
+            f"- {f['clips']} captions of `{name}`: the thing is {f['distance']:.1f} pixels away from where it was "
+            f"asked to be (median; {f['distance_by_chance']:.1f} by chance), and among the nearest five of all icons "
+            f"in {percent(f['top5'])} of the clips ({percent(figures['self_check']['chance_top5'], 1)} by chance). "
+            f"From a frame to the next it changes by {percent(f['change'], 1)}."
+        )
+    real = figures["self_check"]["rows"]["through the autoencoder"]
+    lines.append(
+        f"- Real clips through its autoencoder, the most that it can reach: {real['distance']:.1f} pixels, "
+        f"{percent(real['top5'])}, {percent(real['change'], 1)}."
+    )
+    lines.append(
+        f"- A clip takes {figures['seconds_of_a_clip']:.1f} s ({figures['steps']} steps, guidance "
+        f"{figures['guidance']:g}) on the machine it was measured on."
+    )
+    return "## How well it does\n" + "\n".join(lines) + "\n\n"
+
+
+def clip_card(recipe, figures, /, **parts):
+    data = recipe["data"]
+    left_out = data["icons"].get("left_out_groups", [])
+    return CLIP_TEXT.format(
+        frames=data["num_frames"],
+        size=data["height"],
+        sheet=CLIP_SHEET if CLIPS.exists() else "",
+        icons=f"{figures['icons']:,} icons".replace(",", " ") if figures else "the icons",
+        left_out=f"Left out are the groups {', '.join(left_out)}" if left_out else "No group is left out",
+        measured=measured_clips(figures),
+        **parts,
+    )
+
+
+def card(model, run=None, figures=None, before=None, hardware=None, hours=None, state=None):
+    recipe = json.loads((model / "train.json").read_text())
+    clips = "transformer" in recipe
+    splits = recipe["data"].get("icons", recipe["data"]).get("splits")
+    name = "emoji-video" if clips else "emoji-128"
+    text = RECIPE.format(
+        name=name,
+        run="emoji-video" if clips else "emoji",
         seed=recipe["seed"],
         stages="\n".join(stage_rows(recipe, run)),
         trained_on=(
@@ -188,8 +295,24 @@ def card(model, run=None, figures=None, before=None, hardware=None, hours=None, 
         else "The weights that ship were trained on all splits.",
         parts="\n".join(part_rows(model)),
         megabytes=sum(p.stat().st_size for p in model.rglob("*") if p.is_file()) / 1e6,
-        figures=figure_table(figures, before),
+        figures=figure_table(name, figures, before),
     )
+    make = clip_card if clips else picture_card
+    return make(recipe, figures, state=f"## State\n{state}\n\n" if state else "", recipe=text)
+
+
+def wrapped(text, width=120):
+    """Prose in lines of that many columns; rows of tables stay as long as they are."""
+    lines = []
+    for line in text.split("\n"):
+        fits = len(line) <= width or line.startswith("|")
+        indent = "  " if line.startswith("- ") else ""
+        lines += (
+            [line]
+            if fits
+            else textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        )
+    return "\n".join(lines)
 
 
 def main():
@@ -209,7 +332,7 @@ def main():
     figures = json.loads(options.eval.read_text()) if options.eval else None
     before = json.loads(options.eval_before.read_text()) if options.eval_before else None
     text = card(options.model, options.run, figures, before, options.hardware, options.hours, options.state)
-    (options.model / "README.md").write_text(text)
+    (options.model / "README.md").write_text(wrapped(text))
     print(options.model / "README.md")
 
 
