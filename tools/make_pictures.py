@@ -7,6 +7,8 @@ changed.
     docs/pictures/between.png             nine pictures on the way from one prompt to another
     tests/golden/shipped_model.png        what tests/test_shipped_model.py compares with
 
+    docs/pictures/emoji_video.*           clips along trajectories: tools/make_clip_pictures.py
+
 and what stands between <!-- pictures --> and <!-- /pictures --> in the README and in docs/first_picture.md.
 """
 
@@ -119,6 +121,7 @@ def main(build):
         forming(program, folder)
         between(program, folder)
     subprocess.run([sys.executable, ROOT / "tests/test_shipped_model.py", build], check=True)
+    subprocess.run([sys.executable, ROOT / "tools/make_clip_pictures.py", build], check=True)
     write_documents()
 
 
