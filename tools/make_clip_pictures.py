@@ -19,7 +19,8 @@ PROMPTS = ("rocket, noto", "red apple, noto", "cat face, noto, on a yellow backg
 TRAJECTORIES = ("10,54 32,20 54,10", "54,32 10,32", "14,14 32,50 50,14", "12,50 12,14 52,14 52,50")
 SEED, FRAMES = 1, 17
 SHOWN = (0, 4, 8, 12, 16)  # frames in the sheet
-GAP = 8  # pixels between clips of different prompts
+BETWEEN_FRAMES, BETWEEN_PROMPTS = 2, 8  # pixels of the ground, which shows where frames on white end
+GROUND = (216, 216, 216)
 LINE, DOT = (60, 60, 60, 150), (230, 0, 0, 220)
 
 
@@ -57,12 +58,13 @@ def marked(picture, trajectory, frame, fine=4):
 def sheet(clips):
     """clips[prompt][trajectory] -> one picture."""
     side = clips[0][0][0].width
-    wide = side * len(SHOWN)
-    out = Image.new("RGB", (len(clips) * (wide + GAP) - GAP, len(TRAJECTORIES) * (side + 2) - 2), "white")
+    step = side + BETWEEN_FRAMES
+    wide, high = step * len(SHOWN) - BETWEEN_FRAMES, step * len(TRAJECTORIES) - BETWEEN_FRAMES
+    out = Image.new("RGB", (len(clips) * (wide + BETWEEN_PROMPTS) - BETWEEN_PROMPTS, high), GROUND)
     for column, of_prompt in enumerate(clips):
         for row, (frames, trajectory) in enumerate(zip(of_prompt, TRAJECTORIES)):
             for i, frame in enumerate(SHOWN):
-                place = column * (wide + GAP) + i * side, row * (side + 2)
+                place = column * (wide + BETWEEN_PROMPTS) + i * step, row * step
                 out.paste(marked(frames[frame], trajectory, frame), place)
     return out
 
@@ -100,8 +102,8 @@ def main():
         ]
     options.output.mkdir(parents=True, exist_ok=True)
     still, first, *rest = options.output / "emoji_video.png", *moving(clips)
-    # 256 colours are enough for icons, and half the size
-    sheet(clips).quantize(256, dither=Image.Dither.NONE).save(still, optimize=True)
+    # 128 colours are enough for icons, and half the size
+    sheet(clips).quantize(128, dither=Image.Dither.NONE).save(still, optimize=True)
     film = still.with_suffix(".webp")
     first.save(film, save_all=True, append_images=rest, duration=125, loop=0, quality=70, method=6)
     for path in (still, film):
