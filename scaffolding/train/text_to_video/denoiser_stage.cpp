@@ -7,6 +7,7 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/train/pretrained.h"
+#include "scaffolding/train/stage_training.h"
 #include "scaffolding/train/text_to_video/cached_clips.h"
 #include "scaffolding/train/text_to_video/sample_clips.h"
 
@@ -61,30 +62,18 @@ bool train_denoiser(const TextToVideoRun& run) {
   run.move(model);
   auto scheduler = recipe_scheduler(run.recipe.scheduler);
   auto clips = std::make_shared<CachedClips>(run);
-  data::DataLoader loader(
-      clips, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  using Groups = std::vector<optim::AdamW::Group>;
-  Groups groups{{trained(*model.transformer), {.lr = o.learning_rate, .weight_decay = o.weight_decay}}};
-  if (o.text_learning_rate > 0)
-    groups.push_back({trained(*model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}});
-  optim::AdamW optimizer(groups);
-  auto schedule = o.schedule(optimizer);
-  optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
+  std::vector<StageTraining::Group> groups{{trained(*model.transformer), o.learning_rate}};
+  if (o.text_learning_rate > 0) groups.push_back({trained(*model.text_encoder), o.text_learning_rate});
+  StageTraining stage(run, o, "denoiser", seed, model, clips, std::move(groups));
   const diffusion::TrainingOptions objective = o.objective();
   const auto unsteered = int64_t(std::lround(o.trajectory_dropout * double(o.batch_size)));
   const Tensor positions =
       diffusion::rotary_positions_of(*model.transformer, clips->clip(0).unsqueeze(0).to(run.device));
   SampleClips samples(run, tokenizer);
-  TrainerOptions options = run.trainer_options(o, "denoiser", seed, schedule.get(), &ema);
-  options.on_step_end = [&](Trainer& trainer) {
-    if (trainer.step() % o.sample_steps != 0) return;
-    ema.store(nn::parameters(model));
-    ema.copy_to(nn::parameters(model));
-    samples.write(model, trainer.step());
-    ema.restore(nn::parameters(model));
+  stage.options.on_step_end = [&](Trainer& trainer) {
+    if (trainer.step() % o.sample_steps == 0) stage.with_averages([&] { samples.write(model, trainer.step()); });
   };
-  Trainer trainer(
-      model, optimizer, loader,
+  const bool done = stage.train(
       [&](data::Batch& batch) {
         auto todo = diffusion::training_batch(*scheduler, batch.image, objective);
         Tensors inputs{clips->ids(batch.index, todo.dropped), todo.noisy_latents, todo.timesteps, todo.target};
@@ -97,11 +86,9 @@ bool train_denoiser(const TextToVideoRun& run) {
         const size_t weights = steered ? 5 : 4;
         return diffusion::training_loss(model.predict(in[1], in[2], text, flow, unsteered, positions),
                                         {.target = in[3], .weights = in.size() > weights ? in[weights] : Tensor()});
-      },
-      options);
-  if (trainer.fit().stopped) return false;
-  ema.copy_to(nn::parameters(model));
-  samples.write(model, trainer.step());
+      });
+  if (!done) return false;
+  samples.write(model, stage.step());
   samples.save_pipeline(model);
   return true;
 }

@@ -6,6 +6,7 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/train/pretrained.h"
+#include "scaffolding/train/stage_training.h"
 #include "scaffolding/train/text_to_video/cached_clips.h"
 #include "scaffolding/train/text_to_video/model.h"
 
@@ -68,20 +69,13 @@ bool train_text_encoder(const TextToVideoRun& run) {
   }
   CaptionMatcher model(text_encoder, clips->clip(0).size(1));
   run.move(model);
-  data::DataLoader loader(
-      clips, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
-  auto schedule = o.schedule(optimizer);
-  optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
-  Trainer trainer(
-      model, optimizer, loader,
+  StageTraining stage(run, o, "text_encoder", seed, model, clips);
+  const bool done = stage.train(
       [&](data::Batch& batch) {
         return Tensors{clips->ids(batch.index), batch.image};
       },
-      [&](const Tensors& in) { return model(in[0], in[1]); },
-      run.trainer_options(o, "text_encoder", seed, schedule.get(), &ema));
-  if (trainer.fit().stopped) return false;
-  ema.copy_to(nn::parameters(model));
+      [&](const Tensors& in) { return model(in[0], in[1]); });
+  if (!done) return false;
   nn::to(model, {.device = Device::CPU});
   models::save_model(*text_encoder, run.place("pipeline/text_encoder"));
   return true;
