@@ -9,7 +9,9 @@ std::vector<optim::AdamW::Group> optimizer_groups(const StageRecipe& recipe, nn:
   if (groups.empty()) groups.push_back({nn::parameters(model), recipe.learning_rate});
   std::vector<optim::AdamW::Group> out;
   for (auto& group : groups)
-    out.push_back({std::move(group.parameters), {.lr = group.learning_rate, .weight_decay = recipe.weight_decay}});
+    out.push_back(
+        {std::move(group.parameters),
+         {.lr = group.learning_rate, .betas = {0.9, recipe.adam_beta2}, .weight_decay = recipe.weight_decay}});
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/reconstruction_loss.h"
 #include "scaffolding/train/stage_training.h"
 
@@ -41,6 +42,7 @@ bool train_autoencoder(const TextToImageRun& run) {
   models::AutoencoderKLConfig config;
   io::read_fields("vae", config.fields(), run.recipe.vae);
   models::AutoencoderKL vae(config);
+  load_pretrained(run, "vae", vae);
   run.move(vae);
   StageTraining stage(run, o, "autoencoder", uint64_t(run.recipe.seed), vae, run.icons);
   stage.options.run.eval_steps = o.checkpointing_steps;

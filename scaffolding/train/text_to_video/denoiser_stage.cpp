@@ -46,6 +46,16 @@ bool cache_latents(const TextToVideoRun& run) {
   if (run.done("latents/rows.json")) return true;
   auto model = models::load_model(run.place("pipeline/vae"));
   auto& vae = dynamic_cast<models::AutoencoderKLCogVideoX&>(*model);
+  models::AutoencoderKLCogVideoXConfig wanted;
+  io::read_fields("vae", wanted.fields(), run.recipe.vae);
+  const auto check = [](const char* field, int64_t got, int64_t expected) {
+    SF_CHECK(got == expected, "train: the run's autoencoder has ", field, " ", got, " and the recipe's vae ", expected,
+             "; write the configs of the pretrained pipeline into the recipe");
+  };
+  check("latent_channels", vae.options.latent_channels, wanted.latent_channels);
+  check("temporal_compression_ratio", vae.options.temporal_compression_ratio, wanted.temporal_compression_ratio);
+  check("levels in block_out_channels", int64_t(vae.options.block_out_channels.size()),
+        int64_t(wanted.block_out_channels.size()));
   run.move(vae);
   run.tell("latents of " + std::to_string(run.recipe.denoiser.clips) + " clips of each of " +
            std::to_string(run.clips->size()));
