@@ -19,7 +19,7 @@ TEST_F(AutoencoderClipsTest, PartsShowWhatMovesFromAnywhereInTheClip) {
     data::SampleRandom random(seed, 0, 0);
     const Tensor part = parts.get(0, random).image;
     ASSERT_EQ(part.shape(), (Shape{3, 3, 32, 32}));
-    EXPECT_GT(sum(lt(part.select(0, 0), 0)).item(), 30) << seed;  // pixels of blue in it
+    EXPECT_GT(sum(lt(part.select(0, 0), wrapped(0)).to(kFloat32)).item(), 30) << seed;  // pixels of blue in it
     moved += amax(abs(part.select(1, 2) - part.select(1, 0))).item() > 0;
   }
   EXPECT_GT(moved, 20);
