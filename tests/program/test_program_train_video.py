@@ -129,7 +129,7 @@ def test_latents_of_each_frame_in_patches_of_four(program, config, tmp_path):
     steering = ("--trajectory", "4,4 12,12")
     assert tuple(clip(program, run / "pipeline", tmp_path / "a" / "%04d.png", *steering).shape) == (6, 16, 16, 3)
     assert clip(program, run / "pipeline", tmp_path / "b" / "%04d.png", "--num-frames", 4, *steering).shape[0] == 4
-    measured = ("--config", each, "--count", 2, "--steps", 1, "--json", "-q")
+    measured = ("--config", each, "--splits", "train", "--count", 2, "--steps", 1, "--json", "-q")
     done = program("eval", run / "pipeline", *measured)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["frames"] == 6

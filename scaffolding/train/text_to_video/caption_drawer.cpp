@@ -21,22 +21,14 @@ Tensor drawn(const data::MovingIcons& clips, int64_t index) {
 
 DrawnIcons::DrawnIcons(std::shared_ptr<const TrainingClips> clips) : clips_(std::move(clips)) {
   SF_CHECK(clips_->icons(), "DrawnIcons: needs clips of icons, got those of ", clips_->data().path);
-  for (int64_t i = 0; i < size(); ++i) {
-    Tensor drawing;
-    try {
-      drawing = drawn(*clips_->icons(), i);
-    } catch (const data::BrokenSample&) {  // get() says what is wrong, which a loader passes on
-    }
-    drawings_.push_back(drawing);
-  }
+  for (int64_t i = 0; i < size(); ++i) drawings_.push_back(drawn(*clips_->icons(), i));
 }
 
 data::Sample DrawnIcons::get(int64_t index, data::SampleRandom& random) const {
   const data::MovingIcons& clips = *clips_->icons();
   const data::IconGround ground = clips.ground(random);
   data::Sample sample;
-  const Tensor& drawing = drawings_[size_t(index)];
-  sample.image = drawing ? drawing : drawn(clips, index);
+  sample.image = drawings_[size_t(index)];
   sample.target = empty({6}, kFloat32, Device::CPU);
   auto* to = sample.target.data<float>();
   for (const auto& colour : {ground.top, ground.bottom})

@@ -13,14 +13,15 @@ namespace sf::train {
 class DrawnIcons final : public data::Dataset {
  public:
   static constexpr int64_t kSide = 24;
-  explicit DrawnIcons(std::shared_ptr<const TrainingClips> clips);  // ValueError where these are a folder's
+  // ValueError where the clips are a folder's, and for a damaged picture.
+  explicit DrawnIcons(std::shared_ptr<const TrainingClips> clips);
   int64_t size() const override { return clips_->size(); }
   data::Sample get(int64_t index, data::SampleRandom& random) const override;
   std::string sample_name(int64_t index) const override { return clips_->name(index); }
 
  private:
   std::shared_ptr<const TrainingClips> clips_;
-  Tensors drawings_;  // undefined where the file is damaged
+  Tensors drawings_;
 };
 
 // Draws an icon twice, in patches and as a whole, so that the transformer finds both what is there and where.

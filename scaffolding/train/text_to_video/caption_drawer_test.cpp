@@ -104,10 +104,8 @@ TEST_F(DrawnIconsTest, PicturesAreColoursTimesOpacityAndOpacity) {
   EXPECT_EQ(at(12, 20), (std::vector<double>{-1, -1, 1, 1}));
 }
 
-TEST_F(DrawnIconsTest, ADamagedPictureIsABrokenSample) {
-  const DrawnIcons icons(clips(0, 0, true));
-  data::SampleRandom random(0, 0, 0);
-  EXPECT_THROW(icons.get(0, random), data::BrokenSample);
+TEST_F(DrawnIconsTest, ADamagedPictureIsNamed) {
+  SF_EXPECT_ERROR(Error, "a.png: is no PNG, JPEG or WebP picture", DrawnIcons(clips(0, 0, true)));
 }
 
 }  // namespace sf::train

@@ -15,14 +15,14 @@ TEST_F(AutoencoderClipsTest, PartsShowWhatMovesFromAnywhereInTheClip) {
   recipe.crop = 32;
   const AutoencoderClips parts(clips(0, 0), recipe, false);
   int64_t moved = 0;
-  for (uint64_t seed = 0; seed < 30; ++seed) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
     data::SampleRandom random(seed, 0, 0);
     const Tensor part = parts.get(0, random).image;
     ASSERT_EQ(part.shape(), (Shape{3, 3, 32, 32}));
     EXPECT_GT(sum(lt(part.select(0, 0), wrapped(0)).to(kFloat32)).item(), 30) << seed;  // pixels of blue in it
     moved += amax(abs(part.select(1, 2) - part.select(1, 0))).item() > 0;
   }
-  EXPECT_GT(moved, 20);
+  EXPECT_GT(moved, 6);
 }
 
 TEST_F(AutoencoderClipsTest, FlowIsAsLargeAsFrames) {
