@@ -8,8 +8,8 @@
 namespace sf::train {
 
 // The icons of clips with the captions of such clips. image: float32 [4, kSide, kSide] in [-1, 1], colours times
-// opacity, then opacity. target: float32 [6] in [-1, 1], the ground's colours at the top and at the bottom. Drawings are
-// made once, in the constructor. Thread-safe, as every Dataset.
+// opacity, then opacity. target: float32 [6] in [-1, 1], the ground's colours at the top and at the bottom. The
+// constructor makes all drawings. Thread-safe, as every Dataset.
 class DrawnIcons final : public data::Dataset {
  public:
   static constexpr int64_t kSide = 24;
