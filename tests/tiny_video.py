@@ -84,7 +84,7 @@ RECIPE = {  # of scaffolding train, for drawn_icons.py's squares: a Tora
         "width": 16,
         "icons": {"smallest_icon": 6, "largest_icon": 8, "margin": 4},
     },
-    "tokenizer": {"vocab_size": 200, "max_tokens": 12},
+    "tokenizer": {"vocab_size": 200, "max_tokens": 16},
     "vae": {**VAE, "block_out_channels": [8, 8, 8]},
     "text_encoder": {"d_model": 24, "d_kv": 6, "d_ff": 40, "num_layers": 1, "num_heads": 4, "dropout_rate": 0.0},
     "transformer": {
@@ -103,7 +103,7 @@ RECIPE = {  # of scaffolding train, for drawn_icons.py's squares: a Tora
         "timestep_spacing": "trailing",
         "snr_shift_scale": 1.0,
     },
-    "autoencoder_training": _stage(4, 2, crop=12),
+    "autoencoder_training": _stage(4, 2, crop=12, square_steps=3),
     "text_encoder_training": _stage(4, 8),
     "denoiser_training": _stage(
         6,

@@ -24,7 +24,7 @@ template <class Run> void train(const Options& o, Run run, const char* denoiser)
   run.device = Device(o.device);
   run.cuda_graph = o.cuda_graph;
   if (!o.quiet) run.say = [](const std::string& text) { std::cerr << text << std::endl; };
-  if (!o.pretrained.empty()) train::take_pretrained(run, o.pretrained, denoiser);
+  if (!o.pretrained.empty()) train::take_pretrained(run, o.pretrained, denoiser, run.recipe.autoencoder);
   const bool done = train::train_tokenizer(run) && train::train_autoencoder(run) && train::cache_latents(run) &&
                     train::train_text_encoder(run) && train::train_denoiser(run);
   if (done) std::cout << run.place("pipeline") << "\n";

@@ -123,31 +123,35 @@ MovingIcons::MovingIcons(std::shared_ptr<const IconDataset> icons, MovingIconOpt
            o.gradient_probability, " and ", icons_->options().background_probability);
 }
 
-Sample MovingIcons::get(int64_t index, SampleRandom& random) const {
-  const auto& o = options_;
+IconGround MovingIcons::ground(SampleRandom& random) const {
   const auto& colours = background_colours();
   const auto any_colour = [&] { return random.below(int64_t(colours.size())); };
   const double background = random.uniform(), plain = icons_->options().background_probability;
-  const NamedColour *top = &colours[0], *bottom = top;
-  std::string named;
   if (background < plain) {
-    top = bottom = &colours[size_t(any_colour())];
-    named = top->name;
-  } else if (background < plain + o.gradient_probability) {
-    const int64_t first = any_colour(), further = 1 + random.below(int64_t(colours.size()) - 1);
-    top = &colours[size_t(first)];
-    bottom = &colours[size_t((first + further) % int64_t(colours.size()))];
-    named = two_colours(top->name, bottom->name);
+    const NamedColour& colour = colours[size_t(any_colour())];
+    return {colour.rgb, colour.rgb, colour.name};
   }
+  if (background < plain + options_.gradient_probability) {
+    const int64_t first = any_colour(), further = 1 + random.below(int64_t(colours.size()) - 1);
+    const NamedColour &top = colours[size_t(first)],
+                      &bottom = colours[size_t((first + further) % int64_t(colours.size()))];
+    return {top.rgb, bottom.rgb, two_colours(top.name, bottom.name)};
+  }
+  return {colours[0].rgb, colours[0].rgb, {}};
+}
+
+Sample MovingIcons::get(int64_t index, SampleRandom& random) const {
+  const auto& o = options_;
+  const IconGround under = ground(random);
   const int64_t side = o.smallest_icon + random.below(o.largest_icon - o.smallest_icon + 1);
   const Drawn icon = drawn(icons_->drawing(index), side);
   const auto way = random_way(o.num_frames, o.size, o.margin, random);
   Sample sample;
-  sample.image = composed(icon, side, way, o.size, top->rgb, bottom->rgb);
+  sample.image = composed(icon, side, way, o.size, under.top, under.bottom);
   sample.target = empty({1, o.num_frames, 2}, kFloat32, Device::CPU);
   auto* point = sample.target.data<float>();
   for (const IconPlace& place : way) *point++ = float(place.x), *point++ = float(place.y);
-  sample.caption = icons_->prompt(index, named, random);
+  sample.caption = icons_->prompt(index, under.name, random);
   sample.name = sample_name(index);
   sample.index = index;
   return sample;

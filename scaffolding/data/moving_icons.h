@@ -24,6 +24,12 @@ struct IconPlace {
   bool operator==(const IconPlace&) const = default;
 };
 
+// What a clip's icon stands on, and how its caption names that.
+struct IconGround {
+  transforms::Colour top, bottom;  // alike where it is plain
+  std::string name;                // "blue", "blue to pink"; empty for white that is not named
+};
+
 class MovingIcons final : public Dataset {
  public:
   // ValueError for sizes that cannot be, and probabilities that are none.
@@ -36,6 +42,7 @@ class MovingIcons final : public Dataset {
   // these.
   Sample get(int64_t index, SampleRandom& random) const override;
   std::string sample_name(int64_t index) const override { return icons_->sample_name(index); }
+  IconGround ground(SampleRandom& random) const;  // as get() draws it
 
   // A clip uint8 [3, places, size, size] of the icon with sides of `side` pixels at these places, over colours from the
   // top to the bottom.

@@ -10,7 +10,8 @@
 
 namespace sf::train {
 
-void take_pretrained(const RecipeRun& run, const std::string& pipeline, const std::string& denoiser) {
+void take_pretrained(const RecipeRun& run, const std::string& pipeline, const std::string& denoiser,
+                     const AutoencoderRecipe& autoencoder) {
   namespace fs = std::filesystem;
   const fs::path from(pipeline);
   std::error_code error;
@@ -28,7 +29,7 @@ void take_pretrained(const RecipeRun& run, const std::string& pipeline, const st
     options.dtype = kFloat32;
     models::save_model(*models::load_model((from / part).string(), options), run.place(to));
   };
-  take("vae", "pipeline/vae");
+  take("vae", autoencoder.train_pretrained ? "pretrained/vae" : "pipeline/vae");
   take("text_encoder", "pretrained/text_encoder");
   take(denoiser, "pretrained/" + denoiser);
   run.tell("starts from " + pipeline);

@@ -34,17 +34,4 @@ void RecipeRun::move(nn::Module& model) const {
          {.device = device, .memory_format = device.is_cuda() ? MemoryFormat::ChannelsLast : MemoryFormat::Preserve});
 }
 
-TrainerOptions RecipeRun::trainer_options(const StageRecipe& recipe, const char* stage, uint64_t seed,
-                                          optim::LRScheduler* schedule, optim::EMAModel* ema) const {
-  TrainerOptions options;
-  options.run = recipe.run(place(stage));
-  options.scheduler = schedule;
-  options.ema = ema;
-  options.seed = seed;
-  options.resume = "latest";
-  options.quiet = quiet;
-  options.cuda_graph = cuda_graph;
-  return options;
-}
-
 }  // namespace sf::train

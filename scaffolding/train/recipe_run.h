@@ -6,7 +6,6 @@
 
 #include "scaffolding/nn/module.h"
 #include "scaffolding/train/stage_recipe.h"
-#include "scaffolding/train/trainer.h"
 
 namespace sf::train {
 
@@ -25,9 +24,6 @@ struct RecipeRun {
   bool done(const std::string& name) const;  // whether that file is there
   void tell(const std::string& text) const;
   void move(nn::Module& model) const;  // to the device; on CUDA channels-last, as its convolutions read weights
-  // Of a stage whose checkpoints and logs lie in the folder `stage`: it goes on from the last one.
-  TrainerOptions trainer_options(const StageRecipe& recipe, const char* stage, uint64_t seed,
-                                 optim::LRScheduler* schedule, optim::EMAModel* ema) const;
 };
 
 }  // namespace sf::train

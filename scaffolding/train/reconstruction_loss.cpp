@@ -15,4 +15,9 @@ Tensor reconstruction_loss(const Tensor& pictures, const Tensor& wanted, double 
   return loss + edge_weight * (edges(difference.ndim() - 2) + edges(difference.ndim() - 1));
 }
 
+Tensor square_reconstruction_loss(const Tensor& pictures, const Tensor& wanted) {
+  const Tensor difference = pictures - wanted;
+  return 4 * mean(square(difference)) + 0.1 * mean(abs(difference));
+}
+
 }  // namespace sf::train

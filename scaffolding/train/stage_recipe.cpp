@@ -14,6 +14,7 @@ io::Fields StageRecipe::fields() {
           {"batch_size", &batch_size},
           {"learning_rate", &learning_rate},
           {"weight_decay", &weight_decay},
+          {"adam_beta2", &adam_beta2},
           {"max_grad_norm", &max_grad_norm},
           {"warmup_steps", &warmup_steps},
           {"decay_steps", &decay_steps},
@@ -26,7 +27,8 @@ io::Fields StageRecipe::fields() {
 
 io::Fields AutoencoderRecipe::fields() {
   io::Fields all = StageRecipe::fields();
-  all.insert(all.end(), {{"kl_weight", &kl_weight}, {"edge_weight", &edge_weight}});
+  all.insert(all.end(),
+             {{"kl_weight", &kl_weight}, {"edge_weight", &edge_weight}, {"train_pretrained", &train_pretrained}});
   return all;
 }
 
@@ -45,6 +47,7 @@ io::Fields DenoiserRecipe::fields() {
 void StageRecipe::check(const std::string& who) const {
   SF_CHECK(batch_size > 0, who, ": batch_size must be above 0, got ", batch_size);
   SF_CHECK(learning_rate > 0, who, ": learning_rate must be above 0, got ", learning_rate);
+  SF_CHECK(adam_beta2 >= 0 && adam_beta2 < 1, who, ": adam_beta2 must be in [0, 1), got ", adam_beta2);
   SF_CHECK(warmup_steps >= 0, who, ": warmup_steps must not be negative, got ", warmup_steps);
   SF_CHECK(!decay_steps || (*decay_steps >= 0 && warmup_steps + *decay_steps <= max_steps), who,
            ": decay_steps must be 0 to max_steps - warmup_steps, ", max_steps - warmup_steps, ", got ",

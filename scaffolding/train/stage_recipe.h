@@ -10,7 +10,7 @@ namespace sf::train {
 
 struct StageRecipe {
   int64_t max_steps = 1000, batch_size = 16;
-  double learning_rate = 1e-3, weight_decay = 0.01, max_grad_norm = 1;
+  double learning_rate = 1e-3, weight_decay = 0.01, adam_beta2 = 0.999, max_grad_norm = 1;
   int64_t warmup_steps = 100;
   // Absent: the rate falls along a cosine over the whole run. Else it stays after warming up and falls linearly to zero
   // over so many steps at the end, so that a run can be made longer before it is ended (transformers'
@@ -29,6 +29,8 @@ struct StageRecipe {
 struct AutoencoderRecipe : StageRecipe {
   double kl_weight = 1e-6;  // of the latents' divergence from unit noise
   double edge_weight = 1;   // of differences between neighbouring pixels, which keep outlines sharp
+  // Of a run that starts from a pipeline (--pretrained): its autoencoder is trained on; else it is used as it is.
+  bool train_pretrained = false;
   io::Fields fields();
 };
 

@@ -74,7 +74,7 @@ def test_a_run_leaves_a_pipeline_logs_and_samples(program, run, tmp_path):
     steered = clip(program, run / "pipeline", tmp_path / "a" / "%04d.png", "--trajectory", "4,4 12,12")
     assert tuple(plain.shape) == tuple(steered.shape) == (9, 16, 16, 3) and plain.tolist() != steered.tolist()
     pipe = diffusion.ToraPipeline.from_pretrained(run / "pipeline")
-    assert pipe.encode_prompt("red square")[0].shape == (1, 12, 24)  # as long as in training
+    assert pipe.encode_prompt("red square")[0].shape == (1, 16, 24)  # as long as in training
     # the empty prompt's tokens end where the captions' do
     assert pipe.tokenizer("Red square, flat!").input_ids[-1] == pipe.tokenizer("").input_ids[0]
 
@@ -86,11 +86,12 @@ def test_the_recipe_that_ships_runs_in_miniature(program, tmp_path):
     assert json.loads((folder / "pipeline/model_index.json").read_text())["_class_name"] == "ToraPipeline"
 
 
-def test_a_killed_training_goes_on_to_the_same_weights(build_dir, program, config, run, tmp_path):
+@pytest.mark.parametrize("stage", ["autoencoder", "text_encoder", "denoiser"])
+def test_a_killed_training_goes_on_to_the_same_weights(build_dir, program, config, run, tmp_path, stage):
     command = [build_dir / "scaffolding", "train", "--config", config, "--output", tmp_path / "run", "--quiet"]
     process = subprocess.Popen([str(part) for part in command])
     deadline = time.monotonic() + 120
-    begun = tmp_path / "run/denoiser/checkpoint-2/manifest.json"
+    begun = tmp_path / "run" / stage / "checkpoint-2/manifest.json"
     while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
@@ -110,6 +111,49 @@ def test_a_longer_run_learns(program, config, run, tmp_path):
     all_losses = losses(tmp_path / "run/denoiser")
     first, last = sum(all_losses[:10]) / 10, sum(all_losses[-10:]) / 10
     assert last < 0.8 * first, (first, last)
+
+
+def test_latents_of_each_frame_in_patches_of_four(program, config, tmp_path):
+    """An autoencoder that does not compress time: any number of frames, in training, sampling and measuring."""
+    each = written(
+        config.parent,
+        "each.json",
+        data={"num_frames": 6},
+        vae={"temporal_compression_ratio": 1},
+        transformer={"patch_size": 4},
+        autoencoder_training={"num_frames": 3},
+        denoiser_training={"trajectory_dropout": 0, "mixed_precision": "bf16"},
+    )
+    run = trained(program, each, tmp_path / "run")
+    assert json.loads((run / "pipeline/transformer/config.json").read_text())["temporal_compression_ratio"] == 1
+    steering = ("--trajectory", "4,4 12,12")
+    assert tuple(clip(program, run / "pipeline", tmp_path / "a" / "%04d.png", *steering).shape) == (6, 16, 16, 3)
+    assert clip(program, run / "pipeline", tmp_path / "b" / "%04d.png", "--num-frames", 4, *steering).shape[0] == 4
+    measured = ("--config", each, "--splits", "train", "--count", 2, "--steps", 1, "--json", "-q")
+    done = program("eval", run / "pipeline", *measured)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["frames"] == 6
+
+
+def test_a_model_is_trained_on_by_a_later_run(program, config, run, tmp_path):
+    """All of its parts, or all but the autoencoder, which is then used as it is."""
+    little = {"learning_rate": 1e-7, "ema_decay": 0.0}
+    recipe = {"text_encoder_training": {"max_steps": 0},
+              "denoiser_training": {**little, "text_learning_rate": 1e-7, "max_steps": 2}}  # fmt: skip
+    for whole in (True, False):
+        autoencoder = {**little, "train_pretrained": whole, "max_steps": 2}
+        further = written(config.parent, "further.json", **recipe, autoencoder_training=autoencoder)
+        later = trained(program, further, tmp_path / f"{whole}", "--pretrained", run / "pipeline")
+        assert (later / "autoencoder").exists() == whole
+        for part in WEIGHTS:
+            ours, theirs = (tensors(folder / "pipeline", part) for folder in (later, run))
+            assert ours.keys() == theirs.keys()
+            learned = [k for k in ours if "running_" not in k and "num_batches" not in k]  # statistics of its batches
+            assert max((ours[k].float() - theirs[k].float()).abs().max().item() for k in learned) < 2e-3, part
+    other = {"vae": {"temporal_compression_ratio": 2}, **recipe}
+    wrong = written(config.parent, "other.json", **other)
+    command = ("train", "--config", wrong, "-o", tmp_path / "wrong", "-q", "--pretrained", run / "pipeline")
+    refused(program(*command), "temporal_compression_ratio 4 and the recipe's vae 2")
 
 
 def folder_of_clips(folder, trajectory):
@@ -183,6 +227,10 @@ def test_smoke_is_the_whole_chain_in_miniature(program, config, tmp_path):
         ("denoiser_training", {"sample_trajectories": ["1,1 2,2"]}, "one for each of the 2 sample_prompts"),
         ("denoiser_training", {"sample_trajectories": ["1,1 99,2", "1,1 2,2"]}, "outside"),
         ("denoiser_training", {"clips": 0}, "clips must be"),
+        ("tokenizer", {"max_tokens": 15}, "max_tokens must be 16 or more"),
+        ("vae", {"temporal_compression_ratio": 0}, "temporal_compression_ratio must be above 0"),
+        ("autoencoder_training", {"square_steps": -1}, "square_steps must not be negative"),
+        ("autoencoder_training", {"adam_beta2": 1}, "adam_beta2 must be in [0, 1)"),
         ("autoencoder_training", {"crop": 6}, "crop must be a multiple of 4"),
         ("autoencoder_training", {"crop": 20}, "at most 16"),
         ("autoencoder_training", {"num_frames": 13}, "at most data's 9"),

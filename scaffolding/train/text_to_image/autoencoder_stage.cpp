@@ -7,8 +7,9 @@
 #include "scaffolding/models/autoencoders/autoencoder_kl.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/reconstruction_loss.h"
-#include "scaffolding/train/trainer.h"
+#include "scaffolding/train/stage_training.h"
 
 namespace sf::train {
 
@@ -41,29 +42,22 @@ bool train_autoencoder(const TextToImageRun& run) {
   models::AutoencoderKLConfig config;
   io::read_fields("vae", config.fields(), run.recipe.vae);
   models::AutoencoderKL vae(config);
+  load_pretrained(run, "vae", vae);
   run.move(vae);
-  data::DataLoader loader(
-      run.icons, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  optim::AdamW optimizer(nn::parameters(vae), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
-  auto schedule = o.schedule(optimizer);
-  optim::EMAModel ema(nn::parameters(vae), {.decay = o.ema_decay});
-  TrainerOptions options = run.trainer_options(o, "autoencoder", uint64_t(run.recipe.seed), schedule.get(), &ema);
-  options.run.eval_steps = o.checkpointing_steps;
-  options.evaluate = [&] {
+  StageTraining stage(run, o, "autoencoder", uint64_t(run.recipe.seed), vae, run.icons);
+  stage.options.run.eval_steps = o.checkpointing_steps;
+  stage.options.evaluate = [&] {
     return std::map<std::string, double>{{"psnr", measure(vae, run.device, *run.icons, 64).psnr}};
   };
-  Trainer trainer(
-      vae, optimizer, loader,
-      [](data::Batch& batch) { return Tensors{batch.image.contiguous(MemoryFormat::ChannelsLast)}; },
-      [&](const Tensors& in) {
-        const Tensor& x = in[0];
-        auto posterior = vae.encode(x);
-        Tensor loss = reconstruction_loss(vae.decode(posterior.sample()), x, o.edge_weight);
-        return o.kl_weight == 0 ? loss : loss + o.kl_weight * mean(posterior.kl());
-      },
-      options);
-  if (trainer.fit().stopped) return false;
-  ema.copy_to(nn::parameters(vae));
+  const bool done =
+      stage.train([](data::Batch& batch) { return Tensors{batch.image.contiguous(MemoryFormat::ChannelsLast)}; },
+                  [&](const Tensors& in) {
+                    const Tensor& x = in[0];
+                    auto posterior = vae.encode(x);
+                    Tensor loss = reconstruction_loss(vae.decode(posterior.sample()), x, o.edge_weight);
+                    return o.kl_weight == 0 ? loss : loss + o.kl_weight * mean(posterior.kl());
+                  });
+  if (!done) return false;
   vae.eval();
   Quality quality = measure(vae, run.device, *run.icons, 256);
   vae.options.scaling_factor = 1 / quality.latent_rms;  // the noise schedule is made for unit variance

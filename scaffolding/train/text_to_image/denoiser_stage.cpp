@@ -6,10 +6,10 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/interrupt.h"
 #include "scaffolding/train/pretrained.h"
+#include "scaffolding/train/stage_training.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
 #include "scaffolding/train/text_to_image/sample_grid.h"
 #include "scaffolding/train/text_to_image/text_encoder_stage.h"
-#include "scaffolding/train/trainer.h"
 
 namespace sf::train {
 
@@ -61,27 +61,16 @@ bool train_denoiser(const TextToImageRun& run) {
   TextToImageModel model = make_model(run, *tokenizer);
   run.move(model);
   auto scheduler = run.recipe.make_scheduler();
-  data::DataLoader loader(
+  StageTraining stage(
+      run, o, "denoiser", uint64_t(run.recipe.seed) + 1, model,
       std::make_shared<CachedLatents>(run.icons, run.place("latents.safetensors")),
-      {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  using Groups = std::vector<optim::AdamW::Group>;
-  optim::AdamW optimizer(
-      Groups{{nn::parameters(model.unet), {.lr = o.learning_rate, .weight_decay = o.weight_decay}},
-             {nn::parameters(model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}}});
-  auto schedule = o.schedule(optimizer);
-  optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
+      {{nn::parameters(model.unet), o.learning_rate}, {nn::parameters(model.text_encoder), o.text_learning_rate}});
   const diffusion::TrainingOptions objective = o.objective();
   SampleGrid samples(run, tokenizer);
-  TrainerOptions options = run.trainer_options(o, "denoiser", uint64_t(run.recipe.seed) + 1, schedule.get(), &ema);
-  options.on_step_end = [&](Trainer& trainer) {
-    if (trainer.step() % o.sample_steps != 0) return;
-    ema.store(nn::parameters(model));
-    ema.copy_to(nn::parameters(model));
-    samples.write(model, trainer.step());
-    ema.restore(nn::parameters(model));
+  stage.options.on_step_end = [&](Trainer& trainer) {
+    if (trainer.step() % o.sample_steps == 0) stage.with_averages([&] { samples.write(model, trainer.step()); });
   };
-  Trainer trainer(
-      model, optimizer, loader,
+  const bool done = stage.train(
       [&](data::Batch& batch) {
         auto todo = diffusion::training_batch(*scheduler, batch.image, objective);
         std::vector<std::string> prompts = batch.caption;
@@ -95,11 +84,9 @@ bool train_denoiser(const TextToImageRun& run) {
         Tensor text = model.text_encoder(in[0])[0];
         return diffusion::training_loss(model.unet(in[1], in[2], text),
                                         {.target = in[3], .weights = in.size() > 4 ? in[4] : Tensor()});
-      },
-      options);
-  if (trainer.fit().stopped) return false;
-  ema.copy_to(nn::parameters(model));
-  samples.write(model, trainer.step());
+      });
+  if (!done) return false;
+  samples.write(model, stage.step());
   samples.save_pipeline(model);
   return true;
 }

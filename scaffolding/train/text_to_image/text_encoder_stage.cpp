@@ -4,8 +4,8 @@
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/train/pretrained.h"
+#include "scaffolding/train/stage_training.h"
 #include "scaffolding/train/text_to_image/cached_latents.h"
-#include "scaffolding/train/trainer.h"
 
 namespace sf::train {
 
@@ -65,24 +65,16 @@ bool train_text_encoder(const TextToImageRun& run) {
     return true;
   }
   run.move(model);
-  data::DataLoader loader(
-      latents, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  optim::AdamW optimizer(nn::parameters(model), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
-  auto schedule = o.schedule(optimizer);
-  optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
-  TrainerOptions options = run.trainer_options(o, "text_encoder", uint64_t(run.recipe.seed) + 2, schedule.get(), &ema);
-  Trainer trainer(
-      model, optimizer, loader,
+  StageTraining stage(run, o, "text_encoder", uint64_t(run.recipe.seed) + 2, model, latents);
+  const bool done = stage.train(
       [&](data::Batch& batch) {
         return Tensors{token_ids(tokenizer, batch.caption), batch.image};
       },
       [&](const Tensors& in) {
         auto [whole, patches] = model(in[0]);
         return mean(square(whole - in[1])) + mean(square(patches - in[1]));
-      },
-      options);
-  if (trainer.fit().stopped) return false;
-  ema.copy_to(nn::parameters(model));
+      });
+  if (!done) return false;
   nn::to(model, {.device = Device::CPU});
   models::save_model(model.text_encoder, run.place("pipeline/text_encoder"));
   return true;

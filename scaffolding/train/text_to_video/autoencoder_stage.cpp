@@ -6,7 +6,9 @@
 #include "scaffolding/models/autoencoders/autoencoder_kl_cogvideox.h"
 #include "scaffolding/models/model_files.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/pretrained.h"
 #include "scaffolding/train/reconstruction_loss.h"
+#include "scaffolding/train/stage_training.h"
 #include "scaffolding/train/text_to_video/stage.h"
 
 namespace sf::train {
@@ -58,27 +60,21 @@ bool train_autoencoder(const TextToVideoRun& run) {
   config.sample_height = r.data.height;
   config.sample_width = r.data.width;
   models::AutoencoderKLCogVideoX vae(config);
+  load_pretrained(run, "vae", vae);
   run.move(vae);
-  data::DataLoader loader(
-      std::make_shared<AutoencoderClips>(run.clips, o, r.steered()),
-      {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  optim::AdamW optimizer(nn::parameters(vae), {.lr = o.learning_rate, .weight_decay = o.weight_decay});
-  auto schedule = o.schedule(optimizer);
-  optim::EMAModel ema(nn::parameters(vae), {.decay = o.ema_decay});
-  TrainerOptions options = run.trainer_options(o, "autoencoder", uint64_t(r.seed), schedule.get(), &ema);
-  options.run.eval_steps = o.checkpointing_steps;
-  options.evaluate = [&] { return by_name(measure(vae, run, 8), r.steered()); };
-  Trainer trainer(
-      vae, optimizer, loader, [](data::Batch& batch) { return Tensors{batch.image}; },
-      [&](const Tensors& in) {
-        const Tensor& x = in[0];
-        auto posterior = vae.encode(x);
-        Tensor loss = reconstruction_loss(vae.decode(posterior.sample()), x, o.edge_weight);
-        return o.kl_weight == 0 ? loss : loss + o.kl_weight * mean(posterior.kl());
-      },
-      options);
-  if (trainer.fit().stopped) return false;
-  ema.copy_to(nn::parameters(vae));
+  StageTraining stage(run, o, "autoencoder", uint64_t(r.seed), vae,
+                      std::make_shared<AutoencoderClips>(run.clips, o, r.steered()));
+  stage.options.run.eval_steps = o.checkpointing_steps;
+  stage.options.evaluate = [&] { return by_name(measure(vae, run, 8), r.steered()); };
+  const auto loss_of = [&](const Tensors& in) {
+    const Tensor& x = in[0];
+    auto posterior = vae.encode(x);
+    const Tensor y = vae.decode(posterior.sample());
+    const Tensor loss =
+        stage.step() < o.square_steps ? square_reconstruction_loss(y, x) : reconstruction_loss(y, x, o.edge_weight);
+    return o.kl_weight == 0 ? loss : loss + o.kl_weight * mean(posterior.kl());
+  };
+  if (!stage.train([](data::Batch& batch) { return Tensors{batch.image}; }, loss_of)) return false;
   vae.eval();
   const Quality quality = measure(vae, run, 32);
   vae.options.scaling_factor = 1 / quality.latent_rms;  // the noise schedule is made for unit variance

@@ -82,13 +82,8 @@ Tensor TrainingClips::flow(const TrainingClip& clip) const {
 }
 
 std::vector<std::string> TrainingClips::texts() const {
+  if (icons_) return icons_->texts();
   std::vector<std::string> out;
-  if (icons_) {
-    out = icons_->icons().texts();
-    auto& colours = data::background_colours();
-    out.push_back(data::icon_prompt("", "", std::string(colours[0].name) + " to " + colours[1].name));
-    return out;
-  }
   for (int64_t i = 0; i < folder_->size(); ++i) out.push_back(folder_->caption(i));
   return out;
 }
@@ -101,13 +96,32 @@ AutoencoderClips::AutoencoderClips(std::shared_ptr<const TrainingClips> clips, c
       height_(recipe.crop.value_or(clips_->data().height)),
       width_(recipe.crop.value_or(clips_->data().width)) {}
 
+diffusion::PixelPoint AutoencoderClips::corner(const TrainingClip& clip, int64_t first,
+                                               data::SampleRandom& random) const {
+  const Shape& size = clip.frames.shape();
+  if (clip.trajectories.empty()) {
+    const int64_t top = random.below(size[2] - height_ + 1);
+    return {random.below(size[3] - width_ + 1), top};
+  }
+  const auto& trajectory = clip.trajectories[size_t(random.below(int64_t(clip.trajectories.size())))];
+  const auto way = diffusion::pixels_of_frames(trajectory, size[1], size[2], size[3], {size[3], size[2]});
+  const diffusion::PixelPoint at = way[size_t(first + random.below(num_frames_))];
+  const auto about = [&](int64_t centre, int64_t side, int64_t most) {
+    const int64_t aside = side / 5;
+    return std::clamp<int64_t>(centre - side / 2 - aside + random.below(2 * aside + 1), 0, most - side);
+  };
+  const int64_t top = about(at.y, height_, size[2]);
+  return {about(at.x, width_, size[3]), top};
+}
+
 data::Sample AutoencoderClips::get(int64_t index, data::SampleRandom& random) const {
   const bool coloured = clips_->has_trajectories() && random.uniform() < flow_share_;
   TrainingClip clip = clips_->get(index, random);
   data::Sample sample;
   const Tensor whole = coloured ? clips_->flow(clip) : clip.frames;
-  const int64_t top = random.below(whole.size(2) - height_ + 1), left = random.below(whole.size(3) - width_ + 1);
-  sample.image = whole.narrow(1, 0, num_frames_).narrow(2, top, height_).narrow(3, left, width_).contiguous();
+  const int64_t first = random.below(whole.size(1) - num_frames_ + 1);
+  const auto [left, top] = corner(clip, first, random);
+  sample.image = whole.narrow(1, first, num_frames_).narrow(2, top, height_).narrow(3, left, width_).contiguous();
   sample.caption = std::move(clip.caption);
   sample.name = clips_->name(index);
   sample.index = index;

@@ -29,6 +29,7 @@ class TrainingClips {
   Tensor flow(const TrainingClip& clip) const;
   std::vector<std::string> texts() const;  // every caption, or what captions are made of: for a tokenizer
   const ClipData& data() const { return data_; }
+  const data::MovingIcons* icons() const { return icons_; }  // null where the clips are a folder's
 
  private:
   std::vector<diffusion::Trajectory> trajectories_of(int64_t index) const;  // a folder's clip
@@ -39,8 +40,9 @@ class TrainingClips {
   bool steered_ = false;
 };
 
-// Clips as an autoencoder is trained on them: a share of them is the flow in colours. image: the first num_frames, and
-// a square of `crop` pixels on a side somewhere in them where the recipe says so.
+// Clips as an autoencoder is trained on them: a share of them is the flow in colours. image: as many frames and as
+// large a part of them as the recipe says, from anywhere in the clip; of clips with trajectories a part about where one
+// is, since most of the rest is ground.
 class AutoencoderClips final : public data::Dataset {
  public:
   AutoencoderClips(std::shared_ptr<const TrainingClips> clips, const ClipAutoencoderRecipe& recipe, bool with_flow);
@@ -49,6 +51,8 @@ class AutoencoderClips final : public data::Dataset {
   std::string sample_name(int64_t index) const override { return clips_->name(index); }
 
  private:
+  // A corner, x and y, of a part of frames from `first` on.
+  diffusion::PixelPoint corner(const TrainingClip& clip, int64_t first, data::SampleRandom& random) const;
   std::shared_ptr<const TrainingClips> clips_;
   double flow_share_;
   int64_t num_frames_, height_, width_;

@@ -7,6 +7,7 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/train/pretrained.h"
+#include "scaffolding/train/stage_training.h"
 #include "scaffolding/train/text_to_video/cached_clips.h"
 #include "scaffolding/train/text_to_video/sample_clips.h"
 
@@ -45,6 +46,16 @@ bool cache_latents(const TextToVideoRun& run) {
   if (run.done("latents/rows.json")) return true;
   auto model = models::load_model(run.place("pipeline/vae"));
   auto& vae = dynamic_cast<models::AutoencoderKLCogVideoX&>(*model);
+  models::AutoencoderKLCogVideoXConfig wanted;
+  io::read_fields("vae", wanted.fields(), run.recipe.vae);
+  const auto check = [](const char* field, int64_t got, int64_t expected) {
+    SF_CHECK(got == expected, "train: the run's autoencoder has ", field, " ", got, " and the recipe's vae ", expected,
+             "; write the configs of the pretrained pipeline into the recipe");
+  };
+  check("latent_channels", vae.options.latent_channels, wanted.latent_channels);
+  check("temporal_compression_ratio", vae.options.temporal_compression_ratio, wanted.temporal_compression_ratio);
+  check("levels in block_out_channels", int64_t(vae.options.block_out_channels.size()),
+        int64_t(wanted.block_out_channels.size()));
   run.move(vae);
   run.tell("latents of " + std::to_string(run.recipe.denoiser.clips) + " clips of each of " +
            std::to_string(run.clips->size()));
@@ -61,30 +72,18 @@ bool train_denoiser(const TextToVideoRun& run) {
   run.move(model);
   auto scheduler = recipe_scheduler(run.recipe.scheduler);
   auto clips = std::make_shared<CachedClips>(run);
-  data::DataLoader loader(
-      clips, {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.num_workers, .drop_last = true});
-  using Groups = std::vector<optim::AdamW::Group>;
-  Groups groups{{trained(*model.transformer), {.lr = o.learning_rate, .weight_decay = o.weight_decay}}};
-  if (o.text_learning_rate > 0)
-    groups.push_back({trained(*model.text_encoder), {.lr = o.text_learning_rate, .weight_decay = o.weight_decay}});
-  optim::AdamW optimizer(groups);
-  auto schedule = o.schedule(optimizer);
-  optim::EMAModel ema(nn::parameters(model), {.decay = o.ema_decay});
+  std::vector<StageTraining::Group> groups{{trained(*model.transformer), o.learning_rate}};
+  if (o.text_learning_rate > 0) groups.push_back({trained(*model.text_encoder), o.text_learning_rate});
+  StageTraining stage(run, o, "denoiser", seed, model, clips, std::move(groups));
   const diffusion::TrainingOptions objective = o.objective();
   const auto unsteered = int64_t(std::lround(o.trajectory_dropout * double(o.batch_size)));
   const Tensor positions =
       diffusion::rotary_positions_of(*model.transformer, clips->clip(0).unsqueeze(0).to(run.device));
   SampleClips samples(run, tokenizer);
-  TrainerOptions options = run.trainer_options(o, "denoiser", seed, schedule.get(), &ema);
-  options.on_step_end = [&](Trainer& trainer) {
-    if (trainer.step() % o.sample_steps != 0) return;
-    ema.store(nn::parameters(model));
-    ema.copy_to(nn::parameters(model));
-    samples.write(model, trainer.step());
-    ema.restore(nn::parameters(model));
+  stage.options.on_step_end = [&](Trainer& trainer) {
+    if (trainer.step() % o.sample_steps == 0) stage.with_averages([&] { samples.write(model, trainer.step()); });
   };
-  Trainer trainer(
-      model, optimizer, loader,
+  const bool done = stage.train(
       [&](data::Batch& batch) {
         auto todo = diffusion::training_batch(*scheduler, batch.image, objective);
         Tensors inputs{clips->ids(batch.index, todo.dropped), todo.noisy_latents, todo.timesteps, todo.target};
@@ -97,11 +96,9 @@ bool train_denoiser(const TextToVideoRun& run) {
         const size_t weights = steered ? 5 : 4;
         return diffusion::training_loss(model.predict(in[1], in[2], text, flow, unsteered, positions),
                                         {.target = in[3], .weights = in.size() > weights ? in[weights] : Tensor()});
-      },
-      options);
-  if (trainer.fit().stopped) return false;
-  ema.copy_to(nn::parameters(model));
-  samples.write(model, trainer.step());
+      });
+  if (!done) return false;
+  samples.write(model, stage.step());
   samples.save_pipeline(model);
   return true;
 }

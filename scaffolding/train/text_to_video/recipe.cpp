@@ -9,6 +9,7 @@
 #include "scaffolding/models/autoencoders/autoencoder_kl_cogvideox.h"
 #include "scaffolding/models/text_encoders/t5.h"
 #include "scaffolding/models/transformers/tora_transformer_3d.h"
+#include "scaffolding/train/text_to_video/caption_drawer.h"
 
 namespace sf::train {
 
@@ -62,9 +63,10 @@ void check_configs(const std::string& path, const VideoRecipe& r) {
   SF_CHECK(d.height > 0 && d.width > 0 && d.height % side == 0 && d.width % side == 0, path,
            ": data: height and width must be multiples of ", side,
            ", pixels of a latent times the transformer's patch_size, got ", d.height, " x ", d.width);
+  SF_CHECK(ratio > 0, path, ": vae: temporal_compression_ratio must be above 0, got ", ratio);
   const auto check_frames = [&](const char* part, int64_t frames) {
-    SF_CHECK(frames > 0 && ratio > 0 && (frames - 1) % ratio == 0, path, ": ", part, ": num_frames must be ", ratio,
-             " k + 1, got ", frames);
+    SF_CHECK(frames > 0, path, ": ", part, ": num_frames must be above 0, got ", frames);
+    SF_CHECK((frames - 1) % ratio == 0, path, ": ", part, ": num_frames must be ", ratio, " k + 1, got ", frames);
   };
   check_frames("data", d.num_frames);
   const int64_t trained = r.autoencoder.num_frames.value_or(d.num_frames);
@@ -86,6 +88,8 @@ void check_numbers(const std::string& path, const VideoRecipe& r) {
   const auto is_share = [](double x) { return x >= 0 && x <= 1; };
   SF_CHECK(is_share(r.autoencoder.flow_share), path, ": autoencoder_training: flow_share must be 0 to 1, got ",
            r.autoencoder.flow_share);
+  SF_CHECK(r.autoencoder.square_steps >= 0, path, ": autoencoder_training: square_steps must not be negative, got ",
+           r.autoencoder.square_steps);
   SF_CHECK(is_share(o.trajectory_dropout), denoiser, ": trajectory_dropout must be 0 to 1, got ", o.trajectory_dropout);
   SF_CHECK(o.clips >= 1 && o.clips <= 100'000, denoiser, ": clips must be 1 to 100000, got ", o.clips);
   SF_CHECK(o.trainable == "all" || o.trainable == "tora", denoiser, ": trainable must be 'all' or 'tora', got '",
@@ -102,6 +106,9 @@ void check_numbers(const std::string& path, const VideoRecipe& r) {
                                   {r.data.width, r.data.height});
   SF_CHECK(r.max_tokens > 1 && r.max_tokens <= 4096, path, ": tokenizer: max_tokens must be 2 to 4096, got ",
            r.max_tokens);
+  SF_CHECK(r.text_encoder_training.max_steps == 0 || !r.data.has_icons || r.max_tokens >= CaptionDrawer::kTokens, path,
+           ": tokenizer: max_tokens must be ", CaptionDrawer::kTokens, " or more, got ", r.max_tokens,
+           ": a text encoder learns to draw icons by a patch of each token; or leave text_encoder_training out");
 }
 
 void read_data(const std::string& path, const Object& dict, ClipData& d) {
@@ -144,7 +151,9 @@ Object list(const std::vector<Object>& items) { return Object::container(Object:
 
 io::Fields ClipAutoencoderRecipe::fields() {
   io::Fields all = AutoencoderRecipe::fields();
-  all.insert(all.end(), {{"flow_share", &flow_share}, {"num_frames", &num_frames}, {"crop", &crop}});
+  all.insert(
+      all.end(),
+      {{"flow_share", &flow_share}, {"num_frames", &num_frames}, {"crop", &crop}, {"square_steps", &square_steps}});
   return all;
 }
 
@@ -207,6 +216,7 @@ void VideoRecipe::make_smoke() {
     io::set_entry(transformer, name, value);
   if (steered()) io::set_entry(transformer, "flow_channels", int64_t(8));
   autoencoder.make_smoke();
+  autoencoder.square_steps = std::min<int64_t>(autoencoder.square_steps, 3);
   denoiser.make_smoke();
   if (text_encoder_training.max_steps != 0) text_encoder_training.make_smoke();
   denoiser.sample_steps = 3;

@@ -8,8 +8,9 @@ namespace sf::train {
 
 struct ClipAutoencoderRecipe : AutoencoderRecipe {
   double flow_share = 0.25;           // of the clips that are the colours of their flow, where they have trajectories
-  std::optional<int64_t> num_frames;  // the first so many of a clip; absent: all
-  std::optional<int64_t> crop;        // a square somewhere in it, of so many pixels on a side; absent: all
+  std::optional<int64_t> num_frames;  // so many of a clip, from anywhere in it; absent: all
+  std::optional<int64_t> crop;  // a square of so many pixels on a side: about what moves, or anywhere; absent: all
+  int64_t square_steps = 0;     // the first so many steps are trained by mean squares, which show something soonest
   io::Fields fields();
 };
 

@@ -18,7 +18,8 @@ OptionFields CogVideoXOptions::fields() {
              {"negative_prompt", &negative_prompt, "what they should not show: one for all, or one for each prompt"},
              {"height", &height, "pixels; absent: what the model was trained on"},
              {"width", &width, "pixels; absent: what the model was trained on"},
-             {"num_frames", &num_frames, "of a clip, 4 k + 1; absent: what the model was trained on"},
+             {"num_frames", &num_frames,
+              "of a clip, 4 k + 1 where latents have 4 in one; absent: what the model was trained on"},
              {"timesteps", &timesteps, "timesteps of one's own, where the scheduler takes them"},
              {"guidance_scale", &guidance_scale, "how closely to follow the prompt; on above 1"},
              {"use_dynamic_cfg", &use_dynamic_cfg, "guidance grows from step to step, up to 1 + guidance_scale"},
@@ -79,6 +80,7 @@ CogVideoXBase::Clip CogVideoXBase::clip(const CogVideoXOptions& o) const {
                 ratio = frames_per_latent(), patch = transformer->config_int("patch_size_t", 1);
   for (auto [what, v] : {std::pair{"height", height}, {"width", width}})
     SF_CHECK(v > 0 && v % side == 0, name(), ": height and width must be divisible by ", side, ", got ", what, "=", v);
+  SF_CHECK(ratio > 1 || frames > 0, name(), ": num_frames must be above 0, got ", frames);
   SF_CHECK(frames > 0 && (frames - 1) % ratio == 0, name(), ": num_frames must be ", ratio, " k + 1, got ", frames,
            "; the closest are ", std::max<int64_t>(1, (frames - 1) / ratio * ratio + 1), " and ",
            (std::max<int64_t>(frames, 1) - 1) / ratio * ratio + ratio + 1);

@@ -6,7 +6,7 @@
 namespace sf::diffusion {
 
 struct CogVideoXOptions : GenerationOptions {
-  std::optional<int64_t> num_frames;  // 4 k + 1, where the autoencoder has 4 in one; absent: those it was trained on
+  std::optional<int64_t> num_frames;  // 4 k + 1, where latents have 4 in one; absent: those it was trained on
   bool use_dynamic_cfg = false;       // guidance grows from step to step, as diffusers computes it
   int64_t max_sequence_length = 226;  // tokens of a prompt
   CogVideoXOptions();

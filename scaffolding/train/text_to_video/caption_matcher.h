@@ -1,5 +1,5 @@
-// The stage before the denoiser's: a text encoder that already tells clips by their captions, learned by matching both
-// (Radford et al. 2021, arXiv 2103.00020), which takes a small part of the time that the denoiser's loss would need.
+// CaptionMatcher: how a text encoder learns to tell clips by their captions before there is a transformer: both are
+// matched (Radford et al. 2021, arXiv 2103.00020).
 #pragma once
 #include "scaffolding/models/text_encoders/t5.h"
 #include "scaffolding/nn/conv.h"

@@ -1,4 +1,4 @@
-#include "scaffolding/train/text_to_video/text_encoder_stage.h"
+#include "scaffolding/train/text_to_video/caption_matcher.h"
 
 #include <gtest/gtest.h>
 
