@@ -173,9 +173,8 @@ def main():
         else:
             write(path, a.gigabytes, a.layer_mb << 20, a.kind)
         m = measured(path, a.dtype, a.way, a.tora)
-    print(
-        f"{m['bytes'] / 1e9:.2f} GB of {'Tora' if a.tora else a.kind} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end=""
-    )
+    what = "Tora" if a.tora else a.kind
+    print(f"{m['bytes'] / 1e9:.2f} GB of {what} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end="")
     print(f"at most {m['most']:.0f} MB while it was loaded (VmHWM {m['everything']:.0f} MB), ", end="")
     print(f"{m['seconds']:.1f} s, {m['bytes'] / m['seconds'] / 1e9:.2f} GB/s")
     if a.tora:

@@ -20,7 +20,7 @@ struct Activations {
   // of the last two one picture at a time; tiles of kPlannedTile pixels at most. Of clips with their frames as bytes,
   // which is how calls return them but for output types of floating numbers
   int64_t decode = 0, decode_sliced = 0, decode_tiled = 0;  // 0 of a pipeline without one
-  int64_t pixels = 0;                                       // from decoded values to pixels, beside the autoencoder; 0 of clips
+  int64_t pixels = 0;  // from decoded values to pixels, beside the autoencoder; 0 of clips
 };
 
 struct CallShape {

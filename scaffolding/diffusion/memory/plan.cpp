@@ -113,8 +113,7 @@ class Planner {
         return at == a.text.end() ? 0 : at->second;
       }
       case PartKind::Denoiser: return guidance == GuidanceMode::Batched ? a.batched : a.sequential;
-      case PartKind::Autoencoder:
-        return std::max({vae.tiling ? a.encode_tiled : a.encode, decoding(a, vae), a.pixels});
+      case PartKind::Autoencoder: return std::max({vae.tiling ? a.encode_tiled : a.encode, decoding(a, vae), a.pixels});
     }
     return 0;
   }

@@ -30,11 +30,11 @@ TEST(ClipFrames, PartsOfAVideoAreAllOfIt) {
   manual_seed(3);
   models::AutoencoderKLCogVideoX vae(test::tiny_video_vae());
   vae.eval();
-  for (int64_t frames : {1, 3, 5})
+  for (int64_t frames : {1, 5})
     for (bool slicing : {false, true})
       for (bool tiling : {false, true}) {
         vae.use_slicing = slicing, vae.use_tiling = tiling;
-        const Tensor z = randn({2, 4, frames, 12, 20}), want = vae.decode(z);
+        const Tensor z = randn({2, 4, frames, 7, 11}), want = vae.decode(z);
         Tensor got = zeros(want.shape());
         std::vector<int64_t> rows(2);  // of each sample's first frame so far
         int64_t parts = 0;
@@ -45,27 +45,25 @@ TEST(ClipFrames, PartsOfAVideoAreAllOfIt) {
           ++parts;
         });
         EXPECT_EQ(got.to_vector(), want.to_vector()) << frames << slicing << tiling;
-        EXPECT_EQ(parts, (slicing ? 2 : 1) * (tiling ? 3 : std::max<int64_t>(1, frames / 2)));
+        EXPECT_EQ(parts, (slicing ? 2 : 1) * (tiling ? 2 : std::max<int64_t>(1, frames / 2)));
       }
 }
 
 TEST(ClipFrames, AreTheBytesOfTheClip) {
   CogVideoXPipeline pipe = test::tiny_clips();
-  for (bool tiling : {false, true})
-    for (DType dtype : {kFloat32, kBFloat16}) {
-      pipe.to({.dtype = dtype});
-      pipe.vae->save({.slicing = tiling, .tiling = tiling});
-      CogVideoXOptions o = test::clip_options(9, 96, 160, 2);
-      o.guidance_scale = 3;
-      auto run = pipe.start(o);
-      const Tensor early = as_bytes(run->preview(1));
-      EXPECT_EQ(stacked(run->preview_frames(1)).to_vector(), early.to_vector());
-      run->step();
-      const Tensor want = as_bytes(run->finish().images), got = stacked(run->finish_frames().clips);
-      EXPECT_EQ(got.shape(), (Shape{2, 9, 96, 160, 3}));
-      EXPECT_EQ(got.dtype(), kUInt8);
-      EXPECT_EQ(got.to_vector(), want.to_vector()) << tiling << " " << name(dtype);
-    }
+  for (auto [tiling, dtype] : {std::pair{false, kFloat32}, {true, kFloat32}, {false, kBFloat16}}) {
+    pipe.to({.dtype = dtype});
+    pipe.vae->save({.slicing = tiling, .tiling = tiling});
+    const CogVideoXOptions o = test::clip_options(9, 64, 80, 2);
+    auto run = pipe.start(o);
+    const Tensor early = as_bytes(run->preview(1));
+    EXPECT_EQ(stacked(run->preview_frames(1)).to_vector(), early.to_vector());
+    run->step();
+    const Tensor want = as_bytes(run->finish().images), got = stacked(run->finish_frames().clips);
+    EXPECT_EQ(got.shape(), (Shape{2, 9, 64, 80, 3}));
+    EXPECT_EQ(got.dtype(), kUInt8);
+    EXPECT_EQ(got.to_vector(), want.to_vector()) << tiling << " " << name(dtype);
+  }
 }
 
 TEST(ClipFrames, APictureIsAClipOfOneFrame) {
@@ -109,7 +107,7 @@ TEST(ClipFrames, NoClipIsInMemoryAsFloatingNumbers) {
   CogVideoXPipeline pipe = test::tiny_clips();
   auto vae = std::make_shared<PartByPart>(pipe.vae);
   pipe.vae = vae;
-  auto run = pipe.start(test::clip_options(9, 96, 160));
+  auto run = pipe.start(test::clip_options(9, 48, 80));
   run->step();
   const auto before = int64_t(cpu::allocated_bytes());
   cpu::reset_peak();

@@ -81,7 +81,7 @@ class Run {
   // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now, of clips [n, T, 3, H, W]; 0: of all.
   Tensor preview(int64_t n = 0) const;
   std::vector<Tensors> preview_frames(int64_t n = 0) const;  // as finish_frames() has them
-  void interrupt() { interrupted_ = true; }  // the steps that remain are left out
+  void interrupt() { interrupted_ = true; }                  // the steps that remain are left out
   // What it did besides since memory ran out: "guidance in two calls". Empty where all was done as asked.
   const std::vector<std::string>& makeshifts() const { return makeshifts_; }
   // Only the samples with these places in the batch go on, in this order. ValueError for places that are not there.
@@ -112,10 +112,10 @@ class Run {
 
  private:
   friend class DiffusionPipeline;
-  Tensor pictures_of(const Tensor& latents) const;                // PipelineOutput::images, float32
-  std::vector<Tensors> frames_of(const Tensor& latents) const;    // PipelineFrames::clips
-  Tensor first_samples(int64_t n) const;                          // latents; 0: of all
-  void leave_steps() const;                                       // before latents are decoded
+  Tensor pictures_of(const Tensor& latents) const;              // PipelineOutput::images, float32
+  std::vector<Tensors> frames_of(const Tensor& latents) const;  // PipelineFrames::clips
+  Tensor first_samples(int64_t n) const;                        // latents; 0: of all
+  void leave_steps() const;                                     // before latents are decoded
   Tensor noise();
   Tensor noise_within_memory();
   bool make_room() const;

@@ -53,7 +53,7 @@ struct AutoencoderKLCogVideoX : ConfiguredModel<AutoencoderKLCogVideoXConfig> {
   // frames
   Tensor moments(const Tensor& x) const;
   DiagonalGaussianDistribution encode(const Tensor& x) const { return DiagonalGaussianDistribution(moments(x)); }
-  Tensor decode(const Tensor& z) const;        // [B, latent, t, h, w] -> [B, out, 1 + 4 (t - 1), 8 h, 8 w], for odd t
+  Tensor decode(const Tensor& z) const;  // [B, latent, t, h, w] -> [B, out, 1 + 4 (t - 1), 8 h, 8 w], for odd t
   // decode() of which nothing is kept: chunks of frames, in tiles all frames of a row of them. Each part is freed once
   // it was taken.
   void decode_in_parts(const Tensor& z, const TakeVideoPart& take) const;

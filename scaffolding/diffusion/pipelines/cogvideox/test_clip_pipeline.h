@@ -9,7 +9,7 @@ namespace sf::diffusion::test {
 // Tiles of 48 x 80 pixels.
 inline models::AutoencoderKLCogVideoXConfig tiny_video_vae() {
   models::AutoencoderKLCogVideoXConfig c;
-  c.block_out_channels = {16, 16, 32, 32};
+  c.block_out_channels = {8, 8, 8, 8};
   c.latent_channels = 4, c.layers_per_block = 1, c.norm_num_groups = 4;
   c.sample_height = 96, c.sample_width = 160;
   return c;
