@@ -39,8 +39,6 @@ TEST(ClipActivations, AreWhatDecodingTakes) {
     for (auto [counted, savings] : {std::pair{a.decode, whole}, {a.decode_sliced, sliced}, {a.decode_tiled, tiled}}) {
       const Way way{frames, height, width, savings};
       const int64_t taken = measured(pipe, way);
-      printf("%ld %ld %ld %d%d counted %ld taken %ld %.3f\n", long(frames), long(height), long(width), savings.slicing,
-             savings.tiling, long(counted), long(taken), double(counted) / double(taken));
       EXPECT_LE(counted, taken * 5 / 4) << way;
       EXPECT_GE(counted, taken * 4 / 5) << way;
     }
