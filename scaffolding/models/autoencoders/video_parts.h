@@ -1,5 +1,5 @@
-// TakeVideoPart: takes a decoded video in parts, each of its numbers once: values[b, C, t, h, W] of the samples and frames
-// from these places on. Parts of the same samples and frames are rows of theirs, from the top down.
+// TakeVideoPart: takes a decoded video in parts, each of its numbers once: values[b, C, t, h, W] of the samples and
+// frames from these places on. Parts of the same samples and frames are rows of theirs, from the top down.
 #pragma once
 #include <functional>
 
