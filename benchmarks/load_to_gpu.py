@@ -2,11 +2,18 @@
 
     python benchmarks/load_to_gpu.py --gigabytes 5 --dtype bfloat16
     python benchmarks/load_to_gpu.py --gigabytes 5 --way module
+    python benchmarks/load_to_gpu.py --tora 49,480,720
 
 Writes a checkpoint of layers of 256 MB (at most) into a temporary folder, loads it in a process of its own (--way
 module: into a module on the CPU, whose memory is the file's pages, which then goes to the GPU by .to) and prints the
 resident memory of that process: anonymous pages and those of files (RssAnon + RssFile), looked at every 2 ms, and the
-kernel's own highest value of everything (VmHWM). With the emulator of tests/cuda_emulator,
+kernel's own highest value of everything (VmHWM).
+
+--tora frames,height,width: Tora at its full size instead, 22 GB in a sparse folder, by from_pretrained(device="cuda"),
+and then one step of a clip of that size along a trajectory, with its frames as tensors on the GPU. No machine needs to
+have a GPU of that size: with the emulator and SF_CUDA_EMULATOR_DRY=1 device memory is addresses alone.
+
+With the emulator of tests/cuda_emulator,
 SF_CUDA_EMULATOR_MEMORY=apart makes what stands for the GPU's memory shared memory, which only VmHWM counts, and only
 while the emulated GPU works on it. What the driver's own context takes on a real machine is in neither then.
 """
@@ -100,9 +107,42 @@ def load(path, dtype, way):
     print(json.dumps(said))
 
 
-def measured(path, dtype=None, way="file"):
+def run_tora(folder, size):
+    """Loads and calls the pipeline in this process; prints a line of JSON."""
+    import scaffolding as sf
+    from scaffolding.diffusion import DiffusionPipeline
+
+    frames, height, width = map(int, size.split(","))
+    sf.ones(1, device="cuda").cpu()
+    before, watch, start = resident("RssAnon", "RssFile"), Watch(), time.perf_counter()
+    pipe = DiffusionPipeline.from_pretrained(folder, torch_dtype=sf.bfloat16, device="cuda")
+    sf.cuda.synchronize()
+    loaded, most, everything = time.perf_counter() - start, watch.stop(), resident("VmHWM")
+    weights, watch = sf.cuda.memory_allocated(), Watch()
+    pipe.set_progress_bar_config(disable=True)
+    way = f"{width // 8},{height // 8} {width // 2},{height // 4} {width * 7 // 8},{height * 7 // 8}"
+    call = {"num_frames": frames, "height": height, "width": width, "num_inference_steps": 1, "seed": 0}
+    clip = pipe("the cat", trajectories=way, output_type="sf_tensor", **call).frames[0]
+    sf.cuda.synchronize()
+    assert (len(clip), tuple(clip[0].shape), clip[0].device.type) == (frames, (height, width, 3), "cuda")
+    said = {
+        "before": before,
+        "most": most,
+        "everything": everything,
+        "seconds": loaded,
+        "bytes": weights,
+        "device": sf.cuda.get_device_name(),
+        "most_of_call": watch.stop(),
+        "everything_of_call": resident("VmHWM"),
+        "gpu": sf.cuda.max_memory_allocated() / 2**20,
+    }
+    print(json.dumps(said))
+
+
+def measured(path, dtype=None, way="file", tora=None):
     """What load says in a process of its own."""
     command = [sys.executable, __file__, "--load", path, "--way", way] + (["--dtype", dtype] if dtype else [])
+    command += ["--tora", tora] if tora else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -118,18 +158,28 @@ def main():
     arguments.add_argument("--dtype", help="converted on the GPU, such as bfloat16")
     arguments.add_argument("--folder", help="where the file is written; the system's temporary folder otherwise")
     arguments.add_argument("--load", help=argparse.SUPPRESS)
+    arguments.add_argument("--tora", metavar="FRAMES,HEIGHT,WIDTH", help="a whole pipeline and a clip of that size")
     a = arguments.parse_args()
     if a.load:
-        return load(a.load, a.dtype, a.way)
+        return run_tora(a.load, a.tora) if a.tora else load(a.load, a.dtype, a.way)
     with tempfile.TemporaryDirectory(dir=a.folder) as folder:
         path = os.path.join(folder, f"model.{a.kind}")
-        write(path, a.gigabytes, a.layer_mb << 20, a.kind)
-        m = measured(path, a.dtype, a.way)
-    print(
-        f"{m['bytes'] / 1e9:.2f} GB of {a.kind} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end=""
-    )
+        if a.tora:
+            sys.path.append(str(pathlib.Path(__file__).parent.parent / "tests"))
+            from full_size_tora import write_tora
+
+            path = folder
+            write_tora(pathlib.Path(folder))
+        else:
+            write(path, a.gigabytes, a.layer_mb << 20, a.kind)
+        m = measured(path, a.dtype, a.way, a.tora)
+    what = "Tora" if a.tora else a.kind
+    print(f"{m['bytes'] / 1e9:.2f} GB of {what} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end="")
     print(f"at most {m['most']:.0f} MB while it was loaded (VmHWM {m['everything']:.0f} MB), ", end="")
     print(f"{m['seconds']:.1f} s, {m['bytes'] / m['seconds'] / 1e9:.2f} GB/s")
+    if a.tora:
+        print(f"a clip of {a.tora}: at most {m['most_of_call']:.0f} MB of host memory ", end="")
+        print(f"(VmHWM {m['everything_of_call']:.0f} MB), {m['gpu']:.0f} MB of the GPU")
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ void check_clip_output(const char* option, const std::string& path, double fps) 
   check_output(option, path);
 }
 
-void write_clip(const std::string& path, const Tensor& clip, double fps, const std::string& title,
+void write_clip(const std::string& path, const Tensors& frames, double fps, const std::string& title,
                 const std::string& settings) {
   io::VideoOptions options{.fps = fps};
   if (io::holds_metadata(io::video_format(path))) options.metadata = {{"title", title}, {"comment", settings}};
-  io::save_video(path, clip, options);
+  io::save_video(path, frames, options);
 }
 
 }  // namespace sf::cli

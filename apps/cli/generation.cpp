@@ -454,10 +454,11 @@ void check_outputs(const GenerationSettings& s) {
   check_animation("--save-steps", s.save_steps);
 }
 
-// Of values [n, 3, H, W] in [0, 1], or clips [n, T, 3, H, W], a picture for each, uint8 [3, H, W].
-Tensors stills(const Tensor& values) {
-  const bool clips = values.ndim() == 5;
-  return diffusion::VaeImageProcessor::pictures(clips ? values.select(1, values.size(1) / 2) : values);
+// Of the frames of clips, or pictures, one for each, uint8 [3, H, W].
+Tensors stills(const std::vector<Tensors>& clips) {
+  Tensors out;
+  for (auto& frames : clips) out.push_back(frames[frames.size() / 2].cpu().permute({2, 0, 1}));
+  return out;
 }
 
 }  // namespace
@@ -486,12 +487,12 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
     while (!run->done()) {
       run->step();
       if (s.preview.empty() && forming.empty()) continue;
-      Tensors now = stills(run->preview(forming.empty() ? 1 : 0));
+      Tensors now = stills(run->preview_frames(forming.empty() ? 1 : 0));
       if (!s.preview.empty()) show_preview(s.preview, now[0]);
       for (size_t i = 0; i < forming.size(); ++i) forming[i].push_back(now[i]);
     }
-    diffusion::PipelineOutput output = run->finish();
-    const Tensors pictures = stills(output.images);  // of clips one of their frames
+    const diffusion::PipelineFrames output = run->finish_frames();
+    const Tensors pictures = stills(output.clips);
     for (size_t i = 0; i < pictures.size(); ++i) {
       if (s.batch_of > 1 && int64_t(i) != s.place) continue;
       int64_t seed = first + done + int64_t(i), height = pictures[i].size(1), width = pictures[i].size(2);
@@ -502,7 +503,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       if (path.ends_with(".png"))
         writing.text = {{"parameters", a1111_text(s, pipeline.the_scheduler()->name(), seed, width, height)},
                         {kTextKey, settings.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}};
-      if (s.clips) write_clip(path, output.images.select(0, int64_t(i)), s.fps, untagged(s.prompt), settings.dump());
+      if (s.clips) write_clip(path, output.clips[i], s.fps, untagged(s.prompt), settings.dump());
       else io::write_image(path, pictures[i], writing);
       watch.bar.clear();
       ordered_json row{{"path", path}, {"seed", seed}, {"width", width}, {"height", height}, {"settings", settings}};

@@ -70,6 +70,7 @@ void bind_memory_plan(nb::module_& m) {
       .def_ro("host_budget", &MemoryPlan::host_budget)
       .def_ro("device_peak", &MemoryPlan::device_peak)
       .def_ro("host_peak", &MemoryPlan::host_peak)
+      .def_prop_ro("decode_bytes", &MemoryPlan::decode_bytes)
       .def_ro("notes", &MemoryPlan::notes)
       .def_prop_ro("parts",
                    [](const MemoryPlan& plan) {

@@ -155,23 +155,38 @@ std::unique_ptr<Run> start(const std::string& class_name, nb::handle pipe, nb::d
   return pipeline->start(options);
 }
 
-nb::tuple finished(Run& run) {
-  PipelineOutput out;
-  {
-    nb::gil_scoped_release release;
-    out = run.finish();
+// For each clip a list, of which frames may be taken out.
+nb::list lists_of(const std::vector<Tensors>& clips) {
+  nb::list out;
+  for (auto& clip : clips) {
+    nb::list frames;
+    for (auto& frame : clip) frames.append(frame);
+    out.append(frames);
   }
+  return out;
+}
+
+// (images, or for each clip a list of its frames; truncated texts; makeshifts)
+nb::tuple finished(Run& run, bool as_frames) {
+  const auto made = [&](auto finish) {
+    nb::gil_scoped_release release;
+    return (run.*finish)();
+  };
+  if (as_frames) {
+    const PipelineFrames out = made(&Run::finish_frames);
+    return nb::make_tuple(lists_of(out.clips), out.truncated, out.makeshifts);
+  }
+  const PipelineOutput out = made(&Run::finish);
   return nb::make_tuple(out.images, out.truncated, out.makeshifts);
 }
 
-// (images, truncated texts, makeshifts)
-nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {
+nb::tuple generate(const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given, bool as_frames) {
   auto run = start(class_name, pipe, parts, given);
   {
     nb::gil_scoped_release release;
     while (!run->done()) run->step();
   }
-  return finished(*run);
+  return finished(*run, as_frames);
 }
 
 // The tensors in diffusers' order; None for those that are not made.
@@ -323,7 +338,17 @@ void bind_pipelines(nb::module_& core) {
       .def("interrupt", &Run::interrupt)
       .def("keep_samples", &Run::keep_samples, released)
       .def("preview", &Run::preview, nb::arg("n") = 0, released)
-      .def("finish", &finished);
+      .def(
+          "preview_frames",
+          [](const Run& run, int64_t n) {
+            const auto clips = [&] {
+              nb::gil_scoped_release release;
+              return run.preview_frames(n);
+            }();
+            return lists_of(clips);
+          },
+          nb::arg("n") = 0)
+      .def("finish", &finished, nb::arg("as_frames"));
   m.def(
       "start",
       [](const std::string& class_name, nb::handle pipe, nb::dict parts, nb::dict given) {

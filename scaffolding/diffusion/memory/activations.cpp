@@ -6,6 +6,8 @@
 #include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/core/default_device.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/diffusion/pipelines/clip_frames.h"
+#include "scaffolding/diffusion/pipelines/registry.h"
 #include "scaffolding/models/parts/lora.h"
 #include "scaffolding/nn/quantized.h"
 #include "scaffolding/nn/state_dict.h"
@@ -139,6 +141,11 @@ class CountedAutoencoder final : public Counted<Autoencoder> {
     MetaMemory::Counting counting(memory_);
     return back(network_->decode(there(latents)));
   }
+  // What is made of the parts, which stay on Device::Meta, is counted too.
+  void decode_in_parts(const Tensor& latents, const models::TakeVideoPart& take) override {
+    MetaMemory::Counting counting(memory_);
+    network_->decode_in_parts(there(latents), take);
+  }
   std::shared_ptr<void> widened(DType dtype) override { return network_->widened(dtype); }
   void save(Savings s) override { network_->save(s); }
 };
@@ -249,9 +256,18 @@ Activations count_activations(const DiffusionPipeline& pipeline, const AnyOption
   for (auto& [name, encoder] : parts.text) out.text[name] = encoder->peak();
   if (parts.vae) {
     out.encode = parts.vae->peak();
+    const PipelineEntry* entry = find_pipeline(pipeline.name());
+    const bool clips = entry && makes_clips(entry->its_task);
     auto decoding = [&](Autoencoder::Savings savings) {
       parts.vae->save(savings);
       parts.vae->reset();
+      if (clips) {
+        ClipFrames frames;
+        decode_in_parts(*parts.pipeline, latents, [&](const Tensor& values, int64_t sample, int64_t frame) {
+          frames.take(values, sample, frame);
+        });
+        return parts.vae->peak();
+      }
       const Tensor values = parts.pipeline->decoded(latents);
       out.pixels = 5 * values.numel() * int64_t(size_of(kFloat32));  // of Run::finish, whose steps live at once
       return parts.vae->peak();

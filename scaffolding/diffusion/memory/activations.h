@@ -17,9 +17,10 @@ struct Activations {
   int64_t batched = 0, sequential = 0;   // of the denoiser: guidance in one call and in two, with what is kept of the
                                          // text from step to step; equal where there is no guidance
   int64_t encode = 0, encode_tiled = 0;  // of the autoencoder, of a call with pictures to begin with
-  // of the last two one picture at a time; tiles of kPlannedTile pixels at most
+  // of the last two one picture at a time; tiles of kPlannedTile pixels at most. Of clips with their frames as bytes,
+  // which is how calls return them but for output types of floating numbers
   int64_t decode = 0, decode_sliced = 0, decode_tiled = 0;  // 0 of a pipeline without one
-  int64_t pixels = 0;                                       // from decoded values to pixels, beside the autoencoder
+  int64_t pixels = 0;  // from decoded values to pixels, beside the autoencoder; 0 of clips
 };
 
 struct CallShape {

@@ -37,6 +37,10 @@ int64_t least_streamed(const PartFacts& f) {
   return f.bytes - bytes_of_blocks(f) + nn::stream_footprint(f.blocks, 0, kSlots).device_bytes();
 }
 
+int64_t decoding(const Activations& a, const Autoencoder::Savings& vae) {
+  return vae.tiling ? a.decode_tiled : vae.slicing ? a.decode_sliced : a.decode;
+}
+
 struct Need {
   int64_t bytes = 0;
   const PartPlan* part = nullptr;
@@ -109,12 +113,7 @@ class Planner {
         return at == a.text.end() ? 0 : at->second;
       }
       case PartKind::Denoiser: return guidance == GuidanceMode::Batched ? a.batched : a.sequential;
-      case PartKind::Autoencoder:
-        return std::max({vae.tiling ? a.encode_tiled : a.encode,
-                         vae.tiling    ? a.decode_tiled
-                         : vae.slicing ? a.decode_sliced
-                                       : a.decode,
-                         a.pixels});
+      case PartKind::Autoencoder: return std::max({vae.tiling ? a.encode_tiled : a.encode, decoding(a, vae), a.pixels});
     }
     return 0;
   }
@@ -381,6 +380,12 @@ const PartPlan* MemoryPlan::find(std::string_view part) const {
   return nullptr;
 }
 
+int64_t MemoryPlan::decode_bytes() const {
+  for (auto& p : parts)
+    if (p.facts.kind == PartKind::Autoencoder) return decoding(p.on_device ? activations : host_activations, vae);
+  return 0;
+}
+
 bool MemoryPlan::streams() const {
   return std::any_of(parts.begin(), parts.end(), [](auto& p) { return p.residency == Residency::Streamed; });
 }
@@ -463,6 +468,10 @@ std::string MemoryPlan::peaks(const PeakMemory* measured) const {
   };
   if (device_peak) peak(device, device_peak, device_budget, measured ? measured->device() : 0);
   peak("host memory", host_peak, host_budget, measured ? measured->host() : 0);
+  for (auto& p : parts)
+    if (const int64_t bytes = decode_bytes(); p.facts.kind == PartKind::Autoencoder && bytes)
+      out += "decoding takes " + bytes_text(bytes) + " of " + (p.on_device ? device : "host memory") + " beside the " +
+             p.facts.name + "'s weights\n";
   return out;
 }
 

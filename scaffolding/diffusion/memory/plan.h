@@ -83,6 +83,9 @@ struct MemoryPlan {
   std::vector<std::string> notes;          // what could not be counted
 
   const PartPlan* find(std::string_view part) const;
+  // Of decoding in the way that the plan has, beside the autoencoder's weights; of clips until their last frame is
+  // there as bytes.
+  int64_t decode_bytes() const;
   bool streams() const;
   RunSavings savings() const;
   // How a part comes and goes, or nothing where it stays. phases: of all parts of the same device.
@@ -94,7 +97,7 @@ struct MemoryPlan {
   // be as this plan has it, 0 where it is; absent where it must be put there anew.
   std::optional<int64_t> bytes_to_evict(const MemoryPlan& before, const PartPlan& part) const;
   std::string str() const;  // a table to print
-  // Its last lines: predicted peaks, and measured ones beside them.
+  // Its last lines: predicted peaks, and measured ones beside them, and what decoding takes.
   std::string peaks(const PeakMemory* measured = nullptr) const;
 };
 

@@ -9,6 +9,7 @@
 #include "scaffolding/core/generator.h"
 #include "scaffolding/diffusion/pipelines/denoiser_call.h"
 #include "scaffolding/io/object.h"
+#include "scaffolding/models/autoencoders/video_parts.h"
 #include "scaffolding/models/model.h"
 
 namespace sf::diffusion {
@@ -53,6 +54,10 @@ class Autoencoder : public Component {
   };
   virtual Savings savings() { return {}; }
   virtual void save(Savings) {}
+  // decode() part by part, of one that decodes clips so; else as a whole.
+  virtual void decode_in_parts(const Tensor& latents, const models::TakeVideoPart& take) {
+    take(decode(latents), 0, 0);
+  }
 
   int64_t scale_factor();          // pixels for each latent
   Tensor scaled(const Tensor&);    // latents [B, C, ...] as the denoiser has them, from encode's

@@ -5,6 +5,7 @@
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/backend/accelerator.h"
 #include "scaffolding/core/out_of_memory.h"
+#include "scaffolding/diffusion/pipelines/clip_frames.h"
 #include "scaffolding/diffusion/pipelines/pipeline.h"
 #include "scaffolding/diffusion/pipelines/weight_pages.h"
 #include "scaffolding/ops/ops.h"
@@ -88,9 +89,9 @@ void Run::say_room_was_made() const {
 
 // As the autoencoder is set, and where memory does not suffice networks leave the device, then pictures are decoded one
 // at a time, then in tiles.
-Tensor Run::decoded_within_memory(const Tensor& of) const {
+void Run::decode_within_memory(const std::function<void()>& decode) const {
   auto vae = pipeline_->the_autoencoder();
-  if (!vae) return pipeline_->decoded(of);
+  if (!vae) return decode();
   struct Before {
     Autoencoder& vae;
     Autoencoder::Savings savings = vae.savings();
@@ -108,7 +109,7 @@ Tensor Run::decoded_within_memory(const Tensor& of) const {
   };
   for (;;) {
     try {
-      return pipeline_->decoded(of);
+      return decode();
     } catch (const OutOfMemory& e) {
       if (!make_room() && !save(true, before.savings.tiling, "pictures decoded one at a time") &&
           !save(true, true, "pictures decoded in tiles"))
@@ -134,25 +135,56 @@ void Run::advance(const Tensor& model_output) {
 }
 
 Tensor Run::pictures_of(const Tensor& of) const {
-  Tensor values = shaped(decoded_within_memory(decodable(of))) * 0.5;
-  values.add_(0.5);  // in place: a clip of 49 frames of 480 x 720 has 200 MB
-  return clamp(values, 0, 1).to(kFloat32);
+  Tensor values;
+  decode_within_memory([&] { values = pipeline_->decoded(decodable(of)); });
+  values = shaped(values);
+  return in_unit_range(std::move(values));
 }
 
-PipelineOutput Run::finish() {
-  autograd::NoGrad no_grad;
+std::vector<Tensors> Run::frames_of(const Tensor& of) const {
+  ClipFrames clips;
+  decode_within_memory([&] {
+    clips = {};
+    decode_in_parts(*pipeline_, decodable(of), [&](const Tensor& values, int64_t sample, int64_t frame) {
+      clips.take(values.ndim() == 4 ? shaped(values).unsqueeze(2) : values, sample, frame);
+    });
+  });
+  return clips.joined();
+}
+
+void Run::leave_steps() const {
   if (savings_.between_phases) {
     pipeline_->graphs->clear();  // captured calls keep what they take
     give_back();
   }
   if (auto denoiser = pipeline_->the_denoiser(); denoiser && !output_latents) release_weight_pages(*denoiser);
+}
+
+PipelineOutput Run::finish() {
+  autograd::NoGrad no_grad;
+  leave_steps();
   const Tensor images = output_latents ? latents : pictures_of(latents);
   return {images, truncated, makeshifts_};
 }
 
+PipelineFrames Run::finish_frames() {
+  autograd::NoGrad no_grad;
+  SF_CHECK(!output_latents, pipeline_->name(), ": the run was asked for latents, which have no frames");
+  leave_steps();
+  std::vector<Tensors> clips = frames_of(latents);
+  return {std::move(clips), truncated, makeshifts_};
+}
+
+Tensor Run::first_samples(int64_t n) const { return n ? latents.narrow(0, 0, n) : latents; }
+
 Tensor Run::preview(int64_t n) const {
   autograd::NoGrad no_grad;
-  return pictures_of(n ? latents.narrow(0, 0, n) : latents);
+  return pictures_of(first_samples(n));
+}
+
+std::vector<Tensors> Run::preview_frames(int64_t n) const {
+  autograd::NoGrad no_grad;
+  return frames_of(first_samples(n));
 }
 
 void Run::keep_samples(const std::vector<int64_t>& places) {

@@ -43,6 +43,11 @@ struct PipelineOutput {
   std::vector<std::string> makeshifts;  // Run::makeshifts
 };
 
+struct PipelineFrames {
+  std::vector<Tensors> clips;  // of each its frames, uint8 [H, W, 3], on the autoencoder's device
+  std::vector<std::string> truncated, makeshifts;
+};
+
 // What a run does to take less memory, beside where its networks are: a memory plan says it (diffusion/memory/plan.h).
 struct RunSavings {
   bool sequential_guidance = false;  // whatever the call's options say
@@ -69,9 +74,14 @@ class Run {
   size_t at() const { return at_; }  // steps of the schedule that were done
   void step();                       // Stopped where that was asked for; RuntimeError where the run is done
   PipelineOutput finish();           // at any time between steps
+  // The same as bytes, rounded to the nearest, half to even; a picture is a clip of one frame. What the autoencoder
+  // decodes part by part becomes bytes as it comes, so that no clip is in memory as floating numbers. ValueError of a
+  // run that was asked for latents.
+  PipelineFrames finish_frames();
   // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now, of clips [n, T, 3, H, W]; 0: of all.
   Tensor preview(int64_t n = 0) const;
-  void interrupt() { interrupted_ = true; }  // the steps that remain are left out
+  std::vector<Tensors> preview_frames(int64_t n = 0) const;  // as finish_frames() has them
+  void interrupt() { interrupted_ = true; }                  // the steps that remain are left out
   // What it did besides since memory ran out: "guidance in two calls". Empty where all was done as asked.
   const std::vector<std::string>& makeshifts() const { return makeshifts_; }
   // Only the samples with these places in the batch go on, in this order. ValueError for places that are not there.
@@ -102,12 +112,15 @@ class Run {
 
  private:
   friend class DiffusionPipeline;
-  Tensor pictures_of(const Tensor& latents) const;  // PipelineOutput::images, float32
+  Tensor pictures_of(const Tensor& latents) const;              // PipelineOutput::images, float32
+  std::vector<Tensors> frames_of(const Tensor& latents) const;  // PipelineFrames::clips
+  Tensor first_samples(int64_t n) const;                        // latents; 0: of all
+  void leave_steps() const;                                     // before latents are decoded
   Tensor noise();
   Tensor noise_within_memory();
   bool make_room() const;
   void say_room_was_made() const;
-  Tensor decoded_within_memory(const Tensor& latents) const;
+  void decode_within_memory(const std::function<void()>& decode) const;
   [[noreturn]] void fail_out_of_memory(const Error& e) const;
   void give_back() const;  // what allocators keep of freed tensors
   std::shared_ptr<const DiffusionPipeline> pipeline_;

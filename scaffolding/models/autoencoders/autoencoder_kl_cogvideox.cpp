@@ -92,16 +92,24 @@ void check_video(const char* method, const char* name, const Tensor& x, int64_t 
            ", T, H, W], got ", x.shape());
 }
 
-// f(chunk, what it needs of the one before) of `size` frames at a time, the rest of the frames with the first chunk.
-template <class F> Tensor in_chunks(const Tensor& x, const char* field, int64_t size, const F& f) {
+// take(f(chunk, what it needs of the one before)) of `size` frames at a time, the rest of the frames with the first
+// chunk.
+template <class F, class Take>
+void by_chunks(const Tensor& x, const char* field, int64_t size, const F& f, const Take& take) {
   SF_CHECK(size > 0, kWho, ": ", field, " must be positive, got ", size);
   const int64_t frames = x.size(2), chunks = std::max<int64_t>(frames / size, 1), rest = frames % size;
-  Tensors parts, before;
+  Tensors before;
   for (int64_t i = 0; i < chunks; ++i) {
     Tensors result = f(x.slice(2, i == 0 ? 0 : size * i + rest, size * (i + 1) + rest), before);
-    parts.push_back(result[0]);
     before.assign(result.begin() + 1, result.end());
+    take(result[0]);
   }
+}
+
+// Behind each other in time: each_chunk(take) takes them one by one.
+template <class F> Tensor all_frames(const F& each_chunk) {
+  Tensors parts;
+  each_chunk([&](const Tensor& part) { parts.push_back(part); });
   return parts.size() == 1 ? parts[0] : cat(parts, 2);
 }
 
@@ -123,19 +131,29 @@ void AutoencoderKLCogVideoX::set_tile(int64_t height, int64_t width) {
 }
 
 Tensor AutoencoderKLCogVideoX::encoded(const Tensor& video) const {
-  return in_chunks(video, "num_sample_frames_batch_size", num_sample_frames_batch_size,
-                   [this](const Tensor& x, const Tensors& before) {
-                     Tensors result = encoder(x, before);
-                     if (quant_conv) result[0] = (*quant_conv)(result[0]);
-                     return result;
-                   });
+  const auto of_chunk = [this](const Tensor& x, const Tensors& before) {
+    Tensors result = encoder(x, before);
+    if (quant_conv) result[0] = (*quant_conv)(result[0]);
+    return result;
+  };
+  return all_frames([&](const auto& take) {
+    by_chunks(video, "num_sample_frames_batch_size", num_sample_frames_batch_size, of_chunk, take);
+  });
+}
+
+template <class Take> void AutoencoderKLCogVideoX::decode_chunks(const Tensor& latents, const Take& take) const {
+  const auto of_chunk = [this](const Tensor& z, const Tensors& before) -> Tensors {
+    return decoder(post_quant_conv ? (*post_quant_conv)(z) : z, before);
+  };
+  by_chunks(latents, "num_latent_frames_batch_size", num_latent_frames_batch_size, of_chunk, take);
 }
 
 Tensor AutoencoderKLCogVideoX::decoded(const Tensor& latents) const {
-  return in_chunks(latents, "num_latent_frames_batch_size", num_latent_frames_batch_size,
-                   [this](const Tensor& z, const Tensors& before) {
-                     return decoder(post_quant_conv ? (*post_quant_conv)(z) : z, before);
-                   });
+  return all_frames([&](const auto& take) { decode_chunks(latents, take); });
+}
+
+bool AutoencoderKLCogVideoX::decodes_in_tiles(const Tensor& z) const {
+  return use_tiling && (z.size(4) > tile_latent_min_width || z.size(3) > tile_latent_min_height);
 }
 
 Tensor AutoencoderKLCogVideoX::moments(const Tensor& videos) const {
@@ -149,10 +167,8 @@ Tensor AutoencoderKLCogVideoX::moments(const Tensor& videos) const {
 Tensor AutoencoderKLCogVideoX::decode(const Tensor& latents) const {
   check_video("decode", "z", latents, options.latent_channels);
   cpu::LeanMemory lean;
-  return in_slices(latents, use_slicing, [this](const Tensor& z) {
-    const bool large = z.size(4) > tile_latent_min_width || z.size(3) > tile_latent_min_height;
-    return use_tiling && large ? tiled_decode(z) : decoded(z);
-  });
+  return in_slices(latents, use_slicing,
+                   [this](const Tensor& z) { return decodes_in_tiles(z) ? tiled_decode(z) : decoded(z); });
 }
 
 namespace {
@@ -170,11 +186,36 @@ Tensor AutoencoderKLCogVideoX::tiled_encode(const Tensor& x) const {
                   [this](const Tensor& tile) { return encoded(tile); });
 }
 
+template <class Take> void AutoencoderKLCogVideoX::decode_rows(const Tensor& z, const Take& take) const {
+  in_rows_of_tiles(
+      kWho, z, tiling(tile_latent_min_height, tile_sample_min_height, tile_overlap_factor_height),
+      tiling(tile_latent_min_width, tile_sample_min_width, tile_overlap_factor_width),
+      [this](const Tensor& tile) { return decoded(tile); }, take);
+}
+
 Tensor AutoencoderKLCogVideoX::tiled_decode(const Tensor& z) const {
   check_video("tiled_decode", "z", z, options.latent_channels);
-  return in_tiles(kWho, z, tiling(tile_latent_min_height, tile_sample_min_height, tile_overlap_factor_height),
-                  tiling(tile_latent_min_width, tile_sample_min_width, tile_overlap_factor_width),
-                  [this](const Tensor& tile) { return decoded(tile); });
+  Tensors rows;
+  decode_rows(z, [&](const Tensor& row) { rows.push_back(row); });
+  return cat(rows, 3);
+}
+
+void AutoencoderKLCogVideoX::decode_in_parts(const Tensor& latents, const TakeVideoPart& take) const {
+  check_video("decode", "z", latents, options.latent_channels);
+  cpu::LeanMemory lean;
+  const int64_t batch = latents.size(0), at_a_time = use_slicing ? 1 : batch;
+  for (int64_t sample = 0; sample < batch; sample += at_a_time) {
+    const Tensor z = latents.narrow(0, sample, at_a_time);
+    if (decodes_in_tiles(z)) {
+      decode_rows(z, [&](const Tensor& row) { take(row, sample, 0); });
+      continue;
+    }
+    int64_t frame = 0;
+    decode_chunks(z, [&](const Tensor& frames) {
+      take(frames, sample, frame);
+      frame += frames.size(2);
+    });
+  }
 }
 
 Tensor AutoencoderKLCogVideoX::forward(const Tensor& sample, bool sample_posterior, const Generator& generator) const {

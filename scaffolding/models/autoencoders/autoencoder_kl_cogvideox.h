@@ -4,6 +4,7 @@
 #pragma once
 #include "scaffolding/models/autoencoders/cogvideox_blocks.h"
 #include "scaffolding/models/autoencoders/vae.h"
+#include "scaffolding/models/autoencoders/video_parts.h"
 
 namespace sf::models {
 
@@ -52,7 +53,10 @@ struct AutoencoderKLCogVideoX : ConfiguredModel<AutoencoderKLCogVideoXConfig> {
   // frames
   Tensor moments(const Tensor& x) const;
   DiagonalGaussianDistribution encode(const Tensor& x) const { return DiagonalGaussianDistribution(moments(x)); }
-  Tensor decode(const Tensor& z) const;        // [B, latent, t, h, w] -> [B, out, 1 + 4 (t - 1), 8 h, 8 w], for odd t
+  Tensor decode(const Tensor& z) const;  // [B, latent, t, h, w] -> [B, out, 1 + 4 (t - 1), 8 h, 8 w], for odd t
+  // decode() of which nothing is kept: chunks of frames, in tiles all frames of a row of them. Each part is freed once
+  // it was taken.
+  void decode_in_parts(const Tensor& z, const TakeVideoPart& take) const;
   Tensor tiled_encode(const Tensor& x) const;  // moments, in tiles whatever the size
   Tensor tiled_decode(const Tensor& z) const;
   // There and back, by a sample of the latents or by their means.
@@ -61,6 +65,9 @@ struct AutoencoderKLCogVideoX : ConfiguredModel<AutoencoderKLCogVideoXConfig> {
  private:
   Tensor encoded(const Tensor& x) const;  // in chunks of frames
   Tensor decoded(const Tensor& z) const;
+  template <class Take> void decode_chunks(const Tensor& z, const Take& take) const;
+  template <class Take> void decode_rows(const Tensor& z, const Take& take) const;  // of tiles
+  bool decodes_in_tiles(const Tensor& z) const;
 };
 
 }  // namespace sf::models

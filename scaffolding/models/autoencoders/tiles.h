@@ -1,5 +1,7 @@
 // Large pictures and videos [..., H, W] in overlapping tiles with blended seams, as diffusers' autoencoders have them.
 #pragma once
+#include <algorithm>
+
 #include "scaffolding/core/error.h"
 #include "scaffolding/ops/ops.h"
 
@@ -17,14 +19,15 @@ struct Tiling {
 // ValueError naming `who` for tiles that are no larger than their overlap.
 void check_tiling(const char* who, const Tiling& t);
 
-// f of overlapping tiles of x, put together. Each tile is blended with the one above and the one on its left, as those
-// are after their own blending.
-template <class F>
-Tensor in_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f) {
+// take(f of a row of overlapping tiles of x, put together), from the top down. Each tile is blended with the one above
+// and the one on its left, as those are after their own blending.
+template <class F, class Take>
+void in_rows_of_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f,
+                      const Take& take) {
   check_tiling(who, down);
   check_tiling(who, across);
   const int64_t h = x.ndim() - 2, w = x.ndim() - 1;
-  Tensors above, rows;
+  Tensors above;  // of each tile the rows that are blended into the next one
   for (int64_t i = 0; i < x.size(h); i += down.step) {
     Tensors row, kept;
     for (int64_t j = 0; j < x.size(w); j += across.step) {
@@ -35,10 +38,24 @@ Tensor in_tiles(const char* who, const Tensor& x, const Tiling& down, const Tili
       kept.push_back(tile.slice(h, 0, down.kept).slice(w, 0, across.kept));
       row.push_back(std::move(tile));
     }
-    rows.push_back(cat(kept, w));
-    above = std::move(row);
+    const Tensor together = cat(kept, w);
+    kept.clear();
+    above.clear();
+    for (Tensor& tile : row) {
+      const int64_t blended = std::clamp<int64_t>(down.extent, 0, tile.size(h));
+      above.push_back(tile.narrow(h, tile.size(h) - blended, blended).clone());
+      tile = {};
+    }
+    take(together);
   }
-  return cat(rows, h);
+}
+
+// f of overlapping tiles of x, put together.
+template <class F>
+Tensor in_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f) {
+  Tensors rows;
+  in_rows_of_tiles(who, x, down, across, f, [&](const Tensor& row) { rows.push_back(row); });
+  return cat(rows, x.ndim() - 2);
 }
 
 // f of one sample of the batch at a time, where that is on.

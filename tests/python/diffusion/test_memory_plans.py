@@ -159,6 +159,20 @@ def test_a_plan_prints_a_table(xl):
     assert repr(plan) == str(plan)
 
 
+def test_a_plan_of_clips_names_what_decoding_takes():
+    pipe, _ = made("CogVideoXPipeline")
+    few, many = (pipe.memory_plan(max_vram=0, num_frames=n, height=32, width=48) for n in (17, 49))
+    assert 0 < few.decode_bytes <= few.parts["vae"]["activations"]
+    # what is decoded at a time is the same: the bytes of 32 frames more, and the latents of 8
+    assert 32 * 32 * 48 * 3 <= many.decode_bytes - few.decode_bytes < 2 * 32 * 32 * 48 * 3
+    pipe.apply_memory_plan(few)
+    try:
+        report = pipe.memory_report()
+    finally:
+        pipe.remove_all_hooks()
+    assert "decoding takes" in report and "of host memory beside the vae's weights" in report
+
+
 def test_networks_that_python_calls_are_counted(xl):
     pipe, _ = xl
     plain = pipe.memory_plan("cpu_only").parts["unet"]

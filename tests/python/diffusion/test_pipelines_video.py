@@ -55,6 +55,29 @@ def test_a_run_shows_clips_between_its_steps():
     np.testing.assert_array_equal(run.finish().frames, want)
 
 
+@pytest.mark.parametrize("name", ["cogvideox_rotary", "tora_trajectory"])
+def test_frames_are_bytes_as_soon_as_they_are_decoded(name):
+    """And the same as those of a clip that is decoded as a whole, as one is whose decode() is Python's."""
+    pipe, case = made(name)
+    frames = images_of(pipe, case, output_type="sf_tensor")
+    assert all(f.dtype is sf.uint8 and f.is_contiguous() for clip in frames for f in clip)
+    array = images_of(pipe, case)
+    np.testing.assert_array_equal(np.stack([[f.numpy() for f in c] for c in frames]), (array * 255).round())
+    early = pipe.start(**case["call"], seed=0, output_type="sf_tensor")
+    assert [len(clip) for clip in early.preview(1)] == [len(frames[0])]
+    while not early.done:
+        early.step()
+    assert [[f.tolist() for f in c] for c in early.finish().frames] == [[f.tolist() for f in c] for c in frames]
+    decode, calls = pipe.vae.decode, []
+    pipe.vae.decode = lambda z: calls.append(1) or decode(z)
+    try:
+        whole = images_of(pipe, case, output_type="sf_tensor")
+    finally:
+        del pipe.vae.decode
+    assert calls == [1]
+    assert [[f.tolist() for f in c] for c in whole] == [[f.tolist() for f in c] for c in frames]
+
+
 def test_what_the_text_encoder_gives_may_be_made_before():
     pipe, case = made("cogvideox_negative")
     call = dict(case["call"])

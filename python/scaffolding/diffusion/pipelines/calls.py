@@ -54,8 +54,14 @@ class PipelineCalls:
                 raise ValueError(f"{type(self).__name__}: needs an {name}")
             given[name] = (self.image_processor if role == "picture" else self.mask_processor).preprocess(given[name])
 
+    def _as_frames(self, output_type):
+        """Whether C++ is asked for frames of bytes: of clips, whose decoded parts become bytes one by one."""
+        return ENTRIES[self._entry_name]["makes_clips"] and output_type in ("pil", "sf_tensor")
+
     def _shown(self, images, output_type):
-        """Pictures or clips as asked for, of values in [0, 1]."""
+        """Pictures or clips as asked for, of values in [0, 1], or of frames of bytes."""
+        if self._as_frames(output_type):
+            return self.video_processor.frames_from_bytes(images, output_type)
         if ENTRIES[self._entry_name]["makes_clips"]:
             return self.video_processor.frames_from_unit_range(images, output_type)
         return self.image_processor.from_unit_range(images, output_type)
@@ -198,7 +204,8 @@ class PipelineCalls:
         """Images as asked for."""
         options = self._options_for_run(options, output_type)
         with lora_scaled(self._lora_models().values(), options.pop("lora_scale")):
-            images, *lost = _pipelines.generate(self._entry_name, self, {**self._parts(), **self._placed()}, options)
+            parts, as_frames = {**self._parts(), **self._placed()}, self._as_frames(output_type)
+            images, *lost = _pipelines.generate(self._entry_name, self, parts, options, as_frames)
         self._warn_of(*lost, 4)
         return self._shown(images, output_type)
 

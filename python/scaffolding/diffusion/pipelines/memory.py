@@ -141,7 +141,8 @@ class PlannedMemory:
 
     def memory_report(self):
         """The predicted peaks of the plan that was carried out as lines of text, beside those that were measured since:
-        of the GPU what tensors took, of the host all that was resident. RuntimeError without a plan."""
+        of the GPU what tensors took, of the host all that was resident; and what decoding takes of it. RuntimeError
+        without a plan."""
         if self._placement is None or self._placement.plan is None:
             raise RuntimeError(f"{type(self).__name__}.memory_report: there is no plan; call apply_memory_plan first")
         return self._placement.plan._peaks(self._placement.peaks)

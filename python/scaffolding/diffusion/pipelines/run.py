@@ -57,10 +57,11 @@ class PipelineRun:
 
     def preview(self, n=0, output_type=None):
         """Pictures, or clips, of the first n samples as they are now; 0: of all."""
-        pipe = self._pipe
-        return pipe._shown(self._core.preview(n), pipe._output_type(output_type))
+        pipe, output_type = self._pipe, self._pipe._output_type(output_type)
+        preview = self._core.preview_frames if pipe._as_frames(output_type) else self._core.preview
+        return pipe._shown(preview(n), output_type)
 
     def finish(self):
         """The pipeline's result of what is there, as a call returns it."""
-        images, *lost = self._core.finish()
+        images, *lost = self._core.finish(self._pipe._as_frames(self._output_type))
         return self._pipe._finished(images, lost, self._output_type, self._return_dict)

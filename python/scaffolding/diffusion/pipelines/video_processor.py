@@ -1,7 +1,7 @@
 """VideoProcessor: clips to an autoencoder's tensors and back, as diffusers'."""
 
 from ... import _core
-from .image_processor import VaeImageProcessor, picture_of
+from .image_processor import VaeImageProcessor, picture_of, pil_of
 
 
 def _is_clip(value):
@@ -36,6 +36,14 @@ class VideoProcessor(VaeImageProcessor):
         if output_type == "latent":
             return video
         return self.frames_from_unit_range(self.denormalize(video.permute(0, 2, 1, 3, 4)), output_type)
+
+    @staticmethod
+    def frames_from_bytes(clips, output_type):
+        """Clips whose frames are uint8 tensors [H, W, C] as the type asked for, "sf_tensor" or "pil"; each tensor
+        leaves its list when it becomes a picture."""
+        if output_type == "sf_tensor":
+            return clips
+        return [[pil_of(clip.pop(0).permute(2, 0, 1).cpu()) for _ in range(len(clip))] for clip in clips]
 
     def frames_from_unit_range(self, video, output_type):
         """Values [B, T, C, H, W] in [0, 1] as the type asked for: "pil", a list of pictures for each clip; "np", an

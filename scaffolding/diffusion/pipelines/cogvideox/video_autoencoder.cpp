@@ -9,6 +9,9 @@ namespace {
 class VideoAutoencoder final : public AutoencoderComponent<models::AutoencoderKLCogVideoX> {
  public:
   using AutoencoderComponent::AutoencoderComponent;
+  void decode_in_parts(const Tensor& latents, const models::TakeVideoPart& take) override {
+    model_->decode_in_parts(latents, take);
+  }
   Savings savings() override {
     return {model_->use_slicing, model_->use_tiling,
             std::max(model_->tile_sample_min_height, model_->tile_sample_min_width)};
