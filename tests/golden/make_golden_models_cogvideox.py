@@ -81,6 +81,7 @@ VAE_OTHER = {
     "invert_scale_latents": True,
 }
 QUANTISED = {**VAE_OTHER, "latent_channels": 2, "use_quant_conv": True, "use_post_quant_conv": True}
+EACH_FRAME = {**VAE, "temporal_compression_ratio": 1}
 # Frames of a video and of its latents, for which chunks differ; gradients go from chunk to chunk.
 LENGTHS = [(9, 3, True), (1, 1, False), (5, 2, False), (17, 5, True)]
 
@@ -153,6 +154,8 @@ def autoencoders(fixture):
         x, z = floats(2, 3, frames, 8, 12, name="video"), floats(2, 4, latents, 2, 3, name="latents")
         fixture.case(f"encode {frames}", model, VAE, {"x": x}, method="encode", gradients=trained)
         fixture.case(f"decode {latents}", model, VAE, {"z": z}, method="decode", gradients=trained)
+    fixture.case("encode each frame", model, EACH_FRAME, {"x": floats(1, 3, 11, 8, 12)}, method="encode")
+    fixture.case("decode each frame", model, EACH_FRAME, {"z": floats(1, 4, 5, 2, 3)}, method="decode")
     fixture.case("other there and back", model, VAE_OTHER, {"sample": floats(1, 4, 3, 7, 10, name="video")})
     quantised = {"sample": floats(1, 4, 2, 6, 4, name="video")}
     fixture.case("quantised there and back", model, QUANTISED, quantised, gradients=False)

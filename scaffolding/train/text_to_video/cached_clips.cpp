@@ -4,6 +4,7 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/core/error.h"
+#include "scaffolding/data/dataloader.h"
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/train/interrupt.h"
