@@ -491,7 +491,8 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
       if (!s.preview.empty()) show_preview(s.preview, now[0]);
       for (size_t i = 0; i < forming.size(); ++i) forming[i].push_back(now[i]);
     }
-    const diffusion::PipelineFrames output = run->finish_frames();
+    const diffusion::PipelineFrames output =
+        run->finish_frames(s.clips ? watch.decoding(done, batch) : diffusion::DecodeProgress());
     const Tensors pictures = stills(output.clips);
     for (size_t i = 0; i < pictures.size(); ++i) {
       if (s.batch_of > 1 && int64_t(i) != s.place) continue;

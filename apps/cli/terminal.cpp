@@ -20,30 +20,47 @@ StepBar::StepBar(bool silent, int64_t pictures)
       picture_began_(began_),
       said_(began_) {}
 
-void StepBar::step(int64_t done, int64_t batch, int64_t step, int64_t steps) {
-  if (silent_) return;
-  auto now = Clock::now();
-  if (step <= 1) picture_began_ = now;
-  double each = step > 1 ? std::chrono::duration<double>(now - picture_began_).count() / double(step - 1) : 0;
-  double quiet = std::chrono::duration<double>(now - said_).count();
-  if (terminal_ ? quiet < 0.05 && step < steps : quiet < 1) return;
+bool StepBar::is_time(bool last) {
+  const auto now = Clock::now();
+  const double quiet = std::chrono::duration<double>(now - said_).count();
+  if (silent_ || (terminal_ ? quiet < 0.05 && !last : quiet < 1)) return false;
   said_ = now;
+  return true;
+}
+
+std::string StepBar::bar(int64_t done, int64_t batch, double share) const {
   constexpr int64_t kWidth = 24;
-  int64_t filled = steps > 0 ? kWidth * step / steps : 0;
+  const auto filled = int64_t(double(kWidth) * share);
   std::string line;
   if (pictures_ > 1)
     line += "picture " + std::to_string(done + 1) + (batch > 1 ? "-" + std::to_string(done + batch) : "") + "/" +
             std::to_string(pictures_) + " ";
-  line += "[" + std::string(size_t(filled), '=') + std::string(size_t(kWidth - filled), ' ') + "] step " +
-          std::to_string(step) + "/" + std::to_string(steps);
+  return line + "[" + std::string(size_t(filled), '=') + std::string(size_t(kWidth - filled), ' ') + "] ";
+}
+
+void StepBar::say(const std::string& line) {
+  if (terminal_) std::cerr << "\r\033[K" << line << std::flush;
+  else std::cerr << line << "\n";
+  shown_ = true;
+}
+
+void StepBar::step(int64_t done, int64_t batch, int64_t step, int64_t steps) {
+  if (step <= 1) picture_began_ = Clock::now();
+  if (!is_time(step == steps)) return;
+  const double each = step > 1 ? seconds_since(picture_began_) / double(step - 1) : 0;
+  std::string line = bar(done, batch, steps > 0 ? double(step) / double(steps) : 0) + "step " + std::to_string(step) +
+                     "/" + std::to_string(steps);
   if (each > 0) {
     char speed[40];
     std::snprintf(speed, sizeof speed, ", %.3g steps/s, ", 1 / each);
     line += speed + train::spelled_duration(each * double(steps - step)) + " left";
   }
-  if (terminal_) std::cerr << "\r\033[K" << line << std::flush;
-  else std::cerr << line << "\n";
-  shown_ = true;
+  say(line);
+}
+
+void StepBar::decoded(int64_t done, int64_t batch, double share) {
+  if (!is_time(share >= 1)) return;
+  say(bar(done, batch, share) + "frames decoded: " + std::to_string(int64_t(100 * share)) + " %");
 }
 
 void StepBar::clear() {
@@ -70,6 +87,10 @@ std::function<void(int64_t, int64_t)> SamplingWatch::progress(int64_t done, int6
     if (interrupt_.asked()) stop_.request_stop();
     bar.step(done, batch, step, steps);
   };
+}
+
+std::function<void(double)> SamplingWatch::decoding(int64_t done, int64_t batch) {
+  return [this, done, batch](double share) { bar.decoded(done, batch, share); };
 }
 
 void show_preview(const std::string& where, const Tensor& picture) {

@@ -10,17 +10,21 @@
 
 namespace sf::cli {
 
-// "picture 2/4 [=====>    ] step 11/20, 8.3 steps/s, 1.1 s left": rewritten on a terminal, else a line for
-// each picture that takes longer than a second.
+// "picture 2/4 [=====>    ] step 11/20, 8.3 steps/s, 1.1 s left", then "picture 2/4 [==   ] frames decoded: 40 %":
+// rewritten on a terminal, else a line for each picture that takes longer than a second.
 class StepBar {
  public:
   StepBar(bool silent, int64_t pictures);
   void step(int64_t done, int64_t batch, int64_t step, int64_t steps);
-  void clear();   // takes the line away, for other output
-  void finish();  // after the last picture
+  void decoded(int64_t done, int64_t batch, double share);  // of the frames
+  void clear();                                             // takes the line away, for other output
+  void finish();                                            // after the last picture
 
  private:
   using Clock = std::chrono::steady_clock;
+  bool is_time(bool last);  // to say something again
+  std::string bar(int64_t done, int64_t batch, double share) const;
+  void say(const std::string& line);
   bool silent_, terminal_, shown_ = false;
   int64_t pictures_;
   Clock::time_point began_, picture_began_, said_;
@@ -34,6 +38,7 @@ class SamplingWatch {
   std::stop_token stop() const { return stop_.get_token(); }
   // of a batch, with so many pictures before it; it lives no longer than the watch
   std::function<void(int64_t step, int64_t steps)> progress(int64_t done, int64_t batch);
+  std::function<void(double share)> decoding(int64_t done, int64_t batch);  // of clips, whose frames come part by part
   StepBar bar;
 
  private:

@@ -170,13 +170,13 @@ nb::list lists_of(const std::vector<Tensors>& clips) {
 nb::tuple finished(Run& run, bool as_frames) {
   const auto made = [&](auto finish) {
     nb::gil_scoped_release release;
-    return (run.*finish)();
+    return finish();
   };
   if (as_frames) {
-    const PipelineFrames out = made(&Run::finish_frames);
+    const PipelineFrames out = made([&] { return run.finish_frames(); });
     return nb::make_tuple(lists_of(out.clips), out.truncated, out.makeshifts);
   }
-  const PipelineOutput out = made(&Run::finish);
+  const PipelineOutput out = made([&] { return run.finish(); });
   return nb::make_tuple(out.images, out.truncated, out.makeshifts);
 }
 

@@ -263,9 +263,7 @@ Activations count_activations(const DiffusionPipeline& pipeline, const AnyOption
       parts.vae->reset();
       if (clips) {
         ClipFrames frames;
-        decode_in_parts(*parts.pipeline, latents, [&](const Tensor& values, int64_t sample, int64_t frame) {
-          frames.take(values, sample, frame);
-        });
+        decode_in_parts(*parts.pipeline, latents, [&](const models::VideoPart& part) { frames.take(part); });
         return parts.vae->peak();
       }
       const Tensor values = parts.pipeline->decoded(latents);

@@ -47,7 +47,8 @@ void decode_in_parts(const DiffusionPipeline& pipeline, const Tensor& latents, c
 }
 
 // A frame at a time: what lies between values and bytes is as large as one.
-void ClipFrames::take(const Tensor& values, int64_t sample, int64_t frame) {
+void ClipFrames::take(const models::VideoPart& part) {
+  const auto& [values, sample, frame, done] = part;
   const auto samples = size_t(sample + values.size(0)), frames = size_t(frame + values.size(2));
   if (rows_.size() < samples) rows_.resize(samples);
   for (int64_t b = 0; b < values.size(0); ++b) {

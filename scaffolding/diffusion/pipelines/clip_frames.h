@@ -13,8 +13,7 @@ void decode_in_parts(const DiffusionPipeline& pipeline, const Tensor& latents, c
 
 class ClipFrames {
  public:
-  // A models::TakeVideoPart: values[b, C, t, h, W], about -1 to 1, of the samples and frames from these places on.
-  void take(const Tensor& values, int64_t sample, int64_t frame);
+  void take(const models::VideoPart& part);  // values about -1 to 1
   // Of each clip its frames, uint8 [H, W, C] on the values' device, rounded to the nearest, half to even. What was
   // taken is gone then.
   std::vector<Tensors> joined();

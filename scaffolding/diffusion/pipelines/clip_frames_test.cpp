@@ -38,13 +38,18 @@ TEST(ClipFrames, PartsOfAVideoAreAllOfIt) {
         Tensor got = zeros(want.shape());
         std::vector<int64_t> rows(2);  // of each sample's first frame so far
         int64_t parts = 0;
-        vae.decode_in_parts(z, [&](const Tensor& values, int64_t sample, int64_t frame) {
+        double done = 0;
+        vae.decode_in_parts(z, [&](const models::VideoPart& part) {
+          const auto& [values, sample, frame, so_far] = part;
+          EXPECT_GT(so_far, done);
+          done = so_far;
           const int64_t n = values.size(0), top = tiling ? rows[size_t(sample)] : 0;
           got.narrow(0, sample, n).narrow(2, frame, values.size(2)).narrow(3, top, values.size(3)).copy_(values);
           rows[size_t(sample)] += values.size(3);
           ++parts;
         });
         EXPECT_EQ(got.to_vector(), want.to_vector()) << frames << slicing << tiling;
+        EXPECT_DOUBLE_EQ(done, 1);
         EXPECT_EQ(parts, (slicing ? 2 : 1) * (tiling ? 2 : std::max<int64_t>(1, frames / 2)));
       }
 }
@@ -92,7 +97,7 @@ struct PartByPart final : Autoencoder {
         fails_at = -1;
         fail<OutOfMemory>("no memory");
       }
-      take(full({z.size(0), 3, 4, 64, 64}, 2.0 * double(i) / kParts - 1, kFloat32), 0, 4 * i);
+      take({full({z.size(0), 3, 4, 64, 64}, 2.0 * double(i) / kParts - 1, kFloat32), 0, 4 * i, double(i + 1) / kParts});
     }
   }
   Savings savings() override { return kept; }
@@ -111,7 +116,9 @@ TEST(ClipFrames, NoClipIsInMemoryAsFloatingNumbers) {
   run->step();
   const auto before = int64_t(cpu::allocated_bytes());
   cpu::reset_peak();
-  const PipelineFrames out = run->finish_frames();
+  double done = 0;
+  const PipelineFrames out = run->finish_frames([&](double share) { done = share; });
+  EXPECT_EQ(done, 1);
   const int64_t bytes = 4 * PartByPart::kParts * 64 * 64 * 3;
   ASSERT_EQ(int64_t(out.clips[0].size()), 4 * PartByPart::kParts);
   // the clip as bytes, the part at hand, and a few times one frame between the two

@@ -56,7 +56,7 @@ class Autoencoder : public Component {
   virtual void save(Savings) {}
   // decode() part by part, of one that decodes clips so; else as a whole.
   virtual void decode_in_parts(const Tensor& latents, const models::TakeVideoPart& take) {
-    take(decode(latents), 0, 0);
+    take({.values = decode(latents)});
   }
 
   int64_t scale_factor();          // pixels for each latent

@@ -141,12 +141,14 @@ Tensor Run::pictures_of(const Tensor& of) const {
   return in_unit_range(std::move(values));
 }
 
-std::vector<Tensors> Run::frames_of(const Tensor& of) const {
+std::vector<Tensors> Run::frames_of(const Tensor& of, const DecodeProgress& progress) const {
   ClipFrames clips;
   decode_within_memory([&] {
     clips = {};
-    decode_in_parts(*pipeline_, decodable(of), [&](const Tensor& values, int64_t sample, int64_t frame) {
-      clips.take(values.ndim() == 4 ? shaped(values).unsqueeze(2) : values, sample, frame);
+    decode_in_parts(*pipeline_, decodable(of), [&](models::VideoPart part) {
+      if (part.values.ndim() == 4) part.values = shaped(part.values).unsqueeze(2);
+      clips.take(part);
+      if (progress) progress(part.done);
     });
   });
   return clips.joined();
@@ -167,11 +169,11 @@ PipelineOutput Run::finish() {
   return {images, truncated, makeshifts_};
 }
 
-PipelineFrames Run::finish_frames() {
+PipelineFrames Run::finish_frames(const DecodeProgress& progress) {
   autograd::NoGrad no_grad;
   SF_CHECK(!output_latents, pipeline_->name(), ": the run was asked for latents, which have no frames");
   leave_steps();
-  std::vector<Tensors> clips = frames_of(latents);
+  std::vector<Tensors> clips = frames_of(latents, progress);
   return {std::move(clips), truncated, makeshifts_};
 }
 

@@ -36,6 +36,7 @@ struct StepState {
 };
 using StepCallback = std::function<void(StepState& state)>;
 using StepProgress = std::function<void(int64_t done, int64_t total)>;
+using DecodeProgress = std::function<void(double done)>;  // the share of all frames that are there, up to 1
 
 struct PipelineOutput {
   Tensor images;                        // [B, 3, H, W] in [0, 1]; of clips [B, T, 3, H, W]; or latents
@@ -76,8 +77,8 @@ class Run {
   PipelineOutput finish();           // at any time between steps
   // The same as bytes, rounded to the nearest, half to even; a picture is a clip of one frame. What the autoencoder
   // decodes part by part becomes bytes as it comes, so that no clip is in memory as floating numbers. ValueError of a
-  // run that was asked for latents.
-  PipelineFrames finish_frames();
+  // run that was asked for latents. progress: after each part; where memory runs out, it begins anew.
+  PipelineFrames finish_frames(const DecodeProgress& progress = {});
   // Pictures [n, 3, H, W] in [0, 1] of the first n samples as they are now, of clips [n, T, 3, H, W]; 0: of all.
   Tensor preview(int64_t n = 0) const;
   std::vector<Tensors> preview_frames(int64_t n = 0) const;  // as finish_frames() has them
@@ -112,10 +113,11 @@ class Run {
 
  private:
   friend class DiffusionPipeline;
-  Tensor pictures_of(const Tensor& latents) const;              // PipelineOutput::images, float32
-  std::vector<Tensors> frames_of(const Tensor& latents) const;  // PipelineFrames::clips
-  Tensor first_samples(int64_t n) const;                        // latents; 0: of all
-  void leave_steps() const;                                     // before latents are decoded
+  Tensor pictures_of(const Tensor& latents) const;  // PipelineOutput::images, float32
+  std::vector<Tensors> frames_of(const Tensor& latents,
+                                 const DecodeProgress& progress = {}) const;  // PipelineFrames::clips
+  Tensor first_samples(int64_t n) const;                                      // latents; 0: of all
+  void leave_steps() const;                                                   // before latents are decoded
   Tensor noise();
   Tensor noise_within_memory();
   bool make_room() const;

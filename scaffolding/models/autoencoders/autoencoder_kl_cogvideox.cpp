@@ -92,8 +92,8 @@ void check_video(const char* method, const char* name, const Tensor& x, int64_t 
            ", T, H, W], got ", x.shape());
 }
 
-// take(f(chunk, what it needs of the one before)) of `size` frames at a time, the rest of the frames with the first
-// chunk.
+// take(f(chunk, what it needs of the one before), the share of chunks that are done) of `size` frames at a time, the rest
+// of the frames with the first chunk.
 template <class F, class Take>
 void by_chunks(const Tensor& x, const char* field, int64_t size, const F& f, const Take& take) {
   SF_CHECK(size > 0, kWho, ": ", field, " must be positive, got ", size);
@@ -102,14 +102,14 @@ void by_chunks(const Tensor& x, const char* field, int64_t size, const F& f, con
   for (int64_t i = 0; i < chunks; ++i) {
     Tensors result = f(x.slice(2, i == 0 ? 0 : size * i + rest, size * (i + 1) + rest), before);
     before.assign(result.begin() + 1, result.end());
-    take(result[0]);
+    take(result[0], double(i + 1) / double(chunks));
   }
 }
 
 // Behind each other in time: each_chunk(take) takes them one by one.
 template <class F> Tensor all_frames(const F& each_chunk) {
   Tensors parts;
-  each_chunk([&](const Tensor& part) { parts.push_back(part); });
+  each_chunk([&](const Tensor& part, double) { parts.push_back(part); });
   return parts.size() == 1 ? parts[0] : cat(parts, 2);
 }
 
@@ -196,7 +196,7 @@ template <class Take> void AutoencoderKLCogVideoX::decode_rows(const Tensor& z, 
 Tensor AutoencoderKLCogVideoX::tiled_decode(const Tensor& z) const {
   check_video("tiled_decode", "z", z, options.latent_channels);
   Tensors rows;
-  decode_rows(z, [&](const Tensor& row) { rows.push_back(row); });
+  decode_rows(z, [&](const Tensor& row, double) { rows.push_back(row); });
   return cat(rows, 3);
 }
 
@@ -206,13 +206,14 @@ void AutoencoderKLCogVideoX::decode_in_parts(const Tensor& latents, const TakeVi
   const int64_t batch = latents.size(0), at_a_time = use_slicing ? 1 : batch;
   for (int64_t sample = 0; sample < batch; sample += at_a_time) {
     const Tensor z = latents.narrow(0, sample, at_a_time);
+    const auto done = [&](double of_these) { return (double(sample) + of_these * double(at_a_time)) / double(batch); };
     if (decodes_in_tiles(z)) {
-      decode_rows(z, [&](const Tensor& row) { take(row, sample, 0); });
+      decode_rows(z, [&](const Tensor& row, double rows) { take({row, sample, 0, done(rows)}); });
       continue;
     }
     int64_t frame = 0;
-    decode_chunks(z, [&](const Tensor& frames) {
-      take(frames, sample, frame);
+    decode_chunks(z, [&](const Tensor& frames, double chunks) {
+      take({frames, sample, frame, done(chunks)});
       frame += frames.size(2);
     });
   }

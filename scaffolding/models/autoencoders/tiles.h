@@ -19,8 +19,8 @@ struct Tiling {
 // ValueError naming `who` for tiles that are no larger than their overlap.
 void check_tiling(const char* who, const Tiling& t);
 
-// take(f of a row of overlapping tiles of x, put together), from the top down. Each tile is blended with the one above
-// and the one on its left, as those are after their own blending.
+// take(f of a row of overlapping tiles of x, put together, the share of rows that are done), from the top down. Each tile
+// is blended with the one above and the one on its left, as those are after their own blending.
 template <class F, class Take>
 void in_rows_of_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f,
                       const Take& take) {
@@ -46,7 +46,7 @@ void in_rows_of_tiles(const char* who, const Tensor& x, const Tiling& down, cons
       above.push_back(tile.narrow(h, tile.size(h) - blended, blended).clone());
       tile = {};
     }
-    take(together);
+    take(together, std::min(1.0, double(i + down.step) / double(x.size(h))));
   }
 }
 
@@ -54,7 +54,7 @@ void in_rows_of_tiles(const char* who, const Tensor& x, const Tiling& down, cons
 template <class F>
 Tensor in_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f) {
   Tensors rows;
-  in_rows_of_tiles(who, x, down, across, f, [&](const Tensor& row) { rows.push_back(row); });
+  in_rows_of_tiles(who, x, down, across, f, [&](const Tensor& row, double) { rows.push_back(row); });
   return cat(rows, x.ndim() - 2);
 }
 
