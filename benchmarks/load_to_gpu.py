@@ -10,7 +10,8 @@ resident memory of that process: anonymous pages and those of files (RssAnon + R
 kernel's own highest value of everything (VmHWM).
 
 --tora frames,height,width: Tora at its full size instead, 22 GB in a sparse folder, by from_pretrained(device="cuda"),
-and then one step of a clip of that size along a trajectory, with its frames as tensors on the GPU. No machine needs to
+and then one step of a clip of that size along a trajectory, with its frames as tensors on the GPU; --max-vram: by a
+memory plan for so much of it. No machine needs to
 have a GPU of that size: with the emulator and SF_CUDA_EMULATOR_DRY=1 device memory is addresses alone.
 
 With the emulator of tests/cuda_emulator,
@@ -107,7 +108,7 @@ def load(path, dtype, way):
     print(json.dumps(said))
 
 
-def run_tora(folder, size):
+def run_tora(folder, size, max_vram):
     """Loads and calls the pipeline in this process; prints a line of JSON."""
     import scaffolding as sf
     from scaffolding.diffusion import DiffusionPipeline
@@ -115,7 +116,12 @@ def run_tora(folder, size):
     frames, height, width = map(int, size.split(","))
     sf.ones(1, device="cuda").cpu()
     before, watch, start = resident("RssAnon", "RssFile"), Watch(), time.perf_counter()
-    pipe = DiffusionPipeline.from_pretrained(folder, torch_dtype=sf.bfloat16, device="cuda")
+    if max_vram:
+        pipe = DiffusionPipeline.from_pretrained(folder, torch_dtype=sf.bfloat16)
+        sizes = {"num_frames": frames, "height": height, "width": width}
+        pipe.apply_memory_plan(pipe.memory_plan(max_vram=max_vram, device="cuda", **sizes))
+    else:
+        pipe = DiffusionPipeline.from_pretrained(folder, torch_dtype=sf.bfloat16, device="cuda")
     sf.cuda.synchronize()
     loaded, most, everything = time.perf_counter() - start, watch.stop(), resident("VmHWM")
     weights, watch = sf.cuda.memory_allocated(), Watch()
@@ -139,10 +145,11 @@ def run_tora(folder, size):
     print(json.dumps(said))
 
 
-def measured(path, dtype=None, way="file", tora=None):
+def measured(path, dtype=None, way="file", tora=None, max_vram=None):
     """What load says in a process of its own."""
     command = [sys.executable, __file__, "--load", path, "--way", way] + (["--dtype", dtype] if dtype else [])
     command += ["--tora", tora] if tora else []
+    command += ["--max-vram", str(max_vram)] if max_vram else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -159,9 +166,10 @@ def main():
     arguments.add_argument("--folder", help="where the file is written; the system's temporary folder otherwise")
     arguments.add_argument("--load", help=argparse.SUPPRESS)
     arguments.add_argument("--tora", metavar="FRAMES,HEIGHT,WIDTH", help="a whole pipeline and a clip of that size")
+    arguments.add_argument("--max-vram", type=float, help="of --tora: GB of the GPU that a memory plan may take")
     a = arguments.parse_args()
     if a.load:
-        return run_tora(a.load, a.tora) if a.tora else load(a.load, a.dtype, a.way)
+        return run_tora(a.load, a.tora, a.max_vram) if a.tora else load(a.load, a.dtype, a.way)
     with tempfile.TemporaryDirectory(dir=a.folder) as folder:
         path = os.path.join(folder, f"model.{a.kind}")
         if a.tora:
@@ -172,7 +180,7 @@ def main():
             write_tora(pathlib.Path(folder))
         else:
             write(path, a.gigabytes, a.layer_mb << 20, a.kind)
-        m = measured(path, a.dtype, a.way, a.tora)
+        m = measured(path, a.dtype, a.way, a.tora, a.max_vram)
     what = "Tora" if a.tora else a.kind
     print(f"{m['bytes'] / 1e9:.2f} GB of {what} to {m['device']}: {m['before']:.0f} MB of host memory before, ", end="")
     print(f"at most {m['most']:.0f} MB while it was loaded (VmHWM {m['everything']:.0f} MB), ", end="")

@@ -466,12 +466,12 @@ std::string MemoryPlan::peaks(const PeakMemory* measured) const {
     out += "predicted peak of " + where + ": " + bytes_text(predicted) + " of " + bytes_text(budget);
     out += measured ? ", measured: " + bytes_text(was) + "\n" : "\n";
   };
-  if (device_peak) peak(device, device_peak, device_budget, measured ? measured->device() : 0);
-  peak("host memory", host_peak, host_budget, measured ? measured->host() : 0);
   for (auto& p : parts)
     if (const int64_t bytes = decode_bytes(); p.facts.kind == PartKind::Autoencoder && bytes)
       out += "decoding takes " + bytes_text(bytes) + " of " + (p.on_device ? device : "host memory") + " beside the " +
              p.facts.name + "'s weights\n";
+  if (device_peak) peak(device, device_peak, device_budget, measured ? measured->device() : 0);
+  peak("host memory", host_peak, host_budget, measured ? measured->host() : 0);
   return out;
 }
 

@@ -97,7 +97,7 @@ struct MemoryPlan {
   // be as this plan has it, 0 where it is; absent where it must be put there anew.
   std::optional<int64_t> bytes_to_evict(const MemoryPlan& before, const PartPlan& part) const;
   std::string str() const;  // a table to print
-  // Its last lines: predicted peaks, and measured ones beside them, and what decoding takes.
+  // Its last lines: what decoding takes, then predicted peaks, and measured ones beside them.
   std::string peaks(const PeakMemory* measured = nullptr) const;
 };
 

@@ -92,8 +92,8 @@ void check_video(const char* method, const char* name, const Tensor& x, int64_t 
            ", T, H, W], got ", x.shape());
 }
 
-// take(f(chunk, what it needs of the one before), the share of chunks that are done) of `size` frames at a time, the rest
-// of the frames with the first chunk.
+// take(f(chunk, what it needs of the one before), the share of chunks that are done) of `size` frames at a time, the
+// rest of the frames with the first chunk.
 template <class F, class Take>
 void by_chunks(const Tensor& x, const char* field, int64_t size, const F& f, const Take& take) {
   SF_CHECK(size > 0, kWho, ": ", field, " must be positive, got ", size);

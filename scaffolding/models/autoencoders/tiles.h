@@ -19,8 +19,8 @@ struct Tiling {
 // ValueError naming `who` for tiles that are no larger than their overlap.
 void check_tiling(const char* who, const Tiling& t);
 
-// take(f of a row of overlapping tiles of x, put together, the share of rows that are done), from the top down. Each tile
-// is blended with the one above and the one on its left, as those are after their own blending.
+// take(f of a row of overlapping tiles of x, put together, the share of rows that are done), from the top down. Each
+// tile is blended with the one above and the one on its left, as those are after their own blending.
 template <class F, class Take>
 void in_rows_of_tiles(const char* who, const Tensor& x, const Tiling& down, const Tiling& across, const F& f,
                       const Take& take) {
