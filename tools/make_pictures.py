@@ -1,10 +1,10 @@
 """Every picture of the documents, from the shipped model with fixed seeds: `make pictures`, after its weights have
 changed.
 
-    docs/pictures/sheet.png               24 prompts of docs/pictures/prompts.txt; the README begins with it
-    docs/pictures/contact_sheet.png       48 prompts of models/emoji-128/contact_sheet.txt, uncurated; in the card too
-    docs/pictures/forming.png             one picture after 1, 2, 4, 8 and 20 steps
-    docs/pictures/between.png             nine pictures on the way from one prompt to another
+    docs/pictures/sheet.webp               24 prompts of docs/pictures/prompts.txt; the README begins with it
+    docs/pictures/contact_sheet.webp       48 prompts of models/emoji-128/contact_sheet.txt, uncurated; in the card too
+    docs/pictures/forming.webp             one picture after 1, 2, 4, 8 and 20 steps
+    docs/pictures/between.webp             nine pictures on the way from one prompt to another
     tests/golden/shipped_model.png        what tests/test_shipped_model.py compares with
 
     docs/pictures/emoji_video.*           clips along trajectories: tools/make_clip_pictures.py
@@ -24,14 +24,14 @@ PICTURES = ROOT / "docs/pictures"
 FORMING = ("rocket, fluent 3d, on a blue background", 3, (1, 2, 4, 8, 20))
 BETWEEN = ("red apple, fluent 3d", "green apple, fluent 3d", "--frames", "9", "--seed", "1")  # as the README says it
 README_PART = """<!-- pictures -->
-![24 icons, each from a line of words](docs/pictures/sheet.png)
+![24 icons, each from a line of words](docs/pictures/sheet.webp)
 
 *{first}, ... One row after the other: [the prompts](docs/pictures/prompts.txt),
 seeds 1 to {count}, nothing left out. The model is {megabytes:.0f} MB, comes with the program and was trained by it
 ([the recipe](models/emoji-128/train.json)); how far it got is in [its card](models/emoji-128/README.md).*
 <!-- /pictures -->"""
 GUIDE_PART = """<!-- pictures -->
-![One picture after 1, 2, 4, 8 and 20 steps](pictures/forming.png)
+![One picture after 1, 2, 4, 8 and 20 steps](pictures/forming.webp)
 
 *{prompt}, seed {seed}, after {steps} steps.*
 <!-- /pictures -->"""
@@ -42,9 +42,9 @@ def prompts(path):
 
 
 def save(picture, path):
-    """A PNG that is small: colours as they are, compressed as well as can be."""
+    """A WebP whose loss cannot be seen, of a seventh of the PNG's bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, optimize=True)
+    picture.save(path, quality=90, method=6)
     print(f"{path.relative_to(ROOT)}: {picture.width}x{picture.height}, {path.stat().st_size // 1000} kB")
 
 
@@ -75,7 +75,7 @@ def forming(program, folder):
             stdout=subprocess.DEVNULL,
         )
         steps.append(Image.open(path).convert("RGB"))
-    save(row_of(steps), PICTURES / "forming.png")
+    save(row_of(steps), PICTURES / "forming.webp")
 
 
 def between(program, folder):
@@ -83,7 +83,7 @@ def between(program, folder):
     subprocess.run(
         [program, "interpolate", *BETWEEN, "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL
     )
-    save(row_of([frame.convert("RGB") for frame in ImageSequence.Iterator(Image.open(path))]), PICTURES / "between.png")
+    save(row_of([frame.convert("RGB") for frame in ImageSequence.Iterator(Image.open(path))]), PICTURES / "between.webp")
 
 
 def replace_part(path, part):
@@ -114,9 +114,9 @@ def main(build):
         sys.exit("make_pictures: models/emoji-128 has no weights; train it by its recipe, or put them there")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        sheet(program, PICTURES / "prompts.txt", 8, PICTURES / "sheet.png", folder / "sheet")
+        sheet(program, PICTURES / "prompts.txt", 8, PICTURES / "sheet.webp", folder / "sheet")
         sheet(
-            program, ROOT / "models/emoji-128/contact_sheet.txt", 12, PICTURES / "contact_sheet.png", folder / "contact"
+            program, ROOT / "models/emoji-128/contact_sheet.txt", 12, PICTURES / "contact_sheet.webp", folder / "contact"
         )
         forming(program, folder)
         between(program, folder)

@@ -30,11 +30,11 @@ PARTS = {
     "scheduler": "Scheduler",
 }
 
-CONTACT_SHEET, CLIPS = ROOT / "docs/pictures/contact_sheet.png", ROOT / "docs/pictures/emoji_video.png"
+CONTACT_SHEET, CLIPS = ROOT / "docs/pictures/contact_sheet.webp", ROOT / "docs/pictures/emoji_video.png"
 
 FLUENT = "Fluent Emoji, Copyright (c) Microsoft Corporation, MIT License (the notice travels with copies)"
 
-SHEET = """![48 pictures, uncurated](../../docs/pictures/contact_sheet.png)
+SHEET = """![48 pictures, uncurated](../../docs/pictures/contact_sheet.webp)
 
 *[48 prompts](contact_sheet.txt), evenly spaced rows of the data: 24 of the split train and 24 name-and-style
 combinations of the held-out split; seeds 1 to 48, nothing left out.*
