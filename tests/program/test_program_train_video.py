@@ -135,6 +135,21 @@ def test_latents_of_each_frame_in_patches_of_four(program, config, tmp_path):
     assert json.loads(done.stdout)["frames"] == 6
 
 
+def test_parts_of_clips_teach_what_things_look_like(program, config, run, tmp_path):
+    """A step on two of the three latents is another than one on all, and a model that learned so makes whole clips."""
+    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("denoiser", "model_index.json"))
+    part = written(config.parent, "part.json", transformer={"use_rotary_positional_embeddings": True},
+                   denoiser_training={"latent_frames": 2, "whole_steps": 15, "max_steps": 60, "learning_rate": 5e-3,
+                                      "sample_prompts": [], "sample_trajectories": []})  # fmt: skip
+    trained(program, part, tmp_path / "run")
+    all_losses = losses(tmp_path / "run/denoiser")
+    assert sum(all_losses[-10:]) < 0.8 * sum(all_losses[:10])
+    assert clip(program, tmp_path / "run/pipeline", tmp_path / "a" / "%04d.png").shape[0] == 9
+    sums = written(config.parent, "sums.json", transformer={"use_rotary_positional_embeddings": False},
+                   denoiser_training={"latent_frames": 2})  # fmt: skip
+    refused(program("train", "--config", sums, "-o", tmp_path / "none"), "needs a transformer with use_rotary")
+
+
 def test_a_model_is_trained_on_by_a_later_run(program, config, run, tmp_path):
     """All of its parts, or all but the autoencoder, which is then used as it is."""
     little = {"learning_rate": 1e-7, "ema_decay": 0.0}
@@ -234,6 +249,9 @@ def test_smoke_is_the_whole_chain_in_miniature(program, config, tmp_path):
         ("autoencoder_training", {"crop": 6}, "crop must be a multiple of 4"),
         ("autoencoder_training", {"crop": 20}, "at most 16"),
         ("autoencoder_training", {"num_frames": 13}, "at most data's 9"),
+        ("denoiser_training", {"whole_steps": 7}, "whole_steps must be 0 to max_steps, 6, got 7"),
+        ("denoiser_training", {"latent_frames": 0}, "latent_frames must be 1 to a clip's 3, got 0"),
+        ("denoiser_training", {"latent_frames": 4}, "latent_frames must be 1 to a clip's 3, got 4"),
     ],
 )
 def test_wrong_recipes_are_one_clear_line(program, config, tmp_path, part, fields, text):

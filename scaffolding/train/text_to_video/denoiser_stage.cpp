@@ -40,6 +40,20 @@ Tensors trained(nn::Module& m) {
   return out;
 }
 
+// The part of clips that a step sees: so many latents in succession, from anywhere.
+struct SeenPart {
+  int64_t first, frames, of;
+  SeenPart(const CachedClips& clips, std::optional<int64_t> wanted) : of(clips.clip(0).size(0)) {
+    frames = wanted.value_or(of);
+    first = frames == of ? 0 : int64_t(randint(0, of - frames + 1, {1}, Generator(), kInt64, Device::CPU).item());
+  }
+  Tensor clips(const Tensor& all) const { return all.narrow(1, first, frames); }  // [B, T, C, h, w]
+  Tensor positions(const Tensor& all) const {  // [2, T * tokens of a frame, D]
+    const int64_t each = all.size(1) / of;
+    return all.narrow(1, first * each, frames * each);
+  }
+};
+
 }  // namespace
 
 bool cache_latents(const TextToVideoRun& run) {
@@ -85,17 +99,21 @@ bool train_denoiser(const TextToVideoRun& run) {
   };
   const bool done = stage.train(
       [&](data::Batch& batch) {
-        auto todo = diffusion::training_batch(*scheduler, batch.image, objective);
+        const bool whole = stage.step() >= o.max_steps - o.whole_steps;
+        const SeenPart part(*clips, whole ? std::nullopt : o.latent_frames);
+        auto todo = diffusion::training_batch(*scheduler, part.clips(batch.image), objective);
         Tensors inputs{clips->ids(batch.index, todo.dropped), todo.noisy_latents, todo.timesteps, todo.target};
-        if (batch.target) inputs.push_back(batch.target);
+        if (positions) inputs.push_back(part.positions(positions));
+        if (batch.target) inputs.push_back(part.clips(batch.target));
         if (todo.weights) inputs.push_back(todo.weights);
         return inputs;
       },
       [&, steered = clips->has_flow()](const Tensors& in) {
-        const Tensor text = (*model.text_encoder)(in[0])[0], flow = steered ? in[4] : Tensor();
-        const size_t weights = steered ? 5 : 4;
-        return diffusion::training_loss(model.predict(in[1], in[2], text, flow, unsteered, positions),
-                                        {.target = in[3], .weights = in.size() > weights ? in[weights] : Tensor()});
+        size_t next = 4;
+        const auto further = [&](bool there) { return there && next < in.size() ? in[next++] : Tensor(); };
+        const Tensor text = (*model.text_encoder)(in[0])[0], places = further(bool(positions)), flow = further(steered);
+        return diffusion::training_loss(model.predict(in[1], in[2], text, flow, unsteered, places),
+                                        {.target = in[3], .weights = further(true)});
       });
   if (!done) return false;
   samples.write(model, stage.step());

@@ -79,6 +79,22 @@ void check_configs(const std::string& path, const VideoRecipe& r) {
            std::min(d.height, d.width), ", got ", crop);
 }
 
+void check_latent_frames(const std::string& who, const VideoRecipe& r) {
+  const ClipDenoiserRecipe& o = r.denoiser;
+  SF_CHECK(o.whole_steps >= 0 && o.whole_steps <= o.max_steps, who, ": whole_steps must be 0 to max_steps, ",
+           o.max_steps, ", got ", o.whole_steps);
+  if (!o.latent_frames) return;
+  models::AutoencoderKLCogVideoXConfig vae;
+  models::ToraTransformer3DConfig transformer;
+  io::read_fields("vae", vae.fields(), r.vae);
+  io::read_fields("transformer", transformer.fields(), r.transformer);
+  const int64_t frames = *o.latent_frames, all = (r.data.num_frames - 1) / vae.temporal_compression_ratio + 1;
+  SF_CHECK(frames >= 1 && frames <= all, who, ": latent_frames must be 1 to a clip's ", all, ", got ", frames);
+  SF_CHECK(transformer.use_rotary_positional_embeddings && !transformer.patch_size_t, who,
+           ": latent_frames needs a transformer with use_rotary_positional_embeddings and without patch_size_t, which "
+           "can tell a part of a clip by its positions");
+}
+
 void check_numbers(const std::string& path, const VideoRecipe& r) {
   r.autoencoder.check(path + ": autoencoder_training");
   if (r.text_encoder_training.max_steps != 0) r.text_encoder_training.check(path + ": text_encoder_training");
@@ -92,6 +108,7 @@ void check_numbers(const std::string& path, const VideoRecipe& r) {
            r.autoencoder.square_steps);
   SF_CHECK(is_share(o.trajectory_dropout), denoiser, ": trajectory_dropout must be 0 to 1, got ", o.trajectory_dropout);
   SF_CHECK(o.clips >= 1 && o.clips <= 100'000, denoiser, ": clips must be 1 to 100000, got ", o.clips);
+  check_latent_frames(denoiser, r);
   SF_CHECK(o.trainable == "all" || o.trainable == "tora", denoiser, ": trainable must be 'all' or 'tora', got '",
            o.trainable, "'");
   SF_CHECK(o.trainable == "all" || r.steered(), denoiser,
@@ -162,6 +179,8 @@ io::Fields ClipDenoiserRecipe::fields() {
   all.insert(all.end(), {{"trainable", &trainable},
                          {"gradient_checkpointing", &gradient_checkpointing},
                          {"clips", &clips},
+                         {"latent_frames", &latent_frames},
+                         {"whole_steps", &whole_steps},
                          {"trajectory_dropout", &trajectory_dropout},
                          {"sample_trajectories", &sample_trajectories}});
   return all;
@@ -221,6 +240,7 @@ void VideoRecipe::make_smoke() {
   if (text_encoder_training.max_steps != 0) text_encoder_training.make_smoke();
   denoiser.sample_steps = 3;
   denoiser.clips = 1;
+  denoiser.whole_steps = std::min<int64_t>(denoiser.whole_steps, 3);
   data.most = kSmokeSamples;
 }
 

@@ -18,6 +18,10 @@ struct ClipDenoiserRecipe : DenoiserRecipe {
   std::string trainable = "all";  // or "tora": the extractor and the fusers alone
   bool gradient_checkpointing = false;
   int64_t clips = 1;                             // latents cached of each sample of the data, of other random numbers
+  // So many latents in succession, from anywhere in its clips, of each batch, until the last whole_steps, which see
+  // whole clips; absent: they all do. Parts show in a fraction of the time what things look like.
+  std::optional<int64_t> latent_frames;
+  int64_t whole_steps = 0;
   double trajectory_dropout = 0.1;               // the share of a batch, rounded, that nothing steers
   std::vector<std::string> sample_trajectories;  // one for each prompt, or none: "10,54 32,20; 5,5 9,60"
   io::Fields fields();
