@@ -11,8 +11,8 @@ kernel's own highest value of everything (VmHWM).
 
 --tora frames,height,width: Tora at its full size instead, 22 GB in a sparse folder, by from_pretrained(device="cuda"),
 and then one step of a clip of that size along a trajectory, with its frames as tensors on the GPU; --max-vram: by a
-memory plan for so much of it. No machine needs to
-have a GPU of that size: with the emulator and SF_CUDA_EMULATOR_DRY=1 device memory is addresses alone.
+memory plan for so much of it, with the report of what was predicted and measured. No machine needs to have a GPU of
+that size: with the emulator and SF_CUDA_EMULATOR_DRY=1 device memory is addresses alone.
 
 With the emulator of tests/cuda_emulator,
 SF_CUDA_EMULATOR_MEMORY=apart makes what stands for the GPU's memory shared memory, which only VmHWM counts, and only
@@ -140,7 +140,8 @@ def run_tora(folder, size, max_vram):
         "device": sf.cuda.get_device_name(),
         "most_of_call": watch.stop(),
         "everything_of_call": resident("VmHWM"),
-        "gpu": sf.cuda.max_memory_allocated() / 2**20,
+        "gpu": sf.cuda.max_memory_allocated() / 1e6,
+        "report": str(pipe.memory_report()) if max_vram else "",
     }
     print(json.dumps(said))
 
@@ -188,6 +189,8 @@ def main():
     if a.tora:
         print(f"a clip of {a.tora}: at most {m['most_of_call']:.0f} MB of host memory ", end="")
         print(f"(VmHWM {m['everything_of_call']:.0f} MB), {m['gpu']:.0f} MB of the GPU")
+        if m["report"]:
+            print(m["report"])
 
 
 if __name__ == "__main__":

@@ -83,7 +83,9 @@ def between(program, folder):
     subprocess.run(
         [program, "interpolate", *BETWEEN, "--output", path, "--quiet"], check=True, stdout=subprocess.DEVNULL
     )
-    save(row_of([frame.convert("RGB") for frame in ImageSequence.Iterator(Image.open(path))]), PICTURES / "between.webp")
+    save(
+        row_of([frame.convert("RGB") for frame in ImageSequence.Iterator(Image.open(path))]), PICTURES / "between.webp"
+    )
 
 
 def replace_part(path, part):
@@ -116,7 +118,11 @@ def main(build):
         folder = pathlib.Path(folder)
         sheet(program, PICTURES / "prompts.txt", 8, PICTURES / "sheet.webp", folder / "sheet")
         sheet(
-            program, ROOT / "models/emoji-128/contact_sheet.txt", 12, PICTURES / "contact_sheet.webp", folder / "contact"
+            program,
+            ROOT / "models/emoji-128/contact_sheet.txt",
+            12,
+            PICTURES / "contact_sheet.webp",
+            folder / "contact",
         )
         forming(program, folder)
         between(program, folder)

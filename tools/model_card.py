@@ -104,7 +104,7 @@ what the model thinks of. It knows the names of emoji and nothing else.
 
 {sheet}
 ## Data and licences
-Clips are composed of {icons} of Noto: an icon in a random size moves along a random smooth way, over white, a colour
+Clips are composed of {icons} of Noto: an icon {side} moves along a random smooth way, over white, a colour
 that the caption names, or a gradient. {left_out}. The weights and every icon of the data carry this notice:
 
 | Style | Licence | Attribution |
@@ -265,11 +265,13 @@ def measured_clips(figures):
 def clip_card(recipe, figures, /, **parts):
     data = recipe["data"]
     left_out = data["icons"].get("left_out_groups", [])
+    sides = [data["icons"].get(f"{which}_icon") for which in ("smallest", "largest")]
     return CLIP_TEXT.format(
         frames=data["num_frames"],
         size=data["height"],
         sheet=CLIP_SHEET if CLIPS.exists() else "",
         icons=f"{figures['icons']:,} icons".replace(",", " ") if figures else "the icons",
+        side=f"of {sides[0]} x {sides[0]} pixels" if sides[0] and sides[0] == sides[1] else "in a random size",
         left_out=f"Left out are the groups {', '.join(left_out)}" if left_out else "No group is left out",
         measured=measured_clips(figures),
         **parts,
