@@ -48,7 +48,7 @@ struct SeenPart {
     first = frames == of ? 0 : int64_t(randint(0, of - frames + 1, {1}, Generator(), kInt64, Device::CPU).item());
   }
   Tensor clips(const Tensor& all) const { return all.narrow(1, first, frames); }  // [B, T, C, h, w]
-  Tensor positions(const Tensor& all) const {  // [2, T * tokens of a frame, D]
+  Tensor positions(const Tensor& all) const {                                     // [2, T * tokens of a frame, D]
     const int64_t each = all.size(1) / of;
     return all.narrow(1, first * each, frames * each);
   }

@@ -17,7 +17,7 @@ struct ClipAutoencoderRecipe : AutoencoderRecipe {
 struct ClipDenoiserRecipe : DenoiserRecipe {
   std::string trainable = "all";  // or "tora": the extractor and the fusers alone
   bool gradient_checkpointing = false;
-  int64_t clips = 1;                             // latents cached of each sample of the data, of other random numbers
+  int64_t clips = 1;  // latents cached of each sample of the data, of other random numbers
   // So many latents in succession, from anywhere in its clips, of each batch, until the last whole_steps, which see
   // whole clips; absent: they all do. Parts show in a fraction of the time what things look like.
   std::optional<int64_t> latent_frames;
