@@ -47,6 +47,23 @@ TEST(ClipActivations, AreWhatDecodingTakes) {
   }
 }
 
+// Where things go is encoded as a clip, and told to every block.
+TEST(ClipActivations, CountSteering) {
+  const auto pipe = test::tiny_clips<ToraPipeline, models::ToraTransformer3DModel>();
+  ToraOptions o;
+  static_cast<CogVideoXOptions&>(o) = test::clip_options(9, 64, 80);
+  const Activations plain = count_activations(pipe, AnyOptions::of(o));
+  o.steering.trajectory = {"0,0 1,1"};
+  const Activations steered = count_activations(pipe, AnyOptions::of(o));
+  EXPECT_EQ(plain.encode, 0);
+  EXPECT_GT(steered.encode, 9 * 64 * 80 * 3 * 4);
+  EXPECT_GT(steered.encode_tiled, 0);
+  EXPECT_GT(steered.batched, plain.batched);
+  EXPECT_GT(steered.sequential, plain.sequential);
+  const AnyOptions call = options_for_shape(pipe, {.height = 64, .width = 80, .frames = 9});
+  EXPECT_EQ(call.at<std::vector<std::string>>("trajectory").size(), 1u);
+}
+
 // Chunks are of one size: with the number of frames only the clip's bytes grow.
 TEST(ClipActivations, GrowByTheBytesOfTheFrames) {
   CogVideoXPipeline pipe = test::tiny_clips();

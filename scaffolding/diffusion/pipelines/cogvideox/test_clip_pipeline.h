@@ -1,8 +1,8 @@
-// A CogVideoX of test size, whose pixels are most of what its decoder takes.
+// A CogVideoX, or a Tora, of test size, whose pixels are most of what its decoder takes.
 #pragma once
 #include "scaffolding/diffusion/pipelines/pipelines.h"
 #include "scaffolding/models/autoencoders/autoencoder_kl_cogvideox.h"
-#include "scaffolding/models/transformers/cogvideox_transformer_3d.h"
+#include "scaffolding/models/transformers/tora_transformer_3d.h"
 
 namespace sf::diffusion::test {
 
@@ -15,14 +15,16 @@ inline models::AutoencoderKLCogVideoXConfig tiny_video_vae() {
   return c;
 }
 
-inline CogVideoXPipeline tiny_clips() {
+template <class Pipeline = CogVideoXPipeline, class Transformer = models::CogVideoXTransformer3DModel>
+Pipeline tiny_clips() {
   manual_seed(7);
-  models::CogVideoXTransformer3DConfig c;
+  typename Transformer::Config c;
   c.num_attention_heads = 2, c.attention_head_dim = 16, c.in_channels = 4, c.out_channels = 4;
   c.time_embed_dim = 8, c.text_embed_dim = 10, c.num_layers = 1;
   c.sample_width = 20, c.sample_height = 12, c.sample_frames = 9, c.max_text_seq_length = 5;
-  CogVideoXPipeline pipe;
-  auto transformer = std::make_shared<models::CogVideoXTransformer3DModel>(c);
+  if constexpr (requires { c.flow_channels; }) c.flow_in_channels = 4, c.flow_channels = 8;
+  Pipeline pipe;
+  auto transformer = std::make_shared<Transformer>(c);
   auto vae = std::make_shared<models::AutoencoderKLCogVideoX>(tiny_video_vae());
   transformer->eval(), vae->eval();
   pipe.transformer = denoiser(transformer);
