@@ -39,7 +39,7 @@ void read_recipe(Options& o) {
 Tensors make_pictures(const Options& o, const diffusion::StableDiffusionPipeline& pipeline,
                       const std::vector<train::EvaluationPrompt>& prompts) {
   const GenerationSettings& s = o.sampling;
-  SamplingWatch watch(s.quiet, int64_t(prompts.size()));
+  SamplingWatch watch(s.quiet, int64_t(prompts.size()), "picture");
   Tensors all;
   for (size_t done = 0; done < prompts.size();) {
     const size_t batch = std::min(size_t(s.batch), prompts.size() - done);

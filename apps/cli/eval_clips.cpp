@@ -36,7 +36,7 @@ Tensor bytes_of(const Tensor& clip) {
 Tensors make_clips(const EvaluationSettings& o, const diffusion::ToraPipeline& pipeline,
                    const std::vector<train::ClipPrompt>& prompts) {
   const GenerationSettings& s = o.sampling;
-  SamplingWatch watch(s.quiet, int64_t(prompts.size()));
+  SamplingWatch watch(s.quiet, int64_t(prompts.size()), "clip");
   Tensors all;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Tensor& real = prompts[i].real;

@@ -470,7 +470,7 @@ void generate(const char* kind, GenerationSettings& s, const diffusion::Diffusio
   const int64_t first = s.seed ? *s.seed : int64_t(std::random_device{}());
   SF_CHECK(first <= INT64_MAX - s.count, "--seed: ", first, " is too large for ", s.count, " pictures");
   hash_loras(s.loras.used);
-  SamplingWatch watch(s.quiet || s.json, s.count);
+  SamplingWatch watch(s.quiet || s.json, s.count, s.clips ? "clip" : "picture");
   for (int64_t done = 0; done < s.count;) {
     int64_t batch = std::min(s.batch, s.count - done);
     const diffusion::AnyOptions o = batch_options(kind, s, pipeline, batch);

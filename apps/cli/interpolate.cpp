@@ -66,7 +66,7 @@ void interpolate(Options& o) {
   const int64_t seed = s.seed ? *s.seed : int64_t(std::random_device{}());
   Tensor first = noise(seed, shape), last = o.to_seed ? noise(*o.to_seed, shape) : first;
 
-  SamplingWatch watch(s.quiet || s.json, o.frames);
+  SamplingWatch watch(s.quiet || s.json, o.frames, "picture");
   Tensors frames;
   for (int64_t done = 0; done < o.frames;) {
     const int64_t batch = std::min(s.batch, o.frames - done);

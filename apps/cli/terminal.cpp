@@ -12,12 +12,13 @@
 
 namespace sf::cli {
 
-StepBar::StepBar(bool silent, int64_t pictures)
+StepBar::StepBar(bool silent, int64_t count, const char* what)
     : silent_(silent),
       terminal_(isatty(STDERR_FILENO)),
-      pictures_(pictures),
+      count_(count),
+      what_(what),
       began_(Clock::now()),
-      picture_began_(began_),
+      one_began_(began_),
       said_(began_) {}
 
 bool StepBar::is_time(bool last) {
@@ -32,9 +33,9 @@ std::string StepBar::bar(int64_t done, int64_t batch, double share) const {
   constexpr int64_t kWidth = 24;
   const auto filled = int64_t(double(kWidth) * share);
   std::string line;
-  if (pictures_ > 1)
-    line += "picture " + std::to_string(done + 1) + (batch > 1 ? "-" + std::to_string(done + batch) : "") + "/" +
-            std::to_string(pictures_) + " ";
+  if (count_ > 1)
+    line += what_ + " " + std::to_string(done + 1) + (batch > 1 ? "-" + std::to_string(done + batch) : "") + "/" +
+            std::to_string(count_) + " ";
   return line + "[" + std::string(size_t(filled), '=') + std::string(size_t(kWidth - filled), ' ') + "] ";
 }
 
@@ -45,9 +46,9 @@ void StepBar::say(const std::string& line) {
 }
 
 void StepBar::step(int64_t done, int64_t batch, int64_t step, int64_t steps) {
-  if (step <= 1) picture_began_ = Clock::now();
+  if (step <= 1) one_began_ = Clock::now();
   if (!is_time(step == steps)) return;
-  const double each = step > 1 ? seconds_since(picture_began_) / double(step - 1) : 0;
+  const double each = step > 1 ? seconds_since(one_began_) / double(step - 1) : 0;
   std::string line = bar(done, batch, steps > 0 ? double(step) / double(steps) : 0) + "step " + std::to_string(step) +
                      "/" + std::to_string(steps);
   if (each > 0) {
@@ -73,8 +74,8 @@ void StepBar::finish() {
   if (silent_) return;
   const double seconds = seconds_since(began_);
   char text[80];
-  std::snprintf(text, sizeof text, "%lld picture%s in %.1f s", static_cast<long long>(pictures_),
-                pictures_ == 1 ? "" : "s", seconds);
+  std::snprintf(text, sizeof text, "%lld %s%s in %.1f s", static_cast<long long>(count_), what_.c_str(),
+                count_ == 1 ? "" : "s", seconds);
   std::cerr << text << "\n";
 }
 

@@ -11,14 +11,14 @@
 namespace sf::cli {
 
 // "picture 2/4 [=====>    ] step 11/20, 8.3 steps/s, 1.1 s left", then "picture 2/4 [==   ] frames decoded: 40 %":
-// rewritten on a terminal, else a line for each picture that takes longer than a second.
+// rewritten on a terminal, else a line for each one that takes longer than a second.
 class StepBar {
  public:
-  StepBar(bool silent, int64_t pictures);
+  StepBar(bool silent, int64_t count, const char* what);  // so many of "picture" or "clip"
   void step(int64_t done, int64_t batch, int64_t step, int64_t steps);
   void decoded(int64_t done, int64_t batch, double share);  // of the frames
   void clear();                                             // takes the line away, for other output
-  void finish();                                            // after the last picture
+  void finish();                                            // after the last one
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -26,15 +26,16 @@ class StepBar {
   std::string bar(int64_t done, int64_t batch, double share) const;
   void say(const std::string& line);
   bool silent_, terminal_, shown_ = false;
-  int64_t pictures_;
-  Clock::time_point began_, picture_began_, said_;
+  int64_t count_;
+  std::string what_;
+  Clock::time_point began_, one_began_, said_;
 };
 
 // What sampling tells and asks while it runs: the bar, and Ctrl-C, which stops it after a step. One at a time in a
 // process.
 class SamplingWatch {
  public:
-  SamplingWatch(bool silent, int64_t pictures) : bar(silent, pictures) {}
+  SamplingWatch(bool silent, int64_t count, const char* what) : bar(silent, count, what) {}
   std::stop_token stop() const { return stop_.get_token(); }
   // of a batch, with so many pictures before it; it lives no longer than the watch
   std::function<void(int64_t step, int64_t steps)> progress(int64_t done, int64_t batch);
