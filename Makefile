@@ -16,14 +16,15 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   lint clean
 .DEFAULT_GOAL := build
 
-# Installs what the program needs, builds only that and only for this processor, and draws a sheet of eight pictures
-# into $(BUILD)/demo/grid.png.
+# Installs what the program needs, builds only that and only for this processor, and makes a sheet of eight pictures and
+# a clip: $(BUILD)/demo/grid.png, $(BUILD)/demo/rocket.webp.
 demo:
 	tools/setup.sh --program
 	cmake -S . -B $(BUILD) $(call generator,$(BUILD)) \
 	  -DCMAKE_BUILD_TYPE=Release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DSF_ISAS=native) $(CMAKE_ARGS)
 	cmake --build $(BUILD) --parallel $(JOBS) --target scaffolding_program
 	$(BUILD)/scaffolding demo --output $(BUILD)/demo
+	$(BUILD)/scaffolding txt2vid "rocket, noto" --trajectory "10,54 32,20 54,10" --seed 7 -o $(BUILD)/demo/rocket.webp
 
 # Installs what is missing, builds the program $(BUILD)/scaffolding and the Python package
 # that .venv/bin/python imports.

@@ -100,7 +100,7 @@ def test_a_card_of_a_model_of_clips(tmp_path):
         "1 021 icons of Noto",
         "| sets: train: distance | 2.31 |",
         "| Denoiser | `ToraTransformer3DModel` | 2.00 million |",
-        "| denoiser | 15000 | 64 | 0.002 | not given |",
+        "| denoiser | 13000 | 64 | 0.002 | not given |",
         "one core, 5 hours",
         "scaffolding train --config models/emoji-video/train.json",
     ):

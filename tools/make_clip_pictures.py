@@ -15,7 +15,7 @@ import tempfile
 from PIL import Image, ImageDraw
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROMPTS = ("rocket, noto", "red apple, noto", "cat face, noto, on a yellow background")
+PROMPTS = ("rocket, noto", "red apple, noto", "cat face, noto, on a blue background")
 TRAJECTORIES = ("10,54 32,20 54,10", "54,32 10,32", "14,14 32,50 50,14", "12,50 12,14 52,14 52,50")
 SEED, FRAMES = 1, 17
 SHOWN = (0, 4, 8, 12, 16)  # frames in the sheet
