@@ -140,9 +140,19 @@ class Planner {
     for (auto& p : plan_.parts) {
       if (p.on_device != device) continue;
       used = true;
-      most = std::max(most, p.weights - held(p, device) + activations(p) + in_graphs(p));
+      most = std::max(most, p.weights - held(p, device) + activations(p) + in_graphs(p) + not_gone(p, device));
     }
     return used ? held(device) + most + facts_.workspace : 0;
+  }
+
+  // What ran before p and is still there: a part that comes makes the others go, one that stays does not.
+  int64_t not_gone(const PartPlan& p, bool device) const {
+    int64_t most = 0;
+    if (p.residency == Residency::Resident)
+      for (auto& q : plan_.parts)
+        if (q.on_device == device && q.residency != Residency::Resident)
+          most = std::max(most, q.weights - held(q, device));
+    return most;
   }
 
   // What captured calls of the denoiser keep while p runs.

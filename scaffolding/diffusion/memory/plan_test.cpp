@@ -70,6 +70,14 @@ TEST(MemoryPlan, ChangesNothingWhereAllFits) {
   EXPECT_EQ(plan.host_peak, (167 + 246 + 1390 + 5135 + 3200 + 150) * kMB);
 }
 
+// Decoding takes 3.2 GB, and the unet's 5.1 GB leave only for a network that comes.
+TEST(MemoryPlan, WhatStaysMakesNothingGo) {
+  const MemoryPlan plan = plan_memory(facts(), {.max_vram = 8 * kGB});
+  EXPECT_EQ(part(plan, "unet").residency, Residency::Phase);
+  EXPECT_EQ(part(plan, "vae").residency, Residency::Phase);
+  EXPECT_FALSE(plan.vae.tiling);
+}
+
 // What changes no bit comes first.
 TEST(MemoryPlan, SavesInOrder) {
   const PlanFacts f = facts();

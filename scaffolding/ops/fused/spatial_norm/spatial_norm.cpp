@@ -2,6 +2,7 @@
 
 #include "scaffolding/autograd/autocast.h"
 #include "scaffolding/autograd/tape.h"
+#include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/core/op.h"
 #include "scaffolding/ops/cat/cat.h"
 #include "scaffolding/ops/copy/copy.h"
@@ -38,13 +39,12 @@ Tensor in_one(const Tensor& x, int64_t groups, const Tensor& weight, const Tenso
   GroupNormForward statistics{x, w, b, groups, eps, false, {}, mean, rstd};
   SpatialNormForward norm{x, w, b, mean, rstd, scale, shift, {}, groups, apart};
   norm.y = norm.x;  // for `find`
-  auto first = group_norm_forward.find(x.device(), statistics);
-  auto then = spatial_norm_forward.find(x.device(), norm);
-  if (!first || !then) return {};
+  const Device counted = MetaMemory::kernels_of(x.device());
+  if (!group_norm_forward.find(counted, statistics) || !spatial_norm_forward.find(counted, norm)) return {};
   Tensor y = empty_like(x);
   norm.y = y;
-  first(statistics);
-  then(norm);
+  group_norm_forward.find(x.device(), statistics)(statistics);
+  spatial_norm_forward.find(x.device(), norm)(norm);
   return y;
 }
 

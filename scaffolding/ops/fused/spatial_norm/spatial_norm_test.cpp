@@ -1,5 +1,6 @@
 #include "scaffolding/ops/fused/spatial_norm/spatial_norm.h"
 
+#include "scaffolding/backend/meta_memory.h"
 #include "scaffolding/ops/op_test.h"
 #include "scaffolding/ops/ops.h"
 
@@ -27,6 +28,21 @@ SF_OP_TEST(spatial_norm_silu) {
           randn({1, 4, 1, 1, 1}));
   rejects("one shape", randn({1, 4, 2, 2, 2}), 2, randn({4}), randn({4}), randn({1, 4, 1, 1, 1}),
           randn({1, 4, 2, 1, 1}));
+}
+
+// GPUs have no kernel for the whole.
+TEST(SpatialNorm, IsCountedAsTheDeviceMakesIt) {
+  auto counted = [](Device device) {
+    auto made = [](const Shape& shape) { return to_channels_last(zeros(shape, kFloat32, Device(Device::Meta))); };
+    MetaMemory memory(device);
+    MetaMemory::Counting counting(memory);
+    const Tensor x = made({1, 8, 4, 16, 16}), z = made({1, 8, 2, 4, 4}), w = zeros({8}, kFloat32, x.device());
+    spatial_norm_silu(x, 2, w, w, z, z);
+    return memory.peak();
+  };
+  const int64_t whole = 8 * 4 * 16 * 16 * 4;
+  EXPECT_LT(counted(Device()), 3 * whole);
+  EXPECT_GT(counted(Device(Device::CUDA)), 3 * whole);
 }
 
 }  // namespace sf::test
