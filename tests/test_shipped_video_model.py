@@ -14,15 +14,13 @@ import tempfile
 import pytest
 from folders import ROOT, SHARED
 
+import scaffolding as sf
+
 MODEL = ROOT / "models/emoji-video"
 REFERENCE = ROOT / "tests/golden/shipped_clip.png"  # five frames side by side
 ICONS = SHARED / "emoji128/emoji128.tar"
 CALL = ("rocket, noto", "--trajectory", "10,54 32,20 54,10", "--seed", "7")
 SHOWN = (0, 4, 8, 12, 16)
-
-pytestmark = pytest.mark.skipif(
-    not (MODEL / "model_index.json").exists(), reason="models/emoji-video has no weights yet"
-)
 
 
 def make_clip(build, folder, **environment):
@@ -32,20 +30,19 @@ def make_clip(build, folder, **environment):
     return [folder / f"{i:04d}.png" for i in range(len(list(folder.glob("*.png"))))]
 
 
-def side_by_side(sf, frames):
+def side_by_side(frames):
     return sf.cat([sf.io.read_image(str(frames[i])) for i in SHOWN], 2)
 
 
 @pytest.mark.parametrize("isa", ["avx2", "avx512", "avx512bf16"])
 def test_the_clip_is_the_stored_one(build_dir, tmp_path, isa):
-    sf = pytest.importorskip("scaffolding")
     listed = [build_dir / "scaffolding", "ops", "add", "--where"]
     compiled = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     if f"native-{isa}" not in compiled.split():
         pytest.skip(f"this build has no kernels for {isa}, or this processor does not run them")
     frames = make_clip(build_dir, tmp_path, SF_ISA=isa)
     assert len(frames) == 17
-    ours, expected = side_by_side(sf, frames).float(), sf.io.read_image(str(REFERENCE)).float()
+    ours, expected = side_by_side(frames).float(), sf.io.read_image(str(REFERENCE)).float()
     assert tuple(ours.shape) == (3, 64, 5 * 64) and ours.std().item() > 10, "the clip is one colour"
     difference = (ours - expected).abs()
     assert difference.mean().item() < 1, f"differs by {difference.mean().item():.2f} on average"
@@ -68,7 +65,6 @@ def test_it_is_small(build_dir):
 
 
 if __name__ == "__main__":
-    sf = pytest.importorskip("scaffolding")
     with tempfile.TemporaryDirectory() as made:
-        sf.io.write_image(str(REFERENCE), side_by_side(sf, make_clip(pathlib.Path(sys.argv[1]), pathlib.Path(made))))
+        sf.io.write_image(str(REFERENCE), side_by_side(make_clip(pathlib.Path(sys.argv[1]), pathlib.Path(made))))
     print(REFERENCE)

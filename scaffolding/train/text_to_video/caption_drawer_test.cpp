@@ -6,22 +6,13 @@
 #include "scaffolding/ops/ops.h"
 #include "scaffolding/optim/optim.h"
 #include "scaffolding/train/text_to_video/test_clips.h"
+#include "scaffolding/train/text_to_video/test_text_encoder.h"
 
 namespace sf::train {
 
 namespace {
 
-CaptionDrawer small_drawer() {
-  models::T5Config text;
-  text.vocab_size = 20;
-  text.d_model = 32;
-  text.d_kv = 8;
-  text.d_ff = 48;
-  text.num_layers = 1;
-  text.num_heads = 4;
-  text.dropout_rate = 0;
-  return CaptionDrawer(std::make_shared<models::T5EncoderModel>(text));
-}
+CaptionDrawer small_drawer() { return CaptionDrawer(small_text_encoder(32)); }
 
 using DrawnIconsTest = TestClips;
 

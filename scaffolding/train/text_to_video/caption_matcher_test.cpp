@@ -4,22 +4,13 @@
 
 #include "scaffolding/autograd/mode.h"
 #include "scaffolding/ops/ops.h"
+#include "scaffolding/train/text_to_video/test_text_encoder.h"
 
 namespace sf::train {
 
 namespace {
 
-CaptionMatcher small_matcher() {
-  models::T5Config text;
-  text.vocab_size = 20;
-  text.d_model = 16;
-  text.d_kv = 4;
-  text.d_ff = 24;
-  text.num_layers = 1;
-  text.num_heads = 4;
-  text.dropout_rate = 0;
-  return {std::make_shared<models::T5EncoderModel>(text), 3};
-}
+CaptionMatcher small_matcher() { return {small_text_encoder(16), 3}; }
 
 }  // namespace
 
