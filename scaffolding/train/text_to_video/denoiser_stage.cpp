@@ -43,8 +43,7 @@ Tensors trained(nn::Module& m) {
 // The part of clips that a step sees: so many latents in succession, from anywhere.
 struct SeenPart {
   int64_t first, frames, of;
-  SeenPart(const CachedClips& clips, std::optional<int64_t> wanted) : of(clips.clip(0).size(0)) {
-    frames = wanted.value_or(of);
+  SeenPart(int64_t all, std::optional<int64_t> wanted) : frames(wanted.value_or(all)), of(all) {
     first = frames == of ? 0 : int64_t(randint(0, of - frames + 1, {1}, Generator(), kInt64, Device::CPU).item());
   }
   Tensor clips(const Tensor& all) const { return all.narrow(1, first, frames); }  // [B, T, C, h, w]
@@ -91,8 +90,8 @@ bool train_denoiser(const TextToVideoRun& run) {
   StageTraining stage(run, o, "denoiser", seed, model, clips, std::move(groups));
   const diffusion::TrainingOptions objective = o.objective();
   const auto unsteered = int64_t(std::lround(o.trajectory_dropout * double(o.batch_size)));
-  const Tensor positions =
-      diffusion::rotary_positions_of(*model.transformer, clips->clip(0).unsqueeze(0).to(run.device));
+  const Tensor clip = clips->clip(0).unsqueeze(0).to(run.device);
+  const Tensor positions = diffusion::rotary_positions_of(*model.transformer, clip);
   SampleClips samples(run, tokenizer);
   stage.options.on_step_end = [&](Trainer& trainer) {
     if (trainer.step() % o.sample_steps == 0) stage.with_averages([&] { samples.write(model, trainer.step()); });
@@ -100,7 +99,7 @@ bool train_denoiser(const TextToVideoRun& run) {
   const bool done = stage.train(
       [&](data::Batch& batch) {
         const bool whole = stage.step() >= o.max_steps - o.whole_steps;
-        const SeenPart part(*clips, whole ? std::nullopt : o.latent_frames);
+        const SeenPart part(clip.size(1), whole ? std::nullopt : o.latent_frames);
         auto todo = diffusion::training_batch(*scheduler, part.clips(batch.image), objective);
         Tensors inputs{clips->ids(batch.index, todo.dropped), todo.noisy_latents, todo.timesteps, todo.target};
         if (positions) inputs.push_back(part.positions(positions));
