@@ -1,5 +1,6 @@
 #include "scaffolding/models/transformers/tora_motion.h"
 
+#include "scaffolding/autograd/mode.h"
 #include "scaffolding/models/parts/projections.h"
 #include "scaffolding/nn/init.h"
 #include "scaffolding/nn/streaming/residence.h"
@@ -78,15 +79,34 @@ Tensor TrajExtractor::patches(Tensor x) const {
       .reshape({x.size(0) * times, -1, height, width});
 }
 
-Tensors TrajExtractor::forward(const Tensor& video_flow) const {
+// What f makes of x[N, ...], `most` samples at a time, in memory for all of it.
+template <class F> static Tensor in_batches(const Tensor& x, int64_t most, const F& f) {
+  if (most <= 0 || x.size(0) <= most) return f(x);
+  Tensor all;
+  for (int64_t i = 0; i < x.size(0); i += most) {
+    const int64_t n = std::min(most, x.size(0) - i);
+    const Tensor part = f(x.narrow(0, i, n));
+    if (!all) {
+      Shape shape = part.shape();
+      shape[0] = x.size(0);
+      all = empty(shape, part.dtype(), part.device());
+    }
+    all.narrow(0, i, n).copy_(part);
+  }
+  return all;
+}
+
+Tensors TrajExtractor::forward(const Tensor& video_flow, int64_t frame_batch) const {
   check_defined("TrajExtractor", "video_flow", video_flow);
   SF_CHECK(video_flow.ndim() == 5 && video_flow.size(2) == in_channels && video_flow.numel() > 0,
            "TrajExtractor: video_flow must be [B, T, ", in_channels, ", H, W], got ", video_flow.shape());
+  const int64_t most = training || autograd::grad_enabled() ? 0 : frame_batch;
   Tensor x = conv_in(patches(video_flow));
   const Shape size{video_flow.size(0), -1, x.size(1), x.size(2), x.size(3)};
   Tensors features;
   for (size_t i = 0; i < body.size(); ++i) {
-    x = body[i](x);
+    const nn::WeightsHere here(body[i]);  // once, not for each of its batches
+    x = in_batches(x, most, [&](const Tensor& frames) { return body[i](frames); });
     if (int64_t(i + 1) % resnets_per_feature == 0) features.push_back(x.reshape(size));
   }
   return features;

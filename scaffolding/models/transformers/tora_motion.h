@@ -32,7 +32,11 @@ struct TrajExtractor : nn::Module {
   explicit TrajExtractor(const TrajExtractorOptions& options);
   // video_flow[B, T, in_channels, H, W] -> as many features as asked for, each [B, T / patch_size_t, channels,
   // H / patch_size, W / patch_size].
-  Tensors forward(const Tensor& video_flow) const;
+  Tensors forward(const Tensor& video_flow) const { return forward(video_flow, 0); }
+  // Of frame_batch steps in time at once, which takes less memory beside the features and gives the same; 0: of all.
+  // All go together too where gradients are asked for, which keep everything anyway, and in training, whose norms look
+  // at all of them.
+  Tensors forward(const Tensor& video_flow, int64_t frame_batch) const;
 
  private:
   Tensor patches(Tensor video_flow) const;  // one picture for each step in time

@@ -62,7 +62,8 @@ Tensor ToraTransformer3DModel::forward(const Tensor& hidden_states, const Tensor
                flow[2] == tora_options.flow_in_channels && flow[3] == x[3] && flow[4] == x[4],
            kWho, ": video_flow must be [", x[0], ", ", x[1], ", ", tora_options.flow_in_channels, ", ", x[3], ", ",
            x[4], "] or one sample of that, got ", flow);
-  return predict(hidden_states, encoder_hidden_states, timestep, ofs, image_rotary_emb, traj_extractor(video_flow));
+  return predict(hidden_states, encoder_hidden_states, timestep, ofs, image_rotary_emb,
+                 traj_extractor(video_flow, frame_batch));
 }
 
 void ToraTransformer3DModel::set_trainable(const std::string& part) {
@@ -79,6 +80,7 @@ SF_MODEL(ToraTransformer3DModel)
         "Tora's transformer: CogVideoX's, steered by the latents of a flow's clip [B, T, C, H, W], which may be left "
         "out.")
     .forward<&ToraTransformer3DModel::forward>(
-        "hidden_states, encoder_hidden_states, timestep, video_flow=None, ofs=None, image_rotary_emb=None");
+        "hidden_states, encoder_hidden_states, timestep, video_flow=None, ofs=None, image_rotary_emb=None")
+    .field<&ToraTransformer3DModel::frame_batch>("frame_batch");
 
 }  // namespace sf::models

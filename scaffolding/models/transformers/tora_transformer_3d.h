@@ -27,6 +27,7 @@ struct ToraTransformer3DModel : CogVideoXTransformer3DModel {
   Config tora_options;
   TrajExtractor traj_extractor;
   nn::ModuleList<MGF> fuser;  // of each block
+  int64_t frame_batch = 4;    // steps in time that the extractor, which is per frame, takes at once; 0: all
   SF_MODULE(ToraTransformer3DModel, traj_extractor, fuser, patch_embed, embedding_dropout, time_embedding,
             ofs_embedding, transformer_blocks, norm_final, norm_out, proj_out)
   explicit ToraTransformer3DModel(Config config = {});

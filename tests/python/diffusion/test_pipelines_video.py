@@ -88,6 +88,23 @@ def test_what_the_text_encoder_gives_may_be_made_before():
     np.testing.assert_array_equal(images_of(pipe, case, call, **given), images_of(pipe, case))
 
 
+def test_frames_of_the_flow_go_in_mini_batches():
+    pipe, case = made("tora_trajectory")
+    assert type(pipe)._UNET_FRAME_BATCH == 4
+    want = images_of(pipe, case)
+    seen = []
+    pipe.transformer.traj_extractor.body[0].block1.register_forward_hook(lambda _, x, __: seen.append(x[0].shape[0]))
+    for frame_batch, most in ((1, 1), (2, 2), (0, 99)):
+        pipe._UNET_FRAME_BATCH = frame_batch
+        seen.clear()
+        np.testing.assert_allclose(images_of(pipe, case), want, atol=1e-5)
+        assert seen and max(seen) <= most and (most > 2) == (max(seen) > 2)
+    for wrong in (-1, 2.0, None, True):
+        pipe._UNET_FRAME_BATCH = wrong
+        with pytest.raises(ValueError, match="_UNET_FRAME_BATCH must be a number of frames"):
+            images_of(pipe, case)
+
+
 def test_tora_without_steering_is_cogvideox():
     pipe, case = made("tora_without")
     state = {k: v for k, v in pipe.transformer.state_dict().items() if not k.startswith(("traj_extractor", "fuser"))}

@@ -155,6 +155,7 @@ def test_a_fuser_beside_numpy(samples):
 def test_hooks_see_every_part():
     """Who looks at a convolution over time has it called, with the same result as without."""
     model = filled(ToraTransformer3DModel(**TINY))
+    model.frame_batch = 0
     seen = []
     with sf.no_grad():
         want = model(**a_call(), video_flow=flow()).sample
@@ -177,6 +178,29 @@ def test_the_extractor_beside_numpy(training):
         near(got, expected, 2e-5)
     counted = [t.item() for k, t in extractor.state_dict().items() if k.endswith("num_batches_tracked")]
     assert counted == [int(training)] * 8
+
+
+@pytest.mark.parametrize("frame_batch", [1, 4, 5, 14, 99])
+def test_the_extractor_takes_frames_in_batches(frame_batch):
+    """Of 2 clips of 7 frames: the same features whatever the batches, one call of each part for each of them."""
+    model = filled(ToraTransformer3DModel(**TINY))
+    calls = []
+    model.traj_extractor.body[0].block1.register_forward_hook(lambda _, inputs, __: calls.append(inputs[0].shape[0]))
+    call = {**a_call(frames=7), "video_flow": flow(frames=7)}
+    assert model.frame_batch == 4
+    model.frame_batch = 0
+    with sf.no_grad():
+        want = model(**call).sample
+        assert calls == [14]
+        calls.clear()
+        model.frame_batch = frame_batch
+        assert sf.allclose(model(**call).sample, want, rtol=1e-5, atol=1e-5)
+    assert calls == [min(frame_batch, 14 - at) for at in range(0, 14, frame_batch)]
+    calls.clear()
+    model(**call)  # with gradients, for which everything is kept anyway
+    with sf.no_grad():
+        model.train()(**call)  # norms that look at all frames
+    assert calls == [14, 14]
 
 
 # ---- files

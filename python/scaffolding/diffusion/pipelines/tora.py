@@ -129,9 +129,19 @@ def _in_pixels(trajectories, height, width):
 class _Tora:
     """Steered by trajectories=, in pixels of the clip: a text "10,54 32,20 54,10", points [(10, 54), (32, 20)], an
     array [N, 2] or [K, N, 2], a list of those, or files of points on a canvas of 256 x 256. Or by video_flow= [1, T, 3,
-    H, W] from -1 to 1, as video_flow() makes it. Without either, the pipeline is CogVideoX."""
+    H, W] from -1 to 1, as video_flow() makes it. Without either, the pipeline is CogVideoX.
+
+    _UNET_FRAME_BATCH: how many steps in time the part of the transformer that is per frame, the extractor of the flow's
+    features, takes at once; 0 for all. Results are the same."""
+
+    _UNET_FRAME_BATCH = 4
 
     def _shape(self, given):
+        frame_batch = self._UNET_FRAME_BATCH
+        if type(frame_batch) is not int or frame_batch < 0:
+            who = type(self).__name__
+            raise ValueError(f"{who}: _UNET_FRAME_BATCH must be a number of frames, or 0 for all, got {frame_batch!r}")
+        self.transformer.frame_batch = frame_batch
         trajectories = given.pop("trajectories")
         super()._shape(given)
         if trajectories is None:
