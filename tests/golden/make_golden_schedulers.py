@@ -1,4 +1,4 @@
-"""Writes tests/golden/schedulers/<class>.json: whole runs of diffusers' schedulers with a formula in the model's place.
+"""Writes tests/golden/schedulers/<class>.json.gz: runs of diffusers' schedulers with a formula in the model's place.
 
     python tests/golden/make_golden_schedulers.py [class ...]      # a Python that has torch, diffusers and scipy
 
@@ -7,6 +7,7 @@ the samples of the run, and add_noise and get_velocity at two timesteps; flow ma
 timesteps besides. tests/python/diffusion/test_schedulers.py reads the files.
 """
 
+import gzip
 import inspect
 import json
 import math
@@ -531,8 +532,10 @@ def main():
             file["other_predictors"] = other_predictors()
         lines = [json.dumps(c) for c in cases]
         head = json.dumps({k: v for k, v in file.items() if k != "cases"})
-        (FOLDER / f"{cls}.json").write_text(head[:-1] + ',\n"cases": [\n' + ",\n".join(lines) + "\n]}\n")
-        print(cls, len(cases), "cases", (FOLDER / f"{cls}.json").stat().st_size, "bytes")
+        file = FOLDER / f"{cls}.json.gz"
+        text = head[:-1] + ',\n"cases": [\n' + ",\n".join(lines) + "\n]}\n"
+        file.write_bytes(gzip.compress(text.encode(), mtime=0))
+        print(cls, len(cases), "cases", file.stat().st_size, "bytes")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Schedulers: diffusers' runs (tests/golden/make_golden_schedulers.py), configs, refusals."""
 
 import copy
+import gzip
 import json
 import math
 import pickle
@@ -15,7 +16,7 @@ from scaffolding.diffusion import schedulers
 
 FOLDER = folders.GOLDEN / "schedulers"
 NAMES = [n for n in schedulers.__all__ if n not in ("SchedulerMixin", "SchedulerOutput")]
-FILES = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES}
+FILES = {name: json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes())) for name in NAMES}
 CASES = [pytest.param(name, case, id=f"{name}-{i}") for name in NAMES for i, case in enumerate(FILES[name]["cases"])]
 # In 16 bits every sum and product is rounded alike on both sides,
 # so that runs are equal to the last bit (the files have 9 digits).
