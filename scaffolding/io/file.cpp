@@ -23,6 +23,7 @@
 #include "scaffolding/backend/cpu/sealed_pages.h"
 #include "scaffolding/core/out_of_memory.h"
 #include "scaffolding/io/read_ahead.h"
+#include "scaffolding/io/replacing_folder.h"
 
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0
@@ -317,7 +318,7 @@ Bytes Bytes::slice(uint64_t offset, uint64_t length) const {
   return {owner, data ? data + offset : nullptr, length, name, unmapped, begin + offset};
 }
 
-ReplacingFile::ReplacingFile(const std::string& path) : path_(path) {
+ReplacingFile::ReplacingFile(const std::string& path) : name_(path), path_(path) {
   static std::atomic<unsigned> count{0};
   std::error_code ignored;
   if (std::filesystem::is_symlink(path_, ignored))  // replace what the link names, not the link
@@ -353,6 +354,11 @@ void ReplacingFile::sync() {
 
 void ReplacingFile::commit() {
   sync();
+  if (ReplacingFolder* folder = ReplacingFolder::around(name_)) {
+    folder->add(temporary_, path_, name_);
+    close(std::exchange(fd_, -1));
+    return;
+  }
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(path_, "cannot replace");
   close(fd_);
   fd_ = -1;

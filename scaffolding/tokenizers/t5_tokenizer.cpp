@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <set>
+#include <string_view>
 
+#include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/tokenizers/sentencepiece_model.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
@@ -114,6 +116,8 @@ void T5Tokenizer::save_pretrained(const std::string& folder) const {
   io::ReplacingFile file((fs::path(folder) / file_name_).string());
   file.write(file_.data, size_t(file_.size));
   file.commit();
+  // of an earlier save, and read before the other
+  if (std::string_view(file_name_) != kJson) io::ReplacingFolder::remove((fs::path(folder) / kJson).string());
   TokenizerConfig described = config();
   described.added_tokens = added_tokens();
   write_tokenizer_config(described, "T5Tokenizer", folder, {{"extra_ids", extra_ids_}});

@@ -7,6 +7,7 @@
 #include "scaffolding/core/error.h"
 #include "scaffolding/io/hub/model_folder.h"
 #include "scaffolding/io/object_entries.h"
+#include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/io/upload_ring.h"
 #include "scaffolding/nn/closest.h"
 #include "scaffolding/tokenizers/pretrained.h"
@@ -312,6 +313,7 @@ LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const 
 
 void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const models::SaveModelOptions& options) {
   auto& pipeline = const_cast<DiffusionPipeline&>(p);
+  io::ReplacingFolder files(folder, kIndexFile);
   PipelineIndex index{.class_name = p.name(),
                       .guidance_scale = p.advised_guidance_scale,
                       .config = io::write_fields(pipeline.fields())};
@@ -333,6 +335,7 @@ void save_pipeline(const DiffusionPipeline& p, const std::string& folder, const 
     index.rows.push_back(std::move(row));
   }
   write_pipeline_index(index, folder);
+  files.commit();
 }
 
 }  // namespace sf::diffusion

@@ -100,7 +100,8 @@ struct LoadSingleFileOptions {
 // From one checkpoint file, or its address on the hub.
 LoadedPipeline load_single_file_pipeline(const std::string& path_or_link, const LoadSingleFileOptions& options = {});
 
-// Writes every component that is there, and model_index.json last.
+// Writes every component that is there, and model_index.json last. What was there before is replaced by all of it or
+// by nothing (io/replacing_folder.h).
 void save_pipeline(const DiffusionPipeline& pipeline, const std::string& folder,
                    const models::SaveModelOptions& options = {});
 

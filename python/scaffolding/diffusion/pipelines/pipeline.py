@@ -349,23 +349,26 @@ class DiffusionPipeline(LoraLoaderMixin, PlannedMemory, PipelineOffloadingMixin,
         return getattr(tokenizers, class_name.removesuffix("Fast")).from_pretrained(step["folder"])
 
     def save_pretrained(self, save_directory, safe_serialization=True, variant=None, max_shard_size="10GB"):
-        """Writes each component into a folder of its name, and model_index.json last; diffusers reads it.
+        """Writes each component into a folder of its name, and model_index.json last; diffusers reads it. All files are
+        written beside before the first takes its place: a full disk leaves what was there, and what is stopped in
+        between refuses to load.
 
         TypeError for a component that is no model, scheduler or tokenizer of this library.
         """
         folder = os.fspath(save_directory)
         rows = {name: _pipelines.component_row(c) for name, c in self.components.items()}
-        for name, component in self.components.items():
-            place = os.path.join(folder, name)
-            if isinstance(component, ModelMixin):
-                component.save_pretrained(
-                    place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size
-                )
-            elif component is not None:
-                component.save_pretrained(place)
-        _pipelines.save_index(
-            folder, type(self).__name__, rows, {k: v for k, v in self._set_options.items() if v is not None}
-        )
+        with _core._ReplacingFolder(folder, "model_index.json"):
+            for name, component in self.components.items():
+                place = os.path.join(folder, name)
+                if isinstance(component, ModelMixin):
+                    component.save_pretrained(
+                        place, variant=variant, safe_serialization=safe_serialization, max_shard_size=max_shard_size
+                    )
+                elif component is not None:
+                    component.save_pretrained(place)
+            _pipelines.save_index(
+                folder, type(self).__name__, rows, {k: v for k, v in self._set_options.items() if v is not None}
+            )
 
     # ---- comfort
 
