@@ -62,6 +62,8 @@ class Storages {
     }
     SF_CHECK(fits, file, ": a tensor of sizes ", size, ", strides ", stride, " and offset ", offset,
              " lies outside of its storage of ", elements, " ", t);
+    // Strides of zero make any size fit a storage: their product is a number of bytes too.
+    checked_bytes(file + ": a tensor", size, 8 * size_of(t));
     if (!item.storage) {
       bool aligned = reinterpret_cast<uintptr_t>(item.bytes.data) % 8 == 0;
       if (!aligned) item.bytes = Bytes::copy(item.bytes.data, item.bytes.size, file);
