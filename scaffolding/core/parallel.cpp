@@ -1,6 +1,7 @@
 #include "scaffolding/core/parallel.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -54,6 +55,18 @@ ComputeScope::~ComputeScope() {
   if (restore_) omp_set_num_threads(restore_);
   if (!alone && --t_depth == 0) g_busy.store(0);
 }
+
+namespace {
+// A child of fork() has the thread that forked and none of its team, for which the next region would wait for ever. So
+// the team ends before the fork, and parent and child start one of their own when they next compute: oneDNN's regions,
+// which are OpenMP's too, as well as ours.
+void before_fork() {
+  if (!omp_in_parallel()) omp_pause_resource_all(omp_pause_soft);
+}
+// Whatever other host threads were at, they are not in the child.
+void in_child() { g_busy.store(t_depth > 0); }
+[[maybe_unused]] const int registered = pthread_atfork(before_fork, nullptr, in_child);
+}  // namespace
 
 // work(i, count) for every i < count on a thread of its own; count is `wanted` or fewer.
 template <class Work> static void run_team(int wanted, const Work& work) {
