@@ -14,10 +14,12 @@
 namespace sf::io {
 
 // No answer, or one that ended early: name resolution, connection, TLS, timeouts. Worth another try,
-// except TLS (`again` false).
+// except TLS and addresses that are none (`again` false).
 struct HttpError : RuntimeError {
-  HttpError(const std::string& what, bool worth_retrying) : RuntimeError(what), again(worth_retrying) {}
+  HttpError(const std::string& what, bool worth_retrying, bool no_one_there = false)
+      : RuntimeError(printable(what)), again(worth_retrying), nobody(no_one_there) {}
   bool again;
+  bool nobody;  // the host has no such name, or refuses the connection
 };
 
 struct HttpRequest {
