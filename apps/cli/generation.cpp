@@ -446,6 +446,9 @@ namespace {
 
 // Everything that a picture or clip is written to can be, before the first is made.
 void check_outputs(const GenerationSettings& s) {
+  const std::vector<std::string> filled_in{"seed", "number", "prompt"};
+  check_template("--output", s.output, filled_in);
+  check_template("--save-steps", s.save_steps, filled_in);
   if (s.clips) check_clip_output("--output", output_path(s, s.output, 0, 0), s.fps);
   else check_output("--output", output_path(s, s.output, 0, 0), ".png .jpg .jpeg .webp");
   if (!s.preview.empty() && s.preview != "terminal") check_output("--preview", s.preview, ".png .jpg .jpeg .webp");

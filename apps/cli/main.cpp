@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/empty_values.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/run.h"
 
@@ -53,6 +54,7 @@ int main(int argc, char** argv) {
   bool parse_only = false;
   program.add_flag("--parse-only", parse_only, "Only see whether the arguments are understood");
   program.parse_complete_callback([&] {
+    sf::cli::refuse_empty_values(program);
     if (parse_only) throw CLI::Success();
   });
   sf::cli::add_txt2img(program);

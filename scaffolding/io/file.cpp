@@ -323,12 +323,15 @@ ReplacingFile::ReplacingFile(const std::string& path) : name_(path), path_(path)
   std::error_code ignored;
   if (std::filesystem::is_symlink(path_, ignored))  // replace what the link names, not the link
     if (auto target = std::filesystem::weakly_canonical(path_, ignored); !ignored) path_ = target.string();
+  struct stat old;
+  const bool there = stat(path_.c_str(), &old) == 0;
+  SF_CHECK_AS(RuntimeError, !there || S_ISREG(old.st_mode) || S_ISDIR(old.st_mode), path_,
+              ": is no regular file, and a file does not take its place");
   temporary_ = path_ + ".tmp" + std::to_string(getpid()) + "." + std::to_string(count++);
   fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno(temporary_, "cannot create");
-  struct stat old;
   // who may read it stays as it was
-  if (stat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);
+  if (there && S_ISREG(old.st_mode)) fchmod(fd_, old.st_mode & 0777);
 }
 
 ReplacingFile::~ReplacingFile() {
