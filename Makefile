@@ -12,7 +12,7 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
 .PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan \
-  test-long test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format \
+  test-long test-memory test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format \
   lint clean
 .DEFAULT_GOAL := build
 
@@ -83,6 +83,12 @@ test: build
 # Checks that take minutes or gigabytes: full-size video models in little memory.
 test-long: build
 	$(PY) -m pytest -q -s --build-dir=$(BUILD) tests/long
+
+# Every command of the program under limits of memory (ulimit -v, ulimit -d), from the least with which it starts to
+# enough: it ends in what was asked for or in one line.
+test-memory: CMAKE_ARGS += -DSF_BUILD_TESTS=ON
+test-memory: build
+	$(PY) -m pytest -q --build-dir=$(BUILD) tests/long/test_memory_sweep.py
 
 # The tests of what has threads, under ThreadSanitizer: loops, autograd, memory, data, downloads, training.
 TSAN_TESTS := autocast.*:checkpoint*.*:CheckpointTest.*:backward.*:grad.*:hooks.*:saved.*:Function.*:GradientMapTest.*

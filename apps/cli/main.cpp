@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <new>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/empty_values.h"
+#include "apps/cli/scarce_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/run.h"
 
@@ -47,8 +49,7 @@ static void wait_sparingly(char** argv) {
   execv("/proc/self/exe", argv);  // the file was replaced or removed
 }
 
-int main(int argc, char** argv) {
-  wait_sparingly(argv);
+static int run(int argc, char** argv) {
   CLI::App program("Scaffolding: run and train diffusion models, and see what this build and machine offer");
   program.require_subcommand(1);
   bool parse_only = false;
@@ -84,9 +85,22 @@ int main(int argc, char** argv) {
   } catch (const sf::diffusion::Stopped&) {
     std::cerr << "scaffolding: stopped\n";
     return kInterrupted;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     return refuse(e.what());
   }
   if (!std::cout.flush()) return refuse("standard output cannot be written to");
   return 0;
+}
+
+int main(int argc, char** argv) {
+  wait_sparingly(argv);
+  sf::cli::prepare_for_scarce_memory();
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "scaffolding: " << sf::cli::kMemoryRanOut << "\n";
+    return kBadInput;
+  }
 }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "scaffolding/backend/cpu/isa.h"
+#include "scaffolding/core/memory_room.h"
 #include "scaffolding/core/scratch.h"
 
 namespace sf::cpu::onednn {
@@ -91,6 +92,7 @@ Cache& cache() {
 }
 constexpr size_t kMaxPrimitives = 4096;  // a model has tens of shapes; a runaway of shapes starts over
 constexpr int kScratchSlot = 6;
+constexpr size_t kRoomOfAPrimitive = size_t(16) << 20;  // code of several kernels, and what writes it
 }  // namespace
 
 std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx, Compiled& out), void* ctx) {
@@ -100,6 +102,8 @@ std::shared_ptr<const Compiled> compiled(const Key& key, void (*build)(void* ctx
   std::lock_guard guard(c.lock);
   if (auto at = c.map.find(name); at != c.map.end()) return at->second;
   if (c.map.size() >= kMaxPrimitives) c.map.clear();
+  // Where an allocation fails in the middle of making one, the library reads what is not there.
+  require_room(kRoomOfAPrimitive, "oneDNN");
   auto made = std::make_shared<Compiled>();
   try {
     build(ctx, *made);
@@ -121,6 +125,7 @@ void run(const Compiled& c, std::initializer_list<Arg> args) {
 }
 
 void reorder(const memory& from, const memory& to) {
+  require_room(kRoomOfAPrimitive, "oneDNN");
   dnnl::stream s = stream();
   dnnl::reorder(from, to).execute(s, const_cast<memory&>(from), const_cast<memory&>(to));
   s.wait();
