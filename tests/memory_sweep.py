@@ -1,5 +1,5 @@
-"""The program under limits of memory: from the least with which it starts, a command ends in what was asked for or in one
-line that says why not.
+"""The program under limits of memory: from the least with which it starts, a command ends in what was asked for or in
+one line that says why not.
 """
 
 import resource
