@@ -7,12 +7,14 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <string_view>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/empty_values.h"
 #include "apps/cli/scarce_memory.h"
 #include "scaffolding/core/error.h"
 #include "scaffolding/diffusion/pipelines/run.h"
+#include "scaffolding/io/json_error.h"
 
 namespace {
 
@@ -88,7 +90,7 @@ static int run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    return refuse(e.what());
+    return refuse(std::string_view(e.what()).starts_with("[json.") ? sf::io::json_error(e) : e.what());
   }
   if (!std::cout.flush()) return refuse("standard output cannot be written to");
   return 0;

@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kReserve = size_t(4) << 20;  // the JSON of a vocabulary is taken apart with less than 1 MiB
 constexpr size_t kStack = size_t(1) << 20;
 std::atomic<void*> reserve{nullptr};
+std::terminate_handler abort_with_words = nullptr;
 
 void give_reserve() {
   std::free(reserve.exchange(nullptr));
@@ -38,6 +39,7 @@ void say(const char* text) {
     say("\n");
     _exit(2);
   } catch (...) {}
+  abort_with_words();
   std::abort();
 }
 
@@ -52,7 +54,7 @@ void say(const char* text) {
 }  // namespace
 
 void prepare_for_scarce_memory() {
-  std::set_terminate(end_with_a_line);
+  abort_with_words = std::set_terminate(end_with_a_line);
   if (!memory_is_limited()) return;
   grow_stack();
   reserve = std::malloc(kReserve);
