@@ -12,9 +12,8 @@ every_isa = $(if $(wildcard $(BUILD)/CMakeCache.txt),$(shell \
   grep -q '^SF_ISAS:STRING=native$$' $(BUILD)/CMakeCache.txt && echo -U SF_ISAS))
 
 .PHONY: demo deb clean-room deb-room pictures site build build-cmake install install-cmake wheel cuda test tsan \
-  tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts \
-  test-long test-memory test-gpu test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format \
-  lint clean
+  tsan-build tsan-autograd tsan-memory tsan-data tsan-train tsan-parts test-long test-memory test-gpu \
+  test-cuda-emulator test-cuda-races fuzz bench bench-gpu gpu-check gpu-pack golden docs format lint clean
 .DEFAULT_GOAL := build
 
 # Installs what the program needs, builds only that and only for this processor, and makes a sheet of eight pictures and

@@ -88,8 +88,8 @@ class MemorySink final : public Sink {
   std::string bytes;
 };
 
-// Writes beside `path` and takes its place on commit(); without one, nothing remains. Of a folder that is written as one
-// (io/replacing_folder.h), with the folder's commit. One thread at a time.
+// Writes beside `path` and takes its place on commit(); without one, nothing remains. Within a folder that is written
+// as one (io/replacing_folder.h), on that one's commit. One thread at a time.
 class ReplacingFile final : public Sink {
  public:
   explicit ReplacingFile(const std::string& path);
