@@ -82,7 +82,7 @@ TEST_F(SavingOver, KilledAtAnyMomentItIsTheOldOneTheNewOneOrRefusesToLoad) {
   const auto begin = steady_clock::now();
   save_pipeline(old, path("model"));
   const auto takes = std::chrono::duration_cast<std::chrono::microseconds>(steady_clock::now() - begin).count();
-  constexpr int kKills = 24;
+  constexpr int kKills = 16;
   for (int i = 0; i < kKills; ++i) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
