@@ -67,6 +67,7 @@ ReplacingFolder::~ReplacingFolder() {
 }
 
 ReplacingFolder* ReplacingFolder::around(const std::string& path) {
+  if (!t_innermost) return nullptr;
   const std::string full = absolute(path);
   const auto lies_in = [&](const std::string& folder) {
     return full.starts_with(folder) && (folder == "/" || full.size() == folder.size() || full[folder.size()] == '/');

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "scaffolding/io/replacing_folder.h"
 #include "scaffolding/tokenizers/html_unescape.h"
 #include "scaffolding/tokenizers/pretrained.h"
 #include "scaffolding/tokenizers/tokenizer_parts.h"
@@ -147,6 +148,7 @@ CLIPTokenizer CLIPTokenizer::from_pretrained(const std::string& folder, std::opt
 }
 
 void CLIPTokenizer::save_pretrained(const std::string& folder) const {
+  io::ReplacingFolder files(folder, "merges.txt");
   std::error_code error;
   fs::create_directories(folder, error);
   SF_CHECK_AS(RuntimeError, !error, "save_pretrained: '", folder, "' cannot be made: ", error.message());
@@ -163,6 +165,7 @@ void CLIPTokenizer::save_pretrained(const std::string& folder) const {
   TokenizerConfig described = config();
   described.added_tokens = added_tokens();
   write_tokenizer_config(described, "CLIPTokenizer", folder);
+  files.commit();
 }
 
 SF_TOKENIZER(CLIPTokenizer, "CLIPTokenizer, CLIPTokenizerFast", "merges.txt");

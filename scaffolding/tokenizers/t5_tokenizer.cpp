@@ -110,6 +110,7 @@ T5Tokenizer T5Tokenizer::from_pretrained(const std::string& folder) {
 }
 
 void T5Tokenizer::save_pretrained(const std::string& folder) const {
+  io::ReplacingFolder files(folder, file_name_);
   std::error_code error;
   fs::create_directories(folder, error);
   SF_CHECK_AS(RuntimeError, !error, "save_pretrained: '", folder, "' cannot be made: ", error.message());
@@ -121,6 +122,7 @@ void T5Tokenizer::save_pretrained(const std::string& folder) const {
   TokenizerConfig described = config();
   described.added_tokens = added_tokens();
   write_tokenizer_config(described, "T5Tokenizer", folder, {{"extra_ids", extra_ids_}});
+  files.commit();
 }
 
 SF_TOKENIZER(T5Tokenizer, "T5Tokenizer, T5TokenizerFast", "spiece.model");
