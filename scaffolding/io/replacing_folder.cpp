@@ -94,6 +94,7 @@ void ReplacingFolder::commit() {
   t_innermost = this;
   if (!outer) swap();
   committed_ = true;
+  t_innermost = outer_;  // what is written from now on is none of it
   if (!outer) return;
   outer->indexes_.insert(outer->indexes_.end(), indexes_.begin(), indexes_.end());
   outer->changes_.insert(outer->changes_.end(), changes_.begin(), changes_.end());

@@ -43,6 +43,8 @@ TEST_F(ReplacingFolderTest, FilesTakeTheirPlacesTogether) {
   whole.commit();
   EXPECT_EQ(all(), "22");
   EXPECT_EQ(files_of_all(), 3u);
+  save("model/index", "3");
+  EXPECT_EQ(all(), "23");
 }
 
 TEST_F(ReplacingFolderTest, WithoutACommitNothingIsChanged) {
