@@ -44,10 +44,19 @@ def commands(model, folder):
             ("interpolate", "a", "b", "-m", model, "--steps", 1, "--frames", 2, "-q", "-o", folder / "a.webp"),
             folder / "a.webp",
         ),
+        "inpaint": (
+            ("inpaint", "square", "-m", model, "--image", folder / "given.png", "--mask", folder / "given.png")
+            + ("--steps", 2, "-q", "-o", picture),
+            picture,
+        ),
+        "demo": (("demo", "-m", model, "--steps", 1, "-q", "-o", folder / "demo"), folder / "demo" / "grid.png"),
         "inspect": (("inspect", model), None),
         "convert": (("convert", weights, folder / "a.pt"), folder / "a.pt"),
         "devices": (("devices",), None),
         "ops": (("ops",), None),
+        "env": (("env",), None),
+        "help": (("help", "--examples"), None),
+        "completion": (("completion", "bash", "-o", folder / "bash"), folder / "bash"),
     }
 
 

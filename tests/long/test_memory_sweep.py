@@ -1,15 +1,17 @@
 """Every command under limits of memory from the least with which the program starts to enough."""
 
+import pathlib
+
 import memory_sweep
 import pytest
 
 import scaffolding as sf
 
-STEP = 2 << 20
+STEP = 4 << 20
 
 
 @pytest.mark.parametrize("which", memory_sweep.LIMITS)
-@pytest.mark.parametrize("command", ["txt2img", "img2img", "interpolate", "inspect", "convert", "devices", "ops"])
+@pytest.mark.parametrize("command", memory_sweep.commands(pathlib.Path(), pathlib.Path()))
 def test_every_limit_ends_in_what_was_asked_for_or_in_a_line(build_dir, model, tmp_path, which, command):
     program = build_dir / "scaffolding"
     sf.io.write_image(tmp_path / "given.png", sf.zeros(3, 64, 64, dtype=sf.uint8))
