@@ -42,6 +42,7 @@ SingleFileKind kind_of(const io::Object& json) {
                       marks(conditions, "any"),
                       marks(conditions, "none"),
                       required(json, "model_index"),
+                      {},
                       {}};
   auto& parts = required(json, "parts").items();
   for (size_t i = 0; i + 1 < parts.size(); i += 2) {
@@ -54,6 +55,13 @@ SingleFileKind kind_of(const io::Object& json) {
     if (auto* places = part.find("places"))
       for (auto& place : places->items())
         out.places.push_back({place.items().at(0).text(), place.items().at(1).text()});
+  }
+  auto& tokenizers = required(json, "tokenizers").items();
+  for (size_t i = 0; i + 1 < tokenizers.size(); i += 2) {
+    const io::Object& tokenizer = tokenizers[i + 1];
+    kind.tokenizers.push_back({tokenizers[i].text(),
+                               required(tokenizer, "class").text(),
+                               {{"tokenizer_config.json", io::format_config(required(tokenizer, "config"))}}});
   }
   return kind;
 }
