@@ -25,7 +25,7 @@ bool add_tokenizer(std::string_view names, const char* file, LoadTokenizer load)
   [[maybe_unused]] static const bool SF_CAT(sf_tokenizer_, __COUNTER__) = ::sf::tokenizers::detail::add_tokenizer( \
       names, file,                                                                                                 \
       [](const ::sf::tokenizers::TokenizerFiles& files) -> std::shared_ptr<const ::sf::tokenizers::Tokenizer> {    \
-        return std::make_shared<const Type>(Type::from_pretrained(files));                                         \
+        return std::make_shared<Type>(Type::from_pretrained(files));                                               \
       })
 
 }  // namespace sf::tokenizers

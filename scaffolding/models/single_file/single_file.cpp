@@ -105,6 +105,7 @@ void SingleFile::add_part(const SingleFilePart& part, const std::string& outer, 
     });
     break;
   }
+  SF_CHECK(table || !packed_, path_, ": has the config of a ", part.name, " and none of its tensors");
   if (!table) return;
   const bool ema = options.extract_ema && part.name == "unet";
   if (ema) table->rename_sources([&](const std::string& name) { return outer + ema_name(name.substr(outer.size())); });
