@@ -61,6 +61,14 @@ void folder_to_file(const Options& o) {
   write_weights(content.tensors, o, content.metadata);
 }
 
+// What a file brings of its pipeline goes along with its weights.
+io::Metadata kept_metadata(const std::string& path) {
+  io::Metadata out{{"format", "pt"}};
+  for (auto& [key, value] : io::open_checkpoint(path)->metadata())
+    if (!models::packed_path(key).empty()) out.emplace(key, value);
+  return out;
+}
+
 void file_to_folder(const Options& o) {
   diffusion::LoadSingleFileOptions options;
   options.dtype = wanted_dtype(o);
@@ -78,7 +86,7 @@ void convert(const Options& o) {
     if (fs::exists(fs::path(o.input) / "model_index.json")) folder_to_file(o);
     else write_weights(io::load_checkpoint(o.input), o);
   } else if (is_weights_file(o.output)) {
-    write_weights(io::load_checkpoint(o.input), o);
+    write_weights(io::load_checkpoint(o.input), o, kept_metadata(o.input));
   } else {
     SF_CHECK(!fs::path(o.output).has_extension(),
              "convert: the output must be a folder, or end in .safetensors, .pt, .bin or .ckpt, got '", o.output, "'");

@@ -222,7 +222,8 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_for(const models::SingleF
   const io::Object* ids = encoder && !file.has_configs() ? encoder->find("vocab_size") : nullptr;
   SF_CHECK(!ids || !ids->is(io::Object::Int) || ids->as_int() >= int64_t(made->size()),
            "from_single_file: the text encoder of ", path, " knows ", ids->as_int(), " tokens, and the ", name,
-           " of such models has ", made->size(), ": its own is another one; pass ", name, "= or config=folder");
+           " of such models has ", made->size(), ": its own is another one; pass ", name,
+           "= or config=folder (convert --config)");
   return made;
 }
 
