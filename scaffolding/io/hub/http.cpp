@@ -210,7 +210,11 @@ HttpResponse Http::send(const HttpRequest& request) {
   lib.easy_setopt(handle, CURLOPT_SSL_VERIFYPEER, 1L);
   lib.easy_setopt(handle, CURLOPT_SSL_VERIFYHOST, 2L);
   lib.easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-  lib.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, long(request.timeout * 1000));
+  const double connect_timeout = request.connect_timeout > 0 ? request.connect_timeout : request.timeout;
+  lib.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, long(connect_timeout * 1000));
+#if LIBCURL_VERSION_NUM >= 0x075700
+  lib.easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);  // it does not wait for a name server after the timeout
+#endif
   lib.easy_setopt(handle, CURLOPT_TIMEOUT_MS, head ? long(request.timeout * 1000) : 0L);
   lib.easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
   lib.easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, std::max(1L, long(request.timeout)));
@@ -234,7 +238,10 @@ HttpResponse Http::send(const HttpRequest& request) {
     bool tls =
         code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CONNECT_ERROR;
     bool no_address = code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL;
-    bool nobody = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
+    double sent = 0;  // seconds until the request could be sent; 0: it never could
+    lib.easy_getinfo(handle, CURLINFO_PRETRANSFER_TIME, &sent);
+    bool nobody = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
+                  code == CURLE_COULDNT_RESOLVE_PROXY || (code == CURLE_OPERATION_TIMEDOUT && sent == 0);
     if (tls) why += "; is the package ca-certificates installed, or does a proxy answer in the server's place?";
     throw HttpError(request.method + " " + request.url + ": " + why, !tls && !no_address, nobody);
   }

@@ -19,14 +19,15 @@ struct HttpError : RuntimeError {
   HttpError(const std::string& what, bool worth_retrying, bool no_one_there = false)
       : RuntimeError(printable(what)), again(worth_retrying), nobody(no_one_there) {}
   bool again;
-  bool nobody;  // the host has no such name, or refuses the connection
+  bool nobody;  // no connection: no such name, refused, or no answer in time
 };
 
 struct HttpRequest {
   std::string method = "GET";  // or HEAD
   std::string url;             // http or https
   std::vector<std::string> headers = {};
-  double timeout = 10;  // seconds: to connect, and without a byte; for HEAD the whole request
+  double timeout = 10;         // seconds: to connect, and without a byte; for HEAD the whole request
+  double connect_timeout = 0;  // seconds, in place of it to connect; 0: the same
   std::function<bool(const char*, size_t)> body =
       {};  // of a 2xx answer, piece by piece; false ends the request. Without one: kept, up to max_body
   std::function<void(const struct HttpResponse&)> head = {};  // of a 2xx answer, before its body

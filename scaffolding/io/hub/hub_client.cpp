@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scaffolding/io/hub/unreachable.h"
 #include "scaffolding/io/sha.h"
 
 namespace sf::io {
@@ -22,6 +23,7 @@ namespace sf::io {
 namespace {
 
 constexpr int kMaxRedirects = 10;
+constexpr double kConnectTimeout = 2.5;  // seconds
 // Of a file whose size neither the hub nor the answer says; large ones have X-Linked-Size.
 constexpr uint64_t kMostUnsized = uint64_t(64) << 20;
 
@@ -154,20 +156,35 @@ std::string HubClient::redirected(const std::string& target) const {
   return target;
 }
 
+std::string HubClient::without_network(const std::string& why) const {
+  return "hub: " + why + "; is there a network, and is " + endpoint_ +
+         " right? Without one, name a folder or a file on this machine, or copy the repository's folder from another "
+         "machine's cache into " +
+         (options_.cache_dir.empty() ? default_hub_cache() : expand_user(options_.cache_dir)) +
+         ". HF_HUB_ETAG_TIMEOUT=10 waits longer for a slow one";
+}
+
 // Follows redirects; with `stay` only those among trusted hosts, and the one that leads away is the answer.
 HttpResponse HubClient::ask(const std::string& method, std::string url, int retries, bool stay) {
   for (int failures = 0, redirects = 0;;) {
+    const std::string origin = url_origin(url);
+    if (const std::string why = why_unreachable(origin); !why.empty()) throw HubError(HubError::Unreachable, why);
     HttpResponse answer;
     try {
       answer = http_.send({.method = method,
                            .url = url,
                            .headers = headers_for(url),
                            .timeout = seconds("HF_HUB_ETAG_TIMEOUT", 10),
+                           .connect_timeout = seconds("HF_HUB_ETAG_TIMEOUT", kConnectTimeout),
                            .tick = tick_});
     } catch (const HttpError& e) {
-      // a server that sends us on to where nobody is does so the next time too
-      if (!e.again || (e.nobody && redirects > 0) || failures >= retries)
-        throw HubError(HubError::Unreachable, std::string("hub: ") + e.what());
+      // where nobody is, there is nobody a moment later: it is the network that is missing, or the address is wrong
+      if (e.nobody) {
+        const std::string why = without_network(e.what());
+        remember_unreachable(origin, why);
+        throw HubError(HubError::Unreachable, why);
+      }
+      if (!e.again || failures >= retries) throw HubError(HubError::Unreachable, std::string("hub: ") + e.what());
       wait(failures++, nullptr);
       continue;
     }

@@ -35,6 +35,7 @@ class HubClient {
 
  private:
   std::string redirected(const std::string& target) const;
+  std::string without_network(const std::string& why) const;
   HttpResponse ask(const std::string& method, std::string url, int retries, bool stay);
   std::vector<std::string> headers_for(const std::string& url) const;
   bool trusted(const std::string& url) const;
