@@ -279,6 +279,7 @@ LoadPlan plan_single_file(const std::string& path, const SingleFilePlanOptions& 
                                    .kind = ComponentKind::Scheduler,
                                    .class_name = part->class_name,
                                    .config = part->config});
+      else SF_CHECK(is_left_out(slot.name), "from_single_file: ", path, " has no ", slot.name);
     } else if (slot.as<Ref<const tokenizers::Tokenizer>>()) {
       // A tokenizer goes with the text encoder of its number.
       const std::string encoder = "text_encoder" + slot.name.substr(std::string("tokenizer").size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scaffolding/core/error.h"
 #include "scaffolding/io/base64.h"
 #include "scaffolding/io/config.h"
 #include "scaffolding/models/model.h"
@@ -61,7 +62,8 @@ PackedFiles packed_files(const Metadata& metadata, const std::string& path) {
   for (auto& [key, value] : metadata) {
     const std::string file = packed_path(key);
     if (file.empty()) continue;
-    SF_CHECK(is_path(file), path, ": the metadata's '", key.substr(0, 100), "' is no file of a pipeline's folder");
+    SF_CHECK(is_path(file), path, ": the metadata's '", printable(key.substr(0, 100)),
+             "' is no file of a pipeline's folder");
     SF_CHECK(value.size() <= kMostBytes, path, ": the metadata's '", key, "' has ", value.size(), " bytes, at most ",
              kMostBytes, " are read");
     std::optional<std::string> content = value;

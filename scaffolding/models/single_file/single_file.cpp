@@ -62,7 +62,8 @@ SingleFile::SingleFile(const std::string& path, const SingleFileOptions& options
     SF_CHECK(std::any_of(kind_->parts.begin(), kind_->parts.end(), [&, n = name](auto& p) { return p.name == n; }),
              path, ": is ", kind_->title, ", which has no part '", name, "' that a config could be for");
   for (auto& part : kind_->parts)
-    if (options.parts.empty() || std::count(options.parts.begin(), options.parts.end(), part.name))
+    if (options.parts.empty() || part.places.empty() ||
+        std::count(options.parts.begin(), options.parts.end(), part.name))
       add_part(part, outer, options);
   std::string wanted;
   for (auto& name : options.parts) wanted += (wanted.empty() ? "" : " or ") + name;

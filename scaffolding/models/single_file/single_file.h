@@ -20,7 +20,7 @@ struct SingleFileOptions {
   std::map<std::string, io::Object>
       configs;                     // of parts, in place of the kind's: {"unet": {...}} for a model of unusual size
   std::string prediction_type;     // "epsilon" or "v_prediction"; "": as the kind has it
-  std::vector<std::string> parts;  // that are wanted; others are not looked at. Empty: all
+  std::vector<std::string> parts;  // models that are wanted; others are not looked at. Empty: all
   bool extract_ema =
       false;  // the UNet's averaged weights (model_ema.*) in place of the last ones; ValueError where there are none
 };

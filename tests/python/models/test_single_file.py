@@ -74,6 +74,27 @@ def test_every_tensor_of_the_full_size(kind, tmp_path):
     )
 
 
+# as many as have a pipeline here
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "xl_inpaint"])
+def test_whole_pipelines_need_nothing_else(kind, tmp_path, monkeypatch):
+    """Tokenizers, schedulers and configs of published kinds are part of the library: the hub is not asked."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    path = save_empty(GOLDEN["full"][kind]["checkpoint"], tmp_path / "model.safetensors")
+    first = sf.diffusion.DiffusionPipeline.from_single_file(path)
+    for pipe in (first, type(first).from_single_file(path)):
+        assert type(pipe.scheduler).__name__ == config_of(kind)["scheduler"]["_class_name"]
+        encoders = [n for n in ("text_encoder", "text_encoder_2") if getattr(pipe, n, None) is not None]
+        assert encoders
+        for encoder in encoders:
+            tokenizer = getattr(pipe, encoder.replace("text_encoder", "tokenizer"))
+            assert tokenizer("a photo of a cat").input_ids == [49406, 320, 1125, 539, 320, 2368, 49407]
+            # OpenCLIP's encoders were trained with zeros behind a text
+            openai = encoder == "text_encoder" and kind in ("v1", "inpainting", "xl_base")
+            assert tokenizer.pad_token_id == (49407 if openai else 0)
+    assert not (tmp_path / "home").exists()
+
+
 def test_counts_of_tensors():
     counts = {
         kind: {part: len(sf._core._single_file_rows(kind, part, {})) for part in GOLDEN["full"][kind]["parts"]}
